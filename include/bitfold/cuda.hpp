@@ -1,0 +1,53 @@
+// The CUDA engine: two passes over the grid, no atomics, the same bits as every other engine.
+// This header needs no CUDA header; without CUDA support in the library every call below throws
+// errc::no_device, except built() and devices().
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <bitfold/reduction.hpp>
+
+struct CUstream_st;
+
+namespace bitfold::cuda {
+
+using stream = CUstream_st*;  ///< cudaStream_t
+
+/// The launch shape. It changes the speed and never a bit. 0 means: choose for this length.
+struct launch {
+  int threads = 0;         ///< per block: a multiple of 32 from 32 to 1024
+  int blocks = 0;          ///< of the first pass
+  int tiles = 0;           ///< 4 KiB tiles per node of the first pass: a power of two
+  bool overlap = true;     ///< let the second pass start on the first's tail, where the GPU can
+};
+
+/// Whether the library was built with CUDA.
+bool built();
+/// The names of the usable GPUs, by ordinal; empty without CUDA or without a GPU.
+std::vector<std::string> devices();
+
+/// Bytes of device memory that reduce() needs as workspace for n elements: from the same plan that
+/// reduce() launches. May be 0.
+std::size_t workspace_bytes(const reduction& r, std::size_t n, const launch& shape = {});
+
+/// Enqueues the reduction of n elements at device address `data` (aligned to its element) on `where`;
+/// writes one element of type r.out at device address `out`. Does not allocate or synchronise and can
+/// be captured in a graph. `workspace` must hold workspace_bytes(r, n, shape) bytes, 16-byte aligned,
+/// until the work is done.
+/// Errors: errc::usage naming the argument (workspace too small, bad launch shape, method
+/// `sequential`, null pointers); errc::no_device; errc::cuda from the launch.
+void reduce(const reduction& r, const void* data, std::size_t n, void* out, void* workspace,
+            std::size_t workspace_size, stream where = nullptr, const launch& shape = {});
+
+/// The same with the workspace taken from, and returned to, the stream-ordered memory pool.
+void reduce(const reduction& r, const void* data, std::size_t n, void* out, stream where = nullptr,
+            const launch& shape = {});
+
+/// Copies n elements from host memory, reduces them on GPU `device` and waits for the scalar. For the
+/// command line and for tests: the copy costs far more than the reduction.
+scalar reduce_host(const reduction& r, const void* data, std::size_t n, int device = 0,
+                   const launch& shape = {});
+
+}  // namespace bitfold::cuda

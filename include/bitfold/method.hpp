@@ -1,0 +1,60 @@
+// The methods of accumulation and their registry. See method.inl for the arithmetic and
+// docs/semantics.md for the a-priori error bound of each.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <type_traits>
+
+#include <bitfold/arith.hpp>
+#include <bitfold/order.hpp>
+
+namespace bitfold {
+
+enum class method_id : std::uint8_t { tree, pairwise, kahan, sequential };
+
+namespace method {
+#define BITFOLD_INLINE BITFOLD_HD inline
+#include <bitfold/method.inl>
+#undef BITFOLD_INLINE
+}  // namespace method
+
+struct method_info {
+  method_id id;
+  std::string_view name;
+  bool on_gpu;
+  std::string_view summary;
+};
+
+/// Every method there is: the command line, the tests and the benches take their lists from here.
+inline constexpr std::array<method_info, 4> all_methods{{
+    {method_id::tree, "tree", true, "lanes add one by one, lanes and leaves fold in pairs"},
+    {method_id::pairwise, "pairwise", true, "everything folds in pairs: full balanced depth"},
+    {method_id::kahan, "kahan", true, "compensated (Neumaier): rounding errors summed alongside"},
+    {method_id::sequential, "sequential", false, "plain left to right, for comparison"},
+}};
+
+constexpr std::string_view name(method_id m) {
+  return all_methods[static_cast<std::size_t>(m)].name;
+}
+constexpr std::optional<method_id> parse_method(std::string_view text) {
+  for (const auto& row : all_methods)
+    if (row.name == text) return row.id;
+  return std::nullopt;
+}
+
+/// Calls f(std::type_identity<M>{}) with the method's type.
+template <class F>
+constexpr decltype(auto) visit(method_id m, F&& f) {
+  switch (m) {
+    case method_id::tree: return f(std::type_identity<method::tree>{});
+    case method_id::pairwise: return f(std::type_identity<method::pairwise>{});
+    case method_id::kahan: return f(std::type_identity<method::kahan>{});
+    case method_id::sequential: break;
+  }
+  return f(std::type_identity<method::sequential>{});
+}
+
+}  // namespace bitfold

@@ -1,0 +1,120 @@
+// The methods: how elements are accumulated. Included by method.hpp in namespace bitfold::method, and
+// once per SIMD target by the CPU engine; V is a scalar or a SIMD vector, and `arith` and `order` are
+// the namespaces of the same name beside this one. BITFOLD_INLINE is the function specifier.
+//
+// A method is a state without an identity element and four functions:
+//   start(x)        the state of one element
+//   add(s, x)       the state s followed by one more element
+//   merge(a, b)     the states of two neighbouring runs, a left of b
+//   round<Out>(s)   the result, rounded once (scalars only)
+// and says how a lane takes its elements: lane_order. An engine never looks inside a state: it moves
+// states with map(f) (f applied to each part) and zip(f, a, b) (f applied to each pair of parts).
+
+/// One after the other.
+struct in_sequence {
+  template <class M, int Max, class Get>
+  BITFOLD_INLINE static auto lane(int count, Get get) {
+    auto s = M::start(get(0));
+    BITFOLD_UNROLL
+    for (int i = 1; i < Max; ++i)
+      if (i < count) s = M::add(s, get(i));
+    return s;
+  }
+};
+
+/// In adjacent pairs, level by level, like lanes and leaves.
+struct in_pairs {
+  template <class M, int Max, class Get>
+  BITFOLD_INLINE static auto lane(int count, Get get) {
+    using state = decltype(M::start(get(0)));
+    state v[Max];
+    BITFOLD_UNROLL
+    for (int i = 0; i < Max; ++i)
+      if (i < count) v[i] = M::start(get(i));
+    order::fold_in_place(v, count, [](state a, state b) { return M::merge(a, b); });
+    return v[0];
+  }
+};
+
+/// One running sum.
+template <class V>
+struct plain_state {
+  V sum;
+  template <class F>
+  BITFOLD_INLINE auto map(F f) const {
+    return plain_state<decltype(f(sum))>{f(sum)};
+  }
+  template <class F, class W>
+  BITFOLD_INLINE static auto zip(F f, const plain_state& a, const plain_state<W>& b) {
+    return plain_state<decltype(f(a.sum, b.sum))>{f(a.sum, b.sum)};
+  }
+};
+
+struct tree {
+  using lane_order = in_sequence;
+  template <class V>
+  using state = plain_state<V>;
+  template <class V>
+  BITFOLD_INLINE static state<V> start(V x) {
+    return {x};
+  }
+  template <class V>
+  BITFOLD_INLINE static state<V> add(state<V> s, V x) {
+    return {arith::add(s.sum, x)};
+  }
+  template <class V>
+  BITFOLD_INLINE static state<V> merge(state<V> a, state<V> b) {
+    return {arith::add(a.sum, b.sum)};
+  }
+  template <class Out, class A>
+  BITFOLD_INLINE static Out round(state<A> s) {
+    if constexpr (std::is_integral_v<A>)
+      return arith::round_integer_to<Out>(s.sum);
+    else
+      return arith::round_to<Out>(s.sum);
+  }
+};
+
+struct pairwise : tree {
+  using lane_order = in_pairs;
+};
+
+struct sequential : tree {};
+
+/// A running sum and the sum of its rounding errors.
+template <class V>
+struct compensated_state {
+  V sum, error;
+  template <class F>
+  BITFOLD_INLINE auto map(F f) const {
+    return compensated_state<decltype(f(sum))>{f(sum), f(error)};
+  }
+  template <class F, class W>
+  BITFOLD_INLINE static auto zip(F f, const compensated_state& a, const compensated_state<W>& b) {
+    return compensated_state<decltype(f(a.sum, b.sum))>{f(a.sum, b.sum), f(a.error, b.error)};
+  }
+};
+
+struct kahan {
+  using lane_order = in_sequence;
+  template <class V>
+  using state = compensated_state<V>;
+  template <class V>
+  BITFOLD_INLINE static state<V> start(V x) {
+    return {x, arith::neutral(x)};
+  }
+  template <class V>
+  BITFOLD_INLINE static state<V> add(state<V> s, V x) {
+    const auto t = arith::two_sum(s.sum, x);
+    return {t.sum, arith::add(s.error, t.error)};
+  }
+  template <class V>
+  BITFOLD_INLINE static state<V> merge(state<V> a, state<V> b) {
+    const auto t = arith::two_sum(a.sum, b.sum);
+    return {t.sum, arith::add(arith::add(a.error, b.error), t.error)};
+  }
+  template <class Out, class A>
+  BITFOLD_INLINE static Out round(state<A> s) {
+    return arith::round_sum_to<Out>(s.sum, s.error);
+  }
+};

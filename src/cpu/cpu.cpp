@@ -1,0 +1,149 @@
+#include <bitfold/cpu.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include <tbb/global_control.h>
+#include <tbb/info.h>
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+
+#include "../dispatch.hpp"
+#include "../fp_environment.hpp"
+#include "backend.hpp"
+
+namespace bitfold::cpu {
+namespace {
+
+constexpr std::string_view target_names[] = {"scalar", "avx2", "avx512"};
+
+thread_local target reported = target::scalar;
+
+// Below this many bytes for each thread, a second thread costs more than it brings.
+constexpr std::size_t bytes_worth_a_thread = std::size_t{1} << 19;
+
+// How n elements are shared out: `chunks` complete subtrees of `leaves` leaves; the last may be less.
+struct plan {
+  order::index leaves;
+  order::index chunks;
+};
+
+plan make_plan(const reduction& r, std::size_t n, int threads) {
+  const order::index total = order::leaf_count(n);
+  const std::size_t useful = n * size_of(r.in) / bytes_worth_a_thread;
+  const auto workers = std::min<std::size_t>(static_cast<std::size_t>(threads), useful);
+  if (workers < 2) return {total, 1};
+  // About eight chunks for each thread, so that a thread that starts late delays nobody.
+  const order::index leaves = std::bit_ceil(total / (8 * workers) + 1);
+  return {leaves, (total + leaves - 1) / leaves};
+}
+
+target run_chunk(kernel k, const reduction& r, const void* data, std::size_t n, const plan& p,
+                 order::index chunk, void* state) {
+  const detail::fp_environment guard;
+  const std::size_t first = chunk * p.leaves * order::leaf;
+  const std::size_t size = std::min<std::size_t>(p.leaves * order::leaf, n - first);
+  return k(static_cast<const std::byte*>(data) + first * size_of(r.in), size / order::leaf,
+           static_cast<int>(size % order::leaf), state);
+}
+
+template <class M, class A>
+BITFOLD_OPAQUE scalar fold_chunks(const reduction& r, const state_storage* states,
+                                  order::index count) {
+  using state = typename M::template state<A>;
+  const auto get = [&](order::index i) {
+    state s;
+    std::memcpy(&s, states + i, sizeof s);
+    return s;
+  };
+  const auto merge = [](state a, state b) { return M::merge(a, b); };
+  return detail::rounded<M, A>(r, order::fold(0, count, get, merge));
+}
+
+template <class M, class T, class A>
+BITFOLD_OPAQUE scalar run_sequential(const reduction& r, const T* p, std::size_t n) {
+  const auto element = [&](std::size_t i) {
+    T x;
+    std::memcpy(&x, p + i, sizeof x);
+    return arith::widen<A>(x);
+  };
+  auto s = M::start(element(0));
+  for (std::size_t i = 1; i < n; ++i) s = M::add(s, element(i));
+  return detail::rounded<M, A>(r, s);
+}
+
+}  // namespace
+
+std::string_view name(target t) { return target_names[static_cast<int>(t)]; }
+
+std::optional<target> parse_target(std::string_view text) {
+  for (target t : {target::scalar, target::avx2, target::avx512})
+    if (name(t) == text) return t;
+  return std::nullopt;
+}
+
+std::vector<target> available_targets() {
+  std::vector<target> all{target::scalar};
+  for (target t : simd_targets()) all.push_back(t);
+  return all;
+}
+
+target last_target() { return reported; }
+
+kernel find_kernel(target t, const reduction& r) {
+  return t == target::scalar ? find_scalar_kernel(r) : find_simd_kernel(t, r);
+}
+
+scalar reduce(const reduction& r, const void* data, std::size_t n, const options& how) {
+  static const std::vector<target> available = available_targets();
+  const target chosen = how.target.value_or(available.back());
+  if (std::find(available.begin(), available.end(), chosen) == available.end())
+    throw error(errc::usage, "target: " + std::string(name(chosen)) +
+                                 " is not available on this machine or in this build");
+  if (how.threads < 0)
+    throw error(errc::usage, "threads: " + std::to_string(how.threads) + " is negative");
+  if (n == 0) return detail::empty_result(r);
+  if (data == nullptr) throw error(errc::usage, "data: null pointer with n > 0");
+
+  if (r.method == method_id::sequential && is_float(r.in)) {
+    const detail::fp_environment guard;
+    reported = target::scalar;
+    return detail::dispatch(r, [&]<class K>(K) {
+      return run_sequential<typename K::method, typename K::element, typename K::accumulator>(
+          r, static_cast<const typename K::element*>(data), n);
+    });
+  }
+
+  const int cores = tbb::info::default_concurrency();
+  const int threads = how.threads == 0 ? cores : how.threads;
+  const plan p = make_plan(r, n, threads);
+  const kernel k = find_kernel(chosen, r);
+  std::vector<state_storage> states(p.chunks);
+  if (p.chunks == 1) {
+    reported = run_chunk(k, r, data, n, p, 0, states.data());
+  } else {
+    target reported_by_first = target::scalar;
+    // More threads than the runtime would give by itself, if that is what was asked for.
+    std::optional<tbb::global_control> more;
+    if (threads > cores)
+      more.emplace(tbb::global_control::max_allowed_parallelism, static_cast<std::size_t>(threads));
+    tbb::task_arena(threads).execute([&] {
+      tbb::parallel_for(
+          order::index{0}, p.chunks,
+          [&](order::index c) {
+            const target t = run_chunk(k, r, data, n, p, c, &states[c]);
+            if (c == 0) reported_by_first = t;
+          },
+          tbb::static_partitioner());
+    });
+    reported = reported_by_first;
+  }
+
+  const detail::fp_environment guard;
+  return detail::dispatch(r, [&]<class K>(K) {
+    return fold_chunks<typename K::method, typename K::accumulator>(r, states.data(), p.chunks);
+  });
+}
+
+}  // namespace bitfold::cpu

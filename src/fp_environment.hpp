@@ -1,0 +1,47 @@
+// The default floating-point environment for as long as the guard lives: round to nearest even, no
+// flush to zero, no denormals-are-zero, no traps. The caller's, flags included, comes back after.
+#pragma once
+
+#include <cfenv>
+
+#if defined(__x86_64__) || defined(_M_X64)
+#include <xmmintrin.h>
+#endif
+
+// For functions that compute inside a guard: a compiler may otherwise move plain arithmetic across the
+// writes of the control register, on which it sees no dependence.
+#if defined(__has_attribute)
+#if __has_attribute(noipa)
+#define BITFOLD_OPAQUE __attribute__((noipa))
+#endif
+#endif
+#ifndef BITFOLD_OPAQUE
+#define BITFOLD_OPAQUE __attribute__((noinline))
+#endif
+
+namespace bitfold::detail {
+
+class fp_environment {
+ public:
+#if defined(__x86_64__) || defined(_M_X64)
+  fp_environment() : saved_(_mm_getcsr()) { _mm_setcsr(0x1f80); }
+  ~fp_environment() { _mm_setcsr(saved_); }
+
+ private:
+  unsigned saved_;
+#else
+  fp_environment() {
+    std::fegetenv(&saved_);
+    std::fesetenv(FE_DFL_ENV);
+  }
+  ~fp_environment() { std::fesetenv(&saved_); }
+
+ private:
+  std::fenv_t saved_;
+#endif
+ public:
+  fp_environment(const fp_environment&) = delete;
+  fp_environment& operator=(const fp_environment&) = delete;
+};
+
+}  // namespace bitfold::detail

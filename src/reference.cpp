@@ -1,0 +1,144 @@
+#include <bitfold/reference.hpp>
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "dispatch.hpp"
+#include "fp_environment.hpp"
+
+namespace bitfold {
+namespace {
+
+// The state of n >= 1 elements under method M; element(i) is element i in the accumulator's type.
+template <class M, class Element>
+auto run(std::uint64_t n, Element element) {
+  if constexpr (std::is_same_v<M, method::sequential>) {
+    auto s = M::start(element(0));
+    for (std::uint64_t i = 1; i < n; ++i) s = M::add(s, element(i));
+    return s;
+  } else {
+    return order::interpret(
+        n,
+        [](int count, auto get) {
+          return M::lane_order::template lane<M, order::rows>(count, get);
+        },
+        [](auto a, auto b) { return M::merge(a, b); }, element);
+  }
+}
+
+template <class M, class T, class A>
+BITFOLD_OPAQUE scalar run_typed(const reduction& r, const void* data, std::uint64_t n) {
+  return detail::rounded<M, A>(r, run<M>(n, [data](std::uint64_t i) {
+    T x;
+    std::memcpy(&x, static_cast<const std::byte*>(data) + i * sizeof(T), sizeof(T));
+    return arith::widen<A>(x);
+  }));
+}
+
+// ---- Printing: the same interpreter, on a method whose state is a piece of the tree. --------------
+
+struct node {
+  std::uint64_t element;
+  std::shared_ptr<const node> left, right;  // null in a leaf
+};
+using tree_ptr = std::shared_ptr<const node>;
+
+// M's way through the elements, with nodes for numbers.
+template <class M>
+struct drawn : M {
+  static tree_ptr start(tree_ptr x) { return x; }
+  static tree_ptr merge(tree_ptr a, tree_ptr b) {
+    return std::make_shared<node>(node{0, std::move(a), std::move(b)});
+  }
+  static tree_ptr add(tree_ptr s, tree_ptr x) { return merge(std::move(s), std::move(x)); }
+};
+
+void print_expression(const node& t, std::string& out) {
+  if (!t.left) {
+    out += std::to_string(t.element);
+    return;
+  }
+  out += '(';
+  print_expression(*t.left, out);
+  out += ' ';
+  print_expression(*t.right, out);
+  out += ')';
+}
+
+void print_text(const node& t, const std::string& first, const std::string& rest, std::string& out) {
+  out += first + (t.left ? "+" : std::to_string(t.element)) + "\n";
+  if (!t.left) return;
+  print_text(*t.left, rest + "|-- ", rest + "|   ", out);
+  print_text(*t.right, rest + "`-- ", rest + "    ", out);
+}
+
+std::uint64_t print_dot(const node& t, std::uint64_t& next, std::string& out) {
+  const std::uint64_t me = next++;
+  const auto id = [](std::uint64_t k) { return "n" + std::to_string(k); };
+  if (!t.left) {
+    out += "  " + id(me) + " [shape=box, label=\"" + std::to_string(t.element) + "\"];\n";
+    return me;
+  }
+  out += "  " + id(me) + " [label=\"+\"];\n";
+  for (const auto& child : {t.left, t.right}) {
+    const auto k = print_dot(*child, next, out);
+    out += "  " + id(me) + " -> " + id(k) + ";\n";
+  }
+  return me;
+}
+
+}  // namespace
+
+scalar reference(const reduction& r, const void* data, std::size_t n) {
+  if (n == 0) return detail::empty_result(r);
+  const detail::fp_environment guard;
+  return detail::dispatch(r, [&]<class K>(K) {
+    return run_typed<typename K::method, typename K::element, typename K::accumulator>(r, data, n);
+  });
+}
+
+std::string print_order(std::uint64_t n, method_id method, order_format format) {
+  std::string out;
+  tree_ptr root;
+  if (n > 0) {
+    root = visit(method, [&]<class M>(std::type_identity<M>) {
+      const auto element = [](std::uint64_t i) {
+        return std::make_shared<const node>(node{i, nullptr, nullptr});
+      };
+      if constexpr (std::is_same_v<M, method::sequential>) {
+        tree_ptr s = element(0);
+        for (std::uint64_t i = 1; i < n; ++i) s = drawn<M>::add(s, element(i));
+        return s;
+      } else {
+        return order::interpret(
+            n,
+            [](int count, auto get) {
+              return M::lane_order::template lane<drawn<M>, order::rows>(count, get);
+            },
+            drawn<M>::merge, [&](std::uint64_t i) -> tree_ptr { return element(i); });
+      }
+    });
+  }
+  switch (format) {
+    case order_format::expression:
+      if (root) print_expression(*root, out);
+      else out = "empty";
+      out += "\n";
+      break;
+    case order_format::text:
+      if (root) print_text(*root, "", "", out);
+      else out = "empty\n";
+      break;
+    case order_format::dot: {
+      std::uint64_t next = 0;
+      out = "digraph order {\n";
+      if (root) print_dot(*root, next, out);
+      out += "}\n";
+      break;
+    }
+  }
+  return out;
+}
+
+}  // namespace bitfold
