@@ -29,13 +29,13 @@ std::string shortest(T v) {
 template <class T>
 std::string shortest_16(T v) {
   const double d = arith::widen<double>(v);
-  char buffer[64];
   for (int digits = 1;; ++digits) {
+    char buffer[64];
     const auto end =
-        std::to_chars(buffer, buffer + sizeof buffer, d, std::chars_format::general, digits).ptr;
+        std::to_chars(buffer, buffer + sizeof buffer, d, std::chars_format::scientific, digits - 1).ptr;
     double back = 0;
     std::from_chars(buffer, end, back);
-    if (arith::round_to<T>(back).bits == v.bits || digits == 17) return std::string(buffer, end);
+    if (arith::round_to<T>(back).bits == v.bits || digits == 17) return shortest(back);
   }
 }
 

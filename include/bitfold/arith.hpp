@@ -6,8 +6,10 @@
 #include <bit>
 #include <cfloat>
 #include <cstdint>
+#include <string_view>
 #include <type_traits>
 
+#include <bitfold/config.hpp>
 #include <bitfold/dtype.hpp>
 
 #if defined(__FAST_MATH__)
@@ -17,18 +19,14 @@
 #error "bitfold: this target evaluates float in a wider type (x87); compile with -msse2 -mfpmath=sse"
 #endif
 
-#ifdef __CUDACC__
-#define BITFOLD_HD __host__ __device__
-#else
-#define BITFOLD_HD
-#endif
-#if defined(__CUDA_ARCH__) || defined(__clang__)
-#define BITFOLD_UNROLL _Pragma("unroll")
-#else
-#define BITFOLD_UNROLL _Pragma("GCC unroll 64")
-#endif
-
 namespace bitfold::arith {
+
+/// std::bit_cast, on the device too.
+template <class To, class From>
+BITFOLD_HD constexpr To bit_cast(const From& x) {
+  static_assert(sizeof(To) == sizeof(From));
+  return __builtin_bit_cast(To, x);
+}
 
 BITFOLD_HD inline float add(float a, float b) {
 #ifdef __CUDA_ARCH__
@@ -74,15 +72,15 @@ inline constexpr float16 canonical_nan<float16>{0x7e00};
 template <>
 inline constexpr bfloat16 canonical_nan<bfloat16>{0x7fc0};
 template <>
-inline constexpr float canonical_nan<float> = std::bit_cast<float>(0x7fc00000u);
+inline constexpr float canonical_nan<float> = bit_cast<float>(0x7fc00000u);
 template <>
-inline constexpr double canonical_nan<double> = std::bit_cast<double>(0x7ff8000000000000ull);
+inline constexpr double canonical_nan<double> = bit_cast<double>(0x7ff8000000000000ull);
 
 /// Exact widening of a stored element to an accumulator (float, double, int64_t or uint64_t).
 template <class A, class T>
 BITFOLD_HD inline A widen(T x) {
   if constexpr (std::is_same_v<T, bfloat16>) {
-    return static_cast<A>(std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16));
+    return static_cast<A>(bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16));
   } else if constexpr (std::is_same_v<T, float16>) {
 #ifdef __CUDA_ARCH__
     float f;
@@ -102,7 +100,7 @@ BITFOLD_HD inline A widen(T x) {
       const int top = 31 - std::countl_zero(rest);
       bits = static_cast<std::uint32_t>(top + 127 - 24) << 23 | (rest << (23 - top) & 0x7fffffu);
     }
-    return static_cast<A>(std::bit_cast<float>(sign | bits));
+    return static_cast<A>(bit_cast<float>(sign | bits));
 #endif
   } else {
     return static_cast<A>(x);
@@ -116,7 +114,7 @@ BITFOLD_HD inline std::uint16_t round_to_16(double x) {
   constexpr int exponent_bits = 15 - Mantissa;
   constexpr int bias = (1 << (exponent_bits - 1)) - 1;
   constexpr std::uint64_t infinity = ((1ull << exponent_bits) - 1) << Mantissa;
-  const auto bits = std::bit_cast<std::uint64_t>(x);
+  const auto bits = bit_cast<std::uint64_t>(x);
   const auto sign = static_cast<std::uint16_t>(bits >> 48 & 0x8000u);
   const int biased = static_cast<int>(bits >> 52 & 0x7ff);
   if (biased == 0x7ff) return static_cast<std::uint16_t>(sign | infinity);
@@ -157,6 +155,15 @@ BITFOLD_HD inline Out round_to(double x) {
   }
 }
 
+/// The same from a float, without the way through double where there is nothing to round.
+template <class Out>
+BITFOLD_HD inline Out round_to(float x) {
+  if constexpr (std::is_same_v<Out, float>)
+    return x != x ? canonical_nan<float> : x;
+  else
+    return round_to<Out>(static_cast<double>(x));
+}
+
 /// hi + lo rounded once to a float type, as if the sum were exact: the sum is first rounded to odd in
 /// double, which any narrower rounding then sees as exact (Boldo and Melquiond, 2008). A hi that is
 /// not finite is the result by itself; so is hi when lo is zero (which keeps -0) or not finite.
@@ -167,10 +174,10 @@ BITFOLD_HD inline Out round_sum_to(double hi, double lo) {
   if constexpr (std::is_same_v<Out, double>) {
     return s;
   } else {
-    auto bits = std::bit_cast<std::uint64_t>(s);
+    auto bits = bit_cast<std::uint64_t>(s);
     // Inexact with an even significand: step one ulp towards the error, to the odd neighbour.
     if (is_finite(s) && e != 0.0 && !(bits & 1)) bits += (e > 0.0) == (s > 0.0) ? 1 : -1;
-    return round_to<Out>(std::bit_cast<double>(bits));
+    return round_to<Out>(bit_cast<double>(bits));
   }
 }
 
@@ -183,7 +190,8 @@ BITFOLD_HD inline Out round_integer_to(I x) {
     return static_cast<double>(x);
   } else {
     // Round to odd at 53 bits first (see round_sum_to), so that the double is a faithful stand-in.
-    const bool negative = x < 0;
+    bool negative = false;
+    if constexpr (std::is_signed_v<I>) negative = x < 0;
     std::uint64_t m = static_cast<std::uint64_t>(x);
     if (negative) m = 0 - m;
     if (m >> 53) m = (m & ~0x7ffull) | ((m & 0x7ff) ? 0x800ull : 0ull);

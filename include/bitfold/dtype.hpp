@@ -10,6 +10,8 @@
 #include <type_traits>
 #include <utility>
 
+#include <bitfold/config.hpp>
+
 namespace bitfold {
 
 /// IEEE 754 binary16, as stored. bitfold only widens it (exactly) and rounds to it.
@@ -76,7 +78,7 @@ constexpr std::optional<dtype> parse_dtype(std::string_view text) {
 /// Calls f(std::type_identity<T>{}) with the storage type of t: float16, bfloat16, float, double, or
 /// a fixed-width integer.
 template <class F>
-constexpr decltype(auto) visit(dtype t, F&& f) {
+BITFOLD_HD constexpr decltype(auto) visit(dtype t, F&& f) {
   switch (t) {
     case dtype::f16: return f(std::type_identity<float16>{});
     case dtype::bf16: return f(std::type_identity<bfloat16>{});

@@ -13,7 +13,7 @@
 
 #include <cstdint>
 
-#include <bitfold/arith.hpp>
+#include <bitfold/config.hpp>
 
 namespace bitfold::order {
 

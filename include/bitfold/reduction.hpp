@@ -24,8 +24,8 @@ struct reduction {
 
 /// The defaults: accumulators are f32 for f16, bf16 and f32, f64 for f64, i64 or u64 for integers;
 /// the output type is the input type for floats and the accumulator type for integers.
-/// Errors (errc::usage, naming the argument): acc is not f32 or f64 or is narrower than `in`; acc
-/// given for integers; an integer output for float input.
+/// Errors (errc::usage, naming the argument): for floats, acc is not f32 or f64 or is narrower than
+/// `in`, or the output is an integer; for integers, acc is not the 64-bit integer they accumulate in.
 reduction make_reduction(op_id op, method_id method, dtype in, std::optional<dtype> acc = {},
                          std::optional<dtype> out = {});
 

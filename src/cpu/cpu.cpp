@@ -106,8 +106,9 @@ scalar reduce(const reduction& r, const void* data, std::size_t n, const options
   if (n == 0) return detail::empty_result(r);
   if (data == nullptr) throw error(errc::usage, "data: null pointer with n > 0");
 
+  // For the arithmetic on this thread, and because the threading runtime's own raises flags.
+  const detail::fp_environment guard;
   if (r.method == method_id::sequential && is_float(r.in)) {
-    const detail::fp_environment guard;
     reported = target::scalar;
     return detail::dispatch(r, [&]<class K>(K) {
       return run_sequential<typename K::method, typename K::element, typename K::accumulator>(
@@ -140,7 +141,6 @@ scalar reduce(const reduction& r, const void* data, std::size_t n, const options
     reported = reported_by_first;
   }
 
-  const detail::fp_environment guard;
   return detail::dispatch(r, [&]<class K>(K) {
     return fold_chunks<typename K::method, typename K::accumulator>(r, states.data(), p.chunks);
   });

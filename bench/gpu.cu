@@ -1,0 +1,241 @@
+// bitfold on the GPU beside CUB's DeviceReduce and a load-only kernel, in one run. A case is its
+// element type, its accumulator and who computes it; every case runs at every length.
+//
+//   bitfold_bench_gpu --benchmark_out=result.json --benchmark_out_format=json
+//
+// Times are of one reduction inside a CUDA graph that holds enough of them to fill a millisecond, so
+// launch gaps of the host don't count; the array is the same each time, so lengths that fit in L2 are
+// read from there, for everyone.
+#include <benchmark/benchmark.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cub/device/device_reduce.cuh>
+#include <cub/version.cuh>
+#if __has_include(<cuda/execution.determinism.h>)
+#include <cuda/__execution/determinism.h>
+#include <cuda/execution.determinism.h>
+#define CUB_HAS_LEVELS 1
+#endif
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include <bitfold/cuda.hpp>
+
+namespace {
+
+void check(cudaError_t err) {
+  if (err == cudaSuccess) return;
+  std::fprintf(stderr, "bitfold_bench_gpu: %s\n", cudaGetErrorString(err));
+  std::exit(1);
+}
+
+// ---- Who computes ----------------------------------------------------------------------------------
+
+struct buffers {
+  const void* in;
+  void* out;
+  void* temp;
+  std::size_t temp_size;
+  cudaStream_t stream;
+};
+
+__global__ void load_only(const int4* p, std::size_t n, int* out) {
+  int x = 0;
+  const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
+  std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x;
+  for (; i + 7 * stride < n; i += 8 * stride) {
+    int4 v[8];
+#pragma unroll
+    for (int k = 0; k < 8; ++k) v[k] = __ldcs(p + i + k * stride);
+#pragma unroll
+    for (int k = 0; k < 8; ++k) x |= v[k].x ^ v[k].y ^ v[k].z ^ v[k].w;
+  }
+  for (; i < n; i += stride) x |= p[i].x ^ p[i].y ^ p[i].z ^ p[i].w;
+  if (x == 0x12345678) *out = x;  // keeps the loads
+}
+
+struct ceiling {
+  static constexpr const char* name = "load_only";
+  template <class T, class A>
+  static void enqueue(const buffers& b, std::size_t n) {
+    const std::size_t packs = n * sizeof(T) / 16;
+    const int blocks = static_cast<int>(std::min<std::size_t>((packs + 255) / 256, 132 * 8));
+    load_only<<<blocks, 256, 0, b.stream>>>(static_cast<const int4*>(b.in), packs, static_cast<int*>(b.out));
+  }
+};
+
+template <bitfold::method_id M>
+struct bitfold_sum {
+  static inline const std::string text = "bitfold_" + std::string(bitfold::name(M));
+  static inline const char* name = text.c_str();
+  template <class T, class A>
+  static void enqueue(const buffers& b, std::size_t n) {
+    using namespace bitfold;
+    constexpr dtype in = std::is_same_v<T, __half>            ? dtype::f16
+                         : std::is_same_v<T, __nv_bfloat16> ? dtype::bf16
+                         : std::is_same_v<T, float>         ? dtype::f32
+                                                            : dtype::f64;
+    const auto r = make_reduction(op_id::sum, M, in, dtype_of<A>, dtype_of<A>);
+    bitfold::cuda::reduce(r, b.in, n, b.out, b.temp, b.temp_size, b.stream);
+  }
+};
+
+template <class A>
+struct to {
+  template <class T>
+  __host__ __device__ A operator()(T x) const {
+    return static_cast<A>(x);
+  }
+};
+struct cub_run_to_run {
+  static constexpr const char* name = "cub_run_to_run";
+  template <class T, class A>
+  static void enqueue(const buffers& b, std::size_t n) {
+    std::size_t bytes = 0;
+    const auto call = [&](void* temp) {
+      // Through a widening transform, so that 16-bit floats are accumulated in f32 here too.
+      check(cub::DeviceReduce::TransformReduce(temp, bytes, static_cast<const T*>(b.in), static_cast<A*>(b.out),
+                                               n, ::cuda::std::plus<>{}, to<A>{}, A{0}, b.stream));
+    };
+    call(nullptr);
+    if (bytes > b.temp_size) std::abort();
+    call(b.temp);
+  }
+};
+
+#ifdef CUB_HAS_LEVELS
+template <class Level>
+struct cub_level {
+  template <class T, class A>
+  static void enqueue(const buffers& b, std::size_t n) {
+    check(cub::DeviceReduce::Reduce(
+        static_cast<const T*>(b.in), static_cast<A*>(b.out), n, ::cuda::std::plus<>{}, A{0},
+        ::cuda::std::execution::env{::cuda::stream_ref{b.stream}, ::cuda::execution::require(Level{})}));
+  }
+};
+struct cub_gpu_to_gpu : cub_level<::cuda::execution::determinism::gpu_to_gpu_t> {
+  static constexpr const char* name = "cub_gpu_to_gpu";
+};
+struct cub_not_guaranteed : cub_level<::cuda::execution::determinism::not_guaranteed_t> {
+  static constexpr const char* name = "cub_not_guaranteed";
+};
+#endif
+
+// ---- Measuring -------------------------------------------------------------------------------------
+
+__global__ void fill_random(std::uint32_t* p, std::size_t words, std::uint32_t keep, std::uint32_t set) {
+  const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
+  for (std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x; i < words; i += stride) {
+    std::uint64_t z = (i + 1) * 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    p[i] = (static_cast<std::uint32_t>(z >> 32) & keep) | set;
+  }
+}
+
+constexpr std::size_t max_bytes = std::size_t{8} << 30;
+void* data;
+void* scratch;
+const void* filled_for = nullptr;  // which type's values `data` holds
+constexpr std::size_t scratch_size = std::size_t{64} << 20;
+
+// Values of magnitude in [1, 2), both signs. One array for all lengths of a type.
+template <class T>
+void fill() {
+  static const char tag = 0;
+  if (filled_for == &tag) return;
+  filled_for = &tag;
+  if (std::is_same_v<T, __half>) fill_random<<<1056, 256>>>(static_cast<std::uint32_t*>(data), max_bytes / 4, 0x83ff83ff, 0x3c003c00);
+  else if (std::is_same_v<T, __nv_bfloat16>) fill_random<<<1056, 256>>>(static_cast<std::uint32_t*>(data), max_bytes / 4, 0x807f807f, 0x3f803f80);
+  else if (std::is_same_v<T, float>) fill_random<<<1056, 256>>>(static_cast<std::uint32_t*>(data), max_bytes / 4, 0x807fffff, 0x3f800000);
+  else fill_random<<<1056, 256>>>(static_cast<std::uint32_t*>(data), max_bytes / 4, 0xbfffffff, 0x3f000000);
+  check(cudaDeviceSynchronize());
+}
+
+template <class Who, class T, class A>
+void measure(benchmark::State& state) {
+  const auto n = static_cast<std::size_t>(state.range(0));
+  const int copies = static_cast<int>(std::clamp<std::size_t>((std::size_t{1} << 28) / (n * sizeof(T)), 1, 200));
+  fill<T>();
+  cudaStream_t stream;
+  check(cudaStreamCreate(&stream));
+  const buffers b{data, scratch, static_cast<char*>(scratch) + 256, scratch_size - 256, stream};
+  cudaGraph_t graph;
+  cudaGraphExec_t runnable;
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  for (int i = 0; i < copies; ++i) Who::template enqueue<T, A>(b, n);
+  check(cudaGetLastError());
+  check(cudaStreamEndCapture(stream, &graph));
+  check(cudaGraphInstantiate(&runnable, graph, 0));
+  cudaEvent_t begin, end;
+  check(cudaEventCreate(&begin));
+  check(cudaEventCreate(&end));
+  for (int i = 0; i < 3; ++i) check(cudaGraphLaunch(runnable, stream));
+  for (auto _ : state) {
+    check(cudaEventRecord(begin, stream));
+    check(cudaGraphLaunch(runnable, stream));
+    check(cudaEventRecord(end, stream));
+    check(cudaEventSynchronize(end));
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, begin, end));
+    state.SetIterationTime(ms * 1e-3 / copies);
+  }
+  state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(n * sizeof(T)));
+  check(cudaEventDestroy(begin));
+  check(cudaEventDestroy(end));
+  check(cudaGraphExecDestroy(runnable));
+  check(cudaGraphDestroy(graph));
+  check(cudaStreamDestroy(stream));
+}
+
+template <class T>
+constexpr const char* type_name = std::is_same_v<T, __half>          ? "f16"
+                                  : std::is_same_v<T, __nv_bfloat16> ? "bf16"
+                                  : std::is_same_v<T, float>         ? "f32"
+                                                                     : "f64";
+
+template <class T, class A, class... Who>
+void add_cases() {
+  const auto add = [&]<class W>(std::type_identity<W>) {
+    auto* b = benchmark::RegisterBenchmark(
+        (std::string(W::name) + "/" + type_name<T>).c_str(), measure<W, T, A>);
+    for (int k = 10; k <= 30; k += 2) b->Arg(std::int64_t{1} << k);
+    b->UseManualTime()->Unit(benchmark::kMicrosecond)->Iterations(30);
+  };
+  (add(std::type_identity<Who>{}), ...);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using bitfold::method_id;
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  if (bitfold::cuda::devices().empty()) {
+    std::fprintf(stderr, "bitfold_bench_gpu: no usable GPU\n");
+    return 4;
+  }
+  check(cudaMalloc(&data, max_bytes));
+  check(cudaMalloc(&scratch, scratch_size));
+  benchmark::AddCustomContext("gpu", bitfold::cuda::devices()[0]);
+  benchmark::AddCustomContext("cub_version", std::to_string(CUB_VERSION));
+#ifdef BITFOLD_COMMIT
+  benchmark::AddCustomContext("commit", BITFOLD_COMMIT);
+#endif
+  using tree = bitfold_sum<method_id::tree>;
+  using pairwise = bitfold_sum<method_id::pairwise>;
+  using kahan = bitfold_sum<method_id::kahan>;
+#ifdef CUB_HAS_LEVELS
+  add_cases<float, float, ceiling, tree, pairwise, kahan, cub_run_to_run, cub_gpu_to_gpu, cub_not_guaranteed>();
+  add_cases<double, double, ceiling, tree, pairwise, kahan, cub_run_to_run, cub_gpu_to_gpu, cub_not_guaranteed>();
+#else
+  add_cases<float, float, ceiling, tree, pairwise, kahan, cub_run_to_run>();
+  add_cases<double, double, ceiling, tree, pairwise, kahan, cub_run_to_run>();
+#endif
+  add_cases<__half, float, ceiling, tree, pairwise, kahan, cub_run_to_run>();
+  add_cases<__nv_bfloat16, float, ceiling, tree, pairwise, kahan, cub_run_to_run>();
+  benchmark::RunSpecifiedBenchmarks();
+}

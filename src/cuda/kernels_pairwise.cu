@@ -1,0 +1,5 @@
+#include "kernels.cuh"
+
+namespace bitfold::cuda {
+BITFOLD_FLOAT_KERNELS(method::pairwise)
+}  // namespace bitfold::cuda

@@ -1,0 +1,22 @@
+// The CUDA engine of a library built without CUDA: every call says so.
+#include <bitfold/cuda.hpp>
+
+namespace bitfold::cuda {
+namespace {
+[[noreturn]] void refuse() {
+  throw error(errc::no_device,
+              "cuda: this bitfold was built without CUDA; build it where nvcc is on the PATH");
+}
+}  // namespace
+
+bool built() { return false; }
+std::vector<std::string> devices() { return {}; }
+std::size_t workspace_bytes(const reduction&, std::size_t, const launch&) { refuse(); }
+void reduce(const reduction&, const void*, std::size_t, void*, void*, std::size_t, stream,
+            const launch&) {
+  refuse();
+}
+void reduce(const reduction&, const void*, std::size_t, void*, stream, const launch&) { refuse(); }
+scalar reduce_host(const reduction&, const void*, std::size_t, int, const launch&) { refuse(); }
+
+}  // namespace bitfold::cuda

@@ -1,0 +1,30 @@
+// One plan for the workspace query and for the launch. Pure arithmetic: needs no CUDA.
+#pragma once
+
+#include <cstddef>
+
+#include <bitfold/cuda.hpp>
+
+namespace bitfold::cuda {
+
+using order::index;
+
+inline constexpr int tile_bytes = 4096;      ///< folded by one warp at once
+inline constexpr int max_threads = 512;      ///< of a block
+inline constexpr int max_tiles = 1024;       ///< of a node
+inline constexpr int nodes_per_warp = 256;   ///< of the second pass
+inline constexpr int max_nodes = nodes_per_warp * 1024;
+
+struct plan {
+  int tiles;            ///< per node: a power of two
+  index nodes;          ///< states that the first pass yields; a single one is the result
+  int threads, blocks;  ///< of the first pass
+  int second_threads;   ///< of the second pass, which is one block, if there is more than one node
+  std::size_t workspace;              ///< bytes
+  std::size_t shared, second_shared;  ///< bytes of shared memory of each pass
+};
+
+/// Errors (errc::usage, naming the field): a launch shape that is not allowed; n beyond 1 TiB.
+plan make_plan(const reduction& r, std::size_t n, const launch& shape);
+
+}  // namespace bitfold::cuda

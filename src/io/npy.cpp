@@ -1,0 +1,255 @@
+#include "io/npy.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cstring>
+#include <iterator>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "io/field.hpp"
+
+namespace bitfold::io {
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+
+// ---- The header: a Python dict literal of three known keys, and nothing more lenient.
+// ------------
+
+struct header {
+  std::optional<std::string_view> descr;
+  std::optional<bool> fortran_order;
+  std::optional<std::vector<std::uint64_t>> shape;
+};
+
+class scanner {
+ public:
+  explicit scanner(std::string_view text) : text_(text) {}
+
+  bool eat(std::string_view token) {
+    skip_space();
+    if (!text_.substr(at_).starts_with(token)) return false;
+    at_ += token.size();
+    return true;
+  }
+  void expect(std::string_view field, std::string_view token) {
+    if (!eat(token)) fail(field, fmt::format("expected {}", token));
+  }
+  bool at_end() {
+    skip_space();
+    return at_ == text_.size();
+  }
+  // Escapes are not undone: no string of a valid header has any.
+  std::string_view string(std::string_view field) {
+    skip_space();
+    const char quote = peek();
+    if (quote != '\'' && quote != '"') fail(field, "expected a string");
+    const std::size_t end = text_.find(quote, at_ + 1);
+    if (end == std::string_view::npos) fail(field, "unterminated string");
+    const auto s = text_.substr(at_ + 1, end - at_ - 1);
+    at_ = end + 1;
+    return s;
+  }
+  std::uint64_t integer(std::string_view field) {
+    skip_space();
+    const std::string_view rest = text_.substr(at_);
+    std::uint64_t value = 0;
+    const auto [end, ec] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
+    if (ec == std::errc::result_out_of_range) fail(field, "extent does not fit in 64 bits");
+    const auto digits = static_cast<std::size_t>(end - rest.data());
+    if (ec != std::errc() || (digits > 1 && rest[0] == '0'))
+      fail(field, "expected a non-negative integer");
+    at_ += digits;
+    return value;
+  }
+  [[noreturn]] void fail(std::string_view field, std::string_view what) const {
+    bad(field, fmt::format("{} at byte {} of the header", what, at_));
+  }
+
+ private:
+  char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
+  void skip_space() {
+    while (peek() == ' ' || peek() == '\n' || peek() == '\t' || peek() == '\r') ++at_;
+  }
+  std::string_view text_;
+  std::size_t at_ = 0;
+};
+
+std::vector<std::uint64_t> parse_shape(scanner& in) {
+  std::vector<std::uint64_t> shape;
+  in.expect("shape", "(");
+  while (!in.eat(")")) {
+    shape.push_back(in.integer("shape"));
+    if (in.eat(",")) continue;
+    in.expect("shape", ")");
+    if (shape.size() == 1) in.fail("shape", "a tuple of one needs a comma");
+    break;
+  }
+  return shape;
+}
+
+header parse_header(std::string_view text) {
+  header h;
+  scanner in(text);
+  in.expect("header", "{");
+  while (!in.eat("}")) {
+    const auto key = in.string("header");
+    in.expect("header", ":");
+    if (key == "descr" && !h.descr) {
+      if (in.eat("[")) bad("descr", "structured types are not supported");
+      h.descr = in.string("descr");
+    } else if (key == "fortran_order" && !h.fortran_order) {
+      h.fortran_order = in.eat("True");
+      if (!*h.fortran_order && !in.eat("False")) in.fail("fortran_order", "expected True or False");
+    } else if (key == "shape" && !h.shape) {
+      h.shape = parse_shape(in);
+    } else {
+      in.fail("header", "unknown or repeated key " + in_quotes(key));
+    }
+    if (in.eat(",")) continue;
+    in.expect("header", "}");
+    break;
+  }
+  if (!in.at_end()) in.fail("header", "text after the dict");
+  if (!h.descr) bad("descr", "missing from the header");
+  if (!h.fortran_order) bad("fortran_order", "missing from the header");
+  if (!h.shape) bad("shape", "missing from the header");
+  return h;
+}
+
+struct element_type {
+  dtype type;
+  bool swapped;  // stored big endian
+};
+
+element_type parse_descr(std::string_view descr) {
+  if (descr.size() == 3 && descr[2] >= '1' && descr[2] <= '8') {
+    const char order = descr[0];
+    const auto type = parse_dtype(fmt::format("{}{}", descr[1], 8 * (descr[2] - '0')));
+    const bool one_byte = descr[2] == '1';
+    // "not applicable" leaves the byte order of a wider type open
+    if (type && (order == '<' || order == '>' || order == '=' || (order == '|' && one_byte)))
+      return {*type, order == '>' && !one_byte};
+  }
+  bad("descr", in_quotes(descr) +
+                   " is not supported (a byte order and one of f2 f4 f8 i1 i2 i4 i8 u1 u2 u4 u8)");
+}
+
+// ---- Conversion to native endian and row-major order
+// ---------------------------------------------
+
+template <class U>
+U load(const std::byte* p, bool swapped) {
+  U v;
+  std::memcpy(&v, p, sizeof v);
+  if constexpr (sizeof(U) == 2) return swapped ? __builtin_bswap16(v) : v;
+  if constexpr (sizeof(U) == 4) return swapped ? __builtin_bswap32(v) : v;
+  if constexpr (sizeof(U) == 8) return swapped ? __builtin_bswap64(v) : v;
+  return v;
+}
+
+// Fortran order to row-major order. The first extent has stride 1 in `from` and the last has stride
+// 1 in `to`: these two are walked in square blocks, so that neither side leaves the cache, and the
+// extents between them are counted through like an odometer. `extents` has two or more, none
+// below 2.
+template <class U>
+void transpose(const std::byte* from, U* to, std::uint64_t count,
+               std::span<const std::uint64_t> extents, bool swapped) {
+  constexpr std::uint64_t block = 16;
+  const std::uint64_t rows = extents.front(), columns = extents.back();
+  const std::uint64_t from_stride = count / columns, to_stride = count / rows;
+
+  struct digit {
+    std::uint64_t extent, from_stride, to_stride, value;
+  };
+  std::vector<digit> digits;  // the outermost extent first, the fastest in `to` last
+  std::uint64_t from_step = rows, to_step = to_stride;
+  for (const std::uint64_t extent : extents.subspan(1, extents.size() - 2)) {
+    to_step /= extent;
+    digits.push_back({extent, from_step, to_step, 0});
+    from_step *= extent;
+  }
+
+  std::uint64_t from_at = 0, to_at = 0;
+  for (;;) {
+    for (std::uint64_t r0 = 0; r0 < rows; r0 += block) {
+      const std::uint64_t r1 = std::min(rows, r0 + block);
+      for (std::uint64_t c0 = 0; c0 < columns; c0 += block) {
+        const std::uint64_t c1 = std::min(columns, c0 + block);
+        for (std::uint64_t r = r0; r < r1; ++r)
+          for (std::uint64_t c = c0; c < c1; ++c)
+            to[to_at + r * to_stride + c] =
+                load<U>(from + (from_at + r + c * from_stride) * sizeof(U), swapped);
+      }
+    }
+    auto d = digits.rbegin();
+    for (; d != digits.rend(); ++d) {
+      from_at += d->from_stride;
+      to_at += d->to_stride;
+      if (++d->value < d->extent) break;
+      from_at -= d->extent * d->from_stride;
+      to_at -= d->extent * d->to_stride;
+      d->value = 0;
+    }
+    if (d == digits.rend()) return;
+  }
+}
+
+template <class U>
+void convert(const std::byte* from, std::byte* to_bytes, std::uint64_t count,
+             std::span<const std::uint64_t> extents, bool swapped) {
+  U* to = reinterpret_cast<U*>(to_bytes);  // from operator new: aligned for any element
+  if (extents.size() >= 2) return transpose(from, to, count, extents, swapped);
+  for (std::uint64_t i = 0; i < count; ++i) to[i] = load<U>(from + i * sizeof(U), swapped);
+}
+
+}  // namespace
+
+array parse_npy(std::span<const std::byte> file, const std::shared_ptr<const void>& owner) {
+  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+  const auto byte = [&](std::size_t i) { return static_cast<std::uint64_t>(file[i]); };
+  if (!text.starts_with("\x93NUMPY")) bad("magic", "not a npy file");
+  if (text.size() < 8) bad("version", "truncated file");
+  const auto major = byte(6), minor = byte(7);
+  if (major < 1 || major > 3 || minor != 0)
+    bad("version", fmt::format("{}.{} is not supported (1.0, 2.0, 3.0)", major, minor));
+  const std::size_t start = major == 1 ? 10 : 12;
+  if (text.size() < start) bad("header length", "truncated file");
+  std::uint64_t length = byte(8) | byte(9) << 8;
+  if (major > 1) length |= byte(10) << 16 | byte(11) << 24;
+  if (length > text.size() - start)
+    bad("header length",
+        fmt::format("{} bytes, but {} are left in the file", length, text.size() - start));
+
+  header h = parse_header(text.substr(start, length));
+  const auto [type, swapped] = parse_descr(*h.descr);
+  const auto body = file.subspan(start + length);
+  const auto count = element_count(*h.shape, size_of(type));
+  if (!count) bad("shape", "the array does not fit in 64 bits");
+  if (*count * size_of(type) != body.size())
+    bad("shape", fmt::format("{} elements of {} are {} bytes, but the file has {}", *count,
+                             name(type), *count * size_of(type), body.size()));
+
+  array a{"", type, std::move(*h.shape), *count, body.data(), owner};
+  std::vector<std::uint64_t> extents;  // those that matter for the order of elements
+  if (*h.fortran_order)
+    std::copy_if(a.shape.begin(), a.shape.end(), std::back_inserter(extents),
+                 [](std::uint64_t extent) { return extent != 1; });
+  if (a.count == 0 || (extents.size() < 2 && !swapped)) return a;
+
+  const std::shared_ptr<std::byte[]> copy(new std::byte[body.size()]);
+  switch (size_of(type)) {
+    case 1: convert<std::uint8_t>(a.data, copy.get(), a.count, extents, swapped); break;
+    case 2: convert<std::uint16_t>(a.data, copy.get(), a.count, extents, swapped); break;
+    case 4: convert<std::uint32_t>(a.data, copy.get(), a.count, extents, swapped); break;
+    default: convert<std::uint64_t>(a.data, copy.get(), a.count, extents, swapped); break;
+  }
+  a.data = copy.get();
+  a.owner = copy;
+  return a;
+}
+
+}  // namespace bitfold::io

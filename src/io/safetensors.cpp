@@ -1,0 +1,221 @@
+#include "io/safetensors.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "io/field.hpp"
+
+namespace bitfold::io {
+namespace {
+
+constexpr std::uint64_t max_header = 100'000'000;  // the official limit
+
+struct tensor_info {
+  std::string dtype;
+  std::vector<std::uint64_t> shape;
+  std::uint64_t begin = 0, end = 0;
+};
+
+// Reads the header event by event: a document tree would be many times larger than the text, keep
+// only one of two equal keys, and let values of the wrong shape through to be checked later.
+class header_reader : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  std::map<std::string, tensor_info> tensors;
+
+  bool key(string_t& key) override {
+    switch (where_) {
+      case in_header:
+        name_ = key;
+        if (key == "__metadata__" ? std::exchange(has_metadata_, true)
+                                  : !tensors.try_emplace(key).second)
+          bad("header", "repeated key " + in_quotes(key));
+        break;
+      case in_tensor: {
+        const auto field = std::find(fields.begin(), fields.end(), key);
+        field_ = key;
+        if (field == fields.end()) bad(here(), "unknown field");
+        if (std::exchange(seen_[static_cast<std::size_t>(field - fields.begin())], true))
+          bad(here(), "repeated field");
+        break;
+      }
+      default:
+        if (!metadata_.insert(key).second) bad("__metadata__", "repeated key " + in_quotes(key));
+    }
+    return true;
+  }
+  bool start_object(std::size_t) override {
+    if (where_ == outside) {
+      where_ = in_header;
+    } else if (where_ == in_header) {
+      where_ = name_ == "__metadata__" ? in_metadata : in_tensor;
+      field_.clear();
+      seen_ = {};
+    } else {
+      wrong("an object");
+    }
+    return true;
+  }
+  bool end_object() override {
+    for (std::size_t i = 0; where_ == in_tensor && i < fields.size(); ++i) {
+      field_ = fields[i];
+      if (!seen_[i]) bad(here(), "missing");
+    }
+    where_ = in_header;
+    return true;
+  }
+  bool string(string_t& text) override {
+    if (where_ == in_tensor && field_ == "dtype")
+      tensors[name_].dtype = text;
+    else if (where_ != in_metadata)
+      wrong("a string");
+    return true;
+  }
+  bool start_array(std::size_t) override {
+    if (where_ != in_tensor || field_ == "dtype") wrong("an array");
+    where_ = in_numbers;
+    numbers_.clear();
+    return true;
+  }
+  bool number_unsigned(number_unsigned_t value) override {
+    if (where_ != in_numbers) wrong("a number");
+    numbers_.push_back(value);
+    return true;
+  }
+  bool end_array() override {
+    auto& tensor = tensors[name_];
+    if (field_ == "shape") {
+      tensor.shape = numbers_;
+    } else {
+      if (numbers_.size() != 2) bad(here(), fmt::format("{} numbers, not 2", numbers_.size()));
+      tensor.begin = numbers_[0];
+      tensor.end = numbers_[1];
+    }
+    where_ = in_tensor;
+    return true;
+  }
+  bool null() override { wrong("null"); }
+  bool boolean(bool) override { wrong("a boolean"); }
+  bool number_integer(number_integer_t) override { wrong("a negative number"); }
+  bool number_float(number_float_t, const string_t&) override {
+    wrong("a number that is no 64-bit integer");
+  }
+  bool binary(binary_t&) override { wrong("binary"); }
+  bool parse_error(std::size_t at, const std::string&,
+                   const nlohmann::detail::exception&) override {
+    bad("header", fmt::format("not JSON at byte {}", at));
+  }
+
+ private:
+  static constexpr std::array<std::string_view, 3> fields{"dtype", "shape", "data_offsets"};
+  enum { outside, in_header, in_metadata, in_tensor, in_numbers } where_ = outside;
+  std::string name_, field_;  // of the tensor and of its field
+  std::array<bool, fields.size()> seen_{};
+  bool has_metadata_ = false;
+  std::set<std::string> metadata_;
+  std::vector<std::uint64_t> numbers_;
+
+  std::string here() const {
+    if (where_ == outside) return "header";
+    if (name_ == "__metadata__") return name_;
+    const std::string tensor = "tensor " + in_quotes(name_);
+    return where_ == in_header || field_.empty() ? tensor : tensor + " " + printable(field_, 100);
+  }
+  [[noreturn]] void wrong(std::string_view what) const {
+    bad(here(), fmt::format("{} is out of place here", what));
+  }
+};
+
+std::optional<dtype> parse_type(std::string_view text) {
+  for (const dtype t : all_dtypes) {
+    std::string upper(name(t));
+    std::transform(upper.begin(), upper.end(), upper.begin(),
+                   [](char c) { return c >= 'a' ? static_cast<char>(c - 'a' + 'A') : c; });
+    if (upper == text) return t;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::vector<array> parse_safetensors(std::span<const std::byte> file,
+                                     const std::optional<std::string>& tensor,
+                                     const std::shared_ptr<const void>& owner) {
+  if (file.size() < 8) bad("header length", fmt::format("the file has {} bytes", file.size()));
+  std::uint64_t length = 0;
+  for (int i = 7; i >= 0; --i) length = length << 8 | static_cast<std::uint64_t>(file[i]);
+  if (length > max_header)
+    bad("header length", fmt::format("{} bytes, above the limit of {}", length, max_header));
+  if (length > file.size() - 8)
+    bad("header length",
+        fmt::format("{} bytes, but {} are left in the file", length, file.size() - 8));
+  const std::string_view text(reinterpret_cast<const char*>(file.data()) + 8, length);
+  const auto buffer = file.subspan(8 + length);
+  // The JSON parser would take a zero byte for the end of the text.
+  if (!text.starts_with('{')) bad("header", "does not start with {");
+  if (text.find('\0') != std::string_view::npos) bad("header", "contains a zero byte");
+  header_reader header;
+  nlohmann::json::sax_parse(text, &header);
+
+  // The tensors, in order, cover the buffer exactly. An empty one comes before its neighbour.
+  using entry = std::pair<const std::string, tensor_info>;
+  std::vector<entry*> order;
+  for (auto& e : header.tensors) order.push_back(&e);
+  const auto offsets = [](const entry* e) { return std::pair(e->second.begin, e->second.end); };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](auto* a, auto* b) { return offsets(a) < offsets(b); });
+  const auto field = [](const entry& e, const char* f) {
+    return fmt::format("tensor {} {}", in_quotes(e.first), f);
+  };
+  std::uint64_t covered = 0;
+  for (const entry* e : order) {
+    const auto [begin, end] = offsets(e);
+    if (begin > end || end > buffer.size())
+      bad(field(*e, "data_offsets"),
+          fmt::format("[{},{}] is not a range of the {} bytes of data", begin, end, buffer.size()));
+    if (begin != covered)
+      bad(field(*e, "data_offsets"),
+          fmt::format(
+              "starts at {}, which leaves a hole or an overlap: the tensor before ends at {}",
+              begin, covered));
+    covered = end;
+  }
+  if (covered != buffer.size())
+    bad("data_offsets",
+        fmt::format("the tensors end at {} of {} bytes of data", covered, buffer.size()));
+
+  std::vector<array> arrays;
+  std::stable_sort(order.begin(), order.end(), [](auto* a, auto* b) {
+    return std::tie(a->second.begin, a->first) < std::tie(b->second.begin, b->first);
+  });
+  for (entry* e : order) {
+    auto& [dtype_text, shape, begin, end] = e->second;
+    const bool wanted = !tensor || *tensor == e->first;
+    const auto type = parse_type(dtype_text);
+    if (!type) {
+      if (!wanted) continue;
+      bad(field(*e, "dtype"), in_quotes(dtype_text) +
+                                  " is not supported (F16 BF16 F32 F64 I8 I16 I32 "
+                                  "I64 U8 U16 U32 U64)");
+    }
+    const auto count = element_count(shape, size_of(*type));
+    if (!count) bad(field(*e, "shape"), "the tensor does not fit in 64 bits");
+    if (*count * size_of(*type) != end - begin)
+      bad(field(*e, "data_offsets"),
+          fmt::format("[{},{}] is {} bytes, but {} elements of {} are {}", begin, end, end - begin,
+                      *count, name(*type), *count * size_of(*type)));
+    if (wanted)
+      arrays.push_back({e->first, *type, std::move(shape), *count, buffer.data() + begin, owner});
+  }
+  if (tensor && arrays.empty()) bad("tensor " + in_quotes(*tensor), "not in the file");
+  return arrays;
+}
+
+}  // namespace bitfold::io

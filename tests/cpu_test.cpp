@@ -1,0 +1,268 @@
+// CPU engine = reference, to the bit, with one target forced (see main.hpp).
+#include <bitfold/cpu.hpp>
+#include <bitfold/reference.hpp>
+
+#include <cfenv>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+#include "catch.hpp"
+#include "data.hpp"
+#include "main.hpp"
+
+using namespace bitfold;
+using test::forced_target;
+
+namespace {
+
+void compare(const reduction& r, const std::byte* data, std::size_t n, int threads,
+             const std::string& what) {
+  const scalar want = reference(r, data, n);
+  const scalar got = cpu::reduce(r, data, n, {.threads = threads, .target = forced_target});
+  if (got != want) {
+    INFO(test::describe(r, n) << " threads=" << threads << " " << what << ": got " << to_hex(got)
+                              << ", want " << to_hex(want));
+    REQUIRE(got == want);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the kernel that ran is the one that was asked for") {
+  const std::vector<float> x(10'000'000, 1.0f);
+  const reduction r = make_reduction(op_id::sum, method_id::tree, dtype::f32);
+  for (int threads : {1, 3}) {
+    cpu::reduce(r, x.data(), x.size(), {.threads = threads, .target = forced_target});
+    CHECK(cpu::last_target() == forced_target);
+  }
+}
+
+TEST_CASE("every type, method and boundary gives the reference's bits") {
+  for (dtype t : all_dtypes)
+    for (test::kind k : test::all_kinds) {
+      const auto data = test::make_data(t, k, 20'000, 1);
+      for (std::size_t n : test::boundary_lengths())
+        for (const reduction& r : test::all_reductions(t))
+          compare(r, data.data() + n % 3 * size_of(t), n, 1, test::name(k));
+    }
+  SUCCEED();
+}
+
+TEST_CASE("random lengths and unaligned starts, to the byte") {
+  test::random_bits next{7};
+  for (dtype t : all_dtypes)
+    for (int round = 0; round < 60; ++round) {
+      const std::size_t n = next() % 9'000, offset = next() % 64;
+      const auto data = test::make_data(t, test::kind::special, n, next());
+      std::vector<std::byte> moved(data.size() + 64);
+      if (n) std::memcpy(moved.data() + offset, data.data(), data.size());
+      for (const auto& m : all_methods)
+        compare(make_reduction(op_id::sum, m.id, t), moved.data() + offset, n, 1, "offset");
+    }
+  SUCCEED();
+}
+
+TEST_CASE("no thread count moves a bit") {
+  for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i8, dtype::u64})
+    for (test::kind k : {test::kind::near_one, test::kind::special}) {
+      // Long enough for dozens of chunks at every thread count.
+      const std::size_t longest = (std::size_t{40} << 20) / size_of(t) + 12'345;
+      const auto data = test::make_data(t, k, longest, 2);
+      for (std::size_t n : {longest, longest / 3, longest - order::leaf - 1})
+        for (const auto& m : all_methods) {
+          const reduction r = make_reduction(op_id::sum, m.id, t);
+          const scalar want = reference(r, data.data(), n);
+          for (int threads : {1, 2, 3, 7, 64, 0}) {
+            INFO(test::describe(r, n) << " threads=" << threads << " " << test::name(k));
+            const scalar got =
+                cpu::reduce(r, data.data(), n, {.threads = threads, .target = forced_target});
+            if (got != want) REQUIRE(to_hex(got) == to_hex(want));
+          }
+        }
+    }
+  SUCCEED();
+}
+
+TEST_CASE("calls from many threads at once") {
+  const auto data = test::make_data(dtype::f32, test::kind::near_one, 3'000'000, 5);
+  const reduction r = make_reduction(op_id::sum, method_id::kahan, dtype::f32);
+  const scalar want = reference(r, data.data(), 3'000'000);
+  std::vector<std::thread> pool;
+  std::vector<int> wrong(8, 0);
+  for (int i = 0; i < 8; ++i)
+    pool.emplace_back([&, i] {
+      for (int k = 0; k < 10; ++k)
+        wrong[i] += cpu::reduce(r, data.data(), 3'000'000,
+                                {.threads = i % 3, .target = forced_target}) != want;
+    });
+  for (auto& t : pool) t.join();
+  for (int w : wrong) CHECK(w == 0);
+}
+
+TEST_CASE("the caller's floating-point environment does not show and is left as it was") {
+  const std::size_t n = 3'000'000;
+  for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64}) {
+    // Subnormals among them, in input and result.
+    auto data = test::make_data(t, test::kind::near_one, n, 9);
+    const auto tiny = test::make_data(t, test::kind::any_bits, n, 9);
+    for (std::size_t i = 0; i < n; i += 3)
+      std::memcpy(data.data() + i * size_of(t), tiny.data() + i * size_of(t), size_of(t));
+    std::vector<std::byte> subnormals(1000 * size_of(t));
+    for (std::size_t i = 0; i < 1000; ++i) subnormals[i * size_of(t)] = std::byte{3};
+    for (const auto& m : all_methods)
+      for (dtype out : {t, dtype::f64, dtype::f16}) {
+        const reduction r = make_reduction(op_id::sum, m.id, t, {}, out);
+        const scalar want = reference(r, data.data(), n);
+        const scalar want_small = reference(r, subnormals.data(), 1000);
+        CHECK(((want_small.bits << 1) != 0 || out == dtype::f16));
+        for (int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO, FE_TONEAREST})
+          for (unsigned flush : {0u, 0x8040u})  // FTZ and DAZ
+            for (int threads : {1, 3}) {
+              std::fesetround(mode);
+#if defined(__x86_64__)
+              const unsigned before = (_mm_getcsr() & ~0x8040u) | flush;
+              _mm_setcsr(before);
+#endif
+              const cpu::options how{.threads = threads, .target = forced_target};
+              const scalar got = cpu::reduce(r, data.data(), n, how);
+              const scalar small = cpu::reduce(r, subnormals.data(), 1000, how);
+              const scalar slow = reference(r, subnormals.data(), 1000);
+#if defined(__x86_64__)
+              const unsigned after = _mm_getcsr();
+              _mm_setcsr(0x1f80);
+#endif
+              const int mode_after = std::fegetround();
+              std::fesetround(FE_TONEAREST);
+              INFO(test::describe(r, n) << " mode=" << mode << " flush=" << flush);
+#if defined(__x86_64__)
+              if (after != before) CHECK(after == before);
+              (void)mode_after;
+#else
+              CHECK(mode_after == mode);
+#endif
+              if (got != want) REQUIRE(to_hex(got) == to_hex(want));
+              if (small != want_small) REQUIRE(to_hex(small) == to_hex(want_small));
+              if (slow != want_small) REQUIRE(to_hex(slow) == to_hex(want_small));
+            }
+      }
+  }
+  SUCCEED();
+}
+
+TEST_CASE("special values, as docs/semantics.md has them") {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::bit_cast<float>(0xffc12345u);
+  const float big = std::numeric_limits<float>::max();
+  const auto sum = [](std::vector<float> x, method_id m, dtype out = dtype::f32) {
+    const auto s = cpu::reduce(make_reduction(op_id::sum, m, dtype::f32, {}, out), x.data(), x.size(),
+                               {.target = forced_target});
+    return to_string(s) + " " + to_hex(s);
+  };
+  for (const auto& m : all_methods) {
+    INFO(m.name);
+    CHECK(sum({}, m.id) == "0 00000000");
+    CHECK(sum({-0.0f}, m.id) == "-0 80000000");
+    CHECK(sum(std::vector<float>(1000, -0.0f), m.id) == "-0 80000000");
+    CHECK(sum({-0.0f, 0.0f}, m.id) == "0 00000000");
+    CHECK(sum({1.0f, -1.0f}, m.id) == "0 00000000");
+    CHECK(sum({nan}, m.id) == "nan 7fc00000");
+    CHECK(sum({1.0f, nan, inf}, m.id) == "nan 7fc00000");
+    CHECK(sum({inf, 1.0f}, m.id) == "inf 7f800000");
+    CHECK(sum({1.0f, -inf}, m.id) == "-inf ff800000");
+    CHECK(sum({inf, -inf}, m.id) == "nan 7fc00000");
+    CHECK(sum({big, big}, m.id) == "inf 7f800000");
+    CHECK(sum({big, big, -inf}, m.id) == "nan 7fc00000");
+    CHECK(sum({65519.0f}, m.id, dtype::f16) == "65500 7bff");
+    CHECK(sum({65520.0f}, m.id, dtype::f16) == "inf 7c00");
+    CHECK(sum({nan}, m.id, dtype::f16) == "nan 7e00");
+    CHECK(sum({nan}, m.id, dtype::bf16) == "nan 7fc0");
+    CHECK(sum({nan}, m.id, dtype::f64) == "nan 7ff8000000000000");
+    CHECK(sum({std::bit_cast<float>(1u), std::bit_cast<float>(2u)}, m.id).ends_with("00000003"));
+  }
+}
+
+TEST_CASE("integers wrap modulo 2^64, whatever the method") {
+  const std::vector<std::int64_t> x{INT64_MAX, 1, INT64_MAX, 3};
+  const std::vector<std::uint8_t> y(1000, 255);
+  for (const auto& m : all_methods) {
+    CHECK(to_string(cpu::sum<std::int64_t>(x, m.id)) == "2");
+    CHECK(to_string(cpu::sum<std::uint8_t>(y, m.id)) == "255000");
+    const auto narrow = make_reduction(op_id::sum, m.id, dtype::u8, {}, dtype::u8);
+    CHECK(to_string(cpu::reduce(narrow, y.data(), y.size())) == std::to_string(255000 % 256));
+  }
+}
+
+TEST_CASE("bad arguments are refused by name") {
+  const float x = 1;
+  const auto r = make_reduction(op_id::sum, method_id::tree, dtype::f32);
+  const auto message = [](auto call) -> std::string {
+    try {
+      call();
+    } catch (const error& e) {
+      return e.code() == errc::usage ? e.what() : "wrong code";
+    }
+    return "not refused";
+  };
+  CHECK(message([&] { cpu::reduce(r, &x, 1, {.threads = -1}); }).find("threads") == 0);
+  CHECK(message([&] { cpu::reduce(r, nullptr, 1); }).find("data") == 0);
+  CHECK(message([&] { make_reduction(op_id::sum, method_id::tree, dtype::f64, dtype::f32); }).find("acc") == 0);
+  CHECK(message([&] { make_reduction(op_id::sum, method_id::tree, dtype::f32, {}, dtype::i8); }).find("out") == 0);
+}
+
+// ---- Golden bits -----------------------------------------------------------------------------------
+// One line for each case: what was reduced and the bits of the result. They are the promise of order
+// version 1: if a line changes, the version must too. `cpu_tests "[write]"` writes the file anew.
+
+namespace {
+
+std::string golden_text(bool by_reference) {
+  std::ostringstream out;
+  out << "order_version " << order::version << "\n";
+  for (dtype t : all_dtypes)
+    for (test::kind k : test::all_kinds) {
+      if (!is_float(t) && k != test::kind::any_bits) continue;
+      for (std::size_t n : {1, 31, 33, 255, 257, 1000, 4097, 100'003}) {
+        const auto data = test::make_data(t, k, n, n);
+        for (const auto& m : all_methods)
+          for (dtype acc : {dtype::f32, dtype::f64}) {
+            if (is_float(t) ? acc < t : acc == dtype::f64 || m.id != method_id::tree) continue;
+            const auto r = make_reduction(op_id::sum, m.id, t, is_float(t) ? std::optional(acc) : std::nullopt);
+            const scalar s = by_reference ? reference(r, data.data(), n)
+                                          : cpu::reduce(r, data.data(), n, {.target = forced_target});
+            out << name(t) << " " << test::name(k) << " " << n << " " << m.name << " " << name(r.acc)
+                << " " << to_hex(s) << "\n";
+          }
+      }
+    }
+  return out.str();
+}
+
+}  // namespace
+
+TEST_CASE("golden bits") {
+  std::ifstream file(BITFOLD_GOLDEN);
+  const std::string golden((std::istreambuf_iterator<char>(file)), {});
+  std::istringstream want(golden), ours(golden_text(false)), plain(golden_text(true));
+  std::string w, o, p;
+  int lines = 0;
+  while (std::getline(want, w)) {
+    ++lines;
+    REQUIRE(std::getline(ours, o));
+    REQUIRE(std::getline(plain, p));
+    if (o != w || p != w) CHECK((o == w && p == w));
+    if (o != w || p != w) FAIL("golden: " << w << "\nengine: " << o << "\nreference: " << p);
+  }
+  CHECK(lines > 500);
+  CHECK_FALSE(std::getline(ours, o));
+}
+
+TEST_CASE("write the golden bits", "[.][write]") {
+  std::ofstream(BITFOLD_GOLDEN) << golden_text(true);
+}

@@ -1,0 +1,179 @@
+// CUDA = reference, to the bit: every dtype, method, accumulator and output type, lengths around every
+// boundary, unaligned starts, special values, and many launch shapes.
+#include <bitfold/cuda.hpp>
+#include <bitfold/reference.hpp>
+
+#include "catch.hpp"
+#include "data.hpp"
+
+#include <cuda_runtime_api.h>
+
+using namespace bitfold;
+
+namespace {
+
+struct device_memory {
+  void* p = nullptr;
+  explicit device_memory(std::size_t bytes) { REQUIRE(cudaMalloc(&p, bytes) == cudaSuccess); }
+  ~device_memory() { cudaFree(p); }
+  device_memory(const device_memory&) = delete;
+  device_memory& operator=(const device_memory&) = delete;
+};
+
+// The launch shapes that the tests vary at will; the first is the library's own choice.
+std::vector<cuda::launch> shapes() {
+  std::vector<cuda::launch> out{{}};
+  for (int threads : {32, 96, 256, 512})
+    for (int blocks : {1, 2, 7, 500})
+      for (int tiles : {1, 4, 64}) out.push_back({threads, blocks, tiles, tiles != 4});
+  return out;
+}
+
+std::string describe(const cuda::launch& s) {
+  return " threads=" + std::to_string(s.threads) + " blocks=" + std::to_string(s.blocks) +
+         " tiles=" + std::to_string(s.tiles) + " overlap=" + std::to_string(s.overlap);
+}
+
+// One array on the device, reduced in many ways.
+struct on_device {
+  device_memory in, out{64}, workspace{std::size_t{1} << 22};
+  explicit on_device(const std::vector<std::byte>& data) : in(data.size() + 16) {
+    REQUIRE(cudaMemcpy(in.p, data.data(), data.size(), cudaMemcpyHostToDevice) == cudaSuccess);
+  }
+  scalar reduce(const reduction& r, std::size_t first, std::size_t n, const cuda::launch& shape) {
+    REQUIRE(cudaMemset(out.p, 0xab, 64) == cudaSuccess);
+    cuda::reduce(r, static_cast<std::byte*>(in.p) + first * size_of(r.in), n, out.p, workspace.p,
+                 cuda::workspace_bytes(r, n, shape), nullptr, shape);
+    std::byte host[64];
+    REQUIRE(cudaMemcpy(host, out.p, 64, cudaMemcpyDeviceToHost) == cudaSuccess);
+    REQUIRE(host[size_of(r.out)] == std::byte{0xab});  // wrote its own bytes only
+    return load_scalar(r.out, host);
+  }
+};
+
+void compare(const reduction& r, const std::vector<std::byte>& data, on_device& d, std::size_t first,
+             std::size_t n, const cuda::launch& shape, const std::string& what) {
+  const scalar want = reference(r, data.data() + first * size_of(r.in), n);
+  const scalar got = d.reduce(r, first, n, shape);
+  if (got != want) {
+    INFO(test::describe(r, n) << " first=" << first << describe(shape) << " " << what << " got "
+                              << to_hex(got) << " want " << to_hex(want));
+    REQUIRE(got == want);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("cuda: every type, method and boundary gives the reference's bits", "[cuda]") {
+  for (dtype t : all_dtypes)
+    for (test::kind k : test::all_kinds) {
+      const auto lengths = test::boundary_lengths();
+      const auto data = test::make_data(t, k, 20000, 1);
+      on_device d(data);
+      for (std::size_t n : lengths)
+        for (const reduction& r : test::all_reductions(t)) {
+          if (r.method == method_id::sequential) continue;
+          compare(r, data, d, n % 3, n, {}, test::name(k));
+        }
+    }
+  SUCCEED();
+}
+
+TEST_CASE("cuda: no launch shape moves a bit", "[cuda]") {
+  const auto all = shapes();
+  REQUIRE(all.size() >= 20);
+  for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i8, dtype::u64})
+    for (test::kind k : {test::kind::near_one, test::kind::special}) {
+      const std::size_t longest = 1'300'001;
+      const auto data = test::make_data(t, k, longest + 3, 2);
+      on_device d(data);
+      for (std::size_t n : {std::size_t{1}, std::size_t{4097}, std::size_t{70'001}, longest})
+        for (const auto& m : all_methods) {
+          if (!m.on_gpu) continue;
+          const reduction r = make_reduction(op_id::sum, m.id, t);
+          const scalar want = reference(r, data.data() + 3 * size_of(t), n);
+          for (const auto& shape : all) {
+            const scalar got = d.reduce(r, 3, n, shape);
+            if (got != want) {
+              INFO(test::describe(r, n) << describe(shape) << " " << test::name(k));
+              REQUIRE(to_hex(got) == to_hex(want));
+            }
+          }
+        }
+    }
+  SUCCEED();
+}
+
+TEST_CASE("cuda: every element alignment", "[cuda]") {
+  for (dtype t : all_dtypes) {
+    const auto data = test::make_data(t, test::kind::near_one, 50'100, 3);
+    on_device d(data);
+    for (std::size_t first = 0; first < 17; ++first)
+      for (const auto& m : all_methods)
+        if (m.on_gpu) compare(make_reduction(op_id::sum, m.id, t), data, d, first, 50'001, {}, "");
+  }
+  SUCCEED();
+}
+
+TEST_CASE("cuda: the same graph, replayed, and the pool overload", "[cuda]") {
+  const std::size_t n = 3'000'001;
+  const reduction r = make_reduction(op_id::sum, method_id::kahan, dtype::f32);
+  const auto data = test::make_data(dtype::f32, test::kind::near_one, n, 4);
+  const scalar want = reference(r, data.data(), n);
+  on_device d(data);
+  cudaStream_t stream;
+  REQUIRE(cudaStreamCreate(&stream) == cudaSuccess);
+  const std::size_t bytes = cuda::workspace_bytes(r, n);
+  REQUIRE(bytes > 0);
+  cudaGraph_t graph;
+  cudaGraphExec_t runnable;
+  REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
+  for (int i = 0; i < 5; ++i)
+    cuda::reduce(r, d.in.p, n, static_cast<float*>(d.out.p) + i, d.workspace.p, bytes, stream);
+  REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+  REQUIRE(cudaGraphInstantiate(&runnable, graph, 0) == cudaSuccess);
+  for (int replay = 0; replay < 20; ++replay) {
+    REQUIRE(cudaMemsetAsync(d.out.p, 0, 64, stream) == cudaSuccess);
+    REQUIRE(cudaGraphLaunch(runnable, stream) == cudaSuccess);
+    float out[5];
+    REQUIRE(cudaMemcpyAsync(out, d.out.p, sizeof out, cudaMemcpyDeviceToHost, stream) == cudaSuccess);
+    REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+    for (float f : out) REQUIRE(load_scalar(dtype::f32, &f) == want);
+  }
+  cuda::reduce(r, d.in.p, n, d.out.p, stream);
+  float f;
+  REQUIRE(cudaMemcpyAsync(&f, d.out.p, sizeof f, cudaMemcpyDeviceToHost, stream) == cudaSuccess);
+  REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+  REQUIRE(load_scalar(dtype::f32, &f) == want);
+  REQUIRE(cuda::reduce_host(r, data.data(), n) == want);
+  cudaGraphExecDestroy(runnable);
+  cudaGraphDestroy(graph);
+  cudaStreamDestroy(stream);
+}
+
+TEST_CASE("cuda: refusals name the argument", "[cuda]") {
+  const reduction r = make_reduction(op_id::sum, method_id::tree, dtype::f32);
+  const std::size_t n = 10'000'000;
+  device_memory in(64), out(64);
+  const auto refused = [&](auto call, const char* field) {
+    try {
+      call();
+    } catch (const error& e) {
+      INFO(e.what());
+      CHECK(e.code() == errc::usage);
+      CHECK(std::string(e.what()).find(field) != std::string::npos);
+      return;
+    }
+    FAIL("not refused: " << field);
+  };
+  refused([&] { cuda::reduce(r, in.p, n, out.p, in.p, 8); }, "workspace_size");
+  refused([&] { cuda::reduce(r, in.p, n, out.p, nullptr, 1 << 30); }, "workspace");
+  refused([&] { cuda::reduce(r, nullptr, n, out.p); }, "data");
+  refused([&] { cuda::reduce(r, in.p, 1, nullptr); }, "out");
+  refused([&] { cuda::reduce(r, static_cast<char*>(in.p) + 1, 1, out.p); }, "data");
+  refused([&] { cuda::reduce(r, in.p, 1, out.p, nullptr, {.threads = 33}); }, "launch.threads");
+  refused([&] { cuda::reduce(r, in.p, 1, out.p, nullptr, {.blocks = -1}); }, "launch.blocks");
+  refused([&] { cuda::reduce(r, in.p, 1, out.p, nullptr, {.tiles = 3}); }, "launch.tiles");
+  refused([&] { cuda::reduce(make_reduction(op_id::sum, method_id::sequential, dtype::f32), in.p, 1, out.p); },
+          "method");
+}

@@ -1,0 +1,27 @@
+// libFuzzer target for the safetensors parser: the whole file, and one tensor of it.
+#include <optional>
+#include <span>
+#include <string>
+
+#include "check.hpp"
+#include "io/safetensors.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto input = std::as_bytes(std::span(data, size));
+  std::optional<std::string> tensor;
+  for (int run = 0; run < 2; ++run) {
+    try {
+      std::size_t total = 0;
+      for (const auto& a : bitfold::io::parse_safetensors(input, tensor, nullptr)) {
+        fuzz::check(a, size);
+        fuzz::require(!tensor || a.name == *tensor);
+        total += a.count * size_of(a.type);
+      }
+      fuzz::require(total <= size);  // no byte belongs to two tensors
+    } catch (const bitfold::error& e) {
+      fuzz::check(e);
+    }
+    tensor = "a";
+  }
+  return 0;
+}

@@ -1,0 +1,573 @@
+// Reading arrays: every accepted variant of each format, and every way to be malformed.
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <limits>
+
+#include <sys/stat.h>
+
+#include <bitfold/error.hpp>
+
+#include "catch.hpp"
+#include "io/arrays.hpp"
+#include "io/field.hpp"
+#include "io/npy.hpp"
+#include "io/safetensors.hpp"
+#include "io_bytes.hpp"
+
+namespace {
+
+using namespace bitfold;
+using shape = std::vector<std::uint64_t>;
+
+// A copy of exactly this size, so that ASan sees a read past the end.
+std::shared_ptr<std::byte[]> exact(const std::string& file) {
+  std::shared_ptr<std::byte[]> copy(new std::byte[file.size()]);
+  std::memcpy(copy.get(), file.data(), file.size());
+  return copy;
+}
+
+io::array parse_npy(const std::string& file) {
+  const auto copy = exact(file);
+  return io::parse_npy({copy.get(), file.size()}, copy);
+}
+
+std::vector<io::array> parse_safetensors(const std::string& file,
+                                         const std::optional<std::string>& tensor = {}) {
+  const auto copy = exact(file);
+  return io::parse_safetensors({copy.get(), file.size()}, tensor, copy);
+}
+
+std::string data_of(const io::array& a) {
+  return {reinterpret_cast<const char*>(a.data), a.count * size_of(a.type)};
+}
+
+std::string reversed(std::string s) {
+  std::reverse(s.begin(), s.end());
+  return s;
+}
+
+// The code and text of the error that f throws; what() is always one printable line.
+std::pair<int, std::string> failure(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const error& e) {
+    const std::string what = e.what();
+    CHECK(io::printable(what) == what);
+    return {static_cast<int>(e.code()), what};
+  }
+  return {0, "no error"};
+}
+
+void check_bad(const std::string& expected_start, const std::function<void()>& f) {
+  const auto [code, what] = failure(f);
+  CAPTURE(expected_start, what);
+  CHECK(code == static_cast<int>(errc::bad_input));
+  CHECK(what.starts_with(expected_start));
+}
+
+// 0, 1, 2, ... in the row-major order of `extents`, as Fortran order stores it.
+template <class T>
+std::vector<T> fortran_counter(const shape& extents) {
+  const auto count = *io::element_count(extents, sizeof(T));
+  std::vector<T> stored(count);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    std::uint64_t rest = i, at = 0, stride = count;
+    for (auto extent = extents.rbegin(); extent != extents.rend(); ++extent) {
+      stride /= *extent;
+      at += rest % *extent * stride;
+      rest /= *extent;
+    }
+    stored[at] = static_cast<T>(i);
+  }
+  return stored;
+}
+
+}  // namespace
+
+TEST_CASE("printable text") {
+  const auto row = GENERATE(table<std::string, std::string>({
+      {"plain text", "plain text"},
+      {"a\nb\x1b[0m\x7f", "a\\x0ab\\x1b[0m\\x7f"},
+      {std::string("a\0b", 3), "a\\x00b"},
+      {"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80",
+       "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80"},
+      {"\xc2\x9b", "\\xc2\\x9b"},                             // a C1 control character
+      {"\xff\xc3", "\\xff\\xc3"},                             // not UTF-8; cut short
+      {"\xc0\xaf\xe0\x80\xaf", "\\xc0\\xaf\\xe0\\x80\\xaf"},  // overlong
+      {"\xed\xa0\x80", "\\xed\\xa0\\x80"},                    // a surrogate
+      {"\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80"},           // beyond U+10FFFF
+  }));
+  CHECK(io::printable(std::get<0>(row)) == std::get<1>(row));
+  CHECK(io::printable(std::string(300, 'x'), 100).size() <= 103);
+  CHECK(io::in_quotes(std::string(1000, '\n')).size() <= 105);
+}
+
+TEST_CASE("npy: every element type and byte order") {
+  struct row {
+    const char* descr;
+    dtype type;
+  };
+  const auto [descr, type] = GENERATE(values<row>({{"f2", dtype::f16},
+                                                   {"f4", dtype::f32},
+                                                   {"f8", dtype::f64},
+                                                   {"i1", dtype::i8},
+                                                   {"i2", dtype::i16},
+                                                   {"i4", dtype::i32},
+                                                   {"i8", dtype::i64},
+                                                   {"u1", dtype::u8},
+                                                   {"u2", dtype::u16},
+                                                   {"u4", dtype::u32},
+                                                   {"u8", dtype::u64}}));
+  const char order = GENERATE('<', '>', '=', '|');
+  const std::size_t size = size_of(type);
+  if (order == '|' && size > 1) {
+    check_bad("descr: '|" + std::string(descr) + "'", [&] {
+      parse_npy(bytes::npy(std::string("|") + descr, "(1,)", std::string(size, 0)));
+    });
+    return;
+  }
+  const std::string first = std::string("\x01\x02\x03\x04\x05\x06\x07\x08").substr(0, size);
+  const std::string second = std::string("\x11\x12\x13\x14\x15\x16\x17\x18").substr(0, size);
+  const bool big = order == '>';
+  const std::string body = big ? reversed(first) + reversed(second) : first + second;
+  CAPTURE(order, descr);
+  const auto a = parse_npy(bytes::npy(order + std::string(descr), "(2,)", body));
+  CHECK(a.type == type);
+  CHECK(a.count == 2);
+  CHECK(a.shape == shape{2});
+  CHECK(a.name.empty());
+  CHECK(data_of(a) == first + second);
+}
+
+TEST_CASE("npy: versions, shapes and spellings of the header") {
+  const std::string body = bytes::of<float>({1, 2, 3, 4, 5, 6});
+  for (int major = 1; major <= 3; ++major) {
+    const auto a = parse_npy(
+        bytes::npy_of("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", body, major));
+    CHECK(a.shape == shape{2, 3});
+    CHECK(data_of(a) == body);
+  }
+  const std::string long_header =
+      "{'descr': '<f4', 'fortran_order': False, 'shape': (6,)" + std::string(70000, ' ') + "}";
+  CHECK(data_of(parse_npy(bytes::npy_of(long_header, body, 2))) == body);
+
+  const auto shapes = std::vector<std::pair<std::string, shape>>{
+      {"(6,)", {6}},       {"(6, )", {6}},           {"(2,3)", {2, 3}},
+      {"(2, 3,)", {2, 3}}, {"(1, 6, 1)", {1, 6, 1}}, {"(1, 2, 1, 3, 1)", {1, 2, 1, 3, 1}}};
+  for (const auto& [text, expected] : shapes) {
+    CAPTURE(text);
+    CHECK(parse_npy(bytes::npy("<f4", text, body)).shape == expected);
+  }
+  for (const std::string header :
+       {"{'descr':'<f4','fortran_order':False,'shape':(6,)}",
+        "{ \"shape\" : ( 6 , ) , 'descr' : \"<f4\" , 'fortran_order' : False , }",
+        "{'fortran_order': True, 'descr': '<f4', 'shape': (6,), }"}) {
+    CAPTURE(header);
+    CHECK(data_of(parse_npy(bytes::npy_of(header, body))) == body);
+  }
+
+  const auto zero_d = parse_npy(bytes::npy("<f8", "()", bytes::of<double>({42})));
+  CHECK(zero_d.shape.empty());
+  CHECK(zero_d.count == 1);
+  CHECK(data_of(zero_d) == bytes::of<double>({42}));
+  for (const std::string text : {"(0,)", "(3, 0)", "(0, 18446744073709551615, 2)"})
+    CHECK(parse_npy(bytes::npy("<f8", text, "")).count == 0);
+}
+
+TEST_CASE("npy: data is not copied unless it must be") {
+  const auto file = bytes::npy("<f4", "(2, 3)", bytes::of<float>({1, 2, 3, 4, 5, 6}));
+  const auto copy = exact(file);
+  const auto in_file = [&](const io::array& a) {
+    return a.data >= copy.get() && a.data + a.count * 4 == copy.get() + file.size();
+  };
+  CHECK(in_file(io::parse_npy({copy.get(), file.size()}, copy)));
+}
+
+TEST_CASE("npy: Fortran order comes out in row-major order") {
+  const auto extents = GENERATE(values<shape>({{2, 3},
+                                               {3, 2},
+                                               {1, 5, 1, 4},
+                                               {5, 1},
+                                               {17, 33},
+                                               {2, 3, 4},
+                                               {19, 2, 35},
+                                               {2, 3, 4, 5, 6},
+                                               {40, 3, 1, 2, 21},
+                                               {1, 1, 1}}));
+  const std::string text = [&] {
+    std::string s = "(";
+    for (const auto extent : extents) s += std::to_string(extent) + ",";
+    return s + ")";
+  }();
+  CAPTURE(text);
+  const auto count = *io::element_count(extents, 8);
+  const auto check = [&]<class T>(const std::string& descr, T) {
+    std::vector<T> expected(count), stored = fortran_counter<T>(extents);
+    for (std::uint64_t i = 0; i < count; ++i) expected[i] = static_cast<T>(i);
+    const auto a = parse_npy(bytes::npy("<" + descr, text, bytes::of(stored), true));
+    CHECK(a.shape == extents);
+    CHECK(data_of(a) == bytes::of(expected));
+    std::string big = bytes::of(stored);
+    for (std::size_t i = 0; i < big.size(); i += sizeof(T))
+      std::reverse(big.begin() + static_cast<std::ptrdiff_t>(i),
+                   big.begin() + static_cast<std::ptrdiff_t>(i + sizeof(T)));
+    CHECK(data_of(parse_npy(bytes::npy(">" + descr, text, big, true))) == bytes::of(expected));
+  };
+  check("u1", std::uint8_t{});
+  check("i2", std::int16_t{});
+  check("f4", float{});
+  check("f8", double{});
+}
+
+TEST_CASE("npy: malformed") {
+  const std::string body = bytes::of<float>({1, 2});
+  const std::string good = bytes::npy("<f4", "(2,)", body);
+  REQUIRE(parse_npy(good).count == 2);
+
+  SECTION("every truncation") {
+    for (std::size_t n = 0; n < good.size(); ++n) {
+      CAPTURE(n);
+      const char* const field = n < 6                           ? "magic:"
+                                : n < 8                         ? "version:"
+                                : n < good.size() - body.size() ? "header length:"
+                                                                : "shape:";
+      check_bad(field, [&] { parse_npy(good.substr(0, n)); });
+    }
+  }
+  SECTION("around the header") {
+    check_bad("shape: 2 elements of f32 are 8 bytes, but the file has 9",
+              [&] { parse_npy(good + "x"); });
+    check_bad("magic:", [&] { parse_npy("PK\x03\x04" + good.substr(4)); });
+    for (const std::string& version :
+         {std::string("\0\0", 2), std::string("\4\0", 2), std::string("\1\1", 2)})
+      check_bad("version:", [&] { parse_npy(std::string(good).replace(6, 2, version)); });
+    check_bad("header length: 65535 bytes",
+              [&] { parse_npy(std::string(good).replace(8, 2, "\xff\xff")); });
+    check_bad("header length: 4294967295 bytes",
+              [&] { parse_npy(std::string("\x93NUMPY\x02\x00\xff\xff\xff\xff{}", 14)); });
+  }
+  SECTION("header text") {
+    const auto [field, header] = GENERATE(table<std::string, std::string>({
+        {"header:", ""},
+        {"header:", "("},
+        {"header:", "{,}"},
+        {"header:", "{'descr': '<f4' 'fortran_order': False, 'shape': (2,)}"},
+        {"header:", "{'descr': '<f4', 'fortran_order': False, 'shape': (2,)"},
+        {"header:", "{'descr': '<f4', 'fortran_order': False, 'shape': (2,),,}"},
+        {"header:", "{'descr': '<f4', 'fortran_order': False, 'shape': (2,)} x"},
+        {"header:", std::string("{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}\0", 56)},
+        {"header:", "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'more': 1}"},
+        {"header:", "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (2,)}"},
+        {"header:", "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'shape': (2,)}"},
+        {"header:", "{'de\\x73cr': '<f4', 'fortran_order': False, 'shape': (2,)}"},
+        {"header:", "{'descr"},
+        {"header:", "{'\x1b\n': 1}"},
+        {"descr:", "{}"},
+        {"descr:", "{'fortran_order': False, 'shape': (2,)}"},
+        {"descr:", "{'descr': 4, 'fortran_order': False, 'shape': (2,)}"},
+        {"descr: structured", "{'descr': [('x', '<f4')], 'fortran_order': False, 'shape': (2,)}"},
+        {"descr:", "{'descr': \"<f4', 'fortran_order': False"},
+        {"fortran_order:", "{'descr': '<f4', 'shape': (2,)}"},
+        {"fortran_order:", "{'descr': '<f4', 'fortran_order': 0, 'shape': (2,)}"},
+        {"fortran_order:", "{'descr': '<f4', 'fortran_order': false, 'shape': (2,)}"},
+        {"header:", "{'descr': '<f4', 'fortran_order': Falsey, 'shape': (2,)}"},
+        {"shape:", "{'descr': '<f4', 'fortran_order': False}"},
+        {"shape:", "{'descr': '<f4', 'fortran_order': False, 'shape': 2}"},
+        {"shape:", "{'descr': '<f4', 'fortran_order': False, 'shape': [2]}"},
+    }));
+    CAPTURE(header);
+    check_bad(field, [&] { parse_npy(bytes::npy_of(header, body)); });
+  }
+  SECTION("shape") {
+    const std::string text =
+        GENERATE("(2)", "(,)", "(2,,)", "(-2,)", "(+2,)", "(02,)", "(2.0,)", "(2e0,)", "(0x2,)",
+                 "(2L,)", "(1_0,)", "('2',)", "(2", "(2,", "(None,)", "((2,),)", "(3,)", "(1,)",
+                 "()", "(0,)", "(18446744073709551616,)", "(4611686018427387905,)",
+                 "(4294967296, 4294967296)", "(2, 9223372036854775808)");
+    CAPTURE(text);
+    check_bad("shape:", [&] { parse_npy(bytes::npy("<f4", text, body)); });
+  }
+  SECTION("descr") {
+    const std::string descr = GENERATE("", "<", "f4", "<f", "<f1", "<f3", "<f16", "<c8", "<c16",
+                                       "|b1", "|O", "|S4", "<U1", "|V2", "<V2", "<M8", "<m8",
+                                       "<f4 ", " <f4", "!f4", "<e4", "<i3", "<b2", "\x1b[2J");
+    const auto [code, what] = failure([&] { parse_npy(bytes::npy(descr, "(2,)", body)); });
+    CAPTURE(descr, what);
+    CHECK(code == 3);
+    CHECK(what.starts_with("descr: " + io::in_quotes(descr)));
+  }
+}
+
+TEST_CASE("safetensors: every element type, order, metadata") {
+  struct row {
+    const char* text;
+    dtype type;
+  };
+  const row rows[] = {{"F16", dtype::f16}, {"BF16", dtype::bf16}, {"F32", dtype::f32},
+                      {"F64", dtype::f64}, {"I8", dtype::i8},     {"I16", dtype::i16},
+                      {"I32", dtype::i32}, {"I64", dtype::i64},   {"U8", dtype::u8},
+                      {"U16", dtype::u16}, {"U32", dtype::u32},   {"U64", dtype::u64}};
+  CHECK(std::size(rows) == all_dtypes.size());
+  // One tensor of each type, laid out against the order of their names.
+  std::string header = "{\"__metadata__\":{\"format\":\"pt\",\"empty\":\"\"}", body;
+  char name = 'z';
+  for (const auto& r : rows) {
+    const int begin = static_cast<int>(body.size()),
+              end = begin + 6 * static_cast<int>(size_of(r.type));
+    header += "," + bytes::tensor(std::string(1, name--), r.text, "[2,1,3]", begin, end);
+    for (int i = begin; i < end; ++i) body += static_cast<char>(7 * i + 1);
+  }
+  const std::string file = bytes::safetensors(header + "}   ", body);
+  const auto arrays = parse_safetensors(file);
+  REQUIRE(arrays.size() == std::size(rows));
+  std::string joined;
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    CHECK(arrays[i].name == std::string(1, static_cast<char>('z' - i)));
+    CHECK(arrays[i].type == rows[i].type);
+    CHECK(arrays[i].shape == shape{2, 1, 3});
+    CHECK(arrays[i].count == 6);
+    joined += data_of(arrays[i]);
+  }
+  CHECK(joined == body);
+  const auto one = parse_safetensors(file, "y");
+  REQUIRE(one.size() == 1);
+  CHECK(one[0].type == dtype::bf16);
+  CHECK(data_of(one[0]) == body.substr(12, 12));
+}
+
+TEST_CASE("safetensors: empty tensors, scalars, ties, names") {
+  CHECK(parse_safetensors(bytes::safetensors("{}", "")).empty());
+  CHECK(parse_safetensors(bytes::safetensors("{\"__metadata__\":{}}", "")).empty());
+  const auto arrays = parse_safetensors(bytes::safetensors(
+      "{" + bytes::tensor("d", "F32", "[0,3]", 4, 4) + "," + bytes::tensor("b", "F32", "[]", 0, 4) +
+          "," + bytes::tensor("c", "I8", "[0]", 0, 0) + "," +
+          bytes::tensor("a", "I8", "[0]", 4, 4) +
+          ", \"\\u0000\\n\" : { \"shape\" : [ 1 ], \"data_offsets\":[4,5], \"dtype\":\"U8\" } }",
+      "abcde"));
+  REQUIRE(arrays.size() == 5);
+  const char* const names[] = {"b", "c", "\0\n", "a", "d"};
+  CHECK(arrays[0].name == names[0]);
+  CHECK(arrays[0].shape.empty());
+  CHECK(data_of(arrays[0]) == "abcd");
+  CHECK(arrays[1].name == names[1]);
+  CHECK(arrays[2].name == std::string("\0\n", 2));
+  CHECK(arrays[3].name == names[3]);
+  CHECK(arrays[4].name == names[4]);
+  CHECK(arrays[4].shape == shape{0, 3});
+}
+
+TEST_CASE("safetensors: one tensor among others of unknown type") {
+  const std::string file =
+      bytes::safetensors("{" + bytes::tensor("a", "F8_E4M3", "[4]", 0, 4) + "," +
+                             bytes::tensor("b", "F32", "[1]", 4, 8) + "}",
+                         "....abcd");
+  check_bad("tensor 'a' dtype: 'F8_E4M3'", [&] { parse_safetensors(file); });
+  check_bad("tensor 'a' dtype: 'F8_E4M3'", [&] { parse_safetensors(file, "a"); });
+  check_bad("tensor 'nope': not in the file", [&] { parse_safetensors(file, "nope"); });
+  check_bad("tensor '__metadata__': not in the file",
+            [&] { parse_safetensors(file, "__metadata__"); });
+  REQUIRE(parse_safetensors(file, "b").size() == 1);
+  CHECK(data_of(parse_safetensors(file, "b")[0]) == "abcd");
+}
+
+TEST_CASE("safetensors: malformed") {
+  const std::string good_header = "{" + bytes::tensor("w", "F32", "[2]", 0, 8) + "}";
+  const std::string body = "12345678", good = bytes::safetensors(good_header, body);
+  REQUIRE(parse_safetensors(good).size() == 1);
+
+  SECTION("every truncation") {
+    for (std::size_t n = 0; n < good.size(); ++n) {
+      CAPTURE(n);
+      check_bad(n < good.size() - body.size() ? "header length:" : "tensor 'w' data_offsets:",
+                [&] { parse_safetensors(good.substr(0, n)); });
+    }
+  }
+  SECTION("header length") {
+    const auto with_length = [&](std::uint64_t n) {
+      return bytes::little_endian(n, 8) + good.substr(8);
+    };
+    check_bad("header length:", [&] { parse_safetensors("1234567"); });
+    check_bad("header length:", [&] { parse_safetensors(with_length(good.size() - 7)); });
+    check_bad("header length: 100000001 bytes, above",
+              [&] { parse_safetensors(with_length(100'000'001)); });
+    check_bad("header length:", [&] { parse_safetensors(with_length(~0ull)); });
+    check_bad("header:", [&] { parse_safetensors(with_length(0)); });
+  }
+  SECTION("header text") {
+    const auto [field, header] = GENERATE_COPY(table<std::string, std::string>({
+        {"header: does not start", " " + good_header},
+        {"header: does not start", "\xef\xbb\xbf" + good_header},
+        {"header: does not start", "[]"},
+        {"header: not JSON", "{"},
+        {"header: not JSON", "{'w':1}"},
+        {"header: not JSON", good_header + "x"},
+        {"header: not JSON", good_header + good_header},
+        {"header: not JSON", good_header.substr(0, good_header.size() - 1) + ",}"},
+        {"header: not JSON", "{\"\xff\":1}"},
+        {"header: not JSON", "{\"\n\":1}"},
+        {"header: not JSON", "{\"\\ud800\":1}"},
+        {"header: contains a zero byte", good_header + std::string("\0", 1)},
+        {"header: repeated key 'w'", "{" + bytes::tensor("w", "F32", "[2]", 0, 8) + "," +
+                                         bytes::tensor("w", "F32", "[2]", 0, 8) + "}"},
+        {"header: repeated key '\\x1b'", "{" + bytes::tensor("\\u001b", "I8", "[0]", 0, 0) + "," +
+                                             bytes::tensor("\\u001b", "I8", "[0]", 0, 0) + "}"},
+        {"header: repeated key '__metadata__'", "{\"__metadata__\":{},\"__metadata__\":{}}"},
+        {"__metadata__:", "{\"__metadata__\":null}"},
+        {"__metadata__:", "{\"__metadata__\":[]}"},
+        {"__metadata__:", "{\"__metadata__\":\"x\"}"},
+        {"__metadata__:", "{\"__metadata__\":{\"a\":1}}"},
+        {"__metadata__:", "{\"__metadata__\":{\"a\":{}}}"},
+        {"__metadata__:", "{\"__metadata__\":{\"a\":[\"x\"]}}"},
+        {"__metadata__: repeated key 'a'", "{\"__metadata__\":{\"a\":\"\",\"a\":\"\"}}"},
+        {"tensor 'w':", "{\"w\":1}"},
+        {"tensor 'w':", "{\"w\":-1}"},
+        {"tensor 'w':", "{\"w\":1.5}"},
+        {"tensor 'w':", "{\"w\":true}"},
+        {"tensor 'w':", "{\"w\":null}"},
+        {"tensor 'w':", "{\"w\":\"x\"}"},
+        {"tensor 'w':", "{\"w\":[]}"},
+        {"header:", "{\"w\":1e999}"},
+    }));
+    CAPTURE(header);
+    check_bad(field, [&] { parse_safetensors(bytes::safetensors(header, body)); });
+  }
+  SECTION("fields of a tensor") {
+    const auto [field, fields] = GENERATE(table<std::string, std::string>({
+        {" dtype: missing", ""},
+        {" dtype: missing", R"("shape":[2],"data_offsets":[0,8])"},
+        {" shape: missing", R"("dtype":"F32","data_offsets":[0,8])"},
+        {" data_offsets: missing", R"("dtype":"F32","shape":[2])"},
+        {" extra: unknown", R"("dtype":"F32","shape":[2],"data_offsets":[0,8],"extra":1)"},
+        {" dtype: repeated", R"("dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8])"},
+        {" shape: repeated", R"("dtype":"F32","shape":[2],"shape":[2],"data_offsets":[0,8])"},
+        {" dtype: a number", R"("dtype":32,"shape":[2],"data_offsets":[0,8])"},
+        {" dtype: an array", R"("dtype":["F32"],"shape":[2],"data_offsets":[0,8])"},
+        {" dtype: null", R"("dtype":null,"shape":[2],"data_offsets":[0,8])"},
+        {" shape: a number", R"("dtype":"F32","shape":2,"data_offsets":[0,8])"},
+        {" shape: a string", R"("dtype":"F32","shape":"2","data_offsets":[0,8])"},
+        {" shape: a string", R"("dtype":"F32","shape":["2"],"data_offsets":[0,8])"},
+        {" shape: a negative", R"("dtype":"F32","shape":[-2],"data_offsets":[0,8])"},
+        {" shape: a number that", R"("dtype":"F32","shape":[2.0],"data_offsets":[0,8])"},
+        {" shape: a number that", R"("dtype":"F32","shape":[2e0],"data_offsets":[0,8])"},
+        {" shape: a number that",
+         R"("dtype":"F32","shape":[18446744073709551616],"data_offsets":[0,8])"},
+        {" shape: an array", R"("dtype":"F32","shape":[[2]],"data_offsets":[0,8])"},
+        {" shape: an object", R"("dtype":"F32","shape":{},"data_offsets":[0,8])"},
+        {" shape: the tensor does not fit",
+         R"("dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,8])"},
+        {" shape: the tensor does not fit",
+         R"("dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8])"},
+        {" data_offsets: [0,8] is 8 bytes", R"("dtype":"F32","shape":[3],"data_offsets":[0,8])"},
+        {" data_offsets: [0,8] is 8 bytes", R"("dtype":"F32","shape":[],"data_offsets":[0,8])"},
+        {" data_offsets: [0,8] is 8 bytes", R"("dtype":"F32","shape":[0],"data_offsets":[0,8])"},
+        {" data_offsets: [0,8] is 8 bytes", R"("dtype":"F64","shape":[2],"data_offsets":[0,8])"},
+        {" data_offsets: 0 numbers", R"("dtype":"F32","shape":[2],"data_offsets":[])"},
+        {" data_offsets: 1 numbers", R"("dtype":"F32","shape":[2],"data_offsets":[8])"},
+        {" data_offsets: 3 numbers", R"("dtype":"F32","shape":[2],"data_offsets":[0,8,8])"},
+        {" data_offsets: [8,0]", R"("dtype":"F32","shape":[2],"data_offsets":[8,0])"},
+        {" data_offsets: [0,9]", R"("dtype":"F32","shape":[2],"data_offsets":[0,9])"},
+        {" data_offsets: [0,184",
+         R"("dtype":"F32","shape":[2],"data_offsets":[0,18446744073709551615])"},
+        {" data_offsets: starts at 4", R"("dtype":"F32","shape":[1],"data_offsets":[4,8])"},
+        {" dtype: 'BOOL'", R"("dtype":"BOOL","shape":[8],"data_offsets":[0,8])"},
+        {" dtype: 'F8_E5M2'", R"("dtype":"F8_E5M2","shape":[8],"data_offsets":[0,8])"},
+        {" dtype: 'C64'", R"("dtype":"C64","shape":[1],"data_offsets":[0,8])"},
+        {" dtype: 'f32'", R"("dtype":"f32","shape":[2],"data_offsets":[0,8])"},
+        {" dtype: ''", R"("dtype":"","shape":[2],"data_offsets":[0,8])"},
+        {" dtype: '\\x0a'", R"("dtype":"\n","shape":[2],"data_offsets":[0,8])"},
+    }));
+    CAPTURE(fields);
+    check_bad("tensor 'w'" + field,
+              [&] { parse_safetensors(bytes::safetensors("{\"w\":{" + fields + "}}", body)); });
+  }
+  SECTION("cover of the data") {
+    const auto two = [&](int begin_a, int end_a, int begin_b, int end_b, const std::string& data) {
+      const auto tensor = [](const char* name, int begin, int end) {
+        return bytes::tensor(name, "I8", "[" + std::to_string(end - begin) + "]", begin, end);
+      };
+      return bytes::safetensors(
+          "{" + tensor("a", begin_a, end_a) + "," + tensor("b", begin_b, end_b) + "}", data);
+    };
+    CHECK(parse_safetensors(two(0, 4, 4, 8, body)).size() == 2);
+    CHECK(parse_safetensors(two(4, 8, 0, 4, body)).size() == 2);
+    check_bad("tensor 'b' data_offsets: starts at 3",
+              [&] { parse_safetensors(two(0, 4, 3, 8, body)); });
+    check_bad("tensor 'b' data_offsets: starts at 5",
+              [&] { parse_safetensors(two(0, 4, 5, 8, body)); });
+    check_bad("tensor 'b' data_offsets: starts at 0",
+              [&] { parse_safetensors(two(0, 8, 0, 8, body)); });
+    check_bad("tensor 'b' data_offsets: starts at 2",
+              [&] { parse_safetensors(two(0, 8, 2, 2, body)); });
+    check_bad("data_offsets: the tensors end at 8 of 9",
+              [&] { parse_safetensors(two(0, 4, 4, 8, body + "9")); });
+    check_bad("data_offsets: the tensors end at 0 of 8",
+              [&] { parse_safetensors(bytes::safetensors("{}", body)); });
+  }
+  SECTION("deep nesting takes no stack") {
+    const std::string deep = "{\"w\":" + std::string(1'000'000, '[');
+    check_bad("tensor 'w'", [&] { parse_safetensors(bytes::safetensors(deep, body)); });
+  }
+}
+
+TEST_CASE("files") {
+  const bytes::directory dir;
+  const std::string body = bytes::of<float>({1, 2, 3});
+  const auto starts = [](const auto& result, int code, const std::string& start) {
+    CAPTURE(result.second, start);
+    CHECK(result.first == code);
+    CHECK(result.second.starts_with(start));
+  };
+  const auto read = [](const std::string& path, const io::read_options& options = {}) {
+    return failure([&] { io::read_arrays(path, options); });
+  };
+
+  SECTION("each format, by extension") {
+    const auto npy = io::read_arrays(dir.write("a.npy", bytes::npy("<f4", "(3,)", body)));
+    REQUIRE(npy.size() == 1);
+    CHECK(data_of(npy[0]) == body);
+    CHECK(io::read_arrays(dir.write("a.NPY", bytes::npy("<f4", "(3,)", body))).size() == 1);
+    const auto tensors = io::read_arrays(
+        dir.write("a.safetensors",
+                  bytes::safetensors("{" + bytes::tensor("w", "F32", "[3]", 0, 12) + "}", body)));
+    REQUIRE(tensors.size() == 1);
+    CHECK(tensors[0].name == "w");
+    CHECK(data_of(tensors[0]) == body);
+    const auto raw = io::read_arrays(dir.write("a.bin", body), {dtype::f32, {}});
+    REQUIRE(raw.size() == 1);
+    CHECK(raw[0].type == dtype::f32);
+    CHECK(raw[0].shape == shape{3});
+    CHECK(raw[0].count == 3);
+    CHECK(data_of(raw[0]) == body);
+  }
+  SECTION("the data outlives the file") {
+    const auto path = dir.write("gone.bin", body);
+    const auto raw = io::read_arrays(path, {dtype::u8, {}});
+    std::filesystem::remove(path);
+    CHECK(data_of(raw.at(0)) == body);
+  }
+  SECTION("empty files") {
+    const auto raw = io::read_arrays(dir.write("empty.bin", ""), {dtype::f64, {}});
+    REQUIRE(raw.size() == 1);
+    CHECK(raw[0].count == 0);
+    CHECK(raw[0].shape == shape{0});
+    const auto npy = dir.write("empty.npy", ""), tensors = dir.write("empty.safetensors", "");
+    starts(read(npy), 3, npy + ": magic:");
+    starts(read(tensors), 3, tensors + ": header length:");
+  }
+  SECTION("errors name the file and the field") {
+    const auto raw = dir.write("a.bin", body + "x");
+    starts(read(raw), 2, raw + ": dtype: needed");
+    starts(read(raw, {dtype::f32, {}}), 3, raw + ": size: 13 bytes");
+    starts(read(raw, {dtype::u8, "w"}), 2, raw + ": tensor:");
+    const auto npy = dir.write("short.npy", bytes::npy("<f4", "(4,)", body));
+    starts(read(npy), 3, npy + ": shape:");
+    starts(read(npy, {{}, "w"}), 2, npy + ": tensor:");
+    starts(read(dir.path("none.npy")), 3, dir.path("none.npy") + ": file: No such file");
+    std::filesystem::create_directory(dir.path("d.npy"));
+    starts(read(dir.path("d.npy")), 3, dir.path("d.npy") + ": file: is a directory");
+    REQUIRE(::mkfifo(dir.path("pipe.npy").c_str(), 0600) == 0);
+    starts(read(dir.path("pipe.npy")), 3, dir.path("pipe.npy") + ": file: is not a regular file");
+    starts(read(dir.path("a\nb.npy")), 3, dir.path("a\\x0ab.npy") + ": file:");
+  }
+}
