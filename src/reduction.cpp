@@ -25,18 +25,26 @@ std::string shortest(T v) {
   return std::string(buffer, end);
 }
 
-// 16-bit floats have no to_chars: the fewest significant digits that read back as the same bits.
+// 16-bit floats have no to_chars: the decimal of fewest digits that reads back as the same bits. It is
+// the one nearest to v or, where v is a power of two and more values above it than below round to it,
+// the one nearest to the middle of those values.
 template <class T>
 std::string shortest_16(T v) {
   const double d = arith::widen<double>(v);
-  for (int digits = 1;; ++digits) {
-    char buffer[64];
-    const auto end =
-        std::to_chars(buffer, buffer + sizeof buffer, d, std::chars_format::scientific, digits - 1).ptr;
-    double back = 0;
-    std::from_chars(buffer, end, back);
-    if (arith::round_to<T>(back).bits == v.bits || digits == 17) return shortest(back);
-  }
+  if (d == 0) return shortest(d);
+  const auto neighbour = [&](int step) {
+    return arith::widen<double>(T{static_cast<std::uint16_t>(v.bits + step)});
+  };
+  const double middle = (neighbour(-1) + 2 * d + neighbour(+1)) / 4;
+  for (int digits = 1;; ++digits)
+    for (double x : {d, middle}) {
+      char buffer[64];
+      const auto end =
+          std::to_chars(buffer, buffer + sizeof buffer, x, std::chars_format::general, digits).ptr;
+      double back = 0;
+      std::from_chars(buffer, end, back);
+      if (arith::round_to<T>(back).bits == v.bits) return shortest(back);
+    }
 }
 
 }  // namespace

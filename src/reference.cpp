@@ -21,7 +21,7 @@ auto run(std::uint64_t n, Element element) {
     return order::interpret(
         n,
         [](int count, auto get) {
-          return M::lane_order::template lane<M, order::rows>(count, get);
+          return method::fold_lane<M, order::rows>(count, get);
         },
         [](auto a, auto b) { return M::merge(a, b); }, element);
   }
@@ -119,7 +119,7 @@ std::string print_order(std::uint64_t n, method_id method, order_format format) 
         return order::interpret(
             n,
             [](int count, auto get) {
-              return M::lane_order::template lane<drawn<M>, order::rows>(count, get);
+              return method::fold_lane<drawn<M>, order::rows>(count, get);
             },
             drawn<M>::merge, [&](std::uint64_t i) -> tree_ptr { return element(i); });
       }

@@ -51,6 +51,11 @@ BITFOLD_HD inline std::uint64_t add(std::uint64_t a, std::uint64_t b) { return a
 BITFOLD_HD inline float sub(float a, float b) { return add(a, -b); }
 BITFOLD_HD inline double sub(double a, double b) { return add(a, -b); }
 
+BITFOLD_HD inline float add_too(float a, float b) { return add(a, b); }
+BITFOLD_HD inline double add_too(double a, double b) { return add(a, b); }
+BITFOLD_HD inline float sub_too(float a, float b) { return sub(a, b); }
+BITFOLD_HD inline double sub_too(double a, double b) { return sub(a, b); }
+
 /// The zero that changes no sum, not even -0: an exact identity of add.
 BITFOLD_HD inline float neutral(float) { return -0.0f; }
 BITFOLD_HD inline double neutral(double) { return -0.0; }

@@ -1,5 +1,6 @@
 // Error-free transformations, written once in terms of add and sub. Included by arith.hpp in namespace
-// bitfold::arith, and once per SIMD target by the CPU engine. V is a scalar or a SIMD vector.
+// bitfold::arith, and once per SIMD target by the CPU engine. V is a scalar or a SIMD vector. add_too
+// and sub_too are add and sub by other execution units, where there are such.
 
 template <class V>
 struct sum_and_error {
@@ -7,11 +8,12 @@ struct sum_and_error {
 };
 
 /// sum = fl(a + b) and error = (a + b) - sum exactly, whatever the magnitudes (Knuth, TAOCP vol. 2,
-/// 4.2.2, theorem B). When sum is not finite, error is not meaningful.
+/// 4.2.2, theorem B). When sum is not finite, or an operand is the largest finite number of either sign
+/// (Boldo, Graillat and Muller, ACM TOMS 44(1), 2017), error may be infinite or NaN.
 template <class V>
 BITFOLD_INLINE sum_and_error<V> two_sum(V a, V b) {
   const V s = add(a, b);
-  const V b_part = sub(s, a);
+  const V b_part = sub_too(s, a);
   const V a_part = sub(s, b_part);
-  return {s, add(sub(a, a_part), sub(b, b_part))};
+  return {s, add(sub_too(a, a_part), sub_too(b, b_part))};
 }

@@ -17,8 +17,10 @@ enum class method_id : std::uint8_t { tree, pairwise, kahan, sequential };
 
 namespace method {
 #define BITFOLD_INLINE BITFOLD_HD inline
+#define BITFOLD_LAMBDA
 #include <bitfold/method.inl>
 #undef BITFOLD_INLINE
+#undef BITFOLD_LAMBDA
 }  // namespace method
 
 struct method_info {

@@ -1,6 +1,7 @@
 // The methods: how elements are accumulated. Included by method.hpp in namespace bitfold::method, and
 // once per SIMD target by the CPU engine; V is a scalar or a SIMD vector, and `arith` and `order` are
-// the namespaces of the same name beside this one. BITFOLD_INLINE is the function specifier.
+// the namespaces of the same name beside this one. BITFOLD_INLINE is the function specifier,
+// BITFOLD_LAMBDA what a lambda needs besides.
 //
 // A method is a state without an identity element and four functions:
 //   start(x)        the state of one element
@@ -10,31 +11,59 @@
 // and says how a lane takes its elements: lane_order. An engine never looks inside a state: it moves
 // states with map(f) (f applied to each part) and zip(f, a, b) (f applied to each pair of parts).
 
+// A lane order turns the elements of `Lanes` neighbouring lanes, side by side for the sake of speed,
+// into their states: get(row, lane) is an element, `count` <= Rows says how many rows there are.
+
 /// One after the other.
 struct in_sequence {
-  template <class M, int Max, class Get>
-  BITFOLD_INLINE static auto lane(int count, Get get) {
-    auto s = M::start(get(0));
+  template <class M, int Rows, int Lanes, class Get, class State>
+  BITFOLD_INLINE static void fold(int count, Get get, State (&out)[Lanes]) {
     BITFOLD_UNROLL
-    for (int i = 1; i < Max; ++i)
-      if (i < count) s = M::add(s, get(i));
-    return s;
+    for (int l = 0; l < Lanes; ++l) out[l] = M::start(get(0, l));
+    BITFOLD_UNROLL
+    for (int r = 1; r < Rows; ++r) {
+      if (r < count) {
+        BITFOLD_UNROLL
+        for (int l = 0; l < Lanes; ++l) out[l] = M::add(out[l], get(r, l));
+      }
+    }
   }
 };
 
 /// In adjacent pairs, level by level, like lanes and leaves.
 struct in_pairs {
-  template <class M, int Max, class Get>
-  BITFOLD_INLINE static auto lane(int count, Get get) {
-    using state = decltype(M::start(get(0)));
-    state v[Max];
-    BITFOLD_UNROLL
-    for (int i = 0; i < Max; ++i)
-      if (i < count) v[i] = M::start(get(i));
-    order::fold_in_place(v, count, [](state a, state b) { return M::merge(a, b); });
-    return v[0];
+  template <class M, int Rows, int Lanes, class Get, class State>
+  BITFOLD_INLINE static void fold(int count, Get get, State (&out)[Lanes]) {
+    fold_from<M, 0, Rows>(count, get, out);
+  }
+
+ private:
+  // Rows First to First + Rows, of which there is at least one.
+  template <class M, int First, int Rows, int Lanes, class Get, class State>
+  BITFOLD_INLINE static void fold_from(int count, Get& get, State (&out)[Lanes]) {
+    if constexpr (Rows == 1) {
+      BITFOLD_UNROLL
+      for (int l = 0; l < Lanes; ++l) out[l] = M::start(get(First, l));
+    } else {
+      fold_from<M, First, Rows / 2>(count, get, out);
+      if (First + Rows / 2 < count) {
+        State right[Lanes];
+        fold_from<M, First + Rows / 2, Rows / 2>(count, get, right);
+        BITFOLD_UNROLL
+        for (int l = 0; l < Lanes; ++l) out[l] = M::merge(out[l], right[l]);
+      }
+    }
   }
 };
+
+/// The state of one lane; get(row) is an element.
+template <class M, int Rows, class Get>
+BITFOLD_INLINE auto fold_lane(int count, Get get) {
+  decltype(M::start(get(0))) out[1];
+  M::lane_order::template fold<M, Rows, 1>(count, [&](int r, int) BITFOLD_LAMBDA { return get(r); },
+                                           out);
+  return out[0];
+}
 
 /// One running sum.
 template <class V>
@@ -106,7 +135,7 @@ struct kahan {
   template <class V>
   BITFOLD_INLINE static state<V> add(state<V> s, V x) {
     const auto t = arith::two_sum(s.sum, x);
-    return {t.sum, arith::add(s.error, t.error)};
+    return {t.sum, arith::add_too(s.error, t.error)};
   }
   template <class V>
   BITFOLD_INLINE static state<V> merge(state<V> a, state<V> b) {

@@ -41,11 +41,31 @@ plan make_plan(const reduction& r, std::size_t n, int threads) {
 
 target run_chunk(kernel k, const reduction& r, const void* data, std::size_t n, const plan& p,
                  order::index chunk, void* state) {
-  const detail::fp_environment guard;
   const std::size_t first = chunk * p.leaves * order::leaf;
   const std::size_t size = std::min<std::size_t>(p.leaves * order::leaf, n - first);
   return k(static_cast<const std::byte*>(data) + first * size_of(r.in), size / order::leaf,
            static_cast<int>(size % order::leaf), state);
+}
+
+// All chunks, on up to `threads` threads.
+target run_parallel(kernel k, const reduction& r, const void* data, std::size_t n, const plan& p,
+                    int threads, state_storage* states) {
+  target reported_by_first = target::scalar;
+  // More threads than the runtime would give by itself, if that is what was asked for.
+  std::optional<tbb::global_control> more;
+  if (threads > tbb::info::default_concurrency())
+    more.emplace(tbb::global_control::max_allowed_parallelism, static_cast<std::size_t>(threads));
+  tbb::task_arena(threads).execute([&] {
+    tbb::parallel_for(
+        order::index{0}, p.chunks,
+        [&](order::index c) {
+          const detail::fp_environment guard;  // this may be any thread
+          const target t = run_chunk(k, r, data, n, p, c, states + c);
+          if (c == 0) reported_by_first = t;
+        },
+        tbb::static_partitioner());
+  });
+  return reported_by_first;
 }
 
 template <class M, class A>
@@ -116,34 +136,25 @@ scalar reduce(const reduction& r, const void* data, std::size_t n, const options
     });
   }
 
-  const int cores = tbb::info::default_concurrency();
-  const int threads = how.threads == 0 ? cores : how.threads;
-  const plan p = make_plan(r, n, threads);
   const kernel k = find_kernel(chosen, r);
-  std::vector<state_storage> states(p.chunks);
-  if (p.chunks == 1) {
-    reported = run_chunk(k, r, data, n, p, 0, states.data());
-  } else {
-    target reported_by_first = target::scalar;
-    // More threads than the runtime would give by itself, if that is what was asked for.
-    std::optional<tbb::global_control> more;
-    if (threads > cores)
-      more.emplace(tbb::global_control::max_allowed_parallelism, static_cast<std::size_t>(threads));
-    tbb::task_arena(threads).execute([&] {
-      tbb::parallel_for(
-          order::index{0}, p.chunks,
-          [&](order::index c) {
-            const target t = run_chunk(k, r, data, n, p, c, &states[c]);
-            if (c == 0) reported_by_first = t;
-          },
-          tbb::static_partitioner());
+  const auto result = [&](const state_storage* states, order::index count) {
+    return detail::dispatch(r, [&]<class K>(K) {
+      return fold_chunks<typename K::method, typename K::accumulator>(r, states, count);
     });
-    reported = reported_by_first;
+  };
+  const bool may_share = how.threads != 1 && n * size_of(r.in) >= 2 * bytes_worth_a_thread;
+  const int threads = !may_share         ? 1
+                      : how.threads == 0 ? tbb::info::default_concurrency()
+                                         : how.threads;
+  const plan p = make_plan(r, n, threads);
+  if (p.chunks == 1) {
+    state_storage state;
+    reported = run_chunk(k, r, data, n, p, 0, &state);
+    return result(&state, 1);
   }
-
-  return detail::dispatch(r, [&]<class K>(K) {
-    return fold_chunks<typename K::method, typename K::accumulator>(r, states.data(), p.chunks);
-  });
+  std::vector<state_storage> states(p.chunks);
+  reported = run_parallel(k, r, data, n, p, threads, states.data());
+  return result(states.data(), p.chunks);
 }
 
 }  // namespace bitfold::cpu

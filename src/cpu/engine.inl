@@ -28,13 +28,22 @@ struct engine {
   }
 
   BITFOLD_INLINE static state full_leaf(const T* p) {
-    state v[columns];
+    // Columns side by side: enough to hide an addition's latency, few enough for the registers.
+    constexpr int beside = columns < 8 ? columns : 8;
+    state v[columns / beside];
     BITFOLD_UNROLL
-    for (int c = 0; c < columns; ++c)
-      v[c] = M::lane_order::template lane<M, order::rows>(
+    for (int g = 0; g < columns / beside; ++g) {
+      state lane[beside];
+      M::lane_order::template fold<M, order::rows>(
           order::rows,
-          [=](int r) BITFOLD_LAMBDA { return simd::load<A>(p + r * order::lanes + c * width); });
-    order::fold_in_place(v, columns, merge_pairs);
+          [=](int r, int l) BITFOLD_LAMBDA {
+            return simd::load<A>(p + r * order::lanes + (g * beside + l) * width);
+          },
+          lane);
+      order::fold_in_place(lane, beside, merge_pairs);
+      v[g] = lane[0];
+    }
+    order::fold_in_place(v, columns / beside, merge_pairs);
     return v[0];
   }
 
@@ -57,7 +66,7 @@ struct engine {
         return simd::load<A>((r < rows ? p + r * order::lanes : last_row) + c * width);
       };
       const auto lane = [&](int count) BITFOLD_LAMBDA {
-        return M::lane_order::template lane<M, order::rows>(count, row);
+        return method::fold_lane<M, order::rows>(count, row);
       };
       const int longer = rest - c * width;  // lanes of this column that reach into the last row
       if (longer <= 0) {

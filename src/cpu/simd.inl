@@ -58,11 +58,13 @@ HWY_INLINE V first_n_of(int n, V a, V b) {
 namespace arith {
 
 using bitfold::arith::add;
+using bitfold::arith::add_too;
 using bitfold::arith::neutral;
 using bitfold::arith::round_integer_to;
 using bitfold::arith::round_sum_to;
 using bitfold::arith::round_to;
 using bitfold::arith::sub;
+using bitfold::arith::sub_too;
 
 template <class V, class = simd::hn::DFromV<V>>
 HWY_INLINE V add(V a, V b) {
@@ -71,6 +73,23 @@ HWY_INLINE V add(V a, V b) {
 template <class V, class = simd::hn::DFromV<V>>
 HWY_INLINE V sub(V a, V b) {
   return simd::hn::Sub(a, b);
+}
+// The same by the units of the fused multiply-add, a * 1 + b, which is as exactly rounded: AMD's cores
+// have two of these beside two adders, and a compensated sum can use all four. The 1 is hidden from the
+// compiler, which might see through it.
+template <class V>
+HWY_INLINE V hidden_one(V) {
+  V one = simd::hn::Set(simd::hn::DFromV<V>(), 1);
+  asm("" : "+x"(one.raw));
+  return one;
+}
+template <class V, class = simd::hn::DFromV<V>>
+HWY_INLINE V add_too(V a, V b) {
+  return simd::hn::MulAdd(a, hidden_one(a), b);
+}
+template <class V, class = simd::hn::DFromV<V>>
+HWY_INLINE V sub_too(V a, V b) {
+  return simd::hn::MulSub(a, hidden_one(a), b);
 }
 template <class V, class D = simd::hn::DFromV<V>>
 HWY_INLINE V neutral(V) {

@@ -102,7 +102,7 @@ struct engine {
 
   template <class Get>
   __device__ static state lane(int count, Get get) {
-    return M::lane_order::template lane<M, order::rows>(count, get);
+    return method::fold_lane<M, order::rows>(count, get);
   }
 
   // A thread's part of a full tile, as stored.

@@ -1,0 +1,55 @@
+// The ground truth: exact sums by MPFR, and their one correct rounding. Nothing here uses an
+// engine, the canonical order or bitfold's own conversions.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <boost/multiprecision/mpfr.hpp>
+
+#include <bitfold/reduction.hpp>
+
+namespace bitfold::accuracy {
+
+/// An MPFR number wide enough to hold any sum of fewer than 2^64 elements of any dtype exactly:
+/// such a sum is a multiple of 2^-1074 below 2^(1024 + 64), which is 2162 bits; 700 digits are over
+/// 2320.
+using real = boost::multiprecision::number<boost::multiprecision::mpfr_float_backend<700>,
+                                           boost::multiprecision::et_off>;
+
+/// A binary floating-point format with subnormals: the integers below 2^precision times
+/// 2^min_exponent, and so on upwards.
+struct float_format {
+  int precision;     ///< bits of the significand, the hidden one included
+  int min_exponent;  ///< of the smallest subnormal
+  int max_exponent;  ///< finite values are below 2^max_exponent
+};
+float_format format_of(dtype float_type);
+/// 2^-precision, the largest relative error of one rounding.
+real unit_roundoff(dtype float_type);
+
+/// The value of one element, exact: a double for floats, an integer for integers.
+real value_of(scalar v);
+
+struct exact_sum {
+  real sum;      ///< NaN or infinite by IEEE 754's rules when elements are; -0 when all of them are
+  real sum_abs;  ///< the sum of |x|
+  real condition() const;  ///< sum_abs / |sum|: infinite when only sum is 0, 1 when both are
+};
+
+/// The exact sum of n elements (integers as the mathematical sum, without wrapping).
+/// Throws std::logic_error if MPFR ever reports a rounding.
+exact_sum sum_exactly(dtype type, const void* data, std::size_t n);
+
+/// x rounded to nearest even to a float type, once, with subnormals and overflow; NaN is canonical.
+scalar round_correctly(const real& x, dtype float_type);
+
+/// The spacing of a float type at x: of its binade, or of the subnormals.
+real ulp(const real& x, dtype float_type);
+
+/// |result - exact| / ulp(exact). 0 for the right infinity or NaN, infinite for a wrong one.
+double error_in_ulps(scalar result, const real& exact);
+/// |result - exact| / |exact|, likewise; 0 / 0 is 0.
+double relative_error(scalar result, const real& exact);
+
+}  // namespace bitfold::accuracy
