@@ -3,13 +3,13 @@
 #include <bitfold/reference.hpp>
 
 #include <cfenv>
-#include <cstdlib>
 #include <fstream>
-#include <map>
-#include <set>
 #include <sstream>
 #include <thread>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
@@ -90,6 +90,20 @@ TEST_CASE("no thread count moves a bit") {
     }
   SUCCEED();
 }
+
+#if defined(__linux__)
+TEST_CASE("more than 2^33 elements") {
+  // Pages that are never written all share one page of zeros, so this takes next to no memory.
+  const std::size_t n = (std::size_t{1} << 33) + 3;
+  void* memory = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  REQUIRE(memory != MAP_FAILED);
+  auto* p = static_cast<std::uint8_t*>(memory);
+  p[0] = 1, p[(std::size_t{1} << 32) + 7] = 2, p[n - 1] = 4;
+  const reduction r = make_reduction(op_id::sum, method_id::tree, dtype::u8);
+  CHECK(to_string(cpu::reduce(r, p, n, {.target = forced_target})) == "7");
+  munmap(memory, n);
+}
+#endif
 
 TEST_CASE("calls from many threads at once") {
   const auto data = test::make_data(dtype::f32, test::kind::near_one, 3'000'000, 5);

@@ -151,6 +151,30 @@ TEST_CASE("cuda: the same graph, replayed, and the pool overload", "[cuda]") {
   cudaStreamDestroy(stream);
 }
 
+TEST_CASE("cuda: more than 2^33 elements", "[cuda]") {
+  const std::size_t n = (std::size_t{1} << 33) + 3;
+  void* p = nullptr;
+  if (cudaMalloc(&p, 2 * n) != cudaSuccess) {
+    cudaGetLastError();
+    WARN("not run: this GPU has less than 16 GiB free");
+    return;
+  }
+  device_memory out(16);
+  REQUIRE(cudaMemset(p, 0x3c, 2 * n) == cudaSuccess);
+  // As f16 each is 1 + 15/256; in f64 every partial sum is exact.
+  const reduction r = make_reduction(op_id::sum, method_id::tree, dtype::f16, dtype::f64, dtype::f64);
+  cuda::reduce(r, p, n, out.p);
+  double sum = 0;
+  REQUIRE(cudaMemcpy(&sum, out.p, sizeof sum, cudaMemcpyDeviceToHost) == cudaSuccess);
+  CHECK(sum == static_cast<double>(n) * (1 + 15.0 / 256));
+  const reduction bytes = make_reduction(op_id::sum, method_id::tree, dtype::u8);
+  cuda::reduce(bytes, p, 2 * n, out.p);
+  std::uint64_t count = 0;
+  REQUIRE(cudaMemcpy(&count, out.p, sizeof count, cudaMemcpyDeviceToHost) == cudaSuccess);
+  CHECK(count == 2 * n * 0x3c);
+  cudaFree(p);
+}
+
 TEST_CASE("cuda: refusals name the argument", "[cuda]") {
   const reduction r = make_reduction(op_id::sum, method_id::tree, dtype::f32);
   const std::size_t n = 10'000'000;
