@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <memory>
 
 #include <tbb/global_control.h>
 #include <tbb/info.h>
@@ -51,11 +52,7 @@ target run_chunk(kernel k, const reduction& r, const void* data, std::size_t n, 
 target run_parallel(kernel k, const reduction& r, const void* data, std::size_t n, const plan& p,
                     int threads, state_storage* states) {
   target reported_by_first = target::scalar;
-  // More threads than the runtime would give by itself, if that is what was asked for.
-  std::optional<tbb::global_control> more;
-  if (threads > tbb::info::default_concurrency())
-    more.emplace(tbb::global_control::max_allowed_parallelism, static_cast<std::size_t>(threads));
-  tbb::task_arena(threads).execute([&] {
+  const auto all_chunks = [&] {
     tbb::parallel_for(
         order::index{0}, p.chunks,
         [&](order::index c) {
@@ -64,7 +61,21 @@ target run_parallel(kernel k, const reduction& r, const void* data, std::size_t 
           if (c == 0) reported_by_first = t;
         },
         tbb::static_partitioner());
-  });
+  };
+  const int cores = tbb::info::default_concurrency();
+  if (threads == cores) {
+    all_chunks();  // in whatever arena the caller is in
+    return reported_by_first;
+  }
+  // More threads than the runtime would give by itself, if that is what was asked for.
+  std::optional<tbb::global_control> more;
+  if (threads > cores)
+    more.emplace(tbb::global_control::max_allowed_parallelism, static_cast<std::size_t>(threads));
+  // Making an arena and calling its threads in costs more than many a reduction: keep the last one.
+  thread_local std::unique_ptr<tbb::task_arena> arena;
+  if (!arena || arena->max_concurrency() != threads)
+    arena = std::make_unique<tbb::task_arena>(threads);
+  arena->execute(all_chunks);
   return reported_by_first;
 }
 
