@@ -104,7 +104,20 @@ TEST_CASE("cuda: no launch shape moves a bit", "[cuda]") {
   SUCCEED();
 }
 
-TEST_CASE("cuda: every element alignment", "[cuda]") {
+// Short, so that it can run whole under compute-sanitizer's racecheck.
+TEST_CASE("cuda: every launch shape on a short array", "[cuda][racecheck]") {
+  const std::size_t n = 70'001;
+  for (dtype t : {dtype::f16, dtype::f32, dtype::f64, dtype::i8}) {
+    const auto data = test::make_data(t, test::kind::near_one, n, 6);
+    on_device d(data);
+    for (const auto& m : all_methods)
+      for (const auto& shape : shapes())
+        if (m.on_gpu) compare(make_reduction(op_id::sum, m.id, t), data, d, 0, n, shape, "");
+  }
+  SUCCEED();
+}
+
+TEST_CASE("cuda: every element alignment", "[cuda][racecheck]") {
   for (dtype t : all_dtypes) {
     const auto data = test::make_data(t, test::kind::near_one, 50'100, 3);
     on_device d(data);
@@ -115,7 +128,7 @@ TEST_CASE("cuda: every element alignment", "[cuda]") {
   SUCCEED();
 }
 
-TEST_CASE("cuda: the same graph, replayed, and the pool overload", "[cuda]") {
+TEST_CASE("cuda: the same graph, replayed, and the pool overload", "[cuda][racecheck]") {
   const std::size_t n = 3'000'001;
   const reduction r = make_reduction(op_id::sum, method_id::kahan, dtype::f32);
   const auto data = test::make_data(dtype::f32, test::kind::near_one, n, 4);
