@@ -133,7 +133,7 @@ struct engine {
     const int t = threadIdx.x % warp;
     const int leaves = static_cast<int>(order::leaf_count(size));
     state mine;  // thread l keeps leaf l
-    constexpr int batch = 4;  // leaves whose loads are in flight together
+    constexpr int batch = tile / order::leaf < 4 ? tile / order::leaf : 4;  // leaves loaded together
     for (int l0 = 0; l0 < leaves; l0 += batch) {
       T element[batch][order::rows];
 #pragma unroll
