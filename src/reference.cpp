@@ -99,8 +99,7 @@ scalar reference(const reduction& r, const void* data, std::size_t n) {
 }
 
 std::string print_order(std::uint64_t n, method_id method, order_format format) {
-  // Printing recurses and a line of the text form is as long as its depth, which is n for `sequential`.
-  const std::uint64_t most = method == method_id::sequential ? 4096 : 65536;
+  const std::uint64_t most = max_printed(method);
   if (n > most)
     throw error(errc::usage, "n: " + std::to_string(n) + " elements are too many to print; at most " +
                                  std::to_string(most) + " for method " + std::string(name(method)));

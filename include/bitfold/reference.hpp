@@ -9,8 +9,14 @@ namespace bitfold {
 /// Reduces n elements of type r.in at `data` (any alignment).
 scalar reference(const reduction& r, const void* data, std::size_t n);
 
+/// The most elements that print_order prints: it recurses, and a line of the text form is as long as the
+/// tree is deep, which for `sequential` is n.
+constexpr std::uint64_t max_printed(method_id method) {
+  return method == method_id::sequential ? 4096 : 65536;
+}
+
 /// The tree of `n` elements under `method`, as `bitfold order` prints it. Errors (errc::usage): n above
-/// 65536, or above 4096 for `sequential`.
+/// max_printed(method).
 enum class order_format { text, expression, dot };
 std::string print_order(std::uint64_t n, method_id method, order_format format);
 

@@ -188,8 +188,7 @@ struct order_arguments {
 
 int print_order(const order_arguments& args) {
   const method_id method = *parse_method(args.method);
-  // As a text, this tree has lines as long as it is deep, so its size is the square of N.
-  const std::uint64_t most = method == method_id::sequential ? 4096 : 65536;
+  const std::uint64_t most = max_printed(method);
   if (args.count > most)
     throw error(errc::usage,
                 fmt::format("N: {} elements are too many to print (at most {}{})", args.count, most,

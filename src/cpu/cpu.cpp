@@ -1,4 +1,5 @@
 #include <bitfold/cpu.hpp>
+#include <bitfold/reference.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -92,18 +93,6 @@ BITFOLD_OPAQUE scalar fold_chunks(const reduction& r, const state_storage* state
   return detail::rounded<M, A>(r, order::fold(0, count, get, merge));
 }
 
-template <class M, class T, class A>
-BITFOLD_OPAQUE scalar run_sequential(const reduction& r, const T* p, std::size_t n) {
-  const auto element = [&](std::size_t i) {
-    T x;
-    std::memcpy(&x, p + i, sizeof x);
-    return arith::widen<A>(x);
-  };
-  auto s = M::start(element(0));
-  for (std::size_t i = 1; i < n; ++i) s = M::add(s, element(i));
-  return detail::rounded<M, A>(r, s);
-}
-
 }  // namespace
 
 std::string_view name(target t) { return target_names[static_cast<int>(t)]; }
@@ -140,13 +129,9 @@ scalar reduce(const reduction& r, const void* data, std::size_t n, const options
   // For the arithmetic on this thread, and because the threading runtime's own raises flags.
   const detail::fp_environment guard;
   if (r.method == method_id::sequential && is_float(r.in)) {
-    reported = target::scalar;
-    return detail::dispatch(r, [&]<class K>(K) {
-      return run_sequential<typename K::method, typename K::element, typename K::accumulator>(
-          r, static_cast<const typename K::element*>(data), n);
-    });
+    reported = target::scalar;  // there is nothing to make fast in an order without parallel parts
+    return reference(r, data, n);
   }
-
   const kernel k = find_kernel(chosen, r);
   const auto result = [&](const state_storage* states, order::index count) {
     return detail::dispatch(r, [&]<class K>(K) {
