@@ -1,0 +1,99 @@
+// Who takes part in the suite: bitfold's own reductions, from its registries, and peers. A contestant
+// reduces an array to one scalar; the suite measures its error, its time and whether its bits move.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <bitfold/reduction.hpp>
+
+namespace bitfold::accuracy {
+
+/// An array in host memory. Arrays of different content have different ids, so that what is made of
+/// one (a copy on the GPU, a temporary file) can be kept until another id comes.
+struct array_view {
+  dtype type;
+  const void* data;
+  std::size_t n;
+  std::uint64_t id;
+};
+
+/// One way to run a contestant: a number of threads, a SIMD target, a launch shape.
+struct variation {
+  std::string label;       ///< "avx2, 3 threads"
+  bool timed = false;      ///< measured for the speed figures
+  int threads = 0;         ///< CPU threads, for the choice of the read ceiling; 0: all, or none of its own
+};
+
+struct contestant_info {
+  std::string id;        ///< unique, stable between runs: "bitfold/tree/f32/f32/f32/cpu"
+  std::string name;      ///< as figures show it: "bitfold tree", "CUB run_to_run", "NumPy sum"
+  std::string family;    ///< "bitfold", "plain", "road", or the peer's name: "NumPy", "CUB", ...
+  std::string device;    ///< "cpu" or "cuda"
+  std::string about;     ///< one sentence: what it computes, and how
+  dtype in;
+  std::string acc;       ///< what it accumulates in, "" where nobody says
+  dtype out;
+  /// What it promises: exactly the bits of reference(*promise) in every variation, and so an error
+  /// within its a-priori bound. Empty for peers, which are only measured.
+  std::optional<reduction> promise = {};
+  /// The a-priori bound that is drawn beside it and that its error is divided by: that of *promise, or
+  /// that of another reduction that adds in the same order and arithmetic.
+  std::optional<reduction> bound = {};
+};
+
+class contestant {
+ public:
+  explicit contestant(contestant_info i) : info(std::move(i)) {}
+  virtual ~contestant() = default;
+  contestant(const contestant&) = delete;
+  contestant& operator=(const contestant&) = delete;
+
+  const contestant_info info;
+
+  /// Never empty; the first is the default.
+  virtual std::vector<variation> variations() const { return {{"default", true, 0}}; }
+  /// Whether it can reduce n elements of info.in.
+  virtual bool takes(std::size_t) const { return true; }
+  /// The result, of type info.out. `way` is an index into variations().
+  virtual scalar run(const array_view& x, std::size_t way) = 0;
+  /// Seconds of each of `times` reductions of x (at least 1) where its engine finds it: in host memory,
+  /// or already on the GPU. One run more goes ahead to warm up. By default run() is timed by the clock.
+  virtual std::vector<double> seconds(const array_view& x, std::size_t way, int times);
+};
+
+struct software {
+  std::string name, version;
+};
+struct missing {
+  std::string name, why;  ///< "xsum", "not built in: configure with -DBITFOLD_XSUM_DIR=..."
+};
+
+/// Those found here and, by name, those that are not.
+struct contestants {
+  std::vector<std::unique_ptr<contestant>> list;
+  std::vector<software> found;
+  std::vector<accuracy::missing> missing;
+};
+
+/// Reading alone, where contestants read: GB/s of the best of `times` passes over the bytes of x.
+double read_ceiling_cpu(const array_view& x, int threads, int times);
+double read_ceiling_cuda(const array_view& x, int times);  ///< errc::no_device without a GPU
+
+// Each adds its own; contestants/all.cpp lists them.
+void add_bitfold(contestants&, bool cpu, bool cuda);
+void add_plain(contestants&);
+void add_openblas(contestants&);
+void add_xsum(contestants&);
+void add_reproblas(contestants&);
+void add_python(contestants&, bool cpu, bool cuda);  ///< NumPy and PyTorch
+void add_cuda_peers(contestants&);                   ///< CUB, cuBLAS and the road's kernels
+
+/// Everyone who can be had for these devices.
+contestants all_contestants(bool cpu, bool cuda);
+
+}  // namespace bitfold::accuracy
