@@ -1,0 +1,61 @@
+// What the subcommands share. Each of them is one file with one function here: it adds the
+// subcommand and its options to the command line, and returns what to run.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include <bitfold/dtype.hpp>
+#include <bitfold/method.hpp>
+#include <bitfold/op.hpp>
+
+namespace bitfold::cli {
+
+struct subcommand {
+  CLI::App* app;
+  std::function<int()> run;  ///< returns the exit status, or throws
+};
+
+subcommand add_reduce(CLI::App& app);
+subcommand add_order(CLI::App& app);
+subcommand add_info(CLI::App& app);
+
+/// The exit status where no errc fits: output that cannot be written, no memory.
+inline constexpr int failure = 1;
+
+template <class List>
+std::vector<std::string> names_of(const List& list) {
+  std::vector<std::string> names;
+  for (const auto& item : list) {
+    if constexpr (requires { item.name; })
+      names.emplace_back(item.name);
+    else
+      names.emplace_back(name(item));
+  }
+  return names;
+}
+inline const std::vector<std::string> op_names = names_of(all_ops);
+inline const std::vector<std::string> method_names = names_of(all_methods);
+inline const std::vector<std::string> dtype_names = names_of(all_dtypes);
+
+/// The help of --method.
+std::string method_help();
+
+std::optional<dtype> parse_dtype_option(const std::optional<std::string>& text);
+
+/// To stdout. Throws where it cannot be written.
+void write_out(std::string_view text);
+
+/// "bitfold: TEXT" to stderr.
+void complain(std::string_view text);
+
+/// As a JSON string; bytes that are not UTF-8 (a file's name may have some) become U+FFFD.
+std::string json_string(std::string_view text);
+std::string json_strings(const std::vector<std::string>& list);
+
+}  // namespace bitfold::cli

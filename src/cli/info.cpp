@@ -1,0 +1,50 @@
+// bitfold info
+#include <memory>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <bitfold/cpu.hpp>
+#include <bitfold/cuda.hpp>
+#include <bitfold/order.hpp>
+
+#include "cli/common.hpp"
+#include "io/field.hpp"
+
+namespace bitfold::cli {
+namespace {
+
+int info(bool json) {
+  const auto targets = names_of(cpu::available_targets());
+  const auto gpus = cuda::devices();
+  if (json) {
+    write_out(fmt::format(
+        R"({{"version":{},"order_version":{},"cpu_target":{},"cpu_targets":{},"cuda_built":{},)"
+        R"("gpus":{}}})"
+        "\n",
+        json_string(BITFOLD_VERSION), order::version, json_string(targets.back()),
+        json_strings(targets), cuda::built(), json_strings(gpus)));
+    return 0;
+  }
+  std::string text =
+      fmt::format("bitfold {}\norder version {}\ncpu target {} (available: {})\ncuda {}\n",
+                  BITFOLD_VERSION, order::version, targets.back(), fmt::join(targets, " "),
+                  !cuda::built() ? "not built"
+                  : gpus.empty() ? "built, no usable GPU"
+                                 : "built");
+  for (std::size_t i = 0; i < gpus.size(); ++i)
+    text += fmt::format("gpu {} {}\n", i, io::printable(gpus[i]));
+  write_out(text);
+  return 0;
+}
+
+}  // namespace
+
+subcommand add_info(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("info", "Print the version and the devices");
+  const auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "As one JSON object");
+  return {command, [json] { return info(*json); }};
+}
+
+}  // namespace bitfold::cli
