@@ -44,6 +44,7 @@ struct contestant_info {
   /// The a-priori bound that is drawn beside it and that its error is divided by: that of *promise, or
   /// that of another reduction that adds in the same order and arithmetic.
   std::optional<reduction> bound = {};
+  bool main = true;  ///< shown in figures; the others are further accumulator and output types
 };
 
 class contestant {
@@ -80,11 +81,15 @@ struct contestants {
   std::vector<accuracy::missing> missing;
 };
 
-/// Reading alone, where contestants read: GB/s of the best of `times` passes over the bytes of x.
+/// The cores that this machine has; what `threads` = 0 means.
+int all_cores();
+
+/// Reading alone, where contestants read: GB/s of the best of `times` passes over the bytes of x (on
+/// the CPU as 64-bit words into 16 integers).
 double read_ceiling_cpu(const array_view& x, int threads, int times);
 double read_ceiling_cuda(const array_view& x, int times);  ///< errc::no_device without a GPU
 
-// Each adds its own; contestants/all.cpp lists them.
+// Each adds its own; all_contestants() lists them.
 void add_bitfold(contestants&, bool cpu, bool cuda);
 void add_plain(contestants&);
 void add_openblas(contestants&);

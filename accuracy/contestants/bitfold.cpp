@@ -1,0 +1,143 @@
+// bitfold's own contestants: every op, method, element, accumulator and output type there is, on each
+// engine. All come from the registries, so a new op or method takes part by itself.
+#include <bitfold/cpu.hpp>
+#include <bitfold/cuda.hpp>
+
+#include <fmt/format.h>
+
+#include "../contestant.hpp"
+#include "device.hpp"
+
+namespace bitfold::accuracy {
+namespace {
+
+bool is_default(const reduction& r) {
+  const reduction d = make_reduction(r.op, r.method, r.in);
+  return r.acc == d.acc && r.out == d.out;
+}
+
+contestant_info info_of(const reduction& r, const char* device) {
+  const auto& method = all_methods[static_cast<std::size_t>(r.method)];
+  const std::string op(name(r.op));
+  return {.id = fmt::format("bitfold/{}/{}/{}/{}/{}/{}", op, method.name, name(r.in), name(r.acc),
+                            name(r.out), device),
+          .name = fmt::format("bitfold {}{}", r.op == op_id::sum ? "" : op + " ", method.name),
+          .family = "bitfold",
+          .device = device,
+          .about = fmt::format("{}, method {}: {}", op, method.name, method.summary),
+          .in = r.in,
+          .acc = std::string(name(r.acc)),
+          .out = r.out,
+          .promise = r,
+          .bound = r,
+          .main = is_default(r)};
+}
+
+class on_cpu final : public contestant {
+ public:
+  explicit on_cpu(const reduction& r) : contestant(info_of(r, "cpu")) {
+    const auto targets = cpu::available_targets();
+    const auto add = [this](cpu::target t, int threads, bool timed) {
+      ways_.push_back({threads, t});
+      labels_.push_back({fmt::format("{}, {} thread{}", cpu::name(t), threads ? threads : all_cores(),
+                                     (threads ? threads : all_cores()) == 1 ? "" : "s"),
+                         timed, threads});
+    };
+    if (r.method == method_id::sequential) {  // it has no engine: the reference is called
+      ways_ = {{1, {}}};
+      labels_ = {{"1 thread", true, 1}};
+      return;
+    }
+    add(targets.back(), 0, true);
+    add(targets.back(), 1, true);
+    for (cpu::target t : targets)
+      for (int threads : {1, 2, 3, 7, 64})
+        if (threads != 1 || t != targets.back()) add(t, threads, false);
+  }
+  std::vector<variation> variations() const override { return labels_; }
+  scalar run(const array_view& x, std::size_t way) override {
+    return cpu::reduce(*info.promise, x.data, x.n, ways_[way]);
+  }
+
+ private:
+  std::vector<cpu::options> ways_;
+  std::vector<variation> labels_;
+};
+
+class on_gpu final : public contestant {
+ public:
+  explicit on_gpu(const reduction& r) : contestant(info_of(r, "cuda")) {
+    ways_ = {{},
+             {.overlap = false},
+             {.threads = 32, .blocks = 1, .tiles = 1},
+             {.threads = 64, .blocks = 1000, .tiles = 2},
+             {.threads = 96, .blocks = 5, .tiles = 1},
+             {.threads = 128, .blocks = 132, .tiles = 16},
+             {.threads = 256, .blocks = 7, .tiles = 64},
+             {.threads = 256, .blocks = 264, .tiles = 4},
+             {.threads = 352, .blocks = 33, .tiles = 8},
+             {.threads = 512, .blocks = 3, .tiles = 1024},
+             {.threads = 512, .blocks = 528, .tiles = 1}};
+  }
+  std::vector<variation> variations() const override {
+    std::vector<variation> all{{"default launch", true, 0}, {"default launch, no overlap", false, 0}};
+    for (std::size_t i = all.size(); i < ways_.size(); ++i)
+      all.push_back({fmt::format("{} threads x {} blocks x {} tiles", ways_[i].threads,
+                                 ways_[i].blocks, ways_[i].tiles)});
+    return all;
+  }
+  scalar run(const array_view& x, std::size_t way) override {
+    const prepared p = prepare(x, way);
+    p.enqueue(nullptr);
+    return fetch(info.out, p.out);
+  }
+  std::vector<double> seconds(const array_view& x, std::size_t way, int times) override {
+    return time_on_device(prepare(x, way).enqueue, times);
+  }
+
+ private:
+  struct prepared {
+    void* out;
+    std::function<void(CUstream_st*)> enqueue;
+  };
+  prepared prepare(const array_view& x, std::size_t way) const {
+    const reduction r = *info.promise;
+    const cuda::launch shape = ways_[way];
+    const std::size_t bytes = cuda::workspace_bytes(r, x.n, shape);
+    constexpr std::size_t for_result = 256;
+    const void* data = on_device(x);
+    auto* out = static_cast<std::byte*>(scratch(for_result + bytes));
+    return {out, [=, n = x.n](CUstream_st* stream) {
+              cuda::reduce(r, data, n, out, out + for_result, bytes, stream, shape);
+            }};
+  }
+  std::vector<cuda::launch> ways_;
+};
+
+template <class Add>
+void for_each_reduction(Add add) {
+  for (op_id op : all_ops)
+    for (const auto& m : all_methods)
+      for (dtype in : all_dtypes)
+        for (dtype acc : all_dtypes)
+          for (dtype out : all_dtypes) {
+            if (is_float(acc) != is_float(in)) continue;
+            try {
+              add(make_reduction(op, m.id, in, acc, out));
+            } catch (const error&) {
+              // not a combination that there is
+            }
+          }
+}
+
+}  // namespace
+
+void add_bitfold(contestants& c, bool cpu, bool cuda) {
+  for_each_reduction([&](const reduction& r) {
+    if (cpu) c.list.push_back(std::make_unique<on_cpu>(r));
+    if (cuda && all_methods[static_cast<std::size_t>(r.method)].on_gpu)
+      c.list.push_back(std::make_unique<on_gpu>(r));
+  });
+}
+
+}  // namespace bitfold::accuracy

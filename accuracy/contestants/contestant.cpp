@@ -1,0 +1,84 @@
+// What every contestant gets without asking: the clock, the read ceiling of the CPU, the list.
+#include "../contestant.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <thread>
+
+namespace bitfold::accuracy {
+namespace {
+
+using steady = std::chrono::steady_clock;
+
+double seconds_of(const std::function<void()>& f) {
+  const auto start = steady::now();
+  f();
+  return std::chrono::duration<double>(steady::now() - start).count();
+}
+
+// Short calls are timed many at once, so that the clock's own cost does not count.
+std::vector<double> timed(const std::function<void()>& f, int times) {
+  constexpr double shortest_sample = 50e-6;
+  f();  // pages, caches, threads
+  const double once = std::max(seconds_of(f), 1e-9);
+  const int batch = once < shortest_sample ? static_cast<int>(shortest_sample / once) + 1 : 1;
+  std::vector<double> samples;
+  for (int i = 0; i < times; ++i)
+    samples.push_back(seconds_of([&] {
+                        for (int k = 0; k < batch; ++k) f();
+                      }) /
+                      batch);
+  return samples;
+}
+
+volatile std::uint64_t sink;
+
+std::uint64_t read_words(const std::uint64_t* p, std::size_t n) {
+  std::uint64_t sums[16] = {};
+  for (std::size_t i = 0; i + 16 <= n; i += 16)
+    for (std::size_t k = 0; k < 16; ++k) sums[k] += p[i + k];
+  std::uint64_t total = 0;
+  for (auto s : sums) total += s;
+  return total;
+}
+
+}  // namespace
+
+std::vector<double> contestant::seconds(const array_view& x, std::size_t way, int times) {
+  return timed([&] { sink = run(x, way).bits; }, times);
+}
+
+double read_ceiling_cpu(const array_view& x, int threads, int times) {
+  const auto* words = static_cast<const std::uint64_t*>(x.data);
+  const std::size_t bytes = x.n * size_of(x.type);
+  const auto count = static_cast<std::size_t>(threads > 0 ? threads : all_cores());
+  const std::size_t share = bytes / 8 / count;
+  const auto samples = timed(
+      [&] {
+        std::vector<std::jthread> others;
+        for (std::size_t t = 1; t < count; ++t)
+          others.emplace_back([=] { sink = read_words(words + t * share, share); });
+        sink = read_words(words, share);
+      },
+      times);
+  return static_cast<double>(bytes) / *std::min_element(samples.begin(), samples.end()) * 1e-9;
+}
+
+int all_cores() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
+
+contestants all_contestants(bool cpu, bool cuda) {
+  contestants c;
+  add_bitfold(c, cpu, cuda);
+  if (cpu) {
+    add_plain(c);
+    add_openblas(c);
+    add_xsum(c);
+    add_reproblas(c);
+  }
+  add_python(c, cpu, cuda);
+  if (cuda) add_cuda_peers(c);
+  return c;
+}
+
+}  // namespace bitfold::accuracy
