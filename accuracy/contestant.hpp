@@ -60,6 +60,9 @@ class contestant {
   virtual std::vector<variation> variations() const { return {{"default", true, 0}}; }
   /// Whether it can reduce n elements of info.in.
   virtual bool takes(std::size_t) const { return true; }
+  /// Whether its sum of x means the same as everyone's: takes(x.n), and for a sum of magnitudes that no
+  /// value is negative.
+  virtual bool suits(const array_view& x) const { return takes(x.n); }
   /// The result, of type info.out. `way` is an index into variations().
   virtual scalar run(const array_view& x, std::size_t way) = 0;
   /// Seconds of each of `times` reductions of x (at least 1) where its engine finds it: in host memory,
