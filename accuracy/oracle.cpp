@@ -128,7 +128,7 @@ exact_sum sum_exactly(dtype type, const void* data, std::size_t n) {
 }
 
 namespace {
-// log2 of the spacing of t at x
+// log2 of the spacing of float type t at x
 int ulp_exponent(const real& x, dtype t) {
   const float_format f = format_of(t);
   if (x == 0) return f.min_exponent;
@@ -137,7 +137,9 @@ int ulp_exponent(const real& x, dtype t) {
 }
 }  // namespace
 
-real ulp(const real& x, dtype t) { return ldexp(real(1), ulp_exponent(x, t)); }
+real ulp(const real& x, dtype t) {
+  return is_float(t) ? ldexp(real(1), ulp_exponent(x, t)) : real(1);
+}
 
 scalar round_correctly(const real& x, dtype t) {
   const int stored = format_of(t).precision - 1;

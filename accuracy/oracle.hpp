@@ -44,8 +44,8 @@ exact_sum sum_exactly(dtype type, const void* data, std::size_t n);
 /// x rounded to nearest even to a float type, once, with subnormals and overflow; NaN is canonical.
 scalar round_correctly(const real& x, dtype float_type);
 
-/// The spacing of a float type at x: of its binade, or of the subnormals.
-real ulp(const real& x, dtype float_type);
+/// The spacing of a type at x: of its binade, or of the subnormals; 1 for integers.
+real ulp(const real& x, dtype type);
 
 /// |result - exact| / ulp(exact). 0 for the right infinity or NaN, infinite for a wrong one.
 double error_in_ulps(scalar result, const real& exact);
