@@ -24,6 +24,8 @@
 
 #include <bitfold/cuda.hpp>
 
+#include "load_only.cuh"
+
 namespace {
 
 void check(cudaError_t err) {
@@ -42,28 +44,11 @@ struct buffers {
   cudaStream_t stream;
 };
 
-__global__ void load_only(const int4* p, std::size_t n, int* out) {
-  int x = 0;
-  const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
-  std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x;
-  for (; i + 7 * stride < n; i += 8 * stride) {
-    int4 v[8];
-#pragma unroll
-    for (int k = 0; k < 8; ++k) v[k] = __ldcs(p + i + k * stride);
-#pragma unroll
-    for (int k = 0; k < 8; ++k) x |= v[k].x ^ v[k].y ^ v[k].z ^ v[k].w;
-  }
-  for (; i < n; i += stride) x |= p[i].x ^ p[i].y ^ p[i].z ^ p[i].w;
-  if (x == 0x12345678) *out = x;  // keeps the loads
-}
-
 struct ceiling {
   static constexpr const char* name = "load_only";
   template <class T, class A>
   static void enqueue(const buffers& b, std::size_t n) {
-    const std::size_t packs = n * sizeof(T) / 16;
-    const int blocks = static_cast<int>(std::min<std::size_t>((packs + 255) / 256, 132 * 8));
-    load_only<<<blocks, 256, 0, b.stream>>>(static_cast<const int4*>(b.in), packs, static_cast<int*>(b.out));
+    load_only(b.in, n * sizeof(T), b.out, b.stream);
   }
 };
 
