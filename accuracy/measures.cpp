@@ -1,6 +1,6 @@
-// The tracing numbers come before measures.hpp: the methods, which it includes, look up arith::add and
-// the others where they are defined, and so find these overloads too. That is how a trace runs the very
-// methods of the engines; one that is added later is traced without a word here.
+// The tracing numbers come before measures.hpp: the methods, which it includes, look up arith::add
+// and the others where they are defined, and so find these overloads too. That is how a trace runs
+// the very methods of the engines; one that is added later is traced without a word here.
 #include <cmath>
 #include <cstdint>
 
@@ -9,11 +9,12 @@
 namespace bitfold::accuracy::tracing {
 
 struct recorder {
-  double scale = 1;          // of what is summed in sum_abs
-  double sum_abs = 0;        // of the results of all additions whose error is lost
-  std::uint64_t lossy = 0;   // how many
+  double scale = 1;         // of what is summed in sum_abs
+  double sum_abs = 0;       // of the results of all additions whose error is lost
+  std::uint64_t lossy = 0;  // how many
   std::uint64_t stagnations = 0, overflows = 0;
-  double rounded_hi = 0, rounded_lo = 0;  // the value that was rounded to the output type, in two parts
+  double rounded_hi = 0,
+         rounded_lo = 0;  // the value that was rounded to the output type, in two parts
 };
 
 /// A number of accumulator type A, whose additions leave their marks in a recorder.
@@ -35,8 +36,8 @@ inline number<A> add(number<A> a, number<A> b) {
   recorder& log = *a.log;
   log.sum_abs += std::fabs(static_cast<double>(s)) * log.scale;
   ++log.lossy;
-  log.stagnations += (((s == a.value) & (b.value != 0)) | ((s == b.value) & (a.value != 0))) &
-                     arith::is_finite(s);
+  log.stagnations +=
+      (((s == a.value) & (b.value != 0)) | ((s == b.value) & (a.value != 0))) & arith::is_finite(s);
   note_overflow(a, b, s);
   return {s, &log};
 }
@@ -50,7 +51,8 @@ inline number<A> neutral(number<A> x) {
   return {arith::neutral(x.value), x.log};
 }
 
-// Nothing is lost here: the error goes on as a number. Where it is not finite, something overflowed.
+// Nothing is lost here: the error goes on as a number. Where it is not finite, something
+// overflowed.
 template <class A>
 inline arith::sum_and_error<number<A>> two_sum(number<A> a, number<A> b) {
   const auto t = arith::two_sum(a.value, b.value);
@@ -127,7 +129,8 @@ scalar walk(const reduction& r, const void* data, std::uint64_t n, tracing::reco
     if constexpr (std::is_integral_v<typename K::element>)
       throw std::logic_error("trace_of: integers are not walked");
     else
-      return walk<typename K::method, typename K::element, typename K::accumulator>(r, data, n, log);
+      return walk<typename K::method, typename K::element, typename K::accumulator>(r, data, n,
+                                                                                    log);
   });
 }
 
@@ -148,8 +151,9 @@ trace trace_of(const reduction& r, const void* data, std::size_t n) {
     t.stagnations = log.stagnations;
     t.overflows = log.overflows;
     state = real(log.rounded_hi) + log.rounded_lo;
-    // The sum of k terms >= 0 in double is too small by at most a factor 1 - k 2^-53; twice that covers
-    // what underflows in scaling, too. Nothing here is rounded: it all fits the bits of a real.
+    // The sum of k terms >= 0 in double is too small by at most a factor 1 - k 2^-53; twice that
+    // covers what underflows in scaling, too. Nothing here is rounded: it all fits the bits of a
+    // real.
     lost = unit_roundoff(r.acc) * real(log.sum_abs) * (1 + ldexp(real(log.lossy), -52)) / log.scale;
   } else {
     if (!is_float(r.out)) return t;
@@ -174,7 +178,8 @@ double correct_bits(scalar result, const real& exact) {
   const int precision = is_float(result.type) ? format_of(result.type).precision
                                               : 8 * static_cast<int>(size_of(result.type));
   const double error = relative_error(result, exact);
-  return error == 0 ? precision : std::clamp(-std::log2(error), 0.0, static_cast<double>(precision));
+  return error == 0 ? precision
+                    : std::clamp(-std::log2(error), 0.0, static_cast<double>(precision));
 }
 
 }  // namespace bitfold::accuracy

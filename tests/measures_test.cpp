@@ -163,19 +163,19 @@ TEST_CASE("trace: where the sum of |s| leaves the range of double", "[measures][
 }
 
 TEST_CASE("trace: by hand", "[measures][trace]") {
-  // In f32, 2^24 + 1 is a tie that goes to 2^24. The bounds are in units of 2^-24, but for the little
-  // that they are rounded upwards.
+  // In f32, 2^24 + 1 is a tie that goes to 2^24. The bounds are in units of 2^-24, but for the
+  // little that they are rounded upwards.
   const std::vector<float> x{0x1p24f, 1, 1, 1};
   const trace left = trace_sum(method_id::sequential, x);
   CHECK(left.result == scalar_of(0x1p24f));
   CHECK(left.stagnations == 3);
   CHECK(ulps(left) == Approx(3 * 0x1p24).epsilon(1e-12));  // attained: the error is 3
-  const trace tree = trace_sum(method_id::tree, x);     // (2^24 + 1) + (1 + 1)
+  const trace tree = trace_sum(method_id::tree, x);        // (2^24 + 1) + (1 + 1)
   CHECK(tree.result == scalar_of(0x1p24f + 2));
   CHECK(tree.stagnations == 1);
   CHECK(ulps(tree) == Approx(0x1p24 + 2 + (0x1p24 + 2)).epsilon(1e-12));
-  // The errors are 1 and 0, then 0: the sums of errors -0 + -0 + 1, -0 + -0 + 0 and 1 + 0 + 0. Their
-  // sizes are 0, 1, 0, 0, 1, 1. The state 2^24 + 2 and 1 is halfway and rounds to 2^24 + 4.
+  // The errors are 1 and 0, then 0: the sums of errors -0 + -0 + 1, -0 + -0 + 0 and 1 + 0 + 0.
+  // Their sizes are 0, 1, 0, 0, 1, 1. The state 2^24 + 2 and 1 is halfway and rounds to 2^24 + 4.
   const trace kahan = trace_sum(method_id::kahan, x);
   CHECK(kahan.result == scalar_of(0x1p24f + 4));
   CHECK(kahan.stagnations == 0);
@@ -218,13 +218,16 @@ TEST_CASE("trace: overflow", "[measures][trace]") {
       CHECK(t.stagnations == 0);
       CHECK(isinf(t.running_bound));
     }
-  // An operand that is the largest finite number: TwoSum's error is NaN, and kahan does without it.
-  const float below = -0x1.8p103f;
-  const trace boldo = trace_sum<float>(method_id::kahan, {max, below});
-  if (boldo.overflows == 0)
-    CHECK(abs(value_of(boldo.result) - (real(max) + below)) <= boldo.running_bound);
-  else
-    CHECK(isinf(boldo.running_bound));
+  // An operand that is the largest finite number, and an overflow inside of TwoSum: the sum is
+  // finite, its error is not. kahan does without it, and so the bound is gone.
+  const float nearly = 0x1.776c7p+123f;
+  const auto inside = arith::two_sum(nearly, -max);
+  REQUIRE(std::isfinite(inside.sum));
+  REQUIRE_FALSE(std::isfinite(inside.error));
+  const trace lost = trace_sum<float>(method_id::kahan, {nearly, -max});
+  CHECK(lost.result == scalar_of(inside.sum));
+  CHECK(lost.overflows == 1);
+  CHECK(isinf(lost.running_bound));
 }
 
 TEST_CASE("trace: integers lose nothing but in the rounding to a float", "[measures][trace]") {
@@ -256,18 +259,94 @@ TEST_CASE("trace: the error is within the running bound, and that within the a-p
           const real a_priori = error_bound(r, n, s);
           const bool infinite = !isfinite(value_of(t.result));
           const real error = infinite ? real(0) : real(abs(value_of(t.result) - s.sum));
-          // u |computed sum| rather than u |exact sum| is what can make the difference; see bounds.hpp.
+          // u |computed sum| rather than u |exact sum| is what can make the difference; see
+          // bounds.hpp.
           if (t.result != reference(r, x.data(), n) || error > t.running_bound ||
               t.running_bound > a_priori * (1 + ldexp(real(1), -20)) ||
               isinf(t.running_bound) != infinite || (t.overflows > 0) != infinite)
-            FAIL_CHECK(describe(r) << " on " << generator.name << ", n = " << n << ": "
-                                   << to_string(t.result) << ", error " << error.str(5)
-                                   << ", running bound " << t.running_bound.str(5)
-                                   << ", a-priori bound " << a_priori.str(5));
+            FAIL_CHECK(describe(r)
+                       << " on " << generator.name << ", n = " << n << ": " << to_string(t.result)
+                       << ", error " << error.str(5) << ", running bound " << t.running_bound.str(5)
+                       << ", a-priori bound " << a_priori.str(5));
           // Without the rounding to the output type, which the bound knows exactly.
           if (r.method != method_id::kahan && r.out == r.acc && t.running_bound > 0 && !infinite)
             closest = std::max(closest, static_cast<double>(real(error / t.running_bound)));
         });
       }
   CHECK(closest > 0.9);
+}
+
+// ---- Errors -----------------------------------------------------------------------------------
+
+namespace {
+const real one = 1, none = std::numeric_limits<double>::quiet_NaN(),
+           beyond = std::numeric_limits<double>::infinity();
+const double inf = std::numeric_limits<double>::infinity();
+}  // namespace
+
+TEST_CASE("measures: the error in ulps is in units of the exact value's binade", "[measures]") {
+  const auto both = [](scalar result, const real& exact, double expected) {
+    CAPTURE(to_string(result), exact.str(20));
+    CHECK(signed_error_in_ulps(result, exact) == expected);
+    CHECK(error_in_ulps(result, exact) == std::fabs(expected));
+  };
+  const float above = 1 + 0x1p-23f, below = 1 - 0x1p-24f;
+  both(scalar_of(1.0f), one, 0);
+  both(scalar_of(above), one, 1);
+  both(scalar_of(below), one, -0.5);  // the ulp of 1 is that above it
+  both(scalar_of(1.0f), below, 1);    // and below 1 it is half of that
+  both(scalar_of(1.0f), one + ldexp(one, -25), -0.25);
+  both(scalar_of(-above), -one, -1);  // towards -inf is below
+  both(scalar_of(-1.0f), -one - ldexp(one, -24), 0.5);
+  both(scalar_of(1.0), one - ldexp(one, -54), 0.5);
+  both(scalar_of(float16{0x3c01}), one, 1);
+  both(scalar_of(bfloat16{0x3f7f}), one, -0.5);
+  // Around zero, the spacing of the subnormals.
+  both(scalar_of(0x1p-149f), 0, 1);
+  both(scalar_of(0.0f), ldexp(one, -150), -0.5);
+  both(scalar_of(-0.0f), 0, 0);
+  both(scalar_of(0x3p-149f), ldexp(one, -149), 2);
+  both(scalar_of(1.0f), 0, 0x1p149);
+  both(scalar_of(std::int32_t{-3}), -1, -2);
+  both(scalar_of(std::uint8_t{3}), 1, 2);
+  // Not finite: right or wrong.
+  both(scalar_of(INFINITY), one, inf);
+  both(scalar_of(-INFINITY), one, -inf);
+  both(scalar_of(1.0f), beyond, -inf);
+  both(scalar_of(INFINITY), beyond, 0);
+  both(scalar_of(INFINITY), -beyond, inf);
+  both(scalar_of(NAN), none, 0);
+  for (auto [result, exact] : {std::pair{scalar_of(NAN), one}, std::pair{scalar_of(1.0f), none}}) {
+    CHECK(error_in_ulps(result, exact) == inf);
+    CHECK(std::isnan(signed_error_in_ulps(result, exact)));
+  }
+}
+
+TEST_CASE("measures: the relative error", "[measures]") {
+  CHECK(relative_error(scalar_of(3.0f), 4) == 0.25);
+  CHECK(relative_error(scalar_of(-3.0f), -4) == 0.25);
+  CHECK(relative_error(scalar_of(4.0f), -4) == 2);
+  CHECK(relative_error(scalar_of(1.0f), 0) == inf);
+  CHECK(relative_error(scalar_of(0.0f), 0) == 0);
+  CHECK(relative_error(scalar_of(NAN), 1) == inf);
+  CHECK(relative_error(scalar_of(NAN), none) == 0);
+}
+
+TEST_CASE("measures: correct bits", "[measures]") {
+  CHECK(correct_bits(scalar_of(3.0f), 4) == 2);
+  CHECK(correct_bits(scalar_of(5.0f), 4) == 2);
+  CHECK(correct_bits(scalar_of(-4.0f), 4) == 0);  // twice off, and not -1
+  CHECK(correct_bits(scalar_of(1 + 0x1p-20), one) == 20);
+  CHECK(correct_bits(scalar_of(0.0f), 1) == 0);
+  CHECK(correct_bits(scalar_of(1.0f), 0) == 0);
+  CHECK(correct_bits(scalar_of(INFINITY), 1) == 0);
+  CHECK(correct_bits(scalar_of(NAN), 1) == 0);
+  // A correctly rounded result has all bits of its type, an exact one no more.
+  const real third = one / 3;
+  for (dtype t : float_types) {
+    CHECK(correct_bits(round_correctly(third, t), third) == format_of(t).precision);
+    CHECK(correct_bits(round_correctly(one, t), one) == format_of(t).precision);
+    CHECK(correct_bits(round_correctly(beyond, t), beyond) == format_of(t).precision);
+  }
+  CHECK(correct_bits(scalar_of(std::int32_t{7}), 7) == 32);
 }
