@@ -1,13 +1,20 @@
 #include "cli/common.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <stdexcept>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
+
+#include "io/field.hpp"
 
 namespace bitfold::cli {
 
@@ -28,8 +35,43 @@ void write_out(std::string_view text) {
     throw std::runtime_error(fmt::format("cannot write the output: {}", std::strerror(errno)));
 }
 
+void write_file(const std::string& path, std::string_view text) {
+  namespace fs = std::filesystem;
+  const auto fail = [&](int error_number) {
+    throw std::runtime_error(
+        fmt::format("{}: cannot be written: {}", io::printable(path), std::strerror(error_number)));
+  };
+  std::error_code ignored;
+  const bool direct = fs::exists(path, ignored) && !fs::is_regular_file(path, ignored);
+  // What a symbolic link points to is replaced, not the link.
+  fs::path target = fs::canonical(path, ignored);
+  if (target.empty()) target = path;
+  const std::string temporary =
+      direct ? target.string() : fmt::format("{}.{}.tmp", target.string(), ::getpid());
+  const int flags = O_WRONLY | O_CLOEXEC | (direct ? 0 : O_CREAT | O_EXCL);
+  const int fd = ::open(temporary.c_str(), flags, 0666);
+  if (fd < 0) fail(errno);
+  int failed = 0;
+  while (!text.empty() && !failed) {
+    const ssize_t n = ::write(fd, text.data(), text.size());
+    if (n >= 0)
+      text.remove_prefix(static_cast<std::size_t>(n));
+    else if (errno != EINTR)
+      failed = errno;
+  }
+  if (::close(fd) != 0 && !failed) failed = errno;
+  if (!direct && !failed && std::rename(temporary.c_str(), target.c_str()) != 0) failed = errno;
+  if (!direct && failed) ::unlink(temporary.c_str());
+  if (failed) fail(failed);
+}
+
 void complain(std::string_view text) {
   std::fputs(fmt::format("bitfold: {}\n", text).c_str(), stderr);
+}
+
+error about(const std::string& file, const std::string& tensor, const error& e) {
+  const std::string where = tensor.empty() ? "" : "tensor " + io::in_quotes(tensor) + ": ";
+  return error(e.code(), io::printable(file) + ": " + where + e.what());
 }
 
 std::string json_string(std::string_view text) {

@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 
 #include <bitfold/dtype.hpp>
+#include <bitfold/error.hpp>
 #include <bitfold/method.hpp>
 #include <bitfold/op.hpp>
 
@@ -22,8 +23,11 @@ struct subcommand {
 };
 
 subcommand add_reduce(CLI::App& app);
+subcommand add_record(CLI::App& app);
+subcommand add_check(CLI::App& app);
 subcommand add_order(CLI::App& app);
 subcommand add_info(CLI::App& app);
+subcommand add_report(CLI::App& app);
 
 /// The exit status where no errc fits: output that cannot be written, no memory.
 inline constexpr int failure = 1;
@@ -51,8 +55,15 @@ std::optional<dtype> parse_dtype_option(const std::optional<std::string>& text);
 /// To stdout. Throws where it cannot be written.
 void write_out(std::string_view text);
 
+/// The whole file or, where it throws, nothing: by way of a temporary file beside it. What is no
+/// regular file (a pipe, /dev/stdout) is written to directly.
+void write_file(const std::string& path, std::string_view text);
+
 /// "bitfold: TEXT" to stderr.
 void complain(std::string_view text);
+
+/// The error, with the file and the array that it is about.
+error about(const std::string& file, const std::string& tensor, const error& e);
 
 /// As a JSON string; bytes that are not UTF-8 (a file's name may have some) become U+FFFD.
 std::string json_string(std::string_view text);

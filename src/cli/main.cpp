@@ -25,7 +25,8 @@ int run(int argc, char** argv) {
       "else (such as output that cannot be written).");
 
   std::vector<subcommand> subcommands;  // in the order of the help
-  for (const auto add : {add_reduce, add_order, add_info}) subcommands.push_back(add(app));
+  for (const auto add : {add_reduce, add_record, add_check, add_order, add_info})
+    subcommands.push_back(add(app));
 
   try {
     app.parse(argc, argv);

@@ -63,8 +63,7 @@ std::string reduce_file(const reduce_arguments& args, const std::string& file) {
                                                  : cpu::reduce(r, a.data, a.count, how);
       lines += args.json ? json_line(file, a, r, args.device, value) : text_line(file, a, value);
     } catch (const error& e) {
-      const std::string tensor = a.name.empty() ? "" : "tensor " + io::in_quotes(a.name) + ": ";
-      throw error(e.code(), io::printable(file) + ": " + tensor + e.what());
+      throw about(file, a.name, e);
     }
   }
   return lines;

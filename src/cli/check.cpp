@@ -1,0 +1,348 @@
+// bitfold check
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <bitfold/error.hpp>
+#include <bitfold/testing.hpp>
+
+#include "cli/common.hpp"
+#include "cli/fingerprint.hpp"
+#include "io/arrays.hpp"
+#include "io/field.hpp"
+#include "io/golden.hpp"
+
+namespace bitfold::cli {
+namespace {
+
+using testing::no_distance;
+using testing::ulp_distance;
+
+struct check_arguments {
+  std::string golden;
+  std::optional<std::uint64_t> ulps;
+  bool bits = false;  // what happens without --ulps
+  std::optional<std::string> junit;
+  int threads = 0;
+  std::vector<std::string> files;
+};
+
+// ---- What is found
+// -------------------------------------------------------------------------------
+
+enum class verdict { same, within, moved, changed, missing, added };
+constexpr std::string_view verdict_names[] = {"same",    "within",  "moved",
+                                              "changed", "missing", "new"};
+constexpr std::string_view name(verdict v) { return verdict_names[static_cast<std::size_t>(v)]; }
+bool good(verdict v) { return v == verdict::same || v == verdict::within; }
+
+struct array_report {
+  std::string array;  // the tensor's name; may be empty
+  verdict what;
+  std::string detail;  // lines
+};
+
+struct file_report {
+  std::string file;  // as it was recorded
+  std::vector<array_report> arrays;
+  // Where there is nothing to compare:
+  std::optional<verdict> whole;      // missing or added
+  std::optional<std::string> error;  // why the file could not be read
+};
+
+std::string detail_line(std::string_view label, std::string_view before, std::string_view after,
+                        std::string_view note = "") {
+  const std::string values =
+      before == after ? std::string(before) : fmt::format("{} -> {}", before, after);
+  return fmt::format("    {:<16}{}{}\n", label, values, note);
+}
+
+std::string result_line(const io::golden_result& old, scalar now) {
+  const std::uint64_t ulps = ulp_distance(old.value, now);
+  const std::string distance = ulps == no_distance ? "no distance"
+                               : ulps == 1         ? "1 ulp"
+                                                   : fmt::format("{} ulps", ulps);
+  const auto text = [](scalar v) { return to_string(v) + " (" + to_hex(v) + ")"; };
+  return detail_line(fmt::format("{} {}", name(old.what.op), name(old.what.method)),
+                     text(old.value), text(now), "  " + distance);
+}
+
+// An array of the same name, dtype and shape.
+array_report compare(const io::golden_array& old, const fingerprint& now,
+                     std::optional<std::uint64_t> ulps) {
+  const bool same_content = now.digest == old.digest;  // not known with --ulps
+  bool same_results = true, near = true;
+  std::string lines;
+  for (std::size_t k = 0; k < old.results.size(); ++k) {
+    const std::uint64_t distance = ulp_distance(old.results[k].value, now.results[k]);
+    same_results = same_results && old.results[k].value == now.results[k];
+    near = near && distance != no_distance && distance <= ulps.value_or(0);
+    lines += result_line(old.results[k], now.results[k]);
+  }
+  if (same_results && (ulps || same_content)) return {old.name, verdict::same, ""};
+  if (ulps && near) return {old.name, verdict::within, ""};
+  if (!ulps) lines = detail_line("content", old.digest, now.digest) + lines;
+  return {old.name, verdict::moved, lines};
+}
+
+std::vector<array_report> check_arrays(const io::golden_file& old,
+                                       const std::vector<io::array>& arrays,
+                                       const check_arguments& args) {
+  std::map<std::string_view, const io::array*> by_name;
+  for (const io::array& a : arrays) by_name[a.name] = &a;
+
+  std::vector<array_report> reports;
+  std::vector<fingerprint_job> jobs;
+  std::vector<std::pair<std::size_t, const io::golden_array*>> compared;  // for each job
+  for (const io::golden_array& g : old.arrays) {
+    const auto found = by_name.extract(g.name);
+    if (found.empty()) {
+      reports.push_back({g.name, verdict::missing, ""});
+      continue;
+    }
+    const io::array& a = *found.mapped();
+    if (a.type != g.type || a.shape != g.shape) {
+      reports.push_back(
+          {g.name, verdict::changed,
+           detail_line("dtype", bitfold::name(g.type), bitfold::name(a.type)) +
+               detail_line("shape", io::shape_text(g.shape), io::shape_text(a.shape))});
+      continue;
+    }
+    compared.emplace_back(reports.size(), &g);
+    reports.push_back({g.name, verdict::same, ""});
+    jobs.push_back({&a, {}});
+    for (const auto& result : g.results) jobs.back().reductions.push_back(result.what);
+  }
+  const auto measured = fingerprints(jobs, !args.ulps, args.threads);
+  for (std::size_t i = 0; i < jobs.size(); ++i)
+    reports[compared[i].first] = compare(*compared[i].second, measured[i], args.ulps);
+  for (const io::array& a : arrays)
+    if (by_name.contains(a.name)) reports.push_back({a.name, verdict::added, ""});
+  return reports;
+}
+
+// ---- Which file is which
+// -------------------------------------------------------------------------
+
+// How many path components, counted from the end, two paths share.
+std::size_t common_tail(const std::string& a, const std::string& b) {
+  const auto parts = [](const std::string& path) {
+    const auto normal = std::filesystem::path(path).lexically_normal();
+    std::vector<std::filesystem::path> list(normal.begin(), normal.end());
+    std::reverse(list.begin(), list.end());
+    return list;
+  };
+  const auto x = parts(a), y = parts(b);
+  const auto ends = std::mismatch(x.begin(), x.end(), y.begin(), y.end());
+  return static_cast<std::size_t>(ends.first - x.begin());
+}
+
+// For each recorded file, the given one (none: it is missing); and those given that belong to none.
+struct matching {
+  std::vector<std::optional<std::string>> given;
+  std::vector<std::string> added;
+};
+
+matching match(const io::golden& g, const std::vector<std::string>& files) {
+  matching m;
+  m.given.resize(g.files.size());
+  if (files.empty()) {
+    for (std::size_t i = 0; i < g.files.size(); ++i) m.given[i] = g.files[i].file;
+    return m;
+  }
+  for (const std::string& file : files) {
+    std::size_t best = 0, where = 0, ties = 0;
+    for (std::size_t i = 0; i < g.files.size(); ++i) {
+      const std::size_t common = common_tail(file, g.files[i].file);
+      if (common == 0 || common < best) continue;
+      ties = common == best ? ties + 1 : 1;
+      best = common;
+      where = i;
+    }
+    if (best == 0) {
+      m.added.push_back(file);
+      continue;
+    }
+    if (ties > 1)
+      throw error(errc::usage,
+                  fmt::format("{}: could be {} of the recorded files; give more of its path",
+                              io::printable(file), ties));
+    if (m.given[where])
+      throw error(errc::usage,
+                  fmt::format("{}: the second file for the recorded {}; the first is {}",
+                              io::printable(file), io::printable(g.files[where].file),
+                              io::printable(*m.given[where])));
+    m.given[where] = file;
+  }
+  return m;
+}
+
+file_report check_file(const io::golden_file& old, const std::string& file,
+                       const check_arguments& args) {
+  // A raw file was recorded as one array without a name; other formats carry their own type.
+  const std::optional<dtype> raw =
+      old.arrays.size() == 1 ? std::optional(old.arrays[0].type) : std::nullopt;
+  return {old.file, check_arrays(old, io::read_arrays(file, {raw, std::nullopt}), args), {}, {}};
+}
+
+// ---- What is told
+// --------------------------------------------------------------------------------
+
+std::string text_of(const file_report& f) {
+  std::string text;
+  const auto line = [&](verdict v, const std::string& what) {
+    text += fmt::format("{:<8}{}\n", name(v), io::printable(what));
+  };
+  if (f.whole) line(*f.whole, f.file);
+  for (const array_report& a : f.arrays)
+    if (!good(a.what)) {
+      line(a.what, a.array.empty() ? f.file : f.file + ":" + a.array);
+      text += a.detail;
+    }
+  return text;
+}
+
+std::string summary_of(const std::vector<file_report>& files, std::optional<std::uint64_t> ulps) {
+  std::map<verdict, std::size_t> arrays, whole;
+  std::size_t count = 0, errors = 0;
+  for (const file_report& f : files) {
+    for (const array_report& a : f.arrays) ++arrays[a.what];
+    count += f.arrays.size();
+    if (f.whole) ++whole[*f.whole];
+    errors += f.error.has_value();
+  }
+  const auto plural = [](std::size_t n, const char* what) {
+    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+  };
+  std::vector<std::string> parts;
+  for (const auto& [v, n] : arrays)
+    parts.push_back(v == verdict::within ? fmt::format("{} within {}", n, plural(*ulps, "ulp"))
+                                         : fmt::format("{} {}", n, name(v)));
+  for (const auto& [v, n] : whole) parts.push_back(plural(n, "file") + " " + std::string(name(v)));
+  if (errors) parts.push_back(plural(errors, "file") + " not read");
+  return fmt::format(
+      "{}, {}: {}\n", plural(files.size(), "file"), plural(count, "array"),
+      parts.empty() ? "nothing to compare" : fmt::format("{}", fmt::join(parts, ", ")));
+}
+
+// For an attribute or text of XML 1.0, which cannot hold control characters even when escaped.
+std::string xml(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const auto end = text.find('\n');
+    for (const char c : io::printable(text.substr(0, end))) {
+      switch (c) {
+        case '&': out += "&amp;"; break;
+        case '<': out += "&lt;"; break;
+        case '>': out += "&gt;"; break;
+        case '"': out += "&quot;"; break;
+        default: out += c;
+      }
+    }
+    if (end == std::string_view::npos) break;
+    out += "&#10;";
+    text.remove_prefix(end + 1);
+  }
+  return out;
+}
+
+// One test suite for each file, one test case for each array.
+std::string junit_of(const std::vector<file_report>& files) {
+  std::string suites;
+  std::size_t all_tests = 0, all_failures = 0, all_errors = 0;
+  for (const file_report& f : files) {
+    std::string cases;
+    std::size_t tests = 0, failures = 0;
+    const auto test = [&](const std::string& array, const std::string& inside) {
+      ++tests;
+      const std::string head = fmt::format("    <testcase classname=\"{}\" name=\"{}\"",
+                                           xml(f.file), xml(array.empty() ? f.file : array));
+      cases += inside.empty() ? head + "/>\n" : head + ">" + inside + "</testcase>\n";
+    };
+    const auto failure = [&](verdict v, const std::string& detail) {
+      ++failures;
+      return fmt::format("<failure type=\"{0}\" message=\"{0}\">{1}</failure>", name(v),
+                         xml(detail));
+    };
+    for (const array_report& a : f.arrays)
+      test(a.array, good(a.what) ? "" : failure(a.what, a.detail));
+    if (f.whole) test("", failure(*f.whole, ""));
+    if (f.error) test("", fmt::format("<error type=\"bad input\" message=\"{}\"/>", xml(*f.error)));
+    suites += fmt::format(
+        "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\">\n{}  </testsuite>\n",
+        xml(f.file), tests, failures, f.error ? 1 : 0, cases);
+    all_tests += tests;
+    all_failures += failures;
+    all_errors += f.error.has_value();
+  }
+  return fmt::format(
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+      "<testsuites name=\"bitfold check\" tests=\"{}\" failures=\"{}\" errors=\"{}\">\n{}"
+      "</testsuites>\n",
+      all_tests, all_failures, all_errors, suites);
+}
+
+int check(const check_arguments& args) {
+  const io::golden g = io::read_golden(args.golden);
+  const matching m = match(g, args.files);
+  std::vector<file_report> reports;
+  int status = 0;
+  for (std::size_t i = 0; i < g.files.size(); ++i) {
+    if (!m.given[i]) {
+      reports.push_back({g.files[i].file, {}, verdict::missing, {}});
+      continue;
+    }
+    try {
+      reports.push_back(check_file(g.files[i], *m.given[i], args));
+    } catch (const error& e) {
+      complain(e.what());
+      reports.push_back({g.files[i].file, {}, {}, e.what()});
+      if (status == 0) status = static_cast<int>(e.code());
+    }
+  }
+  for (const std::string& file : m.added) reports.push_back({file, {}, verdict::added, {}});
+
+  std::string text;
+  bool all_good = true;
+  for (const file_report& f : reports) {
+    text += text_of(f);
+    all_good = all_good && !f.whole && !f.error &&
+               std::all_of(f.arrays.begin(), f.arrays.end(), [](auto& a) { return good(a.what); });
+  }
+  if (args.junit) write_file(*args.junit, junit_of(reports));
+  write_out(text + summary_of(reports, args.ulps));
+  return status != 0 ? status : all_good ? 0 : failure;
+}
+
+}  // namespace
+
+subcommand add_check(CLI::App& app) {
+  const auto args = std::make_shared<check_arguments>();
+  CLI::App* command =
+      app.add_subcommand("check", "Compare files with what `bitfold record` stored of them");
+  command->add_option("GOLDEN", args->golden, "The file that `bitfold record` wrote")->required();
+  command->add_option("FILE", args->files,
+                      "The files to check (default: the recorded paths). Each is compared with the "
+                      "recorded file whose path ends alike");
+  auto* bits = command->add_flag("--bits", args->bits,
+                                 "All bits, of the content and of every result (the default)");
+  command
+      ->add_option("--ulps", args->ulps,
+                   "Let every result move by so many ulps, and the content as it likes")
+      ->excludes(bits);
+  command->add_option("--junit", args->junit, "Write a JUnit report too");
+  command->add_option("--threads", args->threads, "CPU threads (default, and 0: one per core)")
+      ->check(CLI::NonNegativeNumber);
+  command->footer(
+      "Prints each array that differs, with old and new values, then a summary. Exit status: 0 "
+      "all\n"
+      "the same, 1 any difference, missing or new, 3 a file or the golden file cannot be read.\n"
+      "See docs/regression.md.");
+  return {command, [args] { return check(*args); }};
+}
+
+}  // namespace bitfold::cli

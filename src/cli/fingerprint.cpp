@@ -1,0 +1,59 @@
+#include "cli/fingerprint.hpp"
+
+#include <bit>
+#include <cstddef>
+
+#include <tbb/parallel_for.h>
+#include <tbb/parallel_invoke.h>
+#include <tbb/task_arena.h>
+
+#include <bitfold/cpu.hpp>
+
+#include "io/digest.hpp"
+
+namespace bitfold::cli {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "a digest is of little-endian bytes");
+
+// A digest runs on one thread. From this size on, the reductions do not wait for it, so that one
+// large array keeps more than one core busy.
+constexpr std::size_t large = std::size_t{32} << 20;
+
+fingerprint measure(const fingerprint_job& job, bool with_digest) {
+  const io::array& a = *job.array;
+  const std::size_t bytes = a.count * size_of(a.type);
+  fingerprint f;
+  const auto digest = [&] {
+    if (!with_digest) return;
+    io::digest d;
+    d.add(a.data, bytes);
+    f.digest = d.hex();
+  };
+  const auto reduce = [&] {
+    for (const reduction& r : job.reductions)
+      f.results.push_back(cpu::reduce(r, a.data, a.count));  // on the threads of this arena
+  };
+  if (bytes >= large) {
+    tbb::parallel_invoke(digest, reduce);
+  } else {
+    digest();
+    reduce();
+  }
+  return f;
+}
+
+}  // namespace
+
+std::vector<fingerprint> fingerprints(std::span<const fingerprint_job> jobs, bool with_digest,
+                                      int threads) {
+  std::vector<fingerprint> all(jobs.size());
+  tbb::task_arena arena(threads == 0 ? tbb::task_arena::automatic : threads);
+  arena.execute([&] {
+    tbb::parallel_for(std::size_t{0}, jobs.size(),
+                      [&](std::size_t i) { all[i] = measure(jobs[i], with_digest); });
+  });
+  return all;
+}
+
+}  // namespace bitfold::cli

@@ -1,0 +1,130 @@
+// bitfold record
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <set>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <bitfold/error.hpp>
+
+#include "cli/common.hpp"
+#include "cli/fingerprint.hpp"
+#include "io/arrays.hpp"
+#include "io/field.hpp"
+#include "io/golden.hpp"
+
+namespace bitfold::cli {
+namespace {
+
+struct record_arguments {
+  std::vector<std::string> ops{std::string(name(all_ops[0]))};
+  std::vector<std::string> methods{std::string(all_methods[0].name)};
+  std::optional<std::string> acc, raw;
+  int threads = 0;
+  std::string out;
+  std::vector<std::string> files;
+};
+
+// Those of `names` that the list has; all of them for "all".
+std::vector<std::string> chosen(const std::vector<std::string>& list,
+                                const std::vector<std::string>& names) {
+  const auto has = [&](const std::string& n) {
+    return std::find(list.begin(), list.end(), n) != list.end();
+  };
+  std::vector<std::string> out;
+  for (const std::string& n : names)
+    if (has("all") || has(n)) out.push_back(n);
+  return out;
+}
+
+bool is_utf8(const std::string& text) {
+  try {
+    nlohmann::json(text).dump();
+    return true;
+  } catch (const nlohmann::json::type_error&) {
+    return false;
+  }
+}
+
+io::golden_file record_file(const record_arguments& args, const std::string& file) {
+  const auto arrays = io::read_arrays(file, {parse_dtype_option(args.raw), std::nullopt});
+  std::vector<fingerprint_job> jobs;
+  for (const io::array& a : arrays) {
+    jobs.push_back({&a, {}});
+    try {
+      for (const std::string& op : chosen(args.ops, op_names))
+        for (const std::string& method : chosen(args.methods, method_names))
+          jobs.back().reductions.push_back(make_reduction(*parse_op(op), *parse_method(method),
+                                                          a.type, parse_dtype_option(args.acc)));
+    } catch (const error& e) {
+      throw about(file, a.name, e);
+    }
+  }
+  const auto measured = fingerprints(jobs, true, args.threads);
+  io::golden_file g{file, {}};
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    const io::array& a = arrays[i];
+    g.arrays.push_back({a.name, a.type, a.shape, measured[i].digest, {}});
+    for (std::size_t k = 0; k < jobs[i].reductions.size(); ++k)
+      g.arrays.back().results.push_back({jobs[i].reductions[k], measured[i].results[k]});
+  }
+  return g;
+}
+
+int record(const record_arguments& args) {
+  std::set<std::string> seen;
+  for (const std::string& file : args.files) {
+    if (!seen.insert(std::filesystem::path(file).lexically_normal().string()).second)
+      throw error(errc::usage, io::printable(file) + ": given twice");
+    if (!is_utf8(file))
+      throw error(
+          errc::usage,
+          io::printable(file) + ": a golden file cannot hold this file's name, which is not UTF-8");
+  }
+  io::golden g{BITFOLD_VERSION, {}};
+  for (const std::string& file : args.files) g.files.push_back(record_file(args, file));
+  write_file(args.out, io::golden_text(g));
+  return 0;
+}
+
+}  // namespace
+
+subcommand add_record(CLI::App& app) {
+  const auto args = std::make_shared<record_arguments>();
+  CLI::App* command =
+      app.add_subcommand("record", "Store what the files hold and reduce to, for `bitfold check`");
+  const auto list = [&](const char* option, std::vector<std::string>& values,
+                        const std::string& help, std::vector<std::string> names) {
+    names.emplace_back("all");
+    command->add_option(option, values, help)
+        ->delimiter(',')
+        ->allow_extra_args(false)
+        ->check(CLI::IsMember(names))
+        ->capture_default_str();
+  };
+  list("--ops,--op", args->ops, "The operations, separated by commas, or `all`", op_names);
+  list("--method", args->methods, "The methods, separated by commas, or `all`. " + method_help(),
+       method_names);
+  command
+      ->add_option("--acc", args->acc,
+                   "The accumulator of floats (default: f64 for f64, f32 for narrower ones)")
+      ->check(CLI::IsMember({"f32", "f64"}));
+  command->add_option("--threads", args->threads, "CPU threads (default, and 0: one per core)")
+      ->check(CLI::NonNegativeNumber);
+  command
+      ->add_option("--dtype", args->raw, "The element type of raw files (others carry their own)")
+      ->check(CLI::IsMember(dtype_names));
+  command->add_option("--out", args->out, "The golden file to write")->required();
+  command
+      ->add_option("FILE", args->files,
+                   "A .npy file, a .safetensors file, or raw elements (--dtype)")
+      ->required();
+  command->footer(
+      "The golden file is JSON, one array per line. It is written whole or, where anything fails,\n"
+      "not at all. See docs/regression.md.");
+  return {command, [args] { return record(*args); }};
+}
+
+}  // namespace bitfold::cli

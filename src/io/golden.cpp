@@ -1,0 +1,236 @@
+#include "io/golden.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <set>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <bitfold/error.hpp>
+
+#include "io/field.hpp"
+
+namespace bitfold::io {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::string_view format_name = "bitfold-golden";
+constexpr int format_version = 1;
+constexpr std::uintmax_t max_size = std::uintmax_t{1} << 30;
+constexpr std::size_t max_depth = 16;
+
+std::string json_text(std::string_view text) { return json(text).dump(); }
+
+// The document tree of `text`, less what JSON leaves open: of two equal keys it would silently keep
+// one, and nesting has no limit.
+class tree_reader {
+ public:
+  json read(std::string_view text) {
+    // The parser would take a zero byte for the end of the text.
+    if (const auto zero = text.find('\0'); zero != std::string_view::npos)
+      bad("golden file", fmt::format("a zero byte at {}", zero));
+    try {
+      return json::parse(text, [this](int, json::parse_event_t event, json& parsed) {
+        on(event, parsed);
+        return true;
+      });
+    } catch (const json::parse_error& e) {
+      bad("golden file", e.byte > text.size() ? "ends in the middle (not whole JSON)"
+                                              : fmt::format("not JSON at byte {}", e.byte));
+    } catch (const json::exception&) {  // such as a number beyond any double
+      bad("golden file", "not JSON that can be read");
+    }
+  }
+
+ private:
+  struct level {
+    std::string path;         // of the object or array itself
+    std::string key;          // of the current member
+    std::uint64_t index = 0;  // of the current element
+    bool is_array = false;
+    std::set<std::string> keys;  // of the object so far
+  };
+  std::vector<level> levels_;
+
+  std::string here() const {
+    if (levels_.empty()) return "golden file";
+    const level& l = levels_.back();
+    if (l.is_array) return fmt::format("{}[{}]", l.path, l.index);
+    return l.path.empty() ? l.key : l.path + "." + l.key;
+  }
+
+  void on(json::parse_event_t event, const json& parsed) {
+    using e = json::parse_event_t;
+    switch (event) {
+      case e::object_start:
+      case e::array_start:
+        if (levels_.size() == max_depth) bad(printable(here(), 200), "nested too deeply");
+        levels_.push_back({levels_.empty() ? "" : here(), "", 0, event == e::array_start, {}});
+        return;
+      case e::key:
+        levels_.back().key = printable(parsed.get_ref<const std::string&>(), 40);
+        if (!levels_.back().keys.insert(parsed.get_ref<const std::string&>()).second)
+          bad(printable(here(), 200), "stands there twice");
+        return;
+      case e::object_end:
+      case e::array_end: levels_.pop_back(); break;
+      case e::value: break;
+    }
+    if (!levels_.empty()) ++levels_.back().index;
+  }
+};
+
+// A value in the tree and the path to it.
+struct node {
+  const json& value;
+  std::string path;
+
+  [[noreturn]] void wrong(std::string_view what) const { bad(path, what); }
+  node operator[](const char* key) const {
+    if (!value.is_object()) wrong("is no object");
+    const auto found = value.find(key);
+    const std::string at = path == "golden file" ? key : path + "." + key;
+    if (found == value.end()) bad(at, "missing");
+    return {*found, at};
+  }
+  std::vector<node> items() const {
+    if (!value.is_array()) wrong("is no list");
+    std::vector<node> list;
+    for (std::size_t i = 0; i < value.size(); ++i)
+      list.push_back({value[i], fmt::format("{}[{}]", path, i)});
+    return list;
+  }
+  const std::string& text() const {
+    if (!value.is_string()) wrong("is no text");
+    return value.get_ref<const std::string&>();
+  }
+  std::uint64_t number() const {
+    if (!value.is_number_unsigned()) wrong("is no whole number from 0 to 2^64 - 1");
+    return value.get<std::uint64_t>();
+  }
+  // What `parse` knows under this name.
+  template <class Parse>
+  auto named(Parse parse) const {
+    const auto found = parse(text());
+    if (!found) wrong(in_quotes(text()) + " is not known to this version of bitfold");
+    return *found;
+  }
+  // So many lower-case hex digits.
+  const std::string& hex(std::size_t digits) const {
+    if (text().size() != digits ||
+        text().find_first_not_of("0123456789abcdef") != std::string::npos)
+      wrong(fmt::format("{} is not {} hex digits", in_quotes(text()), digits));
+    return text();
+  }
+};
+
+golden_result parse_result(const node& n, dtype in) {
+  const auto parse_type = [](std::string_view t) { return parse_dtype(t); };
+  const auto op = n["op"].named([](std::string_view t) { return parse_op(t); });
+  const auto method = n["method"].named([](std::string_view t) { return parse_method(t); });
+  const dtype acc = n["acc"].named(parse_type), out = n["out"].named(parse_type);
+  try {
+    const reduction r = make_reduction(op, method, in, acc, out);
+    return {r, {out, std::stoull(n["bits"].hex(2 * size_of(out)), nullptr, 16)}};
+  } catch (const error& e) {
+    if (e.code() == errc::bad_input) throw;
+    n.wrong(e.what());
+  }
+}
+
+golden_array parse_array(const node& n) {
+  golden_array a;
+  a.name = n["name"].text();
+  a.type = n["dtype"].named([](std::string_view t) { return parse_dtype(t); });
+  const node shape = n["shape"];
+  for (const node& extent : shape.items()) a.shape.push_back(extent.number());
+  if (!element_count(a.shape, size_of(a.type))) shape.wrong("does not fit in 64 bits");
+  a.digest = n["digest"].hex(32);
+  for (const node& result : n["results"].items()) a.results.push_back(parse_result(result, a.type));
+  return a;
+}
+
+}  // namespace
+
+std::string golden_text(const golden& g) {
+  std::string text = fmt::format(
+      "{{\n\"format\": \"{}\",\n\"version\": {},\n\"bitfold\": {},\n\"order_version\": {},\n"
+      "\"files\": [",
+      format_name, format_version, json_text(g.bitfold), order::version);
+  for (std::size_t f = 0; f < g.files.size(); ++f) {
+    text += fmt::format("{}\n{{\"file\": {}, \"arrays\": [", f ? "," : "", json_text(g.files[f].file));
+    const auto& arrays = g.files[f].arrays;
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
+      const golden_array& a = arrays[i];
+      text += fmt::format(
+          "{}\n  {{\"name\": {}, \"dtype\": \"{}\", \"shape\": {}, \"digest\": \"{}\", "
+          "\"results\": [",
+          i ? "," : "", json_text(a.name), name(a.type), shape_text(a.shape), a.digest);
+      for (std::size_t k = 0; k < a.results.size(); ++k) {
+        const auto& [r, v] = a.results[k];
+        std::string number =
+            to_string(v);  // the shortest decimal, which is a JSON number, or a word
+        if (number == "nan" || number == "inf" || number == "-inf") number = json_text(number);
+        text += fmt::format(
+            "{}{{\"op\": \"{}\", \"method\": \"{}\", \"acc\": \"{}\", \"out\": \"{}\", "
+            "\"value\": {}, \"bits\": \"{}\"}}",
+            k ? ", " : "", name(r.op), name(r.method), name(r.acc), name(r.out), number, to_hex(v));
+      }
+      text += "]}";
+    }
+    text += "\n]}";
+  }
+  return text + "\n]\n}\n";
+}
+
+golden parse_golden(std::string_view text) {
+  const json tree = tree_reader().read(text);
+  const node root{tree, "golden file"};
+  if (const node format = root["format"]; format.text() != format_name)
+    format.wrong(fmt::format("{}, not '{}'", in_quotes(format.text()), format_name));
+  if (const node version = root["version"]; version.number() != format_version)
+    version.wrong(
+        fmt::format("{}, but this bitfold reads version {}", version.number(), format_version));
+  if (const node order = root["order_version"]; order.number() != order::version)
+    order.wrong(fmt::format(
+        "recorded in order version {}, but this bitfold adds in order version {}; record it anew",
+        order.number(), order::version));
+  golden g{root["bitfold"].text(), {}};
+  std::set<std::string> files;
+  for (const node& f : root["files"].items()) {
+    g.files.push_back({f["file"].text(), {}});
+    if (!files.insert(g.files.back().file).second)
+      f["file"].wrong(in_quotes(g.files.back().file) + " stands there twice");
+    std::set<std::string> names;
+    for (const node& a : f["arrays"].items()) {
+      g.files.back().arrays.push_back(parse_array(a));
+      const std::string& name = g.files.back().arrays.back().name;
+      if (!names.insert(name).second) a["name"].wrong(in_quotes(name) + " stands there twice");
+    }
+  }
+  return g;
+}
+
+golden read_golden(const std::filesystem::path& path) {
+  try {
+    std::error_code failed;
+    const auto size = std::filesystem::file_size(path, failed);
+    if (failed) bad("file", failed.message());
+    if (size > max_size) bad("file", fmt::format("{} bytes are too many for a golden file", size));
+    std::ifstream in(path, std::ios::binary);
+    if (!in) bad("file", std::generic_category().message(errno));
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    if (in.bad()) bad("file", "cannot be read");
+    return parse_golden(text);
+  } catch (const error& e) {
+    throw error(e.code(), printable(path.string()) + ": " + e.what());
+  }
+}
+
+}  // namespace bitfold::io

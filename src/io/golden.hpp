@@ -1,0 +1,47 @@
+// The golden file of `bitfold record` and `bitfold check`: what arrays contained and what they
+// reduced to. JSON, one array per line; docs/regression.md describes the fields.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <bitfold/reduction.hpp>
+
+namespace bitfold::io {
+
+struct golden_result {
+  reduction what;
+  scalar value;
+};
+
+struct golden_array {
+  std::string name;  ///< as in io::array
+  dtype type;
+  std::vector<std::uint64_t> shape;
+  std::string digest;  ///< of the elements' bytes, little endian, in row-major order
+  std::vector<golden_result> results;
+};
+
+struct golden_file {
+  std::string file;  ///< the path as it was given; valid UTF-8
+  std::vector<golden_array> arrays;
+};
+
+struct golden {
+  std::string bitfold;  ///< the version that wrote it
+  std::vector<golden_file> files;
+};
+
+std::string golden_text(const golden& g);
+
+/// Errors: errc::bad_input, "FIELD: what is wrong", with the path to the field
+/// ("files[0].arrays[3].shape"). An order version that is not this library's is one of them.
+golden parse_golden(std::string_view text);
+
+/// The same from a file; the errors then begin with its name.
+golden read_golden(const std::filesystem::path& path);
+
+}  // namespace bitfold::io
