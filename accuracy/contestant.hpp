@@ -38,6 +38,7 @@ struct contestant_info {
   dtype in;
   std::string acc;       ///< what it accumulates in, "" where nobody says
   dtype out;
+  op_id op = op_id::sum;
   /// What it promises: exactly the bits of reference(*promise) in every variation, and so an error
   /// within its a-priori bound. Empty for peers, which are only measured.
   std::optional<reduction> promise = {};
@@ -68,6 +69,8 @@ class contestant {
   /// Seconds of each of `times` reductions of x (at least 1) where its engine finds it: in host memory,
   /// or already on the GPU. One run more goes ahead to warm up. By default run() is timed by the clock.
   virtual std::vector<double> seconds(const array_view& x, std::size_t way, int times);
+  /// How many additions of an element that is not 0 left the sum unchanged, where it can tell.
+  virtual std::optional<std::uint64_t> stagnations(const array_view&) const { return {}; }
 };
 
 struct software {

@@ -28,6 +28,7 @@ contestant_info info_of(const reduction& r, const char* device) {
           .in = r.in,
           .acc = std::string(name(r.acc)),
           .out = r.out,
+          .op = r.op,
           .promise = r,
           .bound = r,
           .main = is_default(r)};

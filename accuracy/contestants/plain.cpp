@@ -13,21 +13,30 @@
 namespace bitfold::accuracy {
 namespace {
 
+struct walk {
+  scalar sum;
+  std::uint64_t stagnations;
+};
+
 // Elements of type T, added in A: each addition is done in double or float and rounded to A once.
 template <class T, class A>
-scalar loop(const array_view& x) {
+walk loop(const array_view& x) {
   using wide = std::conditional_t<std::is_same_v<A, double>, double, float>;
   wide sum = 0;
+  std::uint64_t stagnations = 0;
   for (std::size_t i = 0; i < x.n; ++i) {
     T v;
     std::memcpy(&v, static_cast<const std::byte*>(x.data) + i * sizeof v, sizeof v);
+    const wide term = arith::widen<wide>(v);
     // For 16 bits: the f32 sum of two such values, rounded again, is their correctly rounded sum
     // (f32 has more than twice their precision and two bits; Figueroa, SIGNUM Newsletter 30, 1995).
-    const A rounded = arith::round_to<A>(arith::add(sum, arith::widen<wide>(v)));
-    sum = arith::widen<wide>(rounded);
+    const A rounded = arith::round_to<A>(arith::add(sum, term));
+    const wide next = arith::widen<wide>(rounded);
+    stagnations += next == sum && term != 0;
+    sum = next;
   }
   const T out = arith::round_to<T>(sum);
-  return load_scalar(dtype_of<T>, &out);
+  return {load_scalar(dtype_of<T>, &out), stagnations};
 }
 
 template <class T>
@@ -38,12 +47,18 @@ scalar fast(const array_view& x) {
 
 class function final : public contestant {
  public:
-  function(contestant_info i, scalar (*f)(const array_view&)) : contestant(std::move(i)), f_(f) {}
+  using sum = scalar (*)(const array_view&);
+  using counted = walk (*)(const array_view&);
+  function(contestant_info i, sum f, counted g = nullptr) : contestant(std::move(i)), f_(f), g_(g) {}
   std::vector<variation> variations() const override { return {{"1 thread", true, 1}}; }
   scalar run(const array_view& x, std::size_t) override { return f_(x); }
+  std::optional<std::uint64_t> stagnations(const array_view& x) const override {
+    return g_ ? std::optional(g_(x).stagnations) : std::nullopt;
+  }
 
  private:
-  scalar (*f_)(const array_view&);
+  sum f_;
+  counted g_;
 };
 
 template <class T, class A>
@@ -59,7 +74,8 @@ void add_loop(contestants& c) {
                     .acc = std::string(name(acc)),
                     .out = in};
   if (!half) i.bound = make_reduction(op_id::sum, method_id::sequential, in, acc);
-  c.list.push_back(std::make_unique<function>(std::move(i), loop<T, A>));
+  c.list.push_back(std::make_unique<function>(
+      std::move(i), [](const array_view& x) { return loop<T, A>(x).sum; }, loop<T, A>));
 }
 
 template <class T>

@@ -1,0 +1,42 @@
+// report.json (docs/report-format.md): reading, writing, what is derived from its rows, and comparing
+// two of them.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace bitfold::accuracy {
+
+using json = nlohmann::ordered_json;
+
+/// A number as the report holds it: six significant digits; "inf", "-inf" and "nan" as strings.
+json number(double x);
+/// The reverse; NaN for null.
+double number(const json& x);
+
+/// Reads and checks a report. Errors (errc::bad_input, naming file and field): unreadable, not JSON,
+/// another format or version, a field missing or of a wrong type.
+json read_report(const std::filesystem::path& path);
+
+/// The text of report.json: the rows of each list one per line.
+std::string report_text(const json& report);
+
+/// Writes a file by way of a temporary one beside it, so that an interrupt leaves the old or the new.
+/// Throws std::runtime_error.
+void write_file(const std::filesystem::path& path, const std::string& text);
+
+/// Fills in `headlines` from the rows.
+void add_headlines(json& report);
+
+/// For the terminal: headlines, findings, a table of errors by input and method, and speeds.
+std::string summary(const json& report);
+
+struct comparison {
+  std::string text;  ///< the two runs side by side
+  bool worse;        ///< bits changed where they are promised, or a promise is newly broken in b
+};
+comparison compare(const json& a, const json& b);
+
+}  // namespace bitfold::accuracy

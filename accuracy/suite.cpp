@@ -1,0 +1,598 @@
+#include "suite.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <set>
+#include <thread>
+
+#include <fmt/format.h>
+#include <tbb/parallel_for.h>
+
+#include <bitfold/cpu.hpp>
+#include <bitfold/cuda.hpp>
+#include <bitfold/reference.hpp>
+
+#include "bounds.hpp"
+#include "build_info.hpp"
+#include "inputs.hpp"
+#include "io/digest.hpp"
+#include "measures.hpp"
+#include "oracle.hpp"
+
+namespace bitfold::accuracy {
+namespace {
+
+// ---- Arrays ---------------------------------------------------------------------------------------
+
+std::uint64_t next_id() {
+  static std::uint64_t last = 0;
+  return ++last;
+}
+
+// An array of its own, or one of a file.
+struct array {
+  std::vector<std::byte> bytes;
+  array_view view;
+  array(dtype t, std::vector<std::byte> b)
+      : bytes(std::move(b)), view{t, bytes.data(), bytes.size() / size_of(t), next_id()} {}
+  explicit array(const io::array& a) : view{a.type, a.data, a.count, next_id()} {}
+  array(array&&) = default;  // a moved vector keeps its memory
+};
+
+using maker = std::function<std::vector<std::byte>(std::uint64_t seed)>;
+
+maker from(const input& in, std::size_t n, dtype t) {
+  return [&in, n, t](std::uint64_t seed) { return pack(in.make(n, seed, t), t); };
+}
+
+std::vector<std::byte> random_bits(std::size_t bytes, std::uint64_t seed) {
+  random_source random(seed);
+  std::vector<std::byte> out(bytes);
+  for (auto& b : out) b = static_cast<std::byte>(random.bits() >> 56);
+  return out;
+}
+
+std::vector<std::byte> shuffled(const array_view& x, std::uint64_t seed) {
+  random_source random(seed);
+  const std::size_t size = size_of(x.type);
+  const auto* first = static_cast<const std::byte*>(x.data);
+  std::vector<std::byte> out(first, first + x.n * size);
+  for (std::size_t i = x.n; i > 1; --i) {
+    const std::size_t j = random.bits() % i;
+    std::swap_ranges(&out[(i - 1) * size], &out[(i - 1) * size] + size, &out[j * size]);
+  }
+  return out;
+}
+
+const input& input_named(std::string_view name) {
+  for (const input& in : all_inputs())
+    if (in.name == name) return in;
+  throw std::logic_error("suite: no input " + std::string(name));
+}
+
+// ---- What is known of an array without running anybody ---------------------------------------------
+
+bool operator<(const reduction& a, const reduction& b) {
+  const auto key = [](const reduction& r) { return std::tuple(r.op, r.method, r.in, r.acc, r.out); };
+  return key(a) < key(b);
+}
+
+struct truth {
+  struct by_method {
+    trace way;
+    real bound;
+  };
+  std::map<op_id, exact_sum> exact;
+  std::map<reduction, by_method, bool (*)(const reduction&, const reduction&)> methods{operator<};
+};
+
+// The exact value rounded to a type; integers wrap.
+scalar rounded(const real& exact, dtype out) {
+  if (is_float(out)) return round_correctly(exact, out);
+  const int bits = 8 * static_cast<int>(size_of(out));
+  const real modulus = ldexp(real(1), bits);
+  real rest = fmod(exact, modulus);
+  if (rest < 0) rest += modulus;
+  return {out, static_cast<std::uint64_t>(rest)};
+}
+
+truth truth_of(const array_view& x, const std::vector<contestant*>& who) {
+  truth t;
+  for (const contestant* c : who) {
+    if (!t.exact.contains(c->info.op)) {
+      exact_sum exact = sum_exactly(x.type, x.data, x.n);
+      // Sums of integers are defined modulo 2^64.
+      if (!is_float(x.type))
+        exact.sum = value_of(rounded(exact.sum, is_signed_int(x.type) ? dtype::i64 : dtype::u64));
+      t.exact.emplace(c->info.op, std::move(exact));
+    }
+    for (const auto& r : {c->info.promise, c->info.bound})
+      if (r && !t.methods.contains(*r))
+        t.methods.emplace(*r, truth::by_method{trace_of(*r, x.data, x.n),
+                                               error_bound(*r, x.n, t.exact.at(r->op))});
+  }
+  return t;
+}
+
+// ---- Errors ---------------------------------------------------------------------------------------
+
+json finding(const contestant& c, const char* kind, std::string where, std::string expected,
+             std::string got) {
+  return {{"contestant", c.info.id},
+          {"kind", kind},
+          {"where", std::move(where)},
+          {"expected", std::move(expected)},
+          {"got", std::move(got)}};
+}
+
+double median(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  return v[v.size() / 2];
+}
+
+double ratio(const real& a, const real& b) {
+  if (a == 0) return 0;
+  return static_cast<double>(real(a / b));
+}
+
+// One contestant on the samples of one input.
+struct tally {
+  double ulps = 0, ulps_sum = 0, bias_sum = 0, relative = 0, bound_ratio = 0, running_ratio = 0;
+  double correct = std::numeric_limits<double>::infinity();
+  std::uint64_t overflows = 0;
+  std::optional<std::uint64_t> stagnations;
+  bool bounded = false, running = false;
+  scalar first{};
+  double gbps = std::numeric_limits<double>::quiet_NaN();
+  std::set<std::uint64_t> orders;
+  int orders_tried = 0;
+};
+
+void measure(contestant& c, const array_view& x, const truth& t, bool first,
+             const std::string& where, tally& sum, json& findings) {
+  const contestant_info& i = c.info;
+  const scalar got = c.run(x, 0);
+  if (first) sum.first = got;
+  const real& exact = t.exact.at(i.op).sum;
+  if (i.promise) {
+    const scalar expected = t.methods.at(*i.promise).way.result;
+    if (got != expected)
+      findings.push_back(finding(c, "bits", where, to_hex(expected), to_hex(got)));
+  }
+  if (!is_float(i.out)) {
+    const scalar right = rounded(exact, i.out);
+    const double off = got == right ? 0 : std::fabs(static_cast<double>(value_of(got) - value_of(right)));
+    sum.ulps = std::max(sum.ulps, off);
+    sum.ulps_sum += off;
+    sum.correct = std::min(sum.correct, off == 0 ? 8.0 * static_cast<double>(size_of(i.out)) : 0.0);
+    return;
+  }
+  const double ulps = error_in_ulps(got, exact);
+  sum.ulps = std::max(sum.ulps, ulps);
+  sum.ulps_sum += ulps;
+  sum.bias_sum += signed_error_in_ulps(got, exact);
+  sum.relative = std::max(sum.relative, relative_error(got, exact));
+  sum.correct = std::min(sum.correct, correct_bits(got, exact));
+  if (const auto s = c.stagnations(x)) sum.stagnations = sum.stagnations.value_or(0) + *s;
+  if (!i.bound) {
+    const bool fits = isfinite(value_of(round_correctly(exact, i.out)));
+    sum.overflows += fits && !isfinite(value_of(got));
+    return;
+  }
+  const auto& by = t.methods.at(*i.bound);
+  if (i.promise) sum.stagnations = sum.stagnations.value_or(0) + by.way.stagnations;
+  sum.overflows += by.way.overflows;
+  const real error = abs(value_of(got) - exact);
+  const auto share = [&](const real& bound, const char* name, bool& any, double& most) {
+    // No bound holds where a sum may overflow, nor says anything of an infinite one.
+    if (!isfinite(bound) || !isfinite(exact)) return;
+    any = true;
+    const double r = isfinite(error) ? ratio(error, bound) : std::numeric_limits<double>::infinity();
+    most = std::max(most, r);
+    if (i.promise && !(error <= bound))
+      findings.push_back(finding(c, "bound", where, fmt::format("at most 1 times the {} bound", name),
+                                 fmt::format("{:.6g} times", r)));
+  };
+  share(by.bound, "a-priori", sum.bounded, sum.bound_ratio);
+  share(by.way.running_bound, "running", sum.running, sum.running_ratio);
+}
+
+struct study {
+  std::string name, input;
+  dtype type;
+  maker make;
+  int samples, permutations;
+  bool timed;
+};
+
+json run_study(const study& s, const std::vector<contestant*>& everyone, std::uint64_t seed) {
+  std::vector<array> samples;
+  for (int k = 0; k < s.samples; ++k)
+    samples.emplace_back(s.type, std::vector<std::byte>());
+  // Ids must not depend on which thread comes first.
+  tbb::parallel_for(0, s.samples, [&](int k) {
+    auto& a = samples[static_cast<std::size_t>(k)];
+    a.bytes = s.make(seed + static_cast<std::uint64_t>(k));
+    a.view.data = a.bytes.data();
+    a.view.n = a.bytes.size() / size_of(s.type);
+  });
+  const array_view& head = samples[0].view;
+  std::vector<contestant*> who;
+  for (contestant* c : everyone)
+    if (c->suits(head)) who.push_back(c);
+  std::vector<truth> truths(samples.size());
+  tbb::parallel_for(std::size_t{0}, samples.size(),
+                    [&](std::size_t k) { truths[k] = truth_of(samples[k].view, who); });
+
+  json findings = json::array();
+  std::vector<tally> tallies(who.size());
+  for (std::size_t k = 0; k < samples.size(); ++k)
+    for (std::size_t c = 0; c < who.size(); ++c)
+      measure(*who[c], samples[k].view, truths[k], k == 0,
+              fmt::format("{} {}[{}], seed {}", s.input, name(s.type), head.n, seed + k), tallies[c],
+              findings);
+  if (s.timed)
+    for (std::size_t c = 0; c < who.size(); ++c)
+      tallies[c].gbps = static_cast<double>(head.n * size_of(s.type)) /
+                        median(who[c]->seconds(head, 0, 3)) * 1e-9;
+  for (int p = 0; p < s.permutations; ++p) {
+    const array other(s.type, shuffled(head, seed + 1000 + static_cast<std::uint64_t>(p)));
+    for (std::size_t c = 0; c < who.size(); ++c) {
+      tallies[c].orders.insert(who[c]->run(other.view, 0).bits);
+      ++tallies[c].orders_tried;
+    }
+  }
+
+  json rows = json::array();
+  for (std::size_t c = 0; c < who.size(); ++c) {
+    const contestant_info& i = who[c]->info;
+    const tally& t = tallies[c];
+    const exact_sum& exact = truths[0].exact.at(i.op);
+    const double count = s.samples;
+    const bool is_number = is_float(i.out);
+    const auto opt = [](bool there, double x) { return there ? number(x) : json(); };
+    const real* bound = i.bound && is_number ? &truths[0].methods.at(*i.bound).bound : nullptr;
+    rows.push_back(
+        {{"contestant", i.id},
+         {"input", s.input},
+         {"in", name(s.type)},
+         {"n", head.n},
+         {"study", s.name},
+         {"samples", s.samples},
+         {"condition", number(static_cast<double>(exact.condition()))},
+         {"value", to_string(t.first)},
+         {"bits", to_hex(t.first)},
+         {"exact", to_string(rounded(exact.sum, i.out))},
+         {"ulps", number(t.ulps)},
+         {"ulps_mean", number(t.ulps_sum / count)},
+         {"bias_ulps", opt(is_number, t.bias_sum / count)},
+         {"relative", opt(is_number, t.relative)},
+         {"correct_bits", number(t.correct)},
+         {"bound_relative", opt(bound && t.bounded && exact.sum != 0,
+                                bound ? static_cast<double>(real(*bound / abs(exact.sum))) : 0)},
+         {"bound_ratio", opt(t.bounded, t.bound_ratio)},
+         {"running_ratio", opt(t.running, t.running_ratio)},
+         {"stagnations", t.stagnations ? json(*t.stagnations) : json()},
+         {"overflows", t.overflows},
+         {"permutations",
+          t.orders_tried ? json{{"tried", t.orders_tried}, {"distinct", t.orders.size()}} : json()},
+         {"gbps", s.timed ? number(t.gbps) : json()}});
+  }
+  return {{"accuracy", std::move(rows)}, {"findings", std::move(findings)}};
+}
+
+// ---- Sameness of bits -----------------------------------------------------------------------------
+
+json run_bits(contestant& c, std::uint64_t seed, int repeats) {
+  std::vector<array> arrays;
+  for (const char* input : {"normal", "condition-1e8", "gradients"})
+    for (std::size_t n : {7, 1000, 4099, 70001, 300007}) {
+      const dtype t = c.info.in;
+      array a(t, is_float(t) ? pack(input_named(input).make(n, seed, t), t)
+                             : random_bits(n * size_of(t), seed + n));
+      if (c.suits(a.view)) arrays.push_back(std::move(a));
+    }
+  std::vector<scalar> expected;
+  if (c.info.promise)
+    for (const array& a : arrays) expected.push_back(reference(*c.info.promise, a.view.data, a.view.n));
+  const auto digest_of = [](const std::vector<scalar>& results) {
+    io::digest d;
+    for (const scalar& s : results) d.add(&s.bits, size_of(s.type));
+    return d.hex();
+  };
+  const auto gpus = cuda::devices();
+  json rows = json::array(), findings = json::array();
+  const auto ways = c.variations();
+  for (std::size_t way = 0; way < ways.size(); ++way) {
+    std::set<std::string> digests;
+    std::string first;
+    for (int k = 0; k < repeats; ++k) {
+      std::vector<scalar> got;
+      for (const array& a : arrays) got.push_back(c.run(a.view, way));
+      const std::string d = digest_of(got);
+      if (digests.empty()) first = d;
+      digests.insert(d);
+      for (std::size_t i = 0; i < expected.size(); ++i)
+        if (got[i] != expected[i])
+          findings.push_back(finding(
+              c, "bits", fmt::format("{}, array {} of {} elements, repeat {}", ways[way].label, i,
+                                     arrays[i].view.n, k + 1),
+              to_hex(expected[i]), to_hex(got[i])));
+    }
+    rows.push_back({{"contestant", c.info.id},
+                    {"device_name", c.info.device == "cuda" ? gpus.at(0) : build::cpu_model()},
+                    {"variation", ways[way].label},
+                    {"arrays", arrays.size()},
+                    {"repeats", repeats},
+                    {"digest", first},
+                    {"distinct", digests.size()},
+                    {"equal", c.info.promise ? json(digests.size() == 1 && first == digest_of(expected))
+                                             : json()}});
+  }
+  return {{"bits", std::move(rows)}, {"findings", std::move(findings)}};
+}
+
+// ---- Speed ----------------------------------------------------------------------------------------
+
+json run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n, bool full) {
+  // A block that repeats: the values do not matter here, and this is soon made.
+  const std::size_t block = std::min(n, std::size_t{1} << 16);
+  const auto one = is_float(t) ? pack(input_named("normal").make(block, 1, t), t)
+                               : random_bits(block * size_of(t), 1);
+  std::vector<std::byte> bytes(n * size_of(t));
+  for (std::size_t i = 0; i < bytes.size(); i += one.size())
+    std::memcpy(&bytes[i], one.data(), std::min(one.size(), bytes.size() - i));
+  const array a(t, std::move(bytes));
+  const auto size = static_cast<double>(a.bytes.size());
+
+  json ceilings = json::array(), rows = json::array();
+  std::map<std::pair<std::string, int>, double> ceiling;
+  const auto add_ceiling = [&](const char* device, int threads, double gbps) {
+    ceiling[{device, threads}] = gbps;
+    ceilings.push_back({{"device", device},
+                        {"threads", device == std::string("cpu") ? json(threads) : json()},
+                        {"bytes", a.bytes.size()},
+                        {"gbps", number(gbps)}});
+  };
+  const auto has = [&](const char* device) {
+    return std::any_of(everyone.begin(), everyone.end(),
+                       [&](contestant* c) { return c->info.device == device; });
+  };
+  const int times = full ? 9 : 5;
+  if (has("cpu"))
+    for (int threads : {1, 0}) add_ceiling("cpu", threads, read_ceiling_cpu(a.view, threads, times));
+  if (has("cuda")) add_ceiling("cuda", 0, read_ceiling_cuda(a.view, times));
+  for (contestant* c : everyone) {
+    if (!c->suits(a.view)) continue;
+    const auto ways = c->variations();
+    for (std::size_t way = 0; way < ways.size(); ++way) {
+      if (!ways[way].timed) continue;
+      // A slow one is timed less often.
+      auto samples = c->seconds(a.view, way, 1);
+      const int more = std::clamp(static_cast<int>(0.5 / samples[0]), 1, times);
+      samples = c->seconds(a.view, way, more);
+      const double mid = median(samples), gbps = size / mid * 1e-9;
+      const double mean = std::accumulate(samples.begin(), samples.end(), 0.0) / more;
+      double squares = 0;
+      for (double s : samples) squares += (s - mean) * (s - mean);
+      const bool cpu = c->info.device == "cpu";
+      rows.push_back({{"contestant", c->info.id},
+                      {"in", name(t)},
+                      {"n", n},
+                      {"bytes", a.bytes.size()},
+                      {"variation", ways[way].label},
+                      {"threads", cpu ? json(ways[way].threads) : json()},
+                      {"seconds", number(mid)},
+                      {"cv", more > 1 ? number(std::sqrt(squares / (more - 1)) / mean) : json()},
+                      {"gbps", number(gbps)},
+                      {"ceiling_ratio",
+                       number(gbps / ceiling.at({c->info.device, cpu ? ways[way].threads : 0}))}});
+    }
+  }
+  return {{"speed", std::move(rows)}, {"ceilings", std::move(ceilings)}};
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+std::string condition_name(int power) { return fmt::format("condition-1e{}", power); }
+
+// The condition numbers of their figure, as powers of 10.
+std::vector<int> condition_powers(bool full) {
+  std::vector<int> powers;
+  for (int p = 0; p <= 40; p += full ? 1 : 2) powers.push_back(p);
+  return powers;
+}
+
+}  // namespace
+
+std::vector<unit> plan(contestants& who, const suite_options& o) {
+  std::vector<unit> units;
+  const auto of_type = [&who](dtype t, bool main_only) {
+    std::vector<contestant*> list;
+    for (const auto& c : who.list)
+      if (c->info.in == t && (c->info.main || !main_only)) list.push_back(c.get());
+    return list;
+  };
+  const std::array floats{dtype::f32, dtype::f64, dtype::f16, dtype::bf16};
+  const auto add_study = [&](study s, std::size_t n, bool main_only) {
+    auto list = of_type(s.type, main_only);
+    if (list.empty()) return;
+    const double weight = static_cast<double>(n * list.size()) * (s.samples + s.permutations + 1) + 3e5;
+    const std::string key = fmt::format("{}/{}/{}/{}", s.name, name(s.type), s.input, n);
+    units.push_back({key, fmt::format("{}: {} {}[{}]", s.name, s.input, name(s.type), n), weight,
+                     [s = std::move(s), list = std::move(list), seed = o.seed] {
+                       return run_study(s, list, seed);
+                     }});
+  };
+
+  const std::size_t n = o.full ? 1000003 : 200003;
+  for (dtype t : floats)
+    for (const input& in : all_inputs())
+      add_study({"inputs", std::string(in.name), t, from(in, n, t), o.full ? 4 : 3, o.full ? 8 : 4, true},
+                n, true);
+  for (dtype t : floats) {
+    if (!o.full && t != dtype::f32 && t != dtype::f64) continue;
+    for (const char* in : {"uniform", "normal"})
+      for (int power = 4; power <= (o.full ? 24 : 20); power += 2) {
+        const std::size_t count = std::size_t{1} << power;
+        add_study({"length", in, t, from(input_named(in), count, t), power <= 16 ? 8 : 2, 0, false},
+                  count, true);
+      }
+  }
+  for (dtype t : {dtype::f32, dtype::f64})
+    for (int power : condition_powers(o.full)) {
+      const std::size_t count = o.full ? 100003 : 10007;
+      const double condition = std::pow(10.0, power);
+      add_study({"condition", condition_name(power), t,
+                 [=](std::uint64_t seed) { return pack(cancellation(count, seed, t, condition), t); }, 3,
+                 0, false},
+                count, true);
+    }
+  for (dtype t : all_dtypes) {
+    const std::size_t count = 10007;
+    if (is_float(t))
+      for (const char* in : {"uniform", "normal", "condition-1e8"})
+        add_study({"types", in, t, from(input_named(in), count, t), 2, 0, false}, count, false);
+    else
+      add_study({"types", "integers", t,
+                 [=](std::uint64_t seed) { return random_bits(count * size_of(t), seed); }, 2, 0, false},
+                count, false);
+  }
+  for (const std::string& file : o.files) {
+    for (const io::array& a : io::read_arrays(file)) {
+      if (!is_float(a.type) || a.count == 0) continue;
+      const std::string input = a.name.empty() ? file : file + ":" + a.name;
+      add_study({"files", input, a.type,
+                 [a](std::uint64_t) {
+                   return std::vector<std::byte>(a.data, a.data + a.count * size_of(a.type));
+                 },
+                 1, o.full ? 8 : 4, true},
+                a.count, true);
+    }
+  }
+  for (const auto& c : who.list)
+    if (c->info.main)
+      units.push_back({"bits/" + c->info.id, "bits: " + c->info.id,
+                       static_cast<double>(c->variations().size()) * 4e5,
+                       [c = c.get(), seed = o.seed, full = o.full] {
+                         return run_bits(*c, seed, full ? 5 : 2);
+                       }});
+  std::vector<int> powers = o.full ? std::vector{10, 12, 14, 16, 18, 20, 22, 24, 26}
+                                   : std::vector{10, 14, 18, 22, 24};
+  for (dtype t : floats)
+    for (int power : powers) {
+      if (!o.full && t != dtype::f32 && power != 18 && power != 24) continue;
+      const std::size_t count = std::size_t{1} << power;
+      auto list = of_type(t, true);
+      units.push_back({fmt::format("speed/{}/{}", name(t), count),
+                       fmt::format("speed: {}[2^{}]", name(t), power),
+                       static_cast<double>(list.size() * count) * 0.7 + 1e6,
+                       [=, full = o.full] { return run_speed(list, t, count, full); }});
+    }
+  // The longest on the GPU alone: there it is soon done.
+  if (o.full)
+    for (dtype t : floats)
+      for (int power : {28, 30}) {
+        auto list = of_type(t, true);
+        std::erase_if(list, [](contestant* c) { return c->info.device != "cuda"; });
+        if (list.empty() || (power == 30 && t != dtype::f32)) continue;
+        units.push_back({fmt::format("speed/{}/{}", name(t), 1ull << power),
+                         fmt::format("speed: {}[2^{}], GPU", name(t), power), 5e8,
+                         [=] { return run_speed(list, t, std::size_t{1} << power, true); }});
+      }
+  return units;
+}
+
+json start_report(const contestants& who, const suite_options& o, const std::string& command) {
+  json list = json::array();
+  for (const auto& c : who.list) {
+    const contestant_info& i = c->info;
+    list.push_back({{"id", i.id},
+                    {"name", i.name},
+                    {"family", i.family},
+                    {"method", i.promise ? json(name(i.promise->method)) : json()},
+                    {"device", i.device},
+                    {"in", name(i.in)},
+                    {"acc", i.acc},
+                    {"out", name(i.out)},
+                    {"promise", i.promise.has_value()},
+                    {"main", i.main},
+                    {"about", i.about}});
+  }
+  json inputs = json::array();
+  const auto add_input = [&](std::string id, std::string about, const char* kind) {
+    for (const json& known : inputs)
+      if (known["id"] == id) return;
+    inputs.push_back({{"id", std::move(id)}, {"about", std::move(about)}, {"kind", kind}});
+  };
+  for (const input& in : all_inputs())
+    add_input(std::string(in.name), std::string(in.description), "generated");
+  for (int power : condition_powers(o.full))
+    add_input(condition_name(power), fmt::format("cancellation with condition number 1e{}", power),
+              "generated");
+  add_input("integers", "random bits", "generated");
+  for (const std::string& file : o.files)
+    for (const io::array& a : io::read_arrays(file))
+      add_input(a.name.empty() ? file : file + ":" + a.name, "from a file", "file");
+
+  std::vector<std::string> targets;
+  for (cpu::target t : cpu::available_targets()) targets.emplace_back(cpu::name(t));
+  json found = json::array(), missing = json::array();
+  for (const auto& s : who.found) found.push_back({{"name", s.name}, {"version", s.version}});
+  for (const auto& m : who.missing) missing.push_back({{"name", m.name}, {"why", m.why}});
+  json report{
+      {"format", "bitfold-report"},
+      {"version", 1},
+      {"mode", o.full ? "full" : "quick"},
+      {"date", utc_now()},
+      {"command", command},
+      {"seed", o.seed},
+      {"bitfold",
+       {{"version", build::version}, {"order_version", order::version}, {"commit", build::commit}}},
+      {"machine",
+       {{"system", build::system_name()},
+        {"cpu", build::cpu_model()},
+        {"cores", all_cores()},
+        {"cpu_targets", targets},
+        {"gpus", cuda::devices()},
+        {"compiler", build::compiler},
+        {"cuda", build::cuda.empty() ? json() : json(build::cuda)}}},
+      {"software", std::move(found)},
+      {"missing", std::move(missing)},
+      {"headlines", json::array()},
+      {"findings", json::array()},
+      {"contestants", std::move(list)},
+      {"inputs", std::move(inputs)},
+  };
+  for (const char* rows : {"accuracy", "bits", "speed", "ceilings"}) report[rows] = json::array();
+  return report;
+}
+
+void add_rows(json& report, const json& rows) {
+  for (const auto& [field, list] : rows.items())
+    for (const json& row : list) {
+      if (field == "findings") {
+        // Ten of a kind tell what is wrong; a contestant that is wrong everywhere would fill the report.
+        const auto like = [&](const json& f) {
+          return f["contestant"] == row["contestant"] && f["kind"] == row["kind"];
+        };
+        if (std::count_if(report[field].begin(), report[field].end(), like) >= 10) continue;
+      }
+      report[field].push_back(row);
+    }
+}
+
+}  // namespace bitfold::accuracy

@@ -1,0 +1,266 @@
+// bitfold report
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <bitfold/cuda.hpp>
+#include <bitfold/error.hpp>
+
+#include "accuracy/page/render.hpp"
+#include "accuracy/report.hpp"
+#include "accuracy/suite.hpp"
+#include "cli/common.hpp"
+#include "io/digest.hpp"
+#include "io/field.hpp"
+
+namespace bitfold::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using accuracy::json;
+
+struct report_arguments {
+  std::string out, from, device = "all";
+  std::vector<std::string> files, compare;
+  bool quick = false, full = false;
+  std::uint64_t seed = 1;
+};
+
+constexpr int interrupted = 130;  // as the shell has it: 128 + SIGINT
+
+std::atomic<bool> stop = false;
+
+// ---- The progress bar
+// -------------------------------------------------------------------------------
+
+// On a terminal one line that is rewritten; elsewhere a line now and then.
+class progress {
+ public:
+  explicit progress(double total) : total_(total) {}
+  // What was done before this run counts as done, but not for the rate.
+  void skip(double weight) { done_ += weight, skipped_ += weight; }
+  void start(const std::string& what) { show(what, false); }
+  void finish(double weight) { done_ += weight; }
+  void end() { show("done", true); }
+
+ private:
+  static std::string clock(double seconds) {
+    const auto s = static_cast<long>(seconds);
+    return fmt::format("{}:{:02}", s / 60, s % 60);
+  }
+  void show(const std::string& what, bool last) {
+    const auto now = std::chrono::steady_clock::now();
+    const double elapsed = std::chrono::duration<double>(now - begin_).count();
+    if (!last && !terminal_ && shown_ && now - last_ < std::chrono::seconds(10)) return;
+    last_ = now;
+    shown_ = true;
+    const double share = total_ > 0 ? done_ / total_ : 1, fresh = done_ - skipped_;
+    const std::string left = last         ? "0:00"
+                             : fresh == 0 ? "?"
+                                          : clock(elapsed * (total_ - done_) / fresh);
+    const int full = static_cast<int>(share * 20);
+    const std::string line =
+        fmt::format("[{:#<{}}{:.<{}}] {:3.0f} %  elapsed {}, left {}  {}", "", full, "", 20 - full,
+                    100 * share, clock(elapsed), left, io::printable(what));
+    std::fputs(terminal_ ? fmt::format("\r{:<100.100}{}", line, last ? "\n" : "").c_str()
+                         : fmt::format("{}\n", line).c_str(),
+               stderr);
+    std::fflush(stderr);
+  }
+
+  const bool terminal_ = isatty(STDERR_FILENO);
+  const double total_;
+  double done_ = 0, skipped_ = 0;
+  bool shown_ = false;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now(), last_;
+};
+
+// ---- What is kept of a run that did not end
+// ---------------------------------------------------------
+
+// A file of lines: what the run is, then the rows of each unit as it is done. A line that an
+// interrupt cut off is left out.
+class kept_units {
+ public:
+  kept_units(fs::path path, const json& run) : path_(std::move(path)) {
+    const std::string head = run.dump(-1, ' ', false, json::error_handler_t::replace);
+    std::ifstream in(path_);
+    std::string line;
+    if (std::getline(in, line) && line == head)
+      while (std::getline(in, line)) {
+        const json unit = json::parse(line, nullptr, false);
+        if (unit.is_object() && unit.contains("unit") && unit.contains("rows"))
+          rows_[unit["unit"].get<std::string>()] = unit["rows"];
+      }
+    in.close();
+    std::string text = head + '\n';
+    for (const auto& [key, rows] : rows_) text += line_of(key, rows);
+    accuracy::write_file(path_, text);
+    out_.open(path_, std::ios::app);
+  }
+  const json* find(const std::string& key) const {
+    const auto it = rows_.find(key);
+    return it == rows_.end() ? nullptr : &it->second;
+  }
+  std::size_t size() const { return rows_.size(); }
+  void keep(const std::string& key, const json& rows) {
+    out_ << line_of(key, rows) << std::flush;
+    if (!out_) throw std::runtime_error(io::printable(path_.string()) + ": cannot be written");
+  }
+  void remove() {
+    out_.close();
+    fs::remove(path_);
+  }
+
+ private:
+  static std::string line_of(const std::string& key, const json& rows) {
+    return json{{"unit", key}, {"rows", rows}}.dump(-1, ' ', false,
+                                                    json::error_handler_t::replace) +
+           '\n';
+  }
+  fs::path path_;
+  std::map<std::string, json> rows_;
+  std::ofstream out_;
+};
+
+// ---- The ways to run
+// --------------------------------------------------------------------------------
+
+void write_page(const json& report, const fs::path& path) {
+  accuracy::write_file(path, accuracy::render(accuracy::report_text(report)));
+}
+
+int status_of(const json& report) { return report["findings"].empty() ? 0 : failure; }
+
+int render_again(const report_arguments& args) {
+  const json report = accuracy::read_report(args.from);
+  const fs::path folder = args.out.empty() ? fs::path(args.from).parent_path() : fs::path(args.out);
+  if (!folder.empty()) fs::create_directories(folder);
+  write_page(report, folder / "report.html");
+  write_out((folder / "report.html").string() + '\n');
+  return status_of(report);
+}
+
+int compare_two(const report_arguments& args) {
+  const auto result = accuracy::compare(accuracy::read_report(args.compare[0]),
+                                        accuracy::read_report(args.compare[1]));
+  write_out(result.text);
+  return result.worse ? failure : 0;
+}
+
+int measure(const report_arguments& args) {
+  const bool have_gpu = !cuda::devices().empty();
+  if (args.device == "cuda" && !have_gpu)
+    throw error(errc::no_device, cuda::built()
+                                     ? "--device cuda: no usable GPU"
+                                     : "--device cuda: this bitfold was built without CUDA");
+  const bool cpu = args.device != "cuda", gpu = args.device != "cpu" && have_gpu;
+  const accuracy::suite_options options{args.full, args.seed, args.files};
+  accuracy::contestants who = accuracy::all_contestants(cpu, gpu);
+  const auto units = accuracy::plan(who, options);
+
+  std::string command = fmt::format("bitfold report --{} --device {} --seed {}",
+                                    args.full ? "full" : "quick", args.device, args.seed);
+  for (const auto& file : args.files) command += ' ' + file;
+  json report = accuracy::start_report(who, options, command);
+  json run = report;  // all but the date, and what the files hold
+  run.erase("date");
+  for (const auto& file : args.files) {
+    io::digest d;
+    for (const auto& a : io::read_arrays(file)) d.add(a.data, a.count * size_of(a.type));
+    run["files"].push_back(d.hex());
+  }
+
+  const fs::path folder = args.out;
+  fs::create_directories(folder);
+  kept_units kept(folder / "report.partial.jsonl", run);
+  if (kept.size() > 0)
+    complain(fmt::format("going on with an interrupted run: {} of {} steps are done", kept.size(),
+                         units.size()));
+  double total = 0;
+  for (const auto& u : units) total += u.weight;
+  progress bar(total);
+  for (const auto& u : units)
+    if (kept.find(u.key)) bar.skip(u.weight);
+  std::signal(SIGINT, [](int) {
+    stop = true;
+    std::signal(SIGINT, SIG_DFL);  // the second one ends it at once
+  });
+  for (const auto& u : units) {
+    if (const json* rows = kept.find(u.key)) {
+      accuracy::add_rows(report, *rows);
+      continue;
+    }
+    if (stop) {
+      complain("interrupted; the same command goes on from here");
+      return interrupted;
+    }
+    bar.start(u.what);
+    const json rows = u.run();
+    kept.keep(u.key, rows);
+    accuracy::add_rows(report, rows);
+    bar.finish(u.weight);
+  }
+  bar.end();
+  accuracy::add_headlines(report);
+  accuracy::write_file(folder / "report.json", accuracy::report_text(report));
+  write_page(report, folder / "report.html");
+  kept.remove();
+  write_out(accuracy::summary(report));
+  write_out(fmt::format("\n{}\n{}\n", (folder / "report.json").string(),
+                        (folder / "report.html").string()));
+  return status_of(report);
+}
+
+int report(const report_arguments& args) {
+  if (!args.compare.empty()) return compare_two(args);
+  if (!args.from.empty()) return render_again(args);
+  if (args.out.empty()) throw error(errc::usage, "--out: is required to measure (a folder)");
+  return measure(args);
+}
+
+}  // namespace
+
+subcommand add_report(CLI::App& app) {
+  const auto args = std::make_shared<report_arguments>();
+  CLI::App* command = app.add_subcommand(
+      "report",
+      "Measure accuracy and speed of all methods and peers, as report.json and report.html");
+  command->add_option("FILE", args->files, ".npy or .safetensors files whose arrays take part too");
+  auto* out = command->add_option("--out", args->out, "The folder for report.json and report.html");
+  auto* quick = command->add_flag("--quick", args->quick, "A few minutes (the default)");
+  auto* full = command->add_flag("--full", args->full, "Longer arrays, more of everything");
+  quick->excludes(full);
+  auto* device = command->add_option("--device", args->device, "Whose contestants take part")
+                     ->check(CLI::IsMember({"all", "cpu", "cuda"}))
+                     ->capture_default_str();
+  auto* seed = command->add_option("--seed", args->seed, "The seed of the first sample")
+                   ->capture_default_str();
+  auto* from = command->add_option("--from", args->from,
+                                   "Make report.html of this report.json, without measuring");
+  auto* compare =
+      command->add_option("--compare", args->compare, "Two report.json side by side")->expected(2);
+  for (auto* option : {quick, full, device, seed}) {
+    from->excludes(option);
+    compare->excludes(option);
+  }
+  compare->excludes(from)->excludes(out);
+  command->footer(
+      "A run that was interrupted goes on where it was when the same command is given again.\n"
+      "Exit status: 1 where bitfold broke a promise (or, with --compare, where bits or bounds of "
+      "the\n"
+      "second run are worse), 130 after an interrupt, else as everywhere.");
+  return {command, [args] { return report(*args); }};
+}
+
+}  // namespace bitfold::cli
