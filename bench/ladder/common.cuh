@@ -67,7 +67,7 @@ constexpr std::size_t no_sums(std::size_t) { return 0; }
 
 // What the others wrote down of their own cards.
 constexpr std::string_view yan = "Chunwei Yan, Reduce kernel in CUDA (2024)";
-constexpr std::string_view yan_card = "Chunwei Yan's notes, on a card that they call GTX 4080";
+constexpr std::string_view yan_card = "Chunwei Yan's notes, their GTX 4080";
 constexpr std::string_view lecture = "GPU MODE lecture 9 (Mark Saroufim; PMPP chapter 10)";
 constexpr std::string_view harris = "Mark Harris, Optimizing Parallel Reduction in CUDA";
 
