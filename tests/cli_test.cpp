@@ -1,15 +1,8 @@
-// The command line, as a user meets it: the built binary (BITFOLD_CLI), its two streams, its
-// status.
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
+// The command line, as a user meets it. (`record` and `check` are in record_test.cpp.)
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <iterator>
-#include <sstream>
 
 #include <nlohmann/json.hpp>
 
@@ -17,59 +10,13 @@
 #include <bitfold/cuda.hpp>
 #include <bitfold/reference.hpp>
 
-#include "catch.hpp"
-#include "io_bytes.hpp"
-
-extern char** environ;
+#include "cli.hpp"
 
 namespace {
 
 using namespace bitfold;
+using namespace cli;
 using nlohmann::json;
-
-struct outcome {
-  int status;  // -1: not a normal exit
-  std::string out, err;
-};
-
-std::string content(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-// Runs bitfold with these arguments; stdout goes to `out_path` if that is given.
-outcome bitfold_cli(std::vector<std::string> arguments, const std::string& out_path = "") {
-  const bytes::directory dir;
-  const std::string out = out_path.empty() ? dir.path("out") : out_path, err = dir.path("err");
-  arguments.insert(arguments.begin(), BITFOLD_CLI);
-  std::vector<char*> argv;
-  for (auto& argument : arguments) argv.push_back(argument.data());
-  argv.push_back(nullptr);
-
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), O_WRONLY | O_CREAT, 0600);
-  posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), O_WRONLY | O_CREAT, 0600);
-  pid_t child = 0;
-  REQUIRE(posix_spawn(&child, BITFOLD_CLI, &actions, nullptr, argv.data(), environ) == 0);
-  posix_spawn_file_actions_destroy(&actions);
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, out_path.empty() ? content(out) : "",
-          content(err)};
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(line);
-  return lines;
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // Values whose sum depends on the order and on the method.
 std::vector<float> floats(std::size_t n) {
@@ -85,16 +32,6 @@ std::vector<float> floats(std::size_t n) {
 
 std::string npy_of(const std::vector<float>& values) {
   return bytes::npy("<f4", "(" + std::to_string(values.size()) + ",)", bytes::of(values));
-}
-
-void check_usage(const std::vector<std::string>& arguments, const std::vector<std::string>& parts) {
-  const auto r = bitfold_cli(arguments);
-  CAPTURE(arguments, r.err);
-  CHECK(r.status == 2);
-  CHECK(r.out.empty());
-  CHECK(r.err.starts_with("bitfold: "));
-  CHECK(lines_of(r.err).size() == 1);
-  for (const auto& part : parts) CHECK(contains(r.err, part));
 }
 
 }  // namespace

@@ -154,6 +154,10 @@ matching match(const io::golden& g, const std::vector<std::string>& files) {
     for (std::size_t i = 0; i < g.files.size(); ++i) m.given[i] = g.files[i].file;
     return m;
   }
+  if (g.files.size() == 1 && files.size() == 1) {  // whatever it is called now
+    m.given[0] = files[0];
+    return m;
+  }
   for (const std::string& file : files) {
     std::size_t best = 0, where = 0, ties = 0;
     for (std::size_t i = 0; i < g.files.size(); ++i) {
@@ -229,23 +233,20 @@ std::string summary_of(const std::vector<file_report>& files, std::optional<std:
       parts.empty() ? "nothing to compare" : fmt::format("{}", fmt::join(parts, ", ")));
 }
 
-// For an attribute or text of XML 1.0, which cannot hold control characters even when escaped.
+// For an attribute or text of XML 1.0. `text` is printable (see io::printable), but for line ends.
 std::string xml(std::string_view text) {
   std::string out;
-  while (!text.empty()) {
-    const auto end = text.find('\n');
-    for (const char c : io::printable(text.substr(0, end))) {
-      switch (c) {
-        case '&': out += "&amp;"; break;
-        case '<': out += "&lt;"; break;
-        case '>': out += "&gt;"; break;
-        case '"': out += "&quot;"; break;
-        default: out += c;
-      }
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    switch (text[i]) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '"': out += "&quot;"; break;
+      case '\n': out += "&#10;"; break;
+      default: out += text[i];
     }
-    if (end == std::string_view::npos) break;
-    out += "&#10;";
-    text.remove_prefix(end + 1);
+    // U+FFFE and U+FFFF, which XML does not have, become U+FFFD.
+    if (out.ends_with("\xef\xbf\xbe") || out.ends_with("\xef\xbf\xbf")) out.back() = '\xbd';
   }
   return out;
 }
@@ -255,12 +256,13 @@ std::string junit_of(const std::vector<file_report>& files) {
   std::string suites;
   std::size_t all_tests = 0, all_failures = 0, all_errors = 0;
   for (const file_report& f : files) {
+    const std::string file = xml(io::printable(f.file));
     std::string cases;
     std::size_t tests = 0, failures = 0;
     const auto test = [&](const std::string& array, const std::string& inside) {
       ++tests;
-      const std::string head = fmt::format("    <testcase classname=\"{}\" name=\"{}\"",
-                                           xml(f.file), xml(array.empty() ? f.file : array));
+      const std::string head = fmt::format("    <testcase classname=\"{}\" name=\"{}\"", file,
+                                           array.empty() ? file : xml(io::printable(array)));
       cases += inside.empty() ? head + "/>\n" : head + ">" + inside + "</testcase>\n";
     };
     const auto failure = [&](verdict v, const std::string& detail) {
@@ -274,7 +276,7 @@ std::string junit_of(const std::vector<file_report>& files) {
     if (f.error) test("", fmt::format("<error type=\"bad input\" message=\"{}\"/>", xml(*f.error)));
     suites += fmt::format(
         "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\">\n{}  </testsuite>\n",
-        xml(f.file), tests, failures, f.error ? 1 : 0, cases);
+        file, tests, failures, f.error ? 1 : 0, cases);
     all_tests += tests;
     all_failures += failures;
     all_errors += f.error.has_value();
@@ -325,14 +327,16 @@ subcommand add_check(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("check", "Compare files with what `bitfold record` stored of them");
   command->add_option("GOLDEN", args->golden, "The file that `bitfold record` wrote")->required();
-  command->add_option("FILE", args->files,
-                      "The files to check (default: the recorded paths). Each is compared with the "
-                      "recorded file whose path ends alike");
+  command->add_option(
+      "FILE", args->files,
+      "The files to check (default: the recorded paths). Of several, each is compared "
+      "with the recorded file whose path ends alike");
   auto* bits = command->add_flag("--bits", args->bits,
                                  "All bits, of the content and of every result (the default)");
   command
       ->add_option("--ulps", args->ulps,
                    "Let every result move by so many ulps, and the content as it likes")
+      ->check(CLI::NonNegativeNumber)
       ->excludes(bits);
   command->add_option("--junit", args->junit, "Write a JUnit report too");
   command->add_option("--threads", args->threads, "CPU threads (default, and 0: one per core)")

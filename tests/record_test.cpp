@@ -1,0 +1,527 @@
+// `bitfold record` and `bitfold check`, as a user meets them; and the parser of golden files.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <nlohmann/json.hpp>
+
+#include <bitfold/error.hpp>
+#include <bitfold/reference.hpp>
+
+#include "cli.hpp"
+#include "io/digest.hpp"
+#include "io/golden.hpp"
+
+namespace {
+
+using namespace bitfold;
+using namespace cli;
+using nlohmann::json;
+
+struct tensor {
+  std::string name, type, shape, bytes;
+};
+
+std::string safetensors_of(const std::vector<tensor>& tensors) {
+  std::string header = "{", body;
+  for (const auto& t : tensors) {
+    const int begin = static_cast<int>(body.size());
+    body += t.bytes;
+    if (header.size() > 1) header += ",";
+    header += bytes::tensor(t.name, t.type, t.shape, begin, static_cast<int>(body.size()));
+  }
+  return bytes::safetensors(header + "}", body);
+}
+
+// 16-bit words that are numbers as F16 and as BF16, and 32- and 64-bit ones when taken together.
+std::string some_bytes(std::size_t size, std::uint32_t seed) {
+  std::string out;
+  out.reserve(size);
+  while (out.size() < size) {
+    seed = seed * 1664525u + 1013904223u;
+    out += static_cast<char>(seed >> 24);
+    out += static_cast<char>(0x30 + (seed >> 16 & 7));
+  }
+  return out;
+}
+
+const std::vector<tensor> mixed{{"first", "F32", "[100,10]", some_bytes(4000, 1)},
+                                {"b.f16", "F16", "[1000]", some_bytes(2000, 2)},
+                                {"c.bf16", "BF16", "[2,500]", some_bytes(2000, 3)},
+                                {"d.i64", "I64", "[125]", some_bytes(1000, 4)},
+                                {"e.none", "F32", "[0,3]", ""},
+                                {"last", "F64", "[300]", some_bytes(2400, 5)}};
+
+std::string npy_of(const std::vector<float>& values) {
+  return bytes::npy("<f4", "(" + std::to_string(values.size()) + ",)", bytes::of(values));
+}
+
+// Runs `record` and returns what it wrote.
+std::string record(std::vector<std::string> arguments) {
+  const bytes::directory dir;
+  arguments.insert(arguments.begin(), {"record", "--out", dir.path("golden.json")});
+  const auto r = bitfold_cli(arguments);
+  CAPTURE(arguments, r.err);
+  REQUIRE(r.status == 0);
+  CHECK(r.out.empty());
+  return content(dir.path("golden.json"));
+}
+
+// Runs `check`, which must exit with `status` and print these lines (their beginnings).
+void check_check(const std::vector<std::string>& arguments, int status,
+                 const std::vector<std::string>& expected) {
+  auto all = arguments;
+  all.insert(all.begin(), "check");
+  const auto r = bitfold_cli(all);
+  CAPTURE(arguments, r.out, r.err, expected);
+  CHECK(r.status == status);
+  if (status <= 1) CHECK(r.err.empty());
+  const auto lines = lines_of(r.out);
+  REQUIRE(lines.size() == expected.size());
+  for (std::size_t i = 0; i < lines.size(); ++i) CHECK(lines[i].starts_with(expected[i]));
+}
+
+std::string error_of(const std::string& golden) {
+  try {
+    io::parse_golden(golden);
+    return "";
+  } catch (const error& e) {
+    CHECK(e.code() == errc::bad_input);
+    return e.what();
+  }
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const auto at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+}  // namespace
+
+TEST_CASE("record: digests, bits and values of every array, the reference's") {
+  const bytes::directory dir;
+  const auto file = dir.write("m.safetensors", safetensors_of(mixed));
+  const auto text = record(
+      {"--ops", "all", "--method", "all", "--acc", "f64", dir.write("x.npy", npy_of({1, 2}))});
+  CHECK(json::parse(text)["files"][0]["arrays"][0]["results"][0]["acc"] == "f64");
+
+  const auto golden = json::parse(record({"--ops", "all", "--method", "all", file}));
+  CHECK(golden["format"] == "bitfold-golden");
+  CHECK(golden["version"] == 1);
+  CHECK(golden["bitfold"] == BITFOLD_VERSION);
+  CHECK(golden["order_version"] == order::version);
+  REQUIRE(golden["files"].size() == 1);
+  CHECK(golden["files"][0]["file"] == file);
+  const auto& arrays = golden["files"][0]["arrays"];
+  REQUIRE(arrays.size() == mixed.size());
+  for (const auto& a : arrays) {
+    const auto t = std::find_if(mixed.begin(), mixed.end(),
+                                [&](const tensor& x) { return a["name"] == x.name; });
+    REQUIRE(t != mixed.end());
+    CAPTURE(t->name);
+    io::digest digest;
+    digest.add(t->bytes.data(), t->bytes.size());
+    CHECK(a["digest"] == digest.hex());
+    CHECK(a["shape"] == json::parse(t->shape));
+    const auto in = *parse_dtype(a["dtype"].get<std::string>());
+    std::size_t k = 0;
+    for (const op_id op : all_ops)
+      for (const auto& m : all_methods) {
+        const auto r = make_reduction(op, m.id, in);
+        const auto expected = reference(r, t->bytes.data(), t->bytes.size() / size_of(in));
+        const auto& result = a["results"][k++];
+        CHECK(result["op"] == name(op));
+        CHECK(result["method"] == m.name);
+        CHECK(result["acc"] == name(r.acc));
+        CHECK(result["out"] == name(r.out));
+        CHECK(result["bits"] == to_hex(expected));
+        CHECK(result["value"].dump() == json::parse(to_string(expected)).dump());
+      }
+    CHECK(a["results"].size() == k);
+  }
+  // XXH3-128 of nothing, as xxHash's own tests have it.
+  CHECK(arrays[4]["digest"] == "99aa06d3014798d86001c324468d497f");
+}
+
+TEST_CASE("record: one array per line, and the same text from any number of threads") {
+  const bytes::directory dir;
+  const auto file = dir.write("m.safetensors", safetensors_of(mixed));
+  const auto text = record({file});
+  CHECK(record({"--threads", "1", file}) == text);
+  CHECK(record({"--threads", "7", file}) == text);
+  std::size_t lines = 0;
+  for (const auto& line : lines_of(text)) lines += line.starts_with("  {\"name\": ");
+  CHECK(lines == mixed.size());
+  CHECK(io::golden_text(io::parse_golden(text)) == text);
+  // The choice of methods is a set, in the registry's order.
+  CHECK(record({"--method", "kahan,tree", file}) ==
+        record({"--method", "tree", "--method", "kahan", "--method", "tree", file}));
+}
+
+TEST_CASE("record: values that JSON has no numbers for, names that need escapes") {
+  const bytes::directory dir;
+  const float inf = std::numeric_limits<float>::infinity();
+  const auto text =
+      record({dir.write("a\n\"\xc3\xa4.npy", npy_of({NAN})), dir.write("inf.npy", npy_of({-inf}))});
+  const auto files = json::parse(text)["files"];
+  CHECK(files[0]["file"] == dir.path("a\n\"\xc3\xa4.npy"));
+  CHECK(files[0]["arrays"][0]["results"][0]["value"] == "nan");
+  CHECK(files[1]["arrays"][0]["results"][0]["value"] == "-inf");
+  check_check({dir.write("g.json", text)}, 0, {"2 files, 2 arrays: 2 same"});
+}
+
+TEST_CASE("record: where it fails there is no file, and an old one stays") {
+  const bytes::directory dir;
+  const auto good = dir.write("good.npy", npy_of({1}));
+  const auto bad = dir.write("bad.npy", npy_of({1}) + "x");
+  const auto integers = dir.write("i.npy", bytes::npy("<i4", "(1,)", "1234"));
+  const auto out = dir.path("out.json");
+  const auto entries = [&] {
+    return std::distance(
+        std::filesystem::directory_iterator(std::filesystem::path(out).parent_path()), {});
+  };
+  const auto before = entries();
+  const auto r = bitfold_cli({"record", good, bad, "--out", out});
+  CHECK(r.status == 3);
+  CHECK(r.err.starts_with("bitfold: " + bad + ": shape: "));
+  CHECK(lines_of(r.err).size() == 1);
+  check_usage({"record", "--acc", "f32", good, integers, "--out", out}, {integers, "acc"});
+  check_usage({"record", good, "--out", out, good}, {good, "twice"});
+  check_usage({"record", good}, {"--out"});
+  check_usage({"record", "--out", out}, {"FILE"});
+  check_usage({"record", "--method", "tree,magic", good, "--out", out}, {"magic", "kahan", "all"});
+  check_usage({"record", "--ops", "product", good, "--out", out}, {"product", "sum"});
+  check_usage({"record", dir.write("raw", "1234"), "--out", out}, {"dtype"});
+  check_usage({"record", dir.write("\xff.npy", npy_of({1})), "--out", out}, {"\\xff.npy", "UTF-8"});
+  CHECK(entries() == before + 2);  // raw and \xff.npy
+
+  const auto nowhere = bitfold_cli({"record", good, "--out", dir.path("none/out.json")});
+  CHECK(nowhere.status == 1);
+  CHECK(contains(nowhere.err, "none/out.json: cannot be written: No such file"));
+  CHECK(bitfold_cli({"record", good, "--out", "/dev/full"}).status == 1);
+  CHECK(std::filesystem::is_character_file("/dev/full"));
+
+  dir.write("out.json", "old");
+  CHECK(bitfold_cli({"record", bad, "--out", out}).status == 3);
+  CHECK(content(out) == "old");
+  // A link stays a link.
+  std::filesystem::create_symlink("out.json", dir.path("link.json"));
+  CHECK(bitfold_cli({"record", good, "--out", dir.path("link.json")}).status == 0);
+  CHECK(std::filesystem::is_symlink(dir.path("link.json")));
+  CHECK(content(out) == record({good}));
+  CHECK(entries() == before + 4);
+}
+
+TEST_CASE("check: any one flipped bit is found, and its tensor named") {
+  const bytes::directory dir;
+  const auto content = safetensors_of(mixed);
+  const auto golden =
+      dir.write("golden.json", record({dir.write("m.safetensors", content), "--method", "all"}));
+  const auto file = dir.path("m.safetensors");
+  check_check({golden, file}, 0, {"1 file, 6 arrays: 6 same"});
+
+  std::size_t at = content.size() - 4000 - 2000 - 2000 - 1000 - 2400;
+  for (const tensor& t : mixed) {
+    if (t.bytes.empty()) continue;
+    const std::size_t last = t.bytes.size() - 1, middle = t.bytes.size() / 2;
+    for (const auto& [byte, bit] : {std::pair{std::size_t{0}, 0}, std::pair{middle, 0},
+                                    std::pair{middle, 3}, std::pair{last, 0}, std::pair{last, 7}}) {
+      auto flipped = content;
+      flipped[at + byte] = static_cast<char>(flipped[at + byte] ^ 1 << bit);
+      dir.write("m.safetensors", flipped);
+      const std::vector<std::string> expected{"moved   " + file + ":" + t.name,
+                                              "    content ",
+                                              "    sum tree ",
+                                              "    sum pairwise ",
+                                              "    sum kahan ",
+                                              "    sum sequential ",
+                                              "1 file, 6 arrays: 5 same, 1 moved"};
+      check_check({golden, file}, 1, expected);
+      check_check({golden, "--bits", "--threads", "1", file}, 1, expected);
+    }
+    at += t.bytes.size();
+  }
+}
+
+TEST_CASE("check: one low bit in 64 MiB") {
+  const bytes::directory dir;
+  std::vector<tensor> tensors;
+  for (int i = 0; i < 60; ++i)
+    tensors.push_back({"layer." + std::to_string(i), "F32", "[256,1024]", some_bytes(1 << 20, i)});
+  tensors.push_back({"large", "F32", "[40,256,1024]", some_bytes(40 << 20, 99)});
+  auto content = safetensors_of(tensors);
+  const auto file = dir.write("m.safetensors", content);
+  const auto golden = dir.write("golden.json", record({file}));
+  check_check({golden}, 0, {"1 file, 61 arrays: 61 same"});
+  const std::size_t header = content.size() - (100u << 20);
+  for (const auto& [at, name] : {std::pair{header + (17u << 20) + 12345 * 4, "layer.17"},
+                                 std::pair{content.size() - (20u << 20), "large"}}) {
+    content[at] = static_cast<char>(content[at] ^ 1);
+    dir.write("m.safetensors", content);
+    check_check({golden}, 1,
+                {"moved   " + file + ":" + name, "    content ", "    sum tree ",
+                 "1 file, 61 arrays: 60 same, 1 moved"});
+    content[at] = static_cast<char>(content[at] ^ 1);
+  }
+}
+
+TEST_CASE("check --ulps: results may move so far, content as it likes") {
+  const bytes::directory dir;
+  const auto file = dir.write("x.npy", npy_of({1, 0}));
+  const auto golden = dir.write("golden.json", record({file}));
+  dir.write("x.npy", npy_of({1.0000004f, 0}));
+  check_check({golden, "--ulps", "3"}, 0, {"1 file, 1 array: 1 within 3 ulps"});
+  check_check(
+      {golden, "--ulps", "2"}, 1,
+      {"moved   " + file, "    sum tree        1 (3f800000) -> 1.0000004 (3f800003)  3 ulps",
+       "1 file, 1 array: 1 moved"});
+  check_check({golden}, 1,
+              {"moved   " + file, "    content         ",
+               "    sum tree        1 (3f800000) -> 1.0000004 (3f800003)  3 ulps",
+               "1 file, 1 array: 1 moved"});
+  // The same sum of other elements.
+  dir.write("x.npy", npy_of({0, 1}));
+  check_check({golden, "--ulps", "0"}, 0, {"1 file, 1 array: 1 same"});
+  check_check({golden}, 1,
+              {"moved   " + file, "    content         ",
+               "    sum tree        1 (3f800000)  0 ulps", "1 file, 1 array: 1 moved"});
+  // A NaN is no number of ulps away.
+  dir.write("x.npy", npy_of({NAN, 1}));
+  check_check({golden, "--ulps", "18446744073709551615"}, 1,
+              {"moved   " + file, "    sum tree        1 (3f800000) -> nan (7fc00000)  no distance",
+               "1 file, 1 array: 1 moved"});
+  // -0 is no distance from +0, but no equal bits.
+  dir.write("x.npy", npy_of({0, 0}));
+  const auto zero = dir.write("zero.json", record({file}));
+  dir.write("x.npy", npy_of({-0.0f, -0.0f}));
+  check_check({zero, "--ulps", "0"}, 0, {"1 file, 1 array: 1 within 0 ulps"});
+  check_check({zero, "--bits"}, 1,
+              {"moved", "    content", "    sum tree        0 (00000000) -> -0 (80000000)  0 ulps",
+               "1 file, 1 array: 1 moved"});
+  check_usage({"check", golden, "--ulps", "1", "--bits"}, {"--ulps", "--bits"});
+  check_usage({"check", golden, "--ulps=-1"}, {"--ulps"});
+  check_usage({"check", golden, "--ulps", "few"}, {"--ulps"});
+}
+
+TEST_CASE("check: missing, new and changed tensors") {
+  const bytes::directory dir;
+  const auto file = dir.write("m.safetensors", safetensors_of(mixed));
+  const auto golden = dir.write("golden.json", record({file}));
+  auto other = mixed;
+  other[0].shape = "[10,100]";
+  other[1].type = "BF16";
+  other[3].name = "d.int64";
+  dir.write("m.safetensors", safetensors_of(other));
+  const std::vector<std::string> lines{"changed " + file + ":first",
+                                       "    dtype           f32",
+                                       "    shape           [100,10] -> [10,100]",
+                                       "changed " + file + ":b.f16",
+                                       "    dtype           f16 -> bf16",
+                                       "    shape           [1000]",
+                                       "missing " + file + ":d.i64",
+                                       "new     " + file + ":d.int64",
+                                       "1 file, 7 arrays: 3 same, 2 changed, 1 missing, 1 new"};
+  check_check({golden}, 1, lines);
+  check_check({golden, "--ulps", "1000000"}, 1, lines);
+}
+
+TEST_CASE("check: which file is compared with which") {
+  const bytes::directory dir;
+  for (const auto part : {"a", "b", "c"}) std::filesystem::create_directory(dir.path(part));
+  const auto write = [&](const std::string& name, float value) {
+    return dir.write(name, npy_of({value}));
+  };
+  const auto ax = write("a/x.npy", 1), ay = write("a/y.npy", 2), bx = write("b/x.npy", 3);
+  const auto one = dir.write("one.json", record({ax}));
+  const auto two = dir.write("two.json", record({ax, ay}));
+  const auto three = dir.write("three.json", record({ax, ay, bx}));
+
+  check_check({three}, 0, {"3 files, 3 arrays: 3 same"});  // as recorded
+  check_check({three, bx, ay, ax}, 0, {"3 files, 3 arrays: 3 same"});
+  // Elsewhere, the end of the path decides.
+  const auto cx = write("c/x.npy", 1), cy = write("c/y.npy", 2);
+  check_check({two, cy, cx}, 0, {"2 files, 2 arrays: 2 same"});
+  check_usage({"check", three, cx}, {cx, "2 of the recorded files"});
+  check_usage({"check", two, cx, ax}, {ax, "second", cx});
+  check_check({two, cy}, 1, {"missing " + ax, "2 files, 1 array: 1 same, 1 file missing"});
+  check_check({two, ax, ay, write("c/z.npy", 1)}, 1,
+              {"new     " + dir.path("c/z.npy"), "3 files, 2 arrays: 2 same, 1 file new"});
+  // One with one, whatever its name.
+  check_check({one, dir.path("c/z.npy")}, 0, {"1 file, 1 array: 1 same"});
+  check_check({one, cy}, 1, {"moved   " + ax, "    content", "    sum tree", "1 file"});
+
+  // A file that cannot be read does not stop the others.
+  dir.write("a/x.npy", "no array");
+  const auto r = bitfold_cli({"check", three});
+  CHECK(r.status == 3);
+  CHECK(r.err.starts_with("bitfold: " + ax + ": "));
+  CHECK(lines_of(r.err).size() == 1);
+  CHECK(r.out == "3 files, 2 arrays: 2 same, 1 file not read\n");
+  std::filesystem::remove(ax);
+  CHECK(bitfold_cli({"check", three}).status == 3);
+}
+
+TEST_CASE("check: raw files need no --dtype, their golden file has it") {
+  const bytes::directory dir;
+  const auto file = dir.write("x.raw", bytes::of<double>({0.1, 0.2}));
+  const auto golden = dir.write("golden.json", record({"--dtype", "f64", file}));
+  check_check({golden, file}, 0, {"1 file, 1 array: 1 same"});
+  dir.write("x.raw", bytes::of<double>({0.1, 0.2, 0}));
+  check_check({golden, file}, 1,
+              {"changed " + file, "    dtype           f64", "    shape           [2] -> [3]",
+               "1 file, 1 array: 1 changed"});
+  dir.write("x.raw", "1234567");
+  CHECK(bitfold_cli({"check", golden, file}).status == 3);
+}
+
+TEST_CASE("check --junit: one test case for each array, any name escaped") {
+  const bytes::directory dir;
+  const auto tensors = [](float value) {
+    return safetensors_of({{"<&\\\"'\\u0001\\n\\uffff", "F32", "[1]", bytes::of<float>({value})},
+                           {"same", "F32", "[1]", bytes::of<float>({2})}});
+  };
+  const auto file = dir.write("m.safetensors", tensors(1));
+  const auto gone = dir.write("gone.npy", npy_of({1}));
+  const auto golden = dir.write("golden.json", record({file, gone}));
+  dir.write("m.safetensors", tensors(1.5));
+  const auto added = dir.write("\xff<.npy", npy_of({1}));
+  const auto junit = dir.path("junit.xml");
+  check_check({golden, "--junit", junit, "--ulps", "1", file, added}, 1,
+              {"moved   " + file, "    sum tree", "missing " + gone, "new     ",
+               "3 files, 2 arrays: 1 same, 1 moved, 1 file missing, 1 file new"});
+  const auto path = [&](const std::string& name) { return dir.path(name); };
+  CHECK(content(junit) ==
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+        "<testsuites name=\"bitfold check\" tests=\"4\" failures=\"3\" errors=\"0\">\n"
+        "  <testsuite name=\"" +
+            file +
+            "\" tests=\"2\" failures=\"1\" errors=\"0\">\n"
+            "    <testcase classname=\"" +
+            file +
+            "\" name=\"&lt;&amp;&quot;'\\x01\\x0a\xef\xbf\xbd\">"
+            "<failure type=\"moved\" message=\"moved\">    sum tree        1 (3f800000) -&gt; "
+            "1.5 (3fc00000)  4194304 ulps&#10;</failure></testcase>\n"
+            "    <testcase classname=\"" +
+            file +
+            "\" name=\"same\"/>\n"
+            "  </testsuite>\n"
+            "  <testsuite name=\"" +
+            gone +
+            "\" tests=\"1\" failures=\"1\" errors=\"0\">\n"
+            "    <testcase classname=\"" +
+            gone + "\" name=\"" + gone +
+            "\">"
+            "<failure type=\"missing\" message=\"missing\"></failure></testcase>\n"
+            "  </testsuite>\n"
+            "  <testsuite name=\"" +
+            path("\\xff&lt;.npy") +
+            "\" tests=\"1\" failures=\"1\" errors=\"0\">\n"
+            "    <testcase classname=\"" +
+            path("\\xff&lt;.npy") + "\" name=\"" + path("\\xff&lt;.npy") +
+            "\"><failure type=\"new\" message=\"new\"></failure></testcase>\n"
+            "  </testsuite>\n"
+            "</testsuites>\n");
+
+  dir.write("m.safetensors", "");
+  CHECK(bitfold_cli({"check", golden, "--junit", junit}).status == 3);
+  CHECK(contains(content(junit),
+                 "<error type=\"bad input\" message=\"" + file + ": header length: "));
+  CHECK(contains(content(junit), "tests=\"2\" failures=\"0\" errors=\"1\""));
+  const auto r = bitfold_cli({"check", golden, "--junit", dir.path("none/junit.xml"), gone, file});
+  CHECK(r.status == 1);
+  CHECK(contains(r.err, "junit.xml: cannot be written"));
+}
+
+TEST_CASE("check: golden files that are no golden files") {
+  const bytes::directory dir;
+  const auto file = dir.write("m.safetensors", safetensors_of(mixed));
+  const auto good = record({file});
+  CHECK(error_of(good) == "");
+  // Cut anywhere (the newline at the end is not needed).
+  for (std::size_t size = 0; size + 1 < good.size(); ++size) {
+    const auto e = error_of(good.substr(0, size));
+    if (!e.starts_with("golden file: ends in the middle")) FAIL_CHECK(size << " " << e);
+  }
+  struct row {
+    const char *from, *to, *expected;
+  };
+  const row rows[] = {
+      {"{", "[", "golden file: not JSON at byte"},
+      {"bitfold-golden", "bitfold-report", "format: 'bitfold-report', not 'bitfold-golden'"},
+      {"\"format\"", "\"fromat\"", "format: missing"},
+      {"\"version\": 1", "\"version\": 2", "version: 2, but this bitfold reads version 1"},
+      {"\"version\": 1", "\"version\": \"1\"", "version: is no whole number"},
+      {"\"version\": 1", "\"version\": -1", "version: is no whole number"},
+      {"\"version\": 1", "\"version\": 1.0", "version: is no whole number"},
+      {"\"order_version\": 1", "\"order_version\": 7",
+       "order_version: recorded in order version 7, but this bitfold adds in order version 1; "
+       "record "
+       "it anew"},
+      {"\"bitfold\": \"", "\"bitfold\": null, \"x\": \"", "bitfold: is no text"},
+      {"\"files\": [", "\"files\": {}, \"x\": [", "files: is no list"},
+      {"\"files\": [", "\"files\": [5, ", "files[0]: is no object"},
+      {"\"dtype\": \"f32\"", "\"dtype\": \"f33\"", "files[0].arrays[0].dtype: 'f33' is not known"},
+      {"\"name\": \"b.f16\"", "\"name\": \"first\"",
+       "files[0].arrays[1].name: 'first' stands there twice"},
+      {"\"name\": \"b.f16\"", "\"name\": \"b\", \"name\": \"c\"",
+       "files[0].arrays[1].name: stands there twice"},
+      {"[100,10]", "[100,-10]", "files[0].arrays[0].shape[1]: is no whole number"},
+      {"[100,10]", "[4294967296,4294967296]", "files[0].arrays[0].shape: does not fit"},
+      {"[100,10]", "7", "files[0].arrays[0].shape: is no list"},
+      {"\"digest\": \"", "\"digest\": \"0", "files[0].arrays[0].digest: '0"},
+      {"\"digest\": \"", "\"digest\": \"x\", \"y\": \"",
+       "files[0].arrays[0].digest: 'x' is not 32 hex digits"},
+      {"\"op\": \"sum\"", "\"op\": \"product\"", "files[0].arrays[0].results[0].op: 'product'"},
+      {"\"method\": \"tree\"", "\"method\": \"bush\"",
+       "files[0].arrays[0].results[0].method: 'bush'"},
+      {"\"acc\": \"f32\"", "\"acc\": \"i64\"", "files[0].arrays[0].results[0]: acc: "},
+      {"\"out\": \"f32\"", "\"out\": \"f16\"", "files[0].arrays[0].results[0].bits: '"},
+      {"\"bits\": \"", "\"bits\": \"-", "files[0].arrays[0].results[0].bits: '-"},
+      {"\"bits\"", "\"Bits\"", "files[0].arrays[0].results[0].bits: missing"},
+  };
+  for (const auto& r : rows) {
+    CAPTURE(r.from, r.to);
+    const auto e = error_of(replaced(good, r.from, r.to));
+    CAPTURE(e);
+    CHECK(e.starts_with(r.expected));
+  }
+  CHECK(error_of("7") == "golden file: is no object");
+  CHECK(error_of(good + "x").starts_with("golden file: not JSON at byte"));
+  CHECK(error_of(replaced(good, "first", std::string("\0", 1))).starts_with("golden file: a zero"));
+  CHECK(error_of(replaced(good, "first", "\xff")).starts_with("golden file: not JSON at byte"));
+  CHECK(error_of(replaced(good, "[100,10]", "[1e999]")) ==
+        "golden file: not JSON that can be read");
+  CHECK(contains(error_of(std::string(1'000'000, '[')), "nested too deeply"));
+  // What is not known is not looked at.
+  CHECK(error_of(replaced(good, "\"version\"", "\"note\": [{}, 1], \"version\"")) == "");
+  CHECK(error_of(replaced(good, "\"value\"", "\"old value\"")) == "");
+
+  // From the command line: the file and the field, on one line, with status 3 and no other output.
+  const auto junit = dir.path("junit.xml");
+  for (const auto& [text, field] :
+       {std::pair{good.substr(0, 300), "golden file: ends"},
+        std::pair{std::string(), "golden file: "},
+        std::pair{replaced(good, "\"order_version\": 1", "\"order_version\": 0"),
+                  "order_version: "}}) {
+    const auto golden = dir.write("golden.json", text);
+    const auto r = bitfold_cli({"check", golden, "--junit", junit, file});
+    CHECK(r.status == 3);
+    CHECK(r.out.empty());
+    CHECK(r.err.starts_with("bitfold: " + golden + ": " + field));
+    CHECK(lines_of(r.err).size() == 1);
+    CHECK_FALSE(std::filesystem::exists(junit));
+  }
+  CHECK(bitfold_cli({"check", dir.path("none.json")}).status == 3);
+  CHECK(bitfold_cli({"check", dir.path("")}).status == 3);
+  check_usage({"check"}, {"GOLDEN"});
+}
+
+TEST_CASE("check: output that cannot be written") {
+  const bytes::directory dir;
+  const auto file = dir.write("x.npy", npy_of({1}));
+  const auto golden = dir.write("golden.json", record({file}));
+  const auto r = bitfold_cli({"check", golden}, "/dev/full");
+  CHECK(r.status == 1);
+  CHECK(r.err.starts_with("bitfold: cannot write the output: "));
+}
