@@ -1,6 +1,4 @@
-#include "device.hpp"
-
-#include <cuda_runtime_api.h>
+#include "cuda.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -11,12 +9,6 @@
 
 namespace bitfold::accuracy {
 namespace {
-
-void check(cudaError_t err, const char* call) {
-  if (err == cudaSuccess) return;
-  cudaGetLastError();  // leave nothing for the next call
-  throw error(errc::cuda, std::string(call) + ": " + cudaGetErrorString(err));
-}
 
 void need_gpu() {
   if (cuda::devices().empty()) throw error(errc::no_device, "cuda: no usable GPU on this machine");

@@ -1,0 +1,73 @@
+// The GPU's read ceiling, the road's kernels, and all contestants on the GPU that are not
+// bitfold's.
+#include "cuda.hpp"
+
+#include <algorithm>
+
+#include <bitfold/cuda.hpp>
+
+#include "bench/ladder/ladder.hpp"
+#include "bench/load_only.cuh"
+
+namespace bitfold::accuracy {
+namespace {
+
+class rung_sum final : public on_stream {
+ public:
+  rung_sum(const ladder::rung& r, dtype t)
+      : on_stream({.id = "road/" + std::string(r.name) + "/" + std::string(name(t)),
+                   .name = std::string(r.title),
+                   .family = "road",
+                   .device = "cuda",
+                   .about = std::string(r.change),
+                   .in = t,
+                   .acc = std::string(name(t)),
+                   .out = t}),
+        rung_(r) {}
+  bool takes(std::size_t n) const override { return ladder::supports(rung_, info.in, n); }
+
+ protected:
+  // Where a rung works in place, every timed launch but the first sums what the one before left
+  // there: other values in the same time.
+  job prepare(const void* data, std::size_t n) override {
+    const dtype t = info.in;
+    auto* const result =
+        static_cast<std::byte*>(scratch(for_result + ladder::workspace_bytes(rung_, t, n)));
+    ladder::prepare(rung_, t, data, n, result + for_result, nullptr);
+    return {result, [=, &rung = rung_](cudaStream_t s) {
+              ladder::launch(rung, t, data, n, result, result + for_result, s);
+            }};
+  }
+
+ private:
+  const ladder::rung& rung_;
+};
+
+}  // namespace
+
+double read_ceiling_cuda(const array_view& x, int times) {
+  const void* const data = on_device(x);
+  void* const out = scratch(for_result);
+  const std::size_t bytes = x.n * size_of(x.type);
+  const auto samples =
+      time_on_device([&](cudaStream_t s) { load_only(data, bytes, out, s); }, times);
+  return static_cast<double>(bytes) / *std::min_element(samples.begin(), samples.end()) * 1e-9;
+}
+
+void add_road(contestants& out) {
+  for (const ladder::rung& r : ladder::all_rungs())
+    for (dtype t : {dtype::f32, dtype::i32}) out.list.push_back(std::make_unique<rung_sum>(r, t));
+}
+
+void add_cuda_peers(contestants& out) {
+  if (cuda::devices().empty()) {
+    for (const char* name : {"CUB", "cuBLAS", "the road's kernels"})
+      out.missing.push_back({name, "no usable GPU on this machine"});
+    return;
+  }
+  add_cub(out);
+  add_cublas(out);
+  add_road(out);
+}
+
+}  // namespace bitfold::accuracy
