@@ -90,8 +90,8 @@ struct contestants {
 /// The cores that this machine has; what `threads` = 0 means.
 int all_cores();
 
-/// Reading alone, where contestants read: GB/s of the best of `times` passes over the bytes of x (on
-/// the CPU as 64-bit words into 16 integers).
+/// Reading alone, where contestants read: GB/s of the best of `times` passes over the bytes of x, on
+/// the CPU with at most `threads` threads (0: all).
 double read_ceiling_cpu(const array_view& x, int threads, int times);
 double read_ceiling_cuda(const array_view& x, int times);  ///< errc::no_device without a GPU
 

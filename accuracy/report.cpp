@@ -184,27 +184,6 @@ std::string report_text(const json& report) {
   return out + "\n}\n";
 }
 
-void write_file(const std::filesystem::path& path, const std::string& text) {
-  const auto fail = [&] {
-    throw std::runtime_error(io::printable(path.string()) + ": cannot be written");
-  };
-  std::filesystem::path temporary = path;
-  temporary += ".new";
-  {
-    std::ofstream out(temporary, std::ios::binary);
-    out << text;
-    out.close();
-    if (!out) {
-      std::error_code ignored;
-      std::filesystem::remove(temporary, ignored);
-      fail();
-    }
-  }
-  std::error_code failed;
-  std::filesystem::rename(temporary, path, failed);
-  if (failed) fail();
-}
-
 // ---- Headlines ------------------------------------------------------------------------------------
 
 void add_headlines(json& report) {

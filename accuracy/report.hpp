@@ -23,10 +23,6 @@ json read_report(const std::filesystem::path& path);
 /// The text of report.json: the rows of each list one per line.
 std::string report_text(const json& report);
 
-/// Writes a file by way of a temporary one beside it, so that an interrupt leaves the old or the new.
-/// Throws std::runtime_error.
-void write_file(const std::filesystem::path& path, const std::string& text);
-
 /// Fills in `headlines` from the rows.
 void add_headlines(json& report);
 

@@ -106,7 +106,8 @@ truth truth_of(const array_view& x, const std::vector<contestant*>& who) {
   truth t;
   for (const contestant* c : who) {
     if (!t.exact.contains(c->info.op)) {
-      exact_sum exact = sum_exactly(x.type, x.data, x.n);
+      exact_sum exact = sum_exactly(x.type, x.data, x.n);  // its sum of |x| is for the bounds
+      exact.sum = exact_value(c->info.op, x.type, x.data, x.n);
       // Sums of integers are defined modulo 2^64.
       if (!is_float(x.type))
         exact.sum = value_of(rounded(exact.sum, is_signed_int(x.type) ? dtype::i64 : dtype::u64));
@@ -582,14 +583,20 @@ json start_report(const contestants& who, const suite_options& o, const std::str
 }
 
 void add_rows(json& report, const json& rows) {
+  // A few findings of a kind tell what is wrong; a contestant that is wrong everywhere would fill the
+  // report.
+  constexpr std::ptrdiff_t most_of_unit = 3, most = 30;
+  json fresh = json::array();
+  const auto count_like = [](const json& list, const json& row) {
+    return std::count_if(list.begin(), list.end(), [&](const json& f) {
+      return f["contestant"] == row["contestant"] && f["kind"] == row["kind"];
+    });
+  };
   for (const auto& [field, list] : rows.items())
     for (const json& row : list) {
       if (field == "findings") {
-        // Ten of a kind tell what is wrong; a contestant that is wrong everywhere would fill the report.
-        const auto like = [&](const json& f) {
-          return f["contestant"] == row["contestant"] && f["kind"] == row["kind"];
-        };
-        if (std::count_if(report[field].begin(), report[field].end(), like) >= 10) continue;
+        if (count_like(fresh, row) >= most_of_unit || count_like(report[field], row) >= most) continue;
+        fresh.push_back(row);
       }
       report[field].push_back(row);
     }

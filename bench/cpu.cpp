@@ -4,9 +4,7 @@
 //   bitfold_bench_cpu --benchmark_enable_random_interleaving=true --benchmark_repetitions=5
 //       --benchmark_report_aggregates_only=true --benchmark_out=result.json
 #include <benchmark/benchmark.h>
-#include <immintrin.h>
 #include <tbb/info.h>
-#include <tbb/parallel_for.h>
 
 #include <bit>
 #include <cstring>
@@ -18,6 +16,7 @@
 #include <bitfold/cpu.hpp>
 
 #include "fast_math.hpp"
+#include "load_only.hpp"
 
 namespace {
 
@@ -51,39 +50,13 @@ const T* data() {
   return p;
 }
 
-// ---- Load only: the widest loads there are, nothing else -------------------------------------------
-
-#define LOAD_LOOP(vector, load)                                                    \
-  constexpr std::size_t step = 8 * sizeof(vector);                                 \
-  for (std::size_t i = 0; i + step <= bytes; i += step) {                          \
-    _Pragma("GCC unroll 8") for (std::size_t k = 0; k < 8; ++k) {                   \
-      const vector x = load(reinterpret_cast<const vector*>(p + i + k * sizeof(vector))); \
-      asm volatile("" ::"x"(x));                                                   \
-    }                                                                              \
-  }
-__attribute__((target("avx2"))) void load_256(const char* p, std::size_t bytes) {
-  LOAD_LOOP(__m256i, _mm256_loadu_si256)
-}
-__attribute__((target("avx512f"))) void load_512(const char* p, std::size_t bytes) {
-  LOAD_LOOP(__m512i, _mm512_loadu_si512)
-}
-void load_only(const void* p, std::size_t bytes) {
-  static const bool wide = __builtin_cpu_supports("avx512f");
-  (wide ? load_512 : load_256)(static_cast<const char*>(p), bytes);
-}
-
 // ---- Who computes ----------------------------------------------------------------------------------
 
 struct ceiling {
   static constexpr const char* name = "load_only";
   template <class T>
   static void run(const T* p, std::size_t n, int threads) {
-    const std::size_t bytes = n * sizeof(T), part = (bytes / 64 / static_cast<std::size_t>(threads) + 1) * 64;
-    if (threads == 1) return load_only(p, bytes);
-    tbb::parallel_for(0, threads, [&](int t) {
-      const std::size_t first = std::min(bytes, static_cast<std::size_t>(t) * part);
-      load_only(reinterpret_cast<const char*>(p) + first, std::min(part, bytes - first));
-    }, tbb::static_partitioner());
+    load_only::run(p, n * sizeof(T), threads);
   }
 };
 template <method_id M>

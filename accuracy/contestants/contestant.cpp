@@ -6,6 +6,8 @@
 #include <functional>
 #include <thread>
 
+#include "bench/load_only.hpp"
+
 namespace bitfold::accuracy {
 namespace {
 
@@ -34,15 +36,6 @@ std::vector<double> timed(const std::function<void()>& f, int times) {
 
 volatile std::uint64_t sink;
 
-std::uint64_t read_words(const std::uint64_t* p, std::size_t n) {
-  std::uint64_t sums[16] = {};
-  for (std::size_t i = 0; i + 16 <= n; i += 16)
-    for (std::size_t k = 0; k < 16; ++k) sums[k] += p[i + k];
-  std::uint64_t total = 0;
-  for (auto s : sums) total += s;
-  return total;
-}
-
 }  // namespace
 
 std::vector<double> contestant::seconds(const array_view& x, std::size_t way, int times) {
@@ -50,19 +43,15 @@ std::vector<double> contestant::seconds(const array_view& x, std::size_t way, in
 }
 
 double read_ceiling_cpu(const array_view& x, int threads, int times) {
-  const auto* words = static_cast<const std::uint64_t*>(x.data);
   const std::size_t bytes = x.n * size_of(x.type);
-  const auto count = static_cast<std::size_t>(threads > 0 ? threads : all_cores());
-  const std::size_t share = bytes / 8 / count;
-  const auto samples = timed(
-      [&] {
-        std::vector<std::jthread> others;
-        for (std::size_t t = 1; t < count; ++t)
-          others.emplace_back([=] { sink = read_words(words + t * share, share); });
-        sink = read_words(words, share);
-      },
-      times);
-  return static_cast<double>(bytes) / *std::min_element(samples.begin(), samples.end()) * 1e-9;
+  // Many threads are slower than one where there is little to read.
+  double best = 1e300;
+  for (int t : {1, threads > 0 ? threads : all_cores()}) {
+    const auto samples = timed([&] { load_only::run(x.data, bytes, t); }, times);
+    best = std::min(best, *std::min_element(samples.begin(), samples.end()));
+    if (threads == 1) break;
+  }
+  return static_cast<double>(bytes) / best * 1e-9;
 }
 
 int all_cores() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }

@@ -105,7 +105,7 @@ class kept_units {
     in.close();
     std::string text = head + '\n';
     for (const auto& [key, rows] : rows_) text += line_of(key, rows);
-    accuracy::write_file(path_, text);
+    write_file(path_.string(), text);
     out_.open(path_, std::ios::app);
   }
   const json* find(const std::string& key) const {
@@ -137,7 +137,7 @@ class kept_units {
 // --------------------------------------------------------------------------------
 
 void write_page(const json& report, const fs::path& path) {
-  accuracy::write_file(path, accuracy::render(accuracy::report_text(report)));
+  write_file(path.string(), accuracy::render(accuracy::report_text(report)));
 }
 
 int status_of(const json& report) { return report["findings"].empty() ? 0 : failure; }
@@ -213,7 +213,7 @@ int measure(const report_arguments& args) {
   }
   bar.end();
   accuracy::add_headlines(report);
-  accuracy::write_file(folder / "report.json", accuracy::report_text(report));
+  write_file((folder / "report.json").string(), accuracy::report_text(report));
   write_page(report, folder / "report.html");
   kept.remove();
   write_out(accuracy::summary(report));

@@ -1,0 +1,253 @@
+// The suite and its report: wrong contestants are exposed, right ones are not; reports are read, written
+// and compared.
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <set>
+
+#include <bitfold/cpu.hpp>
+#include <bitfold/reference.hpp>
+
+#include "accuracy/report.hpp"
+#include "accuracy/suite.hpp"
+#include "catch.hpp"
+
+using namespace bitfold;
+using namespace bitfold::accuracy;
+
+namespace {
+
+// A contestant that promises the bits of tree in f32, and does something else or the same.
+class liar final : public contestant {
+ public:
+  using sum = scalar (*)(const array_view& x, const reduction& r, int threads);
+  liar(std::string id, sum f)
+      : contestant({.id = id,
+                    .name = id,
+                    .family = "test",
+                    .device = "cpu",
+                    .about = "for this test",
+                    .in = dtype::f32,
+                    .acc = "f32",
+                    .out = dtype::f32,
+                    .promise = make_reduction(op_id::sum, method_id::tree, dtype::f32),
+                    .bound = make_reduction(op_id::sum, method_id::tree, dtype::f32)}),
+        f_(f) {}
+  std::vector<variation> variations() const override {
+    return {{"1 thread", true, 1}, {"3 threads", false, 3}};
+  }
+  scalar run(const array_view& x, std::size_t way) override {
+    return f_(x, *info.promise, variations()[way].threads);
+  }
+
+ private:
+  sum f_;
+};
+
+scalar honest(const array_view& x, const reduction& r, int threads) {
+  return cpu::reduce(r, x.data, x.n, {.threads = threads});
+}
+scalar drops_one(const array_view& x, const reduction& r, int threads) {
+  return cpu::reduce(r, x.data, x.n - 1, {.threads = threads});
+}
+scalar one_ulp_off(const array_view& x, const reduction& r, int threads) {
+  scalar s = honest(x, r, threads);
+  return {s.type, s.bits + 1};
+}
+// Right on one thread; on more, each thread sums its share.
+scalar order_by_threads(const array_view& x, const reduction& r, int threads) {
+  const auto* p = static_cast<const std::byte*>(x.data);
+  const std::size_t share = x.n / static_cast<std::size_t>(threads);
+  float total = 0;
+  for (std::size_t t = 0; t < static_cast<std::size_t>(threads); ++t) {
+    const std::size_t first = t * share;
+    const std::size_t count = t + 1 == static_cast<std::size_t>(threads) ? x.n - first : share;
+    float part;
+    const scalar s = reference(r, p + first * sizeof part, count);
+    store_scalar(s, &part);
+    total += part;
+  }
+  return load_scalar(dtype::f32, &total);
+}
+// Within one ulp of the truth on benign data, and far outside of the bound.
+scalar doubles(const array_view& x, const reduction& r, int threads) {
+  float v;
+  store_scalar(honest(x, r, threads), &v);
+  v *= 2;
+  return load_scalar(dtype::f32, &v);
+}
+
+// A short run: the sameness of bits, and two inputs.
+json run(contestants& who) {
+  json report = start_report(who, {}, "a test");
+  for (const unit& u : plan(who, {}))
+    if (u.key.starts_with("bits/") || u.key.starts_with("inputs/f32/normal/") ||
+        u.key.starts_with("length/f32/uniform/16") || u.key.starts_with("speed/f32/1024"))
+      add_rows(report, u.run());
+  add_headlines(report);
+  return report;
+}
+
+json run(liar::sum f) {
+  contestants who;
+  who.list.push_back(std::make_unique<liar>("suspect", f));
+  return run(who);
+}
+
+bool has_finding(const json& report, std::string_view kind, std::string_view where) {
+  return std::any_of(report["findings"].begin(), report["findings"].end(), [&](const json& f) {
+    return f["contestant"] == "suspect" && f["kind"] == kind &&
+           f["where"].get<std::string>().find(where) != std::string::npos;
+  });
+}
+
+std::filesystem::path write(const std::string& text) {
+  const auto path = std::filesystem::temp_directory_path() / "bitfold-report-test.json";
+  std::ofstream(path) << text;
+  return path;
+}
+
+std::string message_of(const std::string& text) {
+  const auto path = write(text);
+  try {
+    read_report(path);
+  } catch (const error& e) {
+    std::filesystem::remove(path);
+    CHECK(e.code() == errc::bad_input);
+    return e.what();
+  }
+  std::filesystem::remove(path);
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("an honest contestant keeps its promises") {
+  const json report = run(honest);
+  CHECK(report["findings"].empty());
+  for (const json& row : report["bits"]) CHECK(row["equal"] == true);
+  CHECK(report["bits"].size() == 2);
+  CHECK(report["speed"].size() == 1);
+  CHECK(report["headlines"].size() == 4);
+  CHECK(report["headlines"][0]["value"] == "2 of 2");
+}
+
+TEST_CASE("a dropped element is exposed") {
+  const json report = run(drops_one);
+  CHECK(has_finding(report, "bits", "normal"));
+  CHECK(has_finding(report, "bound", "uniform"));
+  CHECK(report["headlines"][0]["value"] == "0 of 2");
+  CHECK(summary(report).find("BROKEN PROMISE  suspect: bits") != std::string::npos);
+}
+
+TEST_CASE("a result that is one ulp off is exposed") {
+  const json report = run(one_ulp_off);
+  CHECK(has_finding(report, "bits", "normal"));
+  CHECK(has_finding(report, "bits", "1 thread, array"));
+}
+
+TEST_CASE("an order that depends on the number of threads is exposed") {
+  const json report = run(order_by_threads);
+  CHECK(has_finding(report, "bits", "3 threads, array"));
+  CHECK_FALSE(has_finding(report, "bits", "1 thread,"));
+  CHECK(report["bits"][0]["equal"] == true);
+  CHECK(report["bits"][1]["equal"] == false);
+  CHECK(report["bits"][0]["digest"] != report["bits"][1]["digest"]);
+  CHECK(report["headlines"][0]["value"] == "1 of 2");
+}
+
+TEST_CASE("an error above the bound is exposed") {
+  CHECK(has_finding(run(doubles), "bound", "normal"));
+}
+
+TEST_CASE("findings of one kind are limited: here to three for each of four units") {
+  const json report = run(one_ulp_off);
+  CHECK(std::count_if(report["findings"].begin(), report["findings"].end(),
+                      [](const json& f) { return f["kind"] == "bits"; }) == 4 * 3);
+}
+
+TEST_CASE("the plan has every registered op, method and type, each under its own name") {
+  contestants who;
+  add_bitfold(who, true, false);
+  std::set<std::string> ids, keys;
+  for (const auto& c : who.list) CHECK(ids.insert(c->info.id).second);
+  for (op_id op : all_ops)
+    for (const auto& m : all_methods)
+      for (dtype t : all_dtypes) {
+        const reduction r = make_reduction(op, m.id, t);
+        CHECK(std::any_of(who.list.begin(), who.list.end(), [&](const auto& c) {
+          const reduction& p = *c->info.promise;
+          return c->info.main && p.op == r.op && p.method == r.method && p.in == r.in &&
+                 p.acc == r.acc && p.out == r.out;
+        }));
+      }
+  for (bool full : {false, true}) {
+    keys.clear();
+    for (const unit& u : plan(who, {.full = full})) CHECK(keys.insert(u.key).second);
+  }
+}
+
+TEST_CASE("a report reads back as it was written") {
+  const json report = run(honest);
+  const auto path = write(report_text(report));
+  CHECK(read_report(path) == report);
+  std::filesystem::remove(path);
+}
+
+TEST_CASE("a report that is malformed is one clear error") {
+  const json report = run(honest);
+  CHECK(message_of(report_text(report).substr(0, 3000)).find("is not JSON") != std::string::npos);
+  CHECK(message_of("[]").find("is not a JSON object") != std::string::npos);
+  CHECK(message_of("{}").find("format: ") != std::string::npos);
+  const auto broken = [&](auto change) {
+    json copy = report;
+    change(copy);
+    return message_of(report_text(copy));
+  };
+  CHECK(broken([](json& r) { r["version"] = 2; }).find("version: ") != std::string::npos);
+  CHECK(broken([](json& r) { r.erase("machine"); }).find("machine: ") != std::string::npos);
+  CHECK(broken([](json& r) { r["accuracy"][0]["ulps"] = "many"; }).find("accuracy[0].ulps: ") !=
+        std::string::npos);
+  CHECK(broken([](json& r) { r["speed"][0]["contestant"] = "nobody"; }).find("speed.contestant: ") !=
+        std::string::npos);
+  CHECK(broken([](json& r) { r["contestants"][0].erase("promise"); }).find(": promise: ") !=
+        std::string::npos);
+}
+
+TEST_CASE("two runs compare") {
+  const json a = run(honest);
+  CHECK_FALSE(compare(a, a).worse);
+  const auto changed = [&](auto change) {
+    json b = a;
+    change(b);
+    return compare(a, b);
+  };
+  const auto bits = changed([](json& b) { b["accuracy"][0]["bits"] = "00000000"; });
+  CHECK(bits.worse);
+  CHECK(bits.text.find("WORSE  bits: suspect on normal") != std::string::npos);
+  CHECK(changed([](json& b) { b["bits"][1]["digest"] = "0"; }).worse);
+  CHECK(changed([](json& b) {
+          b["accuracy"][0]["bound_relative"] = 2 * number(b["accuracy"][0]["bound_relative"]);
+        }).worse);
+  CHECK_FALSE(changed([](json& b) {
+                b["accuracy"][0]["bound_relative"] = number(b["accuracy"][0]["bound_relative"]) / 2;
+              }).worse);
+  // Another order is another promise; another speed is none.
+  CHECK_FALSE(changed([](json& b) {
+                b["bitfold"]["order_version"] = 2;
+                b["accuracy"][0]["bits"] = "00000000";
+              }).worse);
+  CHECK_FALSE(changed([](json& b) { b["speed"][0]["gbps"] = 0.001; }).worse);
+  // A promise that is broken in B only.
+  CHECK(compare(a, run(one_ulp_off)).worse);
+  CHECK_FALSE(compare(run(one_ulp_off), a).text.find("promise broken") != std::string::npos);
+}
+
+TEST_CASE("numbers that JSON has not") {
+  CHECK(number(INFINITY) == "inf");
+  CHECK(number(-INFINITY) == "-inf");
+  CHECK(number(NAN) == "nan");
+  CHECK(number(0.1234567891).dump() == "0.123457");
+  CHECK(number(json("-inf")) == -INFINITY);
+  CHECK(std::isnan(number(json())));
+}
