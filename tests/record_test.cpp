@@ -42,6 +42,7 @@ std::string some_bytes(std::size_t size, std::uint32_t seed) {
     out += static_cast<char>(seed >> 24);
     out += static_cast<char>(0x30 + (seed >> 16 & 7));
   }
+  out.resize(size);
   return out;
 }
 
@@ -50,6 +51,7 @@ const std::vector<tensor> mixed{{"first", "F32", "[100,10]", some_bytes(4000, 1)
                                 {"c.bf16", "BF16", "[2,500]", some_bytes(2000, 3)},
                                 {"d.i64", "I64", "[125]", some_bytes(1000, 4)},
                                 {"e.none", "F32", "[0,3]", ""},
+                                {"f.i8", "I8", "[11,3]", some_bytes(33, 6)},
                                 {"last", "F64", "[300]", some_bytes(2400, 5)}};
 
 std::string npy_of(const std::vector<float>& values) {
@@ -219,9 +221,9 @@ TEST_CASE("check: any one flipped bit is found, and its tensor named") {
   const auto golden =
       dir.write("golden.json", record({dir.write("m.safetensors", content), "--method", "all"}));
   const auto file = dir.path("m.safetensors");
-  check_check({golden, file}, 0, {"1 file, 6 arrays: 6 same"});
+  check_check({golden, file}, 0, {"1 file, 7 arrays: 7 same"});
 
-  std::size_t at = content.size() - 4000 - 2000 - 2000 - 1000 - 2400;
+  std::size_t at = content.size() - 4000 - 2000 - 2000 - 1000 - 33 - 2400;
   for (const tensor& t : mixed) {
     if (t.bytes.empty()) continue;
     const std::size_t last = t.bytes.size() - 1, middle = t.bytes.size() / 2;
@@ -236,7 +238,7 @@ TEST_CASE("check: any one flipped bit is found, and its tensor named") {
                                               "    sum pairwise ",
                                               "    sum kahan ",
                                               "    sum sequential ",
-                                              "1 file, 6 arrays: 5 same, 1 moved"};
+                                              "1 file, 7 arrays: 6 same, 1 moved"};
       check_check({golden, file}, 1, expected);
       check_check({golden, "--bits", "--threads", "1", file}, 1, expected);
     }
@@ -252,8 +254,12 @@ TEST_CASE("check: one low bit in 64 MiB") {
   tensors.push_back({"large", "F32", "[40,256,1024]", some_bytes(40 << 20, 99)});
   auto content = safetensors_of(tensors);
   const auto file = dir.write("m.safetensors", content);
-  const auto golden = dir.write("golden.json", record({file}));
+  const auto text = record({file});
+  const auto golden = dir.write("golden.json", text);
   check_check({golden}, 0, {"1 file, 61 arrays: 61 same"});
+  io::digest digest;
+  digest.add(tensors.back().bytes.data(), tensors.back().bytes.size());
+  CHECK(io::parse_golden(text).files[0].arrays.back().digest == digest.hex());
   const std::size_t header = content.size() - (100u << 20);
   for (const auto& [at, name] : {std::pair{header + (17u << 20) + 12345 * 4, "layer.17"},
                                  std::pair{content.size() - (20u << 20), "large"}}) {
@@ -321,7 +327,7 @@ TEST_CASE("check: missing, new and changed tensors") {
                                        "    shape           [1000]",
                                        "missing " + file + ":d.i64",
                                        "new     " + file + ":d.int64",
-                                       "1 file, 7 arrays: 3 same, 2 changed, 1 missing, 1 new"};
+                                       "1 file, 8 arrays: 4 same, 2 changed, 1 missing, 1 new"};
   check_check({golden}, 1, lines);
   check_check({golden, "--ulps", "1000000"}, 1, lines);
 }
