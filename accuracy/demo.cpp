@@ -167,7 +167,7 @@ struct table {
 
 const std::vector<table> tables{
     {dtype::f32,
-     {"uniform", "normal", "relu", "gradients", "spread", "drops", "tenths", "anderson",
+     {"uniform", "normal", "relu", "gradients", "log-normal", "drops", "tenths", "anderson",
       "stagnation", "absorption", "condition-1e8", "condition-1e16", "condition-1e40"}},
     {dtype::f64, {"normal", "gradients", "stagnation", "condition-1e16", "condition-1e40"}},
     {dtype::bf16, {"normal", "gradients", "relu", "condition-1e8"}}};

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
+#include <stdexcept>
 #include <utility>
 
 #include <bitfold/arith.hpp>
@@ -50,6 +52,60 @@ values uniform(std::size_t n, std::uint64_t seed) {
 
 double two_to(int e) { return std::ldexp(1.0, e); }
 
+// Wide enough for the sums below, which is checked at every addition, and faster than real.
+using wide = boost::multiprecision::number<boost::multiprecision::mpfr_float_backend<150>,
+                                           boost::multiprecision::et_off>;
+
+// An exact sum as it grows.
+class running_total {
+ public:
+  void add(double v) { exactly(mpfr_add_d(raw(), raw(), v, MPFR_RNDN)); }
+  void add_product(double a, double b) {
+    exactly(mpfr_set_d(product_.backend().data(), a, MPFR_RNDN));
+    exactly(mpfr_mul_d(product_.backend().data(), product_.backend().data(), b, MPFR_RNDN));
+    exactly(mpfr_add(raw(), raw(), product_.backend().data(), MPFR_RNDN));
+  }
+  const wide& value() const { return total_; }
+
+ private:
+  static void exactly(int ternary) {
+    if (ternary != 0) throw std::logic_error("inputs: a sum that must be exact was rounded");
+  }
+  mpfr_ptr raw() { return total_.backend().data(); }
+
+  wide total_ = 0, product_;
+};
+
+// x rounded to a float type, and down to what the type holds with room to spare for a few
+// additions.
+double rounded(const wide& x, dtype t) {
+  const mpfr_srcptr raw = x.backend().data();
+  double d = mpfr_get_d(raw, t == dtype::f64 ? MPFR_RNDN : MPFR_RNDZ);
+  // To odd, if it goes on to a narrower type, so that it is as if rounded once.
+  if (t != dtype::f64 && mpfr_cmp_d(raw, d) != 0)
+    d = std::bit_cast<double>(std::bit_cast<std::uint64_t>(d) | 1);
+  const double largest = two_to(format_of(t).max_exponent - 1);
+  d = std::clamp(d, -largest, largest);
+  return visit(t, [d]<class T>(std::type_identity<T>) -> double {
+    if constexpr (std::is_integral_v<T>)
+      throw std::logic_error("inputs: not a float type");
+    else
+      return arith::widen<double>(arith::round_to<T>(d));
+  });
+}
+
+// All vectors in the same random order.
+template <class... Values>
+void shuffle(random_source& random, Values&... x) {
+  for (std::size_t i = std::max({x.size()...}); i > 1; --i) {
+    const auto j = static_cast<std::size_t>(random.below(static_cast<int>(i)));
+    (std::swap(x[i - 1], x[j]), ...);
+  }
+}
+
+// The largest condition number whose cancellation f16 has room for.
+constexpr double f16_condition = 0x1p26;
+
 template <int Power10>
 values cancel(std::size_t n, std::uint64_t seed, dtype t) {
   double condition = 1;
@@ -57,7 +113,7 @@ values cancel(std::size_t n, std::uint64_t seed, dtype t) {
   return cancellation(n, seed, t, condition);
 }
 
-constexpr std::array<input, 21> inputs{{
+constexpr std::array<input, 23> inputs{{
     {"uniform", "uniform in [0, 1)",
      [](std::size_t n, std::uint64_t seed, dtype) { return uniform(n, seed); }},
     {"uniform-signed", "uniform in [-1, 1)",
@@ -72,7 +128,7 @@ constexpr std::array<input, 21> inputs{{
      [](std::size_t n, std::uint64_t seed, dtype) {
        return generate(n, seed, [](auto& r, std::size_t) { return 1 + r.uniform(); });
      }},
-    {"spread", "positive, bell-shaped in the exponent over 60 binades (30 for f16)",
+    {"log-normal", "positive, bell-shaped in the exponent over 60 binades (30 for f16)",
      [](std::size_t n, std::uint64_t seed, dtype t) {
        return generate(n, seed, [t](auto& r, std::size_t) {
          const int e = r.below(16) + r.below(16) + r.below(16) + r.below(16) - 30;
@@ -116,18 +172,40 @@ constexpr std::array<input, 21> inputs{{
        if (n > 0) x[0] = two_to((t == dtype::f64 ? 53 : 24) + shift);
        return x;
      }},
-    {"absorption", "1e20, many times 1e-20, -1e20 (f16: 6e4 and 6e-8)",
+    {"absorption",
+     "ten times 1e-20, 1e20 and -1e20 (f16: 6e-8 and 6e4), from GPU MODE lecture 9; repeated",
      [](std::size_t n, std::uint64_t, dtype t) {
        values x(n, t == dtype::f16 ? 6e-8 : 1e-20);
        const double large = t == dtype::f16 ? 6e4 : 1e20;
-       if (n > 1) x.front() = large, x.back() = -large;
+       for (std::size_t i = 11; i < n; i += 12) x[i - 1] = large, x[i] = -large;
        return x;
      }},
-    {"drops", "1000 and many times 1e-3",
+    {"drops", "1000 and many times 1e-3; two values of it in f16 are the same lecture's",
      [](std::size_t n, std::uint64_t, dtype) {
        values x(n, 1e-3);
        if (n > 0) x[0] = 1000;
        return x;
+     }},
+    {"overflow",
+     "large values, then their negatives: partial sums leave the range, the sum does not",
+     [](std::size_t n, std::uint64_t seed, dtype t) {
+       const double unit = two_to(format_of(t).max_exponent - 5);
+       values x = generate(n, seed, [=](auto& r, std::size_t) { return unit * (1 + r.uniform()); });
+       for (std::size_t i = 0; i < n / 2; ++i) x[n - 1 - i] = -x[i];
+       if (n > 1) x[n - 1] /= 2;  // or the sum would be 0 for even n
+       return x;
+     }},
+    {"underflow",
+     "normal values in pairs with subnormal differences: flushing to zero loses the sum",
+     [](std::size_t n, std::uint64_t seed, dtype t) {
+       const float_format f = format_of(t);
+       const double smallest_normal = two_to(f.min_exponent + f.precision - 1);
+       double below = 0;
+       return generate(n, seed, [=](auto& r, std::size_t i) mutable {
+         if (i % 2) return -below * smallest_normal;
+         below = 1 + r.uniform();
+         return (below + r.uniform() / 16) * smallest_normal;
+       });
      }},
     {"tenths", "0.1 everywhere",
      [](std::size_t n, std::uint64_t, dtype) { return values(n, 0.1); }},
@@ -169,39 +247,76 @@ std::vector<std::byte> pack(std::span<const double> values, dtype type) {
 }
 
 std::vector<double> cancellation(std::size_t n, std::uint64_t seed, dtype type, double condition) {
-  const auto rounded = [type](const real& v) {
-    return static_cast<double>(value_of(round_correctly(v, type)));
-  };
   random_source random(seed);
-  if (type == dtype::f16) condition = std::min(condition, two_to(26));
+  if (type == dtype::f16) condition = std::min(condition, f16_condition);
   const int binades = std::ilogb(condition);
-  // f16: room for the sum of the first half above 2^high, and for its digits below 2^low.
-  const int high = std::min(binades / 2, type == dtype::f16 ? 9 : 100), low = high - binades;
+  int high = std::min(binades / 2, 100);
+  if (type == dtype::f16)  // room for its digits below 2^(high - binades), and for the last value
+    high = std::min({high, 9, 14 + binades - static_cast<int>(std::bit_width(n))});
+  const int low = high - binades;
   const std::size_t half = n / 2;
-  real sum = 0, sum_abs = 0;
+  running_total sum, sum_abs;
   std::vector<double> x(n);
-  const auto set = [&](std::size_t i, double v) {
-    x[i] = v;
-    sum += v;
-    sum_abs += std::fabs(v);
+  const auto set = [&](std::size_t i, const wide& v) {
+    x[i] = rounded(v, type);
+    sum.add(x[i]);
+    sum_abs.add(std::fabs(x[i]));
   };
   for (std::size_t i = 0; i < half; ++i) {
     const double v = 2 * random.uniform() - 1;
-    set(i, rounded(v * two_to(i == 0 ? high : low + random.below(binades + 1))));
+    set(i, v * two_to(i == 0 ? high : low + random.below(binades + 1)));
   }
   for (std::size_t i = half; i + 1 < n; ++i) {
     const double v = 2 * random.uniform() - 1;
     const auto down = static_cast<int>((i - half) * static_cast<std::size_t>(binades) / (n - half));
-    set(i, rounded(v * two_to(high - down) - sum));
+    set(i, v * two_to(high - down) - sum.value());
   }
   if (n > 0) {
     // The last value also counts in sum|x|, hence the -1; the maximum serves a condition near 1.
-    const real target = n > 1 ? sum_abs / std::max(condition - 1, 0.5) : real(1);
-    set(n - 1, rounded(target - sum));
+    const wide target = n > 1 ? sum_abs.value() / std::max(condition - 1, 0.5) : wide(1);
+    set(n - 1, target - sum.value());
   }
-  for (std::size_t i = n; i > 1; --i)
-    std::swap(x[i - 1], x[static_cast<std::size_t>(random.below(static_cast<int>(i)))]);
+  shuffle(random, x);
   return x;
+}
+
+dot_input dot_cancellation(std::size_t n, std::uint64_t seed, dtype type, double condition) {
+  random_source random(seed);
+  if (type == dtype::f16) condition = std::min(condition, f16_condition);
+  // Of the factors; their products have twice that.
+  const int binades = (std::ilogb(condition) + 1) / 2, high = binades / 2, low = high - binades;
+  const std::size_t half = n / 2;
+  running_total dot, dot_abs;
+  dot_input in{values(n), values(n)};
+  const auto set = [&](std::size_t i, double x, const wide& y) {
+    in.x[i] = rounded(x, type);
+    in.y[i] = rounded(y, type);
+    dot.add_product(in.x[i], in.y[i]);
+    dot_abs.add_product(std::fabs(in.x[i]), std::fabs(in.y[i]));
+  };
+  // With either sign, and never so small that dividing by it could matter.
+  const auto factor = [&](int e) {
+    const double v = random.uniform() - 0.5;
+    return (v < 0 ? v - 0.5 : v + 0.5) * two_to(e);
+  };
+  for (std::size_t i = 0; i < half; ++i) {
+    const int e = i == 0 ? high : low + random.below(binades + 1);
+    const double x = factor(e);
+    set(i, x, factor(e));
+  }
+  for (std::size_t i = half; i + 1 < n; ++i) {
+    const auto down = static_cast<int>((i - half) * static_cast<std::size_t>(binades) / (n - half));
+    const double x = factor(high - down), wanted = factor(2 * (high - down));
+    set(i, x, (wanted - dot.value()) / rounded(x, type));
+  }
+  if (n > 0) {
+    // Likewise: the last product counts in sum|xy|, twice.
+    const wide target = n > 1 ? 2 * dot_abs.value() / std::max(condition - 2, 1.0) : wide(1);
+    const double x = two_to(std::ilogb(static_cast<double>(target)) / 2);
+    set(n - 1, x, (target - dot.value()) / x);
+  }
+  shuffle(random, in.x, in.y);
+  return in;
 }
 
 }  // namespace bitfold::accuracy

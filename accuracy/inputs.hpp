@@ -46,4 +46,11 @@ std::vector<std::byte> pack(std::span<const double> values, dtype type);
 /// exponent going down; the last sets the sum.
 std::vector<double> cancellation(std::size_t n, std::uint64_t seed, dtype type, double condition);
 
+/// Two vectors of n values whose dot product has condition number 2 sum|x y| / |sum x y| within a
+/// factor of 2 of `condition` (>= 2), by the same algorithm, in the same limits.
+struct dot_input {
+  std::vector<double> x, y;
+};
+dot_input dot_cancellation(std::size_t n, std::uint64_t seed, dtype type, double condition);
+
 }  // namespace bitfold::accuracy

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <stdexcept>
+#include <utility>
 
 namespace bitfold::accuracy {
 namespace {
@@ -53,21 +55,47 @@ std::int64_t sign_extended(dtype t, std::uint64_t bits) {
   return static_cast<std::int64_t>(bits << unused) >> unused;
 }
 
-// Precision, in bits, at which every partial sum of the elements is exact: they are all multiples
-// of 2^low and below 2^high, so their sums are below n 2^high.
-mpfr_prec_t sufficient_precision(dtype t, const void* data, std::size_t n) {
-  const int for_n = std::bit_width(n);
-  if (!is_float(t)) return 64 + for_n;
+// The exponents of the lowest and of the one above the highest bit that a finite x of type t may
+// have.
+struct bit_range {
+  int low, high;
+};
+bit_range bits_of(dtype t, double x) {
   const float_format f = format_of(t);
-  int low = f.max_exponent, high = f.min_exponent;
-  for (std::size_t i = 0; i < n; ++i) {
-    const double x = decode(t, load_bits(t, data, i));
-    if (x == 0 || !std::isfinite(x)) continue;
-    const int e = std::ilogb(x);
-    low = std::min(low, std::max(e - (f.precision - 1), f.min_exponent));
-    high = std::max(high, e + 1);
-  }
-  return high > low ? high - low + for_n : 2;
+  const int e = std::ilogb(x);
+  return {std::max(e - (f.precision - 1), f.min_exponent), e + 1};
+}
+
+// Precision, in bits, at which every partial sum of n terms is exact. range_of(i) are the bits of
+// term i; nothing for one that is zero or not finite. The terms are multiples of 2^low and below
+// 2^high, so their sums are below n 2^high.
+template <class RangeOf>
+mpfr_prec_t sufficient_precision(std::size_t n, RangeOf range_of) {
+  int low = std::numeric_limits<int>::max(), high = std::numeric_limits<int>::min();
+  for (std::size_t i = 0; i < n; ++i)
+    if (const std::optional<bit_range> r = range_of(i)) {
+      low = std::min(low, r->low);
+      high = std::max(high, r->high);
+    }
+  return low < high ? high - low + std::bit_width(n) : 2;
+}
+
+bool counts(double x) { return x != 0 && std::isfinite(x); }
+
+// mpfr_float is the type whose precision can be chosen: as narrow as exactness allows, for speed.
+using narrow = boost::multiprecision::mpfr_float;
+
+mpfr_ptr zero_of(narrow& x, mpfr_prec_t bits, int sign) {
+  const mpfr_ptr raw = x.backend().data();
+  mpfr_set_prec(raw, bits);
+  mpfr_set_zero(raw, sign);
+  return raw;
+}
+
+real widened(mpfr_srcptr x) {
+  real r;
+  require_exact(mpfr_set(r.backend().data(), x, nearest));
+  return r;
 }
 
 }  // namespace
@@ -97,14 +125,16 @@ real exact_sum::condition() const {
 
 exact_sum sum_exactly(dtype type, const void* data, std::size_t n) {
   static_assert(sizeof(long) == 8);
-  const mpfr_prec_t bits = sufficient_precision(type, data, n);
-  // As narrow as exactness allows, for speed; mpfr_float is the type whose precision can be chosen.
-  boost::multiprecision::mpfr_float narrow_sum, narrow_abs;
-  const mpfr_ptr sum = narrow_sum.backend().data(), sum_abs = narrow_abs.backend().data();
-  mpfr_set_prec(sum, bits);
-  mpfr_set_prec(sum_abs, bits);
-  mpfr_set_zero(sum, n > 0 && is_float(type) ? -1 : +1);  // -0 changes no sum of floats
-  mpfr_set_zero(sum_abs, +1);
+  const mpfr_prec_t bits =
+      !is_float(type) ? 64 + std::bit_width(n)
+                      : sufficient_precision(n, [&](std::size_t i) -> std::optional<bit_range> {
+                          const double x = decode(type, load_bits(type, data, i));
+                          return counts(x) ? std::optional(bits_of(type, x)) : std::nullopt;
+                        });
+  narrow sum_at, abs_at;
+  // -0 changes no sum of floats.
+  const mpfr_ptr sum = zero_of(sum_at, bits, n > 0 && is_float(type) ? -1 : +1);
+  const mpfr_ptr sum_abs = zero_of(abs_at, bits, +1);
   for (std::size_t i = 0; i < n; ++i) {
     const std::uint64_t x = load_bits(type, data, i);
     if (is_float(type)) {
@@ -121,11 +151,50 @@ exact_sum sum_exactly(dtype type, const void* data, std::size_t n) {
       require_exact(mpfr_add_ui(sum_abs, sum_abs, x, nearest));
     }
   }
-  exact_sum result;
-  require_exact(mpfr_set(result.sum.backend().data(), sum, nearest));
-  require_exact(mpfr_set(result.sum_abs.backend().data(), sum_abs, nearest));
-  return result;
+  return {widened(sum), widened(sum_abs)};
 }
+
+real exact_dot::condition() const {
+  if (dot_abs == 0) return 2;
+  return 2 * dot_abs / abs(dot);
+}
+
+exact_dot dot_exactly(dtype type, const void* x, const void* y, std::size_t n) {
+  if (!is_float(type)) throw std::logic_error("oracle: not a float type");
+  const auto pair = [&](std::size_t i) {
+    return std::pair(decode(type, load_bits(type, x, i)), decode(type, load_bits(type, y, i)));
+  };
+  const mpfr_prec_t bits = sufficient_precision(n, [&](std::size_t i) -> std::optional<bit_range> {
+    const auto [a, b] = pair(i);
+    if (!counts(a) || !counts(b)) return std::nullopt;
+    const bit_range ra = bits_of(type, a), rb = bits_of(type, b);
+    return bit_range{ra.low + rb.low, ra.high + rb.high};
+  });
+  narrow dot_at, abs_at, product_at;
+  const mpfr_ptr dot = zero_of(dot_at, bits, n > 0 ? -1 : +1);
+  const mpfr_ptr dot_abs = zero_of(abs_at, bits, +1);
+  const mpfr_ptr product = zero_of(product_at, 2 * 53, +1);
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto [a, b] = pair(i);
+    require_exact(mpfr_set_d(product, a, nearest));
+    require_exact(mpfr_mul_d(product, product, b, nearest));
+    require_exact(mpfr_add(dot, dot, product, nearest));
+    require_exact(mpfr_abs(product, product, nearest));
+    require_exact(mpfr_add(dot_abs, dot_abs, product, nearest));
+  }
+  return {widened(dot), widened(dot_abs)};
+}
+
+// An op without its oracle does not compile.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic error "-Wswitch"
+real exact_value(op_id op, dtype type, const void* data, std::size_t n) {
+  switch (op) {
+    case op_id::sum: return sum_exactly(type, data, n).sum;
+  }
+  throw std::logic_error("oracle: no such op");
+}
+#pragma GCC diagnostic pop
 
 namespace {
 // log2 of the spacing of float type t at x

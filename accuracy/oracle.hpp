@@ -1,5 +1,5 @@
-// The ground truth: exact sums by MPFR, and their one correct rounding. Nothing here uses an
-// engine, the canonical order or bitfold's own conversions.
+// The ground truth: the exact value of every op by MPFR, and its one correct rounding. Nothing here
+// uses an engine, the canonical order or bitfold's own conversions.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +11,10 @@
 
 namespace bitfold::accuracy {
 
-/// An MPFR number wide enough to hold any sum of fewer than 2^64 elements of any dtype exactly:
-/// such a sum is a multiple of 2^-1074 below 2^(1024 + 64), which is 2162 bits; 700 digits are over
-/// 2320.
-using real = boost::multiprecision::number<boost::multiprecision::mpfr_float_backend<700>,
+/// An MPFR number wide enough to hold exactly any sum of fewer than 2^64 elements of any dtype, or
+/// of products of two: this is a multiple of 2^-2148 below 2^(2048 + 64), which is 4260 bits; 1300
+/// digits are over 4318.
+using real = boost::multiprecision::number<boost::multiprecision::mpfr_float_backend<1300>,
                                            boost::multiprecision::et_off>;
 
 /// A binary floating-point format with subnormals: the integers below 2^precision times
@@ -40,6 +40,18 @@ struct exact_sum {
 /// The exact sum of n elements (integers as the mathematical sum, without wrapping).
 /// Throws std::logic_error if MPFR ever reports a rounding.
 exact_sum sum_exactly(dtype type, const void* data, std::size_t n);
+
+struct exact_dot {
+  real dot;
+  real dot_abs;            ///< the sum of |x y|
+  real condition() const;  ///< 2 dot_abs / |dot|: infinite when only dot is 0, 2 when both are
+};
+
+/// The exact dot product of n elements of a float type. Errors as above.
+exact_dot dot_exactly(dtype float_type, const void* x, const void* y, std::size_t n);
+
+/// The exact value of an op over n elements, which a result approximates. Errors as above.
+real exact_value(op_id op, dtype type, const void* data, std::size_t n);
 
 /// x rounded to nearest even to a float type, once, with subnormals and overflow; NaN is canonical.
 scalar round_correctly(const real& x, dtype float_type);
