@@ -99,13 +99,14 @@ struct pytorch_like {
 };
 
 // ---- Triton, as PyTorch's compiler uses it ---------------------------------------------------------
-// torch/_inductor/choices.py (reduction_split_factor) of pytorch 0012d881f374; the tile of 2048 and the
-// 16 warps: torch/_inductor/runtime/triton_heuristics.py (_reduction_configs, triton_config_reduction);
-// tl.sum: Triton's lib/Conversion/TritonGPUToLLVM/ReduceOpToLLVM.cpp. A sum of more than 8192 elements
-// is split into chunks, which a second launch adds. A program adds its chunk tile by tile into an
-// accumulator of 2048 elements, 4 in each of 512 threads, and then sums the accumulator: in the thread,
-// in the warp by shuffles, across warps through shared memory. (Their split prefers divisors of n near
-// the wanted size; here it is the nearest power of two, which is the same where n is one.)
+// torch/_inductor/choices.py (reduction_split_factor) at 0012d881f374; the tile of 2048 and the 16 warps:
+// torch/_inductor/runtime/triton_heuristics.py (_reduction_configs, triton_config_reduction) at
+// 00131b6bd4be; tl.sum: Triton's lib/Conversion/TritonGPUToLLVM/ReduceOpToLLVM.cpp at 010511a79b35.
+// A sum of more than 8192 elements is split into chunks, one for each block, and a second launch adds
+// their sums. A block adds its chunk tile by tile into an accumulator of 2048 elements, 4 in each of 512
+// threads, and then sums the accumulator: in the thread, in the warp by shuffles, across warps through
+// shared memory. (Their split prefers divisors of n near the wanted size; here it is the nearest power
+// of two, which is the same where n is one.)
 
 template <class T>
 __global__ void __launch_bounds__(512) triton_sum(const T* x, std::size_t n, std::size_t chunk, T* sums) {

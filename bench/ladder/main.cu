@@ -97,7 +97,8 @@ struct bench {
     check(cudaGraphInstantiate(&runnable, graph, 0));
     check(cudaGraphLaunch(runnable, stream));
     std::vector<double> ms;
-    for (int i = 0; i < replays; ++i) ms.push_back(milliseconds([&] { check(cudaGraphLaunch(runnable, stream)); }));
+    for (int i = 0; i < replays; ++i)
+      ms.push_back(milliseconds([&] { check(cudaGraphLaunch(runnable, stream)); }));
     check(cudaGraphExecDestroy(runnable));
     check(cudaGraphDestroy(graph));
     std::nth_element(ms.begin(), ms.begin() + replays / 2, ms.end());
@@ -129,7 +130,8 @@ struct bench {
       rows.push_back(row("load-only", ceiling));
       for (const ladder::rung& r : ladder::all_rungs()) {
         const std::uint32_t got = sum(r, t, n);
-        rows.push_back(row(r.name, seconds([&] { ladder::launch(r, t, data, n, out, workspace, stream); })));
+        const auto enqueue = [&] { ladder::launch(r, t, data, n, out, workspace, stream); };
+        rows.push_back(row(r.name, seconds(enqueue)));
         if (t == dtype::i32) rows.back()["right"] = got == want;
       }
       std::fprintf(stderr, "%s 2^%d\n", std::string(name(t)).c_str(), k);
@@ -161,8 +163,8 @@ struct bench {
 };
 
 ordered_json described(const ladder::rung& r) {
-  return {{"name", r.name}, {"title", r.title}, {"change", r.change}, {"source", r.source}, {"limits", r.limits},
-          {"their_figure", r.theirs.figure}, {"theirs_where", r.theirs.where}};
+  return {{"name", r.name}, {"title", r.title}, {"change", r.change}, {"source", r.source},
+          {"limits", r.limits}, {"their_figure", r.theirs.figure}, {"theirs_where", r.theirs.where}};
 }
 
 std::string cuda_version(int v) { return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10); }
@@ -174,8 +176,9 @@ ordered_json context() {
   char date[32];
   const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
-  return {{"gpu", cuda::devices().at(0)}, {"cuda_driver", cuda_version(driver)}, {"cuda_runtime", cuda_version(runtime)},
-          {"commit", BITFOLD_COMMIT}, {"date", date}, {"command", "bitfold_bench_ladder RESULT.json"}};
+  return {{"gpu", cuda::devices().at(0)}, {"cuda_driver", cuda_version(driver)},
+          {"cuda_runtime", cuda_version(runtime)}, {"commit", BITFOLD_COMMIT}, {"date", date},
+          {"command", "bitfold_bench_ladder RESULT.json"}};
 }
 
 // One row on each line, so that a diff of two results can be read.

@@ -172,16 +172,20 @@ struct coarsened_2 : coarsened<2> {
                              lecture, "", {}};
 };
 struct coarsened_4 : coarsened<4> {
-  static constexpr rung info{"coarsened-4", "Thread coarsening, 4", "4 elements for each thread.", lecture, "", {}};
+  static constexpr rung info{"coarsened-4", "Thread coarsening, 4",
+                             "4 elements for each thread.", lecture, "", {}};
 };
 struct coarsened_8 : coarsened<8> {
-  static constexpr rung info{"coarsened-8", "Thread coarsening, 8", "8 elements for each thread.", lecture, "", {}};
+  static constexpr rung info{"coarsened-8", "Thread coarsening, 8",
+                             "8 elements for each thread.", lecture, "", {}};
 };
 struct coarsened_16 : coarsened<16> {
-  static constexpr rung info{"coarsened-16", "Thread coarsening, 16", "16 elements for each thread.", lecture, "", {}};
+  static constexpr rung info{"coarsened-16", "Thread coarsening, 16",
+                             "16 elements for each thread.", lecture, "", {}};
 };
 struct coarsened_32 : coarsened<32> {
-  static constexpr rung info{"coarsened-32", "Thread coarsening, 32", "32 elements for each thread.", lecture, "", {}};
+  static constexpr rung info{"coarsened-32", "Thread coarsening, 32",
+                             "32 elements for each thread.", lecture, "", {}};
 };
 
 // ---- Without the loop's cost -----------------------------------------------------------------------

@@ -59,15 +59,18 @@ struct shuffle_1 : shuffle<1> {
 };
 struct shuffle_2 : shuffle<2> {
   static constexpr rung info{
-      "shuffle-2", "Warp shuffle, reading 2", "2 elements for each thread.", yan, "", {"96.2 GB/s", yan_card}};
+      "shuffle-2", "Warp shuffle, reading 2", "2 elements for each thread.", yan, "",
+      {"96.2 GB/s", yan_card}};
 };
 struct shuffle_4 : shuffle<4> {
   static constexpr rung info{
-      "shuffle-4", "Warp shuffle, reading 4", "4 elements for each thread.", yan, "", {"96.8 GB/s", yan_card}};
+      "shuffle-4", "Warp shuffle, reading 4", "4 elements for each thread.", yan, "",
+      {"96.8 GB/s", yan_card}};
 };
 struct shuffle_8 : shuffle<8> {
   static constexpr rung info{
-      "shuffle-8", "Warp shuffle, reading 8", "8 elements for each thread.", yan, "", {"107.2 GB/s", yan_card}};
+      "shuffle-8", "Warp shuffle, reading 8", "8 elements for each thread.", yan, "",
+      {"107.2 GB/s", yan_card}};
 };
 
 // ---- Atomics ---------------------------------------------------------------------------------------
