@@ -20,7 +20,7 @@ struct bitfold_tree {
       "bitfold-tree", "bitfold, method tree",
       "The order is a function of n alone, so the bits are the same on every GPU and CPU; two passes "
       "over the grid, and no atomic.",
-      "docs/order.md", "any n", {}};
+      "docs/order.md", "", {}};
   static constexpr bool in_place = false;
   template <class T>
   static reduction what() {
