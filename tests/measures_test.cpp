@@ -1,6 +1,7 @@
 // The measures: by hand, and the trace of a reduction against the same walk in MPFR.
 #include <array>
 #include <cmath>
+#include <fstream>
 #include <limits>
 #include <string>
 #include <vector>
@@ -355,4 +356,15 @@ TEST_CASE("measures: correct bits", "[measures]") {
     CHECK(correct_bits(round_correctly(beyond, t), beyond) == format_of(t).precision);
   }
   CHECK(correct_bits(scalar_of(std::int32_t{7}), 7) == 32);
+}
+
+TEST_CASE("measures: docs/measures.md lists the inputs there are", "[measures]") {
+  std::ifstream file(BITFOLD_MEASURES_DOC);
+  REQUIRE(file);
+  std::vector<std::string> listed, expected;
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("| `")) listed.push_back(line);
+  for (const input& in : all_inputs())
+    expected.push_back("| `" + std::string(in.name) + "` | " + std::string(in.description) + " |");
+  CHECK(listed == expected);
 }
