@@ -1,9 +1,11 @@
-# README.md shows the examples exactly as they are compiled.
-file(READ ${SOURCE}/README.md readme)
-foreach(example cpu cuda)
+# The documents show the examples exactly as they are compiled.
+foreach(shown README.md:cpu README.md:cuda docs/regression.md:testing)
+  string(REPLACE ":" ";" shown ${shown})
+  list(POP_FRONT shown document example)
+  file(READ ${SOURCE}/${document} text)
   file(READ ${SOURCE}/examples/${example}.cpp code)
-  string(FIND "${readme}" "```cpp\n${code}```" at)
+  string(FIND "${text}" "```cpp\n${code}```" at)
   if(at EQUAL -1)
-    message(FATAL_ERROR "README.md does not show examples/${example}.cpp as it is")
+    message(FATAL_ERROR "${document} does not show examples/${example}.cpp as it is")
   endif()
 endforeach()

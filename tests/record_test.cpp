@@ -66,6 +66,7 @@ std::string record(std::vector<std::string> arguments) {
   CAPTURE(arguments, r.err);
   REQUIRE(r.status == 0);
   CHECK(r.out.empty());
+  CHECK(r.err.empty());
   return content(dir.path("golden.json"));
 }
 

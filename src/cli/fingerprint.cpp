@@ -2,7 +2,10 @@
 
 #include <bit>
 #include <cstddef>
+#include <optional>
 
+#include <tbb/global_control.h>
+#include <tbb/info.h>
 #include <tbb/parallel_for.h>
 #include <tbb/parallel_invoke.h>
 #include <tbb/task_arena.h>
@@ -48,6 +51,10 @@ fingerprint measure(const fingerprint_job& job, bool with_digest) {
 std::vector<fingerprint> fingerprints(std::span<const fingerprint_job> jobs, bool with_digest,
                                       int threads) {
   std::vector<fingerprint> all(jobs.size());
+  // More threads than the runtime would give by itself, if that is what was asked for.
+  std::optional<tbb::global_control> more;
+  if (threads > tbb::info::default_concurrency())
+    more.emplace(tbb::global_control::max_allowed_parallelism, static_cast<std::size_t>(threads));
   tbb::task_arena arena(threads == 0 ? tbb::task_arena::automatic : threads);
   arena.execute([&] {
     tbb::parallel_for(std::size_t{0}, jobs.size(),
