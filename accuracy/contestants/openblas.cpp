@@ -119,7 +119,8 @@ void add_openblas(contestants& out) {
     return;
   }
   out.found.push_back({"OpenBLAS", config()});
-  const thread_count threads{set_threads, std::max(1, get_threads())};
+  static const int all = std::max(1, get_threads());  // before any of ours changes it
+  const thread_count threads{set_threads, all};
   add<float>(out, blas, threads, "cblas_s");
   add<double>(out, blas, threads, "cblas_d");
 }

@@ -51,7 +51,7 @@ std::string join(const python_helper::line& fields) {
 
 // For a message: one short line of printable characters.
 std::string excerpt(std::string text) {
-  constexpr std::size_t enough = 60;
+  constexpr std::size_t enough = 200;
   if (text.size() > enough) text = text.substr(0, enough) + "...";
   for (char& c : text)
     if (c < ' ' || c > '~') c = '?';
@@ -195,7 +195,8 @@ std::vector<python_helper::line> python_helper::exchange(const line& request) {
     const std::string got = read_line();
     line fields = split(got, '\t');
     if (fields[0] == "error")
-      throw error(errc::bad_input, request[0] + ": " + excerpt(got.substr(5)));
+      throw error(errc::bad_input,
+                  request[0] + ": " + excerpt(got.substr(std::min(got.size(), std::size_t{6}))));
     const bool last = fields[0] == "ok";
     if (!last && fields[0] != "found" && fields[0] != "missing" && fields[0] != "sum")
       give_up("no answer to \"" + request[0] + "\": " + excerpt(got));

@@ -1,0 +1,359 @@
+// The suite's peers: those that are here sum small integers exactly, and what is missing, broken or
+// stuck is said and harms nothing. Nothing here fails because a peer is absent.
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "accuracy/contestants/device.hpp"
+#include "accuracy/contestants/python.hpp"
+#include "accuracy/inputs.hpp"
+#include "catch.hpp"
+
+using namespace bitfold;
+using namespace bitfold::accuracy;
+
+namespace {
+
+// ---- Whose sums are right
+// --------------------------------------------------------------------------
+
+struct numbers {
+  std::vector<double> values;
+  double sum = 0;
+};
+
+// Integers from -3 to 3 (or 0 to 3), no two alike in a row for long; any partial sum is exact in
+// f32, and the sum itself in bf16.
+numbers small_integers(std::size_t n, bool negative, std::uint64_t seed) {
+  random_source random(seed);
+  numbers out;
+  out.values.resize(n);
+  for (std::size_t i = 0; i + 1 < n && negative; i += 2) {
+    out.values[i] = random.below(3) + 1;
+    out.values[i + 1] = -out.values[i];
+  }
+  for (int k = 0; k < 60 && n > 0; ++k) out.values[random.bits() % n] = random.below(4);
+  for (std::size_t i = n; i > 1; --i) std::swap(out.values[i - 1], out.values[random.bits() % i]);
+  if (n > 0) out.values[n - 1] = 3;  // the first and the last count
+  if (n > 0) out.values[0] = 2;
+  for (double v : out.values) out.sum += v;
+  return out;
+}
+
+std::vector<std::byte> as_bytes(const std::vector<double>& values, dtype t) {
+  if (t != dtype::i32) return pack(values, t);
+  std::vector<std::byte> out(values.size() * 4);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    store_scalar({t, static_cast<std::uint32_t>(static_cast<std::int32_t>(values[i]))},
+                 out.data() + 4 * i);
+  return out;
+}
+
+scalar as_scalar(double value, dtype t) {
+  const auto bytes = as_bytes({value}, t);
+  return load_scalar(t, bytes.data());
+}
+
+std::uint64_t next_id() {
+  static std::uint64_t id = 0;
+  return ++id;
+}
+
+// Every contestant in every variation, on arrays of many lengths.
+void check_sums(const contestants& c) {
+  std::set<std::string> ids;
+  for (const auto& who : c.list) {
+    CAPTURE(who->info.id);
+    CHECK(ids.insert(who->info.id).second);
+    CHECK(!who->info.about.empty());
+    REQUIRE(!who->variations().empty());
+  }
+  for (std::size_t n : {0, 1, 2, 1000, 4097, 200003})
+    for (bool negative : {false, true}) {
+      const numbers x = small_integers(n, negative, n + negative);
+      for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i32}) {
+        const auto bytes = as_bytes(x.values, t);
+        const array_view view{t, bytes.data(), n, next_id()};
+        for (const auto& who : c.list) {
+          if (who->info.in != t || !who->suits(view)) continue;
+          for (std::size_t way = 0; way < who->variations().size(); ++way) {
+            INFO(who->info.id << ", " << who->variations()[way].label << ", n = " << n);
+            const scalar got = who->run(view, way);
+            CHECK(to_string(got) == to_string(as_scalar(x.sum, who->info.out)));
+            CHECK(got == who->run(view, way));
+          }
+        }
+      }
+    }
+}
+
+// Only that there are as many times as asked for: how long they are is nobody's promise.
+void check_times(const contestants& c) {
+  const numbers x = small_integers(1000, false, 5);
+  for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i32}) {
+    const auto bytes = as_bytes(x.values, t);
+    const array_view view{t, bytes.data(), x.values.size(), next_id()};
+    for (const auto& who : c.list) {
+      if (who->info.in != t || !who->suits(view)) continue;
+      for (std::size_t way = 0; way < who->variations().size(); ++way) {
+        INFO(who->info.id << ", " << who->variations()[way].label);
+        const auto times = who->seconds(view, way, 3);
+        CHECK(times.size() == 3);
+        for (double s : times) CHECK(s > 0);
+      }
+    }
+  }
+}
+
+contestants cpu_peers() {
+  contestants c;
+  add_openblas(c);
+  add_xsum(c);
+  add_reproblas(c);
+  add_python(c, true, false);
+  return c;
+}
+
+contestants gpu_peers() {
+  contestants c;
+  add_cuda_peers(c);
+  add_python(c, false, true);
+  return c;
+}
+
+// ---- What goes wrong in Python
+// ---------------------------------------------------------------------
+
+// The shell stands in for python3: it takes -c too, and is everywhere.
+struct shell {
+  python_helper helper;
+  explicit shell(const std::string& script) : helper("/bin/sh", script, 1) {}
+};
+
+constexpr const char* lists_nothing = "read request; echo ok; ";
+
+template <class F>
+std::string error_of(F f) {
+  try {
+    f();
+  } catch (const error& e) {
+    CHECK(std::string(e.what()).find('\n') == std::string::npos);
+    return e.what();
+  }
+  return "no error";
+}
+
+const float one_value = 1;
+array_view one(std::uint64_t id) { return {dtype::f32, &one_value, 1, id}; }
+
+std::size_t open_files() {
+  return static_cast<std::size_t>(
+      std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {}));
+}
+
+// An environment variable for as long as this lives.
+struct environment {
+  std::string name, before;
+  environment(const char* n, const std::string& value) : name(n) {
+    if (const char* b = std::getenv(n)) before = b;
+    setenv(n, value.c_str(), 1);
+  }
+  ~environment() {
+    before.empty() ? unsetenv(name.c_str()) : setenv(name.c_str(), before.c_str(), 1);
+  }
+};
+
+// A program that add_python takes for an interpreter.
+struct program {
+  std::string path =
+      std::filesystem::temp_directory_path() / ("bitfold-peers-" + std::to_string(getpid()));
+  explicit program(const std::string& script) {
+    std::ofstream(path) << "#!/bin/sh\n" << script;
+    chmod(path.c_str(), 0700);
+  }
+  ~program() { std::filesystem::remove(path); }
+};
+
+std::string why_missing(const contestants& c, const std::string& name) {
+  for (const auto& m : c.missing)
+    if (m.name == name) return m.why;
+  return "not missing";
+}
+
+}  // namespace
+
+TEST_CASE("peers: those on the CPU sum small integers exactly", "[peers]") {
+  check_sums(cpu_peers());
+}
+
+TEST_CASE("peers: those on the CPU give as many times as asked for", "[peers]") {
+  const contestants c = cpu_peers();
+  check_times(c);
+  CHECK(c.found.size() + c.missing.size() >= 5);  // OpenBLAS, xsum, ReproBLAS, NumPy, PyTorch
+  for (const auto& m : c.missing) CHECK(m.why.size() > 10);
+}
+
+TEST_CASE("peers: a sum of magnitudes refuses negative values", "[peers]") {
+  const float nonnegative[] = {1, 0, 2}, mixed[] = {1, -1, 2};
+  const contestants c = cpu_peers();
+  for (const auto& who : c.list) {
+    if (who->info.in != dtype::f32) continue;
+    INFO(who->info.id);
+    CHECK(who->suits({dtype::f32, nonnegative, 3, next_id()}));
+    CHECK(who->suits({dtype::f32, mixed, 3, next_id()}) == (who->info.id != "openblas/asum/f32"));
+  }
+}
+
+TEST_CASE("peers: without Python they are missing, with the reason", "[peers]") {
+  const auto [interpreter, reason] = GENERATE(table<std::string, std::string>({
+      {"/bin/false", "/bin/false: ended with status 1"},
+      {"/nonexistent/python", "/nonexistent/python: No such file or directory"},
+  }));
+  const environment python("BITFOLD_PYTHON", interpreter);
+  contestants c;
+  add_python(c, true, false);
+  CHECK(c.list.empty());
+  CHECK(c.found.empty());
+  for (const char* name : {"NumPy", "PyTorch"}) CHECK(why_missing(c, name).find(reason) == 0);
+}
+
+TEST_CASE("peers: Python's list of sums is checked", "[peers]") {
+  const auto [line, reason] = GENERATE(table<std::string, std::string>({
+      {"hello there", "no answer to \"list\": hello there"},
+      {"sum", "list: not understood: sum"},
+      {"sum\\tk\\tn\\tf\\tcpu\\tf31\\ta\\tf32\\t0\\t1\\tabout",
+       "list: not understood: sum?k?n?f?cpu?f31"},
+      {"sum\\tk\\tn\\tf\\tcpu\\tf32\\ta\\tf32\\tmany\\t1\\tabout", "list: not understood: sum?k?n"},
+      {"error\\tout of paper", "list: out of paper"},
+  }));
+  const program p("read request; printf '" + line + "\\nok\\n'; read request");
+  const environment python("BITFOLD_PYTHON", p.path);
+  contestants c;
+  add_python(c, true, false);
+  CHECK(c.list.empty());
+  INFO(why_missing(c, "NumPy"));
+  CHECK(why_missing(c, "NumPy").find(reason) != std::string::npos);
+}
+
+TEST_CASE("peers: Python's answers are checked", "[peers]") {
+  const auto [answer, reason] = GENERATE(table<std::string, std::string>({
+      {"ok", "k: these are no bits: "},
+      {"ok\\t3f8000", "k: these are no bits: 3f8000"},
+      {"ok\\t3f80000x", "k: these are no bits: 3f80000x"},
+      {"ok\\t3f800000\\t3f800000", "k: these are no bits"},
+      {"3f800000", "no answer to \"run\": 3f800000"},
+      {"error\\tno such number", "run: no such number"},
+  }));
+  const program p(
+      "read request; printf 'sum\\tk\\tn\\tf\\tcpu\\tf32\\ta\\tf32\\t0\\t1\\tabout\\nok\\n'; "
+      "read request; echo ok; read request; printf '" +
+      answer + "\\n'; read request");
+  const environment python("BITFOLD_PYTHON", p.path);
+  contestants c;
+  add_python(c, true, false);
+  REQUIRE(c.list.size() == 1);
+  const std::string got = error_of([&] { c.list[0]->run(one(1), 0); });
+  INFO(got);
+  CHECK(got.find(reason) != std::string::npos);
+}
+
+TEST_CASE("peers: a helper that ends is started again, twice at most", "[peers]") {
+  const std::size_t files = open_files();
+  {
+    shell s(std::string(lists_nothing) + "read request; exit 3");
+    s.helper.list(true, false);
+    for (int i = 0; i < 3; ++i)
+      CHECK(error_of([&] { s.helper.load(one(1)); }) == "/bin/sh: ended with status 3");
+    CHECK(error_of([&] { s.helper.load(one(1)); }) == "/bin/sh: given up after 3 starts");
+    CHECK(error_of([&] { s.helper.ask({"run"}); }) == "/bin/sh: not running");
+  }
+  CHECK(open_files() == files);
+  CHECK(waitpid(-1, nullptr, WNOHANG) == -1);  // no child is left
+}
+
+TEST_CASE("peers: a helper that crashed is said to have, without SIGPIPE", "[peers]") {
+  shell s(std::string(lists_nothing) + "kill -SEGV $$");
+  s.helper.list(true, false);
+  siginfo_t ended;
+  REQUIRE(waitid(P_PID, static_cast<id_t>(s.helper.pid()), &ended, WEXITED | WNOWAIT) == 0);
+  CHECK(error_of([&] { s.helper.load(one(1)); }) ==
+        "/bin/sh: killed by signal " + std::to_string(SIGSEGV));
+}
+
+TEST_CASE("peers: a helper that hangs is killed", "[peers]") {
+  shell s(std::string(lists_nothing) + "while true; do sleep 1; done");
+  s.helper.list(true, false);
+  const pid_t pid = s.helper.pid();
+  CHECK(error_of([&] { s.helper.load(one(1)); }) == "/bin/sh: no answer for 1 s; killed");
+  CHECK(kill(pid, 0) == -1);
+  CHECK(errno == ESRCH);
+}
+
+TEST_CASE("peers: a helper that answers without end is stopped", "[peers]") {
+  shell s("while true; do printf 'yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy'; done");
+  CHECK(error_of([&] { s.helper.list(true, false); }).find("/bin/sh: answered without end: yyy") ==
+        0);
+}
+
+TEST_CASE("peers: an array is handed over once, and its memory given back", "[peers]") {
+  // It counts its requests, and answers with the bytes of the first float.
+  shell s(std::string(lists_nothing) +
+          "k=0; while read request; do k=$((k + 1)); case $request in "
+          "load*) b=$(od -An -tx4 -N4 /dev/fd/3); echo ok;; "
+          "size*) printf 'ok\\t%s\\n' $(stat -L -c %s /dev/fd/3);; "
+          "*) printf 'ok\\t%s\\t%s\\n' $k $b;; esac; done");
+  s.helper.list(true, false);
+  s.helper.load(one(1));
+  s.helper.load(one(1));
+  CHECK(s.helper.ask({"run"}) == python_helper::line{"2", "3f800000"});
+  CHECK(s.helper.ask({"size"}) == python_helper::line{"0"});
+  s.helper.load(one(2));
+  CHECK(s.helper.ask({"run"})[0] == "5");
+}
+
+TEST_CASE("peers: those on the GPU sum small integers exactly", "[peers][cuda]") {
+  check_sums(gpu_peers());
+}
+
+TEST_CASE("peers: those on the GPU give as many times as asked for", "[peers][cuda]") {
+  check_times(gpu_peers());
+  const std::vector<double> ones(1 << 20, 1);
+  CHECK(read_ceiling_cuda({dtype::f64, ones.data(), ones.size(), next_id()}, 2) > 0);
+}
+
+TEST_CASE("peers: one array at a time is on the GPU", "[peers][cuda]") {
+  const float a[] = {1, 2}, b[] = {3, 4, 5};
+  CHECK(fetch(dtype::f32, on_device({dtype::f32, a, 2, 1000})) == as_scalar(1, dtype::f32));
+  CHECK(fetch(dtype::f32, on_device({dtype::f32, b, 3, 1000})) ==
+        as_scalar(1, dtype::f32));  // kept
+  CHECK(fetch(dtype::f32, on_device({dtype::f32, b, 3, 1001})) == as_scalar(3, dtype::f32));
+  CHECK_THROWS_AS(time_on_device([](CUstream_st*) { throw error(errc::usage, "no"); }, 1), error);
+  CHECK(time_on_device([](CUstream_st*) {}, 2).size() == 2);
+}
+
+// peers_tests "[.list]" prints who is here, with a result each.
+TEST_CASE("peers: list", "[.list]") {
+  contestants c = cpu_peers();
+  add_cuda_peers(c);
+  add_python(c, false, true);
+  for (const auto& f : c.found)
+    std::printf("found    %-12s %s\n", f.name.c_str(), f.version.c_str());
+  for (const auto& m : c.missing) std::printf("missing  %-12s %s\n", m.name.c_str(), m.why.c_str());
+  const numbers x = small_integers(1 << 20, false, 1);
+  for (const auto& who : c.list) {
+    const auto bytes = as_bytes(x.values, who->info.in);
+    const array_view view{who->info.in, bytes.data(), x.values.size(), next_id()};
+    for (std::size_t way = 0; way < who->variations().size(); ++way)
+      std::printf("%-38s %-11s %s %10.2f us  %s\n", who->info.id.c_str(),
+                  who->variations()[way].label.c_str(), to_string(who->run(view, way)).c_str(),
+                  who->seconds(view, way, 1)[0] * 1e6, who->info.about.c_str());
+  }
+}
