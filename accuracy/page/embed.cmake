@@ -1,0 +1,16 @@
+# Writes a C++ file that holds files' texts: cmake -DOUT=page_files.cpp -DFILES="a;b;..." -P embed.cmake
+# One that does not exist (the plot library, where it could not be had) is empty.
+set(text "// Made by accuracy/page/embed.cmake.\n#include \"page_files.hpp\"\n\nnamespace bitfold::accuracy::page {\n")
+string(APPEND text "const std::map<std::string, std::string_view> files = {\n")
+foreach(path IN LISTS FILES)
+  get_filename_component(name "${path}" NAME)
+  set(content "")
+  if(EXISTS "${path}")
+    file(READ "${path}" content)
+  endif()
+  string(APPEND text "{\"${name}\", R\"~embedded~(")
+  string(APPEND text "${content}")
+  string(APPEND text ")~embedded~\"},\n")
+endforeach()
+string(APPEND text "};\n}  // namespace bitfold::accuracy::page\n")
+file(WRITE "${OUT}" "${text}")
