@@ -25,7 +25,7 @@ int run(int argc, char** argv) {
       "else (a difference that `check` found, output that cannot be written).");
 
   std::vector<subcommand> subcommands;  // in the order of the help
-  for (const auto add : {add_reduce, add_record, add_check, add_order, add_info})
+  for (const auto add : {add_reduce, add_record, add_check, add_order, add_report, add_info})
     subcommands.push_back(add(app));
 
   try {

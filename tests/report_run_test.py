@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Runs `bitfold report` from end to end: a run that is interrupted and resumed, what it leaves behind, the
+page from its report.json, and the comparison with itself. Usage: report_run_test.py BITFOLD FOLDER
+(the folder is emptied; report.html stays there for the browser test)."""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+
+def check(condition, what):
+    if not condition:
+        sys.exit(f"report_run_test: {what}")
+
+
+def run(*command):
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+bitfold, folder = sys.argv[1:]
+shutil.rmtree(folder, ignore_errors=True)
+out = os.path.join(folder, "out")
+# Hostile names must reach the page as text.
+array = os.path.join(folder, "<b>&amp;.npy")
+os.makedirs(folder)
+with open(array, "wb") as f:
+    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }".ljust(117) + "\n"
+    f.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + bytes(12))
+command = [bitfold, "report", "--quick", "--device", "cpu", "--out", out, array]
+
+# Interrupted as soon as something is kept.
+partial = os.path.join(out, "report.partial.jsonl")
+first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+while first.poll() is None:
+    try:
+        with open(partial) as f:
+            if sum(1 for _ in f) > 2:
+                break
+    except OSError:
+        pass
+    time.sleep(0.05)
+first.send_signal(signal.SIGINT)
+_, errors = first.communicate()
+check(first.returncode == 130, f"exit status after SIGINT is {first.returncode}: {errors}")
+check("interrupted; the same command goes on" in errors, f"no word of the interrupt: {errors}")
+check(os.listdir(out) == ["report.partial.jsonl"], f"left behind: {os.listdir(out)}")
+with open(partial) as f:
+    kept = f.readlines()
+with open(partial, "a") as f:
+    f.write(kept[-1][: len(kept[-1]) // 2])  # as a crash in the middle of a line would
+
+second = run(*command)
+check(second.returncode == 0, f"exit status {second.returncode}: {second.stderr}")
+check(f"going on with an interrupted run: {len(kept) - 1} of" in second.stderr, second.stderr[:300])
+check(sorted(os.listdir(out)) == ["report.html", "report.json"], f"left behind: {os.listdir(out)}")
+check(second.stdout.rstrip().endswith("report.html"), "the output does not end with the page's path")
+
+path = os.path.join(out, "report.json")
+with open(path) as f:
+    report = json.load(f)
+check(report["findings"] == [], f"broken promises: {report['findings']}")
+check(len(report["headlines"]) == 4, "not four headlines")
+for rows in ("accuracy", "bits", "speed", "ceilings", "missing"):
+    check(report[rows], f"{rows} is empty")
+keys = [(r["contestant"], r["study"], r["input"], r["in"], r["n"]) for r in report["accuracy"]]
+check(len(keys) == len(set(keys)), "a row is there twice")
+check(any(r["study"] == "files" for r in report["accuracy"]), "the file took no part")
+
+again = run(bitfold, "report", "--from", path, "--out", os.path.join(folder, "again"))
+check(again.returncode == 0, again.stderr)
+with open(os.path.join(out, "report.html")) as a, open(os.path.join(folder, "again", "report.html")) as b:
+    check(a.read() == b.read(), "--from makes another page")
+same = run(bitfold, "report", "--compare", path, path)
+check(same.returncode == 0 and "bits that are promised moved in 0" in same.stdout, same.stdout[-300:])
+row = next(r for r in report["accuracy"] if r["contestant"] == "bitfold/sum/tree/f32/f32/f32/cpu")
+row["bits"] = "00000000"
+changed = os.path.join(folder, "changed.json")
+with open(changed, "w") as f:
+    json.dump(report, f)
+worse = run(bitfold, "report", "--compare", path, changed)
+check(worse.returncode == 1 and "WORSE  bits" in worse.stdout, worse.stdout[-300:])
+
+for arguments, status, word in (
+        (["--quick"], 2, "--out"),
+        (["--from", "nowhere.json"], 3, "nowhere.json"),
+        (["--compare", path], 2, "--compare"),
+        (["--from", path, "--quick"], 2, "--from"),
+        (["--quick", "--device", "cuda", "--out", out], 4, "--device cuda"),
+        (["--quick", "--out", os.path.join(folder, "x"), "nowhere.npy"], 3, "nowhere.npy")):
+    if "cuda" in arguments and report["machine"]["gpus"]:
+        continue
+    got = run(bitfold, "report", *arguments)
+    check(got.returncode == status, f"{arguments}: exit status {got.returncode}, not {status}")
+    check(word in got.stderr and got.stderr.count("\n") == 1, f"{arguments}: {got.stderr}")
+check(not os.path.exists(os.path.join(folder, "x")), "a failed run left a folder behind")
+print("report_run_test: fine")
