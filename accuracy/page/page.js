@@ -23,7 +23,7 @@ function el(tag, attributes = {}, ...children) {
 function download(name, type, text) {
   const url = URL.createObjectURL(new Blob([text], {type}));
   el('a', {href: url, download: name}).click();
-  setTimeout(() => URL.revokeObjectURL(url), 1000);
+  setTimeout(() => URL.revokeObjectURL(url), 60000);
 }
 
 function csv(rows) {

@@ -168,6 +168,7 @@ def check_downloads(p):
     for section, rows in expected.items():
         if not rows:
             continue
+        page.wait_for_timeout(250)  # Chromium drops downloads that come faster
         name, text = get(page.locator(f"#{section} .data button"))
         assert name == f"{section}.csv"
         got = list(csv.reader(io.StringIO(text, newline="")))
