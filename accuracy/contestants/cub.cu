@@ -120,10 +120,9 @@ void add_cub(contestants& out) {
   add_levels<float>(out);
   add_levels<double>(out);
 #else
-  out.missing.push_back(
-      {"CUB not_guaranteed and gpu_to_gpu",
-       "this CUB has no levels: configure with -DBITFOLD_CCCL_DIR=, a checkout of a "
-       "later CCCL"});
+  out.missing.push_back({"CUB not_guaranteed and gpu_to_gpu",
+                         "this CUB has no levels: configure with -DBITFOLD_CCCL_DIR=, a checkout of "
+                         "CCCL 3.1 or later"});
 #endif
 }
 

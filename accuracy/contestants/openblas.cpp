@@ -14,8 +14,8 @@ namespace {
 constexpr std::size_t most = std::numeric_limits<int>::max();
 
 struct thread_count {
-  void (*set)(int);
-  int all;  // as OpenBLAS itself chose
+  void (*set)(int);  // null where OpenBLAS does not heed it
+  int all;           // as OpenBLAS itself chose
 };
 
 template <class T>
@@ -28,12 +28,12 @@ class blas_sum : public contestant {
     std::vector<variation> all{
         {threads_.all == 1 ? "1 thread" : std::to_string(threads_.all) + " threads", true,
          threads_.all}};
-    if (threads_.all > 1) all.push_back({"1 thread", true, 1});
+    if (threads_.all > 1 && threads_.set) all.push_back({"1 thread", true, 1});
     return all;
   }
   bool takes(std::size_t n) const override { return n <= most; }
   scalar run(const array_view& x, std::size_t way) override {
-    threads_.set(way == 0 ? threads_.all : 1);
+    if (threads_.set) threads_.set(way == 0 ? threads_.all : 1);
     const T value = call(static_cast<int>(x.n), static_cast<const T*>(x.data));
     return load_scalar(info.out, &value);
   }
@@ -120,7 +120,10 @@ void add_openblas(contestants& out) {
   }
   out.found.push_back({"OpenBLAS", config()});
   static const int all = std::max(1, get_threads());  // before any of ours changes it
-  const thread_count threads{set_threads, all};
+  // One that is built on OpenMP takes OpenMP's number at every call (its issue 5806).
+  constexpr int openmp = 2;
+  const auto parallel = blas.find<int()>("openblas_get_parallel");
+  const thread_count threads{parallel && parallel() == openmp ? nullptr : set_threads, all};
   add<float>(out, blas, threads, "cblas_s");
   add<double>(out, blas, threads, "cblas_d");
 }
