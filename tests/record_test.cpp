@@ -191,6 +191,7 @@ TEST_CASE("record: where it fails there is no file, and an old one stays") {
   CHECK(lines_of(r.err).size() == 1);
   check_usage({"record", "--acc", "f32", good, integers, "--out", out}, {integers, "acc"});
   check_usage({"record", good, "--out", out, good}, {good, "twice"});
+  check_usage({"record", good, bad, "--out", bad}, {bad, "--out"});
   check_usage({"record", good}, {"--out"});
   check_usage({"record", "--out", out}, {"FILE"});
   check_usage({"record", "--method", "tree,magic", good, "--out", out}, {"magic", "kahan", "all"});

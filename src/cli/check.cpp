@@ -31,8 +31,7 @@ struct check_arguments {
   std::vector<std::string> files;
 };
 
-// ---- What is found
-// -------------------------------------------------------------------------------
+// ---- What is found -----------------------------------------------------------------------------
 
 enum class verdict { same, within, moved, changed, missing, added };
 constexpr std::string_view verdict_names[] = {"same",    "within",  "moved",
@@ -125,8 +124,7 @@ std::vector<array_report> check_arrays(const io::golden_file& old,
   return reports;
 }
 
-// ---- Which file is which
-// -------------------------------------------------------------------------
+// ---- Which file is which -----------------------------------------------------------------------
 
 // How many path components, counted from the end, two paths share.
 std::size_t common_tail(const std::string& a, const std::string& b) {
@@ -193,8 +191,7 @@ file_report check_file(const io::golden_file& old, const std::string& file,
   return {old.file, check_arrays(old, io::read_arrays(file, {raw, std::nullopt}), args), {}, {}};
 }
 
-// ---- What is told
-// --------------------------------------------------------------------------------
+// ---- What is told ------------------------------------------------------------------------------
 
 std::string text_of(const file_report& f) {
   std::string text;

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <memory>
 #include <set>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -75,9 +76,12 @@ io::golden_file record_file(const record_arguments& args, const std::string& fil
 
 int record(const record_arguments& args) {
   std::set<std::string> seen;
+  std::error_code ignored;  // of files that are not there
   for (const std::string& file : args.files) {
     if (!seen.insert(std::filesystem::path(file).lexically_normal().string()).second)
       throw error(errc::usage, io::printable(file) + ": given twice");
+    if (std::filesystem::equivalent(file, args.out, ignored))
+      throw error(errc::usage, io::printable(file) + ": is also --out, which would overwrite it");
     if (!is_utf8(file))
       throw error(
           errc::usage,
@@ -104,7 +108,7 @@ subcommand add_record(CLI::App& app) {
         ->check(CLI::IsMember(names))
         ->capture_default_str();
   };
-  list("--ops,--op", args->ops, "The operations, separated by commas, or `all`", op_names);
+  list("--ops", args->ops, "The operations, separated by commas, or `all`", op_names);
   list("--method", args->methods, "The methods, separated by commas, or `all`. " + method_help(),
        method_names);
   command

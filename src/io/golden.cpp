@@ -164,7 +164,8 @@ std::string golden_text(const golden& g) {
       "\"files\": [",
       format_name, format_version, json_text(g.bitfold), order::version);
   for (std::size_t f = 0; f < g.files.size(); ++f) {
-    text += fmt::format("{}\n{{\"file\": {}, \"arrays\": [", f ? "," : "", json_text(g.files[f].file));
+    text +=
+        fmt::format("{}\n{{\"file\": {}, \"arrays\": [", f ? "," : "", json_text(g.files[f].file));
     const auto& arrays = g.files[f].arrays;
     for (std::size_t i = 0; i < arrays.size(); ++i) {
       const golden_array& a = arrays[i];
