@@ -76,16 +76,11 @@ class running_total {
   wide total_ = 0, product_;
 };
 
-// x rounded to a float type, and down to what the type holds with room to spare for a few
-// additions.
+// x rounded to a float type, by way of double, and cut off where the type has room left for a few
+// additions: an f16 cannot cancel a long sum in one step.
 double rounded(const wide& x, dtype t) {
-  const mpfr_srcptr raw = x.backend().data();
-  double d = mpfr_get_d(raw, t == dtype::f64 ? MPFR_RNDN : MPFR_RNDZ);
-  // To odd, if it goes on to a narrower type, so that it is as if rounded once.
-  if (t != dtype::f64 && mpfr_cmp_d(raw, d) != 0)
-    d = std::bit_cast<double>(std::bit_cast<std::uint64_t>(d) | 1);
   const double largest = two_to(format_of(t).max_exponent - 1);
-  d = std::clamp(d, -largest, largest);
+  const double d = std::clamp(mpfr_get_d(x.backend().data(), MPFR_RNDN), -largest, largest);
   return visit(t, [d]<class T>(std::type_identity<T>) -> double {
     if constexpr (std::is_integral_v<T>)
       throw std::logic_error("inputs: not a float type");
