@@ -142,20 +142,20 @@ std::string render(std::string_view report_json, std::string_view name) {
 std::string render(std::string_view report_json, std::string_view name,
                    std::string_view plot_library) {
   check(report_json, name);
-  const std::map<std::string_view, std::string> parts = {
-      {"css", std::string(page::files.at("page.css"))},
-      {"js", std::string(page::files.at("page.js"))},
-      {"vega", std::string(plot_library)},
+  const std::map<std::string_view, std::string> made = {
+      {"report", for_script_element(report_json)},
       {"specs", for_script_element(figure_specs())},
-      {"data", for_script_element(report_json)},
+      {"vega.js", std::string(plot_library)},
   };
-  // One pass over the template, so that a "{{js}}" in the data stays what it is.
+  // One pass over the template, so that a "{{page.js}}" in the data stays what it is.
   std::string out;
   std::string_view rest = page::files.at("page.html");
   for (std::size_t open; (open = rest.find("{{")) != rest.npos;) {
     const std::size_t close = rest.find("}}", open);
     out += rest.substr(0, open);
-    out += parts.at(rest.substr(open + 2, close - open - 2));
+    const std::string part(rest.substr(open + 2, close - open - 2));
+    const auto found = made.find(part);
+    out += found != made.end() ? std::string_view(found->second) : page::files.at(part);
     rest.remove_prefix(close + 2);
   }
   return out += rest;

@@ -155,6 +155,16 @@ def check_controls(p):
     assert marks.count() == shown
 
 
+def check_tooltip(p):
+    """Pointing at a mark shows its description, as text."""
+    marks = p.page.locator("#frontier .chart svg [role=graphics-symbol][aria-label]")
+    mark = next((m for m in marks.all() if "<i>" in m.get_attribute("aria-label")), marks.first)
+    mark.hover(force=True)
+    tooltip = p.page.locator("#vg-tooltip-element.visible")
+    tooltip.wait_for()
+    assert tooltip.inner_text() == mark.get_attribute("aria-label")
+
+
 def check_downloads(p):
     page, report = p.page, p.report
     def get(locator):
@@ -221,6 +231,7 @@ def check(browser, path, shots, hostile):
             check_dark(p)
             check_print(p, (shots or pathlib.Path(tempfile.gettempdir())) / f"{name}.pdf")
         else:
+            check_tooltip(p)
             check_controls(p)
             check_tables(p)
             check_downloads(p)

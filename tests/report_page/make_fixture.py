@@ -6,7 +6,7 @@ import json
 import math
 import random
 
-HOSTILE = '</script><script>alert(1)</script><!-- <img src=x onerror=alert(2)> "quoted", \u2028 {{js}} $rows'
+HOSTILE = '</script><script>alert(1)</script><!-- <img src=x onerror=alert(2)> "quoted", \u2028 {{page.js}} $rows'
 DIGITS = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
 BYTES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8}
 INPUTS = ["uniform", "normal", "lognormal60", "positive", "alternating", "relu_sparse", "sorted_up", "sorted_down", "stagnation",
@@ -20,7 +20,7 @@ WHO = [
     ("bitfold pairwise", "bitfold", "pairwise", "both", "all", "f32", "log", 55),
     ("bitfold kahan", "bitfold", "kahan", "both", "all", "f32", "none", 52),
     ("bitfold sequential", "bitfold", "sequential", "cpu", "all", "f32", "n", 3.4),
-    ("plain", "plain", None, "cpu", "all", "=", "n", 3.3),
+    ("plain <i>&amp;</i>", "plain", None, "cpu", "all", "=", "n", 3.3),
     ("NumPy sum", "NumPy", None, "cpu", ["f16", "f32", "f64"], "", "log", 11),
     ("PyTorch sum", "PyTorch", None, "both", "all", "f32", "log", 48),
     ("PyTorch sum, deterministic", "PyTorch", None, "both", "all", "f32", "log", 47),

@@ -53,7 +53,7 @@ std::string file(const std::string& path) {
 
 TEST_CASE("the page holds the report, whatever its strings are") {
   json report = small;
-  for (const char* name : {"</script><script>alert(1)</script>", "<!-- <script>", "{{js}} {{data}}",
+  for (const char* name : {"</script><script>alert(1)</script>", "<!-- <script>", "{{page.js}} {{report}}",
                            "\xe2\x80\xa8 \" \\ \x01 \\u003c"})
     report["inputs"].push_back({{"id", name}, {"about", name}, {"kind", "file"}});
   const std::string page = render(report.dump());
