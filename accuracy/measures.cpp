@@ -13,8 +13,7 @@ struct recorder {
   double sum_abs = 0;       // of the results of all additions whose error is lost
   std::uint64_t lossy = 0;  // how many
   std::uint64_t stagnations = 0, overflows = 0;
-  double rounded_hi = 0,
-         rounded_lo = 0;  // the value that was rounded to the output type, in two parts
+  double rounded_hi = 0, rounded_lo = 0;  // what was rounded to the output type, in two parts
 };
 
 /// A number of accumulator type A, whose additions leave their marks in a recorder.
@@ -27,7 +26,7 @@ struct number {
 template <class A>
 inline void note_overflow(number<A> a, number<A> b, A result) {
   a.log->overflows +=
-      !arith::is_finite(result) & arith::is_finite(a.value) & arith::is_finite(b.value);
+      !arith::is_finite(result) && arith::is_finite(a.value) && arith::is_finite(b.value);
 }
 
 template <class A>
@@ -36,8 +35,8 @@ inline number<A> add(number<A> a, number<A> b) {
   recorder& log = *a.log;
   log.sum_abs += std::fabs(static_cast<double>(s)) * log.scale;
   ++log.lossy;
-  log.stagnations +=
-      (((s == a.value) & (b.value != 0)) | ((s == b.value) & (a.value != 0))) & arith::is_finite(s);
+  const bool unchanged = (s == a.value && b.value != 0) || (s == b.value && a.value != 0);
+  log.stagnations += unchanged && arith::is_finite(s);
   note_overflow(a, b, s);
   return {s, &log};
 }
