@@ -201,7 +201,6 @@ class Helper:
 
     def load(self, kind, size):
         self.kind, self.data, self.prepared = kind, bytearray(int(size)), {}
-        got = 0
         with open(os.dup(3), "rb") as file:
             file.seek(0)
             got = file.readinto(self.data) if self.data else 0
