@@ -28,6 +28,7 @@ const std::vector<list_format>& lists() {
       {"missing", {"name", "why"}, {}},
       {"headlines", {"value", "label", "note"}, {}},
       {"findings", {"contestant", "kind", "where", "expected", "got"}, {}},
+      {"failures", {"contestant", "where", "why"}, {}},
       {"contestants", {"id", "name", "family", "device", "in", "acc", "out", "about"}, {}},
       {"inputs", {"id", "about", "kind"}, {}},
       {"accuracy",
@@ -317,6 +318,9 @@ std::string summary(const json& report) {
     for (const json& m : report["missing"])
       out += fmt::format("  {}: {}\n", text_of(m["name"]), text_of(m["why"]));
   }
+  for (const json& f : report["failures"])
+    out += fmt::format("Failed: {} at {}: {}\n", text_of(f["contestant"]), io::printable(text_of(f["where"])),
+                       io::printable(text_of(f["why"])));
   out += '\n';
   for (const json& h : report["headlines"])
     out += fmt::format("{:>12}  {} ({})\n", text_of(h["value"]), text_of(h["label"]), text_of(h["note"]));

@@ -107,7 +107,7 @@ truth truth_of(const array_view& x, const std::vector<contestant*>& who) {
   for (const contestant* c : who) {
     if (!t.exact.contains(c->info.op)) {
       exact_sum exact = sum_exactly(x.type, x.data, x.n);  // its sum of |x| is for the bounds
-      exact.sum = exact_value(c->info.op, x.type, x.data, x.n);
+      if (c->info.op != op_id::sum) exact.sum = exact_value(c->info.op, x.type, x.data, x.n);
       // Sums of integers are defined modulo 2^64.
       if (!is_float(x.type))
         exact.sum = value_of(rounded(exact.sum, is_signed_int(x.type) ? dtype::i64 : dtype::u64));
@@ -204,6 +204,34 @@ void measure(contestant& c, const array_view& x, const truth& t, bool first,
   share(by.way.running_bound, "running", sum.running, sum.running_ratio);
 }
 
+// Runs what a peer does. One that fails is left out from here on, with its reason; bitfold may not fail.
+class attempts {
+ public:
+  explicit attempts(std::string where) : where_(std::move(where)) {}
+  template <class F>
+  bool operator()(const contestant& c, F f) {
+    if (failed_.contains(&c)) return false;
+    if (c.info.promise) {
+      f();
+      return true;
+    }
+    try {
+      f();
+      return true;
+    } catch (const error& e) {
+      failed_.insert(&c);
+      failures.push_back({{"contestant", c.info.id}, {"where", where_}, {"why", e.what()}});
+      return false;
+    }
+  }
+  bool failed(const contestant& c) const { return failed_.contains(&c); }
+  json failures = json::array();
+
+ private:
+  std::string where_;
+  std::set<const contestant*> failed_;
+};
+
 struct study {
   std::string name, input;
   dtype type;
@@ -233,25 +261,32 @@ json run_study(const study& s, const std::vector<contestant*>& everyone, std::ui
 
   json findings = json::array();
   std::vector<tally> tallies(who.size());
+  const std::string array_name = fmt::format("{} {}[{}]", s.input, name(s.type), head.n);
+  attempts attempt(s.name + ": " + array_name);
   for (std::size_t k = 0; k < samples.size(); ++k)
     for (std::size_t c = 0; c < who.size(); ++c)
-      measure(*who[c], samples[k].view, truths[k], k == 0,
-              fmt::format("{} {}[{}], seed {}", s.input, name(s.type), head.n, seed + k), tallies[c],
-              findings);
+      attempt(*who[c], [&] {
+        measure(*who[c], samples[k].view, truths[k], k == 0,
+                fmt::format("{}, seed {}", array_name, seed + k), tallies[c], findings);
+      });
   if (s.timed)
     for (std::size_t c = 0; c < who.size(); ++c)
-      tallies[c].gbps = static_cast<double>(head.n * size_of(s.type)) /
-                        median(who[c]->seconds(head, 0, 3)) * 1e-9;
+      attempt(*who[c], [&] {
+        tallies[c].gbps = static_cast<double>(head.n * size_of(s.type)) /
+                          median(who[c]->seconds(head, 0, 3)) * 1e-9;
+      });
   for (int p = 0; p < s.permutations; ++p) {
     const array other(s.type, shuffled(head, seed + 1000 + static_cast<std::uint64_t>(p)));
-    for (std::size_t c = 0; c < who.size(); ++c) {
-      tallies[c].orders.insert(who[c]->run(other.view, 0).bits);
-      ++tallies[c].orders_tried;
-    }
+    for (std::size_t c = 0; c < who.size(); ++c)
+      attempt(*who[c], [&] {
+        tallies[c].orders.insert(who[c]->run(other.view, 0).bits);
+        ++tallies[c].orders_tried;
+      });
   }
 
   json rows = json::array();
   for (std::size_t c = 0; c < who.size(); ++c) {
+    if (attempt.failed(*who[c])) continue;
     const contestant_info& i = who[c]->info;
     const tally& t = tallies[c];
     const exact_sum& exact = truths[0].exact.at(i.op);
@@ -285,7 +320,9 @@ json run_study(const study& s, const std::vector<contestant*>& everyone, std::ui
           t.orders_tried ? json{{"tried", t.orders_tried}, {"distinct", t.orders.size()}} : json()},
          {"gbps", s.timed ? number(t.gbps) : json()}});
   }
-  return {{"accuracy", std::move(rows)}, {"findings", std::move(findings)}};
+  return {{"accuracy", std::move(rows)},
+          {"findings", std::move(findings)},
+          {"failures", std::move(attempt.failures)}};
 }
 
 // ---- Sameness of bits -----------------------------------------------------------------------------
@@ -310,12 +347,16 @@ json run_bits(contestant& c, std::uint64_t seed, int repeats) {
   const auto gpus = cuda::devices();
   json rows = json::array(), findings = json::array();
   const auto ways = c.variations();
+  attempts attempt("bits");
   for (std::size_t way = 0; way < ways.size(); ++way) {
     std::set<std::string> digests;
     std::string first;
     for (int k = 0; k < repeats; ++k) {
       std::vector<scalar> got;
-      for (const array& a : arrays) got.push_back(c.run(a.view, way));
+      if (!attempt(c, [&] {
+            for (const array& a : arrays) got.push_back(c.run(a.view, way));
+          }))
+        break;
       const std::string d = digest_of(got);
       if (digests.empty()) first = d;
       digests.insert(d);
@@ -326,6 +367,7 @@ json run_bits(contestant& c, std::uint64_t seed, int repeats) {
                                      arrays[i].view.n, k + 1),
               to_hex(expected[i]), to_hex(got[i])));
     }
+    if (attempt.failed(c)) break;
     rows.push_back({{"contestant", c.info.id},
                     {"device_name", c.info.device == "cuda" ? gpus.at(0) : build::cpu_model()},
                     {"variation", ways[way].label},
@@ -336,7 +378,9 @@ json run_bits(contestant& c, std::uint64_t seed, int repeats) {
                     {"equal", c.info.promise ? json(digests.size() == 1 && first == digest_of(expected))
                                              : json()}});
   }
-  return {{"bits", std::move(rows)}, {"findings", std::move(findings)}};
+  return {{"bits", std::move(rows)},
+          {"findings", std::move(findings)},
+          {"failures", std::move(attempt.failures)}};
 }
 
 // ---- Speed ----------------------------------------------------------------------------------------
@@ -366,6 +410,7 @@ json run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n,
                        [&](contestant* c) { return c->info.device == device; });
   };
   const int times = full ? 9 : 5;
+  attempts attempt(fmt::format("speed: {}[{}]", name(t), n));
   if (has("cpu"))
     for (int threads : {1, 0}) add_ceiling("cpu", threads, read_ceiling_cpu(a.view, threads, times));
   if (has("cuda")) add_ceiling("cuda", 0, read_ceiling_cuda(a.view, times));
@@ -375,9 +420,14 @@ json run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n,
     for (std::size_t way = 0; way < ways.size(); ++way) {
       if (!ways[way].timed) continue;
       // A slow one is timed less often.
-      auto samples = c->seconds(a.view, way, 1);
-      const int more = std::clamp(static_cast<int>(0.5 / samples[0]), 1, times);
-      samples = c->seconds(a.view, way, more);
+      std::vector<double> samples;
+      int more = 1;
+      if (!attempt(*c, [&] {
+            samples = c->seconds(a.view, way, 1);
+            more = std::clamp(static_cast<int>(0.5 / samples[0]), 1, times);
+            samples = c->seconds(a.view, way, more);
+          }))
+        break;
       const double mid = median(samples), gbps = size / mid * 1e-9;
       const double mean = std::accumulate(samples.begin(), samples.end(), 0.0) / more;
       double squares = 0;
@@ -393,10 +443,12 @@ json run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n,
                       {"cv", more > 1 ? number(std::sqrt(squares / (more - 1)) / mean) : json()},
                       {"gbps", number(gbps)},
                       {"ceiling_ratio",
-                       number(gbps / ceiling.at({c->info.device, cpu ? ways[way].threads : 0}))}});
+                       number(gbps / ceiling.at({c->info.device, cpu && ways[way].threads == 1 ? 1 : 0}))}});
     }
   }
-  return {{"speed", std::move(rows)}, {"ceilings", std::move(ceilings)}};
+  return {{"speed", std::move(rows)},
+          {"ceilings", std::move(ceilings)},
+          {"failures", std::move(attempt.failures)}};
 }
 
 std::string utc_now() {
@@ -575,6 +627,7 @@ json start_report(const contestants& who, const suite_options& o, const std::str
       {"missing", std::move(missing)},
       {"headlines", json::array()},
       {"findings", json::array()},
+      {"failures", json::array()},
       {"contestants", std::move(list)},
       {"inputs", std::move(inputs)},
   };

@@ -160,6 +160,33 @@ TEST_CASE("an error above the bound is exposed") {
   CHECK(has_finding(run(doubles), "bound", "normal"));
 }
 
+TEST_CASE("a peer that fails is left out and named; bitfold may not fail") {
+  struct failing final : contestant {
+    explicit failing(contestant_info i) : contestant(std::move(i)) {}
+    scalar run(const array_view& x, std::size_t) override {
+      if (x.n > 100) throw error(errc::bad_input, "too long for me");
+      return {dtype::f32, 0};
+    }
+  };
+  contestant_info info{.id = "weak", .name = "weak", .family = "test", .device = "cpu", .about = "",
+                       .in = dtype::f32, .acc = "", .out = dtype::f32};
+  contestants who;
+  who.list.push_back(std::make_unique<failing>(info));
+  const json report = run(who);
+  CHECK(report["findings"].empty());
+  CHECK(report["failures"].size() == 4);  // each unit but the short one
+  for (const json& f : report["failures"]) CHECK(f["why"] == "too long for me");
+  REQUIRE(report["accuracy"].size() == 1);
+  CHECK(report["accuracy"][0]["n"] == 16);
+  CHECK(report["bits"].empty());
+  CHECK(summary(report).find("Failed: weak at bits: too long for me") != std::string::npos);
+
+  info.promise = make_reduction(op_id::sum, method_id::tree, dtype::f32);
+  contestants bad;
+  bad.list.push_back(std::make_unique<failing>(info));
+  CHECK_THROWS_AS(run(bad), error);
+}
+
 TEST_CASE("findings of one kind are limited: here to three for each of four units") {
   const json report = run(one_ulp_off);
   CHECK(std::count_if(report["findings"].begin(), report["findings"].end(),
@@ -183,7 +210,7 @@ TEST_CASE("the plan has every registered op, method and type, each under its own
       }
   for (bool full : {false, true}) {
     keys.clear();
-    for (const unit& u : plan(who, {.full = full})) CHECK(keys.insert(u.key).second);
+    for (const unit& u : plan(who, {full, 1, {}})) CHECK(keys.insert(u.key).second);
   }
 }
 
