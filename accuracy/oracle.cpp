@@ -234,7 +234,10 @@ namespace {
 double error_in(scalar result, const real& exact, const real& unit) {
   const real got = value_of(result);
   if (!isfinite(got) || !isfinite(exact)) {
-    const bool same = isnan(exact) ? isnan(got) : got == exact;
+    const bool same = isnan(exact) ? isnan(got)
+                      : isfinite(exact) && is_float(result.type)
+                          ? got == value_of(round_correctly(exact, result.type))
+                          : got == exact;
     return same ? 0.0 : std::numeric_limits<double>::infinity();
   }
   const real error = abs(got - exact);

@@ -59,7 +59,8 @@ scalar round_correctly(const real& x, dtype float_type);
 /// The spacing of a type at x: of its binade, or of the subnormals; 1 for integers.
 real ulp(const real& x, dtype type);
 
-/// |result - exact| / ulp(exact). 0 for the right infinity or NaN, infinite for a wrong one.
+/// |result - exact| / ulp(exact). 0 for the right infinity or NaN, and for an infinity that exact rounds
+/// to; infinite for a wrong one.
 double error_in_ulps(scalar result, const real& exact);
 /// |result - exact| / |exact|, likewise; 0 / 0 is 0.
 double relative_error(scalar result, const real& exact);

@@ -266,6 +266,13 @@ TEST_CASE("oracle: one correct rounding", "[truth][oracle]") {
   CHECK(error_in_ulps(scalar_of(1.0f), one + ldexp(one, -23)) == 1);
   CHECK(error_in_ulps(scalar_of(INFINITY), one) == INFINITY);
   CHECK(error_in_ulps(scalar_of(float{INFINITY}), real(INFINITY)) == 0);
+  // Beyond the largest number of the type, infinity is the correctly rounded result.
+  const scalar f16_infinity{dtype::f16, 0x7c00}, f16_largest{dtype::f16, 0x7bff};
+  CHECK(error_in_ulps(f16_infinity, real(65520)) == 0);
+  CHECK(relative_error(f16_infinity, real(100000)) == 0);
+  CHECK(error_in_ulps(f16_infinity, real(65519)) == INFINITY);
+  CHECK(error_in_ulps(f16_infinity, real(-100000)) == INFINITY);
+  CHECK(error_in_ulps(f16_largest, real(65520)) == 0.5);
   CHECK(relative_error(scalar_of(3.0), real(2)) == 0.5);
 
   // The processor converts double to float, and MPFR to double, by themselves.
