@@ -145,7 +145,7 @@ section({
     const cells = rows.map(r => ({r, series: seriesOf(byId.get(r.contestant)), u: num(r.ulps)})).filter(c => c.u !== null);
     const finite = cells.map(c => c.u).filter(u => u > 0 && Number.isFinite(u)).map(Math.log10);
     const low = -1, high = Math.min(Math.max(1, Math.ceil(Math.max(...finite, 1))), 8);
-    const step = high > 4 ? 2 : 1;
+    const step = high > 4 ? (wide() ? 2 : 4) : high > 2 && !wide() ? 2 : 1;
     const zTicks = [low, ...[0, 1, 2, 3, 4, 5, 6, 7, 8].filter(k => (k > 0 || high <= 2) && k <= high && (high - k) % step === 0)];
     const room = wide() && columns.length <= 18;
     const data = cells.map(({r, series, u}) => {
@@ -156,7 +156,10 @@ section({
         ink: z === null ? '#fff' : (z - low) / (high - low) > 0.45 ? '#fff' : '#111',
       };
     });
+    // The last name stands out to the right of its column where names are slanted.
+    const out = wide() && columns.length ? 5.6 * columns.at(-1).length - parts.chart.clientWidth * 0.42 / columns.length : 0;
     finish(state, parts, columns, rows, 'heat', {
+      padding: {left: 4, top: 4, bottom: 4, right: Math.max(4, out)},
       rows: data, columns, lines, height: 21 * lines.length, zDomain: [low, high], zTicks, labelAngle: wide() ? -40 : -90, labelLimit: wide() ? 220 : 96,
       zLabels: `${JSON.stringify(zTicks.map(k => k === low ? '≤ 0.1' : (k === high ? '≥ ' : '') + power(10, k)))}[indexof(${JSON.stringify(zTicks)}, datum.value)]`,
       gradientLength: Math.min(260, parts.chart.clientWidth / 2),
@@ -218,7 +221,7 @@ function mark(kind, label) {
 section({
   id: 'time', title: 'Time against length', rows: report.speed,
   caption: 'Median time of one reduction against the number of elements, both logarithmic; dashed is the time that reading the same bytes takes, measured in the same run, ' +
-    'which no contestant that reads memory can beat. “Fastest” takes each contestant’s fastest timed variation at each length.',
+    'about the least that any contestant can take. “Fastest” takes each contestant’s fastest timed variation at each length.',
   controls: [
     typeControl(report.speed), deviceControl(report.speed),
     {key: 'threads', label: 'Threads', options: [['fastest', 'fastest'], ...distinct(report.speed.map(r => r.threads)).filter(t => t !== null && t !== undefined)
@@ -327,6 +330,9 @@ section({
       parts.table.append(el('h3', {}, 'Versions'), table('Software that was found', [text('name', s => s.name), text('version', s => s.version)], report.software));
     if (report.missing.length)
       parts.table.append(el('h3', {}, 'Missing'), table('Peers that were not found here', [text('name', m => m.name), text('why', m => m.why)], report.missing));
+    if (report.failures?.length)
+      parts.table.append(el('h3', {}, 'Failures'), table('Where a peer failed, and so has no result', [
+        text('contestant', f => byId.get(f.contestant)?.name ?? f.contestant), text('where', f => f.where), text('why', f => f.why)], report.failures));
   },
 });
 
@@ -363,7 +369,7 @@ section({
     box.append(el('div', {class: 'panel good'}, el('p', {class: 'verdict'}, '✓ All promises kept'),
       el('p', {}, `${promised} contestants promise the bits of the reference and an error within their bound. ` +
         `None broke it: ${checks.toLocaleString('en')} variations checked for bits, ` +
-        `${report.accuracy.filter(r => byId.get(r.contestant).promise).length.toLocaleString('en')} arrays for bounds.`)));
+        `${report.accuracy.filter(r => byId.get(r.contestant).promise && r.bound_ratio !== null).length.toLocaleString('en')} arrays for bounds.`)));
   } else {
     const broken = report.findings.length;
     const kinds = {bits: 'other bits', bound: 'beyond its bound'};

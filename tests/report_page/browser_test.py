@@ -64,7 +64,7 @@ def check_layout(p, width):
         box = p.page.locator(f"#{name} .chart svg").bounding_box()
         assert box["width"] > 200 and box["height"] > 150, (name, box)
         assert box["x"] >= 0 and box["x"] + box["width"] <= width + 0.5, (name, box)
-        marks = p.page.locator(f"#{name} .chart svg [role=graphics-symbol][aria-label]")
+        marks = p.page.locator(f"#{name} .chart .role-mark [role=graphics-symbol][aria-label]")
         assert marks.count() > 0, f"{name}: no marks with a description"
         # Nothing is cut off: every text lies within the SVG.
         cut = p.page.evaluate("""id => {
@@ -90,7 +90,7 @@ def check_content(p):
     present = [s for s in STUDY if any(r["study"] == STUDY[s] for r in report["accuracy"])]
     for name in present:
         assert page.locator(f"#{name} figcaption").inner_text(), name
-    for m in report["missing"]:
+    for m in report["missing"] + report.get("failures", []):
         assert m["why"] in page.locator("#contestants").inner_text()
 
 
@@ -139,8 +139,9 @@ def check_controls(p):
     select.focus()
     page.keyboard.press("ArrowDown")
     page.wait_for_function("old => { const e = document.querySelector('#frontier .chart svg'); return e && e.outerHTML !== old }", arg=before)
-    marks = page.locator("#frontier .chart svg [role=graphics-symbol][aria-label]")
+    marks = page.locator("#frontier .chart .role-mark [role=graphics-symbol][aria-label]")
     shown = marks.count()
+    assert shown == page.locator("#frontier .legend button[aria-pressed=true]").count(), "a mark for each contestant"
     button = page.locator("#frontier .legend button[aria-pressed=true]").first
     name = button.text_content()
     button.focus()
@@ -157,7 +158,7 @@ def check_controls(p):
 
 def check_tooltip(p):
     """Pointing at a mark shows its description, as text."""
-    marks = p.page.locator("#frontier .chart svg [role=graphics-symbol][aria-label]")
+    marks = p.page.locator("#frontier .chart .role-mark [role=graphics-symbol][aria-label]")
     mark = next((m for m in marks.all() if "<i>" in m.get_attribute("aria-label")), marks.first)
     mark.hover(force=True)
     tooltip = p.page.locator("#vg-tooltip-element.visible")
