@@ -299,8 +299,10 @@ std::string summary(const json& report) {
       double n = 0;
       std::map<std::string, double> rate;
       for (const json& row : report["speed"]) {
-        if (row["in"] != type || (one && row["threads"] != 1)) continue;
         const std::string id = text_of(row["contestant"]);
+        if (row["in"] != type || (one && row["threads"] != 1) ||
+            std::none_of(columns.begin(), columns.end(), [&](const json* c) { return (*c)["id"] == id; }))
+          continue;
         const double here = number(row["n"]);
         if (here > n) rate.clear(), n = here;
         if (here == n) rate.emplace(id, number(row["gbps"]));
