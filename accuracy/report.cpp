@@ -75,6 +75,9 @@ void check(const json& report) {
   for (const char* key : {"cpu_targets", "gpus"})
     require(has(report["machine"], key, &json::is_array), std::string("machine.") + key,
             "is missing or no list");
+  for (const char* key : {"cpu_targets", "gpus"})
+    for (const json& x : report["machine"][key])
+      require(x.is_string(), std::string("machine.") + key, "is no list of texts");
   for (const auto& list : lists()) {
     require(has(report, list.name, &json::is_array), list.name, "is missing or no list");
     std::size_t i = 0;
@@ -96,6 +99,16 @@ void check(const json& report) {
     for (const char* key : {"promise", "main"})
       require(has(c, key, &json::is_boolean), "contestants: " + c["id"].get<std::string>() + ": " + key,
               "is missing or neither true nor false");
+    require(c.contains("method") && (c["method"].is_string() || c["method"].is_null()),
+            "contestants: " + c["id"].get<std::string>() + ": method", "is missing or neither text nor null");
+  }
+  for (const json& row : report["bits"])
+    require(row.contains("equal") && (row["equal"].is_boolean() || row["equal"].is_null()), "bits.equal",
+            "is missing or none of true, false and null");
+  for (const json& row : report["accuracy"]) {
+    const json& p = row.contains("permutations") ? row["permutations"] : row;
+    require(p.is_null() || (has(p, "tried", &json::is_number) && has(p, "distinct", &json::is_number)),
+            "accuracy.permutations", "is missing or neither null nor `tried` and `distinct`");
   }
   for (const char* list : {"accuracy", "bits", "speed"})
     for (const json& row : report[list])
@@ -122,11 +135,11 @@ std::string power_of_two(double n) {
   return e == std::floor(e) ? fmt::format("2^{:.0f}", e) : fmt::format("{:.0f}", n);
 }
 
-// The fastest engine's best number for bitfold's method on f32 at the greatest length, or null.
+// A contestant's row at the greatest length, of its default variation; or null.
 const json* speed_row(const json& report, const std::string& id) {
   const json* best = nullptr;
   for (const json& row : report["speed"])
-    if (row["contestant"] == id && (!best || row["n"] > (*best)["n"])) best = &row;  // the default
+    if (row["contestant"] == id && (!best || row["n"] > (*best)["n"])) best = &row;
   return best;
 }
 
@@ -152,7 +165,11 @@ json read_report(const std::filesystem::path& path) {
   if (!in || !(text << in.rdbuf()))
     throw error(errc::bad_input, shown + ": cannot be read");
   try {
-    json report = json::parse(text.str());
+    // What prints a report goes as deep as it does.
+    json report = json::parse(text.str(), [](int depth, json::parse_event_t, const json&) {
+      if (depth > 16) throw error(errc::bad_input, "report: nested too deeply");
+      return true;
+    });
     check(report);
     return report;
   } catch (const json::exception& e) {
@@ -318,7 +335,8 @@ std::string summary(const json& report) {
   if (!report["missing"].empty()) {
     out += "\nNot here:\n";
     for (const json& m : report["missing"])
-      out += fmt::format("  {}: {}\n", text_of(m["name"]), text_of(m["why"]));
+      out += fmt::format("  {}: {}\n", io::printable(text_of(m["name"])),
+                         io::printable(text_of(m["why"])));
   }
   for (const json& f : report["failures"])
     out += fmt::format("Failed: {} at {}: {}\n", text_of(f["contestant"]), io::printable(text_of(f["where"])),
@@ -342,8 +360,7 @@ std::string describe(const json& report) {
   for (const json& gpu : report["machine"]["gpus"]) machine += ", " + gpu.get<std::string>();
   return fmt::format("{}, commit {}, {}, {}, seed {}, order version {}", text_of(report["date"]),
                      text_of(report["bitfold"]["commit"]), text_of(report["mode"]), machine,
-                     report["seed"].get<std::int64_t>(),
-                     report["bitfold"]["order_version"].get<std::int64_t>());
+                     report["seed"].dump(), report["bitfold"]["order_version"].dump());
 }
 
 // What two runs have of one contestant.
@@ -409,13 +426,14 @@ comparison compare(const json& a, const json& b) {
         worse(fmt::format("bits: {}: {} ({}) became {} ({})", io::printable(it->first),
                           text_of(old["bits"]), text_of(old["value"]), text_of(row["bits"]),
                           text_of(row["value"])));
-      } else {
+      } else if (!promise) {
         ++peers_moved;
       }
     }
     if (!promise) continue;
     if (const double was = number(old["bound_relative"]), is = number(row["bound_relative"]);
-        is > was * 1.00001)  // six digits are kept
+        is > was * 1.00001 ||  // six digits are kept
+        (!std::isnan(was) && std::isnan(is)))  // there is none any more
       worse(fmt::format("bound: {}: {:.6g} became {:.6g}", io::printable(it->first), was, is));
   }
   // Bits by variation: all variations of a promise agree, so the first stands for them.

@@ -622,7 +622,8 @@ json start_report(const contestants& who, const suite_options& o, const std::str
   add_input("integers", "random bits", "generated");
   for (const std::string& file : o.files)
     for (const io::array& a : io::read_arrays(file))
-      add_input(a.name.empty() ? file : file + ":" + a.name, "from a file", "file");
+      if (is_float(a.type) && a.count > 0)
+        add_input(a.name.empty() ? file : file + ":" + a.name, "from a file", "file");
 
   std::vector<std::string> targets;
   for (cpu::target t : cpu::available_targets()) targets.emplace_back(cpu::name(t));

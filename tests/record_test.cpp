@@ -469,6 +469,8 @@ TEST_CASE("check: golden files that are no golden files") {
       {"\"bitfold\": \"", "\"bitfold\": null, \"x\": \"", "bitfold: is no text"},
       {"\"files\": [", "\"files\": {}, \"x\": [", "files: is no list"},
       {"\"files\": [", "\"files\": [5, ", "files[0]: is no object"},
+      {"\"files\": [", "\"files\": [], \"x\": [", "files: is empty"},
+      {"\"results\": [", "\"results\": [], \"x\": [", "files[0].arrays[0].results: is empty"},
       {"\"dtype\": \"f32\"", "\"dtype\": \"f33\"", "files[0].arrays[0].dtype: 'f33' is not known"},
       {"\"name\": \"b.f16\"", "\"name\": \"first\"",
        "files[0].arrays[1].name: 'first' stands there twice"},

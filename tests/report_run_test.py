@@ -88,6 +88,8 @@ for arguments, status, word in (
         (["--from", "nowhere.json"], 3, "nowhere.json"),
         (["--compare", path], 2, "--compare"),
         (["--from", path, "--quick"], 2, "--from"),
+        (["--from", path, array], 2, "--from"),
+        (["--seed", "-1", "--out", os.path.join(folder, "x")], 2, "--seed"),
         (["--quick", "--device", "cuda", "--out", out], 4, "--device cuda"),
         (["--quick", "--out", os.path.join(folder, "x"), "nowhere.npy"], 3, "nowhere.npy")):
     if "cuda" in arguments and report["machine"]["gpus"]:

@@ -69,7 +69,7 @@ scalar order_by_threads(const array_view& x, const reduction& r, int threads) {
   }
   return load_scalar(dtype::f32, &total);
 }
-// Within one ulp of the truth on benign data, and far outside of the bound.
+// Far outside of the bound.
 scalar doubles(const array_view& x, const reduction& r, int threads) {
   float v;
   store_scalar(honest(x, r, threads), &v);
@@ -239,6 +239,12 @@ TEST_CASE("a report that is malformed is one clear error") {
         std::string::npos);
   CHECK(broken([](json& r) { r["contestants"][0].erase("promise"); }).find(": promise: ") !=
         std::string::npos);
+  CHECK(broken([](json& r) { r["machine"]["gpus"] = {1}; }).find("machine.gpus: ") != std::string::npos);
+  CHECK(broken([](json& r) { r["bits"][0].erase("equal"); }).find("bits.equal: ") != std::string::npos);
+  CHECK(broken([](json& r) { r["accuracy"][0].erase("permutations"); }).find("accuracy.permutations: ") !=
+        std::string::npos);
+  CHECK(message_of(std::string(100000, '[') + std::string(100000, ']')).find("nested too deeply") !=
+        std::string::npos);
 }
 
 TEST_CASE("two runs compare") {
@@ -256,6 +262,7 @@ TEST_CASE("two runs compare") {
   CHECK(changed([](json& b) {
           b["accuracy"][0]["bound_relative"] = 2 * number(b["accuracy"][0]["bound_relative"]);
         }).worse);
+  CHECK(changed([](json& b) { b["accuracy"][0]["bound_relative"] = nullptr; }).worse);  // lost
   CHECK_FALSE(changed([](json& b) {
                 b["accuracy"][0]["bound_relative"] = number(b["accuracy"][0]["bound_relative"]) / 2;
               }).worse);

@@ -1,5 +1,6 @@
 // The command `bitfold`. Exit status: 0, or the errc of what went wrong (2 usage, 3 bad input, 4 no
-// device, 5 CUDA), or 1 when `check` finds a difference, output cannot be written or memory runs out.
+// device, 5 CUDA), or 1 when `check` finds a difference, `report` a broken promise, output cannot be
+// written or memory runs out; 130 when `report` was interrupted.
 #include <csignal>
 #include <exception>
 #include <new>
@@ -22,7 +23,8 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(
       "Exit status: 0 fine, 2 usage, 3 bad input, 4 no such device, 5 CUDA error, 1 anything "
-      "else (a difference that `check` found, output that cannot be written).");
+      "else (a difference that `check` found, a promise that `report` found broken, output that "
+      "cannot be written), 130 `report` interrupted.");
 
   std::vector<subcommand> subcommands;  // in the order of the help
   for (const auto add : {add_reduce, add_record, add_check, add_order, add_report, add_info})

@@ -99,7 +99,8 @@ class kept_units {
     if (std::getline(in, line) && line == head)
       while (std::getline(in, line)) {
         const json unit = json::parse(line, nullptr, false);
-        if (unit.is_object() && unit.contains("unit") && unit.contains("rows"))
+        if (unit.is_object() && unit.contains("unit") && unit["unit"].is_string() &&
+            unit.contains("rows") && unit["rows"].is_object())
           rows_[unit["unit"].get<std::string>()] = unit["rows"];
       }
     in.close();
@@ -236,7 +237,8 @@ subcommand add_report(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "report",
       "Measure accuracy and speed of all methods and peers, as report.json and report.html");
-  command->add_option("FILE", args->files, ".npy or .safetensors files whose arrays take part too");
+  auto* files = command->add_option("FILE", args->files,
+                                    ".npy or .safetensors files whose float arrays take part too");
   auto* out = command->add_option("--out", args->out, "The folder for report.json and report.html");
   auto* quick = command->add_flag("--quick", args->quick, "A few minutes (the default)");
   auto* full = command->add_flag("--full", args->full, "Longer arrays, more of everything");
@@ -244,13 +246,15 @@ subcommand add_report(CLI::App& app) {
   auto* device = command->add_option("--device", args->device, "Whose contestants take part")
                      ->check(CLI::IsMember({"all", "cpu", "cuda"}))
                      ->capture_default_str();
+  // Up to what any reader of JSON keeps exactly; also, CLI11 by itself takes -1 for 2^64 - 1.
   auto* seed = command->add_option("--seed", args->seed, "The seed of the first sample")
+                   ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 53))
                    ->capture_default_str();
   auto* from = command->add_option("--from", args->from,
                                    "Make report.html of this report.json, without measuring");
   auto* compare =
       command->add_option("--compare", args->compare, "Two report.json side by side")->expected(2);
-  for (auto* option : {quick, full, device, seed}) {
+  for (auto* option : {quick, full, device, seed, files}) {
     from->excludes(option);
     compare->excludes(option);
   }

@@ -152,7 +152,9 @@ golden_array parse_array(const node& n) {
   for (const node& extent : shape.items()) a.shape.push_back(extent.number());
   if (!element_count(a.shape, size_of(a.type))) shape.wrong("does not fit in 64 bits");
   a.digest = n["digest"].hex(32);
-  for (const node& result : n["results"].items()) a.results.push_back(parse_result(result, a.type));
+  const node results = n["results"];
+  for (const node& result : results.items()) a.results.push_back(parse_result(result, a.type));
+  if (a.results.empty()) results.wrong("is empty");  // `check --ulps` would compare nothing
   return a;
 }
 
@@ -204,7 +206,8 @@ golden parse_golden(std::string_view text) {
         order.number(), order::version));
   golden g{root["bitfold"].text(), {}};
   std::set<std::string> files;
-  for (const node& f : root["files"].items()) {
+  const node all_files = root["files"];
+  for (const node& f : all_files.items()) {
     g.files.push_back({f["file"].text(), {}});
     if (!files.insert(g.files.back().file).second)
       f["file"].wrong(in_quotes(g.files.back().file) + " stands there twice");
@@ -215,6 +218,7 @@ golden parse_golden(std::string_view text) {
       if (!names.insert(name).second) a["name"].wrong(in_quotes(name) + " stands there twice");
     }
   }
+  if (g.files.empty()) all_files.wrong("is empty");
   return g;
 }
 
