@@ -33,6 +33,7 @@ struct comparison {
   std::string text;  ///< the two runs side by side
   bool worse;        ///< bits changed where they are promised, or a promise is newly broken in b
 };
+/// Errors: errc::bad_input when the two have no promised result in common.
 comparison compare(const json& a, const json& b);
 
 }  // namespace bitfold::accuracy

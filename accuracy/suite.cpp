@@ -188,14 +188,14 @@ void measure(contestant& c, const array_view& x, const truth& t, bool first,
   sum.bias_sum += signed_error_in_ulps(got, exact);
   sum.relative = std::max(sum.relative, relative_error(got, exact));
   sum.correct = std::min(sum.correct, correct_bits(got, exact));
-  if (const auto s = c.stagnations(x)) sum.stagnations = sum.stagnations.value_or(0) + *s;
   if (!i.bound) {
+    if (const auto s = c.stagnations(x)) sum.stagnations = sum.stagnations.value_or(0) + *s;
     const bool fits = isfinite(value_of(round_correctly(exact, i.out)));
     sum.overflows += fits && !isfinite(value_of(got));
     return;
   }
   const auto& by = t.methods.at(*i.bound);
-  if (i.promise) sum.stagnations = sum.stagnations.value_or(0) + by.way.stagnations;
+  sum.stagnations = sum.stagnations.value_or(0) + by.way.stagnations;
   sum.overflows += by.way.overflows;
   const real error = abs(value_of(got) - exact);
   const auto share = [&](const real& bound, const char* name, bool& any, double& most) {
@@ -262,7 +262,8 @@ json run_study(const study& s, const std::vector<contestant*>& everyone, std::ui
   const array_view& head = samples[0].view;
   std::vector<contestant*> who;
   for (contestant* c : everyone)
-    if (c->suits(head)) who.push_back(c);
+    if (std::all_of(samples.begin(), samples.end(), [&](const array& a) { return c->suits(a.view); }))
+      who.push_back(c);
   std::vector<truth> truths(samples.size());
   tbb::parallel_for(std::size_t{0}, samples.size(),
                     [&](std::size_t k) { truths[k] = truth_of(samples[k].view, who); });
@@ -412,7 +413,7 @@ json run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n,
                        [&](contestant* c) { return c->info.device == device; });
   };
   const int times = full ? 9 : 5;
-  // Before all others and after them, and the better of the two: machines change their speed.
+  // Several times between the others, and the best of them: machines change their speed.
   std::map<std::pair<std::string, int>, double> ceiling;
   const auto measure_ceilings = [&] {
     const auto keep = [&](const char* device, int threads, double gbps) {
@@ -425,13 +426,24 @@ json run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n,
   };
   measure_ceilings();
   json rows = json::array();
+  json findings = json::array();
   std::vector<std::pair<std::string, int>> devices;  // whose ceiling is each row's
   attempts attempt(fmt::format("speed: {}[{}]", name(t), n));
+  std::map<reduction, scalar, bool (*)(const reduction&, const reduction&)> expected{operator<};
+  std::size_t done = 0;
   for (contestant* c : everyone) {
     if (!c->suits(a.view)) continue;
+    if (++done % 8 == 0) measure_ceilings();
     const auto ways = c->variations();
     for (std::size_t way = 0; way < ways.size(); ++way) {
       if (!ways[way].timed) continue;
+      if (const auto& r = c->info.promise) {  // what is fast must be right, too
+        if (!expected.contains(*r))
+          expected.emplace(*r, cpu::reduce(*r, a.view.data, n, {0, cpu::target::scalar}));
+        if (const scalar got = c->run(a.view, way); got != expected.at(*r))
+          findings.push_back(finding(*c, "bits", fmt::format("speed, {}[{}], {}", name(t), n, ways[way].label),
+                                     to_hex(expected.at(*r)), to_hex(got)));
+      }
       // A slow one is timed less often.
       std::vector<double> samples;
       int more = 1;
@@ -471,6 +483,7 @@ json run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n,
                         {"gbps", number(gbps)}});
   return {{"speed", std::move(rows)},
           {"ceilings", std::move(ceilings)},
+          {"findings", std::move(findings)},
           {"failures", std::move(attempt.failures)}};
 }
 

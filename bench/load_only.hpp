@@ -16,12 +16,14 @@ namespace load_only {
 #ifdef __x86_64__
 #define LOAD_LOOP(vector, load)                                                             \
   constexpr std::size_t step = 8 * sizeof(vector);                                          \
-  for (std::size_t i = 0; i + step <= bytes; i += step) {                                   \
+  std::size_t i = 0;                                                                        \
+  for (; i + step <= bytes; i += step) {                                                    \
     _Pragma("GCC unroll 8") for (std::size_t k = 0; k < 8; ++k) {                           \
       const vector x = load(reinterpret_cast<const vector*>(p + i + k * sizeof(vector)));   \
       asm volatile("" ::"x"(x));                                                            \
     }                                                                                       \
-  }
+  }                                                                                         \
+  for (; i < bytes; ++i) asm volatile("" ::"r"(p[i]));
 __attribute__((target("avx2"))) inline void load_256(const char* p, std::size_t bytes) {
   LOAD_LOOP(__m256i, _mm256_loadu_si256)
 }
@@ -49,7 +51,7 @@ inline void run(const void* p, std::size_t bytes) {
 /// The same in equal shares on each of `threads` threads.
 inline void run(const void* p, std::size_t bytes, int threads) {
   if (threads == 1) return run(p, bytes);
-  const std::size_t part = (bytes / 64 / static_cast<std::size_t>(threads) + 1) * 64;
+  const std::size_t part = (bytes / 512 / static_cast<std::size_t>(threads) + 1) * 512;
   tbb::parallel_for(
       0, threads,
       [&](int t) {

@@ -1,13 +1,19 @@
 // The suite and its report: wrong contestants are exposed, right ones are not; reports are read, written
 // and compared.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <map>
 #include <set>
+
+#include <fmt/format.h>
 
 #include <bitfold/cpu.hpp>
 #include <bitfold/reference.hpp>
 
+#include "accuracy/measures.hpp"
 #include "accuracy/report.hpp"
 #include "accuracy/suite.hpp"
 #include "catch.hpp"
@@ -77,6 +83,12 @@ scalar doubles(const array_view& x, const reduction& r, int threads) {
   return load_scalar(dtype::f32, &v);
 }
 
+// Off by more than what the additions that were done allow, by less than what any could.
+scalar beyond_running_bound(const array_view& x, const reduction& r, int) {
+  const real exact = sum_exactly(x.type, x.data, x.n).sum;
+  return round_correctly(exact + 1.1 * trace_of(r, x.data, x.n).running_bound, dtype::f32);
+}
+
 // A short run: the sameness of bits, and two inputs.
 json run(contestants& who) {
   json report = start_report(who, {}, "a test");
@@ -102,7 +114,7 @@ bool has_finding(const json& report, std::string_view kind, std::string_view whe
 }
 
 std::filesystem::path write(const std::string& text) {
-  const auto path = std::filesystem::temp_directory_path() / "bitfold-report-test.json";
+  const auto path = std::filesystem::temp_directory_path() / fmt::format("bitfold-report-test-{}.json", getpid());
   std::ofstream(path) << text;
   return path;
 }
@@ -187,10 +199,59 @@ TEST_CASE("a peer that fails is left out and named; bitfold may not fail") {
   CHECK_THROWS_AS(run(bad), error);
 }
 
-TEST_CASE("findings of one kind are limited: here to three for each of four units") {
+TEST_CASE("an error above the running bound alone is exposed") {
+  const json report = run(beyond_running_bound);
+  const auto is_about = [](std::string_view bound) {
+    return [bound](const json& f) {  // on the long array: on short ones the two bounds are close
+      return f["kind"] == "bound" && f["where"].get<std::string>().starts_with("normal f32[2") &&
+             f["expected"].get<std::string>().find(bound) != std::string::npos;
+    };
+  };
+  CHECK(std::any_of(report["findings"].begin(), report["findings"].end(), is_about("running")));
+  CHECK(std::none_of(report["findings"].begin(), report["findings"].end(), is_about("a-priori")));
+}
+
+TEST_CASE("a wrong sum is exposed where only time is measured") {
+  contestants who;
+  who.list.push_back(std::make_unique<liar>("suspect", one_ulp_off));
+  for (const unit& u : plan(who, {}))
+    if (u.key == "speed/f32/1024") {
+      const json rows = u.run();
+      REQUIRE(rows["findings"].size() == 1);
+      CHECK(rows["findings"][0]["where"] == "speed, f32[1024], 1 thread");
+    }
+}
+
+TEST_CASE("stagnations of the loops that people write") {
+  contestants who;
+  add_plain(who);
+  const std::vector<std::uint16_t> f16{0x6800, 0x3c00, 0x0000, 0x3c00, 0xe800, 0x7bff, 0x7bff, 0x3c00};
+  // 2048 + 1 stays; + 0 does not count; + 1 stays; - 2048 = 0; + 65504 into 0; then infinity twice.
+  const array_view x{dtype::f16, f16.data(), f16.size(), 1000001};
+  int found = 0;
+  for (const auto& c : who.list)
+    if (c->info.id == "plain/loop/f16/f16") {
+      ++found;
+      CHECK(c->stagnations(x) == std::optional<std::uint64_t>(2));
+    }
+  CHECK(found == 1);
+  // Where bitfold adds in the same order, the counts are the same.
+  add_bitfold(who, true, false);
+  std::map<std::string, json> rows;
+  for (const unit& u : plan(who, {}))
+    if (u.key == "length/f32/normal/4096") {
+      const json result = u.run();
+      for (const json& row : result["accuracy"]) rows[row["contestant"].get<std::string>()] = row;
+    }
+  REQUIRE(rows["plain/loop/f32/f32"]["stagnations"].is_number());
+  CHECK(rows["plain/loop/f32/f32"]["stagnations"] ==
+        rows["bitfold/sum/sequential/f32/f32/f32/cpu"]["stagnations"]);
+}
+
+TEST_CASE("findings of one kind are limited: here to three for each of four units, and one of speed") {
   const json report = run(one_ulp_off);
   CHECK(std::count_if(report["findings"].begin(), report["findings"].end(),
-                      [](const json& f) { return f["kind"] == "bits"; }) == 4 * 3);
+                      [](const json& f) { return f["kind"] == "bits"; }) == 4 * 3 + 1);
 }
 
 TEST_CASE("the plan has every registered op, method and type, each under its own name") {
@@ -272,6 +333,18 @@ TEST_CASE("two runs compare") {
                 b["accuracy"][0]["bits"] = "00000000";
               }).worse);
   CHECK_FALSE(changed([](json& b) { b["speed"][0]["gbps"] = 0.001; }).worse);
+  // Nothing in common is no agreement; a file that was exchanged is no change of bits.
+  CHECK_THROWS_AS(changed([](json& b) { b["accuracy"] = b["bits"] = json::array(); }), error);
+  const auto of_file = [](json report) {
+    report["accuracy"][0]["study"] = "files";
+    return report;
+  };
+  json other = of_file(a);
+  other["accuracy"][0]["exact"] = "7";
+  other["accuracy"][0]["bits"] = "00000000";
+  CHECK_FALSE(compare(of_file(a), other).worse);
+  CHECK(compare(of_file(a), other).text.find("1 results are of files with other content") !=
+        std::string::npos);
   // A promise that is broken in B only.
   CHECK(compare(a, run(one_ulp_off)).worse);
   CHECK_FALSE(compare(run(one_ulp_off), a).text.find("promise broken") != std::string::npos);

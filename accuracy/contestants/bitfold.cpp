@@ -50,7 +50,7 @@ class on_cpu final : public contestant {
       return;
     }
     add(targets.back(), 0, true);
-    add(targets.back(), 1, true);
+    if (all_cores() > 1) add(targets.back(), 1, true);
     for (cpu::target t : targets)
       for (int threads : {1, 2, 3, 7, 64})
         if (threads != 1 || t != targets.back()) add(t, threads, false);
