@@ -243,7 +243,7 @@ void add_headlines(json& report) {
     }
   }
   add(fmt::format("{} of {}", within, checked), "largest errors of bitfold on an input are within their a-priori bound",
-      fmt::format("against MPFR, wherever there is a bound (no addition may overflow); at most {:.3g} "
+      fmt::format("against MPFR, where no addition can overflow; at most {:.3g} "
                   "times the bound: {}",
                   largest, where));
 
