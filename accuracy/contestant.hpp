@@ -1,5 +1,6 @@
-// Who takes part in the suite: bitfold's own reductions, from its registries, and peers. A contestant
-// reduces an array to one scalar; the suite measures its error, its time and whether its bits move.
+// Who takes part in the suite: bitfold's own reductions, from its registries, and peers. A
+// contestant reduces an array to one scalar; the suite measures its error, its time and whether its
+// bits move.
 #pragma once
 
 #include <cstddef>
@@ -24,26 +25,26 @@ struct array_view {
 
 /// One way to run a contestant: a number of threads, a SIMD target, a launch shape.
 struct variation {
-  std::string label;       ///< "avx2, 3 threads"
-  bool timed = false;      ///< measured for the speed figures
-  int threads = 0;         ///< CPU threads, for the choice of the read ceiling; 0: all, or none of its own
+  std::string label;   ///< "avx2, 3 threads"
+  bool timed = false;  ///< measured for the speed figures
+  int threads = 0;  ///< CPU threads, for the choice of the read ceiling; 0: all, or none of its own
 };
 
 struct contestant_info {
-  std::string id;        ///< unique, stable between runs: "bitfold/tree/f32/f32/f32/cpu"
-  std::string name;      ///< as figures show it: "bitfold tree", "CUB run_to_run", "NumPy sum"
-  std::string family;    ///< "bitfold", "plain", "road", or the peer's name: "NumPy", "CUB", ...
-  std::string device;    ///< "cpu" or "cuda"
-  std::string about;     ///< one sentence: what it computes, and how
+  std::string id;      ///< unique, stable between runs: "bitfold/tree/f32/f32/f32/cpu"
+  std::string name;    ///< as figures show it: "bitfold tree", "CUB run_to_run", "NumPy sum"
+  std::string family;  ///< "bitfold", "plain", "road", or the peer's name: "NumPy", "CUB", ...
+  std::string device;  ///< "cpu" or "cuda"
+  std::string about;   ///< one sentence: what it computes, and how
   dtype in;
-  std::string acc;       ///< what it accumulates in, "" where nobody says
+  std::string acc;  ///< what it accumulates in, "" where nobody says
   dtype out;
   op_id op = op_id::sum;
   /// What it promises: exactly the bits of reference(*promise) in every variation, and so an error
   /// within its a-priori bound. Empty for peers, which are only measured.
   std::optional<reduction> promise = {};
-  /// The a-priori bound that is drawn beside it and that its error is divided by: that of *promise, or
-  /// that of another reduction that adds in the same order and arithmetic.
+  /// The a-priori bound that is drawn beside it and that its error is divided by: that of *promise,
+  /// or that of another reduction that adds in the same order and arithmetic.
   std::optional<reduction> bound = {};
   bool main = true;  ///< shown in figures; the others are further accumulator and output types
 };
@@ -61,13 +62,14 @@ class contestant {
   virtual std::vector<variation> variations() const { return {{"default", true, 0}}; }
   /// Whether it can reduce n elements of info.in.
   virtual bool takes(std::size_t) const { return true; }
-  /// Whether its sum of x means the same as everyone's: takes(x.n), and for a sum of magnitudes that no
-  /// value is negative.
+  /// Whether its sum of x means the same as everyone's: takes(x.n), and for a sum of magnitudes
+  /// that no value is negative.
   virtual bool suits(const array_view& x) const { return takes(x.n); }
   /// The result, of type info.out. `way` is an index into variations().
   virtual scalar run(const array_view& x, std::size_t way) = 0;
-  /// Seconds of each of `times` reductions of x (at least 1) where its engine finds it: in host memory,
-  /// or already on the GPU. One run more goes ahead to warm up. By default run() is timed by the clock.
+  /// Seconds of each of `times` reductions of x (at least 1) where its engine finds it: in host
+  /// memory, or already on the GPU. One run more goes ahead to warm up. By default run() is timed
+  /// by the clock.
   virtual std::vector<double> seconds(const array_view& x, std::size_t way, int times);
   /// How many additions of an element that is not 0 left the sum unchanged, where it can tell.
   virtual std::optional<std::uint64_t> stagnations(const array_view&) const { return {}; }
@@ -90,8 +92,8 @@ struct contestants {
 /// The cores that this machine has; what `threads` = 0 means.
 int all_cores();
 
-/// Reading alone, where contestants read: GB/s of the best of `times` passes over the bytes of x, on
-/// the CPU with at most `threads` threads (0: all).
+/// Reading alone, where contestants read: GB/s of the best of `times` passes over the bytes of x,
+/// on the CPU with at most `threads` threads (0: all).
 double read_ceiling_cpu(const array_view& x, int threads, int times);
 double read_ceiling_cuda(const array_view& x, int times);  ///< errc::no_device without a GPU
 

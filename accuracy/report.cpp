@@ -21,7 +21,8 @@ namespace {
 // The lists of a report, and what each row must have.
 struct list_format {
   const char* name;
-  std::vector<const char*> texts, numbers;  // numbers may be null, or text where they are not finite
+  std::vector<const char*> texts,
+      numbers;  // numbers may be null, or text where they are not finite
 };
 const std::vector<list_format>& lists() {
   static const std::vector<list_format> all{
@@ -66,8 +67,8 @@ void check(const json& report) {
   for (const char* key : {"version", "commit"})
     require(has(report["bitfold"], key, &json::is_string), std::string("bitfold.") + key,
             "is missing or no text");
-  require(has(report["bitfold"], "order_version", &json::is_number_integer), "bitfold.order_version",
-          "is missing or no integer");
+  require(has(report["bitfold"], "order_version", &json::is_number_integer),
+          "bitfold.order_version", "is missing or no integer");
   for (const char* key : {"system", "cpu", "compiler"})
     require(has(report["machine"], key, &json::is_string), std::string("machine.") + key,
             "is missing or no text");
@@ -83,13 +84,15 @@ void check(const json& report) {
     require(has(report, list.name, &json::is_array), list.name, "is missing or no list");
     std::size_t i = 0;
     for (const json& row : report[list.name]) {
-      const auto field = [&](const char* key) { return fmt::format("{}[{}].{}", list.name, i, key); };
+      const auto field = [&](const char* key) {
+        return fmt::format("{}[{}].{}", list.name, i, key);
+      };
       require(row.is_object(), fmt::format("{}[{}]", list.name, i), "is not an object");
       for (const char* key : list.texts)
         require(has(row, key, &json::is_string), field(key), "is missing or no text");
       for (const char* key : list.numbers)
-        require(row.contains(key) && (row[key].is_number() || row[key].is_null() || row[key] == "inf" ||
-                                      row[key] == "-inf" || row[key] == "nan"),
+        require(row.contains(key) && (row[key].is_number() || row[key].is_null() ||
+                                      row[key] == "inf" || row[key] == "-inf" || row[key] == "nan"),
                 field(key), "is missing or no number");
       ++i;
     }
@@ -98,18 +101,21 @@ void check(const json& report) {
   for (const json& c : report["contestants"]) {
     ids.insert(c["id"].get<std::string>());
     for (const char* key : {"promise", "main"})
-      require(has(c, key, &json::is_boolean), "contestants: " + c["id"].get<std::string>() + ": " + key,
+      require(has(c, key, &json::is_boolean),
+              "contestants: " + c["id"].get<std::string>() + ": " + key,
               "is missing or neither true nor false");
     require(c.contains("method") && (c["method"].is_string() || c["method"].is_null()),
-            "contestants: " + c["id"].get<std::string>() + ": method", "is missing or neither text nor null");
+            "contestants: " + c["id"].get<std::string>() + ": method",
+            "is missing or neither text nor null");
   }
   for (const json& row : report["bits"])
-    require(row.contains("equal") && (row["equal"].is_boolean() || row["equal"].is_null()), "bits.equal",
-            "is missing or none of true, false and null");
+    require(row.contains("equal") && (row["equal"].is_boolean() || row["equal"].is_null()),
+            "bits.equal", "is missing or none of true, false and null");
   for (const json& row : report["accuracy"]) {
     const json& p = row.contains("permutations") ? row["permutations"] : row;
-    require(p.is_null() || (has(p, "tried", &json::is_number) && has(p, "distinct", &json::is_number)),
-            "accuracy.permutations", "is missing or neither null nor `tried` and `distinct`");
+    require(
+        p.is_null() || (has(p, "tried", &json::is_number) && has(p, "distinct", &json::is_number)),
+        "accuracy.permutations", "is missing or neither null nor `tried` and `distinct`");
   }
   for (const char* list : {"accuracy", "bits", "speed"})
     for (const json& row : report[list])
@@ -163,8 +169,7 @@ json read_report(const std::filesystem::path& path) {
   const std::string shown = io::printable(path.string());
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
-  if (!in || !(text << in.rdbuf()))
-    throw error(errc::bad_input, shown + ": cannot be read");
+  if (!in || !(text << in.rdbuf())) throw error(errc::bad_input, shown + ": cannot be read");
   try {
     // What prints a report goes as deep as it does.
     json report = json::parse(text.str(), [](int depth, json::parse_event_t, const json&) {
@@ -203,7 +208,8 @@ std::string report_text(const json& report) {
   return out + "\n}\n";
 }
 
-// ---- Headlines ------------------------------------------------------------------------------------
+// ---- Headlines
+// ------------------------------------------------------------------------------------
 
 void add_headlines(json& report) {
   const auto by_id = contestants_by_id(report);
@@ -221,7 +227,8 @@ void add_headlines(json& report) {
       sums += row["arrays"].get<std::uint64_t>() * row["repeats"].get<std::uint64_t>();
     }
   add(fmt::format("{} of {}", equal, ways), "ways to run bitfold give the bits of the reference",
-      fmt::format("SIMD targets, threads, launch shapes and devices, by method and type: {} sums", sums));
+      fmt::format("SIMD targets, threads, launch shapes and devices, by method and type: {} sums",
+                  sums));
 
   // Ratios are kept to six digits; a finding says that one is above 1 by less.
   std::set<std::string> exceeded;
@@ -242,7 +249,8 @@ void add_headlines(json& report) {
                           text_of(row["input"]));
     }
   }
-  add(fmt::format("{} of {}", within, checked), "largest errors of bitfold on an input are within their a-priori bound",
+  add(fmt::format("{} of {}", within, checked),
+      "largest errors of bitfold on an input are within their a-priori bound",
       fmt::format("against MPFR, where no addition can overflow; at most {:.3g} "
                   "times the bound: {}",
                   largest, where));
@@ -272,13 +280,15 @@ void add_headlines(json& report) {
     add(fmt::format("{:.3g} bits", right["bitfold kahan"]),
         "of 24 are right in kahan's f32 sum at condition number 1e8",
         fmt::format("tree {:.3g}{}", right["bitfold tree"],
-                    right.contains("plain loop") ? fmt::format(", plain loop {:.3g}", right["plain loop"])
-                                                 : ""));
+                    right.contains("plain loop")
+                        ? fmt::format(", plain loop {:.3g}", right["plain loop"])
+                        : ""));
   while (lines.size() < 4) add("-", "not measured", "this run left it out");
   report["headlines"] = std::move(lines);
 }
 
-// ---- For the terminal -----------------------------------------------------------------------------
+// ---- For the terminal
+// -----------------------------------------------------------------------------
 
 std::string summary(const json& report) {
   const auto by_id = contestants_by_id(report);
@@ -289,8 +299,8 @@ std::string summary(const json& report) {
     for (const char* device : {"cpu", "cuda"}) {
       if (!columns.empty()) break;
       for (const json& c : report["contestants"])
-        if (c["in"] == type && c["device"] == device && c["main"].get<bool>() && c["family"] != "road" &&
-            columns.size() < 8)
+        if (c["in"] == type && c["device"] == device && c["main"].get<bool>() &&
+            c["family"] != "road" && columns.size() < 8)
           columns.push_back(&c);
     }
     std::vector<std::string> inputs;
@@ -326,7 +336,8 @@ std::string summary(const json& report) {
       for (const json& row : report["speed"]) {
         const std::string id = text_of(row["contestant"]);
         if (row["in"] != type || (one && row["threads"] != 1) ||
-            std::none_of(columns.begin(), columns.end(), [&](const json* c) { return (*c)["id"] == id; }))
+            std::none_of(columns.begin(), columns.end(),
+                         [&](const json* c) { return (*c)["id"] == id; }))
           continue;
         const double here = number(row["n"]);
         if (here > n) rate.clear(), n = here;
@@ -347,19 +358,22 @@ std::string summary(const json& report) {
                          io::printable(text_of(m["why"])));
   }
   for (const json& f : report["failures"])
-    out += fmt::format("Failed: {} at {}: {}\n", text_of(f["contestant"]), io::printable(text_of(f["where"])),
-                       io::printable(text_of(f["why"])));
+    out += fmt::format("Failed: {} at {}: {}\n", text_of(f["contestant"]),
+                       io::printable(text_of(f["where"])), io::printable(text_of(f["why"])));
   out += '\n';
   for (const json& h : report["headlines"])
-    out += fmt::format("{:>12}  {} ({})\n", text_of(h["value"]), text_of(h["label"]), text_of(h["note"]));
+    out += fmt::format("{:>12}  {} ({})\n", text_of(h["value"]), text_of(h["label"]),
+                       text_of(h["note"]));
   for (const json& f : report["findings"])  // the suite keeps a few of each kind
-    out += fmt::format("BROKEN PROMISE  {}: {} at {}: expected {}, got {}\n", text_of(f["contestant"]),
-                       text_of(f["kind"]), io::printable(text_of(f["where"])), text_of(f["expected"]),
-                       text_of(f["got"]));
+    out +=
+        fmt::format("BROKEN PROMISE  {}: {} at {}: expected {}, got {}\n", text_of(f["contestant"]),
+                    text_of(f["kind"]), io::printable(text_of(f["where"])), text_of(f["expected"]),
+                    text_of(f["got"]));
   return out;
 }
 
-// ---- Two runs -------------------------------------------------------------------------------------
+// ---- Two runs
+// -------------------------------------------------------------------------------------
 
 namespace {
 
@@ -427,7 +441,8 @@ comparison compare(const json& a, const json& b) {
     if (it == before.end()) continue;
     const json& old = *it->second;
     const bool promise = promises.contains(text_of(row["contestant"]));
-    if (row["study"] == "files" && (old["exact"] != row["exact"] || old["condition"] != row["condition"])) {
+    if (row["study"] == "files" &&
+        (old["exact"] != row["exact"] || old["condition"] != row["condition"])) {
       ++other_data;
       continue;
     }
@@ -445,7 +460,7 @@ comparison compare(const json& a, const json& b) {
     }
     if (!promise) continue;
     if (const double was = number(old["bound_relative"]), is = number(row["bound_relative"]);
-        is > was * 1.00001 ||  // six digits are kept
+        is > was * 1.00001 ||                  // six digits are kept
         (!std::isnan(was) && std::isnan(is)))  // there is none any more
       worse(fmt::format("bound: {}: {:.6g} became {:.6g}", io::printable(it->first), was, is));
   }
@@ -455,7 +470,8 @@ comparison compare(const json& a, const json& b) {
   if (same_order && same_seed)
     for (const json& row : b["bits"]) {
       const auto it = digests.find(text_of(row["contestant"]));
-      if (it == digests.end() || !promises.contains(it->first) || (*it->second)["arrays"] != row["arrays"])
+      if (it == digests.end() || !promises.contains(it->first) ||
+          (*it->second)["arrays"] != row["arrays"])
         continue;
       ++compared;
       ++compared_promises;
@@ -472,15 +488,20 @@ comparison compare(const json& a, const json& b) {
   for (const json& f : a["findings"]) known.insert(finding_key(f));
   for (const json& f : b["findings"])
     if (!known.contains(finding_key(f)))
-      worse(fmt::format("promise broken: {}: {} at {}: expected {}, got {}", text_of(f["contestant"]),
-                        text_of(f["kind"]), io::printable(text_of(f["where"])), text_of(f["expected"]),
+      worse(fmt::format("promise broken: {}: {} at {}: expected {}, got {}",
+                        text_of(f["contestant"]), text_of(f["kind"]),
+                        io::printable(text_of(f["where"])), text_of(f["expected"]),
                         text_of(f["got"])));
 
   if (compared_promises == 0)
-    throw error(errc::bad_input, "the two reports have no promised result in common, so nothing to compare");
-  out += fmt::format("{} results compared, {} of them promised: bits that are promised moved in {}, others in {}.\n",
-                     compared, compared_promises, moved, peers_moved);
-  if (other_data > 0) out += fmt::format("{} results are of files with other content.\n", other_data);
+    throw error(errc::bad_input,
+                "the two reports have no promised result in common, so nothing to compare");
+  out += fmt::format(
+      "{} results compared, {} of them promised: bits that are promised moved in {}, others in "
+      "{}.\n",
+      compared, compared_promises, moved, peers_moved);
+  if (other_data > 0)
+    out += fmt::format("{} results are of files with other content.\n", other_data);
   out += '\n';
   out += fmt::format("{:<40} {:>10} {:>10}  {:>11} {:>11}  {:>9} {:>9}\n", "", "ulps A", "ulps B",
                      "err/bound A", "err/bound B", "GB/s A", "GB/s B");
@@ -493,11 +514,13 @@ comparison compare(const json& a, const json& b) {
       return it == m.end() ? side{} : it->second;
     };
     const side x = of(first), y = of(second);
-    out += fmt::format("{:<40} {:>10} {:>10}  {:>11} {:>11}  {:>9} {:>9}\n", id, short_number(x.ulps),
-                       short_number(y.ulps), short_number(x.bound), short_number(y.bound),
-                       short_number(x.gbps), short_number(y.gbps));
+    out += fmt::format("{:<40} {:>10} {:>10}  {:>11} {:>11}  {:>9} {:>9}\n", id,
+                       short_number(x.ulps), short_number(y.ulps), short_number(x.bound),
+                       short_number(y.bound), short_number(x.gbps), short_number(y.gbps));
   }
-  out += "\nulps: on the input `normal`. GB/s: default variation at the greatest length of each run.\n";
+  out +=
+      "\nulps: on the input `normal`. GB/s: default variation at the greatest length of each "
+      "run.\n";
   out += result.worse ? "B is worse than A.\n" : "No promised bit or bound is worse in B.\n";
   return result;
 }

@@ -1,5 +1,5 @@
-// report.json (docs/report-format.md): reading, writing, what is derived from its rows, and comparing
-// two of them.
+// report.json (docs/report-format.md): reading, writing, what is derived from its rows, and
+// comparing two of them.
 #pragma once
 
 #include <filesystem>
@@ -16,8 +16,8 @@ json number(double x);
 /// The reverse; NaN for null.
 double number(const json& x);
 
-/// Reads and checks a report. Errors (errc::bad_input, naming file and field): unreadable, not JSON,
-/// another format or version, a field missing or of a wrong type.
+/// Reads and checks a report. Errors (errc::bad_input, naming file and field): unreadable, not
+/// JSON, another format or version, a field missing or of a wrong type.
 json read_report(const std::filesystem::path& path);
 
 /// The text of report.json: the rows of each list one per line.

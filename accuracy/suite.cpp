@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstring>
 #include <ctime>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -29,7 +28,8 @@
 namespace bitfold::accuracy {
 namespace {
 
-// ---- Arrays ---------------------------------------------------------------------------------------
+// ---- Arrays
+// ---------------------------------------------------------------------------------------
 
 std::uint64_t next_id() {
   static std::uint64_t last = 0;
@@ -77,10 +77,13 @@ const input& input_named(std::string_view name) {
   throw std::logic_error("suite: no input " + std::string(name));
 }
 
-// ---- What is known of an array without running anybody ---------------------------------------------
+// ---- What is known of an array without running anybody
+// ---------------------------------------------
 
 bool operator<(const reduction& a, const reduction& b) {
-  const auto key = [](const reduction& r) { return std::tuple(r.op, r.method, r.in, r.acc, r.out); };
+  const auto key = [](const reduction& r) {
+    return std::tuple(r.op, r.method, r.in, r.acc, r.out);
+  };
   return key(a) < key(b);
 }
 
@@ -122,7 +125,8 @@ truth truth_of(const array_view& x, const std::vector<contestant*>& who) {
   return t;
 }
 
-// ---- Errors ---------------------------------------------------------------------------------------
+// ---- Errors
+// ---------------------------------------------------------------------------------------
 
 json finding(const contestant& c, const char* kind, std::string where, std::string expected,
              std::string got) {
@@ -138,8 +142,8 @@ double median(std::vector<double> v) {
   return v[v.size() / 2];
 }
 
-// Threads of libraries that ran before may still spin for some time (OpenBLAS's do for some 25 ms); those
-// of the next one would wait for them.
+// Threads of libraries that ran before may still spin for some time (OpenBLAS's do for some 25 ms);
+// those of the next one would wait for them.
 void let_others_settle(const contestant& c, std::size_t way) {
   if (c.info.device == "cpu" && c.variations()[way].threads != 1)
     std::this_thread::sleep_for(std::chrono::milliseconds(40));
@@ -176,7 +180,8 @@ void measure(contestant& c, const array_view& x, const truth& t, bool first,
   }
   if (!is_float(i.out)) {
     const scalar right = rounded(exact, i.out);
-    const double off = got == right ? 0 : std::fabs(static_cast<double>(value_of(got) - value_of(right)));
+    const double off =
+        got == right ? 0 : std::fabs(static_cast<double>(value_of(got) - value_of(right)));
     sum.ulps = std::max(sum.ulps, off);
     sum.ulps_sum += off;
     sum.correct = std::min(sum.correct, off == 0 ? 8.0 * static_cast<double>(size_of(i.out)) : 0.0);
@@ -202,17 +207,20 @@ void measure(contestant& c, const array_view& x, const truth& t, bool first,
     // No bound holds where a sum may overflow, nor says anything of an infinite one.
     if (!isfinite(bound) || !isfinite(exact)) return;
     any = true;
-    const double r = isfinite(error) ? ratio(error, bound) : std::numeric_limits<double>::infinity();
+    const double r =
+        isfinite(error) ? ratio(error, bound) : std::numeric_limits<double>::infinity();
     most = std::max(most, r);
     if (i.promise && !(error <= bound))
-      findings.push_back(finding(c, "bound", where, fmt::format("at most 1 times the {} bound", name),
+      findings.push_back(finding(c, "bound", where,
+                                 fmt::format("at most 1 times the {} bound", name),
                                  fmt::format("{:.6g} times", r)));
   };
   share(by.bound, "a-priori", sum.bounded, sum.bound_ratio);
   share(by.way.running_bound, "running", sum.running, sum.running_ratio);
 }
 
-// Runs what a peer does. One that fails is left out from here on, with its reason; bitfold may not fail.
+// Runs what a peer does. One that fails is left out from here on, with its reason; bitfold may not
+// fail.
 class attempts {
  public:
   explicit attempts(std::string where) : where_(std::move(where)) {}
@@ -250,8 +258,7 @@ struct study {
 
 json run_study(const study& s, const std::vector<contestant*>& everyone, std::uint64_t seed) {
   std::vector<array> samples;
-  for (int k = 0; k < s.samples; ++k)
-    samples.emplace_back(s.type, std::vector<std::byte>());
+  for (int k = 0; k < s.samples; ++k) samples.emplace_back(s.type, std::vector<std::byte>());
   // Ids must not depend on which thread comes first.
   tbb::parallel_for(0, s.samples, [&](int k) {
     auto& a = samples[static_cast<std::size_t>(k)];
@@ -262,7 +269,8 @@ json run_study(const study& s, const std::vector<contestant*>& everyone, std::ui
   const array_view& head = samples[0].view;
   std::vector<contestant*> who;
   for (contestant* c : everyone)
-    if (std::all_of(samples.begin(), samples.end(), [&](const array& a) { return c->suits(a.view); }))
+    if (std::all_of(samples.begin(), samples.end(),
+                    [&](const array& a) { return c->suits(a.view); }))
       who.push_back(c);
   std::vector<truth> truths(samples.size());
   tbb::parallel_for(std::size_t{0}, samples.size(),
@@ -336,7 +344,8 @@ json run_study(const study& s, const std::vector<contestant*>& everyone, std::ui
           {"failures", std::move(attempt.failures)}};
 }
 
-// ---- Sameness of bits -----------------------------------------------------------------------------
+// ---- Sameness of bits
+// -----------------------------------------------------------------------------
 
 json run_bits(contestant& c, std::uint64_t seed, int repeats) {
   std::vector<array> arrays;
@@ -350,7 +359,8 @@ json run_bits(contestant& c, std::uint64_t seed, int repeats) {
   if (arrays.empty()) return json::object();
   std::vector<scalar> expected;
   if (c.info.promise)
-    for (const array& a : arrays) expected.push_back(reference(*c.info.promise, a.view.data, a.view.n));
+    for (const array& a : arrays)
+      expected.push_back(reference(*c.info.promise, a.view.data, a.view.n));
   const auto digest_of = [](const std::vector<scalar>& results) {
     io::digest d;
     for (const scalar& s : results) d.add(&s.bits, size_of(s.type));
@@ -374,28 +384,30 @@ json run_bits(contestant& c, std::uint64_t seed, int repeats) {
       digests.insert(d);
       for (std::size_t i = 0; i < expected.size(); ++i)
         if (got[i] != expected[i])
-          findings.push_back(finding(
-              c, "bits", fmt::format("{}, array {} of {} elements, repeat {}", ways[way].label, i,
-                                     arrays[i].view.n, k + 1),
-              to_hex(expected[i]), to_hex(got[i])));
+          findings.push_back(finding(c, "bits",
+                                     fmt::format("{}, array {} of {} elements, repeat {}",
+                                                 ways[way].label, i, arrays[i].view.n, k + 1),
+                                     to_hex(expected[i]), to_hex(got[i])));
     }
     if (attempt.failed(c)) break;
-    rows.push_back({{"contestant", c.info.id},
-                    {"device_name", c.info.device == "cuda" ? gpus.at(0) : build::cpu_model()},
-                    {"variation", ways[way].label},
-                    {"arrays", arrays.size()},
-                    {"repeats", repeats},
-                    {"digest", first},
-                    {"distinct", digests.size()},
-                    {"equal", c.info.promise ? json(digests.size() == 1 && first == digest_of(expected))
-                                             : json()}});
+    rows.push_back(
+        {{"contestant", c.info.id},
+         {"device_name", c.info.device == "cuda" ? gpus.at(0) : build::cpu_model()},
+         {"variation", ways[way].label},
+         {"arrays", arrays.size()},
+         {"repeats", repeats},
+         {"digest", first},
+         {"distinct", digests.size()},
+         {"equal",
+          c.info.promise ? json(digests.size() == 1 && first == digest_of(expected)) : json()}});
   }
   return {{"bits", std::move(rows)},
           {"findings", std::move(findings)},
           {"failures", std::move(attempt.failures)}};
 }
 
-// ---- Speed ----------------------------------------------------------------------------------------
+// ---- Speed
+// ----------------------------------------------------------------------------------------
 
 json run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n, bool full) {
   // A block that repeats: the values do not matter here, and this is soon made.
@@ -441,7 +453,8 @@ json run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n,
         if (!expected.contains(*r))
           expected.emplace(*r, cpu::reduce(*r, a.view.data, n, {0, cpu::target::scalar}));
         if (const scalar got = c->run(a.view, way); got != expected.at(*r))
-          findings.push_back(finding(*c, "bits", fmt::format("speed, {}[{}], {}", name(t), n, ways[way].label),
+          findings.push_back(finding(*c, "bits",
+                                     fmt::format("speed, {}[{}], {}", name(t), n, ways[way].label),
                                      to_hex(expected.at(*r)), to_hex(got)));
       }
       // A slow one is timed less often.
@@ -519,7 +532,8 @@ std::vector<unit> plan(contestants& who, const suite_options& o) {
   const auto add_study = [&](study s, std::size_t n, bool main_only) {
     auto list = of_type(s.type, main_only);
     if (list.empty()) return;
-    const double weight = static_cast<double>(n * list.size()) * (s.samples + s.permutations + 1) + 3e5;
+    const double weight =
+        static_cast<double>(n * list.size()) * (s.samples + s.permutations + 1) + 3e5;
     const std::string key = fmt::format("{}/{}/{}/{}", s.name, name(s.type), s.input, n);
     units.push_back({key, fmt::format("{}: {} {}[{}]", s.name, s.input, name(s.type), n), weight,
                      [s = std::move(s), list = std::move(list), seed = o.seed] {
@@ -530,8 +544,9 @@ std::vector<unit> plan(contestants& who, const suite_options& o) {
   const std::size_t n = o.full ? 1000003 : 200003;
   for (dtype t : floats)
     for (const input& in : all_inputs())
-      add_study({"inputs", std::string(in.name), t, from(in, n, t), o.full ? 4 : 3, o.full ? 8 : 4, true},
-                n, true);
+      add_study(
+          {"inputs", std::string(in.name), t, from(in, n, t), o.full ? 4 : 3, o.full ? 8 : 4, true},
+          n, true);
   for (dtype t : floats) {
     if (!o.full && t != dtype::f32 && t != dtype::f64) continue;
     for (const char* in : {"uniform", "normal"})
@@ -545,10 +560,11 @@ std::vector<unit> plan(contestants& who, const suite_options& o) {
     for (int power : condition_powers(o.full)) {
       const std::size_t count = o.full ? 100003 : 10007;
       const double condition = std::pow(10.0, power);
-      add_study({"condition", condition_name(power), t,
-                 [=](std::uint64_t seed) { return pack(cancellation(count, seed, t, condition), t); }, 3,
-                 0, false},
-                count, true);
+      add_study(
+          {"condition", condition_name(power), t,
+           [=](std::uint64_t seed) { return pack(cancellation(count, seed, t, condition), t); }, 3,
+           0, false},
+          count, true);
     }
   for (dtype t : all_dtypes) {
     const std::size_t count = 10007;
@@ -556,9 +572,10 @@ std::vector<unit> plan(contestants& who, const suite_options& o) {
       for (const char* in : {"uniform", "normal", "condition-1e8"})
         add_study({"types", in, t, from(input_named(in), count, t), 2, 0, false}, count, false);
     else
-      add_study({"types", "integers", t,
-                 [=](std::uint64_t seed) { return random_bits(count * size_of(t), seed); }, 2, 0, false},
-                count, false);
+      add_study(
+          {"types", "integers", t,
+           [=](std::uint64_t seed) { return random_bits(count * size_of(t), seed); }, 2, 0, false},
+          count, false);
   }
   for (const std::string& file : o.files) {
     for (const io::array& a : io::read_arrays(file)) {
@@ -579,8 +596,8 @@ std::vector<unit> plan(contestants& who, const suite_options& o) {
                        [c = c.get(), seed = o.seed, full = o.full] {
                          return run_bits(*c, seed, full ? 5 : 2);
                        }});
-  std::vector<int> powers = o.full ? std::vector{10, 12, 14, 16, 18, 20, 22, 24, 26}
-                                   : std::vector{10, 14, 18, 22, 24};
+  std::vector<int> powers =
+      o.full ? std::vector{10, 12, 14, 16, 18, 20, 22, 24, 26} : std::vector{10, 14, 18, 22, 24};
   for (dtype t : floats)
     for (int power : powers) {
       if (!o.full && t != dtype::f32 && power != 18 && power != 24) continue;
@@ -673,8 +690,8 @@ json start_report(const contestants& who, const suite_options& o, const std::str
 }
 
 void add_rows(json& report, const json& rows) {
-  // A few findings of a kind tell what is wrong; a contestant that is wrong everywhere would fill the
-  // report.
+  // A few findings of a kind tell what is wrong; a contestant that is wrong everywhere would fill
+  // the report.
   constexpr std::ptrdiff_t most_of_unit = 3, most = 30;
   json fresh = json::array();
   const auto count_like = [](const json& list, const json& row) {
@@ -685,7 +702,8 @@ void add_rows(json& report, const json& rows) {
   for (const auto& [field, list] : rows.items())
     for (const json& row : list) {
       if (field == "findings") {
-        if (count_like(fresh, row) >= most_of_unit || count_like(report[field], row) >= most) continue;
+        if (count_like(fresh, row) >= most_of_unit || count_like(report[field], row) >= most)
+          continue;
         fresh.push_back(row);
       }
       report[field].push_back(row);

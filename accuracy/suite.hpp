@@ -1,5 +1,5 @@
-// The suite: which arrays every contestant reduces, and what is measured. It is a list of units, each a
-// few seconds at most, so that a run can be interrupted between two of them and go on later.
+// The suite: which arrays every contestant reduces, and what is measured. It is a list of units,
+// each a few seconds at most, so that a run can be interrupted between two of them and go on later.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ struct suite_options {
 };
 
 struct unit {
-  std::string key;             ///< unique in a plan, stable between runs
-  std::string what;            ///< for the progress bar
-  double weight;               ///< about how long it takes, in any unit
-  std::function<json()> run;   ///< lists of rows by field of the report: {"accuracy": [...], ...}
+  std::string key;            ///< unique in a plan, stable between runs
+  std::string what;           ///< for the progress bar
+  double weight;              ///< about how long it takes, in any unit
+  std::function<json()> run;  ///< lists of rows by field of the report: {"accuracy": [...], ...}
 };
 
-/// What is to be done, in order. The units refer to `who`. Errors (errc::bad_input): a file that cannot
-/// be read.
+/// What is to be done, in order. The units refer to `who`. Errors (errc::bad_input): a file that
+/// cannot be read.
 std::vector<unit> plan(contestants& who, const suite_options& options);
 
 /// The report without the rows that units give: everything that is known before.

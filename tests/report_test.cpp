@@ -1,5 +1,5 @@
-// The suite and its report: wrong contestants are exposed, right ones are not; reports are read, written
-// and compared.
+// The suite and its report: wrong contestants are exposed, right ones are not; reports are read,
+// written and compared.
 #include <unistd.h>
 
 #include <algorithm>
@@ -114,7 +114,8 @@ bool has_finding(const json& report, std::string_view kind, std::string_view whe
 }
 
 std::filesystem::path write(const std::string& text) {
-  const auto path = std::filesystem::temp_directory_path() / fmt::format("bitfold-report-test-{}.json", getpid());
+  const auto path =
+      std::filesystem::temp_directory_path() / fmt::format("bitfold-report-test-{}.json", getpid());
   std::ofstream(path) << text;
   return path;
 }
@@ -180,8 +181,14 @@ TEST_CASE("a peer that fails is left out and named; bitfold may not fail") {
       return {dtype::f32, 0};
     }
   };
-  contestant_info info{.id = "weak", .name = "weak", .family = "test", .device = "cpu", .about = "",
-                       .in = dtype::f32, .acc = "", .out = dtype::f32};
+  contestant_info info{.id = "weak",
+                       .name = "weak",
+                       .family = "test",
+                       .device = "cpu",
+                       .about = "",
+                       .in = dtype::f32,
+                       .acc = "",
+                       .out = dtype::f32};
   contestants who;
   who.list.push_back(std::make_unique<failing>(info));
   const json report = run(who);
@@ -225,7 +232,8 @@ TEST_CASE("a wrong sum is exposed where only time is measured") {
 TEST_CASE("stagnations of the loops that people write") {
   contestants who;
   add_plain(who);
-  const std::vector<std::uint16_t> f16{0x6800, 0x3c00, 0x0000, 0x3c00, 0xe800, 0x7bff, 0x7bff, 0x3c00};
+  const std::vector<std::uint16_t> f16{0x6800, 0x3c00, 0x0000, 0x3c00,
+                                       0xe800, 0x7bff, 0x7bff, 0x3c00};
   // 2048 + 1 stays; + 0 does not count; + 1 stays; - 2048 = 0; + 65504 into 0; then infinity twice.
   const array_view x{dtype::f16, f16.data(), f16.size(), 1000001};
   int found = 0;
@@ -248,7 +256,8 @@ TEST_CASE("stagnations of the loops that people write") {
         rows["bitfold/sum/sequential/f32/f32/f32/cpu"]["stagnations"]);
 }
 
-TEST_CASE("findings of one kind are limited: here to three for each of four units, and one of speed") {
+TEST_CASE(
+    "findings of one kind are limited: here to three for each of four units, and one of speed") {
   const json report = run(one_ulp_off);
   CHECK(std::count_if(report["findings"].begin(), report["findings"].end(),
                       [](const json& f) { return f["kind"] == "bits"; }) == 4 * 3 + 1);
@@ -296,14 +305,18 @@ TEST_CASE("a report that is malformed is one clear error") {
   CHECK(broken([](json& r) { r.erase("machine"); }).find("machine: ") != std::string::npos);
   CHECK(broken([](json& r) { r["accuracy"][0]["ulps"] = "many"; }).find("accuracy[0].ulps: ") !=
         std::string::npos);
-  CHECK(broken([](json& r) { r["speed"][0]["contestant"] = "nobody"; }).find("speed.contestant: ") !=
-        std::string::npos);
+  CHECK(broken([](json& r) {
+          r["speed"][0]["contestant"] = "nobody";
+        }).find("speed.contestant: ") != std::string::npos);
   CHECK(broken([](json& r) { r["contestants"][0].erase("promise"); }).find(": promise: ") !=
         std::string::npos);
-  CHECK(broken([](json& r) { r["machine"]["gpus"] = {1}; }).find("machine.gpus: ") != std::string::npos);
-  CHECK(broken([](json& r) { r["bits"][0].erase("equal"); }).find("bits.equal: ") != std::string::npos);
-  CHECK(broken([](json& r) { r["accuracy"][0].erase("permutations"); }).find("accuracy.permutations: ") !=
+  CHECK(broken([](json& r) { r["machine"]["gpus"] = {1}; }).find("machine.gpus: ") !=
         std::string::npos);
+  CHECK(broken([](json& r) { r["bits"][0].erase("equal"); }).find("bits.equal: ") !=
+        std::string::npos);
+  CHECK(broken([](json& r) {
+          r["accuracy"][0].erase("permutations");
+        }).find("accuracy.permutations: ") != std::string::npos);
   CHECK(message_of(std::string(100000, '[') + std::string(100000, ']')).find("nested too deeply") !=
         std::string::npos);
 }

@@ -1,5 +1,5 @@
-// bitfold's own contestants: every op, method, element, accumulator and output type there is, on each
-// engine. All come from the registries, so a new op or method takes part by itself.
+// bitfold's own contestants: every op, method, element, accumulator and output type there is, on
+// each engine. All come from the registries, so a new op or method takes part by itself.
 #include <bitfold/cpu.hpp>
 #include <bitfold/cuda.hpp>
 
@@ -40,9 +40,10 @@ class on_cpu final : public contestant {
     const auto targets = cpu::available_targets();
     const auto add = [this](cpu::target t, int threads, bool timed) {
       ways_.push_back({threads, t});
-      labels_.push_back({fmt::format("{}, {} thread{}", cpu::name(t), threads ? threads : all_cores(),
-                                     (threads ? threads : all_cores()) == 1 ? "" : "s"),
-                         timed, threads});
+      labels_.push_back(
+          {fmt::format("{}, {} thread{}", cpu::name(t), threads ? threads : all_cores(),
+                       (threads ? threads : all_cores()) == 1 ? "" : "s"),
+           timed, threads});
     };
     if (r.method == method_id::sequential) {  // it has no engine: the reference is called
       ways_ = {{1, {}}};
@@ -81,7 +82,8 @@ class on_gpu final : public contestant {
              {.threads = 512, .blocks = 528, .tiles = 1}};
   }
   std::vector<variation> variations() const override {
-    std::vector<variation> all{{"default launch", true, 0}, {"default launch, no overlap", false, 0}};
+    std::vector<variation> all{{"default launch", true, 0},
+                               {"default launch, no overlap", false, 0}};
     for (std::size_t i = all.size(); i < ways_.size(); ++i)
       all.push_back({fmt::format("{} threads x {} blocks x {} tiles", ways_[i].threads,
                                  ways_[i].blocks, ways_[i].tiles)});

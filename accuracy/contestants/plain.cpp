@@ -1,5 +1,5 @@
-// What people write themselves: a loop from left to right, the same accumulated in 16 bits (to show why
-// not), and the loop that -ffast-math makes of it.
+// What people write themselves: a loop from left to right, the same accumulated in 16 bits (to show
+// why not), and the loop that -ffast-math makes of it.
 #include <cstring>
 #include <optional>
 
@@ -32,7 +32,8 @@ walk loop(const array_view& x) {
     // (f32 has more than twice their precision and two bits; Figueroa, SIGNUM Newsletter 30, 1995).
     const A rounded = arith::round_to<A>(arith::add(sum, term));
     const wide next = arith::widen<wide>(rounded);
-    stagnations += arith::is_finite(next) && ((next == sum && term != 0) || (next == term && sum != 0));
+    stagnations +=
+        arith::is_finite(next) && ((next == sum && term != 0) || (next == term && sum != 0));
     sum = next;
   }
   const T out = arith::round_to<T>(sum);
@@ -49,7 +50,8 @@ class function final : public contestant {
  public:
   using sum = scalar (*)(const array_view&);
   using counted = walk (*)(const array_view&);
-  function(contestant_info i, sum f, counted g = nullptr) : contestant(std::move(i)), f_(f), g_(g) {}
+  function(contestant_info i, sum f, counted g = nullptr)
+      : contestant(std::move(i)), f_(f), g_(g) {}
   std::vector<variation> variations() const override { return {{"1 thread", true, 1}}; }
   scalar run(const array_view& x, std::size_t) override { return f_(x); }
   std::optional<std::uint64_t> stagnations(const array_view& x) const override {
@@ -76,7 +78,8 @@ void add_loop(contestants& c) {
   // In 16 bits no reduction of bitfold's adds, whose walk would give the bound and the stagnations.
   if (!half) i.bound = make_reduction(op_id::sum, method_id::sequential, in, acc);
   c.list.push_back(std::make_unique<function>(
-      std::move(i), [](const array_view& x) { return loop<T, A>(x).sum; }, half ? loop<T, A> : nullptr));
+      std::move(i), [](const array_view& x) { return loop<T, A>(x).sum; },
+      half ? loop<T, A> : nullptr));
 }
 
 template <class T>
