@@ -153,6 +153,7 @@ TEST_CASE("record: one array per line, and the same text from any number of thre
   const auto text = record({file});
   CHECK(record({"--threads", "1", file}) == text);
   CHECK(record({"--threads", "7", file}) == text);
+  CHECK(record({"--threads", "1000000000", file}) == text);
   std::size_t lines = 0;
   for (const auto& line : lines_of(text)) lines += line.starts_with("  {\"name\": ");
   CHECK(lines == mixed.size());
@@ -308,7 +309,9 @@ TEST_CASE("check --ulps: results may move so far, content as it likes") {
               {"moved", "    content", "    sum tree        0 (00000000) -> -0 (80000000)  0 ulps",
                "1 file, 1 array: 1 moved"});
   check_usage({"check", golden, "--ulps", "1", "--bits"}, {"--ulps", "--bits"});
-  check_usage({"check", golden, "--ulps=-1"}, {"--ulps"});
+  for (const std::string text : {"-1", "99999999999999999999", "18446744073709551616", "1.5"})
+    check_usage({"check", golden, "--ulps=" + text},
+                {"--ulps", "'" + text + "' is no whole number from 0 to 18446744073709551615"});
   check_usage({"check", golden, "--ulps", "few"}, {"--ulps"});
 }
 

@@ -1,6 +1,7 @@
 // bitfold check
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <memory>
 
@@ -333,11 +334,11 @@ subcommand add_check(CLI::App& app) {
   command
       ->add_option("--ulps", args->ulps,
                    "Let every result move by so many ulps, and the content as it likes")
-      ->check(CLI::NonNegativeNumber)
+      ->check(whole_number(std::numeric_limits<std::uint64_t>::max()))
       ->excludes(bits);
   command->add_option("--junit", args->junit, "Write a JUnit report too");
   command->add_option("--threads", args->threads, "CPU threads (default, and 0: one per core)")
-      ->check(CLI::NonNegativeNumber);
+      ->transform(thread_count());
   command->footer(
       "Prints each array that differs, with old and new values, then a summary. Exit status: 0 "
       "all\n"

@@ -4,9 +4,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <limits>
+#include <set>
 #include <stdexcept>
 #include <system_error>
 
@@ -27,6 +30,33 @@ std::string method_help() {
 
 std::optional<dtype> parse_dtype_option(const std::optional<std::string>& text) {
   return text ? parse_dtype(*text) : std::nullopt;
+}
+
+CLI::Validator whole_number(std::uint64_t max) {
+  return {[max](std::string& text) {
+            std::uint64_t n = 0;
+            const char* const end = text.data() + text.size();
+            const auto [stop, problem] = std::from_chars(text.data(), end, n);
+            if (problem == std::errc() && stop == end && n <= max) return std::string();
+            return fmt::format("{} is no whole number from 0 to {}", io::in_quotes(text), max);
+          },
+          "NONNEGATIVE"};
+}
+
+CLI::Validator thread_count() {
+  return {[](std::string& text) {
+            const std::string problem = whole_number(std::numeric_limits<int>::max())(text);
+            if (problem.empty() && std::stoi(text) > 1024) text = "1024";
+            return problem;
+          },
+          "NONNEGATIVE"};
+}
+
+void refuse_twice(const std::vector<std::string>& files) {
+  std::set<std::string> seen;
+  for (const std::string& file : files)
+    if (!seen.insert(std::filesystem::path(file).lexically_normal().string()).second)
+      throw error(errc::usage, io::printable(file) + ": given twice");
 }
 
 // Not through fmt::print or std::cout: their ways of losing or throwing a write error differ.

@@ -2,6 +2,7 @@
 // subcommand and its options to the command line, and returns what to run.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -51,6 +52,15 @@ inline const std::vector<std::string> dtype_names = names_of(all_dtypes);
 std::string method_help();
 
 std::optional<dtype> parse_dtype_option(const std::optional<std::string>& text);
+
+/// Option checks: decimal digits, up to `max` (CLI11's own take -1 for 2^64 - 1, or print doubles).
+CLI::Validator whole_number(std::uint64_t max);
+
+/// For --threads, as a transform. More than 1024 are taken as 1024: they would only cost memory.
+CLI::Validator thread_count();
+
+/// Throws (errc::usage) where a path stands there twice.
+void refuse_twice(const std::vector<std::string>& files);
 
 /// To stdout. Throws where it cannot be written.
 void write_out(std::string_view text);

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
-#include <set>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -75,11 +74,9 @@ io::golden_file record_file(const record_arguments& args, const std::string& fil
 }
 
 int record(const record_arguments& args) {
-  std::set<std::string> seen;
+  refuse_twice(args.files);
   std::error_code ignored;  // of files that are not there
   for (const std::string& file : args.files) {
-    if (!seen.insert(std::filesystem::path(file).lexically_normal().string()).second)
-      throw error(errc::usage, io::printable(file) + ": given twice");
     if (std::filesystem::equivalent(file, args.out, ignored))
       throw error(errc::usage, io::printable(file) + ": is also --out, which would overwrite it");
     if (!is_utf8(file))
@@ -116,7 +113,7 @@ subcommand add_record(CLI::App& app) {
                    "The accumulator of floats (default: f64 for f64, f32 for narrower ones)")
       ->check(CLI::IsMember({"f32", "f64"}));
   command->add_option("--threads", args->threads, "CPU threads (default, and 0: one per core)")
-      ->check(CLI::NonNegativeNumber);
+      ->transform(thread_count());
   command
       ->add_option("--dtype", args->raw, "The element type of raw files (others carry their own)")
       ->check(CLI::IsMember(dtype_names));

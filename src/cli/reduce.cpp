@@ -137,7 +137,7 @@ subcommand add_reduce(CLI::App& app) {
                    "integers)")
       ->check(CLI::IsMember(dtype_names));
   command->add_option("--threads", args->threads, "CPU threads (default, and 0: one per core)")
-      ->check(CLI::NonNegativeNumber);
+      ->transform(thread_count());
   command->add_option("--target", args->target, "CPU instruction set (default: the best available)")
       ->check(CLI::IsMember(target_names));
   command
