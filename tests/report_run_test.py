@@ -4,10 +4,12 @@ page from its report.json, and the comparison with itself. Usage: report_run_tes
 (the folder is emptied; report.html stays there for the browser test)."""
 import json
 import os
+import pty
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 
@@ -31,9 +33,24 @@ with open(array, "wb") as f:
     f.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + bytes(12))
 command = [bitfold, "report", "--quick", "--device", "cpu", "--out", out, array]
 
-# Interrupted as soon as something is kept.
+# Interrupted as soon as something is kept. Its stderr is a terminal.
 partial = os.path.join(out, "report.partial.jsonl")
-first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+terminal, stderr = pty.openpty()
+first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr)
+os.close(stderr)
+seen = []
+
+
+def watch():
+    try:
+        while part := os.read(terminal, 4096):
+            seen.append(part)
+    except OSError:  # the other end is closed
+        pass
+
+
+watcher = threading.Thread(target=watch)
+watcher.start()
 while first.poll() is None:
     try:
         with open(partial) as f:
@@ -42,13 +59,19 @@ while first.poll() is None:
     except OSError:
         pass
     time.sleep(0.05)
+beside = run(*command)
+check(beside.returncode == 1 and "--out" in beside.stderr and beside.stderr.count("\n") == 1,
+      f"a second run into the same folder: {beside.returncode} {beside.stderr}")
 first.send_signal(signal.SIGINT)
-_, errors = first.communicate()
+first.wait()
+watcher.join()
+errors = b"".join(seen).decode()
 check(first.returncode == 130, f"exit status after SIGINT is {first.returncode}: {errors}")
-check("interrupted; the same command goes on" in errors, f"no word of the interrupt: {errors}")
+check("\nbitfold: interrupted; the same command goes on" in errors, f"no line of the interrupt: {errors}")
 check(os.listdir(out) == ["report.partial.jsonl"], f"left behind: {os.listdir(out)}")
 with open(partial) as f:
     kept = f.readlines()
+began = json.loads(kept[0])["date"]
 with open(partial, "a") as f:
     f.write(kept[-1][: len(kept[-1]) // 2])  # as a crash in the middle of a line would
 
@@ -61,6 +84,7 @@ check(second.stdout.rstrip().endswith("report.html"), "the output does not end w
 path = os.path.join(out, "report.json")
 with open(path) as f:
     report = json.load(f)
+check(report["date"] == began, f"began {began}, says {report['date']}")
 check(report["findings"] == [], f"broken promises: {report['findings']}")
 check(len(report["headlines"]) == 4, "not four headlines")
 for rows in ("accuracy", "bits", "speed", "ceilings", "missing"):
@@ -83,6 +107,17 @@ with open(changed, "w") as f:
 worse = run(bitfold, "report", "--compare", path, changed)
 check(worse.returncode == 1 and "WORSE  bits" in worse.stdout, worse.stdout[-300:])
 
+# The page's made-up report is one.
+fixture = os.path.join(folder, "fixture.json")
+maker = os.path.join(os.path.dirname(os.path.abspath(__file__)), "report_page", "make_fixture.py")
+for more, status in ([], 1), (["--kept"], 0):
+    subprocess.run([sys.executable, maker, fixture, *more], check=True)
+    made = run(bitfold, "report", "--from", fixture, "--out", os.path.join(folder, "fixture"))
+    check(made.returncode == status, f"{more}: exit status {made.returncode}, not {status}: {made.stderr}")
+
+integers = os.path.join(folder, "integers.npy")
+with open(array, "rb") as a, open(integers, "wb") as b:
+    b.write(a.read().replace(b"<f4", b"<i4"))
 for arguments, status, word in (
         (["--quick"], 2, "--out"),
         (["--from", "nowhere.json"], 3, "nowhere.json"),
@@ -90,6 +125,11 @@ for arguments, status, word in (
         (["--from", path, "--quick"], 2, "--from"),
         (["--from", path, array], 2, "--from"),
         (["--seed", "-1", "--out", os.path.join(folder, "x")], 2, "--seed"),
+        (["--seed", "99999999999999999999", "--out", os.path.join(folder, "x")], 2, "--seed"),
+        (["--device", "cpu", "--out", os.path.join(folder, "x"), array, array], 2, "given twice"),
+        (["--device", "cpu", "--out", os.path.join(folder, "x"), array, integers], 3, "integers.npy: no float array"),
+        (["--device", "cpu", "--out", os.path.join(array, "x")], 1, "--out"),
+        (["--from", path, "--out", os.path.join(array, "x")], 1, "--out"),
         (["--quick", "--device", "cuda", "--out", out], 4, "--device cuda"),
         (["--quick", "--out", os.path.join(folder, "x"), "nowhere.npy"], 3, "nowhere.npy")):
     if "cuda" in arguments and report["machine"]["gpus"]:

@@ -1,14 +1,19 @@
 // bitfold report
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <memory>
+#include <stdexcept>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -41,17 +46,25 @@ constexpr int interrupted = 130;  // as the shell has it: 128 + SIGINT
 std::atomic<bool> stop = false;
 
 // ---- The progress bar
-// -------------------------------------------------------------------------------
 
 // On a terminal one line that is rewritten; elsewhere a line now and then.
 class progress {
  public:
   explicit progress(double total) : total_(total) {}
+  ~progress() { leave(); }
   // What was done before this run counts as done, but not for the rate.
   void skip(double weight) { done_ += weight, skipped_ += weight; }
   void start(const std::string& what) { show(what, false); }
   void finish(double weight) { done_ += weight; }
-  void end() { show("done", true); }
+  void end() {
+    show("done", true);
+    leave();
+  }
+  // What is written next starts a line of its own.
+  void leave() {
+    if (terminal_ && shown_) std::fputs("\n", stderr);
+    shown_ = false;
+  }
 
  private:
   static std::string clock(double seconds) {
@@ -72,9 +85,9 @@ class progress {
     const std::string line =
         fmt::format("[{:#<{}}{:.<{}}] {:3.0f} %  elapsed {}, left {}  {}", "", full, "", 20 - full,
                     100 * share, clock(elapsed), left, io::printable(what));
-    std::fputs(terminal_ ? fmt::format("\r{:<100.100}{}", line, last ? "\n" : "").c_str()
-                         : fmt::format("{}\n", line).c_str(),
-               stderr);
+    std::fputs(
+        terminal_ ? fmt::format("\r{:<100.100}", line).c_str() : fmt::format("{}\n", line).c_str(),
+        stderr);
     std::fflush(stderr);
   }
 
@@ -86,25 +99,29 @@ class progress {
 };
 
 // ---- What is kept of a run that did not end
-// ---------------------------------------------------------
 
-// A file of lines: what the run is, then the rows of each unit as it is done. A line that an
-// interrupt cut off is left out.
+// A file of lines: what the run is and when it began, then the rows of each unit as it is done. A
+// line that an interrupt cut off is left out.
 class kept_units {
  public:
-  kept_units(fs::path path, const json& run) : path_(std::move(path)) {
-    const std::string head = run.dump(-1, ' ', false, json::error_handler_t::replace);
+  kept_units(fs::path path, const json& run, std::string date)
+      : path_(std::move(path)), date_(std::move(date)) {
     std::ifstream in(path_);
     std::string line;
-    if (std::getline(in, line) && line == head)
+    json head;
+    if (std::getline(in, line)) head = json::parse(line, nullptr, false);
+    if (head.is_object() && head.contains("date") && head["date"].is_string() &&
+        head.contains("run") && text_of(head["run"]) == text_of(run)) {
+      date_ = head["date"].get<std::string>();
       while (std::getline(in, line)) {
         const json unit = json::parse(line, nullptr, false);
         if (unit.is_object() && unit.contains("unit") && unit["unit"].is_string() &&
             unit.contains("rows") && unit["rows"].is_object())
           rows_[unit["unit"].get<std::string>()] = unit["rows"];
       }
+    }
     in.close();
-    std::string text = head + '\n';
+    std::string text = text_of({{"date", date_}, {"run", run}}) + '\n';
     for (const auto& [key, rows] : rows_) text += line_of(key, rows);
     write_file(path_.string(), text);
     out_.open(path_, std::ios::app);
@@ -114,6 +131,9 @@ class kept_units {
     return it == rows_.end() ? nullptr : &it->second;
   }
   std::size_t size() const { return rows_.size(); }
+  const std::string& date() const {
+    return date_;
+  }  // when the run began that this one goes on with
   void keep(const std::string& key, const json& rows) {
     out_ << line_of(key, rows) << std::flush;
     if (!out_) throw std::runtime_error(io::printable(path_.string()) + ": cannot be written");
@@ -125,17 +145,48 @@ class kept_units {
 
  private:
   static std::string line_of(const std::string& key, const json& rows) {
-    return json{{"unit", key}, {"rows", rows}}.dump(-1, ' ', false,
-                                                    json::error_handler_t::replace) +
-           '\n';
+    return text_of({{"unit", key}, {"rows", rows}}) + '\n';
+  }
+  static std::string text_of(const json& x) {
+    return x.dump(-1, ' ', false, json::error_handler_t::replace);
   }
   fs::path path_;
+  std::string date_;
   std::map<std::string, json> rows_;
   std::ofstream out_;
 };
 
+// ---- The folder
+
+void make_folder(const fs::path& folder) {
+  std::error_code failed;
+  fs::create_directories(folder, failed);
+  if (failed)
+    throw std::runtime_error(fmt::format("--out {}: cannot be made: {}",
+                                         io::printable(folder.string()), failed.message()));
+}
+
+// Two runs would mix what they keep there. The lock is the folder's own, so that nothing is left
+// behind, and ends with the process. A file system without locks goes without.
+class folder_lock {
+ public:
+  explicit folder_lock(const fs::path& folder)
+      : fd_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (fd_ < 0 || ::flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+    ::close(fd_);
+    throw std::runtime_error(fmt::format("--out {}: another `bitfold report` is writing there",
+                                         io::printable(folder.string())));
+  }
+  folder_lock(const folder_lock&) = delete;
+  ~folder_lock() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+ private:
+  const int fd_;
+};
+
 // ---- The ways to run
-// --------------------------------------------------------------------------------
 
 void write_page(const json& report, const fs::path& path) {
   write_file(path.string(), accuracy::render(accuracy::report_text(report)));
@@ -146,7 +197,7 @@ int status_of(const json& report) { return report["findings"].empty() ? 0 : fail
 int render_again(const report_arguments& args) {
   const json report = accuracy::read_report(args.from);
   const fs::path folder = args.out.empty() ? fs::path(args.from).parent_path() : fs::path(args.out);
-  if (!folder.empty()) fs::create_directories(folder);
+  if (!folder.empty()) make_folder(folder);
   write_page(report, folder / "report.html");
   write_out((folder / "report.html").string() + '\n');
   return status_of(report);
@@ -160,6 +211,7 @@ int compare_two(const report_arguments& args) {
 }
 
 int measure(const report_arguments& args) {
+  refuse_twice(args.files);
   const bool have_gpu = !cuda::devices().empty();
   if (args.device == "cuda" && !have_gpu)
     throw error(errc::no_device, cuda::built()
@@ -178,13 +230,20 @@ int measure(const report_arguments& args) {
   run.erase("date");
   for (const auto& file : args.files) {
     io::digest d;
-    for (const auto& a : io::read_arrays(file)) d.add(a.data, a.count * size_of(a.type));
+    bool any = false;
+    for (const auto& a : io::read_arrays(file)) {
+      d.add(a.data, a.count * size_of(a.type));
+      any = any || (is_float(a.type) && a.count > 0);
+    }
+    if (!any) throw error(errc::bad_input, io::printable(file) + ": no float array to measure");
     run["files"].push_back(d.hex());
   }
 
   const fs::path folder = args.out;
-  fs::create_directories(folder);
-  kept_units kept(folder / "report.partial.jsonl", run);
+  make_folder(folder);
+  const folder_lock lock(folder);
+  kept_units kept(folder / "report.partial.jsonl", run, report["date"].get<std::string>());
+  report["date"] = kept.date();
   if (kept.size() > 0)
     complain(fmt::format("going on with an interrupted run: {} of {} steps are done", kept.size(),
                          units.size()));
@@ -203,6 +262,7 @@ int measure(const report_arguments& args) {
       continue;
     }
     if (stop) {
+      bar.leave();
       complain("interrupted; the same command goes on from here");
       return interrupted;
     }
@@ -246,9 +306,9 @@ subcommand add_report(CLI::App& app) {
   auto* device = command->add_option("--device", args->device, "Whose contestants take part")
                      ->check(CLI::IsMember({"all", "cpu", "cuda"}))
                      ->capture_default_str();
-  // Up to what any reader of JSON keeps exactly; also, CLI11 by itself takes -1 for 2^64 - 1.
+  // Up to what any reader of JSON keeps exactly.
   auto* seed = command->add_option("--seed", args->seed, "The seed of the first sample")
-                   ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 53))
+                   ->check(whole_number(std::uint64_t{1} << 53))
                    ->capture_default_str();
   auto* from = command->add_option("--from", args->from,
                                    "Make report.html of this report.json, without measuring");
