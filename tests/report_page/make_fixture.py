@@ -81,7 +81,7 @@ def main():
         exact = 0.0 if name == "zeros" else rnd.uniform(1, 2) * 2.0 ** rnd.randint(-3, 12)
         return {
             "contestant": c["id"], "input": name, "in": c["in"], "n": n, "study": study, "samples": 3, "condition": number(condition),
-            "value": number(exact * (1 + relative)), "bits": f"{rnd.getrandbits(8 * BYTES[c['out']]):0{2 * BYTES[c['out']]}x}",
+            "value": repr(exact * (1 + relative)), "bits": f"{rnd.getrandbits(8 * BYTES[c['out']]):0{2 * BYTES[c['out']]}x}",
             "exact": repr(exact), "ulps": number(ulps), "ulps_mean": number(ulps * 0.6), "bias_ulps": number(ulps * rnd.uniform(-0.5, 0.5)),
             "relative": number(relative),
             "correct_bits": 0.0 if not relative < 1 else float(DIGITS[c["out"]]) if relative == 0 else min(DIGITS[c["out"]], -math.log2(relative)),
