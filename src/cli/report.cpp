@@ -131,9 +131,8 @@ class kept_units {
     return it == rows_.end() ? nullptr : &it->second;
   }
   std::size_t size() const { return rows_.size(); }
-  const std::string& date() const {
-    return date_;
-  }  // when the run began that this one goes on with
+  // When the run began that this one goes on with; else now.
+  const std::string& date() const { return date_; }
   void keep(const std::string& key, const json& rows) {
     out_ << line_of(key, rows) << std::flush;
     if (!out_) throw std::runtime_error(io::printable(path_.string()) + ": cannot be written");
