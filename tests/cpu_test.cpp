@@ -3,6 +3,7 @@
 #include <bitfold/reference.hpp>
 
 #include <cfenv>
+#include <climits>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -104,6 +105,13 @@ TEST_CASE("more than 2^33 elements") {
   munmap(memory, n);
 }
 #endif
+
+TEST_CASE("any number of threads may be asked for") {
+  const reduction r = make_reduction(op_id::sum, method_id::tree, dtype::f32);
+  const std::vector<float> x(1 << 20, 0.1f);
+  CHECK(cpu::reduce(r, x.data(), x.size(), {.threads = INT_MAX, .target = forced_target}) ==
+        reference(r, x.data(), x.size()));
+}
 
 TEST_CASE("calls from many threads at once") {
   const auto data = test::make_data(dtype::f32, test::kind::near_one, 3'000'000, 5);

@@ -19,8 +19,11 @@ std::optional<target> parse_target(std::string_view text);
 /// The targets that this build holds and this machine can run, best last. Never empty.
 std::vector<target> available_targets();
 
+/// More threads than these would only cost memory.
+inline constexpr int most_threads = 1024;
+
 struct options {
-  int threads = 0;                    ///< 0: one per core that this process may use
+  int threads = 0;  ///< 0: one per core that this process may use; at most most_threads count
   std::optional<cpu::target> target = {};  ///< empty: the best available one
 };
 

@@ -17,6 +17,8 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include <bitfold/cpu.hpp>
+
 #include "io/field.hpp"
 
 namespace bitfold::cli {
@@ -46,7 +48,8 @@ CLI::Validator whole_number(std::uint64_t max) {
 CLI::Validator thread_count() {
   return {[](std::string& text) {
             const std::string problem = whole_number(std::numeric_limits<int>::max())(text);
-            if (problem.empty() && std::stoi(text) > 1024) text = "1024";
+            if (problem.empty() && std::stoi(text) > cpu::most_threads)
+              text = std::to_string(cpu::most_threads);
             return problem;
           },
           "NONNEGATIVE"};

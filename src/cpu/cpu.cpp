@@ -141,7 +141,7 @@ scalar reduce(const reduction& r, const void* data, std::size_t n, const options
   const bool may_share = how.threads != 1 && n * size_of(r.in) >= 2 * bytes_worth_a_thread;
   const int threads = !may_share         ? 1
                       : how.threads == 0 ? tbb::info::default_concurrency()
-                                         : how.threads;
+                                         : std::min(how.threads, most_threads);
   const plan p = make_plan(r, n, threads);
   if (p.chunks == 1) {
     state_storage state;
