@@ -93,6 +93,7 @@ using accuracy::tracing::two_sum;
 
 #include "dispatch.hpp"
 #include "fp_environment.hpp"
+#include "walk.hpp"
 
 namespace bitfold::accuracy {
 namespace {
@@ -109,18 +110,7 @@ BITFOLD_OPAQUE scalar walk(const reduction& r, const void* data, std::uint64_t n
     std::memcpy(&x, static_cast<const std::byte*>(data) + i * sizeof(T), sizeof(T));
     return tracing::number<A>{arith::widen<A>(x), &log};
   };
-  const auto state = [&] {
-    if constexpr (std::is_same_v<M, method::sequential>) {
-      auto s = M::start(element(0));
-      for (std::uint64_t i = 1; i < n; ++i) s = M::add(s, element(i));
-      return s;
-    } else {
-      return order::interpret(
-          n, [](int count, auto get) { return method::fold_lane<M, order::rows>(count, get); },
-          [](auto a, auto b) { return M::merge(a, b); }, element);
-    }
-  }();
-  return detail::rounded<M, tracing::number<A>>(r, state);
+  return detail::rounded<M, tracing::number<A>>(r, detail::walk<M>(n, element));
 }
 
 scalar walk(const reduction& r, const void* data, std::uint64_t n, tracing::recorder& log) {

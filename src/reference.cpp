@@ -6,30 +6,14 @@
 
 #include "dispatch.hpp"
 #include "fp_environment.hpp"
+#include "walk.hpp"
 
 namespace bitfold {
 namespace {
 
-// The state of n >= 1 elements under method M; element(i) is element i in the accumulator's type.
-template <class M, class Element>
-auto run(std::uint64_t n, Element element) {
-  if constexpr (std::is_same_v<M, method::sequential>) {
-    auto s = M::start(element(0));
-    for (std::uint64_t i = 1; i < n; ++i) s = M::add(s, element(i));
-    return s;
-  } else {
-    return order::interpret(
-        n,
-        [](int count, auto get) {
-          return method::fold_lane<M, order::rows>(count, get);
-        },
-        [](auto a, auto b) { return M::merge(a, b); }, element);
-  }
-}
-
 template <class M, class T, class A>
 BITFOLD_OPAQUE scalar run_typed(const reduction& r, const void* data, std::uint64_t n) {
-  return detail::rounded<M, A>(r, run<M>(n, [data](std::uint64_t i) {
+  return detail::rounded<M, A>(r, detail::walk<M>(n, [data](std::uint64_t i) {
     T x;
     std::memcpy(&x, static_cast<const std::byte*>(data) + i * sizeof(T), sizeof(T));
     return arith::widen<A>(x);

@@ -13,31 +13,13 @@
 #include "../accuracy/measures.hpp"
 #include "../accuracy/oracle.hpp"
 #include "catch.hpp"
+#include "float_reductions.hpp"
 
 using namespace bitfold;
 using namespace bitfold::accuracy;
+using test::describe, test::float_types, test::for_each_reduction, test::scalar_of;
 
 namespace {
-
-constexpr std::array float_types{dtype::f16, dtype::bf16, dtype::f32, dtype::f64};
-
-template <class T>
-scalar scalar_of(T v) {
-  return load_scalar(dtype_of<T>, &v);
-}
-
-template <class F>
-void for_each_reduction(dtype in, F f) {
-  for (const auto& m : all_methods)
-    for (dtype acc : {dtype::f32, dtype::f64})
-      for (dtype out : float_types)
-        if (acc >= in) f(make_reduction(op_id::sum, m.id, in, acc, out));
-}
-
-std::string describe(const reduction& r) {
-  return std::string(name(r.method)) + " " + std::string(name(r.in)) + " " +
-         std::string(name(r.acc)) + " " + std::string(name(r.out));
-}
 
 // docs/order.md and docs/semantics.md once more, one MPFR operation at a time.
 struct walked {

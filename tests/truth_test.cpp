@@ -21,6 +21,7 @@
 #include "../accuracy/inputs.hpp"
 #include "../accuracy/oracle.hpp"
 #include "catch.hpp"
+#include "float_reductions.hpp"
 
 // method.inl once more, over counters in place of numbers: the additions that a summand, or a
 // rounding error, passes through are counted from the arithmetic that the engines run.
@@ -61,19 +62,14 @@ namespace method {
 
 using namespace bitfold;
 using namespace bitfold::accuracy;
+using test::describe, test::float_types, test::for_each_reduction, test::scalar_of;
 using boost::multiprecision::cpp_int;
 
 namespace {
 
-constexpr std::array float_types{dtype::f16, dtype::bf16, dtype::f32, dtype::f64};
 constexpr std::size_t lanes = order::lanes, leaf = order::leaf;
 constexpr std::array<std::size_t, 11> sizes{
     1, 2, 3, lanes - 1, lanes, lanes + 1, leaf - 1, leaf, leaf + 1, 3 * leaf + 17, 100000};
-
-template <class T>
-scalar scalar_of(T v) {
-  return load_scalar(dtype_of<T>, &v);
-}
 
 template <class T>
 scalar rounded(double x) {
@@ -88,20 +84,6 @@ exact_sum sum_of(const std::vector<T>& x) {
 scalar reduce(method_id method, dtype in, dtype acc, dtype out, const std::vector<std::byte>& x) {
   return reference(make_reduction(op_id::sum, method, in, acc, out), x.data(),
                    x.size() / size_of(in));
-}
-
-// Every combination of method, accumulator and output type for input type `in`.
-template <class F>
-void for_each_reduction(dtype in, F f) {
-  for (const auto& m : all_methods)
-    for (dtype acc : {dtype::f32, dtype::f64})
-      for (dtype out : float_types)
-        if (acc >= in) f(make_reduction(op_id::sum, m.id, in, acc, out));
-}
-
-std::string describe(const reduction& r) {
-  return std::string(name(r.method)) + " " + std::string(name(r.in)) + " " +
-         std::string(name(r.acc)) + " " + std::string(name(r.out));
 }
 
 // A finite float times 2^1074, as an integer, straight from its bits.
