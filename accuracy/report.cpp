@@ -209,7 +209,6 @@ std::string report_text(const json& report) {
 }
 
 // ---- Headlines
-// ------------------------------------------------------------------------------------
 
 void add_headlines(json& report) {
   const auto by_id = contestants_by_id(report);
@@ -288,7 +287,6 @@ void add_headlines(json& report) {
 }
 
 // ---- For the terminal
-// -----------------------------------------------------------------------------
 
 std::string summary(const json& report) {
   const auto by_id = contestants_by_id(report);
@@ -373,7 +371,6 @@ std::string summary(const json& report) {
 }
 
 // ---- Two runs
-// -------------------------------------------------------------------------------------
 
 namespace {
 

@@ -22,6 +22,7 @@
 #include "build_info.hpp"
 #include "inputs.hpp"
 #include "io/digest.hpp"
+#include "io/field.hpp"
 #include "measures.hpp"
 #include "oracle.hpp"
 
@@ -29,20 +30,17 @@ namespace bitfold::accuracy {
 namespace {
 
 // ---- Arrays
-// ---------------------------------------------------------------------------------------
 
 std::uint64_t next_id() {
   static std::uint64_t last = 0;
   return ++last;
 }
 
-// An array of its own, or one of a file.
 struct array {
   std::vector<std::byte> bytes;
   array_view view;
   array(dtype t, std::vector<std::byte> b)
       : bytes(std::move(b)), view{t, bytes.data(), bytes.size() / size_of(t), next_id()} {}
-  explicit array(const io::array& a) : view{a.type, a.data, a.count, next_id()} {}
   array(array&&) = default;  // a moved vector keeps its memory
 };
 
@@ -71,6 +69,18 @@ std::vector<std::byte> shuffled(const array_view& x, std::uint64_t seed) {
   return out;
 }
 
+// The arrays of a file that take part, and what they are called. Errors (errc::bad_input): there are
+// none.
+std::vector<std::pair<std::string, io::array>> arrays_of(const std::string& file) {
+  std::vector<std::pair<std::string, io::array>> arrays;
+  for (const io::array& a : io::read_arrays(file))
+    if (is_float(a.type) && a.count > 0)
+      arrays.emplace_back(a.name.empty() ? file : file + ":" + a.name, a);
+  if (arrays.empty())
+    throw error(errc::bad_input, io::printable(file) + ": no float array to measure");
+  return arrays;
+}
+
 const input& input_named(std::string_view name) {
   for (const input& in : all_inputs())
     if (in.name == name) return in;
@@ -78,7 +88,6 @@ const input& input_named(std::string_view name) {
 }
 
 // ---- What is known of an array without running anybody
-// ---------------------------------------------
 
 bool operator<(const reduction& a, const reduction& b) {
   const auto key = [](const reduction& r) {
@@ -126,7 +135,6 @@ truth truth_of(const array_view& x, const std::vector<contestant*>& who) {
 }
 
 // ---- Errors
-// ---------------------------------------------------------------------------------------
 
 json finding(const contestant& c, const char* kind, std::string where, std::string expected,
              std::string got) {
@@ -345,7 +353,6 @@ json run_study(const study& s, const std::vector<contestant*>& everyone, std::ui
 }
 
 // ---- Sameness of bits
-// -----------------------------------------------------------------------------
 
 json run_bits(contestant& c, std::uint64_t seed, int repeats) {
   std::vector<array> arrays;
@@ -407,7 +414,6 @@ json run_bits(contestant& c, std::uint64_t seed, int repeats) {
 }
 
 // ---- Speed
-// ----------------------------------------------------------------------------------------
 
 json run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n, bool full) {
   // A block that repeats: the values do not matter here, and this is soon made.
@@ -577,18 +583,14 @@ std::vector<unit> plan(contestants& who, const suite_options& o) {
            [=](std::uint64_t seed) { return random_bits(count * size_of(t), seed); }, 2, 0, false},
           count, false);
   }
-  for (const std::string& file : o.files) {
-    for (const io::array& a : io::read_arrays(file)) {
-      if (!is_float(a.type) || a.count == 0) continue;
-      const std::string input = a.name.empty() ? file : file + ":" + a.name;
+  for (const std::string& file : o.files)
+    for (const auto& [input, a] : arrays_of(file))
       add_study({"files", input, a.type,
-                 [a](std::uint64_t) {
+                 [a = a](std::uint64_t) {
                    return std::vector<std::byte>(a.data, a.data + a.count * size_of(a.type));
                  },
                  1, o.full ? 8 : 4, true},
                 a.count, true);
-    }
-  }
   for (const auto& c : who.list)
     if (c->info.main)
       units.push_back({"bits/" + c->info.id, "bits: " + c->info.id,
@@ -651,9 +653,7 @@ json start_report(const contestants& who, const suite_options& o, const std::str
               "generated");
   add_input("integers", "random bits", "generated");
   for (const std::string& file : o.files)
-    for (const io::array& a : io::read_arrays(file))
-      if (is_float(a.type) && a.count > 0)
-        add_input(a.name.empty() ? file : file + ":" + a.name, "from a file", "file");
+    for (const auto& [input, a] : arrays_of(file)) add_input(input, "from a file", "file");
 
   std::vector<std::string> targets;
   for (cpu::target t : cpu::available_targets()) targets.emplace_back(cpu::name(t));

@@ -27,7 +27,7 @@ struct unit {
 };
 
 /// What is to be done, in order. The units refer to `who`. Errors (errc::bad_input): a file that
-/// cannot be read.
+/// cannot be read, or has no float array.
 std::vector<unit> plan(contestants& who, const suite_options& options);
 
 /// The report without the rows that units give: everything that is known before.

@@ -23,7 +23,6 @@ using namespace bitfold::accuracy;
 namespace {
 
 // ---- Whose sums are right
-// --------------------------------------------------------------------------
 
 struct numbers {
   std::vector<double> values;
@@ -130,7 +129,6 @@ contestants gpu_peers() {
 }
 
 // ---- What goes wrong in Python
-// ---------------------------------------------------------------------
 
 // The shell stands in for python3: it takes -c too, and is everywhere.
 struct shell {

@@ -74,7 +74,6 @@ std::optional<T> parse(const std::string& text, int base = 10) {
 }  // namespace
 
 // ---- The process
-// -----------------------------------------------------------------------------------
 
 python_helper::python_helper(std::string interpreter, std::string script, double patience)
     : interpreter_(std::move(interpreter)), script_(std::move(script)), patience_(patience) {}
@@ -242,7 +241,6 @@ python_helper::line python_helper::ask(const line& request) {
 }
 
 // ---- Its sums
-// --------------------------------------------------------------------------------------
 
 namespace {
 

@@ -17,8 +17,8 @@ namespace {
 using nlohmann::json;
 
 // ---- What the page relies on
-// --------------------------------------------------------------------- The rest may be null or
-// missing: the page shows a dash.
+
+// The rest may be null or missing: the page shows a dash.
 
 struct field {
   const char* name;
@@ -106,7 +106,6 @@ void check(std::string_view report_json, std::string_view name) {
 }
 
 // ---- Filling the template
-// ------------------------------------------------------------------------
 
 // Valid JSON has '<' in strings only. Written as an escape, no "</script>" or "<!--" of a tensor's
 // name can end or change the element that the text stands in.

@@ -229,12 +229,7 @@ int measure(const report_arguments& args) {
   run.erase("date");
   for (const auto& file : args.files) {
     io::digest d;
-    bool any = false;
-    for (const auto& a : io::read_arrays(file)) {
-      d.add(a.data, a.count * size_of(a.type));
-      any = any || (is_float(a.type) && a.count > 0);
-    }
-    if (!any) throw error(errc::bad_input, io::printable(file) + ": no float array to measure");
+    for (const auto& a : io::read_arrays(file)) d.add(a.data, a.count * size_of(a.type));
     run["files"].push_back(d.hex());
   }
 

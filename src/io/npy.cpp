@@ -17,7 +17,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 // ---- The header: a Python dict literal of three known keys, and nothing more lenient.
-// ------------
 
 struct header {
   std::optional<std::string_view> descr;
@@ -139,7 +138,6 @@ element_type parse_descr(std::string_view descr) {
 }
 
 // ---- Conversion to native endian and row-major order
-// ---------------------------------------------
 
 template <class U>
 U load(const std::byte* p, bool swapped) {
