@@ -1,60 +1,62 @@
-// From the run-time description of a reduction to C++ types: the one list of what is instantiated.
+// From the run-time description of a reduction to C++ types: the one list of what there is.
 #pragma once
 
-#include <stdexcept>
-
+#include <bitfold/fold.hpp>
 #include <bitfold/reduction.hpp>
 
 namespace bitfold::detail {
 
-/// Refuses what make_reduction would not have made; every engine asks before it does anything.
-inline void check(const reduction& r) {
-  const bool fine = is_float(r.in) ? is_float(r.out) && (r.acc == dtype::f64 ||
-                                                         (r.acc == dtype::f32 && r.in != dtype::f64))
-                                   : r.acc == (is_signed_int(r.in) ? dtype::i64 : dtype::u64);
-  if (!fine) make_reduction(r.op, r.method, r.in, r.acc, r.out);  // says what is wrong
-}
-
-template <class M, class T, class A>
-struct kernel_types {
-  using method = M;       ///< a method of method.inl
-  using element = T;      ///< storage type of the input
-  using accumulator = A;  ///< float, double, int64_t or uint64_t
-};
-
-/// Calls f(kernel_types<M, T, A>{}). All methods agree on integers, which use `tree` (or
-/// `sequential`); u64 wraps like i64, but is kept apart because a float output sees the sign.
-template <class F>
+/// Calls f(fold::chosen<F, A, Types>{}), F from Algebra (bitfold::algebra, or a SIMD target's). All methods
+/// agree on integers that add as integers, which use `tree`; u64 wraps like i64, but is kept apart because
+/// a float output sees the sign.
+template <class Algebra, class F>
 decltype(auto) dispatch(const reduction& r, F&& f) {
-  return visit(r.in, [&]<class T>(std::type_identity<T>) -> decltype(auto) {
-    if constexpr (std::is_integral_v<T>) {
-      using A = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
-      return f(kernel_types<method::tree, T, A>{});
+  const method_id m = r.method().value_or(method_id::tree);
+  const auto with = [&]<class T, class A>(std::type_identity<T>, std::type_identity<A>) -> decltype(auto) {
+    return Algebra::template visit<T, A>(r.op(), m, f);
+  };
+  if (r.acc() == dtype::f32) return with(std::type_identity<float>{}, std::type_identity<float>{});
+  if (r.acc() == dtype::i64)
+    return with(std::type_identity<std::int64_t>{}, std::type_identity<std::int64_t>{});
+  if (r.acc() == dtype::u64)
+    return with(std::type_identity<std::uint64_t>{}, std::type_identity<std::uint64_t>{});
+  if (r.in() == dtype::f64) return with(std::type_identity<double>{}, std::type_identity<double>{});
+  return with(std::type_identity<float>{}, std::type_identity<double>{});
+}
+
+/// Whether an operation of these types, accumulated in A, may have the output type Out.
+template <typing Types, class A, class Out>
+constexpr bool gives() {
+  constexpr bool is_integer = std::is_integral_v<Out>;
+  switch (Types) {
+    case typing::additive: return std::is_integral_v<A> || !is_integer;
+    case typing::real:
+    case typing::wide: return !is_integer;
+    case typing::same: return std::is_integral_v<A> == is_integer;
+    case typing::place:
+    case typing::count: return std::is_same_v<Out, std::int64_t>;
+    case typing::truth: return std::is_same_v<Out, std::uint8_t>;
+  }
+  return false;
+}
+
+/// The result of a settled state of n elements.
+template <class Chosen, class S>
+scalar finished(const reduction& r, const S& s, order::index n) {
+  return visit(r.out(), [&]<class Out>(std::type_identity<Out>) -> scalar {
+    if constexpr (gives<Chosen::types, typename Chosen::accumulator, Out>()) {
+      const Out v = Chosen::fold::template finish<Out>(s, fold::finishing{n, r.ddof()});
+      return load_scalar(r.out(), &v);
     } else {
-      return visit(r.method, [&]<class M>(std::type_identity<M>) -> decltype(auto) {
-        if constexpr (!std::is_same_v<T, double>) {
-          if (r.acc == dtype::f32) return f(kernel_types<M, T, float>{});
-        }
-        return f(kernel_types<M, T, double>{});
-      });
+      return {};  // not reached: make_reduction gave it a type that it can have
     }
   });
 }
 
-/// The state of n elements, rounded to r.out.
-template <class M, class A>
-scalar rounded(const reduction& r, typename M::template state<A> s) {
-  return visit(r.out, [&]<class Out>(std::type_identity<Out>) -> scalar {
-    if constexpr (std::is_integral_v<Out> && !std::is_integral_v<A>) {
-      throw std::logic_error("bitfold: an integer output of float input");  // refused by check()
-    } else {
-      const Out v = M::template round<Out>(s);
-      return load_scalar(r.out, &v);
-    }
-  });
-}
+/// Refuses (errc::usage) a null pointer with n > 0, and one input too many or too few for r.
+void check_inputs(const reduction& r, const void* x, const void* y, std::size_t n);
 
-/// The sum of no elements is +0, which is all zero bits in every type.
-inline scalar empty_result(const reduction& r) { return {r.out, 0}; }
+/// The result for no elements. Errors (errc::usage): the operation has none.
+scalar empty_result(const reduction& r);
 
 }  // namespace bitfold::detail

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 
+#include "dispatch.hpp"
 #include "fp_environment.hpp"
 
 namespace bitfold {
@@ -51,33 +53,87 @@ std::string shortest_16(T v) {
 
 }  // namespace
 
-reduction make_reduction(op_id op, method_id method, dtype in, std::optional<dtype> acc,
-                         std::optional<dtype> out) {
-  reduction r{op, method, in, in, in};
-  if (is_float(in)) {
-    r.acc = in == dtype::f64 ? dtype::f64 : dtype::f32;
-    if (acc) {
-      if (*acc != dtype::f32 && *acc != dtype::f64)
-        throw error(errc::usage, "acc: accumulators are f32 or f64, not " + text(name(*acc)));
-      if (*acc < in)
-        throw error(errc::usage, "acc: " + text(name(*acc)) + " is narrower than the input type " +
-                                     text(name(in)));
-      r.acc = *acc;
-    }
-    if (out) r.out = *out;
-    if (!is_float(r.out))
-      throw error(errc::usage, "out dtype: " + text(name(r.out)) +
-                                   " is an integer type, but the input type " + text(name(in)) +
-                                   " is not");
-  } else {
-    r.acc = is_signed_int(in) ? dtype::i64 : dtype::u64;
-    if (acc && *acc != r.acc)
-      throw error(errc::usage, "acc: integers accumulate in " + text(name(r.acc)) +
-                                   " (modulo 2^64), not " + text(name(*acc)));
-    r.out = out.value_or(r.acc);
+reduction make_reduction(op_id op, std::optional<method_id> method, dtype in, std::optional<dtype> acc,
+                         std::optional<dtype> out, int ddof) {
+  const op_info& what = info(op);
+  const auto refuse = [](const std::string& why) { throw error(errc::usage, why); };
+  if (method && !what.takes_method) refuse("method: " + text(what.name) + " takes none");
+  if (ddof != 0 && op != op_id::var && op != op_id::std) refuse("ddof: " + text(what.name) + " takes none");
+  if (ddof < 0) refuse("ddof: " + std::to_string(ddof) + " is negative");
+
+  reduction r(op, method.value_or(method_id::tree), in, ddof);
+  const dtype integer = is_signed_int(in) ? dtype::i64 : dtype::u64;
+  const dtype narrow = !is_float(in) ? integer : in == dtype::f64 ? dtype::f64 : dtype::f32;
+  const bool real = what.types == typing::real || what.types == typing::wide;
+  const bool adds = real || what.types == typing::additive;
+  if (acc && !adds) refuse("acc: " + text(what.name) + " has no accumulator to choose");
+  r.acc_ = acc.value_or(what.types == typing::wide || (real && !is_float(in)) ? dtype::f64 : narrow);
+  if (adds && is_float(r.acc_) != (real || is_float(in)))
+    refuse("acc: " + text(what.name) + " of " + text(name(in)) + " accumulates in " +
+           (real ? "f64" : text(name(integer)) + " (modulo 2^64)") + ", not " + text(name(r.acc_)));
+  if (adds && is_float(r.acc_)) {
+    if (r.acc_ != dtype::f32 && r.acc_ != dtype::f64)
+      refuse("acc: accumulators are f32 or f64, not " + text(name(r.acc_)));
+    if (is_float(in) && r.acc_ < in)
+      refuse("acc: " + text(name(r.acc_)) + " is narrower than the input type " + text(name(in)));
+    if (r.acc_ == dtype::f32 && (what.types == typing::wide || !is_float(in)))
+      refuse("acc: " + text(what.name) + " of " + text(name(in)) + " accumulates in f64, not f32");
   }
+  if (adds && !is_float(r.acc_) && r.acc_ != integer)
+    refuse("acc: integers accumulate in " + text(name(integer)) + " (modulo 2^64), not " + text(name(r.acc_)));
+
+  const auto only = [&](dtype t) {
+    if (out && *out != t)
+      refuse("out dtype: " + text(what.name) + " of " + text(name(in)) + " gives " + text(name(t)) +
+             ", not " + text(name(*out)));
+    return t;
+  };
+  switch (what.types) {
+    case typing::additive: r.out_ = out.value_or(is_float(in) ? in : r.acc_); break;
+    case typing::real:
+    case typing::wide: r.out_ = out.value_or(is_float(in) ? in : dtype::f64); break;
+    case typing::same: r.out_ = only(in); break;
+    case typing::place:
+    case typing::count: r.out_ = only(dtype::i64); break;
+    case typing::truth: r.out_ = only(dtype::u8); break;
+  }
+  if (adds && is_float(r.acc_) && !is_float(r.out_))
+    refuse("out dtype: " + text(name(r.out_)) + " is an integer type, but " + text(what.name) + " of " +
+           text(name(in)) + " is not");
   return r;
 }
+
+namespace detail {
+
+void check_inputs(const reduction& r, const void* x, const void* y, std::size_t n) {
+  if (n > 0 && x == nullptr) throw error(errc::usage, "data: null pointer with n > 0");
+  if (n > 0 && (y != nullptr) != (info(r.op()).inputs == 2))
+    throw error(errc::usage, "data: " + text(name(r.op())) + " takes " +
+                                 (info(r.op()).inputs == 2 ? "two inputs" : "one input"));
+}
+
+scalar empty_result(const reduction& r) {
+  const auto as_float = [&](double value) {
+    return visit(r.out(), [&]<class T>(std::type_identity<T>) -> scalar {
+      T v{};
+      if constexpr (std::is_integral_v<T>)
+        v = static_cast<T>(value);
+      else
+        v = arith::round_to<T>(value);
+      return load_scalar(r.out(), &v);
+    });
+  };
+  switch (info(r.op()).empty) {
+    case if_empty::zero: return as_float(0);
+    case if_empty::one: return as_float(1);
+    case if_empty::nan: return as_float(std::numeric_limits<double>::quiet_NaN());
+    case if_empty::minus_infinity: return as_float(-std::numeric_limits<double>::infinity());
+    case if_empty::refused: break;
+  }
+  throw error(errc::usage, "n: " + text(name(r.op())) + " of no elements is not defined");
+}
+
+}  // namespace detail
 
 scalar load_scalar(dtype type, const void* p) {
   scalar v{type, 0};

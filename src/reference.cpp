@@ -11,13 +11,33 @@
 namespace bitfold {
 namespace {
 
-template <class M, class T, class A>
-BITFOLD_OPAQUE scalar run_typed(const reduction& r, const void* data, std::uint64_t n) {
-  return detail::rounded<M, A>(r, detail::walk<M>(n, [data](std::uint64_t i) {
-    T x;
-    std::memcpy(&x, static_cast<const std::byte*>(data) + i * sizeof(T), sizeof(T));
-    return arith::widen<A>(x);
-  }));
+template <class A>
+A element_at(dtype t, const void* data, std::uint64_t i) {
+  return visit(t, [&]<class T>(std::type_identity<T>) -> A {
+    if constexpr (std::is_integral_v<A> && !std::is_integral_v<T>) {
+      return {};  // not reached
+    } else {
+      T x;
+      std::memcpy(&x, static_cast<const std::byte*>(data) + i * sizeof(T), sizeof(T));
+      return arith::widen<A>(x);
+    }
+  });
+}
+
+template <class Chosen>
+BITFOLD_OPAQUE scalar run_typed(const reduction& r, const void* x, const void* y, std::uint64_t n) {
+  using F = typename Chosen::fold;
+  using A = typename Chosen::accumulator;
+  const auto s = detail::walk<F>(n, [&](std::uint64_t i) {
+    const A e = element_at<A>(r.in(), x, i);
+    if constexpr (F::takes == fold::input::two)
+      return fold::pair_of<A>{e, element_at<A>(r.in(), y, i)};
+    else if constexpr (F::takes == fold::input::placed)
+      return fold::placed_at<A, std::int64_t>{e, static_cast<std::int64_t>(i)};
+    else
+      return e;
+  });
+  return detail::finished<Chosen>(r, F::template settle<A>(s, 0), n);
 }
 
 // ---- Printing: the same interpreter, on a method whose state is a piece of the tree. --------------
@@ -74,14 +94,13 @@ std::uint64_t print_dot(const node& t, std::uint64_t& next, std::string& out) {
 
 }  // namespace
 
-scalar reference(const reduction& r, const void* data, std::size_t n) {
-  detail::check(r);
+scalar reference(const reduction& r, const void* x, const void* y, std::size_t n) {
+  detail::check_inputs(r, x, y, n);
   if (n == 0) return detail::empty_result(r);
   const detail::fp_environment guard;
-  return detail::dispatch(r, [&]<class K>(K) {
-    return run_typed<typename K::method, typename K::element, typename K::accumulator>(r, data, n);
-  });
+  return detail::dispatch<algebra>(r, [&]<class Chosen>(Chosen) { return run_typed<Chosen>(r, x, y, n); });
 }
+scalar reference(const reduction& r, const void* data, std::size_t n) { return reference(r, data, nullptr, n); }
 
 std::string print_order(std::uint64_t n, method_id method, order_format format) {
   const std::uint64_t most = max_printed(method);

@@ -49,9 +49,175 @@ BITFOLD_HD inline double add_too(double a, double b) { return add(a, b); }
 BITFOLD_HD inline float sub_too(float a, float b) { return sub(a, b); }
 BITFOLD_HD inline double sub_too(double a, double b) { return sub(a, b); }
 
+BITFOLD_HD inline float mul(float a, float b) {
+#ifdef __CUDA_ARCH__
+  return __fmul_rn(a, b);
+#else
+  return a * b;
+#endif
+}
+BITFOLD_HD inline double mul(double a, double b) {
+#ifdef __CUDA_ARCH__
+  return __dmul_rn(a, b);
+#else
+  return a * b;
+#endif
+}
+BITFOLD_HD inline std::int64_t mul(std::int64_t a, std::int64_t b) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) * static_cast<std::uint64_t>(b));
+}
+BITFOLD_HD inline std::uint64_t mul(std::uint64_t a, std::uint64_t b) { return a * b; }
+
+BITFOLD_HD inline std::int64_t sub(std::int64_t a, std::int64_t b) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(a) - static_cast<std::uint64_t>(b));
+}
+BITFOLD_HD inline std::uint64_t sub(std::uint64_t a, std::uint64_t b) { return a - b; }
+
+/// a * b + c, rounded once.
+BITFOLD_HD inline float fma(float a, float b, float c) {
+#ifdef __CUDA_ARCH__
+  return __fmaf_rn(a, b, c);
+#else
+  return __builtin_fmaf(a, b, c);
+#endif
+}
+BITFOLD_HD inline double fma(double a, double b, double c) {
+#ifdef __CUDA_ARCH__
+  return __fma_rn(a, b, c);
+#else
+  return __builtin_fma(a, b, c);
+#endif
+}
+BITFOLD_HD inline float div(float a, float b) {
+#ifdef __CUDA_ARCH__
+  return __fdiv_rn(a, b);
+#else
+  return a / b;
+#endif
+}
+BITFOLD_HD inline double div(double a, double b) {
+#ifdef __CUDA_ARCH__
+  return __ddiv_rn(a, b);
+#else
+  return a / b;
+#endif
+}
+BITFOLD_HD inline double sqrt(double x) {
+#ifdef __CUDA_ARCH__
+  return __dsqrt_rn(x);
+#else
+  return __builtin_sqrt(x);
+#endif
+}
+
+template <class A>
+  requires std::is_arithmetic_v<A>
+BITFOLD_HD A neg(A x) {
+  return -x;
+}
+BITFOLD_HD inline float abs(float x) { return bit_cast<float>(bit_cast<std::uint32_t>(x) & 0x7fffffffu); }
+BITFOLD_HD inline double abs(double x) {
+  return bit_cast<double>(bit_cast<std::uint64_t>(x) & 0x7fffffffffffffffu);
+}
+
+BITFOLD_HD inline int leading_zeros(std::uint64_t x) {
+#ifdef __CUDA_ARCH__
+  return __clzll(static_cast<long long>(x));
+#else
+  return std::countl_zero(x);
+#endif
+}
+BITFOLD_HD inline bool is_negative(float x) { return bit_cast<std::uint32_t>(x) >> 31; }
+BITFOLD_HD inline bool is_negative(double x) { return bit_cast<std::uint64_t>(x) >> 63; }
+
+// ---- Comparison and choice: masks are bool here, a vector's own masks in simd.inl --------------------
+
+template <class A>
+  requires std::is_arithmetic_v<A>
+BITFOLD_HD bool less(A a, A b) {
+  return a < b;
+}
+template <class A>
+  requires std::is_arithmetic_v<A>
+BITFOLD_HD bool equal(A a, A b) {
+  return a == b;
+}
+/// False for integers.
+template <class A>
+  requires std::is_arithmetic_v<A>
+BITFOLD_HD bool unordered(A x) {
+  return x != x;
+}
+BITFOLD_HD inline bool either(bool a, bool b) { return a || b; }
+BITFOLD_HD inline bool both(bool a, bool b) { return a && b; }
+BITFOLD_HD inline bool opposite(bool a) { return !a; }
+template <class A>
+  requires std::is_arithmetic_v<A>
+BITFOLD_HD A select(bool condition, A yes, A no) {
+  return condition ? yes : no;
+}
+/// The constant c, rounded to x's type.
+template <class A>
+  requires std::is_arithmetic_v<A>
+BITFOLD_HD A constant(A, double c) {
+  return static_cast<A>(c);
+}
+/// The integer type in which an element of type A has its index in a run of at most 2^30 elements.
+template <class A>
+using place_of = std::int64_t;
+template <class A>
+  requires std::is_arithmetic_v<A>
+BITFOLD_HD std::int64_t place(A, int i) {
+  return i;
+}
+/// i < j, as a mask for values like x.
+template <class A>
+  requires std::is_arithmetic_v<A>
+BITFOLD_HD bool before(A, std::int64_t i, std::int64_t j) {
+  return i < j;
+}
+
 /// The zero that changes no sum, not even -0: an exact identity of add.
 BITFOLD_HD inline float neutral(float) { return -0.0f; }
 BITFOLD_HD inline double neutral(double) { return -0.0; }
+
+/// IEEE 754-2019 minimum and maximum: NaN if an operand is one, and -0 below +0.
+template <class A>
+  requires std::is_arithmetic_v<A>
+BITFOLD_HD A minimum(A a, A b) {
+  if constexpr (std::is_floating_point_v<A>) {
+#ifdef __CUDA_ARCH__
+    if constexpr (std::is_same_v<A, float>) {
+      float r;
+      asm("min.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+      return r;
+    }
+#endif
+    if (a != a) return a;
+    if (a == b) return is_negative(a) ? a : b;
+    return a < b ? a : b;
+  } else {
+    return b < a ? b : a;
+  }
+}
+template <class A>
+  requires std::is_arithmetic_v<A>
+BITFOLD_HD A maximum(A a, A b) {
+  if constexpr (std::is_floating_point_v<A>) {
+#ifdef __CUDA_ARCH__
+    if constexpr (std::is_same_v<A, float>) {
+      float r;
+      asm("max.NaN.f32 %0, %1, %2;" : "=f"(r) : "f"(a), "f"(b));
+      return r;
+    }
+#endif
+    if (a != a) return a;
+    if (a == b) return is_negative(a) ? b : a;
+    return a > b ? a : b;
+  } else {
+    return a < b ? b : a;
+  }
+}
 
 #define BITFOLD_INLINE BITFOLD_HD inline
 #include <bitfold/arith.inl>
@@ -106,41 +272,83 @@ BITFOLD_HD inline A widen(T x) {
 }
 
 namespace detail {
-/// Rounds a double to a 16-bit format with `Mantissa` stored bits, to nearest even, once.
-template <int Mantissa>
-BITFOLD_HD inline std::uint16_t round_to_16(double x) {
-  constexpr int exponent_bits = 15 - Mantissa;
-  constexpr int bias = (1 << (exponent_bits - 1)) - 1;
-  constexpr std::uint64_t infinity = ((1ull << exponent_bits) - 1) << Mantissa;
-  const auto bits = bit_cast<std::uint64_t>(x);
-  const auto sign = static_cast<std::uint16_t>(bits >> 48 & 0x8000u);
-  const int biased = static_cast<int>(bits >> 52 & 0x7ff);
-  if (biased == 0x7ff) return static_cast<std::uint16_t>(sign | infinity);
-  if (biased == 0) return sign;  // zero, or far below half of the smallest subnormal
-  const std::uint64_t significand = (bits & 0xfffffffffffffull) | 1ull << 52;
-  const int e = biased - 1023;
-  const int below_normal = e < 1 - bias ? 1 - bias - e : 0;
-  const int drop = 52 - Mantissa + below_normal;
-  if (drop > 53) return sign;
-  std::uint64_t kept = significand >> drop;
-  const std::uint64_t rest = significand & ((1ull << drop) - 1), half = 1ull << (drop - 1);
-  kept += rest > half || (rest == half && (kept & 1));
-  // A carry out of the significand runs into the exponent, which is what it should do.
-  const std::uint64_t r =
-      below_normal ? kept
-                   : (static_cast<std::uint64_t>(e + bias) << Mantissa) + kept - (1ull << Mantissa);
-  return static_cast<std::uint16_t>(sign | (r < infinity ? r : infinity));
+template <class Out>
+struct stored;  // how a float type is stored
+template <>
+struct stored<float16> {
+  using bits = std::uint16_t;
+  static constexpr int mantissa = 10;
+};
+template <>
+struct stored<bfloat16> {
+  using bits = std::uint16_t;
+  static constexpr int mantissa = 7;
+};
+template <>
+struct stored<float> {
+  using bits = std::uint32_t;
+  static constexpr int mantissa = 23;
+};
+template <>
+struct stored<double> {
+  using bits = std::uint64_t;
+  static constexpr int mantissa = 52;
+};
+
+/// (-1)^negative m 2^e rounded to nearest even, once. Bit 63 of m is set; bit 0 is, too, where bits
+/// below it were lost (rounding to odd), which any narrower rounding then sees as exact.
+template <class Out>
+BITFOLD_HD inline Out round_odd_to(bool negative, std::uint64_t m, int e) {
+  using bits = typename stored<Out>::bits;
+  constexpr int mantissa = stored<Out>::mantissa, width = 8 * sizeof(bits);
+  constexpr int bias = (1 << (width - 2 - mantissa)) - 1;
+  constexpr std::uint64_t infinity = (2ull * bias + 1) << mantissa;
+  const int top = e + 63;  // the exponent of m's first bit
+  const int below_normal = top < 1 - bias ? 1 - bias - top : 0;
+  const int drop = 63 - mantissa + below_normal;
+  std::uint64_t r;
+  if (top > bias) {
+    r = infinity;
+  } else if (drop >= 64) {
+    r = drop == 64 && m > 1ull << 63;
+  } else {
+    std::uint64_t kept = m >> drop;
+    const std::uint64_t rest = m & ((1ull << drop) - 1), half = 1ull << (drop - 1);
+    kept += rest > half || (rest == half && (kept & 1));
+    // A carry out of the significand runs into the exponent, which is what it should do.
+    r = below_normal ? kept
+                     : (static_cast<std::uint64_t>(top + bias) << mantissa) + kept - (1ull << mantissa);
+  }
+  return bit_cast<Out>(static_cast<bits>(static_cast<std::uint64_t>(negative) << (width - 1) | r));
 }
+
+/// x = m 2^e for a finite x > 0 in magnitude; m has 53 bits.
+struct parts_of {
+  std::uint64_t m;
+  int e;
+  BITFOLD_HD explicit parts_of(double x) {
+    const auto bits = bit_cast<std::uint64_t>(x) & 0x7fffffffffffffffu;
+    const int biased = static_cast<int>(bits >> 52);
+    m = bits & 0xfffffffffffffu;
+    e = biased ? biased - 1075 : -1074;
+    if (biased) m |= 1ull << 52;
+    while (m && !(m >> 52)) m <<= 1, --e;
+  }
+};
 }  // namespace detail
 
 /// x rounded once, to nearest even, to a float type; any NaN becomes the canonical one.
 template <class Out>
 BITFOLD_HD inline Out round_to(double x) {
   if (is_nan(x)) return canonical_nan<Out>;
-  if constexpr (std::is_same_v<Out, float16>) {
-    return float16{detail::round_to_16<10>(x)};
-  } else if constexpr (std::is_same_v<Out, bfloat16>) {
-    return bfloat16{detail::round_to_16<7>(x)};
+  if constexpr (sizeof(Out) == 2) {
+    constexpr int mantissa = detail::stored<Out>::mantissa;
+    const auto bits = bit_cast<std::uint64_t>(x);
+    const auto sign = static_cast<std::uint16_t>(bits >> 48 & 0x8000u);
+    if (!is_finite(x)) return Out{static_cast<std::uint16_t>(sign | (0x8000u - (1u << mantissa)))};
+    if (x == 0) return Out{sign};
+    const detail::parts_of parts(x);
+    return detail::round_odd_to<Out>(sign, parts.m << 11, parts.e - 11);
   } else if constexpr (std::is_same_v<Out, float>) {
 #ifdef __CUDA_ARCH__
     return __double2float_rn(x);
@@ -177,6 +385,40 @@ BITFOLD_HD inline Out round_sum_to(double hi, double lo) {
     if (is_finite(s) && e != 0.0 && !(bits & 1)) bits += (e > 0.0) == (s > 0.0) ? 1 : -1;
     return round_to<Out>(bit_cast<double>(bits));
   }
+}
+
+/// (hi + lo) / n rounded once to a float type, as if the sum and the quotient were exact; n > 0. A sum
+/// that is not finite is the result by itself; a lo that is not finite counts as nothing.
+template <class Out>
+BITFOLD_HD inline Out round_quotient_to(double hi, double lo, std::uint64_t n) {
+  if (!is_finite(hi) || !is_finite(lo)) lo = 0;
+  const auto [s, r] = two_sum(hi, lo);
+  if (!is_finite(s) || s == 0) return round_to<Out>(lo == 0 ? hi : s);
+  using wide = unsigned __int128;
+  const detail::parts_of big(s), small(r);
+  // The magnitude of s + r as m 2^e: rounded down, and whether anything was lost by that.
+  wide m = wide{big.m} << 74;
+  const int e = big.e - 74;
+  bool inexact = false;
+  if (r != 0) {
+    const int shift = small.e - e;
+    const wide part = shift >= 0 ? wide{small.m} << shift : shift > -64 ? wide{small.m >> -shift} : 0;
+    inexact = shift < 0 && (shift <= -64 || (small.m & ((1ull << -shift) - 1)));
+    if (is_negative(r) == is_negative(s)) m += part;
+    else m -= part + (inexact ? 1 : 0);
+  }
+  const wide q = m / n;
+  inexact = inexact || q * n != m;
+  const auto high = static_cast<std::uint64_t>(q >> 64), low = static_cast<std::uint64_t>(q);
+  const int width = high ? 128 - leading_zeros(high) : 64 - leading_zeros(low);
+  std::uint64_t top;
+  if (width > 64) {
+    top = static_cast<std::uint64_t>(q >> (width - 64));
+    inexact = inexact || (q & ((wide{1} << (width - 64)) - 1));
+  } else {
+    top = low << (64 - width);
+  }
+  return detail::round_odd_to<Out>(is_negative(s), top | (inexact ? 1 : 0), e + width - 64);
 }
 
 /// A 64-bit integer to any output type: integers wrap modulo their size, floats round once.

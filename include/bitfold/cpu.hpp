@@ -34,6 +34,15 @@ struct options {
 /// cancellations, and runs none of the caller's tasks while it waits.
 /// Errors (errc::usage): threads < 0; a target that is not available; a null pointer with n > 0.
 scalar reduce(const reduction& r, const void* data, std::size_t n, const options& how = {});
+/// The same of two inputs of n elements each, for the operations that take two.
+scalar reduce(const reduction& r, const void* x, const void* y, std::size_t n, const options& how = {});
+
+/// Several reductions of the same one or two inputs (y is null where they take one) in one pass: out[k]
+/// has the bits that all[k] has alone.
+/// Errors (errc::usage), besides the above: reductions that differ in in() or in how many inputs they
+/// take; `out` not as long as `all`. Nothing is written then.
+void reduce(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
+            std::span<scalar> out, const options& how = {});
 
 /// The sum of a span in its default accumulator and output type.
 template <class T>

@@ -15,6 +15,12 @@ namespace bitfold {
 
 enum class method_id : std::uint8_t { tree, pairwise, kahan, sequential };
 
+/// In which order elements are taken.
+enum class ordering : std::uint8_t {
+  canonical,   ///< that of order.hpp, by every engine
+  sequential,  ///< left to right: nothing to share out, so by the CPU's reference alone
+};
+
 namespace method {
 #define BITFOLD_INLINE BITFOLD_HD inline
 #define BITFOLD_LAMBDA
@@ -26,21 +32,21 @@ namespace method {
 struct method_info {
   method_id id;
   std::string_view name;
-  bool on_gpu;
+  bitfold::ordering ordering;
   std::string_view summary;
+  constexpr bool on_gpu() const { return ordering != bitfold::ordering::sequential; }
 };
 
 /// Every method there is: the command line, the tests and the benches take their lists from here.
 inline constexpr std::array<method_info, 4> all_methods{{
-    {method_id::tree, "tree", true, "lanes add one by one, lanes and leaves fold in pairs"},
-    {method_id::pairwise, "pairwise", true, "everything folds in pairs: full balanced depth"},
-    {method_id::kahan, "kahan", true, "compensated (Neumaier): rounding errors summed alongside"},
-    {method_id::sequential, "sequential", false, "plain left to right, for comparison"},
+    {method_id::tree, "tree", ordering::canonical, "lanes add one by one, lanes and leaves fold in pairs"},
+    {method_id::pairwise, "pairwise", ordering::canonical, "everything folds in pairs: full balanced depth"},
+    {method_id::kahan, "kahan", ordering::canonical, "compensated (Neumaier): rounding errors summed alongside"},
+    {method_id::sequential, "sequential", ordering::sequential, "plain left to right, for comparison"},
 }};
 
-constexpr std::string_view name(method_id m) {
-  return all_methods[static_cast<std::size_t>(m)].name;
-}
+constexpr const method_info& info(method_id m) { return all_methods[static_cast<std::size_t>(m)]; }
+constexpr std::string_view name(method_id m) { return info(m).name; }
 constexpr std::optional<method_id> parse_method(std::string_view text) {
   for (const auto& row : all_methods)
     if (row.name == text) return row.id;

@@ -8,7 +8,9 @@
 //   add(s, x)       the state s followed by one more element
 //   merge(a, b)     the states of two neighbouring runs, a left of b
 //   round<Out>(s)   the result, rounded once (scalars only)
-// and says how a lane takes its elements: lane_order. An engine never looks inside a state: it moves
+//   hi(s), lo(s)    the same before rounding, as the sum of two numbers
+// and says how a lane takes its elements: lane_order. One that is `compensated` also starts from, and
+// adds, an element whose own rounding error is known. An engine never looks inside a state: it moves
 // states with map(f) (f applied to each part) and zip(f, a, b) (f applied to each pair of parts).
 
 // A lane order turns the elements of `Lanes` neighbouring lanes, side by side for the sake of speed,
@@ -80,9 +82,11 @@ struct plain_state {
 };
 
 struct tree {
+  static constexpr auto ordering = ::bitfold::ordering::canonical;
   using lane_order = in_sequence;
   template <class V>
   using state = plain_state<V>;
+  static constexpr bool compensated = false;
   template <class V>
   BITFOLD_INLINE static state<V> start(V x) {
     return {x};
@@ -94,6 +98,14 @@ struct tree {
   template <class V>
   BITFOLD_INLINE static state<V> merge(state<V> a, state<V> b) {
     return {arith::add(a.sum, b.sum)};
+  }
+  template <class A>
+  BITFOLD_INLINE static A hi(state<A> s) {
+    return s.sum;
+  }
+  template <class A>
+  BITFOLD_INLINE static A lo(state<A>) {
+    return A{};
   }
   template <class Out, class A>
   BITFOLD_INLINE static Out round(state<A> s) {
@@ -108,7 +120,9 @@ struct pairwise : tree {
   using lane_order = in_pairs;
 };
 
-struct sequential : tree {};
+struct sequential : tree {
+  static constexpr auto ordering = ::bitfold::ordering::sequential;
+};
 
 /// A running sum and the sum of its rounding errors.
 template <class V>
@@ -125,12 +139,18 @@ struct compensated_state {
 };
 
 struct kahan {
+  static constexpr auto ordering = ::bitfold::ordering::canonical;
   using lane_order = in_sequence;
   template <class V>
   using state = compensated_state<V>;
+  static constexpr bool compensated = true;
   template <class V>
   BITFOLD_INLINE static state<V> start(V x) {
     return {x, arith::neutral(x)};
+  }
+  template <class V>
+  BITFOLD_INLINE static state<V> start(arith::sum_and_error<V> x) {
+    return {x.sum, x.error};
   }
   template <class V>
   BITFOLD_INLINE static state<V> add(state<V> s, V x) {
@@ -138,9 +158,22 @@ struct kahan {
     return {t.sum, arith::add_too(s.error, t.error)};
   }
   template <class V>
+  BITFOLD_INLINE static state<V> add(state<V> s, arith::sum_and_error<V> x) {
+    const auto t = arith::two_sum(s.sum, x.sum);
+    return {t.sum, arith::add_too(s.error, arith::add(t.error, x.error))};
+  }
+  template <class V>
   BITFOLD_INLINE static state<V> merge(state<V> a, state<V> b) {
     const auto t = arith::two_sum(a.sum, b.sum);
     return {t.sum, arith::add(arith::add(a.error, b.error), t.error)};
+  }
+  template <class A>
+  BITFOLD_INLINE static A hi(state<A> s) {
+    return s.sum;
+  }
+  template <class A>
+  BITFOLD_INLINE static A lo(state<A> s) {
+    return s.error;
   }
   template <class Out, class A>
   BITFOLD_INLINE static Out round(state<A> s) {

@@ -1,4 +1,6 @@
-// The operations: what a reduction computes. Each is one small struct.
+// The registry of operations: one line for each. What an operation computes is its fold, that of the
+// struct NAME_op in bitfold/ops/; everything else (types, what is compiled, the command line, tests,
+// benches, the report, `bitfold ops`) is derived from these lines.
 #pragma once
 
 #include <array>
@@ -8,15 +10,84 @@
 
 namespace bitfold {
 
-enum class op_id : std::uint8_t { sum };
+/// How an operation's accumulator and output types follow from its input's; see make_reduction.
+enum class typing : std::uint8_t {
+  additive,  ///< floats in f32 or f64, integers modulo 2^64
+  real,      ///< floats in f32 or f64, integers in f64; the output is a float
+  wide,      ///< in f64 whatever the input; the output is a float
+  same,      ///< an element of the input
+  place,     ///< the index of an element, i64
+  count,     ///< a number of elements, i64
+  truth,     ///< 0 or 1, u8
+};
 
-inline constexpr std::array<op_id, 1> all_ops{op_id::sum};
+/// What an operation gives for no elements.
+enum class if_empty : std::uint8_t { zero, one, nan, minus_infinity, refused };
 
-constexpr std::string_view name(op_id) { return "sum"; }
+// name, inputs, takes a method, types, for no elements, what it is
+#define BITFOLD_OPS(OP)                                                                              \
+  OP(sum, 1, true, additive, zero, "the sum")                                                        \
+  OP(nansum, 1, true, additive, zero, "the sum, NaN counting as 0")                                  \
+  OP(prod, 1, false, additive, one, "the product")                                                   \
+  OP(mean, 1, true, real, nan, "the arithmetic mean")                                                \
+  OP(nanmean, 1, true, real, nan, "the mean of the elements that are not NaN")                       \
+  OP(min, 1, false, same, refused, "the smallest; NaN if there is one")                              \
+  OP(max, 1, false, same, refused, "the largest; NaN if there is one")                               \
+  OP(nanmin, 1, false, same, refused, "the smallest that is not NaN; NaN if all are")                \
+  OP(nanmax, 1, false, same, refused, "the largest that is not NaN; NaN if all are")                 \
+  OP(argmin, 1, false, place, refused, "the first index of the smallest, or of a NaN")               \
+  OP(argmax, 1, false, place, refused, "the first index of the largest, or of a NaN")                \
+  OP(any, 1, false, truth, zero, "whether any element is not 0; NaN is not")                         \
+  OP(all, 1, false, truth, one, "whether no element is 0")                                           \
+  OP(count_nonzero, 1, false, count, zero, "how many elements are not 0")                            \
+  OP(sum_squares, 1, true, additive, zero, "the sum of the squares")                                 \
+  OP(norm_l1, 1, true, real, zero, "the sum of the magnitudes")                                      \
+  OP(norm_l2, 1, true, wide, zero, "the square root of the sum of the squares")                      \
+  OP(norm_inf, 1, false, real, zero, "the largest magnitude; NaN if there is one")                   \
+  OP(var, 1, false, real, nan, "the variance, divided by n - ddof")                                  \
+  OP(std, 1, false, real, nan, "the standard deviation: the square root of var")                     \
+  OP(skewness, 1, false, wide, nan, "the third standardised moment, m3 / m2^1.5")                    \
+  OP(kurtosis, 1, false, wide, nan, "the excess kurtosis, m4 / m2^2 - 3")                            \
+  OP(dot, 2, true, additive, zero, "the sum of the products")                                        \
+  OP(squared_distance, 2, true, additive, zero, "the sum of the squared differences")                \
+  OP(mse, 2, true, real, nan, "the mean of the squared differences")                                 \
+  OP(mae, 2, true, real, nan, "the mean of the magnitudes of the differences")                       \
+  OP(cosine, 2, true, real, nan, "dot(x, y) / (norm_l2(x) norm_l2(y))")
 
+enum class op_id : std::uint8_t {
+#define BITFOLD_OP(name, ...) name,
+  BITFOLD_OPS(BITFOLD_OP)
+#undef BITFOLD_OP
+};
+
+struct op_info {
+  op_id id;
+  std::string_view name;
+  int inputs;         ///< arrays of one type and length
+  bool takes_method;  ///< additive: how it adds can be chosen
+  typing types;
+  if_empty empty;
+  std::string_view summary;
+};
+
+inline constexpr std::array all_op_infos{
+#define BITFOLD_OP(name, inputs, method, types, empty, summary) \
+  op_info{op_id::name, #name, inputs, method, typing::types, if_empty::empty, summary},
+    BITFOLD_OPS(BITFOLD_OP)
+#undef BITFOLD_OP
+};
+
+inline constexpr auto all_ops = [] {
+  std::array<op_id, all_op_infos.size()> ids{};
+  for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = all_op_infos[i].id;
+  return ids;
+}();
+
+constexpr const op_info& info(op_id op) { return all_op_infos[static_cast<std::size_t>(op)]; }
+constexpr std::string_view name(op_id op) { return info(op).name; }
 constexpr std::optional<op_id> parse_op(std::string_view text) {
-  for (op_id op : all_ops)
-    if (name(op) == text) return op;
+  for (const op_info& op : all_op_infos)
+    if (op.name == text) return op.id;
   return std::nullopt;
 }
 

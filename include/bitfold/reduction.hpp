@@ -13,21 +13,44 @@
 
 namespace bitfold {
 
-/// A reduction of elements of type `in`, accumulated in `acc`, rounded once to `out`.
-struct reduction {
-  op_id op;
-  method_id method;
-  dtype in;
-  dtype acc;
-  dtype out;
+/// A reduction of elements of type in(), accumulated in acc(), rounded once to out(). Only
+/// make_reduction makes one, so that each one there is can be run.
+class reduction {
+ public:
+  op_id op() const { return op_; }
+  /// How it adds; empty for an operation that takes no method.
+  std::optional<method_id> method() const {
+    return info(op_).takes_method ? std::optional(method_) : std::nullopt;
+  }
+  dtype in() const { return in_; }
+  dtype acc() const { return acc_; }
+  dtype out() const { return out_; }
+  /// What var and std subtract from the number of elements; 0 elsewhere.
+  int ddof() const { return ddof_; }
+
+  friend bool operator==(const reduction&, const reduction&) = default;
+
+ private:
+  reduction(op_id op, method_id method, dtype in, int ddof)
+      : op_(op), method_(method), in_(in), acc_(in), out_(in), ddof_(ddof) {}
+  friend reduction make_reduction(op_id, std::optional<method_id>, dtype, std::optional<dtype>,
+                                  std::optional<dtype>, int);
+
+  op_id op_;
+  method_id method_;
+  dtype in_, acc_, out_;
+  int ddof_;
 };
 
-/// The defaults: accumulators are f32 for f16, bf16 and f32, f64 for f64, i64 or u64 for integers;
-/// the output type is the input type for floats and the accumulator type for integers.
-/// Errors (errc::usage, naming the argument): for floats, acc is not f32 or f64 or is narrower than
-/// `in`, or the output is an integer; for integers, acc is not the 64-bit integer they accumulate in.
-reduction make_reduction(op_id op, method_id method, dtype in, std::optional<dtype> acc = {},
-                         std::optional<dtype> out = {});
+/// The defaults: method tree where one is taken; accumulators and outputs as the operation's typing says
+/// (op.hpp). `additive` and `real`: f32 for f16, bf16 and f32 and f64 for f64, on request f64; the output
+/// is the input type. Integers: i64 or u64 in `additive`, which is also the output, f64 in `real`. `wide`:
+/// f64, and the input type out (f64 for integers).
+/// Errors (errc::usage, naming the argument): a method for an operation that takes none; an accumulator
+/// or an output type that the typing does not have, or one that is narrower than the input; ddof other
+/// than 0 for an operation but var and std, or negative.
+reduction make_reduction(op_id op, std::optional<method_id> method, dtype in,
+                         std::optional<dtype> acc = {}, std::optional<dtype> out = {}, int ddof = 0);
 
 /// One result: its type and its bits, right-aligned.
 struct scalar {

@@ -8,6 +8,8 @@ namespace bitfold {
 
 /// Reduces n elements of type r.in at `data` (any alignment).
 scalar reference(const reduction& r, const void* data, std::size_t n);
+/// The same of two inputs, n elements each.
+scalar reference(const reduction& r, const void* x, const void* y, std::size_t n);
 
 /// The most elements that print_order prints: it recurses, and a line of the text form is as long as the
 /// tree is deep, which for `sequential` is n.

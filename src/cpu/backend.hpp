@@ -2,26 +2,39 @@
 #pragma once
 
 #include <bitfold/cpu.hpp>
+#include <bitfold/fold.hpp>
 
 namespace bitfold::cpu {
 
-/// Folds `leaves` full leaves at `data`, followed by a short leaf of `tail` elements when tail > 0 (at
-/// least one element in all), into one state of the method in the accumulator's type, written to
-/// `state`. Says which target it was compiled for.
-using kernel = target (*)(const void* data, order::index leaves, int tail, void* state);
-
-/// Room for any method's state.
-struct alignas(16) state_storage {
-  std::byte bytes[16];
+/// One input of a run, or two; y is null where there is one.
+struct inputs {
+  const void* x;
+  const void* y;
 };
 
-/// The kernel of a target for r's method (not sequential), input and accumulator; null if this build
-/// does not hold the target.
-kernel find_kernel(target t, const reduction& r);
+/// Folds `leaves` full leaves of each input, followed by a short leaf of `tail` elements when tail > 0 (at
+/// least one element in all), into one settled state of the fold, written to `state`. Places are counted
+/// from `first`, which is where the run starts. Says which target it was compiled for. A run has at most
+/// 2^30 elements.
+using kernel = target (*)(inputs data, order::index leaves, int tail, order::index first, void* state);
+inline constexpr order::index most_leaves = (order::index{1} << 30) / order::leaf;
+
+/// Widens n elements at `from` to the accumulator's type, at `to`.
+using converter = void (*)(const void* from, std::size_t n, void* to);
+
+/// What a target has for a reduction (not sequential). Without a converter the kernel takes elements as
+/// they are stored; with one, as converted.
+struct kernels {
+  kernel fold = nullptr;
+  converter convert = nullptr;
+};
+
+/// Nothing if this build does not hold the target.
+kernels find_kernels(target t, const reduction& r);
 
 // One per file that compiles kernels.
-kernel find_scalar_kernel(const reduction& r);
-kernel find_simd_kernel(target t, const reduction& r);
+kernels find_scalar_kernels(const reduction& r);
+kernels find_simd_kernels(target t, const reduction& r);
 /// The SIMD targets that are compiled in and that this machine runs, best last.
 std::vector<target> simd_targets();
 

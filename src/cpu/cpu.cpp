@@ -6,6 +6,8 @@
 #include <cstring>
 #include <memory>
 #include <stdexcept>
+#include <type_traits>
+#include <utility>
 
 #include <tbb/info.h>
 #include <tbb/parallel_for.h>
@@ -32,48 +34,170 @@ struct plan {
   order::index chunks;
 };
 
-plan make_plan(const reduction& r, std::size_t n, int threads) {
+plan make_plan(std::size_t bytes, std::size_t n, int threads) {
   const order::index total = order::leaf_count(n);
-  const std::size_t useful = n * size_of(r.in) / bytes_worth_a_thread;
-  const auto workers = std::min<std::size_t>(static_cast<std::size_t>(threads), useful);
-  if (workers < 2) return {total, 1};
+  const auto workers = std::min<std::size_t>(static_cast<std::size_t>(threads), bytes / bytes_worth_a_thread);
+  order::index leaves = total;
   // About eight chunks for each thread, so that a thread that starts late delays nobody.
-  const order::index leaves = std::bit_ceil(total / (8 * workers) + 1);
+  if (workers >= 2) leaves = std::bit_ceil(total / (8 * workers) + 1);
+  leaves = std::min(leaves, most_leaves);
   return {leaves, (total + leaves - 1) / leaves};
 }
 
-target run_chunk(kernel k, const reduction& r, const void* data, std::size_t n, const plan& p,
-                 order::index chunk, void* state) {
-  const std::size_t first = chunk * p.leaves * order::leaf;
-  const std::size_t size = std::min<std::size_t>(p.leaves * order::leaf, n - first);
-  return k(static_cast<const std::byte*>(data) + first * size_of(r.in), size / order::leaf,
-           static_cast<int>(size % order::leaf), state);
-}
-
-struct chunk_result {
-  state_storage state;
-  std::optional<target> folded_by;  // by nobody so far
+// Room for any fold's settled state.
+struct alignas(16) state_storage {
+  std::byte bytes[48];
 };
 
-// All chunks, on up to `threads` threads.
-void run_parallel(kernel k, const reduction& r, const void* data, std::size_t n, const plan& p,
-                  int threads, chunk_result* results) {
+// A settled state and the number of elements that it is of.
+struct folded {
+  state_storage state;
+  order::index n = 0;
+};
+
+// What is done with settled states, whatever they are.
+struct state_functions {
+  folded (*merge)(const folded& a, const folded& b);
+  scalar (*finish)(const reduction& r, const folded& s);
+};
+
+template <class Chosen>
+struct functions_of {
+  using F = typename Chosen::fold;
+  using A = typename Chosen::accumulator;
+  using state = decltype(F::template settle<A>(std::declval<typename F::template state<A>>(), 0));
+  static_assert(sizeof(state) <= sizeof(state_storage) && std::is_trivially_copyable_v<state>);
+
+  static state load(const folded& s) {
+    state v;
+    std::memcpy(&v, &s.state, sizeof v);
+    return v;
+  }
+  BITFOLD_OPAQUE static folded merge(const folded& a, const folded& b) {
+    folded out;
+    const state v = F::merge(load(a), load(b), fold::counts{a.n, b.n});
+    std::memcpy(&out.state, &v, sizeof v);
+    out.n = a.n + b.n;
+    return out;
+  }
+  BITFOLD_OPAQUE static scalar finish(const reduction& r, const folded& s) {
+    return detail::finished<Chosen>(r, load(s), s.n);
+  }
+};
+
+state_functions functions_for(const reduction& r) {
+  return detail::dispatch<algebra>(r, []<class Chosen>(Chosen) {
+    return state_functions{functions_of<Chosen>::merge, functions_of<Chosen>::finish};
+  });
+}
+
+// One reduction of those that are done in one pass.
+struct task {
+  kernels run;
+  state_functions states;
+};
+
+// A binary counter of the states of equal runs, the last of which may be shorter.
+class run_counter {
+ public:
+  void push(const state_functions& f, folded s) {
+    for (order::index carries = runs_++; carries & 1; carries >>= 1) {
+      s = f.merge(pending_.back(), s);
+      pending_.pop_back();
+    }
+    pending_.push_back(s);
+  }
+  folded total(const state_functions& f) const {
+    folded s = pending_.back();
+    for (auto left = pending_.rbegin() + 1; left != pending_.rend(); ++left) s = f.merge(*left, s);
+    return s;
+  }
+
+ private:
+  order::index runs_ = 0;
+  std::vector<folded> pending_;
+};
+
+struct job {
+  std::span<const task> tasks;
+  inputs data;
+  std::size_t n, element;  // bytes of one
+  plan parts;
+};
+
+inputs offset(inputs data, std::size_t bytes) {
+  return {static_cast<const std::byte*>(data.x) + bytes,
+          data.y ? static_cast<const std::byte*>(data.y) + bytes : nullptr};
+}
+
+folded run_whole(const task& t, inputs data, std::size_t n, order::index first, target& by) {
+  folded s;
+  s.n = n;
+  by = t.run.fold(data, n / order::leaf, static_cast<int>(n % order::leaf), first, &s.state);
+  return s;
+}
+
+// One chunk of all tasks; out has a state for each.
+target run_chunk(const job& j, order::index chunk, folded* out) {
+  const std::size_t first = chunk * j.parts.leaves * order::leaf;
+  const std::size_t n = std::min<std::size_t>(j.parts.leaves * order::leaf, j.n - first);
+  const inputs data = offset(j.data, first * j.element);
+  target by = target::scalar;
+  if (j.tasks.size() == 1 && !j.tasks[0].run.convert) {
+    out[0] = run_whole(j.tasks[0], data, n, first, by);
+    return by;
+  }
+  // Run by run, each small enough to stay in the first-level cache for every task.
+  constexpr std::size_t run = 16 * order::leaf;
+  std::vector<run_counter> counters(j.tasks.size());
+  std::vector<std::byte> converted(2 * run * sizeof(double));
+  for (std::size_t at = 0; at < n; at += run) {
+    const std::size_t here = std::min(run, n - at);
+    const inputs stored = offset(data, at * j.element);
+    converter last = nullptr;
+    for (std::size_t k = 0; k < j.tasks.size(); ++k) {
+      const task& t = j.tasks[k];
+      inputs from = stored;
+      if (t.run.convert) {
+        from = {converted.data(), stored.y ? converted.data() + run * sizeof(double) : nullptr};
+        if (t.run.convert != last) {
+          t.run.convert(stored.x, here, converted.data());
+          if (stored.y) t.run.convert(stored.y, here, converted.data() + run * sizeof(double));
+          last = t.run.convert;
+        }
+      }
+      counters[k].push(t.states, run_whole(t, from, here, first + at, by));
+    }
+  }
+  for (std::size_t k = 0; k < j.tasks.size(); ++k) out[k] = counters[k].total(j.tasks[k].states);
+  return by;
+}
+
+// All chunks, on up to `threads` threads; states has all tasks of chunk 0, then of chunk 1, ...
+target run_chunks(const job& j, int threads, folded* states) {
+  const order::index chunks = j.parts.chunks;
+  const std::size_t tasks = j.tasks.size();
+  target by = target::scalar;
+  if (threads == 1) {
+    for (order::index c = 0; c < chunks; ++c) by = run_chunk(j, c, states + c * tasks);
+    return by;
+  }
   // A caller's tasks may be cancelled, which ours must not be; and while this thread waits for others
   // to end, it must not start its caller's next task, which may want a lock that it holds.
+  std::vector<std::optional<target>> ran(chunks);
   tbb::task_group_context context(tbb::task_group_context::isolated);
   const auto all_chunks = [&] {
     tbb::this_task_arena::isolate([&] {
       tbb::parallel_for(
-          order::index{0}, p.chunks,
+          order::index{0}, chunks,
           [&](order::index c) {
             const detail::fp_environment guard;  // this may be any thread
-            results[c].folded_by = run_chunk(k, r, data, n, p, c, &results[c].state);
+            ran[c] = run_chunk(j, c, states + c * tasks);
           },
           tbb::static_partitioner(), context);
     });
   };
-  const int cores = tbb::info::default_concurrency();
-  if (threads >= cores) {
+  if (threads >= tbb::info::default_concurrency()) {
     all_chunks();  // in whatever arena the caller is in
   } else {
     // Making an arena and calling its threads in costs more than many a reduction: keep the last one.
@@ -82,22 +206,9 @@ void run_parallel(kernel k, const reduction& r, const void* data, std::size_t n,
       arena = std::make_unique<tbb::task_arena>(threads);
     arena->execute(all_chunks);
   }
-  for (order::index c = 0; c < p.chunks; ++c)
-    if (!results[c].folded_by)
-      throw std::logic_error("bitfold: the threading runtime left out a part of the array");
-}
-
-template <class M, class A>
-BITFOLD_OPAQUE scalar fold_chunks(const reduction& r, const chunk_result* results,
-                                  order::index count) {
-  using state = typename M::template state<A>;
-  const auto get = [&](order::index i) {
-    state s;
-    std::memcpy(&s, &results[i].state, sizeof s);
-    return s;
-  };
-  const auto merge = [](state a, state b) { return M::merge(a, b); };
-  return detail::rounded<M, A>(r, order::fold(0, count, get, merge));
+  for (const auto& r : ran)
+    if (!r) throw std::logic_error("bitfold: the threading runtime left out a part of the array");
+  return *ran[0];
 }
 
 }  // namespace
@@ -118,11 +229,12 @@ std::vector<target> available_targets() {
 
 target last_target() { return reported; }
 
-kernel find_kernel(target t, const reduction& r) {
-  return t == target::scalar ? find_scalar_kernel(r) : find_simd_kernel(t, r);
+kernels find_kernels(target t, const reduction& r) {
+  return t == target::scalar ? find_scalar_kernels(r) : find_simd_kernels(t, r);
 }
 
-scalar reduce(const reduction& r, const void* data, std::size_t n, const options& how) {
+void reduce(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
+            std::span<scalar> out, const options& how) {
   static const std::vector<target> available = available_targets();
   const target chosen = how.target.value_or(available.back());
   if (std::find(available.begin(), available.end(), chosen) == available.end())
@@ -130,36 +242,79 @@ scalar reduce(const reduction& r, const void* data, std::size_t n, const options
                                  " is not available on this machine or in this build");
   if (how.threads < 0)
     throw error(errc::usage, "threads: " + std::to_string(how.threads) + " is negative");
-  detail::check(r);
-  if (n == 0) return detail::empty_result(r);
-  if (data == nullptr) throw error(errc::usage, "data: null pointer with n > 0");
+  if (out.size() != all.size())
+    throw error(errc::usage, "out: room for " + std::to_string(out.size()) + " results of " +
+                                 std::to_string(all.size()) + " reductions");
+  if (all.empty()) return;
+  const dtype in = all[0].in();
+  for (const reduction& r : all) {
+    detail::check_inputs(r, x, y, n);
+    if (r.in() != in)
+      throw error(errc::usage, "reductions: of " + std::string(name(in)) + " and of " +
+                                   std::string(name(r.in())) + " in one pass");
+  }
+  if (n == 0) {
+    std::transform(all.begin(), all.end(), out.begin(), detail::empty_result);
+    return;
+  }
 
   // For the arithmetic on this thread, and because the threading runtime's own raises flags.
   const detail::fp_environment guard;
-  if (r.method == method_id::sequential && is_float(r.in)) {
-    reported = target::scalar;  // there is nothing to make fast in an order without parallel parts
-    return reference(r, data, n);
-  }
-  const kernel k = find_kernel(chosen, r);
-  const auto result = [&](const chunk_result* results, order::index count) {
-    return detail::dispatch(r, [&]<class K>(K) {
-      return fold_chunks<typename K::method, typename K::accumulator>(r, results, count);
-    });
-  };
-  const bool may_share = how.threads != 1 && n * size_of(r.in) >= 2 * bytes_worth_a_thread;
+  job j{{}, {x, y}, n, size_of(in), {}};
+  const std::size_t bytes = n * j.element * (y ? 2 : 1);
+  const bool may_share = how.threads != 1 && bytes >= 2 * bytes_worth_a_thread;
   const int threads = !may_share         ? 1
                       : how.threads == 0 ? tbb::info::default_concurrency()
                                          : std::min(how.threads, most_threads);
-  const plan p = make_plan(r, n, threads);
-  if (p.chunks == 1) {
-    chunk_result all;
-    reported = run_chunk(k, r, data, n, p, 0, &all.state);
-    return result(&all, 1);
+  j.parts = make_plan(bytes, n, threads);
+
+  // The usual case needs no memory.
+  if (all.size() == 1 && j.parts.chunks == 1) {
+    const task t{find_kernels(chosen, all[0]), functions_for(all[0])};
+    reported = target::scalar;
+    if (t.run.fold) {
+      folded s;
+      j.tasks = {&t, 1};
+      reported = run_chunk(j, 0, &s);
+      out[0] = t.states.finish(all[0], s);
+    } else {  // there is nothing to make fast in an order without parallel parts
+      out[0] = reference(all[0], x, y, n);
+    }
+    return;
   }
-  std::vector<chunk_result> results(p.chunks);
-  run_parallel(k, r, data, n, p, threads, results.data());
-  reported = *results[0].folded_by;
-  return result(results.data(), p.chunks);
+  std::vector<task> tasks;
+  std::vector<std::size_t> whose;
+  reported = target::scalar;
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    const task t{find_kernels(chosen, all[k]), functions_for(all[k])};
+    if (t.run.fold) {
+      tasks.push_back(t);
+      whose.push_back(k);
+    } else {
+      out[k] = reference(all[k], x, y, n);
+    }
+  }
+  if (tasks.empty()) return;
+  j.tasks = tasks;
+  std::vector<folded> states(j.parts.chunks * tasks.size());
+  reported = run_chunks(j, j.parts.chunks == 1 ? 1 : threads, states.data());
+  for (std::size_t k = 0; k < tasks.size(); ++k) {
+    const auto get = [&](order::index c) { return states[c * tasks.size() + k]; };
+    out[whose[k]] = tasks[k].states.finish(
+        all[whose[k]], order::fold(0, j.parts.chunks, get, tasks[k].states.merge));
+  }
+}
+
+scalar reduce(const reduction& r, const void* data, std::size_t n, const options& how) {
+  scalar out{};
+  reduce({&r, 1}, data, nullptr, n, {&out, 1}, how);
+  return out;
+}
+
+scalar reduce(const reduction& r, const void* x, const void* y, std::size_t n, const options& how) {
+  scalar out{};
+  reduce({&r, 1}, x, y, n, {&out, 1}, how);
+  return out;
 }
 
 }  // namespace bitfold::cpu

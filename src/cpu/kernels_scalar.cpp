@@ -23,6 +23,14 @@ A load(const T* p) {
   std::memcpy(&x, p, sizeof x);
   return bitfold::arith::widen<A>(x);
 }
+template <class A>
+std::int64_t places(order::index i) {
+  return static_cast<std::int64_t>(i);
+}
+template <class A>
+void store(A v, A* p) {
+  *p = v;
+}
 // Of the two elements a, b: the one at an even place, the one at an odd place.
 template <class A>
 A even(A a, A) {
@@ -45,11 +53,14 @@ A first_n_of(int, A x, A) {
 namespace arith = bitfold::arith;
 namespace order = bitfold::order;
 namespace method = bitfold::method;
+namespace fold = bitfold::fold;
+namespace op = bitfold::op;
+using bitfold::algebra;
 
 #include "engine.inl"
 
 }  // namespace scalar_kernels
 
-kernel find_scalar_kernel(const reduction& r) { return scalar_kernels::find(r); }
+kernels find_scalar_kernels(const reduction& r) { return scalar_kernels::find(r); }
 
 }  // namespace bitfold::cpu

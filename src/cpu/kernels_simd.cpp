@@ -37,14 +37,14 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace bitfold::cpu {
 
-kernel find_simd_kernel([[maybe_unused]] target t, [[maybe_unused]] const reduction& r) {
+kernels find_simd_kernels([[maybe_unused]] target t, [[maybe_unused]] const reduction& r) {
 #if HWY_TARGETS & HWY_AVX2
   if (t == target::avx2) return N_AVX2::find(r);
 #endif
 #if HWY_TARGETS & HWY_AVX3
   if (t == target::avx512) return N_AVX3::find(r);
 #endif
-  return nullptr;
+  return {};
 }
 
 std::vector<target> simd_targets() {

@@ -4,6 +4,7 @@
 namespace simd {
 
 namespace hn = hwy::HWY_NAMESPACE;
+using order::index;
 
 template <class A>
 using tag = hn::ScalableTag<A>;
@@ -24,6 +25,15 @@ HWY_INLINE vec<A> load(const T* p) {
     const auto f = hn::PromoteTo(df, hn::LoadU(hn::Rebind<H, tag<A>>(), reinterpret_cast<const H*>(p)));
     if constexpr (std::is_same_v<A, float>) return f;
     else return hn::PromoteTo(d, f);
+  } else if constexpr (std::is_floating_point_v<A> && std::is_integral_v<T>) {
+    // Integers to f64, rounded where they have more than 53 bits.
+    using W = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
+    if constexpr (sizeof(T) <= 4 && std::is_signed_v<T>) {
+      if constexpr (sizeof(T) == 4) return hn::PromoteTo(d, hn::LoadU(hn::Rebind<T, tag<A>>(), p));
+      else return hn::PromoteTo(d, hn::PromoteTo(hn::Rebind<std::int32_t, tag<A>>(), hn::LoadU(hn::Rebind<T, tag<A>>(), p)));
+    } else {
+      return hn::ConvertTo(d, load<W>(p));
+    }
   } else if constexpr (std::is_floating_point_v<A> || sizeof(T) == 4) {
     return hn::PromoteTo(d, hn::LoadU(hn::Rebind<T, tag<A>>(), p));
   } else {  // 8- and 16-bit integers by way of 32 bits
@@ -31,6 +41,17 @@ HWY_INLINE vec<A> load(const T* p) {
     return hn::PromoteTo(
         d, hn::PromoteTo(hn::Rebind<I, tag<A>>(), hn::LoadU(hn::Rebind<T, tag<A>>(), p)));
   }
+}
+
+/// i, i + 1, ... for the places of the elements of a vec<A>.
+template <class A>
+HWY_INLINE auto places(index i) {
+  const hn::RebindToSigned<tag<A>> d;
+  return hn::Iota(d, static_cast<hn::TFromD<decltype(d)>>(i));
+}
+template <class A>
+HWY_INLINE void store(vec<A> v, A* p) {
+  hn::StoreU(v, tag<A>(), p);
 }
 
 /// [a0, a2, ..., b0, b2, ...]
@@ -57,14 +78,35 @@ HWY_INLINE V first_n_of(int n, V a, V b) {
 
 namespace arith {
 
+using bitfold::arith::abs;
 using bitfold::arith::add;
 using bitfold::arith::add_too;
+using bitfold::arith::before;
+using bitfold::arith::both;
+using bitfold::arith::canonical_nan;
+using bitfold::arith::constant;
+using bitfold::arith::div;
+using bitfold::arith::either;
+using bitfold::arith::equal;
+using bitfold::arith::fma;
+using bitfold::arith::is_negative;
+using bitfold::arith::less;
+using bitfold::arith::maximum;
+using bitfold::arith::minimum;
+using bitfold::arith::mul;
+using bitfold::arith::neg;
 using bitfold::arith::neutral;
+using bitfold::arith::opposite;
+using bitfold::arith::place;
 using bitfold::arith::round_integer_to;
+using bitfold::arith::round_quotient_to;
 using bitfold::arith::round_sum_to;
 using bitfold::arith::round_to;
+using bitfold::arith::select;
+using bitfold::arith::sqrt;
 using bitfold::arith::sub;
 using bitfold::arith::sub_too;
+using bitfold::arith::unordered;
 
 template <class V, class = simd::hn::DFromV<V>>
 HWY_INLINE V add(V a, V b) {
@@ -96,6 +138,103 @@ HWY_INLINE V neutral(V) {
   return simd::hn::Set(D(), static_cast<simd::hn::TFromD<D>>(-0.0));
 }
 
+template <class V, class = simd::hn::DFromV<V>>
+HWY_INLINE V mul(V a, V b) {
+  return simd::hn::Mul(a, b);
+}
+template <class V, class = simd::hn::DFromV<V>>
+HWY_INLINE V div(V a, V b) {
+  return simd::hn::Div(a, b);
+}
+template <class V, class = simd::hn::DFromV<V>>
+HWY_INLINE V fma(V a, V b, V c) {
+  return simd::hn::MulAdd(a, b, c);
+}
+template <class V, class = simd::hn::DFromV<V>>
+HWY_INLINE V neg(V a) {
+  return simd::hn::Neg(a);
+}
+template <class V, class = simd::hn::DFromV<V>>
+HWY_INLINE V abs(V a) {
+  return simd::hn::Abs(a);
+}
+template <class V, class = simd::hn::DFromV<V>>
+HWY_INLINE auto less(V a, V b) {
+  return simd::hn::Lt(a, b);
+}
+template <class V, class = simd::hn::DFromV<V>>
+HWY_INLINE auto equal(V a, V b) {
+  return simd::hn::Eq(a, b);
+}
+template <class V, class = simd::hn::DFromV<V>>
+HWY_INLINE auto unordered(V a) {
+  if constexpr (std::is_floating_point_v<simd::hn::TFromV<V>>)
+    return simd::hn::IsNaN(a);
+  else
+    return simd::hn::Ne(a, a);
+}
+template <class M, class = decltype(simd::hn::Or(M{}, M{}))>
+HWY_INLINE M either(M a, M b) {
+  return simd::hn::Or(a, b);
+}
+template <class M, class = decltype(simd::hn::And(M{}, M{}))>
+HWY_INLINE M both(M a, M b) {
+  return simd::hn::And(a, b);
+}
+template <class M, class = decltype(simd::hn::Not(M{}))>
+HWY_INLINE M opposite(M a) {
+  return simd::hn::Not(a);
+}
+/// The mask may be one for values of another type of the same size.
+template <class M, class V, class D = simd::hn::DFromV<V>>
+HWY_INLINE V select(M mask, V yes, V no) {
+  return simd::hn::IfThenElse(simd::hn::RebindMask(D(), mask), yes, no);
+}
+template <class V, class D = simd::hn::DFromV<V>>
+HWY_INLINE V constant(V, double c) {
+  return simd::hn::Set(D(), static_cast<simd::hn::TFromD<D>>(c));
+}
+template <class V>
+struct place_type {
+  using type = simd::hn::Vec<simd::hn::RebindToSigned<simd::hn::DFromV<V>>>;
+};
+template <class A>
+  requires std::is_arithmetic_v<A>
+struct place_type<A> {
+  using type = std::int64_t;
+};
+template <class V>
+using place_of = typename place_type<V>::type;
+template <class V, class = simd::hn::DFromV<V>>
+HWY_INLINE place_of<V> place(V, int i) {
+  return simd::hn::Set(simd::hn::DFromV<place_of<V>>(), i);
+}
+template <class V, class D = simd::hn::DFromV<V>>
+HWY_INLINE auto before(V, place_of<V> i, place_of<V> j) {
+  return simd::hn::RebindMask(D(), simd::hn::Lt(i, j));
+}
+template <class V, class D = simd::hn::DFromV<V>>
+HWY_INLINE V minimum(V a, V b) {
+  if constexpr (std::is_integral_v<simd::hn::TFromD<D>>) {
+    return simd::hn::Min(a, b);
+  } else {
+    // Equal numbers differ in the sign of zero at most; where one is a NaN, no comparison holds.
+    const V m = simd::hn::IfThenElse(simd::hn::Eq(a, b), simd::hn::Or(a, b),
+                                     simd::hn::IfThenElse(simd::hn::Lt(a, b), a, b));
+    return simd::hn::IfThenElse(simd::hn::IsNaN(a), a, m);
+  }
+}
+template <class V, class D = simd::hn::DFromV<V>>
+HWY_INLINE V maximum(V a, V b) {
+  if constexpr (std::is_integral_v<simd::hn::TFromD<D>>) {
+    return simd::hn::Max(a, b);
+  } else {
+    const V m = simd::hn::IfThenElse(simd::hn::Eq(a, b), simd::hn::And(a, b),
+                                     simd::hn::IfThenElse(simd::hn::Lt(b, a), a, b));
+    return simd::hn::IfThenElse(simd::hn::IsNaN(a), a, m);
+  }
+}
+
 #include <bitfold/arith.inl>
 
 }  // namespace arith
@@ -108,3 +247,5 @@ using namespace bitfold::order;
 namespace method {
 #include <bitfold/method.inl>
 }  // namespace method
+
+#include <bitfold/ops.inl>

@@ -1,0 +1,52 @@
+// The folds, for scalars on host and device. See fold.inl for what a fold is, ops/ for one per operation.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include <bitfold/arith.hpp>
+#include <bitfold/method.hpp>
+#include <bitfold/op.hpp>
+#include <bitfold/order.hpp>
+
+namespace bitfold::fold {
+
+/// What a fold takes for an element.
+enum class input : std::uint8_t { one, two, placed };
+
+/// The elements of the two runs that a merge joins.
+struct counts {
+  order::index left = 0, right = 0;
+};
+
+/// What a result depends on besides the state.
+struct finishing {
+  order::index n = 0;
+  int ddof = 0;
+};
+
+/// What dispatch finds: a fold, what elements are widened to, and the operation's types.
+template <class F, class A, typing Types>
+struct chosen {
+  using fold = F;
+  using accumulator = A;  ///< float, double, int64_t or uint64_t
+  static constexpr typing types = Types;
+};
+
+/// Whether operations of these types accumulate in A.
+template <typing Types, class A>
+constexpr bool accumulates() {
+  if (Types == typing::wide) return std::is_same_v<A, double>;
+  if (Types == typing::real) return !std::is_integral_v<A>;
+  return true;
+}
+
+}  // namespace bitfold::fold
+
+namespace bitfold {
+#define BITFOLD_INLINE BITFOLD_HD inline
+#define BITFOLD_LAMBDA
+#include <bitfold/ops.inl>
+#undef BITFOLD_INLINE
+#undef BITFOLD_LAMBDA
+}  // namespace bitfold

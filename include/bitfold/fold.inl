@@ -1,0 +1,261 @@
+// What folds are made of. Included by fold.hpp in namespace bitfold::fold, and once per SIMD target by the
+// CPU engine, like method.inl, whose conventions hold here too.
+//
+// A fold turns elements into a state, states of neighbouring runs into one, and the last one into a
+// result:
+//   ordering              as in a method
+//   takes                 one: an element is V; two: pair_of<V>; placed: placed_at<V>
+//   state<V>, lane_order  as in a method
+//   start(x), add(s, x)   or, where lane_order is at_once, lane<Rows>(count, get)
+//   merge(a, b, counts)   a left of b; counts says how many elements each has, if `counted`
+//   settle<A>(s, first)   scalars only: places are counted from element `first`, in 64 bits
+//   finish<Out>(s, how)   the result, for how.n elements
+// It knows no threads, no SIMD width and no GPU.
+
+/// Adds up Term::of(x) by method M.
+template <class M, class Term>
+struct additive {
+  static constexpr auto ordering = M::ordering;
+  static constexpr input takes = Term::takes;
+  static constexpr bool counted = false;
+  using lane_order = typename M::lane_order;
+  template <class V>
+  using state = typename M::template state<V>;
+  template <class X>
+  BITFOLD_INLINE static auto start(X x) {
+    return M::start(Term::template of<M>(x));
+  }
+  template <class S, class X>
+  BITFOLD_INLINE static S add(S s, X x) {
+    return M::add(s, Term::template of<M>(x));
+  }
+  template <class S>
+  BITFOLD_INLINE static S merge(S a, S b, counts = {}) {
+    return M::merge(a, b);
+  }
+  template <class A, class S>
+  BITFOLD_INLINE static S settle(S s, order::index) {
+    return s;
+  }
+};
+
+/// One number.
+template <class V>
+struct single {
+  V value;
+  template <class F>
+  BITFOLD_INLINE auto map(F f) const {
+    return single<decltype(f(value))>{f(value)};
+  }
+  template <class F, class W>
+  BITFOLD_INLINE static auto zip(F f, const single& a, const single<W>& b) {
+    return single<decltype(f(a.value, b.value))>{f(a.value, b.value)};
+  }
+};
+
+/// Combines Term::of(x) by Join::of(a, b), which is associative or is meant to round in this order.
+template <class Join, class Term>
+struct joined {
+  static constexpr auto ordering = bitfold::ordering::canonical;
+  static constexpr input takes = input::one;
+  static constexpr bool counted = false;
+  using lane_order = method::in_sequence;
+  template <class V>
+  using state = single<V>;
+  template <class V>
+  BITFOLD_INLINE static single<V> start(V x) {
+    return {Term::template of<Join>(x)};
+  }
+  template <class V>
+  BITFOLD_INLINE static single<V> add(single<V> s, V x) {
+    return {Join::of(s.value, Term::template of<Join>(x))};
+  }
+  template <class V>
+  BITFOLD_INLINE static single<V> merge(single<V> a, single<V> b, counts = {}) {
+    return {Join::of(a.value, b.value)};
+  }
+  template <class A>
+  BITFOLD_INLINE static single<A> settle(single<A> s, order::index) {
+    return s;
+  }
+};
+
+/// How many elements Is::of(x) holds for. The state is a V's place_of, which is an integer.
+template <class Is>
+struct counting {
+  static constexpr auto ordering = bitfold::ordering::canonical;
+  static constexpr input takes = input::one;
+  static constexpr bool counted = false;
+  using lane_order = method::in_sequence;
+  template <class V>
+  using state = single<arith::place_of<V>>;
+  template <class V>
+  BITFOLD_INLINE static state<V> start(V x) {
+    return {arith::select(Is::of(x), arith::place(x, 1), arith::place(x, 0))};
+  }
+  template <class V>
+  BITFOLD_INLINE static auto add(single<arith::place_of<V>> s, V x) {
+    return single<arith::place_of<V>>{arith::add(s.value, start(x).value)};
+  }
+  template <class S>
+  BITFOLD_INLINE static S merge(S a, S b, counts = {}) {
+    return {arith::add(a.value, b.value)};
+  }
+  template <class A, class I>
+  BITFOLD_INLINE static single<std::int64_t> settle(single<I> s, order::index) {
+    return {static_cast<std::int64_t>(s.value)};
+  }
+};
+
+template <class S, class T>
+struct both_states {
+  S a;
+  T b;
+  template <class F>
+  BITFOLD_INLINE auto map(F f) const {
+    return both_states<decltype(a.map(f)), decltype(b.map(f))>{a.map(f), b.map(f)};
+  }
+  template <class F, class U, class W>
+  BITFOLD_INLINE static auto zip(F f, const both_states& x, const both_states<U, W>& y) {
+    auto first = S::zip(f, x.a, y.a);
+    auto second = T::zip(f, x.b, y.b);
+    return both_states<decltype(first), decltype(second)>{first, second};
+  }
+};
+
+/// Two folds over the same elements, each with the bits that it has alone.
+template <class F, class G>
+struct both {
+  static_assert(F::takes == G::takes);
+  static constexpr auto ordering = F::ordering;
+  static constexpr input takes = F::takes;
+  static constexpr bool counted = F::counted || G::counted;
+  using lane_order = typename F::lane_order;  // G's states do not depend on theirs, or are of the same
+  template <class V>
+  using state = both_states<typename F::template state<V>, typename G::template state<V>>;
+  template <class X>
+  BITFOLD_INLINE static auto start(X x) {
+    return both_states<decltype(F::start(x)), decltype(G::start(x))>{F::start(x), G::start(x)};
+  }
+  template <class S, class X>
+  BITFOLD_INLINE static S add(S s, X x) {
+    return {F::add(s.a, x), G::add(s.b, x)};
+  }
+  template <class S>
+  BITFOLD_INLINE static S merge(S x, S y, counts n = {}) {
+    return {F::merge(x.a, y.a, n), G::merge(x.b, y.b, n)};
+  }
+  template <class A, class S>
+  BITFOLD_INLINE static auto settle(S s, order::index first) {
+    auto a = F::template settle<A>(s.a, first);
+    auto b = G::template settle<A>(s.b, first);
+    return both_states<decltype(a), decltype(b)>{a, b};
+  }
+};
+
+/// A lane takes all of its elements at once: F::lane<Rows>(count, get).
+struct at_once {
+  template <class F, int Rows, int Lanes, class Get, class State>
+  BITFOLD_INLINE static void fold(int count, Get get, State (&out)[Lanes]) {
+    BITFOLD_UNROLL
+    for (int l = 0; l < Lanes; ++l)
+      out[l] = F::template lane<Rows>(count, [&](int r) BITFOLD_LAMBDA { return get(r, l); });
+  }
+};
+
+// ---- Terms: what is made of an element first ---------------------------------------------------------
+
+struct itself {
+  static constexpr input takes = input::one;
+  template <class, class V>
+  BITFOLD_INLINE static V of(V x) {
+    return x;
+  }
+};
+struct nan_as_zero {
+  static constexpr input takes = input::one;
+  template <class, class V>
+  BITFOLD_INLINE static V of(V x) {
+    return arith::select(arith::unordered(x), arith::constant(x, 0), x);
+  }
+};
+struct magnitude {
+  static constexpr input takes = input::one;
+  template <class, class V>
+  BITFOLD_INLINE static V of(V x) {
+    return arith::abs(x);
+  }
+};
+
+/// a * b: rounded, or with its rounding error for a method that takes it.
+template <class M, class V>
+BITFOLD_INLINE auto product(V a, V b) {
+  if constexpr (M::compensated)
+    return arith::two_prod(a, b);
+  else
+    return arith::mul(a, b);
+}
+struct square {
+  static constexpr input takes = input::one;
+  template <class M, class V>
+  BITFOLD_INLINE static auto of(V x) {
+    return product<M>(x, x);
+  }
+};
+struct times {
+  static constexpr input takes = input::two;
+  template <class M, class V>
+  BITFOLD_INLINE static auto of(pair_of<V> e) {
+    return product<M>(e.x, e.y);
+  }
+};
+/// The difference is rounded first.
+struct difference_squared {
+  static constexpr input takes = input::two;
+  template <class M, class V>
+  BITFOLD_INLINE static auto of(pair_of<V> e) {
+    const V d = arith::sub(e.x, e.y);
+    return product<M>(d, d);
+  }
+};
+struct difference_magnitude {
+  static constexpr input takes = input::two;
+  template <class, class V>
+  BITFOLD_INLINE static V of(pair_of<V> e) {
+    return arith::abs(arith::sub(e.x, e.y));
+  }
+};
+/// Of a pair, what Term makes of one of the two.
+template <class Term, bool First>
+struct one_of_two {
+  static constexpr input takes = input::two;
+  template <class M, class V>
+  BITFOLD_INLINE static auto of(pair_of<V> e) {
+    return Term::template of<M>(First ? e.x : e.y);
+  }
+};
+
+// ---- Finishes ------------------------------------------------------------------------------------------
+
+/// The value of a method's state as a double, rounded once (scalars only).
+template <class M, class S>
+BITFOLD_INLINE double value_of(S s) {
+  return arith::round_sum_to<double>(static_cast<double>(M::hi(s)), static_cast<double>(M::lo(s)));
+}
+
+template <class M, class Term>
+struct summed : additive<M, Term> {
+  template <class Out, class S>
+  BITFOLD_INLINE static Out finish(S s, finishing) {
+    return M::template round<Out>(s);
+  }
+};
+/// Divided by the number of elements, rounded once.
+template <class M, class Term>
+struct averaged : additive<M, Term> {
+  template <class Out, class S>
+  BITFOLD_INLINE static Out finish(S s, finishing how) {
+    return arith::round_quotient_to<Out>(static_cast<double>(M::hi(s)), static_cast<double>(M::lo(s)),
+                                         how.n);
+  }
+};

@@ -1,0 +1,74 @@
+// The folds and the operations made of them. Included by fold.hpp in namespace bitfold, and once per SIMD
+// target by the CPU engine; `arith`, `order` and `method` are the namespaces of the same name there.
+namespace fold {
+
+using bitfold::fold::counts;
+using bitfold::fold::finishing;
+using bitfold::fold::input;
+
+/// An element of two inputs.
+template <class V>
+struct pair_of {
+  V x, y;
+};
+/// An element and its place, counted from the start of a run.
+template <class V, class I>
+struct placed_at {
+  V x;
+  I at;
+};
+
+#include <bitfold/fold.inl>
+
+}  // namespace fold
+
+/// Each operation of op.hpp is a struct NAME_op here: fold<M, T> is its fold for elements T by method M (any
+/// M where it takes none).
+namespace op {
+using bitfold::fold::counts;
+using bitfold::fold::finishing;
+using bitfold::fold::input;
+
+#include <bitfold/ops/counts.inl>
+#include <bitfold/ops/extrema.inl>
+#include <bitfold/ops/moments.inl>
+#include <bitfold/ops/norms.inl>
+#include <bitfold/ops/products.inl>
+#include <bitfold/ops/sums.inl>
+}  // namespace op
+
+/// From names to folds: f(fold::chosen<F, A, Types>{}), F the fold of op by method m for elements like T,
+/// accumulated in A.
+struct algebra {
+  template <class T, class A, class F>
+  static decltype(auto) visit(op_id op, method_id m, F&& f) {
+    switch (op) {
+#define BITFOLD_OP(name, inputs, takes_method, types, ...) \
+  case op_id::name: return by<op::name##_op, T, A, typing::types, takes_method>(m, f);
+      BITFOLD_OPS(BITFOLD_OP)
+#undef BITFOLD_OP
+    }
+    return by<op::sum_op, T, A, typing::additive, true>(m, f);  // not reached: op is one of these
+  }
+
+ private:
+  template <class Op, class T, class A, typing Types, bool Takes, class F>
+  static decltype(auto) by(method_id m, F& f) {
+    if constexpr (!fold::accumulates<Types, A>()) {
+      return f(fold::chosen<typename op::sum_op::template fold<method::tree, T>, A, typing::additive>{});
+    } else if constexpr (Takes && !std::is_integral_v<A>) {
+      switch (m) {
+        case method_id::tree: break;
+        case method_id::pairwise:
+          return f(fold::chosen<typename Op::template fold<method::pairwise, T>, A, Types>{});
+        case method_id::kahan:
+          return f(fold::chosen<typename Op::template fold<method::kahan, T>, A, Types>{});
+        case method_id::sequential:
+          return f(fold::chosen<typename Op::template fold<method::sequential, T>, A, Types>{});
+      }
+      return f(fold::chosen<typename Op::template fold<method::tree, T>, A, Types>{});
+    } else {
+      return f(fold::chosen<typename Op::template fold<method::tree, T>, A, Types>{});
+    }
+  }
+};

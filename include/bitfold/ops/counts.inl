@@ -1,0 +1,41 @@
+// any all count_nonzero
+
+struct not_zero {
+  template <class V>
+  BITFOLD_INLINE static auto of(V x) {
+    return arith::opposite(arith::equal(x, arith::constant(x, 0)));
+  }
+};
+
+struct any_fold : fold::counting<not_zero> {
+  template <class Out, class S>
+  BITFOLD_INLINE static Out finish(S s, finishing) {
+    return s.value != 0;
+  }
+};
+struct any_op {
+  template <class M, class T>
+  using fold = any_fold;
+};
+
+struct all_fold : fold::counting<not_zero> {
+  template <class Out, class S>
+  BITFOLD_INLINE static Out finish(S s, finishing how) {
+    return static_cast<order::index>(s.value) == how.n;
+  }
+};
+struct all_op {
+  template <class M, class T>
+  using fold = all_fold;
+};
+
+struct count_nonzero_fold : fold::counting<not_zero> {
+  template <class Out, class S>
+  BITFOLD_INLINE static Out finish(S s, finishing) {
+    return s.value;
+  }
+};
+struct count_nonzero_op {
+  template <class M, class T>
+  using fold = count_nonzero_fold;
+};

@@ -1,0 +1,40 @@
+// sum nansum mean nanmean
+
+struct sum_op {
+  template <class M, class T>
+  using fold = fold::summed<M, fold::itself>;
+};
+
+/// NumPy's nansum: NaN counts as +0.
+struct nansum_op {
+  template <class M, class T>
+  using fold = fold::summed<M, fold::nan_as_zero>;
+};
+
+/// The sum by the method, divided by n, rounded once.
+struct mean_op {
+  template <class M, class T>
+  using fold = fold::averaged<M, fold::itself>;
+};
+
+struct is_number {
+  template <class V>
+  BITFOLD_INLINE static auto of(V x) {
+    return arith::equal(x, x);
+  }
+};
+
+template <class M>
+struct nanmean_fold : fold::both<fold::additive<M, fold::nan_as_zero>, fold::counting<is_number>> {
+  template <class Out, class S>
+  BITFOLD_INLINE static Out finish(S s, finishing) {
+    if (s.b.value == 0) return arith::canonical_nan<Out>;
+    return arith::round_quotient_to<Out>(static_cast<double>(M::hi(s.a)), static_cast<double>(M::lo(s.a)),
+                                         static_cast<std::uint64_t>(s.b.value));
+  }
+};
+/// nansum divided by the number of elements that are not NaN; NaN where there are none.
+struct nanmean_op {
+  template <class M, class T>
+  using fold = nanmean_fold<M>;
+};
