@@ -3,6 +3,7 @@
 //
 // A fold turns elements into a state, states of neighbouring runs into one, and the last one into a
 // result:
+//   base                  the fold without its finish: folds of the same base share their kernels
 //   ordering              as in a method
 //   takes                 one: an element is V; two: pair_of<V>; placed: placed_at<V>
 //   state<V>, lane_order  as in a method
@@ -15,6 +16,7 @@
 /// Adds up Term::of(x) by method M.
 template <class M, class Term>
 struct additive {
+  using base = additive;
   static constexpr auto ordering = M::ordering;
   static constexpr input takes = Term::takes;
   static constexpr bool counted = false;
@@ -56,6 +58,7 @@ struct single {
 /// Combines Term::of(x) by Join::of(a, b), which is associative or is meant to round in this order.
 template <class Join, class Term>
 struct joined {
+  using base = joined;
   static constexpr auto ordering = bitfold::ordering::canonical;
   static constexpr input takes = input::one;
   static constexpr bool counted = false;
@@ -83,6 +86,7 @@ struct joined {
 /// How many elements Is::of(x) holds for. The state is a V's place_of, which is an integer.
 template <class Is>
 struct counting {
+  using base = counting;
   static constexpr auto ordering = bitfold::ordering::canonical;
   static constexpr input takes = input::one;
   static constexpr bool counted = false;
@@ -126,6 +130,7 @@ struct both_states {
 /// Two folds over the same elements, each with the bits that it has alone.
 template <class F, class G>
 struct both {
+  using base = both;
   static_assert(F::takes == G::takes);
   static constexpr auto ordering = F::ordering;
   static constexpr input takes = F::takes;

@@ -2,6 +2,8 @@
 // target by the CPU engine; `arith`, `order` and `method` are the namespaces of the same name there.
 namespace fold {
 
+using bitfold::fold::accumulates;
+using bitfold::fold::chosen;
 using bitfold::fold::counts;
 using bitfold::fold::finishing;
 using bitfold::fold::input;

@@ -5,6 +5,14 @@
 // neighbouring vectors of partial results and returns one, half as deep. Repeated within a leaf and
 // then across leaves, that is the whole tree; the lanes of a vector are folded among themselves only at
 // the very end of a run.
+//
+// BITFOLD_LEAF is the specifier of the function that folds a leaf, BITFOLD_UNROLL_VECTORS stands before loops
+// that are worth unrolling where they are over vectors.
+
+template <class F>
+inline constexpr bool is_plain_sum = false;
+template <class M>
+inline constexpr bool is_plain_sum<fold::additive<M, fold::itself>> = true;
 
 template <class F, class T, class A>
 struct engine {
@@ -74,24 +82,28 @@ struct engine {
         v[left] = merge_pairs(v[left], v[left + step], each * static_cast<index>(step));
   }
 
-  BITFOLD_INLINE static state full_leaf(leaf_at p) {
-    // Columns side by side: enough to hide an addition's latency, few enough for the registers.
-    constexpr int beside = columns < 8 ? columns : 8;
-    state v[columns / beside];
-    BITFOLD_UNROLL
-    for (int g = 0; g < columns / beside; ++g) {
-      state lane[beside];
-      F::lane_order::template fold<F, order::rows>(
-          order::rows,
-          [=](int r, int l) BITFOLD_LAMBDA {
-            return element(p, r * order::lanes + (g * beside + l) * width);
-          },
-          lane);
-      fold_vectors(lane, order::rows);
-      v[g] = lane[0];
+  BITFOLD_LEAF static state full_leaf(leaf_at p) {
+    if constexpr (width == 1 && !is_plain_sum<F>) {
+      return short_leaf_by_lanes(p, order::leaf);  // as good, and far less to compile
+    } else {
+      // Columns side by side: enough to hide an addition's latency, few enough for the registers.
+      constexpr int beside = columns < 8 ? columns : 8;
+      state v[columns / beside];
+      BITFOLD_UNROLL_VECTORS
+      for (int g = 0; g < columns / beside; ++g) {
+        state lane[beside];
+        F::lane_order::template fold<F, order::rows>(
+            order::rows,
+            [=](int r, int l) BITFOLD_LAMBDA {
+              return element(p, r * order::lanes + (g * beside + l) * width);
+            },
+            lane);
+        fold_vectors(lane, order::rows);
+        v[g] = lane[0];
+      }
+      fold_vectors(v, order::rows * beside);
+      return v[0];
     }
-    fold_vectors(v, order::rows * beside);
-    return v[0];
   }
 
   // A leaf of 1 <= size < order::leaf elements, lane by lane.
@@ -169,7 +181,7 @@ struct engine {
     index l = 0;
     for (; l + group <= leaves; l += group) {
       state v[group];
-      BITFOLD_UNROLL
+      BITFOLD_UNROLL_VECTORS
       for (int i = 0; i < group; ++i) v[i] = full_leaf(ahead(p, i * order::leaf));
       fold_vectors(v, of_leaf);
       p = ahead(p, group * order::leaf);
@@ -217,22 +229,20 @@ inline kernels find(const reduction& r) {
     if constexpr (F::ordering == ordering::sequential) {
       return {};
     } else {
-      // Sums of narrow types are worth kernels of their own.
-      constexpr bool direct = std::is_same_v<typename op::sum_op::template fold<method::tree, A>, F> ||
-                              std::is_same_v<typename op::sum_op::template fold<method::pairwise, A>, F> ||
-                              std::is_same_v<typename op::sum_op::template fold<method::kahan, A>, F>;
+      using Base = typename F::base;
+      // Plain sums of narrow types are worth kernels of their own.
       return visit(r.in(), [&]<class T>(std::type_identity<T>) -> kernels {
+        constexpr bool held = std::is_integral_v<A>          ? std::is_integral_v<T> && std::is_signed_v<T> == std::is_signed_v<A>
+                              : std::is_same_v<A, float> ? !std::is_integral_v<T> && !std::is_same_v<T, double>
+                                                         : true;
         if constexpr (std::is_same_v<T, A>)
-          return {engine<F, A, A>::run, nullptr};
-        else if constexpr (std::is_integral_v<A> ? !std::is_integral_v<T> || std::is_signed_v<T> != std::is_signed_v<A>
-                                                 : std::is_same_v<T, double>)
-          return {};  // not reached: A does not hold T
-        else if constexpr (direct && std::is_integral_v<A> == std::is_integral_v<T>)
-          return {engine<F, T, A>::run, nullptr};
-        else if constexpr (std::is_same_v<A, float> && std::is_integral_v<T>)
-          return {};  // not reached: integers do not accumulate in f32
+          return {engine<Base, A, A>::run, nullptr};
+        else if constexpr (!held)
+          return {};  // not reached: make_reduction chose an A that holds T
+        else if constexpr (is_plain_sum<Base> && std::is_integral_v<A> == std::is_integral_v<T>)
+          return {engine<Base, T, A>::run, nullptr};
         else
-          return {engine<F, A, A>::run, convert<T, A>};
+          return {engine<Base, A, A>::run, convert<T, A>};
       });
     }
   });

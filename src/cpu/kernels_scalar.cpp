@@ -6,6 +6,8 @@
 
 #define BITFOLD_INLINE inline
 #define BITFOLD_LAMBDA
+#define BITFOLD_LEAF __attribute__((noinline))
+#define BITFOLD_UNROLL_VECTORS
 
 namespace bitfold::cpu {
 namespace scalar_kernels {

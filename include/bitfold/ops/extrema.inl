@@ -41,11 +41,11 @@ struct max_op {
 };
 struct nanmin_op {
   template <class M, class T>
-  using fold = extremum<ignoring_nan<smaller>>;
+  using fold = extremum<std::conditional_t<std::is_integral_v<T>, smaller, ignoring_nan<smaller>>>;
 };
 struct nanmax_op {
   template <class M, class T>
-  using fold = extremum<ignoring_nan<larger>>;
+  using fold = extremum<std::conditional_t<std::is_integral_v<T>, larger, ignoring_nan<larger>>>;
 };
 struct norm_inf_op {
   template <class M, class T>
@@ -72,6 +72,7 @@ struct place_state {
 
 template <bool Largest>
 struct place_fold {
+  using base = place_fold;
   static constexpr auto ordering = bitfold::ordering::canonical;
   static constexpr input takes = input::placed;
   static constexpr bool counted = false;

@@ -32,6 +32,7 @@ struct moment_state<V, 4> {
 
 template <int Most>
 struct moments {
+  using base = moments;
   static constexpr auto ordering = bitfold::ordering::canonical;
   static constexpr input takes = input::one;
   static constexpr bool counted = true;

@@ -8,7 +8,7 @@ struct sum_op {
 /// NumPy's nansum: NaN counts as +0.
 struct nansum_op {
   template <class M, class T>
-  using fold = fold::summed<M, fold::nan_as_zero>;
+  using fold = fold::summed<M, std::conditional_t<std::is_integral_v<T>, fold::itself, fold::nan_as_zero>>;
 };
 
 /// The sum by the method, divided by n, rounded once.
