@@ -259,7 +259,13 @@ TEST_CASE("order") {
   check_usage({"order", "65537"}, {"N: 65537", "65536"});
   check_usage({"order", "--method", "sequential", "4097"}, {"N: 4097", "4096"});
   check_usage({"order", "18446744073709551616"}, {"N"});
-  check_usage({"order", "-1"}, {});
+  check_usage({"order", "-1"}, {"N"});
+  // Decimal digits alone, never octal or modulo 2^64, for every count.
+  for (const std::string n :
+       {"010", "00", "-18446744073709551613", "", " 3", "+3", "0x10", "1e3", "1'000", "1_000"}) {
+    check_usage({"order", n}, {"N: '" + n + "' is no whole number"});
+    check_usage({"reduce", "sum", "--threads=" + n, "x.npy"}, {"--threads"});
+  }
   check_usage({"order", "3.5"}, {"3.5"});
   check_usage({"order"}, {"N"});
   check_usage({"order", "3", "--format", "svg"}, {"svg", "expression"});

@@ -39,8 +39,11 @@ CLI::Validator whole_number(std::uint64_t max) {
             std::uint64_t n = 0;
             const char* const end = text.data() + text.size();
             const auto [stop, problem] = std::from_chars(text.data(), end, n);
-            if (problem == std::errc() && stop == end && n <= max) return std::string();
-            return fmt::format("{} is no whole number from 0 to {}", io::in_quotes(text), max);
+            // CLI11, which converts the text afterwards, would take 010 for 8.
+            const bool octal = text.size() > 1 && text[0] == '0';
+            if (problem == std::errc() && stop == end && n <= max && !octal) return std::string();
+            return fmt::format("{} is no whole number from 0 to {}{}", io::in_quotes(text), max,
+                               octal ? " (leading zeros are refused)" : "");
           },
           "NONNEGATIVE"};
 }

@@ -53,7 +53,8 @@ std::string method_help();
 
 std::optional<dtype> parse_dtype_option(const std::optional<std::string>& text);
 
-/// Option checks: decimal digits, up to `max` (CLI11's own take -1 for 2^64 - 1, or print doubles).
+/// Option checks: decimal digits, up to `max` (CLI11's own take -1 for 2^64 - 1, or print doubles;
+/// its conversion, which comes afterwards, takes 010 for 8).
 CLI::Validator whole_number(std::uint64_t max);
 
 /// For --threads, as a transform. More than 1024 are taken as 1024: they would only cost memory.
