@@ -373,6 +373,95 @@ TEST_CASE("check: which file is compared with which") {
   CHECK(bitfold_cli({"check", three}).status == 3);
 }
 
+TEST_CASE("record, check: no output takes the place of what is read") {
+  const bytes::directory dir;
+  std::filesystem::create_directory(dir.path("d"));
+  const auto x = dir.write("x.npy", npy_of({1})), y = dir.write("y.npy", npy_of({2}));
+  const auto golden = dir.write("golden.json", record({x, y}));
+  std::filesystem::create_symlink("x.npy", dir.path("soft"));
+  std::filesystem::create_hard_link(x, dir.path("hard"));
+  std::filesystem::create_symlink("golden.json", dir.path("soft.json"));
+  const auto before_x = content(x), before_golden = content(golden);
+  const auto unchanged = [&] {
+    CHECK(content(x) == before_x);
+    CHECK(content(golden) == before_golden);
+    CHECK_FALSE(std::filesystem::exists(dir.path("gone.npy")));
+  };
+  for (const auto name : {"x.npy", "d/../x.npy", "soft", "hard", ".//x.npy"}) {
+    const auto out = dir.path(name);
+    CAPTURE(out);
+    check_usage({"check", golden, "--junit", out}, {"--junit", x});
+    check_usage({"check", golden, "--junit", out, y, x}, {"--junit", x});
+    check_usage({"record", y, x, "--out", out}, {"--out", x});
+    unchanged();
+  }
+  for (const auto name : {"golden.json", "d/../golden.json", "soft.json"})
+    check_usage({"check", golden, "--junit", dir.path(name)}, {"--junit", golden});
+  // Where a recorded file should be, too.
+  const auto gone = dir.write("gone.npy", npy_of({1}));
+  const auto with_gone = dir.write("gone.json", record({gone}));
+  std::filesystem::remove(gone);
+  check_usage({"check", with_gone, "--junit", dir.path("d/../gone.npy")}, {"--junit", gone});
+  unchanged();
+}
+
+TEST_CASE("record, check: files on stdout are added to what is there") {
+  const bytes::directory dir;
+  const auto x = dir.write("x.npy", npy_of({1}));
+  const auto text = record({x}), golden = dir.write("golden.json", text);
+  for (const auto name : {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}) {
+    CAPTURE(name);
+    const auto log = dir.write("log", "before\n");
+    CHECK(bitfold_cli({"record", x, "--out", name}, log, O_APPEND).status == 0);
+    CHECK(content(log) == "before\n" + text);
+    const auto out = dir.write("out", "before");
+    CHECK(bitfold_cli({"check", golden, "--junit", name}, out, O_TRUNC).status == 0);
+    CHECK(content(out).starts_with("<?xml"));
+    CHECK(content(out).ends_with("</testsuites>\n1 file, 1 array: 1 same\n"));
+  }
+  // By its own name, and by way of another descriptor.
+  const auto log = dir.write("log", "before\n");
+  CHECK(bitfold_cli({"record", x, "--out", log}, log, O_APPEND).status == 0);
+  CHECK(content(log) == "before\n" + text);
+  const int fd = ::open(log.c_str(), O_WRONLY | O_APPEND);
+  REQUIRE(fd >= 0);
+  CHECK(bitfold_cli({"record", x, "--out", "/dev/fd/" + std::to_string(fd)}).status == 0);
+  ::close(fd);
+  CHECK(content(log) == "before\n" + text + text);
+}
+
+TEST_CASE("record: a replaced file keeps its mode, a link that leads nowhere is followed") {
+  namespace fs = std::filesystem;
+  const bytes::directory dir;
+  const auto x = dir.write("x.npy", npy_of({1}));
+  const auto text = record({x}), out = dir.write("out.json", "old");
+  for (const auto mode : {fs::perms{0640}, fs::perms{0604}, fs::perms{0600}, fs::perms{0666}}) {
+    fs::permissions(out, mode);
+    CHECK(bitfold_cli({"record", x, "--out", out}).status == 0);
+    CHECK(fs::status(out).permissions() == mode);
+  }
+  fs::create_directory(dir.path("d"));
+  fs::create_symlink("d/second", dir.path("first"));
+  fs::create_symlink("../target.json", dir.path("d/second"));
+  CHECK(bitfold_cli({"record", x, "--out", dir.path("first")}).status == 0);
+  CHECK(fs::is_symlink(dir.path("first")));
+  CHECK(fs::is_symlink(dir.path("d/second")));
+  CHECK(content(dir.path("target.json")) == text);
+  fs::create_symlink("round", dir.path("round"));
+  const auto round = bitfold_cli({"record", x, "--out", dir.path("round")});
+  CHECK(round.status == 1);
+  CHECK(contains(round.err, "round: cannot be written: "));
+  CHECK(lines_of(round.err).size() == 1);
+  CHECK(fs::is_symlink(dir.path("round")));
+
+  const auto name = dir.path(std::string(250, 'n'));
+  for (int times = 0; times < 2; ++times) {
+    CHECK(bitfold_cli({"record", x, "--out", name}).status == 0);
+    CHECK(content(name) == text);
+  }
+  CHECK(std::distance(fs::directory_iterator(dir.path("")), {}) == 7);  // nothing else is left
+}
+
 TEST_CASE("check: raw files need no --dtype, their golden file has it") {
   const bytes::directory dir;
   const auto file = dir.write("x.raw", bytes::of<double>({0.1, 0.2}));

@@ -289,6 +289,13 @@ std::string junit_of(const std::vector<file_report>& files) {
 int check(const check_arguments& args) {
   const io::golden g = io::read_golden(args.golden);
   const matching m = match(g, args.files);
+  if (args.junit) {
+    std::vector<std::string> inputs = m.added;
+    inputs.push_back(args.golden);
+    for (const auto& file : m.given)
+      if (file) inputs.push_back(*file);
+    refuse_overwriting("--junit", *args.junit, inputs);
+  }
   std::vector<file_report> reports;
   int status = 0;
   for (std::size_t i = 0; i < g.files.size(); ++i) {

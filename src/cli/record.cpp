@@ -1,8 +1,6 @@
 // bitfold record
 #include <algorithm>
-#include <filesystem>
 #include <memory>
-#include <system_error>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -75,10 +73,8 @@ io::golden_file record_file(const record_arguments& args, const std::string& fil
 
 int record(const record_arguments& args) {
   refuse_twice(args.files);
-  std::error_code ignored;  // of files that are not there
-  for (const std::string& file : args.files) {
-    if (std::filesystem::equivalent(file, args.out, ignored))
-      throw error(errc::usage, io::printable(file) + ": is also --out, which would overwrite it");
+  refuse_overwriting("--out", args.out, args.files);
+  for (const std::string& file : args.files)
     if (!is_utf8(file))
       throw error(
           errc::usage,

@@ -196,6 +196,7 @@ int status_of(const json& report) { return report["findings"].empty() ? 0 : fail
 int render_again(const report_arguments& args) {
   const json report = accuracy::read_report(args.from);
   const fs::path folder = args.out.empty() ? fs::path(args.from).parent_path() : fs::path(args.out);
+  refuse_overwriting("--out", (folder / "report.html").string(), {args.from});
   if (!folder.empty()) make_folder(folder);
   write_page(report, folder / "report.html");
   write_out((folder / "report.html").string() + '\n');
@@ -234,6 +235,8 @@ int measure(const report_arguments& args) {
   }
 
   const fs::path folder = args.out;
+  for (const auto name : {"report.json", "report.html", "report.partial.jsonl"})
+    refuse_overwriting("--out", (folder / name).string(), args.files);
   make_folder(folder);
   const folder_lock lock(folder);
   kept_units kept(folder / "report.partial.jsonl", run, report["date"].get<std::string>());
