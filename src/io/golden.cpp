@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -27,62 +28,85 @@ constexpr std::size_t max_depth = 16;
 
 std::string json_text(std::string_view text) { return json(text).dump(); }
 
-// The document tree of `text`, less what JSON leaves open: of two equal keys it would silently keep
-// one, and nesting has no limit.
-class tree_reader {
+// The document tree of `text`, less what JSON leaves open: of two equal keys the library would keep
+// one silently, and nesting has no limit. (Its parser with a callback could tell too, but looks
+// through all of a list whenever an element of it ends.)
+class tree_reader : public nlohmann::json_sax<json> {
  public:
   json read(std::string_view text) {
     // The parser would take a zero byte for the end of the text.
     if (const auto zero = text.find('\0'); zero != std::string_view::npos)
       bad("golden file", fmt::format("a zero byte at {}", zero));
-    try {
-      return json::parse(text, [this](int, json::parse_event_t event, json& parsed) {
-        on(event, parsed);
-        return true;
-      });
-    } catch (const json::parse_error& e) {
-      bad("golden file", e.byte > text.size() ? "ends in the middle (not whole JSON)"
-                                              : fmt::format("not JSON at byte {}", e.byte));
-    } catch (const json::exception&) {  // such as a number beyond any double
+    size_ = text.size();
+    json::sax_parse(text, this);
+    return std::move(root_);
+  }
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t&) override { return add(value); }
+  bool string(string_t& text) override { return add(std::move(text)); }
+  bool binary(binary_t&) override { return add(nullptr); }  // JSON has none
+  bool start_object(std::size_t) override { return enter(json::object()); }
+  bool start_array(std::size_t) override { return enter(json::array()); }
+  bool end_object() override { return leave(); }
+  bool end_array() override { return leave(); }
+  bool key(string_t& key) override {
+    level& l = levels_.back();
+    const auto [member, is_new] = l.container->get_ref<json::object_t&>().emplace(key, nullptr);
+    l.member = &*member;
+    if (!is_new) bad(printable(here(), 200), "stands there twice");
+    return true;
+  }
+  bool parse_error(std::size_t at, const std::string&,
+                   const nlohmann::detail::exception& e) override {
+    if (!dynamic_cast<const json::parse_error*>(&e))  // such as a number beyond any double
       bad("golden file", "not JSON that can be read");
-    }
+    bad("golden file", at > size_ ? "ends in the middle (not whole JSON)"
+                                  : fmt::format("not JSON at byte {}", at));
   }
 
  private:
   struct level {
-    std::string path;         // of the object or array itself
-    std::string key;          // of the current member
-    std::uint64_t index = 0;  // of the current element
-    bool is_array = false;
-    std::set<std::string> keys;  // of the object so far
+    json* container;
+    json::object_t::value_type* member;  // the current one, of an object
   };
+  std::size_t size_ = 0;
+  json root_;
   std::vector<level> levels_;
 
+  // The path to what is about to be placed.
   std::string here() const {
-    if (levels_.empty()) return "golden file";
-    const level& l = levels_.back();
-    if (l.is_array) return fmt::format("{}[{}]", l.path, l.index);
-    return l.path.empty() ? l.key : l.path + "." + l.key;
-  }
-
-  void on(json::parse_event_t event, const json& parsed) {
-    using e = json::parse_event_t;
-    switch (event) {
-      case e::object_start:
-      case e::array_start:
-        if (levels_.size() == max_depth) bad(printable(here(), 200), "nested too deeply");
-        levels_.push_back({levels_.empty() ? "" : here(), "", 0, event == e::array_start, {}});
-        return;
-      case e::key:
-        levels_.back().key = printable(parsed.get_ref<const std::string&>(), 40);
-        if (!levels_.back().keys.insert(parsed.get_ref<const std::string&>()).second)
-          bad(printable(here(), 200), "stands there twice");
-        return;
-      case e::object_end:
-      case e::array_end: levels_.pop_back(); break;
-      case e::value: break;
+    std::string path;
+    for (const level& l : levels_) {
+      if (l.container->is_array())
+        path += fmt::format("[{}]", l.container->size() - (&l == &levels_.back() ? 0 : 1));
+      else
+        path += (path.empty() ? "" : ".") + printable(l.member->first, 40);
     }
-    if (!levels_.empty()) ++levels_.back().index;
+    return path.empty() ? "golden file" : path;
+  }
+  json* place(json&& value) {
+    if (levels_.empty()) return &(root_ = std::move(value));
+    const level& l = levels_.back();
+    if (l.container->is_object()) return &(l.member->second = std::move(value));
+    l.container->push_back(std::move(value));
+    return &l.container->back();
+  }
+  bool add(json&& value) {
+    place(std::move(value));
+    return true;
+  }
+  bool enter(json&& container) {
+    if (levels_.size() == max_depth) bad(printable(here(), 200), "nested too deeply");
+    levels_.push_back({place(std::move(container)), nullptr});
+    return true;
+  }
+  bool leave() {
+    levels_.pop_back();
+    return true;
   }
 };
 
