@@ -358,6 +358,22 @@ TEST_CASE("check: which file is compared with which") {
   check_check({two, cy}, 1, {"missing " + ax, "2 files, 1 array: 1 same, 1 file missing"});
   check_check({two, ax, ay, write("c/z.npy", 1)}, 1,
               {"new     " + dir.path("c/z.npy"), "3 files, 2 arrays: 2 same, 1 file new"});
+  // The same path wins over one that ends alike, in any spelling.
+  write("x.npy", 4);
+  {
+    const auto here = std::filesystem::current_path();
+    std::filesystem::current_path(dir.path(""));
+    const auto same = dir.write("same.json", record({"x.npy", "a/x.npy", "b/x.npy"}));
+    for (const std::string top : {"x.npy", "./x.npy", "a/../x.npy", ".//x.npy", "FULL"})
+      for (const std::string in_a : {"a/x.npy", "./a/x.npy", "b/../a/x.npy", "a//x.npy"}) {
+        const auto x = top == "FULL" ? dir.path("x.npy") : top;
+        check_check({same, in_a, "b/x.npy", x}, 0, {"3 files, 3 arrays: 3 same"});
+        check_check({same, x, "./b/x.npy", in_a}, 0, {"3 files, 3 arrays: 3 same"});
+      }
+    check_usage({"check", same, "x.npy", "./x.npy"}, {"./x.npy", "second", "x.npy"});
+    check_usage({"check", same, "c/x.npy"}, {"c/x.npy", "3 of the recorded files"});
+    std::filesystem::current_path(here);
+  }
   // One with one, whatever its name.
   check_check({one, dir.path("c/z.npy")}, 0, {"1 file, 1 array: 1 same"});
   check_check({one, cy}, 1, {"moved   " + ax, "    content", "    sum tree", "1 file"});

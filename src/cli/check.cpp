@@ -4,6 +4,8 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -127,11 +129,20 @@ std::vector<array_report> check_arrays(const io::golden_file& old,
 
 // ---- Which file is which -----------------------------------------------------------------------
 
-// How many path components, counted from the end, two paths share.
-std::size_t common_tail(const std::string& a, const std::string& b) {
+std::filesystem::path normal(const std::string& path) {
+  std::error_code ignored;  // of a current directory that is gone
+  return (std::filesystem::current_path(ignored) / path).lexically_normal();
+}
+
+// How much alike two paths are: the same text, the same path in other words, and then the number of
+// components, counted from the end, that they share; 0 if not even the name.
+std::size_t likeness(const std::string& a, const std::string& b) {
+  constexpr std::size_t same_text = std::numeric_limits<std::size_t>::max();
+  if (a == b) return same_text;
+  if (normal(a) == normal(b)) return same_text - 1;
   const auto parts = [](const std::string& path) {
-    const auto normal = std::filesystem::path(path).lexically_normal();
-    std::vector<std::filesystem::path> list(normal.begin(), normal.end());
+    const auto p = std::filesystem::path(path).lexically_normal();
+    std::vector<std::filesystem::path> list(p.begin(), p.end());
     std::reverse(list.begin(), list.end());
     return list;
   };
@@ -160,7 +171,7 @@ matching match(const io::golden& g, const std::vector<std::string>& files) {
   for (const std::string& file : files) {
     std::size_t best = 0, where = 0, ties = 0;
     for (std::size_t i = 0; i < g.files.size(); ++i) {
-      const std::size_t common = common_tail(file, g.files[i].file);
+      const std::size_t common = likeness(file, g.files[i].file);
       if (common == 0 || common < best) continue;
       ties = common == best ? ties + 1 : 1;
       best = common;
@@ -335,7 +346,7 @@ subcommand add_check(CLI::App& app) {
   command->add_option(
       "FILE", args->files,
       "The files to check (default: the recorded paths). Of several, each is compared "
-      "with the recorded file whose path ends alike");
+      "with the recorded file of the same path, or else whose path ends alike");
   auto* bits = command->add_flag("--bits", args->bits,
                                  "All bits, of the content and of every result (the default)");
   command
