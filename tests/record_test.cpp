@@ -387,6 +387,13 @@ TEST_CASE("check: which file is compared with which") {
   CHECK(r.out == "3 files, 2 arrays: 2 same, 1 file not read\n");
   std::filesystem::remove(ax);
   CHECK(bitfold_cli({"check", three}).status == 3);
+  // Nor does what was found before it hide that it could not be read.
+  const auto late = dir.write("late.json", record({ay, bx, cy}));
+  write("a/y.npy", 2.5);
+  std::filesystem::remove(bx);
+  const auto found = bitfold_cli({"check", late});
+  CHECK(found.status == 3);
+  CHECK(contains(found.out, "3 files, 2 arrays: 1 same, 1 moved, 1 file not read\n"));
 }
 
 TEST_CASE("record, check: no output takes the place of what is read") {
