@@ -1,7 +1,11 @@
 // `bitfold record` and `bitfold check`, as a user meets them; and the parser of golden files.
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <limits>
+#include <thread>
+
+#include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
 
@@ -496,6 +500,41 @@ TEST_CASE("check: raw files need no --dtype, their golden file has it") {
                "1 file, 1 array: 1 changed"});
   dir.write("x.raw", "1234567");
   CHECK(bitfold_cli({"check", golden, file}).status == 3);
+}
+
+TEST_CASE("check: a golden file from a pipe") {
+  const bytes::directory dir;
+  const auto x = dir.write("x.npy", npy_of({1}));
+  const auto text = record({x});
+  const auto fifo = dir.path("fifo");
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  std::thread writer([&] { std::ofstream(fifo) << text; });
+  const auto r = bitfold_cli({"check", fifo});
+  const int reader =
+      ::open(fifo.c_str(), O_RDONLY | O_NONBLOCK);  // or the writer could wait for ever
+  writer.join();
+  ::close(reader);
+  CHECK(r.status == 0);
+  CHECK(r.out == "1 file, 1 array: 1 same\n");
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  REQUIRE(::write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+  ::close(ends[1]);
+  check_check({"/dev/fd/" + std::to_string(ends[0])}, 0, {"1 file, 1 array: 1 same"});
+  ::close(ends[0]);
+  // Too long a one is not read to its end.
+  const auto on_closed_pipe = std::signal(SIGPIPE, SIG_IGN);
+  std::thread endless([&] {
+    std::ofstream out(fifo);
+    while (out) out << text << std::flush;
+  });
+  CHECK_THROWS_WITH(io::read_golden(fifo, 100'000),
+                    fifo + ": file: more than 100000 bytes are too many for a golden file");
+  endless.join();
+  std::signal(SIGPIPE, on_closed_pipe);
+  const auto folder = bitfold_cli({"check", dir.path("")});
+  CHECK(folder.status == 3);
+  CHECK(contains(folder.err, ": file: Is a directory"));
 }
 
 TEST_CASE("check --junit: one test case for each array, any name escaped") {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
-#include <iterator>
+#include <cstdio>
+#include <memory>
 #include <optional>
 #include <set>
 #include <system_error>
@@ -23,7 +23,6 @@ using nlohmann::json;
 
 constexpr std::string_view format_name = "bitfold-golden";
 constexpr int format_version = 1;
-constexpr std::uintmax_t max_size = std::uintmax_t{1} << 30;
 constexpr std::size_t max_depth = 16;
 
 std::string json_text(std::string_view text) { return json(text).dump(); }
@@ -182,6 +181,33 @@ golden_array parse_array(const node& n) {
   return a;
 }
 
+// Of a regular file, or of what comes from a pipe or a terminal.
+std::string whole_text(const std::filesystem::path& path, std::uint64_t max_size) {
+  const auto failed = [](int error_number) {
+    bad("file", std::generic_category().message(error_number));
+  };
+  const auto file =
+      std::unique_ptr<std::FILE, int (*)(std::FILE*)>(std::fopen(path.c_str(), "rbe"), std::fclose);
+  if (!file) failed(errno);
+  const auto refuse_above_most = [&](std::uintmax_t size) {
+    if (size > max_size)
+      bad("file", fmt::format("more than {} bytes are too many for a golden file", max_size));
+  };
+  std::error_code no_size;
+  const auto known = std::filesystem::file_size(path, no_size);
+  if (!no_size) refuse_above_most(known);
+  std::string text;
+  for (std::size_t size = 0;;) {
+    text.resize(std::min<std::uint64_t>(std::max<std::uint64_t>(2 * size, 1 << 16), max_size + 1));
+    size += std::fread(text.data() + size, 1, text.size() - size, file.get());
+    refuse_above_most(size);
+    if (size == text.size()) continue;
+    if (std::ferror(file.get())) failed(errno);
+    text.resize(size);
+    return text;
+  }
+}
+
 }  // namespace
 
 std::string golden_text(const golden& g) {
@@ -246,17 +272,9 @@ golden parse_golden(std::string_view text) {
   return g;
 }
 
-golden read_golden(const std::filesystem::path& path) {
+golden read_golden(const std::filesystem::path& path, std::uint64_t max_size) {
   try {
-    std::error_code failed;
-    const auto size = std::filesystem::file_size(path, failed);
-    if (failed) bad("file", failed.message());
-    if (size > max_size) bad("file", fmt::format("{} bytes are too many for a golden file", size));
-    std::ifstream in(path, std::ios::binary);
-    if (!in) bad("file", std::generic_category().message(errno));
-    const std::string text{std::istreambuf_iterator<char>(in), {}};
-    if (in.bad()) bad("file", "cannot be read");
-    return parse_golden(text);
+    return parse_golden(whole_text(path, max_size));
   } catch (const error& e) {
     throw error(e.code(), printable(path.string()) + ": " + e.what());
   }

@@ -41,7 +41,8 @@ std::string golden_text(const golden& g);
 /// ("files[0].arrays[3].shape"). An order version that is not this library's is one of them.
 golden parse_golden(std::string_view text);
 
-/// The same from a file; the errors then begin with its name.
-golden read_golden(const std::filesystem::path& path);
+/// The same from a file or a pipe of up to `max_size` bytes; the errors then begin with its name.
+golden read_golden(const std::filesystem::path& path,
+                   std::uint64_t max_size = std::uint64_t{1} << 30);
 
 }  // namespace bitfold::io
