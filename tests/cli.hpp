@@ -58,6 +58,23 @@ inline outcome bitfold_cli(
           content(err)};
 }
 
+// For `meanwhile`: a file of 4 GiB, all holes, that is cut to one page as soon as the command has
+// mapped it, long before it has read so much. (It is made here, before the command runs.)
+inline std::function<void(pid_t)> shorten_when_mapped(const std::string& path) {
+  std::ofstream{path};
+  std::filesystem::resize_file(path, std::uintmax_t{4} << 30);
+  return [path = std::filesystem::canonical(path).string()](pid_t child) {
+    const std::string maps = "/proc/" + std::to_string(child) + "/maps";
+    for (std::string text = content(maps); text.find(path) == std::string::npos;
+         text = content(maps)) {
+      siginfo_t ended{};
+      REQUIRE(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT) == 0);
+      if (ended.si_pid != 0) return;  // the test will say what it did instead
+    }
+    std::filesystem::resize_file(path, 4096);
+  };
+}
+
 inline std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream in(text);

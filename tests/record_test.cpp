@@ -400,6 +400,57 @@ TEST_CASE("check: which file is compared with which") {
   CHECK(contains(found.out, "3 files, 2 arrays: 1 same, 1 moved, 1 file not read\n"));
 }
 
+TEST_CASE("check: a file is read as what it is, or was recorded as, whatever its name") {
+  const bytes::directory dir;
+  const auto npy = npy_of({1, 2}), tensors = safetensors_of(mixed);
+  // Raw elements that look like a npy file.
+  const auto raw = dir.write("raw.bin", npy);
+  struct row {
+    const char* format;
+    std::vector<std::string> arguments;
+    std::string content, same;
+  };
+  for (const auto& [format, arguments, content, same] :
+       {row{"npy", {dir.write("a.npy", npy)}, npy, "1 array: 1 same"},
+        row{"safetensors", {dir.write("m.safetensors", tensors)}, tensors, "7 arrays: 7 same"},
+        row{"safetensors", {dir.write("m.old", tensors)}, tensors, "7 arrays: 7 same"},
+        row{"safetensors",
+            {dir.write("none.safetensors", safetensors_of({}))},
+            safetensors_of({}),
+            "0 arrays: nothing to compare"},
+        row{"raw", {raw, "--dtype", "u8"}, npy, "1 array: 1 same"}}) {
+    const auto text = record(arguments);
+    CAPTURE(text);
+    CHECK(json::parse(text)["files"][0]["format"] == format);
+    const auto golden = dir.write("golden.json", text);
+    for (const auto name : {"x.new", "x", "x.npy.new", "x.bin"})
+      check_check({golden, dir.write(name, content)}, 0, {"1 file, " + same});
+    if (format != std::string("raw")) {
+      // The wrong name of the two; a file that was cut is still what was recorded.
+      for (const auto name : {"x.npy", "x.safetensors"})
+        check_check({golden, dir.write(name, content)}, 0, {"1 file, " + same});
+      const auto cut = dir.write("x.new", content.substr(0, content.size() / 2));
+      const auto r = bitfold_cli({"check", golden, cut});
+      CHECK(r.status == 3);
+      CHECK(r.err.starts_with("bitfold: " + cut + ": "));
+      CHECK_FALSE(contains(r.err, "dtype: needed"));
+    }
+    // Golden files from before there was the field: the recorded name tells.
+    const auto old =
+        dir.write("old.json", replaced(text, "\"format\": \"" + std::string(format) + "\", ", ""));
+    if (arguments[0] != dir.path("m.old"))
+      check_check({old, dir.write("x.new", content)}, 0, {"1 file, " + same});
+  }
+  // Another format than the recorded one, by its content or by its name.
+  const auto golden = dir.write("golden.json", record({dir.path("a.npy")}));
+  check_check({golden, dir.path("m.old")}, 1,
+              {"missing " + dir.path("a.npy"), "new ", "new ", "new ", "new ", "new ", "new ",
+               "new ", "1 file, 8 arrays: 1 missing, 7 new"});
+  const auto floats = dir.write(
+      "raw.json", record({dir.write("f.bin", bytes::of<float>({1, 2})), "--dtype", "f32"}));
+  check_check({floats, dir.path("a.npy")}, 0, {"1 file, 1 array: 1 same"});
+}
+
 TEST_CASE("record, check: no output takes the place of what is read") {
   const bytes::directory dir;
   std::filesystem::create_directory(dir.path("d"));
@@ -489,19 +540,6 @@ TEST_CASE("record: a replaced file keeps its mode, a link that leads nowhere is 
   CHECK(std::distance(fs::directory_iterator(dir.path("")), {}) == 7);  // nothing else is left
 }
 
-TEST_CASE("check: raw files need no --dtype, their golden file has it") {
-  const bytes::directory dir;
-  const auto file = dir.write("x.raw", bytes::of<double>({0.1, 0.2}));
-  const auto golden = dir.write("golden.json", record({"--dtype", "f64", file}));
-  check_check({golden, file}, 0, {"1 file, 1 array: 1 same"});
-  dir.write("x.raw", bytes::of<double>({0.1, 0.2, 0}));
-  check_check({golden, file}, 1,
-              {"changed " + file, "    dtype           f64", "    shape           [2] -> [3]",
-               "1 file, 1 array: 1 changed"});
-  dir.write("x.raw", "1234567");
-  CHECK(bitfold_cli({"check", golden, file}).status == 3);
-}
-
 TEST_CASE("check: a golden file from a pipe") {
   const bytes::directory dir;
   const auto x = dir.write("x.npy", npy_of({1}));
@@ -535,6 +573,40 @@ TEST_CASE("check: a golden file from a pipe") {
   const auto folder = bitfold_cli({"check", dir.path("")});
   CHECK(folder.status == 3);
   CHECK(contains(folder.err, ": file: Is a directory"));
+}
+
+TEST_CASE("record, check: a file that becomes shorter") {
+  const bytes::directory dir;
+  const auto one = dir.write("one", "\1"), huge = dir.path("huge");
+  const auto line = "bitfold: " + huge + ": file: became shorter while it was read\n";
+  const auto out = dir.path("out.json");
+  const auto r = bitfold_cli({"record", "--dtype", "u8", huge, one, "--out", out}, "", 0,
+                             shorten_when_mapped(huge));
+  CHECK(r.status == 3);
+  CHECK(r.err == line);
+  CHECK_FALSE(std::filesystem::exists(out));
+
+  dir.write("huge", "\1");
+  const auto golden = dir.write("golden.json", record({"--dtype", "u8", huge, one}));
+  // Of its size, so that its elements are read.
+  dir.write("golden.json", replaced(content(golden), "\"shape\": [1]", "\"shape\": [4294967296]"));
+  const auto c = bitfold_cli({"check", golden}, "", 0, shorten_when_mapped(huge));
+  CHECK(c.status == 3);
+  CHECK(c.err == line);
+  CHECK(c.out == "2 files, 1 array: 1 same, 1 file not read\n");
+}
+
+TEST_CASE("check: raw files need no --dtype, their golden file has it") {
+  const bytes::directory dir;
+  const auto file = dir.write("x.raw", bytes::of<double>({0.1, 0.2}));
+  const auto golden = dir.write("golden.json", record({"--dtype", "f64", file}));
+  check_check({golden, file}, 0, {"1 file, 1 array: 1 same"});
+  dir.write("x.raw", bytes::of<double>({0.1, 0.2, 0}));
+  check_check({golden, file}, 1,
+              {"changed " + file, "    dtype           f64", "    shape           [2] -> [3]",
+               "1 file, 1 array: 1 changed"});
+  dir.write("x.raw", "1234567");
+  CHECK(bitfold_cli({"check", golden, file}).status == 3);
 }
 
 TEST_CASE("check --junit: one test case for each array, any name escaped") {
@@ -624,6 +696,12 @@ TEST_CASE("check: golden files that are no golden files") {
       {"\"files\": [", "\"files\": {}, \"x\": [", "files: is no list"},
       {"\"files\": [", "\"files\": [5, ", "files[0]: is no object"},
       {"\"files\": [", "\"files\": [], \"x\": [", "files: is empty"},
+      {"\"format\": \"safetensors\"", "\"format\": \"zip\"", "files[0].format: 'zip' is not known"},
+      {"\"format\": \"safetensors\"", "\"format\": 1", "files[0].format: is no text"},
+      {"\"format\": \"safetensors\"", "\"format\": \"raw\"",
+       "files[0].format: 'raw', but there are 7 arrays"},
+      {"\"format\": \"safetensors\"", "\"format\": \"npy\"",
+       "files[0].format: 'npy', but there are 7 arrays"},
       {"\"results\": [", "\"results\": [], \"x\": [", "files[0].arrays[0].results: is empty"},
       {"\"dtype\": \"f32\"", "\"dtype\": \"f33\"", "files[0].arrays[0].dtype: 'f33' is not known"},
       {"\"name\": \"b.f16\"", "\"name\": \"first\"",

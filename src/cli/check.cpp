@@ -18,6 +18,7 @@
 #include "io/arrays.hpp"
 #include "io/field.hpp"
 #include "io/golden.hpp"
+#include "io/mapping.hpp"
 
 namespace bitfold::cli {
 namespace {
@@ -197,10 +198,13 @@ matching match(const io::golden& g, const std::vector<std::string>& files) {
 
 file_report check_file(const io::golden_file& old, const std::string& file,
                        const check_arguments& args) {
-  // A raw file was recorded as one array without a name; other formats carry their own type.
-  const std::optional<dtype> raw =
-      old.arrays.size() == 1 ? std::optional(old.arrays[0].type) : std::nullopt;
-  return {old.file, check_arrays(old, io::read_arrays(file, {raw, std::nullopt}), args), {}, {}};
+  // A raw file was recorded as one array; other formats carry their own type.
+  const auto raw =
+      old.format == io::file_format::raw ? std::optional(old.arrays.at(0).type) : std::nullopt;
+  const auto arrays = io::read_arrays(file, {raw, std::nullopt, old.format});
+  auto found = check_arrays(old, arrays, args);
+  io::check_mapped_files();
+  return {old.file, std::move(found), {}, {}};
 }
 
 // ---- What is told ------------------------------------------------------------------------------

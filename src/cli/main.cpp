@@ -10,6 +10,7 @@
 
 #include "cli/common.hpp"
 #include "io/field.hpp"
+#include "io/mapping.hpp"
 
 namespace bitfold::cli {
 namespace {
@@ -53,6 +54,7 @@ int main(int argc, char** argv) {
   using namespace bitfold;
   using namespace bitfold::cli;
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is a write error like any other
+  io::survive_shorter_files();
   try {
     return run(argc, argv);
   } catch (const error& e) {

@@ -27,6 +27,7 @@
 #include "cli/common.hpp"
 #include "io/digest.hpp"
 #include "io/field.hpp"
+#include "io/mapping.hpp"
 
 namespace bitfold::cli {
 namespace {
@@ -230,7 +231,9 @@ int measure(const report_arguments& args) {
   run.erase("date");
   for (const auto& file : args.files) {
     io::digest d;
-    for (const auto& a : io::read_arrays(file)) d.add(a.data, a.count * size_of(a.type));
+    const auto arrays = io::read_arrays(file);
+    for (const auto& a : arrays) d.add(a.data, a.count * size_of(a.type));
+    io::check_mapped_files();
     run["files"].push_back(d.hex());
   }
 
@@ -265,6 +268,7 @@ int measure(const report_arguments& args) {
     }
     bar.start(u.what);
     const json rows = u.run();
+    io::check_mapped_files();
     kept.keep(u.key, rows);
     accuracy::add_rows(report, rows);
     bar.finish(u.weight);

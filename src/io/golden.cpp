@@ -181,6 +181,20 @@ golden_array parse_array(const node& n) {
   return a;
 }
 
+// The first golden files of version 1 do not tell: the name did then, and raw files had the others.
+file_format parse_format_of(const node& file, const golden_file& g) {
+  const auto of_one = [&](file_format f) { return f != file_format::safetensors; };
+  if (!file.value.contains("format")) {
+    const auto named = format_of_name(g.file).value_or(file_format::raw);
+    return of_one(named) && g.arrays.size() != 1 ? file_format::safetensors : named;
+  }
+  const node format = file["format"];
+  const auto f = format.named([](std::string_view t) { return parse_format(t); });
+  if (of_one(f) && g.arrays.size() != 1)
+    format.wrong(fmt::format("'{}', but there are {} arrays", name(f), g.arrays.size()));
+  return f;
+}
+
 // Of a regular file, or of what comes from a pipe or a terminal.
 std::string whole_text(const std::filesystem::path& path, std::uint64_t max_size) {
   const auto failed = [](int error_number) {
@@ -216,8 +230,8 @@ std::string golden_text(const golden& g) {
       "\"files\": [",
       format_name, format_version, json_text(g.bitfold), order::version);
   for (std::size_t f = 0; f < g.files.size(); ++f) {
-    text +=
-        fmt::format("{}\n{{\"file\": {}, \"arrays\": [", f ? "," : "", json_text(g.files[f].file));
+    text += fmt::format("{}\n{{\"file\": {}, \"format\": \"{}\", \"arrays\": [", f ? "," : "",
+                        json_text(g.files[f].file), name(g.files[f].format));
     const auto& arrays = g.files[f].arrays;
     for (std::size_t i = 0; i < arrays.size(); ++i) {
       const golden_array& a = arrays[i];
@@ -258,7 +272,7 @@ golden parse_golden(std::string_view text) {
   std::set<std::string> files;
   const node all_files = root["files"];
   for (const node& f : all_files.items()) {
-    g.files.push_back({f["file"].text(), {}});
+    g.files.push_back({f["file"].text(), file_format::raw, {}});
     if (!files.insert(g.files.back().file).second)
       f["file"].wrong(in_quotes(g.files.back().file) + " stands there twice");
     std::set<std::string> names;
@@ -267,6 +281,7 @@ golden parse_golden(std::string_view text) {
       const std::string& name = g.files.back().arrays.back().name;
       if (!names.insert(name).second) a["name"].wrong(in_quotes(name) + " stands there twice");
     }
+    g.files.back().format = parse_format_of(f, g.files.back());
   }
   if (g.files.empty()) all_files.wrong("is empty");
   return g;

@@ -10,6 +10,8 @@
 
 #include <bitfold/reduction.hpp>
 
+#include "io/format.hpp"
+
 namespace bitfold::io {
 
 struct golden_result {
@@ -26,7 +28,8 @@ struct golden_array {
 };
 
 struct golden_file {
-  std::string file;  ///< the path as it was given; valid UTF-8
+  std::string file;    ///< the path as it was given; valid UTF-8
+  file_format format;  ///< a raw or npy file has one array
   std::vector<golden_array> arrays;
 };
 
