@@ -47,24 +47,24 @@ std::uint64_t error_depth(std::uint64_t n) {
 }
 
 real bound_before_rounding(const reduction& r, std::uint64_t n, const exact_sum& exact) {
-  if (!is_float(r.in)) return 0;
-  const real u = unit_roundoff(r.acc);
-  const real error = g(u, addition_depth(r.method, n)) * exact.sum_abs;
+  if (!is_float(r.in())) return 0;
+  const real u = unit_roundoff(r.acc());
+  const real error = g(u, addition_depth(*r.method(), n)) * exact.sum_abs;
   // Nothing computed on the way, not even inside two_sum, is larger than this.
   const real largest = 2 * (exact.sum_abs + error);
-  if (largest >= ldexp(real(1), format_of(r.acc).max_exponent)) return infinity;
-  if (r.method != method_id::kahan) return upwards(error);
+  if (largest >= ldexp(real(1), format_of(r.acc()).max_exponent)) return infinity;
+  if (r.method() != method_id::kahan) return upwards(error);
   return upwards(g(u, error_depth(n)) * error);
 }
 
 real error_bound(const reduction& r, std::uint64_t n, const exact_sum& exact) {
   const real before = bound_before_rounding(r, n, exact);
-  if (!is_float(r.out)) return before;
-  const bool narrower = !is_float(r.in) || format_of(r.out).precision < format_of(r.acc).precision;
+  if (!is_float(r.out())) return before;
+  const bool narrower = !is_float(r.in()) || format_of(r.out()).precision < format_of(r.acc()).precision;
   // What a plain method rounds is already a number of its accumulator's type.
-  if (!narrower && r.method != method_id::kahan) return before;
-  const float_format out = format_of(r.out);
-  const real u_out = unit_roundoff(r.out);
+  if (!narrower && r.method() != method_id::kahan) return before;
+  const float_format out = format_of(r.out());
+  const real u_out = unit_roundoff(r.out());
   const real largest = abs(exact.sum) + before;
   if (largest * (1 + u_out) >= ldexp(real(1), out.max_exponent)) return infinity;
   real rounding = u_out * largest;

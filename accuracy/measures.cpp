@@ -110,16 +110,29 @@ BITFOLD_OPAQUE scalar walk(const reduction& r, const void* data, std::uint64_t n
     std::memcpy(&x, static_cast<const std::byte*>(data) + i * sizeof(T), sizeof(T));
     return tracing::number<A>{arith::widen<A>(x), &log};
   };
-  return detail::rounded<M, tracing::number<A>>(r, detail::walk<M>(n, element));
+  const auto state = detail::walk<fold::summed<M, fold::itself>>(n, element);
+  return visit(r.out(), [&]<class Out>(std::type_identity<Out>) -> scalar {
+    if constexpr (std::is_integral_v<Out>) {
+      throw std::logic_error("trace_of: a float sum has no integer output");
+    } else {
+      const Out v = M::template round<Out>(state);
+      return load_scalar(r.out(), &v);
+    }
+  });
 }
 
 scalar walk(const reduction& r, const void* data, std::uint64_t n, tracing::recorder& log) {
-  return detail::dispatch(r, [&]<class K>(K) -> scalar {
-    if constexpr (std::is_integral_v<typename K::element>)
-      throw std::logic_error("trace_of: integers are not walked");
-    else
-      return walk<typename K::method, typename K::element, typename K::accumulator>(r, data, n,
-                                                                                    log);
+  if (r.op() != op_id::sum) throw std::logic_error("trace_of: only sums are walked");
+  return visit(*r.method(), [&]<class M>(std::type_identity<M>) {
+    return visit(r.in(), [&]<class T>(std::type_identity<T>) -> scalar {
+      if constexpr (std::is_integral_v<T>) {
+        throw std::logic_error("trace_of: integers are not walked");
+      } else {
+        if constexpr (!std::is_same_v<T, double>)
+          if (r.acc() == dtype::f32) return walk<M, T, float>(r, data, n, log);
+        return walk<M, T, double>(r, data, n, log);
+      }
+    });
   });
 }
 
@@ -129,7 +142,7 @@ trace trace_of(const reduction& r, const void* data, std::size_t n) {
   trace t{reference(r, data, n), 0, 0, 0};
   if (n == 0) return t;
   real state, lost = 0;  // what was rounded to the output type; the bound on what was lost before
-  if (is_float(r.in)) {
+  if (is_float(r.in())) {
     tracing::recorder log;
     scalar result = walk(r, data, n, log);
     if (!std::isfinite(log.sum_abs)) {  // perhaps only because it is the sum of so many
@@ -143,10 +156,10 @@ trace trace_of(const reduction& r, const void* data, std::size_t n) {
     // The sum of k terms >= 0 in double is too small by at most a factor 1 - k 2^-53; twice that
     // covers what underflows in scaling, too. Nothing here is rounded: it all fits the bits of a
     // real.
-    lost = unit_roundoff(r.acc) * real(log.sum_abs) * (1 + ldexp(real(log.lossy), -52)) / log.scale;
+    lost = unit_roundoff(r.acc()) * real(log.sum_abs) * (1 + ldexp(real(log.lossy), -52)) / log.scale;
   } else {
-    if (!is_float(r.out)) return t;
-    state = value_of(reference({r.op, r.method, r.in, r.acc, r.acc}, data, n));
+    if (!is_float(r.out())) return t;
+    state = value_of(reference(make_reduction(r.op(), r.method(), r.in(), r.acc(), r.acc()), data, n));
   }
   const real result = value_of(t.result);
   t.overflows += isfinite(state) && !isfinite(result);

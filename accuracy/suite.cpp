@@ -91,7 +91,7 @@ const input& input_named(std::string_view name) {
 
 bool operator<(const reduction& a, const reduction& b) {
   const auto key = [](const reduction& r) {
-    return std::tuple(r.op, r.method, r.in, r.acc, r.out);
+    return std::tuple(r.op(), r.method(), r.in(), r.acc(), r.out());
   };
   return key(a) < key(b);
 }
@@ -129,7 +129,7 @@ truth truth_of(const array_view& x, const std::vector<contestant*>& who) {
     for (const auto& r : {c->info.promise, c->info.bound})
       if (r && !t.methods.contains(*r))
         t.methods.emplace(*r, truth::by_method{trace_of(*r, x.data, x.n),
-                                               error_bound(*r, x.n, t.exact.at(r->op))});
+                                               error_bound(*r, x.n, t.exact.at(r->op()))});
   }
   return t;
 }
@@ -631,7 +631,7 @@ json start_report(const contestants& who, const suite_options& o, const std::str
     list.push_back({{"id", i.id},
                     {"name", i.name},
                     {"family", i.family},
-                    {"method", i.promise ? json(name(i.promise->method)) : json()},
+                    {"method", i.promise ? json(name(i.promise->method())) : json()},
                     {"device", i.device},
                     {"in", name(i.in)},
                     {"acc", i.acc},

@@ -12,5 +12,5 @@ int main() {
   const auto r = make_reduction(bitfold::op_id::sum, bitfold::method_id::tree, bitfold::dtype::f32);
   bitfold::cuda::reduce(r, x, n, x + n);  // on the default stream; memory from the stream's pool
   cudaMemcpy(&sum, x + n, sizeof sum, cudaMemcpyDeviceToHost);
-  std::cout << to_string(bitfold::load_scalar(r.out, &sum)) << "\n";
+  std::cout << to_string(bitfold::load_scalar(r.out(), &sum)) << "\n";
 }

@@ -42,18 +42,18 @@ struct on_device {
   }
   scalar reduce(const reduction& r, std::size_t first, std::size_t n, const cuda::launch& shape) {
     REQUIRE(cudaMemset(out.p, 0xab, 64) == cudaSuccess);
-    cuda::reduce(r, static_cast<std::byte*>(in.p) + first * size_of(r.in), n, out.p, workspace.p,
+    cuda::reduce(r, static_cast<std::byte*>(in.p) + first * size_of(r.in()), n, out.p, workspace.p,
                  cuda::workspace_bytes(r, n, shape), nullptr, shape);
     std::byte host[64];
     REQUIRE(cudaMemcpy(host, out.p, 64, cudaMemcpyDeviceToHost) == cudaSuccess);
-    REQUIRE(host[size_of(r.out)] == std::byte{0xab});  // wrote its own bytes only
-    return load_scalar(r.out, host);
+    REQUIRE(host[size_of(r.out())] == std::byte{0xab});  // wrote its own bytes only
+    return load_scalar(r.out(), host);
   }
 };
 
 void compare(const reduction& r, const std::vector<std::byte>& data, on_device& d, std::size_t first,
              std::size_t n, const cuda::launch& shape, const std::string& what) {
-  const scalar want = reference(r, data.data() + first * size_of(r.in), n);
+  const scalar want = reference(r, data.data() + first * size_of(r.in()), n);
   const scalar got = d.reduce(r, first, n, shape);
   if (got != want) {
     INFO(test::describe(r, n) << " first=" << first << describe(shape) << " " << what << " got "
@@ -72,7 +72,7 @@ TEST_CASE("cuda: every type, method and boundary gives the reference's bits", "[
       on_device d(data);
       for (std::size_t n : lengths)
         for (const reduction& r : test::all_reductions(t)) {
-          if (r.method == method_id::sequential) continue;
+          if (r.method() == method_id::sequential) continue;
           compare(r, data, d, n % 3, n, {}, test::name(k));
         }
     }
@@ -89,7 +89,7 @@ TEST_CASE("cuda: no launch shape moves a bit", "[cuda]") {
       on_device d(data);
       for (std::size_t n : {std::size_t{1}, std::size_t{4097}, std::size_t{70'001}, longest})
         for (const auto& m : all_methods) {
-          if (!m.on_gpu) continue;
+          if (!m.on_gpu()) continue;
           const reduction r = make_reduction(op_id::sum, m.id, t);
           const scalar want = reference(r, data.data() + 3 * size_of(t), n);
           for (const auto& shape : all) {
@@ -112,7 +112,7 @@ TEST_CASE("cuda: every launch shape on a short array", "[cuda][racecheck]") {
     on_device d(data);
     for (const auto& m : all_methods)
       for (const auto& shape : shapes())
-        if (m.on_gpu) compare(make_reduction(op_id::sum, m.id, t), data, d, 0, n, shape, "");
+        if (m.on_gpu()) compare(make_reduction(op_id::sum, m.id, t), data, d, 0, n, shape, "");
   }
   SUCCEED();
 }
@@ -123,7 +123,7 @@ TEST_CASE("cuda: every element alignment", "[cuda][racecheck]") {
     on_device d(data);
     for (std::size_t first = 0; first < 17; ++first)
       for (const auto& m : all_methods)
-        if (m.on_gpu) compare(make_reduction(op_id::sum, m.id, t), data, d, first, 50'001, {}, "");
+        if (m.on_gpu()) compare(make_reduction(op_id::sum, m.id, t), data, d, first, 50'001, {}, "");
   }
   SUCCEED();
 }

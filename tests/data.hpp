@@ -86,9 +86,9 @@ inline std::vector<reduction> all_reductions(dtype t) {
 }
 
 inline std::string describe(const reduction& r, std::size_t n) {
-  return std::string(name(r.op)) + " " + std::string(name(r.method)) + " in=" +
-         std::string(name(r.in)) + " acc=" + std::string(name(r.acc)) + " out=" +
-         std::string(name(r.out)) + " n=" + std::to_string(n);
+  return std::string(name(r.op())) + " " + std::string(name(r.method())) + " in=" +
+         std::string(name(r.in())) + " acc=" + std::string(name(r.acc())) + " out=" +
+         std::string(name(r.out())) + " n=" + std::to_string(n);
 }
 
 /// Lengths around every boundary of the order.

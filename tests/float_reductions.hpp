@@ -25,8 +25,8 @@ void for_each_reduction(dtype in, F f) {
 }
 
 inline std::string describe(const reduction& r) {
-  return std::string(name(r.method)) + " " + std::string(name(r.in)) + " " +
-         std::string(name(r.acc)) + " " + std::string(name(r.out));
+  return std::string(name(r.method())) + " " + std::string(name(r.in())) + " " +
+         std::string(name(r.acc())) + " " + std::string(name(r.out()));
 }
 
 }  // namespace bitfold::test

@@ -94,16 +94,16 @@ struct walked {
 
 // Checks a trace against that walk. No element may be infinite or NaN.
 void check_trace(const reduction& r, const std::vector<std::byte>& data, std::string_view what) {
-  const std::size_t n = data.size() / size_of(r.in);
-  walked w{r.acc, r.method == method_id::kahan};
+  const std::size_t n = data.size() / size_of(r.in());
+  walked w{r.acc(), r.method() == method_id::kahan};
   std::vector<walked::state> x;
   for (std::size_t i = 0; i < n; ++i)
-    x.push_back({value_of(load_scalar(r.in, data.data() + i * size_of(r.in))), real(-0.0)});
-  const walked::state s = w.run(r.method, x);
+    x.push_back({value_of(load_scalar(r.in(), data.data() + i * size_of(r.in()))), real(-0.0)});
+  const walked::state s = w.run(r.method(), x);
   const bool plain = s.error == 0 || !isfinite(s.sum);
   const real v = plain ? s.sum : real(s.sum + s.error);
-  const scalar result = round_correctly(v, r.out);
-  const real bound = unit_roundoff(r.acc) * w.lost + abs(value_of(result) - v);
+  const scalar result = round_correctly(v, r.out());
+  const real bound = unit_roundoff(r.acc()) * w.lost + abs(value_of(result) - v);
   w.overflows += isfinite(v) && isinf(value_of(result));
   const trace t = trace_of(r, data.data(), n);
   const bool bounded =
@@ -138,7 +138,7 @@ TEST_CASE("trace: the same walk by MPFR", "[measures][trace]") {
         const auto x = pack(generator.make(n, 3, in), in);
         for_each_reduction(in, [&](const reduction& r) {
           // One output type for each accumulator is enough for the long ones.
-          if (n < 100 || r.out == r.in) check_trace(r, x, generator.name);
+          if (n < 100 || r.out() == r.in()) check_trace(r, x, generator.name);
         });
       }
 }
@@ -258,7 +258,7 @@ TEST_CASE("trace: the error is within the running bound, and that within the a-p
                        << ", error " << error.str(5) << ", running bound " << t.running_bound.str(5)
                        << ", a-priori bound " << a_priori.str(5));
           // Without the rounding to the output type, which the bound knows exactly.
-          if (r.method != method_id::kahan && r.out == r.acc && t.running_bound > 0 && !infinite)
+          if (r.method() != method_id::kahan && r.out() == r.acc() && t.running_bound > 0 && !infinite)
             closest = std::max(closest, static_cast<double>(real(error / t.running_bound)));
         });
       }

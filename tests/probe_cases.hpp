@@ -79,7 +79,7 @@ template <class Engine>
 void check_all_types(Engine engine, std::uint64_t n, bool on_gpu = false) {
   CAPTURE(n);
   for (const auto& m : all_methods) {
-    if (on_gpu && !m.on_gpu) continue;
+    if (on_gpu && !m.on_gpu()) continue;
     CAPTURE(m.name);
     const std::string expected = expression(n, m.id);
     // In brackets: the texts are too long to print.

@@ -279,8 +279,8 @@ TEST_CASE("the plan has every registered op, method and type, each under its own
         const reduction r = make_reduction(op, m.id, t);
         CHECK(std::any_of(who.list.begin(), who.list.end(), [&](const auto& c) {
           const reduction& p = *c->info.promise;
-          return c->info.main && p.op == r.op && p.method == r.method && p.in == r.in &&
-                 p.acc == r.acc && p.out == r.out;
+          return c->info.main && p.op() == r.op() && p.method() == r.method() && p.in() == r.in() &&
+                 p.acc() == r.acc() && p.out() == r.out();
         }));
       }
   for (bool full : {false, true}) {

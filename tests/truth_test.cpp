@@ -40,10 +40,11 @@ inline count add(count a, count b) {
   return {std::max(a.additions, b.additions) + 1};
 }
 inline count add_too(count a, count b) { return add(a, b); }
+template <class>
 struct sum_and_error {
   count sum, error;
 };
-inline sum_and_error two_sum(count a, count b) { return {add(a, b), {0}}; }
+inline sum_and_error<count> two_sum(count a, count b) { return {add(a, b), {0}}; }
 template <class Out>
 Out round_to(count);
 template <class Out>
@@ -639,13 +640,13 @@ TEST_CASE("bounds: every method, type and input is within", "[truth][bounds]") {
           const real before = bound_before_rounding(r, n, s), bound = error_bound(r, n, s);
           // The value that was rounded lies within `before` of S, and rounding is monotonic: this
           // also says which results may be infinite.
-          const bool between = v >= value_of(round_correctly(s.sum - before, r.out)) &&
-                               v <= value_of(round_correctly(s.sum + before, r.out));
+          const bool between = v >= value_of(round_correctly(s.sum - before, r.out())) &&
+                               v <= value_of(round_correctly(s.sum + before, r.out()));
           const bool within = !isfinite(bound) || abs(v - s.sum) <= bound;
           overflowing += !isfinite(bound);
           ++checked;
           // Only `overflow` may overflow, where the accumulator has no more range than its type.
-          const bool may = generator.name == "overflow" && (in == r.acc || in == dtype::bf16);
+          const bool may = generator.name == "overflow" && (in == r.acc() || in == dtype::bf16);
           if (isfinite(before) ? !between || !within : !may)
             FAIL_CHECK(describe(r) << " on " << generator.name << ", n = " << n << ": "
                                    << to_string(result) << ", exact " << s.sum.str(20)
@@ -676,7 +677,7 @@ TEST_CASE("specials: infinities, NaNs and signed zeros follow IEEE 754", "[truth
           const auto x = pack(values, in);
           const exact_sum s = sum_exactly(in, x.data(), n);
           for_each_reduction(in, [&](const reduction& r) {
-            if (reference(r, x.data(), n) != round_correctly(s.sum, r.out))
+            if (reference(r, x.data(), n) != round_correctly(s.sum, r.out()))
               FAIL_CHECK(describe(r) << " n = " << n << ", special " << special[0]);
           });
         }
@@ -684,7 +685,7 @@ TEST_CASE("specials: infinities, NaNs and signed zeros follow IEEE 754", "[truth
   for (std::uint32_t bits : {0x7fc00000u, 0xffc00001u, 0x7f800001u, 0xffffffffu}) {
     const auto x = std::bit_cast<float>(bits);
     for_each_reduction(dtype::f32, [&](const reduction& r) {
-      CHECK(reference(r, &x, 1) == round_correctly(real(NAN), r.out));
+      CHECK(reference(r, &x, 1) == round_correctly(real(NAN), r.out()));
     });
   }
   for (dtype in : float_types)
@@ -694,14 +695,14 @@ TEST_CASE("specials: infinities, NaNs and signed zeros follow IEEE 754", "[truth
         if (one_positive) values[n / 2] = 0.0;
         const auto x = pack(values, in);
         for_each_reduction(in, [&](const reduction& r) {
-          const scalar zero = round_correctly(one_positive ? 0.0 : -0.0, r.out);
+          const scalar zero = round_correctly(one_positive ? 0.0 : -0.0, r.out());
           if (reference(r, x.data(), n) != zero) FAIL_CHECK(describe(r) << " zeros, n = " << n);
         });
       }
       if (n > 1000) break;
     }
   for_each_reduction(dtype::f32, [&](const reduction& r) {
-    CHECK(reference(r, nullptr, 0) == scalar{r.out, 0});
+    CHECK(reference(r, nullptr, 0) == scalar{r.out(), 0});
   });
 }
 
@@ -715,10 +716,10 @@ TEST_CASE("specials: sums that overflow are infinite", "[truth][ieee]") {
       for_each_reduction(in, [&](const reduction& r) {
         CAPTURE(describe(r));
         const scalar result = reference(r, x.data(), 3000);
-        const bool overflows = abs(s.sum) >= ldexp(real(1), format_of(r.out).max_exponent) ||
-                               abs(s.sum) >= ldexp(real(1), format_of(r.acc).max_exponent);
+        const bool overflows = abs(s.sum) >= ldexp(real(1), format_of(r.out()).max_exponent) ||
+                               abs(s.sum) >= ldexp(real(1), format_of(r.acc()).max_exponent);
         if (overflows)
-          CHECK(result == round_correctly(sign * INFINITY, r.out));
+          CHECK(result == round_correctly(sign * INFINITY, r.out()));
         else
           CHECK(isfinite(value_of(result)));
       });

@@ -12,23 +12,23 @@ namespace bitfold::accuracy {
 namespace {
 
 bool is_default(const reduction& r) {
-  const reduction d = make_reduction(r.op, r.method, r.in);
-  return r.acc == d.acc && r.out == d.out;
+  const reduction d = make_reduction(r.op(), r.method(), r.in());
+  return r.acc() == d.acc() && r.out() == d.out();
 }
 
 contestant_info info_of(const reduction& r, const char* device) {
-  const auto& method = all_methods[static_cast<std::size_t>(r.method)];
-  const std::string op(name(r.op));
-  return {.id = fmt::format("bitfold/{}/{}/{}/{}/{}/{}", op, method.name, name(r.in), name(r.acc),
-                            name(r.out), device),
-          .name = fmt::format("bitfold {}{}", r.op == op_id::sum ? "" : op + " ", method.name),
+  const auto& method = bitfold::info(*r.method());
+  const std::string op(name(r.op()));
+  return {.id = fmt::format("bitfold/{}/{}/{}/{}/{}/{}", op, method.name, name(r.in()), name(r.acc()),
+                            name(r.out()), device),
+          .name = fmt::format("bitfold {}{}", r.op() == op_id::sum ? "" : op + " ", method.name),
           .family = "bitfold",
           .device = device,
           .about = fmt::format("{}, method {}: {}", op, method.name, method.summary),
-          .in = r.in,
-          .acc = std::string(name(r.acc)),
-          .out = r.out,
-          .op = r.op,
+          .in = r.in(),
+          .acc = std::string(name(r.acc())),
+          .out = r.out(),
+          .op = r.op(),
           .promise = r,
           .bound = r,
           .main = is_default(r)};
@@ -45,7 +45,7 @@ class on_cpu final : public contestant {
                        (threads ? threads : all_cores()) == 1 ? "" : "s"),
            timed, threads});
     };
-    if (r.method == method_id::sequential) {  // it has no engine: the reference is called
+    if (r.method() == method_id::sequential) {  // it has no engine: the reference is called
       ways_ = {{1, {}}};
       labels_ = {{"1 thread", true, 1}};
       return;
@@ -119,7 +119,7 @@ class on_gpu final : public contestant {
 
 template <class Add>
 void for_each_reduction(Add add) {
-  for (op_id op : all_ops)
+  for (op_id op : {op_id::sum})
     for (const auto& m : all_methods)
       for (dtype in : all_dtypes)
         for (dtype acc : all_dtypes)
@@ -138,7 +138,7 @@ void for_each_reduction(Add add) {
 void add_bitfold(contestants& c, bool cpu, bool cuda) {
   for_each_reduction([&](const reduction& r) {
     if (cpu) c.list.push_back(std::make_unique<on_cpu>(r));
-    if (cuda && all_methods[static_cast<std::size_t>(r.method)].on_gpu)
+    if (cuda && bitfold::info(*r.method()).on_gpu())
       c.list.push_back(std::make_unique<on_gpu>(r));
   });
 }

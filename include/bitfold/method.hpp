@@ -47,6 +47,7 @@ inline constexpr std::array<method_info, 4> all_methods{{
 
 constexpr const method_info& info(method_id m) { return all_methods[static_cast<std::size_t>(m)]; }
 constexpr std::string_view name(method_id m) { return info(m).name; }
+constexpr std::string_view name(std::optional<method_id> m) { return m ? name(*m) : "none"; }
 constexpr std::optional<method_id> parse_method(std::string_view text) {
   for (const auto& row : all_methods)
     if (row.name == text) return row.id;

@@ -70,7 +70,7 @@ std::string result_line(const io::golden_result& old, scalar now) {
                                : ulps == 1         ? "1 ulp"
                                                    : fmt::format("{} ulps", ulps);
   const auto text = [](scalar v) { return to_string(v) + " (" + to_hex(v) + ")"; };
-  return detail_line(fmt::format("{} {}", name(old.what.op), name(old.what.method)),
+  return detail_line(fmt::format("{} {}", name(old.what.op()), name(old.what.method())),
                      text(old.value), text(now), "  " + distance);
 }
 

@@ -27,7 +27,7 @@ namespace bitfold::cli {
 std::string method_help() {
   std::string text = "How to accumulate:";
   for (const auto& m : all_methods)
-    text += fmt::format("\n{}: {}{}", m.name, m.summary, m.on_gpu ? "" : " (cpu only)");
+    text += fmt::format("\n{}: {}{}", m.name, m.summary, m.on_gpu() ? "" : " (cpu only)");
   return text;
 }
 

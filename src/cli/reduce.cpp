@@ -45,7 +45,7 @@ std::string json_line(const std::string& file, const io::array& a, const reducti
       R"("out_dtype":"{}","order_version":{},"device":"{}","value":{},"bits":"{}"}})"
       "\n",
       json_string(file), a.name.empty() ? "null" : json_string(a.name), io::shape_text(a.shape),
-      name(a.type), name(r.op), name(r.method), name(r.acc), name(r.out), order::version, device,
+      name(a.type), name(r.op()), name(r.method()), name(r.acc()), name(r.out()), order::version, device,
       number, to_hex(value));
 }
 
@@ -84,7 +84,7 @@ void check(const reduce_arguments& args) {
     return;
   }
   if (args.target || args.threads) usage("--target and --threads are for --device cpu");
-  if (!all_methods[static_cast<std::size_t>(*parse_method(args.method))].on_gpu)
+  if (!info(*parse_method(args.method)).on_gpu())
     usage(fmt::format("--method {}: not available with --device cuda", args.method));
   if (!cuda::built())
     throw error(errc::no_device,

@@ -29,13 +29,15 @@ struct kernels {
   converter convert = nullptr;
 };
 
-/// Nothing if this build does not hold the target.
-kernels find_kernels(target t, const reduction& r);
-
-// One per file that compiles kernels.
-kernels find_scalar_kernels(const reduction& r);
-kernels find_simd_kernels(target t, const reduction& r);
-/// The SIMD targets that are compiled in and that this machine runs, best last.
-std::vector<target> simd_targets();
+/// Those of a target; nothing if this build does not hold it or this machine does not run it. Each target
+/// is compiled in a file of its own.
+template <target>
+kernels find_kernels_of(const reduction& r);
+template <>
+kernels find_kernels_of<target::scalar>(const reduction& r);
+template <>
+kernels find_kernels_of<target::avx2>(const reduction& r);
+template <>
+kernels find_kernels_of<target::avx512>(const reduction& r);
 
 }  // namespace bitfold::cpu

@@ -211,6 +211,15 @@ target run_chunks(const job& j, int threads, folded* states) {
   return *ran[0];
 }
 
+kernels find_kernels(target t, const reduction& r) {
+  switch (t) {
+    case target::scalar: break;
+    case target::avx2: return find_kernels_of<target::avx2>(r);
+    case target::avx512: return find_kernels_of<target::avx512>(r);
+  }
+  return find_kernels_of<target::scalar>(r);
+}
+
 }  // namespace
 
 std::string_view name(target t) { return target_names[static_cast<int>(t)]; }
@@ -222,16 +231,14 @@ std::optional<target> parse_target(std::string_view text) {
 }
 
 std::vector<target> available_targets() {
-  std::vector<target> all{target::scalar};
-  for (target t : simd_targets()) all.push_back(t);
+  const reduction r = make_reduction(op_id::sum, {}, dtype::f32);
+  std::vector<target> all;
+  for (target t : {target::scalar, target::avx2, target::avx512})
+    if (find_kernels(t, r).fold) all.push_back(t);
   return all;
 }
 
 target last_target() { return reported; }
-
-kernels find_kernels(target t, const reduction& r) {
-  return t == target::scalar ? find_scalar_kernels(r) : find_simd_kernels(t, r);
-}
 
 void reduce(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
             std::span<scalar> out, const options& how) {

@@ -63,6 +63,9 @@ using bitfold::algebra;
 
 }  // namespace scalar_kernels
 
-kernels find_scalar_kernels(const reduction& r) { return scalar_kernels::find(r); }
+template <>
+kernels find_kernels_of<target::scalar>(const reduction& r) {
+  return scalar_kernels::find(r);
+}
 
 }  // namespace bitfold::cpu

@@ -24,10 +24,10 @@ bool overlaps() {
 
 void check_arguments(const reduction& r, const void* data, std::size_t n, const void* out) {
   detail::check(r);
-  if (r.method == method_id::sequential)
+  if (r.method() == method_id::sequential)
     throw error(errc::usage, "method: sequential runs on the CPU only");
   if (n > 0 && data == nullptr) throw error(errc::usage, "data: null pointer with n > 0");
-  if (reinterpret_cast<std::uintptr_t>(data) % size_of(r.in))
+  if (reinterpret_cast<std::uintptr_t>(data) % size_of(r.in()))
     throw error(errc::usage, "data: not aligned to its element");
   if (out == nullptr) throw error(errc::usage, "out: null pointer");
   if (devices().empty()) throw error(errc::no_device, "cuda: no usable GPU on this machine");
@@ -35,7 +35,7 @@ void check_arguments(const reduction& r, const void* data, std::size_t n, const 
 
 void run(const reduction& r, const void* data, std::size_t n, void* out, const plan& p,
          void* workspace, stream where, bool overlap) {
-  const arguments a{data, n, out, r.out, workspace, where, overlap && p.nodes > 1 && overlaps()};
+  const arguments a{data, n, out, r.out(), workspace, where, overlap && p.nodes > 1 && overlaps()};
   const char* err = detail::dispatch(r, [&]<class K>(K) -> const char* {
     if constexpr (std::is_same_v<typename K::method, method::sequential>)
       return "sequential";  // refused by check_arguments
@@ -46,7 +46,7 @@ void run(const reduction& r, const void* data, std::size_t n, void* out, const p
 }
 
 void run_empty(const reduction& r, void* out, stream where) {
-  check(cudaMemsetAsync(out, 0, size_of(r.out), where), "cudaMemsetAsync");
+  check(cudaMemsetAsync(out, 0, size_of(r.out()), where), "cudaMemsetAsync");
 }
 
 }  // namespace
@@ -127,12 +127,12 @@ scalar reduce_host(const reduction& r, const void* data, std::size_t n, int devi
     ~current_device() { cudaSetDevice(before); }
   };
   const current_device guard(device);
-  const memory in(n * size_of(r.in) + 16), out(16), workspace(workspace_bytes(r, n, shape) + 16);
-  check(cudaMemcpy(in.p, data, n * size_of(r.in), cudaMemcpyHostToDevice), "cudaMemcpy");
+  const memory in(n * size_of(r.in()) + 16), out(16), workspace(workspace_bytes(r, n, shape) + 16);
+  check(cudaMemcpy(in.p, data, n * size_of(r.in()), cudaMemcpyHostToDevice), "cudaMemcpy");
   reduce(r, in.p, n, out.p, workspace.p, workspace_bytes(r, n, shape), nullptr, shape);
   std::byte result[8] = {};
-  check(cudaMemcpy(result, out.p, size_of(r.out), cudaMemcpyDeviceToHost), "cudaMemcpy");
-  return load_scalar(r.out, result);
+  check(cudaMemcpy(result, out.p, size_of(r.out()), cudaMemcpyDeviceToHost), "cudaMemcpy");
+  return load_scalar(r.out(), result);
 }
 
 }  // namespace bitfold::cuda

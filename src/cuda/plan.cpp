@@ -34,7 +34,7 @@ plan make_plan(const reduction& r, std::size_t n, const launch& shape) {
       (shape.tiles < 0 || shape.tiles > max_tiles || !std::has_single_bit(unsigned(shape.tiles))))
     refuse("tiles", shape.tiles, "a power of two from 1 to 1024");
 
-  const index tile = tile_bytes / size_of(r.in);
+  const index tile = tile_bytes / size_of(r.in());
   const index tiles = n / tile + (n % tile != 0);
   if (tiles > index{max_tiles} * max_nodes) throw error(errc::usage, "n: more than 1 TiB of elements");
 

@@ -247,7 +247,7 @@ std::string golden_text(const golden& g) {
         text += fmt::format(
             "{}{{\"op\": \"{}\", \"method\": \"{}\", \"acc\": \"{}\", \"out\": \"{}\", "
             "\"value\": {}, \"bits\": \"{}\"}}",
-            k ? ", " : "", name(r.op), name(r.method), name(r.acc), name(r.out), number, to_hex(v));
+            k ? ", " : "", name(r.op()), name(r.method()), name(r.acc()), name(r.out()), number, to_hex(v));
       }
       text += "]}";
     }

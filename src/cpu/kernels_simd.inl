@@ -1,4 +1,6 @@
-// The SIMD kernels: this file is compiled once per Highway target, by including itself.
+// The SIMD kernels of one Highway target, for a file of their own (they take long to compile). That file
+// defines BITFOLD_ONLY, the target's HWY_ name; BITFOLD_NAME, ours; and HWY_TARGET_INCLUDE, itself, for
+// Highway to include again with the target's compiler options.
 #include <cstring>
 
 #include "../dispatch.hpp"
@@ -9,8 +11,6 @@
 #ifndef HWY_DISABLED_TARGETS
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
 #endif
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "cpu/kernels_simd.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -23,12 +23,12 @@
 #define BITFOLD_LEAF BITFOLD_INLINE
 #define BITFOLD_UNROLL_VECTORS BITFOLD_UNROLL
 
-#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
+#if HWY_TARGET == BITFOLD_ONLY
 HWY_BEFORE_NAMESPACE();
 namespace bitfold::cpu {
 namespace HWY_NAMESPACE {
 
-constexpr target this_target = HWY_TARGET == HWY_AVX2 ? target::avx2 : target::avx512;
+constexpr target this_target = target::BITFOLD_NAME;
 
 #include "simd.inl"
 #include "engine.inl"
@@ -40,28 +40,12 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace bitfold::cpu {
-
-kernels find_simd_kernels([[maybe_unused]] target t, [[maybe_unused]] const reduction& r) {
-#if HWY_TARGETS & HWY_AVX2
-  if (t == target::avx2) return N_AVX2::find(r);
-#endif
-#if HWY_TARGETS & HWY_AVX3
-  if (t == target::avx512) return N_AVX3::find(r);
+template <>
+kernels find_kernels_of<target::BITFOLD_NAME>([[maybe_unused]] const reduction& r) {
+#if HWY_TARGETS & BITFOLD_ONLY
+  if (hwy::SupportedTargets() & BITFOLD_ONLY) return BITFOLD_NAMESPACE::find(r);
 #endif
   return {};
 }
-
-std::vector<target> simd_targets() {
-  std::vector<target> out;
-  [[maybe_unused]] const auto here = hwy::SupportedTargets();
-#if HWY_TARGETS & HWY_AVX2
-  if (here & HWY_AVX2) out.push_back(target::avx2);
-#endif
-#if HWY_TARGETS & HWY_AVX3
-  if (here & HWY_AVX3) out.push_back(target::avx512);
-#endif
-  return out;
-}
-
 }  // namespace bitfold::cpu
 #endif
