@@ -71,6 +71,23 @@ inline std::vector<std::byte> make_data(dtype t, kind k, std::size_t n, std::uin
   return out;
 }
 
+/// Every operation on dtype t, by every method and accumulator, with the default output.
+inline std::vector<reduction> reductions_of_all_ops(dtype t) {
+  std::vector<reduction> out;
+  for (const op_info& op : all_op_infos) {
+    const bool adds = op.types == typing::additive || op.types == typing::real;
+    for (std::optional<dtype> acc : {std::optional<dtype>(), std::optional(dtype::f64)}) {
+      if (acc && (!adds || !is_float(t) || t == dtype::f64)) continue;
+      if (!op.takes_method) {
+        out.push_back(make_reduction(op.id, {}, t, acc));
+        continue;
+      }
+      for (const auto& m : all_methods) out.push_back(make_reduction(op.id, m.id, t, acc));
+    }
+  }
+  return out;
+}
+
 /// Every reduction that dtype t takes: methods, accumulators, output types.
 inline std::vector<reduction> all_reductions(dtype t) {
   std::vector<reduction> out;

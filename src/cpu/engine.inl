@@ -140,7 +140,7 @@ struct engine {
       };
       take(last_x, p.x);
       if constexpr (F::takes == fold::input::two) take(last_y, p.y);
-      const leaf_at last{last_x, last_y, 0};
+      const leaf_at last{last_x, last_y, p.first + static_cast<index>(rows * order::lanes)};
       state v[columns];
       for (int c = 0; c < columns; ++c) {
         const auto row = [&](int r) BITFOLD_LAMBDA {

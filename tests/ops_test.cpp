@@ -1,0 +1,89 @@
+// Every operation on the CPU: the reference's bits, alone and with others in one pass, and what the
+// documents promise of special values.
+#include <bitfold/cpu.hpp>
+#include <bitfold/reference.hpp>
+
+#include <limits>
+
+#include "catch.hpp"
+#include "data.hpp"
+#include "main.hpp"
+
+using namespace bitfold;
+using test::forced_target;
+
+namespace {
+
+scalar run(const reduction& r, const std::byte* x, const std::byte* y, std::size_t n, int threads = 1) {
+  return cpu::reduce(r, x, info(r.op()).inputs == 2 ? y : nullptr, n,
+                     {.threads = threads, .target = forced_target});
+}
+
+void compare(const reduction& r, const std::byte* x, const std::byte* y, std::size_t n, int threads = 1) {
+  const scalar want = reference(r, x, info(r.op()).inputs == 2 ? y : nullptr, n);
+  const scalar got = run(r, x, y, n, threads);
+  if (got != want) {
+    INFO(test::describe(r, n) << " threads=" << threads << ": got " << to_hex(got) << ", want "
+                              << to_hex(want));
+    CHECK(got == want);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("ops: every operation, type, method and accumulator gives the reference's bits") {
+  for (dtype t : all_dtypes) {
+    const std::size_t longest = 5 * order::leaf + 77;
+    for (test::kind k : {test::kind::special, test::kind::near_one}) {
+      const auto x = test::make_data(t, k, longest, 1), y = test::make_data(t, k, longest, 2);
+      for (std::size_t n : {std::size_t{1}, std::size_t{2}, std::size_t{31}, std::size_t{33}, std::size_t{255},
+                            std::size_t{256}, std::size_t{300}, std::size_t{1023}, longest})
+        for (const reduction& r : test::reductions_of_all_ops(t)) compare(r, x.data(), y.data(), n);
+    }
+  }
+  SUCCEED();
+}
+
+TEST_CASE("ops: starts at any byte") {
+  test::random_bits next{3};
+  for (dtype t : all_dtypes)
+    for (int round = 0; round < 3; ++round) {
+      const std::size_t n = next() % 1500 + 1, skip = next() % 63 + 1;
+      const auto data = test::make_data(t, test::kind::near_one, 2 * n, next());
+      std::vector<std::byte> moved(data.size() + 64);
+      std::memcpy(moved.data() + skip, data.data(), data.size());
+      for (const reduction& r : test::reductions_of_all_ops(t))
+        compare(r, moved.data() + skip, moved.data() + skip + n * size_of(t), n);
+    }
+  SUCCEED();
+}
+
+TEST_CASE("ops: no thread count moves a bit, and several in one pass have the bits of each alone") {
+  for (dtype t : {dtype::f16, dtype::f32, dtype::f64, dtype::i16, dtype::u64}) {
+    const std::size_t n = (std::size_t{5} << 20) / size_of(t) + 1234;
+    const auto x = test::make_data(t, test::kind::near_one, n, 3), y = test::make_data(t, test::kind::near_one, n, 4);
+    for (int inputs : {1, 2}) {
+      std::vector<reduction> all;
+      for (const reduction& r : test::reductions_of_all_ops(t))
+        if (info(r.op()).inputs == inputs) all.push_back(r);
+      std::vector<scalar> alone, together(all.size());
+      for (const reduction& r : all) {
+        alone.push_back(run(r, x.data(), y.data(), n));
+        if (r.method() == method_id::pairwise || !r.method()) {
+          INFO(test::describe(r, n));
+          if (r.in() != dtype::f16) CHECK(alone.back() == reference(r, x.data(), inputs == 2 ? y.data() : nullptr, n));
+        }
+      }
+      for (int threads : {1, 2, 3, 7, 64, 0})
+        for (std::size_t count : {n, std::size_t{700}}) {
+          cpu::reduce(all, x.data(), inputs == 2 ? y.data() : nullptr, count, together,
+                      {.threads = threads, .target = forced_target});
+          for (std::size_t k = 0; k < all.size(); ++k) {
+            INFO(test::describe(all[k], count) << " threads=" << threads);
+            const scalar want = count == n ? alone[k] : run(all[k], x.data(), y.data(), count);
+            if (together[k] != want) CHECK(to_hex(together[k]) == to_hex(want));
+          }
+        }
+    }
+  }
+}
