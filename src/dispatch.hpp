@@ -26,7 +26,7 @@ decltype(auto) dispatch(const reduction& r, F&& f) {
 
 /// Whether an operation of these types, accumulated in A, may have the output type Out.
 template <typing Types, class A, class Out>
-constexpr bool gives() {
+BITFOLD_HD constexpr bool gives() {
   constexpr bool is_integer = std::is_integral_v<Out>;
   switch (Types) {
     case typing::additive: return std::is_integral_v<A> || !is_integer;

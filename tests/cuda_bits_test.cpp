@@ -40,9 +40,12 @@ struct on_device {
   explicit on_device(const std::vector<std::byte>& data) : in(data.size() + 16) {
     REQUIRE(cudaMemcpy(in.p, data.data(), data.size(), cudaMemcpyHostToDevice) == cudaSuccess);
   }
-  scalar reduce(const reduction& r, std::size_t first, std::size_t n, const cuda::launch& shape) {
+  // Of two inputs the second starts at element `second`.
+  scalar reduce(const reduction& r, std::size_t first, std::size_t n, const cuda::launch& shape,
+                std::size_t second = 0) {
     REQUIRE(cudaMemset(out.p, 0xab, 64) == cudaSuccess);
-    cuda::reduce(r, static_cast<std::byte*>(in.p) + first * size_of(r.in()), n, out.p, workspace.p,
+    const auto at = [&](std::size_t i) { return static_cast<std::byte*>(in.p) + i * size_of(r.in()); };
+    cuda::reduce(r, at(first), info(r.op()).inputs == 2 ? at(second) : nullptr, n, out.p, workspace.p,
                  cuda::workspace_bytes(r, n, shape), nullptr, shape);
     std::byte host[64];
     REQUIRE(cudaMemcpy(host, out.p, 64, cudaMemcpyDeviceToHost) == cudaSuccess);
@@ -102,6 +105,65 @@ TEST_CASE("cuda: no launch shape moves a bit", "[cuda]") {
         }
     }
   SUCCEED();
+}
+
+// ---- Every operation ---------------------------------------------------------------------------------
+
+namespace {
+
+void compare_all_ops(dtype t, test::kind k, std::size_t n, std::size_t first, std::size_t second,
+                     const std::vector<cuda::launch>& all) {
+  const auto data = test::make_data(t, k, n + std::max(first, second), 11);
+  on_device d(data);
+  const auto at = [&](std::size_t i) { return data.data() + i * size_of(t); };
+  for (const reduction& r : test::reductions_of_all_ops(t)) {
+    if (r.method() == method_id::sequential) continue;
+    const scalar want = reference(r, at(first), info(r.op()).inputs == 2 ? at(second) : nullptr, n);
+    for (const auto& shape : all) {
+      const scalar got = d.reduce(r, first, n, shape, second);
+      if (got == want) continue;
+      INFO(test::describe(r, n) << " first=" << first << " second=" << second << describe(shape) << " "
+                                << test::name(k) << " got " << to_hex(got) << " want " << to_hex(want));
+      CHECK(got == want);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("cuda: every operation gives the reference's bits", "[cuda][ops]") {
+  for (dtype t : all_dtypes)
+    for (test::kind k : {test::kind::near_one, test::kind::special})
+      for (std::size_t n : {1, 2, 31, 33, 255, 256, 300, 1023, 1025, 4096, 5000, 20'001})
+        compare_all_ops(t, k, n, n % 3, n % 2 ? 16 : 5, {{}});
+  SUCCEED();
+}
+
+TEST_CASE("cuda: no launch shape moves a bit of any operation", "[cuda][ops]") {
+  for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i16, dtype::u64})
+    for (std::size_t n : {std::size_t{40'000}, std::size_t{700'003}})
+      compare_all_ops(t, test::kind::near_one, n, 0, 16, shapes());
+  SUCCEED();
+}
+
+TEST_CASE("cuda: operations on a short array", "[cuda][ops][racecheck]") {
+  for (dtype t : {dtype::f16, dtype::f32, dtype::f64, dtype::i8})
+    compare_all_ops(t, test::kind::near_one, 9'001, 1, 2, {{}, {64, 3, 2, true}});
+  SUCCEED();
+}
+
+TEST_CASE("cuda: one input too many or too few is refused", "[cuda][ops]") {
+  device_memory d(1024);
+  const auto refused = [&](op_id op, const void* y) {
+    try {
+      cuda::reduce(make_reduction(op, {}, dtype::f32), d.p, y, 8, d.p);
+    } catch (const error& e) {
+      return e.code() == errc::usage && std::string(e.what()).find("data: ") == 0;
+    }
+    return false;
+  };
+  CHECK(refused(op_id::sum, d.p));
+  CHECK(refused(op_id::dot, nullptr));
 }
 
 // Short, so that it can run whole under compute-sanitizer's racecheck.

@@ -41,13 +41,21 @@ std::size_t workspace_bytes(const reduction& r, std::size_t n, const launch& sha
 void reduce(const reduction& r, const void* data, std::size_t n, void* out, void* workspace,
             std::size_t workspace_size, stream where = nullptr, const launch& shape = {});
 
+/// The same of two inputs of n elements each, for the operations that take two.
+void reduce(const reduction& r, const void* x, const void* y, std::size_t n, void* out, void* workspace,
+            std::size_t workspace_size, stream where = nullptr, const launch& shape = {});
+
 /// The same with the workspace taken from, and returned to, the stream-ordered memory pool.
 void reduce(const reduction& r, const void* data, std::size_t n, void* out, stream where = nullptr,
             const launch& shape = {});
+void reduce(const reduction& r, const void* x, const void* y, std::size_t n, void* out,
+            stream where = nullptr, const launch& shape = {});
 
 /// Copies n elements from host memory, reduces them on GPU `device` and waits for the scalar. For the
 /// command line and for tests: the copy costs far more than the reduction.
 scalar reduce_host(const reduction& r, const void* data, std::size_t n, int device = 0,
+                   const launch& shape = {});
+scalar reduce_host(const reduction& r, const void* x, const void* y, std::size_t n, int device = 0,
                    const launch& shape = {});
 
 }  // namespace bitfold::cuda

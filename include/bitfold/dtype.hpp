@@ -77,6 +77,9 @@ constexpr std::optional<dtype> parse_dtype(std::string_view text) {
 
 /// Calls f(std::type_identity<T>{}) with the storage type of t: float16, bfloat16, float, double, or
 /// a fixed-width integer.
+#ifdef __CUDACC__
+#pragma nv_exec_check_disable  // f may be for the host alone, where this is called on the host
+#endif
 template <class F>
 BITFOLD_HD constexpr decltype(auto) visit(dtype t, F&& f) {
   switch (t) {

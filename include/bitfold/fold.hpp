@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include <bitfold/arith.hpp>
 #include <bitfold/method.hpp>
@@ -50,3 +51,9 @@ namespace bitfold {
 #undef BITFOLD_INLINE
 #undef BITFOLD_LAMBDA
 }  // namespace bitfold
+
+namespace bitfold::fold {
+/// What F keeps of elements widened to A once they are settled: the scalar that merges go on with.
+template <class F, class A>
+using settled = decltype(F::template settle<A>(std::declval<typename F::template state<A>>(), 0));
+}  // namespace bitfold::fold

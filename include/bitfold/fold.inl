@@ -95,7 +95,7 @@ struct counting {
   using state = single<arith::place_of<V>>;
   template <class V>
   BITFOLD_INLINE static state<V> start(V x) {
-    return {arith::select(Is::of(x), arith::place(x, 1), arith::place(x, 0))};
+    return state<V>{arith::select(Is::of(x), arith::place(x, 1), arith::place(x, 0))};
   }
   template <class V>
   BITFOLD_INLINE static auto add(single<arith::place_of<V>> s, V x) {

@@ -1,12 +1,13 @@
 // The folds and the operations made of them. Included by fold.hpp in namespace bitfold, and once per SIMD
 // target by the CPU engine; `arith`, `order` and `method` are the namespaces of the same name there.
 namespace fold {
-
+#ifdef BITFOLD_ANOTHER_NAMESPACE
 using bitfold::fold::accumulates;
 using bitfold::fold::chosen;
 using bitfold::fold::counts;
 using bitfold::fold::finishing;
 using bitfold::fold::input;
+#endif
 
 /// An element of two inputs.
 template <class V>

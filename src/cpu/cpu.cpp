@@ -65,7 +65,7 @@ template <class Chosen>
 struct functions_of {
   using F = typename Chosen::fold;
   using A = typename Chosen::accumulator;
-  using state = decltype(F::template settle<A>(std::declval<typename F::template state<A>>(), 0));
+  using state = fold::settled<F, A>;
   static_assert(sizeof(state) <= sizeof(state_storage) && std::is_trivially_copyable_v<state>);
 
   static state load(const folded& s) {

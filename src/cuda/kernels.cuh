@@ -1,8 +1,7 @@
-// launch_plan, and the list of element and accumulator types to compile it for.
+// The kernels of one part.
 #pragma once
 
 #include "engine.cuh"
-#include "kernels.hpp"
 
 namespace bitfold::cuda {
 namespace {
@@ -23,39 +22,38 @@ cudaError_t enqueue(void (*kernel)(P...), int blocks, int threads, std::size_t s
   return cudaLaunchKernelEx(&config, kernel, P(values)...);
 }
 
-}  // namespace
-
-template <class M, class T, class A>
-const char* launch_plan(const plan& p, const arguments& a) {
-  const bool aligned = reinterpret_cast<std::uintptr_t>(a.data) % 16 == 0;
-  cudaError_t err = enqueue(aligned ? fold_elements<M, T, A, true> : fold_elements<M, T, A, false>,
-                            p.blocks, p.threads, p.shared, a.where, false,
-                            static_cast<const T*>(a.data), a.n, p.tiles, p.nodes, a.workspace, a.out,
-                            a.out_type);
+template <class F, class Source, class A>
+const char* launch_kernels(const plan& p, const arguments& a) {
+  using E = engine<F, Source, A>;
+  cudaError_t err;
+  const auto first = [&](auto kernel) {
+    err = enqueue(kernel, p.blocks, p.threads, p.shared, a.where, false, a.data, a.n, p.tiles, p.nodes,
+                  a.workspace, a.how);
+  };
+  if constexpr (is_plain_sum<F>)
+    first(a.data.aligned ? fold_elements<F, Source, A, alignment::known>
+                         : fold_elements<F, Source, A, alignment::missing>);
+  else
+    first(fold_elements<F, Source, A, alignment::asked>);
   if (err == cudaSuccess && p.nodes > 1)
-    err = enqueue(fold_nodes<M, A>, 1, p.second_threads, p.second_shared, a.where, a.overlap,
-                  a.workspace, static_cast<int>(p.nodes), a.out, a.out_type);
+    err = enqueue(fold_nodes<F, A>, 1, p.second_threads, p.second_shared, a.where, a.overlap,
+                  a.workspace, static_cast<int>(p.nodes), static_cast<index>(p.tiles) * E::tile, a.n, a.how);
   return err == cudaSuccess ? nullptr : cudaGetErrorString(err);
 }
 
-#define BITFOLD_KERNEL(M, T, A) \
-  template const char* launch_plan<M, T, A>(const plan&, const arguments&);
-#define BITFOLD_FLOAT_KERNELS(M)     \
-  BITFOLD_KERNEL(M, float16, float)  \
-  BITFOLD_KERNEL(M, float16, double) \
-  BITFOLD_KERNEL(M, bfloat16, float)  \
-  BITFOLD_KERNEL(M, bfloat16, double) \
-  BITFOLD_KERNEL(M, float, float)    \
-  BITFOLD_KERNEL(M, float, double)   \
-  BITFOLD_KERNEL(M, double, double)
-#define BITFOLD_INTEGER_KERNELS(M)               \
-  BITFOLD_KERNEL(M, std::int8_t, std::int64_t)   \
-  BITFOLD_KERNEL(M, std::int16_t, std::int64_t)  \
-  BITFOLD_KERNEL(M, std::int32_t, std::int64_t)  \
-  BITFOLD_KERNEL(M, std::int64_t, std::int64_t)  \
-  BITFOLD_KERNEL(M, std::uint8_t, std::uint64_t)  \
-  BITFOLD_KERNEL(M, std::uint16_t, std::uint64_t) \
-  BITFOLD_KERNEL(M, std::uint32_t, std::uint64_t) \
-  BITFOLD_KERNEL(M, std::uint64_t, std::uint64_t)
+}  // namespace
+
+template <>
+const char* launch_part<part::BITFOLD_PART>(const reduction& r, const plan& p, const arguments& a) {
+  return with_kernel<const char*>(r, [&]<class F, class T, class A>() -> const char* {
+    using choice = kernel_choice<F, T, A>;
+    if constexpr (choice::in != part::BITFOLD_PART)
+      return "not of this part";  // not reached
+    else if constexpr (choice::stored)
+      return launch_kernels<F, stored_elements<T, A>, A>(p, a);
+    else
+      return launch_kernels<F, widened_elements<A>, A>(p, a);
+  });
+}
 
 }  // namespace bitfold::cuda

@@ -16,7 +16,17 @@ void reduce(const reduction&, const void*, std::size_t, void*, void*, std::size_
             const launch&) {
   refuse();
 }
+void reduce(const reduction&, const void*, const void*, std::size_t, void*, void*, std::size_t, stream,
+            const launch&) {
+  refuse();
+}
 void reduce(const reduction&, const void*, std::size_t, void*, stream, const launch&) { refuse(); }
+void reduce(const reduction&, const void*, const void*, std::size_t, void*, stream, const launch&) {
+  refuse();
+}
 scalar reduce_host(const reduction&, const void*, std::size_t, int, const launch&) { refuse(); }
+scalar reduce_host(const reduction&, const void*, const void*, std::size_t, int, const launch&) {
+  refuse();
+}
 
 }  // namespace bitfold::cuda

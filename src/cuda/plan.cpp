@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "../dispatch.hpp"
+#include "kernels.hpp"
 
 namespace bitfold::cuda {
 namespace {
@@ -13,9 +13,13 @@ namespace {
               std::string("launch.") + field + ": " + std::to_string(value) + " is not " + allowed);
 }
 
-std::size_t state_size(const reduction& r) {
-  return detail::dispatch(r, []<class K>(K) {
-    return sizeof(typename K::method::template state<typename K::accumulator>);
+struct sizes {
+  std::size_t state;  // bytes
+  index tile;         // elements
+};
+sizes sizes_of(const reduction& r) {
+  return with_kernel<sizes>(r, []<class F, class T, class A>() {
+    return sizes{sizeof(fold::settled<F, A>), kernel_choice<F, T, A>::stored ? tile_bytes / sizeof(T) : widened_tile};
   });
 }
 
@@ -34,7 +38,7 @@ plan make_plan(const reduction& r, std::size_t n, const launch& shape) {
       (shape.tiles < 0 || shape.tiles > max_tiles || !std::has_single_bit(unsigned(shape.tiles))))
     refuse("tiles", shape.tiles, "a power of two from 1 to 1024");
 
-  const index tile = tile_bytes / size_of(r.in());
+  const auto [state, tile] = sizes_of(r);
   const index tiles = n / tile + (n % tile != 0);
   if (tiles > index{max_tiles} * max_nodes) throw error(errc::usage, "n: more than 1 TiB of elements");
 
@@ -55,7 +59,6 @@ plan make_plan(const reduction& r, std::size_t n, const launch& shape) {
   p.nodes = std::max<index>(1, (tiles + p.tiles - 1) / p.tiles);
   p.blocks = static_cast<int>(shape.blocks ? std::min<index>(shape.blocks, p.nodes) : p.nodes);
 
-  const std::size_t state = state_size(r);
   const index runs = (p.nodes + nodes_per_warp - 1) / nodes_per_warp;
   p.second_threads = static_cast<int>(32 * std::clamp<index>(runs, 1, max_threads / 32));
   p.workspace = p.nodes > 1 ? p.nodes * state : 0;

@@ -9,7 +9,8 @@ namespace bitfold::cuda {
 
 using order::index;
 
-inline constexpr int tile_bytes = 4096;      ///< folded by one warp at once
+inline constexpr int tile_bytes = 4096;      ///< folded by one warp at once, of elements as stored
+inline constexpr int widened_tile = 1024;    ///< likewise, of elements widened when they are read
 inline constexpr int max_threads = 512;      ///< of a block
 inline constexpr int max_tiles = 1024;       ///< of a node
 inline constexpr int nodes_per_warp = 256;   ///< of the second pass

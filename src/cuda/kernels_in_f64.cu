@@ -1,0 +1,2 @@
+#define BITFOLD_PART in_f64
+#include "kernels.cuh"

@@ -1,0 +1,2 @@
+#define BITFOLD_PART integer_sums
+#include "kernels.cuh"

@@ -1,5 +1,0 @@
-#include "kernels.cuh"
-
-namespace bitfold::cuda {
-BITFOLD_FLOAT_KERNELS(method::tree)
-}  // namespace bitfold::cuda
