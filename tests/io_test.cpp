@@ -122,7 +122,7 @@ TEST_CASE("npy: every element type and byte order") {
   const char order = GENERATE('<', '>', '=', '|');
   const std::size_t size = size_of(type);
   if (order == '|' && size > 1) {
-    check_bad("descr: '|" + std::string(descr) + "'", [&] {
+    check_bad("descr: '|" + std::string(descr) + "'", [&, descr = descr] {
       parse_npy(bytes::npy(std::string("|") + descr, "(1,)", std::string(size, 0)));
     });
     return;
@@ -277,7 +277,7 @@ TEST_CASE("npy: malformed") {
         {"shape:", "{'descr': '<f4', 'fortran_order': False, 'shape': [2]}"},
     }));
     CAPTURE(header);
-    check_bad(field, [&] { parse_npy(bytes::npy_of(header, body)); });
+    check_bad(field, [&, header = header] { parse_npy(bytes::npy_of(header, body)); });
   }
   SECTION("shape") {
     const std::string text =
@@ -430,7 +430,7 @@ TEST_CASE("safetensors: malformed") {
         {"header:", "{\"w\":1e999}"},
     }));
     CAPTURE(header);
-    check_bad(field, [&] { parse_safetensors(bytes::safetensors(header, body)); });
+    check_bad(field, [&, header = header] { parse_safetensors(bytes::safetensors(header, body)); });
   }
   SECTION("fields of a tensor") {
     const auto [field, fields] = GENERATE(table<std::string, std::string>({
@@ -478,8 +478,9 @@ TEST_CASE("safetensors: malformed") {
         {" dtype: '\\x0a'", R"("dtype":"\n","shape":[2],"data_offsets":[0,8])"},
     }));
     CAPTURE(fields);
-    check_bad("tensor 'w'" + field,
-              [&] { parse_safetensors(bytes::safetensors("{\"w\":{" + fields + "}}", body)); });
+    check_bad("tensor 'w'" + field, [&, fields = fields] {
+      parse_safetensors(bytes::safetensors("{\"w\":{" + fields + "}}", body));
+    });
   }
   SECTION("cover of the data") {
     const auto two = [&](int begin_a, int end_a, int begin_b, int end_b, const std::string& data) {
