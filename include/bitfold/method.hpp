@@ -18,7 +18,10 @@ enum class method_id : std::uint8_t { tree, pairwise, kahan, sequential };
 namespace method {
 #define BITFOLD_INLINE BITFOLD_HD inline
 #define BITFOLD_LAMBDA
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-conversion"  // g++ on array bounds of type int
 #include <bitfold/method.inl>
+#pragma GCC diagnostic pop
 #undef BITFOLD_INLINE
 #undef BITFOLD_LAMBDA
 }  // namespace method
