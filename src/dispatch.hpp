@@ -1,9 +1,19 @@
 // From the run-time description of a reduction to C++ types: the one list of what is instantiated.
 #pragma once
 
+#include <stdexcept>
+
 #include <bitfold/reduction.hpp>
 
 namespace bitfold::detail {
+
+/// Refuses what make_reduction would not have made; every engine asks before it does anything.
+inline void check(const reduction& r) {
+  const bool fine = is_float(r.in) ? is_float(r.out) && (r.acc == dtype::f64 ||
+                                                         (r.acc == dtype::f32 && r.in != dtype::f64))
+                                   : r.acc == (is_signed_int(r.in) ? dtype::i64 : dtype::u64);
+  if (!fine) make_reduction(r.op, r.method, r.in, r.acc, r.out);  // says what is wrong
+}
 
 template <class M, class T, class A>
 struct kernel_types {
@@ -36,7 +46,7 @@ template <class M, class A>
 scalar rounded(const reduction& r, typename M::template state<A> s) {
   return visit(r.out, [&]<class Out>(std::type_identity<Out>) -> scalar {
     if constexpr (std::is_integral_v<Out> && !std::is_integral_v<A>) {
-      throw error(errc::usage, "out dtype: an integer type for float input");
+      throw std::logic_error("bitfold: an integer output of float input");  // refused by check()
     } else {
       const Out v = M::template round<Out>(s);
       return load_scalar(r.out, &v);

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "fp_environment.hpp"
+
 namespace bitfold {
 namespace {
 
@@ -92,7 +94,8 @@ std::string to_hex(scalar value) {
   return buffer;
 }
 
-std::string to_string(scalar value) {
+namespace {
+BITFOLD_OPAQUE std::string text_of(scalar value) {
   return visit(value.type, [&]<class T>(std::type_identity<T>) {
     const T v = bits_as<T>(value.bits);
     if constexpr (std::is_integral_v<T>) {
@@ -107,6 +110,12 @@ std::string to_string(scalar value) {
         return shortest(v);
     }
   });
+}
+}  // namespace
+
+std::string to_string(scalar value) {
+  const detail::fp_environment guard;
+  return text_of(value);
 }
 
 }  // namespace bitfold

@@ -75,6 +75,7 @@ std::uint64_t print_dot(const node& t, std::uint64_t& next, std::string& out) {
 }  // namespace
 
 scalar reference(const reduction& r, const void* data, std::size_t n) {
+  detail::check(r);
   if (n == 0) return detail::empty_result(r);
   const detail::fp_environment guard;
   return detail::dispatch(r, [&]<class K>(K) {

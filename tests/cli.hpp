@@ -2,11 +2,13 @@
 #pragma once
 
 #include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <sstream>
 #include <string>
@@ -29,8 +31,11 @@ inline std::string content(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Runs bitfold with these arguments; stdout goes to `out_path` if that is given.
-inline outcome bitfold_cli(std::vector<std::string> arguments, const std::string& out_path = "") {
+// Runs bitfold with these arguments; stdout goes to `out_path` if that is given, opened with these
+// flags too. `meanwhile` is called when it has started.
+inline outcome bitfold_cli(
+    std::vector<std::string> arguments, const std::string& out_path = "", int out_flags = 0,
+    const std::function<void(pid_t)>& meanwhile = [](pid_t) {}) {
   const bytes::directory dir;
   const std::string out = out_path.empty() ? dir.path("out") : out_path, err = dir.path("err");
   arguments.insert(arguments.begin(), BITFOLD_CLI);
@@ -41,15 +46,33 @@ inline outcome bitfold_cli(std::vector<std::string> arguments, const std::string
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), O_WRONLY | O_CREAT, 0600);
+  posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), O_WRONLY | O_CREAT | out_flags, 0600);
   posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), O_WRONLY | O_CREAT, 0600);
   pid_t child = 0;
   REQUIRE(posix_spawn(&child, BITFOLD_CLI, &actions, nullptr, argv.data(), environ) == 0);
   posix_spawn_file_actions_destroy(&actions);
+  meanwhile(child);
   int status = 0;
   REQUIRE(waitpid(child, &status, 0) == child);
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, out_path.empty() ? content(out) : "",
           content(err)};
+}
+
+// For `meanwhile`: a file of 4 GiB, all holes, that is cut to one page as soon as the command has
+// mapped it, long before it has read so much. (It is made here, before the command runs.)
+inline std::function<void(pid_t)> shorten_when_mapped(const std::string& path) {
+  std::ofstream{path};
+  std::filesystem::resize_file(path, std::uintmax_t{4} << 30);
+  return [path = std::filesystem::canonical(path).string()](pid_t child) {
+    const std::string maps = "/proc/" + std::to_string(child) + "/maps";
+    for (std::string text = content(maps); text.find(path) == std::string::npos;
+         text = content(maps)) {
+      siginfo_t ended{};
+      REQUIRE(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT) == 0);
+      if (ended.si_pid != 0) return;  // the test will say what it did instead
+    }
+    std::filesystem::resize_file(path, 4096);
+  };
 }
 
 inline std::vector<std::string> lines_of(const std::string& text) {

@@ -187,9 +187,53 @@ TEST_CASE("reduce: file names that are no UTF-8, or look like something else") {
   CHECK(text.out == dir.path("\\xff\\x0a.npy") + "  [1]  f32  1  3f800000\n");
   // "info" is a file here, not the subcommand.
   const auto info = bitfold_cli({"reduce", "sum", "info", "order"});
-  CHECK(info.status == 2);
-  CHECK(info.err.starts_with("bitfold: info: dtype: needed"));
+  CHECK(info.status == 3);
+  CHECK(info.err.starts_with("bitfold: info: file: No such file"));
   CHECK(bitfold_cli({"reduce", "sum", "--", "-x.npy"}).err.starts_with("bitfold: -x.npy: file: "));
+}
+
+TEST_CASE("reduce: what is no array at all is told before a --dtype is asked for") {
+  const bytes::directory dir;
+  for (const auto& [path, problem] :
+       {std::pair{dir.path(""), "is a directory"}, std::pair{dir.path("none"), "No such file"},
+        std::pair{std::string("/proc/self/status"), "says that it is empty"}})
+    for (const std::vector<std::string>& options :
+         {std::vector<std::string>{}, {"--dtype", "u8"}, {"--tensor", "w"}}) {
+      std::vector<std::string> arguments{"reduce", "sum", path};
+      arguments.insert(arguments.end(), options.begin(), options.end());
+      const auto r = bitfold_cli(arguments);
+      CAPTURE(arguments, r.out, r.err);
+      CHECK(r.status == 3);
+      CHECK(r.out.empty());
+      CHECK(r.err.starts_with("bitfold: " + path + ": file: " + problem));
+      CHECK(lines_of(r.err).size() == 1);
+    }
+}
+
+TEST_CASE("reduce: a name without a known ending") {
+  const bytes::directory dir;
+  const auto npy = dir.write("a.npy.new", npy_of({1, 2}));
+  CHECK(bitfold_cli({"reduce", "sum", npy}).out == npy + "  [2]  f32  3  40400000\n");
+  const auto tensors = dir.write(
+      "m.new", bytes::safetensors("{" + bytes::tensor("w", "U8", "[2]", 0, 2) + "}", "\1\2"));
+  CHECK(bitfold_cli({"reduce", "sum", tensors}).out ==
+        tensors + ":w  [2]  u8  3  0000000000000003\n");
+  // With --dtype it is raw, whatever it looks like.
+  const auto raw = bitfold_cli({"reduce", "sum", "--dtype", "u8", npy});
+  CHECK(raw.out.starts_with(npy + "  [136]  u8  "));
+  check_usage({"reduce", "sum", dir.write("raw", "12345678")}, {"dtype: needed"});
+}
+
+TEST_CASE("reduce: a file that becomes shorter does not stop the others") {
+  const bytes::directory dir;
+  const auto one = dir.write("one", "\1"), two = dir.write("two", "\2"), huge = dir.path("huge");
+  const auto r = bitfold_cli({"reduce", "sum", "--dtype", "u8", one, huge, two}, "", 0,
+                             shorten_when_mapped(huge));
+  CAPTURE(r.out, r.err);
+  CHECK(r.status == 3);
+  CHECK(r.out ==
+        one + "  [1]  u8  1  0000000000000001\n" + two + "  [1]  u8  2  0000000000000002\n");
+  CHECK(r.err == "bitfold: " + huge + ": file: became shorter while it was read\n");
 }
 
 TEST_CASE("reduce: usage errors name the argument and the choices") {
@@ -259,7 +303,13 @@ TEST_CASE("order") {
   check_usage({"order", "65537"}, {"N: 65537", "65536"});
   check_usage({"order", "--method", "sequential", "4097"}, {"N: 4097", "4096"});
   check_usage({"order", "18446744073709551616"}, {"N"});
-  check_usage({"order", "-1"}, {});
+  check_usage({"order", "-1"}, {"N"});
+  // Decimal digits alone, never octal or modulo 2^64, for every count.
+  for (const std::string n :
+       {"010", "00", "-18446744073709551613", "", " 3", "+3", "0x10", "1e3", "1'000", "1_000"}) {
+    check_usage({"order", n}, {"N: '" + n + "' is no whole number"});
+    check_usage({"reduce", "sum", "--threads=" + n, "x.npy"}, {"--threads"});
+  }
   check_usage({"order", "3.5"}, {"3.5"});
   check_usage({"order"}, {"N"});
   check_usage({"order", "3", "--format", "svg"}, {"svg", "expression"});

@@ -2,14 +2,22 @@
 #include <bitfold/cpu.hpp>
 #include <bitfold/reference.hpp>
 
+#include <tbb/parallel_for.h>
+#include <tbb/task.h>
+#include <tbb/task_group.h>
+
+#include <atomic>
 #include <cfenv>
 #include <climits>
 #include <fstream>
 #include <sstream>
+#include <stdexcept>
 #include <thread>
 
 #if defined(__linux__)
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 #endif
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -129,6 +137,71 @@ TEST_CASE("calls from many threads at once") {
   for (int w : wrong) CHECK(w == 0);
 }
 
+TEST_CASE("a caller's cancelled tasks cancel nothing here") {
+  const std::vector<float> ones(1'000'000, 1.0f);
+  const auto sum = [&](int threads) {
+    return to_string(cpu::sum<float>(ones, method_id::tree, {.threads = threads, .target = forced_target}));
+  };
+  for (int threads : {0, 2, 3}) {
+    std::string inside;
+    tbb::task_group group;
+    group.run_and_wait([&] {
+      tbb::task::current_context()->cancel_group_execution();
+      inside = sum(threads);
+    });
+    CHECK(inside == "1e+06");
+  }
+  // Where one iteration throws, those that return are right.
+  std::atomic<int> wrong = 0, right = 0;
+  for (int round = 0; round < 50; ++round) {
+    const auto body = [&](int i) {
+      if (i == 40) throw std::runtime_error("one of the caller's");
+      ++(sum(i % 3) == "1e+06" ? right : wrong);
+    };
+    CHECK_THROWS_AS(tbb::parallel_for(0, 64, body), std::runtime_error);
+  }
+  CHECK(wrong == 0);
+  CHECK(right > 0);
+}
+
+TEST_CASE("while it waits, it runs none of its caller's tasks") {
+  const std::vector<float> ones(1'000'000, 1.0f);
+  for (int threads : {0, 2, 3}) {
+    thread_local int depth = 0;
+    std::atomic<int> deepest = 0;
+    tbb::parallel_for(0, 200, [&](int) {
+      if (++depth > 1) deepest = depth;
+      cpu::sum<float>(ones, method_id::tree, {.threads = threads, .target = forced_target});
+      --depth;
+    });
+    CHECK(deepest == 0);
+  }
+}
+
+#if defined(__linux__)
+TEST_CASE("different thread counts at once leave the program's stderr alone") {
+  const std::string path = "cpu_test_stderr." + std::to_string(getpid());
+  std::fflush(stderr);
+  const int saved = dup(2), file = open(path.c_str(), O_CREAT | O_TRUNC | O_RDWR, 0600);
+  dup2(file, 2);
+  const std::vector<float> ones(2'000'000, 1.0f);
+  std::vector<std::thread> pool;
+  for (int i = 0; i < 4; ++i)
+    pool.emplace_back([&, i] {
+      for (int k = 0; k < 30; ++k) cpu::sum<float>(ones, method_id::tree, {.threads = 20 + 7 * i + k % 5});
+    });
+  for (auto& t : pool) t.join();
+  std::fflush(stderr);
+  dup2(saved, 2);
+  close(saved);
+  std::ifstream in(path);
+  const std::string said((std::istreambuf_iterator<char>(in)), {});
+  close(file);
+  unlink(path.c_str());
+  CHECK(said.empty());
+}
+#endif
+
 TEST_CASE("the caller's floating-point environment does not show and is left as it was") {
   const std::size_t n = 3'000'000;
   for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64}) {
@@ -177,6 +250,36 @@ TEST_CASE("the caller's floating-point environment does not show and is left as 
       }
   }
   SUCCEED();
+}
+
+TEST_CASE("no floating-point environment shows in a printed value") {
+  // All 16-bit values, and many of 32 and 64 bits, subnormals among them.
+  std::vector<scalar> values;
+  for (dtype t : {dtype::f16, dtype::bf16})
+    for (std::uint64_t bits = 0; bits < 65536; ++bits) values.push_back({t, bits});
+  test::random_bits next{11};
+  for (int i = 0; i < 20'000; ++i) {
+    const std::uint64_t bits = next();
+    values.push_back({dtype::f32, bits >> 32 >> (i % 2 ? i % 24 : 0)});
+    values.push_back({dtype::f64, bits >> (i % 2 ? i % 60 : 0)});
+  }
+  std::vector<std::string> want;
+  for (scalar v : values) want.push_back(to_string(v));
+  for (int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO, FE_TONEAREST})
+    for (unsigned flush : {0u, 0x8040u}) {
+      std::size_t different = 0;
+      std::fesetround(mode);
+#if defined(__x86_64__)
+      _mm_setcsr((_mm_getcsr() & ~0x8040u) | flush);
+#endif
+      for (std::size_t i = 0; i < values.size(); ++i) different += to_string(values[i]) != want[i];
+#if defined(__x86_64__)
+      _mm_setcsr(0x1f80);
+#endif
+      std::fesetround(FE_TONEAREST);
+      INFO("mode=" << mode << " flush=" << flush);
+      CHECK(different == 0);
+    }
 }
 
 TEST_CASE("special values, as docs/semantics.md has them") {
@@ -236,6 +339,16 @@ TEST_CASE("bad arguments are refused by name") {
   CHECK(message([&] { cpu::reduce(r, nullptr, 1); }).find("data") == 0);
   CHECK(message([&] { make_reduction(op_id::sum, method_id::tree, dtype::f64, dtype::f32); }).find("acc") == 0);
   CHECK(message([&] { make_reduction(op_id::sum, method_id::tree, dtype::f32, {}, dtype::i8); }).find("out") == 0);
+  // One that make_reduction did not make.
+  const reduction to_integer{op_id::sum, method_id::tree, dtype::f32, dtype::f32, dtype::i32};
+  const reduction too_narrow{op_id::sum, method_id::tree, dtype::f64, dtype::f32, dtype::f64};
+  const reduction in_float{op_id::sum, method_id::tree, dtype::i8, dtype::f64, dtype::f64};
+  for (std::size_t n : {0, 1}) {
+    CHECK(message([&] { cpu::reduce(to_integer, &x, n); }).find("out") == 0);
+    CHECK(message([&] { reference(to_integer, &x, n); }).find("out") == 0);
+    CHECK(message([&] { cpu::reduce(too_narrow, &x, n); }).find("acc") == 0);
+    CHECK(message([&] { cpu::reduce(in_float, &x, n); }).find("acc") == 0);
+  }
 }
 
 // ---- Golden bits -----------------------------------------------------------------------------------

@@ -1,16 +1,24 @@
 // Reading arrays: every accepted variant of each format, and every way to be malformed.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <thread>
 
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <bitfold/error.hpp>
 
 #include "catch.hpp"
 #include "io/arrays.hpp"
 #include "io/field.hpp"
+#include "io/mapping.hpp"
 #include "io/npy.hpp"
 #include "io/safetensors.hpp"
 #include "io_bytes.hpp"
@@ -556,6 +564,51 @@ TEST_CASE("files") {
     starts(read(npy), 3, npy + ": magic:");
     starts(read(tensors), 3, tensors + ": header length:");
   }
+  SECTION("each format, by content or by what was recorded") {
+    using io::file_format;
+    const auto npy = bytes::npy("<f4", "(3,)", body);
+    const auto tensors =
+        bytes::safetensors("{" + bytes::tensor("w", "F32", "[3]", 0, 12) + "}", body);
+    struct row {
+      std::string name, content;
+      io::read_options options;
+      std::optional<file_format> format;  // nothing: an error
+    };
+    const auto recorded = [](file_format f, std::optional<dtype> raw = {}) {
+      return io::read_options{raw, {}, f};
+    };
+    const io::read_options u8{dtype::u8, {}, {}};
+    for (const auto& [name, content, options, format] : {
+             // The name first, then the caller's word, then the content.
+             row{"a", npy, {}, file_format::npy},
+             row{"a.new", tensors, {}, file_format::safetensors},
+             row{"a.npy", npy, u8, file_format::npy},
+             row{"a.npy", tensors, {}, {}},
+             row{"a.safetensors", npy, {}, {}},
+             row{"a.new", npy, u8, file_format::raw},
+             row{"a.new", tensors, u8, file_format::raw},
+             row{"a.new", body, u8, file_format::raw},
+             row{"a.new", body, {}, {}},
+             row{"a.new", "", {}, {}},
+             // As recorded, unless the content is of the other format.
+             row{"a.new", npy, recorded(file_format::npy), file_format::npy},
+             row{"a.safetensors", npy, recorded(file_format::npy), file_format::npy},
+             row{"a.npy", tensors, recorded(file_format::npy), file_format::safetensors},
+             row{"a.new", npy, recorded(file_format::safetensors), file_format::npy},
+             row{"a.new", body, recorded(file_format::npy), {}},
+             row{"a.new", npy, recorded(file_format::raw, dtype::u8), file_format::raw},
+             row{"a.npy", npy, recorded(file_format::raw, dtype::u8), file_format::npy},
+             row{"a.new", body, recorded(file_format::raw), {}},
+         }) {
+      CAPTURE(name, content, format.has_value());
+      const auto path = dir.write(name, content);
+      std::optional<file_format> read_as;
+      const auto [code, what] = failure([&] { read_as = io::read_file(path, options).format; });
+      CAPTURE(what);
+      CHECK((read_as == format));
+      CHECK((code != 0) == !format);
+    }
+  }
   SECTION("errors name the file and the field") {
     const auto raw = dir.write("a.bin", body + "x");
     starts(read(raw), 2, raw + ": dtype: needed");
@@ -569,6 +622,125 @@ TEST_CASE("files") {
     starts(read(dir.path("d.npy")), 3, dir.path("d.npy") + ": file: is a directory");
     REQUIRE(::mkfifo(dir.path("pipe.npy").c_str(), 0600) == 0);
     starts(read(dir.path("pipe.npy")), 3, dir.path("pipe.npy") + ": file: is not a regular file");
+    // Nothing of this is a matter of types.
+    starts(read(dir.path("")), 3, dir.path("") + ": file: is a directory");
+    starts(read(dir.path("none")), 3, dir.path("none") + ": file: No such file");
+    starts(read("/proc/self/status", {dtype::u8, {}, {}}), 3,
+           "/proc/self/status: file: says that it is empty");
     starts(read(dir.path("a\nb.npy")), 3, dir.path("a\\x0ab.npy") + ": file:");
+  }
+}
+
+TEST_CASE("files that become shorter") {
+  io::survive_shorter_files();
+  const bytes::directory dir;
+  const std::size_t page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const auto mapped = [](const std::string& path) {
+    return io::read_arrays(path, {dtype::u8, {}, {}});
+  };
+  const auto message = [](const std::string& path) {
+    return path + ": file: became shorter while it was read";
+  };
+
+  SECTION("what is gone reads as zeros, on any thread, and is told") {
+    const auto a = dir.write("a", std::string(64 * page, 'a'));
+    const auto b = dir.write("b", std::string(64 * page, 'b'));
+    const auto first = mapped(a), second = mapped(b);
+    CHECK(failure(io::check_mapped_files).first == 0);
+    std::filesystem::resize_file(b, page + 1);
+    const std::string expected = std::string(page + 1, 'b') + std::string(63 * page - 1, '\0');
+    std::vector<std::string> seen(4);
+    std::vector<std::thread> threads;
+    for (auto& s : seen) threads.emplace_back([&] { s = data_of(second.at(0)); });
+    for (auto& t : threads) t.join();
+    for (const auto& s : seen) CHECK((s == expected));
+    CHECK((data_of(first.at(0)) == std::string(64 * page, 'a')));
+    check_bad(message(b), io::check_mapped_files);
+    // It stays so when the file has grown again.
+    std::filesystem::resize_file(b, 64 * page);
+    check_bad(b + ": file: could not be read: it was shorter for a while", io::check_mapped_files);
+  }
+  SECTION("only while it is mapped") {
+    for (int times = 0; times < 3; ++times) {
+      const auto path = dir.write("a", std::string(3 * page, 'a'));
+      const auto arrays = mapped(path);
+      std::filesystem::resize_file(path, 0);
+      CHECK(data_of(arrays.at(0)).back() == 0);
+      check_bad(message(path), io::check_mapped_files);
+    }
+    CHECK(failure(io::check_mapped_files).first == 0);
+    const auto path = dir.write("a", std::string(3 * page, 'a'));
+    const auto arrays = mapped(path);
+    CHECK(failure(io::check_mapped_files).first == 0);
+  }
+  SECTION("within its last page, where nothing else tells") {
+    const auto path = dir.write("a", "12345678");
+    const auto arrays = mapped(path);
+    std::filesystem::resize_file(path, 4);
+    check_bad(message(path), io::check_mapped_files);
+    std::filesystem::resize_file(path, 9);  // a longer one holds all that was mapped
+    CHECK(failure(io::check_mapped_files).first == 0);
+  }
+  SECTION("while it is parsed") {
+    // Cut as soon as it is mapped: whatever the parser makes of it, it is this that is told.
+    const auto header = bytes::tensor("w", "U8", "[2]", 0, 2);
+    for (const auto& [name, content] :
+         {std::pair{"a.npy", bytes::npy("<f4", "(2, 3)", std::string(24, 'x'), true)},
+          std::pair{"m.safetensors",
+                    bytes::safetensors("{" + header + std::string(8 * page, ' ') + "}", "xx")}}) {
+      const auto path = dir.write(name, content);
+      std::atomic<bool> done = false;
+      std::thread cutter([&] {
+        while (!done) {
+          std::filesystem::resize_file(path, 10);
+          dir.write(name, content);
+        }
+      });
+      for (int times = 0; times < 2000; ++times) {
+        const auto [code, what] = failure([&] { io::read_arrays(path); });
+        if (code != 0 && code != 3) FAIL_CHECK(what);
+      }
+      done = true;
+      cutter.join();
+      CHECK(failure([&] { io::read_arrays(path); }).first == 0);
+    }
+  }
+  SECTION("a bus error elsewhere goes where it went before") {
+    const auto path = dir.write("a", std::string(2 * page, 'a'));
+    const auto fault = [&] {
+      const int fd = ::open(path.c_str(), O_RDWR);
+      const auto* p = static_cast<const volatile char*>(
+          ::mmap(nullptr, 2 * page, PROT_READ, MAP_PRIVATE, fd, 0));
+      const auto other = mapped(path);
+      if (::ftruncate(fd, 0) == 0) static_cast<void>(p[page]);
+      ::_exit(0);
+    };
+    const auto status_of = [](const std::function<void()>& f) {
+      const pid_t child = ::fork();
+      if (child == 0) f();
+      int status = 0;
+      REQUIRE(::waitpid(child, &status, 0) == child);
+      return status;
+    };
+    const int by_default = status_of([&] {
+      ::signal(SIGBUS, SIG_DFL);
+      io::survive_shorter_files();
+      fault();
+    });
+    CHECK((WIFSIGNALED(by_default) && WTERMSIG(by_default) == SIGBUS));
+    const int sent = status_of([&] {
+      ::signal(SIGBUS, SIG_DFL);
+      io::survive_shorter_files();
+      ::raise(SIGBUS);
+      ::_exit(0);
+    });
+    CHECK((WIFSIGNALED(sent) && WTERMSIG(sent) == SIGBUS));
+    const int handled = status_of([&] {
+      ::signal(SIGBUS, [](int) { ::_exit(7); });
+      io::survive_shorter_files();
+      io::survive_shorter_files();  // is not its own handler before
+      fault();
+    });
+    CHECK((WIFEXITED(handled) && WEXITSTATUS(handled) == 7));
   }
 }

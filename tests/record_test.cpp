@@ -1,7 +1,11 @@
 // `bitfold record` and `bitfold check`, as a user meets them; and the parser of golden files.
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <limits>
+#include <thread>
+
+#include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
 
@@ -358,6 +362,22 @@ TEST_CASE("check: which file is compared with which") {
   check_check({two, cy}, 1, {"missing " + ax, "2 files, 1 array: 1 same, 1 file missing"});
   check_check({two, ax, ay, write("c/z.npy", 1)}, 1,
               {"new     " + dir.path("c/z.npy"), "3 files, 2 arrays: 2 same, 1 file new"});
+  // The same path wins over one that ends alike, in any spelling.
+  write("x.npy", 4);
+  {
+    const auto here = std::filesystem::current_path();
+    std::filesystem::current_path(dir.path(""));
+    const auto same = dir.write("same.json", record({"x.npy", "a/x.npy", "b/x.npy"}));
+    for (const std::string top : {"x.npy", "./x.npy", "a/../x.npy", ".//x.npy", "FULL"})
+      for (const std::string in_a : {"a/x.npy", "./a/x.npy", "b/../a/x.npy", "a//x.npy"}) {
+        const auto x = top == "FULL" ? dir.path("x.npy") : top;
+        check_check({same, in_a, "b/x.npy", x}, 0, {"3 files, 3 arrays: 3 same"});
+        check_check({same, x, "./b/x.npy", in_a}, 0, {"3 files, 3 arrays: 3 same"});
+      }
+    check_usage({"check", same, "x.npy", "./x.npy"}, {"./x.npy", "second", "x.npy"});
+    check_usage({"check", same, "c/x.npy"}, {"c/x.npy", "3 of the recorded files"});
+    std::filesystem::current_path(here);
+  }
   // One with one, whatever its name.
   check_check({one, dir.path("c/z.npy")}, 0, {"1 file, 1 array: 1 same"});
   check_check({one, cy}, 1, {"moved   " + ax, "    content", "    sum tree", "1 file"});
@@ -371,6 +391,209 @@ TEST_CASE("check: which file is compared with which") {
   CHECK(r.out == "3 files, 2 arrays: 2 same, 1 file not read\n");
   std::filesystem::remove(ax);
   CHECK(bitfold_cli({"check", three}).status == 3);
+  // Nor does what was found before it hide that it could not be read.
+  const auto late = dir.write("late.json", record({ay, bx, cy}));
+  write("a/y.npy", 2.5);
+  std::filesystem::remove(bx);
+  const auto found = bitfold_cli({"check", late});
+  CHECK(found.status == 3);
+  CHECK(contains(found.out, "3 files, 2 arrays: 1 same, 1 moved, 1 file not read\n"));
+}
+
+TEST_CASE("check: a file is read as what it is, or was recorded as, whatever its name") {
+  const bytes::directory dir;
+  const auto npy = npy_of({1, 2}), tensors = safetensors_of(mixed);
+  // Raw elements that look like a npy file.
+  const auto raw = dir.write("raw.bin", npy);
+  struct row {
+    const char* format;
+    std::vector<std::string> arguments;
+    std::string content, same;
+  };
+  for (const auto& [format, arguments, content, same] :
+       {row{"npy", {dir.write("a.npy", npy)}, npy, "1 array: 1 same"},
+        row{"safetensors", {dir.write("m.safetensors", tensors)}, tensors, "7 arrays: 7 same"},
+        row{"safetensors", {dir.write("m.old", tensors)}, tensors, "7 arrays: 7 same"},
+        row{"safetensors",
+            {dir.write("none.safetensors", safetensors_of({}))},
+            safetensors_of({}),
+            "0 arrays: nothing to compare"},
+        row{"raw", {raw, "--dtype", "u8"}, npy, "1 array: 1 same"}}) {
+    const auto text = record(arguments);
+    CAPTURE(text);
+    CHECK(json::parse(text)["files"][0]["format"] == format);
+    const auto golden = dir.write("golden.json", text);
+    for (const auto name : {"x.new", "x", "x.npy.new", "x.bin"})
+      check_check({golden, dir.write(name, content)}, 0, {"1 file, " + same});
+    if (format != std::string("raw")) {
+      // The wrong name of the two; a file that was cut is still what was recorded.
+      for (const auto name : {"x.npy", "x.safetensors"})
+        check_check({golden, dir.write(name, content)}, 0, {"1 file, " + same});
+      const auto cut = dir.write("x.new", content.substr(0, content.size() / 2));
+      const auto r = bitfold_cli({"check", golden, cut});
+      CHECK(r.status == 3);
+      CHECK(r.err.starts_with("bitfold: " + cut + ": "));
+      CHECK_FALSE(contains(r.err, "dtype: needed"));
+    }
+    // Golden files from before there was the field: the recorded name tells.
+    const auto old =
+        dir.write("old.json", replaced(text, "\"format\": \"" + std::string(format) + "\", ", ""));
+    if (arguments[0] != dir.path("m.old"))
+      check_check({old, dir.write("x.new", content)}, 0, {"1 file, " + same});
+  }
+  // Another format than the recorded one, by its content or by its name.
+  const auto golden = dir.write("golden.json", record({dir.path("a.npy")}));
+  check_check({golden, dir.path("m.old")}, 1,
+              {"missing " + dir.path("a.npy"), "new ", "new ", "new ", "new ", "new ", "new ",
+               "new ", "1 file, 8 arrays: 1 missing, 7 new"});
+  const auto floats = dir.write(
+      "raw.json", record({dir.write("f.bin", bytes::of<float>({1, 2})), "--dtype", "f32"}));
+  check_check({floats, dir.path("a.npy")}, 0, {"1 file, 1 array: 1 same"});
+}
+
+TEST_CASE("record, check: no output takes the place of what is read") {
+  const bytes::directory dir;
+  std::filesystem::create_directory(dir.path("d"));
+  const auto x = dir.write("x.npy", npy_of({1})), y = dir.write("y.npy", npy_of({2}));
+  const auto golden = dir.write("golden.json", record({x, y}));
+  std::filesystem::create_symlink("x.npy", dir.path("soft"));
+  std::filesystem::create_hard_link(x, dir.path("hard"));
+  std::filesystem::create_symlink("golden.json", dir.path("soft.json"));
+  const auto before_x = content(x), before_golden = content(golden);
+  const auto unchanged = [&] {
+    CHECK(content(x) == before_x);
+    CHECK(content(golden) == before_golden);
+    CHECK_FALSE(std::filesystem::exists(dir.path("gone.npy")));
+  };
+  for (const auto name : {"x.npy", "d/../x.npy", "soft", "hard", ".//x.npy"}) {
+    const auto out = dir.path(name);
+    CAPTURE(out);
+    check_usage({"check", golden, "--junit", out}, {"--junit", x});
+    check_usage({"check", golden, "--junit", out, y, x}, {"--junit", x});
+    check_usage({"record", y, x, "--out", out}, {"--out", x});
+    unchanged();
+  }
+  for (const auto name : {"golden.json", "d/../golden.json", "soft.json"})
+    check_usage({"check", golden, "--junit", dir.path(name)}, {"--junit", golden});
+  // Where a recorded file should be, too.
+  const auto gone = dir.write("gone.npy", npy_of({1}));
+  const auto with_gone = dir.write("gone.json", record({gone}));
+  std::filesystem::remove(gone);
+  check_usage({"check", with_gone, "--junit", dir.path("d/../gone.npy")}, {"--junit", gone});
+  unchanged();
+}
+
+TEST_CASE("record, check: files on stdout are added to what is there") {
+  const bytes::directory dir;
+  const auto x = dir.write("x.npy", npy_of({1}));
+  const auto text = record({x}), golden = dir.write("golden.json", text);
+  for (const auto name : {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}) {
+    CAPTURE(name);
+    const auto log = dir.write("log", "before\n");
+    CHECK(bitfold_cli({"record", x, "--out", name}, log, O_APPEND).status == 0);
+    CHECK(content(log) == "before\n" + text);
+    const auto out = dir.write("out", "before");
+    CHECK(bitfold_cli({"check", golden, "--junit", name}, out, O_TRUNC).status == 0);
+    CHECK(content(out).starts_with("<?xml"));
+    CHECK(content(out).ends_with("</testsuites>\n1 file, 1 array: 1 same\n"));
+  }
+  // By its own name, and by way of another descriptor.
+  const auto log = dir.write("log", "before\n");
+  CHECK(bitfold_cli({"record", x, "--out", log}, log, O_APPEND).status == 0);
+  CHECK(content(log) == "before\n" + text);
+  const int fd = ::open(log.c_str(), O_WRONLY | O_APPEND);
+  REQUIRE(fd >= 0);
+  CHECK(bitfold_cli({"record", x, "--out", "/dev/fd/" + std::to_string(fd)}).status == 0);
+  ::close(fd);
+  CHECK(content(log) == "before\n" + text + text);
+}
+
+TEST_CASE("record: a replaced file keeps its mode, a link that leads nowhere is followed") {
+  namespace fs = std::filesystem;
+  const bytes::directory dir;
+  const auto x = dir.write("x.npy", npy_of({1}));
+  const auto text = record({x}), out = dir.write("out.json", "old");
+  for (const auto mode : {fs::perms{0640}, fs::perms{0604}, fs::perms{0600}, fs::perms{0666}}) {
+    fs::permissions(out, mode);
+    CHECK(bitfold_cli({"record", x, "--out", out}).status == 0);
+    CHECK(fs::status(out).permissions() == mode);
+  }
+  fs::create_directory(dir.path("d"));
+  fs::create_symlink("d/second", dir.path("first"));
+  fs::create_symlink("../target.json", dir.path("d/second"));
+  CHECK(bitfold_cli({"record", x, "--out", dir.path("first")}).status == 0);
+  CHECK(fs::is_symlink(dir.path("first")));
+  CHECK(fs::is_symlink(dir.path("d/second")));
+  CHECK(content(dir.path("target.json")) == text);
+  fs::create_symlink("round", dir.path("round"));
+  const auto round = bitfold_cli({"record", x, "--out", dir.path("round")});
+  CHECK(round.status == 1);
+  CHECK(contains(round.err, "round: cannot be written: "));
+  CHECK(lines_of(round.err).size() == 1);
+  CHECK(fs::is_symlink(dir.path("round")));
+
+  const auto name = dir.path(std::string(250, 'n'));
+  for (int times = 0; times < 2; ++times) {
+    CHECK(bitfold_cli({"record", x, "--out", name}).status == 0);
+    CHECK(content(name) == text);
+  }
+  CHECK(std::distance(fs::directory_iterator(dir.path("")), {}) == 7);  // nothing else is left
+}
+
+TEST_CASE("check: a golden file from a pipe") {
+  const bytes::directory dir;
+  const auto x = dir.write("x.npy", npy_of({1}));
+  const auto text = record({x});
+  const auto fifo = dir.path("fifo");
+  REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+  std::thread writer([&] { std::ofstream(fifo) << text; });
+  const auto r = bitfold_cli({"check", fifo});
+  const int reader =
+      ::open(fifo.c_str(), O_RDONLY | O_NONBLOCK);  // or the writer could wait for ever
+  writer.join();
+  ::close(reader);
+  CHECK(r.status == 0);
+  CHECK(r.out == "1 file, 1 array: 1 same\n");
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  REQUIRE(::write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+  ::close(ends[1]);
+  check_check({"/dev/fd/" + std::to_string(ends[0])}, 0, {"1 file, 1 array: 1 same"});
+  ::close(ends[0]);
+  // Too long a one is not read to its end.
+  const auto on_closed_pipe = std::signal(SIGPIPE, SIG_IGN);
+  std::thread endless([&] {
+    std::ofstream out(fifo);
+    while (out) out << text << std::flush;
+  });
+  CHECK_THROWS_WITH(io::read_golden(fifo, 100'000),
+                    fifo + ": file: more than 100000 bytes are too many for a golden file");
+  endless.join();
+  std::signal(SIGPIPE, on_closed_pipe);
+  const auto folder = bitfold_cli({"check", dir.path("")});
+  CHECK(folder.status == 3);
+  CHECK(contains(folder.err, ": file: Is a directory"));
+}
+
+TEST_CASE("record, check: a file that becomes shorter") {
+  const bytes::directory dir;
+  const auto one = dir.write("one", "\1"), huge = dir.path("huge");
+  const auto line = "bitfold: " + huge + ": file: became shorter while it was read\n";
+  const auto out = dir.path("out.json");
+  const auto r = bitfold_cli({"record", "--dtype", "u8", huge, one, "--out", out}, "", 0,
+                             shorten_when_mapped(huge));
+  CHECK(r.status == 3);
+  CHECK(r.err == line);
+  CHECK_FALSE(std::filesystem::exists(out));
+
+  dir.write("huge", "\1");
+  const auto golden = dir.write("golden.json", record({"--dtype", "u8", huge, one}));
+  // Of its size, so that its elements are read.
+  dir.write("golden.json", replaced(content(golden), "\"shape\": [1]", "\"shape\": [4294967296]"));
+  const auto c = bitfold_cli({"check", golden}, "", 0, shorten_when_mapped(huge));
+  CHECK(c.status == 3);
+  CHECK(c.err == line);
+  CHECK(c.out == "2 files, 1 array: 1 same, 1 file not read\n");
 }
 
 TEST_CASE("check: raw files need no --dtype, their golden file has it") {
@@ -473,6 +696,12 @@ TEST_CASE("check: golden files that are no golden files") {
       {"\"files\": [", "\"files\": {}, \"x\": [", "files: is no list"},
       {"\"files\": [", "\"files\": [5, ", "files[0]: is no object"},
       {"\"files\": [", "\"files\": [], \"x\": [", "files: is empty"},
+      {"\"format\": \"safetensors\"", "\"format\": \"zip\"", "files[0].format: 'zip' is not known"},
+      {"\"format\": \"safetensors\"", "\"format\": 1", "files[0].format: is no text"},
+      {"\"format\": \"safetensors\"", "\"format\": \"raw\"",
+       "files[0].format: 'raw', but there are 7 arrays"},
+      {"\"format\": \"safetensors\"", "\"format\": \"npy\"",
+       "files[0].format: 'npy', but there are 7 arrays"},
       {"\"results\": [", "\"results\": [], \"x\": [", "files[0].arrays[0].results: is empty"},
       {"\"dtype\": \"f32\"", "\"dtype\": \"f33\"", "files[0].arrays[0].dtype: 'f33' is not known"},
       {"\"name\": \"b.f16\"", "\"name\": \"first\"",

@@ -4,20 +4,13 @@
 #pragma once
 
 #include <bit>
-#include <cfloat>
 #include <cstdint>
 #include <string_view>
 #include <type_traits>
 
 #include <bitfold/config.hpp>
 #include <bitfold/dtype.hpp>
-
-#if defined(__FAST_MATH__)
-#error "bitfold: this file is compiled with -ffast-math (or -Ofast), which changes the bits; compile it without"
-#endif
-#if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0
-#error "bitfold: this target evaluates float in a wider type (x87); compile with -msse2 -mfpmath=sse"
-#endif
+#include <bitfold/strict_math.hpp>
 
 namespace bitfold::arith {
 

@@ -19,15 +19,19 @@ std::optional<target> parse_target(std::string_view text);
 /// The targets that this build holds and this machine can run, best last. Never empty.
 std::vector<target> available_targets();
 
-/// More threads than these would only cost memory.
+/// More threads than these count as these: an array is cut into so many parts at the most.
 inline constexpr int most_threads = 1024;
 
 struct options {
-  int threads = 0;  ///< 0: one per core that this process may use; at most most_threads count
+  /// At most so many threads, and no more than the threading runtime has; 0: one per core that this
+  /// process may use.
+  int threads = 0;
   std::optional<cpu::target> target = {};  ///< empty: the best available one
 };
 
 /// Reduces n elements at `data` (any alignment; may be null when n is 0) in the canonical order.
+/// May be called from any thread and inside tasks of oneTBB: it takes part in none of their
+/// cancellations, and runs none of the caller's tasks while it waits.
 /// Errors (errc::usage): threads < 0; a target that is not available; a null pointer with n > 0.
 scalar reduce(const reduction& r, const void* data, std::size_t n, const options& how = {});
 

@@ -4,6 +4,8 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -16,6 +18,7 @@
 #include "io/arrays.hpp"
 #include "io/field.hpp"
 #include "io/golden.hpp"
+#include "io/mapping.hpp"
 
 namespace bitfold::cli {
 namespace {
@@ -127,11 +130,20 @@ std::vector<array_report> check_arrays(const io::golden_file& old,
 
 // ---- Which file is which -----------------------------------------------------------------------
 
-// How many path components, counted from the end, two paths share.
-std::size_t common_tail(const std::string& a, const std::string& b) {
+std::filesystem::path normal(const std::string& path) {
+  std::error_code ignored;  // of a current directory that is gone
+  return (std::filesystem::current_path(ignored) / path).lexically_normal();
+}
+
+// How much alike two paths are: the same text, the same path in other words, and then the number of
+// components, counted from the end, that they share; 0 if not even the name.
+std::size_t likeness(const std::string& a, const std::string& b) {
+  constexpr std::size_t same_text = std::numeric_limits<std::size_t>::max();
+  if (a == b) return same_text;
+  if (normal(a) == normal(b)) return same_text - 1;
   const auto parts = [](const std::string& path) {
-    const auto normal = std::filesystem::path(path).lexically_normal();
-    std::vector<std::filesystem::path> list(normal.begin(), normal.end());
+    const auto p = std::filesystem::path(path).lexically_normal();
+    std::vector<std::filesystem::path> list(p.begin(), p.end());
     std::reverse(list.begin(), list.end());
     return list;
   };
@@ -160,7 +172,7 @@ matching match(const io::golden& g, const std::vector<std::string>& files) {
   for (const std::string& file : files) {
     std::size_t best = 0, where = 0, ties = 0;
     for (std::size_t i = 0; i < g.files.size(); ++i) {
-      const std::size_t common = common_tail(file, g.files[i].file);
+      const std::size_t common = likeness(file, g.files[i].file);
       if (common == 0 || common < best) continue;
       ties = common == best ? ties + 1 : 1;
       best = common;
@@ -186,10 +198,13 @@ matching match(const io::golden& g, const std::vector<std::string>& files) {
 
 file_report check_file(const io::golden_file& old, const std::string& file,
                        const check_arguments& args) {
-  // A raw file was recorded as one array without a name; other formats carry their own type.
-  const std::optional<dtype> raw =
-      old.arrays.size() == 1 ? std::optional(old.arrays[0].type) : std::nullopt;
-  return {old.file, check_arrays(old, io::read_arrays(file, {raw, std::nullopt}), args), {}, {}};
+  // A raw file was recorded as one array; other formats carry their own type.
+  const auto raw =
+      old.format == io::file_format::raw ? std::optional(old.arrays.at(0).type) : std::nullopt;
+  const auto arrays = io::read_arrays(file, {raw, std::nullopt, old.format});
+  auto found = check_arrays(old, arrays, args);
+  io::check_mapped_files();
+  return {old.file, std::move(found), {}, {}};
 }
 
 // ---- What is told ------------------------------------------------------------------------------
@@ -289,6 +304,13 @@ std::string junit_of(const std::vector<file_report>& files) {
 int check(const check_arguments& args) {
   const io::golden g = io::read_golden(args.golden);
   const matching m = match(g, args.files);
+  if (args.junit) {
+    std::vector<std::string> inputs = m.added;
+    inputs.push_back(args.golden);
+    for (const auto& file : m.given)
+      if (file) inputs.push_back(*file);
+    refuse_overwriting("--junit", *args.junit, inputs);
+  }
   std::vector<file_report> reports;
   int status = 0;
   for (std::size_t i = 0; i < g.files.size(); ++i) {
@@ -328,7 +350,7 @@ subcommand add_check(CLI::App& app) {
   command->add_option(
       "FILE", args->files,
       "The files to check (default: the recorded paths). Of several, each is compared "
-      "with the recorded file whose path ends alike");
+      "with the recorded file of the same path, or else whose path ends alike");
   auto* bits = command->add_flag("--bits", args->bits,
                                  "All bits, of the content and of every result (the default)");
   command
@@ -342,7 +364,8 @@ subcommand add_check(CLI::App& app) {
   command->footer(
       "Prints each array that differs, with old and new values, then a summary. Exit status: 0 "
       "all\n"
-      "the same, 1 any difference, missing or new, 3 a file or the golden file cannot be read.\n"
+      "the same, 1 any difference, missing or new, 3 a file or the golden file cannot be read,\n"
+      "whatever else was found.\n"
       "See docs/regression.md.");
   return {command, [args] { return check(*args); }};
 }

@@ -1,6 +1,7 @@
 #include "cli/common.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -39,8 +40,11 @@ CLI::Validator whole_number(std::uint64_t max) {
             std::uint64_t n = 0;
             const char* const end = text.data() + text.size();
             const auto [stop, problem] = std::from_chars(text.data(), end, n);
-            if (problem == std::errc() && stop == end && n <= max) return std::string();
-            return fmt::format("{} is no whole number from 0 to {}", io::in_quotes(text), max);
+            // CLI11, which converts the text afterwards, would take 010 for 8.
+            const bool octal = text.size() > 1 && text[0] == '0';
+            if (problem == std::errc() && stop == end && n <= max && !octal) return std::string();
+            return fmt::format("{} is no whole number from 0 to {}{}", io::in_quotes(text), max,
+                               octal ? " (leading zeros are refused)" : "");
           },
           "NONNEGATIVE"};
 }
@@ -68,34 +72,94 @@ void write_out(std::string_view text) {
     throw std::runtime_error(fmt::format("cannot write the output: {}", std::strerror(errno)));
 }
 
-void write_file(const std::string& path, std::string_view text) {
+void refuse_overwriting(std::string_view option, const std::string& out,
+                        const std::vector<std::string>& inputs) {
   namespace fs = std::filesystem;
-  const auto fail = [&](int error_number) {
-    throw std::runtime_error(
-        fmt::format("{}: cannot be written: {}", io::printable(path), std::strerror(error_number)));
-  };
-  std::error_code ignored;
-  const bool direct = fs::exists(path, ignored) && !fs::is_regular_file(path, ignored);
-  // What a symbolic link points to is replaced, not the link.
-  fs::path target = fs::canonical(path, ignored);
-  if (target.empty()) target = path;
-  const std::string temporary =
-      direct ? target.string() : fmt::format("{}.{}.tmp", target.string(), ::getpid());
-  const int flags = O_WRONLY | O_CLOEXEC | (direct ? 0 : O_CREAT | O_EXCL);
-  const int fd = ::open(temporary.c_str(), flags, 0666);
-  if (fd < 0) fail(errno);
-  int failed = 0;
-  while (!text.empty() && !failed) {
+  std::error_code ignored;  // of files that are not there
+  if (fs::exists(out, ignored) && !fs::is_regular_file(out, ignored)) return;
+  const fs::path place = fs::weakly_canonical(out, ignored);  // empty where it cannot be told
+  for (const std::string& input : inputs)
+    if (fs::equivalent(input, out, ignored) ||
+        (!place.empty() && fs::weakly_canonical(input, ignored) == place))
+      throw error(errc::usage, fmt::format("{}: is also {}, which would overwrite it",
+                                           io::printable(input), option));
+}
+
+namespace {
+
+// The open descriptor that this is another name of: the file that stdout goes to, or /dev/fd/3.
+std::optional<int> descriptor_of(const std::filesystem::path& path) {
+  struct stat there, here;
+  if (::stat(path.c_str(), &there) != 0) return std::nullopt;
+  for (const int fd : {STDOUT_FILENO, STDERR_FILENO})
+    if (::fstat(fd, &here) == 0 && there.st_dev == here.st_dev && there.st_ino == here.st_ino)
+      return fd;
+  if (path.parent_path() != "/dev/fd" && path.parent_path() != "/proc/self/fd") return std::nullopt;
+  const std::string digits = path.filename().string();
+  int fd = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto [stop, problem] = std::from_chars(digits.data(), end, fd);
+  if (problem != std::errc() || stop != end) return std::nullopt;
+  return fd;
+}
+
+// What a symbolic link leads to, there or not.
+std::filesystem::path behind_links(std::filesystem::path path) {
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  for (int i = 0; i < 40 && fs::is_symlink(path, failed); ++i)  // as many as Linux follows
+    path = path.parent_path() / fs::read_symlink(path, failed);
+  return path;
+}
+
+// 0 or the errno.
+int write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
     const ssize_t n = ::write(fd, text.data(), text.size());
     if (n >= 0)
       text.remove_prefix(static_cast<std::size_t>(n));
     else if (errno != EINTR)
-      failed = errno;
+      return errno;
   }
+  return 0;
+}
+
+int write_directly(const std::string& path, std::string_view text) {
+  const auto open_already = descriptor_of(path);
+  const int fd = open_already ? ::dup(*open_already) : ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return errno;
+  const int failed = write_all(fd, text);
+  return ::close(fd) != 0 && !failed ? errno : failed;
+}
+
+int replace(const std::filesystem::path& target, std::string_view text) {
+  // Short, since the name of the target may be as long as names can be.
+  const auto temporary = target.parent_path() / fmt::format(".bitfold.{}.tmp", ::getpid());
+  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CLOEXEC | O_CREAT | O_EXCL, 0666);
+  if (fd < 0) return errno;
+  int failed = write_all(fd, text);
+  struct stat old;
+  if (!failed && ::stat(target.c_str(), &old) == 0 && ::fchmod(fd, old.st_mode & 0777) != 0)
+    failed = errno;
   if (::close(fd) != 0 && !failed) failed = errno;
-  if (!direct && !failed && std::rename(temporary.c_str(), target.c_str()) != 0) failed = errno;
-  if (!direct && failed) ::unlink(temporary.c_str());
-  if (failed) fail(failed);
+  if (!failed && std::rename(temporary.c_str(), target.c_str()) != 0) failed = errno;
+  if (failed) ::unlink(temporary.c_str());
+  return failed;
+}
+
+}  // namespace
+
+void write_file(const std::string& path, std::string_view text) {
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  const fs::file_status status = fs::status(path, failed);
+  const bool direct = (fs::exists(status) && !fs::is_regular_file(status)) || descriptor_of(path);
+  const int problem = failed && status.type() != fs::file_type::not_found ? failed.value()
+                      : direct ? write_directly(path, text)
+                               : replace(behind_links(path), text);
+  if (problem != 0)
+    throw std::runtime_error(
+        fmt::format("{}: cannot be written: {}", io::printable(path), std::strerror(problem)));
 }
 
 void complain(std::string_view text) {

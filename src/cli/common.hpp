@@ -53,7 +53,8 @@ std::string method_help();
 
 std::optional<dtype> parse_dtype_option(const std::optional<std::string>& text);
 
-/// Option checks: decimal digits, up to `max` (CLI11's own take -1 for 2^64 - 1, or print doubles).
+/// Option checks: decimal digits, up to `max` (CLI11's own take -1 for 2^64 - 1, or print doubles;
+/// its conversion, which comes afterwards, takes 010 for 8).
 CLI::Validator whole_number(std::uint64_t max);
 
 /// For --threads, as a transform. More than 1024 are taken as 1024: they would only cost memory.
@@ -65,8 +66,13 @@ void refuse_twice(const std::vector<std::string>& files);
 /// To stdout. Throws where it cannot be written.
 void write_out(std::string_view text);
 
-/// The whole file or, where it throws, nothing: by way of a temporary file beside it. What is no
-/// regular file (a pipe, /dev/stdout) is written to directly.
+/// Throws (errc::usage) where `out`, which `option` names, is one of these files by whatever path.
+void refuse_overwriting(std::string_view option, const std::string& out,
+                        const std::vector<std::string>& inputs);
+
+/// The whole file or, where it throws, nothing: by way of a temporary file beside it. A file that
+/// is replaced keeps its mode. What is no regular file (a pipe), or open already (/dev/stdout), is
+/// written to directly, after what is there.
 void write_file(const std::string& path, std::string_view text);
 
 /// "bitfold: TEXT" to stderr.

@@ -10,6 +10,7 @@
 
 #include "cli/common.hpp"
 #include "io/field.hpp"
+#include "io/mapping.hpp"
 
 namespace bitfold::cli {
 namespace {
@@ -24,7 +25,8 @@ int run(int argc, char** argv) {
   app.footer(
       "Exit status: 0 fine, 2 usage, 3 bad input, 4 no such device, 5 CUDA error, 1 anything "
       "else (a difference that `check` found, a promise that `report` found broken, output that "
-      "cannot be written), 130 `report` interrupted.");
+      "cannot be written), 130 `report` interrupted. Several failures: the first one's; but a "
+      "`check` that could not read a file exits with 3.");
 
   std::vector<subcommand> subcommands;  // in the order of the help
   for (const auto add : {add_reduce, add_record, add_check, add_order, add_report, add_info})
@@ -52,6 +54,7 @@ int main(int argc, char** argv) {
   using namespace bitfold;
   using namespace bitfold::cli;
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is a write error like any other
+  io::survive_shorter_files();
   try {
     return run(argc, argv);
   } catch (const error& e) {

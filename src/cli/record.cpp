@@ -1,8 +1,6 @@
 // bitfold record
 #include <algorithm>
-#include <filesystem>
 #include <memory>
-#include <system_error>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -14,6 +12,7 @@
 #include "io/arrays.hpp"
 #include "io/field.hpp"
 #include "io/golden.hpp"
+#include "io/mapping.hpp"
 
 namespace bitfold::cli {
 namespace {
@@ -49,7 +48,8 @@ bool is_utf8(const std::string& text) {
 }
 
 io::golden_file record_file(const record_arguments& args, const std::string& file) {
-  const auto arrays = io::read_arrays(file, {parse_dtype_option(args.raw), std::nullopt});
+  const auto [format, arrays] =
+      io::read_file(file, {parse_dtype_option(args.raw), std::nullopt, std::nullopt});
   std::vector<fingerprint_job> jobs;
   for (const io::array& a : arrays) {
     jobs.push_back({&a, {}});
@@ -63,7 +63,8 @@ io::golden_file record_file(const record_arguments& args, const std::string& fil
     }
   }
   const auto measured = fingerprints(jobs, true, args.threads);
-  io::golden_file g{file, {}};
+  io::check_mapped_files();
+  io::golden_file g{file, format, {}};
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     const io::array& a = arrays[i];
     g.arrays.push_back({a.name, a.type, a.shape, measured[i].digest, {}});
@@ -75,15 +76,12 @@ io::golden_file record_file(const record_arguments& args, const std::string& fil
 
 int record(const record_arguments& args) {
   refuse_twice(args.files);
-  std::error_code ignored;  // of files that are not there
-  for (const std::string& file : args.files) {
-    if (std::filesystem::equivalent(file, args.out, ignored))
-      throw error(errc::usage, io::printable(file) + ": is also --out, which would overwrite it");
+  refuse_overwriting("--out", args.out, args.files);
+  for (const std::string& file : args.files)
     if (!is_utf8(file))
       throw error(
           errc::usage,
           io::printable(file) + ": a golden file cannot hold this file's name, which is not UTF-8");
-  }
   io::golden g{BITFOLD_VERSION, {}};
   for (const std::string& file : args.files) g.files.push_back(record_file(args, file));
   write_file(args.out, io::golden_text(g));

@@ -13,6 +13,7 @@
 #include "cli/common.hpp"
 #include "io/arrays.hpp"
 #include "io/field.hpp"
+#include "io/mapping.hpp"
 
 namespace bitfold::cli {
 namespace {
@@ -63,9 +64,11 @@ std::string reduce_file(const reduce_arguments& args, const std::string& file) {
                                                  : cpu::reduce(r, a.data, a.count, how);
       lines += args.json ? json_line(file, a, r, args.device, value) : text_line(file, a, value);
     } catch (const error& e) {
+      io::check_mapped_files();
       throw about(file, a.name, e);
     }
   }
+  io::check_mapped_files();
   return lines;
 }
 

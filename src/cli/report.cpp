@@ -27,6 +27,7 @@
 #include "cli/common.hpp"
 #include "io/digest.hpp"
 #include "io/field.hpp"
+#include "io/mapping.hpp"
 
 namespace bitfold::cli {
 namespace {
@@ -196,6 +197,7 @@ int status_of(const json& report) { return report["findings"].empty() ? 0 : fail
 int render_again(const report_arguments& args) {
   const json report = accuracy::read_report(args.from);
   const fs::path folder = args.out.empty() ? fs::path(args.from).parent_path() : fs::path(args.out);
+  refuse_overwriting("--out", (folder / "report.html").string(), {args.from});
   if (!folder.empty()) make_folder(folder);
   write_page(report, folder / "report.html");
   write_out((folder / "report.html").string() + '\n');
@@ -229,11 +231,15 @@ int measure(const report_arguments& args) {
   run.erase("date");
   for (const auto& file : args.files) {
     io::digest d;
-    for (const auto& a : io::read_arrays(file)) d.add(a.data, a.count * size_of(a.type));
+    const auto arrays = io::read_arrays(file);
+    for (const auto& a : arrays) d.add(a.data, a.count * size_of(a.type));
+    io::check_mapped_files();
     run["files"].push_back(d.hex());
   }
 
   const fs::path folder = args.out;
+  for (const auto name : {"report.json", "report.html", "report.partial.jsonl"})
+    refuse_overwriting("--out", (folder / name).string(), args.files);
   make_folder(folder);
   const folder_lock lock(folder);
   kept_units kept(folder / "report.partial.jsonl", run, report["date"].get<std::string>());
@@ -262,6 +268,7 @@ int measure(const report_arguments& args) {
     }
     bar.start(u.what);
     const json rows = u.run();
+    io::check_mapped_files();
     kept.keep(u.key, rows);
     accuracy::add_rows(report, rows);
     bar.finish(u.weight);

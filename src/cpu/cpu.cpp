@@ -5,11 +5,12 @@
 #include <bit>
 #include <cstring>
 #include <memory>
+#include <stdexcept>
 
-#include <tbb/global_control.h>
 #include <tbb/info.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
+#include <tbb/task_group.h>
 
 #include "../dispatch.hpp"
 #include "../fp_environment.hpp"
@@ -49,44 +50,50 @@ target run_chunk(kernel k, const reduction& r, const void* data, std::size_t n, 
            static_cast<int>(size % order::leaf), state);
 }
 
+struct chunk_result {
+  state_storage state;
+  std::optional<target> folded_by;  // by nobody so far
+};
+
 // All chunks, on up to `threads` threads.
-target run_parallel(kernel k, const reduction& r, const void* data, std::size_t n, const plan& p,
-                    int threads, state_storage* states) {
-  target reported_by_first = target::scalar;
+void run_parallel(kernel k, const reduction& r, const void* data, std::size_t n, const plan& p,
+                  int threads, chunk_result* results) {
+  // A caller's tasks may be cancelled, which ours must not be; and while this thread waits for others
+  // to end, it must not start its caller's next task, which may want a lock that it holds.
+  tbb::task_group_context context(tbb::task_group_context::isolated);
   const auto all_chunks = [&] {
-    tbb::parallel_for(
-        order::index{0}, p.chunks,
-        [&](order::index c) {
-          const detail::fp_environment guard;  // this may be any thread
-          const target t = run_chunk(k, r, data, n, p, c, states + c);
-          if (c == 0) reported_by_first = t;
-        },
-        tbb::static_partitioner());
+    tbb::this_task_arena::isolate([&] {
+      tbb::parallel_for(
+          order::index{0}, p.chunks,
+          [&](order::index c) {
+            const detail::fp_environment guard;  // this may be any thread
+            results[c].folded_by = run_chunk(k, r, data, n, p, c, &results[c].state);
+          },
+          tbb::static_partitioner(), context);
+    });
   };
   const int cores = tbb::info::default_concurrency();
-  if (threads == cores) {
+  if (threads >= cores) {
     all_chunks();  // in whatever arena the caller is in
-    return reported_by_first;
+  } else {
+    // Making an arena and calling its threads in costs more than many a reduction: keep the last one.
+    thread_local std::unique_ptr<tbb::task_arena> arena;
+    if (!arena || arena->max_concurrency() != threads)
+      arena = std::make_unique<tbb::task_arena>(threads);
+    arena->execute(all_chunks);
   }
-  // More threads than the runtime would give by itself, if that is what was asked for.
-  std::optional<tbb::global_control> more;
-  if (threads > cores)
-    more.emplace(tbb::global_control::max_allowed_parallelism, static_cast<std::size_t>(threads));
-  // Making an arena and calling its threads in costs more than many a reduction: keep the last one.
-  thread_local std::unique_ptr<tbb::task_arena> arena;
-  if (!arena || arena->max_concurrency() != threads)
-    arena = std::make_unique<tbb::task_arena>(threads);
-  arena->execute(all_chunks);
-  return reported_by_first;
+  for (order::index c = 0; c < p.chunks; ++c)
+    if (!results[c].folded_by)
+      throw std::logic_error("bitfold: the threading runtime left out a part of the array");
 }
 
 template <class M, class A>
-BITFOLD_OPAQUE scalar fold_chunks(const reduction& r, const state_storage* states,
+BITFOLD_OPAQUE scalar fold_chunks(const reduction& r, const chunk_result* results,
                                   order::index count) {
   using state = typename M::template state<A>;
   const auto get = [&](order::index i) {
     state s;
-    std::memcpy(&s, states + i, sizeof s);
+    std::memcpy(&s, &results[i].state, sizeof s);
     return s;
   };
   const auto merge = [](state a, state b) { return M::merge(a, b); };
@@ -123,6 +130,7 @@ scalar reduce(const reduction& r, const void* data, std::size_t n, const options
                                  " is not available on this machine or in this build");
   if (how.threads < 0)
     throw error(errc::usage, "threads: " + std::to_string(how.threads) + " is negative");
+  detail::check(r);
   if (n == 0) return detail::empty_result(r);
   if (data == nullptr) throw error(errc::usage, "data: null pointer with n > 0");
 
@@ -133,9 +141,9 @@ scalar reduce(const reduction& r, const void* data, std::size_t n, const options
     return reference(r, data, n);
   }
   const kernel k = find_kernel(chosen, r);
-  const auto result = [&](const state_storage* states, order::index count) {
+  const auto result = [&](const chunk_result* results, order::index count) {
     return detail::dispatch(r, [&]<class K>(K) {
-      return fold_chunks<typename K::method, typename K::accumulator>(r, states, count);
+      return fold_chunks<typename K::method, typename K::accumulator>(r, results, count);
     });
   };
   const bool may_share = how.threads != 1 && n * size_of(r.in) >= 2 * bytes_worth_a_thread;
@@ -144,13 +152,14 @@ scalar reduce(const reduction& r, const void* data, std::size_t n, const options
                                          : std::min(how.threads, most_threads);
   const plan p = make_plan(r, n, threads);
   if (p.chunks == 1) {
-    state_storage state;
-    reported = run_chunk(k, r, data, n, p, 0, &state);
-    return result(&state, 1);
+    chunk_result all;
+    reported = run_chunk(k, r, data, n, p, 0, &all.state);
+    return result(&all, 1);
   }
-  std::vector<state_storage> states(p.chunks);
-  reported = run_parallel(k, r, data, n, p, threads, states.data());
-  return result(states.data(), p.chunks);
+  std::vector<chunk_result> results(p.chunks);
+  run_parallel(k, r, data, n, p, threads, results.data());
+  reported = *results[0].folded_by;
+  return result(results.data(), p.chunks);
 }
 
 }  // namespace bitfold::cpu

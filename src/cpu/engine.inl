@@ -51,7 +51,11 @@ struct engine {
   static scalar_state short_leaf(const T* p, int size) {
     if (size < order::lanes) {
       scalar_state v[order::lanes];
-      for (int i = 0; i < size; ++i) v[i] = M::start(bitfold::arith::widen<A>(p[i]));
+      for (int i = 0; i < size; ++i) {
+        T x;
+        std::memcpy(&x, p + i, sizeof x);  // p may be aligned to nothing
+        v[i] = M::start(bitfold::arith::widen<A>(x));
+      }
       for (int step = 1; step < size; step *= 2)
         for (int i = 0; i + step < size; i += 2 * step) v[i] = M::merge(v[i], v[i + step]);
       return v[0];

@@ -23,6 +23,7 @@ bool overlaps() {
 }
 
 void check_arguments(const reduction& r, const void* data, std::size_t n, const void* out) {
+  detail::check(r);
   if (r.method == method_id::sequential)
     throw error(errc::usage, "method: sequential runs on the CPU only");
   if (n > 0 && data == nullptr) throw error(errc::usage, "data: null pointer with n > 0");

@@ -11,6 +11,8 @@
 
 #include <bitfold/dtype.hpp>
 
+#include "io/format.hpp"
+
 namespace bitfold::io {
 
 struct array {
@@ -23,15 +25,31 @@ struct array {
 };
 
 struct read_options {
-  std::optional<dtype> raw_type;      ///< for files that are neither .npy nor .safetensors
-  std::optional<std::string> tensor;  ///< read only this tensor of a .safetensors file
+  std::optional<dtype> raw_type = {};        ///< of the elements of raw files
+  std::optional<std::string> tensor = {};    ///< read only this tensor of a .safetensors file
+  std::optional<file_format> recorded = {};  ///< what this file, perhaps by another name, once was
 };
 
-/// The arrays of a file, in the order of their data. The extension (in any case) gives the format.
-/// The file must not shrink while an array of it is alive.
+struct file_contents {
+  file_format format;
+  std::vector<array> arrays;
+};
+
+/// The arrays of a file, in the order of their data.
+///
+/// The name's ending gives the format; where it gives none, a file is raw if there is a raw_type,
+/// and else what its content says. What was recorded as raw is raw, unless the name's ending says
+/// otherwise; what was recorded in another format is what its content says, or else what was
+/// recorded, whatever its name.
+///
+/// The file should not shrink while an array of it is alive: check_mapped_files (io/mapping.hpp).
+///
 /// Errors, as "FILE: FIELD: what is wrong" on one line: errc::bad_input for a file that cannot be
 /// read or is malformed; errc::usage for a raw file without raw_type, and for `tensor` where the
 /// format has no named tensors.
+file_contents read_file(const std::filesystem::path& path, const read_options& options = {});
+
+/// Its arrays alone.
 std::vector<array> read_arrays(const std::filesystem::path& path, const read_options& options = {});
 
 }  // namespace bitfold::io

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
-#include <iterator>
+#include <cstdio>
+#include <memory>
 #include <optional>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -22,67 +23,89 @@ using nlohmann::json;
 
 constexpr std::string_view format_name = "bitfold-golden";
 constexpr int format_version = 1;
-constexpr std::uintmax_t max_size = std::uintmax_t{1} << 30;
 constexpr std::size_t max_depth = 16;
 
 std::string json_text(std::string_view text) { return json(text).dump(); }
 
-// The document tree of `text`, less what JSON leaves open: of two equal keys it would silently keep
-// one, and nesting has no limit.
-class tree_reader {
+// The document tree of `text`, less what JSON leaves open: of two equal keys the library would keep
+// one silently, and nesting has no limit. (Its parser with a callback could tell too, but looks
+// through all of a list whenever an element of it ends.)
+class tree_reader : public nlohmann::json_sax<json> {
  public:
   json read(std::string_view text) {
     // The parser would take a zero byte for the end of the text.
     if (const auto zero = text.find('\0'); zero != std::string_view::npos)
       bad("golden file", fmt::format("a zero byte at {}", zero));
-    try {
-      return json::parse(text, [this](int, json::parse_event_t event, json& parsed) {
-        on(event, parsed);
-        return true;
-      });
-    } catch (const json::parse_error& e) {
-      bad("golden file", e.byte > text.size() ? "ends in the middle (not whole JSON)"
-                                              : fmt::format("not JSON at byte {}", e.byte));
-    } catch (const json::exception&) {  // such as a number beyond any double
+    size_ = text.size();
+    json::sax_parse(text, this);
+    return std::move(root_);
+  }
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t&) override { return add(value); }
+  bool string(string_t& text) override { return add(std::move(text)); }
+  bool binary(binary_t&) override { return add(nullptr); }  // JSON has none
+  bool start_object(std::size_t) override { return enter(json::object()); }
+  bool start_array(std::size_t) override { return enter(json::array()); }
+  bool end_object() override { return leave(); }
+  bool end_array() override { return leave(); }
+  bool key(string_t& key) override {
+    level& l = levels_.back();
+    const auto [member, is_new] = l.container->get_ref<json::object_t&>().emplace(key, nullptr);
+    l.member = &*member;
+    if (!is_new) bad(printable(here(), 200), "stands there twice");
+    return true;
+  }
+  bool parse_error(std::size_t at, const std::string&,
+                   const nlohmann::detail::exception& e) override {
+    if (!dynamic_cast<const json::parse_error*>(&e))  // such as a number beyond any double
       bad("golden file", "not JSON that can be read");
-    }
+    bad("golden file", at > size_ ? "ends in the middle (not whole JSON)"
+                                  : fmt::format("not JSON at byte {}", at));
   }
 
  private:
   struct level {
-    std::string path;         // of the object or array itself
-    std::string key;          // of the current member
-    std::uint64_t index = 0;  // of the current element
-    bool is_array = false;
-    std::set<std::string> keys;  // of the object so far
+    json* container;
+    json::object_t::value_type* member;  // the current one, of an object
   };
+  std::size_t size_ = 0;
+  json root_;
   std::vector<level> levels_;
 
+  // The path to what is about to be placed.
   std::string here() const {
-    if (levels_.empty()) return "golden file";
-    const level& l = levels_.back();
-    if (l.is_array) return fmt::format("{}[{}]", l.path, l.index);
-    return l.path.empty() ? l.key : l.path + "." + l.key;
-  }
-
-  void on(json::parse_event_t event, const json& parsed) {
-    using e = json::parse_event_t;
-    switch (event) {
-      case e::object_start:
-      case e::array_start:
-        if (levels_.size() == max_depth) bad(printable(here(), 200), "nested too deeply");
-        levels_.push_back({levels_.empty() ? "" : here(), "", 0, event == e::array_start, {}});
-        return;
-      case e::key:
-        levels_.back().key = printable(parsed.get_ref<const std::string&>(), 40);
-        if (!levels_.back().keys.insert(parsed.get_ref<const std::string&>()).second)
-          bad(printable(here(), 200), "stands there twice");
-        return;
-      case e::object_end:
-      case e::array_end: levels_.pop_back(); break;
-      case e::value: break;
+    std::string path;
+    for (const level& l : levels_) {
+      if (l.container->is_array())
+        path += fmt::format("[{}]", l.container->size() - (&l == &levels_.back() ? 0 : 1));
+      else
+        path += (path.empty() ? "" : ".") + printable(l.member->first, 40);
     }
-    if (!levels_.empty()) ++levels_.back().index;
+    return path.empty() ? "golden file" : path;
+  }
+  json* place(json&& value) {
+    if (levels_.empty()) return &(root_ = std::move(value));
+    const level& l = levels_.back();
+    if (l.container->is_object()) return &(l.member->second = std::move(value));
+    l.container->push_back(std::move(value));
+    return &l.container->back();
+  }
+  bool add(json&& value) {
+    place(std::move(value));
+    return true;
+  }
+  bool enter(json&& container) {
+    if (levels_.size() == max_depth) bad(printable(here(), 200), "nested too deeply");
+    levels_.push_back({place(std::move(container)), nullptr});
+    return true;
+  }
+  bool leave() {
+    levels_.pop_back();
+    return true;
   }
 };
 
@@ -158,6 +181,47 @@ golden_array parse_array(const node& n) {
   return a;
 }
 
+// The first golden files of version 1 do not tell: the name did then, and raw files had the others.
+file_format parse_format_of(const node& file, const golden_file& g) {
+  const auto of_one = [&](file_format f) { return f != file_format::safetensors; };
+  if (!file.value.contains("format")) {
+    const auto named = format_of_name(g.file).value_or(file_format::raw);
+    return of_one(named) && g.arrays.size() != 1 ? file_format::safetensors : named;
+  }
+  const node format = file["format"];
+  const auto f = format.named([](std::string_view t) { return parse_format(t); });
+  if (of_one(f) && g.arrays.size() != 1)
+    format.wrong(fmt::format("'{}', but there are {} arrays", name(f), g.arrays.size()));
+  return f;
+}
+
+// Of a regular file, or of what comes from a pipe or a terminal.
+std::string whole_text(const std::filesystem::path& path, std::uint64_t max_size) {
+  const auto failed = [](int error_number) {
+    bad("file", std::generic_category().message(error_number));
+  };
+  const auto file =
+      std::unique_ptr<std::FILE, int (*)(std::FILE*)>(std::fopen(path.c_str(), "rbe"), std::fclose);
+  if (!file) failed(errno);
+  const auto refuse_above_most = [&](std::uintmax_t size) {
+    if (size > max_size)
+      bad("file", fmt::format("more than {} bytes are too many for a golden file", max_size));
+  };
+  std::error_code no_size;
+  const auto known = std::filesystem::file_size(path, no_size);
+  if (!no_size) refuse_above_most(known);
+  std::string text;
+  for (std::size_t size = 0;;) {
+    text.resize(std::min<std::uint64_t>(std::max<std::uint64_t>(2 * size, 1 << 16), max_size + 1));
+    size += std::fread(text.data() + size, 1, text.size() - size, file.get());
+    refuse_above_most(size);
+    if (size == text.size()) continue;
+    if (std::ferror(file.get())) failed(errno);
+    text.resize(size);
+    return text;
+  }
+}
+
 }  // namespace
 
 std::string golden_text(const golden& g) {
@@ -166,8 +230,8 @@ std::string golden_text(const golden& g) {
       "\"files\": [",
       format_name, format_version, json_text(g.bitfold), order::version);
   for (std::size_t f = 0; f < g.files.size(); ++f) {
-    text +=
-        fmt::format("{}\n{{\"file\": {}, \"arrays\": [", f ? "," : "", json_text(g.files[f].file));
+    text += fmt::format("{}\n{{\"file\": {}, \"format\": \"{}\", \"arrays\": [", f ? "," : "",
+                        json_text(g.files[f].file), name(g.files[f].format));
     const auto& arrays = g.files[f].arrays;
     for (std::size_t i = 0; i < arrays.size(); ++i) {
       const golden_array& a = arrays[i];
@@ -208,7 +272,7 @@ golden parse_golden(std::string_view text) {
   std::set<std::string> files;
   const node all_files = root["files"];
   for (const node& f : all_files.items()) {
-    g.files.push_back({f["file"].text(), {}});
+    g.files.push_back({f["file"].text(), file_format::raw, {}});
     if (!files.insert(g.files.back().file).second)
       f["file"].wrong(in_quotes(g.files.back().file) + " stands there twice");
     std::set<std::string> names;
@@ -217,22 +281,15 @@ golden parse_golden(std::string_view text) {
       const std::string& name = g.files.back().arrays.back().name;
       if (!names.insert(name).second) a["name"].wrong(in_quotes(name) + " stands there twice");
     }
+    g.files.back().format = parse_format_of(f, g.files.back());
   }
   if (g.files.empty()) all_files.wrong("is empty");
   return g;
 }
 
-golden read_golden(const std::filesystem::path& path) {
+golden read_golden(const std::filesystem::path& path, std::uint64_t max_size) {
   try {
-    std::error_code failed;
-    const auto size = std::filesystem::file_size(path, failed);
-    if (failed) bad("file", failed.message());
-    if (size > max_size) bad("file", fmt::format("{} bytes are too many for a golden file", size));
-    std::ifstream in(path, std::ios::binary);
-    if (!in) bad("file", std::generic_category().message(errno));
-    const std::string text{std::istreambuf_iterator<char>(in), {}};
-    if (in.bad()) bad("file", "cannot be read");
-    return parse_golden(text);
+    return parse_golden(whole_text(path, max_size));
   } catch (const error& e) {
     throw error(e.code(), printable(path.string()) + ": " + e.what());
   }

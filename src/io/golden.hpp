@@ -10,6 +10,8 @@
 
 #include <bitfold/reduction.hpp>
 
+#include "io/format.hpp"
+
 namespace bitfold::io {
 
 struct golden_result {
@@ -26,7 +28,8 @@ struct golden_array {
 };
 
 struct golden_file {
-  std::string file;  ///< the path as it was given; valid UTF-8
+  std::string file;    ///< the path as it was given; valid UTF-8
+  file_format format;  ///< a raw or npy file has one array
   std::vector<golden_array> arrays;
 };
 
@@ -41,7 +44,8 @@ std::string golden_text(const golden& g);
 /// ("files[0].arrays[3].shape"). An order version that is not this library's is one of them.
 golden parse_golden(std::string_view text);
 
-/// The same from a file; the errors then begin with its name.
-golden read_golden(const std::filesystem::path& path);
+/// The same from a file or a pipe of up to `max_size` bytes; the errors then begin with its name.
+golden read_golden(const std::filesystem::path& path,
+                   std::uint64_t max_size = std::uint64_t{1} << 30);
 
 }  // namespace bitfold::io

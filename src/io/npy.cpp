@@ -206,10 +206,15 @@ void convert(const std::byte* from, std::byte* to_bytes, std::uint64_t count,
 
 }  // namespace
 
+bool looks_like_npy(std::span<const std::byte> file) {
+  return std::string_view(reinterpret_cast<const char*>(file.data()), file.size())
+      .starts_with("\x93NUMPY");
+}
+
 array parse_npy(std::span<const std::byte> file, const std::shared_ptr<const void>& owner) {
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
   const auto byte = [&](std::size_t i) { return static_cast<std::uint64_t>(file[i]); };
-  if (!text.starts_with("\x93NUMPY")) bad("magic", "not a npy file");
+  if (!looks_like_npy(file)) bad("magic", "not a npy file");
   if (text.size() < 8) bad("version", "truncated file");
   const auto major = byte(6), minor = byte(7);
   if (major < 1 || major > 3 || minor != 0)

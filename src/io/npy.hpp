@@ -9,6 +9,9 @@
 
 namespace bitfold::io {
 
+/// Whether the file begins as every .npy file does.
+bool looks_like_npy(std::span<const std::byte> file);
+
 /// The array in the bytes of a .npy file. Its data points into `file`, which `owner` keeps alive,
 /// or into a copy of its own where Fortran order or big endian need one.
 /// Errors: errc::bad_input, "FIELD: what is wrong".

@@ -143,14 +143,25 @@ std::optional<dtype> parse_type(std::string_view text) {
   return std::nullopt;
 }
 
+// The first eight bytes, which must be there.
+std::uint64_t header_length(std::span<const std::byte> file) {
+  std::uint64_t length = 0;
+  for (int i = 7; i >= 0; --i) length = length << 8 | static_cast<std::uint64_t>(file[i]);
+  return length;
+}
+
 }  // namespace
+
+bool looks_like_safetensors(std::span<const std::byte> file) {
+  return file.size() > 8 && file[8] == std::byte{'{'} &&
+         header_length(file) <= std::min<std::uint64_t>(max_header, file.size() - 8);
+}
 
 std::vector<array> parse_safetensors(std::span<const std::byte> file,
                                      const std::optional<std::string>& tensor,
                                      const std::shared_ptr<const void>& owner) {
   if (file.size() < 8) bad("header length", fmt::format("the file has {} bytes", file.size()));
-  std::uint64_t length = 0;
-  for (int i = 7; i >= 0; --i) length = length << 8 | static_cast<std::uint64_t>(file[i]);
+  const std::uint64_t length = header_length(file);
   if (length > max_header)
     bad("header length", fmt::format("{} bytes, above the limit of {}", length, max_header));
   if (length > file.size() - 8)
