@@ -1,5 +1,6 @@
 # Every public header compiles on its own, and with what it offers in use, by each compiler there is and
 # without any warning of those that a consumer may have turned into errors.
+cmake_minimum_required(VERSION 3.22)
 set(warnings -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Werror)
 file(REMOVE_RECURSE ${WORK})
 file(GLOB headers RELATIVE ${SOURCE}/include ${SOURCE}/include/bitfold/*.hpp)
