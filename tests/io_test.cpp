@@ -603,7 +603,8 @@ TEST_CASE("files") {
       CAPTURE(name, content, format.has_value());
       const auto path = dir.write(name, content);
       std::optional<file_format> read_as;
-      const auto [code, what] = failure([&] { read_as = io::read_file(path, options).format; });
+      const auto [code, what] =
+          failure([&, options = options] { read_as = io::read_file(path, options).format; });
       CAPTURE(what);
       CHECK((read_as == format));
       CHECK((code != 0) == !format);
@@ -690,7 +691,7 @@ TEST_CASE("files that become shorter") {
                     bytes::safetensors("{" + header + std::string(8 * page, ' ') + "}", "xx")}}) {
       const auto path = dir.write(name, content);
       std::atomic<bool> done = false;
-      std::thread cutter([&] {
+      std::thread cutter([&, name = name, content = content] {
         while (!done) {
           std::filesystem::resize_file(path, 10);
           dir.write(name, content);
