@@ -231,11 +231,13 @@ std::span<const input> all_inputs() { return inputs; }
 std::vector<std::byte> pack(std::span<const double> values, dtype type) {
   std::vector<std::byte> out(values.size() * size_of(type));
   visit(type, [&]<class T>(std::type_identity<T>) {
-    if constexpr (!std::is_integral_v<T>) {
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        const T v = arith::round_to<T>(values[i]);
-        std::memcpy(out.data() + i * sizeof v, &v, sizeof v);
-      }
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      T v;
+      if constexpr (std::is_integral_v<T>)
+        v = static_cast<T>(values[i]);
+      else
+        v = arith::round_to<T>(values[i]);
+      std::memcpy(out.data() + i * sizeof v, &v, sizeof v);
     }
   });
   return out;
@@ -312,6 +314,21 @@ dot_input dot_cancellation(std::size_t n, std::uint64_t seed, dtype type, double
   }
   shuffle(random, in.x, in.y);
   return in;
+}
+
+exact_input small_integers(std::size_t n, std::uint64_t seed, bool negative) {
+  random_source random(seed);
+  exact_input out{std::vector<double>(n), 0};
+  if (n == 0) return out;
+  for (std::size_t i = 0; i + 1 < n && negative; i += 2) {
+    out.x[i] = (random.below(3) + 1) * (random.below(2) ? 1 : -1);
+    out.x[i + 1] = -out.x[i];
+  }
+  for (int k = 0; k < 60; ++k) out.x[random.bits() % n] = random.below(4);
+  out.x.back() = 3;
+  out.x.front() = 2;
+  for (double v : out.x) out.sum += v;
+  return out;
 }
 
 }  // namespace bitfold::accuracy

@@ -35,7 +35,7 @@ struct input {
 
 std::span<const input> all_inputs();
 
-/// The values rounded to `type`, as an array of it.
+/// The values rounded to `type`, as an array of it; for integers they must be some of its.
 std::vector<std::byte> pack(std::span<const double> values, dtype type);
 
 /// n values of float type `type`, in random order, whose sum has condition number sum|x| / |sum x|
@@ -52,5 +52,14 @@ struct dot_input {
   std::vector<double> x, y;
 };
 dot_input dot_cancellation(std::size_t n, std::uint64_t seed, dtype type, double condition);
+
+/// Integers from 0 to 3, most of them 0, or from -3 to 3, few of them 0, and their sum. Every sum
+/// of consecutive ones is exact even in bf16, so whoever adds them gets this sum. The first and the
+/// last are not 0.
+struct exact_input {
+  std::vector<double> x;
+  double sum;
+};
+exact_input small_integers(std::size_t n, std::uint64_t seed, bool negative);
 
 }  // namespace bitfold::accuracy

@@ -22,7 +22,8 @@ namespace {
 struct list_format {
   const char* name;
   std::vector<const char*> texts,
-      numbers;  // numbers may be null, or text where they are not finite
+      numbers;         // numbers may be null, or text where they are not finite
+  bool later = false;  // may be missing: the first reports have it not
 };
 const std::vector<list_format>& lists() {
   static const std::vector<list_format> all{
@@ -31,6 +32,7 @@ const std::vector<list_format>& lists() {
       {"headlines", {"value", "label", "note"}, {}},
       {"findings", {"contestant", "kind", "where", "expected", "got"}, {}},
       {"failures", {"contestant", "where", "why"}, {}},
+      {"wrong", {"contestant", "variation", "where", "expected", "got"}, {}, true},
       {"contestants", {"id", "name", "family", "device", "in", "acc", "out", "about"}, {}},
       {"inputs", {"id", "about", "kind"}, {}},
       {"accuracy",
@@ -45,6 +47,11 @@ const std::vector<list_format>& lists() {
        {"n", "bytes", "threads", "seconds", "cv", "gbps", "ceiling_ratio"}},
       {"ceilings", {"device"}, {"threads", "bytes", "gbps"}}};
   return all;
+}
+
+const json& rows_of(const json& report, const char* list) {
+  static const json none = json::array();
+  return report.contains(list) ? report[list] : none;
 }
 
 void check(const json& report) {
@@ -81,6 +88,7 @@ void check(const json& report) {
     for (const json& x : report["machine"][key])
       require(x.is_string(), std::string("machine.") + key, "is no list of texts");
   for (const auto& list : lists()) {
+    if (list.later && !report.contains(list.name)) continue;
     require(has(report, list.name, &json::is_array), list.name, "is missing or no list");
     std::size_t i = 0;
     for (const json& row : report[list.name]) {
@@ -117,8 +125,8 @@ void check(const json& report) {
         p.is_null() || (has(p, "tried", &json::is_number) && has(p, "distinct", &json::is_number)),
         "accuracy.permutations", "is missing or neither null nor `tried` and `distinct`");
   }
-  for (const char* list : {"accuracy", "bits", "speed"})
-    for (const json& row : report[list])
+  for (const char* list : {"wrong", "accuracy", "bits", "speed"})
+    for (const json& row : rows_of(report, list))
       require(ids.contains(row["contestant"].get<std::string>()), std::string(list) + ".contestant",
               "names none of the contestants");
 }
@@ -290,6 +298,11 @@ void add_headlines(json& report) {
 
 std::string summary(const json& report) {
   const auto by_id = contestants_by_id(report);
+  const json& wrong = rows_of(report, "wrong");
+  const auto is_wrong = [&](const json* c) {
+    return std::any_of(wrong.begin(), wrong.end(),
+                       [&](const json& w) { return w["contestant"] == (*c)["id"]; });
+  };
   std::string out;
   for (const char* type : {"f32", "f64", "f16", "bf16"}) {
     // Columns are the contestants on the CPU, or on the GPU without a CPU; rows are inputs.
@@ -317,6 +330,9 @@ std::string summary(const json& report) {
     };
     out += fmt::format("\n{}: largest error in ulps\n", type);
     line("input", "condition", [](const json& c) { return text_of(c["name"]); });
+    if (std::any_of(columns.begin(), columns.end(), is_wrong))
+      line("small integers", "1",
+           [&](const json& c) { return is_wrong(&c) ? "wrong here" : "right"; });
     for (const std::string& input : inputs) {
       std::string condition;
       for (const json* c : columns)
@@ -358,6 +374,11 @@ std::string summary(const json& report) {
   for (const json& f : report["failures"])
     out += fmt::format("Failed: {} at {}: {}\n", text_of(f["contestant"]),
                        io::printable(text_of(f["where"])), io::printable(text_of(f["why"])));
+  for (const json& w : wrong)
+    out +=
+        fmt::format("Wrong here: {}, {}: the small integers {} sum to {}, got {}\n",
+                    text_of(w["contestant"]), io::printable(text_of(w["variation"])),
+                    io::printable(text_of(w["where"])), text_of(w["expected"]), text_of(w["got"]));
   out += '\n';
   for (const json& h : report["headlines"])
     out += fmt::format("{:>12}  {} ({})\n", text_of(h["value"]), text_of(h["label"]),

@@ -352,6 +352,22 @@ json run_study(const study& s, const std::vector<contestant*>& everyone, std::ui
           {"failures", std::move(attempt.failures)}};
 }
 
+// ---- Who can add
+
+json run_integers(contestant& c) {
+  json rows = json::array();
+  attempts attempt("small integers");
+  attempt(c, [&] {
+    for (const wrong_sum& w : wrong_sums(c))
+      rows.push_back({{"contestant", c.info.id},
+                      {"variation", w.variation},
+                      {"where", w.array},
+                      {"expected", to_string(w.expected)},
+                      {"got", to_string(w.got)}});
+  });
+  return {{"wrong", std::move(rows)}, {"failures", std::move(attempt.failures)}};
+}
+
 // ---- Sameness of bits
 
 json run_bits(contestant& c, std::uint64_t seed, int repeats) {
@@ -526,6 +542,33 @@ std::vector<int> condition_powers(bool full) {
 
 }  // namespace
 
+std::vector<wrong_sum> wrong_sums(contestant& c) {
+  const dtype t = c.info.in;
+  std::vector<array> arrays;
+  std::vector<scalar> expected;
+  for (std::size_t n : {0, 1, 2, 1000, 4097, 200003})
+    for (bool negative : {false, true}) {
+      if (negative && !is_float(t) && !is_signed_int(t)) continue;
+      const exact_input in = small_integers(n, n + negative, negative);
+      array a(t, pack(in.x, t));
+      if (!c.suits(a.view)) continue;
+      expected.push_back(load_scalar(c.info.out, pack({&in.sum, 1}, c.info.out).data()));
+      arrays.push_back(std::move(a));
+    }
+  std::vector<wrong_sum> wrong;
+  const auto ways = c.variations();
+  for (std::size_t way = 0; way < ways.size(); ++way)
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
+      const array_view& x = arrays[i].view;
+      scalar got = c.run(x, way);
+      if (got == expected[i]) got = c.run(x, way);  // each time
+      if (got == expected[i]) continue;
+      wrong.push_back({ways[way].label, fmt::format("{}[{}]", name(t), x.n), expected[i], got});
+      break;
+    }
+  return wrong;
+}
+
 std::vector<unit> plan(contestants& who, const suite_options& o) {
   std::vector<unit> units;
   const auto of_type = [&who](dtype t, bool main_only) {
@@ -547,6 +590,11 @@ std::vector<unit> plan(contestants& who, const suite_options& o) {
                      }});
   };
 
+  for (const auto& c : who.list)
+    if (!c->info.promise)
+      units.push_back({"integers/" + c->info.id, "small integers: " + c->info.id,
+                       static_cast<double>(c->variations().size()) * 4e5,
+                       [c = c.get()] { return run_integers(*c); }});
   const std::size_t n = o.full ? 1000003 : 200003;
   for (dtype t : floats)
     for (const input& in : all_inputs())
@@ -682,6 +730,7 @@ json start_report(const contestants& who, const suite_options& o, const std::str
       {"headlines", json::array()},
       {"findings", json::array()},
       {"failures", json::array()},
+      {"wrong", json::array()},
       {"contestants", std::move(list)},
       {"inputs", std::move(inputs)},
   };

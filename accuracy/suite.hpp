@@ -26,6 +26,15 @@ struct unit {
   std::function<json()> run;  ///< lists of rows by field of the report: {"accuracy": [...], ...}
 };
 
+/// A sum of small integers, which every order of additions gives exactly (inputs.hpp), that is
+/// another one: the first of a variation.
+struct wrong_sum {
+  std::string variation, array;
+  scalar expected, got;
+};
+/// Of a contestant in each of its variations; none of one that is right.
+std::vector<wrong_sum> wrong_sums(contestant& c);
+
 /// What is to be done, in order. The units refer to `who`. Errors (errc::bad_input): a file that
 /// cannot be read, or has no float array.
 std::vector<unit> plan(contestants& who, const suite_options& options);

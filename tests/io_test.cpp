@@ -130,7 +130,7 @@ TEST_CASE("npy: every element type and byte order") {
   const char order = GENERATE('<', '>', '=', '|');
   const std::size_t size = size_of(type);
   if (order == '|' && size > 1) {
-    check_bad("descr: '|" + std::string(descr) + "'", [&] {
+    check_bad("descr: '|" + std::string(descr) + "'", [&, descr = descr] {
       parse_npy(bytes::npy(std::string("|") + descr, "(1,)", std::string(size, 0)));
     });
     return;
@@ -285,7 +285,7 @@ TEST_CASE("npy: malformed") {
         {"shape:", "{'descr': '<f4', 'fortran_order': False, 'shape': [2]}"},
     }));
     CAPTURE(header);
-    check_bad(field, [&] { parse_npy(bytes::npy_of(header, body)); });
+    check_bad(field, [&, header = header] { parse_npy(bytes::npy_of(header, body)); });
   }
   SECTION("shape") {
     const std::string text =
@@ -438,7 +438,7 @@ TEST_CASE("safetensors: malformed") {
         {"header:", "{\"w\":1e999}"},
     }));
     CAPTURE(header);
-    check_bad(field, [&] { parse_safetensors(bytes::safetensors(header, body)); });
+    check_bad(field, [&, header = header] { parse_safetensors(bytes::safetensors(header, body)); });
   }
   SECTION("fields of a tensor") {
     const auto [field, fields] = GENERATE(table<std::string, std::string>({
@@ -486,8 +486,9 @@ TEST_CASE("safetensors: malformed") {
         {" dtype: '\\x0a'", R"("dtype":"\n","shape":[2],"data_offsets":[0,8])"},
     }));
     CAPTURE(fields);
-    check_bad("tensor 'w'" + field,
-              [&] { parse_safetensors(bytes::safetensors("{\"w\":{" + fields + "}}", body)); });
+    check_bad("tensor 'w'" + field, [&, fields = fields] {
+      parse_safetensors(bytes::safetensors("{\"w\":{" + fields + "}}", body));
+    });
   }
   SECTION("cover of the data") {
     const auto two = [&](int begin_a, int end_a, int begin_b, int end_b, const std::string& data) {
@@ -602,7 +603,8 @@ TEST_CASE("files") {
       CAPTURE(name, content, format.has_value());
       const auto path = dir.write(name, content);
       std::optional<file_format> read_as;
-      const auto [code, what] = failure([&] { read_as = io::read_file(path, options).format; });
+      const auto [code, what] =
+          failure([&, options = options] { read_as = io::read_file(path, options).format; });
       CAPTURE(what);
       CHECK((read_as == format));
       CHECK((code != 0) == !format);
@@ -689,7 +691,7 @@ TEST_CASE("files that become shorter") {
                     bytes::safetensors("{" + header + std::string(8 * page, ' ') + "}", "xx")}}) {
       const auto path = dir.write(name, content);
       std::atomic<bool> done = false;
-      std::thread cutter([&] {
+      std::thread cutter([&, name = name, content = content] {
         while (!done) {
           std::filesystem::resize_file(path, 10);
           dir.write(name, content);

@@ -1,7 +1,9 @@
 // OpenBLAS, opened while the program runs: its sum (an extension of BLAS), its dot with ones, and
 // its asum where no value is negative.
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
+#include <map>
 #include <optional>
 
 #include "../contestant.hpp"
@@ -110,16 +112,22 @@ void add(contestants& out, const library& blas, thread_count threads, const std:
 }  // namespace
 
 void add_openblas(contestants& out) {
-  const library blas{"libopenblas.so.0", "libopenblas.so"};
+  const char* chosen = std::getenv("BITFOLD_OPENBLAS");
+  const library blas =
+      chosen && *chosen ? library{chosen} : library{"libopenblas.so.0", "libopenblas.so"};
   const auto config = blas.find<char*()>("openblas_get_config");
   const auto get_threads = blas.find<int()>("openblas_get_num_threads");
   const auto set_threads = blas.find<void(int)>("openblas_set_num_threads");
   if (!blas || !config || !get_threads || !set_threads) {
-    out.missing.push_back({"OpenBLAS", "no libopenblas.so.0 was found: apt install libopenblas0"});
+    out.missing.push_back(
+        {"OpenBLAS", chosen && *chosen
+                         ? std::string(chosen) + ": no OpenBLAS (BITFOLD_OPENBLAS names it)"
+                         : "no libopenblas.so.0 was found: apt install libopenblas0"});
     return;
   }
   out.found.push_back({"OpenBLAS", config()});
-  static const int all = std::max(1, get_threads());  // before any of ours changes it
+  static std::map<std::string, int> counts;  // by library, before any of ours changes it
+  const int all = counts.emplace(blas.name(), std::max(1, get_threads())).first->second;
   // One that is built on OpenMP takes OpenMP's number at every call (its issue 5806).
   constexpr int openmp = 2;
   const auto parallel = blas.find<int()>("openblas_get_parallel");

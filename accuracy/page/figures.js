@@ -330,6 +330,10 @@ section({
       parts.table.append(el('h3', {}, 'Versions'), table('Software that was found', [text('name', s => s.name), text('version', s => s.version)], report.software));
     if (report.missing.length)
       parts.table.append(el('h3', {}, 'Missing'), table('Peers that were not found here', [text('name', m => m.name), text('why', m => m.why)], report.missing));
+    if (wrong.length)
+      parts.table.append(el('h3', {}, 'Wrong here'), table('Who adds small integers wrongly on this machine, though every order of additions gives their exact sum', [
+        {label: 'contestant', get: w => byId.get(w.contestant), text: c => `${c.name} (${c.in}, ${c.device})`}, text('variation', w => w.variation),
+        text('where', w => w.where), number('expected', w => w.expected), number('got', w => w.got)], wrong));
     if (report.failures?.length)
       parts.table.append(el('h3', {}, 'Failures'), table('Where a peer failed, and so has no result', [
         text('contestant', f => byId.get(f.contestant)?.name ?? f.contestant), text('where', f => f.where), text('why', f => f.why)], report.failures));
@@ -379,6 +383,9 @@ section({
         text('what', f => kinds[f.kind] ?? f.kind), text('where', f => f.where), text('expected', f => f.expected), text('got', f => f.got),
       ], report.findings)));
   }
+  if (wrong.length)
+    box.append(el('p', {class: 'mark warn', id: 'wrong'}, `Wrong here: ${distinct(wrong.map(w => byId.get(w.contestant))).map(c => `${c.name} (${c.in}, ${c.device})`).join(', ')}. ` +
+      'Their sums of small integers, which are exact in any order, are wrong on this machine: see Contestants.'));
   document.getElementById('download').addEventListener('click', () =>
     download('report.json', 'application/json', document.getElementById('report').textContent));
 }

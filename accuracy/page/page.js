@@ -116,11 +116,16 @@ const shapes = [circle, 'M-.9,-.9H.9V.9H-.9Z', 'M0,-1.2L1.2,0L0,1.2L-1.2,0Z', 'M
   'M-.4,-1.1H.4V-.4H1.1V.4H.4V1.1H-.4V.4H-1.1V-.4H-.4Z', 'M-1.1,0L.8,-1.1V1.1Z', 'M1.1,0L-.8,-1.1V1.1Z'];
 const styles = new Map();
 
+// Whose sums of small integers are wrong on this machine; their name says so everywhere.
+const wrong = report.wrong ?? [];
+const wrongIds = new Set(wrong.map(w => w.contestant));
+
 // Same name, type and device twice: the accumulator and output types tell them apart.
 const nameCount = new Map();
 const nameKey = c => [c.name, c.in, c.device, Boolean(c.main)].join('\n');
 for (const c of report.contestants) nameCount.set(nameKey(c), (nameCount.get(nameKey(c)) ?? 0) + 1);
-const seriesOf = c => nameCount.get(nameKey(c)) > 1 ? `${c.name} (${c.acc || '?'} to ${c.out})` : c.name;
+const seriesOf = c => (nameCount.get(nameKey(c)) > 1 ? `${c.name} (${c.acc || '?'} to ${c.out})` : c.name) +
+  (wrongIds.has(c.id) ? ', wrong here' : '');
 
 {
   const families = [...new Set(report.contestants.filter(c => c.main && c.family !== 'bitfold').map(c => c.family))];

@@ -48,6 +48,7 @@ const std::vector<std::pair<const char*, std::vector<field>>> row_fields = {
     {"headlines", {{"value", text}, {"label", text}}},
     {"findings", {{"contestant", text}, {"kind", text}, {"where", text}}},
     {"inputs", {{"id", text}}},
+    {"wrong", {{"contestant", text}, {"where", text}}},
     {"accuracy",
      {{"contestant", text}, {"input", text}, {"in", text}, {"n", number}, {"study", text}}},
     {"bits", {{"contestant", text}, {"variation", text}, {"digest", text}}},
@@ -89,6 +90,7 @@ void check(std::string_view report_json, std::string_view name) {
     fail(name, "format: is not \"bitfold-report\"");
   if (report.value("version", json()) != 1) fail(name, "version: this bitfold reads version 1");
   for (const field& f : top_fields) check_field(report, f, name, "");
+  if (report.contains("wrong")) check_field(report, {"wrong", list}, name, "");  // not in the first
   std::set<std::string> contestants;
   for (const auto& [rows, fields] : row_fields) {
     std::size_t i = 0;

@@ -382,7 +382,8 @@ BITFOLD_HD inline Out round_sum_to(double hi, double lo) {
   } else {
     auto bits = bit_cast<std::uint64_t>(s);
     // Inexact with an even significand: step one ulp towards the error, to the odd neighbour.
-    if (is_finite(s) && e != 0.0 && !(bits & 1)) bits += (e > 0.0) == (s > 0.0) ? 1 : -1;
+    if (is_finite(s) && e != 0.0 && !(bits & 1))
+      bits = (e > 0.0) == (s > 0.0) ? bits + 1 : bits - 1;
     return round_to<Out>(bit_cast<double>(bits));
   }
 }

@@ -24,7 +24,10 @@ enum class ordering : std::uint8_t {
 namespace method {
 #define BITFOLD_INLINE BITFOLD_HD inline
 #define BITFOLD_LAMBDA
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-conversion"  // g++ on array bounds of type int
 #include <bitfold/method.inl>
+#pragma GCC diagnostic pop
 #undef BITFOLD_INLINE
 #undef BITFOLD_LAMBDA
 }  // namespace method

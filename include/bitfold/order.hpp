@@ -73,7 +73,10 @@ constexpr auto interpret(index n, Lane lane, Merge merge, Element element) {
 }
 
 #define BITFOLD_INLINE BITFOLD_HD inline
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-conversion"  // g++ on array bounds of type int
 #include <bitfold/order.inl>
+#pragma GCC diagnostic pop
 #undef BITFOLD_INLINE
 
 }  // namespace bitfold::order

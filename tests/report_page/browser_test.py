@@ -92,6 +92,14 @@ def check_content(p):
         assert page.locator(f"#{name} figcaption").inner_text(), name
     for m in report["missing"] + report.get("failures", []):
         assert m["why"] in page.locator("#contestants").inner_text()
+    wrong = [next(c for c in report["contestants"] if c["id"] == w["contestant"]) for w in report.get("wrong", [])]
+    assert page.locator("#wrong").count() == bool(wrong)
+    for c, w in zip(wrong, report.get("wrong", [])):
+        assert f"{c['name']} ({c['in']}, {c['device']})" in page.locator("#wrong").inner_text()
+        assert w["got"] in page.locator("#contestants").inner_text()
+        for legend in page.locator(".legend").all():
+            shown = legend.inner_text()
+            assert c["name"] not in shown or f"{c['name']}, wrong here" in shown
 
 
 def chosen(page, name):

@@ -154,6 +154,8 @@ def main():
         "software": [{"name": "NumPy", "version": "2.4.6"}, {"name": "PyTorch", "version": "2.9.1"}],
         "missing": [{"name": "BLIS", "why": "libblis was not found <b>here</b>"}],
         "failures": [{"contestant": contestants[-1]["id"], "where": "inputs: zeros", "why": "out of <b>memory</b>"}],
+        "wrong": [{"contestant": c["id"], "variation": "2 threads", "where": "f32[1000]", "expected": "106", "got": "<b>123</b>"}
+                  for c in contestants if c["family"] == "OpenBLAS" and c["in"] == "f32"],
         "headlines": [
             {"value": "1 of 1", "label": "different results", "note": "of bitfold tree over every device, thread count and launch shape"},
             {"value": "98 %", "label": "of the read ceiling", "note": "bitfold tree, f32, 2^28 elements on Example GPU 9"},

@@ -103,6 +103,10 @@ TEST_CASE("what is not a report of version 1 is refused with one line that names
   CHECK(with("/version", "1") == "r.json: version: this bitfold reads version 1");
   CHECK(with("/machine", nullptr) == "r.json: machine: is not an object");
   CHECK(with("/speed", json::object()) == "r.json: speed: is not a list");
+  CHECK(with("/wrong", json::object()) == "r.json: wrong: is not a list");
+  CHECK(with("/wrong", {{{"contestant", "d"}, {"where", ""}}}) ==
+        "r.json: wrong[0].contestant: is not the id of a contestant");
+  CHECK(with("/wrong", {{{"contestant", "c"}, {"where", ""}}}) == "accepted");
   CHECK(with("/accuracy/0", 7) == "r.json: accuracy[0]: is not an object");
   CHECK(with("/accuracy/0/n", "many") == "r.json: accuracy[0].n: is not a number");
   CHECK(with("/accuracy/0/study", 1) == "r.json: accuracy[0].study: is not a string");

@@ -1,0 +1,51 @@
+// Uses the templates of the public headers with every type, for warnings that only their use
+// brings.
+#include <bitfold/cpu.hpp>
+#include <bitfold/reference.hpp>
+#include <bitfold/testing.hpp>
+#include <bitfold/testing_catch2.hpp>
+
+#include <vector>
+
+using namespace bitfold;
+
+template <class T>
+void use_type() {
+  const std::vector<T> x(3);
+  cpu::sum<T>(x);
+  T y = x[0];
+  store_scalar(load_scalar(dtype_of<T>, &y), &y);
+  testing::ulp_distance(x[0], y);
+  testing::same_bits(x[0], y);
+  testing::first_difference(x, x);
+  testing::WithinUlpsOf(y, 1).match(y);
+  testing::HasBitsOf(x).match(x);
+  arith::round_integer_to<T>(std::int64_t{1});
+  arith::round_integer_to<T>(std::uint64_t{1});
+  if constexpr (!std::is_integral_v<T>) {
+    arith::round_to<T>(1.0);
+    arith::round_to<T>(1.0f);
+    arith::round_sum_to<T>(1.0, 1e-20);
+    arith::widen<double>(y);
+  }
+}
+
+template <class M, class T>
+void use_method() {
+  auto s = M::add(M::start(T{1}), T{2});
+  s = M::merge(s, s);
+  s = order::interpret(
+      1000, [](int count, auto get) { return method::fold_lane<M, 32>(count, get); },
+      [](auto a, auto b) { return M::merge(a, b); }, [](auto) { return T{1}; });
+  M::template round<float16>(s);
+  M::template round<double>(s);
+}
+
+int main() {
+  for (dtype t : all_dtypes) visit(t, []<class T>(std::type_identity<T>) { use_type<T>(); });
+  for (const auto& m : all_methods)
+    visit(m.id, []<class M>(std::type_identity<M>) {
+      use_method<M, float>();
+      use_method<M, double>();
+    });
+}

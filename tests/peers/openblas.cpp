@@ -1,0 +1,44 @@
+// Stands in for OpenBLAS: what the suite calls, adding one by one, so that only the caller can be
+// wrong.
+#include <cmath>
+
+namespace {
+
+int threads = 2;
+
+template <class T, class F>
+T add(int n, F term) {
+  T sum = 0;
+  for (int i = 0; i < n; ++i) sum += term(i);
+  return sum;
+}
+
+template <class T>
+T sum(int n, const T* x, int step) {
+  return add<T>(n, [=](int i) { return x[i * step]; });
+}
+template <class T>
+T asum(int n, const T* x, int step) {
+  return add<T>(n, [=](int i) { return std::fabs(x[i * step]); });
+}
+template <class T>
+T dot(int n, const T* x, int x_step, const T* y, int y_step) {
+  return add<T>(n, [=](int i) { return x[i * x_step] * y[i * y_step]; });
+}
+
+}  // namespace
+
+extern "C" {
+const char* openblas_get_config() { return "a stand-in"; }
+int openblas_get_num_threads() { return threads; }
+void openblas_set_num_threads(int n) { threads = n; }
+int openblas_get_parallel() { return 1; }  // threads of its own
+float cblas_ssum(int n, const float* x, int step) { return sum(n, x, step); }
+double cblas_dsum(int n, const double* x, int step) { return sum(n, x, step); }
+float cblas_sasum(int n, const float* x, int step) { return asum(n, x, step); }
+double cblas_dasum(int n, const double* x, int step) { return asum(n, x, step); }
+float cblas_sdot(int n, const float* x, int i, const float* y, int j) { return dot(n, x, i, y, j); }
+double cblas_ddot(int n, const double* x, int i, const double* y, int j) {
+  return dot(n, x, i, y, j);
+}
+}
