@@ -191,6 +191,7 @@ exact_dot dot_exactly(dtype type, const void* x, const void* y, std::size_t n) {
 real exact_value(op_id op, dtype type, const void* data, std::size_t n) {
   switch (op) {
     case op_id::sum: return sum_exactly(type, data, n).sum;
+    default: break;
   }
   throw std::logic_error("oracle: no such op");
 }
