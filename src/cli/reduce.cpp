@@ -258,6 +258,9 @@ subcommand add_reduce(CLI::App& app) {
       "hex. --method, --acc, --out-dtype and --ddof are for those of the operations that take "
       "them;\n"
       "it is an error where none does. The minimum of no elements, or its index, is one too.\n"
+      "A JSON object has file, file2 (the second of two), tensor, shape, dtype, op, method, acc,\n"
+      "out_dtype, ddof (where it is not 0), order_version, device, value and bits; tensor, method\n"
+      "and acc are null where there is none.\n"
       "A file that fails prints one line on stderr and nothing on stdout; the others are still\n"
       "reduced, and the exit status is that of the first failure.");
   return {command, [args] { return reduce(*args); }};
