@@ -32,6 +32,11 @@ real upwards(const real& bound) { return bound * (1 + ldexp(real(1), -2000)); }
 
 bool is_narrower(dtype a, dtype b) { return format_of(a).precision < format_of(b).precision; }
 
+// Whether every value of b is one of a.
+bool holds(dtype a, dtype b) {
+  return !is_narrower(a, b) && format_of(a).max_exponent >= format_of(b).max_exponent;
+}
+
 // One rounding to `out` of a number within `before` of exact.
 real rounded(const real& exact, const real& before, dtype out, bool underflows) {
   const float_format f = format_of(out);
@@ -271,7 +276,7 @@ real error_bound(const reduction& r, const elements& in) {
     case op_id::count_nonzero: return 0;
     case op_id::norm_inf: {
       const bool converts = conversion_rounds(r.in(), r.acc());
-      if (!converts && !is_narrower(r.out(), is_float(r.in()) ? r.in() : r.acc())) return 0;
+      if (!converts && holds(r.out(), is_float(r.in()) ? r.in() : r.acc())) return 0;
       const real value = exact_value(r, in);
       return rounded(value, converts ? real(u64 * value) : real(0), r.out(), true);
     }

@@ -322,7 +322,7 @@ real product(const elements& in) {
   return p;
 }
 
-// Over no elements, 0 / 0.
+// Over no elements 0 / 0, which is NaN.
 real quotient(const real& a, const real& b) {
   real q;
   mpfr_div(q.backend().data(), a.backend().data(), b.backend().data(), nearest);
@@ -330,8 +330,7 @@ real quotient(const real& a, const real& b) {
 }
 
 real variance(const elements& in, int ddof) {
-  const std::size_t d = static_cast<std::size_t>(ddof);
-  if (in.n <= d) return not_a_number;
+  const std::size_t d = std::min(static_cast<std::size_t>(ddof), in.n);
   return quotient(scaled_moment(2, in), real(in.n) * (in.n - d));
 }
 

@@ -108,9 +108,9 @@ struct moments {
     return s;
   }
 
-  // n - ddof as a double; NaN where it is not positive.
+  // n - ddof, or 0 where that is negative: as NumPy and PyTorch divide.
   BITFOLD_INLINE static double degrees(finishing how) {
-    if (how.ddof > 0 && how.n <= static_cast<order::index>(how.ddof)) return arith::canonical_nan<double>;
+    if (how.n <= static_cast<order::index>(how.ddof)) return 0;
     return static_cast<double>(how.n - static_cast<order::index>(how.ddof));
   }
 };
