@@ -30,6 +30,51 @@ real g(const real& u, std::uint64_t k) { return pow(1 + u, k) - 1; }
 // Covers the roundings of these formulas themselves, which are computed to over 2300 bits.
 real upwards(const real& bound) { return bound * (1 + ldexp(real(1), -2000)); }
 
+bool is_narrower(dtype a, dtype b) { return format_of(a).precision < format_of(b).precision; }
+
+// Whether every value of b is one of a.
+bool holds(dtype a, dtype b) {
+  return !is_narrower(a, b) && format_of(a).max_exponent >= format_of(b).max_exponent;
+}
+
+// One rounding to `out` of a number within `before` of exact.
+real rounded(const real& exact, const real& before, dtype out, bool underflows) {
+  const float_format f = format_of(out);
+  const real u = unit_roundoff(out), largest = abs(exact) + before;
+  if (!(largest * (1 + u) < ldexp(real(1), f.max_exponent))) return infinity;
+  real rounding = u * largest;
+  if (underflows) rounding = std::max(rounding, ldexp(real(1), f.min_exponent - 1));
+  return upwards(before + rounding);
+}
+
+// How a term is made of elements.
+struct arithmetic {
+  int roundings = 0;     // before a product
+  bool product = false;  // and then a product: rounded, or by two_prod where the method takes its error
+  bool scaled = false;   // by powers of two, so that no product underflows
+};
+
+// On the sum of n terms by r's method before its last rounding, where `size` is the sum of the numbers
+// that the terms' errors are proportional to.
+real terms_bound(const reduction& r, std::uint64_t n, const real& size, const arithmetic& how) {
+  const real u = unit_roundoff(r.acc()), eta = ldexp(real(1), format_of(r.acc()).min_exponent);
+  const auto k = static_cast<std::uint64_t>(how.roundings);
+  const std::uint64_t d = addition_depth(*r.method(), n);
+  const bool compensated = r.method() == method_id::kahan;
+  const real underflow = how.product && !how.scaled ? real(n * eta) : real(0);
+  // A scaled product does not underflow, its error may: by half of 2^-1074, of 2^-1022 at least.
+  const real made = g(u, k + (how.product && (!compensated || how.scaled) ? 1 : 0)) * size;
+  // Of the terms as computed, or of their products before these' errors.
+  const real all = size + made + (how.product ? real(u * size + underflow) : real(0));
+  const real plain = g(u, d) * all;
+  // Nothing computed on the way, not even inside two_sum, is larger than this.
+  const real largest = how.scaled ? real(0) : real(2 * (all + plain));
+  if (largest >= ldexp(real(1), format_of(r.acc()).max_exponent)) return infinity;
+  if (!compensated) return upwards(made + plain + underflow);
+  const real of_products = how.product ? real(u * all + underflow) : real(0);
+  return upwards(made + underflow + g(u, error_depth(n) + (how.product ? 1 : 0)) * (plain + of_products));
+}
+
 }  // namespace
 
 std::uint64_t addition_depth(method_id method, std::uint64_t n) {
@@ -48,28 +93,213 @@ std::uint64_t error_depth(std::uint64_t n) {
 
 real bound_before_rounding(const reduction& r, std::uint64_t n, const exact_sum& exact) {
   if (!is_float(r.in())) return 0;
-  const real u = unit_roundoff(r.acc());
-  const real error = g(u, addition_depth(*r.method(), n)) * exact.sum_abs;
-  // Nothing computed on the way, not even inside two_sum, is larger than this.
-  const real largest = 2 * (exact.sum_abs + error);
-  if (largest >= ldexp(real(1), format_of(r.acc()).max_exponent)) return infinity;
-  if (r.method() != method_id::kahan) return upwards(error);
-  return upwards(g(u, error_depth(n)) * error);
+  return terms_bound(r, n, exact.sum_abs, {});
 }
 
 real error_bound(const reduction& r, std::uint64_t n, const exact_sum& exact) {
   const real before = bound_before_rounding(r, n, exact);
   if (!is_float(r.out())) return before;
-  const bool narrower = !is_float(r.in()) || format_of(r.out()).precision < format_of(r.acc()).precision;
+  const bool narrower = !is_float(r.in()) || is_narrower(r.out(), r.acc());
   // What a plain method rounds is already a number of its accumulator's type.
   if (!narrower && r.method() != method_id::kahan) return before;
-  const float_format out = format_of(r.out());
-  const real u_out = unit_roundoff(r.out());
-  const real largest = abs(exact.sum) + before;
-  if (largest * (1 + u_out) >= ldexp(real(1), out.max_exponent)) return infinity;
-  real rounding = u_out * largest;
-  if (narrower) rounding = std::max(rounding, ldexp(real(1), out.min_exponent - 1));
-  return upwards(before + rounding);
+  return rounded(exact.sum, before, r.out(), narrower);
 }
+
+namespace {
+
+// What is summed for each element: the sum of terms and, where the conversion to the accumulator and a
+// difference round, of the larger numbers that their errors are proportional to.
+struct summed {
+  term what, extent;
+  arithmetic how;
+};
+
+bool conversion_rounds(dtype in, dtype acc) {
+  return !is_float(in) && size_of(in) == 8 && is_float(acc);
+}
+
+summed terms_of(op_id op, dtype in, dtype acc) {
+  const bool converts = conversion_rounds(in, acc);
+  const int c = converts ? 1 : 0;
+  switch (op) {
+    case op_id::nansum:
+    case op_id::nanmean: return {term::number, term::number, {c}};
+    case op_id::norm_l1: return {term::magnitude, term::magnitude, {c}};
+    case op_id::sum_squares:
+    case op_id::norm_l2: return {term::square, term::square, {2 * c, true}};
+    case op_id::dot:
+    case op_id::cosine: return {term::product, term::product, {2 * c, true}};
+    case op_id::squared_distance:
+    case op_id::mse:
+      return {term::squared_difference, converts ? term::squared_extent : term::squared_difference,
+              {2 * (1 + c), true}};
+    case op_id::mae: return {term::difference, converts ? term::extent : term::difference, {1 + c}};
+    default: return {term::element, term::element, {c}};
+  }
+}
+
+// The sum itself: exact, and the bound on the sum that is computed before any last rounding.
+struct bounded_sum {
+  real exact, bound;
+};
+bounded_sum sum_of(const reduction& r, const elements& in, const summed& s) {
+  const exact_sum exact = sum_exactly(s.what, in);
+  const real size = s.extent == s.what ? exact.sum_abs : sum_exactly(s.extent, in).sum_abs;
+  return {exact.sum, terms_bound(r, in.n, size, s.how)};
+}
+
+// Of sqrt(s (1 + e)), |e| <= relative, and k more roundings of numbers like it.
+real relative_root(const real& relative, const real& u, int k) {
+  if (!(relative < 1)) return infinity;
+  return (1 + relative / (1 + sqrt(1 - relative))) * pow(1 + u, k) - 1;
+}
+
+const real u64 = unit_roundoff(dtype::f64);
+// Half of the smallest subnormal.
+real half_step(dtype t) { return ldexp(real(1), format_of(t).min_exponent - 1); }
+
+// The relative error of a root of a sum of squares in double, k roundings after the sum's own.
+real norm_error(const reduction& r, const elements& in, const summed& s, int k) {
+  const bounded_sum squares = sum_of(r, in, s);
+  if (squares.exact == 0) return 0;
+  const real relative = squares.bound / squares.exact;
+  return relative_root((1 + relative) * (1 + u64) - 1, u64, k);
+}
+
+real norm_l2_bound(const reduction& r, const elements& in) {
+  summed s = terms_of(r.op(), r.in(), r.acc());
+  if (r.in() == dtype::f64) {
+    s.how.scaled = true;
+    // A root of a root's square and a quotient's, and the rounding of a subnormal root.
+    const real exact = sqrt(sum_exactly(term::square, in).sum);
+    return rounded(exact, norm_error(r, in, s, 6) * exact + half_step(dtype::f64), r.out(), true);
+  }
+  if (is_float(r.in())) s.how = {};  // squares of 24 bits are exact in double, and so are their sizes
+  const real exact = sqrt(sum_exactly(term::square, in).sum);
+  return rounded(exact, norm_error(r, in, s, 1) * exact, r.out(), true);
+}
+
+real cosine_bound(const reduction& r, const elements& in) {
+  const summed s = terms_of(r.op(), r.in(), r.acc());
+  const bounded_sum dot = sum_of(r, in, s);
+  const elements x{in.type, in.x, nullptr, in.n}, y{in.type, in.y, nullptr, in.n};
+  const summed square{term::square, term::square, s.how};
+  const real norms = sqrt(sum_exactly(term::square, x).sum) * sqrt(sum_exactly(term::square, y).sum);
+  const real tx = norm_error(r, x, square, 1), ty = norm_error(r, y, square, 1);
+  const real t = (1 + tx) * (1 + ty) * (1 + u64) - 1;
+  // Beyond this the product of the norms may have been subnormal.
+  if (!(t < 1) || !(norms > ldexp(real(1), -1000))) return infinity;
+  const real exact = dot.exact / norms;
+  const real of_dot = dot.bound + u64 * (abs(dot.exact) + dot.bound) + half_step(dtype::f64);
+  const real before = (of_dot / norms + abs(exact) * t) / (1 - t);
+  return rounded(exact, before + u64 * (abs(exact) + before) + half_step(dtype::f64), r.out(), true);
+}
+
+real prod_bound(const reduction& r, const elements& in) {
+  const real exact = exact_value(r, in);
+  if (!is_float(r.in())) return is_float(r.out()) ? rounded(exact, 0, r.out(), true) : real(0);
+  // Every product of some elements lies between these.
+  real most = 1, least = 1;
+  bool has_zero = false;
+  for (std::size_t i = 0; i < in.n; ++i) {
+    const real x = abs(value_of(load_scalar(in.type, static_cast<const std::byte*>(in.x) + i * size_of(in.type))));
+    if (x > 1) most *= x;
+    else if (x > 0) least *= x;
+    has_zero = has_zero || x == 0;
+  }
+  const float_format f = format_of(r.acc());
+  const real relative = g(unit_roundoff(r.acc()), in.n - 1);
+  if (most * (1 + relative) >= ldexp(real(1), f.max_exponent)) return infinity;
+  if (has_zero) return 0;
+  if (least * (1 - relative) < ldexp(real(1), f.min_exponent + f.precision - 1)) return infinity;
+  const real before = upwards(relative * abs(exact));
+  return is_narrower(r.out(), r.acc()) ? rounded(exact, before, r.out(), true) : before;
+}
+
+// On the computed sum of the squares of the differences from the mean, whose exact value is m2.
+real second_moment_bound(const reduction& r, const elements& in, const real& m2) {
+  const std::uint64_t n = in.n, lane = first_lane_size(n), levels = folds_above_lane(n);
+  const real u = unit_roundoff(r.acc()), eta = ldexp(real(1), format_of(r.acc()).min_exponent);
+  const real converted = conversion_rounds(in.type, r.acc()) ? u : real(0);
+  const real q = sqrt(sum_exactly(term::square, in).sum) * (1 + converted);
+  const real means = g(u, 3 * lane + 4 + 5 * levels) * (q + (levels + 1) * sqrt(real(n)) * eta);
+  const real f = sqrt(real(levels + 1)) * (means + (levels + 1) * sqrt(real(n)) * eta) + converted * q;
+  const real shifted = 2 * sqrt(m2) * f + f * f;
+  const real before = shifted + g(u, lane + 10 + 2 * levels) * (m2 + shifted) + (levels + 2) * n * eta;
+  const real largest = 8 * (q * q + before + 1) + 8 * sum_exactly(term::magnitude, in).sum;
+  if (!(largest < ldexp(real(1), format_of(r.acc()).max_exponent))) return infinity;
+  return upwards(before);
+}
+
+real variance_bound(const reduction& r, const elements& in) {
+  const auto d = static_cast<std::size_t>(r.ddof());
+  if (in.n <= d) return infinity;
+  const real m2 = scaled_moment(2, in) / in.n, degrees = in.n - d, exact = m2 / degrees;
+  const real of_m2 = second_moment_bound(r, in, m2) / degrees;
+  const real before = of_m2 + u64 * (exact + of_m2) + half_step(dtype::f64);
+  if (r.op() == op_id::var) return rounded(exact, before, r.out(), true);
+  const real root = sqrt(exact);
+  const real of_root = exact > before ? real(before / root) : sqrt(before);
+  return rounded(root, of_root + u64 * (root + of_root), r.out(), true);
+}
+
+real mean_bound(const reduction& r, const elements& in) {
+  const bounded_sum s = sum_of(r, in, terms_of(r.op(), r.in(), r.acc()));
+  const real n = r.op() == op_id::nanmean ? count_numbers(in) : in.n;
+  return rounded(s.exact / n, s.bound / n, r.out(), true);
+}
+
+real sum_bound(const reduction& r, const elements& in) {
+  if (!is_float(r.acc())) return is_float(r.out()) ? rounded(exact_value(r, in), 0, r.out(), true) : real(0);
+  const bounded_sum s = sum_of(r, in, terms_of(r.op(), r.in(), r.acc()));
+  const bool narrower = is_narrower(r.out(), r.acc());
+  if (!narrower && r.method() != method_id::kahan) return s.bound;
+  return rounded(s.exact, s.bound, r.out(), true);
+}
+
+}  // namespace
+
+// An op without its bound does not compile.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic error "-Wswitch"
+real error_bound(const reduction& r, const elements& in) {
+  if (in.n == 0) return 0;
+  switch (r.op()) {
+    case op_id::min:
+    case op_id::max:
+    case op_id::nanmin:
+    case op_id::nanmax:
+    case op_id::argmin:
+    case op_id::argmax:
+    case op_id::any:
+    case op_id::all:
+    case op_id::count_nonzero: return 0;
+    case op_id::norm_inf: {
+      const bool converts = conversion_rounds(r.in(), r.acc());
+      if (!converts && holds(r.out(), is_float(r.in()) ? r.in() : r.acc())) return 0;
+      const real value = exact_value(r, in);
+      return rounded(value, converts ? real(u64 * value) : real(0), r.out(), true);
+    }
+    case op_id::sum:
+    case op_id::nansum:
+    case op_id::sum_squares:
+    case op_id::norm_l1:
+    case op_id::dot:
+    case op_id::squared_distance: return sum_bound(r, in);
+    case op_id::mean:
+    case op_id::nanmean:
+    case op_id::mse:
+    case op_id::mae: return mean_bound(r, in);
+    case op_id::prod: return prod_bound(r, in);
+    case op_id::norm_l2: return norm_l2_bound(r, in);
+    case op_id::var:
+    case op_id::std: return variance_bound(r, in);
+    case op_id::skewness:
+    case op_id::kurtosis: return infinity;
+    case op_id::cosine: return cosine_bound(r, in);
+  }
+  return infinity;
+}
+#pragma GCC diagnostic pop
 
 }  // namespace bitfold::accuracy

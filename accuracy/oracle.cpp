@@ -4,9 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <optional>
 #include <stdexcept>
-#include <utility>
 
 namespace bitfold::accuracy {
 namespace {
@@ -66,36 +64,73 @@ bit_range bits_of(dtype t, double x) {
   return {std::max(e - (f.precision - 1), f.min_exponent), e + 1};
 }
 
-// Precision, in bits, at which every partial sum of n terms is exact. range_of(i) are the bits of
-// term i; nothing for one that is zero or not finite. The terms are multiples of 2^low and below
-// 2^high, so their sums are below n 2^high.
-template <class RangeOf>
-mpfr_prec_t sufficient_precision(std::size_t n, RangeOf range_of) {
-  int low = std::numeric_limits<int>::max(), high = std::numeric_limits<int>::min();
-  for (std::size_t i = 0; i < n; ++i)
-    if (const std::optional<bit_range> r = range_of(i)) {
-      low = std::min(low, r->low);
-      high = std::max(high, r->high);
-    }
-  return low < high ? high - low + std::bit_width(n) : 2;
-}
-
 bool counts(double x) { return x != 0 && std::isfinite(x); }
 
-// mpfr_float is the type whose precision can be chosen: as narrow as exactness allows, for speed.
-using narrow = boost::multiprecision::mpfr_float;
+// An MPFR number as narrow as exactness allows, for speed.
+class number {
+ public:
+  explicit number(mpfr_prec_t bits, int zero_sign = +1) {
+    mpfr_init2(value_, bits);
+    mpfr_set_zero(value_, zero_sign);
+  }
+  number(const number&) = delete;
+  ~number() { mpfr_clear(value_); }
+  operator mpfr_ptr() { return value_; }
 
-mpfr_ptr zero_of(narrow& x, mpfr_prec_t bits, int sign) {
-  const mpfr_ptr raw = x.backend().data();
-  mpfr_set_prec(raw, bits);
-  mpfr_set_zero(raw, sign);
-  return raw;
+ private:
+  mpfr_t value_;
+};
+
+// Element i, exactly.
+void load(mpfr_ptr to, dtype t, const void* data, std::size_t i) {
+  static_assert(sizeof(long) == 8);
+  const std::uint64_t bits = load_bits(t, data, i);
+  require_exact(is_float(t)        ? mpfr_set_d(to, decode(t, bits), nearest)
+                : is_signed_int(t) ? mpfr_set_si(to, sign_extended(t, bits), nearest)
+                                   : mpfr_set_ui(to, bits, nearest));
+}
+
+// Of the finite elements that are not 0: all are multiples of 2^low and below 2^high.
+bit_range range_of(const elements& in) {
+  if (!is_float(in.type)) return {0, 64};
+  bit_range all{std::numeric_limits<int>::max(), std::numeric_limits<int>::min()};
+  for (const void* data : {in.x, in.y})
+    for (std::size_t i = 0; data && i < in.n; ++i)
+      if (const double x = decode(in.type, load_bits(in.type, data, i)); counts(x)) {
+        const bit_range r = bits_of(in.type, x);
+        all = {std::min(all.low, r.low), std::max(all.high, r.high)};
+      }
+  return all.low < all.high ? all : bit_range{0, 1};
+}
+
+// Precision at which sums of n terms are exact that are polynomials of this degree, homogeneous and
+// with coefficients whose magnitudes add up to at most 16, in the elements.
+mpfr_prec_t sufficient_precision(const elements& in, int degree) {
+  const bit_range r = range_of(in);
+  return degree * (r.high - r.low) + std::bit_width(in.n) + 4;
 }
 
 real widened(mpfr_srcptr x) {
   real r;
   require_exact(mpfr_set(r.backend().data(), x, nearest));
   return r;
+}
+
+// The exact sum of the terms that make(t, x, y) puts into t for each element.
+template <class Make>
+exact_sum sum_terms(const elements& in, int degree, Make make) {
+  const mpfr_prec_t bits = sufficient_precision(in, degree);
+  // -0 changes no sum of floats.
+  number sum(bits, in.n > 0 && is_float(in.type) ? -1 : +1), sum_abs(bits), t(bits), x(64), y(64);
+  for (std::size_t i = 0; i < in.n; ++i) {
+    load(x, in.type, in.x, i);
+    if (in.y) load(y, in.type, in.y, i);
+    require_exact(make(t, x, y));
+    require_exact(mpfr_add(sum, sum, t, nearest));
+    require_exact(mpfr_abs(t, t, nearest));
+    require_exact(mpfr_add(sum_abs, sum_abs, t, nearest));
+  }
+  return {widened(sum), widened(sum_abs)};
 }
 
 }  // namespace
@@ -123,35 +158,54 @@ real exact_sum::condition() const {
   return sum_abs / abs(sum);
 }
 
-exact_sum sum_exactly(dtype type, const void* data, std::size_t n) {
-  static_assert(sizeof(long) == 8);
-  const mpfr_prec_t bits =
-      !is_float(type) ? 64 + std::bit_width(n)
-                      : sufficient_precision(n, [&](std::size_t i) -> std::optional<bit_range> {
-                          const double x = decode(type, load_bits(type, data, i));
-                          return counts(x) ? std::optional(bits_of(type, x)) : std::nullopt;
-                        });
-  narrow sum_at, abs_at;
-  // -0 changes no sum of floats.
-  const mpfr_ptr sum = zero_of(sum_at, bits, n > 0 && is_float(type) ? -1 : +1);
-  const mpfr_ptr sum_abs = zero_of(abs_at, bits, +1);
-  for (std::size_t i = 0; i < n; ++i) {
-    const std::uint64_t x = load_bits(type, data, i);
-    if (is_float(type)) {
-      const double d = decode(type, x);
-      require_exact(mpfr_add_d(sum, sum, d, nearest));
-      require_exact(mpfr_add_d(sum_abs, sum_abs, std::fabs(d), nearest));
-    } else if (is_signed_int(type)) {
-      const std::int64_t k = sign_extended(type, x);
-      const auto magnitude = static_cast<std::uint64_t>(k);
-      require_exact(mpfr_add_si(sum, sum, k, nearest));
-      require_exact(mpfr_add_ui(sum_abs, sum_abs, k < 0 ? 0 - magnitude : magnitude, nearest));
-    } else {
-      require_exact(mpfr_add_ui(sum, sum, x, nearest));
-      require_exact(mpfr_add_ui(sum_abs, sum_abs, x, nearest));
-    }
+exact_sum sum_exactly(term what, const elements& in) {
+  switch (what) {
+    case term::element: return sum_terms(in, 1, [](mpfr_ptr t, mpfr_ptr x, mpfr_ptr) {
+      return mpfr_set(t, x, nearest);
+    });
+    case term::number: return sum_terms(in, 1, [](mpfr_ptr t, mpfr_ptr x, mpfr_ptr) {
+      return mpfr_nan_p(x) ? (mpfr_set_zero(t, +1), 0) : mpfr_set(t, x, nearest);
+    });
+    case term::magnitude: return sum_terms(in, 1, [](mpfr_ptr t, mpfr_ptr x, mpfr_ptr) {
+      return mpfr_abs(t, x, nearest);
+    });
+    case term::square: return sum_terms(in, 2, [](mpfr_ptr t, mpfr_ptr x, mpfr_ptr) {
+      return mpfr_sqr(t, x, nearest);
+    });
+    case term::product: return sum_terms(in, 2, [](mpfr_ptr t, mpfr_ptr x, mpfr_ptr y) {
+      return mpfr_mul(t, x, y, nearest);
+    });
+    case term::difference: return sum_terms(in, 1, [](mpfr_ptr t, mpfr_ptr x, mpfr_ptr y) {
+      require_exact(mpfr_sub(t, x, y, nearest));
+      return mpfr_abs(t, t, nearest);
+    });
+    case term::squared_difference: return sum_terms(in, 2, [](mpfr_ptr t, mpfr_ptr x, mpfr_ptr y) {
+      require_exact(mpfr_sub(t, x, y, nearest));
+      return mpfr_sqr(t, t, nearest);
+    });
+    case term::extent: return sum_terms(in, 1, [](mpfr_ptr t, mpfr_ptr x, mpfr_ptr y) {
+      require_exact(mpfr_abs(x, x, nearest));
+      require_exact(mpfr_abs(y, y, nearest));
+      return mpfr_add(t, x, y, nearest);
+    });
+    case term::squared_extent: return sum_terms(in, 2, [](mpfr_ptr t, mpfr_ptr x, mpfr_ptr y) {
+      require_exact(mpfr_abs(x, x, nearest));
+      require_exact(mpfr_abs(y, y, nearest));
+      require_exact(mpfr_add(t, x, y, nearest));
+      return mpfr_sqr(t, t, nearest);
+    });
   }
-  return {widened(sum), widened(sum_abs)};
+  throw std::logic_error("oracle: no such term");
+}
+
+exact_sum sum_exactly(dtype type, const void* data, std::size_t n) {
+  return sum_exactly(term::element, {type, data, nullptr, n});
+}
+
+exact_dot dot_exactly(dtype type, const void* x, const void* y, std::size_t n) {
+  if (!is_float(type)) throw std::logic_error("oracle: not a float type");
+  const exact_sum s = sum_exactly(term::product, {type, x, y, n});
+  return {s.sum, s.sum_abs};
 }
 
 real exact_dot::condition() const {
@@ -159,42 +213,183 @@ real exact_dot::condition() const {
   return 2 * dot_abs / abs(dot);
 }
 
-exact_dot dot_exactly(dtype type, const void* x, const void* y, std::size_t n) {
-  if (!is_float(type)) throw std::logic_error("oracle: not a float type");
-  const auto pair = [&](std::size_t i) {
-    return std::pair(decode(type, load_bits(type, x, i)), decode(type, load_bits(type, y, i)));
-  };
-  const mpfr_prec_t bits = sufficient_precision(n, [&](std::size_t i) -> std::optional<bit_range> {
-    const auto [a, b] = pair(i);
-    if (!counts(a) || !counts(b)) return std::nullopt;
-    const bit_range ra = bits_of(type, a), rb = bits_of(type, b);
-    return bit_range{ra.low + rb.low, ra.high + rb.high};
-  });
-  narrow dot_at, abs_at, product_at;
-  const mpfr_ptr dot = zero_of(dot_at, bits, n > 0 ? -1 : +1);
-  const mpfr_ptr dot_abs = zero_of(abs_at, bits, +1);
-  const mpfr_ptr product = zero_of(product_at, 2 * 53, +1);
-  for (std::size_t i = 0; i < n; ++i) {
-    const auto [a, b] = pair(i);
-    require_exact(mpfr_set_d(product, a, nearest));
-    require_exact(mpfr_mul_d(product, product, b, nearest));
-    require_exact(mpfr_add(dot, dot, product, nearest));
-    require_exact(mpfr_abs(product, product, nearest));
-    require_exact(mpfr_add(dot_abs, dot_abs, product, nearest));
-  }
-  return {widened(dot), widened(dot_abs)};
+std::size_t count_numbers(const elements& in) {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < in.n; ++i)
+    count += !is_float(in.type) || !std::isnan(decode(in.type, load_bits(in.type, in.x, i)));
+  return count;
 }
+
+real scaled_moment(int k, const elements& in) {
+  // With s_j the sum of x^j, n^k m_k is the sum over j of binomial(k, j) (-s_1)^(k - j) n^(j - 1) s_j,
+  // with s_0 = n. It is below 16 n^k max^k.
+  const bit_range r = range_of(in);
+  const mpfr_prec_t bits = k * (r.high - r.low + std::bit_width(in.n)) + 8;
+  number s1(bits), s2(bits), s3(bits), s4(bits), x(64), power(bits);
+  for (std::size_t i = 0; i < in.n; ++i) {
+    load(x, in.type, in.x, i);
+    require_exact(mpfr_set(power, x, nearest));
+    int j = 1;
+    for (mpfr_ptr s : {mpfr_ptr(s1), mpfr_ptr(s2), mpfr_ptr(s3), mpfr_ptr(s4)}) {
+      require_exact(mpfr_add(s, s, power, nearest));
+      if (j++ == k) break;
+      require_exact(mpfr_mul(power, power, x, nearest));
+    }
+  }
+  number sum(bits), part(bits);
+  const auto add = [&](long factor, int ns, int s1s, mpfr_ptr s) {  // factor n^ns s1^s1s s
+    require_exact(mpfr_set(part, s, nearest));
+    require_exact(mpfr_mul_si(part, part, factor, nearest));
+    for (; ns > 0; --ns) require_exact(mpfr_mul_ui(part, part, in.n, nearest));
+    for (; s1s > 0; --s1s) require_exact(mpfr_mul(part, part, s1, nearest));
+    require_exact(mpfr_add(sum, sum, part, nearest));
+  };
+  switch (k) {
+    case 2: add(1, 1, 0, s2), add(-1, 0, 1, s1); break;
+    case 3: add(1, 2, 0, s3), add(-3, 1, 1, s2), add(2, 0, 2, s1); break;
+    case 4: add(1, 3, 0, s4), add(-4, 2, 1, s3), add(6, 1, 2, s2), add(-3, 0, 3, s1); break;
+    default: throw std::logic_error("oracle: no such moment");
+  }
+  real result;  // rounded here, at 4318 bits
+  mpfr_set(result.backend().data(), sum, nearest);
+  return result;
+}
+
+namespace {
+
+const real not_a_number = std::numeric_limits<double>::quiet_NaN();
+
+real element(const elements& in, std::size_t i) {
+  return value_of({in.type, load_bits(in.type, in.x, i)});
+}
+
+// IEEE 754-2019, 9.6: -0 is below +0.
+bool is_below(const real& a, const real& b) { return a < b || (a == b && signbit(a) > signbit(b)); }
+
+void require_some(const elements& in) {
+  if (in.n == 0) throw std::logic_error("oracle: of no elements this is not defined");
+}
+
+enum class nans { win, are_ignored };
+
+real extreme(const elements& in, bool largest, nans how) {
+  require_some(in);
+  real best = not_a_number;
+  for (std::size_t i = 0; i < in.n; ++i) {
+    const real x = element(in, i);
+    if (isnan(x)) {
+      if (how == nans::win) return x;
+    } else if (isnan(best) || (largest ? is_below(best, x) : is_below(x, best))) {
+      best = x;
+    }
+  }
+  return best;
+}
+
+real place(const elements& in, bool largest) {
+  require_some(in);
+  for (std::size_t i = 0; i < in.n; ++i)
+    if (isnan(element(in, i))) return i;
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < in.n; ++i)
+    if (largest ? element(in, i) > element(in, best) : element(in, i) < element(in, best)) best = i;
+  return best;
+}
+
+real largest_magnitude(const elements& in) {
+  real most = 0;
+  for (std::size_t i = 0; i < in.n; ++i) {
+    const real x = abs(element(in, i));
+    if (isnan(x)) return x;
+    if (x > most) most = x;
+  }
+  return most;
+}
+
+std::size_t count_nonzero(const elements& in) {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < in.n; ++i) count += element(in, i) != 0;  // NaN is not 0
+  return count;
+}
+
+// Integers: modulo 2^64, their product having 64 n bits.
+real product(const elements& in) {
+  real p = 1;
+  for (std::size_t i = 0; i < in.n; ++i) {
+    p *= element(in, i);
+    if (!is_float(in.type)) p = fmod(p, ldexp(real(1), 64));
+  }
+  return p;
+}
+
+// Over no elements 0 / 0, which is NaN.
+real quotient(const real& a, const real& b) {
+  real q;
+  mpfr_div(q.backend().data(), a.backend().data(), b.backend().data(), nearest);
+  return q;
+}
+
+real variance(const elements& in, int ddof) {
+  const std::size_t d = std::min(static_cast<std::size_t>(ddof), in.n);
+  return quotient(scaled_moment(2, in), real(in.n) * (in.n - d));
+}
+
+real cosine(const elements& in) {
+  const elements x{in.type, in.x, nullptr, in.n}, y{in.type, in.y, nullptr, in.n};
+  return quotient(sum_exactly(term::product, in).sum,
+                  sqrt(sum_exactly(term::square, x).sum) * sqrt(sum_exactly(term::square, y).sum));
+}
+
+}  // namespace
 
 // An op without its oracle does not compile.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic error "-Wswitch"
-real exact_value(op_id op, dtype type, const void* data, std::size_t n) {
+real exact_value(op_id op, const elements& in, int ddof) {
+  const auto sum = [&](term t) { return sum_exactly(t, in).sum; };
+  const auto mean = [&](term t) { return quotient(sum(t), in.n); };
   switch (op) {
-    case op_id::sum: return sum_exactly(type, data, n).sum;
+    case op_id::sum: return sum(term::element);
+    case op_id::nansum: return sum(term::number);
+    case op_id::prod: return product(in);
+    case op_id::mean: return mean(term::element);
+    case op_id::nanmean: return quotient(sum(term::number), count_numbers(in));
+    case op_id::min: return extreme(in, false, nans::win);
+    case op_id::max: return extreme(in, true, nans::win);
+    case op_id::nanmin: return extreme(in, false, nans::are_ignored);
+    case op_id::nanmax: return extreme(in, true, nans::are_ignored);
+    case op_id::argmin: return place(in, false);
+    case op_id::argmax: return place(in, true);
+    case op_id::any: return count_nonzero(in) > 0;
+    case op_id::all: return count_nonzero(in) == in.n;
+    case op_id::count_nonzero: return count_nonzero(in);
+    case op_id::sum_squares: return sum(term::square);
+    case op_id::norm_l1: return sum(term::magnitude);
+    case op_id::norm_l2: return sqrt(sum(term::square));
+    case op_id::norm_inf: return largest_magnitude(in);
+    case op_id::var: return variance(in, ddof);
+    case op_id::std: return sqrt(variance(in, ddof));
+    case op_id::skewness: return quotient(scaled_moment(3, in), pow(sqrt(scaled_moment(2, in)), 3));
+    case op_id::kurtosis: return quotient(scaled_moment(4, in), pow(scaled_moment(2, in), 2)) - 3;
+    case op_id::dot: return sum(term::product);
+    case op_id::squared_distance: return sum(term::squared_difference);
+    case op_id::mse: return mean(term::squared_difference);
+    case op_id::mae: return mean(term::difference);
+    case op_id::cosine: return cosine(in);
   }
   throw std::logic_error("oracle: no such op");
 }
 #pragma GCC diagnostic pop
+
+real exact_value(op_id op, dtype type, const void* data, std::size_t n) {
+  return exact_value(op, {type, data, nullptr, n});
+}
+
+real exact_value(const reduction& r, const elements& in) {
+  const real exact = exact_value(r.op(), in, r.ddof());
+  const bool wraps = info(r.op()).types == typing::additive && !is_float(r.in());
+  return wraps ? value_of(round_correctly(exact, r.acc())) : exact;
+}
 
 namespace {
 // log2 of the spacing of float type t at x
@@ -211,6 +406,12 @@ real ulp(const real& x, dtype t) {
 }
 
 scalar round_correctly(const real& x, dtype t) {
+  if (!is_float(t)) {
+    const real modulus = ldexp(real(1), 8 * static_cast<int>(size_of(t)));
+    real rest = fmod(x, modulus);
+    if (rest < 0) rest += modulus;
+    return {t, static_cast<std::uint64_t>(rest)};
+  }
   const int stored = format_of(t).precision - 1;
   const mpfr_srcptr raw = x.backend().data();
   if (mpfr_nan_p(raw)) return {t, infinity_bits(t) | 1ull << (stored - 1)};

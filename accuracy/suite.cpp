@@ -120,7 +120,8 @@ truth truth_of(const array_view& x, const std::vector<contestant*>& who) {
   for (const contestant* c : who) {
     if (!t.exact.contains(c->info.op)) {
       exact_sum exact = sum_exactly(x.type, x.data, x.n);  // its sum of |x| is for the bounds
-      if (c->info.op != op_id::sum) exact.sum = exact_value(c->info.op, x.type, x.data, x.n);
+      if (c->info.op != op_id::sum)
+        exact.sum = exact_value(c->info.op, {x.type, x.data, nullptr, x.n});
       // Sums of integers are defined modulo 2^64.
       if (!is_float(x.type))
         exact.sum = value_of(rounded(exact.sum, is_signed_int(x.type) ? dtype::i64 : dtype::u64));

@@ -11,6 +11,7 @@
 #include <bitfold/reference.hpp>
 
 #include "cli.hpp"
+#include "data.hpp"
 
 namespace {
 
@@ -32,6 +33,29 @@ std::vector<float> floats(std::size_t n) {
 
 std::string npy_of(const std::vector<float>& values) {
   return bytes::npy("<f4", "(" + std::to_string(values.size()) + ",)", bytes::of(values));
+}
+
+std::vector<op_id> ops_of(int inputs) {
+  std::vector<op_id> ops;
+  for (const op_info& op : all_op_infos)
+    if (op.inputs == inputs) ops.push_back(op.id);
+  return ops;
+}
+
+std::string list_of(const std::vector<op_id>& ops) {
+  std::string list;
+  for (const op_id op : ops) list += (list.empty() ? "" : ",") + std::string(name(op));
+  return list;
+}
+
+std::string write_data(const bytes::directory& dir, const std::string& file,
+                       const std::vector<std::byte>& data) {
+  return dir.write(file, std::string(reinterpret_cast<const char*>(data.data()), data.size()));
+}
+
+bool accumulates(op_id op) {
+  const typing t = info(op).types;
+  return t == typing::additive || t == typing::real || t == typing::wide;
 }
 
 }  // namespace
@@ -77,18 +101,230 @@ TEST_CASE("reduce: every method, as text and as JSON, equals the reference") {
 
 TEST_CASE("reduce: threads and targets do not change the bits") {
   const bytes::directory dir;
-  const auto values = floats(100'000);
+  const auto values = floats(300'000);  // enough to be shared out
   const auto file = dir.write("x.npy", npy_of(values));
-  const auto expected = bitfold_cli({"reduce", "sum", file});
-  REQUIRE(expected.status == 0);
-  const auto reduced = reference(make_reduction(op_id::sum, method_id::tree, dtype::f32),
-                                 values.data(), values.size());
-  CHECK(contains(expected.out, "  " + to_hex(reduced) + "\n"));
-  for (const auto t : cpu::available_targets())
-    for (const std::string threads : {"0", "1", "3"})
-      CHECK(bitfold_cli({"reduce", "sum", "--threads", threads, "--target",
-                         std::string(cpu::name(t)), file})
-                .out == expected.out);
+  for (const std::string& ops : {std::string("sum"), list_of(ops_of(1))}) {
+    const auto expected = bitfold_cli({"reduce", ops, file});
+    REQUIRE(expected.status == 0);
+    const auto reduced = reference(make_reduction(op_id::sum, method_id::tree, dtype::f32),
+                                   values.data(), values.size());
+    CHECK(contains(expected.out, "  " + to_hex(reduced) + "\n"));
+    for (const auto t : cpu::available_targets())
+      for (const std::string threads : {"0", "1", "3"})
+        CHECK(bitfold_cli({"reduce", ops, "--threads", threads, "--target",
+                           std::string(cpu::name(t)), file})
+                  .out == expected.out);
+  }
+}
+
+TEST_CASE("reduce: every operation of every type, several at once, equals the reference") {
+  const bytes::directory dir;
+  constexpr std::size_t n = 700;
+  for (const dtype t : all_dtypes)
+    for (const auto kind : {test::kind::special, test::kind::near_one}) {
+      const auto data = test::make_data(t, kind, n, 1), other = test::make_data(t, kind, n, 2);
+      const auto x = write_data(dir, "x", data), y = write_data(dir, "y", other);
+      for (const int inputs : {1, 2}) {
+        const auto ops = ops_of(inputs);
+        std::vector<std::string> arguments{"reduce", list_of(ops), "--dtype", std::string(name(t)),
+                                           x};
+        if (inputs == 2) arguments.push_back(y);
+        const auto text = bitfold_cli(arguments);
+        arguments.push_back("--json");
+        const auto objects = bitfold_cli(arguments);
+        CAPTURE(arguments, text.err, objects.err);
+        CHECK(text.status == 0);
+        CHECK(objects.status == 0);
+        const auto lines = lines_of(text.out), json_lines = lines_of(objects.out);
+        REQUIRE(lines.size() == ops.size());
+        REQUIRE(json_lines.size() == ops.size());
+        for (std::size_t k = 0; k < ops.size(); ++k) {
+          const auto r = make_reduction(ops[k], {}, t);
+          const scalar expected = inputs == 2 ? reference(r, data.data(), other.data(), n)
+                                              : reference(r, data.data(), n);
+          CHECK(lines[k] == x + "  " + (inputs == 2 ? y + "  " : "") + "[700]  " +
+                                std::string(name(t)) + "  " + std::string(name(ops[k])) + "  " +
+                                to_string(expected) + "  " + to_hex(expected));
+          const auto j = json::parse(json_lines[k]);
+          CHECK(j["op"] == name(ops[k]));
+          CHECK(j["bits"] == to_hex(expected));
+          CHECK(j["out_dtype"] == name(expected.type));
+          CHECK(j["method"] == (r.method() ? json("tree") : json()));
+          CHECK(j["acc"] == (accumulates(ops[k]) ? json(name(r.acc())) : json()));
+          CHECK(j["file"] == x);
+          CHECK(j.contains("file2") == (inputs == 2));
+          if (inputs == 2) CHECK(j["file2"] == y);
+          CHECK_FALSE(j.contains("ddof"));
+        }
+      }
+    }
+}
+
+TEST_CASE("reduce: one operation alone, in the order asked, and over several arrays") {
+  const bytes::directory dir;
+  const auto file = dir.write("x.npy", npy_of({1, -2, 0}));
+  for (const auto& [op, line] : {std::pair{"mean", "-0.33333334  beaaaaab"},
+                                 {"max", "1  3f800000"},
+                                 {"argmin", "1  0000000000000001"},
+                                 {"count_nonzero", "2  0000000000000002"},
+                                 {"any", "1  01"},
+                                 {"all", "0  00"}})
+    CHECK(bitfold_cli({"reduce", op, file}).out == file + "  [3]  f32  " + line + "\n");
+  const auto j = json::parse(bitfold_cli({"reduce", "argmax", "--json", file}).out);
+  CHECK(j["value"] == 0);
+  CHECK(j["out_dtype"] == "i64");
+
+  const auto tensors = dir.write(
+      "m.safetensors", bytes::safetensors("{" + bytes::tensor("b", "F32", "[2]", 0, 8) + "," +
+                                              bytes::tensor("a", "I8", "[2,1]", 8, 10) + "}",
+                                          bytes::of<float>({1, 2}) + "\x03\xfc"));
+  CHECK(bitfold_cli({"reduce", "max,sum,max", tensors}).out ==
+        tensors + ":b  [2]  f32  max  2  40000000\n" + tensors +
+            ":b  [2]  f32  sum  3  40400000\n" + tensors + ":b  [2]  f32  max  2  40000000\n" +
+            tensors + ":a  [2,1]  i8  max  3  03\n" + tensors +
+            ":a  [2,1]  i8  sum  -1  ffffffffffffffff\n" + tensors + ":a  [2,1]  i8  max  3  03\n");
+}
+
+TEST_CASE("reduce: options are for the operations that take them") {
+  const bytes::directory dir;
+  const auto values = floats(5000);
+  const auto file = dir.write("x.npy", npy_of(values));
+  struct row {
+    std::vector<std::string> arguments;
+    std::vector<reduction> expected;
+  };
+  using enum op_id;
+  const auto f32 = dtype::f32, f64 = dtype::f64;
+  for (const auto& [arguments, expected] :
+       {row{{"sum,max,mean", "--method", "kahan"},
+            {make_reduction(sum, method_id::kahan, f32), make_reduction(max, {}, f32),
+             make_reduction(mean, method_id::kahan, f32)}},
+        row{{"norm_l2,var,argmax,sum", "--acc", "f64", "--out-dtype", "f64", "--ddof", "1"},
+            {make_reduction(norm_l2, {}, f32, {}, f64), make_reduction(var, {}, f32, f64, f64, 1),
+             make_reduction(argmax, {}, f32), make_reduction(sum, {}, f32, f64, f64)}},
+        row{{"std", "--ddof", "2"}, {make_reduction(op_id::std, {}, f32, {}, {}, 2)}},
+        row{{"sum", "--method", "sequential"},
+            {make_reduction(sum, method_id::sequential, f32)}}}) {
+    std::vector<std::string> all{"reduce", "--json", file};
+    all.insert(all.begin() + 1, arguments.begin(), arguments.end());
+    const auto r = bitfold_cli(all);
+    CAPTURE(all, r.err);
+    const auto lines = lines_of(r.out);
+    REQUIRE(lines.size() == expected.size());
+    for (std::size_t k = 0; k < lines.size(); ++k) {
+      const auto j = json::parse(lines[k]);
+      CHECK(j["op"] == name(expected[k].op()));
+      CHECK(j["bits"] == to_hex(reference(expected[k], values.data(), values.size())));
+      CHECK(j.value("ddof", 0) == expected[k].ddof());
+    }
+  }
+  check_usage({"reduce", "max", "--method", "kahan", file}, {"--method kahan: max takes none"});
+  check_usage({"reduce", "max,any", "--method", "tree", file},
+              {"--method tree: max, any take none"});
+  for (const std::string op : {"min", "argmax", "any", "count_nonzero", "norm_l2"})
+    check_usage({"reduce", op, "--acc", "f64", file}, {"--acc f64: " + op + " takes none"});
+  for (const std::string op : {"min", "argmax", "any", "count_nonzero"})
+    check_usage({"reduce", op, "--out-dtype", "f64", file},
+                {"--out-dtype f64: " + op + " takes none"});
+  check_usage({"reduce", "sum,max", "--ddof", "1", file}, {"--ddof 1: sum, max take none"});
+  check_usage({"reduce", "sum", "--ddof", "0", file}, {"--ddof 0: sum takes none"});
+  for (const std::string text : {"-1", "1.5", "2147483648", "one"})
+    check_usage({"reduce", "var", "--ddof=" + text, file}, {"--ddof", text});
+  check_usage({"reduce", "mean", "--out-dtype", "i32", file}, {file, "out dtype", "mean"});
+}
+
+TEST_CASE("reduce: operations of two inputs take files in pairs") {
+  const bytes::directory dir;
+  const auto a = dir.write("a.npy", npy_of({1, 2})), b = dir.write("b.npy", npy_of({3, 4}));
+  CHECK(bitfold_cli({"reduce", "dot", a, b, b, b}).out ==
+        a + "  " + b + "  [2]  f32  11  41300000\n" + b + "  " + b + "  [2]  f32  25  41c80000\n");
+
+  // Tensors by name, in the first file's order.
+  const auto tensors = [&](const std::string& file, const std::vector<std::string>& names,
+                           const std::string& shape = "[1]", const std::string& type = "F32") {
+    std::string header, body;
+    for (const auto& name : names) {
+      const int begin = static_cast<int>(body.size());
+      body += bytes::of<float>({static_cast<float>(name[0])});
+      header += (header.empty() ? "" : ",") + bytes::tensor(name, type, shape, begin, begin + 4);
+    }
+    return dir.write(file, bytes::safetensors("{" + header + "}", body));
+  };
+  const auto x = tensors("x.safetensors", {"A", "B"}), y = tensors("y.safetensors", {"B", "A"});
+  CHECK(bitfold_cli({"reduce", "dot", x, y}).out ==
+        x + ":A  " + y + ":A  [1]  f32  4225  45840800\n" + x + ":B  " + y +
+            ":B  [1]  f32  4356  45882000\n");
+  const auto j = json::parse(bitfold_cli({"reduce", "mse", "--tensor", "A", "--json", x, y}).out);
+  CHECK(j["file"] == x);
+  CHECK(j["file2"] == y);
+  CHECK(j["tensor"] == "A");
+
+  // A pair that does not match, between two that do.
+  const auto pair = [&](const std::string& first, const std::string& second, int status,
+                        const std::string& problem) {
+    const auto r = bitfold_cli({"reduce", "dot", a, b, first, second, b, a});
+    CAPTURE(r.out, r.err);
+    CHECK(r.status == status);
+    CHECK(r.out == a + "  " + b + "  [2]  f32  11  41300000\n" + b + "  " + a +
+                       "  [2]  f32  11  41300000\n");
+    CHECK(r.err == "bitfold: " + problem + "\n");
+  };
+  const auto both = [](const std::string& first, const std::string& second) {
+    return first + " and " + second + ": ";
+  };
+  const auto c = dir.write("c.npy", npy_of({1, 2, 3}));
+  const auto d = dir.write("d.npy", bytes::npy("<f8", "(2,)", bytes::of<double>({1, 2})));
+  const auto e = dir.write("e.npy", bytes::npy("<f4", "(1, 2)", bytes::of<float>({1, 2})));
+  pair(a, c, 2, both(a, c) + "shape: [2] and [3]");
+  pair(a, e, 2, both(a, e) + "shape: [2] and [1,2]");
+  pair(d, a, 2, both(d, a) + "dtype: f64 and f32");
+  const auto z = tensors("z.safetensors", {"A", "B"}, "[1,1]");
+  pair(x, z, 2, both(x, z) + "tensor 'A': shape: [1] and [1,1]");
+  const auto more = tensors("more.safetensors", {"A", "B", "C"});
+  pair(x, more, 2, x + ": no tensor 'C', which " + more + " has");
+  pair(more, x, 2, x + ": no tensor 'C', which " + more + " has");
+  pair(a, x, 2, x + ": no array without a name, which " + a + " has");
+  pair(a, dir.path("none.npy"), 3, dir.path("none.npy") + ": file: No such file or directory");
+
+  check_usage({"reduce", "dot", a}, {"FILE: dot takes files in pairs, not 1"});
+  check_usage({"reduce", "dot,mse", a, b, a}, {"FILE: dot takes files in pairs, not 3"});
+  check_usage({"reduce", "sum,dot", a, b}, {"OP: sum takes 1 input, but dot takes 2"});
+  check_usage({"reduce", "dot,sum", a, b}, {"OP: dot takes 2 inputs, but sum takes 1"});
+  check_usage({"reduce", "cosine,dot", "--device", "cuda", a, b}, {"--device cuda", "cosine"});
+}
+
+TEST_CASE("reduce: what an array without elements has no result of") {
+  const bytes::directory dir;
+  const auto good = dir.write("good.npy", npy_of({1, 2}));
+  const auto empty = dir.write("empty.npy", npy_of({}));
+  const auto half = dir.write(
+      "half.safetensors", bytes::safetensors("{" + bytes::tensor("a", "F32", "[1]", 0, 4) + "," +
+                                                 bytes::tensor("b", "F32", "[0,3]", 4, 4) + "}",
+                                             "1234"));
+  for (const op_info& op : all_op_infos) {
+    if (op.inputs != 1) continue;
+    const std::string name(op.name);
+    const auto alone = bitfold_cli({"reduce", name, empty});
+    const auto several = bitfold_cli({"reduce", "sum," + name, half, good});
+    CAPTURE(name, alone.err, several.err);
+    if (op.empty != if_empty::refused) {
+      CHECK(alone.status == 0);
+      const scalar expected = reference(make_reduction(op.id, {}, dtype::f32), nullptr, 0);
+      CHECK(alone.out ==
+            empty + "  [0]  f32  " + to_string(expected) + "  " + to_hex(expected) + "\n");
+      CHECK(lines_of(several.out).size() == 6);
+      continue;
+    }
+    CHECK(alone.status == 2);
+    CHECK(alone.out.empty());
+    CHECK(alone.err == "bitfold: " + empty + ": shape: [0] has no elements, and " + name +
+                           " of none is not defined\n");
+    CHECK(several.status == 2);
+    CHECK(lines_of(several.out).size() == 2);
+    CHECK(several.out.starts_with(good));
+    CHECK(several.err == "bitfold: " + half + ": tensor 'b': shape: [0,3] has no elements, and " +
+                             name + " of none is not defined\n");
+  }
 }
 
 TEST_CASE("reduce: values that JSON has no numbers for, and 16-bit ones") {
@@ -244,6 +480,9 @@ TEST_CASE("reduce: usage errors name the argument and the choices") {
   check_usage({"reduce"}, {"OP"});
   check_usage({"reduce", "sum"}, {"FILE"});
   check_usage({"reduce", "product", file}, {"product", "sum"});
+  for (const std::string list : {"sum,", ",sum", "sum,,max", ""})
+    check_usage({"reduce", list, file}, {"OP: '' is not one of sum, "});
+  check_usage({"reduce", "sum,product", file}, {"OP: 'product' is not one of sum, "});
   std::vector<std::string> methods{"--method"}, dtypes{"f128"};
   for (const auto& m : all_methods) methods.emplace_back(m.name);
   for (const auto t : all_dtypes) dtypes.emplace_back(name(t));
@@ -315,6 +554,41 @@ TEST_CASE("order") {
   check_usage({"order", "3", "--format", "svg"}, {"svg", "expression"});
 }
 
+TEST_CASE("ops") {
+  const auto objects = lines_of(bitfold_cli({"ops", "--json"}).out);
+  const auto text = bitfold_cli({"ops"});
+  CHECK(text.status == 0);
+  const auto lines = lines_of(text.out);
+  REQUIRE(objects.size() == all_op_infos.size());
+  REQUIRE(lines.size() > all_op_infos.size());
+  json methods = json::array();
+  for (const auto& m : all_methods) methods.push_back(m.name);
+  for (std::size_t k = 0; k < objects.size(); ++k) {
+    const op_info& op = all_op_infos[k];
+    const auto j = json::parse(objects[k]);
+    CHECK(j["op"] == op.name);
+    CHECK(j["inputs"] == op.inputs);
+    CHECK(j["methods"] == (op.takes_method ? methods : json::array()));
+    CHECK(j["types"].is_string());
+    CHECK(j["summary"] == op.summary);
+    // What it says of no elements is what the reference gives.
+    if (op.empty == if_empty::refused) {
+      CHECK(j["empty"].is_null());
+    } else {
+      const auto value = to_string(reference(make_reduction(op.id, {}, dtype::f64), nullptr, 0));
+      CHECK((j["empty"].is_string() ? j["empty"].get<std::string>() : j["empty"].dump()) == value);
+    }
+    CHECK(lines[k + 1].starts_with(std::string(op.name) + " "));
+    CHECK(contains(lines[k + 1], std::string(op.summary)));
+  }
+  CHECK(json::parse(objects[0]) == json{{"op", "sum"},
+                                        {"inputs", 1},
+                                        {"methods", methods},
+                                        {"types", "additive"},
+                                        {"empty", 0},
+                                        {"summary", "the sum"}});
+}
+
 TEST_CASE("info, version, help") {
   const auto j = json::parse(bitfold_cli({"info", "--json"}).out);
   CHECK(j["order_version"] == order::version);
@@ -331,11 +605,12 @@ TEST_CASE("info, version, help") {
   const auto help = bitfold_cli({"--help"});
   CHECK(help.status == 0);
   CHECK(help.err.empty());
-  for (const auto part : {"reduce", "order", "info", "--version"}) CHECK(contains(help.out, part));
+  for (const auto part : {"reduce", "ops", "order", "info", "--version"})
+    CHECK(contains(help.out, part));
   const auto reduce = bitfold_cli({"reduce", "--help"});
   CHECK(reduce.status == 0);
-  for (const auto part : {"--method", "--device", "--acc", "--out-dtype", "--threads", "--target",
-                          "--dtype", "--tensor", "--json"})
+  for (const auto part : {"--method", "--device", "--acc", "--out-dtype", "--ddof", "--threads",
+                          "--target", "--dtype", "--tensor", "--json"})
     CHECK(contains(reduce.out, part));
   for (const auto& m : all_methods)
     CHECK(contains(reduce.out, std::string(m.name) + ": " + std::string(m.summary)));
@@ -347,6 +622,7 @@ TEST_CASE("output that cannot be written") {
   for (const std::vector<std::string>& arguments : {std::vector<std::string>{"reduce", "sum", file},
                                                     {"reduce", "sum", "--json", file},
                                                     {"order", "3"},
+                                                    {"ops"},
                                                     {"info"},
                                                     {"--help"},
                                                     {"--version"}}) {

@@ -112,6 +112,7 @@ TEST_CASE("record: digests, bits and values of every array, the reference's") {
   const auto text = record(
       {"--ops", "all", "--method", "all", "--acc", "f64", dir.write("x.npy", npy_of({1, 2}))});
   CHECK(json::parse(text)["files"][0]["arrays"][0]["results"][0]["acc"] == "f64");
+  CHECK(io::golden_text(io::parse_golden(text)) == text);
 
   const auto golden = json::parse(record({"--ops", "all", "--method", "all", file}));
   CHECK(golden["format"] == "bitfold-golden");
@@ -133,22 +134,111 @@ TEST_CASE("record: digests, bits and values of every array, the reference's") {
     CHECK(a["shape"] == json::parse(t->shape));
     const auto in = *parse_dtype(a["dtype"].get<std::string>());
     std::size_t k = 0;
-    for (const op_id op : all_ops)
+    for (const op_info& op : all_op_infos) {
+      if (op.inputs != 1 || (t->bytes.empty() && op.empty == if_empty::refused)) continue;
       for (const auto& m : all_methods) {
-        const auto r = make_reduction(op, m.id, in);
+        if (!op.takes_method && m.id != method_id::tree) continue;
+        const auto method = op.takes_method ? std::optional(m.id) : std::nullopt;
+        const auto r = make_reduction(op.id, method, in);
         const auto expected = reference(r, t->bytes.data(), t->bytes.size() / size_of(in));
+        const bool adds =
+            op.types == typing::additive || op.types == typing::real || op.types == typing::wide;
         const auto& result = a["results"][k++];
-        CHECK(result["op"] == name(op));
-        CHECK(result["method"] == m.name);
-        CHECK(result["acc"] == name(r.acc));
-        CHECK(result["out"] == name(r.out));
+        CHECK(result["op"] == op.name);
+        CHECK(result["method"] == (method ? json(m.name) : json()));
+        CHECK(result["acc"] == (adds ? json(name(r.acc())) : json()));
+        CHECK(result["out"] == name(r.out()));
         CHECK(result["bits"] == to_hex(expected));
-        CHECK(result["value"].dump() == json::parse(to_string(expected)).dump());
+        CHECK_FALSE(result.contains("ddof"));
+        const auto value = json::parse(to_string(expected), nullptr, false);  // nan is none
+        CHECK(result["value"].dump() ==
+              (value.is_discarded() ? json(to_string(expected)) : value).dump());
       }
+    }
     CHECK(a["results"].size() == k);
   }
   // XXH3-128 of nothing, as xxHash's own tests have it.
   CHECK(arrays[4]["digest"] == "99aa06d3014798d86001c324468d497f");
+}
+
+TEST_CASE("record, check: operations that take no method, ddof, and arrays without elements") {
+  const bytes::directory dir;
+  const auto file = dir.write("x.npy", npy_of({1, 2, 4}));
+  const auto text = record({"--ops", "var,max,sum", "--method", "kahan,tree", "--ddof", "1", file});
+  const auto results = json::parse(text)["files"][0]["arrays"][0]["results"];
+  REQUIRE(results.size() == 4);
+  CHECK(results[0]["op"] == "sum");
+  CHECK(results[0]["method"] == "tree");
+  CHECK(results[1]["method"] == "kahan");
+  CHECK(results[2]["op"] == "max");
+  CHECK(results[2]["method"].is_null());
+  CHECK(results[2]["acc"].is_null());
+  CHECK(results[3]["op"] == "var");
+  CHECK(results[3]["ddof"] == 1);
+  CHECK(io::golden_text(io::parse_golden(text)) == text);
+  const auto golden = dir.write("golden.json", text);
+  check_check({golden}, 0, {"1 file, 1 array: 1 same"});
+  dir.write("x.npy", npy_of({1, 2, 5}));
+  check_check(
+      {golden}, 1,
+      {"moved", "    content ", "    sum tree        7 (40e00000) -> 8 (41000000)  ",
+       "    sum kahan       ", "    max             4 (40800000) -> 5 (40a00000)  2097152 ulps",
+       "    var             ", "1 file, 1 array: 1 moved"});
+
+  const auto out = dir.path("out.json");
+  for (const auto& [arguments, message] :
+       {std::pair{std::vector<std::string>{"--ops", "max", "--method", "all"},
+                  "--method tree,pairwise,kahan,sequential: max takes none"},
+        {{"--ops", "max,any", "--acc", "f64"}, "--acc f64: max, any take none"},
+        {{"--ops", "max", "--ddof", "1"}, "--ddof 1: max takes none"},
+        {{"--ops", "dot"}, "dot"}}) {
+    auto all = arguments;
+    all.insert(all.begin(), "record");
+    all.insert(all.end(), {file, "--out", out});
+    check_usage(all, {message});
+  }
+  const auto empty = dir.write("empty.npy", npy_of({}));
+  check_usage({"record", "--ops", "sum,argmin", file, empty, "--out", out},
+              {empty + ": shape: [0] has no elements, and argmin of none is not defined"});
+  CHECK_FALSE(std::filesystem::exists(out));
+  // The name of an operation too.
+  const auto two =
+      json::parse(record({"--ops", "all,any", file}))["files"][0]["arrays"][0]["results"];
+  REQUIRE(two.size() == 2);
+  CHECK(two[0]["op"] == "any");
+  CHECK(two[1]["op"] == "all");
+  const auto all = dir.write("all.json", record({"--ops", "all", file, empty}));
+  const auto files = json::parse(content(all))["files"];
+  CHECK(files[0]["arrays"][0]["results"].size() > files[1]["arrays"][0]["results"].size());
+  check_check({all}, 0, {"2 files, 2 arrays: 2 same"});
+}
+
+TEST_CASE("check --ulps: integer results") {
+  const bytes::directory dir;
+  const auto file = dir.write("x.npy", npy_of({9, 1, 5, 8}));
+  const auto places = dir.write("places.json", record({"--ops", "argmax,count_nonzero", file}));
+  const auto truth = dir.write("truth.json", record({"--ops", "any,all", file}));
+  dir.write("x.npy", npy_of({0, 1, 5, 8}));
+  check_check({places, "--ulps", "3"}, 0, {"1 file, 1 array: 1 within 3 ulps"});
+  check_check({places, "--ulps", "2"}, 1,
+              {"moved", "    argmax          0 (0000000000000000) -> 3 (0000000000000003)  3 ulps",
+               "    count_nonzero   4 (0000000000000004) -> 3 (0000000000000003)  1 ulp",
+               "1 file, 1 array: 1 moved"});
+  // One step would be all there is.
+  check_check({truth, "--ulps", "1000"}, 1,
+              {"moved", "    any             1 (01)  0 ulps",
+               "    all             1 (01) -> 0 (00)  no distance", "1 file, 1 array: 1 moved"});
+}
+
+TEST_CASE("check: labels of any length") {
+  const bytes::directory dir;
+  const auto file = dir.write("x.npy", npy_of({1}));
+  const auto golden =
+      dir.write("golden.json", record({"--ops", "sum_squares", "--method", "sequential", file}));
+  dir.write("x.npy", npy_of({2}));
+  check_check({golden, "--ulps", "0"}, 1,
+              {"moved", "    sum_squares sequential 1 (3f800000) -> 4 (40800000)  16777216 ulps",
+               "1 file"});
 }
 
 TEST_CASE("record: one array per line, and the same text from any number of threads") {
@@ -201,6 +291,7 @@ TEST_CASE("record: where it fails there is no file, and an old one stays") {
   check_usage({"record", "--out", out}, {"FILE"});
   check_usage({"record", "--method", "tree,magic", good, "--out", out}, {"magic", "kahan", "all"});
   check_usage({"record", "--ops", "product", good, "--out", out}, {"product", "sum"});
+  check_usage({"record", "--ops", "sum,cosine", good, "--out", out}, {"cosine", "sum"});
   check_usage({"record", dir.write("raw", "1234"), "--out", out}, {"dtype"});
   check_usage({"record", dir.write("\xff.npy", npy_of({1})), "--out", out}, {"\\xff.npy", "UTF-8"});
   CHECK(entries() == before + 2);  // raw and \xff.npy
@@ -728,6 +819,34 @@ TEST_CASE("check: golden files that are no golden files") {
     CAPTURE(e);
     CHECK(e.starts_with(r.expected));
   }
+  // Results of other operations.
+  const auto max = record({"--ops", "max,var", "--ddof", "1", dir.write("x.npy", npy_of({1}))});
+  const row others[] = {
+      {"\"op\": \"max\"", "\"op\": \"dot\"",
+       "files[0].arrays[0].results[0].op: dot takes two inputs"},
+      {"\"op\": \"max\"", "\"op\": \"sum\"", "files[0].arrays[0].results[0].method: is no text"},
+      {"\"method\": null", "\"method\": \"tree\"",
+       "files[0].arrays[0].results[0].method: is not null, but max has none"},
+      {"\"method\": null, ", "", "files[0].arrays[0].results[0].method: missing"},
+      {"\"acc\": null", "\"acc\": \"f32\"",
+       "files[0].arrays[0].results[0].acc: is not null, but max has none"},
+      {"\"acc\": null, ", "", "files[0].arrays[0].results[0].acc: missing"},
+      {"\"acc\": \"f32\"", "\"acc\": null", "files[0].arrays[0].results[1].acc: is no text"},
+      {"\"out\": \"f32\"", "\"out\": \"f64\"", "files[0].arrays[0].results[0]: out dtype: max of"},
+      {"\"out\": \"f32\", \"value\"", "\"out\": \"f32\", \"ddof\": 1, \"value\"",
+       "files[0].arrays[0].results[0]: ddof: max takes none"},
+      {"\"ddof\": 1", "\"ddof\": \"1\"", "files[0].arrays[0].results[1].ddof: is no whole number"},
+      {"\"ddof\": 1", "\"ddof\": 2147483648", "files[0].arrays[0].results[1].ddof: is too large"},
+      {"\"shape\": [1]", "\"shape\": [0]",
+       "files[0].arrays[0].results[0].op: max of no elements is not defined"},
+  };
+  for (const auto& r : others) {
+    CAPTURE(r.from, r.to);
+    const auto e = error_of(replaced(max, r.from, r.to));
+    CAPTURE(e);
+    CHECK(e.starts_with(r.expected));
+  }
+  CHECK(error_of(replaced(max, "\"ddof\": 1, ", "\"ddof\": 0, ")) == "");
   CHECK(error_of("7") == "golden file: is no object");
   CHECK(error_of(good + "x").starts_with("golden file: not JSON at byte"));
   CHECK(error_of(replaced(good, "first", std::string("\0", 1))).starts_with("golden file: a zero"));

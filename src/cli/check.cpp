@@ -61,17 +61,24 @@ std::string detail_line(std::string_view label, std::string_view before, std::st
                         std::string_view note = "") {
   const std::string values =
       before == after ? std::string(before) : fmt::format("{} -> {}", before, after);
-  return fmt::format("    {:<16}{}{}\n", label, values, note);
+  return fmt::format("    {:<15} {}{}\n", label, values, note);
+}
+
+// An answer of yes or no that changed is no number of steps away.
+std::uint64_t distance_of(const io::golden_result& old, scalar now) {
+  const bool truth = info(old.what.op()).types == typing::truth;
+  return truth && old.value != now ? no_distance : ulp_distance(old.value, now);
 }
 
 std::string result_line(const io::golden_result& old, scalar now) {
-  const std::uint64_t ulps = ulp_distance(old.value, now);
+  const std::uint64_t ulps = distance_of(old, now);
   const std::string distance = ulps == no_distance ? "no distance"
                                : ulps == 1         ? "1 ulp"
                                                    : fmt::format("{} ulps", ulps);
   const auto text = [](scalar v) { return to_string(v) + " (" + to_hex(v) + ")"; };
-  return detail_line(fmt::format("{} {}", name(old.what.op()), name(old.what.method())),
-                     text(old.value), text(now), "  " + distance);
+  std::string label(name(old.what.op()));
+  if (old.what.method()) label += fmt::format(" {}", name(*old.what.method()));
+  return detail_line(label, text(old.value), text(now), "  " + distance);
 }
 
 // An array of the same name, dtype and shape.
@@ -81,7 +88,7 @@ array_report compare(const io::golden_array& old, const fingerprint& now,
   bool same_results = true, near = true;
   std::string lines;
   for (std::size_t k = 0; k < old.results.size(); ++k) {
-    const std::uint64_t distance = ulp_distance(old.results[k].value, now.results[k]);
+    const std::uint64_t distance = distance_of(old.results[k], now.results[k]);
     same_results = same_results && old.results[k].value == now.results[k];
     near = near && distance != no_distance && distance <= ulps.value_or(0);
     lines += result_line(old.results[k], now.results[k]);

@@ -24,6 +24,7 @@ struct subcommand {
 };
 
 subcommand add_reduce(CLI::App& app);
+subcommand add_ops(CLI::App& app);
 subcommand add_record(CLI::App& app);
 subcommand add_check(CLI::App& app);
 subcommand add_order(CLI::App& app);

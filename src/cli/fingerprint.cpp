@@ -34,8 +34,8 @@ fingerprint measure(const fingerprint_job& job, bool with_digest) {
     f.digest = d.hex();
   };
   const auto reduce = [&] {
-    for (const reduction& r : job.reductions)
-      f.results.push_back(cpu::reduce(r, a.data, a.count));  // on the threads of this arena
+    f.results.resize(job.reductions.size());
+    cpu::reduce(job.reductions, a.data, nullptr, a.count, f.results);  // on this arena's threads
   };
   if (bytes >= large) {
     tbb::parallel_invoke(digest, reduce);

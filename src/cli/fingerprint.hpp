@@ -13,7 +13,7 @@ namespace bitfold::cli {
 
 struct fingerprint_job {
   const io::array* array;
-  std::vector<reduction> reductions;  ///< of this array's element type
+  std::vector<reduction> reductions;  ///< of this array's element type, of one input
 };
 
 struct fingerprint {

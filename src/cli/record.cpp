@@ -9,6 +9,7 @@
 
 #include "cli/common.hpp"
 #include "cli/fingerprint.hpp"
+#include "cli/operations.hpp"
 #include "io/arrays.hpp"
 #include "io/field.hpp"
 #include "io/golden.hpp"
@@ -19,23 +20,41 @@ namespace {
 
 struct record_arguments {
   std::vector<std::string> ops{std::string(name(all_ops[0]))};
-  std::vector<std::string> methods{std::string(all_methods[0].name)};
-  std::optional<std::string> acc, raw;
+  std::optional<std::string> raw;
+  op_options options;
   int threads = 0;
   std::string out;
   std::vector<std::string> files;
 };
 
+const std::vector<std::string> one_input_names = [] {
+  std::vector<std::string> names;
+  for (const op_info& op : all_op_infos)
+    if (op.inputs == 1) names.emplace_back(op.name);
+  return names;
+}();
+
+bool has(const std::vector<std::string>& list, const std::string& name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
 // Those of `names` that the list has; all of them for "all".
 std::vector<std::string> chosen(const std::vector<std::string>& list,
                                 const std::vector<std::string>& names) {
-  const auto has = [&](const std::string& n) {
-    return std::find(list.begin(), list.end(), n) != list.end();
-  };
   std::vector<std::string> out;
   for (const std::string& n : names)
-    if (has("all") || has(n)) out.push_back(n);
+    if (has(list, "all") || has(list, n)) out.push_back(n);
   return out;
+}
+
+// Alone it is every operation; beside others, the operation of that name.
+bool every_op(const record_arguments& args) { return args.ops == std::vector<std::string>{"all"}; }
+
+std::vector<op_id> chosen_ops(const record_arguments& args) {
+  std::vector<op_id> ops;
+  for (const std::string& n : one_input_names)
+    if (every_op(args) || has(args.ops, n)) ops.push_back(*parse_op(n));
+  return ops;
 }
 
 bool is_utf8(const std::string& text) {
@@ -50,14 +69,17 @@ bool is_utf8(const std::string& text) {
 io::golden_file record_file(const record_arguments& args, const std::string& file) {
   const auto [format, arrays] =
       io::read_file(file, {parse_dtype_option(args.raw), std::nullopt, std::nullopt});
+  const std::vector<op_id> ops = chosen_ops(args);
   std::vector<fingerprint_job> jobs;
   for (const io::array& a : arrays) {
     jobs.push_back({&a, {}});
+    auto& reductions = jobs.back().reductions;
     try {
-      for (const std::string& op : chosen(args.ops, op_names))
-        for (const std::string& method : chosen(args.methods, method_names))
-          jobs.back().reductions.push_back(make_reduction(*parse_op(op), *parse_method(method),
-                                                          a.type, parse_dtype_option(args.acc)));
+      if (!every_op(args)) check_defined(ops, a);
+      for (const op_id op : ops)
+        if (is_defined(op, a))
+          for (const reduction& r : reductions_of(op, a.type, args.options))
+            reductions.push_back(r);
     } catch (const error& e) {
       throw about(file, a.name, e);
     }
@@ -74,7 +96,9 @@ io::golden_file record_file(const record_arguments& args, const std::string& fil
   return g;
 }
 
-int record(const record_arguments& args) {
+int record(record_arguments& args) {
+  args.options.methods = chosen(args.options.methods, method_names);
+  check_options(chosen_ops(args), args.options);
   refuse_twice(args.files);
   refuse_overwriting("--out", args.out, args.files);
   for (const std::string& file : args.files)
@@ -96,20 +120,21 @@ subcommand add_record(CLI::App& app) {
       app.add_subcommand("record", "Store what the files hold and reduce to, for `bitfold check`");
   const auto list = [&](const char* option, std::vector<std::string>& values,
                         const std::string& help, std::vector<std::string> names) {
-    names.emplace_back("all");
+    const std::string first = names[0];
+    if (!has(names, "all")) names.emplace_back("all");
     command->add_option(option, values, help)
         ->delimiter(',')
         ->allow_extra_args(false)
         ->check(CLI::IsMember(names))
-        ->capture_default_str();
+        ->default_str(first);
   };
-  list("--ops", args->ops, "The operations, separated by commas, or `all`", op_names);
-  list("--method", args->methods, "The methods, separated by commas, or `all`. " + method_help(),
-       method_names);
-  command
-      ->add_option("--acc", args->acc,
-                   "The accumulator of floats (default: f64 for f64, f32 for narrower ones)")
-      ->check(CLI::IsMember({"f32", "f64"}));
+  list("--ops", args->ops,
+       "The operations of one input, separated by commas. `all`, unless it is one of several, is "
+       "every one of them, less those that an array without elements has no result of",
+       one_input_names);
+  list("--method", args->options.methods,
+       "The methods, separated by commas, or `all`. " + method_help(), method_names);
+  add_op_options(*command, args->options);
   command->add_option("--threads", args->threads, "CPU threads (default, and 0: one per core)")
       ->transform(thread_count());
   command
@@ -121,6 +146,7 @@ subcommand add_record(CLI::App& app) {
                    "A .npy file, a .safetensors file, or raw elements (--dtype)")
       ->required();
   command->footer(
+      "--method, --acc and --ddof are for those of the operations that take them.\n"
       "The golden file is JSON, one array per line. It is written whole or, where anything fails,\n"
       "not at all. See docs/regression.md.");
   return {command, [args] { return record(*args); }};

@@ -1,6 +1,9 @@
 // bitfold reduce
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <span>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,9 +14,11 @@
 #include <bitfold/reduction.hpp>
 
 #include "cli/common.hpp"
+#include "cli/operations.hpp"
 #include "io/arrays.hpp"
 #include "io/field.hpp"
 #include "io/mapping.hpp"
+#include "io/result.hpp"
 
 namespace bitfold::cli {
 namespace {
@@ -22,50 +27,130 @@ const std::vector<std::string> target_names =
     names_of(std::vector{cpu::target::scalar, cpu::target::avx2, cpu::target::avx512});
 
 struct reduce_arguments {
-  std::string op, method = std::string(all_methods[0].name), device = "cpu";
-  std::optional<std::string> acc, out, raw, tensor, target;
+  std::string op_list, device = "cpu";
+  std::optional<std::string> method, raw, tensor, target;
+  op_options options;
   std::optional<int> threads;
   bool json = false;
   std::vector<std::string> files;
+
+  std::vector<op_id> ops;  // those of op_list
+  int inputs() const { return info(ops[0]).inputs; }
 };
 
-std::string text_line(const std::string& file, const io::array& a, scalar value) {
-  const std::string tensor = a.name.empty() ? "" : ":" + a.name;
-  return fmt::format("{}  {}  {}  {}  {}\n", io::printable(file + tensor), io::shape_text(a.shape),
-                     name(a.type), to_string(value), to_hex(value));
+// What is reduced at once: an array, or two of one name, shape and type.
+struct operands {
+  const io::array* x;
+  const io::array* y;  // null for operations of one input
+};
+
+// The one or two files that they are from.
+using file_names = std::span<const std::string>;
+
+std::vector<op_id> parse_ops(const std::string& list) {
+  std::vector<op_id> ops;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    const std::string text = list.substr(begin, end - begin);
+    const auto op = parse_op(text);
+    if (!op)
+      throw error(errc::usage, fmt::format("OP: {} is not one of {}", io::in_quotes(text),
+                                           fmt::join(op_names, ", ")));
+    ops.push_back(*op);
+    begin = end + 1;
+  }
+  return ops;
 }
 
-std::string json_line(const std::string& file, const io::array& a, const reduction& r,
+std::string text_line(file_names files, const io::array& a, const std::string& op, scalar value) {
+  std::string line;
+  for (const std::string& file : files)
+    line += io::printable(a.name.empty() ? file : file + ":" + a.name) + "  ";
+  return fmt::format("{}{}  {}  {}{}  {}\n", line, io::shape_text(a.shape), name(a.type), op,
+                     to_string(value), to_hex(value));
+}
+
+std::string json_line(file_names files, const io::array& a, const reduction& r,
                       const std::string& device, scalar value) {
-  // The shortest decimal of to_string is a JSON number, which a JSON library would print otherwise.
-  std::string number = to_string(value);
-  if (number == "nan" || number == "inf" || number == "-inf") number = json_string(number);
   return fmt::format(
-      R"({{"file":{},"tensor":{},"shape":{},"dtype":"{}","op":"{}","method":"{}","acc":"{}",)"
-      R"("out_dtype":"{}","order_version":{},"device":"{}","value":{},"bits":"{}"}})"
+      R"({{"file":{},{}"tensor":{},"shape":{},"dtype":"{}","op":"{}","method":{},"acc":{},)"
+      R"("out_dtype":"{}",{}"order_version":{},"device":"{}","value":{},"bits":"{}"}})"
       "\n",
-      json_string(file), a.name.empty() ? "null" : json_string(a.name), io::shape_text(a.shape),
-      name(a.type), name(r.op()), name(r.method()), name(r.acc()), name(r.out()), order::version, device,
-      number, to_hex(value));
+      json_string(files[0]),
+      files.size() == 2 ? fmt::format("\"file2\":{},", json_string(files[1])) : "",
+      a.name.empty() ? "null" : json_string(a.name), io::shape_text(a.shape), name(a.type),
+      name(r.op()), io::json_method(r), io::json_acc(r), name(r.out()),
+      r.ddof() != 0 ? fmt::format("\"ddof\":{},", r.ddof()) : "", order::version, device,
+      io::json_value(value), to_hex(value));
 }
 
-// The whole output of one file, so that a file which fails half-way prints nothing.
-std::string reduce_file(const reduce_arguments& args, const std::string& file) {
-  const auto arrays = io::read_arrays(file, {parse_dtype_option(args.raw), args.tensor});
-  const cpu::options how{args.threads.value_or(0),
-                         args.target ? cpu::parse_target(*args.target) : std::nullopt};
+// The results of all, in their order. Nothing is reduced anywhere else.
+std::vector<scalar> results(const reduce_arguments& args, const std::vector<reduction>& all,
+                            const operands& from) {
+  std::vector<scalar> values(all.size());
+  if (args.device == "cuda") {
+    std::transform(all.begin(), all.end(), values.begin(), [&](const reduction& r) {
+      return cuda::reduce_host(r, from.x->data, from.x->count);
+    });
+  } else {
+    const cpu::options how{args.threads.value_or(0),
+                           args.target ? cpu::parse_target(*args.target) : std::nullopt};
+    cpu::reduce(all, from.x->data, from.y ? from.y->data : nullptr, from.x->count, values, how);
+  }
+  return values;
+}
+
+// Each array of the first file, with that of the same name of the second if there is one.
+std::vector<operands> match(file_names files, const std::vector<std::vector<io::array>>& arrays) {
+  std::vector<operands> all;
+  for (const io::array& x : arrays[0]) all.push_back({&x, nullptr});
+  if (files.size() == 1) return all;
+
+  const auto missing = [&](std::size_t in, const std::string& name) {
+    const std::string what =
+        name.empty() ? "array without a name" : "tensor " + io::in_quotes(name);
+    throw error(errc::usage, fmt::format("{}: no {}, which {} has", io::printable(files[in]), what,
+                                         io::printable(files[1 - in])));
+  };
+  std::map<std::string_view, const io::array*> by_name;
+  for (const io::array& y : arrays[1]) by_name[y.name] = &y;
+  for (operands& o : all) {
+    const auto found = by_name.extract(o.x->name);
+    if (found.empty()) missing(1, o.x->name);
+    o.y = found.mapped();
+    const auto same = [&](const char* field, std::string_view x, std::string_view y) {
+      if (x != y)
+        throw about(files[0] + " and " + files[1], o.x->name,
+                    error(errc::usage, fmt::format("{}: {} and {}", field, x, y)));
+    };
+    same("dtype", name(o.x->type), name(o.y->type));
+    same("shape", io::shape_text(o.x->shape), io::shape_text(o.y->shape));
+  }
+  if (!by_name.empty()) missing(0, std::string(by_name.begin()->first));
+  return all;
+}
+
+// The whole output of one file, or of two, so that one which fails half-way prints nothing.
+std::string reduce_files(const reduce_arguments& args, file_names files) {
+  std::vector<std::vector<io::array>> arrays;
+  for (const std::string& file : files)
+    arrays.push_back(io::read_arrays(file, {parse_dtype_option(args.raw), args.tensor}));
   std::string lines;
-  for (const io::array& a : arrays) {
+  for (const operands& o : match(files, arrays)) {
+    const io::array& a = *o.x;
     try {
-      const reduction r =
-          make_reduction(*parse_op(args.op), *parse_method(args.method), a.type,
-                         parse_dtype_option(args.acc), parse_dtype_option(args.out));
-      const scalar value = args.device == "cuda" ? cuda::reduce_host(r, a.data, a.count)
-                                                 : cpu::reduce(r, a.data, a.count, how);
-      lines += args.json ? json_line(file, a, r, args.device, value) : text_line(file, a, value);
+      check_defined(args.ops, a);
+      std::vector<reduction> all;
+      for (const op_id op : args.ops) all.push_back(reductions_of(op, a.type, args.options).at(0));
+      const auto values = results(args, all, o);
+      for (std::size_t k = 0; k < all.size(); ++k)
+        lines += args.json ? json_line(files, a, all[k], args.device, values[k])
+                           : text_line(files, a,
+                                       all.size() > 1 ? fmt::format("{}  ", name(all[k].op())) : "",
+                                       values[k]);
     } catch (const error& e) {
       io::check_mapped_files();
-      throw about(file, a.name, e);
+      throw about(files.size() == 2 ? files[0] + " and " + files[1] : files[0], a.name, e);
     }
   }
   io::check_mapped_files();
@@ -75,6 +160,15 @@ std::string reduce_file(const reduce_arguments& args, const std::string& file) {
 // What can be told before any file is opened.
 void check(const reduce_arguments& args) {
   const auto usage = [](const std::string& text) { throw error(errc::usage, text); };
+  for (const op_id op : args.ops)
+    if (info(op).inputs != args.inputs())
+      usage(fmt::format("OP: {} takes {} input{}, but {} takes {}; they need two calls",
+                        name(args.ops[0]), args.inputs(), args.inputs() == 1 ? "" : "s", name(op),
+                        info(op).inputs));
+  check_options(args.ops, args.options);
+  if (args.inputs() == 2 && args.files.size() % 2 != 0)
+    usage(
+        fmt::format("FILE: {} takes files in pairs, not {}", name(args.ops[0]), args.files.size()));
   if (args.device == "cpu") {
     const auto available = names_of(cpu::available_targets());
     if (args.target &&
@@ -84,8 +178,11 @@ void check(const reduce_arguments& args) {
     return;
   }
   if (args.target || args.threads) usage("--target and --threads are for --device cpu");
-  if (!info(*parse_method(args.method)).on_gpu())
-    usage(fmt::format("--method {}: not available with --device cuda", args.method));
+  if (args.method && !info(*parse_method(*args.method)).on_gpu())
+    usage(fmt::format("--method {}: not available with --device cuda", *args.method));
+  if (args.inputs() == 2)
+    usage(fmt::format("--device cuda: {} takes two inputs, which --device cpu alone can reduce",
+                      name(args.ops[0])));
   if (!cuda::built())
     throw error(errc::no_device,
                 "--device cuda: this bitfold was built without CUDA; use --device cpu, or build it "
@@ -96,13 +193,16 @@ void check(const reduce_arguments& args) {
                 "--device cpu");
 }
 
-int reduce(const reduce_arguments& args) {
+int reduce(reduce_arguments& args) {
+  args.ops = parse_ops(args.op_list);
+  if (args.method) args.options.methods = {*args.method};
   check(args);
   int status = 0;
-  for (const std::string& file : args.files) {
+  const auto at_once = static_cast<std::size_t>(args.inputs());
+  for (std::size_t i = 0; i < args.files.size(); i += at_once) {
     std::string lines;
     try {
-      lines = reduce_file(args, file);
+      lines = reduce_files(args, file_names(args.files).subspan(i, at_once));
     } catch (const error& e) {
       // Without the device, the other files would fail in the same way.
       if (e.code() == errc::no_device || e.code() == errc::cuda) throw;
@@ -119,25 +219,29 @@ int reduce(const reduce_arguments& args) {
 subcommand add_reduce(CLI::App& app) {
   const auto args = std::make_shared<reduce_arguments>();
   CLI::App* command = app.add_subcommand("reduce", "Reduce every array in the files");
-  command->add_option("OP", args->op, "The operation")->required()->check(CLI::IsMember(op_names));
+  command
+      ->add_option("OP", args->op_list,
+                   "The operations, separated by commas, of one input or of two; each array is "
+                   "read once for all of them. `bitfold ops` lists them")
+      ->required();
   command
       ->add_option("FILE", args->files,
-                   "A .npy file, a .safetensors file, or raw elements (--dtype)")
+                   "A .npy file, a .safetensors file, or raw elements (--dtype). Operations of two "
+                   "inputs take files in pairs: of each pair, the arrays of one name, shape and "
+                   "type")
       ->required();
   command->add_option("--method", args->method, method_help())
       ->check(CLI::IsMember(method_names))
-      ->capture_default_str();
+      ->default_str(method_names[0]);
   command->add_option("--device", args->device, "Where to reduce; the bits are the same")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
+  add_op_options(*command, args->options);
   command
-      ->add_option("--acc", args->acc,
-                   "The accumulator of floats (default: f64 for f64, f32 for narrower ones)")
-      ->check(CLI::IsMember({"f32", "f64"}));
-  command
-      ->add_option("--out-dtype", args->out,
-                   "The type of the result (default: the input's for floats, i64 or u64 for "
-                   "integers)")
+      ->add_option("--out-dtype", args->options.out,
+                   "The type of the result, of the operations that have a choice (default: the "
+                   "input's for floats; for integers i64 or u64 of those that add as integers, "
+                   "else f64)")
       ->check(CLI::IsMember(dtype_names));
   command->add_option("--threads", args->threads, "CPU threads (default, and 0: one per core)")
       ->transform(thread_count());
@@ -149,7 +253,14 @@ subcommand add_reduce(CLI::App& app) {
   command->add_option("--tensor", args->tensor, "Reduce only this tensor of .safetensors files");
   command->add_flag("--json", args->json, "One JSON object per line");
   command->footer(
-      "Prints one line per array: FILE or FILE:TENSOR, shape, element type, value, bits in hex.\n"
+      "Prints one line per array and operation, in the order given: FILE or FILE:TENSOR (of two\n"
+      "inputs both), shape, element type, the operation where there are several, value, bits in\n"
+      "hex. --method, --acc, --out-dtype and --ddof are for those of the operations that take "
+      "them;\n"
+      "it is an error where none does. The minimum of no elements, or its index, is one too.\n"
+      "A JSON object has file, file2 (the second of two), tensor, shape, dtype, op, method, acc,\n"
+      "out_dtype, ddof (where it is not 0), order_version, device, value and bits; tensor, method\n"
+      "and acc are null where there is none.\n"
       "A file that fails prints one line on stderr and nothing on stdout; the others are still\n"
       "reduced, and the exit status is that of the first failure.");
   return {command, [args] { return reduce(*args); }};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <set>
@@ -15,6 +16,7 @@
 #include <bitfold/error.hpp>
 
 #include "io/field.hpp"
+#include "io/result.hpp"
 
 namespace bitfold::io {
 namespace {
@@ -144,6 +146,10 @@ struct node {
     if (!found) wrong(in_quotes(text()) + " is not known to this version of bitfold");
     return *found;
   }
+  // What stands where the operation has no such choice.
+  void none(op_id op) const {
+    if (!value.is_null()) wrong(fmt::format("is not null, but {} has none", name(op)));
+  }
   // So many lower-case hex digits.
   const std::string& hex(std::size_t digits) const {
     if (text().size() != digits ||
@@ -153,13 +159,31 @@ struct node {
   }
 };
 
-golden_result parse_result(const node& n, dtype in) {
+golden_result parse_result(const node& n, dtype in, bool empty) {
   const auto parse_type = [](std::string_view t) { return parse_dtype(t); };
   const auto op = n["op"].named([](std::string_view t) { return parse_op(t); });
-  const auto method = n["method"].named([](std::string_view t) { return parse_method(t); });
-  const dtype acc = n["acc"].named(parse_type), out = n["out"].named(parse_type);
+  if (info(op).inputs != 1) n["op"].wrong(fmt::format("{} takes two inputs", name(op)));
+  if (empty && info(op).empty == if_empty::refused)
+    n["op"].wrong(fmt::format("{} of no elements is not defined", name(op)));
+  std::optional<method_id> method;
+  std::optional<dtype> acc;
+  if (const node field = n["method"]; info(op).takes_method)
+    method = field.named([](std::string_view t) { return parse_method(t); });
+  else
+    field.none(op);
+  if (const node field = n["acc"]; accumulates(op))
+    acc = field.named(parse_type);
+  else
+    field.none(op);
+  const dtype out = n["out"].named(parse_type);
+  int ddof = 0;
+  if (n.value.contains("ddof")) {
+    const node field = n["ddof"];
+    if (field.number() > std::numeric_limits<int>::max()) field.wrong("is too large");
+    ddof = static_cast<int>(field.number());
+  }
   try {
-    const reduction r = make_reduction(op, method, in, acc, out);
+    const reduction r = make_reduction(op, method, in, acc, out, ddof);
     return {r, {out, std::stoull(n["bits"].hex(2 * size_of(out)), nullptr, 16)}};
   } catch (const error& e) {
     if (e.code() == errc::bad_input) throw;
@@ -173,10 +197,12 @@ golden_array parse_array(const node& n) {
   a.type = n["dtype"].named([](std::string_view t) { return parse_dtype(t); });
   const node shape = n["shape"];
   for (const node& extent : shape.items()) a.shape.push_back(extent.number());
-  if (!element_count(a.shape, size_of(a.type))) shape.wrong("does not fit in 64 bits");
+  const auto count = element_count(a.shape, size_of(a.type));
+  if (!count) shape.wrong("does not fit in 64 bits");
   a.digest = n["digest"].hex(32);
   const node results = n["results"];
-  for (const node& result : results.items()) a.results.push_back(parse_result(result, a.type));
+  for (const node& result : results.items())
+    a.results.push_back(parse_result(result, a.type, *count == 0));
   if (a.results.empty()) results.wrong("is empty");  // `check --ulps` would compare nothing
   return a;
 }
@@ -241,13 +267,11 @@ std::string golden_text(const golden& g) {
           i ? "," : "", json_text(a.name), name(a.type), shape_text(a.shape), a.digest);
       for (std::size_t k = 0; k < a.results.size(); ++k) {
         const auto& [r, v] = a.results[k];
-        std::string number =
-            to_string(v);  // the shortest decimal, which is a JSON number, or a word
-        if (number == "nan" || number == "inf" || number == "-inf") number = json_text(number);
         text += fmt::format(
-            "{}{{\"op\": \"{}\", \"method\": \"{}\", \"acc\": \"{}\", \"out\": \"{}\", "
-            "\"value\": {}, \"bits\": \"{}\"}}",
-            k ? ", " : "", name(r.op()), name(r.method()), name(r.acc()), name(r.out()), number, to_hex(v));
+            "{}{{\"op\": \"{}\", \"method\": {}, \"acc\": {}, \"out\": \"{}\", {}\"value\": {}, "
+            "\"bits\": \"{}\"}}",
+            k ? ", " : "", name(r.op()), json_method(r), json_acc(r), name(r.out()),
+            r.ddof() != 0 ? fmt::format("\"ddof\": {}, ", r.ddof()) : "", json_value(v), to_hex(v));
       }
       text += "]}";
     }

@@ -48,20 +48,26 @@ struct moments {
     if constexpr (Most == 4) s.m3 = s.m4 = s.m2;
     return s;
   }
-  // A lane is short enough for two passes: its mean first, then the differences from it.
+  // A lane is short enough for two passes: its mean first, then the differences from it. Both begin with the
+  // differences from the first element, so that elements that are all the same have no variance.
   template <int Rows, class Get>
   BITFOLD_INLINE static auto lane(int count, Get get) {
-    auto sum = get(0);
-    using V = decltype(sum);
+    const auto first = get(0);
+    using V = std::remove_const_t<decltype(first)>;
+    V sum = arith::constant(first, 0);
     BITFOLD_UNROLL
-    for (int r = 1; r < Rows; ++r)
-      if (r < count) sum = arith::add(sum, get(r));
+    for (int r = 1; r < Rows; ++r) {
+      if (r >= count) continue;
+      const V d = arith::sub(get(r), first);
+      sum = r > 1 ? arith::add(sum, d) : d;
+    }
+    const V shift = arith::div(sum, arith::constant(sum, count));
     state<V> s{};
-    s.mean = arith::div(sum, arith::constant(sum, count));
+    s.mean = arith::add(first, shift);
     BITFOLD_UNROLL
     for (int r = 0; r < Rows; ++r) {
       if (r >= count) continue;
-      const V d = arith::sub(get(r), s.mean), d2 = arith::mul(d, d);
+      const V d = arith::sub(arith::sub(get(r), first), shift), d2 = arith::mul(d, d);
       s.m2 = r ? arith::add(s.m2, d2) : d2;
       if constexpr (Most == 4) {
         const V d3 = arith::mul(d2, d), d4 = arith::mul(d2, d2);
@@ -102,9 +108,9 @@ struct moments {
     return s;
   }
 
-  // n - ddof as a double; NaN where it is not positive.
+  // n - ddof, or 0 where that is negative: as NumPy and PyTorch divide.
   BITFOLD_INLINE static double degrees(finishing how) {
-    if (how.ddof > 0 && how.n <= static_cast<order::index>(how.ddof)) return arith::canonical_nan<double>;
+    if (how.n <= static_cast<order::index>(how.ddof)) return 0;
     return static_cast<double>(how.n - static_cast<order::index>(how.ddof));
   }
 };

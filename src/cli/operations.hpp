@@ -1,0 +1,37 @@
+// From the command line to reductions: the operations asked for, and what each of them takes.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include <bitfold/reduction.hpp>
+
+#include "io/arrays.hpp"
+
+namespace bitfold::cli {
+
+/// Each of these is for the operations that take it.
+struct op_options {
+  std::vector<std::string> methods;  ///< none: the default one
+  std::optional<std::string> acc, out;
+  std::optional<int> ddof;
+};
+
+/// Adds --acc and --ddof.
+void add_op_options(CLI::App& command, op_options& options);
+
+/// Throws (errc::usage) where one is given that none of the operations takes.
+void check_options(const std::vector<op_id>& ops, const op_options& options);
+
+/// The reductions of elements of type `in`: one for each method, if the operation takes one.
+std::vector<reduction> reductions_of(op_id op, dtype in, const op_options& options);
+
+/// Whether the operation has a result for this array: some have none for no elements.
+bool is_defined(op_id op, const io::array& a);
+/// Throws (errc::usage) where one of them has none.
+void check_defined(const std::vector<op_id>& ops, const io::array& a);
+
+}  // namespace bitfold::cli

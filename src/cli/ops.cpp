@@ -1,0 +1,97 @@
+// bitfold ops
+#include <memory>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <bitfold/op.hpp>
+
+#include "cli/common.hpp"
+
+namespace bitfold::cli {
+namespace {
+
+struct typing_text {
+  std::string_view name, summary;
+};
+
+constexpr typing typings[] = {typing::additive, typing::real,  typing::wide, typing::same,
+                              typing::place,    typing::count, typing::truth};
+
+typing_text describe(typing t) {
+  switch (t) {
+    case typing::additive:
+      return {"additive",
+              "floats accumulate in f32 or f64, and give floats; integers add modulo 2^64"};
+    case typing::real:
+      return {"real", "floats accumulate in f32 or f64, integers in f64; the result is a float"};
+    case typing::wide: return {"wide", "accumulates in f64; the result is a float"};
+    case typing::same: return {"same", "the result is an element, of the input's type"};
+    case typing::place: return {"place", "the result is an index, i64"};
+    case typing::count: return {"count", "the result is a number of elements, i64"};
+    case typing::truth: break;
+  }
+  return {"truth", "the result is 0 or 1, u8"};
+}
+
+// Nothing where it is an error.
+std::string_view value_of(if_empty e) {
+  switch (e) {
+    case if_empty::zero: return "0";
+    case if_empty::one: return "1";
+    case if_empty::nan: return "nan";
+    case if_empty::minus_infinity: return "-inf";
+    case if_empty::refused: break;
+  }
+  return "";
+}
+
+std::string json_line(const op_info& op) {
+  const std::string_view empty = value_of(op.empty);
+  return fmt::format(
+      R"({{"op":"{}","inputs":{},"methods":{},"types":"{}","empty":{},"summary":{}}})"
+      "\n",
+      op.name, op.inputs, json_strings(op.takes_method ? method_names : std::vector<std::string>{}),
+      describe(op.types).name,
+      empty.empty()                             ? "null"
+      : empty.find_first_of("an") == empty.npos ? std::string(empty)
+                                                : json_string(empty),
+      json_string(op.summary));
+}
+
+int ops(bool json) {
+  std::string text;
+  if (json) {
+    for (const op_info& op : all_op_infos) text += json_line(op);
+    write_out(text);
+    return 0;
+  }
+  const auto line = [&](auto... columns) {
+    text += fmt::format("{:<16}  {:<6}  {:<6}  {:<8}  {:<5}  {}\n", columns...);
+  };
+  line("operation", "inputs", "method", "types", "empty", "result");
+  for (const op_info& op : all_op_infos) {
+    const std::string_view empty = value_of(op.empty);
+    line(op.name, op.inputs, op.takes_method ? "yes" : "none", describe(op.types).name,
+         empty.empty() ? "error" : empty, op.summary);
+  }
+  text += fmt::format("\nmethods: {}\n", fmt::join(method_names, " "));
+  for (const typing t : typings)
+    text += fmt::format("{:<8}  {}\n", describe(t).name, describe(t).summary);
+  write_out(text);
+  return 0;
+}
+
+}  // namespace
+
+subcommand add_ops(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("ops", "List the operations");
+  const auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "One JSON object per line");
+  command->footer(
+      "For each: how many inputs it takes, whether --method applies, its types, what it gives for\n"
+      "no elements, and what it is.");
+  return {command, [json] { return ops(*json); }};
+}
+
+}  // namespace bitfold::cli

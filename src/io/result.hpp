@@ -1,0 +1,25 @@
+// A reduction and its result as JSON has them, in golden files and in `bitfold reduce --json`.
+#pragma once
+
+#include <string>
+
+#include <bitfold/reduction.hpp>
+
+namespace bitfold::io {
+
+/// Whether the operation adds up: for the others, which select, compare or count, the type of an
+/// accumulator means nothing.
+constexpr bool accumulates(op_id op) {
+  const typing types = info(op).types;
+  return types == typing::additive || types == typing::real || types == typing::wide;
+}
+
+/// In quotes; null where the operation has none.
+std::string json_method(const reduction& r);
+std::string json_acc(const reduction& r);
+
+/// The shortest decimal, which a JSON library would print otherwise; what JSON has no number for
+/// ("nan", "inf", "-inf") in quotes.
+std::string json_value(scalar value);
+
+}  // namespace bitfold::io

@@ -1,0 +1,741 @@
+// Is it true, for every operation: the oracle against definitions and fractions, the reference against the
+// oracle within its a-priori bound, special values and extremes, and the one rounding of a quotient.
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <boost/multiprecision/cpp_int.hpp>
+
+#include <bitfold/fold.hpp>
+#include <bitfold/reference.hpp>
+
+#include "../accuracy/bounds.hpp"
+#include "../accuracy/inputs.hpp"
+#include "../accuracy/oracle.hpp"
+#include "catch.hpp"
+#include "data.hpp"
+#include "float_reductions.hpp"
+
+using namespace bitfold;
+using namespace bitfold::accuracy;
+using test::float_types, test::scalar_of;
+
+namespace {
+
+const double inf = std::numeric_limits<double>::infinity();
+
+elements view(dtype t, const std::vector<std::byte>& x, const std::vector<std::byte>& y = {}) {
+  return {t, x.data(), y.empty() ? nullptr : y.data(), x.size() / size_of(t)};
+}
+
+elements of_op(const elements& in, op_id op) {
+  return {in.type, in.x, info(op).inputs == 2 ? in.y : nullptr, in.n};
+}
+
+scalar run(const reduction& r, const elements& in) {
+  return reference(r, in.x, info(r.op()).inputs == 2 ? in.y : nullptr, in.n);
+}
+
+double run(const reduction& r, const std::vector<double>& x, const std::vector<double>& y = {}) {
+  const auto a = pack(x, r.in()), b = pack(y, r.in());
+  return static_cast<double>(value_of(run(r, view(r.in(), a, b))));
+}
+
+bool same(const real& a, const real& b) {
+  return (isnan(a) && isnan(b)) || (a == b && signbit(a) == signbit(b));
+}
+
+// Integers of type t, wrapping.
+std::vector<std::byte> pack_any(const std::vector<double>& values, dtype t) {
+  if (is_float(t)) return pack(values, t);
+  std::vector<std::byte> out(values.size() * size_of(t));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    store_scalar(round_correctly(real(values[i]), t), out.data() + i * size_of(t));
+  return out;
+}
+
+// Every reduction of an op there is, with every accumulator and output type.
+std::vector<reduction> all_of(op_id op, dtype in) {
+  std::vector<reduction> list;
+  std::set<std::string> seen;
+  for (const auto& m : all_methods) {
+    const std::optional<method_id> method = info(op).takes_method ? std::optional(m.id) : std::nullopt;
+    for (std::size_t a = 0; a <= all_dtypes.size(); ++a)
+      for (dtype out : all_dtypes) {
+        const std::optional<dtype> acc = a ? std::optional(all_dtypes[a - 1]) : std::nullopt;
+        try {
+          const reduction r = make_reduction(op, method, in, acc, out);
+          if (seen.insert(test::describe(r, 0)).second) list.push_back(r);
+        } catch (const error&) {
+          // not a combination that there is
+        }
+      }
+    if (!method) break;
+  }
+  return list;
+}
+
+}  // namespace
+
+// ---- Oracle -----------------------------------------------------------------------------------
+
+TEST_CASE("oracle: every op by hand", "[truth][oracle][ops]") {
+  struct row {
+    op_id op;
+    std::vector<double> x, y;
+    double value;
+    int ddof = 0;
+  };
+  const std::vector<double> x{1, -2, 3, 10}, y{2, 5, 3, -1};
+  const std::vector<row> rows{
+      {op_id::sum, x, {}, 12},
+      {op_id::nansum, {1, NAN, 3}, {}, 4},
+      {op_id::prod, x, {}, -60},
+      {op_id::mean, x, {}, 3},
+      {op_id::nanmean, {1, NAN, 4}, {}, 2.5},
+      {op_id::min, x, {}, -2},
+      {op_id::max, x, {}, 10},
+      {op_id::nanmin, {NAN, 2, 1}, {}, 1},
+      {op_id::nanmax, {NAN, 2, 1}, {}, 2},
+      {op_id::argmin, x, {}, 1},
+      {op_id::argmax, x, {}, 3},
+      {op_id::any, {0, 0, 5}, {}, 1},
+      {op_id::any, {0, -0.0}, {}, 0},
+      {op_id::all, x, {}, 1},
+      {op_id::all, {1, 0}, {}, 0},
+      {op_id::count_nonzero, {1, 0, NAN, -0.0}, {}, 2},
+      {op_id::sum_squares, x, {}, 114},
+      {op_id::norm_l1, x, {}, 16},
+      {op_id::norm_l2, {3, -4}, {}, 5},
+      {op_id::norm_inf, {1, -20, 3}, {}, 20},
+      {op_id::var, {1, 2, 3, 10}, {}, 12.5},
+      {op_id::var, {1, 2, 3, 10}, {}, 50 / 3.0, 1},
+      {op_id::var, {1, 2, 3, 10}, {}, 50, 3},
+      {op_id::std, {1, 4}, {}, 1.5},
+      {op_id::skewness, {1, 2, 3, 10}, {}, 45 / std::pow(12.5, 1.5)},
+      {op_id::kurtosis, {1, 2, 3, 10}, {}, 348.5 / 156.25 - 3},
+      {op_id::dot, x, y, -9},
+      {op_id::squared_distance, x, y, 1 + 49 + 121},
+      {op_id::mse, x, y, 171 / 4.0},
+      {op_id::mae, x, y, 19 / 4.0},
+      {op_id::cosine, {3, 4}, {4, 3}, 24 / 25.0},
+  };
+  std::set<op_id> seen;
+  for (const row& r : rows) {
+    CAPTURE(name(r.op), r.ddof);
+    seen.insert(r.op);
+    const auto a = pack(r.x, dtype::f64), b = pack(r.y, dtype::f64);
+    const real v = exact_value(r.op, view(dtype::f64, a, b), r.ddof);
+    CHECK(static_cast<double>(v) == Approx(r.value).epsilon(1e-15));
+    // And so is the reference, in every type that can hold the elements.
+    for (dtype t : {dtype::f16, dtype::f32, dtype::i16}) {
+      const bool whole = std::none_of(r.x.begin(), r.x.end(), [](double e) { return std::isnan(e); });
+      if (!is_float(t) && !whole) continue;
+      CAPTURE(name(t));
+      const auto p = pack_any(r.x, t), q = pack_any(r.y, t);
+      const reduction red = make_reduction(r.op, {}, t, {}, {}, r.ddof);
+      CHECK(static_cast<double>(value_of(run(red, view(t, p, q)))) ==
+            Approx(r.value).epsilon(t == dtype::f16 ? 1e-3 : t == dtype::f32 ? 1e-6 : 1e-14));
+    }
+  }
+  CHECK(seen.size() == all_ops.size());
+}
+
+TEST_CASE("oracle: moments and terms against their definitions in fractions", "[truth][oracle][ops]") {
+  using boost::multiprecision::cpp_rational;
+  using boost::multiprecision::cpp_int;
+  random_source random(21);
+  const auto as_real = [](const cpp_rational& q) {
+    return real(numerator(q).str()) / real(denominator(q).str());
+  };
+  const auto fraction = [](dtype t, const std::byte* p) {  // an element: a multiple of 2^-1074
+    return cpp_rational(cpp_int(ldexp(value_of(load_scalar(t, p)), 1074)), cpp_int(1) << 1074);
+  };
+  const auto close = [](const real& a, const real& b) {
+    return a == b || abs(a - b) <= ldexp(abs(b), -4200);
+  };
+  for (dtype t : all_dtypes)
+    for (std::size_t n : {1u, 2u, 3u, 7u, 30u})
+      for (test::kind k : {test::kind::near_one, test::kind::any_bits}) {
+        const auto a = test::make_data(t, k, n, random.bits()), b = test::make_data(t, k, n, random.bits());
+        const elements in = view(t, a, b);
+        std::vector<cpp_rational> x, y;
+        for (std::size_t i = 0; i < n; ++i) {
+          x.push_back(fraction(t, &a[i * size_of(t)]));
+          y.push_back(fraction(t, &b[i * size_of(t)]));
+        }
+        cpp_rational mean = 0, size = 0;
+        for (const auto& v : x) mean += v, size += abs(v);
+        mean /= n;
+        const auto total = [&](auto f) {
+          cpp_rational sum = 0;
+          for (std::size_t i = 0; i < n; ++i) sum += f(x[i], y[i]);
+          return as_real(sum);
+        };
+        CAPTURE(name(t), n, test::name(k));
+        for (int power : {2, 3, 4}) {
+          cpp_rational m = 0;
+          for (const auto& v : x) {
+            cpp_rational p = 1;
+            for (int j = 0; j < power; ++j) p *= (v - mean) * n;
+            m += p;
+          }
+          CHECK(close(scaled_moment(power, in), as_real(m / n)));
+        }
+        const auto sum = [&](term what) { return sum_exactly(what, in).sum; };
+        CHECK(close(sum(term::square), total([](auto& p, auto&) { return cpp_rational(p * p); })));
+        CHECK(close(sum(term::magnitude), total([](auto& p, auto&) { return cpp_rational(abs(p)); })));
+        CHECK(close(sum(term::product), total([](auto& p, auto& q) { return cpp_rational(p * q); })));
+        CHECK(close(sum(term::difference), total([](auto& p, auto& q) { return cpp_rational(abs(p - q)); })));
+        CHECK(close(sum(term::squared_difference),
+                    total([](auto& p, auto& q) { return cpp_rational((p - q) * (p - q)); })));
+        CHECK(close(sum(term::extent), total([](auto& p, auto& q) { return cpp_rational(abs(p) + abs(q)); })));
+        CHECK(close(sum(term::squared_extent), total([](auto& p, auto& q) {
+                      return cpp_rational((abs(p) + abs(q)) * (abs(p) + abs(q)));
+                    })));
+        CHECK(close(exact_value(op_id::norm_l1, {t, a.data(), nullptr, n}), as_real(size)));
+        if (!is_float(t)) {
+          cpp_int product = 1;
+          for (const auto& v : x) product *= numerator(v);
+          const cpp_int modulus = cpp_int(1) << 64;
+          product = ((product % modulus) + modulus) % modulus;
+          CHECK(cpp_int(value_of(round_correctly(exact_value(op_id::prod, {t, a.data(), nullptr, n}),
+                                                 dtype::u64))) == product);
+        }
+      }
+}
+
+// ---- Special values ---------------------------------------------------------------------------
+
+TEST_CASE("specials: the table of every op", "[truth][ieee][ops]") {
+  struct row {
+    std::vector<op_id> ops;
+    std::vector<double> x, y;
+    double value;
+  };
+  using enum op_id;
+  const std::vector<row> rows{
+      {{sum, nansum, mean, nanmean}, {1, inf}, {}, inf},
+      {{sum, mean, nansum, nanmean}, {-inf, inf}, {}, NAN},
+      {{sum, mean, prod, min, max, norm_l1, norm_l2, norm_inf, sum_squares, var, skewness, kurtosis},
+       {1, NAN, 2}, {}, NAN},
+      {{bitfold::op_id::std}, {1, NAN, 2}, {}, NAN},
+      {{nansum}, {NAN, NAN}, {}, 0.0},
+      {{nansum}, {NAN, -0.0}, {}, 0.0},
+      {{nansum, nanmean}, {-0.0, -0.0}, {}, -0.0},
+      {{nanmean, nanmin, nanmax}, {NAN, NAN}, {}, NAN},
+      {{nanmean}, {NAN, 3, NAN, 4}, {}, 3.5},
+      {{mean}, {-0.0, -0.0}, {}, -0.0},
+      {{mean}, {-0.0, 0.0}, {}, 0.0},
+      {{prod}, {0.0, inf}, {}, NAN},
+      {{prod}, {-1, 0.0}, {}, -0.0},
+      {{prod}, {-1, inf}, {}, -inf},
+      {{prod}, {-0.0, -2}, {}, 0.0},
+      {{min, nanmin}, {0.0, -0.0}, {}, -0.0},
+      {{min, nanmin}, {-0.0, 0.0}, {}, -0.0},
+      {{max, nanmax}, {0.0, -0.0}, {}, 0.0},
+      {{max, nanmax}, {-0.0, 0.0}, {}, 0.0},
+      {{min, max}, {NAN, -inf}, {}, NAN},
+      {{min, max}, {inf, NAN}, {}, NAN},
+      {{nanmin}, {NAN, inf, 2}, {}, 2},
+      {{nanmax}, {NAN, -inf}, {}, -inf},
+      {{nanmax}, {-3, NAN, -0.0, NAN}, {}, -0.0},
+      {{min}, {inf, inf}, {}, inf},
+      {{argmin, argmax}, {1, NAN, -inf, NAN, inf}, {}, 1},
+      {{argmin, argmax}, {0.0, -0.0, 0.0}, {}, 0},
+      {{argmin, argmax}, {-0.0, 0.0}, {}, 0},
+      {{argmin}, {3, 1, 2, 1}, {}, 1},
+      {{argmax}, {3, 1, 3, 3}, {}, 0},
+      {{argmax}, {-inf, -inf}, {}, 0},
+      {{argmin}, {5, -inf, NAN}, {}, 2},
+      {{any}, {0.0, NAN}, {}, 1},
+      {{any}, {-0.0, 0.0}, {}, 0},
+      {{any}, {0, inf}, {}, 1},
+      {{all}, {NAN, inf, 1}, {}, 1},
+      {{all}, {NAN, -0.0}, {}, 0},
+      {{count_nonzero}, {NAN, -0.0, inf, 0, 1}, {}, 3},
+      {{sum_squares, norm_l1, norm_l2, norm_inf}, {1, -inf}, {}, inf},
+      {{sum_squares, norm_l1, norm_l2, norm_inf}, {-0.0, -0.0}, {}, 0.0},
+      {{sum_squares, norm_l1, norm_l2, norm_inf}, {NAN, -inf, 1}, {}, NAN},
+      {{var, bitfold::op_id::std, skewness, kurtosis}, {1, inf}, {}, NAN},
+      {{var, bitfold::op_id::std}, {7}, {}, 0},
+      {{var, bitfold::op_id::std}, {7, 7}, {}, 0},
+      {{skewness, kurtosis}, {7}, {}, NAN},
+      {{skewness, kurtosis}, {7, 7, 7}, {}, NAN},
+      {{skewness}, {1, 2}, {}, 0},
+      {{kurtosis}, {1, 2}, {}, -2},
+      {{dot}, {0.0, 1}, {inf, 1}, NAN},
+      {{dot}, {inf, 1}, {-1, 1}, -inf},
+      {{dot}, {-1}, {0.0}, -0.0},
+      {{dot, squared_distance, mse, mae, cosine}, {1, NAN}, {1, 1}, NAN},
+      {{dot, squared_distance, mse, mae, cosine}, {1, 1}, {NAN, 1}, NAN},
+      {{squared_distance, mse, mae}, {inf}, {inf}, NAN},
+      {{squared_distance, mse, mae}, {inf, 1}, {-inf, 1}, inf},
+      {{squared_distance, mse, mae}, {2, -0.0}, {2, 0.0}, 0.0},
+      {{cosine}, {0, 0}, {1, 2}, NAN},
+      {{cosine}, {inf, 1}, {1, 1}, NAN},
+      {{cosine}, {2, 0}, {-2, 0}, -1},
+      {{cosine}, {2, 0}, {0, 1}, 0},
+  };
+  std::set<op_id> seen;
+  for (const row& r : rows)
+    for (op_id op : r.ops) {
+      seen.insert(op);
+      for (dtype t : float_types) {
+        // Also far apart, in other lanes and leaves, beside elements that change nothing.
+        const auto x = pack(r.x, t), y = pack(r.y, t);
+        const elements in = of_op(view(t, x, y), op);
+        const real exact = exact_value(op, in);
+        INFO(name(op) << " of " << name(t) << " [" << r.x[0] << ", ...], oracle "
+                      << static_cast<double>(exact) << ", expected " << r.value);
+        CHECK(same(exact, r.value));
+        for (const reduction& red : all_of(op, t)) {
+          const scalar got = run(red, in), want = round_correctly(real(r.value), red.out());
+          if (got != want) FAIL_CHECK(test::describe(red, in.n) << ": " << to_string(got));
+        }
+      }
+    }
+  CHECK(seen.size() == all_ops.size());
+}
+
+TEST_CASE("specials: wherever they stand", "[truth][ieee][ops]") {
+  // Ones, with two other values anywhere: the reference has the oracle's class of result, and the very
+  // one where nothing is rounded.
+  const std::vector<double> others{inf, -inf, NAN, 0.0, -0.0, 2, -3};
+  random_source random(5);
+  for (dtype t : float_types)
+    for (std::size_t n : {std::size_t{2}, std::size_t{31}, std::size_t{40}, std::size_t{300}, std::size_t{1100}})
+      for (double a : others)
+        for (double b : others) {
+          std::vector<double> v(n, 1.0), w(n, 1.0);
+          const auto at = static_cast<std::size_t>(random.below(static_cast<int>(n)));
+          const auto by = static_cast<std::size_t>(random.below(static_cast<int>(n)));
+          v[at] = a, (n % 2 ? v : w)[by] = b;
+          const auto x = pack(v, t), y = pack(w, t);
+          for (op_id op : all_ops) {
+            const elements in = of_op(view(t, x, y), op);
+            const real exact = exact_value(op, in);
+            for (const auto& m : all_methods) {
+              if (!info(op).takes_method && m.id != method_id::tree) continue;
+              const auto method = info(op).takes_method ? std::optional(m.id) : std::nullopt;
+              const reduction r = make_reduction(op, method, t);
+              const scalar got = run(r, in);
+              const real value = value_of(got);
+              const bool close = isfinite(exact) ? abs(value - exact) <= ldexp(1 + abs(exact), -6)
+                                                 : same(value, exact);
+              if (!close)
+                FAIL_CHECK(test::describe(r, n) << " of " << a << " at " << at << " and " << b << " at " << by
+                                                << ": " << to_string(got) << ", exact "
+                                                << static_cast<double>(exact));
+            }
+          }
+        }
+}
+
+TEST_CASE("empty: what every op gives for no elements", "[truth][ops]") {
+  const std::map<op_id, double> expected{
+      {op_id::sum, 0},          {op_id::nansum, 0},      {op_id::prod, 1},
+      {op_id::mean, NAN},       {op_id::nanmean, NAN},   {op_id::any, 0},
+      {op_id::all, 1},          {op_id::count_nonzero, 0}, {op_id::sum_squares, 0},
+      {op_id::norm_l1, 0},      {op_id::norm_l2, 0},     {op_id::norm_inf, 0},
+      {op_id::var, NAN},        {op_id::std, NAN},       {op_id::skewness, NAN},
+      {op_id::kurtosis, NAN},   {op_id::dot, 0},         {op_id::squared_distance, 0},
+      {op_id::mse, NAN},        {op_id::mae, NAN},       {op_id::cosine, NAN}};
+  for (op_id op : all_ops)
+    for (dtype t : all_dtypes) {
+      CAPTURE(name(op), name(t));
+      for (const reduction& r : all_of(op, t)) {
+        const elements none{t, nullptr, nullptr, 0};
+        if (!expected.contains(op)) {
+          CHECK_THROWS_AS(run(r, none), error);
+          CHECK_THROWS_AS(exact_value(op, none), std::logic_error);
+          continue;
+        }
+        CHECK(run(r, none) == round_correctly(real(expected.at(op)), r.out()));
+        CHECK(same(exact_value(op, none), expected.at(op)));
+      }
+    }
+}
+
+// ---- Bounds -----------------------------------------------------------------------------------
+
+namespace {
+
+// What there is to say of how close results come to their bounds.
+struct closeness {
+  int checked = 0, unbounded = 0;
+  double closest = 0;
+};
+
+// Ops whose error has no a-priori bound: within this many units of (their number of roundings) u kappa
+// (m4 / m2^2), measured.
+real measured_bound(const reduction& r, const elements& in) {
+  const real n = in.n, m2 = scaled_moment(2, in), m4 = scaled_moment(4, in);
+  if (m2 == 0) return real(inf);
+  const real kappa = sqrt(1 + sum_exactly(term::square, in).sum * n / m2);
+  const real u = unit_roundoff(dtype::f64) * (10 + addition_depth(method_id::tree, in.n));
+  if (u * kappa > 0.01) return real(inf);
+  // Neither fourth powers nor m2^2 may leave the range of double.
+  if (m4 > ldexp(real(1), 1000) || m2 * m2 < ldexp(n * n * n * n, -900)) return real(inf);
+  const real value = abs(exact_value(r, in));
+  return 4 * u * kappa * m4 / (m2 * m2) +
+         std::max(real(value * unit_roundoff(r.out())), ldexp(real(1), format_of(r.out()).min_exponent));
+}
+
+void check_bounds(const elements& in, std::string_view what, std::map<op_id, closeness>& seen) {
+  for (op_id op : all_ops) {
+    const elements mine = of_op(in, op);
+    std::optional<real> exact;
+    for (const reduction& r : all_of(op, in.type)) {
+      // Other outputs than the default are for the shorter ones.
+      if (in.n > 40 && r.out() != make_reduction(op, {}, in.type).out()) continue;
+      const bool wraps = info(op).types == typing::additive && !is_float(in.type);
+      if (!exact) exact = exact_value(r, mine);
+      const scalar got = run(r, mine);
+      closeness& c = seen[op];
+      ++c.checked;
+      if (!is_float(r.out())) {
+        if (got != round_correctly(*exact, r.out()))
+          FAIL_CHECK(test::describe(r, in.n) << " on " << what << ": " << to_string(got));
+        continue;
+      }
+      if (!isfinite(*exact)) {
+        if (got != round_correctly(*exact, r.out()))
+          FAIL_CHECK(test::describe(r, in.n) << " on " << what << ": " << to_string(got) << ", not "
+                                             << static_cast<double>(*exact));
+        continue;
+      }
+      const bool measured = op == op_id::skewness || op == op_id::kurtosis;
+      const real bound = measured ? measured_bound(r, mine) : error_bound(r, mine);
+      if (!isfinite(bound)) {
+        ++c.unbounded;
+        continue;
+      }
+      const real error = abs(value_of(got) - *exact);
+      if (!(error <= bound))
+        FAIL_CHECK(test::describe(r, in.n) << " on " << what << ": " << to_string(got) << " is off by "
+                                           << error.str(5) << ", bound " << bound.str(5) << ", exact "
+                                           << exact->str(20));
+      if (bound > 0 && !wraps && in.n > 40 && format_of(r.out()).precision >= format_of(r.acc()).precision)
+        c.closest = std::max(c.closest, static_cast<double>(real(error / bound)));
+      if (bound == 0 && got != round_correctly(*exact, r.out()))  // the sign of zero, too
+        FAIL_CHECK(test::describe(r, in.n) << " on " << what << ": " << to_string(got));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("bounds: every op, type, method, accumulator and output is within", "[truth][bounds][ops]") {
+  std::map<op_id, closeness> seen;
+  for (dtype t : float_types)
+    for (const input& generator : all_inputs())
+      for (std::size_t n : {1u, 2u, 3u, 33u, 257u, 600u}) {
+        const auto x = pack(generator.make(n, 11, t), t), y = pack(generator.make(n, 12, t), t);
+        check_bounds(view(t, x, y), generator.name, seen);
+      }
+  for (dtype t : float_types) {
+    for (std::size_t n : {2500u, 4097u}) {
+      const auto x = pack(all_inputs()[2].make(n, 1, t), t), y = pack(all_inputs()[3].make(n, 2, t), t);
+      check_bounds(view(t, x, y), "normal and positive", seen);
+    }
+    for (double condition : {10.0, 1e8, 1e30}) {
+      const dot_input in = dot_cancellation(1000, 3, t, condition);
+      const auto x = pack(in.x, t), y = pack(in.y, t);
+      check_bounds(view(t, x, y), "dot cancellation", seen);
+    }
+  }
+  for (dtype t : all_dtypes)
+    for (test::kind k : {test::kind::near_one, test::kind::any_bits})
+      for (std::size_t n : {1u, 2u, 31u, 40u, 255u, 300u, 1029u}) {
+        const auto x = test::make_data(t, k, n, n), y = test::make_data(t, k, n, n + 1);
+        check_bounds(view(t, x, y), test::name(k), seen);
+      }
+  for (op_id op : all_ops) {
+    const closeness& c = seen.at(op);
+    CAPTURE(name(op), c.checked, c.unbounded, c.closest);
+    WARN(name(op) << ": " << c.checked << " results, " << c.unbounded << " without bound, closest "
+                  << c.closest);
+    CHECK(c.checked > 700);
+    CHECK(c.unbounded < c.checked / 3);
+  }
+}
+
+TEST_CASE("bounds: depend on the method as documented", "[truth][bounds][ops]") {
+  const auto x = pack(all_inputs()[0].make(5000, 1, dtype::f32), dtype::f32);
+  const elements in = view(dtype::f32, x, x);
+  for (op_id op : all_ops) {
+    if (!info(op).takes_method || op == op_id::norm_l2) continue;
+    CAPTURE(name(op));
+    const auto bound = [&](method_id m) { return error_bound(make_reduction(op, m, dtype::f32), of_op(in, op)); };
+    CHECK(bound(method_id::kahan) < 1.01 * bound(method_id::pairwise));
+    CHECK(bound(method_id::pairwise) <= bound(method_id::tree));
+    CHECK(bound(method_id::tree) <= bound(method_id::sequential));
+  }
+}
+
+// ---- Means, moments and norms in hard places ----------------------------------------------------
+
+TEST_CASE("moments: a small variance about a large mean", "[truth][ops]") {
+  random_source random(31);
+  const std::size_t n = 100003;
+  std::vector<double> alternating(n - 1), noisy(n);
+  for (std::size_t i = 0; i + 1 < n; ++i) alternating[i] = i % 2 ? 1e8 + 1 : 1e8 - 1;
+  for (double& v : noisy) v = 1e8 + random.normal();
+  CHECK(run(make_reduction(op_id::var, {}, dtype::f64), alternating) == 1);
+  CHECK(run(make_reduction(op_id::std, {}, dtype::f64), alternating) == 1);
+  CHECK(run(make_reduction(op_id::mean, {}, dtype::f64), alternating) == 1e8);
+  CHECK(run(make_reduction(op_id::kurtosis, {}, dtype::f64), alternating) == Approx(-2).epsilon(1e-7));
+  const auto x = pack(noisy, dtype::f64);
+  const elements in = view(dtype::f64, x);
+  for (op_id op : {op_id::var, op_id::std}) {
+    const reduction r = make_reduction(op, {}, dtype::f64, {}, {}, 1);
+    CHECK(relative_error(run(r, in), exact_value(r, in)) < 1e-10);
+    CHECK(error_bound(r, in) < 1e-5);
+  }
+  for (op_id op : {op_id::skewness, op_id::kurtosis}) {
+    const reduction r = make_reduction(op, {}, dtype::f64);
+    CHECK(abs(value_of(run(r, in)) - exact_value(r, in)) < 1e-7);
+  }
+  // A mean is rounded once: from 2^24 + 1 in f32, over 3.
+  CHECK(run(make_reduction(op_id::mean, method_id::kahan, dtype::f32), {0x1p24, 1, 0}) ==
+        static_cast<double>(static_cast<float>((0x1p24 + 1) / 3)));
+}
+
+TEST_CASE("moments: of elements that are all the same", "[truth][ops]") {
+  for (dtype t : float_types)
+    for (double value : {0.1, 1 / 3.0, 1e4 + 0.7, -3e-5})
+      for (std::size_t n : {2u, 3u, 7u, 33u, 224u, 255u, 1000u}) {
+        CAPTURE(name(t), value, n);
+        const std::vector<double> x(n, value);
+        for (dtype acc : {dtype::f32, dtype::f64})
+          if (acc >= t) {
+            CHECK(run(make_reduction(op_id::var, {}, t, acc), x) == 0);
+            CHECK(run(make_reduction(op_id::std, {}, t, acc, {}, 1), x) == 0);
+          }
+        CHECK(std::isnan(run(make_reduction(op_id::skewness, {}, t), x)));
+        CHECK(std::isnan(run(make_reduction(op_id::kurtosis, {}, t), x)));
+      }
+}
+
+TEST_CASE("moments: ddof", "[truth][ops]") {
+  const std::vector<double> x{1, 2, 3, 10};
+  const auto var = [&](int ddof) { return run(make_reduction(op_id::var, {}, dtype::f64, {}, {}, ddof), x); };
+  CHECK(var(0) == 12.5);
+  CHECK(var(1) == 50 / 3.0);
+  CHECK(var(3) == 50);
+  CHECK(var(4) == inf);  // as in NumPy and PyTorch, which divide by max(0, n - ddof)
+  CHECK(var(5) == inf);
+  CHECK(std::isnan(run(make_reduction(op_id::var, {}, dtype::f64, {}, {}, 1), {7})));
+  const auto packed = pack(x, dtype::f64);
+  for (int ddof : {4, 5}) CHECK(exact_value(op_id::var, view(dtype::f64, packed), ddof) == inf);
+  CHECK(run(make_reduction(op_id::std, {}, dtype::f64, {}, {}, 2), x) == 5);
+}
+
+TEST_CASE("moments: merges of more elements than anyone has", "[truth][ops]") {
+  using moments = op::moments<4>;
+  using state = moments::state<double>;
+  // Two values on each side, so and so many times.
+  struct atoms {
+    double value;
+    std::uint64_t count;
+  };
+  const auto exact = [](const std::vector<atoms>& all) {
+    real n = 0, mean = 0;
+    for (const atoms& a : all) n += a.count, mean += real(a.value) * a.count;
+    mean /= n;
+    std::array<real, 5> m{n, mean};
+    for (const atoms& a : all) {
+      const real d = a.value - mean;
+      m[2] += a.count * d * d;
+      m[3] += a.count * d * d * d;
+      m[4] += a.count * d * d * d * d;
+    }
+    return m;
+  };
+  const auto as_state = [](const std::array<real, 5>& m) {
+    return state{static_cast<double>(m[1]), static_cast<double>(m[2]), static_cast<double>(m[3]),
+                 static_cast<double>(m[4])};
+  };
+  const std::uint64_t big = 1ull << 33;
+  random_source random(41);
+  for (int round = 0; round < 200; ++round) {
+    const std::uint64_t left = big, right = round == 0 ? big : 1 + (random.bits() & (big - 1));
+    const std::uint64_t l = 1 + random.bits() % (left - 1), r = random.bits() % right;
+    const double centre = round % 2 ? 0 : 1000;
+    const auto value = [&] { return centre + std::round(1000 * random.normal()); };
+    const std::vector<atoms> a{{value(), l}, {value(), left - l}}, b{{value(), r}, {value(), right - r}};
+    std::vector<atoms> all = a;
+    all.insert(all.end(), b.begin(), b.end());
+    const auto want = exact(all);
+    const state got = moments::merge(as_state(exact(a)), as_state(exact(b)), {left, right});
+    const auto off = [&](double v, const real& w, const real& size) {
+      return static_cast<double>(real(abs(v - w) / size));
+    };
+    const real sigma = sqrt(want[2] / want[0]), cube = want[4] / sigma;  // sizes to measure errors in
+    CAPTURE(round, l, r);
+    CHECK(off(got.mean, want[1], abs(want[1]) + sigma) < 1e-15);
+    CHECK(off(got.m2, want[2], want[2]) < 3e-15);
+    CHECK(off(got.m3, want[3], cube) < 5e-15);
+    CHECK(off(got.m4, want[4], want[4]) < 5e-15);
+  }
+  CHECK(op::var_fold::finish<double>(op::moment_state<double, 2>{0, static_cast<double>(big - 1)},
+                                     fold::finishing{big, 1}) == 1);
+}
+
+TEST_CASE("norm_l2: neither overflows nor underflows where its result does not", "[truth][ops]") {
+  random_source random(51);
+  const double max = std::numeric_limits<double>::max(), tiny = std::numeric_limits<double>::denorm_min();
+  const std::vector<double> edges{max, max / 2, 0x1p1000, 1e300, 0x1p486, 1, 1e-300, 0x1p-511, 0x1p-1022, 0x1p-1040, tiny};
+  const auto norm = [](method_id m, const std::vector<double>& x) {
+    return run(make_reduction(op_id::norm_l2, m, dtype::f64), x);
+  };
+  double worst = 0;
+  for (int round = 0; round < 4000; ++round) {
+    // Sizes of one or two places, on both sides of an edge.
+    const auto n = static_cast<std::size_t>(1 + random.below(round % 50 == 0 ? 600 : 12));
+    const double a = edges[random.below(static_cast<int>(edges.size()))];
+    const double b = edges[random.below(static_cast<int>(edges.size()))];
+    const double shrink = a >= 1e300 || b >= 1e300 ? 1 / std::sqrt(static_cast<double>(2 * n)) : 1;
+    std::vector<double> x(n);
+    for (double& v : x) {
+      const double size = random.below(3) ? a : b, factor = 1 + (random.uniform() - 0.5) * (random.below(2) ? 1 : 0x1p-50);
+      v = (random.below(2) ? -1 : 1) * std::min(size * shrink * std::min(factor, 1 / shrink), max);
+    }
+    const auto packed = pack(x, dtype::f64);
+    const elements in = view(dtype::f64, packed);
+    const real exact = exact_value(op_id::norm_l2, in);
+    for (const auto& m : all_methods) {
+      const reduction r = make_reduction(op_id::norm_l2, m.id, dtype::f64);
+      const scalar got = run(r, in);
+      const double ulps = error_in_ulps(got, exact);
+      const real bound = error_bound(r, in);
+      if (n <= 12) worst = std::max(worst, ulps);
+      if (!(n <= 12 ? ulps < 3 : ulps < 20) || (isfinite(bound) && !(abs(value_of(got) - exact) <= bound)))
+        FAIL_CHECK(m.name << " of " << n << " around " << a << " and " << b << ": " << to_string(got)
+                          << " is off by " << ulps << " ulps, bound " << bound.str(5));
+    }
+  }
+  WARN("worst " << worst << " ulps");
+  CHECK(worst > 0.6);
+  for (const auto& m : all_methods) {
+    CAPTURE(m.name);
+    CHECK(norm(m.id, {max}) == max);
+    CHECK(norm(m.id, {max, 0x1p900, tiny}) == max);
+    CHECK(norm(m.id, {max, max}) == inf);
+    CHECK(norm(m.id, {-tiny}) == tiny);
+    CHECK(norm(m.id, {3 * tiny, 4 * tiny}) == 5 * tiny);
+    CHECK(norm(m.id, {3e300, 4e300}) == Approx(5e300).epsilon(1e-15));
+    CHECK(norm(m.id, {3e-300, 4e-300}) == Approx(5e-300).epsilon(1e-15));
+    CHECK(norm(m.id, {3 * 0x1p-512, 4 * 0x1p-512}) == 5 * 0x1p-512);  // on both sides of the edge
+    CHECK(norm(m.id, {inf, 1e-300}) == inf);
+    CHECK(std::isnan(norm(m.id, {1e300, NAN, 1e-300})));
+    CHECK(std::isnan(norm(m.id, {1e-300, NAN})));
+    CHECK(std::isnan(norm(m.id, {inf, NAN})));
+  }
+  // The squares of narrower types fit double.
+  const float large = std::numeric_limits<float>::max(), small = std::numeric_limits<float>::denorm_min();
+  CHECK(run(make_reduction(op_id::norm_l2, {}, dtype::f32), {large}) == large);
+  CHECK(run(make_reduction(op_id::norm_l2, {}, dtype::f32), {3 * small, 4 * small}) == 5 * double{small});
+  CHECK(run(make_reduction(op_id::norm_l2, {}, dtype::f32), {large, large}) == inf);
+}
+
+// ---- Roundings --------------------------------------------------------------------------------
+
+TEMPLATE_TEST_CASE("arith: quotients of two-part sums round once", "[truth][arith][ops]", float16, bfloat16, float,
+                   double) {
+  const dtype t = dtype_of<TestType>;
+  const float_format f = format_of(t);
+  random_source random(61);
+  int ties = 0, subnormals = 0;
+  const auto check = [&](double hi, double lo, std::uint64_t n) {
+    const real sum = real(hi) + lo;
+    if (!std::isfinite(hi) || !std::isfinite(lo) || !std::isfinite(hi + lo) || sum == 0) return;
+    const scalar got = scalar_of(arith::round_quotient_to<TestType>(hi, lo, n));
+    const real exact = sum / n;
+    const scalar want = round_correctly(exact, t);
+    const real in_ulps = abs(exact) / ulp(exact, t);
+    ties += abs(in_ulps - floor(in_ulps) - 0.5) == 0;
+    subnormals += abs(exact) < ldexp(real(1), f.min_exponent + f.precision - 1);
+    if (got != want)
+      FAIL_CHECK(std::hexfloat << hi << " + " << lo << " over " << n << ": " << to_hex(got) << ", not "
+                               << to_hex(want));
+  };
+  const auto any_n = [&]() -> std::uint64_t {
+    const std::uint64_t n = random.bits() >> random.below(64);
+    switch (random.below(6)) {
+      case 0: return ~0ull;
+      case 1: return 1ull << random.below(64);
+      case 2: return (1ull << random.below(64)) - (random.below(2) ? 1 : 0) + 1;
+      default: return n ? n : 1;
+    }
+  };
+  const auto sign = [&] { return random.below(2) ? -1.0 : 1.0; };
+  for (int i = 0; i < 30000; ++i) {
+    const std::uint64_t n = std::max<std::uint64_t>(any_n(), 1);
+    // A value of the type, or a point halfway between two, times n; and what is just beside it.
+    const std::uint64_t infinity = round_correctly(real(inf), t).bits;
+    const std::uint64_t bits = random.below(4) ? random.bits() % infinity : random.bits() % (1ull << f.precision);
+    const real value = value_of({t, bits}), half = ulp(value, t) / 2;
+    for (const real& target : {value, real(value + half)}) {
+      const real product = target * n;
+      const double hi = sign() * static_cast<double>(product), lo = (hi < 0 ? -1 : 1) * static_cast<double>(real(product - abs(real(hi))));
+      check(hi, lo, n);
+      check(hi, std::nextafter(lo, inf), n);
+      check(hi, std::nextafter(lo, -inf), n);
+      check(hi, lo + sign() * 0x1p-1074, n);
+      check(hi, lo + sign() * std::ldexp(std::fabs(hi), -53 - random.below(80)), n);
+      check(lo, hi, n);
+    }
+    // Any sums.
+    const double a = std::bit_cast<double>(random.bits());
+    check(a, std::ldexp(a, -53 - random.below(60)) * (random.uniform() - 0.5), any_n());
+    check(a, std::bit_cast<double>(random.bits()), any_n());
+    check(a, 0, any_n());
+    const double b = sign() * std::ldexp(1 + random.uniform(), f.min_exponent - 5 + random.below(f.max_exponent - f.min_exponent + 70));
+    if (b != 0) check(b, std::ldexp(sign(), std::ilogb(b) - 53 - random.below(3)), any_n());
+    check(sign() * 0x1p-1074 * static_cast<double>(random.below(1 << 20)), 0, any_n());
+  }
+  CHECK(ties > 1000);
+  CHECK(subnormals > 1000);
+  const auto bits = [](double hi, double lo) { return scalar_of(arith::round_quotient_to<TestType>(hi, lo, 3)); };
+  CHECK(bits(-0.0, -0.0) == round_correctly(-0.0, t));
+  CHECK(bits(-0.0, 0.0) == round_correctly(-0.0, t));
+  CHECK(bits(1, -1) == round_correctly(0.0, t));
+  CHECK(bits(inf, NAN) == round_correctly(inf, t));
+  CHECK(bits(-inf, inf) == round_correctly(-inf, t));
+  CHECK(bits(NAN, 1) == round_correctly(NAN, t));
+  CHECK(bits(3, NAN) == round_correctly(1, t));
+}
+
+// ---- The document -------------------------------------------------------------------------------
+
+TEST_CASE("operations: docs/operations.md lists the operations there are", "[truth][ops]") {
+  std::ifstream file(BITFOLD_OPERATIONS_DOC);
+  REQUIRE(file);
+  std::vector<std::string> listed, expected, headings;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("| [`")) listed.push_back(line);
+    if (line.starts_with("### ")) headings.push_back(line.substr(4));
+  }
+  constexpr const char* types[] = {"additive", "real", "wide", "same", "place", "count", "truth"};
+  constexpr const char* empty[] = {"0", "1", "NaN", "-inf", "refused"};
+  for (const op_info& op : all_op_infos) {
+    const std::string id(op.name);
+    expected.push_back("| [`" + id + "`](#" + id + ") | " + std::string(op.summary) + " | " +
+                       std::to_string(op.inputs) + " | " + types[static_cast<int>(op.types)] + " | " +
+                       (op.takes_method ? "yes" : "none") + " | " + empty[static_cast<int>(op.empty)] + " |");
+  }
+  CHECK(listed == expected);
+  std::vector<std::string> names;
+  for (op_id op : all_ops) names.emplace_back(name(op));
+  CHECK(headings == names);
+}
