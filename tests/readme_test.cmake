@@ -1,5 +1,5 @@
 # The documents show the examples exactly as they are compiled.
-foreach(shown README.md:cpu README.md:cuda docs/regression.md:testing)
+foreach(shown README.md:cpu docs/cuda.md:cuda docs/regression.md:testing)
   string(REPLACE ":" ";" shown ${shown})
   list(POP_FRONT shown document example)
   file(READ ${SOURCE}/${document} text)

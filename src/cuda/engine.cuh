@@ -153,7 +153,10 @@ struct stored_elements {
   }
   __device__ static A get(const raw& x, int r, int i, dtype) { return arith::widen<A>(x.row[r][i]); }
   __device__ static pointer ahead(pointer p, int elements, dtype) { return p + elements; }
-  __device__ static A one(pointer p, int i, dtype) { return arith::widen<A>(p[i]); }
+  // One element, widened only when it is wanted: so several are on their way together.
+  using single = T;
+  __device__ static single one(pointer p, int i, dtype) { return p[i]; }
+  __device__ static A widened(single x) { return arith::widen<A>(x); }
 };
 
 /// Elements of any type that A holds, told at run time and widened when they are read: one kernel for
@@ -185,6 +188,8 @@ struct widened_elements {
     return x;
   }
   __device__ static A get(const raw& x, int r, int i, dtype) { return x.row[r][i]; }
+  using single = A;
+  __device__ static A widened(A x) { return x; }
   __device__ static A one(pointer p, int i, dtype type) {
     A x{};
     visit(type, [&]<class T>(std::type_identity<T>) {
@@ -281,7 +286,7 @@ struct engine {
     local mine;  // thread l keeps leaf l
     constexpr int batch = tile / order::leaf < 4 ? tile / order::leaf : 4;  // leaves loaded together
     for (int l0 = 0; l0 < leaves; l0 += batch) {
-      A x[batch][order::rows], y[two ? batch : 1][order::rows];
+      typename Source::single x[batch][order::rows], y[two ? batch : 1][order::rows];
 #pragma unroll
       for (int l = 0; l < batch; ++l)
 #pragma unroll
@@ -300,7 +305,7 @@ struct engine {
         if (t < here)
           s = lane(order::lane_size(here, t), [&](int r) {
             return element(
-                x[l][r], [&] { return y[two ? l : 0][r]; }, (l0 + l) * order::leaf + r * order::lanes + t);
+                Source::widened(x[l][r]), [&] { return Source::widened(y[two ? l : 0][r]); }, (l0 + l) * order::leaf + r * order::lanes + t);
           });
         s = from_first(fold_warp<F>(s, order::lane_count(here), leaf_lanes{here}));
         if (l0 + l == 0 || t == l0 + l) mine = s;
