@@ -49,13 +49,14 @@ real rounded(const real& exact, const real& before, dtype out, bool underflows) 
 
 // How a term is made of elements.
 struct arithmetic {
-  int roundings = 0;     // before a product
-  bool product = false;  // and then a product: rounded, or by two_prod where the method takes its error
-  bool scaled = false;   // by powers of two, so that no product underflows
+  int roundings = 0;  // before a product
+  bool product =
+      false;  // and then a product: rounded, or by two_prod where the method takes its error
+  bool scaled = false;  // by powers of two, so that no product underflows
 };
 
-// On the sum of n terms by r's method before its last rounding, where `size` is the sum of the numbers
-// that the terms' errors are proportional to.
+// On the sum of n terms by r's method before its last rounding, where `size` is the sum of the
+// numbers that the terms' errors are proportional to.
 real terms_bound(const reduction& r, std::uint64_t n, const real& size, const arithmetic& how) {
   const real u = unit_roundoff(r.acc()), eta = ldexp(real(1), format_of(r.acc()).min_exponent);
   const auto k = static_cast<std::uint64_t>(how.roundings);
@@ -72,7 +73,8 @@ real terms_bound(const reduction& r, std::uint64_t n, const real& size, const ar
   if (largest >= ldexp(real(1), format_of(r.acc()).max_exponent)) return infinity;
   if (!compensated) return upwards(made + plain + underflow);
   const real of_products = how.product ? real(u * all + underflow) : real(0);
-  return upwards(made + underflow + g(u, error_depth(n) + (how.product ? 1 : 0)) * (plain + of_products));
+  return upwards(made + underflow +
+                 g(u, error_depth(n) + (how.product ? 1 : 0)) * (plain + of_products));
 }
 
 }  // namespace
@@ -107,8 +109,8 @@ real error_bound(const reduction& r, std::uint64_t n, const exact_sum& exact) {
 
 namespace {
 
-// What is summed for each element: the sum of terms and, where the conversion to the accumulator and a
-// difference round, of the larger numbers that their errors are proportional to.
+// What is summed for each element: the sum of terms and, where the conversion to the accumulator
+// and a difference round, of the larger numbers that their errors are proportional to.
 struct summed {
   term what, extent;
   arithmetic how;
@@ -131,7 +133,8 @@ summed terms_of(op_id op, dtype in, dtype acc) {
     case op_id::cosine: return {term::product, term::product, {2 * c, true}};
     case op_id::squared_distance:
     case op_id::mse:
-      return {term::squared_difference, converts ? term::squared_extent : term::squared_difference,
+      return {term::squared_difference,
+              converts ? term::squared_extent : term::squared_difference,
               {2 * (1 + c), true}};
     case op_id::mae: return {term::difference, converts ? term::extent : term::difference, {1 + c}};
     default: return {term::element, term::element, {c}};
@@ -174,7 +177,8 @@ real norm_l2_bound(const reduction& r, const elements& in) {
     const real exact = sqrt(sum_exactly(term::square, in).sum);
     return rounded(exact, norm_error(r, in, s, 6) * exact + half_step(dtype::f64), r.out(), true);
   }
-  if (is_float(r.in())) s.how = {};  // squares of 24 bits are exact in double, and so are their sizes
+  if (is_float(r.in()))
+    s.how = {};  // squares of 24 bits are exact in double, and so are their sizes
   const real exact = sqrt(sum_exactly(term::square, in).sum);
   return rounded(exact, norm_error(r, in, s, 1) * exact, r.out(), true);
 }
@@ -184,7 +188,8 @@ real cosine_bound(const reduction& r, const elements& in) {
   const bounded_sum dot = sum_of(r, in, s);
   const elements x{in.type, in.x, nullptr, in.n}, y{in.type, in.y, nullptr, in.n};
   const summed square{term::square, term::square, s.how};
-  const real norms = sqrt(sum_exactly(term::square, x).sum) * sqrt(sum_exactly(term::square, y).sum);
+  const real norms =
+      sqrt(sum_exactly(term::square, x).sum) * sqrt(sum_exactly(term::square, y).sum);
   const real tx = norm_error(r, x, square, 1), ty = norm_error(r, y, square, 1);
   const real t = (1 + tx) * (1 + ty) * (1 + u64) - 1;
   // Beyond this the product of the norms may have been subnormal.
@@ -192,7 +197,8 @@ real cosine_bound(const reduction& r, const elements& in) {
   const real exact = dot.exact / norms;
   const real of_dot = dot.bound + u64 * (abs(dot.exact) + dot.bound) + half_step(dtype::f64);
   const real before = (of_dot / norms + abs(exact) * t) / (1 - t);
-  return rounded(exact, before + u64 * (abs(exact) + before) + half_step(dtype::f64), r.out(), true);
+  return rounded(exact, before + u64 * (abs(exact) + before) + half_step(dtype::f64), r.out(),
+                 true);
 }
 
 real prod_bound(const reduction& r, const elements& in) {
@@ -202,9 +208,12 @@ real prod_bound(const reduction& r, const elements& in) {
   real most = 1, least = 1;
   bool has_zero = false;
   for (std::size_t i = 0; i < in.n; ++i) {
-    const real x = abs(value_of(load_scalar(in.type, static_cast<const std::byte*>(in.x) + i * size_of(in.type))));
-    if (x > 1) most *= x;
-    else if (x > 0) least *= x;
+    const real x = abs(
+        value_of(load_scalar(in.type, static_cast<const std::byte*>(in.x) + i * size_of(in.type))));
+    if (x > 1)
+      most *= x;
+    else if (x > 0)
+      least *= x;
     has_zero = has_zero || x == 0;
   }
   const float_format f = format_of(r.acc());
@@ -223,9 +232,11 @@ real second_moment_bound(const reduction& r, const elements& in, const real& m2)
   const real converted = conversion_rounds(in.type, r.acc()) ? u : real(0);
   const real q = sqrt(sum_exactly(term::square, in).sum) * (1 + converted);
   const real means = g(u, 3 * lane + 4 + 5 * levels) * (q + (levels + 1) * sqrt(real(n)) * eta);
-  const real f = sqrt(real(levels + 1)) * (means + (levels + 1) * sqrt(real(n)) * eta) + converted * q;
+  const real f =
+      sqrt(real(levels + 1)) * (means + (levels + 1) * sqrt(real(n)) * eta) + converted * q;
   const real shifted = 2 * sqrt(m2) * f + f * f;
-  const real before = shifted + g(u, lane + 10 + 2 * levels) * (m2 + shifted) + (levels + 2) * n * eta;
+  const real before =
+      shifted + g(u, lane + 10 + 2 * levels) * (m2 + shifted) + (levels + 2) * n * eta;
   const real largest = 8 * (q * q + before + 1) + 8 * sum_exactly(term::magnitude, in).sum;
   if (!(largest < ldexp(real(1), format_of(r.acc()).max_exponent))) return infinity;
   return upwards(before);
@@ -250,7 +261,8 @@ real mean_bound(const reduction& r, const elements& in) {
 }
 
 real sum_bound(const reduction& r, const elements& in) {
-  if (!is_float(r.acc())) return is_float(r.out()) ? rounded(exact_value(r, in), 0, r.out(), true) : real(0);
+  if (!is_float(r.acc()))
+    return is_float(r.out()) ? rounded(exact_value(r, in), 0, r.out(), true) : real(0);
   const bounded_sum s = sum_of(r, in, terms_of(r.op(), r.in(), r.acc()));
   const bool narrower = is_narrower(r.out(), r.acc());
   if (!narrower && r.method() != method_id::kahan) return s.bound;

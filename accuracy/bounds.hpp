@@ -22,43 +22,50 @@
 // One rounding to the output type then adds at most u_out |v| for the value v that is rounded, or
 // half of the smallest subnormal where the output type is the narrower one and underflows.
 //
-// Terms that are themselves computed. A term of k roundings is t (1 + theta), |theta| <= g(k), so that A is
-// the sum of |t| and g(k) A adds to what is above, of which the A grows accordingly. k is 1 for a difference,
-// 2 for its square before the product, 1 for each 64-bit integer that becomes a double (there the numbers
-// that the errors are proportional to are |x| + |y|). A rounded product is one more, and off by half of the
-// smallest subnormal eta where it underflows. kahan takes a product as p + e by two_prod, exactly but for
-// such a half; e is one more error below u |p| to sum, by one more addition. (Ogita, Rump and Oishi's Dot2.)
+// Terms that are themselves computed. A term of k roundings is t (1 + theta), |theta| <= g(k), so
+// that A is the sum of |t|, and g(k) A adds to what is above, of which the A grows accordingly. k
+// is 1 for a difference, 2 for its square before the product, 1 for each 64-bit integer that
+// becomes a double (there the numbers that the errors are proportional to are |x| + |y|). A rounded
+// product is one more, and off by half of the smallest subnormal eta where it underflows. kahan
+// takes a product as p + e by two_prod, exactly but for such a half; e is one more error below u
+// |p| to sum, by one more addition. (Ogita, Rump and Oishi's Dot2.)
 //
-//   mean, nanmean, mse, mae   the bound of the sum over n, and one rounding of the exact quotient.
-//   norm_l2                   |sqrt(s (1 + e)) - sqrt(s)| <= sqrt(s) E / (1 + sqrt(1 - E)) for |e| <= E < 1, and
-//                             1 more rounding in double, or 6 where the sums of f64 are scaled (Blue). E has no
-//                             underflow: the squares of narrower types are exact in double, those of f64 are
-//                             scaled; a middling one's error may be lost, which is u of it.
-//   cosine                    that of dot over the norms, and theirs.
-//   prod                      g(n - 1) |prod| while no product of some of the elements can overflow or be
-//                             subnormal (Higham, section 3.1).
-//   norm_inf                  the conversion of a 64-bit integer, and the output rounding.
-//   min max ... count_nonzero 0.
-//   skewness, kurtosis        no a-priori bound is known to us: infinity. Errors are measured.
+// mean, nanmean, mse, mae: the bound of the sum over n, and one rounding of the exact quotient.
+// norm_l2: |sqrt(s (1 + e)) - sqrt(s)| <= sqrt(s) E / (1 + sqrt(1 - E)) for |e| <= E < 1, and 1
+// more
+//   rounding in double, or 6 where the sums of f64 are scaled (Blue). E has no underflow: the
+//   squares of narrower types are exact in double, those of f64 are scaled; the error of a middling
+//   one, for kahan, may be lost, which is u of it.
+// cosine: that of dot over the norms, and theirs.
+// prod: g(n - 1) |prod| while no product of some of the elements can overflow or be subnormal
+//   (Higham, section 3.1).
+// norm_inf: the conversion of a 64-bit integer, and the output rounding.
+// min, max, nanmin, nanmax, argmin, argmax, any, all, count_nonzero: 0.
+// skewness, kurtosis: no a-priori bound is known to us: infinity. Their errors are measured.
 //
-// var, std. In a canonical tree of h levels of merges above lanes of at most c elements, Q = sqrt(sum x^2),
-// M the sum of squares of differences from the mean, u and eta those of the accumulator.
-//  1. Means. A lane's is off by at most g(3 c + 4) of its root mean square: c roundings of a mean of |x|,
-//     three times as many where differences from the first element are summed. A merge computes a + (b - a) w
-//     with w <= 1/2, the left side never being the smaller; its own error is below u |m| + g(4) |b - a| w,
-//     and it averages those of a and b. Let E_j be the root of the sum over the nodes of level j of (their
-//     number of elements) (error of their mean)^2. Averaging does not increase it, m and w |b - a| have
-//     at most Q + E_j for theirs, so E_j + Q grows by 1 + g(5) a level: E_j <= g(3 c + 4 + 5 j) Q. A quotient
-//     or a product that underflows adds eta / 2 to a mean, sqrt(n) eta / 2 to E_j.
-//  2. Sums of squares. A lane adds its M and c (error of its mean)^2, a merge (b - a)^2 l r / (l + r) for l
-//     and r elements. These are the squared length of a vector, exactly M for exact means, from which it is
-//     off by a vector of length F, F^2 <= E_0^2 + (E_0^2 + ... + E_(h-1)^2) <= (h + 1) E_h^2 (by
-//     (e - f)^2 l r / (l + r) <= l e^2 + r f^2). So it is off by at most 2 sqrt(M) F + F^2.
+// var, std. In a canonical tree of h levels of merges above lanes of at most c elements; Q is
+// sqrt(sum x^2), M the sum of squares of differences from the mean, u and eta the accumulator's.
+//  1. Means. A lane sums differences d from its first element x: its mean x + sum d / c and its
+//     differences from that are off by at most g(c + 1) of the mean |d|, u |d|, and u of the mean,
+//     where sum d^2 <= (1 + c) times the lane's M and 1 + c <= 9: by a vector no longer than
+//     g(3 c + 4) times its root sum of squares. A merge computes a + (b - a) w with w <= 1/2, as
+//     the left side is never the smaller; its own error is below u |m| + g(4) |b - a| w, and it
+//     averages those of a and b. Let E_j be the root of the sum over the nodes of level j of (their
+//     number of elements) (error of their mean)^2. Averaging does not increase it, and what m and w
+//     |b - a| contribute is at most Q + E_j, so that E_j + Q grows by 1 + g(5) a level: E_j <= g(3
+//     c + 4 + 5 j) Q. A quotient or a product that underflows adds eta / 2 to a mean, sqrt(n) eta /
+//     2 to E_j.
+//  2. Sums of squares. A lane adds its M, a merge (b - a)^2 l r / (l + r) for l and r elements.
+//  Their
+//     sum is the squared length of a vector, M for exact means, that is off by a vector of length
+//     F, F^2 <= E_0^2 + (E_0^2 + ... + E_(h-1)^2) <= (h + 1) E_h^2, since (e - f)^2 l r / (l + r)
+//     <= l e^2 + r f^2. So the sum is off by at most 2 sqrt(M) F + F^2.
 //  3. All terms are positive and each goes through at most c + 10 + 2 h roundings: g of that more.
 //     Underflow: at most (h + 2) n eta.
-// Then n - ddof divides, std takes the root: |sqrt(v + e) - sqrt(v)| <= min(|e| / sqrt(v), sqrt(|e|)).
-// With kappa = Q / sqrt(M), F is about h u kappa sqrt(M): the shape of Chan, Golub and LeVeque's bound for the
-// pairwise algorithm (The American Statistician 37(3), 1983), with log n for their n.
+// Then n - ddof divides, std takes the root: |sqrt(v + e) - sqrt(v)| <= min(|e| / sqrt(v),
+// sqrt(|e|)). With kappa = Q / sqrt(M), F is about h u kappa sqrt(M): the shape of Chan, Golub and
+// LeVeque's bound for the pairwise algorithm (The American Statistician 37(3), 1983), with log n
+// for their n.
 //
 // All of this supposes that no addition overflows.
 #pragma once
@@ -76,14 +83,14 @@ std::uint64_t addition_depth(method_id method, std::uint64_t n);
 /// d': an upper bound on the additions that a rounding error passes through in method `kahan`.
 std::uint64_t error_depth(std::uint64_t n);
 
-/// Of sums: bound on |v - S|, where v is the value that r rounds to its output type. Infinite when an
-/// addition might overflow. 0 for integers: they are exact (modulo 2^64).
+/// Of sums: bound on |v - S|, where v is the value that r rounds to its output type. Infinite when
+/// an addition might overflow. 0 for integers: they are exact (modulo 2^64).
 real bound_before_rounding(const reduction& r, std::uint64_t n, const exact_sum& exact);
 
 /// Bound on |result - S|. Infinite when an addition or the output type might overflow.
 real error_bound(const reduction& r, std::uint64_t n, const exact_sum& exact);
-/// The same for any op, S being exact_value(r, in), for finite elements (nansum, nanmean: or NaN). Infinite
-/// also where there is no bound.
+/// The same for any op, S being exact_value(r, in), for finite elements (nansum, nanmean: or NaN).
+/// Infinite also where there is no bound.
 real error_bound(const reduction& r, const elements& in);
 
 }  // namespace bitfold::accuracy

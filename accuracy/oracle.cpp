@@ -160,40 +160,45 @@ real exact_sum::condition() const {
 
 exact_sum sum_exactly(term what, const elements& in) {
   switch (what) {
-    case term::element: return sum_terms(in, 1, [](mpfr_ptr t, mpfr_ptr x, mpfr_ptr) {
-      return mpfr_set(t, x, nearest);
-    });
-    case term::number: return sum_terms(in, 1, [](mpfr_ptr t, mpfr_ptr x, mpfr_ptr) {
-      return mpfr_nan_p(x) ? (mpfr_set_zero(t, +1), 0) : mpfr_set(t, x, nearest);
-    });
-    case term::magnitude: return sum_terms(in, 1, [](mpfr_ptr t, mpfr_ptr x, mpfr_ptr) {
-      return mpfr_abs(t, x, nearest);
-    });
-    case term::square: return sum_terms(in, 2, [](mpfr_ptr t, mpfr_ptr x, mpfr_ptr) {
-      return mpfr_sqr(t, x, nearest);
-    });
-    case term::product: return sum_terms(in, 2, [](mpfr_ptr t, mpfr_ptr x, mpfr_ptr y) {
-      return mpfr_mul(t, x, y, nearest);
-    });
-    case term::difference: return sum_terms(in, 1, [](mpfr_ptr t, mpfr_ptr x, mpfr_ptr y) {
-      require_exact(mpfr_sub(t, x, y, nearest));
-      return mpfr_abs(t, t, nearest);
-    });
-    case term::squared_difference: return sum_terms(in, 2, [](mpfr_ptr t, mpfr_ptr x, mpfr_ptr y) {
-      require_exact(mpfr_sub(t, x, y, nearest));
-      return mpfr_sqr(t, t, nearest);
-    });
-    case term::extent: return sum_terms(in, 1, [](mpfr_ptr t, mpfr_ptr x, mpfr_ptr y) {
-      require_exact(mpfr_abs(x, x, nearest));
-      require_exact(mpfr_abs(y, y, nearest));
-      return mpfr_add(t, x, y, nearest);
-    });
-    case term::squared_extent: return sum_terms(in, 2, [](mpfr_ptr t, mpfr_ptr x, mpfr_ptr y) {
-      require_exact(mpfr_abs(x, x, nearest));
-      require_exact(mpfr_abs(y, y, nearest));
-      require_exact(mpfr_add(t, x, y, nearest));
-      return mpfr_sqr(t, t, nearest);
-    });
+    case term::element:
+      return sum_terms(in, 1,
+                       [](mpfr_ptr t, mpfr_ptr x, mpfr_ptr) { return mpfr_set(t, x, nearest); });
+    case term::number:
+      return sum_terms(in, 1, [](mpfr_ptr t, mpfr_ptr x, mpfr_ptr) {
+        return mpfr_nan_p(x) ? (mpfr_set_zero(t, +1), 0) : mpfr_set(t, x, nearest);
+      });
+    case term::magnitude:
+      return sum_terms(in, 1,
+                       [](mpfr_ptr t, mpfr_ptr x, mpfr_ptr) { return mpfr_abs(t, x, nearest); });
+    case term::square:
+      return sum_terms(in, 2,
+                       [](mpfr_ptr t, mpfr_ptr x, mpfr_ptr) { return mpfr_sqr(t, x, nearest); });
+    case term::product:
+      return sum_terms(
+          in, 2, [](mpfr_ptr t, mpfr_ptr x, mpfr_ptr y) { return mpfr_mul(t, x, y, nearest); });
+    case term::difference:
+      return sum_terms(in, 1, [](mpfr_ptr t, mpfr_ptr x, mpfr_ptr y) {
+        require_exact(mpfr_sub(t, x, y, nearest));
+        return mpfr_abs(t, t, nearest);
+      });
+    case term::squared_difference:
+      return sum_terms(in, 2, [](mpfr_ptr t, mpfr_ptr x, mpfr_ptr y) {
+        require_exact(mpfr_sub(t, x, y, nearest));
+        return mpfr_sqr(t, t, nearest);
+      });
+    case term::extent:
+      return sum_terms(in, 1, [](mpfr_ptr t, mpfr_ptr x, mpfr_ptr y) {
+        require_exact(mpfr_abs(x, x, nearest));
+        require_exact(mpfr_abs(y, y, nearest));
+        return mpfr_add(t, x, y, nearest);
+      });
+    case term::squared_extent:
+      return sum_terms(in, 2, [](mpfr_ptr t, mpfr_ptr x, mpfr_ptr y) {
+        require_exact(mpfr_abs(x, x, nearest));
+        require_exact(mpfr_abs(y, y, nearest));
+        require_exact(mpfr_add(t, x, y, nearest));
+        return mpfr_sqr(t, t, nearest);
+      });
   }
   throw std::logic_error("oracle: no such term");
 }
@@ -221,8 +226,8 @@ std::size_t count_numbers(const elements& in) {
 }
 
 real scaled_moment(int k, const elements& in) {
-  // With s_j the sum of x^j, n^k m_k is the sum over j of binomial(k, j) (-s_1)^(k - j) n^(j - 1) s_j,
-  // with s_0 = n. It is below 16 n^k max^k.
+  // With s_j the sum of x^j, n^k m_k is the sum over j of binomial(k, j) (-s_1)^(k - j) n^(j - 1)
+  // s_j, with s_0 = n. It is below 16 n^k max^k.
   const bit_range r = range_of(in);
   const mpfr_prec_t bits = k * (r.high - r.low + std::bit_width(in.n)) + 8;
   number s1(bits), s2(bits), s3(bits), s4(bits), x(64), power(bits);

@@ -12,9 +12,10 @@
 namespace bitfold::accuracy {
 
 /// An MPFR number wide enough to hold exactly any sum of fewer than 2^64 elements of any dtype, or
-/// of products of two or squares of differences: this is a multiple of 2^-2148 below 2^(2050 + 64), which
-/// is 4262 bits; 1300 digits are over 4318. What is no such sum (a quotient, a root, a product of many, a
-/// higher moment) has a relative error of some 2^-4318, far below all that it is compared with.
+/// of products of two or squares of differences: this is a multiple of 2^-2148 below 2^(2050 + 64),
+/// which is 4262 bits; 1300 digits are over 4318. What is no such sum (a quotient, a root, a
+/// product of many, a higher moment) has a relative error of some 2^-4318, far below all that it is
+/// compared with.
 using real = boost::multiprecision::number<boost::multiprecision::mpfr_float_backend<1300>,
                                            boost::multiprecision::et_off>;
 
@@ -67,8 +68,8 @@ exact_sum sum_exactly(dtype type, const void* data, std::size_t n);  ///< of the
 /// How many elements of x are not NaN.
 std::size_t count_numbers(const elements& in);
 
-/// n^k m_k, m_k being the k-th central moment of x, for k = 2, 3 or 4; computed exactly from n and the
-/// sums of powers. NaN where an element is not finite.
+/// n^k m_k, m_k being the k-th central moment of x, for k = 2, 3 or 4; computed exactly from n and
+/// the sums of powers. NaN where an element is not finite.
 real scaled_moment(int k, const elements& in);
 
 struct exact_dot {
@@ -80,23 +81,23 @@ struct exact_dot {
 /// The exact dot product of n elements of a float type. Errors as above.
 exact_dot dot_exactly(dtype float_type, const void* x, const void* y, std::size_t n);
 
-/// The exact value of an op, which a result approximates: as docs/operations.md defines it, integers
-/// without wrapping (but for prod: modulo 2^64). Errors as above, and std::logic_error for no elements
-/// where the op refuses them.
+/// The exact value of an op, which a result approximates: as docs/operations.md defines it,
+/// integers without wrapping (but for prod: modulo 2^64). Errors as above, and std::logic_error for
+/// no elements where the op refuses them.
 real exact_value(op_id op, const elements& in, int ddof = 0);
 real exact_value(op_id op, dtype type, const void* data, std::size_t n);
 /// What r approximates: the same, but modulo 2^64 where integers add as integers.
 real exact_value(const reduction& r, const elements& in);
 
-/// x rounded to nearest even to a float type, once, with subnormals and overflow; NaN is canonical. To an
-/// integer type, of which x must be an integer: modulo 2^bits.
+/// x rounded to nearest even to a float type, once, with subnormals and overflow; NaN is canonical.
+/// To an integer type, of which x must be an integer: modulo 2^bits.
 scalar round_correctly(const real& x, dtype type);
 
 /// The spacing of a type at x: of its binade, or of the subnormals; 1 for integers.
 real ulp(const real& x, dtype type);
 
-/// |result - exact| / ulp(exact). 0 for the right infinity or NaN, and for an infinity that exact rounds
-/// to; infinite for a wrong one.
+/// |result - exact| / ulp(exact). 0 for the right infinity or NaN, and for an infinity that exact
+/// rounds to; infinite for a wrong one.
 double error_in_ulps(scalar result, const real& exact);
 /// |result - exact| / |exact|, likewise; 0 / 0 is 0.
 double relative_error(scalar result, const real& exact);
