@@ -2,6 +2,7 @@
 // element type, its accumulator and who computes it; every case runs at every length.
 //
 //   bitfold_bench_gpu --benchmark_out=result.json --benchmark_out_format=json
+//   bitfold_bench_gpu --benchmark_filter='^(load_only|bitfold:)' ...     the operations
 //
 // Times are of one reduction inside a CUDA graph that holds enough of them to fill a millisecond, so
 // launch gaps of the host don't count; the array is the same each time, so lengths that fit in L2 are
@@ -52,6 +53,12 @@ struct ceiling {
   }
 };
 
+template <class T>
+constexpr bitfold::dtype stored = std::is_same_v<T, __half>            ? bitfold::dtype::f16
+                                  : std::is_same_v<T, __nv_bfloat16> ? bitfold::dtype::bf16
+                                  : std::is_same_v<T, float>         ? bitfold::dtype::f32
+                                                                     : bitfold::dtype::f64;
+
 template <bitfold::method_id M>
 struct bitfold_sum {
   static inline const std::string text = "bitfold_" + std::string(bitfold::name(M));
@@ -59,11 +66,7 @@ struct bitfold_sum {
   template <class T, class A>
   static void enqueue(const buffers& b, std::size_t n) {
     using namespace bitfold;
-    constexpr dtype in = std::is_same_v<T, __half>            ? dtype::f16
-                         : std::is_same_v<T, __nv_bfloat16> ? dtype::bf16
-                         : std::is_same_v<T, float>         ? dtype::f32
-                                                            : dtype::f64;
-    const auto r = make_reduction(op_id::sum, M, in, dtype_of<A>, dtype_of<A>);
+    const auto r = make_reduction(op_id::sum, M, stored<T>, dtype_of<A>, dtype_of<A>);
     bitfold::cuda::reduce(r, b.in, n, b.out, b.temp, b.temp_size, b.stream);
   }
 };
@@ -140,8 +143,9 @@ void fill() {
   check(cudaDeviceSynchronize());
 }
 
-template <class Who, class T, class A>
-void measure(benchmark::State& state) {
+// `enqueue` reads `inputs` arrays of state.range(0) elements each, one behind the other.
+template <class T, class Enqueue>
+void measure(benchmark::State& state, int inputs, Enqueue enqueue) {
   const auto n = static_cast<std::size_t>(state.range(0));
   const int copies = static_cast<int>(std::clamp<std::size_t>((std::size_t{1} << 28) / (n * sizeof(T)), 1, 200));
   fill<T>();
@@ -151,7 +155,7 @@ void measure(benchmark::State& state) {
   cudaGraph_t graph;
   cudaGraphExec_t runnable;
   check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  for (int i = 0; i < copies; ++i) Who::template enqueue<T, A>(b, n);
+  for (int i = 0; i < copies; ++i) enqueue(b, n);
   check(cudaGetLastError());
   check(cudaStreamEndCapture(stream, &graph));
   check(cudaGraphInstantiate(&runnable, graph, 0));
@@ -168,7 +172,7 @@ void measure(benchmark::State& state) {
     check(cudaEventElapsedTime(&ms, begin, end));
     state.SetIterationTime(ms * 1e-3 / copies);
   }
-  state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(n * sizeof(T)));
+  state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(n * sizeof(T)) * inputs);
   check(cudaEventDestroy(begin));
   check(cudaEventDestroy(end));
   check(cudaGraphExecDestroy(runnable));
@@ -186,11 +190,30 @@ template <class T, class A, class... Who>
 void add_cases() {
   const auto add = [&]<class W>(std::type_identity<W>) {
     auto* b = benchmark::RegisterBenchmark(
-        (std::string(W::name) + "/" + type_name<T>).c_str(), measure<W, T, A>);
+        (std::string(W::name) + "/" + type_name<T>).c_str(),
+        [](benchmark::State& s) { measure<T>(s, 1, W::template enqueue<T, A>); });
     for (int k = 10; k <= 30; k += 2) b->Arg(std::int64_t{1} << k);
     b->UseManualTime()->Unit(benchmark::kMicrosecond)->Iterations(30);
   };
   (add(std::type_identity<Who>{}), ...);
+}
+
+/// Every operation as it is by default.
+template <class T>
+void add_operations() {
+  for (const bitfold::op_info& op : bitfold::all_op_infos) {
+    const auto r = bitfold::make_reduction(op.id, {}, stored<T>);
+    const auto enqueue = [r](const buffers& b, std::size_t n) {
+      const void* second = static_cast<const T*>(b.in) + n;
+      bitfold::cuda::reduce(r, b.in, bitfold::info(r.op()).inputs == 2 ? second : nullptr, n, b.out, b.temp,
+                            b.temp_size, b.stream);
+    };
+    auto* bench = benchmark::RegisterBenchmark(
+        ("bitfold:" + std::string(op.name) + "/" + type_name<T>).c_str(),
+        [=, inputs = op.inputs](benchmark::State& s) { measure<T>(s, inputs, enqueue); });
+    for (int k : {10, 16, 20, 24, 28}) bench->Arg(std::int64_t{1} << k);
+    bench->UseManualTime()->Unit(benchmark::kMicrosecond)->Iterations(30);
+  }
 }
 
 }  // namespace
@@ -222,5 +245,9 @@ int main(int argc, char** argv) {
 #endif
   add_cases<__half, float, ceiling, tree, pairwise, kahan, cub_run_to_run>();
   add_cases<__nv_bfloat16, float, ceiling, tree, pairwise, kahan, cub_run_to_run>();
+  add_operations<float>();
+  add_operations<__half>();
+  add_operations<__nv_bfloat16>();
+  add_operations<double>();
   benchmark::RunSpecifiedBenchmarks();
 }

@@ -9,7 +9,11 @@
 // One level each for 256 and 512 bits; the others would only make the library larger.
 #define HWY_COMPILE_ALL_ATTAINABLE
 #ifndef HWY_DISABLED_TARGETS
+#ifdef BITFOLD_NO_AVX512
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3 | HWY_AVX3_DL)
+#else
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL)
+#endif
 #endif
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>

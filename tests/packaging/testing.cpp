@@ -7,3 +7,15 @@
 
 static_assert(bitfold::testing::ulp_distance(1.0f, 1.0000001f) == 1);
 static_assert(!bitfold::testing::same_bits(0.0, -0.0));
+
+// Whoever links bitfold compiles without contraction: 0.1 * 10 is 1 only where the product is rounded.
+#include <cstdlib>
+
+namespace {
+const volatile double tenth = 0.1, ten = 10, minus_one = -1;
+[[maybe_unused]] const bool rounded = [] {
+  const double a = tenth, b = ten, c = minus_one;
+  if (a * b + c != 0) std::abort();
+  return true;
+}();
+}  // namespace
