@@ -83,7 +83,8 @@ TEST_CASE("no thread count moves a bit") {
   for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i8, dtype::u64})
     for (test::kind k : {test::kind::near_one, test::kind::special}) {
       // Long enough for dozens of chunks at every thread count.
-      const std::size_t longest = (std::size_t{test::sanitized ? 4 : 40} << 20) / size_of(t) + 12'345;
+      const std::size_t longest =
+          (std::size_t{test::sanitized ? 4 : 40} << 20) / size_of(t) + 12'345;
       const auto data = test::make_data(t, k, longest, 2);
       for (std::size_t n : {longest, longest / 3, longest - order::leaf - 1})
         for (const auto& m : all_methods) {
