@@ -5,4 +5,13 @@
 namespace bitfold::test {
 /// The CPU target that --target names, or the best one here.
 extern cpu::target forced_target;
+
+/// Built with a sanitizer: everything takes many times as long, so the longest arrays are left out.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool sanitized = true;
+#elif defined(__has_feature)
+inline constexpr bool sanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
+#else
+inline constexpr bool sanitized = false;
+#endif
 }  // namespace bitfold::test
