@@ -289,6 +289,31 @@ TEST_CASE("the plan has every registered op, method and type, each under its own
   }
 }
 
+TEST_CASE("every op of one input is measured, with the reference's bits and within its bound") {
+  contestants who;
+  add_bitfold(who, true, false);
+  int units = 0;
+  for (const unit& u : plan(who, {}))
+    for (const char* key :
+         {"types/f16/normal/10007", "types/f64/condition-1e8/10007", "types/i32/integers/10007"})
+      if (u.key == key) {
+        ++units;
+        const json result = u.run();
+        CHECK(result["findings"].empty());
+        CHECK(result["failures"].empty());
+        std::set<std::string> measured;
+        for (const json& row : result["accuracy"]) {
+          CAPTURE(row["contestant"].get<std::string>());
+          measured.insert(row["contestant"].get<std::string>().substr(
+              0, row["contestant"].get<std::string>().find('/', 8)));
+          CHECK((row["correct_bits"].is_number() && row["correct_bits"] >= 0));
+        }
+        for (const op_info& op : all_op_infos)
+          if (op.inputs == 1) CHECK(measured.contains("bitfold/" + std::string(op.name)));
+      }
+  CHECK(units == 3);
+}
+
 TEST_CASE("a report reads back as it was written") {
   const json report = run(honest);
   const auto path = write(report_text(report));
