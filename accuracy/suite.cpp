@@ -69,8 +69,8 @@ std::vector<std::byte> shuffled(const array_view& x, std::uint64_t seed) {
   return out;
 }
 
-// The arrays of a file that take part, and what they are called. Errors (errc::bad_input): there are
-// none.
+// The arrays of a file that take part, and what they are called. Errors (errc::bad_input): there
+// are none.
 std::vector<std::pair<std::string, io::array>> arrays_of(const std::string& file) {
   std::vector<std::pair<std::string, io::array>> arrays;
   for (const io::array& a : io::read_arrays(file))
@@ -98,39 +98,37 @@ bool operator<(const reduction& a, const reduction& b) {
 
 struct truth {
   struct by_method {
-    trace way;
+    scalar result;
+    std::optional<trace> way;  // of sums
     real bound;
   };
-  std::map<op_id, exact_sum> exact;
+  std::map<op_id, real> exact;
+  real condition;  // of the sum
   std::map<reduction, by_method, bool (*)(const reduction&, const reduction&)> methods{operator<};
 };
 
-// The exact value rounded to a type; integers wrap.
-scalar rounded(const real& exact, dtype out) {
-  if (is_float(out)) return round_correctly(exact, out);
-  const int bits = 8 * static_cast<int>(size_of(out));
-  const real modulus = ldexp(real(1), bits);
-  real rest = fmod(exact, modulus);
-  if (rest < 0) rest += modulus;
-  return {out, static_cast<std::uint64_t>(rest)};
-}
-
 truth truth_of(const array_view& x, const std::vector<contestant*>& who) {
   truth t;
+  const elements in{x.type, x.data, nullptr, x.n};
+  const exact_sum sum = sum_exactly(term::element, in);
+  t.condition = sum.condition();
   for (const contestant* c : who) {
-    if (!t.exact.contains(c->info.op)) {
-      exact_sum exact = sum_exactly(x.type, x.data, x.n);  // its sum of |x| is for the bounds
-      if (c->info.op != op_id::sum)
-        exact.sum = exact_value(c->info.op, {x.type, x.data, nullptr, x.n});
+    const op_id op = c->info.op;
+    if (!t.exact.contains(op)) {
+      real exact = op == op_id::sum ? sum.sum : exact_value(op, in);
       // Sums of integers are defined modulo 2^64.
-      if (!is_float(x.type))
-        exact.sum = value_of(rounded(exact.sum, is_signed_int(x.type) ? dtype::i64 : dtype::u64));
-      t.exact.emplace(c->info.op, std::move(exact));
+      if (!is_float(x.type) && info(op).types == typing::additive)
+        exact = value_of(round_correctly(exact, is_signed_int(x.type) ? dtype::i64 : dtype::u64));
+      t.exact.emplace(op, std::move(exact));
     }
     for (const auto& r : {c->info.promise, c->info.bound})
-      if (r && !t.methods.contains(*r))
-        t.methods.emplace(*r, truth::by_method{trace_of(*r, x.data, x.n),
-                                               error_bound(*r, x.n, t.exact.at(r->op()))});
+      if (r && !t.methods.contains(*r)) {
+        truth::by_method& by = t.methods[*r];
+        if (op == op_id::sum) by.way = trace_of(*r, x.data, x.n);
+        by.result = by.way ? by.way->result : reference(*r, x.data, x.n);
+        by.bound =
+            op == op_id::sum && is_float(x.type) ? error_bound(*r, x.n, sum) : error_bound(*r, in);
+      }
   }
   return t;
 }
@@ -181,14 +179,14 @@ void measure(contestant& c, const array_view& x, const truth& t, bool first,
   const contestant_info& i = c.info;
   const scalar got = c.run(x, 0);
   if (first) sum.first = got;
-  const real& exact = t.exact.at(i.op).sum;
+  const real& exact = t.exact.at(i.op);
   if (i.promise) {
-    const scalar expected = t.methods.at(*i.promise).way.result;
+    const scalar expected = t.methods.at(*i.promise).result;
     if (got != expected)
       findings.push_back(finding(c, "bits", where, to_hex(expected), to_hex(got)));
   }
   if (!is_float(i.out)) {
-    const scalar right = rounded(exact, i.out);
+    const scalar right = round_correctly(exact, i.out);
     const double off =
         got == right ? 0 : std::fabs(static_cast<double>(value_of(got) - value_of(right)));
     sum.ulps = std::max(sum.ulps, off);
@@ -209,8 +207,10 @@ void measure(contestant& c, const array_view& x, const truth& t, bool first,
     return;
   }
   const auto& by = t.methods.at(*i.bound);
-  sum.stagnations = sum.stagnations.value_or(0) + by.way.stagnations;
-  sum.overflows += by.way.overflows;
+  if (by.way) {
+    sum.stagnations = sum.stagnations.value_or(0) + by.way->stagnations;
+    sum.overflows += by.way->overflows;
+  }
   const real error = abs(value_of(got) - exact);
   const auto share = [&](const real& bound, const char* name, bool& any, double& most) {
     // No bound holds where a sum may overflow, nor says anything of an infinite one.
@@ -225,7 +225,7 @@ void measure(contestant& c, const array_view& x, const truth& t, bool first,
                                  fmt::format("{:.6g} times", r)));
   };
   share(by.bound, "a-priori", sum.bounded, sum.bound_ratio);
-  share(by.way.running_bound, "running", sum.running, sum.running_ratio);
+  if (by.way) share(by.way->running_bound, "running", sum.running, sum.running_ratio);
 }
 
 // Runs what a peer does. One that fails is left out from here on, with its reason; bitfold may not
@@ -317,7 +317,7 @@ json run_study(const study& s, const std::vector<contestant*>& everyone, std::ui
     if (attempt.failed(*who[c])) continue;
     const contestant_info& i = who[c]->info;
     const tally& t = tallies[c];
-    const exact_sum& exact = truths[0].exact.at(i.op);
+    const real& exact = truths[0].exact.at(i.op);
     const double count = s.samples;
     const bool is_number = is_float(i.out);
     const auto opt = [](bool there, double x) { return there ? number(x) : json(); };
@@ -329,17 +329,18 @@ json run_study(const study& s, const std::vector<contestant*>& everyone, std::ui
          {"n", head.n},
          {"study", s.name},
          {"samples", s.samples},
-         {"condition", number(static_cast<double>(exact.condition()))},
+         {"condition",
+          i.op == op_id::sum ? number(static_cast<double>(truths[0].condition)) : json()},
          {"value", to_string(t.first)},
          {"bits", to_hex(t.first)},
-         {"exact", to_string(rounded(exact.sum, i.out))},
+         {"exact", to_string(round_correctly(exact, i.out))},
          {"ulps", number(t.ulps)},
          {"ulps_mean", number(t.ulps_sum / count)},
          {"bias_ulps", opt(is_number, t.bias_sum / count)},
          {"relative", opt(is_number, t.relative)},
          {"correct_bits", number(t.correct)},
-         {"bound_relative", opt(bound && t.bounded && exact.sum != 0,
-                                bound ? static_cast<double>(real(*bound / abs(exact.sum))) : 0)},
+         {"bound_relative", opt(bound && t.bounded && exact != 0,
+                                bound ? static_cast<double>(real(*bound / abs(exact))) : 0)},
          {"bound_ratio", opt(t.bounded, t.bound_ratio)},
          {"running_ratio", opt(t.running, t.running_ratio)},
          {"stagnations", t.stagnations ? json(*t.stagnations) : json()},

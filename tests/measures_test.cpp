@@ -99,7 +99,7 @@ void check_trace(const reduction& r, const std::vector<std::byte>& data, std::st
   std::vector<walked::state> x;
   for (std::size_t i = 0; i < n; ++i)
     x.push_back({value_of(load_scalar(r.in(), data.data() + i * size_of(r.in()))), real(-0.0)});
-  const walked::state s = w.run(r.method(), x);
+  const walked::state s = w.run(*r.method(), x);
   const bool plain = s.error == 0 || !isfinite(s.sum);
   const real v = plain ? s.sum : real(s.sum + s.error);
   const scalar result = round_correctly(v, r.out());

@@ -342,20 +342,45 @@ TEST_CASE("the plan has every registered op, method and type, each under its own
   add_bitfold(who, true, false);
   std::set<std::string> ids, keys;
   for (const auto& c : who.list) CHECK(ids.insert(c->info.id).second);
-  for (op_id op : all_ops)
+  for (const op_info& op : all_op_infos)
     for (const auto& m : all_methods)
       for (dtype t : all_dtypes) {
-        const reduction r = make_reduction(op, m.id, t);
+        if (op.inputs != 1) continue;
+        const reduction r =
+            make_reduction(op.id, op.takes_method ? std::optional(m.id) : std::nullopt, t);
         CHECK(std::any_of(who.list.begin(), who.list.end(), [&](const auto& c) {
-          const reduction& p = *c->info.promise;
-          return c->info.main && p.op() == r.op() && p.method() == r.method() && p.in() == r.in() &&
-                 p.acc() == r.acc() && p.out() == r.out();
+          return c->info.main == (op.id == op_id::sum) && *c->info.promise == r;
         }));
       }
   for (bool full : {false, true}) {
     keys.clear();
     for (const unit& u : plan(who, {full, 1, {}})) CHECK(keys.insert(u.key).second);
   }
+}
+
+TEST_CASE("every op of one input is measured, with the reference's bits and within its bound") {
+  contestants who;
+  add_bitfold(who, true, false);
+  int units = 0;
+  for (const unit& u : plan(who, {}))
+    for (const char* key :
+         {"types/f16/normal/10007", "types/f64/condition-1e8/10007", "types/i32/integers/10007"})
+      if (u.key == key) {
+        ++units;
+        const json result = u.run();
+        CHECK(result["findings"].empty());
+        CHECK(result["failures"].empty());
+        std::set<std::string> measured;
+        for (const json& row : result["accuracy"]) {
+          CAPTURE(row["contestant"].get<std::string>());
+          measured.insert(row["contestant"].get<std::string>().substr(
+              0, row["contestant"].get<std::string>().find('/', 8)));
+          CHECK((row["correct_bits"].is_number() && row["correct_bits"] >= 0));
+        }
+        for (const op_info& op : all_op_infos)
+          if (op.inputs == 1) CHECK(measured.contains("bitfold/" + std::string(op.name)));
+      }
+  CHECK(units == 3);
 }
 
 TEST_CASE("a report reads back as it was written") {

@@ -1,5 +1,6 @@
-// bitfold's own contestants: every op, method, element, accumulator and output type there is, on
-// each engine. All come from the registries, so a new op or method takes part by itself.
+// bitfold's own contestants: every op of one input by every method, on each engine; sum with every
+// accumulator and output type there is. All come from the registries, so a new op or method takes
+// part by itself.
 #include <bitfold/cpu.hpp>
 #include <bitfold/cuda.hpp>
 
@@ -17,21 +18,24 @@ bool is_default(const reduction& r) {
 }
 
 contestant_info info_of(const reduction& r, const char* device) {
-  const auto& method = bitfold::info(*r.method());
-  const std::string op(name(r.op()));
-  return {.id = fmt::format("bitfold/{}/{}/{}/{}/{}/{}", op, method.name, name(r.in()), name(r.acc()),
+  const bitfold::op_info& what = bitfold::info(r.op());
+  const std::string op(what.name), method(name(r.method()));
+  const std::string about = r.method() ? fmt::format("{}, method {}: {}", what.summary, method,
+                                                     bitfold::info(*r.method()).summary)
+                                       : std::string(what.summary);
+  return {.id = fmt::format("bitfold/{}/{}/{}/{}/{}/{}", op, method, name(r.in()), name(r.acc()),
                             name(r.out()), device),
-          .name = fmt::format("bitfold {}{}", r.op() == op_id::sum ? "" : op + " ", method.name),
+          .name = fmt::format("bitfold {}{}", r.op() == op_id::sum ? "" : op + " ", method),
           .family = "bitfold",
           .device = device,
-          .about = fmt::format("{}, method {}: {}", op, method.name, method.summary),
+          .about = about,
           .in = r.in(),
           .acc = std::string(name(r.acc())),
           .out = r.out(),
           .op = r.op(),
           .promise = r,
           .bound = r,
-          .main = is_default(r)};
+          .main = r.op() == op_id::sum && is_default(r)};
 }
 
 class on_cpu final : public contestant {
@@ -119,18 +123,24 @@ class on_gpu final : public contestant {
 
 template <class Add>
 void for_each_reduction(Add add) {
-  for (op_id op : {op_id::sum})
-    for (const auto& m : all_methods)
-      for (dtype in : all_dtypes)
-        for (dtype acc : all_dtypes)
-          for (dtype out : all_dtypes) {
-            if (is_float(acc) != is_float(in)) continue;
-            try {
-              add(make_reduction(op, m.id, in, acc, out));
-            } catch (const error&) {
-              // not a combination that there is
-            }
+  for (const auto& m : all_methods)
+    for (dtype in : all_dtypes)
+      for (dtype acc : all_dtypes)
+        for (dtype out : all_dtypes) {
+          if (is_float(acc) != is_float(in)) continue;
+          try {
+            add(make_reduction(op_id::sum, m.id, in, acc, out));
+          } catch (const error&) {
+            // not a combination that there is
           }
+        }
+  for (const op_info& op : all_op_infos)
+    for (const auto& m : all_methods) {
+      if (op.id == op_id::sum || op.inputs != 1) continue;
+      if (!op.takes_method && m.id != method_id::tree) continue;
+      for (dtype in : all_dtypes)
+        add(make_reduction(op.id, op.takes_method ? std::optional(m.id) : std::nullopt, in));
+    }
 }
 
 }  // namespace
@@ -138,7 +148,7 @@ void for_each_reduction(Add add) {
 void add_bitfold(contestants& c, bool cpu, bool cuda) {
   for_each_reduction([&](const reduction& r) {
     if (cpu) c.list.push_back(std::make_unique<on_cpu>(r));
-    if (cuda && bitfold::info(*r.method()).on_gpu())
+    if (cuda && (!r.method() || bitfold::info(*r.method()).on_gpu()))
       c.list.push_back(std::make_unique<on_gpu>(r));
   });
 }
