@@ -232,7 +232,7 @@ TEST_CASE("a peer that cannot add is wrong here, which breaks no promise") {
                         .about = "",
                         .in = t,
                         .acc = "",
-                        .out = make_reduction(op_id::sum, method_id::tree, t).out}));
+                        .out = make_reduction(op_id::sum, method_id::tree, t).out()}));
   json report = run(who);
   REQUIRE(report["wrong"].size() == 3);
   const exact_input x = small_integers(1000, 1000, false);

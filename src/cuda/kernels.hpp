@@ -56,7 +56,7 @@ struct kernel_choice {
       std::is_integral_v<A> == std::is_integral_v<T> &&
       (is_plain_sum<F> || std::is_same_v<T, double> ||
        (!std::is_integral_v<T> &&
-        (!narrow_to_f64 || (is_sum_of_squares<F> && std::is_same_v<T, float>))));
+        (!narrow_to_f64 || is_sum_of_squares<F>)));
   static constexpr part in = !stored ? (std::is_integral_v<A> ? part::widened_integers : part::widened_floats)
                              : std::is_integral_v<A>            ? part::integer_sums
                              : narrow_to_f64                    ? part::in_f64
