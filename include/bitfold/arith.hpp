@@ -395,7 +395,7 @@ BITFOLD_HD inline Out round_quotient_to(double hi, double lo, std::uint64_t n) {
   if (!is_finite(hi) || !is_finite(lo)) lo = 0;
   const auto [s, r] = two_sum(hi, lo);
   if (!is_finite(s) || s == 0) return round_to<Out>(lo == 0 ? hi : s);
-  using wide = unsigned __int128;
+  __extension__ typedef unsigned __int128 wide;
   const detail::parts_of big(s), small(r);
   // The magnitude of s + r as m 2^e: rounded down, and whether anything was lost by that.
   wide m = wide{big.m} << 74;

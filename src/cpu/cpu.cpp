@@ -97,6 +97,28 @@ struct task {
   state_functions states;
 };
 
+kernels find_kernels(target t, const reduction& r) {
+  switch (t) {
+    case target::scalar: break;
+    case target::avx2: return find_kernels_of<target::avx2>(r);
+    case target::avx512: return find_kernels_of<target::avx512>(r);
+  }
+  return find_kernels_of<target::scalar>(r);
+}
+
+// The same call often comes again, and looking it up takes longer than a short array.
+const task& task_for(target t, const reduction& r) {
+  struct found {
+    target by;
+    reduction what;
+    task how;
+  };
+  thread_local std::optional<found> last;
+  if (!last || last->by != t || last->what != r)
+    last = found{t, r, {find_kernels(t, r), functions_for(r)}};
+  return last->how;
+}
+
 // A binary counter of the states of equal runs, the last of which may be shorter.
 class run_counter {
  public:
@@ -211,15 +233,6 @@ target run_chunks(const job& j, int threads, folded* states) {
   return *ran[0];
 }
 
-kernels find_kernels(target t, const reduction& r) {
-  switch (t) {
-    case target::scalar: break;
-    case target::avx2: return find_kernels_of<target::avx2>(r);
-    case target::avx512: return find_kernels_of<target::avx512>(r);
-  }
-  return find_kernels_of<target::scalar>(r);
-}
-
 }  // namespace
 
 std::string_view name(target t) { return target_names[static_cast<int>(t)]; }
@@ -277,7 +290,7 @@ void reduce(std::span<const reduction> all, const void* x, const void* y, std::s
 
   // The usual case needs no memory.
   if (all.size() == 1 && j.parts.chunks == 1) {
-    const task t{find_kernels(chosen, all[0]), functions_for(all[0])};
+    const task& t = task_for(chosen, all[0]);
     reported = target::scalar;
     if (t.run.fold) {
       folded s;

@@ -49,7 +49,8 @@ namespace bitfold::cpu {
 template <>
 kernels find_kernels_of<target::BITFOLD_NAME>([[maybe_unused]] const reduction& r) {
 #if HWY_TARGETS & BITFOLD_ONLY
-  if (hwy::SupportedTargets() & BITFOLD_ONLY) return BITFOLD_NAMESPACE::find(r);
+  static const bool here = hwy::SupportedTargets() & BITFOLD_ONLY;  // asking takes microseconds
+  if (here) return BITFOLD_NAMESPACE::find(r);
 #endif
   return {};
 }

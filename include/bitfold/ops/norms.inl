@@ -9,7 +9,7 @@ struct norm_l1_op {
   using fold = fold::summed<M, fold::magnitude>;
 };
 
-/// In f64 the squares of narrower types are exact and can neither overflow nor underflow.
+/// In f64 the squares of narrower floats are exact, and no square can overflow or underflow.
 template <class M>
 struct root_of_squares : fold::additive<M, fold::square> {
   template <class Out, class S>
@@ -50,7 +50,7 @@ struct blue_norm : blue_sums<M> {
     const double middle = fold::value_of<M>(s.a), large = fold::value_of<M>(s.b.a), small = fold::value_of<M>(s.b.b);
     constexpr double down = scaled_square<0>::down, up = scaled_square<0>::up;
     double root;
-    if (large > 0 || large != large) {
+    if (large > 0) {
       // The middling squares matter only next to the smallest large ones; the small ones never do.
       const double both = arith::add(large, arith::mul(arith::mul(middle, down), down));
       root = arith::div(arith::sqrt(both), down);
