@@ -88,14 +88,15 @@ std::string json_line(file_names files, const io::array& a, const reduction& r,
 std::vector<scalar> results(const reduce_arguments& args, const std::vector<reduction>& all,
                             const operands& from) {
   std::vector<scalar> values(all.size());
+  const void *x = from.x->data, *y = from.y ? from.y->data : nullptr;
   if (args.device == "cuda") {
     std::transform(all.begin(), all.end(), values.begin(), [&](const reduction& r) {
-      return cuda::reduce_host(r, from.x->data, from.x->count);
+      return cuda::reduce_host(r, x, y, from.x->count);
     });
   } else {
     const cpu::options how{args.threads.value_or(0),
                            args.target ? cpu::parse_target(*args.target) : std::nullopt};
-    cpu::reduce(all, from.x->data, from.y ? from.y->data : nullptr, from.x->count, values, how);
+    cpu::reduce(all, x, y, from.x->count, values, how);
   }
   return values;
 }
@@ -180,9 +181,6 @@ void check(const reduce_arguments& args) {
   if (args.target || args.threads) usage("--target and --threads are for --device cpu");
   if (args.method && !info(*parse_method(*args.method)).on_gpu())
     usage(fmt::format("--method {}: not available with --device cuda", *args.method));
-  if (args.inputs() == 2)
-    usage(fmt::format("--device cuda: {} takes two inputs, which --device cpu alone can reduce",
-                      name(args.ops[0])));
   if (!cuda::built())
     throw error(errc::no_device,
                 "--device cuda: this bitfold was built without CUDA; use --device cpu, or build it "
