@@ -37,6 +37,7 @@ struct plan {
 plan make_plan(std::size_t bytes, std::size_t n, int threads) {
   const order::index total = order::leaf_count(n);
   const auto workers = std::min<std::size_t>(static_cast<std::size_t>(threads), bytes / bytes_worth_a_thread);
+  if (workers < 2 && total <= most_leaves) return {total, 1};
   order::index leaves = total;
   // About eight chunks for each thread, so that a thread that starts late delays nobody.
   if (workers >= 2) leaves = std::bit_ceil(total / (8 * workers) + 1);
@@ -274,7 +275,9 @@ void reduce(std::span<const reduction> all, const void* x, const void* y, std::s
                                    std::string(name(r.in())) + " in one pass");
   }
   if (n == 0) {
-    std::transform(all.begin(), all.end(), out.begin(), detail::empty_result);
+    std::vector<scalar> results;  // all of them, or an error and none
+    for (const reduction& r : all) results.push_back(detail::empty_result(r));
+    std::copy(results.begin(), results.end(), out.begin());
     return;
   }
 
