@@ -47,7 +47,10 @@ constexpr bool accumulates() {
 namespace bitfold {
 #define BITFOLD_INLINE BITFOLD_HD inline
 #define BITFOLD_LAMBDA
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-conversion"  // g++ on array bounds of type int
 #include <bitfold/ops.inl>
+#pragma GCC diagnostic pop
 #undef BITFOLD_INLINE
 #undef BITFOLD_LAMBDA
 }  // namespace bitfold
