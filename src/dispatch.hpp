@@ -46,7 +46,11 @@ scalar finished(const reduction& r, const S& s, order::index n) {
   return visit(r.out(), [&]<class Out>(std::type_identity<Out>) -> scalar {
     if constexpr (gives<Chosen::types, typename Chosen::accumulator, Out>()) {
       const Out v = Chosen::fold::template finish<Out>(s, fold::finishing{n, r.ddof()});
-      return load_scalar(r.out(), &v);
+      using bits = std::conditional_t<
+          sizeof(Out) == 8, std::uint64_t,
+          std::conditional_t<sizeof(Out) == 4, std::uint32_t,
+                             std::conditional_t<sizeof(Out) == 2, std::uint16_t, std::uint8_t>>>;
+      return {r.out(), arith::bit_cast<bits>(v)};
     } else {
       return {};  // not reached: make_reduction gave it a type that it can have
     }
@@ -54,7 +58,10 @@ scalar finished(const reduction& r, const S& s, order::index n) {
 }
 
 /// Refuses (errc::usage) a null pointer with n > 0, and one input too many or too few for r.
-void check_inputs(const reduction& r, const void* x, const void* y, std::size_t n);
+[[noreturn]] void refuse_inputs(const reduction& r, const void* x);
+inline void check_inputs(const reduction& r, const void* x, const void* y, std::size_t n) {
+  if (n > 0 && (x == nullptr || (y != nullptr) != (info(r.op()).inputs == 2))) refuse_inputs(r, x);
+}
 
 /// The result for no elements. Errors (errc::usage): the operation has none.
 scalar empty_result(const reduction& r);

@@ -24,8 +24,14 @@ namespace bitfold::detail {
 class fp_environment {
  public:
 #if defined(__x86_64__) || defined(_M_X64)
-  fp_environment() : saved_(_mm_getcsr()) { _mm_setcsr(0x1f80); }
-  ~fp_environment() { _mm_setcsr(saved_); }
+  // Writing the register takes longer than a short array, and is seldom needed: what controls the arithmetic is
+  // nearly always the default, and the flags that it raises are nearly always up already.
+  fp_environment() : saved_(_mm_getcsr()) {
+    if ((saved_ & ~0x3fu) != 0x1f80) _mm_setcsr(0x1f80);
+  }
+  ~fp_environment() {
+    if (_mm_getcsr() != saved_) _mm_setcsr(saved_);
+  }
 
  private:
   unsigned saved_;

@@ -105,11 +105,10 @@ reduction make_reduction(op_id op, std::optional<method_id> method, dtype in, st
 
 namespace detail {
 
-void check_inputs(const reduction& r, const void* x, const void* y, std::size_t n) {
-  if (n > 0 && x == nullptr) throw error(errc::usage, "data: null pointer with n > 0");
-  if (n > 0 && (y != nullptr) != (info(r.op()).inputs == 2))
-    throw error(errc::usage, "data: " + text(name(r.op())) + " takes " +
-                                 (info(r.op()).inputs == 2 ? "two inputs" : "one input"));
+void refuse_inputs(const reduction& r, const void* x) {
+  if (x == nullptr) throw error(errc::usage, "data: null pointer with n > 0");
+  throw error(errc::usage, "data: " + text(name(r.op())) + " takes " +
+                               (info(r.op()).inputs == 2 ? "two inputs" : "one input"));
 }
 
 scalar empty_result(const reduction& r) {

@@ -11,33 +11,45 @@
 namespace bitfold {
 namespace {
 
-template <class A>
-A element_at(dtype t, const void* data, std::uint64_t i) {
-  return visit(t, [&]<class T>(std::type_identity<T>) -> A {
-    if constexpr (std::is_integral_v<A> && !std::is_integral_v<T>) {
-      return {};  // not reached
-    } else {
-      T x;
-      std::memcpy(&x, static_cast<const std::byte*>(data) + i * sizeof(T), sizeof(T));
-      return arith::widen<A>(x);
-    }
-  });
+template <class A, class T>
+A element_of(const void* data, std::uint64_t i) {
+  T x;
+  std::memcpy(&x, static_cast<const std::byte*>(data) + i * sizeof(T), sizeof(T));
+  return arith::widen<A>(x);
 }
 
-template <class Chosen>
-BITFOLD_OPAQUE scalar run_typed(const reduction& r, const void* x, const void* y, std::uint64_t n) {
+// get(data, i) is element i of an input.
+template <class Chosen, class Get>
+BITFOLD_OPAQUE scalar run_over(const reduction& r, const void* x, const void* y, std::uint64_t n, Get get) {
   using F = typename Chosen::fold;
   using A = typename Chosen::accumulator;
   const auto s = detail::walk<F>(n, [&](std::uint64_t i) {
-    const A e = element_at<A>(r.in(), x, i);
     if constexpr (F::takes == fold::input::two)
-      return fold::pair_of<A>{e, element_at<A>(r.in(), y, i)};
+      return fold::pair_of<A>{get(x, i), get(y, i)};
     else if constexpr (F::takes == fold::input::placed)
-      return fold::placed_at<A, std::int64_t>{e, static_cast<std::int64_t>(i)};
+      return fold::placed_at<A, std::int64_t>{get(x, i), static_cast<std::int64_t>(i)};
     else
-      return e;
+      return get(x, i);
   });
   return detail::finished<Chosen>(r, F::template settle<A>(s, 0), n);
+}
+
+template <class Chosen>
+scalar run_typed(const reduction& r, const void* x, const void* y, std::uint64_t n) {
+  using A = typename Chosen::accumulator;
+  const auto by_type = [&](auto use) {
+    return visit(r.in(), [&]<class T>(std::type_identity<T> t) {
+      if constexpr (fold::holds<A, T>()) return use(t);
+      else return decltype(use(std::type_identity<A>{})){};  // not reached
+    });
+  };
+  // Where nothing else computes it, the type is asked once, elsewhere of each element: less to compile.
+  if constexpr (Chosen::fold::ordering == ordering::sequential)
+    return by_type([&]<class T>(std::type_identity<T>) { return run_over<Chosen>(r, x, y, n, element_of<A, T>); });
+  else
+    return run_over<Chosen>(r, x, y, n, [&](const void* data, std::uint64_t i) {
+      return by_type([&]<class T>(std::type_identity<T>) { return element_of<A, T>(data, i); });
+    });
 }
 
 // ---- Printing: the same interpreter, on a method whose state is a piece of the tree. --------------

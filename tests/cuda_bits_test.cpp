@@ -25,7 +25,7 @@ std::vector<cuda::launch> shapes() {
   std::vector<cuda::launch> out{{}};
   for (int threads : {32, 96, 256, 512})
     for (int blocks : {1, 2, 7, 500})
-      for (int tiles : {1, 4, 64}) out.push_back({threads, blocks, tiles, tiles != 4});
+      for (int tiles : {1, 4, 1024}) out.push_back({threads, blocks, tiles, tiles != 4});
   return out;
 }
 
@@ -144,6 +144,39 @@ TEST_CASE("cuda: no launch shape moves a bit of any operation", "[cuda][ops]") {
     for (std::size_t n : {std::size_t{40'000}, std::size_t{700'003}})
       compare_all_ops(t, test::kind::near_one, n, 0, 16, shapes());
   SUCCEED();
+}
+
+TEST_CASE("cuda: several at once have the bits of each alone", "[cuda][ops]") {
+  for (dtype t : all_dtypes)
+    for (std::size_t n : {std::size_t{1}, std::size_t{300}, std::size_t{20'001}, std::size_t{700'003}}) {
+      const auto data = test::make_data(t, test::kind::near_one, n + 16, 12);
+      on_device d(data);
+      for (int inputs : {1, 2}) {
+        std::vector<reduction> all;
+        for (const reduction& r : test::reductions_of_all_ops(t))
+          if (info(r.op()).inputs == inputs && r.method() != method_id::sequential) all.push_back(r);
+        const void* y = inputs == 2 ? static_cast<std::byte*>(d.in.p) + 16 * size_of(t) : nullptr;
+        // All of them, and the six of one kernel.
+        std::vector<reduction> six;
+        for (op_id op : {op_id::std, op_id::min, op_id::sum, op_id::max, op_id::var, op_id::mean})
+          six.push_back(make_reduction(op, {}, t));
+        for (const auto& some : {all, inputs == 1 ? six : all})
+          for (const cuda::launch& shape : {cuda::launch{}, cuda::launch{64, 3, 2, true}}) {
+            device_memory out(8 * some.size()), work(cuda::workspace_bytes(some, n, shape) + 16);
+            std::vector<void*> where;
+            for (std::size_t k = 0; k < some.size(); ++k) where.push_back(static_cast<std::byte*>(out.p) + 8 * k);
+            cuda::reduce(some, d.in.p, y, n, where, work.p, cuda::workspace_bytes(some, n, shape), nullptr, shape);
+            std::vector<std::byte> host(8 * some.size());
+            REQUIRE(cudaMemcpy(host.data(), out.p, host.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
+            for (std::size_t k = 0; k < some.size(); ++k) {
+              const scalar want = d.reduce(some[k], 0, n, shape, 16), got = load_scalar(some[k].out(), &host[8 * k]);
+              if (got == want) continue;
+              INFO(test::describe(some[k], n) << describe(shape));
+              CHECK(to_hex(got) == to_hex(want));
+            }
+          }
+      }
+    }
 }
 
 TEST_CASE("cuda: operations on a short array", "[cuda][ops][racecheck]") {

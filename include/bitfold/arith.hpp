@@ -181,6 +181,18 @@ BITFOLD_HD bool before(A, std::int64_t i, std::int64_t j) {
 BITFOLD_HD inline float neutral(float) { return -0.0f; }
 BITFOLD_HD inline double neutral(double) { return -0.0; }
 
+/// The same for elements as they are stored, integers too.
+template <class T>
+inline constexpr T stored_neutral = T{};
+template <>
+inline constexpr float16 stored_neutral<float16>{0x8000};
+template <>
+inline constexpr bfloat16 stored_neutral<bfloat16>{0x8000};
+template <>
+inline constexpr float stored_neutral<float> = -0.0f;
+template <>
+inline constexpr double stored_neutral<double> = -0.0;
+
 /// IEEE 754-2019 minimum and maximum: NaN if an operand is one, and -0 below +0.
 template <class A>
   requires std::is_arithmetic_v<A>

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,8 @@ using stream = CUstream_st*;  ///< cudaStream_t
 struct launch {
   int threads = 0;         ///< per block: a multiple of 32 from 32 to 512
   int blocks = 0;          ///< of the first pass
-  int tiles = 0;           ///< 4 KiB tiles that a block folds at once: a power of two up to 1024
+  int tiles = 0;           ///< 4 KiB tiles that a block folds at once: a power of two up to 1024 (fewer, if its
+                           ///< memory is too small for their states)
   bool overlap = true;     ///< let the second pass start on the first's tail, where the GPU can
 };
 
@@ -51,11 +53,24 @@ void reduce(const reduction& r, const void* data, std::size_t n, void* out, stre
 void reduce(const reduction& r, const void* x, const void* y, std::size_t n, void* out,
             stream where = nullptr, const launch& shape = {});
 
+/// Several reductions of the same one or two inputs (y is null where they take one): out[k], a device address,
+/// takes the result of all[k], with the bits that it has alone. Operations of the same sums share a pass, and
+/// so do sum, mean, min, max, var and std by the method tree and without a wider accumulator; others take a
+/// pass each.
+/// Errors, besides the above: reductions that differ in in() or in how many inputs they take; `out` not as
+/// long as `all`.
+std::size_t workspace_bytes(std::span<const reduction> all, std::size_t n, const launch& shape = {});
+void reduce(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
+            std::span<void* const> out, void* workspace, std::size_t workspace_size, stream where = nullptr,
+            const launch& shape = {});
+
 /// Copies n elements from host memory, reduces them on GPU `device` and waits for the scalar. For the
 /// command line and for tests: the copy costs far more than the reduction.
 scalar reduce_host(const reduction& r, const void* data, std::size_t n, int device = 0,
                    const launch& shape = {});
 scalar reduce_host(const reduction& r, const void* x, const void* y, std::size_t n, int device = 0,
                    const launch& shape = {});
+std::vector<scalar> reduce_host(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
+                                int device = 0, const launch& shape = {});
 
 }  // namespace bitfold::cuda

@@ -127,15 +127,33 @@ struct both_states {
   }
 };
 
+/// A lane goes through its elements once for each of two folds.
+struct each_in_its_own {
+  template <class B, int Rows, int Lanes, class Get, class State>
+  BITFOLD_INLINE static void fold(int count, Get get, State (&out)[Lanes]) {
+    using F = typename B::left;
+    using G = typename B::right;
+    decltype(out[0].a) a[Lanes];
+    decltype(out[0].b) b[Lanes];
+    F::lane_order::template fold<F, Rows>(count, get, a);
+    G::lane_order::template fold<G, Rows>(count, get, b);
+    BITFOLD_UNROLL
+    for (int l = 0; l < Lanes; ++l) out[l] = State{a[l], b[l]};
+  }
+};
+
 /// Two folds over the same elements, each with the bits that it has alone.
 template <class F, class G>
 struct both {
+  using left = F;
+  using right = G;
   using base = both;
   static_assert(F::takes == G::takes);
   static constexpr auto ordering = F::ordering;
   static constexpr input takes = F::takes;
   static constexpr bool counted = F::counted || G::counted;
-  using lane_order = typename F::lane_order;  // G's states do not depend on theirs, or are of the same
+  using lane_order = std::conditional_t<std::is_same_v<typename F::lane_order, typename G::lane_order>,
+                                        typename F::lane_order, each_in_its_own>;
   template <class V>
   using state = both_states<typename F::template state<V>, typename G::template state<V>>;
   template <class X>

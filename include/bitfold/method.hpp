@@ -26,7 +26,9 @@ namespace method {
 #define BITFOLD_LAMBDA
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wsign-conversion"  // g++ on array bounds of type int
+BITFOLD_HD_BEGIN
 #include <bitfold/method.inl>
+BITFOLD_HD_END
 #pragma GCC diagnostic pop
 #undef BITFOLD_INLINE
 #undef BITFOLD_LAMBDA

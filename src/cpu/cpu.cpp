@@ -1,4 +1,4 @@
-#include <bitfold/cpu.hpp>
+#include <bitfold/cpu/pass.hpp>
 #include <bitfold/reference.hpp>
 
 #include <algorithm>
@@ -45,50 +45,52 @@ plan make_plan(std::size_t bytes, std::size_t n, int threads) {
   return {leaves, (total + leaves - 1) / leaves};
 }
 
-// Room for any fold's settled state.
-struct alignas(16) state_storage {
-  std::byte bytes[48];
-};
-
-// A settled state and the number of elements that it is of.
+// A settled state, whatever it is of, and how many elements it is of.
 struct folded {
-  state_storage state;
+  folded() {}
+  folded(const folded& o) : n(o.n), size(o.size) { std::memcpy(bytes, o.bytes, size); }
+  folded& operator=(const folded& o) {
+    n = o.n;
+    size = o.size;
+    std::memcpy(bytes, o.bytes, size);
+    return *this;
+  }
   order::index n = 0;
+  std::size_t size = 0;
+  alignas(16) std::byte bytes[most_state_bytes];
 };
 
-// What is done with settled states, whatever they are.
+// What is done with settled states of bitfold's own folds, whatever they are.
 struct state_functions {
-  folded (*merge)(const folded& a, const folded& b);
-  scalar (*finish)(const reduction& r, const folded& s);
+  std::size_t size = 0;
+  void (*merge)(void* a, order::index left, const void* b, order::index right) = nullptr;
+  scalar (*finish)(const reduction& r, const void* state, order::index n) = nullptr;
 };
 
 template <class Chosen>
 struct functions_of {
   using F = typename Chosen::fold;
-  using A = typename Chosen::accumulator;
-  using state = fold::settled<F, A>;
-  static_assert(sizeof(state) <= sizeof(state_storage) && std::is_trivially_copyable_v<state>);
+  using state = fold::settled<F, typename Chosen::accumulator>;
+  static_assert(sizeof(state) <= most_state_bytes && std::is_trivially_copyable_v<state>);
 
-  static state load(const folded& s) {
+  static state load(const void* s) {
     state v;
-    std::memcpy(&v, &s.state, sizeof v);
+    std::memcpy(&v, s, sizeof v);
     return v;
   }
-  BITFOLD_OPAQUE static folded merge(const folded& a, const folded& b) {
-    folded out;
-    const state v = F::merge(load(a), load(b), fold::counts{a.n, b.n});
-    std::memcpy(&out.state, &v, sizeof v);
-    out.n = a.n + b.n;
-    return out;
+  BITFOLD_OPAQUE static void merge(void* a, order::index left, const void* b, order::index right) {
+    const state v = F::merge(load(a), load(b), fold::counts{left, right});
+    std::memcpy(a, &v, sizeof v);
   }
-  BITFOLD_OPAQUE static scalar finish(const reduction& r, const folded& s) {
-    return detail::finished<Chosen>(r, load(s), s.n);
+  BITFOLD_OPAQUE static scalar finish(const reduction& r, const void* s, order::index n) {
+    return detail::finished<Chosen>(r, load(s), n);
   }
 };
 
 state_functions functions_for(const reduction& r) {
-  return detail::dispatch<algebra>(r, []<class Chosen>(Chosen) {
-    return state_functions{functions_of<Chosen>::merge, functions_of<Chosen>::finish};
+  return detail::dispatch<algebra>(r, []<class Chosen>(Chosen) -> state_functions {
+    using f = functions_of<Chosen>;
+    return {sizeof(typename f::state), f::merge, f::finish};
   });
 }
 
@@ -96,6 +98,13 @@ state_functions functions_for(const reduction& r) {
 struct task {
   kernels run;
   state_functions states;
+  const own_fold* own = nullptr;  // then it is not bitfold's
+
+  folded merge(folded a, const folded& b) const {
+    (own ? own->merge : states.merge)(a.bytes, a.n, b.bytes, b.n);
+    a.n += b.n;
+    return a;
+  }
 };
 
 kernels find_kernels(target t, const reduction& r) {
@@ -116,23 +125,23 @@ const task& task_for(target t, const reduction& r) {
   };
   thread_local std::optional<found> last;
   if (!last || last->by != t || last->what != r)
-    last = found{t, r, {find_kernels(t, r), functions_for(r)}};
+    last = found{t, r, {find_kernels(t, r), functions_for(r), nullptr}};
   return last->how;
 }
 
 // A binary counter of the states of equal runs, the last of which may be shorter.
 class run_counter {
  public:
-  void push(const state_functions& f, folded s) {
+  void push(const task& t, folded s) {
     for (order::index carries = runs_++; carries & 1; carries >>= 1) {
-      s = f.merge(pending_.back(), s);
+      s = t.merge(pending_.back(), s);
       pending_.pop_back();
     }
     pending_.push_back(s);
   }
-  folded total(const state_functions& f) const {
+  folded total(const task& t) const {
     folded s = pending_.back();
-    for (auto left = pending_.rbegin() + 1; left != pending_.rend(); ++left) s = f.merge(*left, s);
+    for (auto left = pending_.rbegin() + 1; left != pending_.rend(); ++left) s = t.merge(*left, s);
     return s;
   }
 
@@ -142,10 +151,10 @@ class run_counter {
 };
 
 struct job {
+  const pass& what;
   std::span<const task> tasks;
-  inputs data;
-  std::size_t n, element;  // bytes of one
-  plan parts;
+  std::size_t element = 0;  // bytes of one, of one input
+  plan parts{};
 };
 
 inputs offset(inputs data, std::size_t bytes) {
@@ -153,30 +162,39 @@ inputs offset(inputs data, std::size_t bytes) {
           data.y ? static_cast<const std::byte*>(data.y) + bytes : nullptr};
 }
 
-folded run_whole(const task& t, inputs data, std::size_t n, order::index first, target& by) {
-  folded s;
+void run_whole(const task& t, inputs data, std::size_t n, order::index first, folded& s, target& by) {
   s.n = n;
-  by = t.run.fold(data, n / order::leaf, static_cast<int>(n % order::leaf), first, &s.state);
-  return s;
+  if (t.own) {
+    s.size = t.own->state_bytes;
+    t.own->fold(t.own->source, first, n, s.bytes);
+  } else {
+    s.size = t.states.size;
+    by = t.run.fold(data, n / order::leaf, static_cast<int>(n % order::leaf), first, s.bytes);
+  }
 }
 
 // One chunk of all tasks; out has a state for each.
 target run_chunk(const job& j, order::index chunk, folded* out) {
   const std::size_t first = chunk * j.parts.leaves * order::leaf;
-  const std::size_t n = std::min<std::size_t>(j.parts.leaves * order::leaf, j.n - first);
-  const inputs data = offset(j.data, first * j.element);
+  const std::size_t n = std::min<std::size_t>(j.parts.leaves * order::leaf, j.what.n - first);
   target by = target::scalar;
-  if (j.tasks.size() == 1 && !j.tasks[0].run.convert) {
-    out[0] = run_whole(j.tasks[0], data, n, first, by);
+  const inputs data = j.what.make ? inputs{} : offset({j.what.x, j.what.y}, first * j.element);
+  if (j.tasks.size() == 1 && (j.tasks[0].own || (!j.tasks[0].run.convert && !j.what.make))) {
+    run_whole(j.tasks[0], data, n, first, out[0], by);
     return by;
   }
   // Run by run, each small enough to stay in the first-level cache for every task.
   constexpr std::size_t run = 16 * order::leaf;
   std::vector<run_counter> counters(j.tasks.size());
+  std::vector<std::byte> made(j.what.make ? run * j.element : 0);
   std::vector<std::byte> converted(2 * run * sizeof(double));
   for (std::size_t at = 0; at < n; at += run) {
     const std::size_t here = std::min(run, n - at);
-    const inputs stored = offset(data, at * j.element);
+    inputs stored{made.data(), nullptr};
+    if (j.what.make)
+      j.what.make(j.what.source, first + at, here, made.data());
+    else
+      stored = offset(data, at * j.element);
     converter last = nullptr;
     for (std::size_t k = 0; k < j.tasks.size(); ++k) {
       const task& t = j.tasks[k];
@@ -189,10 +207,12 @@ target run_chunk(const job& j, order::index chunk, folded* out) {
           last = t.run.convert;
         }
       }
-      counters[k].push(t.states, run_whole(t, from, here, first + at, by));
+      folded s;
+      run_whole(t, from, here, first + at, s, by);
+      counters[k].push(t, s);
     }
   }
-  for (std::size_t k = 0; k < j.tasks.size(); ++k) out[k] = counters[k].total(j.tasks[k].states);
+  for (std::size_t k = 0; k < j.tasks.size(); ++k) out[k] = counters[k].total(j.tasks[k]);
   return by;
 }
 
@@ -254,90 +274,114 @@ std::vector<target> available_targets() {
 
 target last_target() { return reported; }
 
-void reduce(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
-            std::span<scalar> out, const options& how) {
+namespace {
+
+// The target to run; refuses one that is not there.
+target chosen(const options& how) {
   static const std::vector<target> available = available_targets();
-  const target chosen = how.target.value_or(available.back());
-  if (std::find(available.begin(), available.end(), chosen) == available.end())
-    throw error(errc::usage, "target: " + std::string(name(chosen)) +
-                                 " is not available on this machine or in this build");
   if (how.threads < 0)
     throw error(errc::usage, "threads: " + std::to_string(how.threads) + " is negative");
-  if (out.size() != all.size())
+  if (!how.target) return available.back();
+  if (std::find(available.begin(), available.end(), *how.target) == available.end())
+    throw error(errc::usage, "target: " + std::string(name(*how.target)) +
+                                 " is not available on this machine or in this build");
+  return *how.target;
+}
+
+// One reduction of an array that is not worth a second thread.
+scalar reduce_short(const task& t, const reduction& r, inputs data, std::size_t n) {
+  // For the arithmetic on this thread.
+  const detail::fp_environment guard;
+  alignas(16) std::byte state[most_state_bytes];
+  reported = t.run.fold(data, n / order::leaf, static_cast<int>(n % order::leaf), 0, state);
+  return t.states.finish(r, state, n);
+}
+
+}  // namespace
+
+void reduce(const pass& p, std::span<scalar> out, const options& how) {
+  const target best = chosen(how);
+  if (out.size() != p.all.size())
     throw error(errc::usage, "out: room for " + std::to_string(out.size()) + " results of " +
-                                 std::to_string(all.size()) + " reductions");
-  if (all.empty()) return;
-  const dtype in = all[0].in();
-  for (const reduction& r : all) {
-    detail::check_inputs(r, x, y, n);
-    if (r.in() != in)
-      throw error(errc::usage, "reductions: of " + std::string(name(in)) + " and of " +
+                                 std::to_string(p.all.size()) + " reductions");
+  if (p.all.empty() && p.own.empty()) return;
+  for (const reduction& r : p.all) {
+    if (!p.make) detail::check_inputs(r, p.x, p.y, p.n);
+    if (r.in() != p.all[0].in())
+      throw error(errc::usage, "reductions: of " + std::string(name(p.all[0].in())) + " and of " +
                                    std::string(name(r.in())) + " in one pass");
   }
-  if (n == 0) {
+  if (p.n == 0) {
+    if (!p.own.empty()) throw error(errc::usage, "n: a fold of no elements is not defined");
     std::vector<scalar> results;  // all of them, or an error and none
-    for (const reduction& r : all) results.push_back(detail::empty_result(r));
+    for (const reduction& r : p.all) results.push_back(detail::empty_result(r));
     std::copy(results.begin(), results.end(), out.begin());
     return;
   }
 
-  // For the arithmetic on this thread, and because the threading runtime's own raises flags.
+  // The threading runtime's own arithmetic raises flags.
   const detail::fp_environment guard;
-  job j{{}, {x, y}, n, size_of(in), {}};
-  const std::size_t bytes = n * j.element * (y ? 2 : 1);
-  const bool may_share = how.threads != 1 && bytes >= 2 * bytes_worth_a_thread;
-  const int threads = !may_share         ? 1
-                      : how.threads == 0 ? tbb::info::default_concurrency()
-                                         : std::min(how.threads, most_threads);
-  j.parts = make_plan(bytes, n, threads);
-
-  // The usual case needs no memory.
-  if (all.size() == 1 && j.parts.chunks == 1) {
-    const task& t = task_for(chosen, all[0]);
-    reported = target::scalar;
-    if (t.run.fold) {
-      folded s;
-      j.tasks = {&t, 1};
-      reported = run_chunk(j, 0, &s);
-      out[0] = t.states.finish(all[0], s);
-    } else {  // there is nothing to make fast in an order without parallel parts
-      out[0] = reference(all[0], x, y, n);
-    }
-    return;
-  }
   std::vector<task> tasks;
   std::vector<std::size_t> whose;
   reported = target::scalar;
-  for (std::size_t k = 0; k < all.size(); ++k) {
-    const task t{find_kernels(chosen, all[k]), functions_for(all[k])};
+  for (std::size_t k = 0; k < p.all.size(); ++k) {
+    const task t{find_kernels(best, p.all[k]), functions_for(p.all[k])};
     if (t.run.fold) {
       tasks.push_back(t);
       whose.push_back(k);
+    } else if (!p.make) {  // there is nothing to make fast in an order without parallel parts
+      out[k] = reference(p.all[k], p.x, p.y, p.n);
     } else {
-      out[k] = reference(all[k], x, y, n);
+      throw error(errc::usage, "method: " + std::string(name(p.all[k].method())) + " takes elements as they are stored");
     }
   }
+  for (const own_fold& f : p.own) tasks.push_back({{}, {}, &f});
   if (tasks.empty()) return;
-  j.tasks = tasks;
+
+  const std::size_t bytes = p.n * p.element;
+  const int threads = how.threads == 1 || bytes < 2 * bytes_worth_a_thread ? 1
+                      : how.threads == 0 ? tbb::info::default_concurrency()
+                                         : std::min(how.threads, most_threads);
+  job j{p, tasks, p.all.empty() ? 0 : size_of(p.all[0].in()), make_plan(bytes, p.n, threads)};
   std::vector<folded> states(j.parts.chunks * tasks.size());
   reported = run_chunks(j, j.parts.chunks == 1 ? 1 : threads, states.data());
   for (std::size_t k = 0; k < tasks.size(); ++k) {
     const auto get = [&](order::index c) { return states[c * tasks.size() + k]; };
-    out[whose[k]] = tasks[k].states.finish(
-        all[whose[k]], order::fold(0, j.parts.chunks, get, tasks[k].states.merge));
+    const auto merge = [&](const folded& a, const folded& b) { return tasks[k].merge(a, b); };
+    const folded s = order::fold(0, j.parts.chunks, get, merge);
+    if (const own_fold* f = tasks[k].own)
+      f->finish(s.bytes, s.n, f->out);
+    else
+      out[whose[k]] = tasks[k].states.finish(p.all[whose[k]], s.bytes, s.n);
   }
 }
 
-scalar reduce(const reduction& r, const void* data, std::size_t n, const options& how) {
-  scalar out{};
-  reduce({&r, 1}, data, nullptr, n, {&out, 1}, how);
-  return out;
+void reduce(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
+            std::span<scalar> out, const options& how) {
+  pass p;
+  p.n = n;
+  p.all = all;
+  p.x = x;
+  p.y = y;
+  if (!all.empty()) p.element = size_of(all[0].in()) * (y ? 2 : 1);
+  reduce(p, out, how);
 }
 
 scalar reduce(const reduction& r, const void* x, const void* y, std::size_t n, const options& how) {
+  const std::size_t bytes = n * size_of(r.in()) * (y ? 2 : 1);
+  if (n > 0 && bytes < 2 * bytes_worth_a_thread) {
+    const task& t = task_for(chosen(how), r);
+    if (t.run.fold && !t.run.convert) {
+      detail::check_inputs(r, x, y, n);
+      return reduce_short(t, r, {x, y}, n);
+    }
+  }
   scalar out{};
   reduce({&r, 1}, x, y, n, {&out, 1}, how);
   return out;
+}
+scalar reduce(const reduction& r, const void* data, std::size_t n, const options& how) {
+  return reduce(r, data, nullptr, n, how);
 }
 
 }  // namespace bitfold::cpu

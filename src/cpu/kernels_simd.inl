@@ -1,6 +1,7 @@
 // The SIMD kernels of one Highway target, for a file of their own (they take long to compile). That file
 // defines BITFOLD_ONLY, the target's HWY_ name; BITFOLD_NAME, ours; and HWY_TARGET_INCLUDE, itself, for
 // Highway to include again with the target's compiler options.
+#include <algorithm>
 #include <cstring>
 
 #include "../dispatch.hpp"
@@ -37,7 +38,8 @@ namespace HWY_NAMESPACE {
 constexpr target this_target = target::BITFOLD_NAME;
 
 #include "simd.inl"
-#include "engine.inl"
+#include <bitfold/cpu/engine.inl>
+#include "find.inl"
 
 }  // namespace HWY_NAMESPACE
 }  // namespace bitfold::cpu

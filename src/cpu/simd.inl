@@ -43,6 +43,22 @@ HWY_INLINE vec<A> load(const T* p) {
   }
 }
 
+/// The first n of the elements at p, n less than a vector has, and nothing read beyond; then the zero that
+/// changes no sum.
+template <class A, class T>
+HWY_INLINE vec<A> load_first(const T* p, int n) {
+  const tag<A> d;
+  if constexpr (std::is_same_v<A, T>) {
+    const auto mask = hn::FirstN(d, static_cast<std::size_t>(n));
+    return hn::IfThenElse(mask, hn::MaskedLoad(mask, d, p), hn::Set(d, bitfold::arith::stored_neutral<T>));
+  } else {
+    T copy[width<A>];
+    std::fill_n(copy, width<A>, bitfold::arith::stored_neutral<T>);
+    std::memcpy(copy, p, static_cast<std::size_t>(n) * sizeof(T));
+    return load<A>(copy);
+  }
+}
+
 /// i, i + 1, ... for the places of the elements of a vec<A>.
 template <class A>
 HWY_INLINE auto places(index i) {

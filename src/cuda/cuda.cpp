@@ -1,5 +1,7 @@
 #include <bitfold/cuda.hpp>
 
+#include <algorithm>
+
 #include <cuda_runtime_api.h>
 
 #include "../dispatch.hpp"
@@ -13,44 +15,87 @@ void check(cudaError_t err, const char* call) {
     throw error(errc::cuda, std::string(call) + ": " + cudaGetErrorString(err));
 }
 
-// Whether the current device starts a kernel before the one ahead of it has ended.
-bool overlaps() {
-  int device = 0, major = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
-        "cudaDeviceGetAttribute");
-  return major >= 9;
-}
-
-void check_arguments(const reduction& r, const void* x, const void* y, std::size_t n, const void* out) {
-  if (r.method() == method_id::sequential)
-    throw error(errc::usage, "method: sequential runs on the CPU only");
-  detail::check_inputs(r, x, y, n);
-  for (const void* data : {x, y})
-    if (reinterpret_cast<std::uintptr_t>(data) % size_of(r.in()))
-      throw error(errc::usage, "data: not aligned to its element");
-  if (out == nullptr) throw error(errc::usage, "out: null pointer");
+void check_arguments(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
+                     std::span<void* const> out) {
+  if (out.size() != all.size())
+    throw error(errc::usage, "out: room for " + std::to_string(out.size()) + " results of " +
+                                 std::to_string(all.size()) + " reductions");
+  for (const reduction& r : all) {
+    if (r.method() == method_id::sequential)
+      throw error(errc::usage, "method: sequential runs on the CPU only");
+    detail::check_inputs(r, x, y, n);
+    if (r.in() != all[0].in())
+      throw error(errc::usage, "reductions: of " + std::string(name(all[0].in())) + " and of " +
+                                   std::string(name(r.in())) + " in one pass");
+    for (const void* data : {x, y})
+      if (reinterpret_cast<std::uintptr_t>(data) % size_of(r.in()))
+        throw error(errc::usage, "data: not aligned to its element");
+  }
+  for (const void* p : out)
+    if (p == nullptr) throw error(errc::usage, "out: null pointer");
   if (devices().empty()) throw error(errc::no_device, "cuda: no usable GPU on this machine");
 }
 
-void run(const reduction& r, const void* x, const void* y, std::size_t n, void* out, const plan& p,
-         void* workspace, stream where, bool overlap) {
+// What one kernel does of several reductions.
+struct group {
+  kernel_kind kind;
+  std::vector<std::size_t> which;
+};
+
+// Two reductions with the same shared kernel have the same key; null if there is none.
+template <class F, class T, class A>
+constexpr char key = 0;
+const char* key_of(kernel_kind kind, const reduction& r) {
+  return with_kernel<const char*>(kind, r, []<class F, class T, class A>() { return &key<F, T, A>; });
+}
+
+// The fewest passes that there are kernels for.
+std::vector<group> groups_of(std::span<const reduction> all) {
+  std::vector<group> found;
+  const auto add_to = [&](group* g, kernel_kind kind, std::size_t k) {
+    if (g && g->which.size() < most_results) g->which.push_back(k);
+    else found.push_back({kind, {k}});
+  };
+  // Those of `statistics` together, if they are of more than one sum.
+  std::vector<const char*> sums;
+  for (const reduction& r : all)
+    if (key_of(kernel_kind::statistics, r)) sums.push_back(key_of(kernel_kind::shared, r));
+  const bool together = std::any_of(sums.begin(), sums.end(), [&](const char* s) { return s != sums[0]; });
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    const bool one_of_them = together && key_of(kernel_kind::statistics, all[k]);
+    group* same = nullptr;
+    for (group& g : found)
+      if (one_of_them ? g.kind == kernel_kind::statistics
+                      : g.kind == kernel_kind::shared &&
+                            key_of(g.kind, all[g.which[0]]) == key_of(g.kind, all[k]))
+        same = &g;
+    add_to(same, one_of_them ? kernel_kind::statistics : kernel_kind::shared, k);
+  }
+  for (group& g : found)
+    if (g.which.size() == 1) g.kind = kernel_kind::own;
+  return found;
+}
+
+// All of them, one after the other in the same workspace.
+void run(std::span<const reduction> all, const void* x, const void* y, std::size_t n, std::span<void* const> out,
+         void* workspace, stream where, const launch& shape) {
   const auto aligned = [](const void* q) { return reinterpret_cast<std::uintptr_t>(q) % 16 == 0; };
-  const arguments a{{x, y, r.in(), aligned(x) && aligned(y)},
-                    n,
-                    {out, r.out(), r.op(), r.ddof()},
-                    workspace,
-                    where,
-                    overlap && p.nodes > 1 && overlaps()};
-  using launcher = const char* (*)(const reduction&, const plan&, const arguments&);
-  const launcher go = with_kernel<launcher>(r, []<class F, class T, class A>() -> launcher {
-    return launch_part<kernel_choice<F, T, A>::in>;
-  });
-  if (const char* err = go(r, p, a)) throw error(errc::cuda, std::string("launch: ") + err);
+  using launcher = const char* (*)(kernel_kind, const reduction&, const plan&, const arguments&);
+  for (const group& g : groups_of(all)) {
+    const reduction& r = all[g.which[0]];
+    const plan p = make_plan(sizes_of(g.kind, r), n, shape);
+    arguments a{{x, y, r.in(), aligned(x) && aligned(y)}, n, {}, workspace, where,
+                shape.overlap && p.nodes > 1 && overlaps()};
+    for (std::size_t k : g.which) a.how.each[a.how.count++] = {out[k], all[k].out(), all[k].op(), all[k].ddof()};
+    const launcher go = with_kernel<launcher>(g.kind, r, []<class F, class T, class A>() -> launcher {
+      return launch_part<kernel_choice<F, T, A>::in>;
+    });
+    if (const char* err = go(g.kind, r, p, a)) throw error(errc::cuda, std::string("launch: ") + err);
+  }
 }
 
 // From the host's copy, which the call has taken before it returns.
-void run_empty(const reduction& r, void* out, stream where) {
+void write_empty(const reduction& r, void* out, stream where) {
   const scalar s = detail::empty_result(r);
   std::byte bytes[8];
   store_scalar(s, bytes);
@@ -61,6 +106,15 @@ void run_empty(const reduction& r, void* out, stream where) {
 
 }  // namespace
 
+bool overlaps() {
+  int device = 0, major = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+        "cudaDeviceGetAttribute");
+  return major >= 9;
+}
+
+// From the host's copy, which the call has taken before it returns.
 bool built() { return true; }
 
 std::vector<std::string> devices() {
@@ -80,21 +134,42 @@ std::vector<std::string> devices() {
   return found;
 }
 
-std::size_t workspace_bytes(const reduction& r, std::size_t n, const launch& shape) {
-  return make_plan(r, n, shape).workspace;
+sizes sizes_of(kernel_kind kind, const reduction& r) {
+  return with_kernel<sizes>(kind, r, []<class F, class T, class A>() {
+    return sizes{sizeof(fold::settled<F, A>), kernel_choice<F, T, A>::stored ? tile_bytes / sizeof(T) : widened_tile};
+  });
 }
 
+std::size_t workspace_bytes(std::span<const reduction> all, std::size_t n, const launch& shape) {
+  std::size_t most = 0;
+  for (const group& g : groups_of(all))
+    most = std::max(most, make_plan(sizes_of(g.kind, all[g.which[0]]), n, shape).workspace);
+  return most;
+}
+std::size_t workspace_bytes(const reduction& r, std::size_t n, const launch& shape) {
+  return workspace_bytes({&r, 1}, n, shape);
+}
+
+void reduce(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
+            std::span<void* const> out, void* workspace, std::size_t workspace_size, stream where,
+            const launch& shape) {
+  check_arguments(all, x, y, n, out);
+  const std::size_t need = workspace_bytes(all, n, shape);
+  if (n == 0) {
+    for (const reduction& r : all) (void)detail::empty_result(r);  // all of them, or an error and none
+    for (std::size_t k = 0; k < all.size(); ++k) write_empty(all[k], out[k], where);
+    return;
+  }
+  if (workspace_size < need)
+    throw error(errc::usage, "workspace_size: " + std::to_string(workspace_size) + " bytes, need " +
+                                 std::to_string(need));
+  if (need > 0 && (workspace == nullptr || reinterpret_cast<std::uintptr_t>(workspace) % 16))
+    throw error(errc::usage, "workspace: null or not 16-byte aligned");
+  run(all, x, y, n, out, workspace, where, shape);
+}
 void reduce(const reduction& r, const void* x, const void* y, std::size_t n, void* out, void* workspace,
             std::size_t workspace_size, stream where, const launch& shape) {
-  check_arguments(r, x, y, n, out);
-  const plan p = make_plan(r, n, shape);
-  if (n == 0) return run_empty(r, out, where);
-  if (workspace_size < p.workspace)
-    throw error(errc::usage, "workspace_size: " + std::to_string(workspace_size) + " bytes, need " +
-                                 std::to_string(p.workspace));
-  if (p.workspace > 0 && (workspace == nullptr || reinterpret_cast<std::uintptr_t>(workspace) % 16))
-    throw error(errc::usage, "workspace: null or not 16-byte aligned");
-  run(r, x, y, n, out, p, workspace, where, shape.overlap);
+  reduce({&r, 1}, x, y, n, {&out, 1}, workspace, workspace_size, where, shape);
 }
 void reduce(const reduction& r, const void* data, std::size_t n, void* out, void* workspace,
             std::size_t workspace_size, stream where, const launch& shape) {
@@ -103,13 +178,12 @@ void reduce(const reduction& r, const void* data, std::size_t n, void* out, void
 
 void reduce(const reduction& r, const void* x, const void* y, std::size_t n, void* out, stream where,
             const launch& shape) {
-  check_arguments(r, x, y, n, out);
-  const plan p = make_plan(r, n, shape);
-  if (n == 0) return run_empty(r, out, where);
+  check_arguments({&r, 1}, x, y, n, {&out, 1});
+  const std::size_t bytes = workspace_bytes(r, n, shape);
   void* workspace = nullptr;
-  if (p.workspace > 0) check(cudaMallocAsync(&workspace, p.workspace, where), "cudaMallocAsync");
+  if (n > 0 && bytes > 0) check(cudaMallocAsync(&workspace, bytes, where), "cudaMallocAsync");
   try {
-    run(r, x, y, n, out, p, workspace, where, shape.overlap);
+    reduce(r, x, y, n, out, workspace, bytes, where, shape);
   } catch (...) {
     if (workspace) cudaFreeAsync(workspace, where);
     throw;
@@ -121,8 +195,9 @@ void reduce(const reduction& r, const void* data, std::size_t n, void* out, stre
   reduce(r, data, nullptr, n, out, where, shape);
 }
 
-scalar reduce_host(const reduction& r, const void* x, const void* y, std::size_t n, int device,
-                   const launch& shape) {
+std::vector<scalar> reduce_host(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
+                                int device, const launch& shape) {
+  if (all.empty()) return {};
   if (device < 0 || static_cast<std::size_t>(device) >= devices().size())
     throw error(errc::no_device, "cuda: no GPU number " + std::to_string(device) + "; " +
                                      std::to_string(devices().size()) + " usable");
@@ -145,16 +220,24 @@ scalar reduce_host(const reduction& r, const void* x, const void* y, std::size_t
     ~current_device() { cudaSetDevice(before); }
   };
   const current_device guard(device);
-  const std::size_t bytes = n * size_of(r.in());
-  const memory first(bytes + 16), second(y ? bytes + 16 : 16), out(16), workspace(workspace_bytes(r, n, shape) + 16);
+  const std::size_t bytes = n * size_of(all[0].in()), work = workspace_bytes(all, n, shape);
+  const memory first(bytes + 16), second(y ? bytes + 16 : 16), out(8 * all.size()), workspace(work + 16);
   check(cudaMemcpy(first.p, x, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
   if (y) check(cudaMemcpy(second.p, y, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
-  reduce(r, first.p, y ? second.p : nullptr, n, out.p, workspace.p, workspace_bytes(r, n, shape), nullptr, shape);
-  std::byte result[8] = {};
-  check(cudaMemcpy(result, out.p, size_of(r.out()), cudaMemcpyDeviceToHost), "cudaMemcpy");
-  return load_scalar(r.out(), result);
+  std::vector<void*> where;
+  for (std::size_t k = 0; k < all.size(); ++k) where.push_back(static_cast<std::byte*>(out.p) + 8 * k);
+  reduce(all, first.p, y ? second.p : nullptr, n, where, workspace.p, work, nullptr, shape);
+  std::vector<std::byte> results(8 * all.size());
+  check(cudaMemcpy(results.data(), out.p, results.size(), cudaMemcpyDeviceToHost), "cudaMemcpy");
+  std::vector<scalar> scalars;
+  for (std::size_t k = 0; k < all.size(); ++k) scalars.push_back(load_scalar(all[k].out(), &results[8 * k]));
+  return scalars;
 }
 
+scalar reduce_host(const reduction& r, const void* x, const void* y, std::size_t n, int device,
+                   const launch& shape) {
+  return reduce_host({&r, 1}, x, y, n, device, shape)[0];
+}
 scalar reduce_host(const reduction& r, const void* data, std::size_t n, int device,
                    const launch& shape) {
   return reduce_host(r, data, nullptr, n, device, shape);

@@ -1,19 +1,11 @@
 // The seam between host code and the kernels, and the list of the kernels that there are.
 #pragma once
 
+#include <bitfold/cuda/plan.hpp>
+
 #include "../dispatch.hpp"
-#include "plan.hpp"
 
 namespace bitfold::cuda {
-
-/// The input or inputs, as kernels take them.
-struct elements {
-  const void *x, *y;
-  dtype type;
-  bool aligned;  // both, to 16 bytes
-};
-/// Whether a kernel knows that its elements are aligned, knows that they are not, or looks.
-enum class alignment { known, missing, asked };
 
 /// Where a result goes, and what it depends on besides the state.
 struct result {
@@ -22,17 +14,27 @@ struct result {
   op_id op;
   int ddof;
 };
+/// The results of one kernel.
+inline constexpr int most_results = 8;
+struct result_list {
+  int count;
+  result each[most_results];
+};
 
 struct arguments {
   elements data;
   std::size_t n;
-  result how;
+  result_list how;
   void* workspace;
   stream where;
   bool overlap;
 };
 
-// ---- What is compiled: for each reduction one kernel, in one of the parts, a file each -----------------
+// ---- What is compiled: kernels, each in one of the parts, a file each ----------------------------------
+
+/// Which of the kernels of a reduction: one of its own, which `sum` has; the one that all operations of the
+/// same base share; or the one of `statistics`, below.
+enum class kernel_kind { own, shared, statistics };
 
 enum class part { f16, bf16, f32, f64, in_f64, integer_sums, widened_floats, widened_integers };
 inline constexpr int parts = 8;
@@ -46,6 +48,23 @@ template <class F>
 inline constexpr bool is_sum_of_squares = false;
 template <class M>
 inline constexpr bool is_sum_of_squares<fold::additive<M, fold::square>> = true;
+
+/// Folds that are asked for together: sum, mean, min, max, var and std are made of these. With their method
+/// tree they have one kernel for all.
+template <class... F>
+struct fold_list {
+  template <class G>
+  static constexpr bool has = (std::is_same_v<F, G> || ...);
+};
+using statistics_bases = fold_list<fold::additive<method::tree, fold::itself>, op::extremum<op::smaller>::base,
+                                   op::extremum<op::larger>::base, op::moments<2>>;
+using statistics = fold::both<fold::additive<method::tree, fold::itself>,
+                              fold::both<op::extremum<op::smaller>::base,
+                                         fold::both<op::extremum<op::larger>::base, op::moments<2>>>>;
+template <class Base, class T, class A>
+inline constexpr bool in_statistics = statistics_bases::has<Base> && std::is_floating_point_v<A> &&
+                                      !std::is_integral_v<T> &&
+                                      std::is_same_v<A, double> == std::is_same_v<T, double>;
 
 /// The kernel of a fold for elements T widened to A: it takes them as they are stored, if that is worth a
 /// kernel, or else as anything that A holds.
@@ -66,31 +85,37 @@ struct kernel_choice {
                                                                 : part::f64;
 };
 
-/// Calls f.template operator()<F, T, A>() for r: its fold (less the finish, where kernels are shared), its
-/// element type, its accumulator; null for what only the reference has.
+/// Calls f.template operator()<F, T, A>() for r: the fold of that kernel, its element type, its accumulator.
+/// What there is no kernel for gives Result{}.
 template <class Result, class Function>
-Result with_kernel(const reduction& r, Function&& f) {
+Result with_kernel(kernel_kind kind, const reduction& r, Function&& f) {
   return detail::dispatch<algebra>(r, [&]<class Chosen>(Chosen) -> Result {
     using F = typename Chosen::fold;
     using A = typename Chosen::accumulator;
-    if constexpr (F::ordering == ordering::sequential) {
-      return Result{};
-    } else {
+    if constexpr (F::ordering == ordering::canonical) {
       return visit(r.in(), [&]<class T>(std::type_identity<T>) -> Result {
-        constexpr bool held = std::is_integral_v<A> ? std::is_integral_v<T> && std::is_signed_v<T> == std::is_signed_v<A>
-                              : std::is_same_v<A, float> ? !std::is_integral_v<T> && !std::is_same_v<T, double>
-                                                         : true;
-        if constexpr (held)
-          return f.template operator()<std::conditional_t<is_plain_sum<F>, F, typename F::base>, T, A>();
-        else
-          return Result{};
+        if constexpr (fold::holds<A, T>()) {
+          using Base = typename F::base;
+          if constexpr (is_plain_sum<F>)
+            if (kind == kernel_kind::own) return f.template operator()<F, T, A>();
+          if constexpr (in_statistics<Base, T, A>)
+            if (kind == kernel_kind::statistics) return f.template operator()<statistics, T, A>();
+          if (kind != kernel_kind::statistics) return f.template operator()<Base, T, A>();
+        }
+        return Result{};
       });
+    } else {
+      return Result{};
     }
   });
 }
 
-/// Enqueues the plan; returns the name of the CUDA error, or null. Each part is compiled in its own file.
+/// What a plan for that kernel depends on.
+sizes sizes_of(kernel_kind kind, const reduction& r);
+
+/// Enqueues the plan of that kernel, which is r's; returns the name of the CUDA error, or null. Each part is
+/// compiled in its own file.
 template <part P>
-const char* launch_part(const reduction& r, const plan& p, const arguments& a);
+const char* launch_part(kernel_kind kind, const reduction& r, const plan& p, const arguments& a);
 
 }  // namespace bitfold::cuda

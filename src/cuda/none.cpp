@@ -24,6 +24,15 @@ void reduce(const reduction&, const void*, std::size_t, void*, stream, const lau
 void reduce(const reduction&, const void*, const void*, std::size_t, void*, stream, const launch&) {
   refuse();
 }
+std::size_t workspace_bytes(std::span<const reduction>, std::size_t, const launch&) { refuse(); }
+void reduce(std::span<const reduction>, const void*, const void*, std::size_t, std::span<void* const>, void*,
+            std::size_t, stream, const launch&) {
+  refuse();
+}
+std::vector<scalar> reduce_host(std::span<const reduction>, const void*, const void*, std::size_t, int,
+                                const launch&) {
+  refuse();
+}
 scalar reduce_host(const reduction&, const void*, std::size_t, int, const launch&) { refuse(); }
 scalar reduce_host(const reduction&, const void*, const void*, std::size_t, int, const launch&) {
   refuse();

@@ -1,9 +1,7 @@
-#include "plan.hpp"
+#include <bitfold/cuda/plan.hpp>
 
 #include <algorithm>
 #include <bit>
-
-#include "kernels.hpp"
 
 namespace bitfold::cuda {
 namespace {
@@ -13,16 +11,6 @@ namespace {
               std::string("launch.") + field + ": " + std::to_string(value) + " is not " + allowed);
 }
 
-struct sizes {
-  std::size_t state;  // bytes
-  index tile;         // elements
-};
-sizes sizes_of(const reduction& r) {
-  return with_kernel<sizes>(r, []<class F, class T, class A>() {
-    return sizes{sizeof(fold::settled<F, A>), kernel_choice<F, T, A>::stored ? tile_bytes / sizeof(T) : widened_tile};
-  });
-}
-
 // A block's shared memory: its states and, past a warp of them, the states of the next level.
 std::size_t shared_bytes(index states, std::size_t size) {
   return static_cast<std::size_t>(states <= 32 ? states : states + (states + 31) / 32) * size;
@@ -30,7 +18,7 @@ std::size_t shared_bytes(index states, std::size_t size) {
 
 }  // namespace
 
-plan make_plan(const reduction& r, std::size_t n, const launch& shape) {
+plan make_plan(const sizes& of, std::size_t n, const launch& shape) {
   if (shape.threads != 0 && (shape.threads < 32 || shape.threads > max_threads || shape.threads % 32))
     refuse("threads", shape.threads, "a multiple of 32 from 32 to 512");
   if (shape.blocks < 0) refuse("blocks", shape.blocks, "positive");
@@ -38,9 +26,12 @@ plan make_plan(const reduction& r, std::size_t n, const launch& shape) {
       (shape.tiles < 0 || shape.tiles > max_tiles || !std::has_single_bit(unsigned(shape.tiles))))
     refuse("tiles", shape.tiles, "a power of two from 1 to 1024");
 
-  const auto [state, tile] = sizes_of(r);
+  const auto [state, tile] = of;
   const index tiles = n / tile + (n % tile != 0);
-  if (tiles > index{max_tiles} * max_nodes) throw error(errc::usage, "n: more than 1 TiB of elements");
+  const index room = std::min<index>(1024, most_shared / state * 32 / 33);  // states in a block
+  const index most_tiles = std::bit_floor(room), most_nodes = nodes_per_warp * room;
+  if (tiles > most_tiles * most_nodes)
+    throw error(errc::usage, "n: more than " + std::to_string(most_tiles * most_nodes * tile) + " elements");
 
   plan p{};
   // Measured on an H200: one block up to 16 tiles; then one tile a warp until every multiprocessor has
@@ -54,8 +45,8 @@ plan make_plan(const reduction& r, std::size_t n, const launch& shape) {
                                  : large ? warps * 16
                                          : warps * std::clamp<index>(tiles / 2048, 1, 4));
   if (shape.tiles) per_node = static_cast<index>(shape.tiles);
-  while ((tiles + per_node - 1) / per_node > max_nodes) per_node *= 2;
-  p.tiles = static_cast<int>(std::min<index>(per_node, max_tiles));
+  while ((tiles + per_node - 1) / per_node > most_nodes) per_node *= 2;
+  p.tiles = static_cast<int>(std::min(per_node, most_tiles));
   p.nodes = std::max<index>(1, (tiles + p.tiles - 1) / p.tiles);
   p.blocks = static_cast<int>(shape.blocks ? std::min<index>(shape.blocks, p.nodes) : p.nodes);
 

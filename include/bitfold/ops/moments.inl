@@ -61,7 +61,9 @@ struct moments {
       const V d = arith::sub(get(r), first);
       sum = r > 1 ? arith::add(sum, d) : d;
     }
-    const V shift = arith::div(sum, arith::constant(sum, count));
+    static_assert((Rows & (Rows - 1)) == 0);  // 1 / Rows is exact
+    const V shift = count == Rows ? arith::mul(sum, arith::constant(sum, 1.0 / Rows))
+                                  : arith::div(sum, arith::constant(sum, count));
     state<V> s{};
     s.mean = arith::add(first, shift);
     BITFOLD_UNROLL
@@ -83,7 +85,9 @@ struct moments {
     const auto of = [&](double c) BITFOLD_LAMBDA { return arith::constant(a.mean, c); };
     const double left = static_cast<double>(n.left), right = static_cast<double>(n.right);
     const double all = static_cast<double>(n.left + n.right);
-    const double v = arith::div(left, all), w = arith::div(right, all), h = arith::mul(left, w);
+    const bool even = n.left == n.right;  // the usual case, and known to the compiler
+    const double v = even ? 0.5 : arith::div(left, all), w = even ? 0.5 : arith::div(right, all);
+    const double h = arith::mul(left, w);
     const V d = arith::sub(b.mean, a.mean), d2 = arith::mul(d, d);
     state<V> s{};
     s.mean = arith::add(a.mean, arith::mul(d, of(w)));

@@ -7,9 +7,8 @@
 
 #include <cuda_runtime.h>
 
-#include "../dispatch.hpp"
-#include "kernels.hpp"
-#include "plan.hpp"
+#include <bitfold/cuda/plan.hpp>
+#include <bitfold/fold.hpp>
 
 namespace bitfold::cuda {
 
@@ -127,94 +126,116 @@ __device__ pack<T> load_pack(const T* p) {
   return v;
 }
 
-// How a warp reads a tile: `owned` neighbouring lanes for each thread, order::rows of each.
+// A source of elements, at some place of the array: how a warp reads a tile, `owned` neighbouring lanes for
+// each thread, order::rows of each. What a fold takes for an element is made by Take (below).
 
-/// Elements as they are stored, in packs.
-template <class T, class A>
+/// Whether a kernel knows that its elements are aligned to 16 bytes, knows that they are not, or looks.
+enum class alignment { known, missing, asked };
+
+/// Elements T, read in packs of 16 bytes.
+template <class Take, class T>
 struct stored_elements {
-  static constexpr bool small = true;
+  using parameters = elements;
+  static constexpr bool two = Take::two;
+  static constexpr bool small = !two;  // two tiles fit in the registers
   static constexpr int owned = 16 / sizeof(T);
-  struct raw {
+  const T *x, *y;
+  bool aligned;
+
+  struct packs {
     pack<T> row[order::rows];
   };
-  using pointer = const T*;
-  __device__ static pointer at(const void* data, index i, dtype) { return static_cast<const T*>(data) + i; }
-  template <alignment How>
-  __device__ static raw load(pointer p, dtype, bool aligned) {
-    raw x;
-    if (How == alignment::known || (How == alignment::asked && aligned)) {
-#pragma unroll
-      for (int r = 0; r < order::rows; ++r) x.row[r] = load_pack<true>(p + r * order::lanes);
-    } else {
-#pragma unroll
-      for (int r = 0; r < order::rows; ++r) x.row[r] = load_pack<false>(p + r * order::lanes);
-    }
-    return x;
-  }
-  __device__ static A get(const raw& x, int r, int i, dtype) { return arith::widen<A>(x.row[r][i]); }
-  __device__ static pointer ahead(pointer p, int elements, dtype) { return p + elements; }
-  // One element, widened only when it is wanted: so several are on their way together.
-  using single = T;
-  __device__ static single one(pointer p, int i, dtype) { return p[i]; }
-  __device__ static A widened(single x) { return arith::widen<A>(x); }
-};
-
-/// Elements of any type that A holds, told at run time and widened when they are read: one kernel for
-/// many types, for what is not worth one each.
-template <class A>
-struct widened_elements {
-  static constexpr bool small = false;
-  static constexpr int owned = 4;
   struct raw {
-    A row[order::rows][owned];
+    packs x;
+    std::conditional_t<two, packs, char> y;
   };
-  using pointer = const std::byte*;
-  __device__ static pointer at(const void* data, index i, dtype type) {
-    return static_cast<const std::byte*>(data) + i * static_cast<index>(bytes_of(type));
+  __device__ static stored_elements at(const elements& from, index i) {
+    return {static_cast<const T*>(from.x) + i, two ? static_cast<const T*>(from.y) + i : nullptr, from.aligned};
   }
-  __device__ static pointer ahead(pointer p, int elements, dtype type) { return p + elements * bytes_of(type); }
-  template <alignment>
-  __device__ static raw load(pointer data, dtype type, bool) {
-    raw x;
-    visit(type, [&]<class T>(std::type_identity<T>) {
-      if constexpr (held<T>()) {
-        const T* p = reinterpret_cast<const T*>(data);
-#pragma unroll
-        for (int r = 0; r < order::rows; ++r)
-#pragma unroll
-          for (int i = 0; i < owned; ++i) x.row[r][i] = arith::widen<A>(p[r * order::lanes + i]);
-      }
-    });
-    return x;
+  __device__ stored_elements ahead(int k) const { return {x + k, two ? y + k : y, aligned}; }
+  template <alignment How>
+  __device__ raw load() const {
+    raw v;
+    v.x = load_rows<How>(x);
+    if constexpr (two) v.y = load_rows<How>(y);
+    return v;
   }
-  __device__ static A get(const raw& x, int r, int i, dtype) { return x.row[r][i]; }
-  using single = A;
-  __device__ static A widened(A x) { return x; }
-  __device__ static A one(pointer p, int i, dtype type) {
-    A x{};
-    visit(type, [&]<class T>(std::type_identity<T>) {
-      if constexpr (held<T>()) x = arith::widen<A>(reinterpret_cast<const T*>(p)[i]);
-    });
-    return x;
+  __device__ static auto get(const raw& v, int r, int i, int place) {
+    if constexpr (two)
+      return Take::element(v.x.row[r][i], v.y.row[r][i], place);
+    else
+      return Take::element(v.x.row[r][i], place);
+  }
+  // One element, made only when it is wanted: so several are on their way together.
+  struct single {
+    T x;
+    std::conditional_t<two, T, char> y;
+  };
+  __device__ single one(int i) const {
+    single s;
+    s.x = x[i];
+    if constexpr (two) s.y = y[i];
+    return s;
+  }
+  BITFOLD_HD static auto made(const single& s, int place) {
+    if constexpr (two)
+      return Take::element(s.x, s.y, place);
+    else
+      return Take::element(s.x, place);
   }
 
  private:
-  __device__ static int bytes_of(dtype type) {
-    return visit(type, []<class T>(std::type_identity<T>) { return static_cast<int>(sizeof(T)); });
-  }
-  template <class T>
-  BITFOLD_HD static constexpr bool held() {
-    if constexpr (std::is_floating_point_v<A>)
-      return true;
-    else
-      return std::is_integral_v<T> && std::is_signed_v<T> == std::is_signed_v<A>;
+  template <alignment How>
+  __device__ packs load_rows(const T* p) const {
+    packs v;
+    if (How == alignment::known || (How == alignment::asked && aligned)) {
+#pragma unroll
+      for (int r = 0; r < order::rows; ++r) v.row[r] = load_pack<true>(p + r * order::lanes);
+    } else {
+#pragma unroll
+      for (int r = 0; r < order::rows; ++r) v.row[r] = load_pack<false>(p + r * order::lanes);
+    }
+    return v;
   }
 };
 
-// F: a fold without its finish. Source: how elements are read. A: what they are widened to.
+/// Elements that are values when they are read: one at a time from a Reader, `one(i)` and `ahead(k)`.
+template <class Take, class Reader>
+struct read_elements {
+  using parameters = typename Reader::parameters;
+  static constexpr bool small = false;
+  static constexpr int owned = 4;
+  Reader from;
+
+  using single = typename Reader::single;
+  struct raw {
+    single row[order::rows][owned];
+  };
+  __device__ static read_elements at(const parameters& p, index i) { return {Reader::at(p, i)}; }
+  __device__ read_elements ahead(int k) const { return {from.ahead(k)}; }
+  template <alignment>
+  __device__ raw load() const {
+    raw v;
+    from.read([&](auto one) {
+#pragma unroll
+      for (int r = 0; r < order::rows; ++r)
+#pragma unroll
+        for (int i = 0; i < owned; ++i) v.row[r][i] = one(r * order::lanes + i);
+    });
+    return v;
+  }
+  __device__ static auto get(const raw& v, int r, int i, int place) { return Take::made(v.row[r][i], place); }
+  __device__ single one(int i) const {
+    single s;
+    from.read([&](auto get_one) { s = get_one(i); });
+    return s;
+  }
+  BITFOLD_HD static auto made(const single& s, int place) { return Take::made(s, place); }
+};
+
+// F: a fold without its finish. Source: where the elements are. A: what they are widened to.
 template <class F, class Source, class A>
 struct engine {
-  static constexpr bool two = F::takes == fold::input::two, placed = F::takes == fold::input::placed;
   static constexpr int owned = Source::owned;           // lanes of a thread
   static constexpr int group = order::lanes / owned;     // threads on a leaf
   static constexpr int tile = warp * owned * order::rows;  // elements
@@ -223,23 +244,12 @@ struct engine {
   __device__ static int leaf_of(int t) { return t / group; }
   __device__ static int lane_of(int t) { return t % group * owned; }
 
-  // (For the host too, whose pass over this file deduces types from it.)
-  template <class X>
-  BITFOLD_HD static auto element(A x, X y, int place) {
-    if constexpr (two)
-      return fold::pair_of<A>{x, y()};
-    else if constexpr (placed)
-      return fold::placed_at<A, std::int32_t>{x, place};
-    else
-      return x;
-  }
   template <class Get>
   __device__ static auto lane(int count, Get get) {
     return method::fold_lane<F, order::rows>(count, get);
   }
   struct any_element {
-    BITFOLD_HD A operator()() const { return A{}; }
-    BITFOLD_HD auto operator()(int) const { return element(A{}, any_element{}, 0); }
+    BITFOLD_HD auto operator()(int) const { return decltype(Source::made(std::declval<typename Source::single>(), 0)){}; }
   };
   // Places are counted from the start of the tile.
   using local = decltype(method::fold_lane<F, order::rows>(1, any_element{}));
@@ -247,55 +257,37 @@ struct engine {
   using state = fold::settled<F, A>;
 
   // A thread's part of a full tile, as stored.
-  struct raw {
-    typename Source::raw x;
-    std::conditional_t<two, typename Source::raw, char> y;
-  };
-  using pointer = typename Source::pointer;
+  using raw = typename Source::raw;
   template <alignment How>
-  __device__ static raw load_tile(pointer x, pointer y, dtype type, bool aligned) {
-    const int t = threadIdx.x % warp, mine = leaf_of(t) * order::leaf + lane_of(t);
-    raw v;
-    v.x = Source::template load<How>(Source::ahead(x, mine, type), type, aligned);
-    if constexpr (two) v.y = Source::template load<How>(Source::ahead(y, mine, type), type, aligned);
-    return v;
+  __device__ static raw load_tile(const Source& from) {
+    const int t = threadIdx.x % warp;
+    return from.ahead(leaf_of(t) * order::leaf + lane_of(t)).template load<How>();
   }
-  __device__ static local fold_tile(const raw& v, dtype type) {
+  __device__ static local fold_tile(const raw& v) {
     const int t = threadIdx.x % warp, first = leaf_of(t) * order::leaf + lane_of(t);
     local s[owned];
 #pragma unroll
     for (int i = 0; i < owned; ++i)
-      s[i] = lane(order::rows, [&](int r) {
-        return element(
-            Source::get(v.x, r, i, type),
-            [&] {
-              if constexpr (two) return Source::get(v.y, r, i, type);
-              else return A{};
-            },
-            first + r * order::lanes + i);
-      });
+      s[i] = lane(order::rows, [&](int r) { return Source::get(v, r, i, first + r * order::lanes + i); });
     fold_owned<F>(s, owned, [](int, int width) { return static_cast<index>(width * order::rows); });
     return fold_warp<F>(s[0], warp, [](int, int width) { return static_cast<index>(width * order::rows * owned); });
   }
 
   // The last tile, 1 <= size < tile elements: leaf by leaf, one thread for each lane. Kept out of line:
   // its instructions would only be in the way of the short kernels that don't need it.
-  __device__ __noinline__ static local short_tile(pointer from_x, pointer from_y, dtype type, int size) {
+  __device__ __noinline__ static local short_tile(Source from, int size) {
     const int t = threadIdx.x % warp;
     const int leaves = static_cast<int>(order::leaf_count(size));
     local mine;  // thread l keeps leaf l
     constexpr int batch = tile / order::leaf < 4 ? tile / order::leaf : 4;  // leaves loaded together
     for (int l0 = 0; l0 < leaves; l0 += batch) {
-      typename Source::single x[batch][order::rows], y[two ? batch : 1][order::rows];
+      typename Source::single x[batch][order::rows];
 #pragma unroll
       for (int l = 0; l < batch; ++l)
 #pragma unroll
         for (int r = 0; r < order::rows; ++r) {
           const int at = (l0 + l) * order::leaf + r * order::lanes + t;
-          if (at < size) {
-            x[l][r] = Source::one(from_x, at, type);
-            if constexpr (two) y[l][r] = Source::one(from_y, at, type);
-          }
+          if (at < size) x[l][r] = from.one(at);
         }
 #pragma unroll
       for (int l = 0; l < batch; ++l) {
@@ -303,10 +295,8 @@ struct engine {
         const int here = order::leaf_size(size, l0 + l);
         local s;
         if (t < here)
-          s = lane(order::lane_size(here, t), [&](int r) {
-            return element(
-                Source::widened(x[l][r]), [&] { return Source::widened(y[two ? l : 0][r]); }, (l0 + l) * order::leaf + r * order::lanes + t);
-          });
+          s = lane(order::lane_size(here, t),
+                   [&](int r) { return Source::made(x[l][r], (l0 + l) * order::leaf + r * order::lanes + t); });
         s = from_first(fold_warp<F>(s, order::lane_count(here), leaf_lanes{here}));
         if (l0 + l == 0 || t == l0 + l) mine = s;
       }
@@ -338,71 +328,13 @@ __device__ S fold_shared(S* states, int count, index span, index n) {
   return s;
 }
 
-// The fold of the operation Op whose base is F, for elements widened to A; void if it has none.
-template <class Op, class F, class A, typing Types>
-constexpr auto find_fold_with_base() {
-  if constexpr (!fold::accumulates<Types, A>()) {
-    return std::type_identity<void>{};
-  } else {
-    const auto first = []<class... Candidate>(auto self, std::type_identity<Candidate>... all) {
-      if constexpr (sizeof...(all) == 0) {
-        return std::type_identity<void>{};
-      } else {
-        return []<class C, class... Rest>(auto me, std::type_identity<C> c, std::type_identity<Rest>... rest) {
-          if constexpr (std::is_same_v<typename C::base, F>) return c;
-          else return me(me, rest...);
-        }(self, all...);
-      }
-    };
-    using T = std::conditional_t<std::is_same_v<A, double>, float, A>;
-    return first(first, std::type_identity<typename Op::template fold<method::tree, A>>{},
-                 std::type_identity<typename Op::template fold<method::pairwise, A>>{},
-                 std::type_identity<typename Op::template fold<method::kahan, A>>{},
-                 std::type_identity<typename Op::template fold<method::tree, T>>{},
-                 std::type_identity<typename Op::template fold<method::pairwise, T>>{},
-                 std::type_identity<typename Op::template fold<method::kahan, T>>{});
-  }
-}
-template <class Op, class F, class A, typing Types>
-using fold_with_base = typename decltype(find_fold_with_base<Op, F, A, Types>())::type;
-
-// Writes what Op, a fold with a finish, makes of a state.
-template <class Op, typing Types, class A, class S>
-__device__ void write_as(const S& s, index n, const result& how) {
-  visit(how.type, [&]<class Out>(std::type_identity<Out>) {
-    if constexpr (detail::gives<Types, A, Out>())
-      *static_cast<Out*>(how.out) = Op::template finish<Out>(s, fold::finishing{n, how.ddof});
-  });
-}
-// Writes what the operation `how.op`, one of those whose folds have the base F, makes of a state. Out of
-// line, as it is long and runs once.
-template <class F, class A, class S>
-__device__ __noinline__ void write_shared(S s, index n, result how) {
-#define BITFOLD_OP(name, inputs, takes_method, types, ...)                                       \
-  {                                                                                              \
-    using op_fold = fold_with_base<op::name##_op, F, A, typing::types>;                          \
-    if constexpr (!std::is_void_v<op_fold>)                                                      \
-      if (how.op == op_id::name) return write_as<op_fold, typing::types, A>(s, n, how);          \
-  }
-  BITFOLD_OPS(BITFOLD_OP)
-#undef BITFOLD_OP
-}
-template <class F, class A, class S>
-__device__ void write_result(const S& s, index n, const result& how) {
-  if constexpr (!is_plain_sum<F>)
-    write_shared<F, A>(s, n, how);
-  else if (how.type == dtype_of<A>)  // the common case first
-    *static_cast<A*>(how.out) = F::template finish<A>(s, {});
-  else
-    write_as<F, typing::additive, A>(s, n, how);
-}
-
 extern __shared__ __align__(16) std::byte shared_bytes[];
 
 // First pass: a block folds a node of up to `tiles` tiles; a single node is the result.
-template <class F, class Source, class A, alignment How>
+// `how` writes the result: how.write<F, A>(state, n).
+template <class F, class Source, class A, alignment How, class Result>
 __global__ void __launch_bounds__(max_threads)
-    fold_elements(elements data, index n, int tiles, index count, void* nodes, result how) {
+    fold_elements(typename Source::parameters data, index n, int tiles, index count, void* nodes, Result how) {
   using E = engine<F, Source, A>;
   using S = typename E::state;
 #if __CUDA_ARCH__ >= 900
@@ -415,17 +347,13 @@ __global__ void __launch_bounds__(max_threads)
     const index left = n - first;  // elements from here on
     const int full = left / E::tile < tiles ? static_cast<int>(left / E::tile) : tiles;
     const int rest = full < tiles ? static_cast<int>(left % E::tile) : 0;
-    const typename E::pointer x = Source::at(data.x, first, data.type);
-    const typename E::pointer y = E::two ? Source::at(data.y, first, data.type) : nullptr;
-    const auto ahead = [&](typename E::pointer p, int k) { return Source::ahead(p, k * E::tile, data.type); };
-    const auto load = [&](int k) {
-      return E::template load_tile<How>(ahead(x, k), ahead(y, k), data.type, data.aligned);
-    };
+    const Source from = Source::at(data, first);
+    const auto load = [&](int k) { return E::template load_tile<How>(from.ahead(k * E::tile)); };
     const auto keep = [&](int k, typename E::local s) {
       if (t == 0) states[k] = F::template settle<A>(s, first + static_cast<index>(k) * E::tile);
     };
-    if constexpr (E::two || !Source::small) {  // two tiles would not fit in the registers
-      for (int k = w; k < full; k += warps) keep(k, E::fold_tile(load(k), data.type));
+    if constexpr (!Source::small) {  // two tiles would not fit in the registers
+      for (int k = w; k < full; k += warps) keep(k, E::fold_tile(load(k)));
     } else {
       // The next tile is on its way while this one is folded.
       typename E::raw next;
@@ -433,17 +361,17 @@ __global__ void __launch_bounds__(max_threads)
       for (int k = w; k < full; k += warps) {
         const typename E::raw here = next;
         if (k + warps < full) next = load(k + warps);
-        keep(k, E::fold_tile(here, data.type));
+        keep(k, E::fold_tile(here));
       }
     }
     if (rest > 0 && w == full % warps)
-      keep(full, E::short_tile(ahead(x, full), ahead(y, full), data.type, rest));
+      keep(full, E::short_tile(from.ahead(full * E::tile), rest));
     __syncthreads();
     const index here = left < static_cast<index>(tiles) * E::tile ? left : static_cast<index>(tiles) * E::tile;
     const S s = fold_shared<F>(states, full + (rest > 0), E::tile, here);
     if (threadIdx.x == 0) {
       if (count == 1)
-        write_result<F, A>(s, n, how);
+        how.template write<F, A>(s, n);
       else
         static_cast<S*>(nodes)[node] = s;
     }
@@ -452,9 +380,9 @@ __global__ void __launch_bounds__(max_threads)
 }
 
 // Second pass, one block: folds `count` <= nodes_per_warp * 1024 nodes of `span` elements each.
-template <class F, class A>
+template <class F, class A, class Result>
 __global__ void __launch_bounds__(max_threads)
-    fold_nodes(const void* nodes, int count, index span, index n, result how) {
+    fold_nodes(const void* nodes, int count, index span, index n, Result how) {
   using S = fold::settled<F, A>;
   const S* from = static_cast<const S*>(nodes);
   S* states = reinterpret_cast<S*>(shared_bytes);
@@ -474,14 +402,45 @@ __global__ void __launch_bounds__(max_threads)
     const int threads = (count - k * nodes_per_warp + own - 1) / own;
     const S s = fold_warp<F>(v[0], threads < warp ? threads : warp, equal_runs{own * span, left});
     if (runs == 1) {
-      if (t == 0) write_result<F, A>(s, n, how);
+      if (t == 0) how.template write<F, A>(s, n);
       return;
     }
     if (t == 0) states[k] = s;
   }
   __syncthreads();
   const S s = fold_shared<F>(states, runs, nodes_per_warp * span, n);
-  if (threadIdx.x == 0) write_result<F, A>(s, n, how);
+  if (threadIdx.x == 0) how.template write<F, A>(s, n);
+}
+
+// ---- Launching ---------------------------------------------------------------------------------------
+
+template <class... P, class... Q>
+cudaError_t enqueue(void (*kernel)(P...), int blocks, int threads, std::size_t shared, stream where,
+                    bool overlap, Q... values) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = shared;
+  config.stream = where;
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &attribute;
+  config.numAttrs = overlap ? 1 : 0;
+  return cudaLaunchKernelEx(&config, kernel, P(values)...);
+}
+
+/// Both passes of a plan; `overlap` lets the second start on the first's tail.
+template <class F, class Source, class A, alignment How, class Result>
+cudaError_t launch_passes(const plan& p, const typename Source::parameters& data, std::size_t n, const Result& how,
+                          void* workspace, stream where, bool overlap) {
+  using E = engine<F, Source, A>;
+  cudaError_t err = enqueue(fold_elements<F, Source, A, How, Result>, p.blocks, p.threads, p.shared, where, false, data,
+                            n, p.tiles, p.nodes, workspace, how);
+  if (err == cudaSuccess && p.nodes > 1)
+    err = enqueue(fold_nodes<F, A, Result>, 1, p.second_threads, p.second_shared, where, overlap, workspace,
+                  static_cast<int>(p.nodes), static_cast<index>(p.tiles) * E::tile, n, how);
+  return err;
 }
 
 }  // namespace bitfold::cuda

@@ -14,8 +14,62 @@ inline constexpr bool is_plain_sum = false;
 template <class M>
 inline constexpr bool is_plain_sum<fold::additive<M, fold::itself>> = true;
 
+/// Elements T in memory, at any alignment, widened to A, as fold F takes them: where a leaf begins, and its
+/// place in the run. Any other source has the same members, and value for what a fold takes.
 template <class F, class T, class A>
+struct stored {
+  using accumulator = A;
+  const T *x, *y;  // y where there are two inputs
+  order::index first;
+
+  BITFOLD_INLINE stored ahead(int elements) const {
+    return {x + elements, F::takes == fold::input::two ? y + elements : y, first + static_cast<order::index>(elements)};
+  }
+  /// As many neighbouring elements as a vector has, from element i of the leaf on.
+  BITFOLD_INLINE auto elements(int i) const {
+    const simd::vec<A> v = simd::load<A>(x + i);
+    if constexpr (F::takes == fold::input::two)
+      return fold::pair_of<simd::vec<A>>{v, simd::load<A>(y + i)};
+    else if constexpr (F::takes == fold::input::placed)
+      return fold::placed_at<simd::vec<A>, decltype(simd::places<A>(0))>{
+          v, simd::places<A>(first + static_cast<order::index>(i))};
+    else
+      return v;
+  }
+  /// Element i of the leaf.
+  auto element(int i) const {
+    const auto get = [i](const T* from) {
+      T e;
+      std::memcpy(&e, from + i, sizeof e);
+      return bitfold::arith::widen<A>(e);
+    };
+    if constexpr (F::takes == fold::input::two)
+      return fold::pair_of<A>{get(x), get(y)};
+    else if constexpr (F::takes == fold::input::placed)
+      return fold::placed_at<A, std::int64_t>{get(x), static_cast<std::int64_t>(first) + i};
+    else
+      return get(x);
+  }
+  /// The first n of the elements from element i on, n less than a vector has (if any); then the zero that
+  /// changes no sum.
+  BITFOLD_INLINE auto first_elements(int i, int n) const { return simd::load_first<A>(x + i, n > 0 ? n : 0); }
+  /// `count` elements from element i on, less than a row, where they may be over-read.
+  struct row {
+    T x[order::lanes] = {}, y[order::lanes] = {};
+    stored at(order::index first) const { return {x, y, first}; }
+  };
+  row copy(int i, int count) const {
+    row r;
+    std::memcpy(r.x, x + i, static_cast<std::size_t>(count) * sizeof(T));
+    if constexpr (F::takes == fold::input::two)
+      std::memcpy(r.y, y + i, static_cast<std::size_t>(count) * sizeof(T));
+    return r;
+  }
+};
+
+template <class F, class Source>
 struct engine {
+  using A = typename Source::accumulator;
   using V = simd::vec<A>;
   using state = typename F::template state<V>;
   using scalar_state = typename F::template state<A>;
@@ -23,41 +77,6 @@ struct engine {
   static constexpr int width = simd::width<A>;
   static constexpr int columns = order::lanes / width;  // vectors in a row of lanes
   static_assert(columns * width == order::lanes);
-
-  // Where a leaf begins, in memory and in the run.
-  struct leaf_at {
-    const T *x, *y;
-    index first;
-  };
-  BITFOLD_INLINE static leaf_at ahead(leaf_at p, int elements) {
-    if constexpr (F::takes == fold::input::two) p.y += elements;
-    return {p.x + elements, p.y, p.first + static_cast<index>(elements)};
-  }
-  // `width` neighbouring elements from element i of a leaf on, as the fold takes them.
-  BITFOLD_INLINE static auto element(leaf_at p, int i) {
-    const V x = simd::load<A>(p.x + i);
-    if constexpr (F::takes == fold::input::two)
-      return fold::pair_of<V>{x, simd::load<A>(p.y + i)};
-    else if constexpr (F::takes == fold::input::placed)
-      return fold::placed_at<V, decltype(simd::places<A>(0))>{
-          x, simd::places<A>(p.first + static_cast<index>(i))};
-    else
-      return x;
-  }
-  // One of them. The data may be aligned to nothing.
-  static auto one_element(leaf_at p, int i) {
-    const auto get = [i](const T* from) {
-      T x;
-      std::memcpy(&x, from + i, sizeof x);
-      return bitfold::arith::widen<A>(x);
-    };
-    if constexpr (F::takes == fold::input::two)
-      return fold::pair_of<A>{get(p.x), get(p.y)};
-    else if constexpr (F::takes == fold::input::placed)
-      return fold::placed_at<A, std::int64_t>{get(p.x), static_cast<std::int64_t>(p.first) + i};
-    else
-      return get(p.x);
-  }
 
   // [a0 . a1, a2 . a3, ..., b0 . b1, ...]; each of these is the state of `each` elements.
   BITFOLD_INLINE static state merge_pairs(state a, state b, index each) {
@@ -82,7 +101,7 @@ struct engine {
         v[left] = merge_pairs(v[left], v[left + step], each * static_cast<index>(step));
   }
 
-  BITFOLD_LEAF static state full_leaf(leaf_at p) {
+  BITFOLD_LEAF static state full_leaf(Source p) {
     if constexpr (width == 1 && !is_plain_sum<F>) {
       return short_leaf_by_lanes(p, order::leaf);  // as good, and far less to compile
     } else {
@@ -95,7 +114,7 @@ struct engine {
         F::lane_order::template fold<F, order::rows>(
             order::rows,
             [=](int r, int l) BITFOLD_LAMBDA {
-              return element(p, r * order::lanes + (g * beside + l) * width);
+              return p.elements(r * order::lanes + (g * beside + l) * width);
             },
             lane);
         fold_vectors(lane, order::rows);
@@ -107,14 +126,13 @@ struct engine {
   }
 
   // A leaf of 1 <= size < order::leaf elements, lane by lane.
-  static scalar_state short_leaf_by_lanes(leaf_at p, int size) {
+  static scalar_state short_leaf_by_lanes(Source p, int size) {
     const int count = order::lane_count(size);
     scalar_state v[order::lanes];
     index each[order::lanes];
     for (int l = 0; l < count; ++l) {
       const int rows = order::lane_size(size, l);
-      v[l] = method::fold_lane<F, order::rows>(rows,
-                                               [=](int r) { return one_element(p, r * order::lanes + l); });
+      v[l] = method::fold_lane<F, order::rows>(rows, [=](int r) { return p.element(r * order::lanes + l); });
       each[l] = static_cast<index>(rows);
     }
     for (int step = 1; step < count; step *= 2)
@@ -125,26 +143,31 @@ struct engine {
     return v[0];
   }
 
-  static auto short_leaf(leaf_at p, int size) {
+  static auto short_leaf(Source p, int size) {
     using result = decltype(fold_lanes(full_leaf(p), order::rows));
-    // Lanes of different lengths side by side would want a count each.
-    if constexpr (F::counted || !std::is_same_v<result, scalar_state>) {
+    const int rows = size / order::lanes, rest = size % order::lanes;
+    if constexpr (width == 1 || F::counted || !std::is_same_v<result, scalar_state>) {
+      // Lanes of different lengths side by side would want a count each.
       return F::template settle<A>(short_leaf_by_lanes(p, size), 0);
+    } else if constexpr (is_plain_sum<F>) {
+      // The zero that changes no sum stands for what is missing: only in the signs of zeros among kahan's
+      // errors does that show, and those show in no result.
+      state v[columns];
+      for (int c = 0; c < columns; ++c)
+        v[c] = method::fold_lane<F, order::rows>(rows + (rest > 0), [&](int r) BITFOLD_LAMBDA {
+          const int at = r * order::lanes + c * width, left = size - at;
+          return left >= width ? p.elements(at) : p.first_elements(at, left);
+        });
+      fold_vectors(v, 0);
+      return fold_lanes(v[0], 0);
     } else {
       if (size < order::lanes) return short_leaf_by_lanes(p, size);
-      // The last row of lanes may be short; it is read from copies that may be over-read.
-      const int rows = size / order::lanes, rest = size % order::lanes;
-      T last_x[order::lanes] = {}, last_y[order::lanes] = {};
-      const auto take = [=](T* to, const T* from) {
-        std::memcpy(to, from + rows * order::lanes, static_cast<std::size_t>(rest) * sizeof(T));
-      };
-      take(last_x, p.x);
-      if constexpr (F::takes == fold::input::two) take(last_y, p.y);
-      const leaf_at last{last_x, last_y, p.first + static_cast<index>(rows * order::lanes)};
+      const auto copy = p.copy(rows * order::lanes, rest);
+      const Source last = copy.at(p.first + static_cast<index>(rows * order::lanes));
       state v[columns];
       for (int c = 0; c < columns; ++c) {
         const auto row = [&](int r) BITFOLD_LAMBDA {
-          return r < rows ? element(p, r * order::lanes + c * width) : element(last, c * width);
+          return r < rows ? p.elements(r * order::lanes + c * width) : last.elements(c * width);
         };
         const auto lane = [&](int count) BITFOLD_LAMBDA {
           return method::fold_lane<F, order::rows>(count, row);
@@ -165,8 +188,9 @@ struct engine {
     }
   }
 
-  static target run(inputs data, index leaves, int tail, index first, void* out) {
-    leaf_at p{static_cast<const T*>(data.x), static_cast<const T*>(data.y), 0};
+  /// `leaves` full leaves from p on and a short one of `tail` elements (at least one element in all) into
+  /// one settled state; places are counted from `first`, where p is.
+  static auto run(Source p, index leaves, int tail, index first) {
     // A binary counter: entry k of `pending` is a complete subtree, larger than all entries after it.
     constexpr int group = 4;  // leaves folded at once, before the counter
     constexpr index of_group = group * order::leaf / width, of_leaf = order::leaf / width;
@@ -182,13 +206,13 @@ struct engine {
     for (; l + group <= leaves; l += group) {
       state v[group];
       BITFOLD_UNROLL_VECTORS
-      for (int i = 0; i < group; ++i) v[i] = full_leaf(ahead(p, i * order::leaf));
+      for (int i = 0; i < group; ++i) v[i] = full_leaf(p.ahead(i * order::leaf));
       fold_vectors(v, of_leaf);
-      p = ahead(p, group * order::leaf);
+      p = p.ahead(group * order::leaf);
       push(v[0], l / group, of_group);
     }
     // Leaves left over: their subtrees are smaller than any in the counter, so count anew above it.
-    for (index i = 0; l + i < leaves; ++i, p = ahead(p, order::leaf)) push(full_leaf(p), i, of_leaf);
+    for (index i = 0; l + i < leaves; ++i, p = p.ahead(order::leaf)) push(full_leaf(p), i, of_leaf);
 
     using settled = decltype(F::template settle<A>(fold_lanes(pending[0], 1), first));
     bool have = tail > 0;
@@ -203,47 +227,6 @@ struct engine {
       n += here;
       have = true;
     }
-    static_assert(std::is_trivially_copyable_v<settled>);
-    std::memcpy(out, &total, sizeof total);
-    return this_target;
+    return total;
   }
 };
-
-template <class T, class A>
-void convert(const void* from, std::size_t n, void* to) {
-  const T* p = static_cast<const T*>(from);
-  A* q = static_cast<A*>(to);
-  std::size_t i = 0;
-  for (; i + simd::width<A> <= n; i += simd::width<A>) simd::store<A>(simd::load<A>(p + i), q + i);
-  for (; i < n; ++i) {
-    T x;
-    std::memcpy(&x, p + i, sizeof x);
-    q[i] = bitfold::arith::widen<A>(x);
-  }
-}
-
-inline kernels find(const reduction& r) {
-  return detail::dispatch<algebra>(r, [&]<class Chosen>(Chosen) -> kernels {
-    using F = typename Chosen::fold;
-    using A = typename Chosen::accumulator;
-    if constexpr (F::ordering == ordering::sequential) {
-      return {};
-    } else {
-      using Base = typename F::base;
-      // Plain sums of narrow types are worth kernels of their own.
-      return visit(r.in(), [&]<class T>(std::type_identity<T>) -> kernels {
-        constexpr bool held = std::is_integral_v<A>          ? std::is_integral_v<T> && std::is_signed_v<T> == std::is_signed_v<A>
-                              : std::is_same_v<A, float> ? !std::is_integral_v<T> && !std::is_same_v<T, double>
-                                                         : true;
-        if constexpr (std::is_same_v<T, A>)
-          return {engine<Base, A, A>::run, nullptr};
-        else if constexpr (!held)
-          return {};  // not reached: make_reduction chose an A that holds T
-        else if constexpr (is_plain_sum<Base> && std::is_integral_v<A> == std::is_integral_v<T>)
-          return {engine<Base, T, A>::run, nullptr};
-        else
-          return {engine<Base, A, A>::run, convert<T, A>};
-      });
-    }
-  });
-}

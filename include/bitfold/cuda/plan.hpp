@@ -1,0 +1,50 @@
+// One plan for the workspace query and for the launch. Pure arithmetic: needs no CUDA header.
+#pragma once
+
+#include <cstddef>
+
+#include <bitfold/cuda.hpp>
+#include <bitfold/order.hpp>
+
+namespace bitfold::cuda {
+
+using order::index;
+
+inline constexpr int tile_bytes = 4096;      ///< folded by one warp at once, of elements as stored
+inline constexpr int widened_tile = 1024;    ///< likewise, of elements widened when they are read
+inline constexpr int max_threads = 512;      ///< of a block
+inline constexpr int max_tiles = 1024;       ///< of a node
+inline constexpr int nodes_per_warp = 256;   ///< of the second pass
+inline constexpr std::size_t most_shared = 48 << 10;  ///< bytes that a block has without asking for more
+inline constexpr std::size_t most_state_bytes = 256;
+
+/// One or two arrays on the device.
+struct elements {
+  const void *x, *y;
+  dtype type;
+  bool aligned;  ///< both, to 16 bytes
+};
+
+struct plan {
+  int tiles;            ///< per node: a power of two
+  index nodes;          ///< states that the first pass yields; a single one is the result
+  int threads, blocks;  ///< of the first pass
+  int second_threads;   ///< of the second pass, which is one block, if there is more than one node
+  std::size_t workspace;              ///< bytes
+  std::size_t shared, second_shared;  ///< bytes of shared memory of each pass
+};
+
+/// What a plan depends on besides the length and the launch shape.
+struct sizes {
+  std::size_t state;  ///< bytes of a settled state
+  index tile;         ///< elements that a warp folds at once
+};
+
+/// Errors (errc::usage, naming the field): a launch shape that is not allowed; n beyond what a block has room
+/// to fold (1 TiB of elements at least for states of up to 46 bytes).
+plan make_plan(const sizes& of, std::size_t n, const launch& shape);
+
+/// Whether the current device starts a kernel before the one ahead of it has ended. Errors: errc::cuda.
+bool overlaps();
+
+}  // namespace bitfold::cuda

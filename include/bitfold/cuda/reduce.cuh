@@ -1,0 +1,380 @@
+// What bitfold/reduce.hpp does, on a GPU: several reductions in one pass, operations and transforms of the
+// caller's own among them, with the bits that the CPU gives them. For nvcc, C++20.
+//
+//   const std::span<const float> x(device_pointer, n);
+//   const auto [total, top] = cuda::reduce(x, ops::sum, ops::max);          // waits
+//
+//   const auto pass = cuda::make_pass(x, ops::sum, ops::max);               // enqueues
+//   pass.enqueue(workspace, pass.workspace_bytes(), stream, sum_at, max_at);
+//
+// Code of the caller's own has to be compiled as bitfold is, with -fmad=false and without -use_fast_math: the
+// CMake target sees to that. A file that is not is refused by the first pass that it runs.
+#pragma once
+
+#include <algorithm>
+
+#include <bitfold/cuda/engine.cuh>
+#include <bitfold/reduce.hpp>
+
+namespace bitfold::cuda {
+
+namespace own {
+
+template <op_id>
+struct folds_of;
+#define BITFOLD_OP(name, ...)               \
+  template <>                               \
+  struct folds_of<op_id::name> {            \
+    template <class M, class T>             \
+    using fold = typename op::name##_op::template fold<M, T>; \
+  };
+BITFOLD_OPS(BITFOLD_OP)
+#undef BITFOLD_OP
+
+template <method_id M>
+using method_of =
+    std::conditional_t<M == method_id::tree, method::tree,
+                       std::conditional_t<M == method_id::pairwise, method::pairwise,
+                                          std::conditional_t<M == method_id::kahan, method::kahan, method::sequential>>>;
+
+/// What Op of elements T accumulates in, as make_reduction chooses it.
+template <op_id Op, class T, class Asked>
+using accumulator_of = std::conditional_t<
+    !std::is_void_v<Asked>, Asked,
+    std::conditional_t<
+        info(Op).types == typing::wide || (info(Op).types == typing::real && std::is_integral_v<T>), double,
+        std::conditional_t<std::is_integral_v<T>,
+                           std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>,
+                           std::conditional_t<std::is_same_v<T, double>, double, float>>>>;
+
+/// The fold F of elements widened to A (void: as they are), given with their places.
+template <class F, class A>
+struct taking {
+  using base = taking;
+  static constexpr auto ordering = F::ordering;
+  static constexpr fold::input takes = fold::input::one;
+  static constexpr bool counted = F::counted;
+  using lane_order = typename F::lane_order;
+  template <class>
+  using state = typename F::template state<A>;
+
+  template <class X>
+  BITFOLD_HD static auto taken(const X& e) {
+    if constexpr (std::is_void_v<A>) {
+      return e.x;
+    } else if constexpr (F::takes == fold::input::two) {
+      return fold::pair_of<A>{static_cast<A>(e.x.x), static_cast<A>(e.x.y)};
+    } else if constexpr (F::takes == fold::input::placed) {
+      return fold::placed_at<A, std::int32_t>{static_cast<A>(e.x), e.at};
+    } else {
+      return static_cast<A>(e.x);
+    }
+  }
+  template <class X>
+  BITFOLD_HD static auto start(const X& e) {
+    return F::start(taken(e));
+  }
+  template <class S, class X>
+  BITFOLD_HD static auto add(const S& s, const X& e) {
+    return F::add(s, taken(e));
+  }
+  template <int Rows, class Get>
+  BITFOLD_HD static auto lane(int count, Get get) {
+    return F::template lane<Rows>(count, [&](int r) { return taken(get(r)); });
+  }
+  template <class S>
+  BITFOLD_HD static auto merge(const S& a, const S& b, fold::counts n = {}) {
+    return F::merge(a, b, n);
+  }
+  template <class, class S>
+  BITFOLD_HD static auto settle(const S& s, index first) {
+    return F::template settle<A>(s, first);
+  }
+};
+
+/// What an operation is for a source: its fold, and how its result comes about.
+template <class Op, class Source>
+struct part {  // the caller's own
+  using whole = bitfold::fold::own<Op, bitfold::detail::value_of<Source>>;
+  using fold = taking<whole, void>;
+  template <class S>
+  BITFOLD_HD static auto result(const Op&, const S& s, index n) {
+    return whole::result(s, n);
+  }
+};
+template <op_id Op, method_id M, class Acc, class Out, class Source>
+struct part<operation<Op, M, Acc, Out>, Source> {
+  using T = bitfold::detail::element_seen<Source>;
+  using A = accumulator_of<Op, T, Acc>;
+  using whole = typename folds_of<Op>::template fold<
+      method_of<std::is_integral_v<A> ? method_id::tree : M>,
+      std::conditional_t<std::is_same_v<A, double> && !std::is_same_v<T, double>, float, A>>;
+  static_assert(whole::ordering == ordering::canonical, "bitfold: this method runs on the CPU only");
+  using fold = taking<typename whole::base, A>;
+  template <class S>
+  BITFOLD_HD static auto result(const operation<Op, M, Acc, Out>& op, const S& s, index n) {
+    return whole::template finish<typename operation<Op, M, Acc, Out>::template output<T>>(
+        s, bitfold::fold::finishing{n, op.minus});
+  }
+};
+
+// A list of folds without repetitions, and all of them as one.
+template <class... F>
+struct list {};
+template <class List, class... More>
+struct distinct {
+  using type = List;
+};
+template <class... F, class G, class... More>
+struct distinct<list<F...>, G, More...>
+    : distinct<std::conditional_t<(std::is_same_v<F, G> || ...), list<F...>, list<F..., G>>, More...> {};
+template <class List>
+struct joint;
+template <class F>
+struct joint<list<F>> {
+  using type = F;
+};
+template <class F, class... Rest>
+struct joint<list<F, Rest...>> {
+  using type = fold::both<F, typename joint<list<Rest...>>::type>;
+};
+/// Of a state of all of them, that of G.
+template <class G, class F, class... Rest, class S>
+BITFOLD_HD auto state_of(list<F, Rest...>, const S& s) {
+  if constexpr (sizeof...(Rest) == 0)
+    return s;
+  else if constexpr (std::is_same_v<F, G>)
+    return s.a;
+  else
+    return state_of<G>(list<Rest...>{}, s.b);
+}
+
+/// Writes the results of a pass to where they are wanted.
+template <class Source, class List, class... Op>
+struct results {
+  template <class F, class A, class S>
+  __device__ void write(const S&, index) const {}
+};
+template <class Source, class List, class Op, class... Rest>
+struct results<Source, List, Op, Rest...> {
+  bitfold::detail::result_of<Op, Source>* out;
+  Op op;
+  results<Source, List, Rest...> rest;
+  template <class F, class A, class S>
+  __device__ void write(const S& s, index n) const {
+    using P = part<Op, Source>;
+    *out = P::result(op, state_of<typename P::fold>(List{}, s), n);
+    rest.template write<F, A>(s, n);
+  }
+};
+
+/// An element as it comes from a source, with its place.
+struct with_place {
+  static constexpr bool two = false;
+  template <class T>
+  BITFOLD_HD static auto element(T x, int place) {
+    return made(bitfold::detail::as_number(x), place);
+  }
+  template <class X>
+  BITFOLD_HD static auto made(X x, int place) {
+    return fold::placed_at<X, std::int32_t>{x, place};
+  }
+};
+struct pairs_with_place : with_place {
+  static constexpr bool two = true;
+  template <class T>
+  BITFOLD_HD static auto element(T x, T y, int place) {
+    using V = decltype(bitfold::detail::as_number(x));
+    return with_place::made(fold::pair_of<V>{bitfold::detail::as_number(x), bitfold::detail::as_number(y)}, place);
+  }
+};
+
+template <class S>
+struct source_reader {
+  using parameters = S;
+  using single = bitfold::detail::value_of<S>;
+  S from;
+  index first;
+  __device__ static source_reader at(const S& s, index i) { return {s, i}; }
+  __device__ source_reader ahead(int k) const { return {from, first + static_cast<index>(k)}; }
+  template <class Function>
+  __device__ void read(Function f) const {
+    f([this](int i) { return from(first + static_cast<index>(i)); });
+  }
+};
+
+template <class T>
+inline constexpr bool is_element =
+    std::is_same_v<T, float16> || std::is_same_v<T, bfloat16> || (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>);
+
+/// How the engine reads a source.
+template <class S>
+struct reading {
+  using type = read_elements<with_place, source_reader<S>>;
+  static S parameters(const S& s) { return s; }
+  static constexpr index tile = widened_tile;
+};
+template <class S>
+  requires is_element<typename S::stored>
+struct reading<S> {
+  using T = typename S::stored;
+  using type = stored_elements<std::conditional_t<bitfold::detail::is_pairs<S>, pairs_with_place, with_place>, T>;
+  static elements parameters(const S& s) {
+    const void* y = nullptr;
+    if constexpr (bitfold::detail::is_pairs<S>) y = s.y;
+    const auto aligned = [](const void* q) { return reinterpret_cast<std::uintptr_t>(q) % 16 == 0; };
+    return {s.x, y, dtype_of<T>, aligned(s.x) && aligned(y)};
+  }
+  static constexpr index tile = tile_bytes / sizeof(T);
+};
+
+inline void check(cudaError_t err, const char* call) {
+  if (err != cudaSuccess) throw error(errc::cuda, std::string(call) + ": " + cudaGetErrorString(err));
+}
+
+namespace {
+
+// Whether this file's own arithmetic on the GPU is IEEE's: one answer for each file, asked of the GPU once.
+__global__ void probe_arithmetic(float tenth, float ten, float tiny, float* wrong) {
+  const bool contracts = tenth * ten - 1.0f != 0;  // 1 only where the product is rounded
+  const bool flushes = tiny * 0.5f == 0;
+  const bool approximates = 5.0f / (ten - 7.0f) != __fdiv_rn(5.0f, 3.0f);
+  *wrong = contracts || flushes || approximates ? 1.0f : 0.0f;
+}
+inline void refuse_inexact_arithmetic() {
+  static const bool strict = [] {
+    // Even while this thread captures a graph: none of this is part of it.
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
+    float* there = nullptr;
+    cudaStream_t stream = nullptr;
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    check(cudaMalloc(&there, sizeof(float)), "cudaMalloc");
+    probe_arithmetic<<<1, 1, 0, stream>>>(0.1f, 10.0f, 1e-38f, there);
+    float wrong = 1;
+    const cudaError_t err = cudaMemcpyAsync(&wrong, there, sizeof wrong, cudaMemcpyDeviceToHost, stream);
+    if (err == cudaSuccess) check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    cudaFree(there);
+    cudaStreamDestroy(stream);
+    cudaThreadExchangeStreamCaptureMode(&mode);
+    check(err, "cudaMemcpyAsync");
+    return wrong == 0;
+  }();
+  if (!strict)
+    throw error(errc::usage, "bitfold: this file is compiled for the GPU with -use_fast_math, -ftz=true or without "
+                             "-fmad=false, which changes the bits");
+}
+
+}  // namespace
+}  // namespace own
+
+/// Reductions of one input, one kernel for all: see above.
+template <class Source, class... Op>
+class one_pass {
+  static_assert(sizeof...(Op) > 0, "bitfold: a pass wants an operation");
+
+ public:
+  one_pass(const Source& from, const launch& shape, const Op&... op) : from_(from), shape_(shape), ops_(op...) {}
+
+  /// Bytes of device memory that enqueue() needs.
+  std::size_t workspace_bytes() const { return plan_of().workspace; }
+
+  /// Enqueues the pass on `where`; result k goes to device address out[k]. Does not allocate or wait, and can be
+  /// captured in a graph. Errors (naming the argument): errc::usage, errc::no_device, errc::cuda.
+  void enqueue(void* workspace, std::size_t size, stream where,
+               bitfold::detail::result_of<Op, Source>*... out) const {
+    if (devices().empty()) throw error(errc::no_device, "cuda: no usable GPU on this machine");
+    if (((out == nullptr) || ...)) throw error(errc::usage, "out: null pointer");
+    if (from_.n == 0) return write_all_empty(std::index_sequence_for<Op...>{}, where, out...);
+    own::refuse_inexact_arithmetic();
+    const plan p = plan_of();
+    if (size < p.workspace)
+      throw error(errc::usage, "workspace_size: " + std::to_string(size) + " bytes, need " + std::to_string(p.workspace));
+    if (p.workspace > 0 && (workspace == nullptr || reinterpret_cast<std::uintptr_t>(workspace) % 16))
+      throw error(errc::usage, "workspace: null or not 16-byte aligned");
+    const cudaError_t err = std::apply(
+        [&](const Op&... op) {
+          const auto how = results_from(std::tuple(op...), std::tuple(out...), std::index_sequence_for<Op...>{});
+          return launch_passes<fold_all, typename read::type, double, alignment::asked>(
+              p, read::parameters(from_), from_.n, how, workspace, where, shape_.overlap && p.nodes > 1 && overlaps());
+        },
+        ops_);
+    own::check(err, "launch");
+  }
+
+  /// Waits and gives the results: one, or a std::tuple.
+  auto operator()() const {
+    constexpr std::size_t slot = 16;
+    const std::size_t work = (workspace_bytes() + 255) / 256 * 256;
+    constexpr std::size_t each = (std::max({sizeof(bitfold::detail::result_of<Op, Source>)...}) + slot - 1) / slot * slot;
+    struct memory {
+      std::byte* p = nullptr;
+      ~memory() { cudaFree(p); }
+    } room;
+    own::check(cudaMalloc(&room.p, work + each * sizeof...(Op)), "cudaMalloc");
+    std::tuple<bitfold::detail::result_of<Op, Source>...> got{};
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      enqueue(room.p, work, nullptr,
+              reinterpret_cast<bitfold::detail::result_of<Op, Source>*>(room.p + work + I * each)...);
+      (own::check(cudaMemcpy(&std::get<I>(got), room.p + work + I * each, sizeof(std::get<I>(got)), cudaMemcpyDeviceToHost),
+                  "cudaMemcpy"),
+       ...);
+    }(std::index_sequence_for<Op...>{});
+    if constexpr (sizeof...(Op) == 1)
+      return std::get<0>(got);
+    else
+      return got;
+  }
+
+ private:
+  using folds = typename own::distinct<own::list<>, typename own::part<Op, Source>::fold...>::type;
+  using fold_all = typename own::joint<folds>::type;
+  using read = own::reading<Source>;
+  using state = fold::settled<fold_all, double>;
+  static_assert(sizeof(state) <= most_state_bytes, "bitfold: the states of this pass have more than 256 bytes");
+
+  plan plan_of() const { return make_plan({sizeof(state), read::tile}, from_.n, shape_); }
+
+  static own::results<Source, folds> results_from(std::tuple<>, std::tuple<>, std::index_sequence<>) { return {}; }
+  template <class Ops, class Outs, std::size_t I, std::size_t... Rest>
+  static auto results_from(const Ops& op, const Outs& out, std::index_sequence<I, Rest...>) {
+    if constexpr (sizeof...(Rest) == 0) {
+      return own::results<Source, folds, std::tuple_element_t<I, Ops>>{std::get<I>(out), std::get<I>(op), {}};
+    } else {
+      return own::results<Source, folds, std::tuple_element_t<I, Ops>, std::tuple_element_t<Rest, Ops>...>{
+          std::get<I>(out), std::get<I>(op), results_from(op, out, std::index_sequence<Rest...>{})};
+    }
+  }
+
+  template <std::size_t... I, class... R>
+  void write_all_empty(std::index_sequence<I...>, stream where, R*... out) const {
+    // All results, or an error and none.
+    const auto results = std::apply([&](const Op&... op) { return std::tuple(bitfold::reduce(from_, op)...); }, ops_);
+    (own::check(cudaMemcpyAsync(out, &std::get<I>(results), sizeof(R), cudaMemcpyHostToDevice, where), "cudaMemcpyAsync"), ...);
+  }
+
+  Source from_;
+  launch shape_;
+  std::tuple<Op...> ops_;
+};
+
+/// A pass over device memory; its shape changes the speed and never a bit.
+template <class Input, class... Op>
+auto make_pass(const launch& shape, const Input& input, const Op&... op) {
+  using S = std::remove_cv_t<decltype(bitfold::detail::source_of(input))>;
+  return one_pass<S, Op...>(bitfold::detail::source_of(input), shape, op...);
+}
+template <class Input, class... Op>
+  requires(!std::is_same_v<Input, launch>)
+auto make_pass(const Input& input, const Op&... op) {
+  return make_pass(launch{}, input, op...);
+}
+
+/// The results of one pass over device memory. Allocates and waits.
+template <class Input, class... Op>
+  requires(!std::is_same_v<Input, reduction>)
+auto reduce(const Input& input, const Op&... op) {
+  return make_pass(input, op...)();
+}
+
+}  // namespace bitfold::cuda

@@ -1,0 +1,139 @@
+// Where elements come from: what bitfold::reduce (reduce.hpp, cuda/reduce.cuh) takes as its input. A source is
+// a value that is copied to wherever the fold runs; the arrays stay where they are, and must live that long.
+#pragma once
+
+#include <cstddef>
+#include <ranges>
+#include <span>
+#include <type_traits>
+
+#include <bitfold/arith.hpp>
+#include <bitfold/error.hpp>
+#include <bitfold/fold.hpp>
+
+namespace bitfold {
+
+namespace detail {
+
+/// Elements as functions take them: f16 and bf16 as float, all others as they are.
+template <class T>
+BITFOLD_HD auto as_number(const T& x) {
+  if constexpr (std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>)
+    return arith::widen<float>(x);
+  else
+    return x;
+}
+
+template <class... T>
+struct arrays {
+  template <class F, class... X>
+  BITFOLD_HD auto call(const F& f, order::index, const X&... x) const {
+    return f(x...);
+  }
+};
+template <class T, class... Rest>
+struct arrays<T, Rest...> {
+  const T* p;
+  arrays<Rest...> rest;
+#ifdef __CUDACC__
+#pragma nv_exec_check_disable  // f may be for the host alone, where this is called on the host
+#endif
+  template <class F, class... X>
+  BITFOLD_HD auto call(const F& f, order::index i, const X&... x) const {
+    return rest.call(f, i, x..., as_number(p[i]));
+  }
+};
+
+}  // namespace detail
+
+/// One array of n elements T.
+template <class T>
+struct array_source {
+  using stored = T;
+  const T* x;
+  std::size_t n;
+  static constexpr std::size_t element_bytes = sizeof(T);
+  BITFOLD_HD auto operator()(order::index i) const { return detail::as_number(x[i]); }
+};
+
+/// Two arrays of n elements T each, for operations that take two inputs.
+template <class T>
+struct pair_source {
+  using stored = T;
+  const T *x, *y;
+  std::size_t n;
+  static constexpr std::size_t element_bytes = 2 * sizeof(T);
+  BITFOLD_HD auto operator()(order::index i) const {
+    const auto a = detail::as_number(x[i]);
+    return fold::pair_of<std::remove_const_t<decltype(a)>>{a, detail::as_number(y[i])};
+  }
+};
+
+/// f(x[i], y[i], ...) for each i. A value of another type than bitfold's element types is for operations of
+/// the caller's own only.
+template <class F, class... T>
+struct transform_source {
+  F f;
+  detail::arrays<T...> from;
+  std::size_t n;
+  static constexpr std::size_t element_bytes = (sizeof(T) + ...);
+#ifdef __CUDACC__
+#pragma nv_exec_check_disable
+#endif
+  BITFOLD_HD auto operator()(order::index i) const { return from.call(f, i); }
+};
+
+template <class R>
+concept element_range = std::ranges::contiguous_range<R> && std::ranges::sized_range<R>;
+template <element_range R>
+using element_of = std::remove_cv_t<std::ranges::range_value_t<R>>;
+
+namespace detail {
+template <class Range>
+std::size_t common_size(std::size_t n, const Range& range) {
+  if (std::ranges::size(range) != n)
+    throw error(errc::usage, "inputs: one of " + std::to_string(n) + " elements, one of " +
+                                 std::to_string(std::ranges::size(range)));
+  return n;
+}
+inline arrays<> arrays_of() { return {}; }
+template <class R, class... Rest>
+auto arrays_of(const R& first, const Rest&... rest) {
+  return arrays<element_of<R>, element_of<Rest>...>{std::ranges::data(first), arrays_of(rest...)};
+}
+template <class S>
+concept source = requires(const S& s) {
+  s(order::index{});
+  s.n;
+  S::element_bytes;
+};
+template <class Input>
+auto source_of(const Input& in) {
+  if constexpr (source<Input>)
+    return in;
+  else
+    return array_source<element_of<Input>>{std::ranges::data(in), std::ranges::size(in)};
+}
+/// What a source yields.
+template <class S>
+using value_of = decltype(std::declval<const S&>()(0));
+}  // namespace detail
+
+/// Two inputs of the same element type and length (errc::usage if not).
+template <element_range X, element_range Y>
+  requires std::is_same_v<element_of<X>, element_of<Y>>
+auto pairs(const X& x, const Y& y) {
+  const std::size_t n = detail::common_size(std::ranges::size(x), y);
+  return pair_source<element_of<X>>{std::ranges::data(x), std::ranges::data(y), n};
+}
+
+/// f applied to one or more arrays of one length (errc::usage if not), element by element; f is copied, and
+/// for a GPU is a function object of BITFOLD_HD or __device__ (a lambda wants nvcc's --extended-lambda).
+template <class F, element_range X, element_range... More>
+auto transform(F f, const X& x, const More&... more) {
+  const std::size_t n = std::ranges::size(x);
+  (detail::common_size(n, more), ...);
+  return transform_source<F, element_of<X>, element_of<More>...>{f, detail::arrays_of(x, more...), n};
+}
+
+}  // namespace bitfold

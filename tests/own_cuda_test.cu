@@ -1,0 +1,154 @@
+// bitfold::cuda::reduce of operations of the caller's own: the bits of the CPU, whatever the launch shape.
+#include <bitfold/cuda/reduce.cuh>
+
+#include "catch.hpp"
+#include "tests/own_data.hpp"
+
+using namespace bitfold;
+using test::by_hand;
+using test::same_memory;
+
+namespace {
+
+template <class T>
+struct on_gpu {
+  T* p = nullptr;
+  std::size_t n;
+  explicit on_gpu(const std::vector<T>& v) : n(v.size()) {
+    REQUIRE(cudaMalloc(&p, (n + 1) * sizeof(T)) == cudaSuccess);
+    REQUIRE(cudaMemcpy(p, v.data(), n * sizeof(T), cudaMemcpyHostToDevice) == cudaSuccess);
+  }
+  ~on_gpu() { cudaFree(p); }
+  on_gpu(const on_gpu&) = delete;
+  [[maybe_unused]] std::span<const T> first(std::size_t k) const { return {p, k}; }
+};
+
+struct same {
+  BITFOLD_HD float operator()(float x) const { return x; }
+};
+// Merges are told how many elements each side has.
+struct counted {
+  using state = std::uint64_t;
+  BITFOLD_HD static state start(float) { return 1; }
+  BITFOLD_HD static state add(state s, float) { return s + 1; }
+  BITFOLD_HD static state merge(state a, state b, fold::counts n) { return a == n.left && b == n.right ? a + b : 0; }
+  BITFOLD_HD static state finish(state s, std::uint64_t n) { return s == n ? s : 0; }
+};
+// As large a state as there may be.
+struct large {
+  struct state {
+    float sum[64];
+  };
+  BITFOLD_HD static state start(float x) {
+    state s;
+    for (int i = 0; i < 64; ++i) s.sum[i] = x + static_cast<float>(i);
+    return s;
+  }
+  BITFOLD_HD static state merge(const state& a, const state& b) {
+    state s;
+    for (int i = 0; i < 64; ++i) s.sum[i] = a.sum[i] + b.sum[i];
+    return s;
+  }
+  BITFOLD_HD static state finish(const state& s) { return s; }
+};
+
+}  // namespace
+
+TEST_CASE("cuda: operations of the caller's own follow the canonical order", "[cuda][own][racecheck]") {
+  auto lengths = test::boundary_lengths();
+  lengths.push_back(300'001);
+  const std::size_t most = 300'001;
+  const test::own_data d(most);
+  const on_gpu x(d.x), y(d.y);
+  const on_gpu z(d.z);
+  const on_gpu mask(d.mask);
+  for (std::size_t n : lengths) {
+    if (n == 0) continue;
+    INFO("n=" << n);
+    const std::span<const float> hx(d.x.data(), n), hy(d.y.data(), n);
+    CHECK(same_memory(cuda::reduce(z.first(n), complex_sum{}),
+                      complex_sum::finish(by_hand<complex_sum>(n, [&](auto i) { return d.z[i]; }))));
+    CHECK(same_memory(cuda::reduce(transform(keep_masked{}, x.first(n), y.first(n), mask.first(n)), weighted_mean{}),
+                      weighted_mean::finish(by_hand<weighted_mean>(
+                          n, [&](auto i) { return keep_masked{}(d.x[i], d.y[i], d.mask[i]); }))));
+    CHECK(same_memory(cuda::reduce(transform(log_likelihood{}, x.first(n), y.first(n)), ops::sum.by<method_id::kahan>()),
+                      reduce(transform(log_likelihood{}, hx, hy), ops::sum.by<method_id::kahan>())));
+    CHECK(same_memory(cuda::reduce(x.first(n), large{}),
+                      by_hand<large>(n, [&](auto i) { return d.x[i]; })));
+    CHECK(cuda::reduce(x.first(n), counted{}) == n);
+  }
+}
+
+TEST_CASE("cuda: in company and in any launch shape", "[cuda][own]") {
+  const std::size_t n = 1'234'567;
+  const test::own_data d(n);
+  const on_gpu x(d.x), y(d.y);
+  const auto cpu_pairs = reduce(pairs(d.x, d.y), top_label{}, ops::dot.by<method_id::kahan>(), ops::mse.as<double>(),
+                                ops::cosine, ops::mae);
+  const auto cpu_one = reduce(d.x, ops::sum, ops::mean.acc<double>(), ops::var.ddof(1), ops::min, ops::argmax,
+                              ops::norm_l2, ops::skewness, ops::count_nonzero, ops::any, ops::nanmean, counted{});
+  const auto compare = [](const auto& got, const auto& want) {
+    const auto check = [](std::size_t k, bool same) {
+      INFO("result " << k);
+      CHECK(same);
+    };
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (check(I, same_memory(std::get<I>(got), std::get<I>(want))), ...);
+    }(std::make_index_sequence<std::tuple_size_v<std::remove_cvref_t<decltype(want)>>>{});
+  };
+  for (const cuda::launch& shape : {cuda::launch{}, cuda::launch{32, 1, 1, true}, cuda::launch{96, 7, 64, false},
+                                    cuda::launch{512, 500, 4, true}, cuda::launch{256, 2, 1024, true}}) {
+    compare(cuda::make_pass(shape, pairs(x.first(n), y.first(n)), top_label{}, ops::dot.by<method_id::kahan>(),
+                            ops::mse.as<double>(), ops::cosine, ops::mae)(),
+            cpu_pairs);
+    compare(cuda::make_pass(shape, x.first(n), ops::sum, ops::mean.acc<double>(), ops::var.ddof(1), ops::min, ops::argmax,
+                            ops::norm_l2, ops::skewness, ops::count_nonzero, ops::any, ops::nanmean, counted{})(),
+            cpu_one);
+    compare(cuda::make_pass(shape, transform(same{}, x.first(n)), ops::sum, ops::mean.acc<double>(), ops::var.ddof(1),
+                            ops::min, ops::argmax, ops::norm_l2, ops::skewness, ops::count_nonzero, ops::any,
+                            ops::nanmean, counted{})(),
+            cpu_one);
+  }
+  // Not aligned to 16 bytes; f16; integers.
+  compare(std::tuple(cuda::reduce(x.first(n).subspan(1), ops::sum)), std::tuple(reduce(std::span(d.x).subspan(1), ops::sum)));
+  std::vector<float16> h(n);
+  std::vector<std::int8_t> b(n);
+  for (std::size_t i = 0; i < n; ++i) h[i] = arith::round_to<float16>(d.x[i]), b[i] = static_cast<std::int8_t>(i * 37);
+  const on_gpu gh(h);
+  const on_gpu gb(b);
+  compare(cuda::reduce(gh.first(n), ops::sum, ops::var, ops::max), reduce(h, ops::sum, ops::var, ops::max));
+  compare(cuda::reduce(gb.first(n), ops::sum, ops::var, ops::argmin, ops::norm_l1),
+          reduce(b, ops::sum, ops::var, ops::argmin, ops::norm_l1));
+}
+
+TEST_CASE("cuda: a pass in a graph, and of nothing", "[cuda][own]") {
+  const std::size_t n = 700'001;
+  const test::own_data d(n);
+  const on_gpu x(d.x);
+  const auto pass = cuda::make_pass(x.first(n), ops::sum, ops::max);
+  const on_gpu out(std::vector<float>(2));
+  const on_gpu work(std::vector<std::byte>(pass.workspace_bytes()));
+  cudaStream_t stream;
+  REQUIRE(cudaStreamCreate(&stream) == cudaSuccess);
+  cudaGraph_t graph;
+  cudaGraphExec_t runnable;
+  REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
+  pass.enqueue(work.p, pass.workspace_bytes(), stream, out.p, out.p + 1);
+  REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+  REQUIRE(cudaGraphInstantiate(&runnable, graph, 0) == cudaSuccess);
+  for (int i = 0; i < 3; ++i) REQUIRE(cudaGraphLaunch(runnable, stream) == cudaSuccess);
+  REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+  float got[2];
+  REQUIRE(cudaMemcpy(got, out.p, sizeof got, cudaMemcpyDeviceToHost) == cudaSuccess);
+  const auto [sum, max] = reduce(d.x, ops::sum, ops::max);
+  CHECK(same_memory(got[0], sum));
+  CHECK(same_memory(got[1], max));
+  cudaGraphExecDestroy(runnable);
+  cudaGraphDestroy(graph);
+  cudaStreamDestroy(stream);
+
+  CHECK(cuda::reduce(x.first(0), ops::sum) == 0);
+  CHECK_THROWS_AS(cuda::reduce(x.first(0), ops::max), error);
+  CHECK_THROWS_AS(pass.enqueue(nullptr, 0, nullptr, out.p, out.p + 1), error);
+  CHECK_THROWS_AS(pass.enqueue(work.p, pass.workspace_bytes(), nullptr, out.p, nullptr), error);
+}
