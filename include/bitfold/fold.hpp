@@ -44,7 +44,7 @@ constexpr bool accumulates() {
 
 /// Whether elements T may be widened to A.
 template <class A, class T>
-constexpr bool holds() {
+BITFOLD_HD constexpr bool holds() {
   if (std::is_integral_v<A>) return std::is_integral_v<T> && std::is_signed_v<T> == std::is_signed_v<A>;
   return std::is_same_v<A, double> || (!std::is_integral_v<T> && !std::is_same_v<T, double>);
 }
