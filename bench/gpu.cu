@@ -22,6 +22,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include <bitfold/cuda.hpp>
 
@@ -198,22 +199,34 @@ void add_cases() {
   (add(std::type_identity<Who>{}), ...);
 }
 
-/// Every operation as it is by default.
+/// Every operation as it is by default, and some together.
 template <class T>
 void add_operations() {
-  for (const bitfold::op_info& op : bitfold::all_op_infos) {
-    const auto r = bitfold::make_reduction(op.id, {}, stored<T>);
-    const auto enqueue = [r](const buffers& b, std::size_t n) {
+  using bitfold::op_id;
+  const auto add = [](std::vector<op_id> ops) {
+    std::string name;
+    std::vector<bitfold::reduction> all;
+    for (op_id op : ops) {
+      name += (name.empty() ? "" : "+") + std::string(bitfold::name(op));
+      all.push_back(bitfold::make_reduction(op, {}, stored<T>));
+    }
+    const int inputs = bitfold::info(ops[0]).inputs;
+    const auto enqueue = [=](const buffers& b, std::size_t n) {
       const void* second = static_cast<const T*>(b.in) + n;
-      bitfold::cuda::reduce(r, b.in, bitfold::info(r.op()).inputs == 2 ? second : nullptr, n, b.out, b.temp,
-                            b.temp_size, b.stream);
+      std::vector<void*> out;
+      for (std::size_t k = 0; k < all.size(); ++k) out.push_back(static_cast<char*>(b.out) + 8 * k);
+      bitfold::cuda::reduce(all, b.in, inputs == 2 ? second : nullptr, n, out, b.temp, b.temp_size, b.stream);
     };
     auto* bench = benchmark::RegisterBenchmark(
-        ("bitfold:" + std::string(op.name) + "/" + type_name<T>).c_str(),
-        [=, inputs = op.inputs](benchmark::State& s) { measure<T>(s, inputs, enqueue); });
+        ("bitfold:" + name + "/" + type_name<T>).c_str(),
+        [=](benchmark::State& s) { measure<T>(s, inputs, enqueue); });
     for (int k : {10, 16, 20, 24, 28}) bench->Arg(std::int64_t{1} << k);
     bench->UseManualTime()->Unit(benchmark::kMicrosecond)->Iterations(30);
-  }
+  };
+  for (op_id op : bitfold::all_ops) add({op});
+  add({op_id::mean, op_id::var});
+  add({op_id::min, op_id::max});
+  add({op_id::sum, op_id::min, op_id::max, op_id::mean, op_id::std});
 }
 
 }  // namespace

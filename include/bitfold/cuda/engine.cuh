@@ -24,17 +24,29 @@ __device__ S from_first(S s) {
   return s.map([](auto v) { return __shfl_sync(all_threads, v, 0); });
 }
 
-// Folds the states of the first `count` threads of a warp into its thread 0. The states of `width`
-// threads from thread `first` on are of n_of(first, width) elements.
-template <class F, class S, class Count>
+// Folds the states of the first `count` threads of a warp into its thread 0; or of every First-th of them, where
+// others hold nothing. The states of `width` threads from thread `first` on are of n_of(first, width) elements.
+template <class F, int First = 1, class S, class Count>
 __device__ S fold_warp(S s, int count, Count n_of) {
   const int t = threadIdx.x % warp;
 #pragma unroll
-  for (int d = 1; d < warp; d *= 2) {
+  for (int d = First; d < warp; d *= 2) {
     if (d >= count) break;
     const S right = from_right(s, d);
     if (t + d < count)
       s = F::merge(s, right, fold::counts{n_of(t, d), n_of(t + d, t + 2 * d < count ? d : count - t - d)});
+  }
+  return s;
+}
+
+// The same where all threads of a warp, or of every Last of them, hold a state; of_width(width) says how many
+// elements `width` threads have.
+template <class F, int First = 1, int Last = warp, class S, class Count>
+__device__ S fold_whole_warp(S s, Count of_width) {
+#pragma unroll
+  for (int d = First; d < Last; d *= 2) {
+    const index each = of_width(d);  // what other threads than every Last-th make of it is not used
+    s = F::merge(s, from_right(s, d), fold::counts{each, each});
   }
   return s;
 }
@@ -263,46 +275,57 @@ struct engine {
     const int t = threadIdx.x % warp;
     return from.ahead(leaf_of(t) * order::leaf + lane_of(t)).template load<How>();
   }
-  __device__ static local fold_tile(const raw& v) {
+  // The lanes of a thread, all of their rows.
+  __device__ static local fold_lanes(const raw& v) {
     const int t = threadIdx.x % warp, first = leaf_of(t) * order::leaf + lane_of(t);
     local s[owned];
 #pragma unroll
     for (int i = 0; i < owned; ++i)
       s[i] = lane(order::rows, [&](int r) { return Source::get(v, r, i, first + r * order::lanes + i); });
     fold_owned<F>(s, owned, [](int, int width) { return static_cast<index>(width * order::rows); });
-    return fold_warp<F>(s[0], warp, [](int, int width) { return static_cast<index>(width * order::rows * owned); });
+    return s[0];
+  }
+  __device__ static local fold_tile(const raw& v) { return fold_whole_warp<F>(fold_lanes(v), elements_of_threads{}); }
+
+  // The last tile, 1 <= size < tile elements: full leaves as in a full tile, the short one by a thread for each
+  // lane, then one with another. Kept out of line: its instructions would only be in the way of the short
+  // kernels that don't need it.
+  template <alignment How>
+  __device__ __noinline__ static local short_tile(Source from, int size) {
+    const int t = threadIdx.x % warp, full = size / order::leaf, rest = size % order::leaf;
+    raw v;
+    if (leaf_of(t) < full) v = load_tile<How>(from);
+    typename Source::single x[order::rows];
+#pragma unroll
+    for (int r = 0; r < order::rows; ++r)
+      if (r * order::lanes + t < rest) x[r] = from.one(full * order::leaf + r * order::lanes + t);
+    local s;
+    if (leaf_of(t) < full) s = fold_lanes(v);
+    s = fold_whole_warp<F, 1, group>(s, elements_of_threads{});
+    if (rest > 0) {
+      local last;
+      if (t < rest)
+        last = lane(order::lane_size(rest, t),
+                    [&](int r) { return Source::made(x[r], full * order::leaf + r * order::lanes + t); });
+      last = from_first(fold_warp<F>(last, order::lane_count(rest), leaf_lanes{rest}));
+      if (t == full * group) s = last;
+    }
+    return fold_warp<F, group>(s, (full + (rest > 0)) * group, elements_of_leaves{size});
   }
 
-  // The last tile, 1 <= size < tile elements: leaf by leaf, one thread for each lane. Kept out of line:
-  // its instructions would only be in the way of the short kernels that don't need it.
-  __device__ __noinline__ static local short_tile(Source from, int size) {
-    const int t = threadIdx.x % warp;
-    const int leaves = static_cast<int>(order::leaf_count(size));
-    local mine;  // thread l keeps leaf l
-    constexpr int batch = tile / order::leaf < 4 ? tile / order::leaf : 4;  // leaves loaded together
-    for (int l0 = 0; l0 < leaves; l0 += batch) {
-      typename Source::single x[batch][order::rows];
-#pragma unroll
-      for (int l = 0; l < batch; ++l)
-#pragma unroll
-        for (int r = 0; r < order::rows; ++r) {
-          const int at = (l0 + l) * order::leaf + r * order::lanes + t;
-          if (at < size) x[l][r] = from.one(at);
-        }
-#pragma unroll
-      for (int l = 0; l < batch; ++l) {
-        if (l0 + l >= leaves) break;
-        const int here = order::leaf_size(size, l0 + l);
-        local s;
-        if (t < here)
-          s = lane(order::lane_size(here, t),
-                   [&](int r) { return Source::made(x[l][r], (l0 + l) * order::leaf + r * order::lanes + t); });
-        s = from_first(fold_warp<F>(s, order::lane_count(here), leaf_lanes{here}));
-        if (l0 + l == 0 || t == l0 + l) mine = s;
-      }
+ private:
+  // Elements of `width` threads, each with all rows of its lanes;
+  struct elements_of_threads {
+    __device__ index operator()(int width) const { return static_cast<index>(width * order::rows * owned); }
+  };
+  // of the leaves of these threads, in a tile of `size`.
+  struct elements_of_leaves {
+    int size;
+    __device__ index operator()(int first, int width) const {
+      const int begin = leaf_of(first) * order::leaf, end = leaf_of(first + width) * order::leaf;
+      return static_cast<index>((end < size ? end : size) - begin);
     }
-    return fold_warp<F>(mine, leaves, equal_runs{order::leaf, static_cast<index>(size)});
-  }
+  };
 };
 
 // Folds `count` <= 1024 states in shared memory, visible to the block, into thread 0; each is of `span`
@@ -334,7 +357,8 @@ extern __shared__ __align__(16) std::byte shared_bytes[];
 // `how` writes the result: how.write<F, A>(state, n).
 template <class F, class Source, class A, alignment How, class Result>
 __global__ void __launch_bounds__(max_threads)
-    fold_elements(typename Source::parameters data, index n, int tiles, index count, void* nodes, Result how) {
+    fold_elements(typename Source::parameters data, index n, int tiles, index count, void* nodes,
+                  const __grid_constant__ Result how) {
   using E = engine<F, Source, A>;
   using S = typename E::state;
 #if __CUDA_ARCH__ >= 900
@@ -365,7 +389,7 @@ __global__ void __launch_bounds__(max_threads)
       }
     }
     if (rest > 0 && w == full % warps)
-      keep(full, E::short_tile(from.ahead(full * E::tile), rest));
+      keep(full, E::template short_tile<How>(from.ahead(full * E::tile), rest));
     __syncthreads();
     const index here = left < static_cast<index>(tiles) * E::tile ? left : static_cast<index>(tiles) * E::tile;
     const S s = fold_shared<F>(states, full + (rest > 0), E::tile, here);
@@ -382,7 +406,7 @@ __global__ void __launch_bounds__(max_threads)
 // Second pass, one block: folds `count` <= nodes_per_warp * 1024 nodes of `span` elements each.
 template <class F, class A, class Result>
 __global__ void __launch_bounds__(max_threads)
-    fold_nodes(const void* nodes, int count, index span, index n, Result how) {
+    fold_nodes(const void* nodes, int count, index span, index n, const __grid_constant__ Result how) {
   using S = fold::settled<F, A>;
   const S* from = static_cast<const S*>(nodes);
   S* states = reinterpret_cast<S*>(shared_bytes);
