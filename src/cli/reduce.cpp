@@ -87,17 +87,12 @@ std::string json_line(file_names files, const io::array& a, const reduction& r,
 // The results of all, in their order. Nothing is reduced anywhere else.
 std::vector<scalar> results(const reduce_arguments& args, const std::vector<reduction>& all,
                             const operands& from) {
-  std::vector<scalar> values(all.size());
   const void *x = from.x->data, *y = from.y ? from.y->data : nullptr;
-  if (args.device == "cuda") {
-    std::transform(all.begin(), all.end(), values.begin(), [&](const reduction& r) {
-      return cuda::reduce_host(r, x, y, from.x->count);
-    });
-  } else {
-    const cpu::options how{args.threads.value_or(0),
-                           args.target ? cpu::parse_target(*args.target) : std::nullopt};
-    cpu::reduce(all, x, y, from.x->count, values, how);
-  }
+  if (args.device == "cuda") return cuda::reduce_host(all, x, y, from.x->count);
+  std::vector<scalar> values(all.size());
+  const cpu::options how{args.threads.value_or(0),
+                         args.target ? cpu::parse_target(*args.target) : std::nullopt};
+  cpu::reduce(all, x, y, from.x->count, values, how);
   return values;
 }
 

@@ -51,25 +51,25 @@ const char* key_of(kernel_kind kind, const reduction& r) {
 
 // The fewest passes that there are kernels for.
 std::vector<group> groups_of(std::span<const reduction> all) {
+  if (all.size() == 1) return {{kernel_kind::own, {0}}};
+  // The smallest company for all that are in the largest, if they are of more than one base.
+  std::vector<std::size_t> social;
+  for (std::size_t k = 0; k < all.size(); ++k)
+    if (key_of(kernel_kind::statistics, all[k])) social.push_back(k);
+  const bool together = std::any_of(social.begin(), social.end(), [&](std::size_t k) {
+    return key_of(kernel_kind::shared, all[k]) != key_of(kernel_kind::shared, all[social[0]]);
+  });
+  const kernel_kind company = *std::find_if(std::begin(companies), std::end(companies) - 1, [&](kernel_kind kind) {
+    return std::all_of(social.begin(), social.end(), [&](std::size_t k) { return key_of(kind, all[k]) != nullptr; });
+  });
   std::vector<group> found;
-  const auto add_to = [&](group* g, kernel_kind kind, std::size_t k) {
-    if (g && g->which.size() < most_results) g->which.push_back(k);
-    else found.push_back({kind, {k}});
-  };
-  // Those of `statistics` together, if they are of more than one sum.
-  std::vector<const char*> sums;
-  for (const reduction& r : all)
-    if (key_of(kernel_kind::statistics, r)) sums.push_back(key_of(kernel_kind::shared, r));
-  const bool together = std::any_of(sums.begin(), sums.end(), [&](const char* s) { return s != sums[0]; });
   for (std::size_t k = 0; k < all.size(); ++k) {
-    const bool one_of_them = together && key_of(kernel_kind::statistics, all[k]);
-    group* same = nullptr;
-    for (group& g : found)
-      if (one_of_them ? g.kind == kernel_kind::statistics
-                      : g.kind == kernel_kind::shared &&
-                            key_of(g.kind, all[g.which[0]]) == key_of(g.kind, all[k]))
-        same = &g;
-    add_to(same, one_of_them ? kernel_kind::statistics : kernel_kind::shared, k);
+    const kernel_kind kind = together && key_of(kernel_kind::statistics, all[k]) ? company : kernel_kind::shared;
+    const auto same = std::find_if(found.begin(), found.end(), [&](const group& g) {
+      return g.kind == kind && g.which.size() < most_results && key_of(kind, all[g.which[0]]) == key_of(kind, all[k]);
+    });
+    if (same != found.end()) same->which.push_back(k);
+    else found.push_back({kind, {k}});
   }
   for (group& g : found)
     if (g.which.size() == 1) g.kind = kernel_kind::own;

@@ -33,8 +33,10 @@ struct arguments {
 // ---- What is compiled: kernels, each in one of the parts, a file each ----------------------------------
 
 /// Which of the kernels of a reduction: one of its own, which `sum` has; the one that all operations of the
-/// same base share; or the one of `statistics`, below.
-enum class kernel_kind { own, shared, statistics };
+/// same base share; or one of several bases (see `company`), fewer first.
+enum class kernel_kind { own, shared, extremes, mean_and_variance, statistics };
+inline constexpr kernel_kind companies[] = {kernel_kind::extremes, kernel_kind::mean_and_variance,
+                                            kernel_kind::statistics};
 
 enum class part { f16, bf16, f32, f64, in_f64, integer_sums, widened_floats, widened_integers };
 inline constexpr int parts = 8;
@@ -49,22 +51,37 @@ inline constexpr bool is_sum_of_squares = false;
 template <class M>
 inline constexpr bool is_sum_of_squares<fold::additive<M, fold::square>> = true;
 
-/// Folds that are asked for together: sum, mean, min, max, var and std are made of these. With their method
-/// tree they have one kernel for all.
+/// Folds that are often asked for together: in the method tree and without a wider accumulator they have one
+/// kernel for all. (sum and mean, var and std are of one base each.)
 template <class... F>
-struct fold_list {
+struct company_of;
+template <class F>
+struct company_of<F> {
+  using fold = F;
   template <class G>
-  static constexpr bool has = (std::is_same_v<F, G> || ...);
+  static constexpr bool has = std::is_same_v<F, G>;
 };
-using statistics_bases = fold_list<fold::additive<method::tree, fold::itself>, op::extremum<op::smaller>::base,
-                                   op::extremum<op::larger>::base, op::moments<2>>;
-using statistics = fold::both<fold::additive<method::tree, fold::itself>,
-                              fold::both<op::extremum<op::smaller>::base,
-                                         fold::both<op::extremum<op::larger>::base, op::moments<2>>>>;
-template <class Base, class T, class A>
-inline constexpr bool in_statistics = statistics_bases::has<Base> && std::is_floating_point_v<A> &&
-                                      !std::is_integral_v<T> &&
-                                      std::is_same_v<A, double> == std::is_same_v<T, double>;
+template <class F, class... Rest>
+struct company_of<F, Rest...> {
+  using fold = bitfold::fold::both<F, typename company_of<Rest...>::fold>;
+  template <class G>
+  static constexpr bool has = std::is_same_v<F, G> || company_of<Rest...>::template has<G>;
+};
+using smallest = op::extremum<op::smaller>::base;
+using largest = op::extremum<op::larger>::base;
+using total = fold::additive<method::tree, fold::itself>;
+using variance = op::moments<2>;
+template <kernel_kind>
+struct company : company_of<smallest, largest> {};
+template <>
+struct company<kernel_kind::mean_and_variance> : company_of<total, variance> {};
+template <>
+struct company<kernel_kind::statistics> : company_of<total, smallest, largest, variance> {};
+
+/// Whether a reduction of that base, elements T accumulated in A, is one of them.
+template <kernel_kind Kind, class Base, class T, class A>
+inline constexpr bool in_company = company<Kind>::template has<Base> && std::is_floating_point_v<A> &&
+                                   !std::is_integral_v<T> && std::is_same_v<A, double> == std::is_same_v<T, double>;
 
 /// The kernel of a fold for elements T widened to A: it takes them as they are stored, if that is worth a
 /// kernel, or else as anything that A holds.
@@ -98,9 +115,19 @@ Result with_kernel(kernel_kind kind, const reduction& r, Function&& f) {
           using Base = typename F::base;
           if constexpr (is_plain_sum<F>)
             if (kind == kernel_kind::own) return f.template operator()<F, T, A>();
-          if constexpr (in_statistics<Base, T, A>)
-            if (kind == kernel_kind::statistics) return f.template operator()<statistics, T, A>();
-          if (kind != kernel_kind::statistics) return f.template operator()<Base, T, A>();
+          const auto among = [&]<kernel_kind Kind>() -> Result {
+            if constexpr (in_company<Kind, Base, T, A>)
+              return f.template operator()<typename company<Kind>::fold, T, A>();
+            else
+              return Result{};
+          };
+          switch (kind) {
+            case kernel_kind::extremes: return among.template operator()<kernel_kind::extremes>();
+            case kernel_kind::mean_and_variance: return among.template operator()<kernel_kind::mean_and_variance>();
+            case kernel_kind::statistics: return among.template operator()<kernel_kind::statistics>();
+            case kernel_kind::own:
+            case kernel_kind::shared: return f.template operator()<Base, T, A>();
+          }
         }
         return Result{};
       });

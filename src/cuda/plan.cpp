@@ -36,13 +36,14 @@ plan make_plan(const sizes& of, std::size_t n, const launch& shape) {
   plan p{};
   // Measured on an H200: one block up to 16 tiles; then one tile a warp until every multiprocessor has
   // work, then four, so that a block reads 128 KiB and the second pass stays short; for long arrays
-  // half the threads and twice as much, which suits the methods that need many registers.
+  // half the threads and twice as much, which suits the methods that need many registers; and twice that
+  // where there are nodes enough, for operations whose merges take long.
   const bool alone = tiles <= 16, large = tiles >= 32768;
   p.threads = shape.threads ? shape.threads
                             : static_cast<int>(32 * std::clamp<index>(tiles, 1, alone ? 16 : large ? 4 : 8));
   const index warps = static_cast<index>(p.threads) / 32;
   index per_node = std::bit_ceil(alone   ? 16
-                                 : large ? warps * 16
+                                 : large ? warps * (tiles >= 131072 ? 32 : 16)
                                          : warps * std::clamp<index>(tiles / 2048, 1, 4));
   if (shape.tiles) per_node = static_cast<index>(shape.tiles);
   while ((tiles + per_node - 1) / per_node > most_nodes) per_node *= 2;

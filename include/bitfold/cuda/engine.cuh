@@ -77,6 +77,10 @@ struct equal_runs {
     return (end < n ? end : n) - begin;
   }
 };
+struct span_of {
+  index span;
+  __device__ index operator()(int width) const { return static_cast<index>(width) * span; }
+};
 // For the lanes of a leaf of `size` elements.
 struct leaf_lanes {
   int size;
@@ -337,8 +341,12 @@ __device__ S fold_shared(S* states, int count, index span, index n) {
     S* folded = states + count;
     for (int k = w; k * warp < count; k += blockDim.x / warp) {
       const int here = count - k * warp;
-      const S s = fold_warp<F>(states[k * warp + (t < here ? t : 0)], here < warp ? here : warp,
-                               equal_runs{span, n - static_cast<index>(k) * warp * span});
+      const index left = n - static_cast<index>(k) * warp * span;
+      S s = states[k * warp + (t < here ? t : 0)];
+      if (F::counted && left >= warp * span)  // nothing to find out
+        s = fold_whole_warp<F>(s, span_of{span});
+      else
+        s = fold_warp<F>(s, here < warp ? here : warp, equal_runs{span, left});
       if (t == 0) folded[k] = s;
     }
     __syncthreads();
