@@ -575,9 +575,10 @@ std::string utc_now() {
   return text;
 }
 
-// `sequential` calls the reference: only of sums is its speed of interest.
-bool has_engine(const contestant_info& i) {
-  return !i.promise || i.promise->method() != method_id::sequential;
+// Of the other operations the report shows two methods; the others' engines are those of sums.
+bool is_shown(const contestant_info& i) {
+  if (i.op == op_id::sum || !i.promise || !i.promise->method()) return true;
+  return i.promise->method() == method_id::tree || i.promise->method() == method_id::kahan;
 }
 
 std::string condition_name(int power) { return fmt::format("condition-1e{}", power); }
@@ -704,7 +705,7 @@ std::vector<unit> plan(contestants& who, const suite_options& o) {
                  1, o.full ? 8 : 4, true},
                 a.count, sums);
   for (const auto& c : who.list)
-    if (c->info.main && (c->info.op == op_id::sum || has_engine(c->info)))
+    if (c->info.main && is_shown(c->info))
       units.push_back({"bits/" + c->info.id, "bits: " + c->info.id,
                        static_cast<double>(c->variations().size()) * 4e5,
                        [c = c.get(), seed = o.seed, full = o.full] {
@@ -729,10 +730,10 @@ std::vector<unit> plan(contestants& who, const suite_options& o) {
       if (o.full || t == dtype::f32 || power == 18 || power == 24)
         add_speed(t, power, sums, 1, "");
   constexpr auto of_one = [](const contestant_info& i) {
-    return i.main && i.op != op_id::sum && info(i.op).inputs == 1 && has_engine(i);
+    return i.main && i.op != op_id::sum && info(i.op).inputs == 1 && is_shown(i);
   };
   constexpr auto of_two = [](const contestant_info& i) {
-    return i.main && info(i.op).inputs == 2 && has_engine(i);
+    return i.main && info(i.op).inputs == 2 && is_shown(i);
   };
   for (dtype t : floats)
     for (int power : o.full ? std::vector{24, 28} : std::vector{20}) {

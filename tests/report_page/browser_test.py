@@ -24,7 +24,8 @@ except ImportError:
 HERE = pathlib.Path(__file__).parent
 PHONE, DESKTOP = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
 PLOTS = ["frontier", "length", "condition", "heat", "time"]
-STUDY = {"frontier": "inputs", "length": "length", "condition": "condition", "heat": "inputs", "types": "types", "files": "files"}
+STUDY = {"frontier": "inputs", "length": "length", "condition": "condition", "heat": "inputs", "types": "types", "files": "files",
+         "operations": "operations"}
 
 
 class Page:
@@ -127,6 +128,24 @@ def check_tables(p):
         table.wait_for()
         assert table.locator("tbody tr").count() == len(rows), (name, table.locator("tbody tr").count(), len(rows))
         assert table.locator("caption").count() == 1 and table.locator("tbody th[scope=row]").count() == len(rows)
+    if page.locator("#operations").count():
+        c = chosen(page, "operations")
+        device = {"CPU": "cpu", "GPU (CUDA)": "cuda"}.get(c.get("Device"), next(iter(info.values()))["device"])
+        here = [info[i] for i in dict.fromkeys(r["contestant"] for r in report["accuracy"] if r["study"] == "operations" and r["in"] == c["Element type"])]
+        here = [i for i in here if i["device"] == device]
+        lines = page.locator("#operations .chart tbody th").all_inner_texts()
+        assert lines == list(dict.fromkeys(i.get("op", "sum") for i in here)), lines
+        heads = page.locator("#operations .chart thead th").all_inner_texts()
+        assert len(heads) == len(set(heads)) and heads[:2] == ["operation", "bitfold"], heads
+        for k, op in enumerate(lines):
+            for column, head in enumerate(heads[1:]):
+                cell = page.locator("#operations .chart tbody tr").nth(k).locator("td").nth(column).inner_text()
+                has = any(i.get("op", "sum") == op and (i["family"] == head or f"bitfold {i['method']}" == head
+                                                        or head == "bitfold" == i["family"] and i["method"] in (None, "tree")) for i in here)
+                assert bool(cell) == has, (op, head, cell)
+        page.locator("#operations summary").press("Enter")
+        page.locator("#operations details table").wait_for()
+        assert page.locator("#operations details tbody tr").count() == len(here)
     page.locator("#heat summary").press("Enter")
     inputs = {r["input"] for r in report["accuracy"] if r["study"] == "inputs"}
     page.locator("#heat details table").wait_for()
