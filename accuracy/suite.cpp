@@ -736,7 +736,7 @@ std::vector<unit> plan(contestants& who, const suite_options& o) {
     return i.main && info(i.op).inputs == 2 && is_shown(i);
   };
   for (dtype t : floats)
-    for (int power : o.full ? std::vector{24, 28} : std::vector{20}) {
+    for (int power : o.full ? std::vector{24, 28} : std::vector{18}) {
       add_speed(t, power, of_one, 1, "/operations");
       add_speed(t, power, of_two, 2, "/operations of two inputs");
     }
@@ -751,10 +751,11 @@ json start_report(const contestants& who, const suite_options& o, const std::str
   json list = json::array();
   for (const auto& c : who.list) {
     const contestant_info& i = c->info;
+    const auto method = i.promise ? i.promise->method() : std::nullopt;
     list.push_back({{"id", i.id},
                     {"name", i.name},
                     {"family", i.family},
-                    {"method", i.promise ? json(name(i.promise->method())) : json()},
+                    {"method", method ? json(name(*method)) : json()},
                     {"device", i.device},
                     {"in", name(i.in)},
                     {"acc", i.acc},

@@ -351,6 +351,14 @@ TEST_CASE("the plan has every registered op, method and type, each under its own
           return c->info.main && *c->info.promise == r;
         }));
       }
+  const json report = start_report(who, {}, "a test");
+  for (std::size_t k = 0; k < who.list.size(); ++k) {
+    const json& c = report["contestants"][k];
+    const reduction& r = *who.list[k]->info.promise;
+    CHECK(c["op"] == name(r.op()));
+    CHECK(c["method"] == (r.method() ? json(name(*r.method())) : json()));
+    CHECK((!c["main"].get<bool>() || r.op() == op_id::sum));
+  }
   for (bool full : {false, true}) {
     keys.clear();
     for (const unit& u : plan(who, {full, 1, {}})) CHECK(keys.insert(u.key).second);
@@ -406,6 +414,8 @@ TEST_CASE("a report that is malformed is one clear error") {
   CHECK(broken([](json& r) {
           r["speed"][0]["contestant"] = "nobody";
         }).find("speed.contestant: ") != std::string::npos);
+  CHECK(broken([](json& r) { r["contestants"][0]["op"] = 1; }).find(": op: ") != std::string::npos);
+  CHECK(broken([](json& r) { r["contestants"][0].erase("op"); }) == "");  // as in the first reports
   CHECK(broken([](json& r) { r["contestants"][0].erase("promise"); }).find(": promise: ") !=
         std::string::npos);
   CHECK(broken([](json& r) { r["machine"]["gpus"] = {1}; }).find("machine.gpus: ") !=

@@ -271,7 +271,6 @@ section({
   },
 });
 
-// bitfold's methods that every operation of a kind has; of a peer, the first that it has.
 const opOf = c => c.op ?? 'sum';
 const columnOf = c => c.family !== 'bitfold' ? c.family
   : c.method === null || c.method === 'tree' ? 'bitfold' : c.method === 'kahan' ? 'bitfold kahan' : null;
@@ -279,18 +278,18 @@ const columnOf = c => c.family !== 'bitfold' ? c.family
 const operations = study('operations');
 const operationsOf = state => {
   const rows = operations.filter(r => r.in === state.in && byId.get(r.contestant).device === state.device);
+  const timed = report.speed.filter(r => r.in === state.in && byId.get(r.contestant).device === state.device);
+  const n = Math.max(...timed.filter(r => opOf(byId.get(r.contestant)) !== 'sum').map(r => r.n));
   return distinct(rows.map(r => r.contestant)).map(id => {
     const mine = rows.filter(r => r.contestant === id), worst = key => {
       const all = mine.map(r => num(r[key])).filter(v => v !== null);
       return all.length ? Math.max(...all) : null;
     };
     const bits = report.bits.filter(r => r.contestant === id);
-    const speeds = report.speed.filter(r => r.contestant === id);  // the default variation comes first
-    const n = Math.max(...speeds.map(r => r.n));
     return {
       c: byId.get(id), op: opOf(byId.get(id)), ulps: worst('ulps'), ratio: worst('bound_ratio'), ways: bits.length,
       results: bits.length ? Math.max(distinct(bits.map(r => r.digest)).length, ...bits.map(r => r.distinct ?? 1)) : null,
-      speed: speeds.find(r => r.n === n) ?? null,
+      speed: timed.find(r => r.contestant === id && r.n === n) ?? null,  // the default variation comes first
     };
   });
 };
@@ -303,7 +302,8 @@ section({
   draw(state, parts) {
     const all = operationsOf(state);
     if (all.length === 0) parts.note.textContent = 'Nothing was measured for this choice.';
-    const columns = distinct(all.map(o => columnOf(o.c)).filter(c => c !== null));
+    // Who only sums is in the figures above; of a family, the first that has an operation stands for it.
+    const columns = distinct(all.filter(o => o.op !== 'sum').map(o => columnOf(o.c)).filter(c => c !== null));
     const at = new Map();
     for (const o of all) {
       const key = o.op + '\n' + columnOf(o.c);
@@ -311,7 +311,7 @@ section({
     }
     const relative = o => {
       const own = at.get(o.op + '\nbitfold')?.speed;
-      return o.speed && own && own.n === o.speed.n ? o.speed.gbps / own.gbps : null;
+      return o.speed && own ? o.speed.gbps / own.gbps : null;
     };
     const cell = (o, column) => {
       if (!o) return '';
