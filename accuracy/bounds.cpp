@@ -252,9 +252,8 @@ real variance_bound(const reduction& r, const elements& in) {
   const auto d = static_cast<std::size_t>(r.ddof());
   if (in.n <= d) return infinity;
   const real m2 = scaled_moment(2, in) / in.n, degrees = in.n - d, exact = m2 / degrees;
-  const real of_m2 = second_moment_bound(r.acc(), first_lane_size(in.n), folds_above_lane(in.n), in,
-                                         m2) /
-                     degrees;
+  const real of_m2 =
+      second_moment_bound(r.acc(), first_lane_size(in.n), folds_above_lane(in.n), in, m2) / degrees;
   const real before = of_m2 + u64 * (exact + of_m2) + half_step(dtype::f64);
   if (r.op() == op_id::var) return rounded(exact, before, r.out(), true);
   const real root = sqrt(exact), of_root = root_bound(exact, before);
@@ -348,8 +347,8 @@ real any_order_norm(dtype acc, dtype out, const elements& in) {
 real any_order_variance(op_id op, dtype acc, dtype out, const elements& in) {
   const real u = unit_roundoff(acc), eta = ldexp(real(1), format_of(acc).min_exponent);
   const real n = in.n, m2 = scaled_moment(2, in) / n, exact = m2 / n;
-  const bounded_sum s = sum_of(in_any_order(op_id::mean, acc, acc, in), in,
-                               terms_of(op_id::mean, in.type, acc));
+  const bounded_sum s =
+      sum_of(in_any_order(op_id::mean, acc, acc, in), in, terms_of(op_id::mean, in.type, acc));
   const real of_mean = s.bound / n + u * (abs(s.exact) + s.bound) / n + eta;
   real shifted = n * of_mean * of_mean;
   if (conversion_rounds(in.type, acc)) {
@@ -381,7 +380,8 @@ real any_order_cosine(dtype acc, dtype out, const elements& in) {
   const real shrunk = (1 - t) * (1 - t), n = in.n;
   const real relative = (1 + g(u, in.n + 4)) / shrunk - 1;
   return rounded(dot.sum / norms,
-                 relative * dot.sum_abs / norms + 4 * n * eta * (1 / norms + 1) / shrunk, out, true);
+                 relative * dot.sum_abs / norms + 4 * n * eta * (1 / norms + 1) / shrunk, out,
+                 true);
 }
 
 }  // namespace

@@ -15,8 +15,8 @@
 namespace bitfold::accuracy {
 
 /// One or two arrays of n elements, one behind the other. Those of different content have different
-/// ids, so that what is made of them (a copy on the GPU, a temporary file) can be kept until another
-/// id comes.
+/// ids, so that what is made of them (a copy on the GPU, a temporary file) can be kept until
+/// another id comes.
 struct array_view {
   dtype type;
   const void* data;

@@ -39,7 +39,8 @@ std::uint64_t next_id() {
 struct array {
   std::vector<std::byte> bytes;
   array_view view;
-  array(dtype t, std::vector<std::byte> b, int inputs = 1) : view{t, nullptr, 0, next_id(), inputs} {
+  array(dtype t, std::vector<std::byte> b, int inputs = 1)
+      : view{t, nullptr, 0, next_id(), inputs} {
     hold(std::move(b));
   }
   array(array&&) = default;  // a moved vector keeps its memory
@@ -317,10 +318,9 @@ json run_study(const study& s, const std::vector<contestant*>& everyone, std::ui
                     [&](const array& a) { return c->suits(a.view); }))
       who.push_back(c);
   std::vector<truth> truths(samples.size());
-  tbb::parallel_for(std::size_t{0}, samples.size(),
-                    [&](std::size_t k) {
-                      truths[k] = truth_of(samples[k].view, who, s.name == "operations");
-                    });
+  tbb::parallel_for(std::size_t{0}, samples.size(), [&](std::size_t k) {
+    truths[k] = truth_of(samples[k].view, who, s.name == "operations");
+  });
 
   json findings = json::array();
   std::vector<tally> tallies(who.size());
@@ -424,8 +424,7 @@ json run_bits(contestant& c, std::uint64_t seed, int repeats) {
   if (arrays.empty()) return json::object();
   std::vector<scalar> expected;
   if (c.info.promise)
-    for (const array& a : arrays)
-      expected.push_back(reference_of(*c.info.promise, a.view));
+    for (const array& a : arrays) expected.push_back(reference_of(*c.info.promise, a.view));
   const auto digest_of = [](const std::vector<scalar>& results) {
     io::digest d;
     for (const scalar& s : results) d.add(&s.bits, size_of(s.type));
@@ -716,8 +715,7 @@ std::vector<unit> plan(contestants& who, const suite_options& o) {
   const auto add_speed = [&](dtype t, int power, chosen* takes_part, int inputs, const char* what) {
     auto list = of_type(t, takes_part);
     // The longest on the GPU alone: there it is soon done.
-    if (power >= 28)
-      std::erase_if(list, [](contestant* c) { return c->info.device != "cuda"; });
+    if (power >= 28) std::erase_if(list, [](contestant* c) { return c->info.device != "cuda"; });
     if (list.empty()) return;
     const std::size_t count = std::size_t{1} << power;
     units.push_back({fmt::format("speed/{}/{}{}", name(t), count, what),
@@ -727,8 +725,7 @@ std::vector<unit> plan(contestants& who, const suite_options& o) {
   };
   for (dtype t : floats)
     for (int power : powers)
-      if (o.full || t == dtype::f32 || power == 18 || power == 24)
-        add_speed(t, power, sums, 1, "");
+      if (o.full || t == dtype::f32 || power == 18 || power == 24) add_speed(t, power, sums, 1, "");
   constexpr auto of_one = [](const contestant_info& i) {
     return i.main && i.op != op_id::sum && info(i.op).inputs == 1 && is_shown(i);
   };

@@ -58,8 +58,7 @@ void check_right(const contestants& c) {
     const dtype t = who->info.in;
     const auto bytes = pack(both, t);
     const array_view x{t, bytes.data(), 5, next_id(), 2};
-    const real exact =
-        exact_value(who->info.op, {t, x.data, x.second(who->info.op), x.n});
+    const real exact = exact_value(who->info.op, {t, x.data, x.second(who->info.op), x.n});
     for (std::size_t way = 0; way < who->variations().size(); ++way) {
       const scalar got = who->run(x, way);
       INFO(who->info.id << ", " << who->variations()[way].label << ": " << to_string(got));
@@ -229,7 +228,7 @@ TEST_CASE("peers: Python's operations are called with the arrays", "[peers]") {
   };
   CHECK(of("Python", dtype::f64) == 1);
   CHECK(of("NumPy", dtype::f16) == 21);
-  CHECK(of("NumPy", dtype::u16) == 19);  // sum_squares and dot would not be i64
+  CHECK(of("NumPy", dtype::u16) == 19);        // sum_squares and dot would not be i64
   CHECK(of("PyTorch", dtype::f32) == 22 + 1);  // sum in its two modes
   CHECK(of("PyTorch", dtype::bf16) == 17 + 1);
   check_right(c);
@@ -277,10 +276,12 @@ TEST_CASE("peers: Python's list of sums is checked", "[peers]") {
   const auto [line, reason] = GENERATE(table<std::string, std::string>({
       {"hello there", "no answer to \"list\": hello there"},
       {"op", "list: not understood: op"},
-      {"op\\tplus\\tk\\tn\\tf\\tcpu\\tf32\\ta\\tf32\\t0\\t1\\tabout", "list: not understood: op?plus"},
+      {"op\\tplus\\tk\\tn\\tf\\tcpu\\tf32\\ta\\tf32\\t0\\t1\\tabout",
+       "list: not understood: op?plus"},
       {"op\\tsum\\tk\\tn\\tf\\tcpu\\tf31\\ta\\tf32\\t0\\t1\\tabout",
        "list: not understood: op?sum?k?n?f?cpu?f31"},
-      {"op\\tsum\\tk\\tn\\tf\\tcpu\\tf32\\ta\\tf32\\tmany\\t1\\tabout", "list: not understood: op?sum?k?n"},
+      {"op\\tsum\\tk\\tn\\tf\\tcpu\\tf32\\ta\\tf32\\tmany\\t1\\tabout",
+       "list: not understood: op?sum?k?n"},
       {"error\\tout of paper", "list: out of paper"},
   }));
   const program p("read request; printf '" + line + "\\nok\\n'; read request");

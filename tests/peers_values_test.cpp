@@ -1,5 +1,6 @@
-// What NumPy and PyTorch compute, beside bitfold: the same values within bitfold's bound plus theirs, and
-// just the same ones where an operation is exact. Without the library the test is skipped.
+// What NumPy and PyTorch compute, beside bitfold: the same values within bitfold's bound plus
+// theirs, and just the same ones where an operation is exact. Without the library the test is
+// skipped.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -32,21 +33,23 @@ std::vector<std::byte> two_arrays(std::string_view family, std::size_t n, dtype 
     return bytes;
   }
   const std::string_view name = family == with_nan ? "normal" : family;
-  const auto in =
-      std::find_if(all_inputs().begin(), all_inputs().end(), [&](const input& i) { return i.name == name; });
+  const auto in = std::find_if(all_inputs().begin(), all_inputs().end(),
+                               [&](const input& i) { return i.name == name; });
   REQUIRE(in != all_inputs().end());
   std::vector<double> both = in->make(n, 1, t);
   const std::vector<double> second = in->make(n, 2, t);
   both.insert(both.end(), second.begin(), second.end());
   if (family == with_nan)
-    for (std::size_t i = 3; i < both.size(); i += 7) both[i] = std::numeric_limits<double>::quiet_NaN();
+    for (std::size_t i = 3; i < both.size(); i += 7)
+      both[i] = std::numeric_limits<double>::quiet_NaN();
   return pack(both, t);
 }
 
 bool same(const real& a, const real& b) { return a == b || (isnan(a) && isnan(b)); }
 
 // Whether two numbers were compared: not where a bound is infinite, or theirs is not known.
-bool compare(contestant& who, const array_view& x, std::size_t way, std::optional<method_id> method) {
+bool compare(contestant& who, const array_view& x, std::size_t way,
+             std::optional<method_id> method) {
   const contestant_info& i = who.info;
   const reduction r = make_reduction(i.op, method, i.in);
   REQUIRE(r.out() == i.out);
@@ -90,7 +93,8 @@ void check_values(const std::string& family) {
   std::set<const contestant_info*> without;  // of an element type, in this version
   std::uint64_t id = 1 << 30;
   for (dtype t : all_dtypes)
-    for (const char* input : {"uniform", "normal", "gradients", "relu", "alternating", "condition-1e8", with_nan})
+    for (const char* input :
+         {"uniform", "normal", "gradients", "relu", "alternating", "condition-1e8", with_nan})
       for (std::size_t n : {1, 9, 1000}) {
         if (!is_float(t) && input != std::string_view("uniform")) continue;
         if (n == 1 && input == std::string_view("condition-1e8")) continue;
@@ -99,7 +103,8 @@ void check_values(const std::string& family) {
         for (const auto& who : c.list) {
           if (who->info.family != family || who->info.in != t) continue;
           for (std::size_t way = 0; way < who->variations().size(); ++way) {
-            INFO(who->info.id << ", " << who->variations()[way].label << ", " << input << ", n = " << n);
+            INFO(who->info.id << ", " << who->variations()[way].label << ", " << input
+                              << ", n = " << n);
             const bool chosen = info(who->info.op).takes_method;
             for (method_id m : {method_id::tree, method_id::kahan})
               if (chosen || m == method_id::tree) try {

@@ -347,9 +347,8 @@ TEST_CASE("the plan has every registered op, method and type, each under its own
       for (dtype t : all_dtypes) {
         const reduction r =
             make_reduction(op.id, op.takes_method ? std::optional(m.id) : std::nullopt, t);
-        CHECK(std::any_of(who.list.begin(), who.list.end(), [&](const auto& c) {
-          return c->info.main && *c->info.promise == r;
-        }));
+        CHECK(std::any_of(who.list.begin(), who.list.end(),
+                          [&](const auto& c) { return c->info.main && *c->info.promise == r; }));
       }
   const json report = start_report(who, {}, "a test");
   for (std::size_t k = 0; k < who.list.size(); ++k) {

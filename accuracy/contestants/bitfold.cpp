@@ -1,5 +1,6 @@
-// bitfold's own contestants: every op by every method, on each engine; sum with every accumulator and
-// output type there is. All come from the registries, so a new op or method takes part by itself.
+// bitfold's own contestants: every op by every method, on each engine; sum with every accumulator
+// and output type there is. All come from the registries, so a new op or method takes part by
+// itself.
 #include <bitfold/cpu.hpp>
 #include <bitfold/cuda.hpp>
 
@@ -22,19 +23,20 @@ contestant_info info_of(const reduction& r, const char* device) {
   const std::string about = r.method() ? fmt::format("{}, method {}: {}", what.summary, method,
                                                      bitfold::info(*r.method()).summary)
                                        : std::string(what.summary);
-  return {.id = fmt::format("bitfold/{}/{}/{}/{}/{}/{}", op, method, name(r.in()), name(r.acc()),
-                            name(r.out()), device),
-          .name = "bitfold" + (r.op() == op_id::sum ? "" : " " + op) + (r.method() ? " " + method : ""),
-          .family = "bitfold",
-          .device = device,
-          .about = about,
-          .in = r.in(),
-          .acc = std::string(name(r.acc())),
-          .out = r.out(),
-          .op = r.op(),
-          .promise = r,
-          .bound = r,
-          .main = is_default(r)};
+  return {
+      .id = fmt::format("bitfold/{}/{}/{}/{}/{}/{}", op, method, name(r.in()), name(r.acc()),
+                        name(r.out()), device),
+      .name = "bitfold" + (r.op() == op_id::sum ? "" : " " + op) + (r.method() ? " " + method : ""),
+      .family = "bitfold",
+      .device = device,
+      .about = about,
+      .in = r.in(),
+      .acc = std::string(name(r.acc())),
+      .out = r.out(),
+      .op = r.op(),
+      .promise = r,
+      .bound = r,
+      .main = is_default(r)};
 }
 
 class on_cpu final : public contestant {
@@ -114,8 +116,8 @@ class on_gpu final : public contestant {
     const array_view there = on_device(x);
     auto* out = static_cast<std::byte*>(scratch(for_result + bytes));
     return {out, [=](CUstream_st* stream) {
-              cuda::reduce(r, there.data, there.second(r.op()), there.n, out, out + for_result, bytes,
-                           stream, shape);
+              cuda::reduce(r, there.data, there.second(r.op()), there.n, out, out + for_result,
+                           bytes, stream, shape);
             }};
   }
   std::vector<cuda::launch> ways_;

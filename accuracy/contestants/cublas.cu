@@ -1,5 +1,5 @@
-// cuBLAS, opened while the program runs: its asum, nrm2, dot and amax; and sums by its dot with ones,
-// and by its asum where no value is negative.
+// cuBLAS, opened while the program runs: its asum, nrm2, dot and amax; and sums by its dot with
+// ones, and by its asum where no value is negative.
 #include "cuda.hpp"
 #include "library.hpp"
 
@@ -140,8 +140,9 @@ void add(contestants& out, const library& lib, const cublas& blas, const std::st
   amax[1] = static_cast<char>(std::tolower(amax[1]));
   if (auto* f = find(dot, std::type_identity<dot_function<T>>{})) {
     out.list.push_back(std::make_unique<dot_with_ones<T>>(
-        describe<T>(op_id::sum, "dot", "dot",
-                    name_of(dot) + ": the dot product with an array of ones, so it reads twice as much"),
+        describe<T>(
+            op_id::sum, "dot", "dot",
+            name_of(dot) + ": the dot product with an array of ones, so it reads twice as much"),
         f, blas));
     add(op_id::dot, "dot", dot, [f](handle h, const array_view& x, T* result, cudaStream_t) {
       check_blas(f(h, static_cast<std::int64_t>(x.n), static_cast<const T*>(x.data), 1,
@@ -159,12 +160,13 @@ void add(contestants& out, const library& lib, const cublas& blas, const std::st
   if (find(nrm2, std::type_identity<of_one_function<T>>{}))
     add(op_id::norm_l2, "nrm2", nrm2, of_one(nrm2));
   if (auto* f = find(amax, std::type_identity<index_function<T>>{}))
-    add(op_id::norm_inf, "amax", amax, [f](handle h, const array_view& x, T* result, cudaStream_t s) {
-      auto* const index = reinterpret_cast<std::int64_t*>(result) + 1;
-      const T* const data = static_cast<const T*>(x.data);
-      check_blas(f(h, static_cast<std::int64_t>(x.n), data, 1, index), "cublas amax");
-      take_magnitude<<<1, 1, 0, s>>>(data, index, result);
-    });
+    add(op_id::norm_inf, "amax", amax,
+        [f](handle h, const array_view& x, T* result, cudaStream_t s) {
+          auto* const index = reinterpret_cast<std::int64_t*>(result) + 1;
+          const T* const data = static_cast<const T*>(x.data);
+          check_blas(f(h, static_cast<std::int64_t>(x.n), data, 1, index), "cublas amax");
+          take_magnitude<<<1, 1, 0, s>>>(data, index, result);
+        });
 }
 
 }  // namespace

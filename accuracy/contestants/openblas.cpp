@@ -99,15 +99,18 @@ void add(contestants& out, const library& blas, thread_count threads, const std:
       return f(n, x, 1, ones.data(), 1);
     };
     out.list.push_back(std::make_unique<blas_call<T>>(
-        describe<T>(op_id::sum, "dot", "dot", name_of("dot") + ": the dot product with an array of ones"),
+        describe<T>(op_id::sum, "dot", "dot",
+                    name_of("dot") + ": the dot product with an array of ones"),
         with_ones, threads));
-    add(op_id::dot, "dot", name_of("dot"), [f](int n, const T* x, const T* y) { return f(n, x, 1, y, 1); });
+    add(op_id::dot, "dot", name_of("dot"),
+        [f](int n, const T* x, const T* y) { return f(n, x, 1, y, 1); });
   }
   if (auto* f = blas.find<of_one>(name_of("asum").c_str())) {
     const auto call = [f](int n, const T* x, const T*) { return f(n, x, 1); };
     out.list.push_back(std::make_unique<sum_of_magnitudes<T>>(
-        describe<T>(op_id::sum, "asum", "asum",
-                    name_of("asum") + ": the sum of magnitudes, for arrays without negative values"),
+        describe<T>(
+            op_id::sum, "asum", "asum",
+            name_of("asum") + ": the sum of magnitudes, for arrays without negative values"),
         call, threads));
     add(op_id::norm_l1, "asum", name_of("asum"), call);
   }
@@ -116,9 +119,8 @@ void add(contestants& out, const library& blas, thread_count threads, const std:
         [f](int n, const T* x, const T*) { return f(n, x, 1); });
   const std::string amax = "cblas_i" + letter + "amax";
   if (auto* f = blas.find<index>(amax.c_str()))
-    add(op_id::norm_inf, "amax", amax, [f](int n, const T* x, const T*) {
-      return n == 0 ? T{0} : std::fabs(x[f(n, x, 1)]);
-    });
+    add(op_id::norm_inf, "amax", amax,
+        [f](int n, const T* x, const T*) { return n == 0 ? T{0} : std::fabs(x[f(n, x, 1)]); });
 }
 
 }  // namespace

@@ -246,8 +246,8 @@ namespace {
 
 class python_call final : public contestant {
  public:
-  python_call(contestant_info i, std::string key, std::size_t most, std::vector<std::string> threads,
-             std::shared_ptr<python_helper> helper)
+  python_call(contestant_info i, std::string key, std::size_t most,
+              std::vector<std::string> threads, std::shared_ptr<python_helper> helper)
       : contestant(std::move(i)),
         key_(std::move(key)),
         most_(most),

@@ -1,4 +1,5 @@
-// A long-lived Python process that reduces what it is given: peers.py, which says how it is talked to.
+// A long-lived Python process that reduces what it is given: peers.py, which says how it is talked
+// to.
 #pragma once
 
 #include <cstdint>
