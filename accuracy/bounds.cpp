@@ -226,10 +226,11 @@ real prod_bound(const reduction& r, const elements& in) {
 }
 
 // On the computed sum of the squares of the differences from the mean, whose exact value is m2.
-real second_moment_bound(const reduction& r, const elements& in, const real& m2) {
-  const std::uint64_t n = in.n, lane = first_lane_size(n), levels = folds_above_lane(n);
-  const real u = unit_roundoff(r.acc()), eta = ldexp(real(1), format_of(r.acc()).min_exponent);
-  const real converted = conversion_rounds(in.type, r.acc()) ? u : real(0);
+real second_moment_bound(dtype acc, std::uint64_t lane, std::uint64_t levels, const elements& in,
+                         const real& m2) {
+  const std::uint64_t n = in.n;
+  const real u = unit_roundoff(acc), eta = ldexp(real(1), format_of(acc).min_exponent);
+  const real converted = conversion_rounds(in.type, acc) ? u : real(0);
   const real q = sqrt(sum_exactly(term::square, in).sum) * (1 + converted);
   const real means = g(u, 3 * lane + 4 + 5 * levels) * (q + (levels + 1) * sqrt(real(n)) * eta);
   const real f =
@@ -238,19 +239,24 @@ real second_moment_bound(const reduction& r, const elements& in, const real& m2)
   const real before =
       shifted + g(u, lane + 10 + 2 * levels) * (m2 + shifted) + (levels + 2) * n * eta;
   const real largest = 8 * (q * q + before + 1) + 8 * sum_exactly(term::magnitude, in).sum;
-  if (!(largest < ldexp(real(1), format_of(r.acc()).max_exponent))) return infinity;
+  if (!(largest < ldexp(real(1), format_of(acc).max_exponent))) return infinity;
   return upwards(before);
+}
+
+// Of the square root of a number within `before` of exact.
+real root_bound(const real& exact, const real& before) {
+  return exact > before ? real(before / sqrt(exact)) : sqrt(before);
 }
 
 real variance_bound(const reduction& r, const elements& in) {
   const auto d = static_cast<std::size_t>(r.ddof());
   if (in.n <= d) return infinity;
   const real m2 = scaled_moment(2, in) / in.n, degrees = in.n - d, exact = m2 / degrees;
-  const real of_m2 = second_moment_bound(r, in, m2) / degrees;
+  const real of_m2 =
+      second_moment_bound(r.acc(), first_lane_size(in.n), folds_above_lane(in.n), in, m2) / degrees;
   const real before = of_m2 + u64 * (exact + of_m2) + half_step(dtype::f64);
   if (r.op() == op_id::var) return rounded(exact, before, r.out(), true);
-  const real root = sqrt(exact);
-  const real of_root = exact > before ? real(before / root) : sqrt(before);
+  const real root = sqrt(exact), of_root = root_bound(exact, before);
   return rounded(root, of_root + u64 * (root + of_root), r.out(), true);
 }
 
@@ -313,5 +319,104 @@ real error_bound(const reduction& r, const elements& in) {
   return infinity;
 }
 #pragma GCC diagnostic pop
+
+// ---- Anybody else's
+
+namespace {
+
+// In no order does an element pass through more additions than the first one does left to right.
+reduction in_any_order(op_id op, dtype acc, dtype out, const elements& in) {
+  return make_reduction(op, method_id::sequential, in.type, acc, out);
+}
+
+// A sum that is rounded to the output type, divided, and rounded again.
+real any_order_mean(const reduction& r, const elements& in) {
+  const bounded_sum s = sum_of(r, in, terms_of(r.op(), r.in(), r.acc()));
+  const real n = r.op() == op_id::nanmean ? count_numbers(in) : in.n;
+  return rounded(s.exact / n, rounded(s.exact, s.bound, r.out(), true) / n, r.out(), true);
+}
+
+real any_order_norm(dtype acc, dtype out, const elements& in) {
+  const reduction r = is_float(in.type) ? in_any_order(op_id::sum_squares, acc, out, in)
+                                        : in_any_order(op_id::norm_l2, acc, out, in);
+  const bounded_sum s = sum_of(r, in, terms_of(op_id::norm_l2, in.type, acc));
+  const real before = rounded(s.exact, s.bound, out, true);
+  return rounded(sqrt(s.exact), root_bound(s.exact, before), out, true);
+}
+
+real any_order_variance(op_id op, dtype acc, dtype out, const elements& in) {
+  const real u = unit_roundoff(acc), eta = ldexp(real(1), format_of(acc).min_exponent);
+  const real n = in.n, m2 = scaled_moment(2, in) / n, exact = m2 / n;
+  const bounded_sum s =
+      sum_of(in_any_order(op_id::mean, acc, acc, in), in, terms_of(op_id::mean, in.type, acc));
+  const real of_mean = s.bound / n + u * (abs(s.exact) + s.bound) / n + eta;
+  real shifted = n * of_mean * of_mean;
+  if (conversion_rounds(in.type, acc)) {
+    const real f = u * sqrt(sum_exactly(term::square, in).sum);
+    shifted += 2 * sqrt(m2 + shifted) * f + f * f;
+  }
+  const real two_passes = shifted + g(u, in.n + 3) * (m2 + shifted) + 2 * n * eta;
+  const real merged = second_moment_bound(acc, 1, in.n, in, m2);
+  const real of_m2 = std::max(two_passes, merged);
+  const real before = rounded(exact, of_m2 / n + u * (m2 + of_m2) / n + eta, out, true);
+  return op == op_id::var ? before : rounded(sqrt(exact), root_bound(exact, before), out, true);
+}
+
+real any_order_cosine(dtype acc, dtype out, const elements& in) {
+  const reduction r = in_any_order(op_id::cosine, acc, out, in);
+  const real u = unit_roundoff(acc), eta = ldexp(real(1), format_of(acc).min_exponent);
+  const summed product = terms_of(op_id::cosine, in.type, acc);
+  real norms = 1, t = 0;
+  for (const void* data : {in.x, in.y}) {
+    const bounded_sum squares =
+        sum_of(r, {in.type, data, nullptr, in.n}, {term::square, term::square, product.how});
+    // PyTorch takes a norm for 1e-8 at least.
+    if (!(squares.exact > 1e-15)) return infinity;
+    norms *= sqrt(squares.exact);
+    t = std::max(t, relative_root(squares.bound / squares.exact, u, 2));
+  }
+  if (!(t < 1)) return infinity;
+  const exact_sum dot = sum_exactly(term::product, in);
+  const real shrunk = (1 - t) * (1 - t), n = in.n;
+  const real relative = (1 + g(u, in.n + 4)) / shrunk - 1;
+  return rounded(dot.sum / norms,
+                 relative * dot.sum_abs / norms + 4 * n * eta * (1 / norms + 1) / shrunk, out,
+                 true);
+}
+
+}  // namespace
+
+real any_order_bound(op_id op, dtype acc, dtype out, const elements& in) {
+  if (in.n == 0) return 0;
+  if (is_float(acc) && unit_roundoff(acc) > unit_roundoff(dtype::f32)) return infinity;
+  switch (op) {
+    case op_id::min:
+    case op_id::max:
+    case op_id::nanmin:
+    case op_id::nanmax:
+    case op_id::argmin:
+    case op_id::argmax:
+    case op_id::any:
+    case op_id::all:
+    case op_id::count_nonzero: return 0;
+    case op_id::norm_inf:
+    case op_id::prod: return error_bound(make_reduction(op, {}, in.type, acc, out), in);
+    case op_id::sum:
+    case op_id::nansum:
+    case op_id::sum_squares:
+    case op_id::norm_l1:
+    case op_id::dot:
+    case op_id::squared_distance: return error_bound(in_any_order(op, acc, out, in), in);
+    case op_id::mean:
+    case op_id::nanmean:
+    case op_id::mse:
+    case op_id::mae: return any_order_mean(in_any_order(op, acc, out, in), in);
+    case op_id::norm_l2: return any_order_norm(acc, out, in);
+    case op_id::var:
+    case op_id::std: return any_order_variance(op, acc, out, in);
+    case op_id::cosine: return any_order_cosine(acc, out, in);
+    default: return infinity;
+  }
+}
 
 }  // namespace bitfold::accuracy

@@ -68,6 +68,13 @@
 // for their n.
 //
 // All of this supposes that no addition overflows.
+//
+// Anybody else's (any_order_bound). d = n - 1, as left to right: in no order is it more. A mean's
+// sum is rounded to the output type too, and so are the sum of squares below norm_l2's root and the
+// variance below std's. var: the larger bound of two algorithms. Two passes, as NumPy: with a mean
+// off by e the sum of squares is M + n e^2, of terms with 3 roundings. Merges, as PyTorch (Welford,
+// Technometrics 4(3), 1962): as above with h = n and c = 1. cosine: a sum of quotients, or a
+// quotient of sums: with norms off by at most t, terms off by (1 + g(n + 4)) / (1 - t)^2 - 1.
 #pragma once
 
 #include <cstdint>
@@ -92,5 +99,10 @@ real error_bound(const reduction& r, std::uint64_t n, const exact_sum& exact);
 /// The same for any op, S being exact_value(r, in), for finite elements (nansum, nanmean: or NaN).
 /// Infinite also where there is no bound.
 real error_bound(const reduction& r, const elements& in);
+
+/// The same of whoever computes op (ddof = 0) in operations that are rounded to type acc, at least
+/// f32, or a wider one, adding in whatever order: naive, pairwise, in blocks, with fma or without.
+/// Infinite for an op that it is not known of.
+real any_order_bound(op_id op, dtype acc, dtype out, const elements& in);
 
 }  // namespace bitfold::accuracy

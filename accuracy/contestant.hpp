@@ -1,6 +1,6 @@
-// Who takes part in the suite: bitfold's own reductions, from its registries, and peers. A
-// contestant reduces an array to one scalar; the suite measures its error, its time and whether its
-// bits move.
+// Who takes part in the suite: bitfold's own reductions, from its registries, and peers, each with
+// the operations that it has. A contestant is one operation on arrays of one type, which it reduces
+// to one scalar; the suite measures its error, its time and whether its bits move.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,21 @@
 
 namespace bitfold::accuracy {
 
-/// An array in host memory. Arrays of different content have different ids, so that what is made of
-/// one (a copy on the GPU, a temporary file) can be kept until another id comes.
+/// One or two arrays of n elements, one behind the other. Those of different content have different
+/// ids, so that what is made of them (a copy on the GPU, a temporary file) can be kept until
+/// another id comes.
 struct array_view {
   dtype type;
   const void* data;
   std::size_t n;
   std::uint64_t id;
+  int inputs = 1;
+
+  std::size_t bytes() const { return static_cast<std::size_t>(inputs) * n * size_of(type); }
+  /// The second input of op; null where op takes one.
+  const void* second(op_id op) const {
+    return info(op).inputs == 2 ? static_cast<const std::byte*>(data) + n * size_of(type) : nullptr;
+  }
 };
 
 /// One way to run a contestant: a number of threads, a SIMD target, a launch shape.
@@ -32,12 +40,14 @@ struct variation {
 
 struct contestant_info {
   std::string id;      ///< unique, stable between runs: "bitfold/tree/f32/f32/f32/cpu"
-  std::string name;    ///< as figures show it: "bitfold tree", "CUB run_to_run", "NumPy sum"
+  std::string name;    ///< as figures show it: "bitfold tree", "CUB run_to_run", "NumPy mean"
   std::string family;  ///< "bitfold", "plain", "road", or the peer's name: "NumPy", "CUB", ...
   std::string device;  ///< "cpu" or "cuda"
   std::string about;   ///< one sentence: what it computes, and how
   dtype in;
-  std::string acc;  ///< what it accumulates in, "" where nobody says
+  /// What it accumulates in, "" where nobody says. The name of a float type alone says that each
+  /// of its operations is rounded to that type or a wider one: then any_order_bound holds.
+  std::string acc;
   dtype out;
   op_id op = op_id::sum;
   /// What it promises: exactly the bits of reference(*promise) in every variation, and so an error
@@ -46,7 +56,7 @@ struct contestant_info {
   /// The a-priori bound that is drawn beside it and that its error is divided by: that of *promise,
   /// or that of another reduction that adds in the same order and arithmetic.
   std::optional<reduction> bound = {};
-  bool main = true;  ///< shown in figures; the others are further accumulator and output types
+  bool main = true;  ///< by default; the others are further accumulator and output types
 };
 
 class contestant {
@@ -62,9 +72,11 @@ class contestant {
   virtual std::vector<variation> variations() const { return {{"default", true, 0}}; }
   /// Whether it can reduce n elements of info.in.
   virtual bool takes(std::size_t) const { return true; }
-  /// Whether its sum of x means the same as everyone's: takes(x.n), and for a sum of magnitudes
-  /// that no value is negative.
-  virtual bool suits(const array_view& x) const { return takes(x.n); }
+  /// Whether its result for x means the same as everyone's: takes(x.n), as many arrays as the
+  /// operation has inputs, and where it sums by magnitudes that no value is negative.
+  virtual bool suits(const array_view& x) const {
+    return takes(x.n) && bitfold::info(info.op).inputs <= x.inputs;
+  }
   /// The result, of type info.out. `way` is an index into variations().
   virtual scalar run(const array_view& x, std::size_t way) = 0;
   /// Seconds of each of `times` reductions of x (at least 1) where its engine finds it: in host

@@ -49,6 +49,11 @@ const std::vector<list_format>& lists() {
   return all;
 }
 
+std::string text_of(const json& x) { return x.get<std::string>(); }
+
+// In the first reports everyone sums.
+std::string op_of(const json& contestant) { return contestant.value("op", "sum"); }
+
 const json& rows_of(const json& report, const char* list) {
   static const json none = json::array();
   return report.contains(list) ? report[list] : none;
@@ -112,6 +117,8 @@ void check(const json& report) {
       require(has(c, key, &json::is_boolean),
               "contestants: " + c["id"].get<std::string>() + ": " + key,
               "is missing or neither true nor false");
+    require(!c.contains("op") || c["op"].is_string(), "contestants: " + text_of(c["id"]) + ": op",
+            "is no text");
     require(c.contains("method") && (c["method"].is_string() || c["method"].is_null()),
             "contestants: " + c["id"].get<std::string>() + ": method",
             "is missing or neither text nor null");
@@ -136,8 +143,6 @@ std::map<std::string, const json*> contestants_by_id(const json& report) {
   for (const json& c : report["contestants"]) by_id[c["id"].get<std::string>()] = &c;
   return by_id;
 }
-
-std::string text_of(const json& x) { return x.get<std::string>(); }
 
 std::string short_number(double x) {
   if (std::isnan(x)) return "-";
@@ -226,13 +231,16 @@ void add_headlines(json& report) {
   };
 
   std::uint64_t ways = 0, equal = 0, sums = 0;
-  for (const json& row : report["bits"])
-    if (row["equal"].is_boolean() &&  // `sequential` calls the reference, so it is no comparison
-        (*by_id.at(text_of(row["contestant"])))["method"] != name(method_id::sequential)) {
+  for (const json& row : report["bits"]) {
+    const json& c = *by_id.at(text_of(row["contestant"]));
+    if (row["equal"].is_boolean() && op_of(c) == "sum" &&
+        // `sequential` calls the reference, so it is no comparison
+        c["method"] != name(method_id::sequential)) {
       ++ways;
       equal += row["equal"].get<bool>();
       sums += row["arrays"].get<std::uint64_t>() * row["repeats"].get<std::uint64_t>();
     }
+  }
   add(fmt::format("{} of {}", equal, ways), "ways to run bitfold give the bits of the reference",
       fmt::format("SIMD targets, threads, launch shapes and devices, by method and type: {} sums",
                   sums));

@@ -39,9 +39,16 @@ std::uint64_t next_id() {
 struct array {
   std::vector<std::byte> bytes;
   array_view view;
-  array(dtype t, std::vector<std::byte> b)
-      : bytes(std::move(b)), view{t, bytes.data(), bytes.size() / size_of(t), next_id()} {}
+  array(dtype t, std::vector<std::byte> b, int inputs = 1)
+      : view{t, nullptr, 0, next_id(), inputs} {
+    hold(std::move(b));
+  }
   array(array&&) = default;  // a moved vector keeps its memory
+  void hold(std::vector<std::byte> b) {
+    bytes = std::move(b);
+    view.data = bytes.data();
+    view.n = bytes.size() / size_of(view.type) / static_cast<std::size_t>(view.inputs);
+  }
 };
 
 using maker = std::function<std::vector<std::byte>(std::uint64_t seed)>;
@@ -55,6 +62,25 @@ std::vector<std::byte> random_bits(std::size_t bytes, std::uint64_t seed) {
   std::vector<std::byte> out(bytes);
   for (auto& b : out) b = static_cast<std::byte>(random.bits() >> 56);
   return out;
+}
+
+maker integers(std::size_t n, dtype t) {
+  return [n, t](std::uint64_t seed) { return random_bits(n * size_of(t), seed); };
+}
+
+// Two arrays of a kind, one behind the other.
+maker twice(maker make) {
+  return [make = std::move(make)](std::uint64_t seed) {
+    constexpr std::uint64_t far_from_samples = 1 << 20;
+    std::vector<std::byte> both = make(seed);
+    const std::vector<std::byte> second = make(seed + far_from_samples);
+    both.insert(both.end(), second.begin(), second.end());
+    return both;
+  };
+}
+
+scalar reference_of(const reduction& r, const array_view& x) {
+  return reference(r, x.data, x.second(r.op()), x.n);
 }
 
 std::vector<std::byte> shuffled(const array_view& x, std::uint64_t seed) {
@@ -102,18 +128,28 @@ struct truth {
     std::optional<trace> way;  // of sums
     real bound;
   };
+  using arithmetic = std::tuple<op_id, std::string, dtype>;  // op, accumulator, output
   std::map<op_id, real> exact;
   real condition;  // of the sum
   std::map<reduction, by_method, bool (*)(const reduction&, const reduction&)> methods{operator<};
+  std::map<arithmetic, real> any_order;  // bounds
+
+  static arithmetic of(const contestant_info& i) { return {i.op, i.acc, i.out}; }
+  // Its own bound, or that of any order where it is known; or null.
+  const real* bound(const contestant_info& i) const {
+    if (i.bound) return &methods.at(*i.bound).bound;
+    const auto it = any_order.find(of(i));
+    return it == any_order.end() ? nullptr : &it->second;
+  }
 };
 
-truth truth_of(const array_view& x, const std::vector<contestant*>& who) {
+truth truth_of(const array_view& x, const std::vector<contestant*>& who, bool any_order) {
   truth t;
-  const elements in{x.type, x.data, nullptr, x.n};
-  const exact_sum sum = sum_exactly(term::element, in);
+  const exact_sum sum = sum_exactly(x.type, x.data, x.n);
   t.condition = sum.condition();
   for (const contestant* c : who) {
     const op_id op = c->info.op;
+    const elements in{x.type, x.data, x.second(op), x.n};
     if (!t.exact.contains(op)) {
       real exact = op == op_id::sum ? sum.sum : exact_value(op, in);
       // Sums of integers are defined modulo 2^64.
@@ -125,10 +161,14 @@ truth truth_of(const array_view& x, const std::vector<contestant*>& who) {
       if (r && !t.methods.contains(*r)) {
         truth::by_method& by = t.methods[*r];
         if (op == op_id::sum) by.way = trace_of(*r, x.data, x.n);
-        by.result = by.way ? by.way->result : reference(*r, x.data, x.n);
+        by.result = by.way ? by.way->result : reference_of(*r, x);
         by.bound =
             op == op_id::sum && is_float(x.type) ? error_bound(*r, x.n, sum) : error_bound(*r, in);
       }
+    const auto key = truth::of(c->info);
+    const auto acc = parse_dtype(c->info.acc);
+    if (any_order && !c->info.bound && acc && !t.any_order.contains(key))
+      t.any_order.emplace(key, any_order_bound(op, *acc, c->info.out, in));
   }
   return t;
 }
@@ -200,17 +240,6 @@ void measure(contestant& c, const array_view& x, const truth& t, bool first,
   sum.bias_sum += signed_error_in_ulps(got, exact);
   sum.relative = std::max(sum.relative, relative_error(got, exact));
   sum.correct = std::min(sum.correct, correct_bits(got, exact));
-  if (!i.bound) {
-    if (const auto s = c.stagnations(x)) sum.stagnations = sum.stagnations.value_or(0) + *s;
-    const bool fits = isfinite(value_of(round_correctly(exact, i.out)));
-    sum.overflows += fits && !isfinite(value_of(got));
-    return;
-  }
-  const auto& by = t.methods.at(*i.bound);
-  if (by.way) {
-    sum.stagnations = sum.stagnations.value_or(0) + by.way->stagnations;
-    sum.overflows += by.way->overflows;
-  }
   const real error = abs(value_of(got) - exact);
   const auto share = [&](const real& bound, const char* name, bool& any, double& most) {
     // No bound holds where a sum may overflow, nor says anything of an infinite one.
@@ -224,8 +253,16 @@ void measure(contestant& c, const array_view& x, const truth& t, bool first,
                                  fmt::format("at most 1 times the {} bound", name),
                                  fmt::format("{:.6g} times", r)));
   };
-  share(by.bound, "a-priori", sum.bounded, sum.bound_ratio);
-  if (by.way) share(by.way->running_bound, "running", sum.running, sum.running_ratio);
+  if (const real* bound = t.bound(i)) share(*bound, "a-priori", sum.bounded, sum.bound_ratio);
+  if (!i.bound) {
+    if (const auto s = c.stagnations(x)) sum.stagnations = sum.stagnations.value_or(0) + *s;
+    const bool fits = isfinite(value_of(round_correctly(exact, i.out)));
+    sum.overflows += fits && !isfinite(value_of(got));
+  } else if (const auto& way = t.methods.at(*i.bound).way) {
+    sum.stagnations = sum.stagnations.value_or(0) + way->stagnations;
+    sum.overflows += way->overflows;
+    share(way->running_bound, "running", sum.running, sum.running_ratio);
+  }
 }
 
 // Runs what a peer does. One that fails is left out from here on, with its reason; bitfold may not
@@ -263,17 +300,16 @@ struct study {
   maker make;
   int samples, permutations;
   bool timed;
+  int inputs = 1;  // arrays that `make` makes, one behind the other
 };
 
 json run_study(const study& s, const std::vector<contestant*>& everyone, std::uint64_t seed) {
   std::vector<array> samples;
-  for (int k = 0; k < s.samples; ++k) samples.emplace_back(s.type, std::vector<std::byte>());
+  for (int k = 0; k < s.samples; ++k)
+    samples.emplace_back(s.type, std::vector<std::byte>(), s.inputs);
   // Ids must not depend on which thread comes first.
   tbb::parallel_for(0, s.samples, [&](int k) {
-    auto& a = samples[static_cast<std::size_t>(k)];
-    a.bytes = s.make(seed + static_cast<std::uint64_t>(k));
-    a.view.data = a.bytes.data();
-    a.view.n = a.bytes.size() / size_of(s.type);
+    samples[static_cast<std::size_t>(k)].hold(s.make(seed + static_cast<std::uint64_t>(k)));
   });
   const array_view& head = samples[0].view;
   std::vector<contestant*> who;
@@ -282,8 +318,9 @@ json run_study(const study& s, const std::vector<contestant*>& everyone, std::ui
                     [&](const array& a) { return c->suits(a.view); }))
       who.push_back(c);
   std::vector<truth> truths(samples.size());
-  tbb::parallel_for(std::size_t{0}, samples.size(),
-                    [&](std::size_t k) { truths[k] = truth_of(samples[k].view, who); });
+  tbb::parallel_for(std::size_t{0}, samples.size(), [&](std::size_t k) {
+    truths[k] = truth_of(samples[k].view, who, s.name == "operations");
+  });
 
   json findings = json::array();
   std::vector<tally> tallies(who.size());
@@ -321,7 +358,7 @@ json run_study(const study& s, const std::vector<contestant*>& everyone, std::ui
     const double count = s.samples;
     const bool is_number = is_float(i.out);
     const auto opt = [](bool there, double x) { return there ? number(x) : json(); };
-    const real* bound = i.bound && is_number ? &truths[0].methods.at(*i.bound).bound : nullptr;
+    const real* bound = is_number ? truths[0].bound(i) : nullptr;
     rows.push_back(
         {{"contestant", i.id},
          {"input", s.input},
@@ -374,18 +411,20 @@ json run_integers(contestant& c) {
 
 json run_bits(contestant& c, std::uint64_t seed, int repeats) {
   std::vector<array> arrays;
+  const int inputs = info(c.info.op).inputs;
   for (const char* input : {"uniform", "normal", "condition-1e8"})
     for (std::size_t n : {7, 1000, 4099, 70001, 300007}) {
+      if (c.info.op != op_id::sum && input != std::string_view("normal")) continue;
       const dtype t = c.info.in;
-      array a(t, is_float(t) ? pack(input_named(input).make(n, seed, t), t)
-                             : random_bits(n * size_of(t), seed + n));
+      const maker one = is_float(t) ? from(input_named(input), n, t) : integers(n, t);
+      const maker make = inputs == 2 ? twice(one) : one;
+      array a(t, make(is_float(t) ? seed : seed + n), inputs);
       if (c.suits(a.view)) arrays.push_back(std::move(a));
     }
   if (arrays.empty()) return json::object();
   std::vector<scalar> expected;
   if (c.info.promise)
-    for (const array& a : arrays)
-      expected.push_back(reference(*c.info.promise, a.view.data, a.view.n));
+    for (const array& a : arrays) expected.push_back(reference_of(*c.info.promise, a.view));
   const auto digest_of = [](const std::vector<scalar>& results) {
     io::digest d;
     for (const scalar& s : results) d.add(&s.bits, size_of(s.type));
@@ -433,15 +472,16 @@ json run_bits(contestant& c, std::uint64_t seed, int repeats) {
 
 // ---- Speed
 
-json run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n, bool full) {
+json run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n, int inputs,
+               bool full) {
   // A block that repeats: the values do not matter here, and this is soon made.
   const std::size_t block = std::min(n, std::size_t{1} << 16);
   const auto one = is_float(t) ? pack(input_named("normal").make(block, 1, t), t)
                                : random_bits(block * size_of(t), 1);
-  std::vector<std::byte> bytes(n * size_of(t));
+  std::vector<std::byte> bytes(static_cast<std::size_t>(inputs) * n * size_of(t));
   for (std::size_t i = 0; i < bytes.size(); i += one.size())
     std::memcpy(&bytes[i], one.data(), std::min(one.size(), bytes.size() - i));
-  const array a(t, std::move(bytes));
+  const array a(t, std::move(bytes), inputs);
   const auto size = static_cast<double>(a.bytes.size());
 
   const auto has = [&](const char* device) {
@@ -475,7 +515,8 @@ json run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n,
       if (!ways[way].timed) continue;
       if (const auto& r = c->info.promise) {  // what is fast must be right, too
         if (!expected.contains(*r))
-          expected.emplace(*r, cpu::reduce(*r, a.view.data, n, {0, cpu::target::scalar}));
+          expected.emplace(*r, cpu::reduce(*r, a.view.data, a.view.second(r->op()), n,
+                                           {0, cpu::target::scalar}));
         if (const scalar got = c->run(a.view, way); got != expected.at(*r))
           findings.push_back(finding(*c, "bits",
                                      fmt::format("speed, {}[{}], {}", name(t), n, ways[way].label),
@@ -533,6 +574,12 @@ std::string utc_now() {
   return text;
 }
 
+// Of the other operations the report shows two methods; the others' engines are those of sums.
+bool is_shown(const contestant_info& i) {
+  if (i.op == op_id::sum || !i.promise || !i.promise->method()) return true;
+  return i.promise->method() == method_id::tree || i.promise->method() == method_id::kahan;
+}
+
 std::string condition_name(int power) { return fmt::format("condition-1e{}", power); }
 
 // The condition numbers of their figure, as powers of 10.
@@ -545,6 +592,7 @@ std::vector<int> condition_powers(bool full) {
 }  // namespace
 
 std::vector<wrong_sum> wrong_sums(contestant& c) {
+  if (c.info.op != op_id::sum) return {};
   const dtype t = c.info.in;
   std::vector<array> arrays;
   std::vector<scalar> expected;
@@ -573,15 +621,19 @@ std::vector<wrong_sum> wrong_sums(contestant& c) {
 
 std::vector<unit> plan(contestants& who, const suite_options& o) {
   std::vector<unit> units;
-  const auto of_type = [&who](dtype t, bool main_only) {
+  using chosen = bool(const contestant_info&);
+  const auto of_type = [&who](dtype t, chosen* takes_part) {
     std::vector<contestant*> list;
     for (const auto& c : who.list)
-      if (c->info.in == t && (c->info.main || !main_only)) list.push_back(c.get());
+      if (c->info.in == t && takes_part(c->info)) list.push_back(c.get());
     return list;
   };
+  constexpr auto sums = [](const contestant_info& i) { return i.op == op_id::sum && i.main; };
+  constexpr auto all_sums = [](const contestant_info& i) { return i.op == op_id::sum; };
+  constexpr auto operations = [](const contestant_info& i) { return i.main; };
   const std::array floats{dtype::f32, dtype::f64, dtype::f16, dtype::bf16};
-  const auto add_study = [&](study s, std::size_t n, bool main_only) {
-    auto list = of_type(s.type, main_only);
+  const auto add_study = [&](study s, std::size_t n, chosen* takes_part) {
+    auto list = of_type(s.type, takes_part);
     if (list.empty()) return;
     const double weight =
         static_cast<double>(n * list.size()) * (s.samples + s.permutations + 1) + 3e5;
@@ -593,7 +645,7 @@ std::vector<unit> plan(contestants& who, const suite_options& o) {
   };
 
   for (const auto& c : who.list)
-    if (!c->info.promise)
+    if (!c->info.promise && c->info.op == op_id::sum)
       units.push_back({"integers/" + c->info.id, "small integers: " + c->info.id,
                        static_cast<double>(c->variations().size()) * 4e5,
                        [c = c.get()] { return run_integers(*c); }});
@@ -602,14 +654,14 @@ std::vector<unit> plan(contestants& who, const suite_options& o) {
     for (const input& in : all_inputs())
       add_study(
           {"inputs", std::string(in.name), t, from(in, n, t), o.full ? 4 : 3, o.full ? 8 : 4, true},
-          n, true);
+          n, sums);
   for (dtype t : floats) {
     if (!o.full && t != dtype::f32 && t != dtype::f64) continue;
     for (const char* in : {"uniform", "normal"})
       for (int power = 4; power <= (o.full ? 24 : 20); power += 2) {
         const std::size_t count = std::size_t{1} << power;
         add_study({"length", in, t, from(input_named(in), count, t), power <= 16 ? 8 : 2, 0, false},
-                  count, true);
+                  count, sums);
       }
   }
   for (dtype t : {dtype::f32, dtype::f64})
@@ -620,18 +672,28 @@ std::vector<unit> plan(contestants& who, const suite_options& o) {
           {"condition", condition_name(power), t,
            [=](std::uint64_t seed) { return pack(cancellation(count, seed, t, condition), t); }, 3,
            0, false},
-          count, true);
+          count, sums);
     }
   for (dtype t : all_dtypes) {
     const std::size_t count = 10007;
     if (is_float(t))
       for (const char* in : {"uniform", "normal", "condition-1e8"})
-        add_study({"types", in, t, from(input_named(in), count, t), 2, 0, false}, count, false);
+        add_study({"types", in, t, from(input_named(in), count, t), 2, 0, false}, count, all_sums);
     else
-      add_study(
-          {"types", "integers", t,
-           [=](std::uint64_t seed) { return random_bits(count * size_of(t), seed); }, 2, 0, false},
-          count, false);
+      add_study({"types", "integers", t, integers(count, t), 2, 0, false}, count, all_sums);
+  }
+  for (dtype t : all_dtypes) {
+    const auto add_pair = [&](const char* in, const maker& make, std::size_t count) {
+      add_study({"operations", in, t, twice(make), 2, 0, false, 2}, count, operations);
+    };
+    const std::size_t count = 10007;
+    if (!is_float(t)) {
+      add_pair("integers", integers(count, t), count);
+      continue;
+    }
+    for (const char* in : {"uniform", "normal", "condition-1e8"})
+      add_pair(in, from(input_named(in), count, t), count);
+    add_pair("positive", from(input_named("positive"), 100, t), 100);  // whose product is finite
   }
   for (const std::string& file : o.files)
     for (const auto& [input, a] : arrays_of(file))
@@ -640,9 +702,9 @@ std::vector<unit> plan(contestants& who, const suite_options& o) {
                    return std::vector<std::byte>(a.data, a.data + a.count * size_of(a.type));
                  },
                  1, o.full ? 8 : 4, true},
-                a.count, true);
+                a.count, sums);
   for (const auto& c : who.list)
-    if (c->info.main)
+    if (c->info.main && is_shown(c->info))
       units.push_back({"bits/" + c->info.id, "bits: " + c->info.id,
                        static_cast<double>(c->variations().size()) * 4e5,
                        [c = c.get(), seed = o.seed, full = o.full] {
@@ -650,27 +712,35 @@ std::vector<unit> plan(contestants& who, const suite_options& o) {
                        }});
   std::vector<int> powers =
       o.full ? std::vector{10, 12, 14, 16, 18, 20, 22, 24, 26} : std::vector{10, 14, 18, 22, 24};
+  const auto add_speed = [&](dtype t, int power, chosen* takes_part, int inputs, const char* what) {
+    auto list = of_type(t, takes_part);
+    // The longest on the GPU alone: there it is soon done.
+    if (power >= 28) std::erase_if(list, [](contestant* c) { return c->info.device != "cuda"; });
+    if (list.empty()) return;
+    const std::size_t count = std::size_t{1} << power;
+    units.push_back({fmt::format("speed/{}/{}{}", name(t), count, what),
+                     fmt::format("speed{}: {}[2^{}]", what, name(t), power),
+                     power >= 28 ? 5e8 : static_cast<double>(list.size() * count) * 0.7 + 1e6,
+                     [=, full = o.full] { return run_speed(list, t, count, inputs, full); }});
+  };
   for (dtype t : floats)
-    for (int power : powers) {
-      if (!o.full && t != dtype::f32 && power != 18 && power != 24) continue;
-      const std::size_t count = std::size_t{1} << power;
-      auto list = of_type(t, true);
-      units.push_back({fmt::format("speed/{}/{}", name(t), count),
-                       fmt::format("speed: {}[2^{}]", name(t), power),
-                       static_cast<double>(list.size() * count) * 0.7 + 1e6,
-                       [=, full = o.full] { return run_speed(list, t, count, full); }});
+    for (int power : powers)
+      if (o.full || t == dtype::f32 || power == 18 || power == 24) add_speed(t, power, sums, 1, "");
+  constexpr auto of_one = [](const contestant_info& i) {
+    return i.main && i.op != op_id::sum && info(i.op).inputs == 1 && is_shown(i);
+  };
+  constexpr auto of_two = [](const contestant_info& i) {
+    return i.main && info(i.op).inputs == 2 && is_shown(i);
+  };
+  for (dtype t : floats)
+    for (int power : o.full ? std::vector{24, 28} : std::vector{18}) {
+      add_speed(t, power, of_one, 1, "/operations");
+      add_speed(t, power, of_two, 2, "/operations of two inputs");
     }
-  // The longest on the GPU alone: there it is soon done.
-  if (o.full)
-    for (dtype t : floats)
-      for (int power : {28, 30}) {
-        auto list = of_type(t, true);
-        std::erase_if(list, [](contestant* c) { return c->info.device != "cuda"; });
-        if (list.empty() || (power == 30 && t != dtype::f32)) continue;
-        units.push_back({fmt::format("speed/{}/{}", name(t), 1ull << power),
-                         fmt::format("speed: {}[2^{}], GPU", name(t), power), 5e8,
-                         [=] { return run_speed(list, t, std::size_t{1} << power, true); }});
-      }
+  if (o.full) {
+    for (dtype t : floats) add_speed(t, 28, sums, 1, "");
+    add_speed(dtype::f32, 30, sums, 1, "");
+  }
   return units;
 }
 
@@ -678,17 +748,19 @@ json start_report(const contestants& who, const suite_options& o, const std::str
   json list = json::array();
   for (const auto& c : who.list) {
     const contestant_info& i = c->info;
+    const auto method = i.promise ? i.promise->method() : std::nullopt;
     list.push_back({{"id", i.id},
                     {"name", i.name},
                     {"family", i.family},
-                    {"method", i.promise ? json(name(i.promise->method())) : json()},
+                    {"method", method ? json(name(*method)) : json()},
                     {"device", i.device},
                     {"in", name(i.in)},
                     {"acc", i.acc},
                     {"out", name(i.out)},
                     {"promise", i.promise.has_value()},
-                    {"main", i.main},
-                    {"about", i.about}});
+                    {"main", i.main && i.op == op_id::sum},
+                    {"about", i.about},
+                    {"op", name(i.op)}});
   }
   json inputs = json::array();
   const auto add_input = [&](std::string id, std::string about, const char* kind) {

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <fstream>
 #include <numeric>
+#include <set>
 #include <string>
 #include <type_traits>
 
@@ -50,58 +51,41 @@ const T* data() {
   return p;
 }
 
-// ---- Who computes ----------------------------------------------------------------------------------
-
-struct ceiling {
-  static constexpr const char* name = "load_only";
-  template <class T>
-  static void run(const T* p, std::size_t n, int threads) {
-    load_only::run(p, n * sizeof(T), threads);
-  }
-};
-template <method_id M>
-struct fold {
-  static inline const std::string text = "bitfold_" + std::string(bitfold::name(M));
-  static inline const char* name = text.c_str();
-  template <class T>
-  static void run(const T* p, std::size_t n, int threads) {
-    static const reduction r = make_reduction(op_id::sum, M, dtype_of<T>);
-    benchmark::DoNotOptimize(cpu::reduce(r, p, n, {.threads = threads}));
-  }
-};
-struct plain_fast_math {
-  static constexpr const char* name = "fast_math";
-  template <class T>
-  static void run(const T* p, std::size_t n, int) {
-    benchmark::DoNotOptimize(fast_math::sum(p, n));
-  }
-};
-struct std_reduce {
-  static constexpr const char* name = "std_reduce";
-  template <class T>
-  static void run(const T* p, std::size_t n, int) {
-    benchmark::DoNotOptimize(std::reduce(p, p + n));
-  }
-};
-
-template <class Who, class T>
-void measure(benchmark::State& state, int threads) {
-  const auto n = static_cast<std::size_t>(state.range(0));
-  const T* p = data<T>();
-  for (auto _ : state) Who::run(p, n, threads);
-  state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(n * sizeof(T)));
+// run(values, n, threads)
+template <class T, class Run>
+void add_case(const std::string& who, int threads, Run run) {
+  const std::string name = who + "@" + std::to_string(threads) + "/" + std::string(bitfold::name(dtype_of<T>));
+  auto* b = benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
+    const auto n = static_cast<std::size_t>(state.range(0));
+    const T* p = data<T>();
+    for (auto _ : state) run(p, n, threads);
+    state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(n * sizeof(T)));
+  });
+  for (std::int64_t n : {1'000, 10'000, 100'000, 1'000'000, 10'000'000, 30'000'000})
+    if (threads == 1 || n >= 10'000) b->Arg(n);
+  b->UseRealTime()->Unit(benchmark::kMicrosecond);
 }
 
-template <class T, class... Who>
+template <class T>
 void add_cases(int threads) {
-  const auto add = [&]<class W>(std::type_identity<W>) {
-    const std::string name = std::string(W::name) + "@" + std::to_string(threads) + "/" + std::string(bitfold::name(dtype_of<T>));
-    auto* b = benchmark::RegisterBenchmark(name.c_str(), [threads](benchmark::State& s) { measure<W, T>(s, threads); });
-    for (std::int64_t n : {1'000, 10'000, 100'000, 1'000'000, 10'000'000, 30'000'000})
-      if (threads == 1 || n >= 10'000) b->Arg(n);
-    b->UseRealTime()->Unit(benchmark::kMicrosecond);
-  };
-  (add(std::type_identity<Who>{}), ...);
+  add_case<T>("load_only", threads,
+              [](const T* p, std::size_t n, int k) { load_only::run(p, n * sizeof(T), k); });
+  for (const auto& m : all_methods) {
+    if (threads > 1 && m.ordering == ordering::sequential) continue;
+    add_case<T>("bitfold_" + std::string(m.name), threads,
+                [r = make_reduction(op_id::sum, m.id, dtype_of<T>)](const T* p, std::size_t n, int k) {
+                  benchmark::DoNotOptimize(cpu::reduce(r, p, n, {.threads = k}));
+                });
+  }
+  if constexpr (std::is_floating_point_v<T>)
+    if (threads == 1) {
+      add_case<T>("fast_math", 1, [](const T* p, std::size_t n, int) {
+        benchmark::DoNotOptimize(fast_math::sum(p, n));
+      });
+      add_case<T>("std_reduce", 1, [](const T* p, std::size_t n, int) {
+        benchmark::DoNotOptimize(std::reduce(p, p + n));
+      });
+    }
 }
 
 }  // namespace
@@ -120,21 +104,11 @@ int main(int argc, char** argv) {
 #ifdef BITFOLD_COMMIT
   benchmark::AddCustomContext("commit", BITFOLD_COMMIT);
 #endif
-  using tree = fold<method_id::tree>;
-  using pairwise = fold<method_id::pairwise>;
-  using kahan = fold<method_id::kahan>;
-  using sequential = fold<method_id::sequential>;
-  const int all = tbb::info::default_concurrency();
-  add_cases<float, ceiling, tree, pairwise, kahan, sequential, plain_fast_math, std_reduce>(1);
-  add_cases<double, ceiling, tree, pairwise, kahan, sequential, plain_fast_math, std_reduce>(1);
-  add_cases<float16, ceiling, tree, kahan>(1);
-  add_cases<bfloat16, ceiling, tree, kahan>(1);
-  for (int threads : {2, all}) {
-    add_cases<float, ceiling, tree, pairwise, kahan>(threads);
-    add_cases<double, ceiling, tree, pairwise, kahan>(threads);
-    add_cases<float16, ceiling, tree, kahan>(threads);
-    add_cases<bfloat16, ceiling, tree, kahan>(threads);
-    if (all == 2) break;
+  for (int threads : std::set{1, 2, tbb::info::default_concurrency()}) {
+    add_cases<float>(threads);
+    add_cases<double>(threads);
+    add_cases<float16>(threads);
+    add_cases<bfloat16>(threads);
   }
   benchmark::RunSpecifiedBenchmarks();
 }

@@ -60,18 +60,6 @@ constexpr bitfold::dtype stored = std::is_same_v<T, __half>            ? bitfold
                                   : std::is_same_v<T, float>         ? bitfold::dtype::f32
                                                                      : bitfold::dtype::f64;
 
-template <bitfold::method_id M>
-struct bitfold_sum {
-  static inline const std::string text = "bitfold_" + std::string(bitfold::name(M));
-  static inline const char* name = text.c_str();
-  template <class T, class A>
-  static void enqueue(const buffers& b, std::size_t n) {
-    using namespace bitfold;
-    const auto r = make_reduction(op_id::sum, M, stored<T>, dtype_of<A>, dtype_of<A>);
-    bitfold::cuda::reduce(r, b.in, n, b.out, b.temp, b.temp_size, b.stream);
-  }
-};
-
 template <class A>
 struct to {
   template <class T>
@@ -187,16 +175,28 @@ constexpr const char* type_name = std::is_same_v<T, __half>          ? "f16"
                                   : std::is_same_v<T, float>         ? "f32"
                                                                      : "f64";
 
-template <class T, class A, class... Who>
-void add_cases() {
-  const auto add = [&]<class W>(std::type_identity<W>) {
-    auto* b = benchmark::RegisterBenchmark(
-        (std::string(W::name) + "/" + type_name<T>).c_str(),
-        [](benchmark::State& s) { measure<T>(s, 1, W::template enqueue<T, A>); });
-    for (int k = 10; k <= 30; k += 2) b->Arg(std::int64_t{1} << k);
-    b->UseManualTime()->Unit(benchmark::kMicrosecond)->Iterations(30);
-  };
-  (add(std::type_identity<Who>{}), ...);
+template <class T, class Enqueue>
+void add_sum(std::string_view who, Enqueue enqueue) {
+  auto* b = benchmark::RegisterBenchmark(
+      (std::string(who) + "/" + type_name<T>).c_str(),
+      [=](benchmark::State& s) { measure<T>(s, 1, enqueue); });
+  for (int k = 10; k <= 30; k += 2) b->Arg(std::int64_t{1} << k);
+  b->UseManualTime()->Unit(benchmark::kMicrosecond)->Iterations(30);
+}
+
+/// Sums by every method, and whoever else.
+template <class T, class A, class... Others>
+void add_sums() {
+  using namespace bitfold;
+  add_sum<T>(ceiling::name, ceiling::enqueue<T, A>);
+  for (const auto& m : all_methods) {
+    if (!m.on_gpu()) continue;
+    const auto r = make_reduction(op_id::sum, m.id, stored<T>, dtype_of<A>, dtype_of<A>);
+    add_sum<T>("bitfold_" + std::string(m.name), [r](const buffers& b, std::size_t n) {
+      bitfold::cuda::reduce(r, b.in, n, b.out, b.temp, b.temp_size, b.stream);
+    });
+  }
+  (add_sum<T>(Others::name, Others::template enqueue<T, A>), ...);
 }
 
 /// Every operation as it is by default, and some together.
@@ -232,7 +232,6 @@ void add_operations() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  using bitfold::method_id;
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   if (bitfold::cuda::devices().empty()) {
@@ -246,18 +245,15 @@ int main(int argc, char** argv) {
 #ifdef BITFOLD_COMMIT
   benchmark::AddCustomContext("commit", BITFOLD_COMMIT);
 #endif
-  using tree = bitfold_sum<method_id::tree>;
-  using pairwise = bitfold_sum<method_id::pairwise>;
-  using kahan = bitfold_sum<method_id::kahan>;
 #ifdef CUB_HAS_LEVELS
-  add_cases<float, float, ceiling, tree, pairwise, kahan, cub_run_to_run, cub_gpu_to_gpu, cub_not_guaranteed>();
-  add_cases<double, double, ceiling, tree, pairwise, kahan, cub_run_to_run, cub_gpu_to_gpu, cub_not_guaranteed>();
+  add_sums<float, float, cub_run_to_run, cub_gpu_to_gpu, cub_not_guaranteed>();
+  add_sums<double, double, cub_run_to_run, cub_gpu_to_gpu, cub_not_guaranteed>();
 #else
-  add_cases<float, float, ceiling, tree, pairwise, kahan, cub_run_to_run>();
-  add_cases<double, double, ceiling, tree, pairwise, kahan, cub_run_to_run>();
+  add_sums<float, float, cub_run_to_run>();
+  add_sums<double, double, cub_run_to_run>();
 #endif
-  add_cases<__half, float, ceiling, tree, pairwise, kahan, cub_run_to_run>();
-  add_cases<__nv_bfloat16, float, ceiling, tree, pairwise, kahan, cub_run_to_run>();
+  add_sums<__half, float, cub_run_to_run>();
+  add_sums<__nv_bfloat16, float, cub_run_to_run>();
   add_operations<float>();
   add_operations<__half>();
   add_operations<__nv_bfloat16>();

@@ -16,6 +16,7 @@
 #include "accuracy/contestants/library.hpp"
 #include "accuracy/contestants/python.hpp"
 #include "accuracy/inputs.hpp"
+#include "accuracy/oracle.hpp"
 #include "accuracy/suite.hpp"
 #include "catch.hpp"
 
@@ -50,8 +51,21 @@ void check_peers(const contestants& c) {
   }
 }
 
-// Of stand-ins that add rightly.
+// Of stand-ins that compute rightly.
 void check_right(const contestants& c) {
+  const std::vector<double> both{3, 1, 2, 7, 5, 2, 4, 1, 6, 3};  // two arrays of five
+  for (const auto& who : c.list) {
+    const dtype t = who->info.in;
+    const auto bytes = pack(both, t);
+    const array_view x{t, bytes.data(), 5, next_id(), 2};
+    const real exact = exact_value(who->info.op, {t, x.data, x.second(who->info.op), x.n});
+    for (std::size_t way = 0; way < who->variations().size(); ++way) {
+      const scalar got = who->run(x, way);
+      INFO(who->info.id << ", " << who->variations()[way].label << ": " << to_string(got));
+      CHECK(got.type == who->info.out);
+      CHECK(error_in_ulps(got, exact) <= 1);
+    }
+  }
   for (const auto& who : c.list)
     for (const wrong_sum& w : wrong_sums(*who))
       FAIL_CHECK(who->info.id << ", " << w.variation << ": " << w.array << " sums to "
@@ -66,6 +80,7 @@ void check_first_elements(const contestants& c) {
         INFO(who->info.id << ", " << who->variations()[way].label << ", n = " << n);
         const exact_input x = small_integers(n, n, false);
         const auto bytes = pack(x.x, who->info.in);
+        if (who->info.op != op_id::sum) continue;
         const scalar got = who->run({who->info.in, bytes.data(), n, next_id()}, way);
         CHECK(to_string(got) == to_string(as_scalar(x.sum, who->info.out)));
       }
@@ -73,10 +88,10 @@ void check_first_elements(const contestants& c) {
 
 // Only that there are as many times as asked for: how long they are is nobody's promise.
 void check_times(const contestants& c) {
-  const exact_input in = small_integers(1000, 5, false);
+  const exact_input in = small_integers(2000, 5, false);
   for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i32}) {
     const auto bytes = pack(in.x, t);
-    const array_view view{t, bytes.data(), in.x.size(), next_id()};
+    const array_view view{t, bytes.data(), in.x.size() / 2, next_id(), 2};
     for (const auto& who : c.list) {
       if (who->info.in != t || !who->suits(view)) continue;
       for (std::size_t way = 0; way < who->variations().size(); ++way) {
@@ -176,7 +191,7 @@ TEST_CASE("peers: OpenBLAS is called with the array, its length and the threads"
   contestants c;
   add_openblas(c);
   CHECK(c.missing.empty());
-  CHECK(c.list.size() == 6);
+  CHECK(c.list.size() == 2 * (3 + 4));  // sums; dot, asum, nrm2, amax
   check_right(c);
   const auto threads = library{BITFOLD_STAND_IN_OPENBLAS}.find<int()>("openblas_get_num_threads");
   REQUIRE(threads);
@@ -184,8 +199,8 @@ TEST_CASE("peers: OpenBLAS is called with the array, its length and the threads"
     INFO(who->info.id);
     REQUIRE(who->variations().size() == 2);
     for (std::size_t way : {0, 1}) {
-      const double nothing = 0;
-      who->run({who->info.in, &nothing, 1, next_id()}, way);
+      const double nothing[] = {0, 0};
+      who->run({who->info.in, nothing, 1, next_id(), 2}, way);
       CHECK(threads() == who->variations()[way].threads);
     }
   }
@@ -199,13 +214,23 @@ TEST_CASE("peers: what is no OpenBLAS is missing, with its name", "[peers]") {
   CHECK(why_missing(c, "OpenBLAS").find("/nonexistent/libopenblas.so: ") == 0);
 }
 
-TEST_CASE("peers: Python's sums are called with the array", "[peers]") {
+TEST_CASE("peers: Python's operations are called with the arrays", "[peers]") {
   const program p("PYTHONPATH=" BITFOLD_STAND_IN_PYTHON " exec python3 -B \"$@\"\n");
   const environment python("BITFOLD_PYTHON", p.path);
   contestants c;
   add_python(c, true, false);
   CHECK(c.missing.empty());
-  CHECK(c.list.size() == 1 + 3 + 2 * 4);  // fsum, NumPy, PyTorch in its two modes
+  const auto of = [&](const std::string& family, dtype t) {
+    std::multiset<op_id> ops;
+    for (const auto& who : c.list)
+      if (who->info.family == family && who->info.in == t) ops.insert(who->info.op);
+    return ops.size();
+  };
+  CHECK(of("Python", dtype::f64) == 1);
+  CHECK(of("NumPy", dtype::f16) == 21);
+  CHECK(of("NumPy", dtype::u16) == 19);        // sum_squares and dot would not be i64
+  CHECK(of("PyTorch", dtype::f32) == 22 + 1);  // sum in its two modes
+  CHECK(of("PyTorch", dtype::bf16) == 17 + 1);
   check_right(c);
 }
 
@@ -222,13 +247,15 @@ TEST_CASE("peers: those on the CPU give as many times as asked for", "[peers]") 
 }
 
 TEST_CASE("peers: a sum of magnitudes refuses negative values", "[peers]") {
-  const float nonnegative[] = {1, 0, 2}, mixed[] = {1, -1, 2};
+  const float nonnegative[] = {1, 0, 2, 0, 0, 0}, mixed[] = {1, -1, 2, 0, 0, 0};
   const contestants c = cpu_peers();
   for (const auto& who : c.list) {
     if (who->info.in != dtype::f32) continue;
     INFO(who->info.id);
-    CHECK(who->suits({dtype::f32, nonnegative, 3, next_id()}));
-    CHECK(who->suits({dtype::f32, mixed, 3, next_id()}) == (who->info.id != "openblas/asum/f32"));
+    CHECK(who->suits({dtype::f32, nonnegative, 3, next_id(), 2}));
+    CHECK(who->suits({dtype::f32, mixed, 3, next_id(), 2}) ==
+          (who->info.id != "openblas/asum/f32"));
+    CHECK(who->suits({dtype::f32, nonnegative, 3, next_id()}) == (info(who->info.op).inputs == 1));
   }
 }
 
@@ -248,10 +275,13 @@ TEST_CASE("peers: without Python they are missing, with the reason", "[peers]") 
 TEST_CASE("peers: Python's list of sums is checked", "[peers]") {
   const auto [line, reason] = GENERATE(table<std::string, std::string>({
       {"hello there", "no answer to \"list\": hello there"},
-      {"sum", "list: not understood: sum"},
-      {"sum\\tk\\tn\\tf\\tcpu\\tf31\\ta\\tf32\\t0\\t1\\tabout",
-       "list: not understood: sum?k?n?f?cpu?f31"},
-      {"sum\\tk\\tn\\tf\\tcpu\\tf32\\ta\\tf32\\tmany\\t1\\tabout", "list: not understood: sum?k?n"},
+      {"op", "list: not understood: op"},
+      {"op\\tplus\\tk\\tn\\tf\\tcpu\\tf32\\ta\\tf32\\t0\\t1\\tabout",
+       "list: not understood: op?plus"},
+      {"op\\tsum\\tk\\tn\\tf\\tcpu\\tf31\\ta\\tf32\\t0\\t1\\tabout",
+       "list: not understood: op?sum?k?n?f?cpu?f31"},
+      {"op\\tsum\\tk\\tn\\tf\\tcpu\\tf32\\ta\\tf32\\tmany\\t1\\tabout",
+       "list: not understood: op?sum?k?n"},
       {"error\\tout of paper", "list: out of paper"},
   }));
   const program p("read request; printf '" + line + "\\nok\\n'; read request");
@@ -273,7 +303,7 @@ TEST_CASE("peers: Python's answers are checked", "[peers]") {
       {"error\\tno such number", "run: no such number"},
   }));
   const program p(
-      "read request; printf 'sum\\tk\\tn\\tf\\tcpu\\tf32\\ta\\tf32\\t0\\t1\\tabout\\nok\\n'; "
+      "read request; printf 'op\\tsum\\tk\\tn\\tf\\tcpu\\tf32\\ta\\tf32\\t0\\t1\\tabout\\nok\\n'; "
       "read request; echo ok; read request; printf '" +
       answer + "\\n'; read request");
   const environment python("BITFOLD_PYTHON", p.path);
@@ -353,10 +383,12 @@ TEST_CASE("peers: those on the GPU give as many times as asked for", "[peers][cu
 
 TEST_CASE("peers: one array at a time is on the GPU", "[peers][cuda]") {
   const float a[] = {1, 2}, b[] = {3, 4, 5};
-  CHECK(fetch(dtype::f32, on_device({dtype::f32, a, 2, 1000})) == as_scalar(1, dtype::f32));
-  CHECK(fetch(dtype::f32, on_device({dtype::f32, b, 3, 1000})) ==
-        as_scalar(1, dtype::f32));  // kept
-  CHECK(fetch(dtype::f32, on_device({dtype::f32, b, 3, 1001})) == as_scalar(3, dtype::f32));
+  const auto first = [](const array_view& x) { return fetch(dtype::f32, on_device(x).data); };
+  CHECK(first({dtype::f32, a, 2, 1000}) == as_scalar(1, dtype::f32));
+  CHECK(first({dtype::f32, b, 3, 1000}) == as_scalar(1, dtype::f32));  // kept
+  CHECK(first({dtype::f32, b, 3, 1001}) == as_scalar(3, dtype::f32));
+  const array_view two = on_device({dtype::f32, a, 1, 1002, 2});
+  CHECK(fetch(dtype::f32, two.second(op_id::dot)) == as_scalar(2, dtype::f32));
   CHECK_THROWS_AS(time_on_device([](CUstream_st*) { throw error(errc::usage, "no"); }, 1), error);
   CHECK(time_on_device([](CUstream_st*) {}, 2).size() == 2);
 }
@@ -372,7 +404,7 @@ TEST_CASE("peers: list", "[.list]") {
   const exact_input in = small_integers(1 << 20, 1, false);
   for (const auto& who : c.list) {
     const auto bytes = pack(in.x, who->info.in);
-    const array_view view{who->info.in, bytes.data(), in.x.size(), next_id()};
+    const array_view view{who->info.in, bytes.data(), in.x.size() / 2, next_id(), 2};
     for (std::size_t way = 0; way < who->variations().size(); ++way)
       std::printf("%-38s %-11s %s %10.2f us  %s\n", who->info.id.c_str(),
                   who->variations()[way].label.c_str(), to_string(who->run(view, way)).c_str(),

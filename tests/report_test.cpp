@@ -345,26 +345,32 @@ TEST_CASE("the plan has every registered op, method and type, each under its own
   for (const op_info& op : all_op_infos)
     for (const auto& m : all_methods)
       for (dtype t : all_dtypes) {
-        if (op.inputs != 1) continue;
         const reduction r =
             make_reduction(op.id, op.takes_method ? std::optional(m.id) : std::nullopt, t);
-        CHECK(std::any_of(who.list.begin(), who.list.end(), [&](const auto& c) {
-          return c->info.main == (op.id == op_id::sum) && *c->info.promise == r;
-        }));
+        CHECK(std::any_of(who.list.begin(), who.list.end(),
+                          [&](const auto& c) { return c->info.main && *c->info.promise == r; }));
       }
+  const json report = start_report(who, {}, "a test");
+  for (std::size_t k = 0; k < who.list.size(); ++k) {
+    const json& c = report["contestants"][k];
+    const reduction& r = *who.list[k]->info.promise;
+    CHECK(c["op"] == name(r.op()));
+    CHECK(c["method"] == (r.method() ? json(name(*r.method())) : json()));
+    CHECK((!c["main"].get<bool>() || r.op() == op_id::sum));
+  }
   for (bool full : {false, true}) {
     keys.clear();
     for (const unit& u : plan(who, {full, 1, {}})) CHECK(keys.insert(u.key).second);
   }
 }
 
-TEST_CASE("every op of one input is measured, with the reference's bits and within its bound") {
+TEST_CASE("every op is measured, with the reference's bits and within its bound") {
   contestants who;
   add_bitfold(who, true, false);
   int units = 0;
   for (const unit& u : plan(who, {}))
-    for (const char* key :
-         {"types/f16/normal/10007", "types/f64/condition-1e8/10007", "types/i32/integers/10007"})
+    for (const char* key : {"operations/f16/normal/10007", "operations/f64/condition-1e8/10007",
+                            "operations/i32/integers/10007"})
       if (u.key == key) {
         ++units;
         const json result = u.run();
@@ -378,7 +384,7 @@ TEST_CASE("every op of one input is measured, with the reference's bits and with
           CHECK((row["correct_bits"].is_number() && row["correct_bits"] >= 0));
         }
         for (const op_info& op : all_op_infos)
-          if (op.inputs == 1) CHECK(measured.contains("bitfold/" + std::string(op.name)));
+          CHECK(measured.contains("bitfold/" + std::string(op.name)));
       }
   CHECK(units == 3);
 }
@@ -407,6 +413,8 @@ TEST_CASE("a report that is malformed is one clear error") {
   CHECK(broken([](json& r) {
           r["speed"][0]["contestant"] = "nobody";
         }).find("speed.contestant: ") != std::string::npos);
+  CHECK(broken([](json& r) { r["contestants"][0]["op"] = 1; }).find(": op: ") != std::string::npos);
+  CHECK(broken([](json& r) { r["contestants"][0].erase("op"); }) == "");  // as in the first reports
   CHECK(broken([](json& r) { r["contestants"][0].erase("promise"); }).find(": promise: ") !=
         std::string::npos);
   CHECK(broken([](json& r) { r["machine"]["gpus"] = {1}; }).find("machine.gpus: ") !=

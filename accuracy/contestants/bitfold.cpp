@@ -1,6 +1,6 @@
-// bitfold's own contestants: every op of one input by every method, on each engine; sum with every
-// accumulator and output type there is. All come from the registries, so a new op or method takes
-// part by itself.
+// bitfold's own contestants: every op by every method, on each engine; sum with every accumulator
+// and output type there is. All come from the registries, so a new op or method takes part by
+// itself.
 #include <bitfold/cpu.hpp>
 #include <bitfold/cuda.hpp>
 
@@ -23,19 +23,20 @@ contestant_info info_of(const reduction& r, const char* device) {
   const std::string about = r.method() ? fmt::format("{}, method {}: {}", what.summary, method,
                                                      bitfold::info(*r.method()).summary)
                                        : std::string(what.summary);
-  return {.id = fmt::format("bitfold/{}/{}/{}/{}/{}/{}", op, method, name(r.in()), name(r.acc()),
-                            name(r.out()), device),
-          .name = fmt::format("bitfold {}{}", r.op() == op_id::sum ? "" : op + " ", method),
-          .family = "bitfold",
-          .device = device,
-          .about = about,
-          .in = r.in(),
-          .acc = std::string(name(r.acc())),
-          .out = r.out(),
-          .op = r.op(),
-          .promise = r,
-          .bound = r,
-          .main = r.op() == op_id::sum && is_default(r)};
+  return {
+      .id = fmt::format("bitfold/{}/{}/{}/{}/{}/{}", op, method, name(r.in()), name(r.acc()),
+                        name(r.out()), device),
+      .name = "bitfold" + (r.op() == op_id::sum ? "" : " " + op) + (r.method() ? " " + method : ""),
+      .family = "bitfold",
+      .device = device,
+      .about = about,
+      .in = r.in(),
+      .acc = std::string(name(r.acc())),
+      .out = r.out(),
+      .op = r.op(),
+      .promise = r,
+      .bound = r,
+      .main = is_default(r)};
 }
 
 class on_cpu final : public contestant {
@@ -62,7 +63,7 @@ class on_cpu final : public contestant {
   }
   std::vector<variation> variations() const override { return labels_; }
   scalar run(const array_view& x, std::size_t way) override {
-    return cpu::reduce(*info.promise, x.data, x.n, ways_[way]);
+    return cpu::reduce(*info.promise, x.data, x.second(info.op), x.n, ways_[way]);
   }
 
  private:
@@ -112,10 +113,11 @@ class on_gpu final : public contestant {
     const cuda::launch shape = ways_[way];
     const std::size_t bytes = cuda::workspace_bytes(r, x.n, shape);
     constexpr std::size_t for_result = 256;
-    const void* data = on_device(x);
+    const array_view there = on_device(x);
     auto* out = static_cast<std::byte*>(scratch(for_result + bytes));
-    return {out, [=, n = x.n](CUstream_st* stream) {
-              cuda::reduce(r, data, n, out, out + for_result, bytes, stream, shape);
+    return {out, [=](CUstream_st* stream) {
+              cuda::reduce(r, there.data, there.second(r.op()), there.n, out, out + for_result,
+                           bytes, stream, shape);
             }};
   }
   std::vector<cuda::launch> ways_;
@@ -136,7 +138,7 @@ void for_each_reduction(Add add) {
         }
   for (const op_info& op : all_op_infos)
     for (const auto& m : all_methods) {
-      if (op.id == op_id::sum || op.inputs != 1) continue;
+      if (op.id == op_id::sum) continue;
       if (!op.takes_method && m.id != method_id::tree) continue;
       for (dtype in : all_dtypes)
         add(make_reduction(op.id, op.takes_method ? std::optional(m.id) : std::nullopt, in));

@@ -43,7 +43,7 @@ std::vector<double> contestant::seconds(const array_view& x, std::size_t way, in
 }
 
 double read_ceiling_cpu(const array_view& x, int threads, int times) {
-  const std::size_t bytes = x.n * size_of(x.type);
+  const std::size_t bytes = x.bytes();
   // Many threads are slower than one where there is little to read.
   double best = 1e300;
   for (int t : {1, threads > 0 ? threads : all_cores()}) {

@@ -1,4 +1,5 @@
-// CUB's DeviceReduce, at the levels of determinism that this CUB has.
+// CUB's DeviceReduce: sums at the levels of determinism that this CUB has, and what else it has, or
+// is one TransformReduce.
 #include "cuda.hpp"
 
 #include <cuda_bf16.h>
@@ -6,6 +7,7 @@
 
 #include <cub/device/device_reduce.cuh>
 #include <cub/version.cuh>
+#include <thrust/iterator/counting_iterator.h>
 #if __has_include(<cuda/execution.determinism.h>)
 #include <cuda/__execution/determinism.h>
 #include <cuda/execution.determinism.h>
@@ -54,7 +56,9 @@ class run_to_run final : public on_stream {
                               std::string(name(type_of<A>)))) {}
 
  protected:
-  job prepare(const void* data, std::size_t n) override {
+  job prepare(const array_view& x) override {
+    const void* const data = x.data;
+    const std::size_t n = x.n;
     std::size_t bytes = 0;
     check(reduce(nullptr, bytes, data, nullptr, n, nullptr), "cub::DeviceReduce");
     auto* const result = static_cast<std::byte*>(scratch(for_result + bytes));
@@ -85,7 +89,9 @@ class at_level final : public on_stream {
             describe<T>(level, "cub::DeviceReduce::Reduce, which is to require " + level, acc)) {}
 
  protected:
-  job prepare(const void* data, std::size_t n) override {
+  job prepare(const array_view& x) override {
+    const void* const data = x.data;
+    const std::size_t n = x.n;
     T* const result = static_cast<T*>(scratch(for_result));
     return {result, [=](cudaStream_t s) {  // it takes its memory from the stream's pool
               check(cub::DeviceReduce::Reduce(
@@ -106,6 +112,127 @@ void add_levels(contestants& out) {
 }
 #endif
 
+// ---- Other operations
+
+// What is reduced for each element.
+template <class A>
+struct magnitude {
+  template <class T>
+  __host__ __device__ A operator()(T x) const {
+    const A a = static_cast<A>(x);
+    return a < 0 ? -a : a;
+  }
+};
+template <class A>
+struct square {
+  template <class T>
+  __host__ __device__ A operator()(T x) const {
+    return static_cast<A>(x) * static_cast<A>(x);
+  }
+};
+template <class A>
+struct is_nonzero {
+  template <class T>
+  __host__ __device__ std::int64_t operator()(T x) const {
+    return static_cast<A>(x) != 0;
+  }
+};
+template <class A, class T>
+struct product {
+  const T *x, *y;
+  __host__ __device__ A operator()(std::int64_t i) const {
+    return static_cast<A>(x[i]) * static_cast<A>(y[i]);
+  }
+};
+
+template <class T>
+struct arguments {
+  void* temp;  // null to ask for `bytes`
+  std::size_t& bytes;
+  const T *x, *y;
+  void* result;
+  std::int64_t n;
+  cudaStream_t stream;
+};
+
+template <class T>
+class operation final : public on_stream {
+ public:
+  using call = cudaError_t (*)(const arguments<T>&);
+  operation(contestant_info i, call f) : on_stream(std::move(i)), f_(f) {}
+
+ protected:
+  job prepare(const array_view& x) override {
+    std::size_t bytes = 0;
+    const auto call = [f = f_, data = static_cast<const T*>(x.data),
+                       second = static_cast<const T*>(x.second(info.op)),
+                       n = static_cast<std::int64_t>(x.n)](void* temp, std::size_t& size, void* result,
+                                                           cudaStream_t s) {
+      check(f({temp, size, data, second, result, n, s}), "cub::DeviceReduce");
+    };
+    call(nullptr, bytes, nullptr, nullptr);
+    auto* const result = static_cast<std::byte*>(scratch(2 * for_result + bytes));
+    return {result, [=](cudaStream_t s) mutable { call(result + 2 * for_result, bytes, result, s); }};
+  }
+
+ private:
+  call f_;
+};
+
+template <class Out, class A, class T, class In, class Reduce, class Term>
+cudaError_t transformed(const arguments<T>& a, In in, Reduce reduce, Term term, A init) {
+  return cub::DeviceReduce::TransformReduce(a.temp, a.bytes, in, static_cast<Out*>(a.result), a.n,
+                                            reduce, term, init, a.stream);
+}
+
+template <class T, class A>
+void add_operations(contestants& out) {
+  const std::string acc(name(type_of<A>));
+  const auto add = [&](op_id op, dtype result, const std::string& acc, const char* about,
+                       typename operation<T>::call f) {
+    contestant_info i = describe<T>(std::string(name(op)), about, acc);
+    i.op = op;
+    i.out = result;
+    out.list.push_back(std::make_unique<operation<T>>(std::move(i), f));
+  };
+  using a = const arguments<T>&;
+  using add_up = ::cuda::std::plus<>;
+  constexpr dtype t = type_of<T>;
+  add(op_id::min, t, "", "cub::DeviceReduce::Min", [](a x) {
+    return cub::DeviceReduce::Min(x.temp, x.bytes, x.x, static_cast<T*>(x.result), x.n, x.stream);
+  });
+  add(op_id::max, t, "", "cub::DeviceReduce::Max", [](a x) {
+    return cub::DeviceReduce::Max(x.temp, x.bytes, x.x, static_cast<T*>(x.result), x.n, x.stream);
+  });
+#if CUB_VERSION >= 300000
+  // Behind the index goes the value.
+  add(op_id::argmin, dtype::i64, "", "cub::DeviceReduce::ArgMin", [](a x) {
+    auto* const index = static_cast<std::int64_t*>(x.result);
+    T* const value = reinterpret_cast<T*>(static_cast<std::byte*>(x.result) + for_result);
+    return cub::DeviceReduce::ArgMin(x.temp, x.bytes, x.x, value, index, x.n, x.stream);
+  });
+  add(op_id::argmax, dtype::i64, "", "cub::DeviceReduce::ArgMax", [](a x) {
+    auto* const index = static_cast<std::int64_t*>(x.result);
+    T* const value = reinterpret_cast<T*>(static_cast<std::byte*>(x.result) + for_result);
+    return cub::DeviceReduce::ArgMax(x.temp, x.bytes, x.x, value, index, x.n, x.stream);
+  });
+#endif
+  add(op_id::prod, t, acc, "cub::DeviceReduce::TransformReduce by multiplication", [](a x) {
+    return transformed<T>(x, x.x, ::cuda::std::multiplies<>{}, to<A>{}, A{1});
+  });
+  add(op_id::count_nonzero, dtype::i64, "", "cub::DeviceReduce::TransformReduce of x != 0", [](a x) {
+    return transformed<std::int64_t>(x, x.x, add_up{}, is_nonzero<A>{}, std::int64_t{0});
+  });
+  add(op_id::sum_squares, t, acc, "cub::DeviceReduce::TransformReduce of squares",
+      [](a x) { return transformed<T>(x, x.x, add_up{}, square<A>{}, A{0}); });
+  add(op_id::norm_l1, t, acc, "cub::DeviceReduce::TransformReduce of magnitudes",
+      [](a x) { return transformed<T>(x, x.x, add_up{}, magnitude<A>{}, A{0}); });
+  add(op_id::dot, t, acc, "cub::DeviceReduce::TransformReduce of products, over indices", [](a x) {
+    return transformed<T>(x, thrust::counting_iterator<std::int64_t>(0), add_up{},
+                          product<A, T>{x.x, x.y}, A{0});
+  });
+}
+
 }  // namespace
 
 void add_cub(contestants& out) {
@@ -116,6 +243,10 @@ void add_cub(contestants& out) {
   out.list.push_back(std::make_unique<run_to_run<double, double>>());
   out.list.push_back(std::make_unique<run_to_run<__half, float>>());
   out.list.push_back(std::make_unique<run_to_run<__nv_bfloat16, float>>());
+  add_operations<float, float>(out);
+  add_operations<double, double>(out);
+  add_operations<__half, float>(out);
+  add_operations<__nv_bfloat16, float>(out);
 #ifdef CUB_HAS_LEVELS
   add_levels<float>(out);
   add_levels<double>(out);

@@ -29,8 +29,10 @@ class rung_sum final : public on_stream {
  protected:
   // Where a rung works in place, every timed launch but the first sums what the one before left
   // there: other values in the same time.
-  job prepare(const void* data, std::size_t n) override {
+  job prepare(const array_view& x) override {
     const dtype t = info.in;
+    const void* const data = x.data;
+    const std::size_t n = x.n;
     auto* const result =
         static_cast<std::byte*>(scratch(for_result + ladder::workspace_bytes(rung_, t, n)));
     ladder::prepare(rung_, t, data, n, result + for_result, nullptr);
@@ -46,9 +48,9 @@ class rung_sum final : public on_stream {
 }  // namespace
 
 double read_ceiling_cuda(const array_view& x, int times) {
-  const void* const data = on_device(x);
+  const void* const data = on_device(x).data;
   void* const out = scratch(for_result);
-  const std::size_t bytes = x.n * size_of(x.type);
+  const std::size_t bytes = x.bytes();
   const auto samples =
       time_on_device([&](cudaStream_t s) { load_only(data, bytes, out, s); }, times);
   return static_cast<double>(bytes) / *std::min_element(samples.begin(), samples.end()) * 1e-9;

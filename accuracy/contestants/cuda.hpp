@@ -25,15 +25,13 @@ class on_stream : public contestant {
   using contestant::contestant;
   using enqueue = std::function<void(cudaStream_t)>;
   scalar run(const array_view& x, std::size_t) override {
-    const void* const data = on_device(x);
-    const job j = prepare(data, x.n);
+    const job j = prepare(on_device(x));
     j.work(nullptr);
     check(cudaGetLastError(), info.id.c_str());
     return fetch(info.out, j.result);
   }
   std::vector<double> seconds(const array_view& x, std::size_t, int times) override {
-    const void* const data = on_device(x);
-    return time_on_device(prepare(data, x.n).work, times);
+    return time_on_device(prepare(on_device(x)).work, times);
   }
 
  protected:
@@ -41,8 +39,9 @@ class on_stream : public contestant {
     void* result;
     enqueue work;
   };
-  /// What is to be timed; what goes ahead of it may be enqueued on the default stream.
-  virtual job prepare(const void* data, std::size_t n) = 0;
+  /// What is to be timed, of arrays on the device; what goes ahead of it may be enqueued on the
+  /// default stream.
+  virtual job prepare(const array_view& x) = 0;
 };
 
 /// Where results go, at the start of scratch(); behind it is room for the contestant.

@@ -7,7 +7,7 @@ constexpr const char* why = "built without CUDA; build where nvcc is on the PATH
 [[noreturn]] void refuse() { throw error(errc::no_device, std::string("cuda: ") + why); }
 }  // namespace
 
-const void* on_device(const array_view&) { refuse(); }
+array_view on_device(const array_view&) { refuse(); }
 void* scratch(std::size_t) { refuse(); }
 scalar fetch(dtype, const void*) { refuse(); }
 std::vector<double> time_on_device(const std::function<void(CUstream_st*)>&, int) { refuse(); }

@@ -64,18 +64,20 @@ struct graph {
 
 }  // namespace
 
-const void* on_device(const array_view& x) {
+array_view on_device(const array_view& x) {
   static buffer copy;
   static std::optional<std::uint64_t> kept;
   need_gpu();
   if (kept != x.id) {
     kept.reset();
-    const std::size_t bytes = x.n * size_of(x.type);
-    copy.reserve(bytes);
-    if (bytes > 0) check(cudaMemcpy(copy.p, x.data, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
+    copy.reserve(x.bytes());
+    if (x.bytes() > 0)
+      check(cudaMemcpy(copy.p, x.data, x.bytes(), cudaMemcpyHostToDevice), "cudaMemcpy");
     kept = x.id;
   }
-  return copy.p;
+  array_view there = x;
+  there.data = copy.p;
+  return there;
 }
 
 void* scratch(std::size_t bytes) {

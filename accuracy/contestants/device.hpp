@@ -13,8 +13,8 @@ struct CUstream_st;
 
 namespace bitfold::accuracy {
 
-/// The elements of x in device memory, 256-byte aligned. One copy is kept: that of the last id.
-const void* on_device(const array_view& x);
+/// x in device memory, 256-byte aligned. One copy is kept: that of the last id.
+array_view on_device(const array_view& x);
 
 /// Device memory for results and workspaces, 256-byte aligned, the same at every call until more
 /// bytes are asked for than ever before; then what it held is lost.

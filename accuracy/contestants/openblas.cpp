@@ -1,10 +1,11 @@
-// OpenBLAS, opened while the program runs: its sum (an extension of BLAS), its dot with ones, and
-// its asum where no value is negative.
+// OpenBLAS, opened while the program runs: its asum, nrm2, dot and amax; and sums by its sum (an
+// extension of BLAS), by its dot with ones, and by its asum where no value is negative.
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <functional>
 #include <limits>
 #include <map>
-#include <optional>
 
 #include "../contestant.hpp"
 #include "library.hpp"
@@ -21,11 +22,11 @@ struct thread_count {
 };
 
 template <class T>
-class blas_sum : public contestant {
+class blas_call : public contestant {
  public:
-  using sum = T(int, const T*, int);
-  blas_sum(contestant_info i, sum* f, thread_count t)
-      : contestant(std::move(i)), f_(f), threads_(t) {}
+  using call = std::function<T(int n, const T* x, const T* y)>;
+  blas_call(contestant_info i, call f, thread_count t)
+      : contestant(std::move(i)), f_(std::move(f)), threads_(t) {}
   std::vector<variation> variations() const override {
     std::vector<variation> all{
         {threads_.all == 1 ? "1 thread" : std::to_string(threads_.all) + " threads", true,
@@ -36,23 +37,21 @@ class blas_sum : public contestant {
   bool takes(std::size_t n) const override { return n <= most; }
   scalar run(const array_view& x, std::size_t way) override {
     if (threads_.set) threads_.set(way == 0 ? threads_.all : 1);
-    const T value = call(static_cast<int>(x.n), static_cast<const T*>(x.data));
+    const T value = f_(static_cast<int>(x.n), static_cast<const T*>(x.data),
+                       static_cast<const T*>(x.second(info.op)));
     return load_scalar(info.out, &value);
   }
 
- protected:
-  virtual T call(int n, const T* x) { return f_(n, x, 1); }
-
  private:
-  sum* f_;
+  call f_;
   thread_count threads_;
 };
 
-// asum adds magnitudes.
+// A sum by adding magnitudes.
 template <class T>
-class blas_asum final : public blas_sum<T> {
+class sum_of_magnitudes final : public blas_call<T> {
  public:
-  using blas_sum<T>::blas_sum;
+  using blas_call<T>::blas_call;
   bool suits(const array_view& x) const override {
     if (!this->takes(x.n)) return false;
     const T* v = static_cast<const T*>(x.data);
@@ -61,52 +60,67 @@ class blas_asum final : public blas_sum<T> {
 };
 
 template <class T>
-class blas_dot final : public blas_sum<T> {
- public:
-  using dot = T(int, const T*, int, const T*, int);
-  blas_dot(contestant_info i, dot* f, thread_count t)
-      : blas_sum<T>(std::move(i), nullptr, t), f_(f) {}
-
- protected:
-  T call(int n, const T* x) override {
-    static std::vector<T> ones;  // as long as the longest array yet
-    if (ones.size() < static_cast<std::size_t>(n)) ones.assign(static_cast<std::size_t>(n), T{1});
-    return f_(n, x, 1, ones.data(), 1);
-  }
-
- private:
-  dot* f_;
-};
-
-contestant_info describe(const char* what, const std::string& function, dtype t,
-                         const char* about) {
-  return {.id = std::string("openblas/") + what + "/" + std::string(name(t)),
+contestant_info describe(op_id op, const std::string& id, const char* what,
+                         const std::string& about) {
+  return {.id = "openblas/" + id + "/" + std::string(name(dtype_of<T>)),
           .name = std::string("OpenBLAS ") + what,
           .family = "OpenBLAS",
           .device = "cpu",
-          .about = function + ": " + about,
-          .in = t,
+          .about = about,
+          .in = dtype_of<T>,
           .acc = "",
-          .out = t};
+          .out = dtype_of<T>,
+          .op = op};
 }
 
 template <class T>
-void add(contestants& out, const library& blas, thread_count threads, const std::string& prefix) {
-  constexpr dtype t = dtype_of<T>;
-  const std::string sum = prefix + "sum", dot = prefix + "dot", asum = prefix + "asum";
-  if (auto* f = blas.find<typename blas_sum<T>::sum>(sum.c_str()))
-    out.list.push_back(std::make_unique<blas_sum<T>>(
-        describe("sum", sum, t, "OpenBLAS' own extension of BLAS"), f, threads));
+void add(contestants& out, const library& blas, thread_count threads, const std::string& letter) {
+  using of_one = T(int, const T*, int);
+  using of_two = T(int, const T*, int, const T*, int);
+  using index = std::size_t(int, const T*, int);
+  const auto name_of = [&](const char* what) { return "cblas_" + letter + what; };
+  const auto add = [&](op_id op, const char* what, const std::string& function,
+                       typename blas_call<T>::call f) {
+    out.list.push_back(std::make_unique<blas_call<T>>(describe<T>(op, function, what, function),
+                                                      std::move(f), threads));
+  };
+  const std::string sum = name_of("sum");
+  if (auto* f = blas.find<of_one>(sum.c_str()))
+    out.list.push_back(std::make_unique<blas_call<T>>(
+        describe<T>(op_id::sum, "sum", "sum", sum + ": OpenBLAS' own extension of BLAS"),
+        [f](int n, const T* x, const T*) { return f(n, x, 1); }, threads));
   else
     out.missing.push_back(
         {"OpenBLAS " + sum, "this OpenBLAS does not have it; 0.3.6 or later does"});
-  if (auto* f = blas.find<typename blas_dot<T>::dot>(dot.c_str()))
-    out.list.push_back(std::make_unique<blas_dot<T>>(
-        describe("dot", dot, t, "the dot product with an array of ones"), f, threads));
-  if (auto* f = blas.find<typename blas_sum<T>::sum>(asum.c_str()))
-    out.list.push_back(std::make_unique<blas_asum<T>>(
-        describe("asum", asum, t, "the sum of magnitudes, for arrays without negative values"), f,
-        threads));
+  if (auto* f = blas.find<of_two>(name_of("dot").c_str())) {
+    const auto with_ones = [f](int n, const T* x, const T*) {
+      static std::vector<T> ones;  // as long as the longest array yet
+      if (ones.size() < static_cast<std::size_t>(n)) ones.assign(static_cast<std::size_t>(n), T{1});
+      return f(n, x, 1, ones.data(), 1);
+    };
+    out.list.push_back(std::make_unique<blas_call<T>>(
+        describe<T>(op_id::sum, "dot", "dot",
+                    name_of("dot") + ": the dot product with an array of ones"),
+        with_ones, threads));
+    add(op_id::dot, "dot", name_of("dot"),
+        [f](int n, const T* x, const T* y) { return f(n, x, 1, y, 1); });
+  }
+  if (auto* f = blas.find<of_one>(name_of("asum").c_str())) {
+    const auto call = [f](int n, const T* x, const T*) { return f(n, x, 1); };
+    out.list.push_back(std::make_unique<sum_of_magnitudes<T>>(
+        describe<T>(
+            op_id::sum, "asum", "asum",
+            name_of("asum") + ": the sum of magnitudes, for arrays without negative values"),
+        call, threads));
+    add(op_id::norm_l1, "asum", name_of("asum"), call);
+  }
+  if (auto* f = blas.find<of_one>(name_of("nrm2").c_str()))
+    add(op_id::norm_l2, "nrm2", name_of("nrm2"),
+        [f](int n, const T* x, const T*) { return f(n, x, 1); });
+  const std::string amax = "cblas_i" + letter + "amax";
+  if (auto* f = blas.find<index>(amax.c_str()))
+    add(op_id::norm_inf, "amax", amax,
+        [f](int n, const T* x, const T*) { return n == 0 ? T{0} : std::fabs(x[f(n, x, 1)]); });
 }
 
 }  // namespace
@@ -132,8 +146,8 @@ void add_openblas(contestants& out) {
   constexpr int openmp = 2;
   const auto parallel = blas.find<int()>("openblas_get_parallel");
   const thread_count threads{parallel && parallel() == openmp ? nullptr : set_threads, all};
-  add<float>(out, blas, threads, "cblas_s");
-  add<double>(out, blas, threads, "cblas_d");
+  add<float>(out, blas, threads, "s");
+  add<double>(out, blas, threads, "d");
 }
 
 }  // namespace bitfold::accuracy

@@ -1,17 +1,20 @@
 """NumPy, PyTorch and Python's own fsum, for the accuracy suite: a helper process that answers on
 standard output what it is asked on standard input, a line for a line, fields separated by tabs.
 
-  list CPU CUDA       1 or 0 each; answers several lines, the last of them "ok":
-                        found NAME VERSION
-                        missing NAME WHY
-                        sum KEY NAME FAMILY DEVICE IN ACC OUT MOST WAYS ABOUT
-                      MOST: the longest array it is asked for, 0 for any; WAYS: thread counts, the
-                      default first, or "-" for one way without threads of its own
-  load TYPE BYTES     the array, from the start of file descriptor 3; "ok"
-  run KEY THREADS     "ok" and the bits of the sum, in hex
-  time KEY THREADS N  "ok" and N times in seconds, each the mean over at least 0.2 ms of calls
+  list CPU CUDA          1 or 0 each; answers several lines, the last of them "ok":
+                           found NAME VERSION
+                           missing NAME WHY
+                           op OP KEY NAME FAMILY DEVICE IN ACC OUT MOST WAYS ABOUT
+                         OP: bitfold's name of the operation; MOST: the longest array it is asked for,
+                         0 for any; WAYS: thread counts, the default first, or "-" for one way without
+                         threads of its own
+  load TYPE BYTES INPUTS so many arrays of one length, one behind the other, from the start of file
+                         descriptor 3; "ok"
+  run KEY THREADS        "ok" and the bits of the result, in hex
+  time KEY THREADS N     "ok" and N times in seconds, each the mean over at least 0.2 ms of calls
 
-Whatever goes wrong is answered by "error" and a line of text. Another sum goes into peers()."""
+Whatever goes wrong is answered by "error" and a line of text. Another operation goes into the table of
+its library, another library into peers()."""
 import array
 import importlib
 import math
@@ -24,81 +27,138 @@ if sys.path and sys.path[0] == "":  # put there by -c: a numpy.py of the user's 
 
 ENOUGH = 200e-6  # seconds of a sample
 
+INTEGERS = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 
-class Sum:
-    """One contestant: prepare(data, type) makes its own array, call(array) sums it, and bits(sum) are
-    the bytes of what it gave."""
 
-    def __init__(self, name, family, types, about, *, acc, device="cpu", most=0, threads=()):
-        self.name, self.family, self.types, self.about = name, family, types, about
-        self.acc, self.device, self.most, self.threads = acc, device, most, threads
+def sum_of_integers(t):
+    return "i64" if t[0] == "i" else "u64"
+
+
+# The accumulator and the output of an operation for each element type, as bitfold's `typing`. The sums of
+# f16 and bf16 are a library's own.
+def adds(half):
+    wide = {"f16": half, "bf16": half, "f32": "f32", "f64": "f64"}
+    return lambda t: (wide[t], t) if t in wide else (sum_of_integers(t),) * 2
+
+
+def averages(half):
+    add = adds(half)
+    return lambda t: ("f64", "f64") if t in INTEGERS else add(t)
+
+
+def same(t):
+    return "", t
+
+
+def gives(out):
+    return lambda t: ("", out)
+
+
+class Library:
+    """What its operations share: prepare(data, type) makes an array of its own, and bits(value) are the
+    bytes of what an operation gave."""
+
+    family, device, threads = "", "cpu", (1,)
 
     def set_up(self, threads):
-        """Before every run: what its library keeps for all."""
+        """Before every run: what is kept for all."""
 
-    def seconds(self, x, times):
-        self.call(x)
+    def seconds(self, call, times):
+        call()
         calls = 1
         while True:
-            took = self.clock(x, calls)
+            took = self.clock(call, calls)
             if took >= ENOUGH or calls >= 1 << 20:
                 break
             calls = math.ceil(calls * max(2, 1.2 * ENOUGH / max(took, 1e-9)))
-        return [self.clock(x, calls) / calls for _ in range(times)]
+        return [self.clock(call, calls) / calls for _ in range(times)]
 
-    def clock(self, x, calls):
+    def clock(self, call, calls):
         begin = time.perf_counter()
         for _ in range(calls):
-            self.call(x)
+            call()
         return time.perf_counter() - begin
 
 
-class Fsum(Sum):
-    def __init__(self):
-        super().__init__("Python fsum", "Python", ["f64"],
-                         "math.fsum over an array.array: the exact sum, rounded once",
-                         acc="exact", most=1 << 20, threads=[1])
+class Operation:
+    """call: of as many arrays as it has inputs. kind: a function from element type to accumulator and
+    output type."""
+
+    def __init__(self, library, call, name, types, kind, about, *, most=0, inputs=1):
+        self.library, self.call, self.name, self.types = library, call, name, types
+        self.kind, self.about, self.most, self.inputs = kind, about, most, inputs
+
+
+class Python(Library):
+    family = "Python"
 
     def prepare(self, data, kind):
         return array.array("d", bytes(data))
 
-    call = staticmethod(math.fsum)
-
     def bits(self, value):
         return array.array("d", [value]).tobytes()
 
+    def operations(self):
+        return {"python/fsum": ("sum", Operation(
+            self, math.fsum, "Python fsum", ["f64"], lambda t: ("exact", t),
+            "math.fsum over an array.array: the exact sum, rounded once", most=1 << 20))}
 
-class NumPySum(Sum):
+
+class NumPy(Library):
+    family = "NumPy"
+
     def __init__(self, np):
         self.np = np
-        super().__init__("NumPy sum", "NumPy", ["f16", "f32", "f64"], "numpy.sum(x)",
-                         acc={"f16": "f32", "f32": "f32", "f64": "f64"}, threads=[1])
 
     def prepare(self, data, kind):
-        kind = {"f16": "<f2", "f32": "<f4", "f64": "<f8"}[kind]
+        kind = "<" + kind[0] + str(int(kind[1:]) // 8)
         return self.np.frombuffer(data, kind) if data else self.np.empty(0, kind)
 
-    def call(self, x):
-        return self.np.sum(x)
-
     def bits(self, value):
-        return value.tobytes()
+        return self.np.asarray(value).tobytes()
+
+    def operations(self):
+        np = self.np
+        floats = ("f16", "f32", "f64")
+        numbers = floats + INTEGERS
+        add, average = adds("f32"), averages("f32")
+        deviation = averages("f32, terms in f16")  # the differences from the mean and their squares
+        norm = np.linalg.norm
+        table = [
+            ("sum", np.sum, numbers, add, "numpy.sum(x)"),
+            ("nansum", np.nansum, numbers, add, "numpy.nansum(x)"),
+            ("prod", np.prod, numbers, add, "numpy.prod(x)"),
+            ("mean", np.mean, numbers, average, "numpy.mean(x)"),
+            ("nanmean", np.nanmean, numbers, average, "numpy.nanmean(x)"),
+            ("min", np.min, numbers, same, "numpy.min(x)"),
+            ("max", np.max, numbers, same, "numpy.max(x)"),
+            ("nanmin", np.nanmin, numbers, same, "numpy.nanmin(x)"),
+            ("nanmax", np.nanmax, numbers, same, "numpy.nanmax(x)"),
+            ("argmin", np.argmin, numbers, gives("i64"), "numpy.argmin(x)"),
+            ("argmax", np.argmax, numbers, gives("i64"), "numpy.argmax(x)"),
+            ("any", np.any, numbers, gives("u8"), "numpy.any(x)"),
+            ("all", np.all, numbers, gives("u8"), "numpy.all(x)"),
+            ("count_nonzero", np.count_nonzero, numbers, gives("i64"), "numpy.count_nonzero(x)"),
+            ("sum_squares", lambda x: np.dot(x, x), floats, add, "numpy.dot(x, x)"),
+            ("norm_l1", lambda x: norm(x, 1), numbers, average, "numpy.linalg.norm(x, 1)"),
+            ("norm_l2", norm, numbers, average, "numpy.linalg.norm(x)"),
+            ("norm_inf", lambda x: norm(x, np.inf), numbers, average, "numpy.linalg.norm(x, inf)"),
+            ("var", np.var, numbers, deviation, "numpy.var(x)"),
+            ("std", np.std, numbers, deviation, "numpy.std(x)"),
+            ("dot", np.dot, floats, add, "numpy.dot(x, y)"),
+        ]
+        return {f"numpy/{op}": (op, Operation(self, call, f"NumPy {op}", types, kind, about,
+                                              inputs=2 if op == "dot" else 1))
+                for op, call, types, kind, about in table}
 
 
-class TorchSum(Sum):
+class Torch(Library):
+    family = "PyTorch"
+
     def __init__(self, torch, device, deterministic):
-        self.torch, self.deterministic = torch, deterministic
+        self.torch, self.device, self.deterministic = torch, device, deterministic
         default = torch.get_num_threads()
-        threads = [] if device == "cuda" else [1] if default == 1 else [default, 1]
-        about = "torch.sum(x)"
-        # On the CPU, the sums that threads hand over are stored in the type of the result.
-        half = "f32" if device == "cuda" else "f32, {} between threads"
-        if deterministic:
-            about += " after torch.use_deterministic_algorithms(True)"
-        super().__init__("PyTorch sum" + (", deterministic" if deterministic else ""), "PyTorch",
-                         ["f16", "bf16", "f32", "f64"], about, device=device, threads=threads,
-                         acc={"f16": half.format("f16"), "bf16": half.format("bf16"),
-                              "f32": "f32", "f64": "f64"})
+        self.threads = () if device == "cuda" else (1,) if default == 1 else (default, 1)
 
     def set_up(self, threads):
         self.torch.use_deterministic_algorithms(self.deterministic)
@@ -107,28 +167,67 @@ class TorchSum(Sum):
 
     def prepare(self, data, kind):
         torch = self.torch
-        kind = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32,
-                "f64": torch.float64}[kind]
+        kind = getattr(torch, kind.replace("f", "float").replace("i", "int"))
         x = torch.frombuffer(data, dtype=kind) if data else torch.empty(0, dtype=kind)
         return x.to(self.device)
-
-    def call(self, x):
-        return self.torch.sum(x)
 
     def bits(self, value):
         return bytes(value.detach().cpu().reshape(1).view(self.torch.uint8).tolist())
 
-    def clock(self, x, calls):
+    def operations(self):
+        torch, norm = self.torch, self.torch.linalg.vector_norm
+        floats, wide = ("f16", "bf16", "f32", "f64"), ("f32", "f64")
+        numbers = floats + ("i32", "i64")
+        # On the CPU, the sums that threads hand over are stored in the type of the result.
+        half = "f32" if self.device == "cuda" else "f32, 16 bits between threads"
+        add, average = adds(half), averages(half)
+        loss = torch.nn.functional
+        table = [("sum", torch.sum, numbers, add, "torch.sum(x)")]
+        if not self.deterministic:
+            table += [
+                ("nansum", torch.nansum, floats, add, "torch.nansum(x)"),
+                ("prod", torch.prod, numbers, add, "torch.prod(x)"),
+                ("mean", torch.mean, floats, average, "torch.mean(x)"),
+                ("nanmean", torch.nanmean, floats, average, "torch.nanmean(x)"),
+                ("min", torch.min, numbers, same, "torch.min(x)"),
+                ("max", torch.max, numbers, same, "torch.max(x)"),
+                ("argmin", torch.argmin, numbers, gives("i64"), "torch.argmin(x), any of equal ones"),
+                ("argmax", torch.argmax, numbers, gives("i64"), "torch.argmax(x), any of equal ones"),
+                ("any", torch.any, numbers, gives("u8"), "torch.any(x)"),
+                ("all", torch.all, numbers, gives("u8"), "torch.all(x)"),
+                ("count_nonzero", torch.count_nonzero, numbers, gives("i64"), "torch.count_nonzero(x)"),
+                ("sum_squares", lambda x: torch.dot(x, x), wide, add, "torch.dot(x, x)"),
+                ("norm_l1", lambda x: norm(x, 1), floats, average, "torch.linalg.vector_norm(x, 1)"),
+                ("norm_l2", norm, floats, average, "torch.linalg.vector_norm(x)"),
+                ("norm_inf", lambda x: norm(x, math.inf), floats, average,
+                 "torch.linalg.vector_norm(x, inf)"),
+                ("var", lambda x: torch.var(x, correction=0), floats, average, "torch.var(x, correction=0)"),
+                ("std", lambda x: torch.std(x, correction=0), floats, average, "torch.std(x, correction=0)"),
+                ("dot", torch.dot, wide, add, "torch.dot(x, y)"),
+                ("mse", loss.mse_loss, wide, average, "torch.nn.functional.mse_loss(x, y)"),
+                ("mae", loss.l1_loss, wide, average, "torch.nn.functional.l1_loss(x, y)"),
+                ("cosine", lambda x, y: loss.cosine_similarity(x, y, dim=0), wide, average,
+                 "torch.nn.functional.cosine_similarity(x, y, dim=0)"),
+            ]
+        mode = ", deterministic" if self.deterministic else ""
+        after = " after torch.use_deterministic_algorithms(True)" if self.deterministic else ""
+        two = ("dot", "mse", "mae", "cosine")
+        return {f"pytorch/{op}{mode.replace(', ', '-')}/{self.device}":
+                (op, Operation(self, call, f"PyTorch {op}{mode}", types, kind, about + after,
+                               inputs=2 if op in two else 1))
+                for op, call, types, kind, about in table}
+
+    def clock(self, call, calls):
         if self.device == "cpu":
-            return super().clock(x, calls)
+            return super().clock(call, calls)
         # In a CUDA graph, so that Python's gaps between launches don't count.
         cuda = self.torch.cuda
-        if self.graph_of != (id(x), calls):
+        if self.graph_of != calls:
             self.graph = cuda.CUDAGraph()
             with cuda.graph(self.graph):
                 for _ in range(calls):
-                    self.call(x)
-            self.graph_of = (id(x), calls)
+                    call()
+            self.graph_of = calls
             self.graph.replay()
         begin, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
         begin.record()
@@ -137,17 +236,17 @@ class TorchSum(Sum):
         end.synchronize()
         return begin.elapsed_time(end) * 1e-3
 
-    def seconds(self, x, times):
+    def seconds(self, call, times):
         self.graph_of = None
         try:
-            return super().seconds(x, times)
+            return super().seconds(call, times)
         finally:
             self.graph = None
 
 
 def peers(cpu, cuda):
-    """What is here: sums by key, and lines of `found` and `missing`."""
-    sums, lines = {}, []
+    """What is here: (op, Operation) by key, and lines of `found` and `missing`."""
+    libraries, lines = [], []
 
     def module(name, shown, package):
         try:
@@ -164,21 +263,19 @@ def peers(cpu, cuda):
 
     if cpu:
         lines.append(("found", "Python", sys.version.split()[0]))
-        sums["python/fsum"] = Fsum()
+        libraries.append(Python())
         np = module("numpy", "NumPy", "apt install python3-numpy, or pip install numpy")
         if np:
-            sums["numpy/sum"] = NumPySum(np)
+            libraries.append(NumPy(np))
     torch = module("torch", "PyTorch", "pip install torch")
     if torch and cpu:
-        sums["pytorch/sum/cpu"] = TorchSum(torch, "cpu", False)
-        sums["pytorch/sum-deterministic/cpu"] = TorchSum(torch, "cpu", True)
+        libraries += [Torch(torch, "cpu", False), Torch(torch, "cpu", True)]
     if torch and cuda:
         if torch.cuda.is_available():
-            sums["pytorch/sum/cuda"] = TorchSum(torch, "cuda", False)
-            sums["pytorch/sum-deterministic/cuda"] = TorchSum(torch, "cuda", True)
+            libraries += [Torch(torch, "cuda", False), Torch(torch, "cuda", True)]
         else:
             lines.append(("missing", "PyTorch on the GPU", "torch.cuda.is_available() is False"))
-    return sums, lines
+    return {key: found for l in libraries for key, found in l.operations().items()}, lines
 
 
 def one_line(e):
@@ -187,42 +284,46 @@ def one_line(e):
 
 class Helper:
     def __init__(self):
-        self.sums, self.kind, self.data, self.prepared = None, None, b"", {}
+        self.operations, self.kind, self.arrays, self.prepared = {}, None, [], {}
 
     def list(self, cpu, cuda):
-        self.sums, lines = peers(cpu == "1", cuda == "1")
-        for key, s in self.sums.items():
-            for t in s.types:
-                ways = " ".join(map(str, s.threads)) or "-"
-                acc = s.acc if isinstance(s.acc, str) else s.acc[t]
-                lines.append(("sum", key, s.name, s.family, s.device, t, acc, t, str(s.most), ways,
-                              s.about))
+        self.operations, lines = peers(cpu == "1", cuda == "1")
+        for key, (op, o) in self.operations.items():
+            ways = " ".join(map(str, o.library.threads)) or "-"
+            for t in o.types:
+                acc, out = o.kind(t)
+                lines.append(("op", op, key, o.name, o.library.family, o.library.device, t, acc, out,
+                              str(o.most), ways, o.about))
         return "".join("\t".join(line) + "\n" for line in lines) + "ok"
 
-    def load(self, kind, size):
-        self.kind, self.data, self.prepared = kind, bytearray(int(size)), {}
+    def load(self, kind, size, inputs):
+        self.kind, self.prepared = kind, {}
+        data = bytearray(int(size))
         with open(os.dup(3), "rb") as file:
             file.seek(0)
-            got = file.readinto(self.data) if self.data else 0
-        if got != len(self.data):
+            got = file.readinto(data) if data else 0
+        if got != len(data):
             raise EOFError(f"{got} of {size} bytes")
+        part = len(data) // int(inputs)
+        self.arrays = [memoryview(data)[k * part:(k + 1) * part] for k in range(int(inputs))]
         return "ok"
 
     def _ready(self, key, threads):
-        s = self.sums[key]
-        where = (type(s), s.device)
+        o = self.operations[key][1]
+        where = (type(o.library), o.library.device)
         if where not in self.prepared:
-            self.prepared[where] = s.prepare(self.data, self.kind)
-        s.set_up(threads)
-        return s, self.prepared[where]
+            self.prepared[where] = [o.library.prepare(a, self.kind) for a in self.arrays]
+        o.library.set_up(threads)
+        arrays = self.prepared[where][:o.inputs]
+        return o, lambda: o.call(*arrays)
 
     def run(self, key, threads):
-        s, x = self._ready(key, threads)
-        return "ok\t" + s.bits(s.call(x))[::-1].hex()
+        o, call = self._ready(key, threads)
+        return "ok\t" + o.library.bits(call())[::-1].hex()
 
     def time(self, key, threads, times):
-        s, x = self._ready(key, threads)
-        return "ok\t" + " ".join(map(repr, s.seconds(x, int(times))))
+        o, call = self._ready(key, threads)
+        return "ok\t" + " ".join(map(repr, o.library.seconds(call, int(times))))
 
 
 def main():

@@ -197,7 +197,7 @@ std::vector<python_helper::line> python_helper::exchange(const line& request) {
       throw error(errc::bad_input,
                   request[0] + ": " + excerpt(got.substr(std::min(got.size(), std::size_t{6}))));
     const bool last = fields[0] == "ok";
-    if (!last && fields[0] != "found" && fields[0] != "missing" && fields[0] != "sum")
+    if (!last && fields[0] != "found" && fields[0] != "missing" && fields[0] != "op")
       give_up("no answer to \"" + request[0] + "\": " + excerpt(got));
     answer.push_back(std::move(fields));
     if (last) return answer;
@@ -219,7 +219,7 @@ void python_helper::load(const array_view& x) {
   }
   if (loaded_ == x.id) return;
   loaded_.reset();
-  const std::size_t size = x.n * size_of(x.type);
+  const std::size_t size = x.bytes();
   for (std::size_t done = 0; done < size;) {
     const ssize_t k = pwrite(memory_, static_cast<const char*>(x.data) + done, size - done,
                              static_cast<off_t>(done));
@@ -229,7 +229,7 @@ void python_helper::load(const array_view& x) {
                   system_error("handing " + std::to_string(size) + " bytes to Python"));
     done += static_cast<std::size_t>(k);
   }
-  exchange({"load", std::string(name(x.type)), std::to_string(size)});
+  exchange({"load", std::string(name(x.type)), std::to_string(size), std::to_string(x.inputs)});
   if (ftruncate(memory_, 0) != 0) throw error(errc::bad_input, system_error("ftruncate"));
   loaded_ = x.id;
 }
@@ -240,14 +240,14 @@ python_helper::line python_helper::ask(const line& request) {
   return answer;
 }
 
-// ---- Its sums
+// ---- What it has
 
 namespace {
 
-class python_sum final : public contestant {
+class python_call final : public contestant {
  public:
-  python_sum(contestant_info i, std::string key, std::size_t most, std::vector<std::string> threads,
-             std::shared_ptr<python_helper> helper)
+  python_call(contestant_info i, std::string key, std::size_t most,
+              std::vector<std::string> threads, std::shared_ptr<python_helper> helper)
       : contestant(std::move(i)),
         key_(std::move(key)),
         most_(most),
@@ -298,20 +298,22 @@ void add(contestants& out, const python_helper::line& l,
   } else if (l[0] == "missing" && l.size() == 3) {
     out.missing.push_back({l[1], l[2]});
   } else {
-    const auto in = l.size() == 11 ? parse_dtype(l[5]) : std::nullopt;
-    const auto result = in ? parse_dtype(l[7]) : std::nullopt;
-    const auto most = result ? parse<std::size_t>(l[8]) : std::nullopt;
+    const auto op = l.size() == 12 ? parse_op(l[1]) : std::nullopt;
+    const auto in = op ? parse_dtype(l[6]) : std::nullopt;
+    const auto result = in ? parse_dtype(l[8]) : std::nullopt;
+    const auto most = result ? parse<std::size_t>(l[9]) : std::nullopt;
     if (!most) throw error(errc::bad_input, "list: not understood: " + excerpt(join(l)));
-    contestant_info i{.id = l[1] + "/" + l[5],
-                      .name = l[2],
-                      .family = l[3],
-                      .device = l[4],
-                      .about = l[10],
+    contestant_info i{.id = l[2] + "/" + l[6],
+                      .name = l[3],
+                      .family = l[4],
+                      .device = l[5],
+                      .about = l[11],
                       .in = *in,
-                      .acc = l[6],
-                      .out = *result};
+                      .acc = l[7],
+                      .out = *result,
+                      .op = *op};
     out.list.push_back(
-        std::make_unique<python_sum>(std::move(i), l[1], *most, split(l[9], ' '), helper));
+        std::make_unique<python_call>(std::move(i), l[2], *most, split(l[10], ' '), helper));
   }
 }
 

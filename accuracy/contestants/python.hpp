@@ -1,4 +1,5 @@
-// A long-lived Python process that sums what it is given: peers.py, which says how it is talked to.
+// A long-lived Python process that reduces what it is given: peers.py, which says how it is talked
+// to.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ class python_helper {
   python_helper(const python_helper&) = delete;
   python_helper& operator=(const python_helper&) = delete;
 
-  /// Starts it and asks for what is there: lines of "found", "missing" and "sum".
+  /// Starts it and asks for what is there: lines of "found", "missing" and "op".
   std::vector<line> list(bool cpu, bool cuda);
   /// Hands over x, unless it was the last one. It goes through memory without a name, so that there
   /// is no file to remove.

@@ -271,6 +271,69 @@ section({
   },
 });
 
+const opOf = c => c.op ?? 'sum';
+const columnOf = c => c.family !== 'bitfold' ? c.family
+  : c.method === null || c.method === 'tree' ? 'bitfold' : c.method === 'kahan' ? 'bitfold kahan' : null;
+
+const operations = study('operations');
+const operationsOf = state => {
+  const rows = operations.filter(r => r.in === state.in && byId.get(r.contestant).device === state.device);
+  const timed = report.speed.filter(r => r.in === state.in && byId.get(r.contestant).device === state.device);
+  const n = Math.max(...timed.filter(r => opOf(byId.get(r.contestant)) !== 'sum').map(r => r.n));
+  return distinct(rows.map(r => r.contestant)).map(id => {
+    const mine = rows.filter(r => r.contestant === id), worst = key => {
+      const all = mine.map(r => num(r[key])).filter(v => v !== null);
+      return all.length ? Math.max(...all) : null;
+    };
+    const bits = report.bits.filter(r => r.contestant === id);
+    return {
+      c: byId.get(id), op: opOf(byId.get(id)), ulps: worst('ulps'), ratio: worst('bound_ratio'), ways: bits.length,
+      results: bits.length ? Math.max(distinct(bits.map(r => r.digest)).length, ...bits.map(r => r.distinct ?? 1)) : null,
+      speed: timed.find(r => r.contestant === id && r.n === n) ?? null,  // the default variation comes first
+    };
+  });
+};
+section({
+  id: 'operations', title: 'Every operation', rows: operations,
+  caption: 'In each cell above: the largest error in ulps of the output type and, in brackets, that error over its a-priori bound: of bitfold its own, of the others ' +
+    'that of additions in any order. Below: ✓ where all ways to run gave the same bits, or how many results they gave; and the throughput: bitfold’s by tree or without ' +
+    'a method in GB/s, the others’ as a multiple of it on the same array. bitfold’s column has the method tree where there is a choice.',
+  controls: [typeControl(operations), deviceControl(operations)],
+  draw(state, parts) {
+    const all = operationsOf(state);
+    if (all.length === 0) parts.note.textContent = 'Nothing was measured for this choice.';
+    // Who only sums is in the figures above; of a family, the first that has an operation stands for it.
+    const columns = distinct(all.filter(o => o.op !== 'sum').map(o => columnOf(o.c)).filter(c => c !== null));
+    const at = new Map();
+    for (const o of all) {
+      const key = o.op + '\n' + columnOf(o.c);
+      if (!at.has(key)) at.set(key, o);
+    }
+    const relative = o => {
+      const own = at.get(o.op + '\nbitfold')?.speed;
+      return o.speed && own ? o.speed.gbps / own.gbps : null;
+    };
+    const cell = (o, column) => {
+      if (!o) return '';
+      const times = relative(o);
+      const speed = column === 'bitfold' ? o.speed && `${show(o.speed.gbps)} GB/s` : times === null ? null : `${show(times)}×`;
+      return el('span', {class: 'cell'}, `${show(o.ulps)}${o.ratio === null ? '' : ` (${show(o.ratio)})`}`, el('br'),
+        [o.results === null ? null : o.results === 1 ? '✓' : `${o.results} results`, speed].filter(s => s).join(' '));
+    };
+    parts.chart.replaceChildren(...(all.length ? [table(`Operations: ${state.in}, ${deviceNames[state.device]}`, [
+      text('operation', op => op),
+      ...columns.map(column => ({label: column, get: op => at.get(op + '\n' + column), text: o => cell(o, column), number: true})),
+    ], distinct(all.map(o => o.op)))] : []));
+    parts.table.replaceChildren(details(`Each contestant: ${state.in}, ${deviceNames[state.device]}`, [
+      text('operation', o => o.op), text('contestant', o => seriesOf(o.c)), text('output', o => o.c.out),
+      number('largest error, ulps', o => o.ulps), number('error / bound', o => o.ratio),
+      number('ways to run', o => o.ways), number('results', o => o.results),
+      number('n of the speed', o => o.speed?.n, n => n === undefined ? '–' : count(n)), number('GB/s', o => o.speed?.gbps),
+      number('of the read ceiling', o => o.speed?.ceiling_ratio), number('× bitfold', relative),
+    ], all));
+  },
+});
+
 const types = study('types');
 section({
   id: 'types', title: 'Accumulator and output types', rows: types,
@@ -315,16 +378,16 @@ section({
   draw(state, parts) {
     const groups = new Map();
     for (const c of report.contestants) {
-      const key = [c.name, c.family, c.about].join('\n');
+      const key = opOf(c) === 'sum' ? [c.name, c.family, c.about].join('\n') : c.family;
       if (!groups.has(key)) groups.set(key, []);
       groups.get(key).push(c);
     }
     const join = (list, key) => distinct(list.map(c => c[key] || '?')).join(', ');
     parts.chart.replaceChildren(table('Contestants', [
-      text('name', l => l[0].name), text('family', l => l[0].family), text('device', l => join(l, 'device')), text('elements', l => join(l, 'in')),
+      text('name', l => opOf(l[0]) === 'sum' ? l[0].name : `${l[0].family}, other operations`), text('family', l => l[0].family), text('device', l => join(l, 'device')), text('elements', l => join(l, 'in')),
       text('accumulators', l => join(l, 'acc')), text('outputs', l => join(l, 'out')),
       text('promises', l => l.every(c => c.promise) ? 'yes' : l.some(c => c.promise) ? 'some' : 'no'),
-      {label: 'what it is', get: l => l[0].about, text: v => el('span', {class: 'prose'}, v ?? '–')},
+      {label: 'what it is', get: l => opOf(l[0]) === 'sum' ? l[0].about : distinct(l.map(opOf)).join(', '), text: v => el('span', {class: 'prose'}, v ?? '–')},
     ], [...groups.values()]));
     if (report.software.length)
       parts.table.append(el('h3', {}, 'Versions'), table('Software that was found', [text('name', s => s.name), text('version', s => s.version)], report.software));

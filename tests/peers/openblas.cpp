@@ -26,6 +26,18 @@ T dot(int n, const T* x, int x_step, const T* y, int y_step) {
   return add<T>(n, [=](int i) { return x[i * x_step] * y[i * y_step]; });
 }
 
+template <class T>
+T nrm2(int n, const T* x, int step) {
+  return std::sqrt(dot(n, x, step, x, step));
+}
+template <class T>
+unsigned long amax(int n, const T* x, int step) {
+  int at = 0;
+  for (int i = 1; i < n; ++i)
+    if (std::fabs(x[i * step]) > std::fabs(x[at * step])) at = i;
+  return static_cast<unsigned long>(at);
+}
+
 }  // namespace
 
 extern "C" {
@@ -41,4 +53,8 @@ float cblas_sdot(int n, const float* x, int i, const float* y, int j) { return d
 double cblas_ddot(int n, const double* x, int i, const double* y, int j) {
   return dot(n, x, i, y, j);
 }
+float cblas_snrm2(int n, const float* x, int step) { return nrm2(n, x, step); }
+double cblas_dnrm2(int n, const double* x, int step) { return nrm2(n, x, step); }
+unsigned long cblas_isamax(int n, const float* x, int step) { return amax(n, x, step); }
+unsigned long cblas_idamax(int n, const double* x, int step) { return amax(n, x, step); }
 }

@@ -24,7 +24,8 @@ except ImportError:
 HERE = pathlib.Path(__file__).parent
 PHONE, DESKTOP = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
 PLOTS = ["frontier", "length", "condition", "heat", "time"]
-STUDY = {"frontier": "inputs", "length": "length", "condition": "condition", "heat": "inputs", "types": "types", "files": "files"}
+STUDY = {"frontier": "inputs", "length": "length", "condition": "condition", "heat": "inputs", "types": "types", "files": "files",
+         "operations": "operations"}
 
 
 class Page:
@@ -127,6 +128,26 @@ def check_tables(p):
         table.wait_for()
         assert table.locator("tbody tr").count() == len(rows), (name, table.locator("tbody tr").count(), len(rows))
         assert table.locator("caption").count() == 1 and table.locator("tbody th[scope=row]").count() == len(rows)
+    if page.locator("#operations").count():
+        c = chosen(page, "operations")
+        device = {"CPU": "cpu", "GPU (CUDA)": "cuda"}.get(c.get("Device"), next(iter(info.values()))["device"])
+        here = [info[i] for i in dict.fromkeys(r["contestant"] for r in report["accuracy"] if r["study"] == "operations" and r["in"] == c["Element type"])]
+        here = [i for i in here if i["device"] == device]
+        lines = page.locator("#operations .chart tbody th").all_inner_texts()
+        assert lines == list(dict.fromkeys(i.get("op", "sum") for i in here)), lines
+        heads = page.locator("#operations .chart thead th").all_inner_texts()
+        columns = {}  # {who: operations}
+        for i in here:
+            if i["family"] != "bitfold" or i["method"] in (None, "tree", "kahan"):
+                columns.setdefault("bitfold kahan" if i["method"] == "kahan" else i["family"], set()).add(i.get("op", "sum"))
+        columns = {who: ops for who, ops in columns.items() if ops != {"sum"}}
+        assert heads[:2] == ["operation", "bitfold"] and sorted(heads[1:]) == sorted(columns), heads
+        for k, op in enumerate(lines):
+            cells = page.locator("#operations .chart tbody tr").nth(k).locator("td").all_inner_texts()
+            assert [bool(c) for c in cells] == [op in columns[head] for head in heads[1:]], (op, cells)
+        page.locator("#operations summary").press("Enter")
+        page.locator("#operations details table").wait_for()
+        assert page.locator("#operations details tbody tr").count() == len(here)
     page.locator("#heat summary").press("Enter")
     inputs = {r["input"] for r in report["accuracy"] if r["study"] == "inputs"}
     page.locator("#heat details table").wait_for()

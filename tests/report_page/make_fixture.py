@@ -115,6 +115,29 @@ def main():
         if c["in"] == "f32":
             rows += [accuracy(c, "files", t, 8192, 300.0) for t in tensors]
 
+    # Other operations, of which a peer has some.
+    others = []
+    for name, family, method, devices, types, acc, kind, gbps in WHO:
+        if name not in ("bitfold tree", "bitfold kahan", "NumPy sum", "PyTorch sum"):
+            continue
+        for op in ["mean", "max", "argmax", "dot"]:
+            if op in ("max", "argmax") and method == "kahan" or op == "dot" and family == "NumPy":
+                continue
+            for dev in ["cpu", "cuda"] if devices == "both" else [devices]:
+                for t in DIGITS if types == "all" else types:
+                    out = "i64" if op == "argmax" else t
+                    c = {"id": f"{family}/{op}/{method}/{t}/{dev}", "name": f"{family} {op}", "family": family, "method": method if op in ("mean", "dot") else None,
+                         "device": dev, "in": t, "acc": acc, "out": out, "promise": family == "bitfold", "main": False, "about": f"{op}, <i>made up</i>", "op": op}
+                    others.append(c)
+                    model[c["id"]] = (kind, gbps * (60 if dev == "cuda" else 1))
+                    for name_of_input in ["uniform", "normal"]:
+                        if op == "argmax":
+                            exact = {"value": "7", "exact": "7", "ulps": 0.0, "ulps_mean": 0.0, "bias_ulps": None, "relative": None, "bound_relative": None, "bound_ratio": None}
+                            rows.append({**accuracy({**c, "out": t}, "operations", name_of_input, 10007, 1.0), **exact})
+                        else:
+                            rows.append(accuracy(c, "operations", name_of_input, 10007, 1.0))
+    contestants += others
+
     bits = []
     for c in contestants:
         ways = ["default", "blocks 33", "blocks 264, threads 512"] if c["device"] == "cuda" else [
@@ -133,11 +156,11 @@ def main():
         for k in range(10, 29, 2):
             for threads, peak in peaks.items():
                 ceilings.append({"device": device, "threads": threads, "bytes": 4 << k, "gbps": (4 << k) / (start + (4 << k) / peak / 1e9) / 1e9})
-    for c in chief:
+    for c in chief + others:
         kind, gbps = model[c["id"]]
         for threads in [None] if c["device"] == "cuda" else [1, 0] if c["promise"] and c["method"] != "sequential" else [1]:
             peak = min(gbps, 13.0) if threads == 1 else gbps
-            for k in range(10, 29, 2):
+            for k in range(10, 29, 2) if c["main"] else [20]:
                 size = BYTES[c["in"]] << k
                 took = ((2e-6 if c["device"] == "cuda" else 3e-7) + size / peak / 1e9) * rnd.uniform(1, 1.15)
                 speed.append({"contestant": c["id"], "in": c["in"], "n": 1 << k, "bytes": size,

@@ -1,9 +1,12 @@
-"""Stands in for PyTorch: what peers.py calls on the CPU, adding one by one, so that only the caller can
-be wrong. A sum with other threads or in another mode than its contestant says is refused."""
+"""Stands in for PyTorch: what peers.py calls on the CPU, so that only the caller can be wrong. With other
+threads or in another mode than a contestant says it refuses."""
 import struct
+from types import SimpleNamespace
+
+from stand_in import OPERATIONS
 
 __version__ = "a stand-in"
-float16, bfloat16, float32, float64, uint8 = "e", "b", "f", "d", "B"
+float16, bfloat16, float32, float64, uint8, int32, int64 = "e", "b", "f", "d", "B", "i", "q"
 threads, deterministic = 2, None
 
 
@@ -57,9 +60,38 @@ def empty(n, dtype):
     return Tensor(dtype, b"")
 
 
-def sum(x):
-    assert threads in (1, 2) and deterministic is not None
-    total = 0.0
-    for v in x.tolist():
-        total += v
-    return Tensor(x.dtype, struct.pack("<f", total)[2:] if x.dtype == bfloat16 else struct.pack("<" + x.dtype, total))
+def of(operation, dtype=None):
+    def call(*x):
+        assert threads in (1, 2) and deterministic is not None
+        value = OPERATIONS[operation](*(a.tolist() for a in x))
+        out = dtype or x[0].dtype
+        if operation in ("sum", "prod") and out == int32:
+            out = int64
+        return Tensor(out, struct.pack("<f", value)[2:] if out == bfloat16 else struct.pack("<" + out, value))
+    return call
+
+
+sum, nansum, prod, mean, nanmean, min, max, dot = map(
+    of, ("sum", "nansum", "prod", "mean", "nanmean", "min", "max", "dot"))
+argmin, argmax, count_nonzero = (of(op, int64) for op in ("argmin", "argmax", "count_nonzero"))
+any, all = (of(op, uint8) for op in ("any", "all"))
+
+
+def var(x, correction):
+    assert correction == 0
+    return of("var")(x)
+
+
+def std(x, correction):
+    assert correction == 0
+    return of("std")(x)
+
+
+def cosine_similarity(x, y, dim):
+    assert dim == 0
+    return of("cosine")(x, y)
+
+
+linalg = SimpleNamespace(vector_norm=lambda x, order=2: of(f"norm_{order}")(x))
+nn = SimpleNamespace(functional=SimpleNamespace(
+    mse_loss=of("mse"), l1_loss=of("mae"), cosine_similarity=cosine_similarity))
