@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "dispatch.hpp"
@@ -24,20 +25,36 @@ A element_at(dtype t, const void* data, std::uint64_t i) {
   });
 }
 
+scalar count_distinct(dtype t, const void* data, std::uint64_t n) {
+  std::set<std::uint64_t> keys;
+  visit(t, [&]<class T>(std::type_identity<T>) {
+    for (std::uint64_t i = 0; i < n; ++i) {
+      T x;
+      std::memcpy(&x, static_cast<const std::byte*>(data) + i * sizeof(T), sizeof(T));
+      keys.insert(arith::key_of(x));
+    }
+  });
+  return {dtype::i64, keys.size()};
+}
+
 template <class Chosen>
 BITFOLD_OPAQUE scalar run_typed(const reduction& r, const void* x, const void* y, std::uint64_t n) {
   using F = typename Chosen::fold;
   using A = typename Chosen::accumulator;
-  const auto s = detail::walk<F>(n, [&](std::uint64_t i) {
-    const A e = element_at<A>(r.in(), x, i);
-    if constexpr (F::takes == fold::input::two)
-      return fold::pair_of<A>{e, element_at<A>(r.in(), y, i)};
-    else if constexpr (F::takes == fold::input::placed)
-      return fold::placed_at<A, std::int64_t>{e, static_cast<std::int64_t>(i)};
-    else
-      return e;
-  });
-  return detail::finished<Chosen>(r, F::template settle<A>(s, 0), n);
+  if constexpr (F::ordering == ordering::sorted) {
+    return count_distinct(r.in(), x, n);
+  } else {
+    const auto s = detail::walk<F>(n, [&](std::uint64_t i) {
+      const A e = element_at<A>(r.in(), x, i);
+      if constexpr (F::takes == fold::input::two)
+        return fold::pair_of<A>{e, element_at<A>(r.in(), y, i)};
+      else if constexpr (F::takes == fold::input::placed)
+        return fold::placed_at<A, std::int64_t>{e, static_cast<std::int64_t>(i)};
+      else
+        return e;
+    });
+    return detail::finished<Chosen>(r, F::template settle<A>(s, 0), n);
+  }
 }
 
 // ---- Printing: the same interpreter, on a method whose state is a piece of the tree. --------------

@@ -87,8 +87,11 @@ struct functions_of {
 };
 
 state_functions functions_for(const reduction& r) {
-  return detail::dispatch<algebra>(r, []<class Chosen>(Chosen) {
-    return state_functions{functions_of<Chosen>::merge, functions_of<Chosen>::finish};
+  return detail::dispatch<algebra>(r, []<class Chosen>(Chosen) -> state_functions {
+    if constexpr (Chosen::fold::ordering == ordering::canonical)
+      return {functions_of<Chosen>::merge, functions_of<Chosen>::finish};
+    else
+      return {};
   });
 }
 
@@ -105,6 +108,13 @@ kernels find_kernels(target t, const reduction& r) {
     case target::avx512: return find_kernels_of<target::avx512>(r);
   }
   return find_kernels_of<target::scalar>(r);
+}
+
+// What has no kernels: a sort, or an order without parallel parts, where there is nothing to make fast.
+scalar reduce_without_kernels(const reduction& r, inputs data, std::size_t n, int threads) {
+  if (detail::ordering_of(r) == ordering::sorted)
+    return {r.out(), count_distinct(r.in(), data.x, n, threads)};
+  return reference(r, data.x, data.y, n);
 }
 
 // The same call often comes again, and looking it up takes longer than a short array.
@@ -300,8 +310,8 @@ void reduce(std::span<const reduction> all, const void* x, const void* y, std::s
       j.tasks = {&t, 1};
       reported = run_chunk(j, 0, &s);
       out[0] = t.states.finish(all[0], s);
-    } else {  // there is nothing to make fast in an order without parallel parts
-      out[0] = reference(all[0], x, y, n);
+    } else {
+      out[0] = reduce_without_kernels(all[0], j.data, n, threads);
     }
     return;
   }
@@ -314,7 +324,7 @@ void reduce(std::span<const reduction> all, const void* x, const void* y, std::s
       tasks.push_back(t);
       whose.push_back(k);
     } else {
-      out[k] = reference(all[k], x, y, n);
+      out[k] = reduce_without_kernels(all[k], j.data, n, threads);
     }
   }
   if (tasks.empty()) return;

@@ -42,6 +42,10 @@ void run(const reduction& r, const void* x, const void* y, std::size_t n, void* 
                     workspace,
                     where,
                     overlap && p.nodes > 1 && overlaps()};
+  if (detail::ordering_of(r) == ordering::sorted) {
+    if (const char* err = launch_distinct(a)) throw error(errc::cuda, std::string("launch: ") + err);
+    return;
+  }
   using launcher = const char* (*)(const reduction&, const plan&, const arguments&);
   const launcher go = with_kernel<launcher>(r, []<class F, class T, class A>() -> launcher {
     return launch_part<kernel_choice<F, T, A>::in>;

@@ -67,13 +67,13 @@ struct kernel_choice {
 };
 
 /// Calls f.template operator()<F, T, A>() for r: its fold (less the finish, where kernels are shared), its
-/// element type, its accumulator; null for what only the reference has.
+/// element type, its accumulator; null for what is not in the canonical order.
 template <class Result, class Function>
 Result with_kernel(const reduction& r, Function&& f) {
   return detail::dispatch<algebra>(r, [&]<class Chosen>(Chosen) -> Result {
     using F = typename Chosen::fold;
     using A = typename Chosen::accumulator;
-    if constexpr (F::ordering == ordering::sequential) {
+    if constexpr (F::ordering != ordering::canonical) {
       return Result{};
     } else {
       return visit(r.in(), [&]<class T>(std::type_identity<T>) -> Result {
@@ -92,5 +92,8 @@ Result with_kernel(const reduction& r, Function&& f) {
 /// Enqueues the plan; returns the name of the CUDA error, or null. Each part is compiled in its own file.
 template <part P>
 const char* launch_part(const reduction& r, const plan& p, const arguments& a);
+
+/// Enqueues count_distinct, by a radix sort in sort_workspace's room; likewise.
+const char* launch_distinct(const arguments& a);
 
 }  // namespace bitfold::cuda

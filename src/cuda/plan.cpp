@@ -38,6 +38,11 @@ plan make_plan(const reduction& r, std::size_t n, const launch& shape) {
       (shape.tiles < 0 || shape.tiles > max_tiles || !std::has_single_bit(unsigned(shape.tiles))))
     refuse("tiles", shape.tiles, "a power of two from 1 to 1024");
 
+  if (detail::ordering_of(r) == ordering::sorted) {
+    plan p{};
+    p.workspace = sort_workspace(r.in(), n);
+    return p;
+  }
   const auto [state, tile] = sizes_of(r);
   const index tiles = n / tile + (n % tile != 0);
   if (tiles > index{max_tiles} * max_nodes) throw error(errc::usage, "n: more than 1 TiB of elements");

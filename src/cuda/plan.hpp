@@ -1,4 +1,4 @@
-// One plan for the workspace query and for the launch. Pure arithmetic: needs no CUDA.
+// One plan for the workspace query and for the launch. Pure arithmetic, needs no CUDA, but for a sort.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,11 @@ struct plan {
   std::size_t shared, second_shared;  ///< bytes of shared memory of each pass
 };
 
-/// Errors (errc::usage, naming the field): a launch shape that is not allowed; n beyond 1 TiB.
+/// Bytes of workspace for a sort of the keys of n elements. Errors (errc::cuda): CUB's.
+std::size_t sort_workspace(dtype in, std::size_t n);
+
+/// Of a sort the workspace alone. Errors (errc::usage, naming the field): a launch shape that is not allowed;
+/// n beyond 1 TiB. Those of sort_workspace.
 plan make_plan(const reduction& r, std::size_t n, const launch& shape);
 
 }  // namespace bitfold::cuda
