@@ -260,6 +260,18 @@ real variance_bound(const reduction& r, const elements& in) {
   return rounded(root, of_root + u64 * (root + of_root), r.out(), true);
 }
 
+real logsumexp_bound(const reduction& r, const elements& in) {
+  const real u = unit_roundoff(r.acc()), log_n = log(real(in.n));
+  const std::uint64_t c = first_lane_size(in.n), h = folds_above_lane(in.n);
+  const real left_out = in.n * ldexp(real(1), r.acc() == dtype::f32 ? -122 : -1019);
+  const real of_sum = (1 + g(u, c - 1 + h + 2 * (h + 1))) * (1 + real(1.001) * u * log_n) - 1 + left_out;
+  if (!(of_sum < 1)) return infinity;
+  const real of_log = -log(1 - of_sum);
+  real before = of_log + 5 * u64 * (log_n + of_log);
+  if (conversion_rounds(r.in(), r.acc())) before += u64 * exact_value(op_id::norm_inf, in);
+  return rounded(exact_value(r, in), before, r.out(), true);
+}
+
 real mean_bound(const reduction& r, const elements& in) {
   const bounded_sum s = sum_of(r, in, terms_of(r.op(), r.in(), r.acc()));
   const real n = r.op() == op_id::nanmean ? count_numbers(in) : in.n;
@@ -291,7 +303,8 @@ real error_bound(const reduction& r, const elements& in) {
     case op_id::argmax:
     case op_id::any:
     case op_id::all:
-    case op_id::count_nonzero: return 0;
+    case op_id::count_nonzero:
+    case op_id::count_distinct: return 0;
     case op_id::norm_inf: {
       const bool converts = conversion_rounds(r.in(), r.acc());
       if (!converts && holds(r.out(), is_float(r.in()) ? r.in() : r.acc())) return 0;
@@ -314,6 +327,7 @@ real error_bound(const reduction& r, const elements& in) {
     case op_id::std: return variance_bound(r, in);
     case op_id::skewness:
     case op_id::kurtosis: return infinity;
+    case op_id::logsumexp: return logsumexp_bound(r, in);
     case op_id::cosine: return cosine_bound(r, in);
   }
   return infinity;

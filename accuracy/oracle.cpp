@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <set>
 #include <stdexcept>
 
 namespace bitfold::accuracy {
@@ -317,6 +318,41 @@ std::size_t count_nonzero(const elements& in) {
   return count;
 }
 
+// -0 is 0, and all NaNs are one value.
+std::size_t count_distinct(const elements& in) {
+  std::set<double> floats;
+  std::set<std::uint64_t> integers;
+  bool any_nan = false;
+  for (std::size_t i = 0; i < in.n; ++i) {
+    const std::uint64_t bits = load_bits(in.type, in.x, i);
+    if (!is_float(in.type)) integers.insert(bits);
+    else if (const double x = decode(in.type, bits); std::isnan(x)) any_nan = true;
+    else floats.insert(x);
+  }
+  return floats.size() + integers.size() + any_nan;
+}
+
+// Off by some 2^-1200: what is below exp(-1000) of the largest element's share counts as nothing.
+real log_sum_exp(const elements& in) {
+  real most = -std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < in.n; ++i) {
+    const real x = element(in, i);
+    if (isnan(x)) return x;
+    if (x > most) most = x;
+  }
+  if (!isfinite(most)) return most;
+  number sum(1250), t(1250), x(64);
+  for (std::size_t i = 0; i < in.n; ++i) {
+    load(x, in.type, in.x, i);
+    mpfr_sub(t, x, most.backend().data(), nearest);  // exact above -1000
+    if (mpfr_cmp_si(t, -1000) < 0) continue;
+    mpfr_exp(t, t, nearest);
+    mpfr_add(sum, sum, t, nearest);
+  }
+  mpfr_log(sum, sum, nearest);
+  return most + widened(sum);
+}
+
 // Integers: modulo 2^64, their product having 64 n bits.
 real product(const elements& in) {
   real p = 1;
@@ -368,6 +404,7 @@ real exact_value(op_id op, const elements& in, int ddof) {
     case op_id::any: return count_nonzero(in) > 0;
     case op_id::all: return count_nonzero(in) == in.n;
     case op_id::count_nonzero: return count_nonzero(in);
+    case op_id::count_distinct: return count_distinct(in);
     case op_id::sum_squares: return sum(term::square);
     case op_id::norm_l1: return sum(term::magnitude);
     case op_id::norm_l2: return sqrt(sum(term::square));
@@ -376,6 +413,7 @@ real exact_value(op_id op, const elements& in, int ddof) {
     case op_id::std: return sqrt(variance(in, ddof));
     case op_id::skewness: return quotient(scaled_moment(3, in), pow(sqrt(scaled_moment(2, in)), 3));
     case op_id::kurtosis: return quotient(scaled_moment(4, in), pow(scaled_moment(2, in), 2)) - 3;
+    case op_id::logsumexp: return log_sum_exp(in);
     case op_id::dot: return sum(term::product);
     case op_id::squared_distance: return sum(term::squared_difference);
     case op_id::mse: return mean(term::squared_difference);

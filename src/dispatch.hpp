@@ -24,6 +24,10 @@ decltype(auto) dispatch(const reduction& r, F&& f) {
   return with(std::type_identity<float>{}, std::type_identity<double>{});
 }
 
+inline ordering ordering_of(const reduction& r) {
+  return dispatch<algebra>(r, []<class Chosen>(Chosen) { return Chosen::fold::ordering; });
+}
+
 /// Whether an operation of these types, accumulated in A, may have the output type Out.
 template <typing Types, class A, class Out>
 BITFOLD_HD constexpr bool gives() {

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "dispatch.hpp"
@@ -16,6 +17,18 @@ A element_of(const void* data, std::uint64_t i) {
   T x;
   std::memcpy(&x, static_cast<const std::byte*>(data) + i * sizeof(T), sizeof(T));
   return arith::widen<A>(x);
+}
+
+scalar count_distinct(dtype t, const void* data, std::uint64_t n) {
+  std::set<std::uint64_t> keys;
+  visit(t, [&]<class T>(std::type_identity<T>) {
+    for (std::uint64_t i = 0; i < n; ++i) {
+      T x;
+      std::memcpy(&x, static_cast<const std::byte*>(data) + i * sizeof(T), sizeof(T));
+      keys.insert(arith::key_of(x));
+    }
+  });
+  return {dtype::i64, keys.size()};
 }
 
 // get(data, i) is element i of an input.
@@ -44,7 +57,9 @@ scalar run_typed(const reduction& r, const void* x, const void* y, std::uint64_t
     });
   };
   // Where nothing else computes it, the type is asked once, elsewhere of each element: less to compile.
-  if constexpr (Chosen::fold::ordering == ordering::sequential)
+  if constexpr (Chosen::fold::ordering == ordering::sorted)
+    return count_distinct(r.in(), x, n);
+  else if constexpr (Chosen::fold::ordering == ordering::sequential)
     return by_type([&]<class T>(std::type_identity<T>) { return run_over<Chosen>(r, x, y, n, element_of<A, T>); });
   else
     return run_over<Chosen>(r, x, y, n, [&](const void* data, std::uint64_t i) {

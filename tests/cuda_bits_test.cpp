@@ -36,7 +36,7 @@ std::string describe(const cuda::launch& s) {
 
 // One array on the device, reduced in many ways.
 struct on_device {
-  device_memory in, out{64}, workspace{std::size_t{1} << 22};
+  device_memory in, out{64}, workspace{std::size_t{1} << 25};
   explicit on_device(const std::vector<std::byte>& data) : in(data.size() + 16) {
     REQUIRE(cudaMemcpy(in.p, data.data(), data.size(), cudaMemcpyHostToDevice) == cudaSuccess);
   }

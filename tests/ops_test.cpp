@@ -5,6 +5,9 @@
 
 #include <limits>
 
+#include <tbb/task.h>
+#include <tbb/task_group.h>
+
 #include "catch.hpp"
 #include "data.hpp"
 #include "main.hpp"
@@ -85,5 +88,37 @@ TEST_CASE("ops: no thread count moves a bit, and several in one pass have the bi
           }
         }
     }
+  }
+}
+
+TEST_CASE("count_distinct: of all there are, and of many") {
+  const auto count = [](dtype t, const void* x, std::size_t n, int threads) {
+    const cpu::options how{.threads = threads, .target = forced_target};
+    return cpu::reduce(make_reduction(op_id::count_distinct, {}, t), x, n, how).bits;
+  };
+  std::vector<std::uint16_t> halves(3 << 16);
+  for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<std::uint16_t>(i * 40503);
+  // A shuffle of 0, 1, ..., each twice.
+  const std::size_t n = test::sanitized ? 200'000 : 2'000'000;
+  std::vector<std::uint64_t> words(n);
+  for (std::size_t i = 0; i < n; ++i) words[i] = i * 0x9e3779b1 % n / 2;
+  std::vector<std::uint32_t> floats(words.begin(), words.end());
+  for (std::uint32_t& f : floats) f |= 0x3f000000u;
+  for (int threads : {1, 2, 7, 0}) {
+    CAPTURE(threads);
+    // But for one NaN, and for -0.
+    CHECK(count(dtype::f16, halves.data(), halves.size(), threads) == 65536 - (2 * 1023 - 1) - 1);
+    CHECK(count(dtype::bf16, halves.data(), halves.size(), threads) == 65536 - (2 * 127 - 1) - 1);
+    CHECK(count(dtype::i16, halves.data(), halves.size(), threads) == 65536);
+    CHECK(count(dtype::u8, halves.data(), 2 * halves.size(), threads) == 256);
+    CHECK(count(dtype::u64, words.data(), n, threads) == n / 2);
+    CHECK(count(dtype::f32, floats.data(), n, threads) == n / 2);
+    std::uint64_t inside = 0;
+    tbb::task_group group;
+    group.run_and_wait([&] {
+      tbb::task::current_context()->cancel_group_execution();
+      inside = count(dtype::u64, words.data(), n, threads);
+    });
+    CHECK(inside == n / 2);
   }
 }

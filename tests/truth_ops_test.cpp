@@ -115,6 +115,8 @@ TEST_CASE("oracle: every op by hand", "[truth][oracle][ops]") {
       {op_id::all, x, {}, 1},
       {op_id::all, {1, 0}, {}, 0},
       {op_id::count_nonzero, {1, 0, NAN, -0.0}, {}, 2},
+      {op_id::count_distinct, {1, 0, NAN, -0.0, 1, NAN, 2}, {}, 4},
+      {op_id::count_distinct, {3, -3, 3, 0}, {}, 3},
       {op_id::sum_squares, x, {}, 114},
       {op_id::norm_l1, x, {}, 16},
       {op_id::norm_l2, {3, -4}, {}, 5},
@@ -125,6 +127,7 @@ TEST_CASE("oracle: every op by hand", "[truth][oracle][ops]") {
       {op_id::std, {1, 4}, {}, 1.5},
       {op_id::skewness, {1, 2, 3, 10}, {}, 45 / std::pow(12.5, 1.5)},
       {op_id::kurtosis, {1, 2, 3, 10}, {}, 348.5 / 156.25 - 3},
+      {op_id::logsumexp, {1, 2, 3, 10}, {}, 10 + std::log1p(std::exp(-9) + std::exp(-8) + std::exp(-7))},
       {op_id::dot, x, y, -9},
       {op_id::squared_distance, x, y, 1 + 49 + 121},
       {op_id::mse, x, y, 171 / 4.0},
@@ -277,6 +280,15 @@ TEST_CASE("specials: the table of every op", "[truth][ieee][ops]") {
       {{all}, {NAN, inf, 1}, {}, 1},
       {{all}, {NAN, -0.0}, {}, 0},
       {{count_nonzero}, {NAN, -0.0, inf, 0, 1}, {}, 3},
+      {{count_distinct}, {NAN, -0.0, inf, 0, -NAN, -inf, inf}, {}, 4},
+      {{count_distinct}, {-0.0, 0.0}, {}, 1},
+      {{logsumexp}, {-0.0}, {}, 0.0},
+      {{logsumexp}, {-2.5}, {}, -2.5},
+      {{logsumexp}, {-inf, -2.5, -inf}, {}, -2.5},
+      {{logsumexp}, {-inf, -inf}, {}, -inf},
+      {{logsumexp}, {-inf, inf, 1, inf}, {}, inf},
+      {{logsumexp}, {inf, 1, NAN, -inf}, {}, NAN},
+      {{logsumexp}, {-inf, NAN}, {}, NAN},
       {{sum_squares, norm_l1, norm_l2, norm_inf}, {1, -inf}, {}, inf},
       {{sum_squares, norm_l1, norm_l2, norm_inf}, {-0.0, -0.0}, {}, 0.0},
       {{sum_squares, norm_l1, norm_l2, norm_inf}, {NAN, -inf, 1}, {}, NAN},
@@ -360,6 +372,7 @@ TEST_CASE("empty: what every op gives for no elements", "[truth][ops]") {
       {op_id::sum, 0},        {op_id::nansum, 0},        {op_id::prod, 1},
       {op_id::mean, NAN},     {op_id::nanmean, NAN},     {op_id::any, 0},
       {op_id::all, 1},        {op_id::count_nonzero, 0}, {op_id::sum_squares, 0},
+      {op_id::count_distinct, 0}, {op_id::logsumexp, -inf},
       {op_id::norm_l1, 0},    {op_id::norm_l2, 0},       {op_id::norm_inf, 0},
       {op_id::var, NAN},      {op_id::std, NAN},         {op_id::skewness, NAN},
       {op_id::kurtosis, NAN}, {op_id::dot, 0},           {op_id::squared_distance, 0},
@@ -618,6 +631,46 @@ TEST_CASE("moments: merges of more elements than anyone has", "[truth][ops]") {
   }
   CHECK(op::var_fold::finish<double>(op::moment_state<double, 2>{0, static_cast<double>(big - 1)},
                                      fold::finishing{big, 1}) == 1);
+}
+
+TEST_CASE("count_distinct: of any bits, NaNs of both signs among them", "[truth][ops]") {
+  for (dtype t : all_dtypes)
+    for (test::kind k : {test::kind::special, test::kind::any_bits})
+      for (std::size_t n : {10u, 300u, 20000u}) {
+        const auto x = test::make_data(t, k, n, 81);
+        const reduction r = make_reduction(op_id::count_distinct, {}, t);
+        const real exact = exact_value(r, view(t, x));
+        CAPTURE(name(t), test::name(k), n);
+        CHECK(value_of(run(r, view(t, x))) == exact);
+        CHECK((exact == n) == (n == 10 && size_of(t) > 1));
+      }
+}
+
+TEST_CASE("logsumexp: large, small and cancelling", "[truth][ops]") {
+  const auto of = [](dtype t, const std::vector<double>& x) {
+    return run(make_reduction(op_id::logsumexp, {}, t), x);
+  };
+  const double log_2 = std::log(2.0);
+  for (dtype t : {dtype::f32, dtype::f64}) {
+    const double epsilon = t == dtype::f32 ? 1e-7 : 2e-16;
+    CHECK(of(t, {1000, 1000}) == Approx(1000 + log_2).epsilon(epsilon));
+    CHECK(of(t, {-1000, -1000}) == Approx(-1000 + log_2).epsilon(epsilon));
+    CHECK(of(t, {3e38, -3e38, 3e38}) == of(t, {3e38}));
+    CHECK(of(t, {0, -2000}) == 0);
+    // m + log(s) about 0.
+    for (int n : {2, 32, 1000, 70000}) {
+      const std::vector<double> x(static_cast<std::size_t>(n), -std::log(n));
+      const auto packed = pack(x, t);
+      const reduction r = make_reduction(op_id::logsumexp, {}, t);
+      const elements in = view(t, packed);
+      const real error = abs(value_of(run(r, in)) - exact_value(r, in)), bound = error_bound(r, in);
+      CAPTURE(name(t), n);
+      CHECK(error <= bound);
+      CHECK(bound < 150 * unit_roundoff(t));
+    }
+  }
+  CHECK(of(dtype::f16, {65504, 65504}) == 65504);
+  CHECK(run(make_reduction(op_id::logsumexp, {}, dtype::i16), {0, 0}) == 0.0 + log_2);
 }
 
 TEST_CASE("norm_l2: neither overflows nor underflows where its result does not", "[truth][ops]") {

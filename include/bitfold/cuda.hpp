@@ -1,4 +1,4 @@
-// The CUDA engine: two passes over the grid, no atomics, the same bits as every other engine.
+// The CUDA engine: two passes over the grid, no atomics on floats, the same bits as every other engine.
 // This header needs no CUDA header; without CUDA support in the library every call below throws
 // errc::no_device, except built() and devices().
 #pragma once
@@ -31,7 +31,8 @@ bool built();
 std::vector<std::string> devices();
 
 /// Bytes of device memory that reduce() needs as workspace for n elements: from the same plan that
-/// reduce() launches. May be 0.
+/// reduce() launches. May be 0. For count_distinct, which sorts, twice the elements and more.
+/// Errors: errc::usage (a bad launch shape; n too large); errc::cuda (count_distinct without a GPU).
 std::size_t workspace_bytes(const reduction& r, std::size_t n, const launch& shape = {});
 
 /// Enqueues the reduction of n elements at device address `data` (aligned to its element) on `where`;

@@ -19,6 +19,7 @@ enum class method_id : std::uint8_t { tree, pairwise, kahan, sequential };
 enum class ordering : std::uint8_t {
   canonical,   ///< that of order.hpp, by every engine
   sequential,  ///< left to right: nothing to share out, so by the CPU's reference alone
+  sorted,      ///< by arith::key_of, so that equal elements are neighbours: by a sort, and without a fold
 };
 
 namespace method {

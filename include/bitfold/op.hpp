@@ -40,6 +40,7 @@ enum class if_empty : std::uint8_t { zero, one, nan, minus_infinity, refused };
   OP(any, 1, false, truth, zero, "whether any element is not 0; NaN is not")                         \
   OP(all, 1, false, truth, one, "whether no element is 0")                                           \
   OP(count_nonzero, 1, false, count, zero, "how many elements are not 0")                            \
+  OP(count_distinct, 1, false, count, zero, "how many different elements there are")                 \
   OP(sum_squares, 1, true, additive, zero, "the sum of the squares")                                 \
   OP(norm_l1, 1, true, real, zero, "the sum of the magnitudes")                                      \
   OP(norm_l2, 1, true, wide, zero, "the square root of the sum of the squares")                      \
@@ -48,6 +49,7 @@ enum class if_empty : std::uint8_t { zero, one, nan, minus_infinity, refused };
   OP(std, 1, false, real, nan, "the standard deviation: the square root of var")                     \
   OP(skewness, 1, false, wide, nan, "the third standardised moment, m3 / m2^1.5")                    \
   OP(kurtosis, 1, false, wide, nan, "the excess kurtosis, m4 / m2^2 - 3")                            \
+  OP(logsumexp, 1, false, real, minus_infinity, "the logarithm of the sum of the exponentials")      \
   OP(dot, 2, true, additive, zero, "the sum of the products")                                        \
   OP(squared_distance, 2, true, additive, zero, "the sum of the squared differences")                \
   OP(mse, 2, true, real, nan, "the mean of the squared differences")                                 \

@@ -34,6 +34,7 @@ using bitfold::fold::input;
 
 #include <bitfold/ops/counts.inl>
 #include <bitfold/ops/extrema.inl>
+#include <bitfold/ops/logsumexp.inl>
 #include <bitfold/ops/moments.inl>
 #include <bitfold/ops/norms.inl>
 #include <bitfold/ops/products.inl>

@@ -22,7 +22,10 @@ inline constexpr order::index most_leaves = (order::index{1} << 30) / order::lea
 /// Widens n elements at `from` to the accumulator's type, at `to`.
 using converter = void (*)(const void* from, std::size_t n, void* to);
 
-/// What a target has for a reduction (not sequential). Without a converter the kernel takes elements as
+/// How many keys (arith::key_of) n >= 1 elements have, on up to `threads` threads.
+std::size_t count_distinct(dtype type, const void* data, std::size_t n, int threads);
+
+/// What a target has for a reduction in the canonical order. Without a converter the kernel takes elements as
 /// they are stored; with one, as converted.
 struct kernels {
   kernel fold = nullptr;

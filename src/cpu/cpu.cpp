@@ -89,8 +89,12 @@ struct functions_of {
 
 state_functions functions_for(const reduction& r) {
   return detail::dispatch<algebra>(r, []<class Chosen>(Chosen) -> state_functions {
-    using f = functions_of<Chosen>;
-    return {sizeof(typename f::state), f::merge, f::finish};
+    if constexpr (Chosen::fold::ordering == ordering::canonical) {
+      using f = functions_of<Chosen>;
+      return {sizeof(typename f::state), f::merge, f::finish};
+    } else {
+      return {};
+    }
   });
 }
 
@@ -114,6 +118,13 @@ kernels find_kernels(target t, const reduction& r) {
     case target::avx512: return find_kernels_of<target::avx512>(r);
   }
   return find_kernels_of<target::scalar>(r);
+}
+
+// What has no kernels: a sort, or an order without parallel parts, where there is nothing to make fast.
+scalar reduce_without_kernels(const reduction& r, inputs data, std::size_t n, int threads) {
+  if (detail::ordering_of(r) == ordering::sorted)
+    return {r.out(), count_distinct(r.in(), data.x, n, threads)};
+  return reference(r, data.x, data.y, n);
 }
 
 // The same call often comes again, and looking it up takes longer than a short array.
@@ -321,6 +332,10 @@ void reduce(const pass& p, std::span<scalar> out, const options& how) {
 
   // The threading runtime's own arithmetic raises flags.
   const detail::fp_environment guard;
+  const std::size_t bytes = p.n * p.element;
+  const int threads = how.threads == 1 || bytes < 2 * bytes_worth_a_thread ? 1
+                      : how.threads == 0 ? tbb::info::default_concurrency()
+                                         : std::min(how.threads, most_threads);
   std::vector<task> tasks;
   std::vector<std::size_t> whose;
   reported = target::scalar;
@@ -329,19 +344,17 @@ void reduce(const pass& p, std::span<scalar> out, const options& how) {
     if (t.run.fold) {
       tasks.push_back(t);
       whose.push_back(k);
-    } else if (!p.make) {  // there is nothing to make fast in an order without parallel parts
-      out[k] = reference(p.all[k], p.x, p.y, p.n);
+    } else if (!p.make) {
+      out[k] = reduce_without_kernels(p.all[k], {p.x, p.y}, p.n, threads);
     } else {
-      throw error(errc::usage, "method: " + std::string(name(p.all[k].method())) + " takes elements as they are stored");
+      std::vector<std::byte> whole(p.n * size_of(p.all[k].in()));
+      p.make(p.source, 0, p.n, whole.data());
+      out[k] = reduce_without_kernels(p.all[k], {whole.data(), nullptr}, p.n, threads);
     }
   }
   for (const own_fold& f : p.own) tasks.push_back({{}, {}, &f});
   if (tasks.empty()) return;
 
-  const std::size_t bytes = p.n * p.element;
-  const int threads = how.threads == 1 || bytes < 2 * bytes_worth_a_thread ? 1
-                      : how.threads == 0 ? tbb::info::default_concurrency()
-                                         : std::min(how.threads, most_threads);
   job j{p, tasks, p.all.empty() ? 0 : size_of(p.all[0].in()), make_plan(bytes, p.n, threads)};
   std::vector<folded> states(j.parts.chunks * tasks.size());
   reported = run_chunks(j, j.parts.chunks == 1 ? 1 : threads, states.data());

@@ -27,7 +27,7 @@ inline kernels find(const reduction& r) {
   return detail::dispatch<algebra>(r, [&]<class Chosen>(Chosen) -> kernels {
     using F = typename Chosen::fold;
     using A = typename Chosen::accumulator;
-    if constexpr (F::ordering == ordering::sequential) {
+    if constexpr (F::ordering != ordering::canonical) {
       return {};
     } else {
       using Base = typename F::base;

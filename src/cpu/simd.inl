@@ -97,6 +97,7 @@ namespace arith {
 using bitfold::arith::abs;
 using bitfold::arith::add;
 using bitfold::arith::add_too;
+using bitfold::arith::at_least;
 using bitfold::arith::before;
 using bitfold::arith::both;
 using bitfold::arith::canonical_nan;
@@ -104,9 +105,13 @@ using bitfold::arith::constant;
 using bitfold::arith::div;
 using bitfold::arith::either;
 using bitfold::arith::equal;
+using bitfold::arith::exp_floor;
 using bitfold::arith::fma;
 using bitfold::arith::is_negative;
 using bitfold::arith::less;
+using bitfold::arith::ln2_high;
+using bitfold::arith::ln2_low;
+using bitfold::arith::log_from_one;
 using bitfold::arith::maximum;
 using bitfold::arith::minimum;
 using bitfold::arith::mul;
@@ -118,6 +123,7 @@ using bitfold::arith::round_integer_to;
 using bitfold::arith::round_quotient_to;
 using bitfold::arith::round_sum_to;
 using bitfold::arith::round_to;
+using bitfold::arith::scale;
 using bitfold::arith::select;
 using bitfold::arith::sqrt;
 using bitfold::arith::sub;
@@ -205,6 +211,28 @@ HWY_INLINE M opposite(M a) {
 template <class M, class V, class D = simd::hn::DFromV<V>>
 HWY_INLINE V select(M mask, V yes, V no) {
   return simd::hn::IfThenElse(simd::hn::RebindMask(D(), mask), yes, no);
+}
+template <class V>
+struct element_type {
+  using type = simd::hn::TFromV<V>;
+};
+template <class A>
+  requires std::is_arithmetic_v<A>
+struct element_type<A> {
+  using type = A;
+};
+template <class V>
+using element_of = typename element_type<V>::type;
+template <class V, class = simd::hn::DFromV<V>>
+HWY_INLINE V at_least(V x, V low) {
+  return simd::hn::IfThenElse(simd::hn::Lt(low, x), x, low);
+}
+template <class V, class D = simd::hn::DFromV<V>>
+HWY_INLINE V scale(V x, V shifted) {
+  const simd::hn::RebindToUnsigned<D> bits;
+  constexpr int mantissa = sizeof(simd::hn::TFromD<D>) == 4 ? 23 : 52;
+  return simd::hn::BitCast(
+      D(), simd::hn::Add(simd::hn::BitCast(bits, x), simd::hn::ShiftLeft<mantissa>(simd::hn::BitCast(bits, shifted))));
 }
 template <class V, class D = simd::hn::DFromV<V>>
 HWY_INLINE V constant(V, double c) {

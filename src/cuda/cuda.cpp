@@ -66,7 +66,8 @@ std::vector<group> groups_of(std::span<const reduction> all) {
   for (std::size_t k = 0; k < all.size(); ++k) {
     const kernel_kind kind = together && key_of(kernel_kind::statistics, all[k]) ? company : kernel_kind::shared;
     const auto same = std::find_if(found.begin(), found.end(), [&](const group& g) {
-      return g.kind == kind && g.which.size() < most_results && key_of(kind, all[g.which[0]]) == key_of(kind, all[k]);
+      const char* key = key_of(kind, all[k]);
+      return key && g.kind == kind && g.which.size() < most_results && key_of(kind, all[g.which[0]]) == key;
     });
     if (same != found.end()) same->which.push_back(k);
     else found.push_back({kind, {k}});
@@ -76,6 +77,13 @@ std::vector<group> groups_of(std::span<const reduction> all) {
   return found;
 }
 
+plan plan_of(const group& g, const reduction& r, std::size_t n, const launch& shape) {
+  if (detail::ordering_of(r) == ordering::canonical) return make_plan(sizes_of(g.kind, r), n, shape);
+  plan p = make_plan({1, 1}, 0, shape);  // of a sort the workspace alone
+  p.workspace = sort_workspace(r.in(), n);
+  return p;
+}
+
 // All of them, one after the other in the same workspace.
 void run(std::span<const reduction> all, const void* x, const void* y, std::size_t n, std::span<void* const> out,
          void* workspace, stream where, const launch& shape) {
@@ -83,14 +91,14 @@ void run(std::span<const reduction> all, const void* x, const void* y, std::size
   using launcher = const char* (*)(kernel_kind, const reduction&, const plan&, const arguments&);
   for (const group& g : groups_of(all)) {
     const reduction& r = all[g.which[0]];
-    const plan p = make_plan(sizes_of(g.kind, r), n, shape);
+    const plan p = plan_of(g, r, n, shape);
     arguments a{{x, y, r.in(), aligned(x) && aligned(y)}, n, {}, workspace, where,
                 shape.overlap && p.nodes > 1 && overlaps()};
     for (std::size_t k : g.which) a.how.each[a.how.count++] = {out[k], all[k].out(), all[k].op(), all[k].ddof()};
     const launcher go = with_kernel<launcher>(g.kind, r, []<class F, class T, class A>() -> launcher {
       return launch_part<kernel_choice<F, T, A>::in>;
     });
-    if (const char* err = go(g.kind, r, p, a)) throw error(errc::cuda, std::string("launch: ") + err);
+    if (const char* err = go ? go(g.kind, r, p, a) : launch_distinct(a)) throw error(errc::cuda, std::string("launch: ") + err);
   }
 }
 
@@ -143,7 +151,7 @@ sizes sizes_of(kernel_kind kind, const reduction& r) {
 std::size_t workspace_bytes(std::span<const reduction> all, std::size_t n, const launch& shape) {
   std::size_t most = 0;
   for (const group& g : groups_of(all))
-    most = std::max(most, make_plan(sizes_of(g.kind, all[g.which[0]]), n, shape).workspace);
+    most = std::max(most, plan_of(g, all[g.which[0]], n, shape).workspace);
   return most;
 }
 std::size_t workspace_bytes(const reduction& r, std::size_t n, const launch& shape) {

@@ -145,4 +145,9 @@ sizes sizes_of(kernel_kind kind, const reduction& r);
 template <part P>
 const char* launch_part(kernel_kind kind, const reduction& r, const plan& p, const arguments& a);
 
+/// Bytes of workspace for a sort of the keys of n elements. Errors (errc::cuda): CUB's.
+std::size_t sort_workspace(dtype in, std::size_t n);
+/// Enqueues count_distinct, by a radix sort in sort_workspace's room; likewise.
+const char* launch_distinct(const arguments& a);
+
 }  // namespace bitfold::cuda

@@ -1,4 +1,4 @@
-// any all count_nonzero
+// any all count_nonzero count_distinct
 
 struct not_zero {
   template <class V>
@@ -38,4 +38,15 @@ struct count_nonzero_fold : fold::counting<not_zero> {
 struct count_nonzero_op {
   template <class M, class T>
   using fold = count_nonzero_fold;
+};
+
+/// How many keys (arith::key_of) there are.
+struct distinct {
+  using base = distinct;
+  static constexpr auto ordering = bitfold::ordering::sorted;
+  static constexpr input takes = input::one;
+};
+struct count_distinct_op {
+  template <class M, class T>
+  using fold = distinct;
 };

@@ -1,0 +1,67 @@
+// logsumexp: log(sum of exp(x)), that of SciPy's special.logsumexp and PyTorch's logsumexp.
+
+/// The largest element and the sum of exp(x - most), at least 1. Where most is infinite or NaN, it is the
+/// result, and the sum any number.
+template <class V>
+struct exponentials {
+  V most, sum;
+  template <class F>
+  BITFOLD_INLINE auto map(F f) const {
+    return exponentials<decltype(f(most))>{f(most), f(sum)};
+  }
+  template <class F, class W>
+  BITFOLD_INLINE static auto zip(F f, const exponentials& a, const exponentials<W>& b) {
+    return exponentials<decltype(f(a.most, b.most))>{f(a.most, b.most), f(a.sum, b.sum)};
+  }
+};
+
+struct logsumexp_fold {
+  using base = logsumexp_fold;
+  static constexpr auto ordering = bitfold::ordering::canonical;
+  static constexpr input takes = input::one;
+  static constexpr bool counted = false;
+  using lane_order = fold::at_once;
+  template <class V>
+  using state = exponentials<V>;
+
+  template <class V>
+  BITFOLD_INLINE static state<V> start(V x) {
+    return {x, arith::constant(x, 1)};
+  }
+  // The largest element first, so that each takes one exp.
+  template <int Rows, class Get>
+  BITFOLD_INLINE static auto lane(int count, Get get) {
+    auto s = start(get(0));
+    BITFOLD_UNROLL
+    for (int r = 1; r < Rows; ++r)
+      if (r < count) s.most = arith::maximum(s.most, get(r));
+    BITFOLD_UNROLL
+    for (int r = 0; r < Rows; ++r) {
+      if (r >= count) continue;
+      const auto term = arith::exp_nonpositive(arith::sub(get(r), s.most));
+      s.sum = r ? arith::add(s.sum, term) : term;
+    }
+    return s;
+  }
+  template <class V>
+  BITFOLD_INLINE static state<V> merge(state<V> a, state<V> b, counts = {}) {
+    const auto rises = arith::less(a.most, b.most);
+    const V high = arith::select(rises, b.sum, a.sum), low = arith::select(rises, a.sum, b.sum);
+    const V by = arith::exp_nonpositive(arith::neg(arith::abs(arith::sub(a.most, b.most))));
+    return {arith::maximum(a.most, b.most), arith::fma(low, by, high)};
+  }
+  template <class A>
+  BITFOLD_INLINE static state<A> settle(state<A> s, order::index) {
+    return s;
+  }
+  // A zero counts as +0: the logarithm of exp(-0), which is 1.
+  template <class Out, class S>
+  BITFOLD_INLINE static Out finish(S s, finishing) {
+    return arith::round_sum_to<Out>(arith::add(static_cast<double>(s.most), 0.0),
+                                    arith::log_from_one(static_cast<double>(s.sum)));
+  }
+};
+struct logsumexp_op {
+  template <class M, class T>
+  using fold = logsumexp_fold;
+};
