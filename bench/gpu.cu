@@ -117,7 +117,7 @@ constexpr std::size_t max_bytes = std::size_t{8} << 30;
 void* data;
 void* scratch;
 const void* filled_for = nullptr;  // which type's values `data` holds
-constexpr std::size_t scratch_size = std::size_t{64} << 20;
+constexpr std::size_t scratch_size = std::size_t{5} << 30;  // for a sort
 
 // Values of magnitude in [1, 2), both signs. One array for all lengths of a type.
 template <class T>

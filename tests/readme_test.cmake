@@ -1,11 +1,12 @@
 # The documents show the examples exactly as they are compiled.
-foreach(shown README.md:cpu docs/cuda.md:cuda docs/regression.md:testing)
+foreach(shown README.md:cpu.cpp docs/cuda.md:cuda.cpp docs/regression.md:testing.cpp docs/own.md:own_ops.hpp
+        docs/own.md:own.cpp)
   string(REPLACE ":" ";" shown ${shown})
   list(POP_FRONT shown document example)
   file(READ ${SOURCE}/${document} text)
-  file(READ ${SOURCE}/examples/${example}.cpp code)
+  file(READ ${SOURCE}/examples/${example} code)
   string(FIND "${text}" "```cpp\n${code}```" at)
   if(at EQUAL -1)
-    message(FATAL_ERROR "${document} does not show examples/${example}.cpp as it is")
+    message(FATAL_ERROR "${document} does not show examples/${example} as it is")
   endif()
 endforeach()

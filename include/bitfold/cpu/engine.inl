@@ -188,41 +188,78 @@ struct engine {
     }
   }
 
-  /// `leaves` full leaves from p on and a short one of `tail` elements (at least one element in all) into
-  /// one settled state; places are counted from `first`, where p is.
-  static auto run(Source p, index leaves, int tail, index first) {
-    // A binary counter: entry k of `pending` is a complete subtree, larger than all entries after it.
-    constexpr int group = 4;  // leaves folded at once, before the counter
-    constexpr index of_group = group * order::leaf / width, of_leaf = order::leaf / width;
+  // Leaves folded at once, before any counter.
+  static constexpr int group = 4;
+  static constexpr index of_group = group * order::leaf / width, of_leaf = order::leaf / width;
+  __attribute__((noinline)) static state fold_group(Source p) {
+    state v[group];
+    BITFOLD_UNROLL_VECTORS
+    for (int i = 0; i < group; ++i) v[i] = full_leaf(p.ahead(i * order::leaf));
+    fold_vectors(v, of_leaf);
+    return v[0];
+  }
+
+  // A binary counter: entry k is a complete subtree, larger than all entries after it.
+  struct counter {
     state pending[32];
     index each[32];  // the elements in each lane of those
     int depth = 0;
-    const auto push = [&](state s, index carries, index lane) BITFOLD_LAMBDA {
-      for (; carries & 1; carries >>= 1, lane *= 2) s = merge_pairs(pending[--depth], s, lane);
+    // One more subtree, after `before` of the same size.
+    BITFOLD_INLINE void push(state s, index before, index lane) {
+      for (; before & 1; before >>= 1, lane *= 2) s = merge_pairs(pending[--depth], s, lane);
       each[depth] = lane;
       pending[depth++] = s;
-    };
-    index l = 0;
-    for (; l + group <= leaves; l += group) {
-      state v[group];
-      BITFOLD_UNROLL_VECTORS
-      for (int i = 0; i < group; ++i) v[i] = full_leaf(p.ahead(i * order::leaf));
-      fold_vectors(v, of_leaf);
-      p = p.ahead(group * order::leaf);
-      push(v[0], l / group, of_group);
     }
-    // Leaves left over: their subtrees are smaller than any in the counter, so count anew above it.
-    for (index i = 0; l + i < leaves; ++i, p = p.ahead(order::leaf)) push(full_leaf(p), i, of_leaf);
+  };
 
-    using settled = decltype(F::template settle<A>(fold_lanes(pending[0], 1), first));
+  // A complete subtree of so many leaves that they come from memory: its quarters side by side, as one stream
+  // of addresses does not keep the memory busy.
+  static constexpr index long_subtree = 4096;
+  static constexpr int streams = 4;
+  __attribute__((noinline)) static state fold_long(Source p, index leaves) {
+    const index part = leaves / streams;
+    counter quarter[streams];
+    Source from[streams] = {p, p, p, p};
+    for (int k = 1; k < streams; ++k) from[k] = p.ahead(k * static_cast<int>(part) * order::leaf);
+    for (index l = 0; l < part / group; ++l)
+      for (int k = 0; k < streams; ++k) {
+        quarter[k].push(fold_group(from[k]), l, of_group);
+        from[k] = from[k].ahead(group * order::leaf);
+      }
+    state v[streams];
+    for (int k = 0; k < streams; ++k) v[k] = quarter[k].pending[0];
+    fold_vectors(v, part * of_leaf);
+    return v[0];
+  }
+
+  /// `leaves` full leaves from p on and a short one of `tail` elements (at least one element in all) into
+  /// one settled state; places are counted from `first`, where p is.
+  static auto run(Source p, index leaves, int tail, index first) {
+    counter c;
+    const auto ahead = [&](index l) BITFOLD_LAMBDA {
+      p = p.ahead(static_cast<int>(l) * order::leaf);
+      leaves -= l;
+    };
+    while (leaves >= long_subtree) {
+      index whole = long_subtree;
+      while (whole <= leaves / 2) whole *= 2;
+      c.each[c.depth] = whole * of_leaf;
+      c.pending[c.depth++] = fold_long(p, whole);
+      ahead(whole);
+    }
+    // What is left over each time is smaller than any subtree in the counter: count anew above it.
+    for (index l = 0; leaves >= group; ++l, ahead(group)) c.push(fold_group(p), l, of_group);
+    for (index l = 0; leaves > 0; ++l, ahead(1)) c.push(full_leaf(p), l, of_leaf);
+
+    using settled = decltype(F::template settle<A>(fold_lanes(c.pending[0], 1), first));
     bool have = tail > 0;
     settled total;
     index n = static_cast<index>(tail);
     if (have) total = F::template settle<A>(short_leaf(p, tail), first);
-    while (depth > 0) {
-      --depth;
-      const settled s = F::template settle<A>(fold_lanes(pending[depth], each[depth]), first);
-      const index here = each[depth] * width;
+    while (c.depth > 0) {
+      --c.depth;
+      const settled s = F::template settle<A>(fold_lanes(c.pending[c.depth], c.each[c.depth]), first);
+      const index here = c.each[c.depth] * width;
       total = have ? F::merge(s, total, bitfold::fold::counts{here, n}) : s;
       n += here;
       have = true;
