@@ -25,7 +25,7 @@ namespace bitfold::fold {
 template <class S>
 struct opaque {
   static_assert(std::is_trivially_copyable_v<S>, "bitfold: a state must be trivially copyable");
-  static constexpr int words = (sizeof(S) + 3) / 4;
+  static constexpr std::size_t words = (sizeof(S) + 3) / 4;
   S value;
 
   struct raw {
@@ -45,14 +45,14 @@ struct opaque {
   BITFOLD_HD opaque map(F f) const {
     raw r = split();
     BITFOLD_UNROLL
-    for (int i = 0; i < words; ++i) r.word[i] = f(r.word[i]);
+    for (std::size_t i = 0; i < words; ++i) r.word[i] = f(r.word[i]);
     return join(r);
   }
   template <class F>
   BITFOLD_HD static opaque zip(F f, const opaque& a, const opaque& b) {
     raw r = a.split(), s = b.split();
     BITFOLD_UNROLL
-    for (int i = 0; i < words; ++i) r.word[i] = f(r.word[i], s.word[i]);
+    for (std::size_t i = 0; i < words; ++i) r.word[i] = f(r.word[i], s.word[i]);
     return join(r);
   }
 };

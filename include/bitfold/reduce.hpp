@@ -169,7 +169,7 @@ cpu::own_fold own_fold_of(const Source& from, void* out) {
 
 /// See above. Errors: those of make_reduction and cpu::reduce; no elements where an operation has no result for
 /// them (errc::usage).
-template <class Input, class... Op>
+template <detail::input Input, class... Op>
 auto reduce(const cpu::options& how, const Input& input, const Op&... op) {
   static_assert(sizeof...(Op) > 0, "bitfold: reduce wants an operation");
   const auto from = detail::source_of(input);
@@ -227,8 +227,7 @@ auto reduce(const cpu::options& how, const Input& input, const Op&... op) {
   else
     return results;
 }
-template <class Input, class... Op>
-  requires(!std::is_same_v<Input, cpu::options>)
+template <detail::input Input, class... Op>
 auto reduce(const Input& input, const Op&... op) {
   return reduce(cpu::options{}, input, op...);
 }

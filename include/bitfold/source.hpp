@@ -114,6 +114,8 @@ auto source_of(const Input& in) {
   else
     return array_source<element_of<Input>>{std::ranges::data(in), std::ranges::size(in)};
 }
+template <class Input>
+concept input = element_range<Input> || source<Input>;
 /// What a source yields.
 template <class S>
 using value_of = decltype(std::declval<const S&>()(0));

@@ -3,7 +3,7 @@
 cmake_minimum_required(VERSION 3.22)
 set(warnings -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Werror)
 file(REMOVE_RECURSE ${WORK})
-file(GLOB headers RELATIVE ${SOURCE}/include ${SOURCE}/include/bitfold/*.hpp)
+file(GLOB headers RELATIVE ${SOURCE}/include ${SOURCE}/include/bitfold/*.hpp ${SOURCE}/include/bitfold/*/*.hpp)
 set(sources ${SOURCE}/tests/packaging/uses.cpp)
 foreach(header ${headers})
   file(WRITE ${WORK}/${header}.cpp "#include <${header}>\n")

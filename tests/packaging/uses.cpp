@@ -1,6 +1,7 @@
 // Uses the templates of the public headers with every type, for warnings that only their use
 // brings.
 #include <bitfold/cpu.hpp>
+#include <bitfold/reduce.hpp>
 #include <bitfold/reference.hpp>
 #include <bitfold/testing.hpp>
 #include <bitfold/testing_catch2.hpp>
@@ -48,4 +49,20 @@ int main() {
       use_method<M, float>();
       use_method<M, double>();
     });
+}
+
+// Several at once, an operation of the consumer's own among them, and a transform.
+struct widened_sum {
+  struct state {
+    double sum;
+  };
+  static state start(float x) { return {static_cast<double>(x)}; }
+  static state merge(state a, state b) { return {a.sum + b.sum}; }
+  static double finish(state s) { return s.sum; }
+};
+void use_reduce() {
+  const std::vector<float> x(3);
+  (void)reduce(x, ops::sum, ops::argmax, widened_sum{});
+  (void)reduce(pairs(x, x), ops::dot.by<method_id::kahan>());
+  (void)reduce(transform([](float v) { return v; }, x), ops::var.ddof(1), widened_sum{});
 }

@@ -56,7 +56,7 @@ struct stored {
   /// `count` elements from element i on, less than a row, where they may be over-read.
   struct row {
     T x[order::lanes] = {}, y[order::lanes] = {};
-    stored at(order::index first) const { return {x, y, first}; }
+    stored at(order::index place) const { return {x, y, place}; }
   };
   row copy(int i, int count) const {
     row r;
@@ -236,20 +236,17 @@ struct engine {
   /// one settled state; places are counted from `first`, where p is.
   static auto run(Source p, index leaves, int tail, index first) {
     counter c;
-    const auto ahead = [&](index l) BITFOLD_LAMBDA {
-      p = p.ahead(static_cast<int>(l) * order::leaf);
-      leaves -= l;
-    };
     while (leaves >= long_subtree) {
       index whole = long_subtree;
       while (whole <= leaves / 2) whole *= 2;
       c.each[c.depth] = whole * of_leaf;
       c.pending[c.depth++] = fold_long(p, whole);
-      ahead(whole);
+      p = p.ahead(static_cast<int>(whole) * order::leaf);
+      leaves -= whole;
     }
     // What is left over each time is smaller than any subtree in the counter: count anew above it.
-    for (index l = 0; leaves >= group; ++l, ahead(group)) c.push(fold_group(p), l, of_group);
-    for (index l = 0; leaves > 0; ++l, ahead(1)) c.push(full_leaf(p), l, of_leaf);
+    for (index l = 0; l < leaves / group; ++l, p = p.ahead(group * order::leaf)) c.push(fold_group(p), l, of_group);
+    for (index l = 0; l < leaves % group; ++l, p = p.ahead(order::leaf)) c.push(full_leaf(p), l, of_leaf);
 
     using settled = decltype(F::template settle<A>(fold_lanes(c.pending[0], 1), first));
     bool have = tail > 0;

@@ -359,20 +359,18 @@ class one_pass {
 };
 
 /// A pass over device memory; its shape changes the speed and never a bit.
-template <class Input, class... Op>
+template <bitfold::detail::input Input, class... Op>
 auto make_pass(const launch& shape, const Input& input, const Op&... op) {
   using S = std::remove_cv_t<decltype(bitfold::detail::source_of(input))>;
   return one_pass<S, Op...>(bitfold::detail::source_of(input), shape, op...);
 }
-template <class Input, class... Op>
-  requires(!std::is_same_v<Input, launch>)
+template <bitfold::detail::input Input, class... Op>
 auto make_pass(const Input& input, const Op&... op) {
   return make_pass(launch{}, input, op...);
 }
 
 /// The results of one pass over device memory. Allocates and waits.
-template <class Input, class... Op>
-  requires(!std::is_same_v<Input, reduction>)
+template <bitfold::detail::input Input, class... Op>
 auto reduce(const Input& input, const Op&... op) {
   return make_pass(input, op...)();
 }
