@@ -122,3 +122,22 @@ TEST_CASE("count_distinct: of all there are, and of many") {
     CHECK(inside == n / 2);
   }
 }
+
+TEST_CASE("logsumexp: lanes of -inf, and elements far apart") {
+  for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64}) {
+    const std::size_t longest = 5 * order::leaf + 77;
+    auto few = test::make_data(t, test::kind::near_one, longest, 5);
+    const auto wide = test::make_data(t, test::kind::any_bits, longest, 6);
+    const scalar minus_inf = reference(make_reduction(op_id::logsumexp, {}, t), nullptr, 0);
+    for (std::size_t i = 0; i < longest; ++i)
+      if (i % 37) store_scalar(minus_inf, few.data() + i * size_of(t));
+    for (std::size_t n : test::boundary_lengths()) {
+      if (n > longest) continue;
+      const reduction r = make_reduction(op_id::logsumexp, {}, t);
+      compare(r, few.data(), nullptr, n);
+      compare(r, wide.data(), nullptr, n);
+      const scalar s = run(r, few.data(), nullptr, n);
+      if (n) CHECK(to_string(s).find_first_not_of("-.e0123456789") == std::string::npos);  // finite
+    }
+  }
+}

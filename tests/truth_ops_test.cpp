@@ -642,7 +642,7 @@ TEST_CASE("count_distinct: of any bits, NaNs of both signs among them", "[truth]
         const real exact = exact_value(r, view(t, x));
         CAPTURE(name(t), test::name(k), n);
         CHECK(value_of(run(r, view(t, x))) == exact);
-        CHECK((exact == n) == (n == 10 && size_of(t) > 1));
+        if (is_float(t) && k == test::kind::special && n == 20000) CHECK(exact < n);
       }
 }
 
