@@ -150,6 +150,7 @@ struct engine {
       // Lanes of different lengths side by side would want a count each.
       return F::template settle<A>(short_leaf_by_lanes(p, size), 0);
     } else if constexpr (is_plain_sum<F>) {
+      if (size <= 8) return short_leaf_by_lanes(p, size);
       // The zero that changes no sum stands for what is missing: only in the signs of zeros among kahan's
       // errors does that show, and those show in no result.
       state v[columns];
@@ -191,7 +192,7 @@ struct engine {
   // Leaves folded at once, before any counter.
   static constexpr int group = 4;
   static constexpr index of_group = group * order::leaf / width, of_leaf = order::leaf / width;
-  __attribute__((noinline)) static state fold_group(Source p) {
+  BITFOLD_INLINE static state fold_group(Source p) {
     state v[group];
     BITFOLD_UNROLL_VECTORS
     for (int i = 0; i < group; ++i) v[i] = full_leaf(p.ahead(i * order::leaf));
@@ -212,40 +213,13 @@ struct engine {
     }
   };
 
-  // A complete subtree of so many leaves that they come from memory: its quarters side by side, as one stream
-  // of addresses does not keep the memory busy.
-  static constexpr index long_subtree = 4096;
-  static constexpr int streams = 4;
-  __attribute__((noinline)) static state fold_long(Source p, index leaves) {
-    const index part = leaves / streams;
-    counter quarter[streams];
-    Source from[streams] = {p, p, p, p};
-    for (int k = 1; k < streams; ++k) from[k] = p.ahead(k * static_cast<int>(part) * order::leaf);
-    for (index l = 0; l < part / group; ++l)
-      for (int k = 0; k < streams; ++k) {
-        quarter[k].push(fold_group(from[k]), l, of_group);
-        from[k] = from[k].ahead(group * order::leaf);
-      }
-    state v[streams];
-    for (int k = 0; k < streams; ++k) v[k] = quarter[k].pending[0];
-    fold_vectors(v, part * of_leaf);
-    return v[0];
-  }
-
   /// `leaves` full leaves from p on and a short one of `tail` elements (at least one element in all) into
   /// one settled state; places are counted from `first`, where p is.
   static auto run(Source p, index leaves, int tail, index first) {
+    if (leaves == 0) return F::template settle<A>(short_leaf(p, tail), first);
     counter c;
-    while (leaves >= long_subtree) {
-      index whole = long_subtree;
-      while (whole <= leaves / 2) whole *= 2;
-      c.each[c.depth] = whole * of_leaf;
-      c.pending[c.depth++] = fold_long(p, whole);
-      p = p.ahead(static_cast<int>(whole) * order::leaf);
-      leaves -= whole;
-    }
-    // What is left over each time is smaller than any subtree in the counter: count anew above it.
     for (index l = 0; l < leaves / group; ++l, p = p.ahead(group * order::leaf)) c.push(fold_group(p), l, of_group);
+    // Leaves left over: their subtrees are smaller than any in the counter, so count anew above it.
     for (index l = 0; l < leaves % group; ++l, p = p.ahead(order::leaf)) c.push(full_leaf(p), l, of_leaf);
 
     using settled = decltype(F::template settle<A>(fold_lanes(c.pending[0], 1), first));
