@@ -174,7 +174,7 @@ enum class kind : std::uint8_t {
 /// What was among the terms.
 enum flag : unsigned {
   a_minus_zero = 1,
-  something_else = 2,  ///< finite, and not -0
+  something_else = 2,  ///< finite, and not -0; twice a_minus_zero
   plus_infinity = 4,
   minus_infinity = 8,
   a_nan = 16,
@@ -267,7 +267,7 @@ namespace detail {
 /// Adds (-1)^negative m 2^(low + shift), of which a zero has its sign.
 template <class S>
 BITFOLD_HD inline void add_finite(S& s, wide m, int shift, bool negative) {
-  s.flags |= m == 0 && negative ? a_minus_zero : something_else;
+  s.flags |= something_else >> (negative & (m == 0));  // signs are hard to predict: no branch
   s.deposit(m, shift, negative);
 }
 template <class S>

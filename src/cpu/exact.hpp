@@ -10,17 +10,17 @@
 
 namespace bitfold::cpu {
 
-/// A sum as cells that overlap: whatever is added falls into one, or two, without carries. `most` deposits
-/// fit into one of T's.
+/// A sum as cells that overlap: whatever is added falls into one, or into two, without carries. There is room
+/// for 2^28 terms.
 template <class T, int Degree>
 struct cells {
   using total = exact::sum<T, Degree>;
-  static constexpr int bits = Degree * (is_float(dtype_of<T>) ? exact::range<T>::mantissa + 1 : 64);
-  using cell = std::conditional_t<bits <= 24, exact::word, exact::wide>;
+  static constexpr int bits = Degree * (exact::range<T>::mantissa + 1);  // of a term
   static constexpr int spacing = bits <= 24 ? 8 : 32;
-  static constexpr std::size_t most = std::size_t{1} << 28;
+  static constexpr int count = total::words * 64 / spacing;
+  using cell = std::conditional_t<bits <= 24, exact::word, exact::wide>;
 
-  cell of[2][total::words * 64 / spacing] = {};
+  cell of[2][count] = {};  // of positive and of negative ones
   unsigned flags = 0;
 
   void deposit(exact::wide m, int shift, bool negative) {
@@ -31,10 +31,52 @@ struct cells {
     of[negative][shift / spacing] += cell{m} << (shift % spacing);
   }
   void add_to(total& s) const {
-    for (const bool negative : {false, true})
-      for (int i = 0; i < total::words * 64 / spacing; ++i)
-        if (of[negative][i]) s.deposit(of[negative][i], i * spacing, negative);
-    s.flags |= flags;
+    __extension__ typedef __int128 signed_wide;
+    total sum;
+    signed_wide carry = 0;
+    for (int i = 0; i < count; ++i) {
+      carry += static_cast<signed_wide>(of[0][i]) - static_cast<signed_wide>(of[1][i]);
+      const auto digit = static_cast<exact::word>(carry) & ((exact::word{1} << spacing) - 1);
+      sum.w[i * spacing / 64] |= digit << (i * spacing % 64);
+      carry >>= spacing;
+    }
+    sum.flags = flags;
+    s.merge(sum);
+  }
+};
+
+/// Elements by their sign and exponent: each is added as its bits, and 2^unit to count it, so that nothing has
+/// to be looked at. There is room for `most` elements: the sum of their bits stays below 2^unit, their count
+/// above it.
+template <class T>
+struct cells_by_exponent {
+  using R = exact::range<T>;
+  using cell = std::conditional_t<R::width <= 32, exact::word, exact::wide>;
+  static constexpr int unit = (8 * static_cast<int>(sizeof(cell)) + R::width) / 2;
+  static constexpr std::size_t most = (std::size_t{1} << (unit - R::width)) - 1;
+  static constexpr int count = 1 << (R::width - R::mantissa);
+
+  cell of[count] = {};
+
+  void add(typename R::bits x) { of[x >> R::mantissa] += (cell{1} << unit) + x; }
+  void add_to(cells<T, 1>& s) const {
+    for (int i = 0; i < count; ++i) {
+      if (of[i] == 0) continue;
+      const cell n = of[i] >> unit, bits = of[i] & ((cell{1} << unit) - 1);
+      exact::wide m = bits - n * (static_cast<cell>(i) << R::mantissa);  // the sum of the fractions
+      const int biased = i & (count / 2 - 1);
+      const bool negative = i >= count / 2;
+      if (biased == count / 2 - 1) {
+        if (m) s.flags |= exact::a_nan;  // and infinities, if there are any, show no more
+        else exact::detail::add_infinity(s, negative);
+        continue;
+      }
+      s.flags |= exact::something_else >> (negative && biased == 0 && m == 0);
+      if (biased) m += exact::wide{n} << R::mantissa;
+      const int shift = biased ? biased - 1 : 0;
+      s.put(static_cast<exact::word>(m), shift, negative);
+      s.put(static_cast<exact::word>(m >> 64), shift + 64, negative);
+    }
   }
 };
 

@@ -7,21 +7,43 @@ BITFOLD_INLINE T element_at(const T* p, std::size_t i) {
   return x;
 }
 
+/// x as a term of one element has it: its bits.
+template <exact::term What, class T>
+BITFOLD_INLINE auto element_bits(const T* x, std::size_t i) {
+  using bits = typename exact::range<T>::bits;
+  constexpr bits sign = bits{1} << (exact::range<T>::width - 1);
+  bits b = element_at(reinterpret_cast<const bits*>(x), i);
+  if constexpr (What == exact::term::magnitude) b &= static_cast<bits>(~sign);
+  if constexpr (What == exact::term::number) {
+    constexpr bits infinity = static_cast<bits>((sign - 1) ^ ((bits{1} << exact::range<T>::mantissa) - 1));
+    if ((b & ~sign) > infinity) b = 0;
+  }
+  return b;
+}
+
 template <exact::term What, class T>
 void add_anything(exact::sum_of<T, What>& s, const T* x, const T* y, std::size_t n) {
+  const auto add = [&](auto& to, std::size_t i) BITFOLD_LAMBDA {
+    exact::deposit<What>(to, element_at(x, i), exact::inputs(What) == 2 ? element_at(y, i) : T{});
+  };
+  if (n <= 16) {
+    for (std::size_t i = 0; i < n; ++i) add(s, i);
+    return;
+  }
   for (std::size_t from = 0; from < n;) {
-    const std::size_t end = std::min(n, from + cells<T, 1>::most);
-    cells<T, exact::degree(What)> a, b;  // neighbours are often of one size, and one cell would have to wait
-    const auto add = [&](auto& to, std::size_t i) BITFOLD_LAMBDA {
-      exact::deposit<What>(to, element_at(x, i), exact::inputs(What) == 2 ? element_at(y, i) : T{});
-    };
-    for (; from + 2 <= end; from += 2) {
-      add(a, from);
-      add(b, from + 1);
+    const std::size_t end = std::min(n, from + (std::size_t{1} << 28));
+    cells<T, exact::degree(What)> c;
+    if constexpr (exact::degree(What) == 1 && exact::inputs(What) == 1) {
+      using by_exponent = cells_by_exponent<T>;
+      while (end - from >= 8 * by_exponent::count) {
+        const std::size_t most = std::min(end, from + by_exponent::most);
+        by_exponent e;
+        for (; from < most; ++from) e.add(element_bits<What>(x, from));
+        e.add_to(c);
+      }
     }
-    if (from < end) add(a, from++);
-    a.add_to(s);
-    b.add_to(s);
+    for (; from < end; ++from) add(c, from);
+    c.add_to(s);
   }
 }
 

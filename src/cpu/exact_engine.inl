@@ -97,14 +97,27 @@ class exact_adder {
   static constexpr int log2_rows = 6;  // 2^this elements for each of them in a block
   static constexpr std::size_t block = (beside << log2_rows) * width;
   static constexpr int headroom = log2_rows + (parts > 4 ? 3 : parts > 2 ? 2 : parts - 1);
-  static constexpr int most_levels = 4, first_levels = source::precision > 24 ? 2 : 1;
-  static constexpr int anything = most_levels + 1;  // instead of a number of levels
-  static constexpr int most_blocks = 1 << 8;        // until taken_ overflows: 2^53 a block
+  static constexpr bool narrow = source::precision <= 24;
+  static constexpr int most_levels = narrow ? 4 : 8, first_levels = narrow ? 1 : 2;
+  static constexpr int anything = most_levels + 1;   // instead of a number of levels
+  static constexpr int longest_hold = (1 << 8) - 1;  // blocks
+  static constexpr int most_blocks = 1 << 8;         // until taken_ overflows: 2^53 a block
 
  public:
   static void add(total& s, const T* x, const T* y, std::size_t n) {
+    if (n <= 16) return add_anything<What>(s, x, y, n);
     exact_adder a(s);
-    for (std::size_t i = 0; i < n; i += block) a.add_block(x + i, y ? y + i : y, std::min(block, n - i));
+    std::size_t waiting = 0;  // elements before the block at i that no levels took
+    for (std::size_t i = 0; i < n; i += block) {
+      const std::size_t here = std::min(block, n - i);
+      if (!a.add_block(x + i, y ? y + i : y, here)) {
+        waiting += here;
+        if (i + here < n) continue;
+        i += here;
+      }
+      if (waiting) add_anything<What>(s, x + i - waiting, y ? y + i - waiting : y, waiting);
+      waiting = 0;
+    }
     a.flush();
   }
 
@@ -119,14 +132,15 @@ class exact_adder {
     int top, lowest;  ///< all parts are below 2^(top + 1), and multiples of 2^lowest
   };
 
-  void add_block(const T* x, const T* y, std::size_t n) {
+  // Adds a block, or says that it has to be added as anything.
+  bool add_block(const T* x, const T* y, std::size_t n) {
     if (hold_ > 0) {
       --hold_;
     } else {
       levels_ = first_levels;
       hard_ /= 2;
     }
-    if (levels_ != anything && anchored_ && attempt(levels_, x, y, n)) return;
+    if (levels_ != anything && anchored_ && attempt(levels_, x, y, n)) return true;
     if (levels_ != anything && !source::one_level) {
       const extent e = measure(x, y, n);
       levels_ = anything;
@@ -135,23 +149,24 @@ class exact_adder {
         levels_ = std::max(levels_, first_levels);
       }
       if (levels_ > first_levels) {  // likely not the only such block
-        hard_ = std::min(2 * hard_ + 1, 63);
+        hard_ = std::min(2 * hard_ + 1, longest_hold);
         hold_ = hard_;
       }
-      if (levels_ != anything && attempt(levels_, x, y, n)) return;
+      if (levels_ != anything && attempt(levels_, x, y, n)) return true;
     }
-    add_anything<What>(s_, x, y, n);
+    return false;
   }
 
   bool attempt(int levels, const T* x, const T* y, std::size_t n) {
-    static_assert(most_levels == 4);
     bool took = false, all = false;
-    switch (levels) {
-      case 1: all = try_levels<1>(x, y, n, took); break;
-      case 2: if constexpr (!source::one_level) all = try_levels<2>(x, y, n, took); break;
-      case 3: if constexpr (!source::one_level) all = try_levels<3>(x, y, n, took); break;
-      case 4: if constexpr (!source::one_level) all = try_levels<4>(x, y, n, took); break;
-    }
+    const auto with = [&]<int Levels>(std::integral_constant<int, Levels>) BITFOLD_LAMBDA {
+      if constexpr (Levels == 1 || !source::one_level) all = try_levels<Levels>(x, y, n, took);
+    };
+    if (levels == 1) with(std::integral_constant<int, 1>());
+    else if (levels == 2) with(std::integral_constant<int, 2>());
+    else if (levels == 3) with(std::integral_constant<int, 3>());
+    else if (levels == 4) with(std::integral_constant<int, 4>());
+    else with(std::integral_constant<int, most_levels>());
     if (!all) return false;
     if (took) s_.flags |= exact::something_else;
     if (!(s_.flags & exact::something_else)) {  // zeros: of which sign?
