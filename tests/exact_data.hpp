@@ -99,6 +99,9 @@ std::vector<hard_array<T>> hard_arrays(std::size_t n, std::uint64_t seed) {
     add("ties", [&](std::size_t i) {  // 1 and half of its last place, of both signs
       return i % 2 ? make_float<T>(sign(), middle, 0) : make_float<T>(sign(), std::max(0, middle - R::mantissa - 1), 0);
     });
+    add("rests of one sign", [&](std::size_t) {  // almost half of the first level's last place, for f64
+      return make_float<T>(false, middle, next() << 8 | 0x7f);
+    });
     add("zeros", [&](std::size_t) { return make_float<T>(sign(), 0, 0); });
     add("minus zeros", [&](std::size_t) { return make_float<T>(true, 0, 0); });
     add("minus zeros and one zero", [&](std::size_t i) { return make_float<T>(i + 1 != n, 0, 0); });

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -28,8 +29,8 @@ enum class term : std::uint8_t {
   product,
   squared_difference,  ///< (x - y)^2
 };
-constexpr int degree(term t) { return t < term::square ? 1 : 2; }
-constexpr int inputs(term t) {
+BITFOLD_HD constexpr int degree(term t) { return t < term::square ? 1 : 2; }
+BITFOLD_HD constexpr int inputs(term t) {
   return t == term::difference || t == term::product || t == term::squared_difference ? 2 : 1;
 }
 
@@ -39,7 +40,7 @@ struct range {
   static constexpr int low = 0, high = std::numeric_limits<T>::digits;
 };
 template <class T>
-  requires(is_float(dtype_of<T>))
+  requires(!std::is_integral_v<T>)
 struct range<T> {
   using bits = typename arith::detail::stored<T>::bits;
   static constexpr int mantissa = arith::detail::stored<T>::mantissa;
@@ -61,7 +62,7 @@ struct parts {
 
 template <class T>
 BITFOLD_HD inline parts split(T x) {
-  if constexpr (is_float(dtype_of<T>)) {
+  if constexpr (!std::is_integral_v<T>) {
     using R = range<T>;
     const word bits = arith::bit_cast<typename R::bits>(x), one = word{1} << R::mantissa;
     const word fraction = bits & (one - 1);
@@ -190,7 +191,7 @@ struct sum {
   // 1 bit more for a difference, 60 for as many terms, 1 for the sign.
   static constexpr int words = (Degree * (range<T>::high - range<T>::low + 1) + 60 + 1 + 63) / 64;
 
-  word w[words] = {};
+  word w[static_cast<std::size_t>(words)] = {};
   unsigned flags = 0;
 
   BITFOLD_HD exact::kind kind() const {
@@ -385,7 +386,7 @@ BITFOLD_HD inline Out variance(const sum<T, 1>& s, const sum<T, 2>& squares, std
                                Finish f) {
   constexpr int half = sum<T, 1>::words, words = 2 * half > sum<T, 2>::words ? 2 * half : sum<T, 2>::words + 1;
   if (!s.is_finite() || !squares.is_finite() || n == 0) return arith::canonical_nan<Out>;
-  word m[half], d[words] = {};
+  word m[static_cast<std::size_t>(half)], d[static_cast<std::size_t>(words)] = {};
   wide carry = 0;
   for (int i = 0; i < sum<T, 2>::words; ++i) {
     carry += wide{squares.w[i]} * n;

@@ -1,38 +1,15 @@
+// The serialised form of exact sums.
 #include <bitfold/accumulator.hpp>
-#include <bitfold/cpu.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <string>
 
-#include "cpu/exact.hpp"
-#include "fp_environment.hpp"
-
-namespace bitfold::cpu {
-
-depositor find_depositor(target by, const exact_terms& t) {
-  switch (by) {
-    case target::scalar: break;
-    case target::avx2: return find_kernels_of<target::avx2>(t);
-    case target::avx512: return find_kernels_of<target::avx512>(t);
-  }
-  return find_kernels_of<target::scalar>(t);
-}
-
-}  // namespace bitfold::cpu
-
 namespace bitfold::exact {
-
-void deposit(term what, dtype type, const void* x, const void* y, std::size_t n, void* state) {
-  if (n == 0) return;
-  static const cpu::target best = cpu::available_targets().back();
-  const bitfold::detail::fp_environment guard;
-  cpu::find_depositor(best, {what, type})({x, y}, n, state);
-}
-
-// ---- The serialised form ------------------------------------------------------------------------------
-
 namespace {
+
+static_assert(std::endian::native == std::endian::little);
 
 constexpr char magic[] = {'b', 'f', 'x', 's'};
 constexpr std::byte version{1};
@@ -55,7 +32,7 @@ trimmed trim(std::span<const word> w) {
 
 template <class T>
 void put(std::vector<std::byte>& out, std::size_t at, T x) {
-  std::memcpy(out.data() + at, &x, sizeof x);  // little endian, as reduction.cpp checks
+  std::memcpy(out.data() + at, &x, sizeof x);
 }
 template <class T>
 T get(std::span<const std::byte> bytes, std::size_t at) {
