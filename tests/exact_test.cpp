@@ -281,23 +281,25 @@ TEST_CASE("ties around every exponent, of every output type") {
 TEST_CASE("a division and a root see the last bit that they drop") {
   random_bits next{5};
   for (int i = 0; i < 300; ++i) {
-    // (k + 1/2) ulp times n, and the square of a number half way between two, a little more and a little less
+    // n times, and the square of, a number half way between two doubles; or a little more or less. That may
+    // show in the rest of the division, in that of the root, or far below.
     const std::uint64_t odd = (1ull << 53) + (next() >> 11) * 2 + 1, n = next() >> (i % 63) | 1;
-    for (const int beside : {-1, 0, 1}) {
-      truth s{cpp_int(odd) * n, false, false, false, true, true};
-      s.value = (s.value << unit) + (cpp_int(beside) << (unit - 2148));
-      exact::sum<double, 2> sum = sum_of_one<double, 2>(0, 0);
-      sum.deposit(exact::wide{odd} * n, -sum.low, false);
-      if (beside) sum.deposit(1, 0, beside < 0);
-      REQUIRE(value_of(sum) == s.value);
-      REQUIRE(bits_of(exact::round_quotient<double>(sum, n)) == rounded<double>(s, n));
-      truth q{cpp_int(odd) * odd, false, false, false, true, true};
-      q.value = (q.value << unit) + (cpp_int(beside) << (unit - 2148));
-      exact::sum<double, 2> square = sum_of_one<double, 2>(0, 0);
-      square.deposit(exact::wide{odd} * odd, -square.low, false);
-      if (beside) square.deposit(1, 0, beside < 0);
-      REQUIRE(bits_of(exact::round_root<double>(square)) == rounded<double>(q, 1, true));
-    }
+    for (const int at : {-10, -120, -2148})
+      for (const int beside : {-1, 0, 1}) {
+        const auto near = [&](std::uint64_t a, std::uint64_t b) {
+          truth s{cpp_int(a) * b, false, false, false, true, true};
+          s.value = (s.value << unit) + (cpp_int(beside) << (unit + at));
+          auto sum = sum_of_one<double, 2>(0, 0);
+          sum.deposit(exact::wide{a} * b, -sum.low, false);
+          if (beside) sum.deposit(1, at - sum.low, beside < 0);
+          REQUIRE(value_of(sum) == s.value);
+          return std::pair(s, sum);
+        };
+        const auto [s, sum] = near(odd, n);
+        REQUIRE(bits_of(exact::round_quotient<double>(sum, n)) == rounded<double>(s, n));
+        const auto [q, square] = near(odd, odd);
+        REQUIRE(bits_of(exact::round_root<double>(square)) == rounded<double>(q, 1, true));
+      }
   }
 }
 

@@ -179,6 +179,13 @@ class exact_adder {
     return true;
   }
 
+  // Enough work lies between two lines of a cache that the hardware's own prefetching falls behind.
+  BITFOLD_INLINE static void prefetch(const T* x, const T* y) {
+    constexpr std::size_t ahead = 2048;  // bytes
+    __builtin_prefetch(reinterpret_cast<const char*>(x) + ahead);
+    if constexpr (exact::inputs(What) == 2) __builtin_prefetch(reinterpret_cast<const char*>(y) + ahead);
+  }
+
   // Calls f(parts, bad, i) for each vector of a block, the i-th; what is missing in the last one is +0.
   template <class F>
   BITFOLD_INLINE static void for_each_vector(const T* x, const T* y, std::size_t n, V& bad, F f) {
@@ -188,6 +195,7 @@ class exact_adder {
       BITFOLD_UNROLL
       for (int k = 0; k < beside; ++k) {
         const std::size_t at = i + static_cast<std::size_t>(k) * width;
+        if (k * static_cast<int>(width * sizeof(T)) % 64 == 0) prefetch(x + at, y + at);
         source::get(x + at, y + at, v, bad);
         f(v, k);
       }
