@@ -92,6 +92,10 @@ std::vector<hard_array<T>> hard_arrays(std::size_t n, std::uint64_t seed) {
     add("one large thing in each thousand", [&](std::size_t i) {
       return i % 1000 == 500 ? make_float<T>(sign(), top, 1) : binade(middle - 2, middle);
     });
+    add("large things that cancel later", [&](std::size_t i) {  // in the same lane of a vector
+      const std::size_t at = i < 3000 ? 0 : i % 1000;
+      return at == 500 || at == 532 ? make_float<T>(at == 532, std::min(middle + 40, top), 1) : binade(middle - 3, middle);
+    });
     add("cancelling", [&, last = T{}](std::size_t i) mutable {
       if (i % 2) return from_bits<T>(bits_of(last) ^ 1ull << (R::width - 1));
       return last = binade(0, top);
