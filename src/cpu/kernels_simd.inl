@@ -1,11 +1,18 @@
 // The SIMD kernels of one Highway target, for a file of their own (they take long to compile). That file
 // defines BITFOLD_ONLY, the target's HWY_ name; BITFOLD_NAME, ours; and HWY_TARGET_INCLUDE, itself, for
-// Highway to include again with the target's compiler options.
+// Highway to include again with the target's compiler options. It may name other kernels than the folds':
+// BITFOLD_ENGINE, the file whose find() has them, and BITFOLD_WANTED, what that is asked for.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "../dispatch.hpp"
 #include "backend.hpp"
+
+#ifndef BITFOLD_ENGINE
+#define BITFOLD_ENGINE "folds.inl"
+#define BITFOLD_WANTED reduction
+#endif
 
 // One level each for 256 and 512 bits; the others would only make the library larger.
 #define HWY_COMPILE_ALL_ATTAINABLE
@@ -38,8 +45,7 @@ namespace HWY_NAMESPACE {
 constexpr target this_target = target::BITFOLD_NAME;
 
 #include "simd.inl"
-#include <bitfold/cpu/engine.inl>
-#include "find.inl"
+#include BITFOLD_ENGINE
 
 }  // namespace HWY_NAMESPACE
 }  // namespace bitfold::cpu
@@ -49,10 +55,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace bitfold::cpu {
 template <>
-kernels find_kernels_of<target::BITFOLD_NAME>([[maybe_unused]] const reduction& r) {
+decltype(find_kernels_of<target::scalar>(std::declval<const BITFOLD_WANTED&>()))
+find_kernels_of<target::BITFOLD_NAME>([[maybe_unused]] const BITFOLD_WANTED& what) {
 #if HWY_TARGETS & BITFOLD_ONLY
   static const bool here = hwy::SupportedTargets() & BITFOLD_ONLY;  // asking takes microseconds
-  if (here) return BITFOLD_NAMESPACE::find(r);
+  if (here) return BITFOLD_NAMESPACE::find(what);
 #endif
   return {};
 }

@@ -1,5 +1,6 @@
 // Uses the templates of the public headers with every type, for warnings that only their use
 // brings.
+#include <bitfold/accumulator.hpp>
 #include <bitfold/cpu.hpp>
 #include <bitfold/reduce.hpp>
 #include <bitfold/reference.hpp>
@@ -31,6 +32,28 @@ void use_type() {
   }
 }
 
+template <class T>
+void use_accumulators() {
+  const std::vector<T> x(3);
+  const T y = x[0];
+  accumulator<T> a;
+  product_accumulator<T> p;
+  a.add(x).add(y).add_magnitudes(x).subtract(x).subtract(y).subtract(a).merge(a);
+  p.add_products(x, x).add_squares(x).add_squared_differences(x, x).add_product(y, y).add_square(y);
+  exact::deposit<exact::term::number>(a.value(), y);
+  exact::deposit<exact::term::magnitude>(a.value(), y);
+  exact::deposit<exact::term::difference>(a.value(), y, y);
+  exact::deposit<exact::term::squared_difference>(p.value(), y, y);
+  if constexpr (std::is_integral_v<T>)
+    if (a.template fits<std::int16_t>()) a.template round<std::uint8_t>();
+  a.template round<float16>();
+  a.template round_quotient<bfloat16>(3);
+  p.template round_root<double>();
+  round_variance<T, float>(a, p, 3);
+  round_deviation<T, double>(a, p, 3, 1);
+  if (a == accumulator<T>::from_bytes(a.to_bytes()) || a < a || a.is_zero()) return;
+}
+
 template <class M, class T>
 void use_method() {
   auto s = M::add(M::start(T{1}), T{2});
@@ -43,7 +66,10 @@ void use_method() {
 }
 
 int main() {
-  for (dtype t : all_dtypes) visit(t, []<class T>(std::type_identity<T>) { use_type<T>(); });
+  for (dtype t : all_dtypes) visit(t, []<class T>(std::type_identity<T>) {
+      use_type<T>();
+      use_accumulators<T>();
+    });
   for (const auto& m : all_methods)
     visit(m.id, []<class M>(std::type_identity<M>) {
       use_method<M, float>();

@@ -1,0 +1,432 @@
+// Exact sums: a fixed-point number wide enough for every sum of elements of a type, or of products of two
+// (Kulisch and Miranker, SIAM Review 28(1), 1986), what can be added to one, and every rounding of one. It
+// is the reference of the fast kernels, and the state that they add to. docs/exact.md has the proofs.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include <bitfold/arith.hpp>
+#include <bitfold/config.hpp>
+#include <bitfold/dtype.hpp>
+
+namespace bitfold::exact {
+
+using word = std::uint64_t;
+__extension__ typedef unsigned __int128 wide;
+inline constexpr double infinity = std::numeric_limits<double>::infinity();
+
+/// What is summed, of elements x or of pairs x, y.
+enum class term : std::uint8_t {
+  element,
+  number,  ///< x, or +0 for a NaN
+  magnitude,
+  difference,  ///< |x - y|
+  square,
+  product,
+  squared_difference,  ///< (x - y)^2
+};
+BITFOLD_HD constexpr int degree(term t) { return t < term::square ? 1 : 2; }
+BITFOLD_HD constexpr int inputs(term t) {
+  return t == term::difference || t == term::product || t == term::squared_difference ? 2 : 1;
+}
+
+/// The finite values of T: multiples of 2^low, none larger than 2^high.
+template <class T>
+struct range {
+  static constexpr int low = 0, high = std::numeric_limits<T>::digits;
+};
+template <class T>
+  requires(!std::is_integral_v<T>)
+struct range<T> {
+  using bits = typename arith::detail::stored<T>::bits;
+  static constexpr int mantissa = arith::detail::stored<T>::mantissa;
+  static constexpr int width = 8 * static_cast<int>(sizeof(T));
+  static constexpr int bias = (1 << (width - 2 - mantissa)) - 1;
+  static constexpr int low = 1 - bias - mantissa, high = bias + 1;
+};
+
+// ---- One element --------------------------------------------------------------------------------------
+
+/// (-1)^negative m 2^(low + shift), or a NaN or an infinity.
+struct parts {
+  enum special : std::uint8_t { finite, infinite, nan };
+  word m;
+  int shift;
+  bool negative;
+  special what;
+};
+
+template <class T>
+BITFOLD_HD inline parts split(T x) {
+  if constexpr (!std::is_integral_v<T>) {
+    using R = range<T>;
+    const word bits = arith::bit_cast<typename R::bits>(x), one = word{1} << R::mantissa;
+    const word fraction = bits & (one - 1);
+    const int biased = static_cast<int>(bits >> R::mantissa) & (2 * R::bias + 1);
+    const bool normal = biased != 0;
+    const auto what = biased <= 2 * R::bias ? parts::finite : fraction ? parts::nan : parts::infinite;
+    return {fraction | (normal ? one : 0), biased - normal, (bits >> (R::width - 1)) != 0, what};
+  } else {
+    const bool negative = x < 0;
+    const word m = static_cast<word>(x);
+    return {negative ? 0 - m : m, 0, negative, parts::finite};
+  }
+}
+
+// ---- Numbers of several words, lowest first -----------------------------------------------------------
+
+BITFOLD_HD inline word add_carry(word a, word b, bool& carry) {
+  const word s = a + b, t = s + carry;
+  carry = s < a || t < s;
+  return t;
+}
+BITFOLD_HD inline word sub_borrow(word a, word b, bool& borrow) {
+  const word d = a - b, t = d - borrow;
+  borrow = a < b || d < t;
+  return t;
+}
+
+BITFOLD_HD inline int bit_length(const word* w, int n) {
+  while (n > 0 && w[n - 1] == 0) --n;
+  return n ? 64 * n - arith::leading_zeros(w[n - 1]) : 0;
+}
+/// Bits at .. at + 63 of a number of n words; any `at`.
+BITFOLD_HD inline word bits_at(const word* w, int n, int at) {
+  const int i = at >> 6, s = at & 63;
+  const word low = i >= 0 && i < n ? w[i] : 0, high = i + 1 >= 0 && i + 1 < n ? w[i + 1] : 0;
+  return s ? low >> s | high << (64 - s) : low;
+}
+BITFOLD_HD inline bool any_below(const word* w, int n, int at) {
+  for (int i = 0; i < n && 64 * i < at; ++i)
+    if (at - 64 * i >= 64 ? w[i] : w[i] << (64 - (at - 64 * i))) return true;
+  return false;
+}
+
+/// floor(sqrt(x)) for x >= 2^126.
+BITFOLD_HD inline word square_root(wide x) {
+  // Newton's step leaves less than one unit of the error of a double.
+  const double guess = arith::sqrt(static_cast<double>(static_cast<word>(x >> 64))) * 0x1p32;
+  wide r = guess >= 0x1p64 ? ~word{0} : static_cast<word>(guess);
+  r = (r + x / r) >> 1;
+  if (r >> 64) r = ~word{0};
+  while (r * r > x) --r;
+  while (r != ~word{0} && (r + 1) * (r + 1) <= x) ++r;
+  return static_cast<word>(r);
+}
+
+/// A number w 2^e >= 0 of n words for one rounding: its 256 leading bits, and whether what is below them,
+/// or what a division left over, was lost.
+class leading {
+ public:
+  BITFOLD_HD leading(const word* w, int n, int e) {
+    const int first = bit_length(w, n) - 256;
+    for (int i = 0; i < 4; ++i) w_[i] = bits_at(w, n, first + 64 * i);
+    e_ = e + first;
+    inexact_ = any_below(w, n, first);
+  }
+  /// At most twice: 128 bits are left then.
+  BITFOLD_HD void divide(word by) {
+    wide rest = 0;
+    for (int i = 3; i >= 0; --i) {
+      rest = rest << 64 | w_[i];
+      w_[i] = static_cast<word>(rest / by);
+      rest %= by;
+    }
+    inexact_ = inexact_ || rest != 0;
+  }
+  template <class Out>
+  BITFOLD_HD Out round(bool negative) const {
+    const int at = bit_length(w_, 4) - 64;
+    const bool odd = inexact_ || any_below(w_, 4, at);
+    return arith::detail::round_odd_to<Out>(negative, bits_at(w_, 4, at) | (odd ? 1 : 0), e_ + at);
+  }
+  template <class Out>
+  BITFOLD_HD Out root() const {
+    int at = bit_length(w_, 4) - 128;
+    at += (at + e_) & 1;
+    const wide x = wide{bits_at(w_, 4, at + 64)} << 64 | bits_at(w_, 4, at);
+    const word r = square_root(x);
+    const bool odd = inexact_ || any_below(w_, 4, at) || wide{r} * r != x;
+    return arith::detail::round_odd_to<Out>(false, r | (odd ? 1 : 0), (at + e_) / 2);
+  }
+
+ private:
+  word w_[4];
+  int e_;
+  bool inexact_;
+};
+
+// ---- The state ----------------------------------------------------------------------------------------
+
+/// What a sum is; the order is that of the serialised form.
+enum class kind : std::uint8_t {
+  empty,       ///< of nothing: rounds to +0, and changes no sum
+  minus_zero,  ///< of -0s only
+  finite,
+  plus_infinity,
+  minus_infinity,
+  nan,
+};
+
+/// What was among the terms.
+enum flag : unsigned {
+  a_minus_zero = 1,
+  something_else = 2,  ///< finite, and not -0; twice a_minus_zero
+  plus_infinity = 4,
+  minus_infinity = 8,
+  a_nan = 16,
+};
+
+/// Sums of up to 2^60 terms of a degree: 1 for elements, magnitudes and differences, 2 for products. The
+/// value is the two's complement number w 2^low, so that equal sums have equal words, in whatever order
+/// and in however many parts they were added up. Where there was an infinity or a NaN it means nothing.
+template <class T, int Degree = 1>
+struct sum {
+  using element = T;
+  static constexpr int low = Degree * range<T>::low;
+  // 1 bit more for a difference, 60 for as many terms, 1 for the sign.
+  static constexpr int words = (Degree * (range<T>::high - range<T>::low + 1) + 60 + 1 + 63) / 64;
+
+  word w[static_cast<std::size_t>(words)] = {};
+  unsigned flags = 0;
+
+  BITFOLD_HD exact::kind kind() const {
+    constexpr int infinities = plus_infinity | minus_infinity;
+    if (flags & a_nan || (flags & infinities) == infinities) return exact::kind::nan;
+    if (flags & plus_infinity) return exact::kind::plus_infinity;
+    if (flags & minus_infinity) return exact::kind::minus_infinity;
+    if (flags & something_else) return exact::kind::finite;
+    return flags ? exact::kind::minus_zero : exact::kind::empty;
+  }
+  BITFOLD_HD bool is_finite() const { return kind() <= exact::kind::finite; }
+  BITFOLD_HD bool is_negative() const { return w[words - 1] >> 63; }
+  BITFOLD_HD bool is_zero() const {
+    for (const word x : w)
+      if (x) return false;
+    return is_finite();
+  }
+
+  /// Adds (-1)^negative m 2^(low + shift).
+  BITFOLD_HD void deposit(wide m, int shift, bool negative) {
+    const int s = shift & 63;
+    const word l = static_cast<word>(m), h = static_cast<word>(m >> 64);
+    const word part[3] = {l << s, s ? h << s | l >> (64 - s) : h, s ? h >> (64 - s) : 0};
+    bool carry = false;
+    for (int k = 0, i = shift >> 6; i < words && (k < 3 || carry); ++k, ++i) {
+      const word x = k < 3 ? part[k] : 0;
+      w[i] = negative ? sub_borrow(w[i], x, carry) : add_carry(w[i], x, carry);
+    }
+  }
+
+  BITFOLD_HD void merge(const sum& o) {
+    bool carry = false;
+    for (int i = 0; i < words; ++i) w[i] = add_carry(w[i], o.w[i], carry);
+    flags |= o.flags;
+  }
+  /// Takes a sum away; of two zeros that leaves +0.
+  BITFOLD_HD void subtract(const sum& o) {
+    bool borrow = false;
+    for (int i = 0; i < words; ++i) w[i] = sub_borrow(w[i], o.w[i], borrow);
+    flags |= o.flags & a_nan;
+    if (o.flags & (a_minus_zero | something_else)) flags |= something_else;
+    if (o.flags & plus_infinity) flags |= minus_infinity;
+    if (o.flags & minus_infinity) flags |= plus_infinity;
+  }
+
+  /// The magnitude of the value, into `words` words.
+  BITFOLD_HD void magnitude(word* to) const {
+    bool borrow = false;
+    for (int i = 0; i < words; ++i) to[i] = is_negative() ? sub_borrow(0, w[i], borrow) : w[i];
+  }
+
+  friend std::partial_ordering operator<=>(const sum& a, const sum& b) {
+    const auto x = a.kind(), y = b.kind();
+    if (x == exact::kind::nan || y == exact::kind::nan) return std::partial_ordering::unordered;
+    const auto rank = [](exact::kind k) {
+      return k == exact::kind::plus_infinity ? 1 : k == exact::kind::minus_infinity ? -1 : 0;
+    };
+    if (rank(x) || rank(y)) return rank(x) <=> rank(y);
+    if (a.is_negative() != b.is_negative())
+      return a.is_negative() ? std::partial_ordering::less : std::partial_ordering::greater;
+    for (int i = words - 1; i >= 0; --i)
+      if (a.w[i] != b.w[i]) return a.w[i] <=> b.w[i];
+    return std::partial_ordering::equivalent;
+  }
+  friend bool operator==(const sum& a, const sum& b) { return (a <=> b) == 0; }
+};
+
+template <class T, term What>
+using sum_of = sum<T, degree(What)>;
+
+// ---- Adding one term ----------------------------------------------------------------------------------
+
+namespace detail {
+/// Adds (-1)^negative m 2^(low + shift), of which a zero has its sign.
+template <class S>
+BITFOLD_HD inline void add_finite(S& s, wide m, int shift, bool negative) {
+  s.flags |= something_else >> (negative & (m == 0));  // signs are hard to predict: no branch
+  s.deposit(m, shift, negative);
+}
+template <class S>
+BITFOLD_HD inline void add_infinity(S& s, bool negative) {
+  s.flags |= negative ? minus_infinity : plus_infinity;
+}
+}  // namespace detail
+
+/// Adds one term, whatever it is, to a sum_of<T, What> or to what has the same flags and deposit(). y counts
+/// for terms of two inputs only.
+template <term What, class S, class T>
+BITFOLD_HD inline void deposit(S& s, T x, T y = {}) {
+  parts a = split(x), b = split(What == term::square ? x : y);
+  if constexpr (inputs(What) == 1 && What != term::square) {
+    if constexpr (What == term::number)
+      if (a.what == parts::nan) a = {0, 0, false, parts::finite};
+    if constexpr (What == term::magnitude) a.negative = false;
+    if (a.what == parts::nan) s.flags |= a_nan;
+    else if (a.what == parts::infinite) detail::add_infinity(s, a.negative);
+    else detail::add_finite(s, a.m, a.shift, a.negative);
+  } else if (a.what == parts::nan || b.what == parts::nan) {
+    s.flags |= a_nan;
+  } else if constexpr (What == term::square || What == term::product) {
+    const bool negative = a.negative != b.negative, infinite = a.what != parts::finite || b.what != parts::finite;
+    const auto zero = [](const parts& p) { return p.what == parts::finite && p.m == 0; };
+    if (infinite && (zero(a) || zero(b))) s.flags |= a_nan;
+    else if (infinite) detail::add_infinity(s, negative);
+    else detail::add_finite(s, wide{a.m} * b.m, a.shift + b.shift, negative);
+  } else if (a.what == parts::infinite || b.what == parts::infinite) {
+    if (a.what == b.what && a.negative == b.negative) s.flags |= a_nan;
+    else detail::add_infinity(s, false);
+  } else if constexpr (What == term::difference) {
+    const bool less = a.negative != b.negative ? a.negative
+                      : a.shift != b.shift     ? (a.shift < b.shift) != a.negative
+                                               : (a.m < b.m) != a.negative;
+    s.flags |= something_else;
+    s.deposit(a.m, a.shift, a.negative != less);
+    s.deposit(b.m, b.shift, b.negative == less);
+  } else {
+    s.flags |= something_else;
+    s.deposit(wide{a.m} * a.m, 2 * a.shift, false);
+    s.deposit(wide{b.m} * b.m, 2 * b.shift, false);
+    // 2 x y: a product may have all of 128 bits
+    for (int twice = 0; twice < 2; ++twice)
+      s.deposit(wide{a.m} * b.m, a.shift + b.shift, a.negative == b.negative);
+  }
+}
+
+// ---- Rounding -----------------------------------------------------------------------------------------
+
+namespace detail {
+/// A sum that is no number other than zero; nothing to round.
+template <class Out, class S>
+BITFOLD_HD inline Out special(const S& s) {
+  switch (s.kind()) {
+    case kind::nan: return arith::canonical_nan<Out>;
+    case kind::plus_infinity: return arith::round_to<Out>(infinity);
+    case kind::minus_infinity: return arith::round_to<Out>(-infinity);
+    case kind::minus_zero: return arith::round_to<Out>(-0.0);
+    case kind::empty:
+    case kind::finite: break;
+  }
+  return arith::round_to<Out>(0.0);
+}
+template <class Out, class S, class Finish>
+BITFOLD_HD inline Out finish(const S& s, Finish f) {
+  if (!s.is_finite() || s.is_zero()) return special<Out>(s);
+  word m[S::words];
+  s.magnitude(m);
+  return f(leading(m, S::words, S::low));
+}
+}  // namespace detail
+
+/// The value rounded once: to nearest even for floats, modulo 2^bits for integers (of integers).
+template <class Out, class T, int Degree>
+BITFOLD_HD inline Out round(const sum<T, Degree>& s) {
+  if constexpr (std::is_integral_v<Out>) {
+    static_assert(std::is_integral_v<T>, "bitfold: a sum of floats rounds to a float");
+    return static_cast<Out>(s.w[0]);
+  } else {
+    return detail::finish<Out>(s, [&](leading x) { return x.round<Out>(s.is_negative()); });
+  }
+}
+/// Whether the value is one of Out's: then round is exact. Of integers.
+template <class Out, class T, int Degree>
+BITFOLD_HD inline bool fits(const sum<T, Degree>& s) {
+  static_assert(std::is_integral_v<Out> && std::is_integral_v<T>);
+  sum<T, Degree> back;
+  const parts p = split(round<Out>(s));
+  back.deposit(p.m, 0, p.negative);
+  for (int i = 0; i < s.words; ++i)
+    if (back.w[i] != s.w[i]) return false;
+  return true;
+}
+/// The quotient by n, rounded once; NaN for n = 0.
+template <class Out, class T, int Degree>
+BITFOLD_HD inline Out round_quotient(const sum<T, Degree>& s, std::uint64_t n) {
+  if (n == 0) return arith::canonical_nan<Out>;
+  return detail::finish<Out>(s, [&](leading x) {
+    x.divide(n);
+    return x.round<Out>(s.is_negative());
+  });
+}
+/// The square root, rounded once; NaN for a negative value.
+template <class Out, class T, int Degree>
+BITFOLD_HD inline Out round_root(const sum<T, Degree>& s) {
+  if (s.kind() == kind::minus_infinity || (s.is_finite() && s.is_negative())) return arith::canonical_nan<Out>;
+  return detail::finish<Out>(s, [](leading x) { return x.root<Out>(); });
+}
+
+namespace detail {
+/// n times the sum of the squares minus the square of the sum, over n and max(0, n - ddof): the variance.
+template <class Out, class T, class Finish>
+BITFOLD_HD inline Out variance(const sum<T, 1>& s, const sum<T, 2>& squares, std::uint64_t n, std::uint64_t ddof,
+                               Finish f) {
+  constexpr int half = sum<T, 1>::words, words = 2 * half > sum<T, 2>::words ? 2 * half : sum<T, 2>::words + 1;
+  if (!s.is_finite() || !squares.is_finite() || n == 0) return arith::canonical_nan<Out>;
+  word m[static_cast<std::size_t>(half)], d[static_cast<std::size_t>(words)] = {};
+  wide carry = 0;
+  for (int i = 0; i < sum<T, 2>::words; ++i) {
+    carry += wide{squares.w[i]} * n;
+    d[i] = static_cast<word>(carry);
+    carry >>= 64;
+  }
+  d[sum<T, 2>::words] = static_cast<word>(carry);
+  s.magnitude(m);
+  for (int i = 0; i < half; ++i) {
+    wide product = 0;
+    bool borrow = false;
+    for (int k = 0; i + k < words; ++k) {
+      product += k < half ? wide{m[i]} * m[k] : 0;
+      d[i + k] = sub_borrow(d[i + k], static_cast<word>(product), borrow);
+      product >>= 64;
+    }
+  }
+  if (d[words - 1] >> 63) return arith::canonical_nan<Out>;  // n is not theirs
+  const bool zero = bit_length(d, words) == 0;
+  if (n <= ddof) return zero ? arith::canonical_nan<Out> : arith::round_to<Out>(infinity);
+  if (zero) return arith::round_to<Out>(0.0);
+  leading x(d, words, 2 * sum<T, 1>::low);
+  x.divide(n);
+  x.divide(n - ddof);
+  return f(x);
+}
+}  // namespace detail
+
+/// The variance of n elements from their sum and that of their squares, rounded once: over n - ddof. NaN for
+/// no elements or if one is not finite; for n <= ddof inf, or NaN where nothing varies.
+template <class Out, class T>
+BITFOLD_HD inline Out round_variance(const sum<T, 1>& s, const sum<T, 2>& squares, std::uint64_t n,
+                                     std::uint64_t ddof = 0) {
+  return detail::variance<Out>(s, squares, n, ddof, [](leading x) { return x.round<Out>(false); });
+}
+/// Its square root, rounded once.
+template <class Out, class T>
+BITFOLD_HD inline Out round_deviation(const sum<T, 1>& s, const sum<T, 2>& squares, std::uint64_t n,
+                                      std::uint64_t ddof = 0) {
+  return detail::variance<Out>(s, squares, n, ddof, [](leading x) { return x.root<Out>(); });
+}
+
+}  // namespace bitfold::exact

@@ -1,0 +1,29 @@
+#include "exact.hpp"
+
+#include <bitfold/accumulator.hpp>
+
+#include "../fp_environment.hpp"
+
+namespace bitfold::cpu {
+
+depositor find_depositor(target by, const exact_terms& t) {
+  switch (by) {
+    case target::scalar: break;
+    case target::avx2: return find_kernels_of<target::avx2>(t);
+    case target::avx512: return find_kernels_of<target::avx512>(t);
+  }
+  return find_kernels_of<target::scalar>(t);
+}
+
+}  // namespace bitfold::cpu
+
+namespace bitfold::exact {
+
+void deposit(term what, dtype type, const void* x, const void* y, std::size_t n, void* state) {
+  if (n == 0) return;
+  static const cpu::target best = cpu::available_targets().back();
+  const bitfold::detail::fp_environment guard;
+  cpu::find_depositor(best, {what, type})({x, y}, n, state);
+}
+
+}  // namespace bitfold::exact

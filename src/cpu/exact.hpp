@@ -1,0 +1,106 @@
+// The seam between exact sums and the code compiled once per instruction set.
+#pragma once
+
+#include <cstddef>
+#include <type_traits>
+
+#include <bitfold/exact.hpp>
+
+#include "backend.hpp"
+
+namespace bitfold::cpu {
+
+/// A sum as cells that overlap: whatever is added falls into one, or into two, without carries. There is room
+/// for 2^28 terms.
+template <class T, int Degree>
+struct cells {
+  using total = exact::sum<T, Degree>;
+  static constexpr int bits = Degree * (exact::range<T>::mantissa + 1);  // of a term
+  static constexpr int spacing = bits <= 24 ? 8 : 32;
+  static constexpr int count = total::words * 64 / spacing;
+  using cell = std::conditional_t<bits <= 24, exact::word, exact::wide>;
+
+  cell of[2][count] = {};  // of positive and of negative ones
+  unsigned flags = 0;
+
+  void deposit(exact::wide m, int shift, bool negative) {
+    put(static_cast<exact::word>(m), shift, negative);
+    if constexpr (bits > 64) put(static_cast<exact::word>(m >> 64), shift + 64, negative);
+  }
+  void put(exact::word m, int shift, bool negative) {
+    of[negative][shift / spacing] += cell{m} << (shift % spacing);
+  }
+  void add_to(total& s) const {
+    __extension__ typedef __int128 signed_wide;
+    total sum;
+    signed_wide carry = 0;
+    for (int i = 0; i < count; ++i) {
+      carry += static_cast<signed_wide>(of[0][i]) - static_cast<signed_wide>(of[1][i]);
+      const auto digit = static_cast<exact::word>(carry) & ((exact::word{1} << spacing) - 1);
+      sum.w[i * spacing / 64] |= digit << (i * spacing % 64);
+      carry >>= spacing;
+    }
+    sum.flags = flags;
+    s.merge(sum);
+  }
+};
+
+/// Elements by their sign and exponent: each is added as its bits, and 2^unit to count it, so that nothing has
+/// to be looked at. There is room for `most` elements: the sum of their bits stays below 2^unit, their count
+/// above it.
+template <class T>
+struct cells_by_exponent {
+  using R = exact::range<T>;
+  using cell = std::conditional_t<R::width <= 32, exact::word, exact::wide>;
+  static constexpr int unit = (8 * static_cast<int>(sizeof(cell)) + R::width) / 2;
+  static constexpr std::size_t most = (std::size_t{1} << (unit - R::width)) - 1;
+  static constexpr int count = 1 << (R::width - R::mantissa);
+
+  cell of[count] = {};
+
+  void add(typename R::bits x) { of[x >> R::mantissa] += (cell{1} << unit) + x; }
+  void add_to(cells<T, 1>& s) const {
+    for (int i = 0; i < count; ++i) {
+      if (of[i] == 0) continue;
+      const cell n = of[i] >> unit, bits = of[i] & ((cell{1} << unit) - 1);
+      exact::wide m = bits - n * (static_cast<cell>(i) << R::mantissa);  // the sum of the fractions
+      const int biased = i & (count / 2 - 1);
+      const bool negative = i >= count / 2;
+      if (biased == count / 2 - 1) {
+        if (m) s.flags |= exact::a_nan;  // and infinities, if there are any, show no more
+        else exact::detail::add_infinity(s, negative);
+        continue;
+      }
+      s.flags |= exact::something_else >> (negative && biased == 0 && m == 0);
+      if (biased) m += exact::wide{n} << R::mantissa;
+      const int shift = biased ? biased - 1 : 0;
+      s.put(static_cast<exact::word>(m), shift, negative);
+      s.put(static_cast<exact::word>(m >> 64), shift + 64, negative);
+    }
+  }
+};
+
+/// What is summed, of elements of which type.
+struct exact_terms {
+  exact::term what;
+  dtype type;
+};
+
+/// Adds n terms to `state`, the exact::sum_of the type and the term. In round to nearest, subnormals kept.
+/// Says which target it was compiled for. Calls for parts of an array, and states of parts, may be merged
+/// in any order.
+using depositor = target (*)(inputs data, std::size_t n, void* state);
+
+/// That of a target; null if this build does not hold it or this machine does not run it.
+template <target>
+depositor find_kernels_of(const exact_terms& t);
+template <>
+depositor find_kernels_of<target::scalar>(const exact_terms& t);
+template <>
+depositor find_kernels_of<target::avx2>(const exact_terms& t);
+template <>
+depositor find_kernels_of<target::avx512>(const exact_terms& t);
+
+depositor find_depositor(target by, const exact_terms& t);
+
+}  // namespace bitfold::cpu

@@ -1,0 +1,121 @@
+// Exact sums of anything at all, in plain C++. Included once per target, inside its namespace.
+
+template <class T>
+BITFOLD_INLINE T element_at(const T* p, std::size_t i) {
+  T x;
+  std::memcpy(&x, p + i, sizeof x);  // the data may be aligned to nothing
+  return x;
+}
+
+/// x as a term of one element has it: its bits.
+template <exact::term What, class T>
+BITFOLD_INLINE auto element_bits(const T* x, std::size_t i) {
+  using bits = typename exact::range<T>::bits;
+  constexpr bits sign = bits{1} << (exact::range<T>::width - 1);
+  bits b = element_at(reinterpret_cast<const bits*>(x), i);
+  if constexpr (What == exact::term::magnitude) b &= static_cast<bits>(~sign);
+  if constexpr (What == exact::term::number) {
+    constexpr bits infinity = static_cast<bits>((sign - 1) ^ ((bits{1} << exact::range<T>::mantissa) - 1));
+    if ((b & ~sign) > infinity) b = 0;
+  }
+  return b;
+}
+
+template <exact::term What, class T>
+void add_anything(exact::sum_of<T, What>& s, const T* x, const T* y, std::size_t n) {
+  const auto add = [&](auto& to, std::size_t i) BITFOLD_LAMBDA {
+    exact::deposit<What>(to, element_at(x, i), exact::inputs(What) == 2 ? element_at(y, i) : T{});
+  };
+  if (n <= 16) {
+    for (std::size_t i = 0; i < n; ++i) add(s, i);
+    return;
+  }
+  for (std::size_t from = 0; from < n;) {
+    const std::size_t end = std::min(n, from + (std::size_t{1} << 28));
+    cells<T, exact::degree(What)> c;
+    if constexpr (exact::degree(What) == 1 && exact::inputs(What) == 1) {
+      using by_exponent = cells_by_exponent<T>;
+      while (end - from >= 8 * by_exponent::count) {
+        const std::size_t most = std::min(end, from + by_exponent::most);
+        by_exponent e;
+        for (; from < most; ++from) e.add(element_bits<What>(x, from));
+        e.add_to(c);
+      }
+    }
+    for (; from < end; ++from) add(c, from);
+    c.add_to(s);
+  }
+}
+
+// ---- Integers: the sums of lower and of upper halves.
+
+template <exact::term What, class T>
+BITFOLD_INLINE auto integer_term(T x, T y) {
+  using W = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
+  using U = std::uint64_t;
+  __extension__ typedef __int128 signed_wide;
+  using P = std::conditional_t<sizeof(T) < 8, W, std::conditional_t<std::is_signed_v<T>, signed_wide, exact::wide>>;
+  const U difference = x < y ? static_cast<U>(y) - static_cast<U>(x) : static_cast<U>(x) - static_cast<U>(y);
+  if constexpr (What == exact::term::magnitude)
+    return x < T{0} ? 0 - static_cast<U>(x) : static_cast<U>(x);
+  else if constexpr (What == exact::term::difference)
+    return difference;
+  else if constexpr (What == exact::term::square)
+    return static_cast<P>(x) * static_cast<P>(x);
+  else if constexpr (What == exact::term::product)
+    return static_cast<P>(x) * static_cast<P>(y);
+  else if constexpr (What == exact::term::squared_difference)
+    return std::conditional_t<sizeof(T) < 8, U, exact::wide>{difference} * difference;
+  else
+    return static_cast<W>(x);
+}
+
+template <exact::term What, class T>
+void add_integers(exact::sum_of<T, What>& s, const T* x, const T* y, std::size_t n) {
+  using W = decltype(integer_term<What>(T{}, T{}));
+  constexpr int half = 4 * sizeof(W);
+  constexpr std::size_t most = std::size_t{1} << 30;
+  for (std::size_t from = 0; from < n;) {
+    const std::size_t end = std::min(n, from + most);
+    std::conditional_t<sizeof(W) == 8, std::uint64_t, exact::wide> low = 0;
+    W high = 0;
+    for (; from < end; ++from) {
+      const W v = integer_term<What>(element_at(x, from), exact::inputs(What) == 2 ? element_at(y, from) : T{});
+      low += static_cast<std::conditional_t<sizeof(W) == 8, std::uint32_t, std::uint64_t>>(v);
+      high += v >> half;
+    }
+    s.deposit(low, 0, false);
+    const bool negative = high < W{0};
+    s.deposit(negative ? 0 - static_cast<exact::wide>(high) : static_cast<exact::wide>(high), half, negative);
+  }
+  s.flags |= exact::something_else;
+}
+
+// ---- The kernel of a term and a type; Floats<What, T>::add is that for floats.
+
+template <exact::term What, class T, template <exact::term, class> class Floats>
+target add_terms(inputs data, std::size_t n, void* state) {
+  auto& s = *static_cast<exact::sum_of<T, What>*>(state);
+  const T *x = static_cast<const T*>(data.x), *y = static_cast<const T*>(data.y);
+  if (n == 0) return this_target;
+  if constexpr (std::is_integral_v<T>) add_integers<What>(s, x, y, n);
+  else Floats<What, T>::add(s, x, y, n);
+  return this_target;
+}
+
+template <template <exact::term, class> class Floats>
+depositor find_depositor(const exact_terms& t) {
+  return visit(t.type, [&]<class T>(std::type_identity<T>) -> depositor {
+    using enum exact::term;
+    switch (t.what) {
+      case element: break;
+      case number: return add_terms<number, T, Floats>;
+      case magnitude: return add_terms<magnitude, T, Floats>;
+      case difference: return add_terms<difference, T, Floats>;
+      case square: return add_terms<square, T, Floats>;
+      case product: return add_terms<product, T, Floats>;
+      case squared_difference: return add_terms<squared_difference, T, Floats>;
+    }
+    return add_terms<element, T, Floats>;
+  });
+}

@@ -1,0 +1,12 @@
+#include <algorithm>
+
+#include "exact.hpp"
+
+#define BITFOLD_ONLY HWY_AVX3
+#define BITFOLD_NAME avx512
+#define BITFOLD_NAMESPACE N_AVX3
+#define BITFOLD_ENGINE "exact_engine.inl"
+#define BITFOLD_WANTED exact_terms
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/exact_avx512.cpp"
+#include "kernels_simd.inl"

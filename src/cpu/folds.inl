@@ -1,0 +1,3 @@
+// The folds in vectors, and which of their kernels a target has for a reduction.
+#include <bitfold/cpu/engine.inl>
+#include "find.inl"
