@@ -1,4 +1,4 @@
-// Four operations of one's own, for the CPU and for GPUs.
+// Operations of one's own and transforms, for the CPU and for GPUs.
 #pragma once
 
 #include <bitfold/own.hpp>
@@ -23,7 +23,7 @@ struct weighted {
   float x, w;
 };
 struct keep_masked {
-  BITFOLD_HD weighted operator()(float x, float w, std::uint8_t mask) const { return {x, mask ? w : 0.0f}; }
+  BITFOLD_HD weighted operator()(float x, float w, std::uint8_t mask) const { return mask ? weighted{x, w} : weighted{0, 0}; }
 };
 struct weighted_mean {
   struct state {

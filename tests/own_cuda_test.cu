@@ -109,6 +109,9 @@ TEST_CASE("cuda: in company and in any launch shape", "[cuda][own]") {
                             ops::nanmean, counted{})(),
             cpu_one);
   }
+  // Two folds whose lanes are taken at once, alone.
+  compare(cuda::reduce(x.first(n), ops::var, ops::skewness), reduce(d.x, ops::var, ops::skewness));
+  compare(cuda::reduce(x.first(n), ops::max, ops::var, ops::logsumexp), reduce(d.x, ops::max, ops::var, ops::logsumexp));
   // Not aligned to 16 bytes; f16; integers.
   compare(std::tuple(cuda::reduce(x.first(n).subspan(1), ops::sum)), std::tuple(reduce(std::span(d.x).subspan(1), ops::sum)));
   std::vector<float16> h(n);
@@ -147,8 +150,37 @@ TEST_CASE("cuda: a pass in a graph, and of nothing", "[cuda][own]") {
   cudaGraphDestroy(graph);
   cudaStreamDestroy(stream);
 
+  // Of no elements, in a graph too.
+  const auto empty = cuda::make_pass(x.first(0), ops::sum, ops::prod);
+  REQUIRE(cudaStreamCreate(&stream) == cudaSuccess);
+  REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
+  empty.enqueue(nullptr, 0, stream, out.p, out.p + 1);
+  REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
+  REQUIRE(cudaGraphInstantiate(&runnable, graph, 0) == cudaSuccess);
+  REQUIRE(cudaGraphLaunch(runnable, stream) == cudaSuccess);
+  REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+  REQUIRE(cudaMemcpy(got, out.p, sizeof got, cudaMemcpyDeviceToHost) == cudaSuccess);
+  CHECK(got[0] == 0);
+  CHECK(got[1] == 1);
+  cudaGraphExecDestroy(runnable);
+  cudaGraphDestroy(graph);
+  cudaStreamDestroy(stream);
+
   CHECK(cuda::reduce(x.first(0), ops::sum) == 0);
   CHECK_THROWS_AS(cuda::reduce(x.first(0), ops::max), error);
   CHECK_THROWS_AS(pass.enqueue(nullptr, 0, nullptr, out.p, out.p + 1), error);
   CHECK_THROWS_AS(pass.enqueue(work.p, pass.workspace_bytes(), nullptr, out.p, nullptr), error);
+}
+
+TEST_CASE("cuda: a pass refuses what the CPU refuses", "[cuda][own]") {
+  const on_gpu x(std::vector<float>(100));
+  const on_gpu d(std::vector<double>(100));
+  CHECK_THROWS_AS(cuda::make_pass(x.first(9), ops::var.ddof(-1)), error);
+  CHECK_THROWS_AS(cuda::make_pass(d.first(9), ops::sum.acc<float>()), error);
+  CHECK_THROWS_AS(cuda::make_pass(x.first(9), ops::norm_l2.acc<float>()), error);
+  CHECK_THROWS_AS(cuda::make_pass(x.first(9), ops::max.as<double>()), error);
+  CHECK_THROWS_AS(cuda::reduce(std::span<const float>(static_cast<const float*>(nullptr), 9), ops::sum), error);
+  CHECK_THROWS_AS(
+      cuda::reduce(std::span<const float>(reinterpret_cast<const float*>(reinterpret_cast<const char*>(x.p) + 1), 9), ops::sum),
+      error);
 }

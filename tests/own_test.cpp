@@ -2,6 +2,8 @@
 #include <bitfold/reduce.hpp>
 #include <bitfold/reference.hpp>
 
+#include <limits>
+
 #include "catch.hpp"
 #include "main.hpp"
 #include "tests/own_data.hpp"
@@ -91,6 +93,16 @@ TEST_CASE("own: a merge is told how many elements each side has, and empty() ans
   const std::vector<float> x(3'000'001);
   CHECK(reduce(with(3), x, counted{}) == x.size());
   CHECK(std::get<1>(reduce(with(2), x, ops::sum, counted{})) == x.size());
+}
+
+TEST_CASE("own: a NaN that comes out is the canonical one") {
+  const std::vector<float> x(10), none(10);
+  const std::vector<std::uint8_t> mask(10);
+  const double m = reduce(transform(keep_masked{}, x, none, mask), weighted_mean{});
+  CHECK(same_memory(m, arith::canonical_nan<double>));
+  // A masked NaN does not show.
+  const std::vector<float> values{1, std::numeric_limits<float>::quiet_NaN(), 3}, ones(3, 1.0f);
+  CHECK(reduce(transform(keep_masked{}, values, ones, std::vector<std::uint8_t>{1, 0, 1}), weighted_mean{}) == 2);
 }
 
 TEST_CASE("own: results have the types that make_reduction gives, for every operation and element type") {

@@ -55,9 +55,9 @@ void reduce(const reduction& r, const void* x, const void* y, std::size_t n, voi
             stream where = nullptr, const launch& shape = {});
 
 /// Several reductions of the same one or two inputs (y is null where they take one): out[k], a device address,
-/// takes the result of all[k], with the bits that it has alone. Operations of the same sums share a pass, and
-/// so do sum, mean, min, max, var and std by the method tree and without a wider accumulator; others take a
-/// pass each.
+/// takes the result of all[k], with the bits that it has alone. Up to 8 operations of the same sums share a pass,
+/// and so do sum, mean, min, max, var and std of floats by the method tree and without a wider accumulator; others
+/// take a pass each.
 /// Errors, besides the above: reductions that differ in in() or in how many inputs they take; `out` not as
 /// long as `all`.
 std::size_t workspace_bytes(std::span<const reduction> all, std::size_t n, const launch& shape = {});

@@ -107,7 +107,7 @@ inline constexpr dtype dtype_of = [] {
   else if constexpr (std::is_same_v<T, float>) return dtype::f32;
   else if constexpr (std::is_same_v<T, double>) return dtype::f64;
   else {
-    static_assert(std::is_integral_v<T> && !std::is_same_v<T, bool>,
+    static_assert(std::is_integral_v<T> && sizeof(T) <= 8 && !std::is_same_v<T, bool>,
                   "bitfold: not an element type (f16 bf16 f32 f64 i8..i64 u8..u64)");
     constexpr int log2_size = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
     return static_cast<dtype>(static_cast<int>(std::is_signed_v<T> ? dtype::i8 : dtype::u8) +

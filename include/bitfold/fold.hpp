@@ -1,6 +1,7 @@
 // The folds, for scalars on host and device. See fold.inl for what a fold is, ops/ for one per operation.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -11,6 +12,9 @@
 #include <bitfold/order.hpp>
 
 namespace bitfold::fold {
+
+/// Room for the settled state of any fold.
+inline constexpr std::size_t most_state_bytes = 256;
 
 /// What a fold takes for an element.
 enum class input : std::uint8_t { one, two, placed };

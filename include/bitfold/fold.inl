@@ -127,6 +127,16 @@ struct both_states {
   }
 };
 
+/// A lane takes all of its elements at once: F::lane<Rows>(count, get).
+struct at_once {
+  template <class F, int Rows, int Lanes, class Get, class State>
+  BITFOLD_INLINE static void fold(int count, Get get, State (&out)[Lanes]) {
+    BITFOLD_UNROLL
+    for (int l = 0; l < Lanes; ++l)
+      out[l] = F::template lane<Rows>(count, [&](int r) BITFOLD_LAMBDA { return get(r, l); });
+  }
+};
+
 /// A lane goes through its elements once for each of two folds.
 struct each_in_its_own {
   template <class B, int Rows, int Lanes, class Get, class State>
@@ -152,8 +162,9 @@ struct both {
   static constexpr auto ordering = F::ordering;
   static constexpr input takes = F::takes;
   static constexpr bool counted = F::counted || G::counted;
-  using lane_order = std::conditional_t<std::is_same_v<typename F::lane_order, typename G::lane_order>,
-                                        typename F::lane_order, each_in_its_own>;
+  static constexpr bool alike = std::is_same_v<typename F::lane_order, typename G::lane_order> &&
+                                !std::is_same_v<typename F::lane_order, at_once>;
+  using lane_order = std::conditional_t<alike, typename F::lane_order, each_in_its_own>;
   template <class V>
   using state = both_states<typename F::template state<V>, typename G::template state<V>>;
   template <class X>
@@ -173,16 +184,6 @@ struct both {
     auto a = F::template settle<A>(s.a, first);
     auto b = G::template settle<A>(s.b, first);
     return both_states<decltype(a), decltype(b)>{a, b};
-  }
-};
-
-/// A lane takes all of its elements at once: F::lane<Rows>(count, get).
-struct at_once {
-  template <class F, int Rows, int Lanes, class Get, class State>
-  BITFOLD_INLINE static void fold(int count, Get get, State (&out)[Lanes]) {
-    BITFOLD_UNROLL
-    for (int l = 0; l < Lanes; ++l)
-      out[l] = F::template lane<Rows>(count, [&](int r) BITFOLD_LAMBDA { return get(r, l); });
   }
 };
 

@@ -2,21 +2,50 @@
 // run on GPUs too:
 //
 //   struct complex_sum {
-//     struct state { double re, im; };                     // any trivially copyable type, up to 256 bytes
+//     struct state { double re, im; };                     // trivially copyable, default constructible
 //     BITFOLD_HD static state start(complex x);            // of one element; two arguments for pairs()
 //     BITFOLD_HD static state merge(state a, state b);     // of two neighbouring runs, a left of b
 //     BITFOLD_HD static complex finish(state s, std::uint64_t n);  // the result for n elements
 //   };
 //
-// and, if wanted: add(state s, element x), which is else merge(s, start(x)); a third argument of merge,
-// fold::counts, which says how many elements a and b have; finish(state) without n; empty(), the result for no
-// elements, which is else an error. The states are merged in the canonical order (order.hpp), lanes one
-// by one, whatever runs them.
+// and, if wanted: add(state s, element x), which is else merge(s, start(x)), of pairs() add(s, x, y); a third
+// argument of merge, bitfold::fold::counts{left, right}, which says how many elements a and b have, and then there has
+// to be an add; finish(state) without n; empty(), the result for no elements, which is else an error. Members that are
+// not static are never used.
+//
+// The states are merged in the canonical order (order.hpp), lanes one by one, whatever runs them. A state has at most
+// 256 bytes and is aligned to 16 at most; on a GPU that holds for those of all operations of a pass together. merge
+// has no side effects and is defined for any two states: a GPU also merges runs that are not neighbours, and does not
+// use what comes of it. A result that is a float or a double and NaN is the canonical NaN; of NaNs inside a struct the
+// bits are the machine's.
 #pragma once
 
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <type_traits>
+#include <utility>
 
 #include <bitfold/fold.hpp>
+
+namespace bitfold::detail {
+namespace {
+// A file with operations of its own must not be compiled with contraction, which no compiler tells.
+struct contraction_probe {
+  contraction_probe() noexcept {
+    const volatile float tenth = 0.1f, ten = 10, one = 1;
+    const float a = tenth, b = ten, c = one;
+    if (a * b - c == 0) return;  // rounded, the product is 1
+    std::fputs(
+        "bitfold: a file of this program that includes bitfold/own.hpp is compiled with contraction of floating-point "
+        "expressions, which changes the bits; compile it with -ffp-contract=off\n",
+        stderr);
+    std::abort();
+  }
+};
+[[maybe_unused]] const contraction_probe contraction_probed;
+}  // namespace
+}  // namespace bitfold::detail
 
 BITFOLD_HD_BEGIN
 namespace bitfold::fold {
@@ -24,7 +53,10 @@ namespace bitfold::fold {
 /// A state of which nothing is known: moved as words of 32 bits.
 template <class S>
 struct opaque {
-  static_assert(std::is_trivially_copyable_v<S>, "bitfold: a state must be trivially copyable");
+  static_assert(std::is_trivially_copyable_v<S> && std::is_default_constructible_v<S>,
+                "bitfold: a state must be trivially copyable and default constructible");
+  static_assert(alignof(S) <= 16 && sizeof(S) <= most_state_bytes,
+                "bitfold: a state must not be larger than 256 bytes, nor aligned to more than 16");
   static constexpr std::size_t words = (sizeof(S) + 3) / 4;
   S value;
 
@@ -94,10 +126,19 @@ struct own {
     return s;
   }
   BITFOLD_HD static auto result(const opaque<kept>& s, std::uint64_t n) {
-    if constexpr (requires { Op::finish(s.value, n); })
-      return Op::finish(s.value, n);
-    else
-      return Op::finish(s.value);
+    const auto r = [&] {
+      if constexpr (requires { Op::finish(s.value, n); })
+        return Op::finish(s.value, n);
+      else
+        return Op::finish(s.value);
+    }();
+    using R = std::remove_const_t<decltype(r)>;
+    static_assert(std::is_trivially_copyable_v<R> && std::is_default_constructible_v<R> && alignof(R) <= 16,
+                  "bitfold: a result must be trivially copyable, default constructible and not aligned to more than 16");
+    if constexpr (std::is_same_v<R, float> || std::is_same_v<R, double>) {
+      if (r != r) return arith::canonical_nan<R>;
+    }
+    return r;
   }
 
  private:
@@ -105,10 +146,13 @@ struct own {
     static_assert(!counted || requires { Op::add(a, std::declval<Value>()); } ||
                       requires { Op::add(a, std::declval<Value>().x, std::declval<Value>().y); },
                   "bitfold: an operation whose merge takes counts needs an add");
-    if constexpr (counted)
+    if constexpr (counted) {
+      static_assert(std::is_same_v<decltype(Op::merge(a, b, n)), kept>, "bitfold: merge must return what start returns");
       return Op::merge(a, b, n);
-    else
+    } else {
+      static_assert(std::is_same_v<decltype(Op::merge(a, b)), kept>, "bitfold: merge must return what start returns");
       return Op::merge(a, b);
+    }
   }
 };
 

@@ -10,10 +10,12 @@
 // std::tuple of them, in order. On the CPU; cuda/reduce.cuh does the same on GPUs.
 #pragma once
 
-#include <array>
 #include <cstring>
+#include <optional>
 #include <tuple>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include <bitfold/cpu/pass.hpp>
 #include <bitfold/cpu/scalar.hpp>
@@ -37,13 +39,13 @@ template <op_id Op, method_id Method = method_id::tree, class Acc = void, class 
 struct operation {
   static constexpr op_id id = Op;
   static constexpr method_id method = Method;
-  int minus = 0;
+  int subtracted = 0;  ///< by ddof
 
   /// The same by another method.
   template <method_id M>
     requires(info(Op).takes_method)
   constexpr operation<Op, M, Acc, Out> by() const {
-    return {minus};
+    return {subtracted};
   }
   /// var and std: divided by n - d.
   constexpr operation ddof(int d) const
@@ -54,12 +56,12 @@ struct operation {
   /// Accumulated in A: float or double.
   template <class A>
   constexpr operation<Op, Method, A, Out> acc() const {
-    return {minus};
+    return {subtracted};
   }
   /// Given as an R.
   template <class R>
   constexpr operation<Op, Method, Acc, R> as() const {
-    return {minus};
+    return {subtracted};
   }
 
   template <class T>
@@ -71,7 +73,7 @@ struct operation {
     std::optional<dtype> a, r;
     if constexpr (!std::is_void_v<Acc>) a = dtype_of<Acc>;
     if constexpr (!std::is_void_v<Out>) r = dtype_of<Out>;
-    return make_reduction(Op, info(Op).takes_method ? std::optional(Method) : std::nullopt, dtype_of<T>, a, r, minus);
+    return make_reduction(Op, info(Op).takes_method ? std::optional(Method) : std::nullopt, dtype_of<T>, a, r, subtracted);
   }
 };
 
@@ -112,7 +114,8 @@ template <class Op, class Source>
 auto result_type() {
   if constexpr (is_built_in<Op>) {
     using T = element_seen<Source>;
-    static_assert(!std::is_void_v<T>, "bitfold: this operation takes f16, bf16, f32, f64 and integers only");
+    static_assert(!std::is_void_v<T>, "bitfold: this operation takes arrays of f16, bf16, f32, f64 and integers, and transforms to float, double "
+                  "and integers");
     static_assert((info(Op::id).inputs == 2) == is_pairs<Source>,
                   "bitfold: an operation of two inputs takes pairs(x, y), and only such a one does");
     return std::type_identity<typename Op::template output<T>>{};
@@ -139,8 +142,7 @@ template <class Op, class Source>
 cpu::own_fold own_fold_of(const Source& from, void* out) {
   using F = fold::own<Op, value_of<Source>>;
   using state = typename F::template state<void>;
-  static_assert(sizeof(state) <= cpu::most_state_bytes, "bitfold: a state of more than 256 bytes");
-  cpu::own_fold f{};
+    cpu::own_fold f{};
   f.source = &from;
   f.state_bytes = sizeof(state);
   f.fold = [](const void* source, order::index first, std::size_t n, void* to) {

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <ranges>
 #include <span>
+#include <string>
 #include <type_traits>
+#include <utility>
 
 #include <bitfold/arith.hpp>
 #include <bitfold/error.hpp>
@@ -30,7 +32,12 @@ struct arrays {
   BITFOLD_HD auto call(const F& f, order::index, const X&... x) const {
     return f(x...);
   }
+  bool readable() const { return true; }
 };
+template <class T>
+bool is_readable(const T* p) {
+  return p && reinterpret_cast<std::uintptr_t>(p) % alignof(T) == 0;
+}
 template <class T, class... Rest>
 struct arrays<T, Rest...> {
   const T* p;
@@ -42,6 +49,7 @@ struct arrays<T, Rest...> {
   BITFOLD_HD auto call(const F& f, order::index i, const X&... x) const {
     return rest.call(f, i, x..., as_number(p[i]));
   }
+  bool readable() const { return is_readable(p) && rest.readable(); }
 };
 
 }  // namespace detail
@@ -54,6 +62,8 @@ struct array_source {
   std::size_t n;
   static constexpr std::size_t element_bytes = sizeof(T);
   BITFOLD_HD auto operator()(order::index i) const { return detail::as_number(x[i]); }
+  /// Not null, and aligned to its elements.
+  bool readable() const { return detail::is_readable(x); }
 };
 
 /// Two arrays of n elements T each, for operations that take two inputs.
@@ -67,9 +77,10 @@ struct pair_source {
     const auto a = detail::as_number(x[i]);
     return fold::pair_of<std::remove_const_t<decltype(a)>>{a, detail::as_number(y[i])};
   }
+  bool readable() const { return detail::is_readable(x) && detail::is_readable(y); }
 };
 
-/// f(x[i], y[i], ...) for each i. A value of another type than bitfold's element types is for operations of
+/// f(x[i], y[i], ...) for each i. A value that is no float, double or integer of up to 64 bits is for operations of
 /// the caller's own only.
 template <class F, class... T>
 struct transform_source {
@@ -81,6 +92,7 @@ struct transform_source {
 #pragma nv_exec_check_disable
 #endif
   BITFOLD_HD auto operator()(order::index i) const { return from.call(f, i); }
+  bool readable() const { return from.readable(); }
 };
 
 template <class R>
@@ -129,8 +141,9 @@ auto pairs(const X& x, const Y& y) {
   return pair_source<element_of<X>>{std::ranges::data(x), std::ranges::data(y), n};
 }
 
-/// f applied to one or more arrays of one length (errc::usage if not), element by element; f is copied, and
-/// for a GPU is a function object of BITFOLD_HD or __device__ (a lambda wants nvcc's --extended-lambda).
+/// f applied to one or more arrays of one length (errc::usage if not), element by element. f is copied, called by
+/// several threads and more than once for an element, and gives the same each time; for a GPU it is a function object of
+/// BITFOLD_HD (or a __host__ __device__ lambda with nvcc's --extended-lambda).
 template <class F, element_range X, element_range... More>
 auto transform(F f, const X& x, const More&... more) {
   const std::size_t n = std::ranges::size(x);

@@ -214,7 +214,7 @@ subcommand add_reduce(CLI::App& app) {
   CLI::App* command = app.add_subcommand("reduce", "Reduce every array in the files");
   command
       ->add_option("OP", args->op_list,
-                   "The operations, separated by commas, of one input or of two; each array is "
+                   "The operations, separated by commas, of one input or of two; each file is "
                    "read once for all of them. `bitfold ops` lists them")
       ->required();
   command

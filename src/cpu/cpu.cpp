@@ -57,7 +57,7 @@ struct folded {
   }
   order::index n = 0;
   std::size_t size = 0;
-  alignas(16) std::byte bytes[most_state_bytes];
+  alignas(16) std::byte bytes[fold::most_state_bytes];
 };
 
 // What is done with settled states of bitfold's own folds, whatever they are.
@@ -71,7 +71,7 @@ template <class Chosen>
 struct functions_of {
   using F = typename Chosen::fold;
   using state = fold::settled<F, typename Chosen::accumulator>;
-  static_assert(sizeof(state) <= most_state_bytes && std::is_trivially_copyable_v<state>);
+  static_assert(sizeof(state) <= fold::most_state_bytes && std::is_trivially_copyable_v<state>);
 
   static state load(const void* s) {
     state v;
@@ -255,9 +255,10 @@ target run_chunks(const job& j, int threads, folded* states) {
     all_chunks();  // in whatever arena the caller is in
   } else {
     // Making an arena and calling its threads in costs more than many a reduction: keep the last one.
-    thread_local std::unique_ptr<tbb::task_arena> arena;
+    thread_local std::shared_ptr<tbb::task_arena> last;
+    std::shared_ptr<tbb::task_arena> arena = last;  // a call from within may replace it
     if (!arena || arena->max_concurrency() != threads)
-      arena = std::make_unique<tbb::task_arena>(threads);
+      arena = last = std::make_shared<tbb::task_arena>(threads);
     arena->execute(all_chunks);
   }
   for (const auto& r : ran)
@@ -303,7 +304,7 @@ target chosen(const options& how) {
 scalar reduce_short(const task& t, const reduction& r, inputs data, std::size_t n) {
   // For the arithmetic on this thread.
   const detail::fp_environment guard;
-  alignas(16) std::byte state[most_state_bytes];
+  alignas(16) std::byte state[fold::most_state_bytes];
   reported = t.run.fold(data, n / order::leaf, static_cast<int>(n % order::leaf), 0, state);
   return t.states.finish(r, state, n);
 }

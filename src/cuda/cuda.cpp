@@ -122,7 +122,6 @@ bool overlaps() {
   return major >= 9;
 }
 
-// From the host's copy, which the call has taken before it returns.
 bool built() { return true; }
 
 std::vector<std::string> devices() {

@@ -156,7 +156,7 @@ const char* launch_kernels(const plan& p, const arguments& a) {
     return launch_passes<F, Source, A, How>(p, a.data, a.n, how, a.workspace, a.where, a.overlap);
   };
   cudaError_t err;
-  if constexpr (is_plain_sum<F>) {
+  if constexpr (is_sum_itself<F>) {
     const sum_result how{a.how.each[0]};
     err = a.data.aligned ? launch.template operator()<alignment::known>(how)
                          : launch.template operator()<alignment::missing>(how);

@@ -43,9 +43,9 @@ inline constexpr int parts = 8;
 
 /// The fold of `sum` itself, which has kernels to itself; other operations share those of their base.
 template <class F>
-inline constexpr bool is_plain_sum = false;
+inline constexpr bool is_sum_itself = false;
 template <class M>
-inline constexpr bool is_plain_sum<fold::summed<M, fold::itself>> = true;
+inline constexpr bool is_sum_itself<fold::summed<M, fold::itself>> = true;
 template <class F>
 inline constexpr bool is_sum_of_squares = false;
 template <class M>
@@ -90,7 +90,7 @@ struct kernel_choice {
   static constexpr bool narrow_to_f64 = std::is_same_v<A, double> && !std::is_same_v<T, double>;
   static constexpr bool stored =
       std::is_integral_v<A> == std::is_integral_v<T> &&
-      (is_plain_sum<F> || std::is_same_v<T, double> ||
+      (is_sum_itself<F> || std::is_same_v<T, double> ||
        (!std::is_integral_v<T> &&
         (!narrow_to_f64 || is_sum_of_squares<F>)));
   static constexpr part in = !stored ? (std::is_integral_v<A> ? part::widened_integers : part::widened_floats)
@@ -113,7 +113,7 @@ Result with_kernel(kernel_kind kind, const reduction& r, Function&& f) {
       return visit(r.in(), [&]<class T>(std::type_identity<T>) -> Result {
         if constexpr (fold::holds<A, T>()) {
           using Base = typename F::base;
-          if constexpr (is_plain_sum<F>)
+          if constexpr (is_sum_itself<F>)
             if (kind == kernel_kind::own) return f.template operator()<F, T, A>();
           const auto among = [&]<kernel_kind Kind>() -> Result {
             if constexpr (in_company<Kind, Base, T, A>)

@@ -6,12 +6,9 @@
 #include <span>
 
 #include <bitfold/cpu.hpp>
-#include <bitfold/order.hpp>
+#include <bitfold/fold.hpp>
 
 namespace bitfold::cpu {
-
-/// Room for the settled state of any fold.
-inline constexpr std::size_t most_state_bytes = 256;
 
 /// A fold that is compiled in the caller's own code.
 struct own_fold {

@@ -304,8 +304,12 @@ struct engine {
     for (int r = 0; r < order::rows; ++r)
       if (r * order::lanes + t < rest) x[r] = from.one(full * order::leaf + r * order::lanes + t);
     local s;
-    if (leaf_of(t) < full) s = fold_lanes(v);
-    s = fold_whole_warp<F, 1, group>(s, elements_of_threads{});
+    if (full > 0) {
+      if (leaf_of(t) < full) s = fold_lanes(v);
+      const local first = from_first(s);
+      if (leaf_of(t) >= full) s = first;  // any state: it is merged, but not used
+      s = fold_whole_warp<F, 1, group>(s, elements_of_threads{});
+    }
     if (rest > 0) {
       local last;
       if (t < rest)

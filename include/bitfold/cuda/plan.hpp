@@ -16,7 +16,6 @@ inline constexpr int max_threads = 512;      ///< of a block
 inline constexpr int max_tiles = 1024;       ///< of a node
 inline constexpr int nodes_per_warp = 256;   ///< of the second pass
 inline constexpr std::size_t most_shared = 48 << 10;  ///< bytes that a block has without asking for more
-inline constexpr std::size_t most_state_bytes = 256;
 
 /// One or two arrays on the device.
 struct elements {

@@ -8,10 +8,14 @@
 //   pass.enqueue(workspace, pass.workspace_bytes(), stream, sum_at, max_at);
 //
 // Code of the caller's own has to be compiled as bitfold is, with -fmad=false and without -use_fast_math: the
-// CMake target sees to that. A file that is not is refused by the first pass that it runs.
+// CMake target sees to that. Other code is refused by the first pass.
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <utility>
 
 #include <bitfold/cuda/engine.cuh>
 #include <bitfold/reduce.hpp>
@@ -109,12 +113,13 @@ struct part<operation<Op, M, Acc, Out>, Source> {
   using whole = typename folds_of<Op>::template fold<
       method_of<std::is_integral_v<A> ? method_id::tree : M>,
       std::conditional_t<std::is_same_v<A, double> && !std::is_same_v<T, double>, float, A>>;
-  static_assert(whole::ordering == ordering::canonical, "bitfold: this method runs on the CPU only");
+  static_assert(whole::ordering == ordering::canonical,
+                "bitfold: sequential runs on the CPU only, count_distinct by cuda::reduce of a reduction");
   using fold = taking<typename whole::base, A>;
   template <class S>
   BITFOLD_HD static auto result(const operation<Op, M, Acc, Out>& op, const S& s, index n) {
     return whole::template finish<typename operation<Op, M, Acc, Out>::template output<T>>(
-        s, bitfold::fold::finishing{n, op.minus});
+        s, bitfold::fold::finishing{n, op.subtracted});
   }
 };
 
@@ -228,6 +233,11 @@ struct reading<S> {
   static constexpr index tile = tile_bytes / sizeof(T);
 };
 
+template <class R>
+__global__ void write_value(R* out, const __grid_constant__ R value) {
+  *out = value;
+}
+
 inline void check(cudaError_t err, const char* call) {
   if (err != cudaSuccess) throw error(errc::cuda, std::string(call) + ": " + cudaGetErrorString(err));
 }
@@ -248,16 +258,17 @@ inline void refuse_inexact_arithmetic() {
     check(cudaThreadExchangeStreamCaptureMode(&mode), "cudaThreadExchangeStreamCaptureMode");
     float* there = nullptr;
     cudaStream_t stream = nullptr;
-    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-    check(cudaMalloc(&there, sizeof(float)), "cudaMalloc");
-    probe_arithmetic<<<1, 1, 0, stream>>>(0.1f, 10.0f, 1e-38f, there);
     float wrong = 1;
-    const cudaError_t err = cudaMemcpyAsync(&wrong, there, sizeof wrong, cudaMemcpyDeviceToHost, stream);
-    if (err == cudaSuccess) check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+    cudaError_t err = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    if (err == cudaSuccess) err = cudaMalloc(&there, sizeof(float));
+    if (err == cudaSuccess) probe_arithmetic<<<1, 1, 0, stream>>>(0.1f, 10.0f, 1e-38f, there);
+    if (err == cudaSuccess) err = cudaGetLastError();
+    if (err == cudaSuccess) err = cudaMemcpyAsync(&wrong, there, sizeof wrong, cudaMemcpyDeviceToHost, stream);
+    if (err == cudaSuccess) err = cudaStreamSynchronize(stream);
     cudaFree(there);
-    cudaStreamDestroy(stream);
+    if (stream) cudaStreamDestroy(stream);
     cudaThreadExchangeStreamCaptureMode(&mode);
-    check(err, "cudaMemcpyAsync");
+    check(err, "the first pass");
     return wrong == 0;
   }();
   if (!strict)
@@ -274,18 +285,27 @@ class one_pass {
   static_assert(sizeof...(Op) > 0, "bitfold: a pass wants an operation");
 
  public:
-  one_pass(const Source& from, const launch& shape, const Op&... op) : from_(from), shape_(shape), ops_(op...) {}
+  /// Errors: make_reduction's.
+  one_pass(const Source& from, const launch& shape, const Op&... op) : from_(from), shape_(shape), ops_(op...) {
+    const auto check = []<class O>(const O& o) {
+      if constexpr (bitfold::detail::is_built_in<O>) (void)o.template of<bitfold::detail::element_seen<Source>>();
+    };
+    (check(op), ...);
+  }
 
   /// Bytes of device memory that enqueue() needs.
   std::size_t workspace_bytes() const { return plan_of().workspace; }
 
-  /// Enqueues the pass on `where`; result k goes to device address out[k]. Does not allocate or wait, and can be
-  /// captured in a graph. Errors (naming the argument): errc::usage, errc::no_device, errc::cuda.
+  /// Enqueues the pass on `where`, on the current device; result k goes to device address out[k]. The workspace, aligned
+  /// to 16 bytes, and the arrays are in use until that is done. Does not allocate or wait, but for the first pass of a
+  /// file, which asks the GPU how that file was compiled; can be captured in a graph. Errors (naming the argument):
+  /// errc::usage, errc::no_device, errc::cuda.
   void enqueue(void* workspace, std::size_t size, stream where,
                bitfold::detail::result_of<Op, Source>*... out) const {
     if (devices().empty()) throw error(errc::no_device, "cuda: no usable GPU on this machine");
     if (((out == nullptr) || ...)) throw error(errc::usage, "out: null pointer");
     if (from_.n == 0) return write_all_empty(std::index_sequence_for<Op...>{}, where, out...);
+    if (!from_.readable()) throw error(errc::usage, "data: null pointer, or not aligned to its element");
     own::refuse_inexact_arithmetic();
     const plan p = plan_of();
     if (size < p.workspace)
@@ -331,7 +351,7 @@ class one_pass {
   using fold_all = typename own::joint<folds>::type;
   using read = own::reading<Source>;
   using state = fold::settled<fold_all, double>;
-  static_assert(sizeof(state) <= most_state_bytes, "bitfold: the states of this pass have more than 256 bytes");
+  static_assert(sizeof(state) <= fold::most_state_bytes, "bitfold: the states of this pass have more than 256 bytes");
 
   plan plan_of() const { return make_plan({sizeof(state), read::tile}, from_.n, shape_); }
 
@@ -349,8 +369,10 @@ class one_pass {
   template <std::size_t... I, class... R>
   void write_all_empty(std::index_sequence<I...>, stream where, R*... out) const {
     // All results, or an error and none.
-    const auto results = std::apply([&](const Op&... op) { return std::tuple(bitfold::reduce(from_, op)...); }, ops_);
-    (own::check(cudaMemcpyAsync(out, &std::get<I>(results), sizeof(R), cudaMemcpyHostToDevice, where), "cudaMemcpyAsync"), ...);
+    const auto results =
+        std::apply([&](const Op&... op) { return std::tuple<R...>(bitfold::reduce(from_, op)...); }, ops_);
+    (own::write_value<<<1, 1, 0, where>>>(out, std::get<I>(results)), ...);
+    own::check(cudaGetLastError(), "launch");
   }
 
   Source from_;
@@ -358,19 +380,23 @@ class one_pass {
   std::tuple<Op...> ops_;
 };
 
+/// What is in device memory: a std::span, or a source.
+template <class Input>
+concept device_input = bitfold::detail::source<Input> || (bitfold::element_range<Input> && std::ranges::view<Input>);
+
 /// A pass over device memory; its shape changes the speed and never a bit.
-template <bitfold::detail::input Input, class... Op>
+template <device_input Input, class... Op>
 auto make_pass(const launch& shape, const Input& input, const Op&... op) {
   using S = std::remove_cv_t<decltype(bitfold::detail::source_of(input))>;
   return one_pass<S, Op...>(bitfold::detail::source_of(input), shape, op...);
 }
-template <bitfold::detail::input Input, class... Op>
+template <device_input Input, class... Op>
 auto make_pass(const Input& input, const Op&... op) {
   return make_pass(launch{}, input, op...);
 }
 
-/// The results of one pass over device memory. Allocates and waits.
-template <bitfold::detail::input Input, class... Op>
+/// The results of one pass over device memory, on the default stream. Allocates and waits. Errors: those of one_pass.
+template <device_input Input, class... Op>
 auto reduce(const Input& input, const Op&... op) {
   return make_pass(input, op...)();
 }
