@@ -558,6 +558,10 @@ TEST_CASE("bounds: beside results, of long arrays and of products that underflow
                y = test::make_data(t, test::kind::near_one, n, 2);
     check(view(t, x, y), "a long array", {sum, norm_l2, dot, mae});
   }
+  // Of which a quarter are numbers.
+  std::vector<double> holes(1000, NAN);
+  for (std::size_t i = 0; i < holes.size(); i += 4) holes[i] = 1 / (1.0 + static_cast<double>(i));
+  for (dtype t : float_types) check(view(t, pack(holes, t)), "holes", {nansum, nanmean});
   // Products of 3/8 of the smallest subnormal vanish.
   for (dtype t : {dtype::f32, dtype::f64})
     for (std::size_t n : {1u, 300u, 5000u}) {
