@@ -68,7 +68,8 @@ std::vector<op_id> parse_ops(const std::string& list) {
   return ops;
 }
 
-std::string text_line(file_names files, const io::array& a, const std::string& op, const result& got) {
+std::string text_line(file_names files, const io::array& a, const std::string& op,
+                      const result& got) {
   std::string line;
   for (const std::string& file : files)
     line += io::printable(a.name.empty() ? file : file + ":" + a.name) + "  ";
