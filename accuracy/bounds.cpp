@@ -1,26 +1,15 @@
 #include "bounds.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
+
+#include "terms_bound.hpp"
 
 namespace bitfold::accuracy {
 namespace {
 
-std::uint64_t ceil_log2(std::uint64_t k) { return std::bit_width(k - 1); }
-
-// The first leaf is the largest and, as a fold passes only a last odd item through, the deepest; so
-// is lane 0 in it.
-int first_leaf_size(std::uint64_t n) { return order::leaf_size(n, 0); }
-
-std::uint64_t folds_above_lane(std::uint64_t n) {
-  return ceil_log2(static_cast<std::uint64_t>(order::lane_count(first_leaf_size(n)))) +
-         ceil_log2(order::leaf_count(n));
-}
-
-std::uint64_t first_lane_size(std::uint64_t n) {
-  return static_cast<std::uint64_t>(order::lane_size(first_leaf_size(n), 0));
-}
+using detail::conversion_rounds, detail::first_lane_size, detail::folds_above_lane;
+using arithmetic = detail::term_arithmetic;
 
 const real infinity = std::numeric_limits<double>::infinity();
 
@@ -47,51 +36,23 @@ real rounded(const real& exact, const real& before, dtype out, bool underflows) 
   return upwards(before + rounding);
 }
 
-// How a term is made of elements.
-struct arithmetic {
-  int roundings = 0;  // before a product
-  bool product =
-      false;  // and then a product: rounded, or by two_prod where the method takes its error
-  bool scaled = false;  // by powers of two, so that no product underflows
-};
-
 // On the sum of n terms by r's method before its last rounding, where `size` is the sum of the
 // numbers that the terms' errors are proportional to.
 real terms_bound(const reduction& r, std::uint64_t n, const real& size, const arithmetic& how) {
   const real u = unit_roundoff(r.acc()), eta = ldexp(real(1), format_of(r.acc()).min_exponent);
-  const auto k = static_cast<std::uint64_t>(how.roundings);
-  const std::uint64_t d = addition_depth(*r.method(), n);
-  const bool compensated = r.method() == method_id::kahan;
-  const real underflow = how.product && !how.scaled ? real(n * eta) : real(0);
-  // A scaled product does not underflow, its error may: by half of 2^-1074, of 2^-1022 at least.
-  const real made = g(u, k + (how.product && (!compensated || how.scaled) ? 1 : 0)) * size;
-  // Of the terms as computed, or of their products before these' errors.
-  const real all = size + made + (how.product ? real(u * size + underflow) : real(0));
-  const real plain = g(u, d) * all;
-  // Nothing computed on the way, not even inside two_sum, is larger than this.
-  const real largest = how.scaled ? real(0) : real(2 * (all + plain));
-  if (largest >= ldexp(real(1), format_of(r.acc()).max_exponent)) return infinity;
-  if (!compensated) return upwards(made + plain + underflow);
-  const real of_products = how.product ? real(u * all + underflow) : real(0);
-  return upwards(made + underflow +
-                 g(u, error_depth(n) + (how.product ? 1 : 0)) * (plain + of_products));
+  const auto error = detail::terms_bound(*r.method(), n, size, how, u, eta,
+                                         [&](std::uint64_t k) { return g(u, k); });
+  if (error.largest >= ldexp(real(1), format_of(r.acc()).max_exponent)) return infinity;
+  return upwards(error.bound);
 }
 
 }  // namespace
 
 std::uint64_t addition_depth(method_id method, std::uint64_t n) {
-  if (n == 0) return 0;
-  switch (method) {
-    case method_id::sequential: return n - 1;
-    case method_id::pairwise: return ceil_log2(first_lane_size(n)) + folds_above_lane(n);
-    default: return first_lane_size(n) - 1 + folds_above_lane(n);
-  }
+  return detail::addition_depth(method, n);
 }
 
-std::uint64_t error_depth(std::uint64_t n) {
-  // One addition for each element that a lane adds, and two for each merge.
-  return n == 0 ? 0 : first_lane_size(n) - 1 + 2 * folds_above_lane(n);
-}
+std::uint64_t error_depth(std::uint64_t n) { return detail::error_depth(n); }
 
 real bound_before_rounding(const reduction& r, std::uint64_t n, const exact_sum& exact) {
   if (!is_float(r.in())) return 0;
@@ -116,28 +77,23 @@ struct summed {
   arithmetic how;
 };
 
-bool conversion_rounds(dtype in, dtype acc) {
-  return !is_float(in) && size_of(in) == 8 && is_float(acc);
-}
-
 summed terms_of(op_id op, dtype in, dtype acc) {
   const bool converts = conversion_rounds(in, acc);
-  const int c = converts ? 1 : 0;
+  const auto with = [&](term what, std::optional<term> extent = {}) {
+    return summed{what, extent && converts ? *extent : what, detail::arithmetic_of(op, in, acc)};
+  };
   switch (op) {
     case op_id::nansum:
-    case op_id::nanmean: return {term::number, term::number, {c}};
-    case op_id::norm_l1: return {term::magnitude, term::magnitude, {c}};
+    case op_id::nanmean: return with(term::number);
+    case op_id::norm_l1: return with(term::magnitude);
     case op_id::sum_squares:
-    case op_id::norm_l2: return {term::square, term::square, {2 * c, true}};
+    case op_id::norm_l2: return with(term::square);
     case op_id::dot:
-    case op_id::cosine: return {term::product, term::product, {2 * c, true}};
+    case op_id::cosine: return with(term::product);
     case op_id::squared_distance:
-    case op_id::mse:
-      return {term::squared_difference,
-              converts ? term::squared_extent : term::squared_difference,
-              {2 * (1 + c), true}};
-    case op_id::mae: return {term::difference, converts ? term::extent : term::difference, {1 + c}};
-    default: return {term::element, term::element, {c}};
+    case op_id::mse: return with(term::squared_difference, term::squared_extent);
+    case op_id::mae: return with(term::difference, term::extent);
+    default: return with(term::element);
   }
 }
 

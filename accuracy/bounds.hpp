@@ -1,4 +1,5 @@
-// What each method guarantees before it runs: a-priori error bounds for the canonical order.
+// What each method guarantees before it runs: a-priori error bounds for the canonical order. (What is known
+// when it has run is bitfold/bound.hpp.)
 //
 // u is the unit roundoff of the accumulator, g(k) = (1 + u)^k - 1, A = sum |x|, S the exact sum,
 // and d the largest number of additions that any element passes through.

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <nlohmann/json.hpp>
 
+#include <bitfold/bound.hpp>
 #include <bitfold/cpu.hpp>
 #include <bitfold/cuda.hpp>
 #include <bitfold/reference.hpp>
@@ -183,6 +185,41 @@ TEST_CASE("reduce: one operation alone, in the order asked, and over several arr
             ":b  [2]  f32  sum  3  40400000\n" + tensors + ":b  [2]  f32  max  2  40000000\n" +
             tensors + ":a  [2,1]  i8  max  3  03\n" + tensors +
             ":a  [2,1]  i8  sum  -1  ffffffffffffffff\n" + tensors + ":a  [2,1]  i8  max  3  03\n");
+}
+
+TEST_CASE("reduce --bound: a column of text, a field of JSON, and what has none") {
+  const bytes::directory dir;
+  const auto values = floats(5000), others = floats(5000);
+  const auto file = dir.write("x.npy", npy_of(values)), second = dir.write("y.npy", npy_of(others));
+  for (const int inputs : {1, 2}) {
+    std::vector<reduction> all;
+    std::vector<op_id> ops;
+    for (const op_id op : ops_of(inputs))
+      if (has_error_bound(op)) {
+        ops.push_back(op);
+        all.push_back(make_reduction(op, {}, dtype::f32));
+      }
+    const auto want = cpu::reduce_with_bounds(all, values.data(), inputs == 2 ? others.data() : nullptr,
+                                              values.size());
+    std::vector<std::string> arguments{"reduce", list_of(ops), "--bound", file};
+    if (inputs == 2) arguments.push_back(second);
+    const auto text = lines_of(bitfold_cli(arguments).out);
+    arguments.push_back("--json");
+    const auto objects = lines_of(bitfold_cli(arguments).out);
+    REQUIRE(text.size() == all.size());
+    REQUIRE(objects.size() == all.size());
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      const std::string bound = to_string(load_scalar(dtype::f64, &want[k].bound));
+      CHECK(text[k].ends_with("  " + to_hex(want[k].value) + "  +- " + bound));
+      CHECK(objects[k].ends_with(",\"bits\":\"" + to_hex(want[k].value) + "\",\"bound\":" + bound + "}"));
+      CHECK(json::parse(objects[k])["bound"] == want[k].bound);
+    }
+  }
+  const auto infinite = dir.write("inf.npy", npy_of({std::numeric_limits<float>::infinity()}));
+  CHECK(lines_of(bitfold_cli({"reduce", "sum", "--bound", infinite}).out)[0].ends_with("  inf  7f800000  +- inf"));
+  CHECK(json::parse(bitfold_cli({"reduce", "sum", "--bound", "--json", infinite}).out)["bound"] == "inf");
+  for (const std::string op : {"prod", "var", "std", "skewness", "kurtosis", "logsumexp"})
+    check_usage({"reduce", "sum," + op, "--bound", "no such file"}, {"--bound: " + op + " has none"});
 }
 
 TEST_CASE("reduce: options are for the operations that take them") {
@@ -615,7 +652,7 @@ TEST_CASE("info, version, help") {
   const auto reduce = bitfold_cli({"reduce", "--help"});
   CHECK(reduce.status == 0);
   for (const auto part : {"--method", "--device", "--acc", "--out-dtype", "--ddof", "--threads",
-                          "--target", "--dtype", "--tensor", "--json"})
+                          "--target", "--dtype", "--tensor", "--bound", "--json"})
     CHECK(contains(reduce.out, part));
   for (const auto& m : all_methods)
     CHECK(contains(reduce.out, std::string(m.name) + ": " + std::string(m.summary)));

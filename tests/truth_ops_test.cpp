@@ -16,6 +16,7 @@
 
 #include <boost/multiprecision/cpp_int.hpp>
 
+#include <bitfold/bound.hpp>
 #include <bitfold/fold.hpp>
 #include <bitfold/reference.hpp>
 
@@ -418,6 +419,33 @@ real measured_bound(const reduction& r, const elements& in) {
                                                    ldexp(real(1), format_of(r.out()).min_exponent));
 }
 
+// The bound that is found beside a result, against the error and the a-priori bound.
+void check_bound_beside(const reduction& r, const elements& in, std::string_view what, scalar got,
+                        const real& error, const real& a_priori) {
+  const bounded b = cpu::reduce_with_bound(r, in.x, in.y, in.n);
+  const auto fail = [&](const char* why) {
+    FAIL_CHECK(test::describe(r, in.n) << " on " << what << ": " << to_string(b.value) << " +- "
+                                       << b.bound << ", off by " << error.str(5) << ", a priori "
+                                       << a_priori.str(5) << ": " << why);
+  };
+  if (b.value != got) fail("other bits");
+  if (!(b.bound >= 0) || error > b.bound) fail("wrong");
+  if (isinf(a_priori) || !isfinite(value_of(got))) return;
+  // Roundings upwards, subnormal ones too; and the last rounding is u of the result, not of the
+  // exact value.
+  const real step = ldexp(real(1), format_of(r.out()).min_exponent - 1) + ldexp(real(in.n), -1068);
+  const real u = unit_roundoff(r.out());
+  const real sizes = info(r.op()).takes_method && is_float(r.acc())
+                         ? real(3 * addition_depth(*r.method(), in.n) * unit_roundoff(r.acc()))
+                         : real(0);  // the magnitudes may be of the computed terms
+  if (b.bound > (1 + 2 * u) * (1.001 + sizes) * a_priori + step) fail("too large");
+  // In f64 roots, quotients of roots and largest elements are not rounded again.
+  const bool stays = r.out() == dtype::f64 && (r.op() == op_id::norm_l2 || r.op() == op_id::cosine ||
+                                               r.op() == op_id::norm_inf);
+  const real rounding = stays ? real(1.001 * u * abs(value_of(got))) : real(0);
+  if (b.bound > 0 && b.bound + step + rounding < (1 - 2 * u) * 0.999 * a_priori) fail("too small");
+}
+
 void check_bounds(const elements& in, std::string_view what, std::map<op_id, closeness>& seen) {
   for (op_id op : all_ops) {
     const elements mine = of_op(in, op);
@@ -445,11 +473,12 @@ void check_bounds(const elements& in, std::string_view what, std::map<op_id, clo
       }
       const bool measured = op == op_id::skewness || op == op_id::kurtosis;
       const real bound = measured ? measured_bound(r, mine) : error_bound(r, mine);
+      const real error = abs(value_of(got) - *exact);
+      if (has_error_bound(op)) check_bound_beside(r, mine, what, got, error, bound);
       if (!isfinite(bound)) {
         ++c.unbounded;
         continue;
       }
-      const real error = abs(value_of(got) - *exact);
       if (!(error <= bound))
         FAIL_CHECK(test::describe(r, in.n)
                    << " on " << what << ": " << to_string(got) << " is off by " << error.str(5)
@@ -502,6 +531,47 @@ TEST_CASE("bounds: every op, type, method, accumulator and output is within",
                         info(op).types == typing::wide || op == op_id::prod;
     CHECK((c.closest > 0.003) == rounds);  // and the bounds say something
   }
+}
+
+TEST_CASE("bounds: beside results, of long arrays and of products that underflow",
+          "[truth][bounds][ops]") {
+  const auto check = [](const elements& in, std::string_view what, const std::vector<op_id>& ops) {
+    real worst = 0;
+    for (op_id op : ops) {
+      const elements mine = of_op(in, op);
+      const real exact = exact_value(op, mine);
+      for (const auto& m : all_methods)
+        for (dtype out : {in.type, dtype::f64}) {
+          const reduction r = make_reduction(op, m.id, in.type, {}, out);
+          const scalar got = run(r, mine);
+          const real error = abs(value_of(got) - exact), bound = error_bound(r, mine);
+          check_bound_beside(r, mine, what, got, error, bound);
+          worst = std::max(worst, real(error / bound));
+        }
+    }
+    return worst;
+  };
+  using enum op_id;
+  for (dtype t : {dtype::bf16, dtype::f32}) {
+    const std::size_t n = 100'003;
+    const auto x = test::make_data(t, test::kind::near_one, n, 1),
+               y = test::make_data(t, test::kind::near_one, n, 2);
+    check(view(t, x, y), "a long array", {sum, norm_l2, dot, mae});
+  }
+  // Of which a quarter are numbers.
+  std::vector<double> holes(1000, NAN);
+  for (std::size_t i = 0; i < holes.size(); i += 4) holes[i] = 1 / (1.0 + static_cast<double>(i));
+  for (dtype t : float_types) check(view(t, pack(holes, t)), "holes", {nansum, nanmean});
+  // Products of 3/8 of the smallest subnormal vanish.
+  for (dtype t : {dtype::f32, dtype::f64})
+    for (std::size_t n : {1u, 300u, 5000u}) {
+      const int half = format_of(t).min_exponent / 2;
+      const auto x = pack(std::vector<double>(n, std::ldexp(0.5, half)), t),
+                 y = pack(std::vector<double>(n, std::ldexp(t == dtype::f32 ? 0.375 : 0.75, half)), t);
+      const auto zeros = pack(std::vector<double>(n, 0.0), t);
+      CHECK(check(view(t, x, y), "tiny", {dot}) > 0.3);
+      CHECK(check(view(t, x, zeros), "tiny", {sum_squares, squared_distance, mse}) > 0.2);
+    }
 }
 
 TEST_CASE("bounds: depend on the method as documented", "[truth][bounds][ops]") {

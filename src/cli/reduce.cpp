@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <bitfold/bound.hpp>
 #include <bitfold/cpu.hpp>
 #include <bitfold/cuda.hpp>
 #include <bitfold/error.hpp>
@@ -31,11 +32,16 @@ struct reduce_arguments {
   std::optional<std::string> method, raw, tensor, target;
   op_options options;
   std::optional<int> threads;
-  bool json = false;
+  bool bound = false, json = false;
   std::vector<std::string> files;
 
   std::vector<op_id> ops;  // those of op_list
   int inputs() const { return info(ops[0]).inputs; }
+};
+
+struct result {
+  scalar value;
+  std::optional<double> bound;  // where it was asked for
 };
 
 // What is reduced at once: an array, or two of one name, shape and type.
@@ -62,38 +68,53 @@ std::vector<op_id> parse_ops(const std::string& list) {
   return ops;
 }
 
-std::string text_line(file_names files, const io::array& a, const std::string& op, scalar value) {
+std::string text_line(file_names files, const io::array& a, const std::string& op,
+                      const result& got) {
   std::string line;
   for (const std::string& file : files)
     line += io::printable(a.name.empty() ? file : file + ":" + a.name) + "  ";
-  return fmt::format("{}{}  {}  {}{}  {}\n", line, io::shape_text(a.shape), name(a.type), op,
-                     to_string(value), to_hex(value));
+  return fmt::format("{}{}  {}  {}{}  {}{}\n", line, io::shape_text(a.shape), name(a.type), op,
+                     to_string(got.value), to_hex(got.value),
+                     got.bound ? "  +- " + to_string(load_scalar(dtype::f64, &*got.bound)) : "");
 }
 
 std::string json_line(file_names files, const io::array& a, const reduction& r,
-                      const std::string& device, scalar value) {
+                      const std::string& device, const result& got) {
   return fmt::format(
       R"({{"file":{},{}"tensor":{},"shape":{},"dtype":"{}","op":"{}","method":{},"acc":{},)"
-      R"("out_dtype":"{}",{}"order_version":{},"device":"{}","value":{},"bits":"{}"}})"
+      R"("out_dtype":"{}",{}"order_version":{},"device":"{}","value":{},"bits":"{}"{}}})"
       "\n",
       json_string(files[0]),
       files.size() == 2 ? fmt::format("\"file2\":{},", json_string(files[1])) : "",
       a.name.empty() ? "null" : json_string(a.name), io::shape_text(a.shape), name(a.type),
       name(r.op()), io::json_method(r), io::json_acc(r), name(r.out()),
       r.ddof() != 0 ? fmt::format("\"ddof\":{},", r.ddof()) : "", order::version, device,
-      io::json_value(value), to_hex(value));
+      io::json_value(got.value), to_hex(got.value),
+      got.bound ? ",\"bound\":" + io::json_value(load_scalar(dtype::f64, &*got.bound)) : "");
 }
 
 // The results of all, in their order. Nothing is reduced anywhere else.
-std::vector<scalar> results(const reduce_arguments& args, const std::vector<reduction>& all,
+std::vector<result> results(const reduce_arguments& args, const std::vector<reduction>& all,
                             const operands& from) {
   const void *x = from.x->data, *y = from.y ? from.y->data : nullptr;
-  if (args.device == "cuda") return cuda::reduce_host(all, x, y, from.x->count);
-  std::vector<scalar> values(all.size());
+  const std::size_t n = from.x->count;
+  const bool on_gpu = args.device == "cuda";
   const cpu::options how{args.threads.value_or(0),
                          args.target ? cpu::parse_target(*args.target) : std::nullopt};
-  cpu::reduce(all, x, y, from.x->count, values, how);
-  return values;
+  std::vector<result> results;
+  if (args.bound) {
+    for (const bounded& b : on_gpu ? cuda::reduce_host_with_bounds(all, x, y, n)
+                                   : cpu::reduce_with_bounds(all, x, y, n, how))
+      results.push_back({b.value, b.bound});
+    return results;
+  }
+  std::vector<scalar> values(all.size());
+  if (on_gpu)
+    values = cuda::reduce_host(all, x, y, n);
+  else
+    cpu::reduce(all, x, y, n, values, how);
+  for (const scalar v : values) results.push_back({v, {}});
+  return results;
 }
 
 // Each array of the first file, with that of the same name of the second if there is one.
@@ -138,12 +159,12 @@ std::string reduce_files(const reduce_arguments& args, file_names files) {
       check_defined(args.ops, a);
       std::vector<reduction> all;
       for (const op_id op : args.ops) all.push_back(reductions_of(op, a.type, args.options).at(0));
-      const auto values = results(args, all, o);
+      const auto got = results(args, all, o);
       for (std::size_t k = 0; k < all.size(); ++k)
-        lines += args.json ? json_line(files, a, all[k], args.device, values[k])
+        lines += args.json ? json_line(files, a, all[k], args.device, got[k])
                            : text_line(files, a,
                                        all.size() > 1 ? fmt::format("{}  ", name(all[k].op())) : "",
-                                       values[k]);
+                                       got[k]);
     } catch (const error& e) {
       io::check_mapped_files();
       throw about(files.size() == 2 ? files[0] + " and " + files[1] : files[0], a.name, e);
@@ -162,6 +183,8 @@ void check(const reduce_arguments& args) {
                         name(args.ops[0]), args.inputs(), args.inputs() == 1 ? "" : "s", name(op),
                         info(op).inputs));
   check_options(args.ops, args.options);
+  for (const op_id op : args.ops)
+    if (args.bound && !has_error_bound(op)) usage(fmt::format("--bound: {} has none", name(op)));
   if (args.inputs() == 2 && args.files.size() % 2 != 0)
     usage(
         fmt::format("FILE: {} takes files in pairs, not {}", name(args.ops[0]), args.files.size()));
@@ -244,6 +267,8 @@ subcommand add_reduce(CLI::App& app) {
       ->add_option("--dtype", args->raw, "The element type of raw files (others carry their own)")
       ->check(CLI::IsMember(dtype_names));
   command->add_option("--tensor", args->tensor, "Reduce only this tensor of .safetensors files");
+  command->add_flag("--bound", args->bound,
+                    "Beside each value a rigorous bound of its error, from the same pass");
   command->add_flag("--json", args->json, "One JSON object per line");
   command->footer(
       "Prints one line per array and operation, in the order given: FILE or FILE:TENSOR (of two\n"
@@ -251,9 +276,12 @@ subcommand add_reduce(CLI::App& app) {
       "hex. --method, --acc, --out-dtype and --ddof are for those of the operations that take "
       "them;\n"
       "it is an error where none does. The minimum of no elements, or its index, is one too.\n"
+      "With --bound, \"+- BOUND\" follows: the value is no farther from the exact one, 0 where it is\n"
+      "exact; inf where it is not finite, or an overflow on the way cannot be excluded. prod, var,\n"
+      "std, skewness, kurtosis and logsumexp have no bound, and are an error then.\n"
       "A JSON object has file, file2 (the second of two), tensor, shape, dtype, op, method, acc,\n"
-      "out_dtype, ddof (where it is not 0), order_version, device, value and bits; tensor, method\n"
-      "and acc are null where there is none.\n"
+      "out_dtype, ddof (where it is not 0), order_version, device, value, bits and, with --bound,\n"
+      "bound; tensor, method and acc are null where there is none.\n"
       "A file that fails prints one line on stderr and nothing on stdout; the others are still\n"
       "reduced, and the exit status is that of the first failure.");
   return {command, [args] { return reduce(*args); }};

@@ -1,0 +1,134 @@
+// Bounds beside results: what does not move them, and what they say where there is nothing to say. That they
+// hold is tested against MPFR, in truth_ops_test.cpp.
+#include <bitfold/bound.hpp>
+
+#include <algorithm>
+#include <cfenv>
+#include <limits>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "catch.hpp"
+#include "data.hpp"
+#include "main.hpp"
+
+using namespace bitfold;
+using test::forced_target;
+
+namespace {
+
+const double inf = std::numeric_limits<double>::infinity();
+
+std::vector<reduction> bounded_reductions(dtype t, int inputs) {
+  std::vector<reduction> list;
+  for (const reduction& r : test::reductions_of_all_ops(t))
+    if (has_error_bound(r.op()) && info(r.op()).inputs == inputs) list.push_back(r);
+  return list;
+}
+
+bool same(const std::vector<bounded>& a, const std::vector<bounded>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const bounded& p, const bounded& q) {
+    return p.value == q.value && p.bound == q.bound;
+  });
+}
+
+template <class T>
+bounded of(op_id op, const std::vector<T>& x, std::optional<method_id> m = {}, std::optional<dtype> out = {}) {
+  const void* y = info(op).inputs == 2 ? x.data() : nullptr;
+  return cpu::reduce_with_bound(make_reduction(op, m, dtype_of<T>, {}, out), x.data(), y, x.size());
+}
+
+}  // namespace
+
+TEST_CASE("bounds: alone or with others, no target, thread, place or environment moves them") {
+  const std::size_t n = 700'000;
+  for (dtype t : {dtype::bf16, dtype::f32, dtype::f64, dtype::i16, dtype::u64})
+    for (int inputs : {1, 2}) {
+      const auto x = test::make_data(t, test::kind::near_one, n, 1);
+      auto other = test::make_data(t, test::kind::near_one, n, 2);
+      other.insert(other.begin(), std::byte{});  // at an odd address
+      const std::byte* y = inputs == 2 ? other.data() + 1 : nullptr;
+      const auto all = bounded_reductions(t, inputs);
+      const auto want = cpu::reduce_with_bounds(all, x.data(), y, n, {.threads = 1, .target = cpu::target::scalar});
+      for (int threads : {1, 3, 0}) {
+        CAPTURE(name(t), inputs, threads);
+        CHECK(same(cpu::reduce_with_bounds(all, x.data(), y, n, {.threads = threads, .target = forced_target}), want));
+      }
+      std::fesetround(FE_DOWNWARD);
+#if defined(__x86_64__)
+      _mm_setcsr(_mm_getcsr() | 0x8040);  // FTZ and DAZ
+#endif
+      const auto elsewhere = cpu::reduce_with_bounds(all, x.data(), y, n);
+#if defined(__x86_64__)
+      _mm_setcsr(0x1f80);
+#endif
+      std::fesetround(FE_TONEAREST);
+      CHECK(same(elsewhere, want));
+      std::vector<scalar> values(all.size());
+      cpu::reduce(all, x.data(), y, n, values);
+      for (std::size_t k = 0; k < all.size(); ++k) {
+        if (all[k].method() == method_id::sequential) continue;
+        const bounded alone = cpu::reduce_with_bound(all[k], x.data(), y, n);
+        INFO(test::describe(all[k], n));
+        CHECK(want[k].value == values[k]);
+        CHECK(alone.value == want[k].value);
+        CHECK(alone.bound == want[k].bound);
+        CHECK(want[k].bound < inf);
+      }
+    }
+}
+
+TEST_CASE("bounds: where the result is exact, or is not finite") {
+  using enum op_id;
+  using floats = std::vector<float>;
+  const float largest = std::numeric_limits<float>::max();
+  for (op_id op : all_ops) {
+    if (!has_error_bound(op)) continue;
+    CAPTURE(name(op));
+    const bool exact = !info(op).takes_method && op != norm_inf;
+    for (float special : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+      const bool left_out = (op == nansum || op == nanmean) && special != special;
+      CHECK((of(op, floats{1, special, 2}).bound < inf) == (exact || left_out));
+    }
+    // Integers that add as integers, and elements that are kept.
+    if (info(op).types != typing::real && info(op).types != typing::wide)
+      CHECK(of(op, std::vector<std::int32_t>{1 << 30, 3, -7, 1 << 30, 1 << 30}).bound == 0);
+    if (info(op).empty != if_empty::refused)
+      CHECK(of(op, floats{}).bound == (info(op).empty == if_empty::nan ? inf : 0));
+  }
+  for (op_id op : {sum, mean, nansum, nanmean, dot, cosine, norm_inf}) {
+    CAPTURE(name(op));
+    if (op != cosine) CHECK(of(op, floats(300, 0)).bound == 0);
+    CHECK(of(op, floats(300, 1)).bound < 1e-4 * (op == dot || op == sum || op == nansum ? 300 : 1));
+  }
+  CHECK(of(cosine, floats(300, 0)).bound == inf);
+  CHECK(of(sum, floats{largest}).bound == 0);
+  CHECK(of(sum, floats{largest, largest}).bound == inf);
+  // There a compensation may be lost.
+  CHECK(of(sum, floats{largest, -1}, method_id::kahan).bound == inf);
+  // A norm overflows: the quotient is 0, and should be 1.
+  const float large = 1e30f, small = 1e-5f;
+  const bounded lost = cpu::reduce_with_bound(make_reduction(cosine, {}, dtype::f32), &large, &small, 1);
+  CHECK(to_string(lost.value) == "0");
+  CHECK(lost.bound == inf);
+  // A rounding to the output type alone.
+  const bounded third = of(sum, floats{1 / 3.0f}, {}, dtype::f16);
+  CHECK(third.bound > 0x1p-14);
+  CHECK(third.bound < 0x1p-12);
+  CHECK(of(sum, std::vector<std::int64_t>{(1 << 24) + 1}, {}, dtype::f32).bound >= 1);
+  CHECK(of(norm_inf, std::vector<std::int64_t>{(1ll << 53) + 1}).bound >= 1);
+}
+
+TEST_CASE("bounds: an operation that has none is refused by name") {
+  const float x[2] = {1, 2};
+  for (op_id op : all_ops) {
+    if (has_error_bound(op)) continue;
+    const reduction all[] = {make_reduction(op_id::sum, {}, dtype::f32), make_reduction(op, {}, dtype::f32)};
+    const std::string message = "bound: " + std::string(name(op)) + " has none";
+    CHECK_THROWS_WITH(cpu::reduce_with_bounds(all, x, nullptr, 2), message);
+    CHECK_THROWS_WITH(cuda::reduce_host_with_bounds(all, x, nullptr, 2), message);
+  }
+  CHECK(cpu::reduce_with_bounds({}, x, nullptr, 2).empty());
+}
