@@ -69,8 +69,8 @@ TEST_CASE("cuda: operations of the caller's own follow the canonical order", "[c
     CHECK(same_memory(cuda::reduce(z.first(n), complex_sum{}),
                       complex_sum::finish(by_hand<complex_sum>(n, [&](auto i) { return d.z[i]; }))));
     CHECK(same_memory(cuda::reduce(transform(keep_masked{}, x.first(n), y.first(n), mask.first(n)), weighted_mean{}),
-                      weighted_mean::finish(by_hand<weighted_mean>(
-                          n, [&](auto i) { return keep_masked{}(d.x[i], d.y[i], d.mask[i]); }))));
+                      test::given(weighted_mean::finish(by_hand<weighted_mean>(
+                          n, [&](auto i) { return keep_masked{}(d.x[i], d.y[i], d.mask[i]); })))));
     CHECK(same_memory(cuda::reduce(transform(log_likelihood{}, x.first(n), y.first(n)), ops::sum.by<method_id::kahan>()),
                       reduce(transform(log_likelihood{}, hx, hy), ops::sum.by<method_id::kahan>())));
     CHECK(same_memory(cuda::reduce(x.first(n), large{}),

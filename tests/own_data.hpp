@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "examples/own_ops.hpp"
+#include <bitfold/arith.hpp>
+
 #include "tests/data.hpp"
 
 namespace bitfold::test {
@@ -36,6 +38,9 @@ auto by_hand(std::size_t n, Element element) {
   };
   return order::interpret(n, lane, [](auto a, auto b) { return Op::merge(a, b); }, element);
 }
+
+/// A NaN that comes out is the canonical one.
+inline double given(double x) { return x != x ? arith::canonical_nan<double> : x; }
 
 template <class T>
 bool same_memory(const T& a, const T& b) {

@@ -30,8 +30,8 @@ TEST_CASE("own: operations of the caller's own follow the canonical order") {
     const auto z = reduce(with(1), d.z, complex_sum{});
     CHECK(same_memory(z, complex_sum::finish(by_hand<complex_sum>(n, [&](auto i) { return d.z[i]; }))));
     const auto m = reduce(with(1), transform(keep_masked{}, d.x, d.y, d.mask), weighted_mean{});
-    CHECK(same_memory(m, weighted_mean::finish(by_hand<weighted_mean>(
-                             n, [&](auto i) { return keep_masked{}(d.x[i], d.y[i], d.mask[i]); }))));
+    CHECK(same_memory(m, test::given(weighted_mean::finish(by_hand<weighted_mean>(
+                             n, [&](auto i) { return keep_masked{}(d.x[i], d.y[i], d.mask[i]); })))));
     const auto t = reduce(with(1), pairs(d.x, d.y), top_label{});
     CHECK(same_memory(t, by_hand<test::top_pair>(n, [&](auto i) { return std::pair(d.x[i], d.y[i]); })));
     std::vector<double> made(n);
