@@ -60,7 +60,9 @@ scalar run_typed(const reduction& r, const void* x, const void* y, std::uint64_t
   if constexpr (Chosen::fold::ordering == ordering::sorted)
     return count_distinct(r.in(), x, n);
   else if constexpr (Chosen::fold::ordering == ordering::sequential)
-    return by_type([&]<class T>(std::type_identity<T>) { return run_over<Chosen>(r, x, y, n, element_of<A, T>); });
+    return by_type([&]<class T>(std::type_identity<T>) {
+      return run_over<Chosen>(r, x, y, n, [](const void* data, std::uint64_t i) { return element_of<A, T>(data, i); });
+    });
   else
     return run_over<Chosen>(r, x, y, n, [&](const void* data, std::uint64_t i) {
       return by_type([&]<class T>(std::type_identity<T>) { return element_of<A, T>(data, i); });
