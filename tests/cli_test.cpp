@@ -611,6 +611,7 @@ TEST_CASE("ops") {
     CHECK(j["op"] == op.name);
     CHECK(j["inputs"] == op.inputs);
     CHECK(j["methods"] == (op.takes_method ? methods : json::array()));
+    CHECK(j["bound"] == (bitfold_cli({"reduce", op.name.data(), "--bound", "no.npy", "no.npy"}).status != 2));
     CHECK(j["types"].is_string());
     CHECK(j["summary"] == op.summary);
     // What it says of no elements is what the reference gives.
@@ -626,6 +627,7 @@ TEST_CASE("ops") {
   CHECK(json::parse(objects[0]) == json{{"op", "sum"},
                                         {"inputs", 1},
                                         {"methods", methods},
+                                        {"bound", true},
                                         {"types", "additive"},
                                         {"empty", 0},
                                         {"summary", "the sum"}});

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <bitfold/bound.hpp>
 #include <bitfold/op.hpp>
 
 #include "cli/common.hpp"
@@ -49,10 +50,10 @@ std::string_view value_of(if_empty e) {
 std::string json_line(const op_info& op) {
   const std::string_view empty = value_of(op.empty);
   return fmt::format(
-      R"({{"op":"{}","inputs":{},"methods":{},"types":"{}","empty":{},"summary":{}}})"
+      R"({{"op":"{}","inputs":{},"methods":{},"bound":{},"types":"{}","empty":{},"summary":{}}})"
       "\n",
       op.name, op.inputs, json_strings(op.takes_method ? method_names : std::vector<std::string>{}),
-      describe(op.types).name,
+      has_error_bound(op.id), describe(op.types).name,
       empty.empty()                             ? "null"
       : empty.find_first_of("an") == empty.npos ? std::string(empty)
                                                 : json_string(empty),
@@ -67,13 +68,13 @@ int ops(bool json) {
     return 0;
   }
   const auto line = [&](auto... columns) {
-    text += fmt::format("{:<16}  {:<6}  {:<6}  {:<8}  {:<5}  {}\n", columns...);
+    text += fmt::format("{:<16}  {:<6}  {:<6}  {:<5}  {:<8}  {:<5}  {}\n", columns...);
   };
-  line("operation", "inputs", "method", "types", "empty", "result");
+  line("operation", "inputs", "method", "bound", "types", "empty", "result");
   for (const op_info& op : all_op_infos) {
     const std::string_view empty = value_of(op.empty);
-    line(op.name, op.inputs, op.takes_method ? "yes" : "none", describe(op.types).name,
-         empty.empty() ? "error" : empty, op.summary);
+    line(op.name, op.inputs, op.takes_method ? "yes" : "none", has_error_bound(op.id) ? "yes" : "none",
+         describe(op.types).name, empty.empty() ? "error" : empty, op.summary);
   }
   text += fmt::format("\nmethods: {}\n", fmt::join(method_names, " "));
   for (const typing t : typings)
@@ -89,8 +90,8 @@ subcommand add_ops(CLI::App& app) {
   const auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "One JSON object per line");
   command->footer(
-      "For each: how many inputs it takes, whether --method applies, its types, what it gives for\n"
-      "no elements, and what it is.");
+      "For each: how many inputs it takes, whether --method and --bound apply, its types, what it\n"
+      "gives for no elements, and what it is.");
   return {command, [json] { return ops(*json); }};
 }
 
