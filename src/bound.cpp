@@ -78,7 +78,7 @@ enum class needs { nothing, all, numbers, products, extents };
 #pragma GCC diagnostic push
 #pragma GCC diagnostic error "-Wswitch"
 needs needs_of(const reduction& r) {
-  if (!is_float(r.acc())) return needs::nothing;
+  if (!is_float(r.acc()) || r.method() == method_id::exact) return needs::nothing;
   switch (r.op()) {
     case op_id::sum:
     case op_id::mean: return needs::all;
@@ -125,7 +125,7 @@ bool any_needs(std::span<const reduction> all, needs what) {
 std::vector<reduction> with_norm(std::span<const reduction> all) {
   std::vector<reduction> list(all.begin(), all.end());
   for (const reduction& r : all)
-    if (!has_error_bound(r.op()))
+    if (!has_error_bound(r.op(), r.method()))
       throw error(errc::usage, "bound: " + std::string(name(r.op())) + " has none");
   if (any_needs(all, needs::all))
     list.push_back(make_reduction(op_id::norm_l1, {}, all[0].in(), dtype::f64, dtype::f64));
@@ -210,6 +210,7 @@ class bounding {
       : r_(r), n_(n), count_(static_cast<double>(n)), value_(std::fabs(value)), sums_(sums) {}
 
   upper bound() const {
+    if (r_.method() == method_id::exact) return one_rounding();
     switch (r_.op()) {
       case op_id::norm_l2: return norm();
       case op_id::norm_inf: return largest();
@@ -359,10 +360,10 @@ class bounding {
   const magnitudes& sums_;
 };
 
-bool is_exact(const reduction& r) { return !info(r.op()).takes_method && r.op() != op_id::norm_inf; }
+bool has_no_error(const reduction& r) { return !r.method() && !info(r.op()).takes_method && r.op() != op_id::norm_inf; }
 
 BITFOLD_OPAQUE double bound_of(const reduction& r, std::size_t n, scalar value, const magnitudes& sums) {
-  if (is_exact(r) || !is_float(r.out())) return 0;
+  if (has_no_error(r) || !is_float(r.out())) return 0;
   const double v = visit(value.type, [&]<class T>(std::type_identity<T>) {
     T stored;
     store_scalar(value, &stored);

@@ -44,17 +44,22 @@ BITFOLD_HD constexpr bool gives() {
   return false;
 }
 
+/// v as a scalar of type Out.
+template <class Out>
+scalar as_scalar(Out v) {
+  using bits = std::conditional_t<
+      sizeof(Out) == 8, std::uint64_t,
+      std::conditional_t<sizeof(Out) == 4, std::uint32_t,
+                         std::conditional_t<sizeof(Out) == 2, std::uint16_t, std::uint8_t>>>;
+  return {dtype_of<Out>, arith::bit_cast<bits>(v)};
+}
+
 /// The result of a settled state of n elements.
 template <class Chosen, class S>
 scalar finished(const reduction& r, const S& s, order::index n) {
   return visit(r.out(), [&]<class Out>(std::type_identity<Out>) -> scalar {
     if constexpr (gives<Chosen::types, typename Chosen::accumulator, Out>()) {
-      const Out v = Chosen::fold::template finish<Out>(s, fold::finishing{n, r.ddof()});
-      using bits = std::conditional_t<
-          sizeof(Out) == 8, std::uint64_t,
-          std::conditional_t<sizeof(Out) == 4, std::uint32_t,
-                             std::conditional_t<sizeof(Out) == 2, std::uint16_t, std::uint8_t>>>;
-      return {r.out(), arith::bit_cast<bits>(v)};
+      return as_scalar(Chosen::fold::template finish<Out>(s, fold::finishing{n, r.ddof()}));
     } else {
       return {};  // not reached: make_reduction gave it a type that it can have
     }

@@ -57,7 +57,11 @@ reduction make_reduction(op_id op, std::optional<method_id> method, dtype in, st
                          std::optional<dtype> out, int ddof) {
   const op_info& what = info(op);
   const auto refuse = [](const std::string& why) { throw error(errc::usage, why); };
-  if (method && !what.takes_method) refuse("method: " + text(what.name) + " takes none");
+  const bool exact = method == method_id::exact;
+  if (exact && !what.has_exact) refuse("method: " + text(what.name) + " has no exact form");
+  if (method && !takes(op, *method))
+    refuse("method: " + text(what.name) + " takes none" + (what.has_exact ? " but exact" : ""));
+  if (exact && acc) refuse("acc: method exact has no accumulator to choose");
   if (ddof != 0 && op != op_id::var && op != op_id::std) refuse("ddof: " + text(what.name) + " takes none");
   if (ddof < 0) refuse("ddof: " + std::to_string(ddof) + " is negative");
 

@@ -5,6 +5,7 @@
 #include <set>
 #include <vector>
 
+#include "binned.hpp"
 #include "dispatch.hpp"
 #include "fp_environment.hpp"
 #include "walk.hpp"
@@ -12,23 +13,36 @@
 namespace bitfold {
 namespace {
 
-template <class A, class T>
-A element_of(const void* data, std::uint64_t i) {
+template <class T>
+T stored(const void* data, std::uint64_t i) {
   T x;
   std::memcpy(&x, static_cast<const std::byte*>(data) + i * sizeof(T), sizeof(T));
-  return arith::widen<A>(x);
+  return x;
+}
+template <class A, class T>
+A element_of(const void* data, std::uint64_t i) {
+  return arith::widen<A>(stored<T>(data, i));
 }
 
 scalar count_distinct(dtype t, const void* data, std::uint64_t n) {
   std::set<std::uint64_t> keys;
   visit(t, [&]<class T>(std::type_identity<T>) {
-    for (std::uint64_t i = 0; i < n; ++i) {
-      T x;
-      std::memcpy(&x, static_cast<const std::byte*>(data) + i * sizeof(T), sizeof(T));
-      keys.insert(arith::key_of(x));
-    }
+    for (std::uint64_t i = 0; i < n; ++i) keys.insert(arith::key_of(stored<T>(data, i)));
   });
   return {dtype::i64, keys.size()};
+}
+
+scalar add_exactly(const reduction& r, const void* x, const void* y, std::uint64_t n) {
+  detail::exact_sums sums({&r, 1});
+  for (auto& s : sums.each())
+    visit(s.what, [&](auto what) {
+      visit(r.in(), [&]<class T>(std::type_identity<T>) {
+        auto& sum = *reinterpret_cast<exact::sum_of<T, what>*>(s.state);
+        for (std::uint64_t i = 0; i < n; ++i)
+          exact::deposit<what>(sum, stored<T>(x, i), exact::inputs(what) == 2 ? stored<T>(y, i) : T{});
+      });
+    });
+  return sums.result(r, n);
 }
 
 // get(data, i) is element i of an input.
@@ -59,6 +73,8 @@ scalar run_typed(const reduction& r, const void* x, const void* y, std::uint64_t
   // Where nothing else computes it, the type is asked once, elsewhere of each element: less to compile.
   if constexpr (Chosen::fold::ordering == ordering::sorted)
     return count_distinct(r.in(), x, n);
+  else if constexpr (Chosen::fold::ordering == ordering::any)
+    return add_exactly(r, x, y, n);
   else if constexpr (Chosen::fold::ordering == ordering::sequential)
     return by_type([&]<class T>(std::type_identity<T>) {
       return run_over<Chosen>(r, x, y, n, [](const void* data, std::uint64_t i) { return element_of<A, T>(data, i); });
@@ -132,6 +148,7 @@ scalar reference(const reduction& r, const void* x, const void* y, std::size_t n
 scalar reference(const reduction& r, const void* data, std::size_t n) { return reference(r, data, nullptr, n); }
 
 std::string print_order(std::uint64_t n, method_id method, order_format format) {
+  if (info(method).ordering == ordering::any) return "any order: there is no tree to show\n";
   const std::uint64_t most = max_printed(method);
   if (n > most)
     throw error(errc::usage, "n: " + std::to_string(n) + " elements are too many to print; at most " +

@@ -31,8 +31,11 @@ inline std::uint64_t addition_depth(method_id method, std::uint64_t n) {
   switch (method) {
     case method_id::sequential: return n - 1;
     case method_id::pairwise: return ceil_log2(first_lane_size(n)) + folds_above_lane(n);
-    default: return first_lane_size(n) - 1 + folds_above_lane(n);
+    case method_id::tree:
+    case method_id::kahan: return first_lane_size(n) - 1 + folds_above_lane(n);
+    case method_id::exact: break;  // they are of integers
   }
+  return 0;
 }
 
 /// d': an upper bound on the additions that a rounding error passes through in method `kahan`.

@@ -15,9 +15,11 @@
 
 namespace bitfold {
 
-/// Whether an operation has such a bound: those that take a method, norm_inf, and those whose result is exact
-/// (extrema, their places, counts, any, all), where it is 0.
-constexpr bool has_error_bound(op_id op) {
+/// Whether an operation has such a bound: those that take a method, norm_inf, those whose result is exact
+/// (extrema, their places, counts, any, all), where it is 0, and whatever is done by method exact, where it is
+/// that of the one rounding.
+constexpr bool has_error_bound(op_id op, std::optional<method_id> method = {}) {
+  if (method == method_id::exact) return true;
   switch (info(op).types) {
     case typing::same:
     case typing::place:

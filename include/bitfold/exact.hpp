@@ -23,6 +23,7 @@ inline constexpr double infinity = std::numeric_limits<double>::infinity();
 enum class term : std::uint8_t {
   element,
   number,  ///< x, or +0 for a NaN
+  presence,  ///< 1, or +0 for a NaN
   magnitude,
   difference,  ///< |x - y|
   square,
@@ -32,6 +33,25 @@ enum class term : std::uint8_t {
 BITFOLD_HD constexpr int degree(term t) { return t < term::square ? 1 : 2; }
 BITFOLD_HD constexpr int inputs(term t) {
   return t == term::difference || t == term::product || t == term::squared_difference ? 2 : 1;
+}
+
+/// Calls f(std::integral_constant<term, What>{}).
+template <class F>
+decltype(auto) visit(term what, F&& f) {
+  switch (what) {
+    case term::element: break;
+#define BITFOLD_TERM(name) \
+  case term::name: return f(std::integral_constant<term, term::name>{})
+      BITFOLD_TERM(number);
+      BITFOLD_TERM(presence);
+      BITFOLD_TERM(magnitude);
+      BITFOLD_TERM(difference);
+      BITFOLD_TERM(square);
+      BITFOLD_TERM(product);
+      BITFOLD_TERM(squared_difference);
+#undef BITFOLD_TERM
+  }
+  return f(std::integral_constant<term, term::element>{});
 }
 
 /// The finite values of T: multiples of 2^low, none larger than 2^high.
@@ -282,7 +302,10 @@ BITFOLD_HD inline void add_infinity(S& s, bool negative) {
 template <term What, class S, class T>
 BITFOLD_HD inline void deposit(S& s, T x, T y = {}) {
   parts a = split(x), b = split(What == term::square ? x : y);
-  if constexpr (inputs(What) == 1 && What != term::square) {
+  if constexpr (What == term::presence) {
+    s.flags |= something_else;
+    if (a.what != parts::nan) s.deposit(1, -range<T>::low, false);
+  } else if constexpr (inputs(What) == 1 && What != term::square) {
     if constexpr (What == term::number)
       if (a.what == parts::nan) a = {0, 0, false, parts::finite};
     if constexpr (What == term::magnitude) a.negative = false;
@@ -362,6 +385,11 @@ BITFOLD_HD inline bool fits(const sum<T, Degree>& s) {
   for (int i = 0; i < s.words; ++i)
     if (back.w[i] != s.w[i]) return false;
   return true;
+}
+/// The value of a sum of term::presence.
+template <class T>
+BITFOLD_HD inline std::uint64_t count(const sum<T, 1>& s) {
+  return bits_at(s.w, s.words, -s.low);
 }
 /// The quotient by n, rounded once; NaN for n = 0.
 template <class Out, class T, int Degree>

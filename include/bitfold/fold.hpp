@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <bitfold/arith.hpp>
+#include <bitfold/exact.hpp>
 #include <bitfold/method.hpp>
 #include <bitfold/op.hpp>
 #include <bitfold/order.hpp>

@@ -12,6 +12,11 @@
 //   settle<A>(s, first)   scalars only: places are counted from element `first`, in 64 bits
 //   finish<Out>(s, how)   the result, for how.n elements
 // It knows no threads, no SIMD width and no GPU.
+//
+// A binned fold, of method exact, has none of this but base, ordering (any) and takes: its states are sums of
+// exact.hpp, to which engines add terms as they come. Its form, the operation's `exact`, has
+//   terms                   what is summed: one or several exact::term, of elements as they are stored
+//   finish<Out>(how, s...)  the result, of their sums, rounded once
 
 /// Adds up Term::of(x) by method M.
 template <class M, class Term>
@@ -281,5 +286,33 @@ struct averaged : additive<M, Term> {
   BITFOLD_INLINE static Out finish(S s, finishing how) {
     return arith::round_quotient_to<Out>(static_cast<double>(M::hi(s)), static_cast<double>(M::lo(s)),
                                          how.n);
+  }
+};
+
+// ---- Exact forms ---------------------------------------------------------------------------------------
+
+template <class Form>
+struct binned {
+  using base = binned;
+  using form = Form;
+  static constexpr auto ordering = bitfold::ordering::any;
+  static constexpr input takes = exact::inputs(Form::terms[0]) == 2 ? input::two : input::one;
+};
+
+template <exact::term What>
+struct exact_sum {
+  static constexpr exact::term terms[] = {What};
+  template <class Out, class S>
+  BITFOLD_INLINE static Out finish(finishing, const S& s) {
+    return exact::round<Out>(s);
+  }
+};
+/// Divided by the number of elements.
+template <exact::term What>
+struct exact_average {
+  static constexpr exact::term terms[] = {What};
+  template <class Out, class S>
+  BITFOLD_INLINE static Out finish(finishing how, const S& s) {
+    return exact::round_quotient<Out>(s, how.n);
   }
 };

@@ -24,37 +24,37 @@ enum class typing : std::uint8_t {
 /// What an operation gives for no elements.
 enum class if_empty : std::uint8_t { zero, one, nan, minus_infinity, refused };
 
-// name, inputs, takes a method, types, for no elements, what it is
-#define BITFOLD_OPS(OP)                                                                              \
-  OP(sum, 1, true, additive, zero, "the sum")                                                        \
-  OP(nansum, 1, true, additive, zero, "the sum, NaN counting as 0")                                  \
-  OP(prod, 1, false, additive, one, "the product")                                                   \
-  OP(mean, 1, true, real, nan, "the arithmetic mean")                                                \
-  OP(nanmean, 1, true, real, nan, "the mean of the elements that are not NaN")                       \
-  OP(min, 1, false, same, refused, "the smallest; NaN if there is one")                              \
-  OP(max, 1, false, same, refused, "the largest; NaN if there is one")                               \
-  OP(nanmin, 1, false, same, refused, "the smallest that is not NaN; NaN if all are")                \
-  OP(nanmax, 1, false, same, refused, "the largest that is not NaN; NaN if all are")                 \
-  OP(argmin, 1, false, place, refused, "the first index of the smallest, or of a NaN")               \
-  OP(argmax, 1, false, place, refused, "the first index of the largest, or of a NaN")                \
-  OP(any, 1, false, truth, zero, "whether any element is not 0; NaN is not")                         \
-  OP(all, 1, false, truth, one, "whether no element is 0")                                           \
-  OP(count_nonzero, 1, false, count, zero, "how many elements are not 0")                            \
-  OP(count_distinct, 1, false, count, zero, "how many different elements there are")                 \
-  OP(sum_squares, 1, true, additive, zero, "the sum of the squares")                                 \
-  OP(norm_l1, 1, true, real, zero, "the sum of the magnitudes")                                      \
-  OP(norm_l2, 1, true, wide, zero, "the square root of the sum of the squares")                      \
-  OP(norm_inf, 1, false, real, zero, "the largest magnitude; NaN if there is one")                   \
-  OP(var, 1, false, real, nan, "the variance, divided by n - ddof")                                  \
-  OP(std, 1, false, real, nan, "the standard deviation: the square root of var")                     \
-  OP(skewness, 1, false, wide, nan, "the third standardised moment, m3 / m2^1.5")                    \
-  OP(kurtosis, 1, false, wide, nan, "the excess kurtosis, m4 / m2^2 - 3")                            \
-  OP(logsumexp, 1, false, real, minus_infinity, "the logarithm of the sum of the exponentials")      \
-  OP(dot, 2, true, additive, zero, "the sum of the products")                                        \
-  OP(squared_distance, 2, true, additive, zero, "the sum of the squared differences")                \
-  OP(mse, 2, true, real, nan, "the mean of the squared differences")                                 \
-  OP(mae, 2, true, real, nan, "the mean of the magnitudes of the differences")                       \
-  OP(cosine, 2, true, real, nan, "dot(x, y) / (norm_l2(x) norm_l2(y))")
+// name, inputs, takes a method, has an exact form, types, for no elements, what it is
+#define BITFOLD_OPS(OP)                                                                               \
+  OP(sum, 1, true, true, additive, zero, "the sum")                                                   \
+  OP(nansum, 1, true, true, additive, zero, "the sum, NaN counting as 0")                             \
+  OP(prod, 1, false, false, additive, one, "the product")                                             \
+  OP(mean, 1, true, true, real, nan, "the arithmetic mean")                                           \
+  OP(nanmean, 1, true, true, real, nan, "the mean of the elements that are not NaN")                  \
+  OP(min, 1, false, false, same, refused, "the smallest; NaN if there is one")                        \
+  OP(max, 1, false, false, same, refused, "the largest; NaN if there is one")                         \
+  OP(nanmin, 1, false, false, same, refused, "the smallest that is not NaN; NaN if all are")          \
+  OP(nanmax, 1, false, false, same, refused, "the largest that is not NaN; NaN if all are")           \
+  OP(argmin, 1, false, false, place, refused, "the first index of the smallest, or of a NaN")         \
+  OP(argmax, 1, false, false, place, refused, "the first index of the largest, or of a NaN")          \
+  OP(any, 1, false, false, truth, zero, "whether any element is not 0; NaN is not")                   \
+  OP(all, 1, false, false, truth, one, "whether no element is 0")                                     \
+  OP(count_nonzero, 1, false, false, count, zero, "how many elements are not 0")                      \
+  OP(count_distinct, 1, false, false, count, zero, "how many different elements there are")           \
+  OP(sum_squares, 1, true, true, additive, zero, "the sum of the squares")                            \
+  OP(norm_l1, 1, true, true, real, zero, "the sum of the magnitudes")                                 \
+  OP(norm_l2, 1, true, true, wide, zero, "the square root of the sum of the squares")                 \
+  OP(norm_inf, 1, false, false, real, zero, "the largest magnitude; NaN if there is one")             \
+  OP(var, 1, false, true, real, nan, "the variance, divided by n - ddof")                             \
+  OP(std, 1, false, true, real, nan, "the standard deviation: the square root of var")                \
+  OP(skewness, 1, false, false, wide, nan, "the third standardised moment, m3 / m2^1.5")              \
+  OP(kurtosis, 1, false, false, wide, nan, "the excess kurtosis, m4 / m2^2 - 3")                      \
+  OP(logsumexp, 1, false, false, real, minus_infinity, "the logarithm of the sum of the exponentials")\
+  OP(dot, 2, true, true, additive, zero, "the sum of the products")                                   \
+  OP(squared_distance, 2, true, true, additive, zero, "the sum of the squared differences")           \
+  OP(mse, 2, true, true, real, nan, "the mean of the squared differences")                            \
+  OP(mae, 2, true, true, real, nan, "the mean of the magnitudes of the differences")                  \
+  OP(cosine, 2, true, false, real, nan, "dot(x, y) / (norm_l2(x) norm_l2(y))")
 
 enum class op_id : std::uint8_t {
 #define BITFOLD_OP(name, ...) name,
@@ -66,15 +66,16 @@ struct op_info {
   op_id id;
   std::string_view name;
   int inputs;         ///< arrays of one type and length
-  bool takes_method;  ///< additive: how it adds can be chosen
+  bool takes_method;  ///< additive: in which order it adds can be chosen
+  bool has_exact;     ///< method exact: the infinitely precise value, rounded once
   typing types;
   if_empty empty;
   std::string_view summary;
 };
 
 inline constexpr std::array all_op_infos{
-#define BITFOLD_OP(name, inputs, method, types, empty, summary) \
-  op_info{op_id::name, #name, inputs, method, typing::types, if_empty::empty, summary},
+#define BITFOLD_OP(name, inputs, method, exact, types, empty, summary) \
+  op_info{op_id::name, #name, inputs, method, exact, typing::types, if_empty::empty, summary},
     BITFOLD_OPS(BITFOLD_OP)
 #undef BITFOLD_OP
 };

@@ -47,7 +47,7 @@ struct algebra {
   template <class T, class A, class F>
   static decltype(auto) visit(op_id op, method_id m, F&& f) {
     switch (op) {
-#define BITFOLD_OP(name, inputs, takes_method, types, ...) \
+#define BITFOLD_OP(name, inputs, takes_method, has_exact, types, ...) \
   case op_id::name: return by<op::name##_op, T, A, typing::types, takes_method>(m, f);
       BITFOLD_OPS(BITFOLD_OP)
 #undef BITFOLD_OP
@@ -60,8 +60,18 @@ struct algebra {
   static decltype(auto) by(method_id m, F& f) {
     if constexpr (!fold::accumulates<Types, A>()) {
       return f(fold::chosen<typename op::sum_op::template fold<method::tree, T>, A, typing::additive>{});
-    } else if constexpr (Takes && !std::is_integral_v<A>) {
+    } else if constexpr (requires { typename Op::exact; }) {
+      if (m == method_id::exact) return f(fold::chosen<fold::binned<typename Op::exact>, A, Types>{});
+      return in_order<Op, T, A, Types, Takes>(m, f);
+    } else {
+      return in_order<Op, T, A, Types, Takes>(m, f);
+    }
+  }
+  template <class Op, class T, class A, typing Types, bool Takes, class F>
+  static decltype(auto) in_order(method_id m, F& f) {
+    if constexpr (Takes && !std::is_integral_v<A>) {
       switch (m) {
+        case method_id::exact:  // not reached
         case method_id::tree: break;
         case method_id::pairwise:
           return f(fold::chosen<typename Op::template fold<method::pairwise, T>, A, Types>{});

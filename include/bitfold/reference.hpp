@@ -17,7 +17,8 @@ constexpr std::uint64_t max_printed(method_id method) {
   return method == method_id::sequential ? 4096 : 65536;
 }
 
-/// The tree of `n` elements under `method`, as `bitfold order` prints it. Errors (errc::usage): n above
+/// The tree of `n` elements under `method`, as `bitfold order` prints it; that there is none, where any order
+/// will do. Errors (errc::usage): n above
 /// max_printed(method).
 enum class order_format { text, expression, dot };
 std::string print_order(std::uint64_t n, method_id method, order_format format);

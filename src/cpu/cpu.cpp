@@ -14,9 +14,11 @@
 #include <tbb/task_arena.h>
 #include <tbb/task_group.h>
 
+#include "../binned.hpp"
 #include "../dispatch.hpp"
 #include "../fp_environment.hpp"
 #include "backend.hpp"
+#include "exact.hpp"
 
 namespace bitfold::cpu {
 namespace {
@@ -127,17 +129,31 @@ scalar reduce_without_kernels(const reduction& r, inputs data, std::size_t n, in
   return reference(r, data.x, data.y, n);
 }
 
+// What an exact reduction sums, and how.
+struct exact_task {
+  std::span<const exact::term> terms;
+  depositor add[2];
+};
+exact_task exact_task_for(target t, const reduction& r) {
+  exact_task e;
+  if (!detail::is_exact(r)) return e;
+  e.terms = detail::terms_of(r);
+  for (std::size_t k = 0; k < e.terms.size(); ++k) e.add[k] = find_depositor(t, {e.terms[k], r.in()});
+  return e;
+}
+
 // The same call often comes again, and looking it up takes longer than a short array.
-const task& task_for(target t, const reduction& r) {
-  struct found {
-    target by;
-    reduction what;
-    task how;
-  };
-  thread_local std::optional<found> last;
+struct short_task {
+  target by;
+  reduction what;
+  task ordered;
+  exact_task binned;
+};
+const short_task& task_for(target t, const reduction& r) {
+  thread_local std::optional<short_task> last;
   if (!last || last->by != t || last->what != r)
-    last = found{t, r, {find_kernels(t, r), functions_for(r), nullptr}};
-  return last->how;
+    last = short_task{t, r, {find_kernels(t, r), functions_for(r), nullptr}, exact_task_for(t, r)};
+  return *last;
 }
 
 // A binary counter of the states of equal runs, the last of which may be shorter.
@@ -163,6 +179,7 @@ class run_counter {
 
 struct job {
   const pass& what;
+  target best;
   std::span<const task> tasks;
   std::size_t element = 0;  // bytes of one, of one input
   plan parts{};
@@ -184,18 +201,25 @@ void run_whole(const task& t, inputs data, std::size_t n, order::index first, fo
   }
 }
 
-// One chunk of all tasks; out has a state for each.
-target run_chunk(const job& j, order::index chunk, folded* out) {
+target deposit(detail::exact_sums& sums, target by, inputs data, std::size_t n) {
+  for (auto& s : sums.each()) by = find_depositor(by, {s.what, sums.type()})(data, n, s.state);
+  return by;
+}
+
+// One chunk of all tasks; out has a state for each, sums those of the exact reductions.
+target run_chunk(const job& j, order::index chunk, folded* out, detail::exact_sums& sums) {
   const std::size_t first = chunk * j.parts.leaves * order::leaf;
   const std::size_t n = std::min<std::size_t>(j.parts.leaves * order::leaf, j.what.n - first);
   target by = target::scalar;
   const inputs data = j.what.make ? inputs{} : offset({j.what.x, j.what.y}, first * j.element);
-  if (j.tasks.size() == 1 && (j.tasks[0].own || (!j.tasks[0].run.convert && !j.what.make))) {
+  if (j.tasks.empty() && sums.each().size() == 1 && !j.what.make) return deposit(sums, j.best, data, n);
+  if (j.tasks.size() == 1 && sums.empty() && (j.tasks[0].own || (!j.tasks[0].run.convert && !j.what.make))) {
     run_whole(j.tasks[0], data, n, first, out[0], by);
     return by;
   }
-  // Run by run, each small enough to stay in the first-level cache for every task.
-  constexpr std::size_t run = 16 * order::leaf;
+  // Run by run, each small enough to stay in the first-level cache for every task. Exact sums look anew what
+  // to sum by with each call, and take several at once.
+  constexpr std::size_t run = 16 * order::leaf, exact_run = 16 * run;
   std::vector<run_counter> counters(j.tasks.size());
   std::vector<std::byte> made(j.what.make ? run * j.element : 0);
   std::vector<std::byte> converted(2 * run * sizeof(double));
@@ -222,18 +246,24 @@ target run_chunk(const job& j, order::index chunk, folded* out) {
       run_whole(t, from, here, first + at, s, by);
       counters[k].push(t, s);
     }
+    const std::size_t end = at + here, waiting = (end - 1) % exact_run + 1;
+    if (j.what.make)
+      deposit(sums, j.best, stored, here);
+    else if (end == n || waiting == exact_run)
+      deposit(sums, j.best, offset(data, (end - waiting) * j.element), waiting);
   }
   for (std::size_t k = 0; k < j.tasks.size(); ++k) out[k] = counters[k].total(j.tasks[k]);
   return by;
 }
 
-// All chunks, on up to `threads` threads; states has all tasks of chunk 0, then of chunk 1, ...
-target run_chunks(const job& j, int threads, folded* states) {
+// All chunks, on up to `threads` threads; states has all tasks of chunk 0, then of chunk 1, ..., and sums one
+// for each.
+target run_chunks(const job& j, int threads, folded* states, detail::exact_sums* sums) {
   const order::index chunks = j.parts.chunks;
   const std::size_t tasks = j.tasks.size();
   target by = target::scalar;
   if (threads == 1) {
-    for (order::index c = 0; c < chunks; ++c) by = run_chunk(j, c, states + c * tasks);
+    for (order::index c = 0; c < chunks; ++c) by = run_chunk(j, c, states + c * tasks, sums[c]);
     return by;
   }
   // A caller's tasks may be cancelled, which ours must not be; and while this thread waits for others
@@ -246,7 +276,7 @@ target run_chunks(const job& j, int threads, folded* states) {
           order::index{0}, chunks,
           [&](order::index c) {
             const detail::fp_environment guard;  // this may be any thread
-            ran[c] = run_chunk(j, c, states + c * tasks);
+            ran[c] = run_chunk(j, c, states + c * tasks, sums[c]);
           },
           tbb::static_partitioner(), context);
     });
@@ -301,9 +331,19 @@ target chosen(const options& how) {
 }
 
 // One reduction of an array that is not worth a second thread.
-scalar reduce_short(const task& t, const reduction& r, inputs data, std::size_t n) {
+scalar reduce_short(const short_task& s, const reduction& r, inputs data, std::size_t n) {
   // For the arithmetic on this thread.
   const detail::fp_environment guard;
+  if (!s.binned.terms.empty()) {
+    alignas(16) std::byte sums[2][detail::most_sum_bytes];
+    for (std::size_t k = 0; k < s.binned.terms.size(); ++k) {
+      detail::clear_sum(s.binned.terms[k], r.in(), sums[k]);
+      reported = s.binned.add[k](data, n, sums[k]);
+    }
+    const void* const all[] = {sums[0], sums[1]};
+    return detail::finish_exact(r, all, n);
+  }
+  const task& t = s.ordered;
   alignas(16) std::byte state[fold::most_state_bytes];
   reported = t.run.fold(data, n / order::leaf, static_cast<int>(n % order::leaf), 0, state);
   return t.states.finish(r, state, n);
@@ -340,7 +380,9 @@ void reduce(const pass& p, std::span<scalar> out, const options& how) {
   std::vector<task> tasks;
   std::vector<std::size_t> whose;
   reported = target::scalar;
+  const detail::exact_sums nothing_yet(p.all);
   for (std::size_t k = 0; k < p.all.size(); ++k) {
+    if (detail::is_exact(p.all[k])) continue;
     const task t{find_kernels(best, p.all[k]), functions_for(p.all[k])};
     if (t.run.fold) {
       tasks.push_back(t);
@@ -354,11 +396,12 @@ void reduce(const pass& p, std::span<scalar> out, const options& how) {
     }
   }
   for (const own_fold& f : p.own) tasks.push_back({{}, {}, &f});
-  if (tasks.empty()) return;
+  if (tasks.empty() && nothing_yet.empty()) return;
 
-  job j{p, tasks, p.all.empty() ? 0 : size_of(p.all[0].in()), make_plan(bytes, p.n, threads)};
+  job j{p, best, tasks, p.all.empty() ? 0 : size_of(p.all[0].in()), make_plan(bytes, p.n, threads)};
   std::vector<folded> states(j.parts.chunks * tasks.size());
-  reported = run_chunks(j, j.parts.chunks == 1 ? 1 : threads, states.data());
+  std::vector<detail::exact_sums> sums(j.parts.chunks, nothing_yet);
+  reported = run_chunks(j, j.parts.chunks == 1 ? 1 : threads, states.data(), sums.data());
   for (std::size_t k = 0; k < tasks.size(); ++k) {
     const auto get = [&](order::index c) { return states[c * tasks.size() + k]; };
     const auto merge = [&](const folded& a, const folded& b) { return tasks[k].merge(a, b); };
@@ -368,6 +411,9 @@ void reduce(const pass& p, std::span<scalar> out, const options& how) {
     else
       out[whose[k]] = tasks[k].states.finish(p.all[whose[k]], s.bytes, s.n);
   }
+  for (std::size_t c = 1; c < sums.size(); ++c) sums[0].merge(sums[c]);
+  for (std::size_t k = 0; k < p.all.size(); ++k)
+    if (detail::is_exact(p.all[k])) out[k] = sums[0].result(p.all[k], p.n);
 }
 
 void reduce(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
@@ -384,8 +430,8 @@ void reduce(std::span<const reduction> all, const void* x, const void* y, std::s
 scalar reduce(const reduction& r, const void* x, const void* y, std::size_t n, const options& how) {
   const std::size_t bytes = n * size_of(r.in()) * (y ? 2 : 1);
   if (n > 0 && bytes < 2 * bytes_worth_a_thread) {
-    const task& t = task_for(chosen(how), r);
-    if (t.run.fold && !t.run.convert) {
+    const short_task& t = task_for(chosen(how), r);
+    if (!t.binned.terms.empty() || (t.ordered.run.fold && !t.ordered.run.convert)) {
       detail::check_inputs(r, x, y, n);
       return reduce_short(t, r, {x, y}, n);
     }

@@ -12,12 +12,14 @@ template <exact::term What, class T>
 BITFOLD_INLINE auto element_bits(const T* x, std::size_t i) {
   using bits = typename exact::range<T>::bits;
   constexpr bits sign = bits{1} << (exact::range<T>::width - 1);
+  constexpr bits infinity = static_cast<bits>((sign - 1) ^ ((bits{1} << exact::range<T>::mantissa) - 1));
   bits b = element_at(reinterpret_cast<const bits*>(x), i);
+  const bool is_nan = static_cast<bits>(b & (sign - 1)) > infinity;
+  if constexpr (What == exact::term::presence)
+    b = is_nan ? bits{0} : static_cast<bits>(static_cast<bits>(exact::range<T>::bias) << exact::range<T>::mantissa);
   if constexpr (What == exact::term::magnitude) b &= static_cast<bits>(~sign);
-  if constexpr (What == exact::term::number) {
-    constexpr bits infinity = static_cast<bits>((sign - 1) ^ ((bits{1} << exact::range<T>::mantissa) - 1));
-    if ((b & ~sign) > infinity) b = 0;
-  }
+  if constexpr (What == exact::term::number)
+    if (is_nan) b = 0;
   return b;
 }
 
@@ -56,7 +58,9 @@ BITFOLD_INLINE auto integer_term(T x, T y) {
   __extension__ typedef __int128 signed_wide;
   using P = std::conditional_t<sizeof(T) < 8, W, std::conditional_t<std::is_signed_v<T>, signed_wide, exact::wide>>;
   const U difference = x < y ? static_cast<U>(y) - static_cast<U>(x) : static_cast<U>(x) - static_cast<U>(y);
-  if constexpr (What == exact::term::magnitude)
+  if constexpr (What == exact::term::presence)
+    return W{1};
+  else if constexpr (What == exact::term::magnitude)
     return x < T{0} ? 0 - static_cast<U>(x) : static_cast<U>(x);
   else if constexpr (What == exact::term::difference)
     return difference;
@@ -105,17 +109,7 @@ target add_terms(inputs data, std::size_t n, void* state) {
 
 template <template <exact::term, class> class Floats>
 depositor find_depositor(const exact_terms& t) {
-  return visit(t.type, [&]<class T>(std::type_identity<T>) -> depositor {
-    using enum exact::term;
-    switch (t.what) {
-      case element: break;
-      case number: return add_terms<number, T, Floats>;
-      case magnitude: return add_terms<magnitude, T, Floats>;
-      case difference: return add_terms<difference, T, Floats>;
-      case square: return add_terms<square, T, Floats>;
-      case product: return add_terms<product, T, Floats>;
-      case squared_difference: return add_terms<squared_difference, T, Floats>;
-    }
-    return add_terms<element, T, Floats>;
+  return visit(t.type, [&]<class T>(std::type_identity<T>) {
+    return visit(t.what, [](auto what) -> depositor { return add_terms<what, T, Floats>; });
   });
 }

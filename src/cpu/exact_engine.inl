@@ -35,6 +35,8 @@ struct exact_source {
       v[0] = x;
     } else if constexpr (What == number) {
       v[0] = hn::IfThenZeroElse(hn::IsNaN(x), x);
+    } else if constexpr (What == presence) {
+      v[0] = hn::IfThenZeroElse(hn::IsNaN(x), hn::Set(simd::tag<double>(), 1.0));
     } else if constexpr (What == magnitude) {
       v[0] = hn::Abs(x);
     } else if constexpr (What == square) {
@@ -205,6 +207,7 @@ class exact_adder {
     }
     if (i < n) {
       T last_x[width] = {}, last_y[width] = {};
+      if constexpr (What == exact::term::presence) std::memset(last_x, 0xff, sizeof last_x);  // NaNs are not there
       std::memcpy(last_x, x + i, (n - i) * sizeof(T));
       if constexpr (exact::inputs(What) == 2) std::memcpy(last_y, y + i, (n - i) * sizeof(T));
       source::get(last_x, last_y, v, bad);

@@ -113,7 +113,7 @@ __device__ void write_parts(const fold::both_states<G, H>& s, index n, const res
 // base one of those that F is both of.
 template <class F, class A, class S>
 __device__ void write_shared(const S& s, index n, const result& how) {
-#define BITFOLD_OP(name, inputs, takes_method, types, ...)                                       \
+#define BITFOLD_OP(name, inputs, takes_method, has_exact, types, ...)                                 \
   {                                                                                              \
     using op_fold = fold_with_base<op::name##_op, F, A, typing::types>;                          \
     if constexpr (!std::is_void_v<op_fold>)                                                      \

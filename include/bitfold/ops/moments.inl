@@ -125,9 +125,17 @@ struct var_fold : moments<2> {
     return arith::round_to<Out>(arith::div(static_cast<double>(s.m2), degrees(how)));
   }
 };
+struct exact_var {
+  static constexpr bitfold::exact::term terms[] = {bitfold::exact::term::element, bitfold::exact::term::square};
+  template <class Out, class S, class Q>
+  BITFOLD_INLINE static Out finish(finishing how, const S& sum, const Q& squares) {
+    return bitfold::exact::round_variance<Out>(sum, squares, how.n, static_cast<std::uint64_t>(how.ddof));
+  }
+};
 struct var_op {
   template <class M, class T>
   using fold = var_fold;
+  using exact = exact_var;
 };
 
 struct std_fold : moments<2> {
@@ -136,9 +144,16 @@ struct std_fold : moments<2> {
     return arith::round_to<Out>(arith::sqrt(arith::div(static_cast<double>(s.m2), degrees(how))));
   }
 };
+struct exact_std : exact_var {
+  template <class Out, class S, class Q>
+  BITFOLD_INLINE static Out finish(finishing how, const S& sum, const Q& squares) {
+    return bitfold::exact::round_deviation<Out>(sum, squares, how.n, static_cast<std::uint64_t>(how.ddof));
+  }
+};
 struct std_op {
   template <class M, class T>
   using fold = std_fold;
+  using exact = exact_std;
 };
 
 struct skewness_fold : moments<4> {

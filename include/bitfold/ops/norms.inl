@@ -3,10 +3,12 @@
 struct sum_squares_op {
   template <class M, class T>
   using fold = fold::summed<M, fold::square>;
+  using exact = fold::exact_sum<bitfold::exact::term::square>;
 };
 struct norm_l1_op {
   template <class M, class T>
   using fold = fold::summed<M, fold::magnitude>;
+  using exact = fold::exact_sum<bitfold::exact::term::magnitude>;
 };
 
 /// In f64 the squares of narrower floats are exact, and no square can overflow or underflow.
@@ -66,7 +68,15 @@ struct blue_norm : blue_sums<M> {
   }
 };
 
+struct exact_root {
+  static constexpr bitfold::exact::term terms[] = {bitfold::exact::term::square};
+  template <class Out, class S>
+  BITFOLD_INLINE static Out finish(finishing, const S& squares) {
+    return bitfold::exact::round_root<Out>(squares);
+  }
+};
 struct norm_l2_op {
   template <class M, class T>
   using fold = std::conditional_t<std::is_same_v<T, double>, blue_norm<M>, root_of_squares<M>>;
+  using exact = exact_root;
 };

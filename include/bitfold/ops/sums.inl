@@ -3,18 +3,21 @@
 struct sum_op {
   template <class M, class T>
   using fold = fold::summed<M, fold::itself>;
+  using exact = fold::exact_sum<bitfold::exact::term::element>;
 };
 
 /// NumPy's nansum: NaN counts as +0.
 struct nansum_op {
   template <class M, class T>
   using fold = fold::summed<M, std::conditional_t<std::is_integral_v<T>, fold::itself, fold::nan_as_zero>>;
+  using exact = fold::exact_sum<bitfold::exact::term::number>;
 };
 
 /// The sum by the method, divided by n, rounded once.
 struct mean_op {
   template <class M, class T>
   using fold = fold::averaged<M, fold::itself>;
+  using exact = fold::exact_average<bitfold::exact::term::element>;
 };
 
 struct is_number {
@@ -33,8 +36,16 @@ struct nanmean_fold : fold::both<fold::additive<M, fold::nan_as_zero>, fold::cou
                                          static_cast<std::uint64_t>(s.b.value));
   }
 };
+struct exact_nanmean {
+  static constexpr bitfold::exact::term terms[] = {bitfold::exact::term::number, bitfold::exact::term::presence};
+  template <class Out, class S>
+  BITFOLD_INLINE static Out finish(finishing, const S& numbers, const S& count) {
+    return bitfold::exact::round_quotient<Out>(numbers, bitfold::exact::count(count));
+  }
+};
 /// nansum divided by the number of elements that are not NaN; NaN where there are none.
 struct nanmean_op {
   template <class M, class T>
   using fold = nanmean_fold<M>;
+  using exact = exact_nanmean;
 };
