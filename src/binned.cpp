@@ -55,14 +55,21 @@ void clear_sum(exact::term what, dtype type, void* state) {
 
 scalar finish_exact(const reduction& r, const void* const* sums, std::uint64_t n) {
   return with_form<scalar>(r, [&]<class Chosen>(Chosen) {
-    using A = typename Chosen::accumulator;
-    return visit(r.in(), [&]<class T>(std::type_identity<T>) {
-      return visit(r.out(), [&]<class Out>(std::type_identity<Out>) -> scalar {
-        if constexpr (fold::holds<A, T>() && gives<Chosen::types, A, Out>())
-          return as_scalar(finished_form<typename Chosen::fold::form, Out, T>({n, r.ddof()}, sums));
-        else
-          return {};  // not reached
-      });
+    using Form = typename Chosen::fold::form;
+    return visit(r.in(), [&]<class T>(std::type_identity<T>) -> scalar {
+      if (is_float(r.out())) {
+        const auto v = finished_form<Form, exact::unrounded, T>({n, r.ddof()}, sums);
+        return visit(r.out(), [&]<class Out>(std::type_identity<Out>) -> scalar {
+          if constexpr (!std::is_integral_v<Out>) return as_scalar(exact::round<Out>(v));
+          else return {};  // not reached
+        });
+      }
+      // modulo 2^bits
+      if constexpr (std::is_integral_v<T> && Chosen::types == typing::additive) {
+        const auto v = finished_form<Form, std::uint64_t, T>({n, r.ddof()}, sums);
+        return {r.out(), size_of(r.out()) == 8 ? v : v & ((std::uint64_t{1} << (8 * size_of(r.out()))) - 1)};
+      }
+      return {};  // not reached
     });
   });
 }

@@ -17,6 +17,14 @@ namespace bitfold::exact {
 
 using word = std::uint64_t;
 __extension__ typedef unsigned __int128 wide;
+// Roundings are long, and run once: a kernel calls them.
+#ifdef __CUDA_ARCH__
+#define BITFOLD_HD_CALLED BITFOLD_HD __noinline__
+#define BITFOLD_ROLLED _Pragma("unroll 1")
+#else
+#define BITFOLD_HD_CALLED BITFOLD_HD inline
+#define BITFOLD_ROLLED
+#endif
 inline constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// What is summed, of elements x or of pairs x, y.
@@ -138,6 +146,56 @@ BITFOLD_HD inline word square_root(wide x) {
   return static_cast<word>(r);
 }
 
+/// What a sum is; the order is that of the serialised form.
+enum class kind : std::uint8_t {
+  empty,       ///< of nothing: rounds to +0, and changes no sum
+  minus_zero,  ///< of -0s only
+  finite,
+  plus_infinity,
+  minus_infinity,
+  nan,
+};
+
+/// A result before its rounding, to any float: a float of its kind or, if that is finite and m is not 0,
+/// (-1)^negative m 2^e, where the last bit of m is set if anything below it was lost.
+struct unrounded {
+  word m;
+  int e;
+  bool negative;
+  exact::kind kind;
+};
+
+namespace detail {
+/// Of what is not finite, or is zero.
+template <class Out>
+BITFOLD_HD inline Out of_kind(kind k) {
+  if constexpr (std::is_same_v<Out, unrounded>) {
+    return {0, 0, false, k};
+  } else {
+    switch (k) {
+      case kind::nan: return arith::canonical_nan<Out>;
+      case kind::plus_infinity: return arith::round_to<Out>(infinity);
+      case kind::minus_infinity: return arith::round_to<Out>(-infinity);
+      case kind::minus_zero: return arith::round_to<Out>(-0.0);
+      case kind::empty:
+      case kind::finite: break;
+    }
+    return arith::round_to<Out>(0.0);
+  }
+}
+template <class Out>
+BITFOLD_HD inline Out round_odd(bool negative, word m, int e) {
+  if constexpr (std::is_same_v<Out, unrounded>) return {m, e, negative, kind::finite};
+  else return arith::detail::round_odd_to<Out>(negative, m, e);
+}
+}  // namespace detail
+
+template <class Out>
+BITFOLD_HD inline Out round(const unrounded& x) {
+  if (x.kind != kind::finite || x.m == 0) return detail::of_kind<Out>(x.kind);
+  return detail::round_odd<Out>(x.negative, x.m, x.e);
+}
+
 /// A number w 2^e >= 0 of n words for one rounding: its 256 leading bits, and whether what is below them,
 /// or what a division left over, was lost.
 class leading {
@@ -151,6 +209,7 @@ class leading {
   /// At most twice: 128 bits are left then.
   BITFOLD_HD void divide(word by) {
     wide rest = 0;
+    BITFOLD_ROLLED
     for (int i = 3; i >= 0; --i) {
       rest = rest << 64 | w_[i];
       w_[i] = static_cast<word>(rest / by);
@@ -162,7 +221,7 @@ class leading {
   BITFOLD_HD Out round(bool negative) const {
     const int at = bit_length(w_, 4) - 64;
     const bool odd = inexact_ || any_below(w_, 4, at);
-    return arith::detail::round_odd_to<Out>(negative, bits_at(w_, 4, at) | (odd ? 1 : 0), e_ + at);
+    return detail::round_odd<Out>(negative, bits_at(w_, 4, at) | (odd ? 1 : 0), e_ + at);
   }
   template <class Out>
   BITFOLD_HD Out root() const {
@@ -171,7 +230,7 @@ class leading {
     const wide x = wide{bits_at(w_, 4, at + 64)} << 64 | bits_at(w_, 4, at);
     const word r = square_root(x);
     const bool odd = inexact_ || any_below(w_, 4, at) || wide{r} * r != x;
-    return arith::detail::round_odd_to<Out>(false, r | (odd ? 1 : 0), (at + e_) / 2);
+    return detail::round_odd<Out>(false, r | (odd ? 1 : 0), (at + e_) / 2);
   }
 
  private:
@@ -181,16 +240,6 @@ class leading {
 };
 
 // ---- The state ----------------------------------------------------------------------------------------
-
-/// What a sum is; the order is that of the serialised form.
-enum class kind : std::uint8_t {
-  empty,       ///< of nothing: rounds to +0, and changes no sum
-  minus_zero,  ///< of -0s only
-  finite,
-  plus_infinity,
-  minus_infinity,
-  nan,
-};
 
 /// What was among the terms.
 enum flag : unsigned {
@@ -225,6 +274,7 @@ struct sum {
   BITFOLD_HD bool is_finite() const { return kind() <= exact::kind::finite; }
   BITFOLD_HD bool is_negative() const { return w[words - 1] >> 63; }
   BITFOLD_HD bool is_zero() const {
+    BITFOLD_ROLLED
     for (const word x : w)
       if (x) return false;
     return is_finite();
@@ -260,6 +310,7 @@ struct sum {
   /// The magnitude of the value, into `words` words.
   BITFOLD_HD void magnitude(word* to) const {
     bool borrow = false;
+    BITFOLD_ROLLED
     for (int i = 0; i < words; ++i) to[i] = is_negative() ? sub_borrow(0, w[i], borrow) : w[i];
   }
 
@@ -343,22 +394,9 @@ BITFOLD_HD inline void deposit(S& s, T x, T y = {}) {
 // ---- Rounding -----------------------------------------------------------------------------------------
 
 namespace detail {
-/// A sum that is no number other than zero; nothing to round.
-template <class Out, class S>
-BITFOLD_HD inline Out special(const S& s) {
-  switch (s.kind()) {
-    case kind::nan: return arith::canonical_nan<Out>;
-    case kind::plus_infinity: return arith::round_to<Out>(infinity);
-    case kind::minus_infinity: return arith::round_to<Out>(-infinity);
-    case kind::minus_zero: return arith::round_to<Out>(-0.0);
-    case kind::empty:
-    case kind::finite: break;
-  }
-  return arith::round_to<Out>(0.0);
-}
 template <class Out, class S, class Finish>
 BITFOLD_HD inline Out finish(const S& s, Finish f) {
-  if (!s.is_finite() || s.is_zero()) return special<Out>(s);
+  if (!s.is_finite() || s.is_zero()) return of_kind<Out>(s.kind());
   word m[S::words];
   s.magnitude(m);
   return f(leading(m, S::words, S::low));
@@ -367,7 +405,7 @@ BITFOLD_HD inline Out finish(const S& s, Finish f) {
 
 /// The value rounded once: to nearest even for floats, modulo 2^bits for integers (of integers).
 template <class Out, class T, int Degree>
-BITFOLD_HD inline Out round(const sum<T, Degree>& s) {
+BITFOLD_HD_CALLED Out round(const sum<T, Degree>& s) {
   if constexpr (std::is_integral_v<Out>) {
     static_assert(std::is_integral_v<T>, "bitfold: a sum of floats rounds to a float");
     return static_cast<Out>(s.w[0]);
@@ -393,8 +431,8 @@ BITFOLD_HD inline std::uint64_t count(const sum<T, 1>& s) {
 }
 /// The quotient by n, rounded once; NaN for n = 0.
 template <class Out, class T, int Degree>
-BITFOLD_HD inline Out round_quotient(const sum<T, Degree>& s, std::uint64_t n) {
-  if (n == 0) return arith::canonical_nan<Out>;
+BITFOLD_HD_CALLED Out round_quotient(const sum<T, Degree>& s, std::uint64_t n) {
+  if (n == 0) return detail::of_kind<Out>(kind::nan);
   return detail::finish<Out>(s, [&](leading x) {
     x.divide(n);
     return x.round<Out>(s.is_negative());
@@ -402,8 +440,8 @@ BITFOLD_HD inline Out round_quotient(const sum<T, Degree>& s, std::uint64_t n) {
 }
 /// The square root, rounded once; NaN for a negative value.
 template <class Out, class T, int Degree>
-BITFOLD_HD inline Out round_root(const sum<T, Degree>& s) {
-  if (s.kind() == kind::minus_infinity || (s.is_finite() && s.is_negative())) return arith::canonical_nan<Out>;
+BITFOLD_HD_CALLED Out round_root(const sum<T, Degree>& s) {
+  if (s.kind() == kind::minus_infinity || (s.is_finite() && s.is_negative())) return detail::of_kind<Out>(kind::nan);
   return detail::finish<Out>(s, [](leading x) { return x.root<Out>(); });
 }
 
@@ -413,9 +451,10 @@ template <class Out, class T, class Finish>
 BITFOLD_HD inline Out variance(const sum<T, 1>& s, const sum<T, 2>& squares, std::uint64_t n, std::uint64_t ddof,
                                Finish f) {
   constexpr int half = sum<T, 1>::words, words = 2 * half > sum<T, 2>::words ? 2 * half : sum<T, 2>::words + 1;
-  if (!s.is_finite() || !squares.is_finite() || n == 0) return arith::canonical_nan<Out>;
+  if (!s.is_finite() || !squares.is_finite() || n == 0) return of_kind<Out>(kind::nan);
   word m[static_cast<std::size_t>(half)], d[static_cast<std::size_t>(words)] = {};
   wide carry = 0;
+  BITFOLD_ROLLED
   for (int i = 0; i < sum<T, 2>::words; ++i) {
     carry += wide{squares.w[i]} * n;
     d[i] = static_cast<word>(carry);
@@ -423,19 +462,21 @@ BITFOLD_HD inline Out variance(const sum<T, 1>& s, const sum<T, 2>& squares, std
   }
   d[sum<T, 2>::words] = static_cast<word>(carry);
   s.magnitude(m);
+  BITFOLD_ROLLED
   for (int i = 0; i < half; ++i) {
     wide product = 0;
     bool borrow = false;
+    BITFOLD_ROLLED
     for (int k = 0; i + k < words; ++k) {
       product += k < half ? wide{m[i]} * m[k] : 0;
       d[i + k] = sub_borrow(d[i + k], static_cast<word>(product), borrow);
       product >>= 64;
     }
   }
-  if (d[words - 1] >> 63) return arith::canonical_nan<Out>;  // n is not theirs
+  if (d[words - 1] >> 63) return of_kind<Out>(kind::nan);  // n is not theirs
   const bool zero = bit_length(d, words) == 0;
-  if (n <= ddof) return zero ? arith::canonical_nan<Out> : arith::round_to<Out>(infinity);
-  if (zero) return arith::round_to<Out>(0.0);
+  if (n <= ddof) return of_kind<Out>(zero ? kind::nan : kind::plus_infinity);
+  if (zero) return of_kind<Out>(kind::empty);
   leading x(d, words, 2 * sum<T, 1>::low);
   x.divide(n);
   x.divide(n - ddof);
@@ -446,15 +487,18 @@ BITFOLD_HD inline Out variance(const sum<T, 1>& s, const sum<T, 2>& squares, std
 /// The variance of n elements from their sum and that of their squares, rounded once: over n - ddof. NaN for
 /// no elements or if one is not finite; for n <= ddof inf, or NaN where nothing varies.
 template <class Out, class T>
-BITFOLD_HD inline Out round_variance(const sum<T, 1>& s, const sum<T, 2>& squares, std::uint64_t n,
+BITFOLD_HD_CALLED Out round_variance(const sum<T, 1>& s, const sum<T, 2>& squares, std::uint64_t n,
                                      std::uint64_t ddof = 0) {
   return detail::variance<Out>(s, squares, n, ddof, [](leading x) { return x.round<Out>(false); });
 }
 /// Its square root, rounded once.
 template <class Out, class T>
-BITFOLD_HD inline Out round_deviation(const sum<T, 1>& s, const sum<T, 2>& squares, std::uint64_t n,
+BITFOLD_HD_CALLED Out round_deviation(const sum<T, 1>& s, const sum<T, 2>& squares, std::uint64_t n,
                                       std::uint64_t ddof = 0) {
   return detail::variance<Out>(s, squares, n, ddof, [](leading x) { return x.root<Out>(); });
 }
 
 }  // namespace bitfold::exact
+
+#undef BITFOLD_HD_CALLED
+#undef BITFOLD_ROLLED

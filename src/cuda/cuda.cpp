@@ -4,7 +4,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include "../binned.hpp"
 #include "../dispatch.hpp"
+#include "exact.hpp"
 #include "kernels.hpp"
 
 namespace bitfold::cuda {
@@ -46,6 +48,8 @@ struct group {
 template <class F, class T, class A>
 constexpr char key = 0;
 const char* key_of(kernel_kind kind, const reduction& r) {
+  // Exact ones share whatever terms they have.
+  if (detail::is_exact(r)) return kind == kernel_kind::shared ? &key<void, void, void> : nullptr;
   return with_kernel<const char*>(kind, r, []<class F, class T, class A>() { return &key<F, T, A>; });
 }
 
@@ -77,39 +81,84 @@ std::vector<group> groups_of(std::span<const reduction> all) {
   return found;
 }
 
-plan plan_of(const group& g, const reduction& r, std::size_t n, const launch& shape) {
-  if (detail::ordering_of(r) == ordering::canonical) return make_plan(sizes_of(g.kind, r), n, shape);
-  plan p = make_plan({1, 1}, 0, shape);  // of a sort the workspace alone
-  p.workspace = sort_workspace(r.in(), n);
-  return p;
+// What a plan of a kernel depends on.
+sizes sizes_of(kernel_kind kind, const reduction& r) {
+  return with_kernel<sizes>(kind, r, []<class F, class T, class A>() {
+    return sizes{sizeof(fold::settled<F, A>), kernel_choice<F, T, A>::stored ? tile_bytes / sizeof(T) : widened_tile};
+  });
 }
 
-// All of them, one after the other in the same workspace.
-void run(std::span<const reduction> all, const void* x, const void* y, std::size_t n, std::span<void* const> out,
-         void* workspace, stream where, const launch& shape) {
+// One after the other, in the same workspace: from the same list that the workspace is sized by.
+struct step {
+  kernel_kind kind;
+  ordering order;
+  std::vector<std::size_t> which;
+  plan ordered;
+  exact_plan binned;
+
+  std::size_t workspace() const { return order == ordering::any ? binned.workspace : ordered.workspace; }
+};
+
+std::vector<step> steps_of(std::span<const reduction> all, std::size_t n, const launch& shape) {
+  std::vector<step> steps;
+  for (group& g : groups_of(all)) {
+    const reduction& r = all[g.which[0]];
+    step s{g.kind, detail::ordering_of(r), std::move(g.which), {}, {}};
+    if (s.order == ordering::canonical) {
+      s.ordered = make_plan(sizes_of(s.kind, r), n, shape);
+    } else if (s.order == ordering::any) {
+      std::vector<exact::term> terms;
+      for (const std::size_t k : s.which)
+        for (const exact::term what : detail::terms_of(all[k]))
+          if (std::find(terms.begin(), terms.end(), what) == terms.end()) terms.push_back(what);
+      s.binned = plan_exact(terms, r.in(), n, shape);
+    } else {
+      s.ordered = make_plan({1, 1}, 0, shape);  // of a sort the workspace alone
+      s.ordered.workspace = sort_workspace(r.in(), n);
+    }
+    steps.push_back(std::move(s));
+  }
+  return steps;
+}
+
+std::size_t workspace_of(const std::vector<step>& steps) {
+  std::size_t most = 0;
+  for (const step& s : steps) most = std::max(most, s.workspace());
+  return most;
+}
+
+void run(const std::vector<step>& steps, std::span<const reduction> all, const void* x, const void* y, std::size_t n,
+         std::span<void* const> out, void* workspace, stream where, const launch& shape) {
   const auto aligned = [](const void* q) { return reinterpret_cast<std::uintptr_t>(q) % 16 == 0; };
   using launcher = const char* (*)(kernel_kind, const reduction&, const plan&, const arguments&);
-  for (const group& g : groups_of(all)) {
-    const reduction& r = all[g.which[0]];
-    const plan p = plan_of(g, r, n, shape);
+  for (const step& s : steps) {
+    const reduction& r = all[s.which[0]];
+    const bool two_kernels = s.order == ordering::any ? s.binned.workspace > 0 : s.ordered.nodes > 1;
     arguments a{{x, y, r.in(), aligned(x) && aligned(y)}, n, {}, workspace, where,
-                shape.overlap && p.nodes > 1 && overlaps()};
-    for (std::size_t k : g.which) a.how.each[a.how.count++] = {out[k], all[k].out(), all[k].op(), all[k].ddof()};
-    const launcher go = with_kernel<launcher>(g.kind, r, []<class F, class T, class A>() -> launcher {
-      return launch_part<kernel_choice<F, T, A>::in>;
-    });
-    if (const char* err = go ? go(g.kind, r, p, a) : launch_distinct(a)) throw error(errc::cuda, std::string("launch: ") + err);
+                shape.overlap && two_kernels && overlaps()};
+    for (std::size_t k : s.which) a.how.each[a.how.count++] = {out[k], all[k].out(), all[k].op(), all[k].ddof()};
+    const auto launched = [&] {
+      if (s.order == ordering::any) return launch_exact(s.binned, a);
+      if (s.order == ordering::sorted) return launch_distinct(a);
+      return with_kernel<launcher>(s.kind, r, []<class F, class T, class A>() -> launcher {
+        return launch_part<kernel_choice<F, T, A>::in>;
+      })(s.kind, r, s.ordered, a);
+    };
+    if (const char* err = launched()) throw error(errc::cuda, std::string("launch: ") + err);
   }
 }
 
-// From the host's copy, which the call has taken before it returns.
-void write_empty(const reduction& r, void* out, stream where) {
-  const scalar s = detail::empty_result(r);
-  std::byte bytes[8];
-  store_scalar(s, bytes);
-  for (std::size_t i = 0; i < size_of(r.out()); ++i)
-    check(cudaMemsetAsync(static_cast<std::byte*>(out) + i, static_cast<int>(bytes[i]), 1, where),
-          "cudaMemsetAsync");
+// From the host's copy, which the call has taken before it returns. All of them, or an error and none.
+void write_empty(std::span<const reduction> all, std::span<void* const> out, stream where) {
+  std::vector<scalar> results;
+  for (const reduction& r : all) results.push_back(detail::empty_result(r));
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    std::byte bytes[8];
+    store_scalar(results[k], bytes);
+    for (std::size_t i = 0; i < size_of(results[k].type); ++i)
+      check(cudaMemsetAsync(static_cast<std::byte*>(out[k]) + i, static_cast<int>(bytes[i]), 1, where),
+            "cudaMemsetAsync");
+  }
 }
 
 }  // namespace
@@ -141,17 +190,8 @@ std::vector<std::string> devices() {
   return found;
 }
 
-sizes sizes_of(kernel_kind kind, const reduction& r) {
-  return with_kernel<sizes>(kind, r, []<class F, class T, class A>() {
-    return sizes{sizeof(fold::settled<F, A>), kernel_choice<F, T, A>::stored ? tile_bytes / sizeof(T) : widened_tile};
-  });
-}
-
 std::size_t workspace_bytes(std::span<const reduction> all, std::size_t n, const launch& shape) {
-  std::size_t most = 0;
-  for (const group& g : groups_of(all))
-    most = std::max(most, plan_of(g, all[g.which[0]], n, shape).workspace);
-  return most;
+  return workspace_of(steps_of(all, n, shape));
 }
 std::size_t workspace_bytes(const reduction& r, std::size_t n, const launch& shape) {
   return workspace_bytes({&r, 1}, n, shape);
@@ -161,18 +201,15 @@ void reduce(std::span<const reduction> all, const void* x, const void* y, std::s
             std::span<void* const> out, void* workspace, std::size_t workspace_size, stream where,
             const launch& shape) {
   check_arguments(all, x, y, n, out);
-  const std::size_t need = workspace_bytes(all, n, shape);
-  if (n == 0) {
-    for (const reduction& r : all) (void)detail::empty_result(r);  // all of them, or an error and none
-    for (std::size_t k = 0; k < all.size(); ++k) write_empty(all[k], out[k], where);
-    return;
-  }
+  const std::vector<step> steps = steps_of(all, n, shape);
+  if (n == 0) return write_empty(all, out, where);
+  const std::size_t need = workspace_of(steps);
   if (workspace_size < need)
     throw error(errc::usage, "workspace_size: " + std::to_string(workspace_size) + " bytes, need " +
                                  std::to_string(need));
   if (need > 0 && (workspace == nullptr || reinterpret_cast<std::uintptr_t>(workspace) % 16))
     throw error(errc::usage, "workspace: null or not 16-byte aligned");
-  run(all, x, y, n, out, workspace, where, shape);
+  run(steps, all, x, y, n, out, workspace, where, shape);
 }
 void reduce(const reduction& r, const void* x, const void* y, std::size_t n, void* out, void* workspace,
             std::size_t workspace_size, stream where, const launch& shape) {
@@ -186,11 +223,13 @@ void reduce(const reduction& r, const void* data, std::size_t n, void* out, void
 void reduce(const reduction& r, const void* x, const void* y, std::size_t n, void* out, stream where,
             const launch& shape) {
   check_arguments({&r, 1}, x, y, n, {&out, 1});
-  const std::size_t bytes = workspace_bytes(r, n, shape);
+  const std::vector<step> steps = steps_of({&r, 1}, n, shape);
+  if (n == 0) return write_empty({&r, 1}, {&out, 1}, where);
   void* workspace = nullptr;
-  if (n > 0 && bytes > 0) check(cudaMallocAsync(&workspace, bytes, where), "cudaMallocAsync");
+  if (const std::size_t bytes = workspace_of(steps); bytes > 0)
+    check(cudaMallocAsync(&workspace, bytes, where), "cudaMallocAsync");
   try {
-    reduce(r, x, y, n, out, workspace, bytes, where, shape);
+    run(steps, {&r, 1}, x, y, n, {&out, 1}, workspace, where, shape);
   } catch (...) {
     if (workspace) cudaFreeAsync(workspace, where);
     throw;

@@ -137,9 +137,6 @@ Result with_kernel(kernel_kind kind, const reduction& r, Function&& f) {
   });
 }
 
-/// What a plan for that kernel depends on.
-sizes sizes_of(kernel_kind kind, const reduction& r);
-
 /// Enqueues the plan of that kernel, which is r's; returns the name of the CUDA error, or null. Each part is
 /// compiled in its own file.
 template <part P>

@@ -1,0 +1,124 @@
+// The passes of exact sums, and their launch.
+#include "exact.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include <cuda_runtime_api.h>
+
+namespace bitfold::cuda {
+namespace {
+
+void check(cudaError_t err, const char* call) {
+  if (err != cudaSuccess) throw error(errc::cuda, std::string(call) + ": " + cudaGetErrorString(err));
+}
+
+// Calls f with the type by which the kernels of a type are known.
+template <class F>
+auto with_kernel_type(dtype type, F f) {
+  switch (type) {
+    case dtype::f16: return f(std::type_identity<float16>{});
+    case dtype::bf16: return f(std::type_identity<bfloat16>{});
+    case dtype::f32: return f(std::type_identity<float>{});
+    case dtype::f64: return f(std::type_identity<double>{});
+    default: return f(std::type_identity<std::int64_t>{});
+  }
+}
+
+// As many blocks as the device runs at once, or as there is work for.
+int blocks_for(const exact_kernel& k, int threads, std::size_t n) {
+  int device = 0, processors = 0, each = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
+  check(cudaFuncSetAttribute(k.function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(k.shared)),
+        "cudaFuncSetAttribute");
+  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, k.function, threads, k.shared),
+        "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+  const std::size_t at_once = k.elements * static_cast<std::size_t>(threads) / static_cast<std::size_t>(k.threads);
+  return static_cast<int>(std::clamp<std::size_t>((n + at_once - 1) / at_once, 1,
+                                                  static_cast<std::size_t>(std::max(1, processors * each))));
+}
+
+cudaError_t enqueue(const void* kernel, int blocks, int threads, std::size_t shared, stream where, bool overlap, void** values) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = shared;
+  config.stream = where;
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = &attribute;
+  config.numAttrs = overlap ? 1 : 0;
+  return cudaLaunchKernelExC(&config, kernel, values);
+}
+
+}  // namespace
+
+exact_plan plan_exact(std::span<const exact::term> terms, dtype type, std::size_t n, const launch& shape) {
+  (void)make_plan({1, 1}, 0, shape);  // refuses a shape that is not allowed
+  exact_plan plan{};
+  auto left = std::vector<exact::term>(terms.begin(), terms.end());
+  const auto take = [&](exact::term what) { return std::erase(left, what) > 0; };
+  const auto add = [&](const exact_kernel& k, std::initializer_list<exact::term> of) {
+    exact_plan::pass p{k, shape.threads ? std::min(shape.threads, k.threads) : k.threads, 1, {}, 0};
+    p.blocks = shape.blocks ? shape.blocks : blocks_for(k, p.threads, n);
+    for (const exact::term what : of) {
+      p.slots[p.terms] = {what, p.blocks, static_cast<int>(k.cells[p.terms]), nullptr};
+      plan.workspace += static_cast<std::size_t>(p.blocks) * k.cells[p.terms] * sizeof(std::int64_t);
+      ++p.terms;
+    }
+    plan.passes.push_back(p);
+  };
+  with_kernel_type(type, [&]<class T>(std::type_identity<T>) {
+    using enum exact::term;
+    const bool both = std::find(left.begin(), left.end(), element) != left.end() &&
+                      std::find(left.begin(), left.end(), square) != left.end();
+    if (const exact_kernel k = both ? exact_kernel_of_both<T>() : exact_kernel{}; k.function) {
+      take(element);
+      take(square);
+      add(k, {element, square});
+    }
+    while (!left.empty()) {
+      const exact::term what = left.back();
+      take(what);
+      add(exact_kernel_of<T>(what), {what});
+    }
+  });
+  if (plan.passes.size() == 1 && plan.passes[0].blocks == 1) plan.workspace = 0;
+  return plan;
+}
+
+const char* launch_exact(const exact_plan& plan, const arguments& a) {
+  exact_slots all{};
+  const bool alone = plan.workspace == 0;  // one block, which finishes
+  auto* next = static_cast<std::int64_t*>(a.workspace);
+  elements data = a.data;
+  order::index n = a.n;
+  cudaError_t err = cudaSuccess;
+  for (const exact_plan::pass& p : plan.passes) {
+    exact_slots here{};
+    for (int k = 0; k < p.terms; ++k) {
+      exact_slot s = p.slots[k];
+      s.at = next;
+      if (!alone) next += s.blocks * s.cells;
+      here.each[here.count++] = all.each[all.count++] = s;
+    }
+    result_list how{};
+    if (alone) how = a.how;
+    void* values[] = {&data, &n, &here, &how};
+    if (err == cudaSuccess)
+      err = cudaFuncSetAttribute(p.kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(p.kernel.shared));
+    if (err == cudaSuccess)
+      err = enqueue(p.kernel.function, p.blocks, p.threads, p.kernel.shared, a.where, false, values);
+  }
+  if (!alone && err == cudaSuccess) {
+    result_list how = a.how;
+    void* values[] = {&n, &all, &how};
+    const void* finish = with_kernel_type(a.data.type, []<class T>(std::type_identity<T>) { return exact_finish_of<T>(); });
+    err = enqueue(finish, 1, finish_threads, 0, a.where, a.overlap && plan.passes.size() == 1, values);
+  }
+  return err == cudaSuccess ? nullptr : cudaGetErrorString(err);
+}
+
+}  // namespace bitfold::cuda

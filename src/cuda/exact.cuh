@@ -1,0 +1,879 @@
+// Exact sums on a GPU, of one element type. Each thread adds its terms to numbers of its own, without an error;
+// those become integers, which the block adds up in cells, and one block adds up the cells of all. docs/exact.md
+// says why each step is exact. No order of additions shows, so nothing here cares for one.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <bitfold/cuda/engine.cuh>
+
+#include "exact.hpp"
+
+namespace bitfold::cuda {
+namespace {
+
+using exact::term;
+using exact::wide;
+using word = unsigned long long;  // as CUDA's functions spell it
+__extension__ typedef __int128 signed_wide;
+
+// ---- Cells: a sum as signed 64-bit integers 32 bits apart, and its flags behind them --------------------
+
+template <class T, int Degree>
+inline constexpr int cells_of = 2 * exact::sum<T, Degree>::words + 1;
+
+__device__ inline std::uint64_t warp_sum(std::uint64_t v) {
+#pragma unroll
+  for (int d = warp / 2; d > 0; d /= 2) v += __shfl_xor_sync(all_threads, v, d);
+  return v;
+}
+// Adds v 2^shift, the same v of all threads of a warp: a number below 2^32 to each of some cells.
+__device__ inline void add_to_cells(std::int64_t* cells, int count, signed_wide v, int shift) {
+  const int k = threadIdx.x % warp, at = shift / 32 + k, down = 32 * k - shift % 32;
+  if (v == 0 || k > 4 || at >= count - 1) return;
+  const wide m = v < 0 ? -static_cast<wide>(v) : static_cast<wide>(v);
+  const auto digit = static_cast<std::uint32_t>(down < 128 ? down < 0 ? m << -down : m >> down : 0);
+  if (digit) atomicAdd(reinterpret_cast<word*>(cells + at), v < 0 ? 0 - word{digit} : word{digit});
+}
+// Adds all v 2^shift of a warp.
+__device__ inline void add_all_to_cells(std::int64_t* cells, int count, std::int64_t v, int shift) {
+  if (!__any_sync(all_threads, v != 0)) return;
+  const auto high = static_cast<std::int64_t>(warp_sum(static_cast<std::uint64_t>(v >> 32)));
+  const std::uint64_t low = warp_sum(static_cast<std::uint32_t>(v));
+  add_to_cells(cells, count, (static_cast<signed_wide>(high) << 32) + static_cast<signed_wide>(low), shift);
+}
+// As a state; the cells may hold sums of several blocks' by then.
+template <class S, class Cell>
+__device__ void to_sum(const Cell* cells, S& s) {
+  s = S{};
+  signed_wide carry = 0;
+#pragma unroll 1
+  for (int i = 0; i < 2 * S::words; ++i) {
+    carry += cells[i];
+    s.w[i / 2] |= static_cast<exact::word>(static_cast<std::uint32_t>(carry)) << (i % 2 * 32);
+    carry >>= 32;
+  }
+}
+
+// ---- What adds up terms -----------------------------------------------------------------------------------
+//
+// An adder is one thread's. It has
+//   take(x, y)         adds the elements of some packs; called by whole warps
+//   spill(cells)       moves what it has to the cells of its block; called by whole blocks, after every
+//                      `takes` takes at least
+//   column_bytes       of shared memory for each thread, in rows of Threads columns
+// Elements that are not there are padding(): terms that change nothing but, perhaps, flags that are up anyway.
+
+template <class T>
+using bits_of_type = typename exact::range<T>::bits;
+
+// Of degree 1 and one input, as bits.
+template <term What, class T>
+__device__ bits_of_type<T> term_bits(bits_of_type<T> b) {
+  constexpr bits_of_type<T> sign = bits_of_type<T>{1} << (exact::range<T>::width - 1);
+  constexpr bits_of_type<T> infinity = (sign - 1) ^ ((bits_of_type<T>{1} << exact::range<T>::mantissa) - 1);
+  if constexpr (What == term::magnitude) b &= sign - 1;
+  if constexpr (What == term::number)
+    if ((b & (sign - 1)) > infinity) b = 0;
+  return b;
+}
+template <class T>
+__device__ T from_bits(bits_of_type<T> b) {
+  return arith::bit_cast<T>(b);
+}
+template <class T>
+__device__ bits_of_type<T> to_bits(T x) {
+  return arith::bit_cast<bits_of_type<T>>(x);
+}
+
+// What a number says that began as -0 and to which terms were added.
+template <class F>
+__device__ unsigned flags_of_total(F v) {
+  if (v == 0) return (arith::bit_cast<std::conditional_t<sizeof(F) == 8, std::uint64_t, std::uint32_t>>(v) >> (8 * sizeof(F) - 1))
+                         ? exact::a_minus_zero
+                         : exact::something_else;
+  if (v - v == 0) return exact::something_else;
+  return v != v ? exact::a_nan : v > 0 ? exact::plus_infinity : exact::minus_infinity;
+}
+
+/// f16 of degree 1: in doubles, which have room for 2^12 terms.
+template <term What, int Threads = 512>
+struct in_registers {
+  static constexpr int degree = 1, threads = Threads;
+  static constexpr std::size_t column_bytes = 0;
+  static constexpr int count = cells_of<float16, 1>;
+  double sum[2] = {-0.0, -0.0};
+  std::int64_t total = 0;
+  unsigned flags = 0;
+  int taken = 0;
+
+  __device__ explicit in_registers(std::byte*) {}
+  template <int U, bool Two>
+  __device__ void take(const pack<float16> (&x)[U], const pack<float16> (&y)[Two ? U : 1], int) {
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        double v;
+        if constexpr (What == term::difference)
+          v = fabs(arith::widen<double>(x[u][i]) - arith::widen<double>(y[u][i]));
+        else
+          v = arith::widen<double>(from_bits<float16>(term_bits<What, float16>(to_bits(x[u][i]))));
+        sum[i % 2] = sum[i % 2] + v;
+      }
+    if ((taken += 4 * U) > (1 << 12) - 4 * U) gather();
+  }
+  __device__ void gather() {
+#pragma unroll
+    for (double& s : sum) {
+      const unsigned f = flags_of_total(s);
+      flags |= f;
+      if (f == exact::something_else) total += static_cast<std::int64_t>(s * 0x1p24);
+      s = -0.0;
+    }
+    taken = 0;
+  }
+  static constexpr int takes = 1 << 14;  // of 32 terms below 2^41 at most
+  __device__ void spill(std::int64_t* cells) {
+    gather();
+    add_all_to_cells(cells, count, total, 0);
+    total = 0;
+  }
+};
+
+/// Which bin a term goes to, all of whose terms are multiples of 2^first(bin) in the sum's unit and below 2^32
+/// times that. The last one has what is not finite.
+template <term What, class T>
+struct bins_of;
+template <term What>
+struct bins_of<What, float> {  // of 8 binades
+  static constexpr int count = 32;
+  __device__ static double value(float x, float) { return __uint_as_float(term_bits<What, float>(__float_as_uint(x))); }
+  __device__ static unsigned index(float x, double) { return __float_as_uint(x) >> 26 & 31; }
+  __device__ static int first(int bin) { return bin ? 8 * bin - 1 : 0; }
+};
+template <term What>
+  requires(What == term::square || What == term::product)
+struct bins_of<What, bfloat16> {  // of 16 binades, from 2^-271 on
+  static constexpr int lowest = (1023 - 271) / 16, count = 34;
+  __device__ static double value(bfloat16 x, bfloat16 y) {
+    return static_cast<double>(arith::widen<float>(x)) * static_cast<double>(arith::widen<float>(What == term::square ? x : y));
+  }
+  __device__ static unsigned index(bfloat16, double v) {
+    return static_cast<unsigned>(min(max(__double2hiint(v) >> 24 & 127, lowest), lowest + count - 1) - lowest);
+  }
+  __device__ static int first(int bin) { return max(0, 16 * bin - 20); }
+};
+
+/// A column of doubles, one for each bin, of which it has room for 2^20 terms.
+template <term What, class T, int Threads>
+struct in_bins {
+  using which = bins_of<What, T>;
+  static constexpr int degree = exact::degree(What), threads = Threads, bins = which::count;
+  static constexpr std::size_t column_bytes = bins * sizeof(double);
+  static constexpr int count = cells_of<T, degree>, low = exact::sum<T, degree>::low;
+  double* rows;
+  unsigned flags = 0;
+
+  __device__ explicit in_bins(std::byte* columns) : rows(reinterpret_cast<double*>(columns)) {
+#pragma unroll
+    for (int b = 0; b < bins; ++b) rows[b * Threads + threadIdx.x] = -0.0;
+  }
+  template <int U, bool Two>
+  __device__ void take(const pack<T> (&x)[U], const pack<T> (&y)[Two ? U : 1], int packs) {
+    if (packs == U) {  // the usual case, without a question between packs
+#pragma unroll
+      for (int u = 0; u < U; ++u) add(x[u], y[Two ? u : 0]);
+    } else {
+#pragma unroll
+      for (int u = 0; u < U; ++u)
+        if (u < packs) add(x[u], y[Two ? u : 0]);
+    }
+  }
+  __device__ void add(const pack<T>& x, const pack<T>& y) {
+#pragma unroll
+    for (int i = 0; i < pack<T>::size; ++i) {
+      const double v = which::value(x[i], exact::inputs(What) == 2 ? y[i] : T{});
+      double* const bin = rows + (which::index(x[i], v) * Threads + threadIdx.x);
+      *bin = *bin + v;
+    }
+  }
+  static constexpr int takes = 1 << 14;  // of 64 elements at most
+  // A warp for each bin.
+  __device__ void spill(std::int64_t* cells) {
+    __syncthreads();
+    for (int b = threadIdx.x / warp; b < bins; b += blockDim.x / warp) {
+      const int first = which::first(b);
+      const double scale = arith::bit_cast<double>(static_cast<std::uint64_t>(1023 - low - first) << 52);
+      std::int64_t all = 0;
+      bool touched = false;
+#pragma unroll 4
+      for (int t = threadIdx.x % warp; t < blockDim.x; t += warp) {
+        double& bin = rows[b * Threads + t];
+        const double v = bin;
+        bin = -0.0;
+        touched |= __double_as_longlong(v) != __double_as_longlong(-0.0);
+        if (b == bins - 1 && !(v - v == 0)) flags |= flags_of_total(v);
+        else all += static_cast<std::int64_t>(v * scale);
+      }
+      flags |= touched ? exact::something_else : exact::a_minus_zero;
+      add_all_to_cells(cells, count, all, first);
+    }
+    __syncthreads();
+  }
+};
+
+/// bf16 of degree 1: a column of floats, each of 8 binades, of which it has room for 2^9 terms; all terms
+/// times 2^-16, so that no sum overflows. Every so often a warp gathers them in integers, a bin to each thread.
+template <term What, int Threads>
+struct in_floats {
+  static constexpr int degree = 1, threads = Threads, bins = 32;
+  static_assert(bins == warp);
+  static constexpr std::size_t column_bytes = bins * sizeof(float);
+  static constexpr int count = cells_of<bfloat16, 1>;
+  float* rows;
+  std::int64_t total = 0;
+  unsigned flags = 0;
+  int taken = 0;
+
+  __device__ explicit in_floats(std::byte* columns) : rows(reinterpret_cast<float*>(columns)) {
+#pragma unroll
+    for (int b = 0; b < bins; ++b) rows[b * Threads + threadIdx.x] = -0.0f;
+  }
+  template <int U, bool>
+  __device__ void take(const pack<bfloat16> (&x)[U], const pack<bfloat16> (&)[1], int packs) {
+    if (packs == U) {
+#pragma unroll
+      for (int u = 0; u < U; ++u) add(x[u]);
+    } else {
+#pragma unroll
+      for (int u = 0; u < U; ++u)
+        if (u < packs) add(x[u]);
+    }
+    if ((taken += 8 * U) > (1 << 9) - 8 * U) gather();
+  }
+  __device__ void add(const pack<bfloat16>& x) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const std::uint32_t b = term_bits<What, float>(i % 2 ? x.word[i / 2] & 0xffff0000u : x.word[i / 2] << 16);
+      float* const bin = rows + ((b >> 26 & 31) * Threads + threadIdx.x);
+      *bin = *bin + __uint_as_float(b) * 0x1p-16f;
+    }
+  }
+  __device__ void gather() {
+    const int lane = threadIdx.x % warp;
+    std::uint32_t other = 0;
+#pragma unroll
+    for (int b = 0; b < bins; ++b) {
+      float& bin = rows[b * Threads + threadIdx.x];
+      float v = bin;
+      bin = -0.0f;
+      other |= __float_as_uint(v) ^ 0x80000000u;
+      if (b == bins - 1 && !(v - v == 0)) {
+        flags |= flags_of_total(v);
+        v = 0;
+      }
+      constexpr auto power = [](int e) { return arith::bit_cast<float>(static_cast<std::uint32_t>(e + 127) << 23); };
+      const int up = 150 - (b ? 8 * b : 1);  // in units of 2^-133 2^(8 b - 1), which is 2^-149 ... after 2^-16
+      const int sum = __reduce_add_sync(all_threads, static_cast<int>(v * power(up / 2) * power(up - up / 2)));
+      if (lane == b) total += sum;
+    }
+    flags |= other ? exact::something_else : exact::a_minus_zero;
+    taken = 0;
+  }
+  static constexpr int takes = 1 << 30;
+  __device__ void spill(std::int64_t* cells) {
+    gather();
+    for (unsigned some = __ballot_sync(all_threads, total != 0); some; some &= some - 1) {
+      const int b = __ffs(static_cast<int>(some)) - 1;
+      add_to_cells(cells, count, __shfl_sync(all_threads, total, b), b ? 8 * b - 1 : 0);
+    }
+    total = 0;
+  }
+};
+
+/// How many terms are not NaN.
+template <class T>
+struct counting_terms {
+  static constexpr int degree = 1, threads = 512;
+  static constexpr std::size_t column_bytes = 0;
+  static constexpr int count = cells_of<T, 1>;
+  std::uint64_t numbers = 0;
+  unsigned flags = exact::something_else;
+
+  __device__ explicit counting_terms(std::byte*) {}
+  template <int U, bool>
+  __device__ void take(const pack<T> (&x)[U], const pack<T> (&)[1], int) {
+    int here = 0;
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+#pragma unroll
+      for (int i = 0; i < pack<T>::size; ++i) {
+        const auto v = arith::widen<std::conditional_t<sizeof(T) == 8, double, float>>(x[u][i]);
+        here += v == v;
+      }
+    numbers += static_cast<std::uint64_t>(here);
+  }
+  static constexpr int takes = 1 << 30;
+  __device__ void spill(std::int64_t* cells) {
+    add_all_to_cells(cells, count, static_cast<std::int64_t>(numbers), -exact::range<T>::low);
+    numbers = 0;
+  }
+};
+
+// ---- Anything else: levels, or a column of limbs -----------------------------------------------------------
+
+/// A term as doubles whose sum it is.
+template <term What, class T>
+struct double_parts {
+  using enum exact::term;
+  static constexpr int digits = exact::range<T>::mantissa + 1;
+  static constexpr bool is_wide = digits == 53, half = digits == 11;
+  static constexpr int count = What == squared_difference ? (half ? 2 : is_wide ? 6 : 3)
+                               : What == difference       ? (half ? 1 : 2)
+                               : exact::degree(What) == 2 ? (is_wide ? 2 : 1)
+                                                          : 1;
+  /// All parts are below 2^fixed, and two levels take all of any finite one.
+  static constexpr bool is_fixed = half;
+  static constexpr int fixed = 34;
+
+  /// Whether they are not the term, which is too small.
+  __device__ static bool get(T px, T py, double (&v)[count]) {
+    const double x = arith::widen<double>(px), y = arith::widen<double>(py);
+    bool bad = false;
+    if constexpr (What == element) {
+      v[0] = x;
+    } else if constexpr (What == number) {
+      v[0] = x == x ? x : 0.0;
+    } else if constexpr (What == magnitude) {
+      v[0] = fabs(x);
+    } else if constexpr (What == square) {
+      bad = multiply(x, x, v, 0);
+    } else if constexpr (What == product) {
+      bad = multiply(x, y, v, 0);
+    } else if constexpr (What == difference) {
+      const auto d = arith::two_sum(x, -y);
+      v[0] = d.sum < 0 ? -d.sum : d.sum;
+      if constexpr (count == 2) v[1] = d.sum < 0 ? -d.error : d.error;
+    } else if constexpr (half) {
+      const double d = x - y;
+      const auto p = arith::two_prod(d, d);
+      v[0] = p.sum;
+      v[1] = p.error;
+    } else {
+      bad = multiply(x, x, v, 0);
+      bad |= multiply(y, y, v, count / 3);
+      bad |= multiply(x + x, -y, v, 2 * (count / 3));
+    }
+    return bad;
+  }
+
+ private:
+  __device__ static bool multiply(double x, double y, double (&v)[count], int at) {
+    if constexpr (!is_wide) {
+      v[at] = x * y;
+      return false;
+    } else {
+      const auto p = arith::two_prod(x, y);
+      v[at] = p.sum;
+      v[at + 1] = p.error;
+      // The error has bits down to 2^-105 of the product, which must not underflow.
+      return fabs(p.sum) < 0x1p-960 && x != 0 && y != 0;
+    }
+  }
+};
+
+// Keeps the flags of terms alone.
+struct only_flags {
+  unsigned flags = 0;
+  __device__ void deposit(wide, int, bool) {}
+};
+
+/// By levels as the CPU does (docs/exact.md), whose numbers all threads of a warp choose together; packs whose
+/// terms are not taken without a rest go to a column of integers 24 bits apart.
+template <term What, class T, int Threads>
+struct in_levels {
+  using parts = double_parts<What, T>;
+  static constexpr int degree = exact::degree(What), threads = Threads;
+  static constexpr int count = cells_of<T, degree>, low = exact::sum<T, degree>::low;
+  static constexpr int levels = !parts::is_fixed && (parts::count == 3 || (parts::is_wide && parts::count == 1)) ? 3 : 2;
+  // A part that is the rounding error of the one before is below 2^-53 of it, and has levels of its own.
+  static constexpr int groups = parts::count % 2 == 0 && !parts::is_fixed ? 2 : 1;
+
+  // The column. A deposit adds less than 2^48 to a limb.
+  static constexpr int limb = 24, adds = degree * parts::digits <= 64 ? 2 : 3;
+  static constexpr int top_shift = degree * ((1 << (exact::range<T>::width - 1 - exact::range<T>::mantissa)) - 3) + 1;
+  static constexpr int limbs = top_shift / limb + 2 * adds;
+  static constexpr std::size_t column_bytes = limbs * sizeof(std::int64_t);
+  static constexpr bool inlined = parts::is_wide && degree == 1 && exact::inputs(What) == 1;  // often enough
+  static constexpr int deposits_of_term = What == term::squared_difference ? 4 : What == term::difference ? 2 : 1;
+
+  std::int64_t* rows;
+  unsigned flags = 0;
+  bool has_column = false;
+  bool anchored = false;
+  int hold = 0, hard = 0;  // takes to go on without trying levels; how many it was the last time
+  int top[groups][levels];
+  double start[groups][levels];             // 1.5 2^top
+  std::int64_t taken[groups][levels] = {};  // in units of 2^(top - 52)
+
+  __device__ explicit in_levels(std::byte* columns) : rows(reinterpret_cast<std::int64_t*>(columns)) {}
+
+  // A block that adds `n` numbers to each level leaves it in its binade.
+  template <int U>
+  BITFOLD_HD static constexpr int headroom() {
+    int h = 0;
+    while ((1 << h) < U * pack<T>::size * parts::count) ++h;
+    return h;
+  }
+  template <int U>
+  __device__ void anchor(int highest) {
+    constexpr int h = headroom<U>();
+    anchored = true;
+#pragma unroll
+    for (int g = 0; g < groups; ++g) {
+      int k = highest + 2 + h - 53 * g;
+#pragma unroll
+      for (int l = 0; l < levels; ++l, k += h - 51) {
+        top[g][l] = max(max(k, low + 52), -1022);
+        anchored &= top[g][l] <= 1023;
+        start[g][l] = 1.5 * arith::bit_cast<double>(static_cast<std::uint64_t>(top[g][l] + 1023) << 52);
+      }
+    }
+  }
+  __device__ void flush(std::int64_t* cells) {
+#pragma unroll
+    for (int g = 0; g < groups; ++g)
+#pragma unroll
+      for (int l = 0; l < levels; ++l) {
+        if (anchored) add_all_to_cells(cells, count, taken[g][l], top[g][l] - 52 - low);
+        taken[g][l] = 0;
+      }
+  }
+
+  std::int64_t* block_cells = nullptr;  // where flush() goes
+
+  template <int U, bool Two>
+  __device__ bool attempt(const pack<T> (&x)[U], const pack<T> (&y)[Two ? U : 1]) {
+    double s[groups][levels];
+#pragma unroll
+    for (int g = 0; g < groups; ++g)
+#pragma unroll
+      for (int l = 0; l < levels; ++l) s[g][l] = start[g][l];
+    std::uint32_t moved = 0, left = 0;
+    bool bad = false;
+#pragma unroll
+    for (int u = 0; u < U; ++u)
+#pragma unroll
+      for (int i = 0; i < pack<T>::size; ++i) {
+        double v[parts::count];
+        bad |= parts::get(x[u][i], Two ? y[Two ? u : 0][i] : T{}, v);
+#pragma unroll
+        for (int p = 0; p < parts::count; ++p) {
+          const int g = p % groups;
+          double r = v[p];
+#pragma unroll
+          for (int l = 0; l < levels; ++l) {
+            double& sum = s[g][l];
+            const double next = sum + r;
+            if (l == 0) moved |= static_cast<std::uint32_t>(__double2hiint(next) ^ __double2hiint(start[g][0]));
+            if (l + 1 < levels) {
+              r = r - (next - sum);
+            } else if (!parts::is_fixed) {
+              const double t = next - sum;
+              left |= static_cast<std::uint32_t>(__double2loint(r) ^ __double2loint(t)) |
+                      static_cast<std::uint32_t>((__double2hiint(r) ^ __double2hiint(t)) & 0x7fffffff);
+            }
+            sum = next;
+          }
+        }
+      }
+    // In the first level's binade at every step (one that is not finite is never again), and nothing left but
+    // signs of zeros.
+    if (bad || (moved & 0xfff00000u) || left) return false;
+    bool took = false;
+#pragma unroll
+    for (int g = 0; g < groups; ++g)
+#pragma unroll
+      for (int l = 0; l < levels; ++l) {
+        const std::int64_t part = __double_as_longlong(s[g][l]) - __double_as_longlong(start[g][l]);
+        taken[g][l] += part;
+        took |= part != 0;
+      }
+    if (!(flags & exact::something_else)) {
+      if (took) flags |= exact::something_else;
+      else flags |= each<U, Two>(x, y, only_flags{});  // zeros: of which sign?
+    }
+    return true;
+  }
+
+  // A thread's column.
+  struct to_column {
+    std::int64_t* mine;
+    unsigned flags = 0;
+    __device__ void deposit(wide m, int shift, bool negative) {
+      const int k = shift / limb, s = shift - limb * k;
+      std::int64_t* const at = mine + k * Threads;
+      constexpr std::uint64_t mask = (std::uint64_t{1} << 48) - 1;
+      const std::uint64_t sign = negative ? ~std::uint64_t{0} : 0;
+      const auto signed_value = [=](std::uint64_t v) { return static_cast<std::int64_t>((v ^ sign) - sign); };
+      const auto l = static_cast<std::uint64_t>(m);
+      if constexpr (adds == 2) {
+        at[0] += signed_value(l << s & mask);
+        at[2 * Threads] += signed_value(l >> (48 - s));
+      } else {
+        const auto h = static_cast<std::uint64_t>(m >> 64);
+        const std::uint64_t low_part = l << s, middle = s ? h << s | l >> (64 - s) : h, high = s ? h >> (64 - s) : 0;
+        at[0] += signed_value(low_part & mask);
+        at[2 * Threads] += signed_value((middle << 16 | low_part >> 48) & mask);
+        at[4 * Threads] += signed_value(high << 32 | middle >> 32);
+      }
+    }
+  };
+  // Adds all elements to `to`, one by one; returns its flags. It is called seldom: with copies, so that all else
+  // stays in registers.
+  template <int N>
+  struct packs {
+    pack<T> p[N];
+    __device__ packs(const pack<T> (&from)[N]) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) p[i] = from[i];
+    }
+  };
+  template <int U, bool Two, class To>
+  __device__ static unsigned each(const pack<T> (&x)[U], const pack<T> (&y)[Two ? U : 1], To to) {
+    if constexpr (inlined && std::is_same_v<To, to_column>) {
+      // Without a branch, so that several are on their way together.
+      bool special = false;
+      std::uint64_t other = 0;
+#pragma unroll
+      for (int u = 0; u < U; ++u)
+#pragma unroll
+        for (int i = 0; i < pack<T>::size; ++i) {
+          const exact::parts p = exact::split(from_bits<T>(term_bits<What, T>(to_bits(x[u][i]))));
+          special |= p.what != exact::parts::finite;
+          to.deposit(p.what == exact::parts::finite ? p.m : 0, p.shift, p.negative);
+          other |= to_bits(x[u][i]) ^ (std::uint64_t{1} << 63);
+        }
+      to.flags = What == term::element && other == 0 ? exact::a_minus_zero : exact::something_else;
+      if (!special) return to.flags;
+      return to.flags | each_of<U, Two>(packs<U>(x), packs<1>(y), only_flags{});
+    } else {
+      return each_of<U, Two>(packs<U>(x), packs<Two ? U : 1>(y), to);
+    }
+  }
+  template <int U, bool Two, class To>
+  __device__ __noinline__ static unsigned each_of(const packs<U>& x, const packs<Two ? U : 1>& y, To to) {
+#pragma unroll 1
+    for (int u = 0; u < U; ++u)
+#pragma unroll
+      for (int i = 0; i < pack<T>::size; ++i) exact::deposit<What>(to, x.p[u][i], Two ? y.p[Two ? u : 0][i] : T{});
+    return to.flags;
+  }
+
+  // The largest exponent among the parts of all threads to whom that matters.
+  template <int U, bool Two>
+  __device__ __noinline__ static int highest(const packs<U>& x, const packs<Two ? U : 1>& y, bool mine) {
+    std::uint32_t most = 0;
+    if (mine) {
+#pragma unroll 1
+      for (int u = 0; u < U; ++u)
+#pragma unroll
+        for (int i = 0; i < pack<T>::size; ++i) {
+          double v[parts::count];
+          parts::get(x.p[u][i], Two ? y.p[Two ? u : 0][i] : T{}, v);
+#pragma unroll
+          for (int p = 0; p < parts::count; ++p) {
+            const std::uint32_t exponent = static_cast<std::uint32_t>(__double2hiint(v[p])) >> 20 & 2047;
+            if (exponent < 2047) most = max(most, exponent);
+          }
+        }
+    }
+    return static_cast<int>(__reduce_max_sync(all_threads, most)) - 1023;
+  }
+
+  template <int U, bool Two>
+  __device__ void take(const pack<T> (&x)[U], const pack<T> (&y)[Two ? U : 1], int) {
+    if constexpr (parts::is_fixed)
+      if (!anchored) anchor<U>(parts::fixed - 1);
+    bool done = false;
+    if (hold > 0) {
+      --hold;
+    } else {
+      for (int tries = 0;; ++tries) {
+        if (anchored && !done) done = attempt<U, Two>(x, y);
+        if (__all_sync(all_threads, done)) {
+          hard /= 2;
+          return;
+        }
+        if (tries == 1 || parts::is_fixed) break;
+        flush(block_cells);
+        anchor<U>(highest<U, Two>(packs<U>(x), packs<Two ? U : 1>(y), !done));
+      }
+      hard = min(2 * hard + 1, 255);
+      hold = hard - 1;
+    }
+    if (done) return;
+    if (!has_column) {
+      for (int k = 0; k < limbs; ++k) rows[k * Threads + threadIdx.x] = 0;
+      has_column = true;
+    }
+    flags |= each<U, Two>(x, y, to_column{rows + threadIdx.x});
+  }
+  BITFOLD_HD static constexpr int takes_of(int elements) {
+    const int n = (1 << 14) / (elements * deposits_of_term);
+    return n < (1 << 11) ? n : 1 << 11;
+  }
+  static constexpr int takes = takes_of(64);
+  __device__ void spill(std::int64_t* cells) {
+    flush(cells);
+    if (!__syncthreads_or(has_column)) return;
+    if (!has_column)
+      for (int k = 0; k < limbs; ++k) rows[k * Threads + threadIdx.x] = 0;
+    has_column = true;
+    __syncthreads();
+    for (int k = threadIdx.x / warp; k < limbs; k += blockDim.x / warp) {
+      // Below 2^62 each: halves do not overflow.
+      std::int64_t low_half = 0, high_half = 0;
+      for (int t = threadIdx.x % warp; t < blockDim.x; t += warp) {
+        std::int64_t& v = rows[k * Threads + t];
+        low_half += static_cast<std::uint32_t>(v);
+        high_half += v >> 32;
+        v = 0;
+      }
+      add_all_to_cells(cells, count, low_half, limb * k);
+      add_all_to_cells(cells, count, high_half, limb * k + 32);
+    }
+    __syncthreads();
+  }
+};
+
+// ---- Results ------------------------------------------------------------------------------------------------
+
+template <class Form>
+inline constexpr std::size_t term_count = std::size(Form::terms);
+template <class Op>
+concept has_form = requires { typename Op::exact; };
+
+__device__ __noinline__ void write(const result& how, const exact::unrounded& v) {
+  visit(how.type, [&]<class Out>(std::type_identity<Out>) {
+    if constexpr (!std::is_integral_v<Out>) *static_cast<Out*>(how.out) = exact::round<Out>(v);
+  });
+}
+template <class Form, typing Types, class T>
+__device__ void write_form(const result& how, index n, const exact_slots& slots, const std::byte (*sums)[sizeof(exact::sum<double, 2>)]) {
+  const auto sum_of = [&](term what) {
+    int k = 0;
+    while (k < slots.count - 1 && slots.each[k].what != what) ++k;
+    return sums[k];
+  };
+  const auto finish = [&]<class Out>(std::type_identity<Out>) {
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return Form::template finish<Out>(fold::finishing{n, how.ddof},
+                                        *reinterpret_cast<const exact::sum_of<T, Form::terms[I]>*>(sum_of(Form::terms[I]))...);
+    }(std::make_index_sequence<term_count<Form>>());
+  };
+  if (visit(how.type, []<class Out>(std::type_identity<Out>) { return !std::is_integral_v<Out>; })) {
+    write(how, finish(std::type_identity<exact::unrounded>{}));
+  } else if constexpr (std::is_integral_v<T> && Types == typing::additive) {
+    const auto v = finish(std::type_identity<std::int64_t>{});
+    visit(how.type, [&]<class Out>(std::type_identity<Out>) {
+      if constexpr (std::is_integral_v<Out>) *static_cast<Out*>(how.out) = static_cast<Out>(v);
+    });
+  }
+}
+
+template <class Op, typing Types, class T>
+__device__ void write_op(const result& how, index n, const exact_slots& slots, const std::byte (*sums)[sizeof(exact::sum<double, 2>)]) {
+  if constexpr (has_form<Op>) write_form<typename Op::exact, Types, T>(how, n, slots, sums);
+}
+
+// The cells of all slots, added up over the blocks and carried, become results.
+using room_for_sum = std::byte[sizeof(exact::sum<double, 2>)];
+template <class T>
+__device__ __noinline__ void write_results(const exact_slots& slots, const std::int64_t* const (&cells)[most_slots], index n,
+                                           const result_list& how, room_for_sum* sums) {
+  const int w = threadIdx.x / warp, t = threadIdx.x % warp;
+  for (int k = w; k < slots.count; k += blockDim.x / warp)
+    if (t == 0) {
+      const auto make = [&]<class S>(std::type_identity<S>) {
+        S& s = *reinterpret_cast<S*>(sums[k]);
+        to_sum(cells[k], s);
+        s.flags = static_cast<unsigned>(cells[k][slots.each[k].cells - 1]);
+      };
+      if (exact::degree(slots.each[k].what) == 1) make(std::type_identity<exact::sum<T, 1>>{});
+      else make(std::type_identity<exact::sum<T, 2>>{});
+    }
+  __syncthreads();
+  for (int k = w; k < how.count; k += blockDim.x / warp) {
+    if (t != 0) continue;
+#define BITFOLD_OP(name, inputs, takes_method, has_exact, types, ...) \
+  if (how.each[k].op == op_id::name) write_op<op::name##_op, typing::types, T>(how.each[k], n, slots, sums);
+    BITFOLD_OPS(BITFOLD_OP)
+#undef BITFOLD_OP
+  }
+}
+
+// ---- Kernels ------------------------------------------------------------------------------------------------
+
+/// What adds no second term.
+struct no_adder {
+  static constexpr std::size_t column_bytes = 0;
+  static constexpr int count = 0, takes = 1 << 30;
+  unsigned flags = 0;
+  __device__ explicit no_adder(std::byte*) {}
+  template <int, bool, class X, class Y>
+  __device__ void take(const X&, const Y&, int) {}
+  __device__ void spill(std::int64_t*) {}
+};
+
+// Columns begin where a row of banks does: a row of columns shares the fewest banks then.
+extern __shared__ __align__(128) std::byte cells_and_columns[];
+BITFOLD_HD constexpr std::size_t bytes_of_cells(int cells) { return (static_cast<std::size_t>(cells) * sizeof(std::int64_t) + 127) / 128 * 128; }
+
+// Pack j of n elements; where there are none, padding.
+template <class T>
+__device__ pack<T> load_or_pad(const T* p, index j, index n, bool aligned, bits_of_type<T> padding) {
+  constexpr int size = pack<T>::size;
+  const index first = j * size;
+  if (first + size <= n) return aligned ? load_pack<true>(p + first) : load_pack<false>(p + first);
+  pack<T> v;
+#pragma unroll
+  for (int i = 0; i < size; ++i) v.set(i, first + i < n ? to_bits(p[first + i]) : padding);
+  return v;
+}
+
+template <class A, class T>
+__device__ void set_cells(A& a, std::byte* bytes) {
+  if constexpr (requires { a.block_cells; }) a.block_cells = reinterpret_cast<std::int64_t*>(bytes);
+}
+
+// Adds the terms of A, and of B, of all elements, U packs of each input at a time.
+template <class T, bool Two, int U, class A, class B, bool Presence>
+__global__ void __launch_bounds__(A::threads)
+    exact_pass(elements data, index n, const __grid_constant__ exact_slots slots, const __grid_constant__ result_list how) {
+  constexpr int threads = A::threads;
+#if __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
+  std::int64_t* const cells = reinterpret_cast<std::int64_t*>(cells_and_columns);
+  std::byte* const columns = cells_and_columns + bytes_of_cells(A::count + B::count);
+  for (int i = threadIdx.x; i < A::count + B::count; i += blockDim.x) cells[i] = 0;
+  A a(columns);
+  B b(columns + threads * A::column_bytes);
+  set_cells<A, T>(a, cells_and_columns);
+  set_cells<B, T>(b, reinterpret_cast<std::byte*>(cells + A::count));
+  __syncthreads();
+
+  // Terms of these are -0, or nothing.
+  using bits = bits_of_type<T>;
+  constexpr bits x_padding = Presence ? static_cast<bits>(~bits{0}) : static_cast<bits>(bits{1} << (exact::range<T>::width - 1));
+  const T *px = static_cast<const T*>(data.x), *py = static_cast<const T*>(data.y);
+  const index packs = (n + pack<T>::size - 1) / pack<T>::size;
+  const index stride = index{gridDim.x} * blockDim.x, mine = index{blockIdx.x} * blockDim.x + threadIdx.x;
+  const auto load = [&](index base, pack<T> (&x)[U], pack<T> (&y)[Two ? U : 1]) {
+    if (data.aligned && (base + (U - 1) * stride + blockDim.x * (blockIdx.x + 1)) * pack<T>::size <= n) {
+#pragma unroll
+      for (int u = 0; u < U; ++u) {
+        x[u] = load_pack<true>(px + (base + mine + u * stride) * pack<T>::size);
+        if constexpr (Two) y[u] = load_pack<true>(py + (base + mine + u * stride) * pack<T>::size);
+      }
+    } else {
+#pragma unroll
+      for (int u = 0; u < U; ++u) {
+        x[u] = load_or_pad(px, base + mine + u * stride, n, data.aligned, x_padding);
+        if constexpr (Two) y[u] = load_or_pad(py, base + mine + u * stride, n, data.aligned, bits{0});
+      }
+    }
+  };
+  pack<T> next_x[U], next_y[Two ? U : 1];
+  const index block_first = index{blockIdx.x} * blockDim.x;
+  if (block_first < packs) load(0, next_x, next_y);
+  constexpr int takes = A::takes < B::takes ? A::takes : B::takes;
+  int until_spill = takes;
+  for (index base = 0; base + block_first < packs; base += U * stride) {
+    pack<T> x[U], y[Two ? U : 1];
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      x[u] = next_x[u];
+      if constexpr (Two) y[u] = next_y[u];
+    }
+    if (base + U * stride + block_first < packs) load(base + U * stride, next_x, next_y);
+    int here = U;  // packs that the block's first thread has
+    if (base + (U - 1) * stride + block_first >= packs) here = static_cast<int>((packs - base - block_first + stride - 1) / stride);
+    a.template take<U, Two>(x, y, here);
+    b.template take<U, Two>(x, y, here);
+    if (--until_spill == 0) {
+      a.spill(cells);
+      b.spill(cells + A::count);
+      until_spill = takes;
+    }
+  }
+  a.spill(cells);
+  b.spill(cells + A::count);
+  const auto add_flags = [](std::int64_t& cell, unsigned flags) {
+    flags = __reduce_or_sync(all_threads, flags);
+    if (threadIdx.x % warp == 0) atomicOr(reinterpret_cast<word*>(&cell), word{flags});
+  };
+  add_flags(cells[A::count - 1], a.flags);
+  if constexpr (B::count > 0) add_flags(cells[A::count + B::count - 1], b.flags);
+  __syncthreads();
+  if (gridDim.x == 1 && how.count > 0) {
+    const std::int64_t* of[most_slots] = {cells, cells + A::count};
+    __shared__ __align__(16) room_for_sum sums[2];
+    write_results<T>(slots, of, n, how, sums);
+  } else {
+    for (int i = threadIdx.x; i < A::count; i += blockDim.x) slots.each[0].at[blockIdx.x * A::count + i] = cells[i];
+    if constexpr (B::count > 0)
+      for (int i = threadIdx.x; i < B::count; i += blockDim.x)
+        slots.each[1].at[blockIdx.x * B::count + i] = cells[A::count + i];
+  }
+}
+
+// One block: the cells of all blocks become results. A block's cell is below 2^53 (docs/exact.md).
+template <class T>
+__global__ void __launch_bounds__(finish_threads)
+    exact_finish(index n, const __grid_constant__ exact_slots slots, const __grid_constant__ result_list how) {
+  __shared__ std::int64_t cells[most_slots][cells_of<double, 2>];
+  for (int i = threadIdx.x; i < most_slots * cells_of<double, 2>; i += blockDim.x) cells[0][i] = 0;
+  __syncthreads();
+#if __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+#endif
+  for (int k = 0; k < slots.count; ++k) {
+    const exact_slot& s = slots.each[k];
+    const int groups = finish_threads / s.cells, group = threadIdx.x / s.cells, cell = threadIdx.x % s.cells;
+    if (group >= groups) continue;
+    std::int64_t all = 0, flags = 0;
+#pragma unroll 8
+    for (int b = group; b < s.blocks; b += groups) {
+      const std::int64_t v = s.at[b * s.cells + cell];
+      all += v;
+      flags |= v;
+    }
+    auto* const to = reinterpret_cast<word*>(&cells[k][cell]);
+    if (cell < s.cells - 1) atomicAdd(to, static_cast<word>(all));
+    else atomicOr(to, static_cast<word>(flags));
+  }
+  __syncthreads();
+  const std::int64_t* of[most_slots];
+#pragma unroll
+  for (int k = 0; k < most_slots; ++k) of[k] = cells[k];
+  __shared__ __align__(16) room_for_sum sums[most_slots];
+  write_results<T>(slots, of, n, how, sums);
+}
+
+template <class T, bool Two, int U, class A, class B = no_adder, bool Presence = false>
+exact_kernel kernel_of() {
+  exact_kernel k;
+  k.function = reinterpret_cast<const void*>(exact_pass<T, Two, U, A, B, Presence>);
+  k.threads = A::threads;
+  k.shared = bytes_of_cells(A::count + B::count) + A::threads * (A::column_bytes + B::column_bytes);
+  k.elements = std::size_t{U} * A::threads * pack<T>::size;
+  k.cells[0] = A::count;
+  k.cells[1] = B::count;
+  return k;
+}
+
+}  // namespace
+}  // namespace bitfold::cuda

@@ -1,0 +1,31 @@
+#include "exact.cuh"
+
+namespace bitfold::cuda {
+
+using T = float;
+
+template <>
+exact_kernel exact_kernel_of<T>(term what) {
+  using enum exact::term;
+  switch (what) {
+    case element: return kernel_of<T, false, 4, in_bins<element, T, 256>>();
+    case number: return kernel_of<T, false, 4, in_bins<number, T, 256>>();
+    case presence: return kernel_of<T, false, 4, counting_terms<T>, no_adder, true>();
+    case magnitude: return kernel_of<T, false, 4, in_bins<magnitude, T, 256>>();
+    case difference: return kernel_of<T, true, 2, in_levels<difference, T, 256>>();
+    case square: return kernel_of<T, false, 4, in_levels<square, T, 256>>();
+    case product: return kernel_of<T, true, 4, in_levels<product, T, 256>>();
+    case squared_difference: return kernel_of<T, true, 2, in_levels<squared_difference, T, 256>>();
+  }
+  return {};
+}
+template <>
+exact_kernel exact_kernel_of_both<T>() {
+  return kernel_of<T, false, 4, in_bins<term::element, T, 128>, in_levels<term::square, T, 128>>();
+}
+template <>
+const void* exact_finish_of<T>() {
+  return reinterpret_cast<const void*>(exact_finish<T>);
+}
+
+}  // namespace bitfold::cuda

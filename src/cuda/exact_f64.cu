@@ -1,0 +1,31 @@
+#include "exact.cuh"
+
+namespace bitfold::cuda {
+
+using T = double;
+
+template <>
+exact_kernel exact_kernel_of<T>(term what) {
+  using enum exact::term;
+  switch (what) {
+    case element: return kernel_of<T, false, 8, in_levels<element, T, 320>>();
+    case number: return kernel_of<T, false, 8, in_levels<number, T, 320>>();
+    case presence: return kernel_of<T, false, 4, counting_terms<T>, no_adder, true>();
+    case magnitude: return kernel_of<T, false, 8, in_levels<magnitude, T, 320>>();
+    case difference: return kernel_of<T, true, 4, in_levels<difference, T, 320>>();
+    case square: return kernel_of<T, false, 8, in_levels<square, T, 160>>();
+    case product: return kernel_of<T, true, 4, in_levels<product, T, 160>>();
+    case squared_difference: return kernel_of<T, true, 2, in_levels<squared_difference, T, 160>>();
+  }
+  return {};
+}
+template <>
+exact_kernel exact_kernel_of_both<T>() {
+  return kernel_of<T, false, 8, in_levels<term::element, T, 96>, in_levels<term::square, T, 96>>();
+}
+template <>
+const void* exact_finish_of<T>() {
+  return reinterpret_cast<const void*>(exact_finish<T>);
+}
+
+}  // namespace bitfold::cuda

@@ -1,0 +1,67 @@
+// Exact sums of integers: each thread keeps a state of its own.
+#include "exact.cuh"
+
+namespace bitfold::cuda {
+namespace {
+
+constexpr int threads = 256;
+using state = exact::sum<std::int64_t, 2>;  // of any integers
+constexpr int cells = cells_of<std::int64_t, 2>;
+
+template <term What>
+__global__ void __launch_bounds__(threads)
+    add_integers(elements data, index n, const __grid_constant__ exact_slots slots, const __grid_constant__ result_list how) {
+#if __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
+  __shared__ std::int64_t sum[cells];
+  for (int i = threadIdx.x; i < cells; i += blockDim.x) sum[i] = 0;
+  __syncthreads();
+  state s;
+  visit(data.type, [&]<class T>(std::type_identity<T>) {
+    if constexpr (std::is_integral_v<T>) {
+      const T *x = static_cast<const T*>(data.x), *y = static_cast<const T*>(data.y);
+      for (index i = index{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += index{gridDim.x} * blockDim.x)
+        exact::deposit<What>(s, x[i], exact::inputs(What) == 2 ? y[i] : T{});
+    }
+  });
+  // Words below the top one have no sign of their own.
+#pragma unroll
+  for (int i = 0; i < cells - 1; ++i) {
+    const auto digit = static_cast<std::uint32_t>(s.w[i / 2] >> (i % 2 * 32));
+    const std::int64_t v = i == cells - 2 ? static_cast<std::int32_t>(digit) : static_cast<std::int64_t>(digit);
+    const std::uint64_t all = warp_sum(static_cast<std::uint64_t>(v));
+    if (threadIdx.x % warp == 0) atomicAdd(reinterpret_cast<word*>(&sum[i]), word{all});
+  }
+  if (threadIdx.x == 0) sum[cells - 1] = exact::something_else;
+  __syncthreads();
+  if (gridDim.x == 1 && how.count > 0) {
+    const std::int64_t* of[most_slots] = {sum};
+    __shared__ __align__(16) room_for_sum sums[1];
+    write_results<std::int64_t>(slots, of, n, how, sums);
+  } else {
+    for (int i = threadIdx.x; i < cells; i += blockDim.x) slots.each[0].at[blockIdx.x * cells + i] = sum[i];
+  }
+}
+
+template <term What>
+exact_kernel kernel() {
+  return {reinterpret_cast<const void*>(add_integers<What>), threads, 0, 4 * threads, {cells, 0}};
+}
+
+}  // namespace
+
+template <>
+exact_kernel exact_kernel_of<std::int64_t>(term what) {
+  return visit(what, [](auto w) { return kernel<w>(); });
+}
+template <>
+exact_kernel exact_kernel_of_both<std::int64_t>() {
+  return {};
+}
+template <>
+const void* exact_finish_of<std::int64_t>() {
+  return reinterpret_cast<const void*>(exact_finish<std::int64_t>);
+}
+
+}  // namespace bitfold::cuda
