@@ -38,10 +38,9 @@ real rounded(const real& exact, const real& before, dtype out, bool underflows) 
   return upwards(before + rounding);
 }
 
-// One correct rounding to `out`.
-real half_ulp(const real& exact, dtype out) {
-  if (!is_float(out)) return 0;
-  return isfinite(value_of(round_correctly(exact, out))) ? real(ulp(exact, out) / 2) : infinity;
+// One rounding of the exact value.
+real correctly_rounded(const real& exact, dtype out) {
+  return is_float(out) ? rounded(exact, 0, out, true) : real(0);
 }
 
 // On the sum of n terms by r's method before its last rounding, where `size` is the sum of the
@@ -68,7 +67,7 @@ real bound_before_rounding(const reduction& r, std::uint64_t n, const exact_sum&
 }
 
 real error_bound(const reduction& r, std::uint64_t n, const exact_sum& exact) {
-  if (r.method() == method_id::exact) return half_ulp(exact.sum, r.out());
+  if (r.method() == method_id::exact) return correctly_rounded(exact.sum, r.out());
   const real before = bound_before_rounding(r, n, exact);
   if (!is_float(r.out())) return before;
   const bool narrower = !is_float(r.in()) || is_narrower(r.out(), r.acc());
@@ -168,7 +167,7 @@ real cosine_bound(const reduction& r, const elements& in) {
 
 real prod_bound(const reduction& r, const elements& in) {
   const real exact = exact_value(r, in);
-  if (!is_float(r.in())) return is_float(r.out()) ? rounded(exact, 0, r.out(), true) : real(0);
+  if (!is_float(r.in())) return correctly_rounded(exact, r.out());
   // Every product of some elements lies between these.
   real most = 1, least = 1;
   bool has_zero = false;
@@ -244,8 +243,7 @@ real mean_bound(const reduction& r, const elements& in) {
 }
 
 real sum_bound(const reduction& r, const elements& in) {
-  if (!is_float(r.acc()))
-    return is_float(r.out()) ? rounded(exact_value(r, in), 0, r.out(), true) : real(0);
+  if (!is_float(r.acc())) return correctly_rounded(exact_value(r, in), r.out());
   const bounded_sum s = sum_of(r, in, terms_of(r.op(), r.in(), r.acc()));
   const bool narrower = is_narrower(r.out(), r.acc());
   if (!narrower && r.method() != method_id::kahan) return s.bound;
@@ -295,7 +293,7 @@ static_assert(std::ranges::all_of(all_ops, [](op_id op) { return bound_of(op) !=
 
 real error_bound(const reduction& r, const elements& in) {
   if (in.n == 0) return 0;
-  if (r.method() == method_id::exact) return half_ulp(exact_value(r, in), r.out());
+  if (r.method() == method_id::exact) return correctly_rounded(exact_value(r, in), r.out());
   return bound_of(r.op())(r, in);
 }
 

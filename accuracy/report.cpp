@@ -235,6 +235,9 @@ void add_headlines(json& report) {
   const auto add = [&](std::string value, std::string label, std::string note) {
     lines.push_back({{"value", value}, {"label", label}, {"note", note}});
   };
+  const auto expect = [&](std::size_t count) {
+    if (lines.size() < count) add("-", "not measured", "this run left it out");
+  };
 
   std::uint64_t ways = 0, equal = 0, sums = 0;
   for (const json& row : report["bits"]) {
@@ -287,6 +290,7 @@ void add_headlines(json& report) {
                     machine_of(report, device), text_of((*tree)["variation"])));
     break;
   }
+  expect(3);
 
   std::map<std::string, double> right;
   for (const json& row : report["accuracy"])
@@ -301,6 +305,7 @@ void add_headlines(json& report) {
                     right.contains("plain loop")
                         ? fmt::format(", plain loop {:.3g}", right["plain loop"])
                         : ""));
+  expect(4);
 
   for (const char* device : {"cuda", "cpu"}) {
     struct price {
@@ -308,8 +313,8 @@ void add_headlines(json& report) {
       const json* row;
     };
     const auto price_of = [&](const char* type, const char* acc) -> std::optional<price> {
-      const auto row = [&](const char* method, const char* in) {
-        return speed_row(report, fmt::format("bitfold/sum/{}/{}/{}/{}/{}", method, type, in, type, device));
+      const auto row = [&](const char* method, const char* by) {
+        return speed_row(report, fmt::format("bitfold/sum/{}/{}/{}/{}/{}", method, type, by, type, device));
       };
       const json *exact = row("exact", "exact"), *tree = row("tree", acc);
       if (!exact || !tree || (*exact)["n"] != (*tree)["n"]) return {};
@@ -319,14 +324,14 @@ void add_headlines(json& report) {
     const auto f32 = price_of("f32", "f32");
     if (!f32) continue;
     std::string others;
-    for (const auto [type, acc] : {std::pair("f64", "f64"), {"f16", "f32"}, {"bf16", "f32"}})
-      if (const auto p = price_of(type, acc)) others += fmt::format("{} {} at {}, ", type, p->times, p->n);
+    for (const auto& [type, acc] : {std::pair("f64", "f64"), {"f16", "f32"}, {"bf16", "f32"}})
+      if (const auto p = price_of(type, acc)) others += fmt::format("{} {}{}, ", type, p->times, p->n == f32->n ? "" : " at " + p->n);
     add(f32->times, fmt::format("tree's time is the price of the truth: exact, f32, n = {}", f32->n),
         fmt::format("{:.4g} GB/s; {}on {}, {}", number((*f32->row)["gbps"]), others, machine_of(report, device),
                     text_of((*f32->row)["variation"])));
     break;
   }
-  while (lines.size() < 5) add("-", "not measured", "this run left it out");
+  expect(5);
   report["headlines"] = std::move(lines);
 }
 

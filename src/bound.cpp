@@ -200,7 +200,7 @@ class bounding {
       : r_(r), n_(n), count_(static_cast<double>(n)), value_(std::fabs(value)), sums_(sums) {}
 
   upper bound() const {
-    if (r_.method() == method_id::exact) return half_ulp();
+    if (r_.method() == method_id::exact) return one_rounding();
     switch (r_.op()) {
       case op_id::norm_l2: return norm();
       case op_id::norm_inf: return largest();
@@ -271,11 +271,8 @@ class bounding {
   }
   upper rounding_from_f64() const { return r_.out() == dtype::f64 ? upper(0) : one_rounding(); }
   upper relative_rounding() const { return upper(format_of(r_.out()).u) * upper(value_); }
-  upper half_step() const { return upper(format_of(r_.out()).eta) * upper(0.5); }
-  upper one_rounding() const { return larger(relative_rounding(), half_step()); }
-  upper half_ulp() const {
-    const double u = format_of(r_.out()).u;
-    return larger(upper(std::ldexp(u, std::ilogb(value_))), half_step());
+  upper one_rounding() const {
+    return larger(relative_rounding(), upper(format_of(r_.out()).eta) * upper(0.5));
   }
 
   // Of the terms' sum.

@@ -27,7 +27,7 @@ constexpr bool rounds_nothing(op_id op) {
 }
 
 /// Whether an operation has such a bound: those that take a method, norm_inf, those that round nothing, where it
-/// is 0, and whatever is done by method exact, where it is half an ulp.
+/// is 0, and whatever is done by method exact, where it is that of the one rounding.
 constexpr bool has_error_bound(op_id op, std::optional<method_id> method = {}) {
   return method == method_id::exact || rounds_nothing(op) || info(op).takes_method || op == op_id::norm_inf;
 }
