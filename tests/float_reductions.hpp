@@ -6,6 +6,8 @@
 
 #include <bitfold/reduction.hpp>
 
+#include "data.hpp"
+
 namespace bitfold::test {
 
 inline constexpr std::array float_types{dtype::f16, dtype::bf16, dtype::f32, dtype::f64};
@@ -15,16 +17,12 @@ scalar scalar_of(T v) {
   return load_scalar(dtype_of<T>, &v);
 }
 
-// Every combination of method, accumulator (where there is a choice) and output type for input type `in`.
+// Every combination of method, accumulator and output type for input type `in`.
 template <class F>
 void for_each_reduction(dtype in, F f) {
   for (const auto& m : all_methods)
-    for (dtype out : float_types) {
-      if (m.ordering == ordering::any) f(make_reduction(op_id::sum, m.id, in, {}, out));
-      else
-        for (dtype acc : {dtype::f32, dtype::f64})
-          if (acc >= in) f(make_reduction(op_id::sum, m.id, in, acc, out));
-    }
+    for (const auto acc : accumulators_of(in, m.id))
+      for (dtype out : float_types) f(make_reduction(op_id::sum, m.id, in, acc, out));
 }
 
 inline std::string describe(const reduction& r) {

@@ -108,9 +108,9 @@ void check_values(const std::string& family) {
             for (const auto& m : methods_of(who->info.op)) try {
                 compared[&who->info] += compare(*who, x, way, m);
               } catch (const error& e) {
-                  if (std::string(e.what()).find("not implemented for") == std::string::npos) throw;
-                  without.insert(&who->info);
-                }
+                if (std::string(e.what()).find("not implemented for") == std::string::npos) throw;
+                without.insert(&who->info);
+              }
           }
         }
       }

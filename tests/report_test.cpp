@@ -427,6 +427,24 @@ TEST_CASE("every op is measured, with the reference's bits and within its bound"
   CHECK(units == 3);
 }
 
+TEST_CASE("integers that do not fit: exact is held to the true sum, the others to it modulo 2^64") {
+  contestants who;
+  add_bitfold(who, true, false);
+  std::map<std::string, json> rows;
+  for (const unit& u : plan(who, {}))
+    if (u.key == "types/u64/integers/10007") {
+      const json result = u.run();
+      CHECK(result["findings"].empty());
+      for (const json& row : result["accuracy"]) rows[row["contestant"].get<std::string>()] = row;
+    }
+  const json& exact = rows["bitfold/sum/exact/u64/exact/f64/cpu"];
+  const json& tree = rows["bitfold/sum/tree/u64/u64/f64/cpu"];
+  CHECK(std::stod(exact["exact"].get<std::string>()) > 0x1p70);
+  CHECK(std::stod(tree["exact"].get<std::string>()) <= 0x1p64);
+  for (const json& row : {exact, tree}) CHECK(row["ulps"] <= 0.5);
+  CHECK(rows["bitfold/sum/exact/u64/exact/u64/cpu"]["bits"] == rows["bitfold/sum/tree/u64/u64/u64/cpu"]["bits"]);
+}
+
 TEST_CASE("a report reads back as it was written") {
   const json report = run(honest);
   const auto path = write(report_text(report));
