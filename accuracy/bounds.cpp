@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include <bitfold/bound.hpp>
+
 #include "terms_bound.hpp"
 
 namespace bitfold::accuracy {
@@ -36,6 +38,11 @@ real rounded(const real& exact, const real& before, dtype out, bool underflows) 
   return upwards(before + rounding);
 }
 
+// One rounding of the exact value.
+real correctly_rounded(const real& exact, dtype out) {
+  return is_float(out) ? rounded(exact, 0, out, true) : real(0);
+}
+
 // On the sum of n terms by r's method before its last rounding, where `size` is the sum of the
 // numbers that the terms' errors are proportional to.
 real terms_bound(const reduction& r, std::uint64_t n, const real& size, const arithmetic& how) {
@@ -55,11 +62,12 @@ std::uint64_t addition_depth(method_id method, std::uint64_t n) {
 std::uint64_t error_depth(std::uint64_t n) { return detail::error_depth(n); }
 
 real bound_before_rounding(const reduction& r, std::uint64_t n, const exact_sum& exact) {
-  if (!is_float(r.in())) return 0;
+  if (!is_float(r.in()) || r.method() == method_id::exact) return 0;
   return terms_bound(r, n, exact.sum_abs, {});
 }
 
 real error_bound(const reduction& r, std::uint64_t n, const exact_sum& exact) {
+  if (r.method() == method_id::exact) return correctly_rounded(exact.sum, r.out());
   const real before = bound_before_rounding(r, n, exact);
   if (!is_float(r.out())) return before;
   const bool narrower = !is_float(r.in()) || is_narrower(r.out(), r.acc());
@@ -159,7 +167,7 @@ real cosine_bound(const reduction& r, const elements& in) {
 
 real prod_bound(const reduction& r, const elements& in) {
   const real exact = exact_value(r, in);
-  if (!is_float(r.in())) return is_float(r.out()) ? rounded(exact, 0, r.out(), true) : real(0);
+  if (!is_float(r.in())) return correctly_rounded(exact, r.out());
   // Every product of some elements lies between these.
   real most = 1, least = 1;
   bool has_zero = false;
@@ -235,60 +243,59 @@ real mean_bound(const reduction& r, const elements& in) {
 }
 
 real sum_bound(const reduction& r, const elements& in) {
-  if (!is_float(r.acc()))
-    return is_float(r.out()) ? rounded(exact_value(r, in), 0, r.out(), true) : real(0);
+  if (!is_float(r.acc())) return correctly_rounded(exact_value(r, in), r.out());
   const bounded_sum s = sum_of(r, in, terms_of(r.op(), r.in(), r.acc()));
   const bool narrower = is_narrower(r.out(), r.acc());
   if (!narrower && r.method() != method_id::kahan) return s.bound;
   return rounded(s.exact, s.bound, r.out(), true);
 }
 
-}  // namespace
+real norm_inf_bound(const reduction& r, const elements& in) {
+  const bool converts = conversion_rounds(r.in(), r.acc());
+  if (!converts && holds(r.out(), is_float(r.in()) ? r.in() : r.acc())) return 0;
+  const real value = exact_value(r, in);
+  return rounded(value, converts ? real(u64 * value) : real(0), r.out(), true);
+}
 
-// An op without its bound does not compile.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic error "-Wswitch"
-real error_bound(const reduction& r, const elements& in) {
-  if (in.n == 0) return 0;
-  switch (r.op()) {
-    case op_id::min:
-    case op_id::max:
-    case op_id::nanmin:
-    case op_id::nanmax:
-    case op_id::argmin:
-    case op_id::argmax:
-    case op_id::any:
-    case op_id::all:
-    case op_id::count_nonzero:
-    case op_id::count_distinct: return 0;
-    case op_id::norm_inf: {
-      const bool converts = conversion_rounds(r.in(), r.acc());
-      if (!converts && holds(r.out(), is_float(r.in()) ? r.in() : r.acc())) return 0;
-      const real value = exact_value(r, in);
-      return rounded(value, converts ? real(u64 * value) : real(0), r.out(), true);
-    }
+real no_error(const reduction&, const elements&) { return 0; }
+real no_bound(const reduction&, const elements&) { return infinity; }
+
+// Null for an op that is forgotten.
+constexpr auto bound_of(op_id op) -> real (*)(const reduction&, const elements&) {
+  if (rounds_nothing(op)) return no_error;
+  switch (op) {
     case op_id::sum:
     case op_id::nansum:
     case op_id::sum_squares:
     case op_id::norm_l1:
     case op_id::dot:
-    case op_id::squared_distance: return sum_bound(r, in);
+    case op_id::squared_distance: return sum_bound;
     case op_id::mean:
     case op_id::nanmean:
     case op_id::mse:
-    case op_id::mae: return mean_bound(r, in);
-    case op_id::prod: return prod_bound(r, in);
-    case op_id::norm_l2: return norm_l2_bound(r, in);
+    case op_id::mae: return mean_bound;
+    case op_id::prod: return prod_bound;
+    case op_id::norm_l2: return norm_l2_bound;
+    case op_id::norm_inf: return norm_inf_bound;
     case op_id::var:
-    case op_id::std: return variance_bound(r, in);
+    case op_id::std: return variance_bound;
+    case op_id::logsumexp: return logsumexp_bound;
+    case op_id::cosine: return cosine_bound;
     case op_id::skewness:
-    case op_id::kurtosis: return infinity;
-    case op_id::logsumexp: return logsumexp_bound(r, in);
-    case op_id::cosine: return cosine_bound(r, in);
+    case op_id::kurtosis: return no_bound;
+    default: return nullptr;
   }
-  return infinity;
 }
-#pragma GCC diagnostic pop
+static_assert(std::ranges::all_of(all_ops, [](op_id op) { return bound_of(op) != nullptr; }),
+              "an operation without its bound");
+
+}  // namespace
+
+real error_bound(const reduction& r, const elements& in) {
+  if (in.n == 0) return 0;
+  if (r.method() == method_id::exact) return correctly_rounded(exact_value(r, in), r.out());
+  return bound_of(r.op())(r, in);
+}
 
 // ---- Anybody else's
 
@@ -299,14 +306,19 @@ reduction in_any_order(op_id op, dtype acc, dtype out, const elements& in) {
   return make_reduction(op, method_id::sequential, in.type, acc, out);
 }
 
+real any_order_sum(op_id op, dtype acc, dtype out, const elements& in) {
+  return error_bound(in_any_order(op, acc, out, in), in);
+}
+
 // A sum that is rounded to the output type, divided, and rounded again.
-real any_order_mean(const reduction& r, const elements& in) {
+real any_order_mean(op_id op, dtype acc, dtype out, const elements& in) {
+  const reduction r = in_any_order(op, acc, out, in);
   const bounded_sum s = sum_of(r, in, terms_of(r.op(), r.in(), r.acc()));
   const real n = r.op() == op_id::nanmean ? count_numbers(in) : in.n;
   return rounded(s.exact / n, rounded(s.exact, s.bound, r.out(), true) / n, r.out(), true);
 }
 
-real any_order_norm(dtype acc, dtype out, const elements& in) {
+real any_order_norm(op_id, dtype acc, dtype out, const elements& in) {
   const reduction r = is_float(in.type) ? in_any_order(op_id::sum_squares, acc, out, in)
                                         : in_any_order(op_id::norm_l2, acc, out, in);
   const bounded_sum s = sum_of(r, in, terms_of(op_id::norm_l2, in.type, acc));
@@ -332,7 +344,7 @@ real any_order_variance(op_id op, dtype acc, dtype out, const elements& in) {
   return op == op_id::var ? before : rounded(sqrt(exact), root_bound(exact, before), out, true);
 }
 
-real any_order_cosine(dtype acc, dtype out, const elements& in) {
+real any_order_cosine(op_id, dtype acc, dtype out, const elements& in) {
   const reduction r = in_any_order(op_id::cosine, acc, out, in);
   const real u = unit_roundoff(acc), eta = ldexp(real(1), format_of(acc).min_exponent);
   const summed product = terms_of(op_id::cosine, in.type, acc);
@@ -354,39 +366,49 @@ real any_order_cosine(dtype acc, dtype out, const elements& in) {
                  true);
 }
 
-}  // namespace
+// Of those whose bound is the same in every order.
+real only_bound(op_id op, dtype acc, dtype out, const elements& in) {
+  return error_bound(make_reduction(op, {}, in.type, acc, out), in);
+}
 
-real any_order_bound(op_id op, dtype acc, dtype out, const elements& in) {
-  if (in.n == 0) return 0;
-  if (is_float(acc) && unit_roundoff(acc) > unit_roundoff(dtype::f32)) return infinity;
+real no_error(op_id, dtype, dtype, const elements&) { return 0; }
+real no_bound(op_id, dtype, dtype, const elements&) { return infinity; }
+
+// Null for an op that is forgotten.
+constexpr auto any_order_bound_of(op_id op) -> real (*)(op_id, dtype, dtype, const elements&) {
+  if (rounds_nothing(op)) return no_error;
   switch (op) {
-    case op_id::min:
-    case op_id::max:
-    case op_id::nanmin:
-    case op_id::nanmax:
-    case op_id::argmin:
-    case op_id::argmax:
-    case op_id::any:
-    case op_id::all:
-    case op_id::count_nonzero: return 0;
     case op_id::norm_inf:
-    case op_id::prod: return error_bound(make_reduction(op, {}, in.type, acc, out), in);
+    case op_id::prod: return only_bound;
     case op_id::sum:
     case op_id::nansum:
     case op_id::sum_squares:
     case op_id::norm_l1:
     case op_id::dot:
-    case op_id::squared_distance: return error_bound(in_any_order(op, acc, out, in), in);
+    case op_id::squared_distance: return any_order_sum;
     case op_id::mean:
     case op_id::nanmean:
     case op_id::mse:
-    case op_id::mae: return any_order_mean(in_any_order(op, acc, out, in), in);
-    case op_id::norm_l2: return any_order_norm(acc, out, in);
+    case op_id::mae: return any_order_mean;
+    case op_id::norm_l2: return any_order_norm;
     case op_id::var:
-    case op_id::std: return any_order_variance(op, acc, out, in);
-    case op_id::cosine: return any_order_cosine(acc, out, in);
-    default: return infinity;
+    case op_id::std: return any_order_variance;
+    case op_id::cosine: return any_order_cosine;
+    case op_id::skewness:
+    case op_id::kurtosis:
+    case op_id::logsumexp: return no_bound;
+    default: return nullptr;
   }
+}
+static_assert(std::ranges::all_of(all_ops, [](op_id op) { return any_order_bound_of(op) != nullptr; }),
+              "an operation without its bound in any order");
+
+}  // namespace
+
+real any_order_bound(op_id op, dtype acc, dtype out, const elements& in) {
+  if (in.n == 0) return 0;
+  if (is_float(acc) && unit_roundoff(acc) > unit_roundoff(dtype::f32)) return infinity;
+  return any_order_bound_of(op)(op, acc, out, in);
 }
 
 }  // namespace bitfold::accuracy

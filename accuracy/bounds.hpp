@@ -41,7 +41,9 @@
 // prod: g(n - 1) |prod| while no product of some of the elements can overflow or be subnormal
 //   (Higham, section 3.1).
 // norm_inf: the conversion of a 64-bit integer, and the output rounding.
-// min, max, nanmin, nanmax, argmin, argmax, any, all, count_nonzero, count_distinct: 0.
+// Those that round nothing (min, max, nanmin, nanmax, argmin, argmax, any, all, count_nonzero,
+//   count_distinct): 0.
+// Whatever is done by method exact: the one rounding, of the exact value.
 // skewness, kurtosis: no a-priori bound is known to us: infinity. Their errors are measured.
 //
 // var, std. In a canonical tree of h levels of merges above lanes of at most c elements; Q is

@@ -142,7 +142,10 @@ trace trace_of(const reduction& r, const void* data, std::size_t n) {
   trace t{reference(r, data, n), 0, 0, 0};
   if (n == 0) return t;
   real state, lost = 0;  // what was rounded to the output type; the bound on what was lost before
-  if (is_float(r.in())) {
+  if (!is_float(r.out())) return t;
+  if (info(*r.method()).ordering == ordering::any) {
+    state = sum_exactly(r.in(), data, n).sum;
+  } else if (is_float(r.in())) {
     tracing::recorder log;
     scalar result = walk(r, data, n, log);
     if (!std::isfinite(log.sum_abs)) {  // perhaps only because it is the sum of so many
@@ -158,7 +161,6 @@ trace trace_of(const reduction& r, const void* data, std::size_t n) {
     // real.
     lost = unit_roundoff(r.acc()) * real(log.sum_abs) * (1 + ldexp(real(log.lossy), -52)) / log.scale;
   } else {
-    if (!is_float(r.out())) return t;
     state = value_of(reference(make_reduction(r.op(), r.method(), r.in(), r.acc(), r.acc()), data, n));
   }
   const real result = value_of(t.result);

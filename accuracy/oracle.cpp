@@ -430,7 +430,7 @@ real exact_value(op_id op, dtype type, const void* data, std::size_t n) {
 
 real exact_value(const reduction& r, const elements& in) {
   const real exact = exact_value(r.op(), in, r.ddof());
-  const bool wraps = info(r.op()).types == typing::additive && !is_float(r.in());
+  const bool wraps = info(r.op()).types == typing::additive && !is_float(r.in()) && r.method() != method_id::exact;
   return wraps ? value_of(round_correctly(exact, r.acc())) : exact;
 }
 

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <sstream>
 
@@ -163,6 +164,11 @@ const json* speed_row(const json& report, const std::string& id) {
   return best;
 }
 
+std::string machine_of(const json& report, std::string_view device) {
+  const json& machine = report["machine"];
+  return text_of(device == "cuda" && !machine["gpus"].empty() ? machine["gpus"][0] : machine["cpu"]);
+}
+
 }  // namespace
 
 json number(double x) {
@@ -229,6 +235,9 @@ void add_headlines(json& report) {
   const auto add = [&](std::string value, std::string label, std::string note) {
     lines.push_back({{"value", value}, {"label", label}, {"note", note}});
   };
+  const auto expect = [&](std::size_t count) {
+    if (lines.size() < count) add("-", "not measured", "this run left it out");
+  };
 
   std::uint64_t ways = 0, equal = 0, sums = 0;
   for (const json& row : report["bits"]) {
@@ -274,16 +283,14 @@ void add_headlines(json& report) {
     const json* tree = speed_row(report, fmt::format("bitfold/sum/tree/f32/f32/f32/{}", device));
     const json* kahan = speed_row(report, fmt::format("bitfold/sum/kahan/f32/f32/f32/{}", device));
     if (!tree || !kahan) continue;
-    const json& gpus = report["machine"]["gpus"];
-    const bool gpu = std::string(device) == "cuda" && !gpus.empty();
     add(fmt::format("{:.0f} %", 100 * number((*tree)["ceiling_ratio"])),
         fmt::format("of the read ceiling: tree, f32, n = {}", power_of_two(number((*tree)["n"]))),
         fmt::format("{:.4g} GB/s, kahan {:.4g} GB/s, on {}, {}", number((*tree)["gbps"]),
                     number((*kahan)["gbps"]),
-                    gpu ? text_of(gpus[0]) : text_of(report["machine"]["cpu"]),
-                    text_of((*tree)["variation"])));
+                    machine_of(report, device), text_of((*tree)["variation"])));
     break;
   }
+  expect(3);
 
   std::map<std::string, double> right;
   for (const json& row : report["accuracy"])
@@ -298,7 +305,33 @@ void add_headlines(json& report) {
                     right.contains("plain loop")
                         ? fmt::format(", plain loop {:.3g}", right["plain loop"])
                         : ""));
-  while (lines.size() < 4) add("-", "not measured", "this run left it out");
+  expect(4);
+
+  for (const char* device : {"cuda", "cpu"}) {
+    struct price {
+      std::string times, n;
+      const json* row;
+    };
+    const auto price_of = [&](const char* type, const char* acc) -> std::optional<price> {
+      const auto row = [&](const char* method, const char* by) {
+        return speed_row(report, fmt::format("bitfold/sum/{}/{}/{}/{}/{}", method, type, by, type, device));
+      };
+      const json *exact = row("exact", "exact"), *tree = row("tree", acc);
+      if (!exact || !tree || (*exact)["n"] != (*tree)["n"]) return {};
+      return price{fmt::format("{:.2f}×", number((*exact)["seconds"]) / number((*tree)["seconds"])),
+                   power_of_two(number((*exact)["n"])), exact};
+    };
+    const auto f32 = price_of("f32", "f32");
+    if (!f32) continue;
+    std::string others;
+    for (const auto& [type, acc] : {std::pair("f64", "f64"), {"f16", "f32"}, {"bf16", "f32"}})
+      if (const auto p = price_of(type, acc)) others += fmt::format("{} {}{}, ", type, p->times, p->n == f32->n ? "" : " at " + p->n);
+    add(f32->times, fmt::format("tree's time is the price of the truth: exact, f32, n = {}", f32->n),
+        fmt::format("{:.4g} GB/s; {}on {}, {}", number((*f32->row)["gbps"]), others, machine_of(report, device),
+                    text_of((*f32->row)["variation"])));
+    break;
+  }
+  expect(5);
   report["headlines"] = std::move(lines);
 }
 

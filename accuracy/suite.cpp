@@ -122,6 +122,10 @@ bool operator<(const reduction& a, const reduction& b) {
   return key(a) < key(b);
 }
 
+bool takes_any_order(const reduction& r) {
+  return r.method() && info(*r.method()).ordering == ordering::any;
+}
+
 struct truth {
   struct by_method {
     scalar result;
@@ -129,10 +133,18 @@ struct truth {
     real bound;
   };
   using arithmetic = std::tuple<op_id, std::string, dtype>;  // op, accumulator, output
-  std::map<op_id, real> exact;
+  std::map<op_id, real> values;
   real condition;  // of the sum
   std::map<reduction, by_method, bool (*)(const reduction&, const reduction&)> methods{operator<};
   std::map<arithmetic, real> any_order;  // bounds
+
+  // What it approximates. Sums of integers are defined modulo 2^64, but by method exact.
+  real exact(const contestant_info& i) const {
+    const real& value = values.at(i.op);
+    const bool wraps = !is_float(i.in) && info(i.op).types == typing::additive &&
+                       !(i.promise && takes_any_order(*i.promise));
+    return wraps ? value_of(round_correctly(value, is_signed_int(i.in) ? dtype::i64 : dtype::u64)) : value;
+  }
 
   static arithmetic of(const contestant_info& i) { return {i.op, i.acc, i.out}; }
   // Its own bound, or that of any order where it is known; or null.
@@ -150,13 +162,7 @@ truth truth_of(const array_view& x, const std::vector<contestant*>& who, bool an
   for (const contestant* c : who) {
     const op_id op = c->info.op;
     const elements in{x.type, x.data, x.second(op), x.n};
-    if (!t.exact.contains(op)) {
-      real exact = op == op_id::sum ? sum.sum : exact_value(op, in);
-      // Sums of integers are defined modulo 2^64.
-      if (!is_float(x.type) && info(op).types == typing::additive)
-        exact = value_of(round_correctly(exact, is_signed_int(x.type) ? dtype::i64 : dtype::u64));
-      t.exact.emplace(op, std::move(exact));
-    }
+    if (!t.values.contains(op)) t.values.emplace(op, op == op_id::sum ? sum.sum : exact_value(op, in));
     for (const auto& r : {c->info.promise, c->info.bound})
       if (r && !t.methods.contains(*r)) {
         truth::by_method& by = t.methods[*r];
@@ -219,7 +225,7 @@ void measure(contestant& c, const array_view& x, const truth& t, bool first,
   const contestant_info& i = c.info;
   const scalar got = c.run(x, 0);
   if (first) sum.first = got;
-  const real& exact = t.exact.at(i.op);
+  const real exact = t.exact(i);
   if (i.promise) {
     const scalar expected = t.methods.at(*i.promise).result;
     if (got != expected)
@@ -344,8 +350,12 @@ json run_study(const study& s, const std::vector<contestant*>& everyone, std::ui
     const array other(s.type, shuffled(head, seed + 1000 + static_cast<std::uint64_t>(p)));
     for (std::size_t c = 0; c < who.size(); ++c)
       attempt(*who[c], [&] {
-        tallies[c].orders.insert(who[c]->run(other.view, 0).bits);
+        const scalar got = who[c]->run(other.view, 0);
+        tallies[c].orders.insert(got.bits);
         ++tallies[c].orders_tried;
+        if (const auto& r = who[c]->info.promise; r && takes_any_order(*r) && got != tallies[c].first)
+          findings.push_back(finding(*who[c], "bits", fmt::format("{}, permutation {}", array_name, p + 1),
+                                     to_hex(tallies[c].first), to_hex(got)));
       });
   }
 
@@ -354,7 +364,7 @@ json run_study(const study& s, const std::vector<contestant*>& everyone, std::ui
     if (attempt.failed(*who[c])) continue;
     const contestant_info& i = who[c]->info;
     const tally& t = tallies[c];
-    const real& exact = truths[0].exact.at(i.op);
+    const real exact = truths[0].exact(i);
     const double count = s.samples;
     const bool is_number = is_float(i.out);
     const auto opt = [](bool there, double x) { return there ? number(x) : json(); };
@@ -574,10 +584,10 @@ std::string utc_now() {
   return text;
 }
 
-// Of the other operations the report shows two methods; the others' engines are those of sums.
+// Of the other operations the report leaves two methods out, whose engines are those of sums.
 bool is_shown(const contestant_info& i) {
-  if (i.op == op_id::sum || !i.promise || !i.promise->method()) return true;
-  return i.promise->method() == method_id::tree || i.promise->method() == method_id::kahan;
+  if (i.op == op_id::sum || !i.promise) return true;
+  return i.promise->method() != method_id::pairwise && i.promise->method() != method_id::sequential;
 }
 
 std::string condition_name(int power) { return fmt::format("condition-1e{}", power); }

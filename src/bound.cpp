@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <string>
 
 #include <bitfold/reduce.hpp>
@@ -74,48 +75,37 @@ struct magnitudes {
 
 enum class needs { nothing, all, numbers, products, extents };
 
-// An op that is forgotten here does not compile.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic error "-Wswitch"
-needs needs_of(const reduction& r) {
-  if (!is_float(r.acc()) || r.method() == method_id::exact) return needs::nothing;
-  switch (r.op()) {
+constexpr std::optional<needs> most_needed(op_id op) {
+  switch (op) {
     case op_id::sum:
     case op_id::mean: return needs::all;
     case op_id::nansum:
-    case op_id::nanmean: return is_float(r.in()) ? needs::numbers : needs::all;
+    case op_id::nanmean: return needs::numbers;
     case op_id::dot:
     case op_id::cosine: return needs::products;
     case op_id::mse:
-    case op_id::mae: return detail::conversion_rounds(r.in(), r.acc()) ? needs::extents : needs::nothing;
-    // Of one sign, so that the result tells;
+    case op_id::mae: return needs::extents;
+    // Of one sign, so that the result tells.
     case op_id::sum_squares:
     case op_id::norm_l1:
     case op_id::norm_l2:
     case op_id::norm_inf:
-    case op_id::squared_distance:
-    // exact;
-    case op_id::min:
-    case op_id::max:
-    case op_id::nanmin:
-    case op_id::nanmax:
-    case op_id::argmin:
-    case op_id::argmax:
-    case op_id::any:
-    case op_id::all:
-    case op_id::count_nonzero:
-    case op_id::count_distinct:
-    // or without a bound.
-    case op_id::prod:
-    case op_id::var:
-    case op_id::std:
-    case op_id::skewness:
-    case op_id::kurtosis:
-    case op_id::logsumexp: break;
+    case op_id::squared_distance: return needs::nothing;
+    default: break;
   }
-  return needs::nothing;
+  if (rounds_nothing(op) || !has_error_bound(op)) return needs::nothing;
+  return {};
 }
-#pragma GCC diagnostic pop
+static_assert(std::ranges::all_of(all_ops, [](op_id op) { return most_needed(op).has_value(); }),
+              "an operation is forgotten");
+
+needs needs_of(const reduction& r) {
+  if (!is_float(r.acc()) || r.method() == method_id::exact) return needs::nothing;
+  const needs most = *most_needed(r.op());
+  if (most == needs::numbers && !is_float(r.in())) return needs::all;
+  if (most == needs::extents && !detail::conversion_rounds(r.in(), r.acc())) return needs::nothing;
+  return most;
+}
 
 bool any_needs(std::span<const reduction> all, needs what) {
   return std::any_of(all.begin(), all.end(), [&](const reduction& r) { return needs_of(r) == what; });
@@ -360,10 +350,8 @@ class bounding {
   const magnitudes& sums_;
 };
 
-bool has_no_error(const reduction& r) { return !r.method() && !info(r.op()).takes_method && r.op() != op_id::norm_inf; }
-
 BITFOLD_OPAQUE double bound_of(const reduction& r, std::size_t n, scalar value, const magnitudes& sums) {
-  if (has_no_error(r) || !is_float(r.out())) return 0;
+  if (rounds_nothing(r.op()) || !is_float(r.out())) return 0;
   const double v = visit(value.type, [&]<class T>(std::type_identity<T>) {
     T stored;
     store_scalar(value, &stored);

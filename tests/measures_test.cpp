@@ -77,6 +77,11 @@ struct walked {
 
   state run(method_id method, const std::vector<state>& x) {
     if (method == method_id::sequential) return in_turn(x);
+    if (method == method_id::exact) {
+      state s{real(-0.0), 0};
+      for (const state& e : x) s.sum += e.sum;
+      return s;
+    }
     std::vector<state> leaves;
     for (std::size_t first = 0; first < x.size(); first += 256) {
       std::vector<std::vector<state>> in_lane(32);
@@ -170,6 +175,11 @@ TEST_CASE("trace: by hand", "[measures][trace]") {
   CHECK(kahan.stagnations == 0);
   CHECK(ulps(kahan) == Approx(3 + 0x1p24).epsilon(1e-12));
   for (const auto& t : {left, tree, kahan}) CHECK(t.overflows == 0);
+  const trace exact = trace_sum(method_id::exact, x);  // 2^24 + 3 is a tie
+  CHECK(exact.result == scalar_of(0x1p24f + 4));
+  CHECK(exact.stagnations == 0);
+  CHECK(exact.running_bound == 1);
+  CHECK(trace_sum(method_id::exact, x, {}, dtype::f64).running_bound == 0);
 
   CHECK(trace_sum<float>(method_id::sequential, {1, 0, -0.0f, 0}).stagnations == 0);
   CHECK(trace_sum<float>(method_id::sequential, {1, -1, 0x1p-30f, 1}).stagnations == 1);
@@ -192,6 +202,10 @@ TEST_CASE("trace: overflow", "[measures][trace]") {
   CHECK(kahan.overflows == 1);
   CHECK(isinf(kahan.running_bound));
   CHECK(trace_sum<float>(method_id::pairwise, {max, max, max, max}).overflows == 2);
+  CHECK(trace_sum<float>(method_id::exact, {max, max, -max, 1}).overflows == 0);
+  CHECK(trace_sum<float>(method_id::exact, {max, max, -max, 1}).running_bound == 1);
+  CHECK(trace_sum<float>(method_id::exact, {max, max}).overflows == 1);
+  CHECK(isinf(trace_sum<float>(method_id::exact, {max, max}).running_bound));
   // Beyond f16, within its accumulator's range.
   const std::vector<float16> halves(2, float16{0x7bff});
   const trace late = trace_sum(method_id::tree, halves);
@@ -232,6 +246,8 @@ TEST_CASE("trace: integers lose nothing but in the rounding to a float", "[measu
     CHECK(half.overflows == 1);
     CHECK(isinf(half.running_bound));
     CHECK(trace_sum<std::uint64_t>(m.id, {UINT64_MAX, 3}).running_bound == 0);  // wraps to 2
+    CHECK(trace_sum<std::uint64_t>(m.id, {UINT64_MAX, 3}, {}, dtype::f64).running_bound ==
+          (m.id == method_id::exact ? 2 : 0));  // of 2^64 + 2
   }
 }
 
@@ -258,7 +274,7 @@ TEST_CASE("trace: the error is within the running bound, and that within the a-p
                        << ", error " << error.str(5) << ", running bound " << t.running_bound.str(5)
                        << ", a-priori bound " << a_priori.str(5));
           // Without the rounding to the output type, which the bound knows exactly.
-          if (r.method() != method_id::kahan && r.out() == r.acc() && t.running_bound > 0 && !infinite)
+          if (r.method() != method_id::kahan && r.method() != method_id::exact && r.out() == r.acc() && t.running_bound > 0 && !infinite)
             closest = std::max(closest, static_cast<double>(real(error / t.running_bound)));
         });
       }

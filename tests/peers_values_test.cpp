@@ -105,15 +105,12 @@ void check_values(const std::string& family) {
           for (std::size_t way = 0; way < who->variations().size(); ++way) {
             INFO(who->info.id << ", " << who->variations()[way].label << ", " << input
                               << ", n = " << n);
-            const bool chosen = info(who->info.op).takes_method;
-            for (method_id m : {method_id::tree, method_id::kahan})
-              if (chosen || m == method_id::tree) try {
-                  compared[&who->info] +=
-                      compare(*who, x, way, chosen ? std::optional(m) : std::nullopt);
-                } catch (const error& e) {
-                  if (std::string(e.what()).find("not implemented for") == std::string::npos) throw;
-                  without.insert(&who->info);
-                }
+            for (const auto& m : methods_of(who->info.op)) try {
+                compared[&who->info] += compare(*who, x, way, m);
+              } catch (const error& e) {
+                if (std::string(e.what()).find("not implemented for") == std::string::npos) throw;
+                without.insert(&who->info);
+              }
           }
         }
       }

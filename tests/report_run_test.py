@@ -86,7 +86,7 @@ with open(path) as f:
     report = json.load(f)
 check(report["date"] == began, f"began {began}, says {report['date']}")
 check(report["findings"] == [], f"broken promises: {report['findings']}")
-check(len(report["headlines"]) == 4, "not four headlines")
+check(len(report["headlines"]) == 5, "not five headlines")
 for rows in ("accuracy", "bits", "speed", "ceilings", "missing"):
     check(report[rows], f"{rows} is empty")
 keys = [(r["contestant"], r["study"], r["input"], r["in"], r["n"]) for r in report["accuracy"]]

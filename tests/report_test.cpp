@@ -24,11 +24,11 @@ using namespace bitfold::accuracy;
 
 namespace {
 
-// A contestant that promises the bits of tree in f32, and does something else or the same.
+// A contestant that promises the bits of a method in f32, and does something else or the same.
 class liar final : public contestant {
  public:
   using sum = scalar (*)(const array_view& x, const reduction& r, int threads);
-  liar(std::string id, sum f)
+  liar(std::string id, sum f, method_id method = method_id::tree)
       : contestant({.id = id,
                     .name = id,
                     .family = "test",
@@ -37,8 +37,8 @@ class liar final : public contestant {
                     .in = dtype::f32,
                     .acc = "f32",
                     .out = dtype::f32,
-                    .promise = make_reduction(op_id::sum, method_id::tree, dtype::f32),
-                    .bound = make_reduction(op_id::sum, method_id::tree, dtype::f32)}),
+                    .promise = make_reduction(op_id::sum, method, dtype::f32),
+                    .bound = make_reduction(op_id::sum, method, dtype::f32)}),
         f_(f) {}
   std::vector<variation> variations() const override {
     return {{"1 thread", true, 1}, {"3 threads", false, 3}};
@@ -90,6 +90,11 @@ scalar beyond_running_bound(const array_view& x, const reduction& r, int) {
   return round_correctly(exact + 1.1 * trace_of(r, x.data, x.n).running_bound, dtype::f32);
 }
 
+scalar looks_at_the_order(const array_view& x, const reduction& r, int threads) {
+  const auto* p = static_cast<const float*>(x.data);
+  return (p[0] < p[1] ? one_ulp_off : honest)(x, r, threads);
+}
+
 // A short run: the sameness of bits, and two inputs.
 json run(contestants& who) {
   json report = start_report(who, {}, "a test");
@@ -102,9 +107,9 @@ json run(contestants& who) {
   return report;
 }
 
-json run(liar::sum f) {
+json run(liar::sum f, method_id method = method_id::tree) {
   contestants who;
-  who.list.push_back(std::make_unique<liar>("suspect", f));
+  who.list.push_back(std::make_unique<liar>("suspect", f, method));
   return run(who);
 }
 
@@ -143,7 +148,7 @@ TEST_CASE("an honest contestant keeps its promises") {
   for (const json& row : report["bits"]) CHECK(row["equal"] == true);
   CHECK(report["bits"].size() == 2);
   CHECK(report["speed"].size() == 1);
-  CHECK(report["headlines"].size() == 4);
+  CHECK(report["headlines"].size() == 5);
   CHECK(report["headlines"][0]["value"] == "2 of 2");
 }
 
@@ -173,6 +178,40 @@ TEST_CASE("an order that depends on the number of threads is exposed") {
 
 TEST_CASE("an error above the bound is exposed") {
   CHECK(has_finding(run(doubles), "bound", "normal"));
+}
+
+TEST_CASE("an exact sum that depends on the order of the elements is exposed") {
+  const auto permutations = [](const json& report) {
+    for (const json& row : report["accuracy"])
+      if (row["study"] == "inputs") return row["permutations"];
+    return json();
+  };
+  const json kept = run(honest, method_id::exact);
+  CHECK(kept["findings"].empty());
+  CHECK(permutations(kept) == json{{"tried", 4}, {"distinct", 1}});
+  const json broken = run(looks_at_the_order, method_id::exact);
+  CHECK(has_finding(broken, "bits", ", permutation "));
+  CHECK(permutations(broken) == json{{"tried", 4}, {"distinct", 2}});
+  // To the other methods another order is another input.
+  CHECK(permutations(run(honest))["distinct"] > 1);
+}
+
+TEST_CASE("the price of the truth is exact's time over tree's at the same length") {
+  contestants who;
+  who.list.push_back(std::make_unique<liar>("bitfold/sum/tree/f32/f32/f32/cpu", honest));
+  who.list.push_back(std::make_unique<liar>("bitfold/sum/exact/f32/exact/f32/cpu", honest, method_id::exact));
+  json report = run(who);
+  REQUIRE(report["speed"].size() == 2);
+  report["speed"][0]["seconds"] = 2e-7;
+  report["speed"][1]["seconds"] = 3e-7;
+  const auto price = [&] {
+    add_headlines(report);
+    return report["headlines"].back();
+  };
+  CHECK(price()["value"] == "1.50×");
+  CHECK(price()["label"].get<std::string>().ends_with(": exact, f32, n = 2^10"));
+  report["speed"][1]["n"] = 2048;
+  CHECK(price()["label"] == "not measured");
 }
 
 TEST_CASE("a peer that fails is left out and named; bitfold may not fail") {
@@ -342,11 +381,10 @@ TEST_CASE("the plan has every registered op, method and type, each under its own
   add_bitfold(who, true, false);
   std::set<std::string> ids, keys;
   for (const auto& c : who.list) CHECK(ids.insert(c->info.id).second);
-  for (const op_info& op : all_op_infos)
-    for (const auto& m : all_methods)
+  for (op_id op : all_ops)
+    for (const auto& m : methods_of(op))
       for (dtype t : all_dtypes) {
-        const reduction r =
-            make_reduction(op.id, op.takes_method ? std::optional(m.id) : std::nullopt, t);
+        const reduction r = make_reduction(op, m, t);
         CHECK(std::any_of(who.list.begin(), who.list.end(),
                           [&](const auto& c) { return c->info.main && *c->info.promise == r; }));
       }
@@ -387,6 +425,24 @@ TEST_CASE("every op is measured, with the reference's bits and within its bound"
           CHECK(measured.contains("bitfold/" + std::string(op.name)));
       }
   CHECK(units == 3);
+}
+
+TEST_CASE("integers that do not fit: exact is held to the true sum, the others to it modulo 2^64") {
+  contestants who;
+  add_bitfold(who, true, false);
+  std::map<std::string, json> rows;
+  for (const unit& u : plan(who, {}))
+    if (u.key == "types/u64/integers/10007") {
+      const json result = u.run();
+      CHECK(result["findings"].empty());
+      for (const json& row : result["accuracy"]) rows[row["contestant"].get<std::string>()] = row;
+    }
+  const json& exact = rows["bitfold/sum/exact/u64/exact/f64/cpu"];
+  const json& tree = rows["bitfold/sum/tree/u64/u64/f64/cpu"];
+  CHECK(std::stod(exact["exact"].get<std::string>()) > 0x1p70);
+  CHECK(std::stod(tree["exact"].get<std::string>()) <= 0x1p64);
+  for (const json& row : {exact, tree}) CHECK(row["ulps"] <= 0.5);
+  CHECK(rows["bitfold/sum/exact/u64/exact/u64/cpu"]["bits"] == rows["bitfold/sum/tree/u64/u64/u64/cpu"]["bits"]);
 }
 
 TEST_CASE("a report reads back as it was written") {

@@ -17,6 +17,7 @@
 #include <boost/multiprecision/cpp_int.hpp>
 
 #include <bitfold/bound.hpp>
+#include <bitfold/cpu.hpp>
 #include <bitfold/fold.hpp>
 #include <bitfold/reference.hpp>
 
@@ -69,9 +70,7 @@ std::vector<std::byte> pack_any(const std::vector<double>& values, dtype t) {
 std::vector<reduction> all_of(op_id op, dtype in) {
   std::vector<reduction> list;
   std::set<std::string> seen;
-  for (const auto& m : all_methods) {
-    const std::optional<method_id> method =
-        info(op).takes_method ? std::optional(m.id) : std::nullopt;
+  for (const auto& method : methods_of(op))
     for (std::size_t a = 0; a <= all_dtypes.size(); ++a)
       for (dtype out : all_dtypes) {
         const std::optional<dtype> acc = a ? std::optional(all_dtypes[a - 1]) : std::nullopt;
@@ -82,8 +81,6 @@ std::vector<reduction> all_of(op_id op, dtype in) {
           // not a combination that there is
         }
       }
-    if (!method) break;
-  }
   return list;
 }
 
@@ -351,9 +348,7 @@ TEST_CASE("specials: wherever they stand", "[truth][ieee][ops]") {
           for (op_id op : all_ops) {
             const elements in = of_op(view(t, x, y), op);
             const real exact = exact_value(op, in);
-            for (const auto& m : all_methods) {
-              if (!info(op).takes_method && m.id != method_id::tree) continue;
-              const auto method = info(op).takes_method ? std::optional(m.id) : std::nullopt;
+            for (const auto& method : methods_of(op)) {
               const reduction r = make_reduction(op, method, t);
               const scalar got = run(r, in);
               const real value = value_of(got);
@@ -449,13 +444,15 @@ void check_bound_beside(const reduction& r, const elements& in, std::string_view
 void check_bounds(const elements& in, std::string_view what, std::map<op_id, closeness>& seen) {
   for (op_id op : all_ops) {
     const elements mine = of_op(in, op);
-    std::optional<real> exact;
+    std::optional<real> by_others, by_exact_method;  // integers: modulo 2^64, and not
     for (const reduction& r : all_of(op, in.type)) {
+      const bool by_exact = r.method() == method_id::exact;
       // Of longer ones, the default output, or none that hides what the accumulator holds.
       if (in.n > 40 && r.out() != make_reduction(op, {}, in.type).out() &&
           !(in.n > 1000 && r.out() == r.acc()))
         continue;
       const bool wraps = info(op).types == typing::additive && !is_float(in.type);
+      std::optional<real>& exact = by_exact ? by_exact_method : by_others;
       if (!exact) exact = exact_value(r, mine);
       const scalar got = run(r, mine);
       closeness& c = seen[op];
@@ -474,7 +471,7 @@ void check_bounds(const elements& in, std::string_view what, std::map<op_id, clo
       const bool measured = op == op_id::skewness || op == op_id::kurtosis;
       const real bound = measured ? measured_bound(r, mine) : error_bound(r, mine);
       const real error = abs(value_of(got) - *exact);
-      if (has_error_bound(op)) check_bound_beside(r, mine, what, got, error, bound);
+      if (has_error_bound(op, r.method())) check_bound_beside(r, mine, what, got, error, bound);
       if (!isfinite(bound)) {
         ++c.unbounded;
         continue;
@@ -483,7 +480,7 @@ void check_bounds(const elements& in, std::string_view what, std::map<op_id, clo
         FAIL_CHECK(test::describe(r, in.n)
                    << " on " << what << ": " << to_string(got) << " is off by " << error.str(5)
                    << ", bound " << bound.str(5) << ", exact " << exact->str(20));
-      if (bound > 0 && !wraps && in.n > 40 &&
+      if (bound > 0 && !wraps && !by_exact && in.n > 40 &&
           format_of(r.out()).precision >= format_of(r.acc()).precision)
         c.closest = std::max(c.closest, static_cast<double>(real(error / bound)));
       if (bound == 0 && got != round_correctly(*exact, r.out()))  // the sign of zero, too
@@ -540,13 +537,13 @@ TEST_CASE("bounds: beside results, of long arrays and of products that underflow
     for (op_id op : ops) {
       const elements mine = of_op(in, op);
       const real exact = exact_value(op, mine);
-      for (const auto& m : all_methods)
+      for (const auto& m : methods_of(op))
         for (dtype out : {in.type, dtype::f64}) {
-          const reduction r = make_reduction(op, m.id, in.type, {}, out);
+          const reduction r = make_reduction(op, m, in.type, {}, out);
           const scalar got = run(r, mine);
           const real error = abs(value_of(got) - exact), bound = error_bound(r, mine);
           check_bound_beside(r, mine, what, got, error, bound);
-          worst = std::max(worst, real(error / bound));
+          if (m != method_id::exact) worst = std::max(worst, real(error / bound));
         }
     }
     return worst;
@@ -584,8 +581,126 @@ TEST_CASE("bounds: depend on the method as documented", "[truth][bounds][ops]") 
       return error_bound(make_reduction(op, m, dtype::f32), of_op(in, op));
     };
     CHECK(bound(method_id::kahan) < 1.01 * bound(method_id::pairwise));
+    if (info(op).has_exact) CHECK(bound(method_id::exact) <= bound(method_id::kahan));
     CHECK(bound(method_id::pairwise) <= bound(method_id::tree));
     CHECK(bound(method_id::tree) <= bound(method_id::sequential));
+  }
+}
+
+// ---- Exact --------------------------------------------------------------------------------------
+
+namespace {
+
+std::optional<reduction> exact_reduction(op_id op, dtype in, dtype out, int ddof) try {
+  return make_reduction(op, method_id::exact, in, {}, out, ddof);
+} catch (const error&) {
+  return {};  // not an output that it can have
+}
+
+// By method exact every result has the bits of the true value, rounded once: by the reference and on the CPU,
+// in every output type.
+void check_exact(const elements& in, std::string_view what, int& checked) {
+  for (op_id op : all_ops) {
+    if (!info(op).has_exact) continue;
+    const elements mine = of_op(in, op);
+    for (int ddof : {0, 1}) {
+      if (ddof && op != op_id::var && op != op_id::std) continue;
+      const real exact = exact_value(op, mine, ddof);
+      for (dtype out : all_dtypes) {
+        const auto r = exact_reduction(op, in.type, out, ddof);
+        if (!r) continue;
+        const scalar want = round_correctly(exact, out);
+        for (const scalar& got : {run(*r, mine), cpu::reduce(*r, mine.x, mine.y, mine.n)})
+          if (got != want)
+            FAIL_CHECK(test::describe(*r, in.n) << " ddof=" << ddof << " on " << what << ": " << to_hex(got) << " ("
+                                                << to_string(got) << "), not " << to_hex(want));
+        ++checked;
+      }
+    }
+  }
+}
+
+// Elements of type t whose sum lies halfway between two numbers of type `out`, or beside that by the smallest
+// number of t. There are 2^k of them, so that this holds for their mean too.
+std::vector<std::vector<double>> ties(dtype t, dtype out, random_source& random) {
+  const float_format f = format_of(t), g = format_of(out);
+  const int first = std::max(f.min_exponent, g.min_exponent - 1);
+  const int last = std::min(f.max_exponent, g.max_exponent) - g.precision - 1;
+  std::vector<std::vector<double>> list;
+  for (int half = first; half <= last; half += 1 + random.below(8))
+    for (int beside : {0, 1, -1}) {
+      std::uint64_t halves = random.bits() >> (63 - g.precision) | 1;
+      if (half >= g.min_exponent) halves |= 1ull << g.precision;
+      const double sign = random.below(2) ? -1 : 1;
+      std::vector<double> x{std::ldexp(beside, f.min_exponent)};
+      for (int at = 0; halves >> at; at += f.precision) {
+        const std::uint64_t digits = halves >> at & ((1ull << f.precision) - 1);
+        x.push_back(sign * std::ldexp(static_cast<double>(digits), half + at));
+      }
+      x.resize(std::bit_ceil(x.size()));
+      list.push_back(x);
+    }
+  return list;
+}
+
+}  // namespace
+
+TEST_CASE("exact: every op, type and input has the bits of the true value, rounded once", "[truth][exact][ops]") {
+  int checked = 0;
+  for (dtype t : float_types) {
+    for (const input& generator : all_inputs())
+      for (std::size_t n : {0u, 1u, 2u, 3u, 33u, 300u, 5000u}) {
+        const auto x = pack(generator.make(n, 21, t), t), y = pack(generator.make(n, 22, t), t);
+        check_exact({t, x.data(), y.data(), n}, generator.name, checked);
+      }
+    for (double condition : {2.0, 1e8, 1e16, 1e30, 1e40})
+      for (std::size_t n : {100u, 4000u}) {
+        const dot_input in = dot_cancellation(n, 23, t, condition);
+        const auto x = pack(in.x, t), y = pack(in.y, t);
+        check_exact(view(t, x, y), "dot cancellation", checked);
+        const auto a = pack(cancellation(n, 24, t, condition), t), b = pack(cancellation(n, 25, t, condition), t);
+        check_exact(view(t, a, b), "cancellation", checked);
+      }
+    random_source random(26);
+    for (dtype out : float_types)
+      for (const auto& values : ties(t, out, random)) {
+        const auto x = pack(values, t), ones = pack(std::vector<double>(values.size(), 1.0), t);
+        check_exact(view(t, x, ones), "a tie", checked);
+      }
+  }
+  for (dtype t : all_dtypes)
+    for (test::kind k : test::all_kinds)
+      for (std::size_t n : {1u, 2u, 40u, 1029u}) {
+        const auto x = test::make_data(t, k, n, n), y = test::make_data(t, k, n, n + 1);
+        check_exact(view(t, x, y), test::name(k), checked);
+      }
+  CHECK(checked > 100'000);
+}
+
+TEST_CASE("exact: long arrays, on many threads, in any order", "[truth][exact][ops]") {
+  int checked = 0;
+  for (dtype t : {dtype::f16, dtype::f32, dtype::f64, dtype::i64}) {
+    const std::size_t n = 300'007;
+    const auto kind = is_float(t) ? test::kind::near_one : test::kind::any_bits;
+    auto x = test::make_data(t, kind, n, 1), y = test::make_data(t, kind, n, 2);
+    check_exact(view(t, x, y), "a long array", checked);
+    // Backwards, and in two pieces that change places: the same bits.
+    const auto results = [&] {
+      std::vector<scalar> all;
+      for (op_id op : all_ops)
+        if (info(op).has_exact) {
+          const elements in = of_op(view(t, x, y), op);
+          all.push_back(cpu::reduce(make_reduction(op, method_id::exact, t), in.x, in.y, n));
+        }
+      return all;
+    };
+    const auto before = results();
+    for (auto* a : {&x, &y}) {
+      std::reverse(a->begin(), a->end());
+      for (std::size_t i = 0; i < n; ++i) std::reverse(&(*a)[i * size_of(t)], &(*a)[i * size_of(t)] + size_of(t));
+      std::rotate(a->begin(), a->begin() + static_cast<std::ptrdiff_t>(n / 3 * size_of(t)), a->end());
+    }
+    CHECK(results() == before);
   }
 }
 
@@ -982,13 +1097,13 @@ TEST_CASE("operations: roots and quotients are those of what they are made of", 
         };
         CAPTURE(name(t), name(acc), n);
         CHECK(of(op_id::std, {}, acc, xy) == std::sqrt(of(op_id::var, {}, acc, xy)));
-        for (const auto& m : all_methods) {
-          CAPTURE(m.name);
-          const double xx = of(op_id::sum_squares, m.id, acc, only_x);
-          const double yy = of(op_id::sum_squares, m.id, acc, only_y);
-          if (acc == f64) CHECK(of(op_id::norm_l2, m.id, acc, only_x) == std::sqrt(xx));
-          CHECK(of(op_id::cosine, m.id, acc, xy) ==
-                of(op_id::dot, m.id, acc, xy) / (std::sqrt(xx) * std::sqrt(yy)));
+        for (const auto& m : methods_of(op_id::cosine)) {  // not exact: its parts are not rounded
+          CAPTURE(name(m));
+          const double xx = of(op_id::sum_squares, m, acc, only_x);
+          const double yy = of(op_id::sum_squares, m, acc, only_y);
+          if (acc == f64) CHECK(of(op_id::norm_l2, m, acc, only_x) == std::sqrt(xx));
+          CHECK(of(op_id::cosine, m, acc, xy) ==
+                of(op_id::dot, m, acc, xy) / (std::sqrt(xx) * std::sqrt(yy)));
         }
       }
 }

@@ -1,6 +1,6 @@
-// bitfold's own contestants: every op by every method, on each engine; sum with every accumulator
-// and output type there is. All come from the registries, so a new op or method takes part by
-// itself.
+// bitfold's own contestants: every op by every method that it takes, on each engine; sum with every
+// accumulator and output type there is. All come from the registries, so a new op or method takes
+// part by itself.
 #include <bitfold/cpu.hpp>
 #include <bitfold/cuda.hpp>
 
@@ -19,19 +19,20 @@ bool is_default(const reduction& r) {
 
 contestant_info info_of(const reduction& r, const char* device) {
   const bitfold::op_info& what = bitfold::info(r.op());
-  const std::string op(what.name), method(name(r.method()));
+  const bool any_order = r.method() && bitfold::info(*r.method()).ordering == ordering::any;
+  const std::string op(what.name), method(name(r.method())), acc(any_order ? "exact" : name(r.acc()));
   const std::string about = r.method() ? fmt::format("{}, method {}: {}", what.summary, method,
                                                      bitfold::info(*r.method()).summary)
                                        : std::string(what.summary);
   return {
-      .id = fmt::format("bitfold/{}/{}/{}/{}/{}/{}", op, method, name(r.in()), name(r.acc()),
-                        name(r.out()), device),
+      .id = fmt::format("bitfold/{}/{}/{}/{}/{}/{}", op, method, name(r.in()), acc, name(r.out()),
+                        device),
       .name = "bitfold" + (r.op() == op_id::sum ? "" : " " + op) + (r.method() ? " " + method : ""),
       .family = "bitfold",
       .device = device,
       .about = about,
       .in = r.in(),
-      .acc = std::string(name(r.acc())),
+      .acc = acc,
       .out = r.out(),
       .op = r.op(),
       .promise = r,
@@ -125,24 +126,24 @@ class on_gpu final : public contestant {
 
 template <class Add>
 void for_each_reduction(Add add) {
+  const auto add_sum = [&](method_id m, dtype in, std::optional<dtype> acc) {
+    for (dtype out : all_dtypes) try {
+        add(make_reduction(op_id::sum, m, in, acc, out));
+      } catch (const error&) {
+        // not a combination that there is
+      }
+  };
   for (const auto& m : all_methods)
-    for (dtype in : all_dtypes)
-      for (dtype acc : all_dtypes)
-        for (dtype out : all_dtypes) {
-          if (is_float(acc) != is_float(in)) continue;
-          try {
-            add(make_reduction(op_id::sum, m.id, in, acc, out));
-          } catch (const error&) {
-            // not a combination that there is
-          }
-        }
-  for (const op_info& op : all_op_infos)
-    for (const auto& m : all_methods) {
-      if (op.id == op_id::sum) continue;
-      if (!op.takes_method && m.id != method_id::tree) continue;
-      for (dtype in : all_dtypes)
-        add(make_reduction(op.id, op.takes_method ? std::optional(m.id) : std::nullopt, in));
+    for (dtype in : all_dtypes) {
+      if (m.ordering == ordering::any) add_sum(m.id, in, {});
+      else
+        for (dtype acc : all_dtypes)
+          if (is_float(acc) == is_float(in)) add_sum(m.id, in, acc);
     }
+  for (op_id op : all_ops)
+    for (const auto& m : methods_of(op))
+      for (dtype in : all_dtypes)
+        if (op != op_id::sum) add(make_reduction(op, m, in));
 }
 
 }  // namespace

@@ -84,8 +84,8 @@ class Operation:
     """call: of as many arrays as it has inputs. kind: a function from element type to accumulator and
     output type."""
 
-    def __init__(self, library, call, name, types, kind, about, *, most=0, inputs=1):
-        self.library, self.call, self.name, self.types = library, call, name, types
+    def __init__(self, package, call, name, types, kind, about, *, most=0, inputs=1):
+        self.package, self.call, self.name, self.types = package, call, name, types
         self.kind, self.about, self.most, self.inputs = kind, about, most, inputs
 
 
@@ -289,10 +289,10 @@ class Helper:
     def list(self, cpu, cuda):
         self.operations, lines = peers(cpu == "1", cuda == "1")
         for key, (op, o) in self.operations.items():
-            ways = " ".join(map(str, o.library.threads)) or "-"
+            ways = " ".join(map(str, o.package.threads)) or "-"
             for t in o.types:
                 acc, out = o.kind(t)
-                lines.append(("op", op, key, o.name, o.library.family, o.library.device, t, acc, out,
+                lines.append(("op", op, key, o.name, o.package.family, o.package.device, t, acc, out,
                               str(o.most), ways, o.about))
         return "".join("\t".join(line) + "\n" for line in lines) + "ok"
 
@@ -310,20 +310,20 @@ class Helper:
 
     def _ready(self, key, threads):
         o = self.operations[key][1]
-        where = (type(o.library), o.library.device)
+        where = (type(o.package), o.package.device)
         if where not in self.prepared:
-            self.prepared[where] = [o.library.prepare(a, self.kind) for a in self.arrays]
-        o.library.set_up(threads)
+            self.prepared[where] = [o.package.prepare(a, self.kind) for a in self.arrays]
+        o.package.set_up(threads)
         arrays = self.prepared[where][:o.inputs]
         return o, lambda: o.call(*arrays)
 
     def run(self, key, threads):
         o, call = self._ready(key, threads)
-        return "ok\t" + o.library.bits(call())[::-1].hex()
+        return "ok\t" + o.package.bits(call())[::-1].hex()
 
     def time(self, key, threads, times):
         o, call = self._ready(key, threads)
-        return "ok\t" + " ".join(map(repr, o.library.seconds(call, int(times))))
+        return "ok\t" + " ".join(map(repr, o.package.seconds(call, int(times))))
 
 
 def main():

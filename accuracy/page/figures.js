@@ -273,7 +273,7 @@ section({
 
 const opOf = c => c.op ?? 'sum';
 const columnOf = c => c.family !== 'bitfold' ? c.family
-  : c.method === null || c.method === 'tree' ? 'bitfold' : c.method === 'kahan' ? 'bitfold kahan' : null;
+  : c.method === null || c.method === 'tree' ? 'bitfold' : ['kahan', 'exact'].includes(c.method) ? `bitfold ${c.method}` : null;
 
 const operations = study('operations');
 const operationsOf = state => {

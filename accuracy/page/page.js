@@ -133,7 +133,7 @@ const seriesOf = c => (nameCount.get(nameKey(c)) > 1 ? `${c.name} (${c.acc || '?
   for (const c of report.contestants.filter(c => c.main)) {
     if (styles.has(seriesOf(c))) continue;
     const own = c.family === 'bitfold';
-    const color = own ? `var(--own-${[...styles.values()].filter(s => s.own).length % 4})`
+    const color = own ? `var(--own-${[...styles.values()].filter(s => s.own).length % 5})`
       : `var(--peer-${families.indexOf(c.family) % 8})`;
     let k = 0;
     while (k < 15 && used.has(color + k)) ++k;

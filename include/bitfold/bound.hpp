@@ -15,18 +15,21 @@
 
 namespace bitfold {
 
-/// Whether an operation has such a bound: those that take a method, norm_inf, those whose result is exact
-/// (extrema, their places, counts, any, all), where it is 0, and whatever is done by method exact, where it is
-/// that of the one rounding.
-constexpr bool has_error_bound(op_id op, std::optional<method_id> method = {}) {
-  if (method == method_id::exact) return true;
+/// Whether nothing is rounded, by whatever engine: extrema, their places, counts, any, all.
+constexpr bool rounds_nothing(op_id op) {
   switch (info(op).types) {
     case typing::same:
     case typing::place:
     case typing::count:
     case typing::truth: return true;
-    default: return info(op).takes_method || op == op_id::norm_inf;
+    default: return false;
   }
+}
+
+/// Whether an operation has such a bound: those that take a method, norm_inf, those that round nothing, where it
+/// is 0, and whatever is done by method exact, where it is that of the one rounding.
+constexpr bool has_error_bound(op_id op, std::optional<method_id> method = {}) {
+  return method == method_id::exact || rounds_nothing(op) || info(op).takes_method || op == op_id::norm_inf;
 }
 
 /// A result, and a bound of how far it is from the exact value for these elements (in the result's unit; integers

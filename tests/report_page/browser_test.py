@@ -78,7 +78,7 @@ def check_layout(p, width):
 
 def check_content(p):
     page, report = p.page, p.report
-    assert page.locator("#headlines > li").count() == len(report["headlines"]) == 4
+    assert page.locator("#headlines > li").count() == len(report["headlines"]) == 5
     verdict = page.locator("#findings .verdict").inner_text()
     if report["findings"]:
         assert str(len(report["findings"])) in verdict and page.locator("#findings tbody tr").count() == len(report["findings"])
@@ -138,8 +138,8 @@ def check_tables(p):
         heads = page.locator("#operations .chart thead th").all_inner_texts()
         columns = {}  # {who: operations}
         for i in here:
-            if i["family"] != "bitfold" or i["method"] in (None, "tree", "kahan"):
-                columns.setdefault("bitfold kahan" if i["method"] == "kahan" else i["family"], set()).add(i.get("op", "sum"))
+            if i["family"] != "bitfold" or i["method"] in (None, "tree", "kahan", "exact"):
+                columns.setdefault(f"bitfold {i['method']}" if i["method"] in ("kahan", "exact") else i["family"], set()).add(i.get("op", "sum"))
         columns = {who: ops for who, ops in columns.items() if ops != {"sum"}}
         assert heads[:2] == ["operation", "bitfold"] and sorted(heads[1:]) == sorted(columns), heads
         for k, op in enumerate(lines):
