@@ -76,26 +76,28 @@ inline std::vector<reduction> reductions_of_all_ops(dtype t) {
   std::vector<reduction> out;
   for (const op_info& op : all_op_infos) {
     const bool adds = op.types == typing::additive || op.types == typing::real;
-    for (std::optional<dtype> acc : {std::optional<dtype>(), std::optional(dtype::f64)}) {
-      if (acc && (!adds || !is_float(t) || t == dtype::f64)) continue;
-      if (!op.takes_method) {
-        out.push_back(make_reduction(op.id, {}, t, acc));
-        continue;
-      }
-      for (const auto& m : all_methods) out.push_back(make_reduction(op.id, m.id, t, acc));
+    for (const auto m : methods_of(op.id)) {
+      out.push_back(make_reduction(op.id, m, t));
+      if (adds && is_float(t) && t != dtype::f64 && m != method_id::exact)
+        out.push_back(make_reduction(op.id, m, t, dtype::f64));
     }
   }
   return out;
+}
+
+/// The accumulators that sums of dtype t by that method can be asked for with.
+inline std::vector<std::optional<dtype>> accumulators_of(dtype t, method_id m) {
+  if (m == method_id::exact) return {std::nullopt};
+  if (!is_float(t)) return {is_signed_int(t) ? dtype::i64 : dtype::u64};
+  if (t == dtype::f64) return {dtype::f64};
+  return {dtype::f32, dtype::f64};
 }
 
 /// Every reduction that dtype t takes: methods, accumulators, output types.
 inline std::vector<reduction> all_reductions(dtype t) {
   std::vector<reduction> out;
   for (const auto& m : all_methods) {
-    const std::vector<dtype> accs = !is_float(t)       ? std::vector{is_signed_int(t) ? dtype::i64 : dtype::u64}
-                                    : t == dtype::f64  ? std::vector{dtype::f64}
-                                                       : std::vector{dtype::f32, dtype::f64};
-    for (dtype acc : accs)
+    for (const auto acc : accumulators_of(t, m.id))
       for (dtype o : all_dtypes)
         if (is_float(o) || !is_float(t)) out.push_back(make_reduction(op_id::sum, m.id, t, acc, o));
   }

@@ -6,6 +6,8 @@
 
 #include <bitfold/reduction.hpp>
 
+#include "data.hpp"
+
 namespace bitfold::test {
 
 inline constexpr std::array float_types{dtype::f16, dtype::bf16, dtype::f32, dtype::f64};
@@ -19,9 +21,8 @@ scalar scalar_of(T v) {
 template <class F>
 void for_each_reduction(dtype in, F f) {
   for (const auto& m : all_methods)
-    for (dtype acc : {dtype::f32, dtype::f64})
-      for (dtype out : float_types)
-        if (acc >= in) f(make_reduction(op_id::sum, m.id, in, acc, out));
+    for (const auto acc : accumulators_of(in, m.id))
+      for (dtype out : float_types) f(make_reduction(op_id::sum, m.id, in, acc, out));
 }
 
 inline std::string describe(const reduction& r) {
