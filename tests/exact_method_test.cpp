@@ -1,11 +1,13 @@
 // Method exact: the engine, the reference and an accumulator that is fed in pieces agree, whatever the order, the
 // split, the threads and the company.
 #include <bitfold/accumulator.hpp>
+#include <bitfold/bound.hpp>
 #include <bitfold/cpu.hpp>
 #include <bitfold/reference.hpp>
+#include <bitfold/totals.hpp>
 
 #include <cmath>
-#include <numeric>
+#include <set>
 
 #include "catch.hpp"
 #include "exact_data.hpp"
@@ -188,11 +190,12 @@ TEST_CASE("exact: no order, thread count or company moves a bit") {
       const by_accumulators<T> from(x, y, 9);
       for (int inputs : {1, 2}) {
         // In one pass: exact ones, ordered ones, and a sort.
+        const std::set few{op_id::sum, op_id::dot, op_id::max, op_id::var, op_id::count_distinct};
         std::vector<reduction> together;
         for (const op_info& op : all_op_infos)
           if (op.inputs == inputs)
             for (const auto m : methods_of(op.id))
-              if (m != method_id::sequential && (op.id != op_id::count_distinct || sizeof(T) == 4))
+              if (m == method_id::exact || (few.contains(op.id) && m != method_id::sequential))
                 together.push_back(make_reduction(op.id, m, dtype_of<T>));
         const std::size_t half = n / 2;
         std::vector<scalar> ordered;
@@ -225,6 +228,100 @@ TEST_CASE("exact: no order, thread count or company moves a bit") {
     }
   };
   for (const dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i16, dtype::u64}) visit(t, check);
+}
+
+TEST_CASE("exact: totals of pieces, and of totals") {
+  test::for_each_type([]<class T>(std::type_identity<T>) {
+    const std::size_t n = 200'000;
+    for (const char* kind : {"any finite", "any", "any bits"}) {
+      auto xs = test::hard_arrays<T>(n, 11), ys = test::hard_arrays<T>(n, 12);
+      const auto has = [&](auto& a) { return a.name == kind; };
+      const auto found = std::find_if(xs.begin(), xs.end(), has);
+      if (found == xs.end()) continue;
+      const std::vector<T>&x = found->values, &y = std::find_if(ys.begin(), ys.end(), has)->values;
+      for (const int inputs : {1, 2}) {
+        auto all = exact_reductions<T>();
+        std::erase_if(all, [&](const reduction& r) { return info(r.op()).inputs != inputs; });
+        std::vector<scalar> want(all.size());
+        cpu::reduce(all, x.data(), inputs == 2 ? y.data() : nullptr, n, want, {.target = forced_target});
+        random_bits next{n};
+        std::vector<totals> parts(3, totals(all));
+        for (std::size_t i = 0; i < n;) {
+          const std::size_t here = std::min<std::size_t>(next() % (next() % 8 ? 3000 : n), n - i);
+          const cpu::options how{.threads = static_cast<int>(next() % 4), .target = forced_target};
+          totals& t = parts[next() % 3];
+          const auto a = std::span(x).subspan(i, here), b = std::span(y).subspan(i, here);
+          if (inputs == 1) t.template add<T>(a, how);
+          else t.template add<T>(a, b, how);
+          i += here;
+        }
+        parts[1].merge(parts[2]);
+        parts[1].merge(totals(all));
+        parts[1].merge(parts[0]);
+        CHECK(parts[1].count() == n);
+        for (std::size_t k = 0; k < all.size(); ++k) {
+          same(parts[1].result(k), want[k], all[k], n, std::string(kind) + ", totals");
+          const bounded b = result_with_bound(parts[1], k);
+          CHECK(b.value == want[k]);
+          CHECK(b.bound == cpu::reduce_with_bound(all[k], x.data(), second(all[k], y.data()), n).bound);
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("exact: totals of nothing, and what they refuse") {
+  using enum op_id;
+  const reduction s = make_reduction(sum, method_id::exact, dtype::f32), d = make_reduction(dot, method_id::exact, dtype::f32);
+  totals t({s, make_reduction(mean, method_id::exact, dtype::f32)});
+  CHECK(t.reductions()[0] == s);
+  CHECK(t.count() == 0);
+  CHECK(to_string(t.result(0)) == "0");
+  CHECK(to_string(t.result(1)) == "nan");
+  t.add(nullptr, nullptr, 0);
+  CHECK_THROWS_WITH(totals({make_reduction(sum, method_id::tree, dtype::f32)}), "reductions: sum is not by method exact");
+  CHECK_THROWS_WITH(totals({s, d}), "reductions: of one input and of two inputs in one pass");
+  CHECK_THROWS_WITH(totals({s, make_reduction(sum, method_id::exact, dtype::f64)}), "reductions: of f32 and of f64 in one pass");
+  const std::vector<float> x{1, 2, 4};
+  t.add<float>(x);
+  CHECK_THROWS_WITH(t.add<double>(std::vector<double>{1}), "data: f64, but the reductions are of f32");
+  CHECK_THROWS_WITH(t.add(nullptr, nullptr, 3), "data: null pointer with n > 0");
+  CHECK_THROWS_WITH(t.add<float>(x, x), "data: sum takes one input");
+  CHECK_THROWS_WITH(t.add(x.data(), nullptr, 3, {.threads = -1}), "threads: -1 is negative");
+  CHECK_THROWS_WITH(t.merge(totals({s})), "totals: of other reductions");
+  totals pairs({d});
+  CHECK_THROWS_WITH(pairs.add<float>(x, std::span(x).first(2)), "y: not of the length of x");
+  CHECK_THROWS_WITH(pairs.add<float>(x), "data: dot takes two inputs");
+  CHECK(t.count() == 3);
+  CHECK(to_string(t.result(0)) == "7");
+}
+
+TEST_CASE("exact: whether an integer fits") {
+  using enum op_id;
+  constexpr auto largest = std::numeric_limits<std::int64_t>::max();
+  const auto fits = []<class T>(op_id op, const std::vector<T>& x, std::optional<dtype> out = {}) {
+    totals t({make_reduction(op, method_id::exact, dtype_of<T>, {}, out)});
+    info(op).inputs == 2 ? t.template add<T>(x, x) : t.template add<T>(x);
+    return t.fits(0);
+  };
+  using longs = std::vector<std::int64_t>;
+  CHECK(fits(sum, longs{largest, 1, -1}));
+  CHECK_FALSE(fits(sum, longs{largest, 1}));
+  CHECK(fits(sum, longs{-largest, -1}));
+  CHECK_FALSE(fits(sum, longs{-largest, -2}));
+  CHECK(fits(sum, longs{largest, 1}, dtype::u64));
+  CHECK_FALSE(fits(sum, longs{-1}, dtype::u64));
+  CHECK(fits(sum, longs{largest, largest}, dtype::f16));
+  CHECK(fits(mean, longs{largest, largest}));
+  CHECK(fits(sum, longs{200, 55}, dtype::u8));
+  CHECK_FALSE(fits(sum, longs{200, 56}, dtype::u8));
+  CHECK_FALSE(fits(sum, std::vector<std::uint64_t>{~0ull, 1}));
+  CHECK(fits(sum_squares, longs{3'000'000'000}));
+  CHECK_FALSE(fits(sum_squares, longs{3'037'000'500}));
+  CHECK_FALSE(fits(dot, longs{3'037'000'500}));
+  CHECK(fits(squared_distance, longs{3'037'000'500}));
+  CHECK(fits(sum, longs{}));
+  CHECK(fits(sum, std::vector<float>{std::numeric_limits<float>::infinity()}));
 }
 
 TEST_CASE("exact: what the true value is") {

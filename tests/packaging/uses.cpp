@@ -6,6 +6,7 @@
 #include <bitfold/reference.hpp>
 #include <bitfold/testing.hpp>
 #include <bitfold/testing_catch2.hpp>
+#include <bitfold/totals.hpp>
 
 #include <vector>
 
@@ -51,6 +52,10 @@ void use_accumulators() {
   p.template round_root<double>();
   round_variance<T, float>(a, p, 3);
   round_deviation<T, double>(a, p, 3, 1);
+  totals t({make_reduction(op_id::sum, method_id::exact, dtype_of<T>)});
+  t.add<T>(x);
+  t.merge(t);
+  if (t.fits(0)) t.result(0);
   if (a == accumulator<T>::from_bytes(a.to_bytes()) || a < a || a.is_zero()) return;
 }
 
