@@ -37,6 +37,12 @@ struct reduce_arguments {
 
   std::vector<op_id> ops;  // those of op_list
   int inputs() const { return info(ops[0]).inputs; }
+  bool exact() const { return method == name(method_id::exact); }
+  // As far as a method was asked for that it takes.
+  std::optional<method_id> method_of(op_id op) const {
+    const auto asked = method ? parse_method(*method) : std::nullopt;
+    return asked && takes(op, *asked) ? asked : std::nullopt;
+  }
 };
 
 struct result {
@@ -184,7 +190,7 @@ void check(const reduce_arguments& args) {
                         info(op).inputs));
   check_options(args.ops, args.options);
   for (const op_id op : args.ops)
-    if (args.bound && !has_error_bound(op)) usage(fmt::format("--bound: {} has none", name(op)));
+    if (args.bound && !has_error_bound(op, args.method_of(op))) usage(fmt::format("--bound: {} has none", name(op)));
   if (args.inputs() == 2 && args.files.size() % 2 != 0)
     usage(
         fmt::format("FILE: {} takes files in pairs, not {}", name(args.ops[0]), args.files.size()));
