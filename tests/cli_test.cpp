@@ -520,8 +520,7 @@ TEST_CASE("reduce: a name without a known ending") {
 TEST_CASE("reduce: a file that becomes shorter does not stop the others") {
   const bytes::directory dir;
   const auto one = dir.write("one", "\1"), two = dir.write("two", "\2"), huge = dir.path("huge");
-  const auto r = bitfold_cli({"reduce", "sum", "--dtype", "u8", one, huge, two}, "", 0,
-                             shorten_when_mapped(huge));
+  const auto r = bitfold_cli({"reduce", "sum", "--dtype", "u8", one, huge, two}, {.meanwhile = shorten_when_mapped(huge)});
   CAPTURE(r.out, r.err);
   CHECK(r.status == 3);
   CHECK(r.out ==
@@ -685,7 +684,8 @@ TEST_CASE("info, version, help") {
   const auto reduce = bitfold_cli({"reduce", "--help"});
   CHECK(reduce.status == 0);
   for (const auto part : {"--method", "--device", "--acc", "--out-dtype", "--ddof", "--threads",
-                          "--target", "--dtype", "--tensor", "--bound", "--json"})
+                          "--target", "--dtype", "--tensor", "--bound", "--stream", "--total", "--overflow",
+                          "--json"})
     CHECK(contains(reduce.out, part));
   for (const auto& m : all_methods)
     CHECK(contains(reduce.out, std::string(m.name) + ": " + std::string(m.summary)));
@@ -701,7 +701,7 @@ TEST_CASE("output that cannot be written") {
                                                     {"info"},
                                                     {"--help"},
                                                     {"--version"}}) {
-    const auto r = bitfold_cli(arguments, "/dev/full");
+    const auto r = bitfold_cli(arguments, {.out = "/dev/full"});
     CAPTURE(arguments);
     CHECK(r.status == 1);
     CHECK(r.err.starts_with("bitfold: cannot write the output: "));
@@ -711,7 +711,7 @@ TEST_CASE("output that cannot be written") {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   close(ends[0]);
-  const auto r = bitfold_cli({"info"}, "/proc/self/fd/" + std::to_string(ends[1]));
+  const auto r = bitfold_cli({"info"}, {.out = "/proc/self/fd/" + std::to_string(ends[1])});
   close(ends[1]);
   CHECK(r.status == 1);
   CHECK(contains(r.err, "cannot write"));

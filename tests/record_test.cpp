@@ -633,16 +633,16 @@ TEST_CASE("record, check: files on stdout are added to what is there") {
   for (const auto name : {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}) {
     CAPTURE(name);
     const auto log = dir.write("log", "before\n");
-    CHECK(bitfold_cli({"record", x, "--out", name}, log, O_APPEND).status == 0);
+    CHECK(bitfold_cli({"record", x, "--out", name}, {.out = log, .out_flags = O_APPEND}).status == 0);
     CHECK(content(log) == "before\n" + text);
     const auto out = dir.write("out", "before");
-    CHECK(bitfold_cli({"check", golden, "--junit", name}, out, O_TRUNC).status == 0);
+    CHECK(bitfold_cli({"check", golden, "--junit", name}, {.out = out, .out_flags = O_TRUNC}).status == 0);
     CHECK(content(out).starts_with("<?xml"));
     CHECK(content(out).ends_with("</testsuites>\n1 file, 1 array: 1 same\n"));
   }
   // By its own name, and by way of another descriptor.
   const auto log = dir.write("log", "before\n");
-  CHECK(bitfold_cli({"record", x, "--out", log}, log, O_APPEND).status == 0);
+  CHECK(bitfold_cli({"record", x, "--out", log}, {.out = log, .out_flags = O_APPEND}).status == 0);
   CHECK(content(log) == "before\n" + text);
   const int fd = ::open(log.c_str(), O_WRONLY | O_APPEND);
   REQUIRE(fd >= 0);
@@ -723,8 +723,7 @@ TEST_CASE("record, check: a file that becomes shorter") {
   const auto one = dir.write("one", "\1"), huge = dir.path("huge");
   const auto line = "bitfold: " + huge + ": file: became shorter while it was read\n";
   const auto out = dir.path("out.json");
-  const auto r = bitfold_cli({"record", "--dtype", "u8", huge, one, "--out", out}, "", 0,
-                             shorten_when_mapped(huge));
+  const auto r = bitfold_cli({"record", "--dtype", "u8", huge, one, "--out", out}, {.meanwhile = shorten_when_mapped(huge)});
   CHECK(r.status == 3);
   CHECK(r.err == line);
   CHECK_FALSE(std::filesystem::exists(out));
@@ -733,7 +732,7 @@ TEST_CASE("record, check: a file that becomes shorter") {
   const auto golden = dir.write("golden.json", record({"--dtype", "u8", huge, one}));
   // Of its size, so that its elements are read.
   dir.write("golden.json", replaced(content(golden), "\"shape\": [1]", "\"shape\": [4294967296]"));
-  const auto c = bitfold_cli({"check", golden}, "", 0, shorten_when_mapped(huge));
+  const auto c = bitfold_cli({"check", golden}, {.meanwhile = shorten_when_mapped(huge)});
   CHECK(c.status == 3);
   CHECK(c.err == line);
   CHECK(c.out == "2 files, 1 array: 1 same, 1 file not read\n");
@@ -934,7 +933,7 @@ TEST_CASE("check: output that cannot be written") {
   const bytes::directory dir;
   const auto file = dir.write("x.npy", npy_of({1}));
   const auto golden = dir.write("golden.json", record({file}));
-  const auto r = bitfold_cli({"check", golden}, "/dev/full");
+  const auto r = bitfold_cli({"check", golden}, {.out = "/dev/full"});
   CHECK(r.status == 1);
   CHECK(r.err.starts_with("bitfold: cannot write the output: "));
 }

@@ -46,8 +46,10 @@ std::vector<way> ways(op_id op, const op_options& options) {
   bool in_own_way = options.methods.empty();
   for (const std::string& text : options.methods) {
     const method_id m = *parse_method(text);
-    if (takes(op, m) || !own) all.push_back({op, m});
-    else in_own_way = true;
+    if (takes(op, m) || !own)
+      all.push_back({op, m});
+    else
+      in_own_way = true;
   }
   if (in_own_way) all.insert(all.begin(), {op, {}});
   return all;
@@ -72,17 +74,19 @@ void check_options(const std::vector<op_id>& ops, const op_options& options) {
   for (const op_id op : ops)
     for (const way& w : ways(op, options)) {
       if (w.method && !takes(op, *w.method))
-        throw error(errc::usage, fmt::format("--method {}: {} has no exact form", name(*w.method), name(op)));
+        throw error(errc::usage,
+                    fmt::format("--method {}: {} has no exact form", name(*w.method), name(op)));
       all.push_back(w);
     }
-  const auto check = [&](std::string_view option, const std::string& given, bool (*taken)(const way&),
-                         std::string_view but) {
+  const auto check = [&](std::string_view option, const std::string& given,
+                         bool (*taken)(const way&), std::string_view but) {
     if (given.empty() || std::any_of(all.begin(), all.end(), taken)) return;
     throw error(errc::usage,
                 fmt::format("{} {}: {} {} none{}", option, given, fmt::join(names_of(ops), ", "),
                             ops.size() == 1 ? "takes" : "take", but));
   };
-  const bool may_be_exact = std::any_of(ops.begin(), ops.end(), [](op_id op) { return info(op).has_exact; });
+  const bool may_be_exact =
+      std::any_of(ops.begin(), ops.end(), [](op_id op) { return info(op).has_exact; });
   const bool by_exact = options.methods == std::vector{std::string(name(method_id::exact))};
   check("--method", fmt::format("{}", fmt::join(options.methods, ",")), takes_method,
         may_be_exact ? " but exact" : "");

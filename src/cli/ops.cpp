@@ -59,8 +59,8 @@ std::string json_line(const op_info& op) {
   return fmt::format(
       R"({{"op":"{}","inputs":{},"methods":{},"bound":{},"types":"{}","empty":{},"summary":{}}})"
       "\n",
-      op.name, op.inputs, json_strings(method_names_of(op.id)),
-      has_error_bound(op.id), describe(op.types).name,
+      op.name, op.inputs, json_strings(method_names_of(op.id)), has_error_bound(op.id),
+      describe(op.types).name,
       empty.empty()                             ? "null"
       : empty.find_first_of("an") == empty.npos ? std::string(empty)
                                                 : json_string(empty),

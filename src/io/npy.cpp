@@ -214,7 +214,7 @@ bool looks_like_npy(std::span<const std::byte> file) {
       .starts_with("\x93NUMPY");
 }
 
-std::uint64_t npy_head_size(std::span<const std::byte> start) {
+std::uint64_t npy_head_size(std::span<const std::byte> start, std::uint64_t size) {
   const auto byte = [&](std::size_t i) { return static_cast<std::uint64_t>(start[i]); };
   if (!looks_like_npy(start)) bad("magic", "not a npy file");
   if (start.size() < 8) bad("version", "truncated file");
@@ -224,6 +224,9 @@ std::uint64_t npy_head_size(std::span<const std::byte> start) {
   if (start.size() < header_at(start)) bad("header length", "truncated file");
   std::uint64_t length = byte(8) | byte(9) << 8;
   if (major > 1) length |= byte(10) << 16 | byte(11) << 24;
+  if (length > size - header_at(start))
+    bad("header length",
+        fmt::format("{} bytes, but {} are left in the file", length, size - header_at(start)));
   return header_at(start) + length;
 }
 
@@ -246,12 +249,9 @@ void check_npy_size(const array_place& p, std::uint64_t bytes) {
 }
 
 array parse_npy(std::span<const std::byte> file, const std::shared_ptr<const void>& owner) {
-  const std::uint64_t size = npy_head_size(file.first(std::min(file.size(), npy_start)));
-  if (size > file.size())
-    bad("header length", fmt::format("{} bytes, but {} are left in the file", size - header_at(file),
-                                     file.size() - header_at(file)));
-  array_place p = parse_npy_head(file.first(size));
-  const auto body = file.subspan(size);
+  const std::uint64_t head = npy_head_size(file, file.size());
+  array_place p = parse_npy_head(file.first(head));
+  const auto body = file.subspan(head);
   check_npy_size(p, body.size());
 
   array a{"", p.type, std::move(p.shape), p.count, body.data(), owner};

@@ -7,8 +7,8 @@
 
 namespace bitfold::io {
 
-/// Whether an operation adds up in an accumulator of a type: others select, compare or count, and method exact has
-/// none.
+/// Whether an operation adds up in an accumulator of a type: others select, compare or count, and
+/// method exact has none.
 constexpr bool accumulates(op_id op, std::optional<method_id> method) {
   const typing types = info(op).types;
   return method != method_id::exact &&

@@ -224,10 +224,9 @@ std::vector<array_place> parse_safetensors_head(std::span<const std::byte> head,
     if (!count) bad(field(*e, "shape"), "the tensor does not fit in 64 bits");
     if (*count * size_of(*type) != last - first)
       bad(field(*e, "data_offsets"),
-          fmt::format("[{},{}] is {} bytes, but {} elements of {} are {}", first, last, last - first,
-                      *count, name(*type), *count * size_of(*type)));
-    if (wanted)
-      places.push_back({e->first, *type, std::move(shape), *count, head.size() + first});
+          fmt::format("[{},{}] is {} bytes, but {} elements of {} are {}", first, last,
+                      last - first, *count, name(*type), *count * size_of(*type)));
+    if (wanted) places.push_back({e->first, *type, std::move(shape), *count, head.size() + first});
   }
   if (tensor && places.empty()) bad("tensor " + in_quotes(*tensor), "not in the file");
   return places;
