@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "dispatch.hpp"
+#include "fp_environment.hpp"
 
 namespace bitfold::detail {
 namespace {
@@ -94,6 +95,7 @@ void exact_sums::merge(const exact_sums& o) {
 }
 
 scalar exact_sums::result(const reduction& r, std::uint64_t n) const {
+  const fp_environment guard;
   std::vector<const void*> sums;
   for (const exact::term what : terms_of(r))
     sums.push_back(std::find_if(sums_.begin(), sums_.end(), [&](const one& s) { return s.what == what; })->state);

@@ -364,7 +364,7 @@ BITFOLD_OPAQUE double bound_of(const reduction& r, std::size_t n, scalar value, 
 }
 
 std::vector<bounded> bounded_by(std::span<const reduction> all, std::size_t n, const std::vector<scalar>& values,
-                                magnitudes& sums) {
+                                magnitudes sums) {
   const detail::fp_environment guard;
   if (values.size() > all.size()) store_scalar(values.back(), &sums.all);
   std::vector<bounded> results;
@@ -393,6 +393,10 @@ bounded cpu::reduce_with_bound(const reduction& r, const void* x, const void* y,
 }
 bounded cpu::reduce_with_bound(const reduction& r, const void* data, std::size_t n, const options& how) {
   return reduce_with_bound(r, data, nullptr, n, how);
+}
+
+bounded result_with_bound(const totals& of, std::size_t k) {
+  return bounded_by({&of.reductions().at(k), 1}, of.count(), {of.result(k)}, magnitudes())[0];
 }
 
 std::vector<bounded> cuda::reduce_host_with_bounds(std::span<const reduction> all, const void* x, const void* y,

@@ -72,6 +72,9 @@ inline void check_inputs(const reduction& r, const void* x, const void* y, std::
   if (n > 0 && (x == nullptr || (y != nullptr) != (info(r.op()).inputs == 2))) refuse_inputs(r, x);
 }
 
+/// Refuses (errc::usage) two reductions that no pass can do together.
+void check_together(const reduction& a, const reduction& b);
+
 /// The result for no elements. Errors (errc::usage): the operation has none.
 scalar empty_result(const reduction& r);
 

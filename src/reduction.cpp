@@ -115,6 +115,15 @@ void refuse_inputs(const reduction& r, const void* x) {
                                (info(r.op()).inputs == 2 ? "two inputs" : "one input"));
 }
 
+void check_together(const reduction& a, const reduction& b) {
+  const auto differ = [](const std::string& x, const std::string& y) {
+    if (x != y) throw error(errc::usage, "reductions: of " + x + " and of " + y + " in one pass");
+  };
+  differ(text(name(a.in())), text(name(b.in())));
+  const auto inputs = [](const reduction& r) { return info(r.op()).inputs == 2 ? text("two inputs") : text("one input"); };
+  differ(inputs(a), inputs(b));
+}
+
 scalar empty_result(const reduction& r) {
   const auto as_float = [&](double value) {
     return visit(r.out(), [&]<class T>(std::type_identity<T>) -> scalar {

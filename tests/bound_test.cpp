@@ -3,7 +3,9 @@
 #include <bitfold/bound.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cfenv>
+#include <cmath>
 #include <limits>
 
 #if defined(__x86_64__)
@@ -24,7 +26,7 @@ const double inf = std::numeric_limits<double>::infinity();
 std::vector<reduction> bounded_reductions(dtype t, int inputs) {
   std::vector<reduction> list;
   for (const reduction& r : test::reductions_of_all_ops(t))
-    if (has_error_bound(r.op()) && info(r.op()).inputs == inputs) list.push_back(r);
+    if (has_error_bound(r.op(), r.method()) && info(r.op()).inputs == inputs) list.push_back(r);
   return list;
 }
 
@@ -119,6 +121,24 @@ TEST_CASE("bounds: where the result is exact, or is not finite") {
   CHECK(third.bound < 0x1p-12);
   CHECK(of(sum, std::vector<std::int64_t>{(1 << 24) + 1}, {}, dtype::f32).bound >= 1);
   CHECK(of(norm_inf, std::vector<std::int64_t>{(1ll << 53) + 1}).bound >= 1);
+}
+
+TEST_CASE("bounds: by method exact, of the rounding alone") {
+  for (op_id op : all_ops) {
+    if (!info(op).has_exact) continue;
+    CAPTURE(name(op));
+    for (float special : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+      const bool left_out = (op == op_id::nansum || op == op_id::nanmean) && special != special;
+      CHECK((of(op, std::vector<float>{1, special, 2}, method_id::exact).bound < inf) == left_out);
+    }
+    const bounded one = of(op, std::vector<float>{1.5f, 1e30f, 0x1p-149f, -1e30f}, method_id::exact);
+    const float value = std::bit_cast<float>(static_cast<std::uint32_t>(one.value.bits));
+    CHECK(one.bound >= 0x1p-149 / 2);
+    CHECK(one.bound <= std::max(std::fabs(static_cast<double>(value)) * 0x1.1p-24, 0x1.1p-150));
+    CHECK(of(op, std::vector<float>{}, method_id::exact).bound == (info(op).empty == if_empty::nan ? inf : 0));
+  }
+  CHECK(of(op_id::sum, std::vector<std::int64_t>{INT64_MAX, 1}, method_id::exact).bound == 0);
+  CHECK(of(op_id::sum, std::vector<std::int64_t>{INT64_MAX, 2}, method_id::exact, dtype::f64).bound >= 1);
 }
 
 TEST_CASE("bounds: an operation that has none is refused by name") {

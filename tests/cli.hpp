@@ -26,18 +26,23 @@ struct outcome {
   std::string out, err;
 };
 
+// Where its streams come from and go to; out and err are files of its own if they are not given.
+struct surroundings {
+  std::string in = "/dev/null", out = "", err = "";
+  int out_flags = 0;                                      // to open it with, besides
+  std::function<void(pid_t)> meanwhile = [](pid_t) {};  // called when it has started
+};
+
 inline std::string content(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Runs bitfold with these arguments; stdout goes to `out_path` if that is given, opened with these
-// flags too. `meanwhile` is called when it has started.
-inline outcome bitfold_cli(
-    std::vector<std::string> arguments, const std::string& out_path = "", int out_flags = 0,
-    const std::function<void(pid_t)>& meanwhile = [](pid_t) {}) {
+// Runs bitfold with these arguments.
+inline outcome bitfold_cli(std::vector<std::string> arguments, const surroundings& with = {}) {
   const bytes::directory dir;
-  const std::string out = out_path.empty() ? dir.path("out") : out_path, err = dir.path("err");
+  const std::string out = with.out.empty() ? dir.path("out") : with.out,
+                    err = with.err.empty() ? dir.path("err") : with.err;
   arguments.insert(arguments.begin(), BITFOLD_CLI);
   std::vector<char*> argv;
   for (auto& argument : arguments) argv.push_back(argument.data());
@@ -45,17 +50,17 @@ inline outcome bitfold_cli(
 
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), O_WRONLY | O_CREAT | out_flags, 0600);
-  posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), O_WRONLY | O_CREAT, 0600);
+  posix_spawn_file_actions_addopen(&actions, 0, with.in.c_str(), O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), O_WRONLY | O_CREAT | with.out_flags, 0600);
+  posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), O_WRONLY | O_CREAT | O_NOCTTY, 0600);
   pid_t child = 0;
   REQUIRE(posix_spawn(&child, BITFOLD_CLI, &actions, nullptr, argv.data(), environ) == 0);
   posix_spawn_file_actions_destroy(&actions);
-  meanwhile(child);
+  with.meanwhile(child);
   int status = 0;
   REQUIRE(waitpid(child, &status, 0) == child);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, out_path.empty() ? content(out) : "",
-          content(err)};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, with.out.empty() ? content(out) : "",
+          with.err.empty() ? content(err) : ""};
 }
 
 // For `meanwhile`: a file of 4 GiB, all holes, that is cut to one page as soon as the command has

@@ -67,13 +67,13 @@ TEST_CASE("reduce: every method, as text and as JSON, equals the reference") {
   const auto values = floats(5000);
   const auto file = dir.write("x.npy", npy_of(values));
   for (const auto& m : all_methods) {
-    for (const std::string acc : {"f32", "f64"}) {
+    for (const auto acc : test::accumulators_of(dtype::f32, m.id)) {
       const std::string method(m.name);
-      CAPTURE(method, acc);
-      const auto r = make_reduction(op_id::sum, m.id, dtype::f32, parse_dtype(acc), dtype::f64);
+      CAPTURE(method);
+      const auto r = make_reduction(op_id::sum, m.id, dtype::f32, acc, dtype::f64);
       const scalar expected = reference(r, values.data(), values.size());
-      const std::vector<std::string> arguments{"reduce", "sum",         "--method", method, "--acc",
-                                               acc,      "--out-dtype", "f64",      file};
+      std::vector<std::string> arguments{"reduce", "sum", "--method", method, "--out-dtype", "f64", file};
+      if (acc) arguments.insert(arguments.end(), {"--acc", std::string(name(*acc))});
       const auto text = bitfold_cli(arguments);
       CHECK(text.status == 0);
       CHECK(text.err.empty());
@@ -91,7 +91,7 @@ TEST_CASE("reduce: every method, as text and as JSON, equals the reference") {
                                        {"dtype", "f32"},
                                        {"op", "sum"},
                                        {"method", method},
-                                       {"acc", acc},
+                                       {"acc", acc ? json(name(*acc)) : json()},
                                        {"out_dtype", "f64"},
                                        {"order_version", order::version},
                                        {"device", "cpu"},
@@ -105,18 +105,20 @@ TEST_CASE("reduce: threads and targets do not change the bits") {
   const bytes::directory dir;
   const auto values = floats(300'000);  // enough to be shared out
   const auto file = dir.write("x.npy", npy_of(values));
-  for (const std::string& ops : {std::string("sum"), list_of(ops_of(1))}) {
-    const auto expected = bitfold_cli({"reduce", ops, file});
-    REQUIRE(expected.status == 0);
-    const auto reduced = reference(make_reduction(op_id::sum, method_id::tree, dtype::f32),
-                                   values.data(), values.size());
-    CHECK(contains(expected.out, "  " + to_hex(reduced) + "\n"));
-    for (const auto t : cpu::available_targets())
-      for (const std::string threads : {"0", "1", "3"})
-        CHECK(bitfold_cli({"reduce", ops, "--threads", threads, "--target",
-                           std::string(cpu::name(t)), file})
-                  .out == expected.out);
-  }
+  for (const method_id m : {method_id::tree, method_id::exact})
+    for (const std::string& ops : {std::string("sum"), list_of(ops_of(1))}) {
+      const std::string method(name(m));
+      const auto expected = bitfold_cli({"reduce", ops, "--method", method, file});
+      REQUIRE(expected.status == 0);
+      const auto reduced =
+          reference(make_reduction(op_id::sum, m, dtype::f32), values.data(), values.size());
+      CHECK(contains(expected.out, "  " + to_hex(reduced) + "\n"));
+      for (const auto t : cpu::available_targets())
+        for (const std::string threads : {"0", "1", "3"})
+          CHECK(bitfold_cli({"reduce", ops, "--method", method, "--threads", threads, "--target",
+                             std::string(cpu::name(t)), file})
+                    .out == expected.out);
+    }
 }
 
 TEST_CASE("reduce: every operation of every type, several at once, equals the reference") {
@@ -126,11 +128,13 @@ TEST_CASE("reduce: every operation of every type, several at once, equals the re
     for (const auto kind : {test::kind::special, test::kind::near_one}) {
       const auto data = test::make_data(t, kind, n, 1), other = test::make_data(t, kind, n, 2);
       const auto x = write_data(dir, "x", data), y = write_data(dir, "y", other);
-      for (const int inputs : {1, 2}) {
-        const auto ops = ops_of(inputs);
+      for (const auto& [inputs, exact] : {std::pair{1, false}, {2, false}, {1, true}, {2, true}}) {
+        auto ops = ops_of(inputs);
+        if (exact) std::erase(ops, op_id::cosine);
         std::vector<std::string> arguments{"reduce", list_of(ops), "--dtype", std::string(name(t)),
                                            x};
         if (inputs == 2) arguments.push_back(y);
+        if (exact) arguments.insert(arguments.end(), {"--method", "exact"});
         const auto text = bitfold_cli(arguments);
         arguments.push_back("--json");
         const auto objects = bitfold_cli(arguments);
@@ -141,7 +145,8 @@ TEST_CASE("reduce: every operation of every type, several at once, equals the re
         REQUIRE(lines.size() == ops.size());
         REQUIRE(json_lines.size() == ops.size());
         for (std::size_t k = 0; k < ops.size(); ++k) {
-          const auto r = make_reduction(ops[k], {}, t);
+          const bool by_exact = exact && info(ops[k]).has_exact;
+          const auto r = make_reduction(ops[k], by_exact ? std::optional(method_id::exact) : std::nullopt, t);
           const scalar expected = inputs == 2 ? reference(r, data.data(), other.data(), n)
                                               : reference(r, data.data(), n);
           CHECK(lines[k] == x + "  " + (inputs == 2 ? y + "  " : "") + "[700]  " +
@@ -151,8 +156,8 @@ TEST_CASE("reduce: every operation of every type, several at once, equals the re
           CHECK(j["op"] == name(ops[k]));
           CHECK(j["bits"] == to_hex(expected));
           CHECK(j["out_dtype"] == name(expected.type));
-          CHECK(j["method"] == (r.method() ? json("tree") : json()));
-          CHECK(j["acc"] == (accumulates(ops[k]) ? json(name(r.acc())) : json()));
+          CHECK(j["method"] == (by_exact ? json("exact") : r.method() ? json("tree") : json()));
+          CHECK(j["acc"] == (accumulates(ops[k]) && !by_exact ? json(name(r.acc())) : json()));
           CHECK(j["file"] == x);
           CHECK(j.contains("file2") == (inputs == 2));
           if (inputs == 2) CHECK(j["file2"] == y);
@@ -191,17 +196,17 @@ TEST_CASE("reduce --bound: a column of text, a field of JSON, and what has none"
   const bytes::directory dir;
   const auto values = floats(5000), others = floats(5000);
   const auto file = dir.write("x.npy", npy_of(values)), second = dir.write("y.npy", npy_of(others));
-  for (const int inputs : {1, 2}) {
+  for (const auto& [inputs, exact] : {std::pair{1, false}, {2, false}, {1, true}, {2, true}}) {
     std::vector<reduction> all;
     std::vector<op_id> ops;
     for (const op_id op : ops_of(inputs))
-      if (has_error_bound(op)) {
+      if (exact ? info(op).has_exact : has_error_bound(op)) {
         ops.push_back(op);
-        all.push_back(make_reduction(op, {}, dtype::f32));
+        all.push_back(make_reduction(op, exact ? std::optional(method_id::exact) : std::nullopt, dtype::f32));
       }
     const auto want = cpu::reduce_with_bounds(all, values.data(), inputs == 2 ? others.data() : nullptr,
                                               values.size());
-    std::vector<std::string> arguments{"reduce", list_of(ops), "--bound", file};
+    std::vector<std::string> arguments{"reduce", list_of(ops), "--bound", "--method", exact ? "exact" : "tree", file};
     if (inputs == 2) arguments.push_back(second);
     const auto text = lines_of(bitfold_cli(arguments).out);
     arguments.push_back("--json");
@@ -220,6 +225,7 @@ TEST_CASE("reduce --bound: a column of text, a field of JSON, and what has none"
   CHECK(json::parse(bitfold_cli({"reduce", "sum", "--bound", "--json", infinite}).out)["bound"] == "inf");
   for (const std::string op : {"prod", "var", "std", "skewness", "kurtosis", "logsumexp"})
     check_usage({"reduce", "sum," + op, "--bound", "no such file"}, {"--bound: " + op + " has none"});
+  check_usage({"reduce", "sum,prod,var", "--bound", "--method", "exact", "no such file"}, {"--bound: prod has none"});
 }
 
 TEST_CASE("reduce: options are for the operations that take them") {
@@ -239,6 +245,13 @@ TEST_CASE("reduce: options are for the operations that take them") {
         row{{"norm_l2,var,argmax,sum", "--acc", "f64", "--out-dtype", "f64", "--ddof", "1"},
             {make_reduction(norm_l2, {}, f32, {}, f64), make_reduction(var, {}, f32, f64, f64, 1),
              make_reduction(argmax, {}, f32), make_reduction(sum, {}, f32, f64, f64)}},
+        row{{"sum,max,var,skewness", "--method", "exact", "--out-dtype", "f64", "--ddof", "1"},
+            {make_reduction(sum, method_id::exact, f32, {}, f64), make_reduction(max, {}, f32),
+             make_reduction(var, method_id::exact, f32, {}, f64, 1), make_reduction(skewness, {}, f32, {}, f64)}},
+        row{{"var,sum", "--method", "kahan"},
+            {make_reduction(var, {}, f32), make_reduction(sum, method_id::kahan, f32)}},
+        row{{"logsumexp,mean", "--method", "exact", "--acc", "f64"},
+            {make_reduction(logsumexp, {}, f32, f64), make_reduction(mean, method_id::exact, f32)}},
         row{{"std", "--ddof", "2"}, {make_reduction(op_id::std, {}, f32, {}, {}, 2)}},
         row{{"sum", "--method", "sequential"},
             {make_reduction(sum, method_id::sequential, f32)}}}) {
@@ -251,11 +264,19 @@ TEST_CASE("reduce: options are for the operations that take them") {
     for (std::size_t k = 0; k < lines.size(); ++k) {
       const auto j = json::parse(lines[k]);
       CHECK(j["op"] == name(expected[k].op()));
+      CHECK(j["method"] == (expected[k].method() ? json(name(*expected[k].method())) : json()));
       CHECK(j["bits"] == to_hex(reference(expected[k], values.data(), values.size())));
       CHECK(j.value("ddof", 0) == expected[k].ddof());
     }
   }
-  check_usage({"reduce", "max", "--method", "kahan", file}, {"--method kahan: max takes none"});
+  check_usage({"reduce", "max", "--method", "kahan", file}, {"--method kahan: max takes none\n"});
+  check_usage({"reduce", "max", "--method", "exact", file}, {"--method exact: max takes none\n"});
+  check_usage({"reduce", "max,var", "--method", "tree", file},
+              {"--method tree: max, var take none but exact"});
+  check_usage({"reduce", "dot,cosine", "--method", "exact", file, file},
+              {"--method exact: cosine has no exact form"});
+  check_usage({"reduce", "sum,var", "--method", "exact", "--acc", "f64", file},
+              {"--acc f64: sum, var take none by method exact"});
   check_usage({"reduce", "max,any", "--method", "tree", file},
               {"--method tree: max, any take none"});
   for (const std::string op : {"min", "argmax", "any", "count_nonzero", "norm_l2"})
@@ -499,8 +520,7 @@ TEST_CASE("reduce: a name without a known ending") {
 TEST_CASE("reduce: a file that becomes shorter does not stop the others") {
   const bytes::directory dir;
   const auto one = dir.write("one", "\1"), two = dir.write("two", "\2"), huge = dir.path("huge");
-  const auto r = bitfold_cli({"reduce", "sum", "--dtype", "u8", one, huge, two}, "", 0,
-                             shorten_when_mapped(huge));
+  const auto r = bitfold_cli({"reduce", "sum", "--dtype", "u8", one, huge, two}, {.meanwhile = shorten_when_mapped(huge)});
   CAPTURE(r.out, r.err);
   CHECK(r.status == 3);
   CHECK(r.out ==
@@ -577,6 +597,7 @@ TEST_CASE("order") {
         CHECK(r.status == 0);
         CHECK(r.out == print_order(static_cast<std::uint64_t>(n), m.id, format));
       }
+  CHECK(bitfold_cli({"order", "--method", "exact", "10000000000"}).out == "any order: there is no tree to show\n");
   CHECK(bitfold_cli({"order", "3"}).out == print_order(3, method_id::tree, order_format::text));
   CHECK(bitfold_cli({"order", "0"}).out == "empty\n");
   CHECK(bitfold_cli({"order", "65536"}).status == 0);
@@ -603,14 +624,19 @@ TEST_CASE("ops") {
   const auto lines = lines_of(text.out);
   REQUIRE(objects.size() == all_op_infos.size());
   REQUIRE(lines.size() > all_op_infos.size());
-  json methods = json::array();
-  for (const auto& m : all_methods) methods.push_back(m.name);
   for (std::size_t k = 0; k < objects.size(); ++k) {
     const op_info& op = all_op_infos[k];
     const auto j = json::parse(objects[k]);
     CHECK(j["op"] == op.name);
     CHECK(j["inputs"] == op.inputs);
-    CHECK(j["methods"] == (op.takes_method ? methods : json::array()));
+    json methods = json::array();
+    for (const auto& m : all_methods)
+      if (takes(op.id, m.id)) methods.push_back(m.name);
+    CHECK(j["methods"] == methods);
+    for (const auto& m : all_methods)  // and what it says holds
+      if (m.id == method_id::exact || m.id == method_id::tree)
+        CHECK((bitfold_cli({"reduce", op.name.data(), "--method", m.name.data(), "no.npy", "no.npy"}).status != 2) ==
+              takes(op.id, m.id));
     CHECK(j["bound"] == (bitfold_cli({"reduce", op.name.data(), "--bound", "no.npy", "no.npy"}).status != 2));
     CHECK(j["types"].is_string());
     CHECK(j["summary"] == op.summary);
@@ -623,10 +649,14 @@ TEST_CASE("ops") {
     }
     CHECK(lines[k + 1].starts_with(std::string(op.name) + " "));
     CHECK(contains(lines[k + 1], std::string(op.summary)));
+    std::istringstream columns(lines[k + 1]);
+    std::string column;
+    for (int skip = 0; skip < 4; ++skip) columns >> column;
+    CHECK(column == (op.has_exact ? "yes" : "none"));
   }
   CHECK(json::parse(objects[0]) == json{{"op", "sum"},
                                         {"inputs", 1},
-                                        {"methods", methods},
+                                        {"methods", {"tree", "pairwise", "kahan", "sequential", "exact"}},
                                         {"bound", true},
                                         {"types", "additive"},
                                         {"empty", 0},
@@ -654,7 +684,8 @@ TEST_CASE("info, version, help") {
   const auto reduce = bitfold_cli({"reduce", "--help"});
   CHECK(reduce.status == 0);
   for (const auto part : {"--method", "--device", "--acc", "--out-dtype", "--ddof", "--threads",
-                          "--target", "--dtype", "--tensor", "--bound", "--json"})
+                          "--target", "--dtype", "--tensor", "--bound", "--stream", "--total", "--overflow",
+                          "--json"})
     CHECK(contains(reduce.out, part));
   for (const auto& m : all_methods)
     CHECK(contains(reduce.out, std::string(m.name) + ": " + std::string(m.summary)));
@@ -670,7 +701,7 @@ TEST_CASE("output that cannot be written") {
                                                     {"info"},
                                                     {"--help"},
                                                     {"--version"}}) {
-    const auto r = bitfold_cli(arguments, "/dev/full");
+    const auto r = bitfold_cli(arguments, {.out = "/dev/full"});
     CAPTURE(arguments);
     CHECK(r.status == 1);
     CHECK(r.err.starts_with("bitfold: cannot write the output: "));
@@ -680,7 +711,7 @@ TEST_CASE("output that cannot be written") {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   close(ends[0]);
-  const auto r = bitfold_cli({"info"}, "/proc/self/fd/" + std::to_string(ends[1]));
+  const auto r = bitfold_cli({"info"}, {.out = "/proc/self/fd/" + std::to_string(ends[1])});
   close(ends[1]);
   CHECK(r.status == 1);
   CHECK(contains(r.err, "cannot write"));

@@ -66,6 +66,13 @@ TEST_CASE("own: no thread count and no company moves a bit") {
     CHECK(same_memory(v, v2));
     CHECK(same_memory(most, most2));
     CHECK(where == where2);
+    const auto [s3, top3, v3, d3] = reduce(with(threads), transform(same, d.x), ops::sum.by<method_id::exact>(), ops::max,
+                                           ops::var.by<method_id::exact>().ddof(1), ops::count_distinct);
+    CHECK(as_scalar(s3) == reference(make_reduction(op_id::sum, method_id::exact, dtype::f32), d.x.data(), n));
+    CHECK(as_scalar(v3) == reference(make_reduction(op_id::var, method_id::exact, dtype::f32, {}, {}, 1), d.x.data(), n));
+    CHECK(top3 == most);
+    CHECK(reduce(with(threads), transform(same, d.x), ops::sum.by<method_id::exact>()) == s3);
+    CHECK(d3 == reduce(d.x, ops::count_distinct));
     // What is not in the canonical order, too.
     const auto [left_to_right, different] = reduce(with(threads), transform(same, d.x), ops::sum.by<method_id::sequential>(), ops::count_distinct);
     CHECK(as_scalar(left_to_right) == reference(make_reduction(op_id::sum, method_id::sequential, dtype::f32), d.x.data(), n));

@@ -136,16 +136,15 @@ TEST_CASE("record: digests, bits and values of every array, the reference's") {
     std::size_t k = 0;
     for (const op_info& op : all_op_infos) {
       if (op.inputs != 1 || (t->bytes.empty() && op.empty == if_empty::refused)) continue;
-      for (const auto& m : all_methods) {
-        if (!op.takes_method && m.id != method_id::tree) continue;
-        const auto method = op.takes_method ? std::optional(m.id) : std::nullopt;
+      for (const auto method : methods_of(op.id)) {
         const auto r = make_reduction(op.id, method, in);
         const auto expected = reference(r, t->bytes.data(), t->bytes.size() / size_of(in));
         const bool adds =
-            op.types == typing::additive || op.types == typing::real || op.types == typing::wide;
+            method != method_id::exact &&
+            (op.types == typing::additive || op.types == typing::real || op.types == typing::wide);
         const auto& result = a["results"][k++];
         CHECK(result["op"] == op.name);
-        CHECK(result["method"] == (method ? json(m.name) : json()));
+        CHECK(result["method"] == (method ? json(name(*method)) : json()));
         CHECK(result["acc"] == (adds ? json(name(r.acc())) : json()));
         CHECK(result["out"] == name(r.out()));
         CHECK(result["bits"] == to_hex(expected));
@@ -188,7 +187,7 @@ TEST_CASE("record, check: operations that take no method, ddof, and arrays witho
   const auto out = dir.path("out.json");
   for (const auto& [arguments, message] :
        {std::pair{std::vector<std::string>{"--ops", "max", "--method", "all"},
-                  "--method tree,pairwise,kahan,sequential: max takes none"},
+                  "--method tree,pairwise,kahan,sequential,exact: max takes none"},
         {{"--ops", "max,any", "--acc", "f64"}, "--acc f64: max, any take none"},
         {{"--ops", "max", "--ddof", "1"}, "--ddof 1: max takes none"},
         {{"--ops", "dot"}, "dot"}}) {
@@ -211,6 +210,58 @@ TEST_CASE("record, check: operations that take no method, ddof, and arrays witho
   const auto files = json::parse(content(all))["files"];
   CHECK(files[0]["arrays"][0]["results"].size() > files[1]["arrays"][0]["results"].size());
   check_check({all}, 0, {"2 files, 2 arrays: 2 same"});
+}
+
+TEST_CASE("record, check: by method exact, whatever the order") {
+  const bytes::directory dir;
+  std::vector<float> values{1e30f, 3, -1e30f, 0x1p-140f, 5};
+  const auto file = dir.write("x.npy", npy_of(values));
+  const auto text = record({"--ops", "sum,mean,var,std,max", "--method", "tree,exact", "--ddof", "1", "--acc", "f64", file});
+  const auto results = json::parse(text)["files"][0]["arrays"][0]["results"];
+  std::string list;
+  for (const auto& r : results)
+    list += r["op"].get<std::string>() + " " + r["method"].dump() + " " + r["acc"].dump() + "\n";
+  CHECK(list == "sum \"tree\" \"f64\"\nsum \"exact\" null\nmean \"tree\" \"f64\"\nmean \"exact\" null\nmax null null\n"
+                "var null \"f64\"\nvar \"exact\" null\nstd null \"f64\"\nstd \"exact\" null\n");
+  CHECK(results[1]["bits"] == "41000000");  // 8
+  CHECK(io::golden_text(io::parse_golden(text)) == text);
+  const auto exact = dir.write("exact.json", record({"--ops", "all", "--method", "exact", file}));
+  const auto plain = dir.write("tree.json", record({file}));
+  check_check({exact}, 0, {"1 file, 1 array: 1 same"});
+  std::swap(values[0], values[1]);
+  std::swap(values[1], values[3]);
+  dir.write("x.npy", npy_of(values));
+  check_check({plain, "--ulps", "0"}, 1, {"moved", "    sum tree ", "1 file, 1 array: 1 moved"});
+  const auto sums = dir.write("sums.json", record({"--ops", "sum,var,norm_l2", "--method", "exact", file}));
+  std::reverse(values.begin(), values.end());
+  dir.write("x.npy", npy_of(values));
+  check_check({sums, "--ulps", "0"}, 0, {"1 file, 1 array: 1 same"});
+  check_check({sums}, 1, {"moved", "    content ", "    sum exact       8 (41000000)  0 ulps", "    norm_l2 exact ", "    var exact ",
+                          "1 file, 1 array: 1 moved"});
+  check_usage({"record", "--ops", "sum", "--method", "exact", "--acc", "f64", file, "--out", dir.path("out")},
+              {"--acc f64: sum takes none by method exact"});
+
+  struct row {
+    std::string from, to, expected;
+  };
+  const auto good = content(sums);
+  for (const row& r :
+       {row{"\"acc\": null", "\"acc\": \"f32\"",
+            "files[0].arrays[0].results[0].acc: is not null, but sum by exact has none"},
+        row{"\"acc\": null, ", "", "files[0].arrays[0].results[0].acc: missing"},
+        row{"\"op\": \"sum\"", "\"op\": \"prod\"",
+            "files[0].arrays[0].results[0].method: is not null, but prod has none"},
+        row{"\"method\": \"exact\"", "\"method\": \"tree\"", "files[0].arrays[0].results[0].acc: is no text"},
+        row{"\"method\": \"exact\"", "\"method\": \"exactly\"", "files[0].arrays[0].results[0].method: 'exactly'"},
+        row{"\"op\": \"var\", \"method\": \"exact\", \"acc\": null", "\"op\": \"var\", \"method\": \"tree\", \"acc\": \"f32\"",
+            "files[0].arrays[0].results[2]: method: var takes none but exact"},
+        row{"\"op\": \"var\", \"method\": \"exact\"", "\"op\": \"var\", \"method\": 1",
+            "files[0].arrays[0].results[2].method: is no text"}}) {
+    CAPTURE(r.from, r.to);
+    const auto e = error_of(replaced(good, r.from, r.to));
+    CAPTURE(e);
+    CHECK(e.starts_with(r.expected));
+  }
 }
 
 TEST_CASE("check --ulps: integer results") {
@@ -336,6 +387,7 @@ TEST_CASE("check: any one flipped bit is found, and its tensor named") {
                                               "    sum pairwise ",
                                               "    sum kahan ",
                                               "    sum sequential ",
+                                              "    sum exact ",
                                               "1 file, 7 arrays: 6 same, 1 moved"};
       check_check({golden, file}, 1, expected);
       check_check({golden, "--bits", "--threads", "1", file}, 1, expected);
@@ -581,16 +633,16 @@ TEST_CASE("record, check: files on stdout are added to what is there") {
   for (const auto name : {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}) {
     CAPTURE(name);
     const auto log = dir.write("log", "before\n");
-    CHECK(bitfold_cli({"record", x, "--out", name}, log, O_APPEND).status == 0);
+    CHECK(bitfold_cli({"record", x, "--out", name}, {.out = log, .out_flags = O_APPEND}).status == 0);
     CHECK(content(log) == "before\n" + text);
     const auto out = dir.write("out", "before");
-    CHECK(bitfold_cli({"check", golden, "--junit", name}, out, O_TRUNC).status == 0);
+    CHECK(bitfold_cli({"check", golden, "--junit", name}, {.out = out, .out_flags = O_TRUNC}).status == 0);
     CHECK(content(out).starts_with("<?xml"));
     CHECK(content(out).ends_with("</testsuites>\n1 file, 1 array: 1 same\n"));
   }
   // By its own name, and by way of another descriptor.
   const auto log = dir.write("log", "before\n");
-  CHECK(bitfold_cli({"record", x, "--out", log}, log, O_APPEND).status == 0);
+  CHECK(bitfold_cli({"record", x, "--out", log}, {.out = log, .out_flags = O_APPEND}).status == 0);
   CHECK(content(log) == "before\n" + text);
   const int fd = ::open(log.c_str(), O_WRONLY | O_APPEND);
   REQUIRE(fd >= 0);
@@ -671,8 +723,7 @@ TEST_CASE("record, check: a file that becomes shorter") {
   const auto one = dir.write("one", "\1"), huge = dir.path("huge");
   const auto line = "bitfold: " + huge + ": file: became shorter while it was read\n";
   const auto out = dir.path("out.json");
-  const auto r = bitfold_cli({"record", "--dtype", "u8", huge, one, "--out", out}, "", 0,
-                             shorten_when_mapped(huge));
+  const auto r = bitfold_cli({"record", "--dtype", "u8", huge, one, "--out", out}, {.meanwhile = shorten_when_mapped(huge)});
   CHECK(r.status == 3);
   CHECK(r.err == line);
   CHECK_FALSE(std::filesystem::exists(out));
@@ -681,7 +732,7 @@ TEST_CASE("record, check: a file that becomes shorter") {
   const auto golden = dir.write("golden.json", record({"--dtype", "u8", huge, one}));
   // Of its size, so that its elements are read.
   dir.write("golden.json", replaced(content(golden), "\"shape\": [1]", "\"shape\": [4294967296]"));
-  const auto c = bitfold_cli({"check", golden}, "", 0, shorten_when_mapped(huge));
+  const auto c = bitfold_cli({"check", golden}, {.meanwhile = shorten_when_mapped(huge)});
   CHECK(c.status == 3);
   CHECK(c.err == line);
   CHECK(c.out == "2 files, 1 array: 1 same, 1 file not read\n");
@@ -882,7 +933,7 @@ TEST_CASE("check: output that cannot be written") {
   const bytes::directory dir;
   const auto file = dir.write("x.npy", npy_of({1}));
   const auto golden = dir.write("golden.json", record({file}));
-  const auto r = bitfold_cli({"check", golden}, "/dev/full");
+  const auto r = bitfold_cli({"check", golden}, {.out = "/dev/full"});
   CHECK(r.status == 1);
   CHECK(r.err.starts_with("bitfold: cannot write the output: "));
 }

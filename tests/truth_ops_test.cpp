@@ -1010,7 +1010,7 @@ TEST_CASE("operations: docs/operations.md lists the operations there are", "[tru
     const std::string id(op.name);
     expected.push_back("| [`" + id + "`](#" + id + ") | " + std::string(op.summary) + " | " +
                        std::to_string(op.inputs) + " | " + types[static_cast<int>(op.types)] +
-                       " | " + (op.takes_method ? "yes" : "none") + " | " +
+                       " | " + (op.takes_method ? "yes" : "none") + " | " + (op.has_exact ? "yes" : "none") + " | " +
                        empty[static_cast<int>(op.empty)] + " |");
   }
   CHECK(listed == expected);

@@ -12,6 +12,7 @@
 #include <bitfold/cpu.hpp>
 #include <bitfold/cuda.hpp>
 #include <bitfold/reduction.hpp>
+#include <bitfold/totals.hpp>
 
 namespace bitfold {
 
@@ -49,6 +50,9 @@ bounded reduce_with_bound(const reduction& r, const void* data, std::size_t n, c
 bounded reduce_with_bound(const reduction& r, const void* x, const void* y, std::size_t n,
                           const options& how = {});
 }  // namespace cpu
+
+/// of.result(k), and the bound of its one rounding.
+bounded result_with_bound(const totals& of, std::size_t k);
 
 namespace cuda {
 /// As cuda::reduce_host, and the bounds of cpu::reduce_with_bounds. The magnitudes of nansum, nanmean, dot, cosine,

@@ -43,7 +43,7 @@ struct operation {
 
   /// The same by another method.
   template <method_id M>
-    requires(info(Op).takes_method)
+    requires(takes(Op, M))
   constexpr operation<Op, M, Acc, Out> by() const {
     return {subtracted};
   }
@@ -73,7 +73,7 @@ struct operation {
     std::optional<dtype> a, r;
     if constexpr (!std::is_void_v<Acc>) a = dtype_of<Acc>;
     if constexpr (!std::is_void_v<Out>) r = dtype_of<Out>;
-    return make_reduction(Op, info(Op).takes_method ? std::optional(Method) : std::nullopt, dtype_of<T>, a, r, subtracted);
+    return make_reduction(Op, takes(Op, Method) ? std::optional(Method) : std::nullopt, dtype_of<T>, a, r, subtracted);
   }
 };
 

@@ -14,9 +14,15 @@
 namespace bitfold::cli {
 namespace {
 
-bool can_be_made(op_id op, std::optional<dtype> acc, std::optional<dtype> out, int ddof = 0) {
+// An operation by a method, or in the one way that it has.
+struct way {
+  op_id op;
+  std::optional<method_id> method;
+};
+
+bool can_be_made(const way& w, std::optional<dtype> acc, std::optional<dtype> out, int ddof = 0) {
   try {
-    make_reduction(op, {}, dtype::f32, acc, out, ddof);
+    make_reduction(w.op, w.method, dtype::f32, acc, out, ddof);
     return true;
   } catch (const error&) {
     return false;
@@ -24,14 +30,30 @@ bool can_be_made(op_id op, std::optional<dtype> acc, std::optional<dtype> out, i
 }
 
 // Where there is a choice; an operation may have one type alone.
-bool takes_method(op_id op) { return info(op).takes_method; }
-bool takes_acc(op_id op) {
-  return can_be_made(op, dtype::f32, {}) && can_be_made(op, dtype::f64, {});
+bool takes_method(const way& w) { return w.method.has_value(); }
+bool takes_acc(const way& w) {
+  return can_be_made(w, dtype::f32, {}) && can_be_made(w, dtype::f64, {});
 }
-bool takes_out(op_id op) {
-  return can_be_made(op, {}, dtype::f32) && can_be_made(op, {}, dtype::f64);
+bool takes_out(const way& w) {
+  return can_be_made(w, {}, dtype::f32) && can_be_made(w, {}, dtype::f64);
 }
-bool takes_ddof(op_id op) { return can_be_made(op, {}, {}, 1); }
+bool takes_ddof(const way& w) { return can_be_made(w, {}, {}, 1); }
+
+// By each of the methods that it takes, and in a way of its own where it takes one of them not.
+std::vector<way> ways(op_id op, const op_options& options) {
+  const bool own = !info(op).takes_method;
+  std::vector<way> all;
+  bool in_own_way = options.methods.empty();
+  for (const std::string& text : options.methods) {
+    const method_id m = *parse_method(text);
+    if (takes(op, m) || !own)
+      all.push_back({op, m});
+    else
+      in_own_way = true;
+  }
+  if (in_own_way) all.insert(all.begin(), {op, {}});
+  return all;
+}
 
 }  // namespace
 
@@ -48,29 +70,38 @@ void add_op_options(CLI::App& command, op_options& options) {
 }
 
 void check_options(const std::vector<op_id>& ops, const op_options& options) {
-  const auto check = [&](std::string_view option, const std::string& given, bool (*takes)(op_id)) {
-    if (given.empty() || std::any_of(ops.begin(), ops.end(), takes)) return;
+  std::vector<way> all;
+  for (const op_id op : ops)
+    for (const way& w : ways(op, options)) {
+      if (w.method && !takes(op, *w.method))
+        throw error(errc::usage,
+                    fmt::format("--method {}: {} has no exact form", name(*w.method), name(op)));
+      all.push_back(w);
+    }
+  const auto check = [&](std::string_view option, const std::string& given,
+                         bool (*taken)(const way&), std::string_view but) {
+    if (given.empty() || std::any_of(all.begin(), all.end(), taken)) return;
     throw error(errc::usage,
-                fmt::format("{} {}: {} {} none", option, given, fmt::join(names_of(ops), ", "),
-                            ops.size() == 1 ? "takes" : "take"));
+                fmt::format("{} {}: {} {} none{}", option, given, fmt::join(names_of(ops), ", "),
+                            ops.size() == 1 ? "takes" : "take", but));
   };
-  check("--method", fmt::format("{}", fmt::join(options.methods, ",")), takes_method);
-  check("--acc", options.acc.value_or(""), takes_acc);
-  check("--out-dtype", options.out.value_or(""), takes_out);
-  check("--ddof", options.ddof ? std::to_string(*options.ddof) : "", takes_ddof);
+  const bool may_be_exact =
+      std::any_of(ops.begin(), ops.end(), [](op_id op) { return info(op).has_exact; });
+  const bool by_exact = options.methods == std::vector{std::string(name(method_id::exact))};
+  check("--method", fmt::format("{}", fmt::join(options.methods, ",")), takes_method,
+        may_be_exact ? " but exact" : "");
+  check("--acc", options.acc.value_or(""), takes_acc, by_exact ? " by method exact" : "");
+  check("--out-dtype", options.out.value_or(""), takes_out, "");
+  check("--ddof", options.ddof ? std::to_string(*options.ddof) : "", takes_ddof, "");
 }
 
 std::vector<reduction> reductions_of(op_id op, dtype in, const op_options& options) {
-  std::vector<std::optional<method_id>> methods;
-  if (takes_method(op))
-    for (const std::string& m : options.methods) methods.push_back(parse_method(m));
-  if (methods.empty()) methods.emplace_back();
   std::vector<reduction> all;
-  for (const auto m : methods)
-    all.push_back(make_reduction(op, m, in,
-                                 takes_acc(op) ? parse_dtype_option(options.acc) : std::nullopt,
-                                 takes_out(op) ? parse_dtype_option(options.out) : std::nullopt,
-                                 takes_ddof(op) ? options.ddof.value_or(0) : 0));
+  for (const way& w : ways(op, options))
+    all.push_back(make_reduction(op, w.method, in,
+                                 takes_acc(w) ? parse_dtype_option(options.acc) : std::nullopt,
+                                 takes_out(w) ? parse_dtype_option(options.out) : std::nullopt,
+                                 takes_ddof(w) ? options.ddof.value_or(0) : 0));
   return all;
 }
 

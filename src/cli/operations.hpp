@@ -23,10 +23,12 @@ struct op_options {
 /// Adds --acc and --ddof.
 void add_op_options(CLI::App& command, op_options& options);
 
-/// Throws (errc::usage) where one is given that none of the operations takes.
+/// Throws (errc::usage) where one is given that none of the operations takes, or a method by which
+/// one that takes methods cannot be done.
 void check_options(const std::vector<op_id>& ops, const op_options& options);
 
-/// The reductions of elements of type `in`: one for each method, if the operation takes one.
+/// The reductions of elements of type `in`: one for each method that the operation takes, and one
+/// in its own way where it takes one of them, or all, not.
 std::vector<reduction> reductions_of(op_id op, dtype in, const op_options& options);
 
 /// Whether the operation has a result for this array: some have none for no elements.

@@ -5,7 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <bitfold/bound.hpp>
-#include <bitfold/op.hpp>
+#include <bitfold/reduction.hpp>
 
 #include "cli/common.hpp"
 
@@ -47,13 +47,20 @@ std::string_view value_of(if_empty e) {
   return "";
 }
 
+std::vector<std::string> method_names_of(op_id op) {
+  std::vector<std::string> names;
+  for (const auto m : methods_of(op))
+    if (m) names.emplace_back(name(*m));
+  return names;
+}
+
 std::string json_line(const op_info& op) {
   const std::string_view empty = value_of(op.empty);
   return fmt::format(
       R"({{"op":"{}","inputs":{},"methods":{},"bound":{},"types":"{}","empty":{},"summary":{}}})"
       "\n",
-      op.name, op.inputs, json_strings(op.takes_method ? method_names : std::vector<std::string>{}),
-      has_error_bound(op.id), describe(op.types).name,
+      op.name, op.inputs, json_strings(method_names_of(op.id)), has_error_bound(op.id),
+      describe(op.types).name,
       empty.empty()                             ? "null"
       : empty.find_first_of("an") == empty.npos ? std::string(empty)
                                                 : json_string(empty),
@@ -68,12 +75,13 @@ int ops(bool json) {
     return 0;
   }
   const auto line = [&](auto... columns) {
-    text += fmt::format("{:<16}  {:<6}  {:<6}  {:<5}  {:<8}  {:<5}  {}\n", columns...);
+    text += fmt::format("{:<16}  {:<6}  {:<6}  {:<5}  {:<5}  {:<8}  {:<5}  {}\n", columns...);
   };
-  line("operation", "inputs", "method", "bound", "types", "empty", "result");
+  line("operation", "inputs", "method", "exact", "bound", "types", "empty", "result");
   for (const op_info& op : all_op_infos) {
     const std::string_view empty = value_of(op.empty);
-    line(op.name, op.inputs, op.takes_method ? "yes" : "none", has_error_bound(op.id) ? "yes" : "none",
+    const auto yes = [](bool has) { return has ? "yes" : "none"; };
+    line(op.name, op.inputs, yes(op.takes_method), yes(op.has_exact), yes(has_error_bound(op.id)),
          describe(op.types).name, empty.empty() ? "error" : empty, op.summary);
   }
   text += fmt::format("\nmethods: {}\n", fmt::join(method_names, " "));
@@ -90,8 +98,9 @@ subcommand add_ops(CLI::App& app) {
   const auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "One JSON object per line");
   command->footer(
-      "For each: how many inputs it takes, whether --method and --bound apply, its types, what it\n"
-      "gives for no elements, and what it is.");
+      "For each: how many inputs it takes, whether --method applies, whether --method exact does,\n"
+      "whether --bound does without that (with it, always), its types, what it gives for no\n"
+      "elements, and what it is. A JSON object has the methods as a list.");
   return {command, [json] { return ops(*json); }};
 }
 

@@ -1,8 +1,10 @@
 // bitfold reduce
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -16,10 +18,13 @@
 
 #include "cli/common.hpp"
 #include "cli/operations.hpp"
+#include "cli/pieces.hpp"
+#include "cli/progress.hpp"
 #include "io/arrays.hpp"
 #include "io/field.hpp"
 #include "io/mapping.hpp"
 #include "io/result.hpp"
+#include "io/stream.hpp"
 
 namespace bitfold::cli {
 namespace {
@@ -32,11 +37,22 @@ struct reduce_arguments {
   std::optional<std::string> method, raw, tensor, target;
   op_options options;
   std::optional<int> threads;
-  bool bound = false, json = false;
+  std::optional<std::string> overflow;
+  bool bound = false, json = false, stream = false, total = false;
   std::vector<std::string> files;
 
   std::vector<op_id> ops;  // those of op_list
   int inputs() const { return info(ops[0]).inputs; }
+  bool exact() const { return method == name(method_id::exact); }
+  bool refuses_overflow() const { return overflow == "error"; }
+  cpu::options how() const {
+    return {threads.value_or(0), target ? cpu::parse_target(*target) : std::nullopt};
+  }
+  io::read_options reading() const { return {parse_dtype_option(raw), tensor, {}}; }
+  std::optional<method_id> method_of(op_id op) const {
+    const auto asked = method ? parse_method(*method) : std::nullopt;
+    return asked && takes(op, *asked) ? asked : std::nullopt;
+  }
 };
 
 struct result {
@@ -44,14 +60,17 @@ struct result {
   std::optional<double> bound;  // where it was asked for
 };
 
-// What is reduced at once: an array, or two of one name, shape and type.
-struct operands {
-  const io::array* x;
-  const io::array* y;  // null for operations of one input
-};
-
-// The one or two files that they are from.
+// The one or two files that are reduced together; all of them for --total.
 using file_names = std::span<const std::string>;
+
+// What a line is about: an array, or two of one name, shape and type, or arrays that count as one.
+struct subject {
+  file_names files;
+  std::string name;
+  dtype type;
+  std::vector<std::uint64_t> shape;
+  std::optional<std::uint64_t> arrays = {};  // how many: --total
+};
 
 std::vector<op_id> parse_ops(const std::string& list) {
   std::vector<op_id> ops;
@@ -68,43 +87,119 @@ std::vector<op_id> parse_ops(const std::string& list) {
   return ops;
 }
 
-std::string text_line(file_names files, const io::array& a, const std::string& op,
-                      const result& got) {
+std::string text_line(const subject& of, const std::string& op, const result& got) {
   std::string line;
-  for (const std::string& file : files)
-    line += io::printable(a.name.empty() ? file : file + ":" + a.name) + "  ";
-  return fmt::format("{}{}  {}  {}{}  {}{}\n", line, io::shape_text(a.shape), name(a.type), op,
+  if (of.arrays)
+    line = "total  ";
+  else
+    for (const std::string& file : of.files)
+      line += io::printable(of.name.empty() ? file : file + ":" + of.name) + "  ";
+  return fmt::format("{}{}  {}  {}{}  {}{}\n", line, io::shape_text(of.shape), name(of.type), op,
                      to_string(got.value), to_hex(got.value),
                      got.bound ? "  +- " + to_string(load_scalar(dtype::f64, &*got.bound)) : "");
 }
 
-std::string json_line(file_names files, const io::array& a, const reduction& r,
-                      const std::string& device, const result& got) {
+std::string json_line(const subject& of, const reduction& r, const std::string& device,
+                      const result& got) {
+  std::string from;
+  if (of.arrays)
+    from = fmt::format("\"files\":{},\"arrays\":{}",
+                       json_strings({of.files.begin(), of.files.end()}), *of.arrays);
+  else
+    from = fmt::format(
+        "\"file\":{},{}\"tensor\":{}", json_string(of.files[0]),
+        of.files.size() == 2 ? fmt::format("\"file2\":{},", json_string(of.files[1])) : "",
+        of.name.empty() ? "null" : json_string(of.name));
   return fmt::format(
-      R"({{"file":{},{}"tensor":{},"shape":{},"dtype":"{}","op":"{}","method":{},"acc":{},)"
+      R"({{{},"shape":{},"dtype":"{}","op":"{}","method":{},"acc":{},)"
       R"("out_dtype":"{}",{}"order_version":{},"device":"{}","value":{},"bits":"{}"{}}})"
       "\n",
-      json_string(files[0]),
-      files.size() == 2 ? fmt::format("\"file2\":{},", json_string(files[1])) : "",
-      a.name.empty() ? "null" : json_string(a.name), io::shape_text(a.shape), name(a.type),
-      name(r.op()), io::json_method(r), io::json_acc(r), name(r.out()),
-      r.ddof() != 0 ? fmt::format("\"ddof\":{},", r.ddof()) : "", order::version, device,
-      io::json_value(got.value), to_hex(got.value),
+      from, io::shape_text(of.shape), name(of.type), name(r.op()), io::json_method(r),
+      io::json_acc(r), name(r.out()), r.ddof() != 0 ? fmt::format("\"ddof\":{},", r.ddof()) : "",
+      order::version, device, io::json_value(got.value), to_hex(got.value),
       got.bound ? ",\"bound\":" + io::json_value(load_scalar(dtype::f64, &*got.bound)) : "");
 }
 
-// The results of all, in their order. Nothing is reduced anywhere else.
+std::string lines_of(const reduce_arguments& args, const subject& of,
+                     const std::vector<reduction>& all, const std::vector<result>& got) {
+  std::string lines;
+  for (std::size_t k = 0; k < all.size(); ++k)
+    lines += args.json ? json_line(of, all[k], args.device, got[k])
+                       : text_line(of, all.size() > 1 ? fmt::format("{}  ", name(all[k].op())) : "",
+                                   got[k]);
+  return lines;
+}
+
+std::vector<reduction> all_reductions(const reduce_arguments& args, dtype type) {
+  std::vector<reduction> all;
+  for (const op_id op : args.ops) all.push_back(reductions_of(op, type, args.options).at(0));
+  return all;
+}
+
+// Calls f, whose errors are about that array of these files.
+template <class F>
+auto within(file_names files, const std::string& tensor, F f) {
+  try {
+    return f();
+  } catch (const error& e) {
+    throw about(files.size() == 2 ? files[0] + " and " + files[1] : files[0], tensor, e);
+  }
+}
+
+void check_overflow(const reduce_arguments& args, const totals& of) {
+  for (std::size_t k = 0; k < of.reductions().size(); ++k)
+    if (const reduction& r = of.reductions()[k]; args.refuses_overflow() && !of.fits(k))
+      throw error(errc::bad_input,
+                  fmt::format("--overflow error: {} does not fit {}", name(r.op()), name(r.out())));
+}
+
+std::vector<result> results(const reduce_arguments& args, const totals& of) {
+  check_overflow(args, of);
+  std::vector<result> all;
+  for (std::size_t k = 0; k < of.reductions().size(); ++k) {
+    const bounded b = result_with_bound(of, k);
+    all.push_back({b.value, args.bound ? std::optional(b.bound) : std::nullopt});
+  }
+  return all;
+}
+
+// The files, or pairs of them, that are reduced one after the other.
+std::vector<file_names> groups(const reduce_arguments& args) {
+  const auto at_once = static_cast<std::size_t>(args.inputs());
+  std::vector<file_names> all;
+  for (std::size_t i = 0; i < args.files.size(); i += at_once)
+    all.push_back(file_names(args.files).subspan(i, at_once));
+  return all;
+}
+
+// ---- Files that are mapped
+
+// An array, or two of one name, shape and type.
+template <class Array>
+struct operands {
+  const Array* x;
+  const Array* y;  // null for operations of one input
+};
+using mapped = operands<io::array>;
+
+// The results of all, in their order.
 std::vector<result> results(const reduce_arguments& args, const std::vector<reduction>& all,
-                            const operands& from) {
+                            const mapped& from) {
   const void *x = from.x->data, *y = from.y ? from.y->data : nullptr;
   const std::size_t n = from.x->count;
   const bool on_gpu = args.device == "cuda";
-  const cpu::options how{args.threads.value_or(0),
-                         args.target ? cpu::parse_target(*args.target) : std::nullopt};
+  if (args.refuses_overflow()) {
+    std::vector<reduction> integers;
+    for (const reduction& r : all)
+      if (r.method() == method_id::exact && !is_float(r.out())) integers.push_back(r);
+    totals of(integers);
+    of.add(x, y, n, args.how());
+    check_overflow(args, of);
+  }
   std::vector<result> results;
   if (args.bound) {
     for (const bounded& b : on_gpu ? cuda::reduce_host_with_bounds(all, x, y, n)
-                                   : cpu::reduce_with_bounds(all, x, y, n, how))
+                                   : cpu::reduce_with_bounds(all, x, y, n, args.how()))
       results.push_back({b.value, b.bound});
     return results;
   }
@@ -112,16 +207,30 @@ std::vector<result> results(const reduce_arguments& args, const std::vector<redu
   if (on_gpu)
     values = cuda::reduce_host(all, x, y, n);
   else
-    cpu::reduce(all, x, y, n, values, how);
+    cpu::reduce(all, x, y, n, values, args.how());
   for (const scalar v : values) results.push_back({v, {}});
   return results;
 }
 
+template <class T>
+void check_same(file_names files, const std::string& tensor, const char* field, const T& x,
+                const T& y) {
+  if (x != y)
+    within(files, tensor,
+           [&] { throw error(errc::usage, fmt::format("{}: {} and {}", field, x, y)); });
+}
+template <class Array>
+void check_same_shape(file_names files, const operands<Array>& o) {
+  check_same(files, o.x->name, "shape", io::shape_text(o.x->shape), io::shape_text(o.y->shape));
+}
+
 // Each array of the first file, with that of the same name of the second if there is one.
-std::vector<operands> match(file_names files, const std::vector<std::vector<io::array>>& arrays) {
-  std::vector<operands> all;
-  for (const io::array& x : arrays[0]) all.push_back({&x, nullptr});
-  if (files.size() == 1) return all;
+template <class Array>
+std::vector<operands<Array>> match(file_names files, const std::vector<Array>& xs,
+                                   const std::vector<Array>* ys) {
+  std::vector<operands<Array>> all;
+  for (const Array& x : xs) all.push_back({&x, nullptr});
+  if (!ys) return all;
 
   const auto missing = [&](std::size_t in, const std::string& name) {
     const std::string what =
@@ -129,49 +238,152 @@ std::vector<operands> match(file_names files, const std::vector<std::vector<io::
     throw error(errc::usage, fmt::format("{}: no {}, which {} has", io::printable(files[in]), what,
                                          io::printable(files[1 - in])));
   };
-  std::map<std::string_view, const io::array*> by_name;
-  for (const io::array& y : arrays[1]) by_name[y.name] = &y;
-  for (operands& o : all) {
+  std::map<std::string_view, const Array*> by_name;
+  for (const Array& y : *ys) by_name[y.name] = &y;
+  for (operands<Array>& o : all) {
     const auto found = by_name.extract(o.x->name);
     if (found.empty()) missing(1, o.x->name);
     o.y = found.mapped();
-    const auto same = [&](const char* field, std::string_view x, std::string_view y) {
-      if (x != y)
-        throw about(files[0] + " and " + files[1], o.x->name,
-                    error(errc::usage, fmt::format("{}: {} and {}", field, x, y)));
-    };
-    same("dtype", name(o.x->type), name(o.y->type));
-    same("shape", io::shape_text(o.x->shape), io::shape_text(o.y->shape));
+    check_same(files, o.x->name, "dtype", name(o.x->type), name(o.y->type));
   }
   if (!by_name.empty()) missing(0, std::string(by_name.begin()->first));
   return all;
 }
 
-// The whole output of one file, or of two, so that one which fails half-way prints nothing.
-std::string reduce_files(const reduce_arguments& args, file_names files) {
+// Calls f with what these files hold; its errors are about that.
+template <class F>
+void for_each_mapped(const reduce_arguments& args, file_names files, F f) {
   std::vector<std::vector<io::array>> arrays;
-  for (const std::string& file : files)
-    arrays.push_back(io::read_arrays(file, {parse_dtype_option(args.raw), args.tensor}));
-  std::string lines;
-  for (const operands& o : match(files, arrays)) {
-    const io::array& a = *o.x;
+  for (const std::string& file : files) arrays.push_back(io::read_arrays(file, args.reading()));
+  const auto all = match(files, arrays[0], arrays.size() == 2 ? &arrays[1] : nullptr);
+  for (const mapped& o : all)
+    if (o.y) check_same_shape(files, o);
+  for (const mapped& o : all) {
     try {
-      check_defined(args.ops, a);
-      std::vector<reduction> all;
-      for (const op_id op : args.ops) all.push_back(reductions_of(op, a.type, args.options).at(0));
-      const auto got = results(args, all, o);
-      for (std::size_t k = 0; k < all.size(); ++k)
-        lines += args.json ? json_line(files, a, all[k], args.device, got[k])
-                           : text_line(files, a,
-                                       all.size() > 1 ? fmt::format("{}  ", name(all[k].op())) : "",
-                                       got[k]);
-    } catch (const error& e) {
+      within(files, o.x->name, [&] { f(o); });
+    } catch (const error&) {
       io::check_mapped_files();
-      throw about(files.size() == 2 ? files[0] + " and " + files[1] : files[0], a.name, e);
+      throw;
     }
   }
   io::check_mapped_files();
+}
+
+// The whole output of one file, or of two, so that one which fails half-way prints nothing.
+std::string reduce_mapped(const reduce_arguments& args, file_names files) {
+  std::string lines;
+  for_each_mapped(args, files, [&](const mapped& o) {
+    const io::array& a = *o.x;
+    check_defined(args.ops, a);
+    const auto all = all_reductions(args, a.type);
+    lines += lines_of(args, {files, a.name, a.type, a.shape}, all, results(args, all, o));
+  });
   return lines;
+}
+
+// ---- Files that are read in pieces
+
+bool in_pieces(const reduce_arguments& args, file_names files) {
+  return args.stream || std::find(files.begin(), files.end(), io::standard_input) != files.end();
+}
+
+// Calls f(x, add) for what these files hold: add(totals) adds its elements, after which its shape
+// is known.
+template <class F>
+void for_each_in_pieces(const reduce_arguments& args, file_names files, progress& bar, F f) {
+  std::vector<std::unique_ptr<io::stream>> streams;
+  for (const std::string& file : files)
+    streams.push_back(std::make_unique<io::stream>(file, args.reading()));
+  const bool two = streams.size() == 2;
+  const bool lengths_known =
+      std::all_of(streams.begin(), streams.end(), [](const auto& s) { return s->bytes(); });
+  const auto& xs = streams[0]->arrays();
+  for (const auto& o : match(files, xs, two ? &streams[1]->arrays() : nullptr)) {
+    const auto refuse = [&](const char* why) { throw error(errc::usage, why); };
+    if (two && lengths_known) check_same_shape(files, o);
+    if (two && o.x->column_major != o.y->column_major)
+      within(files, o.x->name, [&] {
+        refuse("order: Fortran's and C's, which cannot be read in pieces side by side");
+      });
+    std::vector<streamed_array> from{{streams[0].get(), static_cast<std::size_t>(o.x - xs.data())}};
+    if (two)
+      from.push_back(
+          {streams[1].get(), static_cast<std::size_t>(o.y - streams[1]->arrays().data())});
+    f(*o.x, [&](totals& to) {
+      const bool of_one_length = add_in_pieces(to, from, args.how(), [&](std::size_t bytes) {
+        bar.finish(static_cast<double>(bytes));
+        bar.start(files[0]);
+      });
+      if (!of_one_length)
+        within(files, o.x->name, [&] { refuse("shape: one ends before the other"); });
+      if (two) check_same_shape(files, o);
+    });
+  }
+  for (const auto& s : streams) s->check_end();
+}
+
+std::string reduce_in_pieces(const reduce_arguments& args, file_names files, progress& bar) {
+  std::string lines;
+  for_each_in_pieces(args, files, bar, [&](const io::array_place& a, auto add) {
+    totals of(within(files, a.name, [&] { return all_reductions(args, a.type); }));
+    add(of);
+    lines += within(files, a.name, [&] {
+      return lines_of(args, {files, a.name, a.type, a.shape}, of.reductions(), results(args, of));
+    });
+  });
+  return lines;
+}
+
+// Whatever the files hold, as one array.
+std::string reduce_total(const reduce_arguments& args, progress& bar) {
+  std::optional<totals> of;
+  std::uint64_t arrays = 0;
+  const auto begin = [&](const auto& a) {
+    if (!of) of.emplace(all_reductions(args, a.type));
+    if (const dtype first = of->reductions()[0].in(); a.type != first)
+      throw error(errc::usage,
+                  fmt::format("dtype: {}, but what came before is {}; --total takes one",
+                              name(a.type), name(first)));
+    ++arrays;
+  };
+  for (const file_names files : groups(args)) {
+    if (in_pieces(args, files))
+      for_each_in_pieces(args, files, bar, [&](const io::array_place& a, auto add) {
+        within(files, a.name, [&] { begin(a); });
+        add(*of);
+      });
+    else
+      for_each_mapped(args, files, [&](const mapped& o) {
+        begin(*o.x);
+        of->add(o.x->data, o.y ? o.y->data : nullptr, o.x->count, args.how());
+      });
+  }
+  if (!of) throw error(errc::usage, "--total: the files hold no array, and so no type");
+  const subject all{args.files, "", of->reductions()[0].in(), {of->count()}, arrays};
+  return lines_of(args, all, of->reductions(), results(args, *of));
+}
+
+// ---- The command
+
+// Options of what only method exact can do, on the CPU.
+void check_exact_options(const reduce_arguments& args) {
+  const auto stdins = std::count(args.files.begin(), args.files.end(), io::standard_input);
+  if (stdins > 1) throw error(errc::usage, "FILE: standard input (-) is given twice");
+  for (const auto& [given, option] : {std::pair{args.stream, "--stream"},
+                                      {stdins > 0, "FILE -, standard input"},
+                                      {args.total, "--total"},
+                                      {args.overflow.has_value(), "--overflow"}}) {
+    const auto refuse = [&](const std::string& why) {
+      throw error(errc::usage, fmt::format("{}: {}", option, why));
+    };
+    if (!given) continue;
+    if (!args.exact()) refuse("is for --method exact");
+    for (const op_id op : args.ops)
+      if (!info(op).has_exact && !args.overflow)
+        refuse(fmt::format("{} has no exact form", name(op)));
+    if (args.device == "cuda" && (args.refuses_overflow() || !args.overflow))
+      refuse("is for --device cpu");
+  }
 }
 
 // What can be told before any file is opened.
@@ -184,10 +396,12 @@ void check(const reduce_arguments& args) {
                         info(op).inputs));
   check_options(args.ops, args.options);
   for (const op_id op : args.ops)
-    if (args.bound && !has_error_bound(op)) usage(fmt::format("--bound: {} has none", name(op)));
+    if (args.bound && !has_error_bound(op, args.method_of(op)))
+      usage(fmt::format("--bound: {} has none", name(op)));
   if (args.inputs() == 2 && args.files.size() % 2 != 0)
     usage(
         fmt::format("FILE: {} takes files in pairs, not {}", name(args.ops[0]), args.files.size()));
+  check_exact_options(args);
   if (args.device == "cpu") {
     const auto available = names_of(cpu::available_targets());
     if (args.target &&
@@ -209,19 +423,43 @@ void check(const reduce_arguments& args) {
                 "--device cpu");
 }
 
+// Of the files that are read in pieces; 0 where one does not tell.
+double bytes_to_read(const reduce_arguments& args) {
+  double bytes = 0;
+  for (const file_names files : groups(args)) {
+    if (!in_pieces(args, files)) continue;
+    for (const std::string& file : files) {
+      std::error_code failed;
+      const auto size = std::filesystem::file_size(file, failed);
+      if (failed || size == 0) return 0;
+      bytes += static_cast<double>(size);
+    }
+  }
+  return bytes;
+}
+
 int reduce(reduce_arguments& args) {
   args.ops = parse_ops(args.op_list);
   if (args.method) args.options.methods = {*args.method};
   check(args);
+  progress bar(bytes_to_read(args), progress::style::passing);
+  if (args.total) {
+    const std::string lines = reduce_total(args, bar);
+    bar.leave();
+    write_out(lines);
+    return 0;
+  }
   int status = 0;
-  const auto at_once = static_cast<std::size_t>(args.inputs());
-  for (std::size_t i = 0; i < args.files.size(); i += at_once) {
+  for (const file_names files : groups(args)) {
     std::string lines;
     try {
-      lines = reduce_files(args, file_names(args.files).subspan(i, at_once));
+      lines =
+          in_pieces(args, files) ? reduce_in_pieces(args, files, bar) : reduce_mapped(args, files);
+      bar.leave();
     } catch (const error& e) {
       // Without the device, the other files would fail in the same way.
       if (e.code() == errc::no_device || e.code() == errc::cuda) throw;
+      bar.leave();
       complain(e.what());
       if (status == 0) status = static_cast<int>(e.code());
     }
@@ -242,9 +480,9 @@ subcommand add_reduce(CLI::App& app) {
       ->required();
   command
       ->add_option("FILE", args->files,
-                   "A .npy file, a .safetensors file, or raw elements (--dtype). Operations of two "
-                   "inputs take files in pairs: of each pair, the arrays of one name, shape and "
-                   "type")
+                   "A .npy file, a .safetensors file, or raw elements (--dtype); - is standard "
+                   "input, for --method exact. Operations of two inputs take files in pairs: of "
+                   "each pair, the arrays of one name, shape and type")
       ->required();
   command->add_option("--method", args->method, method_help())
       ->check(CLI::IsMember(method_names))
@@ -269,6 +507,17 @@ subcommand add_reduce(CLI::App& app) {
   command->add_option("--tensor", args->tensor, "Reduce only this tensor of .safetensors files");
   command->add_flag("--bound", args->bound,
                     "Beside each value a rigorous bound of its error, from the same pass");
+  command->add_flag(
+      "--stream", args->stream,
+      "Read the files in pieces, at a constant memory, whatever their size; pipes too. "
+      "For --method exact");
+  command->add_flag("--total", args->total,
+                    "All arrays of all files as one: one line. For --method exact");
+  command
+      ->add_option("--overflow", args->overflow,
+                   "For --method exact: an integer result that its type does not hold is taken "
+                   "modulo 2^bits (wrap, the default), or is an error")
+      ->check(CLI::IsMember({"wrap", "error"}));
   command->add_flag("--json", args->json, "One JSON object per line");
   command->footer(
       "Prints one line per array and operation, in the order given: FILE or FILE:TENSOR (of two\n"
@@ -276,12 +525,20 @@ subcommand add_reduce(CLI::App& app) {
       "hex. --method, --acc, --out-dtype and --ddof are for those of the operations that take "
       "them;\n"
       "it is an error where none does. The minimum of no elements, or its index, is one too.\n"
-      "With --bound, \"+- BOUND\" follows: the value is no farther from the exact one, 0 where it is\n"
-      "exact; inf where it is not finite, or an overflow on the way cannot be excluded. prod, var,\n"
-      "std, skewness, kurtosis and logsumexp have no bound, and are an error then.\n"
+      "With --bound, \"+- BOUND\" follows: the value is no farther from the exact one, 0 where it "
+      "is\n"
+      "exact; inf where it is not finite, or an overflow on the way cannot be excluded. prod, "
+      "var,\n"
+      "std, skewness, kurtosis and logsumexp have no bound, and are an error then; but whatever "
+      "is\n"
+      "done by --method exact has one.\n"
+      "With --total the one line begins with \"total\", and its shape is the number of elements; "
+      "the\n"
+      "arrays have one type. Where a file fails, there is none.\n"
       "A JSON object has file, file2 (the second of two), tensor, shape, dtype, op, method, acc,\n"
       "out_dtype, ddof (where it is not 0), order_version, device, value, bits and, with --bound,\n"
-      "bound; tensor, method and acc are null where there is none.\n"
+      "bound; tensor, method and acc are null where there is none. With --total it has files (a\n"
+      "list) and arrays (how many, of each input) in place of file, file2 and tensor.\n"
       "A file that fails prints one line on stderr and nothing on stdout; the others are still\n"
       "reduced, and the exit status is that of the first failure.");
   return {command, [args] { return reduce(*args); }};

@@ -25,6 +25,7 @@
 #include "accuracy/report.hpp"
 #include "accuracy/suite.hpp"
 #include "cli/common.hpp"
+#include "cli/progress.hpp"
 #include "io/digest.hpp"
 #include "io/field.hpp"
 #include "io/mapping.hpp"
@@ -45,59 +46,6 @@ struct report_arguments {
 constexpr int interrupted = 130;  // as the shell has it: 128 + SIGINT
 
 std::atomic<bool> stop = false;
-
-// ---- The progress bar
-
-// On a terminal one line that is rewritten; elsewhere a line now and then.
-class progress {
- public:
-  explicit progress(double total) : total_(total) {}
-  ~progress() { leave(); }
-  // What was done before this run counts as done, but not for the rate.
-  void skip(double weight) { done_ += weight, skipped_ += weight; }
-  void start(const std::string& what) { show(what, false); }
-  void finish(double weight) { done_ += weight; }
-  void end() {
-    show("done", true);
-    leave();
-  }
-  // What is written next starts a line of its own.
-  void leave() {
-    if (terminal_ && shown_) std::fputs("\n", stderr);
-    shown_ = false;
-  }
-
- private:
-  static std::string clock(double seconds) {
-    const auto s = static_cast<long>(seconds);
-    return fmt::format("{}:{:02}", s / 60, s % 60);
-  }
-  void show(const std::string& what, bool last) {
-    const auto now = std::chrono::steady_clock::now();
-    const double elapsed = std::chrono::duration<double>(now - begin_).count();
-    if (!last && !terminal_ && shown_ && now - last_ < std::chrono::seconds(10)) return;
-    last_ = now;
-    shown_ = true;
-    const double share = total_ > 0 ? done_ / total_ : 1, fresh = done_ - skipped_;
-    const std::string left = last         ? "0:00"
-                             : fresh == 0 ? "?"
-                                          : clock(elapsed * (total_ - done_) / fresh);
-    const int full = static_cast<int>(share * 20);
-    const std::string line =
-        fmt::format("[{:#<{}}{:.<{}}] {:3.0f} %  elapsed {}, left {}  {}", "", full, "", 20 - full,
-                    100 * share, clock(elapsed), left, io::printable(what));
-    std::fputs(
-        terminal_ ? fmt::format("\r{:<100.100}", line).c_str() : fmt::format("{}\n", line).c_str(),
-        stderr);
-    std::fflush(stderr);
-  }
-
-  const bool terminal_ = isatty(STDERR_FILENO);
-  const double total_;
-  double done_ = 0, skipped_ = 0;
-  bool shown_ = false;
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now(), last_;
-};
 
 // ---- What is kept of a run that did not end
 

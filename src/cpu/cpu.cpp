@@ -351,26 +351,17 @@ scalar reduce_short(const short_task& s, const reduction& r, inputs data, std::s
 
 }  // namespace
 
-void reduce(const pass& p, std::span<scalar> out, const options& how) {
-  const target best = chosen(how);
-  if (out.size() != p.all.size())
-    throw error(errc::usage, "out: room for " + std::to_string(out.size()) + " results of " +
-                                 std::to_string(p.all.size()) + " reductions");
-  if (p.all.empty() && p.own.empty()) return;
+namespace {
+
+void check(const pass& p) {
   for (const reduction& r : p.all) {
     if (!p.make) detail::check_inputs(r, p.x, p.y, p.n);
-    if (r.in() != p.all[0].in())
-      throw error(errc::usage, "reductions: of " + std::string(name(p.all[0].in())) + " and of " +
-                                   std::string(name(r.in())) + " in one pass");
+    detail::check_together(p.all[0], r);
   }
-  if (p.n == 0) {
-    if (!p.own.empty()) throw error(errc::usage, "n: a fold of no elements is not defined");
-    std::vector<scalar> results;  // all of them, or an error and none
-    for (const reduction& r : p.all) results.push_back(detail::empty_result(r));
-    std::copy(results.begin(), results.end(), out.begin());
-    return;
-  }
+}
 
+// All of p, which has elements. Writes results but those of exact reductions, and returns the sums of these.
+detail::exact_sums run(const pass& p, target best, std::span<scalar> out, const options& how) {
   // The threading runtime's own arithmetic raises flags.
   const detail::fp_environment guard;
   const std::size_t bytes = p.n * p.element;
@@ -380,7 +371,7 @@ void reduce(const pass& p, std::span<scalar> out, const options& how) {
   std::vector<task> tasks;
   std::vector<std::size_t> whose;
   reported = target::scalar;
-  const detail::exact_sums nothing_yet(p.all);
+  detail::exact_sums total(p.all);
   for (std::size_t k = 0; k < p.all.size(); ++k) {
     if (detail::is_exact(p.all[k])) continue;
     const task t{find_kernels(best, p.all[k]), functions_for(p.all[k])};
@@ -396,11 +387,11 @@ void reduce(const pass& p, std::span<scalar> out, const options& how) {
     }
   }
   for (const own_fold& f : p.own) tasks.push_back({{}, {}, &f});
-  if (tasks.empty() && nothing_yet.empty()) return;
+  if (tasks.empty() && total.empty()) return total;
 
   job j{p, best, tasks, p.all.empty() ? 0 : size_of(p.all[0].in()), make_plan(bytes, p.n, threads)};
   std::vector<folded> states(j.parts.chunks * tasks.size());
-  std::vector<detail::exact_sums> sums(j.parts.chunks, nothing_yet);
+  std::vector<detail::exact_sums> sums(j.parts.chunks, total);
   reported = run_chunks(j, j.parts.chunks == 1 ? 1 : threads, states.data(), sums.data());
   for (std::size_t k = 0; k < tasks.size(); ++k) {
     const auto get = [&](order::index c) { return states[c * tasks.size() + k]; };
@@ -411,20 +402,52 @@ void reduce(const pass& p, std::span<scalar> out, const options& how) {
     else
       out[whose[k]] = tasks[k].states.finish(p.all[whose[k]], s.bytes, s.n);
   }
-  for (std::size_t c = 1; c < sums.size(); ++c) sums[0].merge(sums[c]);
+  for (const detail::exact_sums& s : sums) total.merge(s);
+  return total;
+}
+
+// Of arrays, as they are stored.
+pass pass_over(std::span<const reduction> all, inputs data, std::size_t n) {
+  pass p;
+  p.n = n;
+  p.all = all;
+  p.x = data.x;
+  p.y = data.y;
+  if (!all.empty()) p.element = size_of(all[0].in()) * (data.y ? 2 : 1);
+  return p;
+}
+
+}  // namespace
+
+void reduce(const pass& p, std::span<scalar> out, const options& how) {
+  const target best = chosen(how);
+  if (out.size() != p.all.size())
+    throw error(errc::usage, "out: room for " + std::to_string(out.size()) + " results of " +
+                                 std::to_string(p.all.size()) + " reductions");
+  if (p.all.empty() && p.own.empty()) return;
+  check(p);
+  if (p.n == 0) {
+    if (!p.own.empty()) throw error(errc::usage, "n: a fold of no elements is not defined");
+    std::vector<scalar> results;  // all of them, or an error and none
+    for (const reduction& r : p.all) results.push_back(detail::empty_result(r));
+    std::copy(results.begin(), results.end(), out.begin());
+    return;
+  }
+  const detail::exact_sums sums = run(p, best, out, how);
   for (std::size_t k = 0; k < p.all.size(); ++k)
-    if (detail::is_exact(p.all[k])) out[k] = sums[0].result(p.all[k], p.n);
+    if (detail::is_exact(p.all[k])) out[k] = sums.result(p.all[k], p.n);
+}
+
+detail::exact_sums sums_of(std::span<const reduction> all, inputs data, std::size_t n, const options& how) {
+  const pass p = pass_over(all, data, n);
+  const target best = chosen(how);
+  check(p);
+  return n == 0 ? detail::exact_sums(all) : run(p, best, {}, how);
 }
 
 void reduce(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
             std::span<scalar> out, const options& how) {
-  pass p;
-  p.n = n;
-  p.all = all;
-  p.x = x;
-  p.y = y;
-  if (!all.empty()) p.element = size_of(all[0].in()) * (y ? 2 : 1);
-  reduce(p, out, how);
+  reduce(pass_over(all, {x, y}, n), out, how);
 }
 
 scalar reduce(const reduction& r, const void* x, const void* y, std::size_t n, const options& how) {

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <type_traits>
 
-#include <bitfold/exact.hpp>
+#include <bitfold/totals.hpp>
 
 #include "backend.hpp"
 
@@ -102,5 +102,8 @@ template <>
 depositor find_kernels_of<target::avx512>(const exact_terms& t);
 
 depositor find_depositor(target by, const exact_terms& t);
+
+/// What `all`, by method exact, sum of n elements. Errors as cpu::reduce's.
+detail::exact_sums sums_of(std::span<const reduction> all, inputs data, std::size_t n, const options& how);
 
 }  // namespace bitfold::cpu

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,17 @@ struct array {
   std::shared_ptr<const void> owner;  ///< keeps data alive
 };
 
+/// Where the elements of an array lie in a file.
+struct array_place {
+  std::string name;
+  dtype type;
+  std::vector<std::uint64_t> shape;
+  std::uint64_t count;
+  std::uint64_t begin;        ///< the byte of the file
+  bool swapped = false;       ///< big endian, of more than one byte
+  bool column_major = false;  ///< and that is not row-major too
+};
+
 struct read_options {
   std::optional<dtype> raw_type = {};        ///< of the elements of raw files
   std::optional<std::string> tensor = {};    ///< read only this tensor of a .safetensors file
@@ -34,6 +46,19 @@ struct file_contents {
   file_format format;
   std::vector<array> arrays;
 };
+
+/// The first bytes of a file, at least 12 or all of them, and its size.
+struct file_start {
+  std::span<const std::byte> bytes;
+  std::uint64_t size;
+};
+
+/// The format in which a file is read: see read_file. Errors: errc::usage, as there.
+file_format format_to_read(const std::filesystem::path& path, const file_start& start,
+                           const read_options& options);
+
+/// The elements of a raw file. Errors: errc::bad_input, "size: what is wrong".
+std::uint64_t raw_count(std::uint64_t bytes, dtype type);
 
 /// The arrays of a file, in the order of their data.
 ///

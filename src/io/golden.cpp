@@ -146,9 +146,9 @@ struct node {
     if (!found) wrong(in_quotes(text()) + " is not known to this version of bitfold");
     return *found;
   }
-  // What stands where the operation has no such choice.
-  void none(op_id op) const {
-    if (!value.is_null()) wrong(fmt::format("is not null, but {} has none", name(op)));
+  // What stands where there is no such choice.
+  void none(std::string_view of) const {
+    if (!value.is_null()) wrong(fmt::format("is not null, but {} has none", of));
   }
   // So many lower-case hex digits.
   const std::string& hex(std::size_t digits) const {
@@ -167,14 +167,15 @@ golden_result parse_result(const node& n, dtype in, bool empty) {
     n["op"].wrong(fmt::format("{} of no elements is not defined", name(op)));
   std::optional<method_id> method;
   std::optional<dtype> acc;
-  if (const node field = n["method"]; info(op).takes_method)
+  if (const node field = n["method"];
+      info(op).takes_method || (info(op).has_exact && !field.value.is_null()))
     method = field.named([](std::string_view t) { return parse_method(t); });
   else
-    field.none(op);
-  if (const node field = n["acc"]; accumulates(op))
+    field.none(name(op));
+  if (const node field = n["acc"]; accumulates(op, method))
     acc = field.named(parse_type);
   else
-    field.none(op);
+    field.none(method ? fmt::format("{} by {}", name(op), name(*method)) : std::string(name(op)));
   const dtype out = n["out"].named(parse_type);
   int ddof = 0;
   if (n.value.contains("ddof")) {

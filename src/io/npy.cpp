@@ -204,6 +204,9 @@ void convert(const std::byte* from, std::byte* to_bytes, std::uint64_t count,
   for (std::uint64_t i = 0; i < count; ++i) to[i] = load<U>(from + i * sizeof(U), swapped);
 }
 
+// Where the header begins, in a file of at least 8 bytes.
+std::size_t header_at(std::span<const std::byte> file) { return file[6] == std::byte{1} ? 10 : 12; }
+
 }  // namespace
 
 bool looks_like_npy(std::span<const std::byte> file) {
@@ -211,44 +214,59 @@ bool looks_like_npy(std::span<const std::byte> file) {
       .starts_with("\x93NUMPY");
 }
 
-array parse_npy(std::span<const std::byte> file, const std::shared_ptr<const void>& owner) {
-  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
-  const auto byte = [&](std::size_t i) { return static_cast<std::uint64_t>(file[i]); };
-  if (!looks_like_npy(file)) bad("magic", "not a npy file");
-  if (text.size() < 8) bad("version", "truncated file");
+std::uint64_t npy_head_size(std::span<const std::byte> start, std::uint64_t size) {
+  const auto byte = [&](std::size_t i) { return static_cast<std::uint64_t>(start[i]); };
+  if (!looks_like_npy(start)) bad("magic", "not a npy file");
+  if (start.size() < 8) bad("version", "truncated file");
   const auto major = byte(6), minor = byte(7);
   if (major < 1 || major > 3 || minor != 0)
     bad("version", fmt::format("{}.{} is not supported (1.0, 2.0, 3.0)", major, minor));
-  const std::size_t start = major == 1 ? 10 : 12;
-  if (text.size() < start) bad("header length", "truncated file");
+  if (start.size() < header_at(start)) bad("header length", "truncated file");
   std::uint64_t length = byte(8) | byte(9) << 8;
   if (major > 1) length |= byte(10) << 16 | byte(11) << 24;
-  if (length > text.size() - start)
+  if (length > size - header_at(start))
     bad("header length",
-        fmt::format("{} bytes, but {} are left in the file", length, text.size() - start));
+        fmt::format("{} bytes, but {} are left in the file", length, size - header_at(start)));
+  return header_at(start) + length;
+}
 
-  header h = parse_header(text.substr(start, length));
+array_place parse_npy_head(std::span<const std::byte> head) {
+  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+  header h = parse_header(text.substr(header_at(head)));
   const auto [type, swapped] = parse_descr(*h.descr);
-  const auto body = file.subspan(start + length);
   const auto count = element_count(*h.shape, size_of(type));
   if (!count) bad("shape", "the array does not fit in 64 bits");
-  if (*count * size_of(type) != body.size())
-    bad("shape", fmt::format("{} elements of {} are {} bytes, but the file has {}", *count,
-                             name(type), *count * size_of(type), body.size()));
+  const auto more_than_one = [](std::uint64_t extent) { return extent != 1; };
+  const bool column_major =
+      *h.fortran_order && *count > 0 && std::ranges::count_if(*h.shape, more_than_one) > 1;
+  return {"", type, std::move(*h.shape), *count, head.size(), swapped && *count > 0, column_major};
+}
 
-  array a{"", type, std::move(*h.shape), *count, body.data(), owner};
+void check_npy_size(const array_place& p, std::uint64_t bytes) {
+  if (p.count * size_of(p.type) != bytes)
+    bad("shape", fmt::format("{} elements of {} are {} bytes, but the file has {}", p.count,
+                             name(p.type), p.count * size_of(p.type), bytes));
+}
+
+array parse_npy(std::span<const std::byte> file, const std::shared_ptr<const void>& owner) {
+  const std::uint64_t head = npy_head_size(file, file.size());
+  array_place p = parse_npy_head(file.first(head));
+  const auto body = file.subspan(head);
+  check_npy_size(p, body.size());
+
+  array a{"", p.type, std::move(p.shape), p.count, body.data(), owner};
+  if (!p.column_major && !p.swapped) return a;
   std::vector<std::uint64_t> extents;  // those that matter for the order of elements
-  if (*h.fortran_order)
+  if (p.column_major)
     std::copy_if(a.shape.begin(), a.shape.end(), std::back_inserter(extents),
                  [](std::uint64_t extent) { return extent != 1; });
-  if (a.count == 0 || (extents.size() < 2 && !swapped)) return a;
 
   const std::shared_ptr<std::byte[]> copy(new std::byte[body.size()]);
-  switch (size_of(type)) {
-    case 1: convert<std::uint8_t>(a.data, copy.get(), a.count, extents, swapped); break;
-    case 2: convert<std::uint16_t>(a.data, copy.get(), a.count, extents, swapped); break;
-    case 4: convert<std::uint32_t>(a.data, copy.get(), a.count, extents, swapped); break;
-    default: convert<std::uint64_t>(a.data, copy.get(), a.count, extents, swapped); break;
+  switch (size_of(p.type)) {
+    case 1: convert<std::uint8_t>(a.data, copy.get(), a.count, extents, p.swapped); break;
+    case 2: convert<std::uint16_t>(a.data, copy.get(), a.count, extents, p.swapped); break;
+    case 4: convert<std::uint32_t>(a.data, copy.get(), a.count, extents, p.swapped); break;
+    default: convert<std::uint64_t>(a.data, copy.get(), a.count, extents, p.swapped); break;
   }
   a.data = copy.get();
   a.owner = copy;

@@ -12,6 +12,16 @@ namespace bitfold::io {
 /// Whether the file begins as every .npy file does.
 bool looks_like_npy(std::span<const std::byte> file);
 
+/// How many bytes come before the data of a file of `size` bytes, as its first 12 tell, or the
+/// whole of a shorter one. Errors: errc::bad_input, "FIELD: what is wrong".
+std::uint64_t npy_head_size(std::span<const std::byte> start, std::uint64_t size);
+
+/// Where the array lies, from that many bytes. Errors as parse_npy's, but for what concerns the
+/// data.
+array_place parse_npy_head(std::span<const std::byte> head);
+/// Throws where the data, of so many bytes, are not that array's.
+void check_npy_size(const array_place& p, std::uint64_t bytes);
+
 /// The array in the bytes of a .npy file. Its data points into `file`, which `owner` keeps alive,
 /// or into a copy of its own where Fortran order or big endian need one.
 /// Errors: errc::bad_input, "FIELD: what is wrong".

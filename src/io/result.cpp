@@ -9,7 +9,7 @@ std::string json_method(const reduction& r) {
 }
 
 std::string json_acc(const reduction& r) {
-  return accumulates(r.op()) ? fmt::format("\"{}\"", name(r.acc())) : "null";
+  return accumulates(r) ? fmt::format("\"{}\"", name(r.acc())) : "null";
 }
 
 std::string json_value(scalar value) {

@@ -152,23 +152,26 @@ std::uint64_t header_length(std::span<const std::byte> file) {
 
 }  // namespace
 
-bool looks_like_safetensors(std::span<const std::byte> file) {
-  return file.size() > 8 && file[8] == std::byte{'{'} &&
-         header_length(file) <= std::min<std::uint64_t>(max_header, file.size() - 8);
+bool looks_like_safetensors(std::span<const std::byte> start, std::uint64_t size) {
+  return start.size() > 8 && start[8] == std::byte{'{'} &&
+         header_length(start) <= std::min(max_header, size - 8);
 }
 
-std::vector<array> parse_safetensors(std::span<const std::byte> file,
-                                     const std::optional<std::string>& tensor,
-                                     const std::shared_ptr<const void>& owner) {
-  if (file.size() < 8) bad("header length", fmt::format("the file has {} bytes", file.size()));
-  const std::uint64_t length = header_length(file);
+std::uint64_t safetensors_head_size(std::span<const std::byte> start, std::uint64_t size) {
+  if (size < 8) bad("header length", fmt::format("the file has {} bytes", size));
+  const std::uint64_t length = header_length(start);
   if (length > max_header)
     bad("header length", fmt::format("{} bytes, above the limit of {}", length, max_header));
-  if (length > file.size() - 8)
-    bad("header length",
-        fmt::format("{} bytes, but {} are left in the file", length, file.size() - 8));
-  const std::string_view text(reinterpret_cast<const char*>(file.data()) + 8, length);
-  const auto buffer = file.subspan(8 + length);
+  if (length > size - 8)
+    bad("header length", fmt::format("{} bytes, but {} are left in the file", length, size - 8));
+  return 8 + length;
+}
+
+std::vector<array_place> parse_safetensors_head(std::span<const std::byte> head,
+                                                const std::optional<std::string>& tensor,
+                                                std::optional<std::uint64_t> data,
+                                                std::uint64_t& end) {
+  const std::string_view text(reinterpret_cast<const char*>(head.data()) + 8, head.size() - 8);
   // The JSON parser would take a zero byte for the end of the text.
   if (!text.starts_with('{')) bad("header", "does not start with {");
   if (text.find('\0') != std::string_view::npos) bad("header", "contains a zero byte");
@@ -187,27 +190,28 @@ std::vector<array> parse_safetensors(std::span<const std::byte> file,
   };
   std::uint64_t covered = 0;
   for (const entry* e : order) {
-    const auto [begin, end] = offsets(e);
-    if (begin > end || end > buffer.size())
+    const auto [first, last] = offsets(e);
+    if (first > last || (data && last > *data))
       bad(field(*e, "data_offsets"),
-          fmt::format("[{},{}] is not a range of the {} bytes of data", begin, end, buffer.size()));
-    if (begin != covered)
+          data ? fmt::format("[{},{}] is not a range of the {} bytes of data", first, last, *data)
+               : fmt::format("[{},{}] is not a range", first, last));
+    if (first != covered)
       bad(field(*e, "data_offsets"),
           fmt::format(
               "starts at {}, which leaves a hole or an overlap: the tensor before ends at {}",
-              begin, covered));
-    covered = end;
+              first, covered));
+    covered = last;
   }
-  if (covered != buffer.size())
-    bad("data_offsets",
-        fmt::format("the tensors end at {} of {} bytes of data", covered, buffer.size()));
+  if (data && covered != *data)
+    bad("data_offsets", fmt::format("the tensors end at {} of {} bytes of data", covered, *data));
+  end = head.size() + covered;
 
-  std::vector<array> arrays;
+  std::vector<array_place> places;
   std::stable_sort(order.begin(), order.end(), [](auto* a, auto* b) {
     return std::tie(a->second.begin, a->first) < std::tie(b->second.begin, b->first);
   });
   for (entry* e : order) {
-    auto& [dtype_text, shape, begin, end] = e->second;
+    auto& [dtype_text, shape, first, last] = e->second;
     const bool wanted = !tensor || *tensor == e->first;
     const auto type = parse_type(dtype_text);
     if (!type) {
@@ -218,14 +222,25 @@ std::vector<array> parse_safetensors(std::span<const std::byte> file,
     }
     const auto count = element_count(shape, size_of(*type));
     if (!count) bad(field(*e, "shape"), "the tensor does not fit in 64 bits");
-    if (*count * size_of(*type) != end - begin)
+    if (*count * size_of(*type) != last - first)
       bad(field(*e, "data_offsets"),
-          fmt::format("[{},{}] is {} bytes, but {} elements of {} are {}", begin, end, end - begin,
-                      *count, name(*type), *count * size_of(*type)));
-    if (wanted)
-      arrays.push_back({e->first, *type, std::move(shape), *count, buffer.data() + begin, owner});
+          fmt::format("[{},{}] is {} bytes, but {} elements of {} are {}", first, last,
+                      last - first, *count, name(*type), *count * size_of(*type)));
+    if (wanted) places.push_back({e->first, *type, std::move(shape), *count, head.size() + first});
   }
-  if (tensor && arrays.empty()) bad("tensor " + in_quotes(*tensor), "not in the file");
+  if (tensor && places.empty()) bad("tensor " + in_quotes(*tensor), "not in the file");
+  return places;
+}
+
+std::vector<array> parse_safetensors(std::span<const std::byte> file,
+                                     const std::optional<std::string>& tensor,
+                                     const std::shared_ptr<const void>& owner) {
+  const std::uint64_t head = safetensors_head_size(file, file.size());
+  std::uint64_t end = 0;
+  std::vector<array> arrays;
+  for (auto& p : parse_safetensors_head(file.first(head), tensor, file.size() - head, end))
+    arrays.push_back(
+        {std::move(p.name), p.type, std::move(p.shape), p.count, file.data() + p.begin, owner});
   return arrays;
 }
 

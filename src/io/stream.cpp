@@ -1,0 +1,220 @@
+#include "io/stream.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include <bitfold/error.hpp>
+
+#include "io/field.hpp"
+#include "io/npy.hpp"
+#include "io/safetensors.hpp"
+
+namespace bitfold::io {
+namespace {
+
+constexpr std::uint64_t unknown_size = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t max_head = 100'000'008;  // a pipe's; that of safetensors
+
+[[noreturn]] void bad_file(int error_number) {
+  bad("file", std::generic_category().message(error_number));
+}
+
+template <class U>
+void swap_bytes(std::span<std::byte> bytes) {
+  for (std::size_t i = 0; i < bytes.size(); i += sizeof(U))
+    std::reverse(bytes.begin() + static_cast<std::ptrdiff_t>(i),
+                 bytes.begin() + static_cast<std::ptrdiff_t>(i + sizeof(U)));
+}
+
+void swap_elements(std::span<std::byte> bytes, std::size_t size) {
+  switch (size) {
+    case 2: return swap_bytes<std::uint16_t>(bytes);
+    case 4: return swap_bytes<std::uint32_t>(bytes);
+    default: return swap_bytes<std::uint64_t>(bytes);
+  }
+}
+
+}  // namespace
+
+template <class F>
+auto stream::with_name(F f) {
+  try {
+    return f();
+  } catch (const error& e) {
+    throw error(e.code(), printable(path_.string()) + ": " + e.what());
+  }
+}
+
+stream::stream(const std::filesystem::path& path, const read_options& options) : path_(path) {
+  with_name([&] {
+    try {
+      open();
+      read_head(options);
+    } catch (...) {
+      ::close(fd_);
+      throw;
+    }
+  });
+}
+stream::~stream() { ::close(fd_); }
+
+void stream::open() {
+  const bool from_stdin = path_ == standard_input;
+  // The end of our own process's standard input stays open for whoever comes after.
+  fd_ = from_stdin ? ::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0)
+                   : ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd_ < 0) bad_file(errno);
+  struct stat info;
+  if (::fstat(fd_, &info) != 0) bad_file(errno);
+  if (S_ISDIR(info.st_mode)) bad("file", "is a directory");
+  if (!S_ISREG(info.st_mode)) return;
+  // Files of /proc say that they are empty, and are read like pipes. Standard input may begin
+  // anywhere.
+  if (from_stdin || info.st_size == 0) return;
+  size_ = static_cast<std::uint64_t>(info.st_size);
+  ::posix_fadvise(fd_, 0, 0, POSIX_FADV_SEQUENTIAL);  // a hint
+}
+
+std::vector<std::byte> stream::head(std::uint64_t size) {
+  if (!size_ && size > max_head)
+    bad("header length",
+        fmt::format("{} bytes before the data, above the limit of {}", size, max_head));
+  std::vector<std::byte> bytes(size_ ? std::min(size, *size_) : size);
+  bytes.resize(read_at(0, bytes));
+  if (!size_) start_ = bytes;
+  return bytes;
+}
+
+void stream::read_head(const read_options& options) {
+  constexpr std::size_t enough = 12;  // to tell the format, and how long the head is
+  const auto start = head(enough);
+  const std::uint64_t size = size_.value_or(start.size() < enough ? start.size() : unknown_size);
+  const auto whole_head = [&](std::uint64_t bytes) {
+    auto read = head(bytes);
+    if (read.size() < bytes) bad("header length", "truncated file");
+    return read;
+  };
+  switch (format_to_read(path_, {start, size}, options)) {
+    case file_format::safetensors: {
+      const auto bytes = whole_head(safetensors_head_size(start, size));
+      std::uint64_t end = 0;
+      arrays_ = parse_safetensors_head(
+          bytes, options.tensor, size_ ? std::optional(*size_ - bytes.size()) : std::nullopt, end);
+      end_ = end;
+      break;
+    }
+    case file_format::npy: {
+      const auto bytes = whole_head(npy_head_size(start, size));
+      arrays_ = {parse_npy_head(bytes)};
+      if (size_) check_npy_size(arrays_[0], *size_ - bytes.size());
+      end_ = bytes.size() + arrays_[0].count * size_of(arrays_[0].type);
+      break;
+    }
+    case file_format::raw: {
+      arrays_ = {{"", *options.raw_type, {}, 0, 0}};
+      if (!size_) break;
+      arrays_[0].count = raw_count(*size_, *options.raw_type);
+      arrays_[0].shape = {arrays_[0].count};
+      end_ = *size_;
+    }
+  }
+  done_.resize(arrays_.size());
+}
+
+std::optional<std::uint64_t> stream::bytes() const {
+  if (!end_) return std::nullopt;
+  std::uint64_t all = 0;
+  for (const array_place& a : arrays_) all += a.count * size_of(a.type);
+  return all;
+}
+
+// As much as there is.
+std::size_t stream::read_at(std::uint64_t at, std::span<std::byte> to) {
+  std::size_t n = 0;
+  const auto more = [&](auto call) {
+    while (n < to.size()) {
+      const ssize_t got = call();
+      if (got == 0) break;
+      if (got > 0)
+        n += static_cast<std::size_t>(got);
+      else if (errno != EINTR)
+        bad_file(errno);
+    }
+  };
+  if (size_) {
+    more([&] { return ::pread(fd_, to.data() + n, to.size() - n, static_cast<off_t>(at + n)); });
+    return n;
+  }
+  if (at < start_.size()) {
+    n = std::min<std::size_t>(to.size(), start_.size() - at);
+    std::memcpy(to.data(), start_.data() + at, n);
+  } else if (at < at_) {
+    bad("order",
+        "the data of this array are past; from a pipe, arrays come in the order of the file");
+  }
+  while (at_ < at) {  // what nobody wants
+    std::byte nothing[4096];
+    const ssize_t got = ::read(fd_, nothing, std::min<std::uint64_t>(sizeof nothing, at - at_));
+    if (got == 0) return 0;
+    if (got > 0)
+      at_ += static_cast<std::uint64_t>(got);
+    else if (errno != EINTR)
+      bad_file(errno);
+  }
+  const std::size_t before = n;
+  more([&] { return ::read(fd_, to.data() + n, to.size() - n); });
+  at_ += n - before;
+  return n;
+}
+
+std::size_t stream::read(std::size_t k, std::span<std::byte> to) {
+  return with_name([&]() -> std::size_t {
+    array_place& a = arrays_[k];
+    const std::size_t size = size_of(a.type);
+    const std::uint64_t begin = a.begin + done_[k] * size;
+    std::uint64_t most = to.size() / size;
+    if (end_) most = std::min(most, a.count - done_[k]);
+    if (most == 0) return 0;
+    const std::size_t got = read_at(begin, to.first(most * size));
+    if (!end_ && got < most * size) {
+      a.count = raw_count(begin + got, a.type);
+      a.shape = {a.count};
+    } else if (got < most * size) {
+      bad("file", size_
+                      ? "became shorter while it was read"
+                      : fmt::format("ends after {} bytes, in the middle of the data", begin + got));
+    }
+    if (a.swapped) swap_elements(to.first(got), size);
+    done_[k] += got / size;
+    return got / size;
+  });
+}
+
+void stream::check_end() {
+  with_name([&] {
+    std::byte one;
+    if (!end_) return;
+    if (!size_) {
+      if (read_at(*end_, {&one, 1}) > 0)
+        bad("size", fmt::format("more than the {} bytes that its head says", *end_));
+      if (at_ < *end_)
+        bad("file", fmt::format("ends after {} bytes, in the middle of the data", at_));
+      return;
+    }
+    struct stat info;
+    if (::fstat(fd_, &info) != 0) bad_file(errno);
+    if (static_cast<std::uint64_t>(info.st_size) < *size_)
+      bad("file", "became shorter while it was read");
+  });
+}
+
+}  // namespace bitfold::io
