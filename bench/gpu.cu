@@ -3,6 +3,7 @@
 //
 //   bitfold_bench_gpu --benchmark_out=result.json --benchmark_out_format=json
 //   bitfold_bench_gpu --benchmark_filter='^(load_only|bitfold:)' ...     the operations
+//   bitfold_bench_gpu --benchmark_filter='^(load_only|bitfold_(tree|exact)|cub|exact:)' ...     exact sums
 //
 // Times are of one reduction inside a CUDA graph that holds enough of them to fill a millisecond, so
 // launch gaps of the host don't count; the array is the same each time, so lengths that fit in L2 are
@@ -119,12 +120,17 @@ void* scratch;
 const void* filled_for = nullptr;  // which type's values `data` holds
 constexpr std::size_t scratch_size = std::size_t{5} << 30;  // for a sort
 
-// Values of magnitude in [1, 2), both signs. One array for all lengths of a type.
-template <class T>
+// Values of magnitude in [1, 2), both signs, or any bits whatever. One array for all lengths of a type.
+template <class T, bool Any>
 void fill() {
   static const char tag = 0;
   if (filled_for == &tag) return;
   filled_for = &tag;
+  if (Any) {
+    fill_random<<<1056, 256>>>(static_cast<std::uint32_t*>(data), max_bytes / 4, 0xffffffff, 0);
+    check(cudaDeviceSynchronize());
+    return;
+  }
   if (std::is_same_v<T, __half>) fill_random<<<1056, 256>>>(static_cast<std::uint32_t*>(data), max_bytes / 4, 0x83ff83ff, 0x3c003c00);
   else if (std::is_same_v<T, __nv_bfloat16>) fill_random<<<1056, 256>>>(static_cast<std::uint32_t*>(data), max_bytes / 4, 0x807f807f, 0x3f803f80);
   else if (std::is_same_v<T, float>) fill_random<<<1056, 256>>>(static_cast<std::uint32_t*>(data), max_bytes / 4, 0x807fffff, 0x3f800000);
@@ -133,11 +139,11 @@ void fill() {
 }
 
 // `enqueue` reads `inputs` arrays of state.range(0) elements each, one behind the other.
-template <class T, class Enqueue>
+template <class T, bool Any = false, class Enqueue>
 void measure(benchmark::State& state, int inputs, Enqueue enqueue) {
   const auto n = static_cast<std::size_t>(state.range(0));
   const int copies = static_cast<int>(std::clamp<std::size_t>((std::size_t{1} << 28) / (n * sizeof(T)), 1, 200));
-  fill<T>();
+  fill<T, Any>();
   cudaStream_t stream;
   check(cudaStreamCreate(&stream));
   const buffers b{data, scratch, static_cast<char*>(scratch) + 256, scratch_size - 256, stream};
@@ -191,7 +197,8 @@ void add_sums() {
   add_sum<T>(ceiling::name, ceiling::enqueue<T, A>);
   for (const auto& m : all_methods) {
     if (!m.on_gpu()) continue;
-    const auto r = make_reduction(op_id::sum, m.id, stored<T>, dtype_of<A>, dtype_of<A>);
+    const auto acc = m.ordering == ordering::any ? std::nullopt : std::optional(dtype_of<A>);
+    const auto r = make_reduction(op_id::sum, m.id, stored<T>, acc, dtype_of<A>);
     add_sum<T>("bitfold_" + std::string(m.name), [r](const buffers& b, std::size_t n) {
       bitfold::cuda::reduce(r, b.in, n, b.out, b.temp, b.temp_size, b.stream);
     });
@@ -229,6 +236,25 @@ void add_operations() {
   add({op_id::sum, op_id::min, op_id::max, op_id::mean, op_id::std});
 }
 
+/// What is exact, of values of one binade and of any bits.
+template <class T, bool Any>
+void add_exact() {
+  using bitfold::op_id;
+  for (const op_id op : {op_id::sum, op_id::sum_squares, op_id::dot, op_id::var}) {
+    const auto r = bitfold::make_reduction(op, bitfold::method_id::exact, stored<T>);
+    const int inputs = bitfold::info(op).inputs;
+    const auto enqueue = [=](const buffers& b, std::size_t n) {
+      const void* second = static_cast<const T*>(b.in) + n;
+      bitfold::cuda::reduce(r, b.in, inputs == 2 ? second : nullptr, n, b.out, b.temp, b.temp_size, b.stream);
+    };
+    auto* bench = benchmark::RegisterBenchmark(
+        ("exact:" + std::string(bitfold::name(op)) + (Any ? "_of_any_bits/" : "/") + type_name<T>).c_str(),
+        [=](benchmark::State& s) { measure<T, Any>(s, inputs, enqueue); });
+    for (int k : {10, 20, 28}) bench->Arg(std::int64_t{1} << k);
+    bench->UseManualTime()->Unit(benchmark::kMicrosecond)->Iterations(30);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -258,5 +284,11 @@ int main(int argc, char** argv) {
   add_operations<__half>();
   add_operations<__nv_bfloat16>();
   add_operations<double>();
+  const auto exact = [&]<class... T>(std::type_identity<T>...) {
+    (add_exact<T, false>(), ...);
+    (add_exact<T, true>(), ...);
+  };
+  exact(std::type_identity<__half>{}, std::type_identity<__nv_bfloat16>{}, std::type_identity<float>{},
+        std::type_identity<double>{});
   benchmark::RunSpecifiedBenchmarks();
 }
