@@ -31,6 +31,8 @@ namespace op {
 using bitfold::fold::counts;
 using bitfold::fold::finishing;
 using bitfold::fold::input;
+using fold::exact_average;
+using fold::exact_sum;
 
 #include <bitfold/ops/counts.inl>
 #include <bitfold/ops/extrema.inl>

@@ -3,12 +3,12 @@
 struct sum_squares_op {
   template <class M, class T>
   using fold = fold::summed<M, fold::square>;
-  using exact = fold::exact_sum<bitfold::exact::term::square>;
+  using exact = exact_sum<bitfold::exact::term::square>;
 };
 struct norm_l1_op {
   template <class M, class T>
   using fold = fold::summed<M, fold::magnitude>;
-  using exact = fold::exact_sum<bitfold::exact::term::magnitude>;
+  using exact = exact_sum<bitfold::exact::term::magnitude>;
 };
 
 /// In f64 the squares of narrower floats are exact, and no square can overflow or underflow.

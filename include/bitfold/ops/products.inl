@@ -15,22 +15,22 @@ struct prod_op {
 struct dot_op {
   template <class M, class T>
   using fold = fold::summed<M, fold::times>;
-  using exact = fold::exact_sum<bitfold::exact::term::product>;
+  using exact = exact_sum<bitfold::exact::term::product>;
 };
 struct squared_distance_op {
   template <class M, class T>
   using fold = fold::summed<M, fold::difference_squared>;
-  using exact = fold::exact_sum<bitfold::exact::term::squared_difference>;
+  using exact = exact_sum<bitfold::exact::term::squared_difference>;
 };
 struct mse_op {
   template <class M, class T>
   using fold = fold::averaged<M, fold::difference_squared>;
-  using exact = fold::exact_average<bitfold::exact::term::squared_difference>;
+  using exact = exact_average<bitfold::exact::term::squared_difference>;
 };
 struct mae_op {
   template <class M, class T>
   using fold = fold::averaged<M, fold::difference_magnitude>;
-  using exact = fold::exact_average<bitfold::exact::term::difference>;
+  using exact = exact_average<bitfold::exact::term::difference>;
 };
 
 template <class M>

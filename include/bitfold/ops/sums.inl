@@ -3,21 +3,21 @@
 struct sum_op {
   template <class M, class T>
   using fold = fold::summed<M, fold::itself>;
-  using exact = fold::exact_sum<bitfold::exact::term::element>;
+  using exact = exact_sum<bitfold::exact::term::element>;
 };
 
 /// NumPy's nansum: NaN counts as +0.
 struct nansum_op {
   template <class M, class T>
   using fold = fold::summed<M, std::conditional_t<std::is_integral_v<T>, fold::itself, fold::nan_as_zero>>;
-  using exact = fold::exact_sum<bitfold::exact::term::number>;
+  using exact = exact_sum<bitfold::exact::term::number>;
 };
 
 /// The sum by the method, divided by n, rounded once.
 struct mean_op {
   template <class M, class T>
   using fold = fold::averaged<M, fold::itself>;
-  using exact = fold::exact_average<bitfold::exact::term::element>;
+  using exact = exact_average<bitfold::exact::term::element>;
 };
 
 struct is_number {
