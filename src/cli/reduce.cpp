@@ -373,7 +373,7 @@ void check_exact_options(const reduce_arguments& args) {
                                       {stdins > 0, "FILE -, standard input"},
                                       {args.total, "--total"},
                                       {args.overflow.has_value(), "--overflow"}}) {
-    const auto refuse = [&](const std::string& why) {
+    const auto refuse = [&, option = option](const std::string& why) {
       throw error(errc::usage, fmt::format("{}: {}", option, why));
     };
     if (!given) continue;
