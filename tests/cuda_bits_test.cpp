@@ -1,5 +1,6 @@
 // CUDA = reference, to the bit: every dtype, method, accumulator and output type, lengths around every
 // boundary, unaligned starts, special values, and many launch shapes.
+#include <bitfold/cpu.hpp>
 #include <bitfold/cuda.hpp>
 #include <bitfold/reference.hpp>
 
@@ -7,6 +8,9 @@
 #include "data.hpp"
 
 #include <cuda_runtime_api.h>
+
+#include <cmath>
+#include <cstring>
 
 using namespace bitfold;
 
@@ -280,6 +284,56 @@ TEST_CASE("cuda: more than 2^33 elements", "[cuda]") {
   std::uint64_t count = 0;
   REQUIRE(cudaMemcpy(&count, out.p, sizeof count, cudaMemcpyDeviceToHost) == cudaSuccess);
   CHECK(count == 2 * n * 0x3c);
+  cudaFree(p);
+}
+
+TEST_CASE("cuda: exact sums of so many elements that a thread's numbers must be emptied", "[cuda][exact]") {
+  const std::size_t n = (std::size_t{1} << 20) + 3;
+  for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i32, dtype::u64})
+    for (test::kind k : {test::kind::near_one, test::kind::any_bits}) {
+      const auto data = test::make_data(t, k, 2 * n, 21);
+      on_device d(data);
+      for (const op_info& op : all_op_infos) {
+        if (!op.has_exact) continue;
+        const reduction r = make_reduction(op.id, method_id::exact, t, {}, is_float(t) ? dtype::f64 : std::optional<dtype>());
+        const void* y = op.inputs == 2 ? data.data() + n * size_of(t) : nullptr;
+        INFO(test::describe(r, n) << " " << test::name(k));
+        CHECK(d.reduce(r, 0, n, {.threads = 32, .blocks = 1}, n) == cpu::reduce(r, data.data(), y, n));
+      }
+    }
+}
+
+TEST_CASE("cuda: exact sums of more than 2^32 elements", "[cuda][exact]") {
+  const std::size_t n = (std::size_t{1} << 32) + 5;
+  void* p = nullptr;
+  if (cudaMalloc(&p, 8 * n) != cudaSuccess) {
+    cudaGetLastError();
+    WARN("not run: this GPU has less than 32 GiB free");
+    return;
+  }
+  device_memory out(16);
+  REQUIRE(cudaMemset(p, 0x3c, 8 * n) == cudaSuccess);
+  for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64}) {
+    CAPTURE(name(t));
+    visit(t, [&]<class T>(std::type_identity<T>) {
+      T v;
+      std::memset(&v, 0x3c, sizeof v);
+      int e;
+      const double m = std::ldexp(std::frexp(arith::widen<double>(v), &e), 53);  // a whole number
+      __extension__ typedef __int128 wide;
+      const double want = std::ldexp(static_cast<double>(static_cast<wide>(m) * static_cast<wide>(n)), e - 53);
+      cuda::reduce(make_reduction(op_id::sum, method_id::exact, t, {}, dtype::f64), p, n, out.p);
+      double sum = 0;
+      REQUIRE(cudaMemcpy(&sum, out.p, sizeof sum, cudaMemcpyDeviceToHost) == cudaSuccess);
+      CHECK(sum == want);
+      cuda::reduce(make_reduction(op_id::mean, method_id::exact, t, {}, dtype::f64), p, n, out.p);
+      REQUIRE(cudaMemcpy(&sum, out.p, sizeof sum, cudaMemcpyDeviceToHost) == cudaSuccess);
+      CHECK(sum == arith::widen<double>(v));
+      cuda::reduce(make_reduction(op_id::var, method_id::exact, t, {}, dtype::f64), p, n, out.p);
+      REQUIRE(cudaMemcpy(&sum, out.p, sizeof sum, cudaMemcpyDeviceToHost) == cudaSuccess);
+      CHECK(sum == 0);
+    });
+  }
   cudaFree(p);
 }
 

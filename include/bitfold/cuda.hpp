@@ -21,7 +21,7 @@ struct launch {
   int threads = 0;         ///< per block: a multiple of 32 from 32 to 512
   int blocks = 0;          ///< of the first pass
   int tiles = 0;           ///< 4 KiB tiles that a block folds at once: a power of two up to 1024 (fewer, if its
-                           ///< memory is too small for their states)
+                           ///< memory is too small for their states); nothing by method exact
   bool overlap = true;     ///< let the second pass start on the first's tail, where the GPU can
 };
 
@@ -31,8 +31,9 @@ bool built();
 std::vector<std::string> devices();
 
 /// Bytes of device memory that reduce() needs as workspace for n elements: from the same plan that
-/// reduce() launches. May be 0. For count_distinct, which sorts, twice the elements and more.
-/// Errors: errc::usage (a bad launch shape; n too large); errc::cuda (count_distinct without a GPU).
+/// reduce() launches. May be 0. For count_distinct, which sorts, twice the elements and more; for method exact as
+/// much as the current device's multiprocessors want.
+/// Errors: errc::usage (a bad launch shape; n too large); errc::cuda (count_distinct or exact without a GPU).
 std::size_t workspace_bytes(const reduction& r, std::size_t n, const launch& shape = {});
 
 /// Enqueues the reduction of n elements at device address `data` (aligned to its element) on `where`;
@@ -57,7 +58,7 @@ void reduce(const reduction& r, const void* x, const void* y, std::size_t n, voi
 /// Several reductions of the same one or two inputs (y is null where they take one): out[k], a device address,
 /// takes the result of all[k], with the bits that it has alone. Up to 8 operations of the same sums share a pass,
 /// and so do sum, mean, min, max, var and std of floats by the method tree and without a wider accumulator; others
-/// take a pass each.
+/// take a pass each. Exact ones share sums of the same terms, and sums of elements and of squares a pass.
 /// Errors, besides the above: reductions that differ in in() or in how many inputs they take; `out` not as
 /// long as `all`.
 std::size_t workspace_bytes(std::span<const reduction> all, std::size_t n, const launch& shape = {});
