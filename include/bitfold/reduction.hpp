@@ -64,9 +64,9 @@ class reduction {
 /// f64, and the input type out (f64 for integers).
 /// Method exact: the infinitely precise value rounded once to the output type, where the operation has an exact
 /// form; integers that go to integers modulo 2^bits.
-/// Errors (errc::usage, naming the argument): a method that the operation does not take; an accumulator
-/// or an output type that the typing does not have, or one that is narrower than the input, or any by method exact; ddof other
-/// than 0 for an operation but var and std, or negative.
+/// Errors (errc::usage, naming the argument): a method that the operation does not take; an accumulator for
+/// method exact; an accumulator or an output type that the typing does not have, or one that is narrower than
+/// the input; ddof other than 0 for an operation but var and std, or negative.
 reduction make_reduction(op_id op, std::optional<method_id> method, dtype in,
                          std::optional<dtype> acc = {}, std::optional<dtype> out = {}, int ddof = 0);
 
