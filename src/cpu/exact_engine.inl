@@ -192,17 +192,18 @@ class exact_adder {
   template <class F>
   BITFOLD_INLINE static void for_each_vector(const T* x, const T* y, std::size_t n, V& bad, F f) {
     V v[parts];
+    const auto second = [=](std::size_t at) BITFOLD_LAMBDA { return exact::inputs(What) == 2 ? y + at : y; };
     std::size_t i = 0;
     for (; i + beside * width <= n; i += beside * width)
       BITFOLD_UNROLL
       for (int k = 0; k < beside; ++k) {
         const std::size_t at = i + static_cast<std::size_t>(k) * width;
-        if (k * static_cast<int>(width * sizeof(T)) % 64 == 0) prefetch(x + at, y + at);
-        source::get(x + at, y + at, v, bad);
+        if (k * static_cast<int>(width * sizeof(T)) % 64 == 0) prefetch(x + at, second(at));
+        source::get(x + at, second(at), v, bad);
         f(v, k);
       }
     for (; i + width <= n; i += width) {
-      source::get(x + i, y + i, v, bad);
+      source::get(x + i, second(i), v, bad);
       f(v, 0);
     }
     if (i < n) {
