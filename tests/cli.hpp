@@ -16,6 +16,7 @@
 
 #include "catch.hpp"
 #include "io_bytes.hpp"
+#include "main.hpp"
 
 extern char** environ;
 
@@ -63,11 +64,12 @@ inline outcome bitfold_cli(std::vector<std::string> arguments, const surrounding
           with.err.empty() ? content(err) : ""};
 }
 
-// For `meanwhile`: a file of 4 GiB, all holes, that is cut to one page as soon as the command has
+// For `meanwhile`: a file of so many bytes, all holes, that is cut to one page as soon as the command has
 // mapped it, long before it has read so much. (It is made here, before the command runs.)
+inline constexpr std::uintmax_t long_file = std::uintmax_t{1} << (bitfold::test::sanitized ? 29 : 32);
 inline std::function<void(pid_t)> shorten_when_mapped(const std::string& path) {
   std::ofstream{path};
-  std::filesystem::resize_file(path, std::uintmax_t{4} << 30);
+  std::filesystem::resize_file(path, long_file);
   return [path = std::filesystem::canonical(path).string()](pid_t child) {
     const std::string maps = "/proc/" + std::to_string(child) + "/maps";
     for (std::string text = content(maps); text.find(path) == std::string::npos;
