@@ -1,7 +1,9 @@
 #include <bitfold/reference.hpp>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <vector>
 
@@ -146,6 +148,40 @@ scalar reference(const reduction& r, const void* x, const void* y, std::size_t n
   return detail::dispatch<algebra>(r, [&]<class Chosen>(Chosen) { return run_typed<Chosen>(r, x, y, n); });
 }
 scalar reference(const reduction& r, const void* data, std::size_t n) { return reference(r, data, nullptr, n); }
+
+void reference(const reduction& r, const view& x, const view* y, std::span<const int> axes, void* out) {
+  const auto extents = result_extents(x, y, {}), kept = result_extents(x, y, axes);
+  const auto volume = [](const auto& of) {
+    return std::accumulate(of.begin(), of.end(), std::uint64_t{1}, [](auto a, auto b) { return a * static_cast<std::uint64_t>(b); });
+  };
+  // Output by output, element by element: of the places of both together, which are counted in row-major order.
+  std::vector<std::vector<std::byte>> gathered_x(volume(kept)), gathered_y(volume(kept));
+  for (std::uint64_t i = 0; i < volume(extents); ++i) {
+    const view* const inputs[] = {&x, y};
+    std::uint64_t left = i, output = 0, scale = 1;
+    std::int64_t at[2] = {0, 0};
+    for (int k = static_cast<int>(extents.size()) - 1; k >= 0; --k) {
+      const auto extent = static_cast<std::uint64_t>(extents[static_cast<std::size_t>(k)]), digit = left % extent;
+      left /= extent;
+      if (std::find(axes.begin(), axes.end(), k) == axes.end()) {
+        output += digit * scale;
+        scale *= extent;
+      }
+      for (int v = 0; v < (y ? 2 : 1); ++v)
+        if (const int own = k - static_cast<int>(extents.size()) + inputs[v]->rank; own >= 0 && inputs[v]->extent[static_cast<std::size_t>(own)] != 1)
+          at[v] += static_cast<std::int64_t>(digit) * inputs[v]->stride[static_cast<std::size_t>(own)];
+    }
+    for (int v = 0; v < (y ? 2 : 1); ++v) {
+      const auto size = static_cast<std::int64_t>(size_of(x.type));
+      const std::byte* const from = static_cast<const std::byte*>(inputs[v]->data) + at[v] * size;
+      auto& to = (v == 0 ? gathered_x : gathered_y)[output];
+      to.insert(to.end(), from, from + size);
+    }
+  }
+  for (std::size_t k = 0; k < gathered_x.size(); ++k)
+    store_scalar(reference(r, gathered_x[k].data(), y ? gathered_y[k].data() : nullptr, gathered_x[k].size() / size_of(x.type)),
+                 static_cast<std::byte*>(out) + k * size_of(r.out()));
+}
 
 std::string print_order(std::uint64_t n, method_id method, order_format format) {
   if (info(method).ordering == ordering::any) return "any order: there is no tree to show\n";

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <bitfold/reduction.hpp>
+#include <bitfold/view.hpp>
 
 namespace bitfold::cpu {
 
@@ -43,6 +44,31 @@ scalar reduce(const reduction& r, const void* x, const void* y, std::size_t n, c
 /// take; `out` not as long as `all`. Nothing is written then.
 void reduce(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
             std::span<scalar> out, const options& how = {});
+
+/// Along some axes of a view, or of two that broadcast to one shape as in NumPy (y is null where there is one): out[k] takes
+/// the results of all[k], elements of type all[k].out(), in row-major order of the other axes (result_extents in view.hpp).
+/// Each has the bits of its own elements in one array. No axes: each element by itself.
+/// Errors (errc::usage, naming the argument), besides the above: an axis that x has not or that is given twice; extents that
+/// are negative or do not broadcast; more than 2^60 elements; an output without elements where a reduction has no
+/// result for that. Nothing is written then.
+void reduce(std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes,
+            std::span<void* const> out, const options& how = {});
+void reduce(const reduction& r, const view& x, std::span<const int> axes, void* out, const options& how = {});
+inline void reduce(const reduction& r, const view& x, std::initializer_list<int> axes, void* out, const options& how = {}) {
+  reduce(r, x, std::span(axes.begin(), axes.size()), out, how);
+}
+
+/// Segments of one or two arrays of n elements, one output each: segment k has elements offsets[k] to offsets[k + 1] - 1,
+/// which may be none; there is one offset more than there are segments. Errors, besides: offsets that fall or leave the
+/// array.
+void reduce_segments(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
+                     std::span<const std::int64_t> offsets, std::span<void* const> out, const options& how = {});
+
+/// Output k is of the elements whose key is k, in the order in which they lie; there are `outputs` of them. (With sum this is
+/// index_add or scatter_add onto zeros.) Memory: 8 bytes for each element and 16 for each output. Errors, besides: a key
+/// that is negative or not below `outputs`.
+void reduce_by_key(std::span<const reduction> all, const void* x, const void* y, std::span<const std::int64_t> keys,
+                   std::size_t outputs, std::span<void* const> out, const options& how = {});
 
 /// The sum of a span in its default accumulator and output type.
 template <class T>

@@ -191,7 +191,7 @@ auto reduce(const cpu::options& how, const Input& input, const Op&... op) {
       if constexpr (detail::is_pairs<S>) p.y = from.y;
     } else {
       p.source = &from;
-      p.make = [](const void* source_, order::index first, std::size_t n, void* to) {
+      p.make = [](const void* source_, order::index first, std::size_t n, void* to, void*) {
         const S& values = *static_cast<const S*>(source_);
         T* out = static_cast<T*>(to);
         for (std::size_t i = 0; i < n; ++i) out[i] = values(first + i);

@@ -2,7 +2,10 @@
 // engine must return its bits.
 #pragma once
 
+#include <span>
+
 #include <bitfold/reduction.hpp>
+#include <bitfold/view.hpp>
 
 namespace bitfold {
 
@@ -10,6 +13,10 @@ namespace bitfold {
 scalar reference(const reduction& r, const void* data, std::size_t n);
 /// The same of two inputs, n elements each.
 scalar reference(const reduction& r, const void* x, const void* y, std::size_t n);
+
+/// Along some axes of a view, or of two (y is null where there is one), as cpu::reduce does it: the elements of each
+/// output are gathered into an array of one axis. Memory: a copy of the elements.
+void reference(const reduction& r, const view& x, const view* y, std::span<const int> axes, void* out);
 
 /// The most elements that print_order prints: it recurses, and a line of the text form is as long as the
 /// tree is deep, which for `sequential` is n.

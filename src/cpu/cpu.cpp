@@ -17,8 +17,8 @@
 #include "../binned.hpp"
 #include "../dispatch.hpp"
 #include "../fp_environment.hpp"
-#include "backend.hpp"
 #include "exact.hpp"
+#include "task.hpp"
 
 namespace bitfold::cpu {
 namespace {
@@ -26,9 +26,6 @@ namespace {
 constexpr std::string_view target_names[] = {"scalar", "avx2", "avx512"};
 
 thread_local target reported = target::scalar;
-
-// Below this many bytes for each thread, a second thread costs more than it brings.
-constexpr std::size_t bytes_worth_a_thread = std::size_t{1} << 19;
 
 // How n elements are shared out: `chunks` complete subtrees of `leaves` leaves; the last may be less.
 struct plan {
@@ -46,28 +43,6 @@ plan make_plan(std::size_t bytes, std::size_t n, int threads) {
   leaves = std::min(leaves, most_leaves);
   return {leaves, (total + leaves - 1) / leaves};
 }
-
-// A settled state, whatever it is of, and how many elements it is of.
-struct folded {
-  folded() {}
-  folded(const folded& o) : n(o.n), size(o.size) { std::memcpy(bytes, o.bytes, size); }
-  folded& operator=(const folded& o) {
-    n = o.n;
-    size = o.size;
-    std::memcpy(bytes, o.bytes, size);
-    return *this;
-  }
-  order::index n = 0;
-  std::size_t size = 0;
-  alignas(16) std::byte bytes[fold::most_state_bytes];
-};
-
-// What is done with settled states of bitfold's own folds, whatever they are.
-struct state_functions {
-  std::size_t size = 0;
-  void (*merge)(void* a, order::index left, const void* b, order::index right) = nullptr;
-  scalar (*finish)(const reduction& r, const void* state, order::index n) = nullptr;
-};
 
 template <class Chosen>
 struct functions_of {
@@ -89,6 +64,8 @@ struct functions_of {
   }
 };
 
+}  // namespace
+
 state_functions functions_for(const reduction& r) {
   return detail::dispatch<algebra>(r, []<class Chosen>(Chosen) -> state_functions {
     if constexpr (Chosen::fold::ordering == ordering::canonical) {
@@ -100,19 +77,6 @@ state_functions functions_for(const reduction& r) {
   });
 }
 
-// One reduction of those that are done in one pass.
-struct task {
-  kernels run;
-  state_functions states;
-  const own_fold* own = nullptr;  // then it is not bitfold's
-
-  folded merge(folded a, const folded& b) const {
-    (own ? own->merge : states.merge)(a.bytes, a.n, b.bytes, b.n);
-    a.n += b.n;
-    return a;
-  }
-};
-
 kernels find_kernels(target t, const reduction& r) {
   switch (t) {
     case target::scalar: break;
@@ -122,12 +86,13 @@ kernels find_kernels(target t, const reduction& r) {
   return find_kernels_of<target::scalar>(r);
 }
 
-// What has no kernels: a sort, or an order without parallel parts, where there is nothing to make fast.
 scalar reduce_without_kernels(const reduction& r, inputs data, std::size_t n, int threads) {
   if (detail::ordering_of(r) == ordering::sorted)
     return {r.out(), count_distinct(r.in(), data.x, n, threads)};
   return reference(r, data.x, data.y, n);
 }
+
+namespace {
 
 // What an exact reduction sums, and how.
 struct exact_task {
@@ -156,27 +121,6 @@ const short_task& task_for(target t, const reduction& r) {
   return *last;
 }
 
-// A binary counter of the states of equal runs, the last of which may be shorter.
-class run_counter {
- public:
-  void push(const task& t, folded s) {
-    for (order::index carries = runs_++; carries & 1; carries >>= 1) {
-      s = t.merge(pending_.back(), s);
-      pending_.pop_back();
-    }
-    pending_.push_back(s);
-  }
-  folded total(const task& t) const {
-    folded s = pending_.back();
-    for (auto left = pending_.rbegin() + 1; left != pending_.rend(); ++left) s = t.merge(*left, s);
-    return s;
-  }
-
- private:
-  order::index runs_ = 0;
-  std::vector<folded> pending_;
-};
-
 struct job {
   const pass& what;
   target best;
@@ -184,11 +128,6 @@ struct job {
   std::size_t element = 0;  // bytes of one, of one input
   plan parts{};
 };
-
-inputs offset(inputs data, std::size_t bytes) {
-  return {static_cast<const std::byte*>(data.x) + bytes,
-          data.y ? static_cast<const std::byte*>(data.y) + bytes : nullptr};
-}
 
 void run_whole(const task& t, inputs data, std::size_t n, order::index first, folded& s, target& by) {
   s.n = n;
@@ -211,7 +150,7 @@ target run_chunk(const job& j, order::index chunk, folded* out, detail::exact_su
   const std::size_t first = chunk * j.parts.leaves * order::leaf;
   const std::size_t n = std::min<std::size_t>(j.parts.leaves * order::leaf, j.what.n - first);
   target by = target::scalar;
-  const inputs data = j.what.make ? inputs{} : offset({j.what.x, j.what.y}, first * j.element);
+  const inputs data = j.what.make ? inputs{} : offset({j.what.x, j.what.y}, static_cast<std::ptrdiff_t>(first * j.element));
   if (j.tasks.empty() && sums.each().size() == 1 && !j.what.make) return deposit(sums, j.best, data, n);
   if (j.tasks.size() == 1 && sums.empty() && (j.tasks[0].own || (!j.tasks[0].run.convert && !j.what.make))) {
     run_whole(j.tasks[0], data, n, first, out[0], by);
@@ -221,15 +160,15 @@ target run_chunk(const job& j, order::index chunk, folded* out, detail::exact_su
   // to sum by with each call, and take several at once.
   constexpr std::size_t run = 16 * order::leaf, exact_run = 16 * run;
   std::vector<run_counter> counters(j.tasks.size());
-  std::vector<std::byte> made(j.what.make ? run * j.element : 0);
+  std::vector<std::byte> made(j.what.make ? (j.what.makes_two ? 2 : 1) * run * j.element : 0);
   std::vector<std::byte> converted(2 * run * sizeof(double));
   for (std::size_t at = 0; at < n; at += run) {
     const std::size_t here = std::min(run, n - at);
-    inputs stored{made.data(), nullptr};
+    inputs stored{made.data(), j.what.makes_two ? made.data() + run * j.element : nullptr};
     if (j.what.make)
-      j.what.make(j.what.source, first + at, here, made.data());
+      j.what.make(j.what.source, first + at, here, made.data(), made.data() + run * j.element);
     else
-      stored = offset(data, at * j.element);
+      stored = offset(data, static_cast<std::ptrdiff_t>(at * j.element));
     converter last = nullptr;
     for (std::size_t k = 0; k < j.tasks.size(); ++k) {
       const task& t = j.tasks[k];
@@ -250,7 +189,7 @@ target run_chunk(const job& j, order::index chunk, folded* out, detail::exact_su
     if (j.what.make)
       deposit(sums, j.best, stored, here);
     else if (end == n || waiting == exact_run)
-      deposit(sums, j.best, offset(data, (end - waiting) * j.element), waiting);
+      deposit(sums, j.best, offset(data, static_cast<std::ptrdiff_t>((end - waiting) * j.element)), waiting);
   }
   for (std::size_t k = 0; k < j.tasks.size(); ++k) out[k] = counters[k].total(j.tasks[k]);
   return by;
@@ -259,44 +198,57 @@ target run_chunk(const job& j, order::index chunk, folded* out, detail::exact_su
 // All chunks, on up to `threads` threads; states has all tasks of chunk 0, then of chunk 1, ..., and sums one
 // for each.
 target run_chunks(const job& j, int threads, folded* states, detail::exact_sums* sums) {
-  const order::index chunks = j.parts.chunks;
-  const std::size_t tasks = j.tasks.size();
-  target by = target::scalar;
+  std::vector<target> ran(j.parts.chunks);
+  for_each_part(j.parts.chunks, threads,
+                [&](std::size_t c) { ran[c] = run_chunk(j, c, states + c * j.tasks.size(), sums[c]); });
+  return ran[0];
+}
+
+}  // namespace
+
+int threads_for(const options& how, std::size_t bytes) {
+  return how.threads == 1 || bytes < 2 * bytes_worth_a_thread ? 1
+         : how.threads == 0 ? tbb::info::default_concurrency()
+                            : std::min(how.threads, most_threads);
+}
+
+void report(target t) { reported = t; }
+
+void for_each_part(std::size_t count, int threads, const std::function<void(std::size_t)>& f) {
   if (threads == 1) {
-    for (order::index c = 0; c < chunks; ++c) by = run_chunk(j, c, states + c * tasks, sums[c]);
-    return by;
+    const detail::fp_environment guard;
+    for (std::size_t i = 0; i < count; ++i) f(i);
+    return;
   }
   // A caller's tasks may be cancelled, which ours must not be; and while this thread waits for others
   // to end, it must not start its caller's next task, which may want a lock that it holds.
-  std::vector<std::optional<target>> ran(chunks);
+  std::vector<char> ran(count);
   tbb::task_group_context context(tbb::task_group_context::isolated);
-  const auto all_chunks = [&] {
+  const auto all = [&] {
     tbb::this_task_arena::isolate([&] {
       tbb::parallel_for(
-          order::index{0}, chunks,
-          [&](order::index c) {
+          std::size_t{0}, count,
+          [&](std::size_t i) {
             const detail::fp_environment guard;  // this may be any thread
-            ran[c] = run_chunk(j, c, states + c * tasks, sums[c]);
+            f(i);
+            ran[i] = 1;
           },
           tbb::static_partitioner(), context);
     });
   };
   if (threads >= tbb::info::default_concurrency()) {
-    all_chunks();  // in whatever arena the caller is in
+    all();  // in whatever arena the caller is in
   } else {
     // Making an arena and calling its threads in costs more than many a reduction: keep the last one.
     thread_local std::shared_ptr<tbb::task_arena> last;
     std::shared_ptr<tbb::task_arena> arena = last;  // a call from within may replace it
     if (!arena || arena->max_concurrency() != threads)
       arena = last = std::make_shared<tbb::task_arena>(threads);
-    arena->execute(all_chunks);
+    arena->execute(all);
   }
-  for (const auto& r : ran)
-    if (!r) throw std::logic_error("bitfold: the threading runtime left out a part of the array");
-  return *ran[0];
+  if (std::find(ran.begin(), ran.end(), 0) != ran.end())
+    throw std::logic_error("bitfold: the threading runtime left out a part of the array");
 }
-
-}  // namespace
 
 std::string_view name(target t) { return target_names[static_cast<int>(t)]; }
 
@@ -316,9 +268,6 @@ std::vector<target> available_targets() {
 
 target last_target() { return reported; }
 
-namespace {
-
-// The target to run; refuses one that is not there.
 target chosen(const options& how) {
   static const std::vector<target> available = available_targets();
   if (how.threads < 0)
@@ -329,6 +278,8 @@ target chosen(const options& how) {
                                  " is not available on this machine or in this build");
   return *how.target;
 }
+
+namespace {
 
 // One reduction of an array that is not worth a second thread.
 scalar reduce_short(const short_task& s, const reduction& r, inputs data, std::size_t n) {
@@ -349,10 +300,6 @@ scalar reduce_short(const short_task& s, const reduction& r, inputs data, std::s
   return t.states.finish(r, state, n);
 }
 
-}  // namespace
-
-namespace {
-
 void check(const pass& p) {
   for (const reduction& r : p.all) {
     if (!p.make) detail::check_inputs(r, p.x, p.y, p.n);
@@ -365,9 +312,7 @@ detail::exact_sums run(const pass& p, target best, std::span<scalar> out, const 
   // The threading runtime's own arithmetic raises flags.
   const detail::fp_environment guard;
   const std::size_t bytes = p.n * p.element;
-  const int threads = how.threads == 1 || bytes < 2 * bytes_worth_a_thread ? 1
-                      : how.threads == 0 ? tbb::info::default_concurrency()
-                                         : std::min(how.threads, most_threads);
+  const int threads = threads_for(how, bytes);
   std::vector<task> tasks;
   std::vector<std::size_t> whose;
   reported = target::scalar;
@@ -381,9 +326,11 @@ detail::exact_sums run(const pass& p, target best, std::span<scalar> out, const 
     } else if (!p.make) {
       out[k] = reduce_without_kernels(p.all[k], {p.x, p.y}, p.n, threads);
     } else {
-      std::vector<std::byte> whole(p.n * size_of(p.all[k].in()));
-      p.make(p.source, 0, p.n, whole.data());
-      out[k] = reduce_without_kernels(p.all[k], {whole.data(), nullptr}, p.n, threads);
+      const std::size_t one = p.n * size_of(p.all[k].in());
+      std::vector<std::byte> whole(p.makes_two ? 2 * one : one);
+      std::byte* const second = p.makes_two ? whole.data() + one : nullptr;
+      p.make(p.source, 0, p.n, whole.data(), second);
+      out[k] = reduce_without_kernels(p.all[k], {whole.data(), second}, p.n, threads);
     }
   }
   for (const own_fold& f : p.own) tasks.push_back({{}, {}, &f});

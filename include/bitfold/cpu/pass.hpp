@@ -30,9 +30,11 @@ struct pass {
   std::span<const reduction> all;
   /// The inputs of `all`, as stored (y is null where they take one);
   const void *x = nullptr, *y = nullptr;
-  /// or, if there is this function, made run by run: elements first to first + n, written to `to`.
-  void (*make)(const void* source, order::index first, std::size_t n, void* to) = nullptr;
+  /// or, if there is this function, made run by run: elements first to first + n, written to x and y (the latter only
+  /// where it makes two).
+  void (*make)(const void* source, order::index first, std::size_t n, void* x, void* y) = nullptr;
   const void* source = nullptr;
+  bool makes_two = false;
   std::span<const own_fold> own;
 };
 

@@ -1,0 +1,107 @@
+// Arrays of several axes, of any layout, and reductions along some of them. Each output is the canonical order
+// over its own elements, taken in row-major order of the reduced axes: its bits depend on nothing else, neither
+// on the other outputs nor on where the elements lie.
+//
+//   const view x = row_major(dtype::f32, data, {32, 64, 128});
+//   std::vector<float> means(64);
+//   cpu::reduce(make_reduction(op_id::mean, method_id::tree, dtype::f32), x, {0, 2}, means.data());
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <vector>
+
+#include <bitfold/dtype.hpp>
+#include <bitfold/error.hpp>
+#include <bitfold/order.hpp>
+
+namespace bitfold {
+
+inline constexpr int most_axes = 8;
+
+/// Element (i0, i1, ...) lies at data + i0 stride[0] + i1 stride[1] + ..., strides in elements; they may be zero or
+/// negative.
+struct view {
+  dtype type;
+  const void* data;
+  int rank;  ///< how many axes: 0 to most_axes; an array of none is one element
+  std::array<std::int64_t, most_axes> extent{}, stride{};
+};
+
+/// An array as C lays it out. Errors (errc::usage): more than most_axes extents.
+view row_major(dtype type, const void* data, std::span<const std::int64_t> extents);
+inline view row_major(dtype type, const void* data, std::initializer_list<std::int64_t> extents) {
+  return row_major(type, data, std::span(extents.begin(), extents.size()));
+}
+
+/// The same elements with axis order[k] in place k. Errors (errc::usage): no permutation of the axes.
+view permuted(const view& x, std::span<const int> order);
+/// Elements begin, begin + step, ... of an axis, `count` of them; a negative step goes backwards. Errors
+/// (errc::usage): an axis that x has not; elements that it has not.
+view sliced(const view& x, int axis, std::int64_t begin, std::int64_t count, std::int64_t step = 1);
+
+/// A sliding window along an axis: `size` elements, `dilation` apart, every `stride` elements.
+struct window {
+  int axis;
+  std::int64_t size, stride = 1, dilation = 1;
+};
+/// All windows that lie in x: its axes with the number of windows for extents, then one of the window's size for each
+/// of `of`. Nothing is copied; to pool, reduce the last axes. Errors (errc::usage): an axis that x has not or twice; a
+/// size, stride or dilation below 1; more than most_axes axes.
+view windows(const view& x, std::span<const window> of);
+
+/// Every axis of x.
+std::vector<int> all_axes(const view& x);
+
+/// The extents of the result of reducing x, or x and y (null where there is one), along `axes`; with 1 in place of each
+/// of these where they are kept. Errors: as cpu::reduce's.
+std::vector<std::int64_t> result_extents(const view& x, const view* y, std::span<const int> axes, bool keepdims = false);
+
+namespace detail {
+
+/// Some axes, the last one moving fastest, of two inputs: strides in elements.
+struct axes {
+  struct axis {
+    std::uint64_t extent;
+    std::int64_t x, y;
+  };
+  int rank = 0;
+  axis each[most_axes];
+
+  std::uint64_t size() const {
+    std::uint64_t n = 1;
+    for (int k = 0; k < rank; ++k) n *= each[k].extent;
+    return n;
+  }
+  struct offset {
+    std::int64_t x = 0, y = 0;
+  };
+  offset at(std::uint64_t i) const {
+    offset o;
+    for (int k = rank - 1; k >= 0; --k) {
+      const auto digit = static_cast<std::int64_t>(i % each[k].extent);
+      i /= each[k].extent;
+      o.x += digit * each[k].x;
+      o.y += digit * each[k].y;
+    }
+    return o;
+  }
+};
+
+/// One or two inputs of one shape (y's data are null where there is one), as outputs of elements each. Axes that lie one
+/// in the other are one.
+struct layout {
+  dtype type;
+  const std::byte *x, *y;
+  axes kept, reduced;
+  std::uint64_t outputs, n;  ///< of elements each
+};
+/// Errors (errc::usage, naming the argument): a rank, an extent or an axis that is not allowed; an axis twice; two
+/// inputs that do not broadcast to one shape or differ in type; null data of elements; more than 2^60 of these.
+layout layout_of(const view& x, const view* y, std::span<const int> reduced);
+
+}  // namespace detail
+}  // namespace bitfold

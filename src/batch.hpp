@@ -1,0 +1,126 @@
+// Outputs that each have elements of their own: the axes of a view, segments, keys. What an engine or the reference
+// has to know of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include <bitfold/reduction.hpp>
+#include <bitfold/view.hpp>
+
+namespace bitfold::detail {
+
+/// Calls f with a type of the size of the elements, which can be copied.
+template <class F>
+void with_bits(dtype type, F&& f) {
+  switch (size_of(type)) {
+    case 1: return f(std::uint8_t{});
+    case 2: return f(std::uint16_t{});
+    case 4: return f(std::uint32_t{});
+    default: return f(std::uint64_t{});
+  }
+}
+
+/// One or two inputs of elements T; y is null where there is one.
+struct pointers {
+  const std::byte *x, *y;
+};
+
+class batch {
+ public:
+  batch(dtype type, std::uint64_t outputs, std::uint64_t elements, pointers data)
+      : type(type), outputs(outputs), elements(elements), data(data) {}
+  virtual ~batch() = default;
+
+  const dtype type;
+  const std::uint64_t outputs, elements;  ///< of all outputs together
+  const pointers data;
+
+  virtual std::uint64_t count(std::uint64_t output) const = 0;
+  /// Where the elements of an output lie, if that is one behind the other; or null.
+  virtual pointers place(std::uint64_t output) const = 0;
+  /// Copies elements first, ..., first + n - 1 of each of some neighbouring outputs, which have so many: to rows that are
+  /// `pitch` bytes apart, y's `second` bytes behind x's.
+  virtual void gather(std::uint64_t output, std::uint64_t outputs_, std::uint64_t first, std::uint64_t n, std::byte* to,
+                      std::size_t pitch, std::size_t second) const = 0;
+  /// Whether neighbouring outputs are better gathered together.
+  virtual bool neighbours() const { return false; }
+};
+
+/// The outputs of reducing some axes.
+class strided_batch : public batch {
+ public:
+  explicit strided_batch(const layout& l)
+      : batch(l.type, l.outputs, l.outputs * l.n, {l.x, l.y}), l_(l),
+        in_a_row_(l.reduced.rank == 0 || (l.reduced.rank == 1 && l.reduced.each[0].x == 1 && (!l.y || l.reduced.each[0].y == 1))) {}
+
+  std::uint64_t count(std::uint64_t) const override { return l_.n; }
+  pointers place(std::uint64_t output) const override {
+    return in_a_row_ ? moved(l_.kept.at(output)) : pointers{nullptr, nullptr};
+  }
+  void gather(std::uint64_t output, std::uint64_t outputs_, std::uint64_t first, std::uint64_t n, std::byte* to,
+              std::size_t pitch, std::size_t second) const override {
+    copy(&axes::axis::x, l_.x, output, outputs_, first, n, to, pitch);
+    if (l_.y) copy(&axes::axis::y, l_.y, output, outputs_, first, n, to + second, pitch);
+  }
+  bool neighbours() const override { return !in_a_row_; }
+
+ private:
+  pointers moved(axes::offset by) const {
+    const auto size = static_cast<std::int64_t>(size_of(type));
+    return {l_.x + by.x * size, l_.y ? l_.y + by.y * size : nullptr};
+  }
+  // Of one input, whose strides are `stride`.
+  void copy(std::int64_t axes::axis::*stride, const std::byte* from, std::uint64_t output, std::uint64_t outputs_,
+            std::uint64_t first, std::uint64_t n, std::byte* to, std::size_t pitch) const;
+
+  const layout l_;
+  const bool in_a_row_;
+};
+
+/// Output k has elements offsets[k] to offsets[k + 1] - 1.
+class segment_batch : public batch {
+ public:
+  segment_batch(dtype type, pointers data, std::span<const std::int64_t> offsets)
+      : batch(type, offsets.size() - 1, static_cast<std::uint64_t>(offsets.back() - offsets.front()), data), offsets_(offsets) {}
+
+  std::uint64_t count(std::uint64_t k) const override { return static_cast<std::uint64_t>(offsets_[k + 1] - offsets_[k]); }
+  pointers place(std::uint64_t k) const override {
+    const auto at = offsets_[k] * static_cast<std::int64_t>(size_of(type));
+    return {data.x + at, data.y ? data.y + at : nullptr};
+  }
+  void gather(std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t, std::byte*, std::size_t, std::size_t) const override {}
+
+ private:
+  const std::span<const std::int64_t> offsets_;
+};
+
+/// Output k has the elements whose key is k, in their order.
+class keyed_batch : public batch {
+ public:
+  /// places: those of the elements of output 0, of output 1, ..., which begin at begins[k].
+  keyed_batch(dtype type, pointers data, std::vector<std::uint64_t> begins, std::vector<std::uint64_t> places)
+      : batch(type, begins.size() - 1, places.size(), data), begins_(std::move(begins)), places_(std::move(places)) {}
+
+  std::uint64_t count(std::uint64_t k) const override { return begins_[k + 1] - begins_[k]; }
+  pointers place(std::uint64_t) const override { return {nullptr, nullptr}; }
+  void gather(std::uint64_t k, std::uint64_t, std::uint64_t first, std::uint64_t n, std::byte* to, std::size_t,
+              std::size_t second) const override;
+
+ private:
+  const std::vector<std::uint64_t> begins_, places_;
+};
+
+/// Errors (errc::usage, naming the argument): no offsets; some that fall or leave the array of n elements.
+segment_batch segments_of(dtype type, pointers data, std::uint64_t n, std::span<const std::int64_t> offsets);
+/// Errors (errc::usage): a key that is negative or not below `outputs`.
+keyed_batch keys_of(dtype type, pointers data, std::span<const std::int64_t> keys, std::uint64_t outputs);
+
+/// Errors (errc::usage, naming the argument): reductions of another type or number of inputs than there are, or that no
+/// pass can do together; not one `out` for each, or a null one; an output without elements of which one has no result.
+void check_batch(const batch& of, std::span<const reduction> all, std::span<void* const> out);
+
+}  // namespace bitfold::detail

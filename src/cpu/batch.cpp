@@ -1,0 +1,254 @@
+// Many outputs on the CPU: each is a run of its own through the kernels, and threads take neighbouring outputs.
+#include "../batch.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "../binned.hpp"
+#include "../dispatch.hpp"
+#include "exact.hpp"
+#include "task.hpp"
+
+namespace bitfold::cpu {
+namespace {
+
+using detail::batch;
+
+// What is done of each output.
+struct work {
+  const batch& from;
+  std::span<const reduction> all;
+  std::span<void* const> out;
+  target by;
+  std::vector<task> tasks;             // by kernels,
+  std::vector<std::size_t> whose;      // of which reductions;
+  std::vector<std::size_t> whole;      // reductions that have none, and want all elements at once
+  detail::exact_sums sums;             // of exact ones, empty
+
+  void put(std::size_t k, std::uint64_t output, scalar v) const {
+    store_scalar(v, static_cast<std::byte*>(out[k]) + output * size_of(all[k].out()));
+  }
+};
+
+inputs as_inputs(detail::pointers p) { return {p.x, p.y}; }
+
+// Some neighbouring outputs of as many elements, on one thread; and the memory that it takes.
+class worker {
+ public:
+  explicit worker(const work& w)
+      : w_(w), size_(size_of(w.from.type)), alone_(w.tasks.size() == 1 && w.whole.empty() && w.sums.empty()) {}
+
+  // Outputs whose elements lie one behind the other.
+  target run_in_place(std::uint64_t first, std::uint64_t end) {
+    target by = w_.by;
+    for (std::uint64_t o = first; o < end; ++o) {
+      const std::uint64_t n = w_.from.count(o);
+      const inputs data = as_inputs(w_.from.place(o));
+      if (n == 0) {
+        for (std::size_t k = 0; k < w_.all.size(); ++k) w_.put(k, o, detail::empty_result(w_.all[k]));
+      } else if (alone_ && !w_.tasks[0].run.convert && n / order::leaf < most_leaves) {
+        alignas(16) std::byte state[fold::most_state_bytes];
+        by = w_.tasks[0].run.fold(data, n / order::leaf, static_cast<int>(n % order::leaf), 0, state);
+        w_.put(w_.whose[0], o, w_.tasks[0].states.finish(w_.all[w_.whose[0]], state, n));
+      } else {
+        by = run_by_runs(o, 1, n, [&](std::uint64_t at, std::uint64_t) { return offset(data, static_cast<std::ptrdiff_t>(at * size_)); });
+      }
+    }
+    return by;
+  }
+
+  // Outputs whose elements have to be brought together.
+  target run_gathered(std::uint64_t first, std::uint64_t end) {
+    target by = w_.by;
+    // As many at once as lie in a line of the cache: if they are neighbours, they come with it.
+    const std::uint64_t most = w_.from.neighbours() ? 64 / size_ : 1;
+    for (std::uint64_t o = first; o < end; o += most) {
+      const std::uint64_t outputs = std::min(most, end - o), n = w_.from.count(o);
+      const std::size_t pitch = run * size_, second = outputs * pitch;
+      gathered_.resize(2 * most * pitch);
+      if (n == 0) {
+        run_in_place(o, o + outputs);
+        continue;
+      }
+      std::uint64_t have = n;  // the run that is there
+      by = run_by_runs(o, outputs, n, [&](std::uint64_t at, std::uint64_t b) {
+        if (at != have) w_.from.gather(o, outputs, at, std::min<std::uint64_t>(run, n - at), gathered_.data(), pitch, second);
+        have = at;
+        std::byte* const x = gathered_.data() + b * pitch;
+        return inputs{x, w_.from.data.y ? x + second : nullptr};
+      });
+    }
+    return by;
+  }
+
+ private:
+  static constexpr std::size_t run = 16 * order::leaf;
+
+  // Outputs of n elements each, a run of all of them at a time: get(first, which) says where one's run lies, and those
+  // of the same `first` are asked for together.
+  template <class Get>
+  target run_by_runs(std::uint64_t first, std::uint64_t outputs, std::uint64_t n, Get get) {
+    target by = w_.by;
+    const std::size_t tasks = w_.tasks.size();
+    std::vector<run_counter> counters(n > run ? outputs * tasks : 0);
+    std::vector<detail::exact_sums> sums(w_.sums.empty() ? 0 : outputs, w_.sums);
+    for (std::uint64_t at = 0; at < n; at += run) {
+      const auto here = static_cast<std::size_t>(std::min<std::uint64_t>(run, n - at));
+      for (std::uint64_t b = 0; b < outputs; ++b) {
+        const inputs stored = get(at, b);
+        converter last = nullptr;
+        for (std::size_t k = 0; k < tasks; ++k) {
+          const task& t = w_.tasks[k];
+          inputs data = stored;
+          if (t.run.convert) {
+            converted_.resize(2 * run * sizeof(double));
+            std::byte* const y = converted_.data() + run * sizeof(double);
+            if (t.run.convert != last) {
+              t.run.convert(stored.x, here, converted_.data());
+              if (stored.y) t.run.convert(stored.y, here, y);
+              last = t.run.convert;
+            }
+            data = {converted_.data(), stored.y ? y : nullptr};
+          }
+          folded s;
+          s.n = here;
+          s.size = t.states.size;
+          by = t.run.fold(data, here / order::leaf, static_cast<int>(here % order::leaf), at, s.bytes);
+          if (n > run) counters[b * tasks + k].push(t, s);
+          else w_.put(w_.whose[k], first + b, t.states.finish(w_.all[w_.whose[k]], s.bytes, n));
+        }
+        if (!sums.empty())
+          for (auto& s : sums[b].each()) by = find_depositor(w_.by, {s.what, sums[b].type()})(stored, here, s.state);
+      }
+    }
+    for (std::uint64_t b = 0; b < outputs; ++b) {
+      for (std::size_t k = 0; k < tasks && n > run; ++k)
+        w_.put(w_.whose[k], first + b, w_.tasks[k].states.finish(w_.all[w_.whose[k]], counters[b * tasks + k].total(w_.tasks[k]).bytes, n));
+      for (std::size_t k = 0; k < w_.all.size() && !sums.empty(); ++k)
+        if (detail::is_exact(w_.all[k])) w_.put(k, first + b, sums[b].result(w_.all[k], n));
+      run_whole(first + b, n);
+    }
+    return by;
+  }
+
+  void run_whole(std::uint64_t output, std::uint64_t n) {
+    if (w_.whole.empty()) return;
+    inputs data = as_inputs(w_.from.place(output));
+    if (!data.x) {
+      whole_.resize(2 * n * size_);
+      w_.from.gather(output, 1, 0, n, whole_.data(), 0, n * size_);
+      data = {whole_.data(), w_.from.data.y ? whole_.data() + n * size_ : nullptr};
+    }
+    for (const std::size_t k : w_.whole) w_.put(k, output, reduce_without_kernels(w_.all[k], data, n, 1));
+  }
+
+  const work& w_;
+  const std::size_t size_;
+  const bool alone_;
+  std::vector<std::byte> gathered_, converted_, whole_;
+};
+
+// One output of many elements, all threads on it.
+void run_long(const work& w, std::uint64_t output, const options& how) {
+  struct made {
+    const batch& from;
+    std::uint64_t output;
+  };
+  const made source{w.from, output};
+  pass p;
+  p.n = w.from.count(output);
+  p.all = w.all;
+  p.element = size_of(w.from.type) * (w.from.data.y ? 2 : 1);
+  if (const auto data = w.from.place(output); data.x) {
+    p.x = data.x;
+    p.y = data.y;
+  } else {
+    p.source = &source;
+    p.makes_two = w.from.data.y != nullptr;
+    p.make = [](const void* s, order::index first, std::size_t n, void* x, void* y) {
+      const made& m = *static_cast<const made*>(s);
+      m.from.gather(m.output, 1, first, n, static_cast<std::byte*>(x), 0,
+                    y ? static_cast<std::size_t>(static_cast<std::byte*>(y) - static_cast<std::byte*>(x)) : 0);
+    };
+  }
+  std::vector<scalar> results(w.all.size());
+  reduce(p, results, how);
+  for (std::size_t k = 0; k < results.size(); ++k) w.put(k, output, results[k]);
+}
+
+void run(const batch& from, std::span<const reduction> all, std::span<void* const> out, const options& how) {
+  const target best = chosen(how);
+  detail::check_batch(from, all, out);
+  work w{from, all, out, best, {}, {}, {}, detail::exact_sums(all)};
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    if (detail::is_exact(all[k])) continue;
+    const task t{find_kernels(best, all[k]), functions_for(all[k])};
+    if (t.run.fold) {
+      w.tasks.push_back(t);
+      w.whose.push_back(k);
+    } else {
+      w.whole.push_back(k);
+    }
+  }
+  if (all.empty() || from.outputs == 0) return;
+
+  const std::size_t element = size_of(from.type) * (from.data.y ? 2 : 1);
+  const int threads = threads_for(how, from.elements * element);
+  // Neighbouring outputs of about as many elements, some parts for each thread; or longer ones by all threads.
+  const std::uint64_t parts = threads == 1 ? 1 : 8 * static_cast<std::uint64_t>(threads), share = from.elements / parts + 1;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;  // first, end
+  std::vector<std::uint64_t> alone;
+  std::uint64_t begin = 0, have = 0;
+  const auto end_range = [&](std::uint64_t end) {
+    if (begin < end) ranges.push_back({begin, end});
+    begin = end;
+    have = 0;
+  };
+  const std::uint64_t worth = std::max<std::uint64_t>(2 * share, 2 * bytes_worth_a_thread / element);
+  const std::uint64_t step = from.neighbours() ? 64 / size_of(from.type) : 1;
+  for (std::uint64_t o = 0; o < from.outputs; o += step) {
+    const std::uint64_t n = from.count(o), end = std::min(o + step, from.outputs);
+    if (threads > 1 && n >= worth) {
+      end_range(o);
+      for (; begin < end; ++begin) alone.push_back(begin);
+    } else if ((have += n * (end - o) + 1) >= share) {
+      end_range(end);
+    }
+  }
+  end_range(from.outputs);
+  std::vector<target> ran(ranges.size(), best);
+  for_each_part(ranges.size(), threads, [&](std::size_t k) {
+    worker mine(w);
+    const auto [first, end] = ranges[k];  // what lies in a row does so in all outputs
+    ran[k] = from.place(first).x ? mine.run_in_place(first, end) : mine.run_gathered(first, end);
+  });
+  report(ran.empty() ? best : ran[0]);
+  for (const std::uint64_t o : alone) run_long(w, o, how);
+}
+
+}  // namespace
+
+void reduce(std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes,
+            std::span<void* const> out, const options& how) {
+  run(detail::strided_batch(detail::layout_of(x, y, axes)), all, out, how);
+}
+void reduce(const reduction& r, const view& x, std::span<const int> axes, void* out, const options& how) {
+  reduce({&r, 1}, x, nullptr, axes, {&out, 1}, how);
+}
+
+void reduce_segments(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
+                     std::span<const std::int64_t> offsets, std::span<void* const> out, const options& how) {
+  if (all.empty()) return;
+  const detail::pointers data{static_cast<const std::byte*>(x), static_cast<const std::byte*>(y)};
+  run(detail::segments_of(all[0].in(), data, n, offsets), all, out, how);
+}
+
+void reduce_by_key(std::span<const reduction> all, const void* x, const void* y, std::span<const std::int64_t> keys,
+                   std::size_t outputs, std::span<void* const> out, const options& how) {
+  if (all.empty()) return;
+  const detail::pointers data{static_cast<const std::byte*>(x), static_cast<const std::byte*>(y)};
+  run(detail::keys_of(all[0].in(), data, keys, outputs), all, out, how);
+}
+
+}  // namespace bitfold::cpu

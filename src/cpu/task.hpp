@@ -1,0 +1,97 @@
+// What the CPU engine does of a reduction, whatever its fold: kernels, merges and results behind functions.
+#pragma once
+
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#include <bitfold/cpu/pass.hpp>
+
+#include "backend.hpp"
+
+namespace bitfold::cpu {
+
+// A settled state, whatever it is of, and how many elements it is of.
+struct folded {
+  folded() {}
+  folded(const folded& o) : n(o.n), size(o.size) { std::memcpy(bytes, o.bytes, size); }
+  folded& operator=(const folded& o) {
+    n = o.n;
+    size = o.size;
+    std::memcpy(bytes, o.bytes, size);
+    return *this;
+  }
+  order::index n = 0;
+  std::size_t size = 0;
+  alignas(16) std::byte bytes[fold::most_state_bytes];
+};
+
+// What is done with settled states of bitfold's own folds, whatever they are.
+struct state_functions {
+  std::size_t size = 0;
+  void (*merge)(void* a, order::index left, const void* b, order::index right) = nullptr;
+  scalar (*finish)(const reduction& r, const void* state, order::index n) = nullptr;
+};
+
+state_functions functions_for(const reduction& r);
+
+// One reduction of those that are done in one pass.
+struct task {
+  kernels run;
+  state_functions states;
+  const own_fold* own = nullptr;  // then it is not bitfold's
+
+  folded merge(folded a, const folded& b) const {
+    (own ? own->merge : states.merge)(a.bytes, a.n, b.bytes, b.n);
+    a.n += b.n;
+    return a;
+  }
+};
+
+/// Of the target t.
+kernels find_kernels(target t, const reduction& r);
+/// What has no kernels: a sort, or an order without parallel parts, where there is nothing to make fast.
+scalar reduce_without_kernels(const reduction& r, inputs data, std::size_t n, int threads);
+
+// A binary counter of the states of equal runs, the last of which may be shorter.
+class run_counter {
+ public:
+  void push(const task& t, folded s) {
+    for (order::index carries = runs_++; carries & 1; carries >>= 1) {
+      s = t.merge(pending_.back(), s);
+      pending_.pop_back();
+    }
+    pending_.push_back(s);
+  }
+  folded total(const task& t) const {
+    folded s = pending_.back();
+    for (auto left = pending_.rbegin() + 1; left != pending_.rend(); ++left) s = t.merge(*left, s);
+    return s;
+  }
+
+ private:
+  order::index runs_ = 0;
+  std::vector<folded> pending_;
+};
+
+// ---- How a call is run ------------------------------------------------------------------------------
+
+/// Below this many bytes for each thread, a second thread costs more than it brings.
+inline constexpr std::size_t bytes_worth_a_thread = std::size_t{1} << 19;
+
+/// The target to run; refuses one that is not there.
+target chosen(const options& how);
+/// How many threads to use for so many bytes.
+int threads_for(const options& how, std::size_t bytes);
+/// What last_target() says from now on.
+void report(target t);
+
+/// Calls f(i) for each i < count on up to `threads` threads, in the default floating-point environment.
+void for_each_part(std::size_t count, int threads, const std::function<void(std::size_t)>& f);
+
+inline inputs offset(inputs data, std::ptrdiff_t bytes) {
+  return {static_cast<const std::byte*>(data.x) + bytes,
+          data.y ? static_cast<const std::byte*>(data.y) + bytes : nullptr};
+}
+
+}  // namespace bitfold::cpu

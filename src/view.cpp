@@ -1,0 +1,172 @@
+#include <bitfold/view.hpp>
+
+#include <algorithm>
+#include <string>
+
+namespace bitfold {
+namespace {
+
+[[noreturn]] void refuse(const std::string& argument, const std::string& what) {
+  throw error(errc::usage, argument + ": " + what);
+}
+
+void check(const view& v, const char* name) {
+  if (v.rank < 0 || v.rank > most_axes)
+    refuse(std::string(name) + ".rank", std::to_string(v.rank) + " is not from 0 to " + std::to_string(most_axes));
+  for (int k = 0; k < v.rank; ++k)
+    if (v.extent[k] < 0)
+      refuse(std::string(name) + ".extent[" + std::to_string(k) + "]", std::to_string(v.extent[k]) + " is negative");
+}
+
+void check_axis(int axis, int rank) {
+  if (axis < 0 || axis >= rank)
+    refuse("axis", std::to_string(axis) + " of an array of " + std::to_string(rank) + " axes");
+}
+
+// Which axes are reduced.
+std::array<bool, most_axes> marked(std::span<const int> axes, int rank) {
+  std::array<bool, most_axes> is{};
+  for (const int axis : axes) {
+    check_axis(axis, rank);
+    if (is[static_cast<std::size_t>(axis)]) refuse("axis", std::to_string(axis) + " is given twice");
+    is[static_cast<std::size_t>(axis)] = true;
+  }
+  return is;
+}
+
+// The extents to which both broadcast, as in NumPy: counted from the last axis, 1 or missing goes with any.
+view common_shape(const view& x, const view* y) {
+  check(x, "x");
+  if (!y) return x;
+  check(*y, "y");
+  view both{x.type, nullptr, std::max(x.rank, y->rank), {}, {}};
+  for (int k = 1; k <= both.rank; ++k) {
+    const auto of = [&](const view& v) { return k <= v.rank ? v.extent[v.rank - k] : 1; };
+    if (of(x) != of(*y) && of(x) != 1 && of(*y) != 1)
+      refuse("y", "extents " + std::to_string(of(x)) + " and " + std::to_string(of(*y)) + " do not broadcast");
+    both.extent[both.rank - k] = of(x) == 1 ? of(*y) : of(x);
+  }
+  return both;
+}
+
+// The stride of v along axis k of `rank`, to which it is broadcast.
+std::int64_t stride_along(const view& v, int k, int rank) {
+  const int own = k - (rank - v.rank);
+  return own < 0 || v.extent[own] == 1 ? 0 : v.stride[own];
+}
+
+// Adds an inner axis.
+void append(detail::axes& to, detail::axes::axis a) {
+  if (a.extent == 1) return;
+  if (to.rank > 0) {
+    auto& last = to.each[to.rank - 1];
+    const auto extent = static_cast<std::int64_t>(a.extent);
+    if (last.x == a.x * extent && last.y == a.y * extent) {
+      last = {last.extent * a.extent, a.x, a.y};
+      return;
+    }
+  }
+  to.each[to.rank++] = a;
+}
+
+}  // namespace
+
+view row_major(dtype type, const void* data, std::span<const std::int64_t> extents) {
+  if (extents.size() > most_axes) refuse("extents", std::to_string(extents.size()) + " of them");
+  view v{type, data, static_cast<int>(extents.size()), {}, {}};
+  std::int64_t stride = 1;
+  for (int k = v.rank - 1; k >= 0; --k) {
+    v.extent[k] = extents[static_cast<std::size_t>(k)];
+    v.stride[k] = stride;
+    stride *= std::max<std::int64_t>(v.extent[k], 1);
+  }
+  return v;
+}
+
+view permuted(const view& x, std::span<const int> order) {
+  check(x, "x");
+  if (static_cast<int>(order.size()) != x.rank)
+    refuse("order", std::to_string(order.size()) + " axes of " + std::to_string(x.rank));
+  (void)marked(order, x.rank);
+  view v{x.type, x.data, x.rank, {}, {}};
+  for (int k = 0; k < x.rank; ++k) {
+    v.extent[k] = x.extent[order[static_cast<std::size_t>(k)]];
+    v.stride[k] = x.stride[order[static_cast<std::size_t>(k)]];
+  }
+  return v;
+}
+
+view sliced(const view& x, int axis, std::int64_t begin, std::int64_t count, std::int64_t step) {
+  check(x, "x");
+  check_axis(axis, x.rank);
+  const auto last = static_cast<__int128>(begin) + static_cast<__int128>(count - 1) * step;
+  if (count < 0) refuse("count", std::to_string(count) + " is negative");
+  if (count > 0 && (begin < 0 || begin >= x.extent[axis] || last < 0 || last >= x.extent[axis]))
+    refuse("begin", "elements from " + std::to_string(begin) + " on of " + std::to_string(x.extent[axis]));
+  view v = x;
+  if (count > 0)
+    v.data = static_cast<const std::byte*>(x.data) + begin * x.stride[axis] * static_cast<std::int64_t>(size_of(x.type));
+  v.extent[axis] = count;
+  v.stride[axis] *= step;
+  return v;
+}
+
+view windows(const view& x, std::span<const window> of) {
+  check(x, "x");
+  std::vector<int> along;
+  for (const window& w : of) along.push_back(w.axis);
+  (void)marked(along, x.rank);
+  if (x.rank + static_cast<int>(of.size()) > most_axes) refuse("windows", "more than " + std::to_string(most_axes) + " axes");
+  view v = x;
+  for (const window& w : of) {
+    for (const auto& [name, value] : {std::pair{"size", w.size}, {"stride", w.stride}, {"dilation", w.dilation}})
+      if (value < 1) refuse(std::string("window.") + name, std::to_string(value) + " is below 1");
+    const auto span = static_cast<__int128>(w.size - 1) * w.dilation + 1;
+    v.extent[v.rank] = w.size;
+    v.stride[v.rank++] = x.stride[w.axis] * w.dilation;
+    v.extent[w.axis] = span > x.extent[w.axis] ? 0 : (x.extent[w.axis] - static_cast<std::int64_t>(span)) / w.stride + 1;
+    v.stride[w.axis] = x.stride[w.axis] * w.stride;
+  }
+  return v;
+}
+
+std::vector<int> all_axes(const view& x) {
+  std::vector<int> all;
+  for (int k = 0; k < x.rank; ++k) all.push_back(k);
+  return all;
+}
+
+std::vector<std::int64_t> result_extents(const view& x, const view* y, std::span<const int> axes, bool keepdims) {
+  const view both = common_shape(x, y);
+  const auto is_reduced = marked(axes, both.rank);
+  std::vector<std::int64_t> extents;
+  for (int k = 0; k < both.rank; ++k) {
+    if (!is_reduced[static_cast<std::size_t>(k)]) extents.push_back(both.extent[k]);
+    else if (keepdims) extents.push_back(1);
+  }
+  return extents;
+}
+
+detail::layout detail::layout_of(const view& x, const view* y, std::span<const int> reduced) {
+  const view both = common_shape(x, y);
+  if (y && x.type != y->type) refuse("y", std::string(name(y->type)) + ", and x is " + std::string(name(x.type)));
+  const auto is_reduced = marked(reduced, both.rank);
+  layout l{x.type, static_cast<const std::byte*>(x.data), y ? static_cast<const std::byte*>(y->data) : nullptr, {}, {}, 1, 1};
+  constexpr __int128 most = __int128{1} << 60;
+  __int128 outputs = 1, n = 1;
+  for (int k = 0; k < both.rank; ++k) {
+    const bool is_one = is_reduced[static_cast<std::size_t>(k)];
+    __int128& count = is_one ? n : outputs;
+    count = std::min(count * both.extent[k], most + 1);
+    append(is_one ? l.reduced : l.kept, {static_cast<std::uint64_t>(both.extent[k]), stride_along(x, k, both.rank),
+                                         y ? stride_along(*y, k, both.rank) : 0});
+  }
+  if (outputs > most || n > most || outputs * n > most) refuse("x", "more than 2^60 elements");
+  l.outputs = static_cast<std::uint64_t>(outputs);
+  l.n = static_cast<std::uint64_t>(n);
+  if (outputs * n > 0 && !x.data) refuse("x.data", "null");
+  if (outputs * n > 0 && y && !y->data) refuse("y.data", "null");
+  return l;
+}
+
+}  // namespace bitfold

@@ -1,0 +1,254 @@
+// Reductions along axes, of segments and by key on the CPU: the bits of each output's own elements in one array, in
+// whatever company, layout and number of threads.
+#include <bitfold/cpu.hpp>
+#include <bitfold/reference.hpp>
+
+#include <algorithm>
+#include <numeric>
+
+#include "catch.hpp"
+#include "data.hpp"
+#include "main.hpp"
+#include "view_data.hpp"
+
+using namespace bitfold;
+using test::forced_target;
+
+namespace {
+
+using results = std::vector<std::vector<std::byte>>;
+
+// Room for the results of `all`, filled with what no result is made of.
+results room(std::span<const reduction> all, std::size_t outputs) {
+  results r;
+  for (const reduction& one : all) r.emplace_back(outputs * size_of(one.out()) + 8, std::byte{0xa5});
+  return r;
+}
+std::vector<void*> pointers_to(results& r) {
+  std::vector<void*> p;
+  for (auto& v : r) p.push_back(v.data());
+  return p;
+}
+
+results reduced(std::span<const reduction> all, const test::view_case& c, int threads) {
+  results got = room(all, c.outputs());
+  cpu::reduce(all, c.x(), c.y(), c.axes, pointers_to(got), {.threads = threads, .target = forced_target});
+  return got;
+}
+results by_reference(std::span<const reduction> all, const test::view_case& c) {
+  results want = room(all, c.outputs());
+  for (std::size_t k = 0; k < all.size(); ++k) reference(all[k], c.x(), c.y(), c.axes, want[k].data());
+  return want;
+}
+
+// Those of an operation's reductions whose results differ from the reference's; none if all are the same.
+std::string differing(const test::view_case& c) {
+  std::string which;
+  std::vector<reduction> all;
+  for (const reduction& r : test::reductions_of_all_ops(c.type))
+    if (info(r.op()).inputs == (c.two ? 2 : 1) && (c.elements_each() > 0 || info(r.op()).empty != if_empty::refused))
+      all.push_back(r);
+  const results want = by_reference(all, c);
+  const auto compare = [&](std::span<const reduction> some, std::size_t first, int threads) {
+    const results got = reduced(some, c, threads);
+    for (std::size_t k = 0; k < some.size(); ++k)
+      if (got[k] != want[first + k]) which += " " + test::describe(some[k], c.elements_each()) + (some.size() > 1 ? " together" : "");
+  };
+  compare(all, 0, 1);
+  compare(all, 0, 3);
+  for (std::size_t k = 0; k < all.size(); ++k) compare({&all[k], 1}, k, 1 + 2 * static_cast<int>(k % 2));
+  return which;
+}
+
+}  // namespace
+
+TEST_CASE("views: any shape, layout and axes, every operation") {
+  test::random_bits next{11};
+  for (int round = 0; round < (test::sanitized ? 60 : 250); ++round) {
+    test::view_case c = test::random_view(next);
+    std::string wrong = differing(c);
+    if (wrong.empty()) continue;
+    c = test::shrunk(c, [](const test::view_case& smaller) { return !differing(smaller).empty(); });
+    FAIL(c.describe() << differing(c));
+  }
+  SUCCEED();
+}
+
+TEST_CASE("views: long outputs, few and many, by any number of threads") {
+  for (const dtype t : {dtype::f16, dtype::f32, dtype::f64}) {
+    const std::int64_t rows = test::sanitized ? 3 : 9, columns = 300'001;
+    for (const bool down : {false, true}) {
+      test::view_case c{.type = t, .extent = {rows, columns}, .axes = {1}, .order = {0, 1}};
+      if (down) c.order = {1, 0};
+      const reduction all[] = {make_reduction(op_id::sum, method_id::tree, t), make_reduction(op_id::argmax, {}, t),
+                               make_reduction(op_id::var, method_id::exact, t), make_reduction(op_id::count_distinct, {}, t)};
+      const results want = by_reference(all, c);
+      for (const int threads : {1, 2, 7, 0}) CHECK(reduced(all, c, threads) == want);
+    }
+  }
+}
+
+TEST_CASE("views: an output does not see the batch") {
+  for (const dtype t : {dtype::f32, dtype::bf16, dtype::i16}) {
+    const std::int64_t rows = 50, n = 1234;
+    const test::view_case whole{.type = t, .extent = {rows, n}, .axes = {1}, .order = {0, 1}};
+    for (const reduction& r : test::reductions_of_all_ops(t)) {
+      if (info(r.op()).inputs == 2) continue;
+      const std::size_t size = size_of(r.out());
+      const results all = reduced({&r, 1}, whole, 0);
+      const auto is_row = [&](const void* got, std::int64_t row) {
+        return std::memcmp(got, all[0].data() + static_cast<std::size_t>(row) * size, size) == 0;
+      };
+      const auto once = [&](const view& x, std::int64_t row, const char* what) {
+        std::byte got[8];
+        cpu::reduce(r, x, {x.rank - 1}, got, {.target = forced_target});
+        INFO(what << " " << test::describe(r, static_cast<std::size_t>(n)));
+        if (!is_row(got, row)) CHECK(is_row(got, row));
+      };
+      const view x = whole.x();
+      for (const std::int64_t row : {0, 17, 49}) once(sliced(x, 0, row, 1), row, "a slice");
+      // Transposed, padded, backwards: the same elements elsewhere.
+      const std::vector<std::byte> columns = whole.laid_out({1, 0}, 1), padded = whole.laid_out({0, 1}, 3);
+      const view y = permuted(row_major(t, columns.data(), {n, rows}), std::array{1, 0});
+      view z = row_major(t, padded.data(), {rows, n});
+      z.stride = {3 * n * 3, 3};
+      for (const std::int64_t row : {0, 17, 49}) {
+        once(sliced(y, 0, row, 1), row, "transposed");
+        once(sliced(z, 0, row, 1), row, "padded");
+      }
+      std::vector<std::byte> several(static_cast<std::size_t>(rows) * size);
+      cpu::reduce(r, sliced(x, 0, rows - 1, rows, -1), {1}, several.data(), {.target = forced_target});
+      for (std::int64_t row = 0; row < rows; ++row) CHECK(is_row(&several[static_cast<std::size_t>(rows - 1 - row) * size], row));
+      cpu::reduce(r, y, {1}, several.data(), {.target = forced_target});
+      for (std::int64_t row = 0; row < rows; ++row) CHECK(is_row(&several[static_cast<std::size_t>(row) * size], row));
+
+      // As segments, and by keys that are strewn about.
+      std::vector<std::int64_t> offsets(static_cast<std::size_t>(rows) + 1), keys(static_cast<std::size_t>(rows * n));
+      for (std::size_t k = 0; k < offsets.size(); ++k) offsets[k] = static_cast<std::int64_t>(k) * n;
+      void* out = several.data();
+      cpu::reduce_segments({&r, 1}, x.data, nullptr, keys.size(), offsets, {&out, 1}, {.target = forced_target});
+      CHECK(std::memcmp(out, all[0].data(), several.size()) == 0);
+      for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<std::int64_t>(i) % rows;
+      cpu::reduce_by_key({&r, 1}, columns.data(), nullptr, keys, static_cast<std::size_t>(rows), {&out, 1}, {.target = forced_target});
+      CHECK(std::memcmp(out, all[0].data(), several.size()) == 0);
+    }
+  }
+}
+
+TEST_CASE("segments and keys: of any length, one and two inputs") {
+  test::random_bits next{5};
+  for (const dtype t : all_dtypes) {
+    std::vector<std::int64_t> offsets{3};
+    for (int k = 0; k < 60; ++k) {
+      const std::uint64_t lengths[] = {0, 1, next() % 40, next() % 700, k == 30 ? 20'000u : 1u};
+      offsets.push_back(offsets.back() + static_cast<std::int64_t>(lengths[next() % 5]));
+    }
+    const auto n = static_cast<std::size_t>(offsets.back()) + 5;
+    const auto x = test::make_data(t, test::kind::special, n, 1), y = test::make_data(t, test::kind::near_one, n, 2);
+    std::vector<std::int64_t> keys(n);
+    for (auto& k : keys) k = static_cast<std::int64_t>(next() % 10 * (next() % 7));
+    const std::size_t size = size_of(t);
+    for (const reduction& r : test::reductions_of_all_ops(t)) {
+      if (info(r.op()).empty == if_empty::refused) continue;
+      const void* second = info(r.op()).inputs == 2 ? y.data() : nullptr;
+      const auto at = [&](const void* p, std::int64_t i) {
+        return p ? static_cast<const std::byte*>(p) + static_cast<std::size_t>(i) * size : nullptr;
+      };
+      for (const int threads : {1, 3}) {
+        results got = room({&r, 1}, offsets.size() - 1);
+        cpu::reduce_segments({&r, 1}, x.data(), second, n, offsets, pointers_to(got), {.threads = threads, .target = forced_target});
+        for (std::size_t k = 0; k + 1 < offsets.size(); ++k) {
+          const scalar want = reference(r, at(x.data(), offsets[k]), at(second, offsets[k]), static_cast<std::size_t>(offsets[k + 1] - offsets[k]));
+          if (load_scalar(r.out(), got[0].data() + k * size_of(r.out())) != want) CHECK(k == 1'000'000);
+        }
+        got = room({&r, 1}, 70);
+        cpu::reduce_by_key({&r, 1}, x.data(), second, keys, 70, pointers_to(got), {.threads = threads, .target = forced_target});
+        for (std::int64_t k = 0; k < 70; ++k) {
+          std::vector<std::byte> own_x, own_y;
+          for (std::size_t i = 0; i < n; ++i)
+            if (keys[i] == k) {
+              own_x.insert(own_x.end(), x.begin() + static_cast<std::ptrdiff_t>(i * size), x.begin() + static_cast<std::ptrdiff_t>((i + 1) * size));
+              own_y.insert(own_y.end(), y.begin() + static_cast<std::ptrdiff_t>(i * size), y.begin() + static_cast<std::ptrdiff_t>((i + 1) * size));
+            }
+          const scalar want = reference(r, own_x.data(), second && !own_x.empty() ? own_y.data() : nullptr, own_x.size() / size);
+          if (load_scalar(r.out(), got[0].data() + static_cast<std::size_t>(k) * size_of(r.out())) != want) CHECK(k == 1'000'000);
+        }
+      }
+    }
+  }
+  SUCCEED();
+}
+
+TEST_CASE("views: windows are what a loop finds") {
+  const std::int64_t h = 9, w = 11;
+  std::vector<float> image(static_cast<std::size_t>(h * w));
+  for (std::size_t i = 0; i < image.size(); ++i) image[i] = static_cast<float>(i * 37 % 101) - 50.5f;
+  const view x = row_major(dtype::f32, image.data(), {h, w});
+  const view pooled = windows(x, std::array{window{0, 3, 2}, window{1, 2, 3, 4}});
+  CHECK(result_extents(pooled, nullptr, std::array{2, 3}) == std::vector<std::int64_t>{4, 3});
+  std::vector<float> got(12);
+  cpu::reduce(make_reduction(op_id::max, {}, dtype::f32), pooled, {2, 3}, got.data());
+  for (std::int64_t i = 0; i < 4; ++i)
+    for (std::int64_t j = 0; j < 3; ++j) {
+      float want = -1000;
+      for (std::int64_t a = 0; a < 3; ++a)
+        for (std::int64_t b = 0; b < 2; ++b) want = std::max(want, image[static_cast<std::size_t>((2 * i + a) * w + 3 * j + 4 * b)]);
+      CHECK(got[static_cast<std::size_t>(3 * i + j)] == want);
+    }
+  CHECK(result_extents(windows(x, std::array{window{0, 10}}), nullptr, std::array{2}) == std::vector<std::int64_t>{0, w});
+}
+
+TEST_CASE("views: what cannot be done is named, and nothing is written") {
+  const std::vector<float> data(24, 1);
+  const view x = row_major(dtype::f32, data.data(), {2, 3, 4});
+  const reduction sum = make_reduction(op_id::sum, method_id::tree, dtype::f32), dot = make_reduction(op_id::dot, method_id::tree, dtype::f32);
+  std::vector<std::byte> out(1000, std::byte{7});
+  const auto refused = [&](const std::string& start, auto call) {
+    try {
+      call();
+      FAIL_CHECK("accepted: " << start);
+    } catch (const error& e) {
+      CHECK(e.code() == errc::usage);
+      if (std::string(e.what()).rfind(start, 0) != 0) CHECK(std::string(e.what()) == start);
+    }
+    CHECK(out == std::vector<std::byte>(1000, std::byte{7}));
+  };
+  void* to = out.data();
+  const auto two = [&](const view& a, const view* b) { cpu::reduce({&dot, 1}, a, b, std::array{0}, {&to, 1}); };
+  refused("axis: 3 of an array of 3 axes", [&] { cpu::reduce(sum, x, {3}, to); });
+  refused("axis: -1 of an array of 3 axes", [&] { cpu::reduce(sum, x, {-1}, to); });
+  refused("axis: 1 is given twice", [&] { cpu::reduce(sum, x, {1, 0, 1}, to); });
+  refused("out: null pointer", [&] { cpu::reduce(sum, x, {1}, nullptr); });
+  refused("x.rank: 9", [&] { view v = x; v.rank = 9; cpu::reduce(sum, v, {1}, to); });
+  refused("x.extent[1]: -3", [&] { view v = x; v.extent[1] = -3; cpu::reduce(sum, v, {1}, to); });
+  refused("x.data: null", [&] { view v = x; v.data = nullptr; cpu::reduce(sum, v, {1}, to); });
+  refused("x: more than 2^60", [&] { view v = x; v.extent = {1 << 30, 1 << 30, 2}; cpu::reduce(sum, v, {1}, to); });
+  refused("reductions: of f32", [&] { view v = x; v.type = dtype::i32; cpu::reduce(sum, v, {1}, to); });
+  refused("data: dot takes two inputs", [&] { two(x, nullptr); });
+  refused("y: extents 4 and 5", [&] { const view y = row_major(dtype::f32, data.data(), {5}); two(x, &y); });
+  refused("y: f64, and x is f32", [&] { const view y = row_major(dtype::f64, data.data(), {1}); two(x, &y); });
+  refused("output 0: no elements, and max", [&] {
+    cpu::reduce(make_reduction(op_id::max, {}, dtype::f32), row_major(dtype::f32, nullptr, {2, 0}), {1}, to);
+  });
+  refused("order: 2 axes of 3", [&] { (void)permuted(x, std::array{0, 1}); });
+  refused("begin: elements from 1", [&] { (void)sliced(x, 2, 1, 3, 2); });
+  refused("count: -1", [&] { (void)sliced(x, 2, 1, -1); });
+  refused("window.size: 0", [&] { (void)windows(x, std::array{window{0, 0}}); });
+  refused("axis: 0 is given twice", [&] { (void)windows(x, std::array{window{0, 1}, window{0, 2}}); });
+
+  const auto segments = [&](std::vector<std::int64_t> offsets) {
+    return [&, offsets] { cpu::reduce_segments({&sum, 1}, data.data(), nullptr, 24, offsets, {&to, 1}); };
+  };
+  refused("offsets: none", segments({}));
+  refused("offsets[2]: 3 is below", segments({0, 4, 3}));
+  refused("offsets[0]: -1 of 24", segments({-1, 4}));
+  refused("offsets[1]: 25 of 24", segments({0, 25}));
+  refused("keys[1]: 3 is not from 0 to 2", [&] { cpu::reduce_by_key({&sum, 1}, data.data(), nullptr, std::array<std::int64_t, 2>{0, 3}, 3, {&to, 1}); });
+  refused("keys[0]: -1 is not from 0 to 2", [&] { cpu::reduce_by_key({&sum, 1}, data.data(), nullptr, std::array<std::int64_t, 2>{-1, 3}, 3, {&to, 1}); });
+
+  // Nothing to write is nothing wrong.
+  cpu::reduce(sum, row_major(dtype::f32, nullptr, {0, 5}), {1}, nullptr);
+  std::vector<float> zeros(5, 1);
+  cpu::reduce(sum, row_major(dtype::f32, nullptr, {0, 5}), {0}, zeros.data());
+  CHECK(zeros == std::vector<float>(5, 0));
+}
