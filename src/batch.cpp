@@ -87,14 +87,17 @@ segment_batch segments_of(dtype type, pointers data, std::uint64_t n, std::span<
   return {type, data, offsets};
 }
 
-keyed_batch keys_of(dtype type, pointers data, std::span<const std::int64_t> keys, std::uint64_t outputs) {
-  std::vector<std::uint64_t> begins(outputs + 1);
-  for (std::size_t i = 0; i < keys.size(); ++i) {
+void check_keys(std::span<const std::int64_t> keys, std::uint64_t outputs) {
+  for (std::size_t i = 0; i < keys.size(); ++i)
     if (keys[i] < 0 || static_cast<std::uint64_t>(keys[i]) >= outputs)
       throw error(errc::usage, "keys[" + std::to_string(i) + "]: " + std::to_string(keys[i]) + " is not from 0 to " +
                                    std::to_string(static_cast<std::int64_t>(outputs) - 1));
-    ++begins[static_cast<std::size_t>(keys[i]) + 1];
-  }
+}
+
+keyed_batch keys_of(dtype type, pointers data, std::span<const std::int64_t> keys, std::uint64_t outputs) {
+  check_keys(keys, outputs);
+  std::vector<std::uint64_t> begins(outputs + 1);
+  for (const std::int64_t key : keys) ++begins[static_cast<std::size_t>(key) + 1];
   for (std::uint64_t k = 0; k < outputs; ++k) begins[k + 1] += begins[k];
   std::vector<std::uint64_t> next(begins.begin(), begins.end() - 1), places(keys.size());
   for (std::size_t i = 0; i < keys.size(); ++i) places[next[static_cast<std::size_t>(keys[i])]++] = i;

@@ -117,6 +117,7 @@ class keyed_batch : public batch {
 /// Errors (errc::usage, naming the argument): no offsets; some that fall or leave the array of n elements.
 segment_batch segments_of(dtype type, pointers data, std::uint64_t n, std::span<const std::int64_t> offsets);
 /// Errors (errc::usage): a key that is negative or not below `outputs`.
+void check_keys(std::span<const std::int64_t> keys, std::uint64_t outputs);
 keyed_batch keys_of(dtype type, pointers data, std::span<const std::int64_t> keys, std::uint64_t outputs);
 
 /// Errors (errc::usage, naming the argument): reductions of another type or number of inputs than there are, or that no

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <bitfold/reduction.hpp>
+#include <bitfold/view.hpp>
 
 struct CUstream_st;
 
@@ -65,6 +66,32 @@ std::size_t workspace_bytes(std::span<const reduction> all, std::size_t n, const
 void reduce(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
             std::span<void* const> out, void* workspace, std::size_t workspace_size, stream where = nullptr,
             const launch& shape = {});
+
+/// Along some axes of a view in device memory, or of two (y is null where there is one): out[k] takes the results of all[k]
+/// one behind the other, as with cpu::reduce, whose errors these are too. Does not allocate or synchronise.
+std::size_t workspace_bytes(std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes,
+                            const launch& shape = {});
+void reduce(std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes, std::span<void* const> out,
+            void* workspace, std::size_t workspace_size, stream where = nullptr, const launch& shape = {});
+
+/// Segments of one or two arrays of n elements, as cpu::reduce_segments: `segments` + 1 offsets in device memory. They are
+/// not looked at: offsets that fall or leave the array are undefined behaviour, and of a segment without elements an
+/// operation that has no result for none writes 0. (check_offsets tells, and waits for it.) Does not allocate or
+/// synchronise.
+void reduce_segments(std::span<const reduction> all, const void* x, const void* y, std::size_t n, const std::int64_t* offsets,
+                     std::size_t segments, std::span<void* const> out, stream where = nullptr, const launch& shape = {});
+
+/// Elements by their keys, as cpu::reduce_by_key: n keys in device memory. Elements whose key names no output are left out.
+/// Fewer than 2^32 elements. Does not allocate or synchronise.
+std::size_t by_key_workspace_bytes(std::span<const reduction> all, std::size_t n, std::size_t outputs);
+void reduce_by_key(std::span<const reduction> all, const void* x, const void* y, std::size_t n, const std::int64_t* keys,
+                   std::size_t outputs, std::span<void* const> out, void* workspace, std::size_t workspace_size,
+                   stream where = nullptr, const launch& shape = {});
+
+/// Waits for the stream and throws what cpu::reduce_segments and cpu::reduce_by_key throw of such offsets and keys, by a copy
+/// of them to the host.
+void check_offsets(const std::int64_t* offsets, std::size_t segments, std::size_t n, stream where = nullptr);
+void check_keys(const std::int64_t* keys, std::size_t n, std::size_t outputs, stream where = nullptr);
 
 /// Copies n elements from host memory, reduces them on GPU `device` and waits for the scalar. For the
 /// command line and for tests: the copy costs far more than the reduction.

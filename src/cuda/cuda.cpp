@@ -7,24 +7,19 @@
 #include "../binned.hpp"
 #include "../dispatch.hpp"
 #include "exact.hpp"
+#include "groups.hpp"
 #include "kernels.hpp"
 
 namespace bitfold::cuda {
 namespace {
-
-void check(cudaError_t err, const char* call) {
-  if (err != cudaSuccess)
-    throw error(errc::cuda, std::string(call) + ": " + cudaGetErrorString(err));
-}
 
 void check_arguments(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
                      std::span<void* const> out) {
   if (out.size() != all.size())
     throw error(errc::usage, "out: room for " + std::to_string(out.size()) + " results of " +
                                  std::to_string(all.size()) + " reductions");
+  check_engine(all);
   for (const reduction& r : all) {
-    if (r.method() == method_id::sequential)
-      throw error(errc::usage, "method: sequential runs on the CPU only");
     detail::check_inputs(r, x, y, n);
     if (r.in() != all[0].in())
       throw error(errc::usage, "reductions: of " + std::string(name(all[0].in())) + " and of " +
@@ -35,14 +30,7 @@ void check_arguments(std::span<const reduction> all, const void* x, const void* 
   }
   for (const void* p : out)
     if (p == nullptr) throw error(errc::usage, "out: null pointer");
-  if (devices().empty()) throw error(errc::no_device, "cuda: no usable GPU on this machine");
 }
-
-// What one kernel does of several reductions.
-struct group {
-  kernel_kind kind;
-  std::vector<std::size_t> which;
-};
 
 // Two reductions with the same shared kernel have the same key; null if there is none.
 template <class F, class T, class A>
@@ -53,7 +41,19 @@ const char* key_of(kernel_kind kind, const reduction& r) {
   return with_kernel<const char*>(kind, r, []<class F, class T, class A>() { return &key<F, T, A>; });
 }
 
-// The fewest passes that there are kernels for.
+}  // namespace
+
+void check(cudaError_t err, const char* call) {
+  if (err != cudaSuccess)
+    throw error(errc::cuda, std::string(call) + ": " + cudaGetErrorString(err));
+}
+
+void check_engine(std::span<const reduction> all) {
+  for (const reduction& r : all)
+    if (r.method() == method_id::sequential) throw error(errc::usage, "method: sequential runs on the CPU only");
+  if (devices().empty()) throw error(errc::no_device, "cuda: no usable GPU on this machine");
+}
+
 std::vector<group> groups_of(std::span<const reduction> all) {
   if (all.size() == 1) return {{kernel_kind::own, {0}}};
   // The smallest company for all that are in the largest, if they are of more than one base.
@@ -80,6 +80,8 @@ std::vector<group> groups_of(std::span<const reduction> all) {
     if (g.which.size() == 1) g.kind = kernel_kind::own;
   return found;
 }
+
+namespace {
 
 // What a plan of a kernel depends on.
 sizes sizes_of(kernel_kind kind, const reduction& r) {

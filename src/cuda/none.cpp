@@ -29,6 +29,22 @@ void reduce(std::span<const reduction>, const void*, const void*, std::size_t, s
             std::size_t, stream, const launch&) {
   refuse();
 }
+std::size_t workspace_bytes(std::span<const reduction>, const view&, const view*, std::span<const int>, const launch&) { refuse(); }
+void reduce(std::span<const reduction>, const view&, const view*, std::span<const int>, std::span<void* const>, void*, std::size_t,
+            stream, const launch&) {
+  refuse();
+}
+void reduce_segments(std::span<const reduction>, const void*, const void*, std::size_t, const std::int64_t*, std::size_t,
+                     std::span<void* const>, stream, const launch&) {
+  refuse();
+}
+std::size_t by_key_workspace_bytes(std::span<const reduction>, std::size_t, std::size_t) { refuse(); }
+void reduce_by_key(std::span<const reduction>, const void*, const void*, std::size_t, const std::int64_t*, std::size_t,
+                   std::span<void* const>, void*, std::size_t, stream, const launch&) {
+  refuse();
+}
+void check_offsets(const std::int64_t*, std::size_t, std::size_t, stream) { refuse(); }
+void check_keys(const std::int64_t*, std::size_t, std::size_t, stream) { refuse(); }
 std::vector<scalar> reduce_host(std::span<const reduction>, const void*, const void*, std::size_t, int,
                                 const launch&) {
   refuse();

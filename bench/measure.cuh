@@ -1,0 +1,124 @@
+// What the benches of the GPU share: arrays, and the time of a call inside a CUDA graph.
+#pragma once
+
+#include <benchmark/benchmark.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <type_traits>
+
+#include <bitfold/cuda.hpp>
+
+namespace {
+
+void check(cudaError_t err) {
+  if (err == cudaSuccess) return;
+  std::fprintf(stderr, "bench: %s\n", cudaGetErrorString(err));
+  std::exit(1);
+}
+
+struct buffers {
+  const void* in;
+  void* out;
+  void* temp;
+  std::size_t temp_size;
+  cudaStream_t stream;
+};
+
+template <class T>
+constexpr bitfold::dtype stored = std::is_same_v<T, __half>            ? bitfold::dtype::f16
+                                  : std::is_same_v<T, __nv_bfloat16> ? bitfold::dtype::bf16
+                                  : std::is_same_v<T, float>         ? bitfold::dtype::f32
+                                                                     : bitfold::dtype::f64;
+
+__global__ void fill_random(std::uint32_t* p, std::size_t words, std::uint32_t keep, std::uint32_t set) {
+  const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
+  for (std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x; i < words; i += stride) {
+    std::uint64_t z = (i + 1) * 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    p[i] = (static_cast<std::uint32_t>(z >> 32) & keep) | set;
+  }
+}
+
+constexpr std::size_t max_bytes = std::size_t{8} << 30;
+void* data;
+void* scratch;
+const void* filled_for = nullptr;  // which type's values `data` holds
+constexpr std::size_t scratch_size = std::size_t{5} << 30;  // for a sort
+
+// Values of magnitude in [1, 2), both signs, or any bits whatever. One array for all lengths of a type.
+template <class T, bool Any>
+void fill() {
+  static const char tag = 0;
+  if (filled_for == &tag) return;
+  filled_for = &tag;
+  if (Any) {
+    fill_random<<<1056, 256>>>(static_cast<std::uint32_t*>(data), max_bytes / 4, 0xffffffff, 0);
+    check(cudaDeviceSynchronize());
+    return;
+  }
+  if (std::is_same_v<T, __half>) fill_random<<<1056, 256>>>(static_cast<std::uint32_t*>(data), max_bytes / 4, 0x83ff83ff, 0x3c003c00);
+  else if (std::is_same_v<T, __nv_bfloat16>) fill_random<<<1056, 256>>>(static_cast<std::uint32_t*>(data), max_bytes / 4, 0x807f807f, 0x3f803f80);
+  else if (std::is_same_v<T, float>) fill_random<<<1056, 256>>>(static_cast<std::uint32_t*>(data), max_bytes / 4, 0x807fffff, 0x3f800000);
+  else fill_random<<<1056, 256>>>(static_cast<std::uint32_t*>(data), max_bytes / 4, 0xbfffffff, 0x3f000000);
+  check(cudaDeviceSynchronize());
+}
+
+// `enqueue` reads `inputs` arrays of n elements each, one behind the other.
+template <class T, bool Any = false, class Enqueue>
+void measure(benchmark::State& state, std::size_t n, int inputs, Enqueue enqueue) {
+  const int copies = static_cast<int>(std::clamp<std::size_t>((std::size_t{1} << 28) / (n * sizeof(T)), 1, 200));
+  fill<T, Any>();
+  cudaStream_t stream;
+  check(cudaStreamCreate(&stream));
+  const buffers b{data, scratch, static_cast<char*>(scratch) + 256, scratch_size - 256, stream};
+  cudaGraph_t graph;
+  cudaGraphExec_t runnable;
+  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+  for (int i = 0; i < copies; ++i) enqueue(b, n);
+  check(cudaGetLastError());
+  check(cudaStreamEndCapture(stream, &graph));
+  check(cudaGraphInstantiate(&runnable, graph, 0));
+  cudaEvent_t begin, end;
+  check(cudaEventCreate(&begin));
+  check(cudaEventCreate(&end));
+  for (int i = 0; i < 3; ++i) check(cudaGraphLaunch(runnable, stream));
+  for (auto _ : state) {
+    check(cudaEventRecord(begin, stream));
+    check(cudaGraphLaunch(runnable, stream));
+    check(cudaEventRecord(end, stream));
+    check(cudaEventSynchronize(end));
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, begin, end));
+    state.SetIterationTime(ms * 1e-3 / copies);
+  }
+  state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(n * sizeof(T)) * inputs);
+  check(cudaEventDestroy(begin));
+  check(cudaEventDestroy(end));
+  check(cudaGraphExecDestroy(runnable));
+  check(cudaGraphDestroy(graph));
+  check(cudaStreamDestroy(stream));
+}
+
+template <class T>
+constexpr const char* type_name = std::is_same_v<T, __half>          ? "f16"
+                                  : std::is_same_v<T, __nv_bfloat16> ? "bf16"
+                                  : std::is_same_v<T, float>         ? "f32"
+                                                                     : "f64";
+
+
+// Once, before anything is measured.
+inline void begin() {
+  check(cudaMalloc(&data, max_bytes));
+  check(cudaMalloc(&scratch, scratch_size));
+  benchmark::AddCustomContext("gpu", bitfold::cuda::devices()[0]);
+#ifdef BITFOLD_COMMIT
+  benchmark::AddCustomContext("commit", BITFOLD_COMMIT);
+#endif
+}
+
+}  // namespace

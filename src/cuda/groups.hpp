@@ -1,0 +1,26 @@
+// What the calls of this engine share: which reductions a kernel does together, and checks.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+
+#include "kernels.hpp"
+
+namespace bitfold::cuda {
+
+/// What one kernel does of several reductions.
+struct group {
+  kernel_kind kind;
+  std::vector<std::size_t> which;
+};
+/// The fewest passes that there are kernels for.
+std::vector<group> groups_of(std::span<const reduction> all);
+
+/// Errors: errc::cuda, naming the call.
+void check(cudaError_t err, const char* call);
+/// Errors: errc::usage (the method sequential); errc::no_device.
+void check_engine(std::span<const reduction> all);
+
+}  // namespace bitfold::cuda

@@ -1,0 +1,239 @@
+// Many outputs on a GPU: their plan, and the calls of cuda.hpp that take views, segments and keys.
+#include "views.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <string>
+
+#include <cuda_runtime_api.h>
+
+#include "../binned.hpp"
+#include "groups.hpp"
+
+namespace bitfold::cuda {
+namespace {
+
+// Enough of them to hide the latency of memory, whatever the GPU.
+constexpr index many_threads = index{1} << 19, many_blocks = 1 << 10;
+constexpr index most_leaves_of_a_thread = 64, warp_size = 32, most_nodes = warp_size << 16;
+
+// Bytes that a block needs for so many states, and those of the next level.
+std::size_t shared_for(index states, std::size_t size) {
+  return static_cast<std::size_t>(states <= 32 ? states : states + (states + 31) / 32) * size;
+}
+
+// Whether neighbouring outputs lie nearer to each other than neighbouring elements of an output.
+bool outputs_are_neighbours(const output_elements& from) {
+  if (from.offsets || from.kept.rank == 0 || from.reduced.rank == 0) return false;
+  const auto inner = [](const detail::axes& of) { return std::abs(of.each[of.rank - 1].x); };
+  return inner(from.kept) < inner(from.reduced);
+}
+
+// The elements of several outputs on axes.
+output_elements elements_of(const detail::layout& l) {
+  output_elements e{l.x, l.y, l.type, false, l.kept, l.reduced, l.outputs, l.n, ~index{0}, nullptr, nullptr};
+  const auto in_packs = [&](std::int64_t detail::axes::axis::*stride, const void* data) {
+    const auto pack = static_cast<std::int64_t>(16 / size_of(l.type));
+    if (reinterpret_cast<std::uintptr_t>(data) % 16 || l.reduced.rank == 0 || l.reduced.each[l.reduced.rank - 1].*stride != 1) return false;
+    for (int k = 0; k < l.kept.rank; ++k)
+      if (l.kept.each[k].*stride % pack) return false;
+    for (int k = 0; k < l.reduced.rank - 1; ++k)
+      if (l.reduced.each[k].*stride % pack) return false;
+    return l.reduced.rank == 1 || static_cast<std::int64_t>(l.reduced.each[l.reduced.rank - 1].extent) % pack == 0;
+  };
+  e.in_packs = in_packs(&detail::axes::axis::x, l.x) && (!l.y || in_packs(&detail::axes::axis::y, l.y));
+  return e;
+}
+
+// What is done one after the other, in the same workspace.
+struct output_step {
+  kernel_kind kind;
+  std::vector<std::size_t> which;
+  output_plan plan;
+};
+
+std::vector<output_step> steps_of(std::span<const reduction> all, const output_elements& from, const launch& shape) {
+  std::vector<output_step> steps;
+  for (group& g : groups_of(all)) {
+    const reduction& r = all[g.which[0]];
+    if (detail::ordering_of(r) != ordering::canonical)
+      throw error(errc::usage, "reductions: " + std::string(name(r.op())) + " along axes, by this method, runs on the CPU only");
+    if (g.kind == kernel_kind::own) g.kind = kernel_kind::shared;
+    const sizes of = with_kernel<sizes>(g.kind, r, []<class F, class T, class A>() {
+      return sizes{sizeof(fold::settled<F, A>), output_kernel_choice<F, T, A>::stored ? tile_bytes / sizeof(T) : widened_tile};
+    });
+    steps.push_back({g.kind, std::move(g.which), plan_outputs(of, from, shape)});
+  }
+  return steps;
+}
+
+std::size_t workspace_of(const std::vector<output_step>& steps) {
+  std::size_t most = 0;
+  for (const output_step& s : steps) most = std::max(most, s.plan.workspace);
+  return most;
+}
+
+void run(const std::vector<output_step>& steps, std::span<const reduction> all, const output_elements& from,
+         std::span<void* const> out, void* workspace, stream where) {
+  using launcher = const char* (*)(kernel_kind, const reduction&, const output_plan&, const output_elements&, const output_results&,
+                                   void*, stream);
+  for (const output_step& s : steps) {
+    output_results how{};
+    for (const std::size_t k : s.which) {
+      const reduction& r = all[k];
+      how.bytes[how.list.count] = static_cast<int>(size_of(r.out()));
+      // Of what has none for no elements, the host has made sure that there are some, or was told that there are.
+      how.empty[how.list.count] = info(r.op()).empty == if_empty::refused ? 0 : detail::empty_result(r).bits;
+      how.list.each[how.list.count++] = {out[k], r.out(), r.op(), r.ddof()};
+    }
+    const reduction& r = all[s.which[0]];
+    const char* err = with_kernel<launcher>(s.kind, r, []<class F, class T, class A>() -> launcher {
+      return launch_outputs<output_kernel_choice<F, T, A>::in>;
+    })(s.kind, r, s.plan, from, how, workspace, where);
+    if (err) throw error(errc::cuda, std::string("launch: ") + err);
+  }
+}
+
+void check_workspace(const void* workspace, std::size_t size, std::size_t need) {
+  if (size < need)
+    throw error(errc::usage, "workspace_size: " + std::to_string(size) + " bytes, need " + std::to_string(need));
+  if (need > 0 && (workspace == nullptr || reinterpret_cast<std::uintptr_t>(workspace) % 16))
+    throw error(errc::usage, "workspace: null or not 16-byte aligned");
+}
+
+}  // namespace
+
+output_plan plan_outputs(const sizes& of, const output_elements& from, const launch& shape) {
+  const plan flat = make_plan(of, from.n, shape);  // refuses what is not allowed
+  output_plan p{};
+  const index leaves = order::leaf_count(from.n), tiles = from.n / of.tile + (from.n % of.tile != 0);
+  // A thread reads few elements as fast as a warp does, and needs no others to fold them.
+  p.by_threads = outputs_are_neighbours(from) || (!from.offsets && from.n <= order::lanes);
+  if (from.offsets) {
+    // Of any lengths: as many warps for one as suit the middle.
+    p.threads = shape.threads ? shape.threads : static_cast<int>(32 * std::bit_ceil(std::clamp<index>(tiles, 1, 8)));
+    p.tiles = shape.tiles ? flat.tiles : 64;
+    p.node = static_cast<index>(p.tiles) * of.tile;
+    p.nodes = 1;
+    p.shared = shared_for(static_cast<index>(p.tiles), of.state);
+    p.blocks = static_cast<int>(std::clamp<index>((from.outputs + 31) / 32, 1, 1 << 16));
+  } else if (p.by_threads) {
+    const index spread = many_threads / std::max<index>(from.outputs, 1) + 1;
+    index each = std::clamp<index>(std::bit_floor(leaves / spread + 1), 1, most_leaves_of_a_thread);
+    while ((leaves + each - 1) / each > most_nodes) each *= 2;
+    if (each > most_leaves_of_a_thread) throw error(errc::usage, "x: outputs of " + std::to_string(from.n) + " elements each are too long");
+    p.node = each * order::leaf;
+    p.nodes = std::max<index>(1, (leaves + each - 1) / each);
+    p.threads = 128;
+    p.blocks = static_cast<int>(std::clamp<index>((from.outputs * p.nodes + 127) / 128, 1, 1 << 20));
+  } else {
+    // One block for each output, of as many warps as it has tiles, or as are left to an output where they are many;
+    // few long ones in nodes.
+    const index warps = std::clamp<index>(std::min(tiles, many_blocks * 8 / std::max<index>(from.outputs, 1) + 1), 1, 16);
+    p.threads = shape.threads ? shape.threads : static_cast<int>(32 * std::bit_ceil(warps));
+    const index room = std::bit_floor(std::min<index>(max_tiles, most_shared / of.state * 32 / 33));
+    const index per_node = shape.tiles ? static_cast<index>(flat.tiles)
+                                       : std::clamp<index>(std::bit_ceil(tiles * std::max<index>(from.outputs, 1) / many_blocks + 1), 16, room);
+    p.tiles = static_cast<int>(per_node);
+    p.node = per_node * of.tile;
+    p.nodes = std::max<index>(1, (tiles + per_node - 1) / per_node);
+    if (p.nodes > most_nodes) throw error(errc::usage, "x: outputs of " + std::to_string(from.n) + " elements each are too long");
+    if (p.nodes > 1 && !shape.threads) p.threads = std::max(p.threads, 128);
+    p.shared = shared_for(std::min(per_node, std::max<index>(tiles, 1)), of.state);
+    p.blocks = static_cast<int>(std::clamp<index>(from.outputs * p.nodes, 1, 1 << 16));
+  }
+  if (shape.blocks) p.blocks = std::min(p.blocks, shape.blocks);
+  p.workspace = p.nodes > 1 ? static_cast<std::size_t>(from.outputs * p.nodes) * of.state : 0;
+  return p;
+}
+
+// ---- Axes -------------------------------------------------------------------------------------------
+
+std::size_t workspace_bytes(std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes,
+                            const launch& shape) {
+  return workspace_of(steps_of(all, elements_of(detail::layout_of(x, y, axes)), shape));
+}
+
+void reduce(std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes, std::span<void* const> out,
+            void* workspace, std::size_t workspace_size, stream where, const launch& shape) {
+  const detail::layout l = detail::layout_of(x, y, axes);
+  detail::check_batch(detail::strided_batch(l), all, out);
+  check_engine(all);
+  const output_elements from = elements_of(l);
+  const auto steps = steps_of(all, from, shape);
+  check_workspace(workspace, workspace_size, workspace_of(steps));
+  if (l.outputs > 0) run(steps, all, from, out, workspace, where);
+}
+
+// ---- Segments and keys ------------------------------------------------------------------------------
+
+namespace {
+
+// Longer segments are a block's.
+constexpr index most_by_thread = 64;
+
+output_elements elements_of(std::span<const reduction> all, const void* x, const void* y, std::size_t n, std::size_t outputs) {
+  const index each = n / std::max<std::size_t>(outputs, 1);
+  return {x, y, all.empty() ? dtype::f32 : all[0].in(), false, {}, {}, outputs, each, most_by_thread, nullptr, nullptr};
+}
+
+void check_lists(std::span<const reduction> all, const void* x, const void* y, std::size_t n, std::size_t outputs,
+                 const std::int64_t* list, const char* name, std::span<void* const> out) {
+  // As of one output: what depends on the lengths is not known here.
+  const view one = row_major(all.empty() ? dtype::f32 : all[0].in(), x, {static_cast<std::int64_t>(n)});
+  view other = one;
+  other.data = y;
+  detail::check_batch(detail::strided_batch(detail::layout_of(one, y ? &other : nullptr, std::array{0})), n > 0 ? all : all.first(0),
+                      n > 0 ? out : out.first(0));
+  if (outputs > 0 && (list == nullptr || reinterpret_cast<std::uintptr_t>(list) % alignof(std::int64_t)))
+    throw error(errc::usage, std::string(name) + ": null or not aligned");
+  check_engine(all);
+}
+
+// Any address that is not null: the plan asks whether there are segments, not where.
+constexpr std::int64_t somewhere = 0;
+
+}  // namespace
+
+void reduce_segments(std::span<const reduction> all, const void* x, const void* y, std::size_t n, const std::int64_t* offsets,
+                     std::size_t segments, std::span<void* const> out, stream where, const launch& shape) {
+  check_lists(all, x, y, n, segments, offsets, "offsets", out);
+  output_elements from = elements_of(all, x, y, n, segments);
+  from.offsets = offsets;
+  if (segments > 0) run(steps_of(all, from, shape), all, from, out, nullptr, where);
+}
+
+std::size_t by_key_workspace_bytes(std::span<const reduction>, std::size_t n, std::size_t outputs) { return keys_workspace(n, outputs); }
+
+void reduce_by_key(std::span<const reduction> all, const void* x, const void* y, std::size_t n, const std::int64_t* keys,
+                   std::size_t outputs, std::span<void* const> out, void* workspace, std::size_t workspace_size, stream where,
+                   const launch& shape) {
+  check_lists(all, x, y, n, outputs, keys, "keys", out);
+  if (n >= std::size_t{1} << 32 || outputs >= (std::size_t{1} << 32) - 1) throw error(errc::usage, "n: 2^32 elements or outputs, or more");
+  check_workspace(workspace, workspace_size, keys_workspace(n, outputs));
+  if (outputs == 0) return;
+  output_elements from = elements_of(all, x, y, n, outputs);
+  from.offsets = &somewhere;
+  const auto steps = steps_of(all, from, shape);
+  if (const char* err = launch_keys(keys, n, outputs, workspace, where, from)) throw error(errc::cuda, std::string("launch: ") + err);
+  run(steps, all, from, out, nullptr, where);
+}
+
+namespace {
+std::vector<std::int64_t> on_the_host(const std::int64_t* from, std::size_t n, stream where) {
+  std::vector<std::int64_t> copy(n);
+  check(cudaMemcpyAsync(copy.data(), from, n * sizeof(std::int64_t), cudaMemcpyDeviceToHost, where), "cudaMemcpyAsync");
+  check(cudaStreamSynchronize(where), "cudaStreamSynchronize");
+  return copy;
+}
+}  // namespace
+
+void check_offsets(const std::int64_t* offsets, std::size_t segments, std::size_t n, stream where) {
+  (void)detail::segments_of(dtype::f32, {nullptr, nullptr}, n, on_the_host(offsets, segments + 1, where));
+}
+void check_keys(const std::int64_t* keys, std::size_t n, std::size_t outputs, stream where) {
+  detail::check_keys(on_the_host(keys, n, where), outputs);
+}
+
+}  // namespace bitfold::cuda

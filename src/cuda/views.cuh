@@ -1,0 +1,396 @@
+// Kernels of many outputs, each the canonical order over elements of its own: by blocks, whose warps take tiles, where
+// the elements of an output are neighbours; by threads, each of which takes its output or a part of it, where outputs
+// are, or are short. What takes what shows in no bit.
+#pragma once
+
+#include "results.cuh"
+#include "views.hpp"
+
+namespace bitfold::cuda {
+namespace {
+
+__device__ inline void divide(index& i, index by, index& rest) {
+  if ((i | by) >> 32 == 0) {
+    const auto a = static_cast<std::uint32_t>(i), b = static_cast<std::uint32_t>(by);
+    i = a / b;
+    rest = a % b;
+  } else {
+    rest = i % by;
+    i /= by;
+  }
+}
+struct offset {
+  std::int64_t x = 0, y = 0;
+};
+// Out of line: it is long, and called at many places.
+__device__ __noinline__ offset offset_of(const detail::axes& of, index i) {
+  offset o;
+#pragma unroll 1
+  for (int k = of.rank - 1; k >= 0; --k) {
+    index digit = i;
+    if (k > 0) divide(i, of.each[k].extent, digit);
+    o.x += static_cast<std::int64_t>(digit) * of.each[k].x;
+    o.y += static_cast<std::int64_t>(digit) * of.each[k].y;
+  }
+  return o;
+}
+
+__device__ inline index elements_of(const output_elements& from, index output) {
+  return from.offsets ? static_cast<index>(from.offsets[output + 1] - from.offsets[output]) : from.n;
+}
+
+// Where element i of an output lies, counted from the beginnings of the inputs.
+struct finder {
+  const output_elements* from;
+  offset begin;
+  __device__ static finder of(const output_elements& from, index output) {
+    if (!from.offsets) return {&from, offset_of(from.kept, output)};
+    const std::int64_t at = from.offsets[output];
+    return {&from, {at, at}};
+  }
+  __device__ offset operator()(index i) const {
+    const auto at = static_cast<std::int64_t>(i);
+    if (from->offsets) {
+      const std::int64_t k = begin.x + at, place = from->places ? static_cast<std::int64_t>(from->places[k]) : k;
+      return {place, place};
+    }
+    if (from->reduced.rank == 1) return {begin.x + at * from->reduced.each[0].x, begin.y + at * from->reduced.each[0].y};
+    const offset o = offset_of(from->reduced, i);
+    return {begin.x + o.x, begin.y + o.y};
+  }
+};
+
+// Elements T of an output from `place` on: a source for the engine (engine.cuh).
+template <class Take, class T>
+struct found_elements {
+  static constexpr bool two = Take::two, has_packs = true;
+  static constexpr int owned = 16 / sizeof(T);
+  finder find;
+  index place;
+
+  struct raw {
+    pack<T> x[order::rows];
+    std::conditional_t<two, pack<T>, char> y[order::rows];
+  };
+  struct single {
+    T x;
+    std::conditional_t<two, T, char> y;
+  };
+  __device__ static found_elements at(const output_elements& from, index output, index place) {
+    return {finder::of(from, output), place};
+  }
+  __device__ found_elements ahead(index k) const { return {find, place + k}; }
+  __device__ const T* x() const { return static_cast<const T*>(find.from->x); }
+  __device__ const T* y() const { return static_cast<const T*>(find.from->y); }
+
+  /// Of what is in packs.
+  template <alignment>
+  __device__ raw load() const {
+    raw v;
+    offset at[order::rows];
+#pragma unroll
+    for (int r = 0; r < order::rows; ++r) at[r] = find(place + r * order::lanes);
+#pragma unroll
+    for (int r = 0; r < order::rows; ++r) {
+      v.x[r] = load_pack<true>(x() + at[r].x);
+      if constexpr (two) v.y[r] = load_pack<true>(y() + at[r].y);
+    }
+    return v;
+  }
+  __device__ static auto get(const raw& v, int r, int i, int at) {
+    if constexpr (two) return Take::element(v.x[r][i], v.y[r][i], at);
+    else return Take::element(v.x[r][i], at);
+  }
+  __device__ single one(int i) const {
+    const offset at = find(place + static_cast<index>(i));
+    single s;
+    s.x = x()[at.x];
+    if constexpr (two) s.y = y()[at.y];
+    return s;
+  }
+  BITFOLD_HD static auto made(const single& s, int at) {
+    if constexpr (two) return Take::element(s.x, s.y, at);
+    else return Take::element(s.x, at);
+  }
+};
+
+// The same of any type that A holds, told at run time.
+template <class Take, class A>
+struct found_values {
+  static constexpr bool two = Take::two, has_packs = false;
+  static constexpr int owned = 4;
+  using single = std::conditional_t<two, fold::pair_of<A>, A>;
+  finder find;
+  index place;
+
+  using raw = single;  // it has no packs
+  __device__ static found_values at(const output_elements& from, index output, index place) {
+    return {finder::of(from, output), place};
+  }
+  __device__ found_values ahead(index k) const { return {find, place + k}; }
+  __device__ __noinline__ single one(int i) const {
+    const offset at = find(place + static_cast<index>(i));
+    return visit(find.from->type, [&]<class T>(std::type_identity<T>) -> single {
+      if constexpr (fold::holds<A, T>()) {
+        const A x = arith::widen<A>(static_cast<const T*>(find.from->x)[at.x]);
+        if constexpr (two) return {x, arith::widen<A>(static_cast<const T*>(find.from->y)[at.y])};
+        else return x;
+      } else {
+        return {};
+      }
+    });
+  }
+  BITFOLD_HD static auto made(const single& s, int at) { return Take::made(s, at); }
+};
+
+// Writes the results of one output.
+template <class F, class A, class S>
+__device__ __noinline__ void write_output(S s, index n, index output, const output_results& how) {
+  for (int k = 0; k < how.list.count; ++k) {
+    result one = how.list.each[k];
+    one.out = static_cast<std::byte*>(one.out) + output * static_cast<index>(how.bytes[k]);
+    write_shared<F, A>(s, n, one);
+  }
+}
+
+// What an output without elements gets.
+__device__ inline void write_empty(index output, const output_results& how) {
+  for (int k = 0; k < how.list.count; ++k)
+    for (int i = 0; i < how.bytes[k]; ++i)
+      static_cast<std::byte*>(how.list.each[k].out)[output * static_cast<index>(how.bytes[k]) + static_cast<index>(i)] =
+          static_cast<std::byte>(how.empty[k] >> 8 * i);
+}
+
+// A binary counter of states in one thread: they come in order, and all but the last are of as many elements. In
+// registers, unless there are many.
+template <class F, class S, int Levels>
+struct thread_counter {
+  static constexpr int unrolled = Levels <= 6 ? Levels : 1;
+  S pending[Levels];
+  index each[Levels];
+  unsigned full = 0;
+
+  __device__ void push(S s, index n) {
+    bool placed = false;
+#pragma unroll unrolled
+    for (int l = 0; l < Levels; ++l) {
+      if (placed) continue;
+      if (full >> l & 1) {
+        s = F::merge(pending[l], s, fold::counts{each[l], n});
+        n += each[l];
+        full &= ~(1u << l);
+      } else {
+        pending[l] = s;
+        each[l] = n;
+        full |= 1u << l;
+        placed = true;
+      }
+    }
+  }
+  __device__ S total() const {
+    S s{};
+    index n = 0;
+#pragma unroll unrolled
+    for (int l = 0; l < Levels; ++l) {
+      if (!(full >> l & 1)) continue;
+      s = n > 0 ? F::merge(pending[l], s, fold::counts{each[l], n}) : pending[l];
+      n += each[l];
+    }
+    return s;
+  }
+};
+
+inline constexpr int most_leaves_of_thread = 64;
+
+// `n` elements from `first` on, up to most_leaves_of_thread leaves, by one thread.
+template <class F, class Source, class A>
+__device__ auto fold_by_thread(const Source& from, index first, index n) {
+  using local = typename engine<F, Source, A>::local;
+  thread_counter<F, local, 7> leaves;
+#pragma unroll 1
+  for (int begin = 0; begin < static_cast<int>(n); begin += order::leaf) {
+    const int size = min(order::leaf, static_cast<int>(n) - begin), lanes = order::lane_count(size);
+    thread_counter<F, local, 6> of_leaf;
+#pragma unroll 1
+    for (int l = 0; l < lanes; ++l) {
+      const int rows = order::lane_size(size, l);
+      typename Source::single x[order::rows];
+#pragma unroll
+      for (int r = 0; r < order::rows; ++r)
+        if (r < rows) x[r] = from.one(begin + r * order::lanes + l);
+      of_leaf.push(method::fold_lane<F, order::rows>(rows, [&](int r) { return Source::made(x[r], begin + r * order::lanes + l); }),
+                   static_cast<index>(rows));
+    }
+    leaves.push(of_leaf.total(), static_cast<index>(size));
+  }
+  return F::template settle<A>(leaves.total(), first);
+}
+
+template <class F, class Source, class A>
+__global__ void __launch_bounds__(256)
+    fold_outputs_by_threads(const __grid_constant__ output_elements data, index node, index nodes, void* states,
+                            const __grid_constant__ output_results how) {
+  using S = fold::settled<F, A>;
+  const index items = data.outputs * nodes;
+  for (index i = index{blockIdx.x} * blockDim.x + threadIdx.x; i < items; i += index{gridDim.x} * blockDim.x) {
+    index k = i, output = i;
+    if (nodes > 1) divide(k, data.outputs, output);
+    else k = 0;
+    const index n = elements_of(data, output), first = k * node;
+    if (n == 0) {
+      write_empty(output, how);
+      continue;
+    }
+    if (n > data.most_by_thread) continue;
+    const S s = fold_by_thread<F, Source, A>(Source::at(data, output, first), first, n - first < node ? n - first : node);
+    if (nodes == 1) write_output<F, A>(s, n, output, how);
+    else static_cast<S*>(states)[output * nodes + k] = s;
+  }
+}
+
+// A tile of `size` elements by a warp, leaf by leaf, a lane to each thread; the state is thread 0's. Out of line, as it is
+// for what cannot be read in packs.
+template <class F, class Source, class A>
+__device__ __noinline__ auto fold_by_leaves(Source from, int size) {
+  using local = typename engine<F, Source, A>::local;
+  const int t = threadIdx.x % warp;
+  thread_counter<F, local, 5> leaves;
+#pragma unroll 1
+  for (int begin = 0; begin < size; begin += order::leaf) {
+    const int here = min(order::leaf, size - begin), rows = t < here ? order::lane_size(here, t) : 0;
+    typename Source::single x[order::rows];
+#pragma unroll
+    for (int r = 0; r < order::rows; ++r)
+      if (r < rows) x[r] = from.one(begin + r * order::lanes + t);
+    local s;
+    if (rows > 0) s = method::fold_lane<F, order::rows>(rows, [&](int r) { return Source::made(x[r], begin + r * order::lanes + t); });
+    leaves.push(fold_warp<F>(s, order::lane_count(here), leaf_lanes{here}), static_cast<index>(here));
+  }
+  return leaves.total();
+}
+
+// Blocks take nodes: of an output that has several each one, or all of one that is long among many, one after the other.
+template <class F, class Source, class A>
+__global__ void __launch_bounds__(max_threads)
+    fold_outputs(const __grid_constant__ output_elements data, int tiles, index nodes, void* states,
+                 const __grid_constant__ output_results how) {
+  using E = engine<F, Source, A>;
+  using S = typename E::state;
+  static_assert(E::tile / order::leaf < 32);
+  S* const of_tiles = reinterpret_cast<S*>(shared_bytes);
+  __shared__ __align__(16) std::byte counter[40 * sizeof(S)];
+  __shared__ index elements_pending[40];
+  S* const pending = reinterpret_cast<S*>(counter);
+  const int w = threadIdx.x / warp, t = threadIdx.x % warp, warps = blockDim.x / warp;
+  const index items = data.outputs * nodes, node = static_cast<index>(tiles) * E::tile;
+  // Where lengths differ, a look at so many tells which of them are for blocks.
+  const index at_once = data.offsets ? warp : 1;
+  for (index begin = blockIdx.x * at_once; begin < items; begin += gridDim.x * at_once) {
+    unsigned here_too = 1;
+    if (data.offsets)
+      here_too = __ballot_sync(all_threads, begin + t < items && elements_of(data, begin + t) > data.most_by_thread);
+    for (; here_too; here_too &= here_too - 1) {
+      const index i = begin + static_cast<index>(__ffs(static_cast<int>(here_too)) - 1);
+      index output = i, k = 0;
+      if (nodes > 1) divide(output, nodes, k);
+      const index n = elements_of(data, output), first = k * node, end = nodes > 1 && n - first > node ? first + node : n;
+      const Source from = Source::at(data, output, 0);
+      int depth = 0;
+#pragma unroll 1
+      for (index at = first; at < end; at += node) {
+        const index left = end - at, here = left < node ? left : node;
+        const int full = static_cast<int>(here / E::tile), rest = static_cast<int>(here % E::tile), count = full + (rest > 0);
+        for (int j = w; j < count; j += warps) {
+          const index place = at + static_cast<index>(j) * E::tile;
+          const Source tile = from.ahead(place);
+          const auto keep = [&](typename E::local s) {
+            if (t == 0) of_tiles[j] = F::template settle<A>(s, place);
+          };
+          if constexpr (Source::has_packs)
+            if (data.in_packs && j < full) {
+              keep(E::fold_tile(E::template load_tile<alignment::known>(tile)));
+              continue;
+            }
+          keep(fold_by_leaves<F, Source, A>(tile, j < full ? E::tile : rest));
+        }
+        __syncthreads();
+        S s = fold_shared<F>(of_tiles, count, E::tile, here);
+        if (threadIdx.x == 0) {
+          index size = here;
+          for (index before = (at - first) / node; depth > 0 && (before & 1 || left == here); before >>= 1) {
+            s = F::merge(pending[--depth], s, fold::counts{elements_pending[depth], size});
+            size += elements_pending[depth];
+          }
+          if (left > here) {
+            pending[depth] = s;
+            elements_pending[depth++] = size;
+          } else if (nodes > 1 && n > node) {
+            static_cast<S*>(states)[i] = s;
+          } else {
+            write_output<F, A>(s, n, output, how);
+          }
+        }
+        __syncthreads();
+      }
+    }
+  }
+}
+
+// The nodes of each output, by a warp.
+template <class F, class A>
+__global__ void __launch_bounds__(256)
+    fold_nodes_of_outputs(const __grid_constant__ output_elements data, const void* states, index node, index nodes,
+                          const __grid_constant__ output_results how) {
+  using S = fold::settled<F, A>;
+  const int t = threadIdx.x % warp;
+  const index warps = index{gridDim.x} * blockDim.x / warp;
+  for (index output = (index{blockIdx.x} * blockDim.x + threadIdx.x) / warp; output < data.outputs; output += warps) {
+    const index n = elements_of(data, output);
+    const S* const from = static_cast<const S*>(states) + output * nodes;
+    const index count = (n + node - 1) / node;
+    thread_counter<F, S, 17> runs;
+#pragma unroll 1
+    for (index k = 0; k < count; k += warp) {
+      const int here = count - k < warp ? static_cast<int>(count - k) : warp;
+      const index left = n - k * node;
+      const S s = fold_warp<F>(from[k + (t < here ? t : 0)], here, equal_runs{node, left});
+      runs.push(s, left < warp * node ? left : warp * node);
+    }
+    if (t == 0) write_output<F, A>(runs.total(), n, output, how);
+  }
+}
+
+template <class F, class Source, class A>
+const char* launch_output_kernels(const output_plan& p, const output_elements& from, const output_results& how, void* workspace,
+                                  stream where) {
+  cudaError_t err = cudaSuccess;
+  if (from.offsets)  // short ones by threads, then the others by blocks
+    err = enqueue(fold_outputs_by_threads<F, Source, A>, p.blocks, 128, 0, where, false, from, p.node, index{1}, workspace, how);
+  if (err == cudaSuccess)
+    err = p.by_threads ? enqueue(fold_outputs_by_threads<F, Source, A>, p.blocks, p.threads, 0, where, false, from, p.node, p.nodes, workspace, how)
+                       : enqueue(fold_outputs<F, Source, A>, p.blocks, p.threads, p.shared, where, false, from, p.tiles, p.nodes, workspace, how);
+  if (err == cudaSuccess && p.nodes > 1) {
+    const index blocks = (from.outputs * warp + 255) / 256;
+    err = enqueue(fold_nodes_of_outputs<F, A>, static_cast<int>(blocks < 65536 ? blocks : 65536), 256, 0, where, false, from, workspace,
+                  p.node, p.nodes, how);
+  }
+  return err == cudaSuccess ? nullptr : cudaGetErrorString(err);
+}
+
+}  // namespace
+
+template <>
+const char* launch_outputs<part::BITFOLD_PART>(kernel_kind kind, const reduction& r, const output_plan& p, const output_elements& from,
+                                               const output_results& how, void* workspace, stream where) {
+  return with_kernel<const char*>(kind, r, [&]<class F, class T, class A>() -> const char* {
+    using choice = output_kernel_choice<F, T, A>;
+    if constexpr (choice::in != part::BITFOLD_PART || is_sum_itself<F>)
+      return "not of this part";  // not reached: a sum shares the kernels of its base here
+    else if constexpr (choice::stored)
+      return launch_output_kernels<F, found_elements<widening<F, A>, T>, A>(p, from, how, workspace, where);
+    else
+      return launch_output_kernels<F, found_values<widening<F, A>, A>, A>(p, from, how, workspace, where);
+  });
+}
+
+}  // namespace bitfold::cuda

@@ -1,0 +1,75 @@
+// The seam between host code and the kernels of many outputs.
+#pragma once
+
+#include "../batch.hpp"
+#include "kernels.hpp"
+
+namespace bitfold::cuda {
+
+/// Where the elements of the outputs are: on axes, in segments, or where places say.
+struct output_elements {
+  const void *x, *y;
+  dtype type;
+  bool in_packs;  ///< of an output 16 bytes of neighbours are neighbours in memory, and aligned
+  detail::axes kept, reduced;
+  index outputs, n;               ///< elements of each, on axes; about so many otherwise
+  index most_by_thread;           ///< longer outputs are left to blocks, where the lengths differ
+  const std::int64_t* offsets;    ///< in device memory; null: on axes
+  const std::uint32_t* places;    ///< of elements offsets[k], offsets[k] + 1, ...; null: those
+};
+
+/// Results of output k are the k-th elements of where `list` says, of so many bytes each.
+struct output_results {
+  result_list list;
+  int bytes[most_results];
+  std::uint64_t empty[most_results];  ///< the bits of a result of no elements
+};
+
+/// The folds that are asked for along axes every day: these have kernels for elements as they are stored.
+template <class F>
+inline constexpr bool is_everyday = false;
+template <class F, class G>
+inline constexpr bool is_everyday<fold::both<F, G>> = true;
+#define BITFOLD_EVERYDAY(...) \
+  template <>                 \
+  inline constexpr bool is_everyday<__VA_ARGS__> = true;
+BITFOLD_EVERYDAY(total)
+BITFOLD_EVERYDAY(fold::additive<method::tree, fold::square>)
+BITFOLD_EVERYDAY(smallest)
+BITFOLD_EVERYDAY(largest)
+BITFOLD_EVERYDAY(op::place_fold<true>)
+BITFOLD_EVERYDAY(op::logsumexp_fold)
+BITFOLD_EVERYDAY(variance)
+#undef BITFOLD_EVERYDAY
+
+/// As kernel_choice, of fewer kernels.
+template <class F, class T, class A>
+struct output_kernel_choice {
+  static constexpr bool stored = is_everyday<F> && !std::is_integral_v<T> && std::is_same_v<A, double> == std::is_same_v<T, double>;
+  static constexpr part in = !stored ? (std::is_integral_v<A> ? part::widened_integers : part::widened_floats)
+                                     : kernel_choice<F, T, A>::in;
+};
+
+/// How the outputs are shared out, for kernels whose states and tiles have these sizes.
+struct output_plan {
+  bool by_threads;      ///< a thread folds a node of an output; otherwise a block does
+  index node;           ///< elements of a node
+  index nodes;          ///< of an output; a single one is the result
+  int threads, blocks;
+  int tiles;            ///< of a node, where blocks fold them
+  std::size_t workspace, shared;
+};
+/// Errors: errc::usage (a launch shape that is not allowed; outputs of more elements than there is room to fold).
+output_plan plan_outputs(const sizes& of, const output_elements& from, const launch& shape);
+
+/// Enqueues the plan, as launch_part does.
+template <part P>
+const char* launch_outputs(kernel_kind kind, const reduction& r, const output_plan& p, const output_elements& from,
+                           const output_results& how, void* workspace, stream where);
+
+/// Bytes for the places of n elements by their keys. Errors: errc::cuda.
+std::size_t keys_workspace(index n, index outputs);
+/// Enqueues the sort of n keys in that room, and says in `to` where it leaves the places.
+const char* launch_keys(const std::int64_t* keys, index n, index outputs, void* workspace, stream where, output_elements& to);
+
+}  // namespace bitfold::cuda

@@ -1,0 +1,2 @@
+#define BITFOLD_PART bf16
+#include "views.cuh"

@@ -1,0 +1,2 @@
+#define BITFOLD_PART f16
+#include "views.cuh"

@@ -1,0 +1,2 @@
+#define BITFOLD_PART f32
+#include "views.cuh"

@@ -1,0 +1,2 @@
+#define BITFOLD_PART f64
+#include "views.cuh"

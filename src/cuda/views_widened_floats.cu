@@ -1,0 +1,2 @@
+#define BITFOLD_PART widened_floats
+#include "views.cuh"

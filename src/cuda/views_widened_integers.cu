@@ -1,0 +1,2 @@
+#define BITFOLD_PART widened_integers
+#include "views.cuh"
