@@ -303,6 +303,23 @@ TEST_CASE("cuda: exact sums of so many elements that a thread's numbers must be 
     }
 }
 
+TEST_CASE("cuda: exact sums in as many blocks as can be asked for", "[cuda][exact]") {
+  const std::size_t n = 100'003;
+  for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i64})
+    for (op_id op : {op_id::sum, op_id::dot, op_id::var}) {
+      if (!is_float(t) && op == op_id::var) continue;
+      const auto data = test::make_data(t, test::kind::any_bits, 2 * n, 22);
+      const void* y = info(op).inputs == 2 ? data.data() + n * size_of(t) : nullptr;
+      on_device d(data);
+      const reduction r = make_reduction(op, method_id::exact, t);
+      for (const cuda::launch& shape : {cuda::launch{.blocks = 0x7fffffff}, cuda::launch{.threads = 32, .blocks = 1 << 30}}) {
+        INFO(test::describe(r, n) << describe(shape));
+        CHECK(cuda::workspace_bytes(r, n, shape) <= 8 * n);
+        CHECK(d.reduce(r, 0, n, shape, n) == cpu::reduce(r, data.data(), y, n));
+      }
+    }
+}
+
 TEST_CASE("cuda: exact sums of more than 2^32 elements", "[cuda][exact]") {
   const std::size_t n = (std::size_t{1} << 32) + 5;
   void* p = nullptr;

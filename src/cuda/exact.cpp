@@ -25,18 +25,21 @@ auto with_kernel_type(dtype type, F f) {
   }
 }
 
-// As many blocks as the device runs at once, or as there is work for.
-int blocks_for(const exact_kernel& k, int threads, std::size_t n) {
-  int device = 0, processors = 0, each = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
-  check(cudaFuncSetAttribute(k.function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(k.shared)),
-        "cudaFuncSetAttribute");
-  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, k.function, threads, k.shared),
-        "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+// As many blocks as the shape wants, or as the device runs at once; but no more than there is work for.
+int blocks_for(const exact_kernel& k, int threads, std::size_t n, int wanted) {
+  if (wanted == 0) {
+    int device = 0, processors = 0, each = 0;
+    check(cudaGetDevice(&device), "cudaGetDevice");
+    check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
+    check(cudaFuncSetAttribute(k.function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(k.shared)),
+          "cudaFuncSetAttribute");
+    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, k.function, threads, k.shared),
+          "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+    wanted = std::max(1, processors * each);
+  }
   const std::size_t at_once = k.elements * static_cast<std::size_t>(threads) / static_cast<std::size_t>(k.threads);
-  return static_cast<int>(std::clamp<std::size_t>((n + at_once - 1) / at_once, 1,
-                                                  static_cast<std::size_t>(std::max(1, processors * each))));
+  const std::size_t work = n / at_once + (n % at_once != 0);
+  return static_cast<int>(std::clamp<std::size_t>(work, 1, static_cast<std::size_t>(std::min(wanted, most_blocks))));
 }
 
 cudaError_t enqueue(const void* kernel, int blocks, int threads, std::size_t shared, stream where, bool overlap, void** values) {
@@ -62,7 +65,7 @@ exact_plan plan_exact(std::span<const exact::term> terms, dtype type, std::size_
   const auto take = [&](exact::term what) { return std::erase(left, what) > 0; };
   const auto add = [&](const exact_kernel& k, std::initializer_list<exact::term> of) {
     exact_plan::pass p{k, shape.threads ? std::min(shape.threads, k.threads) : k.threads, 1, {}, 0};
-    p.blocks = shape.blocks ? shape.blocks : blocks_for(k, p.threads, n);
+    p.blocks = blocks_for(k, p.threads, n, shape.blocks);
     for (const exact::term what : of) {
       p.slots[p.terms] = {what, p.blocks, static_cast<int>(k.cells[p.terms]), nullptr};
       plan.workspace += static_cast<std::size_t>(p.blocks) * k.cells[p.terms] * sizeof(std::int64_t);
@@ -101,7 +104,7 @@ const char* launch_exact(const exact_plan& plan, const arguments& a) {
     for (int k = 0; k < p.terms; ++k) {
       exact_slot s = p.slots[k];
       s.at = next;
-      if (!alone) next += s.blocks * s.cells;
+      if (!alone) next += std::ptrdiff_t{s.blocks} * s.cells;
       here.each[here.count++] = all.each[all.count++] = s;
     }
     result_list how{};

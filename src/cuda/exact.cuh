@@ -823,10 +823,10 @@ __global__ void __launch_bounds__(A::threads)
     __shared__ __align__(16) room_for_sum sums[2];
     write_results<T>(slots, of, n, how, sums);
   } else {
-    for (int i = threadIdx.x; i < A::count; i += blockDim.x) slots.each[0].at[blockIdx.x * A::count + i] = cells[i];
+    for (int i = threadIdx.x; i < A::count; i += blockDim.x) slots.each[0].at[index{blockIdx.x} * A::count + i] = cells[i];
     if constexpr (B::count > 0)
       for (int i = threadIdx.x; i < B::count; i += blockDim.x)
-        slots.each[1].at[blockIdx.x * B::count + i] = cells[A::count + i];
+        slots.each[1].at[index{blockIdx.x} * B::count + i] = cells[A::count + i];
   }
 }
 
@@ -847,7 +847,7 @@ __global__ void __launch_bounds__(finish_threads)
     std::int64_t all = 0, flags = 0;
 #pragma unroll 8
     for (int b = group; b < s.blocks; b += groups) {
-      const std::int64_t v = s.at[b * s.cells + cell];
+      const std::int64_t v = s.at[static_cast<index>(b) * s.cells + cell];
       all += v;
       flags |= v;
     }

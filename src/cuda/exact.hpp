@@ -29,6 +29,8 @@ exact_kernel exact_kernel_of_both();
 template <class T>
 const void* exact_finish_of();
 inline constexpr int finish_threads = 512;
+/// Of a pass: exact_finish adds up as many numbers in 64 bits (docs/exact.md).
+inline constexpr int most_blocks = 1 << 13;
 
 /// The cells of one term, those of a block one behind the other.
 struct exact_slot {

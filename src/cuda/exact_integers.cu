@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(threads)
     __shared__ __align__(16) room_for_sum sums[1];
     write_results<std::int64_t>(slots, of, n, how, sums);
   } else {
-    for (int i = threadIdx.x; i < cells; i += blockDim.x) slots.each[0].at[blockIdx.x * cells + i] = sum[i];
+    for (int i = threadIdx.x; i < cells; i += blockDim.x) slots.each[0].at[index{blockIdx.x} * cells + i] = sum[i];
   }
 }
 
