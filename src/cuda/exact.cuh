@@ -42,6 +42,16 @@ __device__ inline void add_all_to_cells(std::int64_t* cells, int count, std::int
   const std::uint64_t low = warp_sum(static_cast<std::uint32_t>(v));
   add_to_cells(cells, count, (static_cast<signed_wide>(high) << 32) + static_cast<signed_wide>(low), shift);
 }
+// Leaves 32 bits, and a carry, in each cell but the topmost, of whose bits the lower 32 count. By a block, whose
+// threads may add to them meanwhile.
+__device__ inline void carry_cells(std::int64_t* cells, int count) {
+  const auto at = [=](int i) { return reinterpret_cast<word*>(cells + i); };
+  for (int i = threadIdx.x; i < count - 2; i += blockDim.x) {
+    const word v = atomicExch(at(i), 0);
+    atomicAdd(at(i), v & 0xffffffff);
+    atomicAdd(at(i + 1), static_cast<word>(static_cast<std::int64_t>(v) >> 32));
+  }
+}
 // As a state; the cells may hold sums of several blocks' by then.
 template <class S, class Cell>
 __device__ void to_sum(const Cell* cells, S& s) {
@@ -627,7 +637,9 @@ struct in_levels {
   static constexpr int takes = takes_of(64);
   __device__ void spill(std::int64_t* cells) {
     flush(cells);
-    if (!__syncthreads_or(has_column)) return;
+    const bool columns = __syncthreads_or(has_column);
+    carry_cells(cells, count);
+    if (!columns) return;
     if (!has_column)
       for (int k = 0; k < limbs; ++k) rows[k * Threads + threadIdx.x] = 0;
     has_column = true;
@@ -830,7 +842,7 @@ __global__ void __launch_bounds__(A::threads)
   }
 }
 
-// One block: the cells of all blocks become results. A block's cell is below 2^53 (docs/exact.md).
+// One block: the cells of all blocks, whose sums are below 2^63 (docs/exact.md), become results.
 template <class T>
 __global__ void __launch_bounds__(finish_threads)
     exact_finish(index n, const __grid_constant__ exact_slots slots, const __grid_constant__ result_list how) {
