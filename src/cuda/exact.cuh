@@ -52,9 +52,9 @@ __device__ inline void carry_cells(std::int64_t* cells, int count) {
     atomicAdd(at(i + 1), static_cast<word>(static_cast<std::int64_t>(v) >> 32));
   }
 }
-// As a state; the cells may hold sums of several blocks' by then.
-template <class S, class Cell>
-__device__ void to_sum(const Cell* cells, S& s) {
+// As a state.
+template <class S>
+__device__ void to_sum(const std::int64_t* cells, S& s) {
   s = S{};
   signed_wide carry = 0;
 #pragma unroll 1
@@ -68,11 +68,12 @@ __device__ void to_sum(const Cell* cells, S& s) {
 // ---- What adds up terms -----------------------------------------------------------------------------------
 //
 // An adder is one thread's. It has
-//   take(x, y)         adds the elements of some packs; called by whole warps
-//   spill(cells)       moves what it has to the cells of its block; called by whole blocks, after every
-//                      `takes` takes at least
-//   column_bytes       of shared memory for each thread, in rows of Threads columns
-// Elements that are not there are padding(): terms that change nothing but, perhaps, flags that are up anyway.
+//   take(x, y, packs, cells)  adds the elements of some packs; called by whole warps, of whose block's first thread the
+//                             first `packs` are not past the end
+//   spill(cells)              moves what it has to the cells of its block; called by whole blocks, after every
+//                             `takes` takes at least
+//   column_bytes              of shared memory for each thread, in rows of Threads columns
+// Elements past the end are padding: terms that are -0, or change nothing but flags that are up anyway.
 
 template <class T>
 using bits_of_type = typename exact::range<T>::bits;
@@ -119,7 +120,7 @@ struct in_registers {
 
   __device__ explicit in_registers(std::byte*) {}
   template <int U, bool Two>
-  __device__ void take(const pack<float16> (&x)[U], const pack<float16> (&y)[Two ? U : 1], int) {
+  __device__ void take(const pack<float16> (&x)[U], const pack<float16> (&y)[Two ? U : 1], int, std::int64_t*) {
 #pragma unroll
     for (int u = 0; u < U; ++u)
 #pragma unroll
@@ -190,7 +191,7 @@ struct in_bins {
     for (int b = 0; b < bins; ++b) rows[b * Threads + threadIdx.x] = -0.0;
   }
   template <int U, bool Two>
-  __device__ void take(const pack<T> (&x)[U], const pack<T> (&y)[Two ? U : 1], int packs) {
+  __device__ void take(const pack<T> (&x)[U], const pack<T> (&y)[Two ? U : 1], int packs, std::int64_t*) {
     if (packs == U) {  // the usual case, without a question between packs
 #pragma unroll
       for (int u = 0; u < U; ++u) add(x[u], y[Two ? u : 0]);
@@ -251,7 +252,7 @@ struct in_floats {
     for (int b = 0; b < bins; ++b) rows[b * Threads + threadIdx.x] = -0.0f;
   }
   template <int U, bool>
-  __device__ void take(const pack<bfloat16> (&x)[U], const pack<bfloat16> (&)[1], int packs) {
+  __device__ void take(const pack<bfloat16> (&x)[U], const pack<bfloat16> (&)[1], int packs, std::int64_t*) {
     if (packs == U) {
 #pragma unroll
       for (int u = 0; u < U; ++u) add(x[u]);
@@ -313,7 +314,7 @@ struct counting_terms {
 
   __device__ explicit counting_terms(std::byte*) {}
   template <int U, bool>
-  __device__ void take(const pack<T> (&x)[U], const pack<T> (&)[1], int) {
+  __device__ void take(const pack<T> (&x)[U], const pack<T> (&)[1], int, std::int64_t*) {
     int here = 0;
 #pragma unroll
     for (int u = 0; u < U; ++u)
@@ -461,8 +462,6 @@ struct in_levels {
       }
   }
 
-  std::int64_t* block_cells = nullptr;  // where flush() goes
-
   template <int U, bool Two>
   __device__ bool attempt(const pack<T> (&x)[U], const pack<T> (&y)[Two ? U : 1]) {
     double s[groups][levels];
@@ -603,7 +602,7 @@ struct in_levels {
   }
 
   template <int U, bool Two>
-  __device__ void take(const pack<T> (&x)[U], const pack<T> (&y)[Two ? U : 1], int) {
+  __device__ void take(const pack<T> (&x)[U], const pack<T> (&y)[Two ? U : 1], int, std::int64_t* cells) {
     if constexpr (parts::is_fixed)
       if (!anchored) anchor<U>(parts::fixed - 1);
     bool done = false;
@@ -617,7 +616,7 @@ struct in_levels {
           return;
         }
         if (tries == 1 || parts::is_fixed) break;
-        flush(block_cells);
+        flush(cells);
         anchor<U>(highest<U, Two>(packs<U>(x), packs<Two ? U : 1>(y), !done));
       }
       hard = min(2 * hard + 1, 255);
@@ -664,8 +663,7 @@ struct in_levels {
 
 template <class Form>
 inline constexpr std::size_t term_count = std::size(Form::terms);
-template <class Op>
-concept has_form = requires { typename Op::exact; };
+using room_for_sum = std::byte[sizeof(exact::sum<double, 2>)];
 
 __device__ __noinline__ void write(const result& how, const exact::unrounded& v) {
   visit(how.type, [&]<class Out>(std::type_identity<Out>) {
@@ -673,7 +671,7 @@ __device__ __noinline__ void write(const result& how, const exact::unrounded& v)
   });
 }
 template <class Form, typing Types, class T>
-__device__ void write_form(const result& how, index n, const exact_slots& slots, const std::byte (*sums)[sizeof(exact::sum<double, 2>)]) {
+__device__ void write_form(const result& how, index n, const exact_slots& slots, const room_for_sum* sums) {
   const auto sum_of = [&](term what) {
     int k = 0;
     while (k < slots.count - 1 && slots.each[k].what != what) ++k;
@@ -696,12 +694,11 @@ __device__ void write_form(const result& how, index n, const exact_slots& slots,
 }
 
 template <class Op, typing Types, class T>
-__device__ void write_op(const result& how, index n, const exact_slots& slots, const std::byte (*sums)[sizeof(exact::sum<double, 2>)]) {
-  if constexpr (has_form<Op>) write_form<typename Op::exact, Types, T>(how, n, slots, sums);
+__device__ void write_op(const result& how, index n, const exact_slots& slots, const room_for_sum* sums) {
+  if constexpr (detail::has_form<Op>) write_form<typename Op::exact, Types, T>(how, n, slots, sums);
 }
 
 // The cells of all slots, added up over the blocks and carried, become results.
-using room_for_sum = std::byte[sizeof(exact::sum<double, 2>)];
 template <class T>
 __device__ __noinline__ void write_results(const exact_slots& slots, const std::int64_t* const (&cells)[most_slots], index n,
                                            const result_list& how, room_for_sum* sums) {
@@ -735,7 +732,7 @@ struct no_adder {
   unsigned flags = 0;
   __device__ explicit no_adder(std::byte*) {}
   template <int, bool, class X, class Y>
-  __device__ void take(const X&, const Y&, int) {}
+  __device__ void take(const X&, const Y&, int, std::int64_t*) {}
   __device__ void spill(std::int64_t*) {}
 };
 
@@ -755,11 +752,6 @@ __device__ pack<T> load_or_pad(const T* p, index j, index n, bool aligned, bits_
   return v;
 }
 
-template <class A, class T>
-__device__ void set_cells(A& a, std::byte* bytes) {
-  if constexpr (requires { a.block_cells; }) a.block_cells = reinterpret_cast<std::int64_t*>(bytes);
-}
-
 // Adds the terms of A, and of B, of all elements, U packs of each input at a time.
 template <class T, bool Two, int U, class A, class B, bool Presence>
 __global__ void __launch_bounds__(A::threads)
@@ -773,8 +765,6 @@ __global__ void __launch_bounds__(A::threads)
   for (int i = threadIdx.x; i < A::count + B::count; i += blockDim.x) cells[i] = 0;
   A a(columns);
   B b(columns + threads * A::column_bytes);
-  set_cells<A, T>(a, cells_and_columns);
-  set_cells<B, T>(b, reinterpret_cast<std::byte*>(cells + A::count));
   __syncthreads();
 
   // Terms of these are -0, or nothing.
@@ -813,8 +803,8 @@ __global__ void __launch_bounds__(A::threads)
     if (base + U * stride + block_first < packs) load(base + U * stride, next_x, next_y);
     int here = U;  // packs that the block's first thread has
     if (base + (U - 1) * stride + block_first >= packs) here = static_cast<int>((packs - base - block_first + stride - 1) / stride);
-    a.template take<U, Two>(x, y, here);
-    b.template take<U, Two>(x, y, here);
+    a.template take<U, Two>(x, y, here, cells);
+    b.template take<U, Two>(x, y, here, cells + A::count);
     if (--until_spill == 0) {
       a.spill(cells);
       b.spill(cells + A::count);
@@ -879,6 +869,7 @@ template <class T, bool Two, int U, class A, class B = no_adder, bool Presence =
 exact_kernel kernel_of() {
   exact_kernel k;
   k.function = reinterpret_cast<const void*>(exact_pass<T, Two, U, A, B, Presence>);
+  k.finish = reinterpret_cast<const void*>(exact_finish<T>);
   k.threads = A::threads;
   k.shared = bytes_of_cells(A::count + B::count) + A::threads * (A::column_bytes + B::column_bytes);
   k.elements = std::size_t{U} * A::threads * pack<T>::size;

@@ -46,22 +46,15 @@ __global__ void __launch_bounds__(threads)
 
 template <term What>
 exact_kernel kernel() {
-  return {reinterpret_cast<const void*>(add_integers<What>), threads, 0, 4 * threads, {cells, 0}};
+  return {reinterpret_cast<const void*>(add_integers<What>), reinterpret_cast<const void*>(exact_finish<std::int64_t>), threads, 0, 4 * threads, {cells, 0}};
 }
 
 }  // namespace
 
 template <>
-exact_kernel exact_kernel_of<std::int64_t>(term what) {
+exact_kernel exact_kernel_of<std::int64_t>(term what, bool and_squares) {
+  if (and_squares) return {};
   return visit(what, [](auto w) { return kernel<w>(); });
-}
-template <>
-exact_kernel exact_kernel_of_both<std::int64_t>() {
-  return {};
-}
-template <>
-const void* exact_finish_of<std::int64_t>() {
-  return reinterpret_cast<const void*>(exact_finish<std::int64_t>);
 }
 
 }  // namespace bitfold::cuda
