@@ -52,19 +52,6 @@ __device__ inline void carry_cells(std::int64_t* cells, int count) {
     atomicAdd(at(i + 1), static_cast<word>(static_cast<std::int64_t>(v) >> 32));
   }
 }
-// As a state.
-template <class S>
-__device__ void to_sum(const std::int64_t* cells, S& s) {
-  s = S{};
-  signed_wide carry = 0;
-#pragma unroll 1
-  for (int i = 0; i < 2 * S::words; ++i) {
-    carry += cells[i];
-    s.w[i / 2] |= static_cast<exact::word>(static_cast<std::uint32_t>(carry)) << (i % 2 * 32);
-    carry >>= 32;
-  }
-}
-
 // ---- What adds up terms -----------------------------------------------------------------------------------
 //
 // An adder is one thread's. It has
@@ -661,32 +648,125 @@ struct in_levels {
 
 // ---- Results ------------------------------------------------------------------------------------------------
 
-template <class Form>
-inline constexpr std::size_t term_count = std::size(Form::terms);
-using room_for_sum = std::byte[sizeof(exact::sum<double, 2>)];
+/// A sum, and what most results are made of.
+struct summed {
+  exact::front front;
+  alignas(8) std::byte state[sizeof(exact::sum<double, 2>)];
+};
+
+// A number over a warp, N words of it in each thread: a += b + carry. A thread's words pass a carry on if they are
+// all ones, and a sum of masks says where all carries go.
+template <int N>
+__device__ void add_words(word (&a)[N], const word (&b)[N], bool carry) {
+  bool over = false, ones = true;
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    a[i] = exact::add_carry(a[i], b[i], over);
+    ones = ones && a[i] == ~word{0};
+  }
+  const unsigned gives = __ballot_sync(all_threads, over), passes = __ballot_sync(all_threads, ones);
+  over = (((gives | passes) + gives + carry) ^ passes) >> threadIdx.x % warp & 1;
+#pragma unroll
+  for (int i = 0; i < N; ++i) a[i] = exact::add_carry(a[i], 0, over);
+}
+// Makes a state, and its front, of cells; by a warp.
+template <class S>
+__device__ void sum_cells(const std::int64_t* cells, summed& to) {
+  constexpr int words = S::words, own = (words + warp - 1) / warp;
+  const int t = threadIdx.x % warp, first_word = t * own;
+  signed_wide v[own];
+  word w[own], up[own], down[own];
+#pragma unroll
+  for (int i = 0; i < own; ++i) {
+    const std::int64_t* const c = cells + 2 * (first_word + i);
+    v[i] = first_word + i < words ? c[0] + (static_cast<signed_wide>(c[1]) << 32) : 0;
+  }
+  // What is above a word, of either sign, belongs to the next one.
+  auto high = static_cast<std::int64_t>(v[own - 1] >> 64);
+  high = __shfl_up_sync(all_threads, high, 1);
+  if (t == 0) high = 0;
+#pragma unroll
+  for (int i = 0; i < own; ++i) {
+    w[i] = static_cast<word>(v[i]);
+    up[i] = high > 0 ? high : 0;
+    down[i] = ~static_cast<word>(high < 0 ? -high : 0);
+    high = static_cast<std::int64_t>(v[i] >> 64);
+  }
+  add_words(w, up, false);
+  add_words(w, down, true);
+
+  S& s = *reinterpret_cast<S*>(to.state);
+#pragma unroll
+  for (int i = 0; i < own; ++i)
+    if (first_word + i < words) s.w[first_word + i] = w[i];
+  const bool negative = __shfl_sync(all_threads, w[(words - 1) % own], (words - 1) / own) >> 63;
+  if (negative) {
+    constexpr word zero[own] = {};
+#pragma unroll
+    for (word& x : w) x = ~x;
+    add_words(w, zero, true);
+  }
+  int length = 0;  // in bits
+#pragma unroll
+  for (int i = 0; i < own; ++i) {
+    if (first_word + i >= words) w[i] = 0;
+    if (w[i]) length = 64 * (first_word + i + 1) - arith::leading_zeros(w[i]);
+  }
+  length = __reduce_max_sync(all_threads, length);
+  // Bits from `from` on lead: thread t gets word t of five, and what is lost is below.
+  const int from = length - 256, at = (from >> 6) + t, shift = from & 63;
+  word x = 0;
+  bool lost = false;
+#pragma unroll
+  for (int i = 0; i < own; ++i) {
+    const word there = __shfl_sync(all_threads, w[i], max(at, 0) / own);
+    if (at >= 0 && at % own == i) x = there;
+    const int above = 64 * (first_word + i + 1) - from;  // bits of this word that lead
+    lost |= above < 64 && (above <= 0 ? w[i] : w[i] << above) != 0;
+  }
+  lost = __any_sync(all_threads, lost);
+  const word next = __shfl_down_sync(all_threads, x, 1);
+  if (shift) x = x >> shift | next << (64 - shift);
+  word lead[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) lead[i] = __shfl_sync(all_threads, x, i);
+  if (t == 0) {
+    s.flags = static_cast<unsigned>(cells[2 * words]);
+    exact::kind k = s.kind();
+    if (k <= exact::kind::finite && length) k = exact::kind::finite;
+    else if (k == exact::kind::finite) k = exact::kind::empty;
+    to.front = {k, negative, {lead[0], lead[1], lead[2], lead[3], S::low + from, lost}};
+  }
+}
 
 __device__ __noinline__ void write(const result& how, const exact::unrounded& v) {
   visit(how.type, [&]<class Out>(std::type_identity<Out>) {
     if constexpr (!std::is_integral_v<Out>) *static_cast<Out*>(how.out) = exact::round<Out>(v);
   });
 }
+// Whether fronts will do.
+template <class Form>
+inline constexpr int term_count = std::size(Form::terms);
+template <class Form>
+inline constexpr bool of_fronts =
+    exact::degree(Form::terms[0]) == exact::degree(Form::terms[term_count<Form> - 1]);  // not a variance
 template <class Form, typing Types, class T>
-__device__ void write_form(const result& how, index n, const exact_slots& slots, const room_for_sum* sums) {
-  const auto sum_of = [&](term what) {
-    int k = 0;
-    while (k < slots.count - 1 && slots.each[k].what != what) ++k;
-    return sums[k];
-  };
-  const auto finish = [&]<class Out>(std::type_identity<Out>) {
+__device__ void write_form(const result& how, index n, const exact_slots& slots, const summed* sums) {
+  const auto finish = [&]<class Out, bool Fronts>(std::type_identity<Out>, std::bool_constant<Fronts>) {
+    const auto sum_of = [&]<term What>(std::integral_constant<term, What>) -> const auto& {
+      int k = 0;
+      while (k < slots.count - 1 && slots.each[k].what != What) ++k;
+      if constexpr (Fronts) return sums[k].front;
+      else return *reinterpret_cast<const exact::sum_of<T, What>*>(sums[k].state);
+    };
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
-      return Form::template finish<Out>(fold::finishing{n, how.ddof},
-                                        *reinterpret_cast<const exact::sum_of<T, Form::terms[I]>*>(sum_of(Form::terms[I]))...);
+      return Form::template finish<Out>(fold::finishing{n, how.ddof}, sum_of(std::integral_constant<term, Form::terms[I]>{})...);
     }(std::make_index_sequence<term_count<Form>>());
   };
   if (visit(how.type, []<class Out>(std::type_identity<Out>) { return !std::is_integral_v<Out>; })) {
-    write(how, finish(std::type_identity<exact::unrounded>{}));
+    write(how, finish(std::type_identity<exact::unrounded>{}, std::bool_constant<of_fronts<Form>>{}));
   } else if constexpr (std::is_integral_v<T> && Types == typing::additive) {
-    const auto v = finish(std::type_identity<std::int64_t>{});
+    const auto v = finish(std::type_identity<std::int64_t>{}, std::false_type{});
     visit(how.type, [&]<class Out>(std::type_identity<Out>) {
       if constexpr (std::is_integral_v<Out>) *static_cast<Out*>(how.out) = static_cast<Out>(v);
     });
@@ -694,25 +774,18 @@ __device__ void write_form(const result& how, index n, const exact_slots& slots,
 }
 
 template <class Op, typing Types, class T>
-__device__ void write_op(const result& how, index n, const exact_slots& slots, const room_for_sum* sums) {
+__device__ void write_op(const result& how, index n, const exact_slots& slots, const summed* sums) {
   if constexpr (detail::has_form<Op>) write_form<typename Op::exact, Types, T>(how, n, slots, sums);
 }
 
-// The cells of all slots, added up over the blocks and carried, become results.
+// The cells of all slots, added up over the blocks, become results.
 template <class T>
 __device__ __noinline__ void write_results(const exact_slots& slots, const std::int64_t* const (&cells)[most_slots], index n,
-                                           const result_list& how, room_for_sum* sums) {
+                                           const result_list& how, summed* sums) {
   const int w = threadIdx.x / warp, t = threadIdx.x % warp;
   for (int k = w; k < slots.count; k += blockDim.x / warp)
-    if (t == 0) {
-      const auto make = [&]<class S>(std::type_identity<S>) {
-        S& s = *reinterpret_cast<S*>(sums[k]);
-        to_sum(cells[k], s);
-        s.flags = static_cast<unsigned>(cells[k][slots.each[k].cells - 1]);
-      };
-      if (exact::degree(slots.each[k].what) == 1) make(std::type_identity<exact::sum<T, 1>>{});
-      else make(std::type_identity<exact::sum<T, 2>>{});
-    }
+    if (exact::degree(slots.each[k].what) == 1) sum_cells<exact::sum<T, 1>>(cells[k], sums[k]);
+    else sum_cells<exact::sum<T, 2>>(cells[k], sums[k]);
   __syncthreads();
   for (int k = w; k < how.count; k += blockDim.x / warp) {
     if (t != 0) continue;
@@ -822,7 +895,7 @@ __global__ void __launch_bounds__(A::threads)
   __syncthreads();
   if (gridDim.x == 1 && how.count > 0) {
     const std::int64_t* of[most_slots] = {cells, cells + A::count};
-    __shared__ __align__(16) room_for_sum sums[2];
+    __shared__ summed sums[2];
     write_results<T>(slots, of, n, how, sums);
   } else {
     for (int i = threadIdx.x; i < A::count; i += blockDim.x) slots.each[0].at[index{blockIdx.x} * A::count + i] = cells[i];
@@ -861,7 +934,7 @@ __global__ void __launch_bounds__(finish_threads)
   const std::int64_t* of[most_slots];
 #pragma unroll
   for (int k = 0; k < most_slots; ++k) of[k] = cells[k];
-  __shared__ __align__(16) room_for_sum sums[most_slots];
+  __shared__ summed sums[most_slots];
   write_results<T>(slots, of, n, how, sums);
 }
 

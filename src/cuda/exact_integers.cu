@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(threads)
   __syncthreads();
   if (gridDim.x == 1 && how.count > 0) {
     const std::int64_t* of[most_slots] = {sum};
-    __shared__ __align__(16) room_for_sum sums[1];
+    __shared__ summed sums[1];
     write_results<std::int64_t>(slots, of, n, how, sums);
   } else {
     for (int i = threadIdx.x; i < cells; i += blockDim.x) slots.each[0].at[index{blockIdx.x} * cells + i] = sum[i];
