@@ -47,11 +47,15 @@ int blocks_at_once(const exact_kernel& k, int threads) {
   return blocks;
 }
 
+// What one block does, so that no second kernel is needed.
+constexpr std::size_t takes_alone = 4;
+
 // As many as the shape wants, or as the device runs at once; but no more than there is work for.
 int blocks_for(const exact_kernel& k, int threads, std::size_t n, int wanted) {
   const int most = blocks_at_once(k, threads);
   const std::size_t at_once = k.elements * static_cast<std::size_t>(threads) / static_cast<std::size_t>(k.threads);
   const std::size_t work = n / at_once + (n % at_once != 0);
+  if (wanted == 0 && work <= takes_alone) return 1;
   return static_cast<int>(std::clamp<std::size_t>(work, 1, static_cast<std::size_t>(std::min(wanted ? wanted : most, most_blocks))));
 }
 
