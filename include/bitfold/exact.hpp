@@ -214,15 +214,15 @@ class leading {
   BITFOLD_HD void divide(word by) {
     wide rest = 0;
     BITFOLD_ROLLED
-    for (int i = 0; i < 4; ++i) {
-      rest = rest << 64 | w_[3];
-      const word quotient = static_cast<word>(rest / by);
-      rest -= wide{quotient} * by;
-      push(quotient);
+    for (int i = 3; i >= 0; --i) {
+      rest = rest << 64 | w_[i];
+      w_[i] = static_cast<word>(rest / by);
+      rest -= wide{w_[i]} * by;
     }
     inexact_ = inexact_ || rest != 0;
     if (w_[3] == 0) {
-      push(0);
+      for (int i = 3; i > 0; --i) w_[i] = w_[i - 1];
+      w_[0] = 0;
       e_ -= 64;
     }
     if (const int s = arith::leading_zeros(w_[3])) {
@@ -248,12 +248,6 @@ class leading {
   BITFOLD_HD word integer() const { return w_[3] >> (-e_ - 192); }
 
  private:
-  // From below; the word on top leaves.
-  BITFOLD_HD void push(word x) {
-    for (int i = 3; i > 0; --i) w_[i] = w_[i - 1];
-    w_[0] = x;
-  }
-
   word w_[4];
   int e_;
   bool inexact_;
