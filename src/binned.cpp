@@ -35,8 +35,6 @@ Out finished_form(fold::finishing how, const void* const* sums) {
   }(std::make_index_sequence<std::size(Form::terms)>());
 }
 
-template <class Op>
-concept has_form = requires { typename Op::exact; };
 #define BITFOLD_OP(name, inputs, takes_method, has_exact, ...) \
   static_assert(has_exact == has_form<op::name##_op>, "the registry says it of " #name);
 BITFOLD_OPS(BITFOLD_OP)

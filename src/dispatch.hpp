@@ -24,6 +24,10 @@ decltype(auto) dispatch(const reduction& r, F&& f) {
   return with(std::type_identity<float>{}, std::type_identity<double>{});
 }
 
+/// Whether an operation has an exact form.
+template <class Op>
+concept has_form = requires { typename Op::exact; };
+
 inline ordering ordering_of(const reduction& r) {
   return dispatch<algebra>(r, []<class Chosen>(Chosen) { return Chosen::fold::ordering; });
 }

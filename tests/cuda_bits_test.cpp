@@ -2,6 +2,7 @@
 // boundary, unaligned starts, special values, and many launch shapes.
 #include <bitfold/cpu.hpp>
 #include <bitfold/cuda.hpp>
+#include <bitfold/exact.hpp>
 #include <bitfold/reference.hpp>
 
 #include "catch.hpp"
@@ -299,6 +300,49 @@ TEST_CASE("cuda: exact sums of so many elements that a thread's numbers must be 
         const void* y = op.inputs == 2 ? data.data() + n * size_of(t) : nullptr;
         INFO(test::describe(r, n) << " " << test::name(k));
         CHECK(d.reduce(r, 0, n, {.threads = 32, .blocks = 1}, n) == cpu::reduce(r, data.data(), y, n));
+      }
+    }
+}
+
+// Then a warp's levels move, and are emptied, at each step; and a block's cells are carried often.
+TEST_CASE("cuda: exact sums whose exponents jump from one run of elements to the next", "[cuda][exact]") {
+  const std::size_t n = (std::size_t{1} << 20) + 3;
+  for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64})
+    for (std::size_t run : {128, 512}) {
+      auto data = test::make_data(t, test::kind::any_bits, 2 * n, 23);
+      visit(t, [&]<class T>(std::type_identity<T>) {
+        if constexpr (!std::is_integral_v<T>) {
+          using bits = typename exact::range<T>::bits;
+          constexpr bits exponent = static_cast<bits>(2 * exact::range<T>::bias + 1) << exact::range<T>::mantissa;
+          auto* const x = reinterpret_cast<bits*>(data.data());
+          for (std::size_t i = 0; i < 2 * n; ++i)
+            x[i] = static_cast<bits>((x[i] & ~exponent) | (x[i - i % n % run] & exponent));
+        }
+      });
+      on_device d(data);
+      for (const op_info& op : all_op_infos) {
+        if (!op.has_exact) continue;
+        const reduction r = make_reduction(op.id, method_id::exact, t, {}, dtype::f64);
+        const void* y = op.inputs == 2 ? data.data() + n * size_of(t) : nullptr;
+        INFO(test::describe(r, n) << " run=" << run);
+        CHECK(d.reduce(r, 0, n, {.threads = 32, .blocks = 1}, n) == cpu::reduce(r, data.data(), y, n));
+      }
+    }
+}
+
+TEST_CASE("cuda: exact sums in as many blocks as can be asked for", "[cuda][exact]") {
+  const std::size_t n = 100'003;
+  for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i64})
+    for (op_id op : {op_id::sum, op_id::dot, op_id::var}) {
+      if (!is_float(t) && op == op_id::var) continue;
+      const auto data = test::make_data(t, test::kind::any_bits, 2 * n, 22);
+      const void* y = info(op).inputs == 2 ? data.data() + n * size_of(t) : nullptr;
+      on_device d(data);
+      const reduction r = make_reduction(op, method_id::exact, t);
+      for (const cuda::launch& shape : {cuda::launch{.blocks = 0x7fffffff}, cuda::launch{.threads = 32, .blocks = 1 << 30}}) {
+        INFO(test::describe(r, n) << describe(shape));
+        CHECK(cuda::workspace_bytes(r, n, shape) <= 8 * n);
+        CHECK(d.reduce(r, 0, n, shape, n) == cpu::reduce(r, data.data(), y, n));
       }
     }
 }

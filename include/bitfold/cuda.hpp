@@ -20,7 +20,7 @@ using stream = CUstream_st*;  ///< cudaStream_t
 /// The launch shape. It changes the speed and never a bit. 0 means: choose for this length.
 struct launch {
   int threads = 0;         ///< per block: a multiple of 32 from 32 to 512
-  int blocks = 0;          ///< of the first pass
+  int blocks = 0;          ///< of the first pass, at most
   int tiles = 0;           ///< 4 KiB tiles that a block folds at once: a power of two up to 1024 (fewer, if its
                            ///< memory is too small for their states); nothing by method exact
   bool overlap = true;     ///< let the second pass start on the first's tail, where the GPU can

@@ -196,47 +196,68 @@ BITFOLD_HD inline Out round(const unrounded& x) {
   return detail::round_odd<Out>(x.negative, x.m, x.e);
 }
 
-/// A number w 2^e >= 0 of n words for one rounding: its 256 leading bits, and whether what is below them,
-/// or what a division left over, was lost.
+/// A number w 2^e > 0 for one rounding: its 256 leading bits, the first of them set, and whether what is below
+/// them, or what a division left over, was lost.
 class leading {
  public:
+  leading() = default;
+  BITFOLD_HD leading(word w0, word w1, word w2, word w3, int e, bool inexact)
+      : w_{w0, w1, w2, w3}, e_(e), inexact_(inexact) {}
+  /// Of n words.
   BITFOLD_HD leading(const word* w, int n, int e) {
     const int first = bit_length(w, n) - 256;
     for (int i = 0; i < 4; ++i) w_[i] = bits_at(w, n, first + 64 * i);
     e_ = e + first;
     inexact_ = any_below(w, n, first);
   }
-  /// At most twice: 128 bits are left then.
+  /// At most twice: 128 bits are left then, and zeros follow them.
   BITFOLD_HD void divide(word by) {
     wide rest = 0;
     BITFOLD_ROLLED
     for (int i = 3; i >= 0; --i) {
       rest = rest << 64 | w_[i];
       w_[i] = static_cast<word>(rest / by);
-      rest %= by;
+      rest -= wide{w_[i]} * by;
     }
     inexact_ = inexact_ || rest != 0;
+    if (w_[3] == 0) {
+      for (int i = 3; i > 0; --i) w_[i] = w_[i - 1];
+      w_[0] = 0;
+      e_ -= 64;
+    }
+    if (const int s = arith::leading_zeros(w_[3])) {
+      for (int i = 3; i > 0; --i) w_[i] = w_[i] << s | w_[i - 1] >> (64 - s);
+      w_[0] <<= s;
+      e_ -= s;
+    }
   }
   template <class Out>
   BITFOLD_HD Out round(bool negative) const {
-    const int at = bit_length(w_, 4) - 64;
-    const bool odd = inexact_ || any_below(w_, 4, at);
-    return detail::round_odd<Out>(negative, bits_at(w_, 4, at) | (odd ? 1 : 0), e_ + at);
+    const bool odd = inexact_ || (w_[2] | w_[1] | w_[0]) != 0;
+    return detail::round_odd<Out>(negative, w_[3] | (odd ? 1 : 0), e_ + 192);
   }
   template <class Out>
   BITFOLD_HD Out root() const {
-    int at = bit_length(w_, 4) - 128;
-    at += (at + e_) & 1;
-    const wide x = wide{bits_at(w_, 4, at + 64)} << 64 | bits_at(w_, 4, at);
+    const int half = e_ & 1;
+    const wide leading = wide{w_[3]} << 64 | w_[2], x = leading >> half;
     const word r = square_root(x);
-    const bool odd = inexact_ || any_below(w_, 4, at) || wide{r} * r != x;
-    return detail::round_odd<Out>(false, r | (odd ? 1 : 0), (at + e_) / 2);
+    const bool odd = inexact_ || (w_[1] | w_[0]) != 0 || x << half != leading || wide{r} * r != x;
+    return detail::round_odd<Out>(false, r | (odd ? 1 : 0), (e_ + 128 + half) / 2);
   }
+  /// A whole number below 2^64 itself.
+  BITFOLD_HD word integer() const { return w_[3] >> (-e_ - 192); }
 
  private:
   word w_[4];
   int e_;
   bool inexact_;
+};
+
+/// What roundings of a sum begin with.
+struct front {
+  exact::kind kind;  ///< finite if it is finite and not 0; of zeros as they round
+  bool negative;
+  leading bits;  ///< of the magnitude, if it is finite
 };
 
 // ---- The state ----------------------------------------------------------------------------------------
@@ -393,24 +414,27 @@ BITFOLD_HD inline void deposit(S& s, T x, T y = {}) {
 
 // ---- Rounding -----------------------------------------------------------------------------------------
 
-namespace detail {
-template <class Out, class S, class Finish>
-BITFOLD_HD inline Out finish(const S& s, Finish f) {
-  if (!s.is_finite() || s.is_zero()) return of_kind<Out>(s.kind());
-  word m[S::words];
+template <class T, int Degree>
+BITFOLD_HD inline front front_of(const sum<T, Degree>& s) {
+  const exact::kind k = s.kind();
+  if (!s.is_finite() || s.is_zero()) return {k == kind::finite ? kind::empty : k, false, {}};
+  word m[sum<T, Degree>::words];
   s.magnitude(m);
-  return f(leading(m, S::words, S::low));
+  return {kind::finite, s.is_negative(), {m, s.words, s.low}};
 }
-}  // namespace detail
 
 /// The value rounded once: to nearest even for floats, modulo 2^bits for integers (of integers).
+template <class Out>
+BITFOLD_HD_CALLED Out round(const front& x) {
+  return x.kind == kind::finite ? x.bits.round<Out>(x.negative) : detail::of_kind<Out>(x.kind);
+}
 template <class Out, class T, int Degree>
-BITFOLD_HD_CALLED Out round(const sum<T, Degree>& s) {
+BITFOLD_HD inline Out round(const sum<T, Degree>& s) {
   if constexpr (std::is_integral_v<Out>) {
     static_assert(std::is_integral_v<T>, "bitfold: a sum of floats rounds to a float");
     return static_cast<Out>(s.w[0]);
   } else {
-    return detail::finish<Out>(s, [&](leading x) { return x.round<Out>(s.is_negative()); });
+    return round<Out>(front_of(s));
   }
 }
 /// Whether the value is one of Out's: then round is exact. Of integers.
@@ -425,24 +449,34 @@ BITFOLD_HD inline bool fits(const sum<T, Degree>& s) {
   return true;
 }
 /// The value of a sum of term::presence.
-template <class T>
-BITFOLD_HD inline std::uint64_t count(const sum<T, 1>& s) {
-  return bits_at(s.w, s.words, -s.low);
-}
+BITFOLD_HD inline std::uint64_t count(const front& x) { return x.kind == kind::finite ? x.bits.integer() : 0; }
 /// The quotient by n, rounded once; NaN for n = 0.
-template <class Out, class T, int Degree>
-BITFOLD_HD_CALLED Out round_quotient(const sum<T, Degree>& s, std::uint64_t n) {
+template <class Out>
+BITFOLD_HD_CALLED Out round_quotient(const front& x, std::uint64_t n) {
   if (n == 0) return detail::of_kind<Out>(kind::nan);
-  return detail::finish<Out>(s, [&](leading x) {
-    x.divide(n);
-    return x.round<Out>(s.is_negative());
-  });
+  if (x.kind != kind::finite) return detail::of_kind<Out>(x.kind);
+  leading quotient = x.bits;
+  quotient.divide(n);
+  return quotient.round<Out>(x.negative);
 }
 /// The square root, rounded once; NaN for a negative value.
+template <class Out>
+BITFOLD_HD_CALLED Out round_root(const front& x) {
+  if (x.kind == kind::minus_infinity || (x.kind == kind::finite && x.negative)) return detail::of_kind<Out>(kind::nan);
+  return x.kind == kind::finite ? x.bits.root<Out>() : detail::of_kind<Out>(x.kind);
+}
+// The same of sums.
+template <class T>
+BITFOLD_HD inline std::uint64_t count(const sum<T, 1>& s) {
+  return count(front_of(s));
+}
 template <class Out, class T, int Degree>
-BITFOLD_HD_CALLED Out round_root(const sum<T, Degree>& s) {
-  if (s.kind() == kind::minus_infinity || (s.is_finite() && s.is_negative())) return detail::of_kind<Out>(kind::nan);
-  return detail::finish<Out>(s, [](leading x) { return x.root<Out>(); });
+BITFOLD_HD inline Out round_quotient(const sum<T, Degree>& s, std::uint64_t n) {
+  return round_quotient<Out>(front_of(s), n);
+}
+template <class Out, class T, int Degree>
+BITFOLD_HD inline Out round_root(const sum<T, Degree>& s) {
+  return round_root<Out>(front_of(s));
 }
 
 namespace detail {

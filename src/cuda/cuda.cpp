@@ -135,7 +135,7 @@ void run(const std::vector<step>& steps, std::span<const reduction> all, const v
   using launcher = const char* (*)(kernel_kind, const reduction&, const plan&, const arguments&);
   for (const step& s : steps) {
     const reduction& r = all[s.which[0]];
-    const bool two_kernels = s.order == ordering::any ? s.binned.workspace > 0 : s.ordered.nodes > 1;
+    const bool two_kernels = s.order == ordering::any ? !s.binned.alone : s.ordered.nodes > 1;
     arguments a{{x, y, r.in(), aligned(x) && aligned(y)}, n, {}, workspace, where,
                 shape.overlap && two_kernels && overlaps()};
     for (std::size_t k : s.which) a.how.each[a.how.count++] = {out[k], all[k].out(), all[k].op(), all[k].ddof()};

@@ -2,9 +2,12 @@
 #include "exact.hpp"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 #include <string>
+#include <tuple>
 
-#include <cuda_runtime_api.h>
+#include <bitfold/cuda/launch.hpp>
 
 namespace bitfold::cuda {
 namespace {
@@ -25,32 +28,35 @@ auto with_kernel_type(dtype type, F f) {
   }
 }
 
-// As many blocks as the device runs at once, or as there is work for.
-int blocks_for(const exact_kernel& k, int threads, std::size_t n) {
+// How many blocks the current device runs at once; may be launched there from then on.
+int blocks_at_once(const exact_kernel& k, int threads) {
+  static std::mutex lock;
+  static std::map<std::tuple<int, const void*, int>, int> known;
   int device = 0, processors = 0, each = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");
-  check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
-  check(cudaFuncSetAttribute(k.function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(k.shared)),
-        "cudaFuncSetAttribute");
-  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, k.function, threads, k.shared),
-        "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
-  const std::size_t at_once = k.elements * static_cast<std::size_t>(threads) / static_cast<std::size_t>(k.threads);
-  return static_cast<int>(std::clamp<std::size_t>((n + at_once - 1) / at_once, 1,
-                                                  static_cast<std::size_t>(std::max(1, processors * each))));
+  const std::lock_guard guard(lock);
+  int& blocks = known[{device, k.function, threads}];
+  if (blocks == 0) {
+    check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
+    check(cudaFuncSetAttribute(k.function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(k.shared)),
+          "cudaFuncSetAttribute");
+    check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, k.function, threads, k.shared),
+          "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
+    blocks = std::max(1, processors * each);
+  }
+  return blocks;
 }
 
-cudaError_t enqueue(const void* kernel, int blocks, int threads, std::size_t shared, stream where, bool overlap, void** values) {
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(blocks));
-  config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.dynamicSmemBytes = shared;
-  config.stream = where;
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &attribute;
-  config.numAttrs = overlap ? 1 : 0;
-  return cudaLaunchKernelExC(&config, kernel, values);
+// What one block does, so that no second kernel is needed.
+constexpr std::size_t takes_alone = 4;
+
+// As many as the shape wants, or as the device runs at once; but no more than there is work for.
+int blocks_for(const exact_kernel& k, int threads, std::size_t n, int wanted) {
+  const int most = blocks_at_once(k, threads);
+  const std::size_t at_once = k.elements * static_cast<std::size_t>(threads) / static_cast<std::size_t>(k.threads);
+  const std::size_t work = n / at_once + (n % at_once != 0);
+  if (wanted == 0 && work <= takes_alone) return 1;
+  return static_cast<int>(std::clamp<std::size_t>(work, 1, static_cast<std::size_t>(std::min(wanted ? wanted : most, most_blocks))));
 }
 
 }  // namespace
@@ -62,7 +68,7 @@ exact_plan plan_exact(std::span<const exact::term> terms, dtype type, std::size_
   const auto take = [&](exact::term what) { return std::erase(left, what) > 0; };
   const auto add = [&](const exact_kernel& k, std::initializer_list<exact::term> of) {
     exact_plan::pass p{k, shape.threads ? std::min(shape.threads, k.threads) : k.threads, 1, {}, 0};
-    p.blocks = shape.blocks ? shape.blocks : blocks_for(k, p.threads, n);
+    p.blocks = blocks_for(k, p.threads, n, shape.blocks);
     for (const exact::term what : of) {
       p.slots[p.terms] = {what, p.blocks, static_cast<int>(k.cells[p.terms]), nullptr};
       plan.workspace += static_cast<std::size_t>(p.blocks) * k.cells[p.terms] * sizeof(std::int64_t);
@@ -74,7 +80,7 @@ exact_plan plan_exact(std::span<const exact::term> terms, dtype type, std::size_
     using enum exact::term;
     const bool both = std::find(left.begin(), left.end(), element) != left.end() &&
                       std::find(left.begin(), left.end(), square) != left.end();
-    if (const exact_kernel k = both ? exact_kernel_of_both<T>() : exact_kernel{}; k.function) {
+    if (const exact_kernel k = both ? exact_kernel_of<T>(element, true) : exact_kernel{}; k.function) {
       take(element);
       take(square);
       add(k, {element, square});
@@ -82,16 +88,16 @@ exact_plan plan_exact(std::span<const exact::term> terms, dtype type, std::size_
     while (!left.empty()) {
       const exact::term what = left.back();
       take(what);
-      add(exact_kernel_of<T>(what), {what});
+      add(exact_kernel_of<T>(what, false), {what});
     }
   });
-  if (plan.passes.size() == 1 && plan.passes[0].blocks == 1) plan.workspace = 0;
+  plan.alone = plan.passes.size() == 1 && plan.passes[0].blocks == 1;
+  if (plan.alone) plan.workspace = 0;
   return plan;
 }
 
 const char* launch_exact(const exact_plan& plan, const arguments& a) {
   exact_slots all{};
-  const bool alone = plan.workspace == 0;  // one block, which finishes
   auto* next = static_cast<std::int64_t*>(a.workspace);
   elements data = a.data;
   order::index n = a.n;
@@ -101,22 +107,19 @@ const char* launch_exact(const exact_plan& plan, const arguments& a) {
     for (int k = 0; k < p.terms; ++k) {
       exact_slot s = p.slots[k];
       s.at = next;
-      if (!alone) next += s.blocks * s.cells;
+      if (!plan.alone) next += std::ptrdiff_t{s.blocks} * s.cells;
       here.each[here.count++] = all.each[all.count++] = s;
     }
     result_list how{};
-    if (alone) how = a.how;
+    if (plan.alone) how = a.how;
     void* values[] = {&data, &n, &here, &how};
-    if (err == cudaSuccess)
-      err = cudaFuncSetAttribute(p.kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(p.kernel.shared));
     if (err == cudaSuccess)
       err = enqueue(p.kernel.function, p.blocks, p.threads, p.kernel.shared, a.where, false, values);
   }
-  if (!alone && err == cudaSuccess) {
+  if (!plan.alone && err == cudaSuccess) {
     result_list how = a.how;
     void* values[] = {&n, &all, &how};
-    const void* finish = with_kernel_type(a.data.type, []<class T>(std::type_identity<T>) { return exact_finish_of<T>(); });
-    err = enqueue(finish, 1, finish_threads, 0, a.where, a.overlap && plan.passes.size() == 1, values);
+    err = enqueue(plan.passes[0].kernel.finish, 1, finish_threads, 0, a.where, a.overlap && plan.passes.size() == 1, values);
   }
   return err == cudaSuccess ? nullptr : cudaGetErrorString(err);
 }

@@ -42,27 +42,25 @@ __device__ inline void add_all_to_cells(std::int64_t* cells, int count, std::int
   const std::uint64_t low = warp_sum(static_cast<std::uint32_t>(v));
   add_to_cells(cells, count, (static_cast<signed_wide>(high) << 32) + static_cast<signed_wide>(low), shift);
 }
-// As a state; the cells may hold sums of several blocks' by then.
-template <class S, class Cell>
-__device__ void to_sum(const Cell* cells, S& s) {
-  s = S{};
-  signed_wide carry = 0;
-#pragma unroll 1
-  for (int i = 0; i < 2 * S::words; ++i) {
-    carry += cells[i];
-    s.w[i / 2] |= static_cast<exact::word>(static_cast<std::uint32_t>(carry)) << (i % 2 * 32);
-    carry >>= 32;
+// Leaves 32 bits, and a carry, in each cell but the topmost, of whose bits the lower 32 count. By a block, whose
+// threads may add to them meanwhile.
+__device__ inline void carry_cells(std::int64_t* cells, int count) {
+  const auto at = [=](int i) { return reinterpret_cast<word*>(cells + i); };
+  for (int i = threadIdx.x; i < count - 2; i += blockDim.x) {
+    const word v = atomicExch(at(i), 0);
+    atomicAdd(at(i), v & 0xffffffff);
+    atomicAdd(at(i + 1), static_cast<word>(static_cast<std::int64_t>(v) >> 32));
   }
 }
-
 // ---- What adds up terms -----------------------------------------------------------------------------------
 //
 // An adder is one thread's. It has
-//   take(x, y)         adds the elements of some packs; called by whole warps
-//   spill(cells)       moves what it has to the cells of its block; called by whole blocks, after every
-//                      `takes` takes at least
-//   column_bytes       of shared memory for each thread, in rows of Threads columns
-// Elements that are not there are padding(): terms that change nothing but, perhaps, flags that are up anyway.
+//   take(x, y, packs, cells)  adds the elements of some packs; called by whole warps, of whose block's first thread the
+//                             first `packs` are not past the end
+//   spill(cells)              moves what it has to the cells of its block; called by whole blocks, after every
+//                             `takes` takes at least
+//   column_bytes              of shared memory for each thread, in rows of Threads columns
+// Elements past the end are padding: terms that are -0, or change nothing but flags that are up anyway.
 
 template <class T>
 using bits_of_type = typename exact::range<T>::bits;
@@ -109,7 +107,7 @@ struct in_registers {
 
   __device__ explicit in_registers(std::byte*) {}
   template <int U, bool Two>
-  __device__ void take(const pack<float16> (&x)[U], const pack<float16> (&y)[Two ? U : 1], int) {
+  __device__ void take(const pack<float16> (&x)[U], const pack<float16> (&y)[Two ? U : 1], int, std::int64_t*) {
 #pragma unroll
     for (int u = 0; u < U; ++u)
 #pragma unroll
@@ -180,7 +178,7 @@ struct in_bins {
     for (int b = 0; b < bins; ++b) rows[b * Threads + threadIdx.x] = -0.0;
   }
   template <int U, bool Two>
-  __device__ void take(const pack<T> (&x)[U], const pack<T> (&y)[Two ? U : 1], int packs) {
+  __device__ void take(const pack<T> (&x)[U], const pack<T> (&y)[Two ? U : 1], int packs, std::int64_t*) {
     if (packs == U) {  // the usual case, without a question between packs
 #pragma unroll
       for (int u = 0; u < U; ++u) add(x[u], y[Two ? u : 0]);
@@ -241,7 +239,7 @@ struct in_floats {
     for (int b = 0; b < bins; ++b) rows[b * Threads + threadIdx.x] = -0.0f;
   }
   template <int U, bool>
-  __device__ void take(const pack<bfloat16> (&x)[U], const pack<bfloat16> (&)[1], int packs) {
+  __device__ void take(const pack<bfloat16> (&x)[U], const pack<bfloat16> (&)[1], int packs, std::int64_t*) {
     if (packs == U) {
 #pragma unroll
       for (int u = 0; u < U; ++u) add(x[u]);
@@ -303,7 +301,7 @@ struct counting_terms {
 
   __device__ explicit counting_terms(std::byte*) {}
   template <int U, bool>
-  __device__ void take(const pack<T> (&x)[U], const pack<T> (&)[1], int) {
+  __device__ void take(const pack<T> (&x)[U], const pack<T> (&)[1], int, std::int64_t*) {
     int here = 0;
 #pragma unroll
     for (int u = 0; u < U; ++u)
@@ -451,8 +449,6 @@ struct in_levels {
       }
   }
 
-  std::int64_t* block_cells = nullptr;  // where flush() goes
-
   template <int U, bool Two>
   __device__ bool attempt(const pack<T> (&x)[U], const pack<T> (&y)[Two ? U : 1]) {
     double s[groups][levels];
@@ -593,7 +589,7 @@ struct in_levels {
   }
 
   template <int U, bool Two>
-  __device__ void take(const pack<T> (&x)[U], const pack<T> (&y)[Two ? U : 1], int) {
+  __device__ void take(const pack<T> (&x)[U], const pack<T> (&y)[Two ? U : 1], int, std::int64_t* cells) {
     if constexpr (parts::is_fixed)
       if (!anchored) anchor<U>(parts::fixed - 1);
     bool done = false;
@@ -607,7 +603,7 @@ struct in_levels {
           return;
         }
         if (tries == 1 || parts::is_fixed) break;
-        flush(block_cells);
+        flush(cells);
         anchor<U>(highest<U, Two>(packs<U>(x), packs<Two ? U : 1>(y), !done));
       }
       hard = min(2 * hard + 1, 255);
@@ -627,7 +623,9 @@ struct in_levels {
   static constexpr int takes = takes_of(64);
   __device__ void spill(std::int64_t* cells) {
     flush(cells);
-    if (!__syncthreads_or(has_column)) return;
+    const bool columns = __syncthreads_or(has_column);
+    carry_cells(cells, count);
+    if (!columns) return;
     if (!has_column)
       for (int k = 0; k < limbs; ++k) rows[k * Threads + threadIdx.x] = 0;
     has_column = true;
@@ -650,33 +648,125 @@ struct in_levels {
 
 // ---- Results ------------------------------------------------------------------------------------------------
 
-template <class Form>
-inline constexpr std::size_t term_count = std::size(Form::terms);
-template <class Op>
-concept has_form = requires { typename Op::exact; };
+/// A sum, and what most results are made of.
+struct summed {
+  exact::front front;
+  alignas(8) std::byte state[sizeof(exact::sum<double, 2>)];
+};
+
+// A number over a warp, N words of it in each thread: a += b + carry. A thread's words pass a carry on if they are
+// all ones, and a sum of masks says where all carries go.
+template <int N>
+__device__ void add_words(word (&a)[N], const word (&b)[N], bool carry) {
+  bool over = false, ones = true;
+#pragma unroll
+  for (int i = 0; i < N; ++i) {
+    a[i] = exact::add_carry(a[i], b[i], over);
+    ones = ones && a[i] == ~word{0};
+  }
+  const unsigned gives = __ballot_sync(all_threads, over), passes = __ballot_sync(all_threads, ones);
+  over = (((gives | passes) + gives + carry) ^ passes) >> threadIdx.x % warp & 1;
+#pragma unroll
+  for (int i = 0; i < N; ++i) a[i] = exact::add_carry(a[i], 0, over);
+}
+// Makes a state, and its front, of cells; by a warp.
+template <class S>
+__device__ void sum_cells(const std::int64_t* cells, summed& to) {
+  constexpr int words = S::words, own = (words + warp - 1) / warp;
+  const int t = threadIdx.x % warp, first_word = t * own;
+  signed_wide v[own];
+  word w[own], up[own], down[own];
+#pragma unroll
+  for (int i = 0; i < own; ++i) {
+    const std::int64_t* const c = cells + 2 * (first_word + i);
+    v[i] = first_word + i < words ? c[0] + (static_cast<signed_wide>(c[1]) << 32) : 0;
+  }
+  // What is above a word, of either sign, belongs to the next one.
+  auto high = static_cast<std::int64_t>(v[own - 1] >> 64);
+  high = __shfl_up_sync(all_threads, high, 1);
+  if (t == 0) high = 0;
+#pragma unroll
+  for (int i = 0; i < own; ++i) {
+    w[i] = static_cast<word>(v[i]);
+    up[i] = high > 0 ? high : 0;
+    down[i] = ~static_cast<word>(high < 0 ? -high : 0);
+    high = static_cast<std::int64_t>(v[i] >> 64);
+  }
+  add_words(w, up, false);
+  add_words(w, down, true);
+
+  S& s = *reinterpret_cast<S*>(to.state);
+#pragma unroll
+  for (int i = 0; i < own; ++i)
+    if (first_word + i < words) s.w[first_word + i] = w[i];
+  const bool negative = __shfl_sync(all_threads, w[(words - 1) % own], (words - 1) / own) >> 63;
+  if (negative) {
+    constexpr word zero[own] = {};
+#pragma unroll
+    for (word& x : w) x = ~x;
+    add_words(w, zero, true);
+  }
+  int length = 0;  // in bits
+#pragma unroll
+  for (int i = 0; i < own; ++i) {
+    if (first_word + i >= words) w[i] = 0;
+    if (w[i]) length = 64 * (first_word + i + 1) - arith::leading_zeros(w[i]);
+  }
+  length = __reduce_max_sync(all_threads, length);
+  // Bits from `from` on lead: thread t gets word t of five, and what is lost is below.
+  const int from = length - 256, at = (from >> 6) + t, shift = from & 63;
+  word x = 0;
+  bool lost = false;
+#pragma unroll
+  for (int i = 0; i < own; ++i) {
+    const word there = __shfl_sync(all_threads, w[i], max(at, 0) / own);
+    if (at >= 0 && at % own == i) x = there;
+    const int above = 64 * (first_word + i + 1) - from;  // bits of this word that lead
+    lost |= above < 64 && (above <= 0 ? w[i] : w[i] << above) != 0;
+  }
+  lost = __any_sync(all_threads, lost);
+  const word next = __shfl_down_sync(all_threads, x, 1);
+  if (shift) x = x >> shift | next << (64 - shift);
+  word lead[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) lead[i] = __shfl_sync(all_threads, x, i);
+  if (t == 0) {
+    s.flags = static_cast<unsigned>(cells[2 * words]);
+    exact::kind k = s.kind();
+    if (k <= exact::kind::finite && length) k = exact::kind::finite;
+    else if (k == exact::kind::finite) k = exact::kind::empty;
+    to.front = {k, negative, {lead[0], lead[1], lead[2], lead[3], S::low + from, lost}};
+  }
+}
 
 __device__ __noinline__ void write(const result& how, const exact::unrounded& v) {
   visit(how.type, [&]<class Out>(std::type_identity<Out>) {
     if constexpr (!std::is_integral_v<Out>) *static_cast<Out*>(how.out) = exact::round<Out>(v);
   });
 }
+// Whether fronts will do.
+template <class Form>
+inline constexpr int term_count = std::size(Form::terms);
+template <class Form>
+inline constexpr bool of_fronts =
+    exact::degree(Form::terms[0]) == exact::degree(Form::terms[term_count<Form> - 1]);  // not a variance
 template <class Form, typing Types, class T>
-__device__ void write_form(const result& how, index n, const exact_slots& slots, const std::byte (*sums)[sizeof(exact::sum<double, 2>)]) {
-  const auto sum_of = [&](term what) {
-    int k = 0;
-    while (k < slots.count - 1 && slots.each[k].what != what) ++k;
-    return sums[k];
-  };
-  const auto finish = [&]<class Out>(std::type_identity<Out>) {
+__device__ void write_form(const result& how, index n, const exact_slots& slots, const summed* sums) {
+  const auto finish = [&]<class Out, bool Fronts>(std::type_identity<Out>, std::bool_constant<Fronts>) {
+    const auto sum_of = [&]<term What>(std::integral_constant<term, What>) -> const auto& {
+      int k = 0;
+      while (k < slots.count - 1 && slots.each[k].what != What) ++k;
+      if constexpr (Fronts) return sums[k].front;
+      else return *reinterpret_cast<const exact::sum_of<T, What>*>(sums[k].state);
+    };
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
-      return Form::template finish<Out>(fold::finishing{n, how.ddof},
-                                        *reinterpret_cast<const exact::sum_of<T, Form::terms[I]>*>(sum_of(Form::terms[I]))...);
+      return Form::template finish<Out>(fold::finishing{n, how.ddof}, sum_of(std::integral_constant<term, Form::terms[I]>{})...);
     }(std::make_index_sequence<term_count<Form>>());
   };
   if (visit(how.type, []<class Out>(std::type_identity<Out>) { return !std::is_integral_v<Out>; })) {
-    write(how, finish(std::type_identity<exact::unrounded>{}));
+    write(how, finish(std::type_identity<exact::unrounded>{}, std::bool_constant<of_fronts<Form>>{}));
   } else if constexpr (std::is_integral_v<T> && Types == typing::additive) {
-    const auto v = finish(std::type_identity<std::int64_t>{});
+    const auto v = finish(std::type_identity<std::int64_t>{}, std::false_type{});
     visit(how.type, [&]<class Out>(std::type_identity<Out>) {
       if constexpr (std::is_integral_v<Out>) *static_cast<Out*>(how.out) = static_cast<Out>(v);
     });
@@ -684,26 +774,18 @@ __device__ void write_form(const result& how, index n, const exact_slots& slots,
 }
 
 template <class Op, typing Types, class T>
-__device__ void write_op(const result& how, index n, const exact_slots& slots, const std::byte (*sums)[sizeof(exact::sum<double, 2>)]) {
-  if constexpr (has_form<Op>) write_form<typename Op::exact, Types, T>(how, n, slots, sums);
+__device__ void write_op(const result& how, index n, const exact_slots& slots, const summed* sums) {
+  if constexpr (detail::has_form<Op>) write_form<typename Op::exact, Types, T>(how, n, slots, sums);
 }
 
-// The cells of all slots, added up over the blocks and carried, become results.
-using room_for_sum = std::byte[sizeof(exact::sum<double, 2>)];
+// The cells of all slots, added up over the blocks, become results.
 template <class T>
 __device__ __noinline__ void write_results(const exact_slots& slots, const std::int64_t* const (&cells)[most_slots], index n,
-                                           const result_list& how, room_for_sum* sums) {
+                                           const result_list& how, summed* sums) {
   const int w = threadIdx.x / warp, t = threadIdx.x % warp;
   for (int k = w; k < slots.count; k += blockDim.x / warp)
-    if (t == 0) {
-      const auto make = [&]<class S>(std::type_identity<S>) {
-        S& s = *reinterpret_cast<S*>(sums[k]);
-        to_sum(cells[k], s);
-        s.flags = static_cast<unsigned>(cells[k][slots.each[k].cells - 1]);
-      };
-      if (exact::degree(slots.each[k].what) == 1) make(std::type_identity<exact::sum<T, 1>>{});
-      else make(std::type_identity<exact::sum<T, 2>>{});
-    }
+    if (exact::degree(slots.each[k].what) == 1) sum_cells<exact::sum<T, 1>>(cells[k], sums[k]);
+    else sum_cells<exact::sum<T, 2>>(cells[k], sums[k]);
   __syncthreads();
   for (int k = w; k < how.count; k += blockDim.x / warp) {
     if (t != 0) continue;
@@ -723,7 +805,7 @@ struct no_adder {
   unsigned flags = 0;
   __device__ explicit no_adder(std::byte*) {}
   template <int, bool, class X, class Y>
-  __device__ void take(const X&, const Y&, int) {}
+  __device__ void take(const X&, const Y&, int, std::int64_t*) {}
   __device__ void spill(std::int64_t*) {}
 };
 
@@ -743,11 +825,6 @@ __device__ pack<T> load_or_pad(const T* p, index j, index n, bool aligned, bits_
   return v;
 }
 
-template <class A, class T>
-__device__ void set_cells(A& a, std::byte* bytes) {
-  if constexpr (requires { a.block_cells; }) a.block_cells = reinterpret_cast<std::int64_t*>(bytes);
-}
-
 // Adds the terms of A, and of B, of all elements, U packs of each input at a time.
 template <class T, bool Two, int U, class A, class B, bool Presence>
 __global__ void __launch_bounds__(A::threads)
@@ -761,8 +838,6 @@ __global__ void __launch_bounds__(A::threads)
   for (int i = threadIdx.x; i < A::count + B::count; i += blockDim.x) cells[i] = 0;
   A a(columns);
   B b(columns + threads * A::column_bytes);
-  set_cells<A, T>(a, cells_and_columns);
-  set_cells<B, T>(b, reinterpret_cast<std::byte*>(cells + A::count));
   __syncthreads();
 
   // Terms of these are -0, or nothing.
@@ -801,8 +876,8 @@ __global__ void __launch_bounds__(A::threads)
     if (base + U * stride + block_first < packs) load(base + U * stride, next_x, next_y);
     int here = U;  // packs that the block's first thread has
     if (base + (U - 1) * stride + block_first >= packs) here = static_cast<int>((packs - base - block_first + stride - 1) / stride);
-    a.template take<U, Two>(x, y, here);
-    b.template take<U, Two>(x, y, here);
+    a.template take<U, Two>(x, y, here, cells);
+    b.template take<U, Two>(x, y, here, cells + A::count);
     if (--until_spill == 0) {
       a.spill(cells);
       b.spill(cells + A::count);
@@ -820,17 +895,17 @@ __global__ void __launch_bounds__(A::threads)
   __syncthreads();
   if (gridDim.x == 1 && how.count > 0) {
     const std::int64_t* of[most_slots] = {cells, cells + A::count};
-    __shared__ __align__(16) room_for_sum sums[2];
+    __shared__ summed sums[2];
     write_results<T>(slots, of, n, how, sums);
   } else {
-    for (int i = threadIdx.x; i < A::count; i += blockDim.x) slots.each[0].at[blockIdx.x * A::count + i] = cells[i];
+    for (int i = threadIdx.x; i < A::count; i += blockDim.x) slots.each[0].at[index{blockIdx.x} * A::count + i] = cells[i];
     if constexpr (B::count > 0)
       for (int i = threadIdx.x; i < B::count; i += blockDim.x)
-        slots.each[1].at[blockIdx.x * B::count + i] = cells[A::count + i];
+        slots.each[1].at[index{blockIdx.x} * B::count + i] = cells[A::count + i];
   }
 }
 
-// One block: the cells of all blocks become results. A block's cell is below 2^53 (docs/exact.md).
+// One block: the cells of all blocks, whose sums are below 2^63 (docs/exact.md), become results.
 template <class T>
 __global__ void __launch_bounds__(finish_threads)
     exact_finish(index n, const __grid_constant__ exact_slots slots, const __grid_constant__ result_list how) {
@@ -847,7 +922,7 @@ __global__ void __launch_bounds__(finish_threads)
     std::int64_t all = 0, flags = 0;
 #pragma unroll 8
     for (int b = group; b < s.blocks; b += groups) {
-      const std::int64_t v = s.at[b * s.cells + cell];
+      const std::int64_t v = s.at[static_cast<index>(b) * s.cells + cell];
       all += v;
       flags |= v;
     }
@@ -859,7 +934,7 @@ __global__ void __launch_bounds__(finish_threads)
   const std::int64_t* of[most_slots];
 #pragma unroll
   for (int k = 0; k < most_slots; ++k) of[k] = cells[k];
-  __shared__ __align__(16) room_for_sum sums[most_slots];
+  __shared__ summed sums[most_slots];
   write_results<T>(slots, of, n, how, sums);
 }
 
@@ -867,6 +942,7 @@ template <class T, bool Two, int U, class A, class B = no_adder, bool Presence =
 exact_kernel kernel_of() {
   exact_kernel k;
   k.function = reinterpret_cast<const void*>(exact_pass<T, Two, U, A, B, Presence>);
+  k.finish = reinterpret_cast<const void*>(exact_finish<T>);
   k.threads = A::threads;
   k.shared = bytes_of_cells(A::count + B::count) + A::threads * (A::column_bytes + B::column_bytes);
   k.elements = std::size_t{U} * A::threads * pack<T>::size;

@@ -14,21 +14,19 @@ namespace bitfold::cuda {
 /// A kernel that adds all terms of one kind, or of two, to the cells of its block.
 struct exact_kernel {
   const void* function = nullptr;
+  const void* finish = nullptr;  ///< makes results of the cells of all blocks, of up to most_slots terms, in one block
   int threads = 0;             ///< of a block, at most
   std::size_t shared = 0;      ///< bytes of dynamic shared memory
   std::size_t elements = 0;    ///< that a block takes at once
   std::size_t cells[2] = {};   ///< of each term, its flags among them
 };
-/// That of a term of elements T: each T is compiled in a file of its own, integers as std::int64_t.
+/// That of a term of elements T, or of elements and their squares together, if there is one: each T is compiled in a
+/// file of its own, integers as std::int64_t.
 template <class T>
-exact_kernel exact_kernel_of(exact::term what);
-/// That of elements and their squares together.
-template <class T>
-exact_kernel exact_kernel_of_both();
-/// What makes results of the cells of all blocks, of up to most_slots terms, in one block.
-template <class T>
-const void* exact_finish_of();
+exact_kernel exact_kernel_of(exact::term what, bool and_squares);
 inline constexpr int finish_threads = 512;
+/// Of a pass: its cells are added up in 64 bits (docs/exact.md).
+inline constexpr int most_blocks = 1 << 13;
 
 /// The cells of one term, those of a block one behind the other.
 struct exact_slot {
@@ -52,6 +50,7 @@ struct exact_plan {
     int terms;
   };
   std::vector<pass> passes;
+  bool alone;  ///< one block, which finishes
   std::size_t workspace;
 };
 /// Errors: errc::usage (a launch shape that is not allowed), errc::cuda (no GPU).

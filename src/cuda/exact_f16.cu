@@ -5,8 +5,9 @@ namespace bitfold::cuda {
 using T = float16;
 
 template <>
-exact_kernel exact_kernel_of<T>(term what) {
+exact_kernel exact_kernel_of<T>(term what, bool and_squares) {
   using enum exact::term;
+  if (and_squares) return kernel_of<T, false, 2, in_registers<element, 256>, in_levels<square, T, 256>>();
   switch (what) {
     case element: return kernel_of<T, false, 4, in_registers<element>>();
     case number: return kernel_of<T, false, 4, in_registers<number>>();
@@ -18,14 +19,6 @@ exact_kernel exact_kernel_of<T>(term what) {
     case squared_difference: return kernel_of<T, true, 1, in_levels<squared_difference, T, 256>>();
   }
   return {};
-}
-template <>
-exact_kernel exact_kernel_of_both<T>() {
-  return kernel_of<T, false, 2, in_registers<term::element, 256>, in_levels<term::square, T, 256>>();
-}
-template <>
-const void* exact_finish_of<T>() {
-  return reinterpret_cast<const void*>(exact_finish<T>);
 }
 
 }  // namespace bitfold::cuda

@@ -5,8 +5,9 @@ namespace bitfold::cuda {
 using T = float;
 
 template <>
-exact_kernel exact_kernel_of<T>(term what) {
+exact_kernel exact_kernel_of<T>(term what, bool and_squares) {
   using enum exact::term;
+  if (and_squares) return kernel_of<T, false, 4, in_bins<element, T, 128>, in_levels<square, T, 128>>();
   switch (what) {
     case element: return kernel_of<T, false, 4, in_bins<element, T, 256>>();
     case number: return kernel_of<T, false, 4, in_bins<number, T, 256>>();
@@ -18,14 +19,6 @@ exact_kernel exact_kernel_of<T>(term what) {
     case squared_difference: return kernel_of<T, true, 2, in_levels<squared_difference, T, 256>>();
   }
   return {};
-}
-template <>
-exact_kernel exact_kernel_of_both<T>() {
-  return kernel_of<T, false, 4, in_bins<term::element, T, 128>, in_levels<term::square, T, 128>>();
-}
-template <>
-const void* exact_finish_of<T>() {
-  return reinterpret_cast<const void*>(exact_finish<T>);
 }
 
 }  // namespace bitfold::cuda

@@ -37,31 +37,24 @@ __global__ void __launch_bounds__(threads)
   __syncthreads();
   if (gridDim.x == 1 && how.count > 0) {
     const std::int64_t* of[most_slots] = {sum};
-    __shared__ __align__(16) room_for_sum sums[1];
+    __shared__ summed sums[1];
     write_results<std::int64_t>(slots, of, n, how, sums);
   } else {
-    for (int i = threadIdx.x; i < cells; i += blockDim.x) slots.each[0].at[blockIdx.x * cells + i] = sum[i];
+    for (int i = threadIdx.x; i < cells; i += blockDim.x) slots.each[0].at[index{blockIdx.x} * cells + i] = sum[i];
   }
 }
 
 template <term What>
 exact_kernel kernel() {
-  return {reinterpret_cast<const void*>(add_integers<What>), threads, 0, 4 * threads, {cells, 0}};
+  return {reinterpret_cast<const void*>(add_integers<What>), reinterpret_cast<const void*>(exact_finish<std::int64_t>), threads, 0, 4 * threads, {cells, 0}};
 }
 
 }  // namespace
 
 template <>
-exact_kernel exact_kernel_of<std::int64_t>(term what) {
+exact_kernel exact_kernel_of<std::int64_t>(term what, bool and_squares) {
+  if (and_squares) return {};
   return visit(what, [](auto w) { return kernel<w>(); });
-}
-template <>
-exact_kernel exact_kernel_of_both<std::int64_t>() {
-  return {};
-}
-template <>
-const void* exact_finish_of<std::int64_t>() {
-  return reinterpret_cast<const void*>(exact_finish<std::int64_t>);
 }
 
 }  // namespace bitfold::cuda

@@ -7,6 +7,7 @@
 
 #include <cuda_runtime.h>
 
+#include <bitfold/cuda/launch.hpp>
 #include <bitfold/cuda/plan.hpp>
 #include <bitfold/fold.hpp>
 
@@ -450,20 +451,11 @@ __global__ void __launch_bounds__(max_threads)
 
 // ---- Launching ---------------------------------------------------------------------------------------
 
-template <class... P, class... Q>
-cudaError_t enqueue(void (*kernel)(P...), int blocks, int threads, std::size_t shared, stream where,
-                    bool overlap, Q... values) {
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(blocks));
-  config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.dynamicSmemBytes = shared;
-  config.stream = where;
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  config.attrs = &attribute;
-  config.numAttrs = overlap ? 1 : 0;
-  return cudaLaunchKernelEx(&config, kernel, P(values)...);
+template <class... P>
+cudaError_t enqueue(void (*kernel)(P...), int blocks, int threads, std::size_t shared, stream where, bool overlap,
+                    std::type_identity_t<P>... values) {
+  void* arguments[] = {&values...};
+  return enqueue(reinterpret_cast<const void*>(kernel), blocks, threads, shared, where, overlap, arguments);
 }
 
 /// Both passes of a plan; `overlap` lets the second start on the first's tail.
