@@ -33,9 +33,7 @@ struct moved_view {
   }
 };
 
-bool runs_on_a_gpu(const reduction& r) {
-  return r.method() != method_id::sequential && r.method() != method_id::exact && r.op() != op_id::count_distinct;
-}
+bool runs_on_a_gpu(const reduction& r) { return r.method() != method_id::sequential; }
 
 std::vector<std::vector<std::byte>> reduced(std::span<const reduction> all, const test::view_case& c, const moved_view& x,
                                             const moved_view* y, const cuda::launch& shape) {
@@ -118,4 +116,60 @@ TEST_CASE("cuda views: long outputs, few and many, in rows and columns") {
           }
         }
   SUCCEED();
+}
+
+TEST_CASE("cuda segments and keys: of any length, one and two inputs") {
+  test::random_bits next{6};
+  for (const dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i8, dtype::u64})
+    for (const std::int64_t longest : {40, 3000, 400'000}) {
+      std::vector<std::int64_t> offsets{3};
+      for (int k = 0; k < 500; ++k)
+        offsets.push_back(offsets.back() + (k == 250 ? longest : static_cast<std::int64_t>(next() % (k % 7 ? 70 : 2000)) * static_cast<std::int64_t>(next() % 2)));
+      const auto n = static_cast<std::size_t>(offsets.back()) + 5, segments = offsets.size() - 1;
+      const auto x = test::make_data(t, test::kind::near_one, n, 1), y = test::make_data(t, test::kind::near_one, n, 2);
+      const std::size_t size = size_of(t), keys_count = 70;
+      std::vector<std::int64_t> keys(n);
+      for (auto& k : keys) k = static_cast<std::int64_t>(next() % 10 * (next() % 7)) - (next() % 50 == 0 ? 100 : 0);
+      const memory dx(x.size()), dy(y.size()), d_offsets(offsets.size() * 8), d_keys(n * 8), out(8 * segments);
+      REQUIRE(cudaMemcpy(dx.p, x.data(), x.size(), cudaMemcpyHostToDevice) == cudaSuccess);
+      REQUIRE(cudaMemcpy(dy.p, y.data(), y.size(), cudaMemcpyHostToDevice) == cudaSuccess);
+      REQUIRE(cudaMemcpy(d_offsets.p, offsets.data(), 8 * offsets.size(), cudaMemcpyHostToDevice) == cudaSuccess);
+      REQUIRE(cudaMemcpy(d_keys.p, keys.data(), 8 * n, cudaMemcpyHostToDevice) == cudaSuccess);
+      for (const reduction& r : test::reductions_of_all_ops(t)) {
+        if (!runs_on_a_gpu(r) || r.op() == op_id::count_distinct || (longest > 3000 && r.op() != op_id::sum && r.op() != op_id::var && r.op() != op_id::argmax)) continue;
+        const bool two = info(r.op()).inputs == 2, has_empty = info(r.op()).empty != if_empty::refused;
+        void* to = out.p;
+        std::vector<std::byte> got(8 * segments);
+        const auto expect = [&](std::size_t k, const std::byte* px, const std::byte* py, std::size_t count, const char* what) {
+          if (count == 0 && !has_empty) return;
+          const scalar want = reference(r, px, two && count ? py : nullptr, count);
+          if (load_scalar(r.out(), &got[k * size_of(r.out())]) != want) {
+            INFO(what << " " << k << " " << test::describe(r, count));
+            CHECK(to_hex(load_scalar(r.out(), &got[k * size_of(r.out())])) == to_hex(want));
+          }
+        };
+        cuda::reduce_segments({&r, 1}, dx.p, two ? dy.p : nullptr, n, static_cast<std::int64_t*>(d_offsets.p), segments, {&to, 1});
+        REQUIRE(cudaMemcpy(got.data(), out.p, got.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
+        for (std::size_t k = 0; k < segments; ++k) {
+          const auto first = static_cast<std::size_t>(offsets[k]) * size;
+          expect(k, &x[first], &y[first], static_cast<std::size_t>(offsets[k + 1] - offsets[k]), "segment");
+        }
+        const std::size_t work = cuda::by_key_workspace_bytes({&r, 1}, n, keys_count);
+        const memory workspace(work);
+        cuda::reduce_by_key({&r, 1}, dx.p, two ? dy.p : nullptr, n, static_cast<std::int64_t*>(d_keys.p), keys_count, {&to, 1}, workspace.p, work);
+        REQUIRE(cudaMemcpy(got.data(), out.p, got.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
+        for (std::size_t k = 0; k < keys_count; ++k) {
+          std::vector<std::byte> own_x, own_y;
+          for (std::size_t i = 0; i < n; ++i)
+            if (keys[i] == static_cast<std::int64_t>(k)) {
+              own_x.insert(own_x.end(), &x[i * size], &x[i * size] + size);
+              own_y.insert(own_y.end(), &y[i * size], &y[i * size] + size);
+            }
+          expect(k, own_x.data(), own_y.data(), own_x.size() / size, "key");
+        }
+      }
+      CHECK_THROWS_AS(cuda::check_keys(static_cast<std::int64_t*>(d_keys.p), n, keys_count), error);
+      cuda::check_offsets(static_cast<std::int64_t*>(d_offsets.p), segments, n);
+      CHECK_THROWS_AS(cuda::check_offsets(static_cast<std::int64_t*>(d_offsets.p), segments, n - 6), error);
+    }
 }

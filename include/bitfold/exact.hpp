@@ -44,8 +44,11 @@ BITFOLD_HD constexpr int inputs(term t) {
 }
 
 /// Calls f(std::integral_constant<term, What>{}).
+#ifdef __CUDACC__
+#pragma nv_exec_check_disable
+#endif
 template <class F>
-decltype(auto) visit(term what, F&& f) {
+BITFOLD_HD decltype(auto) visit(term what, F&& f) {
   switch (what) {
     case term::element: break;
 #define BITFOLD_TERM(name) \

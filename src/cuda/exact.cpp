@@ -124,4 +124,17 @@ const char* launch_exact(const exact_plan& plan, const arguments& a) {
   return err == cudaSuccess ? nullptr : cudaGetErrorString(err);
 }
 
+const char* launch_exact_outputs(std::span<const exact::term> terms, const output_elements& from, const output_results& how,
+                                 stream where) {
+  exact_slots slots{};
+  for (const exact::term what : terms) slots.each[slots.count++] = {what, 0, 0, nullptr};
+  output_elements data = from;
+  output_results results = how;
+  void* values[] = {&data, &slots, &results};
+  const exact_kernel k = with_kernel_type(from.type, [&]<class T>(std::type_identity<T>) { return exact_kernel_of<T>(terms[0], false); });
+  const int blocks = static_cast<int>(std::min<index>(from.outputs, 1 << 16));
+  const cudaError_t err = enqueue(k.of_outputs, blocks, output_threads, 0, where, false, values);
+  return err == cudaSuccess ? nullptr : cudaGetErrorString(err);
+}
+
 }  // namespace bitfold::cuda

@@ -8,6 +8,7 @@
 #include <bitfold/cuda/engine.cuh>
 
 #include "exact.hpp"
+#include "places.cuh"
 
 namespace bitfold::cuda {
 namespace {
@@ -938,11 +939,82 @@ __global__ void __launch_bounds__(finish_threads)
   write_results<T>(slots, of, n, how, sums);
 }
 
+// Many outputs, a block for each: every term goes straight to the cells.
+template <class T>
+__global__ void __launch_bounds__(output_threads)
+    exact_outputs(const __grid_constant__ output_elements data, const __grid_constant__ exact_slots slots,
+                  const __grid_constant__ output_results how) {
+  __shared__ std::int64_t cells[most_slots][cells_of<T, 2>];
+  __shared__ summed sums[most_slots];
+  __shared__ result_list results;
+  struct to_cells {
+    std::int64_t* cells;
+    unsigned flags = 0;
+    __device__ void deposit(wide m, int shift, bool negative) {
+      const int k = shift / 32, s = shift % 32;
+      const word digits[5] = {static_cast<std::uint32_t>(m << s), static_cast<std::uint32_t>(m << s >> 32), static_cast<std::uint32_t>(m << s >> 64),
+                              static_cast<std::uint32_t>(m << s >> 96), s ? static_cast<word>(m >> (128 - s)) : 0};
+#pragma unroll
+      for (int d = 0; d < 5; ++d)
+        if (digits[d]) atomicAdd(reinterpret_cast<word*>(cells + k + d), negative ? 0 - digits[d] : digits[d]);
+    }
+  };
+  constexpr index at_once = index{1} << 28;  // of up to four terms below 2^32 in a cell
+  for (index output = blockIdx.x; output < data.outputs; output += gridDim.x) {
+    const index n = elements_of(data, output);
+    if (n == 0) {
+      if (threadIdx.x == 0) write_empty(output, how);
+      continue;
+    }
+    for (int i = threadIdx.x; i < most_slots * cells_of<T, 2>; i += blockDim.x) cells[0][i] = 0;
+    if (threadIdx.x == 0) {
+      results = how.list;
+      for (int k = 0; k < results.count; ++k)
+        results.each[k].out = static_cast<std::byte*>(results.each[k].out) + output * static_cast<index>(how.bytes[k]);
+    }
+    __syncthreads();
+    const finder find = finder::of(data, output);
+    for (int k = 0; k < slots.count; ++k)
+      for (index begin = 0; begin < n; begin += at_once) {
+        to_cells to{cells[k]};
+        const index end = n - begin < at_once ? n : begin + at_once;
+        int count = 0;
+        const auto add = [&]<class E, term What>(std::type_identity<E>, std::integral_constant<term, What>) {
+          count = cells_of<T, exact::degree(What)>;
+          for (index i = begin + threadIdx.x; i < end; i += blockDim.x) {
+            const offset at = find(i);
+            exact::deposit<What>(to, static_cast<const E*>(data.x)[at.x],
+                                 exact::inputs(What) == 2 ? static_cast<const E*>(data.y)[at.y] : E{});
+          }
+        };
+        exact::visit(slots.each[k].what, [&](auto what) {
+          if constexpr (std::is_integral_v<T>)
+            visit(data.type, [&]<class E>(std::type_identity<E> e) {
+              if constexpr (std::is_integral_v<E>) add(e, what);
+            });
+          else
+            add(std::type_identity<T>{}, what);
+        });
+        const unsigned flags = __reduce_or_sync(all_threads, to.flags);
+        if (threadIdx.x % warp == 0) atomicOr(reinterpret_cast<word*>(&cells[k][count - 1]), word{flags});
+        __syncthreads();
+        carry_cells(cells[k], count);
+        __syncthreads();
+      }
+    const std::int64_t* of[most_slots];
+#pragma unroll
+    for (int k = 0; k < most_slots; ++k) of[k] = cells[k];
+    write_results<T>(slots, of, n, results, sums);
+    __syncthreads();
+  }
+}
+
 template <class T, bool Two, int U, class A, class B = no_adder, bool Presence = false>
 exact_kernel kernel_of() {
   exact_kernel k;
   k.function = reinterpret_cast<const void*>(exact_pass<T, Two, U, A, B, Presence>);
   k.finish = reinterpret_cast<const void*>(exact_finish<T>);
+  k.of_outputs = reinterpret_cast<const void*>(exact_outputs<T>);
   k.threads = A::threads;
   k.shared = bytes_of_cells(A::count + B::count) + A::threads * (A::column_bytes + B::column_bytes);
   k.elements = std::size_t{U} * A::threads * pack<T>::size;

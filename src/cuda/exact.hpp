@@ -8,6 +8,7 @@
 #include <bitfold/exact.hpp>
 
 #include "kernels.hpp"
+#include "views.hpp"
 
 namespace bitfold::cuda {
 
@@ -15,6 +16,7 @@ namespace bitfold::cuda {
 struct exact_kernel {
   const void* function = nullptr;
   const void* finish = nullptr;  ///< makes results of the cells of all blocks, of up to most_slots terms, in one block
+  const void* of_outputs = nullptr;  ///< what makes results of many outputs, of up to most_slots terms, a block for each
   int threads = 0;             ///< of a block, at most
   std::size_t shared = 0;      ///< bytes of dynamic shared memory
   std::size_t elements = 0;    ///< that a block takes at once
@@ -24,7 +26,7 @@ struct exact_kernel {
 /// file of its own, integers as std::int64_t.
 template <class T>
 exact_kernel exact_kernel_of(exact::term what, bool and_squares);
-inline constexpr int finish_threads = 512;
+inline constexpr int finish_threads = 512, output_threads = 256;
 /// Of a pass: its cells are added up in 64 bits (docs/exact.md).
 inline constexpr int most_blocks = 1 << 13;
 
@@ -57,5 +59,8 @@ struct exact_plan {
 exact_plan plan_exact(std::span<const exact::term> terms, dtype type, std::size_t n, const launch& shape);
 /// Enqueues the plan; its results are a.how's. Returns the name of the CUDA error, or null.
 const char* launch_exact(const exact_plan& p, const arguments& a);
+/// The same of many outputs; without workspace, whose elements have to be read once for each term.
+const char* launch_exact_outputs(std::span<const exact::term> terms, const output_elements& from, const output_results& how,
+                                 stream where);
 
 }  // namespace bitfold::cuda

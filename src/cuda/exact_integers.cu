@@ -46,7 +46,8 @@ __global__ void __launch_bounds__(threads)
 
 template <term What>
 exact_kernel kernel() {
-  return {reinterpret_cast<const void*>(add_integers<What>), reinterpret_cast<const void*>(exact_finish<std::int64_t>), threads, 0, 4 * threads, {cells, 0}};
+  return {reinterpret_cast<const void*>(add_integers<What>), reinterpret_cast<const void*>(exact_finish<std::int64_t>),
+          reinterpret_cast<const void*>(exact_outputs<std::int64_t>), threads, 0, 4 * threads, {cells, 0}};
 }
 
 }  // namespace

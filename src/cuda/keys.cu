@@ -1,10 +1,10 @@
-// by_key: the places of the elements, sorted by key and, of each key, in their order (CUB's radix sort is stable).
+// What has to be moved before it is reduced. by_key: the places of the elements, sorted by key and, of each key, in their order (CUB's radix sort is stable).
 #include <algorithm>
 #include <string>
 
 #include <cub/device/device_radix_sort.cuh>
 
-#include "views.hpp"
+#include "places.cuh"
 
 namespace bitfold::cuda {
 namespace {
@@ -70,6 +70,22 @@ const char* launch_keys(const std::int64_t* from, index n, index outputs, void* 
   if (!err) err = cudaGetLastError();
   to.offsets = begins;
   to.places = places.Current();
+  return err ? cudaGetErrorString(err) : nullptr;
+}
+
+namespace {
+template <class Bits>
+__global__ void gather(const __grid_constant__ output_elements from, index output, Bits* to) {
+  const finder find = finder::of(from, output);
+  for (index i = index{blockIdx.x} * block + threadIdx.x; i < from.n; i += index{gridDim.x} * block)
+    to[i] = static_cast<const Bits*>(from.x)[find(i).x];
+}
+}  // namespace
+
+const char* launch_gather(const output_elements& from, index output, void* to, stream where) {
+  if (from.n > 0)
+    detail::with_bits(from.type, [&]<class Bits>(Bits) { gather<<<grid(from.n), block, 0, where>>>(from, output, static_cast<Bits*>(to)); });
+  const cudaError_t err = cudaGetLastError();
   return err ? cudaGetErrorString(err) : nullptr;
 }
 

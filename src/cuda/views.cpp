@@ -9,13 +9,14 @@
 #include <cuda_runtime_api.h>
 
 #include "../binned.hpp"
+#include "exact.hpp"
 #include "groups.hpp"
 
 namespace bitfold::cuda {
 namespace {
 
 // Enough of them to hide the latency of memory, whatever the GPU.
-constexpr index many_threads = index{1} << 19, many_blocks = 1 << 10;
+constexpr index many_threads = index{1} << 19, many_warps = 1 << 12, many_blocks = 1 << 11;
 constexpr index most_leaves_of_a_thread = 64, warp_size = 32, most_nodes = warp_size << 16;
 
 // Bytes that a block needs for so many states, and those of the next level.
@@ -31,8 +32,21 @@ bool outputs_are_neighbours(const output_elements& from) {
 }
 
 // The elements of several outputs on axes.
+divisors divisors_of(const detail::axes& of) {
+  divisors d{};
+  d.narrow = of.size() <= index{1} << 32;
+  for (int k = 0; k < of.rank && d.narrow; ++k) {
+    const index extent = of.each[k].extent;
+    if (extent == 0) continue;
+    d.each[k].shift = static_cast<int>(std::bit_width(extent - 1));
+    d.each[k].factor = static_cast<std::uint32_t>(((index{1} << 32) * ((index{1} << d.each[k].shift) - extent)) / extent + 1);
+  }
+  return d;
+}
+
 output_elements elements_of(const detail::layout& l) {
-  output_elements e{l.x, l.y, l.type, false, l.kept, l.reduced, l.outputs, l.n, ~index{0}, nullptr, nullptr};
+  output_elements e{l.x, l.y, l.type, false, l.kept, l.reduced, divisors_of(l.kept), divisors_of(l.reduced), l.outputs, l.n, ~index{0},
+                    nullptr, nullptr};
   const auto in_packs = [&](std::int64_t detail::axes::axis::*stride, const void* data) {
     const auto pack = static_cast<std::int64_t>(16 / size_of(l.type));
     if (reinterpret_cast<std::uintptr_t>(data) % 16 || l.reduced.rank == 0 || l.reduced.each[l.reduced.rank - 1].*stride != 1) return false;
@@ -49,21 +63,50 @@ output_elements elements_of(const detail::layout& l) {
 // What is done one after the other, in the same workspace.
 struct output_step {
   kernel_kind kind;
+  ordering order;
   std::vector<std::size_t> which;
-  output_plan plan;
+  output_plan plan;                // of kernels of states,
+  std::vector<exact::term> terms;  // or what is summed exactly
 };
+
+// Room for the elements of one output, and whatever follows.
+std::size_t gathered_bytes(const output_elements& from) { return (from.n * size_of(from.type) + 255) / 256 * 256; }
+
+// A sort of each output, one after the other.
+const char* launch_distinct_of_each(const output_elements& from, std::byte* out, void* workspace, stream where) {
+  const char* err = nullptr;
+  if (from.n == 0) {
+    const cudaError_t none = cudaMemsetAsync(out, 0, 8 * from.outputs, where);
+    return none == cudaSuccess ? nullptr : cudaGetErrorString(none);
+  }
+  for (index o = 0; o < from.outputs && !err; ++o) {
+    err = launch_gather(from, o, workspace, where);
+    arguments a{{workspace, nullptr, from.type, true}, from.n, {}, static_cast<std::byte*>(workspace) + gathered_bytes(from), where, false};
+    a.how.each[a.how.count++] = {out + 8 * o, dtype::i64, op_id::count_distinct, 0};
+    if (!err) err = launch_distinct(a);
+  }
+  return err;
+}
 
 std::vector<output_step> steps_of(std::span<const reduction> all, const output_elements& from, const launch& shape) {
   std::vector<output_step> steps;
   for (group& g : groups_of(all)) {
     const reduction& r = all[g.which[0]];
-    if (detail::ordering_of(r) != ordering::canonical)
-      throw error(errc::usage, "reductions: " + std::string(name(r.op())) + " along axes, by this method, runs on the CPU only");
-    if (g.kind == kernel_kind::own) g.kind = kernel_kind::shared;
-    const sizes of = with_kernel<sizes>(g.kind, r, []<class F, class T, class A>() {
-      return sizes{sizeof(fold::settled<F, A>), output_kernel_choice<F, T, A>::stored ? tile_bytes / sizeof(T) : widened_tile};
-    });
-    steps.push_back({g.kind, std::move(g.which), plan_outputs(of, from, shape)});
+    output_step step{g.kind == kernel_kind::own ? kernel_kind::shared : g.kind, detail::ordering_of(r), std::move(g.which), {}, {}};
+    if (step.order == ordering::any) {
+      for (const std::size_t k : step.which)
+        for (const exact::term what : detail::terms_of(all[k]))
+          if (std::find(step.terms.begin(), step.terms.end(), what) == step.terms.end()) step.terms.push_back(what);
+    } else if (step.order == ordering::sorted) {
+      if (from.offsets) throw error(errc::usage, "reductions: count_distinct of segments, or by key, runs on the CPU only");
+      step.plan.workspace = gathered_bytes(from) + sort_workspace(from.type, from.n);
+    } else {
+      const sizes of = with_kernel<sizes>(step.kind, r, []<class F, class T, class A>() {
+        return sizes{sizeof(fold::settled<F, A>), output_kernel_choice<F, T, A>::stored ? tile_bytes / sizeof(T) : widened_tile};
+      });
+      step.plan = plan_outputs(of, from, shape);
+    }
+    steps.push_back(std::move(step));
   }
   return steps;
 }
@@ -88,6 +131,12 @@ void run(const std::vector<output_step>& steps, std::span<const reduction> all, 
       how.list.each[how.list.count++] = {out[k], r.out(), r.op(), r.ddof()};
     }
     const reduction& r = all[s.which[0]];
+    if (s.order != ordering::canonical) {
+      const char* err = s.order == ordering::any ? launch_exact_outputs(s.terms, from, how, where)
+                                                 : launch_distinct_of_each(from, static_cast<std::byte*>(out[s.which[0]]), workspace, where);
+      if (err) throw error(errc::cuda, std::string("launch: ") + err);
+      continue;
+    }
     const char* err = with_kernel<launcher>(s.kind, r, []<class F, class T, class A>() -> launcher {
       return launch_outputs<output_kernel_choice<F, T, A>::in>;
     })(s.kind, r, s.plan, from, how, workspace, where);
@@ -108,17 +157,18 @@ output_plan plan_outputs(const sizes& of, const output_elements& from, const lau
   const plan flat = make_plan(of, from.n, shape);  // refuses what is not allowed
   output_plan p{};
   const index leaves = order::leaf_count(from.n), tiles = from.n / of.tile + (from.n % of.tile != 0);
-  // A thread reads few elements as fast as a warp does, and needs no others to fold them.
-  p.by_threads = outputs_are_neighbours(from) || (!from.offsets && from.n <= order::lanes);
+  const auto blocks_for = [](index items, index of_each) { return static_cast<int>(std::clamp<index>((items + of_each - 1) / of_each, 1, 1 << 20)); };
   if (from.offsets) {
     // Of any lengths: as many warps for one as suit the middle.
-    p.threads = shape.threads ? shape.threads : static_cast<int>(32 * std::bit_ceil(std::clamp<index>(tiles, 1, 8)));
+    p.by = output_plan::blocks_take;
+    p.threads = shape.threads ? shape.threads : static_cast<int>(32 * std::bit_ceil(std::clamp<index>(tiles, 4, 8)));
     p.tiles = shape.tiles ? flat.tiles : 64;
     p.node = static_cast<index>(p.tiles) * of.tile;
     p.nodes = 1;
     p.shared = shared_for(static_cast<index>(p.tiles), of.state);
-    p.blocks = static_cast<int>(std::clamp<index>((from.outputs + 31) / 32, 1, 1 << 16));
-  } else if (p.by_threads) {
+    p.blocks = std::min(blocks_for(from.outputs, 32), 1 << 16);
+  } else if (outputs_are_neighbours(from) || from.n <= order::lanes) {
+    p.by = output_plan::threads_take;
     const index spread = many_threads / std::max<index>(from.outputs, 1) + 1;
     index each = std::clamp<index>(std::bit_floor(leaves / spread + 1), 1, most_leaves_of_a_thread);
     while ((leaves + each - 1) / each > most_nodes) each *= 2;
@@ -126,11 +176,16 @@ output_plan plan_outputs(const sizes& of, const output_elements& from, const lau
     p.node = each * order::leaf;
     p.nodes = std::max<index>(1, (leaves + each - 1) / each);
     p.threads = 128;
-    p.blocks = static_cast<int>(std::clamp<index>((from.outputs * p.nodes + 127) / 128, 1, 1 << 20));
+    p.blocks = blocks_for(from.outputs * p.nodes, static_cast<index>(p.threads));
+  } else if (tiles < 32 && from.outputs >= many_warps && shape.tiles == 0) {
+    p.by = output_plan::warps_take;
+    p.threads = shape.threads ? std::min(shape.threads, 256) : 128;
+    p.nodes = 1;
+    p.blocks = std::min(blocks_for(from.outputs, static_cast<index>(p.threads) / 32), 1 << 13);
   } else {
-    // One block for each output, of as many warps as it has tiles, or as are left to an output where they are many;
-    // few long ones in nodes.
-    const index warps = std::clamp<index>(std::min(tiles, many_blocks * 8 / std::max<index>(from.outputs, 1) + 1), 1, 16);
+    // As many warps as an output has tiles, or as are left to one where they are many; few long ones in nodes.
+    p.by = output_plan::blocks_take;
+    const index warps = std::clamp<index>(tiles, 1, from.outputs < 64 ? 16 : 8);
     p.threads = shape.threads ? shape.threads : static_cast<int>(32 * std::bit_ceil(warps));
     const index room = std::bit_floor(std::min<index>(max_tiles, most_shared / of.state * 32 / 33));
     const index per_node = shape.tiles ? static_cast<index>(flat.tiles)
@@ -139,9 +194,8 @@ output_plan plan_outputs(const sizes& of, const output_elements& from, const lau
     p.node = per_node * of.tile;
     p.nodes = std::max<index>(1, (tiles + per_node - 1) / per_node);
     if (p.nodes > most_nodes) throw error(errc::usage, "x: outputs of " + std::to_string(from.n) + " elements each are too long");
-    if (p.nodes > 1 && !shape.threads) p.threads = std::max(p.threads, 128);
     p.shared = shared_for(std::min(per_node, std::max<index>(tiles, 1)), of.state);
-    p.blocks = static_cast<int>(std::clamp<index>(from.outputs * p.nodes, 1, 1 << 16));
+    p.blocks = std::min(blocks_for(from.outputs * p.nodes, 1), 1 << 16);
   }
   if (shape.blocks) p.blocks = std::min(p.blocks, shape.blocks);
   p.workspace = p.nodes > 1 ? static_cast<std::size_t>(from.outputs * p.nodes) * of.state : 0;
@@ -150,8 +204,17 @@ output_plan plan_outputs(const sizes& of, const output_elements& from, const lau
 
 // ---- Axes -------------------------------------------------------------------------------------------
 
+namespace {
+// One output whose elements lie one behind the other is an array, for which there are kernels.
+bool is_array(const detail::layout& l) {
+  const auto& r = l.reduced;
+  return l.outputs == 1 && l.n > 0 && r.rank == 1 && r.each[0].x == 1 && (!l.y || r.each[0].y == 1);
+}
+}  // namespace
+
 std::size_t workspace_bytes(std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes,
                             const launch& shape) {
+  if (const detail::layout l = detail::layout_of(x, y, axes); is_array(l)) return workspace_bytes(all, l.n, shape);
   return workspace_of(steps_of(all, elements_of(detail::layout_of(x, y, axes)), shape));
 }
 
@@ -160,6 +223,7 @@ void reduce(std::span<const reduction> all, const view& x, const view* y, std::s
   const detail::layout l = detail::layout_of(x, y, axes);
   detail::check_batch(detail::strided_batch(l), all, out);
   check_engine(all);
+  if (is_array(l)) return reduce(all, l.x, l.y, l.n, out, workspace, workspace_size, where, shape);
   const output_elements from = elements_of(l);
   const auto steps = steps_of(all, from, shape);
   check_workspace(workspace, workspace_size, workspace_of(steps));
@@ -175,7 +239,7 @@ constexpr index most_by_thread = 64;
 
 output_elements elements_of(std::span<const reduction> all, const void* x, const void* y, std::size_t n, std::size_t outputs) {
   const index each = n / std::max<std::size_t>(outputs, 1);
-  return {x, y, all.empty() ? dtype::f32 : all[0].in(), false, {}, {}, outputs, each, most_by_thread, nullptr, nullptr};
+  return {x, y, all.empty() ? dtype::f32 : all[0].in(), false, {}, {}, {}, {}, outputs, each, most_by_thread, nullptr, nullptr};
 }
 
 void check_lists(std::span<const reduction> all, const void* x, const void* y, std::size_t n, std::size_t outputs,

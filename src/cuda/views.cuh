@@ -3,62 +3,11 @@
 // are, or are short. What takes what shows in no bit.
 #pragma once
 
+#include "places.cuh"
 #include "results.cuh"
-#include "views.hpp"
 
 namespace bitfold::cuda {
 namespace {
-
-__device__ inline void divide(index& i, index by, index& rest) {
-  if ((i | by) >> 32 == 0) {
-    const auto a = static_cast<std::uint32_t>(i), b = static_cast<std::uint32_t>(by);
-    i = a / b;
-    rest = a % b;
-  } else {
-    rest = i % by;
-    i /= by;
-  }
-}
-struct offset {
-  std::int64_t x = 0, y = 0;
-};
-// Out of line: it is long, and called at many places.
-__device__ __noinline__ offset offset_of(const detail::axes& of, index i) {
-  offset o;
-#pragma unroll 1
-  for (int k = of.rank - 1; k >= 0; --k) {
-    index digit = i;
-    if (k > 0) divide(i, of.each[k].extent, digit);
-    o.x += static_cast<std::int64_t>(digit) * of.each[k].x;
-    o.y += static_cast<std::int64_t>(digit) * of.each[k].y;
-  }
-  return o;
-}
-
-__device__ inline index elements_of(const output_elements& from, index output) {
-  return from.offsets ? static_cast<index>(from.offsets[output + 1] - from.offsets[output]) : from.n;
-}
-
-// Where element i of an output lies, counted from the beginnings of the inputs.
-struct finder {
-  const output_elements* from;
-  offset begin;
-  __device__ static finder of(const output_elements& from, index output) {
-    if (!from.offsets) return {&from, offset_of(from.kept, output)};
-    const std::int64_t at = from.offsets[output];
-    return {&from, {at, at}};
-  }
-  __device__ offset operator()(index i) const {
-    const auto at = static_cast<std::int64_t>(i);
-    if (from->offsets) {
-      const std::int64_t k = begin.x + at, place = from->places ? static_cast<std::int64_t>(from->places[k]) : k;
-      return {place, place};
-    }
-    if (from->reduced.rank == 1) return {begin.x + at * from->reduced.each[0].x, begin.y + at * from->reduced.each[0].y};
-    const offset o = offset_of(from->reduced, i);
-    return {begin.x + o.x, begin.y + o.y};
-  }
-};
 
 // Elements T of an output from `place` on: a source for the engine (engine.cuh).
 template <class Take, class T>
@@ -88,8 +37,16 @@ struct found_elements {
   __device__ raw load() const {
     raw v;
     offset at[order::rows];
+    if (find.linear) {
 #pragma unroll
-    for (int r = 0; r < order::rows; ++r) at[r] = find(place + r * order::lanes);
+      for (int r = 0; r < order::rows; ++r) {
+        const auto i = static_cast<std::int64_t>(place) + r * order::lanes;
+        at[r] = {find.begin.x + i, find.begin.y + i};
+      }
+    } else {
+#pragma unroll
+      for (int r = 0; r < order::rows; ++r) at[r] = find(place + r * order::lanes);
+    }
 #pragma unroll
     for (int r = 0; r < order::rows; ++r) {
       v.x[r] = load_pack<true>(x() + at[r].x);
@@ -100,6 +57,20 @@ struct found_elements {
   __device__ static auto get(const raw& v, int r, int i, int at) {
     if constexpr (two) return Take::element(v.x[r][i], v.y[r][i], at);
     else return Take::element(v.x[r][i], at);
+  }
+  struct one_pack {
+    pack<T> x;
+    std::conditional_t<two, pack<T>, char> y;
+  };
+  __device__ one_pack load_one(int i) const {
+    one_pack v;
+    v.x = load_pack<true>(x() + find.begin.x + i);
+    if constexpr (two) v.y = load_pack<true>(y() + find.begin.y + i);
+    return v;
+  }
+  __device__ static auto get_one(const one_pack& v, int i, int at) {
+    if constexpr (two) return Take::element(v.x[i], v.y[i], at);
+    else return Take::element(v.x[i], at);
   }
   __device__ single one(int i) const {
     const offset at = find(place + static_cast<index>(i));
@@ -151,14 +122,6 @@ __device__ __noinline__ void write_output(S s, index n, index output, const outp
     one.out = static_cast<std::byte*>(one.out) + output * static_cast<index>(how.bytes[k]);
     write_shared<F, A>(s, n, one);
   }
-}
-
-// What an output without elements gets.
-__device__ inline void write_empty(index output, const output_results& how) {
-  for (int k = 0; k < how.list.count; ++k)
-    for (int i = 0; i < how.bytes[k]; ++i)
-      static_cast<std::byte*>(how.list.each[k].out)[output * static_cast<index>(how.bytes[k]) + static_cast<index>(i)] =
-          static_cast<std::byte>(how.empty[k] >> 8 * i);
 }
 
 // A binary counter of states in one thread: they come in order, and all but the last are of as many elements. In
@@ -226,6 +189,24 @@ __device__ auto fold_by_thread(const Source& from, index first, index n) {
   return F::template settle<A>(leaves.total(), first);
 }
 
+// A row of up to order::lanes elements in whole packs, by one thread: each is a lane.
+template <class F, class Source, class A>
+__device__ auto fold_short_row(const Source& from, int n) {
+  using local = typename engine<F, Source, A>::local;
+  thread_counter<F, local, 5> packs;
+#pragma unroll 4
+  for (int i = 0; i < n; i += Source::owned) {
+    const auto v = from.load_one(i);
+    local s[Source::owned];
+#pragma unroll
+    for (int k = 0; k < Source::owned; ++k)
+      s[k] = method::fold_lane<F, order::rows>(1, [&](int) { return Source::get_one(v, k, i + k); });
+    fold_owned<F>(s, Source::owned, [](int, int width) { return static_cast<index>(width); });
+    packs.push(s[0], Source::owned);
+  }
+  return F::template settle<A>(packs.total(), 0);
+}
+
 template <class F, class Source, class A>
 __global__ void __launch_bounds__(256)
     fold_outputs_by_threads(const __grid_constant__ output_elements data, index node, index nodes, void* states,
@@ -234,7 +215,7 @@ __global__ void __launch_bounds__(256)
   const index items = data.outputs * nodes;
   for (index i = index{blockIdx.x} * blockDim.x + threadIdx.x; i < items; i += index{gridDim.x} * blockDim.x) {
     index k = i, output = i;
-    if (nodes > 1) divide(k, data.outputs, output);
+    if (nodes > 1) output = i % data.outputs, k = i / data.outputs;
     else k = 0;
     const index n = elements_of(data, output), first = k * node;
     if (n == 0) {
@@ -242,6 +223,11 @@ __global__ void __launch_bounds__(256)
       continue;
     }
     if (n > data.most_by_thread) continue;
+    if constexpr (Source::has_packs)
+      if (data.in_packs && n <= order::lanes && n % Source::owned == 0 && data.reduced.rank == 1) {
+        write_output<F, A>(fold_short_row<F, Source, A>(Source::at(data, output, 0), static_cast<int>(n)), n, output, how);
+        continue;
+      }
     const S s = fold_by_thread<F, Source, A>(Source::at(data, output, first), first, n - first < node ? n - first : node);
     if (nodes == 1) write_output<F, A>(s, n, output, how);
     else static_cast<S*>(states)[output * nodes + k] = s;
@@ -269,6 +255,40 @@ __device__ __noinline__ auto fold_by_leaves(Source from, int size) {
   return leaves.total();
 }
 
+// Warps take outputs of up to 31 tiles; the next tile is on its way while this one is folded.
+template <class F, class Source, class A>
+__global__ void __launch_bounds__(256)
+    fold_outputs_by_warps(const __grid_constant__ output_elements data, const __grid_constant__ output_results how) {
+  using E = engine<F, Source, A>;
+  using S = typename E::state;
+  const index warps = index{gridDim.x} * blockDim.x / warp, n = data.n;
+  index output = (index{blockIdx.x} * blockDim.x + threadIdx.x) / warp;
+  int full = 0;  // tiles that are read in packs
+  typename E::raw next;
+  if constexpr (Source::has_packs) {
+    if (data.in_packs) full = static_cast<int>(n / E::tile);
+    if (full > 0 && output < data.outputs) next = E::template load_tile<alignment::known>(Source::at(data, output, 0));
+  }
+  for (; output < data.outputs; output += warps) {
+    const Source from = Source::at(data, output, 0);
+    thread_counter<F, S, 5> tiles;
+    if constexpr (Source::has_packs)
+#pragma unroll 1
+      for (int k = 0; k < full; ++k) {
+        const typename E::raw here = next;
+        if (k + 1 < full) next = E::template load_tile<alignment::known>(from.ahead(static_cast<index>(k + 1) * E::tile));
+        else if (output + warps < data.outputs) next = E::template load_tile<alignment::known>(Source::at(data, output + warps, 0));
+        tiles.push(F::template settle<A>(E::fold_tile(here), static_cast<index>(k) * E::tile), E::tile);
+      }
+#pragma unroll 1
+    for (index at = static_cast<index>(full) * E::tile; at < n; at += E::tile) {
+      const int size = n - at < E::tile ? static_cast<int>(n - at) : E::tile;
+      tiles.push(F::template settle<A>(fold_by_leaves<F, Source, A>(from.ahead(at), size), at), static_cast<index>(size));
+    }
+    if (threadIdx.x % warp == 0) write_output<F, A>(tiles.total(), n, output, how);
+  }
+}
+
 // Blocks take nodes: of an output that has several each one, or all of one that is long among many, one after the other.
 template <class F, class Source, class A>
 __global__ void __launch_bounds__(max_threads)
@@ -292,7 +312,7 @@ __global__ void __launch_bounds__(max_threads)
     for (; here_too; here_too &= here_too - 1) {
       const index i = begin + static_cast<index>(__ffs(static_cast<int>(here_too)) - 1);
       index output = i, k = 0;
-      if (nodes > 1) divide(output, nodes, k);
+      if (nodes > 1) output = i / nodes, k = i % nodes;
       const index n = elements_of(data, output), first = k * node, end = nodes > 1 && n - first > node ? first + node : n;
       const Source from = Source::at(data, output, 0);
       int depth = 0;
@@ -300,19 +320,22 @@ __global__ void __launch_bounds__(max_threads)
       for (index at = first; at < end; at += node) {
         const index left = end - at, here = left < node ? left : node;
         const int full = static_cast<int>(here / E::tile), rest = static_cast<int>(here % E::tile), count = full + (rest > 0);
-        for (int j = w; j < count; j += warps) {
-          const index place = at + static_cast<index>(j) * E::tile;
-          const Source tile = from.ahead(place);
-          const auto keep = [&](typename E::local s) {
-            if (t == 0) of_tiles[j] = F::template settle<A>(s, place);
-          };
-          if constexpr (Source::has_packs)
-            if (data.in_packs && j < full) {
-              keep(E::fold_tile(E::template load_tile<alignment::known>(tile)));
-              continue;
+        const auto tile = [&](int j) { return from.ahead(at + static_cast<index>(j) * E::tile); };
+        const auto keep = [&](int j, typename E::local s) {
+          if (t == 0) of_tiles[j] = F::template settle<A>(s, at + static_cast<index>(j) * E::tile);
+        };
+        int j = w;
+        if constexpr (Source::has_packs)
+          if (data.in_packs && j < full) {
+            // The next tile is on its way while this one is folded.
+            typename E::raw next = E::template load_tile<alignment::known>(tile(j));
+            for (; j < full; j += warps) {
+              const typename E::raw this_one = next;
+              if (j + warps < full) next = E::template load_tile<alignment::known>(tile(j + warps));
+              keep(j, E::fold_tile(this_one));
             }
-          keep(fold_by_leaves<F, Source, A>(tile, j < full ? E::tile : rest));
-        }
+          }
+        for (; j < count; j += warps) keep(j, fold_by_leaves<F, Source, A>(tile(j), j < full ? E::tile : rest));
         __syncthreads();
         S s = fold_shared<F>(of_tiles, count, E::tile, here);
         if (threadIdx.x == 0) {
@@ -364,11 +387,12 @@ template <class F, class Source, class A>
 const char* launch_output_kernels(const output_plan& p, const output_elements& from, const output_results& how, void* workspace,
                                   stream where) {
   cudaError_t err = cudaSuccess;
-  if (from.offsets)  // short ones by threads, then the others by blocks
-    err = enqueue(fold_outputs_by_threads<F, Source, A>, p.blocks, 128, 0, where, false, from, p.node, index{1}, workspace, how);
-  if (err == cudaSuccess)
-    err = p.by_threads ? enqueue(fold_outputs_by_threads<F, Source, A>, p.blocks, p.threads, 0, where, false, from, p.node, p.nodes, workspace, how)
-                       : enqueue(fold_outputs<F, Source, A>, p.blocks, p.threads, p.shared, where, false, from, p.tiles, p.nodes, workspace, how);
+  if (from.offsets || p.by == output_plan::threads_take)  // of any lengths, the short ones; others are left to blocks
+    err = enqueue(fold_outputs_by_threads<F, Source, A>, p.blocks, p.threads, 0, where, false, from, p.node, p.nodes, workspace, how);
+  else if (p.by == output_plan::warps_take)
+    err = enqueue(fold_outputs_by_warps<F, Source, A>, p.blocks, p.threads, 0, where, false, from, how);
+  if (err == cudaSuccess && p.by == output_plan::blocks_take)
+    err = enqueue(fold_outputs<F, Source, A>, p.blocks, p.threads, p.shared, where, false, from, p.tiles, p.nodes, workspace, how);
   if (err == cudaSuccess && p.nodes > 1) {
     const index blocks = (from.outputs * warp + 255) / 256;
     err = enqueue(fold_nodes_of_outputs<F, A>, static_cast<int>(blocks < 65536 ? blocks : 65536), 256, 0, where, false, from, workspace,

@@ -6,12 +6,23 @@
 
 namespace bitfold::cuda {
 
+/// What divides by the extents of some axes (but the first): a quotient of i < 2^32 is (i factor / 2^32 + i) / 2^shift
+/// (Granlund and Montgomery, Division by invariant integers using multiplication, PLDI 1994).
+struct divisors {
+  bool narrow;  ///< all elements are below 2^32
+  struct {
+    std::uint32_t factor;
+    int shift;
+  } each[most_axes];
+};
+
 /// Where the elements of the outputs are: on axes, in segments, or where places say.
 struct output_elements {
   const void *x, *y;
   dtype type;
   bool in_packs;  ///< of an output 16 bytes of neighbours are neighbours in memory, and aligned
   detail::axes kept, reduced;
+  divisors by_kept, by_reduced;
   index outputs, n;               ///< elements of each, on axes; about so many otherwise
   index most_by_thread;           ///< longer outputs are left to blocks, where the lengths differ
   const std::int64_t* offsets;    ///< in device memory; null: on axes
@@ -28,8 +39,6 @@ struct output_results {
 /// The folds that are asked for along axes every day: these have kernels for elements as they are stored.
 template <class F>
 inline constexpr bool is_everyday = false;
-template <class F, class G>
-inline constexpr bool is_everyday<fold::both<F, G>> = true;
 #define BITFOLD_EVERYDAY(...) \
   template <>                 \
   inline constexpr bool is_everyday<__VA_ARGS__> = true;
@@ -40,6 +49,9 @@ BITFOLD_EVERYDAY(largest)
 BITFOLD_EVERYDAY(op::place_fold<true>)
 BITFOLD_EVERYDAY(op::logsumexp_fold)
 BITFOLD_EVERYDAY(variance)
+BITFOLD_EVERYDAY(company<kernel_kind::extremes>::fold)
+BITFOLD_EVERYDAY(company<kernel_kind::mean_and_variance>::fold)
+BITFOLD_EVERYDAY(company<kernel_kind::statistics>::fold)
 #undef BITFOLD_EVERYDAY
 
 /// As kernel_choice, of fewer kernels.
@@ -52,7 +64,7 @@ struct output_kernel_choice {
 
 /// How the outputs are shared out, for kernels whose states and tiles have these sizes.
 struct output_plan {
-  bool by_threads;      ///< a thread folds a node of an output; otherwise a block does
+  enum { threads_take, warps_take, blocks_take } by;  ///< nodes of outputs, or for warps whole ones
   index node;           ///< elements of a node
   index nodes;          ///< of an output; a single one is the result
   int threads, blocks;
@@ -71,5 +83,8 @@ const char* launch_outputs(kernel_kind kind, const reduction& r, const output_pl
 std::size_t keys_workspace(index n, index outputs);
 /// Enqueues the sort of n keys in that room, and says in `to` where it leaves the places.
 const char* launch_keys(const std::int64_t* keys, index n, index outputs, void* workspace, stream where, output_elements& to);
+
+/// Enqueues a copy of the elements of one output, of x, to `to`.
+const char* launch_gather(const output_elements& from, index output, void* to, stream where);
 
 }  // namespace bitfold::cuda
