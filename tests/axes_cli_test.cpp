@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <set>
+#include <sstream>
 
 #include <nlohmann/json.hpp>
 
@@ -435,6 +437,40 @@ TEST_CASE("reduce --out: where it may write, and what fails there") {
   CHECK(contains(half.err, "kept.npy: cannot be written: "));
   CHECK(content(kept) == old);
   CHECK(files_in(dir.path("")) == names);
+}
+
+TEST_CASE("reduce --axis, --offsets, --keys: what docs/shapes.md shows") {
+  const bytes::directory dir;
+  dir.write("x.npy", counting("(2, 3, 4)", 24));
+  dir.write("v.npy", counting("(10,)", 10));
+  dir.write("w.npy", npy_of({1, 0, 0, 1}));
+  dir.write("offsets.npy", npy_of<std::int64_t>("<i8", {0, 3, 3, 10}));
+  dir.write("keys.npy", npy_of<std::int64_t>("<i8", {2, 0, 2, 2, 1, 0, 0, 0, 0, 2}));
+  const std::string text = content(BITFOLD_SHAPES_DOC), start = "```sh\n";
+  const auto begin = text.find(start);
+  REQUIRE(begin != std::string::npos);
+  const auto lines = lines_of(text.substr(begin + start.size(), text.find("```", begin + start.size()) - begin - start.size()));
+  const auto here = std::filesystem::current_path();
+  int commands = 0;
+  for (std::size_t i = 0; i < lines.size(); ++commands) {
+    std::istringstream words(lines[i].substr(0, lines[i].find(" #")));
+    std::vector<std::string> arguments{std::istream_iterator<std::string>(words), {}};
+    REQUIRE(arguments.size() > 2);
+    REQUIRE((arguments[0] == "$" && arguments[1] == "bitfold"));
+    arguments.erase(arguments.begin(), arguments.begin() + 2);
+    std::string out;
+    for (++i; i < lines.size() && lines[i][0] != '$'; ++i) out += lines[i] + "\n";
+    std::filesystem::current_path(dir.path(""));
+    const auto r = bitfold_cli(arguments);
+    std::filesystem::current_path(here);
+    CAPTURE(arguments, r.err);
+    CHECK(r.status == 0);
+    CHECK(r.out == out);
+  }
+  CHECK(commands == 6);
+  CHECK(files_in(dir.path("stats")) == std::set<std::string>{"x.mean.npy", "x.max.npy"});
+  CHECK(content(dir.path("rows.npy")) == bytes::npy("<f4", "(2, 3, 1)", bytes::of<float>({6, 22, 38, 54, 70, 86})));
+  CHECK(content(dir.path("bins.npy")) == npy_of({27, 4, 14, 0}));
 }
 
 TEST_CASE("reduce --out: NumPy reads the files", "[numpy]") {
