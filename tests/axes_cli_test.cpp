@@ -339,6 +339,16 @@ TEST_CASE("reduce --axis, --offsets, --keys, --out: errors name the file and the
   refused({"dot", "--axis", "0", x, w}, {x + " and " + w, "broadcast"});
   refused({"dot", "--axis", "0", x}, {"FILE", "pairs"});
   refused({"dot", "--keys", keys, v, x}, {v + " and " + x, "shape"});
+  // Extents of no elements, and more axes than there may be.
+  const auto hostile = [&](const std::string& shape, std::size_t n, const std::string& axis, const std::string& part) {
+    refused({"sum", "--axis", axis, dir.write("x.npy", counting(shape, n))}, {x, part});
+  };
+  hostile("(0, 4611686018427387904, 4611686018427387904)", 0, "0", "results are too many");
+  hostile("(0, 1152921504606846976)", 0, "0", "results are too many");
+  hostile("(0, 4611686018427387904, 4611686018427387904)", 0, "1", "more than 2^60");
+  hostile("(0, 9223372036854775808)", 0, "0", "does not fit i64");
+  hostile("(1, 1, 1, 1, 1, 1, 1, 1, 1)", 1, "0", "9 axes");
+  dir.write("x.npy", counting("(3, 4)", 12));
   // Offsets and keys.
   const auto places = [&](const std::string& option, const std::string& npy, const std::vector<std::string>& parts) {
     const auto path = dir.write("o2.npy", npy);

@@ -183,7 +183,7 @@ std::vector<result_array> grouping::reduce(const std::vector<reduction>& all, co
   std::vector<void*> out;
   const auto make_room = [&](const std::vector<std::uint64_t>& shape) {
     const auto n = io::element_count(shape, sizeof(std::uint64_t));
-    if (!n) refuse(fmt::format("shape: {} results are too many", io::shape_text(shape)));
+    if (!n || *n > most_outputs) refuse(fmt::format("shape: {} results are too many", io::shape_text(shape)));
     for (const reduction& r : all) results.push_back({r, shape, std::vector<std::byte>(*n * size_of(r.out()))});
     for (result_array& r : results) out.push_back(r.bytes.data());
   };
