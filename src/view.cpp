@@ -74,11 +74,12 @@ void append(detail::axes& to, detail::axes::axis a) {
 view row_major(dtype type, const void* data, std::span<const std::int64_t> extents) {
   if (extents.size() > most_axes) refuse("extents", std::to_string(extents.size()) + " of them");
   view v{type, data, static_cast<int>(extents.size()), {}, {}};
+  std::copy(extents.begin(), extents.end(), v.extent.begin());
+  if (std::find(extents.begin(), extents.end(), 0) != extents.end()) return v;  // strides might not fit
   std::int64_t stride = 1;
   for (int k = v.rank - 1; k >= 0; --k) {
-    v.extent[k] = extents[static_cast<std::size_t>(k)];
     v.stride[k] = stride;
-    stride *= std::max<std::int64_t>(v.extent[k], 1);
+    stride *= v.extent[k];
   }
   return v;
 }

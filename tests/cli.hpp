@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+#include <bitfold/op.hpp>
+
 #include "catch.hpp"
 #include "io_bytes.hpp"
 #include "main.hpp"
@@ -87,6 +89,20 @@ inline std::vector<std::string> lines_of(const std::string& text) {
   std::istringstream in(text);
   for (std::string line; std::getline(in, line);) lines.push_back(line);
   return lines;
+}
+
+inline std::vector<bitfold::op_id> ops_of(int inputs) {
+  std::vector<bitfold::op_id> ops;
+  for (const bitfold::op_info& op : bitfold::all_op_infos)
+    if (op.inputs == inputs) ops.push_back(op.id);
+  return ops;
+}
+
+// As OP of the command line.
+inline std::string list_of(const std::vector<bitfold::op_id>& ops) {
+  std::string list;
+  for (const auto op : ops) list += (list.empty() ? "" : ",") + std::string(name(op));
+  return list;
 }
 
 inline bool contains(const std::string& text, const std::string& part) {

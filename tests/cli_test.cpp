@@ -37,19 +37,6 @@ std::string npy_of(const std::vector<float>& values) {
   return bytes::npy("<f4", "(" + std::to_string(values.size()) + ",)", bytes::of(values));
 }
 
-std::vector<op_id> ops_of(int inputs) {
-  std::vector<op_id> ops;
-  for (const op_info& op : all_op_infos)
-    if (op.inputs == inputs) ops.push_back(op.id);
-  return ops;
-}
-
-std::string list_of(const std::vector<op_id>& ops) {
-  std::string list;
-  for (const op_id op : ops) list += (list.empty() ? "" : ",") + std::string(name(op));
-  return list;
-}
-
 std::string write_data(const bytes::directory& dir, const std::string& file,
                        const std::vector<std::byte>& data) {
   return dir.write(file, std::string(reinterpret_cast<const char*>(data.data()), data.size()));

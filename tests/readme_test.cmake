@@ -1,6 +1,6 @@
 # The documents show the examples exactly as they are compiled.
 foreach(shown README.md:cpu.cpp docs/cuda.md:cuda.cpp docs/regression.md:testing.cpp docs/own.md:own_ops.hpp
-        docs/own.md:own.cpp)
+        docs/own.md:own.cpp docs/shapes.md:shapes.cpp)
   string(REPLACE ":" ";" shown ${shown})
   list(POP_FRONT shown document example)
   file(READ ${SOURCE}/${document} text)

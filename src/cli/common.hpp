@@ -61,6 +61,9 @@ CLI::Validator whole_number(std::uint64_t max);
 /// For --threads, as a transform. More than 1024 are taken as 1024: they would only cost memory.
 CLI::Validator thread_count();
 
+/// The parts of a list with commas, of which there is at least one; they may be empty.
+std::vector<std::string> split(const std::string& list);
+
 /// Throws (errc::usage) where a path stands there twice.
 void refuse_twice(const std::vector<std::string>& files);
 

@@ -20,6 +20,7 @@
 #include "cli/operations.hpp"
 #include "cli/pieces.hpp"
 #include "cli/progress.hpp"
+#include "cli/shapes.hpp"
 #include "io/arrays.hpp"
 #include "io/field.hpp"
 #include "io/mapping.hpp"
@@ -39,6 +40,7 @@ struct reduce_arguments {
   std::optional<int> threads;
   std::optional<std::string> overflow;
   bool bound = false, json = false, stream = false, total = false;
+  shape_options shapes;
   std::vector<std::string> files;
 
   std::vector<op_id> ops;  // those of op_list
@@ -74,33 +76,54 @@ struct subject {
 
 std::vector<op_id> parse_ops(const std::string& list) {
   std::vector<op_id> ops;
-  for (std::size_t begin = 0; begin <= list.size();) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    const std::string text = list.substr(begin, end - begin);
+  for (const std::string& text : split(list)) {
     const auto op = parse_op(text);
     if (!op)
       throw error(errc::usage, fmt::format("OP: {} is not one of {}", io::in_quotes(text),
                                            fmt::join(op_names, ", ")));
     ops.push_back(*op);
-    begin = end + 1;
   }
   return ops;
 }
 
-std::string text_line(const subject& of, const std::string& op, const result& got) {
+// What a line ends with.
+struct shown {
+  std::string text, json;
+};
+shown show(const result& got) {
+  std::string text = fmt::format("{}  {}", to_string(got.value), to_hex(got.value)),
+              json = fmt::format(R"("value":{},"bits":"{}")", io::json_value(got.value),
+                                 to_hex(got.value));
+  if (got.bound) {
+    const scalar bound = load_scalar(dtype::f64, &*got.bound);
+    text += "  +- " + to_string(bound);
+    json += ",\"bound\":" + io::json_value(bound);
+  }
+  return {text, json};
+}
+shown show(const result_array& got) {
+  constexpr std::size_t most_shown = 8;
+  const std::size_t size = size_of(got.of.out());
+  std::vector<std::string> first;
+  for (std::size_t i = 0; i < most_shown && i < got.bytes.size() / size; ++i)
+    first.push_back(io::json_value(load_scalar(got.of.out(), &got.bytes[i * size])));
+  const std::string shape = io::shape_text(got.shape), digest = got.digest();
+  return {shape + "  " + digest, fmt::format(R"("out_shape":{},"digest":"{}","first":[{}])", shape,
+                                             digest, fmt::join(first, ","))};
+}
+
+std::string text_line(const subject& of, const std::string& op, const shown& got) {
   std::string line;
   if (of.arrays)
     line = "total  ";
   else
     for (const std::string& file : of.files)
       line += io::printable(of.name.empty() ? file : file + ":" + of.name) + "  ";
-  return fmt::format("{}{}  {}  {}{}  {}{}\n", line, io::shape_text(of.shape), name(of.type), op,
-                     to_string(got.value), to_hex(got.value),
-                     got.bound ? "  +- " + to_string(load_scalar(dtype::f64, &*got.bound)) : "");
+  return fmt::format("{}{}  {}  {}{}\n", line, io::shape_text(of.shape), name(of.type), op, got.text);
 }
 
 std::string json_line(const subject& of, const reduction& r, const std::string& device,
-                      const result& got) {
+                      const shown& got) {
   std::string from;
   if (of.arrays)
     from = fmt::format("\"files\":{},\"arrays\":{}",
@@ -112,21 +135,21 @@ std::string json_line(const subject& of, const reduction& r, const std::string& 
         of.name.empty() ? "null" : json_string(of.name));
   return fmt::format(
       R"({{{},"shape":{},"dtype":"{}","op":"{}","method":{},"acc":{},)"
-      R"("out_dtype":"{}",{}"order_version":{},"device":"{}","value":{},"bits":"{}"{}}})"
+      R"("out_dtype":"{}",{}"order_version":{},"device":"{}",{}}})"
       "\n",
       from, io::shape_text(of.shape), name(of.type), name(r.op()), io::json_method(r),
       io::json_acc(r), name(r.out()), r.ddof() != 0 ? fmt::format("\"ddof\":{},", r.ddof()) : "",
-      order::version, device, io::json_value(got.value), to_hex(got.value),
-      got.bound ? ",\"bound\":" + io::json_value(load_scalar(dtype::f64, &*got.bound)) : "");
+      order::version, device, got.json);
 }
 
+template <class Result>
 std::string lines_of(const reduce_arguments& args, const subject& of,
-                     const std::vector<reduction>& all, const std::vector<result>& got) {
+                     const std::vector<reduction>& all, const std::vector<Result>& got) {
   std::string lines;
   for (std::size_t k = 0; k < all.size(); ++k)
-    lines += args.json ? json_line(of, all[k], args.device, got[k])
+    lines += args.json ? json_line(of, all[k], args.device, show(got[k]))
                        : text_line(of, all.size() > 1 ? fmt::format("{}  ", name(all[k].op())) : "",
-                                   got[k]);
+                                   show(got[k]));
   return lines;
 }
 
@@ -257,7 +280,7 @@ void for_each_mapped(const reduce_arguments& args, file_names files, F f) {
   for (const std::string& file : files) arrays.push_back(io::read_arrays(file, args.reading()));
   const auto all = match(files, arrays[0], arrays.size() == 2 ? &arrays[1] : nullptr);
   for (const mapped& o : all)
-    if (o.y) check_same_shape(files, o);
+    if (o.y && !args.shapes.axis) check_same_shape(files, o);
   for (const mapped& o : all) {
     try {
       within(files, o.x->name, [&] { f(o); });
@@ -278,6 +301,25 @@ std::string reduce_mapped(const reduce_arguments& args, file_names files) {
     const auto all = all_reductions(args, a.type);
     lines += lines_of(args, {files, a.name, a.type, a.shape}, all, results(args, all, o));
   });
+  return lines;
+}
+
+// The same with an array of results for each array and operation, which are printed or written.
+std::string reduce_shaped(const reduce_arguments& args, const grouping& by, result_files& to,
+                          file_names files) {
+  std::string lines;
+  result_files::contents contents;
+  for_each_mapped(args, files, [&](const mapped& o) {
+    const io::array& a = *o.x;
+    const auto all = all_reductions(args, a.type);
+    to.check(all);
+    auto got = by.reduce(all, a, o.y, args.how());
+    if (to.wanted())
+      to.add(contents, files, a.name, std::move(got));
+    else
+      lines += lines_of(args, {files, a.name, a.type, by.common_shape(a, o.y)}, all, got);
+  });
+  to.write(contents);
   return lines;
 }
 
@@ -386,6 +428,24 @@ void check_exact_options(const reduce_arguments& args) {
   }
 }
 
+// Options that make one number of an array, and those that make an array.
+void check_shapes(const reduce_arguments& args) {
+  const shape_options& s = args.shapes;
+  check_shape_options(s);
+  if (!s.given()) return;
+  const char* const option = s.axis ? "--axis" : s.offsets ? "--offsets" : "--keys";
+  const bool reads_stdin =
+      std::find(args.files.begin(), args.files.end(), io::standard_input) != args.files.end();
+  for (const auto& [given, other] : {std::pair{args.stream, "--stream"},
+                                     {reads_stdin, "FILE -, standard input"},
+                                     {args.total, "--total"},
+                                     {args.bound, "--bound"},
+                                     {args.overflow.has_value(), "--overflow"},
+                                     {args.device == "cuda", "--device cuda"}})
+    if (given) throw error(errc::usage, fmt::format("{}: not with {}", other, option));
+  if (args.json && s.out) throw error(errc::usage, "--json: not with --out, which prints nothing");
+}
+
 // What can be told before any file is opened.
 void check(const reduce_arguments& args) {
   const auto usage = [](const std::string& text) { throw error(errc::usage, text); };
@@ -401,6 +461,7 @@ void check(const reduce_arguments& args) {
   if (args.inputs() == 2 && args.files.size() % 2 != 0)
     usage(
         fmt::format("FILE: {} takes files in pairs, not {}", name(args.ops[0]), args.files.size()));
+  check_shapes(args);
   check_exact_options(args);
   if (args.device == "cpu") {
     const auto available = names_of(cpu::available_targets());
@@ -449,12 +510,15 @@ int reduce(reduce_arguments& args) {
     write_out(lines);
     return 0;
   }
+  const grouping by(args.shapes);
+  result_files to(args.shapes, args.ops.size(), groups(args).size(), args.files);
   int status = 0;
   for (const file_names files : groups(args)) {
     std::string lines;
     try {
-      lines =
-          in_pieces(args, files) ? reduce_in_pieces(args, files, bar) : reduce_mapped(args, files);
+      lines = args.shapes.given()      ? reduce_shaped(args, by, to, files)
+              : in_pieces(args, files) ? reduce_in_pieces(args, files, bar)
+                                       : reduce_mapped(args, files);
       bar.leave();
     } catch (const error& e) {
       // Without the device, the other files would fail in the same way.
@@ -505,6 +569,7 @@ subcommand add_reduce(CLI::App& app) {
       ->add_option("--dtype", args->raw, "The element type of raw files (others carry their own)")
       ->check(CLI::IsMember(dtype_names));
   command->add_option("--tensor", args->tensor, "Reduce only this tensor of .safetensors files");
+  add_shape_options(*command, args->shapes);
   command->add_flag("--bound", args->bound,
                     "Beside each value a rigorous bound of its error, from the same pass");
   command->add_flag(
@@ -539,6 +604,16 @@ subcommand add_reduce(CLI::App& app) {
       "out_dtype, ddof (where it is not 0), order_version, device, value, bits and, with --bound,\n"
       "bound; tensor, method and acc are null where there is none. With --total it has files (a\n"
       "list) and arrays (how many, of each input) in place of file, file2 and tensor.\n"
+      "With --axis, --offsets or --keys a line has the result's shape and a digest of its bits "
+      "(XXH3-128\n"
+      "of the elements as --out writes them: row-major, little-endian) in place of value and bits, "
+      "and a\n"
+      "JSON object out_shape, digest and first, the first 8 values. Two inputs need not have one "
+      "shape\n"
+      "for --axis, they broadcast as in NumPy; shape is then that of both. With --out nothing is "
+      "printed.\n"
+      "Each file is written whole or not at all, and of a FILE that fails none. See "
+      "docs/shapes.md.\n"
       "A file that fails prints one line on stderr and nothing on stdout; the others are still\n"
       "reduced, and the exit status is that of the first failure.");
   return {command, [args] { return reduce(*args); }};

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "io/field.hpp"
 
@@ -271,6 +272,23 @@ array parse_npy(std::span<const std::byte> file, const std::shared_ptr<const voi
   a.data = copy.get();
   a.owner = copy;
   return a;
+}
+
+std::string npy_text(dtype type, std::span<const std::uint64_t> shape,
+                     std::span<const std::byte> elements) {
+  constexpr std::size_t header_at = 10, aligned = 64;
+  const std::size_t size = size_of(type);
+  std::string text = fmt::format(
+      "\x93NUMPY{}{{'descr': '{}{}{}', 'fortran_order': False, 'shape': ({}{}), }}",
+      std::string_view("\1\0\0\0", 4), size == 1 ? '|' : '<', name(type)[0], size, fmt::join(shape, ", "),
+      shape.size() == 1 ? "," : "");
+  text.append(aligned - 1 - text.size() % aligned, ' ');
+  text += '\n';
+  const std::size_t length = text.size() - header_at;
+  text[8] = static_cast<char>(length & 0xff);
+  text[9] = static_cast<char>(length >> 8);
+  text.append(reinterpret_cast<const char*>(elements.data()), elements.size());
+  return text;
 }
 
 }  // namespace bitfold::io

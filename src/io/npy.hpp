@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "io/arrays.hpp"
 
@@ -26,5 +27,10 @@ void check_npy_size(const array_place& p, std::uint64_t bytes);
 /// or into a copy of its own where Fortran order or big endian need one.
 /// Errors: errc::bad_input, "FIELD: what is wrong".
 array parse_npy(std::span<const std::byte> file, const std::shared_ptr<const void>& owner);
+
+/// The bytes of a .npy file (1.0) with these elements, in row-major order. The type may not be bf16,
+/// which the format has not.
+std::string npy_text(dtype type, std::span<const std::uint64_t> shape,
+                     std::span<const std::byte> elements);
 
 }  // namespace bitfold::io

@@ -1,0 +1,265 @@
+#include "cli/shapes.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <stdexcept>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include <bitfold/error.hpp>
+#include <bitfold/view.hpp>
+
+#include "cli/common.hpp"
+#include "io/digest.hpp"
+#include "io/field.hpp"
+#include "io/mapping.hpp"
+#include "io/npy.hpp"
+
+namespace bitfold::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t most_outputs = std::uint64_t{1} << 48;
+
+[[noreturn]] void refuse(const std::string& what) { throw error(errc::usage, what); }
+
+std::vector<std::int64_t> parse_axes(const std::string& list) {
+  std::vector<std::int64_t> axes;
+  for (const std::string& text : split(list)) {
+    std::int64_t axis = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, problem] = std::from_chars(text.data(), end, axis);
+    if (problem != std::errc() || stop != end)
+      refuse(fmt::format("--axis: {} is no axis; whole numbers, separated by commas", io::in_quotes(text)));
+    axes.push_back(axis);
+  }
+  return axes;
+}
+
+// The integers of a .npy file of one axis.
+std::vector<std::int64_t> read_places(const std::string& option, const std::string& file) {
+  try {
+    const auto [format, arrays] = io::read_file(file, {{}, {}, io::file_format::npy});
+    const auto bad = [&](const std::string& what) { refuse(io::printable(file) + ": " + what); };
+    if (format != io::file_format::npy) bad("not a .npy file");
+    const io::array& a = arrays.at(0);
+    if (a.shape.size() != 1) bad(fmt::format("shape: {}, and one axis is needed", io::shape_text(a.shape)));
+    if (is_float(a.type)) bad(fmt::format("dtype: {}, and integers are needed", name(a.type)));
+    std::vector<std::int64_t> places(a.count);
+    visit(a.type, [&]<class T>(std::type_identity<T>) {
+      if constexpr (std::is_integral_v<T>)
+        for (std::size_t i = 0; i < places.size(); ++i) {
+          T v;
+          std::memcpy(&v, a.data + i * sizeof v, sizeof v);
+          if (std::cmp_greater(v, std::numeric_limits<std::int64_t>::max()))
+            bad(fmt::format("element {}: {} does not fit i64", i, v));
+          places[i] = static_cast<std::int64_t>(v);
+        }
+    });
+    io::check_mapped_files();
+    return places;
+  } catch (const error& e) {
+    throw error(e.code(), option + ": " + e.what());
+  }
+}
+
+view view_of(const io::array& a) {
+  if (a.shape.size() > most_axes)
+    refuse(fmt::format("shape: {} axes, and --axis is for arrays of at most {}", a.shape.size(), most_axes));
+  std::vector<std::int64_t> extents;
+  for (const std::uint64_t extent : a.shape) {
+    if (std::cmp_greater(extent, std::numeric_limits<std::int64_t>::max()))
+      refuse(fmt::format("shape: {} does not fit i64", extent));
+    extents.push_back(static_cast<std::int64_t>(extent));
+  }
+  return row_major(a.type, a.data, extents);
+}
+
+// One or two arrays.
+struct views {
+  view x;
+  std::optional<view> y;
+  views(const io::array& a, const io::array* b) : x(view_of(a)) {
+    if (b) y = view_of(*b);
+  }
+  const view* second() const { return y ? &*y : nullptr; }
+  std::vector<std::uint64_t> result_shape(std::span<const int> axes, bool keepdims = false) const {
+    const auto extents = result_extents(x, second(), axes, keepdims);
+    return {extents.begin(), extents.end()};
+  }
+};
+
+// The axes counted from the first.
+std::vector<int> axes_of(const std::vector<std::int64_t>& given, std::int64_t rank) {
+  std::vector<int> axes;
+  for (const std::int64_t axis : given) {
+    if (axis < -rank || axis >= rank)
+      refuse(fmt::format("--axis {}: the array has {} {}", axis, rank, rank == 1 ? "axis" : "axes"));
+    axes.push_back(static_cast<int>(axis < 0 ? axis + rank : axis));
+    if (std::count(axes.begin(), axes.end(), axes.back()) > 1) refuse(fmt::format("--axis {}: given twice", axis));
+  }
+  return axes;
+}
+
+std::string base_name(const fs::path& file) {
+  return (io::format_of_name(file) ? file.stem() : file.filename()).string();
+}
+
+// A tensor's name as a part of a file's: '/', which it cannot hold, and '%' as %2F and %25.
+std::string escaped(const std::string& tensor) {
+  std::string text;
+  for (const char c : tensor) text += c == '/' ? "%2F" : c == '%' ? "%25" : std::string(1, c);
+  return text;
+}
+
+}  // namespace
+
+void add_shape_options(CLI::App& command, shape_options& options) {
+  command.add_option("--axis", options.axis,
+                     "The axes to reduce, separated by commas, as 0,2; -1 is the last one. The other axes are the "
+                     "result's");
+  command.add_flag("--keepdims", options.keepdims, "With --axis: reduced axes stay, with 1 element");
+  command.add_option("--offsets", options.offsets,
+                     "A .npy file of integers: result k is of elements offsets[k] to offsets[k + 1] - 1 of an array of "
+                     "one axis");
+  command.add_option("--keys", options.keys,
+                     "A .npy file of integers, one for each element of an array of one axis: result k is of the "
+                     "elements with key k");
+  command
+      .add_option("--outputs", options.outputs,
+                  "With --keys: the number of results (default: the largest key and 1)")
+      ->check(whole_number(most_outputs));
+  command.add_option("--out", options.out,
+                     "With --axis, --offsets or --keys: the .npy file for the result of one operation of one array, or "
+                     "a folder for a file of each, FILE.OP.npy or FILE.TENSOR.OP.npy");
+}
+
+void check_shape_options(const shape_options& o) {
+  if (o.axis) parse_axes(*o.axis);
+  if (o.offsets && (o.axis || o.keys)) refuse(std::string("--offsets: not with ") + (o.axis ? "--axis" : "--keys"));
+  if (o.keys && o.axis) refuse("--keys: not with --axis");
+  if (o.keepdims && !o.axis) refuse("--keepdims: is for --axis");
+  if (o.outputs && !o.keys) refuse("--outputs: is for --keys");
+  if (o.out && !o.given()) refuse("--out: is for --axis, --offsets or --keys");
+  if (o.out && o.out->empty()) refuse("--out: no name");
+}
+
+std::string result_array::digest() const {
+  io::digest d;
+  d.add(bytes.data(), bytes.size());
+  return d.hex();
+}
+
+grouping::grouping(const shape_options& options) : options_(options) {
+  if (options.axis) axes_ = parse_axes(*options.axis);
+  if (options.offsets) {
+    places_ = read_places("--offsets", *options.offsets);
+    outputs_ = std::max<std::size_t>(places_.size(), 1) - 1;
+  }
+  if (options.keys) {
+    places_ = read_places("--keys", *options.keys);
+    const auto largest = std::max_element(places_.begin(), places_.end());
+    outputs_ = options.outputs                             ? *options.outputs
+               : largest == places_.end() || *largest < 0 ? 0
+                                                           : static_cast<std::uint64_t>(*largest) + 1;
+    if (outputs_ > most_outputs)
+      refuse(fmt::format("--keys: {}: key {} asks for more than {} results", io::printable(*options.keys), *largest,
+                         most_outputs));
+  }
+}
+
+std::vector<std::uint64_t> grouping::common_shape(const io::array& x, const io::array* y) const {
+  return y && options_.axis ? views(x, y).result_shape({}) : x.shape;
+}
+
+std::vector<result_array> grouping::reduce(const std::vector<reduction>& all, const io::array& x, const io::array* y,
+                                           const cpu::options& how) const {
+  std::vector<result_array> results;
+  std::vector<void*> out;
+  const auto make_room = [&](const std::vector<std::uint64_t>& shape) {
+    const auto n = io::element_count(shape, sizeof(std::uint64_t));
+    if (!n || *n > most_outputs) refuse(fmt::format("shape: {} results are too many", io::shape_text(shape)));
+    for (const reduction& r : all) results.push_back({r, shape, std::vector<std::byte>(*n * size_of(r.out()))});
+    for (result_array& r : results) out.push_back(r.bytes.data());
+  };
+  if (options_.axis) {
+    const views of(x, y);
+    const auto axes = axes_of(axes_, static_cast<std::int64_t>(common_shape(x, y).size()));
+    make_room(of.result_shape(axes, options_.keepdims));
+    cpu::reduce(all, of.x, of.second(), axes, out, how);
+    return results;
+  }
+  if (x.shape.size() != 1)
+    refuse(fmt::format("shape: {}, and {} is for arrays of one axis", io::shape_text(x.shape),
+                       options_.offsets ? "--offsets" : "--keys"));
+  if (options_.keys && places_.size() != x.count)
+    refuse(fmt::format("shape: {}, and --keys has {}", io::shape_text(x.shape), places_.size()));
+  make_room({outputs_});
+  const void* const second = y ? y->data : nullptr;
+  const std::string& file = options_.offsets ? *options_.offsets : *options_.keys;
+  try {
+    if (options_.offsets)
+      cpu::reduce_segments(all, x.data, second, x.count, places_, out, how);
+    else
+      cpu::reduce_by_key(all, x.data, second, places_, outputs_, out, how);
+  } catch (const error& e) {
+    throw error(e.code(), fmt::format("{} {}: {}", options_.offsets ? "--offsets" : "--keys", io::printable(file), e.what()));
+  }
+  return results;
+}
+
+result_files::result_files(const shape_options& options, std::size_t operations, std::size_t groups,
+                           std::vector<std::string> inputs)
+    : out_(options.out.value_or("")), inputs_(std::move(inputs)) {
+  for (const auto& file : {options.offsets, options.keys})
+    if (file) inputs_.push_back(*file);
+  if (is_file() && (operations > 1 || groups > 1))
+    refuse(fmt::format("--out {}: a file for the results of {} {}; a name without .npy is a folder", io::printable(out_),
+                       operations > 1 ? operations : groups, operations > 1 ? "operations" : "arrays"));
+  if (is_file()) refuse_overwriting("--out", out_, inputs_);
+}
+
+bool result_files::is_file() const { return io::format_of_name(out_) == io::file_format::npy; }
+
+void result_files::check(const std::vector<reduction>& all) const {
+  for (const reduction& r : all)
+    if (wanted() && r.out() == dtype::bf16)
+      refuse(fmt::format("--out: {} gives bf16, which .npy files have not; see --out-dtype", name(r.op())));
+}
+
+void result_files::add(contents& to, std::span<const std::string> files, const std::string& tensor,
+                       std::vector<result_array> results) const {
+  if (!wanted()) return;
+  std::string stem;
+  for (const std::string& file : files) stem += (stem.empty() ? "" : "-") + base_name(file);
+  if (!tensor.empty()) stem += "." + escaped(tensor);
+  for (result_array& r : results) {
+    const std::string path =
+        is_file() ? out_ : (fs::path(out_) / fmt::format("{}.{}.npy", stem, name(r.of.op()))).string();
+    if (!is_file()) refuse_overwriting("--out", path, inputs_);
+    if (to.contains(path) || std::find(written_.begin(), written_.end(), path) != written_.end())
+      refuse(fmt::format("--out {}: two results go there", io::printable(path)));
+    to.emplace(path, std::move(r));
+  }
+}
+
+void result_files::write(const contents& all) {
+  if (is_file() && all.empty()) refuse(fmt::format("--out {}: there is no array", io::printable(out_)));
+  if (wanted() && !is_file() && !all.empty()) {
+    std::error_code failed;
+    fs::create_directories(out_, failed);
+    if (failed)
+      throw std::runtime_error(fmt::format("--out {}: cannot be made: {}", io::printable(out_), failed.message()));
+  }
+  for (const auto& [path, r] : all) {
+    write_file(path, io::npy_text(r.of.out(), r.shape, r.bytes));
+    written_.push_back(path);
+  }
+}
+
+}  // namespace bitfold::cli
