@@ -5,8 +5,8 @@ namespace bitfold::cuda {
 namespace {
 
 constexpr int threads = 256;
-using state = exact::sum<std::int64_t, 2>;  // of any integers
-constexpr int cells = cells_of<std::int64_t, 2>;
+template <term What>
+constexpr int cells_for = cells_of<std::int64_t, exact::degree(What)>;
 
 template <term What>
 __global__ void __launch_bounds__(threads)
@@ -14,10 +14,11 @@ __global__ void __launch_bounds__(threads)
 #if __CUDA_ARCH__ >= 900
   cudaTriggerProgrammaticLaunchCompletion();
 #endif
+  constexpr int cells = cells_for<What>;
   __shared__ std::int64_t sum[cells];
   for (int i = threadIdx.x; i < cells; i += blockDim.x) sum[i] = 0;
   __syncthreads();
-  state s;
+  exact::sum_of<std::int64_t, What> s;  // of any integers
   visit(data.type, [&]<class T>(std::type_identity<T>) {
     if constexpr (std::is_integral_v<T>) {
       const T *x = static_cast<const T*>(data.x), *y = static_cast<const T*>(data.y);
@@ -47,7 +48,7 @@ __global__ void __launch_bounds__(threads)
 template <term What>
 exact_kernel kernel() {
   return {reinterpret_cast<const void*>(add_integers<What>), reinterpret_cast<const void*>(exact_finish<std::int64_t>),
-          reinterpret_cast<const void*>(exact_outputs<std::int64_t>), threads, 0, 4 * threads, {cells, 0}};
+          reinterpret_cast<const void*>(exact_outputs<std::int64_t>), threads, 0, 4 * threads, {cells_for<What>, 0}};
 }
 
 }  // namespace

@@ -31,6 +31,16 @@ bool outputs_are_neighbours(const output_elements& from) {
   return inner(from.kept) < inner(from.reduced);
 }
 
+// Rows without gaps, of up to 1 KiB, in shared memory: elements from one to the next, so that the threads of a warp, each in
+// a row of its own, find their words in different banks. 0: they are not that.
+int staged_pitch(const output_elements& from) {
+  const auto n = static_cast<std::int64_t>(from.n), size = static_cast<std::int64_t>(size_of(from.type));
+  if (from.y || from.offsets || reinterpret_cast<std::uintptr_t>(from.x) % 16 || n <= 1 || n * size > 1024) return 0;
+  if (from.kept.rank != 1 || from.kept.each[0].x != n || from.reduced.rank != 1 || from.reduced.each[0].x != 1) return 0;
+  if (size >= 4) return static_cast<int>(n | 1);
+  return static_cast<int>((n + 1) / 4 * 4 + 2);
+}
+
 // The elements of several outputs on axes.
 divisors divisors_of(const detail::axes& of) {
   divisors d{};
@@ -45,7 +55,7 @@ divisors divisors_of(const detail::axes& of) {
 }
 
 output_elements elements_of(const detail::layout& l) {
-  output_elements e{l.x, l.y, l.type, false, l.kept, l.reduced, divisors_of(l.kept), divisors_of(l.reduced), l.outputs, l.n, ~index{0},
+  output_elements e{l.x, l.y, l.type, 1, false, l.kept, l.reduced, divisors_of(l.kept), divisors_of(l.reduced), l.outputs, l.n, ~index{0},
                     nullptr, nullptr};
   const auto in_packs = [&](std::int64_t detail::axes::axis::*stride, const void* data) {
     const auto pack = static_cast<std::int64_t>(16 / size_of(l.type));
@@ -57,6 +67,10 @@ output_elements elements_of(const detail::layout& l) {
     return l.reduced.rank == 1 || static_cast<std::int64_t>(l.reduced.each[l.reduced.rank - 1].extent) % pack == 0;
   };
   e.in_packs = in_packs(&detail::axes::axis::x, l.x) && (!l.y || in_packs(&detail::axes::axis::y, l.y));
+  if (l.reduced.rank > 0)
+    while (e.rows_in_run < order::rows && l.reduced.each[l.reduced.rank - 1].extent % static_cast<index>(2 * e.rows_in_run * order::lanes) == 0)
+      e.rows_in_run *= 2;
+  if (l.reduced.rank > 0 && l.reduced.each[l.reduced.rank - 1].extent % order::lanes != 0) e.rows_in_run = 1;
   return e;
 }
 
@@ -101,10 +115,11 @@ std::vector<output_step> steps_of(std::span<const reduction> all, const output_e
       if (from.offsets) throw error(errc::usage, "reductions: count_distinct of segments, or by key, runs on the CPU only");
       step.plan.workspace = gathered_bytes(from) + sort_workspace(from.type, from.n);
     } else {
-      const sizes of = with_kernel<sizes>(step.kind, r, []<class F, class T, class A>() {
-        return sizes{sizeof(fold::settled<F, A>), output_kernel_choice<F, T, A>::stored ? tile_bytes / sizeof(T) : widened_tile};
+      const auto [of, in_packs] = with_kernel<std::pair<sizes, bool>>(step.kind, r, []<class F, class T, class A>() {
+        constexpr bool stored = output_kernel_choice<F, T, A>::stored;
+        return std::pair(sizes{sizeof(fold::settled<F, A>), stored ? tile_bytes / sizeof(T) : widened_tile}, stored);
       });
-      step.plan = plan_outputs(of, from, shape);
+      step.plan = plan_outputs(of, in_packs, from, shape);
     }
     steps.push_back(std::move(step));
   }
@@ -153,7 +168,7 @@ void check_workspace(const void* workspace, std::size_t size, std::size_t need) 
 
 }  // namespace
 
-output_plan plan_outputs(const sizes& of, const output_elements& from, const launch& shape) {
+output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& from, const launch& shape) {
   const plan flat = make_plan(of, from.n, shape);  // refuses what is not allowed
   output_plan p{};
   const index leaves = order::leaf_count(from.n), tiles = from.n / of.tile + (from.n % of.tile != 0);
@@ -177,11 +192,19 @@ output_plan plan_outputs(const sizes& of, const output_elements& from, const lau
     p.nodes = std::max<index>(1, (leaves + each - 1) / each);
     p.threads = 128;
     p.blocks = blocks_for(from.outputs * p.nodes, static_cast<index>(p.threads));
+  } else if (const int pitch = staged_pitch(from); in_packs && pitch > 0 && from.outputs >= many_warps && shape.tiles == 0) {
+    p.by = output_plan::threads_take_rows;
+    p.at_once = pitch;
+    p.threads = 64;
+    p.nodes = 1;
+    p.shared = static_cast<std::size_t>(p.threads) * static_cast<std::size_t>(pitch) * size_of(from.type);
+    p.blocks = std::min(blocks_for(from.outputs, 64), 1 << 14);
   } else if (tiles < 32 && from.outputs >= many_warps && shape.tiles == 0) {
     p.by = output_plan::warps_take;
+    p.at_once = static_cast<int>(std::clamp<index>(from.outputs / (2 * many_warps), 1, warp_size));
     p.threads = shape.threads ? std::min(shape.threads, 256) : 128;
     p.nodes = 1;
-    p.blocks = std::min(blocks_for(from.outputs, static_cast<index>(p.threads) / 32), 1 << 13);
+    p.blocks = std::min(blocks_for(from.outputs, static_cast<index>(p.threads / 32 * p.at_once)), 1 << 13);
   } else {
     // As many warps as an output has tiles, or as are left to one where they are many; few long ones in nodes.
     p.by = output_plan::blocks_take;
@@ -197,6 +220,8 @@ output_plan plan_outputs(const sizes& of, const output_elements& from, const lau
     p.shared = shared_for(std::min(per_node, std::max<index>(tiles, 1)), of.state);
     p.blocks = std::min(blocks_for(from.outputs * p.nodes, 1), 1 << 16);
   }
+  p.nodes_of_warp = std::max<index>(warp_size, std::bit_ceil((p.nodes + 15) / 16));
+  p.second_threads = static_cast<int>(warp_size * ((p.nodes + p.nodes_of_warp - 1) / p.nodes_of_warp));
   if (shape.blocks) p.blocks = std::min(p.blocks, shape.blocks);
   p.workspace = p.nodes > 1 ? static_cast<std::size_t>(from.outputs * p.nodes) * of.state : 0;
   return p;
@@ -239,7 +264,7 @@ constexpr index most_by_thread = 64;
 
 output_elements elements_of(std::span<const reduction> all, const void* x, const void* y, std::size_t n, std::size_t outputs) {
   const index each = n / std::max<std::size_t>(outputs, 1);
-  return {x, y, all.empty() ? dtype::f32 : all[0].in(), false, {}, {}, {}, {}, outputs, each, most_by_thread, nullptr, nullptr};
+  return {x, y, all.empty() ? dtype::f32 : all[0].in(), 1, false, {}, {}, {}, {}, outputs, each, most_by_thread, nullptr, nullptr};
 }
 
 void check_lists(std::span<const reduction> all, const void* x, const void* y, std::size_t n, std::size_t outputs,

@@ -12,10 +12,12 @@ namespace {
 // Elements T of an output from `place` on: a source for the engine (engine.cuh).
 template <class Take, class T>
 struct found_elements {
-  static constexpr bool two = Take::two, has_packs = true;
+  static constexpr bool two = Take::two, has_packs = true, only_packs = false, has_lines = true;
   static constexpr int owned = 16 / sizeof(T);
+  using element = T;
   finder find;
   index place;
+  const T *x, *y;  // where the inputs begin
 
   struct raw {
     pack<T> x[order::rows];
@@ -25,32 +27,27 @@ struct found_elements {
     T x;
     std::conditional_t<two, T, char> y;
   };
-  __device__ static found_elements at(const output_elements& from, index output, index place) {
-    return {finder::of(from, output), place};
+  __device__ static found_elements at(const output_elements& from, const finder& find, index place) {
+    return {find, place, static_cast<const T*>(from.x), static_cast<const T*>(from.y)};
   }
-  __device__ found_elements ahead(index k) const { return {find, place + k}; }
-  __device__ const T* x() const { return static_cast<const T*>(find.from->x); }
-  __device__ const T* y() const { return static_cast<const T*>(find.from->y); }
+  __device__ found_elements ahead(index k) const { return {find, place + k, x, y}; }
 
-  /// Of what is in packs.
+  /// Of what is in packs, on several axes; what is on one is row_elements'.
   template <alignment>
   __device__ raw load() const {
-    raw v;
+    // Rows that lie in one run of the last axis are as far from each other as their places.
+    const int together = find.from->rows_in_run;
     offset at[order::rows];
-    if (find.linear) {
-#pragma unroll
-      for (int r = 0; r < order::rows; ++r) {
-        const auto i = static_cast<std::int64_t>(place) + r * order::lanes;
-        at[r] = {find.begin.x + i, find.begin.y + i};
-      }
-    } else {
-#pragma unroll
-      for (int r = 0; r < order::rows; ++r) at[r] = find(place + r * order::lanes);
-    }
 #pragma unroll
     for (int r = 0; r < order::rows; ++r) {
-      v.x[r] = load_pack<true>(x() + at[r].x);
-      if constexpr (two) v.y[r] = load_pack<true>(y() + at[r].y);
+      if (r % together == 0) at[r] = find(place + r * order::lanes);
+      else at[r] = {at[r - 1].x + order::lanes, at[r - 1].y + order::lanes};
+    }
+    raw v;
+#pragma unroll
+    for (int r = 0; r < order::rows; ++r) {
+      v.x[r] = load_pack<true>(x + at[r].x);
+      if constexpr (two) v.y[r] = load_pack<true>(y + at[r].y);
     }
     return v;
   }
@@ -58,14 +55,30 @@ struct found_elements {
     if constexpr (two) return Take::element(v.x[r][i], v.y[r][i], at);
     else return Take::element(v.x[r][i], at);
   }
+  /// What lies at equal distances.
+  struct line_of {
+    const T *x, *y;
+    std::int64_t sx, sy;
+    __device__ single one(int i) const {
+      single s;
+      s.x = x[i * sx];
+      if constexpr (two) s.y = y[i * sy];
+      return s;
+    }
+  };
+  __device__ bool is_line() const { return find.linear; }
+  __device__ line_of line() const {
+    const offset at = find(place);
+    return {x + at.x, y + at.y, find.stride.x, find.stride.y};
+  }
   struct one_pack {
     pack<T> x;
     std::conditional_t<two, pack<T>, char> y;
   };
   __device__ one_pack load_one(int i) const {
     one_pack v;
-    v.x = load_pack<true>(x() + find.begin.x + i);
-    if constexpr (two) v.y = load_pack<true>(y() + find.begin.y + i);
+    v.x = load_pack<true>(x + find.begin.x + i);
+    if constexpr (two) v.y = load_pack<true>(y + find.begin.y + i);
     return v;
   }
   __device__ static auto get_one(const one_pack& v, int i, int at) {
@@ -75,8 +88,8 @@ struct found_elements {
   __device__ single one(int i) const {
     const offset at = find(place + static_cast<index>(i));
     single s;
-    s.x = x()[at.x];
-    if constexpr (two) s.y = y()[at.y];
+    s.x = x[at.x];
+    if constexpr (two) s.y = y[at.y];
     return s;
   }
   BITFOLD_HD static auto made(const single& s, int at) {
@@ -85,19 +98,29 @@ struct found_elements {
   }
 };
 
+// Rows: elements T that are neighbours, in packs.
+template <class Take, class T>
+struct row_elements : stored_elements<Take, T> {
+  using base = stored_elements<Take, T>;
+  static constexpr bool has_packs = true, only_packs = true;
+  __device__ static row_elements at(const output_elements& from, const finder& find, index place) {
+    const auto i = static_cast<std::int64_t>(place);
+    return {{static_cast<const T*>(from.x) + (find.begin.x + i), base::two ? static_cast<const T*>(from.y) + (find.begin.y + i) : nullptr, true}};
+  }
+  __device__ row_elements ahead(index k) const { return {{this->x + k, base::two ? this->y + k : this->y, true}}; }
+};
+
 // The same of any type that A holds, told at run time.
 template <class Take, class A>
 struct found_values {
-  static constexpr bool two = Take::two, has_packs = false;
+  static constexpr bool two = Take::two, has_packs = false, only_packs = false, has_lines = false;
   static constexpr int owned = 4;
   using single = std::conditional_t<two, fold::pair_of<A>, A>;
   finder find;
   index place;
 
   using raw = single;  // it has no packs
-  __device__ static found_values at(const output_elements& from, index output, index place) {
-    return {finder::of(from, output), place};
-  }
+  __device__ static found_values at(const output_elements&, const finder& find, index place) { return {find, place}; }
   __device__ found_values ahead(index k) const { return {find, place + k}; }
   __device__ __noinline__ single one(int i) const {
     const offset at = find(place + static_cast<index>(i));
@@ -165,6 +188,32 @@ struct thread_counter {
 
 inline constexpr int most_leaves_of_thread = 64;
 
+// A leaf of `rows` full rows by one thread, of elements at equal distances: four lanes at a time, so that many loads are
+// on their way.
+template <class F, class Source, class A, bool Full, class Line>
+__device__ auto fold_leaf_by_thread(const Line& line, int begin, int rows) {
+  if constexpr (Full) rows = order::rows;
+  using local = typename engine<F, Source, A>::local;
+  constexpr int beside = 4;
+  thread_counter<F, local, 4> lanes;
+#pragma unroll 1
+  for (int l = 0; l < order::lanes; l += beside) {
+    typename Source::single x[order::rows][beside];
+#pragma unroll
+    for (int r = 0; r < order::rows; ++r)
+#pragma unroll
+      for (int k = 0; k < beside; ++k)
+        if (Full || r < rows) x[r][k] = line.one(begin + r * order::lanes + l + k);
+    local s[beside];
+#pragma unroll
+    for (int k = 0; k < beside; ++k)
+      s[k] = method::fold_lane<F, order::rows>(rows, [&](int r) { return Source::made(x[r][k], begin + r * order::lanes + l + k); });
+    fold_owned<F>(s, beside, [=](int, int width) { return static_cast<index>(width * rows); });
+    lanes.push(s[0], static_cast<index>(beside * rows));
+  }
+  return lanes.pending[3];
+}
+
 // `n` elements from `first` on, up to most_leaves_of_thread leaves, by one thread.
 template <class F, class Source, class A>
 __device__ auto fold_by_thread(const Source& from, index first, index n) {
@@ -173,6 +222,13 @@ __device__ auto fold_by_thread(const Source& from, index first, index n) {
 #pragma unroll 1
   for (int begin = 0; begin < static_cast<int>(n); begin += order::leaf) {
     const int size = min(order::leaf, static_cast<int>(n) - begin), lanes = order::lane_count(size);
+    if constexpr (Source::has_lines)
+      if (size % order::lanes == 0 && from.is_line()) {
+        leaves.push(size == order::leaf ? fold_leaf_by_thread<F, Source, A, true>(from.line(), begin, 0)
+                                        : fold_leaf_by_thread<F, Source, A, false>(from.line(), begin, size / order::lanes),
+                    static_cast<index>(size));
+        continue;
+      }
     thread_counter<F, local, 6> of_leaf;
 #pragma unroll 1
     for (int l = 0; l < lanes; ++l) {
@@ -207,6 +263,59 @@ __device__ auto fold_short_row(const Source& from, int n) {
   return F::template settle<A>(packs.total(), 0);
 }
 
+// The first n < pack<T>::size elements at p.
+template <class T>
+__device__ pack<T> part_of(const T* p, int n) {
+  pack<T> v{};
+#pragma unroll
+  for (int i = 0; i < pack<T>::size; ++i)
+    if (i < n) v.set(i, arith::bit_cast<typename pack<T>::bits>(p[i]));
+  return v;
+}
+
+// Rows of n elements that follow each other without gaps: a warp brings a row for each of its threads to shared memory, in
+// packs, and each thread folds its own.
+template <class F, class Source, class A>
+__global__ void __launch_bounds__(64)
+    fold_staged_rows(const __grid_constant__ output_elements data, int pitch, const __grid_constant__ output_results how) {
+  using T = typename Source::element;
+  const int t = threadIdx.x % warp, n = static_cast<int>(data.n);
+  T* const rows = reinterpret_cast<T*>(shared_bytes) + (threadIdx.x / warp) * warp * pitch;
+  const auto bits = [](T* p) { return reinterpret_cast<typename pack<T>::bits*>(p); };
+  const index stride = index{gridDim.x} * blockDim.x;
+  for (index first = (index{blockIdx.x} * blockDim.x + threadIdx.x) / warp * warp; first < data.outputs; first += stride) {
+    const int here = data.outputs - first < warp ? static_cast<int>(data.outputs - first) : warp, count = here * n;
+    const T* const from = static_cast<const T*>(data.x) + first * data.n;
+    int row = t * Source::owned / n, column = t * Source::owned % n;
+    const int rows_on = warp * Source::owned / n, columns_on = warp * Source::owned % n;
+    constexpr int ahead = 8;
+    __syncwarp();
+    for (int i = t * Source::owned; i < count; i += ahead * warp * Source::owned) {
+      pack<T> v[ahead];
+#pragma unroll
+      for (int k = 0; k < ahead; ++k)
+        if (const int at = i + k * warp * Source::owned; at < count) v[k] = at + Source::owned <= count ? load_pack<true>(from + at) : part_of(from + at, count - at);
+#pragma unroll
+      for (int k = 0; k < ahead; ++k) {
+        int r = row, c = column;
+#pragma unroll
+        for (int e = 0; e < Source::owned; ++e) {
+          if (i + k * warp * Source::owned + e < count) bits(rows)[r * pitch + c] = arith::bit_cast<typename pack<T>::bits>(v[k][e]);
+          if (++c == n) c = 0, ++r;
+        }
+        row += rows_on;
+        column += columns_on;
+        if (column >= n) column -= n, ++row;
+      }
+    }
+    __syncwarp();
+    if (t < here) {
+      Source own{{&data, {0, 0}, {1, 1}, true}, 0, rows + t * pitch, nullptr};
+      write_output<F, A>(fold_by_thread<F, Source, A>(own, 0, data.n), data.n, first + static_cast<index>(t), how);
+    }
+  }
+}
+
 template <class F, class Source, class A>
 __global__ void __launch_bounds__(256)
     fold_outputs_by_threads(const __grid_constant__ output_elements data, index node, index nodes, void* states,
@@ -225,10 +334,10 @@ __global__ void __launch_bounds__(256)
     if (n > data.most_by_thread) continue;
     if constexpr (Source::has_packs)
       if (data.in_packs && n <= order::lanes && n % Source::owned == 0 && data.reduced.rank == 1) {
-        write_output<F, A>(fold_short_row<F, Source, A>(Source::at(data, output, 0), static_cast<int>(n)), n, output, how);
+        write_output<F, A>(fold_short_row<F, Source, A>(Source::at(data, finder::of(data, output), 0), static_cast<int>(n)), n, output, how);
         continue;
       }
-    const S s = fold_by_thread<F, Source, A>(Source::at(data, output, first), first, n - first < node ? n - first : node);
+    const S s = fold_by_thread<F, Source, A>(Source::at(data, finder::of(data, output), first), first, n - first < node ? n - first : node);
     if (nodes == 1) write_output<F, A>(s, n, output, how);
     else static_cast<S*>(states)[output * nodes + k] = s;
   }
@@ -255,37 +364,46 @@ __device__ __noinline__ auto fold_by_leaves(Source from, int size) {
   return leaves.total();
 }
 
-// Warps take outputs of up to 31 tiles; the next tile is on its way while this one is folded.
+// A tile of `size` elements by a warp, in packs where they are.
+template <class F, class Source, class A>
+__device__ auto fold_found_tile(const Source& tile, int size, bool in_packs) {
+  using E = engine<F, Source, A>;
+  if constexpr (Source::has_packs)
+    if (Source::only_packs || in_packs)
+      return size == E::tile ? E::fold_tile(E::template load_tile<alignment::known>(tile)) : E::template short_tile<alignment::known>(tile, size);
+  if constexpr (!Source::only_packs) return fold_by_leaves<F, Source, A>(tile, size);
+}
+
+// Warps take outputs of up to 31 tiles, `at_once` neighbours, whose results its threads write together.
 template <class F, class Source, class A>
 __global__ void __launch_bounds__(256)
-    fold_outputs_by_warps(const __grid_constant__ output_elements data, const __grid_constant__ output_results how) {
+    fold_outputs_by_warps(const __grid_constant__ output_elements data, int at_once, const __grid_constant__ output_results how) {
   using E = engine<F, Source, A>;
   using S = typename E::state;
-  const index warps = index{gridDim.x} * blockDim.x / warp, n = data.n;
-  index output = (index{blockIdx.x} * blockDim.x + threadIdx.x) / warp;
-  int full = 0;  // tiles that are read in packs
-  typename E::raw next;
-  if constexpr (Source::has_packs) {
-    if (data.in_packs) full = static_cast<int>(n / E::tile);
-    if (full > 0 && output < data.outputs) next = E::template load_tile<alignment::known>(Source::at(data, output, 0));
-  }
-  for (; output < data.outputs; output += warps) {
-    const Source from = Source::at(data, output, 0);
-    thread_counter<F, S, 5> tiles;
-    if constexpr (Source::has_packs)
+  const int t = threadIdx.x % warp;
+  const index stride = index{gridDim.x} * blockDim.x / warp * at_once, n = data.n;
+  for (index first = (index{blockIdx.x} * blockDim.x + threadIdx.x) / warp * at_once; first < data.outputs; first += stride) {
+    const int here = data.outputs - first < at_once ? static_cast<int>(data.outputs - first) : at_once;
+    const finder mine = finder::of(data, first + static_cast<index>(t < here ? t : 0));  // that of output first + t
+    const auto source = [&](int k) {
+      finder of = mine;
+      of.begin = {__shfl_sync(all_threads, mine.begin.x, k), __shfl_sync(all_threads, mine.begin.y, k)};
+      return Source::at(data, of, 0);
+    };
+    S result;
 #pragma unroll 1
-      for (int k = 0; k < full; ++k) {
-        const typename E::raw here = next;
-        if (k + 1 < full) next = E::template load_tile<alignment::known>(from.ahead(static_cast<index>(k + 1) * E::tile));
-        else if (output + warps < data.outputs) next = E::template load_tile<alignment::known>(Source::at(data, output + warps, 0));
-        tiles.push(F::template settle<A>(E::fold_tile(here), static_cast<index>(k) * E::tile), E::tile);
+    for (int j = 0; j < here; ++j) {
+      const Source from = source(j);
+      thread_counter<F, S, 5> tiles;
+#pragma unroll 1
+      for (index at = 0; at < n; at += E::tile) {
+        const int size = n - at < E::tile ? static_cast<int>(n - at) : E::tile;
+        tiles.push(F::template settle<A>(fold_found_tile<F, Source, A>(from.ahead(at), size, data.in_packs), at), static_cast<index>(size));
       }
-#pragma unroll 1
-    for (index at = static_cast<index>(full) * E::tile; at < n; at += E::tile) {
-      const int size = n - at < E::tile ? static_cast<int>(n - at) : E::tile;
-      tiles.push(F::template settle<A>(fold_by_leaves<F, Source, A>(from.ahead(at), size), at), static_cast<index>(size));
+      const S s = from_first(tiles.total());
+      if (t == j) result = s;
     }
-    if (threadIdx.x % warp == 0) write_output<F, A>(tiles.total(), n, output, how);
+    if (t < here) write_output<F, A>(result, n, first + static_cast<index>(t), how);
   }
 }
 
@@ -314,28 +432,17 @@ __global__ void __launch_bounds__(max_threads)
       index output = i, k = 0;
       if (nodes > 1) output = i / nodes, k = i % nodes;
       const index n = elements_of(data, output), first = k * node, end = nodes > 1 && n - first > node ? first + node : n;
-      const Source from = Source::at(data, output, 0);
+      const Source from = Source::at(data, finder::of(data, output), 0);
       int depth = 0;
 #pragma unroll 1
       for (index at = first; at < end; at += node) {
         const index left = end - at, here = left < node ? left : node;
         const int full = static_cast<int>(here / E::tile), rest = static_cast<int>(here % E::tile), count = full + (rest > 0);
-        const auto tile = [&](int j) { return from.ahead(at + static_cast<index>(j) * E::tile); };
-        const auto keep = [&](int j, typename E::local s) {
-          if (t == 0) of_tiles[j] = F::template settle<A>(s, at + static_cast<index>(j) * E::tile);
-        };
-        int j = w;
-        if constexpr (Source::has_packs)
-          if (data.in_packs && j < full) {
-            // The next tile is on its way while this one is folded.
-            typename E::raw next = E::template load_tile<alignment::known>(tile(j));
-            for (; j < full; j += warps) {
-              const typename E::raw this_one = next;
-              if (j + warps < full) next = E::template load_tile<alignment::known>(tile(j + warps));
-              keep(j, E::fold_tile(this_one));
-            }
-          }
-        for (; j < count; j += warps) keep(j, fold_by_leaves<F, Source, A>(tile(j), j < full ? E::tile : rest));
+        for (int j = w; j < count; j += warps) {
+          const index place = at + static_cast<index>(j) * E::tile;
+          const auto s = fold_found_tile<F, Source, A>(from.ahead(place), j < full ? E::tile : rest, data.in_packs);
+          if (t == 0) of_tiles[j] = F::template settle<A>(s, place);
+        }
         __syncthreads();
         S s = fold_shared<F>(of_tiles, count, E::tile, here);
         if (threadIdx.x == 0) {
@@ -359,45 +466,67 @@ __global__ void __launch_bounds__(max_threads)
   }
 }
 
-// The nodes of each output, by a warp.
+// The nodes of each output, by a block, whose warps take `each` of them: a power of two and at least 32.
 template <class F, class A>
-__global__ void __launch_bounds__(256)
-    fold_nodes_of_outputs(const __grid_constant__ output_elements data, const void* states, index node, index nodes,
+__global__ void __launch_bounds__(max_threads)
+    fold_nodes_of_outputs(const __grid_constant__ output_elements data, const void* states, index node, index nodes, index each,
                           const __grid_constant__ output_results how) {
   using S = fold::settled<F, A>;
-  const int t = threadIdx.x % warp;
-  const index warps = index{gridDim.x} * blockDim.x / warp;
-  for (index output = (index{blockIdx.x} * blockDim.x + threadIdx.x) / warp; output < data.outputs; output += warps) {
-    const index n = elements_of(data, output);
+  const int w = threadIdx.x / warp, t = threadIdx.x % warp;
+  S* const of_warps = reinterpret_cast<S*>(shared_bytes);
+  for (index output = blockIdx.x; output < data.outputs; output += gridDim.x) {
     const S* const from = static_cast<const S*>(states) + output * nodes;
-    const index count = (n + node - 1) / node;
     thread_counter<F, S, 17> runs;
+    const index first = static_cast<index>(w) * each, end = nodes < first + each ? nodes : first + each;
 #pragma unroll 1
-    for (index k = 0; k < count; k += warp) {
-      const int here = count - k < warp ? static_cast<int>(count - k) : warp;
-      const index left = n - k * node;
+    for (index k = first; k < end; k += warp) {
+      const int here = end - k < warp ? static_cast<int>(end - k) : warp;
+      const index left = data.n - k * node;
       const S s = fold_warp<F>(from[k + (t < here ? t : 0)], here, equal_runs{node, left});
       runs.push(s, left < warp * node ? left : warp * node);
     }
-    if (t == 0) write_output<F, A>(runs.total(), n, output, how);
+    if (t == 0 && first < nodes) of_warps[w] = runs.total();
+    __syncthreads();
+    const int warps = static_cast<int>((nodes + each - 1) / each);
+    const S s = fold_shared<F>(of_warps, warps, each * node, data.n);
+    if (threadIdx.x == 0) write_output<F, A>(s, data.n, output, how);
+    __syncthreads();
   }
 }
 
-template <class F, class Source, class A>
+// Source: of any outputs; Rows: of such as are rows in packs, or void.
+template <class F, class Source, class Rows, class A>
 const char* launch_output_kernels(const output_plan& p, const output_elements& from, const output_results& how, void* workspace,
                                   stream where) {
+  const auto by_blocks = [&]<class S>(std::type_identity<S>) {
+    return enqueue(fold_outputs<F, S, A>, p.blocks, p.threads, p.shared, where, false, from, p.tiles, p.nodes, workspace, how);
+  };
+  const auto by_warps = [&]<class S>(std::type_identity<S>) {
+    return enqueue(fold_outputs_by_warps<F, S, A>, p.blocks, p.threads, 0, where, false, from, p.at_once, how);
+  };
+  const auto launch = [&](auto by) {
+    if constexpr (!std::is_void_v<Rows>)
+      if (from.in_packs && from.reduced.rank == 1) return by(std::type_identity<Rows>{});
+    return by(std::type_identity<Source>{});
+  };
   cudaError_t err = cudaSuccess;
   if (from.offsets || p.by == output_plan::threads_take)  // of any lengths, the short ones; others are left to blocks
     err = enqueue(fold_outputs_by_threads<F, Source, A>, p.blocks, p.threads, 0, where, false, from, p.node, p.nodes, workspace, how);
-  else if (p.by == output_plan::warps_take)
-    err = enqueue(fold_outputs_by_warps<F, Source, A>, p.blocks, p.threads, 0, where, false, from, how);
-  if (err == cudaSuccess && p.by == output_plan::blocks_take)
-    err = enqueue(fold_outputs<F, Source, A>, p.blocks, p.threads, p.shared, where, false, from, p.tiles, p.nodes, workspace, how);
-  if (err == cudaSuccess && p.nodes > 1) {
-    const index blocks = (from.outputs * warp + 255) / 256;
-    err = enqueue(fold_nodes_of_outputs<F, A>, static_cast<int>(blocks < 65536 ? blocks : 65536), 256, 0, where, false, from, workspace,
-                  p.node, p.nodes, how);
+  if (p.by == output_plan::threads_take_rows) {
+    if constexpr (!std::is_void_v<Rows> && !Source::two) {
+      const auto kernel = fold_staged_rows<F, Source, A>;
+      err = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(p.shared));
+      if (err == cudaSuccess) err = enqueue(kernel, p.blocks, p.threads, p.shared, where, false, from, p.at_once, how);
+    }
+  } else if (p.by == output_plan::warps_take) {
+    err = launch(by_warps);
+  } else if (err == cudaSuccess && p.by == output_plan::blocks_take) {
+    err = launch(by_blocks);
   }
+  if (err == cudaSuccess && p.nodes > 1)
+    err = enqueue(fold_nodes_of_outputs<F, A>, static_cast<int>(from.outputs < 65536 ? from.outputs : 65536), p.second_threads,
+                  static_cast<std::size_t>(p.second_threads) / warp * sizeof(fold::settled<F, A>), where, false, from, workspace, p.node, p.nodes,
+                  p.nodes_of_warp, how);
   return err == cudaSuccess ? nullptr : cudaGetErrorString(err);
 }
 
@@ -411,9 +540,9 @@ const char* launch_outputs<part::BITFOLD_PART>(kernel_kind kind, const reduction
     if constexpr (choice::in != part::BITFOLD_PART || is_sum_itself<F>)
       return "not of this part";  // not reached: a sum shares the kernels of its base here
     else if constexpr (choice::stored)
-      return launch_output_kernels<F, found_elements<widening<F, A>, T>, A>(p, from, how, workspace, where);
+      return launch_output_kernels<F, found_elements<widening<F, A>, T>, row_elements<widening<F, A>, T>, A>(p, from, how, workspace, where);
     else
-      return launch_output_kernels<F, found_values<widening<F, A>, A>, A>(p, from, how, workspace, where);
+      return launch_output_kernels<F, found_values<widening<F, A>, A>, void, A>(p, from, how, workspace, where);
   });
 }
 

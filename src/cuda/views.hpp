@@ -20,6 +20,7 @@ struct divisors {
 struct output_elements {
   const void *x, *y;
   dtype type;
+  int rows_in_run;  ///< in packs: rows of order::lanes elements, of a leaf's, that are neighbours in memory
   bool in_packs;  ///< of an output 16 bytes of neighbours are neighbours in memory, and aligned
   detail::axes kept, reduced;
   divisors by_kept, by_reduced;
@@ -64,15 +65,20 @@ struct output_kernel_choice {
 
 /// How the outputs are shared out, for kernels whose states and tiles have these sizes.
 struct output_plan {
-  enum { threads_take, warps_take, blocks_take } by;  ///< nodes of outputs, or for warps whole ones
+  /// Nodes of outputs; or whole ones, threads those that they bring to shared memory first.
+  enum { threads_take, threads_take_rows, warps_take, blocks_take } by;
+  int at_once;          ///< outputs that a warp takes; of rows in shared memory, elements from one to the next
   index node;           ///< elements of a node
   index nodes;          ///< of an output; a single one is the result
   int threads, blocks;
+  int second_threads;   ///< of the pass that folds the nodes, a block for each output
+  index nodes_of_warp;  ///< in that pass
   int tiles;            ///< of a node, where blocks fold them
   std::size_t workspace, shared;
 };
 /// Errors: errc::usage (a launch shape that is not allowed; outputs of more elements than there is room to fold).
-output_plan plan_outputs(const sizes& of, const output_elements& from, const launch& shape);
+/// `in_packs`: the kernels read elements in packs, where that can be done.
+output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& from, const launch& shape);
 
 /// Enqueues the plan, as launch_part does.
 template <part P>
