@@ -83,13 +83,23 @@ template <kernel_kind Kind, class Base, class T, class A>
 inline constexpr bool in_company = company<Kind>::template has<Base> && std::is_floating_point_v<A> &&
                                    !std::is_integral_v<T> && std::is_same_v<A, double> == std::is_same_v<T, double>;
 
+/// Whether elements T have kernels of their own at all. Without them (BITFOLD_CUDA_KERNELS=few) what they would do is done
+/// by those that widen elements as they read them: the same bits, less to compile.
+#ifdef BITFOLD_FEW_KERNELS
+template <class T>
+inline constexpr bool has_kernels = std::is_same_v<T, float>;
+#else
+template <class T>
+inline constexpr bool has_kernels = true;
+#endif
+
 /// The kernel of a fold for elements T widened to A: it takes them as they are stored, if that is worth a
 /// kernel, or else as anything that A holds.
 template <class F, class T, class A>
 struct kernel_choice {
   static constexpr bool narrow_to_f64 = std::is_same_v<A, double> && !std::is_same_v<T, double>;
   static constexpr bool stored =
-      std::is_integral_v<A> == std::is_integral_v<T> &&
+      has_kernels<T> && std::is_integral_v<A> == std::is_integral_v<T> &&
       (is_sum_itself<F> || std::is_same_v<T, double> ||
        (!std::is_integral_v<T> &&
         (!narrow_to_f64 || is_sum_of_squares<F>)));

@@ -58,7 +58,7 @@ BITFOLD_EVERYDAY(company<kernel_kind::statistics>::fold)
 /// As kernel_choice, of fewer kernels.
 template <class F, class T, class A>
 struct output_kernel_choice {
-  static constexpr bool stored = is_everyday<F> && !std::is_integral_v<T> && std::is_same_v<A, double> == std::is_same_v<T, double>;
+  static constexpr bool stored = has_kernels<T> && is_everyday<F> && !std::is_integral_v<T> && std::is_same_v<A, double> == std::is_same_v<T, double>;
   static constexpr part in = !stored ? (std::is_integral_v<A> ? part::widened_integers : part::widened_floats)
                                      : kernel_choice<F, T, A>::in;
 };
