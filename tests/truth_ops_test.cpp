@@ -36,7 +36,7 @@ namespace {
 
 const double inf = std::numeric_limits<double>::infinity();
 
-elements view(dtype t, const std::vector<std::byte>& x, const std::vector<std::byte>& y = {}) {
+elements as_elements(dtype t, const std::vector<std::byte>& x, const std::vector<std::byte>& y = {}) {
   return {t, x.data(), y.empty() ? nullptr : y.data(), x.size() / size_of(t)};
 }
 
@@ -50,7 +50,7 @@ scalar run(const reduction& r, const elements& in) {
 
 double run(const reduction& r, const std::vector<double>& x, const std::vector<double>& y = {}) {
   const auto a = pack(x, r.in()), b = pack(y, r.in());
-  return static_cast<double>(value_of(run(r, view(r.in(), a, b))));
+  return static_cast<double>(value_of(run(r, as_elements(r.in(), a, b))));
 }
 
 bool same(const real& a, const real& b) {
@@ -137,7 +137,7 @@ TEST_CASE("oracle: every op by hand", "[truth][oracle][ops]") {
     CAPTURE(name(r.op), r.ddof);
     seen.insert(r.op);
     const auto a = pack(r.x, dtype::f64), b = pack(r.y, dtype::f64);
-    const real v = exact_value(r.op, view(dtype::f64, a, b), r.ddof);
+    const real v = exact_value(r.op, as_elements(dtype::f64, a, b), r.ddof);
     CHECK(static_cast<double>(v) == Approx(r.value).epsilon(1e-15));
     // And so is the reference, in every type that can hold the elements.
     for (dtype t : {dtype::f16, dtype::f32, dtype::i16}) {
@@ -147,7 +147,7 @@ TEST_CASE("oracle: every op by hand", "[truth][oracle][ops]") {
       CAPTURE(name(t));
       const auto p = pack_any(r.x, t), q = pack_any(r.y, t);
       const reduction red = make_reduction(r.op, {}, t, {}, {}, r.ddof);
-      CHECK(static_cast<double>(value_of(run(red, view(t, p, q)))) ==
+      CHECK(static_cast<double>(value_of(run(red, as_elements(t, p, q)))) ==
             Approx(r.value).epsilon(t == dtype::f16   ? 1e-3
                                     : t == dtype::f32 ? 1e-6
                                                       : 1e-14));
@@ -175,7 +175,7 @@ TEST_CASE("oracle: moments and terms against their definitions in fractions",
       for (test::kind k : {test::kind::near_one, test::kind::any_bits}) {
         const auto a = test::make_data(t, k, n, random.bits()),
                    b = test::make_data(t, k, n, random.bits());
-        const elements in = view(t, a, b);
+        const elements in = as_elements(t, a, b);
         std::vector<cpp_rational> x, y;
         for (std::size_t i = 0; i < n; ++i) {
           x.push_back(fraction(t, &a[i * size_of(t)]));
@@ -316,7 +316,7 @@ TEST_CASE("specials: the table of every op", "[truth][ieee][ops]") {
       seen.insert(op);
       for (dtype t : float_types) {
         const auto x = pack(r.x, t), y = pack(r.y, t);
-        const elements in = of_op(view(t, x, y), op);
+        const elements in = of_op(as_elements(t, x, y), op);
         const real exact = exact_value(op, in);
         INFO(name(op) << " of " << name(t) << " [" << r.x[0] << ", ...], oracle "
                       << static_cast<double>(exact) << ", expected " << r.value);
@@ -346,7 +346,7 @@ TEST_CASE("specials: wherever they stand", "[truth][ieee][ops]") {
           v[at] = a, (n % 2 ? v : w)[by] = b;
           const auto x = pack(v, t), y = pack(w, t);
           for (op_id op : all_ops) {
-            const elements in = of_op(view(t, x, y), op);
+            const elements in = of_op(as_elements(t, x, y), op);
             const real exact = exact_value(op, in);
             for (const auto& method : methods_of(op)) {
               const reduction r = make_reduction(op, method, t);
@@ -498,25 +498,25 @@ TEST_CASE("bounds: every op, type, method, accumulator and output is within",
     for (const input& generator : all_inputs())
       for (std::size_t n : {1u, 2u, 33u, 300u}) {
         const auto x = pack(generator.make(n, 11, t), t), y = pack(generator.make(n, 12, t), t);
-        check_bounds(view(t, x, y), generator.name, seen);
+        check_bounds(as_elements(t, x, y), generator.name, seen);
       }
   for (dtype t : float_types) {
     for (std::size_t n : {2500u, 4097u}) {
       const auto x = pack(all_inputs()[2].make(n, 1, t), t),
                  y = pack(all_inputs()[3].make(n, 2, t), t);
-      check_bounds(view(t, x, y), "normal and positive", seen);
+      check_bounds(as_elements(t, x, y), "normal and positive", seen);
     }
     for (double condition : {10.0, 1e8, 1e30}) {
       const dot_input in = dot_cancellation(1000, 3, t, condition);
       const auto x = pack(in.x, t), y = pack(in.y, t);
-      check_bounds(view(t, x, y), "dot cancellation", seen);
+      check_bounds(as_elements(t, x, y), "dot cancellation", seen);
     }
   }
   for (dtype t : all_dtypes)
     for (test::kind k : {test::kind::near_one, test::kind::any_bits})
       for (std::size_t n : {1u, 2u, 31u, 40u, 300u, 1029u}) {
         const auto x = test::make_data(t, k, n, n), y = test::make_data(t, k, n, n + 1);
-        check_bounds(view(t, x, y), test::name(k), seen);
+        check_bounds(as_elements(t, x, y), test::name(k), seen);
       }
   for (op_id op : all_ops) {
     const closeness& c = seen.at(op);
@@ -553,12 +553,12 @@ TEST_CASE("bounds: beside results, of long arrays and of products that underflow
     const std::size_t n = 100'003;
     const auto x = test::make_data(t, test::kind::near_one, n, 1),
                y = test::make_data(t, test::kind::near_one, n, 2);
-    check(view(t, x, y), "a long array", {sum, norm_l2, dot, mae});
+    check(as_elements(t, x, y), "a long array", {sum, norm_l2, dot, mae});
   }
   // Of which a quarter are numbers.
   std::vector<double> holes(1000, NAN);
   for (std::size_t i = 0; i < holes.size(); i += 4) holes[i] = 1 / (1.0 + static_cast<double>(i));
-  for (dtype t : float_types) check(view(t, pack(holes, t)), "holes", {nansum, nanmean});
+  for (dtype t : float_types) check(as_elements(t, pack(holes, t)), "holes", {nansum, nanmean});
   // Products of 3/8 of the smallest subnormal vanish.
   for (dtype t : {dtype::f32, dtype::f64})
     for (std::size_t n : {1u, 300u, 5000u}) {
@@ -566,14 +566,14 @@ TEST_CASE("bounds: beside results, of long arrays and of products that underflow
       const auto x = pack(std::vector<double>(n, std::ldexp(0.5, half)), t),
                  y = pack(std::vector<double>(n, std::ldexp(t == dtype::f32 ? 0.375 : 0.75, half)), t);
       const auto zeros = pack(std::vector<double>(n, 0.0), t);
-      CHECK(check(view(t, x, y), "tiny", {dot}) > 0.3);
-      CHECK(check(view(t, x, zeros), "tiny", {sum_squares, squared_distance, mse}) > 0.2);
+      CHECK(check(as_elements(t, x, y), "tiny", {dot}) > 0.3);
+      CHECK(check(as_elements(t, x, zeros), "tiny", {sum_squares, squared_distance, mse}) > 0.2);
     }
 }
 
 TEST_CASE("bounds: depend on the method as documented", "[truth][bounds][ops]") {
   const auto x = pack(all_inputs()[0].make(5000, 1, dtype::f32), dtype::f32);
-  const elements in = view(dtype::f32, x, x);
+  const elements in = as_elements(dtype::f32, x, x);
   for (op_id op : all_ops) {
     if (!info(op).takes_method || op == op_id::norm_l2) continue;
     CAPTURE(name(op));
@@ -657,22 +657,22 @@ TEST_CASE("exact: every op, type and input has the bits of the true value, round
       for (std::size_t n : {100u, 4000u}) {
         const dot_input in = dot_cancellation(n, 23, t, condition);
         const auto x = pack(in.x, t), y = pack(in.y, t);
-        check_exact(view(t, x, y), "dot cancellation", checked);
+        check_exact(as_elements(t, x, y), "dot cancellation", checked);
         const auto a = pack(cancellation(n, 24, t, condition), t), b = pack(cancellation(n, 25, t, condition), t);
-        check_exact(view(t, a, b), "cancellation", checked);
+        check_exact(as_elements(t, a, b), "cancellation", checked);
       }
     random_source random(26);
     for (dtype out : float_types)
       for (const auto& values : ties(t, out, random)) {
         const auto x = pack(values, t), ones = pack(std::vector<double>(values.size(), 1.0), t);
-        check_exact(view(t, x, ones), "a tie", checked);
+        check_exact(as_elements(t, x, ones), "a tie", checked);
       }
   }
   for (dtype t : all_dtypes)
     for (test::kind k : test::all_kinds)
       for (std::size_t n : {1u, 2u, 40u, 1029u}) {
         const auto x = test::make_data(t, k, n, n), y = test::make_data(t, k, n, n + 1);
-        check_exact(view(t, x, y), test::name(k), checked);
+        check_exact(as_elements(t, x, y), test::name(k), checked);
       }
   CHECK(checked > 100'000);
 }
@@ -683,13 +683,13 @@ TEST_CASE("exact: long arrays, on many threads, in any order", "[truth][exact][o
     const std::size_t n = 300'007;
     const auto kind = is_float(t) ? test::kind::near_one : test::kind::any_bits;
     auto x = test::make_data(t, kind, n, 1), y = test::make_data(t, kind, n, 2);
-    check_exact(view(t, x, y), "a long array", checked);
+    check_exact(as_elements(t, x, y), "a long array", checked);
     // Backwards, and in two pieces that change places: the same bits.
     const auto results = [&] {
       std::vector<scalar> all;
       for (op_id op : all_ops)
         if (info(op).has_exact) {
-          const elements in = of_op(view(t, x, y), op);
+          const elements in = of_op(as_elements(t, x, y), op);
           all.push_back(cpu::reduce(make_reduction(op, method_id::exact, t), in.x, in.y, n));
         }
       return all;
@@ -718,7 +718,7 @@ TEST_CASE("moments: a small variance about a large mean", "[truth][ops]") {
   CHECK(run(make_reduction(op_id::kurtosis, {}, dtype::f64), alternating) ==
         Approx(-2).epsilon(1e-7));
   const auto x = pack(noisy, dtype::f64);
-  const elements in = view(dtype::f64, x);
+  const elements in = as_elements(dtype::f64, x);
   for (op_id op : {op_id::var, op_id::std}) {
     const reduction r = make_reduction(op, {}, dtype::f64, {}, {}, 1);
     CHECK(relative_error(run(r, in), exact_value(r, in)) < 1e-9);
@@ -761,7 +761,7 @@ TEST_CASE("moments: ddof", "[truth][ops]") {
   CHECK(var(5) == inf);
   CHECK(std::isnan(run(make_reduction(op_id::var, {}, dtype::f64, {}, {}, 1), {7})));
   const auto packed = pack(x, dtype::f64);
-  for (int ddof : {4, 5}) CHECK(exact_value(op_id::var, view(dtype::f64, packed), ddof) == inf);
+  for (int ddof : {4, 5}) CHECK(exact_value(op_id::var, as_elements(dtype::f64, packed), ddof) == inf);
   CHECK(run(make_reduction(op_id::std, {}, dtype::f64, {}, {}, 2), x) == 5);
 }
 
@@ -824,9 +824,9 @@ TEST_CASE("count_distinct: of any bits, NaNs of both signs among them", "[truth]
       for (std::size_t n : {10u, 300u, 20000u}) {
         const auto x = test::make_data(t, k, n, 81);
         const reduction r = make_reduction(op_id::count_distinct, {}, t);
-        const real exact = exact_value(r, view(t, x));
+        const real exact = exact_value(r, as_elements(t, x));
         CAPTURE(name(t), test::name(k), n);
-        CHECK(value_of(run(r, view(t, x))) == exact);
+        CHECK(value_of(run(r, as_elements(t, x))) == exact);
         if (is_float(t) && k == test::kind::special && n == 20000) CHECK(exact < n);
       }
 }
@@ -847,7 +847,7 @@ TEST_CASE("logsumexp: large, small and cancelling", "[truth][ops]") {
       const std::vector<double> x(static_cast<std::size_t>(n), -std::log(n));
       const auto packed = pack(x, t);
       const reduction r = make_reduction(op_id::logsumexp, {}, t);
-      const elements in = view(t, packed);
+      const elements in = as_elements(t, packed);
       const real error = abs(value_of(run(r, in)) - exact_value(r, in)), bound = error_bound(r, in);
       CAPTURE(name(t), n);
       CHECK(error <= bound);
@@ -881,7 +881,7 @@ TEST_CASE("norm_l2: neither overflows nor underflows where its result does not",
       v = (random.below(2) ? -1 : 1) * std::min(size * shrink * std::min(factor, 1 / shrink), max);
     }
     const auto packed = pack(x, dtype::f64);
-    const elements in = view(dtype::f64, packed);
+    const elements in = as_elements(dtype::f64, packed);
     const real exact = exact_value(op_id::norm_l2, in);
     for (const auto& m : all_methods) {
       const reduction r = make_reduction(op_id::norm_l2, m.id, dtype::f64);
@@ -1041,7 +1041,7 @@ TEST_CASE("operations: the examples of docs/operations.md are right", "[truth][o
     REQUIRE(op);
     shown.insert(m[1]);
     const auto x = pack(numbers(m[2]), dtype::f64), y = pack(numbers(m[3]), dtype::f64);
-    CHECK(to_string(run(make_reduction(*op, {}, dtype::f64), view(dtype::f64, x, y))) == m[4]);
+    CHECK(to_string(run(make_reduction(*op, {}, dtype::f64), as_elements(dtype::f64, x, y))) == m[4]);
   }
   CHECK(shown.size() == all_ops.size());
 }
@@ -1063,22 +1063,22 @@ TEST_CASE("operations: what must be the same is, to the bit", "[truth][ops]") {
       const auto x = test::make_data(t, test::kind::near_one, n, 5);
       const auto zeros = pack_any(std::vector<double>(n, 0.0), t);
       const auto ones = pack_any(std::vector<double>(n, 1.0), t);
-      const elements alone = view(t, x), with_self = view(t, x, x);
+      const elements alone = as_elements(t, x), with_self = as_elements(t, x, x);
       check(dot, with_self, sum_squares, alone);
-      check(dot, view(t, x, ones), sum, alone);
-      check(squared_distance, view(t, x, zeros), sum_squares, alone);
+      check(dot, as_elements(t, x, ones), sum, alone);
+      check(squared_distance, as_elements(t, x, zeros), sum_squares, alone);
       check(nansum, alone, sum, alone);
       check(nanmean, alone, mean, alone);
       check(nanmin, alone, min, alone);
       check(nanmax, alone, max, alone);
-      check(mae, view(t, x, zeros), mae, view(t, zeros, x));
-      check(mse, view(t, x, zeros), mse, view(t, zeros, x));
+      check(mae, as_elements(t, x, zeros), mae, as_elements(t, zeros, x));
+      check(mse, as_elements(t, x, zeros), mse, as_elements(t, zeros, x));
       if (!is_float(t)) continue;
       auto magnitudes = x;  // without the sign bits
       for (std::size_t i = size_of(t) - 1; i < x.size(); i += size_of(t))
         magnitudes[i] &= std::byte{0x7f};
-      check(mae, view(t, x, zeros), mean, view(t, magnitudes));
-      check(norm_l1, alone, sum, view(t, magnitudes));
+      check(mae, as_elements(t, x, zeros), mean, as_elements(t, magnitudes));
+      check(norm_l1, alone, sum, as_elements(t, magnitudes));
     }
 }
 
@@ -1090,7 +1090,7 @@ TEST_CASE("operations: roots and quotients are those of what they are made of", 
         if (acc < t) continue;
         const auto x = test::make_data(t, test::kind::near_one, n, 7);
         const auto y = test::make_data(t, test::kind::near_one, n, 8);
-        const elements xy = view(t, x, y), only_x = view(t, x), only_y = view(t, y);
+        const elements xy = as_elements(t, x, y), only_x = as_elements(t, x), only_y = as_elements(t, y);
         const auto of = [&](op_id op, std::optional<method_id> m, dtype a, const elements& in) {
           return static_cast<double>(
               value_of(run(make_reduction(op, m, t, a, f64), of_op(in, op))));

@@ -76,14 +76,14 @@ TEST_CASE("views: any shape, layout and axes, every operation") {
 
 TEST_CASE("views: long outputs, few and many, by any number of threads") {
   for (const dtype t : {dtype::f16, dtype::f32, dtype::f64}) {
-    const std::int64_t rows = test::sanitized ? 3 : 9, columns = 300'001;
+    const std::int64_t rows = 3, columns = test::sanitized ? 150'001 : 300'001;
     for (const bool down : {false, true}) {
       test::view_case c{.type = t, .extent = {rows, columns}, .axes = {1}, .order = {0, 1}};
       if (down) c.order = {1, 0};
       const reduction all[] = {make_reduction(op_id::sum, method_id::tree, t), make_reduction(op_id::argmax, {}, t),
                                make_reduction(op_id::var, method_id::exact, t), make_reduction(op_id::count_distinct, {}, t)};
       const results want = by_reference(all, c);
-      for (const int threads : {1, 2, 7, 0}) CHECK(reduced(all, c, threads) == want);
+      for (const int threads : {1, 7, 0}) CHECK(reduced(all, c, threads) == want);
     }
   }
 }

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""PyTorch on the shapes of bench/shapes.cu: times of one call inside a CUDA graph that holds enough of them to fill a
+millisecond, as there. Usage: shapes_torch.py OUT.json"""
+import json
+import sys
+
+import torch
+
+ALL = 1 << 28
+ROWS = [((ALL // n, n), (1,)) for n in (16, 64, 256, 1000, 4096, 32768, 1 << 24, 1 << 27)]
+COLUMNS = [((65536, 4096), (0,)), ((4194304, 64), (0,)), ((256, 64, 128, 128), (0, 2, 3)), ((256, 64, 128, 128), (1, 3)), ((4096, 65536), (0,))]
+STATISTICS = [((65536, 4096), (1,)), ((256, 64, 128, 128), (0, 2, 3))]
+LONG = [((65536, 4096), (1,)), ((2093, 128256), (1,))]
+SMALL = [((1, 4096), (1,)), ((8, 4096), (1,)), ((64, 4096), (1,)), ((256, 16384), (1,)), ((1, 1 << 20), (1,)), ((1, 1 << 24), (1,))]
+OPS = {
+    "sum": lambda x, d: x.sum(d),
+    "var": lambda x, d: x.var(d, correction=0),
+    "argmax": lambda x, d: x.argmax(d[0]) if len(d) == 1 else None,
+    "max": lambda x, d: x.amax(d),
+    "logsumexp": lambda x, d: x.logsumexp(d),
+}
+CASES = [("sum", s) for s in ROWS + COLUMNS + SMALL] + [(o, s) for s in STATISTICS for o in ("var", "argmax", "max")] + \
+        [("logsumexp", s) for s in LONG] + [("var", s) for s in SMALL]
+
+
+def seconds(call, copies):
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            call()
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            for _ in range(copies):
+                call()
+        times = []
+        for _ in range(23):
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            begin.record(stream)
+            graph.replay()
+            end.record(stream)
+            end.synchronize()
+            times.append(begin.elapsed_time(end) * 1e-3 / copies)
+    return sum(times[3:]) / len(times[3:])
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    benchmarks = []
+    for name, dtype in (("f32", torch.float32), ("f16", torch.float16)):
+        data = (torch.rand(ALL, device="cuda", dtype=torch.float32) * 2 - 1).to(dtype)
+        for op, (extents, axes) in CASES:
+            n = 1
+            for e in extents:
+                n *= e
+            x = data[:n].view(extents)
+            if OPS[op](x, axes) is None:
+                continue
+            size = n * x.element_size()
+            time = seconds(lambda: OPS[op](x, axes), max(1, min(200, (1 << 28) // size)))
+            shape = "x".join(map(str, extents)) + "_over_" + "".join(map(str, axes))
+            benchmarks.append({"name": f"torch:{op}/{name}/{shape}", "real_time": time * 1e6, "time_unit": "us",
+                               "bytes_per_second": size / time})
+    context = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "command": "bench/shapes_torch.py OUT.json"}
+    with open(sys.argv[1], "w") as f:
+        f.write('{"context": ' + json.dumps(context) + ',\n"benchmarks": [\n' + ",\n".join(map(json.dumps, benchmarks)) + "\n]}\n")
+
+
+if __name__ == "__main__":
+    main()
