@@ -1,11 +1,8 @@
-// Rows, columns and planes on the GPU, beside CUB's segmented reduction of one size and a load-only kernel, in one run.
+// Rows, columns and planes on the GPU, beside a load-only kernel, in one run; shapes_torch.py has PyTorch on the same ones.
 // The name of a case says who, what, of which type and shape, and which axes are reduced; times as in gpu.cu.
 //
 //   bitfold_bench_shapes --benchmark_out=result.json --benchmark_out_format=json
 #include <benchmark/benchmark.h>
-
-#include <cub/device/device_segmented_reduce.cuh>
-#include <cub/version.cuh>
 
 #include <string>
 #include <vector>
@@ -69,26 +66,6 @@ void add_ops(const std::vector<op_id>& ops, const shape& s, std::optional<bitfol
   });
 }
 
-#if CUB_VERSION >= 300100
-template <class T, class A>
-struct widened {
-  __host__ __device__ A operator()(T x) const { return static_cast<A>(x); }
-};
-template <class T, class A>
-void add_cub(const shape& s) {
-  add<T>("cub_segmented", s, [=](const buffers& b, std::size_t) {
-    const auto rows = s.extents[0], length = s.extents[1];
-    std::size_t bytes = 0;
-    const auto call = [&](void* temp) {
-      check(cub::DeviceSegmentedReduce::Sum(temp, bytes, static_cast<const T*>(b.in), static_cast<T*>(b.out) + 256, rows,
-                                            static_cast<int>(length), b.stream));
-    };
-    call(nullptr);
-    call(static_cast<char*>(b.temp) + (std::size_t{3} << 30));
-  });
-}
-#endif
-
 template <class T>
 void add_all() {
   using enum op_id;
@@ -97,9 +74,6 @@ void add_all() {
     const shape rows{{elements / n, n}, {1}};
     add_ceiling<T>(rows);
     add_ops<T>({sum}, rows);
-#if CUB_VERSION >= 300100
-    if (std::is_same_v<T, float> && n <= 32768) add_cub<T, float>(rows);
-#endif
   }
   for (const shape& s : {shape{{65536, 4096}, {0}}, {{4194304, 64}, {0}}, {{256, 64, 128, 128}, {0, 2, 3}}, {{256, 64, 128, 128}, {1, 3}},
                          {{4096, 65536}, {0}}}) {
@@ -130,7 +104,6 @@ int main(int argc, char** argv) {
     return 4;
   }
   begin();
-  benchmark::AddCustomContext("cub_version", std::to_string(CUB_VERSION));
   add_all<float>();
   add_all<__half>();
   benchmark::RunSpecifiedBenchmarks();
