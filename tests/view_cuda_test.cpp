@@ -118,6 +118,24 @@ TEST_CASE("cuda views: long outputs, few and many, in rows and columns") {
   SUCCEED();
 }
 
+TEST_CASE("cuda views: a shape for each kernel", "[racecheck]") {
+  for (const dtype t : {dtype::f32, dtype::f16, dtype::i16})
+    for (const auto& extent : {std::vector<std::int64_t>{4200, 16}, {4200, 64}, {4200, 300}, {5, 70'000}, {70'000, 5}})
+      for (const int axis : {0, 1}) {
+        const test::view_case c{.type = t, .extent = extent, .axes = {axis}, .order = {0, 1}};
+        const view x = c.x();
+        const moved_view dx(x, c.storage[0]);
+        const reduction all[] = {make_reduction(op_id::sum, method_id::tree, t), make_reduction(op_id::sum, method_id::exact, t)};
+        const auto got = reduced(all, c, dx, nullptr, {});
+        for (std::size_t k = 0; k < std::size(all); ++k) {
+          std::vector<std::byte> want(got[k].size(), std::byte{0xa5});
+          reference(all[k], x, nullptr, c.axes, want.data());
+          INFO(c.describe() << test::describe(all[k], c.elements_each()));
+          CHECK((got[k] == want));
+        }
+      }
+}
+
 TEST_CASE("cuda segments and keys: of any length, one and two inputs") {
   test::random_bits next{6};
   for (const dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i8, dtype::u64})
