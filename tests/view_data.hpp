@@ -23,6 +23,7 @@ struct view_case {
   std::vector<int> sign = {};      // 1, -1, or 0: one element for the whole axis
   bool two = false;
   std::vector<int> second_gap = {}, second_sign = {};
+  std::vector<int> second_one = {};  // 1: y has one element along this axis
   mutable std::vector<std::byte> storage[2] = {};
   mutable view second_view = {};
 
@@ -41,6 +42,8 @@ struct view_case {
   const view* y() const {
     if (!two) return nullptr;
     second_view = made(1, second_gap, second_sign);
+    for (std::size_t k = 0; k < second_one.size(); ++k)
+      if (second_one[k] && extent[k] > 0) second_view.extent[k] = 1;
     return &second_view;
   }
   /// x's elements, without gaps or signs, in another order of the axes, each `step` elements apart and each axis but the
@@ -66,7 +69,7 @@ struct view_case {
       return s + "]";
     };
     return std::string(name(type)) + " extent " + list(extent) + " axes " + list(axes) + " order " + list(order) + " gap " + list(gap) +
-           " sign " + list(sign) + (two ? " and gap " + list(second_gap) + " sign " + list(second_sign) : "") + ":";
+           " sign " + list(sign) + (two ? " and gap " + list(second_gap) + " sign " + list(second_sign) + " one " + list(second_one) : "") + ":";
   }
 
  private:
@@ -112,6 +115,7 @@ inline view_case random_view(random_bits& next) {
   for (int k = 0; k < rank; ++k) {
     if (next() % 2) c.axes.push_back(k);
     for (auto* gaps : {&c.gap, &c.second_gap}) gaps->push_back(next() % 4 ? 1 : 1 + static_cast<int>(next() % 3));
+    c.second_one.push_back(next() % 5 == 0);
     for (auto* signs : {&c.sign, &c.second_sign}) signs->push_back(next() % 5 ? 1 : next() % 2 ? -1 : 0);
   }
   return c;

@@ -242,9 +242,9 @@ class leading {
   template <class Out>
   BITFOLD_HD Out root() const {
     const int half = e_ & 1;
-    const wide leading = wide{w_[3]} << 64 | w_[2], x = leading >> half;
+    const wide top = wide{w_[3]} << 64 | w_[2], x = top >> half;
     const word r = square_root(x);
-    const bool odd = inexact_ || (w_[1] | w_[0]) != 0 || x << half != leading || wide{r} * r != x;
+    const bool odd = inexact_ || (w_[1] | w_[0]) != 0 || x << half != top || wide{r} * r != x;
     return detail::round_odd<Out>(false, r | (odd ? 1 : 0), (e_ + 128 + half) / 2);
   }
   /// A whole number below 2^64 itself.

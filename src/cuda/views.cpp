@@ -17,7 +17,7 @@ namespace {
 
 // Enough of them to hide the latency of memory, whatever the GPU.
 constexpr index many_threads = index{1} << 19, many_warps = 1 << 12, many_blocks = 1 << 11;
-constexpr index most_leaves_of_a_thread = 64, warp_size = 32, most_nodes = warp_size << 16;
+constexpr index warp_size = 32, most_nodes = warp_size << 16;
 
 // Bytes that a block needs for so many states, and those of the next level.
 std::size_t shared_for(index states, std::size_t size) {
@@ -185,9 +185,9 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
   } else if (outputs_are_neighbours(from) || from.n <= order::lanes) {
     p.by = output_plan::threads_take;
     const index spread = many_threads / std::max<index>(from.outputs, 1) + 1;
-    index each = std::clamp<index>(std::bit_floor(leaves / spread + 1), 1, most_leaves_of_a_thread);
+    index each = std::clamp<index>(std::bit_floor(leaves / spread + 1), 1, index{most_leaves_of_thread});
     while ((leaves + each - 1) / each > most_nodes) each *= 2;
-    if (each > most_leaves_of_a_thread) throw error(errc::usage, "x: outputs of " + std::to_string(from.n) + " elements each are too long");
+    if (each > index{most_leaves_of_thread}) throw error(errc::usage, "x: outputs of " + std::to_string(from.n) + " elements each are too long");
     p.node = each * order::leaf;
     p.nodes = std::max<index>(1, (leaves + each - 1) / each);
     p.threads = 128;

@@ -186,8 +186,6 @@ struct thread_counter {
   }
 };
 
-inline constexpr int most_leaves_of_thread = 64;
-
 // A leaf of `rows` full rows by one thread, of elements at equal distances: four lanes at a time, so that many loads are
 // on their way.
 template <class F, class Source, class A, bool Full, class Line>

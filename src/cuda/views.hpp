@@ -63,6 +63,8 @@ struct output_kernel_choice {
                                      : kernel_choice<F, T, A>::in;
 };
 
+inline constexpr int most_leaves_of_thread = 64;  ///< that one thread folds
+
 /// How the outputs are shared out, for kernels whose states and tiles have these sizes.
 struct output_plan {
   /// Nodes of outputs; or whole ones, threads those that they bring to shared memory first.
