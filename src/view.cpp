@@ -60,7 +60,7 @@ void append(detail::axes& to, detail::axes::axis a) {
   if (a.extent == 1) return;
   if (to.rank > 0) {
     auto& last = to.each[to.rank - 1];
-    const auto extent = static_cast<std::int64_t>(a.extent);
+    const auto extent = static_cast<__int128>(a.extent);
     if (last.x == a.x * extent && last.y == a.y * extent) {
       last = {last.extent * a.extent, a.x, a.y};
       return;
@@ -75,11 +75,10 @@ view row_major(dtype type, const void* data, std::span<const std::int64_t> exten
   if (extents.size() > most_axes) refuse("extents", std::to_string(extents.size()) + " of them");
   view v{type, data, static_cast<int>(extents.size()), {}, {}};
   std::copy(extents.begin(), extents.end(), v.extent.begin());
-  if (std::find(extents.begin(), extents.end(), 0) != extents.end()) return v;  // strides might not fit
-  std::int64_t stride = 1;
+  std::uint64_t stride = 1;  // it wraps where there are more elements than any reduction takes, or none
   for (int k = v.rank - 1; k >= 0; --k) {
-    v.stride[k] = stride;
-    stride *= v.extent[k];
+    v.stride[k] = static_cast<std::int64_t>(stride);
+    stride *= static_cast<std::uint64_t>(v.extent[k]);
   }
   return v;
 }

@@ -223,6 +223,9 @@ TEST_CASE("views: what cannot be done is named, and nothing is written") {
   refused("x.extent[1]: -3", [&] { view v = x; v.extent[1] = -3; cpu::reduce(sum, v, {1}, to); });
   refused("x.data: null", [&] { view v = x; v.data = nullptr; cpu::reduce(sum, v, {1}, to); });
   refused("x: more than 2^60", [&] { view v = x; v.extent = {1 << 30, 1 << 30, 2}; cpu::reduce(sum, v, {1}, to); });
+  constexpr std::int64_t huge = std::int64_t{1} << 62;
+  refused("x: more than 2^60", [&] { cpu::reduce(sum, row_major(dtype::f32, data.data(), {huge, huge}), {1}, to); });
+  refused("x: more than 2^60", [&] { cpu::reduce(sum, row_major(dtype::f32, nullptr, {huge, huge, 0}), {2}, to); });
   refused("reductions: of f32", [&] { view v = x; v.type = dtype::i32; cpu::reduce(sum, v, {1}, to); });
   refused("data: dot takes two inputs", [&] { two(x, nullptr); });
   refused("y: extents 4 and 5", [&] { const view y = row_major(dtype::f32, data.data(), {5}); two(x, &y); });
