@@ -68,7 +68,7 @@ inline outcome bitfold_cli(std::vector<std::string> arguments, const surrounding
 
 // For `meanwhile`: a file of so many bytes, all holes, that is cut to one page as soon as the command has
 // mapped it, long before it has read so much. (It is made here, before the command runs.)
-inline constexpr std::uintmax_t long_file = std::uintmax_t{1} << (bitfold::test::sanitized ? 29 : 32);
+inline constexpr std::uintmax_t long_file = std::uintmax_t{1} << (bitfold::test::sanitized ? 28 : 32);
 inline std::function<void(pid_t)> shorten_when_mapped(const std::string& path) {
   std::ofstream{path};
   std::filesystem::resize_file(path, long_file);

@@ -94,7 +94,7 @@ TEST_CASE("no thread count moves a bit") {
           if (m.ordering == ordering::any) continue;  // tests/exact_method_test.cpp has it
           const reduction r = make_reduction(op_id::sum, m.id, t);
           const scalar want = reference(r, data.data(), n);
-          for (int threads : {1, 2, 3, 7, 64, 0}) {
+          for (const int threads : test::thread_counts) {
             INFO(test::describe(r, n) << " threads=" << threads << " " << test::name(k));
             const scalar got =
                 cpu::reduce(r, data.data(), n, {.threads = threads, .target = forced_target});

@@ -2,6 +2,8 @@
 
 #include <bitfold/cpu.hpp>
 
+#include <vector>
+
 namespace bitfold::test {
 /// The CPU target that --target names, or the best one here.
 extern cpu::target forced_target;
@@ -14,4 +16,7 @@ inline constexpr bool sanitized = __has_feature(address_sanitizer) || __has_feat
 #else
 inline constexpr bool sanitized = false;
 #endif
+
+/// The numbers of threads that tests go through, 0 for as many as there are.
+inline const std::vector<int> thread_counts = sanitized ? std::vector{1, 3} : std::vector{1, 2, 3, 7, 64, 0};
 }  // namespace bitfold::test

@@ -77,7 +77,7 @@ TEST_CASE("ops: no thread count moves a bit, and several in one pass have the bi
           if (r.in() != dtype::f16) CHECK(alone.back() == reference(r, x.data(), inputs == 2 ? y.data() : nullptr, n));
         }
       }
-      for (int threads : {1, 2, 3, 7, 64, 0})
+      for (const int threads : test::thread_counts)
         for (std::size_t count : {n, std::size_t{700}}) {
           cpu::reduce(all, x.data(), inputs == 2 ? y.data() : nullptr, count, together,
                       {.threads = threads, .target = forced_target});
