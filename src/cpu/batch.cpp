@@ -48,9 +48,9 @@ class worker {
       if (n == 0) {
         for (std::size_t k = 0; k < w_.all.size(); ++k) w_.put(k, o, detail::empty_result(w_.all[k]));
       } else if (alone_ && !w_.tasks[0].run.convert && n / order::leaf < most_leaves) {
-        alignas(16) std::byte state[fold::most_state_bytes];
-        by = w_.tasks[0].run.fold(data, n / order::leaf, static_cast<int>(n % order::leaf), 0, state);
-        w_.put(w_.whose[0], o, w_.tasks[0].states.finish(w_.all[w_.whose[0]], state, n));
+        folded s;
+        fold_whole(w_.tasks[0], data, n, 0, s, by);
+        put_state(0, o, s, n);
       } else {
         by = run_by_runs(o, 1, n, [&](std::uint64_t at, std::uint64_t) { return offset(data, static_cast<std::ptrdiff_t>(at * size_)); });
       }
@@ -83,7 +83,12 @@ class worker {
   }
 
  private:
-  static constexpr std::size_t run = 16 * order::leaf;
+  static constexpr std::size_t run = run_elements;
+
+  void put_state(std::size_t task, std::uint64_t output, const folded& s, std::uint64_t n) const {
+    const std::size_t k = w_.whose[task];
+    w_.put(k, output, w_.tasks[task].states.finish(w_.all[k], s.bytes, n));
+  }
 
   // Outputs of n elements each, a run of all of them at a time: get(first, which) says where one's run lies, and those
   // of the same `first` are asked for together.
@@ -97,34 +102,16 @@ class worker {
       const auto here = static_cast<std::size_t>(std::min<std::uint64_t>(run, n - at));
       for (std::uint64_t b = 0; b < outputs; ++b) {
         const inputs stored = get(at, b);
-        converter last = nullptr;
-        for (std::size_t k = 0; k < tasks; ++k) {
-          const task& t = w_.tasks[k];
-          inputs data = stored;
-          if (t.run.convert) {
-            converted_.resize(2 * run * sizeof(double));
-            std::byte* const y = converted_.data() + run * sizeof(double);
-            if (t.run.convert != last) {
-              t.run.convert(stored.x, here, converted_.data());
-              if (stored.y) t.run.convert(stored.y, here, y);
-              last = t.run.convert;
-            }
-            data = {converted_.data(), stored.y ? y : nullptr};
-          }
-          folded s;
-          s.n = here;
-          s.size = t.states.size;
-          by = t.run.fold(data, here / order::leaf, static_cast<int>(here % order::leaf), at, s.bytes);
-          if (n > run) counters[b * tasks + k].push(t, s);
-          else w_.put(w_.whose[k], first + b, t.states.finish(w_.all[w_.whose[k]], s.bytes, n));
-        }
-        if (!sums.empty())
-          for (auto& s : sums[b].each()) by = find_depositor(w_.by, {s.what, sums[b].type()})(stored, here, s.state);
+        folder_.fold(w_.tasks, stored, here, at, by, [&](std::size_t k, const folded& s) {
+          if (n > run) counters[b * tasks + k].push(w_.tasks[k], s);
+          else put_state(k, first + b, s, n);
+        });
+        if (!sums.empty()) by = deposit(sums[b], w_.by, stored, here);
       }
     }
     for (std::uint64_t b = 0; b < outputs; ++b) {
       for (std::size_t k = 0; k < tasks && n > run; ++k)
-        w_.put(w_.whose[k], first + b, w_.tasks[k].states.finish(w_.all[w_.whose[k]], counters[b * tasks + k].total(w_.tasks[k]).bytes, n));
+        put_state(k, first + b, counters[b * tasks + k].total(w_.tasks[k]), n);
       for (std::size_t k = 0; k < w_.all.size() && !sums.empty(); ++k)
         if (detail::is_exact(w_.all[k])) w_.put(k, first + b, sums[b].result(w_.all[k], n));
       run_whole(first + b, n);
@@ -146,7 +133,8 @@ class worker {
   const work& w_;
   const std::size_t size_;
   const bool alone_;
-  std::vector<std::byte> gathered_, converted_, whole_;
+  run_folder folder_;
+  std::vector<std::byte> gathered_, whole_;
 };
 
 // One output of many elements, all threads on it.

@@ -129,22 +129,6 @@ struct job {
   plan parts{};
 };
 
-void run_whole(const task& t, inputs data, std::size_t n, order::index first, folded& s, target& by) {
-  s.n = n;
-  if (t.own) {
-    s.size = t.own->state_bytes;
-    t.own->fold(t.own->source, first, n, s.bytes);
-  } else {
-    s.size = t.states.size;
-    by = t.run.fold(data, n / order::leaf, static_cast<int>(n % order::leaf), first, s.bytes);
-  }
-}
-
-target deposit(detail::exact_sums& sums, target by, inputs data, std::size_t n) {
-  for (auto& s : sums.each()) by = find_depositor(by, {s.what, sums.type()})(data, n, s.state);
-  return by;
-}
-
 // One chunk of all tasks; out has a state for each, sums those of the exact reductions.
 target run_chunk(const job& j, order::index chunk, folded* out, detail::exact_sums& sums) {
   const std::size_t first = chunk * j.parts.leaves * order::leaf;
@@ -153,15 +137,14 @@ target run_chunk(const job& j, order::index chunk, folded* out, detail::exact_su
   const inputs data = j.what.make ? inputs{} : offset({j.what.x, j.what.y}, static_cast<std::ptrdiff_t>(first * j.element));
   if (j.tasks.empty() && sums.each().size() == 1 && !j.what.make) return deposit(sums, j.best, data, n);
   if (j.tasks.size() == 1 && sums.empty() && (j.tasks[0].own || (!j.tasks[0].run.convert && !j.what.make))) {
-    run_whole(j.tasks[0], data, n, first, out[0], by);
+    fold_whole(j.tasks[0], data, n, first, out[0], by);
     return by;
   }
-  // Run by run, each small enough to stay in the first-level cache for every task. Exact sums look anew what
-  // to sum by with each call, and take several at once.
-  constexpr std::size_t run = 16 * order::leaf, exact_run = 16 * run;
+  // Run by run. Exact sums look anew what to sum by with each call, and take several at once.
+  constexpr std::size_t run = run_elements, exact_run = 16 * run;
   std::vector<run_counter> counters(j.tasks.size());
   std::vector<std::byte> made(j.what.make ? (j.what.makes_two ? 2 : 1) * run * j.element : 0);
-  std::vector<std::byte> converted(2 * run * sizeof(double));
+  run_folder folder;
   for (std::size_t at = 0; at < n; at += run) {
     const std::size_t here = std::min(run, n - at);
     inputs stored{made.data(), j.what.makes_two ? made.data() + run * j.element : nullptr};
@@ -169,22 +152,8 @@ target run_chunk(const job& j, order::index chunk, folded* out, detail::exact_su
       j.what.make(j.what.source, first + at, here, made.data(), made.data() + run * j.element);
     else
       stored = offset(data, static_cast<std::ptrdiff_t>(at * j.element));
-    converter last = nullptr;
-    for (std::size_t k = 0; k < j.tasks.size(); ++k) {
-      const task& t = j.tasks[k];
-      inputs from = stored;
-      if (t.run.convert) {
-        from = {converted.data(), stored.y ? converted.data() + run * sizeof(double) : nullptr};
-        if (t.run.convert != last) {
-          t.run.convert(stored.x, here, converted.data());
-          if (stored.y) t.run.convert(stored.y, here, converted.data() + run * sizeof(double));
-          last = t.run.convert;
-        }
-      }
-      folded s;
-      run_whole(t, from, here, first + at, s, by);
-      counters[k].push(t, s);
-    }
+    folder.fold(j.tasks, stored, here, first + at, by,
+                [&](std::size_t k, const folded& state) { counters[k].push(j.tasks[k], state); });
     const std::size_t end = at + here, waiting = (end - 1) % exact_run + 1;
     if (j.what.make)
       deposit(sums, j.best, stored, here);

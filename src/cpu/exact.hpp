@@ -103,6 +103,12 @@ depositor find_kernels_of<target::avx512>(const exact_terms& t);
 
 depositor find_depositor(target by, const exact_terms& t);
 
+/// Adds n elements to all of them; says as a depositor which target it was compiled for.
+inline target deposit(detail::exact_sums& sums, target by, inputs data, std::size_t n) {
+  for (auto& s : sums.each()) by = find_depositor(by, {s.what, sums.type()})(data, n, s.state);
+  return by;
+}
+
 /// What `all`, by method exact, sum of n elements. Errors as cpu::reduce's.
 detail::exact_sums sums_of(std::span<const reduction> all, inputs data, std::size_t n, const options& how);
 

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include <bitfold/cpu/pass.hpp>
@@ -72,6 +73,53 @@ class run_counter {
  private:
   order::index runs_ = 0;
   std::vector<folded> pending_;
+};
+
+// ---- Runs -------------------------------------------------------------------------------------------
+
+/// n elements, of which the first is number `first`, into one state.
+inline void fold_whole(const task& t, inputs data, std::size_t n, order::index first, folded& s, target& by) {
+  s.n = n;
+  if (t.own) {
+    s.size = t.own->state_bytes;
+    t.own->fold(t.own->source, first, n, s.bytes);
+  } else {
+    s.size = t.states.size;
+    by = t.run.fold(data, n / order::leaf, static_cast<int>(n % order::leaf), first, s.bytes);
+  }
+}
+
+/// The elements that are folded at once where there are several tasks: few enough to stay in the first-level cache for
+/// all of them.
+inline constexpr std::size_t run_elements = 16 * order::leaf;
+
+/// Folds runs for several tasks, converted once for neighbours that want the same.
+class run_folder {
+ public:
+  /// Calls f(k, state of tasks[k]) for up to run_elements elements.
+  template <class F>
+  void fold(std::span<const task> tasks, inputs stored, std::size_t n, order::index first, target& by, F f) {
+    converter last = nullptr;
+    for (std::size_t k = 0; k < tasks.size(); ++k) {
+      inputs data = stored;
+      if (const converter convert = tasks[k].run.convert) {
+        converted_.resize(2 * run_elements * sizeof(double));
+        std::byte *const x = converted_.data(), *const y = x + run_elements * sizeof(double);
+        if (convert != last) {
+          convert(stored.x, n, x);
+          if (stored.y) convert(stored.y, n, y);
+          last = convert;
+        }
+        data = {x, stored.y ? y : nullptr};
+      }
+      folded s;
+      fold_whole(tasks[k], data, n, first, s, by);
+      f(k, s);
+    }
+  }
+
+ private:
+  std::vector<std::byte> converted_;
 };
 
 // ---- How a call is run ------------------------------------------------------------------------------
