@@ -54,8 +54,7 @@ class batch {
 class strided_batch : public batch {
  public:
   explicit strided_batch(const layout& l)
-      : batch(l.type, l.outputs, l.outputs * l.n, {l.x, l.y}), l_(l),
-        in_a_row_(l.reduced.rank == 0 || (l.reduced.rank == 1 && l.reduced.each[0].x == 1 && (!l.y || l.reduced.each[0].y == 1))) {}
+      : batch(l.type, l.outputs, l.outputs * l.n, {l.x, l.y}), l_(l), in_a_row_(l.in_a_row()) {}
 
   std::uint64_t count(std::uint64_t) const override { return l_.n; }
   pointers place(std::uint64_t output) const override {

@@ -98,6 +98,11 @@ struct layout {
   const std::byte *x, *y;
   axes kept, reduced;
   std::uint64_t outputs, n;  ///< of elements each
+
+  /// Whether the elements of an output lie one behind the other.
+  bool in_a_row() const {
+    return reduced.rank == 0 || (reduced.rank == 1 && reduced.each[0].x == 1 && (!y || reduced.each[0].y == 1));
+  }
 };
 /// Errors (errc::usage, naming the argument): a rank, an extent or an axis that is not allowed; an axis twice; two
 /// inputs that do not broadcast to one shape or differ in type; null data of elements; more than 2^60 of these.

@@ -48,6 +48,18 @@ void check(cudaError_t err, const char* call) {
     throw error(errc::cuda, std::string(call) + ": " + cudaGetErrorString(err));
 }
 
+void check_launch(const char* err) {
+  if (err) throw error(errc::cuda, std::string("launch: ") + err);
+}
+
+std::vector<exact::term> terms_of(std::span<const reduction> all, std::span<const std::size_t> which) {
+  std::vector<exact::term> terms;
+  for (const std::size_t k : which)
+    for (const exact::term what : detail::terms_of(all[k]))
+      if (std::find(terms.begin(), terms.end(), what) == terms.end()) terms.push_back(what);
+  return terms;
+}
+
 void check_engine(std::span<const reduction> all) {
   for (const reduction& r : all)
     if (r.method() == method_id::sequential) throw error(errc::usage, "method: sequential runs on the CPU only");
@@ -109,11 +121,7 @@ std::vector<step> steps_of(std::span<const reduction> all, std::size_t n, const 
     if (s.order == ordering::canonical) {
       s.ordered = make_plan(sizes_of(s.kind, r), n, shape);
     } else if (s.order == ordering::any) {
-      std::vector<exact::term> terms;
-      for (const std::size_t k : s.which)
-        for (const exact::term what : detail::terms_of(all[k]))
-          if (std::find(terms.begin(), terms.end(), what) == terms.end()) terms.push_back(what);
-      s.binned = plan_exact(terms, r.in(), n, shape);
+      s.binned = plan_exact(terms_of(all, s.which), r.in(), n, shape);
     } else {
       s.ordered = make_plan({1, 1}, 0, shape);  // of a sort the workspace alone
       s.ordered.workspace = sort_workspace(r.in(), n);
@@ -146,7 +154,7 @@ void run(const std::vector<step>& steps, std::span<const reduction> all, const v
         return launch_part<kernel_choice<F, T, A>::in>;
       })(s.kind, r, s.ordered, a);
     };
-    if (const char* err = launched()) throw error(errc::cuda, std::string("launch: ") + err);
+    check_launch(launched());
   }
 }
 
@@ -205,12 +213,7 @@ void reduce(std::span<const reduction> all, const void* x, const void* y, std::s
   check_arguments(all, x, y, n, out);
   const std::vector<step> steps = steps_of(all, n, shape);
   if (n == 0) return write_empty(all, out, where);
-  const std::size_t need = workspace_of(steps);
-  if (workspace_size < need)
-    throw error(errc::usage, "workspace_size: " + std::to_string(workspace_size) + " bytes, need " +
-                                 std::to_string(need));
-  if (need > 0 && (workspace == nullptr || reinterpret_cast<std::uintptr_t>(workspace) % 16))
-    throw error(errc::usage, "workspace: null or not 16-byte aligned");
+  check_workspace(workspace, workspace_size, workspace_of(steps));
   run(steps, all, x, y, n, out, workspace, where, shape);
 }
 void reduce(const reduction& r, const void* x, const void* y, std::size_t n, void* out, void* workspace,

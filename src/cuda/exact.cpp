@@ -9,12 +9,10 @@
 
 #include <bitfold/cuda/launch.hpp>
 
+#include "groups.hpp"
+
 namespace bitfold::cuda {
 namespace {
-
-void check(cudaError_t err, const char* call) {
-  if (err != cudaSuccess) throw error(errc::cuda, std::string(call) + ": " + cudaGetErrorString(err));
-}
 
 // Calls f with the type by which the kernels of a type are known.
 template <class F>

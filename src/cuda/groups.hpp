@@ -6,6 +6,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <bitfold/exact.hpp>
+
 #include "kernels.hpp"
 
 namespace bitfold::cuda {
@@ -20,6 +22,10 @@ std::vector<group> groups_of(std::span<const reduction> all);
 
 /// Errors: errc::cuda, naming the call.
 void check(cudaError_t err, const char* call);
+/// Errors: errc::cuda, with what a launch said, if that is not null.
+void check_launch(const char* err);
+/// What some exact ones of `all` sum, each term once.
+std::vector<exact::term> terms_of(std::span<const reduction> all, std::span<const std::size_t> which);
 /// Errors: errc::usage (the method sequential); errc::no_device.
 void check_engine(std::span<const reduction> all);
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdint>
+#include <string>
 
 namespace bitfold::cuda {
 namespace {
@@ -11,12 +13,19 @@ namespace {
               std::string("launch.") + field + ": " + std::to_string(value) + " is not " + allowed);
 }
 
-// A block's shared memory: its states and, past a warp of them, the states of the next level.
-std::size_t shared_bytes(index states, std::size_t size) {
+}  // namespace
+
+std::size_t bytes_for_states(index states, std::size_t size) {
   return static_cast<std::size_t>(states <= 32 ? states : states + (states + 31) / 32) * size;
 }
+index room_for_states(std::size_t size) { return std::min<index>(1024, most_shared / size * 32 / 33); }
 
-}  // namespace
+void check_workspace(const void* workspace, std::size_t bytes, std::size_t need) {
+  if (bytes < need)
+    throw error(errc::usage, "workspace_size: " + std::to_string(bytes) + " bytes, need " + std::to_string(need));
+  if (need > 0 && (workspace == nullptr || reinterpret_cast<std::uintptr_t>(workspace) % 16))
+    throw error(errc::usage, "workspace: null or not 16-byte aligned");
+}
 
 plan make_plan(const sizes& of, std::size_t n, const launch& shape) {
   if (shape.threads != 0 && (shape.threads < 32 || shape.threads > max_threads || shape.threads % 32))
@@ -28,7 +37,7 @@ plan make_plan(const sizes& of, std::size_t n, const launch& shape) {
 
   const auto [state, tile] = of;
   const index tiles = n / tile + (n % tile != 0);
-  const index room = std::min<index>(1024, most_shared / state * 32 / 33);  // states in a block
+  const index room = room_for_states(state);
   const index most_tiles = std::bit_floor(room), most_nodes = nodes_per_warp * room;
   if (tiles > most_tiles * most_nodes)
     throw error(errc::usage, "n: more than " + std::to_string(most_tiles * most_nodes * tile) + " elements");
@@ -54,8 +63,8 @@ plan make_plan(const sizes& of, std::size_t n, const launch& shape) {
   const index runs = (p.nodes + nodes_per_warp - 1) / nodes_per_warp;
   p.second_threads = static_cast<int>(32 * std::clamp<index>(runs, 1, max_threads / 32));
   p.workspace = p.nodes > 1 ? p.nodes * state : 0;
-  p.shared = shared_bytes(std::min<index>(p.tiles, tiles), state);
-  p.second_shared = shared_bytes(runs, state);
+  p.shared = bytes_for_states(std::min<index>(p.tiles, tiles), state);
+  p.second_shared = bytes_for_states(runs, state);
   return p;
 }
 

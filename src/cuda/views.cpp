@@ -19,11 +19,6 @@ namespace {
 constexpr index many_threads = index{1} << 19, many_warps = 1 << 12, many_blocks = 1 << 11;
 constexpr index warp_size = 32, most_nodes = warp_size << 16;
 
-// Bytes that a block needs for so many states, and those of the next level.
-std::size_t shared_for(index states, std::size_t size) {
-  return static_cast<std::size_t>(states <= 32 ? states : states + (states + 31) / 32) * size;
-}
-
 // Whether neighbouring outputs lie nearer to each other than neighbouring elements of an output.
 bool outputs_are_neighbours(const output_elements& from) {
   if (from.offsets || from.kept.rank == 0 || from.reduced.rank == 0) return false;
@@ -41,7 +36,6 @@ int staged_pitch(const output_elements& from) {
   return static_cast<int>((n + 1) / 4 * 4 + 2);
 }
 
-// The elements of several outputs on axes.
 divisors divisors_of(const detail::axes& of) {
   divisors d{};
   d.narrow = of.size() <= index{1} << 32;
@@ -54,6 +48,7 @@ divisors divisors_of(const detail::axes& of) {
   return d;
 }
 
+// The elements of several outputs on axes.
 output_elements elements_of(const detail::layout& l) {
   output_elements e{l.x, l.y, l.type, 1, false, l.kept, l.reduced, divisors_of(l.kept), divisors_of(l.reduced), l.outputs, l.n, ~index{0},
                     nullptr, nullptr};
@@ -70,7 +65,6 @@ output_elements elements_of(const detail::layout& l) {
   if (l.reduced.rank > 0)
     while (e.rows_in_run < order::rows && l.reduced.each[l.reduced.rank - 1].extent % static_cast<index>(2 * e.rows_in_run * order::lanes) == 0)
       e.rows_in_run *= 2;
-  if (l.reduced.rank > 0 && l.reduced.each[l.reduced.rank - 1].extent % order::lanes != 0) e.rows_in_run = 1;
   return e;
 }
 
@@ -108,9 +102,7 @@ std::vector<output_step> steps_of(std::span<const reduction> all, const output_e
     const reduction& r = all[g.which[0]];
     output_step step{g.kind == kernel_kind::own ? kernel_kind::shared : g.kind, detail::ordering_of(r), std::move(g.which), {}, {}};
     if (step.order == ordering::any) {
-      for (const std::size_t k : step.which)
-        for (const exact::term what : detail::terms_of(all[k]))
-          if (std::find(step.terms.begin(), step.terms.end(), what) == step.terms.end()) step.terms.push_back(what);
+      step.terms = terms_of(all, step.which);
     } else if (step.order == ordering::sorted) {
       if (from.offsets) throw error(errc::usage, "reductions: count_distinct of segments, or by key, runs on the CPU only");
       step.plan.workspace = gathered_bytes(from) + sort_workspace(from.type, from.n);
@@ -146,24 +138,15 @@ void run(const std::vector<output_step>& steps, std::span<const reduction> all, 
       how.list.each[how.list.count++] = {out[k], r.out(), r.op(), r.ddof()};
     }
     const reduction& r = all[s.which[0]];
-    if (s.order != ordering::canonical) {
-      const char* err = s.order == ordering::any ? launch_exact_outputs(s.terms, from, how, where)
-                                                 : launch_distinct_of_each(from, static_cast<std::byte*>(out[s.which[0]]), workspace, where);
-      if (err) throw error(errc::cuda, std::string("launch: ") + err);
-      continue;
-    }
-    const char* err = with_kernel<launcher>(s.kind, r, []<class F, class T, class A>() -> launcher {
-      return launch_outputs<output_kernel_choice<F, T, A>::in>;
-    })(s.kind, r, s.plan, from, how, workspace, where);
-    if (err) throw error(errc::cuda, std::string("launch: ") + err);
+    const auto launched = [&] {
+      if (s.order == ordering::any) return launch_exact_outputs(s.terms, from, how, where);
+      if (s.order == ordering::sorted) return launch_distinct_of_each(from, static_cast<std::byte*>(out[s.which[0]]), workspace, where);
+      return with_kernel<launcher>(s.kind, r, []<class F, class T, class A>() -> launcher {
+        return launch_outputs<output_kernel_choice<F, T, A>::in>;
+      })(s.kind, r, s.plan, from, how, workspace, where);
+    };
+    check_launch(launched());
   }
-}
-
-void check_workspace(const void* workspace, std::size_t size, std::size_t need) {
-  if (size < need)
-    throw error(errc::usage, "workspace_size: " + std::to_string(size) + " bytes, need " + std::to_string(need));
-  if (need > 0 && (workspace == nullptr || reinterpret_cast<std::uintptr_t>(workspace) % 16))
-    throw error(errc::usage, "workspace: null or not 16-byte aligned");
 }
 
 }  // namespace
@@ -180,7 +163,7 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
     p.tiles = shape.tiles ? flat.tiles : 64;
     p.node = static_cast<index>(p.tiles) * of.tile;
     p.nodes = 1;
-    p.shared = shared_for(static_cast<index>(p.tiles), of.state);
+    p.shared = bytes_for_states(static_cast<index>(p.tiles), of.state);
     p.blocks = std::min(blocks_for(from.outputs, 32), 1 << 16);
   } else if (outputs_are_neighbours(from) || from.n <= order::lanes) {
     p.by = output_plan::threads_take;
@@ -210,14 +193,14 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
     p.by = output_plan::blocks_take;
     const index warps = std::clamp<index>(tiles, 1, from.outputs < 64 ? 16 : 8);
     p.threads = shape.threads ? shape.threads : static_cast<int>(32 * std::bit_ceil(warps));
-    const index room = std::bit_floor(std::min<index>(max_tiles, most_shared / of.state * 32 / 33));
+    const index room = std::bit_floor(room_for_states(of.state));
     const index per_node = shape.tiles ? static_cast<index>(flat.tiles)
                                        : std::clamp<index>(std::bit_ceil(tiles * std::max<index>(from.outputs, 1) / many_blocks + 1), 16, room);
     p.tiles = static_cast<int>(per_node);
     p.node = per_node * of.tile;
     p.nodes = std::max<index>(1, (tiles + per_node - 1) / per_node);
     if (p.nodes > most_nodes) throw error(errc::usage, "x: outputs of " + std::to_string(from.n) + " elements each are too long");
-    p.shared = shared_for(std::min(per_node, std::max<index>(tiles, 1)), of.state);
+    p.shared = bytes_for_states(std::min(per_node, std::max<index>(tiles, 1)), of.state);
     p.blocks = std::min(blocks_for(from.outputs * p.nodes, 1), 1 << 16);
   }
   p.nodes_of_warp = std::max<index>(warp_size, std::bit_ceil((p.nodes + 15) / 16));
@@ -231,16 +214,13 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
 
 namespace {
 // One output whose elements lie one behind the other is an array, for which there are kernels.
-bool is_array(const detail::layout& l) {
-  const auto& r = l.reduced;
-  return l.outputs == 1 && l.n > 0 && r.rank == 1 && r.each[0].x == 1 && (!l.y || r.each[0].y == 1);
-}
+bool is_array(const detail::layout& l) { return l.outputs == 1 && l.n > 0 && l.reduced.rank == 1 && l.in_a_row(); }
 }  // namespace
 
 std::size_t workspace_bytes(std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes,
                             const launch& shape) {
-  if (const detail::layout l = detail::layout_of(x, y, axes); is_array(l)) return workspace_bytes(all, l.n, shape);
-  return workspace_of(steps_of(all, elements_of(detail::layout_of(x, y, axes)), shape));
+  const detail::layout l = detail::layout_of(x, y, axes);
+  return is_array(l) ? workspace_bytes(all, l.n, shape) : workspace_of(steps_of(all, elements_of(l), shape));
 }
 
 void reduce(std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes, std::span<void* const> out,
@@ -305,7 +285,7 @@ void reduce_by_key(std::span<const reduction> all, const void* x, const void* y,
   output_elements from = elements_of(all, x, y, n, outputs);
   from.offsets = &somewhere;
   const auto steps = steps_of(all, from, shape);
-  if (const char* err = launch_keys(keys, n, outputs, workspace, where, from)) throw error(errc::cuda, std::string("launch: ") + err);
+  check_launch(launch_keys(keys, n, outputs, workspace, where, from));
   run(steps, all, from, out, nullptr, where);
 }
 

@@ -43,6 +43,14 @@ struct sizes {
 /// to fold (1 TiB of elements at least for states of up to 46 bytes).
 plan make_plan(const sizes& of, std::size_t n, const launch& shape);
 
+/// Bytes of a block's shared memory for so many states of that size and, past a warp of them, those of the next level.
+std::size_t bytes_for_states(index states, std::size_t size);
+/// How many states a block has room for, of those that it has without asking for more.
+index room_for_states(std::size_t size);
+
+/// Errors (errc::usage): a workspace of fewer bytes than are needed, null or not aligned to 16 bytes.
+void check_workspace(const void* workspace, std::size_t bytes, std::size_t need);
+
 /// Whether the current device starts a kernel before the one ahead of it has ended. Errors: errc::cuda.
 bool overlaps();
 

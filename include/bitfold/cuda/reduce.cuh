@@ -308,10 +308,7 @@ class one_pass {
     if (!from_.readable()) throw error(errc::usage, "data: null pointer, or not aligned to its element");
     own::refuse_inexact_arithmetic();
     const plan p = plan_of();
-    if (size < p.workspace)
-      throw error(errc::usage, "workspace_size: " + std::to_string(size) + " bytes, need " + std::to_string(p.workspace));
-    if (p.workspace > 0 && (workspace == nullptr || reinterpret_cast<std::uintptr_t>(workspace) % 16))
-      throw error(errc::usage, "workspace: null or not 16-byte aligned");
+    check_workspace(workspace, size, p.workspace);
     const cudaError_t err = std::apply(
         [&](const Op&... op) {
           const auto how = results_from(std::tuple(op...), std::tuple(out...), std::index_sequence_for<Op...>{});
