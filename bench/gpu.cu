@@ -158,13 +158,7 @@ void add_exact() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  if (bitfold::cuda::devices().empty()) {
-    std::fprintf(stderr, "bitfold_bench_gpu: no usable GPU\n");
-    return 4;
-  }
-  begin();
+  if (const auto status = begin(argc, argv)) return *status;
   benchmark::AddCustomContext("cub_version", std::to_string(CUB_VERSION));
 #ifdef CUB_HAS_LEVELS
   add_sums<float, float, cub_run_to_run, cub_gpu_to_gpu, cub_not_guaranteed>();

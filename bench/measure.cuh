@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <type_traits>
 
 #include <bitfold/cuda.hpp>
@@ -112,13 +113,21 @@ constexpr const char* type_name = std::is_same_v<T, __half>          ? "f16"
 
 
 // Once, before anything is measured.
-inline void begin() {
+// Reads the command line and finds the GPU; or the exit status.
+inline std::optional<int> begin(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  if (bitfold::cuda::devices().empty()) {
+    std::fprintf(stderr, "%s: no usable GPU\n", argv[0]);
+    return 4;
+  }
   check(cudaMalloc(&data, max_bytes));
   check(cudaMalloc(&scratch, scratch_size));
   benchmark::AddCustomContext("gpu", bitfold::cuda::devices()[0]);
 #ifdef BITFOLD_COMMIT
   benchmark::AddCustomContext("commit", BITFOLD_COMMIT);
 #endif
+  return {};
 }
 
 }  // namespace

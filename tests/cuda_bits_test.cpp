@@ -7,6 +7,7 @@
 
 #include "catch.hpp"
 #include "data.hpp"
+#include "device_memory.hpp"
 
 #include <cuda_runtime_api.h>
 
@@ -17,13 +18,7 @@ using namespace bitfold;
 
 namespace {
 
-struct device_memory {
-  void* p = nullptr;
-  explicit device_memory(std::size_t bytes) { REQUIRE(cudaMalloc(&p, bytes) == cudaSuccess); }
-  ~device_memory() { cudaFree(p); }
-  device_memory(const device_memory&) = delete;
-  device_memory& operator=(const device_memory&) = delete;
-};
+using test::device_memory;
 
 // The launch shapes that the tests vary at will; the first is the library's own choice.
 std::vector<cuda::launch> shapes() {
@@ -49,7 +44,7 @@ struct on_device {
   scalar reduce(const reduction& r, std::size_t first, std::size_t n, const cuda::launch& shape,
                 std::size_t second = 0) {
     REQUIRE(cudaMemset(out.p, 0xab, 64) == cudaSuccess);
-    const auto at = [&](std::size_t i) { return static_cast<std::byte*>(in.p) + i * size_of(r.in()); };
+    const auto at = [&](std::size_t i) { return in.as<std::byte>() + i * size_of(r.in()); };
     cuda::reduce(r, at(first), info(r.op()).inputs == 2 ? at(second) : nullptr, n, out.p, workspace.p,
                  cuda::workspace_bytes(r, n, shape), nullptr, shape);
     std::byte host[64];
@@ -160,7 +155,7 @@ TEST_CASE("cuda: several at once have the bits of each alone", "[cuda][ops]") {
         std::vector<reduction> all;
         for (const reduction& r : test::reductions_of_all_ops(t))
           if (info(r.op()).inputs == inputs && r.method() != method_id::sequential) all.push_back(r);
-        const void* y = inputs == 2 ? static_cast<std::byte*>(d.in.p) + 16 * size_of(t) : nullptr;
+        const void* y = inputs == 2 ? d.in.as<std::byte>() + 16 * size_of(t) : nullptr;
         // All of them, and the six of one kernel.
         std::vector<reduction> six;
         for (op_id op : {op_id::std, op_id::min, op_id::sum, op_id::max, op_id::var, op_id::mean})
@@ -169,7 +164,7 @@ TEST_CASE("cuda: several at once have the bits of each alone", "[cuda][ops]") {
           for (const cuda::launch& shape : {cuda::launch{}, cuda::launch{64, 3, 2, true}}) {
             device_memory out(8 * some.size()), work(cuda::workspace_bytes(some, n, shape) + 16);
             std::vector<void*> where;
-            for (std::size_t k = 0; k < some.size(); ++k) where.push_back(static_cast<std::byte*>(out.p) + 8 * k);
+            for (std::size_t k = 0; k < some.size(); ++k) where.push_back(out.as<std::byte>() + 8 * k);
             cuda::reduce(some, d.in.p, y, n, where, work.p, cuda::workspace_bytes(some, n, shape), nullptr, shape);
             std::vector<std::byte> host(8 * some.size());
             REQUIRE(cudaMemcpy(host.data(), out.p, host.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
@@ -242,7 +237,7 @@ TEST_CASE("cuda: the same graph, replayed, and the pool overload", "[cuda][racec
   cudaGraphExec_t runnable;
   REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
   for (int i = 0; i < 5; ++i)
-    cuda::reduce(r, d.in.p, n, static_cast<float*>(d.out.p) + i, d.workspace.p, bytes, stream);
+    cuda::reduce(r, d.in.p, n, d.out.as<float>() + i, d.workspace.p, bytes, stream);
   REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
   REQUIRE(cudaGraphInstantiate(&runnable, graph, 0) == cudaSuccess);
   for (int replay = 0; replay < 20; ++replay) {

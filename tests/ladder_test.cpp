@@ -5,6 +5,7 @@
 
 #include "catch.hpp"
 #include "data.hpp"
+#include "device_memory.hpp"
 
 #include <cmath>
 #include <set>
@@ -16,15 +17,7 @@ using namespace bitfold;
 
 namespace {
 
-struct device_memory {
-  char* p = nullptr;
-  explicit device_memory(std::size_t bytes) {
-    REQUIRE(cudaMalloc(reinterpret_cast<void**>(&p), bytes) == cudaSuccess);
-  }
-  ~device_memory() { cudaFree(p); }
-  device_memory(const device_memory&) = delete;
-  device_memory& operator=(const device_memory&) = delete;
-};
+using test::device_memory;
 
 enum class kind { words, small_integers, uniform };
 
@@ -84,21 +77,21 @@ std::string run(const ladder::rung& r, dtype t, const char* data, std::size_t n,
   static const std::vector<char> canary(guard, '\xab');
   const std::size_t bytes = ladder::workspace_bytes(r, t, n);
   device_memory out(2 * guard + 4);
-  char* const work = workspace.p + guard;
+  char* const work = workspace.as<char>() + guard;
   cudaMemset(out.p, 0xab, 2 * guard + 4);
-  cudaMemset(out.p + guard, 0xff, 4);
+  cudaMemset(out.as<char>() + guard, 0xff, 4);
   cudaMemset(workspace.p, 0xab, guard);
   cudaMemset(work, 0xff, bytes);
   cudaMemset(work + bytes, 0xab, guard);
   ladder::prepare(r, t, data, n, work, nullptr);
-  ladder::launch(r, t, data, n, out.p + guard, work, nullptr);
+  ladder::launch(r, t, data, n, out.as<char>() + guard, work, nullptr);
   std::vector<char> seen(guard);
-  for (const char* p : {out.p, out.p + guard + 4, workspace.p, work + bytes}) {
+  for (const char* p : {out.as<char>(), out.as<char>() + guard + 4, workspace.as<char>(), work + bytes}) {
     if (cudaMemcpy(seen.data(), p, guard, cudaMemcpyDeviceToHost) != cudaSuccess)
       return cudaGetErrorString(cudaGetLastError());
     if (seen != canary) return "wrote outside its memory";
   }
-  cudaMemcpy(&result, out.p + guard, 4, cudaMemcpyDeviceToHost);
+  cudaMemcpy(&result, out.as<char>() + guard, 4, cudaMemcpyDeviceToHost);
   return "";
 }
 
@@ -122,7 +115,7 @@ void check_all(kind k, int largest, bool fit) {
       device_memory own(fit ? 4 * all[i] : 16);
       if (fit) cudaMemcpy(own.p, data.p, 4 * all[i], cudaMemcpyDeviceToDevice);
       std::uint32_t got = 0;
-      wrong = run(r, t, fit ? own.p : data.p, all[i], workspace, got);
+      wrong = run(r, t, fit ? own.p : data.as<char>(), all[i], workspace, got);
       if (wrong.empty() && !right(k, got, want[i], all[i])) wrong = "wrong sum";
       if (!wrong.empty()) wrong += " at n = " + std::to_string(all[i]);
     }
@@ -160,7 +153,7 @@ TEST_CASE("ladder: the list and the refusals", "[ladder]") {
   CHECK(names.size() == all.size());
   CHECK(all.back().name == "bitfold-tree");
   device_memory memory(1 << 20);
-  char* const work = memory.p + 4096;
+  char* const work = memory.as<char>() + 4096;
   for (const auto& r : all) {
     for (const auto& [t, n] : {std::pair{dtype::f32, 0}, {dtype::i32, 0}, {dtype::f64, 5}, {dtype::i8, 5}}) {
       CHECK(!ladder::supports(r, t, n));
