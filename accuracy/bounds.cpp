@@ -224,16 +224,29 @@ real variance_bound(const reduction& r, const elements& in) {
   return rounded(root, of_root + u64 * (root + of_root), r.out(), true);
 }
 
-real logsumexp_bound(const reduction& r, const elements& in) {
+// Of the sum of exp(x - max), relative to it.
+real exponentials_bound(const reduction& r, const elements& in) {
   const real u = unit_roundoff(r.acc()), log_n = log(real(in.n));
   const std::uint64_t c = first_lane_size(in.n), h = folds_above_lane(in.n);
   const real left_out = in.n * ldexp(real(1), r.acc() == dtype::f32 ? -122 : -1019);
-  const real of_sum = (1 + g(u, c - 1 + h + 2 * (h + 1))) * (1 + real(1.001) * u * log_n) - 1 + left_out;
+  return (1 + g(u, c - 1 + h + 2 * (h + 1))) * (1 + real(1.001) * u * log_n) - 1 + left_out;
+}
+
+real logsumexp_bound(const reduction& r, const elements& in) {
+  const real of_sum = exponentials_bound(r, in);
   if (!(of_sum < 1)) return infinity;
   const real of_log = -log(1 - of_sum);
-  real before = of_log + 5 * u64 * (log_n + of_log);
+  real before = of_log + 5 * u64 * (log(real(in.n)) + of_log);
   if (conversion_rounds(r.in(), r.acc())) before += u64 * exact_value(op_id::norm_inf, in);
   return rounded(exact_value(r, in), before, r.out(), true);
+}
+
+real softmax_denominator_bound(const reduction& r, const elements& in) {
+  const real exact = exact_value(r, in);
+  real of_sum = exponentials_bound(r, in);
+  // Two converted numbers make an exponent.
+  if (conversion_rounds(r.in(), r.acc())) of_sum += (1 + of_sum) * (exp(2 * u64 * exact_value(op_id::norm_inf, in)) - 1);
+  return rounded(exact, exact * of_sum, r.out(), true);
 }
 
 real mean_bound(const reduction& r, const elements& in) {
@@ -280,6 +293,7 @@ constexpr auto bound_of(op_id op) -> real (*)(const reduction&, const elements&)
     case op_id::var:
     case op_id::std: return variance_bound;
     case op_id::logsumexp: return logsumexp_bound;
+    case op_id::softmax_denominator: return softmax_denominator_bound;
     case op_id::cosine: return cosine_bound;
     case op_id::skewness:
     case op_id::kurtosis: return no_bound;
@@ -396,7 +410,8 @@ constexpr auto any_order_bound_of(op_id op) -> real (*)(op_id, dtype, dtype, con
     case op_id::cosine: return any_order_cosine;
     case op_id::skewness:
     case op_id::kurtosis:
-    case op_id::logsumexp: return no_bound;
+    case op_id::logsumexp:
+    case op_id::softmax_denominator: return no_bound;
     default: return nullptr;
   }
 }

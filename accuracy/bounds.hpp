@@ -85,6 +85,8 @@
 //     m + log S is rounded once. Rounding an i64 or u64 x to a double moves the result by at most u64 |x|.
 // The error is absolute: where m and log S cancel, nothing keeps the relative one small.
 //
+// softmax_denominator. S by 1. to 3., rounded to the output type.
+//
 // All of this supposes that no addition overflows.
 //
 // Anybody else's (any_order_bound). d = n - 1, as left to right: in no order is it more. A mean's

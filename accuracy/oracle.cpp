@@ -333,24 +333,37 @@ std::size_t count_distinct(const elements& in) {
 }
 
 // Off by some 2^-1200: what is below exp(-1000) of the largest element's share counts as nothing.
-real log_sum_exp(const elements& in) {
-  real most = -std::numeric_limits<double>::infinity();
+// The largest element, and the sum of exp(x - that); 1 where it is not finite.
+struct shifted_exponentials {
+  real most = -std::numeric_limits<double>::infinity(), sum = 1;
+};
+shifted_exponentials exponentials(const elements& in) {
+  shifted_exponentials s;
   for (std::size_t i = 0; i < in.n; ++i) {
     const real x = element(in, i);
-    if (isnan(x)) return x;
-    if (x > most) most = x;
+    if (isnan(x)) return {x, 1};
+    if (x > s.most) s.most = x;
   }
-  if (!isfinite(most)) return most;
+  if (!isfinite(s.most)) return s;
   number sum(1250), t(1250), x(64);
   for (std::size_t i = 0; i < in.n; ++i) {
     load(x, in.type, in.x, i);
-    mpfr_sub(t, x, most.backend().data(), nearest);  // exact above -1000
+    mpfr_sub(t, x, s.most.backend().data(), nearest);  // exact above -1000
     if (mpfr_cmp_si(t, -1000) < 0) continue;
     mpfr_exp(t, t, nearest);
     mpfr_add(sum, sum, t, nearest);
   }
-  mpfr_log(sum, sum, nearest);
-  return most + widened(sum);
+  s.sum = widened(sum);
+  return s;
+}
+real log_sum_exp(const elements& in) {
+  const auto s = exponentials(in);
+  return isfinite(s.most) ? real(s.most + log(s.sum)) : s.most;
+}
+real softmax_denominator(const elements& in) {
+  if (in.n == 0) return 0;
+  const auto s = exponentials(in);
+  return isfinite(s.most) ? s.sum : real(std::numeric_limits<double>::quiet_NaN());
 }
 
 // Integers: modulo 2^64, their product having 64 n bits.
@@ -414,6 +427,7 @@ real exact_value(op_id op, const elements& in, int ddof) {
     case op_id::skewness: return quotient(scaled_moment(3, in), pow(sqrt(scaled_moment(2, in)), 3));
     case op_id::kurtosis: return quotient(scaled_moment(4, in), pow(scaled_moment(2, in), 2)) - 3;
     case op_id::logsumexp: return log_sum_exp(in);
+    case op_id::softmax_denominator: return softmax_denominator(in);
     case op_id::dot: return sum(term::product);
     case op_id::squared_distance: return sum(term::squared_difference);
     case op_id::mse: return mean(term::squared_difference);

@@ -97,13 +97,7 @@ void add_all() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  if (bitfold::cuda::devices().empty()) {
-    std::fprintf(stderr, "bitfold_bench_shapes: no usable GPU\n");
-    return 4;
-  }
-  begin();
+  if (const auto status = begin(argc, argv)) return *status;
   add_all<float>();
   add_all<__half>();
   benchmark::RunSpecifiedBenchmarks();

@@ -8,28 +8,22 @@
 
 #include "catch.hpp"
 #include "data.hpp"
+#include "device_memory.hpp"
 #include "view_data.hpp"
 
 using namespace bitfold;
 
 namespace {
 
-struct memory {
-  void* p = nullptr;
-  explicit memory(std::size_t bytes) { REQUIRE(cudaMalloc(&p, bytes + 64) == cudaSuccess); }
-  ~memory() { cudaFree(p); }
-  memory(const memory&) = delete;
-  memory& operator=(const memory&) = delete;
-  std::byte* at(std::size_t i) const { return static_cast<std::byte*>(p) + i; }
-};
+using test::device_memory;
 
 // A view of the same elements in device memory.
 struct moved_view {
-  memory room;
+  device_memory room;
   view v;
   moved_view(const view& of, const std::vector<std::byte>& storage) : room(storage.size()), v(of) {
     REQUIRE(cudaMemcpy(room.p, storage.data(), storage.size(), cudaMemcpyHostToDevice) == cudaSuccess);
-    v.data = room.at(static_cast<std::size_t>(static_cast<const std::byte*>(of.data) - storage.data()));
+    v.data = room.as<std::byte>() + (static_cast<const std::byte*>(of.data) - storage.data());
   }
 };
 
@@ -39,13 +33,13 @@ std::vector<std::vector<std::byte>> reduced(std::span<const reduction> all, cons
                                             const moved_view* y, const cuda::launch& shape) {
   std::vector<std::size_t> begins{0};
   for (const reduction& r : all) begins.push_back((begins.back() + c.outputs() * size_of(r.out()) + 23) / 8 * 8);
-  memory out(begins.back());
+  device_memory out(begins.back());
   REQUIRE(cudaMemset(out.p, 0xa5, begins.back()) == cudaSuccess);
   std::vector<void*> to;
-  for (std::size_t k = 0; k < all.size(); ++k) to.push_back(out.at(begins[k]));
+  for (std::size_t k = 0; k < all.size(); ++k) to.push_back(out.as<std::byte>() + begins[k]);
   const view* second = y ? &y->v : nullptr;
   const std::size_t work = cuda::workspace_bytes(all, x.v, second, c.axes, shape);
-  const memory workspace(work);
+  const device_memory workspace(work);
   cuda::reduce(all, x.v, second, c.axes, to, workspace.p, work, nullptr, shape);
   std::vector<std::vector<std::byte>> got;
   for (std::size_t k = 0; k < all.size(); ++k) {
@@ -101,7 +95,7 @@ TEST_CASE("cuda views: long outputs, few and many, in rows and columns") {
     for (const auto& extent : {std::vector<std::int64_t>{3, 300'001}, {5, 1 << 18}, {1000, 4096}, {2000, 1000}, {20'000, 64}, {70'000, 16}, {700, 257}})
       for (const bool down : {false, true})
         for (const int axis : {0, 1}) {
-          test::view_case c{.type = t, .extent = extent, .axes = {axis}, .order = {0, 1}};
+          test::view_case c{.type = t, .extent = extent, .axes = {axis}, .order = {0, 1}, .specials = false};
           if (down) c.order = {1, 0};
           INFO(c.describe());
           const reduction all[] = {make_reduction(op_id::sum, method_id::tree, t), make_reduction(op_id::argmax, {}, t),
@@ -118,11 +112,48 @@ TEST_CASE("cuda views: long outputs, few and many, in rows and columns") {
   SUCCEED();
 }
 
+TEST_CASE("cuda views: elements and outputs that are neighbours in packs") {
+  for (const dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64}) {
+    std::vector<test::view_case> cases;
+    const auto add = [&](std::vector<std::int64_t> extent, std::vector<int> axes, std::vector<int> gap = {}) {
+      std::vector<int> order(extent.size());
+      std::iota(order.begin(), order.end(), 0);
+      for (const bool two : {false, true})
+        cases.push_back({.type = t, .extent = extent, .axes = axes, .order = order, .gap = gap, .two = two, .specials = false, .second_gap = gap});
+    };
+    // Rows of packs, whole leaves or not, of fewer than a warp takes at once, of more, and on two axes.
+    for (const std::int64_t n : {8, 16, 24, 32, 40, 64, 72, 128, 136, 248, 256, 264, 512, 520, 776, 1000, 1024, 1032})
+      for (const auto& outputs : {std::vector<std::int64_t>{3}, {77}, {5, 9}}) {
+        auto extent = outputs;
+        extent.push_back(n);
+        add(extent, {static_cast<int>(outputs.size())});
+      }
+    add({40'000, 16}, {1});
+    // Columns: of few leaves and of many, of few outputs and of many.
+    for (const std::int64_t n : {2, 31, 33, 256, 257, 600, 4096, 20'001})
+      for (const std::int64_t outputs : {8, 24, 136}) add({n, outputs}, {0});
+    add({300, 20'000}, {0});
+    add({70'000, 16}, {0});
+    add({3, 700, 24}, {1});
+    add({700, 2, 24}, {0}, {1, 2, 1});
+    // Planes: runs of whole leaves, of whole rows of lanes, and of packs.
+    for (const std::int64_t run : {1024, 512, 256, 384, 128, 96, 32, 40, 8}) {
+      add({9, 3, run}, {0, 2});
+      add({2 + 5000 / run, 3, run}, {0, 2});
+    }
+    for (const test::view_case& c : cases) {
+      const std::string which = differing(c);
+      INFO(c.describe() << which);
+      CHECK(which == "");
+    }
+  }
+}
+
 TEST_CASE("cuda views: a shape for each kernel", "[racecheck]") {
   for (const dtype t : {dtype::f32, dtype::f16, dtype::i16})
-    for (const auto& extent : {std::vector<std::int64_t>{4200, 16}, {4200, 64}, {4200, 300}, {5, 70'000}, {70'000, 5}})
+    for (const auto& extent : {std::vector<std::int64_t>{4200, 16}, {4200, 64}, {4200, 120}, {4200, 300}, {4200, 51}, {5, 70'000}, {70'000, 5}})
       for (const int axis : {0, 1}) {
-        const test::view_case c{.type = t, .extent = extent, .axes = {axis}, .order = {0, 1}};
+        const test::view_case c{.type = t, .extent = extent, .axes = {axis}, .order = {0, 1}, .specials = false};
         const view x = c.x();
         const moved_view dx(x, c.storage[0]);
         const reduction all[] = {make_reduction(op_id::sum, method_id::tree, t), make_reduction(op_id::sum, method_id::exact, t)};
@@ -148,7 +179,7 @@ TEST_CASE("cuda segments and keys: of any length, one and two inputs") {
       const std::size_t size = size_of(t), keys_count = 70;
       std::vector<std::int64_t> keys(n);
       for (auto& k : keys) k = static_cast<std::int64_t>(next() % 10 * (next() % 7)) - (next() % 50 == 0 ? 100 : 0);
-      const memory dx(x.size()), dy(y.size()), d_offsets(offsets.size() * 8), d_keys(n * 8), out(8 * segments);
+      const device_memory dx(x.size()), dy(y.size()), d_offsets(offsets.size() * 8), d_keys(n * 8), out(8 * segments);
       REQUIRE(cudaMemcpy(dx.p, x.data(), x.size(), cudaMemcpyHostToDevice) == cudaSuccess);
       REQUIRE(cudaMemcpy(dy.p, y.data(), y.size(), cudaMemcpyHostToDevice) == cudaSuccess);
       REQUIRE(cudaMemcpy(d_offsets.p, offsets.data(), 8 * offsets.size(), cudaMemcpyHostToDevice) == cudaSuccess);
@@ -166,15 +197,15 @@ TEST_CASE("cuda segments and keys: of any length, one and two inputs") {
             CHECK(to_hex(load_scalar(r.out(), &got[k * size_of(r.out())])) == to_hex(want));
           }
         };
-        cuda::reduce_segments({&r, 1}, dx.p, two ? dy.p : nullptr, n, static_cast<std::int64_t*>(d_offsets.p), segments, {&to, 1});
+        cuda::reduce_segments({&r, 1}, dx.p, two ? dy.p : nullptr, n, d_offsets.as<std::int64_t>(), segments, {&to, 1});
         REQUIRE(cudaMemcpy(got.data(), out.p, got.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
         for (std::size_t k = 0; k < segments; ++k) {
           const auto first = static_cast<std::size_t>(offsets[k]) * size;
           expect(k, &x[first], &y[first], static_cast<std::size_t>(offsets[k + 1] - offsets[k]), "segment");
         }
         const std::size_t work = cuda::by_key_workspace_bytes({&r, 1}, n, keys_count);
-        const memory workspace(work);
-        cuda::reduce_by_key({&r, 1}, dx.p, two ? dy.p : nullptr, n, static_cast<std::int64_t*>(d_keys.p), keys_count, {&to, 1}, workspace.p, work);
+        const device_memory workspace(work);
+        cuda::reduce_by_key({&r, 1}, dx.p, two ? dy.p : nullptr, n, d_keys.as<std::int64_t>(), keys_count, {&to, 1}, workspace.p, work);
         REQUIRE(cudaMemcpy(got.data(), out.p, got.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
         for (std::size_t k = 0; k < keys_count; ++k) {
           std::vector<std::byte> own_x, own_y;
@@ -186,8 +217,8 @@ TEST_CASE("cuda segments and keys: of any length, one and two inputs") {
           expect(k, own_x.data(), own_y.data(), own_x.size() / size, "key");
         }
       }
-      CHECK_THROWS_AS(cuda::check_keys(static_cast<std::int64_t*>(d_keys.p), n, keys_count), error);
-      cuda::check_offsets(static_cast<std::int64_t*>(d_offsets.p), segments, n);
-      CHECK_THROWS_AS(cuda::check_offsets(static_cast<std::int64_t*>(d_offsets.p), segments, n - 6), error);
+      CHECK_THROWS_AS(cuda::check_keys(d_keys.as<std::int64_t>(), n, keys_count), error);
+      cuda::check_offsets(d_offsets.as<std::int64_t>(), segments, n);
+      CHECK_THROWS_AS(cuda::check_offsets(d_offsets.as<std::int64_t>(), segments, n - 6), error);
     }
 }

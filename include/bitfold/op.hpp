@@ -50,6 +50,7 @@ enum class if_empty : std::uint8_t { zero, one, nan, minus_infinity, refused };
   OP(skewness, 1, false, false, wide, nan, "the third standardised moment, m3 / m2^1.5")              \
   OP(kurtosis, 1, false, false, wide, nan, "the excess kurtosis, m4 / m2^2 - 3")                      \
   OP(logsumexp, 1, false, false, real, minus_infinity, "the logarithm of the sum of the exponentials")\
+  OP(softmax_denominator, 1, false, false, real, zero, "the sum of exp(x - max)")                     \
   OP(dot, 2, true, true, additive, zero, "the sum of the products")                                   \
   OP(squared_distance, 2, true, true, additive, zero, "the sum of the squared differences")           \
   OP(mse, 2, true, true, real, nan, "the mean of the squared differences")                            \

@@ -60,6 +60,12 @@ std::vector<exact::term> terms_of(std::span<const reduction> all, std::span<cons
   return terms;
 }
 
+void check_compiled(const reduction& r, const sizes& of) {
+  if (of.state == 0)
+    throw error(errc::usage, "cuda: this build has no kernel for " + std::string(name(r.op())) + " of " + std::string(name(r.in())) +
+                                 "; build it with BITFOLD_CUDA_KERNELS=all");
+}
+
 void check_engine(std::span<const reduction> all) {
   for (const reduction& r : all)
     if (r.method() == method_id::sequential) throw error(errc::usage, "method: sequential runs on the CPU only");
@@ -68,19 +74,27 @@ void check_engine(std::span<const reduction> all) {
 
 std::vector<group> groups_of(std::span<const reduction> all) {
   if (all.size() == 1) return {{kernel_kind::own, {0}}};
-  // The smallest company for all that are in the largest, if they are of more than one base.
-  std::vector<std::size_t> social;
-  for (std::size_t k = 0; k < all.size(); ++k)
-    if (key_of(kernel_kind::statistics, all[k])) social.push_back(k);
-  const bool together = std::any_of(social.begin(), social.end(), [&](std::size_t k) {
-    return key_of(kernel_kind::shared, all[k]) != key_of(kernel_kind::shared, all[social[0]]);
+  // The smallest company for all that are in one; or for those that are in the largest. If they are of more than one base.
+  const auto company_of = [&](auto is_social) {
+    std::vector<std::size_t> social;
+    for (std::size_t k = 0; k < all.size(); ++k)
+      if (is_social(all[k])) social.push_back(k);
+    const bool together = std::any_of(social.begin(), social.end(), [&](std::size_t k) {
+      return key_of(kernel_kind::shared, all[k]) != key_of(kernel_kind::shared, all[social[0]]);
+    });
+    const auto kind = std::find_if(std::begin(companies), std::end(companies), [&](kernel_kind company) {
+      return std::all_of(social.begin(), social.end(), [&](std::size_t k) { return key_of(company, all[k]) != nullptr; });
+    });
+    return together && kind != std::end(companies) ? *kind : kernel_kind::shared;
+  };
+  kernel_kind company = company_of([](const reduction& r) {
+    return std::any_of(std::begin(companies), std::end(companies), [&](kernel_kind kind) { return key_of(kind, r) != nullptr; });
   });
-  const kernel_kind company = *std::find_if(std::begin(companies), std::end(companies) - 1, [&](kernel_kind kind) {
-    return std::all_of(social.begin(), social.end(), [&](std::size_t k) { return key_of(kind, all[k]) != nullptr; });
-  });
+  if (company == kernel_kind::shared)
+    company = company_of([](const reduction& r) { return key_of(kernel_kind::statistics, r) != nullptr; });
   std::vector<group> found;
   for (std::size_t k = 0; k < all.size(); ++k) {
-    const kernel_kind kind = together && key_of(kernel_kind::statistics, all[k]) ? company : kernel_kind::shared;
+    const kernel_kind kind = key_of(company, all[k]) ? company : kernel_kind::shared;
     const auto same = std::find_if(found.begin(), found.end(), [&](const group& g) {
       const char* key = key_of(kind, all[k]);
       return key && g.kind == kind && g.which.size() < most_results && key_of(kind, all[g.which[0]]) == key;
@@ -97,9 +111,11 @@ namespace {
 
 // What a plan of a kernel depends on.
 sizes sizes_of(kernel_kind kind, const reduction& r) {
-  return with_kernel<sizes>(kind, r, []<class F, class T, class A>() {
+  const auto of = with_kernel<sizes>(kind, r, []<class F, class T, class A>() {
     return sizes{sizeof(fold::settled<F, A>), kernel_choice<F, T, A>::stored ? tile_bytes / sizeof(T) : widened_tile};
   });
+  check_compiled(r, of);
+  return of;
 }
 
 // One after the other, in the same workspace: from the same list that the workspace is sized by.

@@ -34,8 +34,8 @@ struct arguments {
 
 /// Which of the kernels of a reduction: one of its own, which `sum` has; the one that all operations of the
 /// same base share; or one of several bases (see `company`), fewer first.
-enum class kernel_kind { own, shared, extremes, mean_and_variance, statistics };
-inline constexpr kernel_kind companies[] = {kernel_kind::extremes, kernel_kind::mean_and_variance,
+enum class kernel_kind { own, shared, extremes, mean_and_variance, softmax, statistics };
+inline constexpr kernel_kind companies[] = {kernel_kind::extremes, kernel_kind::mean_and_variance, kernel_kind::softmax,
                                             kernel_kind::statistics};
 
 enum class part { f16, bf16, f32, f64, in_f64, integer_sums, widened_floats, widened_integers };
@@ -76,6 +76,8 @@ struct company : company_of<smallest, largest> {};
 template <>
 struct company<kernel_kind::mean_and_variance> : company_of<total, variance> {};
 template <>
+struct company<kernel_kind::softmax> : company_of<largest, op::logsumexp_fold> {};
+template <>
 struct company<kernel_kind::statistics> : company_of<total, smallest, largest, variance> {};
 
 /// Whether a reduction of that base, elements T accumulated in A, is one of them.
@@ -83,14 +85,15 @@ template <kernel_kind Kind, class Base, class T, class A>
 inline constexpr bool in_company = company<Kind>::template has<Base> && std::is_floating_point_v<A> &&
                                    !std::is_integral_v<T> && std::is_same_v<A, double> == std::is_same_v<T, double>;
 
-/// Whether elements T have kernels of their own at all. Without them (BITFOLD_CUDA_KERNELS=few) what they would do is done
-/// by those that widen elements as they read them: the same bits, less to compile.
-#ifdef BITFOLD_FEW_KERNELS
-template <class T>
-inline constexpr bool has_kernels = std::is_same_v<T, float>;
+/// Whether there is a kernel of a fold for elements T widened to A. With BITFOLD_CUDA_KERNELS=sample, which compiles one of each
+/// sort and runs nothing else, there are few.
+template <class F, class T, class A>
+inline constexpr bool is_compiled =
+#ifdef BITFOLD_SAMPLE_OF_KERNELS
+    std::is_same_v<F, total> || std::is_same_v<F, fold::summed<method::tree, fold::itself>> ||
+    (std::is_same_v<T, float> && std::is_same_v<A, float> && (std::is_same_v<F, variance> || company<kernel_kind::extremes>::has<F>));
 #else
-template <class T>
-inline constexpr bool has_kernels = true;
+    true;
 #endif
 
 /// The kernel of a fold for elements T widened to A: it takes them as they are stored, if that is worth a
@@ -99,7 +102,7 @@ template <class F, class T, class A>
 struct kernel_choice {
   static constexpr bool narrow_to_f64 = std::is_same_v<A, double> && !std::is_same_v<T, double>;
   static constexpr bool stored =
-      has_kernels<T> && std::is_integral_v<A> == std::is_integral_v<T> &&
+      std::is_integral_v<A> == std::is_integral_v<T> &&
       (is_sum_itself<F> || std::is_same_v<T, double> ||
        (!std::is_integral_v<T> &&
         (!narrow_to_f64 || is_sum_of_squares<F>)));
@@ -123,20 +126,25 @@ Result with_kernel(kernel_kind kind, const reduction& r, Function&& f) {
       return visit(r.in(), [&]<class T>(std::type_identity<T>) -> Result {
         if constexpr (fold::holds<A, T>()) {
           using Base = typename F::base;
+          const auto call = [&]<class Fold>(std::type_identity<Fold>) -> Result {
+            if constexpr (is_compiled<Fold, T, A>) return f.template operator()<Fold, T, A>();
+            else return Result{};
+          };
           if constexpr (is_sum_itself<F>)
-            if (kind == kernel_kind::own) return f.template operator()<F, T, A>();
+            if (kind == kernel_kind::own) return call(std::type_identity<F>{});
           const auto among = [&]<kernel_kind Kind>() -> Result {
             if constexpr (in_company<Kind, Base, T, A>)
-              return f.template operator()<typename company<Kind>::fold, T, A>();
+              return call(std::type_identity<typename company<Kind>::fold>{});
             else
               return Result{};
           };
           switch (kind) {
             case kernel_kind::extremes: return among.template operator()<kernel_kind::extremes>();
             case kernel_kind::mean_and_variance: return among.template operator()<kernel_kind::mean_and_variance>();
+            case kernel_kind::softmax: return among.template operator()<kernel_kind::softmax>();
             case kernel_kind::statistics: return among.template operator()<kernel_kind::statistics>();
             case kernel_kind::own:
-            case kernel_kind::shared: return f.template operator()<Base, T, A>();
+            case kernel_kind::shared: return call(std::type_identity<Base>{});
           }
         }
         return Result{};

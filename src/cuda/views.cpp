@@ -16,7 +16,7 @@ namespace bitfold::cuda {
 namespace {
 
 // Enough of them to hide the latency of memory, whatever the GPU.
-constexpr index many_threads = index{1} << 19, many_warps = 1 << 12, many_blocks = 1 << 11;
+constexpr index many_threads = index{1} << 19, many_column_threads = 1 << 17, columns_of_block = 16, many_warps = 1 << 12, many_blocks = 1 << 11;
 constexpr index warp_size = 32, most_nodes = warp_size << 16;
 
 // Whether neighbouring outputs lie nearer to each other than neighbouring elements of an output.
@@ -50,7 +50,7 @@ divisors divisors_of(const detail::axes& of) {
 
 // The elements of several outputs on axes.
 output_elements elements_of(const detail::layout& l) {
-  output_elements e{l.x, l.y, l.type, 1, false, l.kept, l.reduced, divisors_of(l.kept), divisors_of(l.reduced), l.outputs, l.n, ~index{0},
+  output_elements e{l.x, l.y, l.type, runs_of::packs, false, false, l.kept, l.reduced, divisors_of(l.kept), divisors_of(l.reduced), l.outputs, l.n, ~index{0},
                     nullptr, nullptr};
   const auto in_packs = [&](std::int64_t detail::axes::axis::*stride, const void* data) {
     const auto pack = static_cast<std::int64_t>(16 / size_of(l.type));
@@ -62,9 +62,18 @@ output_elements elements_of(const detail::layout& l) {
     return l.reduced.rank == 1 || static_cast<std::int64_t>(l.reduced.each[l.reduced.rank - 1].extent) % pack == 0;
   };
   e.in_packs = in_packs(&detail::axes::axis::x, l.x) && (!l.y || in_packs(&detail::axes::axis::y, l.y));
-  if (l.reduced.rank > 0)
-    while (e.rows_in_run < order::rows && l.reduced.each[l.reduced.rank - 1].extent % static_cast<index>(2 * e.rows_in_run * order::lanes) == 0)
-      e.rows_in_run *= 2;
+  const auto columns = [&](std::int64_t detail::axes::axis::*stride, const void* data) {
+    const auto pack = static_cast<std::int64_t>(16 / size_of(l.type));
+    if (reinterpret_cast<std::uintptr_t>(data) % 16 || l.kept.rank == 0 || l.reduced.rank != 1) return false;
+    const auto& inner = l.kept.each[l.kept.rank - 1];
+    if (inner.*stride != 1 || static_cast<std::int64_t>(inner.extent) % pack || l.reduced.each[0].*stride % pack) return false;
+    for (int k = 0; k < l.kept.rank - 1; ++k)
+      if (l.kept.each[k].*stride % pack) return false;
+    return true;
+  };
+  e.columns = columns(&detail::axes::axis::x, l.x) && (!l.y || columns(&detail::axes::axis::y, l.y));
+  const index run = l.reduced.rank > 0 ? l.reduced.each[l.reduced.rank - 1].extent : 0;
+  e.runs = run % order::leaf == 0 ? runs_of::leaves : run % order::lanes == 0 ? runs_of::lanes : runs_of::packs;
   return e;
 }
 
@@ -111,6 +120,7 @@ std::vector<output_step> steps_of(std::span<const reduction> all, const output_e
         constexpr bool stored = output_kernel_choice<F, T, A>::stored;
         return std::pair(sizes{sizeof(fold::settled<F, A>), stored ? tile_bytes / sizeof(T) : widened_tile}, stored);
       });
+      check_compiled(r, of);
       step.plan = plan_outputs(of, in_packs, from, shape);
     }
     steps.push_back(std::move(step));
@@ -156,6 +166,17 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
   output_plan p{};
   const index leaves = order::leaf_count(from.n), tiles = from.n / of.tile + (from.n % of.tile != 0);
   const auto blocks_for = [](index items, index of_each) { return static_cast<int>(std::clamp<index>((items + of_each - 1) / of_each, 1, 1 << 20)); };
+  // A power of two of about so many, of which `parts` make a node.
+  const auto leaves_of_thread = [&](index about, index parts) {
+    index each = std::clamp<index>(std::bit_floor(about + 1), 1, index{most_leaves_of_thread});
+    while ((leaves + each * parts - 1) / (each * parts) > most_nodes) each *= 2;
+    if (each > index{most_leaves_of_thread}) throw error(errc::usage, "x: outputs of " + std::to_string(from.n) + " elements each are too long");
+    return each;
+  };
+  const auto set_nodes = [&](index leaves_of_node) {
+    p.node = leaves_of_node * order::leaf;
+    p.nodes = std::max<index>(1, (leaves + leaves_of_node - 1) / leaves_of_node);
+  };
   if (from.offsets) {
     // Of any lengths: as many warps for one as suit the middle.
     p.by = output_plan::blocks_take;
@@ -165,15 +186,30 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
     p.nodes = 1;
     p.shared = bytes_for_states(static_cast<index>(p.tiles), of.state);
     p.blocks = std::min(blocks_for(from.outputs, 32), 1 << 16);
+  } else if (const index owned = of.tile / order::leaf; in_packs && from.in_packs && from.reduced.rank == 1 && from.n > 0 &&
+                                                        from.n % owned == 0 && from.n <= of.tile / 2 && shape.tiles == 0) {
+    p.by = output_plan::teams_take;
+    const index of_leaf = order::lanes / owned;
+    p.team = static_cast<int>(from.n <= order::lanes ? std::bit_ceil(from.n / owned) : of_leaf * std::bit_ceil(leaves));
+    const index teams = warp_size / static_cast<index>(p.team);
+    p.at_once = static_cast<int>(std::clamp<index>(std::bit_floor(from.outputs / (2 * many_warps) + 1), teams, warp_size));
+    p.threads = shape.threads ? std::min(shape.threads, 128) : 64;
+    p.nodes = 1;
+    p.blocks = std::min(blocks_for(from.outputs, static_cast<index>(p.threads / 32 * p.at_once)), 1 << 14);
+  } else if (const int many = neighbours_of_thread(of.state, tile_bytes / of.tile); in_packs && from.columns && many > 1 && from.n > 1) {
+    p.by = output_plan::threads_take_columns;
+    p.threads = 128;
+    const index groups = from.outputs / static_cast<index>(many), threads = static_cast<index>(p.threads);
+    const index width = std::min(columns_of_block, std::bit_ceil(groups));
+    const index parts = std::min(threads / width, std::bit_ceil(leaves)), outputs_of_block = threads / parts;
+    p.team = static_cast<int>(parts);
+    set_nodes(parts * leaves_of_thread(leaves * groups / many_column_threads, parts));
+    p.shared = threads * static_cast<std::size_t>(many) * of.state;
+    p.blocks = blocks_for((groups + outputs_of_block - 1) / outputs_of_block * p.nodes, 1);
   } else if (outputs_are_neighbours(from) || from.n <= order::lanes) {
     p.by = output_plan::threads_take;
-    const index spread = many_threads / std::max<index>(from.outputs, 1) + 1;
-    index each = std::clamp<index>(std::bit_floor(leaves / spread + 1), 1, index{most_leaves_of_thread});
-    while ((leaves + each - 1) / each > most_nodes) each *= 2;
-    if (each > index{most_leaves_of_thread}) throw error(errc::usage, "x: outputs of " + std::to_string(from.n) + " elements each are too long");
-    p.node = each * order::leaf;
-    p.nodes = std::max<index>(1, (leaves + each - 1) / each);
     p.threads = 128;
+    set_nodes(leaves_of_thread(leaves * from.outputs / many_threads, 1));
     p.blocks = blocks_for(from.outputs * p.nodes, static_cast<index>(p.threads));
   } else if (const int pitch = staged_pitch(from); in_packs && pitch > 0 && from.outputs >= many_warps && shape.tiles == 0) {
     p.by = output_plan::threads_take_rows;
@@ -204,7 +240,9 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
     p.blocks = std::min(blocks_for(from.outputs * p.nodes, 1), 1 << 16);
   }
   p.nodes_of_warp = std::max<index>(warp_size, std::bit_ceil((p.nodes + 15) / 16));
-  p.second_threads = static_cast<int>(warp_size * ((p.nodes + p.nodes_of_warp - 1) / p.nodes_of_warp));
+  const index second_warps = (p.nodes + p.nodes_of_warp - 1) / p.nodes_of_warp;
+  p.second_threads = static_cast<int>(second_warps > 1 ? second_warps * warp_size : 256);
+  p.second_blocks = std::min(blocks_for(from.outputs, second_warps > 1 ? 1 : 8), 1 << 16);
   if (shape.blocks) p.blocks = std::min(p.blocks, shape.blocks);
   p.workspace = p.nodes > 1 ? static_cast<std::size_t>(from.outputs * p.nodes) * of.state : 0;
   return p;
@@ -244,7 +282,7 @@ constexpr index most_by_thread = 64;
 
 output_elements elements_of(std::span<const reduction> all, const void* x, const void* y, std::size_t n, std::size_t outputs) {
   const index each = n / std::max<std::size_t>(outputs, 1);
-  return {x, y, all.empty() ? dtype::f32 : all[0].in(), 1, false, {}, {}, {}, {}, outputs, each, most_by_thread, nullptr, nullptr};
+  return {x, y, all.empty() ? dtype::f32 : all[0].in(), runs_of::packs, false, false, {}, {}, {}, {}, outputs, each, most_by_thread, nullptr, nullptr};
 }
 
 void check_lists(std::span<const reduction> all, const void* x, const void* y, std::size_t n, std::size_t outputs,

@@ -12,49 +12,23 @@ namespace {
 // Elements T of an output from `place` on: a source for the engine (engine.cuh).
 template <class Take, class T>
 struct found_elements {
-  static constexpr bool two = Take::two, has_packs = true, only_packs = false, has_lines = true;
+  static constexpr bool two = Take::two, in_packs = false, has_lines = true;
   static constexpr int owned = 16 / sizeof(T);
   using element = T;
   finder find;
   index place;
   const T *x, *y;  // where the inputs begin
 
-  struct raw {
-    pack<T> x[order::rows];
-    std::conditional_t<two, pack<T>, char> y[order::rows];
-  };
   struct single {
     T x;
     std::conditional_t<two, T, char> y;
   };
+  using raw = single;  // it has no packs
   __device__ static found_elements at(const output_elements& from, const finder& find, index place) {
     return {find, place, static_cast<const T*>(from.x), static_cast<const T*>(from.y)};
   }
   __device__ found_elements ahead(index k) const { return {find, place + k, x, y}; }
 
-  /// Of what is in packs, on several axes; what is on one is row_elements'.
-  template <alignment>
-  __device__ raw load() const {
-    // Rows that lie in one run of the last axis are as far from each other as their places.
-    const int together = find.from->rows_in_run;
-    offset at[order::rows];
-#pragma unroll
-    for (int r = 0; r < order::rows; ++r) {
-      if (r % together == 0) at[r] = find(place + r * order::lanes);
-      else at[r] = {at[r - 1].x + order::lanes, at[r - 1].y + order::lanes};
-    }
-    raw v;
-#pragma unroll
-    for (int r = 0; r < order::rows; ++r) {
-      v.x[r] = load_pack<true>(x + at[r].x);
-      if constexpr (two) v.y[r] = load_pack<true>(y + at[r].y);
-    }
-    return v;
-  }
-  __device__ static auto get(const raw& v, int r, int i, int at) {
-    if constexpr (two) return Take::element(v.x[r][i], v.y[r][i], at);
-    else return Take::element(v.x[r][i], at);
-  }
   /// What lies at equal distances.
   struct line_of {
     const T *x, *y;
@@ -71,20 +45,6 @@ struct found_elements {
     const offset at = find(place);
     return {x + at.x, y + at.y, find.stride.x, find.stride.y};
   }
-  struct one_pack {
-    pack<T> x;
-    std::conditional_t<two, pack<T>, char> y;
-  };
-  __device__ one_pack load_one(int i) const {
-    one_pack v;
-    v.x = load_pack<true>(x + find.begin.x + i);
-    if constexpr (two) v.y = load_pack<true>(y + find.begin.y + i);
-    return v;
-  }
-  __device__ static auto get_one(const one_pack& v, int i, int at) {
-    if constexpr (two) return Take::element(v.x[i], v.y[i], at);
-    else return Take::element(v.x[i], at);
-  }
   __device__ single one(int i) const {
     const offset at = find(place + static_cast<index>(i));
     single s;
@@ -98,22 +58,93 @@ struct found_elements {
   }
 };
 
-// Rows: elements T that are neighbours, in packs.
+// Some rows of a leaf, of `owned` lanes of a thread each.
+template <class Take, class T, int Most>
+struct lane_packs {
+  pack<T> x[Most];
+  std::conditional_t<Take::two, pack<T>, char> y[Most];
+  __device__ auto get(int r, int i, int at) const {
+    if constexpr (Take::two) return Take::element(x[r][i], y[r][i], at);
+    else return Take::element(x[r][i], at);
+  }
+};
+
+// Elements that are neighbours in packs, on several axes.
+template <class Take, class T>
+struct run_elements : found_elements<Take, T> {
+  using base = found_elements<Take, T>;
+  using base::find, base::owned, base::place, base::two;
+  static constexpr bool in_packs = true;
+  using raw = lane_packs<Take, T, order::rows>;
+  __device__ static run_elements at(const output_elements& from, const finder& find, index place) { return {base::at(from, find, place)}; }
+  __device__ run_elements ahead(index k) const { return {base::ahead(k)}; }
+
+  template <alignment>
+  __device__ raw load() const {
+    offset at[order::rows];
+    if (find.from->runs == runs_of::leaves) {
+      at[0] = find(place);
+#pragma unroll
+      for (int r = 1; r < order::rows; ++r) at[r] = {at[0].x + r * order::lanes, at[0].y + r * order::lanes};
+    } else if (find.from->runs == runs_of::lanes) {
+      // The threads on a leaf look for its rows together.
+      constexpr int group = order::lanes / owned, each = group < order::rows ? order::rows / group : 1;
+      const int t = threadIdx.x % warp, lane = t % group * owned;
+      const unsigned together = (group < warp ? (1u << group % warp) - 1 : all_threads) << t / group * group;
+      offset found[each];
+#pragma unroll
+      for (int k = 0; k < each; ++k) found[k] = find(place - static_cast<index>(lane) + static_cast<index>((t % group + k * group) % order::rows * order::lanes));
+#pragma unroll
+      for (int r = 0; r < order::rows; ++r) {
+        at[r].x = __shfl_sync(together, found[r / group].x, r % group, group) + lane;
+        if constexpr (two) at[r].y = __shfl_sync(together, found[r / group].y, r % group, group) + lane;
+      }
+    } else {
+#pragma unroll
+      for (int r = 0; r < order::rows; ++r) at[r] = find(place + r * order::lanes);
+    }
+    raw v;
+#pragma unroll
+    for (int r = 0; r < order::rows; ++r) {
+      v.x[r] = load_pack<true>(this->x + at[r].x);
+      if constexpr (two) v.y[r] = load_pack<true>(this->y + at[r].y);
+    }
+    return v;
+  }
+  __device__ static auto get(const raw& v, int r, int i, int at) { return v.get(r, i, at); }
+};
+
+// Rows: elements that are neighbours in packs, on one axis.
 template <class Take, class T>
 struct row_elements : stored_elements<Take, T> {
   using base = stored_elements<Take, T>;
-  static constexpr bool has_packs = true, only_packs = true;
+  static constexpr bool in_packs = true;
+  using taken = Take;
+  using element = T;
   __device__ static row_elements at(const output_elements& from, const finder& find, index place) {
     const auto i = static_cast<std::int64_t>(place);
     return {{static_cast<const T*>(from.x) + (find.begin.x + i), base::two ? static_cast<const T*>(from.y) + (find.begin.y + i) : nullptr, true}};
   }
   __device__ row_elements ahead(index k) const { return {{this->x + k, base::two ? this->y + k : this->y, true}}; }
+
+  /// The first `count` <= Most rows of a leaf.
+  template <int Most>
+  __device__ lane_packs<Take, T, Most> load_some(int count) const {
+    lane_packs<Take, T, Most> v;
+#pragma unroll
+    for (int r = 0; r < Most; ++r)
+      if (r < count) {
+        v.x[r] = load_pack<true>(this->x + r * order::lanes);
+        if constexpr (base::two) v.y[r] = load_pack<true>(this->y + r * order::lanes);
+      }
+    return v;
+  }
 };
 
 // The same of any type that A holds, told at run time.
 template <class Take, class A>
 struct found_values {
-  static constexpr bool two = Take::two, has_packs = false, only_packs = false, has_lines = false;
+  static constexpr bool two = Take::two, in_packs = false, has_lines = false;
   static constexpr int owned = 4;
   using single = std::conditional_t<two, fold::pair_of<A>, A>;
   finder find;
@@ -243,24 +274,6 @@ __device__ auto fold_by_thread(const Source& from, index first, index n) {
   return F::template settle<A>(leaves.total(), first);
 }
 
-// A row of up to order::lanes elements in whole packs, by one thread: each is a lane.
-template <class F, class Source, class A>
-__device__ auto fold_short_row(const Source& from, int n) {
-  using local = typename engine<F, Source, A>::local;
-  thread_counter<F, local, 5> packs;
-#pragma unroll 4
-  for (int i = 0; i < n; i += Source::owned) {
-    const auto v = from.load_one(i);
-    local s[Source::owned];
-#pragma unroll
-    for (int k = 0; k < Source::owned; ++k)
-      s[k] = method::fold_lane<F, order::rows>(1, [&](int) { return Source::get_one(v, k, i + k); });
-    fold_owned<F>(s, Source::owned, [](int, int width) { return static_cast<index>(width); });
-    packs.push(s[0], Source::owned);
-  }
-  return F::template settle<A>(packs.total(), 0);
-}
-
 // The first n < pack<T>::size elements at p.
 template <class T>
 __device__ pack<T> part_of(const T* p, int n) {
@@ -330,14 +343,156 @@ __global__ void __launch_bounds__(256)
       continue;
     }
     if (n > data.most_by_thread) continue;
-    if constexpr (Source::has_packs)
-      if (data.in_packs && n <= order::lanes && n % Source::owned == 0 && data.reduced.rank == 1) {
-        write_output<F, A>(fold_short_row<F, Source, A>(Source::at(data, finder::of(data, output), 0), static_cast<int>(n)), n, output, how);
-        continue;
-      }
     const S s = fold_by_thread<F, Source, A>(Source::at(data, finder::of(data, output), first), first, n - first < node ? n - first : node);
     if (nodes == 1) write_output<F, A>(s, n, output, how);
     else static_cast<S*>(states)[output * nodes + k] = s;
+  }
+}
+
+// Columns: the states of neighbouring outputs, folded together.
+template <class S, int Many>
+struct states_of_many {
+  S each[Many];
+};
+template <class F, int Many>
+struct fold_of_many {
+  template <class S>
+  __device__ static S merge(const S& a, const S& b, fold::counts n) {
+    S s;
+#pragma unroll
+    for (int p = 0; p < Many; ++p) s.each[p] = F::merge(a.each[p], b.each[p], n);
+    return s;
+  }
+};
+
+// Elements of as many neighbours, read together; volatile, as load_pack.
+template <class T, int Many>
+struct alignas(Many * sizeof(T)) neighbours {
+  std::uint32_t word[Many * sizeof(T) / 4];
+
+  __device__ static neighbours load(const T* p) {
+    neighbours v;
+    if constexpr (sizeof v == 16)
+      asm volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];" : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3]) : "l"(p));
+    else if constexpr (sizeof v == 8)
+      asm volatile("ld.global.nc.v2.u32 {%0,%1}, [%2];" : "=r"(v.word[0]), "=r"(v.word[1]) : "l"(p));
+    else
+      asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(v.word[0]) : "l"(p));
+    return v;
+  }
+  __device__ T operator[](int i) const {
+    pack<T> of{};
+#pragma unroll
+    for (int k = 0; k < static_cast<int>(sizeof(neighbours) / 4); ++k) of.word[k] = word[k];
+    return of[i];
+  }
+};
+
+// Outputs whose elements lie at equal distances, and which are neighbours: a thread takes Many of them, and of each some
+// leaves, a part; a block `parts` neighbouring ones, a node, of as many outputs as it has room for.
+template <class F, class Source, class A, int Many>
+__global__ void __launch_bounds__(128, Many * sizeof(fold::settled<F, A>) <= 16 ? 4 : 2)
+    fold_columns(const __grid_constant__ output_elements data, int parts, index node, index nodes, void* states,
+                 const __grid_constant__ output_results how) {
+  using T = typename Source::element;
+  using S = fold::settled<F, A>;
+  using local = typename engine<F, Source, A>::local;
+  using of_many = states_of_many<local, Many>;
+  using of_columns = fold_of_many<F, Many>;
+  struct in_rows {
+    neighbours<T, Many> x[order::rows], y[Source::two ? order::rows : 1];
+  };
+  S* const of_parts = reinterpret_cast<S*>(shared_bytes);
+  const index groups = data.outputs / Many, part = node / static_cast<index>(parts);
+  const int width = static_cast<int>(blockDim.x) / parts, j = static_cast<int>(threadIdx.x) / width;  // the part
+  const index stripes = (groups + width - 1) / width, items = stripes * nodes;
+  for (index i = blockIdx.x; i < items; i += gridDim.x) {
+    const index group = i % stripes * width + threadIdx.x % width, output = group * Many, k = i / stripes, first = k * node + j * part;
+    const index left = data.n - k * node, here = left < node ? left : node;
+    of_many total;
+    if (group < groups && first < data.n) {
+      const finder find = finder::of(data, output);
+      const offset begin = find(first);
+      const T *x = static_cast<const T*>(data.x) + begin.x, *y = Source::two ? static_cast<const T*>(data.y) + begin.y : nullptr;
+      const int n = static_cast<int>(data.n - first < part ? data.n - first : part);
+      const std::int64_t sx = find.stride.x, sy = find.stride.y;
+      const auto load = [&](int at, int rows) {  // the lane that begins there
+        const T *p = x + at * sx, *q = Source::two ? y + at * sy : nullptr;
+        in_rows v;
+#pragma unroll
+        for (int r = 0; r < order::rows; ++r) {
+          if (r < rows) {
+            v.x[r] = neighbours<T, Many>::load(p);
+            if constexpr (Source::two) v.y[r] = neighbours<T, Many>::load(q);
+          }
+          p += order::lanes * sx;
+          if constexpr (Source::two) q += order::lanes * sy;
+        }
+        return v;
+      };
+      const auto lane = [&](const in_rows& v, int rows, int at) {
+        of_many s;
+#pragma unroll
+        for (int p = 0; p < Many; ++p)
+          s.each[p] = method::fold_lane<F, order::rows>(rows, [&](int r) {
+            typename Source::single one;
+            one.x = v.x[r][p];
+            if constexpr (Source::two) one.y = v.y[r][p];
+            return Source::made(one, at + r * order::lanes);
+          });
+        return s;
+      };
+      thread_counter<of_columns, of_many, 7> leaves;
+      int at = 0;
+      in_rows next;
+      if (n >= order::leaf) next = load(0, order::rows);
+#pragma unroll 1
+      for (; n - at >= order::leaf; at += order::leaf) {
+        thread_counter<of_columns, of_many, 5> of_leaf;
+#pragma unroll 1
+        for (int l = at; l < at + order::lanes; l += 2) {
+          in_rows v = next;
+          next = load(l + 1, order::rows);
+          const of_many left = lane(v, order::rows, l);
+          v = next;
+          // The next lane, or of the next leaf the first; the last once more.
+          next = load(l + 2 < at + order::lanes ? l + 2 : n - at >= 2 * order::leaf ? at + order::leaf : l + 1, order::rows);
+          of_leaf.push(of_columns::merge(left, lane(v, order::rows, l + 1), fold::counts{order::rows, order::rows}), 2 * order::rows);
+        }
+        leaves.push(of_leaf.pending[4], order::leaf);
+      }
+      if (at < n) {
+        thread_counter<of_columns, of_many, 6> of_leaf;
+#pragma unroll 1
+        for (int l = 0; l < order::lane_count(n - at); ++l) {
+          const int rows = order::lane_size(n - at, l);
+          of_leaf.push(lane(load(at + l, rows), rows, at + l), static_cast<index>(rows));
+        }
+        leaves.push(of_leaf.total(), static_cast<index>(n - at));
+      }
+      total = leaves.total();
+    }
+    S s[Many];
+#pragma unroll
+    for (int p = 0; p < Many; ++p) s[p] = F::template settle<A>(total.each[p], first);
+    const equal_runs of_parts_from{part, here};
+    for (int d = 1; d < parts; d *= 2) {
+      if (j % (2 * d) == d)
+#pragma unroll
+        for (int p = 0; p < Many; ++p) of_parts[p * blockDim.x + threadIdx.x] = s[p];
+      __syncthreads();
+      if (j % (2 * d) == 0 && static_cast<index>(j + d) * part < here)
+#pragma unroll
+        for (int p = 0; p < Many; ++p)
+          s[p] = F::merge(s[p], of_parts[p * blockDim.x + threadIdx.x + d * width], fold::counts{of_parts_from(j, d), of_parts_from(j + d, d)});
+      __syncthreads();
+    }
+    if (j == 0 && group < groups)
+#pragma unroll
+      for (int p = 0; p < Many; ++p) {
+        if (nodes == 1) write_output<F, A>(s[p], data.n, output + static_cast<index>(p), how);
+        else static_cast<S*>(states)[(output + static_cast<index>(p)) * nodes + k] = s[p];
+      }
   }
 }
 
@@ -362,14 +517,14 @@ __device__ __noinline__ auto fold_by_leaves(Source from, int size) {
   return leaves.total();
 }
 
-// A tile of `size` elements by a warp, in packs where they are.
+// A tile of `size` elements by a warp.
 template <class F, class Source, class A>
-__device__ auto fold_found_tile(const Source& tile, int size, bool in_packs) {
+__device__ auto fold_found_tile(const Source& tile, int size) {
   using E = engine<F, Source, A>;
-  if constexpr (Source::has_packs)
-    if (Source::only_packs || in_packs)
-      return size == E::tile ? E::fold_tile(E::template load_tile<alignment::known>(tile)) : E::template short_tile<alignment::known>(tile, size);
-  if constexpr (!Source::only_packs) return fold_by_leaves<F, Source, A>(tile, size);
+  if constexpr (Source::in_packs)
+    return size == E::tile ? E::fold_tile(E::template load_tile<alignment::known>(tile)) : E::template short_tile<alignment::known>(tile, size);
+  else
+    return fold_by_leaves<F, Source, A>(tile, size);
 }
 
 // Warps take outputs of up to 31 tiles, `at_once` neighbours, whose results its threads write together.
@@ -396,12 +551,68 @@ __global__ void __launch_bounds__(256)
 #pragma unroll 1
       for (index at = 0; at < n; at += E::tile) {
         const int size = n - at < E::tile ? static_cast<int>(n - at) : E::tile;
-        tiles.push(F::template settle<A>(fold_found_tile<F, Source, A>(from.ahead(at), size, data.in_packs), at), static_cast<index>(size));
+        tiles.push(F::template settle<A>(fold_found_tile<F, Source, A>(from.ahead(at), size), at), static_cast<index>(size));
       }
       const S s = from_first(tiles.total());
       if (t == j) result = s;
     }
     if (t < here) write_output<F, A>(result, n, first + static_cast<index>(t), how);
+  }
+}
+
+// Rows of up to a tile: a team of threads takes one, as many as its leaves ask for, and a warp `at_once` neighbours, Sets times
+// as many at a time as it has teams. Its threads write the results together.
+template <class F, class Rows, class A, int Most, int Sets>
+__global__ void __launch_bounds__(128)
+    fold_rows_by_teams(const __grid_constant__ output_elements data, int team, int at_once, const __grid_constant__ output_results how) {
+  using E = engine<F, Rows, A>;
+  using S = typename E::state;
+  const int t = threadIdx.x % warp, teams = warp / team, n = static_cast<int>(data.n);
+  const int j = t % team, leaf = E::leaf_of(j) * order::leaf, lane = E::lane_of(j), size = min(n - leaf, order::leaf);
+  const int rows = lane < size ? order::lane_size(size, lane) : 0;  // in packs: of all lanes of the thread
+  // Elements of `width` threads of a team, from `from` after this one on.
+  const auto elements_of = [&](int from, int width) {
+    if (width < E::group) return leaf_lanes{size}(lane + from * E::owned, width * E::owned);
+    const int begin = leaf + from / E::group * order::leaf;
+    return static_cast<index>(min(n - begin, width / E::group * order::leaf));
+  };
+  const index stride = index{gridDim.x} * blockDim.x / warp * at_once;
+  for (index first = (index{blockIdx.x} * blockDim.x + threadIdx.x) / warp * at_once; first < data.outputs; first += stride) {
+    const int here = data.outputs - first < at_once ? static_cast<int>(data.outputs - first) : at_once;
+    const finder mine = finder::of(data, first + static_cast<index>(t < here ? t : 0));  // that of output first + t
+    S result;
+#pragma unroll 1
+    for (int k = 0; k < here; k += Sets * teams) {
+      lane_packs<typename Rows::taken, typename Rows::element, Most> v[Sets];
+#pragma unroll
+      for (int u = 0; u < Sets; ++u) {
+        const int row = k + u * teams + t / team;
+        finder of{};
+        of.begin = {__shfl_sync(all_threads, mine.begin.x, row), Rows::two ? __shfl_sync(all_threads, mine.begin.y, row) : 0};
+        v[u] = Rows::at(data, of, static_cast<index>(leaf + lane)).template load_some<Most>(row < here ? rows : 0);
+      }
+#pragma unroll
+      for (int u = 0; u < Sets; ++u) {
+        typename E::local s[E::owned];
+        if (rows > 0) {
+#pragma unroll
+          for (int i = 0; i < E::owned; ++i)
+            s[i] = method::fold_lane<F, Most>(rows, [&](int r) { return v[u].get(r, i, leaf + lane + r * order::lanes + i); });
+          fold_owned<F>(s, E::owned, [=](int, int width) { return static_cast<index>(width * rows); });
+        }
+#pragma unroll
+        for (int d = 1; d < warp; d *= 2) {
+          if (d >= team) break;
+          const auto right = from_right(s[0], d);
+          const bool there = d < E::group ? lane + d * E::owned < size : leaf + d / E::group * order::leaf < n;
+          if (there) s[0] = F::merge(s[0], right, fold::counts{elements_of(0, d), elements_of(d, d)});
+        }
+        // To the thread that writes it.
+        const S got = F::template settle<A>(s[0], 0).map([=](auto w) { return __shfl_sync(all_threads, w, t % teams * team); });
+        if (t / teams == k / teams + u) result = got;
+      }
+    }
+    if (t < here) write_output<F, A>(result, data.n, first + static_cast<index>(t), how);
   }
 }
 
@@ -438,7 +649,7 @@ __global__ void __launch_bounds__(max_threads)
         const int full = static_cast<int>(here / E::tile), rest = static_cast<int>(here % E::tile), count = full + (rest > 0);
         for (int j = w; j < count; j += warps) {
           const index place = at + static_cast<index>(j) * E::tile;
-          const auto s = fold_found_tile<F, Source, A>(from.ahead(place), j < full ? E::tile : rest, data.in_packs);
+          const auto s = fold_found_tile<F, Source, A>(from.ahead(place), j < full ? E::tile : rest);
           if (t == 0) of_tiles[j] = F::template settle<A>(s, place);
         }
         __syncthreads();
@@ -464,18 +675,17 @@ __global__ void __launch_bounds__(max_threads)
   }
 }
 
-// The nodes of each output, by a block, whose warps take `each` of them: a power of two and at least 32.
+// The nodes of each output, by a block, whose warps take `each` of them, a power of two and at least 32; or by a warp, where
+// that takes all.
 template <class F, class A>
 __global__ void __launch_bounds__(max_threads)
     fold_nodes_of_outputs(const __grid_constant__ output_elements data, const void* states, index node, index nodes, index each,
                           const __grid_constant__ output_results how) {
   using S = fold::settled<F, A>;
-  const int w = threadIdx.x / warp, t = threadIdx.x % warp;
-  S* const of_warps = reinterpret_cast<S*>(shared_bytes);
-  for (index output = blockIdx.x; output < data.outputs; output += gridDim.x) {
+  const int t = threadIdx.x % warp;
+  const auto fold_nodes = [&](index output, index first, index end) {
     const S* const from = static_cast<const S*>(states) + output * nodes;
     thread_counter<F, S, 17> runs;
-    const index first = static_cast<index>(w) * each, end = nodes < first + each ? nodes : first + each;
 #pragma unroll 1
     for (index k = first; k < end; k += warp) {
       const int here = end - k < warp ? static_cast<int>(end - k) : warp;
@@ -483,17 +693,33 @@ __global__ void __launch_bounds__(max_threads)
       const S s = fold_warp<F>(from[k + (t < here ? t : 0)], here, equal_runs{node, left});
       runs.push(s, left < warp * node ? left : warp * node);
     }
-    if (t == 0 && first < nodes) of_warps[w] = runs.total();
+    return runs.total();
+  };
+  const index w = threadIdx.x / warp, warps = (nodes + each - 1) / each;
+  if (warps == 1) {
+    const index stride = index{gridDim.x} * blockDim.x / warp;
+    for (index output = index{blockIdx.x} * blockDim.x / warp + w; output < data.outputs; output += stride) {
+      const S s = fold_nodes(output, 0, nodes);
+      if (t == 0) write_output<F, A>(s, data.n, output, how);
+    }
+    return;
+  }
+  S* const of_warps = reinterpret_cast<S*>(shared_bytes);
+  for (index output = blockIdx.x; output < data.outputs; output += gridDim.x) {
+    const index first = w * each, end = nodes < first + each ? nodes : first + each;
+    if (first < nodes) {
+      const S s = fold_nodes(output, first, end);
+      if (t == 0) of_warps[w] = s;
+    }
     __syncthreads();
-    const int warps = static_cast<int>((nodes + each - 1) / each);
-    const S s = fold_shared<F>(of_warps, warps, each * node, data.n);
+    const S s = fold_shared<F>(of_warps, static_cast<int>(warps), each * node, data.n);
     if (threadIdx.x == 0) write_output<F, A>(s, data.n, output, how);
     __syncthreads();
   }
 }
 
-// Source: of any outputs; Rows: of such as are rows in packs, or void.
-template <class F, class Source, class Rows, class A>
+// Source: of any outputs; Runs: of what is in packs, Rows: on one axis; or void.
+template <class F, class Source, class Runs, class Rows, class A>
 const char* launch_output_kernels(const output_plan& p, const output_elements& from, const output_results& how, void* workspace,
                                   stream where) {
   const auto by_blocks = [&]<class S>(std::type_identity<S>) {
@@ -504,25 +730,34 @@ const char* launch_output_kernels(const output_plan& p, const output_elements& f
   };
   const auto launch = [&](auto by) {
     if constexpr (!std::is_void_v<Rows>)
-      if (from.in_packs && from.reduced.rank == 1) return by(std::type_identity<Rows>{});
+      if (from.in_packs) return from.reduced.rank == 1 ? by(std::type_identity<Rows>{}) : by(std::type_identity<Runs>{});
     return by(std::type_identity<Source>{});
   };
   cudaError_t err = cudaSuccess;
   if (from.offsets || p.by == output_plan::threads_take)  // of any lengths, the short ones; others are left to blocks
     err = enqueue(fold_outputs_by_threads<F, Source, A>, p.blocks, p.threads, 0, where, false, from, p.node, p.nodes, workspace, how);
-  if (p.by == output_plan::threads_take_rows) {
-    if constexpr (!std::is_void_v<Rows> && !Source::two) {
-      const auto kernel = fold_staged_rows<F, Source, A>;
-      err = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(p.shared));
-      if (err == cudaSuccess) err = enqueue(kernel, p.blocks, p.threads, p.shared, where, false, from, p.at_once, how);
+  if constexpr (!std::is_void_v<Rows>) {
+    constexpr int many = neighbours_of_thread(sizeof(fold::settled<F, A>), sizeof(typename Source::element));
+    if (p.by == output_plan::threads_take_columns)
+      err = enqueue(fold_columns<F, Source, A, many>, p.blocks, p.threads, p.shared, where, false, from, p.team, p.node, p.nodes, workspace, how);
+    if (p.by == output_plan::teams_take) {
+      const auto kernel = from.n <= order::lanes       ? fold_rows_by_teams<F, Rows, A, 1, 4>
+                          : from.n <= 2 * order::lanes ? fold_rows_by_teams<F, Rows, A, 2, 4>
+                          : from.n <= 4 * order::lanes ? fold_rows_by_teams<F, Rows, A, 4, 2>
+                                                       : fold_rows_by_teams<F, Rows, A, order::rows, 1>;
+      err = enqueue(kernel, p.blocks, p.threads, 0, where, false, from, p.team, p.at_once, how);
     }
-  } else if (p.by == output_plan::warps_take) {
-    err = launch(by_warps);
-  } else if (err == cudaSuccess && p.by == output_plan::blocks_take) {
-    err = launch(by_blocks);
+    if constexpr (!Source::two)
+      if (p.by == output_plan::threads_take_rows) {
+        const auto kernel = fold_staged_rows<F, Source, A>;
+        err = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(p.shared));
+        if (err == cudaSuccess) err = enqueue(kernel, p.blocks, p.threads, p.shared, where, false, from, p.at_once, how);
+      }
   }
+  if (p.by == output_plan::warps_take) err = launch(by_warps);
+  if (err == cudaSuccess && p.by == output_plan::blocks_take) err = launch(by_blocks);
   if (err == cudaSuccess && p.nodes > 1)
-    err = enqueue(fold_nodes_of_outputs<F, A>, static_cast<int>(from.outputs < 65536 ? from.outputs : 65536), p.second_threads,
+    err = enqueue(fold_nodes_of_outputs<F, A>, p.second_blocks, p.second_threads,
                   static_cast<std::size_t>(p.second_threads) / warp * sizeof(fold::settled<F, A>), where, false, from, workspace, p.node, p.nodes,
                   p.nodes_of_warp, how);
   return err == cudaSuccess ? nullptr : cudaGetErrorString(err);
@@ -530,6 +765,7 @@ const char* launch_output_kernels(const output_plan& p, const output_elements& f
 
 }  // namespace
 
+#ifdef BITFOLD_PART
 template <>
 const char* launch_outputs<part::BITFOLD_PART>(kernel_kind kind, const reduction& r, const output_plan& p, const output_elements& from,
                                                const output_results& how, void* workspace, stream where) {
@@ -538,10 +774,11 @@ const char* launch_outputs<part::BITFOLD_PART>(kernel_kind kind, const reduction
     if constexpr (choice::in != part::BITFOLD_PART || is_sum_itself<F>)
       return "not of this part";  // not reached: a sum shares the kernels of its base here
     else if constexpr (choice::stored)
-      return launch_output_kernels<F, found_elements<widening<F, A>, T>, row_elements<widening<F, A>, T>, A>(p, from, how, workspace, where);
+      return launch_output_kernels<F, found_elements<widening<F, A>, T>, run_elements<widening<F, A>, T>, row_elements<widening<F, A>, T>, A>(p, from, how, workspace, where);
     else
-      return launch_output_kernels<F, found_values<widening<F, A>, A>, void, A>(p, from, how, workspace, where);
+      return launch_output_kernels<F, found_values<widening<F, A>, A>, void, void, A>(p, from, how, workspace, where);
   });
 }
+#endif
 
 }  // namespace bitfold::cuda

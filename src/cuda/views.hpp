@@ -16,12 +16,16 @@ struct divisors {
   } each[most_axes];
 };
 
+/// Whole leaves, whole rows of order::lanes elements, or packs.
+enum class runs_of { leaves, lanes, packs };
+
 /// Where the elements of the outputs are: on axes, in segments, or where places say.
 struct output_elements {
   const void *x, *y;
   dtype type;
-  int rows_in_run;  ///< in packs: rows of order::lanes elements, of a leaf's, that are neighbours in memory
+  runs_of runs;   ///< in packs: what lies in one run of the last axis
   bool in_packs;  ///< of an output 16 bytes of neighbours are neighbours in memory, and aligned
+  bool columns;   ///< outputs are, and their elements at equal distances
   detail::axes kept, reduced;
   divisors by_kept, by_reduced;
   index outputs, n;               ///< elements of each, on axes; about so many otherwise
@@ -52,28 +56,36 @@ BITFOLD_EVERYDAY(op::logsumexp_fold)
 BITFOLD_EVERYDAY(variance)
 BITFOLD_EVERYDAY(company<kernel_kind::extremes>::fold)
 BITFOLD_EVERYDAY(company<kernel_kind::mean_and_variance>::fold)
+BITFOLD_EVERYDAY(company<kernel_kind::softmax>::fold)
 BITFOLD_EVERYDAY(company<kernel_kind::statistics>::fold)
 #undef BITFOLD_EVERYDAY
 
 /// As kernel_choice, of fewer kernels.
 template <class F, class T, class A>
 struct output_kernel_choice {
-  static constexpr bool stored = has_kernels<T> && is_everyday<F> && !std::is_integral_v<T> && std::is_same_v<A, double> == std::is_same_v<T, double>;
+  static constexpr bool stored = is_everyday<F> && !std::is_integral_v<T> && std::is_same_v<A, double> == std::is_same_v<T, double>;
   static constexpr part in = !stored ? (std::is_integral_v<A> ? part::widened_integers : part::widened_floats)
                                      : kernel_choice<F, T, A>::in;
 };
 
 inline constexpr int most_leaves_of_thread = 64;  ///< that one thread folds
+/// Columns that a thread folds, of states and elements of so many bytes: what it reads at once, if their states fit in registers.
+constexpr int neighbours_of_thread(std::size_t state, std::size_t element) {
+  std::size_t many = 16 / element;
+  while (many > 2 && many * state > 32) many /= 2;
+  return static_cast<int>(many);
+}
 
 /// How the outputs are shared out, for kernels whose states and tiles have these sizes.
 struct output_plan {
   /// Nodes of outputs; or whole ones, threads those that they bring to shared memory first.
-  enum { threads_take, threads_take_rows, warps_take, blocks_take } by;
+  enum { threads_take, threads_take_columns, threads_take_rows, teams_take, warps_take, blocks_take } by;
   int at_once;          ///< outputs that a warp takes; of rows in shared memory, elements from one to the next
+  int team;             ///< threads that take a row; of columns, those that take a node
   index node;           ///< elements of a node
   index nodes;          ///< of an output; a single one is the result
   int threads, blocks;
-  int second_threads;   ///< of the pass that folds the nodes, a block for each output
+  int second_threads, second_blocks;  ///< of the pass that folds the nodes, a block or a warp for each output
   index nodes_of_warp;  ///< in that pass
   int tiles;            ///< of a node, where blocks fold them
   std::size_t workspace, shared;

@@ -1,4 +1,5 @@
-// logsumexp: log(sum of exp(x)), that of SciPy's special.logsumexp and PyTorch's logsumexp.
+// logsumexp: log(sum of exp(x)), that of SciPy's special.logsumexp and PyTorch's logsumexp; and its sum, of exp(x - max),
+// by which softmax divides.
 
 /// The largest element and the sum of exp(x - most), at least 1. Where most is infinite or NaN, it is the
 /// result, and the sum any number.
@@ -64,4 +65,16 @@ struct logsumexp_fold {
 struct logsumexp_op {
   template <class M, class T>
   using fold = logsumexp_fold;
+};
+
+struct softmax_denominator_fold : logsumexp_fold {
+  template <class Out, class S>
+  BITFOLD_INLINE static Out finish(S s, finishing) {
+    // NaN for an infinite or NaN maximum.
+    return arith::round_to<Out>(arith::add(s.sum, arith::sub(s.most, s.most)));
+  }
+};
+struct softmax_denominator_op {
+  template <class M, class T>
+  using fold = softmax_denominator_fold;
 };
