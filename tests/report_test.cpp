@@ -561,6 +561,12 @@ TEST_CASE("a report that is malformed is one clear error") {
   CHECK(broken([](json& r) {
           r["accuracy"][0].erase("permutations");
         }).find("accuracy.permutations: ") != std::string::npos);
+  const json batch{{"contestant", "suspect"}, {"in", "f32"}, {"layout", "rows"}, {"variation", ""}, {"length", 16},
+                   {"batches", 4}, {"largest", 1024}, {"distinct", 1}, {"changed", nullptr}};
+  CHECK(broken([&](json& r) { r["batches"] = {batch}; }) == "");
+  CHECK(broken([&](json& r) { r.erase("batches"); }) == "");
+  CHECK(broken([&](json& r) { (r["batches"] = {batch})[0].erase("distinct"); }).find("batches[0].distinct: ") != std::string::npos);
+  CHECK(broken([&](json& r) { (r["batches"] = {batch})[0]["contestant"] = "nobody"; }).find("batches.contestant: ") != std::string::npos);
   CHECK(message_of(std::string(100000, '[') + std::string(100000, ']')).find("nested too deeply") !=
         std::string::npos);
 }

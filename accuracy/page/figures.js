@@ -272,15 +272,15 @@ section({
 });
 
 // Throughput by the length of rows or columns, and whether the first of them keeps its bits in a batch.
-const shapes = report.shapes ?? [], batches = report.batches ?? [];
+const shaped = report.shapes ?? [], batches = report.batches ?? [];
 section({
-  id: 'shapes', title: 'Rows and columns', rows: shapes,
+  id: 'shapes', title: 'Rows and columns', rows: shaped,
   caption: 'Throughput of reducing each row of a matrix (its elements lie side by side), or each column (they lie apart), against the length of one, with about as many ' +
     'elements in all; both axes are logarithmic, and each contestant has its fastest timed variation. Below: ✓ where the first row or column has the same bits alone ' +
     'and with others beside it; else the first batch size, of those tried, in which its bits are other ones.',
-  controls: [typeControl(shapes), deviceControl(shapes), {key: 'layout', label: 'Reduce', options: option(shapes.map(r => r.layout))}],
+  controls: [typeControl(shaped), deviceControl(shaped), {key: 'layout', label: 'Reduce', options: option(shaped.map(r => r.layout))}],
   draw(state, parts, redraw) {
-    const rows = chosen(shapes, state).filter(r => r.layout === state.layout);
+    const rows = chosen(shaped, state).filter(r => r.layout === state.layout);
     const best = new Map();
     for (const r of rows) {
       const key = r.contestant + '\n' + r.length;
@@ -295,7 +295,7 @@ section({
     const x = logAxis(points.map(p => p.x), 2, wide() ? 12 : 6), y = speedAxis(points.map(p => p.y));
     finish(state, parts, list, shown, 'curves', {
       rows: points, bands: [], xDomain: x.domain, xTicks: x.ticks, xLabels: x.labels, yDomain: y.domain, yTicks: y.ticks, yLabels: y.labels,
-      xTitle: `elements of one of the ${state.layout}`, yTitle: 'throughput in GB/s',
+      xTitle: `elements of a ${state.layout.slice(0, -1)}`, yTitle: 'throughput in GB/s',
       description: `Throughput of ${list.length} contestants against the length of ${state.layout}; the table below has the numbers.`,
     });
     legend(parts, list, state, redraw);
