@@ -124,7 +124,7 @@ std::vector<reduction> reductions_of(dtype t, int inputs, bool some_are_empty) {
 template <class F>
 int with_less_and_less_memory(const std::vector<std::vector<std::byte>>& want, std::span<const reduction> all, std::size_t outputs, F f) {
   int most = 0;
-  for (std::size_t memory = std::size_t{1} << 26; memory > 0; memory = memory * 2 / 3) {
+  for (std::size_t memory = std::size_t{1} << 26; memory > 0; memory = memory * 3 / 5) {
     small_device d(memory);
     results got(all, outputs);
     try {
@@ -153,7 +153,7 @@ int with_less_and_less_memory(const std::vector<std::vector<std::byte>>& want, s
 TEST_CASE("parts: along axes, of any view, whatever the memory") {
   test::random_bits next{3};
   int most = 0;
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < 40; ++round) {
     const test::view_case c = test::random_view(next);
     INFO(c.describe());
     const auto all = reductions_of(c.type, c.two ? 2 : 1, c.elements_each() == 0);

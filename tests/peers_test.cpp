@@ -253,7 +253,9 @@ TEST_CASE("peers: Python's operations are called with the arrays", "[peers]") {
 }
 
 TEST_CASE("peers: those on the CPU can be called", "[peers]") {
-  check_peers(cpu_peers());
+  const contestants c = cpu_peers();
+  check_peers(c);
+  check_along(c);
   check_first_elements(linked_peers());
 }
 

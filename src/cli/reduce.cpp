@@ -438,6 +438,8 @@ void check_exact_options(const reduce_arguments& args) {
 void check_shapes(const reduce_arguments& args) {
   const shape_options& s = args.shapes;
   check_shape_options(s);
+  if (s.gpu_memory && !args.shapes_on_gpu())
+    throw error(errc::usage, "--gpu-memory: is for --device cuda with --axis, --offsets or --keys");
   if (!s.given()) return;
   const char* const option = s.axis ? "--axis" : s.offsets ? "--offsets" : "--keys";
   const bool reads_stdin =
