@@ -31,6 +31,15 @@ struct array_view {
   }
 };
 
+/// The elements of an array as a matrix, of which each row (axis 1) or each column (axis 0) is reduced.
+struct matrix {
+  std::size_t rows, columns;
+  int axis;
+
+  std::size_t length() const { return axis == 1 ? columns : rows; }  ///< elements of an output
+  std::size_t outputs() const { return axis == 1 ? rows : columns; }
+};
+
 /// One way to run a contestant: a number of threads, a SIMD target, a launch shape.
 struct variation {
   std::string label;   ///< "avx2, 3 threads"
@@ -83,6 +92,11 @@ class contestant {
   /// memory, or already on the GPU. One run more goes ahead to warm up. By default run() is timed
   /// by the clock.
   virtual std::vector<double> seconds(const array_view& x, std::size_t way, int times);
+  /// Whether it reduces along an axis too.
+  virtual bool has_axes() const { return false; }
+  /// The first output of all, which are reduced in one call; and, as above, how long that takes. Only with axes.
+  virtual scalar run_along(const array_view& x, const matrix& as, std::size_t way);
+  virtual std::vector<double> seconds_along(const array_view& x, const matrix& as, std::size_t way, int times);
   /// How many additions of an element that is not 0 left the sum unchanged, where it can tell.
   virtual std::optional<std::uint64_t> stagnations(const array_view&) const { return {}; }
 };

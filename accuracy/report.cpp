@@ -46,7 +46,15 @@ const std::vector<list_format>& lists() {
       {"speed",
        {"contestant", "in", "variation"},
        {"n", "bytes", "threads", "seconds", "cv", "gbps", "ceiling_ratio"}},
-      {"ceilings", {"device"}, {"threads", "bytes", "gbps"}}};
+      {"ceilings", {"device"}, {"threads", "bytes", "gbps"}},
+      {"shapes",
+       {"contestant", "in", "layout", "variation"},
+       {"length", "outputs", "bytes", "threads", "seconds", "gbps", "ceiling_ratio"},
+       true},
+      {"batches",
+       {"contestant", "in", "layout", "variation"},
+       {"length", "batches", "largest", "distinct", "changed"},
+       true}};
   return all;
 }
 
@@ -133,7 +141,7 @@ void check(const json& report) {
         p.is_null() || (has(p, "tried", &json::is_number) && has(p, "distinct", &json::is_number)),
         "accuracy.permutations", "is missing or neither null nor `tried` and `distinct`");
   }
-  for (const char* list : {"wrong", "accuracy", "bits", "speed"})
+  for (const char* list : {"wrong", "accuracy", "bits", "speed", "shapes", "batches"})
     for (const json& row : rows_of(report, list))
       require(ids.contains(row["contestant"].get<std::string>()), std::string(list) + ".contestant",
               "names none of the contestants");
@@ -404,6 +412,25 @@ std::string summary(const json& report) {
              const auto it = rate.find(text_of(c["id"]));
              return it == rate.end() ? "" : fmt::format("{:.1f}", it->second);
            });
+    }
+  }
+  if (const json& batches = rows_of(report, "batches"); !batches.empty()) {
+    out += "\nLengths and types at which the first of a batch has the bits that it has alone\n";
+    std::vector<std::string> names;
+    std::map<std::pair<std::string, std::string>, std::pair<int, int>> same;  // and all, by name and layout
+    for (const json& row : batches) {
+      const json& c = *by_id.at(text_of(row["contestant"]));
+      const std::string name = fmt::format("{}, {}", text_of(c["name"]), text_of(c["device"]));
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+      auto& [equal, all] = same[{name, text_of(row["layout"])}];
+      equal += number(row["distinct"]) == 1;
+      ++all;
+    }
+    for (const std::string& name : names) {
+      out += fmt::format("  {:<34}", name);
+      for (const char* layout : {"rows", "columns"})
+        out += fmt::format(" {:>7}: {} of {}", layout, same[{name, layout}].first, same[{name, layout}].second);
+      out += '\n';
     }
   }
   if (!report["missing"].empty()) {

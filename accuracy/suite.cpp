@@ -482,35 +482,54 @@ json run_bits(contestant& c, std::uint64_t seed, int repeats) {
 
 // ---- Speed
 
-json run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n, int inputs,
-               bool full) {
-  // A block that repeats: the values do not matter here, and this is soon made.
+// A block that repeats: the values do not matter for times, and this is soon made.
+array repeated(dtype t, std::size_t n, int inputs = 1) {
   const std::size_t block = std::min(n, std::size_t{1} << 16);
   const auto one = is_float(t) ? pack(input_named("normal").make(block, 1, t), t)
                                : random_bits(block * size_of(t), 1);
   std::vector<std::byte> bytes(static_cast<std::size_t>(inputs) * n * size_of(t));
   for (std::size_t i = 0; i < bytes.size(); i += one.size())
     std::memcpy(&bytes[i], one.data(), std::min(one.size(), bytes.size() - i));
-  const array a(t, std::move(bytes), inputs);
-  const auto size = static_cast<double>(a.bytes.size());
+  return array(t, std::move(bytes), inputs);
+}
 
-  const auto has = [&](const char* device) {
-    return std::any_of(everyone.begin(), everyone.end(),
-                       [&](contestant* c) { return c->info.device == device; });
-  };
-  const int times = full ? 9 : 5;
-  // Several times between the others, and the best of them: machines change their speed.
-  std::map<std::pair<std::string, int>, double> ceiling;
-  const auto measure_ceilings = [&] {
-    const auto keep = [&](const char* device, int threads, double gbps) {
-      double& best = ceiling[{device, threads}];
-      best = std::max(best, gbps);
+// GB/s of reading x, by device and threads, where these contestants read. Measured several times between
+// the others, and the best of them counts: machines change their speed.
+struct read_ceilings {
+  const array_view& x;
+  const std::vector<contestant*>& who;
+  int times;
+  std::map<std::pair<std::string, int>, double> gbps = {};
+
+  void measure() {
+    const auto keep = [&](const char* device, int threads, double now) {
+      double& best = gbps[{device, threads}];
+      best = std::max(best, now);
+    };
+    const auto has = [&](const char* device) {
+      return std::any_of(who.begin(), who.end(),
+                         [&](contestant* c) { return c->info.device == device; });
     };
     if (has("cpu"))
-      for (int threads : {1, 0}) keep("cpu", threads, read_ceiling_cpu(a.view, threads, times));
-    if (has("cuda")) keep("cuda", 0, read_ceiling_cuda(a.view, times));
-  };
-  measure_ceilings();
+      for (int threads : {1, 0}) keep("cpu", threads, read_ceiling_cpu(x, threads, times));
+    if (has("cuda")) keep("cuda", 0, read_ceiling_cuda(x, times));
+  }
+};
+
+// Of seconds(how many times); a slow one is timed less often.
+template <class Seconds>
+std::vector<double> samples_of(const contestant& c, std::size_t way, int times, Seconds seconds) {
+  let_others_settle(c, way);
+  return seconds(std::clamp(static_cast<int>(0.5 / seconds(1)[0]), 1, times));
+}
+
+json run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n, int inputs,
+               bool full) {
+  const array a = repeated(t, n, inputs);
+  const auto size = static_cast<double>(a.bytes.size());
+  const int times = full ? 9 : 5;
+  read_ceilings ceiling{a.view, everyone, times};
+  ceiling.measure();
   json rows = json::array();
   json findings = json::array();
   std::vector<std::pair<std::string, int>> devices;  // whose ceiling is each row's
@@ -519,7 +538,7 @@ json run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n,
   std::size_t done = 0;
   for (contestant* c : everyone) {
     if (!c->suits(a.view)) continue;
-    if (++done % 8 == 0) measure_ceilings();
+    if (++done % 8 == 0) ceiling.measure();
     const auto ways = c->variations();
     for (std::size_t way = 0; way < ways.size(); ++way) {
       if (!ways[way].timed) continue;
@@ -532,18 +551,14 @@ json run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n,
                                      fmt::format("speed, {}[{}], {}", name(t), n, ways[way].label),
                                      to_hex(expected.at(*r)), to_hex(got)));
       }
-      // A slow one is timed less often.
       std::vector<double> samples;
-      int more = 1;
       if (!attempt(*c, [&] {
-            let_others_settle(*c, way);
-            samples = c->seconds(a.view, way, 1);
-            more = std::clamp(static_cast<int>(0.5 / samples[0]), 1, times);
-            samples = c->seconds(a.view, way, more);
+            samples = samples_of(*c, way, times, [&](int k) { return c->seconds(a.view, way, k); });
           }))
         break;
+      const std::size_t more = samples.size();
       const double mid = median(samples), gbps = size / mid * 1e-9;
-      const double mean = std::accumulate(samples.begin(), samples.end(), 0.0) / more;
+      const double mean = std::accumulate(samples.begin(), samples.end(), 0.0) / static_cast<double>(more);
       double squares = 0;
       for (double s : samples) squares += (s - mean) * (s - mean);
       const bool cpu = c->info.device == "cpu";
@@ -554,17 +569,17 @@ json run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n,
                       {"variation", ways[way].label},
                       {"threads", cpu ? json(ways[way].threads) : json()},
                       {"seconds", number(mid)},
-                      {"cv", more > 1 ? number(std::sqrt(squares / (more - 1)) / mean) : json()},
+                      {"cv", more > 1 ? number(std::sqrt(squares / static_cast<double>(more - 1)) / mean) : json()},
                       {"gbps", number(gbps)},
                       {"ceiling_ratio", json()}});
       devices.emplace_back(c->info.device, cpu && ways[way].threads == 1 ? 1 : 0);
     }
   }
-  measure_ceilings();
+  ceiling.measure();
   for (std::size_t i = 0; i < rows.size(); ++i)
-    rows[i]["ceiling_ratio"] = number(number(rows[i]["gbps"]) / ceiling.at(devices[i]));
+    rows[i]["ceiling_ratio"] = number(number(rows[i]["gbps"]) / ceiling.gbps.at(devices[i]));
   json ceilings = json::array();
-  for (const auto& [where, gbps] : ceiling)
+  for (const auto& [where, gbps] : ceiling.gbps)
     ceilings.push_back({{"device", where.first},
                         {"threads", where.first == "cpu" ? json(where.second) : json()},
                         {"bytes", a.bytes.size()},
@@ -573,6 +588,121 @@ json run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n,
           {"ceilings", std::move(ceilings)},
           {"findings", std::move(findings)},
           {"failures", std::move(attempt.failures)}};
+}
+
+// ---- Rows and columns
+
+struct shape {
+  dtype type;
+  bool rows;           // reduced, or columns
+  std::size_t length;  // of each
+  std::size_t elements, elements_of_batch;  // at most: of the array that is timed, of a batch
+
+  const char* layout() const { return rows ? "rows" : "columns"; }
+  matrix of(std::size_t outputs) const {
+    return rows ? matrix{outputs, length, 1} : matrix{length, outputs, 0};
+  }
+};
+
+// The first `outputs` rows of an array, or the same as columns.
+array batch_of(const shape& s, const std::vector<std::byte>& all_rows, std::size_t outputs) {
+  const std::size_t size = size_of(s.type);
+  std::vector<std::byte> bytes(all_rows.begin(),
+                               all_rows.begin() + static_cast<std::ptrdiff_t>(outputs * s.length * size));
+  if (!s.rows)
+    for (std::size_t o = 0; o < outputs; ++o)
+      for (std::size_t i = 0; i < s.length; ++i)
+        std::memcpy(&bytes[(i * outputs + o) * size], &all_rows[(o * s.length + i) * size], size);
+  return array(s.type, std::move(bytes));
+}
+
+// Does the first output keep its bits, alone and among others?
+json run_batches(const std::vector<contestant*>& everyone, const shape& s, std::uint64_t seed) {
+  std::vector<std::size_t> sizes;
+  for (const std::size_t outputs : {1, 2, 64, 1024})
+    if (outputs * s.length <= s.elements_of_batch) sizes.push_back(outputs);
+  if (sizes.size() < 2) return json::object();
+  const auto all_rows = from(input_named("normal"), sizes.back() * s.length, s.type)(seed);
+  std::vector<array> batches;
+  for (const std::size_t outputs : sizes) batches.push_back(batch_of(s, all_rows, outputs));
+  json rows = json::array(), findings = json::array();
+  const std::string where = fmt::format("batches: {} of {} {}", s.layout(), s.length, name(s.type));
+  attempts attempt(where);
+  for (contestant* c : everyone) {
+    std::optional<scalar> expected;
+    if (c->info.promise) expected = reference_of(*c->info.promise, {s.type, all_rows.data(), s.length, 0});
+    const auto ways = c->variations();
+    for (std::size_t way = 0; way < ways.size(); ++way) {
+      if (!ways[way].timed) continue;
+      std::vector<scalar> got;
+      if (!attempt(*c, [&] {
+            for (std::size_t k = 0; k < sizes.size(); ++k)
+              got.push_back(c->run_along(batches[k].view, s.of(sizes[k]), way));
+          }))
+        break;
+      json changed;
+      std::set<std::uint64_t> results;
+      for (std::size_t k = 0; k < sizes.size(); ++k) {
+        results.insert(got[k].bits);
+        if (changed.is_null() && got[k] != got[0]) changed = sizes[k];
+        if (expected && got[k] != *expected)
+          findings.push_back(finding(*c, "bits", fmt::format("{}, the first of {}, {}", where, sizes[k], ways[way].label),
+                                     to_hex(*expected), to_hex(got[k])));
+      }
+      rows.push_back({{"contestant", c->info.id},
+                      {"in", name(s.type)},
+                      {"layout", s.layout()},
+                      {"length", s.length},
+                      {"variation", ways[way].label},
+                      {"batches", sizes.size()},
+                      {"largest", sizes.back()},
+                      {"distinct", results.size()},
+                      {"changed", std::move(changed)}});
+    }
+  }
+  return {{"batches", std::move(rows)},
+          {"findings", std::move(findings)},
+          {"failures", std::move(attempt.failures)}};
+}
+
+json run_shape(const std::vector<contestant*>& everyone, const shape& s, int times) {
+  const std::size_t outputs = std::max<std::size_t>(s.elements / s.length, 1);
+  const array a = repeated(s.type, outputs * s.length);
+  const matrix as = s.of(outputs);
+  read_ceilings ceiling{a.view, everyone, times};
+  ceiling.measure();
+  json rows = json::array();
+  std::vector<std::pair<std::string, int>> devices;  // whose ceiling is each row's
+  attempts attempt(fmt::format("shapes: {} of {} {}", s.layout(), s.length, name(s.type)));
+  for (contestant* c : everyone) {
+    const auto ways = c->variations();
+    for (std::size_t way = 0; way < ways.size(); ++way) {
+      if (!ways[way].timed) continue;
+      std::vector<double> samples;
+      if (!attempt(*c, [&] {
+            samples = samples_of(*c, way, times, [&](int k) { return c->seconds_along(a.view, as, way, k); });
+          }))
+        break;
+      const double mid = median(samples);
+      const bool cpu = c->info.device == "cpu";
+      rows.push_back({{"contestant", c->info.id},
+                      {"in", name(s.type)},
+                      {"layout", s.layout()},
+                      {"length", s.length},
+                      {"outputs", outputs},
+                      {"bytes", a.bytes.size()},
+                      {"variation", ways[way].label},
+                      {"threads", cpu ? json(ways[way].threads) : json()},
+                      {"seconds", number(mid)},
+                      {"gbps", number(static_cast<double>(a.bytes.size()) / mid * 1e-9)},
+                      {"ceiling_ratio", json()}});
+      devices.emplace_back(c->info.device, cpu && ways[way].threads == 1 ? 1 : 0);
+    }
+  }
+  ceiling.measure();
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    rows[i]["ceiling_ratio"] = number(number(rows[i]["gbps"]) / ceiling.gbps.at(devices[i]));
+  return {{"shapes", std::move(rows)}, {"failures", std::move(attempt.failures)}};
 }
 
 std::string utc_now() {
@@ -751,6 +881,29 @@ std::vector<unit> plan(contestants& who, const suite_options& o) {
     for (dtype t : floats) add_speed(t, 28, sums, 1, "");
     add_speed(dtype::f32, 30, sums, 1, "");
   }
+  constexpr auto shown_sums = [](const contestant_info& i) {
+    const auto method = i.promise ? i.promise->method() : std::nullopt;
+    return i.main && i.op == op_id::sum && method != method_id::pairwise && method != method_id::sequential;
+  };
+  for (dtype t : floats)
+    for (const char* device : {"cpu", "cuda"}) {
+      auto list = of_type(t, shown_sums);
+      std::erase_if(list, [&](contestant* c) { return !c->has_axes() || c->info.device != device; });
+      if (list.empty()) continue;
+      const int power = (o.full ? 24 : 20) + (device == std::string_view("cuda") ? 4 : 0);
+      for (const bool rows : {true, false})
+        for (const std::size_t length : o.full ? std::vector<std::size_t>{16, 64, 256, 1000, 4096, 32768, 1 << 20}
+                                               : std::vector<std::size_t>{16, 256, 4096, 65536}) {
+          const shape s{t, rows, length, std::size_t{1} << power, std::size_t{1} << (o.full ? 24 : 22)};
+          const std::string where = fmt::format("{}/{}/{}/{}", name(t), s.layout(), length, device),
+                            what = fmt::format("{} of {} {}", s.layout(), length, name(t));
+          const auto share = static_cast<double>(list.size());
+          units.push_back({"batches/" + where, "batches: " + what, share * static_cast<double>(s.elements_of_batch) + 1e6,
+                           [=, seed = o.seed] { return run_batches(list, s, seed); }});
+          units.push_back({"shapes/" + where, "shapes: " + what, share * static_cast<double>(s.elements) + 1e6,
+                           [=, times = o.full ? 9 : 5] { return run_shape(list, s, times); }});
+        }
+    }
   return units;
 }
 
@@ -818,7 +971,7 @@ json start_report(const contestants& who, const suite_options& o, const std::str
       {"contestants", std::move(list)},
       {"inputs", std::move(inputs)},
   };
-  for (const char* rows : {"accuracy", "bits", "speed", "ceilings"}) report[rows] = json::array();
+  for (const char* rows : {"accuracy", "bits", "speed", "ceilings", "shapes", "batches"}) report[rows] = json::array();
   return report;
 }
 

@@ -323,8 +323,9 @@ TEST_CASE("reduce --axis, --offsets, --keys, --out: errors name the file and the
     refused(with({"--overflow", "wrap", "--method", "exact"}), {"--overflow: not with " + option[0]});
     refused(with({"-", "--method", "exact"}), {"standard input: not with " + option[0]});
     refused(with({"--bound"}), {"--bound: not with " + option[0]});
-    refused(with({"--device", "cuda"}), {"--device cuda: not with " + option[0]});
     refused(with({"--json", "--out", folder}), {"--json: not with --out"});
+    refused(with({"--device", "cuda", "--method", "sequential"}), {"--method sequential: not available with --device cuda"});
+    if (option[0] != "--axis") refused({"count_distinct", v, "--device", "cuda", option[0], option[1]}, {"--device cuda: count_distinct with " + option[0]});
     if (option[0] != "--axis") refused(with({"--axis", "0"}), {option[0] + ": not with --axis"});
     if (option[0] != "--axis") refused(with({"--keepdims"}), {"--keepdims: is for --axis"});
     if (option[0] != "--keys") refused(with({"--outputs", "3"}), {"--outputs: is for --keys"});
@@ -332,6 +333,7 @@ TEST_CASE("reduce --axis, --offsets, --keys, --out: errors name the file and the
   refused({"sum", "--offsets", offsets, "--keys", keys, v}, {"--offsets: not with --keys"});
   check_usage({"reduce", "sum", "--out", file, v}, {"--out: is for --axis, --offsets or --keys"});
   check_usage({"reduce", "sum", "--keepdims", v}, {"--keepdims: is for --axis"});
+  check_usage({"reduce", "sum", "--axis", "0", "--gpu-memory", "1", v}, {"--gpu-memory: is for --device cuda"});
   // Axes.
   for (const std::string axis : {"", "a", "0,", "0,x", "1.5", "99999999999999999999"}) refused({"sum", "--axis", axis, x}, {"--axis: ", "no axis"});
   for (const std::string axis : {"2", "-3", "0,2"}) refused({"sum", "--axis", axis, x}, {x + ": --axis ", "2 axes"});
@@ -447,6 +449,74 @@ TEST_CASE("reduce --out: where it may write, and what fails there") {
   CHECK(contains(half.err, "kept.npy: cannot be written: "));
   CHECK(content(kept) == old);
   CHECK(files_in(dir.path("")) == names);
+}
+
+TEST_CASE("reduce --device cuda --axis, --offsets, --keys: the same lines and files, in one part and in many", "[cuda]") {
+  const bytes::directory dir;
+  std::vector<std::int64_t> offsets{1, 1}, keys(20'000);
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<std::int64_t>(i < 90 ? i : i * i % 91 % 90);
+  while (offsets.back() < 19'000) offsets.push_back(offsets.back() + 1 + static_cast<std::int64_t>(offsets.size() * offsets.size() % 400));
+  const auto some = std::vector<std::int64_t>(offsets.begin() + 1, offsets.end());
+  const auto with_empty = dir.write("empty.npy", npy_of("<i8", offsets)), without = dir.write("o.npy", npy_of("<i8", some)),
+             keys_file = dir.write("k.npy", npy_of("<i8", keys));
+  const auto on = [](const std::string& device, std::vector<std::string> arguments, const std::string& out) {
+    arguments.insert(arguments.begin(), "reduce");
+    arguments.insert(arguments.end(), {"--device", device});
+    if (!out.empty()) arguments.push_back("--out=" + out);
+    return bitfold_cli(arguments);
+  };
+  // As if only so much memory were free, where it is given.
+  const auto check = [&](const std::vector<std::string>& arguments, std::size_t memory) {
+    auto limited = arguments;
+    if (memory) limited.insert(limited.end(), {"--gpu-memory", std::to_string(memory)});
+    const auto want = on("cpu", arguments, ""), got = on("cuda", limited, "");
+    CAPTURE(limited, want.err, got.err);
+    CHECK(want.status == 0);
+    CHECK(got.status == 0);
+    CHECK(got.err.empty());
+    CHECK(got.out == want.out);
+  };
+  const std::size_t n = keys.size();
+  auto of_groups = ops_of(1);
+  std::erase(of_groups, op_id::count_distinct);
+  for (const dtype t : {dtype::f32, dtype::bf16, dtype::i16}) {
+    const auto data = test::make_data(t, test::kind::near_one, n, 1);
+    const std::vector<std::byte> other(data.begin(), data.begin() + static_cast<std::ptrdiff_t>(40 * size_of(t)));
+    const auto x = write_tensor(dir, "x.safetensors", t, {10, 40, 50}, data), y = write_tensor(dir, "y.safetensors", t, {40, 1}, other),
+               v = write_tensor(dir, "v.safetensors", t, {static_cast<std::int64_t>(n)}, data);
+    const std::size_t third = n * size_of(t) / 3;
+    for (const char* axis : {"0", "1", "2", "0,2", "1,2", "0,1"}) {
+      check({list_of(ops_of(1)), "--axis", axis, x}, 0);
+      check({"sum,max", "--axis", axis, x}, third);
+      check({"dot", "--axis", axis, x, y}, third);
+    }
+    check({list_of(ops_of(2)), "--axis", "-1", x, y}, 0);
+    for (const std::vector<std::string>& groups : {std::vector<std::string>{"--offsets", without}, {"--keys", keys_file}})
+      for (const std::size_t memory : {std::size_t{0}, (groups[0] == "--keys" ? 4 : 2) * third}) {
+        check({memory ? "sum,max" : list_of(of_groups), groups[0], groups[1], v}, memory);
+        check({"dot", groups[0], groups[1], v, v}, memory);
+      }
+    check({"sum,any", "--offsets", with_empty, v}, 0);
+    if (t != dtype::f32) continue;
+    check({"sum", "--method", "exact", "--axis", "1", x}, third);
+    check({"sum", "--method", "exact", "--keys", keys_file, "--outputs", "100", v}, 0);
+    for (const char* device : {"cpu", "cuda"})
+      CHECK(on(device, {"mean", "--axis", "1", x}, dir.path(device + std::string(".npy"))).status == 0);
+    CHECK((content(dir.path("cuda.npy")) == content(dir.path("cpu.npy"))));
+    // What does not fit, and what the CPU refuses too.
+    const auto large = on("cuda", {"sum", "--axis", "0,1,2", x, "--gpu-memory", std::to_string(third)}, dir.path("none.npy"));
+    CHECK(large.status == 2);
+    CHECK(contains(large.err, x));
+    CHECK(contains(large.err, "output 0: its 20000 elements are more than the GPU takes at once"));
+    CHECK_FALSE(std::filesystem::exists(dir.path("none.npy")));
+    const auto falling = dir.write("falling.npy", npy_of<std::int64_t>("<i8", {0, 5, 4})), high = dir.write("high.npy", npy_of("<i8", std::vector<std::int64_t>(n, 7)));
+    for (const std::vector<std::string>& bad : {std::vector<std::string>{"max", "--offsets", with_empty, v}, {"sum", "--offsets", falling, v}, {"sum", "--keys", high, "--outputs", "7", v}}) {
+      const auto want = on("cpu", bad, ""), got = on("cuda", bad, "");
+      CHECK(got.status == 2);
+      CHECK(got.out.empty());
+      CHECK(got.err == want.err);
+    }
+  }
 }
 
 TEST_CASE("reduce --axis, --offsets, --keys: what docs/shapes.md shows") {

@@ -51,6 +51,22 @@ void check_peers(const contestants& c) {
   }
 }
 
+// Those with axes sum the first row or column, and time all of them.
+void check_along(const contestants& c) {
+  const std::vector<double> values{3, 1, 2, 7, 5, 2, 4, 1, 6, 3};
+  for (const auto& who : c.list) {
+    if (!who->has_axes() || who->info.op != op_id::sum) continue;
+    const auto bytes = pack(values, who->info.in);
+    const array_view x{who->info.in, bytes.data(), values.size(), next_id()};
+    for (const auto& [as, sum] : {std::pair{matrix{2, 5, 1}, 18.0}, {{2, 5, 0}, 5.0}, {{5, 2, 1}, 4.0}, {{5, 2, 0}, 20.0}})
+      for (std::size_t way = 0; way < who->variations().size(); ++way) {
+        INFO(who->info.id << ", " << who->variations()[way].label << ", " << as.rows << " x " << as.columns << ", axis " << as.axis);
+        CHECK(to_string(who->run_along(x, as, way)) == to_string(as_scalar(sum, who->info.out)));
+        CHECK(who->seconds_along(x, as, way, 2).size() == 2);
+      }
+  }
+}
+
 // Of stand-ins that compute rightly.
 void check_right(const contestants& c) {
   const std::vector<double> both{3, 1, 2, 7, 5, 2, 4, 1, 6, 3};  // two arrays of five
@@ -66,6 +82,7 @@ void check_right(const contestants& c) {
       CHECK(error_in_ulps(got, exact) <= 1);
     }
   }
+  check_along(c);
   for (const auto& who : c.list)
     for (const wrong_sum& w : wrong_sums(*who))
       FAIL_CHECK(who->info.id << ", " << w.variation << ": " << w.array << " sums to "
@@ -231,11 +248,14 @@ TEST_CASE("peers: Python's operations are called with the arrays", "[peers]") {
   CHECK(of("NumPy", dtype::u16) == 19);        // sum_squares and dot would not be i64
   CHECK(of("PyTorch", dtype::f32) == 22 + 1);  // sum in its two modes
   CHECK(of("PyTorch", dtype::bf16) == 17 + 1);
+  CHECK(std::count_if(c.list.begin(), c.list.end(), [](const auto& who) { return who->has_axes(); }) == 11 + 6 * 2);
   check_right(c);
 }
 
 TEST_CASE("peers: those on the CPU can be called", "[peers]") {
-  check_peers(cpu_peers());
+  const contestants c = cpu_peers();
+  check_peers(c);
+  check_along(c);
   check_first_elements(linked_peers());
 }
 
@@ -276,11 +296,11 @@ TEST_CASE("peers: Python's list of sums is checked", "[peers]") {
   const auto [line, reason] = GENERATE(table<std::string, std::string>({
       {"hello there", "no answer to \"list\": hello there"},
       {"op", "list: not understood: op"},
-      {"op\\tplus\\tk\\tn\\tf\\tcpu\\tf32\\ta\\tf32\\t0\\t1\\tabout",
+      {"op\\tplus\\tk\\tn\\tf\\tcpu\\tf32\\ta\\tf32\\t0\\t1\\t0\\tabout",
        "list: not understood: op?plus"},
-      {"op\\tsum\\tk\\tn\\tf\\tcpu\\tf31\\ta\\tf32\\t0\\t1\\tabout",
+      {"op\\tsum\\tk\\tn\\tf\\tcpu\\tf31\\ta\\tf32\\t0\\t1\\t0\\tabout",
        "list: not understood: op?sum?k?n?f?cpu?f31"},
-      {"op\\tsum\\tk\\tn\\tf\\tcpu\\tf32\\ta\\tf32\\tmany\\t1\\tabout",
+      {"op\\tsum\\tk\\tn\\tf\\tcpu\\tf32\\ta\\tf32\\tmany\\t1\\t0\\tabout",
        "list: not understood: op?sum?k?n"},
       {"error\\tout of paper", "list: out of paper"},
   }));
@@ -303,7 +323,7 @@ TEST_CASE("peers: Python's answers are checked", "[peers]") {
       {"error\\tno such number", "run: no such number"},
   }));
   const program p(
-      "read request; printf 'op\\tsum\\tk\\tn\\tf\\tcpu\\tf32\\ta\\tf32\\t0\\t1\\tabout\\nok\\n'; "
+      "read request; printf 'op\\tsum\\tk\\tn\\tf\\tcpu\\tf32\\ta\\tf32\\t0\\t1\\t0\\tabout\\nok\\n'; "
       "read request; echo ok; read request; printf '" +
       answer + "\\n'; read request");
   const environment python("BITFOLD_PYTHON", p.path);
@@ -371,6 +391,7 @@ TEST_CASE("peers: an array is handed over once, and its memory given back", "[pe
 
 TEST_CASE("peers: those on the GPU can be called", "[peers][cuda]") {
   const contestants c = gpu_peers();
+  check_along(c);
   check_peers(c);
   check_first_elements(c);
 }

@@ -87,7 +87,7 @@ with open(path) as f:
 check(report["date"] == began, f"began {began}, says {report['date']}")
 check(report["findings"] == [], f"broken promises: {report['findings']}")
 check(len(report["headlines"]) == 5, "not five headlines")
-for rows in ("accuracy", "bits", "speed", "ceilings", "missing"):
+for rows in ("accuracy", "bits", "speed", "ceilings", "shapes", "batches", "missing"):
     check(report[rows], f"{rows} is empty")
 keys = [(r["contestant"], r["study"], r["input"], r["in"], r["n"]) for r in report["accuracy"]]
 check(len(keys) == len(set(keys)), "a row is there twice")

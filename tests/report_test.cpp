@@ -339,6 +339,87 @@ TEST_CASE("a wrong sum is exposed where only time is measured") {
     }
 }
 
+namespace {
+
+// Sums rows and columns, and may look at how many there are.
+class along_axes final : public contestant {
+ public:
+  using result = scalar (*)(const reduction& r, const view& x, const matrix& as);
+  along_axes(bool promises, result f)
+      : contestant({.id = "suspect",
+                    .name = "suspect",
+                    .family = "test",
+                    .device = "cpu",
+                    .about = "for this test",
+                    .in = dtype::f32,
+                    .acc = "f32",
+                    .out = dtype::f32,
+                    .promise = promises ? std::optional(tree) : std::nullopt}),
+        f_(f) {}
+  scalar run(const array_view& x, std::size_t) override { return cpu::reduce(tree, x.data, x.n); }
+  bool has_axes() const override { return true; }
+  scalar run_along(const array_view& x, const matrix& as, std::size_t) override {
+    CHECK(as.rows * as.columns == x.n);
+    return f_(tree, row_major(x.type, x.data, {static_cast<std::int64_t>(as.rows), static_cast<std::int64_t>(as.columns)}), as);
+  }
+
+ private:
+  inline static const reduction tree = make_reduction(op_id::sum, method_id::tree, dtype::f32);
+  const result f_;
+};
+
+scalar first_by(const reduction& r, const view& x, const matrix& as) {
+  std::vector<float> sums(as.outputs());
+  cpu::reduce(r, x, {as.axis}, sums.data());
+  return load_scalar(dtype::f32, sums.data());
+}
+scalar first_alone(const reduction& r, const view& x, const matrix& as) { return first_by(r, x, as); }
+// Where there are many, as NumPy's columns, one element after the other.
+scalar first_by_batch(const reduction& r, const view& x, const matrix& as) {
+  return first_by(as.outputs() < 64 ? r : make_reduction(op_id::sum, method_id::sequential, dtype::f32), x, as);
+}
+
+json run_shapes(bool promises, along_axes::result f) {
+  contestants who;
+  who.list.push_back(std::make_unique<along_axes>(promises, f));
+  json report = start_report(who, {}, "a test");
+  for (const unit& u : plan(who, {}))
+    if (u.key.starts_with("batches/") || u.key == "shapes/f32/columns/256/cpu") add_rows(report, u.run());
+  add_headlines(report);
+  return report;
+}
+
+}  // namespace
+
+TEST_CASE("a batch that shows is exposed, in rows and in columns") {
+  const json kept = run_shapes(true, first_alone), broken = run_shapes(true, first_by_batch), peer = run_shapes(false, first_by_batch);
+  CHECK(kept["batches"].size() == 2 * 4);
+  CHECK(kept["findings"].empty());
+  for (const json& row : kept["batches"]) {
+    CHECK(row["distinct"] == 1);
+    CHECK(row["changed"].is_null());
+    CHECK(row["largest"] == (row["length"] == 65536 ? 64 : 1024));
+  }
+  CHECK(summary(kept).find("suspect, cpu                          rows: 4 of 4 columns: 4 of 4") != std::string::npos);
+  // Where 16 elements have one order by both methods, nothing can show.
+  for (const json* report : {&broken, &peer})
+    for (const json& row : (*report)["batches"]) {
+      if (row["length"] == 16) continue;
+      CHECK(row["distinct"] == 2);
+      CHECK(row["changed"] == 64);
+    }
+  for (const char* where : {"rows of 256 f32, the first of 64", "columns of 4096 f32, the first of 1024"}) {
+    CHECK(has_finding(broken, "bits", where));
+    CHECK_FALSE(has_finding(peer, "bits", where));
+  }
+  CHECK_FALSE(has_finding(broken, "bits", "the first of 2,"));
+  CHECK(peer["findings"].empty());
+  REQUIRE(kept["shapes"].size() == 1);
+  CHECK(kept["shapes"][0]["outputs"] == 4096);
+  CHECK(kept["shapes"][0]["bytes"] == 4 << 20);
+  for (const char* field : {"seconds", "gbps", "ceiling_ratio"}) CHECK(kept["shapes"][0][field] > 0);
+}
+
 TEST_CASE("stagnations of the loops that people write") {
   contestants who;
   add_plain(who);
@@ -480,6 +561,12 @@ TEST_CASE("a report that is malformed is one clear error") {
   CHECK(broken([](json& r) {
           r["accuracy"][0].erase("permutations");
         }).find("accuracy.permutations: ") != std::string::npos);
+  const json batch{{"contestant", "suspect"}, {"in", "f32"}, {"layout", "rows"}, {"variation", ""}, {"length", 16},
+                   {"batches", 4}, {"largest", 1024}, {"distinct", 1}, {"changed", nullptr}};
+  CHECK(broken([&](json& r) { r["batches"] = {batch}; }) == "");
+  CHECK(broken([&](json& r) { r.erase("batches"); }) == "");
+  CHECK(broken([&](json& r) { (r["batches"] = {batch})[0].erase("distinct"); }).find("batches[0].distinct: ") != std::string::npos);
+  CHECK(broken([&](json& r) { (r["batches"] = {batch})[0]["contestant"] = "nobody"; }).find("batches.contestant: ") != std::string::npos);
   CHECK(message_of(std::string(100000, '[') + std::string(100000, ']')).find("nested too deeply") !=
         std::string::npos);
 }

@@ -40,6 +40,10 @@ contestant_info info_of(const reduction& r, const char* device) {
       .main = is_default(r)};
 }
 
+view view_of(const array_view& x, const matrix& as) {
+  return row_major(x.type, x.data, {static_cast<std::int64_t>(as.rows), static_cast<std::int64_t>(as.columns)});
+}
+
 class on_cpu final : public contestant {
  public:
   explicit on_cpu(const reduction& r) : contestant(info_of(r, "cpu")) {
@@ -66,8 +70,15 @@ class on_cpu final : public contestant {
   scalar run(const array_view& x, std::size_t way) override {
     return cpu::reduce(*info.promise, x.data, x.second(info.op), x.n, ways_[way]);
   }
+  bool has_axes() const override { return bitfold::info(info.op).inputs == 1; }
+  scalar run_along(const array_view& x, const matrix& as, std::size_t way) override {
+    outputs_.resize(as.outputs() * size_of(info.out));
+    cpu::reduce(*info.promise, view_of(x, as), {as.axis}, outputs_.data(), ways_[way]);
+    return load_scalar(info.out, outputs_.data());
+  }
 
  private:
+  std::vector<std::byte> outputs_;
   std::vector<cpu::options> ways_;
   std::vector<variation> labels_;
 };
@@ -103,6 +114,15 @@ class on_gpu final : public contestant {
   std::vector<double> seconds(const array_view& x, std::size_t way, int times) override {
     return time_on_device(prepare(x, way).enqueue, times);
   }
+  bool has_axes() const override { return bitfold::info(info.op).inputs == 1; }
+  scalar run_along(const array_view& x, const matrix& as, std::size_t way) override {
+    const prepared p = prepare_along(x, as, way);
+    p.enqueue(nullptr);
+    return fetch(info.out, p.out);
+  }
+  std::vector<double> seconds_along(const array_view& x, const matrix& as, std::size_t way, int times) override {
+    return time_on_device(prepare_along(x, as, way).enqueue, times);
+  }
 
  private:
   struct prepared {
@@ -119,6 +139,19 @@ class on_gpu final : public contestant {
     return {out, [=](CUstream_st* stream) {
               cuda::reduce(r, there.data, there.second(r.op()), there.n, out, out + for_result,
                            bytes, stream, shape);
+            }};
+  }
+  prepared prepare_along(const array_view& x, const matrix& as, std::size_t way) const {
+    const reduction r = *info.promise;
+    const cuda::launch shape = ways_[way];
+    const view there = view_of(on_device(x), as);
+    const int axis = as.axis;
+    const std::size_t bytes = cuda::workspace_bytes({&r, 1}, there, nullptr, {&axis, 1}, shape),
+                      for_results = (as.outputs() * size_of(r.out()) + 255) / 256 * 256;
+    auto* out = static_cast<std::byte*>(scratch(for_results + bytes));
+    return {out, [=](CUstream_st* stream) {
+              void* const to = out;
+              cuda::reduce({&r, 1}, there, nullptr, {&axis, 1}, {&to, 1}, out + for_results, bytes, stream, shape);
             }};
   }
   std::vector<cuda::launch> ways_;

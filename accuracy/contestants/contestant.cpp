@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <stdexcept>
 #include <thread>
 
 #include "bench/load_only.hpp"
@@ -40,6 +41,13 @@ volatile std::uint64_t sink;
 
 std::vector<double> contestant::seconds(const array_view& x, std::size_t way, int times) {
   return timed([&] { sink = run(x, way).bits; }, times);
+}
+
+scalar contestant::run_along(const array_view&, const matrix&, std::size_t) {
+  throw std::logic_error(info.id + " has no axes");
+}
+std::vector<double> contestant::seconds_along(const array_view& x, const matrix& as, std::size_t way, int times) {
+  return timed([&] { sink = run_along(x, as, way).bits; }, times);
 }
 
 double read_ceiling_cpu(const array_view& x, int threads, int times) {

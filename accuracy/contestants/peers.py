@@ -4,14 +4,16 @@ standard output what it is asked on standard input, a line for a line, fields se
   list CPU CUDA          1 or 0 each; answers several lines, the last of them "ok":
                            found NAME VERSION
                            missing NAME WHY
-                           op OP KEY NAME FAMILY DEVICE IN ACC OUT MOST WAYS ABOUT
+                           op OP KEY NAME FAMILY DEVICE IN ACC OUT MOST WAYS AXES ABOUT
                          OP: bitfold's name of the operation; MOST: the longest array it is asked for,
                          0 for any; WAYS: thread counts, the default first, or "-" for one way without
-                         threads of its own
+                         threads of its own; AXES: 1 where it takes a shape, else 0
   load TYPE BYTES INPUTS so many arrays of one length, one behind the other, from the start of file
                          descriptor 3; "ok"
   run KEY THREADS        "ok" and the bits of the result, in hex
   time KEY THREADS N     "ok" and N times in seconds, each the mean over at least 0.2 ms of calls
+                         Both take, behind that, a shape: ROWS COLUMNS AXIS, the array as a matrix that is
+                         reduced along this axis (0 or 1). The bits are then those of the first result.
 
 Whatever goes wrong is answered by "error" and a line of text. Another operation goes into the table of
 its library, another library into peers()."""
@@ -82,11 +84,11 @@ class Library:
 
 class Operation:
     """call: of as many arrays as it has inputs. kind: a function from element type to accumulator and
-    output type."""
+    output type. axes: whether call takes an axis."""
 
-    def __init__(self, package, call, name, types, kind, about, *, most=0, inputs=1):
+    def __init__(self, package, call, name, types, kind, about, *, most=0, inputs=1, axes=False):
         self.package, self.call, self.name, self.types = package, call, name, types
-        self.kind, self.about, self.most, self.inputs = kind, about, most, inputs
+        self.kind, self.about, self.most, self.inputs, self.axes = kind, about, most, inputs, axes
 
 
 class Python(Library):
@@ -148,7 +150,7 @@ class NumPy(Library):
             ("dot", np.dot, floats, add, "numpy.dot(x, y)"),
         ]
         return {f"numpy/{op}": (op, Operation(self, call, f"NumPy {op}", types, kind, about,
-                                              inputs=2 if op == "dot" else 1))
+                                              inputs=2 if op == "dot" else 1, axes=op == "sum"))
                 for op, call, types, kind, about in table}
 
 
@@ -214,7 +216,7 @@ class Torch(Library):
         two = ("dot", "mse", "mae", "cosine")
         return {f"pytorch/{op}{mode.replace(', ', '-')}/{self.device}":
                 (op, Operation(self, call, f"PyTorch {op}{mode}", types, kind, about + after,
-                               inputs=2 if op in two else 1))
+                               inputs=2 if op in two else 1, axes=op == "sum"))
                 for op, call, types, kind, about in table}
 
     def clock(self, call, calls):
@@ -293,7 +295,7 @@ class Helper:
             for t in o.types:
                 acc, out = o.kind(t)
                 lines.append(("op", op, key, o.name, o.package.family, o.package.device, t, acc, out,
-                              str(o.most), ways, o.about))
+                              str(o.most), ways, str(int(o.axes)), o.about))
         return "".join("\t".join(line) + "\n" for line in lines) + "ok"
 
     def load(self, kind, size, inputs):
@@ -308,21 +310,26 @@ class Helper:
         self.arrays = [memoryview(data)[k * part:(k + 1) * part] for k in range(int(inputs))]
         return "ok"
 
-    def _ready(self, key, threads):
+    def _ready(self, key, threads, shape):
         o = self.operations[key][1]
         where = (type(o.package), o.package.device)
         if where not in self.prepared:
             self.prepared[where] = [o.package.prepare(a, self.kind) for a in self.arrays]
         o.package.set_up(threads)
         arrays = self.prepared[where][:o.inputs]
+        if shape:
+            rows, columns, axis = map(int, shape)
+            x = arrays[0].reshape(rows, columns)
+            return o, lambda: o.call(x, axis=axis)
         return o, lambda: o.call(*arrays)
 
-    def run(self, key, threads):
-        o, call = self._ready(key, threads)
-        return "ok\t" + o.package.bits(call())[::-1].hex()
+    def run(self, key, threads, *shape):
+        o, call = self._ready(key, threads, shape)
+        value = call().reshape(-1)[0] if shape else call()
+        return "ok\t" + o.package.bits(value)[::-1].hex()
 
-    def time(self, key, threads, times):
-        o, call = self._ready(key, threads)
+    def time(self, key, threads, times, *shape):
+        o, call = self._ready(key, threads, shape)
         return "ok\t" + " ".join(map(repr, o.package.seconds(call, int(times))))
 
 

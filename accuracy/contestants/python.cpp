@@ -247,11 +247,12 @@ namespace {
 class python_call final : public contestant {
  public:
   python_call(contestant_info i, std::string key, std::size_t most,
-              std::vector<std::string> threads, std::shared_ptr<python_helper> helper)
+              std::vector<std::string> threads, bool axes, std::shared_ptr<python_helper> helper)
       : contestant(std::move(i)),
         key_(std::move(key)),
         most_(most),
         threads_(std::move(threads)),
+        axes_(axes),
         helper_(std::move(helper)) {}
   std::vector<variation> variations() const override {
     std::vector<variation> all;
@@ -263,18 +264,35 @@ class python_call final : public contestant {
     return all;
   }
   bool takes(std::size_t n) const override { return most_ == 0 || n <= most_; }
-  scalar run(const array_view& x, std::size_t way) override {
+  bool has_axes() const override { return axes_; }
+  scalar run(const array_view& x, std::size_t way) override { return run(x, {"run", key_, threads_.at(way)}); }
+  scalar run_along(const array_view& x, const matrix& as, std::size_t way) override {
+    return run(x, with_shape({"run", key_, threads_.at(way)}, as));
+  }
+  std::vector<double> seconds(const array_view& x, std::size_t way, int times) override {
+    return seconds(x, times, {"time", key_, threads_.at(way), std::to_string(times)});
+  }
+  std::vector<double> seconds_along(const array_view& x, const matrix& as, std::size_t way, int times) override {
+    return seconds(x, times, with_shape({"time", key_, threads_.at(way), std::to_string(times)}, as));
+  }
+
+ private:
+  static python_helper::line with_shape(python_helper::line request, const matrix& as) {
+    for (const std::size_t n : {as.rows, as.columns, static_cast<std::size_t>(as.axis)}) request.push_back(std::to_string(n));
+    return request;
+  }
+  scalar run(const array_view& x, const python_helper::line& request) {
     helper_->load(x);
-    const auto answer = helper_->ask({"run", key_, threads_.at(way)});
+    const auto answer = helper_->ask(request);
     const auto bits = answer.size() == 1 && answer[0].size() == 2 * size_of(info.out)
                           ? parse<std::uint64_t>(answer[0], 16)
                           : std::nullopt;
     if (!bits) throw error(errc::bad_input, key_ + ": these are no bits: " + excerpt(join(answer)));
     return {info.out, *bits};
   }
-  std::vector<double> seconds(const array_view& x, std::size_t way, int times) override {
+  std::vector<double> seconds(const array_view& x, int times, const python_helper::line& request) {
     helper_->load(x);
-    const auto answer = helper_->ask({"time", key_, threads_.at(way), std::to_string(times)});
+    const auto answer = helper_->ask(request);
     std::vector<double> out;
     for (const auto& field : split(join(answer), ' '))
       if (const auto s = parse<double>(field); s && *s > 0) out.push_back(*s);
@@ -283,10 +301,10 @@ class python_call final : public contestant {
     return out;
   }
 
- private:
   std::string key_;
   std::size_t most_;
   std::vector<std::string> threads_;
+  bool axes_;
   std::shared_ptr<python_helper> helper_;
 };
 
@@ -298,7 +316,7 @@ void add(contestants& out, const python_helper::line& l,
   } else if (l[0] == "missing" && l.size() == 3) {
     out.missing.push_back({l[1], l[2]});
   } else {
-    const auto op = l.size() == 12 ? parse_op(l[1]) : std::nullopt;
+    const auto op = l.size() == 13 ? parse_op(l[1]) : std::nullopt;
     const auto in = op ? parse_dtype(l[6]) : std::nullopt;
     const auto result = in ? parse_dtype(l[8]) : std::nullopt;
     const auto most = result ? parse<std::size_t>(l[9]) : std::nullopt;
@@ -307,13 +325,13 @@ void add(contestants& out, const python_helper::line& l,
                       .name = l[3],
                       .family = l[4],
                       .device = l[5],
-                      .about = l[11],
+                      .about = l[12],
                       .in = *in,
                       .acc = l[7],
                       .out = *result,
                       .op = *op};
     out.list.push_back(
-        std::make_unique<python_call>(std::move(i), l[2], *most, split(l[10], ' '), helper));
+        std::make_unique<python_call>(std::move(i), l[2], *most, split(l[10], ' '), l[11] == "1", helper));
   }
 }
 

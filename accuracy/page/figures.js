@@ -271,6 +271,54 @@ section({
   },
 });
 
+// Throughput by the length of rows or columns, and whether the first of them keeps its bits in a batch.
+const shaped = report.shapes ?? [], batches = report.batches ?? [];
+section({
+  id: 'shapes', title: 'Rows and columns', rows: shaped,
+  caption: 'Throughput of reducing each row of a matrix (its elements lie side by side), or each column (they lie apart), against the length of one, with about as many ' +
+    'elements in all; both axes are logarithmic, and each contestant has its fastest timed variation. Below: ✓ where the first row or column has the same bits alone ' +
+    'and with others beside it; else the first batch size, of those tried, in which its bits are other ones.',
+  controls: [typeControl(shaped), deviceControl(shaped), {key: 'layout', label: 'Reduce', options: option(shaped.map(r => r.layout))}],
+  draw(state, parts, redraw) {
+    const rows = chosen(shaped, state).filter(r => r.layout === state.layout);
+    const best = new Map();
+    for (const r of rows) {
+      const key = r.contestant + '\n' + r.length;
+      if (!(best.get(key)?.seconds <= r.seconds)) best.set(key, r);
+    }
+    const list = names(rows, state);
+    const shown = [...best.values()].filter(r => !state.hidden.has(seriesOf(byId.get(r.contestant))));
+    const points = shown.map(r => ({
+      ...look(seriesOf(byId.get(r.contestant))), x: r.length, y: r.gbps,
+      about: `${seriesOf(byId.get(r.contestant))}, ${state.layout} of ${count(r.length)}: ${seconds(r.seconds)}, ${show(r.gbps)} GB/s (${r.variation})`,
+    }));
+    const x = logAxis(points.map(p => p.x), 2, wide() ? 12 : 6), y = speedAxis(points.map(p => p.y));
+    finish(state, parts, list, shown, 'curves', {
+      rows: points, bands: [], xDomain: x.domain, xTicks: x.ticks, xLabels: x.labels, yDomain: y.domain, yTicks: y.ticks, yLabels: y.labels,
+      xTitle: `elements of a ${state.layout.slice(0, -1)}`, yTitle: 'throughput in GB/s',
+      description: `Throughput of ${list.length} contestants against the length of ${state.layout}; the table below has the numbers.`,
+    });
+    legend(parts, list, state, redraw);
+    const tried = chosen(batches, state).filter(r => r.layout === state.layout);
+    const lengths = distinct(tried.map(r => r.length));
+    const verdict = mine => {
+      if (mine.length === 0) return '–';
+      const changed = mine.map(r => r.changed).filter(k => k !== null && k !== undefined);
+      return mine.every(r => r.distinct === 1) ? mark('good', '✓') : mark('warn', changed.length ? `at ${count(Math.min(...changed))}` : 'changes');
+    };
+    parts.table.replaceChildren(
+      ...(tried.length ? [table(`Does the batch show? The first of the ${state.layout}, alone and among up to ${count(Math.max(...tried.map(r => r.largest)))}`, [
+        text('contestant', name => name),
+        ...lengths.map(length => ({label: count(length), number: true,
+          get: name => tried.filter(r => r.length === length && seriesOf(byId.get(r.contestant)) === name), text: verdict})),
+      ], distinct(tried.map(r => seriesOf(byId.get(r.contestant)))))] : []),
+      details(`Rows and columns: ${state.layout}, ${state.in}, ${deviceNames[state.device]}`, [
+        who, number('length', r => r.length, n => n.toLocaleString('en')), number('how many', r => r.outputs, n => n.toLocaleString('en')),
+        text('variation', r => r.variation), number('time', r => r.seconds, seconds), number('GB/s', r => r.gbps), number('of the read ceiling', r => r.ceiling_ratio),
+      ], rows));
+  },
+});
+
 const opOf = c => c.op ?? 'sum';
 const columnOf = c => c.family !== 'bitfold' ? c.family
   : c.method === null || c.method === 'tree' ? 'bitfold' : ['kahan', 'exact'].includes(c.method) ? `bitfold ${c.method}` : null;

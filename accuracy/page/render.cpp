@@ -54,6 +54,9 @@ const std::vector<std::pair<const char*, std::vector<field>>> row_fields = {
     {"bits", {{"contestant", text}, {"variation", text}, {"digest", text}}},
     {"speed", {{"contestant", text}, {"in", text}, {"n", number}, {"seconds", number}}},
     {"ceilings", {{"device", text}, {"bytes", number}, {"gbps", number}}},
+    {"shapes",
+     {{"contestant", text}, {"in", text}, {"layout", text}, {"length", number}, {"seconds", number}, {"gbps", number}}},
+    {"batches", {{"contestant", text}, {"in", text}, {"layout", text}, {"length", number}, {"distinct", number}}},
 };
 
 const char* type_name(json::value_t t) {
@@ -90,7 +93,8 @@ void check(std::string_view report_json, std::string_view name) {
     fail(name, "format: is not \"bitfold-report\"");
   if (report.value("version", json()) != 1) fail(name, "version: this bitfold reads version 1");
   for (const field& f : top_fields) check_field(report, f, name, "");
-  if (report.contains("wrong")) check_field(report, {"wrong", list}, name, "");  // not in the first
+  for (const char* later : {"wrong", "shapes", "batches"})  // not in the first
+    if (report.contains(later)) check_field(report, {later, list}, name, "");
   std::set<std::string> contestants;
   for (const auto& [rows, fields] : row_fields) {
     std::size_t i = 0;

@@ -17,6 +17,7 @@
 #include <bitfold/reduction.hpp>
 
 #include "cli/common.hpp"
+#include "cli/gpu.hpp"
 #include "cli/operations.hpp"
 #include "cli/pieces.hpp"
 #include "cli/progress.hpp"
@@ -47,6 +48,7 @@ struct reduce_arguments {
   int inputs() const { return info(ops[0]).inputs; }
   bool exact() const { return method == name(method_id::exact); }
   bool refuses_overflow() const { return overflow == "error"; }
+  bool shapes_on_gpu() const { return shapes.given() && device == "cuda"; }
   cpu::options how() const {
     return {threads.value_or(0), target ? cpu::parse_target(*target) : std::nullopt};
   }
@@ -306,14 +308,18 @@ std::string reduce_mapped(const reduce_arguments& args, file_names files) {
 
 // The same with an array of results for each array and operation, which are printed or written.
 std::string reduce_shaped(const reduce_arguments& args, const grouping& by, result_files& to,
-                          file_names files) {
+                          file_names files, device* gpu, progress& bar) {
   std::string lines;
+  const place where{args.how(), gpu, [&](std::size_t bytes) {
+                      bar.finish(static_cast<double>(bytes));
+                      bar.start(files[0]);
+                    }};
   result_files::contents contents;
   for_each_mapped(args, files, [&](const mapped& o) {
     const io::array& a = *o.x;
     const auto all = all_reductions(args, a.type);
     to.check(all);
-    auto got = by.reduce(all, a, o.y, args.how());
+    auto got = by.reduce(all, a, o.y, where);
     if (to.wanted())
       to.add(contents, files, a.name, std::move(got));
     else
@@ -432,6 +438,8 @@ void check_exact_options(const reduce_arguments& args) {
 void check_shapes(const reduce_arguments& args) {
   const shape_options& s = args.shapes;
   check_shape_options(s);
+  if (s.gpu_memory && !args.shapes_on_gpu())
+    throw error(errc::usage, "--gpu-memory: is for --device cuda with --axis, --offsets or --keys");
   if (!s.given()) return;
   const char* const option = s.axis ? "--axis" : s.offsets ? "--offsets" : "--keys";
   const bool reads_stdin =
@@ -440,9 +448,12 @@ void check_shapes(const reduce_arguments& args) {
                                      {reads_stdin, "FILE -, standard input"},
                                      {args.total, "--total"},
                                      {args.bound, "--bound"},
-                                     {args.overflow.has_value(), "--overflow"},
-                                     {args.device == "cuda", "--device cuda"}})
+                                     {args.overflow.has_value(), "--overflow"}})
     if (given) throw error(errc::usage, fmt::format("{}: not with {}", other, option));
+  if (args.device == "cuda" && !s.axis &&
+      std::find(args.ops.begin(), args.ops.end(), op_id::count_distinct) != args.ops.end())
+    throw error(errc::usage,
+                fmt::format("--device cuda: count_distinct with {} is for --device cpu", option));
   if (args.json && s.out) throw error(errc::usage, "--json: not with --out, which prints nothing");
 }
 
@@ -484,11 +495,11 @@ void check(const reduce_arguments& args) {
                 "--device cpu");
 }
 
-// Of the files that are read in pieces; 0 where one does not tell.
+// Of the files that go anywhere in pieces; 0 where one does not tell.
 double bytes_to_read(const reduce_arguments& args) {
   double bytes = 0;
   for (const file_names files : groups(args)) {
-    if (!in_pieces(args, files)) continue;
+    if (!in_pieces(args, files) && !args.shapes_on_gpu()) continue;
     for (const std::string& file : files) {
       std::error_code failed;
       const auto size = std::filesystem::file_size(file, failed);
@@ -512,11 +523,12 @@ int reduce(reduce_arguments& args) {
   }
   const grouping by(args.shapes);
   result_files to(args.shapes, args.ops.size(), groups(args).size(), args.files);
+  const auto gpu = args.shapes_on_gpu() ? first_gpu(args.shapes.gpu_memory) : nullptr;
   int status = 0;
   for (const file_names files : groups(args)) {
     std::string lines;
     try {
-      lines = args.shapes.given()      ? reduce_shaped(args, by, to, files)
+      lines = args.shapes.given()      ? reduce_shaped(args, by, to, files, gpu.get(), bar)
               : in_pieces(args, files) ? reduce_in_pieces(args, files, bar)
                                        : reduce_mapped(args, files);
       bar.leave();
@@ -612,6 +624,7 @@ subcommand add_reduce(CLI::App& app) {
       "shape\n"
       "for --axis, they broadcast as in NumPy; shape is then that of both. With --out nothing is "
       "printed.\n"
+      "With --device cuda an array larger than the GPU's free memory goes through in parts.\n"
       "Each file is written whole or not at all, and of a FILE that fails none. See "
       "docs/shapes.md.\n"
       "A file that fails prints one line on stderr and nothing on stdout; the others are still\n"

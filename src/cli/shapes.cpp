@@ -137,6 +137,8 @@ void add_shape_options(CLI::App& command, shape_options& options) {
   command.add_option("--out", options.out,
                      "With --axis, --offsets or --keys: the .npy file for the result of one operation of one array, or "
                      "a folder for a file of each, FILE.OP.npy or FILE.TENSOR.OP.npy");
+  // For tests: as if so much of the GPU's memory were free.
+  command.add_option("--gpu-memory", options.gpu_memory)->check(whole_number(std::uint64_t{1} << 60))->group("");
 }
 
 void check_shape_options(const shape_options& o) {
@@ -178,7 +180,7 @@ std::vector<std::uint64_t> grouping::common_shape(const io::array& x, const io::
 }
 
 std::vector<result_array> grouping::reduce(const std::vector<reduction>& all, const io::array& x, const io::array* y,
-                                           const cpu::options& how) const {
+                                           const place& where) const {
   std::vector<result_array> results;
   std::vector<void*> out;
   const auto make_room = [&](const std::vector<std::uint64_t>& shape) {
@@ -191,7 +193,8 @@ std::vector<result_array> grouping::reduce(const std::vector<reduction>& all, co
     const views of(x, y);
     const auto axes = axes_of(axes_, static_cast<std::int64_t>(common_shape(x, y).size()));
     make_room(of.result_shape(axes, options_.keepdims));
-    cpu::reduce(all, of.x, of.second(), axes, out, how);
+    if (where.device) reduce_in_parts(*where.device, all, of.x, of.second(), axes, out, where.done);
+    else cpu::reduce(all, of.x, of.second(), axes, out, where.cpu);
     return results;
   }
   if (x.shape.size() != 1)
@@ -203,10 +206,14 @@ std::vector<result_array> grouping::reduce(const std::vector<reduction>& all, co
   const void* const second = y ? y->data : nullptr;
   const std::string& file = options_.offsets ? *options_.offsets : *options_.keys;
   try {
-    if (options_.offsets)
-      cpu::reduce_segments(all, x.data, second, x.count, places_, out, how);
+    if (options_.offsets && where.device)
+      reduce_segments_in_parts(*where.device, all, x.data, second, x.count, places_, out, where.done);
+    else if (options_.offsets)
+      cpu::reduce_segments(all, x.data, second, x.count, places_, out, where.cpu);
+    else if (where.device)
+      reduce_by_key_in_parts(*where.device, all, x.data, second, places_, outputs_, out, where.done);
     else
-      cpu::reduce_by_key(all, x.data, second, places_, outputs_, out, how);
+      cpu::reduce_by_key(all, x.data, second, places_, outputs_, out, where.cpu);
   } catch (const error& e) {
     throw error(e.code(), fmt::format("{} {}: {}", options_.offsets ? "--offsets" : "--keys", io::printable(file), e.what()));
   }

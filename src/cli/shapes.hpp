@@ -14,13 +14,14 @@
 #include <bitfold/cpu.hpp>
 #include <bitfold/reduction.hpp>
 
+#include "cli/parts.hpp"
 #include "io/arrays.hpp"
 
 namespace bitfold::cli {
 
 struct shape_options {
   std::optional<std::string> axis, offsets, keys, out;
-  std::optional<std::uint64_t> outputs;
+  std::optional<std::uint64_t> outputs, gpu_memory;
   bool keepdims = false;
 
   bool given() const { return axis || offsets || keys; }
@@ -30,6 +31,13 @@ void add_shape_options(CLI::App& command, shape_options& options);
 
 /// Throws (errc::usage) where some of them do not go together.
 void check_shape_options(const shape_options& options);
+
+/// Where arrays are reduced: on the CPU, or on a device, of which `done` hears.
+struct place {
+  cpu::options cpu;
+  cli::device* device = nullptr;
+  given done = {};
+};
 
 /// The results of a reduction of one array, in row-major order.
 struct result_array {
@@ -50,7 +58,7 @@ class grouping {
   std::vector<std::uint64_t> common_shape(const io::array& x, const io::array* y) const;
   /// All of them in one pass. Errors (errc::usage): an array that the option does not fit.
   std::vector<result_array> reduce(const std::vector<reduction>& all, const io::array& x, const io::array* y,
-                                   const cpu::options& how) const;
+                                   const place& where) const;
 
  private:
   shape_options options_;

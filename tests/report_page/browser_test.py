@@ -23,7 +23,7 @@ except ImportError:
 
 HERE = pathlib.Path(__file__).parent
 PHONE, DESKTOP = {"width": 360, "height": 740}, {"width": 1280, "height": 900}
-PLOTS = ["frontier", "length", "condition", "heat", "time"]
+PLOTS = ["frontier", "length", "condition", "heat", "time", "shapes"]
 STUDY = {"frontier": "inputs", "length": "length", "condition": "condition", "heat": "inputs", "types": "types", "files": "files",
          "operations": "operations"}
 
@@ -148,6 +148,28 @@ def check_tables(p):
         page.locator("#operations summary").press("Enter")
         page.locator("#operations details table").wait_for()
         assert page.locator("#operations details tbody tr").count() == len(here)
+    if page.locator("#shapes").count():
+        c = chosen(page, "shapes")
+        device = {"CPU": "cpu", "GPU (CUDA)": "cuda"}.get(c.get("Device"))
+        def of(rows):
+            return [r for r in rows if r["in"] == c["Element type"] and r["layout"] == c["Reduce"] and device in (None, info[r["contestant"]]["device"])]
+        for layout in ("columns", "rows"):
+            page.locator("#shapes select").last.select_option(layout)
+            c = chosen(page, "shapes")
+            verdicts = page.locator("#shapes > div:not(.controls) > .scroll tbody tr")
+            batches = of(report["batches"])
+            lengths = list(dict.fromkeys(r["length"] for r in batches))
+            assert verdicts.count() == len({info[r["contestant"]]["name"] for r in batches})
+            for line in verdicts.all():
+                name = line.locator("th").inner_text().removesuffix(", wrong here")
+                for length, cell in zip(lengths, line.locator("td").all_inner_texts(), strict=True):
+                    mine = [r for r in batches if r["length"] == length and info[r["contestant"]]["name"] == name]
+                    changed = [r["changed"] for r in mine if r["changed"] is not None]
+                    want = "–" if not mine else f"at {f'2{chr(0xb9)}{chr(0x2070)}' if min(changed) == 1024 else min(changed)}" if changed else "✓"
+                    assert cell == want, (name, layout, length, cell, want)
+        page.locator("#shapes summary").press("Enter")
+        page.locator("#shapes details table").wait_for()
+        assert page.locator("#shapes details tbody tr").count() == len(of(report["shapes"]))
     page.locator("#heat summary").press("Enter")
     inputs = {r["input"] for r in report["accuracy"] if r["study"] == "inputs"}
     page.locator("#heat details table").wait_for()
@@ -203,7 +225,7 @@ def check_downloads(p):
         return d.value.suggested_filename, pathlib.Path(d.value.path()).read_bytes().decode("utf-8")
     name, text = get(page.locator("#download"))
     assert name == "report.json" and json.loads(text) == report
-    expected = {"time": report["speed"], "bits": report["bits"], "inputs": report["inputs"], "contestants": report["contestants"],
+    expected = {"time": report["speed"], "shapes": report.get("shapes", []), "bits": report["bits"], "inputs": report["inputs"], "contestants": report["contestants"],
                 **{k: [r for r in report["accuracy"] if r["study"] == v and (k != "frontier" or r["gbps"] is not None)] for k, v in STUDY.items()}}
     for section, rows in expected.items():
         if not rows:

@@ -171,6 +171,20 @@ def main():
                               "variation": "default" if threads is None else "1 thread" if threads == 1 else "all cores", "threads": threads,
                               "seconds": took, "cv": 0.01, "gbps": size / took / 1e9, "ceiling_ratio": rnd.uniform(0.3, 1)})
 
+    shapes, batches = [], []
+    for c in chief:
+        if c["family"] not in ("bitfold", "NumPy", "PyTorch"):
+            continue
+        threads = None if c["device"] == "cuda" else 0
+        for layout in ("rows", "columns"):
+            for length in (16, 256, 4096, 65536):
+                gbps = model[c["id"]][1] * rnd.uniform(0.3, 1) * (60 if c["device"] == "cuda" else 1)
+                at = {"contestant": c["id"], "in": c["in"], "layout": layout, "length": length, "variation": "default"}
+                shapes.append({**at, "outputs": (1 << 20) // length, "bytes": BYTES[c["in"]] << 20, "threads": threads,
+                               "seconds": (BYTES[c["in"]] << 20) / gbps / 1e9, "gbps": gbps, "ceiling_ratio": 0.5})
+                shows = c["family"] != "bitfold" and layout == "columns"
+                batches.append({**at, "batches": 4, "largest": 1024, "distinct": 2 if shows else 1, "changed": 64 if shows else None})
+
     broken = next(c for c in chief if c["name"] == "bitfold sequential" and c["in"] == "f32")
     report = {
         "format": "bitfold-report", "version": 1, "mode": "full", "date": "2026-11-21T12:00:00Z",
@@ -192,6 +206,7 @@ def main():
         "findings": [] if args.kept else [
             {"contestant": broken["id"], "kind": "bits", "where": "normal, 1048576 elements, avx2, 3 threads", "expected": "0x42c80000", "got": "0x42c80001"}],
         "contestants": contestants, "inputs": inputs, "accuracy": rows, "bits": bits, "speed": speed, "ceilings": ceilings,
+        "shapes": shapes, "batches": batches,
     }
     with open(args.out, "w", encoding="utf-8") as f:
         f.write("{")

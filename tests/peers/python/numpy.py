@@ -2,7 +2,7 @@
 import struct
 from types import SimpleNamespace
 
-from stand_in import OPERATIONS
+from stand_in import OPERATIONS, lines
 
 __version__ = "a stand-in"
 inf = float("inf")
@@ -11,8 +11,14 @@ CODES = {"<f2": "e", "<f4": "f", "<f8": "d", "<i1": "b", "<i2": "h", "<i4": "i",
 
 
 class Array:
-    def __init__(self, kind, values):
-        self.kind, self.values = kind, list(values)
+    def __init__(self, kind, values, shape=None):
+        self.kind, self.values, self.shape = kind, list(values), shape
+
+    def reshape(self, *shape):
+        return Array(self.kind, self.values, shape)
+
+    def __getitem__(self, k):
+        return Array(self.kind, [self.values[k]])
 
     def tobytes(self):
         return struct.pack(f"<{len(self.values)}{self.kind}", *self.values)
@@ -32,7 +38,10 @@ def asarray(x):
 
 
 def of(operation, kind):
-    return lambda *x: Array(kind(x[0].kind), [OPERATIONS[operation](*(a.values for a in x))])
+    def call(*x, axis=None):
+        each = [[a.values for a in x]] if axis is None else [[l] for l in lines(x[0].values, x[0].shape, axis)]
+        return Array(kind(x[0].kind), [OPERATIONS[operation](*values) for values in each])
+    return call
 
 
 def adds(kind):

@@ -25,6 +25,13 @@ def dot(x, y):
     return sum(map(mul, x, y))
 
 
+def lines(x, shape, axis):
+    """The rows (axis 1) or the columns (axis 0) of a list that is a matrix."""
+    rows, columns = shape
+    assert len(x) == rows * columns
+    return [x[k * columns:(k + 1) * columns] for k in range(rows)] if axis == 1 else [x[k::columns] for k in range(columns)]
+
+
 OPERATIONS = {
     "sum": sum, "prod": math.prod, "mean": mean, "min": min, "max": max, "any": any, "all": all, "var": var,
     "nansum": lambda x: sum(numbers(x)), "nanmean": lambda x: mean(numbers(x)),

@@ -1,0 +1,74 @@
+#include "cli/gpu.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include <cuda_runtime_api.h>
+
+#include <bitfold/cuda.hpp>
+#include <bitfold/error.hpp>
+
+namespace bitfold::cli {
+namespace {
+
+void check(cudaError_t err, const char* call) {
+  if (err == cudaSuccess) return;
+  cudaGetLastError();  // leave nothing for the next call
+  throw error(errc::cuda, std::string(call) + ": " + cudaGetErrorString(err));
+}
+
+class gpu final : public device {
+ public:
+  explicit gpu(std::optional<std::size_t> most) {
+    std::size_t free = 0, all = 0;
+    check(cudaMemGetInfo(&free, &all), "cudaMemGetInfo");
+    memory_ = std::min(free - free / 16, most.value_or(free));  // kernels want some too
+  }
+  ~gpu() override { cudaFree(room_); }
+
+  std::size_t memory() const override { return memory_; }
+  std::byte* room(std::size_t bytes) override {
+    if (bytes > size_ || !room_) {
+      check(cudaFree(room_), "cudaFree");
+      room_ = nullptr;
+      check(cudaMalloc(&room_, std::max<std::size_t>(bytes, 1)), "cudaMalloc");
+      size_ = bytes;
+    }
+    return static_cast<std::byte*>(room_);
+  }
+  void put(std::byte* to, const void* from, std::size_t bytes) override {
+    check(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
+  }
+  void get(void* to, const std::byte* from, std::size_t bytes) override {
+    check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
+  }
+
+  std::size_t workspace_bytes(std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes) override {
+    return cuda::workspace_bytes(all, x, y, axes);
+  }
+  void reduce(std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes, std::span<void* const> out,
+              void* workspace, std::size_t workspace_size) override {
+    cuda::reduce(all, x, y, axes, out, workspace, workspace_size);
+  }
+  void reduce_segments(std::span<const reduction> all, const void* x, const void* y, std::size_t n, const std::int64_t* offsets,
+                       std::size_t segments, std::span<void* const> out) override {
+    cuda::reduce_segments(all, x, y, n, offsets, segments, out);
+  }
+  std::size_t by_key_workspace_bytes(std::span<const reduction> all, std::size_t n, std::size_t outputs) override {
+    return cuda::by_key_workspace_bytes(all, n, outputs);
+  }
+  void reduce_by_key(std::span<const reduction> all, const void* x, const void* y, std::size_t n, const std::int64_t* keys,
+                     std::size_t outputs, std::span<void* const> out, void* workspace, std::size_t workspace_size) override {
+    cuda::reduce_by_key(all, x, y, n, keys, outputs, out, workspace, workspace_size);
+  }
+
+ private:
+  void* room_ = nullptr;
+  std::size_t memory_ = 0, size_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<device> first_gpu(std::optional<std::size_t> most) { return std::make_unique<gpu>(most); }
+
+}  // namespace bitfold::cli

@@ -1,0 +1,289 @@
+#include "cli/parts.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <bitfold/error.hpp>
+
+#include "batch.hpp"
+
+namespace bitfold::cli {
+namespace {
+
+constexpr std::size_t alignment = 256;
+
+// What a part takes, one behind the other.
+struct places {
+  std::size_t total = 0, x, y, list, work, work_bytes;  // list: offsets or keys
+  std::vector<std::size_t> out;
+
+  places(std::span<const reduction> all, std::size_t outputs, std::size_t x_bytes, std::size_t y_bytes, std::size_t list_bytes,
+         std::size_t workspace)
+      : x(add(x_bytes)), y(add(y_bytes)), list(add(list_bytes)), work(add(workspace)), work_bytes(workspace) {
+    for (const reduction& r : all) out.push_back(add(outputs * size_of(r.out())));
+  }
+
+ private:
+  std::size_t add(std::size_t bytes) {
+    const std::size_t at = total;
+    total += (bytes + alignment - 1) / alignment * alignment;
+    return at;
+  }
+};
+
+// Writes to the device's memory, one behind the other: short pieces many at once.
+class writer {
+ public:
+  writer(device& by, std::byte* to, const given& done) : by_(by), to_(to), done_(done) {}
+
+  void add(const void* data, std::size_t bytes) {
+    constexpr std::size_t most = std::size_t{32} << 20;
+    for (const auto* from = static_cast<const std::byte*>(data); bytes > 0;) {
+      const std::size_t here = std::min(bytes, most - held_.size());
+      if (here == most) put(from, here);
+      else held_.insert(held_.end(), from, from + here);
+      if (held_.size() == most) finish();
+      from += here;
+      bytes -= here;
+    }
+  }
+  void finish() {
+    put(held_.data(), held_.size());
+    held_.clear();
+  }
+
+ private:
+  void put(const std::byte* from, std::size_t bytes) {
+    if (bytes == 0) return;
+    by_.put(to_, from, bytes);
+    to_ += bytes;
+    if (done_) done_(bytes);
+  }
+
+  device& by_;
+  std::byte* to_;
+  const given& done_;
+  std::vector<std::byte> held_;
+};
+
+const given nobody;
+
+std::uint64_t elements_of(const view& v) {
+  std::uint64_t n = 1;
+  for (int k = 0; k < v.rank; ++k) n *= static_cast<std::uint64_t>(v.extent[k]);
+  return std::count(v.extent.begin(), v.extent.begin() + v.rank, 0) > 0 ? 0 : n;
+}
+std::size_t bytes_of(const view* v) { return v ? elements_of(*v) * size_of(v->type) : 0; }
+
+// The elements of a view in row-major order, from an axis on.
+void add_elements(writer& to, const view& v, int axis = 0) {
+  std::int64_t run = 1;
+  bool in_a_row = true;
+  for (int k = v.rank; k-- > axis; run *= v.extent[k]) in_a_row = in_a_row && (v.extent[k] == 1 || v.stride[k] == run);
+  if (in_a_row) return to.add(v.data, static_cast<std::size_t>(run) * size_of(v.type));
+  for (std::int64_t i = 0; i < v.extent[axis]; ++i) add_elements(to, sliced(v, axis, i, 1), axis + 1);
+}
+void put_elements(device& by, std::byte* to, const view& v, const given& done) {
+  if (elements_of(v) == 0) return;
+  writer w(by, to, done);
+  add_elements(w, v);
+  w.finish();
+}
+
+view packed(const view& v, const void* data) { return row_major(v.type, data, std::span(v.extent).first(static_cast<std::size_t>(v.rank))); }
+
+// What the device takes at once, in the order of the outputs. halves(part) is two of them, the first outputs first, or
+// nothing for a single output; count(part) its elements.
+template <class Part, class Fits, class Halves, class Count>
+std::vector<Part> parts_of(const device& by, Part all, Fits fits, Halves halves, Count count) {
+  std::vector<Part> whole, left{std::move(all)};
+  while (!left.empty()) {
+    Part p = std::move(left.back());
+    left.pop_back();
+    if (fits(p)) {
+      whole.push_back(std::move(p));
+    } else if (auto two = halves(p)) {
+      left.push_back(std::move(two->second));
+      left.push_back(std::move(two->first));
+    } else {
+      throw error(errc::usage, "output " + std::to_string(p.begin) + ": its " + std::to_string(count(p)) +
+                                   " elements are more than the GPU takes at once (with " + std::to_string(by.memory()) +
+                                   " bytes of memory); use --device cpu");
+    }
+  }
+  return whole;
+}
+
+void get_results(device& by, std::span<const reduction> all, const std::byte* room, const places& at, std::uint64_t begin,
+                 std::uint64_t end, std::span<void* const> out) {
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    const std::size_t size = size_of(all[k].out());
+    if (begin < end) by.get(static_cast<std::byte*>(out[k]) + begin * size, room + at.out[k], (end - begin) * size);
+  }
+}
+
+std::vector<void*> results_at(std::byte* room, const places& at) {
+  std::vector<void*> out;
+  for (const std::size_t place : at.out) out.push_back(room + place);
+  return out;
+}
+
+// ---- Axes
+
+struct box {
+  view x;
+  std::optional<view> y;
+  std::uint64_t begin, end;  // of the outputs
+
+  const view* second() const { return y ? &*y : nullptr; }
+  std::vector<std::int64_t> extents() const { return result_extents(x, second(), {}); }
+};
+
+// Some places of an axis of both.
+view part_of(const view& v, int axis, int rank, std::int64_t begin, std::int64_t count) {
+  const int own = axis - (rank - v.rank);
+  return own < 0 || v.extent[own] == 1 ? v : sliced(v, own, begin, count);
+}
+
+std::optional<std::pair<box, box>> halves_of(const box& b, std::span<const int> axes) {
+  const auto extents = b.extents();
+  const int rank = static_cast<int>(extents.size());
+  for (int k = 0; k < rank; ++k) {
+    const std::int64_t extent = extents[static_cast<std::size_t>(k)], half = extent / 2;
+    if (half == 0 || std::find(axes.begin(), axes.end(), k) != axes.end()) continue;
+    const auto some = [&](std::int64_t from, std::int64_t count) {
+      const std::uint64_t each = (b.end - b.begin) / static_cast<std::uint64_t>(extent);
+      box p{part_of(b.x, k, rank, from, count), {}, b.begin + static_cast<std::uint64_t>(from) * each, 0};
+      if (b.y) p.y = part_of(*b.y, k, rank, from, count);
+      p.end = p.begin + static_cast<std::uint64_t>(count) * each;
+      return p;
+    };
+    return std::pair(some(0, half), some(half, extent - half));
+  }
+  return {};
+}
+
+places places_of(device& by, std::span<const reduction> all, const box& b, std::span<const int> axes) {
+  // The plan asks how aligned the elements are, not where they lie.
+  alignas(alignment) static constexpr std::byte anywhere{};
+  const view x = packed(b.x, &anywhere), y = packed(b.y.value_or(b.x), &anywhere);
+  return {all, b.end - b.begin, bytes_of(&b.x), bytes_of(b.second()), 0, by.workspace_bytes(all, x, b.y ? &y : nullptr, axes)};
+}
+
+// ---- Segments and keys
+
+// Outputs begin to end - 1.
+struct range {
+  std::uint64_t begin, end;
+};
+
+std::optional<std::pair<range, range>> halves_of(const range& r) {
+  if (r.end - r.begin < 2) return {};
+  const std::uint64_t middle = r.begin + (r.end - r.begin) / 2;
+  return std::pair(range{r.begin, middle}, range{middle, r.end});
+}
+
+}  // namespace
+
+void reduce_in_parts(device& by, std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes,
+                     std::span<void* const> out, const given& done) {
+  const detail::layout l = detail::layout_of(x, y, axes);
+  detail::check_batch(detail::strided_batch(l), all, out);
+  const auto fits = [&](const box& b) { return places_of(by, all, b, axes).total <= by.memory(); };
+  const auto parts = parts_of(by, box{x, y ? std::optional(*y) : std::nullopt, 0, l.outputs}, fits,
+                              [&](const box& b) { return halves_of(b, axes); }, [&](const box&) { return l.n; });
+  for (const box& b : parts) {
+    const places at = places_of(by, all, b, axes);
+    std::byte* const room = by.room(at.total);
+    put_elements(by, room + at.x, b.x, done);
+    if (b.y) put_elements(by, room + at.y, *b.y, done);
+    const view there = packed(b.x, room + at.x), second = packed(b.y.value_or(b.x), room + at.y);
+    by.reduce(all, there, b.y ? &second : nullptr, axes, results_at(room, at), room + at.work, at.work_bytes);
+    get_results(by, all, room, at, b.begin, b.end, out);
+  }
+}
+
+void reduce_segments_in_parts(device& by, std::span<const reduction> all, const void* x, const void* y, std::size_t n,
+                              std::span<const std::int64_t> offsets, std::span<void* const> out, const given& done) {
+  const dtype type = all[0].in();
+  const std::size_t size = size_of(type);
+  const auto *first = static_cast<const std::byte*>(x), *second = static_cast<const std::byte*>(y);
+  detail::check_batch(detail::segments_of(type, {first, second}, n, offsets), all, out);
+  const auto count = [&](const range& r) { return static_cast<std::size_t>(offsets[r.end] - offsets[r.begin]); };
+  const auto places_of = [&](const range& r) {
+    const std::size_t bytes = count(r) * size;
+    return places(all, r.end - r.begin, bytes, y ? bytes : 0, (r.end - r.begin + 1) * sizeof(std::int64_t), 0);
+  };
+  const auto parts = parts_of(by, range{0, offsets.size() - 1}, [&](const range& r) { return places_of(r).total <= by.memory(); },
+                              [](const range& r) { return halves_of(r); }, count);
+  for (const range& r : parts) {
+    const places at = places_of(r);
+    std::byte* const room = by.room(at.total);
+    const auto put = [&](const std::byte* from, std::size_t to) {
+      writer w(by, room + to, done);
+      w.add(from + static_cast<std::size_t>(offsets[r.begin]) * size, count(r) * size);
+      w.finish();
+    };
+    if (count(r) > 0) put(first, at.x);
+    if (count(r) > 0 && y) put(second, at.y);
+    std::vector<std::int64_t> own;
+    for (std::uint64_t k = r.begin; k <= r.end; ++k) own.push_back(offsets[k] - offsets[r.begin]);
+    by.put(room + at.list, own.data(), own.size() * sizeof own[0]);
+    by.reduce_segments(all, room + at.x, y ? room + at.y : nullptr, count(r), reinterpret_cast<const std::int64_t*>(room + at.list),
+                       r.end - r.begin, results_at(room, at));
+    get_results(by, all, room, at, r.begin, r.end, out);
+  }
+}
+
+void reduce_by_key_in_parts(device& by, std::span<const reduction> all, const void* x, const void* y,
+                            std::span<const std::int64_t> keys, std::size_t outputs, std::span<void* const> out,
+                            const given& done) {
+  const dtype type = all[0].in();
+  const std::size_t size = size_of(type);
+  const auto *first = static_cast<const std::byte*>(x), *second = static_cast<const std::byte*>(y);
+  detail::check_keys(keys, outputs);
+  std::vector<std::uint64_t> begins(outputs + 1);  // of the outputs, if the elements were sorted
+  for (const std::int64_t key : keys) ++begins[static_cast<std::size_t>(key) + 1];
+  for (std::size_t k = 0; k < outputs; ++k) begins[k + 1] += begins[k];
+  detail::check_batch(detail::keyed_batch(type, {first, second}, begins, {}), all, out);
+  const auto count = [&](const range& r) { return begins[r.end] - begins[r.begin]; };
+  const auto places_of = [&](const range& r) {
+    const std::size_t n = count(r), bytes = n * size;
+    return places(all, r.end - r.begin, bytes, y ? bytes : 0, n * sizeof(std::int64_t), by.by_key_workspace_bytes(all, n, r.end - r.begin));
+  };
+  // See cuda::reduce_by_key.
+  constexpr std::uint64_t too_many = (std::uint64_t{1} << 32) - 1;
+  const auto fits = [&](const range& r) {
+    return count(r) < too_many && r.end - r.begin < too_many && places_of(r).total <= by.memory();
+  };
+  const auto parts = parts_of(by, range{0, outputs}, fits, [](const range& r) { return halves_of(r); }, count);
+  for (const range& r : parts) {
+    const places at = places_of(r);
+    std::byte* const room = by.room(at.total);
+    writer to_x(by, room + at.x, done), to_y(by, room + at.y, done), to_keys(by, room + at.list, nobody);
+    const auto is_own = [&](std::int64_t key) { return static_cast<std::uint64_t>(key) - r.begin < r.end - r.begin; };
+    for (auto from = keys.begin(); (from = std::find_if(from, keys.end(), is_own)) != keys.end();) {
+      const auto to = std::find_if_not(from, keys.end(), is_own);
+      const auto begin = static_cast<std::size_t>(from - keys.begin()), run = static_cast<std::size_t>(to - from);
+      to_x.add(first + begin * size, run * size);
+      if (y) to_y.add(second + begin * size, run * size);
+      if (r.begin == 0) to_keys.add(&keys[begin], run * sizeof keys[0]);
+      else
+        for (const std::int64_t key : keys.subspan(begin, run)) {
+          const auto own = key - static_cast<std::int64_t>(r.begin);
+          to_keys.add(&own, sizeof own);
+        }
+      from = to;
+    }
+    for (writer* w : {&to_x, &to_y, &to_keys}) w->finish();
+    by.reduce_by_key(all, room + at.x, y ? room + at.y : nullptr, count(r), reinterpret_cast<const std::int64_t*>(room + at.list),
+                     r.end - r.begin, results_at(room, at), room + at.work, at.work_bytes);
+    get_results(by, all, room, at, r.begin, r.end, out);
+  }
+}
+
+}  // namespace bitfold::cli
