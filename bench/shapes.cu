@@ -4,6 +4,7 @@
 //   bitfold_bench_shapes --benchmark_out=result.json --benchmark_out_format=json
 #include <benchmark/benchmark.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -45,9 +46,9 @@ void add_ceiling(const shape& s) {
   add<T>("load_only", s, [=](const buffers& b, std::size_t n) { load_only(b.in, n * sizeof(T), b.out, b.stream); });
 }
 
-// `transposed`: the axes lie in memory the other way round.
+// Of every `step`-th element of the last axis.
 template <class T>
-void add_ops(const std::vector<op_id>& ops, const shape& s, std::optional<bitfold::method_id> method = {}) {
+void add_ops(const std::vector<op_id>& ops, const shape& s, std::optional<bitfold::method_id> method = {}, int step = 1) {
   std::string name = "bitfold";
   std::vector<bitfold::reduction> all;
   for (const op_id op : ops) {
@@ -55,15 +56,65 @@ void add_ops(const std::vector<op_id>& ops, const shape& s, std::optional<bitfol
     all.push_back(bitfold::make_reduction(op, method, stored<T>));
   }
   if (method) name += "_" + std::string(bitfold::name(*method));
+  if (step > 1) name += "_step" + std::to_string(step);
   std::size_t outputs = s.elements();
   for (const int a : s.axes) outputs /= static_cast<std::size_t>(s.extents[static_cast<std::size_t>(a)]);
   add<T>(name, s, [=](const buffers& b, std::size_t) {
-    const auto x = bitfold::row_major(stored<T>, b.in, s.extents);
+    auto x = bitfold::row_major(stored<T>, b.in, s.extents);
+    if (step > 1) x = bitfold::sliced(x, x.rank - 1, 0, s.extents.back() / step, step);
     std::vector<void*> out;
     for (std::size_t k = 0; k < all.size(); ++k) out.push_back(static_cast<char*>(b.out) + 256 + 8 * k * outputs);
     auto* const work = static_cast<char*>(b.temp) + (std::size_t{3} << 30);
     bitfold::cuda::reduce(all, x, nullptr, s.axes, out, work, b.temp_size - (std::size_t{3} << 30), b.stream);
   });
+}
+
+// Sums of segments and by key: `make` writes the offsets, or the keys, once.
+template <class Make, class Enqueue>
+void add_lists(const std::string& shape, std::int64_t n, Make make, Enqueue enqueue) {
+  benchmark::RegisterBenchmark(("bitfold:sum/f32/" + shape).c_str(), [=](benchmark::State& state) {
+    auto* const list = static_cast<std::int64_t*>(scratch) + (std::size_t{1} << 27);  // 1 GiB on
+    make(list);
+    check(cudaDeviceSynchronize());
+    const auto sum = bitfold::make_reduction(op_id::sum, {}, bitfold::dtype::f32);
+    measure<float>(state, static_cast<std::size_t>(n), 1, [&](const buffers& b, std::size_t) {
+      void* const out[] = {static_cast<char*>(b.out) + 256};
+      enqueue(sum, b, list, out, static_cast<char*>(b.temp) + (std::size_t{3} << 30), b.temp_size - (std::size_t{3} << 30));
+    });
+  })->UseManualTime()->Unit(benchmark::kMicrosecond)->Iterations(20);
+}
+
+__global__ void fill_keys(std::int64_t* keys, std::int64_t n, std::uint64_t outputs) {
+  for (std::int64_t i = blockIdx.x * std::int64_t{blockDim.x} + threadIdx.x; i < n; i += std::int64_t{gridDim.x} * blockDim.x) {
+    std::uint64_t z = (static_cast<std::uint64_t>(i) + 1) * 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    keys[i] = static_cast<std::int64_t>((z ^ (z >> 31)) % outputs);
+  }
+}
+
+void add_segments_and_keys() {
+  constexpr std::int64_t all = std::int64_t{1} << 28, some = std::int64_t{1} << 26;
+  constexpr int segments = 1 << 20;
+  add_lists(std::to_string(all) + "_over_2^20_segments_of_power-law_lengths", all, [](std::int64_t* to) {
+    // Lengths as 1 / rank^0.8, the ranks in any order.
+    std::vector<double> weight(segments);
+    double total = 0;
+    for (int k = 0; k < segments; ++k) total += weight[static_cast<std::size_t>(k * 1'000'003LL % segments)] = std::pow(k + 1, -0.8);
+    std::vector<std::int64_t> offsets(segments + 1);
+    double sum = 0;
+    for (int k = 0; k < segments; ++k) offsets[static_cast<std::size_t>(k + 1)] = static_cast<std::int64_t>((sum += weight[static_cast<std::size_t>(k)]) / total * all);
+    offsets[segments] = all;
+    check(cudaMemcpy(to, offsets.data(), offsets.size() * 8, cudaMemcpyHostToDevice));
+  }, [](const auto& r, const buffers& b, const std::int64_t* offsets, auto& out, void*, std::size_t) {
+    bitfold::cuda::reduce_segments({&r, 1}, b.in, nullptr, all, offsets, segments, out, b.stream);
+  });
+  for (const int power : {10, 16, 20, 24}) {
+    const std::size_t outputs = std::size_t{1} << power;
+    add_lists(std::to_string(some) + "_over_2^" + std::to_string(power) + "_keys", some, [=](std::int64_t* to) { fill_keys<<<1056, 256>>>(to, some, outputs); },
+              [=](const auto& r, const buffers& b, const std::int64_t* keys, auto& out, void* work, std::size_t size) {
+                bitfold::cuda::reduce_by_key({&r, 1}, b.in, nullptr, some, keys, outputs, out, work, size, b.stream);
+              });
+  }
 }
 
 template <class T>
@@ -74,7 +125,10 @@ void add_all() {
     const shape rows{{elements / n, n}, {1}};
     add_ceiling<T>(rows);
     add_ops<T>({sum}, rows);
+    if (n <= 32768) add_ops<T>({sum}, rows, bitfold::method_id::exact);
   }
+  add_ops<T>({sum}, {{65536, 4096}, {1}}, {}, 2);
+  add_ops<T>({sum}, {{65536, 4096}, {0}}, {}, 2);
   for (const shape& s : {shape{{65536, 4096}, {0}}, {{4194304, 64}, {0}}, {{256, 64, 128, 128}, {0, 2, 3}}, {{256, 64, 128, 128}, {1, 3}},
                          {{4096, 65536}, {0}}}) {
     add_ceiling<T>(s);
@@ -89,6 +143,7 @@ void add_all() {
   for (const shape& s : {shape{{65536, 4096}, {1}}, {{2093, 128256}, {1}}}) {
     add_ceiling<T>(s);
     add_ops<T>({logsumexp}, s);
+    add_ops<T>({max, softmax_denominator}, s);
   }
   for (const shape& s : {shape{{1, 4096}, {1}}, {{8, 4096}, {1}}, {{64, 4096}, {1}}, {{256, 16384}, {1}}, {{1, 1 << 20}, {1}}, {{1, 1 << 24}, {1}}})
     for (const op_id op : {sum, var}) add_ops<T>({op}, s);
@@ -99,6 +154,7 @@ void add_all() {
 int main(int argc, char** argv) {
   if (const auto status = begin(argc, argv)) return *status;
   add_all<float>();
+  add_segments_and_keys();
   add_all<__half>();
   benchmark::RunSpecifiedBenchmarks();
 }

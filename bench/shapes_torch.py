@@ -18,9 +18,10 @@ OPS = {
     "argmax": lambda x, d: x.argmax(d[0]) if len(d) == 1 else None,
     "max": lambda x, d: x.amax(d),
     "logsumexp": lambda x, d: x.logsumexp(d),
+    "max+softmax_denominator": lambda x, d: (lambda m: (m, (x - m).exp().sum(d)))(x.amax(d, keepdim=True)),
 }
 CASES = [("sum", s) for s in ROWS + COLUMNS + SMALL] + [(o, s) for s in STATISTICS for o in ("var", "argmax", "max")] + \
-        [("logsumexp", s) for s in LONG] + [("var", s) for s in SMALL]
+        [(o, s) for s in LONG for o in ("logsumexp", "max+softmax_denominator")] + [("var", s) for s in SMALL]
 
 
 def seconds(call, copies):
@@ -62,6 +63,15 @@ def main():
             shape = "x".join(map(str, extents)) + "_over_" + "".join(map(str, axes))
             benchmarks.append({"name": f"torch:{op}/{name}/{shape}", "real_time": time * 1e6, "time_unit": "us",
                                "bytes_per_second": size / time})
+    n = 1 << 26
+    x = torch.rand(n, device="cuda") * 2 - 1
+    for power in (10, 16, 20, 24):
+        keys = torch.randint(1 << power, (n,), device="cuda")
+        for who, deterministic in (("torch", True), ("torch_atomics", False)):
+            torch.use_deterministic_algorithms(deterministic)
+            time = seconds(lambda: torch.zeros(1 << power, device="cuda").index_add_(0, keys, x), 2)
+            benchmarks.append({"name": f"{who}:sum/f32/{n}_over_2^{power}_keys", "real_time": time * 1e6, "time_unit": "us",
+                               "bytes_per_second": n * 4 / time})
     context = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "command": "bench/shapes_torch.py OUT.json"}
     with open(sys.argv[1], "w") as f:
         f.write('{"context": ' + json.dumps(context) + ',\n"benchmarks": [\n' + ",\n".join(map(json.dumps, benchmarks)) + "\n]}\n")

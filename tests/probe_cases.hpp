@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstring>
 #include <string>
 #include <vector>
 
 #include <bitfold/reference.hpp>
+#include <bitfold/view.hpp>
 
 #include "catch.hpp"
 #include "main.hpp"
@@ -94,6 +96,23 @@ void check_all_types(Engine engine, std::uint64_t n, bool on_gpu = false) {
     CHECK((tree_of<float>(engine, m.id, dtype::f64, n) == expected));
     CHECK((tree_of<bfloat16>(engine, m.id, dtype::f64, n) == expected));
   }
+}
+
+/// Row 1 of a batch, the others being copies; or column 1, if the array lies the other way round. reduce(r, x, axis, out).
+template <class Reduce>
+auto in_a_batch(int outputs, bool columns, Reduce reduce) {
+  return [=](const reduction& r, const void* data, std::size_t n) {
+    const std::size_t size = size_of(r.in()), count = static_cast<std::size_t>(outputs);
+    std::vector<std::byte> batch(count * n * size), out(count * size_of(r.out()));
+    for (std::size_t i = 0; i < count * n; ++i) {
+      const std::size_t element = columns ? i / count : i % n;
+      std::memcpy(&batch[i * size], static_cast<const std::byte*>(data) + element * size, size);
+    }
+    const auto length = static_cast<std::int64_t>(n);
+    reduce(r, columns ? row_major(r.in(), batch.data(), {length, outputs}) : row_major(r.in(), batch.data(), {outputs, length}), columns ? 0 : 1,
+           out.data());
+    return load_scalar(r.out(), &out[size_of(r.out())]);
+  };
 }
 
 /// About `count` elements of n chosen at random, one of each of the last leaves, and both sides of

@@ -24,20 +24,8 @@ auto by_cpu(cpu::options how) {
   };
 }
 
-// Row 1 of a batch of three, the others being copies; or its columns, if the array lies the other way round.
-auto in_a_batch(bool columns, cpu::options how) {
-  return [=](const reduction& r, const void* data, std::size_t n) {
-    const std::size_t size = size_of(r.in());
-    std::vector<std::byte> batch(3 * n * size), out(3 * size_of(r.out()));
-    for (std::size_t i = 0; i < 3 * n; ++i) {
-      const std::size_t element = columns ? i / 3 : i % n;
-      std::memcpy(&batch[i * size], static_cast<const std::byte*>(data) + element * size, size);
-    }
-    const auto length = static_cast<std::int64_t>(n);
-    const view x = columns ? row_major(r.in(), batch.data(), {length, 3}) : row_major(r.in(), batch.data(), {3, length});
-    cpu::reduce(r, x, {columns ? 0 : 1}, out.data(), how);
-    return load_scalar(r.out(), &out[size_of(r.out())]);
-  };
+auto in_a_batch_of_three(bool columns, cpu::options how) {
+  return in_a_batch(3, columns, [=](const reduction& r, const view& x, int axis, std::byte* out) { cpu::reduce(r, x, std::array{axis}, out, how); });
 }
 
 }  // namespace
@@ -142,10 +130,10 @@ TEST_CASE("probe: an output in a batch is added in the printed order", "[probe]"
   for (const bool columns : {false, true})
     for (cpu::target t : cpu::available_targets()) {
       CAPTURE(cpu::name(t), columns);
-      for (std::uint64_t n : {std::uint64_t{1}, std::uint64_t{33}, std::uint64_t{order::leaf + 1}}) check_all_types(in_a_batch(columns, {1, t}), n);
+      for (std::uint64_t n : {std::uint64_t{1}, std::uint64_t{33}, std::uint64_t{order::leaf + 1}}) check_all_types(in_a_batch_of_three(columns, {1, t}), n);
       const std::uint64_t n = 40 * order::leaf + 17;  // several runs
-      check_sample<float>(in_a_batch(columns, {3, t}), n, sample(n, 12, 2048));
-      check_sample<double>(in_a_batch(columns, {1, t}), n, sample(n, 12, 2048));
+      check_sample<float>(in_a_batch_of_three(columns, {3, t}), n, sample(n, 12, 2048));
+      check_sample<double>(in_a_batch_of_three(columns, {1, t}), n, sample(n, 12, 2048));
     }
 }
 

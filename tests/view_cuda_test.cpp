@@ -4,7 +4,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "catch.hpp"
 #include "data.hpp"
@@ -49,10 +51,17 @@ std::vector<std::vector<std::byte>> reduced(std::span<const reduction> all, cons
   return got;
 }
 
-std::string differing(const test::view_case& c) {
+// Those that have kernels for elements as they are stored, but for accumulators.
+bool is_everyday(const reduction& r) {
+  using enum op_id;
+  constexpr op_id ops[] = {sum, mean, sum_squares, min, max, argmax, var, logsumexp, softmax_denominator};
+  return std::ranges::find(ops, r.op()) != std::end(ops) && (!info(r.op()).takes_method || r.method() == method_id::tree) && r.method() != method_id::exact;
+}
+
+std::string differing(const test::view_case& c, bool everyday = false) {
   std::vector<reduction> all;
   for (const reduction& r : test::reductions_of_all_ops(c.type))
-    if (runs_on_a_gpu(r) && info(r.op()).inputs == (c.two ? 2 : 1) && (c.elements_each() > 0 || info(r.op()).empty != if_empty::refused))
+    if (runs_on_a_gpu(r) && (!everyday || is_everyday(r)) && info(r.op()).inputs == (c.two ? 2 : 1) && (c.elements_each() > 0 || info(r.op()).empty != if_empty::refused))
       all.push_back(r);
   if (all.empty()) return "";
   std::vector<std::vector<std::byte>> want;
@@ -118,8 +127,7 @@ TEST_CASE("cuda views: elements and outputs that are neighbours in packs") {
     const auto add = [&](std::vector<std::int64_t> extent, std::vector<int> axes, std::vector<int> gap = {}) {
       std::vector<int> order(extent.size());
       std::iota(order.begin(), order.end(), 0);
-      for (const bool two : {false, true})
-        cases.push_back({.type = t, .extent = extent, .axes = axes, .order = order, .gap = gap, .two = two, .specials = false, .second_gap = gap});
+      cases.push_back({.type = t, .extent = extent, .axes = axes, .order = order, .gap = gap, .specials = false});
     };
     // Rows of packs, whole leaves or not, of fewer than a warp takes at once, of more, and on two axes.
     for (const std::int64_t n : {8, 16, 24, 32, 40, 64, 72, 128, 136, 248, 256, 264, 512, 520, 776, 1000, 1024, 1032})
@@ -128,11 +136,11 @@ TEST_CASE("cuda views: elements and outputs that are neighbours in packs") {
         extent.push_back(n);
         add(extent, {static_cast<int>(outputs.size())});
       }
-    add({40'000, 16}, {1});
+    add({9'000, 16}, {1});
     // Columns: of few leaves and of many, of few outputs and of many.
-    for (const std::int64_t n : {2, 31, 33, 256, 257, 600, 4096, 20'001})
+    for (const std::int64_t n : {2, 31, 33, 256, 257, 600, 4096, 9'001})
       for (const std::int64_t outputs : {8, 24, 136}) add({n, outputs}, {0});
-    add({300, 20'000}, {0});
+    add({300, 5'000}, {0});
     add({70'000, 16}, {0});
     add({3, 700, 24}, {1});
     add({700, 2, 24}, {0}, {1, 2, 1});
@@ -142,7 +150,7 @@ TEST_CASE("cuda views: elements and outputs that are neighbours in packs") {
       add({2 + 5000 / run, 3, run}, {0, 2});
     }
     for (const test::view_case& c : cases) {
-      const std::string which = differing(c);
+      const std::string which = differing(c, true);
       INFO(c.describe() << which);
       CHECK(which == "");
     }
