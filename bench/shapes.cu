@@ -9,27 +9,11 @@
 
 #include "load_only.cuh"
 #include "measure.cuh"
+#include "shapes.hpp"
 
 namespace {
 
 using bitfold::op_id;
-
-struct shape {
-  std::vector<std::int64_t> extents;
-  std::vector<int> axes;
-  std::string text() const {
-    std::string s;
-    for (const auto e : extents) s += (s.empty() ? "" : "x") + std::to_string(e);
-    s += "_over_";
-    for (const int a : axes) s += std::to_string(a);
-    return s;
-  }
-  std::size_t elements() const {
-    std::size_t n = 1;
-    for (const auto e : extents) n *= static_cast<std::size_t>(e);
-    return n;
-  }
-};
 
 template <class T, class Enqueue>
 void add(const std::string& who, const shape& s, Enqueue enqueue) {
@@ -55,8 +39,7 @@ void add_ops(const std::vector<op_id>& ops, const shape& s, std::optional<bitfol
     all.push_back(bitfold::make_reduction(op, method, stored<T>));
   }
   if (method) name += "_" + std::string(bitfold::name(*method));
-  std::size_t outputs = s.elements();
-  for (const int a : s.axes) outputs /= static_cast<std::size_t>(s.extents[static_cast<std::size_t>(a)]);
+  const std::size_t outputs = s.outputs();
   add<T>(name, s, [=](const buffers& b, std::size_t) {
     const auto x = bitfold::row_major(stored<T>, b.in, s.extents);
     std::vector<void*> out;

@@ -36,6 +36,16 @@ void for_each_run(const axes& of, std::int64_t axes::axis::*stride, std::uint64_
 
 }  // namespace
 
+void strided_batch::places(std::uint64_t first, std::uint64_t n, std::ptrdiff_t* x, std::ptrdiff_t* y) const {
+  const auto of = [&](std::int64_t axes::axis::*stride, std::ptrdiff_t* to) {
+    for_each_run(l_.reduced, stride, first, n, [&](std::int64_t at, std::int64_t across, std::uint64_t count) {
+      for (; count > 0; --count, at += across) *to++ = at;
+    });
+  };
+  of(&axes::axis::x, x);
+  if (l_.y) of(&axes::axis::y, y);
+}
+
 void strided_batch::copy(std::int64_t axes::axis::*stride, const std::byte* from, std::uint64_t output,
                          std::uint64_t outputs_, std::uint64_t first, std::uint64_t n, std::byte* to,
                          std::size_t pitch) const {

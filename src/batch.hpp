@@ -67,6 +67,10 @@ class strided_batch : public batch {
   }
   bool neighbours() const override { return !in_a_row_; }
 
+  const layout& shape() const { return l_; }
+  /// Where elements first, ..., first + n - 1 of an output lie, of y too if there is one: in elements, from its first one.
+  void places(std::uint64_t first, std::uint64_t n, std::ptrdiff_t* x, std::ptrdiff_t* y) const;
+
  private:
   pointers moved(axes::offset by) const {
     const auto size = static_cast<std::int64_t>(size_of(type));

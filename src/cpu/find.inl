@@ -1,4 +1,4 @@
-// Which kernel a target has for a reduction. Included once per target, after engine.inl.
+// Which kernel a target has for a reduction. Included once per target, after engine.inl and columns.inl.
 
 template <class F, class T, class A>
 target kernel_of(inputs data, order::index leaves, int tail, order::index first, void* out) {
@@ -33,14 +33,17 @@ inline kernels find(const reduction& r) {
       using Base = typename F::base;
       // Plain sums of narrow types are worth kernels of their own.
       return visit(r.in(), [&]<class T>(std::type_identity<T>) -> kernels {
-        if constexpr (std::is_same_v<T, A>)
-          return {kernel_of<Base, A, A>, nullptr};
-        else if constexpr (!bitfold::fold::holds<A, T>())
+        if constexpr (!bitfold::fold::holds<A, T>()) {
           return {};  // not reached: make_reduction chose an A that holds T
-        else if constexpr (is_plain_sum<Base> && std::is_integral_v<A> == std::is_integral_v<T>)
-          return {kernel_of<Base, T, A>, nullptr};
-        else
-          return {kernel_of<Base, A, A>, convert<T, A>};
+        } else {
+          constexpr bool same = std::is_same_v<T, A>;
+          using together = side_by_side<Base, A>;
+          const column_kernels columns{together::add, together::total, sizeof(A), same ? nullptr : convert<T, A>, turn<T, A>};
+          if constexpr (same || (is_plain_sum<Base> && std::is_integral_v<A> == std::is_integral_v<T>))
+            return {kernel_of<Base, T, A>, nullptr, columns};
+          else
+            return {kernel_of<Base, A, A>, convert<T, A>, columns};
+        }
       });
     }
   });

@@ -84,6 +84,10 @@ template <class V>
 HWY_INLINE auto first(V v) {
   return hn::GetLane(v);
 }
+template <class V>
+HWY_INLINE auto lane(V v, int i) {
+  return hn::ExtractLane(v, static_cast<std::size_t>(i));
+}
 /// The first n lanes of a, then those of b.
 template <class V>
 HWY_INLINE V first_n_of(int n, V a, V b) {
