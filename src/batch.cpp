@@ -36,14 +36,14 @@ void for_each_run(const axes& of, std::int64_t axes::axis::*stride, std::uint64_
 
 }  // namespace
 
-void strided_batch::places(std::uint64_t first, std::uint64_t n, std::ptrdiff_t* x, std::ptrdiff_t* y) const {
-  const auto of = [&](std::int64_t axes::axis::*stride, std::ptrdiff_t* to) {
-    for_each_run(l_.reduced, stride, first, n, [&](std::int64_t at, std::int64_t across, std::uint64_t count) {
+void places_of(const axes& of, std::uint64_t first, std::uint64_t n, std::ptrdiff_t* x, std::ptrdiff_t* y) {
+  const auto put = [&](std::int64_t axes::axis::*stride, std::ptrdiff_t* to) {
+    for_each_run(of, stride, first, n, [&](std::int64_t at, std::int64_t across, std::uint64_t count) {
       for (; count > 0; --count, at += across) *to++ = at;
     });
   };
-  of(&axes::axis::x, x);
-  if (l_.y) of(&axes::axis::y, y);
+  put(&axes::axis::x, x);
+  if (y) put(&axes::axis::y, y);
 }
 
 void strided_batch::copy(std::int64_t axes::axis::*stride, const std::byte* from, std::uint64_t output,
@@ -57,6 +57,12 @@ void strided_batch::copy(std::int64_t axes::axis::*stride, const std::byte* from
       std::uint64_t column = 0;
       for_each_run(l_.reduced, stride, first, n, [&](std::int64_t at, std::int64_t across, std::uint64_t columns) {
         const T* const corner = elements_ + begin + at;
+        if (across == 1) {
+          for (std::uint64_t r = 0; r < rows; ++r)
+            std::memcpy(row + r * pitch + column * sizeof(T), corner + static_cast<std::int64_t>(r) * down, columns * sizeof(T));
+          column += columns;
+          return;
+        }
         constexpr std::uint64_t side = 16;
         for (std::uint64_t i = 0; i < rows; i += side)
           for (std::uint64_t j = 0; j < columns; j += side)

@@ -48,8 +48,9 @@ struct column_kernels {
   void (*total)(const column_counter& c, int outputs, order::index first, void* states) = nullptr;
   std::size_t element = 0;    ///< bytes of the accumulator's type
   converter widen = nullptr;  ///< null where elements are of that type
-  /// Element first + i < first + n of rows[k] to to[i * pitch + k], widened; k < `count`, rounded up to a vector.
-  void (*turn)(const std::byte* const* rows, int count, std::size_t first, int n, void* to, int pitch) = nullptr;
+  /// Element first + i < first + n of output k, at x[rows[k] + first + i], to to[i * pitch + k], widened; k < `count`, which
+  /// is rounded up to whole vectors.
+  void (*turn)(const void* x, const std::ptrdiff_t* rows, int count, order::index first, int n, void* to, int pitch) = nullptr;
 };
 
 /// How many keys (arith::key_of) n >= 1 elements have, on up to `threads` threads.
@@ -60,6 +61,7 @@ std::size_t count_distinct(dtype type, const void* data, std::size_t n, int thre
 struct kernels {
   kernel fold = nullptr;
   converter convert = nullptr;
+  bool slow_tail = false;  ///< a short leaf takes as long as several full ones
   column_kernels columns{};
 };
 

@@ -80,6 +80,7 @@ class worker {
       }
       std::uint64_t have = n;  // the run that is there
       by = run_by_runs(o, outputs, n, [&](std::uint64_t at, std::uint64_t b) {
+        if (const auto p = w_.from.place(o + b, at, std::min<std::uint64_t>(run, n - at)); p.x) return as_inputs(p);
         if (at != have) w_.from.gather(o, outputs, at, std::min<std::uint64_t>(run, n - at), gathered_.data(), pitch, second);
         have = at;
         std::byte* const x = gathered_.data() + b * pitch;
@@ -168,15 +169,15 @@ void run_long(const work& w, std::uint64_t output, const options& how) {
 }
 
 // All outputs side by side, by threads that take some strips of them each, or chunks of their elements.
-void run_columns(const work& w, const detail::strided_batch& of, const column_plan& p, int threads) {
-  const order::index outputs = of.outputs, n = of.shape().n;
+void run_columns(const work& w, const detail::layout& l, const column_plan& p, int threads) {
+  const order::index outputs = l.outputs, n = l.n;
   const order::index at_once = threads == 1 ? p.strips : (p.strips - 1) / (8 * static_cast<order::index>(threads)) + 1;
   const order::index parts = (p.strips - 1) / at_once + 1;
   // Of each task the states of all chunks of output 0, of output 1, ...
   std::vector<std::vector<std::byte>> states(p.chunks > 1 ? w.tasks.size() : 0);
   for (std::size_t k = 0; k < states.size(); ++k) states[k].resize(outputs * p.chunks * w.tasks[k].states.size);
   for_each_part(parts * p.chunks, threads, [&](std::size_t item) {
-    column_worker mine(w.tasks, of, p);
+    column_worker mine(w.tasks, l, p);
     const order::index part = item % parts, chunk = item / parts, begin = chunk * p.chunk, here = std::min(p.chunk, n - begin);
     for (order::index s = part * at_once; s < std::min(p.strips, (part + 1) * at_once); ++s) {
       const order::index first = s * static_cast<order::index>(p.outputs);
@@ -205,9 +206,8 @@ void run_columns(const work& w, const detail::strided_batch& of, const column_pl
   }
 }
 
-// `axes`: `from`, if its outputs are of axes.
 void run(const batch& from, std::span<const reduction> all, std::span<void* const> out, const options& how,
-         const detail::strided_batch* axes = nullptr) {
+         const detail::layout* axes = nullptr) {
   const target best = chosen(how);
   detail::check_batch(from, all, out);
   work w{from, all, out, best, {}, {}, {}, detail::exact_sums(all)};
@@ -226,7 +226,7 @@ void run(const batch& from, std::span<const reduction> all, std::span<void* cons
   const std::size_t element = size_of(from.type) * (from.data.y ? 2 : 1);
   const int threads = threads_for(how, from.elements * element);
   if (axes && w.tasks.size() == all.size())
-    if (const auto p = plan_columns(w.tasks, axes->shape(), threads)) {
+    if (const auto p = plan_columns(w.tasks, *axes, threads)) {
       report(best);
       return run_columns(w, *axes, *p, threads);
     }
@@ -266,8 +266,8 @@ void run(const batch& from, std::span<const reduction> all, std::span<void* cons
 
 void reduce(std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes,
             std::span<void* const> out, const options& how) {
-  const detail::strided_batch batch(detail::layout_of(x, y, axes));
-  run(batch, all, out, how, &batch);
+  const detail::layout l = detail::layout_of(x, y, axes);
+  run(detail::strided_batch(l), all, out, how, &l);
 }
 void reduce(const reduction& r, const view& x, std::span<const int> axes, void* out, const options& how) {
   reduce({&r, 1}, x, nullptr, axes, {&out, 1}, how);

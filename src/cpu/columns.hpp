@@ -22,20 +22,28 @@ struct column_plan {
   order::index chunk, chunks;  ///< elements of an output in a chunk, a complete subtree but for the last
 };
 
-/// Rows that are shorter are better turned than folded one by one.
-inline constexpr std::uint64_t short_row = 1024;
+/// Outputs at once that are brought together.
+inline constexpr int most_columns = 256;
+/// Whether rows of n elements are better turned than folded one by one: short ones, and those that mostly wait for their tails.
+inline bool better_turned(std::span<const task> tasks, order::index n) {
+  bool slow_tail = false;
+  for (const task& t : tasks) slow_tail |= t.run.slow_tail;
+  return n < 2 * order::leaf || (slow_tail && n % order::leaf > n / 8);
+}
 
 /// Nothing, if that is no way for outputs laid out like that.
 inline std::optional<column_plan> plan_columns(std::span<const task> tasks, const detail::layout& l, int threads) {
   if (l.n == 0 || l.outputs < 2) return {};
   column_plan p{l.in_a_row(), 0, 0, 0, 0};
   const auto& inner = l.kept.each[l.kept.rank - 1];
-  if (p.turned ? l.n >= short_row : inner.x != 1 || (l.y && inner.y != 1)) return {};
+  if (p.turned ? !better_turned(tasks, l.n) : inner.x != 1 || (l.y && inner.y != 1)) return {};
   bool where_they_lie = !p.turned && inner.extent >= column_width;
   for (const task& t : tasks) where_they_lie &= !t.run.columns.widen;
-  // As wide as memory likes it; or what stays in the first-level cache, a leaf high, and is a line of it wide.
   const auto size = static_cast<int>(size_of(l.type)), high = static_cast<int>(std::min<std::uint64_t>(l.n, order::leaf));
-  p.outputs = where_they_lie ? 1024 / size : std::clamp(8192 / high, std::max(column_width, 64 / size), 256);
+  if (where_they_lie)  // a page wide, for the sake of prefetching; of several tasks, a leaf is read again from the cache
+    p.outputs = (tasks.size() == 1 ? 4096 : 1024) / size;
+  else  // a tile in the first-level cache; or one in the second, as wide as can be
+    p.outputs = std::clamp((p.turned ? 8192 : 65536) / high, std::max(column_width, 64 / size), most_columns);
   p.strips = (l.outputs - 1) / static_cast<order::index>(p.outputs) + 1;
   const order::index leaves = order::leaf_count(l.n);
   p.chunk = std::min(leaves, most_leaves);
@@ -51,8 +59,8 @@ inline std::optional<column_plan> plan_columns(std::span<const task> tasks, cons
 /// One thread's.
 class column_worker {
  public:
-  column_worker(std::span<const task> tasks, const detail::strided_batch& of, const column_plan& p)
-      : tasks_(tasks), of_(of), l_(of.shape()), turned_(p.turned), size_(size_of(l_.type)), counters_(tasks.size()) {}
+  column_worker(std::span<const task> tasks, const detail::layout& l, const column_plan& p)
+      : tasks_(tasks), l_(l), turned_(p.turned), size_(size_of(l_.type)), counters_(tasks.size()) {}
 
   /// Calls done(k, settled states of tasks[k], one behind the other) for elements begin, ..., begin + n - 1 of outputs
   /// first, ..., first + outputs - 1.
@@ -63,12 +71,15 @@ class column_worker {
     start(order::leaf_count(n));
     for (order::index at = 0; at < n; at += order::leaf) {
       const int size = static_cast<int>(std::min<order::index>(order::leaf, n - at));
-      if (!turned_) of_.places(begin + at, static_cast<order::index>(size), places_[0], places_[1]);
+      if (!turned_) detail::places_of(l_.reduced, begin + at, static_cast<order::index>(size), places_[0], l_.y ? places_[1] : nullptr);
       const column_kernels* last = nullptr;
       for (std::size_t k = 0; k < tasks_.size(); ++k) {
         const column_kernels& kernels = tasks_[k].run.columns;
-        column_leaf leaf{runs_[0].x, runs_[0].y, places_[0], places_[1], size, static_cast<int>(at)};
-        if (!lies_ready(kernels)) {
+        column_leaf leaf{nullptr, nullptr, places_[0], places_[1], size, static_cast<int>(at)};
+        if (lies_ready(kernels)) {
+          leaf.x = runs_[0].x;
+          leaf.y = runs_[0].y;
+        } else {
           if (!last || last->turn != kernels.turn) bring(kernels, begin + at, size);
           last = &kernels;
           leaf = {tile_.data(), tile_.data() + tile_.size() / 2, tile_rows_, tile_rows_, size, static_cast<int>(at)};
@@ -91,17 +102,14 @@ class column_worker {
   };
 
   void find_outputs(order::index first, int outputs) {
-    runs_.clear();
-    for (auto& rows : rows_) rows.clear();
-    const order::index inner = turned_ ? 1 : l_.kept.each[l_.kept.rank - 1].extent;
+    outputs_ = outputs;
+    if (turned_) return detail::places_of(l_.kept, first, static_cast<order::index>(outputs), places_[0], l_.y ? places_[1] : nullptr);
+    const order::index inner = l_.kept.each[l_.kept.rank - 1].extent;
     const auto bytes = static_cast<std::int64_t>(size_);
-    for (outputs_ = outputs; outputs > 0; outputs -= runs_.back().count, first += static_cast<order::index>(runs_.back().count)) {
+    for (runs_.clear(); outputs > 0; outputs -= runs_.back().count, first += static_cast<order::index>(runs_.back().count)) {
       const auto at = l_.kept.at(first);
       runs_.push_back({l_.x + at.x * bytes, l_.y ? l_.y + at.y * bytes : nullptr,
                        static_cast<int>(std::min(static_cast<order::index>(outputs), inner - first % inner))});
-      if (!turned_) continue;
-      rows_[0].push_back(runs_.back().x);
-      rows_[1].push_back(runs_.back().y);
     }
   }
 
@@ -135,7 +143,7 @@ class column_worker {
     for (int input = 0; input < (l_.y ? 2 : 1); ++input) {
       std::byte* to = tile_.data() + static_cast<std::size_t>(input) * tile_.size() / 2;
       if (turned_) {
-        kernels.turn(rows_[input].data(), outputs_, begin, n, to, wide_);
+        kernels.turn(input ? l_.y : l_.x, places_[input], outputs_, begin, n, to, wide_);
         continue;
       }
       for (const outputs_in_a_row& run : runs_) {
@@ -151,16 +159,16 @@ class column_worker {
   }
 
   const std::span<const task> tasks_;
-  const detail::strided_batch& of_;
   const detail::layout& l_;
   const bool turned_;
   const std::size_t size_;
   std::vector<column_counter> counters_;
   int outputs_ = 0, wide_ = 0;  // of a run; rounded up
   std::vector<outputs_in_a_row> runs_;
-  std::vector<const std::byte*> rows_[2];
   std::vector<std::byte> pending_, tile_, states_;
-  std::ptrdiff_t places_[2][order::leaf], tile_rows_[order::leaf];
+  static_assert(most_columns == order::leaf);
+  std::ptrdiff_t places_[2][order::leaf];  // of a leaf's elements, or, turned, of the outputs
+  std::ptrdiff_t tile_rows_[order::leaf];
 };
 
 }  // namespace bitfold::cpu

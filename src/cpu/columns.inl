@@ -81,17 +81,33 @@ struct side_by_side {
   }
 };
 
-// Element i of row k to to[i * pitch + k], widened; whole vectors of outputs, so that the last rows may come twice.
 template <class T, class A>
-void turn(const std::byte* const* rows, int count, std::size_t first, int n, void* to, int pitch) {
+void convert(const void* from, std::size_t n, void* to) {
+  const T* p = static_cast<const T*>(from);
+  A* q = static_cast<A*>(to);
+  std::size_t i = 0;
+  for (; i + simd::width<A> <= n; i += simd::width<A>) simd::store<A>(simd::load<A>(p + i), q + i);
+  for (; i < n; ++i) {
+    T x;
+    std::memcpy(&x, p + i, sizeof x);
+    q[i] = bitfold::arith::widen<A>(x);
+  }
+}
+
+// Element i of row k to to[i * pitch + k]; whole vectors of outputs, so that the last row may come several times.
+template <class A>
+void turn_rows(const A* x, const std::ptrdiff_t* rows, int count, int n, A* to, int pitch) {
   constexpr int width = simd::width<A>;
+  // The next rows are mostly as far apart; to ask early for what is not there does nothing.
+  const std::ptrdiff_t ahead = count > 1 ? width * (rows[1] - rows[0]) : 0;
   for (int k = 0; k < count; k += width)
     for (int i = 0; i < n; i += width) {
       const int here = std::min(width, n - i);
       simd::vec<A> v[width];
       BITFOLD_UNROLL
       for (int j = 0; j < width; ++j) {
-        const T* const p = reinterpret_cast<const T*>(rows[std::min(k + j, count - 1)]) + first + i;
+        const A* const p = x + rows[std::min(k + j, count - 1)] + i;
+        __builtin_prefetch(p + ahead);
         v[j] = here == width ? simd::load<A>(p) : simd::load_first<A>(p, here);
       }
       // Each round moves the lowest bit of an element's lane to the top of its vector's number, and that one's lowest
@@ -106,9 +122,27 @@ void turn(const std::byte* const* rows, int count, std::size_t first, int n, voi
         }
         std::copy_n(w, width, v);
       }
-      A* const out = static_cast<A*>(to) + i * pitch + k;
+      A* const out = to + i * pitch + k;
       BITFOLD_UNROLL
       for (int j = 0; j < width; ++j)
         if (j < here) simd::store<A>(v[j], out + j * pitch);
     }
+}
+
+template <class T, class A>
+void turn(const void* x, const std::ptrdiff_t* rows, int count, order::index first, int n, void* to, int pitch) {
+  const T* const from = static_cast<const T*>(x) + first;
+  if constexpr (std::is_same_v<T, A>) {
+    turn_rows<A>(from, rows, count, n, static_cast<A*>(to), pitch);
+  } else {  // a vector of rows at a time, widened
+    constexpr int width = simd::width<A>;
+    A widened[width][order::leaf];
+    std::ptrdiff_t begins[width];
+    for (int k = 0; k < width; ++k) begins[k] = k * order::leaf;
+    for (int k = 0; k < count; k += width) {
+      const int here = std::min(width, count - k);
+      for (int j = 0; j < here; ++j) convert<T, A>(from + rows[k + j], static_cast<std::size_t>(n), widened[j]);
+      turn_rows<A>(widened[0], begins, here, n, static_cast<A*>(to) + k, pitch);
+    }
+  }
 }

@@ -10,19 +10,6 @@ target kernel_of(inputs data, order::index leaves, int tail, order::index first,
   return this_target;
 }
 
-template <class T, class A>
-void convert(const void* from, std::size_t n, void* to) {
-  const T* p = static_cast<const T*>(from);
-  A* q = static_cast<A*>(to);
-  std::size_t i = 0;
-  for (; i + simd::width<A> <= n; i += simd::width<A>) simd::store<A>(simd::load<A>(p + i), q + i);
-  for (; i < n; ++i) {
-    T x;
-    std::memcpy(&x, p + i, sizeof x);
-    q[i] = bitfold::arith::widen<A>(x);
-  }
-}
-
 inline kernels find(const reduction& r) {
   return detail::dispatch<algebra>(r, [&]<class Chosen>(Chosen) -> kernels {
     using F = typename Chosen::fold;
@@ -39,10 +26,10 @@ inline kernels find(const reduction& r) {
           constexpr bool same = std::is_same_v<T, A>;
           using together = side_by_side<Base, A>;
           const column_kernels columns{together::add, together::total, sizeof(A), same ? nullptr : convert<T, A>, turn<T, A>};
-          if constexpr (same || (is_plain_sum<Base> && std::is_integral_v<A> == std::is_integral_v<T>))
-            return {kernel_of<Base, T, A>, nullptr, columns};
-          else
-            return {kernel_of<Base, A, A>, convert<T, A>, columns};
+          constexpr bool as_stored = same || (is_plain_sum<Base> && std::is_integral_v<A> == std::is_integral_v<T>);
+          using In = std::conditional_t<as_stored, T, A>;
+          constexpr bool slow_tail = !engine<Base, stored<Base, In, A>>::short_in_vectors();
+          return {kernel_of<Base, In, A>, as_stored ? nullptr : convert<T, A>, slow_tail, columns};
         }
       });
     }

@@ -63,7 +63,7 @@ HWY_INLINE vec<A> load_first(const T* p, int n) {
 template <class A>
 HWY_INLINE auto places(index i) {
   const hn::RebindToSigned<tag<A>> d;
-  return hn::Iota(d, static_cast<hn::TFromD<decltype(d)>>(i));
+  return hn::Add(hn::Iota(d, 0), hn::Set(d, static_cast<hn::TFromD<decltype(d)>>(i)));  // Iota of a constant is one
 }
 template <class A>
 HWY_INLINE void store(vec<A> v, A* p) {
