@@ -8,7 +8,6 @@
 
 #include <bit>
 #include <cstring>
-#include <fstream>
 #include <numeric>
 #include <set>
 #include <string>
@@ -18,6 +17,7 @@
 
 #include "fast_math.hpp"
 #include "load_only.hpp"
+#include "machine.hpp"
 
 namespace {
 
@@ -93,17 +93,7 @@ void add_cases(int threads) {
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  std::string line, model = "unknown";
-  for (std::ifstream info("/proc/cpuinfo"); std::getline(info, line);)
-    if (line.starts_with("model name")) {
-      model = line.substr(line.find(':') + 2);
-      break;
-    }
-  benchmark::AddCustomContext("cpu", model);
-  benchmark::AddCustomContext("target", std::string(cpu::name(cpu::available_targets().back())));
-#ifdef BITFOLD_COMMIT
-  benchmark::AddCustomContext("commit", BITFOLD_COMMIT);
-#endif
+  add_machine();
   for (int threads : std::set{1, 2, tbb::info::default_concurrency()}) {
     add_cases<float>(threads);
     add_cases<double>(threads);

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <type_traits>
 
@@ -16,6 +15,7 @@
 #include <bitfold/cpu.hpp>
 
 #include "load_only.hpp"
+#include "machine.hpp"
 
 #ifdef BITFOLD_WITH_XSUM
 #include <stdint.h>
@@ -181,17 +181,7 @@ void add_cases(kind k) {
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  std::string line, model = "unknown";
-  for (std::ifstream info("/proc/cpuinfo"); std::getline(info, line);)
-    if (line.starts_with("model name")) {
-      model = line.substr(line.find(':') + 2);
-      break;
-    }
-  benchmark::AddCustomContext("cpu", model);
-  benchmark::AddCustomContext("target", std::string(cpu::name(cpu::available_targets().back())));
-#ifdef BITFOLD_COMMIT
-  benchmark::AddCustomContext("commit", BITFOLD_COMMIT);
-#endif
+  add_machine();
   for (const kind k : {kind::normal, kind::wide, kind::any}) {
 #ifdef BITFOLD_WITH_XSUM
     add_cases<double, xsum_small, xsum_large>(k);

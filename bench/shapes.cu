@@ -10,27 +10,11 @@
 
 #include "load_only.cuh"
 #include "measure.cuh"
+#include "shapes.hpp"
 
 namespace {
 
 using bitfold::op_id;
-
-struct shape {
-  std::vector<std::int64_t> extents;
-  std::vector<int> axes;
-  std::string text() const {
-    std::string s;
-    for (const auto e : extents) s += (s.empty() ? "" : "x") + std::to_string(e);
-    s += "_over_";
-    for (const int a : axes) s += std::to_string(a);
-    return s;
-  }
-  std::size_t elements() const {
-    std::size_t n = 1;
-    for (const auto e : extents) n *= static_cast<std::size_t>(e);
-    return n;
-  }
-};
 
 template <class T, class Enqueue>
 void add(const std::string& who, const shape& s, Enqueue enqueue) {
@@ -57,8 +41,7 @@ void add_ops(const std::vector<op_id>& ops, const shape& s, std::optional<bitfol
   }
   if (method) name += "_" + std::string(bitfold::name(*method));
   if (step > 1) name += "_step" + std::to_string(step);
-  std::size_t outputs = s.elements();
-  for (const int a : s.axes) outputs /= static_cast<std::size_t>(s.extents[static_cast<std::size_t>(a)]);
+  const std::size_t outputs = s.outputs();
   add<T>(name, s, [=](const buffers& b, std::size_t) {
     auto x = bitfold::row_major(stored<T>, b.in, s.extents);
     if (step > 1) x = bitfold::sliced(x, x.rank - 1, 0, s.extents.back() / step, step);

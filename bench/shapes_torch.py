@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """PyTorch on the shapes of bench/shapes.cu: times of one call inside a CUDA graph that holds enough of them to fill a
 millisecond, as there. Usage: shapes_torch.py OUT.json"""
-import json
 import sys
 
 import torch
+
+import shapes
 
 ALL = 1 << 28
 ROWS = [((ALL // n, n), (1,)) for n in (16, 64, 256, 1000, 4096, 32768, 1 << 24, 1 << 27)]
@@ -60,9 +61,7 @@ def main():
                 continue
             size = n * x.element_size()
             time = seconds(lambda: OPS[op](x, axes), max(1, min(200, (1 << 28) // size)))
-            shape = "x".join(map(str, extents)) + "_over_" + "".join(map(str, axes))
-            benchmarks.append({"name": f"torch:{op}/{name}/{shape}", "real_time": time * 1e6, "time_unit": "us",
-                               "bytes_per_second": size / time})
+            benchmarks.append(shapes.result(f"torch:{op}", name, extents, axes, size, time))
     n = 1 << 26
     x = torch.rand(n, device="cuda") * 2 - 1
     for power in (10, 16, 20, 24):
@@ -70,11 +69,9 @@ def main():
         for who, deterministic in (("torch", True), ("torch_atomics", False)):
             torch.use_deterministic_algorithms(deterministic)
             time = seconds(lambda: torch.zeros(1 << power, device="cuda").index_add_(0, keys, x), 2)
-            benchmarks.append({"name": f"{who}:sum/f32/{n}_over_2^{power}_keys", "real_time": time * 1e6, "time_unit": "us",
-                               "bytes_per_second": n * 4 / time})
+            benchmarks.append(shapes.result(f"{who}:sum", "f32", (n,), f"2^{power}_keys", n * 4, time))
     context = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "command": "bench/shapes_torch.py OUT.json"}
-    with open(sys.argv[1], "w") as f:
-        f.write('{"context": ' + json.dumps(context) + ',\n"benchmarks": [\n' + ",\n".join(map(json.dumps, benchmarks)) + "\n]}\n")
+    shapes.write(sys.argv[1], context, benchmarks)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,16 @@ void for_each_run(const axes& of, std::int64_t axes::axis::*stride, std::uint64_
 
 }  // namespace
 
+void places_of(const axes& of, std::uint64_t first, std::uint64_t n, std::ptrdiff_t* x, std::ptrdiff_t* y) {
+  const auto put = [&](std::int64_t axes::axis::*stride, std::ptrdiff_t* to) {
+    for_each_run(of, stride, first, n, [&](std::int64_t at, std::int64_t across, std::uint64_t count) {
+      for (; count > 0; --count, at += across) *to++ = at;
+    });
+  };
+  put(&axes::axis::x, x);
+  if (y) put(&axes::axis::y, y);
+}
+
 void strided_batch::copy(std::int64_t axes::axis::*stride, const std::byte* from, std::uint64_t output,
                          std::uint64_t outputs_, std::uint64_t first, std::uint64_t n, std::byte* to,
                          std::size_t pitch) const {
@@ -47,6 +57,12 @@ void strided_batch::copy(std::int64_t axes::axis::*stride, const std::byte* from
       std::uint64_t column = 0;
       for_each_run(l_.reduced, stride, first, n, [&](std::int64_t at, std::int64_t across, std::uint64_t columns) {
         const T* const corner = elements_ + begin + at;
+        if (across == 1) {
+          for (std::uint64_t r = 0; r < rows; ++r)
+            std::memcpy(row + r * pitch + column * sizeof(T), corner + static_cast<std::int64_t>(r) * down, columns * sizeof(T));
+          column += columns;
+          return;
+        }
         constexpr std::uint64_t side = 16;
         for (std::uint64_t i = 0; i < rows; i += side)
           for (std::uint64_t j = 0; j < columns; j += side)

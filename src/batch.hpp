@@ -40,8 +40,9 @@ class batch {
   const pointers data;
 
   virtual std::uint64_t count(std::uint64_t output) const = 0;
-  /// Where the elements of an output lie, if that is one behind the other; or null.
-  virtual pointers place(std::uint64_t output) const = 0;
+  /// Where elements first, ..., first + n - 1 of an output lie, if that is one behind the other; or null.
+  virtual pointers place(std::uint64_t output, std::uint64_t first, std::uint64_t n) const = 0;
+  pointers place(std::uint64_t output) const { return place(output, 0, count(output)); }
   /// Copies elements first, ..., first + n - 1 of each of some neighbouring outputs, which have so many: to rows that are
   /// `pitch` bytes apart, y's `second` bytes behind x's.
   virtual void gather(std::uint64_t output, std::uint64_t outputs_, std::uint64_t first, std::uint64_t n, std::byte* to,
@@ -50,22 +51,32 @@ class batch {
   virtual bool neighbours() const { return false; }
 };
 
+/// The places first, first + 1, ..., first + n - 1 of some axes, of y too if that is not null: in elements.
+void places_of(const axes& of, std::uint64_t first, std::uint64_t n, std::ptrdiff_t* x, std::ptrdiff_t* y);
+
 /// The outputs of reducing some axes.
 class strided_batch : public batch {
  public:
   explicit strided_batch(const layout& l)
-      : batch(l.type, l.outputs, l.outputs * l.n, {l.x, l.y}), l_(l), in_a_row_(l.in_a_row()) {}
+      : batch(l.type, l.outputs, l.outputs * l.n, {l.x, l.y}), l_(l), in_a_row_(l.in_a_row()) {
+    if (l.reduced.rank == 0) return;
+    const axes::axis& inner = l.reduced.each[l.reduced.rank - 1];
+    if (inner.x == 1 && (!l.y || inner.y == 1)) in_runs_of_ = inner.extent;
+  }
 
   std::uint64_t count(std::uint64_t) const override { return l_.n; }
-  pointers place(std::uint64_t output) const override {
-    return in_a_row_ ? moved(l_.kept.at(output)) : pointers{nullptr, nullptr};
+  using batch::place;
+  pointers place(std::uint64_t output, std::uint64_t first, std::uint64_t n) const override {
+    if (!in_a_row_ && (in_runs_of_ == 0 || first % in_runs_of_ + n > in_runs_of_)) return {nullptr, nullptr};
+    const auto outer = l_.kept.at(output), inner = l_.reduced.at(first);
+    return moved({outer.x + inner.x, outer.y + inner.y});
   }
   void gather(std::uint64_t output, std::uint64_t outputs_, std::uint64_t first, std::uint64_t n, std::byte* to,
               std::size_t pitch, std::size_t second) const override {
     copy(&axes::axis::x, l_.x, output, outputs_, first, n, to, pitch);
     if (l_.y) copy(&axes::axis::y, l_.y, output, outputs_, first, n, to + second, pitch);
   }
-  bool neighbours() const override { return !in_a_row_; }
+  bool neighbours() const override { return !in_a_row_ && in_runs_of_ == 0; }
 
  private:
   pointers moved(axes::offset by) const {
@@ -78,6 +89,7 @@ class strided_batch : public batch {
 
   const layout l_;
   const bool in_a_row_;
+  std::uint64_t in_runs_of_ = 0;  // elements of an output; 0: in none
 };
 
 /// Output k has elements offsets[k] to offsets[k + 1] - 1.
@@ -87,8 +99,9 @@ class segment_batch : public batch {
       : batch(type, offsets.size() - 1, static_cast<std::uint64_t>(offsets.back() - offsets.front()), data), offsets_(offsets) {}
 
   std::uint64_t count(std::uint64_t k) const override { return static_cast<std::uint64_t>(offsets_[k + 1] - offsets_[k]); }
-  pointers place(std::uint64_t k) const override {
-    const auto at = offsets_[k] * static_cast<std::int64_t>(size_of(type));
+  using batch::place;
+  pointers place(std::uint64_t k, std::uint64_t first, std::uint64_t) const override {
+    const auto at = (offsets_[k] + static_cast<std::int64_t>(first)) * static_cast<std::int64_t>(size_of(type));
     return {data.x + at, data.y ? data.y + at : nullptr};
   }
   void gather(std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t, std::byte*, std::size_t, std::size_t) const override {}
@@ -105,7 +118,8 @@ class keyed_batch : public batch {
       : batch(type, begins.size() - 1, places.size(), data), begins_(std::move(begins)), places_(std::move(places)) {}
 
   std::uint64_t count(std::uint64_t k) const override { return begins_[k + 1] - begins_[k]; }
-  pointers place(std::uint64_t) const override { return {nullptr, nullptr}; }
+  using batch::place;
+  pointers place(std::uint64_t, std::uint64_t, std::uint64_t) const override { return {nullptr, nullptr}; }
   void gather(std::uint64_t k, std::uint64_t, std::uint64_t first, std::uint64_t n, std::byte* to, std::size_t,
               std::size_t second) const override;
 

@@ -11,6 +11,7 @@
 #include "catch.hpp"
 #include "data.hpp"
 #include "device_memory.hpp"
+#include "probe_cases.hpp"
 #include "view_data.hpp"
 
 using namespace bitfold;
@@ -228,5 +229,27 @@ TEST_CASE("cuda segments and keys: of any length, one and two inputs") {
       CHECK_THROWS_AS(cuda::check_keys(d_keys.as<std::int64_t>(), n, keys_count), error);
       cuda::check_offsets(d_offsets.as<std::int64_t>(), segments, n);
       CHECK_THROWS_AS(cuda::check_offsets(d_offsets.as<std::int64_t>(), segments, n - 6), error);
+    }
+}
+
+TEST_CASE("probe: the GPU adds an output in a batch in the printed order", "[probe][cuda]") {
+  using namespace probe;
+  const device_memory in(std::size_t{8} << 20), out(1024), workspace(std::size_t{1} << 20);
+  const auto reduce = [&](const reduction& r, view x, int axis, std::byte* to) {
+    const auto outputs = static_cast<std::size_t>(x.extent[static_cast<std::size_t>(1 - axis)]), elements = outputs * static_cast<std::size_t>(x.extent[static_cast<std::size_t>(axis)]);
+    REQUIRE(cudaMemcpy(in.p, x.data, elements * size_of(x.type), cudaMemcpyHostToDevice) == cudaSuccess);
+    x.data = in.p;
+    void* const results[] = {out.p};
+    cuda::reduce({&r, 1}, x, nullptr, std::array{axis}, results, workspace.p, std::size_t{1} << 20);
+    REQUIRE(cudaMemcpy(to, out.p, outputs * size_of(r.out()), cudaMemcpyDeviceToHost) == cudaSuccess);
+  };
+  for (const bool columns : {false, true})
+    for (const int outputs : {3, 8}) {  // without and with packs
+      CAPTURE(columns, outputs);
+      const auto engine = in_a_batch(outputs, columns, reduce);
+      for (std::uint64_t n : {std::uint64_t{1}, std::uint64_t{48}, std::uint64_t{order::leaf}, std::uint64_t{order::leaf + 1}}) check_all_types(engine, n, true);
+      const std::uint64_t n = 40 * order::leaf + 16;
+      check_sample<float>(engine, n, sample(n, 12, 2048));
+      check_sample<double>(engine, n, sample(n, 12, 2048));
     }
 }

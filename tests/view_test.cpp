@@ -88,6 +88,24 @@ TEST_CASE("views: long outputs, few and many, by any number of threads") {
   }
 }
 
+TEST_CASE("views: columns side by side, in one piece and in chunks by any number of threads") {
+  for (const dtype t : {dtype::f16, dtype::f32, dtype::f64, dtype::i8})
+    for (const auto& [outputs, n] : {std::pair<std::int64_t, std::int64_t>{3, 150'001}, {17, 30'001}, {700, 1'025}}) {
+      // Of one input, where they lie and not, and of two.
+      for (const bool two : {false, true}) {
+        const test::view_case c{.type = t, .extent = {n, outputs}, .axes = {0}, .order = {0, 1}, .two = two};
+        std::vector<reduction> all;
+        for (const op_id op : {op_id::sum, op_id::argmax, op_id::var, op_id::norm_l2, op_id::dot, op_id::cosine})
+          if (info(op).inputs == (two ? 2 : 1)) all.push_back(make_reduction(op, {}, t));
+        const results want = by_reference(all, c);
+        for (const int threads : {1, 7, 0}) {
+          INFO(name(t) << " " << outputs << " " << n << " " << threads);
+          CHECK(reduced(all, c, threads) == want);
+        }
+      }
+    }
+}
+
 TEST_CASE("views: an output does not see the batch") {
   for (const dtype t : {dtype::f32, dtype::bf16, dtype::i16}) {
     const std::int64_t rows = 50, n = 1234;

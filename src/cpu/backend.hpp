@@ -22,6 +22,37 @@ inline constexpr order::index most_leaves = (order::index{1} << 30) / order::lea
 /// Widens n elements at `from` to the accumulator's type, at `to`.
 using converter = void (*)(const void* from, std::size_t n, void* to);
 
+/// The same n <= order::leaf elements of some neighbouring outputs, widened: those of element i at x + x_rows[i], in elements
+/// of the accumulator's type; y likewise, where there are two inputs. `first` is the place of element 0 in the run.
+struct column_leaf {
+  const void *x, *y;
+  const std::ptrdiff_t *x_rows, *y_rows;
+  int size, first;
+};
+/// What is folded so far of a run of leaves, all of them full but the last: a binary counter of lanes.
+struct column_counter {
+  order::index lanes = 0;
+  int depth = 0;
+  order::index each[64];    ///< elements in each entry
+  void* pending = nullptr;  ///< room for the entries, of which there are at most 1 + the logarithm of all lanes, rounded up:
+                            ///< of column_width outputs, or a multiple of that, a settled state for each; so aligned, too
+};
+/// The most outputs that a vector holds, and the alignment of one.
+inline constexpr int column_width = 16, column_alignment = 64;
+
+/// The folds of `outputs` neighbouring outputs, at least column_width of them.
+struct column_kernels {
+  /// One more leaf.
+  void (*add)(column_counter& c, const column_leaf& leaf, int outputs) = nullptr;
+  /// Writes their settled states. Places are counted from `first`, which is where the run starts.
+  void (*total)(const column_counter& c, int outputs, order::index first, void* states) = nullptr;
+  std::size_t element = 0;    ///< bytes of the accumulator's type
+  converter widen = nullptr;  ///< null where elements are of that type
+  /// Element first + i < first + n of output k, at x[rows[k] + first + i], to to[i * pitch + k], widened; k < `count`, which
+  /// is rounded up to whole vectors.
+  void (*turn)(const void* x, const std::ptrdiff_t* rows, int count, order::index first, int n, void* to, int pitch) = nullptr;
+};
+
 /// How many keys (arith::key_of) n >= 1 elements have, on up to `threads` threads.
 std::size_t count_distinct(dtype type, const void* data, std::size_t n, int threads);
 
@@ -30,6 +61,8 @@ std::size_t count_distinct(dtype type, const void* data, std::size_t n, int thre
 struct kernels {
   kernel fold = nullptr;
   converter convert = nullptr;
+  bool slow_tail = false;  ///< a short leaf takes as long as several full ones
+  column_kernels columns{};
 };
 
 /// Those of a target; nothing if this build does not hold it or this machine does not run it. Each target

@@ -7,6 +7,7 @@
 
 #include "../binned.hpp"
 #include "../dispatch.hpp"
+#include "columns.hpp"
 #include "exact.hpp"
 #include "task.hpp"
 
@@ -26,8 +27,14 @@ struct work {
   std::vector<std::size_t> whole;      // reductions that have none, and want all elements at once
   detail::exact_sums sums;             // of exact ones, empty
 
-  void put(std::size_t k, std::uint64_t output, scalar v) const {
-    store_scalar(v, static_cast<std::byte*>(out[k]) + output * size_of(all[k].out()));
+  void* place(std::size_t k, std::uint64_t output) const {
+    return static_cast<std::byte*>(out[k]) + output * size_of(all[k].out());
+  }
+  void put(std::size_t k, std::uint64_t output, scalar v) const { store_scalar(v, place(k, output)); }
+  // Of `count` outputs from `first` on, of n elements each.
+  void put_states(std::size_t t, std::uint64_t first, std::size_t count, const void* states, std::uint64_t n) const {
+    const std::size_t k = whose[t];
+    tasks[t].states.finish(all[k], states, count, n, place(k, first));
   }
 };
 
@@ -50,7 +57,7 @@ class worker {
       } else if (alone_ && !w_.tasks[0].run.convert && n / order::leaf < most_leaves) {
         folded s;
         fold_whole(w_.tasks[0], data, n, 0, s, by);
-        put_state(0, o, s, n);
+        w_.put_states(0, o, 1, s.bytes, n);
       } else {
         by = run_by_runs(o, 1, n, [&](std::uint64_t at, std::uint64_t) { return offset(data, static_cast<std::ptrdiff_t>(at * size_)); });
       }
@@ -73,6 +80,7 @@ class worker {
       }
       std::uint64_t have = n;  // the run that is there
       by = run_by_runs(o, outputs, n, [&](std::uint64_t at, std::uint64_t b) {
+        if (const auto p = w_.from.place(o + b, at, std::min<std::uint64_t>(run, n - at)); p.x) return as_inputs(p);
         if (at != have) w_.from.gather(o, outputs, at, std::min<std::uint64_t>(run, n - at), gathered_.data(), pitch, second);
         have = at;
         std::byte* const x = gathered_.data() + b * pitch;
@@ -84,11 +92,6 @@ class worker {
 
  private:
   static constexpr std::size_t run = run_elements;
-
-  void put_state(std::size_t task, std::uint64_t output, const folded& s, std::uint64_t n) const {
-    const std::size_t k = w_.whose[task];
-    w_.put(k, output, w_.tasks[task].states.finish(w_.all[k], s.bytes, n));
-  }
 
   // Outputs of n elements each, a run of all of them at a time: get(first, which) says where one's run lies, and those
   // of the same `first` are asked for together.
@@ -104,14 +107,14 @@ class worker {
         const inputs stored = get(at, b);
         folder_.fold(w_.tasks, stored, here, at, by, [&](std::size_t k, const folded& s) {
           if (n > run) counters[b * tasks + k].push(w_.tasks[k], s);
-          else put_state(k, first + b, s, n);
+          else w_.put_states(k, first + b, 1, s.bytes, n);
         });
         if (!sums.empty()) by = deposit(sums[b], w_.by, stored, here);
       }
     }
     for (std::uint64_t b = 0; b < outputs; ++b) {
       for (std::size_t k = 0; k < tasks && n > run; ++k)
-        put_state(k, first + b, counters[b * tasks + k].total(w_.tasks[k]), n);
+        w_.put_states(k, first + b, 1, counters[b * tasks + k].total(w_.tasks[k]).bytes, n);
       for (std::size_t k = 0; k < w_.all.size() && !sums.empty(); ++k)
         if (detail::is_exact(w_.all[k])) w_.put(k, first + b, sums[b].result(w_.all[k], n));
       run_whole(first + b, n);
@@ -165,7 +168,46 @@ void run_long(const work& w, std::uint64_t output, const options& how) {
   for (std::size_t k = 0; k < results.size(); ++k) w.put(k, output, results[k]);
 }
 
-void run(const batch& from, std::span<const reduction> all, std::span<void* const> out, const options& how) {
+// All outputs side by side, by threads that take some strips of them each, or chunks of their elements.
+void run_columns(const work& w, const detail::layout& l, const column_plan& p, int threads) {
+  const order::index outputs = l.outputs, n = l.n;
+  const order::index at_once = threads == 1 ? p.strips : (p.strips - 1) / (8 * static_cast<order::index>(threads)) + 1;
+  const order::index parts = (p.strips - 1) / at_once + 1;
+  // Of each task the states of all chunks of output 0, of output 1, ...
+  std::vector<std::vector<std::byte>> states(p.chunks > 1 ? w.tasks.size() : 0);
+  for (std::size_t k = 0; k < states.size(); ++k) states[k].resize(outputs * p.chunks * w.tasks[k].states.size);
+  for_each_part(parts * p.chunks, threads, [&](std::size_t item) {
+    column_worker mine(w.tasks, l, p);
+    const order::index part = item % parts, chunk = item / parts, begin = chunk * p.chunk, here = std::min(p.chunk, n - begin);
+    for (order::index s = part * at_once; s < std::min(p.strips, (part + 1) * at_once); ++s) {
+      const order::index first = s * static_cast<order::index>(p.outputs);
+      const auto count = static_cast<int>(std::min<order::index>(static_cast<order::index>(p.outputs), outputs - first));
+      mine.run(first, count, begin, here, [&](std::size_t k, const std::byte* from) {
+        if (p.chunks == 1) return w.put_states(k, first, static_cast<std::size_t>(count), from, n);
+        const std::size_t size = w.tasks[k].states.size;
+        for (order::index o = 0; o < static_cast<order::index>(count); ++o)
+          std::memcpy(&states[k][((first + o) * p.chunks + chunk) * size], from + o * size, size);
+      });
+    }
+  });
+  for (std::size_t k = 0; k < states.size(); ++k) {
+    const task& t = w.tasks[k];
+    for (order::index o = 0; o < outputs; ++o) {
+      const auto get = [&](order::index chunk) {
+        folded s;
+        s.n = std::min(p.chunk, n - chunk * p.chunk);
+        s.size = t.states.size;
+        std::memcpy(s.bytes, &states[k][(o * p.chunks + chunk) * s.size], s.size);
+        return s;
+      };
+      const auto merge = [&](const folded& a, const folded& b) { return t.merge(a, b); };
+      w.put_states(k, o, 1, order::fold(0, p.chunks, get, merge).bytes, n);
+    }
+  }
+}
+
+void run(const batch& from, std::span<const reduction> all, std::span<void* const> out, const options& how,
+         const detail::layout* axes = nullptr) {
   const target best = chosen(how);
   detail::check_batch(from, all, out);
   work w{from, all, out, best, {}, {}, {}, detail::exact_sums(all)};
@@ -183,6 +225,11 @@ void run(const batch& from, std::span<const reduction> all, std::span<void* cons
 
   const std::size_t element = size_of(from.type) * (from.data.y ? 2 : 1);
   const int threads = threads_for(how, from.elements * element);
+  if (axes && w.tasks.size() == all.size())
+    if (const auto p = plan_columns(w.tasks, *axes, threads)) {
+      report(best);
+      return run_columns(w, *axes, *p, threads);
+    }
   // Neighbouring outputs of about as many elements, some parts for each thread; or longer ones by all threads.
   const std::uint64_t parts = threads == 1 ? 1 : 8 * static_cast<std::uint64_t>(threads), share = from.elements / parts + 1;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;  // first, end
@@ -219,7 +266,8 @@ void run(const batch& from, std::span<const reduction> all, std::span<void* cons
 
 void reduce(std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes,
             std::span<void* const> out, const options& how) {
-  run(detail::strided_batch(detail::layout_of(x, y, axes)), all, out, how);
+  const detail::layout l = detail::layout_of(x, y, axes);
+  run(detail::strided_batch(l), all, out, how, &l);
 }
 void reduce(const reduction& r, const view& x, std::span<const int> axes, void* out, const options& how) {
   reduce({&r, 1}, x, nullptr, axes, {&out, 1}, how);

@@ -59,8 +59,16 @@ struct functions_of {
     const state v = F::merge(load(a), load(b), fold::counts{left, right});
     std::memcpy(a, &v, sizeof v);
   }
-  BITFOLD_OPAQUE static scalar finish(const reduction& r, const void* s, order::index n) {
-    return detail::finished<Chosen>(r, load(s), n);
+  BITFOLD_OPAQUE static void finish(const reduction& r, const void* states, std::size_t count, order::index n, void* out) {
+    const auto* from = static_cast<const std::byte*>(states);
+    auto* to = static_cast<std::byte*>(out);
+    visit(r.out(), [&]<class Out>(std::type_identity<Out>) {
+      if constexpr (detail::gives<Chosen::types, typename Chosen::accumulator, Out>())
+        for (std::size_t k = 0; k < count; ++k) {
+          const Out one = F::template finish<Out>(load(from + k * sizeof(state)), fold::finishing{n, r.ddof()});
+          std::memcpy(to + k * sizeof one, &one, sizeof one);
+        }
+    });
   }
 };
 
@@ -266,7 +274,7 @@ scalar reduce_short(const short_task& s, const reduction& r, inputs data, std::s
   const task& t = s.ordered;
   alignas(16) std::byte state[fold::most_state_bytes];
   reported = t.run.fold(data, n / order::leaf, static_cast<int>(n % order::leaf), 0, state);
-  return t.states.finish(r, state, n);
+  return t.states.result(r, state, n);
 }
 
 void check(const pass& p) {
@@ -316,7 +324,7 @@ detail::exact_sums run(const pass& p, target best, std::span<scalar> out, const 
     if (const own_fold* f = tasks[k].own)
       f->finish(s.bytes, s.n, f->out);
     else
-      out[whose[k]] = tasks[k].states.finish(p.all[whose[k]], s.bytes, s.n);
+      out[whose[k]] = tasks[k].states.result(p.all[whose[k]], s.bytes, s.n);
   }
   for (const detail::exact_sums& s : sums) total.merge(s);
   return total;

@@ -1,8 +1,14 @@
 // The kernels for a machine without the SIMD targets.
+#include <algorithm>
+#include <bit>
+
 #include <bitfold/cpu/scalar.hpp>
 
 #include "../dispatch.hpp"
 #include "backend.hpp"
+
+#define BITFOLD_INLINE inline
+#define BITFOLD_LAMBDA
 
 namespace bitfold::cpu {
 namespace scalar_kernels {
@@ -10,6 +16,7 @@ namespace scalar_kernels {
 constexpr target this_target = target::scalar;
 using bitfold::algebra;
 
+#include "columns.inl"
 #include "find.inl"
 
 }  // namespace scalar_kernels

@@ -3,6 +3,7 @@
 // Highway to include again with the target's compiler options. It may name other kernels than the folds':
 // BITFOLD_ENGINE, the file whose find() has them, and BITFOLD_WANTED, what that is asked for.
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <utility>
 

@@ -63,7 +63,7 @@ HWY_INLINE vec<A> load_first(const T* p, int n) {
 template <class A>
 HWY_INLINE auto places(index i) {
   const hn::RebindToSigned<tag<A>> d;
-  return hn::Iota(d, static_cast<hn::TFromD<decltype(d)>>(i));
+  return hn::Add(hn::Iota(d, 0), hn::Set(d, static_cast<hn::TFromD<decltype(d)>>(i)));  // Iota of a constant is one
 }
 template <class A>
 HWY_INLINE void store(vec<A> v, A* p) {
@@ -83,6 +83,10 @@ HWY_INLINE V odd(V a, V b) {
 template <class V>
 HWY_INLINE auto first(V v) {
   return hn::GetLane(v);
+}
+template <class V>
+HWY_INLINE auto lane(V v, int i) {
+  return hn::ExtractLane(v, static_cast<std::size_t>(i));
 }
 /// The first n lanes of a, then those of b.
 template <class V>

@@ -31,7 +31,14 @@ struct folded {
 struct state_functions {
   std::size_t size = 0;
   void (*merge)(void* a, order::index left, const void* b, order::index right) = nullptr;
-  scalar (*finish)(const reduction& r, const void* state, order::index n) = nullptr;
+  /// Writes the results of `count` states, of n elements each, to `out`, one behind the other.
+  void (*finish)(const reduction& r, const void* states, std::size_t count, order::index n, void* out) = nullptr;
+
+  scalar result(const reduction& r, const void* state, order::index n) const {
+    std::byte out[8];
+    finish(r, state, 1, n, out);
+    return load_scalar(r.out(), out);
+  }
 };
 
 state_functions functions_for(const reduction& r);

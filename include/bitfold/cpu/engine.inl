@@ -143,11 +143,15 @@ struct engine {
     return v[0];
   }
 
+  // Whether short leaves are folded in vectors: lanes of different lengths side by side would want a count each.
+  static constexpr bool short_in_vectors() {
+    using result = decltype(fold_lanes(std::declval<state>(), order::rows));
+    return width > 1 && !F::counted && std::is_same_v<result, scalar_state>;
+  }
+
   static auto short_leaf(Source p, int size) {
-    using result = decltype(fold_lanes(full_leaf(p), order::rows));
     const int rows = size / order::lanes, rest = size % order::lanes;
-    if constexpr (width == 1 || F::counted || !std::is_same_v<result, scalar_state>) {
-      // Lanes of different lengths side by side would want a count each.
+    if constexpr (!short_in_vectors()) {
       return F::template settle<A>(short_leaf_by_lanes(p, size), 0);
     } else if constexpr (is_plain_sum<F>) {
       if (size <= 8) return short_leaf_by_lanes(p, size);

@@ -47,6 +47,10 @@ template <class A>
 A first(A x) {
   return x;
 }
+template <class A>
+A lane(A x, int) {
+  return x;  // the only one
+}
 template <class A, class T>
 A load_first(const T*, int) {
   return bitfold::arith::stored_neutral<A>;  // n is less than the width, 1

@@ -1,0 +1,174 @@
+// Neighbouring outputs of axes, folded side by side in the lanes of vectors (columns.inl): columns where they lie, or what
+// is first brought together leaf by leaf, widened or turned.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "../batch.hpp"
+#include "task.hpp"
+
+namespace bitfold::cpu {
+
+struct column_plan {
+  bool turned;               ///< each output's elements are neighbours; or else outputs are
+  int outputs;               ///< at once
+  order::index strips;       ///< of so many outputs
+  order::index chunk, chunks;  ///< elements of an output in a chunk, a complete subtree but for the last
+};
+
+/// Outputs at once that are brought together.
+inline constexpr int most_columns = 256;
+/// Whether rows of n elements are better turned than folded one by one: short ones, and those that mostly wait for their tails.
+inline bool better_turned(std::span<const task> tasks, order::index n) {
+  bool slow_tail = false;
+  for (const task& t : tasks) slow_tail |= t.run.slow_tail;
+  return n < 2 * order::leaf || (slow_tail && n % order::leaf > n / 8);
+}
+
+/// Nothing, if that is no way for outputs laid out like that.
+inline std::optional<column_plan> plan_columns(std::span<const task> tasks, const detail::layout& l, int threads) {
+  if (l.n == 0 || l.outputs < 2) return {};
+  column_plan p{l.in_a_row(), 0, 0, 0, 0};
+  const auto& inner = l.kept.each[l.kept.rank - 1];
+  if (p.turned ? !better_turned(tasks, l.n) : inner.x != 1 || (l.y && inner.y != 1)) return {};
+  bool where_they_lie = !p.turned && inner.extent >= column_width;
+  for (const task& t : tasks) where_they_lie &= !t.run.columns.widen;
+  const auto size = static_cast<int>(size_of(l.type)), high = static_cast<int>(std::min<std::uint64_t>(l.n, order::leaf));
+  if (where_they_lie)  // a page wide, for the sake of prefetching; of several tasks, a leaf is read again from the cache
+    p.outputs = (tasks.size() == 1 ? 4096 : 1024) / size;
+  else  // a tile in the first-level cache; or one in the second, as wide as can be
+    p.outputs = std::clamp((p.turned ? 8192 : 65536) / high, std::max(column_width, 64 / size), most_columns);
+  p.strips = (l.outputs - 1) / static_cast<order::index>(p.outputs) + 1;
+  const order::index leaves = order::leaf_count(l.n);
+  p.chunk = std::min(leaves, most_leaves);
+  if (threads > 1) {
+    const order::index share = leaves * p.strips / (8 * static_cast<order::index>(threads)) + 1;
+    p.chunk = std::min(p.chunk, std::max<order::index>(16, std::bit_ceil(share)));
+  }
+  p.chunks = (leaves - 1) / p.chunk + 1;
+  p.chunk *= order::leaf;
+  return p;
+}
+
+/// One thread's.
+class column_worker {
+ public:
+  column_worker(std::span<const task> tasks, const detail::layout& l, const column_plan& p)
+      : tasks_(tasks), l_(l), turned_(p.turned), size_(size_of(l_.type)), counters_(tasks.size()) {}
+
+  /// Calls done(k, settled states of tasks[k], one behind the other) for elements begin, ..., begin + n - 1 of outputs
+  /// first, ..., first + outputs - 1.
+  template <class Done>
+  void run(order::index first, int outputs, order::index begin, order::index n, Done done) {
+    find_outputs(first, outputs);
+    wide_ = (outputs + column_width - 1) / column_width * column_width;
+    start(order::leaf_count(n));
+    for (order::index at = 0; at < n; at += order::leaf) {
+      const int size = static_cast<int>(std::min<order::index>(order::leaf, n - at));
+      if (!turned_) detail::places_of(l_.reduced, begin + at, static_cast<order::index>(size), places_[0], l_.y ? places_[1] : nullptr);
+      const column_kernels* last = nullptr;
+      for (std::size_t k = 0; k < tasks_.size(); ++k) {
+        const column_kernels& kernels = tasks_[k].run.columns;
+        column_leaf leaf{nullptr, nullptr, places_[0], places_[1], size, static_cast<int>(at)};
+        if (lies_ready(kernels)) {
+          leaf.x = runs_[0].x;
+          leaf.y = runs_[0].y;
+        } else {
+          if (!last || last->turn != kernels.turn) bring(kernels, begin + at, size);
+          last = &kernels;
+          leaf = {tile_.data(), tile_.data() + tile_.size() / 2, tile_rows_, tile_rows_, size, static_cast<int>(at)};
+        }
+        kernels.add(counters_[k], leaf, columns_of(kernels));
+      }
+    }
+    for (std::size_t k = 0; k < tasks_.size(); ++k) {
+      states_.resize(static_cast<std::size_t>(wide_) * tasks_[k].states.size);
+      tasks_[k].run.columns.total(counters_[k], columns_of(tasks_[k].run.columns), begin, states_.data());
+      done(k, static_cast<const std::byte*>(states_.data()));
+    }
+  }
+
+ private:
+  // Some outputs that are neighbours in memory.
+  struct outputs_in_a_row {
+    const std::byte *x, *y;
+    int count;
+  };
+
+  void find_outputs(order::index first, int outputs) {
+    outputs_ = outputs;
+    if (turned_) return detail::places_of(l_.kept, first, static_cast<order::index>(outputs), places_[0], l_.y ? places_[1] : nullptr);
+    const order::index inner = l_.kept.each[l_.kept.rank - 1].extent;
+    const auto bytes = static_cast<std::int64_t>(size_);
+    for (runs_.clear(); outputs > 0; outputs -= runs_.back().count, first += static_cast<order::index>(runs_.back().count)) {
+      const auto at = l_.kept.at(first);
+      runs_.push_back({l_.x + at.x * bytes, l_.y ? l_.y + at.y * bytes : nullptr,
+                       static_cast<int>(std::min(static_cast<order::index>(outputs), inner - first % inner))});
+    }
+  }
+
+  // Empty counters, with room.
+  void start(order::index leaves) {
+    const auto entries = static_cast<std::size_t>(std::bit_width(leaves * order::lanes - 1) + 1);
+    const auto room = [&](const task& t) { return entries * static_cast<std::size_t>(wide_) * t.states.size; };
+    std::size_t all = column_alignment;
+    for (const task& t : tasks_) all += room(t);
+    if (pending_.size() < all) pending_.resize(all);
+    void* at = pending_.data();
+    std::align(column_alignment, 1, at, all);
+    for (std::size_t k = 0; k < tasks_.size(); ++k) {
+      counters_[k].lanes = 0;
+      counters_[k].depth = 0;
+      counters_[k].pending = at;
+      at = static_cast<std::byte*>(at) + room(tasks_[k]);
+    }
+  }
+
+  bool lies_ready(const column_kernels& kernels) const {
+    return !turned_ && !kernels.widen && runs_.size() == 1 && outputs_ >= column_width;
+  }
+  int columns_of(const column_kernels& kernels) const { return lies_ready(kernels) ? outputs_ : wide_; }
+
+  // Elements begin, ..., begin + n - 1 of all outputs, to the tile.
+  void bring(const column_kernels& kernels, order::index begin, int n) {
+    const std::size_t half = static_cast<std::size_t>(n) * static_cast<std::size_t>(wide_) * sizeof(double);
+    if (tile_.size() < 2 * half) tile_.resize(2 * half);
+    for (int i = 0; i < n; ++i) tile_rows_[i] = static_cast<std::ptrdiff_t>(i) * wide_;
+    for (int input = 0; input < (l_.y ? 2 : 1); ++input) {
+      std::byte* to = tile_.data() + static_cast<std::size_t>(input) * tile_.size() / 2;
+      if (turned_) {
+        kernels.turn(input ? l_.y : l_.x, places_[input], outputs_, begin, n, to, wide_);
+        continue;
+      }
+      for (const outputs_in_a_row& run : runs_) {
+        for (int i = 0; i < n; ++i) {
+          const std::byte* const from = (input ? run.y : run.x) + places_[input][i] * static_cast<std::ptrdiff_t>(size_);
+          std::byte* const here = to + static_cast<std::size_t>(i) * static_cast<std::size_t>(wide_) * kernels.element;
+          if (kernels.widen) kernels.widen(from, static_cast<std::size_t>(run.count), here);
+          else std::memcpy(here, from, static_cast<std::size_t>(run.count) * size_);
+        }
+        to += static_cast<std::size_t>(run.count) * kernels.element;
+      }
+    }
+  }
+
+  const std::span<const task> tasks_;
+  const detail::layout& l_;
+  const bool turned_;
+  const std::size_t size_;
+  std::vector<column_counter> counters_;
+  int outputs_ = 0, wide_ = 0;  // of a run; rounded up
+  std::vector<outputs_in_a_row> runs_;
+  std::vector<std::byte> pending_, tile_, states_;
+  static_assert(most_columns == order::leaf);
+  std::ptrdiff_t places_[2][order::leaf];  // of a leaf's elements, or, turned, of the outputs
+  std::ptrdiff_t tile_rows_[order::leaf];
+};
+
+}  // namespace bitfold::cpu

@@ -1,0 +1,148 @@
+// Neighbouring outputs side by side, each in a lane of the vectors, where no output meets another: the canonical order is
+// a loop over its lanes and a binary counter of these, of which full leaves are whole subtrees. Included once per target,
+// after that target's `simd`, `arith`, `order`, `method` and `fold`, inside that target's namespace.
+
+template <class F, class A>
+struct side_by_side {
+  using V = simd::vec<A>;
+  using state = typename F::template state<V>;
+  using settled = decltype(F::template settle<A>(std::declval<typename F::template state<A>>(), 0));
+  static constexpr int width = simd::width<A>;
+  static_assert(sizeof(state) <= width * sizeof(settled));
+
+  static int vectors(int outputs) { return (outputs + width - 1) / width; }
+  // The first output in vector v; the last vector may share outputs with the one before.
+  static int first_in(int v, int outputs) { return std::min(v * width, outputs - width); }
+
+  // Lane `lane`, of `rows` elements.
+  template <class Rows>
+  BITFOLD_INLINE static state lane_of(const column_leaf& leaf, int lane, Rows rows, int output) {
+    return method::fold_lane<F, order::rows>(rows, [&](int r) BITFOLD_LAMBDA {
+      const int i = r * order::lanes + lane;
+      const V x = simd::load<A>(static_cast<const A*>(leaf.x) + leaf.x_rows[i] + output);
+      if constexpr (F::takes == fold::input::two)
+        return fold::pair_of<V>{x, simd::load<A>(static_cast<const A*>(leaf.y) + leaf.y_rows[i] + output)};
+      else if constexpr (F::takes == fold::input::placed)
+        return fold::placed_at<V, arith::place_of<V>>{x, arith::place(x, leaf.first + i)};
+      else
+        return x;
+    });
+  }
+
+  template <class Rows>
+  BITFOLD_INLINE static void push(column_counter& c, const column_leaf& leaf, int lane, Rows rows, int outputs) {
+    const int all = vectors(outputs), merges = std::countr_one(c.lanes);
+    order::index n = static_cast<order::index>(rows);
+    for (int v = 0; v < all; ++v) {
+      state s = lane_of(leaf, lane, rows, first_in(v, outputs));
+      state* entry = static_cast<state*>(c.pending) + c.depth * all + v;
+      n = static_cast<order::index>(rows);
+      for (int k = 1; k <= merges; ++k) {
+        entry -= all;
+        const order::index left = c.each[c.depth - k];
+        s = F::merge(*entry, s, bitfold::fold::counts{left, n});
+        n += left;
+      }
+      *entry = s;
+    }
+    c.depth -= merges;
+    c.each[c.depth++] = n;
+    ++c.lanes;
+  }
+
+  static void add(column_counter& c, const column_leaf& leaf, int outputs) {
+    const int lanes = order::lane_count(leaf.size);
+    for (int l = 0; l < lanes; ++l) {
+      const int rows = order::lane_size(leaf.size, l);
+      if (rows == order::rows)
+        push(c, leaf, l, std::integral_constant<int, order::rows>(), outputs);
+      else
+        push(c, leaf, l, rows, outputs);
+    }
+  }
+
+  static void total(const column_counter& c, int outputs, order::index first, void* to) {
+    const int all = vectors(outputs);
+    for (int v = 0; v < all; ++v) {
+      const state* entry = static_cast<const state*>(c.pending) + (c.depth - 1) * all + v;
+      state s = *entry;
+      order::index n = c.each[c.depth - 1];
+      for (int k = c.depth - 2; k >= 0; --k) {
+        entry -= all;
+        s = F::merge(*entry, s, bitfold::fold::counts{c.each[k], n});
+        n += c.each[k];
+      }
+      auto* out = static_cast<std::byte*>(to) + static_cast<std::size_t>(first_in(v, outputs)) * sizeof(settled);
+      for (int i = 0; i < width; ++i, out += sizeof(settled)) {
+        const settled one = F::template settle<A>(s.map([=](auto x) BITFOLD_LAMBDA { return simd::lane(x, i); }), first);
+        std::memcpy(out, &one, sizeof one);
+      }
+    }
+  }
+};
+
+template <class T, class A>
+void convert(const void* from, std::size_t n, void* to) {
+  const T* p = static_cast<const T*>(from);
+  A* q = static_cast<A*>(to);
+  std::size_t i = 0;
+  for (; i + simd::width<A> <= n; i += simd::width<A>) simd::store<A>(simd::load<A>(p + i), q + i);
+  for (; i < n; ++i) {
+    T x;
+    std::memcpy(&x, p + i, sizeof x);
+    q[i] = bitfold::arith::widen<A>(x);
+  }
+}
+
+// Element i of row k to to[i * pitch + k]; whole vectors of outputs, so that the last row may come several times.
+template <class A>
+void turn_rows(const A* x, const std::ptrdiff_t* rows, int count, int n, A* to, int pitch) {
+  constexpr int width = simd::width<A>;
+  // The next rows are mostly as far apart; to ask early for what is not there does nothing.
+  const std::ptrdiff_t ahead = count > 1 ? width * (rows[1] - rows[0]) : 0;
+  for (int k = 0; k < count; k += width)
+    for (int i = 0; i < n; i += width) {
+      const int here = std::min(width, n - i);
+      simd::vec<A> v[width];
+      BITFOLD_UNROLL
+      for (int j = 0; j < width; ++j) {
+        const A* const p = x + rows[std::min(k + j, count - 1)] + i;
+        __builtin_prefetch(p + ahead);
+        v[j] = here == width ? simd::load<A>(p) : simd::load_first<A>(p, here);
+      }
+      // Each round moves the lowest bit of an element's lane to the top of its vector's number, and that one's lowest
+      // bit to the top of the lane's.
+      BITFOLD_UNROLL
+      for (int step = 1; step < width; step *= 2) {
+        simd::vec<A> w[width];
+        BITFOLD_UNROLL
+        for (int j = 0; j < width / 2; ++j) {
+          w[j] = simd::even(v[2 * j], v[2 * j + 1]);
+          w[j + width / 2] = simd::odd(v[2 * j], v[2 * j + 1]);
+        }
+        std::copy_n(w, width, v);
+      }
+      A* const out = to + i * pitch + k;
+      BITFOLD_UNROLL
+      for (int j = 0; j < width; ++j)
+        if (j < here) simd::store<A>(v[j], out + j * pitch);
+    }
+}
+
+template <class T, class A>
+void turn(const void* x, const std::ptrdiff_t* rows, int count, order::index first, int n, void* to, int pitch) {
+  const T* const from = static_cast<const T*>(x) + first;
+  if constexpr (std::is_same_v<T, A>) {
+    turn_rows<A>(from, rows, count, n, static_cast<A*>(to), pitch);
+  } else {  // a vector of rows at a time, widened
+    constexpr int width = simd::width<A>;
+    A widened[width][order::leaf];
+    std::ptrdiff_t begins[width];
+    for (int k = 0; k < width; ++k) begins[k] = k * order::leaf;
+    for (int k = 0; k < count; k += width) {
+      const int here = std::min(width, count - k);
+      for (int j = 0; j < here; ++j) convert<T, A>(from + rows[k + j], static_cast<std::size_t>(n), widened[j]);
+      turn_rows<A>(widened[0], begins, here, n, static_cast<A*>(to) + k, pitch);
+    }
+  }
+}
