@@ -49,7 +49,6 @@ template <class T>
 std::string npy_of(const std::string& descr, const std::vector<T>& values) {
   return bytes::npy(descr, "(" + std::to_string(values.size()) + ",)", bytes::of(values));
 }
-std::string npy_of(const std::vector<float>& values) { return npy_of("<f4", values); }
 
 std::string digest_of(const std::vector<std::byte>& data) {
   io::digest d;

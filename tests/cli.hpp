@@ -91,6 +91,10 @@ inline std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
+inline std::string npy_of(const std::vector<float>& values) {
+  return bytes::npy("<f4", "(" + std::to_string(values.size()) + ",)", bytes::of(values));
+}
+
 inline std::vector<bitfold::op_id> ops_of(int inputs) {
   std::vector<bitfold::op_id> ops;
   for (const bitfold::op_info& op : bitfold::all_op_infos)

@@ -33,10 +33,6 @@ std::vector<float> floats(std::size_t n) {
   return values;
 }
 
-std::string npy_of(const std::vector<float>& values) {
-  return bytes::npy("<f4", "(" + std::to_string(values.size()) + ",)", bytes::of(values));
-}
-
 std::string write_data(const bytes::directory& dir, const std::string& file,
                        const std::vector<std::byte>& data) {
   return dir.write(file, std::string(reinterpret_cast<const char*>(data.data()), data.size()));

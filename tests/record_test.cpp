@@ -58,10 +58,6 @@ const std::vector<tensor> mixed{{"first", "F32", "[100,10]", some_bytes(4000, 1)
                                 {"f.i8", "I8", "[11,3]", some_bytes(33, 6)},
                                 {"last", "F64", "[300]", some_bytes(2400, 5)}};
 
-std::string npy_of(const std::vector<float>& values) {
-  return bytes::npy("<f4", "(" + std::to_string(values.size()) + ",)", bytes::of(values));
-}
-
 // Runs `record` and returns what it wrote.
 std::string record(std::vector<std::string> arguments) {
   const bytes::directory dir;

@@ -125,7 +125,7 @@ std::vector<std::string> arguments(std::vector<std::string> more) {
   more.insert(more.begin(), exactly.begin(), exactly.end());
   return more;
 }
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
+std::string all_replaced(std::string text, const std::string& from, const std::string& to) {
   for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
     text.replace(at, from.size(), to);
   return text;
@@ -259,7 +259,7 @@ TEST_CASE("reduce --stream and -: what a mapped file gives, at a constant memory
           for (auto& a : all)
             if (a == files[0]) a = "-";
           const auto redirected = bitfold_cli(all, {.in = files[0]});
-          CHECK((redirected.out == replaced(want.out, files[0], "-")));
+          CHECK((redirected.out == all_replaced(want.out, files[0], "-")));
           if (raw || inputs == 1) {
             const fed_pipe pipe(dir, "pipe", content(files[0]));
             CHECK((bitfold_cli(all, {.in = pipe.path()}).out == redirected.out));

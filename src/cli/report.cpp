@@ -40,6 +40,7 @@ struct report_arguments {
   std::string out, from, device = "all";
   std::vector<std::string> files, compare;
   bool quick = false, full = false;
+  std::optional<double> heaviest;
   std::uint64_t seed = 1;
 };
 
@@ -169,10 +170,12 @@ int measure(const report_arguments& args) {
   const bool cpu = args.device != "cuda", gpu = args.device != "cpu" && have_gpu;
   const accuracy::suite_options options{args.full, args.seed, args.files};
   accuracy::contestants who = accuracy::all_contestants(cpu, gpu);
-  const auto units = accuracy::plan(who, options);
+  auto units = accuracy::plan(who, options);
+  if (args.heaviest) std::erase_if(units, [&](const accuracy::unit& u) { return u.weight > *args.heaviest; });
 
   std::string command = fmt::format("bitfold report --{} --device {} --seed {}",
                                     args.full ? "full" : "quick", args.device, args.seed);
+  if (args.heaviest) command += fmt::format(" --heaviest {}", *args.heaviest);
   for (const auto& file : args.files) command += ' ' + file;
   json report = accuracy::start_report(who, options, command);
   json run = report;  // all but the date, and what the files hold
@@ -259,11 +262,13 @@ subcommand add_report(CLI::App& app) {
   auto* seed = command->add_option("--seed", args->seed, "The seed of the first sample")
                    ->check(whole_number(std::uint64_t{1} << 53))
                    ->capture_default_str();
+  // For tests: without the steps that weigh more.
+  auto* heaviest = command->add_option("--heaviest", args->heaviest)->group("");
   auto* from = command->add_option("--from", args->from,
                                    "Make report.html of this report.json, without measuring");
   auto* compare =
       command->add_option("--compare", args->compare, "Two report.json side by side")->expected(2);
-  for (auto* option : {quick, full, device, seed, files}) {
+  for (auto* option : {quick, full, device, seed, files, heaviest}) {
     from->excludes(option);
     compare->excludes(option);
   }

@@ -1,6 +1,7 @@
 #include "io/field.hpp"
 
 #include <algorithm>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -49,6 +50,7 @@ std::string printable(std::string_view text, std::size_t most) {
 void bad(std::string_view field, std::string_view what) {
   throw error(errc::bad_input, printable(field) + ": " + printable(what));
 }
+void bad_file(int error_number) { bad("file", std::generic_category().message(error_number)); }
 
 std::string in_quotes(std::string_view text) { return "'" + printable(text, 100) + "'"; }
 

@@ -16,6 +16,8 @@ std::string printable(std::string_view text, std::size_t most = std::string_view
 /// Throws errc::bad_input with "FIELD: WHAT", which the caller prefixes with the file's name. Text
 /// that comes from the file may be passed as it is.
 [[noreturn]] void bad(std::string_view field, std::string_view what);
+/// The same of the file itself, for what a system call says.
+[[noreturn]] void bad_file(int error_number);
 
 /// Text from a file, quoted and cut to a length that suits a message.
 std::string in_quotes(std::string_view text);

@@ -40,10 +40,6 @@ namespace {
 struct sigaction before;  // what was to be done on SIGBUS
 std::size_t page_size;
 
-[[noreturn]] void bad_file(int error_number) {
-  bad("file", std::generic_category().message(error_number));
-}
-
 }  // namespace
 
 // On any thread. Everything here is a system call or a lock-free atomic.

@@ -24,10 +24,6 @@ namespace {
 constexpr std::uint64_t unknown_size = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t max_head = 100'000'008;  // a pipe's; that of safetensors
 
-[[noreturn]] void bad_file(int error_number) {
-  bad("file", std::generic_category().message(error_number));
-}
-
 template <class U>
 void swap_bytes(std::span<std::byte> bytes) {
   for (std::size_t i = 0; i < bytes.size(); i += sizeof(U))
