@@ -898,7 +898,7 @@ std::vector<unit> plan(contestants& who, const suite_options& o) {
           const std::string where = fmt::format("{}/{}/{}/{}", name(t), s.layout(), length, device),
                             what = fmt::format("{} of {} {}", s.layout(), length, name(t));
           const auto share = static_cast<double>(list.size());
-          units.push_back({"batches/" + where, "batches: " + what, share * static_cast<double>(s.elements_of_batch) + 1e6,
+          units.push_back({"batches/" + where, "batches: " + what, share * static_cast<double>(s.elements_of_batch) * 0.25 + 1e6,
                            [=, seed = o.seed] { return run_batches(list, s, seed); }});
           units.push_back({"shapes/" + where, "shapes: " + what, share * static_cast<double>(s.elements) + 1e6,
                            [=, times = o.full ? 9 : 5] { return run_shape(list, s, times); }});
