@@ -115,7 +115,7 @@ void check_all(kind k, int largest, bool fit) {
       device_memory own(fit ? 4 * all[i] : 16);
       if (fit) cudaMemcpy(own.p, data.p, 4 * all[i], cudaMemcpyDeviceToDevice);
       std::uint32_t got = 0;
-      wrong = run(r, t, fit ? own.p : data.as<char>(), all[i], workspace, got);
+      wrong = run(r, t, fit ? own.as<char>() : data.as<char>(), all[i], workspace, got);
       if (wrong.empty() && !right(k, got, want[i], all[i])) wrong = "wrong sum";
       if (!wrong.empty()) wrong += " at n = " + std::to_string(all[i]);
     }
