@@ -88,8 +88,8 @@ void add_segments_and_keys() {
     for (int k = 0; k < segments; ++k) offsets[static_cast<std::size_t>(k + 1)] = static_cast<std::int64_t>((sum += weight[static_cast<std::size_t>(k)]) / total * all);
     offsets[segments] = all;
     check(cudaMemcpy(to, offsets.data(), offsets.size() * 8, cudaMemcpyHostToDevice));
-  }, [](const auto& r, const buffers& b, const std::int64_t* offsets, auto& out, void* work, std::size_t size) {
-    bitfold::cuda::reduce_segments({&r, 1}, b.in, nullptr, all, offsets, segments, out, work, size, b.stream);
+  }, [](const auto& r, const buffers& b, const std::int64_t* offsets, auto& out, void*, std::size_t) {
+    bitfold::cuda::reduce_segments({&r, 1}, b.in, nullptr, all, offsets, segments, out, b.stream);
   });
   for (const int power : {10, 16, 20, 24}) {
     const std::size_t outputs = std::size_t{1} << power;

@@ -206,20 +206,15 @@ TEST_CASE("cuda segments and keys: of any length, one and two inputs") {
             CHECK(to_hex(load_scalar(r.out(), &got[k * size_of(r.out())])) == to_hex(want));
           }
         };
-        // Nodes of one tile, of two, or of as many as suit: those of long segments are folded ahead.
-        const cuda::launch shape{.tiles = static_cast<int>(static_cast<int>(r.op()) % 3)};
-        const std::size_t of_segments = cuda::segments_workspace_bytes({&r, 1}, n, segments, shape);
-        const device_memory workspace_of_segments(of_segments);
-        cuda::reduce_segments({&r, 1}, dx.p, two ? dy.p : nullptr, n, d_offsets.as<std::int64_t>(), segments, {&to, 1}, workspace_of_segments.p,
-                              of_segments, nullptr, shape);
+        cuda::reduce_segments({&r, 1}, dx.p, two ? dy.p : nullptr, n, d_offsets.as<std::int64_t>(), segments, {&to, 1});
         REQUIRE(cudaMemcpy(got.data(), out.p, got.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
         for (std::size_t k = 0; k < segments; ++k) {
           const auto first = static_cast<std::size_t>(offsets[k]) * size;
           expect(k, &x[first], &y[first], static_cast<std::size_t>(offsets[k + 1] - offsets[k]), "segment");
         }
-        const std::size_t work = cuda::by_key_workspace_bytes({&r, 1}, n, keys_count, shape);
+        const std::size_t work = cuda::by_key_workspace_bytes({&r, 1}, n, keys_count);
         const device_memory workspace(work);
-        cuda::reduce_by_key({&r, 1}, dx.p, two ? dy.p : nullptr, n, d_keys.as<std::int64_t>(), keys_count, {&to, 1}, workspace.p, work, nullptr, shape);
+        cuda::reduce_by_key({&r, 1}, dx.p, two ? dy.p : nullptr, n, d_keys.as<std::int64_t>(), keys_count, {&to, 1}, workspace.p, work);
         REQUIRE(cudaMemcpy(got.data(), out.p, got.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
         for (std::size_t k = 0; k < keys_count; ++k) {
           std::vector<std::byte> own_x, own_y;

@@ -50,7 +50,7 @@ divisors divisors_of(const detail::axes& of) {
 
 // The elements of several outputs on axes.
 output_elements elements_of(const detail::layout& l) {
-  output_elements e{l.x, l.y, l.type, runs_of::packs, false, false, l.kept, l.reduced, divisors_of(l.kept), divisors_of(l.reduced), l.outputs, l.n, 0, ~index{0},
+  output_elements e{l.x, l.y, l.type, runs_of::packs, false, false, l.kept, l.reduced, divisors_of(l.kept), divisors_of(l.reduced), l.outputs, l.n, ~index{0},
                     nullptr, nullptr};
   const auto in_packs = [&](std::int64_t detail::axes::axis::*stride, const void* data) {
     const auto pack = static_cast<std::int64_t>(16 / size_of(l.type));
@@ -184,7 +184,6 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
     p.tiles = shape.tiles ? flat.tiles : 64;
     p.node = static_cast<index>(p.tiles) * of.tile;
     p.nodes = 1;
-    p.segment_nodes = from.total / p.node;
     p.shared = bytes_for_states(static_cast<index>(p.tiles), of.state);
     p.blocks = std::min(blocks_for(from.outputs, 32), 1 << 16);
   } else if (const index owned = of.tile / order::leaf; in_packs && from.in_packs && from.reduced.rank == 1 && from.n > 0 &&
@@ -243,9 +242,9 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
   p.nodes_of_warp = std::max<index>(warp_size, std::bit_ceil((p.nodes + 15) / 16));
   const index second_warps = (p.nodes + p.nodes_of_warp - 1) / p.nodes_of_warp;
   p.second_threads = static_cast<int>(second_warps > 1 ? second_warps * warp_size : 256);
-  p.second_blocks = std::min(blocks_for(from.offsets ? p.segment_nodes : from.outputs, from.offsets || second_warps > 1 ? 1 : 8), 1 << 16);
+  p.second_blocks = std::min(blocks_for(from.outputs, second_warps > 1 ? 1 : 8), 1 << 16);
   if (shape.blocks) p.blocks = std::min(p.blocks, shape.blocks);
-  p.workspace = (p.nodes > 1 ? from.outputs * p.nodes : p.segment_nodes) * of.state;
+  p.workspace = p.nodes > 1 ? static_cast<std::size_t>(from.outputs * p.nodes) * of.state : 0;
   return p;
 }
 
@@ -283,7 +282,7 @@ constexpr index most_by_thread = 64;
 
 output_elements elements_of(std::span<const reduction> all, const void* x, const void* y, std::size_t n, std::size_t outputs) {
   const index each = n / std::max<std::size_t>(outputs, 1);
-  return {x, y, all.empty() ? dtype::f32 : all[0].in(), runs_of::packs, false, false, {}, {}, {}, {}, outputs, each, n, most_by_thread, nullptr, nullptr};
+  return {x, y, all.empty() ? dtype::f32 : all[0].in(), runs_of::packs, false, false, {}, {}, {}, {}, outputs, each, most_by_thread, nullptr, nullptr};
 }
 
 void check_lists(std::span<const reduction> all, const void* x, const void* y, std::size_t n, std::size_t outputs,
@@ -302,44 +301,30 @@ void check_lists(std::span<const reduction> all, const void* x, const void* y, s
 // Any address that is not null: the plan asks whether there are segments, not where.
 constexpr std::int64_t somewhere = 0;
 
-// Where the elements are is not known yet.
-std::vector<output_step> steps_of_lists(std::span<const reduction> all, output_elements from, const launch& shape) {
-  from.offsets = &somewhere;
-  return steps_of(all, from, shape);
-}
-
 }  // namespace
 
-std::size_t segments_workspace_bytes(std::span<const reduction> all, std::size_t n, std::size_t segments, const launch& shape) {
-  return workspace_of(steps_of_lists(all, elements_of(all, nullptr, nullptr, n, segments), shape));
-}
 void reduce_segments(std::span<const reduction> all, const void* x, const void* y, std::size_t n, const std::int64_t* offsets,
-                     std::size_t segments, std::span<void* const> out, void* workspace, std::size_t workspace_size, stream where,
-                     const launch& shape) {
+                     std::size_t segments, std::span<void* const> out, stream where, const launch& shape) {
   check_lists(all, x, y, n, segments, offsets, "offsets", out);
   output_elements from = elements_of(all, x, y, n, segments);
-  const auto steps = steps_of_lists(all, from, shape);
-  check_workspace(workspace, workspace_size, workspace_of(steps));
   from.offsets = offsets;
-  if (segments > 0) run(steps, all, from, out, workspace, where);
+  if (segments > 0) run(steps_of(all, from, shape), all, from, out, nullptr, where);
 }
 
-std::size_t by_key_workspace_bytes(std::span<const reduction> all, std::size_t n, std::size_t outputs, const launch& shape) {
-  if (all.empty()) return 0;
-  return keys_workspace(all[0].in(), info(all[0].op()).inputs == 2, n, outputs) +
-         workspace_of(steps_of_lists(all, elements_of(all, nullptr, nullptr, n, outputs), shape));
-}
+std::size_t by_key_workspace_bytes(std::span<const reduction>, std::size_t n, std::size_t outputs) { return keys_workspace(n, outputs); }
+
 void reduce_by_key(std::span<const reduction> all, const void* x, const void* y, std::size_t n, const std::int64_t* keys,
                    std::size_t outputs, std::span<void* const> out, void* workspace, std::size_t workspace_size, stream where,
                    const launch& shape) {
   check_lists(all, x, y, n, outputs, keys, "keys", out);
   if (n >= std::size_t{1} << 32 || outputs >= (std::size_t{1} << 32) - 1) throw error(errc::usage, "n: 2^32 elements or outputs, or more");
-  check_workspace(workspace, workspace_size, by_key_workspace_bytes(all, n, outputs, shape));
-  if (outputs == 0 || all.empty()) return;
+  check_workspace(workspace, workspace_size, keys_workspace(n, outputs));
+  if (outputs == 0) return;
   output_elements from = elements_of(all, x, y, n, outputs);
-  const auto steps = steps_of_lists(all, from, shape);
+  from.offsets = &somewhere;
+  const auto steps = steps_of(all, from, shape);
   check_launch(launch_keys(keys, n, outputs, workspace, where, from));
-  run(steps, all, from, out, static_cast<std::byte*>(workspace) + keys_workspace(from.type, y != nullptr, n, outputs), where);
+  run(steps, all, from, out, nullptr, where);
 }
 
 namespace {

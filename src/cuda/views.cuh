@@ -503,28 +503,8 @@ __device__ __noinline__ auto fold_by_leaves(Source from, int size) {
   using local = typename engine<F, Source, A>::local;
   const int t = threadIdx.x % warp;
   thread_counter<F, local, 5> leaves;
-  int begin = 0;
-  if constexpr (Source::has_lines)
-    if (from.is_line()) {  // several leaves at once, so that many loads are on their way
-      constexpr int beside = 4;
-      const auto line = from.line();
 #pragma unroll 1
-      for (; size - begin >= beside * order::leaf; begin += beside * order::leaf) {
-        typename Source::single x[beside][order::rows];
-#pragma unroll
-        for (int b = 0; b < beside; ++b)
-#pragma unroll
-          for (int r = 0; r < order::rows; ++r) x[b][r] = line.one(begin + b * order::leaf + r * order::lanes + t);
-#pragma unroll
-        for (int b = 0; b < beside; ++b) {
-          const local s = method::fold_lane<F, order::rows>(
-              order::rows, [&](int r) { return Source::made(x[b][r], begin + b * order::leaf + r * order::lanes + t); });
-          leaves.push(fold_whole_warp<F>(s, span_of{order::rows}), order::leaf);
-        }
-      }
-    }
-#pragma unroll 1
-  for (; begin < size; begin += order::leaf) {
+  for (int begin = 0; begin < size; begin += order::leaf) {
     const int here = min(order::leaf, size - begin), rows = t < here ? order::lane_size(here, t) : 0;
     typename Source::single x[order::rows];
 #pragma unroll
@@ -636,44 +616,6 @@ __global__ void __launch_bounds__(128)
   }
 }
 
-// `here` elements from `at` on, a node, by a block; the state is thread 0's. of_tiles: room for its tiles' states, and more.
-template <class F, class Source, class A>
-__device__ auto fold_node(const Source& from, index at, index here, fold::settled<F, A>* of_tiles) {
-  using E = engine<F, Source, A>;
-  const int w = threadIdx.x / warp, t = threadIdx.x % warp, warps = blockDim.x / warp;
-  const int full = static_cast<int>(here / E::tile), rest = static_cast<int>(here % E::tile), count = full + (rest > 0);
-  for (int j = w; j < count; j += warps) {
-    const index place = at + static_cast<index>(j) * E::tile;
-    const auto s = fold_found_tile<F, Source, A>(from.ahead(place), j < full ? E::tile : rest);
-    if (t == 0) of_tiles[j] = F::template settle<A>(s, place);
-  }
-  __syncthreads();
-  const auto s = fold_shared<F>(of_tiles, count, E::tile, here);
-  __syncthreads();
-  return s;
-}
-
-// Of segments longer than a node all nodes but the last, by a block each: that which element (j + 1) node - 1 lies in is number
-// j in `states`. As a segment that begins in the j-th `node` elements has its first there, no two have the same number.
-template <class F, class Source, class A>
-__global__ void __launch_bounds__(max_threads)
-    fold_nodes_of_segments(const __grid_constant__ output_elements data, index node, index count, void* states) {
-  auto* const of_tiles = reinterpret_cast<fold::settled<F, A>*>(shared_bytes);
-  for (index j = blockIdx.x; j < count; j += gridDim.x) {
-    const auto element = static_cast<std::int64_t>((j + 1) * node - 1);
-    if (element < data.offsets[0] || element >= data.offsets[data.outputs]) continue;
-    index segment = 0, end = data.outputs;  // offsets[segment] <= element < offsets[end]
-    while (end - segment > 1) {
-      const index middle = (segment + end) / 2;
-      (data.offsets[middle] <= element ? segment : end) = middle;
-    }
-    const index first = static_cast<index>(element - data.offsets[segment]) / node * node;
-    if (elements_of(data, segment) - first <= node) continue;  // the last
-    const auto s = fold_node<F, Source, A>(Source::at(data, finder::of(data, segment), 0), first, node, of_tiles);
-    if (threadIdx.x == 0) static_cast<fold::settled<F, A>*>(states)[j] = s;
-  }
-}
-
 // Blocks take nodes: of an output that has several each one, or all of one that is long among many, one after the other.
 template <class F, class Source, class A>
 __global__ void __launch_bounds__(max_threads)
@@ -686,7 +628,7 @@ __global__ void __launch_bounds__(max_threads)
   __shared__ __align__(16) std::byte counter[40 * sizeof(S)];
   __shared__ index elements_pending[40];
   S* const pending = reinterpret_cast<S*>(counter);
-  const int t = threadIdx.x % warp;
+  const int w = threadIdx.x / warp, t = threadIdx.x % warp, warps = blockDim.x / warp;
   const index items = data.outputs * nodes, node = static_cast<index>(tiles) * E::tile;
   // Where lengths differ, a look at so many tells which of them are for blocks.
   const index at_once = data.offsets ? warp : 1;
@@ -704,9 +646,14 @@ __global__ void __launch_bounds__(max_threads)
 #pragma unroll 1
       for (index at = first; at < end; at += node) {
         const index left = end - at, here = left < node ? left : node;
-        const bool made = data.offsets && states && left > node;  // by fold_nodes_of_segments
-        S s = made ? static_cast<const S*>(states)[static_cast<index>(data.offsets[output]) / node + at / node]
-                   : fold_node<F, Source, A>(from, at, here, of_tiles);
+        const int full = static_cast<int>(here / E::tile), rest = static_cast<int>(here % E::tile), count = full + (rest > 0);
+        for (int j = w; j < count; j += warps) {
+          const index place = at + static_cast<index>(j) * E::tile;
+          const auto s = fold_found_tile<F, Source, A>(from.ahead(place), j < full ? E::tile : rest);
+          if (t == 0) of_tiles[j] = F::template settle<A>(s, place);
+        }
+        __syncthreads();
+        S s = fold_shared<F>(of_tiles, count, E::tile, here);
         if (threadIdx.x == 0) {
           index size = here;
           for (index before = (at - first) / node; depth > 0 && (before & 1 || left == here); before >>= 1) {
@@ -722,6 +669,7 @@ __global__ void __launch_bounds__(max_threads)
             write_output<F, A>(s, n, output, how);
           }
         }
+        __syncthreads();
       }
     }
   }
@@ -806,8 +754,6 @@ const char* launch_output_kernels(const output_plan& p, const output_elements& f
         if (err == cudaSuccess) err = enqueue(kernel, p.blocks, p.threads, p.shared, where, false, from, p.at_once, how);
       }
   }
-  if (err == cudaSuccess && from.offsets && p.workspace > 0)
-    err = enqueue(fold_nodes_of_segments<F, Source, A>, p.second_blocks, p.threads, p.shared, where, false, from, p.node, p.segment_nodes, workspace);
   if (p.by == output_plan::warps_take) err = launch(by_warps);
   if (err == cudaSuccess && p.by == output_plan::blocks_take) err = launch(by_blocks);
   if (err == cudaSuccess && p.nodes > 1)

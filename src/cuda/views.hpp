@@ -29,7 +29,6 @@ struct output_elements {
   detail::axes kept, reduced;
   divisors by_kept, by_reduced;
   index outputs, n;               ///< elements of each, on axes; about so many otherwise
-  index total;                    ///< elements of segments together
   index most_by_thread;           ///< longer outputs are left to blocks, where the lengths differ
   const std::int64_t* offsets;    ///< in device memory; null: on axes
   const std::uint32_t* places;    ///< of elements offsets[k], offsets[k] + 1, ...; null: those
@@ -88,7 +87,6 @@ struct output_plan {
   int threads, blocks;
   int second_threads, second_blocks;  ///< of the pass that folds the nodes, a block or a warp for each output
   index nodes_of_warp;  ///< in that pass
-  index segment_nodes;  ///< of segments: nodes that are folded ahead, of those that have several
   int tiles;            ///< of a node, where blocks fold them
   std::size_t workspace, shared;
 };
@@ -101,9 +99,9 @@ template <part P>
 const char* launch_outputs(kernel_kind kind, const reduction& r, const output_plan& p, const output_elements& from,
                            const output_results& how, void* workspace, stream where);
 
-/// Bytes for n elements of one input, or the places of those of two, by their keys. Errors: errc::cuda.
-std::size_t keys_workspace(dtype in, bool two, index n, index outputs);
-/// Enqueues the sort of n keys in that room, and says in `to` where it leaves the elements, or the places.
+/// Bytes for the places of n elements by their keys. Errors: errc::cuda.
+std::size_t keys_workspace(index n, index outputs);
+/// Enqueues the sort of n keys in that room, and says in `to` where it leaves the places.
 const char* launch_keys(const std::int64_t* keys, index n, index outputs, void* workspace, stream where, output_elements& to);
 
 /// Enqueues a copy of the elements of one output, of x, to `to`.
