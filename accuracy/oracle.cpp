@@ -332,8 +332,8 @@ std::size_t count_distinct(const elements& in) {
   return floats.size() + integers.size() + any_nan;
 }
 
-// Off by some 2^-1200: what is below exp(-1000) of the largest element's share counts as nothing.
-// The largest element, and the sum of exp(x - that); 1 where it is not finite.
+// The largest element, and the sum of exp(x - that), 1 where it is not finite. Off by some 2^-1200: what is below exp(-1000) of
+// the largest element's share counts as nothing.
 struct shifted_exponentials {
   real most = -std::numeric_limits<double>::infinity(), sum = 1;
 };

@@ -112,8 +112,7 @@ constexpr const char* type_name = std::is_same_v<T, __half>          ? "f16"
                                                                      : "f64";
 
 
-// Once, before anything is measured.
-// Reads the command line and finds the GPU; or the exit status.
+// Once, before anything is measured: reads the command line and finds the GPU; or gives the exit status.
 inline std::optional<int> begin(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;

@@ -1,4 +1,4 @@
-// The shapes that the benches reduce: of bench/shapes.cu and bench/cpu_shapes.cpp. shapes.py has them for Python.
+// How bench/shapes.cu and bench/cpu_shapes.cpp name what they reduce, as shapes.py does for Python.
 #pragma once
 
 #include <cstddef>

@@ -6,6 +6,7 @@
 #include <tbb/task.h>
 #include <tbb/task_group.h>
 
+#include <array>
 #include <atomic>
 #include <cfenv>
 #include <climits>
@@ -256,6 +257,31 @@ TEST_CASE("the caller's floating-point environment does not show and is left as 
       }
   }
   SUCCEED();
+}
+
+TEST_CASE("the caller's floating-point environment does not show in columns, whose parts are put together") {
+  constexpr std::int64_t n = 1 << 16, outputs = 16;
+  const auto data = test::make_data(dtype::f32, test::kind::near_one, static_cast<std::size_t>(n * outputs), 9);
+  const reduction all[] = {make_reduction(op_id::sum, method_id::tree, dtype::f32), make_reduction(op_id::var, {}, dtype::f32)};
+  const auto columns = [&](int threads) {
+    std::vector<float> sums(outputs), variances(outputs);
+    void* const out[] = {sums.data(), variances.data()};
+    cpu::reduce(all, row_major(dtype::f32, data.data(), {n, outputs}), nullptr, std::array{0}, out, {.threads = threads, .target = forced_target});
+    sums.insert(sums.end(), variances.begin(), variances.end());
+    return sums;
+  };
+  const auto want = columns(1);
+  for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO})
+    for (const int threads : {1, 3}) {
+      std::feclearexcept(FE_ALL_EXCEPT);
+      std::fesetround(mode);
+      const auto got = columns(threads);
+      const int after = std::fegetround(), raised = std::fetestexcept(FE_ALL_EXCEPT);
+      std::fesetround(FE_TONEAREST);
+      CHECK(after == mode);
+      CHECK(raised == 0);
+      CHECK((got == want));
+    }
 }
 
 TEST_CASE("no floating-point environment shows in a printed value") {

@@ -17,7 +17,8 @@ namespace bitfold::cuda {
 
 using stream = CUstream_st*;  ///< cudaStream_t
 
-/// The launch shape. It changes the speed and never a bit. 0 means: choose for this length.
+/// The launch shape. It changes the speed and never a bit. 0 means: choose for this length. Along axes some kernels have threads
+/// and tiles of their own.
 struct launch {
   int threads = 0;         ///< per block: a multiple of 32 from 32 to 512
   int blocks = 0;          ///< of the first pass, at most
@@ -58,8 +59,8 @@ void reduce(const reduction& r, const void* x, const void* y, std::size_t n, voi
 
 /// Several reductions of the same one or two inputs (y is null where they take one): out[k], a device address,
 /// takes the result of all[k], with the bits that it has alone. Up to 8 operations of the same sums share a pass,
-/// and so do sum, mean, min, max, var and std of floats by the method tree and without a wider accumulator; others
-/// take a pass each. Exact ones share sums of the same terms, and sums of elements and of squares a pass.
+/// and so do, of floats by the method tree and without a wider accumulator, sum, mean, min, max, var and std, or max,
+/// logsumexp and softmax_denominator; others take a pass each. Exact ones share sums of the same terms, and sums of elements and of squares a pass.
 /// Errors, besides the above: reductions that differ in in() or in how many inputs they take; `out` not as
 /// long as `all`.
 std::size_t workspace_bytes(std::span<const reduction> all, std::size_t n, const launch& shape = {});

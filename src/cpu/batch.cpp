@@ -7,6 +7,7 @@
 
 #include "../binned.hpp"
 #include "../dispatch.hpp"
+#include "../fp_environment.hpp"
 #include "columns.hpp"
 #include "exact.hpp"
 #include "task.hpp"
@@ -210,6 +211,7 @@ void run(const batch& from, std::span<const reduction> all, std::span<void* cons
          const detail::layout* axes = nullptr) {
   const target best = chosen(how);
   detail::check_batch(from, all, out);
+  const detail::fp_environment guard;  // the parts of an output are put together here
   work w{from, all, out, best, {}, {}, {}, detail::exact_sums(all)};
   for (std::size_t k = 0; k < all.size(); ++k) {
     if (detail::is_exact(all[k])) continue;

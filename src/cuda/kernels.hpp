@@ -91,7 +91,8 @@ template <class F, class T, class A>
 inline constexpr bool is_compiled =
 #ifdef BITFOLD_SAMPLE_OF_KERNELS
     std::is_same_v<F, total> || std::is_same_v<F, fold::summed<method::tree, fold::itself>> ||
-    (std::is_same_v<T, float> && std::is_same_v<A, float> && (std::is_same_v<F, variance> || company<kernel_kind::extremes>::has<F>));
+    (std::is_same_v<T, float> && std::is_same_v<A, float> && (std::is_same_v<F, variance> || std::is_same_v<F, op::place_fold<true>> || std::is_same_v<F, op::logsumexp_fold> ||
+      std::is_same_v<F, company<kernel_kind::extremes>::fold>));
 #else
     true;
 #endif

@@ -44,13 +44,6 @@ __device__ inline index elements_of(const output_elements& from, index output) {
   return from.offsets ? static_cast<index>(from.offsets[output + 1] - from.offsets[output]) : from.n;
 }
 
-// Where output k begins; out of line what is on several axes.
-__device__ __noinline__ offset far_begin(const output_elements& from, index output) { return offset_of(from.kept, from.by_kept, output); }
-__device__ inline offset begin_of(const output_elements& from, index output) {
-  if (from.kept.rank > 1) return far_begin(from, output);
-  return {static_cast<std::int64_t>(output) * from.kept.each[0].x, static_cast<std::int64_t>(output) * from.kept.each[0].y};
-}
-
 // Where element i of an output lies, counted from the beginnings of the inputs.
 struct finder {
   const output_elements* from;

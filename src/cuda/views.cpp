@@ -196,7 +196,7 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
     p.threads = shape.threads ? std::min(shape.threads, 128) : 64;
     p.nodes = 1;
     p.blocks = std::min(blocks_for(from.outputs, static_cast<index>(p.threads / 32 * p.at_once)), 1 << 14);
-  } else if (const int many = neighbours_of_thread(of.state, tile_bytes / of.tile); in_packs && from.columns && many > 1 && from.n > 1) {
+  } else if (const int many = neighbours_of_thread(of.state, tile_bytes / of.tile); in_packs && from.columns && from.n > 1) {
     p.by = output_plan::threads_take_columns;
     p.threads = 128;
     const index groups = from.outputs / static_cast<index>(many), threads = static_cast<index>(p.threads);

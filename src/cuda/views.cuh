@@ -1,6 +1,6 @@
-// Kernels of many outputs, each the canonical order over elements of its own: by blocks, whose warps take tiles, where
-// the elements of an output are neighbours; by threads, each of which takes its output or a part of it, where outputs
-// are, or are short. What takes what shows in no bit.
+// Kernels of many outputs, each the canonical order over elements of its own. Where the elements of an output are neighbours:
+// by blocks, whose warps take tiles, by a warp each, or by a team of threads. Where outputs are neighbours, or are short: by
+// threads, each of which takes an output, some, or parts of them. What takes what shows in no bit.
 #pragma once
 
 #include "places.cuh"
@@ -735,7 +735,7 @@ const char* launch_output_kernels(const output_plan& p, const output_elements& f
   };
   cudaError_t err = cudaSuccess;
   if (from.offsets || p.by == output_plan::threads_take)  // of any lengths, the short ones; others are left to blocks
-    err = enqueue(fold_outputs_by_threads<F, Source, A>, p.blocks, p.threads, 0, where, false, from, p.node, p.nodes, workspace, how);
+    err = enqueue(fold_outputs_by_threads<F, Source, A>, p.blocks, p.threads < 256 ? p.threads : 256, 0, where, false, from, p.node, p.nodes, workspace, how);
   if constexpr (!std::is_void_v<Rows>) {
     constexpr int many = neighbours_of_thread(sizeof(fold::settled<F, A>), sizeof(typename Source::element));
     if (p.by == output_plan::threads_take_columns)
