@@ -104,6 +104,14 @@ TEST_CASE("views: columns side by side, in one piece and in chunks by any number
         }
       }
     }
+  // In runs that are shorter than a page, as long, longer and not.
+  for (const std::int64_t run : {40, 700, 1024, 2048, 1500}) {
+    const test::view_case c{.type = dtype::f32, .extent = {3, 300, run}, .axes = {1}, .order = {0, 1, 2}, .specials = false};
+    const reduction all[] = {make_reduction(op_id::sum, {}, c.type), make_reduction(op_id::argmax, {}, c.type)};
+    INFO(run);
+    CHECK(reduced(all, c, 1) == by_reference(all, c));
+    CHECK(reduced({all, 1}, c, 3) == by_reference({all, 1}, c));
+  }
 }
 
 TEST_CASE("views: an output does not see the batch") {

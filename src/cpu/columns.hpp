@@ -40,8 +40,12 @@ inline std::optional<column_plan> plan_columns(std::span<const task> tasks, cons
   bool where_they_lie = !p.turned && inner.extent >= column_width;
   for (const task& t : tasks) where_they_lie &= !t.run.columns.widen;
   const auto size = static_cast<int>(size_of(l.type)), high = static_cast<int>(std::min<std::uint64_t>(l.n, order::leaf));
-  if (where_they_lie)  // a page wide, for the sake of prefetching; of several tasks, a leaf is read again from the cache
-    p.outputs = (tasks.size() == 1 ? 4096 : 1024) / size;
+  // A page wide, for the sake of prefetching; of several tasks, a leaf is read again from the cache.
+  const auto page = static_cast<std::uint64_t>((tasks.size() == 1 ? 4096 : 1024) / size);
+  if (where_they_lie && (l.kept.rank == 1 || inner.extent % page == 0))
+    p.outputs = static_cast<int>(page);
+  else if (where_they_lie && inner.extent < page)  // as long as a run of outputs
+    p.outputs = static_cast<int>(inner.extent);
   else  // a tile in the first-level cache; or one in the second, as wide as can be
     p.outputs = std::clamp((p.turned ? 8192 : 65536) / high, std::max(column_width, 64 / size), most_columns);
   p.strips = (l.outputs - 1) / static_cast<order::index>(p.outputs) + 1;
