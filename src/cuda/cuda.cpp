@@ -1,6 +1,7 @@
 #include <bitfold/cuda.hpp>
 
 #include <algorithm>
+#include <set>
 
 #include <cuda_runtime_api.h>
 
@@ -74,24 +75,15 @@ void check_engine(std::span<const reduction> all) {
 
 std::vector<group> groups_of(std::span<const reduction> all) {
   if (all.size() == 1) return {{kernel_kind::own, {0}}};
-  // The smallest company for all that are in one; or for those that are in the largest. If they are of more than one base.
-  const auto company_of = [&](auto is_social) {
-    std::vector<std::size_t> social;
-    for (std::size_t k = 0; k < all.size(); ++k)
-      if (is_social(all[k])) social.push_back(k);
-    const bool together = std::any_of(social.begin(), social.end(), [&](std::size_t k) {
-      return key_of(kernel_kind::shared, all[k]) != key_of(kernel_kind::shared, all[social[0]]);
-    });
-    const auto kind = std::find_if(std::begin(companies), std::end(companies), [&](kernel_kind company) {
-      return std::all_of(social.begin(), social.end(), [&](std::size_t k) { return key_of(company, all[k]) != nullptr; });
-    });
-    return together && kind != std::end(companies) ? *kind : kernel_kind::shared;
-  };
-  kernel_kind company = company_of([](const reduction& r) {
-    return std::any_of(std::begin(companies), std::end(companies), [&](kernel_kind kind) { return key_of(kind, r) != nullptr; });
-  });
-  if (company == kernel_kind::shared)
-    company = company_of([](const reduction& r) { return key_of(kernel_kind::statistics, r) != nullptr; });
+  // The company of the most bases, which saves the most passes; the smallest of these.
+  kernel_kind company = kernel_kind::shared;
+  std::size_t most = 1;
+  for (const kernel_kind kind : companies) {
+    std::set<const char*> bases;
+    for (const reduction& r : all)
+      if (key_of(kind, r)) bases.insert(key_of(kernel_kind::shared, r));
+    if (bases.size() > most) company = kind, most = bases.size();
+  }
   std::vector<group> found;
   for (std::size_t k = 0; k < all.size(); ++k) {
     const kernel_kind kind = key_of(company, all[k]) ? company : kernel_kind::shared;

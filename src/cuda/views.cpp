@@ -52,26 +52,22 @@ divisors divisors_of(const detail::axes& of) {
 output_elements elements_of(const detail::layout& l) {
   output_elements e{l.x, l.y, l.type, runs_of::packs, false, false, l.kept, l.reduced, divisors_of(l.kept), divisors_of(l.reduced), l.outputs, l.n, ~index{0},
                     nullptr, nullptr};
-  const auto in_packs = [&](std::int64_t detail::axes::axis::*stride, const void* data) {
-    const auto pack = static_cast<std::int64_t>(16 / size_of(l.type));
-    if (reinterpret_cast<std::uintptr_t>(data) % 16 || l.reduced.rank == 0 || l.reduced.each[l.reduced.rank - 1].*stride != 1) return false;
-    for (int k = 0; k < l.kept.rank; ++k)
-      if (l.kept.each[k].*stride % pack) return false;
-    for (int k = 0; k < l.reduced.rank - 1; ++k)
-      if (l.reduced.each[k].*stride % pack) return false;
-    return l.reduced.rank == 1 || static_cast<std::int64_t>(l.reduced.each[l.reduced.rank - 1].extent) % pack == 0;
+  const auto pack = static_cast<std::int64_t>(16 / size_of(l.type));
+  // Whether 16 bytes of neighbours along the last of some axes are neighbours in memory, and aligned.
+  const auto in_packs = [&](const detail::axes& along, const detail::axes& other, std::int64_t detail::axes::axis::*stride, const void* data) {
+    const auto whole = [&](const detail::axes& some, int rank) {
+      return std::all_of(some.each, some.each + rank, [&](const auto& axis) { return axis.*stride % pack == 0; });
+    };
+    return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && along.rank > 0 && along.each[along.rank - 1].*stride == 1 &&
+           whole(along, along.rank - 1) && whole(other, other.rank);
   };
-  e.in_packs = in_packs(&detail::axes::axis::x, l.x) && (!l.y || in_packs(&detail::axes::axis::y, l.y));
-  const auto columns = [&](std::int64_t detail::axes::axis::*stride, const void* data) {
-    const auto pack = static_cast<std::int64_t>(16 / size_of(l.type));
-    if (reinterpret_cast<std::uintptr_t>(data) % 16 || l.kept.rank == 0 || l.reduced.rank != 1) return false;
-    const auto& inner = l.kept.each[l.kept.rank - 1];
-    if (inner.*stride != 1 || static_cast<std::int64_t>(inner.extent) % pack || l.reduced.each[0].*stride % pack) return false;
-    for (int k = 0; k < l.kept.rank - 1; ++k)
-      if (l.kept.each[k].*stride % pack) return false;
-    return true;
+  const auto both_in_packs = [&](const detail::axes& along, const detail::axes& other) {
+    using axis = detail::axes::axis;
+    return in_packs(along, other, &axis::x, l.x) && (!l.y || in_packs(along, other, &axis::y, l.y));
   };
-  e.columns = columns(&detail::axes::axis::x, l.x) && (!l.y || columns(&detail::axes::axis::y, l.y));
+  const auto ends_with_a_pack = [&](const detail::axes& along) { return static_cast<std::int64_t>(along.each[along.rank - 1].extent) % pack == 0; };
+  e.in_packs = both_in_packs(l.reduced, l.kept) && (l.reduced.rank == 1 || ends_with_a_pack(l.reduced));
+  e.columns = l.reduced.rank == 1 && both_in_packs(l.kept, l.reduced) && ends_with_a_pack(l.kept);
   const index run = l.reduced.rank > 0 ? l.reduced.each[l.reduced.rank - 1].extent : 0;
   e.runs = run % order::leaf == 0 ? runs_of::leaves : run % order::lanes == 0 ? runs_of::lanes : runs_of::packs;
   return e;
@@ -202,7 +198,7 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
     const index groups = from.outputs / static_cast<index>(many), threads = static_cast<index>(p.threads);
     const index width = std::min(columns_of_block, std::bit_ceil(groups));
     const index parts = std::min(threads / width, std::bit_ceil(leaves)), outputs_of_block = threads / parts;
-    p.team = static_cast<int>(parts);
+    p.parts = static_cast<int>(parts);
     set_nodes(parts * leaves_of_thread(leaves * groups / many_column_threads, parts));
     p.shared = threads * static_cast<std::size_t>(many) * of.state;
     p.blocks = blocks_for((groups + outputs_of_block - 1) / outputs_of_block * p.nodes, 1);
@@ -213,7 +209,7 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
     p.blocks = blocks_for(from.outputs * p.nodes, static_cast<index>(p.threads));
   } else if (const int pitch = staged_pitch(from); in_packs && pitch > 0 && from.outputs >= many_warps && shape.tiles == 0) {
     p.by = output_plan::threads_take_rows;
-    p.at_once = pitch;
+    p.pitch = pitch;
     p.threads = 64;
     p.nodes = 1;
     p.shared = static_cast<std::size_t>(p.threads) * static_cast<std::size_t>(pitch) * size_of(from.type);

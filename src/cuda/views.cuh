@@ -739,7 +739,7 @@ const char* launch_output_kernels(const output_plan& p, const output_elements& f
   if constexpr (!std::is_void_v<Rows>) {
     constexpr int many = neighbours_of_thread(sizeof(fold::settled<F, A>), sizeof(typename Source::element));
     if (p.by == output_plan::threads_take_columns)
-      err = enqueue(fold_columns<F, Source, A, many>, p.blocks, p.threads, p.shared, where, false, from, p.team, p.node, p.nodes, workspace, how);
+      err = enqueue(fold_columns<F, Source, A, many>, p.blocks, p.threads, p.shared, where, false, from, p.parts, p.node, p.nodes, workspace, how);
     if (p.by == output_plan::teams_take) {
       const auto kernel = from.n <= order::lanes       ? fold_rows_by_teams<F, Rows, A, 1, 4>
                           : from.n <= 2 * order::lanes ? fold_rows_by_teams<F, Rows, A, 2, 4>
@@ -751,7 +751,7 @@ const char* launch_output_kernels(const output_plan& p, const output_elements& f
       if (p.by == output_plan::threads_take_rows) {
         const auto kernel = fold_staged_rows<F, Source, A>;
         err = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(p.shared));
-        if (err == cudaSuccess) err = enqueue(kernel, p.blocks, p.threads, p.shared, where, false, from, p.at_once, how);
+        if (err == cudaSuccess) err = enqueue(kernel, p.blocks, p.threads, p.shared, where, false, from, p.pitch, how);
       }
   }
   if (p.by == output_plan::warps_take) err = launch(by_warps);
@@ -765,7 +765,6 @@ const char* launch_output_kernels(const output_plan& p, const output_elements& f
 
 }  // namespace
 
-#ifdef BITFOLD_PART
 template <>
 const char* launch_outputs<part::BITFOLD_PART>(kernel_kind kind, const reduction& r, const output_plan& p, const output_elements& from,
                                                const output_results& how, void* workspace, stream where) {
@@ -779,6 +778,5 @@ const char* launch_outputs<part::BITFOLD_PART>(kernel_kind kind, const reduction
       return launch_output_kernels<F, found_values<widening<F, A>, A>, void, void, A>(p, from, how, workspace, where);
   });
 }
-#endif
 
 }  // namespace bitfold::cuda

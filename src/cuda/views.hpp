@@ -80,8 +80,10 @@ constexpr int neighbours_of_thread(std::size_t state, std::size_t element) {
 struct output_plan {
   /// Nodes of outputs; or whole ones, threads those that they bring to shared memory first.
   enum { threads_take, threads_take_columns, threads_take_rows, teams_take, warps_take, blocks_take } by;
-  int at_once;          ///< outputs that a warp takes; of rows in shared memory, elements from one to the next
-  int team;             ///< threads that take a row; of columns, those that take a node
+  int at_once;          ///< outputs that a warp takes
+  int team;             ///< threads that take a row
+  int parts;            ///< of a node of a column, a thread each
+  int pitch;            ///< of rows in shared memory, elements from one to the next
   index node;           ///< elements of a node
   index nodes;          ///< of an output; a single one is the result
   int threads, blocks;
