@@ -523,16 +523,45 @@ std::vector<double> samples_of(const contestant& c, std::size_t way, int times, 
   return seconds(std::clamp(static_cast<int>(0.5 / seconds(1)[0]), 1, times));
 }
 
+// Rows with the throughput of contestants that read so many bytes.
+class timed_rows {
+ public:
+  explicit timed_rows(std::size_t bytes) : bytes_(bytes) {}
+
+  void add(const contestant& c, const variation& way, double seconds, const json& more) {
+    const bool cpu = c.info.device == "cpu";
+    json row{{"contestant", c.info.id}, {"in", name(c.info.in)}};
+    row.update(more);
+    row.update({{"bytes", bytes_},
+                {"variation", way.label},
+                {"threads", cpu ? json(way.threads) : json()},
+                {"seconds", number(seconds)},
+                {"gbps", number(static_cast<double>(bytes_) / seconds * 1e-9)},
+                {"ceiling_ratio", json()}});
+    rows_.push_back(std::move(row));
+    devices_.emplace_back(c.info.device, cpu && way.threads == 1 ? 1 : 0);
+  }
+  // Each beside the ceiling of its device.
+  json beside(const read_ceilings& ceiling) && {
+    for (std::size_t i = 0; i < rows_.size(); ++i)
+      rows_[i]["ceiling_ratio"] = number(number(rows_[i]["gbps"]) / ceiling.gbps.at(devices_[i]));
+    return std::move(rows_);
+  }
+
+ private:
+  std::size_t bytes_;
+  json rows_ = json::array();
+  std::vector<std::pair<std::string, int>> devices_;  // whose ceiling is each row's
+};
+
 json run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n, int inputs,
                bool full) {
   const array a = repeated(t, n, inputs);
-  const auto size = static_cast<double>(a.bytes.size());
   const int times = full ? 9 : 5;
   read_ceilings ceiling{a.view, everyone, times};
   ceiling.measure();
-  json rows = json::array();
+  timed_rows rows(a.bytes.size());
   json findings = json::array();
-  std::vector<std::pair<std::string, int>> devices;  // whose ceiling is each row's
   attempts attempt(fmt::format("speed: {}[{}]", name(t), n));
   std::map<reduction, scalar, bool (*)(const reduction&, const reduction&)> expected{operator<};
   std::size_t done = 0;
@@ -557,34 +586,21 @@ json run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n,
           }))
         break;
       const std::size_t more = samples.size();
-      const double mid = median(samples), gbps = size / mid * 1e-9;
       const double mean = std::accumulate(samples.begin(), samples.end(), 0.0) / static_cast<double>(more);
       double squares = 0;
       for (double s : samples) squares += (s - mean) * (s - mean);
-      const bool cpu = c->info.device == "cpu";
-      rows.push_back({{"contestant", c->info.id},
-                      {"in", name(t)},
-                      {"n", n},
-                      {"bytes", a.bytes.size()},
-                      {"variation", ways[way].label},
-                      {"threads", cpu ? json(ways[way].threads) : json()},
-                      {"seconds", number(mid)},
-                      {"cv", more > 1 ? number(std::sqrt(squares / static_cast<double>(more - 1)) / mean) : json()},
-                      {"gbps", number(gbps)},
-                      {"ceiling_ratio", json()}});
-      devices.emplace_back(c->info.device, cpu && ways[way].threads == 1 ? 1 : 0);
+      rows.add(*c, ways[way], median(samples),
+               {{"n", n}, {"cv", more > 1 ? number(std::sqrt(squares / static_cast<double>(more - 1)) / mean) : json()}});
     }
   }
   ceiling.measure();
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    rows[i]["ceiling_ratio"] = number(number(rows[i]["gbps"]) / ceiling.gbps.at(devices[i]));
   json ceilings = json::array();
   for (const auto& [where, gbps] : ceiling.gbps)
     ceilings.push_back({{"device", where.first},
                         {"threads", where.first == "cpu" ? json(where.second) : json()},
                         {"bytes", a.bytes.size()},
                         {"gbps", number(gbps)}});
-  return {{"speed", std::move(rows)},
+  return {{"speed", std::move(rows).beside(ceiling)},
           {"ceilings", std::move(ceilings)},
           {"findings", std::move(findings)},
           {"failures", std::move(attempt.failures)}};
@@ -671,8 +687,7 @@ json run_shape(const std::vector<contestant*>& everyone, const shape& s, int tim
   const matrix as = s.of(outputs);
   read_ceilings ceiling{a.view, everyone, times};
   ceiling.measure();
-  json rows = json::array();
-  std::vector<std::pair<std::string, int>> devices;  // whose ceiling is each row's
+  timed_rows rows(a.bytes.size());
   attempts attempt(fmt::format("shapes: {} of {} {}", s.layout(), s.length, name(s.type)));
   for (contestant* c : everyone) {
     const auto ways = c->variations();
@@ -683,26 +698,11 @@ json run_shape(const std::vector<contestant*>& everyone, const shape& s, int tim
             samples = samples_of(*c, way, times, [&](int k) { return c->seconds_along(a.view, as, way, k); });
           }))
         break;
-      const double mid = median(samples);
-      const bool cpu = c->info.device == "cpu";
-      rows.push_back({{"contestant", c->info.id},
-                      {"in", name(s.type)},
-                      {"layout", s.layout()},
-                      {"length", s.length},
-                      {"outputs", outputs},
-                      {"bytes", a.bytes.size()},
-                      {"variation", ways[way].label},
-                      {"threads", cpu ? json(ways[way].threads) : json()},
-                      {"seconds", number(mid)},
-                      {"gbps", number(static_cast<double>(a.bytes.size()) / mid * 1e-9)},
-                      {"ceiling_ratio", json()}});
-      devices.emplace_back(c->info.device, cpu && ways[way].threads == 1 ? 1 : 0);
+      rows.add(*c, ways[way], median(samples), {{"layout", s.layout()}, {"length", s.length}, {"outputs", outputs}});
     }
   }
   ceiling.measure();
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    rows[i]["ceiling_ratio"] = number(number(rows[i]["gbps"]) / ceiling.gbps.at(devices[i]));
-  return {{"shapes", std::move(rows)}, {"failures", std::move(attempt.failures)}};
+  return {{"shapes", std::move(rows).beside(ceiling)}, {"failures", std::move(attempt.failures)}};
 }
 
 std::string utc_now() {

@@ -24,21 +24,17 @@ using namespace bitfold::accuracy;
 
 namespace {
 
+contestant_info info_of_test(const std::string& id, std::string acc, std::optional<reduction> promise = {}) {
+  return {.id = id, .name = id, .family = "test", .device = "cpu", .about = "for this test", .in = dtype::f32, .acc = std::move(acc),
+          .out = dtype::f32, .promise = promise, .bound = promise};
+}
+
 // A contestant that promises the bits of a method in f32, and does something else or the same.
 class liar final : public contestant {
  public:
   using sum = scalar (*)(const array_view& x, const reduction& r, int threads);
   liar(std::string id, sum f, method_id method = method_id::tree)
-      : contestant({.id = id,
-                    .name = id,
-                    .family = "test",
-                    .device = "cpu",
-                    .about = "for this test",
-                    .in = dtype::f32,
-                    .acc = "f32",
-                    .out = dtype::f32,
-                    .promise = make_reduction(op_id::sum, method, dtype::f32),
-                    .bound = make_reduction(op_id::sum, method, dtype::f32)}),
+      : contestant(info_of_test(id, "f32", make_reduction(op_id::sum, method, dtype::f32))),
         f_(f) {}
   std::vector<variation> variations() const override {
     return {{"1 thread", true, 1}, {"3 threads", false, 3}};
@@ -222,16 +218,8 @@ TEST_CASE("a peer that fails is left out and named; bitfold may not fail") {
       return {dtype::f32, 0};
     }
   };
-  contestant_info info{.id = "weak",
-                       .name = "weak",
-                       .family = "test",
-                       .device = "cpu",
-                       .about = "",
-                       .in = dtype::f32,
-                       .acc = "",
-                       .out = dtype::f32};
   contestants who;
-  who.list.push_back(std::make_unique<failing>(info));
+  who.list.push_back(std::make_unique<failing>(info_of_test("weak", "")));
   const json report = run(who);
   CHECK(report["findings"].empty());
   CHECK(report["failures"].size() == 4);  // each unit but the short one
@@ -241,9 +229,8 @@ TEST_CASE("a peer that fails is left out and named; bitfold may not fail") {
   CHECK(report["bits"].empty());
   CHECK(summary(report).find("Failed: weak at bits: too long for me") != std::string::npos);
 
-  info.promise = make_reduction(op_id::sum, method_id::tree, dtype::f32);
   contestants bad;
-  bad.list.push_back(std::make_unique<failing>(info));
+  bad.list.push_back(std::make_unique<failing>(info_of_test("weak", "", make_reduction(op_id::sum, method_id::tree, dtype::f32))));
   for (const unit& u : plan(bad, {}))
     if (u.key.starts_with("bits/") || u.key.starts_with("inputs/f32/normal/"))
       CHECK_THROWS_AS(u.run(), error);
@@ -346,15 +333,7 @@ class along_axes final : public contestant {
  public:
   using result = scalar (*)(const reduction& r, const view& x, const matrix& as);
   along_axes(bool promises, result f)
-      : contestant({.id = "suspect",
-                    .name = "suspect",
-                    .family = "test",
-                    .device = "cpu",
-                    .about = "for this test",
-                    .in = dtype::f32,
-                    .acc = "f32",
-                    .out = dtype::f32,
-                    .promise = promises ? std::optional(tree) : std::nullopt}),
+      : contestant(info_of_test("suspect", "f32", promises ? std::optional(tree) : std::nullopt)),
         f_(f) {}
   scalar run(const array_view& x, std::size_t) override { return cpu::reduce(tree, x.data, x.n); }
   bool has_axes() const override { return true; }
