@@ -88,8 +88,8 @@ void add_segments_and_keys() {
     for (int k = 0; k < segments; ++k) offsets[static_cast<std::size_t>(k + 1)] = static_cast<std::int64_t>((sum += weight[static_cast<std::size_t>(k)]) / total * all);
     offsets[segments] = all;
     check(cudaMemcpy(to, offsets.data(), offsets.size() * 8, cudaMemcpyHostToDevice));
-  }, [](const auto& r, const buffers& b, const std::int64_t* offsets, auto& out, void*, std::size_t) {
-    bitfold::cuda::reduce_segments({&r, 1}, b.in, nullptr, all, offsets, segments, out, b.stream);
+  }, [](const auto& r, const buffers& b, const std::int64_t* offsets, auto& out, void* work, std::size_t size) {
+    bitfold::cuda::reduce_segments({&r, 1}, b.in, nullptr, all, offsets, segments, out, work, size, b.stream);
   });
   for (const int power : {10, 16, 20, 24}) {
     const std::size_t outputs = std::size_t{1} << power;
@@ -108,7 +108,8 @@ void add_all() {
     const shape rows{{elements / n, n}, {1}};
     add_ceiling<T>(rows);
     add_ops<T>({sum}, rows);
-    if (n <= 32768) add_ops<T>({sum}, rows, bitfold::method_id::exact);
+    add_ops<T>({sum}, rows, bitfold::method_id::exact);
+    if (n == 4096) add_ops<T>({var}, rows, bitfold::method_id::exact);
   }
   add_ops<T>({sum}, {{65536, 4096}, {1}}, {}, 2);
   add_ops<T>({sum}, {{65536, 4096}, {0}}, {}, 2);
@@ -116,6 +117,7 @@ void add_all() {
                          {{4096, 65536}, {0}}}) {
     add_ceiling<T>(s);
     add_ops<T>({sum}, s);
+    add_ops<T>({sum}, s, bitfold::method_id::exact);
   }
   for (const shape& s : {shape{{65536, 4096}, {1}}, {{256, 64, 128, 128}, {0, 2, 3}}}) {
     add_ops<T>({var}, s);

@@ -15,7 +15,7 @@ namespace bitfold::detail {
 
 /// Calls f with a type of the size of the elements, which can be copied.
 template <class F>
-void with_bits(dtype type, F&& f) {
+auto with_bits(dtype type, F&& f) {
   switch (size_of(type)) {
     case 1: return f(std::uint8_t{});
     case 2: return f(std::uint16_t{});

@@ -56,11 +56,14 @@ class small_device final : public cli::device {
     cpu::reduce(all, x, y, axes, owned(all, out, detail::layout_of(x, y, axes).outputs), {1});
   }
   void reduce_segments(std::span<const reduction> all, const void* x, const void* y, std::size_t n, const std::int64_t* offsets,
-                       std::size_t segments, std::span<void* const> out) override {
+                       std::size_t segments, std::span<void* const> out, void* workspace, std::size_t workspace_size) override {
+    REQUIRE(workspace_size == segments_workspace_bytes(all, n, segments));
+    use(workspace, workspace_size);
     own_arrays(all, x, y, n);
     placed(offsets, 8 * (segments + 1));
     cpu::reduce_segments(all, x, y, n, {offsets, segments + 1}, owned(all, out, segments), {1});
   }
+  std::size_t segments_workspace_bytes(std::span<const reduction>, std::size_t n, std::size_t segments) override { return n / 7 + segments; }
   std::size_t by_key_workspace_bytes(std::span<const reduction>, std::size_t n, std::size_t outputs) override { return n * 3 + outputs; }
   void reduce_by_key(std::span<const reduction> all, const void* x, const void* y, std::size_t n, const std::int64_t* keys,
                      std::size_t outputs, std::span<void* const> out, void* workspace, std::size_t workspace_size) override {

@@ -158,6 +158,47 @@ TEST_CASE("cuda views: elements and outputs that are neighbours in packs") {
   }
 }
 
+TEST_CASE("cuda views: exact sums of outputs that are alike, of any values, and long") {
+  using enum op_id;
+  for (const dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i16})
+    for (const auto& extent : {std::vector<std::int64_t>{77, 3}, {9'000, 17}, {300, 100}, {40, 1000}, {19, 2056}, {7, 16'384}, {6, 16'385}, {5, 70'000}})
+      for (const bool two : {false, true})
+        for (const bool down : {false, true}) {
+          test::view_case c{.type = t, .extent = extent, .axes = {1}, .order = {0, 1}, .specials = false};
+          if (down) c.order = {1, 0};
+          c.two = two;
+          const view x = c.x();
+          const auto n = static_cast<std::size_t>(extent[1]), rows = static_cast<std::size_t>(extent[0]);
+          // Rows of every kind of data, side by side.
+          for (std::size_t row = 0; row < rows; ++row) {
+            const auto kind = row % 5 < 2 ? test::kind::near_one : test::all_kinds[row % 5 - 1];
+            const auto data = test::make_data(t, kind, n, row);
+            const std::size_t size = size_of(t);
+            for (std::size_t i = 0; i < n; ++i)
+              std::memcpy(const_cast<std::byte*>(static_cast<const std::byte*>(x.data)) +
+                              (static_cast<std::int64_t>(row) * x.stride[0] + static_cast<std::int64_t>(i) * x.stride[1]) * static_cast<std::int64_t>(size),
+                          &data[i * size], size);
+          }
+          std::vector<reduction> all;
+          for (const reduction& r : test::reductions_of_all_ops(t))
+            if (r.method() == method_id::exact && info(r.op()).inputs == (two ? 2 : 1)) all.push_back(r);
+          const moved_view dx(x, c.storage[0]);
+          std::optional<moved_view> dy;
+          if (const view* y = c.y()) dy.emplace(*y, c.storage[1]);
+          const auto check_of = [&](std::span<const reduction> some, const cuda::launch& shape) {
+            const auto got = reduced(some, c, dx, dy ? &*dy : nullptr, shape);
+            for (std::size_t k = 0; k < some.size(); ++k) {
+              std::vector<std::byte> want(got[k].size(), std::byte{0xa5});
+              reference(some[k], x, c.y(), c.axes, want.data());
+              INFO(c.describe() << test::describe(some[k], n) << " of " << some.size());
+              CHECK((got[k] == want));
+            }
+          };
+          check_of(std::span(all).first(std::min<std::size_t>(all.size(), 8)), {.blocks = 3});
+          for (const reduction& r : all) check_of({&r, 1}, {});
+        }
+}
+
 TEST_CASE("cuda views: a shape for each kernel", "[racecheck]") {
   for (const dtype t : {dtype::f32, dtype::f16, dtype::i16})
     for (const auto& extent : {std::vector<std::int64_t>{4200, 16}, {4200, 64}, {4200, 120}, {4200, 300}, {4200, 51}, {5, 70'000}, {70'000, 5}})
@@ -194,7 +235,7 @@ TEST_CASE("cuda segments and keys: of any length, one and two inputs") {
       REQUIRE(cudaMemcpy(d_offsets.p, offsets.data(), 8 * offsets.size(), cudaMemcpyHostToDevice) == cudaSuccess);
       REQUIRE(cudaMemcpy(d_keys.p, keys.data(), 8 * n, cudaMemcpyHostToDevice) == cudaSuccess);
       for (const reduction& r : test::reductions_of_all_ops(t)) {
-        if (!runs_on_a_gpu(r) || r.op() == op_id::count_distinct || (longest > 3000 && r.op() != op_id::sum && r.op() != op_id::var && r.op() != op_id::argmax)) continue;
+        if (!runs_on_a_gpu(r) || (longest > 3000 && r.op() != op_id::sum && r.op() != op_id::var && r.op() != op_id::argmax)) continue;
         const bool two = info(r.op()).inputs == 2, has_empty = info(r.op()).empty != if_empty::refused;
         void* to = out.p;
         std::vector<std::byte> got(8 * segments);
@@ -206,15 +247,20 @@ TEST_CASE("cuda segments and keys: of any length, one and two inputs") {
             CHECK(to_hex(load_scalar(r.out(), &got[k * size_of(r.out())])) == to_hex(want));
           }
         };
-        cuda::reduce_segments({&r, 1}, dx.p, two ? dy.p : nullptr, n, d_offsets.as<std::int64_t>(), segments, {&to, 1});
+        // Nodes of one tile, of two, or of as many as suit: those of long segments are folded ahead.
+        const cuda::launch shape{.tiles = static_cast<int>(static_cast<int>(r.op()) % 3)};
+        const std::size_t of_segments = cuda::segments_workspace_bytes({&r, 1}, n, segments, shape);
+        const device_memory workspace_of_segments(of_segments);
+        cuda::reduce_segments({&r, 1}, dx.p, two ? dy.p : nullptr, n, d_offsets.as<std::int64_t>(), segments, {&to, 1}, workspace_of_segments.p,
+                              of_segments, nullptr, shape);
         REQUIRE(cudaMemcpy(got.data(), out.p, got.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
         for (std::size_t k = 0; k < segments; ++k) {
           const auto first = static_cast<std::size_t>(offsets[k]) * size;
           expect(k, &x[first], &y[first], static_cast<std::size_t>(offsets[k + 1] - offsets[k]), "segment");
         }
-        const std::size_t work = cuda::by_key_workspace_bytes({&r, 1}, n, keys_count);
+        const std::size_t work = cuda::by_key_workspace_bytes({&r, 1}, n, keys_count, shape);
         const device_memory workspace(work);
-        cuda::reduce_by_key({&r, 1}, dx.p, two ? dy.p : nullptr, n, d_keys.as<std::int64_t>(), keys_count, {&to, 1}, workspace.p, work);
+        cuda::reduce_by_key({&r, 1}, dx.p, two ? dy.p : nullptr, n, d_keys.as<std::int64_t>(), keys_count, {&to, 1}, workspace.p, work, nullptr, shape);
         REQUIRE(cudaMemcpy(got.data(), out.p, got.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
         for (std::size_t k = 0; k < keys_count; ++k) {
           std::vector<std::byte> own_x, own_y;

@@ -79,12 +79,14 @@ void reduce(std::span<const reduction> all, const view& x, const view* y, std::s
 /// not looked at: offsets that fall or leave the array are undefined behaviour, and of a segment without elements an
 /// operation that has no result for none writes 0. (check_offsets tells, and waits for it.) Does not allocate or
 /// synchronise.
+std::size_t segments_workspace_bytes(std::span<const reduction> all, std::size_t n, std::size_t segments, const launch& shape = {});
 void reduce_segments(std::span<const reduction> all, const void* x, const void* y, std::size_t n, const std::int64_t* offsets,
-                     std::size_t segments, std::span<void* const> out, stream where = nullptr, const launch& shape = {});
+                     std::size_t segments, std::span<void* const> out, void* workspace, std::size_t workspace_size,
+                     stream where = nullptr, const launch& shape = {});
 
 /// Elements by their keys, as cpu::reduce_by_key: n keys in device memory. Elements whose key names no output are left out.
 /// Fewer than 2^32 elements. Does not allocate or synchronise.
-std::size_t by_key_workspace_bytes(std::span<const reduction> all, std::size_t n, std::size_t outputs);
+std::size_t by_key_workspace_bytes(std::span<const reduction> all, std::size_t n, std::size_t outputs, const launch& shape = {});
 void reduce_by_key(std::span<const reduction> all, const void* x, const void* y, std::size_t n, const std::int64_t* keys,
                    std::size_t outputs, std::span<void* const> out, void* workspace, std::size_t workspace_size,
                    stream where = nullptr, const launch& shape = {});

@@ -51,8 +51,11 @@ class gpu final : public device {
     cuda::reduce(all, x, y, axes, out, workspace, workspace_size);
   }
   void reduce_segments(std::span<const reduction> all, const void* x, const void* y, std::size_t n, const std::int64_t* offsets,
-                       std::size_t segments, std::span<void* const> out) override {
-    cuda::reduce_segments(all, x, y, n, offsets, segments, out);
+                       std::size_t segments, std::span<void* const> out, void* workspace, std::size_t workspace_size) override {
+    cuda::reduce_segments(all, x, y, n, offsets, segments, out, workspace, workspace_size);
+  }
+  std::size_t segments_workspace_bytes(std::span<const reduction> all, std::size_t n, std::size_t segments) override {
+    return cuda::segments_workspace_bytes(all, n, segments);
   }
   std::size_t by_key_workspace_bytes(std::span<const reduction> all, std::size_t n, std::size_t outputs) override {
     return cuda::by_key_workspace_bytes(all, n, outputs);

@@ -216,7 +216,8 @@ void reduce_segments_in_parts(device& by, std::span<const reduction> all, const 
   const auto count = [&](const range& r) { return static_cast<std::size_t>(offsets[r.end] - offsets[r.begin]); };
   const auto places_of = [&](const range& r) {
     const std::size_t bytes = count(r) * size;
-    return places(all, r.end - r.begin, bytes, y ? bytes : 0, (r.end - r.begin + 1) * sizeof(std::int64_t), 0);
+    return places(all, r.end - r.begin, bytes, y ? bytes : 0, (r.end - r.begin + 1) * sizeof(std::int64_t),
+                  by.segments_workspace_bytes(all, count(r), r.end - r.begin));
   };
   const auto parts = parts_of(by, range{0, offsets.size() - 1}, [&](const range& r) { return places_of(r).total <= by.memory(); },
                               [](const range& r) { return halves_of(r); }, count);
@@ -234,7 +235,7 @@ void reduce_segments_in_parts(device& by, std::span<const reduction> all, const 
     for (std::uint64_t k = r.begin; k <= r.end; ++k) own.push_back(offsets[k] - offsets[r.begin]);
     by.put(room + at.list, own.data(), own.size() * sizeof own[0]);
     by.reduce_segments(all, room + at.x, y ? room + at.y : nullptr, count(r), reinterpret_cast<const std::int64_t*>(room + at.list),
-                       r.end - r.begin, results_at(room, at));
+                       r.end - r.begin, results_at(room, at), room + at.work, at.work_bytes);
     get_results(by, all, room, at, r.begin, r.end, out);
   }
 }

@@ -29,7 +29,9 @@ class device {
   virtual void reduce(std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes,
                       std::span<void* const> out, void* workspace, std::size_t workspace_size) = 0;
   virtual void reduce_segments(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
-                               const std::int64_t* offsets, std::size_t segments, std::span<void* const> out) = 0;
+                               const std::int64_t* offsets, std::size_t segments, std::span<void* const> out, void* workspace,
+                               std::size_t workspace_size) = 0;
+  virtual std::size_t segments_workspace_bytes(std::span<const reduction> all, std::size_t n, std::size_t segments) = 0;
   virtual std::size_t by_key_workspace_bytes(std::span<const reduction> all, std::size_t n, std::size_t outputs) = 0;
   virtual void reduce_by_key(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
                              const std::int64_t* keys, std::size_t outputs, std::span<void* const> out, void* workspace,

@@ -450,10 +450,6 @@ void check_shapes(const reduce_arguments& args) {
                                      {args.bound, "--bound"},
                                      {args.overflow.has_value(), "--overflow"}})
     if (given) throw error(errc::usage, fmt::format("{}: not with {}", other, option));
-  if (args.device == "cuda" && !s.axis &&
-      std::find(args.ops.begin(), args.ops.end(), op_id::count_distinct) != args.ops.end())
-    throw error(errc::usage,
-                fmt::format("--device cuda: count_distinct with {} is for --device cpu", option));
   if (args.json && s.out) throw error(errc::usage, "--json: not with --out, which prints nothing");
 }
 

@@ -2,6 +2,7 @@
 #include "exact.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <mutex>
 #include <string>
@@ -122,16 +123,65 @@ const char* launch_exact(const exact_plan& plan, const arguments& a) {
   return err == cudaSuccess ? nullptr : cudaGetErrorString(err);
 }
 
-const char* launch_exact_outputs(std::span<const exact::term> terms, const output_elements& from, const output_results& how,
-                                 stream where) {
+namespace {
+exact_outputs_kernels outputs_kernels(dtype type) {
+  return with_kernel_type(type, []<class T>(std::type_identity<T>) { return exact_outputs_kernels_of<T>(); });
+}
+// Enough warps for any device; more than these wait.
+constexpr index many_warps = 1 << 13;
+}  // namespace
+
+exact_outputs_plan plan_exact_outputs(std::span<const exact::term> terms, const output_elements& from, const launch& shape) {
+  (void)make_plan({1, 1}, 0, shape);  // refuses a shape that is not allowed
+  const exact_outputs_kernels k = outputs_kernels(from.type);
+  exact_outputs_plan p{};
+  const auto blocks_for = [&](index items) {
+    const auto most = static_cast<index>(shape.blocks ? shape.blocks : 1 << 16), warps = static_cast<index>(p.threads / 32);
+    return static_cast<int>(std::clamp<index>((items + warps - 1) / warps, 1, most));
+  };
+  p.threads = shape.threads ? std::min(shape.threads, output_threads) : output_threads;
+  p.chunks = from.offsets ? 1 : std::max<index>(1, (from.n + output_chunk - 1) / output_chunk);
+  if (p.chunks > 1) {
+    p.blocks = blocks_for(from.outputs * p.chunks);
+    p.finish_blocks = blocks_for(from.outputs);
+    for (const exact::term what : terms)
+      p.workspace += from.outputs * static_cast<std::size_t>(k.cells[exact::degree(what) - 1]) * sizeof(std::int64_t);
+    return p;
+  }
+  const index of_thread = static_cast<index>(k.elements);
+  p.team = from.offsets ? 32 : static_cast<int>(std::clamp<index>(std::bit_ceil((from.n + of_thread - 1) / of_thread), 1, 32));
+  p.rows = static_cast<int>(std::clamp<index>(std::bit_floor(from.outputs / many_warps), static_cast<index>(32 / p.team), 32));
+  p.blocks = blocks_for((from.outputs + static_cast<index>(p.rows) - 1) / static_cast<index>(p.rows));
+  return p;
+}
+
+const char* launch_exact_outputs(const exact_outputs_plan& p, std::span<const exact::term> terms, const output_elements& from,
+                                 const output_results& how, void* workspace, stream where) {
+  const exact_outputs_kernels k = outputs_kernels(from.type);
   exact_slots slots{};
-  for (const exact::term what : terms) slots.each[slots.count++] = {what, 0, 0, nullptr};
+  auto* next = static_cast<std::int64_t*>(workspace);
+  for (const exact::term what : terms) {
+    const int cells = k.cells[exact::degree(what) - 1];
+    slots.each[slots.count++] = {what, 0, cells, next};
+    if (p.chunks > 1) next += from.outputs * static_cast<index>(cells);
+  }
+  const bool of_elements = terms.size() == 1 && terms[0] == exact::term::element && k.whole[1];
+  const std::size_t warps = static_cast<std::size_t>(p.threads / 32), shared = warps * k.shared(slots.count);
   output_elements data = from;
   output_results results = how;
-  void* values[] = {&data, &slots, &results};
-  const exact_kernel k = with_kernel_type(from.type, [&]<class T>(std::type_identity<T>) { return exact_kernel_of<T>(terms[0], false); });
-  const int blocks = static_cast<int>(std::min<index>(from.outputs, 1 << 16));
-  const cudaError_t err = enqueue(k.of_outputs, blocks, output_threads, 0, where, false, values);
+  cudaError_t err = cudaSuccess;
+  if (p.chunks == 1) {
+    int team = p.team, rows = p.rows;
+    void* values[] = {&data, &slots, &team, &rows, &results};
+    err = enqueue(k.whole[of_elements], p.blocks, p.threads, shared, where, false, values);
+  } else {
+    index chunks = p.chunks, outputs = from.outputs, n = from.n;
+    void* values[] = {&data, &slots, &chunks};
+    err = cudaMemsetAsync(workspace, 0, p.workspace, where);
+    if (err == cudaSuccess) err = enqueue(k.chunks[of_elements], p.blocks, p.threads, warps * k.shared(0), where, false, values);
+    void* finish_values[] = {&outputs, &n, &slots, &results};
+    if (err == cudaSuccess) err = enqueue(k.finish, p.finish_blocks, p.threads, shared, where, false, finish_values);
+  }
   return err == cudaSuccess ? nullptr : cudaGetErrorString(err);
 }
 

@@ -43,11 +43,11 @@ __device__ inline void add_all_to_cells(std::int64_t* cells, int count, std::int
   const std::uint64_t low = warp_sum(static_cast<std::uint32_t>(v));
   add_to_cells(cells, count, (static_cast<signed_wide>(high) << 32) + static_cast<signed_wide>(low), shift);
 }
-// Leaves 32 bits, and a carry, in each cell but the topmost, of whose bits the lower 32 count. By a block, whose
-// threads may add to them meanwhile.
-__device__ inline void carry_cells(std::int64_t* cells, int count) {
+// Leaves 32 bits, and a carry, in each cell but the topmost, of whose bits the lower 32 count. By `threads` threads, of
+// which this is the t-th, and which may add to them meanwhile.
+__device__ inline void carry_cells(std::int64_t* cells, int count, int t, int threads) {
   const auto at = [=](int i) { return reinterpret_cast<word*>(cells + i); };
-  for (int i = threadIdx.x; i < count - 2; i += blockDim.x) {
+  for (int i = t; i < count - 2; i += threads) {
     const word v = atomicExch(at(i), 0);
     atomicAdd(at(i), v & 0xffffffff);
     atomicAdd(at(i + 1), static_cast<word>(static_cast<std::int64_t>(v) >> 32));
@@ -332,9 +332,9 @@ struct double_parts {
                                : What == difference       ? (half ? 1 : 2)
                                : exact::degree(What) == 2 ? (is_wide ? 2 : 1)
                                                           : 1;
-  /// All parts are below 2^fixed, and two levels take all of any finite one.
+  /// All parts are below 2^fixed, and two levels, or one of degree 1, take all of any finite one.
   static constexpr bool is_fixed = half;
-  static constexpr int fixed = 34;
+  static constexpr int fixed = exact::degree(What) == 1 ? 17 : 34;
 
   /// Whether they are not the term, which is too small.
   __device__ static bool get(T px, T py, double (&v)[count]) {
@@ -390,12 +390,15 @@ struct only_flags {
 
 /// By levels as the CPU does (docs/exact.md), whose numbers all threads of a warp choose together; packs whose
 /// terms are not taken without a rest go to a column of integers 24 bits apart.
-template <term What, class T, int Threads>
+template <class Parts, int Degree>
+inline constexpr int levels_of =
+    Parts::is_fixed && Degree == 1 ? 1 : !Parts::is_fixed && (Parts::count == 3 || (Parts::is_wide && Parts::count == 1)) ? 3 : 2;
+template <term What, class T, int Threads, int Levels = levels_of<double_parts<What, T>, exact::degree(What)>>
 struct in_levels {
   using parts = double_parts<What, T>;
-  static constexpr int degree = exact::degree(What), threads = Threads;
+  static constexpr int degree = exact::degree(What), threads = Threads, levels = Levels;
+  static constexpr bool is_fixed = parts::is_fixed;
   static constexpr int count = cells_of<T, degree>, low = exact::sum<T, degree>::low;
-  static constexpr int levels = !parts::is_fixed && (parts::count == 3 || (parts::is_wide && parts::count == 1)) ? 3 : 2;
   // A part that is the rounding error of the one before is below 2^-53 of it, and has levels of its own.
   static constexpr int groups = parts::count % 2 == 0 && !parts::is_fixed ? 2 : 1;
 
@@ -440,12 +443,26 @@ struct in_levels {
       }
     }
   }
+  /// Where the levels are no question of the data.
+  template <int U>
+  __device__ void fix() {
+    if constexpr (is_fixed)
+      if (!anchored) anchor<U>(parts::fixed - 1);
+  }
+  __device__ void clear() {
+    flags = 0;
+#pragma unroll
+    for (int g = 0; g < groups; ++g)
+#pragma unroll
+      for (int l = 0; l < levels; ++l) taken[g][l] = 0;
+  }
+  __device__ int shift(int g, int l) const { return top[g][l] - 52 - low; }
   __device__ void flush(std::int64_t* cells) {
 #pragma unroll
     for (int g = 0; g < groups; ++g)
 #pragma unroll
       for (int l = 0; l < levels; ++l) {
-        if (anchored) add_all_to_cells(cells, count, taken[g][l], top[g][l] - 52 - low);
+        if (anchored) add_all_to_cells(cells, count, taken[g][l], shift(g, l));
         taken[g][l] = 0;
       }
   }
@@ -591,8 +608,7 @@ struct in_levels {
 
   template <int U, bool Two>
   __device__ void take(const pack<T> (&x)[U], const pack<T> (&y)[Two ? U : 1], int, std::int64_t* cells) {
-    if constexpr (parts::is_fixed)
-      if (!anchored) anchor<U>(parts::fixed - 1);
+    fix<U>();
     bool done = false;
     if (hold > 0) {
       --hold;
@@ -603,7 +619,7 @@ struct in_levels {
           hard /= 2;
           return;
         }
-        if (tries == 1 || parts::is_fixed) break;
+        if (tries == 1 || is_fixed) break;
         flush(cells);
         anchor<U>(highest<U, Two>(packs<U>(x), packs<Two ? U : 1>(y), !done));
       }
@@ -625,7 +641,7 @@ struct in_levels {
   __device__ void spill(std::int64_t* cells) {
     flush(cells);
     const bool columns = __syncthreads_or(has_column);
-    carry_cells(cells, count);
+    carry_cells(cells, count, threadIdx.x, blockDim.x);
     if (!columns) return;
     if (!has_column)
       for (int k = 0; k < limbs; ++k) rows[k * Threads + threadIdx.x] = 0;
@@ -751,14 +767,30 @@ inline constexpr int term_count = std::size(Form::terms);
 template <class Form>
 inline constexpr bool of_fronts =
     exact::degree(Form::terms[0]) == exact::degree(Form::terms[term_count<Form> - 1]);  // not a variance
-template <class Form, typing Types, class T>
-__device__ void write_form(const result& how, index n, const exact_slots& slots, const summed* sums) {
+// Sums in the order of some slots: each gives a front, or a state.
+template <bool OfElements>
+struct sums_of_cells {
+  static constexpr bool of_elements = OfElements;  // and of no other term
+  static constexpr bool has_states = true;
+  const summed* each;
+  template <class T, term What, bool Front>
+  __device__ const auto& get(int k) const {
+    if constexpr (Front) return each[k].front;
+    else return *reinterpret_cast<const exact::sum_of<T, What>*>(each[k].state);
+  }
+};
+template <class Op>
+__device__ constexpr bool of_states() {
+  if constexpr (detail::has_form<Op>) return !of_fronts<typename Op::exact>;
+  else return false;
+}
+template <class Form, typing Types, class T, class Sums>
+__device__ void write_form(const result& how, index n, const exact_slots& slots, const Sums& sums) {
   const auto finish = [&]<class Out, bool Fronts>(std::type_identity<Out>, std::bool_constant<Fronts>) {
-    const auto sum_of = [&]<term What>(std::integral_constant<term, What>) -> const auto& {
+    const auto sum_of = [&]<term What>(std::integral_constant<term, What>) -> decltype(auto) {
       int k = 0;
       while (k < slots.count - 1 && slots.each[k].what != What) ++k;
-      if constexpr (Fronts) return sums[k].front;
-      else return *reinterpret_cast<const exact::sum_of<T, What>*>(sums[k].state);
+      return sums.template get<T, What, Fronts>(k);
     };
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
       return Form::template finish<Out>(fold::finishing{n, how.ddof}, sum_of(std::integral_constant<term, Form::terms[I]>{})...);
@@ -774,27 +806,35 @@ __device__ void write_form(const result& how, index n, const exact_slots& slots,
   }
 }
 
-template <class Op, typing Types, class T>
-__device__ void write_op(const result& how, index n, const exact_slots& slots, const summed* sums) {
-  if constexpr (detail::has_form<Op>) write_form<typename Op::exact, Types, T>(how, n, slots, sums);
+template <class Op, typing Types, class T, class Sums>
+__device__ void write_op(const result& how, index n, const exact_slots& slots, const Sums& sums) {
+  if constexpr (detail::has_form<Op>)
+    if constexpr ((!Sums::of_elements || (term_count<typename Op::exact> == 1 && Op::exact::terms[0] == term::element)) &&
+                  (Sums::has_states || of_fronts<typename Op::exact>))
+      write_form<typename Op::exact, Types, T>(how, n, slots, sums);
+}
+template <class T, class Sums>
+__device__ __noinline__ void write_one(const result& how, index n, const exact_slots& slots, const Sums& sums) {
+#define BITFOLD_OP(name, inputs, takes_method, has_exact, types, ...) \
+  if (how.op == op_id::name) write_op<op::name##_op, typing::types, T>(how, n, slots, sums);
+  BITFOLD_OPS(BITFOLD_OP)
+#undef BITFOLD_OP
 }
 
+template <class T>
+__device__ void sum_slot(term what, const std::int64_t* cells, summed& to) {
+  if (exact::degree(what) == 1) sum_cells<exact::sum<T, 1>>(cells, to);
+  else sum_cells<exact::sum<T, 2>>(cells, to);
+}
 // The cells of all slots, added up over the blocks, become results.
 template <class T>
 __device__ __noinline__ void write_results(const exact_slots& slots, const std::int64_t* const (&cells)[most_slots], index n,
                                            const result_list& how, summed* sums) {
   const int w = threadIdx.x / warp, t = threadIdx.x % warp;
-  for (int k = w; k < slots.count; k += blockDim.x / warp)
-    if (exact::degree(slots.each[k].what) == 1) sum_cells<exact::sum<T, 1>>(cells[k], sums[k]);
-    else sum_cells<exact::sum<T, 2>>(cells[k], sums[k]);
+  for (int k = w; k < slots.count; k += blockDim.x / warp) sum_slot<T>(slots.each[k].what, cells[k], sums[k]);
   __syncthreads();
-  for (int k = w; k < how.count; k += blockDim.x / warp) {
-    if (t != 0) continue;
-#define BITFOLD_OP(name, inputs, takes_method, has_exact, types, ...) \
-  if (how.each[k].op == op_id::name) write_op<op::name##_op, typing::types, T>(how.each[k], n, slots, sums);
-    BITFOLD_OPS(BITFOLD_OP)
-#undef BITFOLD_OP
-  }
+  for (int k = w; k < how.count; k += blockDim.x / warp)
+    if (t == 0) write_one<T>(how.each[k], n, slots, sums_of_cells<false>{sums});
 }
 
 // ---- Kernels ------------------------------------------------------------------------------------------------
@@ -939,82 +979,11 @@ __global__ void __launch_bounds__(finish_threads)
   write_results<T>(slots, of, n, how, sums);
 }
 
-// Many outputs, a block for each: every term goes straight to the cells.
-template <class T>
-__global__ void __launch_bounds__(output_threads)
-    exact_outputs(const __grid_constant__ output_elements data, const __grid_constant__ exact_slots slots,
-                  const __grid_constant__ output_results how) {
-  __shared__ std::int64_t cells[most_slots][cells_of<T, 2>];
-  __shared__ summed sums[most_slots];
-  __shared__ result_list results;
-  struct to_cells {
-    std::int64_t* cells;
-    unsigned flags = 0;
-    __device__ void deposit(wide m, int shift, bool negative) {
-      const int k = shift / 32, s = shift % 32;
-      const word digits[5] = {static_cast<std::uint32_t>(m << s), static_cast<std::uint32_t>(m << s >> 32), static_cast<std::uint32_t>(m << s >> 64),
-                              static_cast<std::uint32_t>(m << s >> 96), s ? static_cast<word>(m >> (128 - s)) : 0};
-#pragma unroll
-      for (int d = 0; d < 5; ++d)
-        if (digits[d]) atomicAdd(reinterpret_cast<word*>(cells + k + d), negative ? 0 - digits[d] : digits[d]);
-    }
-  };
-  constexpr index at_once = index{1} << 28;  // of up to four terms below 2^32 in a cell
-  for (index output = blockIdx.x; output < data.outputs; output += gridDim.x) {
-    const index n = elements_of(data, output);
-    if (n == 0) {
-      if (threadIdx.x == 0) write_empty(output, how);
-      continue;
-    }
-    for (int i = threadIdx.x; i < most_slots * cells_of<T, 2>; i += blockDim.x) cells[0][i] = 0;
-    if (threadIdx.x == 0) {
-      results = how.list;
-      for (int k = 0; k < results.count; ++k)
-        results.each[k].out = static_cast<std::byte*>(results.each[k].out) + output * static_cast<index>(how.bytes[k]);
-    }
-    __syncthreads();
-    const finder find = finder::of(data, output);
-    for (int k = 0; k < slots.count; ++k)
-      for (index begin = 0; begin < n; begin += at_once) {
-        to_cells to{cells[k]};
-        const index end = n - begin < at_once ? n : begin + at_once;
-        int count = 0;
-        const auto add = [&]<class E, term What>(std::type_identity<E>, std::integral_constant<term, What>) {
-          count = cells_of<T, exact::degree(What)>;
-          for (index i = begin + threadIdx.x; i < end; i += blockDim.x) {
-            const offset at = find(i);
-            exact::deposit<What>(to, static_cast<const E*>(data.x)[at.x],
-                                 exact::inputs(What) == 2 ? static_cast<const E*>(data.y)[at.y] : E{});
-          }
-        };
-        exact::visit(slots.each[k].what, [&](auto what) {
-          if constexpr (std::is_integral_v<T>)
-            visit(data.type, [&]<class E>(std::type_identity<E> e) {
-              if constexpr (std::is_integral_v<E>) add(e, what);
-            });
-          else
-            add(std::type_identity<T>{}, what);
-        });
-        const unsigned flags = __reduce_or_sync(all_threads, to.flags);
-        if (threadIdx.x % warp == 0) atomicOr(reinterpret_cast<word*>(&cells[k][count - 1]), word{flags});
-        __syncthreads();
-        carry_cells(cells[k], count);
-        __syncthreads();
-      }
-    const std::int64_t* of[most_slots];
-#pragma unroll
-    for (int k = 0; k < most_slots; ++k) of[k] = cells[k];
-    write_results<T>(slots, of, n, results, sums);
-    __syncthreads();
-  }
-}
-
 template <class T, bool Two, int U, class A, class B = no_adder, bool Presence = false>
 exact_kernel kernel_of() {
   exact_kernel k;
   k.function = reinterpret_cast<const void*>(exact_pass<T, Two, U, A, B, Presence>);
   k.finish = reinterpret_cast<const void*>(exact_finish<T>);
-  k.of_outputs = reinterpret_cast<const void*>(exact_outputs<T>);
   k.threads = A::threads;
   k.shared = bytes_of_cells(A::count + B::count) + A::threads * (A::column_bytes + B::column_bytes);
   k.elements = std::size_t{U} * A::threads * pack<T>::size;

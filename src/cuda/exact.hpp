@@ -16,7 +16,6 @@ namespace bitfold::cuda {
 struct exact_kernel {
   const void* function = nullptr;
   const void* finish = nullptr;  ///< makes results of the cells of all blocks, of up to most_slots terms, in one block
-  const void* of_outputs = nullptr;  ///< what makes results of many outputs, of up to most_slots terms, a block for each
   int threads = 0;             ///< of a block, at most
   std::size_t shared = 0;      ///< bytes of dynamic shared memory
   std::size_t elements = 0;    ///< that a block takes at once
@@ -26,7 +25,7 @@ struct exact_kernel {
 /// file of its own, integers as std::int64_t.
 template <class T>
 exact_kernel exact_kernel_of(exact::term what, bool and_squares);
-inline constexpr int finish_threads = 512, output_threads = 256;
+inline constexpr int finish_threads = 512;
 /// Of a pass: its cells are added up in 64 bits (docs/exact.md).
 inline constexpr int most_blocks = 1 << 13;
 
@@ -59,8 +58,32 @@ struct exact_plan {
 exact_plan plan_exact(std::span<const exact::term> terms, dtype type, std::size_t n, const launch& shape);
 /// Enqueues the plan; its results are a.how's. Returns the name of the CUDA error, or null.
 const char* launch_exact(const exact_plan& p, const arguments& a);
-/// The same of many outputs; without workspace, whose elements have to be read once for each term.
-const char* launch_exact_outputs(std::span<const exact::term> terms, const output_elements& from, const output_results& how,
-                                 stream where);
+
+/// Kernels of many outputs, whose elements are read once for each of up to most_slots terms: of any, or of term::element.
+struct exact_outputs_kernels {
+  const void* whole[2] = {};   ///< whole outputs
+  const void* chunks[2] = {};  ///< chunks of long ones, to cells of each output
+  const void* finish = nullptr;
+  int elements = 0;            ///< that a thread takes at once
+  int cells[2] = {};           ///< of terms of degree 1 and 2
+  std::size_t (*shared)(int slots) = nullptr;  ///< bytes for a warp
+};
+template <class T>
+exact_outputs_kernels exact_outputs_kernels_of();
+inline constexpr int output_threads = 128;
+/// Elements that a warp adds up before it carries. 2^14 of them are less than 2^63 in any level.
+inline constexpr index output_chunk = 1 << 14;
+
+/// How those are shared out.
+struct exact_outputs_plan {
+  int team, rows;  ///< threads that take an output; outputs that a warp takes
+  index chunks;    ///< of an output; a single one is the whole
+  int threads, blocks, finish_blocks;
+  std::size_t workspace;
+};
+/// Errors: errc::usage (a launch shape that is not allowed).
+exact_outputs_plan plan_exact_outputs(std::span<const exact::term> terms, const output_elements& from, const launch& shape);
+const char* launch_exact_outputs(const exact_outputs_plan& p, std::span<const exact::term> terms, const output_elements& from,
+                                 const output_results& how, void* workspace, stream where);
 
 }  // namespace bitfold::cuda

@@ -1,4 +1,4 @@
-#include "exact.cuh"
+#include "exact_outputs.cuh"
 
 namespace bitfold::cuda {
 
@@ -19,6 +19,11 @@ exact_kernel exact_kernel_of<T>(term what, bool and_squares) {
     case squared_difference: return kernel_of<T, true, 2, in_levels<squared_difference, T, 160>>();
   }
   return {};
+}
+
+template <>
+exact_outputs_kernels exact_outputs_kernels_of<T>() {
+  return kernels_of_outputs<T>();
 }
 
 }  // namespace bitfold::cuda

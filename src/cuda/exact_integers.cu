@@ -1,5 +1,5 @@
 // Exact sums of integers: each thread keeps a state of its own.
-#include "exact.cuh"
+#include "exact_outputs.cuh"
 
 namespace bitfold::cuda {
 namespace {
@@ -47,8 +47,8 @@ __global__ void __launch_bounds__(threads)
 
 template <term What>
 exact_kernel kernel() {
-  return {reinterpret_cast<const void*>(add_integers<What>), reinterpret_cast<const void*>(exact_finish<std::int64_t>),
-          reinterpret_cast<const void*>(exact_outputs<std::int64_t>), threads, 0, 4 * threads, {cells_for<What>, 0}};
+  return {reinterpret_cast<const void*>(add_integers<What>), reinterpret_cast<const void*>(exact_finish<std::int64_t>), threads, 0, 4 * threads,
+          {cells_for<What>, 0}};
 }
 
 }  // namespace
@@ -57,6 +57,11 @@ template <>
 exact_kernel exact_kernel_of<std::int64_t>(term what, bool and_squares) {
   if (and_squares) return {};
   return visit(what, [](auto w) { return kernel<w>(); });
+}
+
+template <>
+exact_outputs_kernels exact_outputs_kernels_of<std::int64_t>() {
+  return kernels_of_outputs<std::int64_t>();
 }
 
 }  // namespace bitfold::cuda

@@ -1,4 +1,5 @@
-// What has to be moved before it is reduced. by_key: the places of the elements, sorted by key and, of each key, in their order (CUB's radix sort is stable).
+// What has to be moved before it is reduced. by_key: the elements, or of two inputs their places, sorted by key and, of each
+// key, in their order (CUB's radix sort is stable).
 #include <algorithm>
 #include <string>
 
@@ -13,12 +14,13 @@ constexpr int block = 256;
 
 int grid(index n) { return static_cast<int>(std::clamp<index>((n + block - 1) / block, 1, 1 << 14)); }
 
-// Keys that name no output become the one after the last.
-__global__ void make_keys(const std::int64_t* from, index n, index outputs, std::uint32_t* keys, std::uint32_t* places) {
+// Keys that name no output become the one after the last. With each goes x's element, or its place where x is null.
+template <class Bits>
+__global__ void make_keys(const std::int64_t* from, const Bits* x, index n, index outputs, std::uint32_t* keys, Bits* values) {
   for (index i = index{blockIdx.x} * block + threadIdx.x; i < n; i += index{gridDim.x} * block) {
     const auto key = static_cast<index>(from[i]);
     keys[i] = static_cast<std::uint32_t>(key < outputs ? key : outputs);
-    places[i] = static_cast<std::uint32_t>(i);
+    values[i] = x ? x[i] : static_cast<Bits>(i);
   }
 }
 
@@ -31,45 +33,61 @@ __global__ void find_begins(const std::uint32_t* keys, index n, index outputs, s
 }
 
 struct room {
-  std::size_t begins, words, own;  // bytes: of where keys begin; of keys, as of places; CUB's
-  std::size_t total() const { return begins + 4 * words + own; }
+  std::size_t begins, keys, values, own;  // bytes: of where keys begin; of keys; of what goes with them; CUB's
+  std::size_t total() const { return begins + 2 * (keys + values) + own; }
 };
-using pairs = cub::DoubleBuffer<std::uint32_t>;
+template <class T>
+using buffers = cub::DoubleBuffer<T>;
 
-cudaError_t sort(void* own, std::size_t& bytes, pairs& keys, pairs& places, index n, index outputs, stream where) {
+template <class Bits>
+cudaError_t sort(void* own, std::size_t& bytes, buffers<std::uint32_t>& keys, buffers<Bits>& values, index n, index outputs, stream where) {
   int bits = 1;
   while (outputs >> bits) ++bits;
-  return cub::DeviceRadixSort::SortPairs(own, bytes, keys, places, static_cast<std::uint64_t>(n), 0, bits, where);
+  return cub::DeviceRadixSort::SortPairs(own, bytes, keys, values, static_cast<std::uint64_t>(n), 0, bits, where);
 }
+constexpr std::size_t rounded_up(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+template <class Bits>
 cudaError_t lay_out(index n, index outputs, room& to) {
-  pairs none(nullptr, nullptr);
-  to.begins = ((outputs + 2) * sizeof(std::int64_t) + 255) / 256 * 256;
-  to.words = (n * sizeof(std::uint32_t) + 255) / 256 * 256;
-  return sort(nullptr, to.own, none, none, n, outputs, nullptr);
+  buffers<std::uint32_t> no_keys(nullptr, nullptr);
+  buffers<Bits> none(nullptr, nullptr);
+  to = {rounded_up((outputs + 2) * sizeof(std::int64_t)), rounded_up(n * sizeof(std::uint32_t)), rounded_up(n * sizeof(Bits)), 0};
+  return sort(nullptr, to.own, no_keys, none, n, outputs, nullptr);
+}
+// f of the type of what goes with a key.
+template <class Function>
+auto with_values(dtype in, bool two, Function f) {
+  return two ? f(std::uint32_t{}) : detail::with_bits(in, f);
 }
 
 }  // namespace
 
-std::size_t keys_workspace(index n, index outputs) {
+std::size_t keys_workspace(dtype in, bool two, index n, index outputs) {
   room r{};
-  if (const auto err = lay_out(n, outputs, r)) throw error(errc::cuda, std::string("workspace of the sort: ") + cudaGetErrorString(err));
-  return (r.total() + 255) / 256 * 256;
+  const cudaError_t err = with_values(in, two, [&]<class Bits>(Bits) { return lay_out<Bits>(n, outputs, r); });
+  if (err) throw error(errc::cuda, std::string("workspace of the sort: ") + cudaGetErrorString(err));
+  return rounded_up(r.total());
 }
 
 const char* launch_keys(const std::int64_t* from, index n, index outputs, void* workspace, stream where, output_elements& to) {
-  room r{};
-  cudaError_t err = lay_out(n, outputs, r);
-  auto* const first = static_cast<std::byte*>(workspace);
-  auto* const begins = reinterpret_cast<std::int64_t*>(first);
-  const auto words = [&](int k) { return reinterpret_cast<std::uint32_t*>(first + r.begins + static_cast<std::size_t>(k) * r.words); };
-  pairs keys(words(0), words(1)), places(words(2), words(3));
-  if (!err) make_keys<<<grid(n), block, 0, where>>>(from, n, outputs, keys.Current(), places.Current());
-  if (!err) err = cudaGetLastError();
-  if (!err) err = sort(words(4), r.own, keys, places, n, outputs, where);
-  if (!err) find_begins<<<grid(n), block, 0, where>>>(keys.Current(), n, outputs, begins);
-  if (!err) err = cudaGetLastError();
-  to.offsets = begins;
-  to.places = places.Current();
+  const bool two = to.y != nullptr;
+  const cudaError_t err = with_values(to.type, two, [&]<class Bits>(Bits) {
+    room r{};
+    if (const auto failed = lay_out<Bits>(n, outputs, r)) return failed;
+    auto* const first = static_cast<std::byte*>(workspace);
+    auto* const begins = reinterpret_cast<std::int64_t*>(first);
+    auto* const words = reinterpret_cast<std::uint32_t*>(first + r.begins);
+    std::byte* const values_at = first + r.begins + 2 * r.keys;
+    buffers<std::uint32_t> keys(words, words + r.keys / sizeof *words);
+    buffers<Bits> values(reinterpret_cast<Bits*>(values_at), reinterpret_cast<Bits*>(values_at + r.values));
+    make_keys<<<grid(n), block, 0, where>>>(from, two ? nullptr : static_cast<const Bits*>(to.x), n, outputs, keys.Current(), values.Current());
+    if (const auto failed = cudaGetLastError()) return failed;
+    if (const auto failed = sort(values_at + 2 * r.values, r.own, keys, values, n, outputs, where)) return failed;
+    find_begins<<<grid(n), block, 0, where>>>(keys.Current(), n, outputs, begins);
+    to.offsets = begins;
+    if (two) to.places = reinterpret_cast<const std::uint32_t*>(values.Current());
+    else to.x = values.Current();
+    return cudaGetLastError();
+  });
   return err ? cudaGetErrorString(err) : nullptr;
 }
 

@@ -35,10 +35,11 @@ void reduce(std::span<const reduction>, const view&, const view*, std::span<cons
   refuse();
 }
 void reduce_segments(std::span<const reduction>, const void*, const void*, std::size_t, const std::int64_t*, std::size_t,
-                     std::span<void* const>, stream, const launch&) {
+                     std::span<void* const>, void*, std::size_t, stream, const launch&) {
   refuse();
 }
-std::size_t by_key_workspace_bytes(std::span<const reduction>, std::size_t, std::size_t) { refuse(); }
+std::size_t segments_workspace_bytes(std::span<const reduction>, std::size_t, std::size_t, const launch&) { refuse(); }
+std::size_t by_key_workspace_bytes(std::span<const reduction>, std::size_t, std::size_t, const launch&) { refuse(); }
 void reduce_by_key(std::span<const reduction>, const void*, const void*, std::size_t, const std::int64_t*, std::size_t,
                    std::span<void* const>, void*, std::size_t, stream, const launch&) {
   refuse();

@@ -50,7 +50,7 @@ divisors divisors_of(const detail::axes& of) {
 
 // The elements of several outputs on axes.
 output_elements elements_of(const detail::layout& l) {
-  output_elements e{l.x, l.y, l.type, runs_of::packs, false, false, l.kept, l.reduced, divisors_of(l.kept), divisors_of(l.reduced), l.outputs, l.n, ~index{0},
+  output_elements e{l.x, l.y, l.type, runs_of::packs, false, false, l.kept, l.reduced, divisors_of(l.kept), divisors_of(l.reduced), l.outputs, l.n, 0, ~index{0}, 0,
                     nullptr, nullptr};
   const auto pack = static_cast<std::int64_t>(16 / size_of(l.type));
   // Whether 16 bytes of neighbours along the last of some axes are neighbours in memory, and aligned.
@@ -79,7 +79,9 @@ struct output_step {
   ordering order;
   std::vector<std::size_t> which;
   output_plan plan;                // of kernels of states,
-  std::vector<exact::term> terms;  // or what is summed exactly
+  std::vector<exact::term> terms;  // or what is summed exactly, and how
+  exact_outputs_plan exact;
+  std::size_t workspace;
 };
 
 // Room for the elements of one output, and whatever follows.
@@ -105,12 +107,15 @@ std::vector<output_step> steps_of(std::span<const reduction> all, const output_e
   std::vector<output_step> steps;
   for (group& g : groups_of(all)) {
     const reduction& r = all[g.which[0]];
-    output_step step{g.kind == kernel_kind::own ? kernel_kind::shared : g.kind, detail::ordering_of(r), std::move(g.which), {}, {}};
+    output_step step{g.kind == kernel_kind::own ? kernel_kind::shared : g.kind, detail::ordering_of(r), std::move(g.which), {}, {}, {}, 0};
     if (step.order == ordering::any) {
       step.terms = terms_of(all, step.which);
+      step.exact = plan_exact_outputs(step.terms, from, shape);
+      step.workspace = step.exact.workspace;
     } else if (step.order == ordering::sorted) {
-      if (from.offsets) throw error(errc::usage, "reductions: count_distinct of segments, or by key, runs on the CPU only");
-      step.plan.workspace = gathered_bytes(from) + sort_workspace(from.type, from.n);
+      if (from.offsets && from.outputs >= (index{1} << 32) - 1) throw error(errc::usage, "segments: 2^32 or more, of which count_distinct is asked for");
+      step.workspace = from.offsets ? sort_workspace_of_segments(from.type, from.total, from.outputs)
+                                    : gathered_bytes(from) + sort_workspace(from.type, from.n);
     } else {
       const auto [of, in_packs] = with_kernel<std::pair<sizes, bool>>(step.kind, r, []<class F, class T, class A>() {
         constexpr bool stored = output_kernel_choice<F, T, A>::stored;
@@ -118,6 +123,7 @@ std::vector<output_step> steps_of(std::span<const reduction> all, const output_e
       });
       check_compiled(r, of);
       step.plan = plan_outputs(of, in_packs, from, shape);
+      step.workspace = step.plan.workspace;
     }
     steps.push_back(std::move(step));
   }
@@ -126,7 +132,7 @@ std::vector<output_step> steps_of(std::span<const reduction> all, const output_e
 
 std::size_t workspace_of(const std::vector<output_step>& steps) {
   std::size_t most = 0;
-  for (const output_step& s : steps) most = std::max(most, s.plan.workspace);
+  for (const output_step& s : steps) most = std::max(most, s.workspace);
   return most;
 }
 
@@ -145,7 +151,8 @@ void run(const std::vector<output_step>& steps, std::span<const reduction> all, 
     }
     const reduction& r = all[s.which[0]];
     const auto launched = [&] {
-      if (s.order == ordering::any) return launch_exact_outputs(s.terms, from, how, where);
+      if (s.order == ordering::any) return launch_exact_outputs(s.exact, s.terms, from, how, workspace, where);
+      if (s.order == ordering::sorted && from.offsets) return launch_distinct_of_segments(from, static_cast<std::int64_t*>(out[s.which[0]]), workspace, where);
       if (s.order == ordering::sorted) return launch_distinct_of_each(from, static_cast<std::byte*>(out[s.which[0]]), workspace, where);
       return with_kernel<launcher>(s.kind, r, []<class F, class T, class A>() -> launcher {
         return launch_outputs<output_kernel_choice<F, T, A>::in>;
@@ -180,6 +187,8 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
     p.tiles = shape.tiles ? flat.tiles : 64;
     p.node = static_cast<index>(p.tiles) * of.tile;
     p.nodes = 1;
+    p.at_once = warp_size;
+    p.segment_nodes = from.total / p.node;
     p.shared = bytes_for_states(static_cast<index>(p.tiles), of.state);
     p.blocks = std::min(blocks_for(from.outputs, 32), 1 << 16);
   } else if (const index owned = of.tile / order::leaf; in_packs && from.in_packs && from.reduced.rank == 1 && from.n > 0 &&
@@ -238,9 +247,9 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
   p.nodes_of_warp = std::max<index>(warp_size, std::bit_ceil((p.nodes + 15) / 16));
   const index second_warps = (p.nodes + p.nodes_of_warp - 1) / p.nodes_of_warp;
   p.second_threads = static_cast<int>(second_warps > 1 ? second_warps * warp_size : 256);
-  p.second_blocks = std::min(blocks_for(from.outputs, second_warps > 1 ? 1 : 8), 1 << 16);
+  p.second_blocks = std::min(blocks_for(from.offsets ? p.segment_nodes : from.outputs, from.offsets || second_warps > 1 ? 1 : 8), 1 << 16);
   if (shape.blocks) p.blocks = std::min(p.blocks, shape.blocks);
-  p.workspace = p.nodes > 1 ? static_cast<std::size_t>(from.outputs * p.nodes) * of.state : 0;
+  p.workspace = (p.nodes > 1 ? from.outputs * p.nodes : p.segment_nodes) * of.state;
   return p;
 }
 
@@ -273,12 +282,12 @@ void reduce(std::span<const reduction> all, const view& x, const view* y, std::s
 
 namespace {
 
-// Longer segments are a block's.
-constexpr index most_by_thread = 64;
+// Of segments; at most 31 tiles.
+constexpr index most_by_thread = 64, most_by_warp = 4096;
 
 output_elements elements_of(std::span<const reduction> all, const void* x, const void* y, std::size_t n, std::size_t outputs) {
   const index each = n / std::max<std::size_t>(outputs, 1);
-  return {x, y, all.empty() ? dtype::f32 : all[0].in(), runs_of::packs, false, false, {}, {}, {}, {}, outputs, each, most_by_thread, nullptr, nullptr};
+  return {x, y, all.empty() ? dtype::f32 : all[0].in(), runs_of::packs, false, false, {}, {}, {}, {}, outputs, each, n, most_by_thread, most_by_warp, nullptr, nullptr};
 }
 
 void check_lists(std::span<const reduction> all, const void* x, const void* y, std::size_t n, std::size_t outputs,
@@ -297,30 +306,44 @@ void check_lists(std::span<const reduction> all, const void* x, const void* y, s
 // Any address that is not null: the plan asks whether there are segments, not where.
 constexpr std::int64_t somewhere = 0;
 
-}  // namespace
-
-void reduce_segments(std::span<const reduction> all, const void* x, const void* y, std::size_t n, const std::int64_t* offsets,
-                     std::size_t segments, std::span<void* const> out, stream where, const launch& shape) {
-  check_lists(all, x, y, n, segments, offsets, "offsets", out);
-  output_elements from = elements_of(all, x, y, n, segments);
-  from.offsets = offsets;
-  if (segments > 0) run(steps_of(all, from, shape), all, from, out, nullptr, where);
+// Where the elements are is not known yet.
+std::vector<output_step> steps_of_lists(std::span<const reduction> all, output_elements from, const launch& shape) {
+  from.offsets = &somewhere;
+  return steps_of(all, from, shape);
 }
 
-std::size_t by_key_workspace_bytes(std::span<const reduction>, std::size_t n, std::size_t outputs) { return keys_workspace(n, outputs); }
+}  // namespace
 
+std::size_t segments_workspace_bytes(std::span<const reduction> all, std::size_t n, std::size_t segments, const launch& shape) {
+  return workspace_of(steps_of_lists(all, elements_of(all, nullptr, nullptr, n, segments), shape));
+}
+void reduce_segments(std::span<const reduction> all, const void* x, const void* y, std::size_t n, const std::int64_t* offsets,
+                     std::size_t segments, std::span<void* const> out, void* workspace, std::size_t workspace_size, stream where,
+                     const launch& shape) {
+  check_lists(all, x, y, n, segments, offsets, "offsets", out);
+  output_elements from = elements_of(all, x, y, n, segments);
+  const auto steps = steps_of_lists(all, from, shape);
+  check_workspace(workspace, workspace_size, workspace_of(steps));
+  from.offsets = offsets;
+  if (segments > 0) run(steps, all, from, out, workspace, where);
+}
+
+std::size_t by_key_workspace_bytes(std::span<const reduction> all, std::size_t n, std::size_t outputs, const launch& shape) {
+  if (all.empty()) return 0;
+  return keys_workspace(all[0].in(), info(all[0].op()).inputs == 2, n, outputs) +
+         workspace_of(steps_of_lists(all, elements_of(all, nullptr, nullptr, n, outputs), shape));
+}
 void reduce_by_key(std::span<const reduction> all, const void* x, const void* y, std::size_t n, const std::int64_t* keys,
                    std::size_t outputs, std::span<void* const> out, void* workspace, std::size_t workspace_size, stream where,
                    const launch& shape) {
   check_lists(all, x, y, n, outputs, keys, "keys", out);
   if (n >= std::size_t{1} << 32 || outputs >= (std::size_t{1} << 32) - 1) throw error(errc::usage, "n: 2^32 elements or outputs, or more");
-  check_workspace(workspace, workspace_size, keys_workspace(n, outputs));
-  if (outputs == 0) return;
+  check_workspace(workspace, workspace_size, by_key_workspace_bytes(all, n, outputs, shape));
+  if (outputs == 0 || all.empty()) return;
   output_elements from = elements_of(all, x, y, n, outputs);
-  from.offsets = &somewhere;
-  const auto steps = steps_of(all, from, shape);
+  const auto steps = steps_of_lists(all, from, shape);
   check_launch(launch_keys(keys, n, outputs, workspace, where, from));
-  run(steps, all, from, out, nullptr, where);
+  run(steps, all, from, out, static_cast<std::byte*>(workspace) + keys_workspace(from.type, y != nullptr, n, outputs), where);
 }
 
 namespace {

@@ -9,71 +9,48 @@
 namespace bitfold::cuda {
 namespace {
 
-// Elements T of an output from `place` on: a source for the engine (engine.cuh).
+// Elements T of an output from `place` on: a source for the engine (engine.cuh). What is read as it is stored has one input.
 template <class Take, class T>
 struct found_elements {
-  static constexpr bool two = Take::two, in_packs = false, has_lines = true;
+  static_assert(!Take::two);
+  static constexpr bool two = false, in_packs = false, has_lines = true;
   static constexpr int owned = 16 / sizeof(T);
   using element = T;
+  using single = T;
+  using raw = single;  // it has no packs
   finder find;
   index place;
-  const T *x, *y;  // where the inputs begin
+  const T* x;  // where the input begins
 
-  struct single {
-    T x;
-    std::conditional_t<two, T, char> y;
-  };
-  using raw = single;  // it has no packs
   __device__ static found_elements at(const output_elements& from, const finder& find, index place) {
-    return {find, place, static_cast<const T*>(from.x), static_cast<const T*>(from.y)};
+    return {find, place, static_cast<const T*>(from.x)};
   }
-  __device__ found_elements ahead(index k) const { return {find, place + k, x, y}; }
+  __device__ found_elements ahead(index k) const { return {find, place + k, x}; }
 
   /// What lies at equal distances.
   struct line_of {
-    const T *x, *y;
-    std::int64_t sx, sy;
-    __device__ single one(int i) const {
-      single s;
-      s.x = x[i * sx];
-      if constexpr (two) s.y = y[i * sy];
-      return s;
-    }
+    const T* x;
+    std::int64_t stride;
+    __device__ single one(int i) const { return x[i * stride]; }
   };
   __device__ bool is_line() const { return find.linear; }
-  __device__ line_of line() const {
-    const offset at = find(place);
-    return {x + at.x, y + at.y, find.stride.x, find.stride.y};
-  }
-  __device__ single one(int i) const {
-    const offset at = find(place + static_cast<index>(i));
-    single s;
-    s.x = x[at.x];
-    if constexpr (two) s.y = y[at.y];
-    return s;
-  }
-  BITFOLD_HD static auto made(const single& s, int at) {
-    if constexpr (two) return Take::element(s.x, s.y, at);
-    else return Take::element(s.x, at);
-  }
+  __device__ line_of line() const { return {x + find(place).x, find.stride.x}; }
+  __device__ single one(int i) const { return x[find(place + static_cast<index>(i)).x]; }
+  BITFOLD_HD static auto made(single x, int at) { return Take::element(x, at); }
 };
 
 // Some rows of a leaf, of `owned` lanes of a thread each.
 template <class Take, class T, int Most>
 struct lane_packs {
   pack<T> x[Most];
-  std::conditional_t<Take::two, pack<T>, char> y[Most];
-  __device__ auto get(int r, int i, int at) const {
-    if constexpr (Take::two) return Take::element(x[r][i], y[r][i], at);
-    else return Take::element(x[r][i], at);
-  }
+  __device__ auto get(int r, int i, int at) const { return Take::element(x[r][i], at); }
 };
 
 // Elements that are neighbours in packs, on several axes.
 template <class Take, class T>
 struct run_elements : found_elements<Take, T> {
   using base = found_elements<Take, T>;
-  using base::find, base::owned, base::place, base::two;
+  using base::find, base::owned, base::place;
   static constexpr bool in_packs = true;
   using raw = lane_packs<Take, T, order::rows>;
   __device__ static run_elements at(const output_elements& from, const finder& find, index place) { return {base::at(from, find, place)}; }
@@ -81,34 +58,28 @@ struct run_elements : found_elements<Take, T> {
 
   template <alignment>
   __device__ raw load() const {
-    offset at[order::rows];
+    std::int64_t at[order::rows];
     if (find.from->runs == runs_of::leaves) {
-      at[0] = find(place);
+      at[0] = find(place).x;
 #pragma unroll
-      for (int r = 1; r < order::rows; ++r) at[r] = {at[0].x + r * order::lanes, at[0].y + r * order::lanes};
+      for (int r = 1; r < order::rows; ++r) at[r] = at[0] + r * order::lanes;
     } else if (find.from->runs == runs_of::lanes) {
       // The threads on a leaf look for its rows together.
       constexpr int group = order::lanes / owned, each = group < order::rows ? order::rows / group : 1;
       const int t = threadIdx.x % warp, lane = t % group * owned;
       const unsigned together = (group < warp ? (1u << group % warp) - 1 : all_threads) << t / group * group;
-      offset found[each];
+      std::int64_t found[each];
 #pragma unroll
-      for (int k = 0; k < each; ++k) found[k] = find(place - static_cast<index>(lane) + static_cast<index>((t % group + k * group) % order::rows * order::lanes));
+      for (int k = 0; k < each; ++k) found[k] = find(place - static_cast<index>(lane) + static_cast<index>((t % group + k * group) % order::rows * order::lanes)).x;
 #pragma unroll
-      for (int r = 0; r < order::rows; ++r) {
-        at[r].x = __shfl_sync(together, found[r / group].x, r % group, group) + lane;
-        if constexpr (two) at[r].y = __shfl_sync(together, found[r / group].y, r % group, group) + lane;
-      }
+      for (int r = 0; r < order::rows; ++r) at[r] = __shfl_sync(together, found[r / group], r % group, group) + lane;
     } else {
 #pragma unroll
-      for (int r = 0; r < order::rows; ++r) at[r] = find(place + r * order::lanes);
+      for (int r = 0; r < order::rows; ++r) at[r] = find(place + r * order::lanes).x;
     }
     raw v;
 #pragma unroll
-    for (int r = 0; r < order::rows; ++r) {
-      v.x[r] = load_pack<true>(this->x + at[r].x);
-      if constexpr (two) v.y[r] = load_pack<true>(this->y + at[r].y);
-    }
+    for (int r = 0; r < order::rows; ++r) v.x[r] = load_pack<true>(this->x + at[r]);
     return v;
   }
   __device__ static auto get(const raw& v, int r, int i, int at) { return v.get(r, i, at); }
@@ -122,10 +93,9 @@ struct row_elements : stored_elements<Take, T> {
   using taken = Take;
   using element = T;
   __device__ static row_elements at(const output_elements& from, const finder& find, index place) {
-    const auto i = static_cast<std::int64_t>(place);
-    return {{static_cast<const T*>(from.x) + (find.begin.x + i), base::two ? static_cast<const T*>(from.y) + (find.begin.y + i) : nullptr, true}};
+    return {{static_cast<const T*>(from.x) + (find.begin.x + static_cast<std::int64_t>(place)), nullptr, true}};
   }
-  __device__ row_elements ahead(index k) const { return {{this->x + k, base::two ? this->y + k : this->y, true}}; }
+  __device__ row_elements ahead(index k) const { return {{this->x + k, nullptr, true}}; }
 
   /// The first `count` <= Most rows of a leaf.
   template <int Most>
@@ -133,10 +103,7 @@ struct row_elements : stored_elements<Take, T> {
     lane_packs<Take, T, Most> v;
 #pragma unroll
     for (int r = 0; r < Most; ++r)
-      if (r < count) {
-        v.x[r] = load_pack<true>(this->x + r * order::lanes);
-        if constexpr (base::two) v.y[r] = load_pack<true>(this->y + r * order::lanes);
-      }
+      if (r < count) v.x[r] = load_pack<true>(this->x + r * order::lanes);
     return v;
   }
 };
@@ -321,7 +288,7 @@ __global__ void __launch_bounds__(64)
     }
     __syncwarp();
     if (t < here) {
-      Source own{{&data, {0, 0}, {1, 1}, true}, 0, rows + t * pitch, nullptr};
+      const Source own{{&data, {0, 0}, {1, 1}, true}, 0, rows + t * pitch};
       write_output<F, A>(fold_by_thread<F, Source, A>(own, 0, data.n), data.n, first + static_cast<index>(t), how);
     }
   }
@@ -400,7 +367,7 @@ __global__ void __launch_bounds__(128, Many * sizeof(fold::settled<F, A>) <= 16 
   using of_many = states_of_many<local, Many>;
   using of_columns = fold_of_many<F, Many>;
   struct in_rows {
-    neighbours<T, Many> x[order::rows], y[Source::two ? order::rows : 1];
+    neighbours<T, Many> x[order::rows];
   };
   S* const of_parts = reinterpret_cast<S*>(shared_bytes);
   const index groups = data.outputs / Many, part = node / static_cast<index>(parts);
@@ -412,21 +379,16 @@ __global__ void __launch_bounds__(128, Many * sizeof(fold::settled<F, A>) <= 16 
     of_many total;
     if (group < groups && first < data.n) {
       const finder find = finder::of(data, output);
-      const offset begin = find(first);
-      const T *x = static_cast<const T*>(data.x) + begin.x, *y = Source::two ? static_cast<const T*>(data.y) + begin.y : nullptr;
+      const T* const x = static_cast<const T*>(data.x) + find(first).x;
       const int n = static_cast<int>(data.n - first < part ? data.n - first : part);
-      const std::int64_t sx = find.stride.x, sy = find.stride.y;
+      const std::int64_t stride = find.stride.x;
       const auto load = [&](int at, int rows) {  // the lane that begins there
-        const T *p = x + at * sx, *q = Source::two ? y + at * sy : nullptr;
+        const T* p = x + at * stride;
         in_rows v;
 #pragma unroll
         for (int r = 0; r < order::rows; ++r) {
-          if (r < rows) {
-            v.x[r] = neighbours<T, Many>::load(p);
-            if constexpr (Source::two) v.y[r] = neighbours<T, Many>::load(q);
-          }
-          p += order::lanes * sx;
-          if constexpr (Source::two) q += order::lanes * sy;
+          if (r < rows) v.x[r] = neighbours<T, Many>::load(p);
+          p += order::lanes * stride;
         }
         return v;
       };
@@ -434,12 +396,7 @@ __global__ void __launch_bounds__(128, Many * sizeof(fold::settled<F, A>) <= 16 
         of_many s;
 #pragma unroll
         for (int p = 0; p < Many; ++p)
-          s.each[p] = method::fold_lane<F, order::rows>(rows, [&](int r) {
-            typename Source::single one;
-            one.x = v.x[r][p];
-            if constexpr (Source::two) one.y = v.y[r][p];
-            return Source::made(one, at + r * order::lanes);
-          });
+          s.each[p] = method::fold_lane<F, order::rows>(rows, [&](int r) { return Source::made(v.x[r][p], at + r * order::lanes); });
         return s;
       };
       thread_counter<of_columns, of_many, 7> leaves;
@@ -503,8 +460,28 @@ __device__ __noinline__ auto fold_by_leaves(Source from, int size) {
   using local = typename engine<F, Source, A>::local;
   const int t = threadIdx.x % warp;
   thread_counter<F, local, 5> leaves;
+  int begin = 0;
+  if constexpr (Source::has_lines)
+    if (from.is_line()) {  // several leaves at once, so that many loads are on their way
+      constexpr int beside = 4;
+      const auto line = from.line();
 #pragma unroll 1
-  for (int begin = 0; begin < size; begin += order::leaf) {
+      for (; size - begin >= beside * order::leaf; begin += beside * order::leaf) {
+        typename Source::single x[beside][order::rows];
+#pragma unroll
+        for (int b = 0; b < beside; ++b)
+#pragma unroll
+          for (int r = 0; r < order::rows; ++r) x[b][r] = line.one(begin + b * order::leaf + r * order::lanes + t);
+#pragma unroll
+        for (int b = 0; b < beside; ++b) {
+          const local s = method::fold_lane<F, order::rows>(
+              order::rows, [&](int r) { return Source::made(x[b][r], begin + b * order::leaf + r * order::lanes + t); });
+          leaves.push(fold_whole_warp<F>(s, span_of{order::rows}), order::leaf);
+        }
+      }
+    }
+#pragma unroll 1
+  for (; begin < size; begin += order::leaf) {
     const int here = min(order::leaf, size - begin), rows = t < here ? order::lane_size(here, t) : 0;
     typename Source::single x[order::rows];
 #pragma unroll
@@ -527,17 +504,20 @@ __device__ auto fold_found_tile(const Source& tile, int size) {
     return fold_by_leaves<F, Source, A>(tile, size);
 }
 
-// Warps take outputs of up to 31 tiles, `at_once` neighbours, whose results its threads write together.
+// Warps take outputs of up to 31 tiles, of `at_once` neighbours, whose results its threads write together; where lengths differ,
+// those that are neither for threads nor for blocks.
 template <class F, class Source, class A>
 __global__ void __launch_bounds__(256)
     fold_outputs_by_warps(const __grid_constant__ output_elements data, int at_once, const __grid_constant__ output_results how) {
   using E = engine<F, Source, A>;
   using S = typename E::state;
   const int t = threadIdx.x % warp;
-  const index stride = index{gridDim.x} * blockDim.x / warp * at_once, n = data.n;
+  const index stride = index{gridDim.x} * blockDim.x / warp * at_once;
   for (index first = (index{blockIdx.x} * blockDim.x + threadIdx.x) / warp * at_once; first < data.outputs; first += stride) {
     const int here = data.outputs - first < at_once ? static_cast<int>(data.outputs - first) : at_once;
-    const finder mine = finder::of(data, first + static_cast<index>(t < here ? t : 0));  // that of output first + t
+    const index output = first + static_cast<index>(t < here ? t : 0), own = elements_of(data, output);
+    const bool is_mine = t < here && (!data.offsets || (own > data.most_by_thread && own <= data.most_by_warp));
+    const finder mine = finder::of(data, output);
     const auto source = [&](int k) {
       finder of = mine;
       of.begin = {__shfl_sync(all_threads, mine.begin.x, k), __shfl_sync(all_threads, mine.begin.y, k)};
@@ -545,7 +525,9 @@ __global__ void __launch_bounds__(256)
     };
     S result;
 #pragma unroll 1
-    for (int j = 0; j < here; ++j) {
+    for (unsigned left = __ballot_sync(all_threads, is_mine); left; left &= left - 1) {
+      const int j = __ffs(static_cast<int>(left)) - 1;
+      const index n = __shfl_sync(all_threads, own, j);
       const Source from = source(j);
       thread_counter<F, S, 5> tiles;
 #pragma unroll 1
@@ -556,7 +538,7 @@ __global__ void __launch_bounds__(256)
       const S s = from_first(tiles.total());
       if (t == j) result = s;
     }
-    if (t < here) write_output<F, A>(result, n, first + static_cast<index>(t), how);
+    if (is_mine) write_output<F, A>(result, own, output, how);
   }
 }
 
@@ -588,7 +570,7 @@ __global__ void __launch_bounds__(128)
       for (int u = 0; u < Sets; ++u) {
         const int row = k + u * teams + t / team;
         finder of{};
-        of.begin = {__shfl_sync(all_threads, mine.begin.x, row), Rows::two ? __shfl_sync(all_threads, mine.begin.y, row) : 0};
+        of.begin = {__shfl_sync(all_threads, mine.begin.x, row), 0};
         v[u] = Rows::at(data, of, static_cast<index>(leaf + lane)).template load_some<Most>(row < here ? rows : 0);
       }
 #pragma unroll
@@ -616,6 +598,44 @@ __global__ void __launch_bounds__(128)
   }
 }
 
+// `here` elements from `at` on, a node, by a block; the state is thread 0's. of_tiles: room for its tiles' states, and more.
+template <class F, class Source, class A>
+__device__ auto fold_node(const Source& from, index at, index here, fold::settled<F, A>* of_tiles) {
+  using E = engine<F, Source, A>;
+  const int w = threadIdx.x / warp, t = threadIdx.x % warp, warps = blockDim.x / warp;
+  const int full = static_cast<int>(here / E::tile), rest = static_cast<int>(here % E::tile), count = full + (rest > 0);
+  for (int j = w; j < count; j += warps) {
+    const index place = at + static_cast<index>(j) * E::tile;
+    const auto s = fold_found_tile<F, Source, A>(from.ahead(place), j < full ? E::tile : rest);
+    if (t == 0) of_tiles[j] = F::template settle<A>(s, place);
+  }
+  __syncthreads();
+  const auto s = fold_shared<F>(of_tiles, count, E::tile, here);
+  __syncthreads();
+  return s;
+}
+
+// Of segments longer than a node all nodes but the last, by a block each: that which element (j + 1) node - 1 lies in is number
+// j in `states`. As a segment that begins in the j-th `node` elements has its first there, no two have the same number.
+template <class F, class Source, class A>
+__global__ void __launch_bounds__(max_threads)
+    fold_nodes_of_segments(const __grid_constant__ output_elements data, index node, index count, void* states) {
+  auto* const of_tiles = reinterpret_cast<fold::settled<F, A>*>(shared_bytes);
+  for (index j = blockIdx.x; j < count; j += gridDim.x) {
+    const auto element = static_cast<std::int64_t>((j + 1) * node - 1);
+    if (element < data.offsets[0] || element >= data.offsets[data.outputs]) continue;
+    index segment = 0, end = data.outputs;  // offsets[segment] <= element < offsets[end]
+    while (end - segment > 1) {
+      const index middle = (segment + end) / 2;
+      (data.offsets[middle] <= element ? segment : end) = middle;
+    }
+    const index first = static_cast<index>(element - data.offsets[segment]) / node * node;
+    if (elements_of(data, segment) - first <= node) continue;  // the last
+    const auto s = fold_node<F, Source, A>(Source::at(data, finder::of(data, segment), 0), first, node, of_tiles);
+    if (threadIdx.x == 0) static_cast<fold::settled<F, A>*>(states)[j] = s;
+  }
+}
+
 // Blocks take nodes: of an output that has several each one, or all of one that is long among many, one after the other.
 template <class F, class Source, class A>
 __global__ void __launch_bounds__(max_threads)
@@ -628,14 +648,14 @@ __global__ void __launch_bounds__(max_threads)
   __shared__ __align__(16) std::byte counter[40 * sizeof(S)];
   __shared__ index elements_pending[40];
   S* const pending = reinterpret_cast<S*>(counter);
-  const int w = threadIdx.x / warp, t = threadIdx.x % warp, warps = blockDim.x / warp;
+  const int t = threadIdx.x % warp;
   const index items = data.outputs * nodes, node = static_cast<index>(tiles) * E::tile;
   // Where lengths differ, a look at so many tells which of them are for blocks.
   const index at_once = data.offsets ? warp : 1;
   for (index begin = blockIdx.x * at_once; begin < items; begin += gridDim.x * at_once) {
     unsigned here_too = 1;
     if (data.offsets)
-      here_too = __ballot_sync(all_threads, begin + t < items && elements_of(data, begin + t) > data.most_by_thread);
+      here_too = __ballot_sync(all_threads, begin + t < items && elements_of(data, begin + t) > data.most_by_warp);
     for (; here_too; here_too &= here_too - 1) {
       const index i = begin + static_cast<index>(__ffs(static_cast<int>(here_too)) - 1);
       index output = i, k = 0;
@@ -646,14 +666,9 @@ __global__ void __launch_bounds__(max_threads)
 #pragma unroll 1
       for (index at = first; at < end; at += node) {
         const index left = end - at, here = left < node ? left : node;
-        const int full = static_cast<int>(here / E::tile), rest = static_cast<int>(here % E::tile), count = full + (rest > 0);
-        for (int j = w; j < count; j += warps) {
-          const index place = at + static_cast<index>(j) * E::tile;
-          const auto s = fold_found_tile<F, Source, A>(from.ahead(place), j < full ? E::tile : rest);
-          if (t == 0) of_tiles[j] = F::template settle<A>(s, place);
-        }
-        __syncthreads();
-        S s = fold_shared<F>(of_tiles, count, E::tile, here);
+        const bool made = data.offsets && states && left > node;  // by fold_nodes_of_segments
+        S s = made ? static_cast<const S*>(states)[static_cast<index>(data.offsets[output]) / node + at / node]
+                   : fold_node<F, Source, A>(from, at, here, of_tiles);
         if (threadIdx.x == 0) {
           index size = here;
           for (index before = (at - first) / node; depth > 0 && (before & 1 || left == here); before >>= 1) {
@@ -669,7 +684,6 @@ __global__ void __launch_bounds__(max_threads)
             write_output<F, A>(s, n, output, how);
           }
         }
-        __syncthreads();
       }
     }
   }
@@ -726,7 +740,7 @@ const char* launch_output_kernels(const output_plan& p, const output_elements& f
     return enqueue(fold_outputs<F, S, A>, p.blocks, p.threads, p.shared, where, false, from, p.tiles, p.nodes, workspace, how);
   };
   const auto by_warps = [&]<class S>(std::type_identity<S>) {
-    return enqueue(fold_outputs_by_warps<F, S, A>, p.blocks, p.threads, 0, where, false, from, p.at_once, how);
+    return enqueue(fold_outputs_by_warps<F, S, A>, p.blocks, std::min(p.threads, 256), 0, where, false, from, p.at_once, how);
   };
   const auto launch = [&](auto by) {
     if constexpr (!std::is_void_v<Rows>)
@@ -735,7 +749,7 @@ const char* launch_output_kernels(const output_plan& p, const output_elements& f
   };
   cudaError_t err = cudaSuccess;
   if (from.offsets || p.by == output_plan::threads_take)  // of any lengths, the short ones; others are left to blocks
-    err = enqueue(fold_outputs_by_threads<F, Source, A>, p.blocks, p.threads < 256 ? p.threads : 256, 0, where, false, from, p.node, p.nodes, workspace, how);
+    err = enqueue(fold_outputs_by_threads<F, Source, A>, p.blocks, std::min(p.threads, 256), 0, where, false, from, p.node, p.nodes, workspace, how);
   if constexpr (!std::is_void_v<Rows>) {
     constexpr int many = neighbours_of_thread(sizeof(fold::settled<F, A>), sizeof(typename Source::element));
     if (p.by == output_plan::threads_take_columns)
@@ -747,14 +761,15 @@ const char* launch_output_kernels(const output_plan& p, const output_elements& f
                                                        : fold_rows_by_teams<F, Rows, A, order::rows, 1>;
       err = enqueue(kernel, p.blocks, p.threads, 0, where, false, from, p.team, p.at_once, how);
     }
-    if constexpr (!Source::two)
-      if (p.by == output_plan::threads_take_rows) {
-        const auto kernel = fold_staged_rows<F, Source, A>;
-        err = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(p.shared));
-        if (err == cudaSuccess) err = enqueue(kernel, p.blocks, p.threads, p.shared, where, false, from, p.pitch, how);
-      }
+    if (p.by == output_plan::threads_take_rows) {
+      const auto kernel = fold_staged_rows<F, Source, A>;
+      err = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(p.shared));
+      if (err == cudaSuccess) err = enqueue(kernel, p.blocks, p.threads, p.shared, where, false, from, p.pitch, how);
+    }
   }
-  if (p.by == output_plan::warps_take) err = launch(by_warps);
+  if (err == cudaSuccess && from.offsets && p.workspace > 0)
+    err = enqueue(fold_nodes_of_segments<F, Source, A>, p.second_blocks, p.threads, p.shared, where, false, from, p.node, p.segment_nodes, workspace);
+  if (err == cudaSuccess && (from.offsets || p.by == output_plan::warps_take)) err = launch(by_warps);
   if (err == cudaSuccess && p.by == output_plan::blocks_take) err = launch(by_blocks);
   if (err == cudaSuccess && p.nodes > 1)
     err = enqueue(fold_nodes_of_outputs<F, A>, p.second_blocks, p.second_threads,

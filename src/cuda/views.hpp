@@ -29,7 +29,8 @@ struct output_elements {
   detail::axes kept, reduced;
   divisors by_kept, by_reduced;
   index outputs, n;               ///< elements of each, on axes; about so many otherwise
-  index most_by_thread;           ///< longer outputs are left to blocks, where the lengths differ
+  index total;                    ///< elements of segments together
+  index most_by_thread, most_by_warp;  ///< longer outputs are left to warps, and to blocks, where the lengths differ
   const std::int64_t* offsets;    ///< in device memory; null: on axes
   const std::uint32_t* places;    ///< of elements offsets[k], offsets[k] + 1, ...; null: those
 };
@@ -89,6 +90,7 @@ struct output_plan {
   int threads, blocks;
   int second_threads, second_blocks;  ///< of the pass that folds the nodes, a block or a warp for each output
   index nodes_of_warp;  ///< in that pass
+  index segment_nodes;  ///< of segments: nodes that are folded ahead, of those that have several
   int tiles;            ///< of a node, where blocks fold them
   std::size_t workspace, shared;
 };
@@ -101,10 +103,14 @@ template <part P>
 const char* launch_outputs(kernel_kind kind, const reduction& r, const output_plan& p, const output_elements& from,
                            const output_results& how, void* workspace, stream where);
 
-/// Bytes for the places of n elements by their keys. Errors: errc::cuda.
-std::size_t keys_workspace(index n, index outputs);
-/// Enqueues the sort of n keys in that room, and says in `to` where it leaves the places.
+/// Bytes for n elements of one input, or the places of those of two, by their keys. Errors: errc::cuda.
+std::size_t keys_workspace(dtype in, bool two, index n, index outputs);
+/// Enqueues the sort of n keys in that room, and says in `to` where it leaves the elements, or the places.
 const char* launch_keys(const std::int64_t* keys, index n, index outputs, void* workspace, stream where, output_elements& to);
+
+/// Bytes for count_distinct of segments, of n elements together. Errors: errc::cuda.
+std::size_t sort_workspace_of_segments(dtype in, index n, index outputs);
+const char* launch_distinct_of_segments(const output_elements& from, std::int64_t* out, void* workspace, stream where);
 
 /// Enqueues a copy of the elements of one output, of x, to `to`.
 const char* launch_gather(const output_elements& from, index output, void* to, stream where);

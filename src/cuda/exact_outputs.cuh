@@ -1,0 +1,445 @@
+// Exact sums of many outputs, of one element type. Teams of threads take an output each, by levels, which leave nothing of
+// ordinary data. What they do not take, and what is long, goes to cells: those of a warp, in shared memory, or of an output.
+#pragma once
+
+#include "exact.cuh"
+
+namespace bitfold::cuda {
+namespace {
+
+constexpr int packs_at_once = 4;
+
+// The elements of an output before `end`, as one of the `team` threads reads them that share them.
+template <class T, bool Two>
+struct output_reader {
+  static constexpr int size = pack<T>::size, at_once = packs_at_once * size;  // times the team's threads
+  finder find;
+  index end;
+  int t, team;
+
+  // Whether it has any of those from `at` on.
+  __device__ bool has(index at) const { return at + static_cast<index>(t * (find.from->in_packs ? size : 1)) < end; }
+  __device__ void load(index at, pack<T> (&x)[packs_at_once], pack<T> (&y)[Two ? packs_at_once : 1], bits_of_type<T> padding) const {
+    const auto line = [&](const void* from, std::int64_t begin) { return static_cast<const T*>(from) + begin; };
+    if (find.from->in_packs && find.linear) {
+#pragma unroll
+      for (int u = 0; u < packs_at_once; ++u) {
+        const index first = at + static_cast<index>((u * team + t) * size);
+        if (first + size <= end) {
+          x[u] = load_pack<true>(line(find.from->x, find.begin.x) + first);
+          if constexpr (Two) y[u] = load_pack<true>(line(find.from->y, find.begin.y) + first);
+        } else {
+          set(u, some(*this, first, 1, padding), x, y);
+        }
+      }
+    } else {
+#pragma unroll
+      for (int u = 0; u < packs_at_once; ++u)
+        set(u, find.from->in_packs ? some(*this, at + static_cast<index>((u * team + t) * size), 1, padding)
+                                   : some(*this, at + static_cast<index>(u * team * size + t), team, padding), x, y);
+    }
+  }
+
+ private:
+  struct both {
+    pack<T> x;
+    std::conditional_t<Two, pack<T>, char> y;
+  };
+  __device__ static void set(int u, const both& v, pack<T> (&x)[packs_at_once], pack<T> (&y)[Two ? packs_at_once : 1]) {
+    x[u] = v.x;
+    if constexpr (Two) y[u] = v.y;
+  }
+  // Elements first, first + step, ...: seldom, and of a copy, so that all else stays in registers.
+  __device__ __noinline__ static both some(output_reader from, index first, int step, bits_of_type<T> padding) {
+    const finder& find = from.find;
+    const T *px = static_cast<const T*>(find.from->x), *py = static_cast<const T*>(find.from->y);
+    both v;
+    if (find.from->in_packs && first + size <= from.end) {
+      const offset o = find(first);
+      v.x = load_pack<true>(px + o.x);
+      if constexpr (Two) v.y = load_pack<true>(py + o.y);
+      return v;
+    }
+#pragma unroll
+    for (int i = 0; i < size; ++i) {
+      const index k = first + static_cast<index>(i * step);
+      const bool here = k < from.end;
+      const offset o = here ? find(k) : offset{};
+      v.x.set(i, here ? to_bits(px[o.x]) : padding);
+      if constexpr (Two) v.y.set(i, here ? to_bits(py[o.y]) : bits_of_type<T>{0});
+    }
+    return v;
+  }
+};
+
+// Sums of numbers v[k] 2^shift[k] in the unit of the sum, and flags.
+struct level_sums {
+  static constexpr int most = 4;
+  std::int64_t v[most];
+  int shift[most];
+  unsigned flags;
+};
+// How many terms are not NaN, as if by a level.
+template <class T>
+struct counted_level {
+  static constexpr int groups = 1, levels = 1, count = cells_of<T, 1>;
+  static constexpr bool is_fixed = true, anchored = true;
+  BITFOLD_HD static constexpr int shift(int, int) { return -exact::range<T>::low; }
+  std::int64_t taken[1][1] = {};
+  unsigned flags = 0;
+  __device__ explicit counted_level(std::byte*) {}
+  template <int>
+  __device__ void fix() {}
+  __device__ void clear() { taken[0][0] = 0, flags = 0; }
+  template <int U, bool>
+  __device__ bool attempt(const pack<T> (&x)[U], const pack<T> (&y)[1]) {
+    counting_terms<T> here(nullptr);
+    here.template take<U, false>(x, y, U, nullptr);
+    taken[0][0] += static_cast<std::int64_t>(here.numbers);
+    flags = exact::something_else;
+    return true;
+  }
+  __device__ void flush(std::int64_t* cells) {
+    add_all_to_cells(cells, count, taken[0][0], shift(0, 0));
+    clear();
+  }
+};
+template <term What, class T>
+struct output_levels_of {
+  // Numbers of 8 bits are in one level all.
+  static constexpr int levels = exact::range<T>::mantissa == 7 && exact::degree(What) == 1 && exact::inputs(What) == 1
+                                    ? 1
+                                    : levels_of<double_parts<What, T>, exact::degree(What)>;
+  using type = in_levels<What, T, output_threads, levels>;
+};
+template <class T>
+struct output_levels_of<term::presence, T> {
+  using type = counted_level<T>;
+};
+template <term What, class T>
+using output_levels = typename output_levels_of<What, T>::type;
+
+// Adds elements from `begin` to below the reader's end, which is at most `stop` for each thread of the warp. Whether the
+// levels took this thread's. They stay where they are for the next elements, if these are alike.
+template <term What, class T, bool Two, class Levels>
+__device__ bool take_output(const output_reader<T, Two>& from, index begin, index stop, Levels& s) {
+  constexpr int U = packs_at_once;
+  constexpr auto padding = static_cast<bits_of_type<T>>(What == term::presence ? ~bits_of_type<T>{0} : bits_of_type<T>{1} << (exact::range<T>::width - 1));
+  constexpr int slack = Levels::levels == 1 ? 8 : 16;  // binades that later elements may be above the first ones
+  const index step = static_cast<index>(from.team * from.at_once);
+  pack<T> next_x[U], next_y[Two ? U : 1];
+  from.load(begin, next_x, next_y, padding);
+  s.clear();
+  s.template fix<U>();
+  bool all = true;
+  for (index at = begin; at < stop; at += step) {
+    pack<T> x[U], y[Two ? U : 1];
+#pragma unroll
+    for (int u = 0; u < U; ++u) {
+      x[u] = next_x[u];
+      if constexpr (Two) y[u] = next_y[u];
+    }
+    if (at + step < stop) from.load(at + step, next_x, next_y, padding);
+    const bool mine = from.has(at);
+    const auto attempt = [&] { return !mine || (s.anchored && s.template attempt<U, Two>(x, y)); };
+    bool done = attempt();
+    if constexpr (!Levels::is_fixed)
+      if (at == begin && !__all_sync(all_threads, done)) {
+        s.clear();
+        using x_packs = typename Levels::template packs<U>;
+        using y_packs = typename Levels::template packs<Two ? U : 1>;
+        s.template anchor<U>(Levels::template highest<U, Two>(x_packs(x), y_packs(y), mine) + slack);
+        done = attempt();
+      }
+    all = all && done;
+  }
+  return all;
+}
+
+// Every term by itself, to cells that other threads add to as well.
+struct to_cells {
+  std::int64_t* cells;
+  unsigned flags = 0;
+  __device__ void deposit(wide m, int shift, bool negative) {
+    const int k = shift / 32, s = shift % 32;
+    const word digits[5] = {static_cast<std::uint32_t>(m << s), static_cast<std::uint32_t>(m << s >> 32), static_cast<std::uint32_t>(m << s >> 64),
+                            static_cast<std::uint32_t>(m << s >> 96), s ? static_cast<word>(m >> (128 - s)) : 0};
+#pragma unroll
+    for (int d = 0; d < 5; ++d)
+      if (digits[d]) atomicAdd(reinterpret_cast<word*>(cells + k + d), negative ? 0 - digits[d] : digits[d]);
+  }
+};
+template <term What, class T, class E>
+__device__ __noinline__ unsigned deposit_each(const finder& find, index begin, index end, std::int64_t* cells) {
+  to_cells to{cells};
+  for (index i = begin + threadIdx.x % warp; i < end; i += warp) {
+    const offset at = find(i);
+    exact::deposit<What>(to, static_cast<const E*>(find.from->x)[at.x],
+                         exact::inputs(What) == 2 ? static_cast<const E*>(find.from->y)[at.y] : E{});
+  }
+  return to.flags;
+}
+// A warp adds a term of elements begin to end of an output to cells of its own.
+template <term What, class T>
+__device__ __noinline__ void add_output(const finder& find, index begin, index end, std::int64_t* cells) {
+  constexpr int count = cells_of<T, exact::degree(What)>;
+  const int t = threadIdx.x % warp;
+  for (index at = begin; at < end; at += output_chunk) {
+    const index stop = end - at < output_chunk ? end : at + output_chunk;
+    unsigned flags = 0;
+    bool all = false;
+    if constexpr (std::is_integral_v<T>) {
+      visit(find.from->type, [&]<class E>(std::type_identity<E>) {
+        if constexpr (std::is_integral_v<E>) flags = deposit_each<What, T, E>(find, at, stop, cells);
+      });
+    } else {
+      output_levels<What, T> s(nullptr);
+      all = __all_sync(all_threads, take_output<What>(output_reader<T, exact::inputs(What) == 2>{find, stop, t, warp}, at, stop, s));
+      if (all) {
+        flags = s.flags;
+        s.flush(cells);
+      } else {
+        flags = deposit_each<What, T, T>(find, at, stop, cells);
+      }
+    }
+    flags = __reduce_or_sync(all_threads, flags);
+    if (t == 0) cells[count - 1] |= flags;
+    __syncwarp();
+    if (!all) carry_cells(cells, count, t, warp);
+    __syncwarp();
+  }
+}
+
+// Shared memory of a warp: cells of one term, and the sums of all slots.
+template <class T>
+struct warp_room {
+  std::int64_t* cells;
+  summed* sums;
+  __device__ explicit warp_room(int slots) {
+    std::byte* const mine = cells_and_columns + (threadIdx.x / warp) * bytes(slots);
+    cells = reinterpret_cast<std::int64_t*>(mine);
+    sums = reinterpret_cast<summed*>(mine + bytes_of_cells(cells_of<T, 2>));
+  }
+  static constexpr BITFOLD_HD std::size_t bytes(int slots) {
+    return bytes_of_cells(cells_of<T, 2>) + (static_cast<std::size_t>(slots) * sizeof(summed) + 127) / 128 * 128;
+  }
+  __device__ void clear() const {
+    for (int i = threadIdx.x % warp; i < cells_of<T, 2>; i += warp) cells[i] = 0;
+    __syncwarp();
+  }
+};
+__device__ inline result result_of_output(const output_results& how, int k, index output) {
+  result one = how.list.each[k];
+  one.out = static_cast<std::byte*>(one.out) + output * static_cast<index>(how.bytes[k]);
+  return one;
+}
+// The results of an output, from the sums in shared memory; by a warp.
+template <bool OfElements, class T>
+__device__ void write_output_of_cells(const warp_room<T>& room, index output, index n, const exact_slots& slots, const output_results& how) {
+  __syncwarp();
+  for (int k = threadIdx.x % warp; k < how.list.count; k += warp)
+    write_one<T>(result_of_output(how, k, output), n, slots, sums_of_cells<OfElements>{room.sums});
+  __syncwarp();
+}
+
+// Sums in levels, of which there is one for each slot: they have fronts, and no states.
+template <bool OfElements>
+struct sums_of_levels {
+  static constexpr bool of_elements = OfElements, has_states = false;
+  const level_sums* each;
+  template <class T, term What, bool Front>
+    requires Front
+  __device__ exact::front get(int k) const {
+    using levels = output_levels<What, T>;
+    constexpr int count = levels::groups * levels::levels;
+    const level_sums& l = each[k];
+    exact::sum<T, 1> of_flags;
+    of_flags.flags = l.flags;
+    int low = l.shift[0];
+#pragma unroll
+    for (int i = 1; i < count; ++i) low = min(low, l.shift[i]);
+    exact::word w[4] = {};
+#pragma unroll
+    for (int i = 0; i < count; ++i) {
+      const bool minus = l.v[i] < 0;
+      const auto m = static_cast<exact::word>(minus ? 0 - static_cast<word>(l.v[i]) : static_cast<word>(l.v[i]));
+      bool carry = false;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int up = l.shift[i] - low - 64 * j;
+        const exact::word part = up >= 64 || up <= -64 ? 0 : up >= 0 ? m << up : m >> -up;
+        w[j] = minus ? exact::sub_borrow(w[j], part, carry) : exact::add_carry(w[j], part, carry);
+      }
+    }
+    const bool negative = w[3] >> 63;
+    if (negative) {
+      bool borrow = false;
+#pragma unroll
+      for (exact::word& x : w) x = exact::sub_borrow(0, x, borrow);
+    }
+    const exact::kind kind = of_flags.kind();
+    if ((w[0] | w[1] | w[2] | w[3]) == 0) return {kind == exact::kind::finite ? exact::kind::empty : kind, false, {}};
+    // Its first bit to the front.
+    int zeros = 0;
+#pragma unroll
+    for (int j = 0; j < 3; ++j)
+      if (w[3] == 0) {
+        w[3] = w[2], w[2] = w[1], w[1] = w[0], w[0] = 0;
+        zeros += 64;
+      }
+    if (const int up = arith::leading_zeros(w[3])) {
+#pragma unroll
+      for (int j = 3; j > 0; --j) w[j] = w[j] << up | w[j - 1] >> (64 - up);
+      w[0] <<= up;
+      zeros += up;
+    }
+    return {exact::kind::finite, negative, {w[0], w[1], w[2], w[3], exact::sum_of<T, What>::low + low - zeros, false}};
+  }
+};
+// Whether some results are made of states.
+__device__ inline bool needs_states(const output_results& how) {
+  bool some = false;
+  for (int k = 0; k < how.list.count; ++k) {
+#define BITFOLD_OP(name, inputs, takes_method, has_exact, types, ...) \
+  if (how.list.each[k].op == op_id::name) some |= of_states<op::name##_op>();
+    BITFOLD_OPS(BITFOLD_OP)
+#undef BITFOLD_OP
+  }
+  return some;
+}
+
+// A term of `here` outputs from `first` on, warp / team at a time; that of the t-th is thread t's. Returns whose the levels
+// did not take.
+template <term What, class T>
+__device__ __noinline__ unsigned sum_outputs(const output_elements& data, index first, int here, int team, level_sums& mine) {
+  using levels = output_levels<What, T>;
+  const int t = threadIdx.x % warp, teams = warp / team;
+  const unsigned team_mask = team == warp ? all_threads : (1u << team) - 1;
+  unsigned hard = 0;
+  levels s(nullptr);
+#pragma unroll 1
+  for (int r = 0; r < here; r += teams) {
+    const int row = r + t / team;
+    const index output = first + static_cast<index>(row < here ? row : r), n = elements_of(data, output);
+    bool all = false;
+    if (n <= output_chunk)  // as is each of the warp's: where lengths differ, a team is a warp
+      all = take_output<What>(output_reader<T, exact::inputs(What) == 2>{finder::of(data, output), row < here ? n : 0, t % team, team}, 0, n, s);
+    const unsigned left = __ballot_sync(all_threads, !all);
+    const int from = t - r;  // the team whose sum is this thread's
+    const bool is_mine = from >= 0 && from < teams;
+    if (is_mine && (left >> (from * team) & team_mask)) hard = 1;
+    unsigned flags = s.flags;
+    for (int d = team / 2; d > 0; d /= 2) flags |= __shfl_xor_sync(all_threads, flags, d);
+    flags = __shfl_sync(all_threads, flags, from * team & (warp - 1));
+    if (is_mine) mine.flags = flags;
+#pragma unroll
+    for (int g = 0; g < levels::groups; ++g)
+#pragma unroll
+      for (int l = 0; l < levels::levels; ++l) {
+        std::int64_t v = s.taken[g][l];
+        for (int d = team / 2; d > 0; d /= 2) v += __shfl_xor_sync(all_threads, v, d);
+        v = __shfl_sync(all_threads, v, from * team & (warp - 1));
+        if (is_mine) {
+          mine.v[g * levels::levels + l] = v;
+          mine.shift[g * levels::levels + l] = s.shift(g, l);
+        }
+      }
+  }
+  return hard;
+}
+
+// Whole outputs: warps take `rows` of them, in teams. OfElements: of that one term.
+template <class T, bool OfElements>
+__global__ void __launch_bounds__(output_threads, 4)
+    exact_outputs(const __grid_constant__ output_elements data, const __grid_constant__ exact_slots slots, int team, int rows,
+                  const __grid_constant__ output_results how) {
+  const int t = threadIdx.x % warp;
+  const index stride = index{gridDim.x} * (blockDim.x / warp) * static_cast<index>(rows);
+  const warp_room<T> room(slots.count);
+  const bool states = needs_states(how);
+  for (index first = (index{blockIdx.x} * (blockDim.x / warp) + threadIdx.x / warp) * static_cast<index>(rows); first < data.outputs; first += stride) {
+    const int here = data.outputs - first < static_cast<index>(rows) ? static_cast<int>(data.outputs - first) : rows;
+    const index output = first + static_cast<index>(t), n = t < here ? elements_of(data, output) : 0;
+    bool by_cells = true;
+    if constexpr (!std::is_integral_v<T>) {
+      level_sums sums[OfElements ? 1 : most_slots] = {};
+      unsigned hard = 0;
+      if (states) {
+      } else if constexpr (OfElements) {
+        hard = sum_outputs<term::element, T>(data, first, here, team, sums[0]);
+      } else {
+        for (int k = 0; k < slots.count; ++k)
+          exact::visit(slots.each[k].what, [&]<term What>(std::integral_constant<term, What>) { hard |= sum_outputs<What, T>(data, first, here, team, sums[k]); });
+      }
+      by_cells = hard != 0 || states;
+      if (t < here && n > 0 && !by_cells)
+        for (int k = 0; k < how.list.count; ++k) write_one<T>(result_of_output(how, k, output), n, slots, sums_of_levels<OfElements>{sums});
+    }
+    if (t < here && n == 0) write_empty(output, how);
+    for (unsigned left = __ballot_sync(all_threads, t < here && n > 0 && by_cells); left; left &= left - 1) {
+      const index one = first + static_cast<index>(__ffs(static_cast<int>(left)) - 1), size = elements_of(data, one);
+      for (int k = 0; k < slots.count; ++k) {
+        room.clear();
+        exact::visit(slots.each[k].what, [&]<term What>(std::integral_constant<term, What>) {
+          if constexpr (!OfElements || What == term::element) add_output<What, T>(finder::of(data, one), 0, size, room.cells);
+        });
+        sum_slot<T>(slots.each[k].what, room.cells, room.sums[k]);
+      }
+      write_output_of_cells<OfElements>(room, one, size, slots, how);
+    }
+  }
+}
+
+// Long outputs in chunks, a warp each, which are added up in cells of each output.
+template <class T, bool OfElements>
+__global__ void __launch_bounds__(output_threads, 4)
+    exact_chunks(const __grid_constant__ output_elements data, const __grid_constant__ exact_slots slots, index chunks) {
+  const int t = threadIdx.x % warp;
+  const index items = data.outputs * chunks, stride = index{gridDim.x} * (blockDim.x / warp);
+  const warp_room<T> room(0);
+  for (index i = index{blockIdx.x} * (blockDim.x / warp) + threadIdx.x / warp; i < items; i += stride) {
+    const index output = i / chunks, begin = i % chunks * output_chunk;
+    const index end = data.n - begin < output_chunk ? data.n : begin + output_chunk;
+    for (int k = 0; k < slots.count; ++k) {
+      room.clear();
+      exact::visit(slots.each[k].what, [&]<term What>(std::integral_constant<term, What>) {
+        if constexpr (!OfElements || What == term::element) add_output<What, T>(finder::of(data, output), begin, end, room.cells);
+      });
+      const int count = slots.each[k].cells;
+      auto* const to = reinterpret_cast<word*>(slots.each[k].at + output * static_cast<index>(count));
+      for (int c = t; c < count; c += warp)
+        if (const auto v = static_cast<word>(room.cells[c])) c < count - 1 ? atomicAdd(to + c, v) : atomicOr(to + c, v);
+      __syncwarp();
+    }
+  }
+}
+// The results of those cells, a warp for each output.
+template <class T>
+__global__ void __launch_bounds__(output_threads)
+    exact_finish_outputs(index outputs, index n, const __grid_constant__ exact_slots slots, const __grid_constant__ output_results how) {
+  const warp_room<T> room(slots.count);
+  const index stride = index{gridDim.x} * (blockDim.x / warp);
+  for (index output = index{blockIdx.x} * (blockDim.x / warp) + threadIdx.x / warp; output < outputs; output += stride) {
+    for (int k = 0; k < slots.count; ++k)
+      sum_slot<T>(slots.each[k].what, slots.each[k].at + output * static_cast<index>(slots.each[k].cells), room.sums[k]);
+    write_output_of_cells<false>(room, output, n, slots, how);
+  }
+}
+template <class T>
+exact_outputs_kernels kernels_of_outputs() {
+  const auto of = []<bool OfElements>(std::bool_constant<OfElements>, exact_outputs_kernels& to) {
+    to.whole[OfElements] = reinterpret_cast<const void*>(exact_outputs<T, OfElements>);
+    to.chunks[OfElements] = reinterpret_cast<const void*>(exact_chunks<T, OfElements>);
+  };
+  exact_outputs_kernels k;
+  of(std::false_type{}, k);
+  if constexpr (!std::is_integral_v<T>) of(std::true_type{}, k);
+  k.finish = reinterpret_cast<const void*>(exact_finish_outputs<T>);
+  k.elements = packs_at_once * pack<T>::size;
+  for (int d = 0; d < 2; ++d) k.cells[d] = d ? cells_of<T, 2> : cells_of<T, 1>;
+  k.shared = [](int slots) { return warp_room<T>::bytes(slots); };
+  return k;
+}
+
+}  // namespace
+}  // namespace bitfold::cuda
