@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <span>
+
+#include <pthread.h>
 
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
@@ -408,8 +411,20 @@ class without_lock {
  private:
   std::optional<nb::gil_scoped_release> released_;
 };
-constexpr std::uint64_t bytes_worth_the_lock = 1 << 14;
+constexpr std::uint64_t bytes_worth_the_lock = 1 << 14;  // and below which the library uses one thread
 bool worth_the_lock(const described& x) { return x.on_gpu() || x.size() * size_of(x.type.stored) >= bytes_worth_the_lock; }
+
+// A child process has none of its parent's threads, and their locks as they were: where the parent has used them, one thread.
+std::atomic<bool> used_threads = false, one_thread = false;
+void look_after_forks() {
+  pthread_atfork(nullptr, nullptr, [] { one_thread = used_threads.load(); });
+}
+cpu::options how_for(const described& x) {
+  if (worth_the_lock(x)) used_threads = true;
+  return {.threads = one_thread ? 1 : 0};
+}
+
+const described& larger(const described& x, const described* y) { return y && y->size() > x.size() ? *y : x; }
 
 void check_pair(const described& x, const described* y) {
   if (!y) return;
@@ -485,7 +500,7 @@ nb::object reduce(nb::handle requests, nb::handle x_given, nb::handle y_given, n
     scalar result;
     {
       const without_lock free(worth_the_lock(*x));
-      result = cpu::reduce(r, x->where.data, second ? second->where.data : nullptr, x->size());
+      result = cpu::reduce(r, x->where.data, second ? second->where.data : nullptr, x->size(), how_for(*x));
     }
     return numpy->scalar_of(one->result(x->type), result.bits);
   }
@@ -501,8 +516,9 @@ nb::object reduce(nb::handle requests, nb::handle x_given, nb::handle y_given, n
       const nb::gil_scoped_release free;
       cuda::reduce(all, x->where, other, axes, out, room.address, room.size, stream_at(stream));
     } else {
-      const without_lock free(worth_the_lock(*x) || (second && worth_the_lock(*second)));
-      cpu::reduce(all, x->where, other, axes, out);
+      const described& work = larger(*x, second);
+      const without_lock free(worth_the_lock(work));
+      cpu::reduce(all, x->where, other, axes, out, how_for(work));
     }
   });
 }
@@ -537,7 +553,7 @@ nb::object reduce_segments(nb::handle requests, nb::handle x_given, nb::handle y
     if (x.on_gpu())
       cuda::reduce_segments(all, x.where.data, second, x.size(), offsets.data(), offsets.size() - 1, out, stream_at(stream));
     else
-      cpu::reduce_segments(all, x.where.data, second, x.size(), offsets, out);
+      cpu::reduce_segments(all, x.where.data, second, x.size(), offsets, out, how_for(x));
   });
 }
 
@@ -561,7 +577,7 @@ nb::object reduce_by_key(nb::handle requests, nb::handle x_given, nb::handle y_g
       cuda::reduce_by_key(all, x.where.data, second, x.size(), keys.data(), outputs, out, room.address, room.size, stream_at(stream));
     } else {
       const without_lock free(worth_the_lock(x));
-      cpu::reduce_by_key(all, x.where.data, second, keys, outputs, out);
+      cpu::reduce_by_key(all, x.where.data, second, keys, outputs, out, how_for(x));
     }
   });
 }
@@ -583,7 +599,7 @@ void reduce_into(const std::vector<reduction>& all, const array& x, const array*
   if (x.of.on_gpu())
     cuda::reduce(all, x.of.where, view_of(y), axes, to, reinterpret_cast<void*>(room), room_size, stream_at(stream));
   else
-    cpu::reduce(all, x.of.where, view_of(y), axes, to);
+    cpu::reduce(all, x.of.where, view_of(y), axes, to, how_for(larger(x.of, y ? &y->of : nullptr)));
 }
 
 std::size_t workspace_bytes(const std::vector<reduction>& all, const array& x, const array* y, const std::vector<int>& axes) {
@@ -600,7 +616,7 @@ void reduce_segments_into(const std::vector<reduction>& all, const array& x, con
   if (x.of.on_gpu())
     cuda::reduce_segments(all, x.of.where.data, second, x.of.size(), at.data(), at.size() - 1, to, stream_at(stream));
   else
-    cpu::reduce_segments(all, x.of.where.data, second, x.of.size(), at, to);
+    cpu::reduce_segments(all, x.of.where.data, second, x.of.size(), at, to, how_for(x.of));
 }
 
 void reduce_by_key_into(const std::vector<reduction>& all, const array& x, const array* y, const array& keys, std::size_t outputs,
@@ -614,7 +630,7 @@ void reduce_by_key_into(const std::vector<reduction>& all, const array& x, const
     cuda::reduce_by_key(all, x.of.where.data, second, x.of.size(), of.data(), outputs, to, reinterpret_cast<void*>(room), room_size,
                         stream_at(stream));
   else
-    cpu::reduce_by_key(all, x.of.where.data, second, of, outputs, to);
+    cpu::reduce_by_key(all, x.of.where.data, second, of, outputs, to, how_for(x.of));
 }
 
 // ---- The registry ---------------------------------------------------------------------------------
@@ -699,6 +715,7 @@ std::string order_text(std::uint64_t n, nb::handle method, nb::handle format) {
 
 NB_MODULE(_core, m) {
   nb::set_leak_warnings(false);
+  look_after_forks();
   m.doc() = "bitfold's C++ library. It knows no array library: see bitfold._arrays.";
   nb::register_exception_translator([](const std::exception_ptr& p, void*) {
     try {
@@ -761,7 +778,9 @@ NB_MODULE(_core, m) {
 
   nb::class_<results>(m, "Results", "Makes NumPy's arrays and scalars.")
       .def(nb::init<nb::object>(), "empty"_a)
-      .def("add", &results::add, "dtype"_a, "cell"_a, "shown"_a);
+      .def("add", &results::add, "dtype"_a, "cell"_a, "shown"_a)
+      .def("scalar", [](const results& r, nb::handle type, std::uint64_t bits) { return r.scalar_of(parse_type("dtype", type), bits); },
+           "dtype"_a, "bits"_a);
 
   m.def("reduce", reduce<>, "requests"_a, "x"_a, "y"_a.none(), "axis"_a.none(), "keepdims"_a, "make"_a, "stream"_a = 0,
         "allocate"_a.none() = nb::none(),
@@ -792,6 +811,8 @@ NB_MODULE(_core, m) {
   m.def("to_string", [](nb::handle type, std::uint64_t bits) { return to_string(parse_scalar(type, bits)); }, "dtype"_a, "bits"_a);
   m.def("to_hex", [](nb::handle type, std::uint64_t bits) { return to_hex(parse_scalar(type, bits)); }, "dtype"_a, "bits"_a);
   m.def("order", order_text, "n"_a, "method"_a, "format"_a);
+  add_accumulator(m);
+  add_golden(m);
 }
 
 }  // namespace bitfold::python

@@ -83,6 +83,15 @@ class Kind:
             raise TypeError(f"{argument}: its elements do not lie at multiples of their size; make a copy")
         return _core.Array.from_buffer(x.view(np.uint16) if short == "bf16" else x, short, argument)
 
+    def indices(self, x: Any, argument: str) -> _core.Array:
+        """Of integers of any type, as int64."""
+        x = np.asarray(x)
+        if x.dtype.kind not in "iu" and x.size:
+            raise TypeError(f"{argument}: {x.dtype}, where integers are expected")
+        if x.dtype == np.uint64 and x.size and x.max() >> 63:
+            raise ValueError(f"{argument}: {x.max()} is too large")
+        return self.describe(np.ascontiguousarray(x, np.int64), argument)
+
     def make(self, out: Any = None):
         """What makes the result's array: see _core.reduce."""
         return RESULTS if out is None else _into(out)
@@ -96,8 +105,9 @@ class Kind:
     def context(self):
         return contextlib.nullcontext()
 
-    def host(self, x: Any) -> np.ndarray:
+    def host(self, x: Any, argument: str = "x") -> np.ndarray:
         """x, or a copy of it, as NumPy has it."""
+        self.describe(x, argument)
         return np.asarray(x)
 
 
@@ -155,6 +165,16 @@ class DLPack(Kind):
             capsule = x.__dlpack__(**options)
         return _core.Array.from_dlpack(capsule, argument)
 
+    def indices(self, x: Any, argument: str) -> _core.Array:
+        where = self.describe(x, argument)
+        if where.dtype not in ("i8", "i16", "i32", "i64", "u8", "u16", "u32"):
+            raise TypeError(f"{argument}: {where.dtype}, where integers are expected")
+        if where.dtype == "i64":
+            return where
+        if self.library is None:
+            return NUMPY.indices(np.from_dlpack(x), argument)
+        return self.describe(x.to(self.library.int64) if self.module == "torch" else x.astype("int64"), argument)
+
     def make(self, out: Any = None):
         if self.library is None:  # through NumPy, and its namespace's from_dlpack
             if out is not None:
@@ -192,7 +212,7 @@ class DLPack(Kind):
         namespace = getattr(self.x, "__array_namespace__", None)
         return made if namespace is None else namespace().from_dlpack(np.asarray(made))
 
-    def host(self, x: Any) -> np.ndarray:
+    def host(self, x: Any, argument: str = "x") -> np.ndarray:
         if self.module == "torch":
             x = x.detach().cpu()
             return x.view(self.library.uint16).numpy().view(_numpy_dtype("bf16")) if x.dtype == self.library.bfloat16 else x.numpy()
@@ -207,3 +227,13 @@ def kind_of(x: Any) -> Kind:
     if isinstance(x, np.ndarray | np.generic) or not (hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")):
         return NUMPY
     return DLPack(x)
+
+
+def host(x: Any, argument: str = "x") -> np.ndarray:
+    """x in row-major order on the CPU, as NumPy has it: a copy where it is not."""
+    made = np.asarray(kind_of(x).host(x, argument), order="C")
+    return made.view(np.uint8) if made.dtype == bool else made
+
+
+def row_major(x: Any, argument: str = "x") -> _core.Array:
+    return NUMPY.describe(host(x, argument), argument)

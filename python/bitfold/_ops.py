@@ -115,3 +115,98 @@ def _function(op: dict):
 
 FUNCTIONS = {name: _function(op) for name, op in REGISTRY.items()}
 FUNCTIONS |= {alias: FUNCTIONS[name] for alias, name in ALIASES.items()}
+
+
+def request_of(op: Any) -> _core.Request:
+    """Of what `reduce` takes: a name, or a name and options."""
+    name, options = (op, {}) if isinstance(op, str) else op
+    name = ALIASES.get(name, name)
+    if name not in REGISTRY:
+        raise ValueError(f"op: there is no {name!r}")
+    known = _options(REGISTRY[name])
+    for option in options:
+        if option not in known:
+            raise TypeError(f"{option}: {name} takes none")
+    options = dict(options)
+    if "correction" in options:
+        options["ddof"] = _ddof(options.get("ddof", 0), options.pop("correction"))
+    if "method" not in options and REGISTRY[name]["takes_method"]:
+        options["method"] = "tree"
+    return request(name, **options)
+
+
+def _requests_of(ops: Any) -> _core.Request | list[_core.Request]:
+    return request_of(ops) if isinstance(ops, str) else [request_of(op) for op in ops]
+
+
+def reduce(x: Any, ops: Any, y: Any = None, /, *, axis: Any = None, keepdims: bool = False) -> tuple:
+    """Several operations of the same elements in one pass: a tuple of results, each with the bits that it has alone.
+
+    ops: names of operations, or pairs of a name and a dictionary of its options. y: the second input, of operations of two.
+
+    >>> total, mean, spread = reduce([1.0, 2.0, 6.0], ["sum", "mean", ("std", {"ddof": 1})])
+    >>> total, mean
+    (np.float64(9.0), np.float64(3.0))
+
+    Errors: as those of the operations; ValueError for operations of one input beside those of two.
+    """
+    if isinstance(ops, str):
+        raise TypeError("ops: a name, where a list of names is expected")
+    wanted = [request_of(op) for op in ops]
+    return _reduce(wanted, x, y, axis, keepdims) if wanted else ()
+
+
+def segment_reduce(x: Any, offsets: Any, ops: Any = "sum", y: Any = None) -> Any:
+    """Of segments of an array of one axis: segment k has elements offsets[k] to offsets[k + 1] - 1, which may be none.
+
+    ops: an operation as in `reduce`, or a list of them, whose result is a tuple. offsets: integers, one more than segments, of
+    x's kind and on its device. On a GPU they are not looked at: such as fall or leave the array are undefined behaviour.
+
+    >>> segment_reduce([1.0, 2.0, 3.0, 4.0], [0, 1, 1, 4])
+    array([1., 0., 9.])
+
+    Errors: ValueError where offsets fall or leave the array, or x has not one axis with its elements in a row.
+    """
+    kind = _arrays.kind_of(x)
+    with kind.context():
+        described = [None if a is None else kind.describe(a, name) for a, name in ((x, "x"), (y, "y"))]
+        return kind.finish(_core.reduce_segments(_requests_of(ops), *described, kind.indices(offsets, "offsets"), kind.make(), kind.stream))
+
+
+def reduce_by_key(x: Any, keys: Any, outputs: int, ops: Any = "sum", y: Any = None) -> Any:
+    """Of the elements of each key: output k is of those whose key is k, in the order in which they lie; x of one axis.
+
+    ops: as in `segment_reduce`. keys: as many integers as elements, of x's kind and on its device. On a GPU elements whose key
+    names no output are left out.
+
+    >>> reduce_by_key([1.0, 2.0, 3.0], [2, 0, 2], 4, ["sum", "count_nonzero"])
+    (array([2., 0., 4., 0.]), array([1, 0, 2, 0]))
+
+    Errors: ValueError for a key that is negative or not below `outputs`.
+    """
+    kind = _arrays.kind_of(x)
+    with kind.context():
+        described = [None if a is None else kind.describe(a, name) for a, name in ((x, "x"), (y, "y"))]
+        return kind.finish(_core.reduce_by_key(_requests_of(ops), *described, kind.indices(keys, "keys"), outputs, kind.make(), kind.stream,
+                                               kind.allocate))
+
+
+def index_add(x: Any, keys: Any, outputs: int, **options: Any) -> Any:
+    """The sums by key: x added onto `outputs` zeros at keys. options: those of `sum` (method, acc, dtype).
+
+    >>> index_add([1.0, 2.0, 3.0], [2, 0, 2], 4)
+    array([2., 0., 4., 0.])
+    """
+    made, = reduce_by_key(x, keys, outputs, [("sum", options)])
+    return made
+
+
+def order(n: int, method: str = "tree", format: str = "text") -> str:
+    """The tree in which n elements are added. format: text, expression or dot.
+
+    >>> print(order(3, format="expression"), end="")
+    ((0 1) 2)
+
+    Errors: ValueError for more elements than can be printed.
+    """
+    return _core.order(n, method, format)
