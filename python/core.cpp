@@ -228,6 +228,21 @@ array describe_buffer(nb::object buffer, nb::handle type, const char* argument) 
   return a;
 }
 
+// The first byte, and the one behind the last.
+std::pair<std::intptr_t, std::intptr_t> bounds(const described& a) {
+  const auto size = static_cast<std::intptr_t>(size_of(a.type.stored));
+  auto first = reinterpret_cast<std::intptr_t>(a.where.data), last = first;
+  if (a.size() == 0) return {first, first};
+  for (std::size_t k = 0; k < static_cast<std::size_t>(a.where.rank); ++k)
+    (a.where.stride[k] < 0 ? first : last) += (a.where.extent[k] - 1) * a.where.stride[k] * size;
+  return {first, last + size};
+}
+bool overlap(const array& a, const array& b) {
+  const auto [a_first, a_end] = bounds(a.of);
+  const auto [b_first, b_end] = bounds(b.of);
+  return a_first < b_end && b_first < a_end;
+}
+
 // ---- What to reduce -------------------------------------------------------------------------------
 
 std::optional<method_id> parse_method_or_none(nb::handle given) {
@@ -250,14 +265,21 @@ std::optional<dtype> parse_dtype_or_none(const char* argument, nb::handle given)
   return parse_type(argument, given).stored;
 }
 
-/// make_reduction's, with the argument's name in Python.
-reduction made(op_id op, std::optional<method_id> method, dtype in, std::optional<dtype> acc, std::optional<dtype> out, int ddof) {
+/// What a call throws, with the argument's name in Python.
+template <class Call>
+decltype(auto) renaming(Call call) {
   try {
-    return make_reduction(op, method, in, acc, out, ddof);
+    return call();
   } catch (const error& e) {
-    const std::string what = e.what();
-    throw error(e.code(), what.starts_with("out dtype:") ? what.substr(4) : what);
+    const std::string_view what = e.what();
+    for (const auto& [ours, theirs] : {std::pair<std::string_view, std::string_view>{"out dtype:", "dtype:"}, {"n:", "x:"}})
+      if (what.starts_with(ours)) throw error(e.code(), std::string(theirs) + std::string(what.substr(ours.size())));
+    throw;
   }
+}
+
+reduction made(op_id op, std::optional<method_id> method, dtype in, std::optional<dtype> acc, std::optional<dtype> out, int ddof) {
+  return renaming([&] { return make_reduction(op, method, in, acc, out, ddof); });
 }
 
 /// What is asked for, of elements of a type yet to come.
@@ -471,7 +493,7 @@ nb::object with_outputs(nb::handle given, const described& x, std::span<const st
     outputs.push_back(std::make_unique<output>(numpy, make, r->result(x.type), shape));
     addresses.push_back(outputs.back()->address());
   }
-  run(reductions, std::span<void* const>(addresses));
+  renaming([&] { run(reductions, std::span<void* const>(addresses)); });
   if (all.size() == 1 && nb::isinstance<request>(given)) return outputs[0]->taken(extents.empty());
   nb::list list;
   for (const auto& o : outputs) list.append(o->taken(extents.empty()));
@@ -500,7 +522,7 @@ nb::object reduce(nb::handle requests, nb::handle x_given, nb::handle y_given, n
     scalar result;
     {
       const without_lock free(worth_the_lock(*x));
-      result = cpu::reduce(r, x->where.data, second ? second->where.data : nullptr, x->size(), how_for(*x));
+      result = renaming([&] { return cpu::reduce(r, x->where.data, second ? second->where.data : nullptr, x->size(), how_for(*x)); });
     }
     return numpy->scalar_of(one->result(x->type), result.bits);
   }
@@ -745,6 +767,8 @@ NB_MODULE(_core, m) {
       .def_prop_ro("dtype", [](const array& a) { return str(a.of.type.name()); })
       .def_prop_ro("shape", [](const array& a) { return shape_of({a.of.where.extent.data(), static_cast<std::size_t>(a.of.where.rank)}); })
       .def_prop_ro("strides", [](const array& a) { return shape_of({a.of.where.stride.data(), static_cast<std::size_t>(a.of.where.rank)}); })
+      .def_prop_ro("is_row_major", [](const array& a) { return a.of.is_row_major(); })
+      .def("overlaps", overlap, "other"_a, "Whether the smallest ranges of memory that hold each have a byte in common.")
       .def_prop_ro("device_type", [](const array& a) { return a.of.device_type; })
       .def_prop_ro("device", [](const array& a) { return a.of.device; });
 
@@ -782,11 +806,11 @@ NB_MODULE(_core, m) {
       .def("scalar", [](const results& r, nb::handle type, std::uint64_t bits) { return r.scalar_of(parse_type("dtype", type), bits); },
            "dtype"_a, "bits"_a);
 
-  m.def("reduce", reduce<>, "requests"_a, "x"_a, "y"_a.none(), "axis"_a.none(), "keepdims"_a, "make"_a, "stream"_a = 0,
+  m.def("reduce", reduce<>, "requests"_a, "x"_a.none(), "y"_a.none(), "axis"_a.none(), "keepdims"_a, "make"_a, "stream"_a = 0,
         "allocate"_a.none() = nb::none(),
         "Of one Request its result, of a list of them a tuple. `make`: Results, or a function of the shape and the name of the type "
         "that gives the result's array and its address. NotImplemented where x or y is neither an Array nor an array of NumPy's that Python's buffer protocol can show.");
-  m.def("_reference", reduce<by_reference>, "requests"_a, "x"_a, "y"_a.none(), "axis"_a.none(), "keepdims"_a, "make"_a, "stream"_a = 0,
+  m.def("_reference", reduce<by_reference>, "requests"_a, "x"_a.none(), "y"_a.none(), "axis"_a.none(), "keepdims"_a, "make"_a, "stream"_a = 0,
         "allocate"_a.none() = nb::none(), "reduce, by the library's slow reference: for tests.");
   m.def("reduce_segments", reduce_segments, "requests"_a, "x"_a, "y"_a.none(), "offsets"_a, "make"_a, "stream"_a = 0);
   m.def("reduce_by_key", reduce_by_key, "requests"_a, "x"_a, "y"_a.none(), "keys"_a, "outputs"_a, "make"_a, "stream"_a = 0,

@@ -92,9 +92,36 @@ class Kind:
             raise ValueError(f"{argument}: {x.max()} is too large")
         return self.describe(np.ascontiguousarray(x, np.int64), argument)
 
-    def make(self, out: Any = None):
+    def make(self):
         """What makes the result's array: see _core.reduce."""
-        return RESULTS if out is None else _into(out)
+        return RESULTS
+
+    def _empty(self, shape: tuple, short: str):
+        made = np.empty(shape, _numpy_dtype(short))
+        return made, self.describe(made, "out").pointer
+
+    def is_one(self, x: Any) -> bool:
+        return isinstance(x, np.ndarray)
+
+    def into(self, out: Any, inputs: tuple):
+        """Likewise, for a result that goes to `out`: itself, or where it cannot be written as it comes, an array to be copied."""
+
+        def make(shape: tuple, short: str):
+            if not self.is_one(out):
+                raise TypeError(f"out: {type(out).__name__}, where an array of {self.name} is expected")
+            where = self.describe(out, "out")
+            if where.shape != shape:
+                raise ValueError(f"out: of shape {where.shape}, where the result has {shape}")
+            if where.dtype != short:
+                raise TypeError(f"out: {PUBLIC[where.dtype]}, where the result is {PUBLIC[short]}")
+            if (where.device_type, where.device) != (inputs[0].device_type, inputs[0].device):
+                raise ValueError("out: on another device than x")
+            if self is NUMPY and not out.flags.writeable:
+                raise ValueError("out: read-only")
+            alone = where.is_row_major and not any(where.overlaps(x) for x in inputs if x is not None)
+            return (out, where.pointer) if alone else self._empty(shape, short)
+
+        return make
 
     allocate = None
 
@@ -109,23 +136,6 @@ class Kind:
         """x, or a copy of it, as NumPy has it."""
         self.describe(x, argument)
         return np.asarray(x)
-
-
-def _into(out: np.ndarray):
-    def make(shape: tuple, short: str):
-        if not isinstance(out, np.ndarray):
-            raise TypeError(f"out: {type(out).__name__}, where a NumPy array is expected")
-        if out.shape != shape:
-            raise ValueError(f"out: of shape {out.shape}, where the result has {shape}")
-        if out.dtype != _numpy_dtype(short):
-            raise TypeError(f"out: {out.dtype}, where the result is {PUBLIC[short]}")
-        if not out.flags.writeable:
-            raise ValueError("out: read-only")
-        if not (out.flags.c_contiguous and out.flags.aligned):
-            raise ValueError("out: not C-contiguous")
-        return out, out.__array_interface__["data"][0]
-
-    return make
 
 
 class DLPack(Kind):
@@ -175,12 +185,8 @@ class DLPack(Kind):
             return NUMPY.indices(np.from_dlpack(x), argument)
         return self.describe(x.to(self.library.int64) if self.module == "torch" else x.astype("int64"), argument)
 
-    def make(self, out: Any = None):
-        if self.library is None:  # through NumPy, and its namespace's from_dlpack
-            if out is not None:
-                raise TypeError(f"out: not taken for {self.name}")
-            return RESULTS
-        return self._empty if out is None else lambda shape, short: self._into(out, shape, short)
+    def make(self):
+        return self._empty if self.library else RESULTS  # others through NumPy, and their namespace's from_dlpack
 
     def _empty(self, shape: tuple, short: str):
         if self.module == "torch":
@@ -189,17 +195,13 @@ class DLPack(Kind):
         made = self.library.empty(shape, _numpy_dtype(short))
         return made, made.data.ptr
 
-    def _into(self, out: Any, shape: tuple, short: str):
-        if type(out) is not type(self.x):
-            raise TypeError(f"out: {type(out).__name__}, and x is of {self.name}")
-        if tuple(out.shape) != shape:
-            raise ValueError(f"out: of shape {tuple(out.shape)}, where the result has {shape}")
-        if short_name(out.dtype, "out") != short:
-            raise TypeError(f"out: {out.dtype}, where the result is {PUBLIC[short]}")
-        where = self.describe(out, "out")
-        if (where.device_type, where.device) != (self.device_type, self.device):
-            raise ValueError("out: on another device than x")
-        return out, where.pointer
+    def is_one(self, x: Any) -> bool:
+        return isinstance(x, self.library.Tensor if self.module == "torch" else self.library.ndarray)
+
+    def into(self, out: Any, inputs: tuple):
+        if self.library is None:
+            raise TypeError(f"out: not taken for arrays of {self.name}")
+        return super().into(out, inputs)
 
     def allocate(self, shape: tuple, short: str):
         return self._empty(shape, short)

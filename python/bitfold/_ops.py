@@ -5,11 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import _arrays, _core
-
-REGISTRY = {op["name"]: op for op in _core.ops()}
-#: Other names that NumPy and the array API have.
-ALIASES = {"amax": "max", "amin": "min"}
-
+from ._registry import ALIASES, REGISTRY, docstring, options, signature
 
 def request(op: str, method: str | None = None, acc: Any = None, dtype: Any = None, ddof: int = 0) -> _core.Request:
     return _core.Request(op, method, acc if acc is None else _arrays.short_name(acc, "acc"),
@@ -22,26 +18,13 @@ def _reduce(wanted, x, y, axis, keepdims, out=None, call=_core.reduce):
     with kind.context():
         x = kind.describe(x, "x")
         y = None if y is None else kind.describe(y, "y")
-        return kind.finish(call(wanted, x, y, axis, keepdims, kind.make(out), kind.stream, kind.allocate))
-
-
-def _options(op: dict) -> dict[str, str]:
-    """What the operation's function takes besides x, y, axis, keepdims and out, with the defaults."""
-    options = {}
-    if op["takes_dtype"]:
-        options["dtype"] = "None"
-    if op["takes_ddof"]:
-        options |= {"ddof": "0", "correction": "None"}
-    if op["takes_method"] or op["has_exact"]:
-        options["method"] = "'tree'" if op["takes_method"] else "None"
-    if op["takes_acc"]:
-        options["acc"] = "None"
-    return options
-
-
-def _signature(op: dict) -> str:
-    options = ", ".join(f"{name}={default}" for name, default in _options(op).items())
-    return f"x, {'y, ' * (op['inputs'] == 2)}/, *, axis=None, keepdims=False, {options}{', ' * bool(options)}out=None"
+        make = kind.make() if out is None else kind.into(out, (x, y))
+        made = call(wanted, x, y, axis, keepdims, make, kind.stream, kind.allocate)
+        if out is None:
+            return kind.finish(made)
+        if made is not out:
+            out[...] = made
+        return out
 
 
 def _ddof(ddof, correction):
@@ -50,35 +33,6 @@ def _ddof(ddof, correction):
     if int(correction) != correction:
         raise ValueError(f"correction: {correction} is not whole")
     return int(correction)
-
-
-_TYPES = {
-    "additive": "of floats the type of x, or any float type by `dtype`; of integers int64 or uint64 (modulo 2^64), of bool int64",
-    "real": "of floats the type of x, of integers float64; any float type by `dtype`",
-    "wide": "of floats the type of x, of integers float64; any float type by `dtype`",
-    "same": "that of x",
-    "place": "int64",
-    "count": "int64",
-    "truth": "bool",
-}
-
-
-def _docstring(op: dict) -> str:
-    two = op["inputs"] == 2
-    lines = [f"{op['summary'][0].upper()}{op['summary'][1:]}, along the axes.", ""]
-    lines += [f"x{', y' if two else ''}: array{'s that broadcast, of one type' if two else ''}; axis: an int, a tuple, or None for all axes.",
-              f"Result: type {_TYPES[op['types']]}.", f"Of no elements: {op['empty']}." if op["empty"] != "refused" else
-              "Of no elements: ValueError."]
-    if op["takes_acc"]:
-        lines.append("acc: the accumulator, float32 or float64 (default: float64 for float64, float32 for narrower floats).")
-    if op["takes_method"]:
-        lines.append(f"method: {', '.join(m['name'] for m in _core.methods() if op['has_exact'] or m['name'] != 'exact')}.")
-    elif op["has_exact"]:
-        lines.append("method: None, or exact.")
-    if op["takes_ddof"]:
-        lines.append("ddof: what is subtracted from the number of elements; correction: the array API's name of it.")
-    lines.append("Errors: TypeError and ValueError, naming the argument. docs/operations.md defines the operation.")
-    return "\n".join(lines)
 
 
 _BODY = """
@@ -98,17 +52,19 @@ def {name}({signature}):
 
 
 def _function(op: dict):
-    name, options = op["name"], [o for o in _options(op) if o != "correction"]
+    name, taken = op["name"], [o for o in options(op) if o != "correction"]
     prepare = []
+    if op["inputs"] == 2:
+        prepare.append("if y is None: raise TypeError('y: None, where an array is expected')")
     if op["takes_ddof"]:
         prepare.append("if correction is not None: ddof = _ddof(ddof, correction)")
     if op["takes_dtype"]:
         prepare.append("if out is not None and dtype is None: dtype = getattr(out, 'dtype', None)")
     space = {"request": request, "reduce": _core.reduce, "_reduce": _reduce, "_ddof": _ddof, "RESULTS": _arrays.RESULTS, "known": {}}
-    exec(_BODY.format(name=name, signature=_signature(op), prepare="\n    ".join(prepare) or "pass", key=", ".join(options) or "()",
-                      arguments=", ".join(f"{o}={o}" for o in options), y="y" if op["inputs"] == 2 else "None"), space)
+    exec(_BODY.format(name=name, signature=signature(op), prepare="\n    ".join(prepare) or "pass", key=", ".join(taken) or "()",
+                      arguments=", ".join(f"{o}={o}" for o in taken), y="y" if op["inputs"] == 2 else "None"), space)
     function = space[name]
-    function.__doc__ = _docstring(op)
+    function.__doc__ = docstring(op)
     function.__module__ = "bitfold"
     return function
 
@@ -119,20 +75,20 @@ FUNCTIONS |= {alias: FUNCTIONS[name] for alias, name in ALIASES.items()}
 
 def request_of(op: Any) -> _core.Request:
     """Of what `reduce` takes: a name, or a name and options."""
-    name, options = (op, {}) if isinstance(op, str) else op
+    name, given = (op, {}) if isinstance(op, str) else op
     name = ALIASES.get(name, name)
     if name not in REGISTRY:
         raise ValueError(f"op: there is no {name!r}")
-    known = _options(REGISTRY[name])
-    for option in options:
+    known = options(REGISTRY[name])
+    for option in given:
         if option not in known:
             raise TypeError(f"{option}: {name} takes none")
-    options = dict(options)
-    if "correction" in options:
-        options["ddof"] = _ddof(options.get("ddof", 0), options.pop("correction"))
-    if "method" not in options and REGISTRY[name]["takes_method"]:
-        options["method"] = "tree"
-    return request(name, **options)
+    given = dict(given)
+    if "correction" in given:
+        given["ddof"] = _ddof(given.get("ddof", 0), given.pop("correction"))
+    if "method" not in given and REGISTRY[name]["takes_method"]:
+        given["method"] = "tree"
+    return request(name, **given)
 
 
 def _requests_of(ops: Any) -> _core.Request | list[_core.Request]:
