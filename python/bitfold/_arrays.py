@@ -170,9 +170,12 @@ class DLPack(Kind):
         if not hasattr(x, "__dlpack__"):
             raise TypeError(f"{argument}: {type(x).__name__}, and x is of {self.name}")
         try:
-            capsule = x.__dlpack__(max_version=(1, 0), **options)
-        except TypeError:  # of DLPack before 1.0
-            capsule = x.__dlpack__(**options)
+            try:
+                capsule = x.__dlpack__(max_version=(1, 0), **options)
+            except TypeError:  # of DLPack before 1.0
+                capsule = x.__dlpack__(**options)
+        except BufferError as e:
+            raise TypeError(f"{argument}: {e}") from None
         return _core.Array.from_dlpack(capsule, argument)
 
     def indices(self, x: Any, argument: str) -> _core.Array:

@@ -230,6 +230,9 @@ def test_dlpack_refused():
         bitfold.dot(Exporter(X), [1.0])
     with pytest.raises(TypeError, match="^x: elements of DLPack's type code 5"):
         bitfold.sum(Exporter(np.zeros(3, complex)))
+    byte_swapped = np.zeros(3, ">f4")  # which NumPy does not export
+    with pytest.raises(TypeError, match="^x: DLPack only supports"):
+        bitfold.sum(Exporter(byte_swapped))
     with pytest.raises(TypeError, match="^out: not taken"):
         bitfold.sum(Exporter(X), out=np.zeros((), np.float32))
     with pytest.raises(ValueError, match="^y: "):
