@@ -559,7 +559,7 @@ std::span<const std::int64_t> indices(const described& a, const char* argument) 
 }
 
 nb::object reduce_segments(nb::handle requests, nb::handle x_given, nb::handle y_given, nb::handle offsets_given, nb::handle make,
-                           stream_address stream) {
+                           stream_address stream, nb::handle allocate) {
   const input x_in(x_given, "x"), y_in(y_given, "y"), offsets_in(offsets_given, "offsets");
   const described& x = flat(x_in, "x");
   const described* const y = y_given.is_none() ? nullptr : &flat(y_in, "y");
@@ -570,11 +570,14 @@ nb::object reduce_segments(nb::handle requests, nb::handle x_given, nb::handle y
   const std::int64_t extent = static_cast<std::int64_t>(offsets.size()) - 1;
   return with_outputs(requests, x, {&extent, 1}, make, [&](std::span<const reduction> all, std::span<void* const> out) {
     const void* const second = y ? y->where.data : nullptr;
-    const without_lock free(worth_the_lock(x));
-    if (x.on_gpu())
-      cuda::reduce_segments(all, x.where.data, second, x.size(), offsets.data(), offsets.size() - 1, out, stream_at(stream));
-    else
+    if (x.on_gpu()) {
+      const workspace room(allocate, cuda::segments_workspace_bytes(all, x.size(), offsets.size() - 1));
+      const nb::gil_scoped_release free;
+      cuda::reduce_segments(all, x.where.data, second, x.size(), offsets.data(), offsets.size() - 1, out, room.address, room.size, stream_at(stream));
+    } else {
+      const without_lock free(worth_the_lock(x));
       cpu::reduce_segments(all, x.where.data, second, x.size(), offsets, out, how_for(x));
+    }
   });
 }
 
@@ -628,14 +631,15 @@ std::size_t workspace_bytes(const std::vector<reduction>& all, const array& x, c
 }
 
 void reduce_segments_into(const std::vector<reduction>& all, const array& x, const array* y, const array& offsets,
-                          const std::vector<std::uintptr_t>& out, stream_address stream) {
+                          const std::vector<std::uintptr_t>& out, stream_address stream, std::uintptr_t room, std::size_t room_size) {
   const auto to = pointers(out);
   const auto at = indices(offsets.of, "offsets");
   if (at.empty()) refuse("offsets: none, where there is one more than there are segments");
   const void* const second = y ? y->of.where.data : nullptr;
   const nb::gil_scoped_release free;
   if (x.of.on_gpu())
-    cuda::reduce_segments(all, x.of.where.data, second, x.of.size(), at.data(), at.size() - 1, to, stream_at(stream));
+    cuda::reduce_segments(all, x.of.where.data, second, x.of.size(), at.data(), at.size() - 1, to, reinterpret_cast<void*>(room), room_size,
+                          stream_at(stream));
   else
     cpu::reduce_segments(all, x.of.where.data, second, x.of.size(), at, to, how_for(x.of));
 }
@@ -811,7 +815,8 @@ NB_MODULE(_core, m) {
         "that gives the result's array and its address. NotImplemented where x or y is neither an Array nor an array of NumPy's that Python's buffer protocol can show.");
   m.def("_reference", reduce<by_reference>, "requests"_a, "x"_a.none(), "y"_a.none(), "axis"_a.none(), "keepdims"_a, "make"_a, "stream"_a = 0,
         "allocate"_a.none() = nb::none(), "reduce, by the library's slow reference: for tests.");
-  m.def("reduce_segments", reduce_segments, "requests"_a, "x"_a, "y"_a.none(), "offsets"_a, "make"_a, "stream"_a = 0);
+  m.def("reduce_segments", reduce_segments, "requests"_a, "x"_a, "y"_a.none(), "offsets"_a, "make"_a, "stream"_a = 0,
+        "allocate"_a.none() = nb::none());
   m.def("reduce_by_key", reduce_by_key, "requests"_a, "x"_a, "y"_a.none(), "keys"_a, "outputs"_a, "make"_a, "stream"_a = 0,
         "allocate"_a.none() = nb::none());
 
@@ -823,7 +828,11 @@ NB_MODULE(_core, m) {
           return shape_of(result_extents(x.of.where, view_of(y), axes, keepdims));
         },
         "x"_a, "y"_a.none(), "axes"_a, "keepdims"_a = false);
-  m.def("reduce_segments_into", reduce_segments_into, "reductions"_a, "x"_a, "y"_a.none(), "offsets"_a, "out"_a, "stream"_a = 0);
+  m.def("reduce_segments_into", reduce_segments_into, "reductions"_a, "x"_a, "y"_a.none(), "offsets"_a, "out"_a, "stream"_a = 0,
+        "workspace"_a = 0, "workspace_size"_a = 0);
+  m.def("segments_workspace_bytes",
+        [](const std::vector<reduction>& all, std::size_t n, std::size_t segments) { return cuda::segments_workspace_bytes(all, n, segments); },
+        "reductions"_a, "n"_a, "segments"_a);
   m.def("reduce_by_key_into", reduce_by_key_into, "reductions"_a, "x"_a, "y"_a.none(), "keys"_a, "outputs"_a, "out"_a, "stream"_a = 0,
         "workspace"_a = 0, "workspace_size"_a = 0);
   m.def("by_key_workspace_bytes",

@@ -126,7 +126,8 @@ def segment_reduce(x: Any, offsets: Any, ops: Any = "sum", y: Any = None) -> Any
     kind = _arrays.kind_of(x)
     with kind.context():
         described = [None if a is None else kind.describe(a, name) for a, name in ((x, "x"), (y, "y"))]
-        return kind.finish(_core.reduce_segments(_requests_of(ops), *described, kind.indices(offsets, "offsets"), kind.make(), kind.stream))
+        return kind.finish(_core.reduce_segments(_requests_of(ops), *described, kind.indices(offsets, "offsets"), kind.make(), kind.stream,
+                                                 kind.allocate))
 
 
 def reduce_by_key(x: Any, keys: Any, outputs: int, ops: Any = "sum", y: Any = None) -> Any:
