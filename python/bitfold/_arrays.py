@@ -88,7 +88,7 @@ class Kind:
         x = np.asarray(x)
         if x.dtype.kind not in "iu" and x.size:
             raise TypeError(f"{argument}: {x.dtype}, where integers are expected")
-        if x.dtype == np.uint64 and x.size and x.max() >> 63:
+        if x.dtype == np.uint64 and x.size and int(x.max()) >= 2**63:
             raise ValueError(f"{argument}: {x.max()} is too large")
         return self.describe(np.ascontiguousarray(x, np.int64), argument)
 

@@ -54,6 +54,14 @@ def pytest_configure(config):
             setattr(numpy, name, globals()[name])
 
 
+def pytest_collection_modifyitems(items):
+    # Where tests call an array's methods by functions of their own.
+    for module in {item.module for item in items}:
+        for name in ("mean", "var", "std"):
+            if hasattr(module, f"_{name}"):
+                setattr(module, f"_{name}", globals()[name])
+
+
 def pytest_terminal_summary(terminalreporter):
     terminalreporter.write_line(f"bitfold took {sum_of(taken)} calls, and left {sum_of(refused)} to NumPy")
 
