@@ -1,0 +1,20 @@
+"""Deterministic reductions: the same bits on every CPU and GPU, whatever the batch, the layout and the threads.
+
+>>> import numpy as np, bitfold
+>>> x = np.float32([[1, 2, 3], [4, 5, 6]])
+>>> bitfold.sum(x, axis=0)
+array([5., 7., 9.], dtype=float32)
+>>> bitfold.mean(x[::-1].T, method="exact")
+np.float32(3.5)
+
+Every operation of the registry is a function of its name (docs/operations.md); docs/python.md has the rest.
+"""
+
+from ._accumulator import accumulator
+from ._compare import BitsMoved, check, record, same_bits, ulp_distance
+from ._core import order_version, version as __version__
+from ._ops import FUNCTIONS as _functions, index_add, order, reduce, reduce_by_key, segment_reduce
+
+globals().update(_functions)
+__all__ = [*_functions, "BitsMoved", "accumulator", "check", "index_add", "order", "order_version", "record", "reduce",
+           "reduce_by_key", "same_bits", "segment_reduce", "ulp_distance"]

@@ -1,0 +1,241 @@
+"""What a user's array is: NumPy's arrays of any layout, exporters of DLPack (PyTorch, CuPy, JAX, ...) on CPUs and CUDA
+devices, and whatever np.asarray takes. Each family of arrays is a `Kind`, which reads arguments and makes results."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Any
+
+import numpy as np
+
+from . import _core
+
+# bitfold's name of a type by the name that NumPy, PyTorch, CuPy and JAX have for it, and back.
+NAMES = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "bool": "bool"} | {
+    f"{sign}int{bits}": f"{sign or 'i'}{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
+}
+PUBLIC = {short: name for name, short in NAMES.items()}
+
+CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
+
+
+def _numpy_dtype(short: str) -> np.dtype:
+    if short == "bf16":
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise TypeError("dtype: bfloat16 needs the package ml_dtypes") from None
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(PUBLIC[short])
+
+
+RESULTS = _core.Results(np.empty)
+for _short in PUBLIC:
+    if _short != "bf16":
+        _cell = np.zeros((), PUBLIC[_short])
+        RESULTS.add(_short, _cell, _cell)
+with contextlib.suppress(TypeError):
+    _cell = np.zeros((), np.uint16)
+    RESULTS.add("bf16", _cell, _cell.view(_numpy_dtype("bf16")))
+
+_short_names: dict[Any, str] = {}
+
+
+def short_name(dtype: Any, argument: str = "dtype") -> str:
+    """bitfold's name of a dtype of any library, or of what np.dtype takes. TypeError: not a type that bitfold has."""
+    try:
+        return _short_names[dtype]
+    except (KeyError, TypeError):
+        pass
+    text = str(dtype).removeprefix("torch.")
+    if text not in NAMES:
+        try:
+            made = np.dtype(dtype)
+        except TypeError:
+            raise TypeError(f"{argument}: {dtype!r} is no element type of bitfold") from None
+        if not made.isnative:
+            raise TypeError(f"{argument}: {made.str} is byte-swapped")
+        text = made.name
+    if text not in NAMES:
+        raise TypeError(f"{argument}: {text} is no element type of bitfold")
+    with contextlib.suppress(TypeError):
+        _short_names[dtype] = NAMES[text]
+    return NAMES[text]
+
+
+class Kind:
+    """NumPy, and what np.asarray takes."""
+
+    name = "NumPy"
+    stream = 0
+
+    def describe(self, x: Any, argument: str) -> _core.Array:
+        """Where x lies. TypeError: an array that bitfold does not take."""
+        if isinstance(x, np.ma.MaskedArray):
+            raise TypeError(f"{argument}: a masked array; its mask would be ignored")
+        try:
+            x = np.asarray(x)
+        except ValueError as e:
+            raise ValueError(f"{argument}: {e}") from None
+        short = short_name(x.dtype, argument)
+        if not x.flags.aligned or any(s % x.itemsize for s, n in zip(x.strides, x.shape) if n > 1):
+            raise TypeError(f"{argument}: its elements do not lie at multiples of their size; make a copy")
+        return _core.Array.from_buffer(x.view(np.uint16) if short == "bf16" else x, short, argument)
+
+    def indices(self, x: Any, argument: str) -> _core.Array:
+        """Of integers of any type, as int64."""
+        x = np.asarray(x)
+        if x.dtype.kind not in "iu" and x.size:
+            raise TypeError(f"{argument}: {x.dtype}, where integers are expected")
+        if x.dtype == np.uint64 and x.size and x.max() >> 63:
+            raise ValueError(f"{argument}: {x.max()} is too large")
+        return self.describe(np.ascontiguousarray(x, np.int64), argument)
+
+    def make(self):
+        """What makes the result's array: see _core.reduce."""
+        return RESULTS
+
+    def _empty(self, shape: tuple, short: str):
+        made = np.empty(shape, _numpy_dtype(short))
+        return made, self.describe(made, "out").pointer
+
+    def is_one(self, x: Any) -> bool:
+        return isinstance(x, np.ndarray)
+
+    def into(self, out: Any, inputs: tuple):
+        """Likewise, for a result that goes to `out`: itself, or where it cannot be written as it comes, an array to be copied."""
+
+        def make(shape: tuple, short: str):
+            if not self.is_one(out):
+                raise TypeError(f"out: {type(out).__name__}, where an array of {self.name} is expected")
+            where = self.describe(out, "out")
+            if where.shape != shape:
+                raise ValueError(f"out: of shape {where.shape}, where the result has {shape}")
+            if where.dtype != short:
+                raise TypeError(f"out: {PUBLIC[where.dtype]}, where the result is {PUBLIC[short]}")
+            if (where.device_type, where.device) != (inputs[0].device_type, inputs[0].device):
+                raise ValueError("out: on another device than x")
+            if self is NUMPY and not out.flags.writeable:
+                raise ValueError("out: read-only")
+            alone = where.is_row_major and not any(where.overlaps(x) for x in inputs if x is not None)
+            return (out, where.pointer) if alone else self._empty(shape, short)
+
+        return make
+
+    allocate = None
+
+    def finish(self, made: Any) -> Any:
+        """What `make` made, as the user gets it."""
+        return made
+
+    def context(self):
+        return contextlib.nullcontext()
+
+    def host(self, x: Any, argument: str = "x") -> np.ndarray:
+        """x, or a copy of it, as NumPy has it."""
+        self.describe(x, argument)
+        return np.asarray(x)
+
+
+class DLPack(Kind):
+    """An exporter of DLPack: its results are its namespace's, on its device."""
+
+    def __init__(self, x: Any):
+        self.x = x
+        self.module = type(x).__module__.partition(".")[0]
+        self.name = {"torch": "PyTorch", "cupy": "CuPy", "jax": "JAX", "jaxlib": "JAX"}.get(self.module, type(x).__name__)
+        self.device_type, self.device = (int(d) for d in x.__dlpack_device__())
+        if self.device_type not in (CPU, CUDA, CUDA_HOST, CUDA_MANAGED):
+            raise TypeError(f"x: on a device of DLPack's type {self.device_type}; bitfold has CPUs and CUDA")
+        self.on_gpu = self.device_type in (CUDA, CUDA_MANAGED)
+        self.library = sys.modules.get(self.module) if self.module in ("torch", "cupy") else None
+        if self.on_gpu and self.library is None:
+            raise TypeError(f"x: {self.name} on CUDA; bitfold can allocate there with PyTorch and CuPy only")
+
+    @property
+    def stream(self) -> int:
+        if not self.on_gpu:
+            return 0
+        if self.module == "torch":
+            return self.library.cuda.current_stream(self.device).cuda_stream
+        return self.library.cuda.get_current_stream().ptr
+
+    def context(self):
+        return self.library.cuda.device(self.device) if self.on_gpu and self.module == "torch" else (
+            self.library.cuda.Device(self.device) if self.on_gpu else contextlib.nullcontext())
+
+    def describe(self, x: Any, argument: str) -> _core.Array:
+        options = {"stream": self.stream or 1} if self.on_gpu else {}
+        if not hasattr(x, "__dlpack__"):
+            raise TypeError(f"{argument}: {type(x).__name__}, and x is of {self.name}")
+        try:
+            capsule = x.__dlpack__(max_version=(1, 0), **options)
+        except TypeError:  # of DLPack before 1.0
+            capsule = x.__dlpack__(**options)
+        return _core.Array.from_dlpack(capsule, argument)
+
+    def indices(self, x: Any, argument: str) -> _core.Array:
+        where = self.describe(x, argument)
+        if where.dtype not in ("i8", "i16", "i32", "i64", "u8", "u16", "u32"):
+            raise TypeError(f"{argument}: {where.dtype}, where integers are expected")
+        if where.dtype == "i64":
+            return where
+        if self.library is None:
+            return NUMPY.indices(np.from_dlpack(x), argument)
+        return self.describe(x.to(self.library.int64) if self.module == "torch" else x.astype("int64"), argument)
+
+    def make(self):
+        return self._empty if self.library else RESULTS  # others through NumPy, and their namespace's from_dlpack
+
+    def _empty(self, shape: tuple, short: str):
+        if self.module == "torch":
+            made = self.library.empty(shape, dtype=getattr(self.library, PUBLIC[short]), device=self.x.device)
+            return made, made.data_ptr()
+        made = self.library.empty(shape, _numpy_dtype(short))
+        return made, made.data.ptr
+
+    def is_one(self, x: Any) -> bool:
+        return isinstance(x, self.library.Tensor if self.module == "torch" else self.library.ndarray)
+
+    def into(self, out: Any, inputs: tuple):
+        if self.library is None:
+            raise TypeError(f"out: not taken for arrays of {self.name}")
+        return super().into(out, inputs)
+
+    def allocate(self, shape: tuple, short: str):
+        return self._empty(shape, short)
+
+    def finish(self, made: Any) -> Any:
+        if self.library is not None:
+            return made
+        if isinstance(made, tuple):
+            return tuple(self.finish(m) for m in made)
+        namespace = getattr(self.x, "__array_namespace__", None)
+        return made if namespace is None else namespace().from_dlpack(np.asarray(made))
+
+    def host(self, x: Any, argument: str = "x") -> np.ndarray:
+        if self.module == "torch":
+            x = x.detach().cpu()
+            return x.view(self.library.uint16).numpy().view(_numpy_dtype("bf16")) if x.dtype == self.library.bfloat16 else x.numpy()
+        return self.library.asnumpy(x) if self.module == "cupy" else np.asarray(x)
+
+
+NUMPY = Kind()
+
+
+def kind_of(x: Any) -> Kind:
+    """The family of arrays that x belongs to."""
+    if isinstance(x, np.ndarray | np.generic) or not (hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")):
+        return NUMPY
+    return DLPack(x)
+
+
+def host(x: Any, argument: str = "x") -> np.ndarray:
+    """x in row-major order on the CPU, as NumPy has it: a copy where it is not."""
+    made = np.asarray(kind_of(x).host(x, argument), order="C")
+    return made.view(np.uint8) if made.dtype == bool else made
+
+
+def row_major(x: Any, argument: str = "x") -> _core.Array:
+    return NUMPY.describe(host(x, argument), argument)

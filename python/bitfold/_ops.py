@@ -1,0 +1,168 @@
+"""The operations as functions, made from the library's registry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _arrays, _core
+from ._registry import ALIASES, REGISTRY, docstring, options, signature
+
+def request(op: str, method: str | None = None, acc: Any = None, dtype: Any = None, ddof: int = 0) -> _core.Request:
+    return _core.Request(op, method, acc if acc is None else _arrays.short_name(acc, "acc"),
+                         dtype if dtype is None else _arrays.short_name(dtype), ddof)
+
+
+def _reduce(wanted, x, y, axis, keepdims, out=None, call=_core.reduce):
+    """Of any kind of array. `wanted`: a Request, or a list of them."""
+    kind = _arrays.kind_of(x)
+    with kind.context():
+        x = kind.describe(x, "x")
+        y = None if y is None else kind.describe(y, "y")
+        make = kind.make() if out is None else kind.into(out, (x, y))
+        made = call(wanted, x, y, axis, keepdims, make, kind.stream, kind.allocate)
+        if out is None:
+            return kind.finish(made)
+        if made is not out:
+            out[...] = made
+        return out
+
+
+def _ddof(ddof, correction):
+    if ddof:
+        raise TypeError("correction: given beside ddof, of which it is another name")
+    if int(correction) != correction:
+        raise ValueError(f"correction: {correction} is not whole")
+    return int(correction)
+
+
+_BODY = """
+def {name}({signature}):
+    {prepare}
+    try:
+        wanted = known[{key}]
+    except (KeyError, TypeError):
+        wanted = request({name!r}, {arguments})
+        known[{key}] = wanted
+    if out is None:  # most calls are of NumPy's arrays, which need nothing else
+        made = reduce(wanted, x, {y}, axis, keepdims, RESULTS)
+        if made is not NotImplemented:
+            return made
+    return _reduce(wanted, x, {y}, axis, keepdims, out)
+"""
+
+
+def _function(op: dict):
+    name, taken = op["name"], [o for o in options(op) if o != "correction"]
+    prepare = []
+    if op["inputs"] == 2:
+        prepare.append("if y is None: raise TypeError('y: None, where an array is expected')")
+    if op["takes_ddof"]:
+        prepare.append("if correction is not None: ddof = _ddof(ddof, correction)")
+    if op["takes_dtype"]:
+        prepare.append("if out is not None and dtype is None: dtype = getattr(out, 'dtype', None)")
+    space = {"request": request, "reduce": _core.reduce, "_reduce": _reduce, "_ddof": _ddof, "RESULTS": _arrays.RESULTS, "known": {}}
+    exec(_BODY.format(name=name, signature=signature(op), prepare="\n    ".join(prepare) or "pass", key=", ".join(taken) or "()",
+                      arguments=", ".join(f"{o}={o}" for o in taken), y="y" if op["inputs"] == 2 else "None"), space)
+    function = space[name]
+    function.__doc__ = docstring(op)
+    function.__module__ = "bitfold"
+    return function
+
+
+FUNCTIONS = {name: _function(op) for name, op in REGISTRY.items()}
+FUNCTIONS |= {alias: FUNCTIONS[name] for alias, name in ALIASES.items()}
+
+
+def request_of(op: Any) -> _core.Request:
+    """Of what `reduce` takes: a name, or a name and options."""
+    name, given = (op, {}) if isinstance(op, str) else op
+    name = ALIASES.get(name, name)
+    if name not in REGISTRY:
+        raise ValueError(f"op: there is no {name!r}")
+    known = options(REGISTRY[name])
+    for option in given:
+        if option not in known:
+            raise TypeError(f"{option}: {name} takes none")
+    given = dict(given)
+    if "correction" in given:
+        given["ddof"] = _ddof(given.get("ddof", 0), given.pop("correction"))
+    if "method" not in given and REGISTRY[name]["takes_method"]:
+        given["method"] = "tree"
+    return request(name, **given)
+
+
+def _requests_of(ops: Any) -> _core.Request | list[_core.Request]:
+    return request_of(ops) if isinstance(ops, str) else [request_of(op) for op in ops]
+
+
+def reduce(x: Any, ops: Any, y: Any = None, /, *, axis: Any = None, keepdims: bool = False) -> tuple:
+    """Several operations of the same elements in one pass: a tuple of results, each with the bits that it has alone.
+
+    ops: names of operations, or pairs of a name and a dictionary of its options. y: the second input, of operations of two.
+
+    >>> total, mean, spread = reduce([1.0, 2.0, 6.0], ["sum", "mean", ("std", {"ddof": 1})])
+    >>> total, mean
+    (np.float64(9.0), np.float64(3.0))
+
+    Errors: as those of the operations; ValueError for operations of one input beside those of two.
+    """
+    if isinstance(ops, str):
+        raise TypeError("ops: a name, where a list of names is expected")
+    wanted = [request_of(op) for op in ops]
+    return _reduce(wanted, x, y, axis, keepdims) if wanted else ()
+
+
+def segment_reduce(x: Any, offsets: Any, ops: Any = "sum", y: Any = None) -> Any:
+    """Of segments of an array of one axis: segment k has elements offsets[k] to offsets[k + 1] - 1, which may be none.
+
+    ops: an operation as in `reduce`, or a list of them, whose result is a tuple. offsets: integers, one more than segments, of
+    x's kind and on its device. On a GPU they are not looked at: such as fall or leave the array are undefined behaviour.
+
+    >>> segment_reduce([1.0, 2.0, 3.0, 4.0], [0, 1, 1, 4])
+    array([1., 0., 9.])
+
+    Errors: ValueError where offsets fall or leave the array, or x has not one axis with its elements in a row.
+    """
+    kind = _arrays.kind_of(x)
+    with kind.context():
+        described = [None if a is None else kind.describe(a, name) for a, name in ((x, "x"), (y, "y"))]
+        return kind.finish(_core.reduce_segments(_requests_of(ops), *described, kind.indices(offsets, "offsets"), kind.make(), kind.stream))
+
+
+def reduce_by_key(x: Any, keys: Any, outputs: int, ops: Any = "sum", y: Any = None) -> Any:
+    """Of the elements of each key: output k is of those whose key is k, in the order in which they lie; x of one axis.
+
+    ops: as in `segment_reduce`. keys: as many integers as elements, of x's kind and on its device. On a GPU elements whose key
+    names no output are left out.
+
+    >>> reduce_by_key([1.0, 2.0, 3.0], [2, 0, 2], 4, ["sum", "count_nonzero"])
+    (array([2., 0., 4., 0.]), array([1, 0, 2, 0]))
+
+    Errors: ValueError for a key that is negative or not below `outputs`.
+    """
+    kind = _arrays.kind_of(x)
+    with kind.context():
+        described = [None if a is None else kind.describe(a, name) for a, name in ((x, "x"), (y, "y"))]
+        return kind.finish(_core.reduce_by_key(_requests_of(ops), *described, kind.indices(keys, "keys"), outputs, kind.make(), kind.stream,
+                                               kind.allocate))
+
+
+def index_add(x: Any, keys: Any, outputs: int, **options: Any) -> Any:
+    """The sums by key: x added onto `outputs` zeros at keys. options: those of `sum` (method, acc, dtype).
+
+    >>> index_add([1.0, 2.0, 3.0], [2, 0, 2], 4)
+    array([2., 0., 4., 0.])
+    """
+    made, = reduce_by_key(x, keys, outputs, [("sum", options)])
+    return made
+
+
+def order(n: int, method: str = "tree", format: str = "text") -> str:
+    """The tree in which n elements are added. format: text, expression or dot.
+
+    >>> print(order(3, format="expression"), end="")
+    ((0 1) 2)
+
+    Errors: ValueError for more elements than can be printed.
+    """
+    return _core.order(n, method, format)

@@ -1,0 +1,842 @@
+// bitfold._core: the library for Python. It knows no array library: arrays are described (_core.Array), or read by Python's
+// buffer protocol, and results are made by what the caller passes.
+#include "core.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <span>
+
+#include <pthread.h>
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <bitfold/cpu.hpp>
+#include <bitfold/cuda.hpp>
+#include <bitfold/reference.hpp>
+#include <bitfold/testing.hpp>
+
+namespace bitfold::python {
+
+using namespace nb::literals;
+
+namespace {
+
+[[noreturn]] void refuse(const std::string& what) { throw error(errc::usage, what); }
+[[noreturn]] void refuse_type(const std::string& what) { throw nb::type_error(what.c_str()); }
+
+std::string type_named(nb::handle x) { return nb::cast<std::string>(x.type().attr("__name__")); }
+
+std::int64_t integer(const char* argument, nb::handle x) {
+  const nb::object index = nb::steal(PyNumber_Index(x.ptr()));
+  if (!index.is_valid()) {
+    PyErr_Clear();
+    refuse_type(std::string(argument) + ": " + type_named(x) + ", where an integer is expected");
+  }
+  const auto value = PyLong_AsLongLong(index.ptr());
+  if (value == -1 && PyErr_Occurred()) {
+    PyErr_Clear();
+    refuse(std::string(argument) + ": beyond 64 bits");
+  }
+  return value;
+}
+
+// The type of a buffer's elements, from the format of Python's struct module.
+std::optional<element_type> type_of_format(const char* format, Py_ssize_t size) {
+  if (!format) return element_type{dtype::u8};
+  if (*format == '@') ++format;
+  if (*format == '\0' || format[1] != '\0') return std::nullopt;
+  const auto sized = [&](dtype smallest) -> std::optional<element_type> {
+    for (int k = 0; k < 4; ++k)
+      if (size == Py_ssize_t{1} << k) return element_type{static_cast<dtype>(static_cast<int>(smallest) + k)};
+    return std::nullopt;
+  };
+  switch (*format) {
+    case 'e': return element_type{dtype::f16};
+    case 'f': return element_type{dtype::f32};
+    case 'd': return element_type{dtype::f64};
+    case '?': return element_type{dtype::u8, true};
+    case 'b': case 'h': case 'i': case 'l': case 'q': return sized(dtype::i8);
+    case 'B': case 'H': case 'I': case 'L': case 'Q': return sized(dtype::u8);
+    default: return std::nullopt;
+  }
+}
+
+std::optional<element_type> type_of_dlpack(const nb::dlpack::dtype& t) {
+  using code = nb::dlpack::dtype_code;
+  if (t.lanes != 1) return std::nullopt;
+  const auto sized = [&](dtype smallest) -> std::optional<element_type> {
+    for (int k = 0; k < 4; ++k)
+      if (t.bits == 8 << k) return element_type{static_cast<dtype>(static_cast<int>(smallest) + k)};
+    return std::nullopt;
+  };
+  switch (static_cast<code>(t.code)) {
+    case code::Int: return sized(dtype::i8);
+    case code::UInt: return sized(dtype::u8);
+    case code::Bool: return t.bits == 8 ? std::optional(element_type{dtype::u8, true}) : std::nullopt;
+    case code::Bfloat: return t.bits == 16 ? std::optional(element_type{dtype::bf16}) : std::nullopt;
+    case code::Float:
+      for (const dtype f : {dtype::f16, dtype::f32, dtype::f64})
+        if (t.bits == 8 * size_of(f)) return element_type{f};
+      return std::nullopt;
+    default: return std::nullopt;
+  }
+}
+
+void check_rank(const char* argument, std::int64_t rank) {
+  if (rank > most_axes)
+    refuse(std::string(argument) + ": " + std::to_string(rank) + " axes, where at most " + std::to_string(most_axes) + " are taken");
+}
+
+}  // namespace
+
+element_type parse_type(std::string_view argument, nb::handle given) {
+  const std::string text = text_of(argument, given);
+  if (text == "bool") return {dtype::u8, true};
+  if (const auto t = parse_dtype(text)) return {*t};
+  refuse_type(std::string(argument) + ": " + text + " is no element type");
+}
+
+std::string text_of(std::string_view argument, nb::handle text) {
+  if (!PyUnicode_Check(text.ptr())) refuse_type(std::string(argument) + ": " + type_named(text) + ", where a name is expected");
+  return nb::cast<std::string>(text);
+}
+
+nb::tuple shape_of(std::span<const std::int64_t> extents) {
+  nb::object t = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(extents.size())));
+  for (std::size_t k = 0; k < extents.size(); ++k)
+    PyTuple_SetItem(t.ptr(), static_cast<Py_ssize_t>(k), PyLong_FromLongLong(extents[k]));
+  return nb::borrow<nb::tuple>(t);
+}
+
+std::uint64_t described::size() const {
+  std::uint64_t n = 1;
+  for (int k = 0; k < where.rank; ++k) n *= static_cast<std::uint64_t>(where.extent[static_cast<std::size_t>(k)]);
+  return n;
+}
+
+bool described::is_row_major() const {
+  std::int64_t stride = 1;
+  for (auto k = static_cast<std::size_t>(where.rank); k-- > 0;) {
+    if (where.extent[k] == 0) return true;
+    if (where.extent[k] != 1 && where.stride[k] != stride) return false;
+    stride *= where.extent[k];
+  }
+  return true;
+}
+
+// ---- Inputs ---------------------------------------------------------------------------------------
+
+input::input(nb::handle from, const char* argument, bool writable) {
+  if (from.is_none()) return;
+  if (array* a; nb::try_cast(from, a)) {
+    of_ = a->of;
+    there_ = true;
+    return;
+  }
+  if (PyObject_GetBuffer(from.ptr(), &buffer_, writable ? PyBUF_RECORDS : PyBUF_RECORDS_RO) != 0) {
+    PyErr_Clear();
+    return;
+  }
+  held_ = true;
+  read_buffer(argument);
+}
+
+void input::read_buffer(const char* argument) {
+  const auto type = type_of_format(buffer_.format, buffer_.itemsize);
+  if (!type) return;
+  check_rank(argument, buffer_.ndim);
+  of_.type = *type;
+  view& v = of_.where;
+  v.type = type->stored;
+  v.data = buffer_.buf;
+  v.rank = buffer_.ndim;
+  const auto size = static_cast<std::int64_t>(size_of(v.type));
+  bool aligned = reinterpret_cast<std::uintptr_t>(v.data) % static_cast<std::uintptr_t>(size) == 0, any = true;
+  for (std::size_t k = 0; k < static_cast<std::size_t>(v.rank); ++k) {
+    v.extent[k] = buffer_.shape[k];
+    v.stride[k] = buffer_.strides[k] / size;
+    any = any && v.extent[k] != 0;
+    aligned = aligned && (v.extent[k] == 1 || buffer_.strides[k] % size == 0);
+  }
+  there_ = aligned || !any;
+}
+
+input::~input() {
+  if (held_) PyBuffer_Release(&buffer_);
+}
+
+const described& needed(const input& x, const char* argument) {
+  if (!x) refuse_type(std::string(argument) + ": no array of a type that bitfold takes");
+  return *x;
+}
+
+namespace {
+
+array describe(std::uintptr_t pointer, nb::handle type, const std::vector<std::int64_t>& shape,
+               const std::optional<std::vector<std::int64_t>>& strides, int device_type, int device) {
+  array a;
+  a.of.type = parse_type("dtype", type);
+  check_rank("shape", static_cast<std::int64_t>(shape.size()));
+  a.of.where = row_major(a.of.type.stored, reinterpret_cast<const void*>(pointer), shape);
+  if (strides) {
+    if (strides->size() != shape.size()) refuse("strides: not one for each axis");
+    std::copy(strides->begin(), strides->end(), a.of.where.stride.begin());
+  }
+  a.of.device_type = device_type;
+  a.of.device = device;
+  return a;
+}
+
+array describe_dlpack(nb::handle capsule, const char* argument) {
+  const auto t = nb::cast<nb::ndarray<nb::ro>>(capsule);
+  const auto type = type_of_dlpack(t.dtype());
+  if (!type)
+    refuse_type(std::string(argument) + ": elements of DLPack's type code " + std::to_string(t.dtype().code) + ", " +
+                std::to_string(t.dtype().bits) + " bits");
+  check_rank(argument, static_cast<std::int64_t>(t.ndim()));
+  array a;
+  a.of.type = *type;
+  a.of.where = {type->stored, t.data(), static_cast<int>(t.ndim()), {}, {}};
+  for (std::size_t k = 0; k < t.ndim(); ++k) {
+    a.of.where.extent[k] = static_cast<std::int64_t>(t.shape(k));
+    a.of.where.stride[k] = t.stride(k);
+  }
+  a.of.device_type = t.device_type();
+  a.of.device = t.device_id();
+  a.owner = nb::borrow(capsule);
+  return a;
+}
+
+array describe_buffer(nb::object buffer, nb::handle type, const char* argument) {
+  array a;
+  const input x(buffer, argument);
+  a.of = needed(x, argument);
+  if (!type.is_none()) {
+    const element_type as = parse_type("dtype", type);
+    if (size_of(as.stored) != size_of(a.of.type.stored)) refuse("dtype: of another size than the elements");
+    a.of.type = as;
+    a.of.where.type = as.stored;
+  }
+  a.owner = std::move(buffer);
+  return a;
+}
+
+// The first byte, and the one behind the last.
+std::pair<std::intptr_t, std::intptr_t> bounds(const described& a) {
+  const auto size = static_cast<std::intptr_t>(size_of(a.type.stored));
+  auto first = reinterpret_cast<std::intptr_t>(a.where.data), last = first;
+  if (a.size() == 0) return {first, first};
+  for (std::size_t k = 0; k < static_cast<std::size_t>(a.where.rank); ++k)
+    (a.where.stride[k] < 0 ? first : last) += (a.where.extent[k] - 1) * a.where.stride[k] * size;
+  return {first, last + size};
+}
+bool overlap(const array& a, const array& b) {
+  const auto [a_first, a_end] = bounds(a.of);
+  const auto [b_first, b_end] = bounds(b.of);
+  return a_first < b_end && b_first < a_end;
+}
+
+// ---- What to reduce -------------------------------------------------------------------------------
+
+std::optional<method_id> parse_method_or_none(nb::handle given) {
+  if (given.is_none()) return std::nullopt;
+  const std::string text = text_of("method", given);
+  if (const auto m = parse_method(text)) return m;
+  std::string known;
+  for (const method_info& m : all_methods) known += (known.empty() ? "" : ", ") + std::string(m.name);
+  refuse("method: '" + text + "' is none of " + known);
+}
+
+op_id parse_op_or_refuse(nb::handle given) {
+  const std::string text = text_of("op", given);
+  if (const auto op = parse_op(text)) return *op;
+  refuse("op: there is no '" + text + "'");
+}
+
+std::optional<dtype> parse_dtype_or_none(const char* argument, nb::handle given) {
+  if (given.is_none()) return std::nullopt;
+  return parse_type(argument, given).stored;
+}
+
+/// What a call throws, with the argument's name in Python.
+template <class Call>
+decltype(auto) renaming(Call call) {
+  try {
+    return call();
+  } catch (const error& e) {
+    const std::string_view what = e.what();
+    for (const auto& [ours, theirs] : {std::pair<std::string_view, std::string_view>{"out dtype:", "dtype:"}, {"n:", "x:"}})
+      if (what.starts_with(ours)) throw error(e.code(), std::string(theirs) + std::string(what.substr(ours.size())));
+    throw;
+  }
+}
+
+reduction made(op_id op, std::optional<method_id> method, dtype in, std::optional<dtype> acc, std::optional<dtype> out, int ddof) {
+  return renaming([&] { return make_reduction(op, method, in, acc, out, ddof); });
+}
+
+/// What is asked for, of elements of a type yet to come.
+class request {
+ public:
+  request(op_id op, std::optional<method_id> method, std::optional<dtype> acc, std::optional<dtype> out, int ddof)
+      : op_(op), method_(method), acc_(acc), out_(out), ddof_(ddof) {}
+
+  op_id op() const { return op_; }
+  const reduction& of(element_type in) {
+    auto& r = known_[in.index()];
+    if (!r) {
+      // Of bool, which Python counts as integers, sums and products are i64, as in NumPy.
+      const bool adds = info(op_).types == typing::additive;
+      r = made(op_, method_, in.stored, acc_, out_ ? out_ : in.is_bool && adds ? std::optional(dtype::i64) : std::nullopt, ddof_);
+    }
+    return *r;
+  }
+  element_type result(element_type in) {
+    const reduction& r = of(in);
+    const typing types = info(op_).types;
+    return {r.out(), types == typing::truth || (types == typing::same && in.is_bool)};
+  }
+
+ private:
+  op_id op_;
+  std::optional<method_id> method_;
+  std::optional<dtype> acc_, out_;
+  int ddof_;
+  std::array<std::optional<reduction>, element_types> known_;
+};
+
+// ---- Results --------------------------------------------------------------------------------------
+
+/// Makes NumPy's arrays and scalars, without knowing them: of each type the 0-d array that it was shown.
+class results {
+ public:
+  explicit results(nb::object empty) : empty_(std::move(empty)) {}
+
+  /// `cell`: a 0-d array that exports its memory; `shown`: of the type that the user sees, the same memory.
+  void add(nb::handle type, nb::object cell, nb::object shown) {
+    one& t = each_[parse_type("dtype", type).index()];
+    const input memory(cell, "cell", true);
+    t.data = const_cast<void*>(needed(memory, "cell").where.data);
+    t.stored = cell.attr("dtype");
+    if (!cell.is(shown)) t.as = shown.attr("dtype");
+    t.cell = std::move(cell);
+    t.shown = std::move(shown);
+  }
+
+  /// Whether x may be read by the buffer protocol: an array of the type of the cells, and none of a subclass, which may mean
+  /// something else by its memory.
+  bool knows(nb::handle x) const { return x.is_none() || nb::isinstance<array>(x) || Py_TYPE(x.ptr()) == Py_TYPE(each_[0].cell.ptr()); }
+
+  nb::object scalar_of(element_type type, std::uint64_t bits) const {
+    const one& t = find(type);
+    std::memcpy(t.data, &bits, size_of(type.stored));
+    return nb::steal(check(PyObject_GetItem(t.shown.ptr(), nothing_.ptr())));
+  }
+  nb::object empty(element_type type, const nb::tuple& shape) const { return empty_(shape, find(type).stored); }
+  nb::object shown(element_type type, nb::object made) const {
+    const one& t = find(type);
+    return t.as.is_valid() ? made.attr("view")(t.as) : made;
+  }
+  nb::object item(nb::handle made) const { return nb::steal(check(PyObject_GetItem(made.ptr(), nothing_.ptr()))); }
+
+ private:
+  struct one {
+    nb::object stored, as, cell, shown;
+    void* data = nullptr;
+  };
+  static PyObject* check(PyObject* p) {
+    if (!p) throw nb::python_error();
+    return p;
+  }
+  const one& find(element_type type) const {
+    const one& t = each_[type.index()];
+    if (!t.data) refuse_type("dtype: " + std::string(type.name()) + " needs the package ml_dtypes");
+    return t;
+  }
+  nb::object empty_;
+  nb::tuple nothing_ = nb::make_tuple();
+  std::array<one, element_types> each_;
+};
+
+// An output: made by `results`, or by a function of the shape and the name of the type that gives the object and its address.
+class output {
+ public:
+  output(const results* numpy, nb::handle make, element_type type, const nb::tuple& shape) : numpy_(numpy), type_(type) {
+    if (numpy) {
+      made_ = numpy->empty(type, shape);
+      memory_.emplace(made_, "out", true);
+      address_ = const_cast<void*>(needed(*memory_, "out").where.data);
+    } else {
+      const std::string_view n = type.name();
+      const nb::object both = make(shape, nb::str(n.data(), n.size()));
+      made_ = both[0];
+      address_ = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(both[1]));
+    }
+  }
+  void* address() const { return address_; }
+  nb::object taken(bool as_scalar) {
+    memory_.reset();
+    if (!numpy_) return made_;
+    const nb::object shown = numpy_->shown(type_, made_);
+    return as_scalar ? numpy_->item(shown) : shown;
+  }
+
+ private:
+  const results* numpy_;
+  element_type type_;
+  nb::object made_;
+  std::optional<input> memory_;
+  void* address_;
+};
+
+// ---- Calls ----------------------------------------------------------------------------------------
+
+struct axes_list {
+  int count = 0;
+  std::array<int, most_axes> each{};
+  operator std::span<const int>() const { return {each.data(), static_cast<std::size_t>(count)}; }
+};
+
+axes_list parse_axes(nb::handle axis, int rank) {
+  axes_list axes;
+  const auto add = [&](std::int64_t a) {
+    if (a < -rank || a >= rank) refuse("axis: " + std::to_string(a) + " of an array of " + std::to_string(rank) + " axes");
+    const int k = static_cast<int>(a < 0 ? a + rank : a);
+    if (std::find(axes.each.begin(), axes.each.begin() + axes.count, k) != axes.each.begin() + axes.count)
+      refuse("axis: " + std::to_string(a) + " is given twice");
+    axes.each[static_cast<std::size_t>(axes.count++)] = k;
+  };
+  if (axis.is_none())
+    for (int k = 0; k < rank; ++k) add(k);
+  else if (PyTuple_Check(axis.ptr()))
+    for (const nb::handle a : nb::borrow<nb::tuple>(axis)) add(integer("axis", a));
+  else
+    add(integer("axis", axis));
+  std::sort(axes.each.begin(), axes.each.begin() + axes.count);
+  return axes;
+}
+
+// Of short arrays the calls take less than giving the interpreter's lock away and waiting for it.
+class without_lock {
+ public:
+  explicit without_lock(bool worth_it) {
+    if (worth_it) released_.emplace();
+  }
+
+ private:
+  std::optional<nb::gil_scoped_release> released_;
+};
+constexpr std::uint64_t bytes_worth_the_lock = 1 << 14;  // and below which the library uses one thread
+bool worth_the_lock(const described& x) { return x.on_gpu() || x.size() * size_of(x.type.stored) >= bytes_worth_the_lock; }
+
+// A child process has none of its parent's threads, and their locks as they were: where the parent has used them, one thread.
+std::atomic<bool> used_threads = false, one_thread = false;
+void look_after_forks() {
+  pthread_atfork(nullptr, nullptr, [] { one_thread = used_threads.load(); });
+}
+cpu::options how_for(const described& x) {
+  if (worth_the_lock(x)) used_threads = true;
+  return {.threads = one_thread ? 1 : 0};
+}
+
+const described& larger(const described& x, const described* y) { return y && y->size() > x.size() ? *y : x; }
+
+void check_pair(const described& x, const described* y) {
+  if (!y) return;
+  if (!(x.type == y->type)) refuse("y: " + std::string(y->type.name()) + ", and x is " + std::string(x.type.name()));
+  if (x.on_gpu() != y->on_gpu() || (x.on_gpu() && x.device != y->device)) refuse("y: on another device than x");
+}
+
+std::vector<request*> requests_of(nb::handle given) {
+  std::vector<request*> all;
+  if (request* one; nb::try_cast(given, one)) all.push_back(one);
+  else
+    for (const nb::handle r : given) all.push_back(nb::cast<request*>(r));
+  return all;
+}
+
+using stream_address = std::uintptr_t;
+cuda::stream stream_at(stream_address s) { return reinterpret_cast<cuda::stream>(s); }
+
+// Room on the device from what the caller allocates with.
+struct workspace {
+  nb::object keep;
+  void* address = nullptr;
+  std::size_t size;
+  workspace(nb::handle make, std::size_t bytes) : size(bytes) {
+    if (bytes == 0) return;
+    const nb::object both = make(nb::make_tuple(bytes), "u8");
+    keep = both[0];
+    address = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(both[1]));
+  }
+};
+
+// Makes the outputs, has `run` fill them, and hands them over: one for one request, a tuple for a list of them.
+template <class Run>
+nb::object with_outputs(nb::handle given, const described& x, std::span<const std::int64_t> extents, nb::handle make, Run run) {
+  const std::vector<request*> all = requests_of(given);
+  std::vector<reduction> reductions;
+  for (request* r : all) reductions.push_back(r->of(x.type));
+  results* numpy = nullptr;
+  nb::try_cast(make, numpy);
+  const nb::tuple shape = shape_of(extents);
+  std::vector<void*> addresses;
+  std::vector<std::unique_ptr<output>> outputs;
+  for (request* r : all) {
+    outputs.push_back(std::make_unique<output>(numpy, make, r->result(x.type), shape));
+    addresses.push_back(outputs.back()->address());
+  }
+  renaming([&] { run(reductions, std::span<void* const>(addresses)); });
+  if (all.size() == 1 && nb::isinstance<request>(given)) return outputs[0]->taken(extents.empty());
+  nb::list list;
+  for (const auto& o : outputs) list.append(o->taken(extents.empty()));
+  return nb::tuple(list);
+}
+
+constexpr bool by_reference = true;
+
+template <bool Reference = false>
+nb::object reduce(nb::handle requests, nb::handle x_given, nb::handle y_given, nb::handle axis, nb::handle keepdims, nb::handle make,
+                  stream_address stream, nb::handle allocate) {
+  request* one = nullptr;
+  results* numpy = nullptr;
+  if (nb::try_cast(make, numpy) && !(numpy->knows(x_given) && numpy->knows(y_given))) return nb::borrow(Py_NotImplemented);
+  const input x(x_given, "x"), y(y_given, "y");
+  if (!x || (!y && !y_given.is_none())) return nb::borrow(Py_NotImplemented);
+  const described* const second = y ? &*y : nullptr;
+  check_pair(*x, second);
+  const int truth = PyObject_IsTrue(keepdims.ptr());
+  if (truth < 0) throw nb::python_error();
+  // A whole array that lies in a row needs no view.
+  if (!Reference && axis.is_none() && !truth && !x->on_gpu() && x->is_row_major() &&
+      (!y || (y->is_row_major() && x->where.rank == y->where.rank && x->where.extent == y->where.extent)) &&
+      numpy && nb::try_cast(requests, one)) {
+    const reduction& r = one->of(x->type);
+    scalar result;
+    {
+      const without_lock free(worth_the_lock(*x));
+      result = renaming([&] { return cpu::reduce(r, x->where.data, second ? second->where.data : nullptr, x->size(), how_for(*x)); });
+    }
+    return numpy->scalar_of(one->result(x->type), result.bits);
+  }
+  const int rank = std::max(x->where.rank, second ? second->where.rank : 0);
+  const axes_list axes = parse_axes(axis, rank);
+  const view* const other = second ? &second->where : nullptr;
+  const auto extents = result_extents(x->where, other, axes, truth);
+  return with_outputs(requests, *x, extents, make, [&](std::span<const reduction> all, std::span<void* const> out) {
+    if constexpr (Reference) {
+      for (std::size_t k = 0; k < all.size(); ++k) reference(all[k], x->where, other, axes, out[k]);
+    } else if (x->on_gpu()) {
+      const workspace room(allocate, cuda::workspace_bytes(all, x->where, other, axes));
+      const nb::gil_scoped_release free;
+      cuda::reduce(all, x->where, other, axes, out, room.address, room.size, stream_at(stream));
+    } else {
+      const described& work = larger(*x, second);
+      const without_lock free(worth_the_lock(work));
+      cpu::reduce(all, x->where, other, axes, out, how_for(work));
+    }
+  });
+}
+
+// One axis, one element after the other, on the device of x.
+const described& flat(const input& given, const char* argument, const described* x = nullptr) {
+  const described& a = needed(given, argument);
+  if (a.where.rank != 1) refuse(std::string(argument) + ": " + std::to_string(a.where.rank) + " axes, where one is taken");
+  if (!a.is_row_major()) refuse(std::string(argument) + ": its elements do not lie in a row");
+  if (x && (a.on_gpu() != x->on_gpu() || (a.on_gpu() && a.device != x->device)))
+    refuse(std::string(argument) + ": on another device than x");
+  return a;
+}
+std::span<const std::int64_t> indices(const described& a, const char* argument) {
+  if (!(a.type == element_type{dtype::i64})) refuse_type(std::string(argument) + ": " + std::string(a.type.name()) + ", where i64 is taken");
+  return {static_cast<const std::int64_t*>(a.where.data), a.size()};
+}
+
+nb::object reduce_segments(nb::handle requests, nb::handle x_given, nb::handle y_given, nb::handle offsets_given, nb::handle make,
+                           stream_address stream) {
+  const input x_in(x_given, "x"), y_in(y_given, "y"), offsets_in(offsets_given, "offsets");
+  const described& x = flat(x_in, "x");
+  const described* const y = y_given.is_none() ? nullptr : &flat(y_in, "y");
+  check_pair(x, y);
+  if (y && y->size() != x.size()) refuse("y: not of the length of x");
+  const auto offsets = indices(flat(offsets_in, "offsets", &x), "offsets");
+  if (offsets.empty()) refuse("offsets: none, where there is one more than there are segments");
+  const std::int64_t extent = static_cast<std::int64_t>(offsets.size()) - 1;
+  return with_outputs(requests, x, {&extent, 1}, make, [&](std::span<const reduction> all, std::span<void* const> out) {
+    const void* const second = y ? y->where.data : nullptr;
+    const without_lock free(worth_the_lock(x));
+    if (x.on_gpu())
+      cuda::reduce_segments(all, x.where.data, second, x.size(), offsets.data(), offsets.size() - 1, out, stream_at(stream));
+    else
+      cpu::reduce_segments(all, x.where.data, second, x.size(), offsets, out, how_for(x));
+  });
+}
+
+nb::object reduce_by_key(nb::handle requests, nb::handle x_given, nb::handle y_given, nb::handle keys_given, nb::handle count,
+                         nb::handle make, stream_address stream, nb::handle allocate) {
+  const input x_in(x_given, "x"), y_in(y_given, "y"), keys_in(keys_given, "keys");
+  const described& x = flat(x_in, "x");
+  const described* const y = y_given.is_none() ? nullptr : &flat(y_in, "y");
+  check_pair(x, y);
+  if (y && y->size() != x.size()) refuse("y: not of the length of x");
+  const auto keys = indices(flat(keys_in, "keys", &x), "keys");
+  if (keys.size() != x.size()) refuse("keys: " + std::to_string(keys.size()) + " of them for " + std::to_string(x.size()) + " elements");
+  const std::int64_t extent = integer("outputs", count);
+  if (extent < 0) refuse("outputs: " + std::to_string(extent) + " is negative");
+  return with_outputs(requests, x, {&extent, 1}, make, [&](std::span<const reduction> all, std::span<void* const> out) {
+    const void* const second = y ? y->where.data : nullptr;
+    const auto outputs = static_cast<std::size_t>(extent);
+    if (x.on_gpu()) {
+      const workspace room(allocate, cuda::by_key_workspace_bytes(all, x.size(), outputs));
+      const nb::gil_scoped_release free;
+      cuda::reduce_by_key(all, x.where.data, second, x.size(), keys.data(), outputs, out, room.address, room.size, stream_at(stream));
+    } else {
+      const without_lock free(worth_the_lock(x));
+      cpu::reduce_by_key(all, x.where.data, second, keys, outputs, out, how_for(x));
+    }
+  });
+}
+
+// ---- The same by addresses, for those who allocate by themselves -----------------------------------
+
+const view* view_of(const array* a) { return a ? &a->of.where : nullptr; }
+std::vector<void*> pointers(const std::vector<std::uintptr_t>& addresses) {
+  std::vector<void*> all;
+  for (const auto a : addresses) all.push_back(reinterpret_cast<void*>(a));
+  return all;
+}
+
+void reduce_into(const std::vector<reduction>& all, const array& x, const array* y, const std::vector<int>& axes,
+                 const std::vector<std::uintptr_t>& out, stream_address stream, std::uintptr_t room, std::size_t room_size) {
+  check_pair(x.of, y ? &y->of : nullptr);
+  const auto to = pointers(out);
+  const nb::gil_scoped_release free;
+  if (x.of.on_gpu())
+    cuda::reduce(all, x.of.where, view_of(y), axes, to, reinterpret_cast<void*>(room), room_size, stream_at(stream));
+  else
+    cpu::reduce(all, x.of.where, view_of(y), axes, to, how_for(larger(x.of, y ? &y->of : nullptr)));
+}
+
+std::size_t workspace_bytes(const std::vector<reduction>& all, const array& x, const array* y, const std::vector<int>& axes) {
+  return x.of.on_gpu() ? cuda::workspace_bytes(all, x.of.where, view_of(y), axes) : 0;
+}
+
+void reduce_segments_into(const std::vector<reduction>& all, const array& x, const array* y, const array& offsets,
+                          const std::vector<std::uintptr_t>& out, stream_address stream) {
+  const auto to = pointers(out);
+  const auto at = indices(offsets.of, "offsets");
+  if (at.empty()) refuse("offsets: none, where there is one more than there are segments");
+  const void* const second = y ? y->of.where.data : nullptr;
+  const nb::gil_scoped_release free;
+  if (x.of.on_gpu())
+    cuda::reduce_segments(all, x.of.where.data, second, x.of.size(), at.data(), at.size() - 1, to, stream_at(stream));
+  else
+    cpu::reduce_segments(all, x.of.where.data, second, x.of.size(), at, to, how_for(x.of));
+}
+
+void reduce_by_key_into(const std::vector<reduction>& all, const array& x, const array* y, const array& keys, std::size_t outputs,
+                        const std::vector<std::uintptr_t>& out, stream_address stream, std::uintptr_t room, std::size_t room_size) {
+  const auto to = pointers(out);
+  const auto of = indices(keys.of, "keys");
+  if (of.size() != x.of.size()) refuse("keys: not as many as elements");
+  const void* const second = y ? y->of.where.data : nullptr;
+  const nb::gil_scoped_release free;
+  if (x.of.on_gpu())
+    cuda::reduce_by_key(all, x.of.where.data, second, x.of.size(), of.data(), outputs, to, reinterpret_cast<void*>(room), room_size,
+                        stream_at(stream));
+  else
+    cpu::reduce_by_key(all, x.of.where.data, second, of, outputs, to, how_for(x.of));
+}
+
+// ---- The registry ---------------------------------------------------------------------------------
+
+bool can_be_made(op_id op, std::optional<dtype> acc, std::optional<dtype> out, int ddof) {
+  try {
+    make_reduction(op, {}, dtype::f32, acc, out, ddof);
+    return true;
+  } catch (const error&) {
+    return false;
+  }
+}
+
+nb::str str(std::string_view s) { return nb::str(s.data(), s.size()); }
+
+nb::list ops() {
+  constexpr std::string_view typings[] = {"additive", "real", "wide", "same", "place", "count", "truth"};
+  constexpr std::string_view empties[] = {"0", "1", "NaN", "-inf", "refused"};
+  nb::list all;
+  for (const op_info& op : all_op_infos) {
+    nb::dict d;
+    d["name"] = str(op.name);
+    d["inputs"] = op.inputs;
+    d["takes_method"] = op.takes_method;
+    d["has_exact"] = op.has_exact;
+    d["takes_acc"] = can_be_made(op.id, dtype::f32, {}, 0) && can_be_made(op.id, dtype::f64, {}, 0);
+    d["takes_dtype"] = can_be_made(op.id, {}, dtype::f32, 0) && can_be_made(op.id, {}, dtype::f64, 0);
+    d["takes_ddof"] = can_be_made(op.id, {}, {}, 1);
+    d["types"] = str(typings[static_cast<int>(op.types)]);
+    d["empty"] = str(empties[static_cast<int>(op.empty)]);
+    d["summary"] = str(op.summary);
+    all.append(d);
+  }
+  return all;
+}
+
+nb::list methods() {
+  nb::list all;
+  for (const method_info& m : all_methods) {
+    nb::dict d;
+    d["name"] = str(m.name);
+    d["on_gpu"] = m.on_gpu();
+    d["summary"] = str(m.summary);
+    all.append(d);
+  }
+  return all;
+}
+
+nb::list dtypes() {
+  nb::list all;
+  for (const dtype t : all_dtypes) all.append(nb::make_tuple(str(name(t)), size_of(t), is_float(t)));
+  return all;
+}
+
+// ---- Comparing ------------------------------------------------------------------------------------
+
+scalar parse_scalar(nb::handle type, std::uint64_t bits) { return {parse_type("dtype", type).stored, bits}; }
+
+// Both row-major, of one type and length; u64 to `out`.
+void ulp_distances(nb::handle a_given, nb::handle b_given, nb::handle out_given) {
+  const input a(a_given, "a"), b(b_given, "b"), out(out_given, "out", true);
+  const described &x = needed(a, "a"), &y = needed(b, "b"), &to = needed(out, "out");
+  if (!(x.type == y.type)) refuse_type("b: " + std::string(y.type.name()) + ", and a is " + std::string(x.type.name()));
+  if (x.size() != y.size() || x.size() != to.size() || !x.is_row_major() || !y.is_row_major() || !to.is_row_major())
+    refuse("b: not laid out as a is");
+  const std::size_t size = size_of(x.type.stored);
+  for (std::uint64_t i = 0; i < x.size(); ++i) {
+    const auto at = [&](const described& d) { return load_scalar(d.type.stored, static_cast<const std::byte*>(d.where.data) + i * size); };
+    static_cast<std::uint64_t*>(const_cast<void*>(to.where.data))[i] = testing::ulp_distance(at(x), at(y));
+  }
+}
+
+std::string order_text(std::uint64_t n, nb::handle method, nb::handle format) {
+  const std::string text = text_of("format", format);
+  const auto m = parse_method_or_none(method).value_or(method_id::tree);
+  for (const auto& [known, f] : {std::pair{"text", order_format::text}, {"expression", order_format::expression}, {"dot", order_format::dot}})
+    if (text == known) return print_order(n, m, f);
+  refuse("format: '" + text + "' is none of text, expression, dot");
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+  nb::set_leak_warnings(false);
+  look_after_forks();
+  m.doc() = "bitfold's C++ library. It knows no array library: see bitfold._arrays.";
+  nb::register_exception_translator([](const std::exception_ptr& p, void*) {
+    try {
+      std::rethrow_exception(p);
+    } catch (const error& e) {
+      PyErr_SetString(e.code() == errc::cuda ? PyExc_RuntimeError : PyExc_ValueError, e.what());
+    }
+  });
+  m.attr("version") = BITFOLD_VERSION;
+  m.attr("order_version") = order::version;
+  m.attr("with_cuda") = cuda::built();
+  m.def("ops", ops, "The registry of operations.");
+  m.def("methods", methods, "The registry of methods.");
+  m.def("dtypes", dtypes, "Name, size in bytes, whether it is a float, of each element type.");
+  m.def("cuda_devices", cuda::devices, "The names of the GPUs.");
+
+  nb::class_<array>(m, "Array", "A description of an array of any layout: strides in elements, the device as DLPack has it.")
+      .def("__init__",
+           [](array* self, std::uintptr_t pointer, nb::handle type, const std::vector<std::int64_t>& shape,
+              const std::optional<std::vector<std::int64_t>>& strides, int device_type,
+              int device) { new (self) array(describe(pointer, type, shape, strides, device_type, device)); },
+           "pointer"_a, "dtype"_a, "shape"_a, "strides"_a = nb::none(), "device_type"_a = int{on_cpu}, "device"_a = 0)
+      .def_static("from_dlpack", describe_dlpack, "capsule"_a, "argument"_a = "x", "Of a DLPack capsule, which it keeps.")
+      .def_static("from_buffer", describe_buffer, "buffer"_a, "dtype"_a = nb::none(), "argument"_a = "x",
+                  "Of an exporter of Python's buffer protocol, which it keeps; of another dtype of the same size.")
+      .def_prop_ro("pointer", [](const array& a) { return reinterpret_cast<std::uintptr_t>(a.of.where.data); })
+      .def_prop_ro("dtype", [](const array& a) { return str(a.of.type.name()); })
+      .def_prop_ro("shape", [](const array& a) { return shape_of({a.of.where.extent.data(), static_cast<std::size_t>(a.of.where.rank)}); })
+      .def_prop_ro("strides", [](const array& a) { return shape_of({a.of.where.stride.data(), static_cast<std::size_t>(a.of.where.rank)}); })
+      .def_prop_ro("is_row_major", [](const array& a) { return a.of.is_row_major(); })
+      .def("overlaps", overlap, "other"_a, "Whether the smallest ranges of memory that hold each have a byte in common.")
+      .def_prop_ro("device_type", [](const array& a) { return a.of.device_type; })
+      .def_prop_ro("device", [](const array& a) { return a.of.device; });
+
+  nb::class_<reduction>(m, "Reduction", "An operation on elements of a type, in an accumulator, rounded to an output type.")
+      .def("__init__",
+           [](reduction* self, nb::handle op, nb::handle method, nb::handle in, nb::handle acc, nb::handle out, int ddof) {
+             new (self) reduction(made(parse_op_or_refuse(op), parse_method_or_none(method), parse_type("in_", in).stored,
+                                       parse_dtype_or_none("acc", acc), parse_dtype_or_none("dtype", out), ddof));
+           },
+           "op"_a, "method"_a.none(), "in_"_a, "acc"_a.none() = nb::none(), "out"_a.none() = nb::none(), "ddof"_a = 0)
+      .def_prop_ro("op", [](const reduction& r) { return str(name(r.op())); })
+      .def_prop_ro("method", [](const reduction& r) -> nb::object { return r.method() ? nb::object(str(name(*r.method()))) : nb::none(); })
+      .def_prop_ro("in_", [](const reduction& r) { return str(name(r.in())); })
+      .def_prop_ro("acc", [](const reduction& r) { return str(name(r.acc())); })
+      .def_prop_ro("out", [](const reduction& r) { return str(name(r.out())); })
+      .def_prop_ro("ddof", &reduction::ddof);
+
+  nb::class_<request>(m, "Request", "A Reduction of elements of a type yet to come.")
+      .def("__init__",
+           [](request* self, nb::handle op, nb::handle method, nb::handle acc, nb::handle out, nb::handle ddof) {
+             const auto d = integer("ddof", ddof);
+             if (d > INT32_MAX) refuse("ddof: " + std::to_string(d) + " is too large");
+             if (d < 0) refuse("ddof: " + std::to_string(d) + " is negative");
+             new (self) request(parse_op_or_refuse(op), parse_method_or_none(method), parse_dtype_or_none("acc", acc),
+                                parse_dtype_or_none("dtype", out), static_cast<int>(d));
+           },
+           "op"_a, "method"_a.none() = nb::none(), "acc"_a.none() = nb::none(), "out"_a.none() = nb::none(), "ddof"_a = 0)
+      .def("of", [](request& r, nb::handle in) { return r.of(parse_type("dtype", in)); }, "dtype"_a)
+      .def("result", [](request& r, nb::handle in) { return str(r.result(parse_type("dtype", in)).name()); }, "dtype"_a,
+           "The name of the result's type, which may be bool.");
+
+  nb::class_<results>(m, "Results", "Makes NumPy's arrays and scalars.")
+      .def(nb::init<nb::object>(), "empty"_a)
+      .def("add", &results::add, "dtype"_a, "cell"_a, "shown"_a)
+      .def("scalar", [](const results& r, nb::handle type, std::uint64_t bits) { return r.scalar_of(parse_type("dtype", type), bits); },
+           "dtype"_a, "bits"_a);
+
+  m.def("reduce", reduce<>, "requests"_a, "x"_a.none(), "y"_a.none(), "axis"_a.none(), "keepdims"_a, "make"_a, "stream"_a = 0,
+        "allocate"_a.none() = nb::none(),
+        "Of one Request its result, of a list of them a tuple. `make`: Results, or a function of the shape and the name of the type "
+        "that gives the result's array and its address. NotImplemented where x or y is neither an Array nor an array of NumPy's that Python's buffer protocol can show.");
+  m.def("_reference", reduce<by_reference>, "requests"_a, "x"_a.none(), "y"_a.none(), "axis"_a.none(), "keepdims"_a, "make"_a, "stream"_a = 0,
+        "allocate"_a.none() = nb::none(), "reduce, by the library's slow reference: for tests.");
+  m.def("reduce_segments", reduce_segments, "requests"_a, "x"_a, "y"_a.none(), "offsets"_a, "make"_a, "stream"_a = 0);
+  m.def("reduce_by_key", reduce_by_key, "requests"_a, "x"_a, "y"_a.none(), "keys"_a, "outputs"_a, "make"_a, "stream"_a = 0,
+        "allocate"_a.none() = nb::none());
+
+  m.def("reduce_into", reduce_into, "reductions"_a, "x"_a, "y"_a.none(), "axes"_a, "out"_a, "stream"_a = 0, "workspace"_a = 0,
+        "workspace_size"_a = 0, "To addresses of the caller's, of as many elements as result_shape says. axes: counted from 0.");
+  m.def("workspace_bytes", workspace_bytes, "reductions"_a, "x"_a, "y"_a.none(), "axes"_a, "Of device memory, for reduce_into.");
+  m.def("result_shape",
+        [](const array& x, const array* y, const std::vector<int>& axes, bool keepdims) {
+          return shape_of(result_extents(x.of.where, view_of(y), axes, keepdims));
+        },
+        "x"_a, "y"_a.none(), "axes"_a, "keepdims"_a = false);
+  m.def("reduce_segments_into", reduce_segments_into, "reductions"_a, "x"_a, "y"_a.none(), "offsets"_a, "out"_a, "stream"_a = 0);
+  m.def("reduce_by_key_into", reduce_by_key_into, "reductions"_a, "x"_a, "y"_a.none(), "keys"_a, "outputs"_a, "out"_a, "stream"_a = 0,
+        "workspace"_a = 0, "workspace_size"_a = 0);
+  m.def("by_key_workspace_bytes",
+        [](const std::vector<reduction>& all, std::size_t n, std::size_t outputs) { return cuda::by_key_workspace_bytes(all, n, outputs); },
+        "reductions"_a, "n"_a, "outputs"_a);
+
+  m.def("ulp_distances", ulp_distances, "a"_a, "b"_a, "out"_a);
+  m.def("to_string", [](nb::handle type, std::uint64_t bits) { return to_string(parse_scalar(type, bits)); }, "dtype"_a, "bits"_a);
+  m.def("to_hex", [](nb::handle type, std::uint64_t bits) { return to_hex(parse_scalar(type, bits)); }, "dtype"_a, "bits"_a);
+  m.def("order", order_text, "n"_a, "method"_a, "format"_a);
+  add_accumulator(m);
+  add_golden(m);
+}
+
+}  // namespace bitfold::python

@@ -1,0 +1,83 @@
+// What the files of bitfold._core share: arrays as Python has them, described.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nanobind/nanobind.h>
+
+#include <bitfold/reduction.hpp>
+#include <bitfold/view.hpp>
+
+namespace bitfold::python {
+
+namespace nb = nanobind;
+
+/// A dtype, or bool, which is a u8 of 0 or 1.
+struct element_type {
+  dtype stored = dtype::u8;
+  bool is_bool = false;
+
+  std::string_view name() const { return is_bool ? "bool" : bitfold::name(stored); }
+  std::size_t index() const { return is_bool ? all_dtypes.size() : static_cast<std::size_t>(stored); }
+  friend bool operator==(const element_type&, const element_type&) = default;
+};
+inline constexpr std::size_t element_types = all_dtypes.size() + 1;
+
+/// The type of that name. Errors: TypeError, naming the argument.
+element_type parse_type(std::string_view argument, nb::handle name);
+
+/// DLPack's device types.
+enum device_type : int { on_cpu = 1, on_cuda = 2, on_cuda_host = 3, on_cuda_managed = 13 };
+
+/// An array of any layout, on any device.
+struct described {
+  element_type type;
+  view where;
+  int device_type = on_cpu, device = 0;
+
+  bool on_gpu() const { return device_type == on_cuda || device_type == on_cuda_managed; }
+  std::uint64_t size() const;
+  bool is_row_major() const;
+};
+
+/// _core.Array: a description, with what keeps the memory alive.
+struct array {
+  described of;
+  nb::object owner;
+};
+
+/// An argument of a call: an _core.Array, or what has Python's buffer protocol, held until the call ends.
+class input {
+ public:
+  input(nb::handle from, const char* argument, bool writable = false);
+  ~input();
+  input(const input&) = delete;
+  input& operator=(const input&) = delete;
+
+  /// Whether it is there: not None, and an array whose elements are of one of the types and lie at multiples of their size.
+  explicit operator bool() const { return there_; }
+  const described& operator*() const { return of_; }
+  const described* operator->() const { return &of_; }
+
+ private:
+  void read_buffer(const char* argument);
+
+  described of_;
+  Py_buffer buffer_{};
+  bool held_ = false, there_ = false;
+};
+
+/// Those of a buffer, which is there or TypeError.
+const described& needed(const input& x, const char* argument);
+
+nb::tuple shape_of(std::span<const std::int64_t> extents);
+std::string text_of(std::string_view argument, nb::handle text);
+
+void add_accumulator(nb::module_& m);
+void add_golden(nb::module_& m);
+
+}  // namespace bitfold::python

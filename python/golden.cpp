@@ -1,0 +1,72 @@
+// Golden files (docs/regression.md) for Python: those of the command line.
+#include "core.hpp"
+
+#include <cstring>
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "io/digest.hpp"
+#include "io/format.hpp"
+#include "io/golden.hpp"
+
+namespace bitfold::python {
+namespace {
+
+using namespace nb::literals;
+
+nb::str str(std::string_view s) { return nb::str(s.data(), s.size()); }
+
+std::string digest(nb::handle given) {
+  const input x_in(given, "x");
+  const described& x = needed(x_in, "x");
+  if (x.on_gpu() || !x.is_row_major()) throw error(errc::usage, "x: its elements do not lie in a row on the CPU");
+  const nb::gil_scoped_release free;
+  io::digest d;
+  d.add(x.where.data, x.size() * size_of(x.type.stored));
+  return d.hex();
+}
+
+// A list of arrays of one file: (name, dtype, shape, digest, [(Reduction, bits), ...]).
+std::string golden_text(const std::string& file, nb::handle format, nb::handle arrays) {
+  const auto f = io::parse_format(text_of("format", format));
+  if (!f) throw error(errc::usage, "format: there is no '" + text_of("format", format) + "'");
+  io::golden g{BITFOLD_VERSION, {{file, *f, {}}}};
+  for (const nb::handle a : arrays) {
+    io::golden_array one{nb::cast<std::string>(a[0]), parse_type("dtype", a[1]).stored, nb::cast<std::vector<std::uint64_t>>(a[2]),
+                         nb::cast<std::string>(a[3]), {}};
+    for (const nb::handle r : a[4]) {
+      const auto what = nb::cast<reduction>(r[0]);
+      one.results.push_back({what, {what.out(), nb::cast<std::uint64_t>(r[1])}});
+    }
+    g.files[0].arrays.push_back(std::move(one));
+  }
+  return io::golden_text(g);
+}
+
+// [(file, format, [(name, dtype, shape, digest, [(Reduction, bits), ...]), ...]), ...]
+nb::list read_golden(const std::string& path) {
+  nb::list files;
+  for (const io::golden_file& f : io::read_golden(path).files) {
+    nb::list arrays;
+    for (const io::golden_array& a : f.arrays) {
+      nb::list results;
+      for (const io::golden_result& r : a.results) results.append(nb::make_tuple(r.what, r.value.bits));
+      nb::list shape;
+      for (const auto extent : a.shape) shape.append(extent);
+      arrays.append(nb::make_tuple(a.name, str(name(a.type)), nb::tuple(shape), a.digest, results));
+    }
+    files.append(nb::make_tuple(f.file, str(io::name(f.format)), arrays));
+  }
+  return files;
+}
+
+}  // namespace
+
+void add_golden(nb::module_& m) {
+  m.def("digest", digest, "x"_a, "XXH3-128, 32 hex digits, of the elements of a row-major array.");
+  m.def("golden_text", golden_text, "file"_a, "format"_a, "arrays"_a);
+  m.def("read_golden", read_golden, "path"_a);
+}
+
+}  // namespace bitfold::python
