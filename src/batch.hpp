@@ -68,7 +68,7 @@ class strided_batch : public batch {
   using batch::place;
   pointers place(std::uint64_t output, std::uint64_t first, std::uint64_t n) const override {
     if (!in_a_row_ && (in_runs_of_ == 0 || first % in_runs_of_ + n > in_runs_of_)) return {nullptr, nullptr};
-    const auto outer = l_.kept.at(output), inner = l_.reduced.at(first);
+    const auto outer = l_.kept.at(output), inner = n == 0 ? axes::offset{} : l_.reduced.at(first);
     return moved({outer.x + inner.x, outer.y + inner.y});
   }
   void gather(std::uint64_t output, std::uint64_t outputs_, std::uint64_t first, std::uint64_t n, std::byte* to,

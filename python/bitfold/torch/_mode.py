@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch.utils._pytree import tree_leaves
 
+from bitfold import _core
+
 from . import _overrides
 from ._engine import METHODS
 from ._overrides import ACCUMULATING, OVERRIDES
@@ -157,7 +159,7 @@ class _Compiler:
 
     def __init__(self, method: str) -> None:
         self._table = {op: _decomposition(op, ours, method) for op, ours in _COMPILED_OPS.items()}
-        self._tag = f"bitfold:{method}"
+        self._tag = f"bitfold {_core.version}, {method}"
         self._before: dict = {}
 
     def on(self) -> None:
@@ -211,7 +213,10 @@ sys.meta_path.insert(0, _AFTER_IMPORT)
 
 
 def _forget() -> None:
-    """Nothing that was compiled under one setting runs under another: no guard of torch's sees the difference."""
+    """Nothing that was compiled under one setting runs under another: no guard of torch's sees the difference. And which kernel
+    an operator has while a compiler traces it, torch looks up but once."""
+    for op in _COMPILED_OPS:
+        op._dispatch_cache.clear()
     if "torch._dynamo" in sys.modules:
         sys.modules["torch._dynamo"].reset()
 
@@ -319,7 +324,7 @@ def _leave() -> None:
 def _registered() -> torch.library.Library:
     library = torch.library.Library("aten", "IMPL")
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*[Oo]verriding a previously registered kernel.*")
+        warnings.filterwarnings("ignore", message="(?s).*[Oo]verriding a previously registered kernel")
         for key in _KEYS:
             for name, function in ACCUMULATING.items():
                 op = find(name)

@@ -61,6 +61,8 @@ def _additive(how: str, op: str, x: Tensor, dim, keepdim: bool, dtype: torch.dty
             _refuse_complex(op, x.to(dtype))
         parts = torch.view_as_real(x.to(dtype).resolve_conj())
         return torch.view_as_complex(fold(how, op, parts, dim=_or_nothing(dims_of(x.dim(), dim)), keepdim=keepdim))
+    if dtype is torch.bool:
+        return fold(how, {"sum": "any", "nansum": "any", "prod": "all"}[op], x, dim=dim, keepdim=keepdim)
     if dtype.is_floating_point and not (x.dtype in _HALF and dtype is torch.float32):
         x = x.to(dtype)
     elif not dtype.is_floating_point and x.is_floating_point():
@@ -167,13 +169,21 @@ def _moments(*ops: str) -> Callable:
     def moments(how, x, dim=None, *, correction=None, keepdim=False):
         _refuse_complex(ops[0], x)
         ddof = 1 if correction is None else correction
-        if int(ddof) != ddof or ddof < 0:
-            raise ValueError(f"correction: {ddof}, where bitfold has integers from 0 on")
+        if ddof < 0 or ddof != int(ddof):  # bitfold has integers from 0 on
+            return _corrected(how, ops, x, dim, ddof, keepdim)
         asks = [ask(op, how) if op == "mean" else ask(op, how)._replace(ddof=int(ddof)) for op in ops]
         results = _engine.reduce(asks, x, dim=dim, keepdim=keepdim)
         return results[0] if len(ops) == 1 else tuple(results)
 
     return moments
+
+
+def _corrected(how: str, ops: tuple[str, ...], x: Tensor, dim, correction: float, keepdim: bool) -> Tensor | tuple[Tensor, ...]:
+    n = math.prod(x.shape[d] for d in dims_of(x.dim(), dim))
+    var, mean = _engine.reduce([ask("var", how, torch.float64), ask("mean", how)], x, dim=dim, keepdim=keepdim)
+    var = var * n / max(n - correction, 0.0)
+    spread = (var.sqrt() if ops[0] == "std" else var).to(x.dtype)
+    return spread if len(ops) == 1 else (spread, mean)
 
 
 covers("var.correction")(_moments("var"))
