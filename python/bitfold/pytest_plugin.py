@@ -12,7 +12,7 @@ exact sum, for people; its elements are in `test_model.bits.npz`, which only tel
 
 from __future__ import annotations
 
-import hashlib
+import io
 import json
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -24,6 +24,8 @@ import numpy as np
 import pytest
 
 import bitfold
+from bitfold import _arrays, _core
+from bitfold._compare import NO_DISTANCE
 
 HEADER = "# bitfold bits 1. Written by `pytest --bits-update`, order version {order}: read what changed before you commit it.\n"
 WHOLE = 128  # elements: an array of more is a digest
@@ -81,12 +83,13 @@ class Bits:
     def check(self, name: str, value: Any, *, ulps: int = 0) -> None:
         """Fails the test unless `value` has the golden bits, or with `ulps` lies within so many steps of them.
 
-        `value`: an array (NumPy, torch, anything with `__dlpack__`), a number, or dicts and lists of such, which are checked
-        as `name/key`; a torch module is its state and gradients, `name/state/...` and `name/grad/...`. A dtype or shape that
+        `value`: an array (NumPy, torch, anything with `__dlpack__`), a number, or dicts, lists and tuples of such, which are
+        checked as `name/key`; a torch module is its state and gradients, `name/state/...` and `name/grad/...`. A dtype or shape that
         changed, an array that is new or gone, is a difference at any `ulps`.
 
-        Errors: ValueError where `name` was checked before in this test; TypeError for what is no array.
+        Errors: ValueError where `name` was checked before in this test; TypeError for what is no array of a type that bitfold has.
         """
+        __tracebackhide__ = True
         arrays = dict(_flat(name, value))
         for each in arrays:
             if each in self._seen:
@@ -99,15 +102,11 @@ class Bits:
         if not rows:
             return
         hint = f"{self._golden.path.name} has other bits" if recorded else f"{self._golden.path.name} has no bits of {self._test}"
-        raise BitsMoved(f"{hint}: if they are meant to move, pytest --bits-update\n{_table(rows)}")
+        raise bitfold.BitsMoved([f"{hint}: if they are meant to move, pytest --bits-update", *_table(rows)])
 
     def keep(self) -> None:
         if self._update:
             self._golden.put(self._test, self._seen)
-
-
-class BitsMoved(AssertionError):
-    """The bits of an array are not the golden ones."""
 
 
 _FILES = pytest.StashKey[dict[Path, "Golden"]]()
@@ -121,47 +120,19 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:
     if isinstance(value, Mapping):
         for key, each in value.items():
             yield from _flat(f"{name}/{key}", each)
-    elif isinstance(value, (list, tuple)) and any(np.ndim(_host(each)) > 0 if _is_array(each) else True for each in value):
+    elif isinstance(value, (list, tuple)):
         for i, each in enumerate(value):
             yield from _flat(f"{name}/{i}", each)
     elif hasattr(value, "state_dict") and hasattr(value, "named_parameters"):
         yield from _flat(f"{name}/state", value.state_dict())
         yield from _flat(f"{name}/grad", {k: p.grad for k, p in value.named_parameters() if p.grad is not None})
     else:
-        yield name, _host(value)
+        yield name, _host(value, name)
 
 
-def _is_array(value: Any) -> bool:
-    return isinstance(value, (np.ndarray, np.generic, int, float, complex)) or hasattr(value, "__dlpack__")
-
-
-def _host(value: Any) -> np.ndarray:
+def _host(value: Any, argument: str = "value") -> np.ndarray:
     """The elements in row-major order, in host memory."""
-    if not _is_array(value):
-        raise TypeError(f"value: {type(value).__name__} is no array, nor a dict, list or module of such")
-    if isinstance(value, (np.ndarray, np.generic, int, float, complex)):
-        array = np.asarray(value)
-    elif hasattr(value, "detach"):  # torch, whose bfloat16 NumPy has no name for
-        tensor = value.detach().cpu().resolve_conj().resolve_neg()
-        if str(tensor.dtype) == "torch.bfloat16":
-            import ml_dtypes
-
-            array = tensor.view(_sibling(tensor, "int16")).numpy().view(ml_dtypes.bfloat16)
-        else:
-            array = tensor.numpy()
-    elif hasattr(value, "get"):  # cupy
-        array = value.get()
-    else:
-        array = np.from_dlpack(value)
-    if array.dtype.hasobject or array.dtype.names:
-        raise TypeError(f"value: dtype {array.dtype} has no bits to compare")
-    return np.ascontiguousarray(array).reshape(array.shape)
-
-
-def _sibling(tensor: Any, dtype: str) -> Any:
-    import sys
-
-    return getattr(sys.modules[type(tensor).__module__.partition(".")[0]], dtype)
+    return np.asarray(_arrays.kind_of(value).host(value, argument), order="C")
 
 
 # ---- The golden file -----------------------------------------------------------------------------
@@ -186,24 +157,17 @@ class Entry:
     def same(self, array: np.ndarray) -> bool:
         if (self.dtype, self.shape) != (array.dtype.name, array.shape):
             return False
-        return _digest(array) == self.digest if self.digest else _raw(self.values) == _raw(array)
-
-
-def _raw(array: np.ndarray) -> bytes:
-    return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+        return _digest(array) == self.digest if self.digest else self.values.tobytes() == array.tobytes()
 
 
 def _digest(array: np.ndarray) -> str:
-    return hashlib.blake2b(_raw(array), digest_size=16).hexdigest()
+    return _core.digest(_arrays.row_major(array))
 
 
 def _about(array: np.ndarray) -> str:
     """For people: what a reviewer sees of a long array beside its digest."""
-    try:
-        low, high, total = bitfold.min(array), bitfold.max(array), bitfold.sum(array, method="exact")
-    except (TypeError, ValueError):  # a type that bitfold does not reduce
-        return ""
-    return f"min {low} max {high} sum {total}"
+    low, high = bitfold.reduce(array, ["min", "max"])
+    return f"min {low} max {high} sum {bitfold.sum(array, method='exact')}"
 
 
 class Golden:
@@ -244,8 +208,6 @@ class Golden:
                     lines += ["    " + " ".join(words[i : i + PER_LINE]) + "\n" for i in range(0, len(words), PER_LINE)]
         _write_whole(self.path, "".join(lines).encode())
         if sidecar:
-            import io
-
             packed = io.BytesIO()
             np.savez_compressed(packed, **{f"{i:04}": v for i, v in enumerate(sidecar.values())}, names=np.array(list(sidecar)))
             _write_whole(self.values_path, packed.getvalue())
@@ -262,10 +224,10 @@ class Golden:
                 raise pytest.UsageError(f"{self.values_path}: cannot be read: {e}") from e
         test, entry, words = "", None, []
         pending: list[tuple[Entry, list[str]]] = []
-        for number, line in enumerate(self.path.read_text().splitlines(), 1):
-            if number == 1:
-                self._check_header(line)
-            elif not line.strip() or line.startswith("#"):
+        header, *lines = self.path.read_text().splitlines() or [""]
+        self._check_header(header)
+        for number, line in enumerate(lines, 2):
+            if not line.strip() or line.startswith("#"):
                 continue
             elif not line.startswith(" "):
                 test = line
@@ -304,37 +266,31 @@ class Golden:
 
 
 def _dtype(name: str) -> np.dtype:
-    try:
-        return np.dtype(name)
-    except TypeError:
+    if name == "bfloat16":
         import ml_dtypes
 
-        return np.dtype(getattr(ml_dtypes, name))
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)
 
 
 def _bits_of(array: np.ndarray) -> np.ndarray:
-    size = array.dtype.itemsize
-    flat = np.ascontiguousarray(array).reshape(-1)
-    return flat.view(f"<u{size}") if size <= 8 else flat.view("<u8")
+    return np.ascontiguousarray(array).reshape(-1).view(f"u{array.dtype.itemsize}")
 
 
 def _word(x: Any) -> str:
     """The shortest decimal of these bits, or they themselves."""
     array = np.asarray(x).reshape(1)
-    text = str(x).replace(" ", "")
-    try:
-        if text == text.strip("()") and _raw(_parse([text], array.dtype)) == _raw(array):
-            return text
-    except (ValueError, OverflowError):
-        pass
-    return "0x" + array.astype(array.dtype.newbyteorder(">")).tobytes().hex()
+    text = str(x)
+    if _parse([text], array.dtype).tobytes() == array.tobytes():
+        return text
+    return f"0x{int(_bits_of(array)[0]):0{2 * array.dtype.itemsize}x}"
 
 
 def _parse(words: list[str], dtype: np.dtype) -> np.ndarray:
-    out = np.empty(len(words), dtype)
+    out = np.zeros(len(words), dtype)
     for i, word in enumerate(words):
         if word.startswith("0x"):
-            out[i] = np.frombuffer(bytes.fromhex(word[2:]), dtype.newbyteorder(">"))[0]
+            _bits_of(out[i : i + 1])[0] = int(word, 16)
         elif dtype.kind in "iu":
             out[i] = int(word)
         elif dtype.kind == "b":
@@ -366,7 +322,7 @@ def _moved(name: str, recorded: Entry | None, array: np.ndarray | None, ulps: in
         return None
     if recorded.values is None:
         return name, "bits", "", "", f"digest {recorded.digest} -> {_digest(array)}; the golden values are not there"
-    differs = (_bits_of(recorded.values) != _bits_of(array)).reshape(array.size, -1).any(axis=1)
+    differs = _bits_of(recorded.values) != _bits_of(array)
     far = _ulps(recorded.values, array)
     if ulps and far is not None and far <= ulps:
         return None
@@ -379,19 +335,11 @@ def _moved(name: str, recorded: Entry | None, array: np.ndarray | None, ulps: in
 
 def _ulps(a: np.ndarray, b: np.ndarray) -> int | None:
     """The largest distance; None where there is none."""
-    if a.dtype.kind == "c":
-        parts = [_ulps(a.real.copy(), b.real.copy()), _ulps(a.imag.copy(), b.imag.copy())]
-        return None if None in parts else max(parts)
-    if a.dtype.kind == "b":
-        a, b = a.view(np.uint8), b.view(np.uint8)
-    try:
-        far = int(np.max(bitfold.ulp_distance(a, b)))
-    except TypeError:
-        return None
-    return None if far == 2**64 - 1 else far
+    far = int(np.max(bitfold.ulp_distance(a, b)))
+    return None if far == NO_DISTANCE else far
 
 
-def _table(rows: list[tuple[str, ...]]) -> str:
+def _table(rows: list[tuple[str, ...]]) -> list[str]:
     rows = [("array", "moved", "elements", "first at", "golden -> now"), *rows]
     widths = [max(len(row[i]) for row in rows) for i in range(4)]
-    return "\n".join("  " + "  ".join([*(c.ljust(w) for c, w in zip(row, widths)), row[4]]).rstrip() for row in rows)
+    return ["  " + "  ".join([*(c.ljust(w) for c, w in zip(row, widths)), row[4]]).rstrip() for row in rows]
