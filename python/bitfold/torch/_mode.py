@@ -92,6 +92,12 @@ def _where_accumulating(function: Callable, op: torch._ops.OpOverload, key: str)
     return either
 
 
+def covered_where_accumulating() -> list[torch._ops.OpOverload]:
+    """Those that bitfold takes over where `accumulate` is true."""
+    ops = [find(name) for name in (*ACCUMULATING, *_ACCUMULATING_FUNCTIONAL)]
+    return [op for op in {*ops, *(form for op in ops if op for form in forms(op))} if op]
+
+
 def covered() -> dict[torch._ops.OpOverload, Callable]:
     """Every operator that this torch has and bitfold takes over, with what makes it run."""
     all_of_them: dict[torch._ops.OpOverload, Callable] = {}

@@ -17,14 +17,22 @@ from . import _engine
 from ._engine import Ask, dims_of, method_for
 
 OVERRIDES: dict[str, Callable] = {}
+#: The same names by what they are, for the table in docs/pytorch.md.
+HEADINGS: dict[str, list[str]] = {}
 
 _HALF = (torch.float16, torch.bfloat16)
+
+
+def heading(text: str) -> None:
+    """What the operators are that follow."""
+    HEADINGS[text] = []
 
 
 def covers(*names: str) -> Callable:
     def add(f: Callable) -> Callable:
         for name in names:
             OVERRIDES[name] = f
+        next(reversed(HEADINGS.values())).extend(names)
         return f
 
     return add
@@ -50,6 +58,8 @@ def _refuse_complex(op: str, x: Tensor) -> None:
 
 
 # ---- Sums ----------------------------------------------------------------------------------------
+
+heading("sums, means, products")
 
 
 def _additive(how: str, op: str, x: Tensor, dim, keepdim: bool, dtype: torch.dtype | None) -> Tensor:
@@ -123,6 +133,8 @@ def _dot(how, x, y):
 
 # ---- Extrema -------------------------------------------------------------------------------------
 
+heading("extrema")
+
 
 def _some(op: str, x: Tensor, dims: Sequence[int]) -> None:
     _refuse_complex(op, x)
@@ -164,6 +176,8 @@ def _aminmax(how, x, *, dim=None, keepdim=False):
 
 # ---- Moments -------------------------------------------------------------------------------------
 
+heading("variances")
+
 
 def _moments(*ops: str) -> Callable:
     def moments(how, x, dim=None, *, correction=None, keepdim=False):
@@ -193,6 +207,8 @@ covers("std_mean.correction")(_moments("std", "mean"))
 
 
 # ---- Norms ---------------------------------------------------------------------------------------
+
+heading("norms")
 
 
 @covers("linalg_vector_norm")
@@ -233,6 +249,8 @@ def _foreach_norm(how, tensors, ord=2, dtype=None):
 
 # ---- Softmax -------------------------------------------------------------------------------------
 
+heading("softmax and its like")
+
 
 @covers("logsumexp")
 def _logsumexp(how, x, dim, keepdim=False):
@@ -248,16 +266,26 @@ def _softmax_type(x: Tensor, half_to_float: bool) -> torch.dtype:
 
 @covers("_softmax")
 def _softmax(how, x, dim, half_to_float):
-    top, total = _engine.reduce([ask("max", how, None), ask("softmax_denominator", how, wide(x.dtype))], x, dim=dim, keepdim=True) \
-        if x.numel() else (x, x)  # fmt: skip
+    if not x.numel():
+        return torch.empty_like(x, dtype=_softmax_type(x, half_to_float))
+    top, total = _engine.reduce([ask("max", how), ask("softmax_denominator", how, wide(x.dtype))], x, dim=dim, keepdim=True)
     y = torch.sub(x.to(wide(x.dtype)), top)
     return y.exp_().div_(total).to(_softmax_type(x, half_to_float))
+
+
+@covers("_safe_softmax")
+def _safe_softmax(how, x, dim, dtype=None):
+    x = x if dtype is None else x.to(dtype)
+    y = _softmax(how, x, dim, False)
+    return torch.where(torch.eq(x, -math.inf).all(dim=dim, keepdim=True), torch.zeros_like(y), y)
 
 
 @covers("_log_softmax")
 def _log_softmax(how, x, dim, half_to_float):
     # log of the denominator is log Σ exp(x) - max, both of bitfold's: so no device's own logarithm is in it.
-    top, both = _engine.reduce([ask("max", how), ask("logsumexp", how, torch.float64)], x, dim=dim, keepdim=True) if x.numel() else (x, x)
+    if not x.numel():
+        return torch.empty_like(x, dtype=_softmax_type(x, half_to_float))
+    top, both = _engine.reduce([ask("max", how), ask("logsumexp", how, torch.float64)], x, dim=dim, keepdim=True)
     log_total = torch.sub(both, top.to(both.dtype)).to(wide(x.dtype))
     return torch.sub(x.to(wide(x.dtype)), top).sub_(log_total).to(_softmax_type(x, half_to_float))
 
@@ -278,6 +306,8 @@ def _log_softmax_backward(how, grad, output, dim, input_dtype):
 #
 # A layout says along which dimensions of x statistics are taken, and how a weight is spread over x. 1 / sqrt is torch's square
 # root and division, which IEEE 754 rounds; its rsqrt is not.
+
+heading("normalisation")
 
 
 def _statistics(how: str, x: Tensor, dims: list[int], eps: float) -> tuple[Tensor, Tensor]:
@@ -495,6 +525,8 @@ def _cudnn_batch_norm_backward(how, x, grad, weight, running_mean, running_var, 
 
 # ---- Losses --------------------------------------------------------------------------------------
 
+heading("losses")
+
 _NONE, _MEAN = 0, 1
 
 
@@ -528,6 +560,8 @@ def _nll_loss(how, x, target, weight, reduction, ignore_index):
 # ---- By key --------------------------------------------------------------------------------------
 #
 # What goes to one place is one reduction, in the order in which it comes; then it meets what lay there.
+
+heading("adding by index")
 
 
 def _rows_by_key(how: str, op: str, x: Tensor, keys: Tensor, outputs: int, out: torch.dtype | None = None) -> Tensor:
@@ -692,6 +726,8 @@ def _summed_rows(how, rows, keys, num_weights, padding_idx, scale_grad_by_freq):
 
 
 # ---- Bags ----------------------------------------------------------------------------------------
+
+heading("bags of embeddings")
 
 _BAG_SUM, _BAG_MEAN, _BAG_MAX = range(3)
 
