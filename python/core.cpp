@@ -272,7 +272,7 @@ decltype(auto) renaming(Call call) {
     return call();
   } catch (const error& e) {
     const std::string_view what = e.what();
-    for (const auto& [ours, theirs] : {std::pair<std::string_view, std::string_view>{"out dtype:", "dtype:"}, {"n:", "x:"}})
+    for (const auto& [ours, theirs] : {std::pair<std::string_view, std::string_view>{"out dtype:", "dtype:"}, {"n:", "x:"}, {"output ", "x: output "}})
       if (what.starts_with(ours)) throw error(e.code(), std::string(theirs) + std::string(what.substr(ours.size())));
     throw;
   }

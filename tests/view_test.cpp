@@ -74,6 +74,22 @@ TEST_CASE("views: any shape, layout and axes, every operation") {
   SUCCEED();
 }
 
+TEST_CASE("views: axes without elements, where they are reduced and where they are not") {
+  const reduction all[] = {make_reduction(op_id::sum, method_id::tree, dtype::f32), make_reduction(op_id::mean, method_id::exact, dtype::f32)};
+  for (const std::vector<std::int64_t>& extent : {std::vector<std::int64_t>{0}, {3, 0}, {0, 3}, {2, 0, 3}}) {
+    const auto rank = static_cast<int>(extent.size());
+    for (unsigned which = 0; which < 1u << rank; ++which)
+      for (const bool down : {false, true}) {
+        test::view_case c{.type = dtype::f32, .extent = extent, .axes = {}, .order = {}};
+        for (int k = 0; k < rank; ++k) {
+          if (which >> k & 1) c.axes.push_back(k);
+          c.order.push_back(down ? rank - 1 - k : k);
+        }
+        CHECK(reduced(all, c, 1) == by_reference(all, c));
+      }
+  }
+}
+
 TEST_CASE("views: long outputs, few and many, by any number of threads") {
   for (const dtype t : {dtype::f16, dtype::f32, dtype::f64}) {
     const std::int64_t rows = 3, columns = test::sanitized ? 150'001 : 300'001;

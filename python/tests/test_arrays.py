@@ -1,0 +1,230 @@
+"""What is taken, what comes back, and what is refused."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import bitfold
+from arrays import DTYPES, arrays, axes, bits
+
+X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+
+
+@given(st.data())
+def test_shapes_are_numpys(data):
+    x = data.draw(arrays([np.dtype("int32")]))
+    axis, keepdims = data.draw(axes(x.ndim)), data.draw(st.booleans())
+    ours, theirs = bitfold.sum(x, axis=axis, keepdims=keepdims), np.sum(x, axis=axis, keepdims=keepdims)
+    assert type(ours) is type(theirs)
+    assert bits(ours) == bits(theirs)  # of integers NumPy's values and types are the same
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_types_of_results(dtype):
+    x = np.ones(3, dtype)
+    whole = dtype.kind in "iub"
+    assert bitfold.max(x).dtype == dtype
+    assert bitfold.any(x).dtype == bool and bitfold.any(x) == np.True_
+    assert bitfold.argmax(x).dtype == bitfold.count_nonzero(x).dtype == np.int64
+    assert bitfold.mean(x).dtype == (np.float64 if whole else dtype)
+    assert bitfold.sum(x).dtype == (np.sum(x).dtype if whole else dtype)
+
+
+def test_lists_scalars_and_subclasses(tmp_path):
+    assert bits(bitfold.sum([[1, 2], [3, 4]], axis=0)) == bits(np.array([4, 6]))
+    assert bits(bitfold.sum(2.5)) == bits(np.float64(2.5))
+    assert bits(bitfold.sum(np.float16(2.5))) == bits(np.float16(2.5))
+    assert bits(bitfold.max((True, False))) == bits(np.True_)
+    matrix = np.array([[1, 2]]).view(np.matrix)
+    assert bits(bitfold.sum(matrix, axis=1)) == bits(np.array([3]))
+    mapped = np.memmap(tmp_path / "x", np.float32, "w+", shape=(5,))
+    mapped[:] = 2
+    assert bits(bitfold.sum(mapped)) == bits(np.float32(10))
+
+
+def test_fields_of_records():
+    x = np.zeros(5, [("a", "f4"), ("b", "f4")])
+    x["b"] = range(5)
+    assert bits(bitfold.sum(x["b"])) == bits(np.float32(10))
+    packed = np.zeros(5, [("a", "f4"), ("b", "f8")])
+    with pytest.raises(TypeError, match="^x: its elements do not lie at multiples"):
+        bitfold.sum(packed["b"])
+
+
+def test_int_axis_types():
+    assert bits(bitfold.sum(X, axis=np.int8(-1))) == bits(np.sum(X, axis=-1))
+    assert bits(bitfold.sum(X, axis=())) == bits(X)
+    assert bits(bitfold.sum(X, keepdims=1)) == bits(np.sum(X, keepdims=True))
+
+
+REFUSED = [
+    (TypeError, "x: >f4 is byte-swapped", lambda: bitfold.sum(np.zeros(3, ">f4"))),
+    (TypeError, "x: complex128 is no", lambda: bitfold.sum(np.zeros(3, complex))),
+    (TypeError, "x: object is no", lambda: bitfold.sum(None)),
+    (TypeError, "x: object is no", lambda: bitfold.sum(object())),
+    (TypeError, "x: .*str", lambda: bitfold.sum("abc")),
+    (TypeError, "x: .*bytes", lambda: bitfold.sum(b"abc")),
+    (TypeError, "x: datetime64", lambda: bitfold.sum(np.zeros(3, "M8[s]"))),
+    (TypeError, "x: .* multiples", lambda: bitfold.sum(np.frombuffer(bytes(9), np.uint8)[1:].view(np.float64))),
+    (TypeError, "x: a masked array", lambda: bitfold.sum(np.ma.array([1, 2], mask=[0, 1]))),
+    (ValueError, "x: 9 axes", lambda: bitfold.sum(np.zeros((1,) * 9))),
+    (ValueError, "x: .*inhomogeneous", lambda: bitfold.sum([1, [2]])),
+    (ValueError, "x: max of no elements", lambda: bitfold.max([])),
+    (ValueError, "x: output 0: no elements, and argmin", lambda: bitfold.argmin(np.zeros((3, 0)), axis=1)),
+    (TypeError, "y: None", lambda: bitfold.dot(X, None)),
+    (ValueError, "y: f64, and x is f32", lambda: bitfold.dot(X, X.astype(float))),
+    (ValueError, "y: extents", lambda: bitfold.dot(X, X[:, :2])),
+    (ValueError, "axis: 3 of an array of 3 axes", lambda: bitfold.sum(X, axis=3)),
+    (ValueError, "axis: -4 of an array of 3 axes", lambda: bitfold.sum(X, axis=(0, -4))),
+    (ValueError, "axis: -3 is given twice", lambda: bitfold.sum(X, axis=(0, -3))),
+    (TypeError, "axis: float", lambda: bitfold.sum(X, axis=1.0)),
+    (TypeError, "axis: list", lambda: bitfold.sum(X, axis=[0])),
+    (ValueError, "method: 'best' is none of", lambda: bitfold.sum(X, method="best")),
+    (TypeError, "method: int", lambda: bitfold.sum(X, method=1)),
+    (ValueError, "method: logsumexp|method", lambda: bitfold.var(X, method="kahan")),
+    (ValueError, "acc: method exact", lambda: bitfold.sum(X, method="exact", acc="float64")),
+    (ValueError, "acc: ", lambda: bitfold.sum(X.astype(float), acc=np.float32)),
+    (TypeError, "acc: ", lambda: bitfold.sum(X, acc=[])),
+    (TypeError, "dtype: float128 is no", lambda: bitfold.sum(X, dtype="f16")),
+    (TypeError, "dtype: complex", lambda: bitfold.sum(X, dtype=complex)),
+    (ValueError, "dtype: i8 is an integer type", lambda: bitfold.sum(X, dtype=np.int8)),
+    (ValueError, "ddof: -1 is negative", lambda: bitfold.var(X, ddof=-1)),
+    (TypeError, "ddof: float", lambda: bitfold.var(X, ddof=0.5)),
+    (ValueError, "correction: 0.5 is not whole", lambda: bitfold.var(X, correction=0.5)),
+    (TypeError, "correction: given beside ddof", lambda: bitfold.var(X, ddof=1, correction=1)),
+    (TypeError, "unexpected keyword argument 'where'", lambda: bitfold.sum(X, where=X > 1)),
+    (TypeError, "unexpected keyword argument 'initial'", lambda: bitfold.max(X, initial=1)),
+    (TypeError, "unexpected keyword argument 'method'", lambda: bitfold.max(X, method="tree")),
+    (TypeError, "out: list", lambda: bitfold.sum(X, out=[0])),
+    (ValueError, r"out: of shape \(3,\)", lambda: bitfold.sum(X, out=np.zeros(3))),
+    (TypeError, "out: float64, where the result is int64", lambda: bitfold.argmax(X, out=np.zeros(()))),
+    (ValueError, "out: read-only", lambda: bitfold.sum(X, axis=0, out=np.broadcast_to(np.float32(0), (3, 4)))),
+    (TypeError, "ops: a name", lambda: bitfold.reduce(X, "sum")),
+    (ValueError, "op: there is no 'mode'", lambda: bitfold.reduce(X, ["mode"])),
+    (TypeError, "ddof: sum takes none", lambda: bitfold.reduce(X, [("sum", {"ddof": 1})])),
+    (ValueError, ".*two inputs|.*takes", lambda: bitfold.reduce(X, ["dot"])),
+    (ValueError, "x: 3 axes", lambda: bitfold.segment_reduce(X, [0, 1])),
+    (ValueError, "x: its elements do not lie in a row", lambda: bitfold.segment_reduce(X.ravel()[::2], [0, 1])),
+    (ValueError, "offsets", lambda: bitfold.segment_reduce(X.ravel(), [0, 3, 2])),
+    (ValueError, "offsets", lambda: bitfold.segment_reduce(X.ravel(), [0, 25])),
+    (ValueError, "offsets: none", lambda: bitfold.segment_reduce(X.ravel(), [])),
+    (TypeError, "offsets: float64", lambda: bitfold.segment_reduce(X.ravel(), [0.0, 1.0])),
+    (ValueError, "keys: 2 of them for 24", lambda: bitfold.reduce_by_key(X.ravel(), [0, 1], 2)),
+    (ValueError, "key", lambda: bitfold.index_add(X.ravel()[:2], [0, 2], 2)),
+    (ValueError, "keys", lambda: bitfold.index_add(X.ravel()[:1], np.uint64([2**63]), 2)),
+    (ValueError, "outputs: -1 is negative", lambda: bitfold.index_add(X.ravel()[:1], [0], -1)),
+    (TypeError, "outputs: float", lambda: bitfold.index_add(X.ravel()[:1], [0], 1.0)),
+    (ValueError, "n: ", lambda: bitfold.order(10**6)),
+    (ValueError, "format: ", lambda: bitfold.order(3, format="png")),
+]
+
+
+@pytest.mark.parametrize("kind, text, call", REFUSED, ids=[text for _, text, _ in REFUSED])
+def test_refused(kind, text, call):
+    with pytest.raises(kind, match=text):
+        call()
+
+
+# ---- out
+
+
+@given(st.data())
+def test_out(data):
+    x = data.draw(arrays([np.dtype(t) for t in ("float32", "float16", ml_dtypes.bfloat16, "int8")]))
+    axis, keepdims = data.draw(axes(x.ndim)), data.draw(st.booleans())
+    wanted = np.asarray(bitfold.sum(x, axis=axis, keepdims=keepdims))
+    out = np.zeros([2 * n for n in wanted.shape], wanted.dtype)[(..., *(slice(0, 2 * n, 2) for n in wanted.shape))]
+    if data.draw(st.booleans()):
+        out = np.zeros(wanted.shape, wanted.dtype)
+    assert bitfold.sum(x, axis=axis, keepdims=keepdims, out=out) is out
+    assert bits(out) == bits(wanted)
+
+
+def test_out_says_the_type_where_dtype_does_not():
+    x = np.float16([60000, 60000])
+    out = np.zeros((), np.float32)
+    assert bits(bitfold.sum(x, out=out)) == bits(np.float32(120000))
+
+
+def test_out_may_lie_in_x():
+    x = X.copy()
+    bitfold.sum(x, axis=0, out=x[1])
+    assert bits(x[1]) == bits(np.sum(X, axis=0))
+
+
+def test_a_refused_call_leaves_out_alone():
+    out = np.full((3,), 7.0)
+    with pytest.raises(ValueError):
+        bitfold.max(np.zeros((3, 0)), axis=1, out=out)
+    assert (out == 7).all()
+
+
+# ---- DLPack
+
+
+class Exporter:
+    """An array library that is known by DLPack alone."""
+
+    def __init__(self, x, device=(1, 0)):
+        self.x, self.device, self.asked = x, device, []
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, *, stream=None):  # of DLPack before 1.0
+        self.asked.append(stream)
+        return self.x.__dlpack__()
+
+
+class Newer(Exporter):
+    def __dlpack__(self, *, max_version=None, stream=None):
+        self.asked.append((max_version, stream))
+        return self.x.__dlpack__(max_version=max_version)
+
+    def __array_namespace__(self):
+        class Namespace:
+            @staticmethod
+            def from_dlpack(x):
+                return Newer(np.from_dlpack(x))
+        return Namespace
+
+
+def test_dlpack():
+    x = X.transpose(2, 0, 1)[::-1]
+    assert bits(bitfold.sum(Exporter(x), axis=1)) == bits(bitfold.sum(x, axis=1))
+    ours = bitfold.sum(Newer(x), axis=1)
+    assert type(ours) is Newer and bits(ours.x) == bits(bitfold.sum(x, axis=1))
+    both = bitfold.reduce(Newer(x), ["sum", "max"], axis=1)
+    assert [bits(r.x) for r in both] == [bits(r) for r in bitfold.reduce(x, ["sum", "max"], axis=1)]
+    locked = x.copy()
+    locked.flags.writeable = False
+    assert bits(bitfold.sum(Newer(locked)).x) == bits(bitfold.sum(x))
+    assert bits(bitfold.dot(Exporter(x), Exporter(x))) == bits(bitfold.dot(x, x))
+    assert bits(bitfold.index_add(Exporter(X.ravel()), Exporter(np.arange(24) // 2), 12)) == bits(X.reshape(12, 2).sum(axis=1))
+    assert bits(bitfold.segment_reduce(Exporter(X.ravel()), Exporter(np.int32([0, 2])))) == bits(np.float32([1]))
+
+
+def test_dlpack_keeps_the_memory_while_it_is_read_and_no_longer():
+    import sys
+    x = np.ones(1000)
+    count = sys.getrefcount(x)
+    bitfold.sum(Exporter(x))
+    assert sys.getrefcount(x) == count
+
+
+def test_dlpack_refused():
+    with pytest.raises(TypeError, match="^x: on a device of DLPack's type 8"):
+        bitfold.sum(Exporter(X, (8, 0)))
+    with pytest.raises(TypeError, match="^x: Exporter on CUDA"):
+        bitfold.sum(Exporter(X, (2, 0)))
+    with pytest.raises(TypeError, match="^y: ndarray, and x is of Exporter|^y: "):
+        bitfold.dot(Exporter(X), [1.0])
+    with pytest.raises(TypeError, match="^x: elements of DLPack's type code 5"):
+        bitfold.sum(Exporter(np.zeros(3, complex)))
+    with pytest.raises(TypeError, match="^out: not taken"):
+        bitfold.sum(Exporter(X), out=np.zeros((), np.float32))
+    with pytest.raises(ValueError, match="^y: "):
+        bitfold._core.reduce(bitfold._ops.request_of("dot"), bitfold._core.Array(0, "f32", [0]),
+                             bitfold._core.Array(0, "f32", [0], None, 2), None, False, bitfold._arrays.RESULTS)

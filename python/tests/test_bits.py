@@ -1,0 +1,149 @@
+"""The bits of every operation, layout, axis, type and method are those of the library's reference."""
+
+import doctest
+import importlib
+import pathlib
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import bitfold
+from arrays import DTYPES, FLOATS, arrays, axes, bits, expected, function, layouts, options, random_array
+from bitfold._registry import ALIASES, REGISTRY
+
+ONE = [op for op, info in REGISTRY.items() if info["inputs"] == 1]
+TWO = [op for op, info in REGISTRY.items() if info["inputs"] == 2]
+
+REFUSAL = "of no elements is not defined"
+
+
+def check(op, call, *inputs, **arguments):
+    """The call's result, or its refusal where there is no result for no elements."""
+    try:
+        wanted = expected(op, *inputs, **arguments)
+    except ValueError as e:
+        assert REFUSAL in str(e)
+        with pytest.raises(ValueError, match=f"no elements.*{op} of none is not defined|{REFUSAL}"):
+            call()
+        return
+    assert bits(call()) == bits(wanted)
+
+
+@pytest.mark.parametrize("op", ONE)
+@settings(max_examples=60)
+@given(st.data())
+def test_one_input(op, data):
+    x = data.draw(arrays())
+    axis, keepdims, given_ = data.draw(axes(x.ndim)), data.draw(st.booleans()), data.draw(options(op, x.dtype))
+    check(op, lambda: function(op)(x, axis=axis, keepdims=keepdims, **given_), x, axis=axis, keepdims=keepdims, **given_)
+
+
+@pytest.mark.parametrize("op", TWO)
+@settings(max_examples=60)
+@given(st.data())
+def test_two_inputs_broadcast(op, data):
+    x = data.draw(arrays())
+    shape = [1 if data.draw(st.integers(0, 4)) == 0 else n for n in x.shape][data.draw(st.integers(0, x.ndim)):]
+    y = data.draw(layouts_of_shape(shape, x.dtype))
+    axis, given_ = data.draw(axes(x.ndim)), data.draw(options(op, x.dtype))
+    check(op, lambda: function(op)(x, y, axis=axis, **given_), x, y, axis=axis, **given_)
+
+
+@st.composite
+def layouts_of_shape(draw, shape, dtype):
+    order = draw(st.permutations(range(len(shape))))
+    x = random_array(draw(st.integers(0, 2**32)), [shape[a] for a in order], dtype)
+    return x.transpose(np.argsort(order).astype(int))[tuple(slice(None, None, draw(st.sampled_from([1, -1]))) for _ in shape)]
+
+
+@given(st.data())
+def test_several_in_one_pass(data):
+    x = data.draw(arrays())
+    names = data.draw(st.lists(st.sampled_from(ONE), min_size=1, max_size=5))
+    if x.size == 0:
+        names = [op for op in names if REGISTRY[op]["empty"] != "refused"]
+    axis = data.draw(axes(x.ndim))
+    wanted = [(op, data.draw(options(op, x.dtype))) for op in names]
+    together = bitfold.reduce(x, wanted, axis=axis)
+    assert isinstance(together, tuple)
+    assert [bits(r) for r in together] == [bits(function(op)(x, axis=axis, **given_)) for op, given_ in wanted]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("op", ONE)
+def test_long_arrays(op, dtype):
+    """Such as are shared among threads, and folded without the interpreter's lock."""
+    x = random_array(1, (3, 60_000), dtype)
+    if op == "prod" and dtype in FLOATS:
+        x = np.ones_like(x)
+    for axis in (None, 0) if REGISTRY[op]["takes_method"] else (None,):
+        assert bits(function(op)(x, axis=axis)) == bits(bitfold._ops._reduce(bitfold._ops.request_of(op), x, None, axis, False,
+                                                                           call=bitfold._core._reference))
+
+
+@given(st.data())
+def test_segments(data):
+    dtype = data.draw(st.sampled_from(DTYPES))
+    x = random_array(data.draw(st.integers(0, 2**32)), data.draw(st.integers(0, 3000)), dtype)
+    offsets = np.sort(data.draw(st.lists(st.integers(0, len(x)), min_size=1, max_size=8)))
+    op = data.draw(st.sampled_from([op for op in ONE if REGISTRY[op]["empty"] != "refused"]))
+    given_ = data.draw(options(op, dtype))
+    found, = bitfold.segment_reduce(x, offsets.astype(data.draw(st.sampled_from(["int64", "int32", "uint16"]))), [(op, given_)])
+    assert len(found) == len(offsets) - 1
+    for k, result in enumerate(found):
+        assert bits(result) == bits(expected(op, x[offsets[k]:offsets[k + 1]], **given_))
+
+
+@given(st.data())
+def test_keys(data):
+    dtype = data.draw(st.sampled_from(DTYPES))
+    x = random_array(data.draw(st.integers(0, 2**32)), data.draw(st.integers(0, 3000)), dtype)
+    outputs = data.draw(st.integers(1, 9))
+    keys = np.random.default_rng(data.draw(st.integers(0, 99))).integers(0, outputs, len(x))
+    op = data.draw(st.sampled_from([op for op in ONE if REGISTRY[op]["empty"] != "refused"]))
+    given_ = data.draw(options(op, dtype))
+    found, = bitfold.reduce_by_key(x, keys, outputs, [(op, given_)])
+    for k, result in enumerate(found):
+        assert bits(result) == bits(expected(op, x[keys == k], **given_))
+    assert bits(bitfold.index_add(x, keys, outputs)) == bits(bitfold.reduce_by_key(x, keys, outputs))
+
+
+def test_two_inputs_by_segment_and_key():
+    x, y = random_array(1, 100, np.dtype("float32")), random_array(2, 100, np.dtype("float32"))
+    assert bits(bitfold.segment_reduce(x, [0, 40, 100], "dot", y)[1]) == bits(bitfold.dot(x[40:], y[40:]))
+    assert bits(bitfold.reduce_by_key(x, np.arange(100) % 2, 2, "mse", y)[1]) == bits(bitfold.mse(x[1::2], y[1::2]))
+
+
+def test_aliases():
+    x = random_array(1, (4, 5), np.dtype("float32"))
+    for alias, op in ALIASES.items():
+        assert bits(function(alias)(x, axis=1)) == bits(function(op)(x, axis=1))
+        assert bits(bitfold.reduce(x, [alias])[0]) == bits(function(op)(x))
+
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.mark.skipif(not (ROOT / "docs/operations.md").exists(), reason="skipped: no sources beside the tests")
+def test_documented_examples():
+    """Those of docs/operations.md."""
+    text = (ROOT / "docs/operations.md").read_text()
+    found = re.findall(r"Example: `(\w+)\((.*)\)` is `(.*)`", text)
+    assert {op for op, _, _ in found} == set(REGISTRY)
+    for op, arguments, result in found:
+        inputs = [[float(v) for v in numbers.split(",")] for numbers in re.findall(r"{(.*?)}", arguments)]
+        assert function(op)(*inputs) == float(result)
+
+
+@pytest.mark.parametrize("module", ["", "._accumulator", "._compare", "._ops"])
+def test_docstrings(module):
+    tried = doctest.testmod(importlib.import_module("bitfold" + module))
+    assert tried.attempted > 0 and tried.failed == 0
+
+
+def test_every_function_has_a_docstring():
+    for name in bitfold.__all__:
+        assert name in ("order_version",) or getattr(bitfold, name).__doc__
