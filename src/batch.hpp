@@ -69,7 +69,7 @@ class strided_batch : public batch {
   pointers place(std::uint64_t output, std::uint64_t first, std::uint64_t n) const override {
     if (l_.n == 0) return {nullptr, nullptr};  // an axis without elements has no place
     if (!in_a_row_ && (in_runs_of_ == 0 || first % in_runs_of_ + n > in_runs_of_)) return {nullptr, nullptr};
-    const auto outer = l_.kept.at(output), inner = n == 0 ? axes::offset{} : l_.reduced.at(first);
+    const auto outer = l_.kept.at(output), inner = l_.reduced.at(first);
     return moved({outer.x + inner.x, outer.y + inner.y});
   }
   void gather(std::uint64_t output, std::uint64_t outputs_, std::uint64_t first, std::uint64_t n, std::byte* to,
