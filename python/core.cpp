@@ -11,7 +11,6 @@
 
 #include <pthread.h>
 
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -195,7 +194,7 @@ array describe(std::uintptr_t pointer, nb::handle type, const std::vector<std::i
 }
 
 array describe_dlpack(nb::handle capsule, const char* argument) {
-  const auto t = nb::cast<nb::ndarray<nb::ro>>(capsule);
+  auto t = nb::cast<nb::ndarray<nb::ro>>(capsule);
   const auto type = type_of_dlpack(t.dtype());
   if (!type)
     refuse_type(std::string(argument) + ": elements of DLPack's type code " + std::to_string(t.dtype().code) + ", " +
@@ -210,7 +209,7 @@ array describe_dlpack(nb::handle capsule, const char* argument) {
   }
   a.of.device_type = t.device_type();
   a.of.device = t.device_id();
-  a.owner = nb::borrow(capsule);
+  a.tensor = std::move(t);
   return a;
 }
 
@@ -760,7 +759,7 @@ NB_MODULE(_core, m) {
               const std::optional<std::vector<std::int64_t>>& strides, int device_type,
               int device) { new (self) array(describe(pointer, type, shape, strides, device_type, device)); },
            "pointer"_a, "dtype"_a, "shape"_a, "strides"_a = nb::none(), "device_type"_a = int{on_cpu}, "device"_a = 0)
-      .def_static("from_dlpack", describe_dlpack, "capsule"_a, "argument"_a = "x", "Of a DLPack capsule, which it keeps.")
+      .def_static("from_dlpack", describe_dlpack, "capsule"_a, "argument"_a = "x", "Of a DLPack capsule, whose tensor it keeps.")
       .def_static("from_buffer", describe_buffer, "buffer"_a, "dtype"_a = nb::none(), "argument"_a = "x",
                   "Of an exporter of Python's buffer protocol, which it keeps; of another dtype of the same size.")
       .def_prop_ro("pointer", [](const array& a) { return reinterpret_cast<std::uintptr_t>(a.of.where.data); })

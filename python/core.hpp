@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
 
 #include <bitfold/reduction.hpp>
 #include <bitfold/view.hpp>
@@ -47,7 +48,8 @@ struct described {
 /// _core.Array: a description, with what keeps the memory alive.
 struct array {
   described of;
-  nb::object owner;
+  nb::object owner = {};
+  nb::ndarray<nb::ro> tensor = {};  // where it came by DLPack
 };
 
 /// An argument of a call: an _core.Array, or what has Python's buffer protocol, held until the call ends.

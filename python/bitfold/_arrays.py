@@ -218,7 +218,9 @@ class DLPack(Kind):
         if self.module == "torch":
             x = x.detach().cpu()
             return x.view(self.library.uint16).numpy().view(_numpy_dtype("bf16")) if x.dtype == self.library.bfloat16 else x.numpy()
-        return self.library.asnumpy(x) if self.module == "cupy" else np.asarray(x)
+        if self.module == "cupy":
+            return self.library.asnumpy(x)
+        return np.asarray(x) if hasattr(x, "__array__") else np.from_dlpack(x)
 
 
 NUMPY = Kind()

@@ -1,5 +1,7 @@
 """What is taken, what comes back, and what is refused."""
 
+import sys
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -207,11 +209,16 @@ def test_dlpack():
 
 
 def test_dlpack_keeps_the_memory_while_it_is_read_and_no_longer():
-    import sys
-    x = np.ones(1000)
+    x = np.ones(1 << 22)
     count = sys.getrefcount(x)
-    bitfold.sum(Exporter(x))
+    assert bitfold.sum(Exporter(x)) == 1 << 22
     assert sys.getrefcount(x) == count
+
+    class Temporary(Exporter):  # of memory that the capsule alone owns
+        def __dlpack__(self, **options):
+            return self.x.copy().__dlpack__()
+
+    assert bitfold.sum(Temporary(x)) == 1 << 22
 
 
 def test_dlpack_refused():
@@ -219,7 +226,7 @@ def test_dlpack_refused():
         bitfold.sum(Exporter(X, (8, 0)))
     with pytest.raises(TypeError, match="^x: Exporter on CUDA"):
         bitfold.sum(Exporter(X, (2, 0)))
-    with pytest.raises(TypeError, match="^y: ndarray, and x is of Exporter|^y: "):
+    with pytest.raises(TypeError, match="^y: list, and x is of Exporter"):
         bitfold.dot(Exporter(X), [1.0])
     with pytest.raises(TypeError, match="^x: elements of DLPack's type code 5"):
         bitfold.sum(Exporter(np.zeros(3, complex)))
