@@ -1,4 +1,4 @@
-"""A wheel of a finished build, installed into a fresh environment. Usage: packaging.py SOURCE BUILD WORK COMPILER_LAUNCHER"""
+"""A wheel of a finished build, installed into a fresh environment. Usage: install_wheel.py SOURCE BUILD WORK COMPILER_LAUNCHER"""
 import pathlib
 import shutil
 import subprocess
