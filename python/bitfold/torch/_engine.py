@@ -69,10 +69,15 @@ def result_dtype(ask: Ask, dtype: torch.dtype) -> torch.dtype:
     return _DTYPES[reduction(ask, dtype).out]
 
 
+@cache
+def _made(asks: tuple[Ask, ...], dtype: torch.dtype) -> tuple[list[_core.Reduction], list[torch.dtype]]:
+    return [reduction(ask, dtype) for ask in asks], [result_dtype(ask, dtype) for ask in asks]
+
+
 def dims_of(rank: int, dim: Sequence[int] | int | None) -> list[int]:
     """Counted from 0; of None and of an empty list all, as torch has it."""
     dims = [dim] if isinstance(dim, int) else dim
-    if not dims:
+    if not dims or rank == 0 and dims in ([0], [-1]):
         return list(range(rank))
     bound = max(rank, 1)
     seen = []
@@ -122,8 +127,9 @@ def reduce(
 ) -> list[torch.Tensor]:
     """The results of `asks` in one call, along `dim` of x, or of x and y of one shape."""
     dims = dims_of(x.dim(), dim)
-    made = [reduction(ask, x.dtype) for ask in asks]
-    outs = [torch.empty(result_shape(x.shape, dims, keepdim), dtype=result_dtype(ask, x.dtype), device=x.device) for ask in asks]
+    made, dtypes = _made(tuple(asks), x.dtype)
+    shape = result_shape(x.shape, dims, keepdim)
+    outs = [torch.empty(shape, dtype=dtype, device=x.device) for dtype in dtypes]
     if not is_real(x):
         return outs
     a, b = describe(x), None if y is None else describe(y)

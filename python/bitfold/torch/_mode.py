@@ -51,7 +51,9 @@ def forms(op: torch._ops.OpOverload) -> Iterator[torch._ops.OpOverload]:
                 other = getattr(other, overload)
             except (AttributeError, RuntimeError):
                 continue
-            if other is not op and _plain(a for a in other._schema.arguments if not a.is_out) == wanted and other._schema.is_mutable:
+            takes_tensors = all(str(a.type) == "Tensor" for a in other._schema.arguments if a.is_out)  # lists are torch's to fill
+            same_inputs = _plain(a for a in other._schema.arguments if not a.is_out) == wanted
+            if other is not op and other._schema.is_mutable and same_inputs and takes_tensors:
                 yield other
 
 

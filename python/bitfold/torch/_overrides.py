@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -43,6 +44,7 @@ def wide(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in _HALF else dtype
 
 
+@cache
 def ask(op: str, how: str, out: torch.dtype | None = None) -> Ask:
     return Ask(op, method_for(op, how), out)
 
@@ -73,9 +75,8 @@ def _additive(how: str, op: str, x: Tensor, dim, keepdim: bool, dtype: torch.dty
         return torch.view_as_complex(fold(how, op, parts, dim=_or_nothing(dims_of(x.dim(), dim)), keepdim=keepdim))
     if dtype is torch.bool:
         return fold(how, {"sum": "any", "nansum": "any", "prod": "all"}[op], x, dim=dim, keepdim=keepdim)
-    if dtype.is_floating_point and not (x.dtype in _HALF and dtype is torch.float32):
-        x = x.to(dtype)
-    elif not dtype.is_floating_point and x.is_floating_point():
+    widened_in_passing = x.dtype in _HALF and dtype is torch.float32 or not (dtype.is_floating_point or x.is_floating_point())
+    if x.dtype is not dtype and not widened_in_passing:
         x = x.to(dtype)
     if op == "mean" and not dtype.is_floating_point:
         raise RuntimeError(f"mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: {dtype}")
