@@ -88,7 +88,7 @@ class Kind:
         x = np.asarray(x)
         if x.dtype.kind not in "iu" and x.size:
             raise TypeError(f"{argument}: {x.dtype}, where integers are expected")
-        if x.dtype == np.uint64 and x.size and x.max() >> 63:
+        if x.dtype == np.uint64 and x.size and int(x.max()) >= 2**63:
             raise ValueError(f"{argument}: {x.max()} is too large")
         return self.describe(np.ascontiguousarray(x, np.int64), argument)
 
@@ -170,9 +170,12 @@ class DLPack(Kind):
         if not hasattr(x, "__dlpack__"):
             raise TypeError(f"{argument}: {type(x).__name__}, and x is of {self.name}")
         try:
-            capsule = x.__dlpack__(max_version=(1, 0), **options)
-        except TypeError:  # of DLPack before 1.0
-            capsule = x.__dlpack__(**options)
+            try:
+                capsule = x.__dlpack__(max_version=(1, 0), **options)
+            except TypeError:  # of DLPack before 1.0
+                capsule = x.__dlpack__(**options)
+        except BufferError as e:
+            raise TypeError(f"{argument}: {e}") from None
         return _core.Array.from_dlpack(capsule, argument)
 
     def indices(self, x: Any, argument: str) -> _core.Array:

@@ -39,10 +39,11 @@ _BODY = """
 def {name}({signature}):
     {prepare}
     try:
-        wanted = known[{key}]
-    except (KeyError, TypeError):
-        wanted = request({name!r}, {arguments})
-        known[{key}] = wanted
+        wanted = known.get(({key}))
+    except TypeError:  # what cannot be looked up is no type either, as request says
+        wanted = None
+    if wanted is None:
+        wanted = known[{key}] = request({name!r}, {arguments})
     if out is None:  # most calls are of NumPy's arrays, which need nothing else
         made = reduce(wanted, x, {y}, axis, keepdims, RESULTS)
         if made is not NotImplemented:

@@ -15,8 +15,8 @@ def run(*command, **options):
 
 
 pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-run(*pip, "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", work, f"-Cbuild-dir={work}/build",
-    f"-Ccmake.define.BITFOLD_PREBUILT={build}", f"-Ccmake.define.CMAKE_CXX_COMPILER_LAUNCHER={sys.argv[4]}", source, check=True)
+run(*pip, "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", work, f"--config-settings=build-dir={work}/build",
+    f"--config-settings=cmake.define.BITFOLD_PREBUILT={build}", f"--config-settings=cmake.define.CMAKE_CXX_COMPILER_LAUNCHER={sys.argv[4]}", source, check=True)
 wheel, = work.glob("*.whl")
 run(sys.executable, "-m", "venv", work / "fresh", check=True)
 bin_ = work / "fresh/bin"

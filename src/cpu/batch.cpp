@@ -70,15 +70,15 @@ class worker {
   target run_gathered(std::uint64_t first, std::uint64_t end) {
     target by = w_.by;
     // As many at once as lie in a line of the cache: if they are neighbours, they come with it.
-    const std::uint64_t most = w_.from.neighbours() ? 64 / size_ : 1;
+    const std::uint64_t most = w_.from.neighbours() ? std::min<std::uint64_t>(64 / size_, end - first) : 1;
     for (std::uint64_t o = first; o < end; o += most) {
       const std::uint64_t outputs = std::min(most, end - o), n = w_.from.count(o);
-      const std::size_t pitch = run * size_, second = outputs * pitch;
-      gathered_.resize(2 * most * pitch);
       if (n == 0) {
         run_in_place(o, o + outputs);
         continue;
       }
+      const std::size_t pitch = std::min<std::uint64_t>(run, n) * size_, second = outputs * pitch;
+      if (const std::size_t room = most * pitch * (w_.from.data.y ? 2 : 1); gathered_.size() < room) gathered_.resize(room);
       std::uint64_t have = n;  // the run that is there
       by = run_by_runs(o, outputs, n, [&](std::uint64_t at, std::uint64_t b) {
         if (const auto p = w_.from.place(o + b, at, std::min<std::uint64_t>(run, n - at)); p.x) return as_inputs(p);

@@ -271,10 +271,10 @@ scalar reduce_short(const short_task& s, const reduction& r, inputs data, std::s
     const void* const all[] = {sums[0], sums[1]};
     return detail::finish_exact(r, all, n);
   }
-  const task& t = s.ordered;
-  alignas(16) std::byte state[fold::most_state_bytes];
-  reported = t.run.fold(data, n / order::leaf, static_cast<int>(n % order::leaf), 0, state);
-  return t.states.result(r, state, n);
+  scalar out{};
+  run_folder().fold({&s.ordered, 1}, data, n, 0, reported,
+                    [&](std::size_t, const folded& state) { out = s.ordered.states.result(r, state.bytes, n); });
+  return out;
 }
 
 void check(const pass& p) {
@@ -378,7 +378,7 @@ scalar reduce(const reduction& r, const void* x, const void* y, std::size_t n, c
   const std::size_t bytes = n * size_of(r.in()) * (y ? 2 : 1);
   if (n > 0 && bytes < 2 * bytes_worth_a_thread) {
     const short_task& t = task_for(chosen(how), r);
-    if (!t.binned.terms.empty() || (t.ordered.run.fold && !t.ordered.run.convert)) {
+    if (!t.binned.terms.empty() || (t.ordered.run.fold && (!t.ordered.run.convert || n <= run_elements))) {
       detail::check_inputs(r, x, y, n);
       return reduce_short(t, r, {x, y}, n);
     }

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -110,8 +111,8 @@ class run_folder {
     for (std::size_t k = 0; k < tasks.size(); ++k) {
       inputs data = stored;
       if (const converter convert = tasks[k].run.convert) {
-        converted_.resize(2 * run_elements * sizeof(double));
-        std::byte *const x = converted_.data(), *const y = x + run_elements * sizeof(double);
+        if (!converted_) converted_ = std::make_unique_for_overwrite<std::byte[]>(2 * run_elements * sizeof(double));
+        std::byte *const x = converted_.get(), *const y = x + run_elements * sizeof(double);
         if (convert != last) {
           convert(stored.x, n, x);
           if (stored.y) convert(stored.y, n, y);
@@ -126,7 +127,7 @@ class run_folder {
   }
 
  private:
-  std::vector<std::byte> converted_;
+  std::unique_ptr<std::byte[]> converted_;
 };
 
 // ---- How a call is run ------------------------------------------------------------------------------
