@@ -1,0 +1,181 @@
+"""A small transformer language model, trained on this repository's documents, with and without bitfold.torch.deterministic().
+
+    python examples/python/train_transformer.py [--steps 300] [--device cpu,cuda] [--out result.json]
+
+For every device it says, without the mode and with it,
+- whether two trainings have the same bits in every loss and in every weight,
+- of how many samples the outputs change with the size of the batch: by torch's matrix products, whose order of additions may
+  depend on the shape, and by products that are bitfold's dot, whose order does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import platform
+import time
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import bitfold.torch
+
+CONTEXT, WIDTH, HEADS, LAYERS, BATCH = 64, 64, 4, 2, 16
+
+
+def torchs_product(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b.T, of rows of a and rows of b."""
+    return a @ b.mT
+
+
+def bitfolds_product(a: Tensor, b: Tensor) -> Tensor:
+    """The same, every element by itself: slow, as no tile is shared."""
+    return torch.ops.bitfold.dot(a.unsqueeze(-2), b.unsqueeze(-3), [-1])
+
+
+class Linear(nn.Linear):
+    product = staticmethod(torchs_product)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return Linear.product(x, self.weight) + self.bias
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.before_attention, self.before_mlp = nn.LayerNorm(WIDTH), nn.RMSNorm(WIDTH)
+        self.qkv, self.out = Linear(WIDTH, 3 * WIDTH), Linear(WIDTH, WIDTH)
+        self.up, self.down = Linear(WIDTH, 4 * WIDTH), Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (t.unflatten(-1, (HEADS, -1)).transpose(1, 2) for t in self.qkv(self.before_attention(x)).chunk(3, -1))
+        later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
+        scores = (Linear.product(q, k) * q.shape[-1] ** -0.5).masked_fill(later, -torch.inf)
+        x = x + self.out(Linear.product(scores.softmax(-1), v.mT).transpose(1, 2).flatten(2))
+        return x + self.down(F.gelu(self.up(self.before_mlp(x))))
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(256, WIDTH), nn.Embedding(CONTEXT, WIDTH)
+        self.blocks = nn.Sequential(*(Block() for _ in range(LAYERS)))
+        self.norm, self.head = nn.LayerNorm(WIDTH), Linear(WIDTH, 256)
+
+    def forward(self, text: Tensor) -> Tensor:
+        return self.head(self.norm(self.blocks(self.tokens(text) + self.places.weight)))
+
+
+def corpus() -> Tensor:
+    root = Path(__file__).parents[2]
+    pages = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    return torch.frombuffer(bytearray(b"".join(p.read_bytes() for p in pages)), dtype=torch.uint8).long()
+
+
+def windows(text: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    at = torch.randint(len(text) - CONTEXT, (count, 1), generator=generator)
+    return text[at + torch.arange(CONTEXT + 1)]
+
+
+def train(text: Tensor, steps: int, device: str) -> tuple[Model, list[Tensor], float]:
+    """The model, the losses, and seconds for each step."""
+    torch.manual_seed(0)
+    model = Model().to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+    generator = torch.Generator().manual_seed(1)
+    losses = []
+    begin = time.perf_counter()
+    for _ in range(steps):
+        batch = windows(text, BATCH, generator).to(device)
+        loss = F.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        bitfold.torch.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        losses.append(loss.detach())
+    losses = [loss.cpu() for loss in losses]
+    return model, losses, (time.perf_counter() - begin) / steps
+
+
+def same(a: Tensor, b: Tensor) -> bool:
+    return torch.equal(a.detach().cpu().view(torch.int32), b.detach().cpu().view(torch.int32))
+
+
+def changed_by_batch(model: Model, samples: Tensor) -> int:
+    """Samples whose outputs have other bits alone, in twos or in fives than among all."""
+    with torch.no_grad():
+        together = model(samples)
+        changed = set()
+        for size in (1, 2, 5):
+            apart = torch.cat([model(part) for part in samples.split(size)])
+            changed |= {i for i in range(len(samples)) if not same(apart[i], together[i])}
+    return len(changed)
+
+
+@contextlib.contextmanager
+def products(product):
+    Linear.product = staticmethod(product)
+    yield
+    Linear.product = staticmethod(torchs_product)
+
+
+def measure(steps: int, device: str, on: bool) -> tuple[dict, list[Tensor]]:
+    text = corpus()
+    samples = windows(text, BATCH, torch.Generator().manual_seed(2))[:, :-1].to(device)
+    with bitfold.torch.deterministic() if on else contextlib.nullcontext():
+        (model, losses, seconds), (other, other_losses, _) = train(text, steps, device), train(text, steps, device)
+        weights = list(zip(model.parameters(), other.parameters()))
+        result = {
+            "device": device,
+            "mode": on,
+            "steps": steps,
+            "first_loss": losses[0].item(),
+            "last_loss": losses[-1].item(),
+            "losses_that_differ": sum(not same(a, b) for a, b in zip(losses, other_losses)),
+            "weights_that_differ": sum(not same(a, b) for a, b in weights),
+            "samples": BATCH,
+            "changed_by_batch": {},
+            "ms_per_step": round(1000 * seconds, 2),
+        }
+        for name, product in (("torch's products", torchs_product), ("bitfold's dot", bitfolds_product)):
+            with products(product):
+                result["changed_by_batch"][name] = changed_by_batch(model, samples)
+    return result, losses
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--device", default="cpu,cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--out", type=Path, help="the results as JSON")
+    options = parser.parse_args()
+
+    results, curves = [], {}
+    for device in options.device.split(","):
+        for on in (False, True):
+            r, curves[device, on] = measure(options.steps, device, on)
+            results.append(r)
+            print(
+                f"{device:4} {'with bitfold' if on else 'torch alone ':12} loss {r['first_loss']:.4f} -> {r['last_loss']:.4f}"
+                f"  between two runs differ {r['losses_that_differ']} of {r['steps']} losses, {r['weights_that_differ']} weights"
+                f"  by batch change {r['changed_by_batch']} of {r['samples']} samples  {r['ms_per_step']} ms a step",
+                flush=True,
+            )
+    across = {}
+    if ("cuda", True) in curves and ("cpu", True) in curves:
+        for on in (False, True):
+            pairs = list(zip(curves["cpu", on], curves["cuda", on]))
+            across[str(on)] = next((i for i, (a, b) in enumerate(pairs) if not same(a, b)), len(pairs))
+        print(f"CPU and CUDA: the first loss that differs is number {across['False']} without, {across['True']} with")
+    if options.out:
+        versions = {"torch": torch.__version__, "bitfold": bitfold.__version__, "machine": platform.processor() or platform.machine()}
+        if torch.cuda.is_available():
+            versions["gpu"] = torch.cuda.get_device_name()
+        options.out.write_text(json.dumps({**versions, "results": results, "first_difference_across_devices": across}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

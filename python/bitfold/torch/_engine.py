@@ -1,0 +1,156 @@
+"""Torch's tensors to bitfold._core: pointers, the current stream, workspace from torch's allocator. Nothing is copied."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from functools import cache
+from typing import NamedTuple
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+from bitfold import _core
+
+#: The operations of the registry by name, and the names of the methods.
+OPS = {op["name"]: op for op in _core.ops()}
+METHODS = tuple(m["name"] for m in _core.methods())
+
+_NAMES = {
+    torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32", torch.float64: "f64", torch.bool: "bool",
+    torch.int8: "i8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64",
+    torch.uint8: "u8", torch.uint16: "u16", torch.uint32: "u32", torch.uint64: "u64",
+}  # fmt: skip
+_DTYPES = {name: dtype for dtype, name in _NAMES.items()}
+_DEVICES = {"cpu": 1, "cuda": 2}  # DLPack's numbers
+
+
+class Ask(NamedTuple):
+    """A reduction to make: of which elements is known later. `method`: what it takes of this one."""
+
+    op: str
+    method: str | None = None
+    out: torch.dtype | None = None
+    acc: torch.dtype | None = None
+    ddof: int = 0
+
+
+def method_for(op: str, method: str | None) -> str | None:
+    """`method` where the operation takes it, else None: its own way."""
+    info = OPS[op]
+    if method is None:
+        return None
+    return method if info["has_exact" if method == "exact" else "takes_method"] else None
+
+
+def name_of(dtype: torch.dtype) -> str:
+    try:
+        return _NAMES[dtype]
+    except KeyError:
+        raise TypeError(f"x: bitfold does not reduce {dtype}") from None
+
+
+@cache
+def reduction(ask: Ask, dtype: torch.dtype) -> _core.Reduction:
+    """Errors: those of bitfold (ValueError, naming the argument)."""
+    name = lambda d: None if d is None else name_of(d)
+    out = ask.out
+    if out is None and dtype is torch.bool and OPS[ask.op]["types"] == "additive":
+        out = torch.int64
+    exact = ask.method == "exact"
+    return _core.Reduction(ask.op, ask.method, name_of(dtype), None if exact else name(ask.acc), name(out), ask.ddof)
+
+
+@cache
+def result_dtype(ask: Ask, dtype: torch.dtype) -> torch.dtype:
+    kind = OPS[ask.op]["types"]
+    if kind == "truth" or (kind == "same" and dtype is torch.bool):
+        return torch.bool
+    return _DTYPES[reduction(ask, dtype).out]
+
+
+@cache
+def _made(asks: tuple[Ask, ...], dtype: torch.dtype) -> tuple[list[_core.Reduction], list[torch.dtype]]:
+    return [reduction(ask, dtype) for ask in asks], [result_dtype(ask, dtype) for ask in asks]
+
+
+def dims_of(rank: int, dim: Sequence[int] | int | None) -> list[int]:
+    """Counted from 0; of None and of an empty list all, as torch has it."""
+    dims = [dim] if isinstance(dim, int) else dim
+    if not dims or rank == 0 and dims in ([0], [-1]):
+        return list(range(rank))
+    bound = max(rank, 1)
+    seen = []
+    for d in dims:
+        if not -bound <= d < bound:
+            raise IndexError(f"dim: {d} is out of range for a tensor of {rank} dimensions")
+        d %= bound
+        if d in seen:
+            raise RuntimeError(f"dim: {d} appears twice")
+        seen.append(d)
+    return seen if rank else []
+
+
+def result_shape(shape: Sequence[int], dims: Sequence[int], keepdim: bool) -> list[int]:
+    return [1 if i in dims else n for i, n in enumerate(shape) if keepdim or i not in dims]
+
+
+def describe(x: torch.Tensor) -> _core.Array:
+    try:
+        device = _DEVICES[x.device.type]
+    except KeyError:
+        raise TypeError(f"x: a tensor on {x.device}, where bitfold has the CPU and CUDA") from None
+    return _core.Array(x.data_ptr(), name_of(x.dtype), x.shape, x.stride(), device, x.device.index or 0)
+
+
+def is_real(x: torch.Tensor) -> bool:
+    """Whether there are elements, and not, under torch.compile, shapes alone."""
+    return not isinstance(x, FakeTensor)
+
+
+def _on(x: torch.Tensor) -> tuple[contextlib.AbstractContextManager, int]:
+    """The context in which x's device is the current one, and its stream."""
+    if not x.is_cuda:
+        return contextlib.nullcontext(), 0
+    stream = torch.cuda.current_stream(x.device).cuda_stream
+    here = x.device.index == torch.cuda.current_device()
+    return contextlib.nullcontext() if here else torch.cuda.device(x.device), stream
+
+
+def _workspace(x: torch.Tensor, size: int) -> tuple[torch.Tensor | None, int]:
+    room = torch.empty(size, dtype=torch.uint8, device=x.device) if size else None
+    return room, room.data_ptr() if size else 0
+
+
+def reduce(
+    asks: Sequence[Ask], x: torch.Tensor, y: torch.Tensor | None = None, dim: Sequence[int] | int | None = None, keepdim: bool = False
+) -> list[torch.Tensor]:
+    """The results of `asks` in one call, along `dim` of x, or of x and y of one shape."""
+    dims = dims_of(x.dim(), dim)
+    made, dtypes = _made(tuple(asks), x.dtype)
+    shape = result_shape(x.shape, dims, keepdim)
+    outs = [torch.empty(shape, dtype=dtype, device=x.device) for dtype in dtypes]
+    if not is_real(x):
+        return outs
+    a, b = describe(x), None if y is None else describe(y)
+    context, stream = _on(x)
+    with context:
+        size = _core.workspace_bytes(made, a, b, dims) if x.is_cuda else 0
+        room, address = _workspace(x, size)
+        _core.reduce_into(made, a, b, dims, [out.data_ptr() for out in outs], stream, address, size)
+    return outs
+
+
+def by_key(ask: Ask, x: torch.Tensor, keys: torch.Tensor, outputs: int) -> torch.Tensor:
+    """Element i of x goes to output keys[i]; x and keys are flat, and every key names an output."""
+    x, keys = x.contiguous(), keys.contiguous()
+    made = [reduction(ask, x.dtype)]
+    out = torch.empty(outputs, dtype=result_dtype(ask, x.dtype), device=x.device)
+    if not is_real(x):
+        return out
+    context, stream = _on(x)
+    with context:
+        size = _core.by_key_workspace_bytes(made, x.numel(), outputs) if x.is_cuda else 0
+        room, address = _workspace(x, size)
+        _core.reduce_by_key_into(made, describe(x), None, describe(keys), outputs, [out.data_ptr()], stream, address, size)
+    return out

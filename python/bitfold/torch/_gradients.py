@@ -1,0 +1,69 @@
+"""The norm of all gradients, exactly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from . import _engine
+from ._engine import Ask
+
+_EXACT = {2.0: "norm_l2", 1.0: "norm_l1", math.inf: "norm_inf"}
+
+
+def _gradients(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
+    parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    grads = [p.grad for p in parameters if p.grad is not None]
+    for g in grads:
+        if g.layout is not torch.strided or not g.is_floating_point():
+            raise TypeError(f"parameters: a gradient of {g.dtype} and layout {g.layout}")
+        if g.device != grads[0].device:
+            raise ValueError(f"parameters: gradients on {grads[0].device} and on {g.device}")
+    return grads
+
+
+def _norm(grads: list[Tensor], norm_type: float) -> Tensor:
+    norm_type = float(norm_type)
+    if norm_type not in _EXACT:
+        raise ValueError(f"norm_type: {norm_type}, where bitfold has 1, 2 and inf")
+    if not grads:
+        return torch.tensor(0.0)
+    op = _EXACT[norm_type]
+    # As one array: an exact result does not know in which order, or in how many pieces, its elements came.
+    flat = torch.cat([g.detach().reshape(-1) for g in grads])
+    exact = "exact" if _engine.OPS[op]["has_exact"] else None
+    out = flat.dtype if flat.dtype is torch.float64 else torch.float32
+    return _engine.reduce([Ask(op, exact, out)], flat)[0]
+
+
+def grad_norm(parameters: Iterable[Tensor] | Tensor, norm_type: float = 2.0) -> Tensor:
+    """The norm of all gradients as one vector: f32, or f64 if one of them is.
+
+    The infinitely precise value, rounded once: its bits do not depend on the order of the parameters, nor on how they are grouped
+    or cut. `norm_type`: 1, 2 or inf. All gradients lie on one device. It takes the memory of one more copy of them.
+
+    Errors: ValueError, TypeError, naming the argument.
+    """
+    return _norm(_gradients(parameters), norm_type)
+
+
+@torch.no_grad()
+def clip_grad_norm_(
+    parameters: Iterable[Tensor] | Tensor, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
+) -> Tensor:
+    """Scales the gradients in place so that their grad_norm is at most `max_norm`, as torch.nn.utils.clip_grad_norm_ does;
+    returns what it was. Without synchronisation, unless `error_if_nonfinite`.
+
+    Errors: those of grad_norm; RuntimeError where the norm is not finite and `error_if_nonfinite`.
+    """
+    grads = _gradients(parameters)
+    norm = _norm(grads, norm_type)
+    if error_if_nonfinite and not bool(torch.isfinite(norm)):
+        raise RuntimeError(f"parameters: the norm of their gradients is {float(norm)}")
+    factor = torch.clamp(float(max_norm) / (norm + 1e-6), max=1.0)
+    for g in grads:
+        g.mul_(factor.to(g.dtype))
+    return norm

@@ -1,0 +1,342 @@
+"""The switch: torch's own operators on bitfold, from enable() to disable()."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from bitfold import _core
+
+from . import _overrides
+from ._engine import METHODS
+from ._overrides import ACCUMULATING, OVERRIDES
+
+_KEYS = ("CPU", "CUDA")
+_LOCK = threading.RLock()
+
+
+# ---- Which operators -----------------------------------------------------------------------------
+
+
+def find(name: str) -> torch._ops.OpOverload | None:
+    """`sum` or `sum.dim_IntList` of torch's operators; None where this torch has none."""
+    packet, _, overload = name.partition(".")
+    try:
+        return getattr(getattr(torch.ops.aten, packet), overload or "default")
+    except AttributeError:
+        return None
+
+
+def _plain(arguments: Iterable) -> list[tuple[str, str]]:
+    return [(a.name, str(a.type)) for a in arguments]
+
+
+def forms(op: torch._ops.OpOverload) -> Iterator[torch._ops.OpOverload]:
+    """Those that write what `op` returns to `out`, or to the place of self."""
+    name = op._schema.name.removeprefix("aten::")
+    wanted = _plain(op._schema.arguments)
+    for packet in (name, name + "_"):
+        for overload in getattr(torch.ops.aten, packet).overloads() if hasattr(torch.ops.aten, packet) else ():
+            other = getattr(torch.ops.aten, packet)
+            try:
+                other = getattr(other, overload)
+            except (AttributeError, RuntimeError):
+                continue
+            takes_tensors = all(str(a.type) == "Tensor" for a in other._schema.arguments if a.is_out)  # lists are torch's to fill
+            same_inputs = _plain(a for a in other._schema.arguments if not a.is_out) == wanted
+            if other is not op and other._schema.is_mutable and same_inputs and takes_tensors:
+                yield other
+
+
+def _outs(op: torch._ops.OpOverload) -> list[str]:
+    return [a.name for a in op._schema.arguments if a.is_out]
+
+
+def _eager(function: Callable) -> Callable:
+    return lambda *args, **kwargs: function(_state.method, *args, **kwargs)
+
+
+def _into(outs: list[str], function: Callable) -> Callable:
+    from torch._prims_common.wrappers import _maybe_resize_out, _safe_copy_out
+
+    def into(*args, **kwargs):
+        targets = [kwargs.pop(name) for name in outs]
+        results = function(_state.method, *args, **kwargs)
+        for target, result in zip(targets, results if isinstance(results, tuple) else (results,)):
+            _safe_copy_out(copy_from=result, copy_to=_maybe_resize_out(target, result.shape))
+        return targets[0] if len(targets) == 1 else tuple(targets)
+
+    return into
+
+
+def _in_place(function: Callable) -> Callable:
+    return lambda x, *args, **kwargs: x.copy_(function(_state.method, x, *args, **kwargs))
+
+
+def _where_accumulating(function: Callable, op: torch._ops.OpOverload, key: str) -> Callable:
+    own = torch.library.get_kernel(op, key)
+
+    def either(keys, x, *args, **kwargs):
+        given = {a.name: v for a, v in zip(op._schema.arguments[1:], args)} | kwargs
+        if not given.get("accumulate"):
+            return own.call_boxed(keys, x, *args, **kwargs)
+        return x.copy_(function(_state.method, x, **given))
+
+    return either
+
+
+def covered_where_accumulating() -> list[torch._ops.OpOverload]:
+    """Those that bitfold takes over where `accumulate` is true."""
+    ops = [find(name) for name in (*ACCUMULATING, *_ACCUMULATING_FUNCTIONAL)]
+    return [op for op in {*ops, *(form for op in ops if op for form in forms(op))} if op]
+
+
+def covered() -> dict[torch._ops.OpOverload, Callable]:
+    """Every operator that this torch has and bitfold takes over, with what makes it run."""
+    all_of_them: dict[torch._ops.OpOverload, Callable] = {}
+    for name, function in OVERRIDES.items():
+        op = find(name)
+        if op is None:
+            continue
+        all_of_them[op] = _eager(function)
+        for form in forms(op):
+            all_of_them.setdefault(form, _into(_outs(form), function) if _outs(form) else _in_place(function))
+    return all_of_them
+
+
+# ---- torch.compile -------------------------------------------------------------------------------
+#
+# A compiler's own reductions are none of torch's operators. So each operator that is taken over is one of bitfold's too, which
+# a compiler leaves whole: `bitfold_aten::NAME`, with the method as an argument. While the mode is on, the compiler's table of
+# decompositions leads from the one to the other.
+
+_COMPILED = torch.library.Library("bitfold_aten", "DEF")
+_SECRETLY_MUTABLE = ("native_batch_norm", "cudnn_batch_norm")  # a compiler sees their functional forms
+_ACCUMULATING_FUNCTIONAL = {"index_put": _overrides.index_put, "_unsafe_index_put": _overrides.index_put, "put": _overrides.put}
+
+
+def _with_method(schema: str) -> str:
+    schema = schema.removeprefix("aten::")
+    head, _, returns = schema.partition(") -> ")
+    return f"{head}, {'' if '*, ' in head else '*, '}str method) -> {returns}"
+
+
+def _define(op: torch._ops.OpOverload, function: Callable) -> Callable:
+    _COMPILED.define(_with_method(str(op._schema)), tags=(torch.Tag.pt2_compliant_tag,))
+    name = op._schema.name.removeprefix("aten::") + (f".{op._schema.overload_name}" if op._schema.overload_name else "")
+    kernel = lambda *args, method, **kwargs: function(method, *args, **kwargs)
+    for key in _KEYS:
+        _COMPILED.impl(name, kernel, key)
+    torch.library.register_fake(f"bitfold_aten::{name}", kernel, lib=_COMPILED)
+    return getattr(getattr(torch.ops.bitfold_aten, op._schema.name.removeprefix("aten::")), op._overloadname)
+
+
+def _compiled_ops() -> dict[torch._ops.OpOverload, torch._ops.OpOverload]:
+    functional = {**OVERRIDES, **_ACCUMULATING_FUNCTIONAL}
+    found = {name: op for name in functional if name not in _SECRETLY_MUTABLE and (op := find(name)) and not op._schema.is_mutable}
+    return {op: _define(op, functional[name]) for name, op in found.items()}
+
+
+_COMPILED_OPS = _compiled_ops()
+
+
+def _decomposition(op: torch._ops.OpOverload, ours: torch._ops.OpOverload, method: str) -> Callable:
+    accumulates = [a.name for a in op._schema.arguments].index("accumulate") if op.__name__.split(".")[0] in _ACCUMULATING_FUNCTIONAL else None
+
+    def decomposition(*args, **kwargs):
+        if accumulates is not None and not (args[accumulates] if len(args) > accumulates else kwargs.get("accumulate", False)):
+            return NotImplemented
+        return ours(*args, **kwargs, method=method)
+
+    return decomposition
+
+
+class _Compiler:
+    """torch.compile while the mode is on: the decompositions, the key of its caches, and nothing compiled before or after."""
+
+    _INDUCTOR = "torch._inductor.decomposition"
+
+    def __init__(self, method: str) -> None:
+        self._table = {op: _decomposition(op, ours, method) for op, ours in _COMPILED_OPS.items()}
+        self._tag = f"bitfold {_core.version}, {method}"
+        self._before: dict = {}
+
+    def on(self) -> None:
+        config = sys.modules.get("torch.compiler.config") or importlib.import_module("torch.compiler.config")
+        self._old_tag, config.cache_key_tag = config.cache_key_tag, f"{config.cache_key_tag}|{self._tag}"
+        if self._INDUCTOR in sys.modules:
+            self.patch()
+        else:  # it takes seconds to import, which who does not compile need not wait for
+            _AFTER_IMPORT.on = self
+        _forget()
+
+    def off(self) -> None:
+        sys.modules["torch.compiler.config"].cache_key_tag = self._old_tag
+        _AFTER_IMPORT.on = None
+        if self._INDUCTOR in sys.modules:
+            table = sys.modules[self._INDUCTOR].decompositions
+            for op in self._table:
+                table.pop(op, None)
+            table.update(self._before)
+            sys.modules[self._INDUCTOR].fast_random_decomps.cache_clear()
+        _forget()
+
+    def patch(self) -> None:
+        inductor = sys.modules[self._INDUCTOR]
+        self._before = {op: inductor.decompositions[op] for op in self._table if op in inductor.decompositions}
+        inductor.decompositions.update(self._table)
+        inductor.fast_random_decomps.cache_clear()
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Patches inductor when it is imported while the mode is on."""
+
+    on: _Compiler | None = None
+
+    def find_spec(self, name, path=None, target=None):
+        if name != _Compiler._INDUCTOR or self.on is None:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        execute, compiler = spec.loader.exec_module, self.on
+
+        def exec_module(module):
+            execute(module)
+            compiler.patch()
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+_AFTER_IMPORT = _AfterImport()
+sys.meta_path.insert(0, _AFTER_IMPORT)
+
+
+def _forget() -> None:
+    """Nothing that was compiled under one setting runs under another: no guard of torch's sees the difference. And which kernel
+    an operator has while a compiler traces it, torch looks up but once."""
+    for op in _COMPILED_OPS:
+        op._dispatch_cache.clear()
+    if "torch._dynamo" in sys.modules:
+        sys.modules["torch._dynamo"].reset()
+
+
+# ---- The switch ----------------------------------------------------------------------------------
+
+
+@dataclass
+class _Setting:
+    method: str
+    strict: bool
+    allow: frozenset[str]
+
+
+class _State:
+    def __init__(self) -> None:
+        self.stack: list[_Setting] = []
+        self.library: torch.library.Library | None = None
+        self.compiler: _Compiler | None = None
+        self.watcher = None
+
+    @property
+    def method(self) -> str:
+        return self.stack[-1].method
+
+
+_state = _State()
+
+
+def enable(method: str = "tree", *, strict: bool = False, allow: Iterable[str] = ()) -> None:
+    """From here on torch's reductions, and their gradients, are bitfold's: in every thread, until disable().
+
+    `method`: one of bitfold's methods, for the operations that take it; the others have their own way. With `strict`, an
+    operator that is not covered and whose bits may depend on the batch, on threads or on timing raises NotCovered, unless
+    `allow` has its name ("mm"); strict looks at this thread and its backward passes.
+
+    What torch.compile made before is forgotten, as it would go on as it was: enable once, not in every step.
+
+    Errors: ValueError, naming the argument.
+    """
+    if method not in METHODS:
+        raise ValueError(f"method: {method!r} is none of {', '.join(METHODS)}")
+    allow = frozenset([allow] if isinstance(allow, str) else allow)
+    unknown = [name for name in sorted(allow) if not hasattr(torch.ops.aten, name.partition(".")[0])]
+    if unknown:
+        raise ValueError(f"allow: torch has no operator {', '.join(unknown)}")
+    with _LOCK:
+        _leave()
+        _state.stack.append(_Setting(method, strict, allow))
+        _enter()
+
+
+def disable() -> None:
+    """Takes the last enable() back; without one, an error (RuntimeError). After the first of them torch is as it was."""
+    with _LOCK:
+        if not _state.stack:
+            raise RuntimeError("disable: bitfold.torch is not enabled")
+        _leave()
+        _state.stack.pop()
+        _enter()
+
+
+@contextmanager
+def deterministic(method: str = "tree", *, strict: bool = False, allow: Iterable[str] = ()) -> Iterator[None]:
+    """enable() as long as the block runs. See there."""
+    enable(method, strict=strict, allow=allow)
+    try:
+        yield
+    finally:
+        disable()
+
+
+def is_enabled() -> bool:
+    return bool(_state.stack)
+
+
+def _enter() -> None:
+    if not _state.stack:
+        return
+    setting = _state.stack[-1]
+    if _state.library is None:
+        _state.library = _registered()
+    _state.compiler = _Compiler(setting.method)
+    _state.compiler.on()
+    if setting.strict:
+        from ._strict import Watcher
+
+        _state.watcher = Watcher(setting.allow)
+        _state.watcher.__enter__()
+
+
+def _leave() -> None:
+    """What depends on the setting; the overrides too, if it is the last."""
+    if _state.watcher is not None:
+        _state.watcher.__exit__(None, None, None)
+        _state.watcher = None
+    if _state.compiler is not None:
+        _state.compiler.off()
+        _state.compiler = None
+    if _state.library is not None and len(_state.stack) <= 1:
+        _state.library._destroy()
+        _state.library = None
+
+
+def _registered() -> torch.library.Library:
+    library = torch.library.Library("aten", "IMPL")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="(?s).*[Oo]verriding a previously registered kernel")
+        for key in _KEYS:
+            for name, function in ACCUMULATING.items():
+                op = find(name)
+                library.impl(op, _where_accumulating(function, op, key), key, with_keyset=True, allow_override=True)
+            for op, kernel in covered().items():
+                library.impl(op, kernel, key, allow_override=True)
+    return library

@@ -1,0 +1,216 @@
+"""Every operation of bitfold's registry as a torch operator, `torch.ops.bitfold.NAME`.
+
+They are defined by Python's torch.library over raw pointers, so that one binary serves every version of torch: nothing of
+bitfold is compiled against torch. Each has kernels for the CPU and CUDA, a fake one, and a formula for its gradient where it
+has one, which is made of elementwise operations of torch and of these operators.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from . import _engine
+from ._engine import OPS, Ask, dims_of, method_for, result_dtype, result_shape
+
+LIBRARY = torch.library.Library("bitfold", "DEF")
+
+
+def _schema(name: str) -> str:
+    inputs = "Tensor x, Tensor y" if OPS[name]["inputs"] == 2 else "Tensor x"
+    ddof = ", int ddof=0" if OPS[name]["takes_ddof"] else ""
+    return (
+        f"{name}({inputs}, int[1]? dim=None, bool keepdim=False, *, str? method=None, ScalarType? dtype=None, "
+        f"ScalarType? acc=None{ddof}) -> Tensor"
+    )
+
+
+def _parts(name: str, args: tuple) -> tuple[list[Tensor], list[int] | None, bool]:
+    inputs = OPS[name]["inputs"]
+    dim, keepdim = (*args[inputs:], None, False)[:2] if len(args) <= inputs else (*args[inputs:], False)[:2]
+    return list(args[:inputs]), dim, keepdim
+
+
+def _same_shape(inputs: list[Tensor]) -> list[Tensor]:
+    if len(inputs) == 1:
+        return inputs
+    if inputs[0].dtype != inputs[1].dtype:
+        raise TypeError(f"y: {inputs[1].dtype}, where x is {inputs[0].dtype}")
+    if inputs[0].device != inputs[1].device:
+        raise ValueError(f"y: on {inputs[1].device}, where x is on {inputs[0].device}")
+    return list(torch.broadcast_tensors(*inputs))
+
+
+def _ask(name: str, method=None, dtype=None, acc=None, ddof=0) -> Ask:
+    return Ask(name, method, dtype, acc, ddof)
+
+
+def _kernel(name: str) -> Callable:
+    def kernel(*args, **how) -> Tensor:
+        inputs, dim, keepdim = _parts(name, args)
+        return _engine.reduce([_ask(name, **how)], *_same_shape(inputs), dim=dim, keepdim=keepdim)[0]
+
+    return kernel
+
+
+def _fake(name: str) -> Callable:
+    def fake(*args, **how) -> Tensor:
+        inputs, dim, keepdim = _parts(name, args)
+        x = _same_shape(inputs)[0]
+        shape = result_shape(x.shape, dims_of(x.dim(), dim), keepdim)
+        return x.new_empty(shape, dtype=result_dtype(_ask(name, **how), x.dtype))
+
+    return fake
+
+
+# ---- Gradients -----------------------------------------------------------------------------------
+
+
+class _At:
+    """What a formula sees: the inputs and the gradient in the type in which it computes, the result with its dimensions."""
+
+    def __init__(self, name: str, ctx, g: Tensor) -> None:
+        *inputs, out = ctx.saved_tensors
+        self.shapes = [(t.shape, t.dtype) for t in inputs]
+        wide = g.dtype if g.dtype in (torch.float32, torch.float64) else torch.float32
+        self.x, *rest = _same_shape([t.to(wide) for t in inputs])
+        self.y = rest[0] if rest else None
+        self.dims = dims_of(self.x.dim(), ctx.dim)
+        self.n = 1
+        for d in self.dims:
+            self.n = self.n * self.x.shape[d]
+        self.out, self.g = self._expand(out.to(wide), ctx.keepdim), self._expand(g.to(wide), ctx.keepdim)
+        self.ddof, self._method = ctx.ddof, ctx.method
+
+    def _expand(self, t: Tensor, keepdim: bool) -> Tensor:
+        return t if keepdim else t.reshape(result_shape(self.x.shape, self.dims, True))
+
+    def fold(self, name: str, *inputs: Tensor, **how) -> Tensor:
+        """An operator along the same dimensions, which stay, by the same method."""
+        return call(name, *inputs, self.dims, True, method=method_for(name, self._method), **how)
+
+    def shared(self, mask: Tensor) -> Tensor:
+        """The gradient to the elements of the mask, in equal parts, as torch's amax has it."""
+        return self.g * mask / self.fold("count_nonzero", mask)
+
+
+def _masked(condition: Tensor, value: Tensor) -> Tensor:
+    return torch.where(condition, value, torch.zeros_like(value))
+
+
+def _prod(a: _At) -> Tensor:
+    zero = a.x == 0
+    zeros, others = a.fold("count_nonzero", zero), a.fold("prod", torch.where(zero, torch.ones_like(a.x), a.x))
+    rest = torch.where(zero, _masked(zeros == 1, others), _masked(zeros == 0, others / torch.where(zero, torch.ones_like(a.x), a.x)))
+    return a.g * rest
+
+
+def _var(a: _At, g: Tensor) -> Tensor:
+    return (2.0 / max(a.n - a.ddof, 0) if a.n > a.ddof else float("nan")) * g * (a.x - a.fold("mean", a.x))
+
+
+def _moments(a: _At) -> tuple[Tensor, ...]:
+    d = a.x - a.fold("mean", a.x)
+    return d, *(a.fold("mean", d**k) for k in (2, 3, 4))
+
+
+def _skewness(a: _At) -> Tensor:
+    d, m2, m3, _ = _moments(a)
+    return a.g * 3 / a.n * ((d * d - m2) / m2**1.5 - m3 * d / m2**2.5)
+
+
+def _kurtosis(a: _At) -> Tensor:
+    d, m2, m3, m4 = _moments(a)
+    return a.g * 4 / a.n * ((d**3 - m3) / m2**2 - m4 * d / m2**3)
+
+
+def _logsumexp(a: _At) -> Tensor:
+    return a.g * torch.exp(a.x - _masked(~torch.isinf(a.out), a.out))
+
+
+def _softmax_denominator(a: _At) -> Tensor:
+    top = a.fold("max", a.x)
+    return a.g * torch.exp(a.x - top) - a.shared(a.x == top) * a.out
+
+
+def _cosine(a: _At) -> tuple[Tensor, Tensor]:
+    x, y = a.fold("norm_l2", a.x), a.fold("norm_l2", a.y)
+    return a.g * (a.y / (x * y) - a.out * a.x / (x * x)), a.g * (a.x / (x * y) - a.out * a.y / (y * y))
+
+
+def _both(d: Tensor) -> tuple[Tensor, Tensor]:
+    return d, -d
+
+
+#: The gradient by operation; those that are not here have none.
+GRADIENTS: dict[str, Callable] = {
+    "sum": lambda a: a.g.expand(a.x.shape),
+    "nansum": lambda a: a.g * ~torch.isnan(a.x),
+    "prod": _prod,
+    "mean": lambda a: (a.g / a.n).expand(a.x.shape),
+    "nanmean": lambda a: a.g * ~torch.isnan(a.x) / a.fold("count_nonzero", ~torch.isnan(a.x)),
+    **{op: lambda a: a.shared((a.x == a.out) | (torch.isnan(a.x) & torch.isnan(a.out))) for op in ("min", "max", "nanmin", "nanmax")},
+    "sum_squares": lambda a: 2 * a.g * a.x,
+    "norm_l1": lambda a: a.g * torch.sgn(a.x),
+    "norm_l2": lambda a: _masked(a.out != 0, a.g * a.x / torch.where(a.out != 0, a.out, torch.ones_like(a.out))),
+    "norm_inf": lambda a: a.shared(torch.abs(a.x) == a.out) * torch.sgn(a.x),
+    "var": lambda a: _var(a, a.g),
+    "std": lambda a: _var(a, _masked(a.out != 0, a.g / (2 * torch.where(a.out != 0, a.out, torch.ones_like(a.out))))),
+    "skewness": _skewness,
+    "kurtosis": _kurtosis,
+    "logsumexp": _logsumexp,
+    "softmax_denominator": _softmax_denominator,
+    "dot": lambda a: (a.g * a.y, a.g * a.x),
+    "squared_distance": lambda a: _both(2 * a.g * (a.x - a.y)),
+    "mse": lambda a: _both(2 * a.g / a.n * (a.x - a.y)),
+    "mae": lambda a: _both(a.g / a.n * torch.sgn(a.x - a.y)),
+    "cosine": _cosine,
+}
+
+
+def _sum_to(t: Tensor, shape: torch.Size) -> Tensor:
+    """Where an input was broadcast, its gradient is the sum over its copies."""
+    if t.shape == shape:
+        return t
+    lead = t.dim() - len(shape)
+    dims = [*range(lead), *(lead + i for i, n in enumerate(shape) if n == 1 and t.shape[lead + i] != 1)]
+    return call("sum", t, dims, True).reshape(shape)
+
+
+def _setup(name: str) -> Callable:
+    def setup(ctx, inputs, keyword_only_inputs, output) -> None:
+        tensors, ctx.dim, ctx.keepdim = _parts(name, inputs)
+        ctx.method, ctx.ddof = keyword_only_inputs.get("method"), keyword_only_inputs.get("ddof", 0)
+        ctx.save_for_backward(*tensors, output)
+
+    return setup
+
+
+def _backward(name: str) -> Callable:
+    def backward(ctx, g: Tensor):
+        if name not in GRADIENTS:
+            raise NotImplementedError(f"bitfold.{name} has no gradient")
+        a = _At(name, ctx, g)
+        grads = GRADIENTS[name](a)
+        grads = grads if isinstance(grads, tuple) else (grads,)
+        return *(_sum_to(t, shape).to(dtype) for t, (shape, dtype) in zip(grads, a.shapes)), None, None
+
+    return backward
+
+
+def call(name: str, *args, **how) -> Tensor:
+    return getattr(torch.ops.bitfold, name).default(*args, **how)
+
+
+def _define(name: str) -> None:
+    LIBRARY.define(_schema(name), tags=(torch.Tag.pt2_compliant_tag,))
+    for key in ("CPU", "CUDA"):
+        LIBRARY.impl(name, _kernel(name), key)
+    torch.library.register_fake(f"bitfold::{name}", _fake(name), lib=LIBRARY)
+    torch.library.register_autograd(f"bitfold::{name}", _backward(name), setup_context=_setup(name), lib=LIBRARY)
+
+
+for _name in OPS:
+    _define(_name)

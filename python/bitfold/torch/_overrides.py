@@ -1,0 +1,786 @@
+"""What torch's own operators become: functions of the same arguments, made of bitfold's reductions and of torch's
+elementwise operators, which give each element bits of its own.
+
+`OVERRIDES` has them by the name of the operator and overload. Each takes the method first. They run below autograd, so that
+torch's own formulas for gradients, which are made of such operators too, stay as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from . import _engine
+from ._engine import Ask, dims_of, method_for
+
+OVERRIDES: dict[str, Callable] = {}
+#: The same names by what they are, for the table in docs/pytorch.md.
+HEADINGS: dict[str, list[str]] = {}
+
+_HALF = (torch.float16, torch.bfloat16)
+
+
+def heading(text: str) -> None:
+    """What the operators are that follow."""
+    HEADINGS[text] = []
+
+
+def covers(*names: str) -> Callable:
+    def add(f: Callable) -> Callable:
+        for name in names:
+            OVERRIDES[name] = f
+        next(reversed(HEADINGS.values())).extend(names)
+        return f
+
+    return add
+
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """The type in which elements are computed with."""
+    return torch.float32 if dtype in _HALF else dtype
+
+
+@cache
+def ask(op: str, how: str, out: torch.dtype | None = None) -> Ask:
+    return Ask(op, method_for(op, how), out)
+
+
+def fold(how: str, op: str, *inputs: Tensor, dim=None, keepdim: bool = True, out: torch.dtype | None = None) -> Tensor:
+    """One reduction, in the type of x, or `out`."""
+    return _engine.reduce([ask(op, how, out)], *inputs, dim=dim, keepdim=keepdim)[0]
+
+
+def _refuse_complex(op: str, x: Tensor) -> None:
+    if x.is_complex():
+        raise TypeError(f"{op}: under bitfold.torch.deterministic not of {x.dtype}")
+
+
+# ---- Sums ----------------------------------------------------------------------------------------
+
+heading("sums, means, products")
+
+
+def _additive(how: str, op: str, x: Tensor, dim, keepdim: bool, dtype: torch.dtype | None) -> Tensor:
+    """Sums and products with torch's types: integers and bool in i64, `dtype` taken before they are added."""
+    if dtype is None:
+        dtype = x.dtype if x.is_floating_point() or x.is_complex() else torch.int64
+    if dtype.is_complex:
+        if op not in ("sum", "mean"):
+            _refuse_complex(op, x.to(dtype))
+        parts = torch.view_as_real(x.to(dtype).resolve_conj())
+        return torch.view_as_complex(fold(how, op, parts, dim=_or_nothing(dims_of(x.dim(), dim)), keepdim=keepdim))
+    if dtype is torch.bool:
+        return fold(how, {"sum": "any", "nansum": "any", "prod": "all"}[op], x, dim=dim, keepdim=keepdim)
+    widened_in_passing = x.dtype in _HALF and dtype is torch.float32 or not (dtype.is_floating_point or x.is_floating_point())
+    if x.dtype is not dtype and not widened_in_passing:
+        x = x.to(dtype)
+    if op == "mean" and not dtype.is_floating_point:
+        raise RuntimeError(f"mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: {dtype}")
+    return fold(how, op, x, dim=dim, keepdim=keepdim, out=dtype if dtype is not x.dtype else None)
+
+
+def _or_nothing(dims: list[int]) -> list[int]:
+    if not dims:
+        raise TypeError("dim: a complex number without dimensions has nothing to add")
+    return dims
+
+
+@covers("sum.dim_IntList")
+def _sum(how, x, dim, keepdim=False, *, dtype=None):
+    return _additive(how, "sum", x, dim, keepdim, dtype)
+
+
+@covers("sum")
+def _sum_all(how, x, *, dtype=None):
+    return _additive(how, "sum", x, None, False, dtype)
+
+
+@covers("nansum")
+def _nansum(how, x, dim=None, keepdim=False, *, dtype=None):
+    return _additive(how, "nansum", x, dim, keepdim, dtype)
+
+
+@covers("mean.dim")
+def _mean(how, x, dim, keepdim=False, *, dtype=None):
+    return _additive(how, "mean", x, dim, keepdim, x.dtype if dtype is None else dtype)
+
+
+@covers("mean")
+def _mean_all(how, x, *, dtype=None):
+    return _mean(how, x, None, dtype=dtype)
+
+
+@covers("prod")
+def _prod_all(how, x, *, dtype=None):
+    return _additive(how, "prod", x, None, False, dtype)
+
+
+@covers("prod.dim_int")
+def _prod(how, x, dim, keepdim=False, *, dtype=None):
+    return _additive(how, "prod", x, [dim], keepdim, dtype)
+
+
+@covers("dot", "vdot")
+def _dot(how, x, y):
+    _refuse_complex("dot", x)
+    if x.dim() != 1 or y.dim() != 1 or x.shape != y.shape:
+        raise RuntimeError(f"dot: 1D tensors of one length expected, got {list(x.shape)} and {list(y.shape)}")
+    return fold(how, "dot", x, y, keepdim=False, out=x.dtype)
+
+
+# ---- Extrema -------------------------------------------------------------------------------------
+
+heading("extrema")
+
+
+def _some(op: str, x: Tensor, dims: Sequence[int]) -> None:
+    _refuse_complex(op, x)
+    for d in dims:
+        if x.dim() and x.shape[d] == 0:
+            raise IndexError(f"{op}(): Expected reduction dim {d} to have non-zero size.")
+
+
+def _extreme(op: str) -> Callable:
+    def along(how, x, dim=(), keepdim=False):
+        _some(op, x, dims_of(x.dim(), dim))
+        return fold(how, op, x, dim=dim, keepdim=keepdim)
+
+    def with_place(how, x, dim, keepdim=False):
+        _some(op, x, dims_of(x.dim(), dim))
+        return tuple(_engine.reduce([ask(op, how), ask("arg" + op, how)], x, dim=dim, keepdim=keepdim))
+
+    def place(how, x, dim=None, keepdim=False):
+        if dim is None and not x.numel():
+            raise IndexError(f"arg{op}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.")
+        _some("arg" + op, x, dims_of(x.dim(), dim))
+        return fold(how, "arg" + op, x, dim=dim, keepdim=keepdim)
+
+    covers("a" + op)(along)
+    covers(op)(lambda how, x: along(how, x))
+    covers(op + ".dim")(with_place)
+    covers("arg" + op)(place)
+    return along
+
+
+_extreme("max"), _extreme("min")
+
+
+@covers("aminmax")
+def _aminmax(how, x, *, dim=None, keepdim=False):
+    _some("aminmax", x, dims_of(x.dim(), dim))
+    return tuple(_engine.reduce([ask("min", how), ask("max", how)], x, dim=dim, keepdim=keepdim))
+
+
+# ---- Moments -------------------------------------------------------------------------------------
+
+heading("variances")
+
+
+def _moments(*ops: str) -> Callable:
+    def moments(how, x, dim=None, *, correction=None, keepdim=False):
+        _refuse_complex(ops[0], x)
+        ddof = 1 if correction is None else correction
+        if ddof < 0 or ddof != int(ddof):  # bitfold has integers from 0 on
+            return _corrected(how, ops, x, dim, ddof, keepdim)
+        asks = [ask(op, how) if op == "mean" else ask(op, how)._replace(ddof=int(ddof)) for op in ops]
+        results = _engine.reduce(asks, x, dim=dim, keepdim=keepdim)
+        return results[0] if len(ops) == 1 else tuple(results)
+
+    return moments
+
+
+def _corrected(how: str, ops: tuple[str, ...], x: Tensor, dim, correction: float, keepdim: bool) -> Tensor | tuple[Tensor, ...]:
+    n = math.prod(x.shape[d] for d in dims_of(x.dim(), dim))
+    var, mean = _engine.reduce([ask("var", how, torch.float64), ask("mean", how)], x, dim=dim, keepdim=keepdim)
+    var = var * n / max(n - correction, 0.0)
+    spread = (var.sqrt() if ops[0] == "std" else var).to(x.dtype)
+    return spread if len(ops) == 1 else (spread, mean)
+
+
+covers("var.correction")(_moments("var"))
+covers("std.correction")(_moments("std"))
+covers("var_mean.correction")(_moments("var", "mean"))
+covers("std_mean.correction")(_moments("std", "mean"))
+
+
+# ---- Norms ---------------------------------------------------------------------------------------
+
+heading("norms")
+
+
+@covers("linalg_vector_norm")
+def vector_norm(how, x, ord=2, dim=None, keepdim=False, *, dtype=None):
+    if dtype is not None:
+        x = x.to(dtype)
+    if x.is_complex():
+        x = torch.abs(x)
+    if not x.is_floating_point():
+        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype}")
+    named = {1: "norm_l1", 2: "norm_l2", math.inf: "norm_inf"}.get(ord)
+    if named == "norm_inf" or ord == -math.inf:
+        _some("linalg.vector_norm", x, dims_of(x.dim(), dim) if ord == -math.inf or dim else ())
+    if named:
+        return fold(how, named, x, dim=dim, keepdim=keepdim)
+    if ord == -math.inf:
+        return fold(how, "min", torch.abs(x), dim=dim, keepdim=keepdim)
+    if ord == 0:
+        return fold(how, "count_nonzero", x, dim=dim, keepdim=keepdim).to(x.dtype)
+    powers = torch.pow(torch.abs(x.to(wide(x.dtype))), ord)
+    return torch.pow(fold(how, "sum", powers, dim=dim, keepdim=keepdim), 1 / ord).to(x.dtype)
+
+
+@covers("norm.ScalarOpt_dim", "norm.ScalarOpt_dim_dtype")
+def _norm(how, x, p, dim, keepdim=False, *, dtype=None):
+    return vector_norm(how, x, 2 if p is None else p, dim, keepdim, dtype=dtype)
+
+
+@covers("norm.Scalar", "norm.ScalarOpt_dtype")
+def _norm_all(how, x, p=2, *, dtype=None):
+    return vector_norm(how, x, 2 if p is None else p, dtype=dtype)
+
+
+@covers("_foreach_norm.Scalar")
+def _foreach_norm(how, tensors, ord=2, dtype=None):
+    return [vector_norm(how, x, ord, dtype=dtype) for x in tensors]
+
+
+# ---- Softmax -------------------------------------------------------------------------------------
+
+heading("softmax and its like")
+
+
+@covers("logsumexp")
+def _logsumexp(how, x, dim, keepdim=False):
+    _refuse_complex("logsumexp", x)
+    if not x.is_floating_point():
+        x = x.to(torch.get_default_dtype())
+    return fold(how, "logsumexp", x, dim=dim, keepdim=keepdim)
+
+
+def _softmax_type(x: Tensor, half_to_float: bool) -> torch.dtype:
+    return torch.float32 if half_to_float else x.dtype
+
+
+@covers("_softmax")
+def _softmax(how, x, dim, half_to_float):
+    if not x.numel():
+        return torch.empty_like(x, dtype=_softmax_type(x, half_to_float))
+    top, total = _engine.reduce([ask("max", how), ask("softmax_denominator", how, wide(x.dtype))], x, dim=dim, keepdim=True)
+    y = torch.sub(x.to(wide(x.dtype)), top)
+    return y.exp_().div_(total).to(_softmax_type(x, half_to_float))
+
+
+@covers("_safe_softmax")
+def _safe_softmax(how, x, dim, dtype=None):
+    x = x if dtype is None else x.to(dtype)
+    y = _softmax(how, x, dim, False)
+    return torch.where(torch.eq(x, -math.inf).all(dim=dim, keepdim=True), torch.zeros_like(y), y)
+
+
+@covers("_log_softmax")
+def _log_softmax(how, x, dim, half_to_float):
+    # log of the denominator is log Σ exp(x) - max, both of bitfold's: so no device's own logarithm is in it.
+    if not x.numel():
+        return torch.empty_like(x, dtype=_softmax_type(x, half_to_float))
+    top, both = _engine.reduce([ask("max", how), ask("logsumexp", how, torch.float64)], x, dim=dim, keepdim=True)
+    log_total = torch.sub(both, top.to(both.dtype)).to(wide(x.dtype))
+    return torch.sub(x.to(wide(x.dtype)), top).sub_(log_total).to(_softmax_type(x, half_to_float))
+
+
+@covers("_softmax_backward_data")
+def _softmax_backward(how, grad, output, dim, input_dtype):
+    g, y = grad.to(wide(grad.dtype)), output.to(wide(output.dtype))
+    return torch.sub(g, fold(how, "dot", g, y, dim=dim)).mul_(y).to(input_dtype)
+
+
+@covers("_log_softmax_backward_data")
+def _log_softmax_backward(how, grad, output, dim, input_dtype):
+    g, y = grad.to(wide(grad.dtype)), output.to(wide(output.dtype))
+    return torch.sub(g, torch.exp(y).mul_(fold(how, "sum", g, dim=dim))).to(input_dtype)
+
+
+# ---- Normalisation -------------------------------------------------------------------------------
+#
+# A layout says along which dimensions of x statistics are taken, and how a weight is spread over x. 1 / sqrt is torch's square
+# root and division, which IEEE 754 rounds; its rsqrt is not.
+
+heading("normalisation")
+
+
+def _statistics(how: str, x: Tensor, dims: list[int], eps: float) -> tuple[Tensor, Tensor]:
+    mean, var = _engine.reduce([ask("mean", how, wide(x.dtype)), ask("var", how, wide(x.dtype))], x, dim=dims, keepdim=True)
+    return mean, _inverse_root(var, eps)
+
+
+def _inverse_root(var: Tensor, eps: float) -> Tensor:
+    return var.add(eps).sqrt_().reciprocal_()
+
+
+def _scaled(x: Tensor, mean: Tensor | None, rstd: Tensor) -> Tensor:
+    x = x.to(wide(x.dtype))
+    return (x if mean is None else x - mean) * rstd
+
+
+def _affine(y: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    if weight is not None:
+        y = y * weight.to(y.dtype)
+    return y if bias is None else y + bias.to(y.dtype)
+
+
+def _input_gradient(how: str, g: Tensor, scaled: Tensor, rstd: Tensor, dims: list[int], centred: bool) -> Tensor:
+    """Of y = scaled(x), whose statistics are x's own."""
+    n = math.prod(g.shape[d] for d in dims)
+    along = scaled * (fold(how, "dot", g, scaled, dim=dims) / n)
+    return ((g - fold(how, "mean", g, dim=dims) if centred else g) - along) * rstd
+
+
+def _weight_gradients(how: str, g: Tensor, scaled: Tensor, dims: list[int], shape, dtype, want: Sequence[bool]) -> list[Tensor | None]:
+    """Of weight and bias: along all dimensions that they do not have."""
+    weight = _column_fold(how, "dot", g, scaled, dims).reshape(shape).to(dtype) if want[0] else None
+    bias = _column_fold(how, "sum", g, None, dims).reshape(shape).to(dtype) if want[1] else None
+    return [weight, bias]
+
+
+def _column_fold(how: str, op: str, g: Tensor, y: Tensor | None, dims: list[int]) -> Tensor:
+    if not dims:  # every element is a gradient of its own
+        return g * y if y is not None else g
+    return fold(how, op, *([g] if y is None else [g, y]), dim=dims)
+
+
+def _batch_dims(x: Tensor, normalized: Sequence[int]) -> tuple[list[int], list[int]]:
+    lead = x.dim() - len(normalized)
+    if lead < 0 or list(x.shape[lead:]) != list(normalized):
+        raise RuntimeError(f"Given normalized_shape={list(normalized)}, expected input with shape [*, {list(normalized)}], but got input of size {list(x.shape)}")
+    return list(range(lead)), list(range(lead, x.dim()))
+
+
+@covers("native_layer_norm")
+def _layer_norm(how, x, normalized_shape, weight, bias, eps):
+    _, dims = _batch_dims(x, normalized_shape)
+    mean, rstd = _statistics(how, x, dims, eps)
+    return _affine(_scaled(x, mean, rstd), weight, bias).to(x.dtype), mean, rstd
+
+
+@covers("native_layer_norm_backward")
+def _layer_norm_backward(how, grad, x, normalized_shape, mean, rstd, weight, bias, output_mask):
+    return _norm_backward(how, grad, x, normalized_shape, mean, rstd, weight, output_mask)
+
+
+@covers("_fused_rms_norm")
+def _rms_norm(how, x, normalized_shape, weight, eps):
+    _, dims = _batch_dims(x, normalized_shape)
+    square = fold(how, "sum_squares", x, dim=dims, out=wide(x.dtype)) / math.prod(normalized_shape)
+    rstd = _inverse_root(square, torch.finfo(wide(x.dtype)).eps if eps is None else eps)
+    return _affine(_scaled(x, None, rstd), weight, None).to(x.dtype), rstd
+
+
+@covers("_fused_rms_norm_backward")
+def _rms_norm_backward(how, grad, x, normalized_shape, rstd, weight, output_mask):
+    return _norm_backward(how, grad, x, normalized_shape, None, rstd, weight, [*output_mask, False])[:2]
+
+
+def _norm_backward(how, grad, x, normalized_shape, mean, rstd, weight, output_mask):
+    batch, dims = _batch_dims(x, normalized_shape)
+    g, scaled = grad.to(wide(x.dtype)), _scaled(x, mean, rstd)
+    dx = None
+    if output_mask[0]:
+        dx = _input_gradient(how, _affine(g, weight, None), scaled, rstd, dims, mean is not None).to(x.dtype)
+    dtype = x.dtype if weight is None else weight.dtype
+    return (dx, *_weight_gradients(how, g, scaled, batch, normalized_shape, dtype, output_mask[1:]))
+
+
+@covers("native_group_norm")
+def _group_norm(how, x, weight, bias, N, C, HxW, group, eps):
+    groups = x.reshape(N, group, C // group, HxW)
+    mean, rstd = _statistics(how, groups, [2, 3], eps)
+    y = _affine(_scaled(groups, mean, rstd), *(_grouped(t, group) for t in (weight, bias)))
+    return y.to(x.dtype).reshape(x.shape), mean.reshape(N, group), rstd.reshape(N, group)
+
+
+def _grouped(t: Tensor | None, group: int) -> Tensor | None:
+    return None if t is None else t.reshape(1, group, -1, 1)
+
+
+@covers("native_group_norm_backward")
+def _group_norm_backward(how, grad, x, mean, rstd, weight, N, C, HxW, group, output_mask):
+    shape = (N, group, C // group, HxW)
+    g, rstd = grad.reshape(shape).to(wide(x.dtype)), rstd.reshape(N, group, 1, 1)
+    scaled = _scaled(x.reshape(shape), mean.reshape(N, group, 1, 1), rstd)
+    dx = None
+    if output_mask[0]:
+        dx = _input_gradient(how, _affine(g, _grouped(weight, group), None), scaled, rstd, [2, 3], True).to(x.dtype).reshape(x.shape)
+    dtype = x.dtype if weight is None else weight.dtype
+    return (dx, *_weight_gradients(how, g, scaled, [0, 3], (C,), dtype, output_mask[1:]))
+
+
+def _channelled(t: Tensor | None, x: Tensor) -> Tensor | None:
+    return None if t is None else t.reshape(1, -1, *(1 for _ in range(x.dim() - 2)))
+
+
+def _other_dims(x: Tensor) -> list[int]:
+    return [d for d in range(x.dim()) if d != 1]
+
+
+def _normalised_batch(how, x, weight, bias, running_mean, running_var, training, momentum, eps):
+    """y, the batch's mean and 1 / std (nothing where it is not training), and the running statistics thereafter."""
+    if training:
+        dims = _other_dims(x)
+        n = math.prod(x.shape[d] for d in dims)
+        mean, var = _engine.reduce([ask("mean", how, wide(x.dtype)), ask("var", how, wide(x.dtype))], x, dim=dims, keepdim=False)
+        rstd = _inverse_root(var, eps)
+        saved = mean, rstd
+        if running_mean is not None:
+            running_mean = _moved(running_mean, mean, momentum)
+        if running_var is not None:
+            running_var = _moved(running_var, var * (n / (n - 1) if n > 1 else math.nan), momentum)
+    else:
+        mean, rstd = running_mean.to(wide(x.dtype)), _inverse_root(running_var.to(wide(x.dtype)), eps)
+        saved = mean.new_empty(0), mean.new_empty(0)
+    y = _affine(_scaled(x, _channelled(mean, x), _channelled(rstd, x)), _channelled(weight, x), _channelled(bias, x))
+    return y.to(x.dtype), *saved, running_mean, running_var
+
+
+def _moved(running: Tensor, now: Tensor, momentum: float) -> Tensor:
+    return (running * (1 - momentum) + now * momentum).to(running.dtype)
+
+
+@covers("native_batch_norm", "_native_batch_norm_legit")
+def _batch_norm(how, x, weight, bias, running_mean, running_var, training, momentum, eps):
+    *results, mean, var = _normalised_batch(how, x, weight, bias, running_mean, running_var, training, momentum, eps)
+    if training:
+        for kept, now in ((running_mean, mean), (running_var, var)):
+            if kept is not None:
+                kept.copy_(now)
+    return tuple(results)
+
+
+@covers("_native_batch_norm_legit.no_stats")
+def _batch_norm_of_this(how, x, weight, bias, training, momentum, eps):
+    return _normalised_batch(how, x, weight, bias, None, None, True, momentum, eps)[:3]
+
+
+@covers("_native_batch_norm_legit_no_training")
+def _batch_norm_at_rest(how, x, weight, bias, running_mean, running_var, momentum, eps):
+    return _normalised_batch(how, x, weight, bias, running_mean, running_var, False, momentum, eps)[:3]
+
+
+@covers("_native_batch_norm_legit_functional")
+def _batch_norm_functional(how, x, weight, bias, running_mean, running_var, training, momentum, eps):
+    results = _normalised_batch(how, x, weight, bias, running_mean, running_var, training, momentum, eps)
+    return (*results[:3], *(new if new is not old else old.clone() for new, old in zip(results[3:], (running_mean, running_var))))
+
+
+@covers("_batch_norm_with_update")
+def _batch_norm_with_update(how, x, weight, bias, running_mean, running_var, momentum, eps):
+    return (*_batch_norm(how, x, weight, bias, running_mean, running_var, True, momentum, eps), x.new_empty(0, dtype=torch.uint8))
+
+
+@covers("_batch_norm_with_update_functional")
+def _batch_norm_with_update_functional(how, x, weight, bias, running_mean, running_var, momentum, eps):
+    y, mean, rstd, *running = _normalised_batch(how, x, weight, bias, running_mean, running_var, True, momentum, eps)
+    return y, mean, rstd, x.new_empty(0, dtype=torch.uint8), *running
+
+
+@covers("_batch_norm_no_update")
+def _batch_norm_no_update(how, x, weight, bias, running_mean, running_var, momentum, eps):
+    results = _normalised_batch(how, x, weight, bias, running_mean, running_var, running_mean is None, momentum, eps)
+    return *results[:3], x.new_empty(0, dtype=torch.uint8)
+
+
+@covers("cudnn_batch_norm")
+def _cudnn_batch_norm(how, x, weight, bias, running_mean, running_var, training, exponential_average_factor, epsilon):
+    results = _batch_norm(how, x, weight, bias, running_mean, running_var, training, exponential_average_factor, epsilon)
+    return *results, x.new_empty(0, dtype=torch.uint8)
+
+
+@covers("native_batch_norm_backward")
+def _batch_norm_backward(how, grad, x, weight, running_mean, running_var, save_mean, save_invstd, train, eps, output_mask):
+    g, dims = grad.to(wide(x.dtype)), _other_dims(x)
+    if train:
+        mean, rstd = save_mean, save_invstd
+    else:
+        mean, rstd = running_mean.to(g.dtype), _inverse_root(running_var.to(g.dtype), eps)
+    rstd = _channelled(rstd, x)
+    scaled = _scaled(x, _channelled(mean, x), rstd)
+    dx = None
+    if output_mask[0]:
+        at = _affine(g, _channelled(weight, x), None)
+        dx = (_input_gradient(how, at, scaled, rstd, dims, True) if train else at * rstd).to(x.dtype)
+    dtype = x.dtype if weight is None else weight.dtype
+    return (dx, *_weight_gradients(how, g, scaled, dims, (x.shape[1],), dtype, output_mask[1:]))
+
+
+@covers("batch_norm_backward")
+def _batch_norm_backward_2(how, grad, x, weight, running_mean, running_var, save_mean, save_var, update, eps, output_mask, reserve):
+    return _batch_norm_backward(how, grad, x, weight, running_mean, running_var, save_mean, save_var, update, eps, output_mask)
+
+
+@covers("cudnn_batch_norm_backward")
+def _cudnn_batch_norm_backward(how, x, grad, weight, running_mean, running_var, save_mean, save_var, epsilon, reserveSpace):
+    return _batch_norm_backward(how, grad, x, weight, running_mean, running_var, save_mean, save_var, True, epsilon, [True] * 3)
+
+
+# ---- Losses --------------------------------------------------------------------------------------
+
+heading("losses")
+
+_NONE, _MEAN = 0, 1
+
+
+@covers("mse_loss")
+def _mse_loss(how, x, y, reduction=_MEAN):
+    dtype = torch.result_type(x, y)
+    x, y = torch.broadcast_tensors(x.to(dtype), y.to(dtype))
+    if reduction == _NONE:
+        d = x - y
+        return d * d
+    return fold(how, "mse" if reduction == _MEAN else "squared_distance", x, y, keepdim=False, out=dtype)
+
+
+@covers("nll_loss_forward", "nll_loss2d_forward")
+def _nll_loss(how, x, target, weight, reduction, ignore_index):
+    classes = 0 if x.dim() == 1 else 1
+    counts = target != ignore_index
+    at = torch.where(counts, target, torch.zeros_like(target))
+    picked = x.gather(classes, at.unsqueeze(classes)).squeeze(classes).to(wide(x.dtype))
+    share = counts.to(picked.dtype)
+    if weight is not None:
+        share = share * weight.to(picked.dtype)[at]
+    losses = torch.where(counts, -picked * share, torch.zeros_like(picked))
+    if reduction == _NONE:
+        return losses.to(x.dtype), x.new_zeros(())
+    total = fold(how, "sum", share, keepdim=False)
+    loss = fold(how, "sum", losses, keepdim=False)
+    return (loss / total if reduction == _MEAN else loss).to(x.dtype), total.to(x.dtype)
+
+
+# ---- By key --------------------------------------------------------------------------------------
+#
+# What goes to one place is one reduction, in the order in which it comes; then it meets what lay there.
+
+heading("adding by index")
+
+
+def _rows_by_key(how: str, op: str, x: Tensor, keys: Tensor, outputs: int, out: torch.dtype | None = None) -> Tensor:
+    """x: rows; keys: one for each. Gives `outputs` rows."""
+    width = x.shape[1:].numel()
+    at = (keys.to(torch.int64).unsqueeze(1) * width + torch.arange(width, device=x.device)).reshape(-1)
+    return _engine.by_key(ask(op, how, out), x.reshape(-1), at, outputs * width).reshape(outputs, *x.shape[1:])
+
+
+def _touched(at: Tensor, outputs: int) -> Tensor:
+    return torch.zeros(outputs, dtype=torch.bool, device=at.device).index_fill_(0, at, True)
+
+
+def _combined(how: str, base: Tensor, at: Tensor, values: Tensor, reduce: str, include_self: bool = True) -> Tensor:
+    """`values` reduced into places `at` of base; all flat."""
+    n = base.numel()
+    if base.dtype.is_complex:
+        if reduce != "sum":
+            _refuse_complex(reduce, base)
+        pairs = (at.unsqueeze(1) * 2 + torch.arange(2, device=at.device)).reshape(-1)
+        parts = _combined(how, _flat_parts(base), pairs, _flat_parts(values), reduce, include_self)
+        return torch.view_as_complex(parts.reshape(-1, 2))
+    if base.dtype is torch.bool:  # true plus true is true
+        as_bytes = _combined(how, base.to(torch.uint8), at, values.to(torch.uint8), {"sum": "amax"}.get(reduce, reduce), include_self)
+        return as_bytes != 0
+    touched = _touched(at, n)
+    if reduce in ("amax", "amin"):
+        worst = _worst(base.dtype, reduce)
+        kept = base if include_self else base.masked_fill(touched, worst)
+        every = torch.cat([torch.arange(n, device=at.device), at])
+        return _engine.by_key(ask(reduce[1:], how), torch.cat([kept, values.to(base.dtype)]), every, n)
+    exact = not base.dtype.is_floating_point
+    type_of_sum = torch.int64 if exact else wide(base.dtype)
+    op = "prod" if reduce == "prod" else "sum"
+    folded = _engine.by_key(ask(op, how, type_of_sum), values, at, n)
+    if include_self:
+        folded = base * folded if op == "prod" else base + folded
+    if reduce == "mean":
+        counts = _engine.by_key(Ask("count_nonzero"), torch.ones_like(at), at, n) + int(include_self)
+        counts = counts.clamp_min(1)
+        folded = torch.div(folded, counts, rounding_mode="floor") if exact else folded / counts.to(folded.dtype)
+    return torch.where(touched, folded.to(base.dtype), base)
+
+
+def _flat_parts(x: Tensor) -> Tensor:
+    return torch.view_as_real(x.resolve_conj()).reshape(-1)
+
+
+def _worst(dtype: torch.dtype, reduce: str) -> float | int:
+    if dtype.is_floating_point:
+        return -math.inf if reduce == "amax" else math.inf
+    limits = torch.iinfo(dtype)
+    return limits.min if reduce == "amax" else limits.max
+
+
+def _same_type(x: Tensor, source: Tensor, op: str) -> None:
+    if x.dtype != source.dtype:
+        raise RuntimeError(f"{op}(): Expected self.dtype to be equal to src.dtype")
+
+
+def _checked(index: Tensor, size: int, op: str) -> Tensor:
+    """On a GPU looking would be a synchronisation; there torch asserts."""
+    if _engine.is_real(index) and index.numel() and not index.is_cuda and not (0 <= int(index.min()) and int(index.max()) < size):
+        raise IndexError(f"{op}(): index out of range of a dimension of {size}")
+    return index.to(torch.int64)
+
+
+def _scattered(how, x, dim, index, src, reduce, include_self=True):
+    if not index.numel():
+        return x.clone()
+    if not x.dim():
+        return _scattered(how, x.reshape(1), 0, index.reshape(1), src.reshape(1), reduce, include_self).reshape(())
+    dim %= x.dim()
+    index = _checked(index, x.shape[dim], "scatter")
+    src = src[tuple(slice(n) for n in index.shape)]
+    places = torch.arange(x.numel(), device=x.device).reshape(x.shape)
+    here = places[tuple(slice(n) if d != dim else slice(None) for d, n in enumerate(index.shape))]
+    at = here.gather(dim, index).reshape(-1)
+    return _combined(how, x.reshape(-1), at, src.reshape(-1), reduce, include_self).reshape(x.shape)
+
+
+@covers("scatter_add")
+def _scatter_add(how, x, dim, index, src):
+    _same_type(x, src, "scatter")
+    return _scattered(how, x, dim, index, src, "sum")
+
+
+@covers("scatter_reduce.two")
+def _scatter_reduce(how, x, dim, index, src, reduce, *, include_self=True):
+    _same_type(x, src, "scatter")
+    return _scattered(how, x, dim, index, src, reduce, include_self)
+
+
+@covers("scatter.reduce")
+def _scatter_named(how, x, dim, index, src, *, reduce):
+    _same_type(x, src, "scatter")
+    return _scattered(how, x, dim, index, src, {"add": "sum", "multiply": "prod"}[reduce])
+
+
+@covers("scatter.value_reduce")
+def _scatter_value(how, x, dim, index, value, *, reduce):
+    src = torch.full(index.shape, value, dtype=x.dtype, device=x.device)
+    return _scatter_named(how, x, dim, index, src, reduce=reduce)
+
+
+def _indexed(how, x, dim, index, source, reduce, include_self=True):
+    if x.dim() > 1 and index.dim() > 1:
+        raise IndexError("index_add_(): Index is supposed to be a vector")
+    if not x.dim():
+        return _indexed(how, x.reshape(1), 0, index.reshape(-1), source.reshape(1), reduce, include_self).reshape(())
+    _same_type(x, source, "index_add_")
+    shape = list(x.shape)
+    shape[dim] = index.numel()
+    if list(source.shape) != shape and not (source.dim() == 0 and index.numel() == 1):
+        raise RuntimeError(f"index_add_(): source of shape {list(source.shape)}, where {shape} is expected")
+    view = [1] * x.dim()
+    view[dim] = -1
+    return _scattered(how, x, dim, index.reshape(view).expand(shape), source.reshape(shape), reduce, include_self)
+
+
+@covers("index_add")
+def _index_add(how, x, dim, index, source, *, alpha=1):
+    return _indexed(how, x, dim, index, source if alpha == 1 else source * alpha, "sum")
+
+
+@covers("index_reduce")
+def _index_reduce(how, x, dim, index, source, reduce, *, include_self=True):
+    return _indexed(how, x, dim, index, source, reduce, include_self)
+
+
+def index_put(how, x, indices, values, accumulate=False, unsafe=False):
+    """With accumulate; without it there is nothing to add, and torch's own runs."""
+    at = torch.arange(x.numel(), device=x.device).reshape(x.shape)[tuple(slice(None) if i is None else i for i in indices)]
+    values = values.expand(at.shape)
+    return _combined(how, x.reshape(-1), at.reshape(-1), values.reshape(-1), "sum").reshape(x.shape)
+
+
+def put(how, x, index, source, accumulate=False):
+    n = x.numel()
+    index = index.reshape(-1).to(torch.int64)
+    return _combined(how, x.reshape(-1), torch.where(index < 0, index + n, index), source.reshape(-1), "sum").reshape(x.shape)
+
+
+#: In place, and by bitfold only where `accumulate` is true.
+ACCUMULATING: dict[str, Callable] = {"_index_put_impl_": index_put, "put_": put}
+
+
+@covers("embedding_dense_backward")
+def _embedding_backward(how, grad, indices, num_weights, padding_idx, scale_grad_by_freq):
+    keys = indices.reshape(-1).to(torch.int64)
+    rows = grad.reshape(keys.numel(), -1)
+    return _summed_rows(how, rows, keys, num_weights, padding_idx, scale_grad_by_freq)
+
+
+def _summed_rows(how, rows, keys, num_weights, padding_idx, scale_grad_by_freq):
+    if padding_idx >= 0:  # such rows go to one of their own, which is dropped
+        keys = torch.where(keys == padding_idx, torch.full_like(keys, num_weights), keys)
+    if scale_grad_by_freq:
+        counts = _engine.by_key(Ask("count_nonzero"), torch.ones_like(keys), keys, num_weights + 1)
+        rows = rows / counts[keys].unsqueeze(1).to(rows.dtype)
+    return _rows_by_key(how, "sum", rows, keys, num_weights + 1, rows.dtype)[:num_weights].contiguous()
+
+
+# ---- Bags ----------------------------------------------------------------------------------------
+
+heading("bags of embeddings")
+
+_BAG_SUM, _BAG_MEAN, _BAG_MAX = range(3)
+
+
+@covers("_embedding_bag", "_embedding_bag_forward_only")
+def _embedding_bag(
+    how, weight, indices, offsets, scale_grad_by_freq=False, mode=_BAG_SUM, sparse=False, per_sample_weights=None, include_last_offset=False,
+    padding_idx=-1,
+):  # fmt: skip
+    bags, n, width = offsets.numel() - int(include_last_offset), indices.numel(), weight.shape[1]
+    indices = _checked(indices, weight.shape[0], "embedding_bag")
+    bag = torch.bucketize(torch.arange(n, device=indices.device), offsets[:bags].to(torch.int64), right=True) - 1
+    rows = weight[indices]
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(1)
+    keys = bag if padding_idx < 0 else torch.where(indices == padding_idx, bags, bag)  # padding goes to a bag that is dropped
+    sizes = _engine.by_key(Ask("count_nonzero"), torch.ones_like(keys), keys, bags + 1)[:bags].contiguous()
+    if mode == _BAG_MAX:
+        at = (keys.unsqueeze(1) * width + torch.arange(width, device=keys.device)).reshape(-1)
+        nothing = torch.zeros((bags + 1) * width, dtype=weight.dtype, device=weight.device)
+        best = _combined(how, nothing, at, rows.reshape(-1), "amax", include_self=False)
+        first = torch.where(rows.reshape(-1) == best[at], torch.arange(n, device=at.device).repeat_interleave(width), n)
+        which = _combined(how, torch.full_like(nothing, n, dtype=torch.int64), at, first, "amin")
+        which = torch.where(which < n, torch.cat([indices, indices.new_full((1,), -1)])[which], -1)
+        best, which = (t.reshape(bags + 1, width)[:bags].contiguous() for t in (best, which))
+        return best, bag, sizes, which
+    y = _rows_by_key(how, "sum", rows, keys, bags + 1, wide(weight.dtype))[:bags]
+    if mode == _BAG_MEAN:
+        y = y / sizes.clamp_min(1).unsqueeze(1).to(y.dtype)
+    return y.to(weight.dtype).contiguous(), bag, sizes, sizes.clone()
+
+
+@covers("_embedding_bag_dense_backward")
+def _embedding_bag_backward(
+    how, grad, indices, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode, per_sample_weights, padding_idx=-1
+):
+    if mode == _BAG_MAX:
+        bags, width = grad.shape
+        keys = torch.where(maximum_indices < 0, num_weights, maximum_indices)
+        at = (keys * width + torch.arange(width, device=keys.device)).reshape(-1)
+        summed = _engine.by_key(ask("sum", how, grad.dtype), grad.reshape(-1), at, (num_weights + 1) * width)
+        return summed.reshape(num_weights + 1, width)[:num_weights].contiguous()
+    rows = grad[offset2bag].to(wide(grad.dtype))
+    if mode == _BAG_MEAN:
+        rows = rows / bag_size.clamp_min(1)[offset2bag].unsqueeze(1).to(rows.dtype)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(1)
+    return _summed_rows(how, rows, indices.to(torch.int64), num_weights, padding_idx, scale_grad_by_freq).to(grad.dtype)
+
+
+@covers("_embedding_bag_per_sample_weights_backward")
+def _bag_weights_backward(how, grad, weight, indices, offsets, offset2bag, mode, padding_idx=-1):
+    g, rows = grad[offset2bag], weight[indices]
+    per_sample = fold(how, "dot", g, rows, dim=1, keepdim=False, out=grad.dtype)
+    return per_sample if padding_idx < 0 else torch.where(indices == padding_idx, torch.zeros_like(per_sample), per_sample)

@@ -1,0 +1,56 @@
+"""What is covered, what torch does deterministically by itself, and what is neither: the tables of docs/pytorch.md.
+
+    python -m bitfold.torch.coverage [--write docs/pytorch.md]
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from pathlib import Path
+
+from ._mode import ACCUMULATING
+from ._overrides import HEADINGS
+from ._strict import INDEPENDENT, NOT_COVERED
+
+BEGIN, END = "<!-- begin: bitfold.torch.coverage -->\n", "<!-- end -->"
+
+
+def _names(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def tables() -> str:
+    """In Markdown."""
+    lines = ["| covered | operators of `aten`, each with its `out` and in-place forms |", "|---|---|"]
+    lines += [f"| {text} | {_names(names)} |" for text, names in HEADINGS.items()]
+    lines += [f"| with `accumulate=True` | {_names(ACCUMULATING)} |", ""]
+    lines += ["| torch's own, bits of each element by itself | |", "|---|---|"]
+    lines += ["| elementwise | all that torch marks so (`torch.Tag.pointwise`) |", "| views | all |"]
+    lines += [f"| {text} | {_names(names)} |" for text, names in INDEPENDENT.items()]
+    lines += ["", "| not covered | among others | what is promised |", "|---|---|---|"]
+    lines += [f"| {text} | {_names(names)} | {known} |" for text, (names, known) in NOT_COVERED.items()]
+    return "\n".join(lines) + "\n"
+
+
+def put_into(text: str) -> str:
+    """The page with the tables of this version. Errors: ValueError where it has no place for them."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"text: no line {BEGIN.strip()}, or none that ends it")
+    return before + begin + tables() + end + after
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bitfold.torch.coverage", description="what bitfold.torch covers")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="put it into this page")
+    page = parser.parse_args().write
+    if page is None:
+        print(tables(), end="")
+    else:
+        page.write_text(put_into(page.read_text()))
+
+
+if __name__ == "__main__":
+    main()

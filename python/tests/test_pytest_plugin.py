@@ -1,0 +1,188 @@
+"""The pytest plugin, run in pytest's own sandbox: every test is first recorded, then seen to fail."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+
+import numpy as np
+import pytest
+
+pytest_plugins = ["pytester"]
+
+MODULE = """
+import numpy as np
+import pytest
+ml_dtypes = pytest.importorskip("ml_dtypes")
+
+small = np.float32([[0.1, -0.0, 1e-45], [np.inf, 3, np.nan]])
+small[1, 1] += {bump} * np.spacing(np.float32(3))
+long = np.linspace(0, 1, 1000, dtype={dtype}).reshape(10, 100)
+long[{at}] = np.nextafter(long[{at}], np.{dtype_name}(2)) if {bump} else long[{at}]
+
+def test_one(bits):
+    bits.check("small", small)
+    bits.check("several", {{"long": long, "inner": [np.arange(3), True]}})
+
+@pytest.mark.parametrize("kind", ["a b", "c::d"])
+def test_two(bits, kind):
+    bits.check("half", np.array([1.5, 2.25], dtype=ml_dtypes.bfloat16))
+    bits.check("number", 3.5)
+"""
+
+
+def module(bump: int = 0, dtype: str = "float32", at: str = "3, 7") -> str:
+    return MODULE.format(bump=bump, dtype=f"np.{dtype}", dtype_name=dtype, at=at)
+
+
+@pytest.fixture
+def run(pytester):
+    def run(text: str, *options: str):
+        path = pytester.makepyfile(test_model=text)
+        return pytester.runpytest_subprocess("-p", "bitfold.pytest_plugin", "-p", "no:cacheprovider", *options, path)
+
+    return run
+
+
+def test_recorded_and_same(pytester, run):
+    run(module()).assert_outcomes(failed=3)  # nothing was recorded
+    run(module(), "--bits-update").assert_outcomes(passed=3)
+    golden = (pytester.path / "test_model.bits").read_text()
+    assert '"small" float32 [2, 3]\n    0.1 -0.0 1e-45 inf 3.0 nan\n' in golden
+    assert '"several/long" float32 [10, 100] digest ' in golden and "# min 0.0 max 1.0 sum 500.0" in golden
+    assert '"several/inner/0" int64 [3]\n    0 1 2\n' in golden
+    run(module()).assert_outcomes(passed=3)
+    run(module(), "--bits-update").assert_outcomes(passed=3)
+    assert (pytester.path / "test_model.bits").read_text() == golden
+
+
+def test_what_moved(run):
+    run(module(), "--bits-update")
+    result = run(module(bump=2))
+    result.assert_outcomes(failed=1, passed=2)
+    result.stdout.re_match_lines([r".*small +2 ulps +1 of 6 +\[1, 1\] +3\.0 -> 3\.0000005"])
+
+
+def test_what_moved_in_a_long_array(run):
+    run(module(), "--bits-update")
+    text = module().replace("long[3, 7] = ", "long[3, 7] = 0.5; long[3, 8] = ")
+    result = run(text)
+    result.assert_outcomes(failed=1, passed=2)
+    result.stdout.re_match_lines([r".*several/long +\d+ ulps +\d of 1000 +\[3, 7\] +0\.\d+ -> 0\.5"])
+
+
+def test_without_the_values_of_long_arrays(pytester, run):
+    run(module(), "--bits-update")
+    (pytester.path / "test_model.bits.npz").unlink()
+    run(module()).assert_outcomes(passed=3)
+    result = run(module().replace("long[3, 7] = ", "long[3, 7] = 0.5; long[3, 8] = "))
+    result.assert_outcomes(failed=1, passed=2)
+    result.stdout.re_match_lines([r".*several/long +bits +digest \w+ -> \w+; the golden values are not there"])
+
+
+@pytest.mark.parametrize("ulps, passes", [(1, False), (2, True)])
+def test_a_tolerance(run, ulps, passes):
+    loose = lambda text: text.replace('"small", small', f'"small", small, ulps={ulps}')
+    run(loose(module()), "--bits-update")
+    run(loose(module(bump=2)).replace("if 2 else", "if 0 else")).assert_outcomes(**{"passed": 3} if passes else {"passed": 2, "failed": 1})
+
+
+def test_types_and_names_are_bits_too(run):
+    run(module(), "--bits-update")
+    result = run(module(dtype="float64").replace('"inner"', '"other"'))
+    result.assert_outcomes(failed=1, passed=2)
+    result.stdout.re_match_lines_random(
+        [
+            r".*several/long +other type +float32 \[10, 100\] -> float64 \[10, 100\]",
+            r".*several/inner/0 +gone",
+            r".*several/other/0 +new +int64 \[3\]",
+        ]
+    )
+
+
+def test_a_failed_test_is_not_recorded(pytester, run):
+    run(module(), "--bits-update")
+    before = (pytester.path / "test_model.bits").read_text()
+    run(module(bump=1) + "    assert False\n", "--bits-update", "-k", "test_two")
+    assert (pytester.path / "test_model.bits").read_text() == before
+
+
+def test_a_part_keeps_the_rest(pytester, run):
+    run(module(), "--bits-update")
+    run(module(bump=1), "--bits-update", "-k", "test_two")
+    run(module()).assert_outcomes(passed=3)
+
+
+def test_the_same_name_twice(run):
+    result = run("def test(bits):\n    bits.check('x', 1.0)\n    bits.check('x', 1.0)\n", "--bits-update")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*ValueError: name: 'x' was checked before in this test"])
+
+
+def test_no_array(run):
+    result = run("def test(bits):\n    bits.check('x', 'text')\n", "--bits-update")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*TypeError: x: *"])
+
+
+@pytest.mark.parametrize("text", ["", "{}", "# bitfold bits 2. \n", "# bitfold bits 1. order version 0:\n"])
+def test_a_file_that_is_none(pytester, run, text):
+    (pytester.path / "test_model.bits").write_text(text)
+    result = run(module())
+    result.assert_outcomes(errors=3)
+    result.stdout.fnmatch_lines(["*test_model.bits:1:*"])
+
+
+def test_a_damaged_line(pytester, run):
+    run(module(), "--bits-update")
+    path = pytester.path / "test_model.bits"
+    path.write_text(path.read_text().replace('"number" float64', '"number" float65'))
+    result = run(module())
+    result.assert_outcomes(errors=3)
+    result.stdout.fnmatch_lines(["*test_model.bits:*no line of a golden file*"])
+
+
+def test_junit(pytester, run):
+    run(module(), "--bits-update")
+    run(module(bump=2), "--junit-xml=report.xml")
+    failure = ET.parse(pytester.path / "report.xml").find(".//testcase[@name='test_one']/failure")
+    assert "small" in failure.text and "2 ulps" in failure.text
+
+
+def test_a_nan_with_a_payload(run):
+    text = "import numpy as np\ndef test(bits):\n    bits.check('x', np.uint32([0x7fc00000, {}]).view(np.float32))\n"
+    run(text.format("0xffc00001"), "--bits-update")
+    run(text.format("0xffc00001")).assert_outcomes(passed=1)
+    result = run(text.format("0xffc00002"))
+    result.assert_outcomes(failed=1)
+    result.stdout.re_match_lines([r".*x +0 ulps +1 of 2 +\[1\] +0xffc00001 -> 0xffc00002"])
+
+
+def test_a_torch_module(run):
+    pytest.importorskip("torch")
+    text = """
+import torch
+def test(bits):
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 2, dtype=torch.bfloat16)
+    model.weight.data[0, 1] {}= 2
+    model(torch.ones(1, 3, dtype=torch.bfloat16)).sum().backward()
+    bits.check("model", model)
+"""
+    run(text.format("*"), "--bits-update").assert_outcomes(passed=1)
+    run(text.format("*")).assert_outcomes(passed=1)
+    result = run(text.format("/"))
+    result.assert_outcomes(failed=1)
+    result.stdout.re_match_lines([r".*model/state/weight +256 ulps +1 of 6 +\[0, 1\].*"])
+
+
+def test_values_of_all_types_are_read_back():
+    from bitfold import pytest_plugin as p
+
+    r = np.random.default_rng(0)
+    for dtype in ("float16", "float32", "float64", "int8", "uint64", "bool"):
+        raw = r.integers(0, 2 if dtype == "bool" else 256, 4000 * np.dtype(dtype).itemsize, dtype=np.uint8).view(dtype)
+        words = [p._word(x) for x in raw]
+        assert p._parse(words, raw.dtype).tobytes() == raw.tobytes()
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    raw = np.arange(2**16, dtype=np.uint16).view(ml_dtypes.bfloat16)
+    assert p._parse([p._word(x) for x in raw], raw.dtype).tobytes() == raw.tobytes()

@@ -1,0 +1,31 @@
+"""The examples of docs/pytorch.md, as their reader runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
+
+
+@pytest.mark.parametrize("capability", ["default", "avx2"])
+def test_a_model_has_its_golden_bits(capability):
+    """Whatever the vectors of torch's own operators."""
+    command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", EXAMPLES, EXAMPLES / "regression"]
+    plugin = [] if b"bits-update" in subprocess.run([sys.executable, "-m", "pytest", "--help"], capture_output=True).stdout else ["-p", "bitfold.pytest_plugin"]
+    subprocess.run([sys.executable, *command, *plugin], check=True, env={**os.environ, "ATEN_CPU_CAPABILITY": capability})
+
+
+def test_the_transformer(tmp_path):
+    out = tmp_path / "result.json"
+    subprocess.run([sys.executable, EXAMPLES / "train_transformer.py", "--steps", "3", "--device", "cpu", "--out", out], check=True)
+    off, on = json.loads(out.read_text())["results"]
+    assert (off["mode"], on["mode"]) == (False, True)
+    assert on["losses_that_differ"] == on["weights_that_differ"] == 0
+    assert on["changed_by_batch"]["bitfold's dot"] == 0

@@ -1,0 +1,469 @@
+"""torch's own functions under bitfold.torch.deterministic: their values beside torch's, their bits beside bitfold's, and that
+these do not know batch, place, layout or compiler."""
+
+from __future__ import annotations
+
+import copy
+import threading
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
+
+import bitfold.torch
+from bitfold.torch import _mode, _overrides, _strict, coverage
+from bitfold.torch._engine import METHODS
+from torch_helpers import DEVICES, same
+
+fold = torch.ops.bitfold
+deterministic = bitfold.torch.deterministic
+
+
+@pytest.fixture(autouse=True)
+def off_afterwards():
+    yield
+    left = bitfold.torch.is_enabled()
+    while bitfold.torch.is_enabled():
+        bitfold.torch.disable()
+    assert not left
+
+
+def randn(*shape, device="cpu", dtype=torch.float32, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype).to(device)
+
+
+# ---- The switch ----------------------------------------------------------------------------------
+
+
+def sums(x):
+    return torch.sum(x, 1), torch.mean(x), x.softmax(1), x.index_add(0, torch.tensor([0, 0]), x[:2])
+
+
+def test_off_is_as_before():
+    x = randn(5, 3000)
+    before = sums(x)
+    kernels = [torch._C._dispatch_dump(op.name()) for op in _mode.covered()]
+    bitfold.torch.enable()
+    assert bitfold.torch.is_enabled()
+    assert not all(map(same, before, sums(x)))  # else this test sees nothing
+    bitfold.torch.disable()
+    assert all(map(same, before, sums(x)))
+    assert kernels == [torch._C._dispatch_dump(op.name()) for op in _mode.covered()]
+    with pytest.raises(RuntimeError, match="not enabled"):
+        bitfold.torch.disable()
+
+
+def test_off_after_an_error():
+    x = randn(5, 3000)
+    before = sums(x)
+    with pytest.raises(ZeroDivisionError), deterministic(strict=True):
+        1 / 0
+    assert all(map(same, before, sums(x)))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_methods_and_nesting(method):
+    x = randn(5, 3000)
+    with deterministic("kahan"):
+        with deterministic(method):
+            assert same(x.sum(1), fold.sum(x, [1], method=method))
+            assert same(x.logsumexp(1), fold.logsumexp(x, [1]))  # which takes none
+            assert same(x.var(1), fold.var(x, [1], method="exact" if method == "exact" else None, ddof=1))
+        assert same(x.sum(1), fold.sum(x, [1], method="kahan"))
+
+
+def test_wrong_arguments():
+    with pytest.raises(ValueError, match="method: 'fast' is none of"):
+        bitfold.torch.enable("fast")
+    with pytest.raises(ValueError, match="allow: torch has no operator matmull"):
+        bitfold.torch.enable(strict=True, allow="matmull")
+
+
+def test_other_threads_and_models_built_before():
+    model, x = torch.nn.LayerNorm(300), randn(4, 300)
+    found = []
+    with deterministic():
+        thread = threading.Thread(target=lambda: found.append(model(x)))
+        thread.start()
+        thread.join()
+        assert same(found[0], model(x))
+    assert not same(found[0], model(x)) or torch.allclose(found[0], model(x))
+
+
+# ---- Values: torch's own samples -----------------------------------------------------------------
+
+OPINFOS = """
+sum nansum mean nanmean prod amax amin max min argmax argmin aminmax var var_mean std std_mean logsumexp softmax log_softmax
+linalg.vector_norm norm dot vdot _softmax_backward_data masked.sum masked.mean
+nn.functional.layer_norm nn.functional.rms_norm nn.functional.group_norm nn.functional.batch_norm nn.functional.instance_norm
+native_layer_norm native_batch_norm _native_batch_norm_legit _batch_norm_with_update
+nn.functional.mse_loss nn.functional.nll_loss nn.functional.cross_entropy nn.functional.l1_loss nn.functional.smooth_l1_loss
+nn.functional.huber_loss nn.functional.kl_div nn.functional.binary_cross_entropy nn.functional.cosine_similarity
+nn.functional.embedding nn.functional.embedding_bag index_add index_reduce scatter scatter_add scatter_reduce index_put put index_select
+gather take
+""".split()
+#: On the CPU torch keeps the statistics of half types in these; bitfold in f32, as torch does on CUDA.
+STATISTICS = ("native_layer_norm", "native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update")
+TOLERANCE = {torch.float64: 1e-11, torch.bfloat16: 4e-2}
+
+
+def opinfos():
+    common = pytest.importorskip("torch.testing._internal.common_methods_invocations")
+    return [info for info in common.op_db if info.name in OPINFOS]
+
+
+def tensors(x):
+    return [t for t in torch.utils._pytree.tree_leaves(x) if isinstance(t, torch.Tensor)]
+
+
+def outcome(info, sample, with_gradients):
+    """What the sample gives, or its type of error; and the gradients."""
+    torch.manual_seed(0)
+    args = (copy.copy(sample.input), *sample.args)
+    try:
+        outs = tensors(info.op(*args, **sample.kwargs))
+    except Exception as e:
+        return e, []
+    rooted = [t for t in outs if t.requires_grad and t.is_floating_point()]
+    leaves = [t for t in tensors((args, sample.kwargs)) if t.requires_grad]
+    if not (with_gradients and rooted):
+        return outs, []
+    seeds = [torch.linspace(0.5, 1.5, t.numel(), dtype=torch.float64).reshape(t.shape).to(t.dtype) for t in rooted]
+    return outs, torch.autograd.grad(rooted, leaves, seeds, allow_unused=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int64, torch.bool], ids=str)
+@pytest.mark.parametrize("name", OPINFOS)
+@pytest.mark.filterwarnings("ignore")
+def test_torchs_samples(name, dtype):
+    found = 0
+    for info in [info for info in opinfos() if info.name == name and dtype in info.dtypes]:
+        with_gradients = dtype.is_floating_point and info.supports_autograd
+        for sample in list(info.sample_inputs("cpu", dtype, requires_grad=with_gradients))[:40]:
+            found += 1
+            wanted = outcome(info, sample, with_gradients)
+            with deterministic():
+                ours = outcome(info, sample, with_gradients)
+            if isinstance(wanted[0], Exception) or isinstance(ours[0], Exception):
+                assert type(wanted[0]) is type(ours[0]), (wanted[0], ours[0], sample)
+                continue
+            for a, b in zip([*wanted[0], *wanted[1]], [*ours[0], *ours[1]], strict=True):
+                if a is None or b is None:
+                    assert a is b
+                    continue
+                assert a.shape == b.shape
+                assert a.dtype == b.dtype or (name in STATISTICS and dtype is torch.bfloat16 and b.dtype is torch.float32)
+                near = TOLERANCE.get(dtype, 1e-6 if a.is_floating_point() else 0)
+                torch.testing.assert_close(b.to(a.dtype), a, rtol=near, atol=2 * near, equal_nan=True, msg=lambda m: f"{m}\n{sample}")
+    if not found:
+        pytest.skip("torch has no sample of this type")
+
+
+# ---- Bits ----------------------------------------------------------------------------------------
+
+LOSSES = {
+    "l1_loss": (), "mse_loss": (), "smooth_l1_loss": (), "huber_loss": (), "kl_div": (), "binary_cross_entropy": (),
+    "binary_cross_entropy_with_logits": (), "poisson_nll_loss": (), "soft_margin_loss": (),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("reduction", ["sum", "mean"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_losses_are_reduced_by_bitfold(loss, reduction, device):
+    x, y = torch.rand(3000, device=device), torch.rand(3000, device=device)
+    with deterministic(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        each = getattr(F, loss)(x, y, reduction="none")
+        assert same(getattr(F, loss)(x, y, reduction=reduction), getattr(fold, reduction)(each))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_gradients_of_biases_and_weights_are_sums_by_bitfold(device):
+    x, g = randn(3000, 8, device=device), randn(3000, 8, seed=1, device=device)
+    with deterministic():
+        bias = torch.zeros(8, device=device, requires_grad=True)
+        (x + bias).backward(g)
+        assert same(bias.grad, fold.sum(g, [0]))
+        norm = torch.nn.LayerNorm(8, device=device)
+        norm(x).backward(g)
+        assert same(norm.bias.grad, fold.sum(g, [0]))
+        with torch.no_grad():
+            var, mean = torch.var_mean(x, 1, correction=0, keepdim=True)
+            scaled = (x - mean) * (1 / (var + norm.eps).sqrt())
+        assert same(norm.weight.grad, fold.dot(g, scaled, [0]))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_embeddings_add_in_the_order_of_the_batch(device):
+    table = torch.zeros(10, 4, device=device, requires_grad=True)
+    index, g = torch.randint(0, 10, (3000,), device=device), randn(3000, 4, device=device)
+    with deterministic():
+        F.embedding(index, table).backward(g)
+        for row in range(10):
+            assert same(table.grad[row], fold.sum(g[index == row], [0]))
+        for f in (
+            lambda t: t.index_add(0, index, g),
+            lambda t: t.scatter_add(0, index[:, None].expand(-1, 4), g),
+            lambda t: t.index_put((index,), g, accumulate=True),
+            lambda t: t.clone().index_put_((index,), g, accumulate=True),
+            lambda t: t.scatter_reduce(0, index[:, None].expand(-1, 4), g, "sum"),
+        ):
+            assert same(f(torch.zeros(10, 4, device=device)), table.grad)
+
+
+def test_places_that_nothing_goes_to_keep_their_bits():
+    x = torch.tensor([-0.0, float("nan"), 1.0])
+    x.view(torch.int32)[1] = 0x7FC00001
+    with deterministic():
+        assert same(x.index_add(0, torch.tensor([2]), torch.ones(1))[:2], x[:2])
+
+
+def test_out_and_in_place():
+    x, index = randn(5, 300), torch.tensor([0, 4, 0, 1, 2])
+    with deterministic():
+        out = torch.empty(0)
+        assert torch.sum(x, 1, out=out) is out and same(out, fold.sum(x, [1]))
+        values, places = torch.empty(5), torch.empty(5, dtype=torch.int64)
+        torch.max(x, 1, out=(values, places))
+        assert same(values, fold.max(x, [1])) and same(places, fold.argmax(x, [1]))
+        wide = torch.empty(5, dtype=torch.float64)
+        assert same(torch.mean(x, 1, out=wide), fold.mean(x, [1]).double())
+        y = torch.zeros(5, 300)
+        assert y.index_add_(0, index, x) is y and same(y, torch.zeros(5, 300).index_add(0, index, x))
+        assert same(torch.softmax(x, 1, out=torch.empty(5, 300)), x.softmax(1))
+        with pytest.raises(RuntimeError, match="dtype|type"):
+            torch.sum(x, 1, out=torch.empty(5, dtype=torch.int64))
+
+
+def test_index_put_without_accumulate_is_torchs():
+    x = torch.zeros(5)
+    with deterministic():
+        x[torch.tensor([1, 3])] = 2.0
+        x[x > 1] = 3.0
+    assert x.tolist() == [0, 3, 0, 3, 0]
+
+
+#: Functions of a batch whose samples are apart.
+PER_SAMPLE = {
+    "sum": lambda x: x.sum(-1), "mean": lambda x: x.mean((1, 2)), "amax": lambda x: x.amax(-1), "max": lambda x: x.max(-1).values,
+    "prod": lambda x: (1 + x / 100).prod(-1), "var": lambda x: x.var(-1), "std": lambda x: x.std((1, 2)), "norm": lambda x: x.norm(dim=-1),
+    "logsumexp": lambda x: x.logsumexp(-1), "softmax": lambda x: x.softmax(-1), "softmax 1": lambda x: x.softmax(1),
+    "log_softmax": lambda x: x.log_softmax(-1), "log_softmax 1": lambda x: x.log_softmax(1),
+    "layer_norm": lambda x: F.layer_norm(x, x.shape[-1:]), "rms_norm": lambda x: F.rms_norm(x, x.shape[-1:]),
+    "group_norm": lambda x: F.group_norm(x, 2), "instance_norm": lambda x: F.instance_norm(x),
+    "batch_norm": lambda x: F.batch_norm(x, torch.zeros(4, device=x.device), torch.ones(4, device=x.device)),
+    "cross_entropy": lambda x: F.cross_entropy(x, torch.ones(x.shape[0], x.shape[2], dtype=torch.int64, device=x.device), reduction="none"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("f", PER_SAMPLE)
+def test_batch_and_place_do_not_matter(f, dtype, device):
+    x, f = randn(9, 4, 301, dtype=dtype, device=device), PER_SAMPLE[f]
+
+    def run(x):
+        x = x.clone().requires_grad_()
+        y = f(x)
+        y.backward(torch.linspace(0, 1, y[0].numel(), device=device).reshape(y[0].shape).to(y.dtype).expand_as(y))
+        return y, x.grad
+
+    with deterministic():
+        y, g = run(x)
+        for some in (slice(0, 1), slice(3, 4), slice(2, 9), [8, 0, 4]):
+            ys, gs = run(x[some])
+            assert same(ys, y[some]) and same(gs, g[some])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("f", PER_SAMPLE)
+def test_layouts_do_not_matter(f, device):
+    x, f = randn(9, 4, 301, device=device), PER_SAMPLE[f]
+
+    def run(x):
+        x = x.detach().requires_grad_()
+        y = f(x)
+        return y, torch.autograd.grad(y, x, torch.linspace(0, 1, y.numel(), device=device).reshape(y.shape).to(y.dtype))[0]
+
+    with deterministic():
+        wanted = run(x)
+        for order in ((0, 2, 1), (2, 1, 0), (1, 0, 2)):
+            strange = x.permute(order).contiguous().permute(torch.tensor(order).argsort().tolist())
+            assert all(map(same, run(strange), wanted))
+        assert all(map(same, run(torch.stack([x, -x], -1)[..., 0]), wanted))
+
+
+#: Whose bits are the same on the CPU and on CUDA: no function of torch's but + - * / and sqrt is in them.
+ON_BOTH = [f for f in PER_SAMPLE if f not in ("softmax", "softmax 1")]
+#: Their gradients have torch's exp in them.
+NOT_BACKWARDS = ("logsumexp", "log_softmax", "log_softmax 1", "cross_entropy")
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.parametrize("f", ON_BOTH)
+def test_cpu_and_cuda(f):
+    def run(device):
+        x = randn(9, 4, 301).to(device).requires_grad_()
+        y = PER_SAMPLE[f](x)
+        y.backward(torch.linspace(0, 1, y.numel()).reshape(y.shape).to(device, y.dtype))
+        return y, x.grad
+
+    with deterministic():
+        cpu, cuda = run("cpu"), run("cuda")
+    assert same(cpu[0], cuda[0])
+    assert f in NOT_BACKWARDS or same(cpu[1], cuda[1])
+
+
+# ---- torch.compile -------------------------------------------------------------------------------
+
+
+class Net(torch.nn.Module):
+    """Of everything a little."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.linear = torch.nn.Embedding(50, 32), torch.nn.Linear(32, 50)
+        self.layer, self.rms, self.batch, self.group = torch.nn.LayerNorm(32), torch.nn.RMSNorm(32), torch.nn.BatchNorm1d(9), torch.nn.GroupNorm(3, 9)
+
+    def forward(self, index, target):
+        h = self.group(self.batch(self.rms(self.layer(self.table(index)))))
+        h = h + h.softmax(-1) * h.var(-1, keepdim=True) + h.std()
+        h = h.scatter_add(1, (index[:, :, None] % 9).expand(-1, -1, 32), h)
+        return F.cross_entropy(self.linear(h).flatten(0, 1), target.flatten()) + h.amax(1).mean() + h.square().sum().sqrt()
+
+
+def step(net, f, device="cpu"):
+    g = torch.Generator().manual_seed(1)
+    index, target = (torch.randint(0, 50, (4, 9), generator=g).to(device) for _ in range(2))
+    net.zero_grad()
+    loss = f(index, target)
+    loss.backward()
+    return [loss.detach(), *(p.grad for p in net.parameters()), *(b.clone() for b in net.buffers())]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_compiled(backend, device, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    net = Net().to(device)
+    start = copy.deepcopy(net.state_dict())
+    compiled = torch.compile(net, backend=backend, fullgraph=True)
+
+    def run(f):
+        net.load_state_dict(start)
+        return step(net, f, device)
+
+    off = run(compiled)
+    with deterministic():
+        eager, on = run(net), run(compiled)
+        assert all(map(same, eager, on))
+        assert not all(map(same, on, off))
+        with deterministic("kahan"):
+            kahan = run(compiled)
+            assert not all(map(same, on, kahan)) and all(map(same, run(net), kahan))
+        assert all(map(same, on, run(compiled)))
+    assert all(map(same, off, run(compiled)))
+
+
+def test_inductors_table_is_restored():
+    import torch._inductor.decomposition as inductor
+
+    before = dict(inductor.decompositions)
+    with deterministic():
+        assert inductor.decompositions != before
+        assert torch.ops.aten.sum.dim_IntList in inductor.select_decomp_table()
+    assert inductor.decompositions == before and torch.ops.aten.sum.dim_IntList not in inductor.select_decomp_table()
+
+
+def test_fakes_are_what_comes():
+    """Of every operator that a compiler calls: shape, type and layout."""
+    x, w = randn(6, 4, 30), torch.ones(4)
+    calls = {
+        torch.ops.aten.sum.dim_IntList: (x, [1]),
+        torch.ops.aten._softmax.default: (x.transpose(1, 2), 1, False),
+        torch.ops.aten.native_layer_norm.default: (x.transpose(0, 2), [4, 6], None, None, 1e-5),
+        torch.ops.aten.native_group_norm.default: (x.bfloat16(), w.bfloat16(), None, 6, 4, 30, 2, 1e-5),
+        torch.ops.aten._native_batch_norm_legit_functional.default: (x, w, None, torch.zeros(4), torch.ones(4), True, 0.1, 1e-5),
+        torch.ops.aten.scatter_add.default: (x, 1, torch.zeros(2, 3, 4, dtype=torch.int64), x[:, :, :5]),
+        torch.ops.aten.index_put.default: (x, [None, torch.tensor([1, 1])], torch.ones(6, 2, 30), True),
+        torch.ops.aten.embedding_dense_backward.default: (x, torch.zeros(6, 4, dtype=torch.int64), 10, 3, True),
+    }
+    for op, args in calls.items():
+        torch.library.opcheck(_mode._COMPILED_OPS[op], args, {"method": "tree"})
+
+
+# ---- strict --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name, f",
+    [
+        ("aten::mm", lambda x: x @ x.mT),
+        ("aten::cumsum", lambda x: x.cumsum(0)),
+        ("aten::convolution", lambda x: F.conv1d(x[None], torch.ones(2, 3, 3))),
+        ("aten::bincount", lambda x: torch.bincount(torch.ones(3, dtype=torch.int64))),
+        ("aten::cumsum", torch.compile(lambda x: x.cumsum(1) + 1)),
+    ],
+)
+def test_strict_refuses_by_name(name, f):
+    x = randn(3, 4)
+    f(x)
+    with deterministic(strict=True), pytest.raises(bitfold.torch.NotCovered, match=name):
+        f(x)
+    f(x)
+    with deterministic(strict=True, allow=(name.removeprefix("aten::"),)):
+        f(x)
+
+
+def test_strict_sees_backward():
+    x = randn(3, 4).requires_grad_()
+    y = x.cumsum(0).sum()
+    with deterministic(strict=True), pytest.raises(bitfold.torch.NotCovered, match="aten::cumsum"):
+        y.backward()
+
+
+def test_strict_refuses_other_layouts():
+    with deterministic(strict=True), pytest.raises(bitfold.torch.NotCovered, match="sparse"):
+        randn(3, 4).to_sparse().sum()
+
+
+def test_strict_trains():
+    net, head = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True), torch.nn.Linear(32, 50)
+    parameters = [*net.parameters(), *head.parameters()]
+    optimizer = torch.optim.AdamW(parameters)
+    math = torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
+    with deterministic(strict=True, allow=("mm", "addmm", "bmm", "baddbmm")), math:
+        loss = F.cross_entropy(head(net(randn(2, 5, 32))).flatten(0, 1), torch.arange(10))
+        loss.backward()
+        bitfold.torch.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+
+
+# ---- The page ------------------------------------------------------------------------------------
+
+
+def test_every_operator_is_there():
+    missing = [name for name in (*_overrides.OVERRIDES, *_overrides.ACCUMULATING) if _mode.find(name) is None]
+    assert not missing, "this torch has other operators: see whether what took their place is covered"
+    known = [n for names in _strict.INDEPENDENT.values() for n in names] + [n for names, _ in _strict.NOT_COVERED.values() for n in names]
+    assert not [name for name in known if not hasattr(torch.ops.aten, name.partition(".")[0])]
+
+
+def test_what_is_not_covered_is_refused():
+    covered = {op._schema.name for op in _mode.covered()}
+    for names, _ in _strict.NOT_COVERED.values():
+        for name in names:
+            packet = getattr(torch.ops.aten, name)
+            assert not any(_strict.is_independent(getattr(packet, overload)) for overload in packet.overloads()), name
+            assert f"aten::{name}" not in covered
+
+
+def test_the_tables_of_the_page(request):
+    page = (request.config.rootpath / "docs" / "pytorch.md").read_text()
+    assert coverage.put_into(page) == page, "python -m bitfold.torch.coverage --write docs/pytorch.md"

@@ -1,0 +1,160 @@
+"""torch.ops.bitfold: of each operation of the registry the schema, the fake kernel, the gradient, and the bits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import bitfold
+import bitfold.torch
+from bitfold.torch._engine import METHODS, OPS, method_for
+from bitfold.torch._ops import GRADIENTS
+from torch_helpers import DEVICES, same
+
+FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+NOT_ON_GPU = ("sequential",)
+
+
+def op(name):
+    return getattr(torch.ops.bitfold, name)
+
+
+def inputs(name, *shape, dtype=torch.float64, device="cpu", seed=0, requires_grad=False):
+    g = torch.Generator().manual_seed(seed)
+    make = lambda: torch.randn(*shape, dtype=torch.float64, generator=g).to(dtype).to(device).requires_grad_(requires_grad)
+    return [make() for _ in range(OPS[name]["inputs"])]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", OPS)
+def test_opcheck(name, device):
+    for args in ((), ([1],), ([-1, 0], True), (None, True)):
+        for requires_grad in (False, True):
+            torch.library.opcheck(op(name).default, (*inputs(name, 3, 5, 4, device=device, requires_grad=requires_grad), *args), {})
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients(name, device):
+    for args in ((), ([1],), ([0, 2], True)):
+        xs = inputs(name, 3, 5, 4, device=device, requires_grad=True)
+        f = lambda *x: op(name)(*x, *args)
+        assert torch.autograd.gradcheck(f, xs)
+        assert torch.autograd.gradgradcheck(f, xs)
+
+
+def test_who_has_no_gradient():
+    without = {name for name, info in OPS.items() if info["types"] in ("place", "count", "truth")}
+    assert set(GRADIENTS) == set(OPS) - without
+
+
+def test_the_gradient_of_a_product_with_zeros():
+    x = torch.tensor([[2.0, 0.0, 3.0], [0.0, 0.0, 5.0], [1.0, 2.0, 4.0]], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: op("prod")(x, [1]), [x])
+
+
+@pytest.mark.parametrize("name", [name for name, info in OPS.items() if info["inputs"] == 2])
+def test_broadcast(name):
+    x, y = torch.randn(3, 1, 4, dtype=torch.float64, requires_grad=True), torch.randn(5, 1, dtype=torch.float64, requires_grad=True)
+    full = torch.broadcast_tensors(x.detach(), y.detach())
+    assert same(op(name)(x, y, [1]), op(name)(*(t.contiguous() for t in full), [1]))
+    assert torch.autograd.gradcheck(lambda x, y: op(name)(x, y, [2]), [x, y])
+
+
+def as_numpy(x):
+    if x.dtype is torch.bfloat16:
+        return x.view(torch.int16).numpy().view(pytest.importorskip("ml_dtypes").bfloat16)
+    return x.numpy()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.int32, torch.uint8, torch.bool], ids=str)
+@pytest.mark.parametrize("name", OPS)
+def test_the_bits_of_numpys_functions(name, dtype, device):
+    xs = [x * 3 if dtype.is_floating_point else x for x in inputs(name, 4, 300, 3, dtype=dtype, device=device)]
+    for method in {method_for(name, m) for m in METHODS if device == "cpu" or m not in NOT_ON_GPU}:
+        for dim in (1, [0, 2], None):
+            found = op(name)(*xs, dim, method=method).cpu()
+            axis = tuple(dim) if isinstance(dim, list) else dim
+            how = {"method": method} if method else {}
+            wanted = np.asarray(getattr(bitfold, name)(*(as_numpy(x.cpu()) for x in xs), axis=axis, **how))
+            assert as_numpy(found).dtype == wanted.dtype or found.dtype is torch.int64
+            assert as_numpy(found).tobytes() == wanted.astype(as_numpy(found).dtype).tobytes(), (method, dim)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", OPS)
+def test_layouts(name, device):
+    xs = inputs(name, 5, 300, 7, dtype=torch.float32, device=device)
+    wanted = op(name)(*xs, [1])
+    for lay in (
+        lambda x: x.transpose(0, 2).contiguous().transpose(0, 2),
+        lambda x: torch.stack([x, x], -1)[..., 1],
+        lambda x: torch.cat([x, x])[5:],
+    ):
+        assert same(op(name)(*map(lay, xs), [1]), wanted)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_compiled(backend):
+    def f(x, y):
+        a = torch.ops.bitfold.mean(x * 2, [1], method="kahan")
+        return torch.ops.bitfold.dot(x, y, [1]) + torch.ops.bitfold.logsumexp(x + a[:, None], [1]) + torch.ops.bitfold.var(y, [1], ddof=1)
+
+    def run(f):
+        x, y = inputs("dot", 4, 300, dtype=torch.float32, requires_grad=True)
+        out = f(x, y)
+        return out, *torch.autograd.grad(out.sum(), [x, y])
+
+    torch._dynamo.reset()
+    wanted, found = run(f), run(torch.compile(f, backend=backend, fullgraph=True))
+    assert same(wanted[0], found[0])
+    if backend == "aot_eager":  # inductor's elementwise operators, of which the gradients are made too, are its own
+        assert all(same(a, b) for a, b in zip(wanted, found))
+
+
+def test_compiled_with_dynamic_shapes():
+    torch._dynamo.reset()
+    f = torch.compile(lambda x: torch.ops.bitfold.sum(x, [1]), backend="aot_eager", fullgraph=True, dynamic=True)
+    for n in (3, 300, 301):
+        x = torch.randn(2, n)
+        assert same(f(x), torch.ops.bitfold.sum(x, [1]))
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+def test_in_a_graph_and_on_a_stream():
+    x = torch.randn(1000, 300, device="cuda")
+    wanted = torch.ops.bitfold.sum(x, [0])
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        assert same(torch.ops.bitfold.sum(x, [0]), wanted)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = torch.ops.bitfold.sum(x, [0])
+    x.neg_()
+    graph.replay()
+    assert same(out, -wanted)
+
+
+def test_errors():
+    x = torch.ones(3, 4)
+    for error, argument, call in (
+        (ValueError, "method", lambda: op("sum")(x, method="fast")),
+        (ValueError, "method", lambda: op("max")(x, method="tree")),
+        (TypeError, "x", lambda: op("sum")(x.to(torch.complex64))),
+        (TypeError, "y", lambda: op("dot")(x, x.double())),
+        (IndexError, "dim", lambda: op("sum")(x, [2])),
+        (RuntimeError, "dim", lambda: op("sum")(x, [0, -2])),
+        (ValueError, "output", lambda: op("max")(x[:, :0], [1])),
+    ):
+        with pytest.raises(error, match=argument):
+            call()
+
+
+def test_several_outputs_of_no_elements():
+    assert torch.ops.bitfold.sum(torch.ones(3, 0), [1]).tolist() == [0, 0, 0]
+    assert torch.ops.bitfold.sum(torch.ones(0, 3), [1]).tolist() == []
+    assert torch.ops.bitfold.mean(torch.ones(2, 0, 3), [1]).isnan().all()

@@ -1,0 +1,21 @@
+"""What the tests of bitfold.torch share."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")])]
+
+
+def bits(x: torch.Tensor) -> torch.Tensor:
+    """On the CPU, as integers."""
+    x = x.detach().cpu().contiguous()
+    if not x.is_floating_point():
+        return x
+    return x.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()])
+
+
+def same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.dtype == b.dtype and a.shape == b.shape and torch.equal(bits(a), bits(b))
