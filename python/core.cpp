@@ -839,6 +839,7 @@ NB_MODULE(_core, m) {
         [](const std::vector<reduction>& all, std::size_t n, std::size_t outputs) { return cuda::by_key_workspace_bytes(all, n, outputs); },
         "reductions"_a, "n"_a, "outputs"_a);
 
+  m.def("_uses_one_thread", [] { return one_thread.load(); }, "Whether this is a child of a process that has used more: for tests.");
   m.def("ulp_distances", ulp_distances, "a"_a, "b"_a, "out"_a);
   m.def("to_string", [](nb::handle type, std::uint64_t bits) { return to_string(parse_scalar(type, bits)); }, "dtype"_a, "bits"_a);
   m.def("to_hex", [](nb::handle type, std::uint64_t bits) { return to_hex(parse_scalar(type, bits)); }, "dtype"_a, "bits"_a);

@@ -155,6 +155,10 @@ def test_out_may_lie_in_x():
     x = X.copy()
     bitfold.sum(x, axis=0, out=x[1])
     assert bits(x[1]) == bits(np.sum(X, axis=0))
+    x = np.arange(100_000.0).reshape(1000, 100)
+    wanted = bitfold.sum(x, axis=1)
+    last = x.reshape(-1)[-1000:]  # which is read after the first results are there
+    assert bits(bitfold.sum(x, axis=1, out=last)) == bits(wanted)
 
 
 def test_a_refused_call_leaves_out_alone():

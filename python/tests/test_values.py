@@ -253,12 +253,13 @@ def test_fork():
             pid = os.fork()
             if pid == 0:
                 signal.alarm(30)
-                os._exit(0 if child(None) == wanted else 1)
+                os._exit(0 if child(None) == wanted and _core._uses_one_thread() else 1)
             assert os.waitpid(pid, 0)[1] == 0
     finally:
         stop.set()
         for t in threads:
             t.join()
+    assert not _core._uses_one_thread()
 
 
 def test_processes():
