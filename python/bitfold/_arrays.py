@@ -166,9 +166,11 @@ class DLPack(Kind):
             self.library.cuda.Device(self.device) if self.on_gpu else contextlib.nullcontext())
 
     def describe(self, x: Any, argument: str) -> _core.Array:
-        options = {"stream": self.stream or 1} if self.on_gpu else {}
         if not hasattr(x, "__dlpack__"):
             raise TypeError(f"{argument}: {type(x).__name__}, and x is of {self.name}")
+        if tuple(map(int, x.__dlpack_device__())) != (self.device_type, self.device):
+            raise ValueError(f"{argument}: on another device than x")
+        options = {"stream": self.stream or 1} if self.on_gpu else {}
         try:
             try:
                 capsule = x.__dlpack__(max_version=(1, 0), **options)

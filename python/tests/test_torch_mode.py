@@ -249,7 +249,7 @@ def test_index_put_without_accumulate_is_torchs():
 #: Functions of a batch whose samples are apart.
 PER_SAMPLE = {
     "sum": lambda x: x.sum(-1), "mean": lambda x: x.mean((1, 2)), "amax": lambda x: x.amax(-1), "max": lambda x: x.max(-1).values,
-    "prod": lambda x: (1 + x / 100).prod(-1), "var": lambda x: x.var(-1), "std": lambda x: x.std((1, 2)), "norm": lambda x: x.norm(dim=-1),
+    "prod": lambda x: (1 + x / 128).prod(-1), "var": lambda x: x.var(-1), "std": lambda x: x.std((1, 2)), "norm": lambda x: x.norm(dim=-1),
     "logsumexp": lambda x: x.logsumexp(-1), "softmax": lambda x: x.softmax(-1), "softmax 1": lambda x: x.softmax(1),
     "log_softmax": lambda x: x.log_softmax(-1), "log_softmax 1": lambda x: x.log_softmax(1),
     "layer_norm": lambda x: F.layer_norm(x, x.shape[-1:]), "rms_norm": lambda x: F.rms_norm(x, x.shape[-1:]),

@@ -54,6 +54,11 @@ def fold(how: str, op: str, *inputs: Tensor, dim=None, keepdim: bool = True, out
     return _engine.reduce([ask(op, how, out)], *inputs, dim=dim, keepdim=keepdim)[0]
 
 
+def over(x: Tensor, n: float) -> Tensor:
+    """x / n, rounded once: on CUDA torch multiplies by 1 / n, where n is a number."""
+    return x / x.new_full((), n)
+
+
 def _refuse_complex(op: str, x: Tensor) -> None:
     if x.is_complex():
         raise TypeError(f"{op}: under bitfold.torch.deterministic not of {x.dtype}")
@@ -196,7 +201,7 @@ def _moments(*ops: str) -> Callable:
 def _corrected(how: str, ops: tuple[str, ...], x: Tensor, dim, correction: float, keepdim: bool) -> Tensor | tuple[Tensor, ...]:
     n = math.prod(x.shape[d] for d in dims_of(x.dim(), dim))
     var, mean = _engine.reduce([ask("var", how, torch.float64), ask("mean", how)], x, dim=dim, keepdim=keepdim)
-    var = var * n / max(n - correction, 0.0)
+    var = over(var * n, max(n - correction, 0.0))
     spread = (var.sqrt() if ops[0] == "std" else var).to(x.dtype)
     return spread if len(ops) == 1 else (spread, mean)
 
@@ -334,7 +339,7 @@ def _affine(y: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
 def _input_gradient(how: str, g: Tensor, scaled: Tensor, rstd: Tensor, dims: list[int], centred: bool) -> Tensor:
     """Of y = scaled(x), whose statistics are x's own."""
     n = math.prod(g.shape[d] for d in dims)
-    along = scaled * (fold(how, "dot", g, scaled, dim=dims) / n)
+    along = scaled * over(fold(how, "dot", g, scaled, dim=dims), n)
     return ((g - fold(how, "mean", g, dim=dims) if centred else g) - along) * rstd
 
 
@@ -373,7 +378,7 @@ def _layer_norm_backward(how, grad, x, normalized_shape, mean, rstd, weight, bia
 @covers("_fused_rms_norm")
 def _rms_norm(how, x, normalized_shape, weight, eps):
     _, dims = _batch_dims(x, normalized_shape)
-    square = fold(how, "sum_squares", x, dim=dims, out=wide(x.dtype)) / math.prod(normalized_shape)
+    square = over(fold(how, "sum_squares", x, dim=dims, out=wide(x.dtype)), math.prod(normalized_shape))
     rstd = _inverse_root(square, torch.finfo(wide(x.dtype)).eps if eps is None else eps)
     return _affine(_scaled(x, None, rstd), weight, None).to(x.dtype), rstd
 

@@ -1,0 +1,88 @@
+"""Arrays on a GPU: the bits of NumPy's."""
+
+import numpy as np
+import pytest
+
+import bitfold
+from bitfold import _core
+
+torch = pytest.importorskip("torch")
+pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not (_core.with_cuda and torch.cuda.is_available()), reason="no GPU")]
+
+OPS = [(op["name"], method) for op in _core.ops() for method in (["tree", "kahan", "exact"] if op["takes_method"] and op["has_exact"]
+                                                                   else ["tree", "kahan"] if op["takes_method"] else [None])]
+
+
+def cupys(x):
+    return pytest.importorskip("cupy").asarray(x)
+
+
+def torchs(x):
+    return torch.from_numpy(x).cuda()
+
+
+def of(x):
+    return x.get() if hasattr(x, "get") else x.cpu().numpy()
+
+
+def data(dtype, shape=(7, 33, 40)):
+    x = np.random.default_rng(1).standard_normal(shape) * 100
+    return x.astype(dtype)
+
+
+@pytest.mark.parametrize("to_gpu", [torchs, cupys])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32"])
+@pytest.mark.parametrize("name, method", OPS)
+def test_operations(to_gpu, dtype, name, method):
+    f, how = getattr(bitfold, name), {} if method is None else {"method": method}
+    two = next(op for op in _core.ops() if op["name"] == name)["inputs"] == 2
+    xs = [data(dtype), data(dtype)[::-1].copy()][: 1 + two]
+    for axis in (None, 0, 2, (0, 2)):
+        want = f(*xs, axis=axis, **how)
+        for lay_out in (lambda x: x, lambda x: x.transpose(2, 0, 1).copy().transpose(1, 2, 0)):
+            got = f(*(to_gpu(lay_out(x)) for x in xs), axis=axis, **how)
+            assert type(got).__module__.startswith(to_gpu.__name__[:-1])
+            assert bitfold.same_bits(of(got), np.asarray(want))
+
+
+@pytest.mark.parametrize("to_gpu", [torchs, cupys])
+def test_lists(to_gpu):
+    x = data("float32", (5000,))
+    offsets = np.array([0, 3, 3, 70, 4999])
+    keys = np.random.default_rng(2).integers(0, 50, 5000)
+    ops = ["sum", "mean", ("sum", {"method": "exact"}), "count_nonzero"]
+    for got, want in zip(bitfold.segment_reduce(to_gpu(x), to_gpu(offsets), ops), bitfold.segment_reduce(x, offsets, ops)):
+        assert bitfold.same_bits(of(got), want)
+    for got, want in zip(bitfold.reduce_by_key(to_gpu(x), to_gpu(keys), 50, ops), bitfold.reduce_by_key(x, keys, 50, ops)):
+        assert bitfold.same_bits(of(got), want)
+    assert bitfold.same_bits(of(bitfold.index_add(to_gpu(x), to_gpu(keys), 50)), bitfold.index_add(x, keys, 50))
+
+
+def test_out_and_streams():
+    x = data("float32")
+    there = torchs(x)
+    out = torch.empty(33, device="cuda")
+    assert bitfold.sum(there, axis=(0, 2), out=out) is out
+    assert bitfold.same_bits(of(out), bitfold.sum(x, axis=(0, 2)))
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        bitfold.var(there, axis=1)  # what is loaded at the first call is no part of a graph
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            result = bitfold.var(there, axis=1)
+        there.mul_(2)
+        graph.replay()
+    stream.synchronize()
+    assert bitfold.same_bits(of(result), bitfold.var(2 * x, axis=1))
+
+
+def test_what_is_refused():
+    x = torchs(data("float32"))
+    with pytest.raises(ValueError, match="y: on another device"):
+        bitfold.dot(x, x.cpu())
+    with pytest.raises(ValueError, match="method"):
+        bitfold.sum(x, method="sequential")
+    with pytest.raises(ValueError, match="axis"):
+        bitfold.sum(x, axis=3)
