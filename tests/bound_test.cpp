@@ -46,7 +46,7 @@ bounded of(op_id op, const std::vector<T>& x, std::optional<method_id> m = {}, s
 
 TEST_CASE("bounds: alone or with others, no target, thread, place or environment moves them") {
   const std::size_t n = test::sanitized ? 280'000 : 700'000;
-  for (dtype t : {dtype::bf16, dtype::f32, dtype::f64, dtype::i16, dtype::u64})
+  for (dtype t : test::sanitized ? std::vector{dtype::bf16, dtype::f64, dtype::i16} : std::vector{dtype::bf16, dtype::f32, dtype::f64, dtype::i16, dtype::u64})
     for (int inputs : {1, 2}) {
       const auto x = test::make_data(t, test::kind::near_one, n, 1);
       auto other = test::make_data(t, test::kind::near_one, n, 2);
