@@ -231,7 +231,7 @@ LARGE = random_array(3, (400, 5000), np.dtype("float32"))
 
 
 def child(_):
-    return bits(bitfold.sum(LARGE)), bits(bitfold.mean(LARGE, axis=0)), bits(bitfold.sum(LARGE[0, :5]))
+    return bits(bitfold.sum(LARGE)), bits(bitfold.mean(LARGE, axis=0)), bits(bitfold.sum(LARGE[0, :5])), bitfold.count_distinct(LARGE)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="skipped: no fork here")
