@@ -61,8 +61,8 @@ std::vector<exact::term> terms_of(std::span<const reduction> all, std::span<cons
   return terms;
 }
 
-void check_compiled(const reduction& r, const sizes& of) {
-  if (of.state == 0)
+void check_compiled(const reduction& r, bool there) {
+  if (!there)
     throw error(errc::usage, "cuda: this build has no kernel for " + std::string(name(r.op())) + " of " + std::string(name(r.in())) +
                                  "; build it with BITFOLD_CUDA_KERNELS=all");
 }
@@ -106,7 +106,7 @@ sizes sizes_of(kernel_kind kind, const reduction& r) {
   const auto of = with_kernel<sizes>(kind, r, []<class F, class T, class A>() {
     return sizes{sizeof(fold::settled<F, A>), kernel_choice<F, T, A>::stored ? tile_bytes / sizeof(T) : widened_tile};
   });
-  check_compiled(r, of);
+  check_compiled(r, of.state > 0);
   return of;
 }
 

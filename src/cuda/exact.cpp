@@ -135,6 +135,7 @@ exact_outputs_plan plan_exact_outputs(std::span<const exact::term> terms, const 
   (void)make_plan({1, 1}, 0, shape);  // refuses a shape that is not allowed
   const exact_outputs_kernels k = outputs_kernels(from.type);
   exact_outputs_plan p{};
+  if (!k.whole[0]) return p;
   const auto blocks_for = [&](index items) {
     const auto most = static_cast<index>(shape.blocks ? shape.blocks : 1 << 16), warps = static_cast<index>(p.threads / 32);
     return static_cast<int>(std::clamp<index>((items + warps - 1) / warps, 1, most));

@@ -81,7 +81,7 @@ struct exact_outputs_plan {
   int threads, blocks, finish_blocks;
   std::size_t workspace;
 };
-/// Errors: errc::usage (a launch shape that is not allowed).
+/// Errors: errc::usage (a launch shape that is not allowed). No blocks: this build has no kernels of that type.
 exact_outputs_plan plan_exact_outputs(std::span<const exact::term> terms, const output_elements& from, const launch& shape);
 const char* launch_exact_outputs(const exact_outputs_plan& p, std::span<const exact::term> terms, const output_elements& from,
                                  const output_results& how, void* workspace, stream where);

@@ -427,17 +427,19 @@ __global__ void __launch_bounds__(output_threads)
 }
 template <class T>
 exact_outputs_kernels kernels_of_outputs() {
-  const auto of = []<bool OfElements>(std::bool_constant<OfElements>, exact_outputs_kernels& to) {
-    to.whole[OfElements] = reinterpret_cast<const void*>(exact_outputs<T, OfElements>);
-    to.chunks[OfElements] = reinterpret_cast<const void*>(exact_chunks<T, OfElements>);
-  };
   exact_outputs_kernels k;
-  of(std::false_type{}, k);
-  if constexpr (!std::is_integral_v<T>) of(std::true_type{}, k);
-  k.finish = reinterpret_cast<const void*>(exact_finish_outputs<T>);
-  k.elements = packs_at_once * pack<T>::size;
-  for (int d = 0; d < 2; ++d) k.cells[d] = d ? cells_of<T, 2> : cells_of<T, 1>;
-  k.shared = [](int slots) { return warp_room<T>::bytes(slots); };
+  if constexpr (is_exact_compiled<T>) {
+    const auto of = [&]<bool OfElements>(std::bool_constant<OfElements>) {
+      k.whole[OfElements] = reinterpret_cast<const void*>(exact_outputs<T, OfElements>);
+      k.chunks[OfElements] = reinterpret_cast<const void*>(exact_chunks<T, OfElements>);
+    };
+    of(std::false_type{});
+    if constexpr (!std::is_integral_v<T>) of(std::true_type{});
+    k.finish = reinterpret_cast<const void*>(exact_finish_outputs<T>);
+    k.elements = packs_at_once * pack<T>::size;
+    for (int d = 0; d < 2; ++d) k.cells[d] = d ? cells_of<T, 2> : cells_of<T, 1>;
+    k.shared = [](int slots) { return warp_room<T>::bytes(slots); };
+  }
   return k;
 }
 

@@ -97,6 +97,15 @@ inline constexpr bool is_compiled =
     true;
 #endif
 
+/// Likewise of exact sums of many outputs.
+template <class T>
+inline constexpr bool is_exact_compiled =
+#ifdef BITFOLD_SAMPLE_OF_KERNELS
+    std::is_same_v<T, float>;
+#else
+    true;
+#endif
+
 /// The kernel of a fold for elements T widened to A: it takes them as they are stored, if that is worth a
 /// kernel, or else as anything that A holds.
 template <class F, class T, class A>

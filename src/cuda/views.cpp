@@ -111,6 +111,7 @@ std::vector<output_step> steps_of(std::span<const reduction> all, const output_e
     if (step.order == ordering::any) {
       step.terms = terms_of(all, step.which);
       step.exact = plan_exact_outputs(step.terms, from, shape);
+      check_compiled(r, step.exact.blocks > 0);
       step.workspace = step.exact.workspace;
     } else if (step.order == ordering::sorted) {
       if (from.offsets && from.outputs >= (index{1} << 32) - 1) throw error(errc::usage, "segments: 2^32 or more, of which count_distinct is asked for");
@@ -121,7 +122,7 @@ std::vector<output_step> steps_of(std::span<const reduction> all, const output_e
         constexpr bool stored = output_kernel_choice<F, T, A>::stored;
         return std::pair(sizes{sizeof(fold::settled<F, A>), stored ? tile_bytes / sizeof(T) : widened_tile}, stored);
       });
-      check_compiled(r, of);
+      check_compiled(r, of.state > 0);
       step.plan = plan_outputs(of, in_packs, from, shape);
       step.workspace = step.plan.workspace;
     }
