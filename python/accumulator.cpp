@@ -100,7 +100,7 @@ class any_sum {
   /// The bits of f(sum, the output's type), which is that of the elements where `out` is None.
   template <bool ToFloat, class F>
   scalar rounded(nb::handle out, F f) const {
-    const dtype to = out.is_none() ? type() : parse_type("dtype", out).stored;
+    const dtype to = out.is_none() ? type() : parse_number("dtype", out);
     return each([&]<class T, int D>(const accumulator<T, D>& s) {
       return visit(to, [&]<class Out>(std::type_identity<Out>) -> scalar {
         if constexpr (!std::is_integral_v<Out> || (std::is_integral_v<T> && !ToFloat))
@@ -134,7 +134,7 @@ nb::tuple shown(scalar s) { return nb::make_tuple(nb::str(name(s.type).data(), n
 
 void add_accumulator(nb::module_& m) {
   nb::class_<any_sum>(m, "Accumulator", "An exact sum. Arrays are row-major, on the CPU; rounded values are a dtype and bits.")
-      .def("__init__", [](any_sum* self, nb::handle type, std::int64_t degree) { new (self) any_sum(parse_type("dtype", type).stored, degree); },
+      .def("__init__", [](any_sum* self, nb::handle type, std::int64_t degree) { new (self) any_sum(parse_number("dtype", type), degree); },
            "dtype"_a, "degree"_a)
       .def_static("from_bytes", any_sum::from_bytes, "data"_a)
       .def("to_bytes", bytes_of)
@@ -173,7 +173,7 @@ void add_accumulator(nb::module_& m) {
            "dtype"_a.none() = nb::none())
       .def("fits",
            [](const any_sum& s, nb::handle out) {
-             const dtype to = parse_type("dtype", out).stored;
+             const dtype to = parse_number("dtype", out);
              return s.each([&]<class T, int D>(const accumulator<T, D>& a) {
                return visit(to, [&]<class Out>(std::type_identity<Out>) -> bool {
                  if constexpr (std::is_integral_v<T> && std::is_integral_v<Out>) return a.template fits<Out>();

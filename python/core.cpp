@@ -32,15 +32,21 @@ namespace {
 
 std::string type_named(nb::handle x) { return nb::cast<std::string>(x.type().attr("__name__")); }
 
+// Python's error, if it is one of that type; others, such as an interrupt, go on.
+void forget(PyObject* type) {
+  if (!PyErr_ExceptionMatches(type)) throw nb::python_error();
+  PyErr_Clear();
+}
+
 std::int64_t integer(const char* argument, nb::handle x) {
   const nb::object index = nb::steal(PyNumber_Index(x.ptr()));
   if (!index.is_valid()) {
-    PyErr_Clear();
+    forget(PyExc_TypeError);
     refuse_type(std::string(argument) + ": " + type_named(x) + ", where an integer is expected");
   }
   const auto value = PyLong_AsLongLong(index.ptr());
   if (value == -1 && PyErr_Occurred()) {
-    PyErr_Clear();
+    forget(PyExc_OverflowError);
     refuse(std::string(argument) + ": beyond 64 bits");
   }
   return value;
@@ -100,6 +106,12 @@ element_type parse_type(std::string_view argument, nb::handle given) {
   if (text == "bool") return {dtype::u8, true};
   if (const auto t = parse_dtype(text)) return {*t};
   refuse_type(std::string(argument) + ": " + text + " is no element type");
+}
+
+dtype parse_number(std::string_view argument, nb::handle name) {
+  const element_type t = parse_type(argument, name);
+  if (t.is_bool) refuse_type(std::string(argument) + ": bool, where a type of numbers is expected");
+  return t.stored;
 }
 
 std::string text_of(std::string_view argument, nb::handle text) {
@@ -261,7 +273,7 @@ op_id parse_op_or_refuse(nb::handle given) {
 
 std::optional<dtype> parse_dtype_or_none(const char* argument, nb::handle given) {
   if (given.is_none()) return std::nullopt;
-  return parse_type(argument, given).stored;
+  return parse_number(argument, given);
 }
 
 /// What a call throws, with the argument's name in Python.

@@ -31,6 +31,9 @@ inline constexpr std::size_t element_types = all_dtypes.size() + 1;
 /// The type of that name. Errors: TypeError, naming the argument.
 element_type parse_type(std::string_view argument, nb::handle name);
 
+/// The same of numbers: TypeError for bool.
+dtype parse_number(std::string_view argument, nb::handle name);
+
 /// DLPack's device types.
 enum device_type : int { on_cpu = 1, on_cuda = 2, on_cuda_host = 3, on_cuda_managed = 13 };
 

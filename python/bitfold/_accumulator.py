@@ -110,7 +110,7 @@ class accumulator:
     # ---- Comparing: by value, -0 is +0, and nothing compares with NaN
 
     def _compare(self, other: Any, holds) -> Any:
-        if not isinstance(other, accumulator):
+        if not isinstance(other, accumulator) or (self.dtype, self.degree) != (other.dtype, other.degree):
             return NotImplemented
         order = self._sum.compare(other._sum)
         return order is not None and holds(order)

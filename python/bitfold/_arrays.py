@@ -143,7 +143,8 @@ class DLPack(Kind):
 
     def __init__(self, x: Any):
         self.x = x
-        self.module = type(x).__module__.partition(".")[0]
+        torch = sys.modules.get("torch")
+        self.module = "torch" if torch and isinstance(x, torch.Tensor) else type(x).__module__.partition(".")[0]
         self.name = {"torch": "PyTorch", "cupy": "CuPy", "jax": "JAX", "jaxlib": "JAX"}.get(self.module, type(x).__name__)
         self.device_type, self.device = (int(d) for d in x.__dlpack_device__())
         if self.device_type not in (CPU, CUDA, CUDA_HOST, CUDA_MANAGED):
@@ -170,6 +171,8 @@ class DLPack(Kind):
             raise TypeError(f"{argument}: {type(x).__name__}, and x is of {self.name}")
         if tuple(map(int, x.__dlpack_device__())) != (self.device_type, self.device):
             raise ValueError(f"{argument}: on another device than x")
+        if self.module == "torch" and x.is_neg():  # DLPack would show the numbers without their sign
+            x = x.resolve_neg()
         options = {"stream": self.stream or 1} if self.on_gpu else {}
         try:
             try:
@@ -206,6 +209,8 @@ class DLPack(Kind):
     def into(self, out: Any, inputs: tuple):
         if self.library is None:
             raise TypeError(f"out: not taken for arrays of {self.name}")
+        if self.module == "torch" and self.is_one(out) and out.is_neg():
+            raise ValueError("out: a view with its signs reversed")
         return super().into(out, inputs)
 
     def allocate(self, shape: tuple, short: str):
@@ -221,7 +226,7 @@ class DLPack(Kind):
 
     def host(self, x: Any, argument: str = "x") -> np.ndarray:
         if self.module == "torch":
-            x = x.detach().cpu()
+            x = x.detach().cpu().resolve_neg()
             return x.view(self.library.uint16).numpy().view(_numpy_dtype("bf16")) if x.dtype == self.library.bfloat16 else x.numpy()
         if self.module == "cupy":
             return self.library.asnumpy(x)
@@ -240,9 +245,10 @@ def kind_of(x: Any) -> Kind:
 
 def host(x: Any, argument: str = "x") -> np.ndarray:
     """x in row-major order on the CPU, as NumPy has it: a copy where it is not."""
-    made = np.asarray(kind_of(x).host(x, argument), order="C")
-    return made.view(np.uint8) if made.dtype == bool else made
+    return np.asarray(kind_of(x).host(x, argument), order="C")
 
 
 def row_major(x: Any, argument: str = "x") -> _core.Array:
-    return NUMPY.describe(host(x, argument), argument)
+    """The same described; of bool as bytes, which golden files have."""
+    made = host(x, argument)
+    return NUMPY.describe(made.view(np.uint8) if made.dtype == bool else made, argument)

@@ -66,6 +66,9 @@ def record(path: str | os.PathLike, arrays: Any, ops: Iterable = ("sum",), *, fi
     >>> record(golden, {"logits": np.float32([1, 2, 3])}, ["sum", ("mean", {"method": "kahan"})])
     >>> check(golden, {"logits": np.float32([1, 2, 3])})
     """
+    if isinstance(ops, str):
+        raise TypeError("ops: a name, where a list of names is expected")
+    path = os.path.realpath(path)  # a link stays one
     named = _named(arrays)
     form = "safetensors" if isinstance(arrays, Mapping) else "npy"
     ops = list(ops)
@@ -75,7 +78,7 @@ def record(path: str | os.PathLike, arrays: Any, ops: Iterable = ("sum",), *, fi
         wanted = [_ops.request_of(op).of(x.dtype) for op in ops]
         entries.append((name, x.dtype, x.shape, _core.digest(x), _results(wanted, x)))
     text = _core.golden_text(file or f"{Path(path).stem}.{form}", form, entries)
-    partial = Path(f"{os.fspath(path)}.part")
+    partial = Path(f"{path}.part")
     partial.write_text(text, encoding="utf-8")
     partial.replace(path)
 

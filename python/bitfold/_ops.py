@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from . import _arrays, _core
@@ -30,9 +31,20 @@ def _reduce(wanted, x, y, axis, keepdims, out=None, call=_core.reduce):
 def _ddof(ddof, correction):
     if ddof:
         raise TypeError("correction: given beside ddof, of which it is another name")
-    if int(correction) != correction:
+    try:
+        whole = int(correction)
+    except (OverflowError, TypeError, ValueError):
+        raise ValueError(f"correction: {correction!r} is no whole number") from None
+    if whole != correction:
         raise ValueError(f"correction: {correction} is not whole")
-    return int(correction)
+    return whole
+
+
+def _index(name, value):
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: {type(value).__name__}, where an integer is expected") from None
 
 
 _BODY = """
@@ -43,6 +55,7 @@ def {name}({signature}):
     except TypeError:  # what cannot be looked up is no type either, as request says
         wanted = None
     if wanted is None:
+        if len(known) > 999: known.clear()
         wanted = known[{key}] = request({name!r}, {arguments})
     if out is None:  # most calls are of NumPy's arrays, which need nothing else
         made = reduce(wanted, x, {y}, axis, keepdims, RESULTS)
@@ -59,9 +72,10 @@ def _function(op: dict):
         prepare.append("if y is None: raise TypeError('y: None, where an array is expected')")
     if op["takes_ddof"]:
         prepare.append("if correction is not None: ddof = _ddof(ddof, correction)")
+        prepare.append("if type(ddof) is not int: ddof = _index('ddof', ddof)")  # 1.0 would be the same key as 1
     if op["takes_dtype"]:
         prepare.append("if out is not None and dtype is None: dtype = getattr(out, 'dtype', None)")
-    space = {"request": request, "reduce": _core.reduce, "_reduce": _reduce, "_ddof": _ddof, "RESULTS": _arrays.RESULTS, "known": {}}
+    space = {"request": request, "reduce": _core.reduce, "_reduce": _reduce, "_ddof": _ddof, "_index": _index, "RESULTS": _arrays.RESULTS, "known": {}}
     exec(_BODY.format(name=name, signature=signature(op), prepare="\n    ".join(prepare) or "pass", key=", ".join(taken) or "()",
                       arguments=", ".join(f"{o}={o}" for o in taken), y="y" if op["inputs"] == 2 else "None"), space)
     function = space[name]

@@ -243,3 +243,64 @@ def test_dlpack_refused():
     with pytest.raises(ValueError, match="^y: "):
         bitfold._core.reduce(bitfold._ops.request_of("dot"), bitfold._core.Array(0, "f32", [0]),
                              bitfold._core.Array(0, "f32", [0], None, 2), None, False, bitfold._arrays.RESULTS)
+
+
+def test_the_negative_bit_of_a_tensor():
+    torch = pytest.importorskip("torch")
+    x = torch.tensor([1 + 2j, 3 - 5j]).conj().imag
+    assert x.is_neg() and bitfold.sum(x) == x.sum() == 3
+    assert bitfold.same_bits(x, np.float32([-2, 5]))
+    with pytest.raises(ValueError, match="out: a view with its signs reversed"):
+        bitfold.sum(torch.ones(3, 2), axis=0, out=x)
+
+
+def test_subclasses_of_tensors_are_tensors():
+    torch = pytest.importorskip("torch")
+    mine = type("Mine", (torch.Tensor,), {})
+    assert isinstance(bitfold.sum(torch.ones(3).as_subclass(mine)), torch.Tensor)
+
+
+def test_bool_is_no_type_of_a_result():
+    for call in (lambda: bitfold.sum(np.ones(3), dtype=bool), lambda: bitfold.sum(np.ones(3), acc="bool"), lambda: bitfold.accumulator("bool"),
+                 lambda: bitfold.accumulator("int64").round(bool)):
+        with pytest.raises(TypeError, match="bool, where a type of numbers is expected"):
+            call()
+    assert not bitfold.same_bits(np.array([True]), np.array([1], np.uint8))
+    with pytest.raises(TypeError, match="^b: "):
+        bitfold.ulp_distance(np.array([True]), np.array([1], np.uint8))
+
+
+def test_an_exception_in_an_argument_is_its_own():
+    class Broken:
+        def __index__(self):
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        bitfold.sum(np.ones(3), axis=Broken())
+
+
+def test_whole_numbers():
+    x = np.arange(5.0)
+    bitfold.var(x, ddof=1)
+    with pytest.raises(TypeError, match="ddof: float"):
+        bitfold.var(x, ddof=1.0)
+    for wrong in (float("nan"), float("inf"), np.ones(2), 0.5, "a"):
+        with pytest.raises(ValueError, match="^correction: "):
+            bitfold.var(x, correction=wrong)
+
+
+def test_accumulators_of_other_types_are_not_equal():
+    assert bitfold.accumulator("float32") != bitfold.accumulator("float64") and bitfold.accumulator("float32") == bitfold.accumulator("float32")
+    with pytest.raises(TypeError):
+        bitfold.accumulator("float32") < bitfold.accumulator("float64")
+
+
+def test_record_keeps_a_link(tmp_path):
+    (tmp_path / "there").mkdir()
+    link = tmp_path / "golden.json"
+    link.symlink_to(tmp_path / "there" / "golden.json")
+    bitfold.record(link, np.ones(3), ["sum"])
+    assert link.is_symlink()
+    bitfold.check(link, np.ones(3))
+    with pytest.raises(TypeError, match="^ops: a name"):
+        bitfold.record(link, np.ones(3), "sum")
