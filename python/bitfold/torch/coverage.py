@@ -13,7 +13,7 @@ from ._mode import ACCUMULATING
 from ._overrides import HEADINGS
 from ._strict import INDEPENDENT, NOT_COVERED
 
-BEGIN, END = "<!-- begin: bitfold.torch.coverage -->\n", "<!-- end -->"
+BEGIN, END = "<!-- bitfold.torch.coverage -->\n", "<!-- end -->"
 
 
 def _names(names: Iterable[str]) -> str:
