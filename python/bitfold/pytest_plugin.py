@@ -224,7 +224,7 @@ class Golden:
                 raise pytest.UsageError(f"{self.values_path}: cannot be read: {e}") from e
         test, entry, words = "", None, []
         pending: list[tuple[Entry, list[str]]] = []
-        header, *lines = self.path.read_text().splitlines() or [""]
+        header, *lines = self.path.read_text(encoding="utf-8").splitlines() or [""]
         self._check_header(header)
         for number, line in enumerate(lines, 2):
             if not line.strip() or line.startswith("#"):
@@ -236,10 +236,11 @@ class Golden:
             else:
                 try:
                     name, end = json.JSONDecoder().raw_decode(line.strip())
-                    fields = line.strip()[end:].split("#")[0].split(" digest ")
+                    described, _, about = line.strip()[end:].partition("#")
+                    fields = described.split(" digest ")
                     dtype, _, shape = fields[0].strip().partition(" ")
                     digest = fields[1].strip() if len(fields) == 2 else None
-                    entry = Entry(dtype, tuple(json.loads(shape)), digest, line.partition(" # ")[2], None)
+                    entry = Entry(dtype, tuple(json.loads(shape)), digest, about.strip(), None)
                     _dtype(dtype)
                 except (ValueError, TypeError, IndexError) as e:
                     raise pytest.UsageError(f"{self.path}:{number}: no line of a golden file: {line.strip()!r}") from e

@@ -112,6 +112,24 @@ def test_a_part_keeps_the_rest(pytester, run):
     run(module()).assert_outcomes(passed=3)
 
 
+def test_a_name_with_a_number_sign(pytester, run):
+    text = "import numpy as np\ndef test_1(bits): bits.check('a # b', np.arange(200))\ndef test_2(bits): pass\n"
+    run(text, "--bits-update").assert_outcomes(passed=2)
+    golden = (pytester.path / "test_model.bits").read_text()
+    run(text).assert_outcomes(passed=2)
+    run(text, "--bits-update", "-k", "test_2").assert_outcomes(passed=1, deselected=1)
+    assert (pytester.path / "test_model.bits").read_text() == golden
+
+
+def test_the_file_is_utf_8_in_any_locale(pytester, run, monkeypatch):
+    run(module(), "--bits-update")
+    with open(pytester.path / "test_model.bits", "a", encoding="utf-8") as golden:
+        golden.write("# größer\n")
+    for name, value in {"PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "LC_ALL": "C"}.items():
+        monkeypatch.setenv(name, value)
+    run(module()).assert_outcomes(passed=3)
+
+
 def test_the_same_name_twice(run):
     result = run("def test(bits):\n    bits.check('x', 1.0)\n    bits.check('x', 1.0)\n", "--bits-update")
     result.assert_outcomes(failed=1)
