@@ -87,13 +87,17 @@ class Bits:
         checked as `name/key`; a torch module is its state and gradients, `name/state/...` and `name/grad/...`. A dtype or shape that
         changed, an array that is new or gone, is a difference at any `ulps`.
 
-        Errors: ValueError where `name` was checked before in this test; TypeError for what is no array of a type that bitfold has.
+        Errors: ValueError where a name was checked before in this test, or two arrays of `value` have one; TypeError for what
+        is no array of a type that bitfold has.
         """
         __tracebackhide__ = True
-        arrays = dict(_flat(name, value))
-        for each in arrays:
+        arrays: dict[str, np.ndarray] = {}
+        for each, array in _flat(name, value):
+            if each in arrays:
+                raise ValueError(f"value: {each!r} is the name of two of its arrays")
             if each in self._seen:
                 raise ValueError(f"name: {each!r} was checked before in this test")
+            arrays[each] = array.copy() if self._update else array  # a test may go on to change it
         self._seen.update(arrays)
         if self._update:
             return

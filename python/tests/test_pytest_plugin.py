@@ -136,6 +136,19 @@ def test_the_same_name_twice(run):
     result.stdout.fnmatch_lines(["*ValueError: name: 'x' was checked before in this test"])
 
 
+@pytest.mark.parametrize("value", ["{1: 1.0, '1': 2.0}", "{'a/b': 1.0, 'a': {'b': 2.0}}"])
+def test_two_arrays_of_one_name(run, value):
+    result = run(f"def test(bits):\n    bits.check('x', {value})\n", "--bits-update")
+    result.assert_outcomes(failed=1)
+    result.stdout.re_match_lines([r".*ValueError: value: 'x/(1|a/b)' is the name of two of its arrays$"])
+
+
+def test_an_array_that_is_changed_after_its_check(run):
+    text = "import numpy as np\ndef test(bits):\n    x = np.ones(3)\n    bits.check('x', x)\n    x += 1\n"
+    run(text, "--bits-update").assert_outcomes(passed=1)
+    run(text).assert_outcomes(passed=1)
+
+
 def test_no_array(run):
     result = run("def test(bits):\n    bits.check('x', 'text')\n", "--bits-update")
     result.assert_outcomes(failed=1)
