@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -161,6 +162,22 @@ def test_a_file_that_is_none(pytester, run, text):
     result = run(module())
     result.assert_outcomes(errors=3)
     result.stdout.fnmatch_lines(["*test_model.bits:1:*"])
+
+
+def test_an_update_begins_a_file_of_another_order_anew(pytester, run):
+    run(module(), "--bits-update")
+    path = pytester.path / "test_model.bits"
+    golden = path.read_text()
+    path.write_text(re.sub(r"order version \d+:", "order version 0:", golden))
+    run(module()).assert_outcomes(errors=3)
+    run(module(), "--bits-update").assert_outcomes(passed=3)
+    assert path.read_text() == golden
+
+
+def test_an_update_leaves_a_file_that_is_none(pytester, run):
+    (pytester.path / "test_model.bits").write_text("{}")
+    run(module(), "--bits-update").assert_outcomes(errors=3)
+    assert (pytester.path / "test_model.bits").read_text() == "{}"
 
 
 def test_a_damaged_line(pytester, run):
