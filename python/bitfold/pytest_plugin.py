@@ -7,14 +7,13 @@
 file of `test_model.py` is `test_model.bits` beside it: text, in the order of the tests' names, made to be read in a review.
 An array of up to 128 elements stands there whole, every element as the shortest decimal with its bits, or, where no decimal has
 them (a NaN with a payload), as these bits in hex. Of a longer one there are a digest, which decides, and its smallest and largest element and
-exact sum, for people; its elements are in `test_model.bits.npz`, which only tells what moved and by how much.
+exact sum, for people; its elements are in `test_model.bits.npz`, which tells what moved and by how much (`ulps` needs it).
 """
 
 from __future__ import annotations
 
 import io
 import json
-import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -219,6 +218,14 @@ class Golden:
         else:
             self.values_path.unlink(missing_ok=True)
 
+    def _values(self) -> dict[str, np.ndarray]:
+        """The sidecar, or nothing where there is none that can be read (damaged, a pointer of Git LFS): the digests decide."""
+        try:
+            with np.load(self.values_path) as packed:
+                return {str(name): packed[f"{i:04}"] for i, name in enumerate(packed["names"])}
+        except Exception:  # whatever zipfile, zlib and NumPy raise
+            return {}
+
     def _read(self, update: bool) -> None:
         header, *lines = self.path.read_text(encoding="utf-8").splitlines() or [""]
         if not header.startswith("# bitfold bits 1."):
@@ -227,13 +234,7 @@ class Golden:
             if update:
                 return  # nothing that it holds is of this order
             raise pytest.UsageError(f"{self.path}:1: recorded with another order version: pytest --bits-update")
-        values = {}
-        if self.values_path.exists():
-            try:
-                with np.load(self.values_path) as packed:
-                    values = {str(name): packed[f"{i:04}"] for i, name in enumerate(packed["names"])}
-            except (OSError, ValueError, KeyError, zipfile.BadZipFile) as e:
-                raise pytest.UsageError(f"{self.values_path}: cannot be read: {e}") from e
+        values = self._values()
         test, entry, words = "", None, []
         pending: list[tuple[Entry, list[str]]] = []
         for number, line in enumerate(lines, 2):
@@ -256,10 +257,7 @@ class Golden:
                     raise pytest.UsageError(f"{self.path}:{number}: no line of a golden file: {line.strip()!r}") from e
                 self.tests.setdefault(test, {})[name] = entry
                 if digest:
-                    kept = values.get(f"{test}\n{name}")
-                    if kept is not None:
-                        array = kept.view(_dtype(dtype)).reshape(entry.shape)
-                        entry.values = array if _digest(array) == digest else None  # else they are of another commit
+                    entry.values = _of_digest(values.get(f"{test}\n{name}"), entry)
                 else:
                     words = []
                     pending.append((entry, words))
@@ -268,6 +266,15 @@ class Golden:
                 entry.values = _parse(words, _dtype(entry.dtype)).reshape(entry.shape)
             except ValueError as e:
                 raise pytest.UsageError(f"{self.path}: {entry.dtype} {list(entry.shape)}: {e}") from e
+
+
+def _of_digest(kept: np.ndarray | None, entry: Entry) -> np.ndarray | None:
+    """What the sidecar kept, if it is what the text tells of, and not of another commit."""
+    try:
+        array = kept.view(_dtype(entry.dtype)).reshape(entry.shape)
+        return array if _digest(array) == entry.digest else None
+    except (AttributeError, TypeError, ValueError):
+        return None
 
 
 def _dtype(name: str) -> np.dtype:
@@ -326,7 +333,8 @@ def _moved(name: str, recorded: Entry | None, array: np.ndarray | None, ulps: in
     if recorded.same(array):
         return None
     if recorded.values is None:
-        return name, "bits", "", "", f"digest {recorded.digest} -> {_digest(array)}; the golden values are not there"
+        needed = ", which ulps needs," if ulps else ""
+        return name, "bits", "", "", f"digest {recorded.digest} -> {_digest(array)}; the golden values{needed} are not there"
     differs = _bits_of(recorded.values) != _bits_of(array)
     far = _ulps(recorded.values, array)
     if ulps and far is not None and far <= ulps:
