@@ -7,15 +7,14 @@
 file of `test_model.py` is `test_model.bits` beside it: text, in the order of the tests' names, made to be read in a review.
 An array of up to 128 elements stands there whole, every element as the shortest decimal with its bits, or, where no decimal has
 them (a NaN with a payload), as these bits in hex. Of a longer one there are a digest, which decides, and its smallest and largest element and
-exact sum, for people; its elements are in `test_model.bits.npz`, which only tells what moved and by how much.
+exact sum, for people; its elements are in `test_model.bits.npz`, which tells what moved and by how much (`ulps` needs it).
 """
 
 from __future__ import annotations
 
 import io
 import json
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +49,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    __tracebackhide__ = True
+    result = yield
+    if (checker := item.stash.get(_CHECKER, None)) is not None:
+        checker.compare_rest()
+    return result
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report = yield
     checker = item.stash.get(_CHECKER, None)
@@ -62,13 +70,14 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 def bits(request: pytest.FixtureRequest) -> Bits:
     """Compares arrays with the golden bits of this test: see Bits.check."""
     config = request.config
+    update = config.getoption("--bits-update")
     path = request.node.path.with_suffix(".bits")
     files = config.stash[_FILES]
     if path not in files:
-        files[path] = Golden(path)
+        files[path] = Golden(path, update)
     # What the file calls a test does not depend on where pytest was started.
     test = request.node.nodeid.partition("::")[2]
-    checker = Bits(files[path], test, config.getoption("--bits-update"))
+    checker = Bits(files[path], test, update)
     request.node.stash[_CHECKER] = checker
     return checker
 
@@ -85,20 +94,34 @@ class Bits:
 
         `value`: an array (NumPy, torch, anything with `__dlpack__`), a number, or dicts, lists and tuples of such, which are
         checked as `name/key`; a torch module is its state and gradients, `name/state/...` and `name/grad/...`. A dtype or shape that
-        changed, an array that is new or gone, is a difference at any `ulps`.
+        changed, an array that is new, is a difference at any `ulps`; one that is gone is found when the test has passed.
 
-        Errors: ValueError where `name` was checked before in this test; TypeError for what is no array of a type that bitfold has.
+        Errors: ValueError where a name was checked before in this test, or two arrays of `value` have one; TypeError for what
+        is no array of a type that bitfold has.
         """
         __tracebackhide__ = True
-        arrays = dict(_flat(name, value))
-        for each in arrays:
+        arrays: dict[str, np.ndarray] = {}
+        for each, array in _flat(name, value):
+            if each in arrays:
+                raise ValueError(f"value: {each!r} is the name of two of its arrays")
             if each in self._seen:
                 raise ValueError(f"name: {each!r} was checked before in this test")
+            arrays[each] = array.copy() if self._update else array  # a test may go on to change it
         self._seen.update(arrays)
         if self._update:
             return
-        recorded = self._golden.of(self._test, name)
-        rows = [row for each in {**recorded, **arrays} if (row := _moved(each, recorded.get(each), arrays.get(each), ulps))]
+        self._compare(arrays, ulps)
+
+    def compare_rest(self) -> None:
+        """At the test's end: what it recorded and has not checked is gone."""
+        __tracebackhide__ = True
+        if not self._update:
+            self._compare([each for each in self._golden.of(self._test) if each not in self._seen])
+
+    def _compare(self, names: Iterable[str], ulps: int = 0) -> None:
+        __tracebackhide__ = True
+        recorded = self._golden.of(self._test)
+        rows = [row for each in names if (row := _moved(each, recorded.get(each), self._seen.get(each), ulps))]
         if not rows:
             return
         hint = f"{self._golden.path.name} has other bits" if recorded else f"{self._golden.path.name} has no bits of {self._test}"
@@ -173,17 +196,15 @@ def _about(array: np.ndarray) -> str:
 class Golden:
     """The golden files of one test module: the text, and the values of its long arrays."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, update: bool) -> None:
         self.path, self.values_path = path, path.with_name(path.name + ".npz")
         self.changed = False
         self.tests: dict[str, dict[str, Entry]] = {}
         if path.exists():
-            self._read()
+            self._read(update)
 
-    def of(self, test: str, name: str) -> dict[str, Entry]:
-        """What was recorded under `name`: itself, or all that it holds."""
-        entries = self.tests.get(test, {})
-        return {k: e for k, e in entries.items() if k == name or k.startswith(name + "/")}
+    def of(self, test: str) -> dict[str, Entry]:
+        return self.tests.get(test, {})
 
     def put(self, test: str, arrays: dict[str, np.ndarray]) -> None:
         self.tests[test] = {name: Entry.of(array) for name, array in arrays.items()}
@@ -214,18 +235,25 @@ class Golden:
         else:
             self.values_path.unlink(missing_ok=True)
 
-    def _read(self) -> None:
-        values = {}
-        if self.values_path.exists():
-            try:
-                with np.load(self.values_path) as packed:
-                    values = {str(name): packed[f"{i:04}"] for i, name in enumerate(packed["names"])}
-            except (OSError, ValueError, KeyError, zipfile.BadZipFile) as e:
-                raise pytest.UsageError(f"{self.values_path}: cannot be read: {e}") from e
+    def _values(self) -> dict[str, np.ndarray]:
+        """The sidecar, or nothing where there is none that can be read (damaged, a pointer of Git LFS): the digests decide."""
+        try:
+            with np.load(self.values_path) as packed:
+                return {str(name): packed[f"{i:04}"] for i, name in enumerate(packed["names"])}
+        except Exception:  # whatever zipfile, zlib and NumPy raise
+            return {}
+
+    def _read(self, update: bool) -> None:
+        header, *lines = self.path.read_text(encoding="utf-8").splitlines() or [""]
+        if not header.startswith("# bitfold bits 1."):
+            raise pytest.UsageError(f"{self.path}:1: no golden file of bitfold's, or of a version that this one does not know")
+        if f"order version {bitfold.order_version}:" not in header:
+            if update:
+                return  # nothing that it holds is of this order
+            raise pytest.UsageError(f"{self.path}:1: recorded with another order version: pytest --bits-update")
+        values = self._values()
         test, entry, words = "", None, []
         pending: list[tuple[Entry, list[str]]] = []
-        header, *lines = self.path.read_text().splitlines() or [""]
-        self._check_header(header)
         for number, line in enumerate(lines, 2):
             if not line.strip() or line.startswith("#"):
                 continue
@@ -236,19 +264,17 @@ class Golden:
             else:
                 try:
                     name, end = json.JSONDecoder().raw_decode(line.strip())
-                    fields = line.strip()[end:].split("#")[0].split(" digest ")
+                    described, _, about = line.strip()[end:].partition("#")
+                    fields = described.split(" digest ")
                     dtype, _, shape = fields[0].strip().partition(" ")
                     digest = fields[1].strip() if len(fields) == 2 else None
-                    entry = Entry(dtype, tuple(json.loads(shape)), digest, line.partition(" # ")[2], None)
+                    entry = Entry(dtype, tuple(json.loads(shape)), digest, about.strip(), None)
                     _dtype(dtype)
                 except (ValueError, TypeError, IndexError) as e:
                     raise pytest.UsageError(f"{self.path}:{number}: no line of a golden file: {line.strip()!r}") from e
                 self.tests.setdefault(test, {})[name] = entry
                 if digest:
-                    kept = values.get(f"{test}\n{name}")
-                    if kept is not None:
-                        array = kept.view(_dtype(dtype)).reshape(entry.shape)
-                        entry.values = array if _digest(array) == digest else None  # else they are of another commit
+                    entry.values = _of_digest(values.get(f"{test}\n{name}"), entry)
                 else:
                     words = []
                     pending.append((entry, words))
@@ -258,11 +284,14 @@ class Golden:
             except ValueError as e:
                 raise pytest.UsageError(f"{self.path}: {entry.dtype} {list(entry.shape)}: {e}") from e
 
-    def _check_header(self, line: str) -> None:
-        if not line.startswith("# bitfold bits 1."):
-            raise pytest.UsageError(f"{self.path}:1: no golden file of bitfold's, or of a version that this one does not know")
-        if f"order version {bitfold.order_version}:" not in line:
-            raise pytest.UsageError(f"{self.path}:1: recorded with another order version: pytest --bits-update")
+
+def _of_digest(kept: np.ndarray | None, entry: Entry) -> np.ndarray | None:
+    """What the sidecar kept, if it is what the text tells of, and not of another commit."""
+    try:
+        array = kept.view(_dtype(entry.dtype)).reshape(entry.shape)
+        return array if _digest(array) == entry.digest else None
+    except (AttributeError, TypeError, ValueError):
+        return None
 
 
 def _dtype(name: str) -> np.dtype:
@@ -321,7 +350,8 @@ def _moved(name: str, recorded: Entry | None, array: np.ndarray | None, ulps: in
     if recorded.same(array):
         return None
     if recorded.values is None:
-        return name, "bits", "", "", f"digest {recorded.digest} -> {_digest(array)}; the golden values are not there"
+        needed = ", which ulps needs," if ulps else ""
+        return name, "bits", "", "", f"digest {recorded.digest} -> {_digest(array)}; the golden values{needed} are not there"
     differs = _bits_of(recorded.values) != _bits_of(array)
     far = _ulps(recorded.values, array)
     if ulps and far is not None and far <= ulps:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -70,13 +71,64 @@ def test_what_moved_in_a_long_array(run):
     result.stdout.re_match_lines([r".*several/long +\d+ ulps +\d of 1000 +\[3, 7\] +0\.\d+ -> 0\.5"])
 
 
-def test_without_the_values_of_long_arrays(pytester, run):
+def no_values(path):
+    path.unlink()
+
+
+def empty(path):
+    path.write_bytes(b"")
+
+
+def git_lfs_pointer(path):
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+
+
+def cut_short(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def damaged(path):
+    whole = bytearray(path.read_bytes())
+    whole[len(whole) // 4] ^= 0xFF  # inside the compressed elements
+    path.write_bytes(whole)
+
+
+def of_another_shape(path):
+    with np.load(path) as packed:
+        values = dict(packed)
+    np.savez(path, **{**values, "0000": values["0000"][:-1]})
+
+
+def of_another_type(path):
+    with np.load(path) as packed:
+        values = dict(packed)
+    np.savez(path, **{**values, "0000": np.array(["text"])})
+
+
+@pytest.mark.parametrize("spoil", [no_values, empty, git_lfs_pointer, cut_short, damaged, of_another_shape, of_another_type])
+def test_without_the_values_of_long_arrays(pytester, run, spoil):
     run(module(), "--bits-update")
-    (pytester.path / "test_model.bits.npz").unlink()
+    values = pytester.path / "test_model.bits.npz"
+    spoil(values)
     run(module()).assert_outcomes(passed=3)
     result = run(module().replace("long[3, 7] = ", "long[3, 7] = 0.5; long[3, 8] = "))
     result.assert_outcomes(failed=1, passed=2)
-    result.stdout.re_match_lines([r".*several/long +bits +digest \w+ -> \w+; the golden values are not there"])
+    result.stdout.re_match_lines([r".*several/long +bits +digest \w+ -> \w+; the golden values are not there$"])
+    run(module(), "--bits-update").assert_outcomes(passed=3)
+    with np.load(values) as packed:
+        assert packed["0000"].shape == (1000,)
+
+
+def test_a_tolerance_of_a_long_array_needs_its_values(pytester, run):
+    loose = lambda text: text.replace("True]}", "True]}, ulps=4")
+    run(loose(module()), "--bits-update")
+    moved = loose(module(bump=1)).replace("small[1, 1] +=", "0 *")
+    run(moved).assert_outcomes(passed=3)
+    (pytester.path / "test_model.bits.npz").unlink()
+    run(loose(module())).assert_outcomes(passed=3)
+    result = run(moved)
+    result.assert_outcomes(failed=1, passed=2)
+    result.stdout.re_match_lines([r".*several/long +bits +digest \w+ -> \w+; the golden values, which ulps needs, are not there$"])
 
 
 @pytest.mark.parametrize("ulps, passes", [(1, False), (2, True)])
@@ -93,10 +145,30 @@ def test_types_and_names_are_bits_too(run):
     result.stdout.re_match_lines_random(
         [
             r".*several/long +other type +float32 \[10, 100\] -> float64 \[10, 100\]",
-            r".*several/inner/0 +gone",
             r".*several/other/0 +new +int64 \[3\]",
         ]
     )
+
+
+CHECKS = ['    bits.check("a", 1.0)', '    bits.check("a/b", 2.0)', '    bits.check("c", {"d": 3.0, "e": 4.0})']
+
+
+@pytest.mark.parametrize("checks, gone", [(CHECKS[:2], ["c/d", "c/e"]), (CHECKS[::2], ["a/b"]), (["    pass"], ["a", "a/b", "c/d", "c/e"])])
+def test_what_is_gone(run, checks, gone):
+    test = lambda checks: "\n".join(["def test(bits):", *checks])
+    run(test(CHECKS), "--bits-update").assert_outcomes(passed=1)
+    run(test(CHECKS)).assert_outcomes(passed=1)
+    result = run(test(checks))
+    result.assert_outcomes(failed=1)
+    result.stdout.re_match_lines([rf".*BitsMoved: test_model\.bits has other bits", r".*array +moved", *(rf".* {name} +gone$" for name in gone)], consecutive=True)
+    run(test([*checks, "    import pytest; pytest.skip()"])).assert_outcomes(skipped=1)
+
+
+def test_a_key_is_gone(run):
+    run(module(), "--bits-update")
+    result = run(module().replace(", True]", "]"))
+    result.assert_outcomes(failed=1, passed=2)
+    result.stdout.re_match_lines([r".*several/inner/1 +gone$"])
 
 
 def test_a_failed_test_is_not_recorded(pytester, run):
@@ -112,10 +184,41 @@ def test_a_part_keeps_the_rest(pytester, run):
     run(module()).assert_outcomes(passed=3)
 
 
+def test_a_name_with_a_number_sign(pytester, run):
+    text = "import numpy as np\ndef test_1(bits): bits.check('a # b', np.arange(200))\ndef test_2(bits): pass\n"
+    run(text, "--bits-update").assert_outcomes(passed=2)
+    golden = (pytester.path / "test_model.bits").read_text()
+    run(text).assert_outcomes(passed=2)
+    run(text, "--bits-update", "-k", "test_2").assert_outcomes(passed=1, deselected=1)
+    assert (pytester.path / "test_model.bits").read_text() == golden
+
+
+def test_the_file_is_utf_8_in_any_locale(pytester, run, monkeypatch):
+    run(module(), "--bits-update")
+    with open(pytester.path / "test_model.bits", "a", encoding="utf-8") as golden:
+        golden.write("# größer\n")
+    for name, value in {"PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "LC_ALL": "C"}.items():
+        monkeypatch.setenv(name, value)
+    run(module()).assert_outcomes(passed=3)
+
+
 def test_the_same_name_twice(run):
     result = run("def test(bits):\n    bits.check('x', 1.0)\n    bits.check('x', 1.0)\n", "--bits-update")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*ValueError: name: 'x' was checked before in this test"])
+
+
+@pytest.mark.parametrize("value", ["{1: 1.0, '1': 2.0}", "{'a/b': 1.0, 'a': {'b': 2.0}}"])
+def test_two_arrays_of_one_name(run, value):
+    result = run(f"def test(bits):\n    bits.check('x', {value})\n", "--bits-update")
+    result.assert_outcomes(failed=1)
+    result.stdout.re_match_lines([r".*ValueError: value: 'x/(1|a/b)' is the name of two of its arrays$"])
+
+
+def test_an_array_that_is_changed_after_its_check(run):
+    text = "import numpy as np\ndef test(bits):\n    x = np.ones(3)\n    bits.check('x', x)\n    x += 1\n"
+    run(text, "--bits-update").assert_outcomes(passed=1)
+    run(text).assert_outcomes(passed=1)
 
 
 def test_no_array(run):
@@ -130,6 +233,22 @@ def test_a_file_that_is_none(pytester, run, text):
     result = run(module())
     result.assert_outcomes(errors=3)
     result.stdout.fnmatch_lines(["*test_model.bits:1:*"])
+
+
+def test_an_update_begins_a_file_of_another_order_anew(pytester, run):
+    run(module(), "--bits-update")
+    path = pytester.path / "test_model.bits"
+    golden = path.read_text()
+    path.write_text(re.sub(r"order version \d+:", "order version 0:", golden))
+    run(module()).assert_outcomes(errors=3)
+    run(module(), "--bits-update").assert_outcomes(passed=3)
+    assert path.read_text() == golden
+
+
+def test_an_update_leaves_a_file_that_is_none(pytester, run):
+    (pytester.path / "test_model.bits").write_text("{}")
+    run(module(), "--bits-update").assert_outcomes(errors=3)
+    assert (pytester.path / "test_model.bits").read_text() == "{}"
 
 
 def test_a_damaged_line(pytester, run):
