@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,15 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     for golden in session.config.stash.get(_FILES, {}).values():
         golden.save()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    __tracebackhide__ = True
+    result = yield
+    if (checker := item.stash.get(_CHECKER, None)) is not None:
+        checker.compare_rest()
+    return result
 
 
 @pytest.hookimpl(wrapper=True)
@@ -85,7 +94,7 @@ class Bits:
 
         `value`: an array (NumPy, torch, anything with `__dlpack__`), a number, or dicts, lists and tuples of such, which are
         checked as `name/key`; a torch module is its state and gradients, `name/state/...` and `name/grad/...`. A dtype or shape that
-        changed, an array that is new or gone, is a difference at any `ulps`.
+        changed, an array that is new, is a difference at any `ulps`; one that is gone is found when the test has passed.
 
         Errors: ValueError where a name was checked before in this test, or two arrays of `value` have one; TypeError for what
         is no array of a type that bitfold has.
@@ -101,8 +110,18 @@ class Bits:
         self._seen.update(arrays)
         if self._update:
             return
-        recorded = self._golden.of(self._test, name)
-        rows = [row for each in {**recorded, **arrays} if (row := _moved(each, recorded.get(each), arrays.get(each), ulps))]
+        self._compare(arrays, ulps)
+
+    def compare_rest(self) -> None:
+        """At the test's end: what it recorded and has not checked is gone."""
+        __tracebackhide__ = True
+        if not self._update:
+            self._compare([each for each in self._golden.of(self._test) if each not in self._seen])
+
+    def _compare(self, names: Iterable[str], ulps: int = 0) -> None:
+        __tracebackhide__ = True
+        recorded = self._golden.of(self._test)
+        rows = [row for each in names if (row := _moved(each, recorded.get(each), self._seen.get(each), ulps))]
         if not rows:
             return
         hint = f"{self._golden.path.name} has other bits" if recorded else f"{self._golden.path.name} has no bits of {self._test}"
@@ -184,10 +203,8 @@ class Golden:
         if path.exists():
             self._read(update)
 
-    def of(self, test: str, name: str) -> dict[str, Entry]:
-        """What was recorded under `name`: itself, or all that it holds."""
-        entries = self.tests.get(test, {})
-        return {k: e for k, e in entries.items() if k == name or k.startswith(name + "/")}
+    def of(self, test: str) -> dict[str, Entry]:
+        return self.tests.get(test, {})
 
     def put(self, test: str, arrays: dict[str, np.ndarray]) -> None:
         self.tests[test] = {name: Entry.of(array) for name, array in arrays.items()}

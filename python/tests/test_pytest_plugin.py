@@ -145,10 +145,31 @@ def test_types_and_names_are_bits_too(run):
     result.stdout.re_match_lines_random(
         [
             r".*several/long +other type +float32 \[10, 100\] -> float64 \[10, 100\]",
-            r".*several/inner/0 +gone",
             r".*several/other/0 +new +int64 \[3\]",
         ]
     )
+
+
+CHECKS = ['    bits.check("a", 1.0)', '    bits.check("a/b", 2.0)', '    bits.check("c", {"d": 3.0, "e": 4.0})']
+
+
+@pytest.mark.parametrize("checks, gone", [(CHECKS[:2], ["c/d", "c/e"]), (CHECKS[::2], ["a/b"]), (["    pass"], ["a", "a/b", "c/d", "c/e"])])
+def test_what_is_gone(run, checks, gone):
+    test = lambda checks: "\n".join(["def test(bits):", *checks])
+    run(test(CHECKS), "--bits-update").assert_outcomes(passed=1)
+    run(test(CHECKS)).assert_outcomes(passed=1)
+    result = run(test(checks))
+    result.assert_outcomes(failed=1)
+    head = [r".*BitsMoved: test_model\.bits has other bits", r".*array +moved"]
+    result.stdout.re_match_lines([*head, *(rf".* {name} +gone$" for name in gone)], consecutive=True)
+    run(test([*checks, "    import pytest; pytest.skip()"])).assert_outcomes(skipped=1)
+
+
+def test_a_key_is_gone(run):
+    run(module(), "--bits-update")
+    result = run(module().replace(", True]", "]"))
+    result.assert_outcomes(failed=1, passed=2)
+    result.stdout.re_match_lines([r".*several/inner/1 +gone$"])
 
 
 def test_a_failed_test_is_not_recorded(pytester, run):
