@@ -160,7 +160,8 @@ def test_what_is_gone(run, checks, gone):
     run(test(CHECKS)).assert_outcomes(passed=1)
     result = run(test(checks))
     result.assert_outcomes(failed=1)
-    result.stdout.re_match_lines([rf".*BitsMoved: test_model\.bits has other bits", r".*array +moved", *(rf".* {name} +gone$" for name in gone)], consecutive=True)
+    head = [r".*BitsMoved: test_model\.bits has other bits", r".*array +moved"]
+    result.stdout.re_match_lines([*head, *(rf".* {name} +gone$" for name in gone)], consecutive=True)
     run(test([*checks, "    import pytest; pytest.skip()"])).assert_outcomes(skipped=1)
 
 
