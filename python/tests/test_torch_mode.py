@@ -3,7 +3,9 @@ these do not know batch, place, layout or compiler."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import math
 import threading
 import warnings
 
@@ -230,12 +232,12 @@ def test_out_and_in_place():
         torch.max(x, 1, out=(values, places))
         assert same(values, fold.max(x, [1])) and same(places, fold.argmax(x, [1]))
         wide = torch.empty(5, dtype=torch.float64)
-        assert same(torch.mean(x, 1, out=wide), fold.mean(x, [1]).double())
+        assert same(torch.mean(x, 1, out=wide), fold.mean(x.double(), [1]))
         y = torch.zeros(5, 300)
         assert y.index_add_(0, index, x) is y and same(y, torch.zeros(5, 300).index_add(0, index, x))
         assert same(torch.softmax(x, 1, out=torch.empty(5, 300)), x.softmax(1))
         with pytest.raises(RuntimeError, match="dtype|type"):
-            torch.sum(x, 1, out=torch.empty(5, dtype=torch.int64))
+            torch.amax(x, 1, out=torch.empty(5, dtype=torch.float64))
 
 
 def test_index_put_without_accumulate_is_torchs():
@@ -469,3 +471,87 @@ def test_what_is_not_covered_is_refused():
 def test_the_tables_of_the_page(request):
     page = (request.config.rootpath / "docs" / "pytorch.md").read_text()
     assert coverage.put_into(page) == page, "python -m bitfold.torch.coverage --write docs/pytorch.md"
+
+
+# ---- What a hostile review found -----------------------------------------------------------------
+
+
+def test_sums_of_integers_have_the_type_that_is_asked_for():
+    for dtype in (torch.int8, torch.uint8, torch.int32, torch.int64):
+        x = torch.tensor([100] * 3, dtype=dtype)
+        for f in (lambda: x.sum(dtype=dtype), lambda: x.prod(dtype=dtype), lambda: x.sum(0), lambda: x.sum(dtype=torch.int16)):
+            wanted = f()
+            with deterministic():
+                assert same(f(), wanted)
+
+
+def test_out_says_in_which_type_is_added():
+    x = torch.tensor([1e8, 1.0, -1e8])
+    for out in (torch.empty((), dtype=torch.double), torch.empty((), dtype=torch.int64)):
+        with deterministic():
+            assert torch.sum(x, 0, out=out) is out and out == 1
+
+
+def test_log_softmax_of_large_numbers():
+    far = torch.finfo(torch.float32).min
+    x = torch.tensor([[-3e38, -3e38], [far, far], [1e30, 1e30], [0.0, -math.inf]])
+    wanted = x.log_softmax(1)
+    with deterministic():
+        assert torch.allclose(x.log_softmax(1), wanted, rtol=1e-6)
+        for offset in (0.0, 1e2, 1e4, 1e6):
+            y = torch.arange(8, dtype=torch.float64)
+            assert torch.allclose((y + offset).log_softmax(0), y.log_softmax(0), rtol=1e-15)
+
+
+def test_bags_that_end_before_the_indices():
+    weight = torch.arange(8.0).reshape(4, 2).requires_grad_()
+    args = torch.tensor([0, 1, 2, 3]), torch.tensor([0, 2, 3])
+    run = lambda: F.embedding_bag(args[0], weight, args[1], include_last_offset=True, mode="sum")
+    with deterministic():
+        y = run()
+        y.sum().backward()
+    assert same(y, torch.stack([weight[0] + weight[1], weight[2]])) and weight.grad.sum(1).tolist() == [2, 2, 2, 0]
+
+
+def test_half_types_are_rounded_once():
+    source, index = torch.linspace(-1, 2, 300).half(), torch.zeros(300, dtype=torch.int64)
+    with deterministic():
+        got = torch.zeros(1).half().index_add(0, index, source, alpha=0.3)
+    assert same(got, torch.zeros(1).half() + (source.float() * 0.3).sum().half())
+    w = torch.nn.Parameter(torch.zeros(1000).bfloat16())
+    w.grad = torch.linspace(-2, 2, 1000).bfloat16()
+    before = w.grad.clone()
+    norm = bitfold.torch.clip_grad_norm_([w], 20.05)
+    assert same(w.grad, (before.float() * (20.05 / (norm + 1e-6)).clamp(max=1)).bfloat16())
+
+
+def test_more_than_8_dimensions():
+    x = torch.randn(2, 1, 3, 1, 2, 1, 4, 1, 5)
+    with deterministic():
+        assert same(x.sum((2, 8)), x.squeeze().sum((1, 4)).reshape(2, 1, 1, 2, 1, 4, 1)) and same(x.sum(), x.squeeze().sum())
+
+
+def test_what_is_empty_or_a_single_complex_number():
+    w = torch.randn(3, 2, requires_grad=True)
+    with deterministic():
+        F.embedding(torch.zeros(0, dtype=torch.int64), w).sum().backward()
+        assert same(torch.tensor(1 + 2j).sum(), torch.tensor(1 + 2j))
+    assert not w.grad.any()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: torch.zeros(3).scatter_reduce(0, torch.tensor([0]), torch.ones(1), "typo"),
+        lambda: torch.zeros(3).scatter(0, torch.tensor([0]), torch.ones(1), reduce="foo"),
+        lambda: F.nll_loss(torch.zeros(2, 3, 4, 4), torch.zeros(2, 2, 2).long()),
+        lambda: F.nll_loss(torch.zeros(2, 4), torch.zeros(2).long(), weight=torch.ones(3)),
+        lambda: F.log_softmax(torch.tensor([1, 2]), 0),
+        lambda: torch.tensor([1, 2]).var(),
+        lambda: torch.tensor([True]).mean(),
+    ],
+)
+def test_what_torch_refuses_is_refused(wrong):
+    for context in (contextlib.nullcontext(), deterministic()):
+        with context, pytest.raises((RuntimeError, ValueError)):
+            wrong()

@@ -65,14 +65,21 @@ def _eager(function: Callable) -> Callable:
     return lambda *args, **kwargs: function(_state.method, *args, **kwargs)
 
 
-def _into(outs: list[str], function: Callable) -> Callable:
+#: Where these have no `dtype`, that of `out` is meant; those convert to out's; all others want the type of the result.
+_OUT_SAYS_THE_TYPE = ("sum", "sum.dim_IntList", "nansum", "prod", "prod.dim_int", "mean", "mean.dim")
+_CONVERTED = ("max", "min", "logsumexp", "var.correction", "std.correction", "mse_loss")
+
+
+def _into(name: str, outs: list[str], function: Callable) -> Callable:
     from torch._prims_common.wrappers import _maybe_resize_out, _safe_copy_out
 
     def into(*args, **kwargs):
         targets = [kwargs.pop(name) for name in outs]
+        if name in _OUT_SAYS_THE_TYPE and kwargs.get("dtype") is None:
+            kwargs["dtype"] = targets[0].dtype
         results = function(_state.method, *args, **kwargs)
         for target, result in zip(targets, results if isinstance(results, tuple) else (results,)):
-            _safe_copy_out(copy_from=result, copy_to=_maybe_resize_out(target, result.shape))
+            _safe_copy_out(copy_from=result, copy_to=_maybe_resize_out(target, result.shape), exact_dtype=name not in _CONVERTED)
         return targets[0] if len(targets) == 1 else tuple(targets)
 
     return into
@@ -109,7 +116,7 @@ def covered() -> dict[torch._ops.OpOverload, Callable]:
             continue
         all_of_them[op] = _eager(function)
         for form in forms(op):
-            all_of_them.setdefault(form, _into(_outs(form), function) if _outs(form) else _in_place(function))
+            all_of_them.setdefault(form, _into(name, _outs(form), function) if _outs(form) else _in_place(function))
     return all_of_them
 
 

@@ -59,6 +59,11 @@ def over(x: Tensor, n: float) -> Tensor:
     return x / x.new_full((), n)
 
 
+def _floating(op: str, x: Tensor) -> None:
+    if not x.is_floating_point():
+        raise NotImplementedError(f'"{op}" not implemented for {x.dtype}')
+
+
 def _refuse_complex(op: str, x: Tensor) -> None:
     if x.is_complex():
         raise TypeError(f"{op}: under bitfold.torch.deterministic not of {x.dtype}")
@@ -76,22 +81,18 @@ def _additive(how: str, op: str, x: Tensor, dim, keepdim: bool, dtype: torch.dty
     if dtype.is_complex:
         if op not in ("sum", "mean"):
             _refuse_complex(op, x.to(dtype))
-        parts = torch.view_as_real(x.to(dtype).resolve_conj())
-        return torch.view_as_complex(fold(how, op, parts, dim=_or_nothing(dims_of(x.dim(), dim)), keepdim=keepdim))
-    if dtype is torch.bool:
+        x = x.to(dtype).resolve_conj()
+        return torch.view_as_complex(fold(how, op, torch.view_as_real(x), dim=dims_of(x.dim(), dim), keepdim=keepdim)) if x.dim() else x.clone()
+    if dtype is torch.bool and op != "mean":
         return fold(how, {"sum": "any", "nansum": "any", "prod": "all"}[op], x, dim=dim, keepdim=keepdim)
     widened_in_passing = x.dtype in _HALF and dtype is torch.float32 or not (dtype.is_floating_point or x.is_floating_point())
     if x.dtype is not dtype and not widened_in_passing:
         x = x.to(dtype)
     if op == "mean" and not dtype.is_floating_point:
         raise RuntimeError(f"mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: {dtype}")
+    if not dtype.is_floating_point:  # bitfold's sums of integers have 64 bits
+        return fold(how, op, x, dim=dim, keepdim=keepdim).to(dtype)
     return fold(how, op, x, dim=dim, keepdim=keepdim, out=dtype if dtype is not x.dtype else None)
-
-
-def _or_nothing(dims: list[int]) -> list[int]:
-    if not dims:
-        raise TypeError("dim: a complex number without dimensions has nothing to add")
-    return dims
 
 
 @covers("sum.dim_IntList")
@@ -188,6 +189,8 @@ heading("variances")
 def _moments(*ops: str) -> Callable:
     def moments(how, x, dim=None, *, correction=None, keepdim=False):
         _refuse_complex(ops[0], x)
+        if not x.is_floating_point():
+            raise RuntimeError(f"{ops[0]}: only of floats, and not of {x.dtype}")
         ddof = 1 if correction is None else correction
         if ddof < 0 or ddof != int(ddof):  # bitfold has integers from 0 on
             return _corrected(how, ops, x, dim, ddof, keepdim)
@@ -272,6 +275,7 @@ def _softmax_type(x: Tensor, half_to_float: bool) -> torch.dtype:
 
 @covers("_softmax")
 def _softmax(how, x, dim, half_to_float):
+    _floating("softmax", x)
     if not x.numel():
         return torch.empty_like(x, dtype=_softmax_type(x, half_to_float))
     top, total = _engine.reduce([ask("max", how), ask("softmax_denominator", how, wide(x.dtype))], x, dim=dim, keepdim=True)
@@ -288,12 +292,12 @@ def _safe_softmax(how, x, dim, dtype=None):
 
 @covers("_log_softmax")
 def _log_softmax(how, x, dim, half_to_float):
-    # log of the denominator is log Σ exp(x) - max, both of bitfold's: so no device's own logarithm is in it.
+    # log Σ exp(x - max) is bitfold's logsumexp of x - max: so no device's own logarithm is in it.
+    _floating("log_softmax", x)
     if not x.numel():
         return torch.empty_like(x, dtype=_softmax_type(x, half_to_float))
-    top, both = _engine.reduce([ask("max", how), ask("logsumexp", how, torch.float64)], x, dim=dim, keepdim=True)
-    log_total = torch.sub(both, top.to(both.dtype)).to(wide(x.dtype))
-    return torch.sub(x.to(wide(x.dtype)), top).sub_(log_total).to(_softmax_type(x, half_to_float))
+    y = torch.sub(x.to(wide(x.dtype)), fold(how, "max", x, dim=dim))
+    return torch.sub(y, fold(how, "logsumexp", y, dim=dim)).to(_softmax_type(x, half_to_float))
 
 
 @covers("_softmax_backward_data")
@@ -549,6 +553,11 @@ def _mse_loss(how, x, y, reduction=_MEAN):
 @covers("nll_loss_forward", "nll_loss2d_forward")
 def _nll_loss(how, x, target, weight, reduction, ignore_index):
     classes = 0 if x.dim() == 1 else 1
+    shape = x.shape[:classes] + x.shape[classes + 1 :]
+    if target.shape != shape:
+        raise RuntimeError(f"nll_loss: target of shape {list(target.shape)}, where {list(shape)} is expected")
+    if weight is not None and (weight.shape != x.shape[classes : classes + 1] or weight.dtype != x.dtype):
+        raise RuntimeError(f"nll_loss: weight of shape {list(weight.shape)} and {weight.dtype}, where one of {x.dtype} is expected for each of {x.shape[classes]} classes")
     counts = target != ignore_index
     at = torch.where(counts, target, torch.zeros_like(target))
     picked = x.gather(classes, at.unsqueeze(classes)).squeeze(classes).to(wide(x.dtype))
@@ -584,6 +593,8 @@ def _touched(at: Tensor, outputs: int) -> Tensor:
 def _combined(how: str, base: Tensor, at: Tensor, values: Tensor, reduce: str, include_self: bool = True) -> Tensor:
     """`values` reduced into places `at` of base; all flat."""
     n = base.numel()
+    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
+        raise RuntimeError(f"reduce: {reduce!r} is none of sum, prod, mean, amax, amin")
     if base.dtype.is_complex:
         if reduce != "sum":
             _refuse_complex(reduce, base)
@@ -664,7 +675,7 @@ def _scatter_reduce(how, x, dim, index, src, reduce, *, include_self=True):
 @covers("scatter.reduce")
 def _scatter_named(how, x, dim, index, src, *, reduce):
     _same_type(x, src, "scatter")
-    return _scattered(how, x, dim, index, src, {"add": "sum", "multiply": "prod"}[reduce])
+    return _scattered(how, x, dim, index, src, {"add": "sum", "multiply": "prod"}.get(reduce, reduce))
 
 
 @covers("scatter.value_reduce")
@@ -678,7 +689,6 @@ def _indexed(how, x, dim, index, source, reduce, include_self=True):
         raise IndexError("index_add_(): Index is supposed to be a vector")
     if not x.dim():
         return _indexed(how, x.reshape(1), 0, index.reshape(-1), source.reshape(1), reduce, include_self).reshape(())
-    _same_type(x, source, "index_add_")
     shape = list(x.shape)
     shape[dim] = index.numel()
     if list(source.shape) != shape and not (source.dim() == 0 and index.numel() == 1):
@@ -690,11 +700,13 @@ def _indexed(how, x, dim, index, source, reduce, include_self=True):
 
 @covers("index_add")
 def _index_add(how, x, dim, index, source, *, alpha=1):
-    return _indexed(how, x, dim, index, source if alpha == 1 else source * alpha, "sum")
+    _same_type(x, source, "index_add_")
+    return _indexed(how, x, dim, index, source if alpha == 1 else source.to(wide(source.dtype)) * alpha, "sum")
 
 
 @covers("index_reduce")
 def _index_reduce(how, x, dim, index, source, reduce, *, include_self=True):
+    _same_type(x, source, "index_reduce_")
     return _indexed(how, x, dim, index, source, reduce, include_self)
 
 
@@ -718,17 +730,19 @@ ACCUMULATING: dict[str, Callable] = {"_index_put_impl_": index_put, "put_": put}
 @covers("embedding_dense_backward")
 def _embedding_backward(how, grad, indices, num_weights, padding_idx, scale_grad_by_freq):
     keys = indices.reshape(-1).to(torch.int64)
-    rows = grad.reshape(keys.numel(), -1)
+    rows = grad.reshape(keys.numel(), grad.shape[-1])
     return _summed_rows(how, rows, keys, num_weights, padding_idx, scale_grad_by_freq)
 
 
 def _summed_rows(how, rows, keys, num_weights, padding_idx, scale_grad_by_freq):
+    dtype = rows.dtype
     if padding_idx >= 0:  # such rows go to one of their own, which is dropped
         keys = torch.where(keys == padding_idx, torch.full_like(keys, num_weights), keys)
     if scale_grad_by_freq:
         counts = _engine.by_key(Ask("count_nonzero"), torch.ones_like(keys), keys, num_weights + 1)
+        rows = rows.to(wide(rows.dtype))
         rows = rows / counts[keys].unsqueeze(1).to(rows.dtype)
-    return _rows_by_key(how, "sum", rows, keys, num_weights + 1, rows.dtype)[:num_weights].contiguous()
+    return _rows_by_key(how, "sum", rows, keys, num_weights + 1, wide(rows.dtype))[:num_weights].to(dtype).contiguous()
 
 
 # ---- Bags ----------------------------------------------------------------------------------------
@@ -745,10 +759,11 @@ def _embedding_bag(
 ):  # fmt: skip
     bags, n, width = offsets.numel() - int(include_last_offset), indices.numel(), weight.shape[1]
     indices = _checked(indices, weight.shape[0], "embedding_bag")
-    bag = torch.bucketize(torch.arange(n, device=indices.device), offsets[:bags].to(torch.int64), right=True) - 1
+    # What comes after the last offset, where that is the end of a bag, goes to one that is dropped.
+    bag = torch.bucketize(torch.arange(n, device=indices.device), offsets.to(torch.int64), right=True) - 1
     rows = weight[indices]
     if per_sample_weights is not None:
-        rows = rows * per_sample_weights.unsqueeze(1)
+        rows = rows.to(wide(rows.dtype)) * per_sample_weights.unsqueeze(1)
     keys = bag if padding_idx < 0 else torch.where(indices == padding_idx, bags, bag)  # padding goes to a bag that is dropped
     sizes = _engine.by_key(Ask("count_nonzero"), torch.ones_like(keys), keys, bags + 1)[:bags].contiguous()
     if mode == _BAG_MAX:
@@ -776,6 +791,8 @@ def _embedding_bag_backward(
         at = (keys * width + torch.arange(width, device=keys.device)).reshape(-1)
         summed = _engine.by_key(ask("sum", how, grad.dtype), grad.reshape(-1), at, (num_weights + 1) * width)
         return summed.reshape(num_weights + 1, width)[:num_weights].contiguous()
+    beyond, offset2bag = offset2bag >= grad.shape[0], offset2bag.clamp_max(grad.shape[0] - 1)
+    indices = torch.where(beyond, num_weights, indices)
     rows = grad[offset2bag].to(wide(grad.dtype))
     if mode == _BAG_MEAN:
         rows = rows / bag_size.clamp_min(1)[offset2bag].unsqueeze(1).to(rows.dtype)
@@ -786,6 +803,7 @@ def _embedding_bag_backward(
 
 @covers("_embedding_bag_per_sample_weights_backward")
 def _bag_weights_backward(how, grad, weight, indices, offsets, offset2bag, mode, padding_idx=-1):
-    g, rows = grad[offset2bag], weight[indices]
+    beyond = offset2bag >= grad.shape[0]
+    g, rows = grad[offset2bag.clamp_max(grad.shape[0] - 1)], weight[indices]
     per_sample = fold(how, "dot", g, rows, dim=1, keepdim=False, out=grad.dtype)
-    return per_sample if padding_idx < 0 else torch.where(indices == padding_idx, torch.zeros_like(per_sample), per_sample)
+    return torch.where(beyond | (indices == padding_idx) if padding_idx >= 0 else beyond, torch.zeros_like(per_sample), per_sample)
