@@ -52,10 +52,10 @@ def grad_norm(parameters: Iterable[Tensor] | Tensor, norm_type: float = 2.0) -> 
 
 @torch.no_grad()
 def clip_grad_norm_(
-    parameters: Iterable[Tensor] | Tensor, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False
+    parameters: Iterable[Tensor] | Tensor, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
 ) -> Tensor:
     """Scales the gradients in place so that their grad_norm is at most `max_norm`, as torch.nn.utils.clip_grad_norm_ does;
-    returns what it was. Without synchronisation, unless `error_if_nonfinite`.
+    returns what it was. Each element is rounded once. Without synchronisation, unless `error_if_nonfinite`; `foreach` changes nothing.
 
     Errors: those of grad_norm; RuntimeError where the norm is not finite and `error_if_nonfinite`.
     """
@@ -65,5 +65,5 @@ def clip_grad_norm_(
         raise RuntimeError(f"parameters: the norm of their gradients is {float(norm)}")
     factor = torch.clamp(float(max_norm) / (norm + 1e-6), max=1.0)
     for g in grads:
-        g.mul_(factor.to(g.dtype))
+        g.copy_(g.to(norm.dtype) * factor)
     return norm

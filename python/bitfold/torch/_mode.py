@@ -65,14 +65,23 @@ def _eager(function: Callable) -> Callable:
     return lambda *args, **kwargs: function(_state.method, *args, **kwargs)
 
 
-def _into(outs: list[str], function: Callable) -> Callable:
+#: Whose `out` torch takes for the type in which it adds, where it is given none; and those that convert to `out`'s.
+_OUT_IS_DTYPE, _CONVERTING = (
+    ("sum.dim_IntList", "nansum", "mean", "mean.dim", "prod.dim_int"),
+    ("max", "min", "logsumexp", "var.correction", "std.correction", "mse_loss"),
+)
+
+
+def _into(name: str, outs: list[str], function: Callable) -> Callable:
     from torch._prims_common.wrappers import _maybe_resize_out, _safe_copy_out
 
     def into(*args, **kwargs):
         targets = [kwargs.pop(name) for name in outs]
+        if name in _OUT_IS_DTYPE and kwargs.get("dtype") is None:
+            kwargs["dtype"] = targets[0].dtype
         results = function(_state.method, *args, **kwargs)
         for target, result in zip(targets, results if isinstance(results, tuple) else (results,)):
-            _safe_copy_out(copy_from=result, copy_to=_maybe_resize_out(target, result.shape))
+            _safe_copy_out(copy_from=result, copy_to=_maybe_resize_out(target, result.shape), exact_dtype=name not in _CONVERTING)
         return targets[0] if len(targets) == 1 else tuple(targets)
 
     return into
@@ -109,7 +118,7 @@ def covered() -> dict[torch._ops.OpOverload, Callable]:
             continue
         all_of_them[op] = _eager(function)
         for form in forms(op):
-            all_of_them.setdefault(form, _into(_outs(form), function) if _outs(form) else _in_place(function))
+            all_of_them.setdefault(form, _into(name, _outs(form), function) if _outs(form) else _in_place(function))
     return all_of_them
 
 
