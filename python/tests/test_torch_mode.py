@@ -373,7 +373,7 @@ def test_out_and_in_place():
         assert y.index_add_(0, index, x) is y and same(y, torch.zeros(5, 300).index_add(0, index, x))
         assert same(torch.softmax(x, 1, out=torch.empty(5, 300)), x.softmax(1))
         with pytest.raises(RuntimeError, match="dtype|type"):
-            torch.sum(x, 1, out=torch.empty(5, dtype=torch.int64))
+            torch.amax(x, 1, out=torch.empty(5, dtype=torch.int64))
 
 
 def test_index_put_without_accumulate_is_torchs():
@@ -571,6 +571,56 @@ def test_strict_sees_backward():
 def test_strict_refuses_other_layouts():
     with deterministic(strict=True), pytest.raises(bitfold.torch.NotCovered, match="sparse"):
         randn(3, 4).to_sparse().sum()
+
+
+class Log(torch.utils._python_dispatch.TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        self.seen.append(op)
+        return op(*args, **(kwargs or {}))
+
+
+def test_strict_leaves_other_modes_alone():
+    x, log = randn(3, 4), Log()
+    with deterministic(strict=True):
+        with log:
+            x.sum()
+            with deterministic():
+                x.sum()
+                x.cumsum(0)  # strict no more
+            with pytest.raises(bitfold.torch.NotCovered), deterministic(strict=True):
+                x.cumsum(0)
+            with deterministic(strict=True, allow="cumsum"):
+                x.cumsum(0)
+            with pytest.raises(bitfold.torch.NotCovered):
+                x.cumsum(0)
+            assert log.seen.count(torch.ops.aten.sum.default) == 2
+            with pytest.raises(RuntimeError, match="inside another TorchDispatchMode"):
+                bitfold.torch.disable()
+    assert torch.utils._python_dispatch._get_current_dispatch_mode() is None
+    x.cumsum(0)
+
+
+def test_strict_ends_in_its_thread():
+    failed = []
+
+    def elsewhere():
+        for f in (bitfold.torch.disable, lambda: bitfold.torch.enable(strict=True)):
+            try:
+                f()
+            except RuntimeError as e:
+                failed.append(str(e))
+
+    with deterministic(strict=True):
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        assert len(failed) == 2 and all("thread that enabled it" in text for text in failed)
+        with pytest.raises(bitfold.torch.NotCovered):
+            randn(3, 4).cumsum(0)
 
 
 def test_strict_trains():

@@ -268,11 +268,11 @@ def enable(method: str = "tree", *, strict: bool = False, allow: Iterable[str] =
 
     `method`: one of bitfold's methods, for the operations that take it; the others have their own way. With `strict`, an
     operator that is not covered and whose bits may depend on the batch, on threads or on timing raises NotCovered, unless
-    `allow` has its name ("mm"); strict looks at this thread and its backward passes.
+    `allow` has its name ("mm"); strict looks at the thread that first asks for it, and its backward passes.
 
     What torch.compile made before is forgotten, as it would go on as it was: enable once, not in every step.
 
-    Errors: ValueError, naming the argument.
+    Errors: ValueError, naming the argument; RuntimeError where another thread's strict still holds.
     """
     if method not in METHODS:
         raise ValueError(f"method: {method!r} is none of {', '.join(METHODS)}")
@@ -281,16 +281,24 @@ def enable(method: str = "tree", *, strict: bool = False, allow: Iterable[str] =
     if unknown:
         raise ValueError(f"allow: torch has no operator {', '.join(unknown)}")
     with _LOCK:
+        if strict and _state.watcher is not None:
+            _state.watcher.check_thread()
         _leave()
         _state.stack.append(_Setting(method, strict, allow))
         _enter()
 
 
 def disable() -> None:
-    """Takes the last enable() back; without one, an error (RuntimeError). After the first of them torch is as it was."""
+    """Takes the last enable() back. After the first of them torch is as it was.
+
+    Errors: RuntimeError without one, and where it ends strict in another thread or inside a TorchDispatchMode entered since.
+    """
     with _LOCK:
         if not _state.stack:
             raise RuntimeError("disable: bitfold.torch is not enabled")
+        if _state.watcher is not None and not any(setting.strict for setting in _state.stack[:-1]):
+            _state.watcher.leave()
+            _state.watcher = None
         _leave()
         _state.stack.pop()
         _enter()
@@ -318,18 +326,15 @@ def _enter() -> None:
         _state.library = _registered()
     _state.compiler = _Compiler(setting.method)
     _state.compiler.on()
-    if setting.strict:
+    if setting.strict and _state.watcher is None:
         from ._strict import Watcher
 
-        _state.watcher = Watcher(setting.allow)
+        _state.watcher = Watcher()
         _state.watcher.__enter__()
 
 
 def _leave() -> None:
     """What depends on the setting; the overrides too, if it is the last."""
-    if _state.watcher is not None:
-        _state.watcher.__exit__(None, None, None)
-        _state.watcher = None
     if _state.compiler is not None:
         _state.compiler.off()
         _state.compiler = None
