@@ -45,6 +45,14 @@ def test_gradients(name, device):
         assert torch.autograd.gradgradcheck(f, xs)
 
 
+def test_forward_mode_is_refused():
+    x = torch.ones(3)
+    with pytest.raises(NotImplementedError, match="forward mode"), torch.autograd.forward_ad.dual_level():
+        op("sum")(torch.autograd.forward_ad.make_dual(x, x))
+    with pytest.raises(NotImplementedError, match="forward mode"):
+        torch.func.jvp(lambda y: op("dot")(x, y), (x,), (x,))
+
+
 def test_who_has_no_gradient():
     without = {name for name, info in OPS.items() if info["types"] in ("place", "count", "truth")}
     assert set(GRADIENTS) == set(OPS) - without

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from . import _engine
 from ._engine import OPS, Ask, dims_of, method_for, result_dtype, result_shape
@@ -50,6 +51,8 @@ def _ask(name: str, method=None, dtype=None, acc=None, ddof=0) -> Ask:
 def _kernel(name: str) -> Callable:
     def kernel(*args, **how) -> Tensor:
         inputs, dim, keepdim = _parts(name, args)
+        if any(forward_ad.unpack_dual(x).tangent is not None for x in inputs):
+            raise NotImplementedError(f"bitfold.{name} has no derivative in forward mode")
         return _engine.reduce([_ask(name, **how)], *_same_shape(inputs), dim=dim, keepdim=keepdim)[0]
 
     return kernel
