@@ -67,6 +67,14 @@ def test_clip(max_norm, device):
         torch.testing.assert_close(p.grad, r.grad)
 
 
+def test_half_types_are_rounded_once():
+    p = torch.zeros(1000, dtype=torch.bfloat16, requires_grad=True)
+    p.grad = torch.linspace(-3, 3, 1000).bfloat16()
+    before = p.grad.float()
+    norm = bitfold.torch.clip_grad_norm_([p], 0.7, foreach=True)
+    assert same(p.grad, (before * (0.7 / (norm + 1e-6))).bfloat16())
+
+
 def test_errors():
     ps = parameters()
     with pytest.raises(ValueError, match="norm_type"):

@@ -3,8 +3,8 @@ these do not know batch, place, layout or compiler."""
 
 from __future__ import annotations
 
-import contextlib
 import copy
+import decimal
 import math
 import threading
 import warnings
@@ -163,6 +163,142 @@ def test_torchs_samples(name, dtype):
         pytest.skip("torch has no sample of this type")
 
 
+def kind(f):
+    """What torch and the mode are to have in common: the types and shapes of the results, or the type of the error."""
+    try:
+        return [(t.dtype, t.shape) for t in tensors(f())]
+    except Exception as e:
+        return type(e)
+
+
+X = randn(3, 4)
+LONG, INTS, HALF = torch.tensor([0, 1, 2]), torch.ones(3, 4, dtype=torch.int32), X.bfloat16()
+F64 = torch.float64
+EDGES = {
+    **{f"integers {f}": lambda f=f: getattr(torch, f)(INTS, 0) for f in ("softmax", "log_softmax", "logsumexp", "var", "std", "var_mean", "std_mean", "mean")},
+    **{f"bool {f}": lambda f=f: getattr(torch, f)(X.bool(), 0) for f in ("softmax", "log_softmax", "var", "std_mean", "mean", "argmax", "argmin", "amax")},
+    "mean of type bool": lambda: X.mean(dtype=torch.bool), "mean of type i32": lambda: X.mean(0, dtype=torch.int32),
+    "complex without dimensions": lambda: (torch.tensor(1 + 2j).sum(), torch.tensor(1 + 2j).mean()),
+    "batch_norm integers": lambda: F.batch_norm(INTS, None, None, training=True), "layer_norm integers": lambda: F.layer_norm(INTS, (4,)),
+    "rms_norm integers": lambda: F.rms_norm(INTS, (4,)), "group_norm integers": lambda: F.group_norm(INTS, 2),
+    "layer_norm ()": lambda: F.layer_norm(X, ()), "layer_norm weight shape": lambda: F.layer_norm(X, (4,), torch.ones(3)),
+    "layer_norm bias shape": lambda: torch.native_layer_norm(X, (4,), None, torch.ones(1), 1e-5),
+    "layer_norm weight type": lambda: F.layer_norm(X, (4,), torch.ones(4, dtype=F64)), "layer_norm mixed": lambda: F.layer_norm(HALF, (4,), torch.ones(4)),
+    "layer_norm bias type": lambda: F.layer_norm(HALF, (4,), torch.ones(4), torch.ones(4).bfloat16()),
+    "group_norm weight type": lambda: F.group_norm(X, 2, torch.ones(4, dtype=F64)), "batch_norm weight type": lambda: F.batch_norm(X, None, None, torch.ones(4, dtype=F64), training=True),
+    "batch_norm empty": lambda: torch.native_batch_norm(torch.empty(0, 4), None, None, None, None, True, 0.1, 1e-5),
+    "batch_norm empty, not training": lambda: F.batch_norm(torch.empty(0, 4), torch.zeros(4), torch.ones(4)),
+    "batch_norm of nothing kept": lambda: torch.native_batch_norm(X, None, None, None, None, False, 0.1, 1e-5),
+    "batch_norm 1d": lambda: torch.native_batch_norm(X[0], None, None, None, None, True, 0.1, 1e-5),
+    **{f"norm {p} of nothing": lambda p=p: torch.linalg.vector_norm(torch.empty(0), p) for p in (math.inf, -math.inf, -1, 0.5, 2)},
+    **{f"norm {p} along {d}": lambda p=p, d=d: torch.linalg.vector_norm(torch.empty(2, 0), p, dim=d) for p in (math.inf, -1, 2) for d in (0, 1)},
+    "nll_loss integers": lambda: F.nll_loss(INTS, LONG), "nll_loss i32": lambda: F.nll_loss(X, LONG.int()), "nll_loss u8": lambda: F.nll_loss(X, LONG.byte()),
+    "nll_loss out of bounds": lambda: F.nll_loss(X, LONG + 3), "nll_loss weight type": lambda: F.nll_loss(X, LONG, torch.ones(4, dtype=F64)),
+    "nll_loss weight length": lambda: F.nll_loss(X, LONG, torch.ones(5)),
+    "nll_loss2d size": lambda: F.nll_loss(torch.ones(2, 3, 4, 4), torch.zeros(2, 4, 3, dtype=torch.int64)),
+    "scatter_reduce name": lambda: X.scatter_reduce(0, LONG[None], X, "foo"), "scatter name": lambda: X.scatter(0, LONG[None], X, reduce="foo"),
+    "index_reduce name": lambda: X.index_reduce(0, LONG, X, "sum"), "scatter value name": lambda: X.scatter(0, LONG[None], 2.0, reduce="foo"),
+    "scatter_add float": lambda: X.scatter_add(0, X, X), "scatter_add i16": lambda: X.scatter_add(0, LONG[None].short(), X),
+    "scatter_add i32": lambda: X.scatter_add(0, LONG[None].int(), X), "scatter_add dim": lambda: X.scatter_add(2, LONG[None], X),
+    "scatter_add out of bounds": lambda: X.scatter_add(0, LONG[None] + 1, X), "scatter_add src": lambda: X.scatter_add(0, torch.zeros(3, 4, dtype=torch.int64), X[:2]),
+    "index_add float": lambda: X.index_add(0, LONG.float(), X), "index_add out of bounds": lambda: X.index_add(0, LONG + 1, X),
+    "index_add type": lambda: X.index_add(0, LONG, X.double(), alpha=2),
+    "index_put type": lambda: X.index_put((LONG,), X.double(), accumulate=True), "put_ type": lambda: X.clone().put_(LONG, X[0, :3].double(), accumulate=True),
+    "put_ float": lambda: X.clone().put_(X[0], X[0], accumulate=True), "put_ i32": lambda: X.clone().put_(LONG.int(), X[0, :3], accumulate=True),
+    "put_ too many": lambda: X.clone().put_(LONG, X[0], accumulate=True),
+    "embedding_bag offsets": lambda: F.embedding_bag(LONG, X, torch.tensor([0, 5])), "embedding_bag start": lambda: F.embedding_bag(LONG, X, torch.tensor([1, 2])),
+    "embedding_bag no offset": lambda: F.embedding_bag(LONG, X, LONG[:0], include_last_offset=True),
+    "embedding_bag index": lambda: F.embedding_bag(LONG + 1, X, LONG[:1]), "embedding_bag float": lambda: F.embedding_bag(LONG.float(), X, LONG[:1]),
+    "embedding_bag weights": lambda: F.embedding_bag(LONG, X, LONG[:1], mode="sum", per_sample_weights=torch.ones(3, dtype=F64)),
+    "embedding_bag weighted mean": lambda: torch.ops.aten._embedding_bag(X, LONG, LONG[:1], False, 1, False, torch.ones(3)),
+    "embedding's gradient, none": lambda: torch.ops.aten.embedding_dense_backward(torch.empty(0, 4), LONG[:0], 5, -1, False),
+    "embedding's gradient, float": lambda: torch.ops.aten.embedding_dense_backward(X, LONG.float(), 5, -1, False),
+    **{f"{f} into {d}": lambda f=f, d=d: getattr(torch, f)(X, 1, out=torch.empty(3, dtype=d)) for f in ("sum", "prod", "amax", "argmax", "logsumexp", "var", "std", "norm") for d in (torch.int64, F64)},
+    **{f"{f} into f64": lambda f=f: getattr(torch, f)(X, 1, out=torch.empty(3, dtype=F64)) for f in ("nansum", "mean")},
+    "sum of type into": lambda: torch.sum(X, 1, dtype=F64, out=torch.empty(3)),
+    "max into": lambda: torch.max(X, 1, out=(torch.empty(3), torch.empty(3, dtype=torch.int32))),
+    "softmax into": lambda: torch.softmax(X, 1, out=torch.empty(3, 4, dtype=F64)), "dot into": lambda: torch.dot(X[0], X[1], out=torch.empty((), dtype=F64)),
+    "vector_norm into": lambda: torch.linalg.vector_norm(X, dim=1, out=torch.empty(3, dtype=F64)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("f", EDGES)
+@pytest.mark.filterwarnings("ignore")
+def test_types_and_errors_are_torchs(f):
+    wanted = kind(EDGES[f])
+    with deterministic():
+        assert kind(EDGES[f]) == wanted
+
+
+@pytest.mark.parametrize("of", [torch.int8, torch.uint8, torch.int32, torch.int64, torch.bool, torch.float32], ids=str)
+@pytest.mark.parametrize("to", [torch.int8, torch.uint8, torch.int32, torch.int64], ids=str)
+def test_integers_of_a_type(of, to):
+    x = torch.tensor([100, 99, 101, 3]).to(of)
+
+    def run():
+        return x.sum(dtype=to), x.sum(0, dtype=to), x.nansum(dtype=to), x.prod(dtype=to), torch.sum(x, 0, out=torch.empty((), dtype=to))
+
+    wanted = run()
+    with deterministic():
+        assert all(map(same, run(), wanted))
+        assert same(torch.compile(lambda x: x.sum(dtype=to), backend="aot_eager")(x), wanted[0])
+
+
+@pytest.mark.parametrize("dims", [None, (0,), (1, 3, 5, 7, 9), (4, 2), (-1, 3)])
+def test_many_dimensions(dims):
+    x = randn(2, 1, 2, 3, 2, 1, 2, 2, 2, 3).transpose(3, 9)
+    kept = [d for d in range(10) if d not in {d % 10 for d in dims or range(10)}]
+    flat = x.permute(kept + [d for d in range(10) if d not in kept]).flatten(len(kept))
+    with deterministic():
+        assert same(x.sum(dims), flat.sum(-1)) and same(x.amax(dims or ()), flat.amax(-1))
+        assert same(x.argmax(), x.contiguous().flatten().argmax()) and same(x.max(3)[1], x.movedim(3, -1).flatten(0, 8).max(-1)[1].reshape(x.max(3)[1].shape))
+
+
+def test_log_softmax_cancels_nothing():
+    x = torch.tensor([0.0, -1.0, -2.5, 0.25, -30.0], dtype=F64)
+    context = decimal.Context(prec=50)
+    for offset in (0, 1, 1e3, 1e6, -1e6):
+        moved = x + offset  # which may round: that is the input
+        each = [decimal.Decimal(v) for v in moved.tolist()]
+        log_total = context.ln(sum((context.exp(v - max(each)) for v in each), decimal.Decimal(0)))
+        wanted = torch.tensor([float(v - max(each) - log_total) for v in each], dtype=F64)
+        with deterministic():
+            torch.testing.assert_close(moved.log_softmax(0), wanted, rtol=1e-15, atol=0)
+    lowest = torch.full((2, 4), torch.finfo(torch.float32).min)
+    with deterministic():
+        torch.testing.assert_close(lowest.log_softmax(1), torch.full((2, 4), -math.log(4)))
+        torch.testing.assert_close(F.cross_entropy(lowest, LONG[:2]), torch.tensor(math.log(4)))
+        assert torch.full((3,), -math.inf).log_softmax(0).isnan().all()
+
+
+def test_half_types_are_widened_before_a_product():
+    x, g = randn(64, 8, dtype=torch.bfloat16), torch.Generator().manual_seed(1)
+    weights, keys = torch.rand(64, generator=g).bfloat16(), torch.randint(0, 3, (64,), generator=g)
+    with deterministic():
+        zeros, offset = torch.zeros(3, 8).bfloat16(), torch.tensor([0])
+        wide = zeros.float().index_add(0, keys, x.float(), alpha=0.3).bfloat16()
+        assert same(zeros.index_add(0, keys, x, alpha=0.3), wide)
+        bag = F.embedding_bag(torch.arange(64), x, offset, mode="sum", per_sample_weights=weights)
+        assert same(bag, F.embedding_bag(torch.arange(64), x.float(), offset, mode="sum", per_sample_weights=weights.float()).bfloat16())
+        backward = torch.ops.aten.embedding_dense_backward
+        assert same(backward(x, keys, 3, -1, True), backward(x.float(), keys, 3, -1, True).bfloat16())
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_what_lies_behind_the_last_offset_is_in_no_bag(mode):
+    index, offsets = torch.tensor([0, 1, 2, 1, 0]), torch.tensor([0, 2, 3])
+
+    def run(index):
+        x = randn(3, 4).requires_grad_()
+        weights = torch.ones(len(index), requires_grad=True) if mode == "sum" else None
+        y = F.embedding_bag(index, x, offsets, mode=mode, include_last_offset=True, per_sample_weights=weights)
+        y.backward(randn(2, 4, seed=1))
+        return y, x.grad, weights.grad[:3] if mode == "sum" else y
+
+    with deterministic():
+        assert all(map(same, run(index), run(index[:3])))
+
+
 # ---- Bits ----------------------------------------------------------------------------------------
 
 LOSSES = {
@@ -237,7 +373,7 @@ def test_out_and_in_place():
         assert y.index_add_(0, index, x) is y and same(y, torch.zeros(5, 300).index_add(0, index, x))
         assert same(torch.softmax(x, 1, out=torch.empty(5, 300)), x.softmax(1))
         with pytest.raises(RuntimeError, match="dtype|type"):
-            torch.amax(x, 1, out=torch.empty(5, dtype=torch.float64))
+            torch.amax(x, 1, out=torch.empty(5, dtype=torch.int64))
 
 
 def test_index_put_without_accumulate_is_torchs():
@@ -437,6 +573,56 @@ def test_strict_refuses_other_layouts():
         randn(3, 4).to_sparse().sum()
 
 
+class Log(torch.utils._python_dispatch.TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        self.seen.append(op)
+        return op(*args, **(kwargs or {}))
+
+
+def test_strict_leaves_other_modes_alone():
+    x, log = randn(3, 4), Log()
+    with deterministic(strict=True):
+        with log:
+            x.sum()
+            with deterministic():
+                x.sum()
+                x.cumsum(0)  # strict no more
+            with pytest.raises(bitfold.torch.NotCovered), deterministic(strict=True):
+                x.cumsum(0)
+            with deterministic(strict=True, allow="cumsum"):
+                x.cumsum(0)
+            with pytest.raises(bitfold.torch.NotCovered):
+                x.cumsum(0)
+            assert log.seen.count(torch.ops.aten.sum.default) == 2
+            with pytest.raises(RuntimeError, match="inside another TorchDispatchMode"):
+                bitfold.torch.disable()
+    assert torch.utils._python_dispatch._get_current_dispatch_mode() is None
+    x.cumsum(0)
+
+
+def test_strict_ends_in_its_thread():
+    failed = []
+
+    def elsewhere():
+        for f in (bitfold.torch.disable, lambda: bitfold.torch.enable(strict=True)):
+            try:
+                f()
+            except RuntimeError as e:
+                failed.append(str(e))
+
+    with deterministic(strict=True):
+        thread = threading.Thread(target=elsewhere)
+        thread.start()
+        thread.join()
+        assert len(failed) == 2 and all("thread that enabled it" in text for text in failed)
+        with pytest.raises(bitfold.torch.NotCovered):
+            randn(3, 4).cumsum(0)
+
+
 def test_strict_trains():
     net, head = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True), torch.nn.Linear(32, 50)
     parameters = [*net.parameters(), *head.parameters()]
@@ -471,87 +657,3 @@ def test_what_is_not_covered_is_refused():
 def test_the_tables_of_the_page(request):
     page = (request.config.rootpath / "docs" / "pytorch.md").read_text()
     assert coverage.put_into(page) == page, "python -m bitfold.torch.coverage --write docs/pytorch.md"
-
-
-# ---- What a hostile review found -----------------------------------------------------------------
-
-
-def test_sums_of_integers_have_the_type_that_is_asked_for():
-    for dtype in (torch.int8, torch.uint8, torch.int32, torch.int64):
-        x = torch.tensor([100] * 3, dtype=dtype)
-        for f in (lambda: x.sum(dtype=dtype), lambda: x.prod(dtype=dtype), lambda: x.sum(0), lambda: x.sum(dtype=torch.int16)):
-            wanted = f()
-            with deterministic():
-                assert same(f(), wanted)
-
-
-def test_out_says_in_which_type_is_added():
-    x = torch.tensor([1e8, 1.0, -1e8])
-    for out in (torch.empty((), dtype=torch.double), torch.empty((), dtype=torch.int64)):
-        with deterministic():
-            assert torch.sum(x, 0, out=out) is out and out == 1
-
-
-def test_log_softmax_of_large_numbers():
-    far = torch.finfo(torch.float32).min
-    x = torch.tensor([[-3e38, -3e38], [far, far], [1e30, 1e30], [0.0, -math.inf]])
-    wanted = x.log_softmax(1)
-    with deterministic():
-        assert torch.allclose(x.log_softmax(1), wanted, rtol=1e-6)
-        for offset in (0.0, 1e2, 1e4, 1e6):
-            y = torch.arange(8, dtype=torch.float64)
-            assert torch.allclose((y + offset).log_softmax(0), y.log_softmax(0), rtol=1e-15)
-
-
-def test_bags_that_end_before_the_indices():
-    weight = torch.arange(8.0).reshape(4, 2).requires_grad_()
-    args = torch.tensor([0, 1, 2, 3]), torch.tensor([0, 2, 3])
-    run = lambda: F.embedding_bag(args[0], weight, args[1], include_last_offset=True, mode="sum")
-    with deterministic():
-        y = run()
-        y.sum().backward()
-    assert same(y, torch.stack([weight[0] + weight[1], weight[2]])) and weight.grad.sum(1).tolist() == [2, 2, 2, 0]
-
-
-def test_half_types_are_rounded_once():
-    source, index = torch.linspace(-1, 2, 300).half(), torch.zeros(300, dtype=torch.int64)
-    with deterministic():
-        got = torch.zeros(1).half().index_add(0, index, source, alpha=0.3)
-    assert same(got, torch.zeros(1).half() + (source.float() * 0.3).sum().half())
-    w = torch.nn.Parameter(torch.zeros(1000).bfloat16())
-    w.grad = torch.linspace(-2, 2, 1000).bfloat16()
-    before = w.grad.clone()
-    norm = bitfold.torch.clip_grad_norm_([w], 20.05)
-    assert same(w.grad, (before.float() * (20.05 / (norm + 1e-6)).clamp(max=1)).bfloat16())
-
-
-def test_more_than_8_dimensions():
-    x = torch.randn(2, 1, 3, 1, 2, 1, 4, 1, 5)
-    with deterministic():
-        assert same(x.sum((2, 8)), x.squeeze().sum((1, 4)).reshape(2, 1, 1, 2, 1, 4, 1)) and same(x.sum(), x.squeeze().sum())
-
-
-def test_what_is_empty_or_a_single_complex_number():
-    w = torch.randn(3, 2, requires_grad=True)
-    with deterministic():
-        F.embedding(torch.zeros(0, dtype=torch.int64), w).sum().backward()
-        assert same(torch.tensor(1 + 2j).sum(), torch.tensor(1 + 2j))
-    assert not w.grad.any()
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda: torch.zeros(3).scatter_reduce(0, torch.tensor([0]), torch.ones(1), "typo"),
-        lambda: torch.zeros(3).scatter(0, torch.tensor([0]), torch.ones(1), reduce="foo"),
-        lambda: F.nll_loss(torch.zeros(2, 3, 4, 4), torch.zeros(2, 2, 2).long()),
-        lambda: F.nll_loss(torch.zeros(2, 4), torch.zeros(2).long(), weight=torch.ones(3)),
-        lambda: F.log_softmax(torch.tensor([1, 2]), 0),
-        lambda: torch.tensor([1, 2]).var(),
-        lambda: torch.tensor([True]).mean(),
-    ],
-)
-def test_what_torch_refuses_is_refused(wrong):
-    for context in (contextlib.nullcontext(), deterministic()):
-        with context, pytest.raises((RuntimeError, ValueError)):
-            wrong()

@@ -23,7 +23,7 @@ _NAMES = {
     torch.uint8: "u8", torch.uint16: "u16", torch.uint32: "u32", torch.uint64: "u64",
 }  # fmt: skip
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
-_MOST_AXES = 8  # bitfold's
+_MAX_DIMS = 8  # bitfold's
 _DEVICES = {"cpu": 1, "cuda": 2}  # DLPack's numbers
 
 
@@ -134,7 +134,7 @@ def reduce(
     outs = [torch.empty(shape, dtype=dtype, device=x.device) for dtype in dtypes]
     if not is_real(x):
         return outs
-    if x.dim() > _MOST_AXES:  # the same elements in the same order, as rows
+    if x.dim() > _MAX_DIMS:  # the same elements in the same order, as rows
         kept, dims = [d for d in range(x.dim()) if d not in dims], sorted(dims)
         rows = [math.prod(x.shape[d] for d in kept), math.prod(x.shape[d] for d in dims)]
         x, y = (None if t is None else t.permute(kept + dims).reshape(rows) for t in (x, y))

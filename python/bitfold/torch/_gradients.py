@@ -55,7 +55,7 @@ def clip_grad_norm_(
     parameters: Iterable[Tensor] | Tensor, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
 ) -> Tensor:
     """Scales the gradients in place so that their grad_norm is at most `max_norm`, as torch.nn.utils.clip_grad_norm_ does;
-    returns what it was. Without synchronisation, unless `error_if_nonfinite`. `foreach` changes nothing. Each gradient is rounded once.
+    returns what it was. Each element is rounded once. Without synchronisation, unless `error_if_nonfinite`; `foreach` changes nothing.
 
     Errors: those of grad_norm; RuntimeError where the norm is not finite and `error_if_nonfinite`.
     """

@@ -65,9 +65,11 @@ def _eager(function: Callable) -> Callable:
     return lambda *args, **kwargs: function(_state.method, *args, **kwargs)
 
 
-#: Where these have no `dtype`, that of `out` is meant; those convert to out's; all others want the type of the result.
-_OUT_SAYS_THE_TYPE = ("sum", "sum.dim_IntList", "nansum", "prod", "prod.dim_int", "mean", "mean.dim")
-_CONVERTED = ("max", "min", "logsumexp", "var.correction", "std.correction", "mse_loss")
+#: Whose `out` torch takes for the type in which it adds, where it is given none; and those that convert to `out`'s.
+_OUT_IS_DTYPE, _CONVERTING = (
+    ("sum.dim_IntList", "nansum", "mean", "mean.dim", "prod.dim_int"),
+    ("max", "min", "logsumexp", "var.correction", "std.correction", "mse_loss"),
+)
 
 
 def _into(name: str, outs: list[str], function: Callable) -> Callable:
@@ -75,11 +77,11 @@ def _into(name: str, outs: list[str], function: Callable) -> Callable:
 
     def into(*args, **kwargs):
         targets = [kwargs.pop(name) for name in outs]
-        if name in _OUT_SAYS_THE_TYPE and kwargs.get("dtype") is None:
+        if name in _OUT_IS_DTYPE and kwargs.get("dtype") is None:
             kwargs["dtype"] = targets[0].dtype
         results = function(_state.method, *args, **kwargs)
         for target, result in zip(targets, results if isinstance(results, tuple) else (results,)):
-            _safe_copy_out(copy_from=result, copy_to=_maybe_resize_out(target, result.shape), exact_dtype=name not in _CONVERTED)
+            _safe_copy_out(copy_from=result, copy_to=_maybe_resize_out(target, result.shape), exact_dtype=name not in _CONVERTING)
         return targets[0] if len(targets) == 1 else tuple(targets)
 
     return into
@@ -266,11 +268,11 @@ def enable(method: str = "tree", *, strict: bool = False, allow: Iterable[str] =
 
     `method`: one of bitfold's methods, for the operations that take it; the others have their own way. With `strict`, an
     operator that is not covered and whose bits may depend on the batch, on threads or on timing raises NotCovered, unless
-    `allow` has its name ("mm"); strict looks at this thread and its backward passes.
+    `allow` has its name ("mm"); strict looks at the thread that first asks for it, and its backward passes.
 
     What torch.compile made before is forgotten, as it would go on as it was: enable once, not in every step.
 
-    Errors: ValueError, naming the argument.
+    Errors: ValueError, naming the argument; RuntimeError where another thread's strict still holds.
     """
     if method not in METHODS:
         raise ValueError(f"method: {method!r} is none of {', '.join(METHODS)}")
@@ -279,16 +281,24 @@ def enable(method: str = "tree", *, strict: bool = False, allow: Iterable[str] =
     if unknown:
         raise ValueError(f"allow: torch has no operator {', '.join(unknown)}")
     with _LOCK:
+        if strict and _state.watcher is not None:
+            _state.watcher.check_thread()
         _leave()
         _state.stack.append(_Setting(method, strict, allow))
         _enter()
 
 
 def disable() -> None:
-    """Takes the last enable() back; without one, an error (RuntimeError). After the first of them torch is as it was."""
+    """Takes the last enable() back. After the first of them torch is as it was.
+
+    Errors: RuntimeError without one, and where it ends strict in another thread or inside a TorchDispatchMode entered since.
+    """
     with _LOCK:
         if not _state.stack:
             raise RuntimeError("disable: bitfold.torch is not enabled")
+        if _state.watcher is not None and not any(setting.strict for setting in _state.stack[:-1]):
+            _state.watcher.leave()
+            _state.watcher = None
         _leave()
         _state.stack.pop()
         _enter()
@@ -316,18 +326,15 @@ def _enter() -> None:
         _state.library = _registered()
     _state.compiler = _Compiler(setting.method)
     _state.compiler.on()
-    if setting.strict:
+    if setting.strict and _state.watcher is None:
         from ._strict import Watcher
 
-        _state.watcher = Watcher(setting.allow)
+        _state.watcher = Watcher()
         _state.watcher.__enter__()
 
 
 def _leave() -> None:
     """What depends on the setting; the overrides too, if it is the last."""
-    if _state.watcher is not None:
-        _state.watcher.__exit__(None, None, None)
-        _state.watcher = None
     if _state.compiler is not None:
         _state.compiler.off()
         _state.compiler = None

@@ -59,14 +59,15 @@ def over(x: Tensor, n: float) -> Tensor:
     return x / x.new_full((), n)
 
 
-def _floating(op: str, x: Tensor) -> None:
-    if not x.is_floating_point():
-        raise NotImplementedError(f'"{op}" not implemented for {x.dtype}')
-
-
 def _refuse_complex(op: str, x: Tensor) -> None:
     if x.is_complex():
         raise TypeError(f"{op}: under bitfold.torch.deterministic not of {x.dtype}")
+
+
+def _floating(op: str, x: Tensor) -> None:
+    _refuse_complex(op, x)
+    if not x.is_floating_point():
+        raise NotImplementedError(f"{op}: not implemented for {x.dtype}")
 
 
 # ---- Sums ----------------------------------------------------------------------------------------
@@ -81,17 +82,17 @@ def _additive(how: str, op: str, x: Tensor, dim, keepdim: bool, dtype: torch.dty
     if dtype.is_complex:
         if op not in ("sum", "mean"):
             _refuse_complex(op, x.to(dtype))
-        x = x.to(dtype).resolve_conj()
-        return torch.view_as_complex(fold(how, op, torch.view_as_real(x), dim=dims_of(x.dim(), dim), keepdim=keepdim)) if x.dim() else x.clone()
-    if dtype is torch.bool and op != "mean":
-        return fold(how, {"sum": "any", "nansum": "any", "prod": "all"}[op], x, dim=dim, keepdim=keepdim)
-    widened_in_passing = x.dtype in _HALF and dtype is torch.float32 or not (dtype.is_floating_point or x.is_floating_point())
-    if x.dtype is not dtype and not widened_in_passing:
-        x = x.to(dtype)
+        dims, x = dims_of(x.dim(), dim), x.to(dtype).resolve_conj()
+        return torch.view_as_complex(fold(how, op, torch.view_as_real(x), dim=dims, keepdim=keepdim)) if dims else x.clone()
     if op == "mean" and not dtype.is_floating_point:
-        raise RuntimeError(f"mean(): could not infer output dtype. Input dtype must be either a floating point or complex dtype. Got: {dtype}")
-    if not dtype.is_floating_point:  # bitfold's sums of integers have 64 bits
-        return fold(how, op, x, dim=dim, keepdim=keepdim).to(dtype)
+        raise NotImplementedError(f"mean(): could not infer output dtype. It must be either a floating point or complex dtype. Got: {dtype}")
+    if dtype is torch.bool:
+        return fold(how, {"sum": "any", "nansum": "any", "prod": "all"}[op], x, dim=dim, keepdim=keepdim)
+    integers = not (dtype.is_floating_point or x.is_floating_point() or x.is_complex())
+    if x.dtype is not dtype and not integers and not (x.dtype in _HALF and dtype is torch.float32):
+        x = x.to(dtype)
+    if not dtype.is_floating_point:  # what wraps around in i64 is right modulo every power of two
+        return fold(how, op, x, dim=dim, keepdim=keepdim, out=torch.int64).to(dtype)
     return fold(how, op, x, dim=dim, keepdim=keepdim, out=dtype if dtype is not x.dtype else None)
 
 
@@ -160,6 +161,8 @@ def _extreme(op: str) -> Callable:
         return tuple(_engine.reduce([ask(op, how), ask("arg" + op, how)], x, dim=dim, keepdim=keepdim))
 
     def place(how, x, dim=None, keepdim=False):
+        if x.dtype is torch.bool:
+            raise NotImplementedError(f"arg{op}(): does not support bool input")
         if dim is None and not x.numel():
             raise IndexError(f"arg{op}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.")
         _some("arg" + op, x, dims_of(x.dim(), dim))
@@ -188,9 +191,7 @@ heading("variances")
 
 def _moments(*ops: str) -> Callable:
     def moments(how, x, dim=None, *, correction=None, keepdim=False):
-        _refuse_complex(ops[0], x)
-        if not x.is_floating_point():
-            raise RuntimeError(f"{ops[0]}: only of floats, and not of {x.dtype}")
+        _floating(ops[0], x)
         ddof = 1 if correction is None else correction
         if ddof < 0 or ddof != int(ddof):  # bitfold has integers from 0 on
             return _corrected(how, ops, x, dim, ddof, keepdim)
@@ -229,8 +230,8 @@ def vector_norm(how, x, ord=2, dim=None, keepdim=False, *, dtype=None):
     if not x.is_floating_point():
         raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype}")
     named = {1: "norm_l1", 2: "norm_l2", math.inf: "norm_inf"}.get(ord)
-    if named == "norm_inf" or ord == -math.inf:
-        _some("linalg.vector_norm", x, dims_of(x.dim(), dim) if ord == -math.inf or dim else ())
+    if (ord < 0 or ord == math.inf) and 0 in (x.shape[d] for d in dims_of(x.dim(), dim)):
+        raise RuntimeError(f"linalg.vector_norm cannot compute the {ord} norm on an empty tensor because the operation does not have an identity")
     if named:
         return fold(how, named, x, dim=dim, keepdim=keepdim)
     if ord == -math.inf:
@@ -275,9 +276,9 @@ def _softmax_type(x: Tensor, half_to_float: bool) -> torch.dtype:
 
 @covers("_softmax")
 def _softmax(how, x, dim, half_to_float):
-    _floating("softmax", x)
     if not x.numel():
         return torch.empty_like(x, dtype=_softmax_type(x, half_to_float))
+    _floating("softmax", x)
     top, total = _engine.reduce([ask("max", how), ask("softmax_denominator", how, wide(x.dtype))], x, dim=dim, keepdim=True)
     y = torch.sub(x.to(wide(x.dtype)), top)
     return y.exp_().div_(total).to(_softmax_type(x, half_to_float))
@@ -292,12 +293,13 @@ def _safe_softmax(how, x, dim, dtype=None):
 
 @covers("_log_softmax")
 def _log_softmax(how, x, dim, half_to_float):
-    # log Σ exp(x - max) is bitfold's logsumexp of x - max: so no device's own logarithm is in it.
-    _floating("log_softmax", x)
+    # By bitfold's logsumexp: so no device's own logarithm is in it. Of x - max, where it is at most log n: so it cancels nothing.
     if not x.numel():
         return torch.empty_like(x, dtype=_softmax_type(x, half_to_float))
+    _floating("log_softmax", x)
     y = torch.sub(x.to(wide(x.dtype)), fold(how, "max", x, dim=dim))
-    return torch.sub(y, fold(how, "logsumexp", y, dim=dim)).to(_softmax_type(x, half_to_float))
+    log_total = fold(how, "logsumexp", y, dim=dim, out=torch.float64).to(y.dtype)
+    return y.sub_(log_total).to(_softmax_type(x, half_to_float))
 
 
 @covers("_softmax_backward_data")
@@ -318,6 +320,17 @@ def _log_softmax_backward(how, grad, output, dim, input_dtype):
 # root and division, which IEEE 754 rounds; its rsqrt is not.
 
 heading("normalisation")
+
+
+def _check_parameters(op: str, x: Tensor, shape: Sequence[int], *parameters: Tensor | None) -> None:
+    """They are of x's type, or, where it is a half type, of f32."""
+    given = [t for t in parameters if t is not None]
+    for t in given:
+        if list(t.shape) != list(shape):
+            raise RuntimeError(f"{op}: Expected parameters of shape {list(shape)}, but got one of shape {list(t.shape)}")
+    dtypes = {t.dtype for t in given}
+    if not (dtypes <= {x.dtype} or x.dtype in _HALF and dtypes == {torch.float32}):
+        raise RuntimeError(f"{op}: mixed dtype: parameters of {', '.join(sorted(map(str, dtypes)))}, where the input is of {x.dtype}")
 
 
 def _statistics(how: str, x: Tensor, dims: list[int], eps: float) -> tuple[Tensor, Tensor]:
@@ -369,7 +382,11 @@ def _batch_dims(x: Tensor, normalized: Sequence[int]) -> tuple[list[int], list[i
 
 @covers("native_layer_norm")
 def _layer_norm(how, x, normalized_shape, weight, bias, eps):
+    _floating("layer_norm", x)
+    if not normalized_shape:
+        raise RuntimeError("Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got []")
     _, dims = _batch_dims(x, normalized_shape)
+    _check_parameters("layer_norm", x, normalized_shape, weight, bias)
     mean, rstd = _statistics(how, x, dims, eps)
     return _affine(_scaled(x, mean, rstd), weight, bias).to(x.dtype), mean, rstd
 
@@ -381,6 +398,7 @@ def _layer_norm_backward(how, grad, x, normalized_shape, mean, rstd, weight, bia
 
 @covers("_fused_rms_norm")
 def _rms_norm(how, x, normalized_shape, weight, eps):
+    _floating("rms_norm", x)
     _, dims = _batch_dims(x, normalized_shape)
     square = over(fold(how, "sum_squares", x, dim=dims, out=wide(x.dtype)), math.prod(normalized_shape))
     rstd = _inverse_root(square, torch.finfo(wide(x.dtype)).eps if eps is None else eps)
@@ -404,6 +422,8 @@ def _norm_backward(how, grad, x, normalized_shape, mean, rstd, weight, output_ma
 
 @covers("native_group_norm")
 def _group_norm(how, x, weight, bias, N, C, HxW, group, eps):
+    _floating("group_norm", x)
+    _check_parameters("group_norm", x, [C], weight, bias)
     groups = x.reshape(N, group, C // group, HxW)
     mean, rstd = _statistics(how, groups, [2, 3], eps)
     y = _affine(_scaled(groups, mean, rstd), *(_grouped(t, group) for t in (weight, bias)))
@@ -436,6 +456,13 @@ def _other_dims(x: Tensor) -> list[int]:
 
 def _normalised_batch(how, x, weight, bias, running_mean, running_var, training, momentum, eps):
     """y, the batch's mean and 1 / std (nothing where it is not training), and the running statistics thereafter."""
+    _floating("batch_norm", x)
+    for pair in ((weight, bias), (running_mean, running_var)):
+        _check_parameters("batch_norm", x, [x.shape[1]], *pair)
+    if training and not x.numel():
+        raise RuntimeError(f"input tensor must have at least one element, but got input_sizes = {list(x.shape)}")
+    if not training and (running_mean is None or running_var is None):
+        raise ValueError("running_mean and running_var must be defined in evaluation mode")
     if training:
         dims = _other_dims(x)
         n = math.prod(x.shape[d] for d in dims)
@@ -552,14 +579,18 @@ def _mse_loss(how, x, y, reduction=_MEAN):
 
 @covers("nll_loss_forward", "nll_loss2d_forward")
 def _nll_loss(how, x, target, weight, reduction, ignore_index):
+    _floating("nll_loss", x)
     classes = 0 if x.dim() == 1 else 1
-    shape = x.shape[:classes] + x.shape[classes + 1 :]
-    if target.shape != shape:
-        raise RuntimeError(f"nll_loss: target of shape {list(target.shape)}, where {list(shape)} is expected")
-    if weight is not None and (weight.shape != x.shape[classes : classes + 1] or weight.dtype != x.dtype):
-        raise RuntimeError(f"nll_loss: weight of shape {list(weight.shape)} and {weight.dtype}, where one of {x.dtype} is expected for each of {x.shape[classes]} classes")
+    if target.dtype not in (torch.int64, torch.uint8):
+        raise RuntimeError(f"nll_loss: expected target dtype to be Long or Byte, but got {target.dtype}")
+    if classes and target.shape != x.shape[:1] + x.shape[2:]:
+        raise RuntimeError(f"nll_loss: size mismatch (got input: {list(x.shape)}, target: {list(target.shape)})")
+    if weight is not None:
+        _same_type(x, weight, "nll_loss")
+        if list(weight.shape) != [x.shape[classes]]:
+            raise RuntimeError(f"nll_loss: weight tensor should be defined for all {x.shape[classes]} classes, but has shape {list(weight.shape)}")
     counts = target != ignore_index
-    at = torch.where(counts, target, torch.zeros_like(target))
+    at = _checked(torch.where(counts, target, torch.zeros_like(target)), x.shape[classes], "nll_loss", IndexError)
     picked = x.gather(classes, at.unsqueeze(classes)).squeeze(classes).to(wide(x.dtype))
     share = counts.to(picked.dtype)
     if weight is not None:
@@ -593,8 +624,6 @@ def _touched(at: Tensor, outputs: int) -> Tensor:
 def _combined(how: str, base: Tensor, at: Tensor, values: Tensor, reduce: str, include_self: bool = True) -> Tensor:
     """`values` reduced into places `at` of base; all flat."""
     n = base.numel()
-    if reduce not in ("sum", "prod", "mean", "amax", "amin"):
-        raise RuntimeError(f"reduce: {reduce!r} is none of sum, prod, mean, amax, amin")
     if base.dtype.is_complex:
         if reduce != "sum":
             _refuse_complex(reduce, base)
@@ -639,10 +668,26 @@ def _same_type(x: Tensor, source: Tensor, op: str) -> None:
         raise RuntimeError(f"{op}(): Expected self.dtype to be equal to src.dtype")
 
 
-def _checked(index: Tensor, size: int, op: str) -> Tensor:
+def _one_of(op: str, reduce: str, known: Sequence[str]) -> str:
+    if reduce not in known:
+        raise RuntimeError(f"{op}(): Expected reduce to be one of {', '.join(known)} but got {reduce}.")
+    return reduce
+
+
+def _index(op: str, index: Tensor) -> Tensor:
+    if index.dtype not in (torch.int32, torch.int64):
+        raise RuntimeError(f"{op}(): Expected dtype int32/int64 for index but got: {index.dtype}")
+    return index.to(torch.int64)
+
+
+def _can_look(x: Tensor) -> bool:
     """On a GPU looking would be a synchronisation; there torch asserts."""
-    if _engine.is_real(index) and index.numel() and not index.is_cuda and not (0 <= int(index.min()) and int(index.max()) < size):
-        raise IndexError(f"{op}(): index out of range of a dimension of {size}")
+    return _engine.is_real(x) and x.numel() > 0 and not x.is_cuda
+
+
+def _checked(index: Tensor, size: int, op: str, error: type[Exception] = RuntimeError) -> Tensor:
+    if _can_look(index) and not (0 <= int(index.min()) and int(index.max()) < size):
+        raise error(f"{op}(): index is out of bounds for a dimension of size {size}")
     return index.to(torch.int64)
 
 
@@ -651,8 +696,13 @@ def _scattered(how, x, dim, index, src, reduce, include_self=True):
         return x.clone()
     if not x.dim():
         return _scattered(how, x.reshape(1), 0, index.reshape(1), src.reshape(1), reduce, include_self).reshape(())
-    dim %= x.dim()
-    index = _checked(index, x.shape[dim], "scatter")
+    dim = dims_of(x.dim(), dim)[0]
+    if not index.dim() == x.dim() == src.dim():
+        raise RuntimeError("scatter(): Index, self and src must have the same number of dimensions")
+    if any(n > m or n > k and d != dim for d, (n, m, k) in enumerate(zip(index.shape, src.shape, x.shape))):
+        shapes = f"index {list(index.shape)} to be no larger than self {list(x.shape)} apart from dimension {dim}"
+        raise RuntimeError(f"scatter(): Expected {shapes} and no larger than src {list(src.shape)}")
+    index = _checked(_index("scatter", index), x.shape[dim], "scatter")
     src = src[tuple(slice(n) for n in index.shape)]
     places = torch.arange(x.numel(), device=x.device).reshape(x.shape)
     here = places[tuple(slice(n) if d != dim else slice(None) for d, n in enumerate(index.shape))]
@@ -668,6 +718,7 @@ def _scatter_add(how, x, dim, index, src):
 
 @covers("scatter_reduce.two")
 def _scatter_reduce(how, x, dim, index, src, reduce, *, include_self=True):
+    _one_of("scatter_reduce", reduce, ("sum", "prod", "mean", "amax", "amin"))
     _same_type(x, src, "scatter")
     return _scattered(how, x, dim, index, src, reduce, include_self)
 
@@ -675,7 +726,7 @@ def _scatter_reduce(how, x, dim, index, src, reduce, *, include_self=True):
 @covers("scatter.reduce")
 def _scatter_named(how, x, dim, index, src, *, reduce):
     _same_type(x, src, "scatter")
-    return _scattered(how, x, dim, index, src, {"add": "sum", "multiply": "prod"}.get(reduce, reduce))
+    return _scattered(how, x, dim, index, src, {"add": "sum", "multiply": "prod"}[_one_of("scatter", reduce, ("add", "multiply"))])
 
 
 @covers("scatter.value_reduce")
@@ -701,25 +752,32 @@ def _indexed(how, x, dim, index, source, reduce, include_self=True):
 @covers("index_add")
 def _index_add(how, x, dim, index, source, *, alpha=1):
     _same_type(x, source, "index_add_")
-    return _indexed(how, x, dim, index, source if alpha == 1 else source.to(wide(source.dtype)) * alpha, "sum")
+    return _indexed(how, x, dim, index, source if alpha == 1 else source.to(wide(x.dtype)) * alpha, "sum")
 
 
 @covers("index_reduce")
 def _index_reduce(how, x, dim, index, source, reduce, *, include_self=True):
-    _same_type(x, source, "index_reduce_")
+    _one_of("index_reduce", reduce, ("prod", "mean", "amax", "amin"))
+    _same_type(x, source, "index_reduce")
     return _indexed(how, x, dim, index, source, reduce, include_self)
 
 
 def index_put(how, x, indices, values, accumulate=False, unsafe=False):
     """With accumulate; without it there is nothing to add, and torch's own runs."""
     at = torch.arange(x.numel(), device=x.device).reshape(x.shape)[tuple(slice(None) if i is None else i for i in indices)]
+    _same_type(x, values, "index_put")
     values = values.expand(at.shape)
     return _combined(how, x.reshape(-1), at.reshape(-1), values.reshape(-1), "sum").reshape(x.shape)
 
 
 def put(how, x, index, source, accumulate=False):
     n = x.numel()
-    index = index.reshape(-1).to(torch.int64)
+    _same_type(x, source, "put_")
+    if index.dtype is not torch.int64:
+        raise RuntimeError(f"put_(): Expected a long tensor for index, but got {index.dtype}")
+    if index.numel() != source.numel():
+        raise IndexError(f"put_(): Expected as many elements of source as of index, but got {source.numel()} and {index.numel()}")
+    index = index.reshape(-1)
     return _combined(how, x.reshape(-1), torch.where(index < 0, index + n, index), source.reshape(-1), "sum").reshape(x.shape)
 
 
@@ -729,20 +787,18 @@ ACCUMULATING: dict[str, Callable] = {"_index_put_impl_": index_put, "put_": put}
 
 @covers("embedding_dense_backward")
 def _embedding_backward(how, grad, indices, num_weights, padding_idx, scale_grad_by_freq):
-    keys = indices.reshape(-1).to(torch.int64)
+    keys = _index("embedding_dense_backward", indices).reshape(-1)
     rows = grad.reshape(keys.numel(), grad.shape[-1])
-    return _summed_rows(how, rows, keys, num_weights, padding_idx, scale_grad_by_freq)
+    return _summed_rows(how, rows, keys, num_weights, padding_idx, scale_grad_by_freq).to(grad.dtype)
 
 
 def _summed_rows(how, rows, keys, num_weights, padding_idx, scale_grad_by_freq):
-    dtype = rows.dtype
     if padding_idx >= 0:  # such rows go to one of their own, which is dropped
         keys = torch.where(keys == padding_idx, torch.full_like(keys, num_weights), keys)
     if scale_grad_by_freq:
         counts = _engine.by_key(Ask("count_nonzero"), torch.ones_like(keys), keys, num_weights + 1)
-        rows = rows.to(wide(rows.dtype))
-        rows = rows / counts[keys].unsqueeze(1).to(rows.dtype)
-    return _rows_by_key(how, "sum", rows, keys, num_weights + 1, wide(rows.dtype))[:num_weights].to(dtype).contiguous()
+        rows = rows.to(wide(rows.dtype)) / counts[keys].unsqueeze(1)
+    return _rows_by_key(how, "sum", rows, keys, num_weights + 1, rows.dtype)[:num_weights].contiguous()
 
 
 # ---- Bags ----------------------------------------------------------------------------------------
@@ -758,11 +814,18 @@ def _embedding_bag(
     padding_idx=-1,
 ):  # fmt: skip
     bags, n, width = offsets.numel() - int(include_last_offset), indices.numel(), weight.shape[1]
-    indices = _checked(indices, weight.shape[0], "embedding_bag")
-    # What comes after the last offset, where that is the end of a bag, goes to one that is dropped.
-    bag = torch.bucketize(torch.arange(n, device=indices.device), offsets.to(torch.int64), right=True) - 1
+    if bags < 0:
+        raise RuntimeError("include_last_offset: number of offset should be at least 1")
+    indices = _checked(_index("embedding_bag", indices), weight.shape[0], "embedding_bag")
+    if _can_look(offsets) and not (int(offsets[0]) == 0 and int(offsets[-1]) <= n):
+        raise RuntimeError(f"embedding_bag: offsets go from 0 to at most input's length {n}, but got {int(offsets[0])} and {int(offsets[-1])}")
+    # What lies behind the last offset, where that ends a bag, is in bag number `bags`, which is dropped.
+    bag = torch.bucketize(torch.arange(n, device=indices.device), _index("embedding_bag", offsets), right=True) - 1
     rows = weight[indices]
     if per_sample_weights is not None:
+        _same_type(weight, per_sample_weights, "embedding_bag")
+        if mode != _BAG_SUM:
+            raise RuntimeError("embedding_bag: per_sample_weights only supported with mode='sum'")
         rows = rows.to(wide(rows.dtype)) * per_sample_weights.unsqueeze(1)
     keys = bag if padding_idx < 0 else torch.where(indices == padding_idx, bags, bag)  # padding goes to a bag that is dropped
     sizes = _engine.by_key(Ask("count_nonzero"), torch.ones_like(keys), keys, bags + 1)[:bags].contiguous()
@@ -791,19 +854,19 @@ def _embedding_bag_backward(
         at = (keys * width + torch.arange(width, device=keys.device)).reshape(-1)
         summed = _engine.by_key(ask("sum", how, grad.dtype), grad.reshape(-1), at, (num_weights + 1) * width)
         return summed.reshape(num_weights + 1, width)[:num_weights].contiguous()
-    beyond, offset2bag = offset2bag >= grad.shape[0], offset2bag.clamp_max(grad.shape[0] - 1)
-    indices = torch.where(beyond, num_weights, indices)
+    within = offset2bag < grad.shape[0]
+    offset2bag, keys = offset2bag.where(within, 0), indices.to(torch.int64).where(within, num_weights)
     rows = grad[offset2bag].to(wide(grad.dtype))
     if mode == _BAG_MEAN:
         rows = rows / bag_size.clamp_min(1)[offset2bag].unsqueeze(1).to(rows.dtype)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(1)
-    return _summed_rows(how, rows, indices.to(torch.int64), num_weights, padding_idx, scale_grad_by_freq).to(grad.dtype)
+    return _summed_rows(how, rows, keys, num_weights, padding_idx, scale_grad_by_freq).to(grad.dtype)
 
 
 @covers("_embedding_bag_per_sample_weights_backward")
 def _bag_weights_backward(how, grad, weight, indices, offsets, offset2bag, mode, padding_idx=-1):
-    beyond = offset2bag >= grad.shape[0]
-    g, rows = grad[offset2bag.clamp_max(grad.shape[0] - 1)], weight[indices]
+    within = offset2bag < grad.shape[0]
+    g, rows = grad[offset2bag.where(within, 0)], weight[indices]
     per_sample = fold(how, "dot", g, rows, dim=1, keepdim=False, out=grad.dtype)
-    return torch.where(beyond | (indices == padding_idx) if padding_idx >= 0 else beyond, torch.zeros_like(per_sample), per_sample)
+    return per_sample.where(within if padding_idx < 0 else within & (indices != padding_idx), 0)

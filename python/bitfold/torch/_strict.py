@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 from torch.utils._pytree import tree_leaves
 
 
@@ -108,25 +109,41 @@ def is_independent(op: torch._ops.OpOverload) -> bool:
 
 
 class Watcher(TorchDispatchMode):
-    """Sees every operator of its thread, and of the backward passes that are started in it."""
+    """Sees every operator of its thread, and of the backward passes that are started in it, and asks the setting of that time."""
 
-    def __init__(self, allow: Iterable[str]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        from ._mode import covered, covered_where_accumulating
+        from ._mode import _state, covered, covered_where_accumulating
 
         self._known = {*covered(), *covered_where_accumulating()}
-        self._allowed = frozenset(allow)
+        self._stack, self._thread = _state.stack, threading.get_ident()
+
+    def check_thread(self) -> None:
+        if threading.get_ident() != self._thread:
+            raise RuntimeError("bitfold.torch: strict holds in the thread that enabled it, and is to be disabled there")
+
+    def leave(self) -> None:
+        """Errors: RuntimeError, before anything changes."""
+        self.check_thread()
+        if _get_current_dispatch_mode() is not self:
+            raise RuntimeError("bitfold.torch: disable() inside another TorchDispatchMode, which is to be left first")
+        self.__exit__(None, None, None)
 
     def __torch_dispatch__(self, op, types, args=(), kwargs=None):
-        if op not in self._known:
-            if not (_is_named(op, self._allowed) or is_independent(op)):
+        setting = self._stack[-1]
+        if setting.strict:
+            self._check(op, setting.allow, tree_leaves((args, kwargs)))
+        return op(*args, **(kwargs or {}))
+
+    def _check(self, op: torch._ops.OpOverload, allow: Iterable[str], arguments: list) -> None:
+        if op not in self._known and not _is_named(op, allow):
+            if not is_independent(op):
                 name = op._schema.name.partition("::")[2]
                 raise NotCovered(
                     f"{op.name()}: bitfold does not cover it, and its bits may depend on the batch, on threads or on timing "
                     f"(docs/pytorch.md); to run it all the same, allow=({name!r},)"
                 )
             self._known.add(op)
-        for x in tree_leaves((args, kwargs)):
+        for x in arguments:
             if isinstance(x, torch.Tensor) and x.layout is not torch.strided:
                 raise NotCovered(f"{op.name()}: of a tensor of layout {x.layout}, which bitfold does not cover")
-        return op(*args, **(kwargs or {}))
