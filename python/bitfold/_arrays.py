@@ -150,8 +150,8 @@ class DLPack(Kind):
         if self.device_type not in (CPU, CUDA, CUDA_HOST, CUDA_MANAGED):
             raise TypeError(f"x: on a device of DLPack's type {self.device_type}; bitfold has CPUs and CUDA")
         self.on_gpu = self.device_type in (CUDA, CUDA_MANAGED)
-        self.library = sys.modules.get(self.module) if self.module in ("torch", "cupy") else None
-        if self.on_gpu and self.library is None:
+        self.namespace = sys.modules.get(self.module) if self.module in ("torch", "cupy") else None
+        if self.on_gpu and self.namespace is None:
             raise TypeError(f"x: {self.name} on CUDA; bitfold can allocate there with PyTorch and CuPy only")
 
     @property
@@ -159,12 +159,12 @@ class DLPack(Kind):
         if not self.on_gpu:
             return 0
         if self.module == "torch":
-            return self.library.cuda.current_stream(self.device).cuda_stream
-        return self.library.cuda.get_current_stream().ptr
+            return self.namespace.cuda.current_stream(self.device).cuda_stream
+        return self.namespace.cuda.get_current_stream().ptr
 
     def context(self):
-        return self.library.cuda.device(self.device) if self.on_gpu and self.module == "torch" else (
-            self.library.cuda.Device(self.device) if self.on_gpu else contextlib.nullcontext())
+        return self.namespace.cuda.device(self.device) if self.on_gpu and self.module == "torch" else (
+            self.namespace.cuda.Device(self.device) if self.on_gpu else contextlib.nullcontext())
 
     def describe(self, x: Any, argument: str) -> _core.Array:
         if not hasattr(x, "__dlpack__"):
@@ -189,25 +189,25 @@ class DLPack(Kind):
             raise TypeError(f"{argument}: {where.dtype}, where integers are expected")
         if where.dtype == "i64":
             return where
-        if self.library is None:
+        if self.namespace is None:
             return NUMPY.indices(np.from_dlpack(x), argument)
-        return self.describe(x.to(self.library.int64) if self.module == "torch" else x.astype("int64"), argument)
+        return self.describe(x.to(self.namespace.int64) if self.module == "torch" else x.astype("int64"), argument)
 
     def make(self):
-        return self._empty if self.library else RESULTS  # others through NumPy, and their namespace's from_dlpack
+        return self._empty if self.namespace else RESULTS  # others through NumPy, and their namespace's from_dlpack
 
     def _empty(self, shape: tuple, short: str):
         if self.module == "torch":
-            made = self.library.empty(shape, dtype=getattr(self.library, PUBLIC[short]), device=self.x.device)
+            made = self.namespace.empty(shape, dtype=getattr(self.namespace, PUBLIC[short]), device=self.x.device)
             return made, made.data_ptr()
-        made = self.library.empty(shape, _numpy_dtype(short))
+        made = self.namespace.empty(shape, _numpy_dtype(short))
         return made, made.data.ptr
 
     def is_one(self, x: Any) -> bool:
-        return isinstance(x, self.library.Tensor if self.module == "torch" else self.library.ndarray)
+        return isinstance(x, self.namespace.Tensor if self.module == "torch" else self.namespace.ndarray)
 
     def into(self, out: Any, inputs: tuple):
-        if self.library is None:
+        if self.namespace is None:
             raise TypeError(f"out: not taken for arrays of {self.name}")
         if self.module == "torch" and self.is_one(out) and out.is_neg():
             raise ValueError("out: a view with its signs reversed")
@@ -217,7 +217,7 @@ class DLPack(Kind):
         return self._empty(shape, short)
 
     def finish(self, made: Any) -> Any:
-        if self.library is not None:
+        if self.namespace is not None:
             return made
         if isinstance(made, tuple):
             return tuple(self.finish(m) for m in made)
@@ -227,9 +227,9 @@ class DLPack(Kind):
     def host(self, x: Any, argument: str = "x") -> np.ndarray:
         if self.module == "torch":
             x = x.detach().cpu().resolve_neg()
-            return x.view(self.library.uint16).numpy().view(_numpy_dtype("bf16")) if x.dtype == self.library.bfloat16 else x.numpy()
+            return x.view(self.namespace.uint16).numpy().view(_numpy_dtype("bf16")) if x.dtype == self.namespace.bfloat16 else x.numpy()
         if self.module == "cupy":
-            return self.library.asnumpy(x)
+            return self.namespace.asnumpy(x)
         return np.asarray(x) if hasattr(x, "__array__") else np.from_dlpack(x)
 
 

@@ -11,20 +11,16 @@ from typing import NamedTuple
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from bitfold import _core
+from bitfold import _arrays, _core
 
 #: The operations of the registry by name, and the names of the methods.
 OPS = {op["name"]: op for op in _core.ops()}
 METHODS = tuple(m["name"] for m in _core.methods())
 
-_NAMES = {
-    torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32", torch.float64: "f64", torch.bool: "bool",
-    torch.int8: "i8", torch.int16: "i16", torch.int32: "i32", torch.int64: "i64",
-    torch.uint8: "u8", torch.uint16: "u16", torch.uint32: "u32", torch.uint64: "u64",
-}  # fmt: skip
+_NAMES = {getattr(torch, name): short for name, short in _arrays.NAMES.items()}
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 _MAX_DIMS = 8  # bitfold's
-_DEVICES = {"cpu": 1, "cuda": 2}  # DLPack's numbers
+_DEVICES = {"cpu": _arrays.CPU, "cuda": _arrays.CUDA}
 
 
 class Ask(NamedTuple):
