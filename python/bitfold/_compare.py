@@ -68,7 +68,6 @@ def record(path: str | os.PathLike, arrays: Any, ops: Iterable = ("sum",), *, fi
     """
     if isinstance(ops, str):
         raise TypeError("ops: a name, where a list of names is expected")
-    path = os.path.realpath(path)  # a link stays one
     named = _named(arrays)
     form = "safetensors" if isinstance(arrays, Mapping) else "npy"
     ops = list(ops)
@@ -78,9 +77,7 @@ def record(path: str | os.PathLike, arrays: Any, ops: Iterable = ("sum",), *, fi
         wanted = [_ops.request_of(op).of(x.dtype) for op in ops]
         entries.append((name, x.dtype, x.shape, _core.digest(x), _results(wanted, x)))
     text = _core.golden_text(file or f"{Path(path).stem}.{form}", form, entries)
-    partial = Path(f"{path}.part")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    write_whole(Path(os.path.realpath(path)), text.encode())  # a link stays one
 
 
 def check(path: str | os.PathLike, arrays: Any, *, ulps: int | None = None, file: str | None = None) -> None:
@@ -126,6 +123,13 @@ def check(path: str | os.PathLike, arrays: Any, *, ulps: int | None = None, file
     differences += [f"new {name or 'array'}" for name in named]
     if differences:
         raise BitsMoved(differences)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """The file, or none of it."""
+    part = path.with_name(path.name + ".part")
+    part.write_bytes(content)
+    part.replace(path)
 
 
 def _named(arrays: Any) -> dict[str, Any]:

@@ -24,7 +24,7 @@ import pytest
 
 import bitfold
 from bitfold import _arrays, _core
-from bitfold._compare import NO_DISTANCE
+from bitfold._compare import NO_DISTANCE, write_whole
 
 HEADER = "# bitfold bits 1. Written by `pytest --bits-update`, order version {order}: read what changed before you commit it.\n"
 WHOLE = 128  # elements: an array of more is a digest
@@ -150,12 +150,7 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:
         yield from _flat(f"{name}/state", value.state_dict())
         yield from _flat(f"{name}/grad", {k: p.grad for k, p in value.named_parameters() if p.grad is not None})
     else:
-        yield name, _host(value, name)
-
-
-def _host(value: Any, argument: str = "value") -> np.ndarray:
-    """The elements in row-major order, in host memory."""
-    return np.asarray(_arrays.kind_of(value).host(value, argument), order="C")
+        yield name, _arrays.host(value, name)
 
 
 # ---- The golden file -----------------------------------------------------------------------------
@@ -227,11 +222,11 @@ class Golden:
                 if not e.digest:
                     words = [_word(x) for x in e.values.reshape(-1)]
                     lines += ["    " + " ".join(words[i : i + PER_LINE]) + "\n" for i in range(0, len(words), PER_LINE)]
-        _write_whole(self.path, "".join(lines).encode())
+        write_whole(self.path, "".join(lines).encode())
         if sidecar:
             packed = io.BytesIO()
             np.savez_compressed(packed, **{f"{i:04}": v for i, v in enumerate(sidecar.values())}, names=np.array(list(sidecar)))
-            _write_whole(self.values_path, packed.getvalue())
+            write_whole(self.values_path, packed.getvalue())
         else:
             self.values_path.unlink(missing_ok=True)
 
@@ -327,12 +322,6 @@ def _parse(words: list[str], dtype: np.dtype) -> np.ndarray:
         else:
             out[i] = np.float64(word).astype(dtype)
     return out
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    part = path.with_name(path.name + ".part")
-    part.write_bytes(content)
-    part.replace(path)
 
 
 # ---- What moved ----------------------------------------------------------------------------------
