@@ -385,8 +385,7 @@ class output {
       memory_.emplace(made_, "out", true);
       address_ = const_cast<void*>(needed(*memory_, "out").where.data);
     } else {
-      const std::string_view n = type.name();
-      const nb::object both = make(shape, nb::str(n.data(), n.size()));
+      const nb::object both = make(shape, str(type.name()));
       made_ = both[0];
       address_ = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(both[1]));
     }
@@ -565,6 +564,20 @@ const described& flat(const input& given, const char* argument, const described*
     refuse(std::string(argument) + ": on another device than x");
   return a;
 }
+// x, and y where there is one: of one type and length, on one device.
+class flat_inputs {
+  input x_in_, y_in_;
+
+ public:
+  flat_inputs(nb::handle x_given, nb::handle y_given)
+      : x_in_(x_given, "x"), y_in_(y_given, "y"), x(flat(x_in_, "x")), y(y_given.is_none() ? nullptr : &flat(y_in_, "y")) {
+    check_pair(x, y);
+    if (y && y->size() != x.size()) refuse("y: not of the length of x");
+  }
+  const described& x;
+  const described* const y;
+  const void* second() const { return y ? y->where.data : nullptr; }
+};
 std::span<const std::int64_t> indices(const described& a, const char* argument) {
   if (!(a.type == element_type{dtype::i64})) refuse_type(std::string(argument) + ": " + std::string(a.type.name()) + ", where i64 is taken");
   return {static_cast<const std::int64_t*>(a.where.data), a.size()};
@@ -572,48 +585,42 @@ std::span<const std::int64_t> indices(const described& a, const char* argument) 
 
 nb::object reduce_segments(nb::handle requests, nb::handle x_given, nb::handle y_given, nb::handle offsets_given, nb::handle make,
                            stream_address stream, nb::handle allocate) {
-  const input x_in(x_given, "x"), y_in(y_given, "y"), offsets_in(offsets_given, "offsets");
-  const described& x = flat(x_in, "x");
-  const described* const y = y_given.is_none() ? nullptr : &flat(y_in, "y");
-  check_pair(x, y);
-  if (y && y->size() != x.size()) refuse("y: not of the length of x");
+  const flat_inputs in(x_given, y_given);
+  const input offsets_in(offsets_given, "offsets");
+  const described& x = in.x;
   const auto offsets = indices(flat(offsets_in, "offsets", &x), "offsets");
   if (offsets.empty()) refuse("offsets: none, where there is one more than there are segments");
   const std::int64_t extent = static_cast<std::int64_t>(offsets.size()) - 1;
   return with_outputs(requests, x, {&extent, 1}, make, [&](std::span<const reduction> all, std::span<void* const> out) {
-    const void* const second = y ? y->where.data : nullptr;
     if (x.on_gpu()) {
       const workspace room(allocate, cuda::segments_workspace_bytes(all, x.size(), offsets.size() - 1));
       const nb::gil_scoped_release free;
-      cuda::reduce_segments(all, x.where.data, second, x.size(), offsets.data(), offsets.size() - 1, out, room.address, room.size, stream_at(stream));
+      cuda::reduce_segments(all, x.where.data, in.second(), x.size(), offsets.data(), offsets.size() - 1, out, room.address, room.size, stream_at(stream));
     } else {
       const without_lock free(worth_the_lock(x));
-      cpu::reduce_segments(all, x.where.data, second, x.size(), offsets, out, how_for(x));
+      cpu::reduce_segments(all, x.where.data, in.second(), x.size(), offsets, out, how_for(x));
     }
   });
 }
 
 nb::object reduce_by_key(nb::handle requests, nb::handle x_given, nb::handle y_given, nb::handle keys_given, nb::handle count,
                          nb::handle make, stream_address stream, nb::handle allocate) {
-  const input x_in(x_given, "x"), y_in(y_given, "y"), keys_in(keys_given, "keys");
-  const described& x = flat(x_in, "x");
-  const described* const y = y_given.is_none() ? nullptr : &flat(y_in, "y");
-  check_pair(x, y);
-  if (y && y->size() != x.size()) refuse("y: not of the length of x");
+  const flat_inputs in(x_given, y_given);
+  const input keys_in(keys_given, "keys");
+  const described& x = in.x;
   const auto keys = indices(flat(keys_in, "keys", &x), "keys");
   if (keys.size() != x.size()) refuse("keys: " + std::to_string(keys.size()) + " of them for " + std::to_string(x.size()) + " elements");
   const std::int64_t extent = integer("outputs", count);
   if (extent < 0) refuse("outputs: " + std::to_string(extent) + " is negative");
   return with_outputs(requests, x, {&extent, 1}, make, [&](std::span<const reduction> all, std::span<void* const> out) {
-    const void* const second = y ? y->where.data : nullptr;
     const auto outputs = static_cast<std::size_t>(extent);
     if (x.on_gpu()) {
       const workspace room(allocate, cuda::by_key_workspace_bytes(all, x.size(), outputs));
       const nb::gil_scoped_release free;
-      cuda::reduce_by_key(all, x.where.data, second, x.size(), keys.data(), outputs, out, room.address, room.size, stream_at(stream));
+      cuda::reduce_by_key(all, x.where.data, in.second(), x.size(), keys.data(), outputs, out, room.address, room.size, stream_at(stream));
     } else {
       const without_lock free(worth_the_lock(x));
-      cpu::reduce_by_key(all, x.where.data, second, keys, outputs, out, how_for(x));
+      cpu::reduce_by_key(all, x.where.data, in.second(), keys, outputs, out, how_for(x));
     }
   });
 }
@@ -680,8 +687,6 @@ bool can_be_made(op_id op, std::optional<dtype> acc, std::optional<dtype> out, i
     return false;
   }
 }
-
-nb::str str(std::string_view s) { return nb::str(s.data(), s.size()); }
 
 nb::list ops() {
   constexpr std::string_view typings[] = {"additive", "real", "wide", "same", "place", "count", "truth"};

@@ -79,6 +79,7 @@ class input {
 /// Those of a buffer, which is there or TypeError.
 const described& needed(const input& x, const char* argument);
 
+inline nb::str str(std::string_view s) { return nb::str(s.data(), s.size()); }
 nb::tuple shape_of(std::span<const std::int64_t> extents);
 std::string text_of(std::string_view argument, nb::handle text);
 

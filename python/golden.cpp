@@ -15,8 +15,6 @@ namespace {
 
 using namespace nb::literals;
 
-nb::str str(std::string_view s) { return nb::str(s.data(), s.size()); }
-
 std::string digest(nb::handle given) {
   const input x_in(given, "x");
   const described& x = needed(x_in, "x");

@@ -127,6 +127,15 @@ def reduce(x: Any, ops: Any, y: Any = None, /, *, axis: Any = None, keepdims: bo
     return _reduce(wanted, x, y, axis, keepdims) if wanted else ()
 
 
+def _listed(call: Any, ops: Any, x: Any, y: Any, integers: tuple, *more: Any) -> Any:
+    """Of what a list of integers says which elements belong together; `integers` is its name and it."""
+    kind = _arrays.kind_of(x)
+    with kind.context():
+        described = [None if a is None else kind.describe(a, name) for a, name in ((x, "x"), (y, "y"))]
+        name, given = integers
+        return kind.finish(call(_requests_of(ops), *described, kind.indices(given, name), *more, kind.make(), kind.stream, kind.allocate))
+
+
 def segment_reduce(x: Any, offsets: Any, ops: Any = "sum", y: Any = None) -> Any:
     """Of segments of an array of one axis: segment k has elements offsets[k] to offsets[k + 1] - 1, which may be none.
 
@@ -138,11 +147,7 @@ def segment_reduce(x: Any, offsets: Any, ops: Any = "sum", y: Any = None) -> Any
 
     Errors: ValueError where offsets fall or leave the array, or x has not one axis with its elements in a row.
     """
-    kind = _arrays.kind_of(x)
-    with kind.context():
-        described = [None if a is None else kind.describe(a, name) for a, name in ((x, "x"), (y, "y"))]
-        return kind.finish(_core.reduce_segments(_requests_of(ops), *described, kind.indices(offsets, "offsets"), kind.make(), kind.stream,
-                                                 kind.allocate))
+    return _listed(_core.reduce_segments, ops, x, y, ("offsets", offsets))
 
 
 def reduce_by_key(x: Any, keys: Any, outputs: int, ops: Any = "sum", y: Any = None) -> Any:
@@ -156,11 +161,7 @@ def reduce_by_key(x: Any, keys: Any, outputs: int, ops: Any = "sum", y: Any = No
 
     Errors: ValueError for a key that is negative or not below `outputs`.
     """
-    kind = _arrays.kind_of(x)
-    with kind.context():
-        described = [None if a is None else kind.describe(a, name) for a, name in ((x, "x"), (y, "y"))]
-        return kind.finish(_core.reduce_by_key(_requests_of(ops), *described, kind.indices(keys, "keys"), outputs, kind.make(), kind.stream,
-                                               kind.allocate))
+    return _listed(_core.reduce_by_key, ops, x, y, ("keys", keys), outputs)
 
 
 def index_add(x: Any, keys: Any, outputs: int, **options: Any) -> Any:
