@@ -339,12 +339,14 @@ void reduce_by_key(std::span<const reduction> all, const void* x, const void* y,
                    const launch& shape) {
   check_lists(all, x, y, n, outputs, keys, "keys", out);
   if (n >= std::size_t{1} << 32 || outputs >= (std::size_t{1} << 32) - 1) throw error(errc::usage, "n: 2^32 elements or outputs, or more");
-  check_workspace(workspace, workspace_size, by_key_workspace_bytes(all, n, outputs, shape));
-  if (outputs == 0 || all.empty()) return;
+  if (all.empty()) return;
   output_elements from = elements_of(all, x, y, n, outputs);
   const auto steps = steps_of_lists(all, from, shape);
+  const std::size_t for_keys = keys_workspace(from.type, y != nullptr, n, outputs);
+  check_workspace(workspace, workspace_size, for_keys + workspace_of(steps));
+  if (outputs == 0) return;
   check_launch(launch_keys(keys, n, outputs, workspace, where, from));
-  run(steps, all, from, out, static_cast<std::byte*>(workspace) + keys_workspace(from.type, y != nullptr, n, outputs), where);
+  run(steps, all, from, out, static_cast<std::byte*>(workspace) + for_keys, where);
 }
 
 namespace {
