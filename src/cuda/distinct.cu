@@ -6,7 +6,7 @@
 #include <cub/device/device_radix_sort.cuh>
 
 #include "kernels.hpp"
-#include "views.hpp"
+#include "places.cuh"
 
 namespace bitfold::cuda {
 namespace {
@@ -68,18 +68,6 @@ cudaError_t sort_and_count(const arguments& a) {
 
 // ---- Segments ---------------------------------------------------------------------------------------
 
-// The segment that element i lies in, or the number of segments.
-__device__ std::uint32_t segment_of(const output_elements& from, index i) {
-  const auto at = static_cast<std::int64_t>(i);
-  if (at < from.offsets[0] || at >= from.offsets[from.outputs]) return static_cast<std::uint32_t>(from.outputs);
-  index segment = 0, end = from.outputs;  // offsets[segment] <= at < offsets[end]
-  while (end - segment > 1) {
-    const index middle = (segment + end) / 2;
-    (from.offsets[middle] <= at ? segment : end) = middle;
-  }
-  return static_cast<std::uint32_t>(segment);
-}
-
 // Narrow keys and their segments are one key.
 struct packed_keys {
   std::uint64_t* both;
@@ -97,8 +85,11 @@ struct wide_keys {
 template <class Keys>
 __global__ void make_keys_of_segments(const __grid_constant__ output_elements from, Keys to) {
   visit(from.type, [&]<class T>(std::type_identity<T>) {
-    for (index i = index{blockIdx.x} * block + threadIdx.x; i < from.total; i += index{gridDim.x} * block)
-      to.set(i, segment_of(from, i), arith::key_of(static_cast<const T*>(from.x)[i]));
+    for (index i = index{blockIdx.x} * block + threadIdx.x; i < from.total; i += index{gridDim.x} * block) {
+      // What lies in no segment goes to one after the last.
+      const auto at = static_cast<std::int64_t>(i);
+      to.set(i, static_cast<std::uint32_t>(is_in_a_segment(from, at) ? segment_of(from, at) : from.outputs), arith::key_of(static_cast<const T*>(from.x)[i]));
+    }
   });
 }
 // Adds to integers, as above: a thread looks at neighbours, which are mostly of one segment.

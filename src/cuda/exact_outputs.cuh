@@ -20,14 +20,13 @@ struct output_reader {
   // Whether it has any of those from `at` on.
   __device__ bool has(index at) const { return at + static_cast<index>(t * (find.from->in_packs ? size : 1)) < end; }
   __device__ void load(index at, pack<T> (&x)[packs_at_once], pack<T> (&y)[Two ? packs_at_once : 1], bits_of_type<T> padding) const {
-    const auto line = [&](const void* from, std::int64_t begin) { return static_cast<const T*>(from) + begin; };
     if (find.from->in_packs && find.linear) {
 #pragma unroll
       for (int u = 0; u < packs_at_once; ++u) {
         const index first = at + static_cast<index>((u * team + t) * size);
         if (first + size <= end) {
-          x[u] = load_pack<true>(line(find.from->x, find.begin.x) + first);
-          if constexpr (Two) y[u] = load_pack<true>(line(find.from->y, find.begin.y) + first);
+          x[u] = load_pack<true>(static_cast<const T*>(find.from->x) + find.begin.x + first);
+          if constexpr (Two) y[u] = load_pack<true>(static_cast<const T*>(find.from->y) + find.begin.y + first);
         } else {
           set(u, some(*this, first, 1, padding), x, y);
         }

@@ -623,12 +623,8 @@ __global__ void __launch_bounds__(max_threads)
   auto* const of_tiles = reinterpret_cast<fold::settled<F, A>*>(shared_bytes);
   for (index j = blockIdx.x; j < count; j += gridDim.x) {
     const auto element = static_cast<std::int64_t>((j + 1) * node - 1);
-    if (element < data.offsets[0] || element >= data.offsets[data.outputs]) continue;
-    index segment = 0, end = data.outputs;  // offsets[segment] <= element < offsets[end]
-    while (end - segment > 1) {
-      const index middle = (segment + end) / 2;
-      (data.offsets[middle] <= element ? segment : end) = middle;
-    }
+    if (!is_in_a_segment(data, element)) continue;
+    const index segment = segment_of(data, element);
     const index first = static_cast<index>(element - data.offsets[segment]) / node * node;
     if (elements_of(data, segment) - first <= node) continue;  // the last
     const auto s = fold_node<F, Source, A>(Source::at(data, finder::of(data, segment), 0), first, node, of_tiles);
