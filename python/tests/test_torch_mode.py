@@ -167,6 +167,8 @@ def kind(f):
     """What torch and the mode are to have in common: the types and shapes of the results, or the type of the error."""
     try:
         return [(t.dtype, t.shape) for t in tensors(f())]
+    except NotImplementedError:  # of what is not implemented torch 2.11 says so by its base
+        return RuntimeError
     except Exception as e:
         return type(e)
 
@@ -225,6 +227,8 @@ EDGES = {
 @pytest.mark.parametrize("f", EDGES)
 @pytest.mark.filterwarnings("ignore")
 def test_types_and_errors_are_torchs(f):
+    if f == "batch_norm of nothing kept" and torch.__version__ < "2.12":
+        pytest.skip("torch itself ends in a segmentation fault")
     wanted = kind(EDGES[f])
     with deterministic():
         assert kind(EDGES[f]) == wanted
@@ -508,7 +512,10 @@ def test_compiled(backend, device, tmp_path, monkeypatch, request):
             kahan = run(compiled)
             assert not all(map(same, on, kahan)) and all(map(same, run(net), kahan))
         assert all(map(same, on, run(compiled)))
-    assert all(map(same, off, run(compiled)))
+    after = run(compiled)
+    assert not all(map(same, on, after))
+    if device == "cpu":  # on CUDA torch's embedding adds by atomics
+        assert all(map(same, off, after))
 
 
 def test_inductors_table_is_restored():

@@ -1,5 +1,6 @@
 // The CUDA engine of a library built without CUDA: every call says so.
 #include <bitfold/cuda.hpp>
+#include <bitfold/rows.hpp>
 
 namespace bitfold::cuda {
 namespace {
@@ -44,6 +45,7 @@ void reduce_by_key(std::span<const reduction>, const void*, const void*, std::si
                    std::span<void* const>, void*, std::size_t, stream, const launch&) {
   refuse();
 }
+void apply(row_function, const rows&, void*, stream) { refuse(); }
 void check_offsets(const std::int64_t*, std::size_t, std::size_t, stream) { refuse(); }
 void check_keys(const std::int64_t*, std::size_t, std::size_t, stream) { refuse(); }
 std::vector<scalar> reduce_host(std::span<const reduction>, const void*, const void*, std::size_t, int,

@@ -3,6 +3,7 @@
 // threads, each of which takes an output, some, or parts of them. What takes what shows in no bit.
 #pragma once
 
+#include "folds.cuh"
 #include "places.cuh"
 #include "results.cuh"
 
@@ -144,45 +145,6 @@ __device__ __noinline__ void write_output(S s, index n, index output, const outp
     write_shared<F, A>(s, n, one);
   }
 }
-
-// A binary counter of states in one thread: they come in order, and all but the last are of as many elements. In
-// registers, unless there are many.
-template <class F, class S, int Levels>
-struct thread_counter {
-  static constexpr int unrolled = Levels <= 6 ? Levels : 1;
-  S pending[Levels];
-  index each[Levels];
-  unsigned full = 0;
-
-  __device__ void push(S s, index n) {
-    bool placed = false;
-#pragma unroll unrolled
-    for (int l = 0; l < Levels; ++l) {
-      if (placed) continue;
-      if (full >> l & 1) {
-        s = F::merge(pending[l], s, fold::counts{each[l], n});
-        n += each[l];
-        full &= ~(1u << l);
-      } else {
-        pending[l] = s;
-        each[l] = n;
-        full |= 1u << l;
-        placed = true;
-      }
-    }
-  }
-  __device__ S total() const {
-    S s{};
-    index n = 0;
-#pragma unroll unrolled
-    for (int l = 0; l < Levels; ++l) {
-      if (!(full >> l & 1)) continue;
-      s = n > 0 ? F::merge(pending[l], s, fold::counts{each[l], n}) : pending[l];
-      n += each[l];
-    }
-    return s;
-  }
-};
 
 // A leaf of `rows` full rows by one thread, of elements at equal distances: four lanes at a time, so that many loads are
 // on their way.
@@ -453,57 +415,6 @@ __global__ void __launch_bounds__(128, Many * sizeof(fold::settled<F, A>) <= 16 
   }
 }
 
-// A tile of `size` elements by a warp, leaf by leaf, a lane to each thread; the state is thread 0's. Out of line, as it is
-// for what cannot be read in packs.
-template <class F, class Source, class A>
-__device__ __noinline__ auto fold_by_leaves(Source from, int size) {
-  using local = typename engine<F, Source, A>::local;
-  const int t = threadIdx.x % warp;
-  thread_counter<F, local, 5> leaves;
-  int begin = 0;
-  if constexpr (Source::has_lines)
-    if (from.is_line()) {  // several leaves at once, so that many loads are on their way
-      constexpr int beside = 4;
-      const auto line = from.line();
-#pragma unroll 1
-      for (; size - begin >= beside * order::leaf; begin += beside * order::leaf) {
-        typename Source::single x[beside][order::rows];
-#pragma unroll
-        for (int b = 0; b < beside; ++b)
-#pragma unroll
-          for (int r = 0; r < order::rows; ++r) x[b][r] = line.one(begin + b * order::leaf + r * order::lanes + t);
-#pragma unroll
-        for (int b = 0; b < beside; ++b) {
-          const local s = method::fold_lane<F, order::rows>(
-              order::rows, [&](int r) { return Source::made(x[b][r], begin + b * order::leaf + r * order::lanes + t); });
-          leaves.push(fold_whole_warp<F>(s, span_of{order::rows}), order::leaf);
-        }
-      }
-    }
-#pragma unroll 1
-  for (; begin < size; begin += order::leaf) {
-    const int here = min(order::leaf, size - begin), rows = t < here ? order::lane_size(here, t) : 0;
-    typename Source::single x[order::rows];
-#pragma unroll
-    for (int r = 0; r < order::rows; ++r)
-      if (r < rows) x[r] = from.one(begin + r * order::lanes + t);
-    local s;
-    if (rows > 0) s = method::fold_lane<F, order::rows>(rows, [&](int r) { return Source::made(x[r], begin + r * order::lanes + t); });
-    leaves.push(fold_warp<F>(s, order::lane_count(here), leaf_lanes{here}), static_cast<index>(here));
-  }
-  return leaves.total();
-}
-
-// A tile of `size` elements by a warp.
-template <class F, class Source, class A>
-__device__ auto fold_found_tile(const Source& tile, int size) {
-  using E = engine<F, Source, A>;
-  if constexpr (Source::in_packs)
-    return size == E::tile ? E::fold_tile(E::template load_tile<alignment::known>(tile)) : E::template short_tile<alignment::known>(tile, size);
-  else
-    return fold_by_leaves<F, Source, A>(tile, size);
-}
-
 // Warps take outputs of up to 31 tiles, of `at_once` neighbours, whose results its threads write together; where lengths differ,
 // those that are neither for threads nor for blocks.
 template <class F, class Source, class A>
@@ -596,23 +507,6 @@ __global__ void __launch_bounds__(128)
     }
     if (t < here) write_output<F, A>(result, data.n, first + static_cast<index>(t), how);
   }
-}
-
-// `here` elements from `at` on, a node, by a block; the state is thread 0's. of_tiles: room for its tiles' states, and more.
-template <class F, class Source, class A>
-__device__ auto fold_node(const Source& from, index at, index here, fold::settled<F, A>* of_tiles) {
-  using E = engine<F, Source, A>;
-  const int w = threadIdx.x / warp, t = threadIdx.x % warp, warps = blockDim.x / warp;
-  const int full = static_cast<int>(here / E::tile), rest = static_cast<int>(here % E::tile), count = full + (rest > 0);
-  for (int j = w; j < count; j += warps) {
-    const index place = at + static_cast<index>(j) * E::tile;
-    const auto s = fold_found_tile<F, Source, A>(from.ahead(place), j < full ? E::tile : rest);
-    if (t == 0) of_tiles[j] = F::template settle<A>(s, place);
-  }
-  __syncthreads();
-  const auto s = fold_shared<F>(of_tiles, count, E::tile, here);
-  __syncthreads();
-  return s;
 }
 
 // Of segments longer than a node all nodes but the last, by a block each: that which element (j + 1) node - 1 lies in is number

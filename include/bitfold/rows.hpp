@@ -1,0 +1,63 @@
+// Functions of rows: every element of a row by itself and by what the row's elements come to, as training and inference
+// want them. Statistics are bitfold's reductions of the row, in its canonical order by method tree; what is done with
+// them is rounded operation by operation to f32 (f64 for f64), and each result once to the type of x. So a row's bits
+// depend on its own elements alone, on CPUs and GPUs alike.
+//
+//   softmax               exp(x - m) / s, m the largest element, s the sum of exp(x - m) (operation softmax_denominator)
+//   log_softmax           x - m - log s
+//   layer_norm            (x - mean) rstd w + b, rstd = 1 / sqrt(var + eps), var with ddof 0
+//   rms_norm              x rstd w, rstd = 1 / sqrt(sum of squares / n + eps)
+// and, of g = dL/dy, their gradients dL/dx:
+//   softmax_backward      (g - dot(g, y)) y, of y = softmax(x)
+//   log_softmax_backward  g - exp(y) sum(g), of y = log_softmax(x)
+//   layer_norm_backward   (g w - mean(g w) - z dot(g w, z) / n) rstd, z = (x - mean) rstd
+//   rms_norm_backward     (g w - z dot(g w, z) / n) rstd, z = x rstd
+// exp and log are bitfold's own. A row with a NaN, or whose largest element is infinite, has NaN for softmax and log_softmax.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <bitfold/cpu.hpp>
+#include <bitfold/cuda.hpp>
+#include <bitfold/dtype.hpp>
+
+namespace bitfold {
+
+enum class row_function : std::uint8_t {
+  softmax,
+  log_softmax,
+  layer_norm,
+  rms_norm,
+  softmax_backward,
+  log_softmax_backward,
+  layer_norm_backward,
+  rms_norm_backward
+};
+
+/// `count` rows of n <= 2^24 elements of a float type, one behind the other, and what a function takes besides. Elements lie
+/// at addresses aligned to themselves.
+struct rows {
+  dtype type;
+  std::size_t count, n;
+  const void* x;             ///< of a gradient: g
+  const void* y = nullptr;   ///< of a gradient: what the function gave (softmax) or took (norms)
+  const void* w = nullptr;   ///< of norms and their gradients: n weights of type `type`; none: 1
+  const void* b = nullptr;   ///< of layer_norm: n of them; none: nothing is added
+  /// One for each row, f32 or, for f64, f64: written by norms, read by their gradients. `mean` of layer_norm alone.
+  void *mean = nullptr, *rstd = nullptr;
+  double eps = 0;
+};
+
+namespace cpu {
+/// Writes the rows to `out`, which may be x. Errors (errc::usage, naming the argument): a type that is no float; a longer row; a
+/// pointer that is needed and null; those of `how`.
+void apply(row_function f, const rows& of, void* out, const options& how = {});
+}  // namespace cpu
+
+namespace cuda {
+/// The same in device memory. Needs no workspace, and does not synchronise. Errors, besides: errc::no_device, errc::cuda.
+void apply(row_function f, const rows& of, void* out, stream where = nullptr);
+}  // namespace cuda
+
+}  // namespace bitfold

@@ -1,0 +1,252 @@
+// What row functions are (rows.hpp): the reductions of a row, what its elements are to them, what is made of their results,
+// and an element's result. A is float, or double for f64.
+#pragma once
+
+#include <bitfold/arith.hpp>
+#include <bitfold/fold.hpp>
+#include <bitfold/rows.hpp>
+
+namespace bitfold::row {
+
+/// Element i of the inputs, and of the parameters.
+template <class A>
+struct element {
+  A x, y, w, b;
+};
+/// What is known of a row: which function means what by them stands with it.
+template <class A>
+struct statistics {
+  A a{}, b{}, c{}, d{};
+};
+/// What a function gives and takes of a row in memory.
+template <class A>
+struct saved {
+  A mean{}, rstd{};
+};
+
+/// exp(x) for x <= 0, NaN for NaN, down to the smallest numbers: below the floor of exp_nonpositive by its square.
+template <class A>
+BITFOLD_HD A exp_below(A x) {
+  const bool deep = x < arith::exp_floor<A>;
+  const A e = arith::exp_nonpositive(deep ? arith::mul(x, A(0.5)) : x);
+  return x != x ? x : deep ? arith::mul(e, e) : e;
+}
+template <class A>
+BITFOLD_HD A inverse_root(A x, double eps) {
+  return arith::div(A(1), static_cast<A>(arith::sqrt(static_cast<double>(arith::add(x, static_cast<A>(eps))))));
+}
+/// Rows are not longer than this, so that n is a float, and sum / n is rounded once.
+inline constexpr order::index most_elements = order::index{1} << 24;
+template <class A>
+BITFOLD_HD A over(A sum, order::index n) {
+  return arith::div(sum, static_cast<A>(n));
+}
+
+using sum_of_first = fold::additive<method::tree, fold::itself>;
+using sum_of_products = fold::additive<method::tree, fold::times>;
+
+/// The results of one or two reductions.
+template <class A>
+struct results {
+  A a, b{};
+};
+
+/// What functions have in common. Fold: what a kernel folds for the reductions Ops, which `results_of` takes from its state.
+template <class Fold, op_id... Ops>
+struct function {
+  using folded = Fold;
+  static constexpr op_id ops[] = {Ops...};
+  static constexpr bool two = false,       // y
+      affine = false,                      // w, and b where it is centred
+      writes = false, reads = false,       // rstd, and the mean where it is centred
+      centred = false;
+  static constexpr bool weighted = false;  // the fold wants w
+};
+
+struct softmax : function<op::logsumexp_fold, op_id::max, op_id::softmax_denominator> {
+  template <class A>
+  BITFOLD_HD static A of(const element<A>& e, const statistics<A>&) {
+    return e.x;
+  }
+  template <class A>
+  BITFOLD_HD static results<A> results_of(const op::logsumexp_fold::state<A>& s, order::index) {
+    return {s.most, arith::add(s.sum, arith::sub(s.most, s.most))};
+  }
+  // a: the largest element; b: the sum of exp(x - a).
+  template <class A>
+  BITFOLD_HD static statistics<A> finish(results<A> r, order::index, double, const saved<A>&) {
+    return {r.a, r.b};
+  }
+  template <class A>
+  BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
+    return arith::div(exp_below(arith::sub(e.x, s.a)), s.b);
+  }
+};
+
+struct log_softmax : softmax {
+  template <class A>
+  BITFOLD_HD static statistics<A> finish(results<A> r, order::index, double, const saved<A>&) {
+    return {r.a, r.b == r.b ? static_cast<A>(arith::log_from_one(static_cast<double>(r.b))) : r.b};
+  }
+  template <class A>
+  BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
+    return arith::sub(arith::sub(e.x, s.a), s.b);
+  }
+};
+
+struct softmax_backward : function<sum_of_products, op_id::dot> {
+  static constexpr bool two = true;
+  template <class A>
+  BITFOLD_HD static fold::pair_of<A> of(const element<A>& e, const statistics<A>&) {
+    return {e.x, e.y};
+  }
+  template <class A>
+  BITFOLD_HD static results<A> results_of(const method::tree::state<A>& s, order::index) {
+    return {s.sum};
+  }
+  template <class A>
+  BITFOLD_HD static statistics<A> finish(results<A> r, order::index, double, const saved<A>&) {
+    return {r.a};
+  }
+  template <class A>
+  BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
+    return arith::mul(arith::sub(e.x, s.a), e.y);
+  }
+};
+
+struct log_softmax_backward : function<sum_of_first, op_id::sum> {
+  static constexpr bool two = true;
+  template <class A>
+  BITFOLD_HD static A of(const element<A>& e, const statistics<A>&) {
+    return e.x;
+  }
+  template <class A>
+  BITFOLD_HD static results<A> results_of(const method::tree::state<A>& s, order::index) {
+    return {s.sum};
+  }
+  template <class A>
+  BITFOLD_HD static statistics<A> finish(results<A> r, order::index, double, const saved<A>&) {
+    return {r.a};
+  }
+  template <class A>
+  BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
+    return arith::sub(e.x, arith::mul(exp_below(e.y), s.a));
+  }
+};
+
+struct layer_norm : function<fold::both<sum_of_first, op::moments<2>>, op_id::mean, op_id::var> {
+  static constexpr bool affine = true, writes = true, centred = true;
+  template <class A>
+  BITFOLD_HD static A of(const element<A>& e, const statistics<A>&) {
+    return e.x;
+  }
+  template <class A>
+  BITFOLD_HD static results<A> results_of(const fold::settled<folded, A>& s, order::index n) {
+    return {over(s.a.sum, n), over(s.b.m2, n)};
+  }
+  // a: the mean; b: 1 / sqrt(var + eps).
+  template <class A>
+  BITFOLD_HD static statistics<A> finish(results<A> r, order::index, double eps, const saved<A>&) {
+    return {r.a, inverse_root(r.b, eps)};
+  }
+  template <class A>
+  BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
+    return arith::add(arith::mul(arith::mul(arith::sub(e.x, s.a), s.b), e.w), e.b);
+  }
+};
+
+struct rms_norm : function<fold::additive<method::tree, fold::square>, op_id::sum_squares> {
+  static constexpr bool affine = true, writes = true;
+  template <class A>
+  BITFOLD_HD static A of(const element<A>& e, const statistics<A>&) {
+    return e.x;
+  }
+  template <class A>
+  BITFOLD_HD static results<A> results_of(const method::tree::state<A>& s, order::index) {
+    return {s.sum};
+  }
+  template <class A>
+  BITFOLD_HD static statistics<A> finish(results<A> r, order::index n, double eps, const saved<A>&) {
+    return {A(0), inverse_root(over(r.a, n), eps)};
+  }
+  template <class A>
+  BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
+    return arith::mul(arith::mul(e.x, s.b), e.w);
+  }
+};
+
+// Of gradients of norms a and b are the mean and rstd, as saved; c: mean(g w); d: dot(g w, z) / n.
+struct rms_norm_backward : function<sum_of_products, op_id::dot> {
+  static constexpr bool two = true, weighted = true, reads = true;
+  template <class A>
+  BITFOLD_HD static fold::pair_of<A> of(const element<A>& e, const statistics<A>& s) {
+    return {arith::mul(e.x, e.w), arith::mul(e.y, s.b)};
+  }
+  template <class A>
+  BITFOLD_HD static results<A> results_of(const method::tree::state<A>& s, order::index) {
+    return {s.sum};
+  }
+  template <class A>
+  BITFOLD_HD static statistics<A> finish(results<A> r, order::index n, double, const saved<A>& of) {
+    return {A(0), of.rstd, A(0), over(r.a, n)};
+  }
+  template <class A>
+  BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
+    const auto [g, z] = of(e, s);
+    return arith::mul(arith::sub(g, arith::mul(z, s.d)), s.b);
+  }
+};
+
+struct layer_norm_backward
+    : function<fold::both<sum_of_products, fold::additive<method::tree, fold::one_of_two<fold::itself, true>>>, op_id::dot,
+               op_id::mean> {
+  static constexpr bool two = true, weighted = true, reads = true, centred = true;
+  template <class A>
+  BITFOLD_HD static fold::pair_of<A> of(const element<A>& e, const statistics<A>& s) {
+    return {arith::mul(e.x, e.w), arith::mul(arith::sub(e.y, s.a), s.b)};
+  }
+  template <class A>
+  BITFOLD_HD static results<A> results_of(const fold::settled<folded, A>& s, order::index n) {
+    return {s.a.sum, over(s.b.sum, n)};
+  }
+  template <class A>
+  BITFOLD_HD static statistics<A> finish(results<A> r, order::index n, double, const saved<A>& of) {
+    return {of.mean, of.rstd, r.b, over(r.a, n)};
+  }
+  template <class A>
+  BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
+    const auto [g, z] = of(e, s);
+    return arith::mul(arith::sub(arith::sub(g, s.c), arith::mul(z, s.d)), s.b);
+  }
+};
+
+/// Calls f(std::type_identity<function>{}).
+template <class F>
+decltype(auto) visit(row_function which, F f) {
+  switch (which) {
+    case row_function::softmax: return f(std::type_identity<softmax>{});
+    case row_function::log_softmax: return f(std::type_identity<log_softmax>{});
+    case row_function::layer_norm: return f(std::type_identity<layer_norm>{});
+    case row_function::rms_norm: return f(std::type_identity<rms_norm>{});
+    case row_function::softmax_backward: return f(std::type_identity<softmax_backward>{});
+    case row_function::log_softmax_backward: return f(std::type_identity<log_softmax_backward>{});
+    case row_function::layer_norm_backward: return f(std::type_identity<layer_norm_backward>{});
+    case row_function::rms_norm_backward: break;
+  }
+  return f(std::type_identity<rms_norm_backward>{});
+}
+
+/// What computes with elements T.
+template <class T>
+using accumulator = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+/// x rounded to how it is stored; any NaN is the canonical one.
+template <class T, class A>
+BITFOLD_HD T stored(A x) {
+  return arith::round_to<T>(x);
+}
+
+/// Errors (errc::usage, naming the argument): see rows.hpp.
+void check(row_function f, const rows& of, const void* out);
+
+}  // namespace bitfold::row

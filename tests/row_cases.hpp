@@ -1,0 +1,177 @@
+// Row functions as rows.hpp defines them, spelled out with the reference's statistics.
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <bitfold/arith.hpp>
+#include <bitfold/reference.hpp>
+#include <bitfold/rows.hpp>
+
+#include "data.hpp"
+
+namespace bitfold::test {
+
+inline constexpr row_function all_row_functions[] = {
+    row_function::softmax,          row_function::log_softmax,          row_function::layer_norm,          row_function::rms_norm,
+    row_function::softmax_backward, row_function::log_softmax_backward, row_function::layer_norm_backward, row_function::rms_norm_backward};
+
+/// One call: its inputs, and what comes out of it.
+struct row_case {
+  row_function f{};
+  dtype type{};
+  std::size_t count = 0, n = 0;
+  bool with_w = false, with_b = false;
+  double eps = 1e-5;
+  std::vector<std::byte> x, y, w, b, mean, rstd;  // mean and rstd: given to gradients, made by norms
+  std::vector<std::byte> out;
+
+  bool is_gradient() const { return f >= row_function::softmax_backward; }
+  bool is_norm() const {
+    return f == row_function::layer_norm || f == row_function::rms_norm || f == row_function::layer_norm_backward ||
+           f == row_function::rms_norm_backward;
+  }
+  bool is_centred() const { return f == row_function::layer_norm || f == row_function::layer_norm_backward; }
+  std::string describe() const {
+    return "function " + std::to_string(static_cast<int>(f)) + " " + std::string(name(type)) + " " + std::to_string(count) + "x" +
+           std::to_string(n) + (with_w ? " w" : "") + (with_b ? " b" : "");
+  }
+  rows on(const std::byte* x_at, const std::byte* y_at, const std::byte* w_at, const std::byte* b_at, std::byte* mean_at, std::byte* rstd_at) const {
+    return {type,           count,
+            n,              x_at,
+            is_gradient() ? y_at : nullptr, with_w ? w_at : nullptr,
+            with_b ? b_at : nullptr,        is_centred() ? mean_at : nullptr,
+            is_norm() ? rstd_at : nullptr,  eps};
+  }
+};
+
+inline row_case make_row_case(row_function f, dtype type, kind k, std::size_t count, std::size_t n, std::uint64_t seed) {
+  const dtype a = type == dtype::f64 ? dtype::f64 : dtype::f32;
+  row_case c;
+  c.f = f, c.type = type, c.count = count, c.n = n;
+  c.with_w = c.is_norm() && seed % 3 != 0;
+  c.with_b = f == row_function::layer_norm && seed % 3 == 1;
+  c.x = make_data(type, k, count * n, seed);
+  c.y = make_data(type, f == row_function::softmax_backward || f == row_function::log_softmax_backward ? kind::near_one : k, count * n, seed + 100);
+  if (f == row_function::log_softmax_backward)  // logarithms of what is at most 1
+    for (std::size_t i = 0; i < count * n; ++i) c.y[(i + 1) * size_of(type) - 1] |= std::byte{0x80};
+  c.w = make_data(type, kind::near_one, n, seed + 200);
+  c.b = make_data(type, kind::near_one, n, seed + 300);
+  c.mean = make_data(a, kind::near_one, count, seed + 400);
+  c.rstd = make_data(a, kind::near_one, count, seed + 500);
+  c.out.resize(count * n * size_of(type));
+  return c;
+}
+
+template <class T, class A>
+void by_the_book(row_case& c) {
+  const auto values = [&](const std::vector<std::byte>& bytes, std::size_t first) {
+    std::vector<A> v(c.n);
+    for (std::size_t i = 0; i < c.n; ++i) {
+      T one;
+      std::memcpy(&one, bytes.data() + (first + i) * sizeof(T), sizeof one);
+      v[i] = arith::widen<A>(one);
+    }
+    return v;
+  };
+  const auto statistic = [&](op_id op, const std::vector<A>& x, const std::vector<A>* y = nullptr) {
+    const auto method = info(op).takes_method ? std::optional(method_id::tree) : std::nullopt;
+    const reduction r = make_reduction(op, method, dtype_of<A>);
+    A result;
+    store_scalar(y ? reference(r, x.data(), y->data(), c.n) : reference(r, x.data(), c.n), &result);
+    return result;
+  };
+  const auto exponential = [](A x) {
+    if (std::isnan(x)) return x;
+    if (x >= arith::exp_floor<A>) return arith::exp_nonpositive(x);
+    const A half = arith::exp_nonpositive(x / 2);
+    return half * half;
+  };
+  const auto saved = [&](const std::vector<std::byte>& bytes, std::size_t row) {
+    A v;
+    std::memcpy(&v, bytes.data() + row * sizeof v, sizeof v);
+    return v;
+  };
+  const auto save = [&](std::vector<std::byte>& bytes, std::size_t row, A v) {
+    v = arith::round_to<A>(v);
+    std::memcpy(bytes.data() + row * sizeof v, &v, sizeof v);
+  };
+  const A n = static_cast<A>(c.n), eps = static_cast<A>(c.eps);
+  const auto inverse_root = [&](A v) { return 1 / static_cast<A>(std::sqrt(v + eps)); };
+  const std::vector<A> w = c.with_w ? values(c.w, 0) : std::vector<A>(c.n, 1), b = c.with_b ? values(c.b, 0) : std::vector<A>(c.n, -A(0));
+  for (std::size_t row = 0; row < c.count; ++row) {
+    const std::vector<A> x = values(c.x, row * c.n), y = values(c.y, row * c.n);
+    std::vector<A> z(c.n), g(c.n), result(c.n);
+    const A mean = c.is_centred() && c.is_gradient() ? saved(c.mean, row) : 0, rstd = c.is_gradient() ? saved(c.rstd, row) : 0;
+    for (std::size_t i = 0; i < c.n; ++i) {
+      g[i] = x[i] * w[i];
+      z[i] = (c.is_centred() ? y[i] - mean : y[i]) * rstd;
+    }
+    const auto each = [&](auto f) {
+      for (std::size_t i = 0; i < c.n; ++i) result[i] = f(i);
+    };
+    switch (c.f) {
+      case row_function::softmax: {
+        const A most = statistic(op_id::max, x), sum = statistic(op_id::softmax_denominator, x);
+        each([&](std::size_t i) { return exponential(x[i] - most) / sum; });
+        break;
+      }
+      case row_function::log_softmax: {
+        const A most = statistic(op_id::max, x), sum = statistic(op_id::softmax_denominator, x);
+        const A log_sum = std::isnan(sum) ? sum : static_cast<A>(arith::log_from_one(sum));
+        each([&](std::size_t i) { return x[i] - most - log_sum; });
+        break;
+      }
+      case row_function::layer_norm: {
+        const A m = statistic(op_id::mean, x), r = inverse_root(statistic(op_id::var, x));
+        save(c.mean, row, m), save(c.rstd, row, r);
+        each([&](std::size_t i) { return (x[i] - m) * r * w[i] + b[i]; });
+        break;
+      }
+      case row_function::rms_norm: {
+        const A r = inverse_root(statistic(op_id::sum_squares, x) / n);
+        save(c.rstd, row, r);
+        each([&](std::size_t i) { return x[i] * r * w[i]; });
+        break;
+      }
+      case row_function::softmax_backward: {
+        const A d = statistic(op_id::dot, x, &y);
+        each([&](std::size_t i) { return (x[i] - d) * y[i]; });
+        break;
+      }
+      case row_function::log_softmax_backward: {
+        const A sum = statistic(op_id::sum, x);
+        each([&](std::size_t i) { return x[i] - exponential(y[i]) * sum; });
+        break;
+      }
+      case row_function::layer_norm_backward: {
+        const A of_g = statistic(op_id::mean, g), d = statistic(op_id::dot, g, &z) / n;
+        each([&](std::size_t i) { return (g[i] - of_g - z[i] * d) * rstd; });
+        break;
+      }
+      case row_function::rms_norm_backward: {
+        const A d = statistic(op_id::dot, g, &z) / n;
+        each([&](std::size_t i) { return (g[i] - z[i] * d) * rstd; });
+        break;
+      }
+    }
+    for (std::size_t i = 0; i < c.n; ++i) {
+      const T one = arith::round_to<T>(result[i]);
+      std::memcpy(c.out.data() + (row * c.n + i) * sizeof one, &one, sizeof one);
+    }
+  }
+}
+
+/// The case with what it is to write.
+inline row_case done_by_the_book(row_case c) {
+  switch (c.type) {
+    case dtype::f16: by_the_book<float16, float>(c); break;
+    case dtype::bf16: by_the_book<bfloat16, float>(c); break;
+    case dtype::f32: by_the_book<float, float>(c); break;
+    default: by_the_book<double, double>(c);
+  }
+  return c;
+}
+
+}  // namespace bitfold::test

@@ -1,0 +1,76 @@
+// Row functions on a GPU: the bits of their definition.
+#include <cuda_runtime_api.h>
+
+#include "catch.hpp"
+#include "device_memory.hpp"
+#include "row_cases.hpp"
+
+using namespace bitfold;
+using test::row_case;
+
+namespace {
+
+// On a GPU, each array `off` elements away from where it is aligned.
+row_case done(row_case c, std::size_t off, bool in_place) {
+  const auto moved = [&](const std::vector<std::byte>& host, const test::device_memory& to) {
+    std::byte* const p = to.as<std::byte>() + off * size_of(c.type);
+    REQUIRE(cudaMemcpy(p, host.data(), host.size(), cudaMemcpyHostToDevice) == cudaSuccess);
+    return p;
+  };
+  const std::size_t more = 16 * size_of(c.type);
+  const test::device_memory x(c.x.size() + more), y(c.y.size() + more), w(c.w.size() + more), b(c.b.size() + more), mean(c.mean.size()),
+      rstd(c.rstd.size()), out(c.out.size() + more);
+  REQUIRE(cudaMemset(out.p, 0xa5, c.out.size() + more) == cudaSuccess);
+  REQUIRE(cudaMemcpy(mean.p, c.mean.data(), c.mean.size(), cudaMemcpyHostToDevice) == cudaSuccess);
+  REQUIRE(cudaMemcpy(rstd.p, c.rstd.data(), c.rstd.size(), cudaMemcpyHostToDevice) == cudaSuccess);
+  const rows of = c.on(moved(c.x, x), moved(c.y, y), moved(c.w, w), moved(c.b, b), mean.as<std::byte>(), rstd.as<std::byte>());
+  std::byte* const to = in_place ? static_cast<std::byte*>(const_cast<void*>(of.x)) : out.as<std::byte>() + off * size_of(c.type);
+  cuda::apply(c.f, of, to);
+  REQUIRE(cudaMemcpy(c.out.data(), to, c.out.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
+  REQUIRE(cudaMemcpy(c.mean.data(), mean.p, c.mean.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
+  REQUIRE(cudaMemcpy(c.rstd.data(), rstd.p, c.rstd.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
+  std::vector<std::byte> behind(more - off * size_of(c.type));
+  REQUIRE(cudaMemcpy(behind.data(), out.as<std::byte>() + off * size_of(c.type) + c.out.size(), behind.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
+  CHECK(behind == std::vector(behind.size(), std::byte{0xa5}));
+  return c;
+}
+
+void check(const row_case& c, const row_case& want, std::size_t off, bool in_place = false) {
+  INFO(c.describe() << " off " << off);
+  const row_case got = done(c, off, in_place);
+  CHECK(got.out == want.out);
+  CHECK(got.mean == want.mean);
+  CHECK(got.rstd == want.rstd);
+}
+
+}  // namespace
+
+TEST_CASE("cuda rows: the definition's bits") {
+  for (const row_function f : test::all_row_functions)
+    for (const dtype type : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64})
+      for (const test::kind k : test::all_kinds)
+        for (const std::size_t n : {1, 2, 31, 33, 256, 257, 1000, 1024, 2049, 4096, 8192}) {
+          const row_case c = test::make_row_case(f, type, k, n > 1000 ? 3 : 9, n, n + static_cast<std::uint64_t>(k));
+          const row_case want = test::done_by_the_book(c);
+          check(c, want, 0, n % 2);
+          if (n == 1024 || n == 257) check(c, want, 1);
+        }
+}
+
+TEST_CASE("cuda rows: rows of many tiles and of several nodes") {
+  for (const row_function f : test::all_row_functions)
+    for (const auto& [type, n] : {std::pair{dtype::f16, std::size_t{50257}}, std::pair{dtype::bf16, std::size_t{65536}},
+                                  std::pair{dtype::f32, std::size_t{32768}}, std::pair{dtype::f32, std::size_t{40000}},
+                                  std::pair{dtype::f32, std::size_t{1 << 20}}, std::pair{dtype::f64, std::size_t{1200000}},
+                                  std::pair{dtype::f32, std::size_t{1100001}}}) {
+      const row_case c = test::make_row_case(f, type, test::kind::near_one, 2, n, n);
+      check(c, test::done_by_the_book(c), 0);
+    }
+}
+
+TEST_CASE("cuda rows: a row does not know how many there are") {
+  for (const row_function f : test::all_row_functions) {
+    const row_case c = test::make_row_case(f, dtype::bf16, test::kind::near_one, 3000, 768, 1);
+    check(c, test::done_by_the_book(c), 0);
+  }
+}

@@ -1,0 +1,90 @@
+// Row functions on the CPU: what rows.hpp says, to the bit.
+#include <limits>
+
+#include "catch.hpp"
+#include "main.hpp"
+#include "row_cases.hpp"
+
+using namespace bitfold;
+using test::forced_target;
+using test::row_case;
+
+namespace {
+
+row_case done(row_case c, int threads) {
+  const rows of = c.on(c.x.data(), c.y.data(), c.w.data(), c.b.data(), c.mean.data(), c.rstd.data());
+  cpu::apply(c.f, of, c.out.data(), {.threads = threads, .target = forced_target});
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("rows: bits are those of the definition, whatever the threads") {
+  for (const row_function f : test::all_row_functions)
+    for (const dtype type : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64})
+      for (const test::kind k : test::all_kinds)
+        for (const std::size_t n : {1, 2, 31, 33, 256, 257, 1000, 2049}) {
+          const std::size_t count = n == 257 ? 40 : 3;
+          const row_case c = test::make_row_case(f, type, k, count, n, n + static_cast<std::uint64_t>(k));
+          const row_case want = test::done_by_the_book(c);
+          for (const int threads : {1, 3}) {
+            INFO(c.describe() << " " << name(k) << " " << threads);
+            const row_case got = done(c, threads);
+            CHECK(got.out == want.out);
+            CHECK(got.mean == want.mean);
+            CHECK(got.rstd == want.rstd);
+          }
+        }
+}
+
+TEST_CASE("rows: many long rows on several threads, and in place") {
+  for (const row_function f : test::all_row_functions) {
+    const row_case c = test::make_row_case(f, dtype::f32, test::kind::near_one, 300, 4096, 1);
+    const row_case want = done(c, 1);
+    CHECK(done(c, 0).out == want.out);
+    row_case same = c;
+    const rows of = same.on(same.x.data(), same.y.data(), same.w.data(), same.b.data(), same.mean.data(), same.rstd.data());
+    cpu::apply(f, of, same.x.data());
+    CHECK(same.x == want.out);
+  }
+}
+
+TEST_CASE("rows: what softmax makes of infinities and of far elements") {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const auto softmax = [](std::vector<float> x, row_function f = row_function::softmax) {
+    cpu::apply(f, {dtype::f32, 1, x.size(), x.data()}, x.data(), {.threads = 0, .target = forced_target});
+    return x;
+  };
+  CHECK(softmax({-inf, 0, -inf}) == std::vector<float>{0, 1, 0});
+  CHECK(softmax({-inf, 0, 0}, row_function::log_softmax)[0] == -inf);
+  for (const auto& x : {std::vector{-inf, -inf}, std::vector{inf, 0.0f}, std::vector{0.0f, nan}})
+    for (const row_function f : {row_function::softmax, row_function::log_softmax})
+      for (const float v : softmax(x, f)) CHECK(std::bit_cast<std::uint32_t>(v) == 0x7fc00000u);
+  CHECK(softmax({0, -1000})[1] == 0);
+  CHECK(softmax({0, -100})[1] == 3.783506e-44f);  // exp(-100), rounded to a subnormal number
+}
+
+TEST_CASE("rows: errors name the argument") {
+  float x[4] = {1, 2, 3, 4}, out[4] = {}, one[2] = {};
+  const rows good{dtype::f32, 2, 2, x, x, nullptr, nullptr, one, one, 0};
+  const auto says = [&](row_function f, rows of, void* to, const std::string& what) {
+    try {
+      cpu::apply(f, of, to);
+      FAIL("no error: " << what);
+    } catch (const error& e) {
+      CHECK(e.code() == errc::usage);
+      CHECK(std::string(e.what()).starts_with(what + ":"));
+    }
+    for (const float v : out) CHECK(v == 0);
+  };
+  rows of = good;
+  of.type = dtype::i32, says(row_function::softmax, of, out, "type");
+  of = good, of.n = (std::size_t{1} << 24) + 1, says(row_function::softmax, of, out, "n");
+  of = good, of.x = nullptr, says(row_function::softmax, of, out, "x");
+  of = good, of.y = nullptr, says(row_function::softmax_backward, of, out, "y");
+  of = good, of.rstd = nullptr, says(row_function::rms_norm, of, out, "rstd");
+  of = good, of.mean = nullptr, says(row_function::layer_norm_backward, of, out, "mean");
+  says(row_function::softmax, good, nullptr, "out");
+  cpu::apply(row_function::softmax, {dtype::f32, 0, 5, nullptr}, nullptr);  // nothing to do
+  cpu::apply(row_function::softmax, {dtype::f32, 5, 0, nullptr}, nullptr);
+}
