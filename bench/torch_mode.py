@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """torch's operators on a GPU by themselves and under bitfold.torch.deterministic(): the device's time of a call, inside a CUDA
 graph that holds enough of them to fill a millisecond, and the host's to enqueue one. Usage: torch_mode.py OUT.json [COMMIT]"""
+import datetime
 import json
 import sys
 import time
@@ -121,7 +122,7 @@ def main():
     row["torch_us"] = device_seconds(lambda: torch.nn.utils.get_total_norm([p.grad for p in parameters]), size) * 1e6
     row["bitfold_us"] = device_seconds(lambda: bitfold.torch.grad_norm(parameters), size) * 1e6
     rows.append(row)
-    context = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "commit": sys.argv[2] if len(sys.argv) > 2 else "?",
+    context = {"date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"), "gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "commit": sys.argv[2] if len(sys.argv) > 2 else "?",
                "command": "bench/torch_mode.py OUT.json"}
     with open(sys.argv[1], "w") as f:
         f.write('{"context": ' + json.dumps(context) + ',\n"calls": [\n' + ",\n".join(map(json.dumps, rows)) + "\n]}\n")

@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -19,6 +20,7 @@
 #include <bitfold/cpu.hpp>
 #include <bitfold/cuda.hpp>
 #include <bitfold/reference.hpp>
+#include <bitfold/rows.hpp>
 #include <bitfold/testing.hpp>
 
 namespace bitfold::python {
@@ -677,6 +679,55 @@ void reduce_by_key_into(const std::vector<reduction>& all, const array& x, const
     cpu::reduce_by_key(all, x.of.where.data, second, of, outputs, to, how_for(x.of));
 }
 
+// ---- Row functions ----------------------------------------------------------------------------------
+
+constexpr std::string_view row_functions[] = {"softmax",          "log_softmax",          "layer_norm",          "rms_norm",
+                                              "softmax_backward", "log_softmax_backward", "layer_norm_backward", "rms_norm_backward"};
+
+void* address(std::uintptr_t p) { return reinterpret_cast<void*>(p); }
+row_function parse_row_function(std::string_view name) {
+  const auto which = std::ranges::find(row_functions, name) - std::begin(row_functions);
+  if (which == std::ssize(row_functions)) refuse("function: " + std::string(name) + " is none of bitfold's");
+  return static_cast<row_function>(which);
+}
+
+/// _core.Rows: `count` rows of n elements, on a device; and x, y, w, b, mean and rstd, addresses, 0 where there is none.
+struct described_rows {
+  rows of;
+  bool on_gpu;
+  /// On the GPU by f(cuda's arguments), else by g(options).
+  template <class OnGpu, class OnCpu>
+  void run(OnGpu f, OnCpu g) const {
+    const described all{{of.type}, row_major(of.type, of.x, {static_cast<std::int64_t>(of.count * of.n)}), on_gpu ? on_cuda : on_cpu};
+    const without_lock free(worth_the_lock(all));
+    if (on_gpu) f();
+    else g(how_for(all));
+  }
+};
+described_rows make_rows(nb::handle type, std::size_t count, std::size_t n, std::array<std::uintptr_t, 6> from, double eps, bool on_gpu) {
+  const auto [x, y, w, b, mean, rstd] = from;
+  return {{parse_number("dtype", type), count, n, address(x), address(y), address(w), address(b), address(mean), address(rstd), eps}, on_gpu};
+}
+void apply_rows(const described_rows& x, std::string_view function, std::uintptr_t out, stream_address stream) {
+  const row_function f = parse_row_function(function);
+  x.run([&] { cuda::apply(f, x.of, address(out), stream_at(stream)); }, [&](const cpu::options& how) { cpu::apply(f, x.of, address(out), how); });
+}
+std::size_t parameter_workspace_bytes(const described_rows& x, std::string_view function) {
+  return x.on_gpu ? cuda::parameter_gradients_workspace_bytes(parse_row_function(function), x.of) : 0;
+}
+void parameter_gradients(const described_rows& x, std::string_view function, std::uintptr_t dw, std::uintptr_t db, stream_address stream,
+                         std::uintptr_t room, std::size_t room_size) {
+  const row_function f = parse_row_function(function);
+  x.run([&] { cuda::parameter_gradients(f, x.of, address(dw), address(db), address(room), room_size, stream_at(stream)); },
+        [&](const cpu::options& how) { cpu::parameter_gradients(f, x.of, address(dw), address(db), how); });
+}
+void sum_rows(const described_rows& x, std::uintptr_t places, std::uintptr_t offsets, std::size_t outputs, std::uintptr_t base, std::uintptr_t out,
+              stream_address stream) {
+  const row_segments by{static_cast<const std::int64_t*>(address(places)), static_cast<const std::int64_t*>(address(offsets)), outputs};
+  x.run([&] { cuda::sum_rows(x.of, by, address(base), address(out), stream_at(stream)); },
+        [&](const cpu::options& how) { cpu::sum_rows(x.of, by, address(base), address(out), how); });
+}
+
 // ---- The registry ---------------------------------------------------------------------------------
 
 bool can_be_made(op_id op, std::optional<dtype> acc, std::optional<dtype> out, int ddof) {
@@ -855,6 +906,16 @@ NB_MODULE(_core, m) {
   m.def("by_key_workspace_bytes",
         [](const std::vector<reduction>& all, std::size_t n, std::size_t outputs) { return cuda::by_key_workspace_bytes(all, n, outputs); },
         "reductions"_a, "n"_a, "outputs"_a);
+
+  nb::class_<described_rows>(m, "Rows").def("__init__", [](described_rows* self, nb::handle type, std::size_t count, std::size_t n,
+                                                            std::array<std::uintptr_t, 6> from, double eps, bool on_gpu) {
+    new (self) described_rows(make_rows(type, count, n, from, eps, on_gpu));
+  }, "dtype"_a, "count"_a, "n"_a, "x_y_w_b_mean_rstd"_a, "eps"_a, "on_gpu"_a);
+  m.def("apply_rows", apply_rows, "rows"_a, "function"_a, "out"_a, "stream"_a = 0);
+  m.def("parameter_gradients", parameter_gradients, "rows"_a, "function"_a, "dw"_a, "db"_a, "stream"_a = 0, "workspace"_a = 0,
+        "workspace_size"_a = 0);
+  m.def("parameter_workspace_bytes", parameter_workspace_bytes, "rows"_a, "function"_a);
+  m.def("sum_rows", sum_rows, "rows"_a, "places"_a, "offsets"_a, "outputs"_a, "base"_a, "out"_a, "stream"_a = 0);
 
   m.def("_uses_one_thread", [] { return one_thread.load(); }, "Whether this is a child of a process that has used more: for tests.");
   m.def("ulp_distances", ulp_distances, "a"_a, "b"_a, "out"_a);

@@ -24,16 +24,16 @@ struct saved {
   A mean{}, rstd{};
 };
 
-/// exp(x) for x <= 0, NaN for NaN, down to the smallest numbers: below the floor of exp_nonpositive by its square.
+/// exp(x) for x <= 0, some number for NaN, down to the smallest numbers: below the floor of exp_nonpositive by its square.
 template <class A>
 BITFOLD_HD A exp_below(A x) {
   const bool deep = x < arith::exp_floor<A>;
   const A e = arith::exp_nonpositive(deep ? arith::mul(x, A(0.5)) : x);
-  return x != x ? x : deep ? arith::mul(e, e) : e;
+  return deep ? arith::mul(e, e) : e;
 }
 template <class A>
 BITFOLD_HD A inverse_root(A x, double eps) {
-  return arith::div(A(1), static_cast<A>(arith::sqrt(static_cast<double>(arith::add(x, static_cast<A>(eps))))));
+  return arith::div(A(1), arith::sqrt(arith::add(x, static_cast<A>(eps))));
 }
 /// Rows are not longer than this, so that n is a float, and sum / n is rounded once.
 inline constexpr order::index most_elements = order::index{1} << 24;
@@ -72,18 +72,19 @@ struct softmax : function<op::logsumexp_fold, op_id::max, op_id::softmax_denomin
   BITFOLD_HD static results<A> results_of(const op::logsumexp_fold::state<A>& s, order::index) {
     return {s.most, arith::add(s.sum, arith::sub(s.most, s.most))};
   }
-  // a: the largest element; b: the sum of exp(x - a).
+  // a: the largest element; b: 1 / the sum of exp(x - a).
   template <class A>
   BITFOLD_HD static statistics<A> finish(results<A> r, order::index, double, const saved<A>&) {
-    return {r.a, r.b};
+    return {r.a, arith::div(A(1), r.b)};
   }
   template <class A>
   BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
-    return arith::div(exp_below(arith::sub(e.x, s.a)), s.b);
+    return arith::mul(exp_below(arith::sub(e.x, s.a)), s.b);
   }
 };
 
 struct log_softmax : softmax {
+  // a: the largest element; b: the logarithm of that sum.
   template <class A>
   BITFOLD_HD static statistics<A> finish(results<A> r, order::index, double, const saved<A>&) {
     return {r.a, r.b == r.b ? static_cast<A>(arith::log_from_one(static_cast<double>(r.b))) : r.b};
@@ -130,7 +131,7 @@ struct log_softmax_backward : function<sum_of_first, op_id::sum> {
   }
   template <class A>
   BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
-    return arith::sub(e.x, arith::mul(exp_below(e.y), s.a));
+    return arith::sub(e.x, arith::mul(e.y != e.y ? e.y : exp_below(e.y), s.a));
   }
 };
 
@@ -248,5 +249,7 @@ BITFOLD_HD T stored(A x) {
 
 /// Errors (errc::usage, naming the argument): see rows.hpp.
 void check(row_function f, const rows& of, const void* out);
+void check_parameters(row_function f, const rows& of, const void* dw, const void* db);
+void check_segments(const rows& of, const row_segments& by, const void* out);
 
 }  // namespace bitfold::row

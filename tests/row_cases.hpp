@@ -1,6 +1,7 @@
 // Row functions as rows.hpp defines them, spelled out with the reference's statistics.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -64,6 +65,16 @@ inline row_case make_row_case(row_function f, dtype type, kind k, std::size_t co
   return c;
 }
 
+template <class F>
+void with_float(dtype type, F f) {
+  switch (type) {
+    case dtype::f16: return f(float16{}, 0.0f);
+    case dtype::bf16: return f(bfloat16{}, 0.0f);
+    case dtype::f32: return f(0.0f, 0.0f);
+    default: f(0.0, 0.0);
+  }
+}
+
 template <class T, class A>
 void by_the_book(row_case& c) {
   const auto values = [&](const std::vector<std::byte>& bytes, std::size_t first) {
@@ -114,7 +125,7 @@ void by_the_book(row_case& c) {
     switch (c.f) {
       case row_function::softmax: {
         const A most = statistic(op_id::max, x), sum = statistic(op_id::softmax_denominator, x);
-        each([&](std::size_t i) { return exponential(x[i] - most) / sum; });
+        each([&](std::size_t i) { return exponential(x[i] - most) * (1 / sum); });
         break;
       }
       case row_function::log_softmax: {
@@ -165,13 +176,87 @@ void by_the_book(row_case& c) {
 
 /// The case with what it is to write.
 inline row_case done_by_the_book(row_case c) {
-  switch (c.type) {
-    case dtype::f16: by_the_book<float16, float>(c); break;
-    case dtype::bf16: by_the_book<bfloat16, float>(c); break;
-    case dtype::f32: by_the_book<float, float>(c); break;
-    default: by_the_book<double, double>(c);
-  }
+  with_float(c.type, [&]<class T, class A>(T, A) { by_the_book<T, A>(c); });
   return c;
+}
+
+// ---- Sums along the rows' direction ----------------------------------------------------------------------
+
+/// The sum by method tree of v(0), v(1), ... v(count - 1), or of their products with w(0), ...
+template <class A, class V>
+A tree_sum(std::size_t count, V v, const std::vector<A>* w = nullptr) {
+  std::vector<A> x(count);
+  for (std::size_t i = 0; i < count; ++i) x[i] = v(i);
+  A result;
+  if (w) store_scalar(reference(make_reduction(op_id::dot, method_id::tree, dtype_of<A>), x.data(), w->data(), count), &result);
+  else store_scalar(reference(make_reduction(op_id::sum, method_id::tree, dtype_of<A>), x.data(), count), &result);
+  return result;
+}
+template <class T, class A>
+A element_of(const std::vector<std::byte>& bytes, std::size_t i) {
+  T one;
+  std::memcpy(&one, bytes.data() + i * sizeof one, sizeof one);
+  return arith::widen<A>(one);
+}
+template <class T, class A>
+void put(std::vector<std::byte>& bytes, std::size_t i, A value) {
+  const T one = arith::round_to<T>(value);
+  std::memcpy(bytes.data() + i * sizeof one, &one, sizeof one);
+}
+/// dw, then db, of a case of layer_norm_backward or rms_norm_backward.
+template <class T, class A>
+std::array<std::vector<std::byte>, 2> parameters_by_the_book(const row_case& c) {
+  std::array<std::vector<std::byte>, 2> d{std::vector<std::byte>(c.n * sizeof(T)), std::vector<std::byte>(c.n * sizeof(T))};
+  for (std::size_t i = 0; i < c.n; ++i) {
+    const auto g = [&](std::size_t row) { return element_of<T, A>(c.x, row * c.n + i); };
+    std::vector<A> z(c.count);
+    for (std::size_t row = 0; row < c.count; ++row) {
+      const A y = element_of<T, A>(c.y, row * c.n + i), mean = c.is_centred() ? element_of<A, A>(c.mean, row) : 0;
+      z[row] = (c.is_centred() ? y - mean : y) * element_of<A, A>(c.rstd, row);
+    }
+    put<T>(d[0], i, tree_sum<A>(c.count, g, &z));
+    put<T>(d[1], i, tree_sum<A>(c.count, g));
+  }
+  return d;
+}
+
+/// Rows of rows to be summed.
+struct segments_case {
+  dtype type{};
+  std::size_t count = 0, n = 0, outputs = 0;
+  bool with_base = false;
+  std::vector<std::byte> x, base, out;
+  std::vector<std::int64_t> places, offsets;
+};
+inline segments_case make_segments_case(dtype type, kind k, std::size_t count, std::size_t n, std::size_t outputs, std::size_t longest, std::uint64_t seed) {
+  segments_case c;
+  c.type = type, c.count = count, c.n = n, c.outputs = outputs, c.with_base = seed % 2;
+  random_bits next{seed};
+  c.offsets = {0};
+  for (std::size_t j = 0; j < outputs; ++j) {
+    const std::uint64_t size = j == outputs / 2 ? longest : next() % 4 ? next() % 5 : 0;
+    for (std::uint64_t i = 0; i < size; ++i) c.places.push_back(static_cast<std::int64_t>(next() % count));
+    c.offsets.push_back(static_cast<std::int64_t>(c.places.size()));
+  }
+  c.x = make_data(type, k, count * n, seed);
+  c.base = make_data(type, k, outputs * n, seed + 1);
+  c.out.resize(outputs * n * size_of(type));
+  return c;
+}
+template <class T, class A>
+std::vector<std::byte> sums_by_the_book(const segments_case& c) {
+  std::vector<std::byte> out(c.out.size());
+  for (std::size_t k = 0; k < c.outputs; ++k)
+    for (std::size_t i = 0; i < c.n; ++i) {
+      const auto first = static_cast<std::size_t>(c.offsets[k]), size = static_cast<std::size_t>(c.offsets[k + 1]) - first, to = k * c.n + i;
+      if (size == 0) {
+        if (c.with_base) std::memcpy(out.data() + to * sizeof(T), c.base.data() + to * sizeof(T), sizeof(T));
+        continue;
+      }
+      const A sum = tree_sum<A>(size, [&](std::size_t j) { return element_of<T, A>(c.x, static_cast<std::size_t>(c.places[first + j]) * c.n + i); });
+      put<T>(out, to, c.with_base ? element_of<T, A>(c.base, to) + sum : sum);
+    }
+  return out;
 }
 
 }  // namespace bitfold::test

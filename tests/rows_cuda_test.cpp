@@ -74,3 +74,51 @@ TEST_CASE("cuda rows: a row does not know how many there are") {
     check(c, test::done_by_the_book(c), 0);
   }
 }
+
+TEST_CASE("cuda rows: gradients of parameters") {
+  for (const row_function f : {row_function::layer_norm_backward, row_function::rms_norm_backward})
+    for (const dtype type : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64})
+      for (const auto& [count, n] : {std::pair<std::size_t, std::size_t>{1, 8}, {7, 33}, {256, 64}, {257, 130}, {5000, 64}, {70000, 4}, {600, 4096}}) {
+        const row_case c = test::make_row_case(f, type, count > 1000 ? test::kind::near_one : test::kind::special, count, n, count);
+        const auto moved = [](const std::vector<std::byte>& host, const test::device_memory& to) {
+          REQUIRE(cudaMemcpy(to.p, host.data(), host.size(), cudaMemcpyHostToDevice) == cudaSuccess);
+          return to.as<std::byte>();
+        };
+        const test::device_memory x(c.x.size()), y(c.y.size()), mean(c.mean.size()), rstd(c.rstd.size()), dw(n * size_of(type)), db(n * size_of(type));
+        const rows of = c.on(moved(c.x, x), moved(c.y, y), nullptr, nullptr, moved(c.mean, mean), moved(c.rstd, rstd));
+        const std::size_t size = cuda::parameter_gradients_workspace_bytes(f, of);
+        const test::device_memory workspace(size);
+        cuda::parameter_gradients(f, of, dw.p, c.is_centred() ? db.p : nullptr, workspace.p, size);
+        if (size > 0) CHECK_THROWS_AS(cuda::parameter_gradients(f, of, dw.p, nullptr, workspace.p, size - 1), error);
+        std::array<std::vector<std::byte>, 2> got{std::vector<std::byte>(n * size_of(type)), std::vector<std::byte>(n * size_of(type))};
+        REQUIRE(cudaMemcpy(got[0].data(), dw.p, got[0].size(), cudaMemcpyDeviceToHost) == cudaSuccess);
+        REQUIRE(cudaMemcpy(got[1].data(), db.p, got[1].size(), cudaMemcpyDeviceToHost) == cudaSuccess);
+        test::with_float(type, [&]<class T, class A>(T, A) {
+          const auto want = test::parameters_by_the_book<T, A>(c);
+          INFO(c.describe());
+          CHECK(got[0] == want[0]);
+          if (c.is_centred()) CHECK(got[1] == want[1]);
+        });
+      }
+}
+
+TEST_CASE("cuda rows: sums of rows") {
+  for (const dtype type : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64})
+    for (const std::size_t n : {1, 8, 33, 1024})
+      for (const std::uint64_t seed : {1, 2}) {
+        test::segments_case c = test::make_segments_case(type, seed == 1 ? test::kind::near_one : test::kind::special, 50, n, 60, 1000, seed + n);
+        const auto moved = [](const auto& host, const test::device_memory& to) {
+          REQUIRE(cudaMemcpy(to.p, host.data(), host.size() * sizeof(host[0]), cudaMemcpyHostToDevice) == cudaSuccess);
+          return to.p;
+        };
+        const test::device_memory x(c.x.size()), base(c.base.size()), places(c.places.size() * 8), offsets(c.offsets.size() * 8), out(c.out.size());
+        const row_segments by{static_cast<std::int64_t*>(moved(c.places, places)), static_cast<std::int64_t*>(moved(c.offsets, offsets)), c.outputs};
+        moved(c.base, base);
+        cuda::sum_rows({type, c.count, n, moved(c.x, x)}, by, c.with_base ? base.p : nullptr, out.p);
+        REQUIRE(cudaMemcpy(c.out.data(), out.p, c.out.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
+        test::with_float(type, [&]<class T, class A>(T, A) {
+          INFO(name(type) << " " << n << " " << seed);
+          CHECK(c.out == test::sums_by_the_book<T, A>(c));
+        });
+      }
+}

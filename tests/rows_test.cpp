@@ -64,12 +64,39 @@ TEST_CASE("rows: what softmax makes of infinities and of far elements") {
   CHECK(softmax({0, -100})[1] == 3.783506e-44f);  // exp(-100), rounded to a subnormal number
 }
 
+TEST_CASE("rows: gradients of parameters, and sums of rows") {
+  for (const dtype type : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64})
+    for (const test::kind k : test::all_kinds) {
+      for (const row_function f : {row_function::layer_norm_backward, row_function::rms_norm_backward})
+        for (const std::size_t count : {1, 7, 300}) {
+          row_case c = test::make_row_case(f, type, k, count, 21, count);
+          std::vector<std::byte> dw(21 * size_of(type)), db(dw);
+          const rows of = c.on(c.x.data(), c.y.data(), c.w.data(), c.b.data(), c.mean.data(), c.rstd.data());
+          cpu::parameter_gradients(f, of, dw.data(), c.is_centred() ? db.data() : nullptr, {.threads = 0, .target = forced_target});
+          test::with_float(type, [&]<class T, class A>(T, A) {
+            const auto want = test::parameters_by_the_book<T, A>(c);
+            INFO(c.describe());
+            CHECK(dw == want[0]);
+            if (c.is_centred()) CHECK(db == want[1]);
+          });
+        }
+      for (const std::uint64_t seed : {1, 2}) {
+        test::segments_case c = test::make_segments_case(type, k, 50, 33, 40, 300, seed);
+        for (const int threads : {1, 3}) {
+          cpu::sum_rows({type, c.count, c.n, c.x.data()}, {c.places.data(), c.offsets.data(), c.outputs}, c.with_base ? c.base.data() : nullptr, c.out.data(),
+                        {.threads = threads, .target = forced_target});
+          test::with_float(type, [&]<class T, class A>(T, A) { CHECK(c.out == test::sums_by_the_book<T, A>(c)); });
+        }
+      }
+    }
+}
+
 TEST_CASE("rows: errors name the argument") {
   float x[4] = {1, 2, 3, 4}, out[4] = {}, one[2] = {};
   const rows good{dtype::f32, 2, 2, x, x, nullptr, nullptr, one, one, 0};
-  const auto says = [&](row_function f, rows of, void* to, const std::string& what) {
+  const auto refused = [&](auto call, const std::string& what) {
     try {
-      cpu::apply(f, of, to);
+      call();
       FAIL("no error: " << what);
     } catch (const error& e) {
       CHECK(e.code() == errc::usage);
@@ -77,6 +104,7 @@ TEST_CASE("rows: errors name the argument") {
     }
     for (const float v : out) CHECK(v == 0);
   };
+  const auto says = [&](row_function f, rows of, void* to, const std::string& what) { refused([&] { cpu::apply(f, of, to); }, what); };
   rows of = good;
   of.type = dtype::i32, says(row_function::softmax, of, out, "type");
   of = good, of.n = (std::size_t{1} << 24) + 1, says(row_function::softmax, of, out, "n");
@@ -85,6 +113,14 @@ TEST_CASE("rows: errors name the argument") {
   of = good, of.rstd = nullptr, says(row_function::rms_norm, of, out, "rstd");
   of = good, of.mean = nullptr, says(row_function::layer_norm_backward, of, out, "mean");
   says(row_function::softmax, good, nullptr, "out");
+  refused([&] { cpu::parameter_gradients(row_function::softmax, good, out, nullptr); }, "f");
+  refused([&] { cpu::parameter_gradients(row_function::rms_norm_backward, good, out, out); }, "db");
+  refused([&] { cpu::parameter_gradients(row_function::rms_norm_backward, good, nullptr, nullptr); }, "out");
+  const std::int64_t places[] = {0, 1, 2}, offsets[] = {0, 1, 3}, falling[] = {0, 2, 1};
+  refused([&] { cpu::sum_rows(good, {places, offsets, 2}, nullptr, out); }, "places");
+  refused([&] { cpu::sum_rows(good, {places, falling, 2}, nullptr, out); }, "offsets");
+  refused([&] { cpu::sum_rows(good, {nullptr, offsets, 2}, nullptr, out); }, "places");
+  refused([&] { cpu::sum_rows(good, {places, nullptr, 2}, nullptr, out); }, "offsets");
   cpu::apply(row_function::softmax, {dtype::f32, 0, 5, nullptr}, nullptr);  // nothing to do
   cpu::apply(row_function::softmax, {dtype::f32, 5, 0, nullptr}, nullptr);
 }

@@ -976,6 +976,11 @@ TEMPLATE_TEST_CASE("arith: quotients of two-part sums round once", "[truth][arit
       check(hi, lo + sign() * 0x1p-1074, n);
       check(hi, lo + sign() * std::ldexp(std::fabs(hi), -53 - random.below(80)), n);
       check(lo, hi, n);
+      // Floats over few, which have a way of their own.
+      const std::uint64_t few = 1 + random.bits() % (random.below(2) ? 100 : 1 << 24);
+      const float close = static_cast<float>(real(target * few));
+      for (const float v : {close, std::nextafter(close, 0.0f), std::nextafter(close, std::numeric_limits<float>::infinity())})
+        check(sign() * static_cast<double>(v), 0, few);
     }
     // Any sums.
     const double a = std::bit_cast<double>(random.bits());

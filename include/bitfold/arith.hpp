@@ -102,6 +102,13 @@ BITFOLD_HD inline double div(double a, double b) {
   return a / b;
 #endif
 }
+BITFOLD_HD inline float sqrt(float x) {
+#ifdef __CUDA_ARCH__
+  return __fsqrt_rn(x);
+#else
+  return __builtin_sqrtf(x);
+#endif
+}
 BITFOLD_HD inline double sqrt(double x) {
 #ifdef __CUDA_ARCH__
   return __dsqrt_rn(x);
@@ -463,6 +470,10 @@ BITFOLD_HD inline auto key_of(T x) {
 /// that is not finite is the result by itself; a lo that is not finite counts as nothing.
 template <class Out>
 BITFOLD_HD inline Out round_quotient_to(double hi, double lo, std::uint64_t n) {
+  // Of a double the division rounds once, as n is one. Of a float: where the quotient is not halfway between two numbers of at
+  // most 24 bits, it is at least 2^-50 of itself away from there, which the division's rounding does not cross.
+  if (lo == 0 && n <= 1 << 24 && (std::is_same_v<Out, double> || hi == static_cast<double>(static_cast<float>(hi))))
+    return round_to<Out>(div(hi, static_cast<double>(n)));
   if (!is_finite(hi) || !is_finite(lo)) lo = 0;
   const auto [s, r] = two_sum(hi, lo);
   if (!is_finite(s) || s == 0) return round_to<Out>(lo == 0 ? hi : s);

@@ -3,7 +3,7 @@
 // them is rounded operation by operation to f32 (f64 for f64), and each result once to the type of x. So a row's bits
 // depend on its own elements alone, on CPUs and GPUs alike.
 //
-//   softmax               exp(x - m) / s, m the largest element, s the sum of exp(x - m) (operation softmax_denominator)
+//   softmax               exp(x - m) (1 / s), m the largest element, s the sum of exp(x - m) (operation softmax_denominator)
 //   log_softmax           x - m - log s
 //   layer_norm            (x - mean) rstd w + b, rstd = 1 / sqrt(var + eps), var with ddof 0
 //   rms_norm              x rstd w, rstd = 1 / sqrt(sum of squares / n + eps)
@@ -49,15 +49,38 @@ struct rows {
   double eps = 0;
 };
 
+/// Rows of a matrix by their places: output k is of rows places[offsets[k]] to places[offsets[k + 1] - 1], in this order, which
+/// may be none and are at most 2^24.
+struct row_segments {
+  const std::int64_t *places, *offsets;
+  std::size_t outputs;  ///< one less than there are offsets
+};
+
 namespace cpu {
 /// Writes the rows to `out`, which may be x. Errors (errc::usage, naming the argument): a type that is no float; a longer row; a
 /// pointer that is needed and null; those of `how`.
 void apply(row_function f, const rows& of, void* out, const options& how = {});
+
+/// What the parameters of a norm get, of its gradient `f` and what that takes: dw[i] = sum of g z, db[i] = sum of g over the rows'
+/// elements i, by method tree in the rows' order, rounded once. Either may be null; db is of layer_norm_backward alone.
+/// Errors, besides: a function that is no gradient of a norm; more than 2^24 rows.
+void parameter_gradients(row_function f, const rows& of, void* dw, void* db, const options& how = {});
+
+/// Writes outputs of n elements each: the sum of its rows of of.x, element by element, by method tree, rounded to f32 (f64), to
+/// which `base` is added, where there is one, as many rows as outputs; rounded once. An output without rows is as in `base`, or 0.
+/// Errors, besides: a place that is not below of.count; offsets that fall.
+void sum_rows(const rows& of, const row_segments& by, const void* base, void* out, const options& how = {});
 }  // namespace cpu
 
 namespace cuda {
 /// The same in device memory. Needs no workspace, and does not synchronise. Errors, besides: errc::no_device, errc::cuda.
 void apply(row_function f, const rows& of, void* out, stream where = nullptr);
+
+std::size_t parameter_gradients_workspace_bytes(row_function f, const rows& of);
+void parameter_gradients(row_function f, const rows& of, void* dw, void* db, void* workspace, std::size_t workspace_size, stream where = nullptr);
+
+/// Places and offsets lie in device memory and are not looked at.
+void sum_rows(const rows& of, const row_segments& by, const void* base, void* out, stream where = nullptr);
 }  // namespace cuda
 
 }  // namespace bitfold

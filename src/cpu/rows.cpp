@@ -8,8 +8,12 @@
 
 namespace bitfold {
 
-void row::check(row_function f, const rows& of, const void* out) {
-  const auto refuse = [](const char* argument, const std::string& what) { throw error(errc::usage, std::string(argument) + ": " + what); };
+namespace row {
+namespace {
+[[noreturn]] void refuse(const char* argument, const std::string& what) { throw error(errc::usage, std::string(argument) + ": " + what); }
+}  // namespace
+
+void check(row_function f, const rows& of, const void* out) {
   if (!is_float(of.type)) refuse("type", std::string(name(of.type)) + ", which is no float type");
   if (of.n > most_elements) refuse("n", std::to_string(of.n) + ", above 2^24");
   if (of.count == 0 || of.n == 0) return;
@@ -21,6 +25,24 @@ void row::check(row_function f, const rows& of, const void* out) {
     if (!out) refuse("out", "null");
   });
 }
+
+void check_parameters(row_function f, const rows& of, const void* dw, const void* db) {
+  if (f != row_function::layer_norm_backward && f != row_function::rms_norm_backward) refuse("f", "no gradient of a norm");
+  if (db && f == row_function::rms_norm_backward) refuse("db", "of rms_norm, which has no bias");
+  if (of.count > most_elements) refuse("count", std::to_string(of.count) + ", above 2^24");
+  check(f, of, dw ? dw : db);
+}
+
+void check_segments(const rows& of, const row_segments& by, const void* out) {
+  if (!is_float(of.type)) refuse("type", std::string(name(of.type)) + ", which is no float type");
+  if (by.outputs == 0 || of.n == 0) return;
+  if (!by.offsets) refuse("offsets", "null");
+  if (!out) refuse("out", "null");
+  if (of.count > 0 && !of.x) refuse("x", "null");
+  if (of.count > 0 && !by.places) refuse("places", "null");
+}
+
+}  // namespace row
 
 namespace cpu {
 namespace {
@@ -114,19 +136,106 @@ void apply_to(const rows& of, void* out, const options& how) {
   });
 }
 
+// Elements A of rows, summed along the rows' direction, or their products with z.
+template <class A>
+std::vector<A> sums_of_columns(op_id op, const std::vector<A>& x, const std::vector<A>* y, std::size_t count, std::size_t n, const options& how) {
+  std::vector<A> sums(n);
+  const auto matrix = [&](const std::vector<A>& v) {
+    return row_major(dtype_of<A>, v.data(), {static_cast<std::int64_t>(count), static_cast<std::int64_t>(n)});
+  };
+  const reduction r = make_reduction(op, method_id::tree, dtype_of<A>);
+  const view a = matrix(x), b = matrix(y ? *y : x);
+  const int axis = 0;
+  void* const out = sums.data();
+  reduce({&r, 1}, a, y ? &b : nullptr, {&axis, 1}, {&out, 1}, how);
+  return sums;
+}
+
+template <class F, class T>
+void parameter_gradients_of(const rows& of, void* dw, void* db, const options& how) {
+  using A = row::accumulator<T>;
+  const std::size_t n = of.n, all = of.count * n;
+  std::vector<A> g(all), z(all);
+  for (std::size_t i = 0; i < all; ++i) {
+    const row::statistics<A> s{F::centred ? static_cast<const A*>(of.mean)[i / n] : A(0), static_cast<const A*>(of.rstd)[i / n]};
+    const auto pair = F::template of<A>({arith::widen<A>(static_cast<const T*>(of.x)[i]), arith::widen<A>(static_cast<const T*>(of.y)[i]), A(1), A(0)}, s);
+    g[i] = pair.x, z[i] = pair.y;
+  }
+  const auto write = [&](void* to, const std::vector<A>& sums) {
+    for (std::size_t i = 0; i < n; ++i) static_cast<T*>(to)[i] = row::stored<T>(sums[i]);
+  };
+  if (dw) write(dw, sums_of_columns(op_id::dot, g, &z, of.count, n, how));
+  if (db) write(db, sums_of_columns<A>(op_id::sum, g, nullptr, of.count, n, how));
+}
+
+template <class T>
+void sum_rows_of(const rows& of, const row_segments& by, const void* base, void* out, const options& how) {
+  using A = row::accumulator<T>;
+  const std::size_t n = of.n;
+  const options alone{.threads = 1, .target = how.target};
+  const int threads = threads_for(how, of.count * n * sizeof(T));
+  const std::size_t parts = std::min<std::size_t>(by.outputs, threads == 1 ? 1 : 16 * static_cast<std::size_t>(threads));
+  for_each_part(parts, threads, [&](std::size_t part) {
+    std::vector<A> gathered;
+    for (std::size_t k = by.outputs * part / parts; k < by.outputs * (part + 1) / parts; ++k) {
+      T* const to = static_cast<T*>(out) + k * n;
+      const T* const from = base ? static_cast<const T*>(base) + k * n : nullptr;
+      const auto count = static_cast<std::size_t>(by.offsets[k + 1] - by.offsets[k]);
+      if (count == 0) {
+        for (std::size_t i = 0; i < n; ++i) to[i] = from ? from[i] : T{};
+        continue;
+      }
+      gathered.resize(count * n);
+      for (std::size_t j = 0; j < count; ++j) {
+        const T* const x = static_cast<const T*>(of.x) + static_cast<std::size_t>(by.places[static_cast<std::size_t>(by.offsets[k]) + j]) * n;
+        for (std::size_t i = 0; i < n; ++i) gathered[j * n + i] = arith::widen<A>(x[i]);
+      }
+      const std::vector<A> sums = sums_of_columns<A>(op_id::sum, gathered, nullptr, count, n, alone);
+      for (std::size_t i = 0; i < n; ++i) to[i] = row::stored<T>(from ? arith::add(arith::widen<A>(from[i]), sums[i]) : sums[i]);
+    }
+  });
+}
+
+// Calls f(std::type_identity<T>{}) of a float type.
+template <class F>
+void with_float(dtype type, F f) {
+  switch (type) {
+    case dtype::f16: return f(std::type_identity<float16>{});
+    case dtype::bf16: return f(std::type_identity<bfloat16>{});
+    case dtype::f64: return f(std::type_identity<double>{});
+    default: return f(std::type_identity<float>{});
+  }
+}
+
 }  // namespace
 
 void apply(row_function f, const rows& of, void* out, const options& how) {
   row::check(f, of, out);
   if (of.count == 0 || of.n == 0) return;
   row::visit(f, [&]<class F>(std::type_identity<F>) {
-    switch (of.type) {
-      case dtype::f16: return apply_to<F, float16>(of, out, how);
-      case dtype::bf16: return apply_to<F, bfloat16>(of, out, how);
-      case dtype::f64: return apply_to<F, double>(of, out, how);
-      default: return apply_to<F, float>(of, out, how);
-    }
+    with_float(of.type, [&]<class T>(std::type_identity<T>) { apply_to<F, T>(of, out, how); });
   });
+}
+
+void parameter_gradients(row_function f, const rows& of, void* dw, void* db, const options& how) {
+  row::check_parameters(f, of, dw, db);
+  with_float(of.type, [&]<class T>(std::type_identity<T>) {
+    if (f == row_function::layer_norm_backward) parameter_gradients_of<row::layer_norm_backward, T>(of, dw, db, how);
+    else parameter_gradients_of<row::rms_norm_backward, T>(of, dw, db, how);
+  });
+}
+
+void sum_rows(const rows& of, const row_segments& by, const void* base, void* out, const options& how) {
+  row::check_segments(of, by, out);
+  if (by.outputs == 0 || of.n == 0) return;
+  for (std::size_t k = 0; k < by.outputs; ++k) {
+    const auto size = by.offsets[k + 1] - by.offsets[k];
+    if (size < 0 || size > static_cast<std::int64_t>(row::most_elements)) row::refuse("offsets", "number " + std::to_string(k + 1) + " falls, or is too far");
+  }
+  for (auto i = by.offsets[0]; i < by.offsets[by.outputs]; ++i)
+    if (const auto place = by.places[i]; place < 0 || place >= static_cast<std::int64_t>(of.count))
+      row::refuse("places", std::to_string(place) + ", where there are " + std::to_string(of.count) + " rows");
+  with_float(of.type, [&]<class T>(std::type_identity<T>) { sum_rows_of<T>(of, by, base, out, how); });
 }
 
 }  // namespace cpu

@@ -45,6 +45,22 @@ struct thread_counter {
   }
 };
 
+// Columns: the states of neighbouring outputs, folded together.
+template <class S, int Many>
+struct states_of_many {
+  S each[Many];
+};
+template <class F, int Many>
+struct fold_of_many {
+  template <class S>
+  __device__ static S merge(const S& a, const S& b, fold::counts n) {
+    S s;
+#pragma unroll
+    for (int p = 0; p < Many; ++p) s.each[p] = F::merge(a.each[p], b.each[p], n);
+    return s;
+  }
+};
+
 // A tile of `size` elements by a warp, leaf by leaf, a lane to each thread; the state is thread 0's. Out of line, as it is
 // for what cannot be read in packs.
 template <class F, class Source, class A>

@@ -46,6 +46,9 @@ void reduce_by_key(std::span<const reduction>, const void*, const void*, std::si
   refuse();
 }
 void apply(row_function, const rows&, void*, stream) { refuse(); }
+std::size_t parameter_gradients_workspace_bytes(row_function, const rows&) { refuse(); }
+void parameter_gradients(row_function, const rows&, void*, void*, void*, std::size_t, stream) { refuse(); }
+void sum_rows(const rows&, const row_segments&, const void*, void*, stream) { refuse(); }
 void check_offsets(const std::int64_t*, std::size_t, std::size_t, stream) { refuse(); }
 void check_keys(const std::int64_t*, std::size_t, std::size_t, stream) { refuse(); }
 std::vector<scalar> reduce_host(std::span<const reduction>, const void*, const void*, std::size_t, int,

@@ -278,22 +278,6 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-// Columns: the states of neighbouring outputs, folded together.
-template <class S, int Many>
-struct states_of_many {
-  S each[Many];
-};
-template <class F, int Many>
-struct fold_of_many {
-  template <class S>
-  __device__ static S merge(const S& a, const S& b, fold::counts n) {
-    S s;
-#pragma unroll
-    for (int p = 0; p < Many; ++p) s.each[p] = F::merge(a.each[p], b.each[p], n);
-    return s;
-  }
-};
-
 // Elements of as many neighbours, read together; volatile, as load_pack.
 template <class T, int Many>
 struct alignas(Many * sizeof(T)) neighbours {

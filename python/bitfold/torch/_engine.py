@@ -157,3 +157,62 @@ def by_key(ask: Ask, x: torch.Tensor, keys: torch.Tensor, outputs: int) -> torch
         room, address = _workspace(x, size)
         _core.reduce_by_key_into(made, describe(x), None, describe(keys), outputs, [out.data_ptr()], stream, address, size)
     return out
+
+
+MOST_OF_A_ROW = 1 << 24  # elements; and rows that are added up
+
+
+def _address(t: torch.Tensor | None) -> int:
+    return 0 if t is None else t.data_ptr()
+
+
+class Rows(NamedTuple):
+    """Rows of n elements for the library's row functions (bitfold/rows.hpp). All tensors are contiguous; x, y, w and b are of
+    one type."""
+
+    x: torch.Tensor
+    n: int
+    y: torch.Tensor | None = None
+    w: torch.Tensor | None = None
+    b: torch.Tensor | None = None
+    mean: torch.Tensor | None = None
+    rstd: torch.Tensor | None = None
+    eps: float = 0.0
+
+    def _core(self) -> _core.Rows:
+        addresses = [_address(t) for t in (self.x, self.y, self.w, self.b, self.mean, self.rstd)]
+        return _core.Rows(name_of(self.x.dtype), self.x.numel() // max(self.n, 1), self.n, addresses, self.eps, self.x.is_cuda)
+
+    def apply(self, function: str) -> torch.Tensor:
+        out = torch.empty_like(self.x)
+        if is_real(self.x) and self.x.numel():
+            context, stream = _on(self.x)
+            with context:
+                _core.apply_rows(self._core(), function, out.data_ptr(), stream)
+        return out
+
+    def parameter_gradients(self, function: str, shape: Sequence[int], want: Sequence[bool]) -> list[torch.Tensor | None]:
+        """Of weight and bias, those that are wanted, in x's type."""
+        outs = [self.x.new_empty(shape) if wanted else None for wanted in want]
+        if is_real(self.x):
+            context, stream = _on(self.x)
+            with context:
+                rows = self._core()
+                size = _core.parameter_workspace_bytes(rows, function)
+                room, address = _workspace(self.x, size)
+                _core.parameter_gradients(rows, function, _address(outs[0]), _address(outs[1]), stream, address, size)
+        return outs
+
+
+def sum_rows(x: torch.Tensor, keys: torch.Tensor, outputs: int, base: torch.Tensor | None = None) -> torch.Tensor:
+    """Of rows of x, [rows, n], those whose key is k are added to row k of `base`, or of zeros. Keys that name no output are left out."""
+    x = x.contiguous()
+    out = x.new_empty(outputs, x.shape[1])
+    narrow = keys.clamp(-1, outputs).to(torch.int32) if outputs < (1 << 31) - 1 else keys  # half as many passes
+    ordered, places = torch.sort(narrow, stable=True)
+    offsets = torch.searchsorted(ordered, torch.arange(outputs + 1, dtype=narrow.dtype, device=x.device))
+    if is_real(x):
+        context, stream = _on(x)
+        with context:
+            _core.sum_rows(Rows(x, x.shape[1])._core(), places.data_ptr(), offsets.data_ptr(), outputs, _address(base), out.data_ptr(), stream)
+    return out

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from . import _engine
-from ._engine import Ask, dims_of, method_for
+from ._engine import Ask, Rows, dims_of, method_for
 
 OVERRIDES: dict[str, Callable] = {}
 #: The same names by what they are, for the table in docs/pytorch.md.
@@ -270,18 +270,31 @@ def _logsumexp(how, x, dim, keepdim=False):
     return fold(how, "logsumexp", x, dim=dim, keepdim=keepdim)
 
 
-def _softmax_type(x: Tensor, half_to_float: bool) -> torch.dtype:
-    return torch.float32 if half_to_float else x.dtype
+def _along_rows(function: str, x: Tensor, dim: int, out: torch.dtype, y: Tensor | None = None) -> Tensor:
+    """A row function along a dimension. CPUs compute with half types in f32."""
+    if not x.numel():
+        return torch.empty_like(x, dtype=out)
+    if not x.dim():
+        return _along_rows(function, x.reshape(1), 0, out, None if y is None else y.reshape(1)).reshape(())
+    as_rows = lambda t: t.to(x.dtype if x.is_cuda and x.dtype is out else wide(out)).movedim(dim, -1).contiguous()
+    z = Rows(as_rows(x), x.shape[dim], y=None if y is None else as_rows(y)).apply(function)
+    return z.movedim(-1, dim).to(out).contiguous()
 
 
 @covers("_softmax")
 def _softmax(how, x, dim, half_to_float):
-    if not x.numel():
-        return torch.empty_like(x, dtype=_softmax_type(x, half_to_float))
-    _floating("softmax", x)
-    top, total = _engine.reduce([ask("max", how), ask("softmax_denominator", how, wide(x.dtype))], x, dim=dim, keepdim=True)
-    y = torch.sub(x.to(wide(x.dtype)), top)
-    return y.exp_().div_(total).to(_softmax_type(x, half_to_float))
+    return _softmax_of("softmax", x, dim, half_to_float)
+
+
+@covers("_log_softmax")
+def _log_softmax(how, x, dim, half_to_float):
+    return _softmax_of("log_softmax", x, dim, half_to_float)
+
+
+def _softmax_of(function, x, dim, half_to_float):
+    if x.numel():
+        _floating(function, x)
+    return _along_rows(function, x, dim, torch.float32 if half_to_float else x.dtype)
 
 
 @covers("_safe_softmax")
@@ -291,25 +304,18 @@ def _safe_softmax(how, x, dim, dtype=None):
     return torch.where(torch.eq(x, -math.inf).all(dim=dim, keepdim=True), torch.zeros_like(y), y)
 
 
-@covers("_log_softmax")
-def _log_softmax(how, x, dim, half_to_float):
-    # By bitfold's logsumexp: so no device's own logarithm is in it. Of x - max, where it is at most log n: so it cancels nothing.
-    if not x.numel():
-        return torch.empty_like(x, dtype=_softmax_type(x, half_to_float))
-    _floating("log_softmax", x)
-    y = torch.sub(x.to(wide(x.dtype)), fold(how, "max", x, dim=dim))
-    log_total = fold(how, "logsumexp", y, dim=dim, out=torch.float64).to(y.dtype)
-    return y.sub_(log_total).to(_softmax_type(x, half_to_float))
-
-
 @covers("_softmax_backward_data")
 def _softmax_backward(how, grad, output, dim, input_dtype):
+    if how == "tree" and grad.dtype is output.dtype:
+        return _along_rows("softmax_backward", grad, dim, grad.dtype, output).to(input_dtype)
     g, y = grad.to(wide(grad.dtype)), output.to(wide(output.dtype))
     return torch.sub(g, fold(how, "dot", g, y, dim=dim)).mul_(y).to(input_dtype)
 
 
 @covers("_log_softmax_backward_data")
 def _log_softmax_backward(how, grad, output, dim, input_dtype):
+    if how == "tree" and grad.dtype is output.dtype:
+        return _along_rows("log_softmax_backward", grad, dim, grad.dtype, output).to(input_dtype)
     g, y = grad.to(wide(grad.dtype)), output.to(wide(output.dtype))
     return torch.sub(g, torch.exp(y).mul_(fold(how, "sum", g, dim=dim))).to(input_dtype)
 
@@ -380,6 +386,22 @@ def _batch_dims(x: Tensor, normalized: Sequence[int]) -> tuple[list[int], list[i
     return list(range(lead)), list(range(lead, x.dim()))
 
 
+def _by_rows(how: str, x: Tensor, dims: list[int], *more: Tensor | None) -> bool:
+    alike = all(t is None or t.dtype is x.dtype for t in more)
+    return how == "tree" and x.is_cuda and alike and 0 < math.prod(x.shape[d] for d in dims) <= _engine.MOST_OF_A_ROW
+
+
+def _contiguous(t: Tensor | None) -> Tensor | None:
+    return None if t is None else t.contiguous()
+
+
+def _normalised_rows(function: str, x: Tensor, dims: list[int], weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple[Tensor, ...]:
+    shape = _engine.result_shape(x.shape, dims, True)
+    mean, rstd = (torch.empty(shape, dtype=wide(x.dtype), device=x.device) for _ in range(2))
+    n = math.prod(x.shape[d] for d in dims)
+    return Rows(x.contiguous(), n, w=_contiguous(weight), b=_contiguous(bias), mean=mean, rstd=rstd, eps=eps).apply(function), mean, rstd
+
+
 @covers("native_layer_norm")
 def _layer_norm(how, x, normalized_shape, weight, bias, eps):
     _floating("layer_norm", x)
@@ -387,6 +409,8 @@ def _layer_norm(how, x, normalized_shape, weight, bias, eps):
         raise RuntimeError("Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got []")
     _, dims = _batch_dims(x, normalized_shape)
     _check_parameters("layer_norm", x, normalized_shape, weight, bias)
+    if _by_rows(how, x, dims, weight, bias):
+        return _normalised_rows("layer_norm", x, dims, weight, bias, eps)
     mean, rstd = _statistics(how, x, dims, eps)
     return _affine(_scaled(x, mean, rstd), weight, bias).to(x.dtype), mean, rstd
 
@@ -400,8 +424,12 @@ def _layer_norm_backward(how, grad, x, normalized_shape, mean, rstd, weight, bia
 def _rms_norm(how, x, normalized_shape, weight, eps):
     _floating("rms_norm", x)
     _, dims = _batch_dims(x, normalized_shape)
+    eps = torch.finfo(wide(x.dtype)).eps if eps is None else eps
+    if _by_rows(how, x, dims, weight):
+        y, _, rstd = _normalised_rows("rms_norm", x, dims, weight, None, eps)
+        return y, rstd
     square = over(fold(how, "sum_squares", x, dim=dims, out=wide(x.dtype)), math.prod(normalized_shape))
-    rstd = _inverse_root(square, torch.finfo(wide(x.dtype)).eps if eps is None else eps)
+    rstd = _inverse_root(square, eps)
     return _affine(_scaled(x, None, rstd), weight, None).to(x.dtype), rstd
 
 
@@ -412,6 +440,11 @@ def _rms_norm_backward(how, grad, x, normalized_shape, rstd, weight, output_mask
 
 def _norm_backward(how, grad, x, normalized_shape, mean, rstd, weight, output_mask):
     batch, dims = _batch_dims(x, normalized_shape)
+    if _by_rows(how, x, dims, grad, weight):
+        function, n = "rms_norm_backward" if mean is None else "layer_norm_backward", math.prod(normalized_shape)
+        of = Rows(grad.contiguous(), n, y=x.contiguous(), w=_contiguous(weight), mean=_contiguous(mean), rstd=rstd.contiguous())
+        parameters = of.parameter_gradients(function, normalized_shape, output_mask[1:]) if any(output_mask[1:]) else [None, None]
+        return (of.apply(function) if output_mask[0] else None, *parameters)
     g, scaled = grad.to(wide(x.dtype)), _scaled(x, mean, rstd)
     dx = None
     if output_mask[0]:
@@ -610,9 +643,16 @@ def _nll_loss(how, x, target, weight, reduction, ignore_index):
 heading("adding by index")
 
 
+def _summed_as_rows(how: str, op: str, x: Tensor, out: torch.dtype | None = None) -> bool:
+    fits = x.is_floating_point() and out in (None, x.dtype) and 0 < x.shape[0] <= _engine.MOST_OF_A_ROW
+    return (how, op) == ("tree", "sum") and fits and x[0].numel() >= 4  # shorter ones are as quick one by one
+
+
 def _rows_by_key(how: str, op: str, x: Tensor, keys: Tensor, outputs: int, out: torch.dtype | None = None) -> Tensor:
     """x: rows; keys: one for each. Gives `outputs` rows."""
     width = x.shape[1:].numel()
+    if _summed_as_rows(how, op, x, out):
+        return _engine.sum_rows(x.reshape(-1, width), keys.to(torch.int64), outputs).reshape(outputs, *x.shape[1:])
     at = (keys.to(torch.int64).unsqueeze(1) * width + torch.arange(width, device=x.device)).reshape(-1)
     return _engine.by_key(ask(op, how, out), x.reshape(-1), at, outputs * width).reshape(outputs, *x.shape[1:])
 
@@ -744,9 +784,15 @@ def _indexed(how, x, dim, index, source, reduce, include_self=True):
     shape[dim] = index.numel()
     if list(source.shape) != shape and not (source.dim() == 0 and index.numel() == 1):
         raise RuntimeError(f"index_add_(): source of shape {list(source.shape)}, where {shape} is expected")
+    source = source.reshape(shape)
+    if source.dtype is x.dtype and x.numel() and _summed_as_rows(how, reduce, source.movedim(dim, 0)):
+        keys = _checked(_index("index_add", index), x.shape[dim], "index_add").reshape(-1)
+        rows = x.movedim(dim, 0).contiguous()
+        summed = _engine.sum_rows(source.movedim(dim, 0).reshape(keys.numel(), -1), keys, rows.shape[0], rows)
+        return summed.reshape(rows.shape).movedim(0, dim).contiguous()
     view = [1] * x.dim()
     view[dim] = -1
-    return _scattered(how, x, dim, index.reshape(view).expand(shape), source.reshape(shape), reduce, include_self)
+    return _scattered(how, x, dim, index.reshape(view).expand(shape), source, reduce, include_self)
 
 
 @covers("index_add")

@@ -1,0 +1,2 @@
+#define ROW_ELEMENT bfloat16
+#include "rows.cuh"

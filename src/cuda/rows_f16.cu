@@ -1,0 +1,2 @@
+#define ROW_ELEMENT float16
+#include "rows.cuh"

@@ -1,0 +1,2 @@
+#define ROW_ELEMENT double
+#include "rows.cuh"
