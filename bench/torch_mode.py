@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional as F
 
 import bitfold.torch
+from shapes_torch import seconds
 
 aten = torch.ops.aten
 ROWS = [(65536, 4096), (8192, 1024), (4096, 50257), (64, 4096), (1, 4096)]
@@ -59,25 +60,7 @@ def gradients():
 
 
 def device_seconds(call, size):
-    copies = max(1, min(50, (1 << 30) // size))
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            call()
-        stream.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=stream):
-            for _ in range(copies):
-                call()
-        times = []
-        for _ in range(8):
-            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            begin.record(stream)
-            graph.replay()
-            end.record(stream)
-            end.synchronize()
-            times.append(begin.elapsed_time(end) * 1e-3 / copies)
-    return sum(times[3:]) / len(times[3:])
+    return seconds(call, max(1, min(50, (1 << 30) // size)))
 
 
 def host_seconds(call):

@@ -63,6 +63,19 @@ struct function {
   static constexpr bool weighted = false;  // the fold wants w
 };
 
+/// Of one sum, which is statistic a.
+template <class Fold, op_id Op>
+struct function_of_sum : function<Fold, Op> {
+  template <class A>
+  BITFOLD_HD static results<A> results_of(const method::tree::state<A>& s, order::index) {
+    return {s.sum};
+  }
+  template <class A>
+  BITFOLD_HD static statistics<A> finish(results<A> r, order::index, double, const saved<A>&) {
+    return {r.a};
+  }
+};
+
 struct softmax : function<op::logsumexp_fold, op_id::max, op_id::softmax_denominator> {
   template <class A>
   BITFOLD_HD static A of(const element<A>& e, const statistics<A>&) {
@@ -95,19 +108,11 @@ struct log_softmax : softmax {
   }
 };
 
-struct softmax_backward : function<sum_of_products, op_id::dot> {
+struct softmax_backward : function_of_sum<sum_of_products, op_id::dot> {
   static constexpr bool two = true;
   template <class A>
   BITFOLD_HD static fold::pair_of<A> of(const element<A>& e, const statistics<A>&) {
     return {e.x, e.y};
-  }
-  template <class A>
-  BITFOLD_HD static results<A> results_of(const method::tree::state<A>& s, order::index) {
-    return {s.sum};
-  }
-  template <class A>
-  BITFOLD_HD static statistics<A> finish(results<A> r, order::index, double, const saved<A>&) {
-    return {r.a};
   }
   template <class A>
   BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
@@ -115,19 +120,11 @@ struct softmax_backward : function<sum_of_products, op_id::dot> {
   }
 };
 
-struct log_softmax_backward : function<sum_of_first, op_id::sum> {
+struct log_softmax_backward : function_of_sum<sum_of_first, op_id::sum> {
   static constexpr bool two = true;
   template <class A>
   BITFOLD_HD static A of(const element<A>& e, const statistics<A>&) {
     return e.x;
-  }
-  template <class A>
-  BITFOLD_HD static results<A> results_of(const method::tree::state<A>& s, order::index) {
-    return {s.sum};
-  }
-  template <class A>
-  BITFOLD_HD static statistics<A> finish(results<A> r, order::index, double, const saved<A>&) {
-    return {r.a};
   }
   template <class A>
   BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
@@ -156,15 +153,11 @@ struct layer_norm : function<fold::both<sum_of_first, op::moments<2>>, op_id::me
   }
 };
 
-struct rms_norm : function<fold::additive<method::tree, fold::square>, op_id::sum_squares> {
+struct rms_norm : function_of_sum<fold::additive<method::tree, fold::square>, op_id::sum_squares> {
   static constexpr bool affine = true, writes = true;
   template <class A>
   BITFOLD_HD static A of(const element<A>& e, const statistics<A>&) {
     return e.x;
-  }
-  template <class A>
-  BITFOLD_HD static results<A> results_of(const method::tree::state<A>& s, order::index) {
-    return {s.sum};
   }
   template <class A>
   BITFOLD_HD static statistics<A> finish(results<A> r, order::index n, double eps, const saved<A>&) {
@@ -177,15 +170,11 @@ struct rms_norm : function<fold::additive<method::tree, fold::square>, op_id::su
 };
 
 // Of gradients of norms a and b are the mean and rstd, as saved; c: mean(g w); d: dot(g w, z) / n.
-struct rms_norm_backward : function<sum_of_products, op_id::dot> {
+struct rms_norm_backward : function_of_sum<sum_of_products, op_id::dot> {
   static constexpr bool two = true, weighted = true, reads = true;
   template <class A>
   BITFOLD_HD static fold::pair_of<A> of(const element<A>& e, const statistics<A>& s) {
     return {arith::mul(e.x, e.w), arith::mul(e.y, s.b)};
-  }
-  template <class A>
-  BITFOLD_HD static results<A> results_of(const method::tree::state<A>& s, order::index) {
-    return {s.sum};
   }
   template <class A>
   BITFOLD_HD static statistics<A> finish(results<A> r, order::index n, double, const saved<A>& of) {

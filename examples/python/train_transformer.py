@@ -135,12 +135,13 @@ def measure(steps: int, device: str, on: bool) -> tuple[dict, list[Tensor]]:
             "first_loss": losses[0].item(),
             "last_loss": losses[-1].item(),
             "losses_that_differ": sum(not same(a, b) for a, b in zip(losses, other_losses)),
+            "weights": len(weights),
             "weights_that_differ": sum(not same(a, b) for a, b in weights),
             "samples": BATCH,
             "changed_by_batch": {},
             "ms_per_step": round(1000 * seconds, 2),
         }
-        for name, product in (("torch's products", torchs_product), ("bitfold's dot", bitfolds_product)):
+        for name, product in (("torch", torchs_product), ("bitfold", bitfolds_product)):
             with products(product):
                 result["changed_by_batch"][name] = changed_by_batch(model, samples)
     return result, losses
@@ -153,15 +154,21 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="the results as JSON")
     options = parser.parse_args()
 
+    versions = {"torch": torch.__version__, "bitfold": bitfold.__version__, "machine": platform.processor() or platform.machine()}
+    if torch.cuda.is_available():
+        versions["gpu"] = torch.cuda.get_device_name()
+    print(", ".join(f"{name} {value}" for name, value in versions.items()), flush=True)
     results, curves = [], {}
     for device in options.device.split(","):
         for on in (False, True):
             r, curves[device, on] = measure(options.steps, device, on)
             results.append(r)
+            by_batch = r["changed_by_batch"]
             print(
-                f"{device:4} {'with bitfold' if on else 'torch alone ':12} loss {r['first_loss']:.4f} -> {r['last_loss']:.4f}"
-                f"  between two runs differ {r['losses_that_differ']} of {r['steps']} losses, {r['weights_that_differ']} weights"
-                f"  by batch change {r['changed_by_batch']} of {r['samples']} samples  {r['ms_per_step']} ms a step",
+                f"{device:4} {'with bitfold' if on else 'torch alone ':12}  loss {r['first_loss']:.4f} to {r['last_loss']:.4f}, {r['ms_per_step']} ms a step\n"
+                f"{'':19}two runs: {r['losses_that_differ']} of {r['steps']} losses differ, {r['weights_that_differ']} of {r['weights']} weights\n"
+                f"{'':19}by the batch's size change {by_batch['torch']} of {r['samples']} samples, with products by bitfold's dot "
+                f"{by_batch['bitfold']}",
                 flush=True,
             )
     across = {}
@@ -171,9 +178,6 @@ def main() -> None:
             across[str(on)] = next((i for i, (a, b) in enumerate(pairs) if not same(a, b)), len(pairs))
         print(f"CPU and CUDA: the first loss that differs is number {across['False']} without, {across['True']} with")
     if options.out:
-        versions = {"torch": torch.__version__, "bitfold": bitfold.__version__, "machine": platform.processor() or platform.machine()}
-        if torch.cuda.is_available():
-            versions["gpu"] = torch.cuda.get_device_name()
         options.out.write_text(json.dumps({**versions, "results": results, "first_difference_across_devices": across}, indent=1) + "\n")
 
 

@@ -28,4 +28,4 @@ def test_the_transformer(tmp_path):
     off, on = json.loads(out.read_text())["results"]
     assert (off["mode"], on["mode"]) == (False, True)
     assert on["losses_that_differ"] == on["weights_that_differ"] == 0
-    assert on["changed_by_batch"]["bitfold's dot"] == 0
+    assert on["changed_by_batch"]["bitfold"] == 0
