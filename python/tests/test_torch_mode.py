@@ -242,7 +242,10 @@ def test_integers_of_a_type(of, to):
     def run():
         return x.sum(dtype=to), x.sum(0, dtype=to), x.nansum(dtype=to), x.prod(dtype=to), torch.sum(x, 0, out=torch.empty((), dtype=to))
 
-    wanted = run()
+    try:
+        wanted = run()
+    except NotImplementedError:
+        pytest.skip("this torch does not have it")
     with deterministic():
         assert all(map(same, run(), wanted))
         assert same(torch.compile(lambda x: x.sum(dtype=to), backend="aot_eager")(x), wanted[0])
@@ -491,7 +494,7 @@ def step(net, f, device="cpu"):
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_compiled(backend, device, tmp_path, monkeypatch, request):
     if (backend, device) == ("inductor", "cuda"):
-        request.applymarker(pytest.mark.xfail(reason="seen to fail on an H200 with torch 2.11; it has elementwise kernels of its own"))
+        request.applymarker(pytest.mark.xfail(reason="between the reductions it has elementwise kernels of its own, which contract products and sums"))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     torch._dynamo.reset()
     torch.manual_seed(0)

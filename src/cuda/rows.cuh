@@ -347,6 +347,7 @@ __device__ auto fold_rows_by_thread(int n, Load load, Element element) {
     const int size = min(order::leaf, n - begin);
     return fold_lanes_by_thread<fold, Many>(size, 0, order::lane_count(size), [&](int i) { return load(begin + i); }, element);
   };
+  if (n <= order::leaf) return leaf(0);
   thread_counter<fold_of_many<fold, Many>, decltype(leaf(0)), Levels> leaves;
 #pragma unroll 1
   for (int begin = 0; begin < n; begin += order::leaf) leaves.push(leaf(begin), static_cast<index>(min(order::leaf, n - begin)));
@@ -495,7 +496,7 @@ template <>
 const char* launch_rows<ROW_ELEMENT>(row_function f, const rows& of, void* out, stream where) {
   using T = ROW_ELEMENT;
   return row::visit(f, [&]<class F>(std::type_identity<F>) {
-    constexpr int owned = owned_of<T>(1 + F::two + F::weighted + (F::affine && F::centred)), twice = 2 * owned;
+    constexpr int owned = owned_of<T>(1 + F::two + F::weighted), twice = 2 * owned;
     const auto fits = [&](int many) { return in_packets<T>(many, of.n, {of.x, of.y, of.w, of.b, out}); };
     if constexpr (sizeof(T) == 2 && !F::two)
       if (of.count >= 4096 && of.n % (warp * twice * order::rows) == 0 && fits(twice)) return launch_rows_of<F, T, twice>(of, static_cast<T*>(out), where);
