@@ -163,6 +163,78 @@ def test_torchs_samples(name, dtype):
         pytest.skip("torch has no sample of this type")
 
 
+# ---- Values: torch's reductions against the truth, which is torch's own in f64 ----------------------
+
+U = 2.0**-24  # of f32, in which half types are added too
+UNITS = {torch.float16: (2.0**-11, 2.0**-25), torch.bfloat16: (2.0**-8, 2.0**-134), torch.float32: (2.0**-24, 2.0**-150)}
+
+
+def growth(k):
+    return torch.expm1(k * math.log1p(U))
+
+
+def bound(name, x, result, truth, args, kwargs):
+    """Those of docs/operations.md, of the f64 values of the inputs, before the rounding to the result's type."""
+    over = {k: v for k, v in kwargs.items() if k in ("dim", "keepdim")} if kwargs.get("dim") is not None else {}
+    total = lambda t: torch.sum(t, **over) if over else t.sum()
+    n = total(torch.ones_like(x))
+    levels = 5 + torch.ceil(torch.log2(torch.ceil(n / 256).clamp_min(1)))
+    depth = 7 + levels
+    if name in ("sum", "nansum"):
+        return growth(depth) * total(x.abs().nan_to_num(0))
+    if name == "mean":
+        return growth(depth) * total(x.abs()) / n
+    if name == "prod":
+        return growth(n) * truth.abs() + n * 2.0**-149
+    if name in ("var", "std"):
+        variance = truth if name == "var" else truth**2
+        free = kwargs.get("correction", int(kwargs.get("unbiased", args[0] if args else True)))
+        freedom = (n - (1 if free is None else free)).clamp_min(0)
+        m, q, c = variance * freedom, total(x * x).sqrt(), 8
+        f = (levels + 1).sqrt() * growth(3 * c + 4 + 5 * levels) * q
+        error = (2 * m.sqrt() * f + f**2 + growth(c + 10 + 2 * levels) * (m + 2 * m.sqrt() * f + f**2) + (levels + 2) * n * 2.0**-149) / freedom
+        return error if name == "var" else torch.minimum(error / truth, error.sqrt())
+    return torch.zeros_like(truth, dtype=torch.float64)  # extrema, places, counts and truths are exact
+
+
+BOUNDED = ("all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "mean", "nansum", "prod", "std", "sum", "var")
+
+
+def reductions():
+    core = pytest.importorskip("torch.testing._internal.opinfo.core")
+    op_db = pytest.importorskip("torch.testing._internal.common_methods_invocations").op_db
+    return [info for info in op_db if isinstance(info, core.ReductionOpInfo)]
+
+
+@pytest.mark.parametrize("dtype", UNITS, ids=str)
+@pytest.mark.parametrize("name", BOUNDED)
+@pytest.mark.filterwarnings("ignore")
+def test_torchs_reductions_are_within_their_bounds(name, dtype):
+    unit, tiny = UNITS[dtype]
+    for info in [info for info in reductions() if info.name == name and dtype in info.dtypes]:
+        for sample in info.sample_inputs("cpu", dtype):
+            given = {k: v for k, v in sample.kwargs.items() if k != "dtype"}
+            x = sample.input.double()
+            try:
+                truth = info.op(x, *sample.args, **given).double()
+            except (IndexError, RuntimeError):
+                continue  # nothing to reduce
+            with deterministic():
+                result = info.op(sample.input, *sample.args, **given)
+            error = (result.double() - truth).abs()
+            allowed = bound(name, x, result, truth, sample.args, given) * (1 + 2**-20)
+            if result.is_floating_point():
+                allowed = allowed + unit * (truth.abs() + allowed) + tiny
+            fine = (error <= allowed) | (result.double() == truth) | (result.isnan() & truth.isnan())
+            assert fine.all(), (sample, result, truth, allowed)
+
+
+def test_which_of_torchs_reductions_have_no_bound():
+    """Hashes; norms, of which torch's pow makes some; nanmean, in which torch rounds twice; and what is masked, made of the others."""
+    left = {info.name for info in reductions()} - set(BOUNDED)
+    assert all(name in ("hash_tensor", "linalg.vector_norm", "nanmean") or name.startswith("masked.") for name in left)
+
+
 def kind(f):
     """What torch and the mode are to have in common: the types and shapes of the results, or the type of the error."""
     try:
