@@ -115,12 +115,16 @@ TEST_CASE("rows: errors name the argument") {
   says(row_function::softmax, good, nullptr, "out");
   refused([&] { cpu::parameter_gradients(row_function::softmax, good, out, nullptr); }, "f");
   refused([&] { cpu::parameter_gradients(row_function::rms_norm_backward, good, out, out); }, "db");
-  refused([&] { cpu::parameter_gradients(row_function::rms_norm_backward, good, nullptr, nullptr); }, "out");
+  refused([&] { cpu::parameter_gradients(row_function::rms_norm_backward, good, nullptr, nullptr); }, "dw");
   const std::int64_t places[] = {0, 1, 2}, offsets[] = {0, 1, 3}, falling[] = {0, 2, 1};
   refused([&] { cpu::sum_rows(good, {places, offsets, 2}, nullptr, out); }, "places");
   refused([&] { cpu::sum_rows(good, {places, falling, 2}, nullptr, out); }, "offsets");
   refused([&] { cpu::sum_rows(good, {nullptr, offsets, 2}, nullptr, out); }, "places");
   refused([&] { cpu::sum_rows(good, {places, nullptr, 2}, nullptr, out); }, "offsets");
+  const std::int64_t before[] = {-1, 0, 1}, one_place[] = {0, 1};
+  refused([&] { cpu::sum_rows(good, {places, before, 2}, nullptr, out); }, "offsets");
+  refused([&] { cpu::sum_rows({dtype::f32, 0, 2, nullptr}, {nullptr, one_place, 1}, nullptr, out); }, "places");
+  refused([&] { cpu::sum_rows({dtype::f32, 1, (std::size_t{1} << 24) + 1, x}, {places, one_place, 1}, nullptr, out); }, "n");
   cpu::apply(row_function::softmax, {dtype::f32, 0, 5, nullptr}, nullptr);  // nothing to do
   cpu::apply(row_function::softmax, {dtype::f32, 5, 0, nullptr}, nullptr);
 }

@@ -514,17 +514,17 @@ def test_layouts_do_not_matter(f, device):
 
 
 #: Whose bits are the same on the CPU and on CUDA: no function of torch's but + - * / and sqrt is in them.
-ON_BOTH = [f for f in PER_SAMPLE if f not in ("softmax", "softmax 1")]
 #: Their gradients have torch's exp in them, or a division by a number.
-NOT_BACKWARDS = ("mean", "logsumexp", "log_softmax", "log_softmax 1", "cross_entropy")
+NOT_BACKWARDS = ("mean", "logsumexp")
 
 
 @pytest.mark.cuda
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
-@pytest.mark.parametrize("f", ON_BOTH)
-def test_cpu_and_cuda(f):
+@pytest.mark.parametrize("width", [301, 1024])  # one by one, and in packets
+@pytest.mark.parametrize("f", PER_SAMPLE)
+def test_cpu_and_cuda(f, width):
     def run(device):
-        x = randn(9, 4, 301).to(device).requires_grad_()
+        x = randn(9, 4, width).to(device).requires_grad_()
         y = PER_SAMPLE[f](x)
         y.backward(torch.linspace(0, 1, y.numel()).reshape(y.shape).to(device, y.dtype))
         return y, x.grad
@@ -533,6 +533,42 @@ def test_cpu_and_cuda(f):
         cpu, cuda = run("cpu"), run("cuda")
     assert same(cpu[0], cuda[0])
     assert f in NOT_BACKWARDS or same(cpu[1], cuda[1])
+
+
+# ---- Rows: what is too long, or does not belong together ------------------------------------------
+
+
+def test_rows_that_the_library_has_no_functions_for(monkeypatch):
+    monkeypatch.setattr("bitfold.torch._engine.MOST_OF_A_ROW", 8)
+    x, g = randn(2, 3, 9), randn(2, 3, 9)
+    weight = torch.ones(9)
+    with deterministic():
+        for f in (F.softmax, F.log_softmax):
+            y = x.clone().requires_grad_()
+            f(y, -1).backward(g)
+            z = x.clone().double().requires_grad_()
+            f(z, 1).backward(g.double())  # which has them
+            assert y.grad.isfinite().all() and z.grad.isfinite().all()
+            torch.testing.assert_close(f(x, -1), f(x.double(), 2).float())
+        torch.testing.assert_close(F.layer_norm(x, [9], weight), F.layer_norm(x.double(), [9], weight.double()).float())
+
+
+def test_tensors_of_rows_are_as_large_as_wanted():
+    from bitfold.torch._engine import Rows, sum_rows
+
+    x = randn(2, 4)
+    for wrong in ({"w": randn(3)}, {"y": randn(2, 3)}, {"rstd": randn(3)}, {"mean": torch.zeros(2, dtype=F64)}, {"b": torch.zeros(4, device="meta")}):
+        with pytest.raises(RuntimeError, match="expected|same device"):
+            Rows(x, 4, **wrong).apply("layer_norm")
+    with pytest.raises(RuntimeError, match="same device"):
+        sum_rows(x, LONG[:2], 3, torch.zeros(3, 4, device="meta"))
+    with deterministic():
+        with pytest.raises(RuntimeError):
+            torch.ops.aten._softmax_backward_data(x, randn(2, 3), -1, x.dtype)
+        with pytest.raises(RuntimeError, match="at least 1-dimensional"):
+            torch.ops.aten._fused_rms_norm(x, [], None, 1e-5)
+        with pytest.raises(IndexError):
+            torch.ops.aten._softmax(torch.tensor(1.0), 5, False)
 
 
 # ---- torch.compile -------------------------------------------------------------------------------

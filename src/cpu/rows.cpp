@@ -30,11 +30,13 @@ void check_parameters(row_function f, const rows& of, const void* dw, const void
   if (f != row_function::layer_norm_backward && f != row_function::rms_norm_backward) refuse("f", "no gradient of a norm");
   if (db && f == row_function::rms_norm_backward) refuse("db", "of rms_norm, which has no bias");
   if (of.count > most_elements) refuse("count", std::to_string(of.count) + ", above 2^24");
+  if (of.count > 0 && of.n > 0 && !dw && !db) refuse("dw", "null, as db is");
   check(f, of, dw ? dw : db);
 }
 
 void check_segments(const rows& of, const row_segments& by, const void* out) {
   if (!is_float(of.type)) refuse("type", std::string(name(of.type)) + ", which is no float type");
+  if (of.n > most_elements) refuse("n", std::to_string(of.n) + ", above 2^24");
   if (by.outputs == 0 || of.n == 0) return;
   if (!by.offsets) refuse("offsets", "null");
   if (!out) refuse("out", "null");
@@ -78,7 +80,7 @@ void apply_to(const rows& of, void* out, const options& how) {
 #if defined(__x86_64__) || defined(_M_X64)
   if (chosen(how) != target::scalar) map = map_with_avx2<F, A>;
 #endif
-    std::vector<reduction> all;
+  std::vector<reduction> all;
   for (const op_id op : F::ops) {
     all.push_back(make_reduction(op, info(op).takes_method ? std::optional(method_id::tree) : std::nullopt, dtype_of<A>));
   }
@@ -138,12 +140,11 @@ void apply_to(const rows& of, void* out, const options& how) {
 
 // Elements A of rows, summed along the rows' direction, or their products with z.
 template <class A>
-std::vector<A> sums_of_columns(op_id op, const std::vector<A>& x, const std::vector<A>* y, std::size_t count, std::size_t n, const options& how) {
+std::vector<A> sums_of_columns(const reduction& r, const std::vector<A>& x, const std::vector<A>* y, std::size_t count, std::size_t n, const options& how) {
   std::vector<A> sums(n);
   const auto matrix = [&](const std::vector<A>& v) {
     return row_major(dtype_of<A>, v.data(), {static_cast<std::int64_t>(count), static_cast<std::int64_t>(n)});
   };
-  const reduction r = make_reduction(op, method_id::tree, dtype_of<A>);
   const view a = matrix(x), b = matrix(y ? *y : x);
   const int axis = 0;
   void* const out = sums.data();
@@ -164,8 +165,9 @@ void parameter_gradients_of(const rows& of, void* dw, void* db, const options& h
   const auto write = [&](void* to, const std::vector<A>& sums) {
     for (std::size_t i = 0; i < n; ++i) static_cast<T*>(to)[i] = row::stored<T>(sums[i]);
   };
-  if (dw) write(dw, sums_of_columns(op_id::dot, g, &z, of.count, n, how));
-  if (db) write(db, sums_of_columns<A>(op_id::sum, g, nullptr, of.count, n, how));
+  const auto by_tree = [](op_id op) { return make_reduction(op, method_id::tree, dtype_of<A>); };
+  if (dw) write(dw, sums_of_columns(by_tree(op_id::dot), g, &z, of.count, n, how));
+  if (db) write(db, sums_of_columns<A>(by_tree(op_id::sum), g, nullptr, of.count, n, how));
 }
 
 template <class T>
@@ -173,6 +175,7 @@ void sum_rows_of(const rows& of, const row_segments& by, const void* base, void*
   using A = row::accumulator<T>;
   const std::size_t n = of.n;
   const options alone{.threads = 1, .target = how.target};
+  const reduction sum = make_reduction(op_id::sum, method_id::tree, dtype_of<A>);
   const int threads = threads_for(how, of.count * n * sizeof(T));
   const std::size_t parts = std::min<std::size_t>(by.outputs, threads == 1 ? 1 : 16 * static_cast<std::size_t>(threads));
   for_each_part(parts, threads, [&](std::size_t part) {
@@ -190,7 +193,7 @@ void sum_rows_of(const rows& of, const row_segments& by, const void* base, void*
         const T* const x = static_cast<const T*>(of.x) + static_cast<std::size_t>(by.places[static_cast<std::size_t>(by.offsets[k]) + j]) * n;
         for (std::size_t i = 0; i < n; ++i) gathered[j * n + i] = arith::widen<A>(x[i]);
       }
-      const std::vector<A> sums = sums_of_columns<A>(op_id::sum, gathered, nullptr, count, n, alone);
+      const std::vector<A> sums = sums_of_columns<A>(sum, gathered, nullptr, count, n, alone);
       for (std::size_t i = 0; i < n; ++i) to[i] = row::stored<T>(from ? arith::add(arith::widen<A>(from[i]), sums[i]) : sums[i]);
     }
   });
@@ -232,6 +235,8 @@ void sum_rows(const rows& of, const row_segments& by, const void* base, void* ou
     const auto size = by.offsets[k + 1] - by.offsets[k];
     if (size < 0 || size > static_cast<std::int64_t>(row::most_elements)) row::refuse("offsets", "number " + std::to_string(k + 1) + " falls, or is too far");
   }
+  if (by.offsets[0] < 0) row::refuse("offsets", "the first is " + std::to_string(by.offsets[0]));
+  if (by.offsets[by.outputs] > by.offsets[0] && !by.places) row::refuse("places", "null");
   for (auto i = by.offsets[0]; i < by.offsets[by.outputs]; ++i)
     if (const auto place = by.places[i]; place < 0 || place >= static_cast<std::int64_t>(of.count))
       row::refuse("places", std::to_string(place) + ", where there are " + std::to_string(of.count) + " rows");

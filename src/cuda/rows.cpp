@@ -46,8 +46,7 @@ void parameter_gradients(row_function f, const rows& of, void* dw, void* db, voi
   row::check_parameters(f, of, dw, db);
   check_engine({});
   const parameter_plan p = plan_parameters(f, of);
-  if (workspace_size < p.workspace || (p.workspace > 0 && !workspace))
-    throw error(errc::usage, "workspace: " + std::to_string(p.workspace) + " bytes are needed, " + std::to_string(workspace_size) + " given");
+  check_workspace(workspace, workspace_size, p.workspace);
   if (of.n == 0) return;
   if (of.count == 0) {
     for (void* const to : {dw, db})

@@ -166,6 +166,16 @@ def _address(t: torch.Tensor | None) -> int:
     return 0 if t is None else t.data_ptr()
 
 
+def _on_one_device(x: torch.Tensor, *more: torch.Tensor | None) -> None:
+    for t in more:
+        if t is not None and t.device != x.device:
+            raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {x.device} and {t.device}!")
+
+
+#: What the statistics of rows are of.
+_STATISTICS = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.float32: torch.float32, torch.float64: torch.float64}
+
+
 class Rows(NamedTuple):
     """Rows of n elements for the library's row functions (bitfold/rows.hpp). All tensors are contiguous; x, y, w and b are of
     one type."""
@@ -179,16 +189,23 @@ class Rows(NamedTuple):
     rstd: torch.Tensor | None = None
     eps: float = 0.0
 
-    def _core(self) -> _core.Rows:
-        addresses = [_address(t) for t in (self.x, self.y, self.w, self.b, self.mean, self.rstd)]
-        return _core.Rows(name_of(self.x.dtype), self.x.numel() // max(self.n, 1), self.n, addresses, self.eps, self.x.is_cuda)
+    def described(self) -> _core.Rows:
+        """Errors: RuntimeError where tensors are on several devices, or not as large as the rows want them."""
+        count = self.x.numel() // max(self.n, 1)
+        sizes = (self.x.numel(), self.x.numel(), self.n, self.n, count, count)
+        tensors = (self.x, self.y, self.w, self.b, self.mean, self.rstd)
+        _on_one_device(*tensors)
+        for t, size, wanted in zip(tensors, sizes, (*4 * (self.x.dtype,), *2 * (_STATISTICS[self.x.dtype],))):
+            if t is not None and (t.numel() != size or t.dtype is not wanted):
+                raise RuntimeError(f"a tensor of {t.numel()} elements of {t.dtype}, where {size} of {wanted} are expected")
+        return _core.Rows(name_of(self.x.dtype), count, self.n, [_address(t) for t in tensors], self.eps, self.x.is_cuda)
 
     def apply(self, function: str) -> torch.Tensor:
         out = torch.empty_like(self.x)
         if is_real(self.x) and self.x.numel():
             context, stream = _on(self.x)
             with context:
-                _core.apply_rows(self._core(), function, out.data_ptr(), stream)
+                _core.apply_rows(self.described(), function, out.data_ptr(), stream)
         return out
 
     def parameter_gradients(self, function: str, shape: Sequence[int], want: Sequence[bool]) -> list[torch.Tensor | None]:
@@ -197,7 +214,7 @@ class Rows(NamedTuple):
         if is_real(self.x):
             context, stream = _on(self.x)
             with context:
-                rows = self._core()
+                rows = self.described()
                 size = _core.parameter_workspace_bytes(rows, function)
                 room, address = _workspace(self.x, size)
                 _core.parameter_gradients(rows, function, _address(outs[0]), _address(outs[1]), stream, address, size)
@@ -206,6 +223,7 @@ class Rows(NamedTuple):
 
 def sum_rows(x: torch.Tensor, keys: torch.Tensor, outputs: int, base: torch.Tensor | None = None) -> torch.Tensor:
     """Of rows of x, [rows, n], those whose key is k are added to row k of `base`, or of zeros. Keys that name no output are left out."""
+    _on_one_device(x, keys, base)
     x = x.contiguous()
     out = x.new_empty(outputs, x.shape[1])
     narrow = keys.clamp(-1, outputs).to(torch.int32) if outputs < (1 << 31) - 1 else keys  # half as many passes
@@ -214,5 +232,5 @@ def sum_rows(x: torch.Tensor, keys: torch.Tensor, outputs: int, base: torch.Tens
     if is_real(x):
         context, stream = _on(x)
         with context:
-            _core.sum_rows(Rows(x, x.shape[1])._core(), places.data_ptr(), offsets.data_ptr(), outputs, _address(base), out.data_ptr(), stream)
+            _core.sum_rows(Rows(x, x.shape[1]).described(), places.data_ptr(), offsets.data_ptr(), outputs, _address(base), out.data_ptr(), stream)
     return out

@@ -274,11 +274,17 @@ def _along_rows(function: str, x: Tensor, dim: int, out: torch.dtype, y: Tensor 
     """A row function along a dimension. CPUs compute with half types in f32."""
     if not x.numel():
         return torch.empty_like(x, dtype=out)
+    dims_of(x.dim(), dim)  # which says what is wrong with it
     if not x.dim():
         return _along_rows(function, x.reshape(1), 0, out, None if y is None else y.reshape(1)).reshape(())
     as_rows = lambda t: t.to(x.dtype if x.is_cuda and x.dtype is out else wide(out)).movedim(dim, -1).contiguous()
     z = Rows(as_rows(x), x.shape[dim], y=None if y is None else as_rows(y)).apply(function)
     return z.movedim(-1, dim).to(out).contiguous()
+
+
+def _has_rows(x: Tensor, dim: int) -> bool:
+    """Whether the library has functions of rows as long."""
+    return not x.numel() or not x.dim() or x.shape[dim] <= _engine.MOST_OF_A_ROW
 
 
 @covers("_softmax")
@@ -294,7 +300,12 @@ def _log_softmax(how, x, dim, half_to_float):
 def _softmax_of(function, x, dim, half_to_float):
     if x.numel():
         _floating(function, x)
-    return _along_rows(function, x, dim, torch.float32 if half_to_float else x.dtype)
+    out = torch.float32 if half_to_float else x.dtype
+    if _has_rows(x, dim):
+        return _along_rows(function, x, dim, out)
+    top, total = _engine.reduce([ask("max", None), ask("softmax_denominator", None, wide(x.dtype))], x, dim=dim, keepdim=True)
+    y = torch.sub(x.to(wide(x.dtype)), top)
+    return (y.exp_().div_(total) if function == "softmax" else y.sub_(total.log())).to(out)
 
 
 @covers("_safe_softmax")
@@ -306,7 +317,7 @@ def _safe_softmax(how, x, dim, dtype=None):
 
 @covers("_softmax_backward_data")
 def _softmax_backward(how, grad, output, dim, input_dtype):
-    if how == "tree" and grad.dtype is output.dtype:
+    if how == "tree" and grad.dtype is output.dtype and _has_rows(grad, dim):
         return _along_rows("softmax_backward", grad, dim, grad.dtype, output).to(input_dtype)
     g, y = grad.to(wide(grad.dtype)), output.to(wide(output.dtype))
     return torch.sub(g, fold(how, "dot", g, y, dim=dim)).mul_(y).to(input_dtype)
@@ -314,7 +325,7 @@ def _softmax_backward(how, grad, output, dim, input_dtype):
 
 @covers("_log_softmax_backward_data")
 def _log_softmax_backward(how, grad, output, dim, input_dtype):
-    if how == "tree" and grad.dtype is output.dtype:
+    if how == "tree" and grad.dtype is output.dtype and _has_rows(grad, dim):
         return _along_rows("log_softmax_backward", grad, dim, grad.dtype, output).to(input_dtype)
     g, y = grad.to(wide(grad.dtype)), output.to(wide(output.dtype))
     return torch.sub(g, torch.exp(y).mul_(fold(how, "sum", g, dim=dim))).to(input_dtype)
@@ -380,6 +391,8 @@ def _column_fold(how: str, op: str, g: Tensor, y: Tensor | None, dims: list[int]
 
 
 def _batch_dims(x: Tensor, normalized: Sequence[int]) -> tuple[list[int], list[int]]:
+    if not normalized:
+        raise RuntimeError("Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got []")
     lead = x.dim() - len(normalized)
     if lead < 0 or list(x.shape[lead:]) != list(normalized):
         raise RuntimeError(f"Given normalized_shape={list(normalized)}, expected input with shape [*, {list(normalized)}], but got input of size {list(x.shape)}")
@@ -405,8 +418,6 @@ def _normalised_rows(function: str, x: Tensor, dims: list[int], weight: Tensor |
 @covers("native_layer_norm")
 def _layer_norm(how, x, normalized_shape, weight, bias, eps):
     _floating("layer_norm", x)
-    if not normalized_shape:
-        raise RuntimeError("Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got []")
     _, dims = _batch_dims(x, normalized_shape)
     _check_parameters("layer_norm", x, normalized_shape, weight, bias)
     if _by_rows(how, x, dims, weight, bias):
@@ -440,8 +451,9 @@ def _rms_norm_backward(how, grad, x, normalized_shape, rstd, weight, output_mask
 
 def _norm_backward(how, grad, x, normalized_shape, mean, rstd, weight, output_mask):
     batch, dims = _batch_dims(x, normalized_shape)
-    if _by_rows(how, x, dims, grad, weight):
-        function, n = "rms_norm_backward" if mean is None else "layer_norm_backward", math.prod(normalized_shape)
+    n = math.prod(normalized_shape)
+    if _by_rows(how, x, dims, grad, weight) and x.numel() <= n * _engine.MOST_OF_A_ROW:
+        function = "rms_norm_backward" if mean is None else "layer_norm_backward"
         of = Rows(grad.contiguous(), n, y=x.contiguous(), w=_contiguous(weight), mean=_contiguous(mean), rstd=rstd.contiguous())
         parameters = of.parameter_gradients(function, normalized_shape, output_mask[1:]) if any(output_mask[1:]) else [None, None]
         return (of.apply(function) if output_mask[0] else None, *parameters)
@@ -787,6 +799,8 @@ def _indexed(how, x, dim, index, source, reduce, include_self=True):
     source = source.reshape(shape)
     if source.dtype is x.dtype and x.numel() and _summed_as_rows(how, reduce, source.movedim(dim, 0)):
         keys = _checked(_index("index_add", index), x.shape[dim], "index_add").reshape(-1)
+        if keys.is_cuda:  # as torch's own kernels do
+            torch._assert_async(((keys >= 0) & (keys < x.shape[dim])).all())
         rows = x.movedim(dim, 0).contiguous()
         summed = _engine.sum_rows(source.movedim(dim, 0).reshape(keys.numel(), -1), keys, rows.shape[0], rows)
         return summed.reshape(rows.shape).movedim(0, dim).contiguous()
