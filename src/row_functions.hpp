@@ -28,8 +28,8 @@ struct saved {
 template <class A>
 BITFOLD_HD A exp_below(A x) {
   const bool deep = x < arith::exp_floor<A>;
-  const A e = arith::exp_nonpositive(deep ? arith::mul(x, A(0.5)) : x);
-  return deep ? arith::mul(e, e) : e;
+  const A half = arith::mul(x, A(0.5)), e = arith::exp_nonpositive(deep ? half : x), square = arith::mul(e, e);
+  return deep ? square : e;  // of what is there in any case, or compilers make no vectors of it
 }
 template <class A>
 BITFOLD_HD A inverse_root(A x, double eps) {
