@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """bitfold's Python calls beside NumPy's on the same arrays: the best time of one call. Usage: python_calls.py OUT.json [COMMIT]"""
 import datetime
-import json
 import platform
 import sys
 import timeit
 
 import bitfold
 import numpy as np
+
+import shapes
 
 SHAPES = {  # what is reduced, by its name
     "flat": lambda a: (a, None),
@@ -55,8 +56,7 @@ def main():
         cpu = next((line.split(": ")[1].strip() for line in f if line.startswith("model name")), platform.machine())
     context = {"date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"), "cpu": cpu, "numpy": np.__version__,
                "python": platform.python_version(), "commit": sys.argv[2] if len(sys.argv) > 2 else "?"}
-    with open(sys.argv[1], "w") as f:
-        f.write('{"context": ' + json.dumps(context) + ',\n"calls": [\n' + ",\n".join(map(json.dumps, rows)) + "\n]}\n")
+    shapes.write(sys.argv[1], context, rows, "calls")
 
 
 if __name__ == "__main__":

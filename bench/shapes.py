@@ -12,6 +12,6 @@ def result(who, dtype, extents, axes, size, seconds):
             "bytes_per_second": size / seconds}
 
 
-def write(path, context, benchmarks):
+def write(path, context, results, key="benchmarks"):
     with open(path, "w") as f:
-        f.write('{"context": ' + json.dumps(context) + ',\n"benchmarks": [\n' + ",\n".join(map(json.dumps, benchmarks)) + "\n]}\n")
+        f.write('{"context": ' + json.dumps(context) + f',\n"{key}": [\n' + ",\n".join(map(json.dumps, results)) + "\n]}\n")

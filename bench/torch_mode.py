@@ -2,7 +2,6 @@
 """torch's operators on a GPU by themselves and under bitfold.torch.deterministic(): the device's time of a call, inside a CUDA
 graph that holds enough of them to fill a millisecond, and the host's to enqueue one. Usage: torch_mode.py OUT.json [COMMIT]"""
 import datetime
-import json
 import sys
 import time
 
@@ -10,6 +9,7 @@ import torch
 from torch.nn import functional as F
 
 import bitfold.torch
+import shapes
 from shapes_torch import seconds
 
 aten = torch.ops.aten
@@ -107,8 +107,7 @@ def main():
     rows.append(row)
     context = {"date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"), "gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "commit": sys.argv[2] if len(sys.argv) > 2 else "?",
                "command": "bench/torch_mode.py OUT.json"}
-    with open(sys.argv[1], "w") as f:
-        f.write('{"context": ' + json.dumps(context) + ',\n"calls": [\n' + ",\n".join(map(json.dumps, rows)) + "\n]}\n")
+    shapes.write(sys.argv[1], context, rows, "calls")
 
 
 if __name__ == "__main__":

@@ -13,17 +13,12 @@ template <class A>
 struct element {
   A x, y, w, b;
 };
-/// What is known of a row: which function means what by them stands with it.
+/// What is known of a row: which function means what by them stands with it. Of norms and their gradients a and b are the mean and
+/// rstd, which `finish` makes, or takes as they were saved.
 template <class A>
 struct statistics {
   A a{}, b{}, c{}, d{};
 };
-/// What a function gives and takes of a row in memory.
-template <class A>
-struct saved {
-  A mean{}, rstd{};
-};
-
 /// exp(x) for x <= 0, some number for NaN, down to the smallest numbers: below the floor of exp_nonpositive by its square.
 template <class A>
 BITFOLD_HD A exp_below(A x) {
@@ -71,7 +66,7 @@ struct function_of_sum : function<Fold, Op> {
     return {s.sum};
   }
   template <class A>
-  BITFOLD_HD static statistics<A> finish(results<A> r, order::index, double, const saved<A>&) {
+  BITFOLD_HD static statistics<A> finish(results<A> r, order::index, double, const statistics<A>&) {
     return {r.a};
   }
 };
@@ -87,7 +82,7 @@ struct softmax : function<op::logsumexp_fold, op_id::max, op_id::softmax_denomin
   }
   // a: the largest element; b: 1 / the sum of exp(x - a).
   template <class A>
-  BITFOLD_HD static statistics<A> finish(results<A> r, order::index, double, const saved<A>&) {
+  BITFOLD_HD static statistics<A> finish(results<A> r, order::index, double, const statistics<A>&) {
     return {r.a, arith::div(A(1), r.b)};
   }
   template <class A>
@@ -99,7 +94,7 @@ struct softmax : function<op::logsumexp_fold, op_id::max, op_id::softmax_denomin
 struct log_softmax : softmax {
   // a: the largest element; b: the logarithm of that sum.
   template <class A>
-  BITFOLD_HD static statistics<A> finish(results<A> r, order::index, double, const saved<A>&) {
+  BITFOLD_HD static statistics<A> finish(results<A> r, order::index, double, const statistics<A>&) {
     return {r.a, r.b == r.b ? static_cast<A>(arith::log_from_one(static_cast<double>(r.b))) : r.b};
   }
   template <class A>
@@ -144,7 +139,7 @@ struct layer_norm : function<fold::both<sum_of_first, op::moments<2>>, op_id::me
   }
   // a: the mean; b: 1 / sqrt(var + eps).
   template <class A>
-  BITFOLD_HD static statistics<A> finish(results<A> r, order::index, double eps, const saved<A>&) {
+  BITFOLD_HD static statistics<A> finish(results<A> r, order::index, double eps, const statistics<A>&) {
     return {r.a, inverse_root(r.b, eps)};
   }
   template <class A>
@@ -160,7 +155,7 @@ struct rms_norm : function_of_sum<fold::additive<method::tree, fold::square>, op
     return e.x;
   }
   template <class A>
-  BITFOLD_HD static statistics<A> finish(results<A> r, order::index n, double eps, const saved<A>&) {
+  BITFOLD_HD static statistics<A> finish(results<A> r, order::index n, double eps, const statistics<A>&) {
     return {A(0), inverse_root(over(r.a, n), eps)};
   }
   template <class A>
@@ -177,8 +172,8 @@ struct rms_norm_backward : function_of_sum<sum_of_products, op_id::dot> {
     return {arith::mul(e.x, e.w), arith::mul(e.y, s.b)};
   }
   template <class A>
-  BITFOLD_HD static statistics<A> finish(results<A> r, order::index n, double, const saved<A>& of) {
-    return {A(0), of.rstd, A(0), over(r.a, n)};
+  BITFOLD_HD static statistics<A> finish(results<A> r, order::index n, double, const statistics<A>& saved) {
+    return {A(0), saved.b, A(0), over(r.a, n)};
   }
   template <class A>
   BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
@@ -200,8 +195,8 @@ struct layer_norm_backward
     return {s.a.sum, over(s.b.sum, n)};
   }
   template <class A>
-  BITFOLD_HD static statistics<A> finish(results<A> r, order::index n, double, const saved<A>& of) {
-    return {of.mean, of.rstd, r.b, over(r.a, n)};
+  BITFOLD_HD static statistics<A> finish(results<A> r, order::index n, double, const statistics<A>& saved) {
+    return {saved.a, saved.b, r.b, over(r.a, n)};
   }
   template <class A>
   BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
@@ -229,12 +224,6 @@ decltype(auto) visit(row_function which, F f) {
 /// What computes with elements T.
 template <class T>
 using accumulator = std::conditional_t<std::is_same_v<T, double>, double, float>;
-
-/// x rounded to how it is stored; any NaN is the canonical one.
-template <class T, class A>
-BITFOLD_HD T stored(A x) {
-  return arith::round_to<T>(x);
-}
 
 /// Errors (errc::usage, naming the argument): see rows.hpp.
 void check(row_function f, const rows& of, const void* out);

@@ -513,7 +513,6 @@ def test_layouts_do_not_matter(f, device):
         assert all(map(same, run(torch.stack([x, -x], -1)[..., 0]), wanted))
 
 
-#: Whose bits are the same on the CPU and on CUDA: no function of torch's but + - * / and sqrt is in them.
 #: Their gradients have torch's exp in them, or a division by a number.
 NOT_BACKWARDS = ("mean", "logsumexp")
 

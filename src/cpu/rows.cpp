@@ -53,7 +53,7 @@ namespace {
 template <class A>
 struct widened_row {
   const A *x, *y, *w, *b;
-  BITFOLD_HD row::element<A> operator[](std::size_t i) const { return {x[i], y ? y[i] : A(0), w ? w[i] : A(1), b ? b[i] : -A(0)}; }
+  row::element<A> operator[](std::size_t i) const { return {x[i], y ? y[i] : A(0), w ? w[i] : A(1), b ? b[i] : -A(0)}; }
 };
 
 template <class F, class A>
@@ -107,17 +107,16 @@ void apply_to(const rows& of, void* out, const options& how) {
         return from ? parameters(static_cast<const T*>(from) + k * n, to) : nullptr;
       };
       const widened_row<A> elements{row_of(of.x, more + 2 * n), F::two ? row_of(of.y, more + 3 * n) : nullptr, w, b};
-      row::saved<A> saved;
+      row::statistics<A> saved;
       if constexpr (F::reads) {
-        saved.rstd = static_cast<const A*>(of.rstd)[k];
-        if (F::centred) saved.mean = static_cast<const A*>(of.mean)[k];
+        saved.b = static_cast<const A*>(of.rstd)[k];
+        if (F::centred) saved.a = static_cast<const A*>(of.mean)[k];
       }
-      const row::statistics<A> before{saved.mean, saved.rstd};
       const A *x = elements.x, *y = nullptr;
-      using taken = decltype(F::template of<A>(elements[0], before));
+      using taken = decltype(F::template of<A>(elements[0], saved));
       if constexpr (!std::is_same_v<taken, A>) {
         for (std::size_t i = 0; i < n; ++i) {
-          const auto pair = F::template of<A>(elements[i], before);
+          const auto pair = F::template of<A>(elements[i], saved);
           first[i] = pair.x, second[i] = pair.y;
         }
         x = first, y = second;
@@ -129,11 +128,11 @@ void apply_to(const rows& of, void* out, const options& how) {
       }
       const row::statistics<A> s = F::template finish<A>(results, n, of.eps, saved);
       if constexpr (F::writes) {
-        static_cast<A*>(of.rstd)[k] = row::stored<A>(s.b);
-        if (F::centred) static_cast<A*>(of.mean)[k] = row::stored<A>(s.a);
+        static_cast<A*>(of.rstd)[k] = arith::round_to<A>(s.b);
+        if (F::centred) static_cast<A*>(of.mean)[k] = arith::round_to<A>(s.a);
       }
       map(elements, s, n, result);
-      for (std::size_t i = 0; i < n; ++i) static_cast<T*>(out)[k * n + i] = row::stored<T>(result[i]);
+      for (std::size_t i = 0; i < n; ++i) static_cast<T*>(out)[k * n + i] = arith::round_to<T>(result[i]);
     }
   });
 }
@@ -163,7 +162,7 @@ void parameter_gradients_of(const rows& of, void* dw, void* db, const options& h
     g[i] = pair.x, z[i] = pair.y;
   }
   const auto write = [&](void* to, const std::vector<A>& sums) {
-    for (std::size_t i = 0; i < n; ++i) static_cast<T*>(to)[i] = row::stored<T>(sums[i]);
+    for (std::size_t i = 0; i < n; ++i) static_cast<T*>(to)[i] = arith::round_to<T>(sums[i]);
   };
   const auto by_tree = [](op_id op) { return make_reduction(op, method_id::tree, dtype_of<A>); };
   if (dw) write(dw, sums_of_columns(by_tree(op_id::dot), g, &z, of.count, n, how));
@@ -194,7 +193,7 @@ void sum_rows_of(const rows& of, const row_segments& by, const void* base, void*
         for (std::size_t i = 0; i < n; ++i) gathered[j * n + i] = arith::widen<A>(x[i]);
       }
       const std::vector<A> sums = sums_of_columns<A>(sum, gathered, nullptr, count, n, alone);
-      for (std::size_t i = 0; i < n; ++i) to[i] = row::stored<T>(from ? arith::add(arith::widen<A>(from[i]), sums[i]) : sums[i]);
+      for (std::size_t i = 0; i < n; ++i) to[i] = arith::round_to<T>(from ? arith::add(arith::widen<A>(from[i]), sums[i]) : sums[i]);
     }
   });
 }

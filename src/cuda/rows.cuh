@@ -16,8 +16,8 @@ namespace {
 constexpr int tiles_of_warps = 32;  // whose states a warp folds at once
 constexpr int most_warps = 8;
 
-__device__ inline float narrowed(float x, float) { return row::stored<float>(x); }
-__device__ inline double narrowed(double x, double) { return row::stored<double>(x); }
+__device__ inline float narrowed(float x, float) { return arith::round_to<float>(x); }
+__device__ inline double narrowed(double x, double) { return arith::round_to<double>(x); }
 __device__ inline float16 narrowed(float x, float16) {
   std::uint16_t bits;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
@@ -191,11 +191,11 @@ struct row_kernel {
             static_cast<const T*>(of.b), known};
   }
   __device__ static row::statistics<A> finish(const rows& of, index k, const source& from, const S& s, bool writes) {
-    const row::statistics<A> made = F::template finish<A>(F::template results_of<A>(s, of.n), of.n, of.eps, row::saved<A>{from.known.a, from.known.b});
+    const row::statistics<A> made = F::template finish<A>(F::template results_of<A>(s, of.n), of.n, of.eps, from.known);
     if constexpr (F::writes)
       if (writes) {
-        static_cast<A*>(of.rstd)[k] = row::stored<A>(made.b);
-        if (F::centred) static_cast<A*>(of.mean)[k] = row::stored<A>(made.a);
+        static_cast<A*>(of.rstd)[k] = arith::round_to<A>(made.b);
+        if (F::centred) static_cast<A*>(of.mean)[k] = arith::round_to<A>(made.a);
       }
     return made;
   }

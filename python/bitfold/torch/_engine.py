@@ -23,6 +23,14 @@ _MAX_DIMS = 8  # bitfold's
 _DEVICES = {"cpu": _arrays.CPU, "cuda": _arrays.CUDA}
 
 
+HALF = (torch.float16, torch.bfloat16)
+
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """The type in which elements are computed with."""
+    return torch.float32 if dtype in HALF else dtype
+
+
 class Ask(NamedTuple):
     """A reduction to make: of which elements is known later. `method`: what it takes of this one."""
 
@@ -172,10 +180,6 @@ def _on_one_device(x: torch.Tensor, *more: torch.Tensor | None) -> None:
             raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {x.device} and {t.device}!")
 
 
-#: What the statistics of rows are of.
-_STATISTICS = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.float32: torch.float32, torch.float64: torch.float64}
-
-
 class Rows(NamedTuple):
     """Rows of n elements for the library's row functions (bitfold/rows.hpp). All tensors are contiguous; x, y, w and b are of
     one type."""
@@ -195,7 +199,7 @@ class Rows(NamedTuple):
         sizes = (self.x.numel(), self.x.numel(), self.n, self.n, count, count)
         tensors = (self.x, self.y, self.w, self.b, self.mean, self.rstd)
         _on_one_device(*tensors)
-        for t, size, wanted in zip(tensors, sizes, (*4 * (self.x.dtype,), *2 * (_STATISTICS[self.x.dtype],))):
+        for t, size, wanted in zip(tensors, sizes, (*4 * (self.x.dtype,), *2 * (wide(self.x.dtype),))):
             if t is not None and (t.numel() != size or t.dtype is not wanted):
                 raise RuntimeError(f"a tensor of {t.numel()} elements of {t.dtype}, where {size} of {wanted} are expected")
         return _core.Rows(name_of(self.x.dtype), count, self.n, [_address(t) for t in tensors], self.eps, self.x.is_cuda)

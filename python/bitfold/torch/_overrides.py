@@ -15,13 +15,11 @@ import torch
 from torch import Tensor
 
 from . import _engine
-from ._engine import Ask, Rows, dims_of, method_for
+from ._engine import HALF, Ask, Rows, dims_of, method_for, wide
 
 OVERRIDES: dict[str, Callable] = {}
 #: The same names by what they are, for the table in docs/pytorch.md.
 HEADINGS: dict[str, list[str]] = {}
-
-_HALF = (torch.float16, torch.bfloat16)
 
 
 def heading(text: str) -> None:
@@ -37,11 +35,6 @@ def covers(*names: str) -> Callable:
         return f
 
     return add
-
-
-def wide(dtype: torch.dtype) -> torch.dtype:
-    """The type in which elements are computed with."""
-    return torch.float32 if dtype in _HALF else dtype
 
 
 @cache
@@ -89,7 +82,7 @@ def _additive(how: str, op: str, x: Tensor, dim, keepdim: bool, dtype: torch.dty
     if dtype is torch.bool:
         return fold(how, {"sum": "any", "nansum": "any", "prod": "all"}[op], x, dim=dim, keepdim=keepdim)
     integers = not (dtype.is_floating_point or x.is_floating_point() or x.is_complex())
-    if x.dtype is not dtype and not integers and not (x.dtype in _HALF and dtype is torch.float32):
+    if x.dtype is not dtype and not integers and not (x.dtype in HALF and dtype is torch.float32):
         x = x.to(dtype)
     if not dtype.is_floating_point:  # what wraps around in i64 is right modulo every power of two
         return fold(how, op, x, dim=dim, keepdim=keepdim, out=torch.int64).to(dtype)
@@ -346,7 +339,7 @@ def _check_parameters(op: str, x: Tensor, shape: Sequence[int], *parameters: Ten
         if list(t.shape) != list(shape):
             raise RuntimeError(f"{op}: Expected parameters of shape {list(shape)}, but got one of shape {list(t.shape)}")
     dtypes = {t.dtype for t in given}
-    if not (dtypes <= {x.dtype} or x.dtype in _HALF and dtypes == {torch.float32}):
+    if not (dtypes <= {x.dtype} or x.dtype in HALF and dtypes == {torch.float32}):
         raise RuntimeError(f"{op}: mixed dtype: parameters of {', '.join(sorted(map(str, dtypes)))}, where the input is of {x.dtype}")
 
 
