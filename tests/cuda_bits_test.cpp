@@ -342,6 +342,53 @@ TEST_CASE("cuda: exact sums in as many blocks as can be asked for", "[cuda][exac
     }
 }
 
+TEST_CASE("cuda: several arrays have the exact reduction of one", "[cuda][exact][racecheck]") {
+  // Of many sizes, empty and unaligned ones among them; more than a pass takes; longer than a stripe.
+  test::random_bits next{24};
+  for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64})
+    for (test::kind k : test::all_kinds)
+      for (const std::size_t pieces : {1, 7, 400}) {
+        std::vector<std::size_t> sizes;
+        std::size_t n = 0;
+        for (std::size_t i = 0; i < pieces; ++i) {
+          sizes.push_back(i % 9 == 3 ? 0 : i % 100 == 1 ? 70'001 + next() % 1000 : next() % 2000);
+          n += sizes.back();
+        }
+        const auto data = test::make_data(t, k, n, 25);
+        const device_memory in(data.size()), out(64);
+        REQUIRE(cudaMemcpy(in.p, data.data(), data.size(), cudaMemcpyHostToDevice) == cudaSuccess);
+        std::vector<cuda::piece> list;
+        for (std::size_t first = 0; const std::size_t size : sizes) {
+          list.push_back({in.as<std::byte>() + first * size_of(t), size});
+          first += size;
+        }
+        std::swap(list.front(), list.back());
+        for (const op_info& op : all_op_infos) {
+          if (!op.has_exact || op.inputs == 2) continue;
+          const reduction r = make_reduction(op.id, method_id::exact, t, {}, dtype::f64);
+          INFO(test::describe(r, n) << " " << test::name(k) << " pieces=" << pieces);
+          const auto call = [&] {
+            const std::size_t size = cuda::pieces_workspace_bytes(r, list);
+            const device_memory workspace(size + 16);
+            cuda::reduce_pieces(r, list, out.p, workspace.p, size);
+            std::byte host[8];
+            REQUIRE(cudaMemcpy(host, out.p, 8, cudaMemcpyDeviceToHost) == cudaSuccess);
+            return load_scalar(dtype::f64, host);
+          };
+          if (op.id == op_id::nanmean) CHECK_THROWS_AS(call(), error);  // which counts, too
+          else CHECK(call() == cpu::reduce(r, data.data(), nullptr, n));
+        }
+      }
+  const reduction sum = make_reduction(op_id::sum, method_id::exact, dtype::f32);
+  const device_memory out(64);
+  const cuda::piece none[] = {{nullptr, 0}}, odd[] = {{out.as<std::byte>() + 1, 1}}, one[] = {{out.p, 1}};
+  cuda::reduce_pieces(sum, none, out.p, nullptr, cuda::pieces_workspace_bytes(sum, none));
+  CHECK_THROWS_AS(cuda::reduce_pieces(sum, odd, out.p, out.p, 64), error);
+  CHECK_THROWS_AS(cuda::reduce_pieces(sum, one, out.p, out.p, 64), error);
+  CHECK_THROWS_AS(cuda::reduce_pieces(make_reduction(op_id::sum, method_id::tree, dtype::f32), one, out.p, out.p, 64), error);
+  CHECK_THROWS_AS(cuda::reduce_pieces(make_reduction(op_id::dot, method_id::exact, dtype::f32), one, out.p, out.p, 64), error);
+}
+
 TEST_CASE("cuda: exact sums of more than 2^32 elements", "[cuda][exact]") {
   const std::size_t n = (std::size_t{1} << 32) + 5;
   void* p = nullptr;

@@ -32,6 +32,19 @@ bool built();
 /// The names of the usable GPUs, by ordinal; empty without CUDA or without a GPU.
 std::vector<std::string> devices();
 
+/// Makes a GPU the current one of this thread while it lives: every call below is made on the current one.
+/// Errors: errc::no_device; errc::cuda, of a number that no GPU has.
+class current_device {
+ public:
+  explicit current_device(int ordinal);
+  ~current_device();
+  current_device(const current_device&) = delete;
+  current_device& operator=(const current_device&) = delete;
+
+ private:
+  int now_, before_;
+};
+
 /// Bytes of device memory that reduce() needs as workspace for n elements: from the same plan that
 /// reduce() launches. May be 0. For count_distinct, which sorts, twice the elements and more; for method exact as
 /// much as the current device's multiprocessors want.
@@ -95,6 +108,19 @@ void reduce_by_key(std::span<const reduction> all, const void* x, const void* y,
 /// of them to the host.
 void check_offsets(const std::int64_t* offsets, std::size_t segments, std::size_t n, stream where = nullptr);
 void check_keys(const std::int64_t* keys, std::size_t n, std::size_t outputs, stream where = nullptr);
+
+/// One of several arrays in device memory: n elements, aligned to themselves.
+struct piece {
+  const void* data;
+  std::size_t n;
+};
+
+/// Of the elements of several arrays as of one, in whatever order and pieces they lie: by method exact, whose bits know of neither
+/// (on CPUs: totals.hpp). Of floats and one input. Some 160 pieces share a pass. Does not allocate or synchronise.
+/// Errors, besides: a reduction that is by another method, of integers or of two inputs; no elements, of which r has no result.
+std::size_t pieces_workspace_bytes(const reduction& r, std::span<const piece> pieces);
+void reduce_pieces(const reduction& r, std::span<const piece> pieces, void* out, void* workspace, std::size_t workspace_size,
+                   stream where = nullptr);
 
 /// Copies n elements from host memory, reduces them on GPU `device` and waits for the scalar. For the
 /// command line and for tests: the copy costs far more than the reduction.

@@ -208,6 +208,14 @@ std::vector<std::string> devices() {
   return found;
 }
 
+current_device::current_device(int ordinal) : now_(ordinal) {
+  check(cudaGetDevice(&before_), "cudaGetDevice");
+  if (now_ != before_) check(cudaSetDevice(now_), "cudaSetDevice");
+}
+current_device::~current_device() {
+  if (now_ != before_) cudaSetDevice(before_);
+}
+
 std::size_t workspace_bytes(std::span<const reduction> all, std::size_t n, const launch& shape) {
   return workspace_of(steps_of(all, n, shape));
 }
@@ -254,13 +262,35 @@ void reduce(const reduction& r, const void* data, std::size_t n, void* out, stre
   reduce(r, data, nullptr, n, out, where, shape);
 }
 
+namespace {
+exact_pieces_plan checked_plan(const reduction& r, std::span<const piece> pieces) {
+  if (!detail::is_exact(r) || info(r.op()).inputs != 1 || !is_float(r.in()))
+    throw error(errc::usage, "reduction: of several arrays only by method exact, of floats and one input");
+  for (const piece& p : pieces) detail::check_inputs(r, p.data, nullptr, p.n);
+  return plan_exact_pieces(r, pieces);
+}
+}  // namespace
+
+std::size_t pieces_workspace_bytes(const reduction& r, std::span<const piece> pieces) { return checked_plan(r, pieces).workspace; }
+
+void reduce_pieces(const reduction& r, std::span<const piece> pieces, void* out, void* workspace, std::size_t workspace_size, stream where) {
+  check_engine({&r, 1});
+  for (const piece& p : pieces)
+    if (reinterpret_cast<std::uintptr_t>(p.data) % size_of(r.in())) throw error(errc::usage, "pieces: not aligned to their elements");
+  if (out == nullptr) throw error(errc::usage, "out: null pointer");
+  const exact_pieces_plan plan = checked_plan(r, pieces);
+  if (plan.n == 0) return write_empty({&r, 1}, {&out, 1}, where);
+  check_workspace(workspace, workspace_size, plan.workspace);
+  check_launch(launch_exact_pieces(plan, r, out, workspace, where));
+}
+
 std::vector<scalar> reduce_host(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
                                 int device, const launch& shape) {
   if (all.empty()) return {};
   if (device < 0 || static_cast<std::size_t>(device) >= devices().size())
     throw error(errc::no_device, "cuda: no GPU number " + std::to_string(device) + "; " +
                                      std::to_string(devices().size()) + " usable");
-  // Frees on every way out, and gives the caller's device back.
+  // Frees on every way out.
   struct memory {
     void* p = nullptr;
     explicit memory(std::size_t bytes) {
@@ -269,14 +299,6 @@ std::vector<scalar> reduce_host(std::span<const reduction> all, const void* x, c
       check(err, "cudaMalloc");
     }
     ~memory() { cudaFree(p); }
-  };
-  struct current_device {
-    int before = 0;
-    explicit current_device(int d) {
-      check(cudaGetDevice(&before), "cudaGetDevice");
-      check(cudaSetDevice(d), "cudaSetDevice");
-    }
-    ~current_device() { cudaSetDevice(before); }
   };
   const current_device guard(device);
   const std::size_t bytes = n * size_of(all[0].in()), work = workspace_bytes(all, n, shape);

@@ -10,6 +10,7 @@
 
 #include <bitfold/cuda/launch.hpp>
 
+#include "../binned.hpp"
 #include "groups.hpp"
 
 namespace bitfold::cuda {
@@ -45,6 +46,9 @@ int blocks_at_once(const exact_kernel& k, int threads) {
   }
   return blocks;
 }
+
+// Of one of several arrays, that a block takes before it looks for the next.
+constexpr std::size_t stripe_bytes = 1 << 17;
 
 // What one block does, so that no second kernel is needed.
 constexpr std::size_t takes_alone = 4;
@@ -120,6 +124,62 @@ const char* launch_exact(const exact_plan& plan, const arguments& a) {
     void* values[] = {&n, &all, &how};
     err = enqueue(plan.passes[0].kernel.finish, 1, finish_threads, 0, a.where, a.overlap && plan.passes.size() == 1, values);
   }
+  return err == cudaSuccess ? nullptr : cudaGetErrorString(err);
+}
+
+// ---- Several arrays -------------------------------------------------------------------------------------
+
+exact_pieces_plan plan_exact_pieces(const reduction& r, std::span<const piece> pieces) {
+  exact_pieces_plan plan{};
+  // Stripes as long for all terms, and short enough that blocks end together.
+  const auto stripe = static_cast<index>(stripe_bytes / size_of(r.in()));
+  std::size_t items = 0;
+  for (const piece& p : pieces) {
+    if (p.n == 0) continue;
+    if (plan.lists.empty() || plan.lists.back().count == most_pieces) plan.lists.push_back({0, stripe, {}, {0}});
+    exact_pieces& list = plan.lists.back();
+    const index here = (p.n + stripe - 1) / stripe;
+    if (here >= UINT32_MAX - list.first[list.count]) throw error(errc::usage, "pieces: more than 2^47 bytes");
+    list.each[list.count] = p;
+    ++list.count;
+    list.first[list.count] = list.first[list.count - 1] + static_cast<unsigned>(here);
+    plan.n += p.n;
+    items += here;
+  }
+  for (const exact::term what : detail::terms_of(r)) {
+    const exact_kernel k = with_kernel_type(r.in(), [&]<class T>(std::type_identity<T>) { return exact_kernel_of<T>(what, false); });
+    check_compiled(r, k.of_pieces != nullptr);
+    const int lists = std::max(1, static_cast<int>(plan.lists.size()));
+    if (lists > most_blocks) throw error(errc::usage, "pieces: too many of them");
+    exact_kernel runs = k;
+    runs.function = k.of_pieces;
+    const int blocks = std::min({blocks_at_once(runs, k.threads), most_blocks / lists, static_cast<int>(std::clamp<std::size_t>(items, 1, most_blocks))});
+    plan.passes.push_back({runs, {what, blocks * lists, static_cast<int>(k.cells[0]), nullptr}, blocks});
+    plan.workspace += static_cast<std::size_t>(blocks * lists) * k.cells[0] * sizeof(std::int64_t);
+  }
+  return plan;
+}
+
+const char* launch_exact_pieces(const exact_pieces_plan& plan, const reduction& r, void* out, void* workspace, stream where) {
+  exact_slots all{};
+  auto* next = static_cast<std::int64_t*>(workspace);
+  cudaError_t err = cudaSuccess;
+  for (const exact_pieces_plan::pass& p : plan.passes) {
+    exact_slot whole = p.slot;
+    whole.at = next;
+    all.each[all.count++] = whole;
+    for (exact_pieces list : plan.lists) {
+      exact_slots here{1, {p.slot}};
+      here.each[0].at = next;
+      next += std::ptrdiff_t{p.blocks} * p.slot.cells;
+      void* values[] = {&list, &here};
+      if (err == cudaSuccess) err = enqueue(p.kernel.function, p.blocks, p.kernel.threads, p.kernel.shared, where, false, values);
+    }
+  }
+  index n = plan.n;
+  result_list how{1, {{out, r.out(), r.op(), r.ddof()}}};
+  void* values[] = {&n, &all, &how};
+  if (err == cudaSuccess) err = enqueue(plan.passes[0].kernel.finish, 1, finish_threads, 0, where, false, values);
   return err == cudaSuccess ? nullptr : cudaGetErrorString(err);
 }
 

@@ -866,29 +866,63 @@ __device__ pack<T> load_or_pad(const T* p, index j, index n, bool aligned, bits_
   return v;
 }
 
-// Adds the terms of A, and of B, of all elements, U packs of each input at a time.
-template <class T, bool Two, int U, class A, class B, bool Presence>
-__global__ void __launch_bounds__(A::threads)
-    exact_pass(elements data, index n, const __grid_constant__ exact_slots slots, const __grid_constant__ result_list how) {
-  constexpr int threads = A::threads;
-#if __CUDA_ARCH__ >= 900
-  cudaTriggerProgrammaticLaunchCompletion();
-#endif
-  std::int64_t* const cells = reinterpret_cast<std::int64_t*>(cells_and_columns);
-  std::byte* const columns = cells_and_columns + bytes_of_cells(A::count + B::count);
-  for (int i = threadIdx.x; i < A::count + B::count; i += blockDim.x) cells[i] = 0;
-  A a(columns);
-  B b(columns + threads * A::column_bytes);
-  __syncthreads();
+// What a block adds up: its cells and its threads' adders, in its shared memory.
+template <class A, class B>
+struct adders_of_block {
+  std::int64_t* const cells;
+  A a;
+  B b;
+  static constexpr int takes = A::takes < B::takes ? A::takes : B::takes;
+  int until_spill = takes;
 
+  __device__ adders_of_block()
+      : cells(reinterpret_cast<std::int64_t*>(cells_and_columns)), a(columns()), b(columns() + A::threads * A::column_bytes) {
+    for (int i = threadIdx.x; i < A::count + B::count; i += blockDim.x) cells[i] = 0;
+    __syncthreads();
+  }
+  __device__ static std::byte* columns() { return cells_and_columns + bytes_of_cells(A::count + B::count); }
+  template <int U, bool Two, class T>
+  __device__ void take(const pack<T> (&x)[U], const pack<T> (&y)[Two ? U : 1], int here) {
+    a.template take<U, Two>(x, y, here, cells);
+    b.template take<U, Two>(x, y, here, cells + A::count);
+    if (--until_spill > 0) return;
+    spill();
+    until_spill = takes;
+  }
+  // All to the cells, of which each term's last has its flags.
+  __device__ void end() {
+    spill();
+    add_flags(cells[A::count - 1], a.flags);
+    if constexpr (B::count > 0) add_flags(cells[A::count + B::count - 1], b.flags);
+    __syncthreads();
+  }
+  __device__ void write(const exact_slots& slots) const {
+    for (int i = threadIdx.x; i < A::count; i += blockDim.x) slots.each[0].at[index{blockIdx.x} * A::count + i] = cells[i];
+    if constexpr (B::count > 0)
+      for (int i = threadIdx.x; i < B::count; i += blockDim.x) slots.each[1].at[index{blockIdx.x} * B::count + i] = cells[A::count + i];
+  }
+
+ private:
+  __device__ void spill() {
+    a.spill(cells);
+    b.spill(cells + A::count);
+  }
+  __device__ static void add_flags(std::int64_t& cell, unsigned flags) {
+    flags = __reduce_or_sync(all_threads, flags);
+    if (threadIdx.x % warp == 0) atomicOr(reinterpret_cast<word*>(&cell), word{flags});
+  }
+};
+
+// Adds n elements, U packs of each input at a time, by `blocks` blocks, of which this is number `block`.
+template <class T, bool Two, int U, bool Presence, class Adders>
+__device__ void add_elements(Adders& to, const T* px, const T* py, index n, bool aligned, index block, index blocks) {
   // Terms of these are -0, or nothing.
   using bits = bits_of_type<T>;
   constexpr bits x_padding = Presence ? static_cast<bits>(~bits{0}) : static_cast<bits>(bits{1} << (exact::range<T>::width - 1));
-  const T *px = static_cast<const T*>(data.x), *py = static_cast<const T*>(data.y);
   const index packs = (n + pack<T>::size - 1) / pack<T>::size;
-  const index stride = index{gridDim.x} * blockDim.x, mine = index{blockIdx.x} * blockDim.x + threadIdx.x;
+  const index stride = blocks * blockDim.x, block_first = block * blockDim.x, mine = block_first + threadIdx.x;
   const auto load = [&](index base, pack<T> (&x)[U], pack<T> (&y)[Two ? U : 1]) {
-    if (data.aligned && (base + (U - 1) * stride + blockDim.x * (blockIdx.x + 1)) * pack<T>::size <= n) {
+    if (aligned && (base + (U - 1) * stride + block_first + blockDim.x) * pack<T>::size <= n) {
 #pragma unroll
       for (int u = 0; u < U; ++u) {
         x[u] = load_pack<true>(px + (base + mine + u * stride) * pack<T>::size);
@@ -897,16 +931,13 @@ __global__ void __launch_bounds__(A::threads)
     } else {
 #pragma unroll
       for (int u = 0; u < U; ++u) {
-        x[u] = load_or_pad(px, base + mine + u * stride, n, data.aligned, x_padding);
-        if constexpr (Two) y[u] = load_or_pad(py, base + mine + u * stride, n, data.aligned, bits{0});
+        x[u] = load_or_pad(px, base + mine + u * stride, n, aligned, x_padding);
+        if constexpr (Two) y[u] = load_or_pad(py, base + mine + u * stride, n, aligned, bits{0});
       }
     }
   };
   pack<T> next_x[U], next_y[Two ? U : 1];
-  const index block_first = index{blockIdx.x} * blockDim.x;
   if (block_first < packs) load(0, next_x, next_y);
-  constexpr int takes = A::takes < B::takes ? A::takes : B::takes;
-  int until_spill = takes;
   for (index base = 0; base + block_first < packs; base += U * stride) {
     pack<T> x[U], y[Two ? U : 1];
 #pragma unroll
@@ -917,33 +948,43 @@ __global__ void __launch_bounds__(A::threads)
     if (base + U * stride + block_first < packs) load(base + U * stride, next_x, next_y);
     int here = U;  // packs that the block's first thread has
     if (base + (U - 1) * stride + block_first >= packs) here = static_cast<int>((packs - base - block_first + stride - 1) / stride);
-    a.template take<U, Two>(x, y, here, cells);
-    b.template take<U, Two>(x, y, here, cells + A::count);
-    if (--until_spill == 0) {
-      a.spill(cells);
-      b.spill(cells + A::count);
-      until_spill = takes;
-    }
+    to.template take<U, Two>(x, y, here);
   }
-  a.spill(cells);
-  b.spill(cells + A::count);
-  const auto add_flags = [](std::int64_t& cell, unsigned flags) {
-    flags = __reduce_or_sync(all_threads, flags);
-    if (threadIdx.x % warp == 0) atomicOr(reinterpret_cast<word*>(&cell), word{flags});
-  };
-  add_flags(cells[A::count - 1], a.flags);
-  if constexpr (B::count > 0) add_flags(cells[A::count + B::count - 1], b.flags);
-  __syncthreads();
+}
+
+// Adds the terms of A, and of B, of all elements.
+template <class T, bool Two, int U, class A, class B, bool Presence>
+__global__ void __launch_bounds__(A::threads)
+    exact_pass(elements data, index n, const __grid_constant__ exact_slots slots, const __grid_constant__ result_list how) {
+#if __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();
+#endif
+  adders_of_block<A, B> adders;
+  add_elements<T, Two, U, Presence>(adders, static_cast<const T*>(data.x), static_cast<const T*>(data.y), n, data.aligned, blockIdx.x, gridDim.x);
+  adders.end();
   if (gridDim.x == 1 && how.count > 0) {
-    const std::int64_t* of[most_slots] = {cells, cells + A::count};
+    const std::int64_t* of[most_slots] = {adders.cells, adders.cells + A::count};
     __shared__ summed sums[2];
     write_results<T>(slots, of, n, how, sums);
   } else {
-    for (int i = threadIdx.x; i < A::count; i += blockDim.x) slots.each[0].at[index{blockIdx.x} * A::count + i] = cells[i];
-    if constexpr (B::count > 0)
-      for (int i = threadIdx.x; i < B::count; i += blockDim.x)
-        slots.each[1].at[index{blockIdx.x} * B::count + i] = cells[A::count + i];
+    adders.write(slots);
   }
+}
+
+// The same of several arrays, of which a block takes stripes.
+template <class T, int U, class A>
+__global__ void __launch_bounds__(A::threads) exact_pass_of_pieces(const __grid_constant__ exact_pieces of, const __grid_constant__ exact_slots slots) {
+  adders_of_block<A, no_adder> adders;
+  for (unsigned item = blockIdx.x; item < of.first[of.count]; item += gridDim.x) {
+    int k = 0, end = of.count;  // the last piece that begins there or before
+    while (end - k > 1) (of.first[(k + end) / 2] <= item ? k : end) = (k + end) / 2;
+    const index begin = index{item - of.first[k]} * of.stripe, left = of.each[k].n - begin;
+    const T* const p = static_cast<const T*>(of.each[k].data) + begin;
+    add_elements<T, false, U, false>(adders, p, static_cast<const T*>(nullptr), left < of.stripe ? left : of.stripe,
+                                     reinterpret_cast<std::uintptr_t>(p) % 16 == 0, 0, 1);
+  }
+  adders.end();
+  adders.write(slots);
 }
 
 // One block: the cells of all blocks, whose sums are below 2^63 (docs/exact.md), become results.
@@ -983,6 +1024,7 @@ template <class T, bool Two, int U, class A, class B = no_adder, bool Presence =
 exact_kernel kernel_of() {
   exact_kernel k;
   k.function = reinterpret_cast<const void*>(exact_pass<T, Two, U, A, B, Presence>);
+  if constexpr (!Two && !Presence && B::count == 0) k.of_pieces = reinterpret_cast<const void*>(exact_pass_of_pieces<T, U, A>);
   k.finish = reinterpret_cast<const void*>(exact_finish<T>);
   k.threads = A::threads;
   k.shared = bytes_of_cells(A::count + B::count) + A::threads * (A::column_bytes + B::column_bytes);

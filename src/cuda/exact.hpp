@@ -15,6 +15,7 @@ namespace bitfold::cuda {
 /// A kernel that adds all terms of one kind, or of two, to the cells of its block.
 struct exact_kernel {
   const void* function = nullptr;
+  const void* of_pieces = nullptr;  ///< the same of exact_pieces; of floats, one input and one term that is not presence
   const void* finish = nullptr;  ///< makes results of the cells of all blocks, of up to most_slots terms, in one block
   int threads = 0;             ///< of a block, at most
   std::size_t shared = 0;      ///< bytes of dynamic shared memory
@@ -41,6 +42,15 @@ struct exact_slots {
   exact_slot each[most_slots];
 };
 
+/// Arrays that one kernel takes, in stripes: item k of the first piece's, then of the second's, and so on.
+inline constexpr int most_pieces = 160;
+struct exact_pieces {
+  int count;
+  index stripe;  ///< elements
+  piece each[most_pieces];
+  unsigned first[most_pieces + 1];  ///< item of each; behind them how many there are
+};
+
 /// The passes of several exact reductions of elements of one type, one for each term or pair of terms; their cells
 /// lie in the workspace one behind the other.
 struct exact_plan {
@@ -58,6 +68,21 @@ struct exact_plan {
 exact_plan plan_exact(std::span<const exact::term> terms, dtype type, std::size_t n, const launch& shape);
 /// Enqueues the plan; its results are a.how's. Returns the name of the CUDA error, or null.
 const char* launch_exact(const exact_plan& p, const arguments& a);
+
+/// The passes over several arrays: of each term, one for each list of them, into cells of their own; all finish together.
+struct exact_pieces_plan {
+  struct pass {
+    exact_kernel kernel;
+    exact_slot slot;  ///< of all lists
+    int blocks;       ///< of each
+  };
+  std::vector<pass> passes;
+  std::vector<exact_pieces> lists;
+  std::size_t n, workspace;
+};
+/// Errors: errc::usage (a kernel that is not there).
+exact_pieces_plan plan_exact_pieces(const reduction& r, std::span<const piece> pieces);
+const char* launch_exact_pieces(const exact_pieces_plan& p, const reduction& r, void* out, void* workspace, stream where);
 
 /// Kernels of many outputs, whose elements are read once for each of up to most_slots terms: of any, or of term::element.
 struct exact_outputs_kernels {

@@ -47,8 +47,8 @@ __global__ void __launch_bounds__(threads)
 
 template <term What>
 exact_kernel kernel() {
-  return {reinterpret_cast<const void*>(add_integers<What>), reinterpret_cast<const void*>(exact_finish<std::int64_t>), threads, 0, 4 * threads,
-          {cells_for<What>, 0}};
+  return {.function = reinterpret_cast<const void*>(add_integers<What>), .finish = reinterpret_cast<const void*>(exact_finish<std::int64_t>),
+          .threads = threads, .elements = 4 * threads, .cells = {cells_for<What>, 0}};
 }
 
 }  // namespace

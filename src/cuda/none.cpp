@@ -12,6 +12,8 @@ namespace {
 
 bool built() { return false; }
 std::vector<std::string> devices() { return {}; }
+current_device::current_device(int) : now_(0), before_(0) { refuse(); }
+current_device::~current_device() = default;
 std::size_t workspace_bytes(const reduction&, std::size_t, const launch&) { refuse(); }
 void reduce(const reduction&, const void*, std::size_t, void*, void*, std::size_t, stream,
             const launch&) {
@@ -51,6 +53,8 @@ void parameter_gradients(row_function, const rows&, void*, void*, void*, std::si
 void sum_rows(const rows&, const row_segments&, const void*, void*, stream) { refuse(); }
 void check_offsets(const std::int64_t*, std::size_t, std::size_t, stream) { refuse(); }
 void check_keys(const std::int64_t*, std::size_t, std::size_t, stream) { refuse(); }
+std::size_t pieces_workspace_bytes(const reduction&, std::span<const piece>) { refuse(); }
+void reduce_pieces(const reduction&, std::span<const piece>, void*, void*, std::size_t, stream) { refuse(); }
 std::vector<scalar> reduce_host(std::span<const reduction>, const void*, const void*, std::size_t, int,
                                 const launch&) {
   refuse();
