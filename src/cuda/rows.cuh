@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <initializer_list>
 
 #include <bitfold/cuda/engine.cuh>
@@ -382,87 +383,120 @@ __global__ void __launch_bounds__(warps_on_columns* warp) fold_parameters(const 
   const int t = threadIdx.x % warp, w = static_cast<int>(threadIdx.x) / warp;
   const index column = (index{blockIdx.x} * warp + static_cast<index>(t)) * Owned;
   const bool is_there = column < of.n;
-  for (int k = static_cast<int>(blockIdx.y); k < parts; k += static_cast<int>(gridDim.y)) {
-    const index first = static_cast<index>(k) * static_cast<index>(part);
-    const int here = static_cast<int>(of.count - first < static_cast<index>(part) ? of.count - first : static_cast<index>(part));
-    const auto element = [](const one_row& v, int p) {
-      return F::template of<A>({arith::widen<A>(v.g[p]), arith::widen<A>(v.y[p]), A(1), A(0)}, v.known);
-    };
-    thread_counter<of_columns, of_many, 17> leaves;
+  const int k = static_cast<int>(blockIdx.y);
+  const index first = static_cast<index>(k) * static_cast<index>(part);
+  const int here = static_cast<int>(of.count - first < static_cast<index>(part) ? of.count - first : static_cast<index>(part));
+  const auto element = [](const one_row& v, int p) {
+    return F::template of<A>({arith::widen<A>(v.g[p]), arith::widen<A>(v.y[p]), A(1), A(0)}, v.known);
+  };
+  thread_counter<of_columns, of_many, 17> leaves;
 #pragma unroll 1
-    for (int begin = 0; begin < here; begin += order::leaf) {
-      const auto load = [&](int i) {
-        const index row = first + static_cast<index>(begin + i), at = row * of.n + column;
-        one_row v{packet<T, Owned>::load(static_cast<const T*>(of.x) + at), packet<T, Owned>::load(static_cast<const T*>(of.y) + at), {}};
-        v.known.b = static_cast<const A*>(of.rstd)[row];
-        if (F::centred) v.known.a = static_cast<const A*>(of.mean)[row];
-        return v;
-      };
-      constexpr int each = order::lanes / warps_on_columns;
-      const int size = min(order::leaf, here - begin), lanes = order::lane_count(size), end = min(lanes, (w + 1) * each);
-      if (is_there && w * each < end) of_lanes[w][t] = fold_lanes_by_thread<fold, Owned>(size, w * each, end, load, element);
-      __syncthreads();
-      if (w == 0 && is_there) {
-        thread_counter<of_columns, of_many, 4> shares;
+  for (int begin = 0; begin < here; begin += order::leaf) {
+    const auto load = [&](int i) {
+      const index row = first + static_cast<index>(begin + i), at = row * of.n + column;
+      one_row v{packet<T, Owned>::load(static_cast<const T*>(of.x) + at), packet<T, Owned>::load(static_cast<const T*>(of.y) + at), {}};
+      v.known.b = static_cast<const A*>(of.rstd)[row];
+      if (F::centred) v.known.a = static_cast<const A*>(of.mean)[row];
+      return v;
+    };
+    constexpr int each = order::lanes / warps_on_columns;
+    const int size = min(order::leaf, here - begin), lanes = order::lane_count(size), end = min(lanes, (w + 1) * each);
+    if (is_there && w * each < end) of_lanes[w][t] = fold_lanes_by_thread<fold, Owned>(size, w * each, end, load, element);
+    __syncthreads();
+    if (w == 0 && is_there) {
+      thread_counter<of_columns, of_many, 4> shares;
 #pragma unroll
-        for (int j = 0; j < warps_on_columns; ++j)
-          if (j * each < lanes) shares.push(of_lanes[j][t], leaf_lanes{size}(j * each, min(each, lanes - j * each)));
-        leaves.push(shares.total(), static_cast<index>(size));
-      }
-      __syncthreads();
+      for (int j = 0; j < warps_on_columns; ++j)
+        if (j * each < lanes) shares.push(of_lanes[j][t], leaf_lanes{size}(j * each, min(each, lanes - j * each)));
+      leaves.push(shares.total(), static_cast<index>(size));
     }
-    if (w > 0 || !is_there) continue;
-    const of_many s = leaves.total();
+    __syncthreads();
+  }
+  if (w > 0 || !is_there) return;
+  const of_many s = leaves.total();
 #pragma unroll
-    for (int p = 0; p < Owned; ++p) {
-      const index to = column + static_cast<index>(p);
-      if (parts == 1) write_parameters<F>(s.each[p], to, dw, db);
-      else static_cast<S*>(states)[static_cast<index>(k) * of.n + to] = s.each[p];
-    }
+  for (int p = 0; p < Owned; ++p) {
+    const index to = column + static_cast<index>(p);
+    if (parts == 1) write_parameters<F>(s.each[p], to, dw, db);
+    else static_cast<S*>(states)[static_cast<index>(k) * of.n + to] = s.each[p];
   }
 }
+// The parts of a column: warps take runs of them, and one the runs. A thread takes a column.
+constexpr int warps_on_parts = 16;
 template <class F, class T>
-__global__ void __launch_bounds__(128) fold_parts_of_parameters(const __grid_constant__ rows of, int part, int parts, const void* states, T* dw, T* db) {
+__global__ void __launch_bounds__(warps_on_parts* warp)
+    fold_parts_of_parameters(const __grid_constant__ rows of, int part, int parts, int run, const void* states, T* dw, T* db) {
   using S = typename row_kernel<F, T, 1>::S;
-  const index column = index{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (column >= of.n) return;
-  thread_counter<typename F::folded, S, 17> all;
-  constexpr int beside = 8;
+  using fold = typename F::folded;
+  __shared__ S of_runs[warps_on_parts][warp];
+  const int t = threadIdx.x % warp, w = static_cast<int>(threadIdx.x) / warp;
+  const index column = index{blockIdx.x} * warp + static_cast<index>(t);
+  const bool is_there = column < of.n;
+  const auto elements = [&](int first, int many) {
+    const index span = static_cast<index>(part), left = of.count - static_cast<index>(first) * span, whole = static_cast<index>(many) * span;
+    return left < whole ? left : whole;
+  };
+  const int first = w * run, end = min(first + run, parts);
+  if (is_there && first < end) {
+    thread_counter<fold, S, 13> of_run;
+    constexpr int beside = 8;
 #pragma unroll 1
-  for (int k = 0; k < parts; k += beside) {
-    S s[beside];
+    for (int k = first; k < end; k += beside) {
+      S s[beside];
 #pragma unroll
-    for (int j = 0; j < beside; ++j)
-      if (k + j < parts) s[j] = static_cast<const S*>(states)[static_cast<index>(k + j) * of.n + column];
+      for (int j = 0; j < beside; ++j)
+        if (k + j < end) s[j] = static_cast<const S*>(states)[static_cast<index>(k + j) * of.n + column];
 #pragma unroll 1
-    for (int j = 0; j < beside && k + j < parts; ++j) {
-      const index left = of.count - static_cast<index>(k + j) * static_cast<index>(part);
-      all.push(s[j], left < part ? left : static_cast<index>(part));
+      for (int j = 0; j < beside && k + j < end; ++j) of_run.push(s[j], elements(k + j, 1));
     }
+    of_runs[w][t] = of_run.total();
   }
-  write_parameters<F>(all.total(), column, dw, db);
+  __syncthreads();
+  if (w > 0 || !is_there) return;
+  thread_counter<fold, S, 5> runs;
+  for (int j = 0; j * run < parts; ++j) runs.push(of_runs[j][t], elements(j * run, run));
+  write_parameters<F>(runs.total(), column, dw, db);
 }
 
-// A thread takes Owned neighbouring columns of an output.
+// A thread takes Owned neighbouring columns of some outputs, whose first rows are read at once: most have one, or none.
+constexpr int outputs_beside = 4;
 template <class T, int Owned>
 __global__ void __launch_bounds__(128) sum_rows_of_segments(const __grid_constant__ rows of, const __grid_constant__ row_segments by, const T* base, T* out) {
   using A = row::accumulator<T>;
   using some = packet<T, Owned>;
-  const index stripes = (of.n / Owned + blockDim.x - 1) / blockDim.x, items = by.outputs * stripes;
+  const index stripes = (of.n / Owned + blockDim.x - 1) / blockDim.x, items = (by.outputs + outputs_beside - 1) / outputs_beside * stripes;
   for (index item = blockIdx.x; item < items; item += gridDim.x) {
-    const index k = item / stripes, column = (item % stripes * blockDim.x + threadIdx.x) * Owned, to = k * of.n + column;
+    const index first = item / stripes * outputs_beside, column = (item % stripes * blockDim.x + threadIdx.x) * Owned;
     if (column >= of.n) continue;
-    const std::int64_t begin = by.offsets[k], n = by.offsets[k + 1] - begin;
-    const some before = base ? some::load(base + to) : some::of(T{});
-    some result = before;
-    if (n > 0) {
-      const auto load = [&](int i) { return some::load(static_cast<const T*>(of.x) + static_cast<index>(by.places[begin + i]) * of.n + column); };
-      const auto s = fold_rows_by_thread<row::sum_of_first, Owned, 17>(static_cast<int>(n), load, [](const some& v, int p) { return arith::widen<A>(v[p]); });
+    const int here = by.outputs - first < outputs_beside ? static_cast<int>(by.outputs - first) : outputs_beside;
+    const auto row_at = [&](std::int64_t i) { return some::load(static_cast<const T*>(of.x) + static_cast<index>(by.places[i]) * of.n + column); };
+    std::int64_t begin[outputs_beside + 1];
+    some before[outputs_beside], x[outputs_beside];
 #pragma unroll
-      for (int p = 0; p < Owned; ++p)
-        result.set(p, narrowed(base ? arith::add(arith::widen<A>(before[p]), s.each[p].sum) : s.each[p].sum, T{}));
+    for (int j = 0; j <= outputs_beside; ++j) begin[j] = by.offsets[first + static_cast<index>(min(j, here))];
+#pragma unroll
+    for (int j = 0; j < outputs_beside; ++j) {
+      before[j] = base && j < here ? some::load(base + (first + static_cast<index>(j)) * of.n + column) : some::of(T{});
+      if (begin[j] < begin[j + 1]) x[j] = row_at(begin[j]);
     }
-    result.store(out + to);
+#pragma unroll
+    for (int j = 0; j < outputs_beside; ++j) {
+      if (j >= here) break;
+      some result = before[j];
+      const auto set = [&](int p, A sum) { result.set(p, narrowed(base ? arith::add(arith::widen<A>(before[j][p]), sum) : sum, T{})); };
+      const auto n = static_cast<int>(begin[j + 1] - begin[j]);
+      const auto element = [](const some& v, int p) { return arith::widen<A>(v[p]); };
+      using fold = row::sum_of_first;
+      if (n == 1) {
+#pragma unroll
+        for (int p = 0; p < Owned; ++p) set(p, method::fold_lane<fold, order::rows>(1, [&](int) { return element(x[j], p); }).sum);
+      } else if (n > 1) {
+        const auto s = fold_rows_by_thread<fold, Owned, 17>(n, [&](int i) { return row_at(begin[j] + i); }, element);
+#pragma unroll
+        for (int p = 0; p < Owned; ++p) set(p, s.each[p].sum);
+      }
+      result.store(out + (first + static_cast<index>(j)) * of.n + column);
+    }
   }
 }
 
@@ -481,10 +515,11 @@ bool in_packets(int owned, std::size_t n, std::initializer_list<const void*> arr
 template <class F, class T, int Owned>
 const char* launch_parameters(const rows& of, const parameter_plan& p, T* dw, T* db, void* workspace, stream where) {
   const auto blocks = static_cast<unsigned>((of.n / Owned + warp - 1) / warp);
-  fold_parameters<F, T, Owned><<<dim3(blocks, static_cast<unsigned>(std::min(p.parts, 65535))), warps_on_columns * warp, 0, where>>>(of, p.part, p.parts, workspace, dw, db);
+  fold_parameters<F, T, Owned><<<dim3(blocks, static_cast<unsigned>(p.parts)), warps_on_columns * warp, 0, where>>>(of, p.part, p.parts, workspace, dw, db);
   cudaError_t err = cudaGetLastError();
   if (err == cudaSuccess && p.parts > 1) {
-    fold_parts_of_parameters<F, T><<<static_cast<unsigned>((of.n + 127) / 128), 128, 0, where>>>(of, p.part, p.parts, workspace, dw, db);
+    const auto run = static_cast<int>(std::bit_ceil(static_cast<unsigned>(p.parts + warps_on_parts - 1) / warps_on_parts));
+    fold_parts_of_parameters<F, T><<<static_cast<unsigned>((of.n + warp - 1) / warp), warps_on_parts * warp, 0, where>>>(of, p.part, p.parts, run, workspace, dw, db);
     err = cudaGetLastError();
   }
   return err == cudaSuccess ? nullptr : cudaGetErrorString(err);
@@ -523,7 +558,7 @@ const char* launch_sum_rows<ROW_ELEMENT>(const rows& of, const row_segments& by,
   using T = ROW_ELEMENT;
   const auto launch = [&]<int Owned>(std::integral_constant<int, Owned>) {
     const std::size_t columns = of.n / Owned, threads = columns < 128 ? (columns + 31) / 32 * 32 : 128;
-    const std::size_t items = by.outputs * ((columns + threads - 1) / threads);
+    const std::size_t items = (by.outputs + outputs_beside - 1) / outputs_beside * ((columns + threads - 1) / threads);
     const cudaError_t err = enqueue(sum_rows_of_segments<T, Owned>, static_cast<int>(std::min<std::size_t>(items, 1 << 30)), static_cast<int>(threads), 0, where,
                                     false, of, by, static_cast<const T*>(base), static_cast<T*>(out));
     return err == cudaSuccess ? nullptr : cudaGetErrorString(err);
