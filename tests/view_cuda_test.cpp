@@ -102,7 +102,7 @@ TEST_CASE("cuda views: any shape, layout and axes, every operation") {
 
 TEST_CASE("cuda views: long outputs, few and many, in rows and columns") {
   for (const dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i32})
-    for (const auto& extent : {std::vector<std::int64_t>{3, 300'001}, {5, 1 << 18}, {1000, 4096}, {2000, 1000}, {20'000, 64}, {70'000, 16}, {700, 257}})
+    for (const auto& extent : {std::vector<std::int64_t>{3, 300'001}, {5, 1 << 18}, {1000, 4096}, {2000, 1000}, {20'000, 64}, {70'000, 16}, {700, 257}, {5000, 1007}, {40, 50'257}})
       for (const bool down : {false, true})
         for (const int axis : {0, 1}) {
           test::view_case c{.type = t, .extent = extent, .axes = {axis}, .order = {0, 1}, .specials = false};

@@ -50,7 +50,7 @@ divisors divisors_of(const detail::axes& of) {
 
 // The elements of several outputs on axes.
 output_elements elements_of(const detail::layout& l) {
-  output_elements e{l.x, l.y, l.type, runs_of::packs, false, false, l.kept, l.reduced, divisors_of(l.kept), divisors_of(l.reduced), l.outputs, l.n, 0, ~index{0}, 0,
+  output_elements e{l.x, l.y, l.type, runs_of::packs, false, false, false, l.kept, l.reduced, divisors_of(l.kept), divisors_of(l.reduced), l.outputs, l.n, 0, ~index{0}, 0,
                     nullptr, nullptr};
   const auto pack = static_cast<std::int64_t>(16 / size_of(l.type));
   // Whether 16 bytes of neighbours along the last of some axes are neighbours in memory, and aligned.
@@ -67,6 +67,9 @@ output_elements elements_of(const detail::layout& l) {
   };
   const auto ends_with_a_pack = [&](const detail::axes& along) { return static_cast<std::int64_t>(along.each[along.rank - 1].extent) % pack == 0; };
   e.in_packs = both_in_packs(l.reduced, l.kept) && (l.reduced.rank == 1 || ends_with_a_pack(l.reduced));
+  // (Of larger elements it is as quick to read one for each lane.)
+  e.unaligned = !e.in_packs && !l.y && l.reduced.rank == 1 && l.reduced.each[0].x == 1 && l.n > order::leaf && size_of(l.type) == 2 &&
+                l.n % order::leaf * size_of(l.type) >= 16;
   e.columns = l.reduced.rank == 1 && both_in_packs(l.kept, l.reduced) && ends_with_a_pack(l.kept);
   const index run = l.reduced.rank > 0 ? l.reduced.each[l.reduced.rank - 1].extent : 0;
   e.runs = run % order::leaf == 0 ? runs_of::leaves : run % order::lanes == 0 ? runs_of::lanes : runs_of::packs;
@@ -288,7 +291,7 @@ constexpr index most_by_thread = 64, most_by_warp = 4096;
 
 output_elements elements_of(std::span<const reduction> all, const void* x, const void* y, std::size_t n, std::size_t outputs) {
   const index each = n / std::max<std::size_t>(outputs, 1);
-  return {x, y, all.empty() ? dtype::f32 : all[0].in(), runs_of::packs, false, false, {}, {}, {}, {}, outputs, each, n, most_by_thread, most_by_warp, nullptr, nullptr};
+  return {x, y, all.empty() ? dtype::f32 : all[0].in(), runs_of::packs, false, false, false, {}, {}, {}, {}, outputs, each, n, most_by_thread, most_by_warp, nullptr, nullptr};
 }
 
 void check_lists(std::span<const reduction> all, const void* x, const void* y, std::size_t n, std::size_t outputs,

@@ -47,7 +47,7 @@ struct lane_packs {
   __device__ auto get(int r, int i, int at) const { return Take::element(x[r][i], at); }
 };
 
-// Elements that are neighbours in packs, on several axes.
+// Elements that are neighbours in packs, on several axes; or on one, at any address.
 template <class Take, class T>
 struct run_elements : found_elements<Take, T> {
   using base = found_elements<Take, T>;
@@ -59,6 +59,11 @@ struct run_elements : found_elements<Take, T> {
 
   template <alignment>
   __device__ raw load() const {
+    raw v;
+    if (find.from->unaligned) {
+      load_leaf_across(this->x + (find.begin.x + static_cast<std::int64_t>(place)), v.x);
+      return v;
+    }
     std::int64_t at[order::rows];
     if (find.from->runs == runs_of::leaves) {
       at[0] = find(place).x;
@@ -78,7 +83,6 @@ struct run_elements : found_elements<Take, T> {
 #pragma unroll
       for (int r = 0; r < order::rows; ++r) at[r] = find(place + r * order::lanes).x;
     }
-    raw v;
 #pragma unroll
     for (int r = 0; r < order::rows; ++r) v.x[r] = load_pack<true>(this->x + at[r]);
     return v;
@@ -606,7 +610,7 @@ __global__ void __launch_bounds__(max_threads)
   }
 }
 
-// Source: of any outputs; Runs: of what is in packs, Rows: on one axis; or void.
+// Source: of any outputs; Runs: of what is in packs, Rows: of those that lie on one axis, aligned; or void.
 template <class F, class Source, class Runs, class Rows, class A>
 const char* launch_output_kernels(const output_plan& p, const output_elements& from, const output_results& how, void* workspace,
                                   stream where) {
@@ -618,7 +622,8 @@ const char* launch_output_kernels(const output_plan& p, const output_elements& f
   };
   const auto launch = [&](auto by) {
     if constexpr (!std::is_void_v<Rows>)
-      if (from.in_packs) return from.reduced.rank == 1 ? by(std::type_identity<Rows>{}) : by(std::type_identity<Runs>{});
+      if (from.in_packs || from.unaligned)
+        return from.reduced.rank == 1 && from.in_packs ? by(std::type_identity<Rows>{}) : by(std::type_identity<Runs>{});
     return by(std::type_identity<Source>{});
   };
   cudaError_t err = cudaSuccess;
