@@ -130,6 +130,11 @@ void add_all() {
     add_ops<T>({logsumexp}, s);
     add_ops<T>({max, softmax_denominator}, s);
   }
+  // Those that Composable Kernel's example of several reductions in one pass is published with.
+  for (const shape& s : {shape{{600, 28, 28, 256}, {1, 2, 3}}, {{8000, 4, 4, 4}, {1, 2, 3}}}) {
+    add_ceiling<T>(s);
+    add_ops<T>({mean, sum_squares}, s);
+  }
   for (const shape& s : {shape{{1, 4096}, {1}}, {{8, 4096}, {1}}, {{64, 4096}, {1}}, {{256, 16384}, {1}}, {{1, 1 << 20}, {1}}, {{1, 1 << 24}, {1}}})
     for (const op_id op : {sum, var}) add_ops<T>({op}, s);
 }
