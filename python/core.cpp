@@ -20,7 +20,6 @@
 #include <bitfold/cpu.hpp>
 #include <bitfold/cuda.hpp>
 #include <bitfold/reference.hpp>
-#include <bitfold/rows.hpp>
 #include <bitfold/testing.hpp>
 
 namespace bitfold::python {
@@ -75,6 +74,13 @@ std::optional<element_type> type_of_format(const char* format, Py_ssize_t size) 
   }
 }
 
+void check_rank(const char* argument, std::int64_t rank) {
+  if (rank > most_axes)
+    refuse(std::string(argument) + ": " + std::to_string(rank) + " axes, where at most " + std::to_string(most_axes) + " are taken");
+}
+
+}  // namespace
+
 std::optional<element_type> type_of_dlpack(const nb::dlpack::dtype& t) {
   using code = nb::dlpack::dtype_code;
   if (t.lanes != 1) return std::nullopt;
@@ -95,13 +101,6 @@ std::optional<element_type> type_of_dlpack(const nb::dlpack::dtype& t) {
     default: return std::nullopt;
   }
 }
-
-void check_rank(const char* argument, std::int64_t rank) {
-  if (rank > most_axes)
-    refuse(std::string(argument) + ": " + std::to_string(rank) + " axes, where at most " + std::to_string(most_axes) + " are taken");
-}
-
-}  // namespace
 
 element_type parse_type(std::string_view argument, nb::handle given) {
   const std::string text = text_of(argument, given);
@@ -142,6 +141,22 @@ bool described::is_row_major() const {
     stride *= where.extent[k];
   }
   return true;
+}
+
+// ---- Threads --------------------------------------------------------------------------------------
+
+namespace {
+constexpr std::uint64_t bytes_worth_the_lock = 1 << 14;  // and below which the library uses one thread
+std::atomic<bool> used_threads = false, one_thread = false;
+void look_after_forks() {
+  pthread_atfork(nullptr, nullptr, [] { one_thread = used_threads.load(); });
+}
+}  // namespace
+
+bool worth_the_lock(const described& x) { return x.on_gpu() || x.size() * size_of(x.type.stored) >= bytes_worth_the_lock; }
+cpu::options how_for(const described& x) {
+  if (worth_the_lock(x)) used_threads = true;
+  return {.threads = one_thread ? 1 : 0};
 }
 
 // ---- Inputs ---------------------------------------------------------------------------------------
@@ -435,29 +450,6 @@ axes_list parse_axes(nb::handle axis, int rank) {
   return axes;
 }
 
-// Of short arrays the calls take less than giving the interpreter's lock away and waiting for it.
-class without_lock {
- public:
-  explicit without_lock(bool worth_it) {
-    if (worth_it) released_.emplace();
-  }
-
- private:
-  std::optional<nb::gil_scoped_release> released_;
-};
-constexpr std::uint64_t bytes_worth_the_lock = 1 << 14;  // and below which the library uses one thread
-bool worth_the_lock(const described& x) { return x.on_gpu() || x.size() * size_of(x.type.stored) >= bytes_worth_the_lock; }
-
-// A child process has none of its parent's threads, and their locks as they were: where the parent has used them, one thread.
-std::atomic<bool> used_threads = false, one_thread = false;
-void look_after_forks() {
-  pthread_atfork(nullptr, nullptr, [] { one_thread = used_threads.load(); });
-}
-cpu::options how_for(const described& x) {
-  if (worth_the_lock(x)) used_threads = true;
-  return {.threads = one_thread ? 1 : 0};
-}
-
 const described& larger(const described& x, const described* y) { return y && y->size() > x.size() ? *y : x; }
 
 void check_pair(const described& x, const described* y) {
@@ -627,105 +619,14 @@ nb::object reduce_by_key(nb::handle requests, nb::handle x_given, nb::handle y_g
   });
 }
 
-// ---- The same by addresses, for those who allocate by themselves -----------------------------------
-
-const view* view_of(const array* a) { return a ? &a->of.where : nullptr; }
-std::vector<void*> pointers(const std::vector<std::uintptr_t>& addresses) {
-  std::vector<void*> all;
-  for (const auto a : addresses) all.push_back(reinterpret_cast<void*>(a));
-  return all;
-}
-
-void reduce_into(const std::vector<reduction>& all, const array& x, const array* y, const std::vector<int>& axes,
-                 const std::vector<std::uintptr_t>& out, stream_address stream, std::uintptr_t room, std::size_t room_size) {
-  check_pair(x.of, y ? &y->of : nullptr);
-  const auto to = pointers(out);
+// Of a whole array in host memory, to addresses of the caller's.
+void reduce_all_into(const std::vector<reduction>& all, const array& x, const std::vector<std::uintptr_t>& out) {
+  if (x.of.on_gpu()) refuse("x: on a GPU, where an array in host memory is taken");
+  std::vector<void*> to;
+  for (const auto a : out) to.push_back(reinterpret_cast<void*>(a));
+  const axes_list axes = parse_axes(nb::none(), x.of.where.rank);
   const nb::gil_scoped_release free;
-  if (x.of.on_gpu())
-    cuda::reduce(all, x.of.where, view_of(y), axes, to, reinterpret_cast<void*>(room), room_size, stream_at(stream));
-  else
-    cpu::reduce(all, x.of.where, view_of(y), axes, to, how_for(larger(x.of, y ? &y->of : nullptr)));
-}
-
-std::size_t workspace_bytes(const std::vector<reduction>& all, const array& x, const array* y, const std::vector<int>& axes) {
-  return x.of.on_gpu() ? cuda::workspace_bytes(all, x.of.where, view_of(y), axes) : 0;
-}
-
-void reduce_segments_into(const std::vector<reduction>& all, const array& x, const array* y, const array& offsets,
-                          const std::vector<std::uintptr_t>& out, stream_address stream, std::uintptr_t room, std::size_t room_size) {
-  const auto to = pointers(out);
-  const auto at = indices(offsets.of, "offsets");
-  if (at.empty()) refuse("offsets: none, where there is one more than there are segments");
-  const void* const second = y ? y->of.where.data : nullptr;
-  const nb::gil_scoped_release free;
-  if (x.of.on_gpu())
-    cuda::reduce_segments(all, x.of.where.data, second, x.of.size(), at.data(), at.size() - 1, to, reinterpret_cast<void*>(room), room_size,
-                          stream_at(stream));
-  else
-    cpu::reduce_segments(all, x.of.where.data, second, x.of.size(), at, to, how_for(x.of));
-}
-
-void reduce_by_key_into(const std::vector<reduction>& all, const array& x, const array* y, const array& keys, std::size_t outputs,
-                        const std::vector<std::uintptr_t>& out, stream_address stream, std::uintptr_t room, std::size_t room_size) {
-  const auto to = pointers(out);
-  const auto of = indices(keys.of, "keys");
-  if (of.size() != x.of.size()) refuse("keys: not as many as elements");
-  const void* const second = y ? y->of.where.data : nullptr;
-  const nb::gil_scoped_release free;
-  if (x.of.on_gpu())
-    cuda::reduce_by_key(all, x.of.where.data, second, x.of.size(), of.data(), outputs, to, reinterpret_cast<void*>(room), room_size,
-                        stream_at(stream));
-  else
-    cpu::reduce_by_key(all, x.of.where.data, second, of, outputs, to, how_for(x.of));
-}
-
-// ---- Row functions ----------------------------------------------------------------------------------
-
-constexpr std::string_view row_functions[] = {"softmax",          "log_softmax",          "layer_norm",          "rms_norm",
-                                              "softmax_backward", "log_softmax_backward", "layer_norm_backward", "rms_norm_backward"};
-
-void* address(std::uintptr_t p) { return reinterpret_cast<void*>(p); }
-row_function parse_row_function(std::string_view name) {
-  const auto which = std::ranges::find(row_functions, name) - std::begin(row_functions);
-  if (which == std::ssize(row_functions)) refuse("function: " + std::string(name) + " is none of bitfold's");
-  return static_cast<row_function>(which);
-}
-
-/// _core.Rows: `count` rows of n elements, on a device; and x, y, w, b, mean and rstd, addresses, 0 where there is none.
-struct described_rows {
-  rows of;
-  bool on_gpu;
-  /// On the GPU by f(cuda's arguments), else by g(options).
-  template <class OnGpu, class OnCpu>
-  void run(OnGpu f, OnCpu g) const {
-    const described all{{of.type}, row_major(of.type, of.x, {static_cast<std::int64_t>(of.count * of.n)}), on_gpu ? on_cuda : on_cpu};
-    const without_lock free(worth_the_lock(all));
-    if (on_gpu) f();
-    else g(how_for(all));
-  }
-};
-described_rows make_rows(nb::handle type, std::size_t count, std::size_t n, std::array<std::uintptr_t, 6> from, double eps, bool on_gpu) {
-  const auto [x, y, w, b, mean, rstd] = from;
-  return {{parse_number("dtype", type), count, n, address(x), address(y), address(w), address(b), address(mean), address(rstd), eps}, on_gpu};
-}
-void apply_rows(const described_rows& x, std::string_view function, std::uintptr_t out, stream_address stream) {
-  const row_function f = parse_row_function(function);
-  x.run([&] { cuda::apply(f, x.of, address(out), stream_at(stream)); }, [&](const cpu::options& how) { cpu::apply(f, x.of, address(out), how); });
-}
-std::size_t parameter_workspace_bytes(const described_rows& x, std::string_view function) {
-  return x.on_gpu ? cuda::parameter_gradients_workspace_bytes(parse_row_function(function), x.of) : 0;
-}
-void parameter_gradients(const described_rows& x, std::string_view function, std::uintptr_t dw, std::uintptr_t db, stream_address stream,
-                         std::uintptr_t room, std::size_t room_size) {
-  const row_function f = parse_row_function(function);
-  x.run([&] { cuda::parameter_gradients(f, x.of, address(dw), address(db), address(room), room_size, stream_at(stream)); },
-        [&](const cpu::options& how) { cpu::parameter_gradients(f, x.of, address(dw), address(db), how); });
-}
-void sum_rows(const described_rows& x, std::uintptr_t places, std::uintptr_t offsets, std::size_t outputs, std::uintptr_t base, std::uintptr_t out,
-              stream_address stream) {
-  const row_segments by{static_cast<const std::int64_t*>(address(places)), static_cast<const std::int64_t*>(address(offsets)), outputs};
-  x.run([&] { cuda::sum_rows(x.of, by, address(base), address(out), stream_at(stream)); },
-        [&](const cpu::options& how) { cpu::sum_rows(x.of, by, address(base), address(out), how); });
+  cpu::reduce(all, x.of.where, nullptr, axes, to, how_for(x.of));
 }
 
 // ---- The registry ---------------------------------------------------------------------------------
@@ -888,34 +789,7 @@ NB_MODULE(_core, m) {
   m.def("reduce_by_key", reduce_by_key, "requests"_a, "x"_a, "y"_a.none(), "keys"_a, "outputs"_a, "make"_a, "stream"_a = 0,
         "allocate"_a.none() = nb::none());
 
-  m.def("reduce_into", reduce_into, "reductions"_a, "x"_a, "y"_a.none(), "axes"_a, "out"_a, "stream"_a = 0, "workspace"_a = 0,
-        "workspace_size"_a = 0, "To addresses of the caller's, of as many elements as result_shape says. axes: counted from 0.");
-  m.def("workspace_bytes", workspace_bytes, "reductions"_a, "x"_a, "y"_a.none(), "axes"_a, "Of device memory, for reduce_into.");
-  m.def("result_shape",
-        [](const array& x, const array* y, const std::vector<int>& axes, bool keepdims) {
-          return shape_of(result_extents(x.of.where, view_of(y), axes, keepdims));
-        },
-        "x"_a, "y"_a.none(), "axes"_a, "keepdims"_a = false);
-  m.def("reduce_segments_into", reduce_segments_into, "reductions"_a, "x"_a, "y"_a.none(), "offsets"_a, "out"_a, "stream"_a = 0,
-        "workspace"_a = 0, "workspace_size"_a = 0);
-  m.def("segments_workspace_bytes",
-        [](const std::vector<reduction>& all, std::size_t n, std::size_t segments) { return cuda::segments_workspace_bytes(all, n, segments); },
-        "reductions"_a, "n"_a, "segments"_a);
-  m.def("reduce_by_key_into", reduce_by_key_into, "reductions"_a, "x"_a, "y"_a.none(), "keys"_a, "outputs"_a, "out"_a, "stream"_a = 0,
-        "workspace"_a = 0, "workspace_size"_a = 0);
-  m.def("by_key_workspace_bytes",
-        [](const std::vector<reduction>& all, std::size_t n, std::size_t outputs) { return cuda::by_key_workspace_bytes(all, n, outputs); },
-        "reductions"_a, "n"_a, "outputs"_a);
-
-  nb::class_<described_rows>(m, "Rows").def("__init__", [](described_rows* self, nb::handle type, std::size_t count, std::size_t n,
-                                                            std::array<std::uintptr_t, 6> from, double eps, bool on_gpu) {
-    new (self) described_rows(make_rows(type, count, n, from, eps, on_gpu));
-  }, "dtype"_a, "count"_a, "n"_a, "x_y_w_b_mean_rstd"_a, "eps"_a, "on_gpu"_a);
-  m.def("apply_rows", apply_rows, "rows"_a, "function"_a, "out"_a, "stream"_a = 0);
-  m.def("parameter_gradients", parameter_gradients, "rows"_a, "function"_a, "dw"_a, "db"_a, "stream"_a = 0, "workspace"_a = 0,
-        "workspace_size"_a = 0);
-  m.def("parameter_workspace_bytes", parameter_workspace_bytes, "rows"_a, "function"_a);
-  m.def("sum_rows", sum_rows, "rows"_a, "places"_a, "offsets"_a, "outputs"_a, "base"_a, "out"_a, "stream"_a = 0);
+  m.def("reduce_all_into", reduce_all_into, "reductions"_a, "x"_a, "out"_a, "Of a whole array in host memory, to addresses of the caller's.");
 
   m.def("_uses_one_thread", [] { return one_thread.load(); }, "Whether this is a child of a process that has used more: for tests.");
   m.def("ulp_distances", ulp_distances, "a"_a, "b"_a, "out"_a);
@@ -924,6 +798,7 @@ NB_MODULE(_core, m) {
   m.def("order", order_text, "n"_a, "method"_a, "format"_a);
   add_accumulator(m);
   add_golden(m);
+  add_tensors(m);
 }
 
 }  // namespace bitfold::python

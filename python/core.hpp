@@ -10,6 +10,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <bitfold/cpu.hpp>
 #include <bitfold/reduction.hpp>
 #include <bitfold/view.hpp>
 
@@ -79,11 +80,30 @@ class input {
 /// Those of a buffer, which is there or TypeError.
 const described& needed(const input& x, const char* argument);
 
+/// Of short arrays the calls take less than giving the interpreter's lock away and waiting for it.
+bool worth_the_lock(const described& x);
+class without_lock {
+ public:
+  explicit without_lock(bool worth_it) {
+    if (worth_it) released_.emplace();
+  }
+
+ private:
+  std::optional<nb::gil_scoped_release> released_;
+};
+/// On as many threads as the library likes; on one in a child process, which has none of its parent's threads, and their locks
+/// as they were, where the parent has used them.
+cpu::options how_for(const described& x);
+
+/// The type of elements that DLPack describes so, if the library has it.
+std::optional<element_type> type_of_dlpack(const nb::dlpack::dtype& t);
+
 inline nb::str str(std::string_view s) { return nb::str(s.data(), s.size()); }
 nb::tuple shape_of(std::span<const std::int64_t> extents);
 std::string text_of(std::string_view argument, nb::handle text);
 
 void add_accumulator(nb::module_& m);
 void add_golden(nb::module_& m);
+void add_tensors(nb::module_& m);
 
 }  // namespace bitfold::python

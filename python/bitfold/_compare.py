@@ -143,5 +143,5 @@ def _named(arrays: Any) -> dict[str, Any]:
 def _results(wanted: list, x: _core.Array) -> list[tuple]:
     room = np.zeros(len(wanted), np.uint64)  # little-endian, of which a result takes the lowest bytes
     first = _arrays.NUMPY.describe(room, "room").pointer
-    _core.reduce_into(wanted, x, None, list(range(len(x.shape))), [first + 8 * k for k in range(len(wanted))])
+    _core.reduce_all_into(wanted, x, [first + 8 * k for k in range(len(wanted))])
     return [(what, int(bits)) for what, bits in zip(wanted, room)]

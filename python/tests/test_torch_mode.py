@@ -9,6 +9,7 @@ import math
 import threading
 import warnings
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -409,7 +410,8 @@ def test_gradients_of_biases_and_weights_are_sums_by_bitfold(device):
         assert same(norm.bias.grad, fold.sum(g, [0]))
         with torch.no_grad():
             var, mean = torch.var_mean(x, 1, correction=0, keepdim=True)
-            scaled = (x - mean) * (1 / (var + norm.eps).sqrt())
+            root = np.sqrt((var + norm.eps).cpu().numpy())  # torch's is not always the nearest number
+            scaled = (x - mean) * (1 / torch.from_numpy(root).to(device))
         assert same(norm.weight.grad, fold.dot(g, scaled, [0]))
 
 
@@ -559,7 +561,7 @@ def test_tensors_of_rows_are_as_large_as_wanted():
     for wrong in ({"w": randn(3)}, {"y": randn(2, 3)}, {"rstd": randn(3)}, {"mean": torch.zeros(2, dtype=F64)}, {"b": torch.zeros(4, device="meta")}):
         with pytest.raises(RuntimeError, match="expected|same device"):
             Rows(x, 4, **wrong).apply("layer_norm")
-    with pytest.raises(RuntimeError, match="same device"):
+    with pytest.raises(RuntimeError, match="expected|same device"):
         sum_rows(x, LONG[:2], 3, torch.zeros(3, 4, device="meta"))
     with deterministic():
         with pytest.raises(RuntimeError):

@@ -1,8 +1,8 @@
-"""Torch's tensors to bitfold._core: pointers, the current stream, workspace from torch's allocator. Nothing is copied."""
+"""Torch's tensors to bitfold._core, which asks DLPack's C exchange API for their memory and the current stream, and torch for
+results and workspace. Nothing is copied."""
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Sequence
 from functools import cache
@@ -20,8 +20,10 @@ METHODS = tuple(m["name"] for m in _core.methods())
 _NAMES = {getattr(torch, name): short for name, short in _arrays.NAMES.items()}
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 _MAX_DIMS = 8  # bitfold's
-_DEVICES = {"cpu": _arrays.CPU, "cuda": _arrays.CUDA}
-
+try:
+    _TENSORS = _core.Tensors(torch.Tensor.__dlpack_c_exchange_api__, torch.uint8)
+except AttributeError:
+    raise ImportError(f"bitfold.torch needs PyTorch 2.11 or newer, and this is {torch.__version__}") from None
 
 HALF = (torch.float16, torch.bfloat16)
 
@@ -76,15 +78,19 @@ def result_dtype(ask: Ask, dtype: torch.dtype) -> torch.dtype:
 
 
 @cache
-def _made(asks: tuple[Ask, ...], dtype: torch.dtype) -> tuple[list[_core.Reduction], list[torch.dtype]]:
-    return [reduction(ask, dtype) for ask in asks], [result_dtype(ask, dtype) for ask in asks]
+def _asked(asks: tuple[Ask, ...], dtype: torch.dtype) -> _core.Asked:
+    return _core.Asked([reduction(ask, dtype) for ask in asks], [result_dtype(ask, dtype) for ask in asks])
 
 
 def dims_of(rank: int, dim: Sequence[int] | int | None) -> list[int]:
     """Counted from 0; of None and of an empty list all, as torch has it."""
-    dims = [dim] if isinstance(dim, int) else dim
-    if not dims or rank == 0 and dims in ([0], [-1]):
-        return list(range(rank))
+    return list(_dims_of(rank, (dim,) if isinstance(dim, int) else tuple(dim or ())))
+
+
+@cache
+def _dims_of(rank: int, dims: tuple[int, ...]) -> tuple[int, ...]:
+    if not dims or rank == 0 and dims in ((0,), (-1,)):
+        return tuple(range(rank))
     bound = max(rank, 1)
     seen = []
     for d in dims:
@@ -94,19 +100,11 @@ def dims_of(rank: int, dim: Sequence[int] | int | None) -> list[int]:
         if d in seen:
             raise RuntimeError(f"dim: {d} appears twice")
         seen.append(d)
-    return seen if rank else []
+    return tuple(seen) if rank else ()
 
 
 def result_shape(shape: Sequence[int], dims: Sequence[int], keepdim: bool) -> list[int]:
     return [1 if i in dims else n for i, n in enumerate(shape) if keepdim or i not in dims]
-
-
-def describe(x: torch.Tensor) -> _core.Array:
-    try:
-        device = _DEVICES[x.device.type]
-    except KeyError:
-        raise TypeError(f"x: a tensor on {x.device}, where bitfold has the CPU and CUDA") from None
-    return _core.Array(x.data_ptr(), name_of(x.dtype), x.shape, x.stride(), device, x.device.index or 0)
 
 
 def is_real(x: torch.Tensor) -> bool:
@@ -114,75 +112,40 @@ def is_real(x: torch.Tensor) -> bool:
     return not isinstance(x, FakeTensor)
 
 
-def _on(x: torch.Tensor) -> tuple[contextlib.AbstractContextManager, int]:
-    """The context in which x's device is the current one, and its stream."""
-    if not x.is_cuda:
-        return contextlib.nullcontext(), 0
-    stream = torch.cuda.current_stream(x.device).cuda_stream
-    here = x.device.index == torch.cuda.current_device()
-    return contextlib.nullcontext() if here else torch.cuda.device(x.device), stream
-
-
-def _workspace(x: torch.Tensor, size: int) -> tuple[torch.Tensor | None, int]:
-    room = torch.empty(size, dtype=torch.uint8, device=x.device) if size else None
-    return room, room.data_ptr() if size else 0
-
-
 def reduce(
     asks: Sequence[Ask], x: torch.Tensor, y: torch.Tensor | None = None, dim: Sequence[int] | int | None = None, keepdim: bool = False
 ) -> list[torch.Tensor]:
     """The results of `asks` in one call, along `dim` of x, or of x and y of one shape."""
-    dims = dims_of(x.dim(), dim)
-    made, dtypes = _made(tuple(asks), x.dtype)
-    shape = result_shape(x.shape, dims, keepdim)
-    outs = [torch.empty(shape, dtype=dtype, device=x.device) for dtype in dtypes]
+    rank = x.dim()
+    dims = dims_of(rank, dim)
     if not is_real(x):
-        return outs
-    if x.dim() > _MAX_DIMS:  # the same elements in the same order, as rows
-        kept, dims = [d for d in range(x.dim()) if d not in dims], sorted(dims)
-        rows = [math.prod(x.shape[d] for d in kept), math.prod(x.shape[d] for d in dims)]
-        x, y = (None if t is None else t.permute(kept + dims).reshape(rows) for t in (x, y))
-        dims = [1]
-    a, b = describe(x), None if y is None else describe(y)
-    context, stream = _on(x)
-    with context:
-        size = _core.workspace_bytes(made, a, b, dims) if x.is_cuda else 0
-        room, address = _workspace(x, size)
-        _core.reduce_into(made, a, b, dims, [out.data_ptr() for out in outs], stream, address, size)
-    return outs
+        return [x.new_empty(result_shape(x.shape, dims, keepdim), dtype=result_dtype(ask, x.dtype)) for ask in asks]
+    if rank <= _MAX_DIMS:
+        return _TENSORS.reduce(_asked(tuple(asks), x.dtype), x, y, dims, keepdim)
+    kept = [d for d in range(rank) if d not in dims]  # the same elements in the same order, as rows
+    rows = [math.prod(x.shape[d] for d in kept), math.prod(x.shape[d] for d in dims)]
+    x, y, shape = *(None if t is None else t.permute(*kept, *sorted(dims)).reshape(rows) for t in (x, y)), result_shape(x.shape, dims, keepdim)
+    return [out.reshape(shape) for out in reduce(asks, x, y, 1)]
+
+
+def reduce_pieces(ask: Ask, pieces: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Of the elements of contiguous tensors of one type as of one: by method exact, to which order and grouping are nothing."""
+    return _TENSORS.reduce_pieces(_asked((ask,), pieces[0].dtype), pieces)
 
 
 def by_key(ask: Ask, x: torch.Tensor, keys: torch.Tensor, outputs: int) -> torch.Tensor:
     """Element i of x goes to output keys[i]; x and keys are flat, and every key names an output."""
-    x, keys = x.contiguous(), keys.contiguous()
-    made = [reduction(ask, x.dtype)]
-    out = torch.empty(outputs, dtype=result_dtype(ask, x.dtype), device=x.device)
     if not is_real(x):
-        return out
-    context, stream = _on(x)
-    with context:
-        size = _core.by_key_workspace_bytes(made, x.numel(), outputs) if x.is_cuda else 0
-        room, address = _workspace(x, size)
-        _core.reduce_by_key_into(made, describe(x), None, describe(keys), outputs, [out.data_ptr()], stream, address, size)
-    return out
+        return x.new_empty(outputs, dtype=result_dtype(ask, x.dtype))
+    return _TENSORS.reduce_by_key(_asked((ask,), x.dtype), x.contiguous(), keys.contiguous(), outputs)[0]
 
 
 MOST_OF_A_ROW = 1 << 24  # elements; and rows that are added up
 
 
-def _address(t: torch.Tensor | None) -> int:
-    return 0 if t is None else t.data_ptr()
-
-
-def _on_one_device(x: torch.Tensor, *more: torch.Tensor | None) -> None:
-    for t in more:
-        if t is not None and t.device != x.device:
-            raise RuntimeError(f"Expected all tensors to be on the same device, but found at least two devices, {x.device} and {t.device}!")
-
-
 class Rows(NamedTuple):
     """Rows of n elements for the library's row functions (bitfold/rows.hpp). All tensors are contiguous; x, y, w and b are of
-    one type."""
+    one type. Errors: RuntimeError where tensors are on several devices, or not as large as the rows want them."""
 
     x: torch.Tensor
     n: int
@@ -193,48 +156,27 @@ class Rows(NamedTuple):
     rstd: torch.Tensor | None = None
     eps: float = 0.0
 
-    def described(self) -> _core.Rows:
-        """Errors: RuntimeError where tensors are on several devices, or not as large as the rows want them."""
-        count = self.x.numel() // max(self.n, 1)
-        sizes = (self.x.numel(), self.x.numel(), self.n, self.n, count, count)
-        tensors = (self.x, self.y, self.w, self.b, self.mean, self.rstd)
-        _on_one_device(*tensors)
-        for t, size, wanted in zip(tensors, sizes, (*4 * (self.x.dtype,), *2 * (wide(self.x.dtype),))):
-            if t is not None and (t.numel() != size or t.dtype is not wanted):
-                raise RuntimeError(f"a tensor of {t.numel()} elements of {t.dtype}, where {size} of {wanted} are expected")
-        return _core.Rows(name_of(self.x.dtype), count, self.n, [_address(t) for t in tensors], self.eps, self.x.is_cuda)
-
     def apply(self, function: str) -> torch.Tensor:
         out = torch.empty_like(self.x)
         if is_real(self.x) and self.x.numel():
-            context, stream = _on(self.x)
-            with context:
-                _core.apply_rows(self.described(), function, out.data_ptr(), stream)
+            _TENSORS.apply_rows(function, self.x, self.y, self.w, self.b, self.mean, self.rstd, self.n, self.eps, out)
         return out
 
     def parameter_gradients(self, function: str, shape: Sequence[int], want: Sequence[bool]) -> list[torch.Tensor | None]:
         """Of weight and bias, those that are wanted, in x's type."""
         outs = [self.x.new_empty(shape) if wanted else None for wanted in want]
         if is_real(self.x):
-            context, stream = _on(self.x)
-            with context:
-                rows = self.described()
-                size = _core.parameter_workspace_bytes(rows, function)
-                room, address = _workspace(self.x, size)
-                _core.parameter_gradients(rows, function, _address(outs[0]), _address(outs[1]), stream, address, size)
+            _TENSORS.parameter_gradients(function, self.x, self.y, self.w, self.mean, self.rstd, self.n, *outs)
         return outs
 
 
 def sum_rows(x: torch.Tensor, keys: torch.Tensor, outputs: int, base: torch.Tensor | None = None) -> torch.Tensor:
     """Of rows of x, [rows, n], those whose key is k are added to row k of `base`, or of zeros. Keys that name no output are left out."""
-    _on_one_device(x, keys, base)
     x = x.contiguous()
     out = x.new_empty(outputs, x.shape[1])
     narrow = keys.clamp(-1, outputs).to(torch.int32) if outputs < (1 << 31) - 1 else keys  # half as many passes
     ordered, places = torch.sort(narrow, stable=True)
     offsets = torch.searchsorted(ordered, torch.arange(outputs + 1, dtype=narrow.dtype, device=x.device))
     if is_real(x):
-        context, stream = _on(x)
-        with context:
-            _core.sum_rows(Rows(x, x.shape[1]).described(), places.data_ptr(), offsets.data_ptr(), outputs, _address(base), out.data_ptr(), stream)
+        _TENSORS.sum_rows(x, x.shape[1], places, offsets, base, out)
     return out

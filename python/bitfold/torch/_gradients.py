@@ -17,11 +17,14 @@ _EXACT = {2.0: "norm_l2", 1.0: "norm_l1", math.inf: "norm_inf"}
 def _gradients(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
     parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     grads = [p.grad for p in parameters if p.grad is not None]
-    for g in grads:
-        if g.layout is not torch.strided or not g.is_floating_point():
-            raise TypeError(f"parameters: a gradient of {g.dtype} and layout {g.layout}")
-        if g.device != grads[0].device:
-            raise ValueError(f"parameters: gradients on {grads[0].device} and on {g.device}")
+    for layout in {g.layout for g in grads} - {torch.strided}:
+        raise TypeError(f"parameters: a gradient of layout {layout}")
+    for dtype in {g.dtype for g in grads}:
+        if not dtype.is_floating_point:
+            raise TypeError(f"parameters: a gradient of {dtype}")
+    devices = {g.device for g in grads}
+    if len(devices) > 1:
+        raise ValueError(f"parameters: gradients on {' and on '.join(sorted(map(str, devices)))}")
     return grads
 
 
@@ -31,19 +34,29 @@ def _norm(grads: list[Tensor], norm_type: float) -> Tensor:
         raise ValueError(f"norm_type: {norm_type}, where bitfold has 1, 2 and inf")
     if not grads:
         return torch.tensor(0.0)
-    op = _EXACT[norm_type]
-    # As one array: an exact result does not know in which order, or in how many pieces, its elements came.
-    flat = torch.cat([g.detach().reshape(-1) for g in grads])
-    exact = "exact" if _engine.OPS[op]["has_exact"] else None
-    out = flat.dtype if flat.dtype is torch.float64 else torch.float32
-    return _engine.reduce([Ask(op, exact, out)], flat)[0]
+    op, dtypes = _EXACT[norm_type], {g.dtype for g in grads}
+    out = torch.float64 if torch.float64 in dtypes else torch.float32
+    pieces = [g if g.is_contiguous() else _in_a_row(g) for g in grads]
+    if len(dtypes) > 1:
+        pieces = [g.to(out) for g in pieces]
+    if _engine.OPS[op]["has_exact"]:
+        return _engine.reduce_pieces(Ask(op, "exact", out), pieces)
+    of_each = [_engine.reduce([Ask(op, None, out)], g)[0] for g in pieces]  # whose order is nothing to an extremum
+    return _engine.reduce([Ask(op)], torch.stack(of_each))[0]
+
+
+def _in_a_row(g: Tensor) -> Tensor:
+    """Its elements, in whatever order they lie."""
+    outermost_first = sorted(range(g.dim()), key=g.stride, reverse=True)
+    return g.permute(outermost_first).contiguous()
 
 
 def grad_norm(parameters: Iterable[Tensor] | Tensor, norm_type: float = 2.0) -> Tensor:
     """The norm of all gradients as one vector: f32, or f64 if one of them is.
 
     The infinitely precise value, rounded once: its bits do not depend on the order of the parameters, nor on how they are grouped
-    or cut. `norm_type`: 1, 2 or inf. All gradients lie on one device. It takes the memory of one more copy of them.
+    or cut. `norm_type`: 1, 2 or inf. All gradients lie on one device. Nothing is copied but gradients with gaps between their
+    elements, and those of a narrower type than others.
 
     Errors: ValueError, TypeError, naming the argument.
     """
@@ -64,6 +77,10 @@ def clip_grad_norm_(
     if error_if_nonfinite and not bool(torch.isfinite(norm)):
         raise RuntimeError(f"parameters: the norm of their gradients is {float(norm)}")
     factor = torch.clamp(float(max_norm) / (norm + 1e-6), max=1.0)
+    alike = [g for g in grads if g.dtype is norm.dtype]
+    if alike:
+        torch._foreach_mul_(alike, factor)
     for g in grads:
-        g.copy_(g.to(norm.dtype) * factor)
+        if g.dtype is not norm.dtype:
+            g.copy_(g.to(norm.dtype) * factor)
     return norm

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -50,6 +51,16 @@ def fold(how: str, op: str, *inputs: Tensor, dim=None, keepdim: bool = True, out
 def over(x: Tensor, n: float) -> Tensor:
     """x / n, rounded once: on CUDA torch multiplies by 1 / n, where n is a number."""
     return x / x.new_full((), n)
+
+
+def square_root(x: Tensor) -> Tensor:
+    """Rounded as IEEE 754 has it. On CPUs torch asks MKL's vector library, which on AMD's does not (torch 2.15)."""
+    if x.is_cuda or not _engine.is_real(x):
+        return x.sqrt()
+    y = torch.empty_like(x)
+    with np.errstate(invalid="ignore"):
+        np.sqrt(x.numpy(), out=y.numpy())
+    return y
 
 
 def _refuse_complex(op: str, x: Tensor) -> None:
@@ -199,7 +210,7 @@ def _corrected(how: str, ops: tuple[str, ...], x: Tensor, dim, correction: float
     n = math.prod(x.shape[d] for d in dims_of(x.dim(), dim))
     var, mean = _engine.reduce([ask("var", how, torch.float64), ask("mean", how)], x, dim=dim, keepdim=keepdim)
     var = over(var * n, max(n - correction, 0.0))
-    spread = (var.sqrt() if ops[0] == "std" else var).to(x.dtype)
+    spread = (square_root(var) if ops[0] == "std" else var).to(x.dtype)
     return spread if len(ops) == 1 else (spread, mean)
 
 
@@ -268,11 +279,17 @@ def _along_rows(function: str, x: Tensor, dim: int, out: torch.dtype, y: Tensor 
     if not x.numel():
         return torch.empty_like(x, dtype=out)
     dims_of(x.dim(), dim)  # which says what is wrong with it
+    if dim in (-1, x.dim() - 1) and _lie_in_rows(x, out, y):
+        return Rows(x, x.shape[dim], y).apply(function)
     if not x.dim():
         return _along_rows(function, x.reshape(1), 0, out, None if y is None else y.reshape(1)).reshape(())
-    as_rows = lambda t: t.to(x.dtype if x.is_cuda and x.dtype is out else wide(out)).movedim(dim, -1).contiguous()
+    as_rows = lambda t: t.to(out if x.is_cuda and x.dtype is out else wide(out)).movedim(dim, -1).contiguous()
     z = Rows(as_rows(x), x.shape[dim], y=None if y is None else as_rows(y)).apply(function)
     return z.movedim(-1, dim).to(out).contiguous()
+
+
+def _lie_in_rows(x: Tensor, out: torch.dtype, y: Tensor | None) -> bool:
+    return all(t.is_contiguous() and t.dtype is out for t in ((x,) if y is None else (x, y))) and (x.is_cuda or out not in HALF)
 
 
 def _has_rows(x: Tensor, dim: int) -> bool:
@@ -326,8 +343,8 @@ def _log_softmax_backward(how, grad, output, dim, input_dtype):
 
 # ---- Normalisation -------------------------------------------------------------------------------
 #
-# A layout says along which dimensions of x statistics are taken, and how a weight is spread over x. 1 / sqrt is torch's square
-# root and division, which IEEE 754 rounds; its rsqrt is not.
+# A layout says along which dimensions of x statistics are taken, and how a weight is spread over x. 1 / sqrt is a square root and a
+# division, each rounded as IEEE 754 has it; torch's rsqrt is not.
 
 heading("normalisation")
 
@@ -335,6 +352,8 @@ heading("normalisation")
 def _check_parameters(op: str, x: Tensor, shape: Sequence[int], *parameters: Tensor | None) -> None:
     """They are of x's type, or, where it is a half type, of f32."""
     given = [t for t in parameters if t is not None]
+    if all(t.dtype is x.dtype and t.shape == torch.Size(shape) for t in given):
+        return
     for t in given:
         if list(t.shape) != list(shape):
             raise RuntimeError(f"{op}: Expected parameters of shape {list(shape)}, but got one of shape {list(t.shape)}")
@@ -349,7 +368,7 @@ def _statistics(how: str, x: Tensor, dims: list[int], eps: float) -> tuple[Tenso
 
 
 def _inverse_root(var: Tensor, eps: float) -> Tensor:
-    return var.add(eps).sqrt_().reciprocal_()
+    return square_root(var.add(eps)).reciprocal_()
 
 
 def _scaled(x: Tensor, mean: Tensor | None, rstd: Tensor) -> Tensor:
@@ -394,18 +413,20 @@ def _batch_dims(x: Tensor, normalized: Sequence[int]) -> tuple[list[int], list[i
 
 def _by_rows(how: str, x: Tensor, dims: list[int], *more: Tensor | None) -> bool:
     alike = all(t is None or t.dtype is x.dtype for t in more)
-    return how == "tree" and x.is_cuda and alike and 0 < math.prod(x.shape[d] for d in dims) <= _engine.MOST_OF_A_ROW
+    return how == "tree" and alike and 0 < math.prod(x.shape[d] for d in dims) <= _engine.MOST_OF_A_ROW
 
 
-def _contiguous(t: Tensor | None) -> Tensor | None:
-    return None if t is None else t.contiguous()
+def _rows_of(t: Tensor | None) -> Tensor | None:
+    """As the library's row functions take it: CPUs compute with half types in f32."""
+    return None if t is None else (t if t.is_cuda else t.to(wide(t.dtype))).contiguous()
 
 
 def _normalised_rows(function: str, x: Tensor, dims: list[int], weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple[Tensor, ...]:
-    shape = _engine.result_shape(x.shape, dims, True)
-    mean, rstd = (torch.empty(shape, dtype=wide(x.dtype), device=x.device) for _ in range(2))
-    n = math.prod(x.shape[d] for d in dims)
-    return Rows(x.contiguous(), n, w=_contiguous(weight), b=_contiguous(bias), mean=mean, rstd=rstd, eps=eps).apply(function), mean, rstd
+    shape, statistics = _engine.result_shape(x.shape, dims, True), wide(x.dtype)
+    mean = x.new_empty(shape, dtype=statistics) if function == "layer_norm" else None
+    rstd = x.new_empty(shape, dtype=statistics)
+    of = Rows(_rows_of(x), math.prod(x.shape[d] for d in dims), w=_rows_of(weight), b=_rows_of(bias), mean=mean, rstd=rstd, eps=eps)
+    return of.apply(function).to(x.dtype), mean, rstd
 
 
 @covers("native_layer_norm")
@@ -447,9 +468,9 @@ def _norm_backward(how, grad, x, normalized_shape, mean, rstd, weight, output_ma
     n = math.prod(normalized_shape)
     if _by_rows(how, x, dims, grad, weight) and x.numel() <= n * _engine.MOST_OF_A_ROW:
         function = "rms_norm_backward" if mean is None else "layer_norm_backward"
-        of = Rows(grad.contiguous(), n, y=x.contiguous(), w=_contiguous(weight), mean=_contiguous(mean), rstd=rstd.contiguous())
+        of = Rows(_rows_of(grad), n, y=_rows_of(x), w=_rows_of(weight), mean=_rows_of(mean), rstd=_rows_of(rstd))
         parameters = of.parameter_gradients(function, normalized_shape, output_mask[1:]) if any(output_mask[1:]) else [None, None]
-        return (of.apply(function) if output_mask[0] else None, *parameters)
+        return tuple(None if t is None else t.to(x.dtype) for t in (of.apply(function) if output_mask[0] else None, *parameters))
     g, scaled = grad.to(wide(x.dtype)), _scaled(x, mean, rstd)
     dx = None
     if output_mask[0]:
@@ -628,12 +649,14 @@ def _nll_loss(how, x, target, weight, reduction, ignore_index):
         if list(weight.shape) != [x.shape[classes]]:
             raise RuntimeError(f"nll_loss: weight tensor should be defined for all {x.shape[classes]} classes, but has shape {list(weight.shape)}")
     counts = target != ignore_index
-    at = _checked(torch.where(counts, target, torch.zeros_like(target)), x.shape[classes], "nll_loss", IndexError)
+    at = _checked(torch.where(counts, target, 0), x.shape[classes], "nll_loss", IndexError)
     picked = x.gather(classes, at.unsqueeze(classes)).squeeze(classes).to(wide(x.dtype))
     share = counts.to(picked.dtype)
+    losses = picked.neg()
     if weight is not None:
         share = share * weight.to(picked.dtype)[at]
-    losses = torch.where(counts, -picked * share, torch.zeros_like(picked))
+        losses = losses * share
+    losses = torch.where(counts, losses, 0.0)
     if reduction == _NONE:
         return losses.to(x.dtype), x.new_zeros(())
     total = fold(how, "sum", share, keepdim=False)
