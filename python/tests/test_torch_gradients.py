@@ -56,6 +56,29 @@ def test_order_and_pieces_do_not_matter(norm_type, dtype, device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("norm_type", NORMS)
+def test_layout_does_not_matter(norm_type, device):
+    x = torch.randn(4, 6, 8, 10, generator=torch.Generator().manual_seed(3)).to(device)
+
+    def norm(*grads):
+        ps = [torch.zeros_like(g, requires_grad=True) for g in grads]
+        for p, g in zip(ps, grads):
+            p.grad = g
+        return bitfold.torch.grad_norm(ps, norm_type)
+
+    wanted, gaps = norm(x), torch.zeros(8, 6, 8, 20, device=device)[::2, :, :, ::2]
+    gaps.copy_(x)
+    for same_elements in (x.transpose(0, 3), x.to(memory_format=torch.channels_last), gaps, x.flatten()[1:]):
+        rest = [x.flatten()[:1]] if same_elements.numel() < x.numel() else []
+        assert same(norm(same_elements, *rest), wanted)
+    repeated = torch.ones(1, device=device).expand(5)
+    assert same(norm(repeated, x), norm(repeated.clone(), x))
+    half, double = x.to(torch.bfloat16), x.to(torch.float64)
+    assert same(norm(half, x), norm(half.float(), x))
+    assert same(norm(half, x, double), norm(half.double(), x.double(), double))
+
+
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("max_norm", [0.5, 1e9])
 def test_clip(max_norm, device):
     ps, reference = parameters(device), parameters(device)
