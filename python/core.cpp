@@ -1,5 +1,5 @@
-// bitfold._core: the library for Python. It knows no array library: arrays are described (_core.Array), or read by Python's
-// buffer protocol, and results are made by what the caller passes.
+// bitfold._core: the library for Python. This file knows no array library: arrays are described (_core.Array), or read by Python's
+// buffer protocol, and results are made by what the caller passes. (tensors.cpp asks torch's tensors for new ones.)
 #include "core.hpp"
 
 #include <algorithm>
@@ -11,7 +11,6 @@
 
 #include <pthread.h>
 
-#include <nanobind/stl/array.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
@@ -134,9 +133,9 @@ std::uint64_t described::size() const {
 }
 
 bool described::is_row_major() const {
+  if (size() == 0) return true;
   std::int64_t stride = 1;
   for (auto k = static_cast<std::size_t>(where.rank); k-- > 0;) {
-    if (where.extent[k] == 0) return true;
     if (where.extent[k] != 1 && where.stride[k] != stride) return false;
     stride *= where.extent[k];
   }
@@ -710,7 +709,7 @@ std::string order_text(std::uint64_t n, nb::handle method, nb::handle format) {
 NB_MODULE(_core, m) {
   nb::set_leak_warnings(false);
   look_after_forks();
-  m.doc() = "bitfold's C++ library. It knows no array library: see bitfold._arrays.";
+  m.doc() = "bitfold's C++ library: see bitfold._arrays and bitfold.torch._engine.";
   nb::register_exception_translator([](const std::exception_ptr& p, void*) {
     try {
       std::rethrow_exception(p);

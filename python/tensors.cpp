@@ -163,26 +163,43 @@ class tensors {
     }
   };
 
+  static constexpr int devices[] = {on_cpu, on_cuda, on_cuda_host, on_cuda_managed};
+  [[noreturn]] static void refuse(const std::string& what) { throw nb::type_error(what.c_str()); }
+  static std::string named(int device_type, int device) { return std::to_string(device_type) + ":" + std::to_string(device); }
+
   described seen(nb::handle x) const {
     nb::dlpack::dltensor t;
     if (api_.show(x.ptr(), &t) != 0) {
       const nb::python_error why;
       const std::string what = nb::cast<std::string>(nb::str(why.value()));
-      throw std::runtime_error("expected a tensor in memory of a CPU or a GPU: " + what.substr(0, what.find('\n')));  // without a backtrace
+      throw std::runtime_error("expected a tensor that DLPack can show: " + what.substr(0, what.find('\n')));  // without a backtrace
     }
     const auto type = type_of_dlpack(t.dtype);
-    if (!type) throw nb::type_error("x: bitfold does not reduce elements of this type");
-    if (t.ndim > most_axes) throw std::invalid_argument("x: of more axes than bitfold takes");
+    if (!type)
+      refuse("expected elements of a type that bitfold has, not of DLPack's type code " + std::to_string(t.dtype.code) + ", " +
+             std::to_string(t.dtype.bits) + " bits");
+    if (std::ranges::find(devices, t.device.device_type) == std::end(devices))
+      refuse("expected a tensor on a CPU or a CUDA device, not on DLPack's device " + named(t.device.device_type, t.device.device_id));
     const void* const data = static_cast<std::byte*>(t.data) + t.byte_offset;
     const std::span<const std::int64_t> shape(t.shape, static_cast<std::size_t>(t.ndim));
-    described d{*type, row_major(type->stored, data, shape), t.device.device_type, t.device.device_id};
-    if (t.strides) std::copy(t.strides, t.strides + t.ndim, d.where.stride.begin());
+    described d{*type, {}, t.device.device_type, t.device.device_id};
+    if (t.ndim > most_axes) {  // as one axis
+      std::int64_t n = 1;
+      for (std::size_t k = shape.size(); k-- > 0; n *= shape[k])
+        if (t.strides && shape[k] != 1 && t.strides[k] != n)
+          refuse("expected at most " + std::to_string(most_axes) + " axes, or elements one behind the other");
+      d.where = row_major(type->stored, data, {n});
+    } else {
+      d.where = row_major(type->stored, data, shape);
+      if (t.strides) std::copy(t.strides, t.strides + t.ndim, d.where.stride.begin());
+    }
     return d;
   }
 
   static void expect_on_device(const described& d, const described& x) {
     if (d.device_type != x.device_type || d.device != x.device)
-      throw std::runtime_error("Expected all tensors to be on the same device, but found at least two devices");
+      throw std::runtime_error("Expected all tensors to be on the same device, but found DLPack's devices " + named(d.device_type, d.device) + " and " +
+                               named(x.device_type, x.device));
   }
   static void* expect(const described& d, element_type type, std::size_t size) {
     if (!(d.type == type) || d.size() != size || !d.is_row_major())

@@ -32,8 +32,9 @@ bool built();
 /// The names of the usable GPUs, by ordinal; empty without CUDA or without a GPU.
 std::vector<std::string> devices();
 
-/// Makes a GPU the current one of this thread while it lives: every call below is made on the current one.
-/// Errors: errc::no_device; errc::cuda, of a number that no GPU has.
+/// Makes a GPU the current one of this thread while it lives: every call below is made on the current one. (The one that was current
+/// before is so again, which gives it a context if it had none.) Errors: errc::no_device without CUDA; errc::cuda, of a number that no
+/// GPU has.
 class current_device {
  public:
   explicit current_device(int ordinal);
@@ -116,8 +117,8 @@ struct piece {
 };
 
 /// Of the elements of several arrays as of one, in whatever order and pieces they lie: by method exact, whose bits know of neither
-/// (on CPUs: totals.hpp). Of floats and one input. Some 160 pieces share a pass. Does not allocate or synchronise.
-/// Errors, besides: a reduction that is by another method, of integers or of two inputs; no elements, of which r has no result.
+/// (on CPUs: totals.hpp). Of floats and one input, and not nanmean. Some 160 pieces share a pass. Does not allocate or synchronise.
+/// Errors, besides: a reduction that is another; no elements, of which r has no result.
 std::size_t pieces_workspace_bytes(const reduction& r, std::span<const piece> pieces);
 void reduce_pieces(const reduction& r, std::span<const piece> pieces, void* out, void* workspace, std::size_t workspace_size,
                    stream where = nullptr);

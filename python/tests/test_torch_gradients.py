@@ -71,6 +71,8 @@ def test_layout_does_not_matter(norm_type, device):
     for same_elements in (x.transpose(0, 3), x.to(memory_format=torch.channels_last), gaps, x.flatten()[1:]):
         rest = [x.flatten()[:1]] if same_elements.numel() < x.numel() else []
         assert same(norm(same_elements, *rest), wanted)
+    assert same(norm(x, torch.empty(2, 3, 0, device=device).permute(2, 1, 0)), wanted)
+    assert same(norm(x.reshape(4, 6, 2, 2, 2, 5, 2, 1, 1)), wanted)
     repeated = torch.ones(1, device=device).expand(5)
     assert same(norm(repeated, x), norm(repeated.clone(), x))
     half, double = x.to(torch.bfloat16), x.to(torch.float64)

@@ -250,6 +250,7 @@ X = randn(3, 4)
 LONG, INTS, HALF = torch.tensor([0, 1, 2]), torch.ones(3, 4, dtype=torch.int32), X.bfloat16()
 F64 = torch.float64
 EDGES = {
+    **{f"{f} of a number": lambda f=f: (getattr(F, f)(torch.tensor(1.0), -1), getattr(F, f)(torch.tensor(1.0), 0)) for f in ("softmax", "log_softmax")},
     **{f"integers {f}": lambda f=f: getattr(torch, f)(INTS, 0) for f in ("softmax", "log_softmax", "logsumexp", "var", "std", "var_mean", "std_mean", "mean")},
     **{f"bool {f}": lambda f=f: getattr(torch, f)(X.bool(), 0) for f in ("softmax", "log_softmax", "var", "std_mean", "mean", "argmax", "argmin", "amax")},
     "mean of type bool": lambda: X.mean(dtype=torch.bool), "mean of type i32": lambda: X.mean(0, dtype=torch.int32),
@@ -537,6 +538,20 @@ def test_cpu_and_cuda(f, width):
 
 
 # ---- Rows: what is too long, or does not belong together ------------------------------------------
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_rows_of_nine_dimensions(device):
+    x, weight = randn(*8 * (2,), 5, device=device), torch.ones(5, device=device)
+    with deterministic():
+        for f in (lambda t: F.softmax(t, -1), lambda t: F.layer_norm(t, [5], weight), lambda t: F.rms_norm(t, [5], weight)):
+            a, b = x.clone().requires_grad_(), x.reshape(-1, 5).clone().requires_grad_()
+            y, z = f(a), f(b)
+            y.backward(x)
+            z.backward(x.reshape(-1, 5))
+            assert same(y.reshape(-1, 5), z) and same(a.grad.reshape(-1, 5), b.grad)
+        keys = torch.tensor([1, 1], device=device)
+        assert same(x.index_add(0, keys, x).reshape(2, -1), x.reshape(2, -1).index_add(0, keys, x.reshape(2, -1)))
 
 
 def test_rows_that_the_library_has_no_functions_for(monkeypatch):

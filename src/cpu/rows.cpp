@@ -156,11 +156,17 @@ void parameter_gradients_of(const rows& of, void* dw, void* db, const options& h
   using A = row::accumulator<T>;
   const std::size_t n = of.n, all = of.count * n;
   std::vector<A> g(all), z(all);
-  for (std::size_t i = 0; i < all; ++i) {
-    const row::statistics<A> s{F::centred ? static_cast<const A*>(of.mean)[i / n] : A(0), static_cast<const A*>(of.rstd)[i / n]};
-    const auto pair = F::template of<A>({arith::widen<A>(static_cast<const T*>(of.x)[i]), arith::widen<A>(static_cast<const T*>(of.y)[i]), A(1), A(0)}, s);
-    g[i] = pair.x, z[i] = pair.y;
-  }
+  const int threads = threads_for(how, all * sizeof(T));
+  const std::size_t parts = std::min<std::size_t>(of.count, threads == 1 ? 1 : 4 * static_cast<std::size_t>(threads));
+  for_each_part(parts, threads, [&](std::size_t part) {
+    for (std::size_t k = of.count * part / parts; k < of.count * (part + 1) / parts; ++k) {
+      const row::statistics<A> s{F::centred ? static_cast<const A*>(of.mean)[k] : A(0), static_cast<const A*>(of.rstd)[k]};
+      for (std::size_t i = k * n; i < (k + 1) * n; ++i) {
+        const auto pair = F::template of<A>({arith::widen<A>(static_cast<const T*>(of.x)[i]), arith::widen<A>(static_cast<const T*>(of.y)[i]), A(1), A(0)}, s);
+        g[i] = pair.x, z[i] = pair.y;
+      }
+    }
+  });
   const auto write = [&](void* to, const std::vector<A>& sums) {
     for (std::size_t i = 0; i < n; ++i) static_cast<T*>(to)[i] = arith::round_to<T>(sums[i]);
   };

@@ -266,6 +266,7 @@ namespace {
 exact_pieces_plan checked_plan(const reduction& r, std::span<const piece> pieces) {
   if (!detail::is_exact(r) || info(r.op()).inputs != 1 || !is_float(r.in()))
     throw error(errc::usage, "reduction: of several arrays only by method exact, of floats and one input");
+  if (r.op() == op_id::nanmean) throw error(errc::usage, "reduction: nanmean, which counts its elements too, not of several arrays");
   for (const piece& p : pieces) detail::check_inputs(r, p.data, nullptr, p.n);
   return plan_exact_pieces(r, pieces);
 }

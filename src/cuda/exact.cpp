@@ -139,7 +139,7 @@ exact_pieces_plan plan_exact_pieces(const reduction& r, std::span<const piece> p
     if (plan.lists.empty() || plan.lists.back().count == most_pieces) plan.lists.push_back({0, stripe, {}, {0}});
     exact_pieces& list = plan.lists.back();
     const index here = (p.n + stripe - 1) / stripe;
-    if (here >= UINT32_MAX - list.first[list.count]) throw error(errc::usage, "pieces: more than 2^47 bytes");
+    if (here >= UINT32_MAX - list.first[list.count]) throw error(errc::usage, "pieces: more than 2^49 bytes");
     list.each[list.count] = p;
     ++list.count;
     list.first[list.count] = list.first[list.count - 1] + static_cast<unsigned>(here);

@@ -20,10 +20,9 @@ METHODS = tuple(m["name"] for m in _core.methods())
 _NAMES = {getattr(torch, name): short for name, short in _arrays.NAMES.items()}
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 _MAX_DIMS = 8  # bitfold's
-try:
-    _TENSORS = _core.Tensors(torch.Tensor.__dlpack_c_exchange_api__, torch.uint8)
-except AttributeError:
-    raise ImportError(f"bitfold.torch needs PyTorch 2.11 or newer, and this is {torch.__version__}") from None
+if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+    raise ImportError(f"bitfold.torch needs PyTorch 2.11 or newer, and this is {torch.__version__}")
+_TENSORS = _core.Tensors(torch.Tensor.__dlpack_c_exchange_api__, torch.uint8)
 
 HALF = (torch.float16, torch.bfloat16)
 
@@ -130,6 +129,8 @@ def reduce(
 
 def reduce_pieces(ask: Ask, pieces: Sequence[torch.Tensor]) -> torch.Tensor:
     """Of the elements of contiguous tensors of one type as of one: by method exact, to which order and grouping are nothing."""
+    if not is_real(pieces[0]):
+        return pieces[0].new_empty((), dtype=result_dtype(ask, pieces[0].dtype))
     return _TENSORS.reduce_pieces(_asked((ask,), pieces[0].dtype), pieces)
 
 

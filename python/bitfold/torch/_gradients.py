@@ -55,8 +55,8 @@ def grad_norm(parameters: Iterable[Tensor] | Tensor, norm_type: float = 2.0) -> 
     """The norm of all gradients as one vector: f32, or f64 if one of them is.
 
     The infinitely precise value, rounded once: its bits do not depend on the order of the parameters, nor on how they are grouped
-    or cut. `norm_type`: 1, 2 or inf. All gradients lie on one device. Nothing is copied but gradients with gaps between their
-    elements, and those of a narrower type than others.
+    or cut. `norm_type`: 1, 2 or inf. All gradients lie on one device. They are copied one by one only where they do not fill their
+    memory (slices, expanded ones), or are of several types.
 
     Errors: ValueError, TypeError, naming the argument.
     """

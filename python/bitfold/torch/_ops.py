@@ -1,7 +1,7 @@
 """Every operation of bitfold's registry as a torch operator, `torch.ops.bitfold.NAME`.
 
-They are defined by Python's torch.library over raw pointers, so that one binary serves every version of torch: nothing of
-bitfold is compiled against torch. Each has kernels for the CPU and CUDA, a fake one, and a formula for its gradient where it
+They are defined by Python's torch.library over DLPack's C exchange API, so that one binary serves every version of torch:
+nothing of bitfold is compiled against torch. Each has kernels for the CPU and CUDA, a fake one, and a formula for its gradient where it
 has one, which is made of elementwise operations of torch and of these operators.
 """
 

@@ -279,10 +279,10 @@ def _along_rows(function: str, x: Tensor, dim: int, out: torch.dtype, y: Tensor 
     if not x.numel():
         return torch.empty_like(x, dtype=out)
     dims_of(x.dim(), dim)  # which says what is wrong with it
-    if dim in (-1, x.dim() - 1) and _lie_in_rows(x, out, y):
-        return Rows(x, x.shape[dim], y).apply(function)
     if not x.dim():
         return _along_rows(function, x.reshape(1), 0, out, None if y is None else y.reshape(1)).reshape(())
+    if dim in (-1, x.dim() - 1) and _lie_in_rows(x, out, y):
+        return Rows(x, x.shape[dim], y).apply(function)
     as_rows = lambda t: t.to(out if x.is_cuda and x.dtype is out else wide(out)).movedim(dim, -1).contiguous()
     z = Rows(as_rows(x), x.shape[dim], y=None if y is None else as_rows(y)).apply(function)
     return z.movedim(-1, dim).to(out).contiguous()
