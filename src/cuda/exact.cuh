@@ -1024,7 +1024,7 @@ template <class T, bool Two, int U, class A, class B = no_adder, bool Presence =
 exact_kernel kernel_of() {
   exact_kernel k;
   k.function = reinterpret_cast<const void*>(exact_pass<T, Two, U, A, B, Presence>);
-  if constexpr (!Two && !Presence && B::count == 0) k.of_pieces = reinterpret_cast<const void*>(exact_pass_of_pieces<T, U, A>);
+  if constexpr (!Two && !Presence && B::count == 0 && is_exact_compiled<T>) k.of_pieces = reinterpret_cast<const void*>(exact_pass_of_pieces<T, U, A>);
   k.finish = reinterpret_cast<const void*>(exact_finish<T>);
   k.threads = A::threads;
   k.shared = bytes_of_cells(A::count + B::count) + A::threads * (A::column_bytes + B::column_bytes);
