@@ -132,13 +132,11 @@ std::uint64_t described::size() const {
   return n;
 }
 
-bool described::is_row_major() const {
-  if (size() == 0) return true;
+bool lies_in_a_row(std::span<const std::int64_t> extents, const std::int64_t* strides) {
+  if (std::ranges::find(extents, 0) != extents.end()) return true;
   std::int64_t stride = 1;
-  for (auto k = static_cast<std::size_t>(where.rank); k-- > 0;) {
-    if (where.extent[k] != 1 && where.stride[k] != stride) return false;
-    stride *= where.extent[k];
-  }
+  for (std::size_t k = extents.size(); k-- > 0; stride *= extents[k])
+    if (extents[k] != 1 && strides[k] != stride) return false;
   return true;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,9 @@ dtype parse_number(std::string_view argument, nb::handle name);
 /// DLPack's device types.
 enum device_type : int { on_cpu = 1, on_cuda = 2, on_cuda_host = 3, on_cuda_managed = 13 };
 
+/// Whether elements of these extents and strides lie one behind the other, in row-major order.
+bool lies_in_a_row(std::span<const std::int64_t> extents, const std::int64_t* strides);
+
 /// An array of any layout, on any device.
 struct described {
   element_type type;
@@ -46,7 +50,7 @@ struct described {
 
   bool on_gpu() const { return device_type == on_cuda || device_type == on_cuda_managed; }
   std::uint64_t size() const;
-  bool is_row_major() const;
+  bool is_row_major() const { return lies_in_a_row({where.extent.data(), static_cast<std::size_t>(where.rank)}, where.stride.data()); }
 };
 
 /// _core.Array: a description, with what keeps the memory alive.

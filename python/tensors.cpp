@@ -59,13 +59,11 @@ row_function parse_row_function(std::string_view name) {
   return static_cast<row_function>(which);
 }
 
-using dims_list = std::vector<int>;
-
 class tensors {
  public:
   tensors(nb::object api, nb::object byte) : api_(exchange_of(api)), keep_(std::move(api)), byte_(std::move(byte)) {}
 
-  nb::list reduce(const asked& what, nb::handle x_given, nb::handle y_given, const dims_list& dims, bool keepdim) const {
+  nb::list reduce(const asked& what, nb::handle x_given, nb::handle y_given, const std::vector<int>& dims, bool keepdim) const {
     const described x = seen(x_given), y = y_given.is_none() ? described{} : seen(y_given);
     const view* const other = y_given.is_none() ? nullptr : &y.where;
     if (other) expect_on_device(y, x);
@@ -184,10 +182,10 @@ class tensors {
     const std::span<const std::int64_t> shape(t.shape, static_cast<std::size_t>(t.ndim));
     described d{*type, {}, t.device.device_type, t.device.device_id};
     if (t.ndim > most_axes) {  // as one axis
+      if (t.strides && !lies_in_a_row(shape, t.strides))
+        refuse("expected at most " + std::to_string(most_axes) + " axes, or elements one behind the other");
       std::int64_t n = 1;
-      for (std::size_t k = shape.size(); k-- > 0; n *= shape[k])
-        if (t.strides && shape[k] != 1 && t.strides[k] != n)
-          refuse("expected at most " + std::to_string(most_axes) + " axes, or elements one behind the other");
+      for (const std::int64_t extent : shape) n *= extent;
       d.where = row_major(type->stored, data, {n});
     } else {
       d.where = row_major(type->stored, data, shape);

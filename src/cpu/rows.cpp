@@ -72,6 +72,14 @@ template <class F, class A>
 }
 #endif
 
+// Calls f(begin, end) for runs of `count` rows or outputs, some for each thread that so many bytes are worth.
+template <class F>
+void for_each_run(std::size_t count, std::size_t bytes, std::size_t of_each_thread, const options& how, F f) {
+  const int threads = threads_for(how, bytes);
+  const std::size_t runs = std::min<std::size_t>(count, threads == 1 ? 1 : of_each_thread * static_cast<std::size_t>(threads));
+  for_each_part(runs, threads, [&](std::size_t k) { f(count * k / runs, count * (k + 1) / runs); });
+}
+
 template <class F, class T>
 void apply_to(const rows& of, void* out, const options& how) {
   using A = row::accumulator<T>;
@@ -89,9 +97,7 @@ void apply_to(const rows& of, void* out, const options& how) {
     for (std::size_t i = 0; i < n; ++i) to[i] = arith::widen<A>(static_cast<const T*>(from)[i]);
   };
   const options alone{.threads = 1, .target = how.target};
-  const int threads = threads_for(how, of.count * n * size_of(of.type));
-  const std::size_t parts = std::min<std::size_t>(of.count, threads == 1 ? 1 : 4 * static_cast<std::size_t>(threads));
-  for_each_part(parts, threads, [&](std::size_t part) {
+  for_each_run(of.count, of.count * n * sizeof(T), 4, how, [&](std::size_t begin, std::size_t end) {
     std::vector<A> room((narrow ? 5 : 1) * n + 2 * n);  // x, y, w, b and the result; the elements as the reductions take them
     A *const result = room.data(), *const first = result + n, *const second = first + n;
     const auto parameters = [&](const void* from, A* to) -> const A* {
@@ -102,7 +108,7 @@ void apply_to(const rows& of, void* out, const options& how) {
     A* const more = second + n;
     const A *const w = F::affine || F::weighted ? parameters(of.w, more) : nullptr;
     const A *const b = F::affine && F::centred ? parameters(of.b, more + n) : nullptr;
-    for (std::size_t k = of.count * part / parts; k < of.count * (part + 1) / parts; ++k) {
+    for (std::size_t k = begin; k < end; ++k) {
       const auto row_of = [&](const void* from, A* to) {
         return from ? parameters(static_cast<const T*>(from) + k * n, to) : nullptr;
       };
@@ -156,10 +162,8 @@ void parameter_gradients_of(const rows& of, void* dw, void* db, const options& h
   using A = row::accumulator<T>;
   const std::size_t n = of.n, all = of.count * n;
   std::vector<A> g(all), z(all);
-  const int threads = threads_for(how, all * sizeof(T));
-  const std::size_t parts = std::min<std::size_t>(of.count, threads == 1 ? 1 : 4 * static_cast<std::size_t>(threads));
-  for_each_part(parts, threads, [&](std::size_t part) {
-    for (std::size_t k = of.count * part / parts; k < of.count * (part + 1) / parts; ++k) {
+  for_each_run(of.count, all * sizeof(T), 4, how, [&](std::size_t begin, std::size_t end) {
+    for (std::size_t k = begin; k < end; ++k) {
       const row::statistics<A> s{F::centred ? static_cast<const A*>(of.mean)[k] : A(0), static_cast<const A*>(of.rstd)[k]};
       for (std::size_t i = k * n; i < (k + 1) * n; ++i) {
         const auto pair = F::template of<A>({arith::widen<A>(static_cast<const T*>(of.x)[i]), arith::widen<A>(static_cast<const T*>(of.y)[i]), A(1), A(0)}, s);
@@ -181,11 +185,9 @@ void sum_rows_of(const rows& of, const row_segments& by, const void* base, void*
   const std::size_t n = of.n;
   const options alone{.threads = 1, .target = how.target};
   const reduction sum = make_reduction(op_id::sum, method_id::tree, dtype_of<A>);
-  const int threads = threads_for(how, of.count * n * sizeof(T));
-  const std::size_t parts = std::min<std::size_t>(by.outputs, threads == 1 ? 1 : 16 * static_cast<std::size_t>(threads));
-  for_each_part(parts, threads, [&](std::size_t part) {
+  for_each_run(by.outputs, of.count * n * sizeof(T), 16, how, [&](std::size_t begin, std::size_t end) {
     std::vector<A> gathered;
-    for (std::size_t k = by.outputs * part / parts; k < by.outputs * (part + 1) / parts; ++k) {
+    for (std::size_t k = begin; k < end; ++k) {
       T* const to = static_cast<T*>(out) + k * n;
       const T* const from = base ? static_cast<const T*>(base) + k * n : nullptr;
       const auto count = static_cast<std::size_t>(by.offsets[k + 1] - by.offsets[k]);

@@ -432,10 +432,7 @@ __global__ void __launch_bounds__(warps_on_parts* warp)
   const int t = threadIdx.x % warp, w = static_cast<int>(threadIdx.x) / warp;
   const index column = index{blockIdx.x} * warp + static_cast<index>(t);
   const bool is_there = column < of.n;
-  const auto elements = [&](int first, int many) {
-    const index span = static_cast<index>(part), left = of.count - static_cast<index>(first) * span, whole = static_cast<index>(many) * span;
-    return left < whole ? left : whole;
-  };
+  const equal_runs elements{static_cast<index>(part), of.count};
   const int first = w * run, end = min(first + run, parts);
   if (is_there && first < end) {
     thread_counter<fold, S, 13> of_run;

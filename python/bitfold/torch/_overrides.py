@@ -351,11 +351,9 @@ heading("normalisation")
 
 def _check_parameters(op: str, x: Tensor, shape: Sequence[int], *parameters: Tensor | None) -> None:
     """They are of x's type, or, where it is a half type, of f32."""
-    given = [t for t in parameters if t is not None]
-    if all(t.dtype is x.dtype and t.shape == torch.Size(shape) for t in given):
-        return
+    given, size = [t for t in parameters if t is not None], torch.Size(shape)
     for t in given:
-        if list(t.shape) != list(shape):
+        if t.shape != size:
             raise RuntimeError(f"{op}: Expected parameters of shape {list(shape)}, but got one of shape {list(t.shape)}")
     dtypes = {t.dtype for t in given}
     if not (dtypes <= {x.dtype} or x.dtype in HALF and dtypes == {torch.float32}):
