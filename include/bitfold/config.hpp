@@ -7,8 +7,9 @@
 #define BITFOLD_HD
 #endif
 
-// Before a loop that is to be unrolled whole.
-#if defined(__CUDACC__) || defined(__clang__)
+// Before a loop that is to be unrolled whole. A build that is to be small defines it as nothing.
+#ifdef BITFOLD_UNROLL
+#elif defined(__CUDACC__) || defined(__clang__)
 #define BITFOLD_UNROLL _Pragma("unroll")
 #else
 #define BITFOLD_UNROLL _Pragma("GCC unroll 64")

@@ -193,8 +193,9 @@ struct engine {
     }
   }
 
-  // Leaves folded at once, before any counter.
-  static constexpr int group = 4;
+  // Leaves folded at once, before any counter. Larger states are merged as fast one by one, and code for four is four times
+  // as long.
+  static constexpr int group = is_plain_sum<F> || sizeof(state) == sizeof(V) ? 4 : 1;
   static constexpr index of_group = group * order::leaf / width, of_leaf = order::leaf / width;
   BITFOLD_INLINE static state fold_group(Source p) {
     state v[group];
