@@ -209,10 +209,12 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
     p.by = output_plan::threads_take_columns;
     p.threads = 128;
     const index groups = from.outputs / static_cast<index>(many), threads = static_cast<index>(p.threads);
-    const index width = std::min(columns_of_block, std::bit_ceil(groups));
-    const index parts = std::min(threads / width, std::bit_ceil(leaves)), outputs_of_block = threads / parts;
+    const index width = std::min(columns_of_block, std::bit_ceil(groups)), items = leaves * groups;
+    const index split = std::clamp<index>(std::bit_floor(many_column_threads / 2 / std::max<index>(items, 1)), 1, 8);
+    const index parts = std::min(threads / width, std::bit_ceil(leaves) * split), outputs_of_block = threads / parts;
     p.parts = static_cast<int>(parts);
-    set_nodes(parts * leaves_of_thread(leaves * groups / many_column_threads, parts));
+    p.split = static_cast<int>(split);
+    set_nodes(parts / split * leaves_of_thread(items / many_column_threads, parts / split));
     p.shared = threads * static_cast<std::size_t>(many) * of.state;
     p.blocks = blocks_for((groups + outputs_of_block - 1) / outputs_of_block * p.nodes, 1);
   } else if (outputs_are_neighbours(from) || from.n <= order::lanes) {

@@ -176,6 +176,32 @@ __device__ auto fold_leaf_by_thread(const Line& line, int begin, int rows) {
   return lanes.pending[3];
 }
 
+// A leaf of up to two rows, the last of which may be short; likewise.
+template <class F, class Source, class A, class Line>
+__device__ auto fold_short_by_thread(const Line& line, int begin, int size) {
+  using local = typename engine<F, Source, A>::local;
+  constexpr int beside = 8;
+  thread_counter<F, local, 3> lanes;
+#pragma unroll 1
+  for (int l = 0; l < order::lane_count(size); l += beside) {
+    typename Source::single x[2][beside];
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+#pragma unroll
+      for (int k = 0; k < beside; ++k)
+        if (r * order::lanes + l + k < size) x[r][k] = line.one(begin + r * order::lanes + l + k);
+    local s[beside];
+#pragma unroll
+    for (int k = 0; k < beside; ++k)
+      s[k] = method::fold_lane<F, 2>(order::lane_size(size, l + k), [&](int r) { return Source::made(x[r][k], begin + r * order::lanes + l + k); });
+    const int count = min(beside, order::lane_count(size) - l);
+    const auto elements = [=](int first, int width) { return leaf_lanes{size}(l + first, width); };
+    fold_owned<F>(s, count, elements);
+    lanes.push(s[0], elements(0, count));
+  }
+  return lanes.total();
+}
+
 // `n` elements from `first` on, up to most_leaves_of_thread leaves, by one thread.
 template <class F, class Source, class A>
 __device__ auto fold_by_thread(const Source& from, index first, index n) {
@@ -185,9 +211,10 @@ __device__ auto fold_by_thread(const Source& from, index first, index n) {
   for (int begin = 0; begin < static_cast<int>(n); begin += order::leaf) {
     const int size = min(order::leaf, static_cast<int>(n) - begin), lanes = order::lane_count(size);
     if constexpr (Source::has_lines)
-      if (size % order::lanes == 0 && from.is_line()) {
+      if (const bool of_whole_rows = size % order::lanes == 0; from.is_line() && (of_whole_rows || size <= 2 * order::lanes)) {
         leaves.push(size == order::leaf ? fold_leaf_by_thread<F, Source, A, true>(from.line(), begin, 0)
-                                        : fold_leaf_by_thread<F, Source, A, false>(from.line(), begin, size / order::lanes),
+                    : of_whole_rows     ? fold_leaf_by_thread<F, Source, A, false>(from.line(), begin, size / order::lanes)
+                                        : fold_short_by_thread<F, Source, A>(from.line(), begin, size),
                     static_cast<index>(size));
         continue;
       }
@@ -306,10 +333,11 @@ struct alignas(Many * sizeof(T)) neighbours {
 };
 
 // Outputs whose elements lie at equal distances, and which are neighbours: a thread takes Many of them, and of each some
-// leaves, a part; a block `parts` neighbouring ones, a node, of as many outputs as it has room for.
+// leaves, or of a single leaf one in `split` of its lanes, a part; a block `parts` neighbouring ones, a node, of as many
+// outputs as it has room for.
 template <class F, class Source, class A, int Many>
 __global__ void __launch_bounds__(128, Many * sizeof(fold::settled<F, A>) <= 16 ? 4 : 2)
-    fold_columns(const __grid_constant__ output_elements data, int parts, index node, index nodes, void* states,
+    fold_columns(const __grid_constant__ output_elements data, int parts, int split, index node, index nodes, void* states,
                  const __grid_constant__ output_results how) {
   using T = typename Source::element;
   using S = fold::settled<F, A>;
@@ -320,12 +348,14 @@ __global__ void __launch_bounds__(128, Many * sizeof(fold::settled<F, A>) <= 16 
     neighbours<T, Many> x[order::rows];
   };
   S* const of_parts = reinterpret_cast<S*>(shared_bytes);
-  const index groups = data.outputs / Many, part = node / static_cast<index>(parts);
+  const index groups = data.outputs / Many, part = node * static_cast<index>(split) / static_cast<index>(parts);
   const int width = static_cast<int>(blockDim.x) / parts, j = static_cast<int>(threadIdx.x) / width;  // the part
+  const int lanes = order::lanes / split, begin = j % split * lanes;                                  // its lanes of each leaf
   const index stripes = (groups + width - 1) / width, items = stripes * nodes;
   for (index i = blockIdx.x; i < items; i += gridDim.x) {
-    const index group = i % stripes * width + threadIdx.x % width, output = group * Many, k = i / stripes, first = k * node + j * part;
-    const index left = data.n - k * node, here = left < node ? left : node;
+    const index group = i % stripes * width + threadIdx.x % width, output = group * Many, k = i / stripes;
+    const index of_node = k * node, first = of_node + static_cast<index>(j / split) * part;
+    const index left = data.n - of_node, here = left < node ? left : node;
     of_many total;
     if (group < groups && first < data.n) {
       const finder find = finder::of(data, output);
@@ -352,46 +382,77 @@ __global__ void __launch_bounds__(128, Many * sizeof(fold::settled<F, A>) <= 16 
       thread_counter<of_columns, of_many, 7> leaves;
       int at = 0;
       in_rows next;
-      if (n >= order::leaf) next = load(0, order::rows);
+      if (n >= order::leaf) next = load(begin, order::rows);
 #pragma unroll 1
       for (; n - at >= order::leaf; at += order::leaf) {
         thread_counter<of_columns, of_many, 5> of_leaf;
 #pragma unroll 1
-        for (int l = at; l < at + order::lanes; l += 2) {
+        for (int l = at + begin, end = l + lanes; l < end; l += 2) {
           in_rows v = next;
           next = load(l + 1, order::rows);
           const of_many left = lane(v, order::rows, l);
           v = next;
           // The next lane, or of the next leaf the first; the last once more.
-          next = load(l + 2 < at + order::lanes ? l + 2 : n - at >= 2 * order::leaf ? at + order::leaf : l + 1, order::rows);
+          next = load(l + 2 < end ? l + 2 : n - at >= 2 * order::leaf ? at + order::leaf + begin : l + 1, order::rows);
           of_leaf.push(of_columns::merge(left, lane(v, order::rows, l + 1), fold::counts{order::rows, order::rows}), 2 * order::rows);
         }
-        leaves.push(of_leaf.pending[4], order::leaf);
+        leaves.push(split == 1 ? of_leaf.pending[4] : of_leaf.total(), static_cast<index>(order::leaf / split));
       }
-      if (at < n) {
+      if (const int size = n - at, end = min(order::lane_count(size), begin + lanes); size > 0 && begin < end) {
         thread_counter<of_columns, of_many, 6> of_leaf;
+        if (size <= order::lanes) {  // of one row: several lanes at once, so that many loads are on their way
+          constexpr int beside = order::rows;
 #pragma unroll 1
-        for (int l = 0; l < order::lane_count(n - at); ++l) {
-          const int rows = order::lane_size(n - at, l);
-          of_leaf.push(lane(load(at + l, rows), rows, at + l), static_cast<index>(rows));
+          for (int l = begin; l < end; l += beside) {
+            const int count = min(beside, end - l);
+            in_rows v;
+#pragma unroll
+            for (int r = 0; r < beside; ++r)
+              if (r < count) v.x[r] = neighbours<T, Many>::load(x + (at + l + r) * stride);
+            of_many s[beside];
+#pragma unroll
+            for (int r = 0; r < beside; ++r) {
+              in_rows one;
+              one.x[0] = v.x[r];
+              s[r] = lane(one, 1, at + l + r);
+            }
+            fold_owned<of_columns>(s, count, [](int, int width) { return static_cast<index>(width); });
+            of_leaf.push(s[0], static_cast<index>(count));
+          }
+        } else {
+          next = load(at + begin, order::lane_size(size, begin));
+#pragma unroll 1
+          for (int l = begin; l < end; ++l) {
+            const int rows = order::lane_size(size, l);
+            const in_rows v = next;
+            if (l + 1 < end) next = load(at + l + 1, order::lane_size(size, l + 1));
+            of_leaf.push(lane(v, rows, at + l), static_cast<index>(rows));
+          }
         }
-        leaves.push(of_leaf.total(), static_cast<index>(n - at));
+        leaves.push(of_leaf.total(), leaf_lanes{size}(begin, lanes));
       }
       total = leaves.total();
     }
     S s[Many];
 #pragma unroll
     for (int p = 0; p < Many; ++p) s[p] = F::template settle<A>(total.each[p], first);
-    const equal_runs of_parts_from{part, here};
+    // The elements of `d` parts from part q on, if any.
+    const auto elements = [&](int q, int d) -> index {
+      const index before = static_cast<index>(q / split) * part;
+      if (before >= here) return 0;
+      if (d >= split) return equal_runs{part, here}(q / split, d / split);
+      return leaf_lanes{here - before < order::leaf ? static_cast<int>(here - before) : order::leaf}(q % split * lanes, d * lanes);
+    };
     for (int d = 1; d < parts; d *= 2) {
       if (j % (2 * d) == d)
 #pragma unroll
         for (int p = 0; p < Many; ++p) of_parts[p * blockDim.x + threadIdx.x] = s[p];
       __syncthreads();
-      if (j % (2 * d) == 0 && static_cast<index>(j + d) * part < here)
+      if (j % (2 * d) == 0)
+        if (const index right = elements(j + d, d); right > 0)
 #pragma unroll
-        for (int p = 0; p < Many; ++p)
-          s[p] = F::merge(s[p], of_parts[p * blockDim.x + threadIdx.x + d * width], fold::counts{of_parts_from(j, d), of_parts_from(j + d, d)});
+          for (int p = 0; p < Many; ++p)
+            s[p] = F::merge(s[p], of_parts[p * blockDim.x + threadIdx.x + d * width], fold::counts{elements(j, d), right});
       __syncthreads();
     }
     if (j == 0 && group < groups)
@@ -403,10 +464,58 @@ __global__ void __launch_bounds__(128, Many * sizeof(fold::settled<F, A>) <= 16 
   }
 }
 
+// Outputs of up to 16 leaves by a warp, one after the other, those of the threads in `which`: thread k's is at source(k), of
+// n_of(k) elements. The elements of a leaf come while the one before is folded. Thread k returns its state.
+template <class F, class Source, class A, class At, class Count>
+__device__ auto fold_stream_by_warp(unsigned which, At source, Count n_of) {
+  using local = typename engine<F, Source, A>::local;
+  const int t = threadIdx.x % warp;
+  typename engine<F, Source, A>::state result;
+  typename Source::single next[order::rows];
+  thread_counter<F, local, 5> leaves;
+  int j = 0, at = 0, n = 0;
+  auto line = source(0).line();
+  const auto take = [&] {  // the first leaf of the next output
+    j = __ffs(static_cast<int>(which)) - 1;
+    which &= which - 1;
+    at = 0;
+    n = n_of(j);
+    line = source(j).line();
+  };
+  const auto load = [&] {
+#pragma unroll
+    for (int r = 0; r < order::rows; ++r)
+      if (at + r * order::lanes + t < n) next[r] = line.one(at + r * order::lanes + t);
+  };
+  take();
+  load();
+#pragma unroll 1
+  for (bool more = true; more;) {
+    typename Source::single x[order::rows];
+#pragma unroll
+    for (int r = 0; r < order::rows; ++r) x[r] = next[r];
+    const int here = at, output = j, size = min(order::leaf, n - at), rows = t < size ? order::lane_size(size, t) : 0;
+    const bool ends = at + order::leaf >= n;
+    more = !ends || which;
+    if (!ends) at += order::leaf;
+    else if (which) take();
+    if (more) load();
+    local s;
+    if (rows > 0) s = method::fold_lane<F, order::rows>(rows, [&](int r) { return Source::made(x[r], here + r * order::lanes + t); });
+    leaves.push(fold_warp<F>(s, order::lane_count(size), leaf_lanes{size}), static_cast<index>(size));
+    if (ends) {
+      const auto all = from_first(F::template settle<A>(leaves.total(), 0));
+      if (t == output) result = all;
+      leaves.full = 0;
+    }
+  }
+  return result;
+}
+
 // Warps take outputs of up to 31 tiles, of `at_once` neighbours, whose results its threads write together; where lengths differ,
 // those that are neither for threads nor for blocks.
 template <class F, class Source, class A>
-__global__ void __launch_bounds__(256)
+__global__ void __launch_bounds__(256, Source::in_packs ? 1 : sizeof(fold::settled<F, A>) <= 8 ? 4 : 2)
     fold_outputs_by_warps(const __grid_constant__ output_elements data, int at_once, const __grid_constant__ output_results how) {
   using E = engine<F, Source, A>;
   using S = typename E::state;
@@ -423,8 +532,16 @@ __global__ void __launch_bounds__(256)
       return Source::at(data, of, 0);
     };
     S result;
+    unsigned left = __ballot_sync(all_threads, is_mine);
+    if constexpr (!Source::in_packs) {
+      if constexpr (Source::has_lines)
+        if (data.offsets && !data.places && left) {
+          result = fold_stream_by_warp<F, Source, A>(left, source, [&](int k) { return __shfl_sync(all_threads, static_cast<int>(own), k); });
+          left = 0;
+        }
+    }
 #pragma unroll 1
-    for (unsigned left = __ballot_sync(all_threads, is_mine); left; left &= left - 1) {
+    for (; left; left &= left - 1) {
       const int j = __ffs(static_cast<int>(left)) - 1;
       const index n = __shfl_sync(all_threads, own, j);
       const Source from = source(j);
@@ -632,7 +749,7 @@ const char* launch_output_kernels(const output_plan& p, const output_elements& f
   if constexpr (!std::is_void_v<Rows>) {
     constexpr int many = neighbours_of_thread(sizeof(fold::settled<F, A>), sizeof(typename Source::element));
     if (p.by == output_plan::threads_take_columns)
-      err = enqueue(fold_columns<F, Source, A, many>, p.blocks, p.threads, p.shared, where, false, from, p.parts, p.node, p.nodes, workspace, how);
+      err = enqueue(fold_columns<F, Source, A, many>, p.blocks, p.threads, p.shared, where, false, from, p.parts, p.split, p.node, p.nodes, workspace, how);
     if (p.by == output_plan::teams_take) {
       const auto kernel = from.n <= order::lanes       ? fold_rows_by_teams<F, Rows, A, 1, 4>
                           : from.n <= 2 * order::lanes ? fold_rows_by_teams<F, Rows, A, 2, 4>

@@ -51,6 +51,7 @@ inline constexpr bool is_everyday = false;
   inline constexpr bool is_everyday<__VA_ARGS__> = true;
 BITFOLD_EVERYDAY(total)
 BITFOLD_EVERYDAY(fold::additive<method::tree, fold::square>)
+BITFOLD_EVERYDAY(fold::additive<method::kahan, fold::itself>)
 BITFOLD_EVERYDAY(smallest)
 BITFOLD_EVERYDAY(largest)
 BITFOLD_EVERYDAY(op::place_fold<true>)
@@ -85,6 +86,7 @@ struct output_plan {
   int at_once;          ///< outputs that a warp takes
   int team;             ///< threads that take a row
   int parts;            ///< of a node of a column, a thread each
+  int split;            ///< of these so many for the lanes of one leaf
   int pitch;            ///< of rows in shared memory, elements from one to the next
   index node;           ///< elements of a node
   index nodes;          ///< of an output; a single one is the result
