@@ -188,7 +188,7 @@ exact_outputs_kernels outputs_kernels(dtype type) {
   return with_kernel_type(type, []<class T>(std::type_identity<T>) { return exact_outputs_kernels_of<T>(); });
 }
 // Enough warps for any device; more than these wait.
-constexpr index many_warps = 1 << 13;
+constexpr index many_warps = 1 << 13, least_chunk = 256;
 }  // namespace
 
 exact_outputs_plan plan_exact_outputs(std::span<const exact::term> terms, const output_elements& from, const launch& shape) {
@@ -201,12 +201,27 @@ exact_outputs_plan plan_exact_outputs(std::span<const exact::term> terms, const 
     return static_cast<int>(std::clamp<index>((items + warps - 1) / warps, 1, most));
   };
   p.threads = shape.threads ? std::min(shape.threads, output_threads) : output_threads;
+  std::size_t cells = 0;  // bytes of an output's
+  for (const exact::term what : terms) cells += static_cast<std::size_t>(k.cells[exact::degree(what) - 1]) * sizeof(std::int64_t);
+  const auto add_up = [&](index items) {  // of chunks, in cells
+    p.blocks = blocks_for(items);
+    p.finish_blocks = blocks_for(from.outputs);
+    p.workspace = from.outputs * cells;
+  };
+  // Unless the cells would be much beside the elements. (Each deposit adds less than 2^32 to a cell of 63 bits.)
+  p.columns = k.columns[0] && outputs_are_neighbours(from) && from.reduced.rank == 1 && from.outputs >= 32 && from.n <= index{1} << 30 &&
+              from.n * size_of(from.type) >= 4 * cells;
+  if (p.columns) {
+    const index stripes = (from.outputs + 31) / 32;
+    p.chunk = std::clamp((from.n * stripes + many_warps - 1) / many_warps, least_chunk, output_chunk);
+    p.chunks = (from.n + p.chunk - 1) / p.chunk;
+    add_up(stripes * p.chunks);
+    return p;
+  }
+  p.chunk = output_chunk;
   p.chunks = from.offsets ? 1 : std::max<index>(1, (from.n + output_chunk - 1) / output_chunk);
   if (p.chunks > 1) {
-    p.blocks = blocks_for(from.outputs * p.chunks);
-    p.finish_blocks = blocks_for(from.outputs);
-    for (const exact::term what : terms)
-      p.workspace += from.outputs * static_cast<std::size_t>(k.cells[exact::degree(what) - 1]) * sizeof(std::int64_t);
+    add_up(from.outputs * p.chunks);
     return p;
   }
   const index of_thread = static_cast<index>(k.elements);
@@ -224,22 +239,22 @@ const char* launch_exact_outputs(const exact_outputs_plan& p, std::span<const ex
   for (const exact::term what : terms) {
     const int cells = k.cells[exact::degree(what) - 1];
     slots.each[slots.count++] = {what, 0, cells, next};
-    if (p.chunks > 1) next += from.outputs * static_cast<index>(cells);
+    if (p.workspace > 0) next += from.outputs * static_cast<index>(cells);
   }
   const bool of_elements = terms.size() == 1 && terms[0] == exact::term::element && k.whole[1];
   const std::size_t warps = static_cast<std::size_t>(p.threads / 32), shared = warps * k.shared(slots.count);
   output_elements data = from;
   output_results results = how;
   cudaError_t err = cudaSuccess;
-  if (p.chunks == 1) {
+  if (p.workspace == 0) {
     int team = p.team, rows = p.rows;
     void* values[] = {&data, &slots, &team, &rows, &results};
     err = enqueue(k.whole[of_elements], p.blocks, p.threads, shared, where, false, values);
   } else {
-    index chunks = p.chunks, outputs = from.outputs, n = from.n;
-    void* values[] = {&data, &slots, &chunks};
+    index chunks = p.chunks, chunk = p.chunk, outputs = from.outputs, n = from.n;
+    void* values[] = {&data, &slots, &chunks, &chunk};
     err = cudaMemsetAsync(workspace, 0, p.workspace, where);
-    if (err == cudaSuccess) err = enqueue(k.chunks[of_elements], p.blocks, p.threads, warps * k.shared(0), where, false, values);
+    if (err == cudaSuccess) err = enqueue(p.columns ? k.columns[of_elements] : k.chunks[of_elements], p.blocks, p.threads, p.columns ? 0 : warps * k.shared(0), where, false, values);
     void* finish_values[] = {&outputs, &n, &slots, &results};
     if (err == cudaSuccess) err = enqueue(k.finish, p.finish_blocks, p.threads, shared, where, false, finish_values);
   }

@@ -88,6 +88,7 @@ const char* launch_exact_pieces(const exact_pieces_plan& p, const reduction& r, 
 struct exact_outputs_kernels {
   const void* whole[2] = {};   ///< whole outputs
   const void* chunks[2] = {};  ///< chunks of long ones, to cells of each output
+  const void* columns[2] = {}; ///< the same of neighbouring outputs, a thread for each; not of integers
   const void* finish = nullptr;
   int elements = 0;            ///< that a thread takes at once
   int cells[2] = {};           ///< of terms of degree 1 and 2
@@ -102,7 +103,9 @@ inline constexpr index output_chunk = 1 << 14;
 /// How those are shared out.
 struct exact_outputs_plan {
   int team, rows;  ///< threads that take an output; outputs that a warp takes
-  index chunks;    ///< of an output; a single one is the whole
+  bool columns;    ///< a thread takes an output, or a chunk of one
+  index chunks;    ///< of an output; a single one is the whole, but of columns
+  index chunk;     ///< elements of each
   int threads, blocks, finish_blocks;
   std::size_t workspace;
 };

@@ -9,8 +9,9 @@ namespace {
 
 constexpr int packs_at_once = 4;
 
-// The elements of an output before `end`, as one of the `team` threads reads them that share them.
-template <class T, bool Two>
+// The elements of an output before `end`, as one of the `team` threads reads them that share them. Columns: they lie at equal
+// distances, and far from each other.
+template <class T, bool Two, bool Columns = false>
 struct output_reader {
   static constexpr int size = pack<T>::size, at_once = packs_at_once * size;  // times the team's threads
   finder find;
@@ -20,7 +21,21 @@ struct output_reader {
   // Whether it has any of those from `at` on.
   __device__ bool has(index at) const { return at + static_cast<index>(t * (find.from->in_packs ? size : 1)) < end; }
   __device__ void load(index at, pack<T> (&x)[packs_at_once], pack<T> (&y)[Two ? packs_at_once : 1], bits_of_type<T> padding) const {
-    if (find.from->in_packs && find.linear) {
+    if constexpr (Columns) {
+      const index first = at + static_cast<index>(t);
+      if (first + static_cast<index>((at_once - 1) * team) < end) {
+        const offset o = find(first);
+        const T *px = static_cast<const T*>(find.from->x) + o.x, *py = static_cast<const T*>(find.from->y) + o.y;
+#pragma unroll
+        for (int u = 0; u < packs_at_once; ++u)
+#pragma unroll
+          for (int i = 0; i < size; ++i, px += team * find.stride.x, py += team * find.stride.y) {
+            x[u].set(i, to_bits(*px));
+            if constexpr (Two) y[u].set(i, to_bits(*py));
+          }
+        return;
+      }
+    } else if (find.from->in_packs && find.linear) {
 #pragma unroll
       for (int u = 0; u < packs_at_once; ++u) {
         const index first = at + static_cast<index>((u * team + t) * size);
@@ -31,12 +46,20 @@ struct output_reader {
           set(u, some(*this, first, 1, padding), x, y);
         }
       }
-    } else {
+      return;
+    } else if (const index first = at + static_cast<index>(t * size); find.from->in_packs && first + static_cast<index>((packs_at_once - 1) * team * size + size) <= end) {
+      const offsets o = packs_from(*this, first);
 #pragma unroll
-      for (int u = 0; u < packs_at_once; ++u)
-        set(u, find.from->in_packs ? some(*this, at + static_cast<index>((u * team + t) * size), 1, padding)
-                                   : some(*this, at + static_cast<index>(u * team * size + t), team, padding), x, y);
+      for (int u = 0; u < packs_at_once; ++u) {
+        x[u] = load_pack<true>(static_cast<const T*>(find.from->x) + o.each[u].x);
+        if constexpr (Two) y[u] = load_pack<true>(static_cast<const T*>(find.from->y) + o.each[u].y);
+      }
+      return;
     }
+#pragma unroll
+    for (int u = 0; u < packs_at_once; ++u)
+      set(u, find.from->in_packs ? some(*this, at + static_cast<index>((u * team + t) * size), 1, padding)
+                                 : some(*this, at + static_cast<index>(u * team * size + t), team, padding), x, y);
   }
 
  private:
@@ -48,7 +71,18 @@ struct output_reader {
     x[u] = v.x;
     if constexpr (Two) y[u] = v.y;
   }
-  // Elements first, first + step, ...: seldom, and of a copy, so that all else stays in registers.
+  // Where this thread's packs are, the first of which begins there; out of line, and of a copy, so that all else stays in
+  // registers.
+  struct offsets {
+    offset each[packs_at_once];
+  };
+  __device__ __noinline__ static offsets packs_from(output_reader from, index first) {
+    offsets o;
+#pragma unroll
+    for (int u = 0; u < packs_at_once; ++u) o.each[u] = from.find(first + static_cast<index>(u * from.team * size));
+    return o;
+  }
+  // Elements first, first + step, ...: seldom, and likewise.
   __device__ __noinline__ static both some(output_reader from, index first, int step, bits_of_type<T> padding) {
     const finder& find = from.find;
     const T *px = static_cast<const T*>(find.from->x), *py = static_cast<const T*>(find.from->y);
@@ -120,8 +154,8 @@ using output_levels = typename output_levels_of<What, T>::type;
 
 // Adds elements from `begin` to below the reader's end, which is at most `stop` for each thread of the warp. Whether the
 // levels took this thread's. They stay where they are for the next elements, if these are alike.
-template <term What, class T, bool Two, class Levels>
-__device__ bool take_output(const output_reader<T, Two>& from, index begin, index stop, Levels& s) {
+template <term What, class T, bool Two, bool Columns, class Levels>
+__device__ bool take_output(const output_reader<T, Two, Columns>& from, index begin, index stop, Levels& s) {
   constexpr int U = packs_at_once;
   constexpr auto padding = static_cast<bits_of_type<T>>(What == term::presence ? ~bits_of_type<T>{0} : bits_of_type<T>{1} << (exact::range<T>::width - 1));
   constexpr int slack = Levels::levels == 1 ? 8 : 16;  // binades that later elements may be above the first ones
@@ -392,13 +426,13 @@ __global__ void __launch_bounds__(output_threads, 4)
 // Long outputs in chunks, a warp each, which are added up in cells of each output.
 template <class T, bool OfElements>
 __global__ void __launch_bounds__(output_threads, 4)
-    exact_chunks(const __grid_constant__ output_elements data, const __grid_constant__ exact_slots slots, index chunks) {
+    exact_chunks(const __grid_constant__ output_elements data, const __grid_constant__ exact_slots slots, index chunks, index chunk) {
   const int t = threadIdx.x % warp;
   const index items = data.outputs * chunks, stride = index{gridDim.x} * (blockDim.x / warp);
   const warp_room<T> room(0);
   for (index i = index{blockIdx.x} * (blockDim.x / warp) + threadIdx.x / warp; i < items; i += stride) {
-    const index output = i / chunks, begin = i % chunks * output_chunk;
-    const index end = data.n - begin < output_chunk ? data.n : begin + output_chunk;
+    const index output = i / chunks, begin = i % chunks * chunk;
+    const index end = data.n - begin < chunk ? data.n : begin + chunk;
     for (int k = 0; k < slots.count; ++k) {
       room.clear();
       exact::visit(slots.each[k].what, [&]<term What>(std::integral_constant<term, What>) {
@@ -410,6 +444,44 @@ __global__ void __launch_bounds__(output_threads, 4)
         if (const auto v = static_cast<word>(room.cells[c])) c < count - 1 ? atomicAdd(to + c, v) : atomicOr(to + c, v);
       __syncwarp();
     }
+  }
+}
+// Outputs that are neighbours, in chunks, a thread each, which are added up likewise.
+template <class T, bool OfElements>
+__global__ void __launch_bounds__(output_threads, 4)
+    exact_columns(const __grid_constant__ output_elements data, const __grid_constant__ exact_slots slots, index chunks, index chunk) {
+  const int t = threadIdx.x % warp;
+  const index stripes = (data.outputs + warp - 1) / warp, items = stripes * chunks, stride = index{gridDim.x} * (blockDim.x / warp);
+  for (index i = index{blockIdx.x} * (blockDim.x / warp) + threadIdx.x / warp; i < items; i += stride) {
+    const index first = i % stripes * warp, begin = i / stripes * chunk, end = data.n - begin < chunk ? data.n : begin + chunk;
+    const bool mine = first + static_cast<index>(t) < data.outputs;
+    const index output = mine ? first + static_cast<index>(t) : first;
+    for (int k = 0; k < slots.count; ++k)
+      exact::visit(slots.each[k].what, [&]<term What>(std::integral_constant<term, What>) {
+        if constexpr (!OfElements || What == term::element) {
+          using levels = output_levels<What, T>;
+          constexpr int count = cells_of<T, exact::degree(What)>;
+          const auto cells_at = [&](index of) { return slots.each[k].at + of * static_cast<index>(count); };
+          const auto add_flags = [&](index of, unsigned flags) {
+            if (flags) atomicOr(reinterpret_cast<word*>(cells_at(of) + count - 1), static_cast<word>(flags));
+          };
+          levels s(nullptr);
+          const bool all = take_output<What>(output_reader<T, exact::inputs(What) == 2, true>{finder::of(data, output), mine ? end : begin, 0, 1}, begin, end, s);
+          if (mine && all) {
+            to_cells to{cells_at(output)};
+#pragma unroll
+            for (int g = 0; g < levels::groups; ++g)
+#pragma unroll
+              for (int l = 0; l < levels::levels; ++l)
+                if (const std::int64_t v = s.taken[g][l]) to.deposit(v < 0 ? 0 - static_cast<word>(v) : static_cast<word>(v), s.shift(g, l), v < 0);
+            add_flags(output, s.flags);
+          }
+          for (unsigned left = __ballot_sync(all_threads, mine && !all); left; left &= left - 1) {
+            const index one = first + static_cast<index>(__ffs(static_cast<int>(left)) - 1);
+            add_flags(one, deposit_each<What, T, T>(finder::of(data, one), begin, end, cells_at(one)));
+          }
+        }
+      });
   }
 }
 // The results of those cells, a warp for each output.
@@ -433,7 +505,11 @@ exact_outputs_kernels kernels_of_outputs() {
       k.chunks[OfElements] = reinterpret_cast<const void*>(exact_chunks<T, OfElements>);
     };
     of(std::false_type{});
-    if constexpr (!std::is_integral_v<T>) of(std::true_type{});
+    if constexpr (!std::is_integral_v<T>) {
+      of(std::true_type{});
+      k.columns[false] = reinterpret_cast<const void*>(exact_columns<T, false>);
+      k.columns[true] = reinterpret_cast<const void*>(exact_columns<T, true>);
+    }
     k.finish = reinterpret_cast<const void*>(exact_finish_outputs<T>);
     k.elements = packs_at_once * pack<T>::size;
     for (int d = 0; d < 2; ++d) k.cells[d] = d ? cells_of<T, 2> : cells_of<T, 1>;

@@ -19,13 +19,6 @@ namespace {
 constexpr index many_threads = index{1} << 19, many_column_threads = 1 << 17, columns_of_block = 16, many_warps = 1 << 12, many_blocks = 1 << 11;
 constexpr index warp_size = 32, most_nodes = warp_size << 16;
 
-// Whether neighbouring outputs lie nearer to each other than neighbouring elements of an output.
-bool outputs_are_neighbours(const output_elements& from) {
-  if (from.offsets || from.kept.rank == 0 || from.reduced.rank == 0) return false;
-  const auto inner = [](const detail::axes& of) { return std::abs(of.each[of.rank - 1].x); };
-  return inner(from.kept) < inner(from.reduced);
-}
-
 // Rows without gaps, of up to 1 KiB, in shared memory: elements from one to the next, so that the threads of a warp, each in
 // a row of its own, find their words in different banks. 0: they are not that.
 int staged_pitch(const output_elements& from) {
@@ -167,6 +160,12 @@ void run(const std::vector<output_step>& steps, std::span<const reduction> all, 
 }
 
 }  // namespace
+
+bool outputs_are_neighbours(const output_elements& from) {
+  if (from.offsets || from.kept.rank == 0 || from.reduced.rank == 0) return false;
+  const auto inner = [](const detail::axes& of) { return std::abs(of.each[of.rank - 1].x); };
+  return inner(from.kept) < inner(from.reduced);
+}
 
 output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& from, const launch& shape) {
   const plan flat = make_plan(of, from.n, shape);  // refuses what is not allowed

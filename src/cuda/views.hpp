@@ -43,6 +43,9 @@ struct output_results {
   std::uint64_t empty[most_results];  ///< the bits of a result of no elements
 };
 
+/// Whether neighbouring outputs lie nearer to each other than neighbouring elements of an output.
+bool outputs_are_neighbours(const output_elements& from);
+
 /// The folds that are asked for along axes every day: these have kernels for elements as they are stored.
 template <class F>
 inline constexpr bool is_everyday = false;
