@@ -50,7 +50,7 @@ struct variation {
 struct contestant_info {
   std::string id;      ///< unique, stable between runs: "bitfold/tree/f32/f32/f32/cpu"
   std::string name;    ///< as figures show it: "bitfold tree", "CUB run_to_run", "NumPy mean"
-  std::string family;  ///< "bitfold", "plain", "road", or the peer's name: "NumPy", "CUB", ...
+  std::string family;  ///< "bitfold", "plain", "road" (the ladder's name since the first reports), or the peer's: "NumPy", ...
   std::string device;  ///< "cpu" or "cuda"
   std::string about;   ///< one sentence: what it computes, and how
   dtype in;
@@ -130,7 +130,7 @@ void add_openblas(contestants&);
 void add_xsum(contestants&);
 void add_reproblas(contestants&);
 void add_python(contestants&, bool cpu, bool cuda);  ///< NumPy and PyTorch
-void add_cuda_peers(contestants&);                   ///< CUB, cuBLAS and the road's kernels
+void add_cuda_peers(contestants&);                   ///< CUB, cuBLAS and the ladder's kernels
 
 /// Everyone who can be had for these devices.
 contestants all_contestants(bool cpu, bool cuda);

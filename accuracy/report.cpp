@@ -58,7 +58,7 @@ const std::vector<list_format>& lists() {
   return all;
 }
 
-std::string text_of(const json& x) { return x.get<std::string>(); }
+std::string string_in(const json& x) { return x.get<std::string>(); }
 
 // In the first reports everyone sums.
 std::string op_of(const json& contestant) { return contestant.value("op", "sum"); }
@@ -126,7 +126,7 @@ void check(const json& report) {
       require(has(c, key, &json::is_boolean),
               "contestants: " + c["id"].get<std::string>() + ": " + key,
               "is missing or neither true nor false");
-    require(!c.contains("op") || c["op"].is_string(), "contestants: " + text_of(c["id"]) + ": op",
+    require(!c.contains("op") || c["op"].is_string(), "contestants: " + string_in(c["id"]) + ": op",
             "is no text");
     require(c.contains("method") && (c["method"].is_string() || c["method"].is_null()),
             "contestants: " + c["id"].get<std::string>() + ": method",
@@ -174,7 +174,7 @@ const json* speed_row(const json& report, const std::string& id) {
 
 std::string machine_of(const json& report, std::string_view device) {
   const json& machine = report["machine"];
-  return text_of(device == "cuda" && !machine["gpus"].empty() ? machine["gpus"][0] : machine["cpu"]);
+  return string_in(device == "cuda" && !machine["gpus"].empty() ? machine["gpus"][0] : machine["cpu"]);
 }
 
 }  // namespace
@@ -249,7 +249,7 @@ void add_headlines(json& report) {
 
   std::uint64_t ways = 0, equal = 0, sums = 0;
   for (const json& row : report["bits"]) {
-    const json& c = *by_id.at(text_of(row["contestant"]));
+    const json& c = *by_id.at(string_in(row["contestant"]));
     if (row["equal"].is_boolean() && op_of(c) == "sum" &&
         // `sequential` calls the reference, so it is no comparison
         c["method"] != name(method_id::sequential)) {
@@ -265,20 +265,20 @@ void add_headlines(json& report) {
   // Ratios are kept to six digits; a finding says that one is above 1 by less.
   std::set<std::string> exceeded;
   for (const json& f : report["findings"])
-    if (f["kind"] == "bound") exceeded.insert(text_of(f["contestant"]));
+    if (f["kind"] == "bound") exceeded.insert(string_in(f["contestant"]));
   double largest = 0;
   std::uint64_t checked = 0, within = 0;
   std::string where = "none";
   for (const json& row : report["accuracy"]) {
-    if (!(*by_id.at(text_of(row["contestant"])))["promise"].get<bool>()) continue;
+    if (!(*by_id.at(string_in(row["contestant"])))["promise"].get<bool>()) continue;
     const double ratio = number(row["bound_ratio"]);
     if (std::isnan(ratio)) continue;
     ++checked;
-    within += ratio < 1 || (ratio == 1 && !exceeded.contains(text_of(row["contestant"])));
+    within += ratio < 1 || (ratio == 1 && !exceeded.contains(string_in(row["contestant"])));
     if (ratio > largest) {
       largest = ratio;
-      where = fmt::format("{} {}", text_of((*by_id.at(text_of(row["contestant"])))["name"]),
-                          text_of(row["input"]));
+      where = fmt::format("{} {}", string_in((*by_id.at(string_in(row["contestant"])))["name"]),
+                          string_in(row["input"]));
     }
   }
   add(fmt::format("{} of {}", within, checked),
@@ -295,7 +295,7 @@ void add_headlines(json& report) {
         fmt::format("of the read ceiling: tree, f32, n = {}", power_of_two(number((*tree)["n"]))),
         fmt::format("{:.4g} GB/s, kahan {:.4g} GB/s, on {}, {}", number((*tree)["gbps"]),
                     number((*kahan)["gbps"]),
-                    machine_of(report, device), text_of((*tree)["variation"])));
+                    machine_of(report, device), string_in((*tree)["variation"])));
     break;
   }
   expect(3);
@@ -303,8 +303,8 @@ void add_headlines(json& report) {
   std::map<std::string, double> right;
   for (const json& row : report["accuracy"])
     if (row["study"] == "inputs" && row["in"] == "f32" && row["input"] == "condition-1e8") {
-      const json& c = *by_id.at(text_of(row["contestant"]));
-      right.emplace(text_of(c["name"]), number(row["correct_bits"]));
+      const json& c = *by_id.at(string_in(row["contestant"]));
+      right.emplace(string_in(c["name"]), number(row["correct_bits"]));
     }
   if (right.contains("bitfold kahan"))
     add(fmt::format("{:.3g} bits", right["bitfold kahan"]),
@@ -336,7 +336,7 @@ void add_headlines(json& report) {
       if (const auto p = price_of(type, acc)) others += fmt::format("{} {}{}, ", type, p->times, p->n == f32->n ? "" : " at " + p->n);
     add(f32->times, fmt::format("tree's time is the price of the truth: exact, f32, n = {}", f32->n),
         fmt::format("{:.4g} GB/s; {}on {}, {}", number((*f32->row)["gbps"]), others, machine_of(report, device),
-                    text_of((*f32->row)["variation"])));
+                    string_in((*f32->row)["variation"])));
     break;
   }
   expect(5);
@@ -367,9 +367,9 @@ std::string summary(const json& report) {
     std::map<std::pair<std::string, std::string>, const json*> cells;
     for (const json& row : report["accuracy"]) {
       if (row["in"] != type || (row["study"] != "inputs" && row["study"] != "files")) continue;
-      const std::string input = text_of(row["input"]);
+      const std::string input = string_in(row["input"]);
       if (std::find(inputs.begin(), inputs.end(), input) == inputs.end()) inputs.push_back(input);
-      cells[{input, text_of(row["contestant"])}] = &row;
+      cells[{input, string_in(row["contestant"])}] = &row;
     }
     if (columns.empty() || inputs.empty()) continue;
     const auto line = [&](const std::string& head, const std::string& second, auto cell) {
@@ -378,17 +378,17 @@ std::string summary(const json& report) {
       out += '\n';
     };
     out += fmt::format("\n{}: largest error in ulps\n", type);
-    line("input", "condition", [](const json& c) { return text_of(c["name"]); });
+    line("input", "condition", [](const json& c) { return string_in(c["name"]); });
     if (std::any_of(columns.begin(), columns.end(), is_wrong))
       line("small integers", "1",
            [&](const json& c) { return is_wrong(&c) ? "wrong here" : "right"; });
     for (const std::string& input : inputs) {
       std::string condition;
       for (const json* c : columns)
-        if (const auto it = cells.find({input, text_of((*c)["id"])}); it != cells.end())
+        if (const auto it = cells.find({input, string_in((*c)["id"])}); it != cells.end())
           condition = short_number(number((*it->second)["condition"]));
       line(input, condition, [&](const json& c) -> std::string {
-        const auto it = cells.find({input, text_of(c["id"])});
+        const auto it = cells.find({input, string_in(c["id"])});
         return it == cells.end() ? "" : short_number(number((*it->second)["ulps"]));
       });
     }
@@ -397,7 +397,7 @@ std::string summary(const json& report) {
       double n = 0;
       std::map<std::string, double> rate;
       for (const json& row : report["speed"]) {
-        const std::string id = text_of(row["contestant"]);
+        const std::string id = string_in(row["contestant"]);
         if (row["in"] != type || (one && row["threads"] != 1) ||
             std::none_of(columns.begin(), columns.end(),
                          [&](const json* c) { return (*c)["id"] == id; }))
@@ -409,7 +409,7 @@ std::string summary(const json& report) {
       if (n == 0) continue;
       line(fmt::format("GB/s at {}", power_of_two(n)), one ? "1 thread" : "default",
            [&](const json& c) -> std::string {
-             const auto it = rate.find(text_of(c["id"]));
+             const auto it = rate.find(string_in(c["id"]));
              return it == rate.end() ? "" : fmt::format("{:.1f}", it->second);
            });
     }
@@ -419,10 +419,10 @@ std::string summary(const json& report) {
     std::vector<std::string> names;
     std::map<std::pair<std::string, std::string>, std::pair<int, int>> same;  // and all, by name and layout
     for (const json& row : batches) {
-      const json& c = *by_id.at(text_of(row["contestant"]));
-      const std::string name = fmt::format("{}, {}", text_of(c["name"]), text_of(c["device"]));
+      const json& c = *by_id.at(string_in(row["contestant"]));
+      const std::string name = fmt::format("{}, {}", string_in(c["name"]), string_in(c["device"]));
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-      auto& [equal, all] = same[{name, text_of(row["layout"])}];
+      auto& [equal, all] = same[{name, string_in(row["layout"])}];
       equal += number(row["distinct"]) == 1;
       ++all;
     }
@@ -436,26 +436,26 @@ std::string summary(const json& report) {
   if (!report["missing"].empty()) {
     out += "\nNot here:\n";
     for (const json& m : report["missing"])
-      out += fmt::format("  {}: {}\n", io::printable(text_of(m["name"])),
-                         io::printable(text_of(m["why"])));
+      out += fmt::format("  {}: {}\n", io::printable(string_in(m["name"])),
+                         io::printable(string_in(m["why"])));
   }
   for (const json& f : report["failures"])
-    out += fmt::format("Failed: {} at {}: {}\n", text_of(f["contestant"]),
-                       io::printable(text_of(f["where"])), io::printable(text_of(f["why"])));
+    out += fmt::format("Failed: {} at {}: {}\n", string_in(f["contestant"]),
+                       io::printable(string_in(f["where"])), io::printable(string_in(f["why"])));
   for (const json& w : wrong)
     out +=
         fmt::format("Wrong here: {}, {}: the small integers {} sum to {}, got {}\n",
-                    text_of(w["contestant"]), io::printable(text_of(w["variation"])),
-                    io::printable(text_of(w["where"])), text_of(w["expected"]), text_of(w["got"]));
+                    string_in(w["contestant"]), io::printable(string_in(w["variation"])),
+                    io::printable(string_in(w["where"])), string_in(w["expected"]), string_in(w["got"]));
   out += '\n';
   for (const json& h : report["headlines"])
-    out += fmt::format("{:>12}  {} ({})\n", text_of(h["value"]), text_of(h["label"]),
-                       text_of(h["note"]));
+    out += fmt::format("{:>12}  {} ({})\n", string_in(h["value"]), string_in(h["label"]),
+                       string_in(h["note"]));
   for (const json& f : report["findings"])  // the suite keeps a few of each kind
     out +=
-        fmt::format("BROKEN PROMISE  {}: {} at {}: expected {}, got {}\n", text_of(f["contestant"]),
-                    text_of(f["kind"]), io::printable(text_of(f["where"])), text_of(f["expected"]),
-                    text_of(f["got"]));
+        fmt::format("BROKEN PROMISE  {}: {} at {}: expected {}, got {}\n", string_in(f["contestant"]),
+                    string_in(f["kind"]), io::printable(string_in(f["where"])), string_in(f["expected"]),
+                    string_in(f["got"]));
   return out;
 }
 
@@ -464,10 +464,10 @@ std::string summary(const json& report) {
 namespace {
 
 std::string describe(const json& report) {
-  std::string machine = text_of(report["machine"]["cpu"]);
+  std::string machine = string_in(report["machine"]["cpu"]);
   for (const json& gpu : report["machine"]["gpus"]) machine += ", " + gpu.get<std::string>();
-  return fmt::format("{}, commit {}, {}, {}, seed {}, order version {}", text_of(report["date"]),
-                     text_of(report["bitfold"]["commit"]), text_of(report["mode"]), machine,
+  return fmt::format("{}, commit {}, {}, {}, seed {}, order version {}", string_in(report["date"]),
+                     string_in(report["bitfold"]["commit"]), string_in(report["mode"]), machine,
                      report["seed"].dump(), report["bitfold"]["order_version"].dump());
 }
 
@@ -481,12 +481,12 @@ struct side {
 std::map<std::string, side> sides(const json& report) {
   std::map<std::string, side> all;
   for (const json& row : report["accuracy"]) {
-    side& s = all[text_of(row["contestant"])];
+    side& s = all[string_in(row["contestant"])];
     s.bound = std::fmax(s.bound, number(row["bound_ratio"]));
     if (row["study"] == "inputs" && row["input"] == "normal") s.ulps = number(row["ulps"]);
   }
   for (const json& row : report["speed"]) {
-    side& s = all[text_of(row["contestant"])];
+    side& s = all[string_in(row["contestant"])];
     if (const double n = number(row["n"]); n > s.n) s.n = n, s.gbps = number(row["gbps"]);
   }
   return all;
@@ -504,7 +504,7 @@ comparison compare(const json& a, const json& b) {
   const auto promised = [](const json& report) {
     std::set<std::string> ids;
     for (const json& c : report["contestants"])
-      if (c["promise"].get<bool>()) ids.insert(text_of(c["id"]));
+      if (c["promise"].get<bool>()) ids.insert(string_in(c["id"]));
     return ids;
   };
   const auto promises = promised(a);
@@ -515,8 +515,8 @@ comparison compare(const json& a, const json& b) {
 
   // Bits and bounds of each sum that both have.
   const auto key = [](const json& row) {
-    return fmt::format("{} on {} {}[{}], {}", text_of(row["contestant"]), text_of(row["input"]),
-                       text_of(row["in"]), row["n"].dump(), text_of(row["study"]));
+    return fmt::format("{} on {} {}[{}], {}", string_in(row["contestant"]), string_in(row["input"]),
+                       string_in(row["in"]), row["n"].dump(), string_in(row["study"]));
   };
   std::map<std::string, const json*> before;
   for (const json& row : a["accuracy"])
@@ -526,7 +526,7 @@ comparison compare(const json& a, const json& b) {
     const auto it = before.find(key(row));
     if (it == before.end()) continue;
     const json& old = *it->second;
-    const bool promise = promises.contains(text_of(row["contestant"]));
+    const bool promise = promises.contains(string_in(row["contestant"]));
     if (row["study"] == "files" &&
         (old["exact"] != row["exact"] || old["condition"] != row["condition"])) {
       ++other_data;
@@ -538,8 +538,8 @@ comparison compare(const json& a, const json& b) {
       if (promise && same_order) {
         ++moved;
         worse(fmt::format("bits: {}: {} ({}) became {} ({})", io::printable(it->first),
-                          text_of(old["bits"]), text_of(old["value"]), text_of(row["bits"]),
-                          text_of(row["value"])));
+                          string_in(old["bits"]), string_in(old["value"]), string_in(row["bits"]),
+                          string_in(row["value"])));
       } else if (!promise) {
         ++peers_moved;
       }
@@ -552,10 +552,10 @@ comparison compare(const json& a, const json& b) {
   }
   // Bits by variation: all variations of a promise agree, so the first stands for them.
   std::map<std::string, const json*> digests;
-  for (const json& row : a["bits"]) digests.emplace(text_of(row["contestant"]), &row);
+  for (const json& row : a["bits"]) digests.emplace(string_in(row["contestant"]), &row);
   if (same_order && same_seed)
     for (const json& row : b["bits"]) {
-      const auto it = digests.find(text_of(row["contestant"]));
+      const auto it = digests.find(string_in(row["contestant"]));
       if (it == digests.end() || !promises.contains(it->first) ||
           (*it->second)["arrays"] != row["arrays"])
         continue;
@@ -563,21 +563,21 @@ comparison compare(const json& a, const json& b) {
       ++compared_promises;
       if ((*it->second)["digest"] != row["digest"]) {
         ++moved;
-        worse(fmt::format("bits: {}, {}: digest {} became {}", it->first, text_of(row["variation"]),
-                          text_of((*it->second)["digest"]), text_of(row["digest"])));
+        worse(fmt::format("bits: {}, {}: digest {} became {}", it->first, string_in(row["variation"]),
+                          string_in((*it->second)["digest"]), string_in(row["digest"])));
       }
     }
   const auto finding_key = [](const json& f) {
-    return text_of(f["contestant"]) + text_of(f["kind"]) + text_of(f["where"]);
+    return string_in(f["contestant"]) + string_in(f["kind"]) + string_in(f["where"]);
   };
   std::set<std::string> known;
   for (const json& f : a["findings"]) known.insert(finding_key(f));
   for (const json& f : b["findings"])
     if (!known.contains(finding_key(f)))
       worse(fmt::format("promise broken: {}: {} at {}: expected {}, got {}",
-                        text_of(f["contestant"]), text_of(f["kind"]),
-                        io::printable(text_of(f["where"])), text_of(f["expected"]),
-                        text_of(f["got"])));
+                        string_in(f["contestant"]), string_in(f["kind"]),
+                        io::printable(string_in(f["where"])), string_in(f["expected"]),
+                        string_in(f["got"])));
 
   if (compared_promises == 0)
     throw error(errc::bad_input,
@@ -593,7 +593,7 @@ comparison compare(const json& a, const json& b) {
                      "err/bound A", "err/bound B", "GB/s A", "GB/s B");
   const auto first = sides(a), second = sides(b);
   for (const json& c : b["contestants"]) {
-    const std::string id = text_of(c["id"]);
+    const std::string id = string_in(c["id"]);
     if (!c["main"].get<bool>() || (!first.contains(id) && !second.contains(id))) continue;
     const auto of = [&](const std::map<std::string, side>& m) {
       const auto it = m.find(id);

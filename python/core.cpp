@@ -102,7 +102,7 @@ std::optional<element_type> type_of_dlpack(const nb::dlpack::dtype& t) {
 }
 
 element_type parse_type(std::string_view argument, nb::handle given) {
-  const std::string text = text_of(argument, given);
+  const std::string text = string_argument(argument, given);
   if (text == "bool") return {dtype::u8, true};
   if (const auto t = parse_dtype(text)) return {*t};
   refuse_type(std::string(argument) + ": " + text + " is no element type");
@@ -114,7 +114,7 @@ dtype parse_number(std::string_view argument, nb::handle name) {
   return t.stored;
 }
 
-std::string text_of(std::string_view argument, nb::handle text) {
+std::string string_argument(std::string_view argument, nb::handle text) {
   if (!PyUnicode_Check(text.ptr())) refuse_type(std::string(argument) + ": " + type_named(text) + ", where a name is expected");
   return nb::cast<std::string>(text);
 }
@@ -272,7 +272,7 @@ bool overlap(const array& a, const array& b) {
 
 std::optional<method_id> parse_method_or_none(nb::handle given) {
   if (given.is_none()) return std::nullopt;
-  const std::string text = text_of("method", given);
+  const std::string text = string_argument("method", given);
   if (const auto m = parse_method(text)) return m;
   std::string known;
   for (const method_info& m : all_methods) known += (known.empty() ? "" : ", ") + std::string(m.name);
@@ -280,7 +280,7 @@ std::optional<method_id> parse_method_or_none(nb::handle given) {
 }
 
 op_id parse_op_or_refuse(nb::handle given) {
-  const std::string text = text_of("op", given);
+  const std::string text = string_argument("op", given);
   if (const auto op = parse_op(text)) return *op;
   refuse("op: there is no '" + text + "'");
 }
@@ -695,7 +695,7 @@ void ulp_distances(nb::handle a_given, nb::handle b_given, nb::handle out_given)
 }
 
 std::string order_text(std::uint64_t n, nb::handle method, nb::handle format) {
-  const std::string text = text_of("format", format);
+  const std::string text = string_argument("format", format);
   const auto m = parse_method_or_none(method).value_or(method_id::tree);
   for (const auto& [known, f] : {std::pair{"text", order_format::text}, {"expression", order_format::expression}, {"dot", order_format::dot}})
     if (text == known) return print_order(n, m, f);

@@ -104,7 +104,7 @@ std::optional<element_type> type_of_dlpack(const nb::dlpack::dtype& t);
 
 inline nb::str str(std::string_view s) { return nb::str(s.data(), s.size()); }
 nb::tuple shape_of(std::span<const std::int64_t> extents);
-std::string text_of(std::string_view argument, nb::handle text);
+std::string string_argument(std::string_view argument, nb::handle text);
 
 void add_accumulator(nb::module_& m);
 void add_golden(nb::module_& m);

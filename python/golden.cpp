@@ -27,8 +27,8 @@ std::string digest(nb::handle given) {
 
 // A list of arrays of one file: (name, dtype, shape, digest, [(Reduction, bits), ...]).
 std::string golden_text(const std::string& file, nb::handle format, nb::handle arrays) {
-  const auto f = io::parse_format(text_of("format", format));
-  if (!f) throw error(errc::usage, "format: there is no '" + text_of("format", format) + "'");
+  const auto f = io::parse_format(string_argument("format", format));
+  if (!f) throw error(errc::usage, "format: there is no '" + string_argument("format", format) + "'");
   io::golden g{BITFOLD_VERSION, {{file, *f, {}}}};
   for (const nb::handle a : arrays) {
     io::golden_array one{nb::cast<std::string>(a[0]), parse_type("dtype", a[1]).stored, nb::cast<std::vector<std::uint64_t>>(a[2]),

@@ -163,7 +163,7 @@ std::string to_hex(scalar value) {
 }
 
 namespace {
-BITFOLD_OPAQUE std::string text_of(scalar value) {
+BITFOLD_OPAQUE std::string shortest_text(scalar value) {
   return visit(value.type, [&]<class T>(std::type_identity<T>) {
     const T v = bits_as<T>(value.bits);
     if constexpr (std::is_integral_v<T>) {
@@ -183,7 +183,7 @@ BITFOLD_OPAQUE std::string text_of(scalar value) {
 
 std::string to_string(scalar value) {
   const detail::fp_environment guard;
-  return text_of(value);
+  return shortest_text(value);
 }
 
 }  // namespace bitfold

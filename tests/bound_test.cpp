@@ -1,5 +1,5 @@
 // Bounds beside results: what does not move them, and what they say where there is nothing to say. That they
-// hold is tested against MPFR, in truth_ops_test.cpp.
+// hold is tested against MPFR, in tests/truth/op_bounds_test.cpp.
 #include <bitfold/bound.hpp>
 
 #include <algorithm>

@@ -25,6 +25,7 @@
 #endif
 
 #include "catch.hpp"
+#include "cpu/task.hpp"
 #include "data.hpp"
 #include "main.hpp"
 

@@ -1,4 +1,4 @@
-// Every rung of the road gives the right sum at every length: integers wrapping, floats exactly where
+// Every rung of the ladder gives the right sum at every length: integers wrapping, floats exactly where
 // every order is exact and within the bound of a plain sum elsewhere; it writes only to its result and
 // its workspace.
 #include "bench/ladder/ladder.hpp"

@@ -1,4 +1,4 @@
-// What every contestant gets without asking: the clock, the read ceiling of the CPU, the list.
+// What every contestant gets without asking: the clock, the read ceiling of the CPU.
 #include "../contestant.hpp"
 
 #include <algorithm>
@@ -63,19 +63,5 @@ double read_ceiling_cpu(const array_view& x, int threads, int times) {
 }
 
 int all_cores() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
-
-contestants all_contestants(bool cpu, bool cuda) {
-  contestants c;
-  add_bitfold(c, cpu, cuda);
-  if (cpu) {
-    add_plain(c);
-    add_openblas(c);
-    add_xsum(c);
-    add_reproblas(c);
-  }
-  add_python(c, cpu, cuda);
-  if (cuda) add_cuda_peers(c);
-  return c;
-}
 
 }  // namespace bitfold::accuracy

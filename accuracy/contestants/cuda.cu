@@ -1,4 +1,4 @@
-// The GPU's read ceiling, the road's kernels, and all contestants on the GPU that are not
+// The GPU's read ceiling, the ladder's kernels, and all contestants on the GPU that are not
 // bitfold's.
 #include "cuda.hpp"
 
@@ -63,7 +63,7 @@ void add_road(contestants& out) {
 
 void add_cuda_peers(contestants& out) {
   if (cuda::devices().empty()) {
-    for (const char* name : {"CUB", "cuBLAS", "the road's kernels"})
+    for (const char* name : {"CUB", "cuBLAS", "the ladder's kernels"})
       out.missing.push_back({name, "no usable GPU on this machine"});
     return;
   }

@@ -14,7 +14,7 @@ std::vector<double> time_on_device(const std::function<void(CUstream_st*)>&, int
 double read_ceiling_cuda(const array_view&, int) { refuse(); }
 
 void add_cuda_peers(contestants& out) {
-  for (const char* name : {"CUB", "cuBLAS", "the road's kernels"})
+  for (const char* name : {"CUB", "cuBLAS", "the ladder's kernels"})
     out.missing.push_back({name, why});
 }
 

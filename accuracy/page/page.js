@@ -290,7 +290,7 @@ function legend(parts, names, state, redraw, notes = []) {
   [...parts.legend.children].find(b => active !== undefined && b.dataset.series === active)?.focus();
 }
 
-// Many curves are too many: the road's rungs wait to be asked for.
+// Many curves are too many: the ladder's rungs wait to be asked for.
 function names(rows, state) {
   const found = new Set(rows.map(r => seriesOf(byId.get(r.contestant))));
   const list = [...styles.keys()].filter(n => found.has(n));

@@ -53,7 +53,7 @@ constexpr std::array<entry, sizeof...(Rung)> entries() {
             Rung::template run<std::uint32_t>}...}};
 }
 
-constexpr auto road = entries<
+constexpr auto all = entries<
     // in global memory
     interleaved, contiguous_prefix,
     // in shared memory
@@ -70,13 +70,13 @@ constexpr auto road = entries<
     pytorch_like, triton_like, bitfold_tree>();
 
 constexpr auto infos = [] {
-  std::array<rung, road.size()> out{};
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = road[i].info;
+  std::array<rung, all.size()> out{};
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = all[i].info;
   return out;
 }();
 
 const entry& entry_of(const rung& r) {
-  for (const entry& e : road)
+  for (const entry& e : all)
     if (e.info.name == r.name) return e;
   throw std::invalid_argument("ladder: no rung is called " + std::string(r.name));
 }

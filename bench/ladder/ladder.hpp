@@ -1,4 +1,4 @@
-// The road to today's reduction kernels, rung by rung: the teaching kernels written afresh, behind one
+// The ladder to today's reduction kernels, rung by rung: the teaching kernels written afresh, behind one
 // interface, so that they can be measured side by side, checked, and shown in the report.
 #pragma once
 
@@ -28,7 +28,7 @@ struct rung {
   published theirs;         ///< empty strings when nothing was published
 };
 
-/// Every rung, in the order of the road; bitfold's own `tree` is the last.
+/// Every rung, in the order of the ladder; bitfold's own `tree` is the last.
 std::span<const rung> all_rungs();
 
 /// Whether a rung can sum n elements of type t: i32 (wrapping, as u32) or f32; n from 1.

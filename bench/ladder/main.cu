@@ -1,4 +1,4 @@
-// Measures every rung of the road beside a load-only kernel, in one run, and writes one JSON file:
+// Measures every rung of the ladder beside a load-only kernel, in one run, and writes one JSON file:
 //
 //   bitfold_bench_ladder RESULT.json
 //

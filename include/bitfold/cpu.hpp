@@ -76,7 +76,4 @@ scalar sum(std::span<const T> values, method_id method = method_id::tree, const 
   return reduce(make_reduction(op_id::sum, method, dtype_of<T>), values.data(), values.size(), how);
 }
 
-/// The target that the last reduce() on the calling thread ran, as the kernel itself reported it.
-target last_target();
-
 }  // namespace bitfold::cpu

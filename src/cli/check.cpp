@@ -216,7 +216,7 @@ file_report check_file(const io::golden_file& old, const std::string& file,
 
 // ---- What is told ------------------------------------------------------------------------------
 
-std::string text_of(const file_report& f) {
+std::string lines_of(const file_report& f) {
   std::string text;
   const auto line = [&](verdict v, const std::string& what) {
     text += fmt::format("{:<8}{}\n", name(v), io::printable(what));
@@ -338,7 +338,7 @@ int check(const check_arguments& args) {
   std::string text;
   bool all_good = true;
   for (const file_report& f : reports) {
-    text += text_of(f);
+    text += lines_of(f);
     all_good = all_good && !f.whole && !f.error &&
                std::all_of(f.arrays.begin(), f.arrays.end(), [](auto& a) { return good(a.what); });
   }

@@ -61,7 +61,7 @@ class kept_units {
     json head;
     if (std::getline(in, line)) head = json::parse(line, nullptr, false);
     if (head.is_object() && head.contains("date") && head["date"].is_string() &&
-        head.contains("run") && text_of(head["run"]) == text_of(run)) {
+        head.contains("run") && dumped(head["run"]) == dumped(run)) {
       date_ = head["date"].get<std::string>();
       while (std::getline(in, line)) {
         const json unit = json::parse(line, nullptr, false);
@@ -71,7 +71,7 @@ class kept_units {
       }
     }
     in.close();
-    std::string text = text_of({{"date", date_}, {"run", run}}) + '\n';
+    std::string text = dumped({{"date", date_}, {"run", run}}) + '\n';
     for (const auto& [key, rows] : rows_) text += line_of(key, rows);
     write_file(path_.string(), text);
     out_.open(path_, std::ios::app);
@@ -94,9 +94,9 @@ class kept_units {
 
  private:
   static std::string line_of(const std::string& key, const json& rows) {
-    return text_of({{"unit", key}, {"rows", rows}}) + '\n';
+    return dumped({{"unit", key}, {"rows", rows}}) + '\n';
   }
-  static std::string text_of(const json& x) {
+  static std::string dumped(const json& x) {
     return x.dump(-1, ' ', false, json::error_handler_t::replace);
   }
   fs::path path_;

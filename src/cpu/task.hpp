@@ -139,7 +139,8 @@ inline constexpr std::size_t bytes_worth_a_thread = std::size_t{1} << 19;
 target chosen(const options& how);
 /// How many threads to use for so many bytes.
 int threads_for(const options& how, std::size_t bytes);
-/// What last_target() says from now on.
+/// The target that the last reduce() on the calling thread ran, as the kernel itself reported it; and what that is from now on.
+target last_target();
 void report(target t);
 
 /// Calls f(i) for each i < count on up to `threads` threads, in the default floating-point environment.
