@@ -10,21 +10,15 @@
 // read from there, for everyone.
 #include <benchmark/benchmark.h>
 
-#include <cub/device/device_reduce.cuh>
-#include <cub/version.cuh>
-#if __has_include(<cuda/execution.determinism.h>)
-#include <cuda/__execution/determinism.h>
-#include <cuda/execution.determinism.h>
-#define CUB_HAS_LEVELS 1
-#endif
-
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include <bitfold/cuda.hpp>
 
+#include "cub_sums.cuh"
 #include "load_only.cuh"
 #include "measure.cuh"
 
@@ -40,22 +34,13 @@ struct ceiling {
   }
 };
 
-template <class A>
-struct to {
-  template <class T>
-  __host__ __device__ A operator()(T x) const {
-    return static_cast<A>(x);
-  }
-};
 struct cub_run_to_run {
   static constexpr const char* name = "cub_run_to_run";
   template <class T, class A>
   static void enqueue(const buffers& b, std::size_t n) {
     std::size_t bytes = 0;
     const auto call = [&](void* temp) {
-      // Through a widening transform, so that 16-bit floats are accumulated in f32 here too.
-      check(cub::DeviceReduce::TransformReduce(temp, bytes, static_cast<const T*>(b.in), static_cast<A*>(b.out),
-                                               n, ::cuda::std::plus<>{}, to<A>{}, A{0}, b.stream));
+      check(bitfold::speed::cub_widened_sum<A>(temp, bytes, static_cast<const T*>(b.in), static_cast<A*>(b.out), n, b.stream));
     };
     call(nullptr);
     if (bytes > b.temp_size) std::abort();
@@ -68,9 +53,7 @@ template <class Level>
 struct cub_level {
   template <class T, class A>
   static void enqueue(const buffers& b, std::size_t n) {
-    check(cub::DeviceReduce::Reduce(
-        static_cast<const T*>(b.in), static_cast<A*>(b.out), n, ::cuda::std::plus<>{}, A{0},
-        ::cuda::std::execution::env{::cuda::stream_ref{b.stream}, ::cuda::execution::require(Level{})}));
+    check(bitfold::speed::cub_sum_at_level<Level>(static_cast<const T*>(b.in), static_cast<A*>(b.out), n, b.stream));
   }
 };
 struct cub_gpu_to_gpu : cub_level<::cuda::execution::determinism::gpu_to_gpu_t> {
@@ -157,7 +140,7 @@ void add_exact() {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   if (const auto status = begin(argc, argv)) return *status;
   benchmark::AddCustomContext("cub_version", std::to_string(CUB_VERSION));
 #ifdef CUB_HAS_LEVELS
@@ -180,4 +163,7 @@ int main(int argc, char** argv) {
   exact(std::type_identity<__half>{}, std::type_identity<__nv_bfloat16>{}, std::type_identity<float>{},
         std::type_identity<double>{});
   benchmark::RunSpecifiedBenchmarks();
+} catch (const bitfold::error& e) {
+  std::fprintf(stderr, "bench: %s\n", e.what());
+  return 1;
 }

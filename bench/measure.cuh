@@ -2,24 +2,22 @@
 #pragma once
 
 #include <benchmark/benchmark.h>
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <optional>
+#include <string>
 #include <type_traits>
 
 #include <bitfold/cuda.hpp>
 
+#include "gpu_time.hpp"
+#include "gpu_types.hpp"
+
 namespace {
 
-void check(cudaError_t err) {
-  if (err == cudaSuccess) return;
-  std::fprintf(stderr, "bench: %s\n", cudaGetErrorString(err));
-  std::exit(1);
-}
+using bitfold::speed::check;
+using bitfold::speed::stored;
 
 struct buffers {
   const void* in;
@@ -28,12 +26,6 @@ struct buffers {
   std::size_t temp_size;
   cudaStream_t stream;
 };
-
-template <class T>
-constexpr bitfold::dtype stored = std::is_same_v<T, __half>            ? bitfold::dtype::f16
-                                  : std::is_same_v<T, __nv_bfloat16> ? bitfold::dtype::bf16
-                                  : std::is_same_v<T, float>         ? bitfold::dtype::f32
-                                                                     : bitfold::dtype::f64;
 
 __global__ void fill_random(std::uint32_t* p, std::size_t words, std::uint32_t keep, std::uint32_t set) {
   const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
@@ -74,43 +66,19 @@ template <class T, bool Any = false, class Enqueue>
 void measure(benchmark::State& state, std::size_t n, int inputs, Enqueue enqueue) {
   const int copies = static_cast<int>(std::clamp<std::size_t>((std::size_t{1} << 28) / (n * sizeof(T)), 1, 200));
   fill<T, Any>();
-  cudaStream_t stream;
-  check(cudaStreamCreate(&stream));
-  const buffers b{data, scratch, static_cast<char*>(scratch) + 256, scratch_size - 256, stream};
-  cudaGraph_t graph;
-  cudaGraphExec_t runnable;
-  check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  for (int i = 0; i < copies; ++i) enqueue(b, n);
-  check(cudaGetLastError());
-  check(cudaStreamEndCapture(stream, &graph));
-  check(cudaGraphInstantiate(&runnable, graph, 0));
-  cudaEvent_t begin, end;
-  check(cudaEventCreate(&begin));
-  check(cudaEventCreate(&end));
-  for (int i = 0; i < 3; ++i) check(cudaGraphLaunch(runnable, stream));
-  for (auto _ : state) {
-    check(cudaEventRecord(begin, stream));
-    check(cudaGraphLaunch(runnable, stream));
-    check(cudaEventRecord(end, stream));
-    check(cudaEventSynchronize(end));
-    float ms = 0;
-    check(cudaEventElapsedTime(&ms, begin, end));
-    state.SetIterationTime(ms * 1e-3 / copies);
-  }
+  const bitfold::speed::stopwatch watch;
+  const buffers b{data, scratch, static_cast<char*>(scratch) + 256, scratch_size - 256, watch.stream};
+  const bitfold::speed::graph graph(watch.stream, copies, [&](cudaStream_t) {
+    enqueue(b, n);
+    check(cudaGetLastError());
+  });
+  for (int i = 0; i < 3; ++i) graph.launch();
+  for (auto _ : state) state.SetIterationTime(watch.milliseconds([&] { graph.launch(); }) * 1e-3 / copies);
   state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(n * sizeof(T)) * inputs);
-  check(cudaEventDestroy(begin));
-  check(cudaEventDestroy(end));
-  check(cudaGraphExecDestroy(runnable));
-  check(cudaGraphDestroy(graph));
-  check(cudaStreamDestroy(stream));
 }
 
 template <class T>
-constexpr const char* type_name = std::is_same_v<T, __half>          ? "f16"
-                                  : std::is_same_v<T, __nv_bfloat16> ? "bf16"
-                                  : std::is_same_v<T, float>         ? "f32"
-                                                                     : "f64";
-
+const std::string type_name{bitfold::name(stored<T>)};
 
 // Once, before anything is measured: reads the command line and finds the GPU; or gives the exit status.
 inline std::optional<int> begin(int argc, char** argv) {

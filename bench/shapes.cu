@@ -5,6 +5,7 @@
 #include <benchmark/benchmark.h>
 
 #include <cmath>
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -141,10 +142,13 @@ void add_all() {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   if (const auto status = begin(argc, argv)) return *status;
   add_all<float>();
   add_segments_and_keys();
   add_all<__half>();
   benchmark::RunSpecifiedBenchmarks();
+} catch (const bitfold::error& e) {
+  std::fprintf(stderr, "bench: %s\n", e.what());
+  return 1;
 }

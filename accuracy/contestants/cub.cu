@@ -2,47 +2,28 @@
 // is one TransformReduce.
 #include "cuda.hpp"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
-#include <cub/device/device_reduce.cuh>
-#include <cub/version.cuh>
 #include <thrust/iterator/counting_iterator.h>
-#if __has_include(<cuda/execution.determinism.h>)
-#include <cuda/__execution/determinism.h>
-#include <cuda/execution.determinism.h>
-#define CUB_HAS_LEVELS 1
-#endif
+
+#include "bench/cub_sums.cuh"
+#include "bench/gpu_types.hpp"
 
 namespace bitfold::accuracy {
 namespace {
 
-template <class T>
-constexpr dtype type_of = std::is_same_v<T, __half>          ? dtype::f16
-                          : std::is_same_v<T, __nv_bfloat16> ? dtype::bf16
-                          : std::is_same_v<T, float>         ? dtype::f32
-                                                             : dtype::f64;
+using speed::stored;
 
 template <class T>
 contestant_info describe(const std::string& level, const std::string& about,
                          const std::string& acc) {
-  return {.id = "cub/" + level + "/" + std::string(name(type_of<T>)),
+  return {.id = "cub/" + level + "/" + std::string(name(stored<T>)),
           .name = "CUB " + level,
           .family = "CUB",
           .device = "cuda",
           .about = about,
-          .in = type_of<T>,
+          .in = stored<T>,
           .acc = acc,
-          .out = type_of<T>};
+          .out = stored<T>};
 }
-
-template <class A>
-struct to {
-  template <class T>
-  __host__ __device__ A operator()(T x) const {
-    return static_cast<A>(x);
-  }
-};
 
 // The default of every CUB. Elements of 16 bits are widened by a transform, so that it accumulates
 // in f32 here too.
@@ -53,7 +34,7 @@ class run_to_run final : public on_stream {
       : on_stream(describe<T>("run_to_run",
                               sizeof(T) == 2 ? "cub::DeviceReduce::TransformReduce, widening to f32"
                                              : "cub::DeviceReduce::Sum",
-                              std::string(name(type_of<A>)))) {}
+                              std::string(name(stored<A>)))) {}
 
  protected:
   job prepare(const array_view& x) override {
@@ -73,8 +54,7 @@ class run_to_run final : public on_stream {
     const T* x = static_cast<const T*>(data);
     T* sum = static_cast<T*>(result);
     if constexpr (sizeof(T) == 2)
-      return cub::DeviceReduce::TransformReduce(temp, bytes, x, sum, n, ::cuda::std::plus<>{},
-                                                to<A>{}, A{0}, s);
+      return speed::cub_widened_sum<A>(temp, bytes, x, sum, n, s);
     else
       return cub::DeviceReduce::Sum(temp, bytes, x, sum, n, s);
   }
@@ -93,11 +73,8 @@ class at_level final : public on_stream {
     const void* const data = x.data;
     const std::size_t n = x.n;
     T* const result = static_cast<T*>(scratch(for_result));
-    return {result, [=](cudaStream_t s) {  // it takes its memory from the stream's pool
-              check(cub::DeviceReduce::Reduce(
-                        static_cast<const T*>(data), result, n, ::cuda::std::plus<>{}, T{0},
-                        ::cuda::std::execution::env{::cuda::stream_ref{s},
-                                                    ::cuda::execution::require(Level{})}),
+    return {result, [=](cudaStream_t s) {
+              check(speed::cub_sum_at_level<Level>(static_cast<const T*>(data), result, n, s),
                     "cub::DeviceReduce");
             }};
   }
@@ -106,7 +83,7 @@ class at_level final : public on_stream {
 template <class T>
 void add_levels(contestants& out) {
   using namespace ::cuda::execution::determinism;
-  const std::string acc(name(type_of<T>));
+  const std::string acc(name(stored<T>));
   out.list.push_back(std::make_unique<at_level<T, not_guaranteed_t>>("not_guaranteed", acc));
   out.list.push_back(std::make_unique<at_level<T, gpu_to_gpu_t>>("gpu_to_gpu", "binned " + acc));
 }
@@ -187,7 +164,7 @@ cudaError_t transformed(const arguments<T>& a, In in, Reduce reduce, Term term, 
 
 template <class T, class A>
 void add_operations(contestants& out) {
-  const std::string acc(name(type_of<A>));
+  const std::string acc(name(stored<A>));
   const auto add = [&](op_id op, dtype result, const std::string& acc, const char* about,
                        typename operation<T>::call f) {
     contestant_info i = describe<T>(std::string(name(op)), about, acc);
@@ -197,7 +174,7 @@ void add_operations(contestants& out) {
   };
   using a = const arguments<T>&;
   using add_up = ::cuda::std::plus<>;
-  constexpr dtype t = type_of<T>;
+  constexpr dtype t = stored<T>;
   add(op_id::min, t, "", "cub::DeviceReduce::Min", [](a x) {
     return cub::DeviceReduce::Min(x.temp, x.bytes, x.x, static_cast<T*>(x.result), x.n, x.stream);
   });
@@ -218,7 +195,7 @@ void add_operations(contestants& out) {
   });
 #endif
   add(op_id::prod, t, acc, "cub::DeviceReduce::TransformReduce by multiplication", [](a x) {
-    return transformed<T>(x, x.x, ::cuda::std::multiplies<>{}, to<A>{}, A{1});
+    return transformed<T>(x, x.x, ::cuda::std::multiplies<>{}, speed::to<A>{}, A{1});
   });
   add(op_id::count_nonzero, dtype::i64, "", "cub::DeviceReduce::TransformReduce of x != 0", [](a x) {
     return transformed<std::int64_t>(x, x.x, add_up{}, is_nonzero<A>{}, std::int64_t{0});

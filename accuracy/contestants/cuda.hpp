@@ -5,6 +5,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include "bench/gpu_time.hpp"
 #include "device.hpp"
 
 namespace bitfold::accuracy {
@@ -13,11 +14,7 @@ void add_cub(contestants&);
 void add_cublas(contestants&);
 void add_road(contestants&);
 
-inline void check(cudaError_t err, const char* call) {
-  if (err == cudaSuccess) return;
-  cudaGetLastError();  // leave nothing for the next call
-  throw error(errc::cuda, std::string(call) + ": " + cudaGetErrorString(err));
-}
+using speed::check;
 
 /// One that enqueues its work on a stream.
 class on_stream : public contestant {

@@ -29,39 +29,6 @@ struct buffer {
   }
 };
 
-struct stream {
-  cudaStream_t s;
-  stream() { check(cudaStreamCreate(&s), "cudaStreamCreate"); }
-  ~stream() { cudaStreamDestroy(s); }
-};
-
-struct event {
-  cudaEvent_t e;
-  event() { check(cudaEventCreate(&e), "cudaEventCreate"); }
-  ~event() { cudaEventDestroy(e); }
-};
-
-struct graph {
-  cudaGraphExec_t exec;
-  graph(const std::function<void(CUstream_st*)>& enqueue, int copies, cudaStream_t s) {
-    check(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-    cudaGraph_t g = nullptr;
-    try {
-      for (int i = 0; i < copies; ++i) enqueue(s);
-    } catch (...) {
-      cudaStreamEndCapture(s, &g);
-      if (g != nullptr) cudaGraphDestroy(g);
-      cudaGetLastError();
-      throw;
-    }
-    check(cudaStreamEndCapture(s, &g), "cudaStreamEndCapture");
-    const cudaError_t err = cudaGraphInstantiate(&exec, g, 0);
-    cudaGraphDestroy(g);
-    check(err, "cudaGraphInstantiate");
-  }
-  ~graph() { cudaGraphExecDestroy(exec); }
-};
-
 }  // namespace
 
 array_view on_device(const array_view& x) {
@@ -99,19 +66,12 @@ std::vector<double> time_on_device(const std::function<void(CUstream_st*)>& enqu
   constexpr double enough = 200e-6;
   constexpr int most = 4096;
   need_gpu();
-  const stream s;
-  const event begin, end;
-  const auto sample = [&](const graph& g) {
-    check(cudaEventRecord(begin.e, s.s), "cudaEventRecord");
-    check(cudaGraphLaunch(g.exec, s.s), "cudaGraphLaunch");
-    check(cudaEventRecord(end.e, s.s), "cudaEventRecord");
-    check(cudaEventSynchronize(end.e), "cudaEventSynchronize");
-    float ms = 0;
-    check(cudaEventElapsedTime(&ms, begin.e, end.e), "cudaEventElapsedTime");
-    return ms * 1e-3;
+  const speed::stopwatch watch;
+  const auto sample = [&](const speed::graph& g) {
+    return watch.milliseconds([&] { g.launch(); }) * 1e-3;
   };
   for (int copies = 1;;) {
-    const graph g(enqueue, copies, s.s);
+    const speed::graph g(watch.stream, copies, enqueue);
     sample(g);  // warms up
     const double once = sample(g);
     if (once < enough && copies < most) {

@@ -26,6 +26,7 @@
 
 #include "accuracy/inputs.hpp"
 #include "accuracy/oracle.hpp"
+#include "bench/gpu_time.hpp"
 #include "bench/load_only.cuh"
 #include "ladder.hpp"
 
@@ -39,9 +40,7 @@ constexpr std::size_t longest = std::size_t{1} << 30;
 constexpr std::size_t error_length = std::size_t{1} << 24;
 constexpr int error_runs = 100;
 
-void check(cudaError_t err) {
-  if (err != cudaSuccess) throw error(errc::cuda, cudaGetErrorString(err));
-}
+using speed::check;
 
 // Every word of an i32 array; as f32, its upper 24 bits as a fraction of 1.
 __host__ __device__ std::uint32_t word(std::size_t i) {
@@ -58,49 +57,27 @@ __global__ void fill(void* p, std::size_t n, bool floats) {
 }
 
 struct bench {
-  cudaStream_t stream;
-  cudaEvent_t begin, end;
+  speed::stopwatch watch;
+  cudaStream_t stream = watch.stream;
   char *data, *workspace, *out;
 
   bench() {
-    check(cudaStreamCreate(&stream));
-    check(cudaEventCreate(&begin));
-    check(cudaEventCreate(&end));
     check(cudaMalloc(&data, 4 * longest));
     check(cudaMalloc(&workspace, 5 * longest));
     check(cudaMalloc(&out, 256));
-  }
-
-  template <class F>
-  double milliseconds(F enqueue) {
-    check(cudaEventRecord(begin, stream));
-    enqueue();
-    check(cudaEventRecord(end, stream));
-    check(cudaEventSynchronize(end));
-    float ms = 0;
-    check(cudaEventElapsedTime(&ms, begin, end));
-    return ms;
   }
 
   // Seconds of one sum.
   template <class F>
   double seconds(F enqueue) {
     enqueue();  // warm
-    const double first = milliseconds(enqueue);
+    const double first = watch.milliseconds(enqueue);
     const int copies = static_cast<int>(std::clamp(1 / first, 1.0, 200.0));
     const int replays = static_cast<int>(std::clamp(30 / (first * copies), 3.0, 25.0));
-    cudaGraph_t graph;
-    cudaGraphExec_t runnable;
-    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    for (int i = 0; i < copies; ++i) enqueue();
-    check(cudaStreamEndCapture(stream, &graph));
-    check(cudaGraphInstantiate(&runnable, graph, 0));
-    check(cudaGraphLaunch(runnable, stream));
+    const speed::graph graph(stream, copies, [&](cudaStream_t) { enqueue(); });
+    graph.launch();
     std::vector<double> ms;
-    for (int i = 0; i < replays; ++i)
-      ms.push_back(milliseconds([&] { check(cudaGraphLaunch(runnable, stream)); }));
-    check(cudaGraphExecDestroy(runnable));
-    check(cudaGraphDestroy(graph));
+    for (int i = 0; i < replays; ++i) ms.push_back(watch.milliseconds([&] { graph.launch(); }));
     std::nth_element(ms.begin(), ms.begin() + replays / 2, ms.end());
     return ms[replays / 2] * 1e-3 / copies;
   }
