@@ -14,6 +14,7 @@ namespace {
 
 class rung_sum final : public on_stream {
  public:
+  // "road" is the ladder's name in the report's format and in results since the first.
   rung_sum(const ladder::rung& r, dtype t)
       : on_stream({.id = "road/" + std::string(r.name) + "/" + std::string(name(t)),
                    .name = std::string(r.title),
@@ -56,7 +57,7 @@ double read_ceiling_cuda(const array_view& x, int times) {
   return static_cast<double>(bytes) / *std::min_element(samples.begin(), samples.end()) * 1e-9;
 }
 
-void add_road(contestants& out) {
+void add_ladder(contestants& out) {
   for (const ladder::rung& r : ladder::all_rungs())
     for (dtype t : {dtype::f32, dtype::i32}) out.list.push_back(std::make_unique<rung_sum>(r, t));
 }
@@ -69,7 +70,7 @@ void add_cuda_peers(contestants& out) {
   }
   add_cub(out);
   add_cublas(out);
-  add_road(out);
+  add_ladder(out);
 }
 
 }  // namespace bitfold::accuracy

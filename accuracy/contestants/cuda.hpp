@@ -12,7 +12,7 @@ namespace bitfold::accuracy {
 
 void add_cub(contestants&);
 void add_cublas(contestants&);
-void add_road(contestants&);
+void add_ladder(contestants&);
 
 using speed::check;
 
