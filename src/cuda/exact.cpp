@@ -208,8 +208,8 @@ exact_outputs_plan plan_exact_outputs(std::span<const exact::term> terms, const 
     p.finish_blocks = blocks_for(from.outputs);
     p.workspace = from.outputs * cells;
   };
-  // Unless the cells would be much beside the elements. (Each deposit adds less than 2^32 to a cell of 63 bits.)
-  p.columns = k.columns[0] && outputs_are_neighbours(from) && from.reduced.rank == 1 && from.outputs >= 32 && from.n <= index{1} << 30 &&
+  // Unless the cells would be much beside the elements; and so few of these that no cell overflows (docs/exact.md).
+  p.columns = k.columns[0] && outputs_are_neighbours(from) && from.reduced.rank == 1 && from.outputs >= 32 && from.n <= index{1} << 28 &&
               from.n * size_of(from.type) >= 4 * cells;
   if (p.columns) {
     const index stripes = (from.outputs + 31) / 32;
