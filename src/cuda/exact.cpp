@@ -188,7 +188,7 @@ exact_outputs_kernels outputs_kernels(dtype type) {
   return with_kernel_type(type, []<class T>(std::type_identity<T>) { return exact_outputs_kernels_of<T>(); });
 }
 // Enough warps for any device; more than these wait.
-constexpr index many_warps = 1 << 13, least_chunk = 256;
+constexpr index many_warps = 1 << 13, least_chunk = 256, least_of_runs = 2048;
 }  // namespace
 
 exact_outputs_plan plan_exact_outputs(std::span<const exact::term> terms, const output_elements& from, const launch& shape) {
@@ -220,7 +220,8 @@ exact_outputs_plan plan_exact_outputs(std::span<const exact::term> terms, const 
   }
   p.chunk = output_chunk;
   p.chunks = from.offsets ? 1 : std::max<index>(1, (from.n + output_chunk - 1) / output_chunk);
-  if (p.chunks > 1) {
+  const bool of_runs = from.in_packs && from.reduced.rank > 1 && from.n >= least_of_runs;  // what takes chunks finds these faster
+  if (p.chunks > 1 || of_runs) {
     add_up(from.outputs * p.chunks);
     return p;
   }

@@ -104,10 +104,10 @@ inline constexpr index output_chunk = 1 << 14;
 struct exact_outputs_plan {
   int team, rows;  ///< threads that take an output; outputs that a warp takes
   bool columns;    ///< a thread takes an output, or a chunk of one
-  index chunks;    ///< of an output; a single one is the whole, but of columns
+  index chunks;    ///< of an output
   index chunk;     ///< elements of each
   int threads, blocks, finish_blocks;
-  std::size_t workspace;
+  std::size_t workspace;  ///< none: whole outputs
 };
 /// Errors: errc::usage (a launch shape that is not allowed). No blocks: this build has no kernels of that type.
 exact_outputs_plan plan_exact_outputs(std::span<const exact::term> terms, const output_elements& from, const launch& shape);

@@ -9,9 +9,10 @@ namespace {
 
 constexpr int packs_at_once = 4;
 
-// The elements of an output before `end`, as one of the `team` threads reads them that share them. Columns: they lie at equal
-// distances, and far from each other.
-template <class T, bool Two, bool Columns = false>
+// The elements of an output before `end`, as one of the `team` threads reads them that share them: rows, mostly; runs of
+// packs on several axes, too; or columns, at equal distances far from each other.
+enum class reading { rows, runs, columns };
+template <class T, bool Two, reading How = reading::rows>
 struct output_reader {
   static constexpr int size = pack<T>::size, at_once = packs_at_once * size;  // times the team's threads
   finder find;
@@ -21,7 +22,7 @@ struct output_reader {
   // Whether it has any of those from `at` on.
   __device__ bool has(index at) const { return at + static_cast<index>(t * (find.from->in_packs ? size : 1)) < end; }
   __device__ void load(index at, pack<T> (&x)[packs_at_once], pack<T> (&y)[Two ? packs_at_once : 1], bits_of_type<T> padding) const {
-    if constexpr (Columns) {
+    if constexpr (How == reading::columns) {
       const index first = at + static_cast<index>(t);
       if (first + static_cast<index>((at_once - 1) * team) < end) {
         const offset o = find(first);
@@ -47,15 +48,17 @@ struct output_reader {
         }
       }
       return;
-    } else if (const index first = at + static_cast<index>(t * size); find.from->in_packs && first + static_cast<index>((packs_at_once - 1) * team * size + size) <= end) {
-      const offsets o = packs_from(*this, first);
-#pragma unroll
-      for (int u = 0; u < packs_at_once; ++u) {
-        x[u] = load_pack<true>(static_cast<const T*>(find.from->x) + o.each[u].x);
-        if constexpr (Two) y[u] = load_pack<true>(static_cast<const T*>(find.from->y) + o.each[u].y);
-      }
-      return;
     }
+    if constexpr (How == reading::runs)
+      if (const index first = at + static_cast<index>(t * size); find.from->in_packs && first + static_cast<index>((packs_at_once - 1) * team * size + size) <= end) {
+        const offsets o = packs_from(*this, first);
+#pragma unroll
+        for (int u = 0; u < packs_at_once; ++u) {
+          x[u] = load_pack<true>(static_cast<const T*>(find.from->x) + o.each[u].x);
+          if constexpr (Two) y[u] = load_pack<true>(static_cast<const T*>(find.from->y) + o.each[u].y);
+        }
+        return;
+      }
 #pragma unroll
     for (int u = 0; u < packs_at_once; ++u)
       set(u, find.from->in_packs ? some(*this, at + static_cast<index>((u * team + t) * size), 1, padding)
@@ -154,8 +157,8 @@ using output_levels = typename output_levels_of<What, T>::type;
 
 // Adds elements from `begin` to below the reader's end, which is at most `stop` for each thread of the warp. Whether the
 // levels took this thread's. They stay where they are for the next elements, if these are alike.
-template <term What, class T, bool Two, bool Columns, class Levels>
-__device__ bool take_output(const output_reader<T, Two, Columns>& from, index begin, index stop, Levels& s) {
+template <term What, class T, bool Two, reading How, class Levels>
+__device__ bool take_output(const output_reader<T, Two, How>& from, index begin, index stop, Levels& s) {
   constexpr int U = packs_at_once;
   constexpr auto padding = static_cast<bits_of_type<T>>(What == term::presence ? ~bits_of_type<T>{0} : bits_of_type<T>{1} << (exact::range<T>::width - 1));
   constexpr int slack = Levels::levels == 1 ? 8 : 16;  // binades that later elements may be above the first ones
@@ -227,7 +230,7 @@ __device__ __noinline__ void add_output(const finder& find, index begin, index e
       });
     } else {
       output_levels<What, T> s(nullptr);
-      all = __all_sync(all_threads, take_output<What>(output_reader<T, exact::inputs(What) == 2>{find, stop, t, warp}, at, stop, s));
+      all = __all_sync(all_threads, take_output<What>(output_reader<T, exact::inputs(What) == 2, reading::runs>{find, stop, t, warp}, at, stop, s));
       if (all) {
         flags = s.flags;
         s.flush(cells);
@@ -466,7 +469,7 @@ __global__ void __launch_bounds__(output_threads, 4)
             if (flags) atomicOr(reinterpret_cast<word*>(cells_at(of) + count - 1), static_cast<word>(flags));
           };
           levels s(nullptr);
-          const bool all = take_output<What>(output_reader<T, exact::inputs(What) == 2, true>{finder::of(data, output), mine ? end : begin, 0, 1}, begin, end, s);
+          const bool all = take_output<What>(output_reader<T, exact::inputs(What) == 2, reading::columns>{finder::of(data, output), mine ? end : begin, 0, 1}, begin, end, s);
           if (mine && all) {
             to_cells to{cells_at(output)};
 #pragma unroll

@@ -512,10 +512,33 @@ __device__ auto fold_stream_by_warp(unsigned which, At source, Count n_of) {
   return result;
 }
 
+// The segments that are neither for threads nor for blocks: a warp takes them from among 32 neighbours, whose results its
+// threads write together.
+template <class F, class Source, class A>
+__global__ void __launch_bounds__(256, sizeof(fold::settled<F, A>) <= 8 ? 4 : 2)
+    fold_segments_by_warps(const __grid_constant__ output_elements data, const __grid_constant__ output_results how) {
+  const index stride = index{gridDim.x} * blockDim.x;
+  for (index first = (index{blockIdx.x} * blockDim.x + threadIdx.x) / warp * warp; first < data.outputs; first += stride) {
+    const bool here = first + threadIdx.x % warp < data.outputs;
+    const index output = here ? first + threadIdx.x % warp : first, n = elements_of(data, output);
+    const bool is_mine = here && n > data.most_by_thread && n <= data.most_by_warp;
+    const finder mine = finder::of(data, output);
+    const unsigned which = __ballot_sync(all_threads, is_mine);
+    if (!which) continue;
+    const auto source = [&](int k) {
+      finder of = mine;
+      of.begin = {__shfl_sync(all_threads, mine.begin.x, k), __shfl_sync(all_threads, mine.begin.y, k)};
+      return Source::at(data, of, 0);
+    };
+    const auto s = fold_stream_by_warp<F, Source, A>(which, source, [&](int k) { return __shfl_sync(all_threads, static_cast<int>(n), k); });
+    if (is_mine) write_output<F, A>(s, n, output, how);
+  }
+}
+
 // Warps take outputs of up to 31 tiles, of `at_once` neighbours, whose results its threads write together; where lengths differ,
 // those that are neither for threads nor for blocks.
 template <class F, class Source, class A>
-__global__ void __launch_bounds__(256, Source::in_packs ? 1 : sizeof(fold::settled<F, A>) <= 8 ? 4 : 2)
+__global__ void __launch_bounds__(256)
     fold_outputs_by_warps(const __grid_constant__ output_elements data, int at_once, const __grid_constant__ output_results how) {
   using E = engine<F, Source, A>;
   using S = typename E::state;
@@ -532,16 +555,8 @@ __global__ void __launch_bounds__(256, Source::in_packs ? 1 : sizeof(fold::settl
       return Source::at(data, of, 0);
     };
     S result;
-    unsigned left = __ballot_sync(all_threads, is_mine);
-    if constexpr (!Source::in_packs) {
-      if constexpr (Source::has_lines)
-        if (data.offsets && !data.places && left) {
-          result = fold_stream_by_warp<F, Source, A>(left, source, [&](int k) { return __shfl_sync(all_threads, static_cast<int>(own), k); });
-          left = 0;
-        }
-    }
 #pragma unroll 1
-    for (; left; left &= left - 1) {
+    for (unsigned left = __ballot_sync(all_threads, is_mine); left; left &= left - 1) {
       const int j = __ffs(static_cast<int>(left)) - 1;
       const index n = __shfl_sync(all_threads, own, j);
       const Source from = source(j);
@@ -735,6 +750,9 @@ const char* launch_output_kernels(const output_plan& p, const output_elements& f
     return enqueue(fold_outputs<F, S, A>, p.blocks, p.threads, p.shared, where, false, from, p.tiles, p.nodes, workspace, how);
   };
   const auto by_warps = [&]<class S>(std::type_identity<S>) {
+    if constexpr (std::is_same_v<S, Source> && Source::has_lines)
+      if (from.offsets && !from.places)
+        return enqueue(fold_segments_by_warps<F, S, A>, p.blocks, std::min(p.threads, 256), 0, where, false, from, how);
     return enqueue(fold_outputs_by_warps<F, S, A>, p.blocks, std::min(p.threads, 256), 0, where, false, from, p.at_once, how);
   };
   const auto launch = [&](auto by) {
