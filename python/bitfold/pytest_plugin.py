@@ -238,8 +238,14 @@ class Golden:
         except Exception:  # whatever zipfile, zlib and NumPy raise
             return {}
 
+    def _refused(self, where: str, why: str) -> pytest.UsageError:
+        return pytest.UsageError(f"{self.path}{where}: {why}. Mend it, or delete the file and record all of its tests: pytest --bits-update")
+
     def _read(self, update: bool) -> None:
-        header, *lines = self.path.read_text(encoding="utf-8").splitlines() or [""]
+        try:
+            header, *lines = self.path.read_text(encoding="utf-8").splitlines() or [""]
+        except UnicodeDecodeError as e:
+            raise self._refused("", f"no text in UTF-8: {e}") from e
         if not header.startswith("# bitfold bits 1."):
             raise pytest.UsageError(f"{self.path}:1: no golden file of bitfold's, or of a version that this one does not know")
         if f"order version {bitfold.order_version}:" not in header:
@@ -248,12 +254,15 @@ class Golden:
             raise pytest.UsageError(f"{self.path}:1: recorded with another order version: pytest --bits-update")
         values = self._values()
         test, entry, words = "", None, []
-        pending: list[tuple[Entry, list[str]]] = []
+        pending: list[tuple[int, Entry, list[str]]] = []
         for number, line in enumerate(lines, 2):
             if not line.strip() or line.startswith("#"):
                 continue
             elif not line.startswith(" "):
+                if not line[0].isidentifier() or line in self.tests:
+                    raise self._refused(f":{number}", f"no name of a test, or one for the second time: {line!r}")
                 test = line
+                self.tests[test] = {}
             elif line.startswith("    "):
                 words.extend(line.split())
             else:
@@ -265,19 +274,21 @@ class Golden:
                     digest = fields[1].strip() if len(fields) == 2 else None
                     entry = Entry(dtype, tuple(json.loads(shape)), digest, about.strip(), None)
                     _dtype(dtype)
-                except (ValueError, TypeError, IndexError) as e:
-                    raise pytest.UsageError(f"{self.path}:{number}: no line of a golden file: {line.strip()!r}") from e
-                self.tests.setdefault(test, {})[name] = entry
+                    if name in self.tests[test]:
+                        raise ValueError(name)
+                except (ValueError, TypeError, IndexError, KeyError) as e:
+                    raise self._refused(f":{number}", f"no line of a golden file: {line.strip()!r}") from e
+                self.tests[test][name] = entry
                 if digest:
                     entry.values = _of_digest(values.get(f"{test}\n{name}"), entry)
                 else:
                     words = []
-                    pending.append((entry, words))
-        for entry, words in pending:
+                    pending.append((number, entry, words))
+        for number, entry, words in pending:
             try:
                 entry.values = _parse(words, _dtype(entry.dtype)).reshape(entry.shape)
-            except ValueError as e:
-                raise pytest.UsageError(f"{self.path}: {entry.dtype} {list(entry.shape)}: {e}") from e
+            except (ValueError, KeyError, OverflowError) as e:
+                raise self._refused(f":{number}", f"these are no values of {entry.dtype} {list(entry.shape)}: {e}") from e
 
 
 def _of_digest(kept: np.ndarray | None, entry: Entry) -> np.ndarray | None:

@@ -36,7 +36,9 @@ def module(bump: int = 0, dtype: str = "float32", at: str = "3, 7") -> str:
 
 
 @pytest.fixture
-def run(pytester):
+def run(pytester, monkeypatch):
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # Hypothesis's takes a second of each
+
     def run(text: str, *options: str):
         path = pytester.makepyfile(test_model=text)
         return pytester.runpytest_subprocess("-p", "bitfold.pytest_plugin", "-p", "no:cacheprovider", *options, path)
@@ -252,13 +254,46 @@ def test_an_update_leaves_a_file_that_is_none(pytester, run):
     assert (pytester.path / "test_model.bits").read_text() == "{}"
 
 
-def test_a_damaged_line(pytester, run):
+@pytest.mark.parametrize(
+    "was, now, says",
+    [
+        ('"number" float64', '"number" float65', "no line of a golden file"),
+        ('  "number" float64', '<<<<<<< ours\n  "number" float64', "no name of a test, or one for the second time: '<<<<<<< ours'"),
+        ('  "number" float64 []', '  "number" float64 []\n    0.5\n  "number" float64 []', "no line of a golden file"),
+        ("test_one", "test_two", "no name of a test, or one for the second time: 'test_two'"),
+        ("True", "Maybe", "these are no values of bool [2]:"),
+        (" 300", " 30000000000", "these are no values of int16 [2]:"),
+        ("0.5", "0.5 0.5", "these are no values of float64 []:"),
+    ],
+)
+def test_a_damaged_line(pytester, run, was, now, says):
+    text = """
+import numpy as np
+def test_one(bits):
+    bits.check("number", 0.5)
+    bits.check("truths", np.array([True, False]))
+def test_two(bits):
+    bits.check("integers", np.int16([7, 300]))
+"""
+    run(text, "--bits-update").assert_outcomes(passed=2)
+    path = pytester.path / "test_model.bits"
+    spoilt = path.read_text().replace(was, now, 1)
+    assert spoilt != path.read_text()
+    path.write_text(spoilt)
+    for options in ([], ["--bits-update"]):  # which would lose what it cannot read
+        result = run(text, *options)
+        result.assert_outcomes(errors=2)
+        assert re.search(rf"test_model\.bits:\d+: {re.escape(says)}.*Mend it, or delete the file", result.stdout.str())
+        assert path.read_text() == spoilt
+
+
+def test_a_file_that_is_no_text(pytester, run):
     run(module(), "--bits-update")
     path = pytester.path / "test_model.bits"
-    path.write_text(path.read_text().replace('"number" float64', '"number" float65'))
+    path.write_bytes(path.read_bytes() + b"\xff")
     result = run(module())
     result.assert_outcomes(errors=3)
-    result.stdout.fnmatch_lines(["*test_model.bits:*no line of a golden file*"])
+    result.stdout.fnmatch_lines(["*test_model.bits: no text in UTF-8*"])
 
 
 def test_junit(pytester, run):

@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 
 import bitfold
 import bitfold.torch
+from torch.autograd import forward_ad
 from bitfold.torch._engine import METHODS, OPS, method_for
 from bitfold.torch._ops import GRADIENTS
 from torch_helpers import DEVICES, same
@@ -43,6 +44,26 @@ def test_gradients(name, device):
         f = lambda *x: op(name)(*x, *args)
         assert torch.autograd.gradcheck(f, xs)
         assert torch.autograd.gradgradcheck(f, xs)
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_forward_mode(name):
+    xs = inputs(name, 3, 5)
+    tangents = tuple(torch.ones_like(x) for x in xs)
+
+    def dual():
+        with forward_ad.dual_level():
+            forward_ad.unpack_dual(op(name)(*map(forward_ad.make_dual, xs, tangents), [1]))
+
+    for f in (dual, lambda: torch.func.jvp(lambda *x: op(name)(*x, [1]).double(), tuple(xs), tangents)):
+        if name in GRADIENTS:
+            with pytest.raises(NotImplementedError, match=f"bitfold.{name} has no derivative in forward mode"):
+                f()
+        else:
+            f()
+    weights, by = torch.ones(3, dtype=torch.float64), torch.ones(3, dtype=torch.float64)
+    _, found = torch.func.jvp(lambda w: w * op(name)(*xs, [1]), (weights,), (by,))  # constants, there
+    assert same(found, by * op(name)(*xs, [1]))
 
 
 def test_who_has_no_gradient():

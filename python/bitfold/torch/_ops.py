@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch._library.autograd import Info, make_autograd_impl
+from torch.autograd import forward_ad
 
 from . import _engine
 from ._engine import OPS, Ask, dims_of, method_for, result_dtype, result_shape
@@ -200,6 +202,18 @@ def _backward(name: str) -> Callable:
     return backward
 
 
+def _autograd(name: str) -> Callable:
+    """Gradients in reverse mode. In forward mode torch.library would take inputs for constants: refused."""
+    reverse = make_autograd_impl(getattr(torch.ops.bitfold, name).default, Info(_backward(name), _setup(name)))
+
+    def autograd(keyset, *args, **how):
+        if forward_ad._current_level >= 0 and name in GRADIENTS and any(forward_ad.unpack_dual(t).tangent is not None for t in args if isinstance(t, Tensor)):
+            raise NotImplementedError(f"bitfold.{name} has no derivative in forward mode")
+        return reverse(keyset, *args, **how)
+
+    return autograd
+
+
 def call(name: str, *args, **how) -> Tensor:
     return getattr(torch.ops.bitfold, name).default(*args, **how)
 
@@ -209,7 +223,7 @@ def _define(name: str) -> None:
     for key in ("CPU", "CUDA"):
         LIBRARY.impl(name, _kernel(name), key)
     torch.library.register_fake(f"bitfold::{name}", _fake(name), lib=LIBRARY)
-    torch.library.register_autograd(f"bitfold::{name}", _backward(name), setup_context=_setup(name), lib=LIBRARY)
+    LIBRARY.impl(name, _autograd(name), "Autograd", with_keyset=True)
 
 
 for _name in OPS:
