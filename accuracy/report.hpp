@@ -5,16 +5,9 @@
 #include <filesystem>
 #include <string>
 
-#include <nlohmann/json.hpp>
+#include "rows.hpp"
 
 namespace bitfold::accuracy {
-
-using json = nlohmann::ordered_json;
-
-/// A number as the report holds it: six significant digits; "inf", "-inf" and "nan" as strings.
-json number(double x);
-/// The reverse; NaN for null.
-double number(const json& x);
 
 /// Reads and checks a report. Errors (errc::bad_input, naming file and field): unreadable, not
 /// JSON, another format or version, a field missing or of a wrong type.
