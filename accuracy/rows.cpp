@@ -67,7 +67,7 @@ std::string complaint(bool later) {
   if constexpr (is_row<T>) {
     each_field<type>([&](const auto& f) { what += fmt::format("{}`{}`", what.empty() ? "neither null nor " : " and ", f.name); });
   } else if constexpr (is_number<T>) {
-    what = "no number";
+    what = std::same_as<type, double> ? "no number" : "no whole number";
   } else if constexpr (std::same_as<type, bool>) {
     what = null ? "none of true, false and null" : "neither true nor false";
   } else {

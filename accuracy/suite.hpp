@@ -23,7 +23,7 @@ struct unit {
   std::string key;            ///< unique in a plan, stable between runs
   std::string what;           ///< for the progress bar
   double weight;              ///< about how long it takes, in any unit
-  std::function<json()> run;  ///< lists of rows by field of the report: {"accuracy": [...], ...}
+  std::function<json()> run;  ///< its rows, as the lists of a report
 };
 
 /// A sum of small integers, which every order of additions gives exactly (inputs.hpp), that is

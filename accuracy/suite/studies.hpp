@@ -1,0 +1,149 @@
+// What the files of the suite share: arrays, what a study notes beside its rows, and the studies, which the
+// plan lists.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <bitfold/error.hpp>
+
+#include "accuracy/contestant.hpp"
+#include "accuracy/inputs.hpp"
+#include "accuracy/rows.hpp"
+#include "io/arrays.hpp"
+
+namespace bitfold::accuracy {
+
+// ---- Arrays
+
+std::uint64_t next_id();
+
+struct array {
+  std::vector<std::byte> bytes;
+  array_view view;
+  array(dtype t, std::vector<std::byte> b, int inputs = 1)
+      : view{t, nullptr, 0, next_id(), inputs} {
+    hold(std::move(b));
+  }
+  array(array&&) = default;  // a moved vector keeps its memory
+  void hold(std::vector<std::byte> b) {
+    bytes = std::move(b);
+    view.data = bytes.data();
+    view.n = bytes.size() / size_of(view.type) / static_cast<std::size_t>(view.inputs);
+  }
+};
+
+using maker = std::function<std::vector<std::byte>(std::uint64_t seed)>;
+
+maker from(const input& in, std::size_t n, dtype t);
+maker integers(std::size_t n, dtype t);  ///< random bits
+maker twice(maker make);                 ///< two arrays of a kind, one behind the other
+
+std::vector<std::byte> shuffled(const array_view& x, std::uint64_t seed);
+
+/// A block that repeats: the values do not matter for times, and this is soon made.
+array repeated(dtype t, std::size_t n, int inputs = 1);
+
+/// The arrays of a file that take part, and what they are called. Errors (errc::bad_input): there
+/// are none.
+std::vector<std::pair<std::string, io::array>> arrays_of(const std::string& file);
+
+const input& input_named(std::string_view name);
+
+std::string condition_name(int power);
+/// The condition numbers of their figure, as powers of 10.
+std::vector<int> condition_powers(bool full);
+
+// ---- What a study needs
+
+scalar reference_of(const reduction& r, const array_view& x);
+
+struct reduction_less {
+  bool operator()(const reduction& a, const reduction& b) const;
+};
+template <class T>
+using by_reduction = std::map<reduction, T, reduction_less>;
+
+bool takes_any_order(const reduction& r);
+
+finding_row finding(const contestant& c, const char* kind, std::string where, std::string expected, std::string got);
+
+double median(std::vector<double> v);
+
+// Threads of libraries that ran before may still spin for some time (OpenBLAS's do for some 25 ms);
+// those of the next one would wait for them.
+void let_others_settle(const contestant& c, std::size_t way);
+
+// Runs what a peer does. One that fails is left out from here on, with its reason; bitfold may not
+// fail.
+class attempts {
+ public:
+  explicit attempts(std::string where) : where_(std::move(where)) {}
+  template <class F>
+  bool operator()(const contestant& c, F f) {
+    if (failed_.contains(&c)) return false;
+    if (c.info.promise) {
+      f();
+      return true;
+    }
+    try {
+      f();
+      return true;
+    } catch (const error& e) {
+      failed_.insert(&c);
+      failures.push_back({c.info.id, where_, e.what()});
+      return false;
+    }
+  }
+  bool failed(const contestant& c) const { return failed_.contains(&c); }
+  std::vector<failure_row> failures;
+
+ private:
+  std::string where_;
+  std::set<const contestant*> failed_;
+};
+
+// ---- The studies
+
+struct study {
+  std::string name, input;
+  dtype type;
+  maker make;
+  int samples, permutations;
+  bool timed;
+  int inputs = 1;  // arrays that `make` makes, one behind the other
+};
+report_rows run_study(const study& s, const std::vector<contestant*>& everyone, std::uint64_t seed);
+
+/// Who can add.
+report_rows run_integers(contestant& c);
+
+/// Sameness of bits.
+report_rows run_bits(contestant& c, std::uint64_t seed, int repeats);
+
+report_rows run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n, int inputs, bool full);
+
+/// Rows or columns of an array.
+struct shape {
+  dtype type;
+  bool rows;           // reduced, or columns
+  std::size_t length;  // of each
+  std::size_t elements, elements_of_batch;  // at most: of the array that is timed, of a batch
+
+  const char* layout() const { return rows ? "rows" : "columns"; }
+  matrix of(std::size_t outputs) const {
+    return rows ? matrix{outputs, length, 1} : matrix{length, outputs, 0};
+  }
+};
+/// Does the first output keep its bits, alone and among others?
+report_rows run_batches(const std::vector<contestant*>& everyone, const shape& s, std::uint64_t seed);
+report_rows run_shape(const std::vector<contestant*>& everyone, const shape& s, int times);
+
+}  // namespace bitfold::accuracy
