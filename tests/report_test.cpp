@@ -6,7 +6,9 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <regex>
 #include <set>
+#include <sstream>
 
 #include <fmt/format.h>
 
@@ -458,7 +460,10 @@ TEST_CASE("the plan has every registered op, method and type, each under its own
   }
   for (bool full : {false, true}) {
     keys.clear();
-    for (const unit& u : plan(who, {full, 1, {}})) CHECK(keys.insert(u.key).second);
+    for (const unit& u : plan(who, {full, 1, {}})) {
+      CHECK(keys.insert(u.key).second);
+      if (u.key == "inputs/f32/normal/200003") CHECK(u.what == "inputs: normal f32[200003]");
+    }
   }
 }
 
@@ -608,4 +613,70 @@ TEST_CASE("numbers that JSON has not") {
   CHECK(number(0.1234567891).dump() == "0.123457");
   CHECK(number(json("-inf")) == -INFINITY);
   CHECK(std::isnan(number(json())));
+}
+
+namespace {
+
+std::string text_of(const std::string& file) {
+  std::ifstream in(std::string(BITFOLD_SOURCE) + '/' + file);
+  REQUIRE(in);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+// What the first group of `form` matches.
+std::vector<std::string> all_matches(const std::string& text, const char* form) {
+  const std::regex regex(form);
+  std::vector<std::string> found;
+  for (std::sregex_iterator m(text.begin(), text.end(), regex), end; m != end; ++m) found.push_back((*m)[1]);
+  return found;
+}
+
+// The fields of each list.
+std::map<std::string, std::vector<std::string>> fields_of_lists() {
+  std::map<std::string, std::vector<std::string>> lists;
+  each_field<report_rows>([&]<class Row>(const field<report_rows, std::vector<Row>>& list) {
+    each_field<Row>([&](const auto& f) { lists[list.name].emplace_back(f.name); });
+  });
+  return lists;
+}
+
+}  // namespace
+
+TEST_CASE("docs/report-format.md lists each list's fields, in their order") {
+  std::map<std::string, std::vector<std::string>> listed;
+  std::string section;
+  std::istringstream doc(text_of("docs/report-format.md"));
+  for (std::string line; std::getline(doc, line);) {
+    if (line.starts_with("## ")) section = line.substr(3);
+    if (section.empty() || !line.starts_with("| `")) continue;
+    // The first column has a field, or several.
+    for (auto& name : all_matches(line.substr(0, line.find(" | ")), "`([^`]*)`")) listed[section].push_back(std::move(name));
+  }
+  const auto lists = fields_of_lists();
+  CHECK(listed.size() == lists.size());
+  for (const auto& [name, fields] : lists) {
+    CAPTURE(name);
+    CHECK(listed[name] == fields);
+  }
+}
+
+TEST_CASE("the page and report-table read no field that rows have not") {
+  std::set<std::string> fields;
+  for (const auto& [list, names] : fields_of_lists()) fields.insert(names.begin(), names.end());
+  const auto check = [&](const char* file, const char* form, const char* from = "") {
+    const std::string text = text_of(file);
+    const auto read = all_matches(text.substr(text.find(from)), form);
+    CHECK(read.size() > 10);
+    for (const std::string& name : read) {
+      CAPTURE(file, name);
+      CHECK(fields.contains(name));
+    }
+  };
+  check("accuracy/page/render.cpp", R"_(\{"(\w+)", (?:text|number)\})_", "row_fields = ");
+  // There a row is `r`, and in report-table a contestant `c`.
+  check("accuracy/page/figures.js", R"(\br\.(\w+))");
+  check("accuracy/page/page.js", R"(\br\.(?!map\b)(\w+))");
+  check("scripts/report-table", R"_(\b[rc]\["(\w+)"\])_");
 }
