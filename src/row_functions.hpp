@@ -54,7 +54,8 @@ struct function {
   static constexpr bool two = false,       // y
       affine = false,                      // w, and b where it is centred
       writes = false, reads = false,       // rstd, and the mean where it is centred
-      centred = false;
+      centred = false,
+      exp_of_y = false;                // value takes exp of y; <A, true>: which is not below its floor, nor NaN
   static constexpr bool weighted = false;  // the fold wants w
 };
 
@@ -116,14 +117,15 @@ struct softmax_backward : function_of_sum<sum_of_products, op_id::dot> {
 };
 
 struct log_softmax_backward : function_of_sum<sum_of_first, op_id::sum> {
-  static constexpr bool two = true;
+  static constexpr bool two = true, exp_of_y = true;
   template <class A>
   BITFOLD_HD static A of(const element<A>& e, const statistics<A>&) {
     return e.x;
   }
-  template <class A>
+  template <class A, bool Ordinary = false>
   BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
-    return arith::sub(e.x, arith::mul(e.y != e.y ? e.y : exp_below(e.y), s.a));
+    const A share = Ordinary ? arith::exp_nonpositive(e.y) : exp_below(e.y);  // in any case: a branch around it is slower
+    return arith::sub(e.x, arith::mul(!Ordinary && e.y != e.y ? e.y : share, s.a));
   }
 };
 

@@ -201,7 +201,7 @@ TEST_CASE("cuda views: exact sums of outputs that are alike, of any values, and 
 
 TEST_CASE("cuda views: a shape for each kernel", "[racecheck]") {
   for (const dtype t : {dtype::f32, dtype::f16, dtype::i16})
-    for (const auto& extent : {std::vector<std::int64_t>{4200, 16}, {4200, 64}, {4200, 120}, {4200, 300}, {4200, 51}, {5, 70'000}, {70'000, 5}})
+    for (const auto& extent : {std::vector<std::int64_t>{4200, 16}, {4200, 64}, {4200, 120}, {4200, 300}, {4200, 51}, {5, 70'000}, {19, 8000}, {32, 8000}, {33, 33'000}, {64, 33'000}, {70'000, 5}})
       for (const int axis : {0, 1}) {
         const test::view_case c{.type = t, .extent = extent, .axes = {axis}, .order = {0, 1}, .specials = false};
         const view x = c.x();

@@ -425,13 +425,50 @@ BITFOLD_HD inline Out round_to(double x) {
   }
 }
 
-/// The same from a float, without the way through double where there is nothing to round.
+#ifdef __CUDA_ARCH__
+namespace detail {
+__device__ inline float16 narrow(float x, float16) {
+  std::uint16_t bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+  return float16{bits};
+}
+__device__ inline bfloat16 narrow(float x, bfloat16) {
+#if __CUDA_ARCH__ >= 800
+  std::uint16_t bits;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+#else
+  const auto wide = bit_cast<std::uint32_t>(x);  // nearest even, by hand: an infinity stays one
+  const auto bits = static_cast<std::uint16_t>((wide + 0x7fff + (wide >> 16 & 1)) >> 16);
+#endif
+  return bfloat16{bits};
+}
+#if __CUDA_ARCH__ >= 800
+/// Two numbers, the first in the low half.
+template <class T>
+__device__ inline std::uint32_t narrow_both(float first, float second) {
+  std::uint32_t bits;
+  if constexpr (std::is_same_v<T, float16>) asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(second), "f"(first));
+  else asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(second), "f"(first));
+  return bits;
+}
+#endif
+}  // namespace detail
+#endif
+
+/// The same from a float, without the way through double where there is nothing to round, or where the device rounds.
 template <class Out>
 BITFOLD_HD inline Out round_to(float x) {
-  if constexpr (std::is_same_v<Out, float>)
+  if constexpr (std::is_same_v<Out, float>) {
     return x != x ? canonical_nan<float> : x;
-  else
+  } else {
+#ifdef __CUDA_ARCH__
+    if constexpr (sizeof(Out) == 2) {
+      const Out rounded = detail::narrow(x, Out{});  // in any case: a branch around it is slower
+      return x != x ? canonical_nan<Out> : Out(rounded);
+    }
+#endif
     return round_to<Out>(static_cast<double>(x));
+  }
 }
 
 /// hi + lo rounded once to a float type, as if the sum were exact: the sum is first rounded to odd in

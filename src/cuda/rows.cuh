@@ -17,24 +17,6 @@ namespace {
 constexpr int tiles_of_warps = 32;  // whose states a warp folds at once
 constexpr int most_warps = 8;
 
-__device__ inline float narrowed(float x, float) { return arith::round_to<float>(x); }
-__device__ inline double narrowed(double x, double) { return arith::round_to<double>(x); }
-__device__ inline float16 narrowed(float x, float16) {
-  std::uint16_t bits;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
-  return x != x ? arith::canonical_nan<float16> : float16{bits};
-}
-__device__ inline bfloat16 narrowed(float x, bfloat16) {
-#if __CUDA_ARCH__ >= 800
-  std::uint16_t bits;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
-#else
-  const auto wide = arith::bit_cast<std::uint32_t>(x);  // nearest even, by hand: an infinity stays one
-  const auto bits = static_cast<std::uint16_t>((wide + 0x7fff + (wide >> 16 & 1)) >> 16);
-#endif
-  return x != x ? arith::canonical_nan<bfloat16> : bfloat16{bits};
-}
-
 struct nothing {};
 
 // N neighbouring elements, read and written together, kept as the words they come in.
@@ -87,6 +69,26 @@ struct packet {
     for (int i = 0; i < N; ++i) v.set(i, x);
     return v;
   }
+  /// Of half types in pairs, if there is no NaN, and registers are to spare.
+  template <bool InPairs, class A>
+  __device__ static packet narrowed(const A (&x)[N]) {
+    packet v;
+#if __CUDA_ARCH__ >= 800
+    if constexpr (InPairs && sizeof(T) == 2 && N % 2 == 0) {
+      bool numbers = true;
+#pragma unroll
+      for (int i = 0; i < N; ++i) numbers &= x[i] == x[i];
+      if (numbers) {
+#pragma unroll
+        for (int i = 0; i < N; i += 2) v.words[i / 2] = arith::detail::narrow_both<T>(x[i], x[i + 1]);
+        return v;
+      }
+    }
+#endif
+#pragma unroll
+    for (int i = 0; i < N; ++i) v.set(i, arith::round_to<T>(x[i]));
+    return v;
+  }
 };
 
 // The elements of a row: a source for the engine (engine.cuh), with Owned neighbouring lanes to a thread.
@@ -125,8 +127,8 @@ struct row_elements {
     return v;
   }
   // Of row r of a leaf.
-  __device__ some weights(int r) const { return w ? some::load(w + r * order::lanes) : some::of(narrowed(A(1), T{})); }
-  __device__ some biases(int r) const { return b ? some::load(b + r * order::lanes) : some::of(narrowed(-A(0), T{})); }
+  __device__ some weights(int r) const { return w ? some::load(w + r * order::lanes) : some::of(arith::round_to<T>(A(1))); }
+  __device__ some biases(int r) const { return b ? some::load(b + r * order::lanes) : some::of(arith::round_to<T>(-A(0))); }
   __device__ static row::element<A> element(const raw& v, int r, int i) {
     row::element<A> e{arith::widen<A>(v.x[r][i]), A(0), A(1), -A(0)};
     if constexpr (F::two) e.y = arith::widen<A>(v.y[r][i]);
@@ -153,17 +155,30 @@ struct row_kernel {
   __device__ static void map_lanes(const source& from, const typename E::raw& v, const row::statistics<A>& s, T* out) {
 #pragma unroll
     for (int r = 0; r < order::rows; ++r) {
-      typename source::some w, b, result;
+      typename source::some w, b;
       if constexpr (F::affine) w = from.weights(r);
       if constexpr (F::affine && F::centred) b = from.biases(r);
+      A results[Owned];
+      const auto set = [&](auto value) {
 #pragma unroll
-      for (int i = 0; i < Owned; ++i) {
-        row::element<A> e = source::element(v, r, i);
-        if constexpr (F::affine) e.w = arith::widen<A>(w[i]);
-        if constexpr (F::affine && F::centred) e.b = arith::widen<A>(b[i]);
-        result.set(i, narrowed(F::template value<A>(e, s), T{}));
+        for (int i = 0; i < Owned; ++i) {
+          row::element<A> e = source::element(v, r, i);
+          if constexpr (F::affine) e.w = arith::widen<A>(w[i]);
+          if constexpr (F::affine && F::centred) e.b = arith::widen<A>(b[i]);
+          results[i] = value(e);
+        }
+      };
+      const auto any = [&](const auto& e) { return F::template value<A>(e, s); };
+      if constexpr (F::exp_of_y) {
+        bool ordinary = true;
+#pragma unroll
+        for (int i = 0; i < Owned; ++i) ordinary &= source::element(v, r, i).y >= arith::exp_floor<A>;
+        if (ordinary) set([&](const auto& e) { return F::template value<A, true>(e, s); });
+        else set(any);
+      } else {
+        set(any);
       }
-      result.store(out + r * order::lanes);
+      source::some::template narrowed<F::exp_of_y>(results).store(out + r * order::lanes);
     }
   }
   __device__ static int own_place() {
@@ -178,7 +193,7 @@ struct row_kernel {
       map_lanes(own, own.template load<alignment::known>(), s, out + begin);
     }
 #pragma unroll 4
-    for (int i = full * order::leaf + t; i < size; i += warp) out[i] = narrowed(F::template value<A>(tile.one(i).e, s), T{});
+    for (int i = full * order::leaf + t; i < size; i += warp) out[i] = arith::round_to<T>(F::template value<A>(tile.one(i).e, s));
   }
 
   __device__ static source row_at(const rows& of, index k) {
@@ -358,10 +373,10 @@ __device__ auto fold_rows_by_thread(int n, Load load, Element element) {
 template <class F, class T, class S>
 __device__ void write_parameters(const S& s, index column, T* dw, T* db) {
   if constexpr (F::centred) {
-    if (dw) dw[column] = narrowed(s.a.sum, T{});
-    if (db) db[column] = narrowed(s.b.sum, T{});
+    if (dw) dw[column] = arith::round_to<T>(s.a.sum);
+    if (db) db[column] = arith::round_to<T>(s.b.sum);
   } else {
-    dw[column] = narrowed(s.sum, T{});
+    dw[column] = arith::round_to<T>(s.sum);
   }
 }
 
@@ -480,7 +495,7 @@ __global__ void __launch_bounds__(128) sum_rows_of_segments(const __grid_constan
     for (int j = 0; j < outputs_beside; ++j) {
       if (j >= here) break;
       some result = before[j];
-      const auto set = [&](int p, A sum) { result.set(p, narrowed(base ? arith::add(arith::widen<A>(before[j][p]), sum) : sum, T{})); };
+      const auto set = [&](int p, A sum) { result.set(p, arith::round_to<T>(base ? arith::add(arith::widen<A>(before[j][p]), sum) : sum)); };
       const auto n = static_cast<int>(begin[j + 1] - begin[j]);
       const auto element = [](const some& v, int p) { return arith::widen<A>(v[p]); };
       using fold = row::sum_of_first;

@@ -15,9 +15,13 @@
 namespace bitfold::cuda {
 namespace {
 
-// Enough of them to hide the latency of memory, whatever the GPU.
-constexpr index many_threads = index{1} << 19, many_column_threads = 1 << 17, columns_of_block = 16, many_warps = 1 << 12, many_blocks = 1 << 11;
+// Enough of them to hide the latency of memory, whatever the GPU; and as many as run at a time, so that a few more of the outputs
+// to each cost less than those that wait.
+constexpr index many_threads = index{1} << 19, many_column_threads = 1 << 16, many_groups = 1 << 12, columns_of_block = 16, many_warps = 1 << 12, many_blocks = 1 << 11;
+constexpr index resident_warps = 1 << 11;
 constexpr index warp_size = 32, most_nodes = warp_size << 16;
+
+constexpr index shares(index items, index of_each) { return (items + of_each - 1) / of_each; }
 
 // Rows without gaps, of up to 1 KiB, in shared memory: elements from one to the next, so that the threads of a warp, each in
 // a row of its own, find their words in different banks. 0: they are not that.
@@ -171,7 +175,8 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
   const plan flat = make_plan(of, from.n, shape);  // refuses what is not allowed
   output_plan p{};
   const index leaves = order::leaf_count(from.n), tiles = from.n / of.tile + (from.n % of.tile != 0);
-  const auto blocks_for = [](index items, index of_each) { return static_cast<int>(std::clamp<index>((items + of_each - 1) / of_each, 1, 1 << 20)); };
+  const auto blocks_for = [](index items, index of_each) { return static_cast<int>(std::clamp<index>(shares(items, of_each), 1, 1 << 20)); };
+  const index many = static_cast<index>(neighbours_of_thread(of.state, tile_bytes / of.tile)), groups = from.outputs / many;  // of columns
   // A power of two of about so many, of which `parts` make a node.
   const auto leaves_of_thread = [&](index about, index parts) {
     index each = std::clamp<index>(std::bit_floor(about + 1), 1, index{most_leaves_of_thread});
@@ -200,21 +205,26 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
     const index of_leaf = order::lanes / owned;
     p.team = static_cast<int>(from.n <= order::lanes ? std::bit_ceil(from.n / owned) : of_leaf * std::bit_ceil(leaves));
     const index teams = warp_size / static_cast<index>(p.team);
-    p.at_once = static_cast<int>(std::clamp<index>(std::bit_floor(from.outputs / (2 * many_warps) + 1), teams, warp_size));
+    p.at_once = static_cast<int>(std::clamp<index>(shares(shares(from.outputs, resident_warps), teams) * teams, teams, warp_size));
     p.threads = shape.threads ? std::min(shape.threads, 128) : 64;
     p.nodes = 1;
     p.blocks = std::min(blocks_for(from.outputs, static_cast<index>(p.threads / 32 * p.at_once)), 1 << 14);
-  } else if (const int many = neighbours_of_thread(of.state, tile_bytes / of.tile); in_packs && from.columns && from.n > 1) {
+  } else if (in_packs && from.columns && from.n > 1 && (from.n <= order::lanes || (from.n <= 2 * order::lanes && groups >= many_groups))) {
+    p.by = output_plan::threads_take_short_columns;
+    p.threads = 128;
+    p.nodes = 1;
+    p.blocks = blocks_for(groups, 128);
+  } else if (in_packs && from.columns && from.n > 1) {
     p.by = output_plan::threads_take_columns;
     p.threads = 128;
-    const index groups = from.outputs / static_cast<index>(many), threads = static_cast<index>(p.threads);
+    const index threads = static_cast<index>(p.threads);
     const index width = std::min(columns_of_block, std::bit_ceil(groups)), items = leaves * groups;
     const index split = std::clamp<index>(std::bit_floor(many_column_threads / 2 / std::max<index>(items, 1)), 1, 8);
     const index parts = std::min(threads / width, std::bit_ceil(leaves) * split), outputs_of_block = threads / parts;
     p.parts = static_cast<int>(parts);
     p.split = static_cast<int>(split);
     set_nodes(parts / split * leaves_of_thread(items / many_column_threads, parts / split));
-    p.shared = threads * static_cast<std::size_t>(many) * of.state;
+    p.shared = threads * many * of.state;
     p.blocks = blocks_for((groups + outputs_of_block - 1) / outputs_of_block * p.nodes, 1);
   } else if (outputs_are_neighbours(from) || from.n <= order::lanes) {
     p.by = output_plan::threads_take;
@@ -228,9 +238,9 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
     p.nodes = 1;
     p.shared = static_cast<std::size_t>(p.threads) * static_cast<std::size_t>(pitch) * size_of(from.type);
     p.blocks = std::min(blocks_for(from.outputs, 64), 1 << 14);
-  } else if (tiles < 32 && from.outputs >= many_warps && shape.tiles == 0) {
+  } else if (tiles < 32 && from.outputs >= resident_warps / 2 && shape.tiles == 0) {
     p.by = output_plan::warps_take;
-    p.at_once = static_cast<int>(std::clamp<index>(from.outputs / (2 * many_warps), 1, warp_size));
+    p.at_once = static_cast<int>(std::clamp<index>(from.outputs / (2 * many_warps), std::min<index>(shares(from.outputs, resident_warps), 8), warp_size));
     p.threads = shape.threads ? std::min(shape.threads, 256) : 128;
     p.nodes = 1;
     p.blocks = std::min(blocks_for(from.outputs, static_cast<index>(p.threads / 32 * p.at_once)), 1 << 13);

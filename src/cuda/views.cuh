@@ -142,12 +142,63 @@ struct found_values {
 
 // Writes the results of one output.
 template <class F, class A, class S>
-__device__ __noinline__ void write_output(S s, index n, index output, const output_results& how) {
+__device__ __noinline__ void write_all(S s, index n, index output, const output_results& how) {
   for (int k = 0; k < how.list.count; ++k) {
     result one = how.list.each[k];
     one.out = static_cast<std::byte*>(one.out) + output * static_cast<index>(how.bytes[k]);
     write_shared<F, A>(s, n, one);
   }
+}
+// The operation that is asked for most of those with the base F, if its result is soon made: where outputs are short, looking
+// for it would take most of the time.
+template <class F>
+struct most_asked {
+  static constexpr bool known = false;
+};
+template <class Op, op_id Id>
+struct most_asked_is {
+  static constexpr bool known = true;
+  static constexpr op_id id = Id;
+  template <class A>
+  using fold = typename Op::template fold<method::tree, A>;
+};
+template <>
+struct most_asked<total> : most_asked_is<op::sum_op, op_id::sum> {};
+template <>
+struct most_asked<smallest> : most_asked_is<op::min_op, op_id::min> {};
+template <>
+struct most_asked<largest> : most_asked_is<op::max_op, op_id::max> {};
+
+template <class T, class S>
+__device__ __noinline__ T mean_of(S s, index n) {
+  return op::mean_op::fold<method::tree, S>::template finish<T>(s, fold::finishing{n, 0});
+}
+// Results of the type of the elements, of one operation or of sum's company, are made here.
+template <class F, class Source, class A, class S>
+__device__ void write_output(const S& s, index n, index output, const output_results& how) {
+  if constexpr (most_asked<F>::known && requires { typename Source::element; }) {
+    using T = typename Source::element;
+    T* const to = static_cast<T*>(how.list.each[0].out) + output;
+    if (how.alone == output_results::most_asked) {
+      *to = most_asked<F>::template fold<A>::template finish<T>(s, fold::finishing{n, 0});
+      return;
+    }
+    if constexpr (std::is_same_v<F, total>)
+      if (how.alone == output_results::mean) {
+        *to = mean_of<T>(s, n);
+        return;
+      }
+  }
+  write_all<F, A>(s, n, output, how);
+}
+template <class F, class Source>
+output_results with_the_most_asked(output_results how) {
+  if constexpr (most_asked<F>::known && requires { typename Source::element; })
+    if (const result& r = how.list.each[0]; how.list.count == 1 && r.type == dtype_of<typename Source::element>) {
+      if (r.op == most_asked<F>::id) how.alone = output_results::most_asked;
+      if (std::is_same_v<F, total> && r.op == op_id::mean) how.alone = output_results::mean;
+    }
+  return how;
 }
 
 // A leaf of `rows` full rows by one thread, of elements at equal distances: four lanes at a time, so that many loads are
@@ -282,7 +333,7 @@ __global__ void __launch_bounds__(64)
     __syncwarp();
     if (t < here) {
       const Source own{{&data, {0, 0}, {1, 1}, true}, 0, rows + t * pitch};
-      write_output<F, A>(fold_by_thread<F, Source, A>(own, 0, data.n), data.n, first + static_cast<index>(t), how);
+      write_output<F, Source, A>(fold_by_thread<F, Source, A>(own, 0, data.n), data.n, first + static_cast<index>(t), how);
     }
   }
 }
@@ -304,7 +355,7 @@ __global__ void __launch_bounds__(256)
     }
     if (n > data.most_by_thread) continue;
     const S s = fold_by_thread<F, Source, A>(Source::at(data, finder::of(data, output), first), first, n - first < node ? n - first : node);
-    if (nodes == 1) write_output<F, A>(s, n, output, how);
+    if (nodes == 1) write_output<F, Source, A>(s, n, output, how);
     else static_cast<S*>(states)[output * nodes + k] = s;
   }
 }
@@ -458,9 +509,53 @@ __global__ void __launch_bounds__(128, Many * sizeof(fold::settled<F, A>) <= 16 
     if (j == 0 && group < groups)
 #pragma unroll
       for (int p = 0; p < Many; ++p) {
-        if (nodes == 1) write_output<F, A>(s[p], data.n, output + static_cast<index>(p), how);
+        if (nodes == 1) write_output<F, Source, A>(s[p], data.n, output + static_cast<index>(p), how);
         else static_cast<S*>(states)[(output + static_cast<index>(p)) * nodes + k] = s[p];
       }
+  }
+}
+
+// The same of up to Rows rows of a leaf each: a thread takes Many whole outputs, and reads half of a leaf's lanes at a time, or
+// fewer.
+template <class F, class Source, class A, int Many, int Rows>
+__global__ void __launch_bounds__(128)
+    fold_short_columns(const __grid_constant__ output_elements data, const __grid_constant__ output_results how) {
+  using of_many = states_of_many<typename engine<F, Source, A>::local, Many>;
+  using of_columns = fold_of_many<F, Many>;
+  using some = neighbours<typename Source::element, Many>;
+  constexpr int beside = order::lanes / (sizeof(of_many) <= 16 ? 2 : 4) / Rows;
+  const int n = static_cast<int>(data.n), lanes = order::lane_count(n);
+  const index groups = data.outputs / Many, stride = index{gridDim.x} * blockDim.x;
+  for (index i = index{blockIdx.x} * blockDim.x + threadIdx.x; i < groups; i += stride) {
+    const index output = i * Many;
+    const finder find = finder::of(data, output);
+    const auto* const x = static_cast<const typename Source::element*>(data.x) + find(0).x;
+    thread_counter<of_columns, of_many, Rows == 1 ? 3 : 4> parts;
+#pragma unroll 1
+    for (int l = 0; l < lanes; l += beside) {
+      const int count = min(beside, lanes - l);
+      some v[Rows][beside];
+#pragma unroll
+      for (int r = 0; r < Rows; ++r)
+#pragma unroll
+        for (int k = 0; k < beside; ++k)
+          if (const int at = r * order::lanes + l + k; at < n && k < count) v[r][k] = some::load(x + at * find.stride.x);
+      of_many s[beside];
+#pragma unroll
+      for (int k = 0; k < beside; ++k) {
+        const int rows = Rows == 1 ? 1 : order::lane_size(n, l + k);
+#pragma unroll
+        for (int p = 0; p < Many; ++p)
+          s[k].each[p] = method::fold_lane<F, order::rows>(rows, [&](int r) { return Source::made(v[r < Rows ? r : 0][k][p], l + k + r * order::lanes); });
+      }
+      // Of one row as many as lanes, which the compiler knows: merges that divide by them need not.
+      const auto elements = [=](int first, int width) { return Rows == 1 ? static_cast<index>(width) : leaf_lanes{n}(l + first, width); };
+      fold_owned<of_columns>(s, count, elements);
+      parts.push(s[0], elements(0, count));
+    }
+    const of_many all = parts.total();
+#pragma unroll
+    for (int p = 0; p < Many; ++p) write_output<F, Source, A>(F::template settle<A>(all.each[p], 0), data.n, output + static_cast<index>(p), how);
   }
 }
 
@@ -531,7 +626,7 @@ __global__ void __launch_bounds__(256, sizeof(fold::settled<F, A>) <= 8 ? 4 : 2)
       return Source::at(data, of, 0);
     };
     const auto s = fold_stream_by_warp<F, Source, A>(which, source, [&](int k) { return __shfl_sync(all_threads, static_cast<int>(n), k); });
-    if (is_mine) write_output<F, A>(s, n, output, how);
+    if (is_mine) write_output<F, Source, A>(s, n, output, how);
   }
 }
 
@@ -569,7 +664,7 @@ __global__ void __launch_bounds__(256)
       const S s = from_first(tiles.total());
       if (t == j) result = s;
     }
-    if (is_mine) write_output<F, A>(result, own, output, how);
+    if (is_mine) write_output<F, Source, A>(result, own, output, how);
   }
 }
 
@@ -625,7 +720,7 @@ __global__ void __launch_bounds__(128)
         if (t / teams == k / teams + u) result = got;
       }
     }
-    if (t < here) write_output<F, A>(result, data.n, first + static_cast<index>(t), how);
+    if (t < here) write_output<F, Rows, A>(result, data.n, first + static_cast<index>(t), how);
   }
 }
 
@@ -691,7 +786,7 @@ __global__ void __launch_bounds__(max_threads)
           } else if (nodes > 1 && n > node) {
             static_cast<S*>(states)[i] = s;
           } else {
-            write_output<F, A>(s, n, output, how);
+            write_output<F, Source, A>(s, n, output, how);
           }
         }
       }
@@ -724,7 +819,7 @@ __global__ void __launch_bounds__(max_threads)
     const index stride = index{gridDim.x} * blockDim.x / warp;
     for (index output = index{blockIdx.x} * blockDim.x / warp + w; output < data.outputs; output += stride) {
       const S s = fold_nodes(output, 0, nodes);
-      if (t == 0) write_output<F, A>(s, data.n, output, how);
+      if (t == 0) write_all<F, A>(s, data.n, output, how);
     }
     return;
   }
@@ -737,15 +832,16 @@ __global__ void __launch_bounds__(max_threads)
     }
     __syncthreads();
     const S s = fold_shared<F>(of_warps, static_cast<int>(warps), each * node, data.n);
-    if (threadIdx.x == 0) write_output<F, A>(s, data.n, output, how);
+    if (threadIdx.x == 0) write_all<F, A>(s, data.n, output, how);
     __syncthreads();
   }
 }
 
 // Source: of any outputs; Runs: of what is in packs, Rows: of those that lie on one axis, aligned; or void.
 template <class F, class Source, class Runs, class Rows, class A>
-const char* launch_output_kernels(const output_plan& p, const output_elements& from, const output_results& how, void* workspace,
+const char* launch_output_kernels(const output_plan& p, const output_elements& from, const output_results& all, void* workspace,
                                   stream where) {
+  const output_results how = with_the_most_asked<F, Source>(all);
   const auto by_blocks = [&]<class S>(std::type_identity<S>) {
     return enqueue(fold_outputs<F, S, A>, p.blocks, p.threads, p.shared, where, false, from, p.tiles, p.nodes, workspace, how);
   };
@@ -766,6 +862,9 @@ const char* launch_output_kernels(const output_plan& p, const output_elements& f
     err = enqueue(fold_outputs_by_threads<F, Source, A>, p.blocks, std::min(p.threads, 256), 0, where, false, from, p.node, p.nodes, workspace, how);
   if constexpr (!std::is_void_v<Rows>) {
     constexpr int many = neighbours_of_thread(sizeof(fold::settled<F, A>), sizeof(typename Source::element));
+    if (p.by == output_plan::threads_take_short_columns)
+      err = enqueue(from.n <= order::lanes ? fold_short_columns<F, Source, A, many, 1> : fold_short_columns<F, Source, A, many, 2>, p.blocks, p.threads, 0,
+                    where, false, from, how);
     if (p.by == output_plan::threads_take_columns)
       err = enqueue(fold_columns<F, Source, A, many>, p.blocks, p.threads, p.shared, where, false, from, p.parts, p.split, p.node, p.nodes, workspace, how);
     if (p.by == output_plan::teams_take) {

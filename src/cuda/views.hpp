@@ -41,6 +41,8 @@ struct output_results {
   result_list list;
   int bytes[most_results];
   std::uint64_t empty[most_results];  ///< the bits of a result of no elements
+  /// That of the only one, if it is of the type of the elements and is made in the kernel itself.
+  enum { nobody, most_asked, mean } alone;
 };
 
 /// Whether neighbouring outputs lie nearer to each other than neighbouring elements of an output.
@@ -85,7 +87,7 @@ constexpr int neighbours_of_thread(std::size_t state, std::size_t element) {
 /// How the outputs are shared out, for kernels whose states and tiles have these sizes.
 struct output_plan {
   /// Nodes of outputs; or whole ones, threads those that they bring to shared memory first.
-  enum { threads_take, threads_take_columns, threads_take_rows, teams_take, warps_take, blocks_take } by;
+  enum { threads_take, threads_take_columns, threads_take_short_columns, threads_take_rows, teams_take, warps_take, blocks_take } by;
   int at_once;          ///< outputs that a warp takes
   int team;             ///< threads that take a row
   int parts;            ///< of a node of a column, a thread each
