@@ -223,7 +223,8 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
     const index parts = std::min(threads / width, std::bit_ceil(leaves) * split), outputs_of_block = threads / parts;
     p.parts = static_cast<int>(parts);
     p.split = static_cast<int>(split);
-    set_nodes(parts / split * leaves_of_thread(items / many_column_threads, parts / split));
+    // No more than there are.
+    set_nodes(std::min(parts / split * leaves_of_thread(items / many_column_threads, parts / split), std::bit_ceil(leaves)));
     p.shared = threads * many * of.state;
     p.blocks = blocks_for((groups + outputs_of_block - 1) / outputs_of_block * p.nodes, 1);
   } else if (outputs_are_neighbours(from) || from.n <= order::lanes) {

@@ -786,7 +786,7 @@ __global__ void __launch_bounds__(max_threads)
           } else if (nodes > 1 && n > node) {
             static_cast<S*>(states)[i] = s;
           } else {
-            write_output<F, Source, A>(s, n, output, how);
+            write_all<F, A>(s, n, output, how);
           }
         }
       }
