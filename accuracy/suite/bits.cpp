@@ -9,7 +9,6 @@
 #include <bitfold/cuda.hpp>
 
 #include "accuracy/build_info.hpp"
-#include "accuracy/oracle.hpp"
 #include "accuracy/suite.hpp"
 #include "io/digest.hpp"
 #include "studies.hpp"

@@ -8,7 +8,6 @@
 
 #include <bitfold/cpu.hpp>
 
-#include "accuracy/oracle.hpp"
 #include "studies.hpp"
 
 namespace bitfold::accuracy {

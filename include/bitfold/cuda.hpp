@@ -83,7 +83,8 @@ void reduce(std::span<const reduction> all, const void* x, const void* y, std::s
             const launch& shape = {});
 
 /// Along some axes of a view in device memory, or of two (y is null where there is one): out[k] takes the results of all[k]
-/// one behind the other, as with cpu::reduce, whose errors these are too. Does not allocate or synchronise.
+/// one behind the other, as with cpu::reduce, whose errors these are too. Does not allocate or synchronise. The bytes are those for
+/// these views, at these addresses: aligned ones may take another way.
 std::size_t workspace_bytes(std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes,
                             const launch& shape = {});
 void reduce(std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes, std::span<void* const> out,

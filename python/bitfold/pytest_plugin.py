@@ -253,17 +253,19 @@ class Golden:
                 return  # nothing that it holds is of this order
             raise pytest.UsageError(f"{self.path}:1: recorded with another order version: pytest --bits-update")
         values = self._values()
-        test, entry, words = "", None, []
+        test, words = "", None
         pending: list[tuple[int, Entry, list[str]]] = []
         for number, line in enumerate(lines, 2):
             if not line.strip() or line.startswith("#"):
                 continue
             elif not line.startswith(" "):
-                if not line[0].isidentifier() or line in self.tests:
-                    raise self._refused(f":{number}", f"no name of a test, or one for the second time: {line!r}")
-                test = line
+                if line.startswith(("<<<<<<<", "|||||||", "=======", ">>>>>>>")) or line in self.tests:
+                    raise self._refused(f":{number}", f"what a merge left, or a test for the second time: {line!r}")
+                test, words = line, None
                 self.tests[test] = {}
             elif line.startswith("    "):
+                if words is None:
+                    raise self._refused(f":{number}", f"values of no array: {line.strip()!r}")
                 words.extend(line.split())
             else:
                 try:
@@ -272,14 +274,18 @@ class Golden:
                     fields = described.split(" digest ")
                     dtype, _, shape = fields[0].strip().partition(" ")
                     digest = fields[1].strip() if len(fields) == 2 else None
-                    entry = Entry(dtype, tuple(json.loads(shape)), digest, about.strip(), None)
-                    _dtype(dtype)
-                    if name in self.tests[test]:
+                    extents = json.loads(shape)
+                    if not isinstance(name, str) or name in self.tests[test]:
                         raise ValueError(name)
+                    if not isinstance(extents, list) or any(type(n) is not int or n < 0 for n in extents):
+                        raise ValueError(shape)
+                    entry = Entry(dtype, tuple(extents), digest, about.strip(), None)
+                    _dtype(dtype)
                 except (ValueError, TypeError, IndexError, KeyError) as e:
                     raise self._refused(f":{number}", f"no line of a golden file: {line.strip()!r}") from e
                 self.tests[test][name] = entry
                 if digest:
+                    words = None
                     entry.values = _of_digest(values.get(f"{test}\n{name}"), entry)
                 else:
                     words = []
@@ -287,7 +293,7 @@ class Golden:
         for number, entry, words in pending:
             try:
                 entry.values = _parse(words, _dtype(entry.dtype)).reshape(entry.shape)
-            except (ValueError, KeyError, OverflowError) as e:
+            except (ValueError, TypeError, KeyError, OverflowError) as e:
                 raise self._refused(f":{number}", f"these are no values of {entry.dtype} {list(entry.shape)}: {e}") from e
 
 

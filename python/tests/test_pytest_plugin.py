@@ -258,12 +258,15 @@ def test_an_update_leaves_a_file_that_is_none(pytester, run):
     "was, now, says",
     [
         ('"number" float64', '"number" float65', "no line of a golden file"),
-        ('  "number" float64', '<<<<<<< ours\n  "number" float64', "no name of a test, or one for the second time: '<<<<<<< ours'"),
+        ('  "number" float64', '<<<<<<< ours\n  "number" float64', "what a merge left, or a test for the second time: '<<<<<<< ours'"),
         ('  "number" float64 []', '  "number" float64 []\n    0.5\n  "number" float64 []', "no line of a golden file"),
-        ("test_one", "test_two", "no name of a test, or one for the second time: 'test_two'"),
+        ("test_one", "test_two", "what a merge left, or a test for the second time: 'test_two'"),
         ("True", "Maybe", "these are no values of bool [2]:"),
         (" 300", " 30000000000", "these are no values of int16 [2]:"),
         ("0.5", "0.5 0.5", "these are no values of float64 []:"),
+        ('  "number" float64 []\n', "", "values of no array: '0.5'"),
+        ('  "number" float64 []', '  "number" float64 [2.5]', "no line of a golden file"),
+        ('  "number" float64 []', "  1 float64 []", "no line of a golden file"),
     ],
 )
 def test_a_damaged_line(pytester, run, was, now, says):

@@ -173,7 +173,7 @@ template <class T, class S>
 __device__ __noinline__ T mean_of(S s, index n) {
   return op::mean_op::fold<method::tree, S>::template finish<T>(s, fold::finishing{n, 0});
 }
-// Results of the type of the elements, of one operation or of sum's company, are made here.
+// One result of the elements' type, of sum, mean, min or max, is made here.
 template <class F, class Source, class A, class S>
 __device__ void write_output(const S& s, index n, index output, const output_results& how) {
   if constexpr (most_asked<F>::known && requires { typename Source::element; }) {
@@ -548,7 +548,7 @@ __global__ void __launch_bounds__(128)
         for (int p = 0; p < Many; ++p)
           s[k].each[p] = method::fold_lane<F, order::rows>(rows, [&](int r) { return Source::made(v[r < Rows ? r : 0][k][p], l + k + r * order::lanes); });
       }
-      // Of one row as many as lanes, which the compiler knows: merges that divide by them need not.
+      // With one row a lane is one element, so counts are widths, which the compiler knows.
       const auto elements = [=](int first, int width) { return Rows == 1 ? static_cast<index>(width) : leaf_lanes{n}(l + first, width); };
       fold_owned<of_columns>(s, count, elements);
       parts.push(s[0], elements(0, count));

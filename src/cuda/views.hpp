@@ -41,7 +41,7 @@ struct output_results {
   result_list list;
   int bytes[most_results];
   std::uint64_t empty[most_results];  ///< the bits of a result of no elements
-  /// That of the only one, if it is of the type of the elements and is made in the kernel itself.
+  /// Which result, if there is one alone, of the elements' type, is written by the kernel itself.
   enum { nobody, most_asked, mean } alone;
 };
 
