@@ -24,6 +24,8 @@ extern char** environ;
 
 namespace cli {
 
+using bytes::content;
+
 struct outcome {
   int status;  // -1: not a normal exit
   std::string out, err;
@@ -35,11 +37,6 @@ struct surroundings {
   int out_flags = 0;                                      // to open it with, besides
   std::function<void(pid_t)> meanwhile = [](pid_t) {};  // called when it has started
 };
-
-inline std::string content(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
 
 // Runs bitfold with these arguments.
 inline outcome bitfold_cli(std::vector<std::string> arguments, const surroundings& with = {}) {

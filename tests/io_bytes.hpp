@@ -1,4 +1,4 @@
-// Files built by hand, for the tests of src/io and of the command line.
+// Files built by hand, and read back, for tests.
 #pragma once
 
 #include <unistd.h>
@@ -7,12 +7,19 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace bytes {
+
+/// Of a file; empty if there is none.
+inline std::string content(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
 
 template <class T>
 std::string of(const std::vector<T>& values) {

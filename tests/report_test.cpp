@@ -20,6 +20,7 @@
 #include "accuracy/report.hpp"
 #include "accuracy/suite.hpp"
 #include "catch.hpp"
+#include "io_bytes.hpp"
 
 using namespace bitfold;
 using namespace bitfold::accuracy;
@@ -617,12 +618,10 @@ TEST_CASE("numbers that JSON has not") {
 
 namespace {
 
-std::string text_of(const std::string& file) {
-  std::ifstream in(std::string(BITFOLD_SOURCE) + '/' + file);
-  REQUIRE(in);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
+std::string source_file(const std::string& name) {
+  std::string text = bytes::content(std::string(BITFOLD_SOURCE) + '/' + name);
+  REQUIRE(!text.empty());
+  return text;
 }
 
 // What the first group of `form` matches.
@@ -647,7 +646,7 @@ std::map<std::string, std::vector<std::string>> fields_of_lists() {
 TEST_CASE("docs/report-format.md lists each list's fields, in their order") {
   std::map<std::string, std::vector<std::string>> listed;
   std::string section;
-  std::istringstream doc(text_of("docs/report-format.md"));
+  std::istringstream doc(source_file("docs/report-format.md"));
   for (std::string line; std::getline(doc, line);) {
     if (line.starts_with("## ")) section = line.substr(3);
     if (section.empty() || !line.starts_with("| `")) continue;
@@ -666,7 +665,7 @@ TEST_CASE("the page and report-table read no field that rows have not") {
   std::set<std::string> fields;
   for (const auto& [list, names] : fields_of_lists()) fields.insert(names.begin(), names.end());
   const auto check = [&](const char* file, const char* form, const char* from = "") {
-    const std::string text = text_of(file);
+    const std::string text = source_file(file);
     const auto read = all_matches(text.substr(text.find(from)), form);
     CHECK(read.size() > 10);
     for (const std::string& name : read) {

@@ -10,11 +10,12 @@
 namespace bitfold::accuracy {
 namespace {
 
-// Of the other operations the report leaves two methods out, whose engines are those of sums.
-bool is_shown(const contestant_info& i) {
-  if (i.op == op_id::sum || !i.promise) return true;
-  return i.promise->method() != method_id::pairwise && i.promise->method() != method_id::sequential;
+// Where a report would show every method it leaves two out, whose engines are those of others.
+bool has_shown_method(const contestant_info& i) {
+  const auto method = i.promise ? i.promise->method() : std::nullopt;
+  return method != method_id::pairwise && method != method_id::sequential;
 }
+bool is_shown(const contestant_info& i) { return i.op == op_id::sum || has_shown_method(i); }
 
 }  // namespace
 
@@ -138,8 +139,7 @@ std::vector<unit> plan(contestants& who, const suite_options& o) {
     add_speed(dtype::f32, 30, sums, 1, "");
   }
   constexpr auto shown_sums = [](const contestant_info& i) {
-    const auto method = i.promise ? i.promise->method() : std::nullopt;
-    return i.main && i.op == op_id::sum && method != method_id::pairwise && method != method_id::sequential;
+    return i.main && i.op == op_id::sum && has_shown_method(i);
   };
   for (dtype t : floats)
     for (const char* device : {"cpu", "cuda"}) {

@@ -7,7 +7,7 @@
 
 #include <bitfold/cpu.hpp>
 #include <bitfold/cuda.hpp>
-#include <bitfold/reference.hpp>
+#include <bitfold/order.hpp>
 
 #include "accuracy/build_info.hpp"
 #include "accuracy/suite.hpp"
