@@ -120,7 +120,7 @@ keyed_batch keys_of(dtype type, pointers data, std::span<const std::int64_t> key
   return {type, data, std::move(begins), std::move(places)};
 }
 
-void check_batch(const batch& of, std::span<const reduction> all, std::span<void* const> out) {
+void check_batch(const batch& of, std::span<const reduction> all, std::span<void* const> out, std::uint64_t first) {
   const auto refuse = [](const std::string& what) { throw error(errc::usage, what); };
   if (out.size() != all.size())
     refuse("out: room for " + std::to_string(out.size()) + " results of " + std::to_string(all.size()) + " reductions");
@@ -135,7 +135,7 @@ void check_batch(const batch& of, std::span<const reduction> all, std::span<void
   }
   if (refusing < all.size())
     for (std::uint64_t o = 0; o < of.outputs; ++o)
-      if (of.count(o) == 0) refuse("output " + std::to_string(o) + ": no elements, and " +
+      if (of.count(o) == 0) refuse("output " + std::to_string(first + o) + ": no elements, and " +
                                    std::string(name(all[refusing].op())) + " of none is not defined");
 }
 

@@ -136,6 +136,7 @@ keyed_batch keys_of(dtype type, pointers data, std::span<const std::int64_t> key
 
 /// Errors (errc::usage, naming the argument): reductions of another type or number of inputs than there are, or that no
 /// pass can do together; not one `out` for each, or a null one; an output without elements of which one has no result.
-void check_batch(const batch& of, std::span<const reduction> all, std::span<void* const> out);
+/// `first`: the number of the first output, for the error's text.
+void check_batch(const batch& of, std::span<const reduction> all, std::span<void* const> out, std::uint64_t first = 0);
 
 }  // namespace bitfold::detail

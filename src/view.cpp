@@ -111,23 +111,117 @@ view sliced(const view& x, int axis, std::int64_t begin, std::int64_t count, std
   return v;
 }
 
-view windows(const view& x, std::span<const window> of) {
+namespace {
+
+// Neighbouring windows of an axis that have the same elements of the window, from `from` to `to` - 1.
+struct window_run {
+  std::int64_t first, count, from, to;
+};
+
+void check_windows(const view& x, std::span<const window> of) {
   check(x, "x");
   std::vector<int> along;
   for (const window& w : of) along.push_back(w.axis);
   (void)marked(along, x.rank);
   if (x.rank + static_cast<int>(of.size()) > most_axes) refuse("windows", "more than " + std::to_string(most_axes) + " axes");
-  view v = x;
   for (const window& w : of) {
     for (const auto& [name, value] : {std::pair{"size", w.size}, {"stride", w.stride}, {"dilation", w.dilation}})
       if (value < 1) refuse(std::string("window.") + name, std::to_string(value) + " is below 1");
-    const auto span = static_cast<__int128>(w.size - 1) * w.dilation + 1;
-    v.extent[v.rank] = w.size;
+    if (w.padding < 0) refuse("window.padding", std::to_string(w.padding) + " is negative");
+    if (w.padding > static_cast<__int128>(w.size - 1) * w.dilation)
+      refuse("window.padding", "a window that begins " + std::to_string(w.padding) + " elements before the array ends there, too");
+  }
+}
+
+std::int64_t count_of(const window& w, std::int64_t extent) {
+  const auto span = static_cast<__int128>(w.size - 1) * w.dilation + 1, whole = static_cast<__int128>(extent) + 2 * static_cast<__int128>(w.padding);
+  return span > whole ? 0 : static_cast<std::int64_t>((whole - span) / w.stride + 1);
+}
+
+std::vector<window_run> runs_of(const window& w, std::int64_t extent) {
+  const std::int64_t count = count_of(w, extent);
+  const auto up = [](__int128 a, std::int64_t b) { return a > 0 ? (a + b - 1) / b : __int128{0}; };
+  // The last window that ends in the array.
+  const auto room = static_cast<__int128>(extent) + w.padding - 1 - static_cast<__int128>(w.size - 1) * w.dilation;
+  const auto whole_end = room < 0 ? 0 : static_cast<std::int64_t>(std::min<__int128>(room / w.stride + 1, count));
+  std::vector<window_run> runs;
+  for (std::int64_t k = 0; k < count;) {
+    const auto before = w.padding - static_cast<__int128>(k) * w.stride;  // elements before the array
+    const auto to = static_cast<std::int64_t>(std::min<__int128>(up(extent + before, w.dilation), w.size));
+    const auto from = static_cast<std::int64_t>(std::min<__int128>(up(before, w.dilation), to));
+    const std::int64_t here = from == 0 && to == w.size ? whole_end - k : 1;
+    const window_run next = from == to ? window_run{k, here, 0, 0} : window_run{k, here, from, to};
+    if (!runs.empty() && runs.back().from == next.from && runs.back().to == next.to) runs.back().count += here;
+    else runs.push_back(next);
+    k += here;
+  }
+  return runs.empty() ? std::vector{window_run{0, 0, 0, w.size}} : runs;
+}
+
+// Of each window the elements of one of its runs.
+view view_of(const view& x, std::span<const window> of, std::span<const window_run> runs) {
+  view v = x;
+  std::int64_t begin = 0;
+  for (std::size_t k = 0; k < of.size(); ++k) {
+    const window& w = of[k];
+    const window_run& r = runs[k];
+    if (r.count > 0 && r.from < r.to) begin += (r.first * w.stride - w.padding + r.from * w.dilation) * x.stride[w.axis];
+    v.extent[v.rank] = r.to - r.from;
     v.stride[v.rank++] = x.stride[w.axis] * w.dilation;
-    v.extent[w.axis] = span > x.extent[w.axis] ? 0 : (x.extent[w.axis] - static_cast<std::int64_t>(span)) / w.stride + 1;
+    v.extent[w.axis] = r.count;
     v.stride[w.axis] = x.stride[w.axis] * w.stride;
   }
+  if (begin != 0) v.data = static_cast<const std::byte*>(x.data) + begin * static_cast<std::int64_t>(size_of(x.type));
   return v;
+}
+
+}  // namespace
+
+view windows(const view& x, std::span<const window> of) {
+  check_windows(x, of);
+  std::vector<window_run> whole;
+  for (const window& w : of) {
+    if (w.padding > 0) refuse("window.padding", std::to_string(w.padding) + ", and no view is padded; reduce_windows takes it");
+    whole.push_back(runs_of(w, x.extent[w.axis])[0]);
+  }
+  return view_of(x, of, whole);
+}
+
+std::vector<std::int64_t> windows_extents(const view& x, std::span<const window> of) {
+  check_windows(x, of);
+  std::vector<std::int64_t> extents(x.extent.begin(), x.extent.begin() + x.rank);
+  for (const window& w : of) extents[static_cast<std::size_t>(w.axis)] = count_of(w, x.extent[w.axis]);
+  return extents;
+}
+
+detail::window_boxes detail::boxes_of(const view& x, std::span<const window> of) {
+  const view results = row_major(x.type, nullptr, windows_extents(x, of));
+  window_boxes boxes;
+  std::vector<std::vector<window_run>> runs;
+  for (std::size_t k = 0; k < of.size(); ++k) {
+    boxes.reduced.push_back(x.rank + static_cast<int>(k));
+    runs.push_back(runs_of(of[k], x.extent[of[k].axis]));
+  }
+  if (std::count(results.extent.begin(), results.extent.begin() + results.rank, 0) > 0)  // one box, of nothing
+    for (auto& r : runs) r.resize(1);
+  std::vector<std::size_t> digit(of.size());
+  for (bool more = true; more;) {
+    std::vector<window_run> chosen;
+    window_box box{{}, 0, {}};
+    for (std::size_t k = 0; k < of.size(); ++k) {
+      chosen.push_back(runs[k][digit[k]]);
+      box.first += static_cast<std::uint64_t>(chosen[k].first * results.stride[of[k].axis]);
+    }
+    box.x = view_of(x, of, chosen);
+    for (int a = 0; a < x.rank; ++a) append(box.places, {static_cast<std::uint64_t>(box.x.extent[a]), results.stride[a], 0});
+    boxes.each.push_back(box);
+    more = false;
+    for (std::size_t k = of.size(); k-- > 0 && !more;) {
+      more = ++digit[k] < runs[k].size();
+      if (!more) digit[k] = 0;
+    }
+  }
+  return boxes;
 }
 
 std::vector<int> all_axes(const view& x) {

@@ -143,6 +143,7 @@ TEST_CASE("cuda views: elements and outputs that are neighbours in packs") {
       for (const std::int64_t outputs : {8, 24, 136}) add({n, outputs}, {0});
     add({300, 5'000}, {0});
     add({70'000, 16}, {0});
+    add({45, 33'000}, {0});  // two rows of lanes, the second of which is short
     add({3, 700, 24}, {1});
     add({700, 2, 24}, {0}, {1, 2, 1});
     // Planes: runs of whole leaves, of whole rows of lanes, and of packs.
@@ -197,6 +198,42 @@ TEST_CASE("cuda views: exact sums of outputs that are alike, of any values, and 
           check_of(std::span(all).first(std::min<std::size_t>(all.size(), 8)), {.blocks = 3});
           for (const reduction& r : all) check_of({&r, 1}, {});
         }
+}
+
+TEST_CASE("cuda windows: any shape, padding and layout, every operation") {
+  test::random_bits next{32};
+  int in_several_boxes = 0;
+  for (int round = 0; round < 120; ++round) {
+    const test::windows_case c = test::random_windows(next);
+    const auto elements = c.elements();
+    std::vector<reduction> all = c.reductions(elements);
+    std::erase_if(all, [](const reduction& r) { return !runs_on_a_gpu(r); });
+    const view x = c.of.x();
+    const moved_view moved(x, c.of.storage[0]);
+    in_several_boxes += detail::boxes_of(x, c.windows).each.size() > 1;
+    std::vector<std::size_t> begins{0};
+    for (const reduction& r : all) begins.push_back((begins.back() + elements.size() * size_of(r.out()) + 23) / 8 * 8);
+    const device_memory out(begins.back());
+    REQUIRE(cudaMemset(out.p, 0xa5, begins.back()) == cudaSuccess);
+    std::vector<void*> to;
+    for (std::size_t k = 0; k < all.size(); ++k) to.push_back(out.as<std::byte>() + begins[k]);
+    const std::size_t work = cuda::windows_workspace_bytes(all, moved.v, c.windows);
+    const device_memory workspace(work);
+    cuda::reduce_windows(all, moved.v, c.windows, to, workspace.p, work);
+    std::vector<std::byte> got(begins.back());
+    REQUIRE(cudaMemcpy(got.data(), out.p, got.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
+    INFO(c.describe());
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      const std::size_t size = size_of(all[k].out());
+      for (std::size_t o = 0; o < elements.size(); ++o) {
+        const scalar want = reference(all[k], elements[o].data(), elements[o].size() / size_of(c.of.type)),
+                     have = load_scalar(all[k].out(), &got[begins[k] + o * size]);
+        if (have != want) FAIL_CHECK(test::describe(all[k], elements[o].size()) << " output " << o << ": " << to_hex(have) << ", not " << to_hex(want));
+      }
+      CHECK(got[begins[k] + elements.size() * size] == std::byte{0xa5});
+    }
+  }
+  CHECK(in_several_boxes > 10);
 }
 
 TEST_CASE("cuda views: a shape for each kernel", "[racecheck]") {

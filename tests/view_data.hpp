@@ -122,6 +122,83 @@ inline view_case random_view(random_bits& next) {
   return c;
 }
 
+/// Windows of a view, and the elements of each, found one by one.
+struct windows_case {
+  view_case of;  // no axis is reduced
+  std::vector<window> windows;
+
+  std::vector<std::vector<std::byte>> elements() const {
+    const view x = of.x();
+    std::vector<std::int64_t> count = of.extent;
+    for (const window& w : windows) {
+      std::int64_t& n = count[static_cast<std::size_t>(w.axis)];
+      const std::int64_t extent = n;
+      for (n = 0; n * w.stride - w.padding + (w.size - 1) * w.dilation < extent + w.padding;) ++n;
+    }
+    std::vector<std::vector<std::byte>> all;
+    std::vector<std::int64_t> at(of.extent.size());
+    const auto each_of_window = [&](auto self, std::size_t k, const std::vector<std::int64_t>& place) -> void {
+      if (k == windows.size()) {
+        const auto* p = static_cast<const std::byte*>(x.data);
+        for (int a = 0; a < x.rank; ++a) p += place[static_cast<std::size_t>(a)] * x.stride[a] * static_cast<std::int64_t>(size_of(x.type));
+        all.back().insert(all.back().end(), p, p + size_of(x.type));
+        return;
+      }
+      const window& w = windows[k];
+      const auto axis = static_cast<std::size_t>(w.axis);
+      for (std::int64_t i = 0; i < w.size; ++i) {
+        auto inner = place;
+        inner[axis] = at[axis] * w.stride - w.padding + i * w.dilation;
+        if (inner[axis] >= 0 && inner[axis] < x.extent[w.axis]) self(self, k + 1, inner);
+      }
+    };
+    const auto each_output = [&](auto self, std::size_t k) -> void {
+      if (k < at.size()) {
+        for (at[k] = 0; at[k] < count[k]; ++at[k]) self(self, k + 1);
+      } else {
+        all.emplace_back();
+        each_of_window(each_of_window, 0, at);
+      }
+    };
+    each_output(each_output, 0);
+    return all;
+  }
+  /// What is defined of each window, of one input.
+  std::vector<reduction> reductions(const std::vector<std::vector<std::byte>>& elements) const {
+    const bool some_empty = std::any_of(elements.begin(), elements.end(), [](const auto& e) { return e.empty(); });
+    std::vector<reduction> all;
+    for (const reduction& r : reductions_of_all_ops(of.type))
+      if (info(r.op()).inputs == 1 && (!some_empty || info(r.op()).empty != if_empty::refused)) all.push_back(r);
+    return all;
+  }
+  std::string describe() const {
+    std::string s = of.describe();
+    for (const window& w : windows)
+      s += " window of " + std::to_string(w.axis) + " size " + std::to_string(w.size) + " stride " + std::to_string(w.stride) + " dilation " +
+           std::to_string(w.dilation) + " padding " + std::to_string(w.padding);
+    return s;
+  }
+};
+
+inline windows_case random_windows(random_bits& next) {
+  const auto upto = [&](int most) { return 1 + static_cast<std::int64_t>(next() % static_cast<std::uint64_t>(most)); };
+  windows_case c;
+  c.of.type = all_dtypes[next() % all_dtypes.size()];
+  c.of.specials = false;
+  const int rank = static_cast<int>(upto(4)), most = rank < 3 ? 24 : 9;
+  for (int k = 0; k < rank; ++k) {
+    c.of.extent.push_back(next() % 16 ? upto(most) : 0);
+    c.of.order.insert(c.of.order.begin() + static_cast<std::ptrdiff_t>(next() % static_cast<std::uint64_t>(k + 1)), k);
+    c.of.gap.push_back(static_cast<int>(upto(2)));
+    c.of.sign.push_back(next() % 4 ? 1 : -1);
+    if (next() % 4 == 0 || c.windows.size() == 3) continue;
+    window w{.axis = k, .size = upto(5), .stride = upto(3), .dilation = upto(3)};
+    w.padding = static_cast<std::int64_t>(next() % static_cast<std::uint64_t>((w.size - 1) * w.dilation + 1));
+    c.windows.insert(c.windows.begin() + static_cast<std::ptrdiff_t>(next() % (c.windows.size() + 1)), w);
+  }
+  return c;
+}
+
 /// The same case as small as it still fails.
 template <class Fails>
 view_case shrunk(view_case c, Fails fails) {

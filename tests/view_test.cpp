@@ -242,6 +242,34 @@ TEST_CASE("views: windows are what a loop finds") {
   CHECK(result_extents(windows(x, std::array{window{0, 10}}), nullptr, std::array{2}) == std::vector<std::int64_t>{0, w});
 }
 
+TEST_CASE("windows: any shape, padding and layout, every operation") {
+  test::random_bits next{31};
+  int in_several_boxes = 0, empty = 0;
+  for (int round = 0; round < (test::sanitized ? 60 : 250); ++round) {
+    const test::windows_case c = test::random_windows(next);
+    const auto elements = c.elements();
+    const std::vector<reduction> all = c.reductions(elements);
+    const view x = c.of.x();
+    std::size_t outputs = 1;
+    for (const std::int64_t n : windows_extents(x, c.windows)) outputs *= static_cast<std::size_t>(n);
+    INFO(c.describe());
+    REQUIRE(outputs == elements.size());
+    in_several_boxes += detail::boxes_of(x, c.windows).each.size() > 1;
+    results got = room(all, outputs);
+    cpu::reduce_windows(all, x, c.windows, pointers_to(got), {.threads = 1 + round % 3, .target = forced_target});
+    for (std::size_t k = 0; k < all.size(); ++k)
+      for (std::size_t o = 0; o < outputs; ++o) {
+        empty += elements[o].empty();
+        const scalar want = reference(all[k], elements[o].data(), elements[o].size() / size_of(c.of.type)),
+                     have = load_scalar(all[k].out(), got[k].data() + o * size_of(all[k].out()));
+        if (have != want) FAIL_CHECK(test::describe(all[k], elements[o].size()) << " output " << o << ": " << to_hex(have) << ", not " << to_hex(want));
+      }
+    for (std::size_t k = 0; k < all.size(); ++k) CHECK(got[k].back() == std::byte{0xa5});
+  }
+  CHECK(in_several_boxes > 20);
+  CHECK(empty > 0);
+}
+
 TEST_CASE("views: what cannot be done is named, and nothing is written") {
   const std::vector<float> data(24, 1);
   const view x = row_major(dtype::f32, data.data(), {2, 3, 4});
@@ -282,6 +310,14 @@ TEST_CASE("views: what cannot be done is named, and nothing is written") {
   refused("count: -1", [&] { (void)sliced(x, 2, 1, -1); });
   refused("window.size: 0", [&] { (void)windows(x, std::array{window{0, 0}}); });
   refused("axis: 0 is given twice", [&] { (void)windows(x, std::array{window{0, 1}, window{0, 2}}); });
+  refused("window.padding: 1, and no view", [&] { (void)windows(x, std::array{window{.axis = 0, .size = 2, .padding = 1}}); });
+  const auto pooled = [&](const reduction& r, const window& w) { cpu::reduce_windows({&r, 1}, x, {&w, 1}, {&to, 1}); };
+  const reduction max = make_reduction(op_id::max, {}, dtype::f32);
+  refused("window.padding: -1 is negative", [&] { pooled(sum, {.axis = 0, .size = 2, .padding = -1}); });
+  refused("window.padding: a window that begins 3", [&] { pooled(sum, {.axis = 0, .size = 2, .dilation = 2, .padding = 3}); });
+  refused("axis: 3 of", [&] { pooled(sum, {.axis = 3, .size = 2, .padding = 1}); });
+  // Of four windows of two elements, 4 apart, the two in the middle have none: outputs 12 to 35.
+  refused("output 12: no elements, and max", [&] { pooled(max, {.axis = 0, .size = 2, .dilation = 4, .padding = 3}); });
 
   const auto segments = [&](std::vector<std::int64_t> offsets) {
     return [&, offsets] { cpu::reduce_segments({&sum, 1}, data.data(), nullptr, 24, offsets, {&to, 1}); };

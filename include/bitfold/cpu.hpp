@@ -58,6 +58,11 @@ inline void reduce(const reduction& r, const view& x, std::initializer_list<int>
   reduce(r, x, std::span(axes.begin(), axes.size()), out, how);
 }
 
+/// Sliding windows of x, of which each is an output: its elements in row-major order, without those of the padding, which
+/// are not there (a mean is that of the others). out[k] takes results of windows_extents(x, of). Errors: as of windows_extents.
+void reduce_windows(std::span<const reduction> all, const view& x, std::span<const window> of, std::span<void* const> out,
+                    const options& how = {});
+
 /// Segments of one or two arrays of n elements, one output each: segment k has elements offsets[k] to offsets[k + 1] - 1,
 /// which may be none; there is one offset more than there are segments. Errors, besides: offsets that fall or leave the
 /// array.

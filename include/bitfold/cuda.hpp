@@ -90,6 +90,12 @@ std::size_t workspace_bytes(std::span<const reduction> all, const view& x, const
 void reduce(std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes, std::span<void* const> out,
             void* workspace, std::size_t workspace_size, stream where = nullptr, const launch& shape = {});
 
+/// Sliding windows of a view in device memory, as cpu::reduce_windows. Padded ones take a pass for each way in which they are
+/// cut off: 9 of an image's, if it is padded by one. Does not allocate or synchronise.
+std::size_t windows_workspace_bytes(std::span<const reduction> all, const view& x, std::span<const window> of, const launch& shape = {});
+void reduce_windows(std::span<const reduction> all, const view& x, std::span<const window> of, std::span<void* const> out,
+                    void* workspace, std::size_t workspace_size, stream where = nullptr, const launch& shape = {});
+
 /// Segments of one or two arrays of n elements, as cpu::reduce_segments: `segments` + 1 offsets in device memory. They are
 /// not looked at: offsets that fall or leave the array are undefined behaviour, and of a segment without elements an
 /// operation that has no result for none writes 0. (check_offsets tells, and waits for it.) Does not allocate or

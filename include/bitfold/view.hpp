@@ -43,15 +43,19 @@ view permuted(const view& x, std::span<const int> order);
 /// (errc::usage): an axis that x has not; elements that it has not.
 view sliced(const view& x, int axis, std::int64_t begin, std::int64_t count, std::int64_t step = 1);
 
-/// A sliding window along an axis: `size` elements, `dilation` apart, every `stride` elements.
+/// A sliding window along an axis: `size` elements, `dilation` apart, every `stride` elements. The first begins `padding`
+/// elements before the axis, and the last ends at most so many behind it.
 struct window {
   int axis;
-  std::int64_t size, stride = 1, dilation = 1;
+  std::int64_t size, stride = 1, dilation = 1, padding = 0;
 };
 /// All windows that lie in x: its axes with the number of windows for extents, then one of the window's size for each
 /// of `of`. Nothing is copied; to pool, reduce the last axes. Errors (errc::usage): an axis that x has not or twice; a
-/// size, stride or dilation below 1; more than most_axes axes.
+/// size, stride or dilation below 1; a padding, as no view has it (see reduce_windows); more than most_axes axes.
 view windows(const view& x, std::span<const window> of);
+/// The extents of the result of reducing x by windows, padded or not: those of x, with the number of windows along their
+/// axes. Errors: as above; a padding below 0, or with which a window would lie before x or behind it.
+std::vector<std::int64_t> windows_extents(const view& x, std::span<const window> of);
 
 /// Every axis of x.
 std::vector<int> all_axes(const view& x);
@@ -107,6 +111,19 @@ struct layout {
 /// Errors (errc::usage, naming the argument): a rank, an extent or an axis that is not allowed; an axis twice; two
 /// inputs that do not broadcast to one shape or differ in type; null data of elements; more than 2^60 of these.
 layout layout_of(const view& x, const view* y, std::span<const int> reduced);
+
+/// Windows that have as many elements each: of padded ones those that are cut off in the same way.
+struct window_box {
+  view x;               ///< as windows() has it
+  std::uint64_t first;  ///< the place of its first result among all,
+  axes places;          ///< and of each from there on (of x)
+};
+struct window_boxes {
+  std::vector<int> reduced;  ///< axes of each view
+  std::vector<window_box> each;
+};
+/// Errors: as windows_extents'.
+window_boxes boxes_of(const view& x, std::span<const window> of);
 
 }  // namespace detail
 }  // namespace bitfold

@@ -275,6 +275,28 @@ void reduce(const reduction& r, const view& x, std::span<const int> axes, void* 
   reduce({&r, 1}, x, nullptr, axes, {&out, 1}, how);
 }
 
+void reduce_windows(std::span<const reduction> all, const view& x, std::span<const window> of, std::span<void* const> out,
+                    const options& how) {
+  const detail::window_boxes boxes = detail::boxes_of(x, of);
+  for (const auto& b : boxes.each)
+    detail::check_batch(detail::strided_batch(detail::layout_of(b.x, nullptr, boxes.reduced)), all, out, b.first);
+  if (boxes.each.size() == 1) return reduce(all, boxes.each[0].x, nullptr, boxes.reduced, out, how);
+  for (const auto& b : boxes.each) {
+    const std::uint64_t outputs = b.places.size();
+    std::vector<std::vector<std::byte>> results;
+    std::vector<void*> to;
+    for (const reduction& r : all) to.push_back(results.emplace_back(outputs * size_of(r.out())).data());
+    reduce(all, b.x, nullptr, boxes.reduced, to, how);
+    std::vector<std::ptrdiff_t> places(outputs);
+    detail::places_of(b.places, 0, outputs, places.data(), nullptr);
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      const std::size_t size = size_of(all[k].out());
+      for (std::uint64_t o = 0; o < outputs; ++o)
+        std::memcpy(static_cast<std::byte*>(out[k]) + (b.first + static_cast<std::uint64_t>(places[o])) * size, &results[k][o * size], size);
+    }
+  }
+}
+
 void reduce_segments(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
                      std::span<const std::int64_t> offsets, std::span<void* const> out, const options& how) {
   if (all.empty()) return;

@@ -65,7 +65,9 @@ struct fold_of_many {
 // for what cannot be read in packs.
 template <class F, class Source, class A>
 __device__ __noinline__ auto fold_by_leaves(Source from, int size) {
-  using local = typename engine<F, Source, A>::local;
+  using E = engine<F, Source, A>;
+  using local = typename E::local;
+  static_assert(E::tile / order::leaf < 32);
   const int t = threadIdx.x % warp;
   thread_counter<F, local, 5> leaves;
   int begin = 0;

@@ -98,11 +98,25 @@ __global__ void gather(const __grid_constant__ output_elements from, index outpu
   for (index i = index{blockIdx.x} * block + threadIdx.x; i < from.n; i += index{gridDim.x} * block)
     to[i] = static_cast<const Bits*>(from.x)[find(i).x];
 }
+template <class Bits>
+__global__ void scatter(const Bits* from, index n, const __grid_constant__ detail::axes places, const __grid_constant__ divisors by, Bits* to) {
+  for (index i = index{blockIdx.x} * block + threadIdx.x; i < n; i += index{gridDim.x} * block) to[offset_of(places, by, i).x] = from[i];
+}
 }  // namespace
 
 const char* launch_gather(const output_elements& from, index output, void* to, stream where) {
   if (from.n > 0)
     detail::with_bits(from.type, [&]<class Bits>(Bits) { gather<<<grid(from.n), block, 0, where>>>(from, output, static_cast<Bits*>(to)); });
+  const cudaError_t err = cudaGetLastError();
+  return err ? cudaGetErrorString(err) : nullptr;
+}
+
+const char* launch_scatter(const void* results, dtype type, const detail::axes& places, const divisors& by, index first, void* to, stream where) {
+  const index n = places.size();
+  if (n > 0)
+    detail::with_bits(type, [&]<class Bits>(Bits) {
+      scatter<<<grid(n), block, 0, where>>>(static_cast<const Bits*>(results), n, places, by, static_cast<Bits*>(to) + first);
+    });
   const cudaError_t err = cudaGetLastError();
   return err ? cudaGetErrorString(err) : nullptr;
 }

@@ -37,6 +37,11 @@ void reduce(std::span<const reduction>, const view&, const view*, std::span<cons
             stream, const launch&) {
   refuse();
 }
+std::size_t windows_workspace_bytes(std::span<const reduction>, const view&, std::span<const window>, const launch&) { refuse(); }
+void reduce_windows(std::span<const reduction>, const view&, std::span<const window>, std::span<void* const>, void*, std::size_t, stream,
+                    const launch&) {
+  refuse();
+}
 void reduce_segments(std::span<const reduction>, const void*, const void*, std::size_t, const std::int64_t*, std::size_t,
                      std::span<void* const>, void*, std::size_t, stream, const launch&) {
   refuse();

@@ -241,7 +241,7 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
     p.blocks = std::min(blocks_for(from.outputs, 64), 1 << 14);
   } else if (tiles < 32 && from.outputs >= resident_warps / 2 && shape.tiles == 0) {
     p.by = output_plan::warps_take;
-    p.at_once = static_cast<int>(std::clamp<index>(from.outputs / (2 * many_warps), std::min<index>(shares(from.outputs, resident_warps), 8), warp_size));
+    p.at_once = static_cast<int>(std::clamp<index>(from.outputs / (2 * many_warps), std::min<index>(shares(from.outputs, resident_warps), std::max<index>(16 / tiles, 1)), warp_size));
     p.threads = shape.threads ? std::min(shape.threads, 256) : 128;
     p.nodes = 1;
     p.blocks = std::min(blocks_for(from.outputs, static_cast<index>(p.threads / 32 * p.at_once)), 1 << 13);
@@ -292,6 +292,52 @@ void reduce(std::span<const reduction> all, const view& x, const view* y, std::s
   const auto steps = steps_of(all, from, shape);
   check_workspace(workspace, workspace_size, workspace_of(steps));
   if (l.outputs > 0) run(steps, all, from, out, workspace, where);
+}
+
+// ---- Windows ----------------------------------------------------------------------------------------
+
+namespace {
+
+// Where a box leaves its results, one behind the other, before they are moved to their places: the first takes it all.
+struct room_of_results {
+  std::vector<std::size_t> at;
+  std::size_t bytes = 0;
+};
+room_of_results room_for(std::span<const reduction> all, const detail::window_boxes& boxes, const detail::window_box& b) {
+  room_of_results room;
+  for (const reduction& r : all) {
+    room.at.push_back(room.bytes);
+    if (boxes.each.size() > 1) room.bytes += (b.places.size() * size_of(r.out()) + 255) / 256 * 256;
+  }
+  return room;
+}
+
+}  // namespace
+
+std::size_t windows_workspace_bytes(std::span<const reduction> all, const view& x, std::span<const window> of, const launch& shape) {
+  const detail::window_boxes boxes = detail::boxes_of(x, of);
+  std::size_t most = 0;
+  for (const auto& b : boxes.each) most = std::max(most, room_for(all, boxes, b).bytes + workspace_bytes(all, b.x, nullptr, boxes.reduced, shape));
+  return most;
+}
+
+void reduce_windows(std::span<const reduction> all, const view& x, std::span<const window> of, std::span<void* const> out,
+                    void* workspace, std::size_t workspace_size, stream where, const launch& shape) {
+  const detail::window_boxes boxes = detail::boxes_of(x, of);
+  for (const auto& b : boxes.each)
+    detail::check_batch(detail::strided_batch(detail::layout_of(b.x, nullptr, boxes.reduced)), all, out, b.first);
+  if (boxes.each.size() == 1) return reduce(all, boxes.each[0].x, nullptr, boxes.reduced, out, workspace, workspace_size, where, shape);
+  check_engine(all);
+  check_workspace(workspace, workspace_size, windows_workspace_bytes(all, x, of, shape));
+  for (const auto& b : boxes.each) {
+    const room_of_results room = room_for(all, boxes, b);
+    auto* const results = static_cast<std::byte*>(workspace);
+    std::vector<void*> to;
+    for (const std::size_t at : room.at) to.push_back(results + at);
+    reduce(all, b.x, nullptr, boxes.reduced, to, results + room.bytes, workspace_size - room.bytes, where, shape);
+    for (std::size_t k = 0; k < all.size(); ++k)
+      check_launch(launch_scatter(to[k], all[k].out(), b.places, divisors_of(b.places), b.first, out[k], where));
+  }
 }
 
 // ---- Segments and keys ------------------------------------------------------------------------------

@@ -607,6 +607,14 @@ __device__ auto fold_stream_by_warp(unsigned which, At source, Count n_of) {
   return result;
 }
 
+// The elements of the output that thread k of the warp has found.
+template <class Source>
+__device__ Source found_by(int k, const finder& mine, const output_elements& data) {
+  finder of = mine;
+  of.begin = {__shfl_sync(all_threads, mine.begin.x, k), __shfl_sync(all_threads, mine.begin.y, k)};
+  return Source::at(data, of, 0);
+}
+
 // The segments that are neither for threads nor for blocks: a warp takes them from among 32 neighbours, whose results its
 // threads write together.
 template <class F, class Source, class A>
@@ -620,12 +628,7 @@ __global__ void __launch_bounds__(256, sizeof(fold::settled<F, A>) <= 8 ? 4 : 2)
     const finder mine = finder::of(data, output);
     const unsigned which = __ballot_sync(all_threads, is_mine);
     if (!which) continue;
-    const auto source = [&](int k) {
-      finder of = mine;
-      of.begin = {__shfl_sync(all_threads, mine.begin.x, k), __shfl_sync(all_threads, mine.begin.y, k)};
-      return Source::at(data, of, 0);
-    };
-    const auto s = fold_stream_by_warp<F, Source, A>(which, source, [&](int k) { return __shfl_sync(all_threads, static_cast<int>(n), k); });
+    const auto s = fold_stream_by_warp<F, Source, A>(which, [&](int k) { return found_by<Source>(k, mine, data); }, [&](int k) { return __shfl_sync(all_threads, static_cast<int>(n), k); });
     if (is_mine) write_output<F, Source, A>(s, n, output, how);
   }
 }
@@ -644,17 +647,12 @@ __global__ void __launch_bounds__(256)
     const index output = first + static_cast<index>(t < here ? t : 0), own = elements_of(data, output);
     const bool is_mine = t < here && (!data.offsets || (own > data.most_by_thread && own <= data.most_by_warp));
     const finder mine = finder::of(data, output);
-    const auto source = [&](int k) {
-      finder of = mine;
-      of.begin = {__shfl_sync(all_threads, mine.begin.x, k), __shfl_sync(all_threads, mine.begin.y, k)};
-      return Source::at(data, of, 0);
-    };
     S result;
 #pragma unroll 1
     for (unsigned left = __ballot_sync(all_threads, is_mine); left; left &= left - 1) {
       const int j = __ffs(static_cast<int>(left)) - 1;
       const index n = __shfl_sync(all_threads, own, j);
-      const Source from = source(j);
+      const Source from = found_by<Source>(j, mine, data);
       thread_counter<F, S, 5> tiles;
 #pragma unroll 1
       for (index at = 0; at < n; at += E::tile) {
@@ -741,52 +739,61 @@ __global__ void __launch_bounds__(max_threads)
   }
 }
 
-// Blocks take nodes: of an output that has several each one, or all of one that is long among many, one after the other.
+// Blocks take nodes of outputs, which are the results where an output has one.
 template <class F, class Source, class A>
 __global__ void __launch_bounds__(max_threads)
     fold_outputs(const __grid_constant__ output_elements data, int tiles, index nodes, void* states,
                  const __grid_constant__ output_results how) {
+  using S = typename engine<F, Source, A>::state;
+  S* const of_tiles = reinterpret_cast<S*>(shared_bytes);
+  const index items = data.outputs * nodes, node = static_cast<index>(tiles) * engine<F, Source, A>::tile;
+  for (index i = blockIdx.x; i < items; i += gridDim.x) {
+    index output = i, first = 0;
+    if (nodes > 1) output = i / nodes, first = i % nodes * node;
+    const index left = data.n - first, here = left < node ? left : node;
+    const S s = fold_node<F, Source, A>(Source::at(data, finder::of(data, output), 0), first, here, of_tiles);
+    if (threadIdx.x != 0) continue;
+    if (nodes > 1) static_cast<S*>(states)[i] = s;
+    else write_output<F, Source, A>(s, data.n, output, how);
+  }
+}
+
+// The segments that are long, by a block each: one node after the other, or those that fold_nodes_of_segments has folded.
+template <class F, class Source, class A>
+__global__ void __launch_bounds__(max_threads)
+    fold_segments_by_blocks(const __grid_constant__ output_elements data, int tiles, const void* states,
+                            const __grid_constant__ output_results how) {
   using E = engine<F, Source, A>;
   using S = typename E::state;
-  static_assert(E::tile / order::leaf < 32);
   S* const of_tiles = reinterpret_cast<S*>(shared_bytes);
   __shared__ __align__(16) std::byte counter[40 * sizeof(S)];
   __shared__ index elements_pending[40];
   S* const pending = reinterpret_cast<S*>(counter);
   const int t = threadIdx.x % warp;
-  const index items = data.outputs * nodes, node = static_cast<index>(tiles) * E::tile;
-  // Where lengths differ, a look at so many tells which of them are for blocks.
-  const index at_once = data.offsets ? warp : 1;
-  for (index begin = blockIdx.x * at_once; begin < items; begin += gridDim.x * at_once) {
-    unsigned here_too = 1;
-    if (data.offsets)
-      here_too = __ballot_sync(all_threads, begin + t < items && elements_of(data, begin + t) > data.most_by_warp);
-    for (; here_too; here_too &= here_too - 1) {
-      const index i = begin + static_cast<index>(__ffs(static_cast<int>(here_too)) - 1);
-      index output = i, k = 0;
-      if (nodes > 1) output = i / nodes, k = i % nodes;
-      const index n = elements_of(data, output), first = k * node, end = nodes > 1 && n - first > node ? first + node : n;
+  const index node = static_cast<index>(tiles) * E::tile;
+  // A look at so many tells which of them are for blocks.
+  for (index begin = index{blockIdx.x} * warp; begin < data.outputs; begin += index{gridDim.x} * warp) {
+    unsigned which = __ballot_sync(all_threads, begin + t < data.outputs && elements_of(data, begin + t) > data.most_by_warp);
+    for (; which; which &= which - 1) {
+      const index output = begin + static_cast<index>(__ffs(static_cast<int>(which)) - 1), n = elements_of(data, output);
       const Source from = Source::at(data, finder::of(data, output), 0);
       int depth = 0;
 #pragma unroll 1
-      for (index at = first; at < end; at += node) {
-        const index left = end - at, here = left < node ? left : node;
-        const bool made = data.offsets && states && left > node;  // by fold_nodes_of_segments
-        S s = made ? static_cast<const S*>(states)[static_cast<index>(data.offsets[output]) / node + at / node]
-                   : fold_node<F, Source, A>(from, at, here, of_tiles);
+      for (index at = 0; at < n; at += node) {
+        const index left = n - at, here = left < node ? left : node;
+        S s = states && left > node ? static_cast<const S*>(states)[static_cast<index>(data.offsets[output]) / node + at / node]
+                                    : fold_node<F, Source, A>(from, at, here, of_tiles);
         if (threadIdx.x == 0) {
           index size = here;
-          for (index before = (at - first) / node; depth > 0 && (before & 1 || left == here); before >>= 1) {
+          for (index before = at / node; depth > 0 && (before & 1 || left == here); before >>= 1) {
             s = F::merge(pending[--depth], s, fold::counts{elements_pending[depth], size});
             size += elements_pending[depth];
           }
-          if (left > here) {
+          if (left == here) {
+            write_all<F, A>(s, n, output, how);
+          } else {
             pending[depth] = s;
             elements_pending[depth++] = size;
-          } else if (nodes > 1 && n > node) {
-            static_cast<S*>(states)[i] = s;
-          } else {
-            write_all<F, A>(s, n, output, how);
           }
         }
       }
@@ -843,6 +850,8 @@ const char* launch_output_kernels(const output_plan& p, const output_elements& f
                                   stream where) {
   const output_results how = with_the_most_asked<F, Source>(all);
   const auto by_blocks = [&]<class S>(std::type_identity<S>) {
+    if constexpr (std::is_same_v<S, Source>)
+      if (from.offsets) return enqueue(fold_segments_by_blocks<F, S, A>, p.blocks, p.threads, p.shared, where, false, from, p.tiles, workspace, how);
     return enqueue(fold_outputs<F, S, A>, p.blocks, p.threads, p.shared, where, false, from, p.tiles, p.nodes, workspace, how);
   };
   const auto by_warps = [&]<class S>(std::type_identity<S>) {

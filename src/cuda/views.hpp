@@ -122,5 +122,7 @@ const char* launch_distinct_of_segments(const output_elements& from, std::int64_
 
 /// Enqueues a copy of the elements of one output, of x, to `to`.
 const char* launch_gather(const output_elements& from, index output, void* to, stream where);
+/// Enqueues a copy of results that lie one behind the other to `places`, from the `first` of `to` on.
+const char* launch_scatter(const void* results, dtype type, const detail::axes& places, const divisors& by, index first, void* to, stream where);
 
 }  // namespace bitfold::cuda
