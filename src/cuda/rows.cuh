@@ -40,19 +40,6 @@ struct packet {
       asm volatile("ld.global.nc.u16 %0, [%1];" : "=h"(v.words[0]) : "l"(p));
     return v;
   }
-  __device__ static packet load_shared(const T* p) {
-    packet v;
-    if constexpr (bytes == 16) {
-      const uint4 u = *reinterpret_cast<const uint4*>(p);
-      v.words[0] = u.x, v.words[1] = u.y, v.words[2] = u.z, v.words[3] = u.w;
-    } else if constexpr (bytes == 8) {
-      const uint2 u = *reinterpret_cast<const uint2*>(p);
-      v.words[0] = u.x, v.words[1] = u.y;
-    } else {
-      v.words[0] = *reinterpret_cast<const word*>(p);
-    }
-    return v;
-  }
   __device__ void store(T* p) const {
     if constexpr (bytes == 16) *reinterpret_cast<uint4*>(p) = {words[0], words[1], words[2], words[3]};
     else if constexpr (bytes == 8) *reinterpret_cast<uint2*>(p) = {words[0], words[1]};
@@ -104,9 +91,8 @@ struct packet {
   }
 };
 
-// The elements of a row: a source for the engine (engine.cuh), with Owned neighbouring lanes to a thread. Shared: x and y are in
-// shared memory.
-template <class F, class T, int Owned, bool Shared>
+// The elements of a row: a source for the engine (engine.cuh), with Owned neighbouring lanes to a thread.
+template <class F, class T, int Owned>
 struct row_elements {
   using A = row::accumulator<T>;
   static constexpr bool in_packs = true, has_lines = false;
@@ -130,12 +116,11 @@ struct row_elements {
   __device__ row_elements ahead(index k) const { return {x + k, F::two ? y + k : y, w ? w + k : w, b ? b + k : b, known}; }
   template <alignment>
   __device__ raw load() const {
-    const auto read = [](const T* p) { return Shared ? some::load_shared(p) : some::load(p); };
     raw v;
 #pragma unroll
     for (int r = 0; r < order::rows; ++r) {
-      v.x[r] = read(x + r * order::lanes);
-      if constexpr (F::two) v.y[r] = read(y + r * order::lanes);
+      v.x[r] = some::load(x + r * order::lanes);
+      if constexpr (F::two) v.y[r] = some::load(y + r * order::lanes);
       if constexpr (F::weighted) v.w[r] = weights(r);
     }
     v.known = known;
@@ -158,11 +143,11 @@ struct row_elements {
   BITFOLD_HD static auto made(const single& s, int) { return F::template of<A>(s.e, s.known); }
 };
 
-template <class F, class T, int Owned, bool Shared = false>
+template <class F, class T, int Owned>
 struct row_kernel {
   using A = row::accumulator<T>;
   using fold = typename F::folded;
-  using source = row_elements<F, T, Owned, Shared>;
+  using source = row_elements<F, T, Owned>;
   using E = engine<fold, source, A>;
   using S = typename E::state;
 
@@ -326,121 +311,6 @@ __global__ void __launch_bounds__(most_warps* warp, 2) map_long_rows(const __gri
       K::map_tile(from.ahead(at), of.n - at < E::tile ? static_cast<int>(of.n - at) : E::tile, s, out + k * of.n + at);
     __syncthreads();
   }
-}
-
-// ---- Rows of two-byte elements at any address ------------------------------------------------------------
-
-// Elements begin, ..., begin + 7, of which those are read that a row of n has.
-template <class T>
-__device__ pack<T> granule_of(const T* row, int n, int begin) {
-  if (begin >= 0 && begin + pack<T>::size <= n) return load_pack<true>(row + begin);
-  pack<T> v{};
-#pragma unroll
-  for (int i = 0; i < pack<T>::size; ++i)
-    if (begin + i >= 0 && begin + i < n) v.set(i, arith::bit_cast<typename pack<T>::bits>(row[begin + i]));
-  return v;
-}
-// Elements before a row from the last aligned address on.
-template <class T>
-__device__ int elements_before(const T* row) {
-  return static_cast<int>(reinterpret_cast<std::uintptr_t>(row) % 16 / sizeof(T));
-}
-
-// A block brings a row to shared memory, to an aligned place: in aligned packs, of which each thread passes its own to the one before.
-template <class T>
-__device__ void bring_row(const T* row, int n, T* to) {
-  constexpr int at_once = 8, many = pack<T>::size;
-  const int t = threadIdx.x % warp, before = elements_before(row), packs = (n + many - 1) / many;
-#pragma unroll 1
-  for (int base = static_cast<int>(threadIdx.x) / warp * warp * at_once; base < packs; base += static_cast<int>(blockDim.x) * at_once) {
-    pack<T> low[at_once + 1];
-#pragma unroll
-    for (int u = 0; u < at_once; ++u) low[u] = granule_of(row, n, (base + u * warp + t) * many - before);
-    if (t == 0) low[at_once] = granule_of(row, n, (base + at_once * warp) * many - before);
-#pragma unroll
-    for (int u = 0; u < at_once; ++u) {
-      pack<T> high;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) high.word[i] = __shfl_sync(all_threads, t == 0 ? low[u + 1].word[i] : low[u].word[i], (t + 1) % warp);
-      const pack<T> v = across(low[u], high, before * static_cast<int>(sizeof(T)));
-      if (const int j = base + u * warp + t; j < packs) reinterpret_cast<uint4*>(to)[j] = {v.word[0], v.word[1], v.word[2], v.word[3]};
-    }
-  }
-}
-// And back, to any address.
-template <class T>
-__device__ void take_row(const T* from, int n, T* row) {
-  constexpr int many = pack<T>::size;
-  const int before = elements_before(row);
-  const auto pack_at = [&](int j) {
-    const uint4 u = reinterpret_cast<const uint4*>(from)[j];
-    return pack<T>{{u.x, u.y, u.z, u.w}};
-  };
-#pragma unroll 4
-  for (int j = static_cast<int>(threadIdx.x); j * many - before < n; j += static_cast<int>(blockDim.x)) {
-    const int begin = j * many - before;
-    if (begin >= 0 && begin + many <= n) {
-      const pack<T> v = before == 0 ? pack_at(j) : across(pack_at(j - 1), pack_at(j), 16 - before * static_cast<int>(sizeof(T)));
-      *reinterpret_cast<uint4*>(row + begin) = {v.word[0], v.word[1], v.word[2], v.word[3]};
-    } else {
-      for (int i = begin < 0 ? 0 : begin; i < begin + many && i < n; ++i) row[i] = from[i];
-    }
-  }
-}
-
-template <class F>
-constexpr int threads_of_staged_row = F::two ? 512 : 256;  // of two inputs one block fits
-
-// A block takes a row from shared memory, where results take its place.
-template <class F, class T, int Owned>
-__global__ void __launch_bounds__(threads_of_staged_row<F>, F::two ? 1 : 2) map_staged_rows(const __grid_constant__ rows of, T* out) {
-  using K = row_kernel<F, T, Owned, true>;
-  __shared__ row::statistics<typename K::A> of_row;
-  constexpr int many = pack<T>::size;
-  const int n = static_cast<int>(of.n), room = (n + many - 1) / many * many;
-  T* const x = reinterpret_cast<T*>(shared_bytes);
-  auto* const of_tiles = reinterpret_cast<typename K::S*>(shared_bytes + (F::two ? 2 : 1) * room * sizeof(T));
-  for (index k = blockIdx.x; k < of.count; k += gridDim.x) {
-    auto from = K::row_at(of, k);
-    bring_row(from.x, n, x);
-    from.x = x;
-    if constexpr (F::two) {
-      bring_row(from.y, n, x + room);
-      from.y = x + room;
-    }
-    __syncthreads();
-    const auto s = fold_node<typename K::fold, typename K::source, typename K::A>(from, 0, of.n, of_tiles);
-    if (threadIdx.x == 0) of_row = K::finish(of, k, from, s, true);
-    __syncthreads();
-#pragma unroll 1
-    for (int at = static_cast<int>(threadIdx.x) / warp * K::E::tile; at < n; at += static_cast<int>(blockDim.x) / warp * K::E::tile)
-      K::map_tile(from.ahead(static_cast<index>(at)), min(n - at, K::E::tile), of_row, x + at);
-    __syncthreads();
-    take_row(x, n, out + k * of.n);
-    __syncthreads();
-  }
-}
-
-// Whether that is what suits these rows, and how much shared memory it takes.
-template <class F, class T, int Owned>
-std::size_t room_for_staged_rows(const rows& of) {
-  constexpr std::size_t least = 2048;  // elements, below which the steps of a block take longer than the reading
-  int device = 0, most = 0;
-  if (of.n < least || cudaGetDevice(&device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess)
-    return 0;
-  using K = row_kernel<F, T, Owned, true>;
-  const std::size_t row = (of.n * sizeof(T) + 15) / 16 * 16, tiles = (of.n + K::E::tile - 1) / K::E::tile;
-  const std::size_t bytes = (F::two ? 2 : 1) * row + (tiles + tiles / warp + 1) * sizeof(typename K::S);
-  return bytes + sizeof(row::statistics<typename K::A>) + 1024 <= static_cast<std::size_t>(most) ? bytes : 0;
-}
-template <class F, class T, int Owned>
-const char* launch_staged_rows(const rows& of, std::size_t shared, T* out, stream where) {
-  const auto kernel = map_staged_rows<F, T, Owned>;
-  cudaError_t err = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared));
-  if (err == cudaSuccess)
-    err = enqueue(kernel, static_cast<int>(std::min<std::size_t>(of.count, 1 << 30)), threads_of_staged_row<F>, shared, where, false, of, out);
-  return err == cudaSuccess ? nullptr : cudaGetErrorString(err);
 }
 
 template <class F, class T, int Owned>
@@ -678,11 +548,6 @@ const char* launch_rows<ROW_ELEMENT>(row_function f, const rows& of, void* out, 
     if constexpr (sizeof(T) == 2 && !F::two)
       if (of.count >= 4096 && of.n % (warp * twice * order::rows) == 0 && fits(twice)) return launch_rows_of<F, T, twice>(of, static_cast<T*>(out), where);
     if (fits(owned)) return launch_rows_of<F, T, owned>(of, static_cast<T*>(out), where);
-    if constexpr (sizeof(T) == 2) {
-      constexpr int together = F::two || F::weighted ? owned : twice;
-      if (in_packets<T>(together, 0, {of.w, of.b}))
-        if (const std::size_t room = room_for_staged_rows<F, T, together>(of)) return launch_staged_rows<F, T, together>(of, room, static_cast<T*>(out), where);
-    }
     return launch_rows_of<F, T, 1>(of, static_cast<T*>(out), where);
   });
 }

@@ -64,9 +64,8 @@ output_elements elements_of(const detail::layout& l) {
   };
   const auto ends_with_a_pack = [&](const detail::axes& along) { return static_cast<std::int64_t>(along.each[along.rank - 1].extent) % pack == 0; };
   e.in_packs = both_in_packs(l.reduced, l.kept) && (l.reduced.rank == 1 || ends_with_a_pack(l.reduced));
-  // (Of larger elements it is as quick to read one for each lane.)
-  e.unaligned = !e.in_packs && !l.y && l.reduced.rank == 1 && l.reduced.each[0].x == 1 && l.n > order::leaf && size_of(l.type) == 2 &&
-                l.n % order::leaf * size_of(l.type) >= 16;
+  e.unaligned = !e.in_packs && !l.y && l.reduced.rank == 1 && l.reduced.each[0].x == 1 && l.n > order::leaf &&
+                (size_of(l.type) > 2 || l.n % order::leaf * size_of(l.type) >= 16);
   e.columns = l.reduced.rank == 1 && both_in_packs(l.kept, l.reduced) && ends_with_a_pack(l.kept);
   const index run = l.reduced.rank > 0 ? l.reduced.each[l.reduced.rank - 1].extent : 0;
   e.runs = run % order::leaf == 0 ? runs_of::leaves : run % order::lanes == 0 ? runs_of::lanes : runs_of::packs;

@@ -61,7 +61,15 @@ struct run_elements : found_elements<Take, T> {
   __device__ raw load() const {
     raw v;
     if (find.from->unaligned) {
-      load_leaf_across(this->x + (find.begin.x + static_cast<std::int64_t>(place)), v.x);
+      const T* const p = this->x + (find.begin.x + static_cast<std::int64_t>(place));
+      if constexpr (sizeof(T) == 2) {
+        load_leaf_across(p, v.x);
+      } else {  // of larger ones it is as quick to read one after the other
+#pragma unroll
+        for (int r = 0; r < order::rows; ++r)
+#pragma unroll
+          for (int i = 0; i < owned; ++i) v.x[r].set(i, load_one(p + r * order::lanes + i));
+      }
       return v;
     }
     std::int64_t at[order::rows];

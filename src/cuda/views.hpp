@@ -26,7 +26,7 @@ struct output_elements {
   runs_of runs;   ///< in packs: what lies in one run of the last axis
   bool in_packs;  ///< of an output 16 bytes of neighbours are neighbours in memory, and aligned
   bool columns;   ///< 16 bytes of neighbouring outputs are neighbours in memory, aligned, and elements at equal distances
-  bool unaligned; ///< as in_packs, on one axis, at any address: 16 bytes of the output's own lie behind its full leaves
+  bool unaligned; ///< as in_packs, on one axis, at any address; if elements have two bytes, 16 of the output's own lie behind its full leaves
   detail::axes kept, reduced;
   divisors by_kept, by_reduced;
   index outputs, n;               ///< elements of each, on axes; about so many otherwise

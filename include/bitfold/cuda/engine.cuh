@@ -143,6 +143,16 @@ __device__ pack<T> load_pack(const T* p) {
   return v;
 }
 
+// One element, likewise, as its bits.
+template <class T>
+__device__ typename pack<T>::bits load_one(const T* p) {
+  static_assert(sizeof(T) >= 4);
+  typename pack<T>::bits b;
+  if constexpr (sizeof(T) == 8) asm volatile("ld.global.nc.L2::128B.u64 %0, [%1];" : "=l"(b) : "l"(p));
+  else asm volatile("ld.global.nc.L2::128B.u32 %0, [%1];" : "=r"(b) : "l"(p));
+  return b;
+}
+
 // The bytes from `offset` < 16 on of two packs, one behind the other, at multiples of an element.
 template <class T>
 __device__ pack<T> across(const pack<T>& low, const pack<T>& high, int offset) {
