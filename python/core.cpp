@@ -429,13 +429,12 @@ struct axes_list {
 };
 
 axes_list parse_axes(nb::handle axis, int rank) {
-  axes_list axes;
+  std::array<bool, most_axes> chosen{};
   const auto add = [&](std::int64_t a) {
     if (a < -rank || a >= rank) refuse("axis: " + std::to_string(a) + " of an array of " + std::to_string(rank) + " axes");
-    const int k = static_cast<int>(a < 0 ? a + rank : a);
-    if (std::find(axes.each.begin(), axes.each.begin() + axes.count, k) != axes.each.begin() + axes.count)
-      refuse("axis: " + std::to_string(a) + " is given twice");
-    axes.each[static_cast<std::size_t>(axes.count++)] = k;
+    bool& one = chosen[static_cast<std::size_t>(a < 0 ? a + rank : a)];
+    if (one) refuse("axis: " + std::to_string(a) + " is given twice");
+    one = true;
   };
   if (axis.is_none())
     for (int k = 0; k < rank; ++k) add(k);
@@ -443,7 +442,9 @@ axes_list parse_axes(nb::handle axis, int rank) {
     for (const nb::handle a : nb::borrow<nb::tuple>(axis)) add(integer("axis", a));
   else
     add(integer("axis", axis));
-  std::sort(axes.each.begin(), axes.each.begin() + axes.count);
+  axes_list axes;
+  for (int k = 0; k < rank; ++k)
+    if (chosen[static_cast<std::size_t>(k)]) axes.each[static_cast<std::size_t>(axes.count++)] = k;
   return axes;
 }
 

@@ -80,7 +80,8 @@ void add(truth& s, term what, T x, T y) {
   } else if (what == term::difference || what == term::squared_difference) {
     negative = false;
     nan |= a.infinite && b.infinite && a.negative == b.negative;
-    v = abs(a.value - b.value);
+    v = a.value - b.value;
+    if (v < 0) v = -v;
     v *= what == term::difference ? cpp_int(1) << (unit / 2) : v;
   } else {
     v = a.value << (unit / 2);
