@@ -1,11 +1,21 @@
 # Every public header compiles on its own, and with what it offers in use, by each compiler there is and
-# without any warning of those that a consumer may have turned into errors.
+# without any warning of those that a consumer may have turned into errors. Those that include CUDA's headers
+# (CUDA_INCLUDE: where these are) are left out where there are none.
 cmake_minimum_required(VERSION 3.22)
 set(warnings -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Werror)
 file(REMOVE_RECURSE ${WORK})
 file(GLOB headers RELATIVE ${SOURCE}/include ${SOURCE}/include/bitfold/*.hpp ${SOURCE}/include/bitfold/*/*.hpp)
 set(sources ${SOURCE}/tests/packaging/uses.cpp)
+set(directories -I${SOURCE}/include)
+foreach(directory ${CUDA_INCLUDE})
+  list(APPEND directories -isystem ${directory})
+endforeach()
 foreach(header ${headers})
+  file(STRINGS ${SOURCE}/include/${header} of_cuda REGEX "#include <cuda")
+  if(of_cuda AND NOT CUDA_INCLUDE)
+    message(STATUS "left out, as there is no CUDA here: ${header}")
+    continue()
+  endif()
   file(WRITE ${WORK}/${header}.cpp "#include <${header}>\n")
   list(APPEND sources ${WORK}/${header}.cpp)
 endforeach()
@@ -20,7 +30,7 @@ foreach(name ${CXX} g++ clang++)
   endif()
   list(APPEND done ${real})
   message(STATUS "${compiler}")
-  execute_process(COMMAND ${compiler} -std=c++20 -fsyntax-only ${warnings} -I${SOURCE}/include ${sources}
+  execute_process(COMMAND ${compiler} -std=c++20 -fsyntax-only ${warnings} ${directories} ${sources}
                   RESULT_VARIABLE result)
   if(result)
     list(APPEND failed ${compiler})
