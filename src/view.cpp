@@ -133,17 +133,27 @@ void check_windows(const view& x, std::span<const window> of) {
   }
 }
 
+constexpr std::int64_t most_windows = std::int64_t{1} << 60, most_cut_off = 1 << 16;
+
 std::int64_t count_of(const window& w, std::int64_t extent) {
   const auto span = static_cast<__int128>(w.size - 1) * w.dilation + 1, whole = static_cast<__int128>(extent) + 2 * static_cast<__int128>(w.padding);
-  return span > whole ? 0 : static_cast<std::int64_t>((whole - span) / w.stride + 1);
+  const __int128 count = span > whole ? 0 : (whole - span) / w.stride + 1;
+  if (count > most_windows) refuse("window", "more than 2^60 of them along axis " + std::to_string(w.axis));
+  return static_cast<std::int64_t>(count);
+}
+
+[[noreturn]] void refuse_cut_off() {
+  refuse("window.padding", "with it windows are cut off in more than " + std::to_string(most_cut_off) + " ways");
 }
 
 std::vector<window_run> runs_of(const window& w, std::int64_t extent) {
   const std::int64_t count = count_of(w, extent);
   const auto up = [](__int128 a, std::int64_t b) { return a > 0 ? (a + b - 1) / b : __int128{0}; };
-  // The last window that ends in the array.
+  // The first window that begins in the array, and the first that does not end there.
   const auto room = static_cast<__int128>(extent) + w.padding - 1 - static_cast<__int128>(w.size - 1) * w.dilation;
-  const auto whole_end = room < 0 ? 0 : static_cast<std::int64_t>(std::min<__int128>(room / w.stride + 1, count));
+  const auto whole_begin = static_cast<std::int64_t>(std::min<__int128>(up(w.padding, w.stride), count)),
+             whole_end = static_cast<std::int64_t>(room < 0 ? 0 : std::min<__int128>(room / w.stride + 1, count));
+  if (whole_begin > most_cut_off || count - whole_end > most_cut_off) refuse_cut_off();
   std::vector<window_run> runs;
   for (std::int64_t k = 0; k < count;) {
     const auto before = w.padding - static_cast<__int128>(k) * w.stride;  // elements before the array
@@ -158,20 +168,21 @@ std::vector<window_run> runs_of(const window& w, std::int64_t extent) {
   return runs.empty() ? std::vector{window_run{0, 0, 0, w.size}} : runs;
 }
 
-// Of each window the elements of one of its runs.
+// Of each window the elements of one of its runs. (Products of strides that nothing is reached by may be too large.)
 view view_of(const view& x, std::span<const window> of, std::span<const window_run> runs) {
   view v = x;
   std::int64_t begin = 0;
   for (std::size_t k = 0; k < of.size(); ++k) {
     const window& w = of[k];
     const window_run& r = runs[k];
-    if (r.count > 0 && r.from < r.to) begin += (r.first * w.stride - w.padding + r.from * w.dilation) * x.stride[w.axis];
+    if (r.count > 0 && r.from < r.to)
+      begin += static_cast<std::int64_t>(static_cast<__int128>(r.first) * w.stride - w.padding + static_cast<__int128>(r.from) * w.dilation) * x.stride[w.axis];
     v.extent[v.rank] = r.to - r.from;
-    v.stride[v.rank++] = x.stride[w.axis] * w.dilation;
+    v.stride[v.rank++] = r.to - r.from > 1 && r.count > 0 ? x.stride[w.axis] * w.dilation : 0;
     v.extent[w.axis] = r.count;
-    v.stride[w.axis] = x.stride[w.axis] * w.stride;
+    v.stride[w.axis] = r.count > 1 ? x.stride[w.axis] * w.stride : 0;
   }
-  if (begin != 0) v.data = static_cast<const std::byte*>(x.data) + begin * static_cast<std::int64_t>(size_of(x.type));
+  if (x.data && begin != 0) v.data = static_cast<const std::byte*>(x.data) + begin * static_cast<std::int64_t>(size_of(x.type));
   return v;
 }
 
@@ -194,16 +205,23 @@ std::vector<std::int64_t> windows_extents(const view& x, std::span<const window>
   return extents;
 }
 
-detail::window_boxes detail::boxes_of(const view& x, std::span<const window> of) {
-  const view results = row_major(x.type, nullptr, windows_extents(x, of));
+detail::window_boxes detail::boxes_of(const view& x, std::span<const window> of_any_order) {
+  const view results = row_major(x.type, nullptr, windows_extents(x, of_any_order));
+  std::vector<window> of(of_any_order.begin(), of_any_order.end());  // the elements of a window come in the array's order
+  std::sort(of.begin(), of.end(), [](const window& a, const window& b) { return a.axis < b.axis; });
+  const auto extents = std::span(results.extent).first(static_cast<std::size_t>(results.rank));
+  const bool none = std::count(extents.begin(), extents.end(), 0) > 0;
+  __int128 outputs = 1, ways = 1;
+  for (const std::int64_t extent : extents) outputs = std::min<__int128>(outputs * extent, __int128{most_windows} + 1);
+  if (!none && outputs > most_windows) refuse("x", "more than 2^60 windows");
   window_boxes boxes;
   std::vector<std::vector<window_run>> runs;
   for (std::size_t k = 0; k < of.size(); ++k) {
     boxes.reduced.push_back(x.rank + static_cast<int>(k));
-    runs.push_back(runs_of(of[k], x.extent[of[k].axis]));
+    runs.push_back(none ? std::vector{window_run{0, extents[static_cast<std::size_t>(of[k].axis)], 0, 1}} : runs_of(of[k], x.extent[of[k].axis]));
+    ways *= static_cast<__int128>(runs.back().size());
+    if (ways > most_cut_off) refuse_cut_off();
   }
-  if (std::count(results.extent.begin(), results.extent.begin() + results.rank, 0) > 0)  // one box, of nothing
-    for (auto& r : runs) r.resize(1);
   std::vector<std::size_t> digit(of.size());
   for (bool more = true; more;) {
     std::vector<window_run> chosen;

@@ -137,14 +137,16 @@ struct windows_case {
     }
     std::vector<std::vector<std::byte>> all;
     std::vector<std::int64_t> at(of.extent.size());
+    std::vector<window> in_order = windows;
+    std::sort(in_order.begin(), in_order.end(), [](const window& a, const window& b) { return a.axis < b.axis; });
     const auto each_of_window = [&](auto self, std::size_t k, const std::vector<std::int64_t>& place) -> void {
-      if (k == windows.size()) {
+      if (k == in_order.size()) {
         const auto* p = static_cast<const std::byte*>(x.data);
         for (int a = 0; a < x.rank; ++a) p += place[static_cast<std::size_t>(a)] * x.stride[a] * static_cast<std::int64_t>(size_of(x.type));
         all.back().insert(all.back().end(), p, p + size_of(x.type));
         return;
       }
-      const window& w = windows[k];
+      const window& w = in_order[k];
       const auto axis = static_cast<std::size_t>(w.axis);
       for (std::int64_t i = 0; i < w.size; ++i) {
         auto inner = place;

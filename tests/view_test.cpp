@@ -4,6 +4,8 @@
 #include <bitfold/reference.hpp>
 
 #include <algorithm>
+#include <array>
+#include <limits>
 #include <numeric>
 
 #include "catch.hpp"
@@ -316,6 +318,10 @@ TEST_CASE("views: what cannot be done is named, and nothing is written") {
   refused("window.padding: -1 is negative", [&] { pooled(sum, {.axis = 0, .size = 2, .padding = -1}); });
   refused("window.padding: a window that begins 3", [&] { pooled(sum, {.axis = 0, .size = 2, .dilation = 2, .padding = 3}); });
   refused("axis: 3 of", [&] { pooled(sum, {.axis = 3, .size = 2, .padding = 1}); });
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  refused("window: more than 2^60", [&] { pooled(sum, {.axis = 0, .size = 2, .stride = 1, .dilation = most, .padding = most}); });
+  refused("window.padding: with it windows are cut off", [&] { pooled(sum, {.axis = 0, .size = 2, .dilation = huge / 8, .padding = huge / 8}); });
+  refused("window.padding: with it windows are cut off", [&] { pooled(sum, {.axis = 0, .size = 100'000, .padding = 99'999}); });
   // Of four windows of two elements, 4 apart, the two in the middle have none: outputs 12 to 35.
   refused("output 12: no elements, and max", [&] { pooled(max, {.axis = 0, .size = 2, .dilation = 4, .padding = 3}); });
 
@@ -329,7 +335,14 @@ TEST_CASE("views: what cannot be done is named, and nothing is written") {
   refused("keys[1]: 3 is not from 0 to 2", [&] { cpu::reduce_by_key({&sum, 1}, data.data(), nullptr, std::array<std::int64_t, 2>{0, 3}, 3, {&to, 1}); });
   refused("keys[0]: -1 is not from 0 to 2", [&] { cpu::reduce_by_key({&sum, 1}, data.data(), nullptr, std::array<std::int64_t, 2>{-1, 3}, 3, {&to, 1}); });
 
-  // Nothing to write is nothing wrong.
+  // Nothing to write is nothing wrong, nor is what reaches no element.
+  pooled(sum, {.axis = 0, .size = huge});
+  std::array<float, 48> sums{};
+  const window far{.axis = 0, .size = 2, .stride = most, .dilation = 2, .padding = 2};
+  void* const into = sums.data();
+  cpu::reduce_windows({&sum, 1}, x, {&far, 1}, {&into, 1});
+  CHECK(sums[0] == 1);
+  CHECK(sums[12] == 0);
   cpu::reduce(sum, row_major(dtype::f32, nullptr, {0, 5}), {1}, nullptr);
   std::vector<float> zeros(5, 1);
   cpu::reduce(sum, row_major(dtype::f32, nullptr, {0, 5}), {0}, zeros.data());

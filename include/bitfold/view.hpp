@@ -54,7 +54,7 @@ struct window {
 /// size, stride or dilation below 1; a padding, as no view has it (see reduce_windows); more than most_axes axes.
 view windows(const view& x, std::span<const window> of);
 /// The extents of the result of reducing x by windows, padded or not: those of x, with the number of windows along their
-/// axes. Errors: as above; a padding below 0, or with which a window would lie before x or behind it.
+/// axes. Errors: as above; more than 2^60 windows; a padding below 0, or with which a window would lie before x or behind it.
 std::vector<std::int64_t> windows_extents(const view& x, std::span<const window> of);
 
 /// Every axis of x.
@@ -122,7 +122,7 @@ struct window_boxes {
   std::vector<int> reduced;  ///< axes of each view
   std::vector<window_box> each;
 };
-/// Errors: as windows_extents'.
+/// Errors: as windows_extents'; windows that are cut off in more than 2^16 ways.
 window_boxes boxes_of(const view& x, std::span<const window> of);
 
 }  // namespace detail

@@ -2,6 +2,7 @@
 #include "../batch.hpp"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <string>
 
@@ -281,18 +282,23 @@ void reduce_windows(std::span<const reduction> all, const view& x, std::span<con
   for (const auto& b : boxes.each)
     detail::check_batch(detail::strided_batch(detail::layout_of(b.x, nullptr, boxes.reduced)), all, out, b.first);
   if (boxes.each.size() == 1) return reduce(all, boxes.each[0].x, nullptr, boxes.reduced, out, how);
+  // Each box's results one behind the other, before they are moved to their places.
+  std::uint64_t most = 0;
+  for (const auto& b : boxes.each) most = std::max(most, b.places.size());
+  std::vector<std::vector<std::byte>> results;
+  std::vector<void*> to;
+  for (const reduction& r : all) to.push_back(results.emplace_back(most * size_of(r.out())).data());
   for (const auto& b : boxes.each) {
-    const std::uint64_t outputs = b.places.size();
-    std::vector<std::vector<std::byte>> results;
-    std::vector<void*> to;
-    for (const reduction& r : all) to.push_back(results.emplace_back(outputs * size_of(r.out())).data());
     reduce(all, b.x, nullptr, boxes.reduced, to, how);
-    std::vector<std::ptrdiff_t> places(outputs);
-    detail::places_of(b.places, 0, outputs, places.data(), nullptr);
-    for (std::size_t k = 0; k < all.size(); ++k) {
-      const std::size_t size = size_of(all[k].out());
-      for (std::uint64_t o = 0; o < outputs; ++o)
-        std::memcpy(static_cast<std::byte*>(out[k]) + (b.first + static_cast<std::uint64_t>(places[o])) * size, &results[k][o * size], size);
+    std::array<std::ptrdiff_t, 1024> places;
+    for (std::uint64_t first = 0; first < b.places.size(); first += places.size()) {
+      const std::uint64_t here = std::min<std::uint64_t>(places.size(), b.places.size() - first);
+      detail::places_of(b.places, first, here, places.data(), nullptr);
+      for (std::size_t k = 0; k < all.size(); ++k) {
+        const std::size_t size = size_of(all[k].out());
+        for (std::uint64_t o = 0; o < here; ++o)
+          std::memcpy(static_cast<std::byte*>(out[k]) + (b.first + static_cast<std::uint64_t>(places[o])) * size, &results[k][(first + o) * size], size);
+      }
     }
   }
 }

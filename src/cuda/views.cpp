@@ -327,6 +327,7 @@ void reduce_windows(std::span<const reduction> all, const view& x, std::span<con
     detail::check_batch(detail::strided_batch(detail::layout_of(b.x, nullptr, boxes.reduced)), all, out, b.first);
   if (boxes.each.size() == 1) return reduce(all, boxes.each[0].x, nullptr, boxes.reduced, out, workspace, workspace_size, where, shape);
   check_engine(all);
+  if (reinterpret_cast<std::uintptr_t>(x.data) % size_of(x.type)) throw error(errc::usage, "x.data: not aligned to its elements");
   check_workspace(workspace, workspace_size, windows_workspace_bytes(all, x, of, shape));
   for (const auto& b : boxes.each) {
     const room_of_results room = room_for(all, boxes, b);
