@@ -54,14 +54,14 @@ void add_ops(const std::vector<op_id>& ops, const shape& s, std::optional<bitfol
 }
 
 // Sums of segments and by key: `make` writes the offsets, or the keys, once.
-template <class Make, class Enqueue>
+template <class T, class Make, class Enqueue>
 void add_lists(const std::string& shape, std::int64_t n, Make make, Enqueue enqueue) {
-  benchmark::RegisterBenchmark(("bitfold:sum/f32/" + shape).c_str(), [=](benchmark::State& state) {
+  benchmark::RegisterBenchmark((std::string("bitfold:sum/") + type_name<T> + "/" + shape).c_str(), [=](benchmark::State& state) {
     auto* const list = static_cast<std::int64_t*>(scratch) + (std::size_t{1} << 27);  // 1 GiB on
     make(list);
     check(cudaDeviceSynchronize());
-    const auto sum = bitfold::make_reduction(op_id::sum, {}, bitfold::dtype::f32);
-    measure<float>(state, static_cast<std::size_t>(n), 1, [&](const buffers& b, std::size_t) {
+    const auto sum = bitfold::make_reduction(op_id::sum, {}, stored<T>);
+    measure<T>(state, static_cast<std::size_t>(n), 1, [&](const buffers& b, std::size_t) {
       void* const out[] = {static_cast<char*>(b.out) + 256};
       enqueue(sum, b, list, out, static_cast<char*>(b.temp) + (std::size_t{3} << 30), b.temp_size - (std::size_t{3} << 30));
     });
@@ -76,10 +76,11 @@ __global__ void fill_keys(std::int64_t* keys, std::int64_t n, std::uint64_t outp
   }
 }
 
-void add_segments_and_keys() {
-  constexpr std::int64_t all = std::int64_t{1} << 28, some = std::int64_t{1} << 26;
+template <class T>
+void add_segments() {
+  constexpr std::int64_t all = std::int64_t{1} << 28;
   constexpr int segments = 1 << 20;
-  add_lists(std::to_string(all) + "_over_2^20_segments_of_power-law_lengths", all, [](std::int64_t* to) {
+  add_lists<T>(std::to_string(all) + "_over_2^20_segments_of_power-law_lengths", all, [](std::int64_t* to) {
     // Lengths as 1 / rank^0.8, the ranks in any order.
     std::vector<double> weight(segments);
     double total = 0;
@@ -92,9 +93,13 @@ void add_segments_and_keys() {
   }, [](const auto& r, const buffers& b, const std::int64_t* offsets, auto& out, void* work, std::size_t size) {
     bitfold::cuda::reduce_segments({&r, 1}, b.in, nullptr, all, offsets, segments, out, work, size, b.stream);
   });
+}
+
+void add_keys() {
+  constexpr std::int64_t some = std::int64_t{1} << 26;
   for (const int power : {10, 16, 20, 24}) {
     const std::size_t outputs = std::size_t{1} << power;
-    add_lists(std::to_string(some) + "_over_2^" + std::to_string(power) + "_keys", some, [=](std::int64_t* to) { fill_keys<<<1056, 256>>>(to, some, outputs); },
+    add_lists<float>(std::to_string(some) + "_over_2^" + std::to_string(power) + "_keys", some, [=](std::int64_t* to) { fill_keys<<<1056, 256>>>(to, some, outputs); },
               [=](const auto& r, const buffers& b, const std::int64_t* keys, auto& out, void* work, std::size_t size) {
                 bitfold::cuda::reduce_by_key({&r, 1}, b.in, nullptr, some, keys, outputs, out, work, size, b.stream);
               });
@@ -145,8 +150,10 @@ void add_all() {
 int main(int argc, char** argv) try {
   if (const auto status = begin(argc, argv)) return *status;
   add_all<float>();
-  add_segments_and_keys();
+  add_segments<float>();
+  add_keys();
   add_all<__half>();
+  add_segments<__half>();
   benchmark::RunSpecifiedBenchmarks();
 } catch (const bitfold::error& e) {
   std::fprintf(stderr, "bench: %s\n", e.what());

@@ -261,11 +261,23 @@ TEST_CASE("cuda segments and keys: of any length, one and two inputs") {
       std::vector<std::int64_t> offsets{3};
       for (int k = 0; k < 500; ++k)
         offsets.push_back(offsets.back() + (k == 250 ? longest : static_cast<std::int64_t>(next() % (k % 7 ? 70 : 2000)) * static_cast<std::int64_t>(next() % 2)));
+      // Many neighbours of 16 leaves, which a warp does not take all at once; and what warps, nodes and leaves end with.
+      if (longest >= 3000)
+        for (int k = 0; k < 33; ++k) offsets.push_back(offsets.back() + 4096);
+      if (longest > 3000)
+        for (const std::int64_t n : {4097, 8192, 8193, 16'384, 32'768, 32'769, 65'537, 131'072, 32, 33, 256, 257, 4095, 1, 0, 4097}) offsets.push_back(offsets.back() + n);
       const auto n = static_cast<std::size_t>(offsets.back()) + 5, segments = offsets.size() - 1;
       const auto x = test::make_data(t, test::kind::near_one, n, 1), y = test::make_data(t, test::kind::near_one, n, 2);
       const std::size_t size = size_of(t), keys_count = 70;
       std::vector<std::int64_t> keys(n);
       for (auto& k : keys) k = static_cast<std::int64_t>(next() % 10 * (next() % 7)) - (next() % 50 == 0 ? 100 : 0);
+      std::vector<std::byte> of_key_x[keys_count], of_key_y[keys_count];
+      for (std::size_t i = 0; i < n; ++i)
+        if (keys[i] >= 0) {
+          const auto k = static_cast<std::size_t>(keys[i]);
+          of_key_x[k].insert(of_key_x[k].end(), &x[i * size], &x[i * size] + size);
+          of_key_y[k].insert(of_key_y[k].end(), &y[i * size], &y[i * size] + size);
+        }
       const device_memory dx(x.size()), dy(y.size()), d_offsets(offsets.size() * 8), d_keys(n * 8), out(8 * segments);
       REQUIRE(cudaMemcpy(dx.p, x.data(), x.size(), cudaMemcpyHostToDevice) == cudaSuccess);
       REQUIRE(cudaMemcpy(dy.p, y.data(), y.size(), cudaMemcpyHostToDevice) == cudaSuccess);
@@ -299,15 +311,7 @@ TEST_CASE("cuda segments and keys: of any length, one and two inputs") {
         const device_memory workspace(work);
         cuda::reduce_by_key({&r, 1}, dx.p, two ? dy.p : nullptr, n, d_keys.as<std::int64_t>(), keys_count, {&to, 1}, workspace.p, work, nullptr, shape);
         REQUIRE(cudaMemcpy(got.data(), out.p, got.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
-        for (std::size_t k = 0; k < keys_count; ++k) {
-          std::vector<std::byte> own_x, own_y;
-          for (std::size_t i = 0; i < n; ++i)
-            if (keys[i] == static_cast<std::int64_t>(k)) {
-              own_x.insert(own_x.end(), &x[i * size], &x[i * size] + size);
-              own_y.insert(own_y.end(), &y[i * size], &y[i * size] + size);
-            }
-          expect(k, own_x.data(), own_y.data(), own_x.size() / size, "key");
-        }
+        for (std::size_t k = 0; k < keys_count; ++k) expect(k, of_key_x[k].data(), of_key_y[k].data(), of_key_x[k].size() / size, "key");
       }
       CHECK_THROWS_AS(cuda::check_keys(d_keys.as<std::int64_t>(), n, keys_count), error);
       cuda::check_offsets(d_offsets.as<std::int64_t>(), segments, n);

@@ -188,17 +188,23 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
     p.nodes = std::max<index>(1, (leaves + leaves_of_node - 1) / leaves_of_node);
   };
   if (from.offsets) {
-    // Of any lengths: as many warps for one as suit the middle.
-    p.by = output_plan::blocks_take;
-    p.threads = shape.threads ? shape.threads : static_cast<int>(32 * std::bit_ceil(std::clamp<index>(tiles, 4, 8)));
-    p.tiles = shape.tiles ? flat.tiles : 64;
-    p.node = static_cast<index>(p.tiles) * of.tile;
+    // Of any lengths. Nodes are small, so that many blocks have some.
+    p.by = output_plan::by_length;
+    p.threads = shape.threads ? shape.threads : 64;
+    p.tiles = shape.tiles ? flat.tiles : 32;
     p.nodes = 1;
     p.at_once = warp_size;
-    p.segment_nodes = from.total / p.node;
     p.shared = bytes_for_states(static_cast<index>(p.tiles), of.state);
-    p.blocks = std::min(blocks_for(from.outputs, 32), 1 << 16);
-  } else if (const index owned = of.tile / order::leaf; in_packs && from.in_packs && from.reduced.rank == 1 && from.n > 0 &&
+    p.blocks = std::min(blocks_for(from.outputs, static_cast<index>(p.threads)), 1 << 16);
+    p.list = node_list::of(static_cast<index>(p.tiles) * of.tile, from.total, from.most_by_warp);
+    p.list_blocks = std::min(blocks_for(p.list.room, 1), 1 << 12);
+    p.second_threads = 256;
+    p.second_blocks = std::min(blocks_for(p.list.room_for_several, 1), 1 << 10);
+    p.workspace = p.list.bytes(of.state);
+    if (shape.blocks) p.blocks = std::min(p.blocks, shape.blocks), p.list_blocks = std::min(p.list_blocks, shape.blocks);
+    return p;
+  }
+  if (const index owned = of.tile / order::leaf; in_packs && from.in_packs && from.reduced.rank == 1 && from.n > 0 &&
                                                         from.n % owned == 0 && from.n <= of.tile / 2 && shape.tiles == 0) {
     p.by = output_plan::teams_take;
     const index of_leaf = order::lanes / owned;
@@ -262,9 +268,9 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
   p.nodes_of_warp = std::max<index>(warp_size, std::bit_ceil((p.nodes + 15) / 16));
   const index second_warps = (p.nodes + p.nodes_of_warp - 1) / p.nodes_of_warp;
   p.second_threads = static_cast<int>(second_warps > 1 ? second_warps * warp_size : 256);
-  p.second_blocks = std::min(blocks_for(from.offsets ? p.segment_nodes : from.outputs, from.offsets || second_warps > 1 ? 1 : 8), 1 << 16);
+  p.second_blocks = std::min(blocks_for(from.outputs, second_warps > 1 ? 1 : 8), 1 << 16);
   if (shape.blocks) p.blocks = std::min(p.blocks, shape.blocks);
-  p.workspace = (p.nodes > 1 ? from.outputs * p.nodes : p.segment_nodes) * of.state;
+  p.workspace = p.nodes > 1 ? from.outputs * p.nodes * of.state : 0;
   return p;
 }
 
@@ -344,8 +350,8 @@ void reduce_windows(std::span<const reduction> all, const view& x, std::span<con
 
 namespace {
 
-// Of segments; at most 31 tiles.
-constexpr index most_by_thread = 64, most_by_warp = 4096;
+// Of segments.
+constexpr index most_by_thread = 32, most_by_warp = 16 * order::leaf;
 
 output_elements elements_of(std::span<const reduction> all, const void* x, const void* y, std::size_t n, std::size_t outputs) {
   const index each = n / std::max<std::size_t>(outputs, 1);

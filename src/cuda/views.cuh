@@ -356,14 +356,13 @@ __global__ void __launch_bounds__(256)
     index k = i, output = i;
     if (nodes > 1) output = i % data.outputs, k = i / data.outputs;
     else k = 0;
-    const index n = elements_of(data, output), first = k * node;
-    if (n == 0) {
+    const index first = k * node;
+    if (data.n == 0) {
       write_empty(output, how);
       continue;
     }
-    if (n > data.most_by_thread) continue;
-    const S s = fold_by_thread<F, Source, A>(Source::at(data, finder::of(data, output), first), first, n - first < node ? n - first : node);
-    if (nodes == 1) write_output<F, Source, A>(s, n, output, how);
+    const S s = fold_by_thread<F, Source, A>(Source::at(data, finder::of(data, output), first), first, data.n - first < node ? data.n - first : node);
+    if (nodes == 1) write_output<F, Source, A>(s, data.n, output, how);
     else static_cast<S*>(states)[output * nodes + k] = s;
   }
 }
@@ -567,54 +566,6 @@ __global__ void __launch_bounds__(128)
   }
 }
 
-// Outputs of up to 16 leaves by a warp, one after the other, those of the threads in `which`: thread k's is at source(k), of
-// n_of(k) elements. The elements of a leaf come while the one before is folded. Thread k returns its state.
-template <class F, class Source, class A, class At, class Count>
-__device__ auto fold_stream_by_warp(unsigned which, At source, Count n_of) {
-  using local = typename engine<F, Source, A>::local;
-  const int t = threadIdx.x % warp;
-  typename engine<F, Source, A>::state result;
-  typename Source::single next[order::rows];
-  thread_counter<F, local, 5> leaves;
-  int j = 0, at = 0, n = 0;
-  auto line = source(0).line();
-  const auto take = [&] {  // the first leaf of the next output
-    j = __ffs(static_cast<int>(which)) - 1;
-    which &= which - 1;
-    at = 0;
-    n = n_of(j);
-    line = source(j).line();
-  };
-  const auto load = [&] {
-#pragma unroll
-    for (int r = 0; r < order::rows; ++r)
-      if (at + r * order::lanes + t < n) next[r] = line.one(at + r * order::lanes + t);
-  };
-  take();
-  load();
-#pragma unroll 1
-  for (bool more = true; more;) {
-    typename Source::single x[order::rows];
-#pragma unroll
-    for (int r = 0; r < order::rows; ++r) x[r] = next[r];
-    const int here = at, output = j, size = min(order::leaf, n - at), rows = t < size ? order::lane_size(size, t) : 0;
-    const bool ends = at + order::leaf >= n;
-    more = !ends || which;
-    if (!ends) at += order::leaf;
-    else if (which) take();
-    if (more) load();
-    local s;
-    if (rows > 0) s = method::fold_lane<F, order::rows>(rows, [&](int r) { return Source::made(x[r], here + r * order::lanes + t); });
-    leaves.push(fold_warp<F>(s, order::lane_count(size), leaf_lanes{size}), static_cast<index>(size));
-    if (ends) {
-      const auto all = from_first(F::template settle<A>(leaves.total(), 0));
-      if (t == output) result = all;
-      leaves.full = 0;
-    }
-  }
-  return result;
-}
-
 // The elements of the output that thread k of the warp has found.
 template <class Source>
 __device__ Source found_by(int k, const finder& mine, const output_elements& data) {
@@ -623,21 +574,131 @@ __device__ Source found_by(int k, const finder& mine, const output_elements& dat
   return Source::at(data, of, 0);
 }
 
-// The segments that are neither for threads nor for blocks: a warp takes them from among 32 neighbours, whose results its
-// threads write together.
+// Entries of a list; none of one that was too long for it, which no offsets make.
+__device__ inline index listed(const node_list& list) { return list.counts[0] <= list.room ? list.counts[0] : 0; }
+__device__ inline index listed_several(const node_list& list) { return list.counts[0] <= list.room ? list.counts[1] : 0; }
+
+// Lists the nodes of a segment of n elements, by a warp.
+__device__ inline void add_nodes(const node_list& list, index segment, index n) {
+  const int t = threadIdx.x % warp;
+  const index nodes = (n - 1) / list.node + 1;
+  if (nodes > list.room) return;
+  const auto next = [](index& count, index many) { return static_cast<index>(atomicAdd(reinterpret_cast<unsigned long long*>(&count), many)); };
+  index first = t == 0 ? next(list.counts[0], nodes) : 0;
+  first = __shfl_sync(all_threads, first, 0);
+  if (first > list.room - nodes) return;
+  for (index k = static_cast<index>(t); k < nodes; k += warp) list.nodes[first + k] = {segment, k};
+  if (t == 0 && nodes > 1) list.several[next(list.counts[1], 1)] = {segment, first};
+}
+
+// Of segments: a thread takes the short ones of four at a time, and those without elements; the nodes of those that are for
+// blocks are listed, in any order, as that shows nowhere.
 template <class F, class Source, class A>
-__global__ void __launch_bounds__(256, sizeof(fold::settled<F, A>) <= 8 ? 4 : 2)
-    fold_segments_by_warps(const __grid_constant__ output_elements data, const __grid_constant__ output_results how) {
+__global__ void __launch_bounds__(256)
+    fold_short_segments(const __grid_constant__ output_elements data, const __grid_constant__ node_list list, const __grid_constant__ output_results how) {
+  constexpr int each = 4;
+  const int t = threadIdx.x % warp;
+  const index stride = index{gridDim.x} * blockDim.x;
+  for (index first = index{blockIdx.x} * blockDim.x + threadIdx.x - static_cast<index>(t); first < data.outputs; first += each * stride) {
+    const auto output_of = [&](int thread, int k) { return first + static_cast<index>(thread) + static_cast<index>(k) * stride; };
+    unsigned are_short = 0, are_long = 0;
+#pragma unroll
+    for (int k = 0; k < each; ++k)
+      if (const index output = output_of(t, k); output < data.outputs) {
+        const index n = elements_of(data, output);
+        are_short |= static_cast<unsigned>(n <= data.most_by_thread) << k;
+        are_long |= static_cast<unsigned>(n > data.most_by_warp) << k;
+      }
+#pragma unroll 1
+    for (; are_short; are_short &= are_short - 1) {
+      const index output = output_of(t, __ffs(static_cast<int>(are_short)) - 1), n = elements_of(data, output);
+      if (n == 0) write_empty(output, how);
+      else write_output<F, Source, A>(F::template settle<A>(fold_short_by_thread<F, Source, A>(Source::at(data, finder::of(data, output), 0), 0, static_cast<int>(n)), 0), n, output, how);
+    }
+#pragma unroll 1
+    for (int k = 0; k < each; ++k)
+      for (unsigned which = __ballot_sync(all_threads, are_long >> k & 1); which; which &= which - 1) {
+        const index output = output_of(__ffs(static_cast<int>(which)) - 1, k);
+        add_nodes(list, output, elements_of(data, output));
+      }
+  }
+}
+
+// The segments that are neither for threads nor for blocks, of up to 16 leaves: a warp takes them from among 32 neighbours. Their
+// leaves, one behind the other, are shared out among teams of its threads; a thread folds the leaves of a segment and writes it.
+template <class F, class Source, class A>
+__global__ void __launch_bounds__(128, sizeof(fold::settled<F, A>) <= 8 && sizeof(A) <= 4 ? 6 : 3)
+    fold_segments_by_teams(const __grid_constant__ output_elements data, const __grid_constant__ output_results how) {
+  using local = typename engine<F, Source, A>::local;
+  using S = typename engine<F, Source, A>::state;
+  constexpr int owned = 4, team = order::lanes / owned, teams = warp / team;
+  constexpr int room = sizeof(S) <= 16 ? 128 : 32;  // leaves of a warp at a time
+  __shared__ __align__(16) std::byte states[4 * room * sizeof(S)];
+  __shared__ std::uint8_t segments[4 * room];
+  const int t = threadIdx.x % warp, w = threadIdx.x / warp, lane = t % team * owned;
+  S* const of_leaf = reinterpret_cast<S*>(states) + w * room;
+  std::uint8_t* const segment_of_leaf = segments + w * room;
   const index stride = index{gridDim.x} * blockDim.x;
   for (index first = (index{blockIdx.x} * blockDim.x + threadIdx.x) / warp * warp; first < data.outputs; first += stride) {
-    const bool here = first + threadIdx.x % warp < data.outputs;
-    const index output = here ? first + threadIdx.x % warp : first, n = elements_of(data, output);
-    const bool is_mine = here && n > data.most_by_thread && n <= data.most_by_warp;
-    const finder mine = finder::of(data, output);
-    const unsigned which = __ballot_sync(all_threads, is_mine);
-    if (!which) continue;
-    const auto s = fold_stream_by_warp<F, Source, A>(which, [&](int k) { return found_by<Source>(k, mine, data); }, [&](int k) { return __shfl_sync(all_threads, static_cast<int>(n), k); });
-    if (is_mine) write_output<F, Source, A>(s, n, output, how);
+    const index output = first + static_cast<index>(t);
+    index length = 0;
+    std::int64_t begin = 0;
+    if (output < data.outputs) length = elements_of(data, output), begin = data.offsets[output];
+    const bool is_mine = length > data.most_by_thread && length <= data.most_by_warp;
+    const int n = is_mine ? static_cast<int>(length) : 0, leaves = (n + order::leaf - 1) / order::leaf;
+    int end = leaves;  // of its leaves among those of the 32
+#pragma unroll
+    for (int d = 1; d < warp; d *= 2)
+      if (const int left = __shfl_up_sync(all_threads, end, d); t >= d) end += left;
+    const int all = __shfl_sync(all_threads, end, warp - 1);
+    S result;
+#pragma unroll 1
+    for (int done = 0; done < all;) {
+      // Those of the segments that there is room for.
+      const bool now = leaves > 0 && end - leaves >= done && end - done <= room;
+      const int last = warp - 1 - __clz(static_cast<int>(__ballot_sync(all_threads, now)));
+      const int here = __shfl_sync(all_threads, end, last) - done, before = end - leaves - done;
+      if (now)
+        for (int l = 0; l < leaves; ++l) segment_of_leaf[before + l] = static_cast<std::uint8_t>(t);
+      __syncwarp();
+#pragma unroll 1
+      for (int l = t / team; l - t / team < here; l += teams) {
+        const int j = l < here ? segment_of_leaf[l] : 0;
+        const int at = (l - __shfl_sync(all_threads, before, j)) * order::leaf, left = __shfl_sync(all_threads, n, j) - at;
+        const int size = l < here ? min(order::leaf, left) : 0;
+        const typename Source::line_of line{static_cast<const typename Source::element*>(data.x) + (__shfl_sync(all_threads, begin, j) + at + lane), 1};
+        typename Source::single x[order::rows][owned];
+#pragma unroll
+        for (int r = 0; r < order::rows; ++r)
+#pragma unroll
+          for (int i = 0; i < owned; ++i)
+            if (lane + r * order::lanes + i < size) x[r][i] = line.one(r * order::lanes + i);
+        local s[owned];
+#pragma unroll
+        for (int i = 0; i < owned; ++i)
+          if (lane + i < size)
+            s[i] = method::fold_lane<F, order::rows>(order::lane_size(size, lane + i),
+                                                     [&](int r) { return Source::made(x[r][i], at + lane + r * order::lanes + i); });
+        const auto elements = [=](int from, int width) { return leaf_lanes{size}(lane + from, width); };
+        fold_owned<F>(s, min(owned, size - lane), elements);
+#pragma unroll
+        for (int d = owned; d < order::lanes; d *= 2) {
+          const auto right = from_right(s[0], d / owned);
+          if (lane + d < size) s[0] = F::merge(s[0], right, fold::counts{elements(0, d), elements(d, d)});
+        }
+        if (lane == 0 && size > 0) of_leaf[l] = F::template settle<A>(s[0], 0);
+      }
+      __syncwarp();
+      if (now) {
+        thread_counter<F, S, 5> folded;
+#pragma unroll 1
+        for (int l = 0; l < leaves; ++l) folded.push(of_leaf[before + l], static_cast<index>(min(order::leaf, n - l * order::leaf)));
+        result = folded.total();
+      }
+      __syncwarp();
+      done += here;
+    }
+    if (is_mine) write_output<F, Source, A>(result, length, output, how);
   }
 }
 
@@ -730,20 +791,20 @@ __global__ void __launch_bounds__(128)
   }
 }
 
-// Of segments longer than a node all nodes but the last, by a block each: that which element (j + 1) node - 1 lies in is number
-// j in `states`. As a segment that begins in the j-th `node` elements has its first there, no two have the same number.
+// The nodes that are listed, by a block each; of a segment that has one it is the result.
 template <class F, class Source, class A>
 __global__ void __launch_bounds__(max_threads)
-    fold_nodes_of_segments(const __grid_constant__ output_elements data, index node, index count, void* states) {
-  auto* const of_tiles = reinterpret_cast<fold::settled<F, A>*>(shared_bytes);
+    fold_nodes_of_segments(const __grid_constant__ output_elements data, const __grid_constant__ node_list list, const __grid_constant__ output_results how) {
+  using S = fold::settled<F, A>;
+  const index count = listed(list);
   for (index j = blockIdx.x; j < count; j += gridDim.x) {
-    const auto element = static_cast<std::int64_t>((j + 1) * node - 1);
-    if (!is_in_a_segment(data, element)) continue;
-    const index segment = segment_of(data, element);
-    const index first = static_cast<index>(element - data.offsets[segment]) / node * node;
-    if (elements_of(data, segment) - first <= node) continue;  // the last
-    const auto s = fold_node<F, Source, A>(Source::at(data, finder::of(data, segment), 0), first, node, of_tiles);
-    if (threadIdx.x == 0) static_cast<fold::settled<F, A>*>(states)[j] = s;
+    const auto [segment, number] = list.nodes[j];
+    const index n = elements_of(data, segment), first = number * list.node, left = n - first;
+    const S s = fold_node<F, Source, A>(Source::at(data, finder::of(data, segment), 0), first, left < list.node ? left : list.node,
+                                        reinterpret_cast<S*>(shared_bytes));
+    if (threadIdx.x != 0) continue;
+    if (n > list.node) static_cast<S*>(list.states)[j] = s;
+    else write_all<F, A>(s, n, segment, how);
   }
 }
 
@@ -766,89 +827,68 @@ __global__ void __launch_bounds__(max_threads)
   }
 }
 
-// The segments that are long, by a block each: one node after the other, or those that fold_nodes_of_segments has folded.
-template <class F, class Source, class A>
-__global__ void __launch_bounds__(max_threads)
-    fold_segments_by_blocks(const __grid_constant__ output_elements data, int tiles, const void* states,
-                            const __grid_constant__ output_results how) {
-  using E = engine<F, Source, A>;
-  using S = typename E::state;
-  S* const of_tiles = reinterpret_cast<S*>(shared_bytes);
-  __shared__ __align__(16) std::byte counter[40 * sizeof(S)];
-  __shared__ index elements_pending[40];
-  S* const pending = reinterpret_cast<S*>(counter);
+// The states from `first` up to `end` of nodes of an output of n elements, by a warp; the state is thread 0's.
+template <class F, class S>
+__device__ S fold_nodes_by_warp(const S* states, index node, index n, index first, index end) {
   const int t = threadIdx.x % warp;
-  const index node = static_cast<index>(tiles) * E::tile;
-  // A look at so many tells which of them are for blocks.
-  for (index begin = index{blockIdx.x} * warp; begin < data.outputs; begin += index{gridDim.x} * warp) {
-    unsigned which = __ballot_sync(all_threads, begin + t < data.outputs && elements_of(data, begin + t) > data.most_by_warp);
-    for (; which; which &= which - 1) {
-      const index output = begin + static_cast<index>(__ffs(static_cast<int>(which)) - 1), n = elements_of(data, output);
-      const Source from = Source::at(data, finder::of(data, output), 0);
-      int depth = 0;
+  thread_counter<F, S, 17> runs;
 #pragma unroll 1
-      for (index at = 0; at < n; at += node) {
-        const index left = n - at, here = left < node ? left : node;
-        S s = states && left > node ? static_cast<const S*>(states)[static_cast<index>(data.offsets[output]) / node + at / node]
-                                    : fold_node<F, Source, A>(from, at, here, of_tiles);
-        if (threadIdx.x == 0) {
-          index size = here;
-          for (index before = at / node; depth > 0 && (before & 1 || left == here); before >>= 1) {
-            s = F::merge(pending[--depth], s, fold::counts{elements_pending[depth], size});
-            size += elements_pending[depth];
-          }
-          if (left == here) {
-            write_all<F, A>(s, n, output, how);
-          } else {
-            pending[depth] = s;
-            elements_pending[depth++] = size;
-          }
-        }
-      }
-    }
+  for (index k = first; k < end; k += warp) {
+    const int here = end - k < warp ? static_cast<int>(end - k) : warp;
+    const index left = n - k * node;
+    const S s = fold_warp<F>(states[k + (t < here ? t : 0)], here, equal_runs{node, left});
+    runs.push(s, left < warp * node ? left : warp * node);
   }
+  return runs.total();
+}
+// The same of all of them by a block, whose warps take `each`, a power of two and at least 32. of_warps: room for their states.
+template <class F, class S>
+__device__ S fold_nodes_by_block(const S* states, index node, index n, index each, S* of_warps) {
+  const index nodes = (n + node - 1) / node, w = threadIdx.x / warp, first = w * each, end = nodes < first + each ? nodes : first + each;
+  if (first < nodes) {
+    const S s = fold_nodes_by_warp<F>(states, node, n, first, end);
+    if (threadIdx.x % warp == 0) of_warps[w] = s;
+  }
+  __syncthreads();
+  const S s = fold_shared<F>(of_warps, static_cast<int>((nodes + each - 1) / each), each * node, n);
+  __syncthreads();
+  return s;
 }
 
-// The nodes of each output, by a block, whose warps take `each` of them, a power of two and at least 32; or by a warp, where
-// that takes all.
+// The nodes of each output, by a block or, where that takes all, by a warp.
 template <class F, class A>
 __global__ void __launch_bounds__(max_threads)
     fold_nodes_of_outputs(const __grid_constant__ output_elements data, const void* states, index node, index nodes, index each,
                           const __grid_constant__ output_results how) {
   using S = fold::settled<F, A>;
-  const int t = threadIdx.x % warp;
-  const auto fold_nodes = [&](index output, index first, index end) {
-    const S* const from = static_cast<const S*>(states) + output * nodes;
-    thread_counter<F, S, 17> runs;
-#pragma unroll 1
-    for (index k = first; k < end; k += warp) {
-      const int here = end - k < warp ? static_cast<int>(end - k) : warp;
-      const index left = data.n - k * node;
-      const S s = fold_warp<F>(from[k + (t < here ? t : 0)], here, equal_runs{node, left});
-      runs.push(s, left < warp * node ? left : warp * node);
-    }
-    return runs.total();
-  };
-  const index w = threadIdx.x / warp, warps = (nodes + each - 1) / each;
-  if (warps == 1) {
+  const S* const from = static_cast<const S*>(states);
+  if (nodes <= each) {
     const index stride = index{gridDim.x} * blockDim.x / warp;
-    for (index output = index{blockIdx.x} * blockDim.x / warp + w; output < data.outputs; output += stride) {
-      const S s = fold_nodes(output, 0, nodes);
-      if (t == 0) write_all<F, A>(s, data.n, output, how);
+    for (index output = index{blockIdx.x} * blockDim.x / warp + threadIdx.x / warp; output < data.outputs; output += stride) {
+      const S s = fold_nodes_by_warp<F>(from + output * nodes, node, data.n, 0, nodes);
+      if (threadIdx.x % warp == 0) write_all<F, A>(s, data.n, output, how);
     }
     return;
   }
-  S* const of_warps = reinterpret_cast<S*>(shared_bytes);
   for (index output = blockIdx.x; output < data.outputs; output += gridDim.x) {
-    const index first = w * each, end = nodes < first + each ? nodes : first + each;
-    if (first < nodes) {
-      const S s = fold_nodes(output, first, end);
-      if (t == 0) of_warps[w] = s;
-    }
-    __syncthreads();
-    const S s = fold_shared<F>(of_warps, static_cast<int>(warps), each * node, data.n);
+    const S s = fold_nodes_by_block<F>(from + output * nodes, node, data.n, each, reinterpret_cast<S*>(shared_bytes));
     if (threadIdx.x == 0) write_all<F, A>(s, data.n, output, how);
-    __syncthreads();
+  }
+}
+
+// Those of the segments that have several.
+template <class F, class A>
+__global__ void __launch_bounds__(max_threads)
+    fold_long_segments(const __grid_constant__ output_elements data, const __grid_constant__ node_list list, const __grid_constant__ output_results how) {
+  using S = fold::settled<F, A>;
+  const index count = listed_several(list), warps = blockDim.x / warp;
+  for (index j = blockIdx.x; j < count; j += gridDim.x) {
+    const auto [segment, first] = list.several[j];
+    const index n = elements_of(data, segment);
+    index each = warp;
+    while (each * warps * list.node < n) each *= 2;
+    const S s = fold_nodes_by_block<F>(static_cast<const S*>(list.states) + first, list.node, n, each, reinterpret_cast<S*>(shared_bytes));
+    if (threadIdx.x == 0) write_all<F, A>(s, n, segment, how);
   }
 }
 
@@ -857,15 +897,35 @@ template <class F, class Source, class Runs, class Rows, class A>
 const char* launch_output_kernels(const output_plan& p, const output_elements& from, const output_results& all, void* workspace,
                                   stream where) {
   const output_results how = with_the_most_asked<F, Source>(all);
+  if (from.offsets) {
+    const node_list list = p.list.in(workspace);
+    // Elements of two bytes are not read across packs, as there may be none behind them.
+    constexpr bool across = [] {
+      if constexpr (!std::is_void_v<Runs>) return sizeof(typename Source::element) > 2;
+      return false;
+    }();
+    output_elements long_ones = from;
+    long_ones.unaligned = across;
+    cudaError_t err = list.room > 0 ? cudaMemsetAsync(workspace, 0, sizeof(index[2]), where) : cudaSuccess;
+    if (err == cudaSuccess)
+      err = enqueue(fold_short_segments<F, Source, A>, std::min(p.blocks, 1 << 11), std::min(p.threads, 256), 0, where, false, from, list, how);
+    const auto by_warps = [&] {
+      if constexpr (Source::has_lines)  // of one input, which has no places
+        return enqueue(fold_segments_by_teams<F, Source, A>, p.blocks, std::min(p.threads, 128), 0, where, false, from, how);
+      else return enqueue(fold_outputs_by_warps<F, Source, A>, p.blocks, std::min(p.threads, 256), 0, where, false, from, p.at_once, how);
+    };
+    if (err == cudaSuccess) err = by_warps();
+    if (err == cudaSuccess && list.room > 0)
+      err = enqueue(fold_nodes_of_segments<F, std::conditional_t<across, Runs, Source>, A>, p.list_blocks, p.threads, p.shared, where, false, long_ones, list, how);
+    if (err == cudaSuccess && list.room_for_several > 0)
+      err = enqueue(fold_long_segments<F, A>, p.second_blocks, p.second_threads, static_cast<std::size_t>(p.second_threads) / warp * sizeof(fold::settled<F, A>),
+                    where, false, from, list, how);
+    return err == cudaSuccess ? nullptr : cudaGetErrorString(err);
+  }
   const auto by_blocks = [&]<class S>(std::type_identity<S>) {
-    if constexpr (std::is_same_v<S, Source>)
-      if (from.offsets) return enqueue(fold_segments_by_blocks<F, S, A>, p.blocks, p.threads, p.shared, where, false, from, p.tiles, workspace, how);
     return enqueue(fold_outputs<F, S, A>, p.blocks, p.threads, p.shared, where, false, from, p.tiles, p.nodes, workspace, how);
   };
   const auto by_warps = [&]<class S>(std::type_identity<S>) {
-    if constexpr (std::is_same_v<S, Source> && Source::has_lines)
-      if (from.offsets && !from.places)
-        return enqueue(fold_segments_by_warps<F, S, A>, p.blocks, std::min(p.threads, 256), 0, where, false, from, how);
     return enqueue(fold_outputs_by_warps<F, S, A>, p.blocks, std::min(p.threads, 256), 0, where, false, from, p.at_once, how);
   };
   const auto launch = [&](auto by) {
@@ -875,7 +935,7 @@ const char* launch_output_kernels(const output_plan& p, const output_elements& f
     return by(std::type_identity<Source>{});
   };
   cudaError_t err = cudaSuccess;
-  if (from.offsets || p.by == output_plan::threads_take)  // of any lengths, the short ones; others are left to blocks
+  if (p.by == output_plan::threads_take)
     err = enqueue(fold_outputs_by_threads<F, Source, A>, p.blocks, std::min(p.threads, 256), 0, where, false, from, p.node, p.nodes, workspace, how);
   if constexpr (!std::is_void_v<Rows>) {
     constexpr int many = neighbours_of_thread(sizeof(fold::settled<F, A>), sizeof(typename Source::element));
@@ -897,9 +957,7 @@ const char* launch_output_kernels(const output_plan& p, const output_elements& f
       if (err == cudaSuccess) err = enqueue(kernel, p.blocks, p.threads, p.shared, where, false, from, p.pitch, how);
     }
   }
-  if (err == cudaSuccess && from.offsets && p.workspace > 0)
-    err = enqueue(fold_nodes_of_segments<F, Source, A>, p.second_blocks, p.threads, p.shared, where, false, from, p.node, p.segment_nodes, workspace);
-  if (err == cudaSuccess && (from.offsets || p.by == output_plan::warps_take)) err = launch(by_warps);
+  if (err == cudaSuccess && p.by == output_plan::warps_take) err = launch(by_warps);
   if (err == cudaSuccess && p.by == output_plan::blocks_take) err = launch(by_blocks);
   if (err == cudaSuccess && p.nodes > 1)
     err = enqueue(fold_nodes_of_outputs<F, A>, p.second_blocks, p.second_threads,

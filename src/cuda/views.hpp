@@ -1,6 +1,8 @@
 // The seam between host code and the kernels of many outputs.
 #pragma once
 
+#include <algorithm>
+
 #include "../batch.hpp"
 #include "kernels.hpp"
 
@@ -84,10 +86,41 @@ constexpr int neighbours_of_thread(std::size_t state, std::size_t element) {
   return static_cast<int>(many);
 }
 
+/// The nodes of segments that are too long for a warp, in the workspace.
+struct node_list {
+  struct entry {
+    index segment, number;
+  };
+  index node;                    ///< elements
+  index room, room_for_several;  ///< entries
+  index* counts;                 ///< of nodes, and of segments that have several
+  entry* nodes;                  ///< by segment and number, those of a segment one behind the other
+  entry* several;                ///< the segments that have several, with the place of their first
+  void* states;                  ///< of nodes
+
+  /// For segments of `total` elements together, of which those longer than `most` are listed.
+  static node_list of(index node, index total, index most) {
+    if (total <= most) return {node, 0, 0, nullptr, nullptr, nullptr, nullptr};
+    return {node, total / node + total / (most + 1), total / (std::max(node, most) + 1), nullptr, nullptr, nullptr, nullptr};
+  }
+  std::size_t bytes(std::size_t state) const {
+    return room == 0 ? 0 : 2 * sizeof(index) + (room + room_for_several) * sizeof(entry) + room * state;
+  }
+  node_list in(void* workspace) const {
+    node_list l = *this;
+    if (room == 0) return l;
+    l.counts = static_cast<index*>(workspace);
+    l.nodes = reinterpret_cast<entry*>(l.counts + 2);
+    l.several = l.nodes + room;
+    l.states = l.several + room_for_several;
+    return l;
+  }
+};
+
 /// How the outputs are shared out, for kernels whose states and tiles have these sizes.
 struct output_plan {
-  /// Nodes of outputs; or whole ones, threads those that they bring to shared memory first.
-  enum { threads_take, threads_take_columns, threads_take_short_columns, threads_take_rows, teams_take, warps_take, blocks_take } by;
+  /// Nodes of outputs; or whole ones, threads those that they bring to shared memory first. Segments, by their length.
+  enum { threads_take, threads_take_columns, threads_take_short_columns, threads_take_rows, teams_take, warps_take, blocks_take, by_length } by;
   int at_once;          ///< outputs that a warp takes
   int team;             ///< threads that take a row
   int parts;            ///< of a node of a column, a thread each
@@ -98,7 +131,8 @@ struct output_plan {
   int threads, blocks;
   int second_threads, second_blocks;  ///< of the pass that folds the nodes, a block or a warp for each output
   index nodes_of_warp;  ///< in that pass
-  index segment_nodes;  ///< of segments: nodes that are folded ahead, of those that have several
+  node_list list;       ///< of segments
+  int list_blocks;      ///< that fold what it names
   int tiles;            ///< of a node, where blocks fold them
   std::size_t workspace, shared;
 };
