@@ -776,11 +776,11 @@ NB_MODULE(_core, m) {
       .def("scalar", [](const results& r, nb::handle type, std::uint64_t bits) { return r.scalar_of(parse_type("dtype", type), bits); },
            "dtype"_a, "bits"_a);
 
-  m.def("reduce", reduce<>, "requests"_a, "x"_a.none(), "y"_a.none(), "axis"_a.none(), "keepdims"_a, "make"_a, "stream"_a = 0,
+  m.def("reduce", reduce<>, "requests"_a, "x"_a.none(), "y"_a.none(), "axis"_a.none(), "keepdims"_a.none(), "make"_a, "stream"_a = 0,
         "allocate"_a.none() = nb::none(),
         "Of one Request its result, of a list of them a tuple. `make`: Results, or a function of the shape and the name of the type "
         "that gives the result's array and its address. NotImplemented where x or y is neither an Array nor an array of NumPy's that Python's buffer protocol can show.");
-  m.def("_reference", reduce<by_reference>, "requests"_a, "x"_a.none(), "y"_a.none(), "axis"_a.none(), "keepdims"_a, "make"_a, "stream"_a = 0,
+  m.def("_reference", reduce<by_reference>, "requests"_a, "x"_a.none(), "y"_a.none(), "axis"_a.none(), "keepdims"_a.none(), "make"_a, "stream"_a = 0,
         "allocate"_a.none() = nb::none(), "reduce, by the library's slow reference: for tests.");
   m.def("reduce_segments", reduce_segments, "requests"_a, "x"_a, "y"_a.none(), "offsets"_a, "make"_a, "stream"_a = 0,
         "allocate"_a.none() = nb::none());

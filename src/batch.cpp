@@ -104,6 +104,8 @@ segment_batch segments_of(dtype type, pointers data, std::uint64_t n, std::span<
 }
 
 void check_keys(std::span<const std::int64_t> keys, std::uint64_t outputs) {
+  if (outputs > std::uint64_t{1} << 59) throw error(errc::usage, "outputs: more than 2^59");
+  if (outputs == 0 && !keys.empty()) throw error(errc::usage, "keys: " + std::to_string(keys.size()) + ", and no outputs");
   for (std::size_t i = 0; i < keys.size(); ++i)
     if (keys[i] < 0 || static_cast<std::uint64_t>(keys[i]) >= outputs)
       throw error(errc::usage, "keys[" + std::to_string(i) + "]: " + std::to_string(keys[i]) + " is not from 0 to " +

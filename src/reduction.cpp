@@ -111,7 +111,7 @@ namespace detail {
 
 void refuse_inputs(const reduction& r, const void* x) {
   if (x == nullptr) throw error(errc::usage, "data: null pointer with n > 0");
-  throw error(errc::usage, "data: " + text(name(r.op())) + " takes " +
+  throw error(errc::usage, "y: " + text(name(r.op())) + " takes " +
                                (info(r.op()).inputs == 2 ? "two inputs" : "one input"));
 }
 

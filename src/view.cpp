@@ -149,21 +149,21 @@ std::int64_t count_of(const window& w, std::int64_t extent) {
 std::vector<window_run> runs_of(const window& w, std::int64_t extent) {
   const std::int64_t count = count_of(w, extent);
   const auto up = [](__int128 a, std::int64_t b) { return a > 0 ? (a + b - 1) / b : __int128{0}; };
-  // The first window that begins in the array, and the first that does not end there.
-  const auto room = static_cast<__int128>(extent) + w.padding - 1 - static_cast<__int128>(w.size - 1) * w.dilation;
-  const auto whole_begin = static_cast<std::int64_t>(std::min<__int128>(up(w.padding, w.stride), count)),
-             whole_end = static_cast<std::int64_t>(room < 0 ? 0 : std::min<__int128>(room / w.stride + 1, count));
-  if (whole_begin > most_cut_off || count - whole_end > most_cut_off) refuse_cut_off();
   std::vector<window_run> runs;
+  int ways = 0;
   for (std::int64_t k = 0; k < count;) {
-    const auto before = w.padding - static_cast<__int128>(k) * w.stride;  // elements before the array
-    const auto to = static_cast<std::int64_t>(std::min<__int128>(up(extent + before, w.dilation), w.size));
-    const auto from = static_cast<std::int64_t>(std::min<__int128>(up(before, w.dilation), to));
-    const std::int64_t here = from == 0 && to == w.size ? whole_end - k : 1;
-    const window_run next = from == to ? window_run{k, here, 0, 0} : window_run{k, here, from, to};
-    if (!runs.empty() && runs.back().from == next.from && runs.back().to == next.to) runs.back().count += here;
-    else runs.push_back(next);
-    k += here;
+    if (++ways > most_cut_off) refuse_cut_off();
+    const __int128 begin = static_cast<__int128>(k) * w.stride - w.padding, end = extent - begin;
+    const __int128 before = up(-begin, w.dilation), to = std::min<__int128>(up(end, w.dilation), w.size), from = std::min(before, to);
+    // The first window of which fewer elements lie before what is `ahead` of the first one's begin.
+    const auto fewer = [&](__int128 than, __int128 ahead) {
+      return than == 0 ? count : static_cast<std::int64_t>(std::min<__int128>(up(ahead - (than - 1) * w.dilation, w.stride), count));
+    };
+    const std::int64_t next = std::min(fewer(before, w.padding), fewer(to, static_cast<__int128>(extent) + w.padding));
+    const window_run run{k, next - k, from == to ? 0 : static_cast<std::int64_t>(from), from == to ? 0 : static_cast<std::int64_t>(to)};
+    if (!runs.empty() && runs.back().from == run.from && runs.back().to == run.to) runs.back().count += run.count;
+    else runs.push_back(run);
+    k = next;
   }
   return runs.empty() ? std::vector{window_run{0, 0, 0, w.size}} : runs;
 }
@@ -180,7 +180,7 @@ view view_of(const view& x, std::span<const window> of, std::span<const window_r
     v.extent[v.rank] = r.to - r.from;
     v.stride[v.rank++] = r.to - r.from > 1 && r.count > 0 ? x.stride[w.axis] * w.dilation : 0;
     v.extent[w.axis] = r.count;
-    v.stride[w.axis] = r.count > 1 ? x.stride[w.axis] * w.stride : 0;
+    v.stride[w.axis] = r.count > 1 && r.from < r.to ? x.stride[w.axis] * w.stride : 0;
   }
   if (x.data && begin != 0) v.data = static_cast<const std::byte*>(x.data) + begin * static_cast<std::int64_t>(size_of(x.type));
   return v;
@@ -202,6 +202,9 @@ std::vector<std::int64_t> windows_extents(const view& x, std::span<const window>
   check_windows(x, of);
   std::vector<std::int64_t> extents(x.extent.begin(), x.extent.begin() + x.rank);
   for (const window& w : of) extents[static_cast<std::size_t>(w.axis)] = count_of(w, x.extent[w.axis]);
+  __int128 outputs = 1;
+  for (const std::int64_t extent : extents) outputs = std::min<__int128>(outputs * extent, __int128{most_windows} + 1);
+  if (outputs > most_windows && std::count(extents.begin(), extents.end(), 0) == 0) refuse("x", "more than 2^60 windows");
   return extents;
 }
 
@@ -211,14 +214,12 @@ detail::window_boxes detail::boxes_of(const view& x, std::span<const window> of_
   std::sort(of.begin(), of.end(), [](const window& a, const window& b) { return a.axis < b.axis; });
   const auto extents = std::span(results.extent).first(static_cast<std::size_t>(results.rank));
   const bool none = std::count(extents.begin(), extents.end(), 0) > 0;
-  __int128 outputs = 1, ways = 1;
-  for (const std::int64_t extent : extents) outputs = std::min<__int128>(outputs * extent, __int128{most_windows} + 1);
-  if (!none && outputs > most_windows) refuse("x", "more than 2^60 windows");
+  __int128 ways = 1;
   window_boxes boxes;
   std::vector<std::vector<window_run>> runs;
   for (std::size_t k = 0; k < of.size(); ++k) {
     boxes.reduced.push_back(x.rank + static_cast<int>(k));
-    runs.push_back(none ? std::vector{window_run{0, extents[static_cast<std::size_t>(of[k].axis)], 0, 1}} : runs_of(of[k], x.extent[of[k].axis]));
+    runs.push_back(none ? std::vector{window_run{0, extents[static_cast<std::size_t>(of[k].axis)], 0, 0}} : runs_of(of[k], x.extent[of[k].axis]));
     ways *= static_cast<__int128>(runs.back().size());
     if (ways > most_cut_off) refuse_cut_off();
   }

@@ -214,6 +214,10 @@ TEST_CASE("reduce --axis: Fortran's order, big endian, raw files, several tensor
   CHECK(bitfold_cli({"reduce", "sum", "--axis", "1", "--out", out, tensors, raw, "--dtype", "f32"}).status == 2);  // raw has one axis
   CHECK(files_in(out) == std::set<std::string>{"m.a%2Fb%25.sum.npy", "m.c.sum.npy"});
   check_file(out + "/m.a%2Fb%25.sum.npy", along(r, x, nullptr, {1}, false));
+  const auto zero = dir.write("z.safetensors", bytes::safetensors("{" + bytes::tensor("a\\u0000b", "F32", "[1,2]", 0, 8) + "," + bytes::tensor("a\\u0000c", "F32", "[1,2]", 8, 16) + "}",
+                                                                  bytes::of<float>({1, 2, 3, 4})));
+  CHECK(bitfold_cli({"reduce", "sum", "--axis", "1", "--out", dir.path("zero"), zero}).status == 0);
+  CHECK(files_in(dir.path("zero")) == std::set<std::string>{"z.a%00b.sum.npy", "z.a%00c.sum.npy"});
   CHECK(bitfold_cli({"reduce", "sum", "--axis", "0", "--out", out, "--dtype", "f32", raw}).status == 0);
   CHECK(files_in(out).contains("x.raw.sum.npy"));
 }
@@ -426,6 +430,19 @@ TEST_CASE("reduce --out: where it may write, and what fails there") {
   CHECK(some.status == 3);
   CHECK(lines_of(some.err).size() == 2);
   CHECK(files_in(folder) == std::set<std::string>{"x.sum.npy"});
+  // Nor does one whose results cannot all be written; the files behind it are still reduced.
+  std::filesystem::create_directories(folder + "/y.mean.npy");
+  const auto y = dir.write("y.npy", counting("(2, 2)", 4));
+  const auto half_written = bitfold_cli({"reduce", "max,mean,sum", "--axis", "0", "--out", folder, y, x});
+  CHECK(half_written.status == 1);
+  CHECK(contains(half_written.err, "y.mean.npy: cannot be written: "));
+  CHECK(files_in(folder) == std::set<std::string>{"x.max.npy", "x.mean.npy", "x.sum.npy", "y.mean.npy"});
+  // Results that there is no memory for.
+  const auto huge = dir.write("huge.npy", bytes::npy("<f4", "(70368744177664, 0)", ""));
+  const auto no_room = bitfold_cli({"reduce", "sum", "--axis", "1", huge, x});
+  CHECK(no_room.status != 0);
+  CHECK(contains(no_room.err, huge));
+  CHECK(contains(no_room.out, x));
   // What cannot be written, or made.
   CHECK(bitfold_cli({"reduce", "sum", "--axis", "0", "--out", dir.path("no/where.npy"), x}).status == 1);
   const auto in_a_file = bitfold_cli({"reduce", "sum", "--axis", "0", "--out", flat + "/below", x});

@@ -286,12 +286,12 @@ TEST_CASE("exact: totals of nothing, and what they refuse") {
   t.add<float>(x);
   CHECK_THROWS_WITH(t.add<double>(std::vector<double>{1}), "data: f64, but the reductions are of f32");
   CHECK_THROWS_WITH(t.add(nullptr, nullptr, 3), "data: null pointer with n > 0");
-  CHECK_THROWS_WITH(t.add<float>(x, x), "data: sum takes one input");
+  CHECK_THROWS_WITH(t.add<float>(x, x), "y: sum takes one input");
   CHECK_THROWS_WITH(t.add(x.data(), nullptr, 3, {.threads = -1}), "threads: -1 is negative");
   CHECK_THROWS_WITH(t.merge(totals({s})), "totals: of other reductions");
   totals pairs({d});
   CHECK_THROWS_WITH(pairs.add<float>(x, std::span(x).first(2)), "y: not of the length of x");
-  CHECK_THROWS_WITH(pairs.add<float>(x), "data: dot takes two inputs");
+  CHECK_THROWS_WITH(pairs.add<float>(x), "y: dot takes two inputs");
   CHECK(t.count() == 3);
   CHECK(to_string(t.result(0)) == "7");
 }

@@ -71,7 +71,7 @@ TEST_CASE("cuda rows: rows of many tiles and of several nodes") {
 TEST_CASE("cuda rows: of elements of two bytes at any address") {
   for (const row_function f : test::all_row_functions)
     for (const dtype type : {dtype::f16, dtype::bf16})
-      for (const std::size_t n : {2048, 2050, 4099, 10'012, 33'333, 56'005, 57'001, 58'000, 113'001}) {
+      for (const std::size_t n : {2048, 2050, 4099, 8193, 10'012, 33'333, 65'541}) {
         const row_case c = test::make_row_case(f, type, n == 4099 ? test::kind::special : test::kind::near_one, n < 5000 ? 11 : 3, n, n);
         const row_case want = test::done_by_the_book(c);
         for (const std::size_t elements_before : {0, 1, 4}) check(c, want, elements_before, n == 10'012);

@@ -238,7 +238,7 @@ TEST_CASE("cuda windows: any shape, padding and layout, every operation") {
 
 TEST_CASE("cuda views: a shape for each kernel", "[racecheck]") {
   for (const dtype t : {dtype::f32, dtype::f16, dtype::i16})
-    for (const auto& extent : {std::vector<std::int64_t>{4200, 16}, {4200, 64}, {4200, 120}, {4200, 300}, {4200, 51}, {5, 70'000}, {19, 8000}, {32, 8000}, {33, 33'000}, {64, 33'000}, {70'000, 5}})
+    for (const auto& extent : {std::vector<std::int64_t>{5000, 601}, {40, 1001}, {9, 4095}, {4200, 16}, {4200, 64}, {4200, 120}, {4200, 300}, {4200, 51}, {5, 70'000}, {19, 8000}, {32, 8000}, {33, 33'000}, {64, 33'000}, {70'000, 5}})
       for (const int axis : {0, 1}) {
         const test::view_case c{.type = t, .extent = extent, .axes = {axis}, .order = {0, 1}, .specials = false};
         const view x = c.x();
@@ -252,6 +252,83 @@ TEST_CASE("cuda views: a shape for each kernel", "[racecheck]") {
           CHECK((got[k] == want));
         }
       }
+}
+
+TEST_CASE("cuda windows: long ones, at any address") {
+  for (const dtype t : {dtype::f16, dtype::f32, dtype::f64})
+    for (const std::int64_t size : {300, 1000, 5000})
+      for (const std::int64_t stride : {1, 4, 8})
+        for (const std::int64_t padding : {0, 16}) {
+          const test::view_case c{.type = t, .extent = {size + 60}, .axes = {}, .order = {0}, .specials = false};
+          const view x = c.x();
+          const moved_view dx(x, c.storage[0]);
+          const window w{.axis = 0, .size = size, .stride = stride, .padding = padding};
+          const auto outputs = static_cast<std::size_t>(windows_extents(x, {&w, 1})[0]);
+          for (const op_id op : {op_id::sum, op_id::var, op_id::argmax})
+            for (const cuda::launch& shape : {cuda::launch{}, cuda::launch{.threads = 96, .blocks = 2, .tiles = 1}}) {
+              const reduction r = make_reduction(op, {}, t);
+              const std::size_t work = cuda::windows_workspace_bytes({&r, 1}, dx.v, {&w, 1}, shape), bytes = outputs * size_of(r.out());
+              const device_memory out(bytes), workspace(work);
+              void* const to = out.p;
+              if (work > 0) CHECK_THROWS_AS(cuda::reduce_windows({&r, 1}, dx.v, {&w, 1}, {&to, 1}, workspace.p, work - 1, nullptr, shape), error);
+              cuda::reduce_windows({&r, 1}, dx.v, {&w, 1}, {&to, 1}, workspace.p, work, nullptr, shape);
+              std::vector<std::byte> got(bytes), want(bytes);
+              REQUIRE(cudaMemcpy(got.data(), out.p, bytes, cudaMemcpyDeviceToHost) == cudaSuccess);
+              void* const wanted = want.data();
+              cpu::reduce_windows({&r, 1}, x, {&w, 1}, {&wanted, 1});
+              INFO(test::describe(r, static_cast<std::size_t>(size)) << " stride " << stride << " padding " << padding << " tiles " << shape.tiles);
+              CHECK((got == want));
+            }
+        }
+  // Refused before anything is done.
+  const device_memory room(4096);
+  float* const misaligned = reinterpret_cast<float*>(room.as<std::byte>() + 2);
+  void* const to = room.p;
+  const reduction sum = make_reduction(op_id::sum, {}, dtype::f32);
+  for (const std::int64_t padding : {0, 1}) {
+    const window w{.axis = 1, .size = 3, .padding = padding};
+    CHECK_THROWS_WITH(cuda::reduce_windows({&sum, 1}, row_major(dtype::f32, misaligned, {2, 5}), {&w, 1}, {&to, 1}, room.p, 4096), "x.data: not aligned to its elements");
+  }
+  CHECK_THROWS_WITH(cuda::reduce({&sum, 1}, row_major(dtype::f32, misaligned, {2, 300}), nullptr, std::array{1}, {&to, 1}, room.p, 4096), "x.data: not aligned to its elements");
+}
+
+TEST_CASE("cuda segments: a length for each kernel", "[racecheck]") {
+  std::vector<std::int64_t> offsets{1};
+  for (const std::int64_t n : {33, 257, 4097, 1, 40'000, 31}) offsets.push_back(offsets.back() + n);
+  for (int k = 0; k < 33; ++k) offsets.push_back(offsets.back() + 4096);
+  const auto n = static_cast<std::size_t>(offsets.back()), segments = offsets.size() - 1;
+  const device_memory d_offsets(8 * offsets.size());
+  REQUIRE(cudaMemcpy(d_offsets.p, offsets.data(), 8 * offsets.size(), cudaMemcpyHostToDevice) == cudaSuccess);
+  using enum op_id;
+  for (const dtype t : {dtype::f16, dtype::f32, dtype::f64, dtype::i16}) {
+    const auto x = test::make_data(t, test::kind::near_one, n, 1);
+    const device_memory dx(x.size());
+    REQUIRE(cudaMemcpy(dx.p, x.data(), x.size(), cudaMemcpyHostToDevice) == cudaSuccess);
+    for (const std::vector<op_id>& ops : {std::vector{sum}, {op_id::var, mean}, {sum, op_id::min, op_id::max, mean, op_id::std}})
+      for (const int tiles : {0, 1}) {
+        std::vector<reduction> all;
+        for (const op_id op : ops) all.push_back(make_reduction(op, {}, t));
+        const cuda::launch shape{.tiles = tiles};
+        std::vector<std::vector<std::byte>> want, got;
+        std::vector<void*> wanted, to;
+        const device_memory out(8 * segments * all.size());
+        for (std::size_t k = 0; k < all.size(); ++k) {
+          got.emplace_back(segments * size_of(all[k].out()));
+          want.push_back(got.back());
+          to.push_back(out.as<std::byte>() + 8 * segments * k);
+        }
+        for (auto& w : want) wanted.push_back(w.data());
+        const std::size_t work = cuda::segments_workspace_bytes(all, n, segments, shape);
+        const device_memory workspace(work);
+        cuda::reduce_segments(all, dx.p, nullptr, n, d_offsets.as<std::int64_t>(), segments, to, workspace.p, work, nullptr, shape);
+        cpu::reduce_segments(all, x.data(), nullptr, n, offsets, wanted);
+        for (std::size_t k = 0; k < all.size(); ++k) {
+          REQUIRE(cudaMemcpy(got[k].data(), to[k], got[k].size(), cudaMemcpyDeviceToHost) == cudaSuccess);
+          INFO(test::describe(all[k], n) << " tiles " << tiles);
+          CHECK((got[k] == want[k]));
+        }
+      }
+  }
 }
 
 TEST_CASE("cuda segments and keys: of any length, one and two inputs") {

@@ -301,7 +301,7 @@ TEST_CASE("views: what cannot be done is named, and nothing is written") {
   refused("x: more than 2^60", [&] { cpu::reduce(sum, row_major(dtype::f32, data.data(), {huge, huge}), {1}, to); });
   refused("x: more than 2^60", [&] { cpu::reduce(sum, row_major(dtype::f32, nullptr, {huge, huge, 0}), {2}, to); });
   refused("reductions: of f32", [&] { view v = x; v.type = dtype::i32; cpu::reduce(sum, v, {1}, to); });
-  refused("data: dot takes two inputs", [&] { two(x, nullptr); });
+  refused("y: dot takes two inputs", [&] { two(x, nullptr); });
   refused("y: extents 4 and 5", [&] { const view y = row_major(dtype::f32, data.data(), {5}); two(x, &y); });
   refused("y: f64, and x is f32", [&] { const view y = row_major(dtype::f64, data.data(), {1}); two(x, &y); });
   refused("output 0: no elements, and max", [&] {
@@ -320,8 +320,14 @@ TEST_CASE("views: what cannot be done is named, and nothing is written") {
   refused("axis: 3 of", [&] { pooled(sum, {.axis = 3, .size = 2, .padding = 1}); });
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
   refused("window: more than 2^60", [&] { pooled(sum, {.axis = 0, .size = 2, .stride = 1, .dilation = most, .padding = most}); });
-  refused("window.padding: with it windows are cut off", [&] { pooled(sum, {.axis = 0, .size = 2, .dilation = std::int64_t{1} << 40, .padding = std::int64_t{1} << 40}); });
   refused("window.padding: with it windows are cut off", [&] { pooled(sum, {.axis = 0, .size = 100'000, .padding = 99'999}); });
+  refused("window.padding: with it windows are cut off", [&] {
+    cpu::reduce_windows({&sum, 1}, x, std::array{window{.axis = 1, .size = 300, .padding = 299}, window{.axis = 2, .size = 300, .padding = 299}}, {&to, 1});
+  });
+  refused("x: more than 2^60 windows", [&] {
+    const window w{.axis = 1, .size = 2};
+    cpu::reduce_windows({&sum, 1}, row_major(dtype::f32, data.data(), {huge, 4}), {&w, 1}, {&to, 1});
+  });
   // Of four windows of two elements, 4 apart, the two in the middle have none: outputs 12 to 35.
   refused("output 12: no elements, and max", [&] { pooled(max, {.axis = 0, .size = 2, .dilation = 4, .padding = 3}); });
 
@@ -333,16 +339,27 @@ TEST_CASE("views: what cannot be done is named, and nothing is written") {
   refused("offsets[0]: -1 of 24", segments({-1, 4}));
   refused("offsets[1]: 25 of 24", segments({0, 25}));
   refused("keys[1]: 3 is not from 0 to 2", [&] { cpu::reduce_by_key({&sum, 1}, data.data(), nullptr, std::array<std::int64_t, 2>{0, 3}, 3, {&to, 1}); });
+  refused("keys: 2, and no outputs", [&] { cpu::reduce_by_key({&sum, 1}, data.data(), nullptr, std::array<std::int64_t, 2>{0, 3}, 0, {&to, 1}); });
+  refused("outputs: more than 2^59", [&] { cpu::reduce_by_key({&sum, 1}, data.data(), nullptr, {}, SIZE_MAX, {&to, 1}); });
   refused("keys[0]: -1 is not from 0 to 2", [&] { cpu::reduce_by_key({&sum, 1}, data.data(), nullptr, std::array<std::int64_t, 2>{-1, 3}, 3, {&to, 1}); });
 
   // Nothing to write is nothing wrong, nor is what reaches no element.
   pooled(sum, {.axis = 0, .size = huge});
-  std::array<float, 48> sums{};
-  const window far{.axis = 0, .size = 2, .stride = most, .dilation = 2, .padding = 2};
-  void* const into = sums.data();
+  // Of five windows the first has its second element there, the last its first one.
+  std::vector<float> sums(60, -1);
+  const window far{.axis = 0, .size = 2, .stride = std::int64_t{1} << 60, .dilation = huge, .padding = huge};
+  void* into = sums.data();
   cpu::reduce_windows({&sum, 1}, x, {&far, 1}, {&into, 1});
-  CHECK(sums[0] == 1);
-  CHECK(sums[12] == 0);
+  for (std::size_t k = 0; k < 60; ++k) CHECK(sums[k] == (k < 12 || k >= 48 ? 1 : 0));
+  const window beside{.axis = 1, .size = 3, .stride = std::int64_t{1} << 61, .dilation = 1, .padding = 1};
+  cpu::reduce_windows({&max, 1}, row_major(dtype::f32, data.data(), {0, 5}), {&beside, 1}, {&into, 1});
+  // Many windows that are cut off in few ways.
+  const window dilated{.axis = 0, .size = 2, .dilation = 70'000, .padding = 70'000};
+  sums.assign(70'002, -1);
+  into = sums.data();
+  cpu::reduce_windows({&sum, 1}, row_major(dtype::f32, data.data(), {2}), {&dilated, 1}, {&into, 1});
+  for (std::size_t k = 0; k < sums.size(); ++k)
+    if (sums[k] != (k < 2 || k >= 70'000 ? 1 : 0)) FAIL_CHECK("window " << k << ": " << sums[k]);
   cpu::reduce(sum, row_major(dtype::f32, nullptr, {0, 5}), {1}, nullptr);
   std::vector<float> zeros(5, 1);
   cpu::reduce(sum, row_major(dtype::f32, nullptr, {0, 5}), {0}, zeros.data());

@@ -144,7 +144,7 @@ class accumulator {
     return a.state_ <=> b.state_;
   }
 
-  // ---- As bytes: equal sums have equal bytes. docs/exact.md has the format.
+  // ---- As bytes: equal sums have equal bytes (but nothing, +0 and -0 differ). docs/exact.md has the format.
 
   std::vector<std::byte> to_bytes() const {
     return exact::to_bytes(exact::layout_of(state_), state_.kind(), state_.w);

@@ -60,7 +60,8 @@ inline void reduce(const reduction& r, const view& x, std::initializer_list<int>
 
 /// Sliding windows of x, of which each is an output: its elements in x's row-major order, without those of the padding, which
 /// are not there (a mean is that of the others). out[k] takes results of windows_extents(x, of). Memory, if there is a padding:
-/// that of the results once more. Errors: as of windows_extents; windows that are cut off in more than 2^16 ways.
+/// that of the results once more. Errors, besides reduce's: those of windows_extents; windows that are cut off in more than
+/// 2^16 ways.
 void reduce_windows(std::span<const reduction> all, const view& x, std::span<const window> of, std::span<void* const> out,
                     const options& how = {});
 

@@ -51,10 +51,12 @@ struct window {
 };
 /// All windows that lie in x: its axes with the number of windows for extents, then one of the window's size for each
 /// of `of`. Nothing is copied; to pool, reduce the last axes. Errors (errc::usage): an axis that x has not or twice; a
-/// size, stride or dilation below 1; a padding, as no view has it (see reduce_windows); more than most_axes axes.
+/// size, stride or dilation below 1; a padding, as no view has it (see reduce_windows); more than 2^60 windows along an axis;
+/// more than most_axes axes.
 view windows(const view& x, std::span<const window> of);
 /// The extents of the result of reducing x by windows, padded or not: those of x, with the number of windows along their
-/// axes. Errors: as above; more than 2^60 windows; a padding below 0, or with which a window would lie before x or behind it.
+/// axes. Errors: as above, but for a padding: one below 0, or with which a window would lie before x or behind it; more than
+/// 2^60 windows in all.
 std::vector<std::int64_t> windows_extents(const view& x, std::span<const window> of);
 
 /// Every axis of x.
@@ -114,7 +116,7 @@ layout layout_of(const view& x, const view* y, std::span<const int> reduced);
 
 /// Windows that have as many elements each: of padded ones those that are cut off in the same way.
 struct window_box {
-  view x;               ///< as windows() has it
+  view x;               ///< as windows() has it, the windows in the order of their axes
   std::uint64_t first;  ///< the place of its first result among all,
   axes places;          ///< and of each from there on (of x)
 };

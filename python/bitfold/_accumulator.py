@@ -31,7 +31,7 @@ class accumulator:
     __hash__ = None
 
     def __init__(self, dtype: Any = "float64", *, degree: int = 1):
-        self._sum = _core.Accumulator(_arrays.short_name(dtype), degree)
+        self._sum = _core.Accumulator(_arrays.short_name(dtype), _arrays.integer("degree", degree, 2**31))
 
     @property
     def dtype(self) -> str:
@@ -93,7 +93,7 @@ class accumulator:
 
     def round_quotient(self, n: int, dtype: Any = None) -> Any:
         """The sum over n, as a float: of n elements their mean. NaN for n = 0."""
-        return self._scalar(self._sum.round_quotient(n, _short(dtype)))
+        return self._scalar(self._sum.round_quotient(_arrays.integer("n", n, 2**64), _short(dtype)))
 
     def round_root(self, dtype: Any = None) -> Any:
         """The square root of the sum, as a float: of squares their norm. NaN for a negative sum."""
@@ -124,7 +124,7 @@ class accumulator:
     def __le__(self, other: Any) -> Any:
         return self._compare(other, lambda order: order <= 0)
 
-    # ---- As bytes: equal sums have equal bytes (docs/exact.md has the format)
+    # ---- As bytes: equal sums have equal bytes, but nothing, +0 and -0 differ (docs/exact.md has the format)
 
     def to_bytes(self) -> bytes:
         return self._sum.to_bytes()
@@ -132,6 +132,8 @@ class accumulator:
     @classmethod
     def from_bytes(cls, data: bytes) -> accumulator:
         """Errors: ValueError, naming the field, for what to_bytes does not write."""
+        if isinstance(data, int):
+            raise TypeError("data: int, where bytes are expected")
         made = cls.__new__(cls)
         made._sum = _core.Accumulator.from_bytes(bytes(data))
         return made

@@ -4,6 +4,7 @@ devices, and whatever np.asarray takes. Each family of arrays is a `Kind`, which
 from __future__ import annotations
 
 import contextlib
+import operator
 import sys
 from typing import Any
 
@@ -64,6 +65,38 @@ def short_name(dtype: Any, argument: str = "dtype") -> str:
     return NAMES[text]
 
 
+def integer(name: str, value: Any, end: int | None = None) -> int:
+    """An integer; with `end` from 0 to end - 1."""
+    try:
+        value = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}: {type(value).__name__}, where an integer is expected") from None
+    if end is not None and value < 0:
+        raise ValueError(f"{name}: {value} is negative")
+    if end is not None and value >= end:
+        raise ValueError(f"{name}: {value} is too large")
+    return value
+
+
+def _as_array(x: Any, argument: str) -> np.ndarray:
+    if isinstance(x, np.ma.MaskedArray):
+        raise TypeError(f"{argument}: a masked array; its mask would be ignored")
+    try:
+        return np.asarray(x)
+    except (RuntimeError, ValueError) as e:
+        raise ValueError(f"{argument}: {e}") from None
+
+
+def _repeats(where: _core.Array) -> bool:
+    """Whether elements of it may lie at one place."""
+    reach = 0
+    for stride, n in sorted((abs(s), n) for s, n in zip(where.strides, where.shape) if n > 1):
+        if stride <= reach:
+            return True
+        reach += stride * (n - 1)
+    return False
+
+
 class Kind:
     """NumPy, and what np.asarray takes."""
 
@@ -72,12 +105,7 @@ class Kind:
 
     def describe(self, x: Any, argument: str) -> _core.Array:
         """Where x lies. TypeError: an array that bitfold does not take."""
-        if isinstance(x, np.ma.MaskedArray):
-            raise TypeError(f"{argument}: a masked array; its mask would be ignored")
-        try:
-            x = np.asarray(x)
-        except ValueError as e:
-            raise ValueError(f"{argument}: {e}") from None
+        x = _as_array(x, argument)
         short = short_name(x.dtype, argument)
         if not x.flags.aligned or any(s % x.itemsize for s, n in zip(x.strides, x.shape) if n > 1):
             raise TypeError(f"{argument}: its elements do not lie at multiples of their size; make a copy")
@@ -85,9 +113,11 @@ class Kind:
 
     def indices(self, x: Any, argument: str) -> _core.Array:
         """Of integers of any type, as int64."""
-        x = np.asarray(x)
+        x = _as_array(x, argument)
         if x.dtype.kind not in "iu" and x.size:
             raise TypeError(f"{argument}: {x.dtype}, where integers are expected")
+        if not x.dtype.isnative:
+            raise TypeError(f"{argument}: {x.dtype.str} is byte-swapped")
         if x.dtype == np.uint64 and x.size and int(x.max()) >= 2**63:
             raise ValueError(f"{argument}: {x.max()} is too large")
         return self.describe(np.ascontiguousarray(x, np.int64), argument)
@@ -118,6 +148,8 @@ class Kind:
                 raise ValueError("out: on another device than x")
             if self is NUMPY and not out.flags.writeable:
                 raise ValueError("out: read-only")
+            if _repeats(where):
+                raise ValueError("out: elements of it share memory")
             alone = where.is_row_major and not any(where.overlaps(x) for x in inputs if x is not None)
             return (out, where.pointer) if alone else self._empty(shape, short)
 
@@ -168,6 +200,8 @@ class DLPack(Kind):
 
     def describe(self, x: Any, argument: str) -> _core.Array:
         if not hasattr(x, "__dlpack__"):
+            raise TypeError(f"{argument}: {type(x).__name__}, and x is of {self.name}")
+        if self.namespace is not None and not self.is_one(x):
             raise TypeError(f"{argument}: {type(x).__name__}, and x is of {self.name}")
         if tuple(map(int, x.__dlpack_device__())) != (self.device_type, self.device):
             raise ValueError(f"{argument}: on another device than x")

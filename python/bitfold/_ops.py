@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 from . import _arrays, _core
@@ -40,13 +39,6 @@ def _ddof(ddof, correction):
     return whole
 
 
-def _index(name, value):
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name}: {type(value).__name__}, where an integer is expected") from None
-
-
 _BODY = """
 def {name}({signature}):
     {prepare}
@@ -75,7 +67,7 @@ def _function(op: dict):
         prepare.append("if type(ddof) is not int: ddof = _index('ddof', ddof)")  # 1.0 would be the same key as 1
     if op["takes_dtype"]:
         prepare.append("if out is not None and dtype is None: dtype = getattr(out, 'dtype', None)")
-    space = {"request": request, "reduce": _core.reduce, "_reduce": _reduce, "_ddof": _ddof, "_index": _index, "RESULTS": _arrays.RESULTS, "known": {}}
+    space = {"request": request, "reduce": _core.reduce, "_reduce": _reduce, "_ddof": _ddof, "_index": _arrays.integer, "RESULTS": _arrays.RESULTS, "known": {}}
     exec(_BODY.format(name=name, signature=signature(op), prepare="\n    ".join(prepare) or "pass", key=", ".join(taken) or "()",
                       arguments=", ".join(f"{o}={o}" for o in taken), y="y" if op["inputs"] == 2 else "None"), space)
     function = space[name]
@@ -88,9 +80,15 @@ FUNCTIONS = {name: _function(op) for name, op in REGISTRY.items()}
 FUNCTIONS |= {alias: FUNCTIONS[name] for alias, name in ALIASES.items()}
 
 
+def _is_pair(op: Any) -> bool:
+    return isinstance(op, (tuple, list)) and len(op) == 2 and isinstance(op[0], str) and isinstance(op[1], dict)
+
+
 def request_of(op: Any) -> _core.Request:
     """Of what `reduce` takes: a name, or a name and options."""
-    name, given = (op, {}) if isinstance(op, str) else op
+    name, given = (op, {}) if isinstance(op, str) else op if _is_pair(op) else (None, None)
+    if name is None:
+        raise TypeError(f"ops: {op!r}, where a name, or a pair of a name and a dictionary, is expected")
     name = ALIASES.get(name, name)
     if name not in REGISTRY:
         raise ValueError(f"op: there is no {name!r}")
@@ -107,7 +105,14 @@ def request_of(op: Any) -> _core.Request:
 
 
 def _requests_of(ops: Any) -> _core.Request | list[_core.Request]:
-    return request_of(ops) if isinstance(ops, str) else [request_of(op) for op in ops]
+    return request_of(ops) if isinstance(ops, str) or _is_pair(ops) else [request_of(op) for op in _list_of(ops)]
+
+
+def _list_of(ops: Any) -> list:
+    try:
+        return list(ops)
+    except TypeError:
+        raise TypeError(f"ops: {ops!r}, where a list of operations is expected") from None
 
 
 def reduce(x: Any, ops: Any, y: Any = None, /, *, axis: Any = None, keepdims: bool = False) -> tuple:
@@ -123,7 +128,7 @@ def reduce(x: Any, ops: Any, y: Any = None, /, *, axis: Any = None, keepdims: bo
     """
     if isinstance(ops, str):
         raise TypeError("ops: a name, where a list of names is expected")
-    wanted = [request_of(op) for op in ops]
+    wanted = [request_of(op) for op in _list_of(ops)]
     return _reduce(wanted, x, y, axis, keepdims) if wanted else ()
 
 
@@ -139,7 +144,7 @@ def _listed(call: Any, ops: Any, x: Any, y: Any, integers: tuple, *more: Any) ->
 def segment_reduce(x: Any, offsets: Any, ops: Any = "sum", y: Any = None) -> Any:
     """Of segments of an array of one axis: segment k has elements offsets[k] to offsets[k + 1] - 1, which may be none.
 
-    ops: an operation as in `reduce`, or a list of them, whose result is a tuple. offsets: integers, one more than segments, of
+    ops: an operation as in `reduce` (a name, or a pair), or a list of them, whose result is a tuple. offsets: integers, one more than segments, of
     x's kind and on its device. On a GPU they are not looked at: such as fall or leave the array are undefined behaviour.
 
     >>> segment_reduce([1.0, 2.0, 3.0, 4.0], [0, 1, 1, 4])
@@ -161,7 +166,7 @@ def reduce_by_key(x: Any, keys: Any, outputs: int, ops: Any = "sum", y: Any = No
 
     Errors: ValueError for a key that is negative or not below `outputs`.
     """
-    return _listed(_core.reduce_by_key, ops, x, y, ("keys", keys), outputs)
+    return _listed(_core.reduce_by_key, ops, x, y, ("keys", keys), _arrays.integer("outputs", outputs, 2**63))
 
 
 def index_add(x: Any, keys: Any, outputs: int, **options: Any) -> Any:
@@ -182,4 +187,4 @@ def order(n: int, method: str = "tree", format: str = "text") -> str:
 
     Errors: ValueError for more elements than can be printed.
     """
-    return _core.order(n, method, format)
+    return _core.order(_arrays.integer("n", n, 2**64), method, format)

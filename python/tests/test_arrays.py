@@ -103,9 +103,13 @@ REFUSED = [
     (TypeError, "out: list", lambda: bitfold.sum(X, out=[0])),
     (ValueError, r"out: of shape \(3,\)", lambda: bitfold.sum(X, out=np.zeros(3))),
     (TypeError, "out: float64, where the result is int64", lambda: bitfold.argmax(X, out=np.zeros(()))),
+    (ValueError, "out: elements of it share memory", lambda: bitfold.sum(X, axis=(0, 1), out=np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), (4,), (0,)))),
     (ValueError, "out: read-only", lambda: bitfold.sum(X, axis=0, out=np.broadcast_to(np.float32(0), (3, 4)))),
     (TypeError, "ops: a name", lambda: bitfold.reduce(X, "sum")),
     (ValueError, "op: there is no 'mode'", lambda: bitfold.reduce(X, ["mode"])),
+    (TypeError, r"ops: \('sum',\), where a name", lambda: bitfold.reduce(X, [("sum",)])),
+    (TypeError, "ops: 3, where a name", lambda: bitfold.reduce(X, [3])),
+    (TypeError, "ops: None", lambda: bitfold.reduce(X, None)),
     (TypeError, "ddof: sum takes none", lambda: bitfold.reduce(X, [("sum", {"ddof": 1})])),
     (ValueError, ".*two inputs|.*takes", lambda: bitfold.reduce(X, ["dot"])),
     (ValueError, "x: 3 axes", lambda: bitfold.segment_reduce(X, [0, 1])),
@@ -113,6 +117,10 @@ REFUSED = [
     (ValueError, "offsets", lambda: bitfold.segment_reduce(X.ravel(), [0, 3, 2])),
     (ValueError, "offsets", lambda: bitfold.segment_reduce(X.ravel(), [0, 25])),
     (ValueError, "offsets: none", lambda: bitfold.segment_reduce(X.ravel(), [])),
+    (TypeError, "offsets: a masked array", lambda: bitfold.segment_reduce(X.ravel(), np.ma.array([0, 1, 3], mask=[0, 1, 0]))),
+    (TypeError, "keys: >i8 is byte-swapped", lambda: bitfold.reduce_by_key(X.ravel()[:2], np.zeros(2, ">i8"), 1)),
+    (TypeError, "outputs: NoneType", lambda: bitfold.reduce_by_key(X.ravel()[:2], [0, 0], None)),
+    (ValueError, "y: dot takes two inputs", lambda: bitfold.segment_reduce(X.ravel(), [0, 3], "dot")),
     (TypeError, "offsets: float64", lambda: bitfold.segment_reduce(X.ravel(), [0.0, 1.0])),
     (ValueError, "keys: 2 of them for 24", lambda: bitfold.reduce_by_key(X.ravel(), [0, 1], 2)),
     (ValueError, "key", lambda: bitfold.index_add(X.ravel()[:2], [0, 2], 2)),
@@ -252,6 +260,15 @@ def test_the_negative_bit_of_a_tensor():
     assert bitfold.same_bits(x, np.float32([-2, 5]))
     with pytest.raises(ValueError, match="out: a view with its signs reversed"):
         bitfold.sum(torch.ones(3, 2), axis=0, out=x)
+
+def test_pytorch_beside_others():
+    torch = pytest.importorskip("torch")
+    for call in (lambda: bitfold.dot(torch.ones(3), np.ones(3, np.float32)), lambda: bitfold.reduce_by_key(torch.ones(3), np.zeros(3, int), 1)):
+        with pytest.raises(TypeError, match="^(y|keys): ndarray, and x is of PyTorch"):
+            call()
+    with pytest.raises(ValueError, match="^out: elements of it share memory"):
+        bitfold.sum(torch.ones(3, 4), axis=0, out=torch.zeros(1).expand(4))
+
 
 
 def test_subclasses_of_tensors_are_tensors():

@@ -135,17 +135,13 @@ int write_all(int fd, std::string_view text) {
   return 0;
 }
 
-int write_directly(const std::string& path, std::string_view text) {
+int open_directly(const std::string& path) {
   const auto open_already = descriptor_of(path);
-  const int fd = open_already ? ::dup(*open_already) : ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  if (fd < 0) return errno;
-  const int failed = write_all(fd, text);
-  return ::close(fd) != 0 && !failed ? errno : failed;
+  return open_already ? ::dup(*open_already) : ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
 }
 
-int replace(const std::filesystem::path& target, std::string_view text) {
-  // Short, since the name of the target may be as long as names can be.
-  const auto temporary = target.parent_path() / fmt::format(".bitfold.{}.tmp", ::getpid());
+// A new file with the text and, where it takes the place of another, that one's mode.
+int write_new(const std::filesystem::path& temporary, const std::filesystem::path& target, std::string_view text) {
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CLOEXEC | O_CREAT | O_EXCL, 0666);
   if (fd < 0) return errno;
   int failed = write_all(fd, text);
@@ -153,24 +149,60 @@ int replace(const std::filesystem::path& target, std::string_view text) {
   if (!failed && ::stat(target.c_str(), &old) == 0 && ::fchmod(fd, old.st_mode & 0777) != 0)
     failed = errno;
   if (::close(fd) != 0 && !failed) failed = errno;
-  if (!failed && std::rename(temporary.c_str(), target.c_str()) != 0) failed = errno;
   if (failed) ::unlink(temporary.c_str());
   return failed;
 }
 
+[[noreturn]] void refuse_writing(const std::string& path, int problem) {
+  throw std::runtime_error(fmt::format("{}: cannot be written: {}", io::printable(path), std::strerror(problem)));
+}
+
 }  // namespace
 
-void write_file(const std::string& path, std::string_view text) {
+new_files::~new_files() {
+  for (const file& f : files_) {
+    if (f.direct >= 0) ::close(f.direct);
+    if (!f.temporary.empty()) ::unlink(f.temporary.c_str());
+  }
+}
+
+void new_files::add(const std::string& path, std::string text) {
   namespace fs = std::filesystem;
   std::error_code failed;
   const fs::file_status status = fs::status(path, failed);
-  const bool direct = (fs::exists(status) && !fs::is_regular_file(status)) || descriptor_of(path);
-  const int problem = failed && status.type() != fs::file_type::not_found ? failed.value()
-                      : direct ? write_directly(path, text)
-                               : replace(behind_links(path), text);
-  if (problem != 0)
-    throw std::runtime_error(
-        fmt::format("{}: cannot be written: {}", io::printable(path), std::strerror(problem)));
+  if (failed && status.type() != fs::file_type::not_found) refuse_writing(path, failed.value());
+  if ((fs::exists(status) && !fs::is_regular_file(status)) || descriptor_of(path)) {
+    const int fd = open_directly(path);
+    if (fd < 0) refuse_writing(path, errno);
+    files_.push_back({path, {}, {}, fd, std::move(text)});
+    return;
+  }
+  const fs::path target = behind_links(path);
+  // Short, since the name of the target may be as long as names can be.
+  const auto temporary = target.parent_path() / fmt::format(".bitfold.{}.{}.tmp", ::getpid(), files_.size());
+  if (const int problem = write_new(temporary, target, text)) refuse_writing(path, problem);
+  files_.push_back({path, temporary, target, -1, {}});
+}
+
+void new_files::commit() {
+  for (file& f : files_) {  // what may fail half-way comes first
+    if (f.direct < 0) continue;
+    int problem = write_all(f.direct, f.text);
+    if (::close(f.direct) != 0 && !problem) problem = errno;
+    f.direct = -1;
+    if (problem) refuse_writing(f.path, problem);
+  }
+  for (file& f : files_) {
+    if (f.temporary.empty()) continue;
+    if (std::rename(f.temporary.c_str(), f.target.c_str()) != 0) refuse_writing(f.path, errno);
+    f.temporary.clear();
+  }
+}
+
+void write_file(const std::string& path, std::string_view text) {
+  new_files one;
+  one.add(path, std::string(text));
+  one.commit();
 }
 
 void complain(std::string_view text) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -78,6 +79,25 @@ void refuse_overwriting(std::string_view option, const std::string& out,
 /// is replaced keeps its mode. What is no regular file (a pipe), or open already (/dev/stdout), is
 /// written to directly, after what is there.
 void write_file(const std::string& path, std::string_view text);
+
+/// Several files, likewise: `add` writes them beside their places, to which `commit` moves them all.
+class new_files {
+ public:
+  new_files() = default;
+  new_files(const new_files&) = delete;
+  ~new_files();
+  void add(const std::string& path, std::string text);
+  void commit();
+
+ private:
+  struct file {
+    std::string path;
+    std::filesystem::path temporary, target;  // or else what is written to directly, and its text
+    int direct;
+    std::string text;
+  };
+  std::vector<file> files_;
+};
 
 /// "bitfold: TEXT" to stderr.
 void complain(std::string_view text);

@@ -534,6 +534,14 @@ int reduce(reduce_arguments& args) {
       bar.leave();
       complain(e.what());
       if (status == 0) status = static_cast<int>(e.code());
+    } catch (const std::bad_alloc&) {
+      bar.leave();
+      complain(io::printable(files[0]) + ": out of memory");
+      if (status == 0) status = failure;
+    } catch (const std::runtime_error& e) {  // --out, which cannot be written
+      bar.leave();
+      complain(e.what());
+      if (status == 0) status = failure;
     }
     write_out(lines);
   }
@@ -598,9 +606,9 @@ subcommand add_reduce(CLI::App& app) {
       "hex. --method, --acc, --out-dtype and --ddof are for those of the operations that take "
       "them;\n"
       "it is an error where none does. The minimum of no elements, or its index, is one too.\n"
-      "With --bound, \"+- BOUND\" follows: the value is no farther from the exact one, 0 where it "
-      "is\n"
-      "exact; inf where it is not finite, or an overflow on the way cannot be excluded. prod, "
+      "With --bound, \"+- BOUND\" follows: the value is no farther from the exact one. 0 for what is "
+      "never\n"
+      "rounded; inf where it is not finite, or an overflow on the way cannot be excluded. prod, "
       "var,\n"
       "std, skewness, kurtosis, logsumexp and softmax_denominator have no bound, and are an error "
       "then;\nbut whatever is done by --method exact has one.\n"

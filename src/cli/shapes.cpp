@@ -110,10 +110,10 @@ std::string base_name(const fs::path& file) {
   return (io::format_of_name(file) ? file.stem() : file.filename()).string();
 }
 
-// A tensor's name as a part of a file's: '/', which it cannot hold, and '%' as %2F and %25.
+// A tensor's name as a part of a file's: '/' and 0, which it cannot hold, and '%' as %2F, %00 and %25.
 std::string escaped(const std::string& tensor) {
   std::string text;
-  for (const char c : tensor) text += c == '/' ? "%2F" : c == '%' ? "%25" : std::string(1, c);
+  for (const char c : tensor) text += c == '/' ? "%2F" : c == '\0' ? "%00" : c == '%' ? "%25" : std::string(1, c);
   return text;
 }
 
@@ -263,10 +263,10 @@ void result_files::write(const contents& all) {
     if (failed)
       throw std::runtime_error(fmt::format("--out {}: cannot be made: {}", io::printable(out_), failed.message()));
   }
-  for (const auto& [path, r] : all) {
-    write_file(path, io::npy_text(r.of.out(), r.shape, r.bytes));
-    written_.push_back(path);
-  }
+  new_files files;
+  for (const auto& [path, r] : all) files.add(path, io::npy_text(r.of.out(), r.shape, r.bytes));
+  files.commit();
+  for (const auto& each : all) written_.push_back(each.first);
 }
 
 }  // namespace bitfold::cli

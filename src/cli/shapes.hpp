@@ -83,7 +83,7 @@ class result_files {
   /// Adds an array's results. Errors (errc::usage): a path that was taken, or is an input's.
   void add(contents& to, std::span<const std::string> files, const std::string& tensor,
            std::vector<result_array> results) const;
-  /// Each file whole or not at all.
+  /// All of them or, where it throws, none.
   void write(const contents& all);
 
  private:

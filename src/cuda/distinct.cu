@@ -82,6 +82,19 @@ struct wide_keys {
   __device__ std::uint32_t segment(index i) const { return segments[i]; }
   __device__ bool repeats(index i) const { return keys[i] == keys[i - 1] && segments[i] == segments[i - 1]; }
 };
+// The segment that an element of some segment lies in: not an empty one, and of several that begin there the last.
+__device__ index segment_of(const output_elements& from, std::int64_t element) {
+  index segment = 0, end = from.outputs;  // offsets[segment] <= element < offsets[end]
+  while (end - segment > 1) {
+    const index middle = (segment + end) / 2;
+    (from.offsets[middle] <= element ? segment : end) = middle;
+  }
+  return segment;
+}
+__device__ bool is_in_a_segment(const output_elements& from, std::int64_t element) {
+  return element >= from.offsets[0] && element < from.offsets[from.outputs];
+}
+
 template <class Keys>
 __global__ void make_keys_of_segments(const __grid_constant__ output_elements from, Keys to) {
   visit(from.type, [&]<class T>(std::type_identity<T>) {

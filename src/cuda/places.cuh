@@ -44,19 +44,6 @@ __device__ inline index elements_of(const output_elements& from, index output) {
   return from.offsets ? static_cast<index>(from.offsets[output + 1] - from.offsets[output]) : from.n;
 }
 
-// The segment that an element of some segment lies in: not an empty one, and of several that begin there the last.
-__device__ inline index segment_of(const output_elements& from, std::int64_t element) {
-  index segment = 0, end = from.outputs;  // offsets[segment] <= element < offsets[end]
-  while (end - segment > 1) {
-    const index middle = (segment + end) / 2;
-    (from.offsets[middle] <= element ? segment : end) = middle;
-  }
-  return segment;
-}
-__device__ inline bool is_in_a_segment(const output_elements& from, std::int64_t element) {
-  return element >= from.offsets[0] && element < from.offsets[from.outputs];
-}
-
 // Where element i of an output lies, counted from the beginnings of the inputs.
 struct finder {
   const output_elements* from;

@@ -47,8 +47,7 @@ divisors divisors_of(const detail::axes& of) {
 
 // The elements of several outputs on axes.
 output_elements elements_of(const detail::layout& l) {
-  output_elements e{l.x, l.y, l.type, runs_of::packs, false, false, false, l.kept, l.reduced, divisors_of(l.kept), divisors_of(l.reduced), l.outputs, l.n, 0, ~index{0}, 0,
-                    nullptr, nullptr};
+  output_elements e{l.x, l.y, l.type, runs_of::packs, false, false, false, l.kept, l.reduced, divisors_of(l.kept), divisors_of(l.reduced), l.outputs, l.n, 0, nullptr, nullptr};
   const auto pack = static_cast<std::int64_t>(16 / size_of(l.type));
   // Whether 16 bytes of neighbours along the last of some axes are neighbours in memory, and aligned.
   const auto in_packs = [&](const detail::axes& along, const detail::axes& other, std::int64_t detail::axes::axis::*stride, const void* data) {
@@ -194,9 +193,13 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
     p.tiles = shape.tiles ? flat.tiles : 32;
     p.nodes = 1;
     p.at_once = warp_size;
-    p.shared = bytes_for_states(static_cast<index>(p.tiles), of.state);
     p.blocks = std::min(blocks_for(from.outputs, static_cast<index>(p.threads)), 1 << 16);
-    p.list = node_list::of(static_cast<index>(p.tiles) * of.tile, from.total, from.most_by_warp);
+    const index most_tiles = std::bit_floor(room_for_states(of.state));
+    const auto node = [&] { return static_cast<index>(p.tiles) * of.tile; };
+    while (from.total / node() > most_nodes && static_cast<index>(p.tiles) < most_tiles) p.tiles *= 2;
+    if (from.total / node() > most_nodes) throw error(errc::usage, "n: " + std::to_string(from.total) + " elements are too many");
+    p.list = node_list::of(node(), from.total);
+    p.shared = bytes_for_states(static_cast<index>(p.tiles), of.state);
     p.list_blocks = std::min(blocks_for(p.list.room, 1), 1 << 12);
     p.second_threads = 256;
     p.second_blocks = std::min(blocks_for(p.list.room_for_several, 1), 1 << 10);
@@ -204,8 +207,8 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
     if (shape.blocks) p.blocks = std::min(p.blocks, shape.blocks), p.list_blocks = std::min(p.list_blocks, shape.blocks);
     return p;
   }
-  if (const index owned = of.tile / order::leaf; in_packs && from.in_packs && from.reduced.rank == 1 && from.n > 0 &&
-                                                        from.n % owned == 0 && from.n <= of.tile / 2 && shape.tiles == 0) {
+  if (const index owned = of.tile / order::leaf; in_packs && from.in_packs && from.reduced.rank == 1 && from.n > 0 && from.n % owned == 0 &&
+                                                 from.n <= of.tile / 2 && shape.tiles == 0) {
     p.by = output_plan::teams_take;
     const index of_leaf = order::lanes / owned;
     p.team = static_cast<int>(from.n <= order::lanes ? std::bit_ceil(from.n / owned) : of_leaf * std::bit_ceil(leaves));
@@ -244,6 +247,13 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
     p.nodes = 1;
     p.shared = static_cast<std::size_t>(p.threads) * static_cast<std::size_t>(pitch) * size_of(from.type);
     p.blocks = std::min(blocks_for(from.outputs, 64), 1 << 14);
+  } else if (in_packs && !from.in_packs && !from.y && from.reduced.rank == 1 && from.reduced.each[0].x == 1 && from.n <= most_by_warp &&
+             shape.tiles == 0 && (leaves <= 4 || from.outputs >= resident_warps / 2)) {
+    p.by = output_plan::teams_take_leaves;
+    p.at_once = static_cast<int>(std::clamp<index>(shares(from.outputs, many_warps), 1, warp_size));
+    p.threads = shape.threads ? std::min(shape.threads, 128) : 64;
+    p.nodes = 1;
+    p.blocks = std::min(blocks_for(from.outputs, static_cast<index>(p.threads / 32 * p.at_once)), 1 << 14);
   } else if (tiles < 32 && from.outputs >= resident_warps / 2 && shape.tiles == 0) {
     p.by = output_plan::warps_take;
     p.at_once = static_cast<int>(std::clamp<index>(from.outputs / (2 * many_warps), std::min<index>(shares(from.outputs, resident_warps), std::max<index>(16 / tiles, 1)), warp_size));
@@ -277,6 +287,11 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
 // ---- Axes -------------------------------------------------------------------------------------------
 
 namespace {
+void check_aligned(dtype type, const void* x, const void* y) {
+  for (const auto& [name, data] : {std::pair{"x", x}, {"y", y}})
+    if (reinterpret_cast<std::uintptr_t>(data) % size_of(type)) throw error(errc::usage, std::string(name) + ".data: not aligned to its elements");
+}
+
 // One output whose elements lie one behind the other is an array, for which there are kernels.
 bool is_array(const detail::layout& l) { return l.outputs == 1 && l.n > 0 && l.reduced.rank == 1 && l.in_a_row(); }
 }  // namespace
@@ -292,6 +307,7 @@ void reduce(std::span<const reduction> all, const view& x, const view* y, std::s
   const detail::layout l = detail::layout_of(x, y, axes);
   detail::check_batch(detail::strided_batch(l), all, out);
   check_engine(all);
+  check_aligned(l.type, l.x, l.y);
   if (is_array(l)) return reduce(all, l.x, l.y, l.n, out, workspace, workspace_size, where, shape);
   const output_elements from = elements_of(l);
   const auto steps = steps_of(all, from, shape);
@@ -317,13 +333,16 @@ room_of_results room_for(std::span<const reduction> all, const detail::window_bo
   return room;
 }
 
-}  // namespace
-
-std::size_t windows_workspace_bytes(std::span<const reduction> all, const view& x, std::span<const window> of, const launch& shape) {
-  const detail::window_boxes boxes = detail::boxes_of(x, of);
+std::size_t workspace_of(std::span<const reduction> all, const detail::window_boxes& boxes, const launch& shape) {
   std::size_t most = 0;
   for (const auto& b : boxes.each) most = std::max(most, room_for(all, boxes, b).bytes + workspace_bytes(all, b.x, nullptr, boxes.reduced, shape));
   return most;
+}
+
+}  // namespace
+
+std::size_t windows_workspace_bytes(std::span<const reduction> all, const view& x, std::span<const window> of, const launch& shape) {
+  return workspace_of(all, detail::boxes_of(x, of), shape);
 }
 
 void reduce_windows(std::span<const reduction> all, const view& x, std::span<const window> of, std::span<void* const> out,
@@ -333,8 +352,8 @@ void reduce_windows(std::span<const reduction> all, const view& x, std::span<con
     detail::check_batch(detail::strided_batch(detail::layout_of(b.x, nullptr, boxes.reduced)), all, out, b.first);
   if (boxes.each.size() == 1) return reduce(all, boxes.each[0].x, nullptr, boxes.reduced, out, workspace, workspace_size, where, shape);
   check_engine(all);
-  if (reinterpret_cast<std::uintptr_t>(x.data) % size_of(x.type)) throw error(errc::usage, "x.data: not aligned to its elements");
-  check_workspace(workspace, workspace_size, windows_workspace_bytes(all, x, of, shape));
+  check_aligned(x.type, x.data, nullptr);
+  check_workspace(workspace, workspace_size, workspace_of(all, boxes, shape));
   for (const auto& b : boxes.each) {
     const room_of_results room = room_for(all, boxes, b);
     auto* const results = static_cast<std::byte*>(workspace);
@@ -350,12 +369,9 @@ void reduce_windows(std::span<const reduction> all, const view& x, std::span<con
 
 namespace {
 
-// Of segments.
-constexpr index most_by_thread = 32, most_by_warp = 16 * order::leaf;
-
 output_elements elements_of(std::span<const reduction> all, const void* x, const void* y, std::size_t n, std::size_t outputs) {
   const index each = n / std::max<std::size_t>(outputs, 1);
-  return {x, y, all.empty() ? dtype::f32 : all[0].in(), runs_of::packs, false, false, false, {}, {}, {}, {}, outputs, each, n, most_by_thread, most_by_warp, nullptr, nullptr};
+  return {x, y, all.empty() ? dtype::f32 : all[0].in(), runs_of::packs, false, false, false, {}, {}, {}, {}, outputs, each, n, nullptr, nullptr};
 }
 
 void check_lists(std::span<const reduction> all, const void* x, const void* y, std::size_t n, std::size_t outputs,
@@ -369,6 +385,7 @@ void check_lists(std::span<const reduction> all, const void* x, const void* y, s
   if (outputs > 0 && (list == nullptr || reinterpret_cast<std::uintptr_t>(list) % alignof(std::int64_t)))
     throw error(errc::usage, std::string(name) + ": null or not aligned");
   check_engine(all);
+  check_aligned(one.type, x, y);
 }
 
 // Any address that is not null: the plan asks whether there are segments, not where.

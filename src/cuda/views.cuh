@@ -1,5 +1,5 @@
 // Kernels of many outputs, each the canonical order over elements of its own. Where the elements of an output are neighbours:
-// by blocks, whose warps take tiles, by a warp each, or by a team of threads. Where outputs are neighbours, or are short: by
+// by blocks, whose warps take tiles, by a warp each, or by teams of threads. Where outputs are neighbours, or are short: by
 // threads, each of which takes an output, some, or parts of them. What takes what shows in no bit.
 #pragma once
 
@@ -574,19 +574,13 @@ __device__ Source found_by(int k, const finder& mine, const output_elements& dat
   return Source::at(data, of, 0);
 }
 
-// Entries of a list; none of one that was too long for it, which no offsets make.
-__device__ inline index listed(const node_list& list) { return list.counts[0] <= list.room ? list.counts[0] : 0; }
-__device__ inline index listed_several(const node_list& list) { return list.counts[0] <= list.room ? list.counts[1] : 0; }
-
-// Lists the nodes of a segment of n elements, by a warp.
+// Lists the nodes of a segment of n elements, by a warp. (There is room for those of any offsets that are some.)
 __device__ inline void add_nodes(const node_list& list, index segment, index n) {
   const int t = threadIdx.x % warp;
   const index nodes = (n - 1) / list.node + 1;
-  if (nodes > list.room) return;
   const auto next = [](index& count, index many) { return static_cast<index>(atomicAdd(reinterpret_cast<unsigned long long*>(&count), many)); };
   index first = t == 0 ? next(list.counts[0], nodes) : 0;
   first = __shfl_sync(all_threads, first, 0);
-  if (first > list.room - nodes) return;
   for (index k = static_cast<index>(t); k < nodes; k += warp) list.nodes[first + k] = {segment, k};
   if (t == 0 && nodes > 1) list.several[next(list.counts[1], 1)] = {segment, first};
 }
@@ -606,8 +600,8 @@ __global__ void __launch_bounds__(256)
     for (int k = 0; k < each; ++k)
       if (const index output = output_of(t, k); output < data.outputs) {
         const index n = elements_of(data, output);
-        are_short |= static_cast<unsigned>(n <= data.most_by_thread) << k;
-        are_long |= static_cast<unsigned>(n > data.most_by_warp) << k;
+        are_short |= static_cast<unsigned>(n <= most_by_thread) << k;
+        are_long |= static_cast<unsigned>(n > most_by_warp) << k;
       }
 #pragma unroll 1
     for (; are_short; are_short &= are_short - 1) {
@@ -624,79 +618,98 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-// The segments that are neither for threads nor for blocks, of up to 16 leaves: a warp takes them from among 32 neighbours. Their
-// leaves, one behind the other, are shared out among teams of its threads; a thread folds the leaves of a segment and writes it.
+// A leaf of `size` elements on a line by a team of threads, `owned` lanes each, of which this one's first is `lane`; the state is
+// that of the thread with the first. at: the leaf's place in the output.
+template <class F, class Source, class A, bool Full, class Line>
+__device__ auto fold_leaf_by_team(const Line& line, int at, int lane, int size) {
+  constexpr int owned = 4;
+  if constexpr (Full) size = order::leaf;
+  const auto elements = [=](int from, int width) { return Full ? static_cast<index>(width * order::rows) : leaf_lanes{size}(lane + from, width); };
+  typename Source::single x[order::rows][owned];
+#pragma unroll
+  for (int r = 0; r < order::rows; ++r)
+#pragma unroll
+    for (int i = 0; i < owned; ++i)
+      if (Full || lane + r * order::lanes + i < size) x[r][i] = line.one(at + lane + r * order::lanes + i);
+  typename engine<F, Source, A>::local s[owned];
+#pragma unroll
+  for (int i = 0; i < owned; ++i)
+    if (Full || lane + i < size)
+      s[i] = method::fold_lane<F, order::rows>(Full ? order::rows : order::lane_size(size, lane + i),
+                                               [&](int r) { return Source::made(x[r][i], at + lane + r * order::lanes + i); });
+  fold_owned<F>(s, Full ? owned : min(owned, size - lane), elements);
+#pragma unroll
+  for (int d = owned; d < order::lanes; d *= 2) {
+    const auto right = from_right(s[0], d / owned);
+    if (Full || lane + d < size) s[0] = F::merge(s[0], right, fold::counts{elements(0, d), elements(d, d)});
+  }
+  return s[0];
+}
+
+// Outputs of up to 16 leaves whose elements are neighbours, at any address: a warp takes `at_once` neighbours, or of so many
+// segments those that are neither for threads nor for blocks. Teams of its threads take their leaves, first those that are full;
+// a thread folds those of an output and writes it.
 template <class F, class Source, class A>
 __global__ void __launch_bounds__(128, sizeof(fold::settled<F, A>) <= 8 && sizeof(A) <= 4 ? 6 : 3)
-    fold_segments_by_teams(const __grid_constant__ output_elements data, const __grid_constant__ output_results how) {
-  using local = typename engine<F, Source, A>::local;
+    fold_leaves_by_teams(const __grid_constant__ output_elements data, int at_once, const __grid_constant__ output_results how) {
   using S = typename engine<F, Source, A>::state;
-  constexpr int owned = 4, team = order::lanes / owned, teams = warp / team;
+  constexpr int team = order::lanes / 4, teams = warp / team;
   constexpr int room = sizeof(S) <= 16 ? 128 : 32;  // leaves of a warp at a time
   __shared__ __align__(16) std::byte states[4 * room * sizeof(S)];
-  __shared__ std::uint8_t segments[4 * room];
-  const int t = threadIdx.x % warp, w = threadIdx.x / warp, lane = t % team * owned;
+  __shared__ std::uint8_t outputs[4 * room];
+  const int t = threadIdx.x % warp, w = threadIdx.x / warp, lane = t % team * 4;
   S* const of_leaf = reinterpret_cast<S*>(states) + w * room;
-  std::uint8_t* const segment_of_leaf = segments + w * room;
-  const index stride = index{gridDim.x} * blockDim.x;
-  for (index first = (index{blockIdx.x} * blockDim.x + threadIdx.x) / warp * warp; first < data.outputs; first += stride) {
+  std::uint8_t* const output_of = outputs + w * room;
+  const index each = static_cast<index>(at_once), stride = index{gridDim.x} * blockDim.x / warp * each;
+  for (index first = (index{blockIdx.x} * blockDim.x + threadIdx.x) / warp * each; first < data.outputs; first += stride) {
     const index output = first + static_cast<index>(t);
     index length = 0;
     std::int64_t begin = 0;
-    if (output < data.outputs) length = elements_of(data, output), begin = data.offsets[output];
-    const bool is_mine = length > data.most_by_thread && length <= data.most_by_warp;
-    const int n = is_mine ? static_cast<int>(length) : 0, leaves = (n + order::leaf - 1) / order::leaf;
-    int end = leaves;  // of its leaves among those of the 32
+    if (t < at_once && output < data.outputs) length = elements_of(data, output), begin = finder::of(data, output).begin.x;
+    const bool is_mine = data.offsets ? length > most_by_thread && length <= most_by_warp : length > 0;
+    const int n = is_mine ? static_cast<int>(length) : 0, full = n / order::leaf, rest = n % order::leaf, leaves = full + (rest > 0);
+    int end = leaves, full_end = full;  // of its leaves, and of the full ones, among all
 #pragma unroll
-    for (int d = 1; d < warp; d *= 2)
-      if (const int left = __shfl_up_sync(all_threads, end, d); t >= d) end += left;
+    for (int d = 1; d < warp; d *= 2) {
+      const int before = __shfl_up_sync(all_threads, end, d), full_before = __shfl_up_sync(all_threads, full_end, d);
+      if (t >= d) end += before, full_end += full_before;
+    }
     const int all = __shfl_sync(all_threads, end, warp - 1);
     S result;
 #pragma unroll 1
-    for (int done = 0; done < all;) {
-      // Those of the segments that there is room for.
+    for (int done = 0, full_done = 0; done < all;) {
+      // Those of the outputs that there is room for.
       const bool now = leaves > 0 && end - leaves >= done && end - done <= room;
       const int last = warp - 1 - __clz(static_cast<int>(__ballot_sync(all_threads, now)));
-      const int here = __shfl_sync(all_threads, end, last) - done, before = end - leaves - done;
-      if (now)
-        for (int l = 0; l < leaves; ++l) segment_of_leaf[before + l] = static_cast<std::uint8_t>(t);
+      const int here = __shfl_sync(all_threads, end, last) - done, full_here = __shfl_sync(all_threads, full_end, last) - full_done;
+      const int before = end - leaves - done, full_before = full_end - full - full_done;
+      if (now) {
+        for (int l = 0; l < full; ++l) output_of[full_before + l] = static_cast<std::uint8_t>(t);
+        if (rest > 0) output_of[full_here + before - full_before] = static_cast<std::uint8_t>(t);
+      }
       __syncwarp();
 #pragma unroll 1
       for (int l = t / team; l - t / team < here; l += teams) {
-        const int j = l < here ? segment_of_leaf[l] : 0;
-        const int at = (l - __shfl_sync(all_threads, before, j)) * order::leaf, left = __shfl_sync(all_threads, n, j) - at;
-        const int size = l < here ? min(order::leaf, left) : 0;
-        const typename Source::line_of line{static_cast<const typename Source::element*>(data.x) + (__shfl_sync(all_threads, begin, j) + at + lane), 1};
-        typename Source::single x[order::rows][owned];
-#pragma unroll
-        for (int r = 0; r < order::rows; ++r)
-#pragma unroll
-          for (int i = 0; i < owned; ++i)
-            if (lane + r * order::lanes + i < size) x[r][i] = line.one(r * order::lanes + i);
-        local s[owned];
-#pragma unroll
-        for (int i = 0; i < owned; ++i)
-          if (lane + i < size)
-            s[i] = method::fold_lane<F, order::rows>(order::lane_size(size, lane + i),
-                                                     [&](int r) { return Source::made(x[r][i], at + lane + r * order::lanes + i); });
-        const auto elements = [=](int from, int width) { return leaf_lanes{size}(lane + from, width); };
-        fold_owned<F>(s, min(owned, size - lane), elements);
-#pragma unroll
-        for (int d = owned; d < order::lanes; d *= 2) {
-          const auto right = from_right(s[0], d / owned);
-          if (lane + d < size) s[0] = F::merge(s[0], right, fold::counts{elements(0, d), elements(d, d)});
-        }
-        if (lane == 0 && size > 0) of_leaf[l] = F::template settle<A>(s[0], 0);
+        const int j = l < here ? output_of[l] : 0;
+        const int first_full = __shfl_sync(all_threads, full_before, j), its_full = __shfl_sync(all_threads, full, j), its_rest = __shfl_sync(all_threads, rest, j);
+        const int number = l < full_here ? l - first_full : its_full, at = number * order::leaf;
+        const int to = __shfl_sync(all_threads, before, j) + number;
+        const typename Source::line_of line{static_cast<const typename Source::element*>(data.x) + __shfl_sync(all_threads, begin, j), 1};
+        const int size = l < full_here ? order::leaf : l < here ? its_rest : 0;
+        const auto s = __all_sync(all_threads, l < full_here) ? fold_leaf_by_team<F, Source, A, true>(line, at, lane, size)
+                                                              : fold_leaf_by_team<F, Source, A, false>(line, at, lane, size);
+        if (lane == 0 && size > 0) of_leaf[to] = F::template settle<A>(s, 0);
       }
       __syncwarp();
       if (now) {
         thread_counter<F, S, 5> folded;
 #pragma unroll 1
-        for (int l = 0; l < leaves; ++l) folded.push(of_leaf[before + l], static_cast<index>(min(order::leaf, n - l * order::leaf)));
+        for (int l = 0; l < leaves; ++l) folded.push(of_leaf[before + l], static_cast<index>(l < full ? order::leaf : rest));
         result = folded.total();
       }
       __syncwarp();
       done += here;
+      full_done += full_here;
     }
     if (is_mine) write_output<F, Source, A>(result, length, output, how);
   }
@@ -714,7 +727,7 @@ __global__ void __launch_bounds__(256)
   for (index first = (index{blockIdx.x} * blockDim.x + threadIdx.x) / warp * at_once; first < data.outputs; first += stride) {
     const int here = data.outputs - first < at_once ? static_cast<int>(data.outputs - first) : at_once;
     const index output = first + static_cast<index>(t < here ? t : 0), own = elements_of(data, output);
-    const bool is_mine = t < here && (!data.offsets || (own > data.most_by_thread && own <= data.most_by_warp));
+    const bool is_mine = t < here && (!data.offsets || (own > most_by_thread && own <= most_by_warp));
     const finder mine = finder::of(data, output);
     S result;
 #pragma unroll 1
@@ -796,7 +809,7 @@ template <class F, class Source, class A>
 __global__ void __launch_bounds__(max_threads)
     fold_nodes_of_segments(const __grid_constant__ output_elements data, const __grid_constant__ node_list list, const __grid_constant__ output_results how) {
   using S = fold::settled<F, A>;
-  const index count = listed(list);
+  const index count = list.counts[0];
   for (index j = blockIdx.x; j < count; j += gridDim.x) {
     const auto [segment, number] = list.nodes[j];
     const index n = elements_of(data, segment), first = number * list.node, left = n - first;
@@ -881,7 +894,7 @@ template <class F, class A>
 __global__ void __launch_bounds__(max_threads)
     fold_long_segments(const __grid_constant__ output_elements data, const __grid_constant__ node_list list, const __grid_constant__ output_results how) {
   using S = fold::settled<F, A>;
-  const index count = listed_several(list), warps = blockDim.x / warp;
+  const index count = list.counts[1], warps = blockDim.x / warp;
   for (index j = blockIdx.x; j < count; j += gridDim.x) {
     const auto [segment, first] = list.several[j];
     const index n = elements_of(data, segment);
@@ -897,7 +910,7 @@ template <class F, class Source, class Runs, class Rows, class A>
 const char* launch_output_kernels(const output_plan& p, const output_elements& from, const output_results& all, void* workspace,
                                   stream where) {
   const output_results how = with_the_most_asked<F, Source>(all);
-  if (from.offsets) {
+  if (p.by == output_plan::by_length) {
     const node_list list = p.list.in(workspace);
     // Elements of two bytes are not read across packs, as there may be none behind them.
     constexpr bool across = [] {
@@ -911,7 +924,7 @@ const char* launch_output_kernels(const output_plan& p, const output_elements& f
       err = enqueue(fold_short_segments<F, Source, A>, std::min(p.blocks, 1 << 11), std::min(p.threads, 256), 0, where, false, from, list, how);
     const auto by_warps = [&] {
       if constexpr (Source::has_lines)  // of one input, which has no places
-        return enqueue(fold_segments_by_teams<F, Source, A>, p.blocks, std::min(p.threads, 128), 0, where, false, from, how);
+        return enqueue(fold_leaves_by_teams<F, Source, A>, p.blocks, std::min(p.threads, 128), 0, where, false, from, p.at_once, how);
       else return enqueue(fold_outputs_by_warps<F, Source, A>, p.blocks, std::min(p.threads, 256), 0, where, false, from, p.at_once, how);
     };
     if (err == cudaSuccess) err = by_warps();
@@ -951,6 +964,8 @@ const char* launch_output_kernels(const output_plan& p, const output_elements& f
                                                        : fold_rows_by_teams<F, Rows, A, order::rows, 1>;
       err = enqueue(kernel, p.blocks, p.threads, 0, where, false, from, p.team, p.at_once, how);
     }
+    if (p.by == output_plan::teams_take_leaves)
+      err = enqueue(fold_leaves_by_teams<F, Source, A>, p.blocks, p.threads, 0, where, false, from, p.at_once, how);
     if (p.by == output_plan::threads_take_rows) {
       const auto kernel = fold_staged_rows<F, Source, A>;
       err = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(p.shared));

@@ -33,7 +33,6 @@ struct output_elements {
   divisors by_kept, by_reduced;
   index outputs, n;               ///< elements of each, on axes; about so many otherwise
   index total;                    ///< elements of segments together
-  index most_by_thread, most_by_warp;  ///< longer outputs are left to warps, and to blocks, where the lengths differ
   const std::int64_t* offsets;    ///< in device memory; null: on axes
   const std::uint32_t* places;    ///< of elements offsets[k], offsets[k] + 1, ...; null: those
 };
@@ -79,6 +78,7 @@ struct output_kernel_choice {
 };
 
 inline constexpr int most_leaves_of_thread = 64;  ///< that one thread folds
+inline constexpr index most_by_thread = order::lanes, most_by_warp = 16 * order::leaf;  ///< elements of segments that a thread, or a warp, folds
 /// Columns that a thread folds, of states and elements of so many bytes: what it reads at once, if their states fit in registers.
 constexpr int neighbours_of_thread(std::size_t state, std::size_t element) {
   std::size_t many = 16 / element;
@@ -98,10 +98,10 @@ struct node_list {
   entry* several;                ///< the segments that have several, with the place of their first
   void* states;                  ///< of nodes
 
-  /// For segments of `total` elements together, of which those longer than `most` are listed.
-  static node_list of(index node, index total, index most) {
-    if (total <= most) return {node, 0, 0, nullptr, nullptr, nullptr, nullptr};
-    return {node, total / node + total / (most + 1), total / (std::max(node, most) + 1), nullptr, nullptr, nullptr, nullptr};
+  /// For segments of `total` elements together.
+  static node_list of(index node, index total) {
+    if (total <= most_by_warp) return {node, 0, 0, nullptr, nullptr, nullptr, nullptr};
+    return {node, total / node + total / (most_by_warp + 1), total / (std::max(node, most_by_warp) + 1), nullptr, nullptr, nullptr, nullptr};
   }
   std::size_t bytes(std::size_t state) const {
     return room == 0 ? 0 : 2 * sizeof(index) + (room + room_for_several) * sizeof(entry) + room * state;
@@ -120,7 +120,7 @@ struct node_list {
 /// How the outputs are shared out, for kernels whose states and tiles have these sizes.
 struct output_plan {
   /// Nodes of outputs; or whole ones, threads those that they bring to shared memory first. Segments, by their length.
-  enum { threads_take, threads_take_columns, threads_take_short_columns, threads_take_rows, teams_take, warps_take, blocks_take, by_length } by;
+  enum { threads_take, threads_take_columns, threads_take_short_columns, threads_take_rows, teams_take, teams_take_leaves, warps_take, blocks_take, by_length } by;
   int at_once;          ///< outputs that a warp takes
   int team;             ///< threads that take a row
   int parts;            ///< of a node of a column, a thread each

@@ -143,52 +143,6 @@ __device__ pack<T> load_pack(const T* p) {
   return v;
 }
 
-// One element, likewise, as its bits.
-template <class T>
-__device__ typename pack<T>::bits load_one(const T* p) {
-  static_assert(sizeof(T) >= 4);
-  typename pack<T>::bits b;
-  if constexpr (sizeof(T) == 8) asm volatile("ld.global.nc.L2::128B.u64 %0, [%1];" : "=l"(b) : "l"(p));
-  else asm volatile("ld.global.nc.L2::128B.u32 %0, [%1];" : "=r"(b) : "l"(p));
-  return b;
-}
-
-// The bytes from `offset` < 16 on of two packs, one behind the other, at multiples of an element.
-template <class T>
-__device__ pack<T> across(const pack<T>& low, const pack<T>& high, int offset) {
-  std::uint32_t w[8] = {low.word[0], low.word[1], low.word[2], low.word[3], high.word[0], high.word[1], high.word[2], high.word[3]};
-#pragma unroll
-  for (int i = 0; i < 6; ++i) w[i] = offset & 8 ? w[i + 2] : w[i];
-  if constexpr (sizeof(T) < 8)
-#pragma unroll
-    for (int i = 0; i < 5; ++i) w[i] = offset & 4 ? w[i + 1] : w[i];
-  pack<T> v;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) v.word[i] = sizeof(T) < 4 ? __funnelshift_r(w[i], w[i + 1], offset % 4 * 8) : w[i];
-  return v;
-}
-// The rows of a leaf at any address, by the threads that have its lanes: each reads aligned packs, and what lies behind them has
-// the thread to its right; for the last one the first, a row on. So up to 14 bytes ahead of the leaf are read, and 16 behind.
-template <class T>
-__device__ void load_leaf_across(const T* p, pack<T> (&row)[order::rows]) {
-  constexpr int group = order::lanes / pack<T>::size;
-  const int t = threadIdx.x % warp, k = t % group;
-  const unsigned together = (group < warp ? (1u << group % warp) - 1 : all_threads) << (t - k);
-  const auto address = reinterpret_cast<std::uintptr_t>(p);
-  const T* const aligned = reinterpret_cast<const T*>(address & ~std::uintptr_t{15});
-  pack<T> low[order::rows + 1];
-#pragma unroll
-  for (int r = 0; r < order::rows; ++r) low[r] = load_pack<true>(aligned + r * order::lanes);
-  if (k == 0) low[order::rows] = load_pack<true>(aligned + order::rows * order::lanes);
-#pragma unroll
-  for (int r = 0; r < order::rows; ++r) {
-    pack<T> high;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) high.word[i] = __shfl_sync(together, k == 0 ? low[r + 1].word[i] : low[r].word[i], (k + 1) % group, group);
-    row[r] = across(low[r], high, static_cast<int>(address % 16));
-  }
-}
-
 // A source of elements, at some place of the array: how a warp reads a tile, `owned` neighbouring lanes for
 // each thread, order::rows of each. What a fold takes for an element is made by Take (below).
 
