@@ -17,6 +17,7 @@
 #include "data.hpp"
 #include "io/arrays.hpp"
 #include "io/digest.hpp"
+#include "main.hpp"
 
 namespace {
 
@@ -437,12 +438,14 @@ TEST_CASE("reduce --out: where it may write, and what fails there") {
   CHECK(half_written.status == 1);
   CHECK(contains(half_written.err, "y.mean.npy: cannot be written: "));
   CHECK(files_in(folder) == std::set<std::string>{"x.max.npy", "x.mean.npy", "x.sum.npy", "y.mean.npy"});
-  // Results that there is no memory for.
+  // Results that there is no memory for. (With a sanitizer that is the end.)
   const auto huge = dir.write("huge.npy", bytes::npy("<f4", "(70368744177664, 0)", ""));
-  const auto no_room = bitfold_cli({"reduce", "sum", "--axis", "1", huge, x});
-  CHECK(no_room.status != 0);
-  CHECK(contains(no_room.err, huge));
-  CHECK(contains(no_room.out, x));
+  if (!test::sanitized) {
+    const auto no_room = bitfold_cli({"reduce", "sum", "--axis", "1", huge, x});
+    CHECK(no_room.status != 0);
+    CHECK(contains(no_room.err, huge));
+    CHECK(contains(no_room.out, x));
+  }
   // What cannot be written, or made.
   CHECK(bitfold_cli({"reduce", "sum", "--axis", "0", "--out", dir.path("no/where.npy"), x}).status == 1);
   const auto in_a_file = bitfold_cli({"reduce", "sum", "--axis", "0", "--out", flat + "/below", x});

@@ -191,7 +191,7 @@ TEST_CASE("cuda: one input too many or too few is refused", "[cuda][ops]") {
     try {
       cuda::reduce(make_reduction(op, {}, dtype::f32), d.p, y, 8, d.p);
     } catch (const error& e) {
-      return e.code() == errc::usage && std::string(e.what()).find("data: ") == 0;
+      return e.code() == errc::usage && std::string(e.what()).find("y: ") == 0;
     }
     return false;
   };
