@@ -199,9 +199,7 @@ class DLPack(Kind):
             self.namespace.cuda.Device(self.device) if self.on_gpu else contextlib.nullcontext())
 
     def describe(self, x: Any, argument: str) -> _core.Array:
-        if not hasattr(x, "__dlpack__"):
-            raise TypeError(f"{argument}: {type(x).__name__}, and x is of {self.name}")
-        if self.namespace is not None and not self.is_one(x):
+        if not hasattr(x, "__dlpack__") or (self.namespace is not None and not self.is_one(x)):
             raise TypeError(f"{argument}: {type(x).__name__}, and x is of {self.name}")
         if tuple(map(int, x.__dlpack_device__())) != (self.device_type, self.device):
             raise ValueError(f"{argument}: on another device than x")

@@ -520,7 +520,12 @@ int reduce(reduce_arguments& args) {
   const grouping by(args.shapes);
   result_files to(args.shapes, args.ops.size(), groups(args).size(), args.files);
   const auto gpu = args.shapes_on_gpu() ? first_gpu(args.shapes.gpu_memory) : nullptr;
-  int status = 0;
+  int status = 0;  // that of the first that fails
+  const auto failed = [&](const std::string& why, int code) {
+    bar.leave();
+    complain(why);
+    if (status == 0) status = code;
+  };
   for (const file_names files : groups(args)) {
     std::string lines;
     try {
@@ -531,17 +536,11 @@ int reduce(reduce_arguments& args) {
     } catch (const error& e) {
       // Without the device, the other files would fail in the same way.
       if (e.code() == errc::no_device || e.code() == errc::cuda) throw;
-      bar.leave();
-      complain(e.what());
-      if (status == 0) status = static_cast<int>(e.code());
+      failed(e.what(), static_cast<int>(e.code()));
     } catch (const std::bad_alloc&) {
-      bar.leave();
-      complain(io::printable(files[0]) + ": out of memory");
-      if (status == 0) status = failure;
+      failed(io::printable(files[0]) + ": out of memory", failure);
     } catch (const std::runtime_error& e) {  // --out, which cannot be written
-      bar.leave();
-      complain(e.what());
-      if (status == 0) status = failure;
+      failed(e.what(), failure);
     }
     write_out(lines);
   }
