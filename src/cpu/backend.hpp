@@ -40,18 +40,23 @@ struct column_counter {
 /// The most outputs that a vector holds, and the alignment of one.
 inline constexpr int column_width = 16, column_alignment = 64;
 
-/// The folds of `outputs` neighbouring outputs, at least column_width of them.
-struct column_kernels {
-  /// One more leaf.
+/// Folds of several outputs together, widened.
+struct batch_kernels {
+  /// One more leaf of `outputs` neighbouring outputs, at least column_width of them.
   void (*add)(column_counter& c, const column_leaf& leaf, int outputs) = nullptr;
   /// Writes their settled states. Places are counted from `first`, which is where the run starts.
   void (*total)(const column_counter& c, int outputs, order::index first, void* states) = nullptr;
+  /// Writes the settled states of `count` outputs of 1 <= n < most_row elements each; those of output k lie in a row at
+  /// outputs[k], and places are counted from 0.
+  void (*rows)(const inputs* outputs, int count, int n, void* states) = nullptr;
+  int width = 0;              ///< outputs that `rows` folds at once
   std::size_t element = 0;    ///< bytes of the accumulator's type
   converter widen = nullptr;  ///< null where elements are of that type
-  /// Element first + i < first + n of output k, at x[rows[k] + first + i], to to[i * pitch + k], widened; k < `count`, which
-  /// is rounded up to whole vectors.
-  void (*turn)(const void* x, const std::ptrdiff_t* rows, int count, order::index first, int n, void* to, int pitch) = nullptr;
+  /// Element i < n of output k, at x[rows[k] + i], to to[i * pitch + k], widened; k < `count`, which is rounded up to whole
+  /// vectors.
+  void (*turn)(const void* x, const std::ptrdiff_t* rows, int count, int n, void* to, int pitch) = nullptr;
 };
+inline constexpr int most_row = 8 * order::leaf;
 
 /// How many keys (arith::key_of) n >= 1 elements have, on up to `threads` threads.
 std::size_t count_distinct(dtype type, const void* data, std::size_t n, int threads);
@@ -62,7 +67,7 @@ struct kernels {
   kernel fold = nullptr;
   converter convert = nullptr;
   bool slow_tail = false;  ///< a short leaf takes as long as several full ones
-  column_kernels columns{};
+  batch_kernels batch{};
 };
 
 /// Those of a target; nothing if this build does not hold it or this machine does not run it. Each target

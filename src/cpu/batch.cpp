@@ -208,6 +208,48 @@ void run_columns(const work& w, const detail::layout& l, const column_plan& p, i
   }
 }
 
+// All outputs, which are short and lie in a row each, some at a time.
+void run_rows(const work& w, const detail::layout& l, int threads) {
+  constexpr order::index most = 64;
+  const order::index n = l.n, groups = (l.outputs - 1) / most + 1;
+  const order::index parts = std::min<order::index>(groups, threads == 1 ? 1 : 8 * static_cast<order::index>(threads));
+  const auto size = static_cast<std::ptrdiff_t>(size_of(l.type));
+  for_each_part(parts, threads, [&](std::size_t part) {
+    std::ptrdiff_t places[2][most];
+    inputs rows[most];
+    std::vector<std::byte> states, widened;
+    for (order::index g = part * groups / parts; g < (part + 1) * groups / parts; ++g) {
+      const order::index first = g * most, end = std::min(first + most, l.outputs);
+      detail::places_of(l.kept, first, end - first, places[0], l.y ? places[1] : nullptr);
+      for (std::size_t k = 0; k < w.tasks.size(); ++k) {
+        const task& t = w.tasks[k];
+        const batch_kernels& kernels = t.run.batch;
+        // What is widened is to stay in the first-level cache.
+        const std::size_t pitch = n * kernels.element;
+        const auto width = static_cast<order::index>(kernels.width), fit = 16384 / (pitch * width) * width;
+        const order::index at_once = kernels.widen ? std::clamp(fit, width, most) : most;
+        states.resize(at_once * t.states.size);
+        for (order::index o = first; o < end; o += at_once) {
+          const order::index here = std::min(at_once, end - o);
+          for (order::index i = 0; i < here; ++i)
+            rows[i] = {l.x + places[0][o - first + i] * size, l.y ? l.y + places[1][o - first + i] * size : nullptr};
+          if (kernels.widen) {
+            widened.resize(2 * at_once * pitch);
+            for (order::index i = 0; i < here; ++i) {
+              std::byte *const x = widened.data() + i * pitch, *const y = x + at_once * pitch;
+              kernels.widen(rows[i].x, n, x);
+              if (l.y) kernels.widen(rows[i].y, n, y);
+              rows[i] = {x, l.y ? y : nullptr};
+            }
+          }
+          kernels.rows(rows, static_cast<int>(here), static_cast<int>(n), states.data());
+          w.put_states(k, o, here, states.data(), n);
+        }
+      }
+    }
+  });
+}
+
 void run(const batch& from, std::span<const reduction> all, std::span<void* const> out, const options& how,
          const detail::layout* axes = nullptr) {
   const target best = chosen(how);
@@ -228,11 +270,11 @@ void run(const batch& from, std::span<const reduction> all, std::span<void* cons
 
   const std::size_t element = size_of(from.type) * (from.data.y ? 2 : 1);
   const int threads = threads_for(how, from.elements * element);
-  if (axes && w.tasks.size() == all.size())
-    if (const auto p = plan_columns(w.tasks, *axes, threads)) {
-      report(best);
-      return run_columns(w, *axes, *p, threads);
-    }
+  if (axes && w.tasks.size() == all.size()) {
+    report(best);
+    if (const auto p = plan_columns(w.tasks, *axes, threads)) return run_columns(w, *axes, *p, threads);
+    if (axes->n > 0 && axes->outputs > 1 && axes->in_a_row() && are_short(w.tasks, axes->n)) return run_rows(w, *axes, threads);
+  }
   // Neighbouring outputs of about as many elements, some parts for each thread; or longer ones by all threads.
   const std::uint64_t parts = threads == 1 ? 1 : 8 * static_cast<std::uint64_t>(threads), share = from.elements / parts + 1;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;  // first, end

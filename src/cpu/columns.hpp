@@ -16,7 +16,7 @@
 namespace bitfold::cpu {
 
 struct column_plan {
-  bool turned;               ///< each output's elements are neighbours; or else outputs are
+  bool turned;               ///< outputs lie in a row each; or else their elements of one number do
   int outputs;               ///< at once
   order::index strips;       ///< of so many outputs
   order::index chunk, chunks;  ///< elements of an output in a chunk, a complete subtree but for the last
@@ -24,21 +24,27 @@ struct column_plan {
 
 /// Outputs at once that are brought together.
 inline constexpr int most_columns = 256;
-/// Whether rows of n elements are better turned than folded one by one: short ones, and those that mostly wait for their tails.
-inline bool better_turned(std::span<const task> tasks, order::index n) {
-  bool slow_tail = false;
-  for (const task& t : tasks) slow_tail |= t.run.slow_tail;
-  return n < 2 * order::leaf || (slow_tail && n % order::leaf > n / 8);
+/// Shorter rows are turned into columns.
+inline constexpr order::index least_row = order::lanes;
+/// Whether outputs of n elements, each in a row, are better folded together than one by one: short ones, of which several fit
+/// into the first-level cache if they are to be widened; and those that mostly wait for their tails.
+inline bool are_short(std::span<const task> tasks, order::index n) {
+  bool slow_tail = false, widened = false;
+  for (const task& t : tasks) {
+    slow_tail |= t.run.slow_tail;
+    widened |= t.run.batch.widen != nullptr;
+  }
+  return n < 2 * order::leaf || (n < most_row && (!widened || (slow_tail && n % order::leaf > n / 8)));
 }
 
 /// Nothing, if that is no way for outputs laid out like that.
 inline std::optional<column_plan> plan_columns(std::span<const task> tasks, const detail::layout& l, int threads) {
   if (l.n == 0 || l.outputs < 2) return {};
-  column_plan p{l.in_a_row(), 0, 0, 0, 0};
+  column_plan p{l.in_a_row() && l.n < least_row, 0, 0, 0, 0};
   const auto& inner = l.kept.each[l.kept.rank - 1];
-  if (p.turned ? !better_turned(tasks, l.n) : inner.x != 1 || (l.y && inner.y != 1)) return {};
+  if (!p.turned && (l.in_a_row() || inner.x != 1 || (l.y && inner.y != 1))) return {};
   bool where_they_lie = !p.turned && inner.extent >= column_width;
-  for (const task& t : tasks) where_they_lie &= !t.run.columns.widen;
+  for (const task& t : tasks) where_they_lie &= !t.run.batch.widen;
   const auto size = static_cast<int>(size_of(l.type)), high = static_cast<int>(std::min<std::uint64_t>(l.n, order::leaf));
   // A page wide, for the sake of prefetching; of several tasks, a leaf is read again from the cache.
   const auto page = static_cast<std::uint64_t>((tasks.size() == 1 ? 4096 : 1024) / size);
@@ -76,15 +82,15 @@ class column_worker {
     for (order::index at = 0; at < n; at += order::leaf) {
       const int size = static_cast<int>(std::min<order::index>(order::leaf, n - at));
       if (!turned_) detail::places_of(l_.reduced, begin + at, static_cast<order::index>(size), places_[0], l_.y ? places_[1] : nullptr);
-      const column_kernels* last = nullptr;
+      const batch_kernels* last = nullptr;
       for (std::size_t k = 0; k < tasks_.size(); ++k) {
-        const column_kernels& kernels = tasks_[k].run.columns;
+        const batch_kernels& kernels = tasks_[k].run.batch;
         column_leaf leaf{nullptr, nullptr, places_[0], places_[1], size, static_cast<int>(at)};
         if (lies_ready(kernels)) {
           leaf.x = runs_[0].x;
           leaf.y = runs_[0].y;
         } else {
-          if (!last || last->turn != kernels.turn) bring(kernels, begin + at, size);
+          if (!last || last->turn != kernels.turn) bring(kernels, size);
           last = &kernels;
           leaf = {tile_.data(), tile_.data() + tile_.size() / 2, tile_rows_, tile_rows_, size, static_cast<int>(at)};
         }
@@ -93,7 +99,7 @@ class column_worker {
     }
     for (std::size_t k = 0; k < tasks_.size(); ++k) {
       states_.resize(static_cast<std::size_t>(wide_) * tasks_[k].states.size);
-      tasks_[k].run.columns.total(counters_[k], columns_of(tasks_[k].run.columns), begin, states_.data());
+      tasks_[k].run.batch.total(counters_[k], columns_of(tasks_[k].run.batch), begin, states_.data());
       done(k, static_cast<const std::byte*>(states_.data()));
     }
   }
@@ -134,20 +140,20 @@ class column_worker {
     }
   }
 
-  bool lies_ready(const column_kernels& kernels) const {
+  bool lies_ready(const batch_kernels& kernels) const {
     return !turned_ && !kernels.widen && runs_.size() == 1 && outputs_ >= column_width;
   }
-  int columns_of(const column_kernels& kernels) const { return lies_ready(kernels) ? outputs_ : wide_; }
+  int columns_of(const batch_kernels& kernels) const { return lies_ready(kernels) ? outputs_ : wide_; }
 
-  // Elements begin, ..., begin + n - 1 of all outputs, to the tile.
-  void bring(const column_kernels& kernels, order::index begin, int n) {
+  // The leaf's n elements of all outputs, to the tile.
+  void bring(const batch_kernels& kernels, int n) {
     const std::size_t half = static_cast<std::size_t>(n) * static_cast<std::size_t>(wide_) * sizeof(double);
     if (tile_.size() < 2 * half) tile_.resize(2 * half);
     for (int i = 0; i < n; ++i) tile_rows_[i] = static_cast<std::ptrdiff_t>(i) * wide_;
     for (int input = 0; input < (l_.y ? 2 : 1); ++input) {
       std::byte* to = tile_.data() + static_cast<std::size_t>(input) * tile_.size() / 2;
       if (turned_) {
-        kernels.turn(input ? l_.y : l_.x, places_[input], outputs_, begin, n, to, wide_);
+        kernels.turn(input ? l_.y : l_.x, places_[input], outputs_, n, to, wide_);
         continue;
       }
       for (const outputs_in_a_row& run : runs_) {

@@ -130,8 +130,8 @@ void turn_rows(const A* x, const std::ptrdiff_t* rows, int count, int n, A* to, 
 }
 
 template <class T, class A>
-void turn(const void* x, const std::ptrdiff_t* rows, int count, order::index first, int n, void* to, int pitch) {
-  const T* const from = static_cast<const T*>(x) + first;
+void turn(const void* x, const std::ptrdiff_t* rows, int count, int n, void* to, int pitch) {
+  const T* const from = static_cast<const T*>(x);
   if constexpr (std::is_same_v<T, A>) {
     turn_rows<A>(from, rows, count, n, static_cast<A*>(to), pitch);
   } else {  // a vector of rows at a time, widened
@@ -146,3 +146,166 @@ void turn(const void* x, const std::ptrdiff_t* rows, int count, order::index fir
     }
   }
 }
+
+// Outputs whose own elements lie in a row, as many at once as a vector has lanes: each is read from end to end as if it were
+// alone, in runs of lanes that are complete subtrees. Before the lanes of one output would meet, they are exchanged for those of
+// the others.
+template <class F, class Source>
+struct row_by_row {
+  using A = typename Source::accumulator;
+  using alone = engine<F, Source>;
+  using state = typename alone::state;
+  using settled = decltype(F::template settle<A>(std::declval<typename alone::scalar_state>(), 0));
+  static constexpr int width = alone::width, columns = alone::columns;
+
+  // Some neighbouring lanes of a leaf, which begins at element `at`: of n elements each, and the first `longer` of one more.
+  struct piece {
+    int at, first, lanes, n, longer;
+    bool by_lane;  // not a subtree of lanes of one length
+
+    // In `count` lanes, of which `before` come before.
+    order::index elements(int before, int count) const {
+      return static_cast<order::index>(count * n + std::clamp(longer - before, 0, count));
+    }
+  };
+  struct plan {
+    piece each[most_row / order::leaf + columns];
+    int full = 0, pieces = 0;  // leaves; and all
+
+    explicit plan(int size) {
+      int at = 0;
+      for (; size - at >= order::leaf; at += order::leaf, ++full) each[pieces++] = {at, 0, order::lanes, order::rows, 0, false};
+      const int n = (size - at) / order::lanes, rest = (size - at) % order::lanes;
+      if (n > 0 && rest == 0) {
+        each[pieces++] = {at, 0, order::lanes, n, 0, false};
+        return;
+      }
+      const bool lengths_matter = F::counted || n == 0;
+      for (int first = 0; first < (n > 0 ? order::lanes : rest); first += width) {
+        const int longer = std::clamp(rest - first, 0, width);
+        each[pieces++] = {at, first, longer == width || n > 0 ? width : longer, n, longer,
+                          longer > 0 && longer < width && lengths_matter};
+      }
+    }
+  };
+
+  // Those lanes of rows begin, ..., end - 1.
+  BITFOLD_INLINE static void lanes_of(const Source (&rows)[width], int begin, int end, const piece& p, state (&v)[width]) {
+    const auto each = [&](auto f) BITFOLD_LAMBDA {
+      for (int k = begin; k < end; ++k) v[k] = f(rows[k].ahead(p.at));
+    };
+    // n elements in each lane; the last one by last().
+    const int at = p.n * order::lanes + p.first;
+    const auto lanes = [&](Source leaf, int n, auto last) BITFOLD_LAMBDA {
+      return method::fold_lane<F, order::rows>(n, [&](int r) BITFOLD_LAMBDA {
+        return r < p.n ? leaf.elements(r * order::lanes + p.first) : last();
+      });
+    };
+    if (p.lanes == order::lanes) {
+      each([&](Source leaf) BITFOLD_LAMBDA {
+        state v[columns];
+        BITFOLD_UNROLL
+        for (int c = 0; c < columns; ++c)
+          v[c] = method::fold_lane<F, order::rows>(p.n, [&](int r) BITFOLD_LAMBDA { return leaf.elements(r * order::lanes + c * width); });
+        alone::fold_vectors(v, static_cast<order::index>(p.n));
+        return v[0];
+      });
+    } else if (p.longer == 0 || p.longer == width) {
+      each([&](Source leaf) BITFOLD_LAMBDA {
+        return lanes(leaf, p.n + (p.longer > 0), [&]() BITFOLD_LAMBDA { return leaf.elements(at); });
+      });
+    } else if (p.n == 0) {
+      each([&](Source leaf) BITFOLD_LAMBDA {
+        return method::fold_lane<F, order::rows>(1, [&](int) BITFOLD_LAMBDA { return leaf.first_elements(at, p.longer); });
+      });
+    } else {
+      each([&](Source leaf) BITFOLD_LAMBDA {
+        const state more = lanes(leaf, p.n + 1, [&]() BITFOLD_LAMBDA { return leaf.first_elements(at, p.longer); });
+        return state::zip([&](auto x, auto y) BITFOLD_LAMBDA { return simd::first_n_of(p.longer, x, y); }, more,
+                          lanes(leaf, p.n, [&]() BITFOLD_LAMBDA { return leaf.elements(at); }));
+      });
+    }
+  }
+
+  // Lane i of v[k] becomes lane k of v[i]. Each round moves the lowest bit of a value's lane to the top of its vector's
+  // number, and that one's lowest bit to the top of the lane's.
+  BITFOLD_INLINE static void exchange(state (&v)[width]) {
+    BITFOLD_UNROLL
+    for (int step = 1; step < width; step *= 2) {
+      state w[width];
+      BITFOLD_UNROLL
+      for (int j = 0; j < width / 2; ++j) {
+        w[j] = state::zip([](auto x, auto y) BITFOLD_LAMBDA { return simd::even(x, y); }, v[2 * j], v[2 * j + 1]);
+        w[j + width / 2] = state::zip([](auto x, auto y) BITFOLD_LAMBDA { return simd::odd(x, y); }, v[2 * j], v[2 * j + 1]);
+      }
+      std::copy_n(w, width, v);
+    }
+  }
+
+  // Adjacent pairs, as order::fold_in_place: lanes that are not there have no elements.
+  BITFOLD_INLINE static void fold_lanes(state (&v)[width], const piece& p) {
+    for (int step = 1; step < p.lanes; step *= 2)
+      for (int l = 0; l + step < p.lanes; l += 2 * step)
+        v[l] = F::merge(v[l], v[l + step], bitfold::fold::counts{p.elements(l, step), p.elements(l + step, step)});
+  }
+
+  // A binary counter of runs of lanes, each a complete subtree but for the last.
+  struct counter {
+    static constexpr int most = std::bit_width(unsigned{most_row / order::rows}) + 1;
+    state pending[most];
+    order::index each[most];  // elements
+    int lanes[most], depth = 0;
+
+    BITFOLD_INLINE void merge_last(state& s, order::index& n) {
+      --depth;
+      s = F::merge(pending[depth], s, bitfold::fold::counts{each[depth], n});
+      n += each[depth];
+    }
+    BITFOLD_INLINE void push(state s, int here, order::index n) {
+      for (; depth > 0 && lanes[depth - 1] == here; here *= 2) merge_last(s, n);
+      pending[depth] = s;
+      lanes[depth] = here;
+      each[depth++] = n;
+    }
+    BITFOLD_INLINE state total() {
+      state s = pending[--depth];
+      for (order::index n = each[depth]; depth > 0;) merge_last(s, n);
+      return s;
+    }
+  };
+
+  static void run(const inputs* rows, int count, int n, void* to) {
+    using T = std::remove_cvref_t<decltype(*Source{}.x)>;
+    const plan cut(n);
+    auto* out = static_cast<std::byte*>(to);
+    for (int done = 0; done < count; done += width) {
+      state v[std::size(cut.each)][width];
+      Source row[width];
+      for (int k = 0; k < width; ++k) {
+        const inputs& in = rows[std::min(done + k, count - 1)];
+        row[k] = {static_cast<const T*>(in.x), static_cast<const T*>(in.y), 0};
+      }
+      // Memory likes long rows one by one.
+      for (int k = 0, some = cut.full ? 1 : width; k < width; k += some) {
+        for (int i = 0; i < cut.full; ++i) v[i][k] = alone::full_leaf(row[k].ahead(cut.each[i].at));
+        for (int i = cut.full; i < cut.pieces; ++i) lanes_of(row, k, k + some, cut.each[i], v[i]);
+      }
+      counter c;
+      for (int i = 0; i < cut.pieces; ++i) {
+        const piece& p = cut.each[i];
+        if (p.by_lane) {
+          exchange(v[i]);
+          fold_lanes(v[i], p);
+        } else {
+          alone::fold_vectors(v[i], p.elements(0, p.lanes) / width);
+        }
+        c.push(v[i][0], p.lanes, p.elements(0, p.lanes));
+      }
+      const state s = c.total();
+      for (int k = 0; k < std::min(width, count - done); ++k, out += sizeof(settled)) {
+        const settled one = F::template settle<A>(s.map([=](auto x) BITFOLD_LAMBDA { return simd::lane(x, k); }), 0);
+        std::memcpy(out, &one, sizeof one);
+      }
+    }
+  }
+};

@@ -27,14 +27,7 @@ struct stored {
   }
   /// As many neighbouring elements as a vector has, from element i of the leaf on.
   BITFOLD_INLINE auto elements(int i) const {
-    const simd::vec<A> v = simd::load<A>(x + i);
-    if constexpr (F::takes == fold::input::two)
-      return fold::pair_of<simd::vec<A>>{v, simd::load<A>(y + i)};
-    else if constexpr (F::takes == fold::input::placed)
-      return fold::placed_at<simd::vec<A>, decltype(simd::places<A>(0))>{
-          v, simd::places<A>(first + static_cast<order::index>(i))};
-    else
-      return v;
+    return taken(i, [](const T* p) BITFOLD_LAMBDA { return simd::load<A>(p); });
   }
   /// Element i of the leaf.
   auto element(int i) const {
@@ -52,7 +45,20 @@ struct stored {
   }
   /// The first n of the elements from element i on, n less than a vector has (if any); then the zero that
   /// changes no sum.
-  BITFOLD_INLINE auto first_elements(int i, int n) const { return simd::load_first<A>(x + i, n > 0 ? n : 0); }
+  BITFOLD_INLINE auto first_elements(int i, int n) const {
+    return taken(i, [n](const T* p) BITFOLD_LAMBDA { return simd::load_first<A>(p, n > 0 ? n : 0); });
+  }
+  template <class Load>
+  BITFOLD_INLINE auto taken(int i, Load load) const {
+    const simd::vec<A> v = load(x + i);
+    if constexpr (F::takes == fold::input::two)
+      return fold::pair_of<simd::vec<A>>{v, load(y + i)};
+    else if constexpr (F::takes == fold::input::placed)
+      return fold::placed_at<simd::vec<A>, decltype(simd::places<A>(0))>{
+          v, simd::places<A>(first + static_cast<order::index>(i))};
+    else
+      return v;
+  }
   /// `count` elements from element i on, less than a row, where they may be over-read.
   struct row {
     T x[order::lanes] = {}, y[order::lanes] = {};
