@@ -4,6 +4,7 @@
 //
 //   bitfold_bench_cpu_shapes --benchmark_repetitions=5 --benchmark_out=result.json --benchmark_out_format=json
 #include <benchmark/benchmark.h>
+#include <sys/mman.h>
 #include <tbb/info.h>
 
 #include <cstdlib>
@@ -24,14 +25,15 @@ using namespace bitfold;
 
 constexpr std::int64_t elements = std::int64_t{1} << 24;
 
-// Of magnitude in [1, 2), both signs.
+// Of magnitude in [1, 2), both signs; in huge pages, as NumPy asks for them too.
 template <class T>
 const T* data() {
   static const T* const p = [] {
     using bits = std::conditional_t<sizeof(T) == 2, std::uint16_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
     constexpr int mantissa = sizeof(T) == 2 ? 10 : sizeof(T) == 4 ? 23 : 52;
     constexpr bits sign = bits{1} << (8 * sizeof(T) - 1), low = (bits{1} << mantissa) - 1, one = ((sign - 1) & ~low) >> 1 & ~low;
-    auto* const out = static_cast<bits*>(std::aligned_alloc(4096, elements * sizeof(T)));
+    auto* const out = static_cast<bits*>(std::aligned_alloc(std::size_t{1} << 21, elements * sizeof(T)));
+    madvise(out, elements * sizeof(T), MADV_HUGEPAGE);
     std::uint64_t s = 1;
     for (std::int64_t i = 0; i < elements; ++i) {
       s = s * 6364136223846793005u + 1442695040888963407u;

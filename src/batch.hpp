@@ -47,8 +47,8 @@ class batch {
   /// `pitch` bytes apart, y's `second` bytes behind x's.
   virtual void gather(std::uint64_t output, std::uint64_t outputs_, std::uint64_t first, std::uint64_t n, std::byte* to,
                       std::size_t pitch, std::size_t second) const = 0;
-  /// Whether neighbouring outputs are better gathered together.
-  virtual bool neighbours() const { return false; }
+  /// How many neighbouring outputs are better gathered together than one by one.
+  virtual std::uint64_t together() const { return 1; }
 };
 
 /// The places first, first + 1, ..., first + n - 1 of some axes, of y too if that is not null: in elements.
@@ -77,7 +77,11 @@ class strided_batch : public batch {
     copy(&axes::axis::x, l_.x, output, outputs_, first, n, to, pitch);
     if (l_.y) copy(&axes::axis::y, l_.y, output, outputs_, first, n, to + second, pitch);
   }
-  bool neighbours() const override { return !in_a_row_ && in_runs_of_ == 0; }
+  std::uint64_t together() const override {
+    if (in_a_row_) return 1;
+    // Those that share lines of the cache; or pages, as the short runs of planes do.
+    return in_runs_of_ == 0 ? 64 / size_of(type) : in_runs_of_ < 4096 / size_of(type) ? 8 : 1;
+  }
 
  private:
   pointers moved(axes::offset by) const {

@@ -47,7 +47,7 @@ struct batch_kernels {
   /// Writes their settled states. Places are counted from `first`, which is where the run starts.
   void (*total)(const column_counter& c, int outputs, order::index first, void* states) = nullptr;
   /// Writes the settled states of `count` outputs of 1 <= n < most_row elements each; those of output k lie in a row at
-  /// outputs[k], and places are counted from 0.
+  /// outputs[k], and places are counted from 0. Null without vectors.
   void (*rows)(const inputs* outputs, int count, int n, void* states) = nullptr;
   int width = 0;              ///< outputs that `rows` folds at once
   std::size_t element = 0;    ///< bytes of the accumulator's type

@@ -70,8 +70,7 @@ class worker {
   // Outputs whose elements have to be brought together.
   target run_gathered(std::uint64_t first, std::uint64_t end) {
     target by = w_.by;
-    // As many at once as lie in a line of the cache: if they are neighbours, they come with it.
-    const std::uint64_t most = w_.from.neighbours() ? std::min<std::uint64_t>(64 / size_, end - first) : 1;
+    const std::uint64_t most = std::min(w_.from.together(), end - first);
     for (std::uint64_t o = first; o < end; o += most) {
       const std::uint64_t outputs = std::min(most, end - o), n = w_.from.count(o);
       if (n == 0) {
@@ -286,7 +285,7 @@ void run(const batch& from, std::span<const reduction> all, std::span<void* cons
     have = 0;
   };
   const std::uint64_t worth = std::max<std::uint64_t>(2 * share, 2 * bytes_worth_a_thread / element);
-  const std::uint64_t step = from.neighbours() ? 64 / size_of(from.type) : 1;
+  const std::uint64_t step = from.together();
   for (std::uint64_t o = 0; o < from.outputs; o += step) {
     const std::uint64_t n = from.count(o), end = std::min(o + step, from.outputs);
     if (threads > 1 && n >= worth) {

@@ -31,6 +31,7 @@ inline constexpr order::index least_row = order::lanes;
 inline bool are_short(std::span<const task> tasks, order::index n) {
   bool slow_tail = false, widened = false;
   for (const task& t : tasks) {
+    if (!t.run.batch.rows) return false;
     slow_tail |= t.run.slow_tail;
     widened |= t.run.batch.widen != nullptr;
   }

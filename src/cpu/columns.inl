@@ -194,13 +194,6 @@ struct row_by_row {
     const auto each = [&](auto f) BITFOLD_LAMBDA {
       for (int k = begin; k < end; ++k) v[k] = f(rows[k].ahead(p.at));
     };
-    // n elements in each lane; the last one by last().
-    const int at = p.n * order::lanes + p.first;
-    const auto lanes = [&](Source leaf, int n, auto last) BITFOLD_LAMBDA {
-      return method::fold_lane<F, order::rows>(n, [&](int r) BITFOLD_LAMBDA {
-        return r < p.n ? leaf.elements(r * order::lanes + p.first) : last();
-      });
-    };
     if (p.lanes == order::lanes) {
       each([&](Source leaf) BITFOLD_LAMBDA {
         state v[columns];
@@ -210,19 +203,17 @@ struct row_by_row {
         alone::fold_vectors(v, static_cast<order::index>(p.n));
         return v[0];
       });
-    } else if (p.longer == 0 || p.longer == width) {
-      each([&](Source leaf) BITFOLD_LAMBDA {
-        return lanes(leaf, p.n + (p.longer > 0), [&]() BITFOLD_LAMBDA { return leaf.elements(at); });
-      });
-    } else if (p.n == 0) {
-      each([&](Source leaf) BITFOLD_LAMBDA {
-        return method::fold_lane<F, order::rows>(1, [&](int) BITFOLD_LAMBDA { return leaf.first_elements(at, p.longer); });
-      });
     } else {
       each([&](Source leaf) BITFOLD_LAMBDA {
-        const state more = lanes(leaf, p.n + 1, [&]() BITFOLD_LAMBDA { return leaf.first_elements(at, p.longer); });
-        return state::zip([&](auto x, auto y) BITFOLD_LAMBDA { return simd::first_n_of(p.longer, x, y); }, more,
-                          lanes(leaf, p.n, [&]() BITFOLD_LAMBDA { return leaf.elements(at); }));
+        const auto lanes = [&](int n) BITFOLD_LAMBDA {
+          return method::fold_lane<F, order::rows>(n, [&](int r) BITFOLD_LAMBDA {
+            const int at = r * order::lanes + p.first;
+            return r < p.n ? leaf.elements(at) : leaf.first_elements(at, p.longer);
+          });
+        };
+        const state s = lanes(p.n + (p.longer > 0));
+        if (p.n == 0 || p.longer == 0 || p.longer == width) return s;
+        return state::zip([&](auto x, auto y) BITFOLD_LAMBDA { return simd::first_n_of(p.longer, x, y); }, s, lanes(p.n));
       });
     }
   }

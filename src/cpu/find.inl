@@ -25,8 +25,8 @@ inline kernels find(const reduction& r) {
         } else {
           constexpr bool same = std::is_same_v<T, A>;
           using together = side_by_side<Base, A>;
-          const batch_kernels batch{together::add, together::total, row_by_row<Base, stored<Base, A, A>>::run, simd::width<A>,
-                                    sizeof(A), same ? nullptr : convert<T, A>, turn<T, A>};
+          batch_kernels batch{together::add, together::total, nullptr, simd::width<A>, sizeof(A), same ? nullptr : convert<T, A>, turn<T, A>};
+          if constexpr (simd::width<A> > 1) batch.rows = row_by_row<Base, stored<Base, A, A>>::run;
           constexpr bool as_stored = same || (is_plain_sum<Base> && std::is_integral_v<A> == std::is_integral_v<T>);
           using In = std::conditional_t<as_stored, T, A>;
           constexpr bool slow_tail = !engine<Base, stored<Base, In, A>>::short_in_vectors();
