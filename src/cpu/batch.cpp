@@ -172,7 +172,7 @@ void run_long(const work& w, std::uint64_t output, const options& how) {
 // All outputs side by side, by threads that take some strips of them each, or chunks of their elements.
 void run_columns(const work& w, const detail::layout& l, const column_plan& p, int threads) {
   const order::index outputs = l.outputs, n = l.n;
-  const order::index at_once = threads == 1 ? p.strips : (p.strips - 1) / (8 * static_cast<order::index>(threads)) + 1;
+  const order::index at_once = (p.strips - 1) / parts_for(threads) + 1;
   const order::index parts = (p.strips - 1) / at_once + 1;
   // Of each task the states of all chunks of output 0, of output 1, ...
   std::vector<std::vector<std::byte>> states(p.chunks > 1 ? w.tasks.size() : 0);
@@ -211,7 +211,7 @@ void run_columns(const work& w, const detail::layout& l, const column_plan& p, i
 void run_rows(const work& w, const detail::layout& l, int threads) {
   constexpr order::index most = 64;
   const order::index n = l.n, groups = (l.outputs - 1) / most + 1;
-  const order::index parts = std::min<order::index>(groups, threads == 1 ? 1 : 8 * static_cast<order::index>(threads));
+  const order::index parts = std::min(groups, parts_for(threads));
   const auto size = static_cast<std::ptrdiff_t>(size_of(l.type));
   for_each_part(parts, threads, [&](std::size_t part) {
     std::ptrdiff_t places[2][most];
@@ -228,19 +228,18 @@ void run_rows(const work& w, const detail::layout& l, int threads) {
         const auto width = static_cast<order::index>(kernels.width), fit = 16384 / (pitch * width) * width;
         const order::index at_once = kernels.widen ? std::clamp(fit, width, most) : most;
         states.resize(at_once * t.states.size);
+        if (kernels.widen) widened.resize(2 * at_once * pitch);
         for (order::index o = first; o < end; o += at_once) {
           const order::index here = std::min(at_once, end - o);
           for (order::index i = 0; i < here; ++i)
             rows[i] = {l.x + places[0][o - first + i] * size, l.y ? l.y + places[1][o - first + i] * size : nullptr};
-          if (kernels.widen) {
-            widened.resize(2 * at_once * pitch);
+          if (kernels.widen)
             for (order::index i = 0; i < here; ++i) {
               std::byte *const x = widened.data() + i * pitch, *const y = x + at_once * pitch;
               kernels.widen(rows[i].x, n, x);
               if (l.y) kernels.widen(rows[i].y, n, y);
               rows[i] = {x, l.y ? y : nullptr};
             }
-          }
           kernels.rows(rows, static_cast<int>(here), static_cast<int>(n), states.data());
           w.put_states(k, o, here, states.data(), n);
         }
@@ -275,7 +274,7 @@ void run(const batch& from, std::span<const reduction> all, std::span<void* cons
     if (axes->n > 0 && axes->outputs > 1 && axes->in_a_row() && are_short(w.tasks, axes->n)) return run_rows(w, *axes, threads);
   }
   // Neighbouring outputs of about as many elements, some parts for each thread; or longer ones by all threads.
-  const std::uint64_t parts = threads == 1 ? 1 : 8 * static_cast<std::uint64_t>(threads), share = from.elements / parts + 1;
+  const std::uint64_t share = from.elements / parts_for(threads) + 1;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;  // first, end
   std::vector<std::uint64_t> alone;
   std::uint64_t begin = 0, have = 0;

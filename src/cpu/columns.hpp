@@ -16,7 +16,7 @@
 namespace bitfold::cpu {
 
 struct column_plan {
-  bool turned;               ///< outputs lie in a row each; or else their elements of one number do
+  bool turned;               ///< outputs lie in a row each, of one leaf; or else their elements of one number do
   int outputs;               ///< at once
   order::index strips;       ///< of so many outputs
   order::index chunk, chunks;  ///< elements of an output in a chunk, a complete subtree but for the last
@@ -53,13 +53,13 @@ inline std::optional<column_plan> plan_columns(std::span<const task> tasks, cons
     p.outputs = static_cast<int>(page);
   else if (where_they_lie && inner.extent < page)  // as long as a run of outputs
     p.outputs = static_cast<int>(inner.extent);
-  else  // a tile in the first-level cache; or one in the second, as wide as can be
-    p.outputs = std::clamp((p.turned ? 8192 : 65536) / high, std::max(column_width, 64 / size), most_columns);
+  else  // a tile in the second-level cache, as wide as can be
+    p.outputs = std::clamp(65536 / high, std::max(column_width, 64 / size), most_columns);
   p.strips = (l.outputs - 1) / static_cast<order::index>(p.outputs) + 1;
   const order::index leaves = order::leaf_count(l.n);
   p.chunk = std::min(leaves, most_leaves);
   if (threads > 1) {
-    const order::index share = leaves * p.strips / (8 * static_cast<order::index>(threads)) + 1;
+    const order::index share = leaves * p.strips / parts_for(threads) + 1;
     p.chunk = std::min(p.chunk, std::max<order::index>(16, std::bit_ceil(share)));
   }
   p.chunks = (leaves - 1) / p.chunk + 1;

@@ -94,6 +94,22 @@ void convert(const void* from, std::size_t n, void* to) {
   }
 }
 
+// Lane i of v[k] becomes lane k of v[i]; zip(f, a, b) is f of the vectors of a and b. Each round moves the lowest bit of a
+// value's lane to the top of its vector's number, and that one's lowest bit to the top of the lane's.
+template <int Count, class V, class Zip>
+BITFOLD_INLINE void exchange(V (&v)[Count], Zip zip) {
+  BITFOLD_UNROLL
+  for (int step = 1; step < Count; step *= 2) {
+    V w[Count];
+    BITFOLD_UNROLL
+    for (int j = 0; j < Count / 2; ++j) {
+      w[j] = zip([](auto x, auto y) BITFOLD_LAMBDA { return simd::even(x, y); }, v[2 * j], v[2 * j + 1]);
+      w[j + Count / 2] = zip([](auto x, auto y) BITFOLD_LAMBDA { return simd::odd(x, y); }, v[2 * j], v[2 * j + 1]);
+    }
+    std::copy_n(w, Count, v);
+  }
+}
+
 // Element i of row k to to[i * pitch + k]; whole vectors of outputs, so that the last row may come several times.
 template <class A>
 void turn_rows(const A* x, const std::ptrdiff_t* rows, int count, int n, A* to, int pitch) {
@@ -110,18 +126,7 @@ void turn_rows(const A* x, const std::ptrdiff_t* rows, int count, int n, A* to, 
         __builtin_prefetch(p + ahead);
         v[j] = here == width ? simd::load<A>(p) : simd::load_first<A>(p, here);
       }
-      // Each round moves the lowest bit of an element's lane to the top of its vector's number, and that one's lowest
-      // bit to the top of the lane's.
-      BITFOLD_UNROLL
-      for (int step = 1; step < width; step *= 2) {
-        simd::vec<A> w[width];
-        BITFOLD_UNROLL
-        for (int j = 0; j < width / 2; ++j) {
-          w[j] = simd::even(v[2 * j], v[2 * j + 1]);
-          w[j + width / 2] = simd::odd(v[2 * j], v[2 * j + 1]);
-        }
-        std::copy_n(w, width, v);
-      }
+      exchange(v, [](auto f, simd::vec<A> a, simd::vec<A> b) BITFOLD_LAMBDA { return f(a, b); });
       A* const out = to + i * pitch + k;
       BITFOLD_UNROLL
       for (int j = 0; j < width; ++j)
@@ -161,8 +166,8 @@ struct row_by_row {
   // Some neighbouring lanes of a leaf, which begins at element `at`: of n elements each, and the first `longer` of one more.
   struct piece {
     int at, first, lanes, n, longer;
-    bool by_lane;  // not a subtree of lanes of one length
 
+    bool mixed() const { return longer > 0 && longer < width; }
     // In `count` lanes, of which `before` come before.
     order::index elements(int before, int count) const {
       return static_cast<order::index>(count * n + std::clamp(longer - before, 0, count));
@@ -174,17 +179,15 @@ struct row_by_row {
 
     explicit plan(int size) {
       int at = 0;
-      for (; size - at >= order::leaf; at += order::leaf, ++full) each[pieces++] = {at, 0, order::lanes, order::rows, 0, false};
+      for (; size - at >= order::leaf; at += order::leaf, ++full) each[pieces++] = {at, 0, order::lanes, order::rows, 0};
       const int n = (size - at) / order::lanes, rest = (size - at) % order::lanes;
       if (n > 0 && rest == 0) {
-        each[pieces++] = {at, 0, order::lanes, n, 0, false};
+        each[pieces++] = {at, 0, order::lanes, n, 0};
         return;
       }
-      const bool lengths_matter = F::counted || n == 0;
       for (int first = 0; first < (n > 0 ? order::lanes : rest); first += width) {
         const int longer = std::clamp(rest - first, 0, width);
-        each[pieces++] = {at, first, longer == width || n > 0 ? width : longer, n, longer,
-                          longer > 0 && longer < width && lengths_matter};
+        each[pieces++] = {at, first, n > 0 ? width : longer, n, longer};
       }
     }
   };
@@ -212,24 +215,9 @@ struct row_by_row {
           });
         };
         const state s = lanes(p.n + (p.longer > 0));
-        if (p.n == 0 || p.longer == 0 || p.longer == width) return s;
+        if (p.n == 0 || !p.mixed()) return s;
         return state::zip([&](auto x, auto y) BITFOLD_LAMBDA { return simd::first_n_of(p.longer, x, y); }, s, lanes(p.n));
       });
-    }
-  }
-
-  // Lane i of v[k] becomes lane k of v[i]. Each round moves the lowest bit of a value's lane to the top of its vector's
-  // number, and that one's lowest bit to the top of the lane's.
-  BITFOLD_INLINE static void exchange(state (&v)[width]) {
-    BITFOLD_UNROLL
-    for (int step = 1; step < width; step *= 2) {
-      state w[width];
-      BITFOLD_UNROLL
-      for (int j = 0; j < width / 2; ++j) {
-        w[j] = state::zip([](auto x, auto y) BITFOLD_LAMBDA { return simd::even(x, y); }, v[2 * j], v[2 * j + 1]);
-        w[j + width / 2] = state::zip([](auto x, auto y) BITFOLD_LAMBDA { return simd::odd(x, y); }, v[2 * j], v[2 * j + 1]);
-      }
-      std::copy_n(w, width, v);
     }
   }
 
@@ -284,8 +272,8 @@ struct row_by_row {
       counter c;
       for (int i = 0; i < cut.pieces; ++i) {
         const piece& p = cut.each[i];
-        if (p.by_lane) {
-          exchange(v[i]);
+        if (p.mixed() && (F::counted || p.n == 0)) {  // no subtree of lanes of one length
+          exchange(v[i], [](auto f, state a, state b) BITFOLD_LAMBDA { return state::zip(f, a, b); });
           fold_lanes(v[i], p);
         } else {
           alone::fold_vectors(v[i], p.elements(0, p.lanes) / width);

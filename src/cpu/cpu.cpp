@@ -38,8 +38,7 @@ plan make_plan(std::size_t bytes, std::size_t n, int threads) {
   const auto workers = std::min<std::size_t>(static_cast<std::size_t>(threads), bytes / bytes_worth_a_thread);
   if (workers < 2 && total <= most_leaves) return {total, 1};
   order::index leaves = total;
-  // About eight chunks for each thread, so that a thread that starts late delays nobody.
-  if (workers >= 2) leaves = std::bit_ceil(total / (8 * workers) + 1);
+  if (workers >= 2) leaves = std::bit_ceil(total / parts_for(static_cast<int>(workers)) + 1);
   leaves = std::min(leaves, most_leaves);
   return {leaves, (total + leaves - 1) / leaves};
 }

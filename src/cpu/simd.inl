@@ -43,7 +43,7 @@ HWY_INLINE vec<A> load(const T* p) {
   }
 }
 
-/// The first n of the elements at p, n less than a vector has, and nothing read beyond; then the zero that
+/// The first n of the elements at p, at most as many as a vector has, and nothing read beyond; then the zero that
 /// changes no sum.
 template <class A, class T>
 HWY_INLINE vec<A> load_first(const T* p, int n) {

@@ -43,7 +43,7 @@ struct stored {
     else
       return get(x);
   }
-  /// The first n of the elements from element i on, n less than a vector has (if any); then the zero that
+  /// The first n (if any) of the elements from element i on, at most as many as a vector has; then the zero that
   /// changes no sum.
   BITFOLD_INLINE auto first_elements(int i, int n) const {
     return taken(i, [n](const T* p) BITFOLD_LAMBDA { return simd::load_first<A>(p, n > 0 ? n : 0); });

@@ -52,8 +52,8 @@ A lane(A x, int) {
   return x;  // the only one
 }
 template <class A, class T>
-A load_first(const T*, int) {
-  return bitfold::arith::stored_neutral<A>;  // n is less than the width, 1
+A load_first(const T* p, int n) {
+  return n > 0 ? load<A>(p) : bitfold::arith::stored_neutral<A>;
 }
 template <class A>
 A first_n_of(int, A x, A) {
