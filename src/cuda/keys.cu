@@ -1,7 +1,9 @@
 // What has to be moved before it is reduced. by_key: the elements, or of two inputs their places, sorted by key and, of each
 // key, in their order (CUB's radix sort is stable).
 #include <algorithm>
+#include <bit>
 #include <string>
+#include <type_traits>
 
 #include <cub/device/device_radix_sort.cuh>
 
@@ -14,13 +16,13 @@ constexpr int block = 256;
 
 int grid(index n) { return static_cast<int>(std::clamp<index>((n + block - 1) / block, 1, 1 << 14)); }
 
-// Keys that name no output become the one after the last. With each goes x's element, or its place where x is null.
+// Keys that name no output become the one after the last. With each goes its element; where there are two, their place.
 template <class Bits>
-__global__ void make_keys(const std::int64_t* from, const Bits* x, index n, index outputs, std::uint32_t* keys, Bits* values) {
+__global__ void make_keys(const std::int64_t* from, index n, index outputs, std::uint32_t* keys, Bits* places) {
   for (index i = index{blockIdx.x} * block + threadIdx.x; i < n; i += index{gridDim.x} * block) {
     const auto key = static_cast<index>(from[i]);
     keys[i] = static_cast<std::uint32_t>(key < outputs ? key : outputs);
-    values[i] = x ? x[i] : static_cast<Bits>(i);
+    if (places) places[i] = static_cast<Bits>(i);
   }
 }
 
@@ -32,27 +34,38 @@ __global__ void find_begins(const std::uint32_t* keys, index n, index outputs, s
   }
 }
 
-struct room {
-  std::size_t begins, keys, values, own;  // bytes: of where keys begin; of keys; of what goes with them; CUB's
-  std::size_t total() const { return begins + 2 * (keys + values) + own; }
-};
-template <class T>
-using buffers = cub::DoubleBuffer<T>;
-
-template <class Bits>
-cudaError_t sort(void* own, std::size_t& bytes, buffers<std::uint32_t>& keys, buffers<Bits>& values, index n, index outputs, stream where) {
-  int bits = 1;
-  while (outputs >> bits) ++bits;
-  return cub::DeviceRadixSort::SortPairs(own, bytes, keys, values, static_cast<std::uint64_t>(n), 0, bits, where);
-}
 constexpr std::size_t rounded_up(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+// From where keys begin, on: keys and places before the sort, keys and what goes with them after it, and what the sort wants.
 template <class Bits>
-cudaError_t lay_out(index n, index outputs, room& to) {
-  buffers<std::uint32_t> no_keys(nullptr, nullptr);
-  buffers<Bits> none(nullptr, nullptr);
-  to = {rounded_up((outputs + 2) * sizeof(std::int64_t)), rounded_up(n * sizeof(std::uint32_t)), rounded_up(n * sizeof(Bits)), 0};
-  return sort(nullptr, to.own, no_keys, none, n, outputs, nullptr);
-}
+struct room {
+  std::int64_t* begins = nullptr;
+  std::uint32_t *keys = nullptr, *sorted = nullptr;
+  Bits *places = nullptr, *values = nullptr;
+  void* own = nullptr;
+  std::size_t own_bytes = 0, bytes = 0;
+
+  cudaError_t lay_out(void* workspace, bool two, index n, index outputs) {
+    const auto take = [&]<class T>(T*& to, std::size_t count) {
+      if (workspace) to = reinterpret_cast<T*>(static_cast<std::byte*>(workspace) + bytes);
+      bytes += rounded_up(count * sizeof(T));
+    };
+    take(begins, outputs + 2);
+    take(keys, n);
+    take(sorted, n);
+    take(values, n);
+    if (two) take(places, n);
+    const cudaError_t failed = sort(nullptr, n, outputs, nullptr);
+    if (workspace) own = static_cast<std::byte*>(workspace) + bytes;
+    bytes += rounded_up(own_bytes);
+    return failed;
+  }
+  // Without room of its own it says how much that is.
+  cudaError_t sort(const Bits* from, index n, index outputs, stream where) {
+    return cub::DeviceRadixSort::SortPairs(own, own_bytes, keys, sorted, from, values, static_cast<std::uint64_t>(n), 0,
+                                           std::bit_width(outputs | 1), where);
+  }
+};
 // f of the type of what goes with a key.
 template <class Function>
 auto with_values(dtype in, bool two, Function f) {
@@ -62,30 +75,27 @@ auto with_values(dtype in, bool two, Function f) {
 }  // namespace
 
 std::size_t keys_workspace(dtype in, bool two, index n, index outputs) {
-  room r{};
-  const cudaError_t err = with_values(in, two, [&]<class Bits>(Bits) { return lay_out<Bits>(n, outputs, r); });
-  if (err) throw error(errc::cuda, std::string("workspace of the sort: ") + cudaGetErrorString(err));
-  return rounded_up(r.total());
+  return with_values(in, two, [&]<class Bits>(Bits) {
+    room<Bits> r;
+    const cudaError_t err = r.lay_out(nullptr, two, n, outputs);
+    if (err) throw error(errc::cuda, std::string("workspace of the sort: ") + cudaGetErrorString(err));
+    return r.bytes;
+  });
 }
 
 const char* launch_keys(const std::int64_t* from, index n, index outputs, void* workspace, stream where, output_elements& to) {
   const bool two = to.y != nullptr;
   const cudaError_t err = with_values(to.type, two, [&]<class Bits>(Bits) {
-    room r{};
-    if (const auto failed = lay_out<Bits>(n, outputs, r)) return failed;
-    auto* const first = static_cast<std::byte*>(workspace);
-    auto* const begins = reinterpret_cast<std::int64_t*>(first);
-    auto* const words = reinterpret_cast<std::uint32_t*>(first + r.begins);
-    std::byte* const values_at = first + r.begins + 2 * r.keys;
-    buffers<std::uint32_t> keys(words, words + r.keys / sizeof *words);
-    buffers<Bits> values(reinterpret_cast<Bits*>(values_at), reinterpret_cast<Bits*>(values_at + r.values));
-    make_keys<<<grid(n), block, 0, where>>>(from, two ? nullptr : static_cast<const Bits*>(to.x), n, outputs, keys.Current(), values.Current());
+    room<Bits> r;
+    if (const auto failed = r.lay_out(workspace, two, n, outputs)) return failed;
+    make_keys<<<grid(n), block, 0, where>>>(from, n, outputs, r.keys, r.places);
     if (const auto failed = cudaGetLastError()) return failed;
-    if (const auto failed = sort(values_at + 2 * r.values, r.own, keys, values, n, outputs, where)) return failed;
-    find_begins<<<grid(n), block, 0, where>>>(keys.Current(), n, outputs, begins);
-    to.offsets = begins;
-    if (two) to.places = reinterpret_cast<const std::uint32_t*>(values.Current());
-    else to.x = values.Current();
+    if (const auto failed = r.sort(two ? r.places : static_cast<const Bits*>(to.x), n, outputs, where)) return failed;
+    find_begins<<<grid(n), block, 0, where>>>(r.sorted, n, outputs, r.begins);
+    to.offsets = r.begins;
+    if constexpr (std::is_same_v<Bits, std::uint32_t>)
+      if (two) to.places = r.values;
+    if (!two) to.x = r.values;
     return cudaGetLastError();
   });
   return err ? cudaGetErrorString(err) : nullptr;

@@ -235,27 +235,28 @@ __device__ auto fold_leaf_by_thread(const Line& line, int begin, int rows) {
   return lanes.pending[3];
 }
 
-// A leaf of up to two rows, the last of which may be short; likewise.
-template <class F, class Source, class A, class Line>
+// A leaf of up to two rows, or one, the last of which may be short; likewise.
+template <class F, class Source, class A, int Rows, class Line>
 __device__ auto fold_short_by_thread(const Line& line, int begin, int size) {
   using local = typename engine<F, Source, A>::local;
   constexpr int beside = 8;
   thread_counter<F, local, 3> lanes;
 #pragma unroll 1
   for (int l = 0; l < order::lane_count(size); l += beside) {
-    typename Source::single x[2][beside];
+    typename Source::single x[Rows][beside];
 #pragma unroll
-    for (int r = 0; r < 2; ++r)
+    for (int r = 0; r < Rows; ++r)
 #pragma unroll
       for (int k = 0; k < beside; ++k)
         if (r * order::lanes + l + k < size) x[r][k] = line.one(begin + r * order::lanes + l + k);
     local s[beside];
 #pragma unroll
     for (int k = 0; k < beside; ++k)
-      s[k] = method::fold_lane<F, 2>(order::lane_size(size, l + k), [&](int r) { return Source::made(x[r][k], begin + r * order::lanes + l + k); });
+      s[k] = method::fold_lane<F, Rows>(Rows == 1 ? 1 : order::lane_size(size, l + k), [&](int r) { return Source::made(x[r][k], begin + r * order::lanes + l + k); });
     const int count = min(beside, order::lane_count(size) - l);
-    const auto elements = [=](int first, int width) { return leaf_lanes{size}(l + first, width); };
+    const auto elements = [=](int first, int width) { return Rows == 1 ? static_cast<index>(width) : leaf_lanes{size}(l + first, width); };
     fold_owned<F>(s, count, elements);
+    if (order::lane_count(size) <= beside) return s[0];
     lanes.push(s[0], elements(0, count));
   }
   return lanes.total();
@@ -273,7 +274,7 @@ __device__ auto fold_by_thread(const Source& from, index first, index n) {
       if (const bool of_whole_rows = size % order::lanes == 0; from.is_line() && (of_whole_rows || size <= 2 * order::lanes)) {
         leaves.push(size == order::leaf ? fold_leaf_by_thread<F, Source, A, true>(from.line(), begin, 0)
                     : of_whole_rows     ? fold_leaf_by_thread<F, Source, A, false>(from.line(), begin, size / order::lanes)
-                                        : fold_short_by_thread<F, Source, A>(from.line(), begin, size),
+                                        : fold_short_by_thread<F, Source, A, 2>(from.line(), begin, size),
                     static_cast<index>(size));
         continue;
       }
@@ -590,6 +591,7 @@ __device__ inline void add_nodes(const node_list& list, index segment, index n) 
 template <class F, class Source, class A>
 __global__ void __launch_bounds__(256)
     fold_short_segments(const __grid_constant__ output_elements data, const __grid_constant__ node_list list, const __grid_constant__ output_results how) {
+  static_assert(most_by_thread == order::lanes);
   constexpr int each = 4;
   const int t = threadIdx.x % warp;
   const index stride = index{gridDim.x} * blockDim.x;
@@ -607,7 +609,7 @@ __global__ void __launch_bounds__(256)
     for (; are_short; are_short &= are_short - 1) {
       const index output = output_of(t, __ffs(static_cast<int>(are_short)) - 1), n = elements_of(data, output);
       if (n == 0) write_empty(output, how);
-      else write_output<F, Source, A>(F::template settle<A>(fold_short_by_thread<F, Source, A>(Source::at(data, finder::of(data, output), 0), 0, static_cast<int>(n)), 0), n, output, how);
+      else write_output<F, Source, A>(F::template settle<A>(fold_short_by_thread<F, Source, A, 1>(Source::at(data, finder::of(data, output), 0), 0, static_cast<int>(n)), 0), n, output, how);
     }
 #pragma unroll 1
     for (int k = 0; k < each; ++k)
