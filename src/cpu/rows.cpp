@@ -83,7 +83,7 @@ void for_each_run(std::size_t count, std::size_t bytes, std::size_t of_each_thre
 template <class F, class T>
 void apply_to(const rows& of, void* out, const options& how) {
   using A = row::accumulator<T>;
-  constexpr bool narrow = !std::is_same_v<A, T>;
+  static constexpr bool narrow = !std::is_same_v<A, T>;
   auto* map = map_anywhere<F, A>;
 #if defined(__x86_64__) || defined(_M_X64)
   if (chosen(how) != target::scalar) map = map_with_avx2<F, A>;
@@ -92,53 +92,68 @@ void apply_to(const rows& of, void* out, const options& how) {
   for (const op_id op : F::ops) {
     all.push_back(make_reduction(op, info(op).takes_method ? std::optional(method_id::tree) : std::nullopt, dtype_of<A>));
   }
-  const std::size_t n = of.n;
-  const auto widen = [n](const void* from, A* to) {
-    for (std::size_t i = 0; i < n; ++i) to[i] = arith::widen<A>(static_cast<const T*>(from)[i]);
-  };
+  const std::size_t n = of.n, at_once = n < 512 ? std::min<std::size_t>(4096 / n, 256) : 1;  // rows that are reduced by one call
   const options alone{.threads = 1, .target = how.target};
   for_each_run(of.count, of.count * n * sizeof(T), 4, how, [&](std::size_t begin, std::size_t end) {
-    std::vector<A> room((narrow ? 5 : 1) * n + 2 * n);  // x, y, w, b and the result; the elements as the reductions take them
-    A *const result = room.data(), *const first = result + n, *const second = first + n;
-    const auto parameters = [&](const void* from, A* to) -> const A* {
+    // The result of a row; x and y as the reductions take them; w, b, x and y widened; the reductions' results.
+    const std::size_t most = std::min(at_once, end - begin), some = most * n;
+    std::vector<A> room(n + 2 * some + (narrow ? 2 * n + 2 * some : 0)), found(2 * most);
+    A *const result = room.data(), *const first = result + n, *const second = first + some, *const more = second + some;
+    const auto widened = [](const void* from, std::size_t count, A* to) -> const A* {
       if (!narrow || !from) return static_cast<const A*>(from);
-      widen(from, to);
+      for (std::size_t i = 0; i < count; ++i) to[i] = arith::widen<A>(static_cast<const T*>(from)[i]);
       return to;
     };
-    A* const more = second + n;
-    const A *const w = F::affine || F::weighted ? parameters(of.w, more) : nullptr;
-    const A *const b = F::affine && F::centred ? parameters(of.b, more + n) : nullptr;
-    for (std::size_t k = begin; k < end; ++k) {
-      const auto row_of = [&](const void* from, A* to) {
-        return from ? parameters(static_cast<const T*>(from) + k * n, to) : nullptr;
+    const A *const w = F::affine || F::weighted ? widened(of.w, n, more) : nullptr,
+            *const b = F::affine && F::centred ? widened(of.b, n, more + n) : nullptr;
+    for (std::size_t k = begin; k < end; k += at_once) {
+      const std::size_t here = std::min(at_once, end - k);
+      const auto rows_from = [&](const void* from, A* to) { return from ? widened(static_cast<const T*>(from) + k * n, here * n, to) : nullptr; };
+      const A *const stored_x = rows_from(of.x, more + 2 * n), *const stored_y = F::two ? rows_from(of.y, more + 2 * n + some) : nullptr;
+      const auto row_of = [&](std::size_t i) { return widened_row<A>{stored_x + i * n, stored_y ? stored_y + i * n : nullptr, w, b}; };
+      const auto saved_of = [&](std::size_t i) {
+        row::statistics<A> saved;
+        if constexpr (F::reads) {
+          saved.b = static_cast<const A*>(of.rstd)[k + i];
+          if (F::centred) saved.a = static_cast<const A*>(of.mean)[k + i];
+        }
+        return saved;
       };
-      const widened_row<A> elements{row_of(of.x, more + 2 * n), F::two ? row_of(of.y, more + 3 * n) : nullptr, w, b};
-      row::statistics<A> saved;
-      if constexpr (F::reads) {
-        saved.b = static_cast<const A*>(of.rstd)[k];
-        if (F::centred) saved.a = static_cast<const A*>(of.mean)[k];
-      }
-      const A *x = elements.x, *y = nullptr;
-      using taken = decltype(F::template of<A>(elements[0], saved));
+      const A *x = stored_x, *y = nullptr;
+      using taken = decltype(F::template of<A>(row_of(0)[0], saved_of(0)));
       if constexpr (!std::is_same_v<taken, A>) {
-        for (std::size_t i = 0; i < n; ++i) {
-          const auto pair = F::template of<A>(elements[i], saved);
-          first[i] = pair.x, second[i] = pair.y;
+        for (std::size_t i = 0; i < here; ++i) {
+          const widened_row<A> elements = row_of(i);
+          const row::statistics<A> saved = saved_of(i);
+          for (std::size_t e = 0; e < n; ++e) {
+            const auto pair = F::template of<A>(elements[e], saved);
+            first[i * n + e] = pair.x, second[i * n + e] = pair.y;
+          }
         }
         x = first, y = second;
       }
-      row::results<A> results{};
       for (std::size_t j = 0; j < all.size(); ++j) {
-        const scalar one = info(all[j].op()).inputs == 2 ? cpu::reduce(all[j], x, y, n, alone) : cpu::reduce(all[j], x, n, alone);
-        store_scalar(one, j ? &results.b : &results.a);
+        const bool two = info(all[j].op()).inputs == 2;
+        A* const to = found.data() + j * most;
+        if (here == 1) {  // a short call
+          store_scalar(two ? cpu::reduce(all[j], x, y, n, alone) : cpu::reduce(all[j], x, n, alone), to);
+          continue;
+        }
+        const auto matrix = [&](const A* v) { return row_major(dtype_of<A>, v, {static_cast<std::int64_t>(here), static_cast<std::int64_t>(n)}); };
+        const view of_x = matrix(x), of_y = matrix(y);
+        const int axis = 1;
+        void* const out_of = to;
+        reduce({&all[j], 1}, of_x, two ? &of_y : nullptr, {&axis, 1}, {&out_of, 1}, alone);
       }
-      const row::statistics<A> s = F::template finish<A>(results, n, of.eps, saved);
-      if constexpr (F::writes) {
-        static_cast<A*>(of.rstd)[k] = arith::round_to<A>(s.b);
-        if (F::centred) static_cast<A*>(of.mean)[k] = arith::round_to<A>(s.a);
+      for (std::size_t i = 0; i < here; ++i) {
+        const row::statistics<A> s = F::template finish<A>({found[i], found[most + i]}, n, of.eps, saved_of(i));
+        if constexpr (F::writes) {
+          static_cast<A*>(of.rstd)[k + i] = arith::round_to<A>(s.b);
+          if (F::centred) static_cast<A*>(of.mean)[k + i] = arith::round_to<A>(s.a);
+        }
+        map(row_of(i), s, n, result);
+        for (std::size_t e = 0; e < n; ++e) static_cast<T*>(out)[(k + i) * n + e] = arith::round_to<T>(result[e]);
       }
-      map(elements, s, n, result);
-      for (std::size_t i = 0; i < n; ++i) static_cast<T*>(out)[k * n + i] = arith::round_to<T>(result[i]);
     }
   });
 }
