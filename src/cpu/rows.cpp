@@ -74,10 +74,19 @@ template <class F, class A>
 
 // Calls f(begin, end) for runs of `count` rows or outputs, some for each thread that so many bytes are worth.
 template <class F>
-void for_each_run(std::size_t count, std::size_t bytes, std::size_t of_each_thread, const options& how, F f) {
+void for_each_run(std::size_t count, std::size_t bytes, int of_each_thread, const options& how, F f) {
   const int threads = threads_for(how, bytes);
-  const std::size_t runs = std::min<std::size_t>(count, threads == 1 ? 1 : of_each_thread * static_cast<std::size_t>(threads));
+  const std::size_t runs = std::min<std::size_t>(count, parts_for(threads, of_each_thread));
   for_each_part(runs, threads, [&](std::size_t k) { f(count * k / runs, count * (k + 1) / runs); });
+}
+
+// A matrix of `count` rows of n elements along one of its axes, or two such matrices.
+template <class A>
+void reduce_matrix(const reduction& r, const A* x, const A* y, std::size_t count, std::size_t n, int axis, A* out, const options& how) {
+  const auto matrix = [&](const A* v) { return row_major(dtype_of<A>, v, {static_cast<std::int64_t>(count), static_cast<std::int64_t>(n)}); };
+  const view of_x = matrix(x), of_y = matrix(y);
+  void* const to = out;
+  reduce({&r, 1}, of_x, info(r.op()).inputs == 2 ? &of_y : nullptr, {&axis, 1}, {&to, 1}, how);
 }
 
 template <class F, class T>
@@ -133,17 +142,9 @@ void apply_to(const rows& of, void* out, const options& how) {
         x = first, y = second;
       }
       for (std::size_t j = 0; j < all.size(); ++j) {
-        const bool two = info(all[j].op()).inputs == 2;
         A* const to = found.data() + j * most;
-        if (here == 1) {  // a short call
-          store_scalar(two ? cpu::reduce(all[j], x, y, n, alone) : cpu::reduce(all[j], x, n, alone), to);
-          continue;
-        }
-        const auto matrix = [&](const A* v) { return row_major(dtype_of<A>, v, {static_cast<std::int64_t>(here), static_cast<std::int64_t>(n)}); };
-        const view of_x = matrix(x), of_y = matrix(y);
-        const int axis = 1;
-        void* const out_of = to;
-        reduce({&all[j], 1}, of_x, two ? &of_y : nullptr, {&axis, 1}, {&out_of, 1}, alone);
+        if (here > 1) reduce_matrix(all[j], x, y, here, n, 1, to, alone);
+        else store_scalar(info(all[j].op()).inputs == 2 ? cpu::reduce(all[j], x, y, n, alone) : cpu::reduce(all[j], x, n, alone), to);  // a shorter call
       }
       for (std::size_t i = 0; i < here; ++i) {
         const row::statistics<A> s = F::template finish<A>({found[i], found[most + i]}, n, of.eps, saved_of(i));
@@ -162,13 +163,7 @@ void apply_to(const rows& of, void* out, const options& how) {
 template <class A>
 std::vector<A> sums_of_columns(const reduction& r, const std::vector<A>& x, const std::vector<A>* y, std::size_t count, std::size_t n, const options& how) {
   std::vector<A> sums(n);
-  const auto matrix = [&](const std::vector<A>& v) {
-    return row_major(dtype_of<A>, v.data(), {static_cast<std::int64_t>(count), static_cast<std::int64_t>(n)});
-  };
-  const view a = matrix(x), b = matrix(y ? *y : x);
-  const int axis = 0;
-  void* const out = sums.data();
-  reduce({&r, 1}, a, y ? &b : nullptr, {&axis, 1}, {&out, 1}, how);
+  reduce_matrix(r, x.data(), y ? y->data() : nullptr, count, n, 0, sums.data(), how);
   return sums;
 }
 

@@ -144,7 +144,7 @@ target last_target();
 void report(target t);
 
 /// Into how many parts work is cut: some for each thread, so that one that starts late delays nobody.
-inline order::index parts_for(int threads) { return threads == 1 ? 1 : 8 * static_cast<order::index>(threads); }
+inline order::index parts_for(int threads, int of_each = 8) { return threads == 1 ? 1 : static_cast<order::index>(of_each) * static_cast<order::index>(threads); }
 /// Calls f(i) for each i < count on up to `threads` threads, in the default floating-point environment.
 void for_each_part(std::size_t count, int threads, const std::function<void(std::size_t)>& f);
 
