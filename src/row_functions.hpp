@@ -19,12 +19,24 @@ template <class A>
 struct statistics {
   A a{}, b{}, c{}, d{};
 };
-/// exp(x) for x <= 0, some number for NaN, down to the smallest numbers: below the floor of exp_nonpositive by its square.
+// Conditions by bits, where compilers would otherwise make branches and no vectors.
 template <class A>
-BITFOLD_HD A exp_below(A x) {
+using bits_of = std::conditional_t<sizeof(A) == 4, std::uint32_t, std::uint64_t>;
+template <class A>
+BITFOLD_HD inline bits_of<A> mask(bool yes) {
+  return yes ? ~bits_of<A>(0) : bits_of<A>(0);
+}
+/// Below it exp(x) is less than half the smallest number.
+template <class A>
+inline constexpr A exp_vanishes = std::is_same_v<A, float> ? -104 : -746;
+/// exp(x) for x <= 0, some number for NaN, down to the smallest numbers: below the floor of exp_nonpositive by its square.
+/// What vanishes is the square of 0 and not of a small number, for which a CPU takes long.
+template <class A>
+BITFOLD_HD inline A exp_below(A x) {
   const bool deep = x < arith::exp_floor<A>;
-  const A half = arith::mul(x, A(0.5)), e = arith::exp_nonpositive(deep ? half : x), square = arith::mul(e, e);
-  return deep ? square : e;  // of what is there in any case, or compilers make no vectors of it
+  const A e = arith::exp_nonpositive(arith::mul(x, deep ? A(0.5) : A(1)));
+  const A kept = arith::bit_cast<A>(arith::bit_cast<bits_of<A>>(e) & mask<A>(x >= exp_vanishes<A>));
+  return arith::mul(kept, deep ? kept : A(1));
 }
 template <class A>
 BITFOLD_HD A inverse_root(A x, double eps) {
@@ -124,8 +136,9 @@ struct log_softmax_backward : function_of_sum<sum_of_first, op_id::sum> {
   }
   template <class A, bool Ordinary = false>
   BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
-    const A share = Ordinary ? arith::exp_nonpositive(e.y) : exp_below(e.y);  // in any case: a branch around it is slower
-    return arith::sub(e.x, arith::mul(!Ordinary && e.y != e.y ? e.y : share, s.a));
+    if constexpr (Ordinary) return arith::sub(e.x, arith::mul(arith::exp_nonpositive(e.y), s.a));
+    const A share = arith::bit_cast<A>(arith::bit_cast<bits_of<A>>(exp_below(e.y)) | mask<A>(e.y != e.y));  // NaN of NaN
+    return arith::sub(e.x, arith::mul(share, s.a));
   }
 };
 

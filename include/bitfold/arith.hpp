@@ -315,19 +315,11 @@ BITFOLD_HD inline A widen(T x) {
     asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(x.bits));
     return static_cast<A>(f);
 #else
-    const std::uint32_t sign = static_cast<std::uint32_t>(x.bits & 0x8000u) << 16;
-    const std::uint32_t rest = x.bits & 0x7fffu;
-    std::uint32_t bits;
-    if (rest >= 0x7c00u) {  // inf, nan
-      bits = 0x7f800000u | (rest & 0x3ffu) << 13 | (rest > 0x7c00u ? 0x400000u : 0u);
-    } else if (rest >= 0x400u) {
-      bits = (rest << 13) + ((127u - 15u) << 23);
-    } else if (rest == 0) {
-      bits = 0;
-    } else {  // subnormal: rest * 2^-24
-      const int top = 31 - std::countl_zero(rest);
-      bits = static_cast<std::uint32_t>(top + 127 - 24) << 23 | (rest << (23 - top) & 0x7fffffu);
-    }
+    const std::uint32_t sign = static_cast<std::uint32_t>(x.bits & 0x8000u) << 16, rest = x.bits & 0x7fffu;
+    // Without branches, of which compilers make vectors: a subnormal counts 2^-24s.
+    const auto subnormal = bit_cast<std::uint32_t>(static_cast<float>(static_cast<std::int32_t>(rest)) * 0x1p-24f);
+    const std::uint32_t normal = (rest << 13) + ((127u - 15u) << 23), quiet = rest > 0x7c00u ? 0x400000u : 0u;
+    const std::uint32_t bits = rest < 0x400u ? subnormal : rest < 0x7c00u ? normal : 0x7f800000u | rest << 13 | quiet;
     return static_cast<A>(bit_cast<float>(sign | bits));
 #endif
   } else {
@@ -425,24 +417,36 @@ BITFOLD_HD inline Out round_to(double x) {
   }
 }
 
-#ifdef __CUDA_ARCH__
 namespace detail {
-__device__ inline float16 narrow(float x, float16) {
+// A float that is no NaN, to nearest even. By hand without branches, of which compilers make vectors.
+BITFOLD_HD inline float16 narrow(float x, float16) {
+#ifdef __CUDA_ARCH__
   std::uint16_t bits;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
   return float16{bits};
+#else
+  const auto wide = bit_cast<std::uint32_t>(x);
+  const std::uint32_t rest = wide & 0x7fffffffu, least_normal = (127u - 14u) << 23, overflow = (127u + 16u) << 23;
+  const std::uint32_t normal = (rest - ((127u - 15u) << 23) + 0xfffu + (rest >> 13 & 1u)) >> 13;
+  // A subnormal counts 2^-24s: x is m 2^(e - 150).
+  const std::uint32_t m = (rest & 0x7fffffu) | 0x800000u, e = rest < least_normal ? rest >> 23 : 112u;
+  const std::uint32_t drop = e < 95u ? 31u : 126u - e;
+  const std::uint32_t subnormal = (m + (1u << (drop - 1u)) - 1u + (m >> drop & 1u)) >> drop;
+  const std::uint32_t bits = rest < least_normal ? subnormal : rest < overflow ? normal : 0x7c00u;
+  return float16{static_cast<std::uint16_t>((wide >> 16 & 0x8000u) | bits)};
+#endif
 }
-__device__ inline bfloat16 narrow(float x, bfloat16) {
-#if __CUDA_ARCH__ >= 800
+BITFOLD_HD inline bfloat16 narrow(float x, bfloat16) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   std::uint16_t bits;
   asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
 #else
-  const auto wide = bit_cast<std::uint32_t>(x);  // nearest even, by hand: an infinity stays one
+  const auto wide = bit_cast<std::uint32_t>(x);  // an infinity stays one
   const auto bits = static_cast<std::uint16_t>((wide + 0x7fff + (wide >> 16 & 1)) >> 16);
 #endif
   return bfloat16{bits};
 }
-#if __CUDA_ARCH__ >= 800
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 /// Two numbers, the first in the low half.
 template <class T>
 __device__ inline std::uint32_t narrow_both(float first, float second) {
@@ -453,20 +457,16 @@ __device__ inline std::uint32_t narrow_both(float first, float second) {
 }
 #endif
 }  // namespace detail
-#endif
 
-/// The same from a float, without the way through double where there is nothing to round, or where the device rounds.
+/// The same from a float, without the way through double.
 template <class Out>
 BITFOLD_HD inline Out round_to(float x) {
-  if constexpr (std::is_same_v<Out, float>) {
+  if constexpr (sizeof(Out) == 2) {
+    const Out rounded = detail::narrow(x, Out{});  // in any case: a branch around it is slower
+    return Out{x != x ? canonical_nan<Out>.bits : rounded.bits};
+  } else if constexpr (std::is_same_v<Out, float>) {
     return x != x ? canonical_nan<float> : x;
   } else {
-#ifdef __CUDA_ARCH__
-    if constexpr (sizeof(Out) == 2) {
-      const Out rounded = detail::narrow(x, Out{});  // in any case: a branch around it is slower
-      return x != x ? canonical_nan<Out> : Out(rounded);
-    }
-#endif
     return round_to<Out>(static_cast<double>(x));
   }
 }

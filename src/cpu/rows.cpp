@@ -50,25 +50,26 @@ namespace cpu {
 namespace {
 
 // What is computed with, of a row: x and y as they are stored, or widened.
-template <class A>
+template <class F, class A>
 struct widened_row {
   const A *x, *y, *w, *b;
-  row::element<A> operator[](std::size_t i) const { return {x[i], y ? y[i] : A(0), w ? w[i] : A(1), b ? b[i] : -A(0)}; }
+  row::element<A> operator[](std::size_t i) const { return {x[i], F::two ? y[i] : A(0), w ? w[i] : A(1), b ? b[i] : -A(0)}; }
 };
 
-template <class F, class A>
-[[gnu::always_inline]] inline void map_elements(const widened_row<A>& from, const row::statistics<A>& s, std::size_t n, A* out) {
-  for (std::size_t i = 0; i < n; ++i) out[i] = F::template value<A>(from[i], s);
+template <class F, class T, class A>
+[[gnu::always_inline]] inline void map_elements(const widened_row<F, A>& from, const row::statistics<A>& s, std::size_t n, A* result, T* out) {
+  for (std::size_t i = 0; i < n; ++i) result[i] = F::template value<A>(from[i], s);
+  for (std::size_t i = 0; i < n; ++i) out[i] = arith::round_to<T>(result[i]);
 }
 // The same instructions but wider, and an FMA that is no call.
-template <class F, class A>
-void map_anywhere(const widened_row<A>& from, const row::statistics<A>& s, std::size_t n, A* out) {
-  map_elements<F>(from, s, n, out);
+template <class F, class T, class A>
+void map_anywhere(const widened_row<F, A>& from, const row::statistics<A>& s, std::size_t n, A* result, T* out) {
+  map_elements(from, s, n, result, out);
 }
 #if defined(__x86_64__) || defined(_M_X64)
-template <class F, class A>
-[[gnu::target("avx2,fma")]] void map_with_avx2(const widened_row<A>& from, const row::statistics<A>& s, std::size_t n, A* out) {
-  map_elements<F>(from, s, n, out);
+template <class F, class T, class A>
+[[gnu::target("avx2,fma")]] void map_with_avx2(const widened_row<F, A>& from, const row::statistics<A>& s, std::size_t n, A* result, T* out) {
+  map_elements(from, s, n, result, out);
 }
 #endif
 
@@ -93,9 +94,9 @@ template <class F, class T>
 void apply_to(const rows& of, void* out, const options& how) {
   using A = row::accumulator<T>;
   static constexpr bool narrow = !std::is_same_v<A, T>;
-  auto* map = map_anywhere<F, A>;
+  auto* map = map_anywhere<F, T, A>;
 #if defined(__x86_64__) || defined(_M_X64)
-  if (chosen(how) != target::scalar) map = map_with_avx2<F, A>;
+  if (chosen(how) != target::scalar) map = map_with_avx2<F, T, A>;
 #endif
   std::vector<reduction> all;
   for (const op_id op : F::ops) {
@@ -119,7 +120,7 @@ void apply_to(const rows& of, void* out, const options& how) {
       const std::size_t here = std::min(at_once, end - k);
       const auto rows_from = [&](const void* from, A* to) { return from ? widened(static_cast<const T*>(from) + k * n, here * n, to) : nullptr; };
       const A *const stored_x = rows_from(of.x, more + 2 * n), *const stored_y = F::two ? rows_from(of.y, more + 2 * n + some) : nullptr;
-      const auto row_of = [&](std::size_t i) { return widened_row<A>{stored_x + i * n, stored_y ? stored_y + i * n : nullptr, w, b}; };
+      const auto row_of = [&](std::size_t i) { return widened_row<F, A>{stored_x + i * n, F::two ? stored_y + i * n : nullptr, w, b}; };
       const auto saved_of = [&](std::size_t i) {
         row::statistics<A> saved;
         if constexpr (F::reads) {
@@ -132,7 +133,7 @@ void apply_to(const rows& of, void* out, const options& how) {
       using taken = decltype(F::template of<A>(row_of(0)[0], saved_of(0)));
       if constexpr (!std::is_same_v<taken, A>) {
         for (std::size_t i = 0; i < here; ++i) {
-          const widened_row<A> elements = row_of(i);
+          const widened_row<F, A> elements = row_of(i);
           const row::statistics<A> saved = saved_of(i);
           for (std::size_t e = 0; e < n; ++e) {
             const auto pair = F::template of<A>(elements[e], saved);
@@ -152,8 +153,7 @@ void apply_to(const rows& of, void* out, const options& how) {
           static_cast<A*>(of.rstd)[k + i] = arith::round_to<A>(s.b);
           if (F::centred) static_cast<A*>(of.mean)[k + i] = arith::round_to<A>(s.a);
         }
-        map(row_of(i), s, n, result);
-        for (std::size_t e = 0; e < n; ++e) static_cast<T*>(out)[(k + i) * n + e] = arith::round_to<T>(result[e]);
+        map(row_of(i), s, n, result, static_cast<T*>(out) + (k + i) * n);
       }
     }
   });

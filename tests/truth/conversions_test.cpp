@@ -40,6 +40,7 @@ TEMPLATE_TEST_CASE("arith: doubles round correctly", "[truth][arith]", float16, 
     check(x);
     check(std::nextafter(x, 0.0));
     check(std::nextafter(x, INFINITY));
+    for (const float to : {0.0f, INFINITY}) check(std::nextafter(static_cast<float>(x), to));
   };
   random_source random(3);
   const float_format f = format_of(t);
