@@ -396,6 +396,33 @@ TEST_CASE("cuda segments and keys: of any length, one and two inputs") {
     }
 }
 
+TEST_CASE("cuda segments and keys: few elements, very many outputs") {
+  const std::vector<std::int64_t> keys{999'999, 0, 7, 999'999, 500'000, 2'000'000};
+  const std::vector<float> x{0x1p-30f, 2, 3, 1, 5, 6}, y{1, 1, 2, 3, 4, 5};
+  const std::size_t n = keys.size(), outputs = 1'000'003;
+  const device_memory dx(4 * n), dy(4 * n), d_keys(8 * n), out(4 * outputs);
+  REQUIRE(cudaMemcpy(dx.p, x.data(), 4 * n, cudaMemcpyHostToDevice) == cudaSuccess);
+  REQUIRE(cudaMemcpy(dy.p, y.data(), 4 * n, cudaMemcpyHostToDevice) == cudaSuccess);
+  REQUIRE(cudaMemcpy(d_keys.p, keys.data(), 8 * n, cudaMemcpyHostToDevice) == cudaSuccess);
+  for (const op_id op : {op_id::sum, op_id::dot}) {
+    const reduction r = make_reduction(op, method_id::tree, dtype::f32);
+    const bool two = op == op_id::dot;
+    std::vector<float> want(outputs), got(outputs, 1);
+    for (const std::size_t k : {std::size_t{0}, std::size_t{7}, std::size_t{500'000}, std::size_t{999'999}}) {
+      std::vector<float> own_x, own_y;
+      for (std::size_t i = 0; i < n; ++i)
+        if (keys[i] == static_cast<std::int64_t>(k)) own_x.push_back(x[i]), own_y.push_back(y[i]);
+      store_scalar(reference(r, own_x.data(), two ? own_y.data() : nullptr, own_x.size()), &want[k]);
+    }
+    const std::size_t work = cuda::by_key_workspace_bytes({&r, 1}, n, outputs);
+    const device_memory workspace(work);
+    void* to = out.p;
+    cuda::reduce_by_key({&r, 1}, dx.p, two ? dy.p : nullptr, n, d_keys.as<std::int64_t>(), outputs, {&to, 1}, workspace.p, work);
+    REQUIRE(cudaMemcpy(got.data(), out.p, 4 * outputs, cudaMemcpyDeviceToHost) == cudaSuccess);
+    CHECK(std::memcmp(got.data(), want.data(), 4 * outputs) == 0);
+  }
+}
+
 TEST_CASE("probe: the GPU adds an output in a batch in the printed order", "[probe][cuda]") {
   using namespace probe;
   const device_memory in(std::size_t{8} << 20), out(1024), workspace(std::size_t{1} << 20);

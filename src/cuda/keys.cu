@@ -17,12 +17,11 @@ constexpr int block = 256;
 int grid(index n) { return static_cast<int>(std::clamp<index>((n + block - 1) / block, 1, 1 << 14)); }
 
 // Keys that name no output become the one after the last. With each goes its element; where there are two, their place.
-template <class Bits>
-__global__ void make_keys(const std::int64_t* from, index n, index outputs, std::uint32_t* keys, Bits* places) {
+__global__ void make_keys(const std::int64_t* from, index n, index outputs, std::uint32_t* keys, std::uint32_t* places) {
   for (index i = index{blockIdx.x} * block + threadIdx.x; i < n; i += index{gridDim.x} * block) {
     const auto key = static_cast<index>(from[i]);
     keys[i] = static_cast<std::uint32_t>(key < outputs ? key : outputs);
-    if (places) places[i] = static_cast<Bits>(i);
+    if (places) places[i] = static_cast<std::uint32_t>(i);
   }
 }
 
@@ -34,6 +33,19 @@ __global__ void find_begins(const std::uint32_t* keys, index n, index outputs, s
   }
 }
 
+// The same, by a search for each: of few elements among many outputs much would lie between two keys.
+__global__ void search_begins(const std::uint32_t* keys, index n, index outputs, std::int64_t* begins) {
+  for (index k = index{blockIdx.x} * block + threadIdx.x; k <= outputs; k += index{gridDim.x} * block) {
+    index first = 0;
+    for (index end = n; first < end;) {
+      const index middle = first + (end - first) / 2;
+      if (keys[middle] < k) first = middle + 1;
+      else end = middle;
+    }
+    begins[k] = static_cast<std::int64_t>(first);
+  }
+}
+
 constexpr std::size_t rounded_up(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 // From where keys begin, on: keys and places before the sort, keys and what goes with them after it, and what the sort wants.
@@ -41,7 +53,8 @@ template <class Bits>
 struct room {
   std::int64_t* begins = nullptr;
   std::uint32_t *keys = nullptr, *sorted = nullptr;
-  Bits *places = nullptr, *values = nullptr;
+  std::uint32_t* places = nullptr;
+  Bits* values = nullptr;
   void* own = nullptr;
   std::size_t own_bytes = 0, bytes = 0;
 
@@ -90,8 +103,10 @@ const char* launch_keys(const std::int64_t* from, index n, index outputs, void* 
     if (const auto failed = r.lay_out(workspace, two, n, outputs)) return failed;
     make_keys<<<grid(n), block, 0, where>>>(from, n, outputs, r.keys, r.places);
     if (const auto failed = cudaGetLastError()) return failed;
-    if (const auto failed = r.sort(two ? r.places : static_cast<const Bits*>(to.x), n, outputs, where)) return failed;
-    find_begins<<<grid(n), block, 0, where>>>(r.sorted, n, outputs, r.begins);
+    const void* const values = two ? r.places : to.x;
+    if (const auto failed = r.sort(static_cast<const Bits*>(values), n, outputs, where)) return failed;
+    if (outputs / 16 > n) search_begins<<<grid(outputs), block, 0, where>>>(r.sorted, n, outputs, r.begins);
+    else find_begins<<<grid(n), block, 0, where>>>(r.sorted, n, outputs, r.begins);
     to.offsets = r.begins;
     if constexpr (std::is_same_v<Bits, std::uint32_t>)
       if (two) to.places = r.values;
