@@ -30,13 +30,17 @@ BITFOLD_HD inline bits_of<A> mask(bool yes) {
 template <class A>
 inline constexpr A exp_vanishes = std::is_same_v<A, float> ? -104 : -746;
 /// exp(x) for x <= 0, some number for NaN, down to the smallest numbers: below the floor of exp_nonpositive by its square.
-/// What vanishes is the square of 0 and not of a small number, for which a CPU takes long.
 template <class A>
 BITFOLD_HD inline A exp_below(A x) {
   const bool deep = x < arith::exp_floor<A>;
+#ifdef __CUDA_ARCH__
+  const A half = arith::mul(x, A(0.5)), e = arith::exp_nonpositive(deep ? half : x), square = arith::mul(e, e);
+  return deep ? square : e;
+#else  // What vanishes is the square of 0 and not of a small number, for which a CPU takes long.
   const A e = arith::exp_nonpositive(arith::mul(x, deep ? A(0.5) : A(1)));
   const A kept = arith::bit_cast<A>(arith::bit_cast<bits_of<A>>(e) & mask<A>(x >= exp_vanishes<A>));
   return arith::mul(kept, deep ? kept : A(1));
+#endif
 }
 template <class A>
 BITFOLD_HD A inverse_root(A x, double eps) {
@@ -69,6 +73,7 @@ struct function {
       centred = false,
       exp_of_y = false;                // value takes exp of y; <A, true>: which is not below its floor, nor NaN
   static constexpr bool weighted = false;  // the fold wants w
+  static constexpr bool takes_as_stored = false;  // a pair is x and y themselves
 };
 
 /// Of one sum, which is statistic a.
@@ -117,7 +122,7 @@ struct log_softmax : softmax {
 };
 
 struct softmax_backward : function_of_sum<sum_of_products, op_id::dot> {
-  static constexpr bool two = true;
+  static constexpr bool two = true, takes_as_stored = true;
   template <class A>
   BITFOLD_HD static fold::pair_of<A> of(const element<A>& e, const statistics<A>&) {
     return {e.x, e.y};

@@ -1,5 +1,7 @@
 // Row functions on the CPU: reductions of each row, then its elements one by one.
 #include <algorithm>
+#include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -49,29 +51,74 @@ void check_segments(const rows& of, const row_segments& by, const void* out) {
 namespace cpu {
 namespace {
 
-// What is computed with, of a row: x and y as they are stored, or widened.
+// What is computed with, of a row: all as they are stored, or widened.
 template <class F, class A>
 struct widened_row {
-  const A *x, *y, *w, *b;
-  row::element<A> operator[](std::size_t i) const { return {x[i], F::two ? y[i] : A(0), w ? w[i] : A(1), b ? b[i] : -A(0)}; }
+  const A *x, *y, *w, *b;  // those that F has
+  row::element<A> operator[](std::size_t i) const {
+    return {x[i], F::two ? y[i] : A(0), F::affine || F::weighted ? w[i] : A(1), F::affine && F::centred ? b[i] : -A(0)};
+  }
 };
 
+// Loops over the elements of a row.
+template <class T, class A>
+struct widen_elements {
+  [[gnu::always_inline]] static void run(const T* from, std::size_t n, A* to) {
+    for (std::size_t i = 0; i < n; ++i) to[i] = arith::widen<A>(from[i]);
+  }
+};
+template <class F, class A>
+struct pair_elements {
+  [[gnu::always_inline]] static void run(const widened_row<F, A>& from, const row::statistics<A>& saved, std::size_t n, A* __restrict first, A* __restrict second) {
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto pair = F::template of<A>(from[i], saved);
+      first[i] = pair.x, second[i] = pair.y;
+    }
+  }
+};
 template <class F, class T, class A>
-[[gnu::always_inline]] inline void map_elements(const widened_row<F, A>& from, const row::statistics<A>& s, std::size_t n, A* result, T* out) {
-  for (std::size_t i = 0; i < n; ++i) result[i] = F::template value<A>(from[i], s);
-  for (std::size_t i = 0; i < n; ++i) out[i] = arith::round_to<T>(result[i]);
-}
-// The same instructions but wider, and an FMA that is no call.
-template <class F, class T, class A>
-void map_anywhere(const widened_row<F, A>& from, const row::statistics<A>& s, std::size_t n, A* result, T* out) {
-  map_elements(from, s, n, result, out);
+struct map_elements {
+  [[gnu::always_inline]] static void run(const widened_row<F, A>& from, const row::statistics<A>& s, std::size_t n, A* __restrict result, T* out) {
+    for (std::size_t i = 0; i < n; ++i) result[i] = F::template value<A>(from[i], s);
+    for (std::size_t i = 0; i < n; ++i) out[i] = arith::round_to<T>(result[i]);
+  }
+};
+// The same for each target: instructions that are wider, and an FMA that is no call.
+template <class Loop, class... Arguments>
+void anywhere(Arguments... of) {
+  Loop::run(of...);
 }
 #if defined(__x86_64__) || defined(_M_X64)
-template <class F, class T, class A>
-[[gnu::target("avx2,fma")]] void map_with_avx2(const widened_row<F, A>& from, const row::statistics<A>& s, std::size_t n, A* result, T* out) {
-  map_elements(from, s, n, result, out);
+template <class Loop, class... Arguments>
+[[gnu::target("avx2,fma")]] void with_avx2(Arguments... of) {
+  Loop::run(of...);
+}
+template <class Loop, class... Arguments>
+[[gnu::target("avx512f,avx512vl,avx512bw,avx512dq,fma,prefer-vector-width=512")]] void with_avx512(Arguments... of) {
+  Loop::run(of...);
 }
 #endif
+template <class Loop, class... Arguments>
+auto compiled_for(target by, void (*)(Arguments...)) -> void (*)(Arguments...) {
+#if defined(__x86_64__) || defined(_M_X64)
+  if (by == target::avx512) return with_avx512<Loop, Arguments...>;
+  if (by == target::avx2) return with_avx2<Loop, Arguments...>;
+#endif
+  return anywhere<Loop, Arguments...>;
+}
+template <class Loop>
+auto loop_for(target by) {
+  return compiled_for<Loop>(by, &Loop::run);
+}
+
+// Numbers that begin with a line of the cache.
+struct freed {
+  void operator()(void* p) const { ::operator delete(p, std::align_val_t{64}); }
+};
+template <class A>
+std::unique_ptr<A[], freed> uninitialized(std::size_t n) {
+  return std::unique_ptr<A[], freed>(static_cast<A*>(::operator new(n * sizeof(A), std::align_val_t{64})));
+}
 
 // Calls f(begin, end) for runs of `count` rows or outputs, some for each thread that so many bytes are worth.
 template <class F>
@@ -93,11 +140,11 @@ void reduce_matrix(const reduction& r, const A* x, const A* y, std::size_t count
 template <class F, class T>
 void apply_to(const rows& of, void* out, const options& how) {
   using A = row::accumulator<T>;
-  static constexpr bool narrow = !std::is_same_v<A, T>;
-  auto* map = map_anywhere<F, T, A>;
-#if defined(__x86_64__) || defined(_M_X64)
-  if (chosen(how) != target::scalar) map = map_with_avx2<F, T, A>;
-#endif
+  using taken = decltype(F::template of<A>(row::element<A>{}, row::statistics<A>{}));
+  static constexpr bool narrow = !std::is_same_v<A, T>, makes_pairs = !std::is_same_v<taken, A> && !F::takes_as_stored;
+  const target by = chosen(how);
+  const auto widen = loop_for<widen_elements<T, A>>(by);
+  const auto map = loop_for<map_elements<F, T, A>>(by);
   std::vector<reduction> all;
   for (const op_id op : F::ops) {
     all.push_back(make_reduction(op, info(op).takes_method ? std::optional(method_id::tree) : std::nullopt, dtype_of<A>));
@@ -105,21 +152,24 @@ void apply_to(const rows& of, void* out, const options& how) {
   const std::size_t n = of.n, at_once = n < 512 ? std::min<std::size_t>(4096 / n, 256) : 1;  // rows that are reduced by one call
   const options alone{.threads = 1, .target = how.target};
   for_each_run(of.count, of.count * n * sizeof(T), 4, how, [&](std::size_t begin, std::size_t end) {
-    // The result of a row; x and y as the reductions take them; w, b, x and y widened; the reductions' results.
+    // The result of a row; w and b; x and y as the reductions take them; x and y widened; the reductions' results.
     const std::size_t most = std::min(at_once, end - begin), some = most * n;
-    std::vector<A> room(n + 2 * some + (narrow ? 2 * n + 2 * some : 0)), found(2 * most);
-    A *const result = room.data(), *const first = result + n, *const second = first + some, *const more = second + some;
-    const auto widened = [](const void* from, std::size_t count, A* to) -> const A* {
-      if (!narrow || !from) return static_cast<const A*>(from);
-      for (std::size_t i = 0; i < count; ++i) to[i] = arith::widen<A>(static_cast<const T*>(from)[i]);
-      return to;
+    const auto room = uninitialized<A>(3 * n + (makes_pairs ? 2 * some : 0) + (narrow ? 2 * some : 0));
+    A *const result = room.get(), *const first = result + 3 * n, *const second = first + some, *const wide = makes_pairs ? second + some : first;
+    std::vector<A> found(2 * most);
+    const auto widened = [&](const T* from, std::size_t count, A* to) -> const A* {
+      if constexpr (narrow) return widen(from, count, to), to;
+      else return from;
     };
-    const A *const w = F::affine || F::weighted ? widened(of.w, n, more) : nullptr,
-            *const b = F::affine && F::centred ? widened(of.b, n, more + n) : nullptr;
+    const auto parameters = [&](const void* from, A neutral, A* to) -> const A* {
+      return from ? widened(static_cast<const T*>(from), n, to) : (std::fill_n(to, n, neutral), to);
+    };
+    const A *const w = F::affine || F::weighted ? parameters(of.w, A(1), result + n) : nullptr,
+            *const b = F::affine && F::centred ? parameters(of.b, -A(0), result + 2 * n) : nullptr;
     for (std::size_t k = begin; k < end; k += at_once) {
       const std::size_t here = std::min(at_once, end - k);
-      const auto rows_from = [&](const void* from, A* to) { return from ? widened(static_cast<const T*>(from) + k * n, here * n, to) : nullptr; };
-      const A *const stored_x = rows_from(of.x, more + 2 * n), *const stored_y = F::two ? rows_from(of.y, more + 2 * n + some) : nullptr;
+      const auto rows_from = [&](const void* from, A* to) { return widened(static_cast<const T*>(from) + k * n, here * n, to); };
+      const A *const stored_x = rows_from(of.x, wide), *const stored_y = F::two ? rows_from(of.y, wide + some) : nullptr;
       const auto row_of = [&](std::size_t i) { return widened_row<F, A>{stored_x + i * n, F::two ? stored_y + i * n : nullptr, w, b}; };
       const auto saved_of = [&](std::size_t i) {
         row::statistics<A> saved;
@@ -129,17 +179,10 @@ void apply_to(const rows& of, void* out, const options& how) {
         }
         return saved;
       };
-      const A *x = stored_x, *y = nullptr;
-      using taken = decltype(F::template of<A>(row_of(0)[0], saved_of(0)));
-      if constexpr (!std::is_same_v<taken, A>) {
-        for (std::size_t i = 0; i < here; ++i) {
-          const widened_row<F, A> elements = row_of(i);
-          const row::statistics<A> saved = saved_of(i);
-          for (std::size_t e = 0; e < n; ++e) {
-            const auto pair = F::template of<A>(elements[e], saved);
-            first[i * n + e] = pair.x, second[i * n + e] = pair.y;
-          }
-        }
+      const A *x = stored_x, *y = stored_y;
+      if constexpr (makes_pairs) {
+        const auto pairs_of = loop_for<pair_elements<F, A>>(by);
+        for (std::size_t i = 0; i < here; ++i) pairs_of(row_of(i), saved_of(i), n, first + i * n, second + i * n);
         x = first, y = second;
       }
       for (std::size_t j = 0; j < all.size(); ++j) {
@@ -159,33 +202,41 @@ void apply_to(const rows& of, void* out, const options& how) {
   });
 }
 
-// Elements A of rows, summed along the rows' direction, or their products with z.
+// `count` rows of n elements A, summed along the rows' direction, or their products with those of y.
 template <class A>
-std::vector<A> sums_of_columns(const reduction& r, const std::vector<A>& x, const std::vector<A>* y, std::size_t count, std::size_t n, const options& how) {
+std::vector<A> sums_of_columns(const reduction& r, const A* x, const A* y, std::size_t count, std::size_t n, const options& how) {
   std::vector<A> sums(n);
-  reduce_matrix(r, x.data(), y ? y->data() : nullptr, count, n, 0, sums.data(), how);
+  reduce_matrix(r, x, y, count, n, 0, sums.data(), how);
   return sums;
 }
 
 template <class F, class T>
 void parameter_gradients_of(const rows& of, void* dw, void* db, const options& how) {
   using A = row::accumulator<T>;
+  static constexpr bool narrow = !std::is_same_v<A, T>;
+  const target by = chosen(how);
+  const auto widen = loop_for<widen_elements<T, A>>(by);
+  const auto pairs_of = loop_for<pair_elements<F, A>>(by);
   const std::size_t n = of.n, all = of.count * n;
-  std::vector<A> g(all), z(all);
+  const auto room = uninitialized<A>(2 * all);
+  A *const g = room.get(), *const z = g + all;
   for_each_run(of.count, all * sizeof(T), 4, how, [&](std::size_t begin, std::size_t end) {
+    std::vector<A> ones(n, A(1)), wide(narrow ? 2 * n : 0);
     for (std::size_t k = begin; k < end; ++k) {
+      const auto row_from = [&](const void* from, A* to) -> const A* {
+        const T* const stored = static_cast<const T*>(from) + k * n;
+        if constexpr (narrow) return widen(stored, n, to), to;
+        else return stored;
+      };
       const row::statistics<A> s{F::centred ? static_cast<const A*>(of.mean)[k] : A(0), static_cast<const A*>(of.rstd)[k]};
-      for (std::size_t i = k * n; i < (k + 1) * n; ++i) {
-        const auto pair = F::template of<A>({arith::widen<A>(static_cast<const T*>(of.x)[i]), arith::widen<A>(static_cast<const T*>(of.y)[i]), A(1), A(0)}, s);
-        g[i] = pair.x, z[i] = pair.y;
-      }
+      pairs_of({row_from(of.x, wide.data()), row_from(of.y, wide.data() + n), ones.data(), nullptr}, s, n, g + k * n, z + k * n);
     }
   });
   const auto write = [&](void* to, const std::vector<A>& sums) {
     for (std::size_t i = 0; i < n; ++i) static_cast<T*>(to)[i] = arith::round_to<T>(sums[i]);
   };
   const auto by_tree = [](op_id op) { return make_reduction(op, method_id::tree, dtype_of<A>); };
-  if (dw) write(dw, sums_of_columns(by_tree(op_id::dot), g, &z, of.count, n, how));
+  if (dw) write(dw, sums_of_columns<A>(by_tree(op_id::dot), g, z, of.count, n, how));
   if (db) write(db, sums_of_columns<A>(by_tree(op_id::sum), g, nullptr, of.count, n, how));
 }
 
@@ -210,7 +261,7 @@ void sum_rows_of(const rows& of, const row_segments& by, const void* base, void*
         const T* const x = static_cast<const T*>(of.x) + static_cast<std::size_t>(by.places[static_cast<std::size_t>(by.offsets[k]) + j]) * n;
         for (std::size_t i = 0; i < n; ++i) gathered[j * n + i] = arith::widen<A>(x[i]);
       }
-      const std::vector<A> sums = sums_of_columns<A>(sum, gathered, nullptr, count, n, alone);
+      const std::vector<A> sums = sums_of_columns<A>(sum, gathered.data(), nullptr, count, n, alone);
       for (std::size_t i = 0; i < n; ++i) to[i] = arith::round_to<T>(from ? arith::add(arith::widen<A>(from[i]), sums[i]) : sums[i]);
     }
   });
