@@ -70,6 +70,13 @@ HWY_INLINE void store(vec<A> v, A* p) {
   hn::StoreU(v, tag<A>(), p);
 }
 
+/// v, loaded before what is asked for later: a compiler would move each load to where it is used.
+template <class V>
+HWY_INLINE V in_turn(V v) {
+  asm volatile("" : "+v"(v.raw));
+  return v;
+}
+
 /// [a0, a2, ..., b0, b2, ...]
 template <class V>
 HWY_INLINE V even(V a, V b) {

@@ -27,6 +27,10 @@ A load(const T* p) {
   return bitfold::arith::widen<A>(x);
 }
 template <class A>
+A in_turn(A x) {
+  return x;
+}
+template <class A>
 std::int64_t places(order::index i) {
   return static_cast<std::int64_t>(i);
 }
