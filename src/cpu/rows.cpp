@@ -153,7 +153,7 @@ void apply_to(const rows& of, void* out, const options& how) {
   const options alone{.threads = 1, .target = how.target};
   for_each_run(of.count, of.count * n * sizeof(T), 4, how, [&](std::size_t begin, std::size_t end) {
     // The result of a row; w and b; x and y as the reductions take them; x and y widened; the reductions' results.
-    const std::size_t most = std::min(at_once, end - begin), some = most * n;
+    const std::size_t most = std::min(at_once, end - begin), some = makes_pairs || narrow ? most * n : 0;
     const auto room = uninitialized<A>(3 * n + (makes_pairs ? 2 * some : 0) + (narrow ? 2 * some : 0));
     A *const result = room.get(), *const first = result + 3 * n, *const second = first + some, *const wide = makes_pairs ? second + some : first;
     std::vector<A> found(2 * most);
@@ -221,7 +221,7 @@ void parameter_gradients_of(const rows& of, void* dw, void* db, const options& h
   const auto room = uninitialized<A>(2 * all);
   A *const g = room.get(), *const z = g + all;
   for_each_run(of.count, all * sizeof(T), 4, how, [&](std::size_t begin, std::size_t end) {
-    std::vector<A> ones(n, A(1)), wide(narrow ? 2 * n : 0);
+    std::vector<A> ones(n, A(1)), wide(2 * n);
     for (std::size_t k = begin; k < end; ++k) {
       const auto row_from = [&](const void* from, A* to) -> const A* {
         const T* const stored = static_cast<const T*>(from) + k * n;
