@@ -337,6 +337,7 @@ TEST_CASE("reduce --axis, --offsets, --keys, --out: errors name the file and the
   check_usage({"reduce", "sum", "--out", file, v}, {"--out: is for --axis, --offsets or --keys"});
   check_usage({"reduce", "sum", "--keepdims", v}, {"--keepdims: is for --axis"});
   check_usage({"reduce", "sum", "--axis", "0", "--gpu-memory", "1", v}, {"--gpu-memory: is for --device cuda"});
+  check_usage({"reduce", "sum", "--bound", "--device", "cuda", "--gpu-memory", "1", v}, {"--gpu-memory: is for --device cuda without --bound"});
   // Axes.
   for (const std::string axis : {"", "a", "0,", "0,x", "1.5", "99999999999999999999"}) refused({"sum", "--axis", axis, x}, {"--axis: ", "no axis"});
   for (const std::string axis : {"2", "-3", "0,2"}) refused({"sum", "--axis", axis, x}, {x + ": --axis ", "2 axes"});
@@ -520,10 +521,11 @@ TEST_CASE("reduce --device cuda --axis, --offsets, --keys: the same lines and fi
       CHECK(on(device, {"mean", "--axis", "1", x}, dir.path(device + std::string(".npy"))).status == 0);
     CHECK((content(dir.path("cuda.npy")) == content(dir.path("cpu.npy"))));
     // What does not fit, and what the CPU refuses too.
-    const auto large = on("cuda", {"sum", "--axis", "0,1,2", x, "--gpu-memory", std::to_string(third)}, dir.path("none.npy"));
+    const auto large = on("cuda", {"count_distinct", "--axis", "0,1,2", x, "--gpu-memory", std::to_string(third)}, dir.path("none.npy"));
     CHECK(large.status == 2);
     CHECK(contains(large.err, x));
-    CHECK(contains(large.err, "output 0: its 20000 elements are more than the GPU takes at once"));
+    CHECK(contains(large.err, "output 0: its 20000 elements are more than the GPU takes"));
+    CHECK(contains(large.err, "count_distinct: sorts all elements at once"));
     CHECK_FALSE(std::filesystem::exists(dir.path("none.npy")));
     const auto falling = dir.write("falling.npy", npy_of<std::int64_t>("<i8", {0, 5, 4})), high = dir.write("high.npy", npy_of("<i8", std::vector<std::int64_t>(n, 7)));
     for (const std::vector<std::string>& bad : {std::vector<std::string>{"max", "--offsets", with_empty, v}, {"sum", "--offsets", falling, v}, {"sum", "--keys", high, "--outputs", "7", v}}) {
@@ -533,6 +535,33 @@ TEST_CASE("reduce --device cuda --axis, --offsets, --keys: the same lines and fi
       CHECK(got.err == want.err);
     }
   }
+}
+
+TEST_CASE("reduce --device cuda: one output that is longer than the memory", "[cuda]") {
+  const bytes::directory dir;
+  const std::int64_t n = 300'000;
+  const auto data = test::make_data(dtype::f32, test::kind::near_one, n, 1);
+  const auto x = write_tensor(dir, "x.safetensors", dtype::f32, {3, n / 3}, data);
+  std::vector<std::int64_t> keys(n, 1);
+  keys[5] = keys[70'000] = 0;
+  const auto v = write_tensor(dir, "v.safetensors", dtype::f32, {n}, data), keys_file = dir.write("k.npy", npy_of("<i8", keys)),
+             offsets = dir.write("o.npy", npy_of<std::int64_t>("<i8", {1, 5, n - 3}));
+  const std::string memory = std::to_string(n * 4 / 3);
+  for (std::vector<std::string> arguments : {std::vector<std::string>{"sum,max,std,argmin", x}, {"mean,norm_l2", "--method", "exact", "--json", x}, {"dot,mse", x, x},
+                                             {"sum,mean", "--method", "kahan", "--axis", "0,1", x}, {"sum", "--keys", keys_file, v}, {"var", "--offsets", offsets, v}}) {
+    arguments.insert(arguments.begin(), "reduce");
+    auto limited = arguments;
+    limited.insert(limited.end(), {"--device", "cuda", "--gpu-memory", memory});
+    auto want = bitfold_cli(arguments), got = bitfold_cli(limited);
+    CAPTURE(limited, got.err);
+    CHECK(got.status == 0);
+    for (std::size_t at; (at = got.out.find("\"cuda\"")) != std::string::npos;) got.out.replace(at, 6, "\"cpu\"");
+    CHECK(got.out == want.out);
+  }
+  const auto tiny = bitfold_cli({"reduce", "sum", "--device", "cuda", "--gpu-memory", "1000", x});
+  CHECK(tiny.status == 2);
+  CHECK(tiny.out.empty());
+  CHECK(contains(tiny.err, "memory: "));
 }
 
 TEST_CASE("reduce --axis, --offsets, --keys: what docs/shapes.md shows") {

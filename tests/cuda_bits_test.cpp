@@ -13,6 +13,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 using namespace bitfold;
 
@@ -257,6 +258,60 @@ TEST_CASE("cuda: the same graph, replayed, and the pool overload", "[cuda][racec
   cudaGraphExecDestroy(runnable);
   cudaGraphDestroy(graph);
   cudaStreamDestroy(stream);
+}
+
+TEST_CASE("cuda: arrays that come in parts have the bits that they have at once", "[cuda]") {
+  for (const dtype t : {dtype::f32, dtype::f16, dtype::f64, dtype::i16, dtype::u64})
+    for (const std::size_t n : {std::size_t{1}, std::size_t{255}, std::size_t{100'003}, std::size_t{1'500'001}}) {
+      const std::size_t size = size_of(t);
+      const auto data = test::make_data(t, test::kind::any_bits, 2 * n, 5);
+      const auto *const x = data.data(), *const y = x + n * size;
+      for (const int inputs : {1, 2}) {
+        std::vector<reduction> all;
+        for (const reduction& r : test::reductions_of_all_ops(t))
+          if (info(r.op()).inputs == inputs && r.method() != method_id::sequential && r.op() != op_id::count_distinct) all.push_back(r);
+        std::vector<scalar> want(all.size());
+        cpu::reduce(all, x, inputs == 2 ? y : nullptr, n, want);
+        int most = 0;
+        for (const std::size_t part : {n, n / 2 + 1000, n / 5 + 1000})
+          for (const cuda::launch& shape : {cuda::launch{}, {.threads = 64, .blocks = 3, .tiles = 2}}) {
+            // Room for the states, however many there are, and for so many elements.
+            const std::size_t states = cuda::workspace_bytes(all, n, shape) * 40;
+            std::optional<cuda::in_parts> of;
+            std::size_t memory = states + static_cast<std::size_t>(inputs) * part * size;
+            of.emplace(all, n, memory, shape);
+            // With little more than what the states take, the elements come in many parts.
+            const std::size_t work = of->workspace_bytes();
+            memory = work + work / 2 + static_cast<std::size_t>(inputs) * (part * size + 256);
+            of.emplace(all, n, memory, shape);
+            INFO(name(t) << " n=" << n << " in parts of " << of->elements() << describe(shape));
+            const device_memory first(of->elements() * size), second(of->elements() * size), out(8 * all.size()), workspace(of->workspace_bytes());
+            CHECK(static_cast<std::size_t>(inputs) * of->elements() * size + of->workspace_bytes() <= memory);
+            std::vector<void*> to;
+            for (std::size_t k = 0; k < all.size(); ++k) to.push_back(out.as<std::byte>() + 8 * k);
+            int parts = 0;
+            for (std::size_t at = 0; at < n; at += of->elements(), ++parts) {
+              const std::size_t bytes = std::min(of->elements(), n - at) * size;
+              REQUIRE(cudaMemset(first.p, 0x5a, of->elements() * size) == cudaSuccess);
+              REQUIRE(cudaMemcpy(first.p, x + at * size, bytes, cudaMemcpyHostToDevice) == cudaSuccess);
+              if (inputs == 2) REQUIRE(cudaMemcpy(second.p, y + at * size, bytes, cudaMemcpyHostToDevice) == cudaSuccess);
+              of->add(first.p, inputs == 2 ? second.p : nullptr, to, workspace.p, of->workspace_bytes());
+            }
+            most = std::max(most, parts);
+            std::vector<std::byte> got(8 * all.size());
+            REQUIRE(cudaMemcpy(got.data(), out.p, got.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
+            for (std::size_t k = 0; k < all.size(); ++k) {
+              INFO(test::describe(all[k], n));
+              CHECK(load_scalar(all[k].out(), got.data() + 8 * k) == want[k]);
+            }
+            CHECK_THROWS_WITH(of->add(first.p, second.p, to, workspace.p, of->workspace_bytes()), "x: a part after the last");
+          }
+        CHECK(most >= (n > 1'000'000 ? 3 : 1));
+      }
+    }
+  const reduction sorts[] = {make_reduction(op_id::count_distinct, {}, dtype::f32)}, sum[] = {make_reduction(op_id::sum, method_id::tree, dtype::f32)};
+  CHECK_THROWS_WITH(cuda::in_parts(sorts, 1000, 100), "count_distinct: sorts all elements at once, and so not in parts");
+  CHECK_THROWS_WITH(cuda::in_parts(sum, 1'000'000, 1000), "memory: 1000 bytes are too few for a part of the elements");
 }
 
 TEST_CASE("cuda: more than 2^33 elements", "[cuda]") {

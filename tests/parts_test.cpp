@@ -20,6 +20,54 @@ class small_device final : public cli::device {
  public:
   explicit small_device(std::size_t bytes) : bytes_(bytes) {}
   int parts = 0;
+  int of_one = 0;  // parts of single outputs
+
+  // Parts of a multiple of 16 elements, which it keeps elsewhere until the last one comes.
+  class one_output final : public cli::output_in_parts {
+   public:
+    one_output(small_device& by, std::span<const reduction> all, std::size_t n, std::size_t memory)
+        : by_(by), all_(all.begin(), all.end()), n_(n) {
+      const std::size_t room = (static_cast<std::size_t>(info(all[0].op()).inputs) * size_of(all[0].in())) * 16;
+      const std::size_t work = workspace_bytes() + 768;  // beginnings are aligned
+      part_ = memory > work ? (memory - work) / room * 16 : 0;
+      if (part_ == 0) throw error(errc::usage, "memory: too little");
+    }
+    std::size_t elements() const override { return part_; }
+    std::size_t workspace_bytes() const override { return 40; }
+    void add(const void* x, const void* y, std::span<void* const> out, void* workspace, std::size_t workspace_size) override {
+      const std::size_t count = std::min(part_, n_ - begin_);
+      REQUIRE(count > 0);
+      REQUIRE(workspace_size == workspace_bytes());
+      by_.own_arrays(all_, x, y, count);
+      if (begin_ == 0) std::memset(workspace, 0x77, workspace_size);  // it is left alone from part to part
+      by_.own(workspace, workspace_size);
+      for (std::size_t i = 0; i < workspace_size; ++i)
+        if (static_cast<std::byte*>(workspace)[i] != std::byte{0x77}) FAIL("the workspace was written to");
+      const auto keep = [&](std::vector<std::byte>& all, const void* part) {
+        const auto* const bytes = static_cast<const std::byte*>(part);
+        all.insert(all.end(), bytes, bytes + count * size_of(all_[0].in()));
+      };
+      keep(x_, x);
+      if (y) keep(y_, y);
+      begin_ += count;
+      ++by_.of_one;
+      if (begin_ < n_) return;
+      const auto type = all_[0].in();
+      const auto n = static_cast<std::int64_t>(n_);
+      const view whole = row_major(type, x_.data(), {n}), second = row_major(type, y_.data(), {n});
+      cpu::reduce(all_, whole, y ? &second : nullptr, std::vector{0}, by_.owned(all_, out, 1), {1});
+    }
+
+   private:
+    small_device& by_;
+    const std::vector<reduction> all_;
+    const std::size_t n_;
+    std::size_t part_, begin_ = 0;
+    std::vector<std::byte> x_, y_;
+  };
+  std::unique_ptr<cli::output_in_parts> in_parts(std::span<const reduction> all, std::size_t n, std::size_t memory) override {
+    return std::make_unique<one_output>(*this, all, n, memory);
+  }
 
   std::size_t memory() const override { return bytes_; }
   std::byte* room(std::size_t bytes) override {
@@ -122,8 +170,9 @@ std::vector<reduction> reductions_of(dtype t, int inputs, bool some_are_empty) {
   return all;
 }
 
-// Calls f with ever less memory, down to what a single output takes, and checks that it fails below. Returns the most parts
-// that there were.
+// Calls f with ever less memory, until not even a part of an output fits, and checks that it fails then. Returns the most parts
+// that there were, and adds to of_one those of single outputs.
+int of_one = 0;
 template <class F>
 int with_less_and_less_memory(const std::vector<std::vector<std::byte>>& want, std::span<const reduction> all, std::size_t outputs, F f) {
   int most = 0;
@@ -136,7 +185,8 @@ int with_less_and_less_memory(const std::vector<std::vector<std::byte>>& want, s
       CHECK(e.code() == errc::usage);
       const std::string text = e.what();
       CHECK(text.starts_with("output "));
-      CHECK(text.find("more than the GPU takes at once (with " + std::to_string(memory) + " bytes of memory); use --device cpu") != std::string::npos);
+      CHECK(text.find("more than the GPU takes (with " + std::to_string(memory) + " bytes of memory): memory: too little; use --device cpu") !=
+            std::string::npos);
       CHECK(d.parts == 0);  // before any work
       for (const auto& b : got.bytes) CHECK(std::count(b.begin(), b.end(), std::byte{0xa5}) == static_cast<std::ptrdiff_t>(b.size()));
       return most;
@@ -146,6 +196,7 @@ int with_less_and_less_memory(const std::vector<std::vector<std::byte>>& want, s
       return most;
     }
     most = std::max(most, d.parts);
+    of_one += d.of_one;
   }
   CHECK(outputs == 0);
   return most;
@@ -167,6 +218,27 @@ TEST_CASE("parts: along axes, of any view, whatever the memory") {
                     }));
   }
   CHECK(most > 100);
+  CHECK(of_one > 100);
+}
+
+TEST_CASE("parts: one output that is longer than the memory, of a view whose elements do not lie in its order") {
+  const std::int64_t n = (std::int64_t{1} << 23) + 5;  // elements are gathered 2^22 at a time
+  std::vector<std::uint8_t> data(static_cast<std::size_t>(2 * n));
+  for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::uint8_t>(i * i >> 7);
+  const reduction all[] = {make_reduction(op_id::argmax, {}, dtype::u8), make_reduction(op_id::sum, method_id::tree, dtype::u8)};
+  view second = row_major(dtype::u8, data.data(), {n});
+  second.stride[0] = 2;
+  for (const view& x : {row_major(dtype::u8, data.data(), {n}), second}) {
+    results want(all, 1);
+    cpu::reduce(all, x, nullptr, std::vector{0}, want.out);
+    small_device d(std::size_t{5} << 20);
+    results got(all, 1);
+    std::size_t given = 0;
+    cli::reduce_in_parts(d, all, x, nullptr, std::vector{0}, got.out, [&](std::size_t bytes) { given += bytes; });
+    CHECK(d.of_one == 2);
+    CHECK(given == static_cast<std::size_t>(n));
+    CHECK((got.bytes == want.bytes));
+  }
 }
 
 TEST_CASE("parts: more bytes than are written at once, in short pieces and in one") {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -130,8 +131,34 @@ std::size_t pieces_workspace_bytes(const reduction& r, std::span<const piece> pi
 void reduce_pieces(const reduction& r, std::span<const piece> pieces, void* out, void* workspace, std::size_t workspace_size,
                    stream where = nullptr);
 
-/// Copies n elements from host memory, reduces them on GPU `device` and waits for the scalar. For the
-/// command line and for tests: the copy costs far more than the reduction.
+/// One array, or two, that the device's memory need not hold at once: the elements come in parts, from the first to the last, and
+/// the results have the bits that they have of all at once.
+class in_parts {
+ public:
+  /// Of n elements, by the current device, with `memory` bytes of it: for a part of each input and for the workspace, each rounded
+  /// up to a multiple of 256. Errors (errc::usage): as reduce's; count_distinct, which sorts all elements; memory too small for what
+  /// a block folds at once (some MiB for 2^32 elements), or for less than 2^-13 of the elements by method exact.
+  in_parts(std::span<const reduction> all, std::size_t n, std::size_t memory, const launch& shape = {});
+  ~in_parts();
+  in_parts(const in_parts&) = delete;
+  in_parts& operator=(const in_parts&) = delete;
+
+  std::size_t elements() const;         ///< of each part but the last, which has fewer
+  std::size_t workspace_bytes() const;  ///< the same room for all parts
+
+  /// Enqueues what is to be done with the next part, at device addresses x and y (null where there is one input). With the last one
+  /// out[k], a device address, takes the result of all[k]. Does not allocate or synchronise. Errors: as reduce's; a part after the
+  /// last.
+  void add(const void* x, const void* y, std::span<void* const> out, void* workspace, std::size_t workspace_size,
+           stream where = nullptr);
+
+ private:
+  struct plans;
+  const std::unique_ptr<plans> of_;
+};
+
+/// Copies n elements from host memory, reduces them on GPU `device` and waits for the scalar. For tests: the copy costs far more than
+/// the reduction.
 scalar reduce_host(const reduction& r, const void* data, std::size_t n, int device = 0,
                    const launch& shape = {});
 scalar reduce_host(const reduction& r, const void* x, const void* y, std::size_t n, int device = 0,

@@ -17,6 +17,19 @@ void check(cudaError_t err, const char* call) {
   throw error(errc::cuda, std::string(call) + ": " + cudaGetErrorString(err));
 }
 
+class parts_of_output final : public output_in_parts {
+ public:
+  parts_of_output(std::span<const reduction> all, std::size_t n, std::size_t memory) : of_(all, n, memory) {}
+  std::size_t elements() const override { return of_.elements(); }
+  std::size_t workspace_bytes() const override { return of_.workspace_bytes(); }
+  void add(const void* x, const void* y, std::span<void* const> out, void* workspace, std::size_t workspace_size) override {
+    of_.add(x, y, out, workspace, workspace_size);
+  }
+
+ private:
+  cuda::in_parts of_;
+};
+
 class gpu final : public device {
  public:
   explicit gpu(std::optional<std::size_t> most) {
@@ -43,6 +56,9 @@ class gpu final : public device {
     check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
   }
 
+  std::unique_ptr<output_in_parts> in_parts(std::span<const reduction> all, std::size_t n, std::size_t memory) override {
+    return std::make_unique<parts_of_output>(all, n, memory);
+  }
   std::size_t workspace_bytes(std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes) override {
     return cuda::workspace_bytes(all, x, y, axes);
   }

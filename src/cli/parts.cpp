@@ -96,10 +96,16 @@ void put_elements(device& by, std::byte* to, const view& v, const given& done) {
 
 view packed(const view& v, const void* data) { return row_major(v.type, data, std::span(v.extent).first(static_cast<std::size_t>(v.rank))); }
 
-// What the device takes at once, in the order of the outputs. halves(part) is two of them, the first outputs first, or
-// nothing for a single output; count(part) its elements.
+// What is left of the memory beside the results of one output.
+std::size_t memory_for_one(const device& by, std::span<const reduction> all) {
+  const std::size_t taken = all.size() * alignment;
+  return by.memory() > taken ? by.memory() - taken : 0;
+}
+
+// What the device takes at once, in the order of the outputs, and single outputs that it takes in parts. halves(part) is two
+// of them, the first outputs first, or nothing for a single output; count(part) its elements.
 template <class Part, class Fits, class Halves, class Count>
-std::vector<Part> parts_of(const device& by, Part all, Fits fits, Halves halves, Count count) {
+std::vector<Part> parts_of(device& by, std::span<const reduction> all_of, Part all, Fits fits, Halves halves, Count count) {
   std::vector<Part> whole, left{std::move(all)};
   while (!left.empty()) {
     Part p = std::move(left.back());
@@ -110,9 +116,15 @@ std::vector<Part> parts_of(const device& by, Part all, Fits fits, Halves halves,
       left.push_back(std::move(two->second));
       left.push_back(std::move(two->first));
     } else {
-      throw error(errc::usage, "output " + std::to_string(p.begin) + ": its " + std::to_string(count(p)) +
-                                   " elements are more than the GPU takes at once (with " + std::to_string(by.memory()) +
-                                   " bytes of memory); use --device cpu");
+      try {
+        by.in_parts(all_of, count(p), memory_for_one(by, all_of));
+      } catch (const error& e) {
+        if (e.code() != errc::usage) throw;
+        throw error(errc::usage, "output " + std::to_string(p.begin) + ": its " + std::to_string(count(p)) +
+                                     " elements are more than the GPU takes (with " + std::to_string(by.memory()) +
+                                     " bytes of memory): " + e.what() + "; use --device cpu");
+      }
+      whole.push_back(std::move(p));
     }
   }
   return whole;
@@ -130,6 +142,42 @@ std::vector<void*> results_at(std::byte* room, const places& at) {
   std::vector<void*> out;
   for (const std::size_t place : at.out) out.push_back(room + place);
   return out;
+}
+
+// ---- Elements of one output
+
+// Elements first to first + count - 1 of an output, one behind the other.
+void put_elements(device& by, const detail::batch& of, std::uint64_t output, std::uint64_t first, std::size_t count, std::byte* x,
+                  std::byte* y, const given& done) {
+  constexpr std::size_t most = std::size_t{1} << 22;
+  const std::size_t size = size_of(of.type);
+  std::vector<std::byte> gathered;
+  for (std::size_t at = 0; at < count; at += most) {
+    const std::size_t here = std::min(most, count - at), bytes = here * size;
+    detail::pointers from = of.place(output, first + at, here);
+    if (!from.x) {
+      gathered.resize(2 * most * size);
+      of.gather(output, 1, first + at, here, gathered.data(), 0, most * size);
+      from = {gathered.data(), gathered.data() + most * size};
+    }
+    by.put(x + at * size, from.x, bytes);
+    if (of.data.y) by.put(y + at * size, from.y, bytes);
+    if (done) done(of.data.y ? 2 * bytes : bytes);
+  }
+}
+
+void reduce_one_in_parts(device& by, std::span<const reduction> all, const detail::batch& of, std::uint64_t output, std::uint64_t to,
+                         std::span<void* const> out, const given& done) {
+  const std::size_t n = of.count(output);
+  const auto parts = by.in_parts(all, n, memory_for_one(by, all));
+  const std::size_t most = parts->elements(), bytes = most * size_of(of.type);
+  const places at(all, 1, bytes, of.data.y ? bytes : 0, 0, parts->workspace_bytes());
+  std::byte* const room = by.room(at.total);
+  for (std::size_t first = 0; first < n; first += most) {
+    put_elements(by, of, output, first, std::min(most, n - first), room + at.x, room + at.y, done);
+    parts->add(room + at.x, of.data.y ? room + at.y : nullptr, results_at(room, at), room + at.work, at.work_bytes);
+  }
+  get_results(by, all, room, at, to, to + 1, out);
 }
 
 // ---- Axes
@@ -194,9 +242,13 @@ void reduce_in_parts(device& by, std::span<const reduction> all, const view& x, 
   const detail::layout l = detail::layout_of(x, y, axes);
   detail::check_batch(detail::strided_batch(l), all, out);
   const auto fits = [&](const box& b) { return places_of(by, all, b, axes).total <= by.memory(); };
-  const auto parts = parts_of(by, box{x, y ? std::optional(*y) : std::nullopt, 0, l.outputs}, fits,
+  const auto parts = parts_of(by, all, box{x, y ? std::optional(*y) : std::nullopt, 0, l.outputs}, fits,
                               [&](const box& b) { return halves_of(b, axes); }, [&](const box&) { return l.n; });
   for (const box& b : parts) {
+    if (!fits(b)) {
+      reduce_one_in_parts(by, all, detail::strided_batch(l), b.begin, b.begin, out, done);
+      continue;
+    }
     const places at = places_of(by, all, b, axes);
     std::byte* const room = by.room(at.total);
     put_elements(by, room + at.x, b.x, done);
@@ -212,16 +264,21 @@ void reduce_segments_in_parts(device& by, std::span<const reduction> all, const 
   const dtype type = all[0].in();
   const std::size_t size = size_of(type);
   const auto *first = static_cast<const std::byte*>(x), *second = static_cast<const std::byte*>(y);
-  detail::check_batch(detail::segments_of(type, {first, second}, n, offsets), all, out);
+  const detail::segment_batch of = detail::segments_of(type, {first, second}, n, offsets);
+  detail::check_batch(of, all, out);
   const auto count = [&](const range& r) { return static_cast<std::size_t>(offsets[r.end] - offsets[r.begin]); };
   const auto places_of = [&](const range& r) {
     const std::size_t bytes = count(r) * size;
     return places(all, r.end - r.begin, bytes, y ? bytes : 0, (r.end - r.begin + 1) * sizeof(std::int64_t),
                   by.segments_workspace_bytes(all, count(r), r.end - r.begin));
   };
-  const auto parts = parts_of(by, range{0, offsets.size() - 1}, [&](const range& r) { return places_of(r).total <= by.memory(); },
-                              [](const range& r) { return halves_of(r); }, count);
+  const auto fits = [&](const range& r) { return places_of(r).total <= by.memory(); };
+  const auto parts = parts_of(by, all, range{0, offsets.size() - 1}, fits, [](const range& r) { return halves_of(r); }, count);
   for (const range& r : parts) {
+    if (!fits(r)) {
+      reduce_one_in_parts(by, all, of, r.begin, r.begin, out, done);
+      continue;
+    }
     const places at = places_of(r);
     std::byte* const room = by.room(at.total);
     const auto put = [&](const std::byte* from, std::size_t to) {
@@ -261,8 +318,16 @@ void reduce_by_key_in_parts(device& by, std::span<const reduction> all, const vo
   const auto fits = [&](const range& r) {
     return count(r) < too_many && r.end - r.begin < too_many && places_of(r).total <= by.memory();
   };
-  const auto parts = parts_of(by, range{0, outputs}, fits, [](const range& r) { return halves_of(r); }, count);
+  const auto parts = parts_of(by, all, range{0, outputs}, fits, [](const range& r) { return halves_of(r); }, count);
   for (const range& r : parts) {
+    if (!fits(r)) {
+      std::vector<std::uint64_t> own;
+      for (std::size_t i = 0; i < keys.size(); ++i)
+        if (static_cast<std::uint64_t>(keys[i]) == r.begin) own.push_back(i);
+      const std::size_t all_own = own.size();
+      reduce_one_in_parts(by, all, detail::keyed_batch(type, {first, second}, {0, all_own}, std::move(own)), 0, r.begin, out, done);
+      continue;
+    }
     const places at = places_of(r);
     std::byte* const room = by.room(at.total);
     writer to_x(by, room + at.x, done), to_y(by, room + at.y, done), to_keys(by, room + at.list, nobody);

@@ -48,7 +48,7 @@ struct reduce_arguments {
   int inputs() const { return info(ops[0]).inputs; }
   bool exact() const { return method == name(method_id::exact); }
   bool refuses_overflow() const { return overflow == "error"; }
-  bool shapes_on_gpu() const { return shapes.given() && device == "cuda"; }
+  bool on_gpu() const { return device == "cuda"; }
   cpu::options how() const {
     return {threads.value_or(0), target ? cpu::parse_target(*target) : std::nullopt};
   }
@@ -209,10 +209,9 @@ using mapped = operands<io::array>;
 
 // The results of all, in their order.
 std::vector<result> results(const reduce_arguments& args, const std::vector<reduction>& all,
-                            const mapped& from) {
+                            const mapped& from, const place& where) {
   const void *x = from.x->data, *y = from.y ? from.y->data : nullptr;
   const std::size_t n = from.x->count;
-  const bool on_gpu = args.device == "cuda";
   if (args.refuses_overflow()) {
     std::vector<reduction> integers;
     for (const reduction& r : all)
@@ -223,16 +222,25 @@ std::vector<result> results(const reduce_arguments& args, const std::vector<redu
   }
   std::vector<result> results;
   if (args.bound) {
-    for (const bounded& b : on_gpu ? cuda::reduce_host_with_bounds(all, x, y, n)
-                                   : cpu::reduce_with_bounds(all, x, y, n, args.how()))
+    for (const bounded& b : args.on_gpu() ? cuda::reduce_host_with_bounds(all, x, y, n)
+                                          : cpu::reduce_with_bounds(all, x, y, n, args.how()))
       results.push_back({b.value, b.bound});
     return results;
   }
   std::vector<scalar> values(all.size());
-  if (on_gpu)
-    values = cuda::reduce_host(all, x, y, n);
-  else
-    cpu::reduce(all, x, y, n, values, args.how());
+  if (where.device) {
+    const auto flat = [&](const void* data) {
+      return row_major(from.x->type, data, {static_cast<std::int64_t>(n)});
+    };
+    const view first = flat(x), second = flat(y);
+    std::vector<std::uint64_t> bytes(all.size());
+    std::vector<void*> out;
+    for (auto& b : bytes) out.push_back(&b);
+    reduce_in_parts(*where.device, all, first, y ? &second : nullptr, std::array{0}, out, where.done);
+    for (std::size_t k = 0; k < all.size(); ++k) values[k] = load_scalar(all[k].out(), &bytes[k]);
+  } else {
+    cpu::reduce(all, x, y, n, values, where.cpu);
+  }
   for (const scalar v : values) results.push_back({v, {}});
   return results;
 }
@@ -295,25 +303,21 @@ void for_each_mapped(const reduce_arguments& args, file_names files, F f) {
 }
 
 // The whole output of one file, or of two, so that one which fails half-way prints nothing.
-std::string reduce_mapped(const reduce_arguments& args, file_names files) {
+std::string reduce_mapped(const reduce_arguments& args, file_names files, const place& where) {
   std::string lines;
   for_each_mapped(args, files, [&](const mapped& o) {
     const io::array& a = *o.x;
     check_defined(args.ops, a);
     const auto all = all_reductions(args, a.type);
-    lines += lines_of(args, {files, a.name, a.type, a.shape}, all, results(args, all, o));
+    lines += lines_of(args, {files, a.name, a.type, a.shape}, all, results(args, all, o, where));
   });
   return lines;
 }
 
 // The same with an array of results for each array and operation, which are printed or written.
 std::string reduce_shaped(const reduce_arguments& args, const grouping& by, result_files& to,
-                          file_names files, device* gpu, progress& bar) {
+                          file_names files, const place& where) {
   std::string lines;
-  const place where{args.how(), gpu, [&](std::size_t bytes) {
-                      bar.finish(static_cast<double>(bytes));
-                      bar.start(files[0]);
-                    }};
   result_files::contents contents;
   for_each_mapped(args, files, [&](const mapped& o) {
     const io::array& a = *o.x;
@@ -438,8 +442,8 @@ void check_exact_options(const reduce_arguments& args) {
 void check_shapes(const reduce_arguments& args) {
   const shape_options& s = args.shapes;
   check_shape_options(s);
-  if (s.gpu_memory && !args.shapes_on_gpu())
-    throw error(errc::usage, "--gpu-memory: is for --device cuda with --axis, --offsets or --keys");
+  if (s.gpu_memory && (!args.on_gpu() || args.bound))
+    throw error(errc::usage, "--gpu-memory: is for --device cuda without --bound");
   if (!s.given()) return;
   const char* const option = s.axis ? "--axis" : s.offsets ? "--offsets" : "--keys";
   const bool reads_stdin =
@@ -495,7 +499,7 @@ void check(const reduce_arguments& args) {
 double bytes_to_read(const reduce_arguments& args) {
   double bytes = 0;
   for (const file_names files : groups(args)) {
-    if (!in_pieces(args, files) && !args.shapes_on_gpu()) continue;
+    if (!in_pieces(args, files) && !args.on_gpu()) continue;
     for (const std::string& file : files) {
       std::error_code failed;
       const auto size = std::filesystem::file_size(file, failed);
@@ -519,7 +523,7 @@ int reduce(reduce_arguments& args) {
   }
   const grouping by(args.shapes);
   result_files to(args.shapes, args.ops.size(), groups(args).size(), args.files);
-  const auto gpu = args.shapes_on_gpu() ? first_gpu(args.shapes.gpu_memory) : nullptr;
+  const auto gpu = args.on_gpu() ? first_gpu(args.shapes.gpu_memory) : nullptr;
   int status = 0;  // that of the first that fails
   const auto failed = [&](const std::string& why, int code) {
     bar.leave();
@@ -528,10 +532,14 @@ int reduce(reduce_arguments& args) {
   };
   for (const file_names files : groups(args)) {
     std::string lines;
+    const place where{args.how(), gpu.get(), [&](std::size_t bytes) {
+                        bar.finish(static_cast<double>(bytes));
+                        bar.start(files[0]);
+                      }};
     try {
-      lines = args.shapes.given()      ? reduce_shaped(args, by, to, files, gpu.get(), bar)
+      lines = args.shapes.given()      ? reduce_shaped(args, by, to, files, where)
               : in_pieces(args, files) ? reduce_in_pieces(args, files, bar)
-                                       : reduce_mapped(args, files);
+                                       : reduce_mapped(args, files, where);
       bar.leave();
     } catch (const error& e) {
       // Without the device, the other files would fail in the same way.
@@ -626,7 +634,8 @@ subcommand add_reduce(CLI::App& app) {
       "shape\n"
       "for --axis, they broadcast as in NumPy; shape is then that of both. With --out nothing is "
       "printed.\n"
-      "With these and --device cuda an array larger than the GPU's free memory goes through in parts.\n"
+      "With --device cuda an array larger than the GPU's free memory goes through in parts, but not with\n"
+      "--bound or count_distinct.\n"
       "Each file is written whole or not at all, and of a FILE that fails none. See "
       "docs/shapes.md.\n"
       "A file that fails prints one line on stderr and nothing on stdout; the others are still\n"

@@ -116,20 +116,24 @@ struct step {
   ordering order;
   std::vector<std::size_t> which;
   plan ordered;
+  index node;  // elements
   exact_plan binned;
 
   std::size_t workspace() const { return order == ordering::any ? binned.workspace : ordered.workspace; }
 };
 
-std::vector<step> steps_of(std::span<const reduction> all, std::size_t n, const launch& shape) {
+// `part`: elements that are there at a time.
+std::vector<step> steps_of(std::span<const reduction> all, std::size_t n, std::size_t part, const launch& shape) {
   std::vector<step> steps;
   for (group& g : groups_of(all)) {
     const reduction& r = all[g.which[0]];
-    step s{g.kind, detail::ordering_of(r), std::move(g.which), {}, {}};
+    step s{g.kind, detail::ordering_of(r), std::move(g.which), {}, 0, {}};
     if (s.order == ordering::canonical) {
-      s.ordered = make_plan(sizes_of(s.kind, r), n, shape);
+      const sizes of = sizes_of(s.kind, r);
+      s.ordered = make_plan(of, n, shape);
+      s.node = static_cast<index>(s.ordered.tiles) * of.tile;
     } else if (s.order == ordering::any) {
-      s.binned = plan_exact(terms_of(all, s.which), r.in(), n, shape);
+      s.binned = plan_exact(terms_of(all, s.which), r.in(), n, part, shape);
     } else {
       s.ordered = make_plan({1, 1}, 0, shape);  // of a sort the workspace alone
       s.ordered.workspace = sort_workspace(r.in(), n);
@@ -145,25 +149,38 @@ std::size_t workspace_of(const std::vector<step>& steps) {
   return most;
 }
 
+// Enqueues what a step does with elements first to first + count - 1 of n, which lie at x and y.
+void run(const step& s, std::span<const reduction> all, const void* x, const void* y, std::size_t n, std::size_t first,
+         std::size_t count, std::span<void* const> out, void* workspace, stream where, const launch& shape) {
+  const reduction& r = all[s.which[0]];
+  const auto aligned = [](const void* q) { return reinterpret_cast<std::uintptr_t>(q) % 16 == 0; };
+  const bool two_kernels = s.order == ordering::any ? !s.binned.alone : s.ordered.nodes > 1;
+  arguments a{{x, y, r.in(), aligned(x) && aligned(y)}, n, first, count, {}, workspace, where,
+              shape.overlap && two_kernels && overlaps()};
+  for (std::size_t k : s.which) a.how.each[a.how.count++] = {out[k], all[k].out(), all[k].op(), all[k].ddof()};
+  const auto launch_ordered = [&] {
+    plan p = s.ordered;
+    p.begin = first / s.node;
+    p.end = std::min(p.nodes, (first + count + s.node - 1) / s.node);
+    p.blocks = static_cast<int>(std::min<index>(static_cast<index>(p.blocks), p.end - p.begin));
+    // Kernels count from the first of all.
+    const auto from_first = [&](const void* q) {
+      return q ? reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(q) - first * size_of(r.in())) : nullptr;
+    };
+    a.data.x = from_first(x);
+    a.data.y = from_first(y);
+    using launcher = const char* (*)(kernel_kind, const reduction&, const plan&, const arguments&);
+    return with_kernel<launcher>(s.kind, r, []<class F, class T, class A>() -> launcher {
+      return launch_part<kernel_choice<F, T, A>::in>;
+    })(s.kind, r, p, a);
+  };
+  check_launch(s.order == ordering::any      ? launch_exact(s.binned, a)
+               : s.order == ordering::sorted ? launch_distinct(a)
+                                             : launch_ordered());
+}
 void run(const std::vector<step>& steps, std::span<const reduction> all, const void* x, const void* y, std::size_t n,
          std::span<void* const> out, void* workspace, stream where, const launch& shape) {
-  const auto aligned = [](const void* q) { return reinterpret_cast<std::uintptr_t>(q) % 16 == 0; };
-  using launcher = const char* (*)(kernel_kind, const reduction&, const plan&, const arguments&);
-  for (const step& s : steps) {
-    const reduction& r = all[s.which[0]];
-    const bool two_kernels = s.order == ordering::any ? !s.binned.alone : s.ordered.nodes > 1;
-    arguments a{{x, y, r.in(), aligned(x) && aligned(y)}, n, {}, workspace, where,
-                shape.overlap && two_kernels && overlaps()};
-    for (std::size_t k : s.which) a.how.each[a.how.count++] = {out[k], all[k].out(), all[k].op(), all[k].ddof()};
-    const auto launched = [&] {
-      if (s.order == ordering::any) return launch_exact(s.binned, a);
-      if (s.order == ordering::sorted) return launch_distinct(a);
-      return with_kernel<launcher>(s.kind, r, []<class F, class T, class A>() -> launcher {
-        return launch_part<kernel_choice<F, T, A>::in>;
-      })(s.kind, r, s.ordered, a);
-    };
-    check_launch(launched());
-  }
+  for (const step& s : steps) run(s, all, x, y, n, 0, n, out, workspace, where, shape);
 }
 
 // From the host's copy, which the call has taken before it returns. All of them, or an error and none.
@@ -217,7 +234,7 @@ current_device::~current_device() {
 }
 
 std::size_t workspace_bytes(std::span<const reduction> all, std::size_t n, const launch& shape) {
-  return workspace_of(steps_of(all, n, shape));
+  return workspace_of(steps_of(all, n, n, shape));
 }
 std::size_t workspace_bytes(const reduction& r, std::size_t n, const launch& shape) {
   return workspace_bytes({&r, 1}, n, shape);
@@ -227,7 +244,7 @@ void reduce(std::span<const reduction> all, const void* x, const void* y, std::s
             std::span<void* const> out, void* workspace, std::size_t workspace_size, stream where,
             const launch& shape) {
   check_arguments(all, x, y, n, out);
-  const std::vector<step> steps = steps_of(all, n, shape);
+  const std::vector<step> steps = steps_of(all, n, n, shape);
   if (n == 0) return write_empty(all, out, where);
   check_workspace(workspace, workspace_size, workspace_of(steps));
   run(steps, all, x, y, n, out, workspace, where, shape);
@@ -244,7 +261,7 @@ void reduce(const reduction& r, const void* data, std::size_t n, void* out, void
 void reduce(const reduction& r, const void* x, const void* y, std::size_t n, void* out, stream where,
             const launch& shape) {
   check_arguments({&r, 1}, x, y, n, {&out, 1});
-  const std::vector<step> steps = steps_of({&r, 1}, n, shape);
+  const std::vector<step> steps = steps_of({&r, 1}, n, n, shape);
   if (n == 0) return write_empty({&r, 1}, {&out, 1}, where);
   void* workspace = nullptr;
   if (const std::size_t bytes = workspace_of(steps); bytes > 0)
@@ -283,6 +300,67 @@ void reduce_pieces(const reduction& r, std::span<const piece> pieces, void* out,
   if (plan.n == 0) return write_empty({&r, 1}, {&out, 1}, where);
   check_workspace(workspace, workspace_size, plan.workspace);
   check_launch(launch_exact_pieces(plan, r, out, workspace, where));
+}
+
+// ---- Arrays that come in parts
+
+namespace {
+std::size_t rounded_up(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+}  // namespace
+
+struct in_parts::plans {
+  std::vector<reduction> all;
+  std::size_t n, part, next = 0;
+  launch shape;
+  std::vector<step> steps;
+
+  // Each step's states are kept from part to part, in a place of its own.
+  std::size_t workspace() const {
+    std::size_t bytes = 0;
+    for (const step& s : steps) bytes += rounded_up(s.workspace());
+    return bytes;
+  }
+};
+
+in_parts::in_parts(std::span<const reduction> all, std::size_t n, std::size_t memory, const launch& shape)
+    : of_(std::make_unique<plans>(plans{{all.begin(), all.end()}, n, n, 0, shape, {}})) {
+  if (all.empty() || n == 0) return;
+  check_engine(all);
+  for (const reduction& r : all)
+    if (detail::ordering_of(r) == ordering::sorted)
+      throw error(errc::usage, std::string(name(r.op())) + ": sorts all elements at once, and so not in parts");
+  const auto inputs = static_cast<std::size_t>(info(all[0].op()).inputs), size = size_of(all[0].in());
+  const auto bytes = [&](std::size_t part) { return inputs * rounded_up(part * size); };
+  for (plans& p = *of_;;) {
+    p.steps = steps_of(all, n, p.part, shape);
+    const std::size_t work = p.workspace();
+    if (bytes(p.part) + work <= memory) return;
+    // The next smaller part of whole nodes, and of whole packs, that fits beside this workspace.
+    index node = 256;
+    for (const step& s : p.steps) node = std::max(node, s.node);
+    const std::size_t most = memory > work ? (memory - work) / inputs / 256 * 256 / size : 0;
+    p.part = std::min(most, p.part - 1) / node * node;
+    if (p.part == 0) throw error(errc::usage, "memory: " + std::to_string(memory) + " bytes are too few for a part of the elements");
+  }
+}
+in_parts::~in_parts() = default;
+
+std::size_t in_parts::elements() const { return of_->part; }
+std::size_t in_parts::workspace_bytes() const { return of_->workspace(); }
+
+void in_parts::add(const void* x, const void* y, std::span<void* const> out, void* workspace, std::size_t workspace_size, stream where) {
+  plans& p = *of_;
+  const std::size_t first = p.next, count = std::min(p.part, p.n - first);
+  if (first == p.n && p.n > 0) throw error(errc::usage, "x: a part after the last");
+  check_arguments(p.all, x, y, count, out);
+  check_workspace(workspace, workspace_size, p.workspace());
+  if (p.n == 0) return write_empty(p.all, out, where);
+  auto* room = static_cast<std::byte*>(workspace);
+  for (const step& s : p.steps) {
+    run(s, p.all, x, y, p.n, first, count, out, room, where, p.shape);
+    room += rounded_up(s.workspace());
+  }
+  p.next += count;
 }
 
 std::vector<scalar> reduce_host(std::span<const reduction> all, const void* x, const void* y, std::size_t n,

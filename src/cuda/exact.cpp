@@ -64,17 +64,21 @@ int blocks_for(const exact_kernel& k, int threads, std::size_t n, int wanted) {
 
 }  // namespace
 
-exact_plan plan_exact(std::span<const exact::term> terms, dtype type, std::size_t n, const launch& shape) {
+exact_plan plan_exact(std::span<const exact::term> terms, dtype type, std::size_t n, std::size_t part, const launch& shape) {
   (void)make_plan({1, 1}, 0, shape);  // refuses a shape that is not allowed
+  const std::size_t parts = n > part ? n / part + (n % part != 0) : 1;
+  if (parts > most_blocks) throw error(errc::usage, "n: in " + std::to_string(parts) + " parts");
   exact_plan plan{};
+  plan.part = part;
   auto left = std::vector<exact::term>(terms.begin(), terms.end());
   const auto take = [&](exact::term what) { return std::erase(left, what) > 0; };
   const auto add = [&](const exact_kernel& k, std::initializer_list<exact::term> of) {
     exact_plan::pass p{k, shape.threads ? std::min(shape.threads, k.threads) : k.threads, 1, {}, 0};
-    p.blocks = blocks_for(k, p.threads, n, shape.blocks);
+    const int of_all = static_cast<int>(parts);
+    p.blocks = std::min(blocks_for(k, p.threads, std::min(n, part), shape.blocks), most_blocks / of_all);
     for (const exact::term what : of) {
-      p.slots[p.terms] = {what, p.blocks, static_cast<int>(k.cells[p.terms]), nullptr};
-      plan.workspace += static_cast<std::size_t>(p.blocks) * k.cells[p.terms] * sizeof(std::int64_t);
+      p.slots[p.terms] = {what, p.blocks * of_all, static_cast<int>(k.cells[p.terms]), nullptr};
+      plan.workspace += static_cast<std::size_t>(p.blocks * of_all) * k.cells[p.terms] * sizeof(std::int64_t);
       ++p.terms;
     }
     plan.passes.push_back(p);
@@ -94,7 +98,7 @@ exact_plan plan_exact(std::span<const exact::term> terms, dtype type, std::size_
       add(exact_kernel_of<T>(what, false), {what});
     }
   });
-  plan.alone = plan.passes.size() == 1 && plan.passes[0].blocks == 1;
+  plan.alone = parts == 1 && plan.passes.size() == 1 && plan.passes[0].blocks == 1;
   if (plan.alone) plan.workspace = 0;
   return plan;
 }
@@ -103,23 +107,27 @@ const char* launch_exact(const exact_plan& plan, const arguments& a) {
   exact_slots all{};
   auto* next = static_cast<std::int64_t*>(a.workspace);
   elements data = a.data;
-  order::index n = a.n;
+  order::index n = a.n, count = a.count;
   cudaError_t err = cudaSuccess;
   for (const exact_plan::pass& p : plan.passes) {
     exact_slots here{};
     for (int k = 0; k < p.terms; ++k) {
       exact_slot s = p.slots[k];
       s.at = next;
-      if (!plan.alone) next += std::ptrdiff_t{s.blocks} * s.cells;
-      here.each[here.count++] = all.each[all.count++] = s;
+      all.each[all.count++] = s;
+      if (!plan.alone) {
+        next += std::ptrdiff_t{s.blocks} * s.cells;
+        s.at += static_cast<std::ptrdiff_t>(a.first / plan.part) * p.blocks * s.cells;
+      }
+      here.each[here.count++] = s;
     }
     result_list how{};
     if (plan.alone) how = a.how;
-    void* values[] = {&data, &n, &here, &how};
+    void* values[] = {&data, &count, &here, &how};
     if (err == cudaSuccess)
       err = enqueue(p.kernel.function, p.blocks, p.threads, p.kernel.shared, a.where, false, values);
   }
-  if (!plan.alone && err == cudaSuccess) {
+  if (!plan.alone && a.first + a.count == a.n && err == cudaSuccess) {
     result_list how = a.how;
     void* values[] = {&n, &all, &how};
     err = enqueue(plan.passes[0].kernel.finish, 1, finish_threads, 0, a.where, a.overlap && plan.passes.size() == 1, values);

@@ -56,17 +56,19 @@ struct exact_pieces {
 struct exact_plan {
   struct pass {
     exact_kernel kernel;
-    int threads, blocks;
-    exact_slot slots[2];
+    int threads, blocks;  ///< of each part
+    exact_slot slots[2];  ///< of all
     int terms;
   };
   std::vector<pass> passes;
-  bool alone;  ///< one block, which finishes
+  std::size_t part;  ///< elements of each but the last
+  bool alone;        ///< one block, which finishes
   std::size_t workspace;
 };
-/// Errors: errc::usage (a launch shape that is not allowed), errc::cuda (no GPU).
-exact_plan plan_exact(std::span<const exact::term> terms, dtype type, std::size_t n, const launch& shape);
-/// Enqueues the plan; its results are a.how's. Returns the name of the CUDA error, or null.
+/// Of n elements that come in parts of `part`; those of a part are added to cells of its own. Errors: errc::usage (a launch shape that
+/// is not allowed; more than 2^13 parts), errc::cuda (no GPU).
+exact_plan plan_exact(std::span<const exact::term> terms, dtype type, std::size_t n, std::size_t part, const launch& shape);
+/// Enqueues what is to be done with the elements that are there; with the last of them it writes a.how's results. Returns the name of the CUDA error, or null.
 const char* launch_exact(const exact_plan& p, const arguments& a);
 
 /// The passes over several arrays: of each term, one for each list of them, into cells of their own; all finish together.

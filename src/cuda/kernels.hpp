@@ -22,8 +22,9 @@ struct result_list {
 };
 
 struct arguments {
-  elements data;
+  elements data;             ///< those that are there: all n, unless they come in parts
   std::size_t n;
+  std::size_t first, count;  ///< which of them these are
   result_list how;
   void* workspace;
   stream where;

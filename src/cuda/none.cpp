@@ -60,6 +60,12 @@ void check_offsets(const std::int64_t*, std::size_t, std::size_t, stream) { refu
 void check_keys(const std::int64_t*, std::size_t, std::size_t, stream) { refuse(); }
 std::size_t pieces_workspace_bytes(const reduction&, std::span<const piece>) { refuse(); }
 void reduce_pieces(const reduction&, std::span<const piece>, void*, void*, std::size_t, stream) { refuse(); }
+struct in_parts::plans {};
+in_parts::in_parts(std::span<const reduction>, std::size_t, std::size_t, const launch&) { refuse(); }
+in_parts::~in_parts() = default;
+std::size_t in_parts::elements() const { refuse(); }
+std::size_t in_parts::workspace_bytes() const { refuse(); }
+void in_parts::add(const void*, const void*, std::span<void* const>, void*, std::size_t, stream) { refuse(); }
 std::vector<scalar> reduce_host(std::span<const reduction>, const void*, const void*, std::size_t, int,
                                 const launch&) {
   refuse();

@@ -58,6 +58,8 @@ plan make_plan(const sizes& of, std::size_t n, const launch& shape) {
   while ((tiles + per_node - 1) / per_node > most_nodes) per_node *= 2;
   p.tiles = static_cast<int>(std::min(per_node, most_tiles));
   p.nodes = std::max<index>(1, (tiles + p.tiles - 1) / p.tiles);
+  p.begin = 0;
+  p.end = p.nodes;
   p.blocks = static_cast<int>(shape.blocks ? std::min<index>(shape.blocks, p.nodes) : p.nodes);
 
   const index runs = (p.nodes + nodes_per_warp - 1) / nodes_per_warp;

@@ -27,6 +27,7 @@ struct elements {
 struct plan {
   int tiles;            ///< per node: a power of two
   index nodes;          ///< states that the first pass yields; a single one is the result
+  index begin, end;     ///< of them, those whose elements are there: all, unless these come in pieces
   int threads, blocks;  ///< of the first pass
   int second_threads;   ///< of the second pass, which is one block, if there is more than one node
   std::size_t workspace;              ///< bytes
