@@ -381,6 +381,21 @@ real any_order_cosine(op_id, dtype acc, dtype out, const elements& in) {
                  true);
 }
 
+// As max + log(sum(exp(x - max))); their exp and log are supposed to be within 4 u. A term is off by u |x - max| and 4 u, a sum by
+// n u, a logarithm by that and by 4 u of itself.
+real any_order_logsumexp(op_id, dtype acc, dtype out, const elements& in) {
+  real least = 0, most = 0, largest = 0;
+  for (std::size_t i = 0; i < in.n; ++i) {
+    const real v = value_of(load_scalar(in.type, static_cast<const std::byte*>(in.x) + i * size_of(in.type)));
+    if (!isfinite(v)) return infinity;
+    least = i == 0 ? v : std::min(least, v);
+    most = i == 0 ? v : std::max(most, v);
+    largest = std::max(largest, real(abs(v)));
+  }
+  const real n = in.n, u = unit_roundoff(acc);
+  return rounded(exact_value(op_id::logsumexp, in), u * (n + 10 + (most - least) + 8 * (2 * largest + log(n))), out, true);
+}
+
 // Of those whose bound is the same in every order.
 real only_bound(op_id op, dtype acc, dtype out, const elements& in) {
   return error_bound(make_reduction(op, {}, in.type, acc, out), in);
@@ -411,8 +426,8 @@ constexpr auto any_order_bound_of(op_id op) -> real (*)(op_id, dtype, dtype, con
     case op_id::cosine: return any_order_cosine;
     case op_id::skewness:
     case op_id::kurtosis:
-    case op_id::logsumexp:
     case op_id::softmax_denominator: return no_bound;
+    case op_id::logsumexp: return any_order_logsumexp;
     default: return nullptr;
   }
 }

@@ -95,6 +95,7 @@
 // off by e the sum of squares is M + n e^2, of terms with 3 roundings. Merges, as PyTorch (Welford,
 // Technometrics 4(3), 1962): as above with h = n and c = 1. cosine: a sum of quotients, or a
 // quotient of sums: with norms off by at most t, terms off by (1 + g(n + 4)) / (1 - t)^2 - 1.
+// logsumexp: the largest element and the logarithm of a sum, exp and log supposed to be within 4 u.
 #pragma once
 
 #include <cstdint>

@@ -69,7 +69,7 @@ void add_sum(std::string_view who, Enqueue enqueue) {
   auto* b = benchmark::RegisterBenchmark(
       (std::string(who) + "/" + type_name<T>).c_str(),
       [=](benchmark::State& s) { measure<T>(s, static_cast<std::size_t>(s.range(0)), 1, enqueue); });
-  for (int k = 10; k <= 30; k += 2) b->Arg(std::int64_t{1} << k);
+  for (int k : {8, 9, 10, 11, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30}) b->Arg(std::int64_t{1} << k);
   b->UseManualTime()->Unit(benchmark::kMicrosecond)->Iterations(30);
 }
 
@@ -119,23 +119,34 @@ void add_operations() {
   add({op_id::sum, op_id::min, op_id::max, op_id::mean, op_id::std});
 }
 
-/// What is exact, of values of one binade and of any bits.
-template <class T, bool Any>
-void add_exact() {
+/// What is exact, of all kinds of values: their sum; of one binade and of any bits more, and shorter.
+template <class T, values Of>
+void add_exact(const std::string& kind) {
   using bitfold::op_id;
-  for (const op_id op : {op_id::sum, op_id::sum_squares, op_id::dot, op_id::var}) {
-    const auto r = bitfold::make_reduction(op, bitfold::method_id::exact, stored<T>);
-    const int inputs = bitfold::info(op).inputs;
+  const auto add = [&](const std::vector<op_id>& ops, const std::vector<int>& powers) {
+    std::string name;
+    std::vector<bitfold::reduction> all;
+    for (const op_id op : ops) {
+      name += (name.empty() ? "" : "+") + std::string(bitfold::name(op));
+      all.push_back(bitfold::make_reduction(op, bitfold::method_id::exact, stored<T>));
+    }
+    const int inputs = bitfold::info(ops[0]).inputs;
     const auto enqueue = [=](const buffers& b, std::size_t n) {
       const void* second = static_cast<const T*>(b.in) + n;
-      bitfold::cuda::reduce(r, b.in, inputs == 2 ? second : nullptr, n, b.out, b.temp, b.temp_size, b.stream);
+      std::vector<void*> out;
+      for (std::size_t k = 0; k < all.size(); ++k) out.push_back(static_cast<char*>(b.out) + 8 * k);
+      bitfold::cuda::reduce(all, b.in, inputs == 2 ? second : nullptr, n, out, b.temp, b.temp_size, b.stream);
     };
-    auto* bench = benchmark::RegisterBenchmark(
-        ("exact:" + std::string(bitfold::name(op)) + (Any ? "_of_any_bits/" : "/") + type_name<T>).c_str(),
-        [=](benchmark::State& s) { measure<T, Any>(s, static_cast<std::size_t>(s.range(0)), inputs, enqueue); });
-    for (int k : {10, 20, 28}) bench->Arg(std::int64_t{1} << k);
+    auto* bench = benchmark::RegisterBenchmark(("exact:" + name + kind + "/" + type_name<T>).c_str(), [=](benchmark::State& s) {
+      measure<T, Of>(s, static_cast<std::size_t>(s.range(0)), inputs, enqueue);
+    });
+    for (const int k : powers) bench->Arg(std::int64_t{1} << k);
     bench->UseManualTime()->Unit(benchmark::kMicrosecond)->Iterations(30);
-  }
+  };
+  if (Of != values::one_binade && Of != values::any_bits) return add({op_id::sum}, {30});
+  add({op_id::sum}, {10, 20, 28, 30});
+  add({op_id::sum, op_id::sum_squares}, {28});
+  for (const op_id op : {op_id::sum_squares, op_id::dot, op_id::var}) add({op}, {10, 20, 28});
 }
 
 }  // namespace
@@ -157,8 +168,11 @@ int main(int argc, char** argv) try {
   add_operations<__nv_bfloat16>();
   add_operations<double>();
   const auto exact = [&]<class... T>(std::type_identity<T>...) {
-    (add_exact<T, false>(), ...);
-    (add_exact<T, true>(), ...);
+    (add_exact<T, values::one_binade>(""), ...);
+    (add_exact<T, values::any_bits>("_of_any_bits"), ...);
+    (add_exact<T, values::normal>("_of_normal"), ...);
+    (add_exact<T, values::positive>("_of_positive"), ...);
+    (add_exact<T, values::relu>("_of_relu"), ...);
   };
   exact(std::type_identity<__half>{}, std::type_identity<__nv_bfloat16>{}, std::type_identity<float>{},
         std::type_identity<double>{});

@@ -23,6 +23,10 @@ namespace load_only {
       asm volatile("" ::"x"(x));                                                            \
     }                                                                                       \
   }                                                                                         \
+  for (; i + sizeof(vector) <= bytes; i += sizeof(vector)) {                                \
+    const vector x = load(reinterpret_cast<const vector*>(p + i));                          \
+    asm volatile("" ::"x"(x));                                                              \
+  }                                                                                         \
   for (; i < bytes; ++i) asm volatile("" ::"r"(p[i]));
 __attribute__((target("avx2"))) inline void load_256(const char* p, std::size_t bytes) {
   LOAD_LOOP(__m256i, _mm256_loadu_si256)

@@ -43,13 +43,36 @@ void* scratch;
 const void* filled_for = nullptr;  // which type's values `data` holds
 constexpr std::size_t scratch_size = std::size_t{5} << 30;  // for a sort
 
-// Values of magnitude in [1, 2), both signs, or any bits whatever. One array for all lengths of a type.
-template <class T, bool Any>
+template <class T>
+__global__ void fill_normal(T* p, std::size_t n, bool positive, bool relu) {
+  using F = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
+  for (std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x; i < n; i += stride) {
+    std::uint64_t z = (i + 1) * 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    z ^= z >> 31;
+    const F u = (static_cast<F>(z >> 40) + F(0.5)) * F(0x1p-24), angle = static_cast<F>(z & 0xffffff) * F(0x1p-23);
+    const F x = sqrt(-2 * log(u)) * cospi(angle);  // Box and Muller
+    p[i] = static_cast<T>(positive ? fabs(x) : relu && x < 0 ? F(0) : x);
+  }
+}
+
+// Values of magnitude in [1, 2), both signs; any bits whatever; normal ones, their magnitudes, or zero for the negative ones.
+enum class values { one_binade, any_bits, normal, positive, relu };
+
+// One array for all lengths of a type.
+template <class T, values Of>
 void fill() {
   static const char tag = 0;
   if (filled_for == &tag) return;
   filled_for = &tag;
-  if (Any) {
+  if (Of != values::one_binade && Of != values::any_bits) {
+    fill_normal<<<1056, 256>>>(static_cast<T*>(data), max_bytes / sizeof(T), Of == values::positive, Of == values::relu);
+    check(cudaDeviceSynchronize());
+    return;
+  }
+  if (Of == values::any_bits) {
     fill_random<<<1056, 256>>>(static_cast<std::uint32_t*>(data), max_bytes / 4, 0xffffffff, 0);
     check(cudaDeviceSynchronize());
     return;
@@ -62,10 +85,10 @@ void fill() {
 }
 
 // `enqueue` reads `inputs` arrays of n elements each, one behind the other.
-template <class T, bool Any = false, class Enqueue>
+template <class T, values Of = values::one_binade, class Enqueue>
 void measure(benchmark::State& state, std::size_t n, int inputs, Enqueue enqueue) {
   const int copies = static_cast<int>(std::clamp<std::size_t>((std::size_t{1} << 28) / (n * sizeof(T)), 1, 200));
-  fill<T, Any>();
+  fill<T, Of>();
   const bitfold::speed::stopwatch watch;
   const buffers b{data, scratch, static_cast<char*>(scratch) + 256, scratch_size - 256, watch.stream};
   const bitfold::speed::graph graph(watch.stream, copies, [&](cudaStream_t) {

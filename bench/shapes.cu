@@ -1,8 +1,13 @@
-// Rows, columns and planes on the GPU, beside a load-only kernel, in one run; shapes_torch.py has PyTorch on the same ones.
+// Rows, columns and planes on the GPU, beside a load-only kernel and CUB's segmented sums, in one run; shapes_torch.py has PyTorch on the same ones.
 // The name of a case says who, what, of which type and shape, and which axes are reduced; times as in gpu.cu.
 //
 //   bitfold_bench_shapes --benchmark_out=result.json --benchmark_out_format=json
 #include <benchmark/benchmark.h>
+
+#include <cub/device/device_segmented_reduce.cuh>
+#include <cub/version.cuh>
+#include <thrust/iterator/counting_iterator.h>
+#include <thrust/iterator/transform_iterator.h>
 
 #include <cmath>
 #include <cstdio>
@@ -53,10 +58,40 @@ void add_ops(const std::vector<op_id>& ops, const shape& s, std::optional<bitfol
   });
 }
 
+// CUB's sum of each segment, of 16-bit floats widened to f32 as bitfold's are. Offsets: iterators.
+struct to_float {
+  template <class T>
+  __host__ __device__ float operator()(T x) const {
+    return static_cast<float>(x);
+  }
+};
+struct times {
+  std::int64_t n;
+  __host__ __device__ std::int64_t operator()(std::int64_t k) const { return k * n; }
+};
+template <class T, class Begins, class Ends>
+void cub_segments(const buffers& b, std::int64_t segments, Begins begins, Ends ends) {
+  const auto x = thrust::make_transform_iterator(static_cast<const T*>(b.in), to_float{});
+  std::size_t bytes = 0;
+  const auto sum = [&](void* temp) {
+    check(cub::DeviceSegmentedReduce::Sum(temp, bytes, x, static_cast<float*>(b.out), segments, begins, ends, b.stream));
+  };
+  sum(nullptr);
+  sum(static_cast<char*>(b.temp) + (std::size_t{3} << 30));
+}
+template <class T>
+void add_cub_rows(const shape& s) {
+  const std::int64_t n = s.extents.back(), rows = static_cast<std::int64_t>(s.outputs());
+  add<T>("cub:sum", s, [=](const buffers& b, std::size_t) {
+    const auto begins = thrust::make_transform_iterator(thrust::make_counting_iterator(std::int64_t{0}), times{n});
+    cub_segments<T>(b, rows, begins, begins + 1);
+  });
+}
+
 // Sums of segments and by key: `make` writes the offsets, or the keys, once.
 template <class T, class Make, class Enqueue>
-void add_lists(const std::string& shape, std::int64_t n, Make make, Enqueue enqueue) {
-  benchmark::RegisterBenchmark((std::string("bitfold:sum/") + type_name<T> + "/" + shape).c_str(), [=](benchmark::State& state) {
+void add_lists(const std::string& who, const std::string& shape, std::int64_t n, Make make, Enqueue enqueue) {
+  benchmark::RegisterBenchmark((who + ":sum/" + type_name<T> + "/" + shape).c_str(), [=](benchmark::State& state) {
     auto* const list = static_cast<std::int64_t*>(scratch) + (std::size_t{1} << 27);  // 1 GiB on
     make(list);
     check(cudaDeviceSynchronize());
@@ -80,7 +115,8 @@ template <class T>
 void add_segments() {
   constexpr std::int64_t all = std::int64_t{1} << 28;
   constexpr int segments = 1 << 20;
-  add_lists<T>(std::to_string(all) + "_over_2^20_segments_of_power-law_lengths", all, [](std::int64_t* to) {
+  const std::string shape = std::to_string(all) + "_over_2^20_segments_of_power-law_lengths";
+  const auto make = [](std::int64_t* to) {
     // Lengths as 1 / rank^0.8, the ranks in any order.
     std::vector<double> weight(segments);
     double total = 0;
@@ -90,8 +126,12 @@ void add_segments() {
     for (int k = 0; k < segments; ++k) offsets[static_cast<std::size_t>(k + 1)] = static_cast<std::int64_t>((sum += weight[static_cast<std::size_t>(k)]) / total * all);
     offsets[segments] = all;
     check(cudaMemcpy(to, offsets.data(), offsets.size() * 8, cudaMemcpyHostToDevice));
-  }, [](const auto& r, const buffers& b, const std::int64_t* offsets, auto& out, void* work, std::size_t size) {
+  };
+  add_lists<T>("bitfold", shape, all, make, [](const auto& r, const buffers& b, const std::int64_t* offsets, auto& out, void* work, std::size_t size) {
     bitfold::cuda::reduce_segments({&r, 1}, b.in, nullptr, all, offsets, segments, out, work, size, b.stream);
+  });
+  add_lists<T>("cub", shape, all, make, [](const auto&, const buffers& b, const std::int64_t* offsets, auto&, void*, std::size_t) {
+    cub_segments<T>(b, segments, offsets, offsets + 1);
   });
 }
 
@@ -99,7 +139,7 @@ void add_keys() {
   constexpr std::int64_t some = std::int64_t{1} << 26;
   for (const int power : {10, 16, 20, 24}) {
     const std::size_t outputs = std::size_t{1} << power;
-    add_lists<float>(std::to_string(some) + "_over_2^" + std::to_string(power) + "_keys", some, [=](std::int64_t* to) { fill_keys<<<1056, 256>>>(to, some, outputs); },
+    add_lists<float>("bitfold", std::to_string(some) + "_over_2^" + std::to_string(power) + "_keys", some, [=](std::int64_t* to) { fill_keys<<<1056, 256>>>(to, some, outputs); },
               [=](const auto& r, const buffers& b, const std::int64_t* keys, auto& out, void* work, std::size_t size) {
                 bitfold::cuda::reduce_by_key({&r, 1}, b.in, nullptr, some, keys, outputs, out, work, size, b.stream);
               });
@@ -113,6 +153,7 @@ void add_all() {
   for (const std::int64_t n : {16, 64, 256, 1000, 4096, 32768, 1 << 24, 1 << 27}) {
     const shape rows{{elements / n, n}, {1}};
     add_ceiling<T>(rows);
+    add_cub_rows<T>(rows);
     add_ops<T>({sum}, rows);
     add_ops<T>({sum}, rows, bitfold::method_id::exact);
     if (n == 4096) add_ops<T>({var}, rows, bitfold::method_id::exact);
@@ -129,6 +170,7 @@ void add_all() {
     add_ops<T>({var}, s);
     add_ops<T>({argmax}, s);
     add_ops<T>({max}, s);
+    if (s.axes.size() == 1) add_ops<T>({max, argmax}, s);
     add_ops<T>({sum, min, max, mean, std}, s);
   }
   for (const shape& s : {shape{{65536, 4096}, {1}}, {{2093, 128256}, {1}}}) {
@@ -149,6 +191,7 @@ void add_all() {
 
 int main(int argc, char** argv) try {
   if (const auto status = begin(argc, argv)) return *status;
+  benchmark::AddCustomContext("cub_version", std::to_string(CUB_VERSION));
   add_all<float>();
   add_segments<float>();
   add_keys();

@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """PyTorch on the shapes of bench/shapes.cu: times of one call inside a CUDA graph that holds enough of them to fill a
 millisecond, as there. Usage: shapes_torch.py OUT.json"""
+import datetime
+import subprocess
 import sys
+from pathlib import Path
 
 import torch
 
@@ -18,10 +21,11 @@ OPS = {
     "var": lambda x, d: x.var(d, correction=0),
     "argmax": lambda x, d: x.argmax(d[0]) if len(d) == 1 else None,
     "max": lambda x, d: x.amax(d),
+    "max+argmax": lambda x, d: x.max(d[0]) if len(d) == 1 else None,
     "logsumexp": lambda x, d: x.logsumexp(d),
     "max+softmax_denominator": lambda x, d: (lambda m: (m, (x - m).exp().sum(d)))(x.amax(d, keepdim=True)),
 }
-CASES = [("sum", s) for s in ROWS + COLUMNS + SMALL] + [(o, s) for s in STATISTICS for o in ("var", "argmax", "max")] + \
+CASES = [("sum", s) for s in ROWS + COLUMNS + SMALL] + [(o, s) for s in STATISTICS for o in ("var", "argmax", "max", "max+argmax")] + \
         [(o, s) for s in LONG for o in ("logsumexp", "max+softmax_denominator")] + [("var", s) for s in SMALL]
 
 
@@ -70,7 +74,8 @@ def main():
             torch.use_deterministic_algorithms(deterministic)
             time = seconds(lambda: torch.zeros(1 << power, device="cuda").index_add_(0, keys, x), 2)
             benchmarks.append(shapes.result(f"{who}:sum", "f32", (n,), f"2^{power}_keys", n * 4, time))
-    context = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "command": "bench/shapes_torch.py OUT.json"}
+    commit = subprocess.run(["git", "describe", "--always", "--dirty", "--abbrev=12"], cwd=Path(__file__).parent, capture_output=True, text=True).stdout.strip()
+    context = {"date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"), "commit": commit, "gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "command": "bench/shapes_torch.py OUT.json"}
     shapes.write(sys.argv[1], context, benchmarks)
 
 

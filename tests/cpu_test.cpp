@@ -118,6 +118,24 @@ TEST_CASE("more than 2^33 elements") {
   p[0] = 1, p[(std::size_t{1} << 32) + 7] = 2, p[n - 1] = 4;
   const reduction r = make_reduction(op_id::sum, method_id::tree, dtype::u8);
   CHECK(to_string(cpu::reduce(r, p, n, {.target = forced_target})) == "7");
+  // What counts elements, or where they are, in one pass.
+  p[(std::size_t{1} << 32) + 7] = 9;
+  std::vector<reduction> all;
+  for (const op_id op : {op_id::argmax, op_id::count_nonzero, op_id::mean, op_id::var, op_id::skewness}) all.push_back(make_reduction(op, {}, dtype::u8));
+  std::vector<scalar> got(all.size());
+  cpu::reduce(all, p, nullptr, n, got, {.target = forced_target});
+  CHECK(to_string(got[0]) == std::to_string((std::size_t{1} << 32) + 7));
+  CHECK(to_string(got[1]) == "3");
+  const auto count = static_cast<double>(n), m = 14 / count;
+  CHECK(to_hex(got[2]) == to_hex(scalar{dtype::f64, arith::bit_cast<std::uint64_t>(m)}));
+  const auto moment = [&](int power) {  // of the three numbers and n - 3 zeros
+    double sum = (count - 3) * std::pow(-m, power);
+    for (const double x : {1.0, 9.0, 4.0}) sum += std::pow(x - m, power);
+    return sum / count;
+  };
+  const auto value = [](const scalar& s) { return arith::bit_cast<double>(s.bits); };
+  CHECK(value(got[3]) == Approx(moment(2)).epsilon(1e-12));
+  CHECK(value(got[4]) == Approx(moment(3) / std::pow(moment(2), 1.5)).epsilon(1e-12));
   munmap(memory, n);
 }
 #endif
@@ -415,12 +433,32 @@ std::string golden_text(bool by_reference) {
   return out.str();
 }
 
-}  // namespace
+// Every other operation, by every method that it takes.
+std::string golden_operations_text(bool by_reference) {
+  std::ostringstream out;
+  out << "order_version " << order::version << "\n";
+  for (dtype t : all_dtypes)
+    for (test::kind k : {test::kind::near_one, test::kind::any_bits}) {
+      if (!is_float(t) && k != test::kind::any_bits) continue;
+      for (std::size_t n : {1000, 4097}) {
+        const auto x = test::make_data(t, k, n, n), other = test::make_data(t, k, n, n + 1);
+        for (const reduction& r : test::reductions_of_all_ops(t)) {
+          if (r.op() == op_id::sum && r.method() != method_id::exact) continue;  // above
+          const std::byte* y = info(r.op()).inputs == 2 ? other.data() : nullptr;
+          const scalar s = by_reference ? reference(r, x.data(), y, n) : cpu::reduce(r, x.data(), y, n, {.target = forced_target});
+          out << name(t) << " " << test::name(k) << " " << n << " " << name(r.op());
+          if (r.method()) out << " " << name(*r.method());
+          out << " " << name(r.acc()) << " " << to_hex(s) << "\n";
+        }
+      }
+    }
+  return out.str();
+}
 
-TEST_CASE("golden bits") {
-  std::ifstream file(BITFOLD_GOLDEN);
+void check_golden(const char* path, const std::string& by_engine, const std::string& by_reference) {
+  std::ifstream file(path);
   const std::string golden((std::istreambuf_iterator<char>(file)), {});
-  std::istringstream want(golden), ours(golden_text(false)), plain(golden_text(true));
+  std::istringstream want(golden), ours(by_engine), plain(by_reference);
   std::string w, o, p;
   int lines = 0;
   while (std::getline(want, w)) {
@@ -434,6 +472,14 @@ TEST_CASE("golden bits") {
   CHECK_FALSE(std::getline(ours, o));
 }
 
+}  // namespace
+
+TEST_CASE("golden bits") { check_golden(BITFOLD_GOLDEN, golden_text(false), golden_text(true)); }
+TEST_CASE("golden bits of every operation") {
+  check_golden(BITFOLD_GOLDEN_OPERATIONS, golden_operations_text(false), golden_operations_text(true));
+}
+
 TEST_CASE("write the golden bits", "[.][write]") {
   std::ofstream(BITFOLD_GOLDEN) << golden_text(true);
+  std::ofstream(BITFOLD_GOLDEN_OPERATIONS) << golden_operations_text(true);
 }

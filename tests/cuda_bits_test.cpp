@@ -1,5 +1,6 @@
 // CUDA = reference, to the bit: every dtype, method, accumulator and output type, lengths around every
 // boundary, unaligned starts, special values, and many launch shapes.
+#include <bitfold/bound.hpp>
 #include <bitfold/cpu.hpp>
 #include <bitfold/cuda.hpp>
 #include <bitfold/exact.hpp>
@@ -10,6 +11,7 @@
 #include "device_memory.hpp"
 
 #include <cuda_runtime_api.h>
+#include <sys/mman.h>
 
 #include <cmath>
 #include <cstring>
@@ -314,6 +316,26 @@ TEST_CASE("cuda: arrays that come in parts have the bits that they have at once"
   CHECK_THROWS_WITH(cuda::in_parts(sum, 1'000'000, 1000), "memory: 1000 bytes are too few for a part of the elements");
 }
 
+TEST_CASE("cuda: bounds beside results, which are the CPU's", "[cuda]") {
+  for (const dtype t : {dtype::f32, dtype::f64, dtype::bf16, dtype::i32})
+    for (const std::size_t n : {std::size_t{1}, std::size_t{1000}, std::size_t{70'001}}) {
+      const auto data = test::make_data(t, test::kind::near_one, 2 * n, 8);
+      for (const int inputs : {1, 2}) {
+        std::vector<reduction> all;
+        for (const reduction& r : test::reductions_of_all_ops(t))
+          if (info(r.op()).inputs == inputs && r.method() != method_id::sequential && has_error_bound(r.op(), r.method())) all.push_back(r);
+        const void* const y = inputs == 2 ? data.data() + n * size_of(t) : nullptr;
+        const auto want = cpu::reduce_with_bounds(all, data.data(), y, n), got = cuda::reduce_host_with_bounds(all, data.data(), y, n);
+        REQUIRE(got.size() == all.size());
+        for (std::size_t k = 0; k < all.size(); ++k) {
+          INFO(test::describe(all[k], n));
+          CHECK(got[k].value == want[k].value);
+          CHECK(got[k].bound == want[k].bound);
+        }
+      }
+    }
+}
+
 TEST_CASE("cuda: more than 2^33 elements", "[cuda]") {
   const std::size_t n = (std::size_t{1} << 33) + 3;
   void* p = nullptr;
@@ -335,6 +357,31 @@ TEST_CASE("cuda: more than 2^33 elements", "[cuda]") {
   std::uint64_t count = 0;
   REQUIRE(cudaMemcpy(&count, out.p, sizeof count, cudaMemcpyDeviceToHost) == cudaSuccess);
   CHECK(count == 2 * n * 0x3c);
+
+  // What counts elements, or where they are: each alone, and with the CPU's bits.
+  auto* const bytes_of = static_cast<std::uint8_t*>(p);
+  REQUIRE(cudaMemset(p, 0, n) == cudaSuccess);
+  const auto put = [&](std::size_t at, int value) { REQUIRE(cudaMemset(bytes_of + at, value, 1) == cudaSuccess); };
+  put(0, 1), put((std::size_t{1} << 32) + 7, 9), put(n - 1, 4);
+  const auto of = [&](op_id op) {
+    const reduction r = make_reduction(op, {}, dtype::u8);
+    cuda::reduce(r, p, n, out.p);
+    std::byte got[8];
+    REQUIRE(cudaMemcpy(got, out.p, 8, cudaMemcpyDeviceToHost) == cudaSuccess);
+    return load_scalar(r.out(), got);
+  };
+  CHECK(to_string(of(op_id::argmax)) == std::to_string((std::size_t{1} << 32) + 7));
+  CHECK(to_string(of(op_id::count_nonzero)) == "3");
+  // As on the CPU, where these pages of zeros take no memory.
+  void* const host = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  REQUIRE(host != MAP_FAILED);
+  auto* const same = static_cast<std::uint8_t*>(host);
+  same[0] = 1, same[(std::size_t{1} << 32) + 7] = 9, same[n - 1] = 4;
+  for (const op_id op : {op_id::mean, op_id::var, op_id::skewness, op_id::norm_l2}) {
+    INFO(name(op));
+    CHECK(of(op) == cpu::reduce(make_reduction(op, {}, dtype::u8), same, n));
+  }
+  munmap(host, n);
   cudaFree(p);
 }
 

@@ -100,6 +100,99 @@ TEST_CASE("cuda views: any shape, layout and axes, every operation") {
   SUCCEED();
 }
 
+// One kernel has both: zeros of either sign, whose first is the place and whose +0 the maximum, and NaN.
+TEST_CASE("cuda views: an extreme and its place, together") {
+  test::random_bits next{14};
+  using pair = std::array<op_id, 2>;
+  for (const dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i32})
+    for (const auto& extent : {std::vector<std::int64_t>{1, 5}, {3, 300'001}, {2000, 1000}, {300, 4096}, {2000, 64}, {5000, 16}, {37, 1007}})
+      for (const int axis : {0, 1})
+        for (const pair& ops : {pair{op_id::max, op_id::argmax}, pair{op_id::argmin, op_id::min}, pair{op_id::max, op_id::argmin}}) {
+          test::view_case c{.type = t, .extent = extent, .axes = {axis}, .order = {0, 1}};
+          view x = c.x();
+          auto& bytes = c.storage[0];
+          const std::size_t size = size_of(t);
+          if (is_float(t))
+            for (std::size_t i = 0; i < bytes.size() / size; ++i)  // nothing but zeros and a few NaN
+              if (next() % 4 != 0 || extent[1] % 2) {
+                std::fill_n(&bytes[i * size], size, std::byte{0});
+                bytes[i * size + size - 1] = next() % 3 == 0 ? std::byte{0} : std::byte{0x80};
+              }
+          const moved_view dx(x, bytes);
+          const reduction all[] = {make_reduction(ops[0], {}, t), make_reduction(ops[1], {}, t)};
+          INFO(c.describe() << test::describe(all[0], c.elements_each()) << test::describe(all[1], c.elements_each()));
+          const auto got = reduced(all, c, dx, nullptr, {}), fewer = reduced(all, c, dx, nullptr, {.threads = 64, .blocks = 3, .tiles = 1});
+          for (std::size_t k = 0; k < std::size(all); ++k) {
+            std::vector<std::byte> want(got[k].size(), std::byte{0xa5});
+            reference(all[k], x, nullptr, c.axes, want.data());
+            CHECK((got[k] == want));
+            CHECK((fewer[k] == want));
+          }
+        }
+}
+
+TEST_CASE("cuda views: an output does not see the batch") {
+  const std::int64_t rows = 50, n = 1234;
+  for (const dtype t : {dtype::f32, dtype::bf16, dtype::i16}) {
+    const test::view_case whole{.type = t, .extent = {rows, n}, .axes = {1}, .order = {0, 1}};
+    const view x = whole.x();
+    const std::size_t elements = static_cast<std::size_t>(rows * n);
+    const std::vector<std::byte> columns = whole.laid_out({1, 0}, 1), padded = whole.laid_out({0, 1}, 3);
+    const moved_view dx(x, whole.storage[0]), turned(row_major(t, columns.data(), {n, rows}), columns), wide(row_major(t, padded.data(), {rows, n}), padded);
+    const view y = permuted(turned.v, std::array{1, 0});
+    view z = wide.v;
+    z.stride = {3 * n * 3, 3};
+    std::vector<std::int64_t> offsets(static_cast<std::size_t>(rows) + 1), keys(elements);
+    for (std::size_t k = 0; k < offsets.size(); ++k) offsets[k] = static_cast<std::int64_t>(k) * n;
+    for (std::size_t i = 0; i < elements; ++i) keys[i] = static_cast<std::int64_t>(i) % rows;
+    const device_memory d_offsets(8 * offsets.size()), d_keys(8 * elements), out(8 * static_cast<std::size_t>(rows)), work(std::size_t{1} << 24);
+    REQUIRE(cudaMemcpy(d_offsets.p, offsets.data(), 8 * offsets.size(), cudaMemcpyHostToDevice) == cudaSuccess);
+    REQUIRE(cudaMemcpy(d_keys.p, keys.data(), 8 * elements, cudaMemcpyHostToDevice) == cudaSuccess);
+    void* const to = out.p;
+    for (const reduction& r : test::reductions_of_all_ops(t)) {
+      if (info(r.op()).inputs == 2 || !runs_on_a_gpu(r)) continue;
+      const std::size_t size = size_of(r.out());
+      std::vector<std::byte> all(static_cast<std::size_t>(rows) * size), got(all.size());
+      // Rows first, first + step, ... of the whole batch are what is in `out`.
+      const auto same = [&](std::int64_t first, std::int64_t count, std::int64_t step, const char* what) {
+        REQUIRE(cudaMemcpy(got.data(), out.p, static_cast<std::size_t>(count) * size, cudaMemcpyDeviceToHost) == cudaSuccess);
+        bool fine = true;
+        for (std::int64_t k = 0; k < count; ++k)
+          fine = fine && std::memcmp(&got[static_cast<std::size_t>(k) * size], &all[static_cast<std::size_t>(first + k * step) * size], size) == 0;
+        INFO(what << " " << test::describe(r, static_cast<std::size_t>(n)));
+        CHECK(fine);
+      };
+      const auto reduce = [&](const view& v) {
+        const int last[] = {v.rank - 1};
+        const std::size_t bytes = cuda::workspace_bytes({&r, 1}, v, nullptr, last);
+        REQUIRE(bytes <= std::size_t{1} << 24);
+        cuda::reduce({&r, 1}, v, nullptr, last, {&to, 1}, work.p, bytes);
+      };
+      reduce(dx.v);
+      REQUIRE(cudaMemcpy(all.data(), out.p, all.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
+      for (const std::int64_t row : {0, 17, 49}) {
+        reduce(sliced(dx.v, 0, row, 1));
+        same(row, 1, 1, "a slice");
+        reduce(sliced(y, 0, row, 1));
+        same(row, 1, 1, "transposed");
+        reduce(sliced(z, 0, row, 1));
+        same(row, 1, 1, "padded");
+      }
+      reduce(sliced(dx.v, 0, rows - 1, rows, -1));
+      same(rows - 1, rows, -1, "backwards");
+      reduce(y);
+      same(0, rows, 1, "transposed");
+      std::size_t bytes = cuda::segments_workspace_bytes({&r, 1}, elements, static_cast<std::size_t>(rows));
+      cuda::reduce_segments({&r, 1}, dx.v.data, nullptr, elements, d_offsets.as<std::int64_t>(), static_cast<std::size_t>(rows), {&to, 1}, work.p, bytes);
+      same(0, rows, 1, "segments");
+      bytes = cuda::by_key_workspace_bytes({&r, 1}, elements, static_cast<std::size_t>(rows));
+      REQUIRE(bytes <= std::size_t{1} << 24);
+      cuda::reduce_by_key({&r, 1}, turned.v.data, nullptr, elements, d_keys.as<std::int64_t>(), static_cast<std::size_t>(rows), {&to, 1}, work.p, bytes);
+      same(0, rows, 1, "keys");
+    }
+  }
+}
+
 TEST_CASE("cuda views: long outputs, few and many, in rows and columns") {
   for (const dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i32})
     for (const auto& extent : {std::vector<std::int64_t>{3, 300'001}, {5, 1 << 18}, {1000, 4096}, {2000, 1000}, {20'000, 64}, {70'000, 16}, {700, 257}, {5000, 1007}, {40, 50'257}})

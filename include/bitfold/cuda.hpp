@@ -74,8 +74,8 @@ void reduce(const reduction& r, const void* x, const void* y, std::size_t n, voi
 
 /// Several reductions of the same one or two inputs (y is null where they take one): out[k], a device address,
 /// takes the result of all[k], with the bits that it has alone. Up to 8 operations of the same sums share a pass,
-/// and so do, of floats by the method tree and without a wider accumulator, sum, mean, min, max, var and std, or max,
-/// logsumexp and softmax_denominator; others take a pass each. Exact ones share sums of the same terms, and sums of elements and of squares a pass.
+/// and so do, of floats by the method tree and without a wider accumulator, sum, mean, min, max, var and std, or max and argmax, or min
+/// and argmin, or max, logsumexp and softmax_denominator; others take a pass each. Exact ones share sums of the same terms, and sums of elements and of squares a pass.
 /// Errors, besides the above: reductions that differ in in() or in how many inputs they take; `out` not as
 /// long as `all`.
 std::size_t workspace_bytes(std::span<const reduction> all, std::size_t n, const launch& shape = {});
@@ -107,7 +107,7 @@ void reduce_segments(std::span<const reduction> all, const void* x, const void* 
                      stream where = nullptr, const launch& shape = {});
 
 /// Elements by their keys, as cpu::reduce_by_key: n keys in device memory. Elements whose key names no output are left out.
-/// Fewer than 2^32 elements. Does not allocate or synchronise.
+/// Fewer than 2^32 elements, and than 2^32 - 1 outputs. Does not allocate or synchronise.
 std::size_t by_key_workspace_bytes(std::span<const reduction> all, std::size_t n, std::size_t outputs, const launch& shape = {});
 void reduce_by_key(std::span<const reduction> all, const void* x, const void* y, std::size_t n, const std::int64_t* keys,
                    std::size_t outputs, std::span<void* const> out, void* workspace, std::size_t workspace_size,

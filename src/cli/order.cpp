@@ -36,7 +36,7 @@ int print_order(const order_arguments& args) {
 subcommand add_order(CLI::App& app) {
   const auto args = std::make_shared<order_arguments>();
   CLI::App* command = app.add_subcommand("order", "Print the tree in which N elements are added");
-  command->add_option("N", args->count, "The number of elements, at most 65536 (sequential: 4096)")
+  command->add_option("N", args->count, "The number of elements, at most 65536 (sequential: 4096; exact: any)")
       ->required()
       ->check(whole_number(std::numeric_limits<std::uint64_t>::max()));
   command->add_option("--method", args->method, method_help())

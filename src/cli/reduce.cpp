@@ -594,7 +594,7 @@ subcommand add_reduce(CLI::App& app) {
   command->add_option("--tensor", args->tensor, "Reduce only this tensor of .safetensors files");
   add_shape_options(*command, args->shapes);
   command->add_flag("--bound", args->bound,
-                    "Beside each value a rigorous bound of its error, from the same pass");
+                    "Beside each value a rigorous bound of its error, on a CPU from the same pass");
   command->add_flag(
       "--stream", args->stream,
       "Read the files in pieces, at a constant memory, whatever their size; pipes too. "

@@ -35,9 +35,9 @@ struct arguments {
 
 /// Which of the kernels of a reduction: one of its own, which `sum` has; the one that all operations of the
 /// same base share; or one of several bases (see `company`), fewer first.
-enum class kernel_kind { own, shared, extremes, mean_and_variance, softmax, statistics };
-inline constexpr kernel_kind companies[] = {kernel_kind::extremes, kernel_kind::mean_and_variance, kernel_kind::softmax,
-                                            kernel_kind::statistics};
+enum class kernel_kind { own, shared, extremes, min_and_place, max_and_place, mean_and_variance, softmax, statistics };
+inline constexpr kernel_kind companies[] = {kernel_kind::extremes,          kernel_kind::min_and_place, kernel_kind::max_and_place,
+                                            kernel_kind::mean_and_variance, kernel_kind::softmax,       kernel_kind::statistics};
 
 enum class part { f16, bf16, f32, f64, in_f64, integer_sums, widened_floats, widened_integers };
 inline constexpr int parts = 8;
@@ -72,8 +72,19 @@ using smallest = op::extremum<op::smaller>::base;
 using largest = op::extremum<op::larger>::base;
 using total = fold::additive<method::tree, fold::itself>;
 using variance = op::moments<2>;
+/// An extreme and its place, which are one state.
+template <bool Largest>
+struct company_of<op::place_and_extreme<Largest>> {
+  using fold = op::place_and_extreme<Largest>;
+  template <class G>
+  static constexpr bool has = std::is_same_v<G, typename fold::base> || std::is_same_v<G, typename fold::extreme>;
+};
 template <kernel_kind>
 struct company : company_of<smallest, largest> {};
+template <>
+struct company<kernel_kind::min_and_place> : company_of<op::place_and_extreme<false>> {};
+template <>
+struct company<kernel_kind::max_and_place> : company_of<op::place_and_extreme<true>> {};
 template <>
 struct company<kernel_kind::mean_and_variance> : company_of<total, variance> {};
 template <>
@@ -151,6 +162,8 @@ Result with_kernel(kernel_kind kind, const reduction& r, Function&& f) {
           };
           switch (kind) {
             case kernel_kind::extremes: return among.template operator()<kernel_kind::extremes>();
+            case kernel_kind::min_and_place: return among.template operator()<kernel_kind::min_and_place>();
+            case kernel_kind::max_and_place: return among.template operator()<kernel_kind::max_and_place>();
             case kernel_kind::mean_and_variance: return among.template operator()<kernel_kind::mean_and_variance>();
             case kernel_kind::softmax: return among.template operator()<kernel_kind::softmax>();
             case kernel_kind::statistics: return among.template operator()<kernel_kind::statistics>();

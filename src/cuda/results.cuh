@@ -110,7 +110,7 @@ inline constexpr bool is_both<fold::both<F, G>> = true;
 template <class F, class A, class G, class H>
 __device__ void write_parts(const fold::both_states<G, H>& s, index n, const result& how);
 // Writes what the operation `how.op`, one of those whose folds have the base F, makes of a state; or have for a
-// base one of those that F is both of.
+// base one of those that F is both of, or has the states of.
 template <class F, class A, class S>
 __device__ void write_shared(const S& s, index n, const result& how) {
 #define BITFOLD_OP(name, inputs, takes_method, has_exact, types, ...)                                 \
@@ -122,6 +122,10 @@ __device__ void write_shared(const S& s, index n, const result& how) {
   BITFOLD_OPS(BITFOLD_OP)
 #undef BITFOLD_OP
   if constexpr (is_both<F>) write_parts<F, A>(s, n, how);
+  if constexpr (requires { typename F::extreme; }) {
+    write_shared<typename F::base, A>(s, n, how);
+    write_shared<typename F::extreme, A>(s, n, how);
+  }
 }
 template <class F, class A, class G, class H>
 __device__ void write_parts(const fold::both_states<G, H>& s, index n, const result& how) {

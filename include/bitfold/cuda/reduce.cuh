@@ -113,8 +113,8 @@ struct part<operation<Op, M, Acc, Out>, Source> {
   using whole = typename folds_of<Op>::template fold<
       method_of<std::is_integral_v<A> ? method_id::tree : M>,
       std::conditional_t<std::is_same_v<A, double> && !std::is_same_v<T, double>, float, A>>;
-  static_assert(whole::ordering == ordering::canonical,
-                "bitfold: sequential runs on the CPU only, count_distinct by cuda::reduce of a reduction");
+  static_assert(whole::ordering == ordering::canonical && M != method_id::exact,
+                "bitfold: method exact and count_distinct go by cuda::reduce of a reduction, sequential runs on the CPU only");
   using fold = taking<typename whole::base, A>;
   template <class S>
   BITFOLD_HD static auto result(const operation<Op, M, Acc, Out>& op, const S& s, index n) {

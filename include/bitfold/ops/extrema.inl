@@ -112,6 +112,21 @@ struct place_fold {
     return s.at;
   }
 };
+/// The place, and in its state the extreme too as `extremum` has it, whose zero need not be the first one. Worth it where minimum and
+/// maximum cost no more than a choice.
+template <bool Largest>
+struct place_and_extreme : place_fold<Largest> {
+  using pick = std::conditional_t<Largest, larger, smaller>;
+  using extreme = typename extremum<pick>::base;
+  template <class V, class I>
+  BITFOLD_INLINE static auto add(place_state<V, I> s, fold::placed_at<V, I> e) {
+    return place_state<V, I>{pick::of(s.value, e.x), place_fold<Largest>::add(s, e).at};
+  }
+  template <class V, class I>
+  BITFOLD_INLINE static auto merge(place_state<V, I> a, place_state<V, I> b, counts n = {}) {
+    return place_state<V, I>{pick::of(a.value, b.value), place_fold<Largest>::merge(a, b, n).at};
+  }
+};
 struct argmin_op {
   template <class M, class T>
   using fold = place_fold<false>;
