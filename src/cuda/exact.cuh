@@ -146,15 +146,18 @@ template <term What, class T>
 struct bins_of;
 template <term What>
 struct bins_of<What, float> {  // of 8 binades
-  static constexpr int count = 32;
+  static constexpr int count = 32, room = 1 << 20;
+  static constexpr bool halves = false;
   __device__ static double value(float x, float) { return __uint_as_float(term_bits<What, float>(__float_as_uint(x))); }
   __device__ static unsigned index(float x, double) { return __float_as_uint(x) >> 26 & 31; }
   __device__ static int first(int bin) { return bin ? 8 * bin - 1 : 0; }
+  __device__ static int scale(int) { return 0; }
 };
 template <term What>
   requires(What == term::square || What == term::product)
 struct bins_of<What, bfloat16> {  // of 16 binades, from 2^-271 on
-  static constexpr int lowest = (1023 - 271) / 16, count = 34;
+  static constexpr int lowest = (1023 - 271) / 16, count = 34, room = 1 << 20;
+  static constexpr bool halves = false;
   __device__ static double value(bfloat16 x, bfloat16 y) {
     return static_cast<double>(arith::widen<float>(x)) * static_cast<double>(arith::widen<float>(What == term::square ? x : y));
   }
@@ -162,9 +165,23 @@ struct bins_of<What, bfloat16> {  // of 16 binades, from 2^-271 on
     return static_cast<unsigned>(min(max(__double2hiint(v) >> 24 & 127, lowest), lowest + count - 1) - lowest);
   }
   __device__ static int first(int bin) { return max(0, 16 * bin - 20); }
+  __device__ static int scale(int) { return 0; }
+};
+/// Of 20 binades: a term is the sum of two halves, multiples of 2^first of its bin and of the bin after the next. A bin has
+/// its terms times 2^scale, so that no sum overflows.
+template <term What>
+struct bins_of<What, double> {
+  static constexpr int width = 20, count = 2047 / width + 3, room = 1 << 14;
+  static constexpr bool halves = true;
+  __device__ static double value(double x, double) { return from_bits<double>(term_bits<What, double>(to_bits(x))); }
+  __device__ static unsigned index(double, double v) {  // its exponent / 20
+    return __umulhi(static_cast<std::uint32_t>(__double2hiint(v)) & 0x7ff00000u, ((1u << 23) + width - 1) / width) >> 11;
+  }
+  __device__ static int first(int bin) { return bin ? width * bin - 1 : 0; }
+  __device__ static int scale(int bin) { return 51 - bin; }
 };
 
-/// A column of doubles, one for each bin, of which it has room for 2^20 terms.
+/// A column of doubles, one for each bin, each with room for so many terms.
 template <term What, class T, int Threads>
 struct in_bins {
   using which = bins_of<What, T>;
@@ -175,35 +192,77 @@ struct in_bins {
   unsigned flags = 0;
 
   __device__ explicit in_bins(std::byte* columns) : rows(reinterpret_cast<double*>(columns)) {
-#pragma unroll
+#pragma unroll 16
     for (int b = 0; b < bins; ++b) rows[b * Threads + threadIdx.x] = -0.0;
   }
   template <int U, bool Two>
   __device__ void take(const pack<T> (&x)[U], const pack<T> (&y)[Two ? U : 1], int packs, std::int64_t*) {
+    static_assert(U <= most_packs);
     if (packs == U) {  // the usual case, without a question between packs
+      if constexpr (which::halves) {
+#pragma unroll
+      for (int u = 0; u < U; u += GROUP / 2) {
+        pack<T> z[GROUP / 2];
+#pragma unroll
+        for (int g = 0; g < GROUP / 2; ++g) z[g] = x[u + g];
+        add_n<GROUP / 2>(z);
+      }
+      } else {
 #pragma unroll
       for (int u = 0; u < U; ++u) add(x[u], y[Two ? u : 0]);
+      }
     } else {
 #pragma unroll
       for (int u = 0; u < U; ++u)
         if (u < packs) add(x[u], y[Two ? u : 0]);
     }
   }
+  __device__ static double power(int e) { return __hiloint2double((e + 1023) << 20, 0); }
+#ifndef GROUP
+#define GROUP 2
+#endif
   __device__ void add(const pack<T>& x, const pack<T>& y) {
+    if constexpr (!which::halves) {
 #pragma unroll
     for (int i = 0; i < pack<T>::size; ++i) {
       const double v = which::value(x[i], exact::inputs(What) == 2 ? y[i] : T{});
       double* const bin = rows + (which::index(x[i], v) * Threads + threadIdx.x);
       *bin = *bin + v;
     }
+    } else {
+      const pack<T> xs[1] = {x};
+      add_n<1>(xs);
+    }
   }
-  static constexpr int takes = 1 << 14;  // of 64 elements at most
+  template <int N>
+  __device__ void add_n(const pack<T> (&x)[N]) {
+    constexpr int n = N * pack<T>::size;
+    unsigned k[n];
+    double high[n], rest[n];
+#pragma unroll
+    for (int i = 0; i < n; ++i) {
+      const double v = which::value(x[i / pack<T>::size][i % pack<T>::size], T{});
+      k[i] = which::index(T{}, v);
+        // Rounded to a multiple of 2^first(k + 2), and what is left.
+        const double scale = power(which::scale(k[i])), big = __hiloint2double(((52 + low + which::width * (static_cast<int>(k[i]) + 2) - 1 + which::scale(k[i]) + 1023) << 20) + 0x80000, 0);
+        high[i] = __fma_rn(v, scale, big) - big;
+        rest[i] = __fma_rn(v, scale, -high[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < n; ++i) {
+      double* const bin = rows + (k[i] * Threads + threadIdx.x);
+        const double a = bin[0], b = bin[2 * Threads];
+        bin[0] = a + rest[i];
+        bin[2 * Threads] = __fma_rn(high[i], 0x1p-2, b);
+    }
+  }
+  static constexpr int most_packs = 8, takes = which::room / (most_packs * pack<T>::size);
   // A warp for each bin.
   __device__ void spill(std::int64_t* cells) {
     __syncthreads();
     for (int b = threadIdx.x / warp; b < bins; b += blockDim.x / warp) {
       const int first = which::first(b);
-      const double scale = arith::bit_cast<double>(static_cast<std::uint64_t>(1023 - low - first) << 52);
+      const double scale = power(-low - first - which::scale(b));
       std::int64_t all = 0;
       bool touched = false;
 #pragma unroll 4
@@ -211,9 +270,10 @@ struct in_bins {
         double& bin = rows[b * Threads + t];
         const double v = bin;
         bin = -0.0;
-        touched |= __double_as_longlong(v) != __double_as_longlong(-0.0);
-        if (b == bins - 1 && !(v - v == 0)) flags |= flags_of_total(v);
-        else all += static_cast<std::int64_t>(v * scale);
+        // The upper half of a zero is +0.
+        touched |= which::halves && b == 2 ? v != 0 : __double_as_longlong(v) != __double_as_longlong(-0.0);
+        if (v - v == 0) all += static_cast<std::int64_t>(v * scale);
+        else if (b == bins - 1) flags |= flags_of_total(v);
       }
       flags |= touched ? exact::something_else : exact::a_minus_zero;
       add_all_to_cells(cells, count, all, first);
