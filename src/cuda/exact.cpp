@@ -28,21 +28,28 @@ auto with_kernel_type(dtype type, F f) {
   }
 }
 
+// Of the current device.
+int processors() {
+  int device = 0, count = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
+  return count;
+}
+
 // How many blocks the current device runs at once; may be launched there from then on.
 int blocks_at_once(const exact_kernel& k, int threads) {
   static std::mutex lock;
   static std::map<std::tuple<int, const void*, int>, int> known;
-  int device = 0, processors = 0, each = 0;
+  int device = 0, each = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");
   const std::lock_guard guard(lock);
   int& blocks = known[{device, k.function, threads}];
   if (blocks == 0) {
-    check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
     check(cudaFuncSetAttribute(k.function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(k.shared)),
           "cudaFuncSetAttribute");
     check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, k.function, threads, k.shared),
           "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
-    blocks = std::max(1, processors * each);
+    blocks = std::max(1, processors() * each);
   }
   return blocks;
 }
@@ -60,6 +67,12 @@ int blocks_for(const exact_kernel& k, int threads, std::size_t n, int wanted) {
   const std::size_t work = n / at_once + (n % at_once != 0);
   if (wanted == 0 && work <= takes_alone) return 1;
   return static_cast<int>(std::clamp<std::size_t>(work, 1, static_cast<std::size_t>(std::min(wanted ? wanted : most, most_blocks))));
+}
+
+// What makes the results of all passes.
+const void* finish_of(const auto& plan) {
+  const exact_kernel& k = plan.passes[0].kernel;
+  return plan.passes.size() == 1 ? k.finish : k.finish_all;
 }
 
 }  // namespace
@@ -130,7 +143,7 @@ const char* launch_exact(const exact_plan& plan, const arguments& a) {
   if (!plan.alone && a.first + a.count == a.n && err == cudaSuccess) {
     result_list how = a.how;
     void* values[] = {&n, &all, &how};
-    err = enqueue(plan.passes[0].kernel.finish, 1, finish_threads, 0, a.where, a.overlap && plan.passes.size() == 1, values);
+    err = enqueue(finish_of(plan), 1, finish_threads, 0, a.where, a.overlap && plan.passes.size() == 1, values);
   }
   return err == cudaSuccess ? nullptr : cudaGetErrorString(err);
 }
@@ -187,7 +200,7 @@ const char* launch_exact_pieces(const exact_pieces_plan& plan, const reduction& 
   index n = plan.n;
   result_list how{1, {{out, r.out(), r.op(), r.ddof()}}};
   void* values[] = {&n, &all, &how};
-  if (err == cudaSuccess) err = enqueue(plan.passes[0].kernel.finish, 1, finish_threads, 0, where, false, values);
+  if (err == cudaSuccess) err = enqueue(finish_of(plan), 1, finish_threads, 0, where, false, values);
   return err == cudaSuccess ? nullptr : cudaGetErrorString(err);
 }
 
