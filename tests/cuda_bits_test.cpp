@@ -468,6 +468,30 @@ TEST_CASE("cuda: exact sums of elements and of squares in one pass", "[cuda][exa
     }
 }
 
+// Few elements are one block's, more are blocks of few threads.
+TEST_CASE("cuda: exact sums of lengths at which blocks become others", "[cuda][exact]") {
+  int processors = 0;
+  REQUIRE(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0) == cudaSuccess);
+  for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i32}) {
+    std::vector<std::size_t> lengths;
+    for (std::size_t each : {4, 8, 16, 32, 64})
+      for (std::size_t threads : {std::size_t{64}, std::size_t{160}, std::size_t{256}, std::size_t{512}, std::size_t{128} * static_cast<std::size_t>(processors)})
+        for (std::size_t more : {0, 1}) lengths.push_back(each * threads + more);
+    const std::size_t longest = std::ranges::max(lengths);
+    for (test::kind k : {test::kind::near_one, test::kind::any_bits}) {
+      const auto data = test::make_data(t, k, 2 * longest, 25);
+      on_device d(data);
+      for (op_id op : {op_id::sum, op_id::mean, op_id::sum_squares, op_id::dot})
+        for (const std::size_t n : lengths) {
+          const reduction r = make_reduction(op, method_id::exact, t);
+          const void* y = info(op).inputs == 2 ? data.data() + longest * size_of(t) : nullptr;
+          INFO(test::describe(r, n) << " " << test::name(k));
+          CHECK(d.reduce(r, 0, n, {}, longest) == cpu::reduce(r, data.data(), y, n));
+        }
+    }
+  }
+}
+
 TEST_CASE("cuda: exact sums in as many blocks as can be asked for", "[cuda][exact]") {
   const std::size_t n = 100'003;
   for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i64})

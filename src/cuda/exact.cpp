@@ -57,15 +57,21 @@ int blocks_at_once(const exact_kernel& k, int threads) {
 // Of one of several arrays, that a block takes before it looks for the next.
 constexpr std::size_t stripe_bytes = 1 << 17;
 
-// What one block does, so that no second kernel is needed.
-constexpr std::size_t takes_alone = 4;
+// Threads of a block, for n elements. What a thread begins with and leaves behind takes its time: few elements, in one block, and so few
+// that the device has processors left, are for few threads.
+int threads_for(const exact_kernel& k, std::size_t n) {
+  constexpr int few = 64, some = 128;
+  const std::size_t each = k.elements / static_cast<std::size_t>(k.threads);
+  const auto needed = static_cast<int>(std::min<std::size_t>((n + 32 * each - 1) / (32 * each) * 32, 1 << 30));
+  if (n <= k.elements) return std::clamp(needed, std::min(few, k.threads), k.threads);
+  return needed <= some * processors() ? std::min(some, k.threads) : k.threads;
+}
 
 // As many as the shape wants, or as the device runs at once; but no more than there is work for.
 int blocks_for(const exact_kernel& k, int threads, std::size_t n, int wanted) {
   const int most = blocks_at_once(k, threads);
   const std::size_t at_once = k.elements * static_cast<std::size_t>(threads) / static_cast<std::size_t>(k.threads);
   const std::size_t work = n / at_once + (n % at_once != 0);
-  if (wanted == 0 && work <= takes_alone) return 1;
   return static_cast<int>(std::clamp<std::size_t>(work, 1, static_cast<std::size_t>(std::min(wanted ? wanted : most, most_blocks))));
 }
 
@@ -86,7 +92,7 @@ exact_plan plan_exact(std::span<const exact::term> terms, dtype type, std::size_
   auto left = std::vector<exact::term>(terms.begin(), terms.end());
   const auto take = [&](exact::term what) { return std::erase(left, what) > 0; };
   const auto add = [&](const exact_kernel& k, std::initializer_list<exact::term> of) {
-    exact_plan::pass p{k, shape.threads ? std::min(shape.threads, k.threads) : k.threads, 1, {}, 0};
+    exact_plan::pass p{k, shape.threads ? std::min(shape.threads, k.threads) : threads_for(k, std::min(n, part)), 1, {}, 0};
     const int of_all = static_cast<int>(parts);
     p.blocks = std::min(blocks_for(k, p.threads, std::min(n, part), shape.blocks), most_blocks / of_all);
     for (const exact::term what : of) {

@@ -161,7 +161,7 @@ struct in_registers {
   }
 };
 
-/// Which bin a term goes to, all of whose terms are multiples of 2^first(bin) in the sum's unit and below 2^32
+/// Which bin a term goes to, all of whose terms are multiples of 2^first(bin) in the sum's unit; `room` of them are at most 2^53
 /// times that. The last one has what is not finite.
 template <term What, class T>
 struct bins_of;
