@@ -474,8 +474,8 @@ TEST_CASE("cuda: exact sums of lengths at which blocks become others", "[cuda][e
   REQUIRE(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0) == cudaSuccess);
   for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i32}) {
     std::vector<std::size_t> lengths;
-    for (std::size_t each : {4, 8, 16, 32, 64})
-      for (std::size_t threads : {std::size_t{64}, std::size_t{160}, std::size_t{256}, std::size_t{512}, std::size_t{128} * static_cast<std::size_t>(processors)})
+    for (std::size_t each : {4, 8, 16, 24, 32, 64})
+      for (std::size_t threads : {std::size_t{64}, std::size_t{160}, std::size_t{224}, std::size_t{256}, std::size_t{512}, std::size_t{128} * static_cast<std::size_t>(processors)})
         for (std::size_t more : {0, 1}) lengths.push_back(each * threads + more);
     const std::size_t longest = std::ranges::max(lengths);
     for (test::kind k : {test::kind::near_one, test::kind::any_bits}) {
