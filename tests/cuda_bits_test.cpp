@@ -13,6 +13,7 @@
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <optional>
@@ -425,6 +426,117 @@ TEST_CASE("cuda: exact sums whose exponents jump from one run of elements to the
         CHECK(d.reduce(r, 0, n, {.threads = 32, .blocks = 1}, n) == cpu::reduce(r, data.data(), y, n));
       }
     }
+}
+
+// What goes to a bin is as large as can be, and all of one sign: 2^39 - 1 of its units. All of it cancels in the end, so that a unit shows.
+TEST_CASE("cuda: exact sums of doubles and of products that fill their bins", "[cuda][exact]") {
+  const std::size_t n = std::size_t{1} << 21;
+  const double one = 0x1p-23, full = one * (1 + (0x1p39 - 1) * 0x1p-52);  // exponent 1000, a multiple of 20
+  std::vector<double> x(2 * n, 1.0);
+  for (std::size_t i = 0; i + 1 < n; ++i) x[i] = i % 2 ? -one : full;
+  x[n - 1] = -one - static_cast<double>(n / 2) * (full - one);
+  for (const double sign : {1.0, -1.0}) {
+    for (double& v : x) v *= sign;
+    on_device d(std::vector<std::byte>(reinterpret_cast<std::byte*>(x.data()), reinterpret_cast<std::byte*>(x.data() + 2 * n)));
+    for (const cuda::launch& shape : {cuda::launch{.threads = 32, .blocks = 1}, cuda::launch{}}) {
+      INFO(sign << describe(shape));
+      const reduction sum = make_reduction(op_id::sum, method_id::exact, dtype::f64);
+      CHECK(to_hex(d.reduce(sum, 0, n, shape)) == to_hex(cpu::reduce(sum, x.data(), nullptr, n)));
+    }
+  }
+  // (1 + 2^-23)^2 - (1 + 2^-22), which is 2^-46.
+  std::vector<float> y(2 * n, 1.0f + 0x1p-23f);
+  for (std::size_t i = 1; i < n; i += 2) y[i] = -1.0f, y[n + i] = 1.0f + 0x1p-22f;
+  std::vector<std::byte> bytes(reinterpret_cast<std::byte*>(y.data()), reinterpret_cast<std::byte*>(y.data() + 2 * n));
+  on_device d(bytes);
+  const reduction dot = make_reduction(op_id::dot, method_id::exact, dtype::f32, {}, dtype::f64);
+  for (const cuda::launch& shape : {cuda::launch{.threads = 32, .blocks = 1}, cuda::launch{}})
+    CHECK(to_hex(d.reduce(dot, 0, n, shape, n)) == to_hex(cpu::reduce(dot, y.data(), y.data() + n, n)));
+}
+
+TEST_CASE("cuda: exact sums of zeros, and what cancels, in every bin", "[cuda][exact]") {
+  const auto compare = [](const auto& x, std::initializer_list<op_id> ops) {
+    using T = std::decay_t<decltype(x[0])>;
+    const std::size_t n = x.size() / 2;
+    on_device d(std::vector<std::byte>(reinterpret_cast<const std::byte*>(x.data()), reinterpret_cast<const std::byte*>(x.data() + 2 * n)));
+    for (const op_id op : ops) {
+      const reduction r = make_reduction(op, method_id::exact, dtype_of<T>);
+      INFO(test::describe(r, n) << " " << x[0] << " " << x[1] << " " << x[n]);
+      CHECK(to_hex(d.reduce(r, 0, n, {}, n)) == to_hex(cpu::reduce(r, x.data(), info(op).inputs == 2 ? x.data() + n : nullptr, n)));
+    }
+  };
+  const auto all = {op_id::sum, op_id::nansum, op_id::norm_l1, op_id::dot};
+  for (std::size_t half : {3, 600, 5000}) {
+    for (int e = -1074; e < 1024; e += half == 3 ? 3 : 97) {
+      std::vector<double> x(2 * half, -0.0);
+      x[0] = std::ldexp(1.0, e), x[1] = -x[0];
+      compare(x, all);
+      x[1] = std::ldexp(-1.0, e / 2);
+      compare(x, {op_id::sum});
+    }
+    for (double first : {0.0, -0.0, HUGE_VAL, -HUGE_VAL, std::nan(""), 1.7976931348623157e308})
+      for (double second : {0.0, -0.0, HUGE_VAL, -HUGE_VAL, std::nan(""), 1.7976931348623157e308}) {
+        std::vector<double> x(2 * half, -0.0);
+        x[0] = first, x[1] = second, x[half] = 1;
+        std::vector<float> y(x.begin(), x.end());
+        compare(x, all);
+        compare(y, all);
+        y[half + 1] = 1;
+        compare(y, {op_id::dot});
+      }
+    for (int e = -149; e < 128; e += 9)
+      for (int f : {-149, -126, 0, 127}) {
+        std::vector<float> y(2 * half, -0.0f);
+        y[0] = std::ldexp(1.0f, e), y[1] = -y[0], y[half] = y[half + 1] = std::ldexp(1.0f, f);
+        compare(y, {op_id::dot});
+        y[half + 1] = 1;
+        compare(y, {op_id::dot});
+      }
+  }
+}
+
+TEST_CASE("cuda: exact sums of elements and of squares in one pass", "[cuda][exact]") {
+  for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i32})
+    for (std::size_t n : {100, 5000, 100'003}) {
+      const auto data = test::make_data(t, test::kind::near_one, n, 26);
+      on_device d(data);
+      std::vector<reduction> all;
+      for (op_id op : {op_id::sum, op_id::sum_squares, op_id::mean}) all.push_back(make_reduction(op, method_id::exact, t));
+      device_memory out(8 * all.size()), work(cuda::workspace_bytes(all, n) + 16);
+      std::vector<void*> where;
+      for (std::size_t k = 0; k < all.size(); ++k) where.push_back(out.as<std::byte>() + 8 * k);
+      cuda::reduce(all, d.in.p, nullptr, n, where, work.p, cuda::workspace_bytes(all, n));
+      std::vector<std::byte> host(8 * all.size());
+      REQUIRE(cudaMemcpy(host.data(), out.p, host.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
+      for (std::size_t k = 0; k < all.size(); ++k) {
+        INFO(test::describe(all[k], n));
+        CHECK(to_hex(load_scalar(all[k].out(), &host[8 * k])) == to_hex(cpu::reduce(all[k], data.data(), nullptr, n)));
+      }
+    }
+}
+
+// Few elements are one block's, more are blocks of few threads.
+TEST_CASE("cuda: exact sums of lengths at which blocks become others", "[cuda][exact]") {
+  int processors = 0;
+  REQUIRE(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0) == cudaSuccess);
+  for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i32}) {
+    std::vector<std::size_t> lengths;
+    for (std::size_t each : {4, 8, 16, 24, 32, 64})
+      for (std::size_t threads : {std::size_t{64}, std::size_t{160}, std::size_t{224}, std::size_t{256}, std::size_t{512}, std::size_t{128} * static_cast<std::size_t>(processors)})
+        for (std::size_t more : {0, 1}) lengths.push_back(each * threads + more);
+    const std::size_t longest = std::ranges::max(lengths);
+    for (test::kind k : {test::kind::near_one, test::kind::any_bits}) {
+      const auto data = test::make_data(t, k, 2 * longest, 25);
+      on_device d(data);
+      for (op_id op : {op_id::sum, op_id::mean, op_id::sum_squares, op_id::dot})
+        for (const std::size_t n : lengths) {
+          const reduction r = make_reduction(op, method_id::exact, t);
+          const void* y = info(op).inputs == 2 ? data.data() + longest * size_of(t) : nullptr;
+          INFO(test::describe(r, n) << " " << test::name(k));
+          CHECK(d.reduce(r, 0, n, {}, longest) == cpu::reduce(r, data.data(), y, n));
+        }
+    }
+  }
 }
 
 TEST_CASE("cuda: exact sums in as many blocks as can be asked for", "[cuda][exact]") {

@@ -28,21 +28,28 @@ auto with_kernel_type(dtype type, F f) {
   }
 }
 
+// Of the current device.
+int processors() {
+  int device = 0, count = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
+  return count;
+}
+
 // How many blocks the current device runs at once; may be launched there from then on.
 int blocks_at_once(const exact_kernel& k, int threads) {
   static std::mutex lock;
   static std::map<std::tuple<int, const void*, int>, int> known;
-  int device = 0, processors = 0, each = 0;
+  int device = 0, each = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");
   const std::lock_guard guard(lock);
   int& blocks = known[{device, k.function, threads}];
   if (blocks == 0) {
-    check(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
     check(cudaFuncSetAttribute(k.function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(k.shared)),
           "cudaFuncSetAttribute");
     check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, k.function, threads, k.shared),
           "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
-    blocks = std::max(1, processors * each);
+    blocks = std::max(1, processors() * each);
   }
   return blocks;
 }
@@ -50,16 +57,28 @@ int blocks_at_once(const exact_kernel& k, int threads) {
 // Of one of several arrays, that a block takes before it looks for the next.
 constexpr std::size_t stripe_bytes = 1 << 17;
 
-// What one block does, so that no second kernel is needed.
-constexpr std::size_t takes_alone = 4;
+// Threads of a block, for n elements. What a thread begins with and leaves behind takes its time: few elements, in one block, and so few
+// that the device has processors left, are for few threads.
+int threads_for(const exact_kernel& k, std::size_t n) {
+  constexpr int few = 64, some = 128;
+  const std::size_t each = k.elements / static_cast<std::size_t>(k.threads);
+  const auto needed = static_cast<int>(std::min<std::size_t>((n + 32 * each - 1) / (32 * each) * 32, 1 << 30));
+  if (n <= k.elements) return std::clamp(needed, std::min(few, k.threads), k.threads);
+  return needed <= some * processors() ? std::min(some, k.threads) : k.threads;
+}
 
 // As many as the shape wants, or as the device runs at once; but no more than there is work for.
 int blocks_for(const exact_kernel& k, int threads, std::size_t n, int wanted) {
   const int most = blocks_at_once(k, threads);
   const std::size_t at_once = k.elements * static_cast<std::size_t>(threads) / static_cast<std::size_t>(k.threads);
   const std::size_t work = n / at_once + (n % at_once != 0);
-  if (wanted == 0 && work <= takes_alone) return 1;
   return static_cast<int>(std::clamp<std::size_t>(work, 1, static_cast<std::size_t>(std::min(wanted ? wanted : most, most_blocks))));
+}
+
+// What makes the results of all passes.
+const void* finish_of(const auto& plan) {
+  const exact_kernel& k = plan.passes[0].kernel;
+  return plan.passes.size() == 1 ? k.finish : k.finish_all;
 }
 
 }  // namespace
@@ -73,7 +92,7 @@ exact_plan plan_exact(std::span<const exact::term> terms, dtype type, std::size_
   auto left = std::vector<exact::term>(terms.begin(), terms.end());
   const auto take = [&](exact::term what) { return std::erase(left, what) > 0; };
   const auto add = [&](const exact_kernel& k, std::initializer_list<exact::term> of) {
-    exact_plan::pass p{k, shape.threads ? std::min(shape.threads, k.threads) : k.threads, 1, {}, 0};
+    exact_plan::pass p{k, shape.threads ? std::min(shape.threads, k.threads) : threads_for(k, std::min(n, part)), 1, {}, 0};
     const int of_all = static_cast<int>(parts);
     p.blocks = std::min(blocks_for(k, p.threads, std::min(n, part), shape.blocks), most_blocks / of_all);
     for (const exact::term what : of) {
@@ -130,7 +149,7 @@ const char* launch_exact(const exact_plan& plan, const arguments& a) {
   if (!plan.alone && a.first + a.count == a.n && err == cudaSuccess) {
     result_list how = a.how;
     void* values[] = {&n, &all, &how};
-    err = enqueue(plan.passes[0].kernel.finish, 1, finish_threads, 0, a.where, a.overlap && plan.passes.size() == 1, values);
+    err = enqueue(finish_of(plan), 1, finish_threads, 0, a.where, a.overlap && plan.passes.size() == 1, values);
   }
   return err == cudaSuccess ? nullptr : cudaGetErrorString(err);
 }
@@ -187,7 +206,7 @@ const char* launch_exact_pieces(const exact_pieces_plan& plan, const reduction& 
   index n = plan.n;
   result_list how{1, {{out, r.out(), r.op(), r.ddof()}}};
   void* values[] = {&n, &all, &how};
-  if (err == cudaSuccess) err = enqueue(plan.passes[0].kernel.finish, 1, finish_threads, 0, where, false, values);
+  if (err == cudaSuccess) err = enqueue(finish_of(plan), 1, finish_threads, 0, where, false, values);
   return err == cudaSuccess ? nullptr : cudaGetErrorString(err);
 }
 

@@ -22,6 +22,9 @@ __extension__ typedef __int128 signed_wide;
 
 template <class T, int Degree>
 inline constexpr int cells_of = 2 * exact::sum<T, Degree>::words + 1;
+// Sets of terms.
+BITFOLD_HD constexpr unsigned only(term what) { return 1u << static_cast<int>(what); }
+constexpr unsigned any_term = ~0u;
 
 __device__ inline std::uint64_t warp_sum(std::uint64_t v) {
 #pragma unroll
@@ -39,9 +42,26 @@ __device__ inline void add_to_cells(std::int64_t* cells, int count, signed_wide 
 // Adds all v 2^shift of a warp.
 __device__ inline void add_all_to_cells(std::int64_t* cells, int count, std::int64_t v, int shift) {
   if (!__any_sync(all_threads, v != 0)) return;
-  const auto high = static_cast<std::int64_t>(warp_sum(static_cast<std::uint64_t>(v >> 32)));
-  const std::uint64_t low = warp_sum(static_cast<std::uint32_t>(v));
-  add_to_cells(cells, count, (static_cast<signed_wide>(high) << 32) + static_cast<signed_wide>(low), shift);
+  const auto sum_at = [=](int at) { return signed_wide{__reduce_add_sync(all_threads, static_cast<unsigned>(v >> at) & 0xffff)} << at; };
+  const signed_wide top = __reduce_add_sync(all_threads, static_cast<int>(v >> 48));
+  add_to_cells(cells, count, sum_at(0) + sum_at(16) + sum_at(32) + (top << 48), shift);
+}
+// Adds v to a cell in shared memory that nobody reads meanwhile: hardware adds 32 bits there, and only swaps 64.
+__device__ inline void add_halves(std::int64_t& cell, std::int64_t v) {
+  auto* const half = reinterpret_cast<unsigned*>(&cell);
+  const auto low = static_cast<unsigned>(v);
+  const bool carry = low && atomicAdd(half, low) + low < low;
+  if (const auto high = static_cast<unsigned>(v >> 32) + carry) atomicAdd(half + 1, high);
+}
+// Adds v 2^shift, of each thread its own, to such cells.
+__device__ inline void add_each_to_cells(std::int64_t* cells, int count, std::int64_t v, int shift) {
+  if (v == 0) return;
+  const std::uint64_t m = v < 0 ? 0 - static_cast<std::uint64_t>(v) : static_cast<std::uint64_t>(v);
+  const auto low = static_cast<std::uint32_t>(m), high = static_cast<std::uint32_t>(m >> 32);
+  const std::uint32_t digits[3] = {low << shift % 32, __funnelshift_l(low, high, shift % 32), __funnelshift_l(high, 0, shift % 32)};
+#pragma unroll
+  for (int k = 0; k < 3; ++k)
+    if (digits[k] && shift / 32 + k < count - 1) add_halves(cells[shift / 32 + k], v < 0 ? -std::int64_t{digits[k]} : std::int64_t{digits[k]});
 }
 // Leaves 32 bits, and a carry, in each cell but the topmost, of whose bits the lower 32 count. By `threads` threads, of
 // which this is the t-th, and which may add to them meanwhile.
@@ -98,6 +118,7 @@ __device__ unsigned flags_of_total(F v) {
 /// f16 of degree 1: in doubles, which have room for 2^12 terms.
 template <term What, int Threads = 512>
 struct in_registers {
+  static constexpr unsigned terms = only(What);
   static constexpr int degree = 1, threads = Threads;
   static constexpr std::size_t column_bytes = 0;
   static constexpr int count = cells_of<float16, 1>;
@@ -140,13 +161,14 @@ struct in_registers {
   }
 };
 
-/// Which bin a term goes to, all of whose terms are multiples of 2^first(bin) in the sum's unit and below 2^32
+/// Which bin a term goes to, all of whose terms are multiples of 2^first(bin) in the sum's unit; `room` of them are at most 2^53
 /// times that. The last one has what is not finite.
 template <term What, class T>
 struct bins_of;
 template <term What>
 struct bins_of<What, float> {  // of 8 binades
-  static constexpr int count = 32;
+  static constexpr int count = 32, room = 1 << 20;
+  static constexpr bool halves = false;
   __device__ static double value(float x, float) { return __uint_as_float(term_bits<What, float>(__float_as_uint(x))); }
   __device__ static unsigned index(float x, double) { return __float_as_uint(x) >> 26 & 31; }
   __device__ static int first(int bin) { return bin ? 8 * bin - 1 : 0; }
@@ -154,7 +176,8 @@ struct bins_of<What, float> {  // of 8 binades
 template <term What>
   requires(What == term::square || What == term::product)
 struct bins_of<What, bfloat16> {  // of 16 binades, from 2^-271 on
-  static constexpr int lowest = (1023 - 271) / 16, count = 34;
+  static constexpr int lowest = (1023 - 271) / 16, count = 34, room = 1 << 20;
+  static constexpr bool halves = false;
   __device__ static double value(bfloat16 x, bfloat16 y) {
     return static_cast<double>(arith::widen<float>(x)) * static_cast<double>(arith::widen<float>(What == term::square ? x : y));
   }
@@ -163,69 +186,144 @@ struct bins_of<What, bfloat16> {  // of 16 binades, from 2^-271 on
   }
   __device__ static int first(int bin) { return max(0, 16 * bin - 20); }
 };
+/// Doubles of all 53 bits, by exponent / 20. A term is the sum of two halves: a multiple of 2^unit of the bin after the next, for
+/// that bin, and what is left, for its own. Lowest and Highest are the exponents, biased, of the least and of the largest term; what
+/// is not finite is above them, or in the last bin of all.
+template <term What, class T, int Lowest, int Highest>
+struct bins_of_halves {
+  static constexpr int width = 20, lowest = Lowest / width, room = 1 << 14;
+  static constexpr int top = (Highest + width < 2047 ? Highest + width : 2047) / width, count = top - lowest + 3;
+  static constexpr bool halves = true;
+  __device__ static unsigned index(T, double v) {
+    const auto exponent = static_cast<std::uint32_t>(__double2hiint(v)) & 0x7ff00000;
+    const auto quotient = static_cast<int>(__umulhi(exponent, ((1u << 23) + width - 1) / width) >> 11);
+    return static_cast<unsigned>(min(max(quotient, lowest), top) - lowest);
+  }
+  __device__ static int unit(int bin) { return width * (bin + lowest) - 1075; }
+  __device__ static int first(int bin) { return max(0, unit(bin) - exact::sum<T, exact::degree(What)>::low); }
+  /// A bin has its terms times 2^scale, so that neither they nor their sums overflow.
+  __device__ static int scale(int bin) { return 51 - bin - lowest; }
+};
+template <term What>
+struct bins_of<What, double> : bins_of_halves<What, double, 0, 2046> {
+  __device__ static double value(double x, double) { return from_bits<double>(term_bits<What, double>(to_bits(x))); }
+};
+template <>
+struct bins_of<term::product, float> : bins_of_halves<term::product, float, 1023 - 298, 1023 + 255> {
+  __device__ static double value(float x, float y) { return static_cast<double>(x) * static_cast<double>(y); }
+};
 
-/// A column of doubles, one for each bin, of which it has room for 2^20 terms.
+/// A column of doubles, one for each bin, of which each has room for as many terms.
 template <term What, class T, int Threads>
 struct in_bins {
   using which = bins_of<What, T>;
+  static constexpr unsigned terms = only(What);
   static constexpr int degree = exact::degree(What), threads = Threads, bins = which::count;
   static constexpr std::size_t column_bytes = bins * sizeof(double);
   static constexpr int count = cells_of<T, degree>, low = exact::sum<T, degree>::low;
-  double* rows;
+  double* mine;
   unsigned flags = 0;
 
-  __device__ explicit in_bins(std::byte* columns) : rows(reinterpret_cast<double*>(columns)) {
-#pragma unroll
-    for (int b = 0; b < bins; ++b) rows[b * Threads + threadIdx.x] = -0.0;
+  __device__ explicit in_bins(std::byte* columns) : mine(reinterpret_cast<double*>(columns) + threadIdx.x) {
+#pragma unroll 16
+    for (int b = 0; b < bins; ++b) mine[b * Threads] = -0.0;
   }
   template <int U, bool Two>
   __device__ void take(const pack<T> (&x)[U], const pack<T> (&y)[Two ? U : 1], int packs, std::int64_t*) {
+    static_assert(U <= most_packs);
+    constexpr int size = pack<T>::size, at_once = 4;
     if (packs == U) {  // the usual case, without a question between packs
 #pragma unroll
-      for (int u = 0; u < U; ++u) add(x[u], y[Two ? u : 0]);
+      for (int i = 0; i < U * size; i += at_once) add<at_once>(x, y, i);
     } else {
 #pragma unroll
-      for (int u = 0; u < U; ++u)
-        if (u < packs) add(x[u], y[Two ? u : 0]);
+      for (int i = 0; i < U * size; ++i)
+        if (i / size < packs) add<1>(x, y, i);
     }
   }
-  __device__ void add(const pack<T>& x, const pack<T>& y) {
+  // N elements, from number `first` on: what is to be added, before anything is.
+  template <int N, int U, int V>
+  __device__ void add(const pack<T> (&x)[U], const pack<T> (&y)[V], int first) {
+    double *bin[N], v[N], upper[N];
 #pragma unroll
-    for (int i = 0; i < pack<T>::size; ++i) {
-      const double v = which::value(x[i], exact::inputs(What) == 2 ? y[i] : T{});
-      double* const bin = rows + (which::index(x[i], v) * Threads + threadIdx.x);
-      *bin = *bin + v;
-    }
-  }
-  static constexpr int takes = 1 << 14;  // of 64 elements at most
-  // A warp for each bin.
-  __device__ void spill(std::int64_t* cells) {
-    __syncthreads();
-    for (int b = threadIdx.x / warp; b < bins; b += blockDim.x / warp) {
-      const int first = which::first(b);
-      const double scale = arith::bit_cast<double>(static_cast<std::uint64_t>(1023 - low - first) << 52);
-      std::int64_t all = 0;
-      bool touched = false;
-#pragma unroll 4
-      for (int t = threadIdx.x % warp; t < blockDim.x; t += warp) {
-        double& bin = rows[b * Threads + t];
-        const double v = bin;
-        bin = -0.0;
-        touched |= __double_as_longlong(v) != __double_as_longlong(-0.0);
-        if (b == bins - 1 && !(v - v == 0)) flags |= flags_of_total(v);
-        else all += static_cast<std::int64_t>(v * scale);
+    for (int i = 0; i < N; ++i) {
+      const int u = (first + i) / pack<T>::size, place = (first + i) % pack<T>::size;
+      const T one = x[u][place];
+      v[i] = which::value(one, exact::inputs(What) == 2 ? y[V == 1 ? 0 : u][place] : T{});
+      const auto k = which::index(one, v[i]);
+      bin[i] = mine + k * Threads;
+      if constexpr (which::halves) {
+        const int b = static_cast<int>(k);
+        const double scale = power(which::scale(b)), rounds = power(52 + which::unit(b + 2) + which::scale(b), 0x80000);
+        upper[i] = __fma_rn(v[i], scale, rounds) - rounds;
+        v[i] = __fma_rn(v[i], scale, -upper[i]);
       }
-      flags |= touched ? exact::something_else : exact::a_minus_zero;
-      add_all_to_cells(cells, count, all, first);
     }
-    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      const double sum = bin[i][0];
+      if constexpr (which::halves) {
+        double& above = bin[i][2 * Threads];
+        const double sum_above = above;
+        above = __fma_rn(upper[i], 0x1p-2, sum_above);
+      }
+      bin[i][0] = sum + v[i];
+    }
   }
+  static constexpr int most_packs = 16, takes = which::room / (most_packs * pack<T>::size);
+  __device__ void spill(std::int64_t* cells) { flags |= spill_columns(mine, cells); }
+
+ private:
+  // A warp adds up its columns, a bin to each thread, in the order in which they are in different banks.
+  __device__ static __noinline__ unsigned spill_columns(double* mine, std::int64_t* cells) {
+    const int lane = threadIdx.x % warp;
+    double* const own = mine - lane;
+    unsigned flags = 0;
+    __syncwarp();
+#pragma unroll 1
+    for (int b = lane; b < bins; b += warp) {
+      const int first = which::first(b);
+      int scaled = low + first;
+      if constexpr (which::halves) scaled += which::scale(b);
+      const double units = power(-scaled);
+      std::int64_t all = 0;
+      double other = 0;  // not finite
+      constexpr int at_once = 8;
+#pragma unroll 1
+      for (int t = 0; t < warp; t += at_once) {
+        double v[at_once];
+        bool here = false;
+#pragma unroll
+        for (int i = 0; i < at_once; ++i) {
+          v[i] = own[b * Threads + (lane + t + i) % warp];
+          // The upper half of a zero is +0.
+          here |= which::halves && b == 2 ? v[i] != 0 : __double_as_longlong(v[i]) != __double_as_longlong(-0.0);
+        }
+        flags |= here ? exact::something_else : exact::a_minus_zero;
+        if (!here) continue;
+#pragma unroll
+        for (int i = 0; i < at_once; ++i) {
+          own[b * Threads + (lane + t + i) % warp] = -0.0;
+          const bool finite = v[i] - v[i] == 0;
+          all += static_cast<std::int64_t>(finite ? v[i] * units : 0);
+          other += finite ? 0 : v[i];
+        }
+      }
+      if (b == bins - 1 && other != 0) flags |= flags_of_total(other);
+      add_each_to_cells(cells, count, all, first);
+    }
+    __syncwarp();
+    return flags;
+  }
+  // 2^e, and what else its upper half has.
+  __device__ static double power(int e, int more = 0) { return __hiloint2double(((e + 1023) << 20) + more, 0); }
 };
 
 /// bf16 of degree 1: a column of floats, each of 8 binades, of which it has room for 2^9 terms; all terms
 /// times 2^-16, so that no sum overflows. Every so often a warp gathers them in integers, a bin to each thread.
 template <term What, int Threads>
 struct in_floats {
+  static constexpr unsigned terms = only(What);
   static constexpr int degree = 1, threads = Threads, bins = 32;
   static_assert(bins == warp);
   static constexpr std::size_t column_bytes = bins * sizeof(float);
@@ -294,6 +392,7 @@ struct in_floats {
 /// How many terms are not NaN.
 template <class T>
 struct counting_terms {
+  static constexpr unsigned terms = only(term::presence);
   static constexpr int degree = 1, threads = 512;
   static constexpr std::size_t column_bytes = 0;
   static constexpr int count = cells_of<T, 1>;
@@ -396,6 +495,7 @@ inline constexpr int levels_of =
 template <term What, class T, int Threads, int Levels = levels_of<double_parts<What, T>, exact::degree(What)>>
 struct in_levels {
   using parts = double_parts<What, T>;
+  static constexpr unsigned terms = only(What);
   static constexpr int degree = exact::degree(What), threads = Threads, levels = Levels;
   static constexpr bool is_fixed = parts::is_fixed;
   static constexpr int count = cells_of<T, degree>, low = exact::sum<T, degree>::low;
@@ -761,16 +861,33 @@ __device__ __noinline__ void write(const result& how, const exact::unrounded& v)
     if constexpr (!std::is_integral_v<Out>) *static_cast<Out*>(how.out) = exact::round<Out>(v);
   });
 }
+// The same of a sum, without a call.
+__device__ inline void write_rounded(const result& how, const exact::front& v) {
+  visit(how.type, [&]<class Out>(std::type_identity<Out>) {
+    if constexpr (!std::is_integral_v<Out>)
+      *static_cast<Out*>(how.out) = v.kind == exact::kind::finite ? v.bits.template round<Out>(v.negative) : exact::detail::of_kind<Out>(v.kind);
+  });
+}
+template <class Form>
+inline constexpr bool is_sum = false;
+template <term What>
+inline constexpr bool is_sum<fold::exact_sum<What>> = true;
 // Whether fronts will do.
 template <class Form>
 inline constexpr int term_count = std::size(Form::terms);
 template <class Form>
 inline constexpr bool of_fronts =
     exact::degree(Form::terms[0]) == exact::degree(Form::terms[term_count<Form> - 1]);  // not a variance
+template <class Form>
+inline constexpr unsigned terms_of = [] {
+  unsigned all = 0;
+  for (int i = 0; i < term_count<Form>; ++i) all |= only(Form::terms[i]);
+  return all;
+}();
 // Sums in the order of some slots: each gives a front, or a state.
-template <bool OfElements>
+template <unsigned Terms>
 struct sums_of_cells {
-  static constexpr bool of_elements = OfElements;  // and of no other term
+  static constexpr unsigned terms = Terms;  // which there may be
   static constexpr bool has_states = true;
   const summed* each;
   template <class T, term What, bool Front>
@@ -797,7 +914,8 @@ __device__ void write_form(const result& how, index n, const exact_slots& slots,
     }(std::make_index_sequence<term_count<Form>>());
   };
   if (visit(how.type, []<class Out>(std::type_identity<Out>) { return !std::is_integral_v<Out>; })) {
-    write(how, finish(std::type_identity<exact::unrounded>{}, std::bool_constant<of_fronts<Form>>{}));
+    if constexpr (Sums::terms == terms_of<Form> && is_sum<Form>) write_rounded(how, sums.template get<T, Form::terms[0], true>(0));
+    else write(how, finish(std::type_identity<exact::unrounded>{}, std::bool_constant<of_fronts<Form>>{}));
   } else if constexpr (std::is_integral_v<T> && Types == typing::additive) {
     const auto v = finish(std::type_identity<std::int64_t>{}, std::false_type{});
     visit(how.type, [&]<class Out>(std::type_identity<Out>) {
@@ -809,38 +927,48 @@ __device__ void write_form(const result& how, index n, const exact_slots& slots,
 template <class Op, typing Types, class T, class Sums>
 __device__ void write_op(const result& how, index n, const exact_slots& slots, const Sums& sums) {
   if constexpr (detail::has_form<Op>)
-    if constexpr ((!Sums::of_elements || (term_count<typename Op::exact> == 1 && Op::exact::terms[0] == term::element)) &&
+    if constexpr ((Sums::terms & terms_of<typename Op::exact>) == terms_of<typename Op::exact> &&
                   (Sums::has_states || of_fronts<typename Op::exact>))
       write_form<typename Op::exact, Types, T>(how, n, slots, sums);
 }
 template <class T, class Sums>
-__device__ __noinline__ void write_one(const result& how, index n, const exact_slots& slots, const Sums& sums) {
+__device__ __forceinline__ void write_here(const result& how, index n, const exact_slots& slots, const Sums& sums) {
 #define BITFOLD_OP(name, inputs, takes_method, has_exact, types, ...) \
   if (how.op == op_id::name) write_op<op::name##_op, typing::types, T>(how, n, slots, sums);
   BITFOLD_OPS(BITFOLD_OP)
 #undef BITFOLD_OP
 }
+template <class T, class Sums>
+__device__ __noinline__ void write_one(const result& how, index n, const exact_slots& slots, const Sums& sums) {
+  write_here<T>(how, n, slots, sums);
+}
 
-template <class T>
+template <class T, unsigned Terms = any_term>
 __device__ void sum_slot(term what, const std::int64_t* cells, summed& to) {
-  if (exact::degree(what) == 1) sum_cells<exact::sum<T, 1>>(cells, to);
+  constexpr unsigned of_degree_1 = only(term::square) - 1;
+  if constexpr ((Terms & of_degree_1) == 0) sum_cells<exact::sum<T, 2>>(cells, to);
+  else if ((Terms & ~of_degree_1) == 0 || exact::degree(what) == 1) sum_cells<exact::sum<T, 1>>(cells, to);
   else sum_cells<exact::sum<T, 2>>(cells, to);
 }
-// The cells of all slots, added up over the blocks, become results.
-template <class T>
+// The cells of all slots, added up over the blocks, become results. Of few terms the code is short, which counts here: it runs once.
+template <class T, unsigned Terms = any_term>
 __device__ __noinline__ void write_results(const exact_slots& slots, const std::int64_t* const (&cells)[most_slots], index n,
                                            const result_list& how, summed* sums) {
   const int w = threadIdx.x / warp, t = threadIdx.x % warp;
-  for (int k = w; k < slots.count; k += blockDim.x / warp) sum_slot<T>(slots.each[k].what, cells[k], sums[k]);
+  for (int k = w; k < slots.count; k += blockDim.x / warp) sum_slot<T, Terms>(slots.each[k].what, cells[k], sums[k]);
   __syncthreads();
   for (int k = w; k < how.count; k += blockDim.x / warp)
-    if (t == 0) write_one<T>(how.each[k], n, slots, sums_of_cells<false>{sums});
+    if (t == 0) {
+      if constexpr (Terms == any_term) write_one<T>(how.each[k], n, slots, sums_of_cells<Terms>{sums});
+      else write_here<T>(how.each[k], n, slots, sums_of_cells<Terms>{sums});
+    }
 }
 
 // ---- Kernels ------------------------------------------------------------------------------------------------
 
 /// What adds no second term.
 struct no_adder {
+  static constexpr unsigned terms = 0;
   static constexpr std::size_t column_bytes = 0;
   static constexpr int count = 0, takes = 1 << 30;
   unsigned flags = 0;
@@ -881,11 +1009,14 @@ struct adders_of_block {
     __syncthreads();
   }
   __device__ static std::byte* columns() { return cells_and_columns + bytes_of_cells(A::count + B::count); }
+  // Whether there is room for more; or else make_room().
   template <int U, bool Two, class T>
-  __device__ void take(const pack<T> (&x)[U], const pack<T> (&y)[Two ? U : 1], int here) {
+  __device__ bool take(const pack<T> (&x)[U], const pack<T> (&y)[Two ? U : 1], int here) {
     a.template take<U, Two>(x, y, here, cells);
     b.template take<U, Two>(x, y, here, cells + A::count);
-    if (--until_spill > 0) return;
+    return --until_spill > 0;
+  }
+  __device__ void make_room() {
     spill();
     until_spill = takes;
   }
@@ -909,7 +1040,7 @@ struct adders_of_block {
   }
   __device__ static void add_flags(std::int64_t& cell, unsigned flags) {
     flags = __reduce_or_sync(all_threads, flags);
-    if (threadIdx.x % warp == 0) atomicOr(reinterpret_cast<word*>(&cell), word{flags});
+    if (threadIdx.x % warp == 0) atomicOr(reinterpret_cast<unsigned*>(&cell), flags);
   }
 };
 
@@ -938,17 +1069,22 @@ __device__ void add_elements(Adders& to, const T* px, const T* py, index n, bool
   };
   pack<T> next_x[U], next_y[Two ? U : 1];
   if (block_first < packs) load(0, next_x, next_y);
-  for (index base = 0; base + block_first < packs; base += U * stride) {
-    pack<T> x[U], y[Two ? U : 1];
+  for (index base = 0; base + block_first < packs;) {
+    bool room = true;
+    while (room && base + block_first < packs) {
+      pack<T> x[U], y[Two ? U : 1];
 #pragma unroll
-    for (int u = 0; u < U; ++u) {
-      x[u] = next_x[u];
-      if constexpr (Two) y[u] = next_y[u];
+      for (int u = 0; u < U; ++u) {
+        x[u] = next_x[u];
+        if constexpr (Two) y[u] = next_y[u];
+      }
+      int here = U;  // packs that the block's first thread has
+      while (base + (here - 1) * stride + block_first >= packs) --here;
+      base += U * stride;
+      if (base + block_first < packs) load(base, next_x, next_y);
+      room = to.template take<U, Two>(x, y, here);
     }
-    if (base + U * stride + block_first < packs) load(base + U * stride, next_x, next_y);
-    int here = U;  // packs that the block's first thread has
-    if (base + (U - 1) * stride + block_first >= packs) here = static_cast<int>((packs - base - block_first + stride - 1) / stride);
-    to.template take<U, Two>(x, y, here);
+    if (!room) to.make_room();
   }
 }
 
@@ -965,7 +1101,7 @@ __global__ void __launch_bounds__(A::threads)
   if (gridDim.x == 1 && how.count > 0) {
     const std::int64_t* of[most_slots] = {adders.cells, adders.cells + A::count};
     __shared__ summed sums[2];
-    write_results<T>(slots, of, n, how, sums);
+    write_results<T, A::terms | B::terms>(slots, of, n, how, sums);
   } else {
     adders.write(slots);
   }
@@ -988,7 +1124,7 @@ __global__ void __launch_bounds__(A::threads) exact_pass_of_pieces(const __grid_
 }
 
 // One block: the cells of all blocks, whose sums are below 2^63 (docs/exact.md), become results.
-template <class T>
+template <class T, unsigned Terms = any_term>
 __global__ void __launch_bounds__(finish_threads)
     exact_finish(index n, const __grid_constant__ exact_slots slots, const __grid_constant__ result_list how) {
   __shared__ std::int64_t cells[most_slots][cells_of<double, 2>];
@@ -1008,16 +1144,15 @@ __global__ void __launch_bounds__(finish_threads)
       all += v;
       flags |= v;
     }
-    auto* const to = reinterpret_cast<word*>(&cells[k][cell]);
-    if (cell < s.cells - 1) atomicAdd(to, static_cast<word>(all));
-    else atomicOr(to, static_cast<word>(flags));
+    if (cell < s.cells - 1) add_halves(cells[k][cell], all);
+    else atomicOr(reinterpret_cast<unsigned*>(&cells[k][cell]), static_cast<unsigned>(flags));
   }
   __syncthreads();
   const std::int64_t* of[most_slots];
 #pragma unroll
   for (int k = 0; k < most_slots; ++k) of[k] = cells[k];
   __shared__ summed sums[most_slots];
-  write_results<T>(slots, of, n, how, sums);
+  write_results<T, Terms>(slots, of, n, how, sums);
 }
 
 template <class T, bool Two, int U, class A, class B = no_adder, bool Presence = false>
@@ -1025,7 +1160,8 @@ exact_kernel kernel_of() {
   exact_kernel k;
   k.function = reinterpret_cast<const void*>(exact_pass<T, Two, U, A, B, Presence>);
   if constexpr (!Two && !Presence && B::count == 0 && is_exact_compiled<T>) k.of_pieces = reinterpret_cast<const void*>(exact_pass_of_pieces<T, U, A>);
-  k.finish = reinterpret_cast<const void*>(exact_finish<T>);
+  k.finish = reinterpret_cast<const void*>(exact_finish<T, A::terms | B::terms>);
+  k.finish_all = reinterpret_cast<const void*>(exact_finish<T>);
   k.threads = A::threads;
   k.shared = bytes_of_cells(A::count + B::count) + A::threads * (A::column_bytes + B::column_bytes);
   k.elements = std::size_t{U} * A::threads * pack<T>::size;

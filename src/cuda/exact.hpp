@@ -16,7 +16,8 @@ namespace bitfold::cuda {
 struct exact_kernel {
   const void* function = nullptr;
   const void* of_pieces = nullptr;  ///< the same of exact_pieces; of floats, one input and one term that is not presence
-  const void* finish = nullptr;  ///< makes results of the cells of all blocks, of up to most_slots terms, in one block
+  const void* finish = nullptr;  ///< makes results of the cells of all blocks, in one block
+  const void* finish_all = nullptr;  ///< the same of any terms, up to most_slots of them
   int threads = 0;             ///< of a block, at most
   std::size_t shared = 0;      ///< bytes of dynamic shared memory
   std::size_t elements = 0;    ///< that a block takes at once

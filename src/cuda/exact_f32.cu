@@ -15,7 +15,7 @@ exact_kernel exact_kernel_of<T>(term what, bool and_squares) {
     case magnitude: return kernel_of<T, false, 4, in_bins<magnitude, T, 256>>();
     case difference: return kernel_of<T, true, 2, in_levels<difference, T, 256>>();
     case square: return kernel_of<T, false, 4, in_levels<square, T, 256>>();
-    case product: return kernel_of<T, true, 4, in_levels<product, T, 256>>();
+    case product: return kernel_of<T, true, 4, in_bins<product, T, 256>>();
     case squared_difference: return kernel_of<T, true, 2, in_levels<squared_difference, T, 256>>();
   }
   return {};

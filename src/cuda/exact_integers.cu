@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(threads)
   if (gridDim.x == 1 && how.count > 0) {
     const std::int64_t* of[most_slots] = {sum};
     __shared__ summed sums[1];
-    write_results<std::int64_t>(slots, of, n, how, sums);
+    write_results<std::int64_t, only(What)>(slots, of, n, how, sums);
   } else {
     for (int i = threadIdx.x; i < cells; i += blockDim.x) slots.each[0].at[index{blockIdx.x} * cells + i] = sum[i];
   }
@@ -47,7 +47,8 @@ __global__ void __launch_bounds__(threads)
 
 template <term What>
 exact_kernel kernel() {
-  return {.function = reinterpret_cast<const void*>(add_integers<What>), .finish = reinterpret_cast<const void*>(exact_finish<std::int64_t>),
+  return {.function = reinterpret_cast<const void*>(add_integers<What>), .finish = reinterpret_cast<const void*>(exact_finish<std::int64_t, only(What)>),
+          .finish_all = reinterpret_cast<const void*>(exact_finish<std::int64_t>),
           .threads = threads, .elements = 4 * threads, .cells = {cells_for<What>, 0}};
 }
 

@@ -274,14 +274,15 @@ template <bool OfElements, class T>
 __device__ void write_output_of_cells(const warp_room<T>& room, index output, index n, const exact_slots& slots, const output_results& how) {
   __syncwarp();
   for (int k = threadIdx.x % warp; k < how.list.count; k += warp)
-    write_one<T>(result_of_output(how, k, output), n, slots, sums_of_cells<OfElements>{room.sums});
+    write_one<T>(result_of_output(how, k, output), n, slots, sums_of_cells<OfElements ? only(term::element) : any_term>{room.sums});
   __syncwarp();
 }
 
 // Sums in levels, of which there is one for each slot: they have fronts, and no states.
 template <bool OfElements>
 struct sums_of_levels {
-  static constexpr bool of_elements = OfElements, has_states = false;
+  static constexpr unsigned terms = OfElements ? only(term::element) : any_term;
+  static constexpr bool has_states = false;
   const level_sums* each;
   template <class T, term What, bool Front>
     requires Front
