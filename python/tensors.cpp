@@ -61,7 +61,9 @@ row_function parse_row_function(std::string_view name) {
 
 class tensors {
  public:
-  tensors(nb::object api, nb::object byte) : api_(exchange_of(api)), keep_(std::move(api)), byte_(std::move(byte)) {}
+  tensors(nb::object api, nb::object byte, std::uintptr_t team, std::uintptr_t threads)
+      : api_(exchange_of(api)), keep_(std::move(api)), byte_(std::move(byte)), team_(reinterpret_cast<cpu::team>(team)),
+        threads_(reinterpret_cast<int (*)()>(threads)) {}
 
   nb::list reduce(const asked& what, nb::handle x_given, nb::handle y_given, const std::vector<int>& dims, bool keepdim) const {
     const described x = seen(x_given), y = y_given.is_none() ? described{} : seen(y_given);
@@ -223,7 +225,9 @@ class tensors {
   void run(const described& x, nb::handle tensor, Size size, OnGpu on_gpu, OnCpu on_cpu) const {
     if (!x.on_gpu()) {
       const without_lock free(worth_the_lock(x));
-      return on_cpu(how_for(x));
+      if (!team_) return on_cpu(how_for(x));
+      const cpu::on_team with(team_);
+      return on_cpu(how_for(x, threads_()));
     }
     const cuda::current_device here(x.device);
     room r{nullptr, size()};
@@ -240,6 +244,9 @@ class tensors {
 
   const exchange& api_;
   nb::object keep_, byte_;
+  // The threads that the library itself computes on, and how many: null where it has none that are known.
+  cpu::team team_;
+  int (*threads_)();
 };
 
 }  // namespace
@@ -251,7 +258,9 @@ void add_tensors(nb::module_& m) {
            "reductions"_a, "dtypes"_a);
   using of_rows = std::array<nb::handle, 6>;
   nb::class_<tensors>(m, "Tensors", "Calls on torch's tensors, on their device and its current stream.")
-      .def(nb::init<nb::object, nb::object>(), "api"_a, "byte"_a, "api: DLPack's C exchange API, as the tensors' type has it; byte: the type u8.")
+      .def(nb::init<nb::object, nb::object, std::uintptr_t, std::uintptr_t>(), "api"_a, "byte"_a, "team"_a, "threads"_a,
+           "api: DLPack's C exchange API, as the tensors' type has it; byte: the type u8; team, threads: the addresses of GOMP_parallel and "
+           "omp_get_max_threads, or 0.")
       .def("reduce", &tensors::reduce, "asked"_a, "x"_a, "y"_a.none(), "dims"_a, "keepdim"_a, "dims: counted from 0.")
       .def("reduce_by_key", &tensors::reduce_by_key, "asked"_a, "x"_a, "keys"_a, "outputs"_a)
       .def("reduce_pieces", &tensors::reduce_pieces, "asked"_a, "pieces"_a, "Of the elements of several contiguous tensors as of one, by method exact.")

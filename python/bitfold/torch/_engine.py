@@ -3,7 +3,9 @@ results and workspace. Nothing is copied."""
 
 from __future__ import annotations
 
+import ctypes
 import math
+import os
 from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
@@ -22,7 +24,20 @@ _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 _MAX_DIMS = 8  # bitfold's
 if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
     raise ImportError(f"bitfold.torch needs PyTorch 2.11 or newer, and this is {torch.__version__}")
-_TENSORS = _core.Tensors(torch.Tensor.__dlpack_c_exchange_api__, torch.uint8)
+
+
+def _torchs_threads() -> tuple[int, int]:
+    """Where torch's own threads are called and counted, if they are OpenMP's: those of another runtime would wait for cores on which
+    torch's wait for work."""
+    try:
+        library = ctypes.CDLL("libtorch_cpu.so", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+        found = [ctypes.cast(f, ctypes.c_void_p).value for f in (library.GOMP_parallel, library.omp_get_max_threads)]
+    except (AttributeError, OSError):
+        return 0, 0
+    return found[0], found[1]
+
+
+_TENSORS = _core.Tensors(torch.Tensor.__dlpack_c_exchange_api__, torch.uint8, *_torchs_threads())
 
 HALF = (torch.float16, torch.bfloat16)
 
