@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <stdexcept>
 
 #include <nanobind/stl/string_view.h>
@@ -172,6 +173,36 @@ class tensors {
   bool is_of(nb::handle x_given, nb::handle dtype) const {
     const auto x = plain(x_given);
     return x && dtypes_[x->type.index()].is(dtype);
+  }
+
+  // (x, target, no weight, the mean or the sum, ignored) on a CPU, of rows of x. The results: the loss, and how many are not ignored.
+  nb::object nll_plain(const by_type& sums, nb::handle x_given, nb::handle target_given, bool mean, std::int64_t ignored) const {
+    const auto x = rows_in(x_given), target = plain(target_given);
+    if (!x || x->on_gpu() || x->where.rank != 2 || !target || target->on_gpu() || target->type != element_type{dtype::i64} || target->where.rank != 1 ||
+        target->where.extent[0] != x->where.extent[0] || !target->is_row_major())
+      return nb::none();
+    const nb::object loss = made(x_given, *x, x->type, std::span<const std::int64_t>{}), total = made(x_given, *x, x->type, std::span<const std::int64_t>{});
+    const auto store = [&]<class A>(std::type_identity<A>) {
+      const auto* const of = static_cast<const A*>(x->where.data);
+      const auto* const at = static_cast<const std::int64_t*>(target->where.data);
+      const auto count = static_cast<std::size_t>(x->where.extent[0]);
+      const std::int64_t classes = x->where.extent[1];
+      std::vector<A> losses(count), shares(count);
+      for (std::size_t k = 0; k < count; ++k) {
+        if (at[k] == ignored) continue;
+        if (at[k] < 0 || at[k] >= classes) return false;
+        losses[k] = -of[k * static_cast<std::size_t>(classes) + static_cast<std::size_t>(at[k])];
+        shares[k] = 1;
+      }
+      A results[2];
+      for (const std::size_t k : {0u, 1u}) store_scalar(cpu::reduce(sums.of[x->type.index()]->all[0], (k ? shares : losses).data(), count, how_for(*x)), &results[k]);
+      if (mean) results[0] /= results[1];
+      std::memcpy(const_cast<void*>(seen(loss).where.data), &results[0], sizeof(A));
+      std::memcpy(const_cast<void*>(seen(total).where.data), &results[1], sizeof(A));
+      return true;
+    };
+    const bool done = x->type.stored == dtype::f64 ? store(std::type_identity<double>{}) : store(std::type_identity<float>{});
+    return done ? nb::object(nb::make_tuple(loss, total)) : nb::none();
   }
 
   // (x, normalized_shape, weight, bias, eps); without mean and bias where it is rms_norm.
@@ -443,6 +474,7 @@ void add_tensors(nb::module_& m) {
       .def("reduce_plain", &tensors::reduce_plain, "asked"_a, "x"_a, "y"_a.none(), "dim"_a.none(), "keepdim"_a)
       .def("softmax_plain", &tensors::softmax_plain, "function"_a, "x"_a, "y"_a.none(), "dim"_a)
       .def("is_of", &tensors::is_of, "x"_a, "dtype"_a)
+      .def("nll_plain", &tensors::nll_plain, "sums"_a, "x"_a, "target"_a, "mean"_a, "ignored"_a)
       .def("norm_plain", &tensors::norm_plain, "x"_a, "shape"_a, "w"_a.none(), "b"_a.none(), "eps"_a.none(), "centred"_a)
       .def("norm_backward_plain", &tensors::norm_backward_plain, "g"_a, "x"_a, "shape"_a, "mean"_a.none(), "rstd"_a, "w"_a.none(), "mask"_a)
       .def("sum_rows", &tensors::sum_rows, "x"_a, "n"_a, "places"_a, "offsets"_a, "base"_a.none(), "out"_a);

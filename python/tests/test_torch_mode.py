@@ -53,6 +53,10 @@ def quick_calls(device, dtype):
     yield from (("mse_loss", (x, y, *more)) for more in ((), (1,), (2,)))
     if device == "cpu" and dtype in _overrides.HALF:
         return
+    if device == "cpu":
+        for rows in (1, 7, 3000):
+            logs, target = randn(rows, 8, dtype=dtype), torch.arange(rows) % 9 - 1
+            yield from (("nll_loss_forward", (logs, target, None, reduction, -1)) for reduction in (1, 2))
     _, mean, rstd = _overrides.OVERRIDES["native_layer_norm"]("tree", x, [8], w, b, 1e-5)
     for f in ("_softmax", "_log_softmax"):
         yield f, (x, 2, False)
@@ -76,7 +80,7 @@ def test_quick_calls_are_as_all_others(device, dtype):
         for a, b in zip(got, want):
             assert (a is None) == (b is None), name
             assert a is None or (same(a, b) and a.stride() == b.stride()), name
-    assert device == "cpu" and dtype in _overrides.HALF or seen == set(_overrides.QUICK)
+    assert device == "cpu" and dtype in _overrides.HALF or seen | {"nll_loss_forward"} == set(_overrides.QUICK)
 
 
 class Subclass(torch.Tensor):
@@ -93,6 +97,9 @@ def test_what_is_no_quick_call():
     for args in ((x, [4], w, w, 0.1), (x, [], None, None, 0.1), (x, [8], w.double(), w, 0.1), (x, [8], w[:4], w, 0.1), (x.t(), [4], None, None, 0.1)):
         assert norm("tree", *args) is None
     assert norm("pairwise", x, [8], w, w, 0.1) is None
+    loss, target = _overrides.QUICK["nll_loss_forward"], torch.tensor([1, 7, 0, -100])
+    for args in ((x, target, w, 1, -100), (x, target, None, 0, -100), (x, target, None, 1, 7), (x, target.byte(), None, 1, -100), (x[0], target[0], None, 1, 0)):
+        assert loss("tree", *args) is None
     assert total("pairwise", x, [1]) is not None
     assert not same(total("sequential", randn(1, 3000), [1]), total("tree", randn(1, 3000), [1]))
 

@@ -57,6 +57,10 @@ def ask(op: str, how: str, out: torch.dtype | None = None) -> Ask:
 
 def fold(how: str, op: str, *inputs: Tensor, dim=None, keepdim: bool = True, out: torch.dtype | None = None) -> Tensor:
     """One reduction, in the type of x, or `out`."""
+    if out is None or out is inputs[0].dtype:
+        x, y = inputs if len(inputs) == 2 else (*inputs, None)
+        if (result := TENSORS.reduce_plain(_floats_asked(how, op, typed=out is not None), x, y, dim, keepdim)) is not None:
+            return result
     return _engine.reduce([ask(op, how, out)], *inputs, dim=dim, keepdim=keepdim)[0]
 
 
@@ -717,6 +721,13 @@ def _quick_mse_loss(how, x, y, reduction=_MEAN):
     return TENSORS.reduce_plain(_floats_asked(how, "mse" if reduction == _MEAN else "squared_distance", typed=True), x, y, None, False)
 
 
+@quick("nll_loss_forward")
+def _quick_nll_loss(how, x, target, weight, reduction, ignore_index):
+    if weight is not None or reduction == _NONE:
+        return None
+    return TENSORS.nll_plain(_floats_asked(how, "sum"), x, target, reduction == _MEAN, ignore_index)
+
+
 @covers("nll_loss_forward", "nll_loss2d_forward")
 def _nll_loss(how, x, target, weight, reduction, ignore_index):
     _floating("nll_loss", x)
@@ -731,7 +742,9 @@ def _nll_loss(how, x, target, weight, reduction, ignore_index):
             raise RuntimeError(f"nll_loss: weight tensor should be defined for all {x.shape[classes]} classes, but has shape {list(weight.shape)}")
     counts = target != ignore_index
     at = _checked(torch.where(counts, target, 0), x.shape[classes], "nll_loss", IndexError)
-    picked = x.gather(classes, at.unsqueeze(classes)).squeeze(classes).to(wide(x.dtype))
+    picked = x.gather(classes, at.unsqueeze(classes)).squeeze(classes)
+    if x.dtype in HALF:
+        picked = picked.to(torch.float32)
     share = counts.to(picked.dtype)
     losses = picked.neg()
     if weight is not None:
@@ -742,7 +755,9 @@ def _nll_loss(how, x, target, weight, reduction, ignore_index):
         return losses.to(x.dtype), x.new_zeros(())
     total = fold(how, "sum", share, keepdim=False)
     loss = fold(how, "sum", losses, keepdim=False)
-    return (loss / total if reduction == _MEAN else loss).to(x.dtype), total.to(x.dtype)
+    if reduction == _MEAN:
+        loss = loss / total
+    return (loss.to(x.dtype), total.to(x.dtype)) if x.dtype in HALF else (loss, total)
 
 
 # ---- By key --------------------------------------------------------------------------------------
@@ -835,8 +850,10 @@ def _can_look(x: Tensor) -> bool:
 
 
 def _checked(index: Tensor, size: int, op: str, error: type[Exception] = RuntimeError) -> Tensor:
-    if _can_look(index) and not (0 <= int(index.min()) and int(index.max()) < size):
-        raise error(f"{op}(): index is out of bounds for a dimension of size {size}")
+    if _can_look(index):
+        places = index.numpy()
+        if not (0 <= places.min() and places.max() < size):
+            raise error(f"{op}(): index is out of bounds for a dimension of size {size}")
     return index.to(torch.int64)
 
 
