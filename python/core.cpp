@@ -144,9 +144,9 @@ bool lies_in_a_row(std::span<const std::int64_t> extents, const std::int64_t* st
 
 namespace {
 constexpr std::uint64_t bytes_worth_the_lock = 1 << 14;  // and below which the library uses one thread
-std::atomic<bool> used_threads = false, one_thread = false;
+std::atomic<bool> used_threads = false, one_thread = false, is_child = false;
 void look_after_forks() {
-  pthread_atfork(nullptr, nullptr, [] { one_thread = used_threads.load(); });
+  pthread_atfork(nullptr, nullptr, [] { one_thread = used_threads.load(), is_child = true; });
 }
 }  // namespace
 
@@ -154,6 +154,10 @@ bool worth_the_lock(const described& x) { return x.on_gpu() || x.size() * size_o
 cpu::options how_for(const described& x) {
   if (worth_the_lock(x)) used_threads = true;
   return {.threads = one_thread ? 1 : 0};
+}
+cpu::options how_for(const described& x, int threads) {
+  if (worth_the_lock(x)) used_threads = true;
+  return {.threads = is_child ? 1 : threads};
 }
 
 // ---- Inputs ---------------------------------------------------------------------------------------

@@ -98,6 +98,8 @@ class without_lock {
 /// On as many threads as the library likes; on one in a child process, which has none of its parent's threads, and their locks
 /// as they were, where the parent has used them.
 cpu::options how_for(const described& x);
+/// On so many of another library's threads; in a child process on one, as that library may have used them.
+cpu::options how_for(const described& x, int threads);
 
 /// The type of elements that DLPack describes so, if the library has it.
 std::optional<element_type> type_of_dlpack(const nb::dlpack::dtype& t);

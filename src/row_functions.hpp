@@ -30,13 +30,15 @@ BITFOLD_HD inline bits_of<A> mask(bool yes) {
 template <class A>
 inline constexpr A exp_vanishes = std::is_same_v<A, float> ? -104 : -746;
 /// exp(x) for x <= 0, some number for NaN, down to the smallest numbers: below the floor of exp_nonpositive by its square.
-/// What vanishes is the square of 0 and not of a small number, for which a CPU takes long.
+/// What vanishes is the square of 0 and not of a small number, for which a CPU takes long; and nothing but what is below the floor is squared,
+/// which compilers would do with all elements, were the factors chosen by a condition.
 template <class A>
 BITFOLD_HD inline A exp_below(A x) {
   const bool deep = x < arith::exp_floor<A>;
   const A e = arith::exp_nonpositive(arith::mul(x, deep ? A(0.5) : A(1)));
   const A kept = arith::bit_cast<A>(arith::bit_cast<bits_of<A>>(e) & mask<A>(x >= exp_vanishes<A>));
-  return arith::mul(kept, deep ? kept : A(1));
+  const bits_of<A> below = mask<A>(deep), factor = (arith::bit_cast<bits_of<A>>(kept) & below) | (arith::bit_cast<bits_of<A>>(A(1)) & ~below);
+  return arith::mul(kept, arith::bit_cast<A>(factor));
 }
 /// The same bits, in fewer instructions, of which a GPU's softmax takes an eighth less time (and log_softmax's gradient more).
 template <class A>

@@ -1,5 +1,7 @@
 // Row functions on the CPU: what rows.hpp says, to the bit.
+#include <atomic>
 #include <limits>
+#include <thread>
 
 #include "catch.hpp"
 #include "main.hpp"
@@ -47,6 +49,32 @@ TEST_CASE("rows: many long rows on several threads, and in place") {
     cpu::apply(f, of, same.x.data());
     CHECK(same.x == want.out);
   }
+}
+
+TEST_CASE("rows: on a caller's own threads") {
+  static std::atomic<unsigned> asked;
+  const cpu::team team = [](void (*body)(void*), void* argument, unsigned threads, unsigned) {
+    asked = threads;
+    std::vector<std::jthread> others;
+    for (unsigned k = 1; k < threads; ++k) others.emplace_back(body, argument);
+    body(argument);
+  };
+  for (const row_function f : test::all_row_functions) {
+    const row_case c = test::make_row_case(f, dtype::f32, test::kind::near_one, 300, 512, 1), want = done(c, 1);
+    const cpu::on_team with(team);
+    asked = 0;
+    CHECK(done(c, 3).out == want.out);
+    CHECK(asked == 3);
+    asked = 0;
+    CHECK(done(c, 1).out == want.out);
+    const cpu::on_team without(nullptr);
+    CHECK(done(c, 3).out == want.out);
+    CHECK(asked == 0);
+  }
+  const std::vector<float> x(1 << 20, 1.0f);
+  const cpu::on_team with(team);
+  const auto sum = make_reduction(op_id::sum, method_id::tree, dtype::f32);
+  CHECK(cpu::reduce(sum, x.data(), x.size(), {.threads = 4, .target = forced_target}) == cpu::reduce(sum, x.data(), x.size(), {.threads = 1, .target = forced_target}));
 }
 
 TEST_CASE("rows: what softmax makes of infinities and of far elements") {

@@ -30,6 +30,22 @@ struct options {
   std::optional<cpu::target> target = {};  ///< empty: the best available one
 };
 
+/// Other threads than the threading runtime's, as OpenMP's runtimes have them (GOMP_parallel): calls body(argument) on the calling
+/// thread and up to threads - 1 others at once, and returns when all have returned.
+using team = void (*)(void (*body)(void*), void* argument, unsigned threads, unsigned flags);
+/// While it lives, calls of this thread with options::threads above 1 use that team, if it is not null: two runtimes' threads that
+/// wait for work, each in a loop, take the cores from one another.
+class on_team {
+ public:
+  explicit on_team(team t);
+  ~on_team();
+  on_team(const on_team&) = delete;
+  on_team& operator=(const on_team&) = delete;
+
+ private:
+  team before_;
+};
+
 /// Reduces n elements at `data` (any alignment; may be null when n is 0) in the canonical order.
 /// May be called from any thread and inside tasks of oneTBB: it takes part in none of their
 /// cancellations, and runs none of the caller's tasks while it waits.

@@ -6,6 +6,8 @@ from __future__ import annotations
 import copy
 import decimal
 import math
+import os
+import signal
 import threading
 import warnings
 
@@ -35,6 +37,85 @@ def off_afterwards():
 
 def randn(*shape, device="cpu", dtype=torch.float32, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype).to(device)
+
+
+# ---- Calls that come most ------------------------------------------------------------------------
+
+
+def quick_calls(device, dtype):
+    x, y, w, b = (randn(*shape, device=device, dtype=dtype, seed=i) for i, shape in enumerate([(3, 5, 8), (3, 5, 8), (8,), (8,)]))
+    aten = torch.ops.aten
+    for name in ("sum.dim_IntList", "mean.dim", "amax", "amin", "logsumexp"):
+        yield from ((name, (x, *more)) for more in (([1],), ([-1], True), ([0, 2], False)))
+    yield from ((name, (x,)) for name in ("sum", "mean", "max", "min", "amax", "argmax", "argmin"))
+    yield from ((name, (x, *more)) for name in ("max.dim", "min.dim", "argmax") for more in ((1,), (-1, True)))
+    yield from (("linalg_vector_norm", (x, ord, [1], True)) for ord in (1, 2, 2.0, math.inf))
+    yield from (("mse_loss", (x, y, *more)) for more in ((), (1,), (2,)))
+    if device == "cpu" and dtype in _overrides.HALF:
+        return
+    if device == "cpu":
+        for rows in (1, 7, 3000):
+            logs, target = randn(rows, 8, dtype=dtype), torch.arange(rows) % 9 - 1
+            yield from (("nll_loss_forward", (logs, target, None, reduction, -1)) for reduction in (1, 2))
+    _, mean, rstd = _overrides.OVERRIDES["native_layer_norm"]("tree", x, [8], w, b, 1e-5)
+    for f in ("_softmax", "_log_softmax"):
+        yield f, (x, 2, False)
+        yield f + "_backward_data", (y, _overrides.OVERRIDES[f]("tree", x, -1, False), -1, dtype)
+    for weight, bias in ((w, b), (w, None), (None, None)):
+        yield "native_layer_norm", (x, [8], weight, bias, 1e-5)
+        yield "native_layer_norm_backward", (y, x, [8], mean, rstd, weight, bias, [True, weight is not None, bias is not None])
+        yield "_fused_rms_norm", (x, [8], weight, None)
+        yield "_fused_rms_norm_backward", (y, x, [8], rstd, weight, [True, weight is not None])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("device", DEVICES)
+def test_quick_calls_are_as_all_others(device, dtype):
+    seen = set()
+    for name, args in quick_calls(device, dtype):
+        seen.add(name)
+        got, want = _overrides.QUICK[name]("tree", *args), _overrides.OVERRIDES[name]("tree", *args)
+        got, want = (t if isinstance(t, tuple) else (t,) for t in (got, want))
+        assert len(got) == len(want), name
+        for a, b in zip(got, want):
+            assert (a is None) == (b is None), name
+            assert a is None or (same(a, b) and a.stride() == b.stride()), name
+    assert device == "cpu" and dtype in _overrides.HALF or seen | {"nll_loss_forward"} == set(_overrides.QUICK)
+
+
+class Subclass(torch.Tensor):
+    pass
+
+
+def test_what_is_no_quick_call():
+    x, w = randn(4, 8), randn(8)
+    total, softmax, norm = (_overrides.QUICK[name] for name in ("sum.dim_IntList", "_softmax", "native_layer_norm"))
+    for args in ((x.as_subclass(Subclass), [1]), (x[:0], [1]), (x, [2]), (x, [1, 1]), (x, [True]), (x.int(), [1]), (x.to(torch.cfloat), [1])):
+        assert total("tree", *args) is None
+    for args in ((x.t(), 1, False), (x, 0, False), (x, 2, False), (x, -1, True), (x.half(), -1, False)):
+        assert softmax("tree", *args) is None
+    for args in ((x, [4], w, w, 0.1), (x, [], None, None, 0.1), (x, [8], w.double(), w, 0.1), (x, [8], w[:4], w, 0.1), (x.t(), [4], None, None, 0.1)):
+        assert norm("tree", *args) is None
+    assert norm("pairwise", x, [8], w, w, 0.1) is None
+    loss, target = _overrides.QUICK["nll_loss_forward"], torch.tensor([1, 7, 0, -100])
+    for args in ((x, target, w, 1, -100), (x, target, None, 0, -100), (x, target, None, 1, 7), (x, target.byte(), None, 1, -100), (x[0], target[0], None, 1, 0)):
+        assert loss("tree", *args) is None
+    assert total("pairwise", x, [1]) is not None
+    assert not same(total("sequential", randn(1, 3000), [1]), total("tree", randn(1, 3000), [1]))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="skipped: no fork here")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_process_does_not_wait_for_its_parents_threads():
+    x = randn(1024, 1024)
+    with deterministic():
+        want = x.sum(0), x.sum(1)
+        pid = os.fork()
+        if pid == 0:
+            signal.alarm(30)
+            ops = torch.ops.bitfold  # torch's own operators would use the threads
+            os._exit(0 if same(ops.sum(x, [0]), want[0]) and same(ops.sum(x, [1]), want[1]) else 1)
+        assert os.waitpid(pid, 0)[1] == 0
 
 
 # ---- The switch ----------------------------------------------------------------------------------

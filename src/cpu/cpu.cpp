@@ -2,9 +2,12 @@
 #include <bitfold/reference.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstring>
+#include <exception>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
@@ -26,6 +29,9 @@ namespace {
 constexpr std::string_view target_names[] = {"scalar", "avx2", "avx512"};
 
 thread_local target reported = target::scalar;
+thread_local team others = nullptr;
+// The others of a team are expected to wait for work already.
+constexpr std::size_t bytes_worth_one_of_a_team = std::size_t{1} << 16;
 
 // How n elements are shared out: `chunks` complete subtrees of `leaves` leaves; the last may be less.
 struct plan {
@@ -183,12 +189,41 @@ target run_chunks(const job& j, int threads, folded* states, detail::exact_sums*
 }  // namespace
 
 int threads_for(const options& how, std::size_t bytes) {
-  return how.threads == 1 || bytes < 2 * bytes_worth_a_thread ? 1
+  return how.threads == 1 || bytes < 2 * (others ? bytes_worth_one_of_a_team : bytes_worth_a_thread) ? 1
          : how.threads == 0 ? tbb::info::default_concurrency()
                             : std::min(how.threads, most_threads);
 }
 
 void report(target t) { reported = t; }
+
+namespace {
+
+// Each of the team takes the next part, until there is none.
+void for_each_part_of_team(std::size_t count, int threads, const std::function<void(std::size_t)>& f) {
+  struct shared {
+    const std::function<void(std::size_t)>& f;
+    const std::size_t count;
+    std::atomic<std::size_t> next = 0;
+    std::mutex lock = {};
+    std::exception_ptr failed = {};
+  } all{f, count};
+  const auto body = [](void* argument) {
+    shared& s = *static_cast<shared*>(argument);
+    const detail::fp_environment guard;
+    try {
+      for (std::size_t i; (i = s.next++) < s.count;) s.f(i);
+    } catch (...) {
+      const std::scoped_lock one(s.lock);
+      if (!s.failed) s.failed = std::current_exception();
+    }
+  };
+  others(body, &all, static_cast<unsigned>(threads), 0);
+  if (all.failed) std::rethrow_exception(all.failed);
+}
+}  // namespace
+
+on_team::on_team(team t) : before_(std::exchange(others, t)) {}
+on_team::~on_team() { others = before_; }
 
 void for_each_part(std::size_t count, int threads, const std::function<void(std::size_t)>& f) {
   if (threads == 1) {
@@ -196,6 +231,7 @@ void for_each_part(std::size_t count, int threads, const std::function<void(std:
     for (std::size_t i = 0; i < count; ++i) f(i);
     return;
   }
+  if (others) return for_each_part_of_team(count, threads, f);
   // A caller's tasks may be cancelled, which ours must not be; and while this thread waits for others
   // to end, it must not start its caller's next task, which may want a lock that it holds.
   std::vector<char> ran(count);

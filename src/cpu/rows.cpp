@@ -76,6 +76,16 @@ struct pair_elements {
     }
   }
 };
+// Of the pairs their products, rounded, as dot adds them up.
+template <class F, class A>
+struct product_elements {
+  [[gnu::always_inline]] static void run(const widened_row<F, A>& from, const row::statistics<A>& saved, std::size_t n, A* __restrict products) {
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto pair = F::template of<A>(from[i], saved);
+      products[i] = arith::mul(pair.x, pair.y);
+    }
+  }
+};
 template <class F, class T, class A>
 struct map_elements {
   [[gnu::always_inline]] static void run(const widened_row<F, A>& from, const row::statistics<A>& s, std::size_t n, A* __restrict result, T* out) {
@@ -202,11 +212,11 @@ void apply_to(const rows& of, void* out, const options& how) {
   });
 }
 
-// `count` rows of n elements A, summed along the rows' direction, or their products with those of y.
+// `count` rows of n elements A, summed along the rows' direction.
 template <class A>
-std::vector<A> sums_of_columns(const reduction& r, const A* x, const A* y, std::size_t count, std::size_t n, const options& how) {
+std::vector<A> sums_of_columns(const A* x, std::size_t count, std::size_t n, const options& how) {
   std::vector<A> sums(n);
-  reduce_matrix(r, x, y, count, n, 0, sums.data(), how);
+  reduce_matrix<A>(make_reduction(op_id::sum, method_id::tree, dtype_of<A>), x, nullptr, count, n, 0, sums.data(), how);
   return sums;
 }
 
@@ -216,28 +226,35 @@ void parameter_gradients_of(const rows& of, void* dw, void* db, const options& h
   static constexpr bool narrow = !std::is_same_v<A, T>;
   const target by = chosen(how);
   const auto widen = loop_for<widen_elements<T, A>>(by);
-  const auto pairs_of = loop_for<pair_elements<F, A>>(by);
+  const auto products_of = loop_for<product_elements<F, A>>(by);
   const std::size_t n = of.n, all = of.count * n;
-  const auto room = uninitialized<A>(2 * all);
-  A *const g = room.get(), *const z = g + all;
-  for_each_run(of.count, all * sizeof(T), 4, how, [&](std::size_t begin, std::size_t end) {
-    std::vector<A> ones(n, A(1)), wide(2 * n);
-    for (std::size_t k = begin; k < end; ++k) {
-      const auto row_from = [&](const void* from, A* to) -> const A* {
-        const T* const stored = static_cast<const T*>(from) + k * n;
-        if constexpr (narrow) return widen(stored, n, to), to;
-        else return stored;
-      };
-      const row::statistics<A> s{F::centred ? static_cast<const A*>(of.mean)[k] : A(0), static_cast<const A*>(of.rstd)[k]};
-      pairs_of({row_from(of.x, wide.data()), row_from(of.y, wide.data() + n), ones.data(), nullptr}, s, n, g + k * n, z + k * n);
-    }
-  });
-  const auto write = [&](void* to, const std::vector<A>& sums) {
+  // g times z, whose sums are the dot products of both; and g, where it is not as it is stored.
+  const auto room = uninitialized<A>((dw ? all : 0) + (narrow ? all : 0));
+  A *const products = room.get(), *const g = products + (dw ? all : 0);
+  if (dw || narrow)
+    for_each_run(of.count, all * sizeof(T), 4, how, [&](std::size_t begin, std::size_t end) {
+      std::vector<A> ones(n, A(1)), wide(narrow ? n : 0);
+      for (std::size_t k = begin; k < end; ++k) {
+        const auto row_from = [&](const void* from, A* to) -> const A* {
+          const T* const stored = static_cast<const T*>(from) + k * n;
+          if constexpr (narrow) return widen(stored, n, to), to;
+          else return stored;
+        };
+        const A* const x = row_from(of.x, narrow ? g + k * n : nullptr);
+        if (!dw) continue;
+        const row::statistics<A> s{F::centred ? static_cast<const A*>(of.mean)[k] : A(0), static_cast<const A*>(of.rstd)[k]};
+        products_of({x, row_from(of.y, wide.data()), ones.data(), nullptr}, s, n, products + k * n);
+      }
+    });
+  const auto write = [&](void* to, const A* x) {
+    const std::vector<A> sums = sums_of_columns(x, of.count, n, how);
     for (std::size_t i = 0; i < n; ++i) static_cast<T*>(to)[i] = arith::round_to<T>(sums[i]);
   };
-  const auto by_tree = [](op_id op) { return make_reduction(op, method_id::tree, dtype_of<A>); };
-  if (dw) write(dw, sums_of_columns<A>(by_tree(op_id::dot), g, z, of.count, n, how));
-  if (db) write(db, sums_of_columns<A>(by_tree(op_id::sum), g, nullptr, of.count, n, how));
+  if (dw) write(dw, products);
+  if (db) {
+    if constexpr (narrow) write(db, g);
+    else write(db, static_cast<const T*>(of.x));
+  }
 }
 
 template <class T>
@@ -245,7 +262,6 @@ void sum_rows_of(const rows& of, const row_segments& by, const void* base, void*
   using A = row::accumulator<T>;
   const std::size_t n = of.n;
   const options alone{.threads = 1, .target = how.target};
-  const reduction sum = make_reduction(op_id::sum, method_id::tree, dtype_of<A>);
   for_each_run(by.outputs, of.count * n * sizeof(T), 16, how, [&](std::size_t begin, std::size_t end) {
     std::vector<A> gathered;
     for (std::size_t k = begin; k < end; ++k) {
@@ -261,7 +277,7 @@ void sum_rows_of(const rows& of, const row_segments& by, const void* base, void*
         const T* const x = static_cast<const T*>(of.x) + static_cast<std::size_t>(by.places[static_cast<std::size_t>(by.offsets[k]) + j]) * n;
         for (std::size_t i = 0; i < n; ++i) gathered[j * n + i] = arith::widen<A>(x[i]);
       }
-      const std::vector<A> sums = sums_of_columns<A>(sum, gathered.data(), nullptr, count, n, alone);
+      const std::vector<A> sums = sums_of_columns(gathered.data(), count, n, alone);
       for (std::size_t i = 0; i < n; ++i) to[i] = arith::round_to<T>(from ? arith::add(arith::widen<A>(from[i]), sums[i]) : sums[i]);
     }
   });

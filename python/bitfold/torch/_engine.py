@@ -3,7 +3,9 @@ results and workspace. Nothing is copied."""
 
 from __future__ import annotations
 
+import ctypes
 import math
+import os
 from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
@@ -22,7 +24,23 @@ _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 _MAX_DIMS = 8  # bitfold's
 if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
     raise ImportError(f"bitfold.torch needs PyTorch 2.11 or newer, and this is {torch.__version__}")
-_TENSORS = _core.Tensors(torch.Tensor.__dlpack_c_exchange_api__, torch.uint8)
+
+
+def _torchs_threads() -> tuple[int, int]:
+    """Where torch's own threads are called and counted, if they are OpenMP's: those of another runtime would wait for cores on which
+    torch's wait for work."""
+    try:
+        library = ctypes.CDLL("libtorch_cpu.so", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+        found = [ctypes.cast(f, ctypes.c_void_p).value for f in (library.GOMP_parallel, library.omp_get_max_threads)]
+    except (AttributeError, OSError):
+        return 0, 0
+    return found[0], found[1]
+
+
+#: The library's calls on tensors. Those whose names end in `plain` are for the calls that come most, and give None where a call is another.
+TENSORS = _core.Tensors(
+    torch.Tensor.__dlpack_c_exchange_api__, torch.uint8, [torch.Tensor, torch.nn.Parameter], _DTYPES, torch.empty_like, *_torchs_threads()
+)
 
 HALF = (torch.float16, torch.bfloat16)
 
@@ -81,6 +99,20 @@ def _asked(asks: tuple[Ask, ...], dtype: torch.dtype) -> _core.Asked:
     return _core.Asked([reduction(ask, dtype) for ask in asks], [result_dtype(ask, dtype) for ask in asks])
 
 
+@cache
+def asked_by_type(asks: tuple[Ask, ...], typed: bool = False, floats: bool = False) -> _core.AskedByType:
+    """Of every type that they take, or of floats; `typed`: with results of that type."""
+    table = {}
+    for dtype, name in _NAMES.items():
+        if floats and not dtype.is_floating_point:
+            continue
+        try:
+            table[name] = _asked(tuple(ask._replace(out=dtype) if typed else ask for ask in asks), dtype)
+        except (TypeError, ValueError):
+            pass
+    return _core.AskedByType(table)
+
+
 def dims_of(rank: int, dim: Sequence[int] | int | None) -> list[int]:
     """Counted from 0; of None and of an empty list all, as torch has it."""
     return list(_dims_of(rank, (dim,) if isinstance(dim, int) else tuple(dim or ())))
@@ -120,7 +152,7 @@ def reduce(
     if not is_real(x):
         return [x.new_empty(result_shape(x.shape, dims, keepdim), dtype=result_dtype(ask, x.dtype)) for ask in asks]
     if rank <= _MAX_DIMS:
-        return _TENSORS.reduce(_asked(tuple(asks), x.dtype), x, y, dims, keepdim)
+        return TENSORS.reduce(_asked(tuple(asks), x.dtype), x, y, dims, keepdim)
     kept = [d for d in range(rank) if d not in dims]  # the same elements in the same order, as rows
     rows = [math.prod(x.shape[d] for d in kept), math.prod(x.shape[d] for d in dims)]
     x, y, shape = *(None if t is None else t.permute(*kept, *sorted(dims)).reshape(rows) for t in (x, y)), result_shape(x.shape, dims, keepdim)
@@ -131,14 +163,14 @@ def reduce_pieces(ask: Ask, pieces: Sequence[torch.Tensor]) -> torch.Tensor:
     """Of the elements of contiguous tensors of one type as of one: by method exact, to which order and grouping are nothing."""
     if not is_real(pieces[0]):
         return pieces[0].new_empty((), dtype=result_dtype(ask, pieces[0].dtype))
-    return _TENSORS.reduce_pieces(_asked((ask,), pieces[0].dtype), pieces)
+    return TENSORS.reduce_pieces(_asked((ask,), pieces[0].dtype), pieces)
 
 
 def by_key(ask: Ask, x: torch.Tensor, keys: torch.Tensor, outputs: int) -> torch.Tensor:
     """Element i of x goes to output keys[i]; x and keys are flat, and every key names an output."""
     if not is_real(x):
         return x.new_empty(outputs, dtype=result_dtype(ask, x.dtype))
-    return _TENSORS.reduce_by_key(_asked((ask,), x.dtype), x.contiguous(), keys.contiguous(), outputs)[0]
+    return TENSORS.reduce_by_key(_asked((ask,), x.dtype), x.contiguous(), keys.contiguous(), outputs)[0]
 
 
 MOST_OF_A_ROW = 1 << 24  # elements; and rows that are added up
@@ -160,14 +192,14 @@ class Rows(NamedTuple):
     def apply(self, function: str) -> torch.Tensor:
         out = torch.empty_like(self.x)
         if is_real(self.x) and self.x.numel():
-            _TENSORS.apply_rows(function, self.x, self.y, self.w, self.b, self.mean, self.rstd, self.n, self.eps, out)
+            TENSORS.apply_rows(function, self.x, self.y, self.w, self.b, self.mean, self.rstd, self.n, self.eps, out)
         return out
 
     def parameter_gradients(self, function: str, shape: Sequence[int], want: Sequence[bool]) -> list[torch.Tensor | None]:
         """Of weight and bias, those that are wanted, in x's type."""
         outs = [self.x.new_empty(shape) if wanted else None for wanted in want]
         if is_real(self.x):
-            _TENSORS.parameter_gradients(function, self.x, self.y, self.w, self.mean, self.rstd, self.n, *outs)
+            TENSORS.parameter_gradients(function, self.x, self.y, self.w, self.mean, self.rstd, self.n, *outs)
         return outs
 
 
@@ -179,5 +211,5 @@ def sum_rows(x: torch.Tensor, keys: torch.Tensor, outputs: int, base: torch.Tens
     ordered, places = torch.sort(narrow, stable=True)
     offsets = torch.searchsorted(ordered, torch.arange(outputs + 1, dtype=narrow.dtype, device=x.device))
     if is_real(x):
-        _TENSORS.sum_rows(x, x.shape[1], places, offsets, base, out)
+        TENSORS.sum_rows(x, x.shape[1], places, offsets, base, out)
     return out

@@ -18,7 +18,7 @@ from bitfold import _core
 
 from . import _overrides
 from ._engine import METHODS
-from ._overrides import ACCUMULATING, OVERRIDES
+from ._overrides import ACCUMULATING, OVERRIDES, QUICK
 
 _KEYS = ("CPU", "CUDA")
 _LOCK = threading.RLock()
@@ -61,8 +61,17 @@ def _outs(op: torch._ops.OpOverload) -> list[str]:
     return [a.name for a in op._schema.arguments if a.is_out]
 
 
-def _eager(function: Callable) -> Callable:
-    return lambda *args, **kwargs: function(_state.method, *args, **kwargs)
+def _eager(name: str, function: Callable) -> Callable:
+    quick = QUICK.get(name)
+    if quick is None:
+        return lambda *args, **kwargs: function(_state.method, *args, **kwargs)
+
+    def kernel(*args, **kwargs):
+        if not kwargs and (result := quick(_state.method, *args)) is not None:
+            return result
+        return function(_state.method, *args, **kwargs)
+
+    return kernel
 
 
 #: Whose `out` torch takes for the type in which it adds, where it is given none; and those that convert to `out`'s.
@@ -116,7 +125,7 @@ def covered() -> dict[torch._ops.OpOverload, Callable]:
         op = find(name)
         if op is None:
             continue
-        all_of_them[op] = _eager(function)
+        all_of_them[op] = _eager(name, function)
         for form in forms(op):
             all_of_them.setdefault(form, _into(name, _outs(form), function) if _outs(form) else _in_place(function))
     return all_of_them
@@ -251,13 +260,10 @@ class _Setting:
 class _State:
     def __init__(self) -> None:
         self.stack: list[_Setting] = []
+        self.method = ""  # the last one's
         self.library: torch.library.Library | None = None
         self.compiler: _Compiler | None = None
         self.watcher = None
-
-    @property
-    def method(self) -> str:
-        return self.stack[-1].method
 
 
 _state = _State()
@@ -322,6 +328,7 @@ def _enter() -> None:
     if not _state.stack:
         return
     setting = _state.stack[-1]
+    _state.method = setting.method
     if _state.library is None:
         _state.library = _registered()
     _state.compiler = _Compiler(setting.method)

@@ -15,7 +15,7 @@ from torch._library.autograd import Info, make_autograd_impl
 from torch.autograd import forward_ad
 
 from . import _engine
-from ._engine import OPS, Ask, dims_of, method_for, result_dtype, result_shape
+from ._engine import OPS, TENSORS, Ask, asked_by_type, dims_of, method_for, result_dtype, result_shape
 
 LIBRARY = torch.library.Library("bitfold", "DEF")
 
@@ -50,7 +50,15 @@ def _ask(name: str, method=None, dtype=None, acc=None, ddof=0) -> Ask:
 
 
 def _kernel(name: str) -> Callable:
+    whole = (Ask(name),)
+    if OPS[name]["inputs"] == 2:
+        quick = lambda x, y, dim=None, keepdim=False: TENSORS.reduce_plain(asked_by_type(whole), x, y, dim, keepdim)
+    else:
+        quick = lambda x, dim=None, keepdim=False: TENSORS.reduce_plain(asked_by_type(whole), x, None, dim, keepdim)
+
     def kernel(*args, **how) -> Tensor:
+        if not how and (result := quick(*args)) is not None:
+            return result
         inputs, dim, keepdim = _parts(name, args)
         return _engine.reduce([_ask(name, **how)], *_same_shape(inputs), dim=dim, keepdim=keepdim)[0]
 
@@ -202,13 +210,22 @@ def _backward(name: str) -> Callable:
     return backward
 
 
-def _autograd(name: str) -> Callable:
+#: The dispatch keys of a call below whose gradients is nothing but the kernel.
+_NOTHING_BETWEEN = {
+    (torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, key)) | torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, "Autograd" + key))).raw_repr()
+    for key in ("CPU", "CUDA")
+}
+
+
+def _autograd(name: str, kernel: Callable) -> Callable:
     """Gradients in reverse mode. In forward mode torch.library would take inputs for constants: refused."""
     reverse = make_autograd_impl(getattr(torch.ops.bitfold, name).default, Info(_backward(name), _setup(name)))
 
     def autograd(keyset, *args, **how):
         if forward_ad._current_level >= 0 and name in GRADIENTS and any(forward_ad.unpack_dual(t).tangent is not None for t in args if isinstance(t, Tensor)):
             raise NotImplementedError(f"bitfold.{name} has no derivative in forward mode")
+        if keyset.raw_repr() in _NOTHING_BETWEEN and not (torch.is_grad_enabled() and torch._C._any_requires_grad(*args)):
+            return kernel(*args, **how)
         return reverse(keyset, *args, **how)
 
     return autograd
@@ -220,10 +237,11 @@ def call(name: str, *args, **how) -> Tensor:
 
 def _define(name: str) -> None:
     LIBRARY.define(_schema(name), tags=(torch.Tag.pt2_compliant_tag,))
+    kernel = _kernel(name)
     for key in ("CPU", "CUDA"):
-        LIBRARY.impl(name, _kernel(name), key)
+        LIBRARY.impl(name, kernel, key)
     torch.library.register_fake(f"bitfold::{name}", _fake(name), lib=LIBRARY)
-    LIBRARY.impl(name, _autograd(name), "Autograd", with_keyset=True)
+    LIBRARY.impl(name, _autograd(name, kernel), "Autograd", with_keyset=True)
 
 
 for _name in OPS:

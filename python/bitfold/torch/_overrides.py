@@ -15,10 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bitfold import _core
+
 from . import _engine
-from ._engine import HALF, Ask, Rows, dims_of, method_for, wide
+from ._engine import HALF, TENSORS, Ask, Rows, asked_by_type, dims_of, method_for, wide
 
 OVERRIDES: dict[str, Callable] = {}
+#: The same without `out` and without keywords, for plain tensors: in one call of the library's, or None, and then it is for the others.
+QUICK: dict[str, Callable] = {}
 #: The same names by what they are, for the table in docs/pytorch.md.
 HEADINGS: dict[str, list[str]] = {}
 
@@ -38,6 +42,14 @@ def covers(*names: str) -> Callable:
     return add
 
 
+def quick(name: str) -> Callable:
+    def add(f: Callable) -> Callable:
+        QUICK[name] = f
+        return f
+
+    return add
+
+
 @cache
 def ask(op: str, how: str, out: torch.dtype | None = None) -> Ask:
     return Ask(op, method_for(op, how), out)
@@ -45,7 +57,31 @@ def ask(op: str, how: str, out: torch.dtype | None = None) -> Ask:
 
 def fold(how: str, op: str, *inputs: Tensor, dim=None, keepdim: bool = True, out: torch.dtype | None = None) -> Tensor:
     """One reduction, in the type of x, or `out`."""
+    if out is None or out is inputs[0].dtype:
+        x, y = inputs if len(inputs) == 2 else (*inputs, None)
+        if (result := TENSORS.reduce_plain(_floats_asked(how, op, typed=out is not None), x, y, dim, keepdim)) is not None:
+            return result
     return _engine.reduce([ask(op, how, out)], *inputs, dim=dim, keepdim=keepdim)[0]
+
+
+@cache
+def _floats_asked(how: str, *ops: str, typed: bool = False) -> _core.AskedByType:
+    return asked_by_type(tuple(ask(op, how) for op in ops), typed, floats=True)
+
+
+def _quick_reduction(name: str, *ops: str) -> None:
+    """Of an operator with arguments (x, dim, keepdim), or (x)."""
+    quick(name)(lambda how, x, dim=None, keepdim=False: TENSORS.reduce_plain(_floats_asked(how, *ops), x, None, dim, keepdim))
+
+
+for _name, _ops in {
+    **{name: ("sum",) for name in ("sum", "sum.dim_IntList")},
+    **{name: ("mean",) for name in ("mean", "mean.dim")},
+    **{name: (op,) for op in ("max", "min") for name in (op, "a" + op)},
+    **{op + ".dim": (op, "arg" + op) for op in ("max", "min")},
+    **{op: (op,) for op in ("argmax", "argmin", "logsumexp")},
+}.items():
+    _quick_reduction(_name, *_ops)
 
 
 def over(x: Tensor, n: float) -> Tensor:
@@ -225,6 +261,9 @@ covers("std_mean.correction")(_moments("std", "mean"))
 heading("norms")
 
 
+_NORMS = {1: "norm_l1", 2: "norm_l2", math.inf: "norm_inf"}
+
+
 @covers("linalg_vector_norm")
 def vector_norm(how, x, ord=2, dim=None, keepdim=False, *, dtype=None):
     if dtype is not None:
@@ -233,7 +272,7 @@ def vector_norm(how, x, ord=2, dim=None, keepdim=False, *, dtype=None):
         x = torch.abs(x)
     if not x.is_floating_point():
         raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype}")
-    named = {1: "norm_l1", 2: "norm_l2", math.inf: "norm_inf"}.get(ord)
+    named = _NORMS.get(ord)
     if (ord < 0 or ord == math.inf) and 0 in (x.shape[d] for d in dims_of(x.dim(), dim)):
         raise RuntimeError(f"linalg.vector_norm cannot compute the {ord} norm on an empty tensor because the operation does not have an identity")
     if named:
@@ -244,6 +283,11 @@ def vector_norm(how, x, ord=2, dim=None, keepdim=False, *, dtype=None):
         return fold(how, "count_nonzero", x, dim=dim, keepdim=keepdim).to(x.dtype)
     powers = torch.pow(torch.abs(x.to(wide(x.dtype))), ord)
     return torch.pow(fold(how, "sum", powers, dim=dim, keepdim=keepdim), 1 / ord).to(x.dtype)
+
+
+@quick("linalg_vector_norm")
+def _quick_norm(how, x, ord=2, dim=None, keepdim=False):
+    return TENSORS.reduce_plain(_floats_asked(how, _NORMS[ord]), x, None, dim, keepdim) if ord in _NORMS else None
 
 
 @covers("norm.ScalarOpt_dim", "norm.ScalarOpt_dim_dtype")
@@ -305,6 +349,15 @@ def _softmax(how, x, dim, half_to_float):
 @covers("_log_softmax")
 def _log_softmax(how, x, dim, half_to_float):
     return _softmax_of("log_softmax", x, dim, half_to_float)
+
+
+for _name in ("softmax", "log_softmax"):
+    quick("_" + _name)(lambda how, x, dim, half_to_float, f=_name: None if half_to_float else TENSORS.softmax_plain(f, x, None, dim))
+    quick(f"_{_name}_backward_data")(
+        lambda how, grad, output, dim, input_dtype, f=_name + "_backward": (
+            TENSORS.softmax_plain(f, grad, output, dim) if how == "tree" and TENSORS.is_of(grad, input_dtype) else None
+        )
+    )
 
 
 def _softmax_of(function, x, dim, half_to_float):
@@ -438,16 +491,43 @@ def _layer_norm(how, x, normalized_shape, weight, bias, eps):
     return _affine(_scaled(x, mean, rstd), weight, bias).to(x.dtype), mean, rstd
 
 
+@quick("native_layer_norm")
+def _quick_layer_norm(how, x, normalized_shape, weight, bias, eps):
+    return TENSORS.norm_plain(x, normalized_shape, weight, bias, eps, True) if how == "tree" else None
+
+
+@quick("native_layer_norm_backward")
+def _quick_layer_norm_backward(how, grad, x, normalized_shape, mean, rstd, weight, bias, output_mask):
+    return TENSORS.norm_backward_plain(grad, x, normalized_shape, mean, rstd, weight, output_mask) if how == "tree" else None
+
+
 @covers("native_layer_norm_backward")
 def _layer_norm_backward(how, grad, x, normalized_shape, mean, rstd, weight, bias, output_mask):
     return _norm_backward(how, grad, x, normalized_shape, mean, rstd, weight, output_mask)
+
+
+@cache
+def _epsilon(dtype: torch.dtype) -> float:
+    return torch.finfo(wide(dtype)).eps
+
+
+@quick("_fused_rms_norm")
+def _quick_rms_norm(how, x, normalized_shape, weight, eps):
+    if how != "tree" or not x.is_floating_point():
+        return None
+    return TENSORS.norm_plain(x, normalized_shape, weight, None, _epsilon(x.dtype) if eps is None else eps, False)
+
+
+@quick("_fused_rms_norm_backward")
+def _quick_rms_norm_backward(how, grad, x, normalized_shape, rstd, weight, output_mask):
+    return TENSORS.norm_backward_plain(grad, x, normalized_shape, None, rstd, weight, output_mask) if how == "tree" else None
 
 
 @covers("_fused_rms_norm")
 def _rms_norm(how, x, normalized_shape, weight, eps):
     _floating("rms_norm", x)
     _, dims = _batch_dims(x, normalized_shape)
-    eps = torch.finfo(wide(x.dtype)).eps if eps is None else eps
+    eps = _epsilon(x.dtype) if eps is None else eps
     if _by_rows(how, x, dims, weight):
         y, _, rstd = _normalised_rows("rms_norm", x, dims, weight, None, eps)
         return y, rstd
@@ -634,6 +714,20 @@ def _mse_loss(how, x, y, reduction=_MEAN):
     return fold(how, "mse" if reduction == _MEAN else "squared_distance", x, y, keepdim=False, out=dtype)
 
 
+@quick("mse_loss")
+def _quick_mse_loss(how, x, y, reduction=_MEAN):
+    if reduction == _NONE:
+        return None
+    return TENSORS.reduce_plain(_floats_asked(how, "mse" if reduction == _MEAN else "squared_distance", typed=True), x, y, None, False)
+
+
+@quick("nll_loss_forward")
+def _quick_nll_loss(how, x, target, weight, reduction, ignore_index):
+    if weight is not None or reduction == _NONE:
+        return None
+    return TENSORS.nll_plain(_floats_asked(how, "sum"), x, target, reduction == _MEAN, ignore_index)
+
+
 @covers("nll_loss_forward", "nll_loss2d_forward")
 def _nll_loss(how, x, target, weight, reduction, ignore_index):
     _floating("nll_loss", x)
@@ -648,7 +742,9 @@ def _nll_loss(how, x, target, weight, reduction, ignore_index):
             raise RuntimeError(f"nll_loss: weight tensor should be defined for all {x.shape[classes]} classes, but has shape {list(weight.shape)}")
     counts = target != ignore_index
     at = _checked(torch.where(counts, target, 0), x.shape[classes], "nll_loss", IndexError)
-    picked = x.gather(classes, at.unsqueeze(classes)).squeeze(classes).to(wide(x.dtype))
+    picked = x.gather(classes, at.unsqueeze(classes)).squeeze(classes)
+    if x.dtype in HALF:
+        picked = picked.to(torch.float32)
     share = counts.to(picked.dtype)
     losses = picked.neg()
     if weight is not None:
@@ -659,7 +755,9 @@ def _nll_loss(how, x, target, weight, reduction, ignore_index):
         return losses.to(x.dtype), x.new_zeros(())
     total = fold(how, "sum", share, keepdim=False)
     loss = fold(how, "sum", losses, keepdim=False)
-    return (loss / total if reduction == _MEAN else loss).to(x.dtype), total.to(x.dtype)
+    if reduction == _MEAN:
+        loss = loss / total
+    return (loss.to(x.dtype), total.to(x.dtype)) if x.dtype in HALF else (loss, total)
 
 
 # ---- By key --------------------------------------------------------------------------------------
@@ -752,8 +850,10 @@ def _can_look(x: Tensor) -> bool:
 
 
 def _checked(index: Tensor, size: int, op: str, error: type[Exception] = RuntimeError) -> Tensor:
-    if _can_look(index) and not (0 <= int(index.min()) and int(index.max()) < size):
-        raise error(f"{op}(): index is out of bounds for a dimension of size {size}")
+    if _can_look(index):
+        places = index.numpy()
+        if not (0 <= places.min() and places.max() < size):
+            raise error(f"{op}(): index is out of bounds for a dimension of size {size}")
     return index.to(torch.int64)
 
 
