@@ -94,7 +94,7 @@ const char* launch_distinct_of_each(const output_elements& from, std::byte* out,
   }
   for (index o = 0; o < from.outputs && !err; ++o) {
     err = launch_gather(from, o, workspace, where);
-    arguments a{{workspace, nullptr, from.type, true}, from.n, {}, static_cast<std::byte*>(workspace) + gathered_bytes(from), where, false};
+    arguments a{{workspace, nullptr, from.type, true}, from.n, 0, from.n, {}, static_cast<std::byte*>(workspace) + gathered_bytes(from), where, false};
     a.how.each[a.how.count++] = {out + 8 * o, dtype::i64, op_id::count_distinct, 0};
     if (!err) err = launch_distinct(a);
   }
