@@ -20,8 +20,6 @@ METHODS = tuple(m["name"] for m in _core.methods())
 _NAMES = {getattr(torch, name): short for name, short in _arrays.NAMES.items()}
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 _MAX_DIMS = 8  # bitfold's
-if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
-    raise ImportError(f"bitfold.torch needs PyTorch 2.11 or newer, and this is {torch.__version__}")
 _TENSORS = _core.Tensors(torch.Tensor.__dlpack_c_exchange_api__, torch.uint8)
 
 HALF = (torch.float16, torch.bfloat16)
