@@ -537,6 +537,71 @@ def test_cpu_and_cuda(f, width):
     assert f in NOT_BACKWARDS or same(cpu[1], cuda[1])
 
 
+# ---- Under autograd, and autocast ----------------------------------------------------------------
+
+KEYS = torch.tensor([2, 0, 2, 1])
+#: One function of each sort, of x of [4, 3] and w of [3], smooth there.
+SMOOTH = {
+    "sum": lambda x, w: x.sum(1) * w.sum(), "nansum": lambda x, w: x.nansum(0) * w, "mean": lambda x, w: x.mean(0) * w, "prod": lambda x, w: x.prod(1),
+    "amax": lambda x, w: x.amax(1), "max": lambda x, w: x.max(1)[0], "var": lambda x, w: x.var(1), "std_mean": lambda x, w: torch.std_mean(x, 1),
+    "vector_norm": lambda x, w: torch.linalg.vector_norm(x, dim=1), "dot": lambda x, w: torch.dot(x[0], w),
+    "logsumexp": lambda x, w: x.logsumexp(1), "softmax": lambda x, w: x.softmax(1) * w, "log_softmax": lambda x, w: x.log_softmax(0) * w,
+    "layer_norm": lambda x, w: F.layer_norm(x, (3,), w), "rms_norm": lambda x, w: F.rms_norm(x, (3,), w, 1e-5), "group_norm": lambda x, w: F.group_norm(x, 3, w),
+    "batch_norm": lambda x, w: F.batch_norm(x, None, None, w, training=True), "mse_loss": lambda x, w: F.mse_loss(x, w.expand(4, 3)),
+    "nll_loss": lambda x, w: F.nll_loss(x * w, KEYS), "cross_entropy": lambda x, w: F.cross_entropy(x * w, KEYS),
+    "embedding": lambda x, w: F.embedding(KEYS, x) * w, "index_add": lambda x, w: torch.zeros_like(x).index_add(0, KEYS, x * w),
+    "scatter_add": lambda x, w: torch.zeros_like(x).scatter_add(0, KEYS[:, None].expand(4, 3), x * w),
+    "index_put": lambda x, w: torch.zeros_like(x).index_put((KEYS,), x * w, accumulate=True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("f", SMOOTH)
+def test_second_gradients_and_forward_mode(f):
+    """Of torch's formulas over bitfold's kernels: what torch itself has of them, the mode has too."""
+    f = SMOOTH[f]
+    xs = randn(4, 3, dtype=F64).requires_grad_(), (1 + randn(3, dtype=F64, seed=1) ** 2).requires_grad_()
+    checks = (
+        lambda: torch.autograd.gradcheck(f, xs, fast_mode=True),
+        lambda: torch.autograd.gradgradcheck(f, xs, fast_mode=True),
+        lambda: torch.autograd.gradcheck(f, xs, fast_mode=True, check_forward_ad=True, check_backward_ad=False),
+    )
+    for check in checks:
+        wanted = kind(lambda: [torch.tensor(check())])
+        with deterministic():
+            assert kind(lambda: [torch.tensor(check())]) == wanted
+    assert kind(lambda: [torch.tensor(checks[0]())]) == [(torch.bool, torch.Size([]))]  # at the least
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("f", ["sum", "prod", "layer_norm", "softmax", "log_softmax", "mse_loss", "cross_entropy", "vector_norm", "linear"])
+def test_autocast(f, device):
+    """It casts above bitfold's kernels: the types are torch's, the bits those of the mode on what was cast."""
+    x, w, b = (randn(*shape, device=device, seed=seed) for seed, shape in enumerate([(4, 3), (3,), (5, 3)]))
+    keys = KEYS.to(device)
+    calls = {
+        "sum": lambda x: x.sum(1), "prod": lambda x: x.prod(1), "layer_norm": lambda x: F.layer_norm(x, (3,)), "softmax": lambda x: x.softmax(1),
+        "log_softmax": lambda x: x.log_softmax(1), "mse_loss": lambda x: F.mse_loss(x, torch.zeros_like(x)), "cross_entropy": lambda x: F.cross_entropy(x, keys),
+        "vector_norm": lambda x: torch.linalg.vector_norm(x, dim=1), "linear": lambda x: F.linear(x, b).sum(1),
+    }  # fmt: skip
+    for dtype in (torch.float32, torch.bfloat16):
+        y = x.to(dtype)
+
+        def run(cast=True):
+            z = y.clone().requires_grad_()
+            with torch.autocast(device, torch.bfloat16, enabled=cast):
+                out = calls[f](z)
+            return out, torch.autograd.grad(out.sum(), z)[0]
+
+        wanted = [(t.dtype, t.shape) for t in run()]
+        with deterministic():
+            found = run()
+            assert [(t.dtype, t.shape) for t in found] == wanted
+            assert all(map(same, run(), found))
+            if found[0].dtype is torch.float32 and f != "linear":  # torch computes in f32, where it does
+                y = y.float()
+                assert same(run(False)[0], found[0])
+
+
 # ---- Rows: what is too long, or does not belong together ------------------------------------------
 
 
