@@ -720,21 +720,71 @@ def test_inductors_table_is_restored():
     assert inductor.decompositions == before and torch.ops.aten.sum.dim_IntList not in inductor.select_decomp_table()
 
 
-def test_fakes_are_what_comes():
-    """Of every operator that a compiler calls: shape, type and layout."""
-    x, w = randn(6, 4, 30), torch.ones(4)
-    calls = {
-        torch.ops.aten.sum.dim_IntList: (x, [1]),
-        torch.ops.aten._softmax.default: (x.transpose(1, 2), 1, False),
-        torch.ops.aten.native_layer_norm.default: (x.transpose(0, 2), [4, 6], None, None, 1e-5),
-        torch.ops.aten.native_group_norm.default: (x.bfloat16(), w.bfloat16(), None, 6, 4, 30, 2, 1e-5),
-        torch.ops.aten._native_batch_norm_legit_functional.default: (x, w, None, torch.zeros(4), torch.ones(4), True, 0.1, 1e-5),
-        torch.ops.aten.scatter_add.default: (x, 1, torch.zeros(2, 3, 4, dtype=torch.int64), x[:, :, :5]),
-        torch.ops.aten.index_put.default: (x, [None, torch.tensor([1, 1])], torch.ones(6, 2, 30), True),
-        torch.ops.aten.embedding_dense_backward.default: (x, torch.zeros(6, 4, dtype=torch.int64), 10, 3, True),
-    }
-    for op, args in calls.items():
-        torch.library.opcheck(_mode._COMPILED_OPS[op], args, {"method": "tree"})
+def fakes():
+    """Of each operator that a compiler calls, by its name: arguments, and options."""
+    x, y, w = randn(6, 4, 30), randn(6, 4, 30, seed=1), torch.ones(4)
+    g, zeros, ones, i64 = randn(6, 4, 30, seed=2), torch.zeros(4), torch.ones(4), torch.int64
+    rows, bag = torch.zeros(6, 4, dtype=i64), (torch.tensor([0, 1, 2, 1, 0]), torch.tensor([0, 2]))  # 5 indices in 2 bags
+    of, statistics, some = torch.arange(4, dtype=i64), (randn(6, 4, 1), torch.ones(6, 4, 1)), torch.zeros(2, 3, 4, dtype=i64)
+    reserve, table, in_bag = torch.empty(0, dtype=torch.uint8), randn(3, 8), torch.tensor([0, 0, 1, 1, 1])
+    norm, running = {"dtype": F64}, (zeros, ones)
+    yield from {
+        "sum.dim_IntList": [((x, [1]), {}), ((x.bfloat16(), [0, -1], True), norm), ((x.bool(), None), {})],
+        "sum": [((x,), {})], "nansum": [((x, [1]), {}), ((x, None), {})], "mean.dim": [((x, [0, 2]), {})], "mean": [((x,), norm)],
+        "prod": [((x,), {})], "prod.dim_int": [((x, 1, True), {})], "dot": [((x[0, 0], y[0, 0]), {})], "vdot": [((x[0, 0], y[0, 0]), {})],
+        "amax": [((x, [1]), {}), ((x,), {})], "amin": [((x, [0, 1], True), {})], "max": [((x,), {})], "min": [((x,), {})],
+        "max.dim": [((x, 1), {})], "min.dim": [((x.bfloat16(), -1, True), {})], "argmax": [((x,), {}), ((x, 1, True), {})], "argmin": [((x, 0), {})],
+        "aminmax": [((x,), {}), ((x,), {"dim": 1, "keepdim": True})], "var.correction": [((x, [1]), {}), ((x.bfloat16(),), {"correction": 0})],
+        "std.correction": [((x, [0, 2]), {"keepdim": True})], "var_mean.correction": [((x, [1]), {})], "std_mean.correction": [((x, None), {"correction": 2})],
+        "linalg_vector_norm": [((x, p, [1]), {}) for p in (1, 2, math.inf, 3)], "norm.ScalarOpt_dim": [((x, 2, [1]), {})],
+        "norm.ScalarOpt_dim_dtype": [((x, 2, [1], True), norm)], "norm.Scalar": [((x, 1), {})], "norm.ScalarOpt_dtype": [((x, 2), norm)],
+        "_foreach_norm.Scalar": [(([x, w],), {}), (([x.bfloat16()], 1), {})], "logsumexp": [((x, [1]), {})],
+        "_softmax": [((x.transpose(1, 2), 1, False), {}), ((x.bfloat16(), -1, False), {})], "_log_softmax": [((x, 2, False), {})], "_safe_softmax": [((x, 1), {})],
+        "_softmax_backward_data": [((g, y, 2, x.dtype), {}), ((g.transpose(0, 1), y.transpose(0, 1), 1, x.dtype), {})],
+        "_log_softmax_backward_data": [((g, y, 1, x.dtype), {})],
+        "native_layer_norm": [((x.transpose(0, 2), [4, 6], None, None, 1e-5), {}), ((x, [30], torch.ones(30), torch.ones(30), 1e-5), {})],
+        "native_layer_norm_backward": [((g, x, [30], *statistics, torch.ones(30), torch.ones(30), mask), {}) for mask in ([True] * 3, [False, True, False])],
+        "_fused_rms_norm": [((x, [30], torch.ones(30), 1e-5), {}), ((x.bfloat16(), [4, 30], None, None), {})],
+        "_fused_rms_norm_backward": [((g, x, [30], statistics[1], torch.ones(30), [True, True]), {})],
+        "native_group_norm": [((x.bfloat16(), w.bfloat16(), None, 6, 4, 30, 2, 1e-5), {})],
+        "native_group_norm_backward": [((g, x, randn(6, 2), torch.ones(6, 2), w, 6, 4, 30, 2, [True] * 3), {})],
+        "_native_batch_norm_legit.no_stats": [((x, w, None, True, 0.1, 1e-5), {})],
+        "_native_batch_norm_legit_no_training": [((x, w, None, *running, 0.1, 1e-5), {})],
+        "_native_batch_norm_legit_functional": [((x, w, None, *running, training, 0.1, 1e-5), {}) for training in (True, False)],
+        "_batch_norm_with_update_functional": [((x, w, None, *running, 0.1, 1e-5), {})], "_batch_norm_no_update": [((x, w, None, *running, 0.1, 1e-5), {})],
+        "native_batch_norm_backward": [((g, x, w, *running, zeros, ones, True, 1e-5, [True] * 3), {}), ((g, x, None, *running, None, None, False, 1e-5, [True, False, False]), {})],
+        "batch_norm_backward": [((g, x, w, *running, zeros, ones, True, 1e-5, [True] * 3, reserve), {})],
+        "cudnn_batch_norm_backward": [((x, g, w, *running, zeros, ones, 1e-5, reserve), {})],
+        "mse_loss": [((x, y, reduction), {}) for reduction in (0, 1, 2)],
+        "nll_loss_forward": [((x[:, :, 0], torch.tensor([0, 1, 2, 3, 0, -1]), w, reduction, -1), {}) for reduction in (0, 1, 2)],
+        "nll_loss2d_forward": [((x[..., None], torch.zeros(6, 30, 1, dtype=i64), None, reduction, -100), {}) for reduction in (0, 1)],
+        "scatter_add": [((x, 1, some, x[:, :, :5]), {})], "scatter_reduce.two": [((x, 0, some, y, how), {"include_self": False}) for how in ("mean", "amax", "prod")],
+        "scatter.reduce": [((x, 1, some, y), {"reduce": "add"})], "scatter.value_reduce": [((x, 1, some, 2.0), {"reduce": "multiply"})],
+        "index_add": [((x, 1, of, y), {"alpha": 2}), ((x.transpose(0, 1), 0, of, y.transpose(0, 1)), {})], "index_reduce": [((x, 1, of, y, "amin"), {})],
+        "embedding_dense_backward": [((x, rows, 10, 3, True), {})],
+        "_embedding_bag": [((table, *bag, False, mode), {}) for mode in (0, 1, 2)], "_embedding_bag_forward_only": [((table, *bag, False, 1), {})],
+        "_embedding_bag_dense_backward": [((randn(2, 8), bag[0], in_bag, torch.tensor([2, 3]), bag[1][:0], 3, False, 0, None), {})],
+        "_embedding_bag_per_sample_weights_backward": [((randn(2, 8), table, *bag, in_bag, 0), {})],
+        **{f"{name}index_put": [((x, [None, torch.tensor([1, 1])], torch.ones(6, 2, 30), True), {})] for name in ("", "_unsafe_")},
+        "put": [((x, of, y[0, :, 0], True), {})],
+    }.items()  # fmt: skip
+
+
+FAKES = dict(fakes())
+
+
+@pytest.mark.parametrize("name", FAKES)
+def test_fakes_are_what_comes(name):
+    """Shape, type and layout."""
+    op = _mode.find(name)
+    if op is None:
+        pytest.skip("this torch has no such operator")
+    for args, options in FAKES[name]:
+        torch.library.opcheck(_mode._COMPILED_OPS[op], args, {**options, "method": "tree"})
+
+
+def test_every_operator_that_a_compiler_calls_is_checked():
+    assert {op for op in map(_mode.find, FAKES) if op} == set(_mode._COMPILED_OPS)
 
 
 # ---- strict --------------------------------------------------------------------------------------
