@@ -3,6 +3,7 @@ these do not know batch, place, layout or compiler."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import decimal
 import math
@@ -133,18 +134,19 @@ def outcome(info, sample, with_gradients):
     leaves = [t for t in tensors((args, sample.kwargs)) if t.requires_grad]
     if not (with_gradients and rooted):
         return outs, []
-    seeds = [torch.linspace(0.5, 1.5, t.numel(), dtype=torch.float64).reshape(t.shape).to(t.dtype) for t in rooted]
+    seeds = [torch.linspace(0.5, 1.5, t.numel(), dtype=torch.float64).reshape(t.shape).to(t) for t in rooted]
     return outs, torch.autograd.grad(rooted, leaves, seeds, allow_unused=True)
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int64, torch.bool], ids=str)
 @pytest.mark.parametrize("name", OPINFOS)
 @pytest.mark.filterwarnings("ignore")
-def test_torchs_samples(name, dtype):
+def test_torchs_samples(name, dtype, device):
     found = 0
-    for info in [info for info in opinfos() if info.name == name and dtype in info.dtypes]:
+    for info in [info for info in opinfos() if info.name == name and dtype in info.supported_dtypes(device)]:
         with_gradients = dtype.is_floating_point and info.supports_autograd
-        for sample in list(info.sample_inputs("cpu", dtype, requires_grad=with_gradients))[:40]:
+        for sample in list(info.sample_inputs(device, dtype, requires_grad=with_gradients))[:40]:
             found += 1
             wanted = outcome(info, sample, with_gradients)
             with deterministic():
@@ -207,13 +209,14 @@ def reductions():
     return [info for info in op_db if isinstance(info, core.ReductionOpInfo)]
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", UNITS, ids=str)
 @pytest.mark.parametrize("name", BOUNDED)
 @pytest.mark.filterwarnings("ignore")
-def test_torchs_reductions_are_within_their_bounds(name, dtype):
+def test_torchs_reductions_are_within_their_bounds(name, dtype, device):
     unit, tiny = UNITS[dtype]
-    for info in [info for info in reductions() if info.name == name and dtype in info.dtypes]:
-        for sample in info.sample_inputs("cpu", dtype):
+    for info in [info for info in reductions() if info.name == name and dtype in info.supported_dtypes(device)]:
+        for sample in info.sample_inputs(device, dtype):
             given = {k: v for k, v in sample.kwargs.items() if k != "dtype"}
             x = sample.input.double()
             try:
@@ -298,14 +301,25 @@ EDGES = {
 }  # fmt: skip
 
 
+#: What torch's own kernels on a GPU end with an assertion, after which the process has no GPU any more, or do not look at.
+NOT_ON_GPU = ("out of bounds", "embedding_bag offsets", "embedding_bag start", "embedding_bag no offset", "embedding_bag index")
+
+
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("f", EDGES)
 @pytest.mark.filterwarnings("ignore")
-def test_types_and_errors_are_torchs(f):
+def test_types_and_errors_are_torchs(f, device, monkeypatch):
     if f == "batch_norm of nothing kept" and torch.__version__ < "2.12":
         pytest.skip("torch itself ends in a segmentation fault")
-    wanted = kind(EDGES[f])
-    with deterministic():
-        assert kind(EDGES[f]) == wanted
+    if device == "cuda":
+        if any(name in f for name in NOT_ON_GPU):
+            pytest.skip("torch itself does not raise an error there")
+        for name in ("X", "LONG", "INTS", "HALF"):
+            monkeypatch.setitem(globals(), name, globals()[name].to(device))
+    with contextlib.nullcontext() if device == "cpu" else torch.device(device):
+        wanted = kind(EDGES[f])
+        with deterministic():
+            assert kind(EDGES[f]) == wanted
 
 
 @pytest.mark.parametrize("of", [torch.int8, torch.uint8, torch.int32, torch.int64, torch.bool, torch.float32], ids=str)
@@ -795,13 +809,14 @@ def test_every_operator_that_a_compiler_calls_is_checked():
     [
         ("aten::mm", lambda x: x @ x.mT),
         ("aten::cumsum", lambda x: x.cumsum(0)),
-        ("aten::convolution", lambda x: F.conv1d(x[None], torch.ones(2, 3, 3))),
-        ("aten::bincount", lambda x: torch.bincount(torch.ones(3, dtype=torch.int64))),
+        ("aten::convolution", lambda x: F.conv1d(x[None], torch.ones(2, 3, 3, device=x.device))),
+        ("aten::bincount", lambda x: torch.bincount(torch.ones(3, dtype=torch.int64, device=x.device))),
         ("aten::cumsum", torch.compile(lambda x: x.cumsum(1) + 1)),
     ],
 )
-def test_strict_refuses_by_name(name, f):
-    x = randn(3, 4)
+@pytest.mark.parametrize("device", DEVICES)
+def test_strict_refuses_by_name(name, f, device):
+    x = randn(3, 4, device=device)
     f(x)
     with deterministic(strict=True), pytest.raises(bitfold.torch.NotCovered, match=name):
         f(x)
@@ -810,8 +825,9 @@ def test_strict_refuses_by_name(name, f):
         f(x)
 
 
-def test_strict_sees_backward():
-    x = randn(3, 4).requires_grad_()
+@pytest.mark.parametrize("device", DEVICES)
+def test_strict_sees_backward(device):
+    x = randn(3, 4, device=device).requires_grad_()
     y = x.cumsum(0).sum()
     with deterministic(strict=True), pytest.raises(bitfold.torch.NotCovered, match="aten::cumsum"):
         y.backward()
@@ -872,13 +888,14 @@ def test_strict_ends_in_its_thread():
             randn(3, 4).cumsum(0)
 
 
-def test_strict_trains():
-    net, head = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True), torch.nn.Linear(32, 50)
+@pytest.mark.parametrize("device", DEVICES)
+def test_strict_trains(device):
+    net, head = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, device=device), torch.nn.Linear(32, 50, device=device)
     parameters = [*net.parameters(), *head.parameters()]
     optimizer = torch.optim.AdamW(parameters)
     math = torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
     with deterministic(strict=True, allow=("mm", "addmm", "bmm", "baddbmm")), math:
-        loss = F.cross_entropy(head(net(randn(2, 5, 32))).flatten(0, 1), torch.arange(10))
+        loss = F.cross_entropy(head(net(randn(2, 5, 32, device=device))).flatten(0, 1), torch.arange(10, device=device))
         loss.backward()
         bitfold.torch.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
