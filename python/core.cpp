@@ -579,7 +579,8 @@ std::span<const std::int64_t> indices(const described& a, const char* argument) 
   return {static_cast<const std::int64_t*>(a.where.data), a.size()};
 }
 
-nb::object reduce_segments(nb::handle requests, nb::handle x_given, nb::handle y_given, nb::handle offsets_given, nb::handle make,
+// `check`: whether to look at offsets in device memory first, which waits for them. In host memory they are looked at anyway.
+nb::object reduce_segments(nb::handle requests, nb::handle x_given, nb::handle y_given, nb::handle offsets_given, bool check, nb::handle make,
                            stream_address stream, nb::handle allocate) {
   const flat_inputs in(x_given, y_given);
   const input offsets_in(offsets_given, "offsets");
@@ -587,6 +588,10 @@ nb::object reduce_segments(nb::handle requests, nb::handle x_given, nb::handle y
   const auto offsets = indices(flat(offsets_in, "offsets", &x), "offsets");
   if (offsets.empty()) refuse("offsets: none, where there is one more than there are segments");
   const std::int64_t extent = static_cast<std::int64_t>(offsets.size()) - 1;
+  if (check && x.on_gpu()) {
+    const nb::gil_scoped_release free;
+    cuda::check_offsets(offsets.data(), offsets.size() - 1, x.size(), stream_at(stream));
+  }
   return with_outputs(requests, x, {&extent, 1}, make, [&](std::span<const reduction> all, std::span<void* const> out) {
     if (x.on_gpu()) {
       const workspace room(allocate, cuda::segments_workspace_bytes(all, x.size(), offsets.size() - 1));
@@ -599,7 +604,7 @@ nb::object reduce_segments(nb::handle requests, nb::handle x_given, nb::handle y
   });
 }
 
-nb::object reduce_by_key(nb::handle requests, nb::handle x_given, nb::handle y_given, nb::handle keys_given, nb::handle count,
+nb::object reduce_by_key(nb::handle requests, nb::handle x_given, nb::handle y_given, nb::handle keys_given, nb::handle count, bool check,
                          nb::handle make, stream_address stream, nb::handle allocate) {
   const flat_inputs in(x_given, y_given);
   const input keys_in(keys_given, "keys");
@@ -608,6 +613,10 @@ nb::object reduce_by_key(nb::handle requests, nb::handle x_given, nb::handle y_g
   if (keys.size() != x.size()) refuse("keys: " + std::to_string(keys.size()) + " of them for " + std::to_string(x.size()) + " elements");
   const std::int64_t extent = integer("outputs", count);
   if (extent < 0) refuse("outputs: " + std::to_string(extent) + " is negative");
+  if (check && x.on_gpu()) {
+    const nb::gil_scoped_release free;
+    cuda::check_keys(keys.data(), keys.size(), static_cast<std::size_t>(extent), stream_at(stream));
+  }
   return with_outputs(requests, x, {&extent, 1}, make, [&](std::span<const reduction> all, std::span<void* const> out) {
     const auto outputs = static_cast<std::size_t>(extent);
     if (x.on_gpu()) {
@@ -717,7 +726,8 @@ NB_MODULE(_core, m) {
     try {
       std::rethrow_exception(p);
     } catch (const error& e) {
-      PyErr_SetString(e.code() == errc::cuda ? PyExc_RuntimeError : PyExc_ValueError, e.what());
+      const bool of_the_device = e.code() == errc::cuda || e.code() == errc::no_device;
+      PyErr_SetString(of_the_device ? PyExc_RuntimeError : PyExc_ValueError, e.what());
     }
   });
   m.attr("version") = BITFOLD_VERSION;
@@ -786,9 +796,9 @@ NB_MODULE(_core, m) {
         "that gives the result's array and its address. NotImplemented where x or y is neither an Array nor an array of NumPy's that Python's buffer protocol can show.");
   m.def("_reference", reduce<by_reference>, "requests"_a, "x"_a.none(), "y"_a.none(), "axis"_a.none(), "keepdims"_a.none(), "make"_a, "stream"_a = 0,
         "allocate"_a.none() = nb::none(), "reduce, by the library's slow reference: for tests.");
-  m.def("reduce_segments", reduce_segments, "requests"_a, "x"_a, "y"_a.none(), "offsets"_a, "make"_a, "stream"_a = 0,
+  m.def("reduce_segments", reduce_segments, "requests"_a, "x"_a, "y"_a.none(), "offsets"_a, "check"_a, "make"_a, "stream"_a = 0,
         "allocate"_a.none() = nb::none());
-  m.def("reduce_by_key", reduce_by_key, "requests"_a, "x"_a, "y"_a.none(), "keys"_a, "outputs"_a, "make"_a, "stream"_a = 0,
+  m.def("reduce_by_key", reduce_by_key, "requests"_a, "x"_a, "y"_a.none(), "keys"_a, "outputs"_a, "check"_a, "make"_a, "stream"_a = 0,
         "allocate"_a.none() = nb::none());
 
   m.def("reduce_all_into", reduce_all_into, "reductions"_a, "x"_a, "out"_a, "Of a whole array in host memory, to addresses of the caller's.");

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import operator
 import sys
+import warnings
 from typing import Any
 
 import numpy as np
@@ -254,7 +255,20 @@ class DLPack(Kind):
         if isinstance(made, tuple):
             return tuple(self.finish(m) for m in made)
         namespace = getattr(self.x, "__array_namespace__", None)
-        return made if namespace is None else namespace().from_dlpack(np.asarray(made))
+        return made if namespace is None else self._theirs(namespace(), np.asarray(made))
+
+    def _theirs(self, namespace: Any, made: np.ndarray) -> Any:
+        """A result of NumPy's as the namespace's. TypeError where it would come as another type, as JAX has it."""
+        if made.dtype.name == "bfloat16":  # which NumPy does not export
+            return namespace.from_dlpack(made.view(np.uint16)).view(namespace.bfloat16)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # JAX's of what is an error here
+            result = namespace.from_dlpack(made)
+        came = str(getattr(result, "dtype", made.dtype))
+        if came != made.dtype.name:
+            how = " without jax_enable_x64" if self.name == "JAX" else ""
+            raise TypeError(f"x: the result is {made.dtype.name}, and {self.name} makes {came} of it{how}; np.asarray(x) has NumPy's result")
+        return result
 
     def host(self, x: Any, argument: str = "x") -> np.ndarray:
         if self.module == "torch":

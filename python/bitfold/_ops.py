@@ -141,41 +141,53 @@ def _listed(call: Any, ops: Any, x: Any, y: Any, integers: tuple, *more: Any) ->
         return kind.finish(call(_requests_of(ops), *described, kind.indices(given, name), *more, kind.make(), kind.stream, kind.allocate))
 
 
-def segment_reduce(x: Any, offsets: Any, ops: Any = "sum", y: Any = None) -> Any:
+def segment_reduce(x: Any, offsets: Any, ops: Any = "sum", y: Any = None, *, check: bool = False) -> Any:
     """Of segments of an array of one axis: segment k has elements offsets[k] to offsets[k + 1] - 1, which may be none.
 
-    ops: an operation as in `reduce` (a name, or a pair), or a list of them, whose result is a tuple. offsets: integers, one more than segments, of
-    x's kind and on its device. On a GPU they are not looked at: such as fall or leave the array are undefined behaviour.
+    x, y: of one axis, their elements one behind the other (np.ascontiguousarray). ops: an operation as in `reduce` (a name, or a
+    pair), or a list of them, whose result is a tuple. offsets: integers, one more than segments, of x's kind and on its device.
+    Result: of shape (segments,), of the type that the operation gives.
+
+    check: whether to look at offsets on a GPU first, which copies them to the host and waits for the stream, so that the call cannot be
+    captured in a graph. Without it, offsets on a GPU that fall or leave the array are undefined behaviour. On the CPU they are always
+    looked at.
 
     >>> segment_reduce([1.0, 2.0, 3.0, 4.0], [0, 1, 1, 4])
     array([1., 0., 9.])
 
-    Errors: ValueError where offsets fall or leave the array, or x has not one axis with its elements in a row.
+    Errors: ValueError where offsets fall or leave the array, or x has not one axis with its elements in a row; where a segment has no
+    elements and the operation no result for none (on a GPU that result is 0).
     """
-    return _listed(_core.reduce_segments, ops, x, y, ("offsets", offsets))
+    return _listed(_core.reduce_segments, ops, x, y, ("offsets", offsets), bool(check))
 
 
-def reduce_by_key(x: Any, keys: Any, outputs: int, ops: Any = "sum", y: Any = None) -> Any:
+def reduce_by_key(x: Any, keys: Any, outputs: int, ops: Any = "sum", y: Any = None, *, check: bool = False) -> Any:
     """Of the elements of each key: output k is of those whose key is k, in the order in which they lie; x of one axis.
 
-    ops: as in `segment_reduce`. keys: as many integers as elements, of x's kind and on its device. On a GPU elements whose key
-    names no output are left out.
+    x, y, ops: as in `segment_reduce`. keys: as many integers as elements, of x's kind and on its device. Result: of shape (outputs,), of
+    the type that the operation gives.
+
+    check: whether to look at keys on a GPU first, which copies them to the host and waits for the stream, so that the call cannot be
+    captured in a graph. Without it, elements on a GPU whose key names no output are left out. On the CPU keys are always looked at.
 
     >>> reduce_by_key([1.0, 2.0, 3.0], [2, 0, 2], 4, ["sum", "count_nonzero"])
     (array([2., 0., 4., 0.]), array([1, 0, 2, 0]))
 
-    Errors: ValueError for a key that is negative or not below `outputs`.
+    Errors: ValueError for a key that is negative or not below `outputs`; where no element has a key and the operation no result for none
+    (on a GPU that result is 0).
     """
-    return _listed(_core.reduce_by_key, ops, x, y, ("keys", keys), _arrays.integer("outputs", outputs, 2**63))
+    return _listed(_core.reduce_by_key, ops, x, y, ("keys", keys), _arrays.integer("outputs", outputs, 2**63), bool(check))
 
 
-def index_add(x: Any, keys: Any, outputs: int, **options: Any) -> Any:
-    """The sums by key: x added onto `outputs` zeros at keys. options: those of `sum` (method, acc, dtype).
+def index_add(x: Any, keys: Any, outputs: int, *, check: bool = False, **options: Any) -> Any:
+    """The sums by key: x added onto `outputs` zeros at keys. check: as in `reduce_by_key`. options: those of `sum` (method, acc, dtype).
 
     >>> index_add([1.0, 2.0, 3.0], [2, 0, 2], 4)
     array([2., 0., 4., 0.])
+
+    Errors: those of `reduce_by_key`; TypeError for an option that `sum` does not take.
     """
-    made, = reduce_by_key(x, keys, outputs, [("sum", options)])
+    made, = reduce_by_key(x, keys, outputs, [("sum", options)], check=check)
     return made
 
 

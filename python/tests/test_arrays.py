@@ -1,6 +1,8 @@
 """What is taken, what comes back, and what is refused."""
 
+import subprocess
 import sys
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -127,6 +129,8 @@ REFUSED = [
     (ValueError, "keys", lambda: bitfold.index_add(X.ravel()[:1], np.uint64([2**63]), 2)),
     (ValueError, "outputs: -1 is negative", lambda: bitfold.index_add(X.ravel()[:1], [0], -1)),
     (TypeError, "outputs: float", lambda: bitfold.index_add(X.ravel()[:1], [0], 1.0)),
+    (TypeError, "takes .* positional", lambda: bitfold.segment_reduce(X.ravel(), [0, 1], "sum", None, True)),
+    (TypeError, "takes .* positional", lambda: bitfold.index_add(X.ravel()[:1], [0], 1, True)),
     (ValueError, "n: ", lambda: bitfold.order(10**6)),
     (ValueError, "format: ", lambda: bitfold.order(3, format="png")),
 ]
@@ -136,6 +140,41 @@ REFUSED = [
 def test_refused(kind, text, call):
     with pytest.raises(kind, match=text):
         call()
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_offsets_and_keys_on_the_cpu_are_always_checked(check):
+    x = X.ravel()
+    for offsets, what in (([0, 3, 2], r"offsets\[2\]: 2 is below"), ([-1, 3], r"offsets\[0\]: -1"), ([0, 25], r"offsets\[1\]: 25 of 24")):
+        with pytest.raises(ValueError, match=what):
+            bitfold.segment_reduce(x, offsets, check=check)
+    for key in (-1, 4):
+        keys = np.array([0, 1, key] + [0] * 21)
+        for call in (bitfold.reduce_by_key, bitfold.index_add):
+            with pytest.raises(ValueError, match=rf"keys\[2\]: {key} is not from 0 to 3"):
+                call(x, keys, 4, check=check)
+    assert bits(bitfold.segment_reduce(x, [0, 1, 24], check=check)) == bits(np.array([x[0], x[1:].sum()]))
+    assert bits(bitfold.index_add(x, np.arange(24) // 12, 2, check=check, dtype=np.float64)) == bits(x.reshape(2, 12).sum(axis=1, dtype=float))
+
+
+def test_without_cuda_a_gpus_array_is_a_runtime_error():
+    if bitfold._core.with_cuda:
+        pytest.skip("built with CUDA")
+    somewhere = bitfold._core.Array(0, "f32", [8], None, 2)
+    make = lambda shape, short: (np.empty(shape), 0)
+    with pytest.raises(RuntimeError, match="^cuda: this bitfold was built without CUDA"):
+        bitfold._core.reduce(bitfold._ops.request_of("sum"), somewhere, None, None, False, make, 0, make)
+
+
+@pytest.mark.parametrize("version", ["2.10.1", "1.13.0", None])
+def test_another_pytorch_is_one_clear_sentence(version, tmp_path):
+    """By a package that stands in for an old PyTorch, or for none."""
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text(
+        f"__version__ = {version!r}\nclass Tensor: pass" if version else "raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')")
+    code = f"import sys; sys.path[:0] = {[str(tmp_path), str(Path(bitfold.__file__).parents[1])]}; import bitfold.torch"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr.splitlines()[-1]
+    assert told == ("ImportError: bitfold.torch needs PyTorch 2.11 or newer, and " + (f"this is {version}" if version else "there is none"))
 
 
 # ---- out

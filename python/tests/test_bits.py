@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import inspect
 import pathlib
 import re
 
@@ -143,6 +144,19 @@ def test_documented_examples():
 def test_docstrings(module):
     tried = doctest.testmod(importlib.import_module("bitfold" + module))
     assert tried.attempted > 0 and tried.failed == 0
+
+
+@pytest.mark.skipif(np.lib.NumpyVersion(np.__version__) < "2.0.0", reason="skipped: NumPy before 2 shows its scalars otherwise")
+@pytest.mark.parametrize("name", REGISTRY)
+def test_docstrings_of_operations(name):
+    """They have what the function takes, and an example that runs."""
+    operation = function(name)
+    of = doctest.DocTestParser().get_doctest(operation.__doc__, dict(vars(bitfold)), name, None, None)
+    runner = doctest.DocTestRunner()
+    runner.run(of)
+    assert runner.tries > 0 and runner.failures == 0
+    for said in ("Result", "Errors", *inspect.signature(operation).parameters):
+        assert re.search(rf"(?m)(^|[.,;] ){said}[:,]", operation.__doc__), said
 
 
 def test_every_function_has_a_docstring():

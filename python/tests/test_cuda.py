@@ -58,6 +58,30 @@ def test_lists(to_gpu):
     assert bitfold.same_bits(of(bitfold.index_add(to_gpu(x), to_gpu(keys), 50)), bitfold.index_add(x, keys, 50))
 
 
+def test_lists_are_checked_where_it_is_asked_for():
+    x = torchs(data("float32", (24,)))
+    for offsets, what in (([0, 3, 2], r"offsets\[2\]: 2 is below"), ([-1, 3], r"offsets\[0\]: -1"), ([0, 25], r"offsets\[1\]: 25 of 24")):
+        with pytest.raises(ValueError, match=what):
+            bitfold.segment_reduce(x, torch.tensor(offsets, device="cuda"), check=True)
+    stream = torch.cuda.Stream()
+    for key in (-1, 4):
+        keys = torch.zeros(24, dtype=torch.int32, device="cuda")
+        keys[2] = key
+        for call in (bitfold.reduce_by_key, bitfold.index_add):
+            with pytest.raises(ValueError, match=rf"keys\[2\]: {key} is not from 0 to 3"):
+                call(x, keys, 4, check=True)
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):  # after what is enqueued there
+                torch.cuda._sleep(10_000_000)
+                good = keys.clamp(0, 3)
+                assert bitfold.same_bits(of(call(x, good, 4, check=True)), of(call(x, good, 4)))
+            stream.synchronize()
+        kept = keys != key
+        assert bitfold.same_bits(of(bitfold.index_add(x, keys, 4)), of(bitfold.index_add(x[kept], keys[kept], 4)))  # left out, not looked at
+    offsets = torch.tensor([0, 5, 5, 24], device="cuda")
+    assert bitfold.same_bits(of(bitfold.segment_reduce(x, offsets, check=True)), of(bitfold.segment_reduce(x, offsets)))
+
+
 def test_out_and_streams():
     x = data("float32")
     there = torchs(x)

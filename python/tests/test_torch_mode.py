@@ -3,6 +3,7 @@ these do not know batch, place, layout or compiler."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import decimal
 import math
@@ -214,18 +215,19 @@ def outcome(info, sample, with_gradients):
     leaves = [t for t in tensors((args, sample.kwargs)) if t.requires_grad]
     if not (with_gradients and rooted):
         return outs, []
-    seeds = [torch.linspace(0.5, 1.5, t.numel(), dtype=torch.float64).reshape(t.shape).to(t.dtype) for t in rooted]
+    seeds = [torch.linspace(0.5, 1.5, t.numel(), dtype=torch.float64).reshape(t.shape).to(t) for t in rooted]
     return outs, torch.autograd.grad(rooted, leaves, seeds, allow_unused=True)
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int64, torch.bool], ids=str)
 @pytest.mark.parametrize("name", OPINFOS)
 @pytest.mark.filterwarnings("ignore")
-def test_torchs_samples(name, dtype):
+def test_torchs_samples(name, dtype, device):
     found = 0
-    for info in [info for info in opinfos() if info.name == name and dtype in info.dtypes]:
+    for info in [info for info in opinfos() if info.name == name and dtype in info.supported_dtypes(device)]:
         with_gradients = dtype.is_floating_point and info.supports_autograd
-        for sample in list(info.sample_inputs("cpu", dtype, requires_grad=with_gradients))[:40]:
+        for sample in list(info.sample_inputs(device, dtype, requires_grad=with_gradients))[:40]:
             found += 1
             wanted = outcome(info, sample, with_gradients)
             with deterministic():
@@ -288,13 +290,14 @@ def reductions():
     return [info for info in op_db if isinstance(info, core.ReductionOpInfo)]
 
 
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", UNITS, ids=str)
 @pytest.mark.parametrize("name", BOUNDED)
 @pytest.mark.filterwarnings("ignore")
-def test_torchs_reductions_are_within_their_bounds(name, dtype):
+def test_torchs_reductions_are_within_their_bounds(name, dtype, device):
     unit, tiny = UNITS[dtype]
-    for info in [info for info in reductions() if info.name == name and dtype in info.dtypes]:
-        for sample in info.sample_inputs("cpu", dtype):
+    for info in [info for info in reductions() if info.name == name and dtype in info.supported_dtypes(device)]:
+        for sample in info.sample_inputs(device, dtype):
             given = {k: v for k, v in sample.kwargs.items() if k != "dtype"}
             x = sample.input.double()
             try:
@@ -379,14 +382,25 @@ EDGES = {
 }  # fmt: skip
 
 
+#: What torch's own kernels on a GPU end with an assertion, after which the process has no GPU any more, or do not look at.
+NOT_ON_GPU = ("out of bounds", "embedding_bag offsets", "embedding_bag start", "embedding_bag no offset", "embedding_bag index")
+
+
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("f", EDGES)
 @pytest.mark.filterwarnings("ignore")
-def test_types_and_errors_are_torchs(f):
+def test_types_and_errors_are_torchs(f, device, monkeypatch):
     if f == "batch_norm of nothing kept" and torch.__version__ < "2.12":
         pytest.skip("torch itself ends in a segmentation fault")
-    wanted = kind(EDGES[f])
-    with deterministic():
-        assert kind(EDGES[f]) == wanted
+    if device == "cuda":
+        if any(name in f for name in NOT_ON_GPU):
+            pytest.skip("torch itself does not raise an error there")
+        for name in ("X", "LONG", "INTS", "HALF"):
+            monkeypatch.setitem(globals(), name, globals()[name].to(device))
+    with contextlib.nullcontext() if device == "cpu" else torch.device(device):
+        wanted = kind(EDGES[f])
+        with deterministic():
+            assert kind(EDGES[f]) == wanted
 
 
 @pytest.mark.parametrize("of", [torch.int8, torch.uint8, torch.int32, torch.int64, torch.bool, torch.float32], ids=str)
@@ -618,6 +632,71 @@ def test_cpu_and_cuda(f, width):
     assert f in NOT_BACKWARDS or same(cpu[1], cuda[1])
 
 
+# ---- Under autograd, and autocast ----------------------------------------------------------------
+
+KEYS = torch.tensor([2, 0, 2, 1])
+#: One function of each sort, of x of [4, 3] and w of [3], smooth there.
+SMOOTH = {
+    "sum": lambda x, w: x.sum(1) * w.sum(), "nansum": lambda x, w: x.nansum(0) * w, "mean": lambda x, w: x.mean(0) * w, "prod": lambda x, w: x.prod(1),
+    "amax": lambda x, w: x.amax(1), "max": lambda x, w: x.max(1)[0], "var": lambda x, w: x.var(1), "std_mean": lambda x, w: torch.std_mean(x, 1),
+    "vector_norm": lambda x, w: torch.linalg.vector_norm(x, dim=1), "dot": lambda x, w: torch.dot(x[0], w),
+    "logsumexp": lambda x, w: x.logsumexp(1), "softmax": lambda x, w: x.softmax(1) * w, "log_softmax": lambda x, w: x.log_softmax(0) * w,
+    "layer_norm": lambda x, w: F.layer_norm(x, (3,), w), "rms_norm": lambda x, w: F.rms_norm(x, (3,), w, 1e-5), "group_norm": lambda x, w: F.group_norm(x, 3, w),
+    "batch_norm": lambda x, w: F.batch_norm(x, None, None, w, training=True), "mse_loss": lambda x, w: F.mse_loss(x, w.expand(4, 3)),
+    "nll_loss": lambda x, w: F.nll_loss(x * w, KEYS), "cross_entropy": lambda x, w: F.cross_entropy(x * w, KEYS),
+    "embedding": lambda x, w: F.embedding(KEYS, x) * w, "index_add": lambda x, w: torch.zeros_like(x).index_add(0, KEYS, x * w),
+    "scatter_add": lambda x, w: torch.zeros_like(x).scatter_add(0, KEYS[:, None].expand(4, 3), x * w),
+    "index_put": lambda x, w: torch.zeros_like(x).index_put((KEYS,), x * w, accumulate=True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("f", SMOOTH)
+def test_second_gradients_and_forward_mode(f):
+    """Of torch's formulas over bitfold's kernels: what torch itself has of them, the mode has too."""
+    f = SMOOTH[f]
+    xs = randn(4, 3, dtype=F64).requires_grad_(), (1 + randn(3, dtype=F64, seed=1) ** 2).requires_grad_()
+    checks = (
+        lambda: torch.autograd.gradcheck(f, xs, fast_mode=True),
+        lambda: torch.autograd.gradgradcheck(f, xs, fast_mode=True),
+        lambda: torch.autograd.gradcheck(f, xs, fast_mode=True, check_forward_ad=True, check_backward_ad=False),
+    )
+    for check in checks:
+        wanted = kind(lambda: [torch.tensor(check())])
+        with deterministic():
+            assert kind(lambda: [torch.tensor(check())]) == wanted
+    assert kind(lambda: [torch.tensor(checks[0]())]) == [(torch.bool, torch.Size([]))]  # at the least
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("f", ["sum", "prod", "layer_norm", "softmax", "log_softmax", "mse_loss", "cross_entropy", "vector_norm", "linear"])
+def test_autocast(f, device):
+    """It casts above bitfold's kernels: the types are torch's, the bits those of the mode on what was cast."""
+    x, w, b = (randn(*shape, device=device, seed=seed) for seed, shape in enumerate([(4, 3), (3,), (5, 3)]))
+    keys = KEYS.to(device)
+    calls = {
+        "sum": lambda x: x.sum(1), "prod": lambda x: x.prod(1), "layer_norm": lambda x: F.layer_norm(x, (3,)), "softmax": lambda x: x.softmax(1),
+        "log_softmax": lambda x: x.log_softmax(1), "mse_loss": lambda x: F.mse_loss(x, torch.zeros_like(x)), "cross_entropy": lambda x: F.cross_entropy(x, keys),
+        "vector_norm": lambda x: torch.linalg.vector_norm(x, dim=1), "linear": lambda x: F.linear(x, b).sum(1),
+    }  # fmt: skip
+    for dtype in (torch.float32, torch.bfloat16):
+        y = x.to(dtype)
+
+        def run(cast=True):
+            z = y.clone().requires_grad_()
+            with torch.autocast(device, torch.bfloat16, enabled=cast):
+                out = calls[f](z)
+            return out, torch.autograd.grad(out.sum(), z)[0]
+
+        wanted = [(t.dtype, t.shape) for t in run()]
+        with deterministic():
+            found = run()
+            assert [(t.dtype, t.shape) for t in found] == wanted
+            assert all(map(same, run(), found))
+            if found[0].dtype is torch.float32 and f != "linear":  # torch computes in f32, where it does
+                y = y.float()
+                assert same(run(False)[0], found[0])
+
+
 # ---- Rows: what is too long, or does not belong together ------------------------------------------
 
 
@@ -736,21 +815,71 @@ def test_inductors_table_is_restored():
     assert inductor.decompositions == before and torch.ops.aten.sum.dim_IntList not in inductor.select_decomp_table()
 
 
-def test_fakes_are_what_comes():
-    """Of every operator that a compiler calls: shape, type and layout."""
-    x, w = randn(6, 4, 30), torch.ones(4)
-    calls = {
-        torch.ops.aten.sum.dim_IntList: (x, [1]),
-        torch.ops.aten._softmax.default: (x.transpose(1, 2), 1, False),
-        torch.ops.aten.native_layer_norm.default: (x.transpose(0, 2), [4, 6], None, None, 1e-5),
-        torch.ops.aten.native_group_norm.default: (x.bfloat16(), w.bfloat16(), None, 6, 4, 30, 2, 1e-5),
-        torch.ops.aten._native_batch_norm_legit_functional.default: (x, w, None, torch.zeros(4), torch.ones(4), True, 0.1, 1e-5),
-        torch.ops.aten.scatter_add.default: (x, 1, torch.zeros(2, 3, 4, dtype=torch.int64), x[:, :, :5]),
-        torch.ops.aten.index_put.default: (x, [None, torch.tensor([1, 1])], torch.ones(6, 2, 30), True),
-        torch.ops.aten.embedding_dense_backward.default: (x, torch.zeros(6, 4, dtype=torch.int64), 10, 3, True),
-    }
-    for op, args in calls.items():
-        torch.library.opcheck(_mode._COMPILED_OPS[op], args, {"method": "tree"})
+def fakes():
+    """Of each operator that a compiler calls, by its name: arguments, and options."""
+    x, y, w = randn(6, 4, 30), randn(6, 4, 30, seed=1), torch.ones(4)
+    g, zeros, ones, i64 = randn(6, 4, 30, seed=2), torch.zeros(4), torch.ones(4), torch.int64
+    rows, bag = torch.zeros(6, 4, dtype=i64), (torch.tensor([0, 1, 2, 1, 0]), torch.tensor([0, 2]))  # 5 indices in 2 bags
+    of, statistics, some = torch.arange(4, dtype=i64), (randn(6, 4, 1), torch.ones(6, 4, 1)), torch.zeros(2, 3, 4, dtype=i64)
+    reserve, table, in_bag = torch.empty(0, dtype=torch.uint8), randn(3, 8), torch.tensor([0, 0, 1, 1, 1])
+    norm, running = {"dtype": F64}, (zeros, ones)
+    yield from {
+        "sum.dim_IntList": [((x, [1]), {}), ((x.bfloat16(), [0, -1], True), norm), ((x.bool(), None), {})],
+        "sum": [((x,), {})], "nansum": [((x, [1]), {}), ((x, None), {})], "mean.dim": [((x, [0, 2]), {})], "mean": [((x,), norm)],
+        "prod": [((x,), {})], "prod.dim_int": [((x, 1, True), {})], "dot": [((x[0, 0], y[0, 0]), {})], "vdot": [((x[0, 0], y[0, 0]), {})],
+        "amax": [((x, [1]), {}), ((x,), {})], "amin": [((x, [0, 1], True), {})], "max": [((x,), {})], "min": [((x,), {})],
+        "max.dim": [((x, 1), {})], "min.dim": [((x.bfloat16(), -1, True), {})], "argmax": [((x,), {}), ((x, 1, True), {})], "argmin": [((x, 0), {})],
+        "aminmax": [((x,), {}), ((x,), {"dim": 1, "keepdim": True})], "var.correction": [((x, [1]), {}), ((x.bfloat16(),), {"correction": 0})],
+        "std.correction": [((x, [0, 2]), {"keepdim": True})], "var_mean.correction": [((x, [1]), {})], "std_mean.correction": [((x, None), {"correction": 2})],
+        "linalg_vector_norm": [((x, p, [1]), {}) for p in (1, 2, math.inf, 3)], "norm.ScalarOpt_dim": [((x, 2, [1]), {})],
+        "norm.ScalarOpt_dim_dtype": [((x, 2, [1], True), norm)], "norm.Scalar": [((x, 1), {})], "norm.ScalarOpt_dtype": [((x, 2), norm)],
+        "_foreach_norm.Scalar": [(([x, w],), {}), (([x.bfloat16()], 1), {})], "logsumexp": [((x, [1]), {})],
+        "_softmax": [((x.transpose(1, 2), 1, False), {}), ((x.bfloat16(), -1, False), {})], "_log_softmax": [((x, 2, False), {})], "_safe_softmax": [((x, 1), {})],
+        "_softmax_backward_data": [((g, y, 2, x.dtype), {}), ((g.transpose(0, 1), y.transpose(0, 1), 1, x.dtype), {})],
+        "_log_softmax_backward_data": [((g, y, 1, x.dtype), {})],
+        "native_layer_norm": [((x.transpose(0, 2), [4, 6], None, None, 1e-5), {}), ((x, [30], torch.ones(30), torch.ones(30), 1e-5), {})],
+        "native_layer_norm_backward": [((g, x, [30], *statistics, torch.ones(30), torch.ones(30), mask), {}) for mask in ([True] * 3, [False, True, False])],
+        "_fused_rms_norm": [((x, [30], torch.ones(30), 1e-5), {}), ((x.bfloat16(), [4, 30], None, None), {})],
+        "_fused_rms_norm_backward": [((g, x, [30], statistics[1], torch.ones(30), [True, True]), {})],
+        "native_group_norm": [((x.bfloat16(), w.bfloat16(), None, 6, 4, 30, 2, 1e-5), {})],
+        "native_group_norm_backward": [((g, x, randn(6, 2), torch.ones(6, 2), w, 6, 4, 30, 2, [True] * 3), {})],
+        "_native_batch_norm_legit.no_stats": [((x, w, None, True, 0.1, 1e-5), {})],
+        "_native_batch_norm_legit_no_training": [((x, w, None, *running, 0.1, 1e-5), {})],
+        "_native_batch_norm_legit_functional": [((x, w, None, *running, training, 0.1, 1e-5), {}) for training in (True, False)],
+        "_batch_norm_with_update_functional": [((x, w, None, *running, 0.1, 1e-5), {})], "_batch_norm_no_update": [((x, w, None, *running, 0.1, 1e-5), {})],
+        "native_batch_norm_backward": [((g, x, w, *running, zeros, ones, True, 1e-5, [True] * 3), {}), ((g, x, None, *running, None, None, False, 1e-5, [True, False, False]), {})],
+        "batch_norm_backward": [((g, x, w, *running, zeros, ones, True, 1e-5, [True] * 3, reserve), {})],
+        "cudnn_batch_norm_backward": [((x, g, w, *running, zeros, ones, 1e-5, reserve), {})],
+        "mse_loss": [((x, y, reduction), {}) for reduction in (0, 1, 2)],
+        "nll_loss_forward": [((x[:, :, 0], torch.tensor([0, 1, 2, 3, 0, -1]), w, reduction, -1), {}) for reduction in (0, 1, 2)],
+        "nll_loss2d_forward": [((x[..., None], torch.zeros(6, 30, 1, dtype=i64), None, reduction, -100), {}) for reduction in (0, 1)],
+        "scatter_add": [((x, 1, some, x[:, :, :5]), {})], "scatter_reduce.two": [((x, 0, some, y, how), {"include_self": False}) for how in ("mean", "amax", "prod")],
+        "scatter.reduce": [((x, 1, some, y), {"reduce": "add"})], "scatter.value_reduce": [((x, 1, some, 2.0), {"reduce": "multiply"})],
+        "index_add": [((x, 1, of, y), {"alpha": 2}), ((x.transpose(0, 1), 0, of, y.transpose(0, 1)), {})], "index_reduce": [((x, 1, of, y, "amin"), {})],
+        "embedding_dense_backward": [((x, rows, 10, 3, True), {})],
+        "_embedding_bag": [((table, *bag, False, mode), {}) for mode in (0, 1, 2)], "_embedding_bag_forward_only": [((table, *bag, False, 1), {})],
+        "_embedding_bag_dense_backward": [((randn(2, 8), bag[0], in_bag, torch.tensor([2, 3]), bag[1][:0], 3, False, 0, None), {})],
+        "_embedding_bag_per_sample_weights_backward": [((randn(2, 8), table, *bag, in_bag, 0), {})],
+        **{f"{name}index_put": [((x, [None, torch.tensor([1, 1])], torch.ones(6, 2, 30), True), {})] for name in ("", "_unsafe_")},
+        "put": [((x, of, y[0, :, 0], True), {})],
+    }.items()  # fmt: skip
+
+
+FAKES = dict(fakes())
+
+
+@pytest.mark.parametrize("name", FAKES)
+def test_fakes_are_what_comes(name):
+    """Shape, type and layout."""
+    op = _mode.find(name)
+    if op is None:
+        pytest.skip("this torch has no such operator")
+    for args, options in FAKES[name]:
+        torch.library.opcheck(_mode._COMPILED_OPS[op], args, {**options, "method": "tree"})
+
+
+def test_every_operator_that_a_compiler_calls_is_checked():
+    assert {op for op in map(_mode.find, FAKES) if op} == set(_mode._COMPILED_OPS)
 
 
 # ---- strict --------------------------------------------------------------------------------------
@@ -761,13 +890,14 @@ def test_fakes_are_what_comes():
     [
         ("aten::mm", lambda x: x @ x.mT),
         ("aten::cumsum", lambda x: x.cumsum(0)),
-        ("aten::convolution", lambda x: F.conv1d(x[None], torch.ones(2, 3, 3))),
-        ("aten::bincount", lambda x: torch.bincount(torch.ones(3, dtype=torch.int64))),
+        ("aten::convolution", lambda x: F.conv1d(x[None], torch.ones(2, 3, 3, device=x.device))),
+        ("aten::bincount", lambda x: torch.bincount(torch.ones(3, dtype=torch.int64, device=x.device))),
         ("aten::cumsum", torch.compile(lambda x: x.cumsum(1) + 1)),
     ],
 )
-def test_strict_refuses_by_name(name, f):
-    x = randn(3, 4)
+@pytest.mark.parametrize("device", DEVICES)
+def test_strict_refuses_by_name(name, f, device):
+    x = randn(3, 4, device=device)
     f(x)
     with deterministic(strict=True), pytest.raises(bitfold.torch.NotCovered, match=name):
         f(x)
@@ -776,8 +906,9 @@ def test_strict_refuses_by_name(name, f):
         f(x)
 
 
-def test_strict_sees_backward():
-    x = randn(3, 4).requires_grad_()
+@pytest.mark.parametrize("device", DEVICES)
+def test_strict_sees_backward(device):
+    x = randn(3, 4, device=device).requires_grad_()
     y = x.cumsum(0).sum()
     with deterministic(strict=True), pytest.raises(bitfold.torch.NotCovered, match="aten::cumsum"):
         y.backward()
@@ -838,13 +969,14 @@ def test_strict_ends_in_its_thread():
             randn(3, 4).cumsum(0)
 
 
-def test_strict_trains():
-    net, head = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True), torch.nn.Linear(32, 50)
+@pytest.mark.parametrize("device", DEVICES)
+def test_strict_trains(device):
+    net, head = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, device=device), torch.nn.Linear(32, 50, device=device)
     parameters = [*net.parameters(), *head.parameters()]
     optimizer = torch.optim.AdamW(parameters)
     math = torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH)
     with deterministic(strict=True, allow=("mm", "addmm", "bmm", "baddbmm")), math:
-        loss = F.cross_entropy(head(net(randn(2, 5, 32))).flatten(0, 1), torch.arange(10))
+        loss = F.cross_entropy(head(net(randn(2, 5, 32, device=device))).flatten(0, 1), torch.arange(10, device=device))
         loss.backward()
         bitfold.torch.clip_grad_norm_(parameters, 1.0)
         optimizer.step()

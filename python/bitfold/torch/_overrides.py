@@ -176,6 +176,8 @@ def _dot(how, x, y):
     _refuse_complex("dot", x)
     if x.dim() != 1 or y.dim() != 1 or x.shape != y.shape:
         raise RuntimeError(f"dot: 1D tensors of one length expected, got {list(x.shape)} and {list(y.shape)}")
+    if x._is_zerotensor() or y._is_zerotensor():  # which have no elements; forward mode makes them, and has torch give this
+        return torch._efficientzerotensor((), dtype=x.dtype, device=x.device)
     return fold(how, "dot", x, y, keepdim=False, out=x.dtype)
 
 

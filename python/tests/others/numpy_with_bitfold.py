@@ -63,7 +63,8 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_terminal_summary(terminalreporter):
-    terminalreporter.write_line(f"bitfold took {sum_of(taken)} calls, and left {sum_of(refused)} to NumPy")
+    each = ", ".join(f"{name} {n}" for name, n in taken.items() if n)
+    terminalreporter.write_line(f"bitfold took {sum_of(taken)} calls, and left {sum_of(refused)} to NumPy: {each}")
 
 
 def sum_of(counts):
