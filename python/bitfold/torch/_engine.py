@@ -22,9 +22,6 @@ METHODS = tuple(m["name"] for m in _core.methods())
 _NAMES = {getattr(torch, name): short for name, short in _arrays.NAMES.items()}
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
 _MAX_DIMS = 8  # bitfold's
-<<<<<<< HEAD
-if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
-    raise ImportError(f"bitfold.torch needs PyTorch 2.11 or newer, and this is {torch.__version__}")
 
 
 def _torchs_threads() -> tuple[int, int]:
@@ -42,9 +39,6 @@ def _torchs_threads() -> tuple[int, int]:
 TENSORS = _core.Tensors(
     torch.Tensor.__dlpack_c_exchange_api__, torch.uint8, [torch.Tensor, torch.nn.Parameter], _DTYPES, torch.empty_like, *_torchs_threads()
 )
-=======
-_TENSORS = _core.Tensors(torch.Tensor.__dlpack_c_exchange_api__, torch.uint8)
->>>>>>> python-tests
 
 HALF = (torch.float16, torch.bfloat16)
 
