@@ -141,7 +141,7 @@ class NumPy(Library):
             ("any", np.any, numbers, gives("u8"), "numpy.any(x)"),
             ("all", np.all, numbers, gives("u8"), "numpy.all(x)"),
             ("count_nonzero", np.count_nonzero, numbers, gives("i64"), "numpy.count_nonzero(x)"),
-            ("count_distinct", lambda x: np.int64(np.unique(x).size), numbers, gives("i64"), "numpy.unique(x).size"),
+            ("count_distinct", lambda x: np.unique(x).size, numbers, gives("i64"), "numpy.unique(x).size"),
             ("sum_squares", lambda x: np.dot(x, x), floats, add, "numpy.dot(x, x)"),
             ("norm_l1", lambda x: norm(x, 1), numbers, average, "numpy.linalg.norm(x, 1)"),
             ("norm_l2", norm, numbers, average, "numpy.linalg.norm(x)"),

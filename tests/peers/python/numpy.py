@@ -57,4 +57,10 @@ mean, nanmean, var, std = (of(op, averages) for op in ("mean", "nanmean", "var",
 min, max, nanmin, nanmax = (of(op, lambda kind: kind) for op in ("min", "max", "nanmin", "nanmax"))
 argmin, argmax, count_nonzero = (of(op, lambda kind: "q") for op in ("argmin", "argmax", "count_nonzero"))
 any, all = (of(op, lambda kind: "?") for op in ("any", "all"))
+
+
+def unique(x):
+    return SimpleNamespace(size=of("count_distinct", lambda kind: "q")(x))
+
+
 linalg = SimpleNamespace(norm=lambda x, order=2: of(f"norm_{order}", averages)(x))

@@ -21,6 +21,11 @@ def norm(x):
     return math.sqrt(sum(map(mul, x, x)))
 
 
+def logsumexp(x):
+    most = max(x)
+    return most + math.log(sum(math.exp(v - most) for v in x))
+
+
 def dot(x, y):
     return sum(map(mul, x, y))
 
@@ -38,6 +43,7 @@ OPERATIONS = {
     "nanmin": lambda x: min(numbers(x)), "nanmax": lambda x: max(numbers(x)),
     "argmin": lambda x: x.index(min(x)), "argmax": lambda x: x.index(max(x)),
     "count_nonzero": lambda x: sum(v != 0 for v in x), "std": lambda x: math.sqrt(var(x)),
+    "count_distinct": lambda x: len(set(numbers(x))) + (len(numbers(x)) < len(x)), "logsumexp": logsumexp,
     "norm_1": lambda x: sum(map(abs, x)), "norm_2": norm, "norm_inf": lambda x: max(map(abs, x)), "dot": dot,
     "mse": lambda x, y: mean([v * v for v in map(sub, x, y)]),
     "mae": lambda x, y: mean(list(map(abs, map(sub, x, y)))),

@@ -92,6 +92,11 @@ def std(x, correction):
     return of("std")(x)
 
 
+def logsumexp(x, dim):
+    assert dim == 0
+    return of("logsumexp")(x)
+
+
 def cosine_similarity(x, y, dim):
     assert dim == 0
     return of("cosine")(x, y)
