@@ -193,6 +193,21 @@ TEST_CASE("cuda views: an output does not see the batch") {
   }
 }
 
+TEST_CASE("cuda keys: none, which may be nowhere") {
+  const reduction r = make_reduction(op_id::sum, {}, dtype::f32);
+  for (const std::size_t outputs : {1, 5, 1000}) {
+    const device_memory out(4 * outputs);
+    REQUIRE(cudaMemset(out.p, 0xa5, 4 * outputs) == cudaSuccess);
+    void* const to = out.p;
+    const std::size_t bytes = cuda::by_key_workspace_bytes({&r, 1}, 0, outputs);
+    const device_memory work(bytes);
+    cuda::reduce_by_key({&r, 1}, nullptr, nullptr, 0, nullptr, outputs, {&to, 1}, work.p, bytes);
+    std::vector<float> got(outputs, 1);
+    REQUIRE(cudaMemcpy(got.data(), out.p, 4 * outputs, cudaMemcpyDeviceToHost) == cudaSuccess);
+    CHECK(got == std::vector<float>(outputs, 0));
+  }
+}
+
 TEST_CASE("cuda views: long outputs, few and many, in rows and columns") {
   for (const dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i32})
     for (const auto& extent : {std::vector<std::int64_t>{3, 300'001}, {5, 1 << 18}, {1000, 4096}, {2000, 1000}, {20'000, 64}, {70'000, 16}, {700, 257}, {5000, 1007}, {40, 50'257}})

@@ -229,7 +229,11 @@ def test_torchs_samples(name, dtype, device):
         with_gradients = dtype.is_floating_point and info.supports_autograd
         for sample in list(info.sample_inputs(device, dtype, requires_grad=with_gradients))[:40]:
             found += 1
-            wanted = outcome(info, sample, with_gradients)
+            try:
+                wanted = outcome(info, sample, with_gradients)
+            except NotImplementedError:  # torch itself has no gradient of this type on a GPU
+                assert device == "cuda"
+                continue
             with deterministic():
                 ours = outcome(info, sample, with_gradients)
             if isinstance(wanted[0], Exception) or isinstance(ours[0], Exception):
@@ -239,6 +243,8 @@ def test_torchs_samples(name, dtype, device):
                 if a is None or b is None:
                     assert a is b
                     continue
+                if device == "cuda" and "batch_norm" in name and b.numel() == 0 and a.dim() == 1:
+                    continue  # statistics that are none: torch's own on a GPU are memory that nothing was written to
                 assert a.shape == b.shape
                 assert a.dtype == b.dtype or (name in STATISTICS and dtype is torch.bfloat16 and b.dtype is torch.float32)
                 near = TOLERANCE.get(dtype, 1e-6 if a.is_floating_point() else 0)
@@ -384,6 +390,9 @@ EDGES = {
 
 #: What torch's own kernels on a GPU end with an assertion, after which the process has no GPU any more, or do not look at.
 NOT_ON_GPU = ("out of bounds", "embedding_bag offsets", "embedding_bag start", "embedding_bag no offset", "embedding_bag index")
+#: Where torch's own on a GPU differ from torch's on CPUs, whose are the mode's: mixed types are refused there, a kernel is launched with nothing,
+#: weights of a mean are taken.
+OTHERWISE_ON_GPU = ("layer_norm mixed", "batch_norm empty", "embedding_bag weighted mean")
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -395,6 +404,8 @@ def test_types_and_errors_are_torchs(f, device, monkeypatch):
     if device == "cuda":
         if any(name in f for name in NOT_ON_GPU):
             pytest.skip("torch itself does not raise an error there")
+        if f in OTHERWISE_ON_GPU:
+            pytest.skip("torch itself has another error there, or none")
         for name in ("X", "LONG", "INTS", "HALF"):
             monkeypatch.setitem(globals(), name, globals()[name].to(device))
     with contextlib.nullcontext() if device == "cpu" else torch.device(device):
@@ -692,7 +703,7 @@ def test_autocast(f, device):
             found = run()
             assert [(t.dtype, t.shape) for t in found] == wanted
             assert all(map(same, run(), found))
-            if found[0].dtype is torch.float32 and f != "linear":  # torch computes in f32, where it does
+            if found[0].dtype is torch.float32 and f != "linear" and (f, device) != ("cross_entropy", "cuda"):  # torch computes in f32, where it does
                 y = y.float()
                 assert same(run(False)[0], found[0])
 

@@ -374,7 +374,8 @@ output_elements elements_of(std::span<const reduction> all, const void* x, const
   return {x, y, all.empty() ? dtype::f32 : all[0].in(), runs_of::packs, false, false, false, {}, {}, {}, {}, outputs, each, n, nullptr, nullptr};
 }
 
-void check_lists(std::span<const reduction> all, const void* x, const void* y, std::size_t n, std::size_t outputs,
+// A list without entries may be anywhere.
+void check_lists(std::span<const reduction> all, const void* x, const void* y, std::size_t n, std::size_t entries,
                  const std::int64_t* list, const char* name, std::span<void* const> out) {
   // As of one output: what depends on the lengths is not known here.
   const view one = row_major(all.empty() ? dtype::f32 : all[0].in(), x, {static_cast<std::int64_t>(n)});
@@ -382,7 +383,7 @@ void check_lists(std::span<const reduction> all, const void* x, const void* y, s
   other.data = y;
   detail::check_batch(detail::strided_batch(detail::layout_of(one, y ? &other : nullptr, std::array{0})), n > 0 ? all : all.first(0),
                       n > 0 ? out : out.first(0));
-  if (outputs > 0 && (list == nullptr || reinterpret_cast<std::uintptr_t>(list) % alignof(std::int64_t)))
+  if (entries > 0 && (list == nullptr || reinterpret_cast<std::uintptr_t>(list) % alignof(std::int64_t)))
     throw error(errc::usage, std::string(name) + ": null or not aligned");
   check_engine(all);
   check_aligned(one.type, x, y);
@@ -421,7 +422,7 @@ std::size_t by_key_workspace_bytes(std::span<const reduction> all, std::size_t n
 void reduce_by_key(std::span<const reduction> all, const void* x, const void* y, std::size_t n, const std::int64_t* keys,
                    std::size_t outputs, std::span<void* const> out, void* workspace, std::size_t workspace_size, stream where,
                    const launch& shape) {
-  check_lists(all, x, y, n, outputs, keys, "keys", out);
+  check_lists(all, x, y, n, n, keys, "keys", out);
   if (n >= std::size_t{1} << 32 || outputs >= (std::size_t{1} << 32) - 1) throw error(errc::usage, "n: 2^32 elements or outputs, or more");
   if (all.empty()) return;
   output_elements from = elements_of(all, x, y, n, outputs);
