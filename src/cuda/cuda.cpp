@@ -163,12 +163,6 @@ void run(const step& s, std::span<const reduction> all, const void* x, const voi
     p.begin = first / s.node;
     p.end = std::min(p.nodes, (first + count + s.node - 1) / s.node);
     p.blocks = static_cast<int>(std::min<index>(static_cast<index>(p.blocks), p.end - p.begin));
-    // Kernels count from the first of all.
-    const auto from_first = [&](const void* q) {
-      return q ? reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(q) - first * size_of(r.in())) : nullptr;
-    };
-    a.data.x = from_first(x);
-    a.data.y = from_first(y);
     using launcher = const char* (*)(kernel_kind, const reduction&, const plan&, const arguments&);
     return with_kernel<launcher>(s.kind, r, []<class F, class T, class A>() -> launcher {
       return launch_part<kernel_choice<F, T, A>::in>;

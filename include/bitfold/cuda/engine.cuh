@@ -366,11 +366,11 @@ __device__ S fold_shared(S* states, int count, index span, index n) {
 
 extern __shared__ __align__(16) std::byte shared_bytes[];
 
-// First pass: a block folds a node of up to `tiles` tiles. Nodes begin to end - 1 of n elements; without room for
-// nodes a single one is the result. `how` writes the result: how.write<F, A>(state, n).
+// First pass: a block folds a node of up to `tiles` tiles of n elements, which have `before` others before them; without
+// room for nodes a single one is the result. `how` writes the result: how.write<F, A>(state, n).
 template <class F, class Source, class A, alignment How, class Result>
 __global__ void __launch_bounds__(max_threads)
-    fold_elements(typename Source::parameters data, index n, int tiles, index begin, index end, void* nodes,
+    fold_elements(typename Source::parameters data, index n, int tiles, index count, index before, void* nodes,
                   const __grid_constant__ Result how) {
   using E = engine<F, Source, A>;
   using S = typename E::state;
@@ -379,7 +379,7 @@ __global__ void __launch_bounds__(max_threads)
 #endif
   S* const states = reinterpret_cast<S*>(shared_bytes);
   const int w = threadIdx.x / warp, t = threadIdx.x % warp, warps = blockDim.x / warp;
-  for (index node = begin + blockIdx.x; node < end; node += gridDim.x) {
+  for (index node = blockIdx.x; node < count; node += gridDim.x) {
     const index first = node * tiles * E::tile;
     const index left = n - first;  // elements from here on
     const int full = left / E::tile < tiles ? static_cast<int>(left / E::tile) : tiles;
@@ -387,7 +387,7 @@ __global__ void __launch_bounds__(max_threads)
     const Source from = Source::at(data, first);
     const auto load = [&](int k) { return E::template load_tile<How>(from.ahead(k * E::tile)); };
     const auto keep = [&](int k, typename E::local s) {
-      if (t == 0) states[k] = F::template settle<A>(s, first + static_cast<index>(k) * E::tile);
+      if (t == 0) states[k] = F::template settle<A>(s, before + first + static_cast<index>(k) * E::tile);
     };
     if constexpr (!Source::small) {  // two tiles would not fit in the registers
       for (int k = w; k < full; k += warps) keep(k, E::fold_tile(load(k)));
@@ -407,12 +407,12 @@ __global__ void __launch_bounds__(max_threads)
     const index here = left < static_cast<index>(tiles) * E::tile ? left : static_cast<index>(tiles) * E::tile;
     const S s = fold_shared<F>(states, full + (rest > 0), E::tile, here);
     if (threadIdx.x == 0) {
-      if (nodes)
-        static_cast<S*>(nodes)[node] = s;
-      else
+      if (count == 1 && nodes == nullptr)  // (asking for the second alone costs 20 registers)
         how.template write<F, A>(s, n);
+      else
+        static_cast<S*>(nodes)[node] = s;
     }
-    if (node + gridDim.x < end) __syncthreads();
+    if (node + gridDim.x < count) __syncthreads();
   }
 }
 
@@ -463,11 +463,13 @@ template <class F, class Source, class A, alignment How, class Result>
 cudaError_t launch_passes(const plan& p, const typename Source::parameters& data, std::size_t n, const Result& how,
                           void* workspace, stream where, bool overlap) {
   using E = engine<F, Source, A>;
+  const index node = static_cast<index>(p.tiles) * E::tile, before = p.begin * node, end = p.end == p.nodes ? n : p.end * node;
+  void* const nodes = p.nodes > 1 ? static_cast<typename E::state*>(workspace) + p.begin : nullptr;
   cudaError_t err = enqueue(fold_elements<F, Source, A, How, Result>, p.blocks, p.threads, p.shared, where, false, data,
-                            n, p.tiles, p.begin, p.end, p.nodes > 1 ? workspace : nullptr, how);
+                            end - before, p.tiles, p.end - p.begin, before, nodes, how);
   if (err == cudaSuccess && p.nodes > 1 && p.end == p.nodes)
     err = enqueue(fold_nodes<F, A, Result>, 1, p.second_threads, p.second_shared, where, overlap, workspace,
-                  static_cast<int>(p.nodes), static_cast<index>(p.tiles) * E::tile, n, how);
+                  static_cast<int>(p.nodes), node, n, how);
   return err;
 }
 
