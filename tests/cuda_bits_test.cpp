@@ -7,7 +7,7 @@
 #include <bitfold/reference.hpp>
 
 #include "catch.hpp"
-#include "data.hpp"
+#include "companies.hpp"
 #include "device_memory.hpp"
 
 #include <cuda_runtime_api.h>
@@ -40,21 +40,32 @@ std::string describe(const cuda::launch& s) {
 
 // One array on the device, reduced in many ways.
 struct on_device {
-  device_memory in, out{64}, workspace{std::size_t{1} << 25};
+  static constexpr std::size_t room = std::size_t{1} << 25, slot = 16;  // bytes of the workspace, and from one result to the next
+  device_memory in, out{256 * slot}, workspace{room};
   explicit on_device(const std::vector<std::byte>& data) : in(data.size() + 16) {
     REQUIRE(cudaMemcpy(in.p, data.data(), data.size(), cudaMemcpyHostToDevice) == cudaSuccess);
   }
-  // Of two inputs the second starts at element `second`.
-  scalar reduce(const reduction& r, std::size_t first, std::size_t n, const cuda::launch& shape,
-                std::size_t second = 0) {
-    REQUIRE(cudaMemset(out.p, 0xab, 64) == cudaSuccess);
-    const auto at = [&](std::size_t i) { return in.as<std::byte>() + i * size_of(r.in()); };
-    cuda::reduce(r, at(first), info(r.op()).inputs == 2 ? at(second) : nullptr, n, out.p, workspace.p,
-                 cuda::workspace_bytes(r, n, shape), nullptr, shape);
-    std::byte host[64];
-    REQUIRE(cudaMemcpy(host, out.p, 64, cudaMemcpyDeviceToHost) == cudaSuccess);
-    REQUIRE(host[size_of(r.out())] == std::byte{0xab});  // wrote its own bytes only
-    return load_scalar(r.out(), host);
+  // In one call. Of two inputs the second starts at element `second`.
+  std::vector<scalar> reduce(std::span<const reduction> all, std::size_t first, std::size_t n, const cuda::launch& shape,
+                             std::size_t second = 0) {
+    std::vector<std::byte> host(all.size() * slot);
+    std::vector<void*> where;
+    for (std::size_t k = 0; k < all.size(); ++k) where.push_back(out.as<std::byte>() + k * slot);
+    const std::size_t work = cuda::workspace_bytes(all, n, shape);
+    REQUIRE((all.size() <= 256 && work <= room));
+    REQUIRE(cudaMemset(out.p, 0xab, host.size()) == cudaSuccess);
+    const auto at = [&](std::size_t i) { return in.as<std::byte>() + i * size_of(all[0].in()); };
+    cuda::reduce(all, at(first), info(all[0].op()).inputs == 2 ? at(second) : nullptr, n, where, workspace.p, work, nullptr, shape);
+    REQUIRE(cudaMemcpy(host.data(), out.p, host.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
+    std::vector<scalar> got;
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      REQUIRE(host[k * slot + size_of(all[k].out())] == std::byte{0xab});  // wrote its own bytes only
+      got.push_back(load_scalar(all[k].out(), &host[k * slot]));
+    }
+    return got;
+  }
+  scalar reduce(const reduction& r, std::size_t first, std::size_t n, const cuda::launch& shape, std::size_t second = 0) {
+    return reduce(std::span(&r, 1), first, n, shape, second)[0];
   }
 };
 
@@ -115,77 +126,65 @@ TEST_CASE("cuda: no launch shape moves a bit", "[cuda]") {
 
 namespace {
 
-void compare_all_ops(dtype t, test::kind k, std::size_t n, std::size_t first, std::size_t second,
-                     const std::vector<cuda::launch>& all) {
-  const auto data = test::make_data(t, k, n + std::max(first, second), 11);
-  on_device d(data);
-  const auto at = [&](std::size_t i) { return data.data() + i * size_of(t); };
-  for (const reduction& r : test::reductions_of_all_ops(t)) {
-    if (r.method() == method_id::sequential) continue;
-    const scalar want = reference(r, at(first), info(r.op()).inputs == 2 ? at(second) : nullptr, n);
-    for (const auto& shape : all) {
-      const scalar got = d.reduce(r, first, n, shape, second);
-      if (got == want) continue;
-      INFO(test::describe(r, n) << " first=" << first << " second=" << second << describe(shape) << " "
-                                << test::name(k) << " got " << to_hex(got) << " want " << to_hex(want));
-      CHECK(got == want);
-    }
+// Each of a list, alone in these launch shapes and all in one call, has the bits of the reference.
+void compare_all(std::span<const reduction> all, const std::vector<std::byte>& data, on_device& d, std::size_t first, std::size_t second,
+                 std::size_t n, const std::vector<cuda::launch>& alone, const std::string& what) {
+  const std::size_t size = size_of(all[0].in());
+  const void *x = data.data() + first * size, *y = info(all[0].op()).inputs == 2 ? data.data() + second * size : nullptr;
+  std::vector<scalar> want;
+  for (const reduction& r : all) want.push_back(reference(r, x, y, n));
+  const auto expect = [&](std::size_t k, const scalar& got, const cuda::launch& shape, const char* how) {
+    if (got == want[k]) return;
+    INFO(test::describe(all[k], n) << how << " of " << all.size() << " first=" << first << " second=" << second << describe(shape) << " " << what);
+    CHECK(to_hex(got) == to_hex(want[k]));
+  };
+  for (const cuda::launch& shape : alone)
+    for (std::size_t k = 0; k < all.size(); ++k) expect(k, d.reduce(all[k], first, n, shape, second), shape, " alone");
+  for (const cuda::launch& shape : {cuda::launch{}, cuda::launch{64, 3, 2, true}}) {
+    const auto got = d.reduce(all, first, n, shape, second);
+    for (std::size_t k = 0; k < all.size(); ++k) expect(k, got[k], shape, " together");
   }
+}
+
+// What a GPU does of dtype t, in lists for one call each.
+std::vector<std::vector<reduction>> companies(dtype t, bool of_none = false) {
+  auto lists = test::companies(t, 1, of_none);
+  for (auto& list : test::companies(t, 2, of_none)) lists.push_back(std::move(list));
+  for (auto& list : lists) std::erase_if(list, [](const reduction& r) { return r.method() == method_id::sequential; });
+  return lists;
 }
 
 }  // namespace
 
-TEST_CASE("cuda: every operation gives the reference's bits", "[cuda][ops]") {
+TEST_CASE("cuda: every operation, alone and in company, gives the reference's bits at every boundary", "[cuda][ops]") {
   for (dtype t : all_dtypes)
-    for (test::kind k : {test::kind::near_one, test::kind::special})
-      for (std::size_t n : {1, 2, 31, 33, 255, 256, 300, 1023, 1025, 4096, 5000, 20'001})
-        compare_all_ops(t, k, n, n % 3, n % 2 ? 16 : 5, {{}});
-  SUCCEED();
-}
-
-TEST_CASE("cuda: no launch shape moves a bit of any operation", "[cuda][ops]") {
-  for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i16, dtype::u64})
-    for (std::size_t n : {std::size_t{40'000}, std::size_t{700'003}})
-      compare_all_ops(t, test::kind::near_one, n, 0, 16, shapes());
-  SUCCEED();
-}
-
-TEST_CASE("cuda: several at once have the bits of each alone", "[cuda][ops]") {
-  for (dtype t : all_dtypes)
-    for (std::size_t n : {std::size_t{1}, std::size_t{300}, std::size_t{20'001}, std::size_t{700'003}}) {
-      const auto data = test::make_data(t, test::kind::near_one, n + 16, 12);
+    for (test::kind k : {test::kind::near_one, test::kind::special}) {
+      const auto data = test::make_data(t, k, 20'100, 11);
       on_device d(data);
-      for (int inputs : {1, 2}) {
-        std::vector<reduction> all;
-        for (const reduction& r : test::reductions_of_all_ops(t))
-          if (info(r.op()).inputs == inputs && r.method() != method_id::sequential) all.push_back(r);
-        const void* y = inputs == 2 ? d.in.as<std::byte>() + 16 * size_of(t) : nullptr;
-        // All of them, and the six of one kernel.
-        std::vector<reduction> six;
-        for (op_id op : {op_id::std, op_id::min, op_id::sum, op_id::max, op_id::var, op_id::mean})
-          six.push_back(make_reduction(op, {}, t));
-        for (const auto& some : {all, inputs == 1 ? six : all})
-          for (const cuda::launch& shape : {cuda::launch{}, cuda::launch{64, 3, 2, true}}) {
-            device_memory out(8 * some.size()), work(cuda::workspace_bytes(some, n, shape) + 16);
-            std::vector<void*> where;
-            for (std::size_t k = 0; k < some.size(); ++k) where.push_back(out.as<std::byte>() + 8 * k);
-            cuda::reduce(some, d.in.p, y, n, where, work.p, cuda::workspace_bytes(some, n, shape), nullptr, shape);
-            std::vector<std::byte> host(8 * some.size());
-            REQUIRE(cudaMemcpy(host.data(), out.p, host.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
-            for (std::size_t k = 0; k < some.size(); ++k) {
-              const scalar want = d.reduce(some[k], 0, n, shape, 16), got = load_scalar(some[k].out(), &host[8 * k]);
-              if (got == want) continue;
-              INFO(test::describe(some[k], n) << describe(shape));
-              CHECK(to_hex(got) == to_hex(want));
-            }
-          }
-      }
+      auto all = test::stretches();
+      all.push_back({2, 20'001});
+      for (const auto& [first, n] : all)
+        for (const auto& list : companies(t, n == 0)) compare_all(list, data, d, first, n % 2 ? 16 : 5, n, {{}}, test::name(k));
     }
+  SUCCEED();
+}
+
+TEST_CASE("cuda: no launch shape moves a bit of any operation, nor does company", "[cuda][ops]") {
+  for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i16, dtype::u64})
+    for (std::size_t n : {std::size_t{40'000}, std::size_t{700'003}}) {
+      const auto data = test::make_data(t, test::kind::near_one, n + 16, 11);
+      on_device d(data);
+      for (const auto& list : companies(t)) compare_all(list, data, d, 0, 16, n, shapes(), "");
+    }
+  SUCCEED();
 }
 
 TEST_CASE("cuda: operations on a short array", "[cuda][ops][racecheck]") {
-  for (dtype t : {dtype::f16, dtype::f32, dtype::f64, dtype::i8})
-    compare_all_ops(t, test::kind::near_one, 9'001, 1, 2, {{}, {64, 3, 2, true}});
+  for (dtype t : {dtype::f16, dtype::f32, dtype::f64, dtype::i8}) {
+    const auto data = test::make_data(t, test::kind::near_one, 9'003, 11);
+    on_device d(data);
+    for (const auto& list : companies(t)) compare_all(list, data, d, 1, 2, 9'001, {{}, {64, 3, 2, true}}, "");
+  }
   SUCCEED();
 }
 

@@ -9,7 +9,7 @@
 #include <tbb/task_group.h>
 
 #include "catch.hpp"
-#include "data.hpp"
+#include "companies.hpp"
 #include "main.hpp"
 
 using namespace bitfold;
@@ -34,16 +34,27 @@ void compare(const reduction& r, const std::byte* x, const std::byte* y, std::si
 
 }  // namespace
 
-TEST_CASE("ops: every operation, type, method and accumulator gives the reference's bits") {
-  for (dtype t : all_dtypes) {
-    const std::size_t longest = 5 * order::leaf + 77;
+TEST_CASE("ops: every operation, type, method and accumulator gives the reference's bits, alone and in company") {
+  for (dtype t : all_dtypes)
     for (test::kind k : {test::kind::special, test::kind::near_one}) {
-      const auto x = test::make_data(t, k, longest, 1), y = test::make_data(t, k, longest, 2);
-      for (std::size_t n : {std::size_t{1}, std::size_t{2}, std::size_t{31}, std::size_t{33}, std::size_t{255},
-                            std::size_t{256}, std::size_t{300}, std::size_t{1023}, longest})
-        for (const reduction& r : test::reductions_of_all_ops(t)) compare(r, x.data(), y.data(), n);
+      const auto x = test::make_data(t, k, 18'000, 1), y = test::make_data(t, k, 18'000, 2);
+      for (const auto& [first, n] : test::stretches()) {
+        if (test::sanitized && n > 5 * order::leaf + 77) continue;
+        for (const int inputs : {1, 2})
+          for (const auto& all : test::companies(t, inputs, n == 0)) {
+            const std::byte* const data[] = {x.data() + first * size_of(t), inputs == 2 ? y.data() + first * size_of(t) : nullptr};
+            std::vector<scalar> together(all.size());
+            cpu::reduce(all, data[0], data[1], n, together, {.threads = 1, .target = forced_target});
+            for (std::size_t i = 0; i < all.size(); ++i) {
+              const scalar want = reference(all[i], data[0], data[1], n), alone = run(all[i], data[0], data[1], n);
+              if (alone == want && together[i] == want) continue;
+              INFO(test::describe(all[i], n) << " of " << all.size() << " " << test::name(k) << " first=" << first);
+              CHECK(to_hex(alone) == to_hex(want));
+              CHECK(to_hex(together[i]) == to_hex(want));
+            }
+          }
+      }
     }
-  }
   SUCCEED();
 }
 
