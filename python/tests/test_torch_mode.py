@@ -980,6 +980,94 @@ def test_strict_ends_in_its_thread():
             randn(3, 4).cumsum(0)
 
 
+def elementwise():
+    """Every operator that strict takes to work on each element by itself."""
+    untagged = [n for key, names in _strict.INDEPENDENT.items() if "element" in key and not key.startswith(("make", "move")) for n in names]
+    for name in dir(torch.ops.aten):
+        packet = getattr(torch.ops.aten, name)
+        for op in [getattr(packet, o) for o in packet.overloads()] if isinstance(packet, torch._ops.OpOverloadPacket) else ():
+            if (torch.Tag.pointwise in op.tags or name in untagged) and not op._schema.is_mutable:
+                yield op
+
+
+OF_NUMBERS = {"alpha": (1, -1, 0.3), "exponent": (0, 1, 2, 3, -1, -2, 0.5, -0.5, 4, 0.7), "approximate": ("none", "tanh"), "value": (1, 0.3)}
+
+
+def elementwise_calls(op, dtype, n=600):
+    """Arguments and options, random, of n columns; none where it takes something else than tensors and numbers."""
+    rows = (2, n) if op._schema.name in ("aten::glu", "aten::glu_backward") else (n,)
+    for scale in (1, 8):
+        given, choices = [], {}
+        for a in op._schema.arguments:
+            kind = str(a.type)
+            if kind == "Tensor":
+                x = (scale * randn(*(rows if a.name == "self" else (n,)), seed=len(given), dtype=torch.float64)).to(dtype)
+                given.append(x.abs().clamp(0, 1) if op._schema.name == "aten::binary_cross_entropy" else x)
+            elif a.name in OF_NUMBERS and (a.kwarg_only or a.name == "exponent"):
+                choices[a.name] = OF_NUMBERS[a.name]
+                given += [] if a.kwarg_only else [choices[a.name]]
+            elif a.kwarg_only:
+                break
+            else:
+                given.append({"number": 0.7, "float": 0.7, "int": int(a.name not in ("dim", "reduction")), "bool": False}.get(kind))
+        for k in range(max(map(len, choices.values()), default=1)):
+            pick = lambda name: choices[name][k % len(choices[name])]
+            args = [pick("exponent") if isinstance(v, tuple) else v for v in given]
+            yield args, {name: pick(name) for name in choices if name != "exponent"}
+
+
+def by_columns(op, args, kwargs, cut):
+    outs = op(*[cut(a) if isinstance(a, torch.Tensor) else a for a in args], **kwargs)
+    return [t for t in (outs if isinstance(outs, tuple) else (outs,)) if t.is_floating_point() and t.dim()]
+
+
+def in_a_row_with_gaps_and_alone(op, args, kwargs):
+    row = by_columns(op, args, kwargs, lambda t: t)
+    with_gaps = by_columns(op, args, kwargs, lambda t: torch.stack([t, t], -1)[..., 0])
+    alone = [by_columns(op, args, kwargs, lambda t: t[..., i : i + 1].contiguous()) for i in range(16)]
+    return row, with_gaps, [torch.cat(t, -1) for t in zip(*alone)]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.filterwarnings("ignore")
+def test_what_strict_lets_through_knows_no_places(dtype, device):
+    """Of every elementwise operator. Which of them know, on CPUs, depends on the CPU and on torch: what is refused is all that was seen."""
+    refused, asked, differ = set(), set(), set()
+    with deterministic(strict=True):
+        for op in elementwise():
+            for args, kwargs in elementwise_calls(op, dtype):
+                args = [a.to(device) if isinstance(a, torch.Tensor) else a for a in args]
+                try:
+                    row, with_gaps, alone = in_a_row_with_gaps_and_alone(op, args, kwargs)
+                except bitfold.torch.NotCovered:
+                    refused.add(op._schema.name)
+                    continue
+                except (AttributeError, IndexError, NotImplementedError, RuntimeError, TypeError, ValueError):
+                    continue  # not of these types
+                asked.add(op._schema.name)
+                if not all(same(a, b) and same(a[..., :16], c) for a, b, c in zip(row, with_gaps, alone)):
+                    differ.add(f"{op.name()} {[a for a in args if not isinstance(a, torch.Tensor)]} {kwargs}")
+    assert not differ
+    assert {"aten::exp", "aten::hardswish", "aten::pow", "aten::tanh_backward", "aten::huber_loss"} < asked and len(asked) > 100
+    assert device == "cuda" and not refused or {"aten::gelu", "aten::glu_backward", "aten::pow", "aten::silu_backward"} < refused
+
+
+def test_strict_and_places():
+    x, strict = randn(3, 4), bitfold.torch.deterministic(strict=True)
+    with strict:
+        x.exp(), x.tanh(), x.relu(), x.pow(2), x**-1, x.add(x, alpha=0.3), x.bfloat16().add(x), x.rsqrt(), F.hardswish(x), F.huber_loss(x, x + 1)
+        for f, name in ((F.gelu, "gelu"), (torch.sigmoid_, "sigmoid_"), (lambda x: x**0.5, "pow"), (lambda x: x.bfloat16().rsqrt(), "rsqrt"),
+                        (lambda x: torch.sinh(x, out=torch.empty(3, 4)), "sinh"), (lambda x: x.half().add_(x, alpha=0.3), "add_")):  # fmt: skip
+            with pytest.raises(bitfold.torch.NotCovered, match=rf"aten::{name}\b.*its place in memory.*allow=\('{name}',\)"):
+                f(x.clone())
+        y = x.clone().requires_grad_()
+        with deterministic(strict=True, allow="silu"):
+            loss = F.silu(y).sum()
+            with pytest.raises(bitfold.torch.NotCovered, match="aten::silu_backward"):
+                loss.backward()
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_strict_trains(device):
     net, head = torch.nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, device=device), torch.nn.Linear(32, 50, device=device)

@@ -274,7 +274,8 @@ def enable(method: str = "tree", *, strict: bool = False, allow: Iterable[str] =
 
     `method`: one of bitfold's methods, for the operations that take it; the others have their own way. With `strict`, an
     operator that is not covered and whose bits may depend on the batch, on threads or on timing raises NotCovered, unless
-    `allow` has its name ("mm"); strict looks at the thread that first asks for it, and its backward passes.
+    `allow` has its name ("mm"); so do, on CPUs, elementwise functions that torch rounds otherwise in vectors than one by one,
+    such as gelu. strict looks at the thread that first asks for it, and its backward passes.
 
     What torch.compile made before is forgotten, as it would go on as it was: enable once, not in every step.
 

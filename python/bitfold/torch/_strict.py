@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
@@ -28,30 +28,69 @@ INDEPENDENT: dict[str, tuple[str, ...]] = {
     ),
     "draw them, by a seed": _words(
         """bernoulli bernoulli_ exponential_ multinomial native_dropout normal normal_ normal_functional rand rand_like randint
-        randint_like randn randn_like random random_ randperm uniform uniform_"""
+        randint_like randn randn_like random random_ randperm rrelu_with_noise rrelu_with_noise_ uniform uniform_"""
     ),
     "move elements": _words(
-        """_reshape_alias _resize_output_ _to_copy _unsafe_view alias as_strided_ block_diag bucketize cat clone constant_pad_nd
-        copy copy_ detach detach_ diag_embed diagonal_backward embedding expand_copy flip gather index index_copy index_copy_
-        index_fill index_fill_ index_select lift lift_fresh masked_fill masked_fill_ masked_scatter masked_scatter_
-        masked_select nonzero repeat repeat_interleave resize_ roll scatter.src scatter.value scatter_.src scatter_.value
-        searchsorted select_backward select_scatter set_ slice_backward slice_scatter split_with_sizes stack take tril tril_
-        triu triu_ unfold_copy unsafe_chunk unsafe_split where"""
+        """_pin_memory _reshape_alias _resize_output_ _to_copy _unsafe_index _unsafe_view alias as_strided_ as_strided_scatter
+        block_diag bucketize cat channel_shuffle clone constant_pad_nd copy copy_ detach detach_ diag_embed diagonal_backward
+        diagonal_scatter embedding expand_copy flip gather im2col index index_copy index_copy_ index_fill index_fill_
+        index_select lift lift_fresh masked_fill masked_fill_ masked_scatter masked_scatter_ masked_scatter_backward
+        masked_select nonzero permute_copy pixel_shuffle pixel_unshuffle reflection_pad1d reflection_pad2d reflection_pad3d
+        repeat repeat_interleave replication_pad1d replication_pad2d replication_pad3d resize_ roll rot90 scatter.src
+        scatter.value scatter_.src scatter_.value searchsorted select_backward select_scatter set_ slice_backward
+        slice_scatter split_with_sizes split_with_sizes_copy stack take tril tril_ triu triu_ unfold_copy unsafe_chunk
+        unsafe_split unsafe_split_with_sizes upsample_nearest1d upsample_nearest2d upsample_nearest3d view_copy where"""
     ),
     "are exact": _words(
-        """_unique2 all any count_nonzero cummax cummin equal isin kthvalue max_pool2d_with_indices max_pool3d_with_indices median
-        nanmedian sort topk unique_dim"""
+        """_unique _unique2 adaptive_max_pool2d adaptive_max_pool3d all any count_nonzero cummax cummin equal isin kthvalue
+        max_pool2d_with_indices max_pool3d_with_indices median nanmedian sort topk unique_consecutive unique_dim"""
+    ),
+    "losses of elements that are torch's, reduced by bitfold": _words(
+        "binary_cross_entropy binary_cross_entropy_with_logits huber_loss smooth_l1_loss soft_margin_loss"
     ),
     "work on each element by itself, though torch does not mark them so": _words(
-        """_conj_physical _foreach_add _foreach_add_ _foreach_addcdiv_ _foreach_addcmul_ _foreach_clamp_max_ _foreach_clamp_min_
-        _foreach_copy_ _foreach_div _foreach_div_ _foreach_lerp_ _foreach_maximum_ _foreach_mul _foreach_mul_ _foreach_neg
-        _foreach_reciprocal_ _foreach_sqrt _foreach_sqrt_ _foreach_sub _foreach_sub_ _foreach_zero_ _fused_adam_ _fused_adamw_
-        _fused_sgd_ binary_cross_entropy_backward glu glu_backward huber_loss_backward mse_loss_backward native_dropout_backward
-        nll_loss2d_backward nll_loss_backward smooth_l1_loss_backward"""
+        """_conj_physical _foreach_copy_ _foreach_zero_ _fused_adam_ _fused_adamw_ _fused_sgd_ _prelu_kernel
+        _prelu_kernel_backward binary_cross_entropy_backward complex elu_backward floor_divide glu glu_backward
+        hardshrink_backward hardsigmoid_backward hardswish hardswish_ hardswish_backward hardtanh_backward huber_loss_backward leaky_relu_backward
+        log_sigmoid_backward log_sigmoid_forward mish_backward mse_loss_backward native_dropout_backward nll_loss2d_backward
+        nll_loss_backward polar rrelu_with_noise_backward smooth_l1_loss_backward soft_margin_loss_backward softplus_backward
+        softshrink_backward"""
     ),
     "ask, and compute nothing": _words(
         """_assert_async _assert_scalar _assert_tensor_metadata _has_compatible_shallow_copy_type _is_all_true _is_any_true
         _local_scalar_dense is_pinned is_same_size item record_stream sym_numel sym_size sym_storage_offset sym_stride"""
+    ),
+}
+
+_HALF = (torch.float16, torch.bfloat16)
+_TIMES = (0, 1, 2, 3, -1, -2)  # exponents that torch takes for products and quotients
+
+
+def _alpha(op: torch._ops.OpOverload, args: tuple, kwargs: dict) -> float:
+    at = [a.name for a in op._schema.arguments].index("alpha")
+    return kwargs.get("alpha", args[at] if len(args) > at else 1)
+
+
+#: Of those that work on each element by itself: which round otherwise in vectors than one by one, on CPUs, so that an element's bits may
+#: change with its place in memory, and with that by the batch or the layout. By what they are of: the names, and whether this call, of
+#: these types of tensors, is meant.
+BY_PLACE: dict[str, tuple[tuple[str, ...], Callable]] = {
+    "of floats": (
+        _words(
+            """atan2 atanh celu cosh elu elu_backward exp2 gelu gelu_backward glu glu_backward huber_loss_backward hypot igamma
+            igammac ldexp logaddexp logaddexp2 logit mish mish_backward selu sigmoid silu silu_backward sinh
+            smooth_l1_loss_backward soft_margin_loss_backward softplus softplus_backward softshrink"""
+        ),
+        lambda op, args, kwargs, dtypes: True,
+    ),
+    "of half types": (_words("digamma rsqrt special_i0e"), lambda op, args, kwargs, dtypes: not dtypes.isdisjoint(_HALF)),
+    "of half types or with a number, and `alpha`": (
+        _words("add rsub sub"),
+        lambda op, args, kwargs, dtypes: abs(_alpha(op, args, kwargs)) != 1 and (op._overloadname == "Scalar" or not dtypes.isdisjoint(_HALF)),
+    ),
+    "but with the exponents " + ", ".join(map(str, _TIMES)): (
+        ("pow",),
+        lambda op, args, kwargs, dtypes: isinstance(args[1], torch.Tensor) or args[1] not in _TIMES,
     ),
 }
 
@@ -94,6 +133,7 @@ NOT_COVERED: dict[str, tuple[tuple[str, ...], str]] = {
 }
 
 _INDEPENDENT = {name for names in INDEPENDENT.values() for name in names}
+_BY_PLACE = {f"aten::{name}": is_meant for names, is_meant in BY_PLACE.values() for name in names}
 
 
 def _is_named(op: torch._ops.OpOverload, names: Iterable[str]) -> bool:
@@ -101,11 +141,28 @@ def _is_named(op: torch._ops.OpOverload, names: Iterable[str]) -> bool:
     return name in names or f"{name}.{op._schema.overload_name}" in names
 
 
+def _is_elementwise(op: torch._ops.OpOverload) -> bool:
+    """Whether torch marks it so, or what it does to each of a list of tensors."""
+    of_each = op._schema.name.removeprefix("aten::_foreach_").removesuffix("_")
+    packet = getattr(torch.ops.aten, of_each, None) if of_each != op._schema.name.removesuffix("_") else None
+    each = [getattr(packet, overload) for overload in packet.overloads()] if packet else [op]
+    return any(torch.Tag.pointwise in one.tags for one in each)
+
+
 def is_independent(op: torch._ops.OpOverload) -> bool:
     """Whether each element of op's results depends on nothing but its own arguments."""
-    if op.namespace in ("bitfold", "bitfold_aten", "profiler") or torch.Tag.pointwise in op.tags or op.is_view:
+    if op.namespace in ("bitfold", "bitfold_aten", "profiler") or _is_elementwise(op) or op.is_view:
         return True
     return op.namespace in ("aten", "prim") and _is_named(op, _INDEPENDENT)
+
+
+def differs_by_place(op: torch._ops.OpOverload, args: tuple, kwargs: dict) -> bool:
+    """Whether an element of this call's results may have other bits at another place of memory."""
+    is_meant = _BY_PLACE.get(op._schema.name.removesuffix("_"))
+    if is_meant is None:
+        return False
+    here = {t.dtype for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor) and t.is_cpu and t.is_floating_point()}
+    return bool(here) and is_meant(op, args, kwargs, here)
 
 
 class Watcher(TorchDispatchMode):
@@ -117,6 +174,11 @@ class Watcher(TorchDispatchMode):
 
         self._known = {*covered(), *covered_where_accumulating()}
         self._stack, self._thread = _state.stack, threading.get_ident()
+
+    @staticmethod
+    def _refuse(op: torch._ops.OpOverload, why: str) -> None:
+        name = op._schema.name.partition("::")[2]
+        raise NotCovered(f"{op.name()}: {why} (docs/pytorch.md); to run it all the same, allow=({name!r},)")
 
     def check_thread(self) -> None:
         if threading.get_ident() != self._thread:
@@ -132,18 +194,17 @@ class Watcher(TorchDispatchMode):
     def __torch_dispatch__(self, op, types, args=(), kwargs=None):
         setting = self._stack[-1]
         if setting.strict:
-            self._check(op, setting.allow, tree_leaves((args, kwargs)))
+            self._check(op, setting.allow, args, kwargs or {})
         return op(*args, **(kwargs or {}))
 
-    def _check(self, op: torch._ops.OpOverload, allow: Iterable[str], arguments: list) -> None:
-        if op not in self._known and not _is_named(op, allow):
-            if not is_independent(op):
-                name = op._schema.name.partition("::")[2]
-                raise NotCovered(
-                    f"{op.name()}: bitfold does not cover it, and its bits may depend on the batch, on threads or on timing "
-                    f"(docs/pytorch.md); to run it all the same, allow=({name!r},)"
-                )
-            self._known.add(op)
-        for x in arguments:
+    def _check(self, op: torch._ops.OpOverload, allow: Iterable[str], args: tuple, kwargs: dict) -> None:
+        if not _is_named(op, allow):
+            if op not in self._known:
+                if not is_independent(op):
+                    self._refuse(op, "bitfold does not cover it, and its bits may depend on the batch, on threads or on timing")
+                self._known.add(op)
+            if differs_by_place(op, args, kwargs):
+                self._refuse(op, "on CPUs an element's bits may depend on its place in memory, and so on the batch")
+        for x in tree_leaves((args, kwargs)):
             if isinstance(x, torch.Tensor) and x.layout is not torch.strided:
                 raise NotCovered(f"{op.name()}: of a tensor of layout {x.layout}, which bitfold does not cover")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ._mode import ACCUMULATING
 from ._overrides import HEADINGS
-from ._strict import INDEPENDENT, NOT_COVERED
+from ._strict import BY_PLACE, INDEPENDENT, NOT_COVERED
 
 BEGIN, END = "<!-- bitfold.torch.coverage -->\n", "<!-- end -->"
 
@@ -26,8 +26,10 @@ def tables() -> str:
     lines += [f"| {text} | {_names(names)} |" for text, names in HEADINGS.items()]
     lines += [f"| with `accumulate=True` | {_names(ACCUMULATING)} |", ""]
     lines += ["| torch's own, bits of each element by itself | |", "|---|---|"]
-    lines += ["| elementwise | all that torch marks so (`torch.Tag.pointwise`) |", "| views | all |"]
+    lines += ["| elementwise | all that torch marks so (`torch.Tag.pointwise`), and of lists (`_foreach_`) |", "| views | all |"]
     lines += [f"| {text} | {_names(names)} |" for text, names in INDEPENDENT.items()]
+    lines += ["", "| of these, on CPUs an element's bits may depend on its place: `strict` refuses them there | |", "|---|---|"]
+    lines += [f"| {text} | {_names(names)} |" for text, (names, _) in BY_PLACE.items()]
     lines += ["", "| not covered | among others | what is promised |", "|---|---|---|"]
     lines += [f"| {text} | {_names(names)} | {known} |" for text, (names, known) in NOT_COVERED.items()]
     return "\n".join(lines) + "\n"
