@@ -1,7 +1,11 @@
 // bitfold::cuda::reduce of operations of the caller's own: the bits of the CPU, whatever the launch shape.
 #include <bitfold/cuda/reduce.cuh>
+#include <bitfold/reference.hpp>
+
+#include <set>
 
 #include "catch.hpp"
+#include "tests/companies.hpp"
 #include "tests/own_data.hpp"
 
 using namespace bitfold;
@@ -122,6 +126,75 @@ TEST_CASE("cuda: in company and in any launch shape", "[cuda][own]") {
   compare(cuda::reduce(gh.first(n), ops::sum, ops::var, ops::max), reduce(h, ops::sum, ops::var, ops::max));
   compare(cuda::reduce(gb.first(n), ops::sum, ops::var, ops::argmin, ops::norm_l1),
           reduce(b, ops::sum, ops::var, ops::argmin, ops::norm_l1));
+}
+
+namespace {
+
+// Operations that have been in company, by their methods.
+std::set<std::pair<op_id, std::optional<method_id>>> accompanied;
+
+// Built-in operations of elements T in one pass, at every boundary and with specials: the bits of the reference.
+template <class T, int Inputs = 1, class... Op>
+void compare_company(const Op&... op) {
+  constexpr dtype t = dtype_of<T>;
+  const reduction all[] = {op.template of<T>()...};
+  for (const reduction& r : all) accompanied.insert({r.op(), r.method()});
+  for (const test::kind kind : {test::kind::near_one, test::kind::special}) {
+    const auto data = test::make_data(t, kind, 18'000, 31);
+    std::vector<T> host(data.size() / sizeof(T));
+    std::memcpy(host.data(), data.data(), data.size());
+    const on_gpu there(host);
+    for (const auto& [first, n] : test::stretches()) {
+      if (n == 0) continue;
+      const std::size_t second = n % 2 ? 16 : 5;
+      const auto from = [&](std::size_t begin) { return there.first(begin + n).subspan(begin); };
+      const auto got = [&] {
+        if constexpr (Inputs == 2) return cuda::reduce(pairs(from(first), from(second)), op...);
+        else return cuda::reduce(from(first), op...);
+      }();
+      std::size_t k = 0;
+      const auto expect = [&](const auto& result) {
+        const reduction& r = all[k++];
+        const scalar have = load_scalar(r.out(), &result), want = reference(r, host.data() + first, Inputs == 2 ? host.data() + second : nullptr, n);
+        if (have == want) return;
+        INFO(test::describe(r, n) << " of " << std::size(all) << " first=" << first << " " << test::name(kind));
+        CHECK(to_hex(have) == to_hex(want));
+      };
+      std::apply([&](const auto&... result) { (expect(result), ...); }, got);
+    }
+  }
+}
+template <class T, method_id M>
+void compare_company_of_two() {
+  compare_company<T, 2>(ops::dot.by<M>(), ops::squared_distance.by<M>(), ops::mse.by<M>(), ops::mae.by<M>(), ops::cosine.by<M>());
+}
+
+}  // namespace
+
+TEST_CASE("cuda: every operation and method in company, of every type, gives the reference's bits at every boundary", "[cuda][own]") {
+  using enum method_id;
+  compare_company<float>(ops::sum, ops::nansum, ops::mean, ops::nanmean, ops::sum_squares, ops::norm_l1, ops::norm_l2, ops::prod);
+  compare_company<float>(ops::sum.by<kahan>(), ops::nansum.by<kahan>(), ops::mean.by<kahan>(), ops::nanmean.by<kahan>(),
+                         ops::sum_squares.by<kahan>(), ops::norm_l1.by<kahan>(), ops::norm_l2.by<kahan>());
+  compare_company<float>(ops::sum.by<pairwise>(), ops::nansum.by<pairwise>(), ops::mean.by<pairwise>(), ops::nanmean.by<pairwise>(),
+                         ops::sum_squares.by<pairwise>(), ops::norm_l1.by<pairwise>(), ops::norm_l2.by<pairwise>());
+  compare_company<float>(ops::min, ops::max, ops::nanmin, ops::nanmax, ops::argmin, ops::argmax, ops::any, ops::all, ops::count_nonzero, ops::norm_inf);
+  compare_company<bfloat16>(ops::var, ops::std.ddof(1), ops::skewness, ops::kurtosis, ops::logsumexp, ops::softmax_denominator);
+  compare_company<float16>(ops::sum.by<kahan>(), ops::max, ops::var, ops::argmin);
+  compare_company<double>(ops::sum, ops::min, ops::var, ops::argmax, ops::logsumexp);
+  compare_company_of_two<float, tree>();
+  compare_company_of_two<double, kahan>();
+  compare_company_of_two<float16, pairwise>();
+  const auto of_integers = []<class... T>(std::type_identity<T>...) { (compare_company<T>(ops::sum, ops::max, ops::mean), ...); };
+  of_integers(std::type_identity<std::int8_t>{}, std::type_identity<std::int16_t>{}, std::type_identity<std::int32_t>{},
+              std::type_identity<std::int64_t>{}, std::type_identity<std::uint8_t>{}, std::type_identity<std::uint16_t>{},
+              std::type_identity<std::uint32_t>{}, std::type_identity<std::uint64_t>{});
+  // None is forgotten. (What has no canonical order is not for such a pass.)
+  for (const reduction& r : test::reductions_of_all_ops(dtype::f32)) {
+    if (r.method() == method_id::exact || r.method() == method_id::sequential || r.op() == op_id::count_distinct) continue;
+    INFO(test::describe(r, 0));
+    CHECK(accompanied.contains({r.op(), r.method()}));
+  }
 }
 
 TEST_CASE("cuda: a pass in a graph, and of nothing", "[cuda][own]") {

@@ -51,9 +51,21 @@ using accumulator_of = std::conditional_t<
                            std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>,
                            std::conditional_t<std::is_same_v<T, double>, double, float>>>>;
 
+template <class F, class A>
+struct taking;
+/// Of two folds in one, each (see fold::each_in_its_own).
+template <class F, class A>
+struct halves {};
+template <class F, class A>
+  requires requires { typename F::left; }
+struct halves<F, A> {
+  using left = taking<typename F::left, A>;
+  using right = taking<typename F::right, A>;
+};
+
 /// The fold F of elements widened to A (void: as they are), given with their places.
 template <class F, class A>
-struct taking {
+struct taking : halves<F, A> {
   using base = taking;
   static constexpr auto ordering = F::ordering;
   static constexpr fold::input takes = fold::input::one;
