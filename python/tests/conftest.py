@@ -1,4 +1,9 @@
+import os
+
 import hypothesis
+
+# Before torch is loaded: its threads sleep where they wait for others, which in loops would take the cores from tests beside these.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 hypothesis.settings.register_profile("bitfold", deadline=None, derandomize=True, database=None, max_examples=200)
 hypothesis.settings.load_profile("bitfold")

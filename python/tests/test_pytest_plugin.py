@@ -8,6 +8,8 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
+import bitfold.pytest_plugin  # here, as pytest's sandbox forgets what was imported in it, and no extension can be imported twice
+
 pytest_plugins = ["pytester"]
 
 MODULE = """
@@ -37,11 +39,12 @@ def module(bump: int = 0, dtype: str = "float32", at: str = "3, 7") -> str:
 
 @pytest.fixture
 def run(pytester, monkeypatch):
+    pytest.importorskip("ml_dtypes")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # Hypothesis's takes a second of each
 
-    def run(text: str, *options: str):
-        path = pytester.makepyfile(test_model=text)
-        return pytester.runpytest_subprocess("-p", "bitfold.pytest_plugin", "-p", "no:cacheprovider", *options, path)
+    def run(text: str, *options: str, in_a_process: bool = False):
+        path, how = pytester.makepyfile(test_model=text), pytester.runpytest_subprocess if in_a_process else pytester.runpytest_inprocess
+        return how("-p", "bitfold.pytest_plugin", "-p", "no:cacheprovider", *options, path)
 
     return run
 
@@ -53,7 +56,7 @@ def test_recorded_and_same(pytester, run):
     assert '"small" float32 [2, 3]\n    0.1 -0.0 1e-45 inf 3.0 nan\n' in golden
     assert '"several/long" float32 [10, 100] digest ' in golden and "# min 0.0 max 1.0 sum 500.0" in golden
     assert '"several/inner/0" int64 [3]\n    0 1 2\n' in golden
-    run(module()).assert_outcomes(passed=3)
+    run(module(), in_a_process=True).assert_outcomes(passed=3)
     run(module(), "--bits-update").assert_outcomes(passed=3)
     assert (pytester.path / "test_model.bits").read_text() == golden
 
@@ -202,7 +205,7 @@ def test_the_file_is_utf_8_in_any_locale(pytester, run, monkeypatch):
         golden.write("# größer\n")
     for name, value in {"PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0", "LC_ALL": "C"}.items():
         monkeypatch.setenv(name, value)
-    run(module()).assert_outcomes(passed=3)
+    run(module(), in_a_process=True).assert_outcomes(passed=3)
 
 
 def test_the_same_name_twice(run):

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch.utils._pytree import tree_leaves
@@ -118,6 +119,7 @@ def covered_where_accumulating() -> list[torch._ops.OpOverload]:
     return [op for op in {*ops, *(form for op in ops if op for form in forms(op))} if op]
 
 
+@cache
 def covered() -> dict[torch._ops.OpOverload, Callable]:
     """Every operator that this torch has and bitfold takes over, with what makes it run."""
     all_of_them: dict[torch._ops.OpOverload, Callable] = {}
