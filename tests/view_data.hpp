@@ -1,6 +1,7 @@
-// Random shapes, layouts and axes, and smaller ones of the same kind.
+// Random shapes, layouts and axes, windows, segments and keys; and smaller cases of the same kind.
 #pragma once
 
+#include <bitfold/reference.hpp>
 #include <bitfold/view.hpp>
 
 #include <algorithm>
@@ -8,9 +9,92 @@
 #include <string>
 #include <vector>
 
+#include "catch.hpp"
 #include "data.hpp"
 
 namespace bitfold::test {
+
+/// What lies in memory: elements of one output after the other, or the results of some reductions.
+using arrays = std::vector<std::vector<std::byte>>;
+
+/// Room for the results of `all`, filled with what no result is made of, and more of that behind it.
+inline arrays room_for(std::span<const reduction> all, std::size_t outputs) {
+  arrays r;
+  for (const reduction& one : all) r.emplace_back(outputs * size_of(one.out()) + 8, std::byte{0xa5});
+  return r;
+}
+inline std::vector<void*> pointers_to(arrays& r) {
+  std::vector<void*> p;
+  for (auto& v : r) p.push_back(v.data());
+  return p;
+}
+
+/// What is defined of outputs of which some may have no elements.
+inline std::vector<reduction> reductions_for(dtype type, bool two, bool some_empty) {
+  std::vector<reduction> all = reductions_of_all_ops(type);
+  std::erase_if(all, [&](const reduction& r) {
+    return info(r.op()).inputs != (two ? 2 : 1) || (some_empty && info(r.op()).empty == if_empty::refused);
+  });
+  return all;
+}
+/// By the reference, of outputs that have these elements; y is empty where there is one input.
+inline arrays results_of(std::span<const reduction> all, const arrays& x, const arrays& y) {
+  arrays want = room_for(all, x.size());
+  for (std::size_t k = 0; k < all.size(); ++k)
+    for (std::size_t o = 0; o < x.size(); ++o)
+      store_scalar(reference(all[k], x[o].data(), y.empty() || x[o].empty() ? nullptr : y[o].data(), x[o].size() / size_of(all[k].in())),
+                   &want[k][o * size_of(all[k].out())]);
+  return want;
+}
+inline bool some_are_empty(const arrays& elements) {
+  return std::any_of(elements.begin(), elements.end(), [](const auto& e) { return e.empty(); });
+}
+
+/// Which of `all` have other results than these where run(some, way) gives them: all together, in each of some ways, and
+/// each alone, in the first and in another.
+template <class Way, class Run>
+std::string differing(std::span<const reduction> all, const arrays& want, const std::vector<Way>& ways, Run run) {
+  std::string which;
+  const auto compare = [&](std::span<const reduction> some, std::size_t first, std::size_t way) {
+    const arrays got = run(some, ways[way]);
+    for (std::size_t k = 0; k < some.size(); ++k)
+      if (got[k] != want[first + k])
+        which += "\n " + std::string(name(some[k].op())) + " " + std::string(name(some[k].method())) + " acc=" +
+                 std::string(name(some[k].acc())) + (some.size() > 1 ? " together," : " alone,") + " way " + std::to_string(way);
+  };
+  for (std::size_t way = 0; way < ways.size() && !all.empty(); ++way) compare(all, 0, way);
+  for (std::size_t k = 0; k < all.size(); ++k)
+    for (const std::size_t way : {std::size_t{0}, 1 + k % (ways.size() - 1)}) compare(all.subspan(k, 1), k, way);
+  return which;
+}
+
+/// The same case as small as it still fails.
+template <class Case, class Fails>
+Case shrunk(Case c, Fails fails) {
+  for (bool again = true; again;) {
+    again = false;
+    for (Case& s : c.smaller())
+      if (fails(s)) {
+        c = std::move(s);
+        again = true;
+        break;
+      }
+  }
+  return c;
+}
+/// Fails with the smallest case that is found, if differing(c), which tells what is wrong, is not empty.
+template <class Case, class Differing>
+void check_case(const Case& c, Differing differing) {
+  if (differing(c).empty()) return;
+  const Case small = shrunk(c, [&](const Case& s) { return !differing(s).empty(); });
+  FAIL(small.describe() << differing(small));
+}
+
+inline std::string text_of(const auto& list) {
+  std::string s = "[";
+  for (const auto i : list) s += (s.size() > 1 ? "," : "") + std::to_string(i);
+  return s + "]";
+}
 
 /// Elements that are the same for the same type, extents and seed, laid out in memory in some order of the axes, with gaps,
 /// backwards, or one for a whole axis.
@@ -63,14 +147,27 @@ struct view_case {
     return std::move(other.storage[0]);
   }
 
-  std::string describe() const {
-    const auto list = [](const auto& v) {
-      std::string s = "[";
-      for (const auto i : v) s += (s.size() > 1 ? "," : "") + std::to_string(i);
-      return s + "]";
+  /// Axes shorter, or more plainly laid out.
+  std::vector<view_case> smaller() const {
+    std::vector<view_case> all;
+    const auto add = [&](auto change) {
+      view_case s = *this;
+      for (auto& bytes : s.storage) bytes.clear();
+      change(s);
+      all.push_back(std::move(s));
     };
-    return std::string(name(type)) + " extent " + list(extent) + " axes " + list(axes) + " order " + list(order) + " gap " + list(gap) +
-           " sign " + list(sign) + (two ? " and gap " + list(second_gap) + " sign " + list(second_sign) + " one " + list(second_one) : "") + ":";
+    for (std::size_t k = 0; k < extent.size(); ++k) {
+      for (const std::int64_t to : {extent[k] / 2, extent[k] - 1})
+        if (to >= 0 && to < extent[k]) add([&](view_case& s) { s.extent[k] = to; });
+      for (auto of : {&view_case::gap, &view_case::sign, &view_case::second_gap, &view_case::second_sign})
+        if (!(this->*of).empty() && (this->*of)[k] != 1) add([&](view_case& s) { (s.*of)[k] = 1; });
+    }
+    return all;
+  }
+
+  std::string describe() const {
+    return std::string(name(type)) + " extent " + text_of(extent) + " axes " + text_of(axes) + " order " + text_of(order) + " gap " + text_of(gap) +
+           " sign " + text_of(sign) + (two ? " and gap " + text_of(second_gap) + " sign " + text_of(second_sign) + " one " + text_of(second_one) : "") + ":";
   }
 
  private:
@@ -165,12 +262,21 @@ struct windows_case {
     each_output(each_output, 0);
     return all;
   }
-  /// What is defined of each window, of one input.
-  std::vector<reduction> reductions(const std::vector<std::vector<std::byte>>& elements) const {
-    const bool some_empty = std::any_of(elements.begin(), elements.end(), [](const auto& e) { return e.empty(); });
-    std::vector<reduction> all;
-    for (const reduction& r : reductions_of_all_ops(of.type))
-      if (info(r.op()).inputs == 1 && (!some_empty || info(r.op()).empty != if_empty::refused)) all.push_back(r);
+  std::vector<windows_case> smaller() const {
+    std::vector<windows_case> all;
+    for (view_case& s : of.smaller()) all.push_back({std::move(s), windows});
+    for (std::size_t k = 0; k < windows.size(); ++k) {
+      all.push_back(*this);
+      all.back().windows.erase(all.back().windows.begin() + static_cast<std::ptrdiff_t>(k));
+      for (const auto& [what, least] : {std::pair{&window::size, 1}, {&window::stride, 1}, {&window::dilation, 1}, {&window::padding, 0}})
+        for (const std::int64_t to : {std::int64_t{least}, windows[k].*what - 1}) {
+          if (to < least || to >= windows[k].*what) continue;
+          all.push_back(*this);
+          window& w = all.back().windows[k];
+          w.*what = to;
+          w.padding = std::min(w.padding, (w.size - 1) * w.dilation);
+        }
+    }
     return all;
   }
   std::string describe() const {
@@ -201,28 +307,83 @@ inline windows_case random_windows(random_bits& next) {
   return c;
 }
 
-/// The same case as small as it still fails.
-template <class Fails>
-view_case shrunk(view_case c, Fails fails) {
-  const auto accept = [&](view_case smaller) {
-    for (auto& s : smaller.storage) s.clear();
-    if (!fails(smaller)) return false;
-    c = std::move(smaller);
-    return true;
-  };
-  for (bool again = true; again;) {
-    again = false;
-    for (std::size_t k = 0; k < c.extent.size() && !again; ++k) {
-      for (const std::int64_t to : {c.extent[k] / 2, c.extent[k] - 1}) {
-        view_case s = c;
-        s.extent[k] = to;
-        if (to >= 0 && to < c.extent[k] && !again) again = accept(s);
+/// Outputs of any lengths: as segments, or by keys that are strewn about.
+struct lists_case {
+  dtype type = dtype::f32;
+  bool two = false, strewn = true, specials = true;
+  std::vector<std::int64_t> lengths;
+  std::int64_t outside = 0;  // elements of no output: half of them before the first segment; or of keys that are too low or too high
+
+  std::size_t outputs() const { return lengths.size(); }
+  std::size_t n() const { return static_cast<std::size_t>(std::accumulate(lengths.begin(), lengths.end(), outside)); }
+  std::vector<std::byte> data(std::uint64_t which) const { return make_data(type, specials ? kind::special : kind::near_one, n(), 1 + which); }
+  std::vector<std::int64_t> offsets() const {
+    std::vector<std::int64_t> all{outside / 2};
+    for (const std::int64_t length : lengths) all.push_back(all.back() + length);
+    return all;
+  }
+  std::vector<std::int64_t> keys() const {
+    std::vector<std::int64_t> all;
+    for (std::size_t k = 0; k < lengths.size(); ++k) all.insert(all.end(), static_cast<std::size_t>(lengths[k]), static_cast<std::int64_t>(k));
+    for (std::int64_t i = 0; i < outside; ++i) all.push_back(i % 2 ? -1 - i : static_cast<std::int64_t>(outputs()) + i);
+    random_bits next{n()};
+    for (std::size_t i = all.size(); i > 1 && strewn; --i) std::swap(all[i - 1], all[next() % i]);
+    return all;
+  }
+  /// What each output has of these elements.
+  arrays elements(const std::vector<std::byte>& of, bool by_key) const {
+    const auto size = static_cast<std::ptrdiff_t>(size_of(type));
+    arrays all(outputs());
+    const auto add = [&](std::size_t to, std::int64_t first, std::int64_t end) {
+      all[to].insert(all[to].end(), of.begin() + first * size, of.begin() + end * size);
+    };
+    if (by_key) {
+      std::int64_t i = 0;
+      for (const std::int64_t key : keys()) {
+        if (static_cast<std::size_t>(key) < outputs()) add(static_cast<std::size_t>(key), i, i + 1);
+        ++i;
       }
-      for (auto of : {&view_case::gap, &view_case::sign, &view_case::second_gap, &view_case::second_sign}) {
-        view_case s = c;
-        if ((s.*of)[k] != 1 && !again) (s.*of)[k] = 1, again = accept(s);
-      }
+    } else {
+      const auto offset = offsets();
+      for (std::size_t k = 0; k < outputs(); ++k) add(k, offset[k], offset[k + 1]);
     }
+    return all;
+  }
+  std::vector<lists_case> smaller() const {
+    std::vector<lists_case> all;
+    const auto add = [&](auto change) {
+      all.push_back(*this);
+      change(all.back());
+    };
+    const auto end = static_cast<std::ptrdiff_t>(lengths.size());
+    for (std::ptrdiff_t some = end / 2; some > 0; some /= 2)  // without so many outputs
+      for (std::ptrdiff_t first = 0; first < end; first += some)
+        add([&](lists_case& s) { s.lengths.erase(s.lengths.begin() + first, s.lengths.begin() + std::min(first + some, end)); });
+    for (std::size_t k = 0; k < lengths.size(); ++k)
+      for (const std::int64_t to : {lengths[k] / 2, lengths[k] - 1})
+        if (to >= 0 && to < lengths[k]) add([&](lists_case& s) { s.lengths[k] = to; });
+    if (outside > 0) add([](lists_case& s) { s.outside = 0; });
+    if (strewn) add([](lists_case& s) { s.strewn = false; });
+    if (specials) add([](lists_case& s) { s.specials = false; });
+    return all;
+  }
+  std::string describe() const {
+    return std::string(name(type)) + (two ? " two inputs" : "") + (strewn ? " strewn" : "") + (specials ? " specials" : "") +
+           " lengths " + text_of(lengths) + " and " + std::to_string(outside) + " outside:";
+  }
+};
+
+inline lists_case random_lists(random_bits& next) {
+  lists_case c;
+  c.type = all_dtypes[next() % all_dtypes.size()];
+  c.two = next() % 2;
+  c.strewn = next() % 4;
+  c.specials = next() % 2;
+  c.outside = next() % 2 ? 0 : static_cast<std::int64_t>(next() % 20);
+  const std::uint64_t outputs = next() % 60, least = next() % 2;  // not all is defined of no elements
+  for (std::uint64_t k = 0; k < outputs; ++k) {
+    const std::uint64_t some[] = {0, 1, next() % 40, 31 + next() % 3, 255 + next() % 3, next() % 700, next() % 20 ? 2 : 1 + next() % 20'000};
+    c.lengths.push_back(static_cast<std::int64_t>(std::max(least, some[next() % std::size(some)])));
   }
   return c;
 }

@@ -18,47 +18,56 @@ using test::forced_target;
 
 namespace {
 
-using results = std::vector<std::vector<std::byte>>;
-
-// Room for the results of `all`, filled with what no result is made of.
-results room(std::span<const reduction> all, std::size_t outputs) {
-  results r;
-  for (const reduction& one : all) r.emplace_back(outputs * size_of(one.out()) + 8, std::byte{0xa5});
-  return r;
-}
-std::vector<void*> pointers_to(results& r) {
-  std::vector<void*> p;
-  for (auto& v : r) p.push_back(v.data());
-  return p;
-}
+using results = test::arrays;
+using test::pointers_to;
 
 results reduced(std::span<const reduction> all, const test::view_case& c, int threads) {
-  results got = room(all, c.outputs());
+  results got = test::room_for(all, c.outputs());
   cpu::reduce(all, c.x(), c.y(), c.axes, pointers_to(got), {.threads = threads, .target = forced_target});
   return got;
 }
 results by_reference(std::span<const reduction> all, const test::view_case& c) {
-  results want = room(all, c.outputs());
+  results want = test::room_for(all, c.outputs());
   for (std::size_t k = 0; k < all.size(); ++k) reference(all[k], c.x(), c.y(), c.axes, want[k].data());
   return want;
 }
 
-// Those of an operation's reductions whose results differ from the reference's; none if all are the same.
+const std::vector<int> numbers_of_threads{1, 3};
+
+// Those of a case's reductions whose results differ from the reference's; none if all are the same.
 std::string differing(const test::view_case& c) {
+  const auto all = test::reductions_for(c.type, c.two, c.elements_each() == 0);
+  return test::differing(all, by_reference(all, c), numbers_of_threads,
+                         [&](std::span<const reduction> some, int threads) { return reduced(some, c, threads); });
+}
+std::string differing(const test::windows_case& c) {
+  const auto elements = c.elements();
+  const auto all = test::reductions_for(c.of.type, false, test::some_are_empty(elements));
+  return test::differing(all, test::results_of(all, elements, {}), numbers_of_threads, [&](std::span<const reduction> some, int threads) {
+    results got = test::room_for(some, elements.size());
+    cpu::reduce_windows(some, c.of.x(), c.windows, pointers_to(got), {.threads = threads, .target = forced_target});
+    return got;
+  });
+}
+std::string differing(const test::lists_case& c) {
+  const auto x = c.data(0), y = c.two ? c.data(1) : std::vector<std::byte>();
+  const auto offsets = c.offsets(), keys = c.keys();
   std::string which;
-  std::vector<reduction> all;
-  for (const reduction& r : test::reductions_of_all_ops(c.type))
-    if (info(r.op()).inputs == (c.two ? 2 : 1) && (c.elements_each() > 0 || info(r.op()).empty != if_empty::refused))
-      all.push_back(r);
-  const results want = by_reference(all, c);
-  const auto compare = [&](std::span<const reduction> some, std::size_t first, int threads) {
-    const results got = reduced(some, c, threads);
-    for (std::size_t k = 0; k < some.size(); ++k)
-      if (got[k] != want[first + k]) which += " " + test::describe(some[k], c.elements_each()) + (some.size() > 1 ? " together" : "");
-  };
-  compare(all, 0, 1);
-  compare(all, 0, 3);
-  for (std::size_t k = 0; k < all.size(); ++k) compare({&all[k], 1}, k, 1 + 2 * static_cast<int>(k % 2));
+  for (const bool by_key : {false, true}) {
+    if (by_key && c.outside > 0) continue;  // refused
+    const auto own_x = c.elements(x, by_key), own_y = c.two ? c.elements(y, by_key) : results();
+    const auto all = test::reductions_for(c.type, c.two, test::some_are_empty(own_x));
+    const auto run = [&](std::span<const reduction> some, int threads) {
+      results got = test::room_for(some, c.outputs());
+      const cpu::options how{.threads = threads, .target = forced_target};
+      const void* const second = c.two ? y.data() : nullptr;
+      if (by_key) cpu::reduce_by_key(some, x.data(), second, keys, c.outputs(), pointers_to(got), how);
+      else cpu::reduce_segments(some, x.data(), second, c.n(), offsets, pointers_to(got), how);
+      return got;
+    };
+    const auto found = test::differing(all, test::results_of(all, own_x, own_y), numbers_of_threads, run);
+    if (!found.empty()) which += (by_key ? " by key" : " segments") + found;
+  }
   return which;
 }
 
@@ -66,13 +75,8 @@ std::string differing(const test::view_case& c) {
 
 TEST_CASE("views: any shape, layout and axes, every operation") {
   test::random_bits next{11};
-  for (int round = 0; round < (test::sanitized ? 60 : 250); ++round) {
-    test::view_case c = test::random_view(next);
-    std::string wrong = differing(c);
-    if (wrong.empty()) continue;
-    c = test::shrunk(c, [](const test::view_case& smaller) { return !differing(smaller).empty(); });
-    FAIL(c.describe() << differing(c));
-  }
+  for (int round = 0; round < (test::sanitized ? 60 : 250); ++round)
+    test::check_case(test::random_view(next), [](const test::view_case& c) { return differing(c); });
   SUCCEED();
 }
 
@@ -190,49 +194,10 @@ TEST_CASE("views: an output does not see the batch") {
   }
 }
 
-TEST_CASE("segments and keys: of any length, one and two inputs") {
+TEST_CASE("segments and keys: of any length, every operation") {
   test::random_bits next{5};
-  for (const dtype t : all_dtypes) {
-    std::vector<std::int64_t> offsets{3};
-    for (int k = 0; k < 60; ++k) {
-      const std::uint64_t lengths[] = {0, 1, next() % 40, next() % 700, k == 30 ? 20'000u : 1u};
-      offsets.push_back(offsets.back() + static_cast<std::int64_t>(lengths[next() % 5]));
-    }
-    const auto n = static_cast<std::size_t>(offsets.back()) + 5;
-    const auto x = test::make_data(t, test::kind::special, n, 1), y = test::make_data(t, test::kind::near_one, n, 2);
-    std::vector<std::int64_t> keys(n);
-    for (auto& k : keys) k = static_cast<std::int64_t>(next() % 10 * (next() % 7));
-    const std::size_t size = size_of(t);
-    for (const reduction& r : test::reductions_of_all_ops(t)) {
-      if (info(r.op()).empty == if_empty::refused) continue;
-      const void* second = info(r.op()).inputs == 2 ? y.data() : nullptr;
-      const auto at = [&](const void* p, std::int64_t i) {
-        return p ? static_cast<const std::byte*>(p) + static_cast<std::size_t>(i) * size : nullptr;
-      };
-      for (const int threads : {1, 3}) {
-        results got = room({&r, 1}, offsets.size() - 1);
-        cpu::reduce_segments({&r, 1}, x.data(), second, n, offsets, pointers_to(got), {.threads = threads, .target = forced_target});
-        for (std::size_t k = 0; k + 1 < offsets.size(); ++k) {
-          const scalar want = reference(r, at(x.data(), offsets[k]), at(second, offsets[k]), static_cast<std::size_t>(offsets[k + 1] - offsets[k]));
-          const scalar have = load_scalar(r.out(), got[0].data() + k * size_of(r.out()));
-          if (have != want) FAIL_CHECK(test::describe(r, n) << " segment " << k << ": " << to_hex(have) << ", not " << to_hex(want));
-        }
-        got = room({&r, 1}, 70);
-        cpu::reduce_by_key({&r, 1}, x.data(), second, keys, 70, pointers_to(got), {.threads = threads, .target = forced_target});
-        for (std::int64_t k = 0; k < 70; ++k) {
-          std::vector<std::byte> own_x, own_y;
-          for (std::size_t i = 0; i < n; ++i)
-            if (keys[i] == k) {
-              own_x.insert(own_x.end(), x.begin() + static_cast<std::ptrdiff_t>(i * size), x.begin() + static_cast<std::ptrdiff_t>((i + 1) * size));
-              own_y.insert(own_y.end(), y.begin() + static_cast<std::ptrdiff_t>(i * size), y.begin() + static_cast<std::ptrdiff_t>((i + 1) * size));
-            }
-          const scalar want = reference(r, own_x.data(), second && !own_x.empty() ? own_y.data() : nullptr, own_x.size() / size);
-          const scalar have = load_scalar(r.out(), got[0].data() + static_cast<std::size_t>(k) * size_of(r.out()));
-          if (have != want) FAIL_CHECK(test::describe(r, n) << " key " << k << ": " << to_hex(have) << ", not " << to_hex(want));
-        }
-      }
-    }
-  }
+  for (int round = 0; round < (test::sanitized ? 40 : 200); ++round)
+    test::check_case(test::random_lists(next), [](const test::lists_case& c) { return differing(c); });
   SUCCEED();
 }
 
@@ -260,24 +225,9 @@ TEST_CASE("windows: any shape, padding and layout, every operation") {
   int in_several_boxes = 0, empty = 0;
   for (int round = 0; round < (test::sanitized ? 60 : 250); ++round) {
     const test::windows_case c = test::random_windows(next);
-    const auto elements = c.elements();
-    const std::vector<reduction> all = c.reductions(elements);
-    const view x = c.of.x();
-    std::size_t outputs = 1;
-    for (const std::int64_t n : windows_extents(x, c.windows)) outputs *= static_cast<std::size_t>(n);
-    INFO(c.describe());
-    REQUIRE(outputs == elements.size());
-    in_several_boxes += detail::boxes_of(x, c.windows).each.size() > 1;
-    results got = room(all, outputs);
-    cpu::reduce_windows(all, x, c.windows, pointers_to(got), {.threads = 1 + round % 3, .target = forced_target});
-    for (std::size_t k = 0; k < all.size(); ++k)
-      for (std::size_t o = 0; o < outputs; ++o) {
-        empty += elements[o].empty();
-        const scalar want = reference(all[k], elements[o].data(), elements[o].size() / size_of(c.of.type)),
-                     have = load_scalar(all[k].out(), got[k].data() + o * size_of(all[k].out()));
-        if (have != want) FAIL_CHECK(test::describe(all[k], elements[o].size()) << " output " << o << ": " << to_hex(have) << ", not " << to_hex(want));
-      }
-    for (std::size_t k = 0; k < all.size(); ++k) CHECK(got[k].back() == std::byte{0xa5});
+    in_several_boxes += detail::boxes_of(c.of.x(), c.windows).each.size() > 1;
+    empty += test::some_are_empty(c.elements());
+    test::check_case(c, [](const test::windows_case& s) { return differing(s); });
   }
   CHECK(in_several_boxes > 20);
   CHECK(empty > 0);
