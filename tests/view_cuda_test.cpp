@@ -6,12 +6,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <numeric>
 
 #include "catch.hpp"
-#include "data.hpp"
+#include "companies.hpp"
 #include "device_memory.hpp"
 #include "probe_cases.hpp"
+#include "refusals.hpp"
 #include "view_data.hpp"
 
 using namespace bitfold;
@@ -24,32 +26,38 @@ using test::device_memory;
 struct moved_view {
   device_memory room;
   view v;
-  moved_view(const view& of, const std::vector<std::byte>& storage) : room(storage.size()), v(of) {
-    REQUIRE(cudaMemcpy(room.p, storage.data(), storage.size(), cudaMemcpyHostToDevice) == cudaSuccess);
+  moved_view(const view& of, const std::vector<std::byte>& storage) : room(storage), v(of) {
     v.data = room.as<std::byte>() + (static_cast<const std::byte*>(of.data) - storage.data());
   }
 };
 
 bool runs_on_a_gpu(const reduction& r) { return r.method() != method_id::sequential; }
 
-std::vector<std::vector<std::byte>> reduced(std::span<const reduction> all, const test::view_case& c, const moved_view& x,
-                                            const moved_view* y, const cuda::launch& shape) {
+using results = test::arrays;
+
+// The results of `all`, of so many outputs each, that call(out) leaves on the device; and what lies behind them.
+template <class Call>
+results results_of(std::span<const reduction> all, std::size_t outputs, Call call) {
+  results got = test::room_for(all, outputs);
   std::vector<std::size_t> begins{0};
-  for (const reduction& r : all) begins.push_back((begins.back() + c.outputs() * size_of(r.out()) + 23) / 8 * 8);
-  device_memory out(begins.back());
+  for (const auto& one : got) begins.push_back((begins.back() + one.size() + 15) / 8 * 8);
+  const device_memory out(begins.back());
   REQUIRE(cudaMemset(out.p, 0xa5, begins.back()) == cudaSuccess);
   std::vector<void*> to;
   for (std::size_t k = 0; k < all.size(); ++k) to.push_back(out.as<std::byte>() + begins[k]);
-  const view* second = y ? &y->v : nullptr;
-  const std::size_t work = cuda::workspace_bytes(all, x.v, second, c.axes, shape);
-  const device_memory workspace(work);
-  cuda::reduce(all, x.v, second, c.axes, to, workspace.p, work, nullptr, shape);
-  std::vector<std::vector<std::byte>> got;
-  for (std::size_t k = 0; k < all.size(); ++k) {
-    got.emplace_back(c.outputs() * size_of(all[k].out()) + 8);
+  call(to);
+  for (std::size_t k = 0; k < all.size(); ++k)
     REQUIRE(cudaMemcpy(got[k].data(), to[k], got[k].size(), cudaMemcpyDeviceToHost) == cudaSuccess);
-  }
   return got;
+}
+
+results reduced(std::span<const reduction> all, const test::view_case& c, const moved_view& x, const moved_view* y, const cuda::launch& shape) {
+  return results_of(all, c.outputs(), [&](std::span<void* const> to) {
+    const view* second = y ? &y->v : nullptr;
+    const std::size_t work = cuda::workspace_bytes(all, x.v, second, c.axes, shape);
+    const device_memory workspace(work);
+    cuda::reduce(all, x.v, second, c.axes, to, workspace.p, work, nullptr, shape);
+  });
 }
 
 // Those that have kernels for elements as they are stored, but for accumulators.
@@ -59,31 +67,77 @@ bool is_everyday(const reduction& r) {
   return std::ranges::find(ops, r.op()) != std::end(ops) && (!info(r.op()).takes_method || r.method() == method_id::tree) && r.method() != method_id::exact;
 }
 
+const std::vector<cuda::launch> launches{{}, {.threads = 96, .blocks = 2, .tiles = 1}, {.threads = 64, .tiles = 2}};
+
+// Those of a case's reductions whose results differ from the reference's; none if all are the same.
 std::string differing(const test::view_case& c, bool everyday = false) {
-  std::vector<reduction> all;
-  for (const reduction& r : test::reductions_of_all_ops(c.type))
-    if (runs_on_a_gpu(r) && (!everyday || is_everyday(r)) && info(r.op()).inputs == (c.two ? 2 : 1) && (c.elements_each() > 0 || info(r.op()).empty != if_empty::refused))
-      all.push_back(r);
-  if (all.empty()) return "";
-  std::vector<std::vector<std::byte>> want;
-  for (const reduction& r : all) {
-    want.emplace_back(c.outputs() * size_of(r.out()) + 8, std::byte{0xa5});
-    reference(r, c.x(), c.y(), c.axes, want.back().data());
-  }
   const view x = c.x();
   const moved_view dx(x, c.storage[0]);
   std::optional<moved_view> dy;
   if (const view* y = c.y()) dy.emplace(*y, c.storage[1]);
-  std::string which;
-  const auto compare = [&](std::span<const reduction> some, std::size_t first, const cuda::launch& shape) {
-    const auto got = reduced(some, c, dx, dy ? &*dy : nullptr, shape);
-    for (std::size_t k = 0; k < some.size(); ++k)
-      if (got[k] != want[first + k])
-        which += " " + test::describe(some[k], c.elements_each()) + (some.size() > 1 ? " together" : "") + " threads=" + std::to_string(shape.threads);
+  std::vector<reduction> known;
+  results wanted;
+  const auto want = [&](const reduction& r) {
+    const auto found = std::ranges::find(known, r);
+    if (found != known.end()) return wanted[static_cast<std::size_t>(found - known.begin())];
+    known.push_back(r);
+    wanted.push_back(test::room_for({&r, 1}, c.outputs())[0]);
+    reference(r, x, c.y(), c.axes, wanted.back().data());
+    return wanted.back();
   };
-  compare(all, 0, {});
-  compare(all, 0, {.threads = 96, .blocks = 2, .tiles = 1});
-  for (std::size_t k = 0; k < all.size(); ++k) compare({&all[k], 1}, k, k % 3 ? cuda::launch{} : cuda::launch{.threads = 64, .tiles = 2});
+  std::string which;
+  for (auto& all : test::companies(c.type, c.two ? 2 : 1, c.elements_each() == 0)) {
+    std::erase_if(all, [&](const reduction& r) { return !runs_on_a_gpu(r) || (everyday && (!is_everyday(r) || r.ddof() > 1)); });
+    results want_of_all;
+    for (const reduction& r : all) want_of_all.push_back(want(r));
+    which += test::differing(all, want_of_all, launches, [&](std::span<const reduction> some, const cuda::launch& shape) {
+      return reduced(some, c, dx, dy ? &*dy : nullptr, shape);
+    });
+  }
+  return which;
+}
+std::string differing(const test::windows_case& c) {
+  const auto elements = c.elements();
+  auto all = test::reductions_for(c.of.type, false, test::some_are_empty(elements));
+  std::erase_if(all, [](const reduction& r) { return !runs_on_a_gpu(r); });
+  const view x = c.of.x();
+  const moved_view moved(x, c.of.storage[0]);
+  return test::differing(all, test::results_of(all, elements, {}), launches, [&](std::span<const reduction> some, const cuda::launch& shape) {
+    return results_of(some, elements.size(), [&](std::span<void* const> to) {
+      const std::size_t work = cuda::windows_workspace_bytes(some, moved.v, c.windows, shape);
+      const device_memory workspace(work);
+      cuda::reduce_windows(some, moved.v, c.windows, to, workspace.p, work, nullptr, shape);
+    });
+  });
+}
+
+// `of_long`: few operations, as the reference takes its time.
+std::string differing(const test::lists_case& c, bool of_long = false) {
+  using enum op_id;
+  const auto x = c.data(0), y = c.two ? c.data(1) : std::vector<std::byte>();
+  const device_memory dx(x), dy(y), offsets(c.offsets()), keys(c.keys());
+  const void* const second = c.two ? dy.p : nullptr;
+  // Nodes of one tile, of two, or of as many as suit: those of long segments are folded ahead.
+  const std::vector<cuda::launch> shapes{{}, {.tiles = 1}, {.tiles = 2}};
+  std::string which;
+  for (const bool by_key : {false, true}) {
+    const auto own_x = c.elements(x, by_key), own_y = c.two ? c.elements(y, by_key) : results();
+    auto all = test::reductions_for(c.type, c.two, test::some_are_empty(own_x));
+    std::erase_if(all, [&](const reduction& r) {
+      return !runs_on_a_gpu(r) || (of_long && r.op() != sum && r.op() != var && r.op() != argmax && r.op() != dot);
+    });
+    const auto run = [&](std::span<const reduction> some, const cuda::launch& shape) {
+      return results_of(some, c.outputs(), [&](std::span<void* const> to) {
+        const auto bytes_for = by_key ? cuda::by_key_workspace_bytes : cuda::segments_workspace_bytes;
+        const std::size_t work = bytes_for(some, c.n(), c.outputs(), shape);
+        const device_memory workspace(work);
+        if (by_key) cuda::reduce_by_key(some, dx.p, second, c.n(), keys.as<std::int64_t>(), c.outputs(), to, workspace.p, work, nullptr, shape);
+        else cuda::reduce_segments(some, dx.p, second, c.n(), offsets.as<std::int64_t>(), c.outputs(), to, workspace.p, work, nullptr, shape);
+      });
+    };
+    const auto found = test::differing(all, test::results_of(all, own_x, own_y), shapes, run);
+    if (!found.empty()) which += (by_key ? " by key" : " segments") + found;
+  }
   return which;
 }
 
@@ -91,12 +145,7 @@ std::string differing(const test::view_case& c, bool everyday = false) {
 
 TEST_CASE("cuda views: any shape, layout and axes, every operation") {
   test::random_bits next{12};
-  for (int round = 0; round < 250; ++round) {
-    test::view_case c = test::random_view(next);
-    if (differing(c).empty()) continue;
-    c = test::shrunk(c, [](const test::view_case& smaller) { return !differing(smaller).empty(); });
-    FAIL(c.describe() << differing(c));
-  }
+  for (int round = 0; round < 250; ++round) test::check_case(test::random_view(next), [](const test::view_case& c) { return differing(c); });
   SUCCEED();
 }
 
@@ -313,33 +362,8 @@ TEST_CASE("cuda windows: any shape, padding and layout, every operation") {
   int in_several_boxes = 0;
   for (int round = 0; round < 120; ++round) {
     const test::windows_case c = test::random_windows(next);
-    const auto elements = c.elements();
-    std::vector<reduction> all = c.reductions(elements);
-    std::erase_if(all, [](const reduction& r) { return !runs_on_a_gpu(r); });
-    const view x = c.of.x();
-    const moved_view moved(x, c.of.storage[0]);
-    in_several_boxes += detail::boxes_of(x, c.windows).each.size() > 1;
-    std::vector<std::size_t> begins{0};
-    for (const reduction& r : all) begins.push_back((begins.back() + elements.size() * size_of(r.out()) + 23) / 8 * 8);
-    const device_memory out(begins.back());
-    REQUIRE(cudaMemset(out.p, 0xa5, begins.back()) == cudaSuccess);
-    std::vector<void*> to;
-    for (std::size_t k = 0; k < all.size(); ++k) to.push_back(out.as<std::byte>() + begins[k]);
-    const std::size_t work = cuda::windows_workspace_bytes(all, moved.v, c.windows);
-    const device_memory workspace(work);
-    cuda::reduce_windows(all, moved.v, c.windows, to, workspace.p, work);
-    std::vector<std::byte> got(begins.back());
-    REQUIRE(cudaMemcpy(got.data(), out.p, got.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
-    INFO(c.describe());
-    for (std::size_t k = 0; k < all.size(); ++k) {
-      const std::size_t size = size_of(all[k].out());
-      for (std::size_t o = 0; o < elements.size(); ++o) {
-        const scalar want = reference(all[k], elements[o].data(), elements[o].size() / size_of(c.of.type)),
-                     have = load_scalar(all[k].out(), &got[begins[k] + o * size]);
-        if (have != want) FAIL_CHECK(test::describe(all[k], elements[o].size()) << " output " << o << ": " << to_hex(have) << ", not " << to_hex(want));
-      }
-      CHECK(got[begins[k] + elements.size() * size] == std::byte{0xa5});
-    }
+    in_several_boxes += detail::boxes_of(c.of.x(), c.windows).each.size() > 1;
+    test::check_case(c, [](const test::windows_case& s) { return differing(s); });
   }
   CHECK(in_several_boxes > 10);
 }
@@ -388,16 +412,6 @@ TEST_CASE("cuda windows: long ones, at any address") {
               CHECK((got == want));
             }
         }
-  // Refused before anything is done.
-  const device_memory room(4096);
-  float* const misaligned = reinterpret_cast<float*>(room.as<std::byte>() + 2);
-  void* const to = room.p;
-  const reduction sum = make_reduction(op_id::sum, {}, dtype::f32);
-  for (const std::int64_t padding : {0, 1}) {
-    const window w{.axis = 1, .size = 3, .padding = padding};
-    CHECK_THROWS_WITH(cuda::reduce_windows({&sum, 1}, row_major(dtype::f32, misaligned, {2, 5}), {&w, 1}, {&to, 1}, room.p, 4096), "x.data: not aligned to its elements");
-  }
-  CHECK_THROWS_WITH(cuda::reduce({&sum, 1}, row_major(dtype::f32, misaligned, {2, 300}), nullptr, std::array{1}, {&to, 1}, room.p, 4096), "x.data: not aligned to its elements");
 }
 
 TEST_CASE("cuda segments: a length for each kernel", "[racecheck]") {
@@ -439,69 +453,29 @@ TEST_CASE("cuda segments: a length for each kernel", "[racecheck]") {
   }
 }
 
-TEST_CASE("cuda segments and keys: of any length, one and two inputs") {
+TEST_CASE("cuda segments and keys: of any length, every operation") {
   test::random_bits next{6};
+  for (int round = 0; round < 100; ++round) test::check_case(test::random_lists(next), [](const test::lists_case& c) { return differing(c); });
+  SUCCEED();
+}
+
+TEST_CASE("cuda segments and keys: many, and long ones") {
+  test::random_bits next{7};
   for (const dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i8, dtype::u64})
     for (const std::int64_t longest : {40, 3000, 400'000}) {
-      std::vector<std::int64_t> offsets{3};
+      test::lists_case c{.type = t, .specials = false, .lengths = {}, .outside = 8};
       for (int k = 0; k < 500; ++k)
-        offsets.push_back(offsets.back() + (k == 250 ? longest : static_cast<std::int64_t>(next() % (k % 7 ? 70 : 2000)) * static_cast<std::int64_t>(next() % 2)));
+        c.lengths.push_back(k == 250 ? longest : static_cast<std::int64_t>(next() % (k % 7 ? 70 : 2000) * (next() % 2)));
       // Many neighbours of 16 leaves, which a warp does not take all at once; and what warps, nodes and leaves end with.
-      if (longest >= 3000)
-        for (int k = 0; k < 33; ++k) offsets.push_back(offsets.back() + 4096);
+      if (longest >= 3000) c.lengths.insert(c.lengths.end(), 33, 4096);
       if (longest > 3000)
-        for (const std::int64_t n : {4097, 8192, 8193, 16'384, 32'768, 32'769, 65'537, 131'072, 32, 33, 256, 257, 4095, 1, 0, 4097}) offsets.push_back(offsets.back() + n);
-      const auto n = static_cast<std::size_t>(offsets.back()) + 5, segments = offsets.size() - 1;
-      const auto x = test::make_data(t, test::kind::near_one, n, 1), y = test::make_data(t, test::kind::near_one, n, 2);
-      const std::size_t size = size_of(t), keys_count = 70;
-      std::vector<std::int64_t> keys(n);
-      for (auto& k : keys) k = static_cast<std::int64_t>(next() % 10 * (next() % 7)) - (next() % 50 == 0 ? 100 : 0);
-      std::vector<std::byte> of_key_x[keys_count], of_key_y[keys_count];
-      for (std::size_t i = 0; i < n; ++i)
-        if (keys[i] >= 0) {
-          const auto k = static_cast<std::size_t>(keys[i]);
-          of_key_x[k].insert(of_key_x[k].end(), &x[i * size], &x[i * size] + size);
-          of_key_y[k].insert(of_key_y[k].end(), &y[i * size], &y[i * size] + size);
-        }
-      const device_memory dx(x.size()), dy(y.size()), d_offsets(offsets.size() * 8), d_keys(n * 8), out(8 * segments);
-      REQUIRE(cudaMemcpy(dx.p, x.data(), x.size(), cudaMemcpyHostToDevice) == cudaSuccess);
-      REQUIRE(cudaMemcpy(dy.p, y.data(), y.size(), cudaMemcpyHostToDevice) == cudaSuccess);
-      REQUIRE(cudaMemcpy(d_offsets.p, offsets.data(), 8 * offsets.size(), cudaMemcpyHostToDevice) == cudaSuccess);
-      REQUIRE(cudaMemcpy(d_keys.p, keys.data(), 8 * n, cudaMemcpyHostToDevice) == cudaSuccess);
-      for (const reduction& r : test::reductions_of_all_ops(t)) {
-        if (!runs_on_a_gpu(r) || (longest > 3000 && r.op() != op_id::sum && r.op() != op_id::var && r.op() != op_id::argmax)) continue;
-        const bool two = info(r.op()).inputs == 2, has_empty = info(r.op()).empty != if_empty::refused;
-        void* to = out.p;
-        std::vector<std::byte> got(8 * segments);
-        const auto expect = [&](std::size_t k, const std::byte* px, const std::byte* py, std::size_t count, const char* what) {
-          if (count == 0 && !has_empty) return;
-          const scalar want = reference(r, px, two && count ? py : nullptr, count);
-          if (load_scalar(r.out(), &got[k * size_of(r.out())]) != want) {
-            INFO(what << " " << k << " " << test::describe(r, count));
-            CHECK(to_hex(load_scalar(r.out(), &got[k * size_of(r.out())])) == to_hex(want));
-          }
-        };
-        // Nodes of one tile, of two, or of as many as suit: those of long segments are folded ahead.
-        const cuda::launch shape{.tiles = static_cast<int>(static_cast<int>(r.op()) % 3)};
-        const std::size_t of_segments = cuda::segments_workspace_bytes({&r, 1}, n, segments, shape);
-        const device_memory workspace_of_segments(of_segments);
-        cuda::reduce_segments({&r, 1}, dx.p, two ? dy.p : nullptr, n, d_offsets.as<std::int64_t>(), segments, {&to, 1}, workspace_of_segments.p,
-                              of_segments, nullptr, shape);
-        REQUIRE(cudaMemcpy(got.data(), out.p, got.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
-        for (std::size_t k = 0; k < segments; ++k) {
-          const auto first = static_cast<std::size_t>(offsets[k]) * size;
-          expect(k, &x[first], &y[first], static_cast<std::size_t>(offsets[k + 1] - offsets[k]), "segment");
-        }
-        const std::size_t work = cuda::by_key_workspace_bytes({&r, 1}, n, keys_count, shape);
-        const device_memory workspace(work);
-        cuda::reduce_by_key({&r, 1}, dx.p, two ? dy.p : nullptr, n, d_keys.as<std::int64_t>(), keys_count, {&to, 1}, workspace.p, work, nullptr, shape);
-        REQUIRE(cudaMemcpy(got.data(), out.p, got.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
-        for (std::size_t k = 0; k < keys_count; ++k) expect(k, of_key_x[k].data(), of_key_y[k].data(), of_key_x[k].size() / size, "key");
+        for (const std::int64_t n : {4097, 8192, 8193, 16'384, 32'768, 32'769, 65'537, 131'072, 32, 33, 256, 257, 4095, 1, 0, 4097}) c.lengths.push_back(n);
+      for (const bool two : {false, true}) {
+        c.two = two;
+        test::check_case(c, [&](const test::lists_case& s) { return differing(s, longest > 3000); });
       }
-      CHECK_THROWS_AS(cuda::check_keys(d_keys.as<std::int64_t>(), n, keys_count), error);
-      cuda::check_offsets(d_offsets.as<std::int64_t>(), segments, n);
-      CHECK_THROWS_AS(cuda::check_offsets(d_offsets.as<std::int64_t>(), segments, n - 6), error);
     }
+  SUCCEED();
 }
 
 TEST_CASE("cuda segments and keys: few elements, very many outputs") {
@@ -529,6 +503,126 @@ TEST_CASE("cuda segments and keys: few elements, very many outputs") {
     REQUIRE(cudaMemcpy(got.data(), out.p, 4 * outputs, cudaMemcpyDeviceToHost) == cudaSuccess);
     CHECK(std::memcmp(got.data(), want.data(), 4 * outputs) == 0);
   }
+}
+
+namespace {
+// Calls whose inputs, results and workspace lie on the GPU; offsets and keys are checked there, as docs/shapes.md says.
+struct the_gpu {
+  static constexpr std::size_t bytes = 4096, work = std::size_t{1} << 20;
+  device_memory elements{std::vector<float>(1024, 1)}, written{bytes + work};
+  const float* data = elements.as<float>();
+  void* out = written.p;
+  void* workspace = written.as<std::byte>() + bytes;
+
+  the_gpu() { REQUIRE(cudaMemset(written.p, 7, bytes + work) == cudaSuccess); }
+  bool untouched() const {
+    std::vector<std::byte> now(bytes + work);
+    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+    REQUIRE(cudaMemcpy(now.data(), written.p, now.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
+    return now == std::vector<std::byte>(now.size(), std::byte{7});
+  }
+  void reduce(const reduction& r, const view& x, const view* y, const std::vector<int>& axes, void* to) const {
+    cuda::reduce({&r, 1}, x, y, axes, {&to, 1}, workspace, work);
+  }
+  void windows(const reduction& r, const view& x, const std::vector<window>& of) const {
+    cuda::reduce_windows({&r, 1}, x, of, {&out, 1}, workspace, work);
+  }
+  void segments(const reduction& r, std::size_t n, const std::vector<std::int64_t>& offsets) const {
+    const device_memory there(offsets);
+    cuda::check_offsets(there.as<std::int64_t>(), offsets.size() - 1, n);
+    cuda::reduce_segments({&r, 1}, data, nullptr, n, there.as<std::int64_t>(), offsets.size() - 1, {&out, 1}, workspace, work);
+  }
+  void by_key(const reduction& r, const std::vector<std::int64_t>& keys, std::size_t outputs) const {
+    const device_memory there(keys);
+    cuda::check_keys(there.as<std::int64_t>(), keys.size(), outputs);
+    cuda::reduce_by_key({&r, 1}, data, nullptr, keys.size(), there.as<std::int64_t>(), outputs, {&out, 1}, workspace, work);
+  }
+};
+}  // namespace
+
+TEST_CASE("cuda views: what cannot be done is named, and nothing is written") {
+  const the_gpu by;
+  test::check_refusals(by);
+  const auto refused = [&](const std::string& start, auto call) { test::check_refused(start, call, [&] { return by.untouched(); }); };
+  const reduction sum = make_reduction(op_id::sum, {}, dtype::f32), dot = make_reduction(op_id::dot, {}, dtype::f32),
+                  by_hand = make_reduction(op_id::sum, method_id::sequential, dtype::f32);
+  const std::vector<reduction> lists[] = {{sum}, {make_reduction(op_id::sum, method_id::exact, dtype::f32)}, {make_reduction(op_id::count_distinct, {}, dtype::f32)}};
+  const device_memory good(std::vector<std::int64_t>{0, 300, 300, 900, 0});
+  const auto* const list = good.as<std::int64_t>();
+  const auto* const odd = reinterpret_cast<const std::int64_t*>(good.as<std::byte>() + 4);
+  const float* const misaligned = reinterpret_cast<const float*>(reinterpret_cast<const std::byte*>(by.data) + 2);
+  const view x = row_major(dtype::f32, by.data, {2, 500}), y = row_major(dtype::f32, misaligned, {500});
+  const window pool{.axis = 1, .size = 3, .padding = 1};
+  constexpr std::size_t four_billion = std::size_t{1} << 32;
+  // The four calls, of some reductions in some launch shape, with that workspace.
+  struct call_of {
+    const char* name;
+    std::size_t bytes;
+    std::function<void(void*, std::size_t)> run;
+  };
+  const auto calls = [&](std::span<const reduction> all, const cuda::launch& shape) {
+    const std::span<void* const> to(&by.out, 1);
+    return std::vector<call_of>{
+        {"views", cuda::workspace_bytes(all, x, nullptr, std::array{0}, shape),
+         [=](void* w, std::size_t size) { cuda::reduce(all, x, nullptr, std::array{0}, to, w, size, nullptr, shape); }},
+        {"windows", cuda::windows_workspace_bytes(all, x, {&pool, 1}, shape),
+         [=, &pool](void* w, std::size_t size) { cuda::reduce_windows(all, x, {&pool, 1}, to, w, size, nullptr, shape); }},
+        {"segments", cuda::segments_workspace_bytes(all, 1000, 3, shape),
+         [=, &by](void* w, std::size_t size) { cuda::reduce_segments(all, by.data, nullptr, 1000, list, 3, to, w, size, nullptr, shape); }},
+        {"keys", cuda::by_key_workspace_bytes(all, 5, 901, shape),
+         [=, &by](void* w, std::size_t size) { cuda::reduce_by_key(all, by.data, nullptr, 5, list, 901, to, w, size, nullptr, shape); }}};
+  };
+  int wanted = 0;
+  for (const auto& all : lists)
+    for (const call_of& c : calls(all, {})) {
+      INFO(c.name << " " << test::describe(all[0], 0));
+      REQUIRE(c.bytes <= by.work);
+      if (c.bytes == 0) continue;
+      ++wanted;
+      refused("workspace_size: " + std::to_string(c.bytes - 1) + " bytes, need " + std::to_string(c.bytes), [&] { c.run(by.workspace, c.bytes - 1); });
+      refused("workspace: null or not 16-byte aligned", [&] { c.run(nullptr, c.bytes); });
+      refused("workspace: null or not 16-byte aligned", [&] { c.run(static_cast<std::byte*>(by.workspace) + 8, c.bytes); });
+    }
+  CHECK(wanted >= 6);
+  // Shapes of the launch, methods and misaligned elements, by whichever call.
+  for (const auto& [shape, what] : {std::pair{cuda::launch{.threads = 33}, "launch.threads: 33"}, {cuda::launch{.blocks = -1}, "launch.blocks: -1"},
+                                    {cuda::launch{.tiles = 3}, "launch.tiles: 3"}}) {
+    refused(what, [&] { cuda::reduce({&sum, 1}, x, nullptr, std::array{0}, {&by.out, 1}, by.workspace, by.work, nullptr, shape); });
+    refused(what, [&] { cuda::reduce_windows({&sum, 1}, x, {&pool, 1}, {&by.out, 1}, by.workspace, by.work, nullptr, shape); });
+    refused(what, [&] { cuda::reduce_segments({&sum, 1}, by.data, nullptr, 1000, list, 3, {&by.out, 1}, by.workspace, by.work, nullptr, shape); });
+    refused(what, [&] { cuda::reduce_by_key({&sum, 1}, by.data, nullptr, 5, list, 901, {&by.out, 1}, by.workspace, by.work, nullptr, shape); });
+  }
+  const auto segments = [&](const reduction& r, const void* from, const void* and_from, const std::int64_t* offsets) {
+    cuda::reduce_segments({&r, 1}, from, and_from, 1000, offsets, 3, {&by.out, 1}, by.workspace, by.work);
+  };
+  const auto by_key = [&](const reduction& r, const void* from, const void* and_from, const std::int64_t* keys, std::size_t n, std::size_t outputs) {
+    cuda::reduce_by_key({&r, 1}, from, and_from, n, keys, outputs, {&by.out, 1}, by.workspace, by.work);
+  };
+  refused("method: sequential", [&] { by.reduce(by_hand, x, nullptr, {1}, by.out); });
+  refused("method: sequential", [&] { by.windows(by_hand, x, {pool}); });
+  refused("method: sequential", [&] { segments(by_hand, by.data, nullptr, list); });
+  refused("method: sequential", [&] { by_key(by_hand, by.data, nullptr, list, 5, 901); });
+  refused("x.data: not aligned to its elements", [&] { by.reduce(sum, row_major(dtype::f32, misaligned, {2, 300}), nullptr, {1}, by.out); });
+  refused("y.data: not aligned to its elements", [&] { by.reduce(dot, x, &y, {1}, by.out); });
+  for (const std::int64_t padding : {0, 1})
+    refused("x.data: not aligned to its elements", [&] { by.windows(sum, row_major(dtype::f32, misaligned, {2, 5}), {window{.axis = 1, .size = 3, .padding = padding}}); });
+  refused("x.data: not aligned to its elements", [&] { segments(sum, misaligned, nullptr, list); });
+  refused("y.data: not aligned to its elements", [&] { segments(dot, by.data, misaligned, list); });
+  refused("offsets: null or not aligned", [&] { segments(sum, by.data, nullptr, nullptr); });
+  refused("offsets: null or not aligned", [&] { segments(sum, by.data, nullptr, odd); });
+  refused("x.data: not aligned to its elements", [&] { by_key(sum, misaligned, nullptr, list, 5, 901); });
+  refused("y: dot takes two inputs", [&] { by_key(dot, by.data, nullptr, list, 5, 901); });
+  refused("keys: null or not aligned", [&] { by_key(sum, by.data, nullptr, nullptr, 5, 901); });
+  refused("keys: null or not aligned", [&] { by_key(sum, by.data, nullptr, odd, 4, 901); });
+  refused("n: 2^32 elements or outputs, or more", [&] { by_key(sum, by.data, nullptr, list, four_billion, 901); });
+  refused("n: 2^32 elements or outputs, or more", [&] { by_key(sum, by.data, nullptr, list, 5, four_billion); });
+  refused("out: room for 1 results of 2", [&] {
+    const reduction both[] = {sum, sum};
+    cuda::reduce(both, x, nullptr, std::array{1}, {&by.out, 1}, by.workspace, by.work);
+  });
+  // And what is allowed is written.
+  by.reduce(sum, x, nullptr, {1}, by.out);
+  CHECK_FALSE(by.untouched());
 }
 
 TEST_CASE("probe: the GPU adds an output in a batch in the printed order", "[probe][cuda]") {
