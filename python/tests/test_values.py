@@ -230,7 +230,7 @@ def test_the_lock_is_given_away():
     assert during > 0
 
 
-LARGE = random_array(3, (400, 5000), np.dtype("float32"))
+LARGE = random_array(3, (100, 5000), np.dtype("float32"))
 
 
 def child(_):
