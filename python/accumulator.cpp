@@ -1,6 +1,7 @@
 // bitfold::accumulator, of any type, for Python.
 #include "core.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 #include <type_traits>
@@ -31,6 +32,9 @@ constexpr std::pair<std::string_view, exact::term> terms[] = {{"element", exact:
                                                               {"square", exact::term::square},
                                                               {"product", exact::term::product},
                                                               {"squared_difference", exact::term::squared_difference}};
+
+/// After so many elements it is asked whether a signal came: milliseconds.
+constexpr std::uint64_t a_piece = std::uint64_t{1} << 22;
 
 class any_sum {
  public:
@@ -80,9 +84,19 @@ class any_sum {
     if (y && y->size() != x.size()) refuse("y: not of the length of x");
     if (exact::degree(what) != degree())
       refuse("degree: " + std::to_string(degree()) + ", where that of these terms is " + std::to_string(exact::degree(what)));
+    const auto at = [](const described* a, std::uint64_t i) {
+      return a ? static_cast<const std::byte*>(a->where.data) + i * size_of(a->type.stored) : nullptr;
+    };
     each([&](auto& s) {
-      const nb::gil_scoped_release free;
-      exact::deposit(what, type(), x.where.data, y ? y->where.data : nullptr, x.size(), &s.value());
+      auto sum = s.value();  // an interrupt leaves the accumulator as it was
+      for (std::uint64_t i = 0; i < x.size(); i += a_piece) {
+        {
+          const nb::gil_scoped_release free;
+          exact::deposit(what, type(), at(&x, i), at(y, i), std::min(a_piece, x.size() - i), &sum);
+        }
+        if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      }
+      s.value() = sum;
     });
   }
   void merge(const any_sum& o) {

@@ -281,6 +281,19 @@ def test_an_interrupt_is_raised_when_the_call_ends():
     assert run.stdout == "interrupted\n", run.stderr
 
 
+def test_an_interrupted_accumulator_is_as_before():
+    code = ("import bitfold, numpy as np, os, signal, threading\n"
+            "x, a, done = np.ones(1 << 25, np.float32), bitfold.accumulator('float32'), 0\n"
+            "threading.Timer(0.02, lambda: os.kill(os.getpid(), signal.SIGINT)).start()\n"
+            "try:\n"
+            "    while True:\n"
+            "        a.add(x)\n"
+            "        done += 1\n"
+            "except KeyboardInterrupt: print(int(a.round('float64')) == done << 25)\n")
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert run.stdout == "True\n", (run.stdout, run.stderr)
+
+
 def test_registry():
     assert [op["name"] for op in _core.ops()] == list(bitfold._registry.REGISTRY)
     assert {m["name"] for m in _core.methods()} >= {"tree", "kahan", "exact"}
