@@ -623,12 +623,12 @@ def test_layouts_do_not_matter(f, device):
         assert all(map(same, run(torch.stack([x, -x], -1)[..., 0]), wanted))
 
 
-#: Their gradients have torch's exp in them, or a division by a number.
-NOT_BACKWARDS = ("mean", "logsumexp")
+#: Its gradient has torch's exp in it.
+NOT_BACKWARDS = ("logsumexp",)
+needs_a_gpu = lambda f: pytest.mark.cuda(pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")(f))
 
 
-@pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@needs_a_gpu
 @pytest.mark.parametrize("width", [301, 1024])  # one by one, and in packets
 @pytest.mark.parametrize("f", PER_SAMPLE)
 def test_cpu_and_cuda(f, width):
@@ -644,22 +644,76 @@ def test_cpu_and_cuda(f, width):
     assert f in NOT_BACKWARDS or same(cpu[1], cuda[1])
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
+def test_a_division_by_a_number_is_rounded_once(dtype, device):
+    x = torch.cat([randn(3000, dtype=dtype), torch.tensor([0, -0.0, math.inf, math.nan, torch.finfo(dtype).max, torch.finfo(dtype).tiny], dtype=dtype)])
+    for n in (3000, 0.7, 7, 1e-3, 1e5):
+        wanted, y = x / n, x.to(device)
+        assert same(_overrides.BY_A_NUMBER["div.Tensor"](y, torch.tensor(n, dtype=F64)).nan_to_num(7), wanted.nan_to_num(7))
+        with deterministic():
+            by = torch.tensor(n, dtype=dtype)  # the same, if it can be said in that type
+            for z in (y / n, y.clone().div_(n), torch.div(y, n, out=torch.empty_like(y)), y.reshape(2, 3, -1).transpose(0, 2).div(n).transpose(0, 2).reshape(-1)):
+                assert same(z.nan_to_num(7), wanted.nan_to_num(7))
+            assert same((y / by).nan_to_num(7), (x / by).nan_to_num(7)) and same((y / by.to(device)).nan_to_num(7), (x / by).nan_to_num(7))
+            assert (y[0] / torch.tensor(n, dtype=F64)).dtype is F64
+
+
 # ---- Under autograd, and autocast ----------------------------------------------------------------
 
 KEYS = torch.tensor([2, 0, 2, 1])
-#: One function of each sort, of x of [4, 3] and w of [3], smooth there.
+
+
+def keys_of(x):
+    return KEYS.to(x.device).repeat(-(-len(x) // 4))[: len(x)]
+
+
+#: One function of each sort, of x of [4, 3] and w of [3], smooth there; or of [4 k, 3 m] and [3 m].
 SMOOTH = {
     "sum": lambda x, w: x.sum(1) * w.sum(), "nansum": lambda x, w: x.nansum(0) * w, "mean": lambda x, w: x.mean(0) * w, "prod": lambda x, w: x.prod(1),
     "amax": lambda x, w: x.amax(1), "max": lambda x, w: x.max(1)[0], "var": lambda x, w: x.var(1), "std_mean": lambda x, w: torch.std_mean(x, 1),
     "vector_norm": lambda x, w: torch.linalg.vector_norm(x, dim=1), "dot": lambda x, w: torch.dot(x[0], w),
     "logsumexp": lambda x, w: x.logsumexp(1), "softmax": lambda x, w: x.softmax(1) * w, "log_softmax": lambda x, w: x.log_softmax(0) * w,
-    "layer_norm": lambda x, w: F.layer_norm(x, (3,), w), "rms_norm": lambda x, w: F.rms_norm(x, (3,), w, 1e-5), "group_norm": lambda x, w: F.group_norm(x, 3, w),
-    "batch_norm": lambda x, w: F.batch_norm(x, None, None, w, training=True), "mse_loss": lambda x, w: F.mse_loss(x, w.expand(4, 3)),
-    "nll_loss": lambda x, w: F.nll_loss(x * w, KEYS), "cross_entropy": lambda x, w: F.cross_entropy(x * w, KEYS),
-    "embedding": lambda x, w: F.embedding(KEYS, x) * w, "index_add": lambda x, w: torch.zeros_like(x).index_add(0, KEYS, x * w),
-    "scatter_add": lambda x, w: torch.zeros_like(x).scatter_add(0, KEYS[:, None].expand(4, 3), x * w),
-    "index_put": lambda x, w: torch.zeros_like(x).index_put((KEYS,), x * w, accumulate=True),
+    "layer_norm": lambda x, w: F.layer_norm(x, w.shape, w), "rms_norm": lambda x, w: F.rms_norm(x, w.shape, w, 1e-5), "group_norm": lambda x, w: F.group_norm(x, 3, w),
+    "batch_norm": lambda x, w: F.batch_norm(x, None, None, w, training=True), "mse_loss": lambda x, w: F.mse_loss(x, w.expand_as(x)),
+    "nll_loss": lambda x, w: F.nll_loss(x * w, keys_of(x)), "cross_entropy": lambda x, w: F.cross_entropy(x * w, keys_of(x)),
+    "embedding": lambda x, w: F.embedding(keys_of(x), x) * w, "index_add": lambda x, w: torch.zeros_like(x).index_add(0, keys_of(x), x * w),
+    "scatter_add": lambda x, w: torch.zeros_like(x).scatter_add(0, keys_of(x)[:, None].expand_as(x), x * w),
+    "index_put": lambda x, w: torch.zeros_like(x).index_put((keys_of(x),), x * w, accumulate=True),
 }  # fmt: skip
+
+
+#: More of what is covered, of the same arguments.
+FUNCTIONS = SMOOTH | {
+    "mean of all": lambda x, w: (x * w).mean(), "sum of all": lambda x, w: (x * w).sum(), "prod of all": lambda x, w: (1 + x / 4096).prod() * w.sum(),
+    "amin": lambda x, w: x.amin(0) * w, "min": lambda x, w: x.min(1)[0], "aminmax": lambda x, w: torch.aminmax(x, dim=1), "std": lambda x, w: x.std(0) * w,
+    "var_mean": lambda x, w: torch.var_mean(x, 1), "norm": lambda x, w: x.norm(), "norm 1": lambda x, w: torch.linalg.vector_norm(x, 1, dim=0) * w,
+    "norm inf": lambda x, w: torch.linalg.vector_norm(x, math.inf, dim=1), "softmax 0": lambda x, w: x.softmax(0) * w, "l1_loss": lambda x, w: F.l1_loss(x, w.expand_as(x)),
+    "mse_loss sum": lambda x, w: F.mse_loss(x, w.expand_as(x), reduction="sum"), "batch_norm at rest": lambda x, w: F.batch_norm(x, w.detach(), w.detach(), w),
+    "layer_norm and bias": lambda x, w: F.layer_norm(x, w.shape, w, w), "instance_norm": lambda x, w: F.instance_norm(x[:, None], weight=w[:1]),
+    "nll_loss weighted": lambda x, w: F.nll_loss(x, keys_of(x), w.detach()), "cross_entropy sum": lambda x, w: F.cross_entropy(x * w, keys_of(x), reduction="sum"),
+    "scatter_reduce mean": lambda x, w: torch.zeros_like(x).scatter_reduce(0, keys_of(x)[:, None].expand_as(x), x * w, "mean"),
+    "index_reduce amax": lambda x, w: x.index_reduce(0, keys_of(x), x * w, "amax"), "put_": lambda x, w: torch.zeros_like(x).put_(keys_of(x), x[:, 0] * w[0], accumulate=True),
+    **{f"embedding_bag {mode}": lambda x, w, mode=mode: F.embedding_bag(keys_of(x), x, keys_of(x).new_tensor([0, 1, 3]), mode=mode) * w for mode in ("sum", "mean", "max")},
+    "a bias": lambda x, w: x + w, "vector_norm of all": lambda x, w: torch.linalg.vector_norm(x * w), "dot of rows": lambda x, w: torch.dot(x[1], x[0] * w),
+}  # fmt: skip
+
+
+@needs_a_gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, F64], ids=str)
+@pytest.mark.parametrize("f", FUNCTIONS)
+def test_gradients_on_cpu_and_cuda(f, dtype):
+    def run(device):
+        x, w = (t.to(dtype).to(device).requires_grad_() for t in (randn(40, 27), 0.5 + randn(27, seed=1).abs()))
+        outs = FUNCTIONS[f](x, w)
+        outs = [t for t in (outs if isinstance(outs, tuple) else (outs,)) if t.is_floating_point()]
+        seeds = [torch.linspace(0.3, 1.7, t.numel()).reshape(t.shape).to(device, t.dtype) for t in outs]
+        return *outs, *(t for t in torch.autograd.grad(outs, [x, w], seeds, allow_unused=True) if t is not None)
+
+    with deterministic():
+        cpu, cuda = run("cpu"), run("cuda")
+    for k, (a, b) in enumerate(zip(cpu, cuda, strict=True)):
+        assert same(a, b) or f in NOT_BACKWARDS and k > 0, k
 
 
 @pytest.mark.parametrize("f", SMOOTH)

@@ -48,6 +48,11 @@ def wide(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in HALF else dtype
 
 
+def over(x: torch.Tensor, n: float) -> torch.Tensor:
+    """x / n, rounded once: on CUDA torch multiplies by 1 / n, where n is a number."""
+    return x / x.new_full((), n)
+
+
 class Ask(NamedTuple):
     """A reduction to make: of which elements is known later. `method`: what it takes of this one."""
 

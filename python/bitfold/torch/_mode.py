@@ -19,7 +19,7 @@ from bitfold import _core
 
 from . import _overrides
 from ._engine import METHODS
-from ._overrides import ACCUMULATING, OVERRIDES, QUICK
+from ._overrides import ACCUMULATING, BY_A_NUMBER, OVERRIDES, QUICK
 
 _KEYS = ("CPU", "CUDA")
 _LOCK = threading.RLock()
@@ -82,16 +82,20 @@ _OUT_IS_DTYPE, _CONVERTING = (
 )
 
 
-def _into(name: str, outs: list[str], function: Callable) -> Callable:
+def _copied(result: torch.Tensor, out: torch.Tensor, exact_dtype: bool = False) -> torch.Tensor:
     from torch._prims_common.wrappers import _maybe_resize_out, _safe_copy_out
 
+    return _safe_copy_out(copy_from=result, copy_to=_maybe_resize_out(out, result.shape), exact_dtype=exact_dtype)
+
+
+def _into(name: str, outs: list[str], function: Callable) -> Callable:
     def into(*args, **kwargs):
         targets = [kwargs.pop(name) for name in outs]
         if name in _OUT_IS_DTYPE and kwargs.get("dtype") is None:
             kwargs["dtype"] = targets[0].dtype
         results = function(_state.method, *args, **kwargs)
         for target, result in zip(targets, results if isinstance(results, tuple) else (results,)):
-            _safe_copy_out(copy_from=result, copy_to=_maybe_resize_out(target, result.shape), exact_dtype=name not in _CONVERTING)
+            _copied(result, target, exact_dtype=name not in _CONVERTING)
         return targets[0] if len(targets) == 1 else tuple(targets)
 
     return into
@@ -109,6 +113,20 @@ def _where_accumulating(function: Callable, op: torch._ops.OpOverload, key: str)
         if not given.get("accumulate"):
             return own.call_boxed(keys, x, *args, **kwargs)
         return x.copy_(function(_state.method, x, **given))
+
+    return either
+
+
+def _where_by_a_number(function: Callable, op: torch._ops.OpOverload) -> Callable:
+    """On CUDA, where the second of two is a number, or one in a tensor on the CPU."""
+    own = torch.library.get_kernel(op, "CUDA")
+
+    def either(keys, x, y, **out):
+        named = not isinstance(y, torch.Tensor)
+        if x.is_cuda and x.is_floating_point() and (named or y.is_cpu and not y.dim()) and torch.result_type(x, y) is x.dtype:
+            result = function(x, y)
+            return _copied(result, out["out"]) if out else x.copy_(result) if op._schema.is_mutable else result
+        return own.call_boxed(keys, x, torch.tensor(y, dtype=torch.result_type(x, y)) if named else y, **out)
 
     return either
 
@@ -363,4 +381,8 @@ def _registered() -> torch.library.Library:
                 library.impl(op, _where_accumulating(function, op, key), key, with_keyset=True, allow_override=True)
             for op, kernel in covered().items():
                 library.impl(op, kernel, key, allow_override=True)
+        for name, function in BY_A_NUMBER.items() if torch.cuda.is_available() else ():
+            op = find(name)
+            for one in (op, *forms(op)):
+                library.impl(one, _where_by_a_number(function, one), "CUDA", with_keyset=True, allow_override=True)
     return library

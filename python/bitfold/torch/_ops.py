@@ -15,7 +15,7 @@ from torch._library.autograd import Info, make_autograd_impl
 from torch.autograd import forward_ad
 
 from . import _engine
-from ._engine import OPS, TENSORS, Ask, asked_by_type, dims_of, method_for, result_dtype, result_shape
+from ._engine import OPS, TENSORS, Ask, asked_by_type, dims_of, method_for, over, result_dtype, result_shape
 
 LIBRARY = torch.library.Library("bitfold", "DEF")
 
@@ -159,7 +159,7 @@ GRADIENTS: dict[str, Callable] = {
     "sum": lambda a: a.g.expand(a.x.shape),
     "nansum": lambda a: a.g * ~torch.isnan(a.x),
     "prod": _prod,
-    "mean": lambda a: (a.g / a.n).expand(a.x.shape),
+    "mean": lambda a: over(a.g, a.n).expand(a.x.shape),
     "nanmean": lambda a: a.g * ~torch.isnan(a.x) / a.fold("count_nonzero", ~torch.isnan(a.x)),
     **{op: lambda a: a.shared((a.x == a.out) | (torch.isnan(a.x) & torch.isnan(a.out))) for op in ("min", "max", "nanmin", "nanmax")},
     "sum_squares": lambda a: 2 * a.g * a.x,
@@ -174,8 +174,8 @@ GRADIENTS: dict[str, Callable] = {
     "softmax_denominator": _softmax_denominator,
     "dot": lambda a: (a.g * a.y, a.g * a.x),
     "squared_distance": lambda a: _both(2 * a.g * (a.x - a.y)),
-    "mse": lambda a: _both(2 * a.g / a.n * (a.x - a.y)),
-    "mae": lambda a: _both(a.g / a.n * torch.sgn(a.x - a.y)),
+    "mse": lambda a: _both(over(2 * a.g, a.n) * (a.x - a.y)),
+    "mae": lambda a: _both(over(a.g, a.n) * torch.sgn(a.x - a.y)),
     "cosine": _cosine,
 }
 

@@ -18,11 +18,13 @@ from torch import Tensor
 from bitfold import _core
 
 from . import _engine
-from ._engine import HALF, TENSORS, Ask, Rows, asked_by_type, dims_of, method_for, wide
+from ._engine import HALF, TENSORS, Ask, Rows, asked_by_type, dims_of, method_for, over, wide
 
 OVERRIDES: dict[str, Callable] = {}
 #: The same without `out` and without keywords, for plain tensors: in one call of the library's, or None, and then it is for the others.
 QUICK: dict[str, Callable] = {}
+#: What torch's kernels on a GPU round twice, and those on CPUs once: in place of the former alone, for the calls of a tensor and a number.
+BY_A_NUMBER: dict[str, Callable] = {"div.Tensor": lambda x, y: over(x.to(wide(x.dtype)), float(y)).to(x.dtype)}
 #: The same names by what they are, for the table in docs/pytorch.md.
 HEADINGS: dict[str, list[str]] = {}
 
@@ -82,11 +84,6 @@ for _name, _ops in {
     **{op: (op,) for op in ("argmax", "argmin", "logsumexp")},
 }.items():
     _quick_reduction(_name, *_ops)
-
-
-def over(x: Tensor, n: float) -> Tensor:
-    """x / n, rounded once: on CUDA torch multiplies by 1 / n, where n is a number."""
-    return x / x.new_full((), n)
 
 
 def square_root(x: Tensor) -> Tensor:
