@@ -63,13 +63,16 @@ inline outcome bitfold_cli(std::vector<std::string> arguments, const surrounding
           with.err.empty() ? content(err) : ""};
 }
 
-// For `meanwhile`: a file of so many bytes, all holes, that is cut to one page as soon as the command has
-// mapped it, long before it has read so much. (It is made here, before the command runs.)
-inline constexpr std::uintmax_t long_file = std::uintmax_t{1} << (bitfold::test::sanitized ? 28 : 32);
-inline std::function<void(pid_t)> shorten_when_mapped(const std::string& path) {
+// A file of so many bytes, all holes.
+inline void make_holes(const std::string& path, std::uintmax_t bytes) {
   std::ofstream{path};
-  std::filesystem::resize_file(path, long_file);
-  return [path = std::filesystem::canonical(path).string()](pid_t child) {
+  std::filesystem::resize_file(path, bytes);
+}
+
+// For `meanwhile`: calls then(child) as soon as the command has mapped that file, long before it has read one that is long.
+template <class Then>
+std::function<void(pid_t)> when_mapped(const std::string& path, Then then) {
+  return [path = std::filesystem::canonical(path).string(), then](pid_t child) {
     const std::string maps = "/proc/" + std::to_string(child) + "/maps";
     for (std::string text = content(maps); text.find(path) == std::string::npos;
          text = content(maps)) {
@@ -77,8 +80,14 @@ inline std::function<void(pid_t)> shorten_when_mapped(const std::string& path) {
       REQUIRE(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT) == 0);
       if (ended.si_pid != 0) return;  // the test will say what it did instead
     }
-    std::filesystem::resize_file(path, 4096);
+    then(child);
   };
+}
+// The same of a long file, which is made here and then cut to one page.
+inline constexpr std::uintmax_t long_file = std::uintmax_t{1} << (bitfold::test::sanitized ? 28 : 32);
+inline std::function<void(pid_t)> shorten_when_mapped(const std::string& path) {
+  make_holes(path, long_file);
+  return when_mapped(path, [path](pid_t) { std::filesystem::resize_file(path, 4096); });
 }
 
 inline std::vector<std::string> lines_of(const std::string& text) {

@@ -513,6 +513,26 @@ TEST_CASE("reduce --stream: a bad file does not stop the others, nor one that be
                      ": file: became shorter while it was read\n");
 }
 
+namespace {
+// What run(path) leaves on a terminal of that path.
+template <class Run>
+std::string shown_on_a_terminal(Run run) {
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
+  REQUIRE(terminal >= 0);
+  REQUIRE((::grantpt(terminal) == 0 && ::unlockpt(terminal) == 0));
+  const std::string slave = ::ptsname(terminal);
+  const int kept_open = ::open(slave.c_str(), O_RDWR | O_NOCTTY);
+  REQUIRE(::fcntl(terminal, F_SETFL, O_NONBLOCK) == 0);  // there may be nothing
+  run(slave);
+  char seen[4096];
+  const ssize_t n = ::read(terminal, seen, sizeof seen);
+  ::close(kept_open);
+  ::close(terminal);
+  return {seen, static_cast<std::size_t>(std::max<ssize_t>(n, 0))};
+}
+const std::string wiped = "\r" + std::string(100, ' ') + "\r";
+}  // namespace
+
 TEST_CASE("reduce -: a progress bar on a terminal, when it takes longer") {
   const bytes::directory dir;
   const std::string path = dir.path("slow");
@@ -534,17 +554,33 @@ TEST_CASE("reduce -: a progress bar on a terminal, when it takes longer") {
     return r.err;
   };
   CHECK(run("").empty());
-  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
-  REQUIRE(terminal >= 0);
-  REQUIRE((::grantpt(terminal) == 0 && ::unlockpt(terminal) == 0));
-  const std::string slave = ::ptsname(terminal);
-  const int kept_open = ::open(slave.c_str(), O_RDWR | O_NOCTTY);
-  run(slave);
-  char seen[4096];
-  const ssize_t n = ::read(terminal, seen, sizeof seen);
-  const std::string shown(seen, static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+  const std::string shown = shown_on_a_terminal(run);
   CHECK(shown.starts_with("\relapsed 0:01  -"));
-  CHECK(shown.ends_with("\r" + std::string(100, ' ') + "\r"));
-  ::close(kept_open);
-  ::close(terminal);
+  CHECK(shown.ends_with(wiped));
+}
+
+// It takes longer because it is stopped for a second, after some of many parts.
+TEST_CASE("reduce --device cuda: a progress bar on a terminal, of a file that goes through in parts", "[cuda]") {
+  const bytes::directory dir;
+  const std::string path = dir.path("long");
+  make_holes(path, std::uintmax_t{1} << 30);
+  const auto run = [&](const std::string& err) {
+    const auto r = bitfold_cli({"reduce", "sum", "--device", "cuda", "--gpu-memory", "4194304", "--dtype", "u8", path},
+                               {.err = err, .meanwhile = when_mapped(path, [](pid_t child) {
+                                  ::kill(child, SIGSTOP);
+                                  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+                                  ::kill(child, SIGCONT);
+                                })});
+    CAPTURE(r.err);
+    CHECK(r.status == 0);
+    CHECK(r.out == path + "  [1073741824]  u8  0  0000000000000000\n");
+    return r.err;
+  };
+  CHECK(run("").empty());
+  const std::string shown = shown_on_a_terminal(run);
+  CAPTURE(shown);
+  CHECK(shown.starts_with("\r["));
+  CHECK(contains(shown, " %  elapsed 0:0"));
+  CHECK(contains(shown, ", left "));
+  CHECK(shown.ends_with(wiped));
 }
