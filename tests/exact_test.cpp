@@ -203,10 +203,12 @@ exact::sum<T, Degree> sum_of_one(std::uint64_t m, int e, bool negative = false) 
 
 TEST_CASE("a deposit is exact, and what it adds up to is rounded once") {
   for_each_type([]<class T>(std::type_identity<T>) {
-    for (const std::size_t n : {0, 1, 2, 3, 17})
-      for (const auto& [what, x] : hard_arrays<T>(n, 1))
+    for (const std::size_t n : {0, 1, 2, 3, 17}) {
+      const auto xs = hard_arrays<T>(n, 1), ys = hard_arrays<T>(n, 2);
+      for (std::size_t k = 0; k < xs.size(); ++k)
         for_each_term([&]<term What>(std::integral_constant<term, What>) {
-          const std::vector<T> y = exact::inputs(What) == 2 ? hard_arrays<T>(n, 2)[n % 4].values : reversed(x);
+          const auto& [what, x] = xs[k];
+          const std::vector<T>& y = ys[(k * 7 + n) % ys.size()].values;
           truth s;
           exact::sum_of<T, What> sum;
           for (std::size_t i = 0; i < n; ++i) {
@@ -219,6 +221,7 @@ TEST_CASE("a deposit is exact, and what it adds up to is rounded once") {
           REQUIRE(sum.is_zero() == (s.finite() && s.value == 0));
           check_rounding(s, sum, n);
         });
+    }
   });
 }
 
@@ -250,6 +253,21 @@ TEST_CASE("variance and standard deviation are rounded once") {
         }
       }
   });
+}
+
+TEST_CASE("a variance of 2^60 elements") {
+  const float most = std::numeric_limits<float>::max();
+  accumulator<float> sum;
+  product_accumulator<float> squares;
+  sum.add(most).add(-most);
+  squares.add_square(most).add_square(most);
+  for (int i = 1; i < 60; ++i) {
+    sum.merge(accumulator<float>(sum));
+    squares.merge(product_accumulator<float>(squares));
+  }
+  const std::uint64_t n = 1ull << 60;
+  CHECK(round_variance<float, double>(sum, squares, n) == static_cast<double>(most) * most);
+  CHECK(round_deviation<float, double>(sum, squares, n) == most);
 }
 
 TEST_CASE("ties around every exponent, of every output type") {
@@ -285,7 +303,7 @@ TEST_CASE("a division and a root see the last bit that they drop") {
     // n times, and the square of, a number half way between two doubles; or a little more or less. That may
     // show in the rest of the division, in that of the root, or far below.
     const std::uint64_t odd = (1ull << 53) + (next() >> 11) * 2 + 1, n = next() >> (i % 63) | 1;
-    for (const int at : {-10, -120, -2148})
+    for (const int at : {-10, -20, -21, -120, -2148})
       for (const int beside : {-1, 0, 1}) {
         const auto near = [&](std::uint64_t a, std::uint64_t b) {
           truth s{cpp_int(a) * b, false, false, false, true, true};
@@ -298,6 +316,8 @@ TEST_CASE("a division and a root see the last bit that they drop") {
         };
         const auto [s, sum] = near(odd, n);
         REQUIRE(bits_of(exact::round_quotient<double>(sum, n)) == rounded<double>(s, n));
+        const auto [t, tie] = near(odd, 1ull << i % 64);
+        REQUIRE(bits_of(exact::round<double>(tie)) == rounded<double>(t));
         const auto [q, square] = near(odd, odd);
         REQUIRE(bits_of(exact::round_root<double>(square)) == rounded<double>(q, 1, true));
       }
@@ -536,6 +556,7 @@ TEST_CASE("zeros, infinities and NaN of an accumulator") {
   CHECK(bits_of(A().add(-0.0f).merge(A()).round()) == 0x80000000u);
   CHECK(bits_of(A().subtract(-0.0f).round()) == 0);
   CHECK(bits_of(A().subtract(0.0f).round()) == 0);
+  CHECK(bits_of(A().add(-0.0f).subtract(-0.0f).round()) == 0);
   CHECK(A().add(inf).add(5).round() == inf);
   CHECK(A().subtract(inf).round() == -inf);
   CHECK(A().subtract(-inf).round() == inf);
