@@ -21,6 +21,7 @@ class small_device final : public cli::device {
   explicit small_device(std::size_t bytes) : bytes_(bytes) {}
   int parts = 0;
   int of_one = 0;  // parts of single outputs
+  int plans = 0;   // of these
 
   // Parts of a multiple of 16 elements, which it keeps elsewhere until the last one comes.
   class one_output final : public cli::output_in_parts {
@@ -66,6 +67,7 @@ class small_device final : public cli::device {
     std::vector<std::byte> x_, y_;
   };
   std::unique_ptr<cli::output_in_parts> in_parts(std::span<const reduction> all, std::size_t n, std::size_t memory) override {
+    ++plans;
     return std::make_unique<one_output>(*this, all, n, memory);
   }
 
@@ -236,6 +238,7 @@ TEST_CASE("parts: one output that is longer than the memory, of a view whose ele
     std::size_t given = 0;
     cli::reduce_in_parts(d, all, x, nullptr, std::vector{0}, got.out, [&](std::size_t bytes) { given += bytes; });
     CHECK(d.of_one == 2);
+    CHECK(d.plans == 1);
     CHECK(given == static_cast<std::size_t>(n));
     CHECK((got.bytes == want.bytes));
   }

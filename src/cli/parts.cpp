@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -102,32 +103,39 @@ std::size_t memory_for_one(const device& by, std::span<const reduction> all) {
   return by.memory() > taken ? by.memory() - taken : 0;
 }
 
-// What the device takes at once, in the order of the outputs, and single outputs that it takes in parts. halves(part) is two
-// of them, the first outputs first, or nothing for a single output; count(part) its elements.
+// What the device takes at once; or a single output, whose elements it takes as that says.
+template <class Part>
+struct step {
+  Part part;
+  std::unique_ptr<output_in_parts> in_parts;
+};
+// In the order of the outputs. halves(part) is two of them, the first outputs first, or nothing for a single output;
+// count(part) its elements.
 template <class Part, class Fits, class Halves, class Count>
-std::vector<Part> parts_of(device& by, std::span<const reduction> all_of, Part all, Fits fits, Halves halves, Count count) {
-  std::vector<Part> whole, left{std::move(all)};
+std::vector<step<Part>> steps_of(device& by, std::span<const reduction> all_of, Part all, Fits fits, Halves halves, Count count) {
+  std::vector<step<Part>> steps;
+  std::vector<Part> left{std::move(all)};
   while (!left.empty()) {
     Part p = std::move(left.back());
     left.pop_back();
     if (fits(p)) {
-      whole.push_back(std::move(p));
+      steps.push_back({std::move(p), nullptr});
     } else if (auto two = halves(p)) {
       left.push_back(std::move(two->second));
       left.push_back(std::move(two->first));
     } else {
       try {
-        by.in_parts(all_of, count(p), memory_for_one(by, all_of));
+        auto in_parts = by.in_parts(all_of, count(p), memory_for_one(by, all_of));
+        steps.push_back({std::move(p), std::move(in_parts)});
       } catch (const error& e) {
         if (e.code() != errc::usage) throw;
         throw error(errc::usage, "output " + std::to_string(p.begin) + ": its " + std::to_string(count(p)) +
                                      " elements are more than the GPU takes (with " + std::to_string(by.memory()) +
                                      " bytes of memory): " + e.what() + "; use --device cpu");
       }
-      whole.push_back(std::move(p));
     }
   }
-  return whole;
+  return steps;
 }
 
 void get_results(device& by, std::span<const reduction> all, const std::byte* room, const places& at, std::uint64_t begin,
@@ -166,16 +174,14 @@ void put_elements(device& by, const detail::batch& of, std::uint64_t output, std
   }
 }
 
-void reduce_one_in_parts(device& by, std::span<const reduction> all, const detail::batch& of, std::uint64_t output, std::uint64_t to,
-                         std::span<void* const> out, const given& done) {
-  const std::size_t n = of.count(output);
-  const auto parts = by.in_parts(all, n, memory_for_one(by, all));
-  const std::size_t most = parts->elements(), bytes = most * size_of(of.type);
-  const places at(all, 1, bytes, of.data.y ? bytes : 0, 0, parts->workspace_bytes());
+void reduce_one_in_parts(device& by, std::span<const reduction> all, output_in_parts& parts, const detail::batch& of,
+                         std::uint64_t output, std::uint64_t to, std::span<void* const> out, const given& done) {
+  const std::size_t n = of.count(output), most = parts.elements(), bytes = most * size_of(of.type);
+  const places at(all, 1, bytes, of.data.y ? bytes : 0, 0, parts.workspace_bytes());
   std::byte* const room = by.room(at.total);
   for (std::size_t first = 0; first < n; first += most) {
     put_elements(by, of, output, first, std::min(most, n - first), room + at.x, room + at.y, done);
-    parts->add(room + at.x, of.data.y ? room + at.y : nullptr, results_at(room, at), room + at.work, at.work_bytes);
+    parts.add(room + at.x, of.data.y ? room + at.y : nullptr, results_at(room, at), room + at.work, at.work_bytes);
   }
   get_results(by, all, room, at, to, to + 1, out);
 }
@@ -242,11 +248,12 @@ void reduce_in_parts(device& by, std::span<const reduction> all, const view& x, 
   const detail::layout l = detail::layout_of(x, y, axes);
   detail::check_batch(detail::strided_batch(l), all, out);
   const auto fits = [&](const box& b) { return places_of(by, all, b, axes).total <= by.memory(); };
-  const auto parts = parts_of(by, all, box{x, y ? std::optional(*y) : std::nullopt, 0, l.outputs}, fits,
+  const auto steps = steps_of(by, all, box{x, y ? std::optional(*y) : std::nullopt, 0, l.outputs}, fits,
                               [&](const box& b) { return halves_of(b, axes); }, [&](const box&) { return l.n; });
-  for (const box& b : parts) {
-    if (!fits(b)) {
-      reduce_one_in_parts(by, all, detail::strided_batch(l), b.begin, b.begin, out, done);
+  for (const auto& step : steps) {
+    const box& b = step.part;
+    if (step.in_parts) {
+      reduce_one_in_parts(by, all, *step.in_parts, detail::strided_batch(l), b.begin, b.begin, out, done);
       continue;
     }
     const places at = places_of(by, all, b, axes);
@@ -273,10 +280,11 @@ void reduce_segments_in_parts(device& by, std::span<const reduction> all, const 
                   by.segments_workspace_bytes(all, count(r), r.end - r.begin));
   };
   const auto fits = [&](const range& r) { return places_of(r).total <= by.memory(); };
-  const auto parts = parts_of(by, all, range{0, offsets.size() - 1}, fits, [](const range& r) { return halves_of(r); }, count);
-  for (const range& r : parts) {
-    if (!fits(r)) {
-      reduce_one_in_parts(by, all, of, r.begin, r.begin, out, done);
+  const auto steps = steps_of(by, all, range{0, offsets.size() - 1}, fits, [](const range& r) { return halves_of(r); }, count);
+  for (const auto& step : steps) {
+    const range& r = step.part;
+    if (step.in_parts) {
+      reduce_one_in_parts(by, all, *step.in_parts, of, r.begin, r.begin, out, done);
       continue;
     }
     const places at = places_of(r);
@@ -318,14 +326,16 @@ void reduce_by_key_in_parts(device& by, std::span<const reduction> all, const vo
   const auto fits = [&](const range& r) {
     return count(r) < too_many && r.end - r.begin < too_many && places_of(r).total <= by.memory();
   };
-  const auto parts = parts_of(by, all, range{0, outputs}, fits, [](const range& r) { return halves_of(r); }, count);
-  for (const range& r : parts) {
-    if (!fits(r)) {
+  const auto steps = steps_of(by, all, range{0, outputs}, fits, [](const range& r) { return halves_of(r); }, count);
+  for (const auto& step : steps) {
+    const range& r = step.part;
+    if (step.in_parts) {
       std::vector<std::uint64_t> own;
       for (std::size_t i = 0; i < keys.size(); ++i)
         if (static_cast<std::uint64_t>(keys[i]) == r.begin) own.push_back(i);
       const std::size_t all_own = own.size();
-      reduce_one_in_parts(by, all, detail::keyed_batch(type, {first, second}, {0, all_own}, std::move(own)), 0, r.begin, out, done);
+      const auto of = detail::keyed_batch(type, {first, second}, {0, all_own}, std::move(own));
+      reduce_one_in_parts(by, all, *step.in_parts, of, 0, r.begin, out, done);
       continue;
     }
     const places at = places_of(r);
