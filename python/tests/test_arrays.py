@@ -1,5 +1,6 @@
 """What is taken, what comes back, and what is refused."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -175,6 +176,24 @@ def test_another_pytorch_is_one_clear_sentence(version, tmp_path):
     code = f"import sys; sys.path[:0] = {[str(tmp_path), str(Path(bitfold.__file__).parents[1])]}; import bitfold.torch"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr.splitlines()[-1]
     assert told == ("ImportError: bitfold.torch needs PyTorch 2.11 or newer, and " + (f"this is {version}" if version else "there is none"))
+
+
+@pytest.mark.parametrize("name, told", [("numpy", "ModuleNotFoundError: No module named 'numpy'"),
+                                        ("ml_dtypes", "TypeError: dtype: bfloat16 needs the package ml_dtypes")])
+def test_a_package_that_is_not_there_is_one_clear_sentence(name, told, tmp_path):
+    (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError(\"No module named '{name}'\", name='{name}')")
+    code = (f"import sys; sys.path[:0] = {[str(tmp_path), str(Path(bitfold.__file__).parents[1])]}; import bitfold\n"
+            "assert bitfold.sum([1.0, 2.0]) == 3; bitfold.sum([1.0], dtype='bfloat16')")
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr.splitlines()[-1] == told
+
+
+def test_a_library_for_another_python_is_one_clear_sentence(tmp_path):
+    shutil.copytree(Path(bitfold.__file__).parent, tmp_path / "bitfold", ignore=lambda _, names: [n for n in names if n.startswith(("_core", "__pycache__"))])
+    (tmp_path / "bitfold" / "_core.cpython-27-x86_64-linux-gnu.so").touch()
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import bitfold"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr.splitlines()[-1]
+    assert told == (f"ImportError: bitfold has no library for this Python, {sys.implementation.cache_tag} "
+                    "(there is _core.cpython-27-x86_64-linux-gnu.so): install it with this Python's pip")
 
 
 # ---- out
