@@ -1,0 +1,4 @@
+// A file with operations of its own, such as bitfold/reduce.hpp makes.
+#include <bitfold/own.hpp>
+
+int main() {}
