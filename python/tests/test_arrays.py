@@ -179,7 +179,7 @@ def test_another_pytorch_is_one_clear_sentence(version, tmp_path):
 
 
 @pytest.mark.parametrize("name, told", [("numpy", "ModuleNotFoundError: No module named 'numpy'"),
-                                        ("ml_dtypes", "TypeError: dtype: bfloat16 needs the package ml_dtypes")])
+                                        ("ml_dtypes", "TypeError: dtype: bf16 needs the package ml_dtypes")])
 def test_a_package_that_is_not_there_is_one_clear_sentence(name, told, tmp_path):
     (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError(\"No module named '{name}'\", name='{name}')")
     code = (f"import sys; sys.path[:0] = {[str(tmp_path), str(Path(bitfold.__file__).parents[1])]}; import bitfold\n"
