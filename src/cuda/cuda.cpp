@@ -10,6 +10,7 @@
 #include "exact.hpp"
 #include "groups.hpp"
 #include "kernels.hpp"
+#include "room.hpp"
 
 namespace bitfold::cuda {
 namespace {
@@ -297,10 +298,6 @@ void reduce_pieces(const reduction& r, std::span<const piece> pieces, void* out,
 }
 
 // ---- Arrays that come in parts
-
-namespace {
-std::size_t rounded_up(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
-}  // namespace
 
 struct in_parts::plans {
   std::vector<reduction> all;

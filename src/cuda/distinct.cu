@@ -7,6 +7,7 @@
 
 #include "kernels.hpp"
 #include "places.cuh"
+#include "room.hpp"
 
 namespace bitfold::cuda {
 namespace {
@@ -43,7 +44,7 @@ struct layout {
 template <class Key>
 cudaError_t lay_out(std::size_t n, int bits, layout& to) {
   cub::DoubleBuffer<Key> none(nullptr, nullptr);
-  to.keys = (n * sizeof(Key) + 255) / 256 * 256;
+  to.keys = rounded_up(n * sizeof(Key));
   return cub::DeviceRadixSort::SortKeys(nullptr, to.own, none, static_cast<std::uint64_t>(n), 0, bits);
 }
 
@@ -152,7 +153,7 @@ cudaError_t lay_out_segments(dtype type, index n, index outputs, layout_of_segme
   const bool narrow = is_narrow(type);
   key_buffers keys(nullptr, nullptr);
   segment_buffers segments(nullptr, nullptr);
-  to = {(n * sizeof(std::uint64_t) + 255) / 256 * 256, narrow ? 0 : (n * sizeof(std::uint32_t) + 255) / 256 * 256, 0};
+  to = {rounded_up(n * sizeof(std::uint64_t)), narrow ? 0 : rounded_up(n * sizeof(std::uint32_t)), 0};
   return sort_segments(nullptr, to.own, narrow, keys, segments, n, outputs, static_cast<int>(8 * size_of(type)), nullptr);
 }
 template <class Keys>

@@ -8,6 +8,7 @@
 #include <cub/device/device_radix_sort.cuh>
 
 #include "places.cuh"
+#include "room.hpp"
 
 namespace bitfold::cuda {
 namespace {
@@ -45,8 +46,6 @@ __global__ void search_begins(const std::uint32_t* keys, index n, index outputs,
     begins[k] = static_cast<std::int64_t>(first);
   }
 }
-
-constexpr std::size_t rounded_up(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 // From where keys begin, on: keys and places before the sort, keys and what goes with them after it, and what the sort wants.
 template <class Bits>

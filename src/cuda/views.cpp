@@ -11,6 +11,7 @@
 #include "../binned.hpp"
 #include "exact.hpp"
 #include "groups.hpp"
+#include "room.hpp"
 
 namespace bitfold::cuda {
 namespace {
@@ -83,7 +84,7 @@ struct output_step {
 };
 
 // Room for the elements of one output, and whatever follows.
-std::size_t gathered_bytes(const output_elements& from) { return (from.n * size_of(from.type) + 255) / 256 * 256; }
+std::size_t gathered_bytes(const output_elements& from) { return rounded_up(from.n * size_of(from.type)); }
 
 // A sort of each output, one after the other.
 const char* launch_distinct_of_each(const output_elements& from, std::byte* out, void* workspace, stream where) {
@@ -328,7 +329,7 @@ room_of_results room_for(std::span<const reduction> all, const detail::window_bo
   room_of_results room;
   for (const reduction& r : all) {
     room.at.push_back(room.bytes);
-    if (boxes.each.size() > 1) room.bytes += (b.places.size() * size_of(r.out()) + 255) / 256 * 256;
+    if (boxes.each.size() > 1) room.bytes += rounded_up(b.places.size() * size_of(r.out()));
   }
   return room;
 }
