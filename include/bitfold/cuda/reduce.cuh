@@ -260,7 +260,11 @@ namespace {
 __global__ void probe_arithmetic(float tenth, float ten, float tiny, float* wrong) {
   const bool contracts = tenth * ten - 1.0f != 0;  // 1 only where the product is rounded
   const bool flushes = tiny * 0.5f == 0;
-  const bool approximates = 5.0f / (ten - 7.0f) != __fdiv_rn(5.0f, 3.0f);
+  bool approximates = false;
+  for (int k = 1; k < 100; ++k) {
+    const float x = tenth * static_cast<float>(k);
+    approximates = approximates || ten / x != __fdiv_rn(ten, x) || ::sqrtf(x) != __fsqrt_rn(x);
+  }
   *wrong = contracts || flushes || approximates ? 1.0f : 0.0f;
 }
 inline void refuse_inexact_arithmetic() {
@@ -284,7 +288,7 @@ inline void refuse_inexact_arithmetic() {
     return wrong == 0;
   }();
   if (!strict)
-    throw error(errc::usage, "bitfold: this file is compiled for the GPU with -use_fast_math, -ftz=true or without "
+    throw error(errc::usage, "bitfold: this file is compiled for the GPU with -use_fast_math or a part of it, or without "
                              "-fmad=false, which changes the bits");
 }
 
