@@ -183,12 +183,14 @@ TEST_CASE("cuda views: an extreme and its place, together") {
 TEST_CASE("cuda views: an output does not see the batch") {
   const std::int64_t rows = 50, n = 1234;
   for (const dtype t : {dtype::f32, dtype::bf16, dtype::i16}) {
-    const test::view_case whole{.type = t, .extent = {rows, n}, .axes = {1}, .order = {0, 1}};
+    const test::view_case whole{.type = t, .extent = {rows, n}, .axes = {1}, .order = {0, 1}},
+        halves{.type = t, .extent = {rows, 2, n / 2}, .axes = {1, 2}, .order = {0, 1, 2}};  // the same elements
     const view x = whole.x();
     const std::size_t elements = static_cast<std::size_t>(rows * n);
-    const std::vector<std::byte> columns = whole.laid_out({1, 0}, 1), padded = whole.laid_out({0, 1}, 3);
-    const moved_view dx(x, whole.storage[0]), turned(row_major(t, columns.data(), {n, rows}), columns), wide(row_major(t, padded.data(), {rows, n}), padded);
-    const view y = permuted(turned.v, std::array{1, 0});
+    const std::vector<std::byte> columns = whole.laid_out({1, 0}, 1), padded = whole.laid_out({0, 1}, 3), pieces = halves.laid_out({2, 0, 1}, 1);
+    const moved_view dx(x, whole.storage[0]), turned(row_major(t, columns.data(), {n, rows}), columns), wide(row_major(t, padded.data(), {rows, n}), padded),
+        split(row_major(t, pieces.data(), {n / 2, rows, 2}), pieces);
+    const view y = permuted(turned.v, std::array{1, 0}), w = permuted(split.v, std::array{1, 2, 0});
     view z = wide.v;
     z.stride = {3 * n * 3, 3};
     std::vector<std::int64_t> offsets(static_cast<std::size_t>(rows) + 1), keys(elements);
@@ -212,21 +214,24 @@ TEST_CASE("cuda views: an output does not see the batch") {
         CHECK(fine);
       };
       const auto reduce = [&](const view& v) {
-        const int last[] = {v.rank - 1};
-        const std::size_t bytes = cuda::workspace_bytes({&r, 1}, v, nullptr, last);
+        std::vector<int> axes(static_cast<std::size_t>(v.rank) - 1);
+        std::iota(axes.begin(), axes.end(), 1);
+        const std::size_t bytes = cuda::workspace_bytes({&r, 1}, v, nullptr, axes);
         REQUIRE(bytes <= std::size_t{1} << 24);
-        cuda::reduce({&r, 1}, v, nullptr, last, {&to, 1}, work.p, bytes);
+        cuda::reduce({&r, 1}, v, nullptr, axes, {&to, 1}, work.p, bytes);
       };
       reduce(dx.v);
       REQUIRE(cudaMemcpy(all.data(), out.p, all.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
-      for (const std::int64_t row : {0, 17, 49}) {
-        reduce(sliced(dx.v, 0, row, 1));
-        same(row, 1, 1, "a slice");
-        reduce(sliced(y, 0, row, 1));
-        same(row, 1, 1, "transposed");
-        reduce(sliced(z, 0, row, 1));
-        same(row, 1, 1, "padded");
-      }
+      const std::pair<const view&, const char*> layouts[] = {{dx.v, "a slice"}, {y, "transposed"}, {z, "padded"}, {w, "permuted"}};
+      for (const auto& [v, what] : layouts)
+        for (std::int64_t row = 0; row < rows; ++row) {
+          reduce(sliced(v, 0, row, 1));
+          same(row, 1, 1, what);
+        }
+      reduce(sliced(dx.v, 0, 3, 9, 5));
+      same(3, 9, 5, "a slice");
+      reduce(w);
+      same(0, rows, 1, "permuted");
       reduce(sliced(dx.v, 0, rows - 1, rows, -1));
       same(rows - 1, rows, -1, "backwards");
       reduce(y);

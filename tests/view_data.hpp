@@ -139,10 +139,15 @@ struct view_case {
     other.storage[0].clear();
     const view from = x(), to = other.x();
     const auto size = static_cast<std::int64_t>(size_of(type));
-    for (std::int64_t i = 0; i < extent[0]; ++i)
-      for (std::int64_t j = 0; j < extent[1]; ++j)
-        std::memcpy(const_cast<std::byte*>(static_cast<const std::byte*>(to.data)) + (i * to.stride[0] + j * to.stride[1]) * size,
-                    static_cast<const std::byte*>(from.data) + (i * from.stride[0] + j * from.stride[1]) * size, size_of(type));
+    const auto copy = [&](auto self, std::size_t axis, std::int64_t there, std::int64_t here) -> void {
+      if (axis == extent.size()) {
+        std::memcpy(const_cast<std::byte*>(static_cast<const std::byte*>(to.data)) + there * size, static_cast<const std::byte*>(from.data) + here * size,
+                    size_of(type));
+        return;
+      }
+      for (std::int64_t i = 0; i < extent[axis]; ++i) self(self, axis + 1, there + i * to.stride[axis], here + i * from.stride[axis]);
+    };
+    copy(copy, 0, 0, 0);
     return std::move(other.storage[0]);
   }
 

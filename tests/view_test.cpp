@@ -151,7 +151,8 @@ TEST_CASE("views: columns side by side, in one piece and in chunks by any number
 TEST_CASE("views: an output does not see the batch") {
   for (const dtype t : {dtype::f32, dtype::bf16, dtype::i16}) {
     const std::int64_t rows = 50, n = 1234;
-    const test::view_case whole{.type = t, .extent = {rows, n}, .axes = {1}, .order = {0, 1}};
+    const test::view_case whole{.type = t, .extent = {rows, n}, .axes = {1}, .order = {0, 1}},
+        halves{.type = t, .extent = {rows, 2, n / 2}, .axes = {1, 2}, .order = {0, 1, 2}};  // the same elements
     for (const reduction& r : test::reductions_of_all_ops(t)) {
       if (info(r.op()).inputs == 2) continue;
       const std::size_t size = size_of(r.out());
@@ -161,22 +162,31 @@ TEST_CASE("views: an output does not see the batch") {
       };
       const auto once = [&](const view& x, std::int64_t row, const char* what) {
         std::byte got[8];
-        cpu::reduce(r, x, {x.rank - 1}, got, {.target = forced_target});
+        std::vector<int> axes(static_cast<std::size_t>(x.rank) - 1);
+        std::iota(axes.begin(), axes.end(), 1);
+        void* const to = got;
+        cpu::reduce({&r, 1}, x, nullptr, axes, {&to, 1}, {.target = forced_target});
         INFO(what << " " << test::describe(r, static_cast<std::size_t>(n)));
         if (!is_row(got, row)) CHECK(is_row(got, row));
       };
       const view x = whole.x();
-      for (const std::int64_t row : {0, 17, 49}) once(sliced(x, 0, row, 1), row, "a slice");
-      // Transposed, padded, backwards: the same elements elsewhere.
-      const std::vector<std::byte> columns = whole.laid_out({1, 0}, 1), padded = whole.laid_out({0, 1}, 3);
+      // One by one, and transposed, padded, permuted, backwards: the same elements elsewhere.
+      const std::vector<std::byte> columns = whole.laid_out({1, 0}, 1), padded = whole.laid_out({0, 1}, 3), pieces = halves.laid_out({2, 0, 1}, 1);
       const view y = permuted(row_major(t, columns.data(), {n, rows}), std::array{1, 0});
       view z = row_major(t, padded.data(), {rows, n});
       z.stride = {3 * n * 3, 3};
-      for (const std::int64_t row : {0, 17, 49}) {
+      const view w = permuted(row_major(t, pieces.data(), {n / 2, rows, 2}), std::array{1, 2, 0});
+      for (std::int64_t row = 0; row < rows; ++row) {
+        once(sliced(x, 0, row, 1), row, "a slice");
         once(sliced(y, 0, row, 1), row, "transposed");
         once(sliced(z, 0, row, 1), row, "padded");
+        once(sliced(w, 0, row, 1), row, "permuted");
       }
       std::vector<std::byte> several(static_cast<std::size_t>(rows) * size);
+      cpu::reduce(r, sliced(x, 0, 3, 9, 5), {1}, several.data(), {.target = forced_target});
+      for (std::int64_t k = 0; k < 9; ++k) CHECK(is_row(&several[static_cast<std::size_t>(k) * size], 3 + 5 * k));
+      cpu::reduce(r, w, {1, 2}, several.data(), {.target = forced_target});
+      for (std::int64_t row = 0; row < rows; ++row) CHECK(is_row(&several[static_cast<std::size_t>(row) * size], row));
       cpu::reduce(r, sliced(x, 0, rows - 1, rows, -1), {1}, several.data(), {.target = forced_target});
       for (std::int64_t row = 0; row < rows; ++row) CHECK(is_row(&several[static_cast<std::size_t>(rows - 1 - row) * size], row));
       cpu::reduce(r, y, {1}, several.data(), {.target = forced_target});
