@@ -840,11 +840,19 @@ def step(net, f, device="cpu"):
     return [loss.detach(), *(p.grad for p in net.parameters()), *(b.clone() for b in net.buffers())]
 
 
+#: Settings of inductor's by which its kernels for GPUs round as eager ones do, if they do.
+AS_EAGER = {"emulate_precision_casts", "eager_numerics.division_rounding", "eager_numerics.disable_ftz"}
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_compiled(backend, device, tmp_path, monkeypatch, request):
     if (backend, device) == ("inductor", "cuda"):
         request.applymarker(pytest.mark.xfail(reason="between the reductions it has elementwise kernels of its own, which contract products and sums"))
+        from torch._inductor import config
+
+        for name in AS_EAGER & config.get_config_copy().keys():
+            monkeypatch.setattr(config, name, True)
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     torch._dynamo.reset()
     torch.manual_seed(0)
