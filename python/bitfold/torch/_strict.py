@@ -71,9 +71,9 @@ def _alpha(op: torch._ops.OpOverload, args: tuple, kwargs: dict) -> float:
     return kwargs.get("alpha", args[at] if len(args) > at else 1)
 
 
-#: Of those that work on each element by itself: which round otherwise in vectors than one by one, on CPUs, so that an element's bits may
-#: change with its place in memory, and with that by the batch or the layout. By what they are of: the names, and whether this call, of
-#: these types of tensors, is meant.
+#: Of those that work on each element by itself: which round otherwise in vectors than one by one, on CPUs, so that an element's
+#: bits may change with its place in memory, and with that by the batch or the layout. By what they are of: the names, and whether
+#: this call, of tensors of these types, is meant.
 BY_PLACE: dict[str, tuple[tuple[str, ...], Callable]] = {
     "of floats": (
         _words(
@@ -81,16 +81,17 @@ BY_PLACE: dict[str, tuple[tuple[str, ...], Callable]] = {
             igammac ldexp logaddexp logaddexp2 logit mish mish_backward selu sigmoid silu silu_backward sinh
             smooth_l1_loss_backward soft_margin_loss_backward softplus softplus_backward softshrink"""
         ),
-        lambda op, args, kwargs, dtypes: True,
+        lambda op, args, kwargs, types: True,
     ),
-    "of half types": (_words("digamma rsqrt special_i0e"), lambda op, args, kwargs, dtypes: not dtypes.isdisjoint(_HALF)),
+    "of half types": (_words("digamma rsqrt special_i0e"), lambda op, args, kwargs, types: not types.isdisjoint(_HALF)),
     "of half types or with a number, and `alpha`": (
         _words("add rsub sub"),
-        lambda op, args, kwargs, dtypes: abs(_alpha(op, args, kwargs)) != 1 and (op._overloadname == "Scalar" or not dtypes.isdisjoint(_HALF)),
+        lambda op, args, kwargs, types: abs(_alpha(op, args, kwargs)) != 1
+        and (op._overloadname == "Scalar" or not types.isdisjoint(_HALF)),
     ),
     "but with the exponents " + ", ".join(map(str, _TIMES)): (
         ("pow",),
-        lambda op, args, kwargs, dtypes: isinstance(args[1], torch.Tensor) or args[1] not in _TIMES,
+        lambda op, args, kwargs, types: isinstance(args[1], torch.Tensor) or args[1] not in _TIMES,
     ),
 }
 
@@ -161,8 +162,9 @@ def differs_by_place(op: torch._ops.OpOverload, args: tuple, kwargs: dict) -> bo
     is_meant = _BY_PLACE.get(op._schema.name.removesuffix("_"))
     if is_meant is None:
         return False
-    here = {t.dtype for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor) and t.is_cpu and t.is_floating_point()}
-    return bool(here) and is_meant(op, args, kwargs, here)
+    tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor) and t.is_cpu]
+    types = {t.dtype for t in tensors if t.is_floating_point()}
+    return bool(types) and is_meant(op, args, kwargs, types)
 
 
 class Watcher(TorchDispatchMode):
