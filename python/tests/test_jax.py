@@ -1,4 +1,4 @@
-"""JAX's arrays on the CPU: the bits of NumPy's, and arrays of JAX for results."""
+"""JAX's arrays on the CPU: the bits of NumPy's, and arrays of JAX for results. Those on a GPU are refused."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,8 @@ def wide(request):
     """Whether JAX has types of 64 bits, which by default it has not."""
     before = jax.config.jax_enable_x64
     jax.config.update("jax_enable_x64", request.param)
-    yield request.param
+    with jax.default_device(jax.devices("cpu")[0]):
+        yield request.param
     jax.config.update("jax_enable_x64", before)
 
 
@@ -71,3 +72,9 @@ def test_refused(wide):
 def test_inside_a_traced_function():
     with pytest.raises(Exception, match="(?i)trac"):
         jax.jit(bitfold.sum)(jnp.ones(3))
+
+
+@pytest.mark.skipif(jax.default_backend() == "cpu", reason="no GPU for JAX")
+def test_refused_on_a_gpu():
+    with pytest.raises(TypeError, match="^x: JAX on CUDA"):
+        bitfold.sum(jax.device_put(np.ones(3, np.float32), jax.devices()[0]))

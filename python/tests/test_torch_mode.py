@@ -707,6 +707,8 @@ def test_gradients_on_cpu_and_cuda(f, dtype):
         x, w = (t.to(dtype).to(device).requires_grad_() for t in (randn(40, 27), 0.5 + randn(27, seed=1).abs()))
         outs = FUNCTIONS[f](x, w)
         outs = [t for t in (outs if isinstance(outs, tuple) else (outs,)) if t.is_floating_point()]
+        if any(t.grad_fn.name().endswith("NotImplemented") for t in outs):  # of aminmax, older ones
+            pytest.skip(f"this PyTorch has no gradient of {f}")
         seeds = [torch.linspace(0.3, 1.7, t.numel()).reshape(t.shape).to(device, t.dtype) for t in outs]
         return *outs, *(t for t in torch.autograd.grad(outs, [x, w], seeds, allow_unused=True) if t is not None)
 
