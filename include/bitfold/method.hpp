@@ -13,7 +13,21 @@
 
 namespace bitfold {
 
-enum class method_id : std::uint8_t { tree, pairwise, kahan, sequential, exact };
+/// The methods with an order: NAME is method_id::NAME and the struct of that name in method.inl. Types, dispatch and kernels
+/// take theirs from here.
+#define BITFOLD_METHODS(METHOD)                                                                  \
+  METHOD(tree, canonical, "lanes add one by one, lanes and leaves fold in pairs")                \
+  METHOD(pairwise, canonical, "everything folds in pairs: full balanced depth")                  \
+  METHOD(kahan, canonical, "compensated (Neumaier): rounding errors summed alongside")           \
+  METHOD(sequential, sequential, "plain left to right, for comparison")
+
+/// `exact` has none, and no struct: it is the operations' exact forms.
+enum class method_id : std::uint8_t {
+#define BITFOLD_METHOD(name, ...) name,
+  BITFOLD_METHODS(BITFOLD_METHOD)
+#undef BITFOLD_METHOD
+  exact
+};
 
 /// In which order elements are taken.
 enum class ordering : std::uint8_t {
@@ -34,6 +48,19 @@ BITFOLD_HD_END
 #pragma GCC diagnostic pop
 #undef BITFOLD_INLINE
 #undef BITFOLD_LAMBDA
+
+/// The struct of method M is of<M>.
+template <method_id M>
+struct of_id;
+#define BITFOLD_METHOD(name, ...)      \
+  template <>                          \
+  struct of_id<method_id::name> {      \
+    using type = name;                 \
+  };
+BITFOLD_METHODS(BITFOLD_METHOD)
+#undef BITFOLD_METHOD
+template <method_id M>
+using of = typename of_id<M>::type;
 }  // namespace method
 
 struct method_info {
@@ -45,13 +72,12 @@ struct method_info {
 };
 
 /// Every method there is: the command line, the tests and the benches take their lists from here.
-inline constexpr std::array<method_info, 5> all_methods{{
-    {method_id::tree, "tree", ordering::canonical, "lanes add one by one, lanes and leaves fold in pairs"},
-    {method_id::pairwise, "pairwise", ordering::canonical, "everything folds in pairs: full balanced depth"},
-    {method_id::kahan, "kahan", ordering::canonical, "compensated (Neumaier): rounding errors summed alongside"},
-    {method_id::sequential, "sequential", ordering::sequential, "plain left to right, for comparison"},
-    {method_id::exact, "exact", ordering::any, "the true value, rounded once, whatever the order"},
-}};
+inline constexpr std::array all_methods{
+#define BITFOLD_METHOD(name, order, summary) method_info{method_id::name, #name, ordering::order, summary},
+    BITFOLD_METHODS(BITFOLD_METHOD)
+#undef BITFOLD_METHOD
+    method_info{method_id::exact, "exact", ordering::any, "the true value, rounded once, whatever the order"},
+};
 
 constexpr const method_info& info(method_id m) { return all_methods[static_cast<std::size_t>(m)]; }
 constexpr std::string_view name(method_id m) { return info(m).name; }
@@ -66,13 +92,13 @@ constexpr std::optional<method_id> parse_method(std::string_view text) {
 template <class F>
 constexpr decltype(auto) visit(method_id m, F&& f) {
   switch (m) {
-    case method_id::tree: return f(std::type_identity<method::tree>{});
-    case method_id::pairwise: return f(std::type_identity<method::pairwise>{});
-    case method_id::kahan: return f(std::type_identity<method::kahan>{});
-    case method_id::sequential:
-    case method_id::exact: break;
+#define BITFOLD_METHOD(name, ...) \
+  case method_id::name: return f(std::type_identity<method::name>{});
+    BITFOLD_METHODS(BITFOLD_METHOD)
+#undef BITFOLD_METHOD
+    case method_id::exact: break;  // not reached
   }
-  return f(std::type_identity<method::sequential>{});
+  return f(std::type_identity<method::tree>{});
 }
 
 }  // namespace bitfold

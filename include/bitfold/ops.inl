@@ -73,18 +73,13 @@ struct algebra {
   static decltype(auto) in_order(method_id m, F& f) {
     if constexpr (Takes && !std::is_integral_v<A>) {
       switch (m) {
-        case method_id::exact:  // not reached
-        case method_id::tree: break;
-        case method_id::pairwise:
-          return f(fold::chosen<typename Op::template fold<method::pairwise, T>, A, Types>{});
-        case method_id::kahan:
-          return f(fold::chosen<typename Op::template fold<method::kahan, T>, A, Types>{});
-        case method_id::sequential:
-          return f(fold::chosen<typename Op::template fold<method::sequential, T>, A, Types>{});
+#define BITFOLD_METHOD(name, ...) \
+  case method_id::name: return f(fold::chosen<typename Op::template fold<method::name, T>, A, Types>{});
+        BITFOLD_METHODS(BITFOLD_METHOD)
+#undef BITFOLD_METHOD
+        case method_id::exact: break;  // not reached
       }
-      return f(fold::chosen<typename Op::template fold<method::tree, T>, A, Types>{});
-    } else {
-      return f(fold::chosen<typename Op::template fold<method::tree, T>, A, Types>{});
     }
+    return f(fold::chosen<typename Op::template fold<method::tree, T>, A, Types>{});
   }
 };

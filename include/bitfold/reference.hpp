@@ -21,7 +21,7 @@ void reference(const reduction& r, const view& x, const view* y, std::span<const
 /// The most elements that print_order prints: it recurses, and a line of the text form is as long as the
 /// tree is deep, which for `sequential` is n.
 constexpr std::uint64_t max_printed(method_id method) {
-  return method == method_id::sequential ? 4096 : 65536;
+  return info(method).ordering == ordering::sequential ? 4096 : 65536;
 }
 
 /// The tree of `n` elements under `method`, as `bitfold order` prints it; that there is none, where any order

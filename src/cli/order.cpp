@@ -23,7 +23,7 @@ int print_order(const order_arguments& args) {
   if (args.count > most && info(method).ordering != ordering::any)
     throw error(errc::usage,
                 fmt::format("N: {} elements are too many to print (at most {}{})", args.count, most,
-                            method == method_id::sequential ? " when sequential" : ""));
+                            info(method).ordering == ordering::sequential ? " when sequential" : ""));
   const order_format format = args.format == "text"         ? order_format::text
                               : args.format == "expression" ? order_format::expression
                                                             : order_format::dot;

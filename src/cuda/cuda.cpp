@@ -69,7 +69,8 @@ void check_compiled(const reduction& r, bool there) {
 
 void check_engine(std::span<const reduction> all) {
   for (const reduction& r : all)
-    if (r.method() == method_id::sequential) throw error(errc::usage, "method: sequential runs on the CPU only");
+    if (r.method() && !info(*r.method()).on_gpu())
+      throw error(errc::usage, "method: " + std::string(name(*r.method())) + " runs on the CPU only");
   if (devices().empty()) throw error(errc::no_device, "cuda: no usable GPU on this machine");
 }
 

@@ -84,12 +84,14 @@ constexpr auto find_fold_with_base() {
       }
     };
     using T = std::conditional_t<std::is_same_v<A, double>, float, A>;
-    return first(first, std::type_identity<typename Op::template fold<method::tree, A>>{},
-                 std::type_identity<typename Op::template fold<method::pairwise, A>>{},
-                 std::type_identity<typename Op::template fold<method::kahan, A>>{},
-                 std::type_identity<typename Op::template fold<method::tree, T>>{},
-                 std::type_identity<typename Op::template fold<method::pairwise, T>>{},
-                 std::type_identity<typename Op::template fold<method::kahan, T>>{});
+    return first(first
+#define BITFOLD_METHOD(name, ...) , std::type_identity<typename Op::template fold<method::name, A>>{}
+                 BITFOLD_METHODS(BITFOLD_METHOD)
+#undef BITFOLD_METHOD
+#define BITFOLD_METHOD(name, ...) , std::type_identity<typename Op::template fold<method::name, T>>{}
+                 BITFOLD_METHODS(BITFOLD_METHOD)
+#undef BITFOLD_METHOD
+    );
   }
 }
 template <class Op, class F, class A, typing Types>

@@ -35,12 +35,6 @@ struct folds_of;
 BITFOLD_OPS(BITFOLD_OP)
 #undef BITFOLD_OP
 
-template <method_id M>
-using method_of =
-    std::conditional_t<M == method_id::tree, method::tree,
-                       std::conditional_t<M == method_id::pairwise, method::pairwise,
-                                          std::conditional_t<M == method_id::kahan, method::kahan, method::sequential>>>;
-
 /// What Op of elements T accumulates in, as make_reduction chooses it.
 template <op_id Op, class T, class Asked>
 using accumulator_of = std::conditional_t<
@@ -123,7 +117,7 @@ struct part<operation<Op, M, Acc, Out>, Source> {
   using T = bitfold::detail::element_seen<Source>;
   using A = accumulator_of<Op, T, Acc>;
   using whole = typename folds_of<Op>::template fold<
-      method_of<std::is_integral_v<A> ? method_id::tree : M>,
+      method::of<std::is_integral_v<A> || M == method_id::exact ? method_id::tree : M>,
       std::conditional_t<std::is_same_v<A, double> && !std::is_same_v<T, double>, float, A>>;
   static_assert(whole::ordering == ordering::canonical && M != method_id::exact,
                 "bitfold: method exact and count_distinct go by cuda::reduce of a reduction, sequential runs on the CPU only");
