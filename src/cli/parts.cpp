@@ -157,8 +157,7 @@ std::vector<void*> results_at(std::byte* room, const places& at) {
 // Elements first to first + count - 1 of an output, one behind the other.
 void put_elements(device& by, const detail::batch& of, std::uint64_t output, std::uint64_t first, std::size_t count, std::byte* x,
                   std::byte* y, const given& done) {
-  constexpr std::size_t most = std::size_t{1} << 22;
-  const std::size_t size = size_of(of.type);
+  const std::size_t size = size_of(of.type), most = std::min(std::size_t{1} << 22, count);
   std::vector<std::byte> gathered;
   for (std::size_t at = 0; at < count; at += most) {
     const std::size_t here = std::min(most, count - at), bytes = here * size;
