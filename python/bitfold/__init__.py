@@ -10,14 +10,18 @@ np.float32(3.5)
 Every operation of the registry is a function of its name (docs/operations.md); docs/python.md has the rest.
 """
 
-import importlib.util as _util
-
-if _util.find_spec("bitfold._core") is None:  # then Python's own words would be of a circular import
+try:
+    import bitfold._core as _core
+except ModuleNotFoundError as _error:  # of whom imports it next, Python's own words would be of a circular import
     import sys as _sys
     from pathlib import Path as _Path
 
+    if _error.name != "bitfold._core":
+        raise
     _there = ", ".join(path.name for path in _Path(__file__).parent.glob("_core*.*") if path.suffix != ".pyi") or "none"
-    raise ImportError(f"bitfold has no library for this Python, {_sys.implementation.cache_tag} (there is {_there}): install it with this Python's pip")
+    raise ImportError(
+        f"bitfold has no library for this Python, {_sys.implementation.cache_tag} (there is {_there}): install it with this Python's pip"
+    ) from None
 
 from ._accumulator import accumulator
 from ._compare import BitsMoved, check, record, same_bits, ulp_distance
