@@ -635,6 +635,8 @@ TEST_CASE("cuda views: what cannot be done is named, and nothing is written") {
     cuda::reduce(both, x, nullptr, std::array{1}, {&by.out, 1}, by.workspace, by.work);
   });
   // And what is allowed is written.
+  cuda::check_offsets(list, 3, 1000);
+  cuda::check_keys(list, 5, 901);
   by.reduce(sum, x, nullptr, {1}, by.out);
   CHECK_FALSE(by.untouched());
 }
