@@ -29,10 +29,10 @@ std::string digest(nb::handle given) {
 std::string golden_text(const std::string& file, nb::handle format, nb::handle arrays) {
   const auto f = io::parse_format(string_argument("format", format));
   if (!f) throw error(errc::usage, "format: there is no '" + string_argument("format", format) + "'");
-  io::golden g{BITFOLD_VERSION, {{file, *f, {}}}};
+  io::golden g{BITFOLD_VERSION, {{{{file, *f}}, {}}}};
   for (const nb::handle a : arrays) {
     io::golden_array one{nb::cast<std::string>(a[0]), parse_type("dtype", a[1]).stored, nb::cast<std::vector<std::uint64_t>>(a[2]),
-                         nb::cast<std::string>(a[3]), {}};
+                         {nb::cast<std::string>(a[3])}, {}};
     for (const nb::handle r : a[4]) {
       const auto what = nb::cast<reduction>(r[0]);
       one.results.push_back({what, {what.out(), nb::cast<std::uint64_t>(r[1])}});
@@ -46,15 +46,17 @@ std::string golden_text(const std::string& file, nb::handle format, nb::handle a
 nb::list read_golden(const std::string& path) {
   nb::list files;
   for (const io::golden_file& f : io::read_golden(path).files) {
+    if (f.from.size() != 1)
+      throw error(errc::bad_input, path + ": files[0].file2: recorded of two inputs, which is for bitfold check");
     nb::list arrays;
     for (const io::golden_array& a : f.arrays) {
       nb::list results;
       for (const io::golden_result& r : a.results) results.append(nb::make_tuple(r.what, r.value.bits));
       nb::list shape;
       for (const auto extent : a.shape) shape.append(extent);
-      arrays.append(nb::make_tuple(a.name, str(name(a.type)), nb::tuple(shape), a.digest, results));
+      arrays.append(nb::make_tuple(a.name, str(name(a.type)), nb::tuple(shape), a.digests[0], results));
     }
-    files.append(nb::make_tuple(f.file, str(io::name(f.format)), arrays));
+    files.append(nb::make_tuple(f.from[0].file, str(io::name(f.from[0].format)), arrays));
   }
   return files;
 }

@@ -260,6 +260,139 @@ TEST_CASE("record, check: by method exact, whatever the order") {
   }
 }
 
+TEST_CASE("record, check: operations of two inputs, of files in pairs") {
+  const bytes::directory dir;
+  // As `mixed`, in another order and with other elements.
+  std::vector<tensor> others(mixed.rbegin(), mixed.rend());
+  for (tensor& t : others) t.bytes = some_bytes(t.bytes.size(), 77);
+  const auto a = dir.write("a.safetensors", safetensors_of(mixed)), b = dir.write("b.safetensors", safetensors_of(others));
+  const auto x = dir.write("x.npy", npy_of({1, 2, 3})), y = dir.write("y.bin", bytes::of(std::vector<float>{4, 5, 6}));
+
+  // Every one of them has the reference's bits, and both inputs a digest.
+  const std::string ops = list_of(ops_of(2));
+  const auto text = record({"--ops", ops, "--method", "tree,pairwise,kahan,sequential", a, b});
+  CHECK(io::golden_text(io::parse_golden(text)) == text);
+  const auto golden = json::parse(text);
+  REQUIRE(golden["files"].size() == 1);
+  CHECK(golden["files"][0]["file"] == a);
+  CHECK(golden["files"][0]["file2"] == b);
+  CHECK(golden["files"][0]["format2"] == "safetensors");
+  const auto& arrays = golden["files"][0]["arrays"];
+  REQUIRE(arrays.size() == mixed.size());
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    const auto named = [&](const tensor& t) { return t.name == arrays[i]["name"]; };
+    const tensor& first = *std::find_if(mixed.begin(), mixed.end(), named);
+    const tensor& second = *std::find_if(others.begin(), others.end(), named);
+    CAPTURE(first.name);
+    for (const auto& [field, of] : {std::pair{"digest", &first}, {"digest2", &second}}) {
+      io::digest digest;
+      digest.add(of->bytes.data(), of->bytes.size());
+      CHECK(arrays[i][field] == digest.hex());
+    }
+    const auto in = *parse_dtype(arrays[i]["dtype"].get<std::string>());
+    std::size_t k = 0;
+    for (const op_id op : ops_of(2)) {
+      for (const auto method : methods_of(op)) {
+        if (method == method_id::exact) continue;  // which cosine has not
+        const auto expected = reference(make_reduction(op, method, in), first.bytes.data(), second.bytes.data(),
+                                        first.bytes.size() / size_of(in));
+        const auto& result = arrays[i]["results"][k++];
+        CHECK(result["op"] == name(op));
+        CHECK(result["bits"] == to_hex(expected));
+      }
+    }
+    CHECK(arrays[i]["results"].size() == k);
+  }
+  CHECK(record({"--ops", ops, "--method", "tree,pairwise,kahan,sequential", "--threads", "3", a, b}) == text);
+
+  const auto exact = json::parse(record({"--ops", "dot", "--method", "exact", x, x}))["files"][0]["arrays"][0]["results"];
+  CHECK(exact[0]["method"] == "exact");
+  CHECK(exact[0]["value"] == 14.0);
+
+  // The same; moved in either of the two; in the digest alone.
+  const auto pair = dir.write("pair.json", text);
+  check_check({pair}, 0, {"1 pair of files, 7 arrays: 7 same"});
+  check_check({pair, a, b}, 0, {"1 pair of files, 7 arrays: 7 same"});
+  check_check({pair, "--ulps", "0"}, 0, {"1 pair of files, 7 arrays: 7 same"});
+  const auto dots = dir.write("dots.json", record({"--ops", "dot,mse", "--dtype", "f32", x, y, x, x}));
+  check_check({dots}, 0, {"2 pairs of files, 2 arrays: 2 same"});
+  dir.write("y.bin", bytes::of(std::vector<float>{4, 5, 7}));
+  check_check({dots}, 1, {"moved   " + x + " and " + y, "    content         ", "    content2        ", "    dot tree        32 (42000000) -> 35 (420c0000)",
+                          "    mse tree        9 (41100000) -> 11.333", "2 pairs of files, 2 arrays: 1 same, 1 moved"});
+  const auto r = bitfold_cli({"check", dots});
+  CHECK_FALSE(contains(lines_of(r.out)[1], "->"));  // x is the same
+  CHECK(contains(lines_of(r.out)[2], "->"));
+  check_check({dots, "--ulps", "786432", x, y, x, x}, 1, {"moved", "    dot", "    mse", "2 pairs"});
+  check_check({dots, "--ulps", "10000000", x, y, x, x}, 0, {"2 pairs of files, 2 arrays: 1 same, 1 within 10000000 ulps"});
+  dir.write("y.bin", bytes::of(std::vector<float>{4, 5, 6}));
+
+  // Which pair is which: by both paths. The inputs do not change places.
+  check_check({dots, x, x, x, y}, 0, {"2 pairs of files, 2 arrays: 2 same"});
+  check_check({dots, x, x}, 1, {"missing " + x + " and " + y, "2 pairs of files, 1 array: 1 same, 1 pair of files missing"});
+  check_check({dots, x, y, x, x, y, x}, 1,
+              {"new     " + y + " and " + x, "3 pairs of files, 2 arrays: 2 same, 1 pair of files new"});
+  check_usage({"check", dots, x, y, x}, {"FILE", "pairs", "3"});
+  check_usage({"check", dots, x, y, x, y}, {"second"});
+
+  // A tensor that is gone, or new, in one of the two, and one of another shape.
+  const auto names = [&](const char* file, std::vector<tensor> tensors) { return dir.write(file, safetensors_of(tensors)); };
+  const tensor p{"p", "F32", "[2]", some_bytes(8, 1)}, q{"q", "F32", "[2]", some_bytes(8, 2)}, s{"s", "F32", "[2]", some_bytes(8, 3)};
+  const auto l = names("l.safetensors", {p, q}), m = names("m.safetensors", {p, q});
+  const auto lm = dir.write("lm.json", record({"--ops", "dot", l, m}));
+  names("m.safetensors", {p, s});
+  check_check({lm}, 1, {"missing " + l + ":q and " + m + ":q", "    not in          " + m, "new     " + l + ":s and " + m + ":s", "    only in         " + m,
+                        "1 pair of files, 3 arrays: 1 same, 1 missing, 1 new"});
+  names("m.safetensors", {p, {"q", "F32", "[1,2]", q.bytes}});
+  check_check({lm}, 1, {"changed ", "    dtype2          f32", "    shape2          [2] -> [1,2]", "1 pair of files"});
+
+  // JUnit, and a file that cannot be read.
+  const auto junit = dir.path("junit.xml");
+  CHECK(bitfold_cli({"check", lm, "--junit", junit}).status == 1);
+  CHECK(contains(content(junit), "classname=\"" + l + " and " + m + "\" name=\"p\"/>"));
+  check_usage({"check", lm, "--junit", m}, {m, "--junit"});
+  std::filesystem::remove(m);
+  const auto gone = bitfold_cli({"check", lm});
+  CHECK(gone.status == 3);
+  CHECK(gone.err.starts_with("bitfold: " + m + ": "));
+  CHECK(gone.out == "1 pair of files, 0 arrays: 1 pair of files not read\n");
+
+  // What is no pair, in words that name it, and no file.
+  const auto out = dir.path("none.json");
+  const auto refused = [&](std::vector<std::string> arguments, std::vector<std::string> words) {
+    arguments.insert(arguments.begin(), {"record", "--dtype", "f32", "--out", out});
+    check_usage(arguments, words);
+    CHECK_FALSE(std::filesystem::exists(out));
+  };
+  refused({"--ops", "dot", x}, {"FILE", "dot takes files in pairs, not 1"});
+  refused({"--ops", "sum,dot", x, y}, {"--ops", "sum takes 1 input, but dot takes 2"});
+  refused({"--ops", "dot,all", x, y}, {"--ops", "all takes 1 input, but dot takes 2"});
+  refused({"--ops", "dot", x, y, x, y}, {x + " and " + y, "given twice"});
+  refused({"--ops", "dot", x, dir.write("w.npy", npy_of({1, 2}))}, {x, "shape: [3] and [2]"});
+  refused({"--ops", "dot", l, x}, {"no tensor 'p'"});
+
+  // Golden files of pairs that are none.
+  const struct {
+    const char *from, *to, *expected;
+  } rows[] = {
+      {"\"file2\"", "\"fileZ\"", "files[0].arrays[0].results[0].op: dot takes two inputs"},
+      {"\"format2\"", "\"formatZ\"", "files[0].format2: missing"},
+      {"\"format2\": \"npy\"", "\"format2\": \"zip\"", "files[0].format2: 'zip' is not known"},
+      {"\"digest2\"", "\"digestZ\"", "files[0].arrays[0].digest2: missing"},
+      {"\"op\": \"dot\"", "\"op\": \"sum\"", "files[0].arrays[0].results[0].op: sum takes one input"},
+  };
+  const auto two = record({"--ops", "dot", x, x});
+  for (const auto& row : rows) {
+    CAPTURE(row.from, row.to);
+    const auto e = error_of(replaced(two, row.from, row.to));
+    CAPTURE(e);
+    CHECK(e.starts_with(row.expected));
+  }
+  const std::string one = record({x}), entry = one.substr(one.find("{\"file\""), one.rfind("\n]\n}") - one.find("{\"file\""));
+  CHECK(error_of(replaced(two, "\"files\": [", "\"files\": [" + entry + ",")) == "files[1].file2: files[0] has none");
+  CHECK(error_of(replaced(one, "\"files\": [", "\"files\": [" + two.substr(two.find("{\"file\""), two.rfind("\n]\n}") - two.find("{\"file\"")) + ",")) ==
+        "files[1].file2: missing");
+}
+
 TEST_CASE("check --ulps: integer results") {
   const bytes::directory dir;
   const auto file = dir.write("x.npy", npy_of({9, 1, 5, 8}));
@@ -405,7 +538,7 @@ TEST_CASE("check: one low bit in 64 MiB") {
   check_check({golden}, 0, {"1 file, 61 arrays: 61 same"});
   io::digest digest;
   digest.add(tensors.back().bytes.data(), tensors.back().bytes.size());
-  CHECK(io::parse_golden(text).files[0].arrays.back().digest == digest.hex());
+  CHECK(io::parse_golden(text).files[0].arrays.back().digests == std::vector{digest.hex()});
   const std::size_t header = content.size() - (100u << 20);
   for (const auto& [at, name] : {std::pair{header + (17u << 20) + 12345 * 4, "layer.17"},
                                  std::pair{content.size() - (20u << 20), "large"}}) {

@@ -88,7 +88,7 @@ def check(path: str | os.PathLike, arrays: Any, *, ulps: int | None = None, file
     (what is true or false may not), and contents as they like.
 
     Errors: BitsMoved, an AssertionError with a line for each array that differs, is missing or new; ValueError where the
-    golden file is none.
+    golden file is none, or is of operations of two inputs, which are for `bitfold check`.
     """
     if ulps is not None and ulps < 0:
         raise ValueError(f"ulps: {ulps} is negative")

@@ -1,5 +1,6 @@
 """What is taken, what comes back, and what is refused."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -368,6 +369,15 @@ def test_accumulators_of_other_types_are_not_equal():
     assert bitfold.accumulator("float32") != bitfold.accumulator("float64") and bitfold.accumulator("float32") == bitfold.accumulator("float32")
     with pytest.raises(TypeError):
         bitfold.accumulator("float32") < bitfold.accumulator("float64")
+
+
+@pytest.mark.skipif("BITFOLD_CLI" not in os.environ, reason="skipped: BITFOLD_CLI names no command line")
+def test_a_golden_file_of_two_inputs(tmp_path):
+    np.save(tmp_path / "x.npy", np.float32([1, 2, 3]))
+    golden = tmp_path / "golden.json"
+    subprocess.run([os.environ["BITFOLD_CLI"], "record", "--ops", "dot", "--out", golden, *[tmp_path / "x.npy"] * 2], check=True)
+    with pytest.raises(ValueError, match="golden.json: files.0..file2: recorded of two inputs"):
+        bitfold.check(golden, np.float32([1, 2, 3]))
 
 
 def test_record_keeps_a_link(tmp_path):

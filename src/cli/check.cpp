@@ -15,6 +15,7 @@
 
 #include "cli/common.hpp"
 #include "cli/fingerprint.hpp"
+#include "cli/operands.hpp"
 #include "io/arrays.hpp"
 #include "io/field.hpp"
 #include "io/golden.hpp"
@@ -50,12 +51,20 @@ struct array_report {
 };
 
 struct file_report {
-  std::string file;  // as it was recorded
+  std::vector<std::string> files;  // as they were recorded: one, or two of which the arrays were reduced together
   std::vector<array_report> arrays;
   // Where there is nothing to compare:
   std::optional<verdict> whole;      // missing or added
   std::optional<std::string> error;  // why the file could not be read
 };
+
+// What an array is called.
+std::string label(const file_report& f, const std::string& array) {
+  std::vector<std::string> names = f.files;
+  if (!array.empty())
+    for (std::string& name : names) name += ":" + array;
+  return text_of(names);
+}
 
 std::string detail_line(std::string_view label, std::string_view before, std::string_view after,
                         std::string_view note = "") {
@@ -81,10 +90,13 @@ std::string result_line(const io::golden_result& old, scalar now) {
   return detail_line(label, text(old.value), text(now), "  " + distance);
 }
 
-// An array of the same name, dtype and shape.
+// Of the first input, or of the second.
+std::string of_input(std::size_t k, std::string_view what) { return fmt::format("{}{}", what, k == 0 ? "" : "2"); }
+
+// An array, or two, of the same name, dtype and shape.
 array_report compare(const io::golden_array& old, const fingerprint& now,
                      std::optional<std::uint64_t> ulps) {
-  const bool same_content = now.digest == old.digest;  // not known with --ulps
+  const bool same_content = now.digests == old.digests;  // not known with --ulps
   bool same_results = true, near = true;
   std::string lines;
   for (std::size_t k = 0; k < old.results.size(); ++k) {
@@ -95,43 +107,59 @@ array_report compare(const io::golden_array& old, const fingerprint& now,
   }
   if (same_results && (ulps || same_content)) return {old.name, verdict::same, ""};
   if (ulps && near) return {old.name, verdict::within, ""};
-  if (!ulps) lines = detail_line("content", old.digest, now.digest) + lines;
-  return {old.name, verdict::moved, lines};
+  std::string contents;
+  for (std::size_t k = 0; k < now.digests.size(); ++k)
+    contents += detail_line(of_input(k, "content"), old.digests[k], now.digests[k]);
+  return {old.name, verdict::moved, contents + lines};
 }
 
-std::vector<array_report> check_arrays(const io::golden_file& old,
-                                       const std::vector<io::array>& arrays,
+std::vector<array_report> check_arrays(const io::golden_file& old, file_names files,
+                                       const std::vector<std::vector<io::array>>& arrays,
                                        const check_arguments& args) {
-  std::map<std::string_view, const io::array*> by_name;
-  for (const io::array& a : arrays) by_name[a.name] = &a;
+  const std::size_t inputs = arrays.size();
+  std::vector<std::map<std::string_view, const io::array*>> by_name(inputs);
+  for (std::size_t k = 0; k < inputs; ++k)
+    for (const io::array& a : arrays[k]) by_name[k][a.name] = &a;
 
   std::vector<array_report> reports;
   std::vector<fingerprint_job> jobs;
   std::vector<std::pair<std::size_t, const io::golden_array*>> compared;  // for each job
   for (const io::golden_array& g : old.arrays) {
-    const auto found = by_name.extract(g.name);
-    if (found.empty()) {
-      reports.push_back({g.name, verdict::missing, ""});
+    const io::array* of[2] = {};
+    std::string changes, absent;
+    for (std::size_t k = 0; k < inputs; ++k) {
+      const auto found = by_name[k].extract(g.name);
+      if (found.empty()) {
+        if (inputs == 2) absent += fmt::format("    not in          {}\n", io::printable(files[k]));
+        continue;
+      }
+      const io::array& a = *(of[k] = found.mapped());
+      if (a.type != g.type || a.shape != g.shape)
+        changes += detail_line(of_input(k, "dtype"), bitfold::name(g.type), bitfold::name(a.type)) +
+                   detail_line(of_input(k, "shape"), io::shape_text(g.shape), io::shape_text(a.shape));
+    }
+    if (!of[0] || !of[inputs - 1]) {
+      reports.push_back({g.name, verdict::missing, absent});
       continue;
     }
-    const io::array& a = *found.mapped();
-    if (a.type != g.type || a.shape != g.shape) {
-      reports.push_back(
-          {g.name, verdict::changed,
-           detail_line("dtype", bitfold::name(g.type), bitfold::name(a.type)) +
-               detail_line("shape", io::shape_text(g.shape), io::shape_text(a.shape))});
+    if (!changes.empty()) {
+      reports.push_back({g.name, verdict::changed, changes});
       continue;
     }
     compared.emplace_back(reports.size(), &g);
     reports.push_back({g.name, verdict::same, ""});
-    jobs.push_back({&a, {}});
+    jobs.push_back({{of[0], of[1]}, {}});
     for (const auto& result : g.results) jobs.back().reductions.push_back(result.what);
   }
   const auto measured = fingerprints(jobs, !args.ulps, args.threads);
   for (std::size_t i = 0; i < jobs.size(); ++i)
     reports[compared[i].first] = compare(*compared[i].second, measured[i], args.ulps);
-  for (const io::array& a : arrays)
-    if (by_name.contains(a.name)) reports.push_back({a.name, verdict::added, ""});
+  for (std::size_t k = 0; k < inputs; ++k)
+    for (const io::array& a : arrays[k]) {
+      if (!by_name[k].contains(a.name) || (k == 1 && by_name[0].contains(a.name))) continue;
+      const bool in_both = inputs == 1 || by_name[1 - k].contains(a.name);
+      reports.push_back({a.name, verdict::added, in_both ? "" : fmt::format("    only in         {}\n", io::printable(files[k]))});
+    }
   return reports;
 }
 
@@ -159,59 +187,73 @@ std::size_t likeness(const std::string& a, const std::string& b) {
   return static_cast<std::size_t>(ends.first - x.begin());
 }
 
-// For each recorded file, the given one (none: it is missing); and those given that belong to none.
+// The paths of a recorded file, or of the two of a pair.
+std::vector<std::string> paths_of(const io::golden_file& f) {
+  std::vector<std::string> paths;
+  for (const io::golden_source& s : f.from) paths.push_back(s.file);
+  return paths;
+}
+
+// For each recorded file, or pair, the given one (none: it is missing); and those given that belong to none.
 struct matching {
-  std::vector<std::optional<std::string>> given;
-  std::vector<std::string> added;
+  std::vector<std::vector<std::string>> given;
+  std::vector<std::vector<std::string>> added;
 };
 
-matching match(const io::golden& g, const std::vector<std::string>& files) {
+matching match(const io::golden& g, const std::vector<std::string>& all) {
   matching m;
   m.given.resize(g.files.size());
-  if (files.empty()) {
-    for (std::size_t i = 0; i < g.files.size(); ++i) m.given[i] = g.files[i].file;
+  if (all.empty()) {
+    for (std::size_t i = 0; i < g.files.size(); ++i) m.given[i] = paths_of(g.files[i]);
     return m;
   }
-  if (g.files.size() == 1 && files.size() == 1) {  // whatever it is called now
-    m.given[0] = files[0];
+  const std::size_t inputs = g.files[0].from.size();
+  if (all.size() % inputs != 0)
+    throw error(errc::usage, fmt::format("FILE: the golden file is of pairs of files, not {}", all.size()));
+  if (g.files.size() == 1 && all.size() == inputs) {  // whatever they are called now
+    m.given[0] = all;
     return m;
   }
-  for (const std::string& file : files) {
+  for (const file_names group : groups_of(all, inputs)) {
+    const std::vector<std::string> files(group.begin(), group.end());
     std::size_t best = 0, where = 0, ties = 0;
     for (std::size_t i = 0; i < g.files.size(); ++i) {
-      const std::size_t common = likeness(file, g.files[i].file);
+      const auto recorded = paths_of(g.files[i]);
+      const std::size_t common = std::min(likeness(files[0], recorded[0]), likeness(files.back(), recorded.back()));
       if (common == 0 || common < best) continue;
       ties = common == best ? ties + 1 : 1;
       best = common;
       where = i;
     }
     if (best == 0) {
-      m.added.push_back(file);
+      m.added.push_back(files);
       continue;
     }
     if (ties > 1)
       throw error(errc::usage,
                   fmt::format("{}: could be {} of the recorded files; give more of its path",
-                              io::printable(file), ties));
-    if (m.given[where])
+                              io::printable(text_of(files)), ties));
+    if (!m.given[where].empty())
       throw error(errc::usage,
                   fmt::format("{}: the second file for the recorded {}; the first is {}",
-                              io::printable(file), io::printable(g.files[where].file),
-                              io::printable(*m.given[where])));
-    m.given[where] = file;
+                              io::printable(text_of(files)), io::printable(text_of(paths_of(g.files[where]))),
+                              io::printable(text_of(m.given[where]))));
+    m.given[where] = files;
   }
   return m;
 }
 
-file_report check_file(const io::golden_file& old, const std::string& file,
-                       const check_arguments& args) {
-  // A raw file was recorded as one array; other formats carry their own type.
-  const auto raw =
-      old.format == io::file_format::raw ? std::optional(old.arrays.at(0).type) : std::nullopt;
-  const auto arrays = io::read_arrays(file, {raw, std::nullopt, old.format});
-  auto found = check_arrays(old, arrays, args);
+file_report check_files(const io::golden_file& old, file_names files, const check_arguments& args) {
+  std::vector<std::vector<io::array>> arrays;
+  for (std::size_t k = 0; k < files.size(); ++k) {
+    // A raw file was recorded as one array; other formats carry their own type.
+    const io::file_format format = old.from[k].format;
+    const auto raw = format == io::file_format::raw ? std::optional(old.arrays.at(0).type) : std::nullopt;
+    arrays.push_back(io::read_arrays(files[k], {raw, std::nullopt, format}));
+  }
+  auto found = check_arrays(old, files, arrays, args);
   io::check_mapped_files();
-  return {old.file, std::move(found), {}, {}};
+  return {paths_of(old), std::move(found), {}, {}};
 }
 
 // ---- What is told ------------------------------------------------------------------------------
@@ -221,10 +263,10 @@ std::string lines_of(const file_report& f) {
   const auto line = [&](verdict v, const std::string& what) {
     text += fmt::format("{:<8}{}\n", name(v), io::printable(what));
   };
-  if (f.whole) line(*f.whole, f.file);
+  if (f.whole) line(*f.whole, label(f, ""));
   for (const array_report& a : f.arrays)
     if (!good(a.what)) {
-      line(a.what, a.array.empty() ? f.file : f.file + ":" + a.array);
+      line(a.what, label(f, a.array));
       text += a.detail;
     }
   return text;
@@ -233,6 +275,7 @@ std::string lines_of(const file_report& f) {
 std::string summary_of(const std::vector<file_report>& files, std::optional<std::uint64_t> ulps) {
   std::map<verdict, std::size_t> arrays, whole;
   std::size_t count = 0, errors = 0;
+  const char* const unit = files[0].files.size() == 2 ? "pair of files" : "file";
   for (const file_report& f : files) {
     for (const array_report& a : f.arrays) ++arrays[a.what];
     count += f.arrays.size();
@@ -240,16 +283,18 @@ std::string summary_of(const std::vector<file_report>& files, std::optional<std:
     errors += f.error.has_value();
   }
   const auto plural = [](std::size_t n, const char* what) {
-    return fmt::format("{} {}{}", n, what, n == 1 ? "" : "s");
+    std::string unit(what);
+    if (n != 1) unit.insert(std::min(unit.find(' '), unit.size()), "s");  // pairs of files
+    return fmt::format("{} {}", n, unit);
   };
   std::vector<std::string> parts;
   for (const auto& [v, n] : arrays)
     parts.push_back(v == verdict::within ? fmt::format("{} within {}", n, plural(*ulps, "ulp"))
                                          : fmt::format("{} {}", n, name(v)));
-  for (const auto& [v, n] : whole) parts.push_back(plural(n, "file") + " " + std::string(name(v)));
-  if (errors) parts.push_back(plural(errors, "file") + " not read");
+  for (const auto& [v, n] : whole) parts.push_back(plural(n, unit) + " " + std::string(name(v)));
+  if (errors) parts.push_back(plural(errors, unit) + " not read");
   return fmt::format(
-      "{}, {}: {}\n", plural(files.size(), "file"), plural(count, "array"),
+      "{}, {}: {}\n", plural(files.size(), unit), plural(count, "array"),
       parts.empty() ? "nothing to compare" : fmt::format("{}", fmt::join(parts, ", ")));
 }
 
@@ -276,7 +321,7 @@ std::string junit_of(const std::vector<file_report>& files) {
   std::string suites;
   std::size_t all_tests = 0, all_failures = 0, all_errors = 0;
   for (const file_report& f : files) {
-    const std::string file = xml(io::printable(f.file));
+    const std::string file = xml(io::printable(label(f, "")));
     std::string cases;
     std::size_t tests = 0, failures = 0;
     const auto test = [&](const std::string& array, const std::string& inside) {
@@ -312,28 +357,27 @@ int check(const check_arguments& args) {
   const io::golden g = io::read_golden(args.golden);
   const matching m = match(g, args.files);
   if (args.junit) {
-    std::vector<std::string> inputs = m.added;
-    inputs.push_back(args.golden);
-    for (const auto& file : m.given)
-      if (file) inputs.push_back(*file);
+    std::vector<std::string> inputs{args.golden};
+    for (const auto* list : {&m.added, &m.given})
+      for (const auto& files : *list) inputs.insert(inputs.end(), files.begin(), files.end());
     refuse_overwriting("--junit", *args.junit, inputs);
   }
   std::vector<file_report> reports;
   int status = 0;
   for (std::size_t i = 0; i < g.files.size(); ++i) {
-    if (!m.given[i]) {
-      reports.push_back({g.files[i].file, {}, verdict::missing, {}});
+    if (m.given[i].empty()) {
+      reports.push_back({paths_of(g.files[i]), {}, verdict::missing, {}});
       continue;
     }
     try {
-      reports.push_back(check_file(g.files[i], *m.given[i], args));
+      reports.push_back(check_files(g.files[i], m.given[i], args));
     } catch (const error& e) {
       complain(e.what());
-      reports.push_back({g.files[i].file, {}, {}, e.what()});
+      reports.push_back({paths_of(g.files[i]), {}, {}, e.what()});
       if (status == 0) status = static_cast<int>(e.code());
     }
   }
-  for (const std::string& file : m.added) reports.push_back({file, {}, verdict::added, {}});
+  for (const auto& files : m.added) reports.push_back({files, {}, verdict::added, {}});
 
   std::string text;
   bool all_good = true;
@@ -356,8 +400,8 @@ subcommand add_check(CLI::App& app) {
   command->add_option("GOLDEN", args->golden, "The file that `bitfold record` wrote")->required();
   command->add_option(
       "FILE", args->files,
-      "The files to check (default: the recorded paths). Of several, each is compared "
-      "with the recorded file of the same path, or else whose path ends alike");
+      "The files to check (default: the recorded paths), in pairs where these were recorded. Of several, "
+      "each is compared with the recorded file of the same path, or else whose path ends alike");
   auto* bits = command->add_flag("--bits", args->bits,
                                  "All bits, of the content and of every result (the default)");
   command

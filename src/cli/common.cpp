@@ -11,7 +11,6 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
-#include <set>
 #include <stdexcept>
 #include <system_error>
 
@@ -68,13 +67,6 @@ std::vector<std::string> split(const std::string& list) {
     begin = end + 1;
   }
   return parts;
-}
-
-void refuse_twice(const std::vector<std::string>& files) {
-  std::set<std::string> seen;
-  for (const std::string& file : files)
-    if (!seen.insert(std::filesystem::path(file).lexically_normal().string()).second)
-      throw error(errc::usage, io::printable(file) + ": given twice");
 }
 
 // Not through fmt::print or std::cout: their ways of losing or throwing a write error differ.

@@ -65,9 +65,6 @@ CLI::Validator thread_count();
 /// The parts of a list with commas, of which there is at least one; they may be empty.
 std::vector<std::string> split(const std::string& list);
 
-/// Throws (errc::usage) where a path stands there twice.
-void refuse_twice(const std::vector<std::string>& files);
-
 /// To stdout. Throws where it cannot be written.
 void write_out(std::string_view text);
 

@@ -24,18 +24,22 @@ static_assert(std::endian::native == std::endian::little, "a digest is of little
 constexpr std::size_t large = std::size_t{32} << 20;
 
 fingerprint measure(const fingerprint_job& job, bool with_digest) {
-  const io::array& a = *job.array;
-  const std::size_t bytes = a.count * size_of(a.type);
+  const auto [x, y] = job.of;
+  const std::size_t bytes = x->count * size_of(x->type);
   fingerprint f;
   const auto digest = [&] {
     if (!with_digest) return;
-    io::digest d;
-    d.add(a.data, bytes);
-    f.digest = d.hex();
+    for (const io::array* a : {x, y}) {
+      if (!a) continue;
+      io::digest d;
+      d.add(a->data, bytes);
+      f.digests.push_back(d.hex());
+    }
   };
   const auto reduce = [&] {
     f.results.resize(job.reductions.size());
-    cpu::reduce(job.reductions, a.data, nullptr, a.count, f.results);  // on this arena's threads
+    // On this arena's threads.
+    cpu::reduce(job.reductions, x->data, y ? y->data : nullptr, x->count, f.results);
   };
   if (bytes >= large) {
     tbb::parallel_invoke(digest, reduce);

@@ -1,4 +1,4 @@
-// What `record` and `check` measure of an array.
+// What `record` and `check` measure of an array, or of two together.
 #pragma once
 
 #include <span>
@@ -7,21 +7,22 @@
 
 #include <bitfold/reduction.hpp>
 
+#include "cli/operands.hpp"
 #include "io/arrays.hpp"
 
 namespace bitfold::cli {
 
 struct fingerprint_job {
-  const io::array* array;
-  std::vector<reduction> reductions;  ///< of this array's element type, of one input
+  operands<io::array> of;
+  std::vector<reduction> reductions;  ///< of these arrays' element type
 };
 
 struct fingerprint {
-  std::string digest;           ///< of the array's bytes; empty if it was not asked for
+  std::vector<std::string> digests;  ///< of each array's bytes; none if they were not asked for
   std::vector<scalar> results;  ///< of the reductions
 };
 
-/// All arrays at once, on up to `threads` threads (0: one per core). What reads an array's bytes
+/// All of them at once, on up to `threads` threads (0: one per core). What reads an array's bytes
 /// comes together, so that they are read from disk once, and from memory once where the cache holds
 /// them.
 std::vector<fingerprint> fingerprints(std::span<const fingerprint_job> jobs, bool with_digest,

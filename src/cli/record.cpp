@@ -9,6 +9,7 @@
 
 #include "cli/common.hpp"
 #include "cli/fingerprint.hpp"
+#include "cli/operands.hpp"
 #include "cli/operations.hpp"
 #include "io/arrays.hpp"
 #include "io/field.hpp"
@@ -27,13 +28,6 @@ struct record_arguments {
   std::vector<std::string> files;
 };
 
-const std::vector<std::string> one_input_names = [] {
-  std::vector<std::string> names;
-  for (const op_info& op : all_op_infos)
-    if (op.inputs == 1) names.emplace_back(op.name);
-  return names;
-}();
-
 bool has(const std::vector<std::string>& list, const std::string& name) {
   return std::find(list.begin(), list.end(), name) != list.end();
 }
@@ -47,13 +41,13 @@ std::vector<std::string> chosen(const std::vector<std::string>& list,
   return out;
 }
 
-// Alone it is every operation; beside others, the operation of that name.
+// Alone it is every operation of one input; beside others, the operation of that name.
 bool every_op(const record_arguments& args) { return args.ops == std::vector<std::string>{"all"}; }
 
 std::vector<op_id> chosen_ops(const record_arguments& args) {
   std::vector<op_id> ops;
-  for (const std::string& n : one_input_names)
-    if (every_op(args) || has(args.ops, n)) ops.push_back(*parse_op(n));
+  for (const op_id op : all_ops)
+    if (every_op(args) ? info(op).inputs == 1 : has(args.ops, std::string(name(op)))) ops.push_back(op);
   return ops;
 }
 
@@ -66,30 +60,33 @@ bool is_utf8(const std::string& text) {
   }
 }
 
-io::golden_file record_file(const record_arguments& args, const std::string& file) {
-  const auto [format, arrays] =
-      io::read_file(file, {parse_dtype_option(args.raw), std::nullopt, std::nullopt});
-  const std::vector<op_id> ops = chosen_ops(args);
+io::golden_file record_files(const record_arguments& args, const std::vector<op_id>& ops, file_names files) {
+  io::golden_file g;
+  std::vector<std::vector<io::array>> arrays;
+  for (const std::string& file : files) {
+    auto read = io::read_file(file, {parse_dtype_option(args.raw), std::nullopt, std::nullopt});
+    g.from.push_back({file, read.format});
+    arrays.push_back(std::move(read.arrays));
+  }
   std::vector<fingerprint_job> jobs;
-  for (const io::array& a : arrays) {
-    jobs.push_back({&a, {}});
+  for (const auto& of : operands_of(files, arrays[0], files.size() == 2 ? &arrays[1] : nullptr)) {
+    if (of.y) check_same_shape(files, of);
+    const io::array& a = *of.x;
+    jobs.push_back({of, {}});
     auto& reductions = jobs.back().reductions;
-    try {
+    within(files, a.name, [&] {
       if (!every_op(args)) check_defined(ops, a);
       for (const op_id op : ops)
         if (is_defined(op, a))
           for (const reduction& r : reductions_of(op, a.type, args.options))
             reductions.push_back(r);
-    } catch (const error& e) {
-      throw about(file, a.name, e);
-    }
+    });
   }
   const auto measured = fingerprints(jobs, true, args.threads);
   io::check_mapped_files();
-  io::golden_file g{file, format, {}};
-  for (std::size_t i = 0; i < arrays.size(); ++i) {
-    const io::array& a = arrays[i];
-    g.arrays.push_back({a.name, a.type, a.shape, measured[i].digest, {}});
+  for (std::size_t i = 0; i < jobs.size(); ++i) {
+    const io::array& a = *jobs[i].of.x;
+    g.arrays.push_back({a.name, a.type, a.shape, measured[i].digests, {}});
     for (std::size_t k = 0; k < jobs[i].reductions.size(); ++k)
       g.arrays.back().results.push_back({jobs[i].reductions[k], measured[i].results[k]});
   }
@@ -98,8 +95,11 @@ io::golden_file record_file(const record_arguments& args, const std::string& fil
 
 int record(record_arguments& args) {
   args.options.methods = chosen(args.options.methods, method_names);
-  check_options(chosen_ops(args), args.options);
-  refuse_twice(args.files);
+  const std::vector<op_id> ops = chosen_ops(args);
+  const std::size_t inputs = inputs_of(ops, "--ops", args.files.size());
+  check_options(ops, args.options);
+  const auto groups = groups_of(args.files, inputs);
+  refuse_twice(groups);
   refuse_overwriting("--out", args.out, args.files);
   for (const std::string& file : args.files)
     if (!is_utf8(file))
@@ -107,7 +107,7 @@ int record(record_arguments& args) {
           errc::usage,
           io::printable(file) + ": a golden file cannot hold this file's name, which is not UTF-8");
   io::golden g{BITFOLD_VERSION, {}};
-  for (const std::string& file : args.files) g.files.push_back(record_file(args, file));
+  for (const file_names files : groups) g.files.push_back(record_files(args, ops, files));
   write_file(args.out, io::golden_text(g));
   return 0;
 }
@@ -129,9 +129,10 @@ subcommand add_record(CLI::App& app) {
         ->default_str(first);
   };
   list("--ops", args->ops,
-       "The operations of one input, separated by commas. `all`, unless it is one of several, is "
-       "every one of them, less those that an array without elements has no result of",
-       one_input_names);
+       "The operations, separated by commas, of one input or of two, which take files in pairs. `all`, unless "
+       "it is one of several, is every one of one input, less those that an array without elements has no "
+       "result of",
+       op_names);
   list("--method", args->options.methods,
        "The methods, separated by commas, or `all`. " + method_help(), method_names);
   add_op_options(*command, args->options);
@@ -143,7 +144,8 @@ subcommand add_record(CLI::App& app) {
   command->add_option("--out", args->out, "The golden file to write")->required();
   command
       ->add_option("FILE", args->files,
-                   "A .npy file, a .safetensors file, or raw elements (--dtype)")
+                   "A .npy file, a .safetensors file, or raw elements (--dtype). Operations of two inputs take "
+                   "files in pairs: of each pair, the arrays of one name, shape and type")
       ->required();
   command->footer(
       "--method, --acc and --ddof are for those of the operations that take them.\n"

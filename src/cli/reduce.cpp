@@ -1,7 +1,6 @@
 // bitfold reduce
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <span>
 #include <system_error>
@@ -18,6 +17,7 @@
 
 #include "cli/common.hpp"
 #include "cli/gpu.hpp"
+#include "cli/operands.hpp"
 #include "cli/operations.hpp"
 #include "cli/pieces.hpp"
 #include "cli/progress.hpp"
@@ -45,7 +45,7 @@ struct reduce_arguments {
   std::vector<std::string> files;
 
   std::vector<op_id> ops;  // those of op_list
-  int inputs() const { return info(ops[0]).inputs; }
+  std::size_t inputs = 1;  // of each of them
   bool exact() const { return method == name(method_id::exact); }
   bool refuses_overflow() const { return overflow == "error"; }
   bool on_gpu() const { return device == "cuda"; }
@@ -64,12 +64,10 @@ struct result {
   std::optional<double> bound;  // where it was asked for
 };
 
-// The one or two files that are reduced together; all of them for --total.
-using file_names = std::span<const std::string>;
-
 // What a line is about: an array, or two of one name, shape and type, or arrays that count as one.
 struct subject {
-  file_names files;
+  file_names files;  // all of them for --total
+
   std::string name;
   dtype type;
   std::vector<std::uint64_t> shape;
@@ -161,16 +159,6 @@ std::vector<reduction> all_reductions(const reduce_arguments& args, dtype type) 
   return all;
 }
 
-// Calls f, whose errors are about that array of these files.
-template <class F>
-auto within(file_names files, const std::string& tensor, F f) {
-  try {
-    return f();
-  } catch (const error& e) {
-    throw about(files.size() == 2 ? files[0] + " and " + files[1] : files[0], tensor, e);
-  }
-}
-
 void check_overflow(const reduce_arguments& args, const totals& of) {
   for (std::size_t k = 0; k < of.reductions().size(); ++k)
     if (const reduction& r = of.reductions()[k]; args.refuses_overflow() && !of.fits(k))
@@ -188,23 +176,8 @@ std::vector<result> results(const reduce_arguments& args, const totals& of) {
   return all;
 }
 
-// The files, or pairs of them, that are reduced one after the other.
-std::vector<file_names> groups(const reduce_arguments& args) {
-  const auto at_once = static_cast<std::size_t>(args.inputs());
-  std::vector<file_names> all;
-  for (std::size_t i = 0; i < args.files.size(); i += at_once)
-    all.push_back(file_names(args.files).subspan(i, at_once));
-  return all;
-}
-
 // ---- Files that are mapped
 
-// An array, or two of one name, shape and type.
-template <class Array>
-struct operands {
-  const Array* x;
-  const Array* y;  // null for operations of one input
-};
 using mapped = operands<io::array>;
 
 // The results of all, in their order.
@@ -245,50 +218,12 @@ std::vector<result> results(const reduce_arguments& args, const std::vector<redu
   return results;
 }
 
-template <class T>
-void check_same(file_names files, const std::string& tensor, const char* field, const T& x,
-                const T& y) {
-  if (x != y)
-    within(files, tensor,
-           [&] { throw error(errc::usage, fmt::format("{}: {} and {}", field, x, y)); });
-}
-template <class Array>
-void check_same_shape(file_names files, const operands<Array>& o) {
-  check_same(files, o.x->name, "shape", io::shape_text(o.x->shape), io::shape_text(o.y->shape));
-}
-
-// Each array of the first file, with that of the same name of the second if there is one.
-template <class Array>
-std::vector<operands<Array>> match(file_names files, const std::vector<Array>& xs,
-                                   const std::vector<Array>* ys) {
-  std::vector<operands<Array>> all;
-  for (const Array& x : xs) all.push_back({&x, nullptr});
-  if (!ys) return all;
-
-  const auto missing = [&](std::size_t in, const std::string& name) {
-    const std::string what =
-        name.empty() ? "array without a name" : "tensor " + io::in_quotes(name);
-    throw error(errc::usage, fmt::format("{}: no {}, which {} has", io::printable(files[in]), what,
-                                         io::printable(files[1 - in])));
-  };
-  std::map<std::string_view, const Array*> by_name;
-  for (const Array& y : *ys) by_name[y.name] = &y;
-  for (operands<Array>& o : all) {
-    const auto found = by_name.extract(o.x->name);
-    if (found.empty()) missing(1, o.x->name);
-    o.y = found.mapped();
-    check_same(files, o.x->name, "dtype", name(o.x->type), name(o.y->type));
-  }
-  if (!by_name.empty()) missing(0, std::string(by_name.begin()->first));
-  return all;
-}
-
 // Calls f with what these files hold; its errors are about that.
 template <class F>
 void for_each_mapped(const reduce_arguments& args, file_names files, F f) {
   std::vector<std::vector<io::array>> arrays;
   for (const std::string& file : files) arrays.push_back(io::read_arrays(file, args.reading()));
-  const auto all = match(files, arrays[0], arrays.size() == 2 ? &arrays[1] : nullptr);
+  const auto all = operands_of(files, arrays[0], arrays.size() == 2 ? &arrays[1] : nullptr);
   for (const mapped& o : all)
     if (o.y && !args.shapes.axis) check_same_shape(files, o);
   for (const mapped& o : all) {
@@ -350,7 +285,7 @@ void for_each_in_pieces(const reduce_arguments& args, file_names files, progress
   const bool lengths_known =
       std::all_of(streams.begin(), streams.end(), [](const auto& s) { return s->bytes(); });
   const auto& xs = streams[0]->arrays();
-  for (const auto& o : match(files, xs, two ? &streams[1]->arrays() : nullptr)) {
+  for (const auto& o : operands_of(files, xs, two ? &streams[1]->arrays() : nullptr)) {
     const auto refuse = [&](const char* why) { throw error(errc::usage, why); };
     if (two && lengths_known) check_same_shape(files, o);
     if (two && o.x->column_major != o.y->column_major)
@@ -398,7 +333,7 @@ std::string reduce_total(const reduce_arguments& args, progress& bar) {
                               name(a.type), name(first)));
     ++arrays;
   };
-  for (const file_names files : groups(args)) {
+  for (const file_names files : groups_of(args.files, args.inputs)) {
     if (in_pieces(args, files))
       for_each_in_pieces(args, files, bar, [&](const io::array_place& a, auto add) {
         within(files, a.name, [&] { begin(a); });
@@ -460,18 +395,10 @@ void check_shapes(const reduce_arguments& args) {
 // What can be told before any file is opened.
 void check(const reduce_arguments& args) {
   const auto usage = [](const std::string& text) { throw error(errc::usage, text); };
-  for (const op_id op : args.ops)
-    if (info(op).inputs != args.inputs())
-      usage(fmt::format("OP: {} takes {} input{}, but {} takes {}; they need two calls",
-                        name(args.ops[0]), args.inputs(), args.inputs() == 1 ? "" : "s", name(op),
-                        info(op).inputs));
   check_options(args.ops, args.options);
   for (const op_id op : args.ops)
     if (args.bound && !has_error_bound(op, args.method_of(op)))
       usage(fmt::format("--bound: {} has none", name(op)));
-  if (args.inputs() == 2 && args.files.size() % 2 != 0)
-    usage(
-        fmt::format("FILE: {} takes files in pairs, not {}", name(args.ops[0]), args.files.size()));
   check_shapes(args);
   check_exact_options(args);
   if (args.device == "cpu") {
@@ -498,7 +425,7 @@ void check(const reduce_arguments& args) {
 // Of the files that go anywhere in pieces; 0 where one does not tell.
 double bytes_to_read(const reduce_arguments& args) {
   double bytes = 0;
-  for (const file_names files : groups(args)) {
+  for (const file_names files : groups_of(args.files, args.inputs)) {
     if (!in_pieces(args, files) && !args.on_gpu()) continue;
     for (const std::string& file : files) {
       std::error_code failed;
@@ -512,6 +439,7 @@ double bytes_to_read(const reduce_arguments& args) {
 
 int reduce(reduce_arguments& args) {
   args.ops = parse_ops(args.op_list);
+  args.inputs = inputs_of(args.ops, "OP", args.files.size());
   if (args.method) args.options.methods = {*args.method};
   check(args);
   progress bar(bytes_to_read(args), progress::style::passing);
@@ -522,7 +450,7 @@ int reduce(reduce_arguments& args) {
     return 0;
   }
   const grouping by(args.shapes);
-  result_files to(args.shapes, args.ops.size(), groups(args).size(), args.files);
+  result_files to(args.shapes, args.ops.size(), groups_of(args.files, args.inputs).size(), args.files);
   const auto gpu = args.on_gpu() ? first_gpu(args.shapes.gpu_memory) : nullptr;
   int status = 0;  // that of the first that fails
   const auto failed = [&](const std::string& why, int code) {
@@ -530,7 +458,7 @@ int reduce(reduce_arguments& args) {
     complain(why);
     if (status == 0) status = code;
   };
-  for (const file_names files : groups(args)) {
+  for (const file_names files : groups_of(args.files, args.inputs)) {
     std::string lines;
     const place where{args.how(), gpu.get(), [&](std::size_t bytes) {
                         bar.finish(static_cast<double>(bytes));

@@ -161,7 +161,7 @@ int compare_two(const report_arguments& args) {
 }
 
 int measure(const report_arguments& args) {
-  refuse_twice(args.files);
+  refuse_twice(groups_of(args.files, 1));
   const bool have_gpu = !cuda::devices().empty();
   if (args.device == "cuda" && !have_gpu)
     throw error(errc::no_device, cuda::built()

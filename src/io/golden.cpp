@@ -117,7 +117,7 @@ struct node {
   std::string path;
 
   [[noreturn]] void wrong(std::string_view what) const { bad(path, what); }
-  node operator[](const char* key) const {
+  node operator[](const std::string& key) const {
     if (!value.is_object()) wrong("is no object");
     const auto found = value.find(key);
     const std::string at = path == "golden file" ? key : path + "." + key;
@@ -159,10 +159,11 @@ struct node {
   }
 };
 
-golden_result parse_result(const node& n, dtype in, bool empty) {
+golden_result parse_result(const node& n, dtype in, bool empty, std::size_t inputs) {
   const auto parse_type = [](std::string_view t) { return parse_dtype(t); };
   const auto op = n["op"].named([](std::string_view t) { return parse_op(t); });
-  if (info(op).inputs != 1) n["op"].wrong(fmt::format("{} takes two inputs", name(op)));
+  if (static_cast<std::size_t>(info(op).inputs) != inputs)
+    n["op"].wrong(fmt::format("{} takes {}", name(op), inputs == 1 ? "two inputs" : "one input"));
   if (empty && info(op).empty == if_empty::refused)
     n["op"].wrong(fmt::format("{} of no elements is not defined", name(op)));
   std::optional<method_id> method;
@@ -192,7 +193,10 @@ golden_result parse_result(const node& n, dtype in, bool empty) {
   }
 }
 
-golden_array parse_array(const node& n) {
+// The field of the first input, or of the second.
+std::string of_input(std::size_t k, const char* field) { return k == 0 ? field : std::string(field) + "2"; }
+
+golden_array parse_array(const node& n, std::size_t inputs) {
   golden_array a;
   a.name = n["name"].text();
   a.type = n["dtype"].named([](std::string_view t) { return parse_dtype(t); });
@@ -200,22 +204,22 @@ golden_array parse_array(const node& n) {
   for (const node& extent : shape.items()) a.shape.push_back(extent.number());
   const auto count = element_count(a.shape, size_of(a.type));
   if (!count) shape.wrong("does not fit in 64 bits");
-  a.digest = n["digest"].hex(32);
+  for (std::size_t k = 0; k < inputs; ++k) a.digests.push_back(n[of_input(k, "digest")].hex(32));
   const node results = n["results"];
   for (const node& result : results.items())
-    a.results.push_back(parse_result(result, a.type, *count == 0));
+    a.results.push_back(parse_result(result, a.type, *count == 0, inputs));
   if (a.results.empty()) results.wrong("is empty");  // `check --ulps` would compare nothing
   return a;
 }
 
 // The first golden files of version 1 do not tell: the name did then, and raw files had the others.
-file_format parse_format_of(const node& file, const golden_file& g) {
+file_format parse_format_of(const node& file, const golden_file& g, std::size_t k) {
   const auto of_one = [&](file_format f) { return f != file_format::safetensors; };
-  if (!file.value.contains("format")) {
-    const auto named = format_of_name(g.file).value_or(file_format::raw);
+  if (k == 0 && !file.value.contains("format")) {
+    const auto named = format_of_name(g.from[0].file).value_or(file_format::raw);
     return of_one(named) && g.arrays.size() != 1 ? file_format::safetensors : named;
   }
-  const node format = file["format"];
+  const node format = file[of_input(k, "format")];
   const auto f = format.named([](std::string_view t) { return parse_format(t); });
   if (of_one(f) && g.arrays.size() != 1)
     format.wrong(fmt::format("'{}', but there are {} arrays", name(f), g.arrays.size()));
@@ -257,15 +261,20 @@ std::string golden_text(const golden& g) {
       "\"files\": [",
       format_name, format_version, json_text(g.bitfold), order::version);
   for (std::size_t f = 0; f < g.files.size(); ++f) {
-    text += fmt::format("{}\n{{\"file\": {}, \"format\": \"{}\", \"arrays\": [", f ? "," : "",
-                        json_text(g.files[f].file), name(g.files[f].format));
-    const auto& arrays = g.files[f].arrays;
+    const auto& [from, arrays] = g.files[f];
+    text += f ? ",\n{" : "\n{";
+    for (std::size_t k = 0; k < from.size(); ++k)
+      text += fmt::format("\"{}\": {}, \"{}\": \"{}\", ", of_input(k, "file"), json_text(from[k].file),
+                          of_input(k, "format"), name(from[k].format));
+    text += "\"arrays\": [";
     for (std::size_t i = 0; i < arrays.size(); ++i) {
       const golden_array& a = arrays[i];
       text += fmt::format(
-          "{}\n  {{\"name\": {}, \"dtype\": \"{}\", \"shape\": {}, \"digest\": \"{}\", "
-          "\"results\": [",
-          i ? "," : "", json_text(a.name), name(a.type), shape_text(a.shape), a.digest);
+          "{}\n  {{\"name\": {}, \"dtype\": \"{}\", \"shape\": {}, ", i ? "," : "", json_text(a.name),
+          name(a.type), shape_text(a.shape));
+      for (std::size_t k = 0; k < a.digests.size(); ++k)
+        text += fmt::format("\"{}\": \"{}\", ", of_input(k, "digest"), a.digests[k]);
+      text += "\"results\": [";
       for (std::size_t k = 0; k < a.results.size(); ++k) {
         const auto& [r, v] = a.results[k];
         text += fmt::format(
@@ -294,19 +303,25 @@ golden parse_golden(std::string_view text) {
         "recorded in order version {}, but this bitfold adds in order version {}; record it anew",
         order.number(), order::version));
   golden g{root["bitfold"].text(), {}};
-  std::set<std::string> files;
+  std::set<std::vector<std::string>> files;
   const node all_files = root["files"];
   for (const node& f : all_files.items()) {
-    g.files.push_back({f["file"].text(), file_format::raw, {}});
-    if (!files.insert(g.files.back().file).second)
-      f["file"].wrong(in_quotes(g.files.back().file) + " stands there twice");
+    std::vector<std::string> paths{f["file"].text()};
+    if (f.value.contains("file2")) paths.push_back(f["file2"].text());
+    const std::size_t inputs = paths.size();
+    if (!g.files.empty() && g.files[0].from.size() != inputs)
+      f["file2"].wrong(fmt::format("{} has none", all_files.path + "[0]"));
+    g.files.emplace_back();
+    golden_file& file = g.files.back();
+    for (const std::string& path : paths) file.from.push_back({path, file_format::raw});
+    if (!files.insert(paths).second) f["file"].wrong(in_quotes(paths[0]) + " stands there twice");
     std::set<std::string> names;
     for (const node& a : f["arrays"].items()) {
-      g.files.back().arrays.push_back(parse_array(a));
-      const std::string& name = g.files.back().arrays.back().name;
+      file.arrays.push_back(parse_array(a, inputs));
+      const std::string& name = file.arrays.back().name;
       if (!names.insert(name).second) a["name"].wrong(in_quotes(name) + " stands there twice");
     }
-    g.files.back().format = parse_format_of(f, g.files.back());
+    for (std::size_t k = 0; k < inputs; ++k) file.from[k].format = parse_format_of(f, file, k);
   }
   if (g.files.empty()) all_files.wrong("is empty");
   return g;

@@ -23,13 +23,18 @@ struct golden_array {
   std::string name;  ///< as in io::array
   dtype type;
   std::vector<std::uint64_t> shape;
-  std::string digest;  ///< of the elements' bytes, little endian, in row-major order
+  std::vector<std::string> digests;  ///< of each input's elements' bytes, little endian, in row-major order
   std::vector<golden_result> results;
 };
 
-struct golden_file {
+struct golden_source {
   std::string file;    ///< the path as it was given; valid UTF-8
   file_format format;  ///< a raw or npy file has one array
+};
+
+/// What one file holds; or two, whose arrays of one name, type and shape are reduced together.
+struct golden_file {
+  std::vector<golden_source> from;
   std::vector<golden_array> arrays;
 };
 

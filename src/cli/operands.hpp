@@ -1,0 +1,89 @@
+// What is reduced together: files, or pairs of them, and their arrays.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <bitfold/error.hpp>
+#include <bitfold/op.hpp>
+
+#include "cli/common.hpp"
+#include "io/arrays.hpp"
+#include "io/field.hpp"
+
+namespace bitfold::cli {
+
+/// One file, or two.
+using file_names = std::span<const std::string>;
+
+/// "a", or "a and b".
+std::string text_of(file_names files);
+
+/// How many inputs these operations take. Throws (errc::usage) where they differ, naming `option`, or where
+/// so many files are no pairs.
+std::size_t inputs_of(const std::vector<op_id>& ops, const char* option, std::size_t files);
+
+/// The files, or pairs of them, that are reduced one after the other.
+std::vector<file_names> groups_of(file_names files, std::size_t inputs);
+
+/// Throws (errc::usage) where a path, or a pair of them, stands there twice.
+void refuse_twice(const std::vector<file_names>& groups);
+
+/// Calls f, whose errors are about that array of these files.
+template <class F>
+auto within(file_names files, const std::string& tensor, F f) {
+  try {
+    return f();
+  } catch (const error& e) {
+    throw about(text_of(files), tensor, e);
+  }
+}
+
+/// An array, or two of one name and type.
+template <class Array>
+struct operands {
+  const Array* x;
+  const Array* y;  ///< null for operations of one input
+};
+
+template <class T>
+void check_same(file_names files, const std::string& tensor, const char* field, const T& x, const T& y) {
+  if (x != y)
+    within(files, tensor, [&] { throw error(errc::usage, fmt::format("{}: {} and {}", field, x, y)); });
+}
+template <class Array>
+void check_same_shape(file_names files, const operands<Array>& o) {
+  check_same(files, o.x->name, "shape", io::shape_text(o.x->shape), io::shape_text(o.y->shape));
+}
+
+/// Each array of the first file, with that of the same name of the second if there is one. Throws
+/// (errc::usage) where one of two has none, or another type.
+template <class Array>
+std::vector<operands<Array>> operands_of(file_names files, const std::vector<Array>& xs, const std::vector<Array>* ys) {
+  std::vector<operands<Array>> all;
+  for (const Array& x : xs) all.push_back({&x, nullptr});
+  if (!ys) return all;
+
+  const auto missing = [&](std::size_t in, const std::string& name) {
+    const std::string what = name.empty() ? "array without a name" : "tensor " + io::in_quotes(name);
+    throw error(errc::usage, fmt::format("{}: no {}, which {} has", io::printable(files[in]), what,
+                                         io::printable(files[1 - in])));
+  };
+  std::map<std::string_view, const Array*> by_name;
+  for (const Array& y : *ys) by_name[y.name] = &y;
+  for (operands<Array>& o : all) {
+    const auto found = by_name.extract(o.x->name);
+    if (found.empty()) missing(1, o.x->name);
+    o.y = found.mapped();
+    check_same(files, o.x->name, "dtype", name(o.x->type), name(o.y->type));
+  }
+  if (!by_name.empty()) missing(0, std::string(by_name.begin()->first));
+  return all;
+}
+
+}  // namespace bitfold::cli
