@@ -10,6 +10,8 @@ np.float32(3.5)
 Every operation of the registry is a function of its name (docs/operations.md); docs/python.md has the rest.
 """
 
+import numpy as _numpy  # noqa: F401  before bitfold's library: after it, PyTorch 2.11 was seen to abort as it was imported
+
 try:
     import bitfold._core as _core
 except ModuleNotFoundError as _error:  # of whom imports it next, Python's own words would be of a circular import

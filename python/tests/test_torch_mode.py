@@ -36,6 +36,13 @@ def off_afterwards():
     assert not left
 
 
+@pytest.fixture
+def during():
+    """What a test enters it leaves when it ends."""
+    with contextlib.ExitStack() as stack:
+        yield stack
+
+
 def randn(*shape, device="cpu", dtype=torch.float32, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype).to(device)
 
@@ -848,13 +855,12 @@ AS_EAGER = {"emulate_precision_casts", "eager_numerics.division_rounding", "eage
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
-def test_compiled(backend, device, tmp_path, monkeypatch, request):
+def test_compiled(backend, device, tmp_path, monkeypatch, request, during):
     if (backend, device) == ("inductor", "cuda"):
         request.applymarker(pytest.mark.xfail(reason="between the reductions it has elementwise kernels of its own, which contract products and sums"))
         from torch._inductor import config
 
-        for name in AS_EAGER & config.get_config_copy().keys():
-            monkeypatch.setattr(config, name, True)
+        during.enter_context(config.patch({name: True for name in AS_EAGER & config.get_config_copy().keys()}))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     torch._dynamo.reset()
     torch.manual_seed(0)
