@@ -265,8 +265,10 @@ TEST_CASE("record, check: operations of two inputs, of files in pairs") {
   // As `mixed`, in another order and with other elements.
   std::vector<tensor> others(mixed.rbegin(), mixed.rend());
   for (tensor& t : others) t.bytes = some_bytes(t.bytes.size(), 77);
-  const auto a = dir.write("a.safetensors", safetensors_of(mixed)), b = dir.write("b.safetensors", safetensors_of(others));
-  const auto x = dir.write("x.npy", npy_of({1, 2, 3})), y = dir.write("y.bin", bytes::of(std::vector<float>{4, 5, 6}));
+  const auto a = dir.write("a.safetensors", safetensors_of(mixed)),
+             b = dir.write("b.safetensors", safetensors_of(others));
+  const auto x = dir.write("x.npy", npy_of({1, 2, 3})),
+             y = dir.write("y.bin", bytes::of(std::vector<float>{4, 5, 6}));
 
   // Every one of them has the reference's bits, and both inputs a digest.
   const std::string ops = list_of(ops_of(2));
@@ -294,8 +296,8 @@ TEST_CASE("record, check: operations of two inputs, of files in pairs") {
     for (const op_id op : ops_of(2)) {
       for (const auto method : methods_of(op)) {
         if (method == method_id::exact) continue;  // which cosine has not
-        const auto expected = reference(make_reduction(op, method, in), first.bytes.data(), second.bytes.data(),
-                                        first.bytes.size() / size_of(in));
+        const auto expected = reference(make_reduction(op, method, in), first.bytes.data(),
+                                        second.bytes.data(), first.bytes.size() / size_of(in));
         const auto& result = arrays[i]["results"][k++];
         CHECK(result["op"] == name(op));
         CHECK(result["bits"] == to_hex(expected));
@@ -303,9 +305,11 @@ TEST_CASE("record, check: operations of two inputs, of files in pairs") {
     }
     CHECK(arrays[i]["results"].size() == k);
   }
-  CHECK(record({"--ops", ops, "--method", "tree,pairwise,kahan,sequential", "--threads", "3", a, b}) == text);
+  CHECK(record({"--ops", ops, "--method", "tree,pairwise,kahan,sequential", "--threads", "3", a,
+                b}) == text);
 
-  const auto exact = json::parse(record({"--ops", "dot", "--method", "exact", x, x}))["files"][0]["arrays"][0]["results"];
+  const auto exact = json::parse(
+      record({"--ops", "dot", "--method", "exact", x, x}))["files"][0]["arrays"][0]["results"];
   CHECK(exact[0]["method"] == "exact");
   CHECK(exact[0]["value"] == 14.0);
 
@@ -314,36 +318,52 @@ TEST_CASE("record, check: operations of two inputs, of files in pairs") {
   check_check({pair}, 0, {"1 pair of files, 7 arrays: 7 same"});
   check_check({pair, a, b}, 0, {"1 pair of files, 7 arrays: 7 same"});
   check_check({pair, "--ulps", "0"}, 0, {"1 pair of files, 7 arrays: 7 same"});
-  const auto dots = dir.write("dots.json", record({"--ops", "dot,mse", "--dtype", "f32", x, y, x, x}));
+  const auto dots =
+      dir.write("dots.json", record({"--ops", "dot,mse", "--dtype", "f32", x, y, x, x}));
   check_check({dots}, 0, {"2 pairs of files, 2 arrays: 2 same"});
   dir.write("y.bin", bytes::of(std::vector<float>{4, 5, 7}));
-  check_check({dots}, 1, {"moved   " + x + " and " + y, "    content         ", "    content2        ", "    dot tree        32 (42000000) -> 35 (420c0000)",
-                          "    mse tree        9 (41100000) -> 11.333", "2 pairs of files, 2 arrays: 1 same, 1 moved"});
+  check_check({dots}, 1,
+              {"moved   " + x + " and " + y, "    content         ", "    content2        ",
+               "    dot tree        32 (42000000) -> 35 (420c0000)",
+               "    mse tree        9 (41100000) -> 11.333",
+               "2 pairs of files, 2 arrays: 1 same, 1 moved"});
   const auto r = bitfold_cli({"check", dots});
   CHECK_FALSE(contains(lines_of(r.out)[1], "->"));  // x is the same
   CHECK(contains(lines_of(r.out)[2], "->"));
-  check_check({dots, "--ulps", "786432", x, y, x, x}, 1, {"moved", "    dot", "    mse", "2 pairs"});
-  check_check({dots, "--ulps", "10000000", x, y, x, x}, 0, {"2 pairs of files, 2 arrays: 1 same, 1 within 10000000 ulps"});
+  check_check({dots, "--ulps", "786432", x, y, x, x}, 1,
+              {"moved", "    dot", "    mse", "2 pairs"});
+  check_check({dots, "--ulps", "10000000", x, y, x, x}, 0,
+              {"2 pairs of files, 2 arrays: 1 same, 1 within 10000000 ulps"});
   dir.write("y.bin", bytes::of(std::vector<float>{4, 5, 6}));
 
   // Which pair is which: by both paths. The inputs do not change places.
   check_check({dots, x, x, x, y}, 0, {"2 pairs of files, 2 arrays: 2 same"});
-  check_check({dots, x, x}, 1, {"missing " + x + " and " + y, "2 pairs of files, 1 array: 1 same, 1 pair of files missing"});
-  check_check({dots, x, y, x, x, y, x}, 1,
-              {"new     " + y + " and " + x, "3 pairs of files, 2 arrays: 2 same, 1 pair of files new"});
+  check_check(
+      {dots, x, x}, 1,
+      {"missing " + x + " and " + y, "2 pairs of files, 1 array: 1 same, 1 pair of files missing"});
+  check_check(
+      {dots, x, y, x, x, y, x}, 1,
+      {"new     " + y + " and " + x, "3 pairs of files, 2 arrays: 2 same, 1 pair of files new"});
   check_usage({"check", dots, x, y, x}, {"FILE", "pairs", "3"});
   check_usage({"check", dots, x, y, x, y}, {"second"});
 
   // A tensor that is gone, or new, in one of the two, and one of another shape.
-  const auto names = [&](const char* file, std::vector<tensor> tensors) { return dir.write(file, safetensors_of(tensors)); };
-  const tensor p{"p", "F32", "[2]", some_bytes(8, 1)}, q{"q", "F32", "[2]", some_bytes(8, 2)}, s{"s", "F32", "[2]", some_bytes(8, 3)};
+  const auto names = [&](const char* file, std::vector<tensor> tensors) {
+    return dir.write(file, safetensors_of(tensors));
+  };
+  const tensor p{"p", "F32", "[2]", some_bytes(8, 1)}, q{"q", "F32", "[2]", some_bytes(8, 2)},
+      s{"s", "F32", "[2]", some_bytes(8, 3)};
   const auto l = names("l.safetensors", {p, q}), m = names("m.safetensors", {p, q});
   const auto lm = dir.write("lm.json", record({"--ops", "dot", l, m}));
   names("m.safetensors", {p, s});
-  check_check({lm}, 1, {"missing " + l + ":q and " + m + ":q", "    not in          " + m, "new     " + l + ":s and " + m + ":s", "    only in         " + m,
-                        "1 pair of files, 3 arrays: 1 same, 1 missing, 1 new"});
+  check_check({lm}, 1,
+              {"missing " + l + ":q and " + m + ":q", "    not in          " + m,
+               "new     " + l + ":s and " + m + ":s", "    only in         " + m,
+               "1 pair of files, 3 arrays: 1 same, 1 missing, 1 new"});
   names("m.safetensors", {p, {"q", "F32", "[1,2]", q.bytes}});
-  check_check({lm}, 1, {"changed ", "    dtype2          f32", "    shape2          [2] -> [1,2]", "1 pair of files"});
+  check_check({lm}, 1,
+              {"changed ", "    dtype2          f32", "    shape2          [2] -> [1,2]",
+               "1 pair of files"});
 
   // JUnit, and a file that cannot be read.
   const auto junit = dir.path("junit.xml");
@@ -378,7 +398,8 @@ TEST_CASE("record, check: operations of two inputs, of files in pairs") {
       {"\"format2\"", "\"formatZ\"", "files[0].format2: missing"},
       {"\"format2\": \"npy\"", "\"format2\": \"zip\"", "files[0].format2: 'zip' is not known"},
       {"\"digest2\"", "\"digestZ\"", "files[0].arrays[0].digest2: missing"},
-      {"\"op\": \"dot\"", "\"op\": \"sum\"", "files[0].arrays[0].results[0].op: sum takes one input"},
+      {"\"op\": \"dot\"", "\"op\": \"sum\"",
+       "files[0].arrays[0].results[0].op: sum takes one input"},
   };
   const auto two = record({"--ops", "dot", x, x});
   for (const auto& row : rows) {
@@ -387,10 +408,16 @@ TEST_CASE("record, check: operations of two inputs, of files in pairs") {
     CAPTURE(e);
     CHECK(e.starts_with(row.expected));
   }
-  const std::string one = record({x}), entry = one.substr(one.find("{\"file\""), one.rfind("\n]\n}") - one.find("{\"file\""));
-  CHECK(error_of(replaced(two, "\"files\": [", "\"files\": [" + entry + ",")) == "files[1].file2: files[0] has none");
-  CHECK(error_of(replaced(one, "\"files\": [", "\"files\": [" + two.substr(two.find("{\"file\""), two.rfind("\n]\n}") - two.find("{\"file\"")) + ",")) ==
-        "files[1].file2: missing");
+  const std::string one = record({x}),
+                    entry = one.substr(one.find("{\"file\""),
+                                       one.rfind("\n]\n}") - one.find("{\"file\""));
+  CHECK(error_of(replaced(two, "\"files\": [", "\"files\": [" + entry + ",")) ==
+        "files[1].file2: files[0] has none");
+  CHECK(error_of(replaced(
+            one, "\"files\": [",
+            "\"files\": [" +
+                two.substr(two.find("{\"file\""), two.rfind("\n]\n}") - two.find("{\"file\"")) +
+                ",")) == "files[1].file2: missing");
 }
 
 TEST_CASE("check --ulps: integer results") {

@@ -51,7 +51,8 @@ struct array_report {
 };
 
 struct file_report {
-  std::vector<std::string> files;  // as they were recorded: one, or two of which the arrays were reduced together
+  std::vector<std::string>
+      files;  // as they were recorded: one, or two of which the arrays were reduced together
   std::vector<array_report> arrays;
   // Where there is nothing to compare:
   std::optional<verdict> whole;      // missing or added
@@ -90,9 +91,6 @@ std::string result_line(const io::golden_result& old, scalar now) {
   return detail_line(label, text(old.value), text(now), "  " + distance);
 }
 
-// Of the first input, or of the second.
-std::string of_input(std::size_t k, std::string_view what) { return fmt::format("{}{}", what, k == 0 ? "" : "2"); }
-
 // An array, or two, of the same name, dtype and shape.
 array_report compare(const io::golden_array& old, const fingerprint& now,
                      std::optional<std::uint64_t> ulps) {
@@ -109,7 +107,7 @@ array_report compare(const io::golden_array& old, const fingerprint& now,
   if (ulps && near) return {old.name, verdict::within, ""};
   std::string contents;
   for (std::size_t k = 0; k < now.digests.size(); ++k)
-    contents += detail_line(of_input(k, "content"), old.digests[k], now.digests[k]);
+    contents += detail_line(io::of_input(k, "content"), old.digests[k], now.digests[k]);
   return {old.name, verdict::moved, contents + lines};
 }
 
@@ -135,8 +133,9 @@ std::vector<array_report> check_arrays(const io::golden_file& old, file_names fi
       }
       const io::array& a = *(of[k] = found.mapped());
       if (a.type != g.type || a.shape != g.shape)
-        changes += detail_line(of_input(k, "dtype"), bitfold::name(g.type), bitfold::name(a.type)) +
-                   detail_line(of_input(k, "shape"), io::shape_text(g.shape), io::shape_text(a.shape));
+        changes +=
+            detail_line(io::of_input(k, "dtype"), bitfold::name(g.type), bitfold::name(a.type)) +
+            detail_line(io::of_input(k, "shape"), io::shape_text(g.shape), io::shape_text(a.shape));
     }
     if (!of[0] || !of[inputs - 1]) {
       reports.push_back({g.name, verdict::missing, absent});
@@ -158,7 +157,9 @@ std::vector<array_report> check_arrays(const io::golden_file& old, file_names fi
     for (const io::array& a : arrays[k]) {
       if (!by_name[k].contains(a.name) || (k == 1 && by_name[0].contains(a.name))) continue;
       const bool in_both = inputs == 1 || by_name[1 - k].contains(a.name);
-      reports.push_back({a.name, verdict::added, in_both ? "" : fmt::format("    only in         {}\n", io::printable(files[k]))});
+      reports.push_back(
+          {a.name, verdict::added,
+           in_both ? "" : fmt::format("    only in         {}\n", io::printable(files[k]))});
     }
   return reports;
 }
@@ -194,7 +195,8 @@ std::vector<std::string> paths_of(const io::golden_file& f) {
   return paths;
 }
 
-// For each recorded file, or pair, the given one (none: it is missing); and those given that belong to none.
+// For each recorded file, or pair, the given one (none: it is missing); and those given that belong
+// to none.
 struct matching {
   std::vector<std::vector<std::string>> given;
   std::vector<std::vector<std::string>> added;
@@ -209,7 +211,8 @@ matching match(const io::golden& g, const std::vector<std::string>& all) {
   }
   const std::size_t inputs = g.files[0].from.size();
   if (all.size() % inputs != 0)
-    throw error(errc::usage, fmt::format("FILE: the golden file is of pairs of files, not {}", all.size()));
+    throw error(errc::usage,
+                fmt::format("FILE: the golden file is of pairs of files, not {}", all.size()));
   if (g.files.size() == 1 && all.size() == inputs) {  // whatever they are called now
     m.given[0] = all;
     return m;
@@ -219,7 +222,8 @@ matching match(const io::golden& g, const std::vector<std::string>& all) {
     std::size_t best = 0, where = 0, ties = 0;
     for (std::size_t i = 0; i < g.files.size(); ++i) {
       const auto recorded = paths_of(g.files[i]);
-      const std::size_t common = std::min(likeness(files[0], recorded[0]), likeness(files.back(), recorded.back()));
+      const std::size_t common =
+          std::min(likeness(files[0], recorded[0]), likeness(files.back(), recorded.back()));
       if (common == 0 || common < best) continue;
       ties = common == best ? ties + 1 : 1;
       best = common;
@@ -236,7 +240,8 @@ matching match(const io::golden& g, const std::vector<std::string>& all) {
     if (!m.given[where].empty())
       throw error(errc::usage,
                   fmt::format("{}: the second file for the recorded {}; the first is {}",
-                              io::printable(text_of(files)), io::printable(text_of(paths_of(g.files[where]))),
+                              io::printable(text_of(files)),
+                              io::printable(text_of(paths_of(g.files[where]))),
                               io::printable(text_of(m.given[where]))));
     m.given[where] = files;
   }
@@ -248,7 +253,8 @@ file_report check_files(const io::golden_file& old, file_names files, const chec
   for (std::size_t k = 0; k < files.size(); ++k) {
     // A raw file was recorded as one array; other formats carry their own type.
     const io::file_format format = old.from[k].format;
-    const auto raw = format == io::file_format::raw ? std::optional(old.arrays.at(0).type) : std::nullopt;
+    const auto raw =
+        format == io::file_format::raw ? std::optional(old.arrays.at(0).type) : std::nullopt;
     arrays.push_back(io::read_arrays(files[k], {raw, std::nullopt, format}));
   }
   auto found = check_arrays(old, files, arrays, args);
@@ -400,7 +406,8 @@ subcommand add_check(CLI::App& app) {
   command->add_option("GOLDEN", args->golden, "The file that `bitfold record` wrote")->required();
   command->add_option(
       "FILE", args->files,
-      "The files to check (default: the recorded paths), in pairs where these were recorded. Of several, "
+      "The files to check (default: the recorded paths), in pairs where these were recorded. Of "
+      "several, "
       "each is compared with the recorded file of the same path, or else whose path ends alike");
   auto* bits = command->add_flag("--bits", args->bits,
                                  "All bits, of the content and of every result (the default)");

@@ -19,7 +19,7 @@ struct fingerprint_job {
 
 struct fingerprint {
   std::vector<std::string> digests;  ///< of each array's bytes; none if they were not asked for
-  std::vector<scalar> results;  ///< of the reductions
+  std::vector<scalar> results;       ///< of the reductions
 };
 
 /// All of them at once, on up to `threads` threads (0: one per core). What reads an array's bytes

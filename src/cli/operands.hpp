@@ -24,8 +24,8 @@ using file_names = std::span<const std::string>;
 /// "a", or "a and b".
 std::string text_of(file_names files);
 
-/// How many inputs these operations take. Throws (errc::usage) where they differ, naming `option`, or where
-/// so many files are no pairs.
+/// How many inputs these operations take. Throws (errc::usage) where they differ, naming `option`,
+/// or where so many files are no pairs.
 std::size_t inputs_of(const std::vector<op_id>& ops, const char* option, std::size_t files);
 
 /// The files, or pairs of them, that are reduced one after the other.
@@ -52,9 +52,11 @@ struct operands {
 };
 
 template <class T>
-void check_same(file_names files, const std::string& tensor, const char* field, const T& x, const T& y) {
+void check_same(file_names files, const std::string& tensor, const char* field, const T& x,
+                const T& y) {
   if (x != y)
-    within(files, tensor, [&] { throw error(errc::usage, fmt::format("{}: {} and {}", field, x, y)); });
+    within(files, tensor,
+           [&] { throw error(errc::usage, fmt::format("{}: {} and {}", field, x, y)); });
 }
 template <class Array>
 void check_same_shape(file_names files, const operands<Array>& o) {
@@ -64,13 +66,15 @@ void check_same_shape(file_names files, const operands<Array>& o) {
 /// Each array of the first file, with that of the same name of the second if there is one. Throws
 /// (errc::usage) where one of two has none, or another type.
 template <class Array>
-std::vector<operands<Array>> operands_of(file_names files, const std::vector<Array>& xs, const std::vector<Array>* ys) {
+std::vector<operands<Array>> operands_of(file_names files, const std::vector<Array>& xs,
+                                         const std::vector<Array>* ys) {
   std::vector<operands<Array>> all;
   for (const Array& x : xs) all.push_back({&x, nullptr});
   if (!ys) return all;
 
   const auto missing = [&](std::size_t in, const std::string& name) {
-    const std::string what = name.empty() ? "array without a name" : "tensor " + io::in_quotes(name);
+    const std::string what =
+        name.empty() ? "array without a name" : "tensor " + io::in_quotes(name);
     throw error(errc::usage, fmt::format("{}: no {}, which {} has", io::printable(files[in]), what,
                                          io::printable(files[1 - in])));
   };

@@ -47,7 +47,8 @@ bool every_op(const record_arguments& args) { return args.ops == std::vector<std
 std::vector<op_id> chosen_ops(const record_arguments& args) {
   std::vector<op_id> ops;
   for (const op_id op : all_ops)
-    if (every_op(args) ? info(op).inputs == 1 : has(args.ops, std::string(name(op)))) ops.push_back(op);
+    if (every_op(args) ? info(op).inputs == 1 : has(args.ops, std::string(name(op))))
+      ops.push_back(op);
   return ops;
 }
 
@@ -60,7 +61,8 @@ bool is_utf8(const std::string& text) {
   }
 }
 
-io::golden_file record_files(const record_arguments& args, const std::vector<op_id>& ops, file_names files) {
+io::golden_file record_files(const record_arguments& args, const std::vector<op_id>& ops,
+                             file_names files) {
   io::golden_file g;
   std::vector<std::vector<io::array>> arrays;
   for (const std::string& file : files) {
@@ -129,8 +131,10 @@ subcommand add_record(CLI::App& app) {
         ->default_str(first);
   };
   list("--ops", args->ops,
-       "The operations, separated by commas, of one input or of two, which take files in pairs. `all`, unless "
-       "it is one of several, is every one of one input, less those that an array without elements has no "
+       "The operations, separated by commas, of one input or of two, which take files in pairs. "
+       "`all`, unless "
+       "it is one of several, is every one of one input, less those that an array without elements "
+       "has no "
        "result of",
        op_names);
   list("--method", args->options.methods,
@@ -144,7 +148,8 @@ subcommand add_record(CLI::App& app) {
   command->add_option("--out", args->out, "The golden file to write")->required();
   command
       ->add_option("FILE", args->files,
-                   "A .npy file, a .safetensors file, or raw elements (--dtype). Operations of two inputs take "
+                   "A .npy file, a .safetensors file, or raw elements (--dtype). Operations of two "
+                   "inputs take "
                    "files in pairs: of each pair, the arrays of one name, shape and type")
       ->required();
   command->footer(

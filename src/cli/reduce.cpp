@@ -450,7 +450,8 @@ int reduce(reduce_arguments& args) {
     return 0;
   }
   const grouping by(args.shapes);
-  result_files to(args.shapes, args.ops.size(), groups_of(args.files, args.inputs).size(), args.files);
+  result_files to(args.shapes, args.ops.size(), groups_of(args.files, args.inputs).size(),
+                  args.files);
   const auto gpu = args.on_gpu() ? first_gpu(args.shapes.gpu_memory) : nullptr;
   int status = 0;  // that of the first that fails
   const auto failed = [&](const std::string& why, int code) {

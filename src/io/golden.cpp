@@ -193,9 +193,6 @@ golden_result parse_result(const node& n, dtype in, bool empty, std::size_t inpu
   }
 }
 
-// The field of the first input, or of the second.
-std::string of_input(std::size_t k, const char* field) { return k == 0 ? field : std::string(field) + "2"; }
-
 golden_array parse_array(const node& n, std::size_t inputs) {
   golden_array a;
   a.name = n["name"].text();
@@ -255,6 +252,10 @@ std::string whole_text(const std::filesystem::path& path, std::uint64_t max_size
 
 }  // namespace
 
+std::string of_input(std::size_t k, std::string_view field) {
+  return std::string(field) + (k == 0 ? "" : "2");
+}
+
 std::string golden_text(const golden& g) {
   std::string text = fmt::format(
       "{{\n\"format\": \"{}\",\n\"version\": {},\n\"bitfold\": {},\n\"order_version\": {},\n"
@@ -264,14 +265,13 @@ std::string golden_text(const golden& g) {
     const auto& [from, arrays] = g.files[f];
     text += f ? ",\n{" : "\n{";
     for (std::size_t k = 0; k < from.size(); ++k)
-      text += fmt::format("\"{}\": {}, \"{}\": \"{}\", ", of_input(k, "file"), json_text(from[k].file),
-                          of_input(k, "format"), name(from[k].format));
+      text += fmt::format("\"{}\": {}, \"{}\": \"{}\", ", of_input(k, "file"),
+                          json_text(from[k].file), of_input(k, "format"), name(from[k].format));
     text += "\"arrays\": [";
     for (std::size_t i = 0; i < arrays.size(); ++i) {
       const golden_array& a = arrays[i];
-      text += fmt::format(
-          "{}\n  {{\"name\": {}, \"dtype\": \"{}\", \"shape\": {}, ", i ? "," : "", json_text(a.name),
-          name(a.type), shape_text(a.shape));
+      text += fmt::format("{}\n  {{\"name\": {}, \"dtype\": \"{}\", \"shape\": {}, ", i ? "," : "",
+                          json_text(a.name), name(a.type), shape_text(a.shape));
       for (std::size_t k = 0; k < a.digests.size(); ++k)
         text += fmt::format("\"{}\": \"{}\", ", of_input(k, "digest"), a.digests[k]);
       text += "\"results\": [";

@@ -23,7 +23,8 @@ struct golden_array {
   std::string name;  ///< as in io::array
   dtype type;
   std::vector<std::uint64_t> shape;
-  std::vector<std::string> digests;  ///< of each input's elements' bytes, little endian, in row-major order
+  std::vector<std::string>
+      digests;  ///< of each input's elements' bytes, little endian, in row-major order
   std::vector<golden_result> results;
 };
 
@@ -42,6 +43,9 @@ struct golden {
   std::string bitfold;  ///< the version that wrote it
   std::vector<golden_file> files;
 };
+
+/// What a field is called of the first input (0), and of the second: "file2".
+std::string of_input(std::size_t k, std::string_view field);
 
 std::string golden_text(const golden& g);
 
