@@ -347,6 +347,25 @@ TEST_CASE("record, check: operations of two inputs, of files in pairs") {
   check_usage({"check", dots, x, y, x}, {"FILE", "pairs", "3"});
   check_usage({"check", dots, x, y, x, y}, {"second"});
 
+  // Several with one in common: the other decides.
+  for (const auto part : {"1", "2", "c", "c/1", "c/2"})
+    std::filesystem::create_directory(dir.path(part));
+  const auto common = dir.write("ref.npy", npy_of({1})),
+             there = dir.write("c/ref.npy", npy_of({1}));
+  const auto one1 = dir.write("1/a.npy", npy_of({2})), one2 = dir.write("2/a.npy", npy_of({3}));
+  dir.write("c/1/a.npy", npy_of({2}));
+  dir.write("c/2/a.npy", npy_of({3}));
+  for (const bool last : {false, true}) {
+    const auto pairs = [&](const std::string& a, const std::string& b, const std::string& r) {
+      return last ? std::vector{a, r, b, r} : std::vector{r, a, r, b};
+    };
+    auto recorded = pairs(one1, one2, common);
+    recorded.insert(recorded.begin(), {"--ops", "mse"});
+    auto given = pairs(dir.path("c/2/a.npy"), dir.path("c/1/a.npy"), there);
+    given.insert(given.begin(), dir.write("common.json", record(recorded)));
+    check_check(given, 0, {"2 pairs of files, 2 arrays: 2 same"});
+  }
+
   // A tensor that is gone, or new, in one of the two, and one of another shape.
   const auto names = [&](const char* file, std::vector<tensor> tensors) {
     return dir.write(file, safetensors_of(tensors));
@@ -390,6 +409,11 @@ TEST_CASE("record, check: operations of two inputs, of files in pairs") {
   refused({"--ops", "dot", x, dir.write("w.npy", npy_of({1, 2}))}, {x, "shape: [3] and [2]"});
   refused({"--ops", "dot", l, x}, {"no tensor 'p'"});
 
+  // `all` is all that each of them takes.
+  const auto cosine = json::parse(
+      record({"--ops", "mse,cosine", "--method", "all", x, x}))["files"][0]["arrays"][0]["results"];
+  CHECK(cosine.size() == methods_of(op_id::mse).size() + methods_of(op_id::cosine).size());
+
   // Golden files of pairs that are none.
   const struct {
     const char *from, *to, *expected;
@@ -408,16 +432,22 @@ TEST_CASE("record, check: operations of two inputs, of files in pairs") {
     CAPTURE(e);
     CHECK(e.starts_with(row.expected));
   }
-  const std::string one = record({x}),
-                    entry = one.substr(one.find("{\"file\""),
-                                       one.rfind("\n]\n}") - one.find("{\"file\""));
-  CHECK(error_of(replaced(two, "\"files\": [", "\"files\": [" + entry + ",")) ==
-        "files[1].file2: files[0] has none");
-  CHECK(error_of(replaced(
-            one, "\"files\": [",
-            "\"files\": [" +
-                two.substr(two.find("{\"file\""), two.rfind("\n]\n}") - two.find("{\"file\"")) +
-                ",")) == "files[1].file2: missing");
+  const auto with_entry = [](const std::string& golden, const std::string& of) {
+    const auto begin = of.find("{\"file\"");
+    const auto entry = of.substr(begin, of.rfind("\n]\n}") - begin);
+    return replaced(golden, "\"files\": [", "\"files\": [" + entry + ",");
+  };
+  const auto one = record({x});
+  CHECK(error_of(with_entry(two, one)) == "files[1].file2: files[0] has none");
+  CHECK(error_of(with_entry(one, two)) == "files[1].file2: missing");
+  CHECK(error_of(with_entry(two, two)) ==
+        "files[1].file: '" + x + "' and '" + x + "' stand there twice");
+  for (const std::string path : {"", "a\\u0000"})
+    for (const std::string field : {"file", "file2"}) {
+      const auto name = "\"" + field + "\": \"";
+      CHECK(error_of(replaced(two, name + x, name + path)) ==
+            "files[0]." + field + ": is no file's name");
+    }
 }
 
 TEST_CASE("check --ulps: integer results") {

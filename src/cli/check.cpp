@@ -219,28 +219,31 @@ matching match(const io::golden& g, const std::vector<std::string>& all) {
   }
   for (const file_names group : groups_of(all, inputs)) {
     const std::vector<std::string> files(group.begin(), group.end());
-    std::size_t best = 0, where = 0, ties = 0;
+    // Of a pair the path that is less alike decides, and then the other.
+    std::pair<std::size_t, std::size_t> best{};
+    std::size_t where = 0, ties = 0;
     for (std::size_t i = 0; i < g.files.size(); ++i) {
       const auto recorded = paths_of(g.files[i]);
-      const std::size_t common =
-          std::min(likeness(files[0], recorded[0]), likeness(files.back(), recorded.back()));
-      if (common == 0 || common < best) continue;
+      const std::pair<std::size_t, std::size_t> common =
+          std::minmax({likeness(files[0], recorded[0]), likeness(files.back(), recorded.back())});
+      if (common.first == 0 || common < best) continue;
       ties = common == best ? ties + 1 : 1;
       best = common;
       where = i;
     }
-    if (best == 0) {
+    if (best.first == 0) {
       m.added.push_back(files);
       continue;
     }
     if (ties > 1)
-      throw error(errc::usage,
-                  fmt::format("{}: could be {} of the recorded files; give more of its path",
-                              io::printable(text_of(files)), ties));
+      throw error(errc::usage, fmt::format("{}: could be {} of the recorded {}",
+                                           io::printable(text_of(files)), ties,
+                                           inputs == 1 ? "files; give more of its path"
+                                                       : "pairs; give more of their paths"));
     if (!m.given[where].empty())
       throw error(errc::usage,
-                  fmt::format("{}: the second file for the recorded {}; the first is {}",
-                              io::printable(text_of(files)),
+                  fmt::format("{}: the second {} for the recorded {}; the first is {}",
+                              io::printable(text_of(files)), inputs == 1 ? "file" : "pair",
                               io::printable(text_of(paths_of(g.files[where]))),
                               io::printable(text_of(m.given[where]))));
     m.given[where] = files;

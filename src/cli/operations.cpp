@@ -46,10 +46,10 @@ std::vector<way> ways(op_id op, const op_options& options) {
   bool in_own_way = options.methods.empty();
   for (const std::string& text : options.methods) {
     const method_id m = *parse_method(text);
-    if (takes(op, m) || !own)
+    if (takes(op, m) || !(own || options.every_method))
       all.push_back({op, m});
     else
-      in_own_way = true;
+      in_own_way |= own;
   }
   if (in_own_way) all.insert(all.begin(), {op, {}});
   return all;

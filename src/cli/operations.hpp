@@ -16,6 +16,7 @@ namespace bitfold::cli {
 /// Each of these is for the operations that take it.
 struct op_options {
   std::vector<std::string> methods;  ///< none: the default one
+  bool every_method = false;  ///< all are listed, and each operation goes by those that it takes
   std::optional<std::string> acc, out;
   std::optional<int> ddof;
 };

@@ -96,6 +96,7 @@ io::golden_file record_files(const record_arguments& args, const std::vector<op_
 }
 
 int record(record_arguments& args) {
+  args.options.every_method = has(args.options.methods, "all");
   args.options.methods = chosen(args.options.methods, method_names);
   const std::vector<op_id> ops = chosen_ops(args);
   const std::size_t inputs = inputs_of(ops, "--ops", args.files.size());
@@ -138,7 +139,10 @@ subcommand add_record(CLI::App& app) {
        "result of",
        op_names);
   list("--method", args->options.methods,
-       "The methods, separated by commas, or `all`. " + method_help(), method_names);
+       "The methods, separated by commas, or `all`, of which each operation goes by those that it "
+       "takes. " +
+           method_help(),
+       method_names);
   add_op_options(*command, args->options);
   command->add_option("--threads", args->threads, "CPU threads (default, and 0: one per core)")
       ->transform(thread_count());

@@ -135,6 +135,10 @@ struct node {
     if (!value.is_string()) wrong("is no text");
     return value.get_ref<const std::string&>();
   }
+  const std::string& file_name() const {
+    if (text().empty() || text().find('\0') != std::string::npos) wrong("is no file's name");
+    return text();
+  }
   std::uint64_t number() const {
     if (!value.is_number_unsigned()) wrong("is no whole number from 0 to 2^64 - 1");
     return value.get<std::uint64_t>();
@@ -306,15 +310,18 @@ golden parse_golden(std::string_view text) {
   std::set<std::vector<std::string>> files;
   const node all_files = root["files"];
   for (const node& f : all_files.items()) {
-    std::vector<std::string> paths{f["file"].text()};
-    if (f.value.contains("file2")) paths.push_back(f["file2"].text());
+    std::vector<std::string> paths{f["file"].file_name()};
+    if (f.value.contains("file2")) paths.push_back(f["file2"].file_name());
     const std::size_t inputs = paths.size();
     if (!g.files.empty() && g.files[0].from.size() != inputs)
       f["file2"].wrong(fmt::format("{} has none", all_files.path + "[0]"));
     g.files.emplace_back();
     golden_file& file = g.files.back();
     for (const std::string& path : paths) file.from.push_back({path, file_format::raw});
-    if (!files.insert(paths).second) f["file"].wrong(in_quotes(paths[0]) + " stands there twice");
+    if (!files.insert(paths).second)
+      f["file"].wrong(in_quotes(paths[0]) +
+                      (inputs == 1 ? " stands there twice"
+                                   : " and " + in_quotes(paths[1]) + " stand there twice"));
     std::set<std::string> names;
     for (const node& a : f["arrays"].items()) {
       file.arrays.push_back(parse_array(a, inputs));
