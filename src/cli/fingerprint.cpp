@@ -24,7 +24,7 @@ static_assert(std::endian::native == std::endian::little, "a digest is of little
 constexpr std::size_t large = std::size_t{32} << 20;
 
 fingerprint measure(const fingerprint_job& job, bool with_digest) {
-  const auto [x, y] = job.of;
+  const io::array *const x = job.of.x, *const y = job.of.y;
   const std::size_t bytes = x->count * size_of(x->type);
   fingerprint f;
   const auto digest = [&] {
