@@ -410,8 +410,8 @@ subcommand add_check(CLI::App& app) {
   command->add_option(
       "FILE", args->files,
       "The files to check (default: the recorded paths), in pairs where these were recorded. Of "
-      "several, "
-      "each is compared with the recorded file of the same path, or else whose path ends alike");
+      "several, each is compared with the recorded file of the same path, or else whose path ends "
+      "alike");
   auto* bits = command->add_flag("--bits", args->bits,
                                  "All bits, of the content and of every result (the default)");
   command

@@ -133,15 +133,11 @@ subcommand add_record(CLI::App& app) {
   };
   list("--ops", args->ops,
        "The operations, separated by commas, of one input or of two, which take files in pairs. "
-       "`all`, unless "
-       "it is one of several, is every one of one input, less those that an array without elements "
-       "has no "
-       "result of",
+       "`all`, unless it is one of several, is every one of one input, less those that an array "
+       "without elements has no result of",
        op_names);
   list("--method", args->options.methods,
-       "The methods, separated by commas, or `all`, of which each operation goes by those that it "
-       "takes. " +
-           method_help(),
+       "The methods, separated by commas, or `all` that each operation takes. " + method_help(),
        method_names);
   add_op_options(*command, args->options);
   command->add_option("--threads", args->threads, "CPU threads (default, and 0: one per core)")
@@ -153,8 +149,8 @@ subcommand add_record(CLI::App& app) {
   command
       ->add_option("FILE", args->files,
                    "A .npy file, a .safetensors file, or raw elements (--dtype). Operations of two "
-                   "inputs take "
-                   "files in pairs: of each pair, the arrays of one name, shape and type")
+                   "inputs take files in pairs: of each pair, the arrays of one name, shape and "
+                   "type")
       ->required();
   command->footer(
       "--method, --acc and --ddof are for those of the operations that take them.\n"
