@@ -25,6 +25,7 @@
 #include "accuracy/report.hpp"
 #include "accuracy/suite.hpp"
 #include "cli/common.hpp"
+#include "cli/operands.hpp"
 #include "cli/progress.hpp"
 #include "io/digest.hpp"
 #include "io/field.hpp"
