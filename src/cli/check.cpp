@@ -74,6 +74,11 @@ std::string detail_line(std::string_view label, std::string_view before, std::st
   return fmt::format("    {:<15} {}{}\n", label, values, note);
 }
 
+std::string detail_line(std::string_view label, const std::string& file) {
+  const std::string shown = io::printable(file);
+  return detail_line(label, shown, shown);
+}
+
 // An answer of yes or no that changed is no number of steps away.
 std::uint64_t distance_of(const io::golden_result& old, scalar now) {
   const bool truth = info(old.what.op()).types == typing::truth;
@@ -128,7 +133,7 @@ std::vector<array_report> check_arrays(const io::golden_file& old, file_names fi
     for (std::size_t k = 0; k < inputs; ++k) {
       const auto found = by_name[k].extract(g.name);
       if (found.empty()) {
-        if (inputs == 2) absent += fmt::format("    not in          {}\n", io::printable(files[k]));
+        if (inputs == 2) absent += detail_line("not in", files[k]);
         continue;
       }
       const io::array& a = *(of[k] = found.mapped());
@@ -157,9 +162,7 @@ std::vector<array_report> check_arrays(const io::golden_file& old, file_names fi
     for (const io::array& a : arrays[k]) {
       if (!by_name[k].contains(a.name) || (k == 1 && by_name[0].contains(a.name))) continue;
       const bool in_both = inputs == 1 || by_name[1 - k].contains(a.name);
-      reports.push_back(
-          {a.name, verdict::added,
-           in_both ? "" : fmt::format("    only in         {}\n", io::printable(files[k]))});
+      reports.push_back({a.name, verdict::added, in_both ? "" : detail_line("only in", files[k])});
     }
   return reports;
 }

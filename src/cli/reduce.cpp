@@ -44,8 +44,8 @@ struct reduce_arguments {
   shape_options shapes;
   std::vector<std::string> files;
 
-  std::vector<op_id> ops;  // those of op_list
-  std::size_t inputs = 1;  // of each of them
+  std::vector<op_id> ops;          // those of op_list
+  std::vector<file_names> groups;  // the files, or pairs of them, that are reduced together
   bool exact() const { return method == name(method_id::exact); }
   bool refuses_overflow() const { return overflow == "error"; }
   bool on_gpu() const { return device == "cuda"; }
@@ -333,7 +333,7 @@ std::string reduce_total(const reduce_arguments& args, progress& bar) {
                               name(a.type), name(first)));
     ++arrays;
   };
-  for (const file_names files : groups_of(args.files, args.inputs)) {
+  for (const file_names files : args.groups) {
     if (in_pieces(args, files))
       for_each_in_pieces(args, files, bar, [&](const io::array_place& a, auto add) {
         within(files, a.name, [&] { begin(a); });
@@ -425,7 +425,7 @@ void check(const reduce_arguments& args) {
 // Of the files that go anywhere in pieces; 0 where one does not tell.
 double bytes_to_read(const reduce_arguments& args) {
   double bytes = 0;
-  for (const file_names files : groups_of(args.files, args.inputs)) {
+  for (const file_names files : args.groups) {
     if (!in_pieces(args, files) && !args.on_gpu()) continue;
     for (const std::string& file : files) {
       std::error_code failed;
@@ -439,7 +439,7 @@ double bytes_to_read(const reduce_arguments& args) {
 
 int reduce(reduce_arguments& args) {
   args.ops = parse_ops(args.op_list);
-  args.inputs = inputs_of(args.ops, "OP", args.files.size());
+  args.groups = groups_of(args.files, inputs_of(args.ops, "OP", args.files.size()));
   if (args.method) args.options.methods = {*args.method};
   check(args);
   progress bar(bytes_to_read(args), progress::style::passing);
@@ -450,8 +450,7 @@ int reduce(reduce_arguments& args) {
     return 0;
   }
   const grouping by(args.shapes);
-  result_files to(args.shapes, args.ops.size(), groups_of(args.files, args.inputs).size(),
-                  args.files);
+  result_files to(args.shapes, args.ops.size(), args.groups.size(), args.files);
   const auto gpu = args.on_gpu() ? first_gpu(args.shapes.gpu_memory) : nullptr;
   int status = 0;  // that of the first that fails
   const auto failed = [&](const std::string& why, int code) {
@@ -459,7 +458,7 @@ int reduce(reduce_arguments& args) {
     complain(why);
     if (status == 0) status = code;
   };
-  for (const file_names files : groups_of(args.files, args.inputs)) {
+  for (const file_names files : args.groups) {
     std::string lines;
     const place where{args.how(), gpu.get(), [&](std::size_t bytes) {
                         bar.finish(static_cast<double>(bytes));

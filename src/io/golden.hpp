@@ -23,8 +23,8 @@ struct golden_array {
   std::string name;  ///< as in io::array
   dtype type;
   std::vector<std::uint64_t> shape;
-  std::vector<std::string>
-      digests;  ///< of each input's elements' bytes, little endian, in row-major order
+  /// Of each input's elements' bytes, little endian, in row-major order.
+  std::vector<std::string> digests;
   std::vector<golden_result> results;
 };
 
