@@ -282,7 +282,7 @@ TEST_CASE("record, check: operations of two inputs, of files in pairs") {
   const auto& arrays = golden["files"][0]["arrays"];
   REQUIRE(arrays.size() == mixed.size());
   for (std::size_t i = 0; i < arrays.size(); ++i) {
-    const auto named = [&](const tensor& t) { return t.name == arrays[i]["name"]; };
+    const auto named = [&](const tensor& t) { return t.name == arrays[i]["name"].get<std::string>(); };
     const tensor& first = *std::find_if(mixed.begin(), mixed.end(), named);
     const tensor& second = *std::find_if(others.begin(), others.end(), named);
     CAPTURE(first.name);
