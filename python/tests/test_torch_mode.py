@@ -849,15 +849,15 @@ def step(net, f, device="cpu"):
     return [loss.detach(), *(p.grad for p in net.parameters()), *(b.clone() for b in net.buffers())]
 
 
-#: Settings of inductor's by which its kernels for GPUs round as eager ones do, if they do.
+#: Settings of inductor's by which its kernels for GPUs round as eager ones do; without them those between the reductions contract
+#: products and sums.
 AS_EAGER = {"emulate_precision_casts", "eager_numerics.division_rounding", "eager_numerics.disable_ftz"}
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
-def test_compiled(backend, device, tmp_path, monkeypatch, request, during):
+def test_compiled(backend, device, tmp_path, monkeypatch, during):
     if (backend, device) == ("inductor", "cuda"):
-        request.applymarker(pytest.mark.xfail(reason="between the reductions it has elementwise kernels of its own, which contract products and sums"))
         from torch._inductor import config
 
         during.enter_context(config.patch({name: True for name in AS_EAGER & config.get_config_copy().keys()}))
