@@ -148,6 +148,27 @@ TEST_CASE("views: columns side by side, in one piece and in chunks by any number
   }
 }
 
+TEST_CASE("views: an output does not see a batch of 2^20") {
+  const std::int64_t rows = std::int64_t{1} << 20, n = 19;
+  std::vector<float> data(static_cast<std::size_t>(rows * n));
+  std::uint32_t s = 1;
+  for (float& x : data) x = static_cast<float>(static_cast<std::int32_t>(s = s * 1664525u + 1013904223u)) * 0x1p-20f;
+  const view x = row_major(dtype::f32, data.data(), {rows, n});
+  for (const op_id op : {op_id::sum, op_id::var, op_id::argmax, op_id::logsumexp}) {
+    const auto r = make_reduction(op, {}, dtype::f32);
+    const std::size_t size = size_of(r.out());
+    std::vector<std::byte> all(static_cast<std::size_t>(rows) * size);
+    cpu::reduce(r, x, {1}, all.data(), {.target = forced_target});
+    int differ = 0;
+    for (std::int64_t row = 0; row < rows; row += row < 100 || row > rows - 100 ? 1 : 997) {
+      const scalar alone = cpu::reduce(r, &data[static_cast<std::size_t>(row * n)], static_cast<std::size_t>(n), {.target = forced_target});
+      differ += alone != load_scalar(r.out(), &all[static_cast<std::size_t>(row) * size]);
+    }
+    CAPTURE(name(op));
+    CHECK(differ == 0);
+  }
+}
+
 TEST_CASE("views: an output does not see the batch") {
   for (const dtype t : {dtype::f32, dtype::bf16, dtype::i16}) {
     const std::int64_t rows = 50, n = 1234;

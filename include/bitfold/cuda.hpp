@@ -1,4 +1,4 @@
-// The CUDA engine: two passes over the grid, no atomics on floats, the same bits as every other engine.
+// The CUDA engine: no atomics on floats, the same bits as every other engine.
 // This header needs no CUDA header; without CUDA support in the library every call below throws
 // errc::no_device, except built() and devices().
 #pragma once
@@ -99,22 +99,22 @@ void reduce_windows(std::span<const reduction> all, const view& x, std::span<con
 
 /// Segments of one or two arrays of n elements, as cpu::reduce_segments: `segments` + 1 offsets in device memory. They are
 /// not looked at: offsets that fall or leave the array are undefined behaviour, and of a segment without elements an
-/// operation that has no result for none writes 0. (check_offsets tells, and waits for it.) Does not allocate or
-/// synchronise.
+/// operation that has no result for none writes 0. (check_offsets tells the first, and waits for it.) Does not allocate
+/// or synchronise.
 std::size_t segments_workspace_bytes(std::span<const reduction> all, std::size_t n, std::size_t segments, const launch& shape = {});
 void reduce_segments(std::span<const reduction> all, const void* x, const void* y, std::size_t n, const std::int64_t* offsets,
                      std::size_t segments, std::span<void* const> out, void* workspace, std::size_t workspace_size,
                      stream where = nullptr, const launch& shape = {});
 
-/// Elements by their keys, as cpu::reduce_by_key: n keys in device memory. Elements whose key names no output are left out.
-/// Fewer than 2^32 elements, and than 2^32 - 1 outputs. Does not allocate or synchronise.
+/// Elements by their keys, as cpu::reduce_by_key: n keys in device memory. Elements whose key names no output are left out, and of
+/// a key without elements an operation that has no result for none writes 0. (check_keys tells the first.) Fewer than 2^32 elements, and than 2^32 - 1 outputs. Does not allocate or synchronise.
 std::size_t by_key_workspace_bytes(std::span<const reduction> all, std::size_t n, std::size_t outputs, const launch& shape = {});
 void reduce_by_key(std::span<const reduction> all, const void* x, const void* y, std::size_t n, const std::int64_t* keys,
                    std::size_t outputs, std::span<void* const> out, void* workspace, std::size_t workspace_size,
                    stream where = nullptr, const launch& shape = {});
 
-/// Waits for the stream and throws what cpu::reduce_segments and cpu::reduce_by_key throw of such offsets and keys, by a copy
-/// of them to the host.
+/// Waits for the stream and throws what cpu::reduce_segments throws of offsets that fall or leave the array, and
+/// cpu::reduce_by_key of keys that name no output, by a copy of them to the host.
 void check_offsets(const std::int64_t* offsets, std::size_t segments, std::size_t n, stream where = nullptr);
 void check_keys(const std::int64_t* keys, std::size_t n, std::size_t outputs, stream where = nullptr);
 
