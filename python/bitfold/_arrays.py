@@ -121,7 +121,7 @@ class Kind:
             raise TypeError(f"{argument}: {x.dtype.str} is byte-swapped")
         if x.dtype == np.uint64 and x.size and int(x.max()) >= 2**63:
             raise ValueError(f"{argument}: {x.max()} is too large")
-        return self.describe(np.ascontiguousarray(x, np.int64), argument)
+        return self.describe(np.asarray(x, np.int64, order="C"), argument)
 
     def make(self):
         """What makes the result's array: see _core.reduce."""

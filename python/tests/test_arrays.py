@@ -121,6 +121,8 @@ REFUSED = [
     (ValueError, "offsets", lambda: bitfold.segment_reduce(X.ravel(), [0, 3, 2])),
     (ValueError, "offsets", lambda: bitfold.segment_reduce(X.ravel(), [0, 25])),
     (ValueError, "offsets: none", lambda: bitfold.segment_reduce(X.ravel(), [])),
+    (ValueError, "offsets: 0 axes, where one is taken", lambda: bitfold.segment_reduce(X.ravel(), 2)),
+    (ValueError, "keys: 0 axes, where one is taken", lambda: bitfold.index_add(X.ravel()[:1], np.int64(0), 2)),
     (TypeError, "offsets: a masked array", lambda: bitfold.segment_reduce(X.ravel(), np.ma.array([0, 1, 3], mask=[0, 1, 0]))),
     (TypeError, "keys: >i8 is byte-swapped", lambda: bitfold.reduce_by_key(X.ravel()[:2], np.zeros(2, ">i8"), 1)),
     (TypeError, "outputs: NoneType", lambda: bitfold.reduce_by_key(X.ravel()[:2], [0, 0], None)),

@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -132,16 +134,41 @@ int open_directly(const std::string& path) {
   return open_already ? ::dup(*open_already) : ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
 }
 
-// A new file with the text and, where it takes the place of another, that one's mode.
-int write_new(const std::filesystem::path& temporary, const std::filesystem::path& target, std::string_view text) {
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CLOEXEC | O_CREAT | O_EXCL, 0666);
+// The temporary files that were made, as a signal's handler may read them: a list that only grows.
+struct listed_name {
+  std::string path;
+  std::atomic<bool> there = true;
+  listed_name* next = nullptr;
+};
+std::atomic<listed_name*> listed_names = nullptr;
+
+void remove_listed(int number) {
+  for (const listed_name* n = listed_names; n; n = n->next)
+    if (n->there) ::unlink(n->path.c_str());
+  std::signal(number, SIG_DFL);
+  std::raise(number);
+}
+
+// A new file beside the target with the text and, where it takes the place of another, that one's mode.
+int write_new(std::filesystem::path& temporary, std::atomic<bool>*& there, const std::filesystem::path& target, std::string_view text) {
+  static int made = 0;
+  int fd = -1;
+  do  // Short, since the name of the target may be as long as names can be. There may be one of a process that was killed.
+    temporary = target.parent_path() / fmt::format(".bitfold.{}.{}.tmp", ::getpid(), made++);
+  while ((fd = ::open(temporary.c_str(), O_WRONLY | O_CLOEXEC | O_CREAT | O_EXCL, 0666)) < 0 && errno == EEXIST);
   if (fd < 0) return errno;
+  auto* const name = new listed_name{.path = temporary.string(), .next = listed_names};
+  listed_names = name;
+  there = &name->there;
   int failed = write_all(fd, text);
   struct stat old;
   if (!failed && ::stat(target.c_str(), &old) == 0 && ::fchmod(fd, old.st_mode & 0777) != 0)
     failed = errno;
   if (::close(fd) != 0 && !failed) failed = errno;
-  if (failed) ::unlink(temporary.c_str());
+  if (failed) {
+    ::unlink(temporary.c_str());
+    *there = false;
+  }
   return failed;
 }
 
@@ -154,7 +181,9 @@ int write_new(const std::filesystem::path& temporary, const std::filesystem::pat
 new_files::~new_files() {
   for (const file& f : files_) {
     if (f.direct >= 0) ::close(f.direct);
-    if (!f.temporary.empty()) ::unlink(f.temporary.c_str());
+    if (f.temporary.empty()) continue;
+    ::unlink(f.temporary.c_str());
+    *f.there = false;
   }
 }
 
@@ -166,14 +195,35 @@ void new_files::add(const std::string& path, std::string text) {
   if ((fs::exists(status) && !fs::is_regular_file(status)) || descriptor_of(path)) {
     const int fd = open_directly(path);
     if (fd < 0) refuse_writing(path, errno);
-    files_.push_back({path, {}, {}, fd, std::move(text)});
+    files_.push_back({.path = path, .temporary = {}, .target = {}, .direct = fd, .text = std::move(text)});
     return;
   }
-  const fs::path target = behind_links(path);
-  // Short, since the name of the target may be as long as names can be.
-  const auto temporary = target.parent_path() / fmt::format(".bitfold.{}.{}.tmp", ::getpid(), files_.size());
-  if (const int problem = write_new(temporary, target, text)) refuse_writing(path, problem);
-  files_.push_back({path, temporary, target, -1, {}});
+  file f{.path = path, .temporary = {}, .target = behind_links(path), .direct = -1, .text = {}};
+  if (const int problem = write_new(f.temporary, f.there, f.target, text)) refuse_writing(path, problem);
+  files_.push_back(std::move(f));
+}
+
+// To its target: 0 or the errno.
+int new_files::put(file& f) {
+  std::error_code none;
+  const bool there = std::filesystem::exists(f.target, none);
+  if (std::filesystem::is_regular_file(f.target, none) &&
+      ::renameat2(AT_FDCWD, f.temporary.c_str(), AT_FDCWD, f.target.c_str(), RENAME_EXCHANGE) == 0) {
+    f.at = file::exchanged;
+    return 0;
+  }
+  if (std::rename(f.temporary.c_str(), f.target.c_str()) != 0) return errno;
+  f.at = there ? file::replaced : file::created;
+  f.temporary.clear();
+  *f.there = false;
+  return 0;
+}
+
+void new_files::take_back(file& f) {
+  if (f.at == file::exchanged)
+    ::renameat2(AT_FDCWD, f.temporary.c_str(), AT_FDCWD, f.target.c_str(), RENAME_EXCHANGE);
+  else if (f.at == file::created)
+    ::unlink(f.target.c_str());
 }
 
 void new_files::commit() {
@@ -184,17 +234,22 @@ void new_files::commit() {
     f.direct = -1;
     if (problem) refuse_writing(f.path, problem);
   }
-  for (file& f : files_) {
-    if (f.temporary.empty()) continue;
-    if (std::rename(f.temporary.c_str(), f.target.c_str()) != 0) refuse_writing(f.path, errno);
-    f.temporary.clear();
-  }
+  for (file& f : files_)
+    if (const int problem = f.temporary.empty() ? 0 : put(f)) {
+      std::for_each(files_.begin(), files_.end(), take_back);
+      refuse_writing(f.path, problem);
+    }
 }
 
 void write_file(const std::string& path, std::string_view text) {
   new_files one;
   one.add(path, std::string(text));
   one.commit();
+}
+
+void clean_up_on_signals() {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP})
+    if (std::signal(number, remove_listed) == SIG_IGN) std::signal(number, SIG_IGN);
 }
 
 void complain(std::string_view text) {

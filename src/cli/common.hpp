@@ -2,6 +2,7 @@
 // subcommand and its options to the command line, and returns what to run.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -77,7 +78,8 @@ void refuse_overwriting(std::string_view option, const std::string& out,
 /// written to directly, after what is there.
 void write_file(const std::string& path, std::string_view text);
 
-/// Several files, likewise: `add` writes them beside their places, to which `commit` moves them all.
+/// Several files, likewise: `add` writes them beside their places, to which `commit` moves them all. Where one cannot be moved,
+/// none is, as far as the file system can exchange two files.
 class new_files {
  public:
   new_files() = default;
@@ -90,11 +92,19 @@ class new_files {
   struct file {
     std::string path;
     std::filesystem::path temporary, target;  // or else what is written to directly, and its text
-    int direct;
+    std::atomic<bool>* there = nullptr;       // cleared once no temporary file is there
+    int direct = -1;
     std::string text;
+    enum { beside, created, exchanged, replaced } at = beside;  // exchanged: the temporary one is what was at the target
   };
+  static int put(file& f);
+  static void take_back(file& f);
   std::vector<file> files_;
 };
+
+/// From now on SIGINT, SIGTERM and SIGHUP, where they were not ignored, remove the files that new_files has written and not yet
+/// moved, before they end the process.
+void clean_up_on_signals();
 
 /// "bitfold: TEXT" to stderr.
 void complain(std::string_view text);

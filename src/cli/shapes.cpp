@@ -249,9 +249,12 @@ void result_files::add(contents& to, std::span<const std::string> files, const s
     const std::string path =
         is_file() ? out_ : (fs::path(out_) / fmt::format("{}.{}.npy", stem, name(r.of.op()))).string();
     if (!is_file()) refuse_overwriting("--out", path, inputs_);
-    if (to.contains(path) || std::find(written_.begin(), written_.end(), path) != written_.end())
+    std::error_code untold;
+    std::string place = fs::weakly_canonical(path, untold).string();
+    if (untold) place = path;
+    if (to.contains(place) || std::find(written_.begin(), written_.end(), place) != written_.end())
       refuse(fmt::format("--out {}: two results go there", io::printable(path)));
-    to.emplace(path, std::move(r));
+    to.emplace(std::move(place), file{path, std::move(r)});
   }
 }
 
@@ -264,7 +267,7 @@ void result_files::write(const contents& all) {
       throw std::runtime_error(fmt::format("--out {}: cannot be made: {}", io::printable(out_), failed.message()));
   }
   new_files files;
-  for (const auto& [path, r] : all) files.add(path, io::npy_text(r.of.out(), r.shape, r.bytes));
+  for (const auto& [place, f] : all) files.add(f.path, io::npy_text(f.result.of.out(), f.result.shape, f.result.bytes));
   files.commit();
   for (const auto& each : all) written_.push_back(each.first);
 }
