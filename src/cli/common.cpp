@@ -241,6 +241,12 @@ void new_files::commit() {
     }
 }
 
+std::string place_of(const std::string& path) {
+  std::error_code untold;
+  const std::filesystem::path target = behind_links(path), place = std::filesystem::weakly_canonical(target, untold);
+  return untold ? target : place;
+}
+
 void write_file(const std::string& path, std::string_view text) {
   new_files one;
   one.add(path, std::string(text));

@@ -73,6 +73,9 @@ void write_out(std::string_view text);
 void refuse_overwriting(std::string_view option, const std::string& out,
                         const std::vector<std::string>& inputs);
 
+/// Where a path leads through links, in one spelling, whether something is there or not.
+std::string place_of(const std::string& path);
+
 /// The whole file or, where it throws, nothing: by way of a temporary file beside it. A file that
 /// is replaced keeps its mode. What is no regular file (a pipe), or open already (/dev/stdout), is
 /// written to directly, after what is there.

@@ -249,9 +249,7 @@ void result_files::add(contents& to, std::span<const std::string> files, const s
     const std::string path =
         is_file() ? out_ : (fs::path(out_) / fmt::format("{}.{}.npy", stem, name(r.of.op()))).string();
     if (!is_file()) refuse_overwriting("--out", path, inputs_);
-    std::error_code untold;
-    std::string place = fs::weakly_canonical(path, untold).string();
-    if (untold) place = path;
+    std::string place = place_of(path);
     if (to.contains(place) || std::find(written_.begin(), written_.end(), place) != written_.end())
       refuse(fmt::format("--out {}: two results go there", io::printable(path)));
     to.emplace(std::move(place), file{path, std::move(r)});

@@ -78,11 +78,11 @@ class result_files {
   /// Throws (errc::usage) where one of them makes elements that a .npy file cannot have.
   void check(const std::vector<reduction>& all) const;
 
-  /// What the arrays of one group of files gave.
   struct file {
     std::string path;
     result_array result;
   };
+  /// What the arrays of one group of files gave.
   using contents = std::map<std::string, file>;  // by where the path leads
   /// Adds an array's results. Errors (errc::usage): a path that was taken, or is an input's.
   void add(contents& to, std::span<const std::string> files, const std::string& tensor,
