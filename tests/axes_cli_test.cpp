@@ -102,13 +102,6 @@ void check_file(const std::string& path, const expected& want) {
   CHECK(reinterpret_cast<std::uintptr_t>(arrays[0].data) % 64 == 0);  // as NumPy aligns them
 }
 
-std::set<std::string> files_in(const std::string& folder) {
-  std::set<std::string> names;
-  if (std::filesystem::exists(folder))
-    for (const auto& file : std::filesystem::directory_iterator(folder)) names.insert(file.path().filename());
-  return names;
-}
-
 // The values 0, 1, ... in an array of these extents.
 std::string counting(const std::string& shape, std::size_t n) {
   std::vector<float> values(n);

@@ -25,6 +25,7 @@ extern char** environ;
 namespace cli {
 
 using bytes::content;
+using bytes::files_in;
 
 struct outcome {
   int status;  // -1: not a normal exit

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,14 @@ namespace bytes {
 inline std::string content(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// Their names; none if there is no such folder.
+inline std::set<std::string> files_in(const std::string& folder) {
+  std::set<std::string> names;
+  if (std::filesystem::exists(folder))
+    for (const auto& file : std::filesystem::directory_iterator(folder)) names.insert(file.path().filename());
+  return names;
 }
 
 template <class T>

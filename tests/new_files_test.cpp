@@ -6,8 +6,6 @@
 
 #include <csignal>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <string>
 
@@ -16,20 +14,8 @@
 
 using namespace bitfold;
 
-namespace {
-
-std::string content(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-std::set<std::string> names_in(const std::string& folder) {
-  std::set<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.insert(entry.path().filename().string());
-  return names;
-}
-
-}  // namespace
+using bytes::content;
+using bytes::files_in;
 
 TEST_CASE("new files: where one cannot be put in its place, none is") {
   const bytes::directory dir;
@@ -43,7 +29,7 @@ TEST_CASE("new files: where one cannot be put in its place, none is") {
     CHECK_THROWS_WITH(files.commit(), blocked + ": cannot be written: Is a directory");
   }
   CHECK(content(old) == "what was there");
-  CHECK(names_in(dir.path("")) == std::set<std::string>{"old", "blocked"});
+  CHECK(files_in(dir.path("")) == std::set<std::string>{"old", "blocked"});
   std::filesystem::remove(blocked);
   {
     cli::new_files files;
@@ -51,7 +37,7 @@ TEST_CASE("new files: where one cannot be put in its place, none is") {
     files.commit();
   }
   for (const auto& path : {old, fresh, blocked}) CHECK(content(path) == "new");
-  CHECK(names_in(dir.path("")) == std::set<std::string>{"old", "blocked", "fresh"});
+  CHECK(files_in(dir.path("")) == std::set<std::string>{"old", "blocked", "fresh"});
 }
 
 TEST_CASE("new files: what a killed process of the same number left is not in the way") {
@@ -63,7 +49,7 @@ TEST_CASE("new files: what a killed process of the same number left is not in th
   CHECK(content(dir.path("x")) == "new");
   auto all = left;
   all.insert("x");
-  CHECK(names_in(dir.path("")) == all);
+  CHECK(files_in(dir.path("")) == all);
 }
 
 TEST_CASE("new files: a signal that ends the process leaves none half-way") {
@@ -84,6 +70,6 @@ TEST_CASE("new files: a signal that ends the process leaves none half-way") {
     CHECK(WIFSIGNALED(status));
     CHECK(WTERMSIG(status) == number);
     CHECK(content(old) == "what was there");
-    CHECK(names_in(dir.path("")) == std::set<std::string>{"old"});
+    CHECK(files_in(dir.path("")) == std::set<std::string>{"old"});
   }
 }

@@ -107,7 +107,8 @@ void reduce_segments(std::span<const reduction> all, const void* x, const void* 
                      stream where = nullptr, const launch& shape = {});
 
 /// Elements by their keys, as cpu::reduce_by_key: n keys in device memory. Elements whose key names no output are left out, and of
-/// a key without elements an operation that has no result for none writes 0. (check_keys tells the first.) Fewer than 2^32 elements, and than 2^32 - 1 outputs. Does not allocate or synchronise.
+/// a key without elements an operation that has no result for none writes 0. (check_keys tells the first.) Fewer than 2^32
+/// elements, and than 2^32 - 1 outputs. Does not allocate or synchronise.
 std::size_t by_key_workspace_bytes(std::span<const reduction> all, std::size_t n, std::size_t outputs, const launch& shape = {});
 void reduce_by_key(std::span<const reduction> all, const void* x, const void* y, std::size_t n, const std::int64_t* keys,
                    std::size_t outputs, std::span<void* const> out, void* workspace, std::size_t workspace_size,

@@ -77,18 +77,48 @@ void write_out(std::string_view text) {
     throw std::runtime_error(fmt::format("cannot write the output: {}", std::strerror(errno)));
 }
 
+namespace {
+
+// What a symbolic link leads to, there or not.
+std::filesystem::path behind_links(std::filesystem::path path) {
+  namespace fs = std::filesystem;
+  std::error_code failed;
+  for (int i = 0; i < 40 && fs::is_symlink(path, failed); ++i)  // as many as Linux follows
+    path = path.parent_path() / fs::read_symlink(path, failed);
+  return path;
+}
+
+}  // namespace
+
+std::string place_of(const std::string& path) {
+  std::error_code untold;
+  const std::filesystem::path target = behind_links(path),
+                              place = std::filesystem::weakly_canonical(target, untold);
+  return untold ? target : place;
+}
+
 void refuse_overwriting(std::string_view option, const std::string& out,
                         const std::vector<std::string>& inputs) {
   namespace fs = std::filesystem;
   std::error_code ignored;  // of files that are not there
   if (fs::exists(out, ignored) && !fs::is_regular_file(out, ignored)) return;
-  const fs::path place = fs::weakly_canonical(out, ignored);  // empty where it cannot be told
+  const std::string place = place_of(out);
   for (const std::string& input : inputs)
-    if (fs::equivalent(input, out, ignored) ||
-        (!place.empty() && fs::weakly_canonical(input, ignored) == place))
+    if (fs::equivalent(input, out, ignored) || place_of(input) == place)
       throw error(errc::usage, fmt::format("{}: is also {}, which would overwrite it",
                                            io::printable(input), option));
 }
+
+struct temporary_file {
+  std::filesystem::path path;
+  std::atomic<bool> there = true;
+  temporary_file* next = nullptr;
+
+  void remove() {
+    if (there) ::unlink(path.c_str());
+    there = false;
+  }
+};
 
 namespace {
 
@@ -108,15 +138,6 @@ std::optional<int> descriptor_of(const std::filesystem::path& path) {
   return fd;
 }
 
-// What a symbolic link leads to, there or not.
-std::filesystem::path behind_links(std::filesystem::path path) {
-  namespace fs = std::filesystem;
-  std::error_code failed;
-  for (int i = 0; i < 40 && fs::is_symlink(path, failed); ++i)  // as many as Linux follows
-    path = path.parent_path() / fs::read_symlink(path, failed);
-  return path;
-}
-
 // 0 or the errno.
 int write_all(int fd, std::string_view text) {
   while (!text.empty()) {
@@ -134,46 +155,45 @@ int open_directly(const std::string& path) {
   return open_already ? ::dup(*open_already) : ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
 }
 
-// The temporary files that were made, as a signal's handler may read them: a list that only grows.
-struct listed_name {
-  std::string path;
-  std::atomic<bool> there = true;
-  listed_name* next = nullptr;
-};
-std::atomic<listed_name*> listed_names = nullptr;
+// Those that were made, as a signal's handler may read them: a list that only grows.
+std::atomic<temporary_file*> temporary_files = nullptr;
 
-void remove_listed(int number) {
-  for (const listed_name* n = listed_names; n; n = n->next)
-    if (n->there) ::unlink(n->path.c_str());
+void remove_temporary_files(int number) {
+  for (temporary_file* t = temporary_files; t; t = t->next) t->remove();
   std::signal(number, SIG_DFL);
   std::raise(number);
 }
 
-// A new file beside the target with the text and, where it takes the place of another, that one's mode.
-int write_new(std::filesystem::path& temporary, std::atomic<bool>*& there, const std::filesystem::path& target, std::string_view text) {
-  static int made = 0;
+// A new file beside the target with the text and, where it takes the place of another, that one's
+// mode.
+int write_new(temporary_file*& made, const std::filesystem::path& target, std::string_view text) {
+  static int number = 0;
+  std::filesystem::path path;
   int fd = -1;
-  do  // Short, since the name of the target may be as long as names can be. There may be one of a process that was killed.
-    temporary = target.parent_path() / fmt::format(".bitfold.{}.{}.tmp", ::getpid(), made++);
-  while ((fd = ::open(temporary.c_str(), O_WRONLY | O_CLOEXEC | O_CREAT | O_EXCL, 0666)) < 0 && errno == EEXIST);
+  do  // Short, since the name of the target may be as long as names can be. There may be one of a
+      // process that was killed.
+    path = target.parent_path() / fmt::format(".bitfold.{}.{}.tmp", ::getpid(), number++);
+  while ((fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_CREAT | O_EXCL, 0666)) < 0 &&
+         errno == EEXIST);
   if (fd < 0) return errno;
-  auto* const name = new listed_name{.path = temporary.string(), .next = listed_names};
-  listed_names = name;
-  there = &name->there;
+  made = new temporary_file{.path = path, .next = temporary_files};
+  temporary_files = made;
   int failed = write_all(fd, text);
   struct stat old;
   if (!failed && ::stat(target.c_str(), &old) == 0 && ::fchmod(fd, old.st_mode & 0777) != 0)
     failed = errno;
   if (::close(fd) != 0 && !failed) failed = errno;
-  if (failed) {
-    ::unlink(temporary.c_str());
-    *there = false;
-  }
+  if (failed) made->remove();
   return failed;
 }
 
+bool exchange(const std::filesystem::path& a, const std::filesystem::path& b) {
+  return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0;
+}
+
 [[noreturn]] void refuse_writing(const std::string& path, int problem) {
-  throw std::runtime_error(fmt::format("{}: cannot be written: {}", io::printable(path), std::strerror(problem)));
+  throw std::runtime_error(
+      fmt::format("{}: cannot be written: {}", io::printable(path), std::strerror(problem)));
 }
 
 }  // namespace
@@ -181,9 +201,7 @@ int write_new(std::filesystem::path& temporary, std::atomic<bool>*& there, const
 new_files::~new_files() {
   for (const file& f : files_) {
     if (f.direct >= 0) ::close(f.direct);
-    if (f.temporary.empty()) continue;
-    ::unlink(f.temporary.c_str());
-    *f.there = false;
+    if (f.beside) f.beside->remove();
   }
 }
 
@@ -195,35 +213,31 @@ void new_files::add(const std::string& path, std::string text) {
   if ((fs::exists(status) && !fs::is_regular_file(status)) || descriptor_of(path)) {
     const int fd = open_directly(path);
     if (fd < 0) refuse_writing(path, errno);
-    files_.push_back({.path = path, .temporary = {}, .target = {}, .direct = fd, .text = std::move(text)});
+    files_.push_back({.path = path, .direct = fd, .text = std::move(text)});
     return;
   }
-  file f{.path = path, .temporary = {}, .target = behind_links(path), .direct = -1, .text = {}};
-  if (const int problem = write_new(f.temporary, f.there, f.target, text)) refuse_writing(path, problem);
+  file f{.path = path, .target = behind_links(path)};
+  if (const int problem = write_new(f.beside, f.target, text)) refuse_writing(path, problem);
   files_.push_back(std::move(f));
 }
 
 // To its target: 0 or the errno.
 int new_files::put(file& f) {
   std::error_code none;
-  const bool there = std::filesystem::exists(f.target, none);
-  if (std::filesystem::is_regular_file(f.target, none) &&
-      ::renameat2(AT_FDCWD, f.temporary.c_str(), AT_FDCWD, f.target.c_str(), RENAME_EXCHANGE) == 0) {
-    f.at = file::exchanged;
+  const bool new_there = !std::filesystem::exists(f.target, none);
+  if (std::filesystem::is_regular_file(f.target, none) && exchange(f.beside->path, f.target)) {
+    f.undo = file::exchange_again;
     return 0;
   }
-  if (std::rename(f.temporary.c_str(), f.target.c_str()) != 0) return errno;
-  f.at = there ? file::replaced : file::created;
-  f.temporary.clear();
-  *f.there = false;
+  if (std::rename(f.beside->path.c_str(), f.target.c_str()) != 0) return errno;
+  f.beside->there = false;
+  if (new_there) f.undo = file::remove;
   return 0;
 }
 
-void new_files::take_back(file& f) {
-  if (f.at == file::exchanged)
-    ::renameat2(AT_FDCWD, f.temporary.c_str(), AT_FDCWD, f.target.c_str(), RENAME_EXCHANGE);
-  else if (f.at == file::created)
-    ::unlink(f.target.c_str());
+void new_files::take_back(const file& f) {
+  if (f.undo == file::exchange_again) exchange(f.beside->path, f.target);
+  if (f.undo == file::remove) ::unlink(f.target.c_str());
 }
 
 void new_files::commit() {
@@ -235,16 +249,10 @@ void new_files::commit() {
     if (problem) refuse_writing(f.path, problem);
   }
   for (file& f : files_)
-    if (const int problem = f.temporary.empty() ? 0 : put(f)) {
+    if (const int problem = f.beside ? put(f) : 0) {
       std::for_each(files_.begin(), files_.end(), take_back);
       refuse_writing(f.path, problem);
     }
-}
-
-std::string place_of(const std::string& path) {
-  std::error_code untold;
-  const std::filesystem::path target = behind_links(path), place = std::filesystem::weakly_canonical(target, untold);
-  return untold ? target : place;
 }
 
 void write_file(const std::string& path, std::string_view text) {
@@ -255,7 +263,7 @@ void write_file(const std::string& path, std::string_view text) {
 
 void clean_up_on_signals() {
   for (const int number : {SIGINT, SIGTERM, SIGHUP})
-    if (std::signal(number, remove_listed) == SIG_IGN) std::signal(number, SIG_IGN);
+    if (std::signal(number, remove_temporary_files) == SIG_IGN) std::signal(number, SIG_IGN);
 }
 
 void complain(std::string_view text) {

@@ -2,7 +2,6 @@
 // subcommand and its options to the command line, and returns what to run.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -81,8 +80,10 @@ std::string place_of(const std::string& path);
 /// written to directly, after what is there.
 void write_file(const std::string& path, std::string_view text);
 
-/// Several files, likewise: `add` writes them beside their places, to which `commit` moves them all. Where one cannot be moved,
-/// none is, as far as the file system can exchange two files.
+struct temporary_file;
+
+/// Several files, likewise: `add` writes them beside their places, to which `commit` moves them
+/// all. Where one cannot be moved, none is, as far as the file system can exchange two files.
 class new_files {
  public:
   new_files() = default;
@@ -94,19 +95,20 @@ class new_files {
  private:
   struct file {
     std::string path;
-    std::filesystem::path temporary, target;  // or else what is written to directly, and its text
-    std::atomic<bool>* there = nullptr;       // cleared once no temporary file is there
-    int direct = -1;
-    std::string text;
-    enum { beside, created, exchanged, replaced } at = beside;  // exchanged: the temporary one is what was at the target
+    std::filesystem::path target = {};
+    temporary_file* beside =
+        nullptr;      // what is to be at the target; after an exchange, what was there
+    int direct = -1;  // or else what is written to directly, and its text
+    std::string text = {};
+    enum { nothing, remove, exchange_again } undo = nothing;
   };
   static int put(file& f);
-  static void take_back(file& f);
+  static void take_back(const file& f);
   std::vector<file> files_;
 };
 
-/// From now on SIGINT, SIGTERM and SIGHUP, where they were not ignored, remove the files that new_files has written and not yet
-/// moved, before they end the process.
+/// From now on SIGINT, SIGTERM and SIGHUP, where they were not ignored, remove the files that
+/// new_files has written and not yet moved, before they end the process.
 void clean_up_on_signals();
 
 /// "bitfold: TEXT" to stderr.
