@@ -471,12 +471,13 @@ std::vector<request*> requests_of(nb::handle given) {
 using stream_address = std::uintptr_t;
 cuda::stream stream_at(stream_address s) { return reinterpret_cast<cuda::stream>(s); }
 
-// Room on the device from what the caller allocates with.
+// Room from what the caller allocates with, on x's device, which is the current one for as long.
 struct workspace {
+  cuda::current_device here;
   nb::object keep;
   void* address = nullptr;
   std::size_t size;
-  workspace(nb::handle make, std::size_t bytes) : size(bytes) {
+  workspace(const described& x, nb::handle make, std::size_t bytes) : here(x.device), size(bytes) {
     if (bytes == 0) return;
     const nb::object both = make(nb::make_tuple(bytes), "u8");
     keep = both[0];
@@ -540,7 +541,7 @@ nb::object reduce(nb::handle requests, nb::handle x_given, nb::handle y_given, n
     if constexpr (Reference) {
       for (std::size_t k = 0; k < all.size(); ++k) reference(all[k], x->where, other, axes, out[k]);
     } else if (x->on_gpu()) {
-      const workspace room(allocate, cuda::workspace_bytes(all, x->where, other, axes));
+      const workspace room(*x, allocate, cuda::workspace_bytes(all, x->where, other, axes));
       const nb::gil_scoped_release free;
       cuda::reduce(all, x->where, other, axes, out, room.address, room.size, stream_at(stream));
     } else {
@@ -589,12 +590,13 @@ nb::object reduce_segments(nb::handle requests, nb::handle x_given, nb::handle y
   if (offsets.empty()) refuse("offsets: none, where there is one more than there are segments");
   const std::int64_t extent = static_cast<std::int64_t>(offsets.size()) - 1;
   if (check && x.on_gpu()) {
+    const cuda::current_device here(x.device);
     const nb::gil_scoped_release free;
     cuda::check_offsets(offsets.data(), offsets.size() - 1, x.size(), stream_at(stream));
   }
   return with_outputs(requests, x, {&extent, 1}, make, [&](std::span<const reduction> all, std::span<void* const> out) {
     if (x.on_gpu()) {
-      const workspace room(allocate, cuda::segments_workspace_bytes(all, x.size(), offsets.size() - 1));
+      const workspace room(x, allocate, cuda::segments_workspace_bytes(all, x.size(), offsets.size() - 1));
       const nb::gil_scoped_release free;
       cuda::reduce_segments(all, x.where.data, in.second(), x.size(), offsets.data(), offsets.size() - 1, out, room.address, room.size, stream_at(stream));
     } else {
@@ -614,13 +616,14 @@ nb::object reduce_by_key(nb::handle requests, nb::handle x_given, nb::handle y_g
   const std::int64_t extent = integer("outputs", count);
   if (extent < 0) refuse("outputs: " + std::to_string(extent) + " is negative");
   if (check && x.on_gpu()) {
+    const cuda::current_device here(x.device);
     const nb::gil_scoped_release free;
     cuda::check_keys(keys.data(), keys.size(), static_cast<std::size_t>(extent), stream_at(stream));
   }
   return with_outputs(requests, x, {&extent, 1}, make, [&](std::span<const reduction> all, std::span<void* const> out) {
     const auto outputs = static_cast<std::size_t>(extent);
     if (x.on_gpu()) {
-      const workspace room(allocate, cuda::by_key_workspace_bytes(all, x.size(), outputs));
+      const workspace room(x, allocate, cuda::by_key_workspace_bytes(all, x.size(), outputs));
       const nb::gil_scoped_release free;
       cuda::reduce_by_key(all, x.where.data, in.second(), x.size(), keys.data(), outputs, out, room.address, room.size, stream_at(stream));
     } else {

@@ -184,8 +184,8 @@ class DLPack(Kind):
             raise TypeError(f"x: on a device of DLPack's type {self.device_type}; bitfold has CPUs and CUDA")
         self.on_gpu = self.device_type in (CUDA, CUDA_MANAGED)
         self.namespace = sys.modules.get(self.module) if self.module in ("torch", "cupy") else None
-        if self.on_gpu and self.namespace is None:
-            raise TypeError(f"x: {self.name} on CUDA; bitfold can allocate there with PyTorch and CuPy only")
+        if self.on_gpu and self.namespace is None and self.name != "JAX":
+            raise TypeError(f"x: {self.name} on CUDA; bitfold can allocate there with PyTorch, CuPy and JAX only")
 
     @property
     def stream(self) -> int:
@@ -264,11 +264,13 @@ class DLPack(Kind):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # JAX's of what is an error here
             result = namespace.from_dlpack(made)
-        came = str(getattr(result, "dtype", made.dtype))
-        if came != made.dtype.name:
-            how = " without jax_enable_x64" if self.name == "JAX" else ""
-            raise TypeError(f"x: the result is {made.dtype.name}, and {self.name} makes {came} of it{how}; np.asarray(x) has NumPy's result")
+        self._expect_type(str(getattr(result, "dtype", made.dtype)), made.dtype.name)
         return result
+
+    def _expect_type(self, came: str, wanted: str) -> None:
+        if came != wanted:
+            how = " without jax_enable_x64" if self.name == "JAX" else ""
+            raise TypeError(f"x: the result is {wanted}, and {self.name} makes {came} of it{how}; np.asarray(x) has NumPy's result")
 
     def host(self, x: Any, argument: str = "x") -> np.ndarray:
         if self.module == "torch":
@@ -279,6 +281,67 @@ class DLPack(Kind):
         return np.asarray(x) if hasattr(x, "__array__") else np.from_dlpack(x)
 
 
+class _Exporter:
+    """An array by what JAX's from_dlpack asks for, on the stream that its elements come by."""
+
+    def __init__(self, x: Any):
+        self._x = x
+
+    def __dlpack__(self, *, stream: Any = None, **_: Any):
+        return self._x.__dlpack__(stream=stream)
+
+    def __dlpack_device__(self):
+        return self._x.__dlpack_device__()
+
+
+class JAXOnCUDA(DLPack):
+    """JAX's arrays on a GPU. Work is enqueued on the stream by which JAX awaits what others compute there. JAX gives memory back
+    without regard to work that is not its own, so a call waits for its result."""
+
+    def __init__(self, x: Any):
+        super().__init__(x)
+        self.jax = sys.modules["jax"]
+        (self.owner,) = x.devices()
+        self._stream = int(self.owner.get_stream_for_external_ready_events())
+        self._used: list[_core.Array] = []  # memory of arrays that Python would give back before `finish`
+
+    @property
+    def stream(self) -> int:
+        return self._stream
+
+    def context(self):
+        return self.jax.default_device(self.owner)
+
+    def indices(self, x: Any, argument: str) -> _core.Array:
+        where = self.describe(x, argument)
+        if where.dtype not in ("i8", "i16", "i32", "u8", "u16", "u32"):
+            return super().indices(x, argument)
+        jnp, lax = self.jax.numpy, self.jax.lax  # JAX has int64 by an option only: the words of it
+        low = lax.bitcast_convert_type(x, jnp.int32) if where.dtype == "u32" else x.astype(jnp.int32)
+        words = jnp.stack([low, jnp.zeros_like(low) if where.dtype == "u32" else low >> 31], -1)
+        self._used.append(self.describe(words, argument))
+        return _core.Array(self._used[-1].pointer, "i64", list(where.shape), None, self.device_type, self.device)
+
+    def make(self):
+        return self._empty
+
+    def _empty(self, shape: tuple, short: str):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what is an error here
+            made = self.jax.numpy.empty(shape, _numpy_dtype(short))
+        self._expect_type(str(made.dtype), PUBLIC[short])
+        self._used.append(self.describe(made, "out"))
+        return made, self._used[-1].pointer
+
+    def is_one(self, x: Any) -> bool:
+        return isinstance(x, self.jax.Array)
+
+    def finish(self, made: Any) -> Any:
+        if isinstance(made, tuple):
+            return tuple(self.finish(m) for m in made)
+        return self.jax.dlpack.from_dlpack(_Exporter(made)).block_until_ready()
+
+
 NUMPY = Kind()
 
 
@@ -286,7 +349,8 @@ def kind_of(x: Any) -> Kind:
     """The family of arrays that x belongs to."""
     if isinstance(x, np.ndarray | np.generic) or not (hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")):
         return NUMPY
-    return DLPack(x)
+    kind = DLPack(x)
+    return JAXOnCUDA(x) if kind.on_gpu and kind.name == "JAX" else kind
 
 
 def host(x: Any, argument: str = "x") -> np.ndarray:

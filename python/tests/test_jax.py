@@ -1,15 +1,27 @@
-"""JAX's arrays on the CPU: the bits of NumPy's, and arrays of JAX for results. Those on a GPU are refused."""
+"""JAX's arrays on the CPU and on a GPU: the bits of NumPy's, and arrays of JAX on that device for results."""
+
+import os
 
 import numpy as np
 import pytest
 
 import bitfold
 from arrays import DTYPES, bits, random_array
+from bitfold import _core
 
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # there are others on the GPU
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 
 NAMES = ["sum", "mean", "var", "max", "argmax", "any", "logsumexp", "norm_l2"]
+ON_GPU = _core.with_cuda and jax.default_backend() != "cpu"
+
+
+@pytest.fixture(params=["cpu", *([pytest.param("gpu", marks=pytest.mark.cuda)] if ON_GPU else [])], autouse=True)
+def device(request):
+    device = jax.devices(request.param)[-1]  # of several GPUs not the current one
+    with jax.default_device(device):
+        yield device
 
 
 @pytest.fixture(params=[False, True], ids=["32 bits", "64 bits"], autouse=True)
@@ -17,9 +29,12 @@ def wide(request):
     """Whether JAX has types of 64 bits, which by default it has not."""
     before = jax.config.jax_enable_x64
     jax.config.update("jax_enable_x64", request.param)
-    with jax.default_device(jax.devices("cpu")[0]):
-        yield request.param
+    yield request.param
     jax.config.update("jax_enable_x64", before)
+
+
+def is_there(made, device):
+    return isinstance(made, jax.Array) and made.devices() == {device}
 
 
 def has(dtype, wide):
@@ -28,7 +43,7 @@ def has(dtype, wide):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("name", NAMES)
-def test_bits_are_numpys(name, dtype, wide):
+def test_bits_are_numpys(name, dtype, device, wide):
     if not has(dtype, wide):
         return
     x = random_array(3, (5, 300), dtype)
@@ -38,20 +53,39 @@ def test_bits_are_numpys(name, dtype, wide):
         wanted = np.asarray(getattr(bitfold, name)(x, axis=axis))
         if has(wanted.dtype, wide):
             made = getattr(bitfold, name)(there, axis=axis)
-            assert isinstance(made, jax.Array) and bits(made) == bits(wanted)
+            assert is_there(made, device) and bits(made) == bits(wanted)
         else:  # not 32 of its 64 bits in silence
             with pytest.raises(TypeError, match=f"^x: the result is {wanted.dtype}, and JAX makes .*32 of it without jax_enable_x64"):
                 getattr(bitfold, name)(there, axis=axis)
 
 
-def test_lists_and_several(wide):
+def test_lists_and_several(device, wide):
     x = random_array(1, (300,), np.dtype("float32"))
     there, keys = jnp.asarray(x), np.arange(300) % 7
     for made, wanted in zip(bitfold.reduce(there, ["sum", "mean"]), bitfold.reduce(x, ["sum", "mean"]), strict=True):
-        assert isinstance(made, jax.Array) and bits(made) == bits(wanted)
+        assert is_there(made, device) and bits(made) == bits(wanted)
     assert bits(bitfold.dot(there, there[::-1])) == bits(bitfold.dot(x, x[::-1]))
-    assert bits(bitfold.index_add(there, jnp.asarray(keys), 7)) == bits(bitfold.index_add(x, keys, 7))
-    assert bits(bitfold.segment_reduce(there, jnp.asarray([0, 3, 300]), check=True)) == bits(bitfold.segment_reduce(x, [0, 3, 300]))
+    for dtype in DTYPES:
+        if dtype.kind in "iu" and dtype != np.uint64 and has(dtype, wide):
+            assert bits(bitfold.index_add(there, jnp.asarray(keys.astype(dtype)), 7)) == bits(bitfold.index_add(x, keys, 7))
+            offsets = [0, 3, 120]
+            assert bits(bitfold.segment_reduce(there, jnp.asarray(offsets, dtype), check=True)) == bits(bitfold.segment_reduce(x, offsets))
+    for key, dtype in ((-1, np.int8), (-1, np.int32), (2**31 + 5, np.uint32), (2**32 - 1, np.uint32)):
+        with pytest.raises(ValueError, match=rf"^keys\[299\]: {key} "):
+            bitfold.index_add(there, jnp.asarray(np.append(keys[:-1], key).astype(dtype)), 7, check=True)
+
+
+def test_memory_that_is_given_back_at_once(device, wide):
+    x = np.random.default_rng(4).standard_normal((200, 1000)).astype(np.float32)
+    there = jnp.asarray(x)
+    wanted = [bits(bitfold.sum(x * np.float32(2**k), axis=1)) for k in range(8)]
+    made = [bitfold.sum(there * np.float32(2 ** (k % 8)), axis=1) * 1 for k in range(64)]  # JAX's work on what came, too
+    assert [bits(m) for m in made] == wanted * 8
+
+
+def test_a_result_that_takes_a_while(device, wide):
+    there = jnp.arange(1 << 27, dtype=jnp.int32)
+    assert int(bitfold.max(there)) == (1 << 27) - 1 and bits(bitfold.sum(there.astype(jnp.float32))) == bits(bitfold.sum(np.arange(1 << 27, dtype=np.float32)))
 
 
 def test_layouts_and_comparing():
@@ -72,9 +106,3 @@ def test_refused(wide):
 def test_inside_a_traced_function():
     with pytest.raises(Exception, match="(?i)trac"):
         jax.jit(bitfold.sum)(jnp.ones(3))
-
-
-@pytest.mark.skipif(jax.default_backend() == "cpu", reason="no GPU for JAX")
-def test_refused_on_a_gpu():
-    with pytest.raises(TypeError, match="^x: JAX on CUDA"):
-        bitfold.sum(jax.device_put(np.ones(3, np.float32), jax.devices()[0]))
