@@ -378,17 +378,31 @@ TEST_CASE("cuda: more than 2^33 elements", "[cuda]") {
   cudaFree(p);
 }
 
+// Any bits, but of no infinity nor NaN, which would hide all else, and of no double whose square is one.
+std::vector<std::byte> any_finite_bits(dtype t, std::size_t n, std::uint64_t seed) {
+  auto data = test::make_data(t, test::kind::any_bits, n, seed);
+  visit(t, [&]<class T>(std::type_identity<T>) {
+    if constexpr (!std::is_integral_v<T>) {
+      using bits = typename exact::range<T>::bits;
+      constexpr auto bit = [](int at) { return static_cast<bits>(bits{1} << at); };
+      constexpr bits first = bit(exact::range<T>::width - 2), last = bit(exact::range<T>::mantissa);  // of the exponent
+      for (std::size_t i = 0; i < n; ++i) reinterpret_cast<bits*>(data.data())[i] &= static_cast<bits>(~(sizeof(T) == 8 ? first | last : last));
+    }
+  });
+  return data;
+}
+
 TEST_CASE("cuda: exact sums of so many elements that a thread's numbers must be emptied", "[cuda][exact]") {
   const std::size_t n = (std::size_t{1} << 20) + 3;
   for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i32, dtype::u64})
-    for (test::kind k : {test::kind::near_one, test::kind::any_bits}) {
-      const auto data = test::make_data(t, k, 2 * n, 21);
+    for (bool alike : {true, false}) {
+      const auto data = alike ? test::make_data(t, test::kind::near_one, 2 * n, 21) : any_finite_bits(t, 2 * n, 21);
       on_device d(data);
       for (const op_info& op : all_op_infos) {
         if (!op.has_exact) continue;
         const reduction r = make_reduction(op.id, method_id::exact, t, {}, is_float(t) ? dtype::f64 : std::optional<dtype>());
         const void* y = op.inputs == 2 ? data.data() + n * size_of(t) : nullptr;
-        INFO(test::describe(r, n) << " " << test::name(k));
+        INFO(test::describe(r, n) << (alike ? " near one" : " any bits"));
         CHECK(d.reduce(r, 0, n, {.threads = 32, .blocks = 1}, n) == cpu::reduce(r, data.data(), y, n));
       }
     }
@@ -399,7 +413,7 @@ TEST_CASE("cuda: exact sums whose exponents jump from one run of elements to the
   const std::size_t n = (std::size_t{1} << 20) + 3;
   for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64})
     for (std::size_t run : {128, 512}) {
-      auto data = test::make_data(t, test::kind::any_bits, 2 * n, 23);
+      auto data = any_finite_bits(t, 2 * n, 23);
       visit(t, [&]<class T>(std::type_identity<T>) {
         if constexpr (!std::is_integral_v<T>) {
           using bits = typename exact::range<T>::bits;
@@ -485,6 +499,53 @@ TEST_CASE("cuda: exact sums of zeros, and what cancels, in every bin", "[cuda][e
         compare(y, {op_id::dot});
       }
   }
+}
+
+// A half of a last place, and what decides it far below; and what is left where all above it cancels: of so many terms that they do
+// not go unnoticed beside others, of products whose own rounding errors underflow, and of as many as a number of a thread has no room for.
+TEST_CASE("cuda: exact sums that turn on what is far below the others", "[cuda][exact]") {
+  const auto sum_is = [](op_id op, const auto& x, const auto& y, double want) {
+    using T = std::decay_t<decltype(x[0])>;
+    const std::size_t n = x.size();
+    std::vector<T> both(x);
+    both.insert(both.end(), y.begin(), y.end());
+    const reduction r = make_reduction(op, method_id::exact, dtype_of<T>, {}, dtype::f64);
+    const auto* const second = info(op).inputs == 2 ? both.data() + n : nullptr;
+    const std::string wanted = to_hex(load_scalar(dtype::f64, &want));
+    CHECK(to_hex(cpu::reduce(r, both.data(), second, n)) == wanted);
+    on_device d(std::vector<std::byte>(reinterpret_cast<const std::byte*>(both.data()), reinterpret_cast<const std::byte*>(both.data() + both.size())));
+    for (const cuda::launch& shape : {cuda::launch{}, cuda::launch{.threads = 32, .blocks = 1}}) {
+      INFO(test::describe(r, n) << describe(shape));
+      CHECK(to_hex(d.reduce(r, 0, n, shape, n)) == wanted);
+    }
+  };
+  for (std::size_t n : {4, 600, 5000}) {
+    const auto first = [&](auto... values) {
+      std::vector<std::common_type_t<decltype(values)...>> x{values...};
+      x.resize(n);
+      return x;
+    };
+    const std::vector<double> zeros(n), ones(n, 1.0);
+    const auto wide = first(1.0, 0x1p-53, 0x1p-400);
+    for (op_id op : {op_id::sum, op_id::nansum, op_id::norm_l1}) sum_is(op, wide, zeros, 1 + 0x1p-52);
+    sum_is(op_id::dot, wide, ones, 1 + 0x1p-52);
+    const auto roots = first(1.0, 0x1p-27, 0x1p-27, 0x1p-200);
+    sum_is(op_id::sum_squares, roots, zeros, 1 + 0x1p-52);
+    sum_is(op_id::squared_distance, roots, zeros, 1 + 0x1p-52);
+    sum_is(op_id::sum, first(0x1p127f, 0x1p74f, 0x1p-149f), std::vector<float>(n), 0x1p127 + 0x1p75);
+  }
+  const std::size_t n = 4096;
+  std::vector<double> x, y;
+  for (std::size_t i = 0; i < n; ++i) x.push_back(i % 2 ? 0x1p-400 : i % 4 ? -0x1p400 : 0x1p400), y.push_back(1.5);
+  sum_is(op_id::sum, x, y, 0x1p11 * 0x1p-400);
+  sum_is(op_id::dot, x, y, 1.5 * 0x1p11 * 0x1p-400);
+  for (std::size_t i = 0; i < n; ++i)  // (1 + 2^-52)^2 - (1 + 2^-51), which is 2^-104
+    x[i] = (i % 2 ? 1 + 0x1p-51 : 1 + 0x1p-52) * 0x1p-480, y[i] = (i % 2 ? -1 : 1 + 0x1p-52) * 0x1p-495;
+  sum_is(op_id::dot, x, y, 0x1p-1068);
+  const std::size_t many = std::size_t{1} << 21;
+  std::vector<float16> halves(many);
+  for (std::size_t i = 0; i < many; ++i) halves[i] = float16{static_cast<std::uint16_t>(i % 4 < 2 ? 0x7bff : 0x0001)};  // 65504, 2^-24
+  sum_is(op_id::sum, halves, std::vector<float16>(many), 0x1p20 * 65504 + 0x1p20 * 0x1p-24);
 }
 
 TEST_CASE("cuda: exact sums of elements and of squares in one pass", "[cuda][exact]") {
