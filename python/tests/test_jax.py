@@ -84,8 +84,10 @@ def test_memory_that_is_given_back_at_once(device, wide):
 
 
 def test_a_result_that_takes_a_while(device, wide):
-    there = jnp.arange(1 << 27, dtype=jnp.int32)
-    assert int(bitfold.max(there)) == (1 << 27) - 1 and bits(bitfold.sum(there.astype(jnp.float32))) == bits(bitfold.sum(np.arange(1 << 27, dtype=np.float32)))
+    n = 1 << (20 if device.platform == "cpu" else 27)
+    there = jnp.arange(n, dtype=jnp.int32)
+    assert int(bitfold.max(there)) == n - 1
+    assert bits(bitfold.sum(there.astype(jnp.float32))) == bits(bitfold.sum(np.arange(n, dtype=np.float32)))
 
 
 def test_layouts_and_comparing():
