@@ -442,11 +442,16 @@ TEST_CASE("reduce --out: where it may write, and what fails there") {
   if (!test::sanitized) {
     const auto no_room = bitfold_cli({"reduce", "sum", "--axis", "1", huge, x});
     CHECK(no_room.status != 0);
-    CHECK(contains(no_room.err, huge));
+    CHECK(contains(no_room.err, huge + ": shape: the memory has no room for [70368744177664] results"));
     CHECK(contains(no_room.out, x));
+    const auto single = dir.write("single.npy", npy_of({1}));
+    check_usage({"reduce", "sum", "--keys", keys, "--outputs", "281474976710656", single}, {single + ": --outputs: the memory has no room"});
   }
   // What cannot be written, or made.
   CHECK(bitfold_cli({"reduce", "sum", "--axis", "0", "--out", dir.path("no/where.npy"), x}).status == 1);
+  const auto long_name = dir.write(std::string(249, 'x') + ".npy", counting("(2, 2)", 4));
+  CHECK(bitfold_cli({"reduce", "sum", "--axis", "0", "--out", dir.path("new"), long_name}).status == 1);
+  CHECK_FALSE(std::filesystem::exists(dir.path("new")));
   const auto in_a_file = bitfold_cli({"reduce", "sum", "--axis", "0", "--out", flat + "/below", x});
   CHECK(in_a_file.status == 1);
   CHECK(contains(in_a_file.err, "--out " + flat + "/below"));

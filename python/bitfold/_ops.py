@@ -12,6 +12,16 @@ def request(op: str, method: str | None = None, acc: Any = None, dtype: Any = No
                          dtype if dtype is None else _arrays.short_name(dtype), ddof)
 
 
+def _request(of_out: bool, *arguments: Any, **options: Any) -> _core.Request:
+    """A request; `of_out`: whose dtype is that of `out`."""
+    try:
+        return request(*arguments, **options)
+    except (TypeError, ValueError) as e:
+        if of_out and str(e).startswith("dtype: "):
+            raise type(e)("out: " + str(e).removeprefix("dtype: ")) from None
+        raise
+
+
 def _reduce(wanted, x, y, axis, keepdims, out=None, call=_core.reduce):
     """Of any kind of array. `wanted`: a Request, or a list of them."""
     kind = _arrays.kind_of(x)
@@ -48,7 +58,7 @@ def {name}({signature}):
         wanted = None
     if wanted is None:
         if len(known) > 999: known.clear()
-        wanted = known[{key}] = request({name!r}, {arguments})
+        wanted = known[{key}] = _request({of_out}, {name!r}, {arguments})
     if out is None:  # most calls are of NumPy's arrays, which need nothing else
         made = reduce(wanted, x, {y}, axis, keepdims, RESULTS)
         if made is not NotImplemented:
@@ -66,9 +76,11 @@ def _function(op: dict):
         prepare.append("if correction is not None: ddof = _ddof(ddof, correction)")
         prepare.append("if type(ddof) is not int: ddof = _index('ddof', ddof)")  # 1.0 would be the same key as 1
     if op["takes_dtype"]:
-        prepare.append("if out is not None and dtype is None: dtype = getattr(out, 'dtype', None)")
-    space = {"request": request, "reduce": _core.reduce, "_reduce": _reduce, "_ddof": _ddof, "_index": _arrays.integer, "RESULTS": _arrays.RESULTS, "known": {}}
+        prepare.append("of_out = out is not None and dtype is None")
+        prepare.append("if of_out: dtype = getattr(out, 'dtype', None)")
+    space = {"_request": _request, "reduce": _core.reduce, "_reduce": _reduce, "_ddof": _ddof, "_index": _arrays.integer, "RESULTS": _arrays.RESULTS, "known": {}}
     exec(_BODY.format(name=name, signature=signature(op), prepare="\n    ".join(prepare) or "pass", key=", ".join(taken) or "()",
+                      of_out="of_out" if op["takes_dtype"] else False,
                       arguments=", ".join(f"{o}={o}" for o in taken), y="y" if op["inputs"] == 2 else "None"), space)
     function = space[name]
     function.__doc__ = docstring(op)
@@ -176,7 +188,7 @@ def reduce_by_key(x: Any, keys: Any, outputs: int, ops: Any = "sum", y: Any = No
     Errors: ValueError for a key that is negative or not below `outputs`; where no element has a key and the operation no result for none
     (on a GPU that result is 0).
     """
-    return _listed(_core.reduce_by_key, ops, x, y, ("keys", keys), _arrays.integer("outputs", outputs, 2**63), bool(check))
+    return _listed(_core.reduce_by_key, ops, x, y, ("keys", keys), _arrays.integer("outputs", outputs, 2**48 + 1), bool(check))
 
 
 def index_add(x: Any, keys: Any, outputs: int, *, check: bool = False, **options: Any) -> Any:

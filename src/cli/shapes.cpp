@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <limits>
+#include <new>
 #include <stdexcept>
 #include <system_error>
 
@@ -186,7 +187,12 @@ std::vector<result_array> grouping::reduce(const std::vector<reduction>& all, co
   const auto make_room = [&](const std::vector<std::uint64_t>& shape) {
     const auto n = io::element_count(shape, sizeof(std::uint64_t));
     if (!n || *n > most_outputs) refuse(fmt::format("shape: {} results are too many", io::shape_text(shape)));
-    for (const reduction& r : all) results.push_back({r, shape, std::vector<std::byte>(*n * size_of(r.out()))});
+    try {
+      for (const reduction& r : all) results.push_back({r, shape, std::vector<std::byte>(*n * size_of(r.out()))});
+    } catch (const std::bad_alloc&) {
+      const char* const named = options_.outputs ? "--outputs" : options_.keys ? "--keys" : options_.offsets ? "--offsets" : "shape";
+      refuse(fmt::format("{}: the memory has no room for {} results", named, io::shape_text(shape)));
+    }
     for (result_array& r : results) out.push_back(r.bytes.data());
   };
   if (options_.axis) {
@@ -258,15 +264,22 @@ void result_files::add(contents& to, std::span<const std::string> files, const s
 
 void result_files::write(const contents& all) {
   if (is_file() && all.empty()) refuse(fmt::format("--out {}: there is no array", io::printable(out_)));
+  bool made = false;
   if (wanted() && !is_file() && !all.empty()) {
     std::error_code failed;
-    fs::create_directories(out_, failed);
+    made = fs::create_directories(out_, failed);
     if (failed)
       throw std::runtime_error(fmt::format("--out {}: cannot be made: {}", io::printable(out_), failed.message()));
   }
-  new_files files;
-  for (const auto& [place, f] : all) files.add(f.path, io::npy_text(f.result.of.out(), f.result.shape, f.result.bytes));
-  files.commit();
+  try {
+    new_files files;
+    for (const auto& [place, f] : all) files.add(f.path, io::npy_text(f.result.of.out(), f.result.shape, f.result.bytes));
+    files.commit();
+  } catch (...) {
+    std::error_code ignored;
+    if (made) fs::remove(out_, ignored);
+    throw;
+  }
   for (const auto& each : all) written_.push_back(each.first);
 }
 
