@@ -185,8 +185,8 @@ def reduce_by_key(x: Any, keys: Any, outputs: int, ops: Any = "sum", y: Any = No
     >>> reduce_by_key([1.0, 2.0, 3.0], [2, 0, 2], 4, ["sum", "count_nonzero"])
     (array([2., 0., 4., 0.]), array([1, 0, 2, 0]))
 
-    Errors: ValueError for a key that is negative or not below `outputs`; where no element has a key and the operation no result for none
-    (on a GPU that result is 0).
+    Errors: ValueError for more than 2^48 outputs; for a key that is negative or not below `outputs`; where no element has a key and the
+    operation no result for none (on a GPU that result is 0).
     """
     return _listed(_core.reduce_by_key, ops, x, y, ("keys", keys), _arrays.integer("outputs", outputs, 2**48 + 1), bool(check))
 

@@ -135,6 +135,7 @@ REFUSED = [
     (ValueError, "key", lambda: bitfold.index_add(X.ravel()[:2], [0, 2], 2)),
     (ValueError, "keys", lambda: bitfold.index_add(X.ravel()[:1], np.uint64([2**63]), 2)),
     (ValueError, "outputs: -1 is negative", lambda: bitfold.index_add(X.ravel()[:1], [0], -1)),
+    (ValueError, "outputs: 4611686018427387904 is too large", lambda: bitfold.index_add(X.ravel()[:1], [0], 2**62)),
     (TypeError, "outputs: float", lambda: bitfold.index_add(X.ravel()[:1], [0], 1.0)),
     (TypeError, "takes .* positional", lambda: bitfold.segment_reduce(X.ravel(), [0, 1], "sum", None, True)),
     (TypeError, "takes .* positional", lambda: bitfold.index_add(X.ravel()[:1], [0], 1, True)),
