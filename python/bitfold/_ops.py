@@ -12,24 +12,19 @@ def request(op: str, method: str | None = None, acc: Any = None, dtype: Any = No
                          dtype if dtype is None else _arrays.short_name(dtype), ddof)
 
 
-def _request(of_out: bool, *arguments: Any, **options: Any) -> _core.Request:
-    """A request; `of_out`: whose dtype is that of `out`."""
-    try:
-        return request(*arguments, **options)
-    except (TypeError, ValueError) as e:
-        if of_out and str(e).startswith("dtype: "):
-            raise type(e)("out: " + str(e).removeprefix("dtype: ")) from None
-        raise
-
-
-def _reduce(wanted, x, y, axis, keepdims, out=None, call=_core.reduce):
-    """Of any kind of array. `wanted`: a Request, or a list of them."""
+def _reduce(wanted, x, y, axis, keepdims, out=None, of_out=False, call=_core.reduce):
+    """Of any kind of array. `wanted`: a Request, or a list of them; `of_out`: whose dtype is that of `out`."""
     kind = _arrays.kind_of(x)
     with kind.context():
         x = kind.describe(x, "x")
         y = None if y is None else kind.describe(y, "y")
         make = kind.make() if out is None else kind.into(out, (x, y))
-        made = call(wanted, x, y, axis, keepdims, make, kind.stream, kind.allocate)
+        try:
+            made = call(wanted, x, y, axis, keepdims, make, kind.stream, kind.allocate)
+        except (TypeError, ValueError) as e:
+            if not (of_out and str(e).startswith("dtype: ")):
+                raise
+            raise type(e)("out: " + str(e).removeprefix("dtype: ")) from None
         if out is None:
             return kind.finish(made)
         if made is not out:
@@ -58,12 +53,12 @@ def {name}({signature}):
         wanted = None
     if wanted is None:
         if len(known) > 999: known.clear()
-        wanted = known[{key}] = _request({of_out}, {name!r}, {arguments})
+        wanted = known[{key}] = request({name!r}, {arguments})
     if out is None:  # most calls are of NumPy's arrays, which need nothing else
         made = reduce(wanted, x, {y}, axis, keepdims, RESULTS)
         if made is not NotImplemented:
             return made
-    return _reduce(wanted, x, {y}, axis, keepdims, out)
+    return _reduce(wanted, x, {y}, axis, keepdims, out, {of_out})
 """
 
 
@@ -76,9 +71,10 @@ def _function(op: dict):
         prepare.append("if correction is not None: ddof = _ddof(ddof, correction)")
         prepare.append("if type(ddof) is not int: ddof = _index('ddof', ddof)")  # 1.0 would be the same key as 1
     if op["takes_dtype"]:
-        prepare.append("of_out = out is not None and dtype is None")
-        prepare.append("if of_out: dtype = getattr(out, 'dtype', None)")
-    space = {"_request": _request, "reduce": _core.reduce, "_reduce": _reduce, "_ddof": _ddof, "_index": _arrays.integer, "RESULTS": _arrays.RESULTS, "known": {}}
+        prepare.append("of_out = out is not None and dtype is None and hasattr(out, 'dtype')")
+        prepare.append("if of_out: short_name(dtype := out.dtype, 'out')")
+    space = {"request": request, "reduce": _core.reduce, "_reduce": _reduce, "_ddof": _ddof, "_index": _arrays.integer,
+             "short_name": _arrays.short_name, "RESULTS": _arrays.RESULTS, "known": {}}
     exec(_BODY.format(name=name, signature=signature(op), prepare="\n    ".join(prepare) or "pass", key=", ".join(taken) or "()",
                       of_out="of_out" if op["takes_dtype"] else False,
                       arguments=", ".join(f"{o}={o}" for o in taken), y="y" if op["inputs"] == 2 else "None"), space)
