@@ -395,14 +395,15 @@ std::vector<std::byte> any_finite_bits(dtype t, std::size_t n, std::uint64_t see
 TEST_CASE("cuda: exact sums of so many elements that a thread's numbers must be emptied", "[cuda][exact]") {
   const std::size_t n = (std::size_t{1} << 20) + 3;
   for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i32, dtype::u64})
-    for (bool alike : {true, false}) {
-      const auto data = alike ? test::make_data(t, test::kind::near_one, 2 * n, 21) : any_finite_bits(t, 2 * n, 21);
+    for (const auto& [what, data] : {std::pair("near one", test::make_data(t, test::kind::near_one, 2 * n, 21)),
+                                     std::pair("any bits", test::make_data(t, test::kind::any_bits, 2 * n, 21)),
+                                     std::pair("any finite bits", any_finite_bits(t, 2 * n, 21))}) {
       on_device d(data);
       for (const op_info& op : all_op_infos) {
         if (!op.has_exact) continue;
         const reduction r = make_reduction(op.id, method_id::exact, t, {}, is_float(t) ? dtype::f64 : std::optional<dtype>());
         const void* y = op.inputs == 2 ? data.data() + n * size_of(t) : nullptr;
-        INFO(test::describe(r, n) << (alike ? " near one" : " any bits"));
+        INFO(test::describe(r, n) << " " << what);
         CHECK(d.reduce(r, 0, n, {.threads = 32, .blocks = 1}, n) == cpu::reduce(r, data.data(), y, n));
       }
     }
@@ -412,26 +413,27 @@ TEST_CASE("cuda: exact sums of so many elements that a thread's numbers must be 
 TEST_CASE("cuda: exact sums whose exponents jump from one run of elements to the next", "[cuda][exact]") {
   const std::size_t n = (std::size_t{1} << 20) + 3;
   for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64})
-    for (std::size_t run : {128, 512}) {
-      auto data = any_finite_bits(t, 2 * n, 23);
-      visit(t, [&]<class T>(std::type_identity<T>) {
-        if constexpr (!std::is_integral_v<T>) {
-          using bits = typename exact::range<T>::bits;
-          constexpr bits exponent = static_cast<bits>(2 * exact::range<T>::bias + 1) << exact::range<T>::mantissa;
-          auto* const x = reinterpret_cast<bits*>(data.data());
-          for (std::size_t i = 0; i < 2 * n; ++i)
-            x[i] = static_cast<bits>((x[i] & ~exponent) | (x[i - i % n % run] & exponent));
+    for (std::size_t run : {128, 512})
+      for (bool finite : {true, false}) {
+        auto data = finite ? any_finite_bits(t, 2 * n, 23) : test::make_data(t, test::kind::any_bits, 2 * n, 23);
+        visit(t, [&]<class T>(std::type_identity<T>) {
+          if constexpr (!std::is_integral_v<T>) {
+            using bits = typename exact::range<T>::bits;
+            constexpr bits exponent = static_cast<bits>(2 * exact::range<T>::bias + 1) << exact::range<T>::mantissa;
+            auto* const x = reinterpret_cast<bits*>(data.data());
+            for (std::size_t i = 0; i < 2 * n; ++i)
+              x[i] = static_cast<bits>((x[i] & ~exponent) | (x[i - i % n % run] & exponent));
+          }
+        });
+        on_device d(data);
+        for (const op_info& op : all_op_infos) {
+          if (!op.has_exact) continue;
+          const reduction r = make_reduction(op.id, method_id::exact, t, {}, dtype::f64);
+          const void* y = op.inputs == 2 ? data.data() + n * size_of(t) : nullptr;
+          INFO(test::describe(r, n) << " run=" << run << (finite ? " finite" : ""));
+          CHECK(d.reduce(r, 0, n, {.threads = 32, .blocks = 1}, n) == cpu::reduce(r, data.data(), y, n));
         }
-      });
-      on_device d(data);
-      for (const op_info& op : all_op_infos) {
-        if (!op.has_exact) continue;
-        const reduction r = make_reduction(op.id, method_id::exact, t, {}, dtype::f64);
-        const void* y = op.inputs == 2 ? data.data() + n * size_of(t) : nullptr;
-        INFO(test::describe(r, n) << " run=" << run);
-        CHECK(d.reduce(r, 0, n, {.threads = 32, .blocks = 1}, n) == cpu::reduce(r, data.data(), y, n));
       }
-    }
 }
 
 // What goes to a bin is as large as can be, and all of one sign: 2^39 - 1 of its units. All of it cancels in the end, so that a unit shows.
