@@ -184,8 +184,6 @@ class DLPack(Kind):
             raise TypeError(f"x: on a device of DLPack's type {self.device_type}; bitfold has CPUs and CUDA")
         self.on_gpu = self.device_type in (CUDA, CUDA_MANAGED)
         self.namespace = sys.modules.get(self.module) if self.module in ("torch", "cupy") else None
-        if self.on_gpu and self.namespace is None and self.name != "JAX":
-            raise TypeError(f"x: {self.name} on CUDA; bitfold can allocate there with PyTorch, CuPy and JAX only")
 
     @property
     def stream(self) -> int:
@@ -282,7 +280,7 @@ class DLPack(Kind):
 
 
 class _Exporter:
-    """An array by what JAX's from_dlpack asks for, on the stream that its elements come by."""
+    """An array of JAX's as anybody's, so that JAX takes it anew, with what is still to be written to it on a stream."""
 
     def __init__(self, x: Any):
         self._x = x
@@ -303,7 +301,11 @@ class JAXOnCUDA(DLPack):
         self.jax = sys.modules["jax"]
         (self.owner,) = x.devices()
         self._stream = int(self.owner.get_stream_for_external_ready_events())
-        self._used: list[_core.Array] = []  # memory of arrays that Python would give back before `finish`
+        self._kept: list[_core.Array] = []  # arrays of our own, whose memory Python would give back before `finish`
+
+    def _address(self, made: Any) -> int:
+        self._kept.append(self.describe(made, "out"))
+        return self._kept[-1].pointer
 
     @property
     def stream(self) -> int:
@@ -319,8 +321,7 @@ class JAXOnCUDA(DLPack):
         jnp, lax = self.jax.numpy, self.jax.lax  # JAX has int64 by an option only: the words of it
         low = lax.bitcast_convert_type(x, jnp.int32) if where.dtype == "u32" else x.astype(jnp.int32)
         words = jnp.stack([low, jnp.zeros_like(low) if where.dtype == "u32" else low >> 31], -1)
-        self._used.append(self.describe(words, argument))
-        return _core.Array(self._used[-1].pointer, "i64", list(where.shape), None, self.device_type, self.device)
+        return _core.Array(self._address(words), "i64", list(where.shape), None, self.device_type, self.device)
 
     def make(self):
         return self._empty
@@ -330,11 +331,7 @@ class JAXOnCUDA(DLPack):
             warnings.simplefilter("ignore")  # of what is an error here
             made = self.jax.numpy.empty(shape, _numpy_dtype(short))
         self._expect_type(str(made.dtype), PUBLIC[short])
-        self._used.append(self.describe(made, "out"))
-        return made, self._used[-1].pointer
-
-    def is_one(self, x: Any) -> bool:
-        return isinstance(x, self.jax.Array)
+        return made, self._address(made)
 
     def finish(self, made: Any) -> Any:
         if isinstance(made, tuple):
@@ -350,7 +347,11 @@ def kind_of(x: Any) -> Kind:
     if isinstance(x, np.ndarray | np.generic) or not (hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")):
         return NUMPY
     kind = DLPack(x)
-    return JAXOnCUDA(x) if kind.on_gpu and kind.name == "JAX" else kind
+    if not kind.on_gpu or kind.namespace is not None:
+        return kind
+    if kind.name == "JAX":
+        return JAXOnCUDA(x)
+    raise TypeError(f"x: {kind.name} on CUDA; bitfold can allocate there with PyTorch, CuPy and JAX only")
 
 
 def host(x: Any, argument: str = "x") -> np.ndarray:

@@ -96,9 +96,10 @@ class new_files {
   struct file {
     std::string path;
     std::filesystem::path target = {};
-    temporary_file* beside =
-        nullptr;      // what is to be at the target; after an exchange, what was there
-    int direct = -1;  // or else what is written to directly, and its text
+    // What is to be at the target; after an exchange, what was there.
+    temporary_file* beside = nullptr;
+    // Or else what is written to directly, and its text.
+    int direct = -1;
     std::string text = {};
     enum { nothing, remove, exchange_again } undo = nothing;
   };
