@@ -59,7 +59,7 @@ struct by_type {
 };
 
 constexpr std::string_view row_functions[] = {"softmax",          "log_softmax",          "layer_norm",          "rms_norm",
-                                              "softmax_backward", "log_softmax_backward", "layer_norm_backward", "rms_norm_backward"};
+                                              "softmax_backward", "log_softmax_backward", "layer_norm_backward", "rms_norm_backward", "exp"};
 row_function parse_row_function(std::string_view name) {
   const auto which = std::ranges::find(row_functions, name) - std::begin(row_functions);
   if (which == std::ssize(row_functions)) throw std::invalid_argument("function: " + std::string(name) + " is none of bitfold's");

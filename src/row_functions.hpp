@@ -2,6 +2,8 @@
 // and an element's result. A is float, or double for f64.
 #pragma once
 
+#include <array>
+
 #include <bitfold/arith.hpp>
 #include <bitfold/fold.hpp>
 #include <bitfold/rows.hpp>
@@ -29,16 +31,24 @@ BITFOLD_HD inline bits_of<A> mask(bool yes) {
 /// Below it exp(x) is less than half the smallest number.
 template <class A>
 inline constexpr A exp_vanishes = std::is_same_v<A, float> ? -104 : -746;
-/// exp(x) for x <= 0, some number for NaN, down to the smallest numbers: below the floor of exp_nonpositive by its square.
-/// What vanishes is the square of 0 and not of a small number, for which a CPU takes long; and nothing but what is below the floor is squared,
-/// which compilers would do with all elements, were the factors chosen by a condition.
+/// x squared, or x: nothing else is squared, which compilers would do with all elements, were the factors chosen by a condition, and
+/// squares of small numbers take a CPU long.
+template <class A>
+BITFOLD_HD inline A squared_where(bool wanted, A x) {
+  const bits_of<A> where = mask<A>(wanted), factor = (arith::bit_cast<bits_of<A>>(x) & where) | (arith::bit_cast<bits_of<A>>(A(1)) & ~where);
+  return arith::mul(x, arith::bit_cast<A>(factor));
+}
+template <class A>
+BITFOLD_HD inline A kept_where(bool wanted, A x) {
+  return arith::bit_cast<A>(arith::bit_cast<bits_of<A>>(x) & mask<A>(wanted));
+}
+/// exp(x) for x <= 0, some number for NaN, down to the smallest numbers: below the floor of exp_nonpositive by its square, where it
+/// vanishes by that of 0.
 template <class A>
 BITFOLD_HD inline A exp_below(A x) {
   const bool deep = x < arith::exp_floor<A>;
   const A e = arith::exp_nonpositive(arith::mul(x, deep ? A(0.5) : A(1)));
-  const A kept = arith::bit_cast<A>(arith::bit_cast<bits_of<A>>(e) & mask<A>(x >= exp_vanishes<A>));
-  const bits_of<A> below = mask<A>(deep), factor = (arith::bit_cast<bits_of<A>>(kept) & below) | (arith::bit_cast<bits_of<A>>(A(1)) & ~below);
-  return arith::mul(kept, arith::bit_cast<A>(factor));
+  return squared_where(deep, kept_where(x >= exp_vanishes<A>, e));
 }
 /// The same bits, in fewer instructions, of which a GPU's softmax takes an eighth less time (and log_softmax's gradient more).
 template <class A>
@@ -46,6 +56,17 @@ BITFOLD_HD inline A exp_below_by_selection(A x) {
   const bool deep = x < arith::exp_floor<A>;
   const A half = arith::mul(x, A(0.5)), e = arith::exp_nonpositive(deep ? half : x), square = arith::mul(e, e);
   return deep ? square : e;
+}
+/// exp(x) of any x, of what is positive by its inverse. Its relative error is below 2 u, or 5 u below exp_floor, and half the smallest
+/// number more; where x > 0, below 3 u, or 7 u above -exp_floor.
+template <class A>
+BITFOLD_HD inline A exp_of_any(A x) {
+  const bool positive = x > A(0);
+  const A down = positive ? arith::neg(x) : x;
+  const bool deep = down < arith::exp_floor<A>;
+  const A e = arith::exp_nonpositive(arith::mul(down, deep ? A(0.5) : A(1)));
+  const A y = squared_where(deep, positive ? arith::div(A(1), e) : kept_where(x >= exp_vanishes<A>, e));
+  return arith::bit_cast<A>(arith::bit_cast<bits_of<A>>(y) | mask<A>(x != x));  // NaN of NaN
 }
 template <class A>
 BITFOLD_HD A inverse_root(A x, double eps) {
@@ -71,8 +92,9 @@ struct results {
 template <class Fold, op_id... Ops>
 struct function {
   using folded = Fold;
-  static constexpr op_id ops[] = {Ops...};
-  static constexpr bool two = false,       // y
+  static constexpr std::array<op_id, sizeof...(Ops)> ops{Ops...};
+  static constexpr bool alone = false,     // an element's result is of that element: nothing is folded, and rows mean nothing
+      two = false,                         // y
       affine = false,                      // w, and b where it is centred
       writes = false, reads = false,       // rstd, and the mean where it is centred
       centred = false,
@@ -235,6 +257,18 @@ struct layer_norm_backward
   }
 };
 
+struct exp : function<sum_of_first> {
+  static constexpr bool alone = true;
+  template <class A>
+  BITFOLD_HD static A of(const element<A>& e, const statistics<A>&) {
+    return e.x;
+  }
+  template <class A>
+  BITFOLD_HD static A value(const element<A>& e, const statistics<A>&) {
+    return exp_of_any(e.x);
+  }
+};
+
 /// Calls f(std::type_identity<function>{}).
 template <class F>
 decltype(auto) visit(row_function which, F f) {
@@ -246,9 +280,10 @@ decltype(auto) visit(row_function which, F f) {
     case row_function::softmax_backward: return f(std::type_identity<softmax_backward>{});
     case row_function::log_softmax_backward: return f(std::type_identity<log_softmax_backward>{});
     case row_function::layer_norm_backward: return f(std::type_identity<layer_norm_backward>{});
-    case row_function::rms_norm_backward: break;
+    case row_function::rms_norm_backward: return f(std::type_identity<rms_norm_backward>{});
+    case row_function::exp: break;
   }
-  return f(std::type_identity<rms_norm_backward>{});
+  return f(std::type_identity<exp>{});
 }
 
 /// What computes with elements T.

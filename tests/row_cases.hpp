@@ -16,7 +16,8 @@ namespace bitfold::test {
 
 inline constexpr row_function all_row_functions[] = {
     row_function::softmax,          row_function::log_softmax,          row_function::layer_norm,          row_function::rms_norm,
-    row_function::softmax_backward, row_function::log_softmax_backward, row_function::layer_norm_backward, row_function::rms_norm_backward};
+    row_function::softmax_backward, row_function::log_softmax_backward, row_function::layer_norm_backward, row_function::rms_norm_backward,
+    row_function::exp};
 
 /// One call: its inputs, and what comes out of it.
 struct row_case {
@@ -28,7 +29,7 @@ struct row_case {
   std::vector<std::byte> x, y, w, b, mean, rstd;  // mean and rstd: given to gradients, made by norms
   std::vector<std::byte> out;
 
-  bool is_gradient() const { return f >= row_function::softmax_backward; }
+  bool is_gradient() const { return f >= row_function::softmax_backward && f <= row_function::rms_norm_backward; }
   bool is_norm() const {
     return f == row_function::layer_norm || f == row_function::rms_norm || f == row_function::layer_norm_backward ||
            f == row_function::rms_norm_backward;
@@ -94,10 +95,9 @@ void by_the_book(row_case& c) {
     return result;
   };
   const auto exponential = [](A x) {
-    if (std::isnan(x)) return x;
-    if (x >= arith::exp_floor<A>) return arith::exp_nonpositive(x);
-    const A half = arith::exp_nonpositive(x / 2);
-    return half * half;
+    const bool deep = std::abs(x) > -arith::exp_floor<A>;
+    const A down = -std::abs(x), e = arith::exp_nonpositive(deep ? down / 2 : down), of_x = x > 0 ? 1 / e : e;
+    return std::isnan(x) ? x : deep ? of_x * of_x : of_x;
   };
   const auto saved = [&](const std::vector<std::byte>& bytes, std::size_t row) {
     A v;
@@ -166,6 +166,7 @@ void by_the_book(row_case& c) {
         each([&](std::size_t i) { return (g[i] - z[i] * d) * rstd; });
         break;
       }
+      case row_function::exp: each([&](std::size_t i) { return exponential(x[i]); }); break;
     }
     for (std::size_t i = 0; i < c.n; ++i) {
       const T one = arith::round_to<T>(result[i]);

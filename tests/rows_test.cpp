@@ -92,6 +92,22 @@ TEST_CASE("rows: what softmax makes of infinities and of far elements") {
   CHECK(softmax({0, -100})[1] == 3.783506e-44f);  // exp(-100), rounded to a subnormal number
 }
 
+TEST_CASE("rows: exp of each element, whatever the rows") {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> x{0, -0.0f, -inf, inf, nan, -1000, 1000, -100}, y(x.size());
+  cpu::apply(row_function::exp, {dtype::f32, 4, 2, x.data()}, y.data(), {.threads = 0, .target = forced_target});
+  CHECK(std::bit_cast<std::uint32_t>(y[4]) == 0x7fc00000u);
+  y[4] = x[4] = 0;
+  CHECK(y == std::vector<float>{1, 1, 0, inf, 0, 0, inf, 3.783506e-44f});
+  const row_case c = test::make_row_case(row_function::exp, dtype::f16, test::kind::special, 1, 20'001, 1);
+  row_case cut = c;
+  cut.count = 20'001, cut.n = 1;
+  CHECK(done(cut, 3).out == done(c, 1).out);
+  const float one = 1;
+  float out = 0;
+  cpu::apply(row_function::exp, {dtype::f32, 0, std::size_t{1} << 40, &one}, &out);  // rows may be of any length
+}
+
 TEST_CASE("rows: gradients of parameters, and sums of rows") {
   for (const dtype type : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64})
     for (const test::kind k : test::all_kinds) {

@@ -1,8 +1,11 @@
-// Softmax and its logarithm against MPFR.
+// Softmax, its logarithm and exp against MPFR.
 #include <cmath>
+#include <limits>
+#include <vector>
 
 #include <boost/multiprecision/mpfr.hpp>
 
+#include <bitfold/arith.hpp>
 #include <bitfold/rows.hpp>
 
 #include "catch.hpp"
@@ -10,8 +13,11 @@
 
 using namespace bitfold;
 
+namespace {
+using real = boost::multiprecision::number<boost::multiprecision::mpfr_float_backend<60>>;
+}
+
 TEST_CASE("rows: softmax and log_softmax within their bounds of the truth", "[truth]") {
-  using real = boost::multiprecision::number<boost::multiprecision::mpfr_float_backend<60>>;
   test::random_bits next{7};
   const double u = 0x1p-24;
   for (const std::size_t n : {1, 5, 100, 3000}) {
@@ -32,5 +38,23 @@ TEST_CASE("rows: softmax and log_softmax within their bounds of the truth", "[tr
       CHECK(static_cast<double>(abs(y[i] - of)) <= static_cast<double>(of) * (far + 7 + 5 * depth) * u + 0x1p-148);
       CHECK(static_cast<double>(abs(logs[i] - log_of)) <= (2 * far + 2 * std::log(static_cast<double>(n)) + 5 * depth) * u);
     }
+  }
+}
+
+TEMPLATE_TEST_CASE("rows: exp within its bounds of the truth", "[truth]", float, double) {
+  constexpr bool narrow = std::is_same_v<TestType, float>;
+  const double u = narrow ? 0x1p-24 : 0x1p-53, least = narrow ? 0x1p-149 : 0x1p-1074, farthest = narrow ? 110 : 750;
+  test::random_bits next{7};
+  std::vector<TestType> x(60'000), y(x.size());
+  for (TestType& v : x) v = static_cast<TestType>((static_cast<double>(next() >> 11) * 0x1p-52 - 1) * farthest);
+  cpu::apply(row_function::exp, {narrow ? dtype::f32 : dtype::f64, 1, x.size(), x.data()}, y.data());
+  const TestType most = std::numeric_limits<TestType>::max();
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const real truth = exp(real(x[i]));
+    const bool deep = std::abs(x[i]) > -arith::exp_floor<TestType>;
+    const int bound = x[i] > 0 ? (deep ? 7 : 3) : (deep ? 5 : 2);
+    INFO(x[i] << " " << y[i]);
+    if (std::isinf(y[i])) CHECK(truth * (1 + 7 * u) > real(most));
+    else CHECK(abs(real(y[i]) - truth) <= truth * bound * u + real(least) / 2);
   }
 }

@@ -12,6 +12,8 @@
 //   log_softmax_backward  g - exp(y) sum(g), of y = log_softmax(x)
 //   layer_norm_backward   (g w - mean(g w) - z dot(g w, z) / n) rstd, z = (x - mean) rstd
 //   rms_norm_backward     (g w - z dot(g w, z) / n) rstd, z = x rstd
+// and, of each element by itself, for what is made of these:
+//   exp                   exp(x)
 // exp and log are bitfold's own. A row with a NaN, or whose largest element is infinite, has NaN for softmax and log_softmax.
 #pragma once
 
@@ -32,10 +34,11 @@ enum class row_function : std::uint8_t {
   softmax_backward,
   log_softmax_backward,
   layer_norm_backward,
-  rms_norm_backward
+  rms_norm_backward,
+  exp
 };
 
-/// `count` rows of n <= 2^24 elements of a float type, one behind the other, and what a function takes besides. Elements lie
+/// `count` rows of n <= 2^24 elements (exp: any n) of a float type, one behind the other, and what a function takes besides. Elements lie
 /// at addresses aligned to themselves.
 struct rows {
   dtype type;

@@ -630,8 +630,6 @@ def test_layouts_do_not_matter(f, device):
         assert all(map(same, run(torch.stack([x, -x], -1)[..., 0]), wanted))
 
 
-#: Its gradient has torch's exp in it.
-NOT_BACKWARDS = ("logsumexp",)
 needs_a_gpu = lambda f: pytest.mark.cuda(pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")(f))
 
 
@@ -647,8 +645,7 @@ def test_cpu_and_cuda(f, width):
 
     with deterministic():
         cpu, cuda = run("cpu"), run("cuda")
-    assert same(cpu[0], cuda[0])
-    assert f in NOT_BACKWARDS or same(cpu[1], cuda[1])
+    assert same(cpu[0], cuda[0]) and same(cpu[1], cuda[1])
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -709,7 +706,8 @@ FUNCTIONS = SMOOTH | {
 @needs_a_gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, F64], ids=str)
 @pytest.mark.parametrize("f", FUNCTIONS)
-def test_gradients_on_cpu_and_cuda(f, dtype):
+@pytest.mark.parametrize("method", ["tree", "kahan"])
+def test_gradients_on_cpu_and_cuda(method, f, dtype):
     def run(device):
         x, w = (t.to(dtype).to(device).requires_grad_() for t in (randn(40, 27), 0.5 + randn(27, seed=1).abs()))
         outs = FUNCTIONS[f](x, w)
@@ -719,10 +717,29 @@ def test_gradients_on_cpu_and_cuda(f, dtype):
         seeds = [torch.linspace(0.3, 1.7, t.numel()).reshape(t.shape).to(device, t.dtype) for t in outs]
         return *outs, *(t for t in torch.autograd.grad(outs, [x, w], seeds, allow_unused=True) if t is not None)
 
-    with deterministic():
+    with deterministic(method):
         cpu, cuda = run("cpu"), run("cuda")
     for k, (a, b) in enumerate(zip(cpu, cuda, strict=True)):
-        assert same(a, b) or f in NOT_BACKWARDS and k > 0, k
+        assert same(a, b), k
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, F64], ids=str)
+def test_the_gradient_of_logsumexp_has_bitfolds_exp_and_nothing_else_has(dtype, device):
+    x, g = 30 * randn(9, 301, dtype=dtype, device=device), randn(9, 1, dtype=dtype, device=device)
+
+    def gradient(x, f=lambda x: x.logsumexp(1, keepdim=True)):
+        x = x.clone().requires_grad_()
+        return torch.autograd.grad(f(x), x, g)[0]
+
+    own = x.exp()
+    with deterministic():
+        wanted = g * torch.ops.bitfold.exp(x - x.logsumexp(1, keepdim=True))
+        assert same(gradient(x), wanted)
+        assert same(gradient(x, torch.compile(lambda x: x.logsumexp(1, keepdim=True), backend="aot_eager")), wanted)
+        assert same(x.exp(), own) and same(torch.autograd.grad((y := x.clone().requires_grad_()).exp(), y, x)[0], x * own)
+        by_transform = torch.func.grad(lambda x: (x.logsumexp(1, keepdim=True) * g).sum())(x)
+        assert torch.allclose(by_transform, wanted, rtol=4 * torch.finfo(dtype).eps, atol=0 if dtype is F64 else 1e-7)
 
 
 @pytest.mark.parametrize("f", SMOOTH)

@@ -37,6 +37,24 @@ def test_opcheck(name, device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_exp(device):
+    exp, x = torch.ops.bitfold.exp, torch.linspace(-800, 720, 3001, dtype=torch.float64, device=device)
+    for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
+        wanted = x.to(dtype).double().exp().to(dtype).double()
+        assert torch.allclose(exp(x.to(dtype)).double(), wanted, rtol=8 * torch.finfo(dtype).eps, atol=torch.finfo(dtype).smallest_normal)
+        assert torch.equal(exp(x.to(dtype)), exp(x.to(dtype).cpu()).to(device))
+        assert torch.equal(exp(x.to(dtype).reshape(1, 3001).expand(2, 3001).t()), exp(x.to(dtype))[:, None].expand(3001, 2))
+    assert exp(x[:0]).shape == (0,)
+    with pytest.raises(TypeError, match=r"^x: torch.int64"):
+        exp(torch.arange(3, device=device))
+    y = (x[::500] / 400).requires_grad_()
+    torch.library.opcheck(exp.default, (y,))
+    assert torch.autograd.gradcheck(exp, y) and torch.autograd.gradgradcheck(exp, y)
+    with torch.autograd.forward_ad.dual_level(), pytest.raises(NotImplementedError, match="exp has no derivative in forward mode"):
+        exp(torch.autograd.forward_ad.make_dual(y.detach(), y.detach()))
+
+
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients(name, device):
     for args in ((), ([1],), ([0, 2], True)):

@@ -17,9 +17,9 @@ namespace {
 
 void check(row_function f, const rows& of, const void* out) {
   if (!is_float(of.type)) refuse("type", std::string(name(of.type)) + ", which is no float type");
-  if (of.n > most_elements) refuse("n", std::to_string(of.n) + ", above 2^24");
-  if (of.count == 0 || of.n == 0) return;
   visit(f, [&]<class F>(std::type_identity<F>) {
+    if (!F::alone && of.n > most_elements) refuse("n", std::to_string(of.n) + ", above 2^24");
+    if (of.count == 0 || of.n == 0) return;
     if (!of.x) refuse("x", "null");
     if (F::two && !of.y) refuse("y", "null");
     if ((F::reads || F::writes) && !of.rstd) refuse("rstd", "null");
@@ -212,6 +212,26 @@ void apply_to(const rows& of, void* out, const options& how) {
   });
 }
 
+// Of a function that is of each element alone.
+template <class F, class T>
+void apply_to_each(const rows& of, void* out, const options& how) {
+  using A = row::accumulator<T>;
+  static constexpr std::size_t at_once = 4096;
+  const target by = chosen(how);
+  const auto widen = loop_for<widen_elements<T, A>>(by);
+  const auto map = loop_for<map_elements<F, T, A>>(by);
+  const std::size_t n = of.count * of.n;
+  for_each_run((n + at_once - 1) / at_once, n * sizeof(T), 4, how, [&](std::size_t begin, std::size_t end) {
+    const auto room = uninitialized<A>(2 * at_once);
+    for (std::size_t i = begin * at_once; i < std::min(n, end * at_once); i += at_once) {
+      const T* const from = static_cast<const T*>(of.x) + i;
+      const std::size_t here = std::min(at_once, n - i);
+      widen(from, here, room.get());
+      map({room.get(), nullptr, nullptr, nullptr}, {}, here, room.get() + at_once, static_cast<T*>(out) + i);
+    }
+  });
+}
+
 // `count` rows of n elements A, summed along the rows' direction.
 template <class A>
 std::vector<A> sums_of_columns(const A* x, std::size_t count, std::size_t n, const options& how) {
@@ -300,7 +320,10 @@ void apply(row_function f, const rows& of, void* out, const options& how) {
   row::check(f, of, out);
   if (of.count == 0 || of.n == 0) return;
   row::visit(f, [&]<class F>(std::type_identity<F>) {
-    with_float(of.type, [&]<class T>(std::type_identity<T>) { apply_to<F, T>(of, out, how); });
+    with_float(of.type, [&]<class T>(std::type_identity<T>) {
+      if constexpr (F::alone) apply_to_each<F, T>(of, out, how);
+      else apply_to<F, T>(of, out, how);
+    });
   });
 }
 

@@ -313,6 +313,25 @@ __global__ void __launch_bounds__(most_warps* warp, 2) map_long_rows(const __gri
   }
 }
 
+// Of a function that is of each element alone: a warp takes a tile, whatever the rows.
+template <class F, class T, int Owned>
+__global__ void __launch_bounds__(most_warps* warp) map_each(const __grid_constant__ rows of, T* out) {
+  using K = row_kernel<F, T, Owned>;
+  constexpr index tile = K::E::tile;
+  const index n = of.count * of.n, warps = blockDim.x / warp;
+  const auto from = K::row_at(of, 0);
+  for (index at = (index{blockIdx.x} * warps + threadIdx.x / warp) * tile; at < n; at += index{gridDim.x} * warps * tile)
+    K::map_tile(from.ahead(at), n - at < tile ? static_cast<int>(n - at) : static_cast<int>(tile), {}, out + at);
+}
+
+template <class F, class T, int Owned>
+const char* launch_each(const rows& of, T* out, stream where) {
+  constexpr std::size_t of_block = std::size_t{most_warps} * row_kernel<F, T, Owned>::E::tile;
+  const auto blocks = static_cast<int>(std::min<std::size_t>((of.count * of.n + of_block - 1) / of_block, 1 << 30));
+  const cudaError_t err = enqueue(map_each<F, T, Owned>, blocks, most_warps * warp, 0, where, false, of, out);
+  return err == cudaSuccess ? nullptr : cudaGetErrorString(err);
+}
+
 template <class F, class T, int Owned>
 const char* launch_rows_of(const rows& of, T* out, stream where) {
   using K = row_kernel<F, T, Owned>;
@@ -544,11 +563,15 @@ const char* launch_rows<ROW_ELEMENT>(row_function f, const rows& of, void* out, 
   using T = ROW_ELEMENT;
   return row::visit(f, [&]<class F>(std::type_identity<F>) {
     constexpr int owned = owned_of<T>(1 + F::two + F::weighted), twice = 2 * owned;
-    const auto fits = [&](int many) { return in_packets<T>(many, of.n, {of.x, of.y, of.w, of.b, out}); };
+    const auto fits = [&](int many) { return in_packets<T>(many, F::alone ? 0 : of.n, {of.x, of.y, of.w, of.b, out}); };
+    if constexpr (F::alone)
+      return fits(owned) ? launch_each<F, T, owned>(of, static_cast<T*>(out), where) : launch_each<F, T, 1>(of, static_cast<T*>(out), where);
+    else {
     if constexpr (sizeof(T) == 2 && !F::two)
       if (of.count >= 4096 && of.n % (warp * twice * order::rows) == 0 && fits(twice)) return launch_rows_of<F, T, twice>(of, static_cast<T*>(out), where);
     if (fits(owned)) return launch_rows_of<F, T, owned>(of, static_cast<T*>(out), where);
     return launch_rows_of<F, T, 1>(of, static_cast<T*>(out), where);
+    }
   });
 }
 

@@ -19,7 +19,7 @@ from bitfold import _core
 
 from . import _overrides
 from ._engine import METHODS
-from ._overrides import ACCUMULATING, BY_A_NUMBER, OVERRIDES, QUICK
+from ._overrides import ACCUMULATING, BY_A_NUMBER, FLOATS, IN_GRADIENTS, OVERRIDES, QUICK
 
 _KEYS = ("CPU", "CUDA")
 _LOCK = threading.RLock()
@@ -127,6 +127,20 @@ def _where_by_a_number(function: Callable, op: torch._ops.OpOverload) -> Callabl
             result = function(x, y)
             return _copied(result, out["out"]) if out else x.copy_(result) if op._schema.is_mutable else result
         return own.call_boxed(keys, x, torch.tensor(y, dtype=torch.result_type(x, y)) if named else y, **out)
+
+    return either
+
+
+def _where_in_gradient(function: Callable, node: str, op: torch._ops.OpOverload, key: str) -> Callable:
+    """Above autograd's own kernel, so that a compiler which traces the gradient sees bitfold's operator. (functorch's transforms could not
+    differentiate it: they have torch's.)"""
+    own = torch.library.get_kernel(op, key)
+
+    def either(keys, x):
+        here = torch._C._current_autograd_node()
+        if here is None or here.name() != node or x.dtype not in FLOATS or torch._C._are_functorch_transforms_active():
+            return own.call_boxed(keys, x)
+        return function(x)
 
     return either
 
@@ -381,6 +395,9 @@ def _registered() -> torch.library.Library:
                 library.impl(op, _where_accumulating(function, op, key), key, with_keyset=True, allow_override=True)
             for op, kernel in covered().items():
                 library.impl(op, kernel, key, allow_override=True)
+            for name, (node, function) in IN_GRADIENTS.items():
+                op = find(name)
+                library.impl(op, _where_in_gradient(function, node, op, "Autograd" + key), "Autograd" + key, with_keyset=True, allow_override=True)
         for name, function in BY_A_NUMBER.items() if torch.cuda.is_available() else ():
             op = find(name)
             for one in (op, *forms(op)):

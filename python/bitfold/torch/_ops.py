@@ -1,4 +1,4 @@
-"""Every operation of bitfold's registry as a torch operator, `torch.ops.bitfold.NAME`.
+"""Every operation of bitfold's registry as a torch operator, `torch.ops.bitfold.NAME`; and `exp`, for their gradients.
 
 They are defined by Python's torch.library over DLPack's C exchange API, so that one binary serves every version of torch:
 nothing of bitfold is compiled against torch. Each has kernels for the CPU and CUDA, a fake one, and a formula for its gradient where it
@@ -15,7 +15,7 @@ from torch._library.autograd import Info, make_autograd_impl
 from torch.autograd import forward_ad
 
 from . import _engine
-from ._engine import OPS, TENSORS, Ask, asked_by_type, dims_of, method_for, over, result_dtype, result_shape
+from ._engine import FLOATS, OPS, TENSORS, Ask, asked_by_type, dims_of, exponential, method_for, over, result_dtype, result_shape
 
 LIBRARY = torch.library.Library("bitfold", "DEF")
 
@@ -137,12 +137,12 @@ def _kurtosis(a: _At) -> Tensor:
 
 
 def _logsumexp(a: _At) -> Tensor:
-    return a.g * torch.exp(a.x - _masked(~torch.isinf(a.out), a.out))
+    return a.g * exp(a.x - _masked(~torch.isinf(a.out), a.out))
 
 
 def _softmax_denominator(a: _At) -> Tensor:
     top = a.fold("max", a.x)
-    return a.g * torch.exp(a.x - top) - a.shared(a.x == top) * a.out
+    return a.g * exp(a.x - top) - a.shared(a.x == top) * a.out
 
 
 def _cosine(a: _At) -> tuple[Tensor, Tensor]:
@@ -217,12 +217,12 @@ _NOTHING_BETWEEN = {
 }
 
 
-def _autograd(name: str, kernel: Callable) -> Callable:
+def _autograd(name: str, kernel: Callable, formula: Info, has_gradient: bool) -> Callable:
     """Gradients in reverse mode. In forward mode torch.library would take inputs for constants: refused."""
-    reverse = make_autograd_impl(getattr(torch.ops.bitfold, name).default, Info(_backward(name), _setup(name)))
+    reverse = make_autograd_impl(getattr(torch.ops.bitfold, name).default, formula)
 
     def autograd(keyset, *args, **how):
-        if forward_ad._current_level >= 0 and name in GRADIENTS and any(forward_ad.unpack_dual(t).tangent is not None for t in args if isinstance(t, Tensor)):
+        if forward_ad._current_level >= 0 and has_gradient and any(forward_ad.unpack_dual(t).tangent is not None for t in args if isinstance(t, Tensor)):
             raise NotImplementedError(f"bitfold.{name} has no derivative in forward mode")
         if keyset.raw_repr() in _NOTHING_BETWEEN and not (torch.is_grad_enabled() and torch._C._any_requires_grad(*args)):
             return kernel(*args, **how)
@@ -235,14 +235,28 @@ def call(name: str, *args, **how) -> Tensor:
     return getattr(torch.ops.bitfold, name).default(*args, **how)
 
 
-def _define(name: str) -> None:
-    LIBRARY.define(_schema(name), tags=(torch.Tag.pt2_compliant_tag,))
-    kernel = _kernel(name)
+def exp(x: Tensor) -> Tensor:
+    return torch.ops.bitfold.exp.default(x)
+
+
+def _exp(x: Tensor) -> Tensor:
+    if x.dtype not in FLOATS:
+        raise TypeError(f"x: {x.dtype}, where exp takes {', '.join(map(str, FLOATS))}")
+    return exponential(x)
+
+
+def _define(schema: str, kernel: Callable, fake: Callable, formula: Info, has_gradient: bool) -> None:
+    LIBRARY.define(schema, tags=(torch.Tag.pt2_compliant_tag,))
+    name = schema.partition("(")[0]
     for key in ("CPU", "CUDA"):
         LIBRARY.impl(name, kernel, key)
-    torch.library.register_fake(f"bitfold::{name}", _fake(name), lib=LIBRARY)
-    LIBRARY.impl(name, _autograd(name, kernel), "Autograd", with_keyset=True)
+    torch.library.register_fake(f"bitfold::{name}", fake, lib=LIBRARY)
+    LIBRARY.impl(name, _autograd(name, kernel, formula, has_gradient), "Autograd", with_keyset=True)
 
 
 for _name in OPS:
-    _define(_name)
+    _define(_schema(_name), _kernel(_name), _fake(_name), Info(_backward(_name), _setup(_name)), _name in GRADIENTS)
+_define(
+    "exp(Tensor x) -> Tensor", _exp, _exp,
+    Info(lambda ctx, g: g * ctx.saved_tensors[0], lambda ctx, inputs, output: ctx.save_for_backward(output)), True,
+)  # fmt: skip

@@ -18,13 +18,16 @@ from torch import Tensor
 from bitfold import _core
 
 from . import _engine
-from ._engine import HALF, TENSORS, Ask, Rows, asked_by_type, dims_of, method_for, over, wide
+from ._engine import FLOATS, HALF, TENSORS, Ask, Rows, asked_by_type, dims_of, exponential, method_for, over, wide
 
 OVERRIDES: dict[str, Callable] = {}
 #: The same without `out` and without keywords, for plain tensors: in one call of the library's, or None, and then it is for the others.
 QUICK: dict[str, Callable] = {}
 #: What torch's kernels on a GPU round twice, and those on CPUs once: in place of the former alone, for the calls of a tensor and a number.
 BY_A_NUMBER: dict[str, Callable] = {"div.Tensor": lambda x, y: over(x.to(wide(x.dtype)), float(y)).to(x.dtype)}
+#: Elementwise, where torch's formula for the gradient of one of these, which is made of it, would not have the same bits on CPUs and GPUs. By
+#: the nodes' names; what runs in their place, for FLOATS.
+IN_GRADIENTS: dict[str, tuple[str, Callable]] = {"exp": ("LogsumexpBackward0", lambda x: torch.ops.bitfold.exp.default(x))}
 #: The same names by what they are, for the table in docs/pytorch.md.
 HEADINGS: dict[str, list[str]] = {}
 
@@ -367,7 +370,7 @@ def _softmax_of(function, x, dim, half_to_float):
         return _along_rows(function, x, dim, out)
     top, total = _engine.reduce([ask("max", None), ask("softmax_denominator", None, wide(x.dtype))], x, dim=dim, keepdim=True)
     y = torch.sub(x.to(wide(x.dtype)), top)
-    return (y.exp_().div_(total) if function == "softmax" else y.sub_(total.log())).to(out)
+    return (exponential(y).div_(total) if function == "softmax" else y.sub_(total.log())).to(out)
 
 
 @covers("_safe_softmax")
@@ -390,7 +393,7 @@ def _log_softmax_backward(how, grad, output, dim, input_dtype):
     if how == "tree" and grad.dtype is output.dtype and _has_rows(grad, dim):
         return _along_rows("log_softmax_backward", grad, dim, grad.dtype, output).to(input_dtype)
     g, y = grad.to(wide(grad.dtype)), output.to(wide(output.dtype))
-    return torch.sub(g, torch.exp(y).mul_(fold(how, "sum", g, dim=dim))).to(input_dtype)
+    return torch.sub(g, exponential(y).mul_(fold(how, "sum", g, dim=dim))).to(input_dtype)
 
 
 # ---- Normalisation -------------------------------------------------------------------------------
