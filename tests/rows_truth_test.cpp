@@ -13,11 +13,8 @@
 
 using namespace bitfold;
 
-namespace {
-using real = boost::multiprecision::number<boost::multiprecision::mpfr_float_backend<60>>;
-}
-
 TEST_CASE("rows: softmax and log_softmax within their bounds of the truth", "[truth]") {
+  using real = boost::multiprecision::number<boost::multiprecision::mpfr_float_backend<60>>;
   test::random_bits next{7};
   const double u = 0x1p-24;
   for (const std::size_t n : {1, 5, 100, 3000}) {
@@ -42,6 +39,7 @@ TEST_CASE("rows: softmax and log_softmax within their bounds of the truth", "[tr
 }
 
 TEMPLATE_TEST_CASE("rows: exp within its bounds of the truth", "[truth]", float, double) {
+  using real = boost::multiprecision::number<boost::multiprecision::mpfr_float_backend<60>>;
   constexpr bool narrow = std::is_same_v<TestType, float>;
   const double u = narrow ? 0x1p-24 : 0x1p-53, least = narrow ? 0x1p-149 : 0x1p-1074, farthest = narrow ? 110 : 750;
   test::random_bits next{7};
