@@ -740,6 +740,8 @@ NB_MODULE(_core, m) {
   m.def("methods", methods, "The registry of methods.");
   m.def("dtypes", dtypes, "Name, size in bytes, whether it is a float, of each element type.");
   m.def("cuda_devices", cuda::devices, "The names of the GPUs.");
+  m.def("synchronize", [](std::uintptr_t stream) { cuda::synchronize(reinterpret_cast<cuda::stream>(stream)); }, "stream"_a,
+        nb::call_guard<nb::gil_scoped_release>(), "Waits for what is enqueued there.");
 
   nb::class_<array>(m, "Array", "A description of an array of any layout: strides in elements, the device as DLPack has it.")
       .def("__init__",

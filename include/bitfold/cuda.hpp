@@ -47,6 +47,9 @@ class current_device {
   int now_, before_;
 };
 
+/// Waits for all that is enqueued on `where`. Errors: errc::no_device without CUDA; errc::cuda, of what failed there.
+void synchronize(stream where);
+
 /// Bytes of device memory that reduce() needs as workspace for n elements: from the same plan that
 /// reduce() launches. May be 0. For count_distinct, which sorts, twice the elements and more; for method exact as
 /// much as the current device's multiprocessors want.

@@ -229,6 +229,8 @@ current_device::~current_device() {
   if (now_ != before_) cudaSetDevice(before_);
 }
 
+void synchronize(stream where) { check(cudaStreamSynchronize(where), "cudaStreamSynchronize"); }
+
 std::size_t workspace_bytes(std::span<const reduction> all, std::size_t n, const launch& shape) {
   return workspace_of(steps_of(all, n, n, shape));
 }

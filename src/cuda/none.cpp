@@ -14,6 +14,7 @@ bool built() { return false; }
 std::vector<std::string> devices() { return {}; }
 current_device::current_device(int) : now_(0), before_(0) { refuse(); }
 current_device::~current_device() = default;
+void synchronize(stream) { refuse(); }
 std::size_t workspace_bytes(const reduction&, std::size_t, const launch&) { refuse(); }
 void reduce(const reduction&, const void*, std::size_t, void*, void*, std::size_t, stream,
             const launch&) {
