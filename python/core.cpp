@@ -507,6 +507,19 @@ nb::object with_outputs(nb::handle given, const described& x, std::span<const st
   return nb::tuple(list);
 }
 
+// As NumPy has it, an integer too; and its bool, which has no index.
+bool truth_of(nb::handle given, const char* argument) {
+  if (PyBool_Check(given.ptr())) return given.ptr() == Py_True;
+  if (PyIndex_Check(given.ptr())) {
+    const Py_ssize_t value = PyNumber_AsSsize_t(given.ptr(), nullptr);
+    if (value != -1 || !PyErr_Occurred()) return value != 0;
+    PyErr_Clear();
+  }
+  if (nb::cast<std::string>(given.type().attr("__module__")) == "numpy" && nb::cast<std::string>(given.type().attr("__name__")).starts_with("bool"))
+    return PyObject_IsTrue(given.ptr()) == 1;
+  throw nb::type_error((std::string(argument) + ": " + nb::repr(given).c_str() + " is neither true nor false").c_str());
+}
+
 constexpr bool by_reference = true;
 
 template <bool Reference = false>
@@ -519,8 +532,7 @@ nb::object reduce(nb::handle requests, nb::handle x_given, nb::handle y_given, n
   if (!x || (!y && !y_given.is_none())) return nb::borrow(Py_NotImplemented);
   const described* const second = y ? &*y : nullptr;
   check_pair(*x, second);
-  const int truth = PyObject_IsTrue(keepdims.ptr());
-  if (truth < 0) throw nb::python_error();
+  const bool truth = truth_of(keepdims, "keepdims");
   // A whole array that lies in a row needs no view.
   if (!Reference && axis.is_none() && !truth && !x->on_gpu() && x->is_row_major() &&
       (!y || (y->is_row_major() && x->where.rank == y->where.rank && x->where.extent == y->where.extent)) &&

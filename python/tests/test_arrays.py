@@ -63,7 +63,9 @@ def test_fields_of_records():
 def test_int_axis_types():
     assert bits(bitfold.sum(X, axis=np.int8(-1))) == bits(np.sum(X, axis=-1))
     assert bits(bitfold.sum(X, axis=())) == bits(X)
-    assert bits(bitfold.sum(X, keepdims=1)) == bits(np.sum(X, keepdims=True))
+    for yes in (1, np.True_, np.int8(1)):
+        assert bits(bitfold.sum(X, keepdims=yes)) == bits(np.sum(X, keepdims=True))
+    assert bits(bitfold.sum(X, keepdims=np.False_)) == bits(np.sum(X))
 
 
 REFUSED = [
@@ -88,6 +90,8 @@ REFUSED = [
     (ValueError, "axis: -3 is given twice", lambda: bitfold.sum(X, axis=(0, -3))),
     (TypeError, "axis: float", lambda: bitfold.sum(X, axis=1.0)),
     (TypeError, "axis: list", lambda: bitfold.sum(X, axis=[0])),
+    (TypeError, "keepdims: 'no' is neither true nor false", lambda: bitfold.sum(X, keepdims="no")),
+    (TypeError, "keepdims: None", lambda: bitfold.reduce(X, ["sum"], keepdims=None)),
     (ValueError, "method: 'best' is none of", lambda: bitfold.sum(X, method="best")),
     (TypeError, "method: int", lambda: bitfold.sum(X, method=1)),
     (ValueError, "method: logsumexp|method", lambda: bitfold.var(X, method="kahan")),
