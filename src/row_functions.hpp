@@ -257,7 +257,7 @@ struct layer_norm_backward
   }
 };
 
-struct exp : function<sum_of_first> {
+struct exp : function<sum_of_first> {  // which is not folded: kernels' sources have the shape of one
   static constexpr bool alone = true;
   template <class A>
   BITFOLD_HD static A of(const element<A>& e, const statistics<A>&) {

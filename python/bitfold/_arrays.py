@@ -280,8 +280,8 @@ class DLPack(Kind):
 
 
 class JAXOnCUDA(DLPack):
-    """JAX's arrays on a GPU. Work is enqueued on the stream by which JAX awaits what others compute there. JAX gives memory back
-    without regard to work that is not its own, so a call waits for its result."""
+    """JAX's arrays on a GPU. Work is enqueued on the stream that JAX has for others. JAX does not wait for it, neither before it reads a
+    result nor before it gives memory back: so a call does."""
 
     def __init__(self, x: Any):
         super().__init__(x)

@@ -723,23 +723,69 @@ def test_gradients_on_cpu_and_cuda(method, f, dtype):
         assert same(a, b), k
 
 
+class Log(torch.utils._python_dispatch.TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        self.seen.append(op)
+        return op(*args, **(kwargs or {}))
+
+
+def exps(run):
+    """The names of what computes exp in run()."""
+    with Log() as log:
+        run()
+    return [op._schema.name for op in log.seen if op._schema.name.endswith("::exp")]
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, F64], ids=str)
 def test_the_gradient_of_logsumexp_has_bitfolds_exp_and_nothing_else_has(dtype, device):
+    class Subclass(torch.Tensor):
+        pass
+
     x, g = 30 * randn(9, 301, dtype=dtype, device=device), randn(9, 1, dtype=dtype, device=device)
 
     def gradient(x, f=lambda x: x.logsumexp(1, keepdim=True)):
         x = x.clone().requires_grad_()
         return torch.autograd.grad(f(x), x, g)[0]
 
-    own = x.exp()
     with deterministic():
         wanted = g * torch.ops.bitfold.exp(x - x.logsumexp(1, keepdim=True))
-        assert same(gradient(x), wanted)
-        assert same(gradient(x, torch.compile(lambda x: x.logsumexp(1, keepdim=True), backend="aot_eager")), wanted)
-        assert same(x.exp(), own) and same(torch.autograd.grad((y := x.clone().requires_grad_()).exp(), y, x)[0], x * own)
-        by_transform = torch.func.grad(lambda x: (x.logsumexp(1, keepdim=True) * g).sum())(x)
-        assert torch.allclose(by_transform, wanted, rtol=4 * torch.finfo(dtype).eps, atol=0 if dtype is F64 else 1e-7)
+        assert same(gradient(x), wanted) and same(gradient(x, lambda x: x.logsumexp(1)[:, None]), wanted)
+        assert exps(lambda: gradient(x)) == ["bitfold::exp"]
+        own = lambda x: x.exp().logsumexp(1, keepdim=True)  # a checkpoint computes its exp again inside that gradient
+        again = lambda x: torch.utils.checkpoint.checkpoint(own, x, use_reentrant=False)
+        assert sorted(exps(lambda: gradient(x / 100, again))) == ["aten::exp", "aten::exp", "bitfold::exp"]
+        assert same(gradient(x / 100, again), gradient(x / 100, own))
+        for f in (torch.func.grad(lambda x: (x.logsumexp(1, keepdim=True) * g).sum()), lambda x: gradient(x.as_subclass(Subclass))):
+            assert torch.allclose(f(x), wanted, rtol=4 * torch.finfo(dtype).eps, atol=0 if dtype is F64 else 1e-7)  # torch's own
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+def test_the_gradient_of_logsumexp_compiled(backend):
+    x = 30 * randn(9, 301)
+
+    def gradient(f):
+        y = x.clone().requires_grad_()
+        return torch.autograd.grad(f(y).sum(), y)[0]
+
+    f = lambda x: x.exp().logsumexp(1) + x.logsumexp(1)
+    torch.compile(f, backend=backend)(x / 100)  # what is known of the operators then is forgotten
+    with deterministic():
+        assert same(gradient(torch.compile(lambda x: x.logsumexp(1), backend=backend)), gradient(lambda x: x.logsumexp(1)))
+
+
+def test_gradients_of_logsumexp_are_torchs_where_it_is_not_finite():
+    x = torch.tensor([[-math.inf, -math.inf], [math.inf, 1], [math.inf, math.inf], [math.nan, 0], [-math.inf, 0]], requires_grad=True)
+    gradient = lambda: torch.autograd.grad(x.logsumexp(1).sum(), x)[0]
+    wanted = gradient()
+    with deterministic():
+        assert same(gradient().nan_to_num(7), wanted.nan_to_num(7))
+        for check in (lambda f, x: torch.autograd.gradgradcheck(f, x, check_fwd_over_rev=True), torch.autograd.functional.hessian):
+            check(lambda x: x.logsumexp(1).sum(), randn(2, 3, dtype=F64).requires_grad_())
 
 
 @pytest.mark.parametrize("f", SMOOTH)
@@ -1016,16 +1062,6 @@ def test_strict_sees_backward(device):
 def test_strict_refuses_other_layouts():
     with deterministic(strict=True), pytest.raises(bitfold.torch.NotCovered, match="sparse"):
         randn(3, 4).to_sparse().sum()
-
-
-class Log(torch.utils._python_dispatch.TorchDispatchMode):
-    def __init__(self):
-        super().__init__()
-        self.seen = []
-
-    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
-        self.seen.append(op)
-        return op(*args, **(kwargs or {}))
 
 
 def test_strict_leaves_other_modes_alone():

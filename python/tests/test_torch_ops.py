@@ -41,8 +41,8 @@ def test_exp(device):
     exp, x = torch.ops.bitfold.exp, torch.linspace(-800, 720, 3001, dtype=torch.float64, device=device)
     for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
         wanted = x.to(dtype).double().exp().to(dtype).double()
-        assert torch.allclose(exp(x.to(dtype)).double(), wanted, rtol=8 * torch.finfo(dtype).eps, atol=torch.finfo(dtype).smallest_normal)
-        assert torch.equal(exp(x.to(dtype)), exp(x.to(dtype).cpu()).to(device))
+        assert torch.allclose(exp(x.to(dtype)).double(), wanted, rtol=4 * torch.finfo(dtype).eps, atol=torch.finfo(dtype).smallest_normal)
+        assert device == "cpu" or torch.equal(exp(x.to(dtype)).cpu(), exp(x.to(dtype).cpu()))
         assert torch.equal(exp(x.to(dtype).reshape(1, 3001).expand(2, 3001).t()), exp(x.to(dtype))[:, None].expand(3001, 2))
     assert exp(x[:0]).shape == (0,)
     with pytest.raises(TypeError, match=r"^x: torch.int64"):

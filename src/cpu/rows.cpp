@@ -224,10 +224,12 @@ void apply_to_each(const rows& of, void* out, const options& how) {
   for_each_run((n + at_once - 1) / at_once, n * sizeof(T), 4, how, [&](std::size_t begin, std::size_t end) {
     const auto room = uninitialized<A>(2 * at_once);
     for (std::size_t i = begin * at_once; i < std::min(n, end * at_once); i += at_once) {
-      const T* const from = static_cast<const T*>(of.x) + i;
+      const T* const stored = static_cast<const T*>(of.x) + i;
       const std::size_t here = std::min(at_once, n - i);
-      widen(from, here, room.get());
-      map({room.get(), nullptr, nullptr, nullptr}, {}, here, room.get() + at_once, static_cast<T*>(out) + i);
+      const A* x = room.get() + at_once;
+      if constexpr (std::is_same_v<A, T>) x = stored;
+      else widen(stored, here, room.get() + at_once);
+      map({x, nullptr, nullptr, nullptr}, {}, here, room.get(), static_cast<T*>(out) + i);
     }
   });
 }

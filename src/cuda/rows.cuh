@@ -328,7 +328,8 @@ template <class F, class T, int Owned>
 const char* launch_each(const rows& of, T* out, stream where) {
   constexpr std::size_t of_block = std::size_t{most_warps} * row_kernel<F, T, Owned>::E::tile;
   const auto blocks = static_cast<int>(std::min<std::size_t>((of.count * of.n + of_block - 1) / of_block, 1 << 30));
-  const cudaError_t err = enqueue(map_each<F, T, Owned>, blocks, most_warps * warp, 0, where, false, of, out);
+  const rows alone{of.type, of.count, of.n, of.x};
+  const cudaError_t err = enqueue(map_each<F, T, Owned>, blocks, most_warps * warp, 0, where, false, alone, out);
   return err == cudaSuccess ? nullptr : cudaGetErrorString(err);
 }
 
@@ -563,14 +564,15 @@ const char* launch_rows<ROW_ELEMENT>(row_function f, const rows& of, void* out, 
   using T = ROW_ELEMENT;
   return row::visit(f, [&]<class F>(std::type_identity<F>) {
     constexpr int owned = owned_of<T>(1 + F::two + F::weighted), twice = 2 * owned;
-    const auto fits = [&](int many) { return in_packets<T>(many, F::alone ? 0 : of.n, {of.x, of.y, of.w, of.b, out}); };
-    if constexpr (F::alone)
-      return fits(owned) ? launch_each<F, T, owned>(of, static_cast<T*>(out), where) : launch_each<F, T, 1>(of, static_cast<T*>(out), where);
-    else {
-    if constexpr (sizeof(T) == 2 && !F::two)
-      if (of.count >= 4096 && of.n % (warp * twice * order::rows) == 0 && fits(twice)) return launch_rows_of<F, T, twice>(of, static_cast<T*>(out), where);
-    if (fits(owned)) return launch_rows_of<F, T, owned>(of, static_cast<T*>(out), where);
-    return launch_rows_of<F, T, 1>(of, static_cast<T*>(out), where);
+    if constexpr (F::alone) {  // no row has to begin where a packet does
+      if (in_packets<T>(owned, owned, {of.x, out})) return launch_each<F, T, owned>(of, static_cast<T*>(out), where);
+      return launch_each<F, T, 1>(of, static_cast<T*>(out), where);
+    } else {
+      const auto fits = [&](int many) { return in_packets<T>(many, of.n, {of.x, of.y, of.w, of.b, out}); };
+      if constexpr (sizeof(T) == 2 && !F::two)
+        if (of.count >= 4096 && of.n % (warp * twice * order::rows) == 0 && fits(twice)) return launch_rows_of<F, T, twice>(of, static_cast<T*>(out), where);
+      if (fits(owned)) return launch_rows_of<F, T, owned>(of, static_cast<T*>(out), where);
+      return launch_rows_of<F, T, 1>(of, static_cast<T*>(out), where);
     }
   });
 }

@@ -192,8 +192,8 @@ class Rows(NamedTuple):
     rstd: torch.Tensor | None = None
     eps: float = 0.0
 
-    def apply(self, function: str) -> torch.Tensor:
-        out = torch.empty_like(self.x)
+    def apply(self, function: str, out: torch.Tensor | None = None) -> torch.Tensor:
+        out = torch.empty_like(self.x) if out is None else out
         if is_real(self.x) and self.x.numel():
             TENSORS.apply_rows(function, self.x, self.y, self.w, self.b, self.mean, self.rstd, self.n, self.eps, out)
         return out
@@ -209,9 +209,9 @@ class Rows(NamedTuple):
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
-def exponential(x: torch.Tensor) -> torch.Tensor:
-    """exp of each element, of a type of FLOATS: on CUDA the same bits as on CPUs, which torch's has not."""
-    return Rows(x.contiguous(), x.numel()).apply("exp")
+def exponential(x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+    """exp of each element, of a type of FLOATS: on CUDA the same bits as on CPUs, which torch's has not. `out`: contiguous, may be x."""
+    return Rows(x.contiguous(), x.numel()).apply("exp", out)
 
 
 def sum_rows(x: torch.Tensor, keys: torch.Tensor, outputs: int, base: torch.Tensor | None = None) -> torch.Tensor:

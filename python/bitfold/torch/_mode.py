@@ -13,13 +13,16 @@ from dataclasses import dataclass
 from functools import cache
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.autograd import forward_ad
 from torch.utils._pytree import tree_leaves
 
 from bitfold import _core
 
 from . import _overrides
-from ._engine import METHODS
-from ._overrides import ACCUMULATING, BY_A_NUMBER, FLOATS, IN_GRADIENTS, OVERRIDES, QUICK
+from ._engine import FLOATS, METHODS
+from ._overrides import ACCUMULATING, BY_A_NUMBER, GRADIENTS, OVERRIDES, QUICK
 
 _KEYS = ("CPU", "CUDA")
 _LOCK = threading.RLock()
@@ -131,18 +134,24 @@ def _where_by_a_number(function: Callable, op: torch._ops.OpOverload) -> Callabl
     return either
 
 
-def _where_in_gradient(function: Callable, node: str, op: torch._ops.OpOverload, key: str) -> Callable:
-    """Above autograd's own kernel, so that a compiler which traces the gradient sees bitfold's operator. (functorch's transforms could not
-    differentiate it: they have torch's.)"""
+_TENSORS = (torch.Tensor, torch.nn.Parameter, FakeTensor, FunctionalTensor)  # and not what others make of them, such as DTensor
+
+
+def _with_gradient(function: type[torch.autograd.Function], op: torch._ops.OpOverload, key: str) -> Callable:
+    """In reverse mode. In forward mode, and by functorch's transforms, which would not get through it, with torch's own."""
     own = torch.library.get_kernel(op, key)
 
-    def either(keys, x):
-        here = torch._C._current_autograd_node()
-        if here is None or here.name() != node or x.dtype not in FLOATS or torch._C._are_functorch_transforms_active():
-            return own.call_boxed(keys, x)
-        return function(x)
+    def either(keys, x, *args, **kwargs):
+        if not (torch.is_grad_enabled() and x.requires_grad and type(x) in _TENSORS and x.dtype in FLOATS) or _is_transformed(x):
+            return own.call_boxed(keys, x, *args, **kwargs)
+        given = {a.name: v for a, v in zip(op._schema.arguments[1:], args)} | kwargs
+        return function.apply(x, *(given.get(a.name, a.default_value) for a in op._schema.arguments[1:]))
 
     return either
+
+
+def _is_transformed(x: torch.Tensor) -> bool:
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0 and forward_ad.unpack_dual(x).tangent is not None
 
 
 def covered_where_accumulating() -> list[torch._ops.OpOverload]:
@@ -395,9 +404,9 @@ def _registered() -> torch.library.Library:
                 library.impl(op, _where_accumulating(function, op, key), key, with_keyset=True, allow_override=True)
             for op, kernel in covered().items():
                 library.impl(op, kernel, key, allow_override=True)
-            for name, (node, function) in IN_GRADIENTS.items():
+            for name, function in GRADIENTS.items():
                 op = find(name)
-                library.impl(op, _where_in_gradient(function, node, op, "Autograd" + key), "Autograd" + key, with_keyset=True, allow_override=True)
+                library.impl(op, _with_gradient(function, op, "Autograd" + key), "Autograd" + key, with_keyset=True, allow_override=True)
         for name, function in BY_A_NUMBER.items() if torch.cuda.is_available() else ():
             op = find(name)
             for one in (op, *forms(op)):

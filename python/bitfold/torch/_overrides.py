@@ -18,16 +18,15 @@ from torch import Tensor
 from bitfold import _core
 
 from . import _engine
-from ._engine import FLOATS, HALF, TENSORS, Ask, Rows, asked_by_type, dims_of, exponential, method_for, over, wide
+from ._engine import HALF, TENSORS, Ask, Rows, asked_by_type, dims_of, exponential, method_for, over, wide
 
 OVERRIDES: dict[str, Callable] = {}
 #: The same without `out` and without keywords, for plain tensors: in one call of the library's, or None, and then it is for the others.
 QUICK: dict[str, Callable] = {}
 #: What torch's kernels on a GPU round twice, and those on CPUs once: in place of the former alone, for the calls of a tensor and a number.
 BY_A_NUMBER: dict[str, Callable] = {"div.Tensor": lambda x, y: over(x.to(wide(x.dtype)), float(y)).to(x.dtype)}
-#: Elementwise, where torch's formula for the gradient of one of these, which is made of it, would not have the same bits on CPUs and GPUs. By
-#: the nodes' names; what runs in their place, for FLOATS.
-IN_GRADIENTS: dict[str, tuple[str, Callable]] = {"exp": ("LogsumexpBackward0", lambda x: torch.ops.bitfold.exp.default(x))}
+#: Whose gradient is not left to torch's formula, of floats: functions of autograd's with the operator's arguments.
+GRADIENTS: dict[str, type[torch.autograd.Function]] = {}
 #: The same names by what they are, for the table in docs/pytorch.md.
 HEADINGS: dict[str, list[str]] = {}
 
@@ -320,6 +319,27 @@ def _logsumexp(how, x, dim, keepdim=False):
     return fold(how, "logsumexp", x, dim=dim, keepdim=keepdim)
 
 
+class _Logsumexp(torch.autograd.Function):
+    """With bitfold's exp in the gradient. Torch's formula has torch's, which CPUs and CUDA round differently."""
+
+    @staticmethod
+    def forward(ctx, x, dim, keepdim=False):
+        out = torch.ops.aten.logsumexp.default(x, dim, keepdim)
+        ctx.save_for_backward(x, out)
+        ctx.without = [] if keepdim else sorted(dims_of(x.dim(), dim))
+        return out
+
+    @staticmethod
+    def backward(ctx, g):
+        x, out = ctx.saved_tensors
+        for d in ctx.without if x.dim() else ():
+            g, out = g.unsqueeze(d), out.unsqueeze(d)
+        return g * torch.ops.bitfold.exp.default(x - out), None, None
+
+
+GRADIENTS["logsumexp"] = _Logsumexp
+
+
 def _along_rows(function: str, x: Tensor, dim: int, out: torch.dtype, y: Tensor | None = None) -> Tensor:
     """A row function along a dimension. CPUs compute with half types in f32."""
     if not x.numel():
@@ -370,7 +390,7 @@ def _softmax_of(function, x, dim, half_to_float):
         return _along_rows(function, x, dim, out)
     top, total = _engine.reduce([ask("max", None), ask("softmax_denominator", None, wide(x.dtype))], x, dim=dim, keepdim=True)
     y = torch.sub(x.to(wide(x.dtype)), top)
-    return (exponential(y).div_(total) if function == "softmax" else y.sub_(total.log())).to(out)
+    return (exponential(y, y).div_(total) if function == "softmax" else y.sub_(total.log())).to(out)
 
 
 @covers("_safe_softmax")

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ._mode import ACCUMULATING
-from ._overrides import BY_A_NUMBER, HEADINGS, IN_GRADIENTS
+from ._overrides import BY_A_NUMBER, HEADINGS
 from ._strict import BY_PLACE, INDEPENDENT, NOT_COVERED
 
 BEGIN, END = "<!-- bitfold.torch.coverage -->\n", "<!-- end -->"
@@ -24,8 +24,7 @@ def tables() -> str:
     """In Markdown."""
     lines = ["| covered | operators of `aten`, each with its `out` and in-place forms |", "|---|---|"]
     lines += [f"| {text} | {_names(names)} |" for text, names in HEADINGS.items()]
-    lines += [f"| with `accumulate=True` | {_names(ACCUMULATING)} |", f"| on CUDA, by a number | {_names(BY_A_NUMBER)} |"]
-    lines += [f"| in the gradient of `logsumexp` | {_names(IN_GRADIENTS)} |", ""]
+    lines += [f"| with `accumulate=True` | {_names(ACCUMULATING)} |", f"| on CUDA, by a number | {_names(BY_A_NUMBER)} |", ""]
     lines += ["| torch's own, bits of each element by itself | |", "|---|---|"]
     lines += ["| elementwise | all that torch marks so (`torch.Tag.pointwise`), and of lists (`_foreach_`) |", "| views | all |"]
     lines += [f"| {text} | {_names(names)} |" for text, names in INDEPENDENT.items()]
