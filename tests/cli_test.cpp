@@ -515,7 +515,7 @@ TEST_CASE("reduce: usage errors name the argument and the choices") {
   const bytes::directory dir;
   const auto file = dir.write("x.npy", npy_of({1}));
   check_usage({}, {"subcommand"});
-  check_usage({"frobnicate"}, {"subcommand"});
+  check_usage({"frobnicate"}, {"frobnicate: there is no such command"});
   check_usage({"reduce"}, {"OP"});
   check_usage({"reduce", "sum"}, {"FILE"});
   check_usage({"reduce", "product", file}, {"product", "sum"});

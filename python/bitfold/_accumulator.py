@@ -132,8 +132,8 @@ class accumulator:
     @classmethod
     def from_bytes(cls, data: bytes) -> accumulator:
         """Errors: ValueError, naming the field, for what to_bytes does not write."""
-        if isinstance(data, int):
-            raise TypeError("data: int, where bytes are expected")
+        if isinstance(data, int | str):
+            raise TypeError(f"data: {type(data).__name__}, where bytes are expected")
         made = cls.__new__(cls)
         made._sum = _core.Accumulator.from_bytes(bytes(data))
         return made

@@ -75,7 +75,10 @@ def record(path: str | os.PathLike, arrays: Any, ops: Iterable = ("sum",), *, fi
     for name, array in named.items():
         x = _arrays.row_major(array, name or "arrays")
         wanted = [_ops.request_of(op).of(x.dtype) for op in ops]
-        entries.append((name, x.dtype, x.shape, _core.digest(x), _results(wanted, x)))
+        try:
+            entries.append((name, x.dtype, x.shape, _core.digest(x), _results(wanted, x)))
+        except ValueError as e:  # such as no elements
+            raise ValueError(f"{name or 'arrays'}: {e}") from None
     text = _core.golden_text(file or f"{Path(path).stem}.{form}", form, entries)
     write_whole(Path(os.path.realpath(path)), text.encode())  # a link stays one
 
@@ -128,7 +131,10 @@ def check(path: str | os.PathLike, arrays: Any, *, ulps: int | None = None, file
 def write_whole(path: Path, content: bytes) -> None:
     """The file, or none of it."""
     part = path.with_name(path.name + ".part")
-    part.write_bytes(content)
+    try:
+        part.write_bytes(content)
+    except OSError as e:
+        raise type(e)(e.errno, e.strerror, str(path)) from None
     part.replace(path)
 
 

@@ -96,10 +96,14 @@ class Bits:
         checked as `name/key`; a torch module is its state and gradients, `name/state/...` and `name/grad/...`. A dtype or shape that
         changed, an array that is new, is a difference at any `ulps`; one that is gone is found when the test has passed.
 
-        Errors: ValueError where a name was checked before in this test, or two arrays of `value` have one; TypeError for what
+        Errors: ValueError of `ulps`, and where a name was checked before in this test, or two arrays of `value` have one; TypeError for what
         is no array of a type that bitfold has.
         """
         __tracebackhide__ = True
+        if not isinstance(name, str):
+            raise TypeError(f"name: {name!r} is no string")
+        if not hasattr(ulps, "__index__") or ulps < 0:
+            raise ValueError(f"ulps: {ulps!r} is no number of steps")
         arrays: dict[str, np.ndarray] = {}
         for each, array in _flat(name, value):
             if each in arrays:

@@ -399,3 +399,7 @@ def test_record_keeps_a_link(tmp_path):
     bitfold.check(link, np.ones(3))
     with pytest.raises(TypeError, match="^ops: a name"):
         bitfold.record(link, np.ones(3), "sum")
+    with pytest.raises(ValueError, match="^bad: .*no elements"):
+        bitfold.record(link, {"good": np.ones(3), "bad": np.ones(0)}, ["max"])
+    with pytest.raises(FileNotFoundError, match="/nowhere/golden.json'$"):
+        bitfold.record(tmp_path / "nowhere" / "golden.json", np.ones(3), ["sum"])

@@ -227,6 +227,13 @@ def test_an_array_that_is_changed_after_its_check(run):
     run(text).assert_outcomes(passed=1)
 
 
+@pytest.mark.parametrize("arguments", ["5, 1.0", "'x', 1.0, ulps=-1", "'x', 1.0, ulps='x'"])
+def test_arguments_that_are_none(run, arguments):
+    run("def test(bits): bits.check('x', 1.0)", "--bits-update").assert_outcomes(passed=1)
+    result = run(f"def test(bits): bits.check({arguments})")
+    result.stdout.re_match_lines([r".*(TypeError: name: 5 is no string|ValueError: ulps: (-1|'x') is no number of steps)$"])
+
+
 def test_no_array(run):
     result = run("def test(bits):\n    bits.check('x', 'text')\n", "--bits-update")
     result.assert_outcomes(failed=1)

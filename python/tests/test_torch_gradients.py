@@ -102,6 +102,9 @@ def test_half_types_are_rounded_once():
 
 def test_errors():
     ps = parameters()
+    for call, match in ((lambda: bitfold.torch.grad_norm(5), "^parameters: 5, "), (lambda: bitfold.torch.grad_norm([5]), "^parameters: 5, "), (lambda: bitfold.torch.grad_norm([], "x"), "^norm_type: 'x'")):
+        with pytest.raises(TypeError, match=match):
+            call()
     with pytest.raises(ValueError, match="norm_type"):
         bitfold.torch.grad_norm(ps, 3)
     ps[0].grad[0, 0] = math.nan

@@ -169,6 +169,9 @@ def test_methods_and_nesting(method):
 def test_wrong_arguments():
     with pytest.raises(ValueError, match="method: 'fast' is none of"):
         bitfold.torch.enable("fast")
+    for allow in (5, None, [5]):
+        with pytest.raises(TypeError, match="^allow: (5|None), where names"):
+            bitfold.torch.enable(allow=allow)
     with pytest.raises(ValueError, match="allow: torch has no operator matmull"):
         bitfold.torch.enable(strict=True, allow="matmull")
 
@@ -1185,11 +1188,43 @@ def test_strict_and_places():
                         (lambda x: torch.sinh(x, out=torch.empty(3, 4)), "sinh"), (lambda x: x.half().add_(x, alpha=0.3), "add_")):  # fmt: skip
             with pytest.raises(bitfold.torch.NotCovered, match=rf"aten::{name}\b.*its place in memory.*allow=\('{name}',\)"):
                 f(x.clone())
+        z, i = torch.view_as_complex(randn(3, 4, 2)), torch.arange(5)
+        z + z, z - z, z == z, z.conj(), z.real, z.clone(), z.sum(), z.neg_(), i + 2 * i, i**2, i.add(i, alpha=3)
+        for f, name in ((lambda: z * z, "mul"), (z.abs, "abs"), (lambda: z.clone().square_(), "pow"), (lambda: torch.atan2(i, i), "atan2"), (i.sigmoid, "sigmoid")):
+            with pytest.raises(bitfold.torch.NotCovered, match=rf"aten::{name}.*its place in memory"):
+                f()
+        torch.ones(2, 1).squeeze_().unsqueeze_(0).t_().transpose_(0, 1).swapdims_(0, 1).resize_as_(x), torch.quantile(x, 0.5)  # views, in place
         y = x.clone().requires_grad_()
         with deterministic(strict=True, allow="silu"):
             loss = F.silu(y).sum()
             with pytest.raises(bitfold.torch.NotCovered, match="aten::silu_backward"):
                 loss.backward()
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128], ids=str)
+@pytest.mark.parametrize("order", [1, 2, math.inf])
+def test_norms_of_complex_numbers(order, dtype):
+    z = torch.view_as_complex(randn(500, 3, 2, dtype=dtype.to_real()))
+    norm = lambda z: torch.linalg.vector_norm(z, order, dim=-1)
+    wanted = norm(z)
+    with deterministic():
+        found = norm(z)
+        assert torch.allclose(found, wanted) and all(same(norm(row), n) for row, n in zip(z, found))
+
+
+def test_what_torch_refuses_is_refused():
+    x, bags = torch.ones(3, dtype=F64), lambda *offsets: F.embedding_bag(torch.tensor([1, 2, 3]), randn(5, 3), torch.tensor(offsets, dtype=torch.int64))
+    with deterministic():
+        for f, error, match in (
+            (lambda: torch.linalg.vector_norm(x, dtype=torch.float16), RuntimeError, "narrowing"),
+            (lambda: torch.linalg.vector_norm(x, dtype=torch.complex128), RuntimeError, "dtype should be real"),
+            (lambda: torch.softmax(torch.empty(0), 2), IndexError, "2 is out of range"),
+            *((lambda o=o: bags(*o), RuntimeError, "offsets rise") for o in ((0, 2, 1), (0, -5, 1), (0, 99, 1))),
+        ):
+            with pytest.raises(error, match=match):
+                f()
+        assert bags().shape == (0, 3)
+        assert torch.zeros(3, dtype=torch.int64).index_add(0, torch.tensor([0, 0]), torch.tensor([2, 3]), alpha=3.5).tolist() == [15, 0, 0]
 
 
 @pytest.mark.parametrize("device", DEVICES)

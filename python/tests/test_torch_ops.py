@@ -54,6 +54,18 @@ def test_exp(device):
         exp(torch.autograd.forward_ad.make_dual(y.detach(), y.detach()))
 
 
+def test_gradients_without_elements_and_by_transforms():
+    x = torch.empty(3, device="meta", requires_grad=True)
+    torch.ops.bitfold.logsumexp(x).backward()
+    assert torch.ops.bitfold.exp(x).is_meta and x.grad.is_meta
+    y = torch.empty(4, 0, requires_grad=True)
+    torch.ops.bitfold.softmax_denominator(y, [1]).sum().backward()
+    assert y.grad.shape == (4, 0)
+    for transform in (torch.func.grad, lambda f: torch.func.vmap(torch.func.grad(f)), torch.func.hessian):
+        with pytest.raises(NotImplementedError, match="(no gradient by torch.func|no derivative in forward mode)"):
+            transform(torch.ops.bitfold.sum)(torch.ones(2, 3) if transform is not torch.func.grad else torch.ones(3))
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_gradients(name, device):

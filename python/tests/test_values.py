@@ -78,6 +78,7 @@ def test_accumulator_refuses():
         (TypeError, "degree: str", lambda: bitfold.accumulator(degree="2")),
         (ValueError, "n: -1 is negative", lambda: a.round_quotient(-1)),
         (TypeError, "data: int", lambda: bitfold.accumulator.from_bytes(5)),
+        (TypeError, "data: str", lambda: bitfold.accumulator.from_bytes("abc")),
         (TypeError, "dtype: ", lambda: bitfold.accumulator(complex)),
         (ValueError, "other: ", lambda: a.merge(bitfold.accumulator("float64"))),
         (TypeError, "other: int", lambda: a.merge(1)),

@@ -41,7 +41,8 @@ int run(int argc, char** argv) {
       write_out(out.str());
       return 0;
     }
-    throw error(errc::usage, io::printable(e.what()) + " (bitfold --help tells more)");
+    const bool unknown = app.get_subcommands().empty() && argc > 1 && argv[1][0] != '-';
+    throw error(errc::usage, (unknown ? io::printable(argv[1]) + ": there is no such command" : io::printable(e.what())) + " (bitfold --help tells more)");
   }
   for (const subcommand& s : subcommands)
     if (s.app->parsed()) return s.run();

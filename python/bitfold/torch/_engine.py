@@ -142,8 +142,8 @@ def result_shape(shape: Sequence[int], dims: Sequence[int], keepdim: bool) -> li
 
 
 def is_real(x: torch.Tensor) -> bool:
-    """Whether there are elements, and not, under torch.compile, shapes alone."""
-    return not isinstance(x, FakeTensor)
+    """Whether there are elements, and not, under torch.compile or on device meta, shapes alone."""
+    return not (isinstance(x, FakeTensor) or x.is_meta)
 
 
 def reduce(

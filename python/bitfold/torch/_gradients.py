@@ -15,7 +15,13 @@ _EXACT = {2.0: "norm_l2", 1.0: "norm_l1", math.inf: "norm_inf"}
 
 
 def _gradients(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
-    parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    try:
+        parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    except TypeError:
+        raise TypeError(f"parameters: {parameters!r}, where tensors are expected") from None
+    for p in parameters:
+        if not isinstance(p, Tensor):
+            raise TypeError(f"parameters: {p!r}, where tensors are expected")
     grads = [p.grad for p in parameters if p.grad is not None]
     for layout in {g.layout for g in grads} - {torch.strided}:
         raise TypeError(f"parameters: a gradient of layout {layout}")
@@ -29,7 +35,10 @@ def _gradients(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
 
 
 def _norm(grads: list[Tensor], norm_type: float) -> Tensor:
-    norm_type = float(norm_type)
+    try:
+        norm_type = float(norm_type)
+    except (TypeError, ValueError):
+        raise TypeError(f"norm_type: {norm_type!r} is no number") from None
     if norm_type not in _EXACT:
         raise ValueError(f"norm_type: {norm_type}, where bitfold has 1, 2 and inf")
     if not grads:

@@ -322,11 +322,17 @@ def enable(method: str = "tree", *, strict: bool = False, allow: Iterable[str] =
 
     What torch.compile made before is forgotten, as it would go on as it was: enable once, not in every step.
 
-    Errors: ValueError, naming the argument; RuntimeError where another thread's strict still holds.
+    Errors: ValueError or TypeError, naming the argument; RuntimeError where another thread's strict still holds.
     """
     if method not in METHODS:
         raise ValueError(f"method: {method!r} is none of {', '.join(METHODS)}")
-    allow = frozenset([allow] if isinstance(allow, str) else allow)
+    try:
+        allow = frozenset([allow] if isinstance(allow, str) else allow)
+    except TypeError:
+        raise TypeError(f"allow: {allow!r}, where names of operators are expected") from None
+    for name in allow:
+        if not isinstance(name, str):
+            raise TypeError(f"allow: {name!r}, where names of operators are expected")
     unknown = [name for name in sorted(allow) if not hasattr(torch.ops.aten, name.partition(".")[0])]
     if unknown:
         raise ValueError(f"allow: torch has no operator {', '.join(unknown)}")

@@ -141,6 +141,8 @@ def _logsumexp(a: _At) -> Tensor:
 
 
 def _softmax_denominator(a: _At) -> Tensor:
+    if 0 in a.x.shape:
+        return torch.zeros_like(a.x)
     top = a.fold("max", a.x)
     return a.g * exp(a.x - top) - a.shared(a.x == top) * a.out
 
@@ -224,6 +226,8 @@ def _autograd(name: str, kernel: Callable, formula: Info, has_gradient: bool) ->
     def autograd(keyset, *args, **how):
         if forward_ad._current_level >= 0 and has_gradient and any(forward_ad.unpack_dual(t).tangent is not None for t in args if isinstance(t, Tensor)):
             raise NotImplementedError(f"bitfold.{name} has no derivative in forward mode")
+        if torch._C._are_functorch_transforms_active() and has_gradient and torch.is_grad_enabled() and torch._C._any_requires_grad(*args):
+            raise NotImplementedError(f"bitfold.{name} has no gradient by torch.func's transforms; torch.autograd has it")
         if keyset.raw_repr() in _NOTHING_BETWEEN and not (torch.is_grad_enabled() and torch._C._any_requires_grad(*args)):
             return kernel(*args, **how)
         return reverse(keyset, *args, **how)

@@ -268,9 +268,13 @@ _NORMS = {1: "norm_l1", 2: "norm_l2", math.inf: "norm_inf"}
 @covers("linalg_vector_norm")
 def vector_norm(how, x, ord=2, dim=None, keepdim=False, *, dtype=None):
     if dtype is not None:
+        if dtype.is_complex != x.is_complex():
+            raise RuntimeError(f"linalg.vector_norm: dtype should be {'complex' if x.is_complex() else 'real'}, as the input is, but got {dtype}")
+        if torch.promote_types(x.dtype, dtype) is not dtype:
+            raise RuntimeError(f"linalg.vector_norm: the dtype of the input ({x.dtype}) should be convertible without narrowing to {dtype}")
         x = x.to(dtype)
-    if x.is_complex():
-        x = torch.abs(x)
+    if x.is_complex():  # whose magnitudes torch rounds by their place on CPUs
+        x = fold(how, "norm_l2", torch.view_as_real(x.resolve_conj()), dim=[x.dim()], keepdim=False)
     if not x.is_floating_point():
         raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype}")
     named = _NORMS.get(ord)
@@ -342,9 +346,9 @@ GRADIENTS["logsumexp"] = _Logsumexp
 
 def _along_rows(function: str, x: Tensor, dim: int, out: torch.dtype, y: Tensor | None = None) -> Tensor:
     """A row function along a dimension. CPUs compute with half types in f32."""
+    dims_of(x.dim(), dim)  # which says what is wrong with it
     if not x.numel():
         return torch.empty_like(x, dtype=out)
-    dims_of(x.dim(), dim)  # which says what is wrong with it
     if not x.dim():
         return _along_rows(function, x.reshape(1), 0, out, None if y is None else y.reshape(1)).reshape(())
     if dim in (-1, x.dim() - 1) and _lie_in_rows(x, out, y):
@@ -948,6 +952,7 @@ def _indexed(how, x, dim, index, source, reduce, include_self=True):
 @covers("index_add")
 def _index_add(how, x, dim, index, source, *, alpha=1):
     _same_type(x, source, "index_add_")
+    alpha = alpha if x.is_floating_point() or x.is_complex() else int(alpha)
     return _indexed(how, x, dim, index, source if alpha == 1 else source.to(wide(x.dtype)) * alpha, "sum")
 
 
@@ -1013,10 +1018,12 @@ def _embedding_bag(
     if bags < 0:
         raise RuntimeError("include_last_offset: number of offset should be at least 1")
     indices = _checked(_index("embedding_bag", indices), weight.shape[0], "embedding_bag")
-    if _can_look(offsets) and not (int(offsets[0]) == 0 and int(offsets[-1]) <= n):
-        raise RuntimeError(f"embedding_bag: offsets go from 0 to at most input's length {n}, but got {int(offsets[0])} and {int(offsets[-1])}")
+    if _can_look(offsets) and not (int(offsets[0]) == 0 and int(offsets[-1]) <= n and bool((offsets[1:] >= offsets[:-1]).all())):
+        raise RuntimeError(f"embedding_bag: offsets rise from 0 to at most input's length {n}, but got {offsets.tolist()}")
     # What lies behind the last offset, where that ends a bag, is in bag number `bags`, which is dropped.
     bag = torch.bucketize(torch.arange(n, device=indices.device), _index("embedding_bag", offsets), right=True) - 1
+    if not offsets.numel():
+        bag = torch.zeros_like(bag)  # there is none, but that
     rows = weight[indices]
     if per_sample_weights is not None:
         _same_type(weight, per_sample_weights, "embedding_bag")

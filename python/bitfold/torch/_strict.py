@@ -36,7 +36,7 @@ INDEPENDENT: dict[str, tuple[str, ...]] = {
         diagonal_scatter embedding expand_copy flip gather im2col index index_copy index_copy_ index_fill index_fill_
         index_select lift lift_fresh masked_fill masked_fill_ masked_scatter masked_scatter_ masked_scatter_backward
         masked_select nonzero permute_copy pixel_shuffle pixel_unshuffle reflection_pad1d reflection_pad2d reflection_pad3d
-        repeat repeat_interleave replication_pad1d replication_pad2d replication_pad3d resize_ roll rot90 scatter.src
+        repeat repeat_interleave replication_pad1d replication_pad2d replication_pad3d resize_ resize_as_ roll rot90 scatter.src
         scatter.value scatter_.src scatter_.value searchsorted select_backward select_scatter set_ slice_backward
         slice_scatter split_with_sizes split_with_sizes_copy stack take tril tril_ triu triu_ unfold_copy unsafe_chunk
         unsafe_split unsafe_split_with_sizes upsample_nearest1d upsample_nearest2d upsample_nearest3d view_copy where"""
@@ -94,6 +94,12 @@ BY_PLACE: dict[str, tuple[tuple[str, ...], Callable]] = {
         lambda op, args, kwargs, types: isinstance(args[1], torch.Tensor) or args[1] not in _TIMES,
     ),
 }
+
+#: Of complex numbers, all that works on each element by itself, but what rounds each part once.
+EXACT_OF_COMPLEX = _words(
+    """_conj_physical _to_copy add add_ clone conj_physical conj_physical_ copy_ eq fill fill_ isfinite isinf isnan masked_fill masked_fill_ ne neg
+    neg_ real sub sub_ where zero_"""
+)
 
 #: What is not covered, and what is known of it.
 NOT_COVERED: dict[str, tuple[tuple[str, ...], str]] = {
@@ -154,16 +160,28 @@ def is_independent(op: torch._ops.OpOverload) -> bool:
     """Whether each element of op's results depends on nothing but its own arguments."""
     if op.namespace in ("bitfold", "bitfold_aten", "profiler") or _is_elementwise(op) or op.is_view:
         return True
-    return op.namespace in ("aten", "prim") and _is_named(op, _INDEPENDENT)
+    return op.namespace in ("aten", "prim") and (_is_named(op, _INDEPENDENT) or _is_view_in_place(op))
+
+
+def _is_view_in_place(op: torch._ops.OpOverload) -> bool:
+    """Such as squeeze_: what it is of is a view afterwards."""
+    name = op._schema.name.removeprefix("aten::")
+    packet = getattr(torch.ops.aten, name.removesuffix("_"), None) if name.endswith("_") else None
+    return packet is not None and all(getattr(packet, overload).is_view for overload in packet.overloads() if overload != "out")
 
 
 def differs_by_place(op: torch._ops.OpOverload, args: tuple, kwargs: dict) -> bool:
     """Whether an element of this call's results may have other bits at another place of memory."""
-    is_meant = _BY_PLACE.get(op._schema.name.removesuffix("_"))
+    tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor) and t.is_cpu]
+    if any(t.is_complex() for t in tensors):
+        return _is_elementwise(op) and not _is_named(op, EXACT_OF_COMPLEX)
+    name = op._schema.name.removesuffix("_")
+    is_meant = _BY_PLACE.get(name)
     if is_meant is None:
         return False
-    tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor) and t.is_cpu]
     types = {t.dtype for t in tensors if t.is_floating_point()}
+    if not types and tensors and name.removeprefix("aten::") in BY_PLACE["of floats"][0]:
+        types = {torch.get_default_dtype()}  # what it makes of integers
     return bool(types) and is_meant(op, args, kwargs, types)
 
 

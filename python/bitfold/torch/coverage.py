@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ._mode import ACCUMULATING
 from ._overrides import BY_A_NUMBER, HEADINGS
-from ._strict import BY_PLACE, INDEPENDENT, NOT_COVERED
+from ._strict import BY_PLACE, EXACT_OF_COMPLEX, INDEPENDENT, NOT_COVERED
 
 BEGIN, END = "<!-- bitfold.torch.coverage -->\n", "<!-- end -->"
 
@@ -30,6 +30,7 @@ def tables() -> str:
     lines += [f"| {text} | {_names(names)} |" for text, names in INDEPENDENT.items()]
     lines += ["", "| of these, on CPUs an element's bits may depend on its place: `strict` refuses them there | |", "|---|---|"]
     lines += [f"| {text} | {_names(names)} |" for text, (names, _) in BY_PLACE.items()]
+    lines += [f"| of complex numbers, all but | {_names(EXACT_OF_COMPLEX)} |"]
     lines += ["", "| not covered | among others | what is promised |", "|---|---|---|"]
     lines += [f"| {text} | {_names(names)} | {known} |" for text, (names, known) in NOT_COVERED.items()]
     return "\n".join(lines) + "\n"
