@@ -174,7 +174,8 @@ def differs_by_place(op: torch._ops.OpOverload, args: tuple, kwargs: dict) -> bo
     """Whether an element of this call's results may have other bits at another place of memory."""
     tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor) and t.is_cpu]
     if any(t.is_complex() for t in tensors):
-        return _is_elementwise(op) and not _is_named(op, EXACT_OF_COMPLEX)
+        scaled = any(a.name == "alpha" for a in op._schema.arguments) and abs(_alpha(op, args, kwargs)) != 1
+        return _is_elementwise(op) and (scaled or not _is_named(op, EXACT_OF_COMPLEX))
     name = op._schema.name.removesuffix("_")
     is_meant = _BY_PLACE.get(name)
     if is_meant is None:
