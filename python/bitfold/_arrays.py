@@ -342,7 +342,12 @@ def kind_of(x: Any) -> Kind:
 
 def host(x: Any, argument: str = "x") -> np.ndarray:
     """x in row-major order on the CPU, as NumPy has it: a copy where it is not."""
-    return np.asarray(kind_of(x).host(x, argument), order="C")
+    try:
+        return np.asarray(kind_of(x).host(x, argument), order="C")
+    except (TypeError, RuntimeError) as e:  # of a type that NumPy, or the exporter, does not have
+        if str(e).startswith(f"{argument}: "):
+            raise
+        raise TypeError(f"{argument}: {e}") from None
 
 
 def row_major(x: Any, argument: str = "x") -> _core.Array:

@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 
 import bitfold
 import bitfold.torch
+from bitfold import _arrays
 from torch.autograd import forward_ad
 from bitfold.torch._engine import METHODS, OPS, method_for
 from bitfold.torch._ops import GRADIENTS
@@ -52,6 +53,11 @@ def test_exp(device):
     assert torch.autograd.gradcheck(exp, y) and torch.autograd.gradgradcheck(exp, y)
     with torch.autograd.forward_ad.dual_level(), pytest.raises(NotImplementedError, match="exp has no derivative in forward mode"):
         exp(torch.autograd.forward_ad.make_dual(y.detach(), y.detach()))
+
+
+def test_a_type_that_numpy_has_not_is_named():
+    with pytest.raises(TypeError, match="^logits: .*Float8"):
+        _arrays.host(torch.zeros(3).to(torch.float8_e4m3fn), "logits")
 
 
 def test_gradients_without_elements_and_by_transforms():
