@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.autograd import forward_ad
 
 from bitfold import _arrays, _core
 
@@ -41,6 +42,7 @@ TENSORS = _core.Tensors(
 )
 
 HALF = (torch.float16, torch.bfloat16)
+FLOATS = (*HALF, torch.float32, torch.float64)
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
@@ -141,6 +143,11 @@ def result_shape(shape: Sequence[int], dims: Sequence[int], keepdim: bool) -> li
     return [1 if i in dims else n for i, n in enumerate(shape) if keepdim or i not in dims]
 
 
+def has_tangent(*args) -> bool:
+    """Whether one of them is differentiated in forward mode."""
+    return forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(t).tangent is not None for t in args if isinstance(t, torch.Tensor))
+
+
 def is_real(x: torch.Tensor) -> bool:
     """Whether there are elements, and not, under torch.compile or on device meta, shapes alone."""
     return not (isinstance(x, FakeTensor) or x.is_meta)
@@ -204,9 +211,6 @@ class Rows(NamedTuple):
         if is_real(self.x):
             TENSORS.parameter_gradients(function, self.x, self.y, self.w, self.mean, self.rstd, self.n, *outs)
         return outs
-
-
-FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def exponential(x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:

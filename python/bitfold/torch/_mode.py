@@ -15,13 +15,12 @@ from functools import cache
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
-from torch.autograd import forward_ad
 from torch.utils._pytree import tree_leaves
 
 from bitfold import _core
 
 from . import _overrides
-from ._engine import FLOATS, METHODS
+from ._engine import FLOATS, METHODS, has_tangent
 from ._overrides import ACCUMULATING, BY_A_NUMBER, GRADIENTS, OVERRIDES, QUICK
 
 _KEYS = ("CPU", "CUDA")
@@ -141,17 +140,13 @@ def _with_gradient(function: type[torch.autograd.Function], op: torch._ops.OpOve
     """In reverse mode. In forward mode, and by functorch's transforms, which would not get through it, with torch's own."""
     own = torch.library.get_kernel(op, key)
 
-    def either(keys, x, *args, **kwargs):
-        if not (torch.is_grad_enabled() and x.requires_grad and type(x) in _TENSORS and x.dtype in FLOATS) or _is_transformed(x):
-            return own.call_boxed(keys, x, *args, **kwargs)
-        given = {a.name: v for a, v in zip(op._schema.arguments[1:], args)} | kwargs
-        return function.apply(x, *(given.get(a.name, a.default_value) for a in op._schema.arguments[1:]))
+    def either(keys, x, *args):
+        ours = torch.is_grad_enabled() and x.requires_grad and type(x) in _TENSORS and x.dtype in FLOATS
+        if not ours or torch._C._are_functorch_transforms_active() or has_tangent(x):
+            return own.call_boxed(keys, x, *args)
+        return function.apply(x, *args)
 
     return either
-
-
-def _is_transformed(x: torch.Tensor) -> bool:
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0 and forward_ad.unpack_dual(x).tangent is not None
 
 
 def covered_where_accumulating() -> list[torch._ops.OpOverload]:

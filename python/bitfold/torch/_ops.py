@@ -12,10 +12,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 from torch._library.autograd import Info, make_autograd_impl
-from torch.autograd import forward_ad
 
 from . import _engine
-from ._engine import FLOATS, OPS, TENSORS, Ask, asked_by_type, dims_of, exponential, method_for, over, result_dtype, result_shape
+from ._engine import FLOATS, OPS, TENSORS, Ask, asked_by_type, dims_of, exponential, has_tangent, method_for, over, result_dtype, result_shape
 
 LIBRARY = torch.library.Library("bitfold", "DEF")
 
@@ -137,14 +136,14 @@ def _kurtosis(a: _At) -> Tensor:
 
 
 def _logsumexp(a: _At) -> Tensor:
-    return a.g * exp(a.x - _masked(~torch.isinf(a.out), a.out))
+    return a.g * call("exp", a.x - _masked(~torch.isinf(a.out), a.out))
 
 
 def _softmax_denominator(a: _At) -> Tensor:
     if 0 in a.x.shape:
         return torch.zeros_like(a.x)
     top = a.fold("max", a.x)
-    return a.g * exp(a.x - top) - a.shared(a.x == top) * a.out
+    return a.g * call("exp", a.x - top) - a.shared(a.x == top) * a.out
 
 
 def _cosine(a: _At) -> tuple[Tensor, Tensor]:
@@ -224,12 +223,13 @@ def _autograd(name: str, kernel: Callable, formula: Info, has_gradient: bool) ->
     reverse = make_autograd_impl(getattr(torch.ops.bitfold, name).default, formula)
 
     def autograd(keyset, *args, **how):
-        if forward_ad._current_level >= 0 and has_gradient and any(forward_ad.unpack_dual(t).tangent is not None for t in args if isinstance(t, Tensor)):
+        if has_gradient and has_tangent(*args):
             raise NotImplementedError(f"bitfold.{name} has no derivative in forward mode")
-        if torch._C._are_functorch_transforms_active() and has_gradient and torch.is_grad_enabled() and torch._C._any_requires_grad(*args):
-            raise NotImplementedError(f"bitfold.{name} has no gradient by torch.func's transforms; torch.autograd has it")
-        if keyset.raw_repr() in _NOTHING_BETWEEN and not (torch.is_grad_enabled() and torch._C._any_requires_grad(*args)):
+        differentiated = torch.is_grad_enabled() and torch._C._any_requires_grad(*args)
+        if not differentiated and keyset.raw_repr() in _NOTHING_BETWEEN:
             return kernel(*args, **how)
+        if differentiated and has_gradient and torch._C._are_functorch_transforms_active():
+            raise NotImplementedError(f"bitfold.{name} has no gradient by torch.func's transforms; torch.autograd has it")
         return reverse(keyset, *args, **how)
 
     return autograd
@@ -237,10 +237,6 @@ def _autograd(name: str, kernel: Callable, formula: Info, has_gradient: bool) ->
 
 def call(name: str, *args, **how) -> Tensor:
     return getattr(torch.ops.bitfold, name).default(*args, **how)
-
-
-def exp(x: Tensor) -> Tensor:
-    return torch.ops.bitfold.exp.default(x)
 
 
 def _exp(x: Tensor) -> Tensor:

@@ -1018,10 +1018,11 @@ def _embedding_bag(
     if bags < 0:
         raise RuntimeError("include_last_offset: number of offset should be at least 1")
     indices = _checked(_index("embedding_bag", indices), weight.shape[0], "embedding_bag")
-    if _can_look(offsets) and not (int(offsets[0]) == 0 and int(offsets[-1]) <= n):
-        raise RuntimeError(f"embedding_bag: offsets go from 0 to at most input's length {n}, but got {int(offsets[0])} and {int(offsets[-1])}")
-    if _can_look(offsets) and len(falls := (offsets[1:] < offsets[:-1]).nonzero()):
-        raise RuntimeError(f"embedding_bag: offsets[{int(falls[0]) + 1}] is below the one before")
+    if _can_look(offsets):
+        if not (int(offsets[0]) == 0 and int(offsets[-1]) <= n):
+            raise RuntimeError(f"embedding_bag: offsets go from 0 to at most input's length {n}, but got {int(offsets[0])} and {int(offsets[-1])}")
+        if len(falls := (offsets[1:] < offsets[:-1]).nonzero()):
+            raise RuntimeError(f"embedding_bag: offsets[{int(falls[0]) + 1}] is below the one before")
     # What lies behind the last offset, where that ends a bag, is in bag number `bags`, which is dropped.
     bag = torch.bucketize(torch.arange(n, device=indices.device), _index("embedding_bag", offsets), right=True) - 1
     if not offsets.numel():

@@ -96,10 +96,7 @@ BY_PLACE: dict[str, tuple[tuple[str, ...], Callable]] = {
 }
 
 #: Of complex numbers, all that works on each element by itself, but what rounds each part once.
-EXACT_OF_COMPLEX = _words(
-    """_conj_physical _to_copy add add_ clone conj_physical conj_physical_ copy_ eq fill fill_ isfinite isinf isnan masked_fill masked_fill_ ne neg
-    neg_ real sub sub_ where zero_"""
-)
+EXACT_OF_COMPLEX = _words("_conj_physical add clone conj_physical eq isfinite isinf isnan masked_fill ne neg sub where")
 
 #: What is not covered, and what is known of it.
 NOT_COVERED: dict[str, tuple[tuple[str, ...], str]] = {
@@ -140,7 +137,7 @@ NOT_COVERED: dict[str, tuple[tuple[str, ...], str]] = {
 }
 
 _INDEPENDENT = {name for names in INDEPENDENT.values() for name in names}
-_BY_PLACE = {f"aten::{name}": is_meant for names, is_meant in BY_PLACE.values() for name in names}
+_BY_PLACE = {name: is_meant for names, is_meant in BY_PLACE.values() for name in names}
 
 
 def _is_named(op: torch._ops.OpOverload, names: Iterable[str]) -> bool:
@@ -170,18 +167,18 @@ def _is_view_in_place(op: torch._ops.OpOverload) -> bool:
     return packet is not None and all(getattr(packet, overload).is_view for overload in packet.overloads() if overload != "out")
 
 
-def differs_by_place(op: torch._ops.OpOverload, args: tuple, kwargs: dict) -> bool:
-    """Whether an element of this call's results may have other bits at another place of memory."""
-    tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor) and t.is_cpu]
+def differs_by_place(op: torch._ops.OpOverload, args: tuple, kwargs: dict, tensors: list[torch.Tensor]) -> bool:
+    """Whether an element of this call's results may have other bits at another place of memory. `tensors`: those of its arguments."""
+    tensors = [t for t in tensors if t.is_cpu]
+    name = op._schema.name.removeprefix("aten::").removesuffix("_")
     if any(t.is_complex() for t in tensors):
         scaled = any(a.name == "alpha" for a in op._schema.arguments) and abs(_alpha(op, args, kwargs)) != 1
-        return _is_elementwise(op) and (scaled or not _is_named(op, EXACT_OF_COMPLEX))
-    name = op._schema.name.removesuffix("_")
+        return _is_elementwise(op) and (scaled or name not in EXACT_OF_COMPLEX)
     is_meant = _BY_PLACE.get(name)
     if is_meant is None:
         return False
     types = {t.dtype for t in tensors if t.is_floating_point()}
-    if not types and tensors and name.removeprefix("aten::") in BY_PLACE["of floats"][0]:
+    if not types and tensors and name in BY_PLACE["of floats"][0]:
         types = {torch.get_default_dtype()}  # what it makes of integers
     return bool(types) and is_meant(op, args, kwargs, types)
 
@@ -219,13 +216,14 @@ class Watcher(TorchDispatchMode):
         return op(*args, **(kwargs or {}))
 
     def _check(self, op: torch._ops.OpOverload, allow: Iterable[str], args: tuple, kwargs: dict) -> None:
+        tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
         if not _is_named(op, allow):
             if op not in self._known:
                 if not is_independent(op):
                     self._refuse(op, "bitfold does not cover it, and its bits may depend on the batch, on threads or on timing")
                 self._known.add(op)
-            if differs_by_place(op, args, kwargs):
+            if differs_by_place(op, args, kwargs, tensors):
                 self._refuse(op, "on CPUs an element's bits may depend on its place in memory, and so on the batch")
-        for x in tree_leaves((args, kwargs)):
-            if isinstance(x, torch.Tensor) and x.layout is not torch.strided:
+        for x in tensors:
+            if x.layout is not torch.strided:
                 raise NotCovered(f"{op.name()}: of a tensor of layout {x.layout}, which bitfold does not cover")
