@@ -145,7 +145,9 @@ void add_exact(const std::string& kind) {
   };
   if (Of != values::one_binade && Of != values::any_bits) return add({op_id::sum}, {30});
   add({op_id::sum}, {10, 20, 28, 30});
-  add({op_id::sum, op_id::sum_squares}, {28});
+  for (const std::vector<op_id>& ops : {std::vector{op_id::sum, op_id::sum_squares}, {op_id::norm_l1}, {op_id::sum, op_id::norm_l1, op_id::sum_squares},
+                                        {op_id::nansum}, {op_id::nanmean}, {op_id::squared_distance}, {op_id::dot, op_id::squared_distance}})
+    add(ops, {28});
   for (const op_id op : {op_id::sum_squares, op_id::dot, op_id::var}) add({op}, {10, 20, 28});
 }
 

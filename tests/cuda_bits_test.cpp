@@ -11,6 +11,9 @@
 #include "device_memory.hpp"
 #include "refusals.hpp"
 
+#include "../src/binned.hpp"
+#include "../src/cuda/exact.hpp"
+
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
 
@@ -550,23 +553,80 @@ TEST_CASE("cuda: exact sums that turn on what is far below the others", "[cuda][
   sum_is(op_id::sum, halves, std::vector<float16>(many), 0x1p20 * 65504 + 0x1p20 * 0x1p-24);
 }
 
-TEST_CASE("cuda: exact sums of elements and of squares in one pass", "[cuda][exact]") {
-  for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i32})
-    for (std::size_t n : {100, 5000, 100'003}) {
-      const auto data = test::make_data(t, test::kind::near_one, n, 26);
+namespace {
+
+// All sets of exact sums of so many inputs, as reductions that need them.
+std::vector<std::vector<reduction>> sets_of_exact_sums(dtype t, int inputs) {
+  using enum op_id;
+  const std::vector<op_id> ops = inputs == 2 ? std::vector{mae, dot, squared_distance} : std::vector{sum, nansum, nanmean, norm_l1, sum_squares};
+  std::vector<std::vector<reduction>> sets;
+  for (unsigned set = 1; set < 1u << ops.size(); ++set) {
+    sets.emplace_back();
+    for (std::size_t k = 0; k < ops.size(); ++k)
+      if (set >> k & 1) sets.back().push_back(make_reduction(ops[k], method_id::exact, t, {}, is_float(t) ? dtype::f64 : std::optional<dtype>()));
+  }
+  return sets;
+}
+std::vector<exact::term> terms_of(const std::vector<reduction>& all) {
+  std::vector<exact::term> terms;
+  for (const reduction& r : all)
+    for (const exact::term what : detail::terms_of(r))
+      if (std::ranges::find(terms, what) == terms.end()) terms.push_back(what);
+  return terms;
+}
+std::vector<std::pair<std::string, std::vector<std::byte>>> data_of_many_sorts(dtype t, std::size_t n, std::uint64_t seed) {
+  return {{"near one", test::make_data(t, test::kind::near_one, n, seed)},
+          {"any bits", test::make_data(t, test::kind::any_bits, n, seed)},
+          {"special", test::make_data(t, test::kind::special, n, seed)},
+          {"any finite bits", any_finite_bits(t, n, seed)}};
+}
+
+}  // namespace
+
+TEST_CASE("cuda: exact sums of any terms, in one pass", "[cuda][exact]") {
+  const std::size_t most = 300'007;
+  for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i8, dtype::u64})
+    for (const auto& [what, data] : data_of_many_sorts(t, 2 * most, 26)) {
       on_device d(data);
-      std::vector<reduction> all;
-      for (op_id op : {op_id::sum, op_id::sum_squares, op_id::mean}) all.push_back(make_reduction(op, method_id::exact, t));
-      device_memory out(8 * all.size()), work(cuda::workspace_bytes(all, n) + 16);
-      std::vector<void*> where;
-      for (std::size_t k = 0; k < all.size(); ++k) where.push_back(out.as<std::byte>() + 8 * k);
-      cuda::reduce(all, d.in.p, nullptr, n, where, work.p, cuda::workspace_bytes(all, n));
-      std::vector<std::byte> host(8 * all.size());
-      REQUIRE(cudaMemcpy(host.data(), out.p, host.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
-      for (std::size_t k = 0; k < all.size(); ++k) {
-        INFO(test::describe(all[k], n));
-        CHECK(to_hex(load_scalar(all[k].out(), &host[8 * k])) == to_hex(cpu::reduce(all[k], data.data(), nullptr, n)));
-      }
+      for (const int inputs : {1, 2})
+        for (const auto& set : sets_of_exact_sums(t, inputs))
+          for (const std::size_t n : {std::size_t{1}, std::size_t{1001}, most - 3}) {
+            CHECK(cuda::plan_exact(terms_of(set), t, n, n, {}, cuda::room_of_block()).passes.size() == 1);
+            for (const cuda::launch& shape : {cuda::launch{}, cuda::launch{.threads = 32, .blocks = 1}, cuda::launch{.threads = 96, .blocks = 7}}) {
+              const std::vector<scalar> got = d.reduce(set, 3, n, shape, most + 1);
+              for (std::size_t k = 0; k < set.size(); ++k) {
+                const scalar want = cpu::reduce(set[k], data.data() + 3 * size_of(t), inputs == 2 ? data.data() + (most + 1) * size_of(t) : nullptr, n);
+                INFO(test::describe(set[k], n) << " number " << k << " of " << set.size() << describe(shape) << " " << what);
+                CHECK(to_hex(got[k]) == to_hex(want));
+              }
+            }
+          }
+    }
+}
+
+// As a GPU with that room takes them.
+TEST_CASE("cuda: exact sums where a block has less shared memory", "[cuda][exact]") {
+  const std::size_t n = 100'003;
+  for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i32})
+    for (const auto& [what, data] : data_of_many_sorts(t, 2 * n, 27)) {
+      on_device d(data);
+      for (const std::size_t room : {48 << 10, 99 << 10, 163 << 10})
+        for (const int inputs : {1, 2})
+          for (const auto& set : sets_of_exact_sums(t, inputs)) {
+            const cuda::exact_plan plan = cuda::plan_exact(terms_of(set), t, n, n, {}, room);
+            for (const auto& pass : plan.passes) CHECK(pass.kernel.shared <= room);
+            REQUIRE(plan.workspace <= on_device::room);
+            cuda::arguments a{{d.in.p, d.in.as<std::byte>() + n * size_of(t), t, false}, n, 0, n, {}, d.workspace.p, nullptr, false};
+            for (std::size_t k = 0; k < set.size(); ++k) a.how.each[a.how.count++] = {d.out.as<std::byte>() + 8 * k, set[k].out(), set[k].op(), 0};
+            REQUIRE(launch_exact(plan, a) == nullptr);
+            std::byte host[64];
+            REQUIRE(cudaMemcpy(host, d.out.p, sizeof host, cudaMemcpyDeviceToHost) == cudaSuccess);
+            for (std::size_t k = 0; k < set.size(); ++k) {
+              INFO(test::describe(set[k], n) << " number " << k << " of " << set.size() << " room=" << room << " " << what);
+              CHECK(to_hex(load_scalar(set[k].out(), host + 8 * k)) ==
+                    to_hex(cpu::reduce(set[k], data.data(), inputs == 2 ? data.data() + n * size_of(t) : nullptr, n)));
+            }
+          }
     }
 }
 
@@ -644,7 +704,7 @@ TEST_CASE("cuda: several arrays have the exact reduction of one", "[cuda][exact]
             REQUIRE(cudaMemcpy(host, out.p, 8, cudaMemcpyDeviceToHost) == cudaSuccess);
             return load_scalar(dtype::f64, host);
           };
-          if (op.id != op_id::nanmean) CHECK(call() == cpu::reduce(r, data.data(), nullptr, n));
+          CHECK(call() == cpu::reduce(r, data.data(), nullptr, n));
         }
       }
   const reduction sum = make_reduction(op_id::sum, method_id::exact, dtype::f32);
@@ -734,7 +794,6 @@ TEST_CASE("cuda: refusals name the argument, and nothing is written", "[cuda]") 
   refused("out: null pointer", [&] { pieces(exact, one, nullptr, bytes); });
   refused("workspace_size: 8 bytes", [&] { pieces(exact, one, out.p, 8); });
   refused("reduction: of several arrays only by method exact", [&] { pieces(r, one, out.p, bytes); });
-  refused("reduction: nanmean", [&] { pieces(make_reduction(op_id::nanmean, method_id::exact, dtype::f32), one, out.p, bytes); });
   cuda::in_parts parts({&r, 1}, 16, bytes);
   refused("workspace_size: 0 bytes", [&] { cuda::in_parts({&r, 1}, n, 2 * bytes).add(in.p, nullptr, {to, 1}, work.p, 0); });
   refused("out: null pointer", [&] { parts.add(in.p, nullptr, {to + 2, 1}, work.p, bytes); });

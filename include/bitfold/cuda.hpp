@@ -129,7 +129,7 @@ struct piece {
 };
 
 /// Of the elements of several arrays as of one, in whatever order and pieces they lie: by method exact, whose bits know of neither
-/// (on CPUs: totals.hpp). Of floats and one input, and not nanmean. Some 160 pieces share a pass. Does not allocate or synchronise.
+/// (on CPUs: totals.hpp). Of floats and one input. Some 160 pieces share a pass. Does not allocate or synchronise.
 /// Errors, besides: a reduction that is another; no elements, of which r has no result.
 std::size_t pieces_workspace_bytes(const reduction& r, std::span<const piece> pieces);
 void reduce_pieces(const reduction& r, std::span<const piece> pieces, void* out, void* workspace, std::size_t workspace_size,

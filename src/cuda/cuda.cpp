@@ -135,7 +135,7 @@ std::vector<step> steps_of(std::span<const reduction> all, std::size_t n, std::s
       s.ordered = make_plan(of, n, shape);
       s.node = static_cast<index>(s.ordered.tiles) * of.tile;
     } else if (s.order == ordering::any) {
-      s.binned = plan_exact(terms_of(all, s.which), r.in(), n, part, shape);
+      s.binned = plan_exact(terms_of(all, s.which), r.in(), n, part, shape, room_of_block());
     } else {
       s.ordered = make_plan({1, 1}, 0, shape);  // of a sort the workspace alone
       s.ordered.workspace = sort_workspace(r.in(), n);
@@ -281,7 +281,6 @@ namespace {
 exact_pieces_plan checked_plan(const reduction& r, std::span<const piece> pieces) {
   if (!detail::is_exact(r) || info(r.op()).inputs != 1 || !is_float(r.in()))
     throw error(errc::usage, "reduction: of several arrays only by method exact, of floats and one input");
-  if (r.op() == op_id::nanmean) throw error(errc::usage, "reduction: nanmean, which counts its elements too, not of several arrays");
   for (const piece& p : pieces) detail::check_inputs(r, p.data, nullptr, p.n);
   return plan_exact_pieces(r, pieces);
 }

@@ -29,24 +29,27 @@ auto with_kernel_type(dtype type, F f) {
 }
 
 // Of the current device.
-int processors() {
-  int device = 0, count = 0;
+int attribute(cudaDeviceAttr which) {
+  int device = 0, value = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");
-  check(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device), "cudaDeviceGetAttribute");
-  return count;
+  check(cudaDeviceGetAttribute(&value, which, device), "cudaDeviceGetAttribute");
+  return value;
 }
+int processors() { return attribute(cudaDevAttrMultiProcessorCount); }
 
 // How many blocks the current device runs at once; may be launched there from then on.
 int blocks_at_once(const exact_kernel& k, int threads) {
   static std::mutex lock;
-  static std::map<std::tuple<int, const void*, int>, int> known;
+  static std::map<std::tuple<int, const void*, int, std::size_t>, int> known;
   int device = 0, each = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");
   const std::lock_guard guard(lock);
-  int& blocks = known[{device, k.function, threads}];
+  int& blocks = known[{device, k.function, threads, k.shared}];
   if (blocks == 0) {
-    check(cudaFuncSetAttribute(k.function, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(k.shared)),
-          "cudaFuncSetAttribute");
+    cudaFuncAttributes has;  // a kernel of any terms takes more for some than for others
+    check(cudaFuncGetAttributes(&has, k.function), "cudaFuncGetAttributes");
+    if (const auto room = static_cast<int>(k.shared); has.maxDynamicSharedSizeBytes < room)
+      check(cudaFuncSetAttribute(k.function, cudaFuncAttributeMaxDynamicSharedMemorySize, room), "cudaFuncSetAttribute");
     check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, k.function, threads, k.shared),
           "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
     blocks = std::max(1, processors() * each);
@@ -75,6 +78,39 @@ int blocks_for(const exact_kernel& k, int threads, std::size_t n, int wanted) {
   return static_cast<int>(std::clamp<std::size_t>(work, 1, static_cast<std::size_t>(std::min(wanted ? wanted : most, most_blocks))));
 }
 
+// What takes these terms, or as many of them as go together: those of one kind of input, for whose columns a block has room.
+std::pair<exact_kernel, unsigned> kernel_for(dtype type, unsigned terms, std::size_t room) {
+  if (terms & ~of_two_inputs) terms &= ~of_two_inputs;
+  return with_kernel_type(type, [&]<class T>(std::type_identity<T>) {
+    for (;; terms &= terms - 1) {
+      const exact_kernel own = exact_kernel_of<T>(terms);
+      if (own.function && own.shared <= room) return std::pair(own, terms);
+      const exact_kernel any = exact_kernel_of_any<T>(terms);
+      if (any.function && any.shared <= room) return std::pair(any, terms);
+      if (std::has_single_bit(terms)) return std::pair(own, terms);  // which the device refuses
+    }
+  });
+}
+
+// Adds the passes of some terms, by pass_of(kernel), to a plan.
+template <class Plan>
+void add_passes(Plan& plan, std::span<const exact::term> of, dtype type, std::size_t room, const auto& pass_of) {
+  unsigned left = 0;
+  for (const exact::term what : of) left |= only(what);
+  while (left) {
+    const auto [kernel, terms] = kernel_for(type, left, room);
+    auto [pass, blocks] = pass_of(kernel);
+    for (unsigned these = terms; these; these &= these - 1) {
+      const auto what = static_cast<exact::term>(std::countr_zero(these));
+      const int cells = kernel.cells[exact::degree(what) - 1];
+      pass.slots.each[pass.slots.count++] = {what, blocks, cells, nullptr};
+      plan.workspace += static_cast<std::size_t>(blocks) * static_cast<std::size_t>(cells) * sizeof(std::int64_t);
+    }
+    plan.passes.push_back(pass);
+    left &= ~terms;
+  }
+}
+
 // What makes the results of all passes.
 const void* finish_of(const auto& plan) {
   const exact_kernel& k = plan.passes[0].kernel;
@@ -83,41 +119,21 @@ const void* finish_of(const auto& plan) {
 
 }  // namespace
 
-exact_plan plan_exact(std::span<const exact::term> terms, dtype type, std::size_t n, std::size_t part, const launch& shape) {
+std::size_t room_of_block() { return static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)); }
+
+exact_plan plan_exact(std::span<const exact::term> terms, dtype type, std::size_t n, std::size_t part, const launch& shape, std::size_t room) {
   (void)make_plan({1, 1}, 0, shape);  // refuses a shape that is not allowed
   const std::size_t parts = n > part ? n / part + (n % part != 0) : 1;
   if (parts > most_blocks) throw error(errc::usage, "n: in " + std::to_string(parts) + " parts");
+  const int of_all = static_cast<int>(parts);
   exact_plan plan{};
   plan.part = part;
-  auto left = std::vector<exact::term>(terms.begin(), terms.end());
-  const auto take = [&](exact::term what) { return std::erase(left, what) > 0; };
-  const auto add = [&](const exact_kernel& k, std::initializer_list<exact::term> of) {
-    exact_plan::pass p{k, shape.threads ? std::min(shape.threads, k.threads) : threads_for(k, std::min(n, part)), 1, {}, 0};
-    const int of_all = static_cast<int>(parts);
-    p.blocks = std::min(blocks_for(k, p.threads, std::min(n, part), shape.blocks), most_blocks / of_all);
-    for (const exact::term what : of) {
-      p.slots[p.terms] = {what, p.blocks * of_all, static_cast<int>(k.cells[p.terms]), nullptr};
-      plan.workspace += static_cast<std::size_t>(p.blocks * of_all) * k.cells[p.terms] * sizeof(std::int64_t);
-      ++p.terms;
-    }
-    plan.passes.push_back(p);
-  };
-  with_kernel_type(type, [&]<class T>(std::type_identity<T>) {
-    using enum exact::term;
-    const bool both = std::find(left.begin(), left.end(), element) != left.end() &&
-                      std::find(left.begin(), left.end(), square) != left.end();
-    if (const exact_kernel k = both ? exact_kernel_of<T>(element, true) : exact_kernel{}; k.function) {
-      take(element);
-      take(square);
-      add(k, {element, square});
-    }
-    while (!left.empty()) {
-      const exact::term what = left.back();
-      take(what);
-      add(exact_kernel_of<T>(what, false), {what});
-    }
+  add_passes(plan, terms, type, room, [&](const exact_kernel& k) {
+    const int threads = shape.threads ? std::min(shape.threads, k.threads) : threads_for(k, std::min(n, part));
+    const int blocks = std::min(blocks_for(k, threads, std::min(n, part), shape.blocks), most_blocks / of_all);
+    return std::pair(exact_plan::pass{k, threads, blocks, {}}, blocks * of_all);
   });
-  plan.alone = parts == 1 && plan.passes.size() == 1 && plan.passes[0].blocks == 1;
+  plan.alone = parts == 1 && plan.passes.size() == 1 && plan.passes[0].blocks == 1 && plan.passes[0].kernel.alone;
   if (plan.alone) plan.workspace = 0;
   return plan;
 }
@@ -130,8 +146,8 @@ const char* launch_exact(const exact_plan& plan, const arguments& a) {
   cudaError_t err = cudaSuccess;
   for (const exact_plan::pass& p : plan.passes) {
     exact_slots here{};
-    for (int k = 0; k < p.terms; ++k) {
-      exact_slot s = p.slots[k];
+    for (int k = 0; k < p.slots.count; ++k) {
+      exact_slot s = p.slots.each[k];
       s.at = next;
       all.each[all.count++] = s;
       if (!plan.alone) {
@@ -173,17 +189,15 @@ exact_pieces_plan plan_exact_pieces(const reduction& r, std::span<const piece> p
     plan.n += p.n;
     items += here;
   }
-  for (const exact::term what : detail::terms_of(r)) {
-    const exact_kernel k = with_kernel_type(r.in(), [&]<class T>(std::type_identity<T>) { return exact_kernel_of<T>(what, false); });
+  const int lists = std::max(1, static_cast<int>(plan.lists.size()));
+  if (lists > most_blocks) throw error(errc::usage, "pieces: too many of them");
+  add_passes(plan, detail::terms_of(r), r.in(), room_of_block(), [&](const exact_kernel& k) {
     check_compiled(r, k.of_pieces != nullptr);
-    const int lists = std::max(1, static_cast<int>(plan.lists.size()));
-    if (lists > most_blocks) throw error(errc::usage, "pieces: too many of them");
     exact_kernel runs = k;
     runs.function = k.of_pieces;
     const int blocks = std::min({blocks_at_once(runs, k.threads), most_blocks / lists, static_cast<int>(std::clamp<std::size_t>(items, 1, most_blocks))});
-    plan.passes.push_back({runs, {what, blocks * lists, static_cast<int>(k.cells[0]), nullptr}, blocks});
-    plan.workspace += static_cast<std::size_t>(blocks * lists) * k.cells[0] * sizeof(std::int64_t);
-  }
+    return std::pair(exact_pieces_plan::pass{runs, {}, blocks}, blocks * lists);
+  });
   return plan;
 }
 
@@ -192,15 +206,17 @@ const char* launch_exact_pieces(const exact_pieces_plan& plan, const reduction& 
   auto* next = static_cast<std::int64_t*>(workspace);
   cudaError_t err = cudaSuccess;
   for (const exact_pieces_plan::pass& p : plan.passes) {
-    exact_slot whole = p.slot;
-    whole.at = next;
-    all.each[all.count++] = whole;
+    exact_slots here = p.slots;
+    for (int k = 0; k < here.count; ++k) {
+      exact_slot& s = here.each[k];
+      s.at = next;
+      all.each[all.count++] = s;
+      next += std::ptrdiff_t{s.blocks} * s.cells;
+    }
     for (exact_pieces list : plan.lists) {
-      exact_slots here{1, {p.slot}};
-      here.each[0].at = next;
-      next += std::ptrdiff_t{p.blocks} * p.slot.cells;
       void* values[] = {&list, &here};
       if (err == cudaSuccess) err = enqueue(p.kernel.function, p.blocks, p.kernel.threads, p.kernel.shared, where, false, values);
+      for (int k = 0; k < here.count; ++k) here.each[k].at += std::ptrdiff_t{p.blocks} * here.each[k].cells;
     }
   }
   index n = plan.n;

@@ -22,8 +22,6 @@ __extension__ typedef __int128 signed_wide;
 
 template <class T, int Degree>
 inline constexpr int cells_of = 2 * exact::sum<T, Degree>::words + 1;
-// Sets of terms.
-BITFOLD_HD constexpr unsigned only(term what) { return 1u << static_cast<int>(what); }
 constexpr unsigned any_term = ~0u;
 
 __device__ inline std::uint64_t warp_sum(std::uint64_t v) {
@@ -76,12 +74,14 @@ __device__ inline void carry_cells(std::int64_t* cells, int count, int t, int th
 // ---- What adds up terms -----------------------------------------------------------------------------------
 //
 // An adder is one thread's. It has
+//   begin()                   before all else
+//   expect(n)                 one thread's is told of n elements that the grid will take
 //   take(x, y, packs, cells)  adds the elements of some packs; called by whole warps, of whose block's first thread the
 //                             first `packs` are not past the end
 //   spill(cells)              moves what it has to the cells of its block; called by whole blocks, after every
 //                             `takes` takes at least
 //   column_bytes              of shared memory for each thread, in rows of Threads columns
-// Elements past the end are padding: terms that are -0, or change nothing but flags that are up anyway.
+// Elements past the end are padding: x is -0, and y is 0.
 
 template <class T>
 using bits_of_type = typename exact::range<T>::bits;
@@ -128,6 +128,8 @@ struct in_registers {
   int taken = 0;
 
   __device__ explicit in_registers(std::byte*) {}
+  __device__ void begin() {}
+  __device__ void expect(index) {}
   template <int U, bool Two>
   __device__ void take(const pack<float16> (&x)[U], const pack<float16> (&y)[Two ? U : 1], int, std::int64_t*) {
 #pragma unroll
@@ -224,7 +226,9 @@ struct in_bins {
   double* mine;
   unsigned flags = 0;
 
-  __device__ explicit in_bins(std::byte* columns) : mine(reinterpret_cast<double*>(columns) + threadIdx.x) {
+  __device__ explicit in_bins(std::byte* columns) : mine(reinterpret_cast<double*>(columns) + threadIdx.x) {}
+  __device__ void expect(index) {}
+  __device__ void begin() {
 #pragma unroll 16
     for (int b = 0; b < bins; ++b) mine[b * Threads] = -0.0;
   }
@@ -333,7 +337,9 @@ struct in_floats {
   unsigned flags = 0;
   int taken = 0;
 
-  __device__ explicit in_floats(std::byte* columns) : rows(reinterpret_cast<float*>(columns)) {
+  __device__ explicit in_floats(std::byte* columns) : rows(reinterpret_cast<float*>(columns)) {}
+  __device__ void expect(index) {}
+  __device__ void begin() {
 #pragma unroll
     for (int b = 0; b < bins; ++b) rows[b * Threads + threadIdx.x] = -0.0f;
   }
@@ -389,32 +395,38 @@ struct in_floats {
   }
 };
 
-/// How many terms are not NaN.
-template <class T>
+/// How many terms are not NaN: of those that are expected, without those that are.
+template <class T, int Threads = 512>
 struct counting_terms {
   static constexpr unsigned terms = only(term::presence);
-  static constexpr int degree = 1, threads = 512;
+  static constexpr int degree = 1, threads = Threads;
   static constexpr std::size_t column_bytes = 0;
   static constexpr int count = cells_of<T, 1>;
-  std::uint64_t numbers = 0;
+  std::int64_t numbers = 0;
   unsigned flags = exact::something_else;
 
   __device__ explicit counting_terms(std::byte*) {}
+  __device__ void begin() {}
+  __device__ void expect(index n) { numbers += static_cast<std::int64_t>(n); }
   template <int U, bool>
   __device__ void take(const pack<T> (&x)[U], const pack<T> (&)[1], int, std::int64_t*) {
-    int here = 0;
+    numbers -= nans_of(x);
+  }
+  template <int U>
+  __device__ static int nans_of(const pack<T> (&x)[U]) {
+    int nans = 0;
 #pragma unroll
     for (int u = 0; u < U; ++u)
 #pragma unroll
       for (int i = 0; i < pack<T>::size; ++i) {
         const auto v = arith::widen<std::conditional_t<sizeof(T) == 8, double, float>>(x[u][i]);
-        here += v == v;
+        nans += v != v;
       }
-    numbers += static_cast<std::uint64_t>(here);
+    return nans;
   }
   static constexpr int takes = 1 << 30;
   __device__ void spill(std::int64_t* cells) {
-    add_all_to_cells(cells, count, static_cast<std::int64_t>(numbers), -exact::range<T>::low);
+    add_all_to_cells(cells, count, numbers, -exact::range<T>::low);
     numbers = 0;
   }
 };
@@ -520,6 +532,8 @@ struct in_levels {
   std::int64_t taken[groups][levels] = {};  // in units of 2^(top - 52)
 
   __device__ explicit in_levels(std::byte* columns) : rows(reinterpret_cast<std::int64_t*>(columns)) {}
+  __device__ void begin() {}
+  __device__ void expect(index) {}
 
   // A block that adds `n` numbers to each level leaves it in its binade.
   template <int U>
@@ -966,18 +980,46 @@ __device__ __noinline__ void write_results(const exact_slots& slots, const std::
 
 // ---- Kernels ------------------------------------------------------------------------------------------------
 
-/// What adds no second term.
-struct no_adder {
+/// Some adders of a thread, or all of them (All), with their cells and columns one behind the other. This one has none.
+template <bool All, class...>
+struct adder_list {
   static constexpr unsigned terms = 0;
-  static constexpr std::size_t column_bytes = 0;
   static constexpr int count = 0, takes = 1 << 30;
-  unsigned flags = 0;
-  __device__ explicit no_adder(std::byte*) {}
-  template <int, bool, class X, class Y>
-  __device__ void take(const X&, const Y&, int, std::int64_t*) {}
-  __device__ void spill(std::int64_t*) {}
+  static constexpr std::size_t column_bytes(unsigned) { return 0; }
+  __device__ adder_list(unsigned, std::int64_t*, std::byte*) {}
+  template <class F>
+  __device__ void each(F&&) {}
 };
+template <bool All, class First, class... Rest>
+struct adder_list<All, First, Rest...> {
+  using rest_list = adder_list<All, Rest...>;
+  static constexpr bool all = All;
+  static constexpr unsigned terms = First::terms | rest_list::terms;
+  static constexpr int threads = First::threads, takes = First::takes < rest_list::takes ? First::takes : rest_list::takes;
+  /// Of those of a set of terms.
+  BITFOLD_HD static constexpr int cells_for(unsigned which) {
+    if constexpr (sizeof...(Rest) > 0) return (which & First::terms ? First::count : 0) + rest_list::cells_for(which);
+    else return which & First::terms ? First::count : 0;
+  }
+  static constexpr std::size_t column_bytes(unsigned which) {
+    return (which & First::terms ? First::column_bytes : 0) + rest_list::column_bytes(which);
+  }
 
+  const bool here;
+  std::int64_t* const cells;
+  First first;
+  rest_list rest;
+
+  __device__ adder_list(unsigned which, std::int64_t* at, std::byte* columns)
+      : here(All || (which & First::terms)), cells(at), first(columns),
+        rest(which, at + (here ? First::count : 0), columns + (here ? threads * First::column_bytes : 0)) {}
+  /// Calls f(adder, cells) with each that is here.
+  template <class F>
+  __device__ void each(F&& f) {
+    if (here) f(first, cells);
+    rest.each(f);
+  }
+};
 // Columns begin where a row of banks does: a row of columns shares the fewest banks then.
 extern __shared__ __align__(128) std::byte cells_and_columns[];
 BITFOLD_HD constexpr std::size_t bytes_of_cells(int cells) { return (static_cast<std::size_t>(cells) * sizeof(std::int64_t) + 127) / 128 * 128; }
@@ -995,48 +1037,48 @@ __device__ pack<T> load_or_pad(const T* p, index j, index n, bool aligned, bits_
 }
 
 // What a block adds up: its cells and its threads' adders, in its shared memory.
-template <class A, class B>
+template <class List>
 struct adders_of_block {
   std::int64_t* const cells;
-  A a;
-  B b;
-  static constexpr int takes = A::takes < B::takes ? A::takes : B::takes;
-  int until_spill = takes;
+  List list;
+  int until_spill = List::takes;
 
-  __device__ adders_of_block()
-      : cells(reinterpret_cast<std::int64_t*>(cells_and_columns)), a(columns()), b(columns() + A::threads * A::column_bytes) {
-    for (int i = threadIdx.x; i < A::count + B::count; i += blockDim.x) cells[i] = 0;
+  __device__ explicit adders_of_block(unsigned which)
+      : cells(reinterpret_cast<std::int64_t*>(cells_and_columns)), list(which, cells, cells_and_columns + bytes_of_cells(List::cells_for(which))) {
+    list.each([](auto& adder, std::int64_t*) { adder.begin(); });
+    for (int i = threadIdx.x; i < List::cells_for(which); i += blockDim.x) cells[i] = 0;
     __syncthreads();
   }
-  __device__ static std::byte* columns() { return cells_and_columns + bytes_of_cells(A::count + B::count); }
-  // Whether there is room for more; or else make_room().
+  __device__ void expect(index n) {
+    list.each([=](auto& adder, std::int64_t*) { adder.expect(n); });
+  }
+  // Whether there is room for another take; if not, the block has to make_room().
   template <int U, bool Two, class T>
   __device__ bool take(const pack<T> (&x)[U], const pack<T> (&y)[Two ? U : 1], int here) {
-    a.template take<U, Two>(x, y, here, cells);
-    b.template take<U, Two>(x, y, here, cells + A::count);
+    list.each([&](auto& adder, std::int64_t* to) { adder.template take<U, Two>(x, y, here, to); });
     return --until_spill > 0;
   }
   __device__ void make_room() {
     spill();
-    until_spill = takes;
+    until_spill = List::takes;
   }
   // All to the cells, of which each term's last has its flags.
   __device__ void end() {
     spill();
-    add_flags(cells[A::count - 1], a.flags);
-    if constexpr (B::count > 0) add_flags(cells[A::count + B::count - 1], b.flags);
+    list.each([](auto& adder, std::int64_t* to) { add_flags(to[adder.count - 1], adder.flags); });
     __syncthreads();
   }
-  __device__ void write(const exact_slots& slots) const {
-    for (int i = threadIdx.x; i < A::count; i += blockDim.x) slots.each[0].at[index{blockIdx.x} * A::count + i] = cells[i];
-    if constexpr (B::count > 0)
-      for (int i = threadIdx.x; i < B::count; i += blockDim.x) slots.each[1].at[index{blockIdx.x} * B::count + i] = cells[A::count + i];
+  __device__ void write(const exact_slots& slots) {
+    int k = 0;
+    list.each([&](auto& adder, std::int64_t* from) {
+      for (int i = threadIdx.x; i < adder.count; i += blockDim.x) slots.each[k].at[index{blockIdx.x} * adder.count + i] = from[i];
+      ++k;
+    });
   }
 
  private:
   __device__ void spill() {
-    a.spill(cells);
-    b.spill(cells + A::count);
+    list.each([](auto& adder, std::int64_t* to) { adder.spill(to); });
   }
   __device__ static void add_flags(std::int64_t& cell, unsigned flags) {
     flags = __reduce_or_sync(all_threads, flags);
@@ -1045,11 +1087,10 @@ struct adders_of_block {
 };
 
 // Adds n elements, U packs of each input at a time, by `blocks` blocks, of which this is number `block`.
-template <class T, bool Two, int U, bool Presence, class Adders>
+template <class T, bool Two, int U, class Adders>
 __device__ void add_elements(Adders& to, const T* px, const T* py, index n, bool aligned, index block, index blocks) {
-  // Terms of these are -0, or nothing.
   using bits = bits_of_type<T>;
-  constexpr bits x_padding = Presence ? static_cast<bits>(~bits{0}) : static_cast<bits>(bits{1} << (exact::range<T>::width - 1));
+  constexpr auto minus_zero = static_cast<bits>(bits{1} << (exact::range<T>::width - 1));
   const index packs = (n + pack<T>::size - 1) / pack<T>::size;
   const index stride = blocks * blockDim.x, block_first = block * blockDim.x, mine = block_first + threadIdx.x;
   const auto load = [&](index base, pack<T> (&x)[U], pack<T> (&y)[Two ? U : 1]) {
@@ -1062,11 +1103,12 @@ __device__ void add_elements(Adders& to, const T* px, const T* py, index n, bool
     } else {
 #pragma unroll
       for (int u = 0; u < U; ++u) {
-        x[u] = load_or_pad(px, base + mine + u * stride, n, aligned, x_padding);
+        x[u] = load_or_pad(px, base + mine + u * stride, n, aligned, minus_zero);
         if constexpr (Two) y[u] = load_or_pad(py, base + mine + u * stride, n, aligned, bits{0});
       }
     }
   };
+  if (mine == 0) to.expect(n);
   pack<T> next_x[U], next_y[Two ? U : 1];
   if (block_first < packs) load(0, next_x, next_y);
   for (index base = 0; base + block_first < packs;) {
@@ -1088,36 +1130,49 @@ __device__ void add_elements(Adders& to, const T* px, const T* py, index n, bool
   }
 }
 
-// Adds the terms of A, and of B, of all elements.
-template <class T, bool Two, int U, class A, class B, bool Presence>
-__global__ void __launch_bounds__(A::threads)
+// Which terms a kernel's slots are of.
+template <class List>
+__device__ unsigned terms_here(const exact_slots& slots) {
+  if constexpr (List::all) return List::terms;
+  unsigned all = 0;
+  for (int k = 0; k < slots.count; ++k) all |= only(slots.each[k].what);
+  return all;
+}
+
+// Adds the terms of all elements.
+template <class T, bool Two, int U, class List>
+__global__ void __launch_bounds__(List::threads)
     exact_pass(elements data, index n, const __grid_constant__ exact_slots slots, const __grid_constant__ result_list how) {
 #if __CUDA_ARCH__ >= 900
   cudaTriggerProgrammaticLaunchCompletion();
 #endif
-  adders_of_block<A, B> adders;
-  add_elements<T, Two, U, Presence>(adders, static_cast<const T*>(data.x), static_cast<const T*>(data.y), n, data.aligned, blockIdx.x, gridDim.x);
+  adders_of_block<List> adders(terms_here<List>(slots));
+  add_elements<T, Two, U>(adders, static_cast<const T*>(data.x), static_cast<const T*>(data.y), n, data.aligned, blockIdx.x, gridDim.x);
   adders.end();
-  if (gridDim.x == 1 && how.count > 0) {
-    const std::int64_t* of[most_slots] = {adders.cells, adders.cells + A::count};
-    __shared__ summed sums[2];
-    write_results<T, A::terms | B::terms>(slots, of, n, how, sums);
-  } else {
-    adders.write(slots);
-  }
+  if constexpr (List::all)
+    if (gridDim.x == 1 && how.count > 0) {
+      const std::int64_t* of[most_slots];
+      int k = 0;
+      adders.list.each([&](auto&, std::int64_t* cells) { of[k++] = cells; });
+      __shared__ summed sums[2];
+      write_results<T, List::terms>(slots, of, n, how, sums);
+      return;
+    }
+  adders.write(slots);
 }
 
 // The same of several arrays, of which a block takes stripes.
-template <class T, int U, class A>
-__global__ void __launch_bounds__(A::threads) exact_pass_of_pieces(const __grid_constant__ exact_pieces of, const __grid_constant__ exact_slots slots) {
-  adders_of_block<A, no_adder> adders;
+template <class T, int U, class List>
+__global__ void __launch_bounds__(List::threads)
+    exact_pass_of_pieces(const __grid_constant__ exact_pieces of, const __grid_constant__ exact_slots slots) {
+  adders_of_block<List> adders(terms_here<List>(slots));
   for (unsigned item = blockIdx.x; item < of.first[of.count]; item += gridDim.x) {
     int k = 0, end = of.count;  // the last piece that begins there or before
     while (end - k > 1) (of.first[(k + end) / 2] <= item ? k : end) = (k + end) / 2;
     const index begin = index{item - of.first[k]} * of.stripe, left = of.each[k].n - begin;
     const T* const p = static_cast<const T*>(of.each[k].data) + begin;
-    add_elements<T, false, U, false>(adders, p, static_cast<const T*>(nullptr), left < of.stripe ? left : of.stripe,
-                                     reinterpret_cast<std::uintptr_t>(p) % 16 == 0, 0, 1);
+    add_elements<T, false, U>(adders, p, static_cast<const T*>(nullptr), left < of.stripe ? left : of.stripe,
+                              reinterpret_cast<std::uintptr_t>(p) % 16 == 0, 0, 1);
   }
   adders.end();
   adders.write(slots);
@@ -1155,19 +1210,33 @@ __global__ void __launch_bounds__(finish_threads)
   write_results<T, Terms>(slots, of, n, how, sums);
 }
 
-template <class T, bool Two, int U, class A, class B = no_adder, bool Presence = false>
-exact_kernel kernel_of() {
+template <class T, bool Two, int U, class List>
+exact_kernel kernel_of_list(unsigned terms) {
   exact_kernel k;
-  k.function = reinterpret_cast<const void*>(exact_pass<T, Two, U, A, B, Presence>);
-  if constexpr (!Two && !Presence && B::count == 0 && is_exact_compiled<T>) k.of_pieces = reinterpret_cast<const void*>(exact_pass_of_pieces<T, U, A>);
-  k.finish = reinterpret_cast<const void*>(exact_finish<T, A::terms | B::terms>);
+  k.function = reinterpret_cast<const void*>(exact_pass<T, Two, U, List>);
+  if constexpr (!Two && is_exact_compiled<T>) k.of_pieces = reinterpret_cast<const void*>(exact_pass_of_pieces<T, U, List>);
   k.finish_all = reinterpret_cast<const void*>(exact_finish<T>);
-  k.threads = A::threads;
-  k.shared = bytes_of_cells(A::count + B::count) + A::threads * (A::column_bytes + B::column_bytes);
-  k.elements = std::size_t{U} * A::threads * pack<T>::size;
-  k.cells[0] = A::count;
-  k.cells[1] = B::count;
+  if constexpr (List::all) k.finish = reinterpret_cast<const void*>(exact_finish<T, List::terms>);
+  else k.finish = k.finish_all;
+  k.alone = List::all;
+  k.threads = List::threads;
+  k.shared = bytes_of_cells(List::cells_for(terms)) + List::threads * List::column_bytes(terms);
+  k.elements = std::size_t{U} * List::threads * pack<T>::size;
+  k.cells[0] = cells_of<T, 1>;
+  k.cells[1] = cells_of<T, 2>;
   return k;
+}
+// That of these adders' terms.
+template <class T, bool Two, int U, class... Adders>
+exact_kernel kernel_of() {
+  using list = adder_list<true, Adders...>;
+  return kernel_of_list<T, Two, U, list>(list::terms);
+}
+// That of some of these adders' terms.
+template <class T, bool Two, int U, class... Adders>
+exact_kernel kernel_of_some(unsigned terms) {
+  if constexpr (is_exact_compiled<T>) return kernel_of_list<T, Two, U, adder_list<false, Adders...>>(terms);
+  else return {};
 }
 
 }  // namespace

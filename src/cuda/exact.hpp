@@ -12,21 +12,28 @@
 
 namespace bitfold::cuda {
 
-/// A kernel that adds all terms of one kind, or of two, to the cells of its block.
+/// Sets of terms.
+BITFOLD_HD constexpr unsigned only(exact::term what) { return 1u << static_cast<int>(what); }
+inline constexpr unsigned of_two_inputs = only(exact::term::difference) | only(exact::term::product) | only(exact::term::squared_difference);
+
+/// A kernel that adds the terms of a set to the cells of its block.
 struct exact_kernel {
   const void* function = nullptr;
-  const void* of_pieces = nullptr;  ///< the same of exact_pieces; of floats, one input and one term that is not presence
+  const void* of_pieces = nullptr;  ///< the same of exact_pieces; of floats and one input
   const void* finish = nullptr;  ///< makes results of the cells of all blocks, in one block
   const void* finish_all = nullptr;  ///< the same of any terms, up to most_slots of them
+  bool alone = false;          ///< a block that is the only one makes the results as well
   int threads = 0;             ///< of a block, at most
   std::size_t shared = 0;      ///< bytes of dynamic shared memory
   std::size_t elements = 0;    ///< that a block takes at once
-  std::size_t cells[2] = {};   ///< of each term, its flags among them
+  int cells[2] = {};           ///< of a term of degree 1 and 2, its flags among them
 };
-/// That of a term of elements T, or of elements and their squares together, if there is one: each T is compiled in a
-/// file of its own, integers as std::int64_t.
+/// The kernel for a set of terms of elements T that has one of its own, as each term has, and that for any set of as many inputs; without
+/// a function where there is none. Each T is compiled in a file of its own, integers as std::int64_t.
 template <class T>
-exact_kernel exact_kernel_of(exact::term what, bool and_squares);
+exact_kernel exact_kernel_of(unsigned terms);
+template <class T>
+exact_kernel exact_kernel_of_any(unsigned terms);
 inline constexpr int finish_threads = 512;
 /// Of a pass: its cells are added up in 64 bits (docs/exact.md).
 inline constexpr int most_blocks = 1 << 13;
@@ -52,14 +59,13 @@ struct exact_pieces {
   unsigned first[most_pieces + 1];  ///< item of each; behind them how many there are
 };
 
-/// The passes of several exact reductions of elements of one type, one for each term or pair of terms; their cells
+/// The passes of several exact reductions of elements of one type: one, if a block has room for the columns of all terms. Their cells
 /// lie in the workspace one behind the other.
 struct exact_plan {
   struct pass {
     exact_kernel kernel;
     int threads, blocks;  ///< of each part
-    exact_slot slots[2];  ///< of all
-    int terms;
+    exact_slots slots;    ///< of all parts
   };
   std::vector<pass> passes;
   std::size_t part;  ///< elements of each but the last
@@ -67,8 +73,10 @@ struct exact_plan {
   std::size_t workspace;
 };
 /// Of n elements that come in parts of `part`; those of a part are added to cells of its own. Errors: errc::usage (a launch shape that
-/// is not allowed; more than 2^13 parts), errc::cuda (no GPU).
-exact_plan plan_exact(std::span<const exact::term> terms, dtype type, std::size_t n, std::size_t part, const launch& shape);
+/// is not allowed; more than 2^13 parts), errc::cuda (no GPU). A block may have `room` bytes of shared memory.
+exact_plan plan_exact(std::span<const exact::term> terms, dtype type, std::size_t n, std::size_t part, const launch& shape, std::size_t room);
+/// That of the current device.
+std::size_t room_of_block();
 /// Enqueues what is to be done with the elements that are there; with the last of them it writes a.how's results. Returns the name of the CUDA error, or null.
 const char* launch_exact(const exact_plan& p, const arguments& a);
 
@@ -76,8 +84,8 @@ const char* launch_exact(const exact_plan& p, const arguments& a);
 struct exact_pieces_plan {
   struct pass {
     exact_kernel kernel;
-    exact_slot slot;  ///< of all lists
-    int blocks;       ///< of each
+    exact_slots slots;  ///< of all lists
+    int blocks;         ///< of each
   };
   std::vector<pass> passes;
   std::vector<exact_pieces> lists;

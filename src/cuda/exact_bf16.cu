@@ -5,20 +5,29 @@ namespace bitfold::cuda {
 using T = bfloat16;
 
 template <>
-exact_kernel exact_kernel_of<T>(term what, bool and_squares) {
+exact_kernel exact_kernel_of<T>(unsigned terms) {
   using enum exact::term;
-  if (and_squares) return kernel_of<T, false, 4, in_floats<element, 256>, in_bins<square, T, 256>>();
-  switch (what) {
-    case element: return kernel_of<T, false, 4, in_floats<element, 512>>();
-    case number: return kernel_of<T, false, 4, in_floats<number, 256>>();
-    case presence: return kernel_of<T, false, 4, counting_terms<T>, no_adder, true>();
-    case magnitude: return kernel_of<T, false, 4, in_floats<magnitude, 256>>();
-    case difference: return kernel_of<T, true, 1, in_levels<difference, T, 256>>();
-    case square: return kernel_of<T, false, 4, in_bins<square, T, 256>>();
-    case product: return kernel_of<T, true, 2, in_bins<product, T, 256>>();
-    case squared_difference: return kernel_of<T, true, 1, in_levels<squared_difference, T, 256>>();
+  switch (terms) {
+    case only(element): return kernel_of<T, false, 4, in_floats<element, 512>>();
+    case only(number): return kernel_of<T, false, 4, in_floats<number, 256>>();
+    case only(presence): return kernel_of<T, false, 4, counting_terms<T>>();
+    case only(magnitude): return kernel_of<T, false, 4, in_floats<magnitude, 256>>();
+    case only(difference): return kernel_of<T, true, 1, in_levels<difference, T, 256>>();
+    case only(square): return kernel_of<T, false, 4, in_bins<square, T, 256>>();
+    case only(product): return kernel_of<T, true, 2, in_bins<product, T, 256>>();
+    case only(squared_difference): return kernel_of<T, true, 1, in_levels<squared_difference, T, 256>>();
+    case only(element) | only(square): return kernel_of<T, false, 4, in_floats<element, 256>, in_bins<square, T, 256>>();
   }
   return {};
+}
+
+template <>
+exact_kernel exact_kernel_of_any<T>(unsigned terms) {
+  using enum exact::term;
+  if (terms & of_two_inputs)
+    return kernel_of_some<T, true, 1, in_levels<difference, T, 128>, in_bins<product, T, 128>, in_levels<squared_difference, T, 128>>(terms);
+  return kernel_of_some<T, false, 2, in_floats<element, 128>, in_floats<number, 128>, counting_terms<T, 128>, in_floats<magnitude, 128>,
+                                   in_bins<square, T, 128>>(terms);
 }
 
 template <>

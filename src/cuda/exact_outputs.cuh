@@ -128,10 +128,8 @@ struct counted_level {
   __device__ void fix() {}
   __device__ void clear() { taken[0][0] = 0, flags = 0; }
   template <int U, bool>
-  __device__ bool attempt(const pack<T> (&x)[U], const pack<T> (&y)[1]) {
-    counting_terms<T> here(nullptr);
-    here.template take<U, false>(x, y, U, nullptr);
-    taken[0][0] += static_cast<std::int64_t>(here.numbers);
+  __device__ bool attempt(const pack<T> (&x)[U], const pack<T> (&)[1]) {
+    taken[0][0] += U * pack<T>::size - counting_terms<T>::nans_of(x);
     flags = exact::something_else;
     return true;
   }
