@@ -78,17 +78,23 @@ int blocks_for(const exact_kernel& k, int threads, std::size_t n, int wanted) {
   return static_cast<int>(std::clamp<std::size_t>(work, 1, static_cast<std::size_t>(std::min(wanted ? wanted : most, most_blocks))));
 }
 
-// What takes these terms, or as many of them as go together: those of one kind of input, for whose columns a block has room.
+// As many of these terms as go together: those of as many inputs, for whose columns a block has room. Other than a kernel of their own, one for
+// any terms has to have room for those of so many threads, since fewer wait for memory longer than passes of their own would take.
+constexpr int enough_threads = 128;
+
 std::pair<exact_kernel, unsigned> kernel_for(dtype type, unsigned terms, std::size_t room) {
   if (terms & ~of_two_inputs) terms &= ~of_two_inputs;
   return with_kernel_type(type, [&]<class T>(std::type_identity<T>) {
-    for (;; terms &= terms - 1) {
-      const exact_kernel own = exact_kernel_of<T>(terms);
-      if (own.function && own.shared <= room) return std::pair(own, terms);
-      const exact_kernel any = exact_kernel_of_any<T>(terms);
-      if (any.function && any.shared <= room) return std::pair(any, terms);
-      if (std::has_single_bit(terms)) return std::pair(own, terms);  // which the device refuses
+    std::pair<exact_kernel, unsigned> best{};
+    for (unsigned set = terms; set; set = (set - 1) & terms) {
+      const int more = std::popcount(set) - std::popcount(best.second);
+      const exact_kernel own = exact_kernel_of<T>(set), any = exact_kernel_of_any<T>(set);
+      const std::size_t bytes = any.function && !std::has_single_bit(set) ? any.shared * static_cast<std::size_t>(std::max(1, enough_threads / any.threads)) : any.shared;
+      if (more > 0 && any.function && bytes <= room) best = {any, set};
+      if (more >= 0 && own.function && own.shared <= room) best = {own, set};
     }
+    if (!best.second) best = {exact_kernel_of<T>(terms & ~(terms - 1)), terms & ~(terms - 1)};  // which the device refuses
+    return best;
   });
 }
 

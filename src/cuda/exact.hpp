@@ -59,7 +59,7 @@ struct exact_pieces {
   unsigned first[most_pieces + 1];  ///< item of each; behind them how many there are
 };
 
-/// The passes of several exact reductions of elements of one type: one, if a block has room for the columns of all terms. Their cells
+/// The passes of several exact reductions of elements of one type: one, if there is room for the columns of all terms. Their cells
 /// lie in the workspace one behind the other.
 struct exact_plan {
   struct pass {

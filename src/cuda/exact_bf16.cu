@@ -26,7 +26,7 @@ exact_kernel exact_kernel_of_any<T>(unsigned terms) {
   using enum exact::term;
   if (terms & of_two_inputs)
     return kernel_of_some<T, true, 1, in_levels<difference, T, 128>, in_bins<product, T, 128>, in_levels<squared_difference, T, 128>>(terms);
-  return kernel_of_some<T, false, 2, in_floats<element, 128>, in_floats<number, 128>, counting_terms<T, 128>, in_floats<magnitude, 128>,
+  return kernel_of_some<T, false, 4, in_floats<element, 128>, in_floats<number, 128>, counting_terms<T, 128>, in_floats<magnitude, 128>,
                                    in_bins<square, T, 128>>(terms);
 }
 
