@@ -575,7 +575,13 @@ std::vector<exact::term> terms_of(const std::vector<reduction>& all) {
   return terms;
 }
 std::vector<std::pair<std::string, std::vector<std::byte>>> data_of_many_sorts(dtype t, std::size_t n, std::uint64_t seed) {
-  return {{"near one", test::make_data(t, test::kind::near_one, n, seed)},
+  auto with_nans = test::make_data(t, test::kind::near_one, n, seed);
+  visit(t, [&]<class T>(std::type_identity<T>) {
+    if constexpr (!std::is_integral_v<T>)
+      for (std::size_t i = 0; i < n; i += 5) std::memset(&with_nans[i * sizeof(T)], 0xff, sizeof(T));
+  });
+  return {{"near one, and NaNs", with_nans},
+          {"near one", test::make_data(t, test::kind::near_one, n, seed)},
           {"any bits", test::make_data(t, test::kind::any_bits, n, seed)},
           {"special", test::make_data(t, test::kind::special, n, seed)},
           {"any finite bits", any_finite_bits(t, n, seed)}};
