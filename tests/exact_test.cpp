@@ -503,6 +503,17 @@ TEST_CASE("cells have room for what they promise") {
     one.merge(exact::sum<float>(one));
   }
   REQUIRE(same_value(sum, all));
+
+  static cpu::cells_of_doubles<0> d;
+  static cpu::cells<double, 1> into_d;
+  fill(d, d.most, [&](auto& to) { to.add(static_cast<std::uint64_t>(bits_of(-largest))); });
+  d.add_to(into_d);
+  into_d.flags = exact::something_else;
+  exact::sum<double> many, once;
+  into_d.add_to(many);
+  exact::deposit<term::element>(once, -largest);
+  for (std::size_t n = d.most; n > 1; n >>= 1) once.merge(exact::sum<double>(once));
+  REQUIRE(same_value(many, once));
 }
 
 TEST_CASE("any order, any split, any grouping") {

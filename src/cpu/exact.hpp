@@ -1,6 +1,7 @@
 // The seam between exact sums and the code compiled once per instruction set.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <type_traits>
 
@@ -47,12 +48,12 @@ struct cells {
 
 /// Elements by their sign and exponent: each is added as its bits, and 2^unit to count it, so that nothing has
 /// to be looked at. There is room for `most` elements: the sum of their bits stays below 2^unit, their count
-/// above it.
+/// above it. Of types of up to 32 bits.
 template <class T>
 struct cells_by_exponent {
   using R = exact::range<T>;
-  using cell = std::conditional_t<R::width <= 32, exact::word, exact::wide>;
-  static constexpr int unit = (8 * static_cast<int>(sizeof(cell)) + R::width) / 2;
+  using cell = exact::word;
+  static constexpr int unit = (64 + R::width) / 2;
   static constexpr std::size_t most = (std::size_t{1} << (unit - R::width)) - 1;
   static constexpr int count = 1 << (R::width - R::mantissa);
 
@@ -63,7 +64,7 @@ struct cells_by_exponent {
     for (int i = 0; i < count; ++i) {
       if (of[i] == 0) continue;
       const cell n = of[i] >> unit, bits = of[i] & ((cell{1} << unit) - 1);
-      exact::wide m = bits - n * (static_cast<cell>(i) << R::mantissa);  // the sum of the fractions
+      cell m = bits - n * (static_cast<cell>(i) << R::mantissa);  // the sum of the fractions
       const int biased = i & (count / 2 - 1);
       const bool negative = i >= count / 2;
       if (biased == count / 2 - 1) {
@@ -72,12 +73,50 @@ struct cells_by_exponent {
         continue;
       }
       s.flags |= exact::something_else >> (negative && biased == 0 && m == 0);
-      if (biased) m += exact::wide{n} << R::mantissa;
-      const int shift = biased ? biased - 1 : 0;
-      s.put(static_cast<exact::word>(m), shift, negative);
-      s.put(static_cast<exact::word>(m >> 64), shift + 64, negative);
+      if (biased) m += n << R::mantissa;
+      s.put(m, biased ? biased - 1 : 0, negative);
     }
   }
+};
+
+/// Doubles by their sign and exponent, 2^Group exponents together: their integers are added, and carries, which are few, counted. (A count of
+/// elements beside each sum would take longer.) There is room for `most`. Flags are for others to set; where they say that the sum is not finite,
+/// nobody asks for the rest.
+template <int Group>
+struct cells_of_doubles {
+  using R = exact::range<double>;
+  static constexpr std::size_t most = Group > 0 ? std::size_t{1} << 12 : std::size_t{1} << 26;
+  static constexpr int half = 1 << (R::width - R::mantissa - 1 - Group);
+
+  exact::word of[2 * half] = {};  // of positive ones, and of negative ones
+  std::uint16_t carries[2 * half] = {};
+
+  void add(exact::word x) {
+    const exact::word exponent = x >> R::mantissa, normal = (exponent & (2 * R::bias + 1)) != 0;
+    const exact::word shift = exponent - normal;  // the sign is above it
+    const exact::word m = (x - (shift << R::mantissa)) << (shift & ((1 << Group) - 1));
+    const exact::word at = shift >> Group, sum = of[at] + m;
+    of[at] = sum;
+    if (sum < m) [[unlikely]] ++carries[at];
+  }
+  /// Says whether the sum of either sign is more than 0.
+  bool add_to(cells<double, 1>& s) const {
+    constexpr int together = s.spacing >> Group, finite = ((2 * R::bias - 1) >> Group) + 1;
+    bool any = false;
+    for (int negative = 0; negative < 2; ++negative)
+      for (int first = 0; first < finite; first += together) {
+        exact::wide sum = 0;  // below 2^(64 + 16 + 32)
+        for (int i = std::min(first + together, finite) - 1; i >= first; --i) sum = (sum << (1 << Group)) + at(negative * half + i);
+        s.of[negative][first / together] += sum;
+        any |= sum != 0;
+      }
+    return any;
+  }
+  /// Whether there was something that is not finite; where Group is 0.
+  bool has_specials() const { return at(half - 2) != 0 || at(2 * half - 2) != 0; }
+
+ private:
+  exact::wide at(int i) const { return exact::wide{carries[i]} << 64 | of[i]; }
 };
 
 /// What is summed, of elements of which type.

@@ -23,6 +23,57 @@ BITFOLD_INLINE auto element_bits(const T* x, std::size_t i) {
   return b;
 }
 
+/// What the sum of n doubles says besides its value; bits_at(i) are those of the i-th.
+template <class Bits>
+BITFOLD_INLINE unsigned flags_of_doubles(std::size_t n, Bits bits_at) {
+  constexpr exact::word sign = exact::word{1} << 63, last = exact::word{1} << exact::range<double>::mantissa, infinity = sign - last;
+  exact::word other = 0, special = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const exact::word x = bits_at(i);
+    other |= x ^ sign;
+    special |= (x & ~sign) + last;  // whose sign is up where the exponent is all ones
+  }
+  unsigned flags = other ? exact::something_else : exact::a_minus_zero;
+  if ((special & sign) == 0) return flags;
+  for (std::size_t i = 0; i < n && !(flags & exact::a_nan); ++i) {
+    const exact::word x = bits_at(i), magnitude = x & ~sign;
+    if (magnitude >= infinity) flags |= magnitude > infinity ? exact::a_nan : x == infinity ? exact::plus_infinity : exact::minus_infinity;
+  }
+  return flags;
+}
+
+/// Adds as many of n elements as it is worth to add by their exponents, and says how many; terms of one element.
+template <exact::term What, class T>
+std::size_t add_by_exponent(cells<T, 1>& to, const T* x, std::size_t n) {
+  const auto add_all = [&](auto& e) BITFOLD_LAMBDA {
+#pragma GCC unroll 4
+    for (std::size_t i = 0; i < n; ++i) e.add(element_bits<What>(x, i));
+  };
+  if constexpr (std::is_same_v<T, double>) {
+    const auto bits_at = [x](std::size_t i) BITFOLD_LAMBDA { return element_bits<What>(x, i); };
+    if (n < 256) return 0;
+    if (n < cells_of_doubles<3>::most) {
+      cells_of_doubles<3> e;
+      add_all(e);
+      e.add_to(to);
+      to.flags |= flags_of_doubles(n, bits_at);
+    } else {
+      n = std::min(n, cells_of_doubles<0>::most);
+      cells_of_doubles<0> e;
+      add_all(e);
+      to.flags |= e.add_to(to) && !e.has_specials() ? exact::something_else : flags_of_doubles(n, bits_at);
+    }
+    return n;
+  } else {
+    if (n < 8 * cells_by_exponent<T>::count) return 0;
+    n = std::min(n, cells_by_exponent<T>::most);
+    cells_by_exponent<T> e;
+    add_all(e);
+    e.add_to(to);
+    return n;
+  }
+}
+
 template <exact::term What, class T>
 void add_anything(exact::sum_of<T, What>& s, const T* x, const T* y, std::size_t n) {
   const auto add = [&](auto& to, std::size_t i) BITFOLD_LAMBDA {
@@ -35,15 +86,8 @@ void add_anything(exact::sum_of<T, What>& s, const T* x, const T* y, std::size_t
   for (std::size_t from = 0; from < n;) {
     const std::size_t end = std::min(n, from + (std::size_t{1} << 28));
     cells<T, exact::degree(What)> c;
-    if constexpr (exact::degree(What) == 1 && exact::inputs(What) == 1) {
-      using by_exponent = cells_by_exponent<T>;
-      while (end - from >= 8 * by_exponent::count) {
-        const std::size_t most = std::min(end, from + by_exponent::most);
-        by_exponent e;
-        for (; from < most; ++from) e.add(element_bits<What>(x, from));
-        e.add_to(c);
-      }
-    }
+    if constexpr (exact::degree(What) == 1 && exact::inputs(What) == 1)
+      while (const std::size_t done = add_by_exponent<What>(c, x + from, end - from)) from += done;
     for (; from < end; ++from) add(c, from);
     c.add_to(s);
   }
