@@ -504,16 +504,21 @@ TEST_CASE("cells have room for what they promise") {
   }
   REQUIRE(same_value(sum, all));
 
-  static cpu::cells_of_doubles<0> d;
-  static cpu::cells<double, 1> into_d;
-  fill(d, d.most, [&](auto& to) { to.add(static_cast<std::uint64_t>(bits_of(-largest))); });
-  d.add_to(into_d);
-  into_d.flags = exact::something_else;
-  exact::sum<double> many, once;
-  into_d.add_to(many);
-  exact::deposit<term::element>(once, -largest);
-  for (std::size_t n = d.most; n > 1; n >>= 1) once.merge(exact::sum<double>(once));
-  REQUIRE(same_value(many, once));
+  const auto doubles = [&](auto& d) {
+    cpu::cells<double, 1> to;
+    fill(d, d.most, [&](auto& e) { e.add(static_cast<std::uint64_t>(bits_of(-largest))); });
+    d.add_to(to);
+    to.flags = exact::something_else;
+    exact::sum<double> many, once;
+    to.add_to(many);
+    exact::deposit<term::element>(once, -largest);
+    for (std::size_t n = d.most; n > 1; n >>= 1) once.merge(exact::sum<double>(once));
+    REQUIRE(same_value(many, once));
+  };
+  static cpu::cells_of_doubles<0> apart;
+  static cpu::cells_of_doubles<3> together;
+  doubles(apart);
+  doubles(together);
 }
 
 TEST_CASE("any order, any split, any grouping") {

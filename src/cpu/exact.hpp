@@ -79,9 +79,9 @@ struct cells_by_exponent {
   }
 };
 
-/// Doubles by their sign and exponent, 2^Group exponents together: their integers are added, and carries, which are few, counted. (A count of
-/// elements beside each sum would take longer.) There is room for `most`. Flags are for others to set; where they say that the sum is not finite,
-/// nobody asks for the rest.
+/// Doubles by their sign and exponent, 2^Group exponents together: their integers, shifted by what they are above the first of these, are added, and
+/// carries, which are few, counted. (A count of elements beside each sum would take longer.) There is room for `most`. Flags are for others to set;
+/// where they say that the sum is not finite, nobody asks for the rest, and so what is not finite may be added to the last cell of a sign.
 template <int Group>
 struct cells_of_doubles {
   using R = exact::range<double>;
@@ -101,7 +101,7 @@ struct cells_of_doubles {
   }
   /// Says whether the sum of either sign is more than 0.
   bool add_to(cells<double, 1>& s) const {
-    constexpr int together = s.spacing >> Group, finite = ((2 * R::bias - 1) >> Group) + 1;
+    constexpr int together = cells<double, 1>::spacing >> Group, finite = ((2 * R::bias - 1) >> Group) + 1;
     bool any = false;
     for (int negative = 0; negative < 2; ++negative)
       for (int first = 0; first < finite; first += together) {

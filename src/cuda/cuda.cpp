@@ -135,7 +135,7 @@ std::vector<step> steps_of(std::span<const reduction> all, std::size_t n, std::s
       s.ordered = make_plan(of, n, shape);
       s.node = static_cast<index>(s.ordered.tiles) * of.tile;
     } else if (s.order == ordering::any) {
-      s.binned = plan_exact(terms_of(all, s.which), r.in(), n, part, shape, room_of_block());
+      s.binned = plan_exact(terms_of(all, s.which), r.in(), n, part, shape);
     } else {
       s.ordered = make_plan({1, 1}, 0, shape);  // of a sort the workspace alone
       s.ordered.workspace = sort_workspace(r.in(), n);

@@ -36,6 +36,7 @@ int attribute(cudaDeviceAttr which) {
   return value;
 }
 int processors() { return attribute(cudaDevAttrMultiProcessorCount); }
+std::size_t room_of_block() { return static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)); }
 
 // How many blocks the current device runs at once; may be launched there from then on.
 int blocks_at_once(const exact_kernel& k, int threads) {
@@ -125,16 +126,14 @@ const void* finish_of(const auto& plan) {
 
 }  // namespace
 
-std::size_t room_of_block() { return static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)); }
-
-exact_plan plan_exact(std::span<const exact::term> terms, dtype type, std::size_t n, std::size_t part, const launch& shape, std::size_t room) {
+exact_plan plan_exact(std::span<const exact::term> terms, dtype type, std::size_t n, std::size_t part, const launch& shape, std::optional<std::size_t> room) {
   (void)make_plan({1, 1}, 0, shape);  // refuses a shape that is not allowed
   const std::size_t parts = n > part ? n / part + (n % part != 0) : 1;
   if (parts > most_blocks) throw error(errc::usage, "n: in " + std::to_string(parts) + " parts");
   const int of_all = static_cast<int>(parts);
   exact_plan plan{};
   plan.part = part;
-  add_passes(plan, terms, type, room, [&](const exact_kernel& k) {
+  add_passes(plan, terms, type, room ? *room : room_of_block(), [&](const exact_kernel& k) {
     const int threads = shape.threads ? std::min(shape.threads, k.threads) : threads_for(k, std::min(n, part));
     const int blocks = std::min(blocks_for(k, threads, std::min(n, part), shape.blocks), most_blocks / of_all);
     return std::pair(exact_plan::pass{k, threads, blocks, {}}, blocks * of_all);

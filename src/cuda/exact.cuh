@@ -75,7 +75,7 @@ __device__ inline void carry_cells(std::int64_t* cells, int count, int t, int th
 //
 // An adder is one thread's. It has
 //   begin()                   before all else
-//   expect(n)                 one thread's is told of n elements that the grid will take
+//   expect(n)                 one thread's is told of n elements that the grid, or of several arrays its block, will take
 //   take(x, y, packs, cells)  adds the elements of some packs; called by whole warps, of whose block's first thread the
 //                             first `packs` are not past the end
 //   spill(cells)              moves what it has to the cells of its block; called by whole blocks, after every

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -73,14 +74,14 @@ struct exact_plan {
   std::size_t workspace;
 };
 /// Of n elements that come in parts of `part`; those of a part are added to cells of its own. Errors: errc::usage (a launch shape that
-/// is not allowed; more than 2^13 parts), errc::cuda (no GPU). A block may have `room` bytes of shared memory.
-exact_plan plan_exact(std::span<const exact::term> terms, dtype type, std::size_t n, std::size_t part, const launch& shape, std::size_t room);
-/// That of the current device.
-std::size_t room_of_block();
+/// is not allowed; more than 2^13 parts), errc::cuda (no GPU). A block may have `room` bytes of shared memory;
+/// without, what the current device gives it.
+exact_plan plan_exact(std::span<const exact::term> terms, dtype type, std::size_t n, std::size_t part, const launch& shape,
+                      std::optional<std::size_t> room = {});
 /// Enqueues what is to be done with the elements that are there; with the last of them it writes a.how's results. Returns the name of the CUDA error, or null.
 const char* launch_exact(const exact_plan& p, const arguments& a);
 
-/// The passes over several arrays: of each term, one for each list of them, into cells of their own; all finish together.
+/// The passes over several arrays: of each set of terms that go together, one for each list of arrays, into cells of their own; all finish together.
 struct exact_pieces_plan {
   struct pass {
     exact_kernel kernel;
