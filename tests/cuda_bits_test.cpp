@@ -11,8 +11,8 @@
 #include "device_memory.hpp"
 #include "refusals.hpp"
 
-#include "../src/binned.hpp"
 #include "../src/cuda/exact.hpp"
+#include "../src/cuda/groups.hpp"
 
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <optional>
 
 using namespace bitfold;
@@ -553,6 +554,26 @@ TEST_CASE("cuda: exact sums that turn on what is far below the others", "[cuda][
   sum_is(op_id::sum, halves, std::vector<float16>(many), 0x1p20 * 65504 + 0x1p20 * 0x1p-24);
 }
 
+TEST_CASE("cuda: exact sums of elements and of squares in one pass", "[cuda][exact]") {
+  for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i32})
+    for (std::size_t n : {100, 5000, 100'003}) {
+      const auto data = test::make_data(t, test::kind::near_one, n, 26);
+      on_device d(data);
+      std::vector<reduction> all;
+      for (op_id op : {op_id::sum, op_id::sum_squares, op_id::mean}) all.push_back(make_reduction(op, method_id::exact, t));
+      device_memory out(8 * all.size()), work(cuda::workspace_bytes(all, n) + 16);
+      std::vector<void*> where;
+      for (std::size_t k = 0; k < all.size(); ++k) where.push_back(out.as<std::byte>() + 8 * k);
+      cuda::reduce(all, d.in.p, nullptr, n, where, work.p, cuda::workspace_bytes(all, n));
+      std::vector<std::byte> host(8 * all.size());
+      REQUIRE(cudaMemcpy(host.data(), out.p, host.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
+      for (std::size_t k = 0; k < all.size(); ++k) {
+        INFO(test::describe(all[k], n));
+        CHECK(to_hex(load_scalar(all[k].out(), &host[8 * k])) == to_hex(cpu::reduce(all[k], data.data(), nullptr, n)));
+      }
+    }
+}
+
 namespace {
 
 // All sets of exact sums of so many inputs, as reductions that need them.
@@ -568,11 +589,9 @@ std::vector<std::vector<reduction>> sets_of_exact_sums(dtype t, int inputs) {
   return sets;
 }
 std::vector<exact::term> terms_of(const std::vector<reduction>& all) {
-  std::vector<exact::term> terms;
-  for (const reduction& r : all)
-    for (const exact::term what : detail::terms_of(r))
-      if (std::ranges::find(terms, what) == terms.end()) terms.push_back(what);
-  return terms;
+  std::vector<std::size_t> each(all.size());
+  std::iota(each.begin(), each.end(), std::size_t{0});
+  return cuda::terms_of(all, each);
 }
 std::vector<std::pair<std::string, std::vector<std::byte>>> data_of_many_sorts(dtype t, std::size_t n, std::uint64_t seed) {
   auto with_nans = test::make_data(t, test::kind::near_one, n, seed);
