@@ -117,6 +117,13 @@ void add_operations() {
   add({op_id::mean, op_id::var});
   add({op_id::min, op_id::max});
   add({op_id::sum, op_id::min, op_id::max, op_id::mean, op_id::std});
+  add({op_id::sum, op_id::norm_l1, op_id::norm_l2, op_id::min, op_id::max});
+  add({op_id::nansum, op_id::nanmin, op_id::nanmax, op_id::count_nonzero});
+  add({op_id::dot, op_id::mse, op_id::cosine});
+  std::vector<op_id> all;
+  for (const op_id op : bitfold::all_ops)
+    if (bitfold::info(op).inputs == 1 && op != op_id::count_distinct) all.push_back(op);
+  add(all);
 }
 
 /// What is exact, of all kinds of values: their sum; of one binade and of any bits more, and shorter.

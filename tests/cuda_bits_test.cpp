@@ -193,6 +193,86 @@ TEST_CASE("cuda: operations on a short array", "[cuda][ops][racecheck]") {
   SUCCEED();
 }
 
+namespace {
+
+// All that there is of so many inputs, but what has no company.
+std::vector<reduction> sociable_reductions(dtype t, int inputs) {
+  auto all = test::reductions_of_all_ops(t);
+  std::erase_if(all, [&](const reduction& r) {
+    return info(r.op()).inputs != inputs || r.method() == method_id::sequential || r.method() == method_id::exact || r.op() == op_id::count_distinct;
+  });
+  return all;
+}
+// Some of them, up to so many.
+std::vector<reduction> some_of(const std::vector<reduction>& all, std::size_t most, test::random_bits& random) {
+  std::vector<reduction> some;
+  for (std::size_t k = random() % most + 1; k > 0; --k) some.push_back(all[random() % all.size()]);
+  return some;
+}
+
+}  // namespace
+
+TEST_CASE("cuda: any set of operations is one pass", "[cuda][ops]") {
+  test::random_bits random{31};
+  for (dtype t : all_dtypes)
+    for (const int inputs : {1, 2}) {
+      auto all = sociable_reductions(t, inputs);
+      for (const auto& g : cuda::groups_of(all, 1000)) CHECK(cuda::is_set(g.kind));
+      CHECK(cuda::groups_of(all, 1000).size() <= 4);  // as many reductions as there are results, or states of a block
+      if (is_float(t)) std::erase_if(all, [](const reduction& r) { return r.acc() == dtype::f64 && r.in() != dtype::f64 && info(r.op()).types != typing::wide; });
+      for (int i = 0; i < 100; ++i) {
+        const auto some = some_of(all, 12, random);
+        const auto groups = cuda::groups_of(some, 1000);
+        INFO(name(t) << " " << test::describe(some[0], some.size()));
+        REQUIRE(groups.size() == 1);
+        std::vector<std::size_t> which = groups[0].which;
+        std::ranges::sort(which);
+        for (std::size_t k = 0; k < some.size(); ++k) CHECK(which[k] == k);
+      }
+      // More than a block has room for, as it has for each alone.
+      for (const auto& g : cuda::groups_of(all, std::size_t{1} << 40)) CHECK(!cuda::is_set(g.kind));
+    }
+}
+
+TEST_CASE("cuda: any set of operations has the reference's bits, in any launch shape", "[cuda][ops]") {
+  const std::size_t most = 300'007;
+  test::random_bits random{32};
+  const auto all_shapes = shapes();
+  for (dtype t : all_dtypes)
+    for (const test::kind kind : {test::kind::any_bits, test::kind::special, test::kind::near_one}) {
+      const auto data = test::make_data(t, kind, 2 * most, 33);
+      on_device d(data);
+      for (const int inputs : {1, 2})
+        for (const std::size_t n : {std::size_t{1}, std::size_t{33}, std::size_t{257}, std::size_t{1023}, std::size_t{4099}, std::size_t{70'000}, most - 7}) {
+          const auto all = sociable_reductions(t, inputs);
+          const std::size_t first = n % 8, second = most;
+          std::vector<scalar> want(all.size());
+          cpu::reduce(all, data.data() + first * size_of(t), inputs == 2 ? data.data() + second * size_of(t) : nullptr, n, want);
+          for (int i = 0; i < 12; ++i) {
+            std::vector<std::size_t> which;
+            for (std::size_t k = random() % 16 + 2; k > 0; --k) which.push_back(random() % all.size());
+            std::vector<reduction> some;
+            for (const std::size_t k : which) some.push_back(all[k]);
+            const cuda::launch& shape = all_shapes[i < 3 ? 0 : random() % all_shapes.size()];
+            const auto got = d.reduce(some, first, n, shape, second);
+            for (std::size_t k = 0; k < some.size(); ++k) {
+              INFO(test::describe(some[k], n) << " number " << k << " of " << some.size() << describe(shape) << " " << test::name(kind));
+              CHECK(to_hex(got[k]) == to_hex(want[which[k]]));
+            }
+          }
+        }
+    }
+}
+
+TEST_CASE("cuda: sets of operations on a short array", "[cuda][ops][racecheck]") {
+  for (dtype t : {dtype::f16, dtype::f32, dtype::f64, dtype::i8}) {
+    const std::size_t n = 9'001;
+    const auto data = test::make_data(t, test::kind::near_one, 2 * n + 2, 12);
+    on_device d(data);
+    for (const int inputs : {1, 2}) compare_all(sociable_reductions(t, inputs), data, d, 1, n + 1, n, {}, "");
+  }
+}
+
 // Short, so that it can run whole under compute-sanitizer's racecheck.
 TEST_CASE("cuda: every launch shape on a short array", "[cuda][racecheck]") {
   const std::size_t n = 70'001;

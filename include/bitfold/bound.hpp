@@ -1,4 +1,4 @@
-// Results with a bound of their error, found in the same pass on a CPU, in another on a GPU: |value - exact value| <= bound.
+// Results with a bound of their error, found in the same pass: |value - exact value| <= bound.
 //
 // The bound is that of docs/operations.md, of which the sum of magnitudes is computed in f64 beside the result (or
 // told from the result, where all terms are of one sign), and every step of it is rounded upwards. It says what
@@ -55,8 +55,8 @@ bounded reduce_with_bound(const reduction& r, const void* x, const void* y, std:
 bounded result_with_bound(const totals& of, std::size_t k);
 
 namespace cuda {
-/// As cuda::reduce_host, and the bounds of cpu::reduce_with_bounds. The magnitudes of nansum, nanmean, dot, cosine,
-/// and mse and mae of 64-bit integers, are summed on the CPU.
+/// As cuda::reduce_host, and the bounds of cpu::reduce_with_bounds. For nansum, nanmean, dot, cosine, and mse and mae of 64-bit
+/// integers, the elements' magnitudes are summed in a pass of the CPU.
 std::vector<bounded> reduce_host_with_bounds(std::span<const reduction> all, const void* x, const void* y,
                                              std::size_t n, int device = 0, const launch& shape = {});
 }  // namespace cuda

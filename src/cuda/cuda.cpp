@@ -1,6 +1,9 @@
 #include <bitfold/cuda.hpp>
 
 #include <algorithm>
+#include <bit>
+#include <memory>
+#include <numeric>
 #include <set>
 
 #include <cuda_runtime_api.h>
@@ -40,7 +43,31 @@ constexpr char key = 0;
 const char* key_of(kernel_kind kind, const reduction& r) {
   // Exact ones share whatever terms they have.
   if (detail::is_exact(r)) return kind == kernel_kind::shared ? &key<void, void, void> : nullptr;
+  if (is_set(kind)) return with_set<const char*>(kind, r, []<class Set>(int) { return &key<Set, void, void>; });
   return with_kernel<const char*>(kind, r, []<class F, class T, class A>() { return &key<F, T, A>; });
+}
+
+int member_of(kernel_kind kind, const reduction& r) {
+  return with_set<int>(kind, r, []<class Set>(int at) { return at; });
+}
+// Of some of `all`, but for where their results go.
+member_results members_of(kernel_kind kind, std::span<const reduction> all, std::span<const std::size_t> which) {
+  member_results m{};
+  const auto* const bytes = with_set<const std::size_t*>(kind, all[which[0]], []<class Set>(int) { return Set::list::bytes; });
+  for (const std::size_t k : which) {
+    const auto at = static_cast<std::size_t>(member_of(kind, all[k]));
+    m.member[m.count++] = static_cast<std::int16_t>(at);
+    if (m.wanted >> at & 1) continue;
+    m.wanted |= std::uint64_t{1} << at;
+    m.at[at] = static_cast<std::int16_t>(m.record);
+    m.record += (bytes[at] + 7) / 8 * 8;
+    m.largest = std::max(m.largest, bytes[at]);
+  }
+  return m;
+}
+sizes sizes_of(kernel_kind kind, const reduction& r, const member_results& m) {
+  const auto tile = with_set<index>(kind, r, []<class Set>(int) { return index{Set::stored ? tile_bytes / sizeof(typename Set::element) : widened_tile}; });
+  return {m.record, tile, m.largest, std::popcount(m.wanted)};
 }
 
 }  // namespace
@@ -75,31 +102,63 @@ void check_engine(std::span<const reduction> all) {
   if (devices().empty()) throw error(errc::no_device, "cuda: no usable GPU on this machine");
 }
 
-std::vector<group> groups_of(std::span<const reduction> all) {
-  if (all.size() == 1) return {{kernel_kind::own, {0}}};
-  // The company of the most bases, which saves the most passes; the smallest of these.
+namespace {
+
+// Whether one kernel does those of `which` and number k as well.
+bool has_room(kernel_kind kind, std::span<const reduction> all, std::vector<std::size_t> which, std::size_t k, std::size_t n) {
+  if (!is_set(kind)) return which.size() < most_results;
+  if (which.size() == most_member_results) return false;
+  which.push_back(k);
+  const member_results m = members_of(kind, all, which);
+  return m.record <= most_record && n <= most_elements(sizes_of(kind, all[k], m));
+}
+
+// The kernel of the most bases of some, which saves the most passes; the smallest of these.
+kernel_kind company_of_most(std::span<const reduction> all, const std::vector<std::size_t>& some, bool sets) {
   kernel_kind company = kernel_kind::shared;
   std::size_t most = 1;
   for (const kernel_kind kind : companies) {
+    if (is_set(kind) && !sets) continue;
     std::set<const char*> bases;
-    for (const reduction& r : all)
-      if (key_of(kind, r)) bases.insert(key_of(kernel_kind::shared, r));
+    for (const std::size_t k : some)
+      if (key_of(kind, all[k])) bases.insert(key_of(kernel_kind::shared, all[k]));
     if (bases.size() > most) company = kind, most = bases.size();
   }
+  return company;
+}
+
+std::vector<group> groups_by(std::span<const reduction> all, std::size_t n, bool sets) {
+  if (all.size() == 1) return {{kernel_kind::own, {0}}};
   std::vector<group> found;
-  for (std::size_t k = 0; k < all.size(); ++k) {
-    const kernel_kind kind = key_of(company, all[k]) ? company : kernel_kind::shared;
-    const auto same = std::find_if(found.begin(), found.end(), [&](const group& g) {
-      const char* key = key_of(kind, all[k]);
-      return key && g.kind == kind && g.which.size() < most_results && key_of(kind, all[g.which[0]]) == key;
-    });
-    if (same != found.end()) same->which.push_back(k);
-    else found.push_back({kind, {k}});
+  std::vector<std::size_t> left(all.size());
+  std::iota(left.begin(), left.end(), 0);
+  while (!left.empty()) {
+    const kernel_kind kind = company_of_most(all, left, sets);
+    const std::size_t before = found.size();
+    std::vector<std::size_t> others;
+    for (const std::size_t k : left) {
+      const char* const key = key_of(kind, all[k]);
+      if (!key && kind != kernel_kind::shared) {
+        others.push_back(k);
+        continue;
+      }
+      const auto same = std::find_if(found.begin() + static_cast<std::ptrdiff_t>(before), found.end(), [&](const group& g) {
+        return key && key_of(kind, all[g.which[0]]) == key && has_room(kind, all, g.which, k, n);
+      });
+      if (same != found.end()) same->which.push_back(k);
+      else found.push_back({kind, {k}});
+    }
+    left = std::move(others);
   }
   for (group& g : found)
     if (g.which.size() == 1) g.kind = kernel_kind::own;
   return found;
 }
+
+}  // namespace
+
+std::vector<group> groups_of_outputs(std::span<const reduction> all) { return groups_by(all, 0, false); }
+std::vector<group> groups_of(std::span<const reduction> all, std::size_t n) { return groups_by(all, n, true); }
 
 namespace {
 
@@ -120,6 +179,7 @@ struct step {
   plan ordered;
   index node;  // elements
   exact_plan binned;
+  std::unique_ptr<member_results> members;  // of a kernel for any set
 
   std::size_t workspace() const { return order == ordering::any ? binned.workspace : ordered.workspace; }
 };
@@ -127,11 +187,12 @@ struct step {
 // `part`: elements that are there at a time.
 std::vector<step> steps_of(std::span<const reduction> all, std::size_t n, std::size_t part, const launch& shape) {
   std::vector<step> steps;
-  for (group& g : groups_of(all)) {
+  for (group& g : groups_of(all, n)) {
     const reduction& r = all[g.which[0]];
-    step s{g.kind, detail::ordering_of(r), std::move(g.which), {}, 0, {}};
+    step s{g.kind, detail::ordering_of(r), std::move(g.which), {}, 0, {}, {}};
     if (s.order == ordering::canonical) {
-      const sizes of = sizes_of(s.kind, r);
+      if (is_set(s.kind)) s.members = std::make_unique<member_results>(members_of(s.kind, all, s.which));
+      const sizes of = s.members ? sizes_of(s.kind, r, *s.members) : sizes_of(s.kind, r);
       s.ordered = make_plan(of, n, shape);
       s.node = static_cast<index>(s.ordered.tiles) * of.tile;
     } else if (s.order == ordering::any) {
@@ -158,17 +219,21 @@ void run(const step& s, std::span<const reduction> all, const void* x, const voi
   const auto aligned = [](const void* q) { return reinterpret_cast<std::uintptr_t>(q) % 16 == 0; };
   const bool two_kernels = s.order == ordering::any ? !s.binned.alone : s.ordered.nodes > 1;
   arguments a{{x, y, r.in(), aligned(x) && aligned(y)}, n, first, count, {}, workspace, where,
-              shape.overlap && two_kernels && overlaps()};
-  for (std::size_t k : s.which) a.how.each[a.how.count++] = {out[k], all[k].out(), all[k].op(), all[k].ddof()};
+              shape.overlap && two_kernels && overlaps(), s.members.get()};
+  result* to = s.members ? s.members->each : a.how.each;
+  for (const std::size_t k : s.which) *to++ = {out[k], all[k].out(), all[k].op(), all[k].ddof()};
+  if (!s.members) a.how.count = static_cast<int>(s.which.size());
   const auto launch_ordered = [&] {
     plan p = s.ordered;
     p.begin = first / s.node;
     p.end = std::min(p.nodes, (first + count + s.node - 1) / s.node);
     p.blocks = static_cast<int>(std::min<index>(static_cast<index>(p.blocks), p.end - p.begin));
     using launcher = const char* (*)(kernel_kind, const reduction&, const plan&, const arguments&);
-    return with_kernel<launcher>(s.kind, r, []<class F, class T, class A>() -> launcher {
-      return launch_part<kernel_choice<F, T, A>::in>;
-    })(s.kind, r, p, a);
+    const launcher launch = s.members ? with_set<launcher>(s.kind, r, []<class Set>(int) -> launcher { return launch_part<Set::in>; })
+                                      : with_kernel<launcher>(s.kind, r, []<class F, class T, class A>() -> launcher {
+                                          return launch_part<kernel_choice<F, T, A>::in>;
+                                        });
+    return launch(s.kind, r, p, a);
   };
   check_launch(s.order == ordering::any      ? launch_exact(s.binned, a)
                : s.order == ordering::sorted ? launch_distinct(a)

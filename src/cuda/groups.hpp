@@ -17,8 +17,10 @@ struct group {
   kernel_kind kind;
   std::vector<std::size_t> which;
 };
-/// The fewest passes that there are kernels for.
-std::vector<group> groups_of(std::span<const reduction> all);
+/// The fewest passes that there are kernels for; of several outputs, which no kernel for any set has.
+std::vector<group> groups_of_outputs(std::span<const reduction> all);
+/// Likewise, of arrays of n elements.
+std::vector<group> groups_of(std::span<const reduction> all, std::size_t n);
 
 /// Errors: errc::cuda, naming the call.
 void check(cudaError_t err, const char* call);

@@ -1,7 +1,7 @@
 // The kernels of one part.
 #pragma once
 
-#include "results.cuh"
+#include "sets.cuh"
 
 namespace bitfold::cuda {
 namespace {
@@ -45,6 +45,11 @@ const char* launch_kernels(const plan& p, const arguments& a) {
 
 template <>
 const char* launch_part<part::BITFOLD_PART>(kernel_kind kind, const reduction& r, const plan& p, const arguments& a) {
+  if (is_set(kind))
+    return with_set<const char*>(kind, r, [&]<class Set>(int) -> const char* {
+      if constexpr (Set::in == part::BITFOLD_PART) return launch_set<Set>(p, a);
+      else return "not of this part";  // not reached
+    });
   return with_kernel<const char*>(kind, r, [&]<class F, class T, class A>() -> const char* {
     using choice = kernel_choice<F, T, A>;
     if constexpr (choice::in != part::BITFOLD_PART)
@@ -52,7 +57,7 @@ const char* launch_part<part::BITFOLD_PART>(kernel_kind kind, const reduction& r
     else if constexpr (choice::stored)
       return launch_kernels<F, stored_elements<widening<F, A>, T>, A>(p, a);
     else
-      return launch_kernels<F, read_elements<widening<F, A>, widening_reader<F, A>>, A>(p, a);
+      return launch_kernels<F, read_elements<widening<F, A>, widening_reader<F::takes == fold::input::two, A>>, A>(p, a);
   });
 }
 

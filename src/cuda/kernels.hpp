@@ -1,6 +1,8 @@
 // The seam between host code and the kernels, and the list of the kernels that there are.
 #pragma once
 
+#include <tuple>
+
 #include <bitfold/cuda/plan.hpp>
 
 #include "../dispatch.hpp"
@@ -21,6 +23,18 @@ struct result_list {
   result each[most_results];
 };
 
+/// Of a kernel that does any set of reductions (see `members`): which of its members are wanted, and their results.
+inline constexpr int most_members = 48, most_member_results = 32;
+inline constexpr std::size_t most_record = 368;  ///< bytes: a block has room for 128 of them
+struct member_results {
+  std::size_t record, largest;               ///< bytes of the states of all that are wanted, one behind the other, and of the largest
+  std::uint64_t wanted;                      ///< a bit for each member
+  std::int16_t at[most_members];             ///< of those, where its state is in a record
+  int count;
+  std::int16_t member[most_member_results];  ///< of each result
+  result each[most_member_results];
+};
+
 struct arguments {
   elements data;             ///< those that are there: all n, unless they come in parts
   std::size_t n;
@@ -29,15 +43,19 @@ struct arguments {
   void* workspace;
   stream where;
   bool overlap;
+  const member_results* members = nullptr;  ///< instead of `how`, of kernels for any set
 };
 
 // ---- What is compiled: kernels, each in one of the parts, a file each ----------------------------------
 
 /// Which of the kernels of a reduction: one of its own, which `sum` has; the one that all operations of the
-/// same base share; or one of several bases (see `company`), fewer first.
-enum class kernel_kind { own, shared, extremes, min_and_place, max_and_place, mean_and_variance, softmax, statistics };
+/// same base share; or one of several bases (see `company`), fewer first; or of any of them (see `members`), as they accumulate
+/// by themselves, or all in f64.
+enum class kernel_kind { own, shared, extremes, min_and_place, max_and_place, mean_and_variance, softmax, statistics, any_set, any_set_in_f64 };
 inline constexpr kernel_kind companies[] = {kernel_kind::extremes,          kernel_kind::min_and_place, kernel_kind::max_and_place,
-                                            kernel_kind::mean_and_variance, kernel_kind::softmax,       kernel_kind::statistics};
+                                            kernel_kind::mean_and_variance, kernel_kind::softmax,       kernel_kind::statistics,
+                                            kernel_kind::any_set,           kernel_kind::any_set_in_f64};
+constexpr bool is_set(kernel_kind kind) { return kind >= kernel_kind::any_set; }
 
 enum class part { f16, bf16, f32, f64, in_f64, integer_sums, widened_floats, widened_integers };
 inline constexpr int parts = 8;
@@ -169,7 +187,114 @@ Result with_kernel(kernel_kind kind, const reduction& r, Function&& f) {
             case kernel_kind::statistics: return among.template operator()<kernel_kind::statistics>();
             case kernel_kind::own:
             case kernel_kind::shared: return call(std::type_identity<Base>{});
+            case kernel_kind::any_set:
+            case kernel_kind::any_set_in_f64: break;  // these have with_set
           }
+        }
+        return Result{};
+      });
+    } else {
+      return Result{};
+    }
+  });
+}
+
+// ---- Any set of reductions of the same elements ----
+
+/// A fold, and what it widens elements to.
+template <class F, class A>
+struct member {
+  using fold = F;
+  using accumulator = A;
+};
+template <class... M>
+struct members {
+  static constexpr int count = sizeof...(M);
+  template <int I>
+  using at = std::tuple_element_t<I, std::tuple<M...>>;
+  static constexpr std::size_t bytes[count + 1] = {sizeof(bitfold::fold::settled<typename M::fold, typename M::accumulator>)...};  // of a state
+  /// Which one it is, or -1.
+  template <class Wanted>
+  static constexpr int find() {
+    int i = 0;
+    return ((++i, std::is_same_v<M, Wanted>) || ...) ? i - 1 : -1;
+  }
+};
+/// Those of both, each once.
+template <class... M>
+constexpr auto operator+(members<M...> all, members<>) {
+  return all;
+}
+template <class... M, class First, class... Rest>
+constexpr auto operator+(members<M...>, members<First, Rest...>) {
+  if constexpr (members<M...>::template find<First>() >= 0) return members<M...>{} + members<Rest...>{};
+  else return members<M..., First>{} + members<Rest...>{};
+}
+
+/// The member that Op by method M is, if it is one and compiled.
+template <class Op, class M, typing Types, bool Takes, class T, class W, bool Two>
+constexpr auto members_of_method() {
+  using A = std::conditional_t<Types == typing::wide || (Types == typing::real && std::is_integral_v<W>), double, W>;
+  using Like = std::conditional_t<std::is_same_v<A, double> && !std::is_same_v<T, double>, float, A>;  // as detail::dispatch has it
+  using F = typename Op::template fold<M, Like>;
+  constexpr bool chosen = std::is_same_v<M, method::tree> || (Takes && !std::is_integral_v<A>);
+  if constexpr (!chosen || F::ordering != ordering::canonical) return members<>{};
+  else if constexpr ((F::takes == fold::input::two) != Two || !is_compiled<typename F::base, T, A>) return members<>{};
+  else return members<member<typename F::base, A>>{};
+}
+template <class Op, typing Types, bool Takes, class T, class W, bool Two>
+constexpr auto members_of_op() {
+  return members<>{}
+#define BITFOLD_METHOD(name, ...) + members_of_method<Op, method::name, Types, Takes, T, W, Two>()
+      BITFOLD_METHODS(BITFOLD_METHOD)
+#undef BITFOLD_METHOD
+          ;
+}
+template <class T, class W, bool Two>
+constexpr auto members_of_set() {
+  return members<>{}
+#define BITFOLD_OP(name, inputs, takes_method, has_exact, types, ...) + members_of_op<op::name##_op, typing::types, takes_method, T, W, Two>()
+      BITFOLD_OPS(BITFOLD_OP)
+#undef BITFOLD_OP
+          // In f64 besides, what bounds of narrower sums are made of.
+          + members_of_op<op::norm_l1_op, typing::wide, false, T, W, Two>();
+}
+
+/// What one kernel can do at once for elements like T (integers: i64 or u64) that are read as W, of one input or of two: each base
+/// once, in the accumulator that make_reduction chooses for it; or, where W is f64 but T is not, all in that.
+template <class T, class W, bool Two>
+struct set_of {
+  using element = T;
+  using wide = W;
+  static constexpr bool two = Two;
+  static constexpr bool stored = !std::is_integral_v<W> && std::is_same_v<T, double> == std::is_same_v<W, double>;  // as kernel_choice has it
+  static constexpr part in = std::is_integral_v<W> ? part::widened_integers : !stored ? part::widened_floats : kernel_choice<void, T, W>::in;
+  using list = decltype(members_of_set<T, W, Two>());
+  static_assert(list::count <= most_members);
+};
+
+/// Calls f.template operator()<Set>(m) for r: the set, and which member of it r is. What is in no set, or in one of no others, gives
+/// Result{}.
+template <class Result, class Function>
+Result with_set(kernel_kind kind, const reduction& r, Function&& f) {
+  return detail::dispatch<algebra>(r, [&]<class Chosen>(Chosen) -> Result {
+    using F = typename Chosen::fold;
+    using A = typename Chosen::accumulator;
+    if constexpr (F::ordering == ordering::canonical) {
+      return visit(r.in(), [&]<class T>(std::type_identity<T>) -> Result {
+        const auto in = [&]<class Like, class W>(std::type_identity<Like>, std::type_identity<W>) -> Result {
+          using set = set_of<Like, W, F::takes == fold::input::two>;
+          constexpr int at = set::list::template find<member<typename F::base, A>>();
+          if constexpr (at >= 0 && set::list::count > 1) return f.template operator()<set>(at);
+          else return Result{};
+        };
+        constexpr bool narrow = !std::is_integral_v<T> && !std::is_same_v<T, double>;
+        if constexpr (fold::holds<A, T>() && narrow) {
+          if (kind == kernel_kind::any_set) return in(std::type_identity<T>{}, std::type_identity<float>{});
+          return in(std::type_identity<float>{}, std::type_identity<double>{});
+        } else if constexpr (fold::holds<A, T>()) {
+          using W = std::conditional_t<!std::is_integral_v<T>, double, std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>;
+          if (kind == kernel_kind::any_set) return in(std::type_identity<W>{}, std::type_identity<W>{});
         }
         return Result{};
       });

@@ -27,6 +27,12 @@ void check_workspace(const void* workspace, std::size_t bytes, std::size_t need)
     throw error(errc::usage, "workspace: null or not 16-byte aligned");
 }
 
+namespace {
+index most_tiles(const sizes& of) { return std::bit_floor(room_for_states(of.state)); }
+index most_nodes(const sizes& of) { return nodes_per_warp * room_for_states(of.largest); }
+}  // namespace
+index most_elements(const sizes& of) { return most_tiles(of) * most_nodes(of) * of.tile; }
+
 plan make_plan(const sizes& of, std::size_t n, const launch& shape) {
   if (shape.threads != 0 && (shape.threads < 32 || shape.threads > max_threads || shape.threads % 32))
     refuse("threads", shape.threads, "a multiple of 32 from 32 to 512");
@@ -35,12 +41,8 @@ plan make_plan(const sizes& of, std::size_t n, const launch& shape) {
       (shape.tiles < 0 || shape.tiles > max_tiles || !std::has_single_bit(unsigned(shape.tiles))))
     refuse("tiles", shape.tiles, "a power of two from 1 to 1024");
 
-  const auto [state, tile] = of;
-  const index tiles = n / tile + (n % tile != 0);
-  const index room = room_for_states(state);
-  const index most_tiles = std::bit_floor(room), most_nodes = nodes_per_warp * room;
-  if (tiles > most_tiles * most_nodes)
-    throw error(errc::usage, "n: more than " + std::to_string(most_tiles * most_nodes * tile) + " elements");
+  if (n > most_elements(of)) throw error(errc::usage, "n: more than " + std::to_string(most_elements(of)) + " elements");
+  const index tiles = n / of.tile + (n % of.tile != 0);
 
   plan p{};
   // Measured on an H200: one block up to 16 tiles; then one tile a warp until every multiprocessor has
@@ -55,18 +57,19 @@ plan make_plan(const sizes& of, std::size_t n, const launch& shape) {
                                  : large ? warps * (tiles >= 131072 ? 32 : 16)
                                          : warps * std::clamp<index>(tiles / 2048, 1, 4));
   if (shape.tiles) per_node = static_cast<index>(shape.tiles);
-  while ((tiles + per_node - 1) / per_node > most_nodes) per_node *= 2;
-  p.tiles = static_cast<int>(std::min(per_node, most_tiles));
+  while ((tiles + per_node - 1) / per_node > most_nodes(of)) per_node *= 2;
+  p.tiles = static_cast<int>(std::min(per_node, most_tiles(of)));
   p.nodes = std::max<index>(1, (tiles + p.tiles - 1) / p.tiles);
+  if (!shape.threads && !large) p.threads = std::min(max_threads, p.threads * of.folds);  // several share a tile
   p.begin = 0;
   p.end = p.nodes;
   p.blocks = static_cast<int>(shape.blocks ? std::min<index>(shape.blocks, p.nodes) : p.nodes);
 
   const index runs = (p.nodes + nodes_per_warp - 1) / nodes_per_warp;
   p.second_threads = static_cast<int>(32 * std::clamp<index>(runs, 1, max_threads / 32));
-  p.workspace = p.nodes > 1 ? p.nodes * state : 0;
-  p.shared = bytes_for_states(std::min<index>(p.tiles, tiles), state);
-  p.second_shared = bytes_for_states(runs, state);
+  p.workspace = p.nodes > 1 ? p.nodes * of.state : 0;
+  p.shared = bytes_for_states(std::min<index>(p.tiles, tiles), of.state);
+  p.second_shared = bytes_for_states(runs, of.largest);
   return p;
 }
 

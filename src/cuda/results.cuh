@@ -20,21 +20,26 @@ struct widening {
   BITFOLD_HD static auto element(T x, T y, int) {
     return fold::pair_of<A>{arith::widen<A>(x), arith::widen<A>(y)};
   }
-  BITFOLD_HD static auto made(A x, int place) {
+  /// Of what is read as W, that A holds.
+  template <class W>
+  BITFOLD_HD static auto made(W x, int place) {
     if constexpr (F::takes == fold::input::placed)
-      return fold::placed_at<A, std::int32_t>{x, place};
+      return fold::placed_at<A, std::int32_t>{arith::widen<A>(x), place};
     else
-      return x;
+      return arith::widen<A>(x);
   }
-  BITFOLD_HD static auto made(fold::pair_of<A> e, int) { return e; }
+  template <class W>
+  BITFOLD_HD static auto made(fold::pair_of<W> e, int) {
+    return fold::pair_of<A>{arith::widen<A>(e.x), arith::widen<A>(e.y)};
+  }
 };
 
 /// Reads elements of any type that A holds, told at run time: one kernel for many types, for what is not
 /// worth one each.
-template <class F, class A>
+template <bool Two, class A>
 struct widening_reader {
   using parameters = elements;
-  static constexpr bool two = F::takes == fold::input::two;
+  static constexpr bool two = Two;
   using single = std::conditional_t<two, fold::pair_of<A>, A>;
   const std::byte *x, *y;
   dtype type;

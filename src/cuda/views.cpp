@@ -104,7 +104,7 @@ const char* launch_distinct_of_each(const output_elements& from, std::byte* out,
 
 std::vector<output_step> steps_of(std::span<const reduction> all, const output_elements& from, const launch& shape) {
   std::vector<output_step> steps;
-  for (group& g : groups_of(all)) {
+  for (group& g : groups_of_outputs(all)) {
     const reduction& r = all[g.which[0]];
     output_step step{g.kind == kernel_kind::own ? kernel_kind::shared : g.kind, detail::ordering_of(r), std::move(g.which), {}, {}, {}, 0};
     if (step.order == ordering::any) {

@@ -149,6 +149,20 @@ __device__ pack<T> load_pack(const T* p) {
 /// Whether a kernel knows that its elements are aligned to 16 bytes, knows that they are not, or looks.
 enum class alignment { known, missing, asked };
 
+/// A thread's part of a tile, as it was read: whatever Take is.
+template <class T, bool Two>
+struct stored_tile {
+  struct packs {
+    pack<T> row[order::rows];
+  };
+  packs x;
+  std::conditional_t<Two, packs, char> y;
+};
+template <class V, int Owned>
+struct read_tile {
+  V row[order::rows][Owned];
+};
+
 /// Elements T, read in packs of 16 bytes.
 template <class Take, class T>
 struct stored_elements {
@@ -159,13 +173,8 @@ struct stored_elements {
   const T *x, *y;
   bool aligned;
 
-  struct packs {
-    pack<T> row[order::rows];
-  };
-  struct raw {
-    packs x;
-    std::conditional_t<two, packs, char> y;
-  };
+  using raw = stored_tile<T, two>;
+  using packs = typename raw::packs;
   __device__ static stored_elements at(const elements& from, index i) {
     return {static_cast<const T*>(from.x) + i, two ? static_cast<const T*>(from.y) + i : nullptr, from.aligned};
   }
@@ -175,6 +184,19 @@ struct stored_elements {
     raw v;
     v.x = load_rows<How>(x);
     if constexpr (two) v.y = load_rows<How>(y);
+    return v;
+  }
+  // Of these elements those that are among the first `count`.
+  __device__ raw load_first(int count) const {
+    raw v{};
+#pragma unroll
+    for (int r = 0; r < order::rows; ++r)
+#pragma unroll
+      for (int i = 0; i < owned; ++i)
+        if (const int at = r * order::lanes + i; at < count) {
+          v.x.row[r].set(i, arith::bit_cast<typename pack<T>::bits>(x[at]));
+          if constexpr (two) v.y.row[r].set(i, arith::bit_cast<typename pack<T>::bits>(y[at]));
+        }
     return v;
   }
   __device__ static auto get(const raw& v, int r, int i, int place) {
@@ -225,9 +247,7 @@ struct read_elements {
   Reader from;
 
   using single = typename Reader::single;
-  struct raw {
-    single row[order::rows][owned];
-  };
+  using raw = read_tile<single, owned>;
   __device__ static read_elements at(const parameters& p, index i) { return {Reader::at(p, i)}; }
   __device__ read_elements ahead(int k) const { return {from.ahead(k)}; }
   template <alignment>
@@ -238,6 +258,17 @@ struct read_elements {
       for (int r = 0; r < order::rows; ++r)
 #pragma unroll
         for (int i = 0; i < owned; ++i) v.row[r][i] = one(r * order::lanes + i);
+    });
+    return v;
+  }
+  __device__ raw load_first(int count) const {
+    raw v{};
+    from.read([&](auto one) {
+#pragma unroll
+      for (int r = 0; r < order::rows; ++r)
+#pragma unroll
+        for (int i = 0; i < owned; ++i)
+          if (const int at = r * order::lanes + i; at < count) v.row[r][i] = one(at);
     });
     return v;
   }
@@ -322,6 +353,29 @@ struct engine {
     return fold_warp<F, group>(s, (full + (rest > 0)) * group, elements_of_leaves{size});
   }
 
+  // The same by the threads that a whole tile is read and folded by.
+  __device__ static raw load_part(const Source& from, int size) {
+    const int t = threadIdx.x % warp, first = leaf_of(t) * order::leaf + lane_of(t);
+    return from.ahead(first).load_first(size - first);
+  }
+  __device__ static local fold_part(const raw& v, int size) {
+    const int t = threadIdx.x % warp, begin = leaf_of(t) * order::leaf, first = lane_of(t);
+    const int here = size - begin < 0 ? 0 : size - begin < order::leaf ? size - begin : order::leaf, lanes = order::lane_count(here);
+    const leaf_lanes elements{here};
+    local s[owned];
+#pragma unroll
+    for (int i = 0; i < owned; ++i)
+      if (first + i < lanes)
+        s[i] = lane(order::lane_size(here, first + i), [&](int r) { return Source::get(v, r, i, begin + first + r * order::lanes + i); });
+    fold_owned<F>(s, lanes - first < owned ? lanes - first : owned, [&](int i, int width) { return elements(first + i, width); });
+#pragma unroll
+    for (int d = owned; d < order::lanes; d *= 2) {
+      const local right = from_right(s[0], d / owned);
+      if (first + d < lanes) s[0] = F::merge(s[0], right, fold::counts{elements(first, d), elements(first + d, d)});
+    }
+    return fold_warp<F, group>(s[0], (size + order::leaf - 1) / order::leaf * group, elements_of_leaves{size});
+  }
+
  private:
   // Elements of `width` threads, each with all rows of its lanes;
   struct elements_of_threads {
@@ -337,6 +391,22 @@ struct engine {
   };
 };
 
+// Of states, each of `span` elements, the last of fewer, of n in all: every 32 of them into one, every step-th such from `first` on.
+template <class F, class S>
+__device__ void fold_every_warp(const S* states, S* folded, int count, index span, index n, int first, int step) {
+  const int t = threadIdx.x % warp;
+  for (int k = first; k * warp < count; k += step) {
+    const int here = count - k * warp;
+    const index left = n - static_cast<index>(k) * warp * span;
+    S s = states[k * warp + (t < here ? t : 0)];
+    if (F::counted && left >= warp * span)  // nothing to find out
+      s = fold_whole_warp<F>(s, span_of{span});
+    else
+      s = fold_warp<F>(s, here < warp ? here : warp, equal_runs{span, left});
+    if (t == 0) folded[k] = s;
+  }
+}
+
 // Folds `count` <= 1024 states in shared memory, visible to the block, into thread 0; each is of `span`
 // elements, the last of fewer, of n in all. Room for count / 32 more states follows them.
 template <class F, class S>
@@ -344,16 +414,7 @@ __device__ S fold_shared(S* states, int count, index span, index n) {
   const int w = threadIdx.x / warp, t = threadIdx.x % warp;
   if (count > warp) {
     S* folded = states + count;
-    for (int k = w; k * warp < count; k += blockDim.x / warp) {
-      const int here = count - k * warp;
-      const index left = n - static_cast<index>(k) * warp * span;
-      S s = states[k * warp + (t < here ? t : 0)];
-      if (F::counted && left >= warp * span)  // nothing to find out
-        s = fold_whole_warp<F>(s, span_of{span});
-      else
-        s = fold_warp<F>(s, here < warp ? here : warp, equal_runs{span, left});
-      if (t == 0) folded[k] = s;
-    }
+    fold_every_warp<F>(states, folded, count, span, n, w, blockDim.x / warp);
     __syncthreads();
     states = folded;
     count = (count + warp - 1) / warp;
@@ -416,18 +477,11 @@ __global__ void __launch_bounds__(max_threads)
   }
 }
 
-// Second pass, one block: folds `count` <= nodes_per_warp * 1024 nodes of `span` elements each.
-template <class F, class A, class Result>
-__global__ void __launch_bounds__(max_threads)
-    fold_nodes(const void* nodes, int count, index span, index n, const __grid_constant__ Result how) {
-  using S = fold::settled<F, A>;
-  const S* from = static_cast<const S*>(nodes);
-  S* states = reinterpret_cast<S*>(shared_bytes);
+// A block folds `count` <= nodes_per_warp * 1024 nodes of `span` elements each into thread 0; `states` is shared memory.
+template <class F, class S>
+__device__ S fold_all_nodes(const S* from, int count, index span, index n, S* states) {
   constexpr int own = nodes_per_warp / warp;
   const int t = threadIdx.x % warp, runs = (count + nodes_per_warp - 1) / nodes_per_warp;
-#if __CUDA_ARCH__ >= 900
-  cudaGridDependencySynchronize();
-#endif
   for (int k = threadIdx.x / warp; k < runs; k += blockDim.x / warp) {
     const int first = k * nodes_per_warp + t * own, here = count - first;
     const index left = n - static_cast<index>(k) * nodes_per_warp * span;  // elements from this run on
@@ -438,14 +492,22 @@ __global__ void __launch_bounds__(max_threads)
     fold_owned<F>(v, here < own ? here : own, equal_runs{span, left - static_cast<index>(t) * own * span});
     const int threads = (count - k * nodes_per_warp + own - 1) / own;
     const S s = fold_warp<F>(v[0], threads < warp ? threads : warp, equal_runs{own * span, left});
-    if (runs == 1) {
-      if (t == 0) how.template write<F, A>(s, n);
-      return;
-    }
+    if (runs == 1) return s;  // of one warp, which is the block
     if (t == 0) states[k] = s;
   }
   __syncthreads();
-  const S s = fold_shared<F>(states, runs, nodes_per_warp * span, n);
+  return fold_shared<F>(states, runs, nodes_per_warp * span, n);
+}
+
+// Second pass, one block.
+template <class F, class A, class Result>
+__global__ void __launch_bounds__(max_threads)
+    fold_nodes(const void* nodes, int count, index span, index n, const __grid_constant__ Result how) {
+  using S = fold::settled<F, A>;
+#if __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();
+#endif
+  const S s = fold_all_nodes<F>(static_cast<const S*>(nodes), count, span, n, reinterpret_cast<S*>(shared_bytes));
   if (threadIdx.x == 0) how.template write<F, A>(s, n);
 }
 

@@ -36,12 +36,15 @@ struct plan {
 
 /// What a plan depends on besides the length and the launch shape.
 struct sizes {
-  std::size_t state;  ///< bytes of a settled state
-  index tile;         ///< elements that a warp folds at once
+  std::size_t state;            ///< bytes of a settled state; of those of several folds together
+  index tile;                   ///< elements that a warp folds at once
+  std::size_t largest = state;  ///< bytes of a state of one fold
+  int folds = 1;                ///< that a tile has
 };
+/// What a block has room to fold (1 TiB of elements at least for states of up to 46 bytes).
+index most_elements(const sizes& of);
 
-/// Errors (errc::usage, naming the field): a launch shape that is not allowed; n beyond what a block has room
-/// to fold (1 TiB of elements at least for states of up to 46 bytes).
+/// Errors (errc::usage, naming the field): a launch shape that is not allowed; n above most_elements.
 plan make_plan(const sizes& of, std::size_t n, const launch& shape);
 
 /// Bytes of a block's shared memory for so many states of that size and, past a warp of them, those of the next level.
