@@ -216,18 +216,31 @@ TEST_CASE("cuda: any set of operations is one pass", "[cuda][ops]") {
   test::random_bits random{31};
   for (dtype t : all_dtypes)
     for (const int inputs : {1, 2}) {
-      auto all = sociable_reductions(t, inputs);
-      for (const auto& g : cuda::groups_of(all, 1000)) CHECK(cuda::is_set(g.kind));
+      const auto all = sociable_reductions(t, inputs);
+      std::size_t results = 0;
+      for (const auto& g : cuda::groups_of(all, 1000)) {
+        CHECK((cuda::is_set(g.kind) && g.which.size() > 1));
+        results += g.which.size();
+      }
+      CHECK(results == all.size());
       CHECK(cuda::groups_of(all, 1000).size() <= 4);  // as many reductions as there are results, or states of a block
-      if (is_float(t)) std::erase_if(all, [](const reduction& r) { return r.acc() == dtype::f64 && r.in() != dtype::f64 && info(r.op()).types != typing::wide; });
-      for (int i = 0; i < 100; ++i) {
-        const auto some = some_of(all, 12, random);
-        const auto groups = cuda::groups_of(some, 1000);
-        INFO(name(t) << " " << test::describe(some[0], some.size()));
-        REQUIRE(groups.size() == 1);
-        std::vector<std::size_t> which = groups[0].which;
-        std::ranges::sort(which);
-        for (std::size_t k = 0; k < some.size(); ++k) CHECK(which[k] == k);
+      for (const auto acc : {dtype::f32, dtype::f64}) {  // that sums are asked for in
+        auto alike = all;
+        std::erase_if(alike, [&](const reduction& r) {
+          const typing types = info(r.op()).types;
+          return is_float(t) && t != dtype::f64 && (types == typing::additive || types == typing::real) && r.acc() != acc;
+        });
+        for (int i = 0; i < 100; ++i) {
+          const auto some = some_of(alike, 12, random);
+          const auto groups = cuda::groups_of(some, 1000);
+          INFO(name(t) << " in " << name(acc) << " " << test::describe(some[0], some.size()));
+          REQUIRE(groups.size() == 1);
+          std::vector<std::size_t> which = groups[0].which;
+          std::ranges::sort(which);
+          for (std::size_t k = 0; k < some.size(); ++k) CHECK(which[k] == k);
+        }
+        // More results than other kernels have.
+        CHECK(cuda::groups_of(std::vector(20, alike[0]), 1000).size() == 1);
       }
       // More than a block has room for, as it has for each alone.
       for (const auto& g : cuda::groups_of(all, std::size_t{1} << 40)) CHECK(!cuda::is_set(g.kind));
@@ -269,7 +282,18 @@ TEST_CASE("cuda: sets of operations on a short array", "[cuda][ops][racecheck]")
     const std::size_t n = 9'001;
     const auto data = test::make_data(t, test::kind::near_one, 2 * n + 2, 12);
     on_device d(data);
-    for (const int inputs : {1, 2}) compare_all(sociable_reductions(t, inputs), data, d, 1, n + 1, n, {}, "");
+    for (const int inputs : {1, 2})
+      for (const std::size_t here : {n, std::size_t{100}}) compare_all(sociable_reductions(t, inputs), data, d, 1, n + 1, here, {}, "");
+  }
+  // Nodes of many tiles, and many nodes.
+  const std::size_t n = 300'000;
+  const auto data = test::make_data(dtype::f32, test::kind::near_one, n + 1, 13);
+  on_device d(data);
+  std::vector<reduction> some;
+  for (const op_id op : {op_id::sum, op_id::norm_l2, op_id::argmax, op_id::var}) some.push_back(make_reduction(op, {}, dtype::f32));
+  for (const cuda::launch& shape : {cuda::launch{.threads = 128, .tiles = 1024}, cuda::launch{.threads = 64, .tiles = 1}}) {
+    const auto got = d.reduce(some, 1, n, shape);
+    for (std::size_t k = 0; k < some.size(); ++k) CHECK(got[k] == reference(some[k], data.data() + sizeof(float), n));
   }
 }
 

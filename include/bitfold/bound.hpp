@@ -1,4 +1,4 @@
-// Results with a bound of their error, found in the same pass: |value - exact value| <= bound.
+// Results with a bound of their error, found in the same pass, but for some on a GPU: |value - exact value| <= bound.
 //
 // The bound is that of docs/operations.md, of which the sum of magnitudes is computed in f64 beside the result (or
 // told from the result, where all terms are of one sign), and every step of it is rounded upwards. It says what

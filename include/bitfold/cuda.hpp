@@ -77,8 +77,8 @@ void reduce(const reduction& r, const void* x, const void* y, std::size_t n, voi
 
 /// Several reductions of the same one or two inputs (y is null where they take one): out[k], a device address,
 /// takes the result of all[k], with the bits that it has alone. The elements are read once by all that have an order and accumulate as they do by
-/// themselves, or all in f64: up to 32 of them, whose states are 368 bytes together; once by those that are exact, if a block has room for
-/// their terms; and once by each count_distinct.
+/// themselves, or in f64: up to 32 of them, whose states are 368 bytes together, of up to 2^33 elements (beyond, of fewer and in the end
+/// of each alone); once by up to 8 that are exact, if a block has room for their terms; and once by each count_distinct.
 /// Errors, besides the above: reductions that differ in in() or in how many inputs they take; `out` not as
 /// long as `all`.
 std::size_t workspace_bytes(std::span<const reduction> all, std::size_t n, const launch& shape = {});

@@ -47,27 +47,24 @@ const char* key_of(kernel_kind kind, const reduction& r) {
   return with_kernel<const char*>(kind, r, []<class F, class T, class A>() { return &key<F, T, A>; });
 }
 
-int member_of(kernel_kind kind, const reduction& r) {
-  return with_set<int>(kind, r, []<class Set>(int at) { return at; });
-}
-// Of some of `all`, but for where their results go.
-member_results members_of(kernel_kind kind, std::span<const reduction> all, std::span<const std::size_t> which) {
-  member_results m{};
-  const auto* const bytes = with_set<const std::size_t*>(kind, all[which[0]], []<class Set>(int) { return Set::list::bytes; });
-  for (const std::size_t k : which) {
-    const auto at = static_cast<std::size_t>(member_of(kind, all[k]));
-    m.member[m.count++] = static_cast<std::int16_t>(at);
-    if (m.wanted >> at & 1) continue;
-    m.wanted |= std::uint64_t{1} << at;
-    m.at[at] = static_cast<std::int16_t>(m.record);
-    m.record += (bytes[at] + 7) / 8 * 8;
-    m.largest = std::max(m.largest, bytes[at]);
-  }
-  return m;
-}
-sizes sizes_of(kernel_kind kind, const reduction& r, const member_results& m) {
-  const auto tile = with_set<index>(kind, r, []<class Set>(int) { return index{Set::stored ? tile_bytes / sizeof(typename Set::element) : widened_tile}; });
-  return {m.record, tile, m.largest, std::popcount(m.wanted)};
+// What a kernel for any set is to do with r besides, but for where the result goes: false where that has no room, in arrays of n elements.
+bool add_member(kernel_kind kind, const reduction& r, std::size_t n, member_results& to) {
+  struct found {
+    std::size_t at, bytes;
+    index tile;
+  };
+  const found f = with_set<found>(kind, r, []<class Set>(int at) {
+    const auto i = static_cast<std::size_t>(at);
+    return found{i, Set::list::bytes[i], Set::stored ? tile_bytes / sizeof(typename Set::element) : widened_tile};
+  });
+  const bool known = to.wanted >> f.at & 1;
+  const sizes of{to.of.state + (known ? 0 : (f.bytes + 7) / 8 * 8), f.tile, std::max(to.of.largest, f.bytes), std::popcount(to.wanted) + !known};
+  if (to.count == most_member_results || of.state > most_record || n > most_elements(of)) return false;
+  if (!known) to.at[f.at] = static_cast<std::int16_t>(to.of.state);
+  to.wanted |= std::uint64_t{1} << f.at;
+  to.of = of;
+  to.member[to.count++] = static_cast<std::int16_t>(f.at);
+  return true;
 }
 
 }  // namespace
@@ -104,32 +101,36 @@ void check_engine(std::span<const reduction> all) {
 
 namespace {
 
-// Whether one kernel does those of `which` and number k as well.
-bool has_room(kernel_kind kind, std::span<const reduction> all, std::vector<std::size_t> which, std::size_t k, std::size_t n) {
-  if (!is_set(kind)) return which.size() < most_results;
-  if (which.size() == most_member_results) return false;
-  which.push_back(k);
-  const member_results m = members_of(kind, all, which);
-  return m.record <= most_record && n <= most_elements(sizes_of(kind, all[k], m));
+// Puts number k to others that one kernel does, if there is room.
+bool add_to(group& g, std::span<const reduction> all, std::size_t k, std::size_t n) {
+  if (g.members ? !add_member(g.kind, all[k], n, *g.members) : g.which.size() == most_results) return false;
+  g.which.push_back(k);
+  return true;
 }
 
-// The kernel of the most bases of some, which saves the most passes; the smallest of these.
+// The kernel of the most bases of some, which saves the most passes; the smallest of these, if it has room for all results.
 kernel_kind company_of_most(std::span<const reduction> all, const std::vector<std::size_t>& some, bool sets) {
   kernel_kind company = kernel_kind::shared;
   std::size_t most = 1;
   for (const kernel_kind kind : companies) {
     if (is_set(kind) && !sets) continue;
     std::set<const char*> bases;
+    std::size_t results = 0;
     for (const std::size_t k : some)
-      if (key_of(kind, all[k])) bases.insert(key_of(kernel_kind::shared, all[k]));
-    if (bases.size() > most) company = kind, most = bases.size();
+      if (key_of(kind, all[k])) bases.insert(key_of(kernel_kind::shared, all[k])), ++results;
+    if (sets && !is_set(kind) && results > most_results) continue;
+    const bool alone_are_many = is_set(kind) && company == kernel_kind::shared && results > most_results;
+    if (bases.size() > most || alone_are_many) company = kind, most = std::max(most, bases.size());
   }
   return company;
 }
 
 std::vector<group> groups_by(std::span<const reduction> all, std::size_t n, bool sets) {
-  if (all.size() == 1) return {{kernel_kind::own, {0}}};
   std::vector<group> found;
+  if (all.size() == 1) {
+    found.push_back({kernel_kind::own, {0}, nullptr});
+    return found;
+  }
   std::vector<std::size_t> left(all.size());
   std::iota(left.begin(), left.end(), 0);
   while (!left.empty()) {
@@ -142,16 +143,18 @@ std::vector<group> groups_by(std::span<const reduction> all, std::size_t n, bool
         others.push_back(k);
         continue;
       }
-      const auto same = std::find_if(found.begin() + static_cast<std::ptrdiff_t>(before), found.end(), [&](const group& g) {
-        return key && key_of(kind, all[g.which[0]]) == key && has_room(kind, all, g.which, k, n);
+      const auto same = std::find_if(found.begin() + static_cast<std::ptrdiff_t>(before), found.end(), [&](group& g) {
+        return key && key_of(kind, all[g.which[0]]) == key && add_to(g, all, k, n);
       });
-      if (same != found.end()) same->which.push_back(k);
-      else found.push_back({kind, {k}});
+      if (same != found.end()) continue;
+      group g{kind, {}, is_set(kind) ? std::make_unique<member_results>() : nullptr};
+      if (!add_to(g, all, k, n)) g = {kernel_kind::own, {k}, nullptr};  // more elements than a set has room for
+      found.push_back(std::move(g));
     }
     left = std::move(others);
   }
   for (group& g : found)
-    if (g.which.size() == 1) g.kind = kernel_kind::own;
+    if (g.which.size() == 1) g = {kernel_kind::own, std::move(g.which), nullptr};
   return found;
 }
 
@@ -179,7 +182,7 @@ struct step {
   plan ordered;
   index node;  // elements
   exact_plan binned;
-  std::unique_ptr<member_results> members;  // of a kernel for any set
+  std::unique_ptr<member_results> members;  // of a kernel for any set, but for where the results go
 
   std::size_t workspace() const { return order == ordering::any ? binned.workspace : ordered.workspace; }
 };
@@ -189,10 +192,9 @@ std::vector<step> steps_of(std::span<const reduction> all, std::size_t n, std::s
   std::vector<step> steps;
   for (group& g : groups_of(all, n)) {
     const reduction& r = all[g.which[0]];
-    step s{g.kind, detail::ordering_of(r), std::move(g.which), {}, 0, {}, {}};
+    step s{g.kind, detail::ordering_of(r), std::move(g.which), {}, 0, {}, std::move(g.members)};
     if (s.order == ordering::canonical) {
-      if (is_set(s.kind)) s.members = std::make_unique<member_results>(members_of(s.kind, all, s.which));
-      const sizes of = s.members ? sizes_of(s.kind, r, *s.members) : sizes_of(s.kind, r);
+      const sizes of = s.members ? s.members->of : sizes_of(s.kind, r);
       s.ordered = make_plan(of, n, shape);
       s.node = static_cast<index>(s.ordered.tiles) * of.tile;
     } else if (s.order == ordering::any) {
@@ -219,8 +221,10 @@ void run(const step& s, std::span<const reduction> all, const void* x, const voi
   const auto aligned = [](const void* q) { return reinterpret_cast<std::uintptr_t>(q) % 16 == 0; };
   const bool two_kernels = s.order == ordering::any ? !s.binned.alone : s.ordered.nodes > 1;
   arguments a{{x, y, r.in(), aligned(x) && aligned(y)}, n, first, count, {}, workspace, where,
-              shape.overlap && two_kernels && overlaps(), s.members.get()};
-  result* to = s.members ? s.members->each : a.how.each;
+              shape.overlap && two_kernels && overlaps()};
+  member_results members;
+  if (s.members) a.members = &(members = *s.members);
+  result* to = s.members ? members.each : a.how.each;
   for (const std::size_t k : s.which) *to++ = {out[k], all[k].out(), all[k].op(), all[k].ddof()};
   if (!s.members) a.how.count = static_cast<int>(s.which.size());
   const auto launch_ordered = [&] {

@@ -1,6 +1,7 @@
 // What the calls of this engine share: which reductions a kernel does together, and checks.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -16,8 +17,9 @@ namespace bitfold::cuda {
 struct group {
   kernel_kind kind;
   std::vector<std::size_t> which;
+  std::unique_ptr<member_results> members;  ///< of a kernel for any set, but for where the results go
 };
-/// The fewest passes that there are kernels for; of several outputs, which no kernel for any set has.
+/// In few passes, by the kernels that there are: the one that does the most first. Of several outputs, for which no kernel does any set.
 std::vector<group> groups_of_outputs(std::span<const reduction> all);
 /// Likewise, of arrays of n elements.
 std::vector<group> groups_of(std::span<const reduction> all, std::size_t n);

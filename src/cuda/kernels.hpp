@@ -27,7 +27,7 @@ struct result_list {
 inline constexpr int most_members = 48, most_member_results = 32;
 inline constexpr std::size_t most_record = 368;  ///< bytes: a block has room for 128 of them
 struct member_results {
-  std::size_t record, largest;               ///< bytes of the states of all that are wanted, one behind the other, and of the largest
+  sizes of;                                  ///< the states of all that are wanted, one behind the other: a record; and the largest
   std::uint64_t wanted;                      ///< a bit for each member
   std::int16_t at[most_members];             ///< of those, where its state is in a record
   int count;
@@ -55,6 +55,7 @@ enum class kernel_kind { own, shared, extremes, min_and_place, max_and_place, me
 inline constexpr kernel_kind companies[] = {kernel_kind::extremes,          kernel_kind::min_and_place, kernel_kind::max_and_place,
                                             kernel_kind::mean_and_variance, kernel_kind::softmax,       kernel_kind::statistics,
                                             kernel_kind::any_set,           kernel_kind::any_set_in_f64};
+/// The last ones are.
 constexpr bool is_set(kernel_kind kind) { return kind >= kernel_kind::any_set; }
 
 enum class part { f16, bf16, f32, f64, in_f64, integer_sums, widened_floats, widened_integers };
@@ -212,7 +213,7 @@ struct members {
   static constexpr int count = sizeof...(M);
   template <int I>
   using at = std::tuple_element_t<I, std::tuple<M...>>;
-  static constexpr std::size_t bytes[count + 1] = {sizeof(bitfold::fold::settled<typename M::fold, typename M::accumulator>)...};  // of a state
+  static constexpr std::size_t bytes[count + 1] = {sizeof(bitfold::fold::settled<typename M::fold, typename M::accumulator>)...};  ///< of a state; and one more, as there may be none
   /// Which one it is, or -1.
   template <class Wanted>
   static constexpr int find() {
@@ -234,7 +235,10 @@ constexpr auto operator+(members<M...>, members<First, Rest...>) {
 /// The member that Op by method M is, if it is one and compiled.
 template <class Op, class M, typing Types, bool Takes, class T, class W, bool Two>
 constexpr auto members_of_method() {
-  using A = std::conditional_t<Types == typing::wide || (Types == typing::real && std::is_integral_v<W>), double, W>;
+  // As make_reduction chooses it; or f64, for what can be asked for in that.
+  constexpr bool adds = Types == typing::additive || Types == typing::real;
+  using Own = std::conditional_t<std::is_integral_v<W> || std::is_same_v<T, double>, W, float>;
+  using A = std::conditional_t<Types == typing::wide || (Types == typing::real && std::is_integral_v<W>), double, std::conditional_t<adds, W, Own>>;
   using Like = std::conditional_t<std::is_same_v<A, double> && !std::is_same_v<T, double>, float, A>;  // as detail::dispatch has it
   using F = typename Op::template fold<M, Like>;
   constexpr bool chosen = std::is_same_v<M, method::tree> || (Takes && !std::is_integral_v<A>);
@@ -261,7 +265,7 @@ constexpr auto members_of_set() {
 }
 
 /// What one kernel can do at once for elements like T (integers: i64 or u64) that are read as W, of one input or of two: each base
-/// once, in the accumulator that make_reduction chooses for it; or, where W is f64 but T is not, all in that.
+/// once, in the accumulator that make_reduction chooses for it; or, where W is f64 but T is not, in that, if it can be asked for.
 template <class T, class W, bool Two>
 struct set_of {
   using element = T;

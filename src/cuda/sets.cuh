@@ -1,5 +1,6 @@
-// Any set of reductions of the same elements in one pass. A warp reads a tile once, and each fold that is wanted makes its state of
-// it, one after the other, as it does alone; from there on each has states of its own. So one kernel serves all sets.
+// Any set of reductions of the same elements in one pass. A warp reads a tile, and each fold that is wanted makes its state of it, one
+// after the other, as it does alone; from there on each has states of its own. So one kernel serves all sets. (Of short arrays several
+// warps read a tile, each for some of the folds.)
 #pragma once
 
 #include <bit>
@@ -76,8 +77,8 @@ __device__ __noinline__ void write_result(const std::byte* state, index n, int m
   });
 }
 
-// As fold_elements. A member's states begin where `at` says, for so many of all members: for `room` in shared memory, for `all_nodes`
-// among the nodes, of which the first one of this launch is number `begin`. Where there are more warps than tiles, some share a tile.
+// As fold_elements. The states of a member begin at byte at x room of shared memory, and at x all_nodes of the nodes, of which the first
+// one of this launch is number `begin`.
 template <class Set>
 __global__ void __launch_bounds__(max_threads)
     fold_elements_of_set(elements data, index n, int tiles, index count, index before, int room, std::byte* nodes, index begin,
@@ -138,6 +139,7 @@ __global__ void __launch_bounds__(max_threads)
       const S* const runs = many ? of_tiles + here : of_tiles;
       const int have = many ? (here + warp - 1) / warp : here;
       const S s = fold_warp<typename M::fold>(runs[t < have ? t : 0], have, equal_runs{static_cast<index>(many ? warp * tile : tile), elements_here});
+      __syncwarp();  // of a single one others may still be reading
       if (t == 0) (nodes ? reinterpret_cast<S*>(nodes + static_cast<index>(how.at[i]) * all_nodes) + begin + node : of_tiles)[0] = s;
     });
     if (node + gridDim.x < count || nodes == nullptr) __syncthreads();
@@ -163,6 +165,7 @@ __global__ void __launch_bounds__(max_threads)
     const S* const from = reinterpret_cast<const S*>(nodes + static_cast<index>(how.at[i]) * static_cast<index>(count));
     S* const states = reinterpret_cast<S*>(shared_bytes);
     const S s = fold_all_nodes<typename M::fold>(from, count, span, n, states);
+    __syncthreads();
     if (threadIdx.x > 0) return;
     states[0] = s;
     for (int k = 0; k < how.count; ++k)
@@ -177,7 +180,7 @@ const char* launch_set(const plan& p, const arguments& a) {
   const index before = p.begin * node, end = p.end == p.nodes ? a.n : p.end * node;
   auto* const nodes = p.nodes > 1 ? static_cast<std::byte*>(a.workspace) : nullptr;
   cudaError_t err = enqueue(fold_elements_of_set<Set>, p.blocks, p.threads, p.shared, a.where, false, a.data, end - before, p.tiles,
-                            p.end - p.begin, before, static_cast<int>(p.shared / a.members->record), nodes, p.begin, p.nodes, *a.members);
+                            p.end - p.begin, before, static_cast<int>(p.shared / a.members->of.state), nodes, p.begin, p.nodes, *a.members);
   if (err == cudaSuccess && nodes && p.end == p.nodes)
     err = enqueue(fold_nodes_of_set<Set>, std::popcount(a.members->wanted), p.second_threads, p.second_shared, a.where, a.overlap, nodes,
                   static_cast<int>(p.nodes), node, a.n, *a.members);

@@ -391,7 +391,7 @@ struct engine {
   };
 };
 
-// Of states, each of `span` elements, the last of fewer, of n in all: every 32 of them into one, every step-th such from `first` on.
+// Of states, each of `span` elements, the last of fewer, of n in all: states 32 k to 32 k + 31 into folded[k], for k = first, first + step, ...
 template <class F, class S>
 __device__ void fold_every_warp(const S* states, S* folded, int count, index span, index n, int first, int step) {
   const int t = threadIdx.x % warp;
