@@ -8,7 +8,13 @@ import xml.etree.ElementTree as ET
 import numpy as np
 import pytest
 
-import bitfold.pytest_plugin  # here, as pytest's sandbox forgets what was imported in it, and no extension can be imported twice
+# Here, as pytest's sandbox forgets what was imported in it, and neither can be imported twice.
+import bitfold.pytest_plugin
+
+try:
+    import torch  # noqa: F401
+except ImportError:
+    pass
 
 pytest_plugins = ["pytester"]
 
