@@ -255,13 +255,16 @@ TEST_CASE("cuda: any set of operations has the reference's bits, in any launch s
     for (const test::kind kind : {test::kind::any_bits, test::kind::special, test::kind::near_one}) {
       const auto data = test::make_data(t, kind, 2 * most, 33);
       on_device d(data);
+      std::vector<std::size_t> lengths{257, 1023, 4099, 70'000, most - 7};
+      for (std::size_t n = 1; n <= 72; ++n) lengths.push_back(n);  // of lanes and rows
+      for (int i = 0; i < 8; ++i) lengths.push_back(random() % 2048 + 1);
       for (const int inputs : {1, 2})
-        for (const std::size_t n : {std::size_t{1}, std::size_t{33}, std::size_t{257}, std::size_t{1023}, std::size_t{4099}, std::size_t{70'000}, most - 7}) {
+        for (const std::size_t n : lengths) {
           const auto all = sociable_reductions(t, inputs);
           const std::size_t first = n % 8, second = most;
           std::vector<scalar> want(all.size());
           cpu::reduce(all, data.data() + first * size_of(t), inputs == 2 ? data.data() + second * size_of(t) : nullptr, n, want);
-          for (int i = 0; i < 12; ++i) {
+          for (int i = 0; i < (n > 72 ? 12 : 3); ++i) {
             std::vector<std::size_t> which;
             for (std::size_t k = random() % 16 + 2; k > 0; --k) which.push_back(random() % all.size());
             std::vector<reduction> some;
