@@ -148,9 +148,17 @@ scalar empty_result(const reduction& r) {
 }  // namespace detail
 
 scalar load_scalar(dtype type, const void* p) {
-  scalar v{type, 0};
-  std::memcpy(&v.bits, p, size_of(type));
-  return v;
+  // Each size by itself: reading eight bytes of which some were just written waits for these.
+  const auto load = [&](auto bits) {
+    std::memcpy(&bits, p, sizeof bits);
+    return scalar{type, bits};
+  };
+  switch (size_of(type)) {
+    case 1: return load(std::uint8_t{});
+    case 2: return load(std::uint16_t{});
+    case 4: return load(std::uint32_t{});
+    default: return load(std::uint64_t{});
+  }
 }
 
 void store_scalar(scalar value, void* p) { std::memcpy(p, &value.bits, size_of(value.type)); }
