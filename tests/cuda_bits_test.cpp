@@ -38,6 +38,9 @@ std::vector<cuda::launch> shapes() {
   return out;
 }
 
+// The library's own choice, which of short arrays is a leaf a warp; and a shape with which they go by tiles.
+const std::vector<cuda::launch> by_leaves_and_tiles{{}, {.threads = 64}};
+
 std::string describe(const cuda::launch& s) {
   return " threads=" + std::to_string(s.threads) + " blocks=" + std::to_string(s.blocks) +
          " tiles=" + std::to_string(s.tiles) + " overlap=" + std::to_string(s.overlap);
@@ -96,7 +99,7 @@ TEST_CASE("cuda: every type, method and boundary gives the reference's bits", "[
       for (std::size_t n : lengths)
         for (const reduction& r : test::all_reductions(t)) {
           if (r.method() == method_id::sequential) continue;
-          compare(r, data, d, n % 3, n, {}, test::name(k));
+          for (const cuda::launch& shape : by_leaves_and_tiles) compare(r, data, d, n % 3, n, shape, test::name(k));
         }
     }
   SUCCEED();
@@ -169,7 +172,7 @@ TEST_CASE("cuda: every operation, alone and in company, gives the reference's bi
       auto all = test::stretches();
       all.push_back({2, 20'001});
       for (const auto& [first, n] : all)
-        for (const auto& list : companies(t, n == 0)) compare_all(list, data, d, first, n % 2 ? 16 : 5, n, {{}}, test::name(k));
+        for (const auto& list : companies(t, n == 0)) compare_all(list, data, d, first, n % 2 ? 16 : 5, n, by_leaves_and_tiles, test::name(k));
     }
   SUCCEED();
 }
@@ -186,9 +189,12 @@ TEST_CASE("cuda: no launch shape moves a bit of any operation, nor does company"
 
 TEST_CASE("cuda: operations on a short array", "[cuda][ops][racecheck]") {
   for (dtype t : {dtype::f16, dtype::f32, dtype::f64, dtype::i8}) {
-    const auto data = test::make_data(t, test::kind::near_one, 9'003, 11);
+    const auto data = test::make_data(t, test::kind::near_one, 40'003, 11);
     on_device d(data);
-    for (const auto& list : companies(t)) compare_all(list, data, d, 1, 2, 9'001, {{}, {64, 3, 2, true}}, "");
+    for (const auto& list : companies(t)) {
+      compare_all(list, data, d, 1, 2, 9'001, {{}, {64, 3, 2, true}}, "");
+      for (const std::size_t n : {2'100, 40'001}) compare_all(list, data, d, 1, 2, n, {{}}, "");  // by leaves, in one block and in several
+    }
   }
   SUCCEED();
 }
@@ -367,12 +373,12 @@ TEST_CASE("cuda: arrays that come in parts have the bits that they have at once"
       const auto data = test::make_data(t, test::kind::any_bits, 2 * n, 5);
       const auto *const x = data.data(), *const y = x + n * size;
       for (const std::size_t inputs : {1, 2}) {
-        // What has an order; and each term that exact ones sum, by itself: its states take much room.
+        // What has an order, all of it and each by itself; and each term that exact ones sum, by itself: its states take much room.
         std::vector<std::vector<reduction>> lists(1);
         for (const reduction& r : test::reductions_of_all_ops(t))
           if (info(r.op()).inputs == static_cast<int>(inputs) && r.method() != method_id::sequential && r.op() != op_id::count_distinct) {
-            if (r.method() == method_id::exact) lists.push_back({r});
-            else lists[0].push_back(r);
+            if (r.method() != method_id::exact) lists[0].push_back(r);
+            if (r.method() == method_id::exact || n == 100'003) lists.push_back({r});
           }
         for (const auto& all : lists) {
           std::vector<scalar> want(all.size());

@@ -55,10 +55,10 @@ bool add_member(kernel_kind kind, const reduction& r, std::size_t n, member_resu
   };
   const found f = with_set<found>(kind, r, []<class Set>(int at) {
     const auto i = static_cast<std::size_t>(at);
-    return found{i, Set::list::bytes[i], Set::stored ? tile_bytes / sizeof(typename Set::element) : widened_tile};
+    return found{i, Set::list::bytes[i], Set::tile};
   });
   const bool known = to.wanted >> f.at & 1;
-  const sizes of{to.of.state + (known ? 0 : (f.bytes + 7) / 8 * 8), f.tile, std::max(to.of.largest, f.bytes), std::popcount(to.wanted) + !known};
+  const sizes of{to.of.state + (known ? 0 : (f.bytes + 7) / 8 * 8), f.tile, std::max(to.of.largest, f.bytes), std::popcount(to.wanted) + !known, only_by_tiles};
   if (to.count == most_member_results || of.state > most_record || n > most_elements(of)) return false;
   if (!known) to.at[f.at] = static_cast<std::int16_t>(to.of.state);
   to.wanted |= std::uint64_t{1} << f.at;
@@ -168,7 +168,8 @@ namespace {
 // What a plan of a kernel depends on.
 sizes sizes_of(kernel_kind kind, const reduction& r) {
   const auto of = with_kernel<sizes>(kind, r, []<class F, class T, class A>() {
-    return sizes{sizeof(fold::settled<F, A>), kernel_choice<F, T, A>::stored ? tile_bytes / sizeof(T) : widened_tile};
+    using choice = kernel_choice<F, T, A>;
+    return sizes{.state = sizeof(fold::settled<F, A>), .tile = choice::tile, .by_tiles = choice::by_tiles};
   });
   check_compiled(r, of.state > 0);
   return of;
@@ -180,7 +181,6 @@ struct step {
   ordering order;
   std::vector<std::size_t> which;
   plan ordered;
-  index node;  // elements
   exact_plan binned;
   std::unique_ptr<member_results> members;  // of a kernel for any set, but for where the results go
 
@@ -192,11 +192,9 @@ std::vector<step> steps_of(std::span<const reduction> all, std::size_t n, std::s
   std::vector<step> steps;
   for (group& g : groups_of(all, n)) {
     const reduction& r = all[g.which[0]];
-    step s{g.kind, detail::ordering_of(r), std::move(g.which), {}, 0, {}, std::move(g.members)};
+    step s{g.kind, detail::ordering_of(r), std::move(g.which), {}, {}, std::move(g.members)};
     if (s.order == ordering::canonical) {
-      const sizes of = s.members ? s.members->of : sizes_of(s.kind, r);
-      s.ordered = make_plan(of, n, shape);
-      s.node = static_cast<index>(s.ordered.tiles) * of.tile;
+      s.ordered = make_plan(s.members ? s.members->of : sizes_of(s.kind, r), n, shape);
     } else if (s.order == ordering::any) {
       s.binned = plan_exact(terms_of(all, s.which), r.in(), n, part, shape);
     } else {
@@ -229,8 +227,8 @@ void run(const step& s, std::span<const reduction> all, const void* x, const voi
   if (!s.members) a.how.count = static_cast<int>(s.which.size());
   const auto launch_ordered = [&] {
     plan p = s.ordered;
-    p.begin = first / s.node;
-    p.end = std::min(p.nodes, (first + count + s.node - 1) / s.node);
+    p.begin = first / p.node;
+    p.end = std::min(p.nodes, (first + count + p.node - 1) / p.node);
     p.blocks = static_cast<int>(std::min<index>(static_cast<index>(p.blocks), p.end - p.begin));
     using launcher = const char* (*)(kernel_kind, const reduction&, const plan&, const arguments&);
     const launcher launch = s.members ? with_set<launcher>(s.kind, r, []<class Set>(int) -> launcher { return launch_part<Set::in>; })
@@ -399,7 +397,8 @@ in_parts::in_parts(std::span<const reduction> all, std::size_t n, std::size_t me
     if (bytes(p.part) + work <= memory) return;
     // The next smaller part of whole nodes, and of whole packs, that fits beside this workspace.
     index node = 256;
-    for (const step& s : p.steps) node = std::max(node, s.node);
+    for (const step& s : p.steps)
+      if (s.order == ordering::canonical) node = std::max(node, s.ordered.node);
     const std::size_t most = memory > work ? (memory - work) / inputs / 256 * 256 / size : 0;
     p.part = std::min(most, p.part - 1) / node * node;
     if (p.part == 0) throw error(errc::usage, "memory: " + std::to_string(memory) + " bytes are too few for a part of the elements");

@@ -114,12 +114,12 @@ __device__ __noinline__ auto fold_by_leaves(Source from, int size) {
   using E = engine<F, Source, A>;
   using local = typename E::local;
   static_assert(E::tile / order::leaf < 32);
-  const int t = threadIdx.x % warp;
   thread_counter<F, local, 5> leaves;
   int begin = 0;
-  if constexpr (Source::has_lines)
+  if constexpr (requires { from.line(); })
     if (from.is_line()) {  // several leaves at once, so that many loads are on their way
       constexpr int beside = 4;
+      const int t = threadIdx.x % warp;
       const auto line = from.line();
 #pragma unroll 1
       for (; size - begin >= beside * order::leaf; begin += beside * order::leaf) {
@@ -138,14 +138,8 @@ __device__ __noinline__ auto fold_by_leaves(Source from, int size) {
     }
 #pragma unroll 1
   for (; begin < size; begin += order::leaf) {
-    const int here = min(order::leaf, size - begin), rows = t < here ? order::lane_size(here, t) : 0;
-    typename Source::single x[order::rows];
-#pragma unroll
-    for (int r = 0; r < order::rows; ++r)
-      if (r < rows) x[r] = from.one(begin + r * order::lanes + t);
-    local s;
-    if (rows > 0) s = method::fold_lane<F, order::rows>(rows, [&](int r) { return Source::made(x[r], begin + r * order::lanes + t); });
-    leaves.push(fold_warp<F>(s, order::lane_count(here), leaf_lanes{here}), static_cast<index>(here));
+    const int here = min(order::leaf, size - begin);
+    leaves.push(E::fold_leaf(from, begin, here), static_cast<index>(here));
   }
   return leaves.total();
 }

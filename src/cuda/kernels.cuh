@@ -52,12 +52,16 @@ const char* launch_part<part::BITFOLD_PART>(kernel_kind kind, const reduction& r
     });
   return with_kernel<const char*>(kind, r, [&]<class F, class T, class A>() -> const char* {
     using choice = kernel_choice<F, T, A>;
+    const auto launch = [&]<class Source>() {
+      static_assert(engine<F, Source, A>::tile == choice::tile);
+      return launch_kernels<F, Source, A>(p, a);
+    };
     if constexpr (choice::in != part::BITFOLD_PART)
       return "not of this part";  // not reached
     else if constexpr (choice::stored)
-      return launch_kernels<F, stored_elements<widening<F, A>, T>, A>(p, a);
+      return launch.template operator()<stored_elements<widening<F, A>, T>>();
     else
-      return launch_kernels<F, read_elements<widening<F, A>, widening_reader<F::takes == fold::input::two, A>>, A>(p, a);
+      return launch.template operator()<read_elements<widening<F, A>, widening_reader<F::takes == fold::input::two, A>>>();
   });
 }
 

@@ -1,6 +1,7 @@
 // The seam between host code and the kernels, and the list of the kernels that there are.
 #pragma once
 
+#include <algorithm>
 #include <tuple>
 
 #include <bitfold/cuda/plan.hpp>
@@ -147,6 +148,9 @@ struct kernel_choice {
       (is_sum_itself<F> || std::is_same_v<T, double> ||
        (!std::is_integral_v<T> &&
         (!narrow_to_f64 || is_sum_of_squares<F>)));
+  static constexpr index tile = stored ? tile_bytes / sizeof(T) : F::takes == fold::input::two ? widened_pairs : widened_tile;
+  /// As in `sizes`.
+  static constexpr index by_tiles = !stored ? 0 : is_sum_itself<F> ? 16 * tile : std::min<index>(16 * tile, 16384);
   static constexpr part in = !stored ? (std::is_integral_v<A> ? part::widened_integers : part::widened_floats)
                              : std::is_integral_v<A>            ? part::integer_sums
                              : narrow_to_f64                    ? part::in_f64
@@ -156,47 +160,53 @@ struct kernel_choice {
                                                                 : part::f64;
 };
 
-/// Calls f.template operator()<F, T, A>() for r: the fold of that kernel, its element type, its accumulator.
-/// What there is no kernel for gives Result{}.
+/// Calls f.template operator()<F, T, A>() for r, if its order is the canonical one: its fold, its element type, its accumulator; else
+/// gives Result{}.
 template <class Result, class Function>
-Result with_kernel(kernel_kind kind, const reduction& r, Function&& f) {
+Result with_fold(const reduction& r, Function&& f) {
   return detail::dispatch<algebra>(r, [&]<class Chosen>(Chosen) -> Result {
     using F = typename Chosen::fold;
     using A = typename Chosen::accumulator;
-    if constexpr (F::ordering == ordering::canonical) {
+    if constexpr (F::ordering == ordering::canonical)
       return visit(r.in(), [&]<class T>(std::type_identity<T>) -> Result {
-        if constexpr (fold::holds<A, T>()) {
-          using Base = typename F::base;
-          const auto call = [&]<class Fold>(std::type_identity<Fold>) -> Result {
-            if constexpr (is_compiled<Fold, T, A>) return f.template operator()<Fold, T, A>();
-            else return Result{};
-          };
-          if constexpr (is_sum_itself<F>)
-            if (kind == kernel_kind::own) return call(std::type_identity<F>{});
-          const auto among = [&]<kernel_kind Kind>() -> Result {
-            if constexpr (in_company<Kind, Base, T, A>)
-              return call(std::type_identity<typename company<Kind>::fold>{});
-            else
-              return Result{};
-          };
-          switch (kind) {
-            case kernel_kind::extremes: return among.template operator()<kernel_kind::extremes>();
-            case kernel_kind::min_and_place: return among.template operator()<kernel_kind::min_and_place>();
-            case kernel_kind::max_and_place: return among.template operator()<kernel_kind::max_and_place>();
-            case kernel_kind::mean_and_variance: return among.template operator()<kernel_kind::mean_and_variance>();
-            case kernel_kind::softmax: return among.template operator()<kernel_kind::softmax>();
-            case kernel_kind::statistics: return among.template operator()<kernel_kind::statistics>();
-            case kernel_kind::own:
-            case kernel_kind::shared: return call(std::type_identity<Base>{});
-            case kernel_kind::any_set:
-            case kernel_kind::any_set_in_f64: break;  // these have with_set
-          }
-        }
-        return Result{};
+        if constexpr (fold::holds<A, T>()) return f.template operator()<F, T, A>();
+        else return Result{};
       });
-    } else {
+    else
       return Result{};
+  });
+}
+
+/// Likewise, of that kernel. What there is no kernel for gives Result{}.
+template <class Result, class Function>
+Result with_kernel(kernel_kind kind, const reduction& r, Function&& f) {
+  return with_fold<Result>(r, [&]<class F, class T, class A>() -> Result {
+    using Base = typename F::base;
+    const auto call = [&]<class Fold>(std::type_identity<Fold>) -> Result {
+      if constexpr (is_compiled<Fold, T, A>) return f.template operator()<Fold, T, A>();
+      else return Result{};
+    };
+    if constexpr (is_sum_itself<F>)
+      if (kind == kernel_kind::own) return call(std::type_identity<F>{});
+    const auto among = [&]<kernel_kind Kind>() -> Result {
+      if constexpr (in_company<Kind, Base, T, A>)
+        return call(std::type_identity<typename company<Kind>::fold>{});
+      else
+        return Result{};
+    };
+    switch (kind) {
+      case kernel_kind::extremes: return among.template operator()<kernel_kind::extremes>();
+      case kernel_kind::min_and_place: return among.template operator()<kernel_kind::min_and_place>();
+      case kernel_kind::max_and_place: return among.template operator()<kernel_kind::max_and_place>();
+      case kernel_kind::mean_and_variance: return among.template operator()<kernel_kind::mean_and_variance>();
+      case kernel_kind::softmax: return among.template operator()<kernel_kind::softmax>();
+      case kernel_kind::statistics: return among.template operator()<kernel_kind::statistics>();
+      case kernel_kind::own:
+      case kernel_kind::shared: return call(std::type_identity<Base>{});
+      case kernel_kind::any_set:
+      case kernel_kind::any_set_in_f64: break;  // these have with_set
     }
+    return Result{};
   });
 }
 
@@ -273,6 +283,7 @@ struct set_of {
   static constexpr bool two = Two;
   static constexpr bool stored = !std::is_integral_v<W> && std::is_same_v<T, double> == std::is_same_v<W, double>;  // as kernel_choice has it
   static constexpr part in = std::is_integral_v<W> ? part::widened_integers : !stored ? part::widened_floats : kernel_choice<void, T, W>::in;
+  static constexpr index tile = stored ? tile_bytes / sizeof(T) : Two ? widened_pairs : widened_tile;
   using list = decltype(members_of_set<T, W, Two>());
   static_assert(list::count <= most_members);
 };
@@ -281,28 +292,19 @@ struct set_of {
 /// Result{}.
 template <class Result, class Function>
 Result with_set(kernel_kind kind, const reduction& r, Function&& f) {
-  return detail::dispatch<algebra>(r, [&]<class Chosen>(Chosen) -> Result {
-    using F = typename Chosen::fold;
-    using A = typename Chosen::accumulator;
-    if constexpr (F::ordering == ordering::canonical) {
-      return visit(r.in(), [&]<class T>(std::type_identity<T>) -> Result {
-        const auto in = [&]<class Like, class W>(std::type_identity<Like>, std::type_identity<W>) -> Result {
-          using set = set_of<Like, W, F::takes == fold::input::two>;
-          constexpr int at = set::list::template find<member<typename F::base, A>>();
-          if constexpr (at >= 0 && set::list::count > 1) return f.template operator()<set>(at);
-          else return Result{};
-        };
-        constexpr bool narrow = !std::is_integral_v<T> && !std::is_same_v<T, double>;
-        if constexpr (fold::holds<A, T>() && narrow) {
-          if (kind == kernel_kind::any_set) return in(std::type_identity<T>{}, std::type_identity<float>{});
-          return in(std::type_identity<float>{}, std::type_identity<double>{});
-        } else if constexpr (fold::holds<A, T>()) {
-          using W = std::conditional_t<!std::is_integral_v<T>, double, std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>;
-          if (kind == kernel_kind::any_set) return in(std::type_identity<W>{}, std::type_identity<W>{});
-        }
-        return Result{};
-      });
+  return with_fold<Result>(r, [&]<class F, class T, class A>() -> Result {
+    const auto in = [&]<class Like, class W>(std::type_identity<Like>, std::type_identity<W>) -> Result {
+      using set = set_of<Like, W, F::takes == fold::input::two>;
+      constexpr int at = set::list::template find<member<typename F::base, A>>();
+      if constexpr (at >= 0 && set::list::count > 1) return f.template operator()<set>(at);
+      else return Result{};
+    };
+    if constexpr (!std::is_integral_v<T> && !std::is_same_v<T, double>) {
+      if (kind == kernel_kind::any_set) return in(std::type_identity<T>{}, std::type_identity<float>{});
+      return in(std::type_identity<float>{}, std::type_identity<double>{});
     } else {
+      using W = std::conditional_t<!std::is_integral_v<T>, double, std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>;
+      if (kind == kernel_kind::any_set) return in(std::type_identity<W>{}, std::type_identity<W>{});
       return Result{};
     }
   });

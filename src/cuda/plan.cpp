@@ -59,7 +59,16 @@ plan make_plan(const sizes& of, std::size_t n, const launch& shape) {
   if (shape.tiles) per_node = static_cast<index>(shape.tiles);
   while ((tiles + per_node - 1) / per_node > most_nodes(of)) per_node *= 2;
   p.tiles = static_cast<int>(std::min(per_node, most_tiles(of)));
-  p.nodes = std::max<index>(1, (tiles + p.tiles - 1) / p.tiles);
+  p.node = static_cast<index>(p.tiles) * of.tile;
+  // Short arrays by leaves (measured on an H100, as the numbers of threads): few of them in one block.
+  const index leaves = order::leaf_count(n);
+  const bool few = leaves <= few_leaves && of.by_tiles != only_by_tiles, some = n > of.by_tiles && leaves <= 1024;
+  p.by_leaves = n > 0 && (few || some) && !shape.threads && !shape.blocks && !shape.tiles;
+  if (p.by_leaves) {
+    p.threads = static_cast<int>(few ? 32 * leaves : of.state > 4 ? 512 : 128);
+    p.node = static_cast<index>(p.threads) / 32 * order::leaf;
+  }
+  p.nodes = std::max<index>(1, n / p.node + (n % p.node != 0));
   if (!shape.threads && !large) p.threads = std::min(max_threads, p.threads * of.folds);  // several share a tile
   p.begin = 0;
   p.end = p.nodes;
@@ -68,7 +77,7 @@ plan make_plan(const sizes& of, std::size_t n, const launch& shape) {
   const index runs = (p.nodes + nodes_per_warp - 1) / nodes_per_warp;
   p.second_threads = static_cast<int>(32 * std::clamp<index>(runs, 1, max_threads / 32));
   p.workspace = p.nodes > 1 ? p.nodes * of.state : 0;
-  p.shared = bytes_for_states(std::min<index>(p.tiles, tiles), of.state);
+  p.shared = p.by_leaves ? static_cast<std::size_t>(p.threads) / 32 * of.state : bytes_for_states(std::min<index>(p.tiles, tiles), of.state);
   p.second_shared = bytes_for_states(runs, of.largest);
   return p;
 }

@@ -80,12 +80,13 @@ __device__ __noinline__ void write_result(const std::byte* state, index n, int m
 // As fold_elements. The states of a member begin at byte at x room of shared memory, and at x all_nodes of the nodes, of which the first
 // one of this launch is number `begin`.
 template <class Set>
-__global__ void __launch_bounds__(max_threads)
+__global__ void __launch_bounds__(max_threads, 1)  // else the compiler keeps to half of the registers
     fold_elements_of_set(elements data, index n, int tiles, index count, index before, int room, std::byte* nodes, index begin,
                          index all_nodes, const __grid_constant__ member_results how) {
   using list = typename Set::list;
   using any = member_engine<Set, typename list::template at<0>>;
   constexpr int tile = any::type::tile;
+  static_assert(tile == Set::tile);
 #if __CUDA_ARCH__ >= 900
   cudaTriggerProgrammaticLaunchCompletion();
 #endif
@@ -115,13 +116,11 @@ __global__ void __launch_bounds__(max_threads)
         keep.template operator()<M>(i, k, member_engine<Set, M>::type::fold_tile(v));
       });
     }
-    if (rest > 0) {
-      auto v = any::type::load_part(from.ahead(full * tile), rest);
+    if (rest > 0)
       for_each_member<list>(own, [&]<class M>(int i) BITFOLD_INLINED {
-        read_anew(v);
-        keep.template operator()<M>(i, full, member_engine<Set, M>::type::fold_part(v, rest));
+        using E = member_engine<Set, M>;
+        keep.template operator()<M>(i, full, E::type::template short_tile<alignment::asked>(E::source::at(data, first).ahead(full * tile), rest));
       });
-    }
     __syncthreads();
     // As fold_shared: all warps fold a member's states to 32 at most, and one those.
     const index elements_here = left < static_cast<index>(tiles) * tile ? left : static_cast<index>(tiles) * tile;
@@ -176,14 +175,13 @@ __global__ void __launch_bounds__(max_threads)
 
 template <class Set>
 const char* launch_set(const plan& p, const arguments& a) {
-  const index node = static_cast<index>(p.tiles) * member_engine<Set, typename Set::list::template at<0>>::type::tile;
-  const index before = p.begin * node, end = p.end == p.nodes ? a.n : p.end * node;
+  const index before = p.begin * p.node, end = p.end == p.nodes ? a.n : p.end * p.node;
   auto* const nodes = p.nodes > 1 ? static_cast<std::byte*>(a.workspace) : nullptr;
   cudaError_t err = enqueue(fold_elements_of_set<Set>, p.blocks, p.threads, p.shared, a.where, false, a.data, end - before, p.tiles,
                             p.end - p.begin, before, static_cast<int>(p.shared / a.members->of.state), nodes, p.begin, p.nodes, *a.members);
   if (err == cudaSuccess && nodes && p.end == p.nodes)
     err = enqueue(fold_nodes_of_set<Set>, std::popcount(a.members->wanted), p.second_threads, p.second_shared, a.where, a.overlap, nodes,
-                  static_cast<int>(p.nodes), node, a.n, *a.members);
+                  static_cast<int>(p.nodes), p.node, a.n, *a.members);
   return err == cudaSuccess ? nullptr : cudaGetErrorString(err);
 }
 

@@ -2,7 +2,8 @@
 // so that each thread owns 16 / sizeof(T) neighbouring lanes and a tile is a whole number of leaves for
 // every type. A block folds a node of neighbouring tiles, one block folds the nodes. Lanes in a thread,
 // threads in a warp, tiles in a block, nodes: each step is the same adjacent fold, further up the tree,
-// and which warp or block takes which tile shows in no bit.
+// and which warp or block takes which tile shows in no bit. Of short arrays, which wait rather than read,
+// a warp folds a leaf, with a lane for each thread, and a block a node of neighbouring leaves.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -40,12 +41,13 @@ __device__ S fold_warp(S s, int count, Count n_of) {
   return s;
 }
 
-// The same where all threads of a warp, or of every Last of them, hold a state; of_width(width) says how many
-// elements `width` threads have.
+// The same where all threads of a warp, or of every Last of them, or the first `last`, a power of two, hold a state; of_width(width)
+// says how many elements `width` threads have.
 template <class F, int First = 1, int Last = warp, class S, class Count>
-__device__ S fold_whole_warp(S s, Count of_width) {
+__device__ S fold_whole_warp(S s, Count of_width, int last = Last) {
 #pragma unroll
   for (int d = First; d < Last; d *= 2) {
+    if (d >= last) break;
     const index each = of_width(d);  // what other threads than every Last-th make of it is not used
     s = F::merge(s, from_right(s, d), fold::counts{each, each});
   }
@@ -186,19 +188,6 @@ struct stored_elements {
     if constexpr (two) v.y = load_rows<How>(y);
     return v;
   }
-  // Of these elements those that are among the first `count`.
-  __device__ raw load_first(int count) const {
-    raw v{};
-#pragma unroll
-    for (int r = 0; r < order::rows; ++r)
-#pragma unroll
-      for (int i = 0; i < owned; ++i)
-        if (const int at = r * order::lanes + i; at < count) {
-          v.x.row[r].set(i, arith::bit_cast<typename pack<T>::bits>(x[at]));
-          if constexpr (two) v.y.row[r].set(i, arith::bit_cast<typename pack<T>::bits>(y[at]));
-        }
-    return v;
-  }
   __device__ static auto get(const raw& v, int r, int i, int place) {
     if constexpr (two)
       return Take::element(v.x.row[r][i], v.y.row[r][i], place);
@@ -243,7 +232,7 @@ template <class Take, class Reader>
 struct read_elements {
   using parameters = typename Reader::parameters;
   static constexpr bool small = false;
-  static constexpr int owned = 4;
+  static constexpr int owned = Reader::two ? 2 : 4;
   Reader from;
 
   using single = typename Reader::single;
@@ -261,22 +250,18 @@ struct read_elements {
     });
     return v;
   }
-  __device__ raw load_first(int count) const {
-    raw v{};
-    from.read([&](auto one) {
-#pragma unroll
-      for (int r = 0; r < order::rows; ++r)
-#pragma unroll
-        for (int i = 0; i < owned; ++i)
-          if (const int at = r * order::lanes + i; at < count) v.row[r][i] = one(at);
-    });
-    return v;
-  }
   __device__ static auto get(const raw& v, int r, int i, int place) { return Take::made(v.row[r][i], place); }
   __device__ single one(int i) const {
     single s;
     from.read([&](auto get_one) { s = get_one(i); });
     return s;
+  }
+  __device__ void load_lane(int first, int count, single (&x)[order::rows]) const {
+    from.read([&](auto get_one) {
+#pragma unroll
+      for (int r = 0; r < order::rows; ++r)
+        if (r < count) x[r] = get_one(first + r * order::lanes);
+    });
   }
   BITFOLD_HD static auto made(const single& s, int place) { return Take::made(s, place); }
 };
@@ -353,27 +338,21 @@ struct engine {
     return fold_warp<F, group>(s, (full + (rest > 0)) * group, elements_of_leaves{size});
   }
 
-  // The same by the threads that a whole tile is read and folded by.
-  __device__ static raw load_part(const Source& from, int size) {
-    const int t = threadIdx.x % warp, first = leaf_of(t) * order::leaf + lane_of(t);
-    return from.ahead(first).load_first(size - first);
-  }
-  __device__ static local fold_part(const raw& v, int size) {
-    const int t = threadIdx.x % warp, begin = leaf_of(t) * order::leaf, first = lane_of(t);
-    const int here = size - begin < 0 ? 0 : size - begin < order::leaf ? size - begin : order::leaf, lanes = order::lane_count(here);
-    const leaf_lanes elements{here};
-    local s[owned];
+  // A leaf of `size` elements from `begin` on, 1 <= size <= order::leaf, a thread for each lane.
+  __device__ static local fold_leaf(const Source& from, int begin, int size) {
+    const int t = threadIdx.x % warp, rows = order::lane_size(size, t), first = begin + t;
+    typename Source::single x[order::rows];
+    if constexpr (requires { from.load_lane(first, rows, x); }) {
+      from.load_lane(first, rows, x);
+    } else {
 #pragma unroll
-    for (int i = 0; i < owned; ++i)
-      if (first + i < lanes)
-        s[i] = lane(order::lane_size(here, first + i), [&](int r) { return Source::get(v, r, i, begin + first + r * order::lanes + i); });
-    fold_owned<F>(s, lanes - first < owned ? lanes - first : owned, [&](int i, int width) { return elements(first + i, width); });
-#pragma unroll
-    for (int d = owned; d < order::lanes; d *= 2) {
-      const local right = from_right(s[0], d / owned);
-      if (first + d < lanes) s[0] = F::merge(s[0], right, fold::counts{elements(first, d), elements(first + d, d)});
+      for (int r = 0; r < order::rows; ++r)
+        if (r < rows) x[r] = from.one(first + r * order::lanes);
     }
-    return fold_warp<F, group>(s[0], (size + order::leaf - 1) / order::leaf * group, elements_of_leaves{size});
+    local s;
+    if (rows > 0) s = lane(rows, [&](int r) { return Source::made(x[r], first + r * order::lanes); });
+    if (size == order::leaf) return fold_whole_warp<F>(s, span_of{order::rows});
+    return fold_warp<F>(s, order::lane_count(size), leaf_lanes{size});
   }
 
  private:
@@ -477,6 +456,38 @@ __global__ void __launch_bounds__(max_threads)
   }
 }
 
+// The same of short arrays, in nodes of as many leaves as a block has warps: each takes a leaf, a thread for each lane. Alone: of one node.
+template <class F, class Source, class A, bool Alone, class Result>
+__global__ void __launch_bounds__(max_threads)
+    fold_leaves(typename Source::parameters data, int n, int before, void* nodes, const __grid_constant__ Result how) {
+  using E = engine<F, Source, A>;
+  using S = typename E::state;
+#if __CUDA_ARCH__ >= 900
+  if (!Alone) cudaTriggerProgrammaticLaunchCompletion();
+#endif
+  S* const states = reinterpret_cast<S*>(shared_bytes);
+  const int w = threadIdx.x / warp, t = threadIdx.x % warp, node = blockDim.x / warp * order::leaf;
+  const int first = Alone ? 0 : static_cast<int>(blockIdx.x) * node, here = Alone ? n : min(n - first, node);
+  const int count = (here + order::leaf - 1) / order::leaf, begin = first + w * order::leaf;
+  S s;
+  if (Alone || w < count) s = F::template settle<A>(E::fold_leaf(Source::at(data, begin), 0, min(n - begin, order::leaf)), before + begin);
+  if (count > 1) {
+    if (t == 0) states[w] = s;
+    __syncthreads();
+    if (w > 0) return;
+    s = states[t < count ? t : 0];
+    if (F::counted && here == count * order::leaf && (count & (count - 1)) == 0)  // nothing to find out
+      s = fold_whole_warp<F>(s, span_of{order::leaf}, count);
+    else
+      s = fold_warp<F>(s, count, equal_runs{order::leaf, static_cast<index>(here)});
+  }
+  if (threadIdx.x > 0) return;
+  if constexpr (Alone)
+    how.template write<F, A>(s, n);
+  else
+    static_cast<S*>(nodes)[blockIdx.x] = s;
+}
+
 // A block folds `count` <= nodes_per_warp * 1024 nodes of `span` elements each into thread 0; `states` is shared memory.
 template <class F, class S>
 __device__ S fold_all_nodes(const S* from, int count, index span, index n, S* states) {
@@ -525,13 +536,18 @@ template <class F, class Source, class A, alignment How, class Result>
 cudaError_t launch_passes(const plan& p, const typename Source::parameters& data, std::size_t n, const Result& how,
                           void* workspace, stream where, bool overlap) {
   using E = engine<F, Source, A>;
-  const index node = static_cast<index>(p.tiles) * E::tile, before = p.begin * node, end = p.end == p.nodes ? n : p.end * node;
+  const index before = p.begin * p.node, end = p.end == p.nodes ? n : p.end * p.node;
   void* const nodes = p.nodes > 1 ? static_cast<typename E::state*>(workspace) + p.begin : nullptr;
-  cudaError_t err = enqueue(fold_elements<F, Source, A, How, Result>, p.blocks, p.threads, p.shared, where, false, data,
-                            end - before, p.tiles, p.end - p.begin, before, nodes, how);
+  const auto first = [&](auto kernel, auto... values) { return enqueue(kernel, p.blocks, p.threads, p.shared, where, false, data, values...); };
+  const auto leaves = [&]<bool Alone>() {
+    return first(fold_leaves<F, Source, A, Alone, Result>, static_cast<int>(end - before), static_cast<int>(before), nodes, how);
+  };
+  cudaError_t err = !p.by_leaves   ? first(fold_elements<F, Source, A, How, Result>, end - before, p.tiles, p.end - p.begin, before, nodes, how)
+                    : p.nodes == 1 ? leaves.template operator()<true>()
+                                   : leaves.template operator()<false>();
   if (err == cudaSuccess && p.nodes > 1 && p.end == p.nodes)
     err = enqueue(fold_nodes<F, A, Result>, 1, p.second_threads, p.second_shared, where, overlap, workspace,
-                  static_cast<int>(p.nodes), node, n, how);
+                  static_cast<int>(p.nodes), p.node, n, how);
   return err;
 }
 

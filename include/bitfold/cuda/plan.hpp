@@ -11,9 +11,11 @@ namespace bitfold::cuda {
 using order::index;
 
 inline constexpr int tile_bytes = 4096;      ///< folded by one warp at once, of elements as stored
-inline constexpr int widened_tile = 1024;    ///< likewise, of elements widened when they are read
+inline constexpr int widened_tile = 1024;    ///< elements, likewise, of those widened when they are read
+inline constexpr int widened_pairs = 512;    ///< of two inputs
 inline constexpr int max_threads = 512;      ///< of a block
 inline constexpr int max_tiles = 1024;       ///< of a node
+inline constexpr int few_leaves = max_threads / order::lanes;  ///< that a block folds, a warp each
 inline constexpr int nodes_per_warp = 256;   ///< of the second pass
 inline constexpr std::size_t most_shared = 48 << 10;  ///< bytes that a block has without asking for more
 
@@ -24,8 +26,13 @@ struct elements {
   bool aligned;  ///< both, to 16 bytes
 };
 
+/// Of kernels that know tiles only.
+inline constexpr index only_by_tiles = ~index{0};
+
 struct plan {
+  bool by_leaves;       ///< a node is a leaf for each of a block's warps; or tiles:
   int tiles;            ///< per node: a power of two
+  index node;           ///< elements of all but the last
   index nodes;          ///< states that the first pass yields; a single one is the result
   index begin, end;     ///< of them, those whose elements are there: all, unless these come in pieces
   int threads, blocks;  ///< of the first pass
@@ -40,6 +47,7 @@ struct sizes {
   index tile;                   ///< elements that a warp folds at once
   std::size_t largest = state;  ///< bytes of a state of one fold
   int folds = 1;                ///< that a tile has
+  index by_tiles = 0;           ///< elements up to which one block by tiles is quicker than several by leaves
 };
 /// What a block has room to fold (1 TiB of elements at least for states of up to 46 bytes).
 index most_elements(const sizes& of);

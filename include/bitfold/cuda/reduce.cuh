@@ -204,6 +204,7 @@ template <class S>
 struct source_reader {
   using parameters = S;
   using single = bitfold::detail::value_of<S>;
+  static constexpr bool two = false;
   S from;
   index first;
   __device__ static source_reader at(const S& s, index i) { return {s, i}; }
@@ -223,7 +224,6 @@ template <class S>
 struct reading {
   using type = read_elements<with_place, source_reader<S>>;
   static S parameters(const S& s) { return s; }
-  static constexpr index tile = widened_tile;
 };
 template <class S>
   requires is_element<typename S::stored>
@@ -236,7 +236,6 @@ struct reading<S> {
     const auto aligned = [](const void* q) { return reinterpret_cast<std::uintptr_t>(q) % 16 == 0; };
     return {s.x, y, dtype_of<T>, aligned(s.x) && aligned(y)};
   }
-  static constexpr index tile = tile_bytes / sizeof(T);
 };
 
 template <class R>
@@ -360,7 +359,7 @@ class one_pass {
   using state = fold::settled<fold_all, double>;
   static_assert(sizeof(state) <= fold::most_state_bytes, "bitfold: the states of this pass have more than 256 bytes");
 
-  plan plan_of() const { return make_plan({sizeof(state), read::tile}, from_.n, shape_); }
+  plan plan_of() const { return make_plan({sizeof(state), engine<fold_all, typename read::type, double>::tile}, from_.n, shape_); }
 
   static own::results<Source, folds> results_from(std::tuple<>, std::tuple<>, std::index_sequence<>) { return {}; }
   template <class Ops, class Outs, std::size_t I, std::size_t... Rest>
