@@ -70,15 +70,20 @@ TEST_CASE("cuda: operations of the caller's own follow the canonical order", "[c
     if (n == 0) continue;
     INFO("n=" << n);
     const std::span<const float> hx(d.x.data(), n), hy(d.y.data(), n);
-    CHECK(same_memory(cuda::reduce(z.first(n), complex_sum{}),
-                      complex_sum::finish(by_hand<complex_sum>(n, [&](auto i) { return d.z[i]; }))));
-    CHECK(same_memory(cuda::reduce(transform(keep_masked{}, x.first(n), y.first(n), mask.first(n)), weighted_mean{}),
-                      test::given(weighted_mean::finish(by_hand<weighted_mean>(
-                          n, [&](auto i) { return keep_masked{}(d.x[i], d.y[i], d.mask[i]); })))));
-    CHECK(same_memory(cuda::reduce(transform(log_likelihood{}, x.first(n), y.first(n)), ops::sum.by<method_id::kahan>()),
-                      reduce(transform(log_likelihood{}, hx, hy), ops::sum.by<method_id::kahan>())));
-    CHECK(same_memory(cuda::reduce(x.first(n), large{}),
-                      by_hand<large>(n, [&](auto i) { return d.x[i]; })));
+    // Short arrays by leaves, and by tiles.
+    for (const cuda::launch& shape : {cuda::launch{}, cuda::launch{.threads = 64}}) {
+      const auto run = [&](const auto& input, const auto& op) { return cuda::make_pass(shape, input, op)(); };
+      CHECK(same_memory(run(z.first(n), complex_sum{}),
+                        complex_sum::finish(by_hand<complex_sum>(n, [&](auto i) { return d.z[i]; }))));
+      CHECK(same_memory(run(transform(keep_masked{}, x.first(n), y.first(n), mask.first(n)), weighted_mean{}),
+                        test::given(weighted_mean::finish(by_hand<weighted_mean>(
+                            n, [&](auto i) { return keep_masked{}(d.x[i], d.y[i], d.mask[i]); })))));
+      CHECK(same_memory(run(transform(log_likelihood{}, x.first(n), y.first(n)), ops::sum.by<method_id::kahan>()),
+                        reduce(transform(log_likelihood{}, hx, hy), ops::sum.by<method_id::kahan>())));
+      CHECK(same_memory(run(x.first(n), large{}),
+                        by_hand<large>(n, [&](auto i) { return d.x[i]; })));
+      CHECK(run(x.first(n), counted{}) == n);
+    }
     CHECK(cuda::reduce(x.first(n), counted{}) == n);
   }
 }

@@ -116,7 +116,7 @@ __device__ __noinline__ auto fold_by_leaves(Source from, int size) {
   static_assert(E::tile / order::leaf < 32);
   thread_counter<F, local, 5> leaves;
   int begin = 0;
-  if constexpr (requires { from.line(); })
+  if constexpr (Source::has_lines)
     if (from.is_line()) {  // several leaves at once, so that many loads are on their way
       constexpr int beside = 4;
       const int t = threadIdx.x % warp;

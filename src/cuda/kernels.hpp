@@ -1,7 +1,6 @@
 // The seam between host code and the kernels, and the list of the kernels that there are.
 #pragma once
 
-#include <algorithm>
 #include <tuple>
 
 #include <bitfold/cuda/plan.hpp>
@@ -138,6 +137,12 @@ inline constexpr bool is_exact_compiled =
     true;
 #endif
 
+/// Elements T that a warp folds at once.
+template <class T>
+constexpr index tile_of(bool stored, bool two) {
+  return stored ? tile_bytes / sizeof(T) : two ? widened_pairs : widened_tile;
+}
+
 /// The kernel of a fold for elements T widened to A: it takes them as they are stored, if that is worth a
 /// kernel, or else as anything that A holds.
 template <class F, class T, class A>
@@ -148,9 +153,9 @@ struct kernel_choice {
       (is_sum_itself<F> || std::is_same_v<T, double> ||
        (!std::is_integral_v<T> &&
         (!narrow_to_f64 || is_sum_of_squares<F>)));
-  static constexpr index tile = stored ? tile_bytes / sizeof(T) : F::takes == fold::input::two ? widened_pairs : widened_tile;
+  static constexpr index tile = tile_of<T>(stored, F::takes == fold::input::two);
   /// As in `sizes`.
-  static constexpr index by_tiles = !stored ? 0 : is_sum_itself<F> ? 16 * tile : std::min<index>(16 * tile, 16384);
+  static constexpr index by_tiles = !stored ? 0 : is_sum_itself<F> ? 16 * tile : by_tiles_of(tile);
   static constexpr part in = !stored ? (std::is_integral_v<A> ? part::widened_integers : part::widened_floats)
                              : std::is_integral_v<A>            ? part::integer_sums
                              : narrow_to_f64                    ? part::in_f64
@@ -283,7 +288,7 @@ struct set_of {
   static constexpr bool two = Two;
   static constexpr bool stored = !std::is_integral_v<W> && std::is_same_v<T, double> == std::is_same_v<W, double>;  // as kernel_choice has it
   static constexpr part in = std::is_integral_v<W> ? part::widened_integers : !stored ? part::widened_floats : kernel_choice<void, T, W>::in;
-  static constexpr index tile = stored ? tile_bytes / sizeof(T) : Two ? widened_pairs : widened_tile;
+  static constexpr index tile = tile_of<T>(stored, Two);
   using list = decltype(members_of_set<T, W, Two>());
   static_assert(list::count <= most_members);
 };

@@ -77,7 +77,7 @@ plan make_plan(const sizes& of, std::size_t n, const launch& shape) {
   const index runs = (p.nodes + nodes_per_warp - 1) / nodes_per_warp;
   p.second_threads = static_cast<int>(32 * std::clamp<index>(runs, 1, max_threads / 32));
   p.workspace = p.nodes > 1 ? p.nodes * of.state : 0;
-  p.shared = p.by_leaves ? static_cast<std::size_t>(p.threads) / 32 * of.state : bytes_for_states(std::min<index>(p.tiles, tiles), of.state);
+  p.shared = bytes_for_states(p.by_leaves ? static_cast<index>(p.threads) / 32 : std::min<index>(p.tiles, tiles), of.state);
   p.second_shared = bytes_for_states(runs, of.largest);
   return p;
 }

@@ -1,6 +1,6 @@
 // Any set of reductions of the same elements in one pass. A warp reads a tile, and each fold that is wanted makes its state of it, one
 // after the other, as it does alone; from there on each has states of its own. So one kernel serves all sets. (Of short arrays several
-// warps read a tile, each for some of the folds.)
+// warps read a tile, each for some of the folds; and the last tile, if it is short, each fold reads for itself.)
 #pragma once
 
 #include <bit>
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(max_threads, 1)  // else the compiler keeps to
     if (rest > 0)
       for_each_member<list>(own, [&]<class M>(int i) BITFOLD_INLINED {
         using E = member_engine<Set, M>;
-        keep.template operator()<M>(i, full, E::type::template short_tile<alignment::asked>(E::source::at(data, first).ahead(full * tile), rest));
+        keep.template operator()<M>(i, full, E::type::template short_tile<alignment::asked>(E::source::at(data, first + static_cast<index>(full) * tile), rest));
       });
     __syncthreads();
     // As fold_shared: all warps fold a member's states to 32 at most, and one those.

@@ -26,12 +26,13 @@ struct elements {
   bool aligned;  ///< both, to 16 bytes
 };
 
-/// Of kernels that know tiles only.
+/// That of kernels that know tiles only; and of those that take elements as they are stored (0 of others), tiles of so many.
 inline constexpr index only_by_tiles = ~index{0};
+constexpr index by_tiles_of(index stored) { return 16 * stored < 16384 ? 16 * stored : 16384; }
 
 struct plan {
   bool by_leaves;       ///< a node is a leaf for each of a block's warps; or tiles:
-  int tiles;            ///< per node: a power of two
+  int tiles;            ///< then per node: a power of two
   index node;           ///< elements of all but the last
   index nodes;          ///< states that the first pass yields; a single one is the result
   index begin, end;     ///< of them, those whose elements are there: all, unless these come in pieces
@@ -49,7 +50,7 @@ struct sizes {
   int folds = 1;                ///< that a tile has
   index by_tiles = 0;           ///< elements up to which one block by tiles is quicker than several by leaves
 };
-/// What a block has room to fold (1 TiB of elements at least for states of up to 46 bytes).
+/// What a block has room to fold (1 TiB of elements at least, as they are stored, for states of up to 46 bytes).
 index most_elements(const sizes& of);
 
 /// Errors (errc::usage, naming the field): a launch shape that is not allowed; n above most_elements.

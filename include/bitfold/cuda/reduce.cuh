@@ -223,6 +223,7 @@ inline constexpr bool is_element =
 template <class S>
 struct reading {
   using type = read_elements<with_place, source_reader<S>>;
+  static constexpr bool stored = false;
   static S parameters(const S& s) { return s; }
 };
 template <class S>
@@ -230,6 +231,7 @@ template <class S>
 struct reading<S> {
   using T = typename S::stored;
   using type = stored_elements<std::conditional_t<bitfold::detail::is_pairs<S>, pairs_with_place, with_place>, T>;
+  static constexpr bool stored = true;
   static elements parameters(const S& s) {
     const void* y = nullptr;
     if constexpr (bitfold::detail::is_pairs<S>) y = s.y;
@@ -359,7 +361,10 @@ class one_pass {
   using state = fold::settled<fold_all, double>;
   static_assert(sizeof(state) <= fold::most_state_bytes, "bitfold: the states of this pass have more than 256 bytes");
 
-  plan plan_of() const { return make_plan({sizeof(state), engine<fold_all, typename read::type, double>::tile}, from_.n, shape_); }
+  plan plan_of() const {
+    constexpr index tile = engine<fold_all, typename read::type, double>::tile;
+    return make_plan({.state = sizeof(state), .tile = tile, .by_tiles = read::stored ? by_tiles_of(tile) : 0}, from_.n, shape_);
+  }
 
   static own::results<Source, folds> results_from(std::tuple<>, std::tuple<>, std::index_sequence<>) { return {}; }
   template <class Ops, class Outs, std::size_t I, std::size_t... Rest>
