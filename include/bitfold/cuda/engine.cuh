@@ -317,7 +317,13 @@ struct engine {
     raw v;
     if (leaf_of(t) < full) v = load_tile<How>(from);
     typename Source::single x[order::rows];
-    load_lane(from, full * order::leaf, rest, x);
+    if constexpr (requires { from.load_lane(0, 0, x); }) {
+      from.load_lane(full * order::leaf + t, order::lane_size(rest, t), x);
+    } else {
+#pragma unroll
+      for (int r = 0; r < order::rows; ++r)
+        if (r * order::lanes + t < rest) x[r] = from.one(full * order::leaf + r * order::lanes + t);
+    }
     local s;
     if (full > 0) {
       if (leaf_of(t) < full) s = fold_lanes(v);
@@ -326,25 +332,21 @@ struct engine {
       s = fold_whole_warp<F, 1, group>(s, elements_of_threads{});
     }
     if (rest > 0) {
-      const local last = from_first(fold_warp<F>(fold_lane(x, full * order::leaf, rest), order::lane_count(rest), leaf_lanes{rest}));
+      local last;
+      if (t < rest)
+        last = lane(order::lane_size(rest, t),
+                    [&](int r) { return Source::made(x[r], full * order::leaf + r * order::lanes + t); });
+      last = from_first(fold_warp<F>(last, order::lane_count(rest), leaf_lanes{rest}));
       if (t == full * group) s = last;
     }
     return fold_warp<F, group>(s, (full + (rest > 0)) * group, elements_of_leaves{size});
   }
 
-  // A leaf of 1 <= size <= order::leaf elements from `begin` on, a thread for each lane.
+  // A leaf of 1 <= size <= order::leaf elements from `begin` on, a thread for each lane. (Shared with short_tile, its loads cost other
+  // kernels registers.)
   __device__ static local fold_leaf(const Source& from, int begin, int size) {
-    typename Source::single x[order::rows];
-    load_lane(from, begin, size, x);
-    const local s = fold_lane(x, begin, size);
-    if (size == order::leaf) return fold_whole_warp<F>(s, span_of{order::rows});
-    return fold_warp<F>(s, order::lane_count(size), leaf_lanes{size});
-  }
-
- private:
-  // A thread's lane of such a leaf, if it has one.
-  __device__ static void load_lane(const Source& from, int begin, int size, typename Source::single (&x)[order::rows]) {
     const int t = threadIdx.x % warp, rows = order::lane_size(size, t), first = begin + t;
+    typename Source::single x[order::rows];
     if constexpr (requires { from.load_lane(first, rows, x); }) {
       from.load_lane(first, rows, x);
     } else {
@@ -352,14 +354,13 @@ struct engine {
       for (int r = 0; r < order::rows; ++r)
         if (r < rows) x[r] = from.one(first + r * order::lanes);
     }
-  }
-  __device__ static local fold_lane(const typename Source::single (&x)[order::rows], int begin, int size) {
-    const int t = threadIdx.x % warp, rows = order::lane_size(size, t);
     local s;
-    if (rows > 0) s = lane(rows, [&](int r) { return Source::made(x[r], begin + r * order::lanes + t); });
-    return s;
+    if (rows > 0) s = lane(rows, [&](int r) { return Source::made(x[r], first + r * order::lanes); });
+    if (size == order::leaf) return fold_whole_warp<F>(s, span_of{order::rows});
+    return fold_warp<F>(s, order::lane_count(size), leaf_lanes{size});
   }
 
+ private:
   // Elements of `width` threads, each with all rows of its lanes;
   struct elements_of_threads {
     __device__ index operator()(int width) const { return static_cast<index>(width * order::rows * owned); }
