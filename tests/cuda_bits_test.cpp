@@ -189,11 +189,12 @@ TEST_CASE("cuda: no launch shape moves a bit of any operation, nor does company"
 
 TEST_CASE("cuda: operations on a short array", "[cuda][ops][racecheck]") {
   for (dtype t : {dtype::f16, dtype::f32, dtype::f64, dtype::i8}) {
-    const auto data = test::make_data(t, test::kind::near_one, 40'003, 11);
+    const auto data = test::make_data(t, test::kind::near_one, 40'194, 11);
     on_device d(data);
     for (const auto& list : companies(t)) {
       compare_all(list, data, d, 1, 2, 9'001, {{}, {64, 3, 2, true}}, "");
-      for (const std::size_t n : {2'100, 40'001}) compare_all(list, data, d, 1, 2, n, {{}}, "");  // by leaves, in one block and in several
+      // By leaves, in one block and in several, the last leaf short or not.
+      for (const std::size_t n : {2'100, 2'560, 40'001, 40'192}) compare_all(list, data, d, 1, 2, n, {{}}, "");
     }
   }
   SUCCEED();
