@@ -26,10 +26,6 @@ struct elements {
   bool aligned;  ///< both, to 16 bytes
 };
 
-/// That of kernels that know tiles only; and of those that take elements as they are stored (0 of others), tiles of so many.
-inline constexpr index only_by_tiles = ~index{0};
-constexpr index by_tiles_of(index stored) { return 16 * stored < 16384 ? 16 * stored : 16384; }
-
 struct plan {
   bool by_leaves;       ///< a node is a leaf for each of a block's warps; or tiles:
   int tiles;            ///< then per node: a power of two
@@ -50,6 +46,11 @@ struct sizes {
   int folds = 1;                ///< that a tile has
   index by_tiles = 0;           ///< elements up to which one block by tiles is quicker than several by leaves
 };
+/// sizes::by_tiles of kernels that know tiles only;
+inline constexpr index only_by_tiles = ~index{0};
+/// and of those that take elements as they are stored, in tiles of so many. (Of all others it is 0.)
+constexpr index by_tiles_of(index tile) { return 16 * tile < 16384 ? 16 * tile : 16384; }
+
 /// What a block has room to fold (1 TiB of elements at least, as they are stored, for states of up to 46 bytes).
 index most_elements(const sizes& of);
 
