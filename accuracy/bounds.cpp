@@ -129,7 +129,8 @@ real half_step(dtype t) { return ldexp(real(1), format_of(t).min_exponent - 1); 
 real norm_error(const reduction& r, const elements& in, const summed& s, int k) {
   const bounded_sum squares = sum_of(r, in, s);
   if (squares.exact == 0) return 0;
-  const real relative = squares.bound / squares.exact;
+  const real vanishing = s.how.lanes_scaled ? ldexp(real(in.n), -100) : real(0);
+  const real relative = squares.bound / squares.exact + vanishing;
   return relative_root((1 + relative) * (1 + u64) - 1, u64, k);
 }
 
@@ -156,11 +157,12 @@ real cosine_bound(const reduction& r, const elements& in) {
       sqrt(sum_exactly(term::square, x).sum) * sqrt(sum_exactly(term::square, y).sum);
   const real tx = norm_error(r, x, square, 1), ty = norm_error(r, y, square, 1);
   const real t = (1 + tx) * (1 + ty) * (1 + u64) - 1;
-  // Beyond this the product of the norms may have been subnormal.
-  if (!(t < 1) || !(norms > ldexp(real(1), -1000))) return infinity;
+  if (!(t < 1)) return infinity;
   const real exact = dot.exact / norms;
-  const real of_dot = dot.bound + u64 * (abs(dot.exact) + dot.bound) + half_step(dtype::f64);
-  const real before = (of_dot / norms + abs(exact) * t) / (1 - t);
+  // What underflows where lanes are scaled is tiny beside the norms.
+  const real vanishing = ldexp(real(in.n), -100) * norms;
+  const real of_dot = dot.bound + vanishing + u64 * (abs(dot.exact) + dot.bound) + half_step(dtype::f64);
+  const real before = (of_dot / norms + abs(exact) * t) / (1 - t);  // and at most 1 where that is
   return rounded(exact, before + u64 * (abs(exact) + before) + half_step(dtype::f64), r.out(),
                  true);
 }
@@ -189,8 +191,9 @@ real prod_bound(const reduction& r, const elements& in) {
   return is_narrower(r.out(), r.acc()) ? rounded(exact, before, r.out(), true) : before;
 }
 
-// On the computed sum of the squares of the differences from the mean, whose exact value is m2.
-real second_moment_bound(dtype acc, std::uint64_t lane, std::uint64_t levels, const elements& in,
+// On the computed sum of the squares of the differences from the mean, whose exact value is m2, where
+// means are merged without their rounding errors, as others do.
+real plain_moment_bound(dtype acc, std::uint64_t lane, std::uint64_t levels, const elements& in,
                          const real& m2) {
   const std::uint64_t n = in.n;
   const real u = unit_roundoff(acc), eta = ldexp(real(1), format_of(acc).min_exponent);
@@ -207,6 +210,28 @@ real second_moment_bound(dtype acc, std::uint64_t lane, std::uint64_t levels, co
   return upwards(before);
 }
 
+// On bitfold's, as docs/operations.md has it.
+real second_moment_bound(dtype acc, const elements& in, const real& m2) {
+  const std::uint64_t c = first_lane_size(in.n), levels = folds_above_lane(in.n);
+  const real u = unit_roundoff(acc), n = in.n, k = levels;
+  const real q = sqrt(sum_exactly(term::square, in).sum);
+  // Of the lanes by themselves, and of their means: both relative to what varies.
+  const real lanes = g(u, 2 * c + 3) + c * pow(g(u, c + 1), 2);
+  const real of_means = sqrt(2 * k) * sqrt(real(c)) * g(u, c) * sqrt(m2);
+  real f, merges;
+  if (acc == dtype::f32) {  // merged in f64
+    f = of_means + sqrt(k + 1) * g(u64, 5 * levels + 7) * q * (1 + lanes);
+    merges = g(u64, 2 * levels + 10);
+  } else {  // with rounding errors
+    const real by_a_merge = 24 * (k + 2) * u * u * exact_value(op_id::norm_inf, in);
+    f = of_means + (2 * k * sqrt(2 * k) + sqrt(k) / 2) * sqrt(n) * by_a_merge;
+    if (conversion_rounds(in.type, acc)) f += u * q;
+    merges = 16 * pow((k + 2) * u, 2);
+  }
+  const real shifted = 2 * sqrt(m2) * f + f * f;
+  return upwards(lanes * m2 + shifted + merges * (m2 + shifted));
+}
+
 // Of the square root of a number within `before` of exact.
 real root_bound(const real& exact, const real& before) {
   return exact > before ? real(before / sqrt(exact)) : sqrt(before);
@@ -216,12 +241,14 @@ real variance_bound(const reduction& r, const elements& in) {
   const auto d = static_cast<std::size_t>(r.ddof());
   if (in.n <= d) return infinity;
   const real m2 = scaled_moment(2, in) / in.n, degrees = in.n - d, exact = m2 / degrees;
-  const real of_m2 =
-      second_moment_bound(r.acc(), first_lane_size(in.n), folds_above_lane(in.n), in, m2) / degrees;
-  const real before = of_m2 + u64 * (exact + of_m2) + half_step(dtype::f64);
-  if (r.op() == op_id::var) return rounded(exact, before, r.out(), true);
-  const real root = sqrt(exact), of_root = root_bound(exact, before);
-  return rounded(root, of_root + u64 * (root + of_root), r.out(), true);
+  const real of_m2 = second_moment_bound(r.acc(), in, m2) / degrees;
+  // The quotient and the root are of twice double's precision.
+  const auto divided = [](const real& value, const real& before) {
+    return real(before + 16 * u64 * u64 * (value + before) + half_step(dtype::f64));
+  };
+  if (r.op() == op_id::var) return rounded(exact, divided(exact, of_m2), r.out(), true);
+  const real root = sqrt(exact);
+  return rounded(root, divided(root, root_bound(exact, of_m2)), r.out(), true);
 }
 
 // Of the sum of exp(x - max), relative to it.
@@ -353,7 +380,7 @@ real any_order_variance(op_id op, dtype acc, dtype out, const elements& in) {
     shifted += 2 * sqrt(m2 + shifted) * f + f * f;
   }
   const real two_passes = shifted + g(u, in.n + 3) * (m2 + shifted) + 2 * n * eta;
-  const real merged = second_moment_bound(acc, 1, in.n, in, m2);
+  const real merged = plain_moment_bound(acc, 1, in.n, in, m2);
   const real of_m2 = std::max(two_passes, merged);
   const real before = rounded(exact, of_m2 / n + u * (m2 + of_m2) / n + eta, out, true);
   return op == op_id::var ? before : rounded(sqrt(exact), root_bound(exact, before), out, true);
@@ -362,7 +389,8 @@ real any_order_variance(op_id op, dtype acc, dtype out, const elements& in) {
 real any_order_cosine(op_id, dtype acc, dtype out, const elements& in) {
   const reduction r = in_any_order(op_id::cosine, acc, out, in);
   const real u = unit_roundoff(acc), eta = ldexp(real(1), format_of(acc).min_exponent);
-  const summed product = terms_of(op_id::cosine, in.type, acc);
+  summed product = terms_of(op_id::cosine, in.type, acc);
+  product.how.lanes_scaled = false;
   real norms = 1, t = 0;
   for (const void* data : {in.x, in.y}) {
     const bounded_sum squares =

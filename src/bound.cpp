@@ -236,6 +236,7 @@ class bounding {
   };
   beside from(double sum, detail::term_arithmetic how) const {
     how.scaled = r_.in() != dtype::f64;  // no product of narrower ones underflows
+    how.lanes_scaled = false;
     const auto of_one = terms(method_id::tree, n_, upper(1), how, dtype::f64);
     const auto of_none = terms(method_id::tree, n_, upper(0), how, dtype::f64);
     return {recovered(upper(sum), of_one, of_none),
@@ -328,19 +329,17 @@ class bounding {
     const beside xx = from(sums_.products.xx, in_f64), yy = from(sums_.products.yy, in_f64),
                  xy = from(sums_.products.xy, in_f64);
     const auto squares_x = terms(xx.most, how()), squares_y = terms(yy.most, how()), dot = terms(xy.most, how());
-    for (const auto& e : {squares_x, squares_y, dot})
-      if (!(e.largest.v < format_of(r_.acc()).limit)) return upper(infinity);
-    const auto norm_error = [](const detail::terms_error<upper>& e, upper inverse) {
-      return relative_root(compound(e.bound * inverse, upper(u64)), 1);
+    const upper vanishing = upper(count_) * upper(0x1p-100);  // what underflows where lanes are scaled
+    const auto norm_error = [&](const detail::terms_error<upper>& e, upper inverse) {
+      return relative_root(compound(e.bound * inverse + vanishing, upper(u64)), 1);
     };
     const upper t = compound(compound(norm_error(squares_x, xx.inverse), norm_error(squares_y, yy.inverse)), upper(u64));
     const upper inverse = root(xx.inverse) * root(yy.inverse);
-    // Beyond this the product of the norms may have been subnormal.
-    if (!(inverse.v < 0x1p1000) || !(t.v < 0.25)) return upper(infinity);
+    if (!(inverse.v < infinity) || !(t.v < 0.25)) return upper(infinity);
     const upper last = rounding_from_f64(), rounded = upper(value_) + last;
     const upper of_quotient = upper(u64) * rounded + half_step_f64, q = rounded + of_quotient;
     // dot is rounded to a double: by u64 of that, which over the norms is q (1 + t) at most.
-    const upper d = dot.bound * inverse + upper(u64) * (q + q * t);
+    const upper d = dot.bound * inverse + vanishing + upper(u64) * (q + q * t);
     return over(d + q * t, less(1, t + t)) + of_quotient + last;
   }
 

@@ -82,13 +82,8 @@ BITFOLD_HD A over(A sum, order::index n) {
 using sum_of_first = fold::additive<method::tree, fold::itself>;
 using sum_of_products = fold::additive<method::tree, fold::times>;
 
-/// The results of one or two reductions.
-template <class A>
-struct results {
-  A a, b{};
-};
-
-/// What functions have in common. Fold: what a kernel folds for the reductions Ops, which `results_of` takes from its state.
+/// What functions have in common. Fold: what is folded of a row, whose state `finish` takes: the state of the reduction Ops,
+/// or of two of them.
 template <class Fold, op_id... Ops>
 struct function {
   using folded = Fold;
@@ -107,28 +102,25 @@ struct function {
 template <class Fold, op_id Op>
 struct function_of_sum : function<Fold, Op> {
   template <class A>
-  BITFOLD_HD static results<A> results_of(const method::tree::state<A>& s, order::index) {
+  BITFOLD_HD static statistics<A> finish(const method::tree::state<A>& s, order::index, double, const statistics<A>&) {
     return {s.sum};
-  }
-  template <class A>
-  BITFOLD_HD static statistics<A> finish(results<A> r, order::index, double, const statistics<A>&) {
-    return {r.a};
   }
 };
 
-struct softmax : function<op::logsumexp_fold, op_id::max, op_id::softmax_denominator> {
+struct softmax : function<op::logsumexp_fold, op_id::softmax_denominator> {
   template <class A>
   BITFOLD_HD static A of(const element<A>& e, const statistics<A>&) {
     return e.x;
   }
+  /// The sum of exp(x - the largest); NaN where that is infinite or NaN.
   template <class A>
-  BITFOLD_HD static results<A> results_of(const op::logsumexp_fold::state<A>& s, order::index) {
-    return {s.most, arith::add(s.sum, arith::sub(s.most, s.most))};
+  BITFOLD_HD static A denominator(const op::logsumexp_fold::state<A>& s) {
+    return arith::add(s.sum, arith::sub(s.most, s.most));
   }
   // a: the largest element; b: 1 / the sum of exp(x - a).
   template <class A>
-  BITFOLD_HD static statistics<A> finish(results<A> r, order::index, double, const statistics<A>&) {
-    return {r.a, arith::div(A(1), r.b)};
+  BITFOLD_HD static statistics<A> finish(const op::logsumexp_fold::state<A>& s, order::index, double, const statistics<A>&) {
+    return {s.most, arith::div(A(1), denominator(s))};
   }
   template <class A>
   BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
@@ -144,8 +136,9 @@ struct softmax : function<op::logsumexp_fold, op_id::max, op_id::softmax_denomin
 struct log_softmax : softmax {
   // a: the largest element; b: the logarithm of that sum.
   template <class A>
-  BITFOLD_HD static statistics<A> finish(results<A> r, order::index, double, const statistics<A>&) {
-    return {r.a, r.b == r.b ? static_cast<A>(arith::log_from_one(static_cast<double>(r.b))) : r.b};
+  BITFOLD_HD static statistics<A> finish(const op::logsumexp_fold::state<A>& s, order::index, double, const statistics<A>&) {
+    const A sum = denominator(s);
+    return {s.most, sum == sum ? static_cast<A>(arith::log_from_one(static_cast<double>(sum))) : sum};
   }
   template <class A>
   BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
@@ -179,24 +172,31 @@ struct log_softmax_backward : function_of_sum<sum_of_first, op_id::sum> {
   }
 };
 
-struct layer_norm : function<fold::both<sum_of_first, op::moments<2>>, op_id::mean, op_id::var> {
+struct layer_norm : function<op::moments<2>, op_id::var> {
   static constexpr bool affine = true, writes = true, centred = true;
   template <class A>
   BITFOLD_HD static A of(const element<A>& e, const statistics<A>&) {
     return e.x;
   }
+  // a: the mean, and c what it was rounded by; b: 1 / sqrt(var + eps). All in f64 before they are rounded, and where the
+  // row is scaled by its scale.
   template <class A>
-  BITFOLD_HD static results<A> results_of(const fold::settled<folded, A>& s, order::index n) {
-    return {over(s.a.sum, n), over(s.b.m2, n)};
-  }
-  // a: the mean; b: 1 / sqrt(var + eps).
-  template <class A>
-  BITFOLD_HD static statistics<A> finish(results<A> r, order::index, double eps, const statistics<A>&) {
-    return {r.a, inverse_root(r.b, eps)};
+  BITFOLD_HD static statistics<A> finish(const op::moments<2>::state<A>& s, order::index n, double eps, const statistics<A>&) {
+    using op::moments;
+    const double scale = moments<2>::scale_of(s), var = moments<2>::mean_square(s, static_cast<double>(n)).sum;
+    const double scaled_eps = arith::mul(arith::mul(eps, scale), scale);
+    const double rstd = arith::is_finite(scaled_eps)
+                            ? arith::div(scale, arith::sqrt(arith::add(var, scaled_eps)))
+                            : arith::div(1.0, arith::sqrt(arith::add(arith::div(arith::div(var, scale), scale), eps)));
+    const auto scaled_mean = moments<2>::mean_of(s);
+    const double mean = arith::div(scaled_mean.sum, scale), low = arith::div(scaled_mean.error, scale);
+    const A rounded = arith::round_to<A>(mean);
+    return {rounded, arith::round_to<A>(rstd), arith::round_to<A>(arith::add(arith::sub(mean, static_cast<double>(rounded)), low))};
   }
   template <class A>
   BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
-    return arith::add(arith::mul(arith::mul(arith::sub(e.x, s.a), s.b), e.w), e.b);
+    const A centred = arith::sub(arith::sub(e.x, s.a), s.c);
+    return arith::add(arith::mul(arith::mul(centred, s.b), e.w), e.b);
   }
 };
 
@@ -207,8 +207,8 @@ struct rms_norm : function_of_sum<fold::additive<method::tree, fold::square>, op
     return e.x;
   }
   template <class A>
-  BITFOLD_HD static statistics<A> finish(results<A> r, order::index n, double eps, const statistics<A>&) {
-    return {A(0), inverse_root(over(r.a, n), eps)};
+  BITFOLD_HD static statistics<A> finish(const method::tree::state<A>& s, order::index n, double eps, const statistics<A>&) {
+    return {A(0), inverse_root(over(s.sum, n), eps)};
   }
   template <class A>
   BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
@@ -224,8 +224,8 @@ struct rms_norm_backward : function_of_sum<sum_of_products, op_id::dot> {
     return {arith::mul(e.x, e.w), arith::mul(e.y, s.b)};
   }
   template <class A>
-  BITFOLD_HD static statistics<A> finish(results<A> r, order::index n, double, const statistics<A>& saved) {
-    return {A(0), saved.b, A(0), over(r.a, n)};
+  BITFOLD_HD static statistics<A> finish(const method::tree::state<A>& s, order::index n, double, const statistics<A>& saved) {
+    return {A(0), saved.b, A(0), over(s.sum, n)};
   }
   template <class A>
   BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
@@ -236,19 +236,15 @@ struct rms_norm_backward : function_of_sum<sum_of_products, op_id::dot> {
 
 struct layer_norm_backward
     : function<fold::both<sum_of_products, fold::additive<method::tree, fold::one_of_two<fold::itself, true>>>, op_id::dot,
-               op_id::mean> {
+               op_id::sum> {
   static constexpr bool two = true, weighted = true, reads = true, centred = true;
   template <class A>
   BITFOLD_HD static fold::pair_of<A> of(const element<A>& e, const statistics<A>& s) {
     return {arith::mul(e.x, e.w), arith::mul(arith::sub(e.y, s.a), s.b)};
   }
   template <class A>
-  BITFOLD_HD static results<A> results_of(const fold::settled<folded, A>& s, order::index n) {
-    return {s.a.sum, over(s.b.sum, n)};
-  }
-  template <class A>
-  BITFOLD_HD static statistics<A> finish(results<A> r, order::index n, double, const statistics<A>& saved) {
-    return {saved.a, saved.b, r.b, over(r.a, n)};
+  BITFOLD_HD static statistics<A> finish(const fold::settled<folded, A>& s, order::index n, double, const statistics<A>& saved) {
+    return {saved.a, saved.b, over(s.b.sum, n), over(s.a.sum, n)};
   }
   template <class A>
   BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {

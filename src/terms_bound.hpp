@@ -49,6 +49,7 @@ struct term_arithmetic {
   int roundings = 0;     // before a product
   bool product = false;  // and then a product: rounded, or by two_prod where the method takes its error
   bool scaled = false;   // or such that no product underflows
+  bool lanes_scaled = false;  // nothing overflows, and what underflows is below 2^-100 of the largest product
 };
 
 /// Whether elements are rounded as they are widened.
@@ -62,8 +63,8 @@ inline term_arithmetic arithmetic_of(op_id op, dtype in, dtype acc) {
   switch (op) {
     case op_id::sum_squares:
     case op_id::norm_l2:
-    case op_id::dot:
-    case op_id::cosine: return {2 * c, true};
+    case op_id::dot: return {2 * c, true};
+    case op_id::cosine: return {2 * c, true, false, true};
     case op_id::squared_distance:
     case op_id::mse: return {2 * (1 + c), true};
     case op_id::mae: return {1 + c};
@@ -84,14 +85,14 @@ terms_error<N> terms_bound(method_id method, std::uint64_t n, const N& size, con
                            const N& u, const N& eta, G g) {
   const auto k = static_cast<std::uint64_t>(how.roundings);
   const bool compensated = method == method_id::kahan;
-  const N zero(0.0), two(2.0), underflow = how.product && !how.scaled ? N(static_cast<double>(n)) * eta : zero;
+  const N zero(0.0), two(2.0), underflow = how.product && !how.scaled && !how.lanes_scaled ? N(static_cast<double>(n)) * eta : zero;
   // A scaled product does not underflow, its error may: by half of 2^-1074, of 2^-1022 at least.
   const N made = g(k + (how.product && (!compensated || how.scaled) ? 1 : 0)) * size;
   // Of the terms as computed, or of their products before these' errors.
   const N all = size + made + (how.product ? u * size + underflow : zero);
   const N plain = g(addition_depth(method, n)) * all;
   // Nothing computed on the way, not even inside two_sum, is larger than this.
-  const N largest = how.scaled ? zero : two * (all + plain);
+  const N largest = how.scaled || how.lanes_scaled ? zero : two * (all + plain);
   if (!compensated) return {made + plain + underflow, largest};
   const N of_products = how.product ? u * all + underflow : zero;
   return {made + underflow + g(error_depth(n) + (how.product ? 1 : 0)) * (plain + of_products), largest};

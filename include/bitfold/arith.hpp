@@ -149,6 +149,12 @@ template <class A>
 BITFOLD_HD bool equal(A a, A b) {
   return a == b;
 }
+/// Whether a mask for values like x holds for all of them.
+template <class A>
+  requires std::is_arithmetic_v<A>
+BITFOLD_HD bool all(A, bool mask) {
+  return mask;
+}
 /// False for integers.
 template <class A>
   requires std::is_arithmetic_v<A>
@@ -171,6 +177,10 @@ BITFOLD_HD A constant(A, double c) {
 }
 template <class A>
 using element_of = A;
+/// What holds f64 for each number of an A.
+template <class A>
+using wide_of = double;
+BITFOLD_HD inline double widened(float x) { return static_cast<double>(x); }
 /// The larger of x and low; low where x is NaN.
 template <class A>
   requires std::is_arithmetic_v<A>
@@ -204,6 +214,15 @@ BITFOLD_HD inline double scale(double x, double shifted) {
   return bit_cast<double>(bit_cast<std::uint64_t>(x) + (bit_cast<std::uint64_t>(shifted) << 52));
 }
 
+/// a / b for powers of two a <= b; 0 where that is no normal number.
+BITFOLD_HD inline float power_ratio(float a, float b) {
+  const auto r = static_cast<std::int32_t>(bit_cast<std::uint32_t>(a) - bit_cast<std::uint32_t>(b)) + 0x3f800000;
+  return bit_cast<float>(r < 0 ? 0 : r);
+}
+BITFOLD_HD inline double power_ratio(double a, double b) {
+  const auto r = static_cast<std::int64_t>(bit_cast<std::uint64_t>(a) - bit_cast<std::uint64_t>(b)) + 0x3ff0000000000000;
+  return bit_cast<double>(r < 0 ? std::int64_t{0} : r);
+}
 /// The zero that changes no sum, not even -0: an exact identity of add.
 BITFOLD_HD inline float neutral(float) { return -0.0f; }
 BITFOLD_HD inline double neutral(double) { return -0.0; }

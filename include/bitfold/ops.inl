@@ -34,6 +34,8 @@ using bitfold::fold::input;
 using fold::exact_average;
 using fold::exact_sum;
 
+#include <bitfold/ops/scale.inl>
+
 #include <bitfold/ops/counts.inl>
 #include <bitfold/ops/extrema.inl>
 #include <bitfold/ops/logsumexp.inl>

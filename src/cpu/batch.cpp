@@ -28,6 +28,7 @@ struct work {
   std::vector<std::size_t> whose;      // of which reductions;
   std::vector<std::size_t> whole;      // reductions that have none, and want all elements at once
   detail::exact_sums sums;             // of exact ones, empty
+  bool settled = false;                // settled states are wanted, not results
 
   void* place(std::size_t k, std::uint64_t output) const {
     return static_cast<std::byte*>(out[k]) + output * size_of(all[k].out());
@@ -35,8 +36,9 @@ struct work {
   void put(std::size_t k, std::uint64_t output, scalar v) const { store_scalar(v, place(k, output)); }
   // Of `count` outputs from `first` on, of n elements each.
   void put_states(std::size_t t, std::uint64_t first, std::size_t count, const void* states, std::uint64_t n) const {
-    const std::size_t k = whose[t];
-    tasks[t].states.finish(all[k], states, count, n, place(k, first));
+    const std::size_t k = whose[t], size = tasks[t].states.size;
+    if (settled) std::memcpy(static_cast<std::byte*>(out[k]) + first * size, states, count * size);
+    else tasks[t].states.finish(all[k], states, count, n, place(k, first));
   }
 };
 
@@ -249,11 +251,11 @@ void run_rows(const work& w, const detail::layout& l, int threads) {
 }
 
 void run(const batch& from, std::span<const reduction> all, std::span<void* const> out, const options& how,
-         const detail::layout* axes = nullptr) {
+         const detail::layout* axes = nullptr, bool settled = false) {
   const target best = chosen(how);
   detail::check_batch(from, all, out);
   const detail::fp_environment guard;  // the parts of an output are put together here
-  work w{from, all, out, best, {}, {}, {}, detail::exact_sums(all)};
+  work w{from, all, out, best, {}, {}, {}, detail::exact_sums(all), settled};
   for (std::size_t k = 0; k < all.size(); ++k) {
     if (detail::is_exact(all[k])) continue;
     const task t{find_kernels(best, all[k]), functions_for(all[k])};
@@ -314,6 +316,24 @@ void reduce(std::span<const reduction> all, const view& x, const view* y, std::s
 }
 void reduce(const reduction& r, const view& x, std::span<const int> axes, void* out, const options& how) {
   reduce({&r, 1}, x, nullptr, axes, {&out, 1}, how);
+}
+
+void fold_rows(const reduction& r, inputs data, std::size_t count, std::size_t n, void* states, const options& how) {
+  if (count == 1) {  // a shorter call
+    const task t{find_kernels(chosen(how), r), functions_for(r)};
+    folded s;
+    target by;
+    fold_whole(t, data, n, 0, s, by);
+    std::memcpy(states, s.bytes, s.size);
+    return;
+  }
+  const auto rows = [&](const void* v) {
+    return row_major(r.in(), v, {static_cast<std::int64_t>(count), static_cast<std::int64_t>(n)});
+  };
+  const view x = rows(data.x), y = rows(data.y);
+  const int axis = 1;
+  const detail::layout l = detail::layout_of(x, data.y ? &y : nullptr, {&axis, 1});
+  run(detail::strided_batch(l), {&r, 1}, {&states, 1}, how, &l, true);
 }
 
 void reduce_windows(std::span<const reduction> all, const view& x, std::span<const window> of, std::span<void* const> out,

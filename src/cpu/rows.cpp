@@ -155,9 +155,17 @@ void apply_to(const rows& of, void* out, const options& how) {
   const target by = chosen(how);
   const auto widen = loop_for<widen_elements<T, A>>(by);
   const auto map = loop_for<map_elements<F, T, A>>(by);
-  std::vector<reduction> all;
+  // What is folded: the states of these, one behind the other.
+  using state = fold::settled<typename F::folded, A>;
+  struct part {
+    reduction what;
+    std::size_t size;
+  };
+  std::vector<part> parts;
   for (const op_id op : F::ops) {
-    all.push_back(make_reduction(op, info(op).takes_method ? std::optional(method_id::tree) : std::nullopt, dtype_of<A>));
+    const auto method = info(op).takes_method ? std::optional(method_id::tree) : std::nullopt;
+    const reduction r = make_reduction(op, method, dtype_of<A>);
+    parts.push_back({r, functions_for(r).size});
   }
   const std::size_t n = of.n, at_once = n < 512 ? std::min<std::size_t>(4096 / n, 256) : 1;  // rows that are reduced by one call
   const options alone{.threads = 1, .target = how.target};
@@ -166,7 +174,7 @@ void apply_to(const rows& of, void* out, const options& how) {
     const std::size_t most = std::min(at_once, end - begin), some = makes_pairs || narrow ? most * n : 0;
     const auto room = uninitialized<A>(3 * n + (makes_pairs ? 2 * some : 0) + (narrow ? 2 * some : 0));
     A *const result = room.get(), *const first = result + 3 * n, *const second = first + some, *const wide = makes_pairs ? second + some : first;
-    std::vector<A> found(2 * most);
+    std::vector<std::byte> states(most * sizeof(state));
     const auto widened = [&](const T* from, std::size_t count, A* to) -> const A* {
       if constexpr (narrow) return widen(from, count, to), to;
       else return from;
@@ -195,13 +203,23 @@ void apply_to(const rows& of, void* out, const options& how) {
         for (std::size_t i = 0; i < here; ++i) pairs_of(row_of(i), saved_of(i), n, first + i * n, second + i * n);
         x = first, y = second;
       }
-      for (std::size_t j = 0; j < all.size(); ++j) {
-        A* const to = found.data() + j * most;
-        if (here > 1) reduce_matrix(all[j], x, y, here, n, 1, to, alone);
-        else store_scalar(info(all[j].op()).inputs == 2 ? cpu::reduce(all[j], x, y, n, alone) : cpu::reduce(all[j], x, n, alone), to);  // a shorter call
+      std::byte* to = states.data();
+      for (const part& p : parts) {
+        fold_rows(p.what, {x, info(p.what.op()).inputs == 2 ? y : nullptr}, here, n, to, alone);
+        to += most * p.size;
       }
+      const auto state_of = [&](std::size_t i) {
+        state s;
+        auto* into = reinterpret_cast<std::byte*>(&s);
+        const std::byte* from = states.data();
+        for (const part& p : parts) {
+          std::memcpy(into, from + i * p.size, p.size);
+          into += p.size, from += most * p.size;
+        }
+        return s;
+      };
       for (std::size_t i = 0; i < here; ++i) {
-        const row::statistics<A> s = F::template finish<A>({found[i], found[most + i]}, n, of.eps, saved_of(i));
+        const row::statistics<A> s = F::template finish<A>(state_of(i), n, of.eps, saved_of(i));
         if constexpr (F::writes) {
           static_cast<A*>(of.rstd)[k + i] = arith::round_to<A>(s.b);
           if (F::centred) static_cast<A*>(of.mean)[k + i] = arith::round_to<A>(s.a);

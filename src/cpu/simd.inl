@@ -77,6 +77,11 @@ HWY_INLINE V in_turn(V v) {
   return v;
 }
 
+/// Doubles for each of a vector's floats.
+struct wide {
+  vec<double> low, high;
+};
+
 /// [a0, a2, ..., b0, b2, ...]
 template <class V>
 HWY_INLINE V even(V a, V b) {
@@ -101,6 +106,17 @@ HWY_INLINE V first_n_of(int n, V a, V b) {
   return hn::IfThenElse(hn::FirstN(hn::DFromV<V>(), static_cast<std::size_t>(n)), a, b);
 }
 
+HWY_INLINE wide even(wide a, wide b) { return {even(a.low, a.high), even(b.low, b.high)}; }
+HWY_INLINE wide odd(wide a, wide b) { return {odd(a.low, a.high), odd(b.low, b.high)}; }
+HWY_INLINE double first(wide v) { return first(v.low); }
+HWY_INLINE double lane(wide v, int i) {
+  return i < width<double> ? lane(v.low, i) : lane(v.high, i - width<double>);
+}
+HWY_INLINE wide first_n_of(int n, wide a, wide b) {
+  const int low = n < width<double> ? n : width<double>;
+  return {first_n_of(low, a.low, b.low), first_n_of(n - low, a.high, b.high)};
+}
+
 }  // namespace simd
 
 namespace arith {
@@ -108,6 +124,7 @@ namespace arith {
 using bitfold::arith::abs;
 using bitfold::arith::add;
 using bitfold::arith::add_too;
+using bitfold::arith::all;
 using bitfold::arith::at_least;
 using bitfold::arith::before;
 using bitfold::arith::both;
@@ -118,6 +135,7 @@ using bitfold::arith::either;
 using bitfold::arith::equal;
 using bitfold::arith::exp_floor;
 using bitfold::arith::fma;
+using bitfold::arith::is_finite;
 using bitfold::arith::is_negative;
 using bitfold::arith::less;
 using bitfold::arith::ln2_high;
@@ -199,6 +217,10 @@ template <class V, class = simd::hn::DFromV<V>>
 HWY_INLINE auto equal(V a, V b) {
   return simd::hn::Eq(a, b);
 }
+template <class V, class M, class D = simd::hn::DFromV<V>>
+HWY_INLINE bool all(V, M mask) {
+  return simd::hn::AllTrue(D(), mask);
+}
 template <class V, class = simd::hn::DFromV<V>>
 HWY_INLINE auto unordered(V a) {
   if constexpr (std::is_floating_point_v<simd::hn::TFromV<V>>)
@@ -232,8 +254,36 @@ template <class A>
 struct element_type<A> {
   using type = A;
 };
+template <>
+struct element_type<simd::wide> {
+  using type = double;
+};
 template <class V>
 using element_of = typename element_type<V>::type;
+
+template <class V>
+struct wide_type {
+  using type = simd::wide;
+};
+template <class A>
+  requires std::is_arithmetic_v<A>
+struct wide_type<A> {
+  using type = double;
+};
+template <class V>
+using wide_of = typename wide_type<V>::type;
+using bitfold::arith::widened;
+HWY_INLINE simd::wide widened(simd::vec<float> v) {
+  const simd::tag<double> d;
+  const simd::hn::Half<simd::tag<float>> half;
+  return {simd::hn::PromoteTo(d, simd::hn::LowerHalf(half, v)), simd::hn::PromoteTo(d, simd::hn::UpperHalf(half, v))};
+}
+HWY_INLINE simd::wide add(simd::wide a, simd::wide b) { return {add(a.low, b.low), add(a.high, b.high)}; }
+HWY_INLINE simd::wide sub(simd::wide a, simd::wide b) { return {sub(a.low, b.low), sub(a.high, b.high)}; }
+HWY_INLINE simd::wide mul(simd::wide a, simd::wide b) { return {mul(a.low, b.low), mul(a.high, b.high)}; }
+HWY_INLINE simd::wide fma(simd::wide a, simd::wide b, simd::wide c) {
+  return {fma(a.low, b.low, c.low), fma(a.high, b.high, c.high)};
+}
 template <class V, class = simd::hn::DFromV<V>>
 HWY_INLINE V at_least(V x, V low) {
   return simd::hn::IfThenElse(simd::hn::Lt(low, x), x, low);
@@ -245,10 +295,19 @@ HWY_INLINE V scale(V x, V shifted) {
   return simd::hn::BitCast(
       D(), simd::hn::Add(simd::hn::BitCast(bits, x), simd::hn::ShiftLeft<mantissa>(simd::hn::BitCast(bits, shifted))));
 }
+using bitfold::arith::power_ratio;
+template <class V, class D = simd::hn::DFromV<V>>
+HWY_INLINE V power_ratio(V a, V b) {
+  const simd::hn::RebindToSigned<D> bits;
+  const V one = simd::hn::Set(D(), 1);
+  const auto r = simd::hn::Add(simd::hn::Sub(simd::hn::BitCast(bits, a), simd::hn::BitCast(bits, b)), simd::hn::BitCast(bits, one));
+  return simd::hn::BitCast(D(), simd::hn::IfThenZeroElse(simd::hn::Lt(r, simd::hn::Zero(bits)), r));
+}
 template <class V, class D = simd::hn::DFromV<V>>
 HWY_INLINE V constant(V, double c) {
   return simd::hn::Set(D(), static_cast<simd::hn::TFromD<D>>(c));
 }
+HWY_INLINE simd::wide constant(simd::wide v, double c) { return {constant(v.low, c), constant(v.high, c)}; }
 template <class V>
 struct place_type {
   using type = simd::hn::Vec<simd::hn::RebindToSigned<simd::hn::DFromV<V>>>;

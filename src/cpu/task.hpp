@@ -130,6 +130,10 @@ class run_folder {
   std::unique_ptr<std::byte[]> converted_;
 };
 
+/// The settled states of r of `count` rows of n elements each, one behind the other, which r's kernels take as they
+/// are stored; at least one of each.
+void fold_rows(const reduction& r, inputs data, std::size_t count, std::size_t n, void* states, const options& how);
+
 // ---- How a call is run ------------------------------------------------------------------------------
 
 /// Below this many bytes for each thread, a second thread costs more than it brings.

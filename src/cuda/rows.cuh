@@ -207,7 +207,7 @@ struct row_kernel {
             static_cast<const T*>(of.b), known};
   }
   __device__ static row::statistics<A> finish(const rows& of, index k, const source& from, const S& s, bool writes) {
-    const row::statistics<A> made = F::template finish<A>(F::template results_of<A>(s, of.n), of.n, of.eps, from.known);
+    const row::statistics<A> made = F::template finish<A>(s, of.n, of.eps, from.known);
     if constexpr (F::writes)
       if (writes) {
         static_cast<A*>(of.rstd)[k] = arith::round_to<A>(made.b);

@@ -19,14 +19,12 @@ struct closeness {
 real measured_bound(const reduction& r, const elements& in) {
   const real n = in.n, m2 = scaled_moment(2, in), m4 = scaled_moment(4, in);
   if (m2 == 0) return real(inf);
-  const real kappa = sqrt(1 + sum_exactly(term::square, in).sum * n / m2);
+  // Of differences as small as these, fourth powers underflow.
+  if (m2 < ldexp(n * n, -2 * 930)) return real(inf);
   const real u = unit_roundoff(dtype::f64) * (10 + addition_depth(method_id::tree, in.n));
-  if (u * kappa > 0.01) return real(inf);
-  // Neither fourth powers nor m2^2 may leave the range of double.
-  if (m4 > ldexp(real(1), 1000) || m2 * m2 < ldexp(n * n * n * n, -900)) return real(inf);
   const real value = abs(exact_value(r, in));
-  return 4 * u * kappa * m4 / (m2 * m2) + std::max(real(value * unit_roundoff(r.out())),
-                                                   ldexp(real(1), format_of(r.out()).min_exponent));
+  return u * m4 / (m2 * m2) +
+         std::max(real(value * unit_roundoff(r.out())), ldexp(real(1), format_of(r.out()).min_exponent));
 }
 
 // The bound that is found beside a result, against the error and the a-priori bound.
@@ -41,6 +39,8 @@ void check_bound_beside(const reduction& r, const elements& in, std::string_view
   if (b.value != got) fail("other bits");
   if (!(b.bound >= 0) || error > b.bound) fail("wrong");
   if (isinf(a_priori) || !isfinite(value_of(got))) return;
+  // Of f64 the magnitudes beside it may overflow or vanish where the scaled sums do not.
+  if (r.op() == op_id::cosine && r.in() == dtype::f64 && b.bound == inf) return;
   // Roundings upwards, subnormal ones too; and the last rounding is u of the result, not of the
   // exact value.
   const real step = ldexp(real(1), format_of(r.out()).min_exponent - 1) + ldexp(real(in.n), -1068);

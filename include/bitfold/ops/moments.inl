@@ -1,55 +1,108 @@
 // var std skewness kurtosis: the mean and the sums of powers of the differences from it, merged as Chan,
 // Golub and LeVeque (Updating formulae and a pairwise algorithm for computing sample variances, 1979) and
 // Pebay (Sandia report SAND2008-6212) do. How many elements a side has comes from the order.
+//
+// A small variance about a large mean keeps its digits: lanes of f32 are merged in f64; in f64 the mean and the
+// second moment carry their rounding errors along. A lane scales its elements by a power of two (scale.inl), so
+// that nothing overflows or underflows on the way to a result that does not. docs/operations.md has the bound.
 
-template <class V, int Most>
-struct moment_state;
-template <class V>
-struct moment_state<V, 2> {
-  V mean, m2;
+// States: the mean, and the sums m2, m3 and m4 of the powers of the differences from it.
+
+/// Of lanes of f32. W holds f64.
+template <class W>
+struct narrow_moments {
+  W mean, m2;
   template <class F>
   BITFOLD_INLINE auto map(F f) const {
-    return moment_state<decltype(f(mean)), 2>{f(mean), f(m2)};
+    return narrow_moments<decltype(f(mean))>{f(mean), f(m2)};
+  }
+  template <class F, class U>
+  BITFOLD_INLINE static auto zip(F f, const narrow_moments& a, const narrow_moments<U>& b) {
+    return narrow_moments<decltype(f(a.mean, b.mean))>{f(a.mean, b.mean), f(a.m2, b.m2)};
+  }
+};
+/// Of lanes of f64, whose elements are multiplied by `scale`: the mean is mean + mean_low, the second sum m2 + m2_low.
+template <class V, int Most>
+struct wide_moments;
+template <class V>
+struct wide_moments<V, 2> {
+  V mean, mean_low, m2, m2_low, scale;
+  template <class F>
+  BITFOLD_INLINE auto map(F f) const {
+    return wide_moments<decltype(f(mean)), 2>{f(mean), f(mean_low), f(m2), f(m2_low), f(scale)};
   }
   template <class F, class W>
-  BITFOLD_INLINE static auto zip(F f, const moment_state& a, const moment_state<W, 2>& b) {
-    return moment_state<decltype(f(a.mean, b.mean)), 2>{f(a.mean, b.mean), f(a.m2, b.m2)};
+  BITFOLD_INLINE static auto zip(F f, const wide_moments& a, const wide_moments<W, 2>& b) {
+    return wide_moments<decltype(f(a.mean, b.mean)), 2>{f(a.mean, b.mean), f(a.mean_low, b.mean_low),
+                                                        f(a.m2, b.m2), f(a.m2_low, b.m2_low),
+                                                        f(a.scale, b.scale)};
   }
 };
 template <class V>
-struct moment_state<V, 4> {
+struct wide_moments<V, 4> {
+  V mean, mean_low, m2, scale, m3, m4;
+  template <class F>
+  BITFOLD_INLINE auto map(F f) const {
+    return wide_moments<decltype(f(mean)), 4>{f(mean), f(mean_low), f(m2), f(scale), f(m3), f(m4)};
+  }
+  template <class F, class W>
+  BITFOLD_INLINE static auto zip(F f, const wide_moments& a, const wide_moments<W, 4>& b) {
+    return wide_moments<decltype(f(a.mean, b.mean)), 4>{f(a.mean, b.mean), f(a.mean_low, b.mean_low),
+                                                        f(a.m2, b.m2), f(a.scale, b.scale),
+                                                        f(a.m3, b.m3), f(a.m4, b.m4)};
+  }
+};
+/// Of elements that f64 has range and digits to spare for, in f64.
+template <class V>
+struct plain_moments {
   V mean, m2, m3, m4;
   template <class F>
   BITFOLD_INLINE auto map(F f) const {
-    return moment_state<decltype(f(mean)), 4>{f(mean), f(m2), f(m3), f(m4)};
+    return plain_moments<decltype(f(mean))>{f(mean), f(m2), f(m3), f(m4)};
   }
   template <class F, class W>
-  BITFOLD_INLINE static auto zip(F f, const moment_state& a, const moment_state<W, 4>& b) {
-    return moment_state<decltype(f(a.mean, b.mean)), 4>{f(a.mean, b.mean), f(a.m2, b.m2), f(a.m3, b.m3),
-                                                        f(a.m4, b.m4)};
+  BITFOLD_INLINE static auto zip(F f, const plain_moments& a, const plain_moments<W>& b) {
+    return plain_moments<decltype(f(a.mean, b.mean))>{f(a.mean, b.mean), f(a.m2, b.m2), f(a.m3, b.m3), f(a.m4, b.m4)};
   }
 };
+template <class V, int Most>
+using moments_of = std::conditional_t<std::is_same_v<arith::element_of<V>, float>,
+                                      narrow_moments<arith::wide_of<V>>, wide_moments<V, Most>>;
 
-template <int Most>
-struct moments {
-  using base = moments;
+/// m3 and m4 of both sides together, from theirs, d the difference of the means: l and r are the sides' shares of the
+/// elements, h is r times the elements on the left (Pebay).
+template <class S, class V>
+BITFOLD_INLINE void merge_higher(S& s, const S& a, const S& b, V d, double l, double r, double h) {
+  const auto scaled = [&](V x, double c) BITFOLD_LAMBDA { return arith::mul(x, arith::constant(x, c)); };
+  const V d2 = arith::mul(d, d);
+  const V cross2 = arith::sub(scaled(b.m2, l), scaled(a.m2, r));
+  const V cross3 = arith::sub(scaled(b.m3, l), scaled(a.m3, r));
+  const double lr = arith::mul(l, r), ll = arith::mul(l, l), rr = arith::mul(r, r);
+  s.m3 = arith::add(arith::add(a.m3, b.m3),
+                    arith::add(scaled(arith::mul(d2, d), arith::mul(h, arith::sub(l, r))),
+                               arith::mul(scaled(d, 3), cross2)));
+  const V from4 = scaled(arith::mul(d2, d2), arith::mul(h, arith::add(arith::sub(ll, lr), rr)));
+  const V from2 = arith::mul(scaled(d2, 6), arith::add(scaled(b.m2, ll), scaled(a.m2, rr)));
+  s.m4 = arith::add(arith::add(a.m4, b.m4),
+                    arith::add(arith::add(from4, from2), arith::mul(scaled(d, 4), cross3)));
+}
+
+/// Of elements narrower than f64, in f64: all four powers of them fit it.
+struct moments_of_narrow {
+  using base = moments_of_narrow;
   static constexpr auto ordering = bitfold::ordering::canonical;
   static constexpr input takes = input::one;
   static constexpr bool counted = true;
   using lane_order = fold::at_once;
   template <class V>
-  using state = moment_state<V, Most>;
+  using state = plain_moments<V>;
 
   template <class V>
   BITFOLD_INLINE static state<V> start(V x) {
-    state<V> s{};
-    s.mean = x;
-    s.m2 = arith::constant(x, 0);
-    if constexpr (Most == 4) s.m3 = s.m4 = s.m2;
-    return s;
+    const V zero = arith::constant(x, 0);
+    return {x, zero, zero, zero};
   }
-  // A lane is short enough for two passes: its mean first, then the differences from it. Both begin with the
-  // differences from the first element, so that elements that are all the same have no variance.
+  // As in moments, below.
   template <int Rows, class Get>
   BITFOLD_INLINE static auto lane(int count, Get get) {
     const auto first = get(0);
@@ -70,40 +123,129 @@ struct moments {
     for (int r = 0; r < Rows; ++r) {
       if (r >= count) continue;
       const V d = arith::sub(arith::sub(get(r), first), shift), d2 = arith::mul(d, d);
+      const V d3 = arith::mul(d2, d), d4 = arith::mul(d2, d2);
       s.m2 = r ? arith::add(s.m2, d2) : d2;
-      if constexpr (Most == 4) {
-        const V d3 = arith::mul(d2, d), d4 = arith::mul(d2, d2);
-        s.m3 = r ? arith::add(s.m3, d3) : d3;
-        s.m4 = r ? arith::add(s.m4, d4) : d4;
-      }
+      s.m3 = r ? arith::add(s.m3, d3) : d3;
+      s.m4 = r ? arith::add(s.m4, d4) : d4;
     }
     return s;
   }
-
   template <class V>
   BITFOLD_INLINE static state<V> merge(state<V> a, state<V> b, counts n) {
-    const auto of = [&](double c) BITFOLD_LAMBDA { return arith::constant(a.mean, c); };
     const double left = static_cast<double>(n.left), right = static_cast<double>(n.right);
     const double all = static_cast<double>(n.left + n.right);
     const bool even = n.left == n.right;  // the usual case, and known to the compiler
-    const double v = even ? 0.5 : arith::div(left, all), w = even ? 0.5 : arith::div(right, all);
-    const double h = arith::mul(left, w);
-    const V d = arith::sub(b.mean, a.mean), d2 = arith::mul(d, d);
+    const double l = even ? 0.5 : arith::div(left, all), r = even ? 0.5 : arith::div(right, all);
+    const double h = arith::mul(left, r);
+    const V d = arith::sub(b.mean, a.mean);
     state<V> s{};
-    s.mean = arith::add(a.mean, arith::mul(d, of(w)));
-    s.m2 = arith::add(arith::add(a.m2, b.m2), arith::mul(d2, of(h)));
-    if constexpr (Most == 4) {
-      const auto scaled = [&](V x, double c) BITFOLD_LAMBDA { return arith::mul(x, of(c)); };
-      const V cross2 = arith::sub(scaled(b.m2, v), scaled(a.m2, w));
-      const V cross3 = arith::sub(scaled(b.m3, v), scaled(a.m3, w));
-      const double vw = arith::mul(v, w), vv = arith::mul(v, v), ww = arith::mul(w, w);
-      s.m3 = arith::add(arith::add(a.m3, b.m3),
-                        arith::add(scaled(arith::mul(d2, d), arith::mul(h, arith::sub(v, w))),
-                                   arith::mul(scaled(d, 3), cross2)));
-      const V from4 = scaled(arith::mul(d2, d2), arith::mul(h, arith::add(arith::sub(vv, vw), ww)));
-      const V from2 = arith::mul(scaled(d2, 6), arith::add(scaled(b.m2, vv), scaled(a.m2, ww)));
-      s.m4 = arith::add(arith::add(a.m4, b.m4),
-                        arith::add(arith::add(from4, from2), arith::mul(scaled(d, 4), cross3)));
+    s.mean = arith::add(a.mean, arith::mul(d, arith::constant(d, r)));
+    s.m2 = arith::add(arith::add(a.m2, b.m2), arith::mul(arith::mul(d, d), arith::constant(d, h)));
+    merge_higher(s, a, b, d, l, r, h);
+    return s;
+  }
+  template <class A, class S>
+  BITFOLD_INLINE static S settle(S s, order::index) {
+    return s;
+  }
+};
+
+template <int Most>
+struct moments {
+  using base = moments;
+  static constexpr auto ordering = bitfold::ordering::canonical;
+  static constexpr input takes = input::one;
+  static constexpr bool counted = true;
+  using lane_order = fold::at_once;
+  template <class V>
+  using state = moments_of<V, Most>;
+
+  template <class V>
+  BITFOLD_INLINE static state<V> start(V x) {
+    return lane<1>(1, [&](int) BITFOLD_LAMBDA { return x; });
+  }
+  // A lane is short enough for two passes: its mean first, then the differences from it. Both begin with the
+  // differences from the first element, so that elements that are all the same have no variance.
+  template <int Rows, class Get>
+  BITFOLD_INLINE static auto lane(int count, Get get) {
+    auto most = arith::abs(get(0));
+    using V = decltype(most);
+    constexpr bool narrow = std::is_same_v<arith::element_of<V>, float>;
+    static_assert(!narrow || Most == 2, "skewness and kurtosis are of f64");
+    BITFOLD_UNROLL
+    for (int r = 1; r < Rows; ++r)
+      if (r < count) most = arith::at_least(arith::abs(get(r)), most);
+    const V scale = Most == 4 ? range_scale(most) : square_scale(most);
+    const V first = arith::mul(get(0), scale), back = arith::neg(first);
+    const auto offset = [&](int r) BITFOLD_LAMBDA { return arith::fma(get(r), scale, back); };
+    V sum = arith::constant(first, 0);
+    BITFOLD_UNROLL
+    for (int r = 1; r < Rows; ++r) {
+      if (r >= count) continue;
+      const V d = offset(r);
+      sum = r > 1 ? arith::add(sum, d) : d;
+    }
+    static_assert((Rows & (Rows - 1)) == 0);  // 1 / Rows is exact
+    const V shift = count == Rows ? arith::mul(sum, arith::constant(sum, 1.0 / Rows))
+                                  : arith::div(sum, arith::constant(sum, count));
+    V m2{}, m3{}, m4{};
+    BITFOLD_UNROLL
+    for (int r = 0; r < Rows; ++r) {
+      if (r >= count) continue;
+      const V d = arith::sub(offset(r), shift);
+      m2 = r ? arith::fma(d, d, m2) : arith::mul(d, d);
+      if constexpr (Most == 4) {
+        const V d2 = arith::mul(d, d);
+        m3 = r ? arith::fma(d2, d, m3) : arith::mul(d2, d);
+        m4 = r ? arith::fma(d2, d2, m4) : arith::mul(d2, d2);
+      }
+    }
+    if constexpr (narrow) {  // whose range f64 has to spare: unscaled
+      const auto unscale = arith::widened(square_unscale(most));
+      const auto mean = arith::add(arith::widened(first), arith::widened(shift));
+      return state<V>{arith::mul(mean, unscale), arith::mul(arith::mul(arith::widened(m2), unscale), unscale)};
+    } else {
+      const auto mean = arith::two_sum(first, shift);
+      if constexpr (Most == 4) return state<V>{mean.sum, mean.error, m2, scale, m3, m4};
+      else return state<V>{mean.sum, mean.error, m2, arith::constant(first, 0), scale};
+    }
+  }
+
+  template <class W>
+  BITFOLD_INLINE static auto merge(narrow_moments<W> a, narrow_moments<W> b, counts n) {
+    const weights w(n);
+    const auto of = [&](double c) BITFOLD_LAMBDA { return arith::constant(a.mean, c); };
+    const W d = arith::sub(b.mean, a.mean);
+    return narrow_moments<W>{arith::fma(d, of(w.right.value), a.mean),
+                                   arith::fma(arith::mul(d, d), of(w.both.value), arith::add(a.m2, b.m2))};
+  }
+  template <class V>
+  BITFOLD_INLINE static auto merge(wide_moments<V, Most> a, wide_moments<V, Most> b, counts n) {
+    if (!arith::all(a.scale, arith::equal(a.scale, b.scale))) {
+      const V to = lesser_scale(a.scale, b.scale);
+      a = rescaled(a, to), b = rescaled(b, to);
+    }
+    const weights w(n);
+    // d + e: the difference of the means.
+    const auto means = arith::two_sum(b.mean, arith::neg(a.mean));
+    const V rest = arith::add(means.error, arith::sub(b.mean_low, a.mean_low)), d = arith::add(means.sum, rest);
+    const V e = arith::sub(rest, arith::sub(d, means.sum));
+    wide_moments<V, Most> s{};
+    s.scale = a.scale;
+    const auto step = times(w.right, d, e);
+    const auto mean = arith::two_sum(a.mean, step.sum);
+    s.mean = mean.sum;
+    s.mean_low = arith::add(mean.error, arith::add(a.mean_low, step.error));
+    if constexpr (Most == 2) {
+      const auto square = arith::two_prod(d, d);
+      const auto between = times(w.both, square.sum, arith::fma(arith::add(d, d), e, square.error));
+      const auto within = arith::two_sum(a.m2, b.m2), all = arith::two_sum(within.sum, between.sum);
+      s.m2 = all.sum;
+      s.m2_low = arith::add(arith::add(a.m2_low, b.m2_low),
+                            arith::add(arith::add(within.error, all.error), between.error));
+    } else {
+      s.m2 = arith::fma(arith::mul(d, d), arith::constant(d, w.both.value), arith::add(a.m2, b.m2));
+      merge_higher(s, a, b, d, w.left.value, w.right.value, w.both.value);
     }
     return s;
   }
@@ -112,17 +254,98 @@ struct moments {
     return s;
   }
 
+  // ---- What a settled state says ----
+
   // n - ddof, or 0 where that is negative: as NumPy and PyTorch divide.
   BITFOLD_INLINE static double degrees(finishing how) {
     if (how.n <= static_cast<order::index>(how.ddof)) return 0;
     return static_cast<double>(how.n - static_cast<order::index>(how.ddof));
+  }
+  BITFOLD_INLINE static double scale_of(const narrow_moments<double>&) { return 1; }
+  BITFOLD_INLINE static double scale_of(const wide_moments<double, Most>& s) { return s.scale; }
+  /// The mean of the scaled elements.
+  BITFOLD_INLINE static arith::sum_and_error<double> mean_of(const narrow_moments<double>& s) { return {s.mean, 0}; }
+  BITFOLD_INLINE static arith::sum_and_error<double> mean_of(const wide_moments<double, Most>& s) {
+    return arith::two_sum(s.mean, s.mean_low);
+  }
+  /// The sum of their squared differences from it, over n.
+  BITFOLD_INLINE static arith::sum_and_error<double> mean_square(const narrow_moments<double>& s, double n) {
+    return quotient(s.m2, 0, n);
+  }
+  BITFOLD_INLINE static arith::sum_and_error<double> mean_square(const wide_moments<double, 2>& s, double n) {
+    const auto m2 = arith::two_sum(s.m2, s.m2_low);
+    return quotient(m2.sum, m2.error, n);
+  }
+  /// The square root of that.
+  BITFOLD_INLINE static arith::sum_and_error<double> root(arith::sum_and_error<double> square) {
+    const double r = arith::sqrt(square.sum);
+    if (!arith::is_finite(r) || r == 0) return {r, 0};
+    return {r, arith::div(arith::add(arith::fma(-r, r, square.sum), square.error), arith::add(r, r))};
+  }
+
+ private:
+  BITFOLD_INLINE static arith::sum_and_error<double> quotient(double hi, double lo, double n) {
+    const double q = arith::div(hi, n);
+    if (!arith::is_finite(q) || q == 0) return {q, 0};
+    return {q, arith::div(arith::add(arith::fma(-q, n, hi), lo), n)};
+  }
+  template <class V>
+  BITFOLD_INLINE static wide_moments<V, Most> rescaled(wide_moments<V, Most> s, V to) {
+    const V by = arith::power_ratio(to, s.scale), by2 = arith::mul(by, by);
+    s.scale = to;
+    s.mean = arith::mul(s.mean, by);
+    s.mean_low = arith::mul(s.mean_low, by);
+    s.m2 = arith::mul(s.m2, by2);
+    if constexpr (Most == 4) {
+      s.m3 = arith::mul(s.m3, arith::mul(by2, by));
+      s.m4 = arith::mul(s.m4, arith::mul(by2, by2));
+    } else {
+      s.m2_low = arith::mul(s.m2_low, by2);
+    }
+    return s;
+  }
+
+  // A quotient of counts, with its rounding error.
+  struct weight {
+    double value, low;
+    bool is_power;  // of two: nothing is rounded by it
+  };
+  // left / all, right / all and left right / all.
+  struct weights {
+    weight left, right, both;
+    BITFOLD_INLINE explicit weights(counts n) {
+      const double l = static_cast<double>(n.left), r = static_cast<double>(n.right);
+      if (n.left == n.right) {  // the usual case, and known to the compiler
+        left = right = {0.5, 0, true};
+        both = {arith::mul(l, 0.5), 0, (n.left & (n.left - 1)) == 0};
+        return;
+      }
+      const double all = static_cast<double>(n.left + n.right), inverse = arith::div(1.0, all);
+      const auto quotient = [&](double x) BITFOLD_LAMBDA {
+        const double q = arith::mul(x, inverse);
+        return weight{q, arith::mul(arith::fma(-q, all, x), inverse), false};
+      };
+      left = quotient(l), right = quotient(r);
+      const auto product = arith::two_prod(l, right.value);
+      both = {product.sum, arith::fma(l, right.low, product.error), false};
+    }
+  };
+  /// (x + low) w.
+  template <class V>
+  BITFOLD_INLINE static arith::sum_and_error<V> times(const weight& w, V x, V low) {
+    const V c = arith::constant(x, w.value), p = arith::mul(x, c);
+    if (w.is_power) return {p, arith::mul(low, c)};
+    return {p, arith::add(arith::fma(x, c, arith::neg(p)), arith::fma(low, c, arith::mul(x, arith::constant(x, w.low))))};
   }
 };
 
 struct var_fold : moments<2> {
   template <class Out, class S>
   BITFOLD_INLINE static Out finish(S s, finishing how) {
-    return arith::round_to<Out>(arith::div(static_cast<double>(s.m2), degrees(how)));
+    const auto q = mean_square(s, degrees(how));
+    const double back = arith::div(1.0, scale_of(s));
+    const auto unscaled = [&](double x) BITFOLD_LAMBDA { return arith::mul(arith::mul(x, back), back); };
+    return arith::round_sum_to<Out>(unscaled(q.sum), unscaled(q.error));
   }
 };
 struct exact_var {
@@ -141,7 +364,9 @@ struct var_op {
 struct std_fold : moments<2> {
   template <class Out, class S>
   BITFOLD_INLINE static Out finish(S s, finishing how) {
-    return arith::round_to<Out>(arith::sqrt(arith::div(static_cast<double>(s.m2), degrees(how))));
+    const auto r = root(mean_square(s, degrees(how)));
+    const double back = arith::div(1.0, scale_of(s));
+    return arith::round_sum_to<Out>(arith::mul(r.sum, back), arith::mul(r.error, back));
   }
 };
 struct exact_std : exact_var {
@@ -156,28 +381,34 @@ struct std_op {
   using exact = exact_std;
 };
 
-struct skewness_fold : moments<4> {
+/// What the moments of elements T are folded by, in f64.
+template <class T>
+using four_moments = std::conditional_t<std::is_same_v<T, double>, moments<4>, moments_of_narrow>;
+
+template <class T>
+struct skewness_fold : four_moments<T> {
   template <class Out, class S>
   BITFOLD_INLINE static Out finish(S s, finishing how) {
-    const double n = static_cast<double>(how.n), m2 = arith::div(static_cast<double>(s.m2), n);
-    const double m3 = arith::div(static_cast<double>(s.m3), n);
+    const double n = static_cast<double>(how.n), m2 = arith::div(s.m2, n);
+    const double m3 = arith::div(s.m3, n);
     return arith::round_to<Out>(arith::div(m3, arith::mul(m2, arith::sqrt(m2))));
   }
 };
 struct skewness_op {
   template <class M, class T>
-  using fold = skewness_fold;
+  using fold = skewness_fold<T>;
 };
 
-struct kurtosis_fold : moments<4> {
+template <class T>
+struct kurtosis_fold : four_moments<T> {
   template <class Out, class S>
   BITFOLD_INLINE static Out finish(S s, finishing how) {
-    const double n = static_cast<double>(how.n), m2 = arith::div(static_cast<double>(s.m2), n);
-    const double m4 = arith::div(static_cast<double>(s.m4), n);
+    const double n = static_cast<double>(how.n), m2 = arith::div(s.m2, n);
+    const double m4 = arith::div(s.m4, n);
     return arith::round_to<Out>(arith::sub(arith::div(m4, arith::mul(m2, m2)), 3.0));
   }
 };
 struct kurtosis_op {
   template <class M, class T>
-  using fold = kurtosis_fold;
+  using fold = kurtosis_fold<T>;
 };
