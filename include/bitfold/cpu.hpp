@@ -93,10 +93,16 @@ void reduce_segments(std::span<const reduction> all, const void* x, const void* 
 void reduce_by_key(std::span<const reduction> all, const void* x, const void* y, std::span<const std::int64_t> keys,
                    std::size_t outputs, std::span<void* const> out, const options& how = {});
 
-/// The sum of a span in its default accumulator and output type.
+/// The sum of an array, vector, span or another contiguous range in its default accumulator and output type.
 template <class T>
 scalar sum(std::span<const T> values, method_id method = method_id::tree, const options& how = {}) {
   return reduce(make_reduction(op_id::sum, method, dtype_of<T>), values.data(), values.size(), how);
+}
+template <class Range>
+  requires requires(const Range& values) { std::span(values); }
+scalar sum(const Range& values, method_id method = method_id::tree, const options& how = {}) {
+  using element = typename decltype(std::span(values))::value_type;
+  return sum(std::span<const element>(values), method, how);
 }
 
 }  // namespace bitfold::cpu
