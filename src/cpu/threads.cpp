@@ -150,10 +150,10 @@ class helpers {
 };
 
 std::atomic<helpers*> all_helpers = nullptr;
+// The child of a fork has none of its parent's threads.
+[[maybe_unused]] const int told_of_forks = pthread_atfork(nullptr, nullptr, [] { all_helpers = nullptr; });
 
 helpers& the_helpers() {
-  // The child of a fork has none of its parent's threads.
-  [[maybe_unused]] static const int told = pthread_atfork(nullptr, nullptr, [] { all_helpers = nullptr; });
   helpers* there = all_helpers.load();
   if (!there) {
     auto made = std::make_unique<helpers>();
