@@ -40,6 +40,11 @@ int most_at_once() {
   return std::min(n ? n : cores, most_threads);
 }
 
+void relax() {
+#if defined(__x86_64__) || defined(_M_X64)
+  _mm_pause();
+#endif
+}
 // For some tens of microseconds, in which the next call often comes, looks whether that is so: to sleep and to be woken takes
 // as long.
 template <class Ready>
@@ -47,13 +52,19 @@ bool comes_soon(Ready ready) {
   for (int round = 0; round < 64; ++round) {
     for (int k = 0; k < 16; ++k) {
       if (ready()) return true;
-#if defined(__x86_64__) || defined(_M_X64)
-      _mm_pause();
-#endif
+      relax();
     }
     std::this_thread::yield();
   }
   return ready();
+}
+// Helpers come and leave together, and hold the lock for a moment: whoever slept for it would be late.
+void take(std::unique_lock<std::mutex>& lock) {
+  for (int k = 0; k < 1000; ++k) {
+    if (lock.try_lock()) return;
+    relax();
+  }
+  lock.lock();
 }
 
 // Helpers are numbered from 1 on; 0 is any other thread.
@@ -73,7 +84,7 @@ class helpers {
     }
     wake_two(lock);
     body(argument);
-    lock.lock();
+    take(lock);
     call** at = &first_;
     while (*at != &c) at = &(*at)->next;
     *at = c.next;
@@ -119,7 +130,7 @@ class helpers {
       if (!is_wanted()) {
         lock.unlock();
         const bool soon = comes_soon(is_wanted);
-        lock.lock();
+        take(lock);
         if (!soon) {
           ++asleep_;
           wake_.wait(lock, is_wanted);
@@ -135,7 +146,7 @@ class helpers {
       ++busy_;
       wake_two(lock);
       c->body(c->argument);
-      lock.lock();
+      take(lock);
       --busy_;
       if (c->inside.fetch_sub(1, std::memory_order_acq_rel) == 1) left_.notify_all();  // c may be gone from here on
     }

@@ -1,7 +1,8 @@
 cmake_minimum_required(VERSION 3.22)
-# misuse.cpp: each of its commented lines is refused with one error, that of its comment, and nothing else is; every header, compiled
-# as C++17, with one error that asks for C++20. COMPILERS is a list, INCLUDE bitfold's headers.
-file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/misuse.cpp reasons REGEX "; +// ")
+# misuse.cpp: each of its commented calls is refused with one error, that of its comment, and
+# nothing else is; every header, compiled as C++17, with one error that asks for C++20. COMPILERS is
+# a list, INCLUDE bitfold's headers.
+file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/misuse.cpp reasons REGEX "^  // ")
 list(LENGTH reasons count)
 file(GLOB headers ${INCLUDE}/bitfold/*.hpp)
 list(FILTER headers EXCLUDE REGEX "/(error|op|strict_math)\\.hpp$")  # those that know of no C++20
@@ -23,7 +24,7 @@ foreach(compiler ${COMPILERS})
   endif()
   errors_of(${compiler} -std=c++20 ${limit} ${CMAKE_CURRENT_LIST_DIR}/misuse.cpp)
   foreach(line ${reasons})
-    string(REGEX REPLACE ".*; +// " "" reason "${line}")
+    string(REGEX REPLACE "^  // " "" reason "${line}")
     if(NOT said MATCHES "${reason}")
       message(SEND_ERROR "${compiler}: not refused so: ${line}")
     endif()
