@@ -4,7 +4,6 @@
 //   bitfold_bench_cpu --benchmark_enable_random_interleaving=true --benchmark_repetitions=5
 //       --benchmark_report_aggregates_only=true --benchmark_out=result.json
 #include <benchmark/benchmark.h>
-#include <tbb/info.h>
 
 #include <bit>
 #include <cstring>
@@ -94,7 +93,7 @@ int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   add_machine();
-  for (int threads : std::set{1, 2, tbb::info::default_concurrency()}) {
+  for (int threads : std::set{1, 2, cpu::threads_for({}, ~std::size_t{0})}) {
     add_cases<float>(threads);
     add_cases<double>(threads);
     add_cases<float16>(threads);

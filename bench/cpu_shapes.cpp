@@ -5,7 +5,6 @@
 //   bitfold_bench_cpu_shapes --benchmark_repetitions=5 --benchmark_out=result.json --benchmark_out_format=json
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
-#include <tbb/info.h>
 
 #include <cstdlib>
 #include <set>
@@ -97,7 +96,7 @@ int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   add_machine();
-  for (const int threads : std::set{1, tbb::info::default_concurrency()}) {
+  for (const int threads : std::set{1, cpu::threads_for({}, ~std::size_t{0})}) {
     add_all<float>(threads);
     add_all<double>(threads);
     add_all<float16>(threads);

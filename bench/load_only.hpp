@@ -1,7 +1,7 @@
 // The read ceiling of a CPU: the widest loads there are, and nothing else.
 #pragma once
 
-#include <tbb/parallel_for.h>
+#include "cpu/task.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -56,13 +56,10 @@ inline void run(const void* p, std::size_t bytes) {
 inline void run(const void* p, std::size_t bytes, int threads) {
   if (threads == 1) return run(p, bytes);
   const std::size_t part = (bytes / 512 / static_cast<std::size_t>(threads) + 1) * 512;
-  tbb::parallel_for(
-      0, threads,
-      [&](int t) {
-        const std::size_t first = std::min(bytes, static_cast<std::size_t>(t) * part);
-        run(static_cast<const char*>(p) + first, std::min(part, bytes - first));
-      },
-      tbb::static_partitioner());
+  bitfold::cpu::for_each_part(static_cast<std::size_t>(threads), threads, [&](std::size_t t) {
+    const std::size_t first = std::min(bytes, t * part);
+    run(static_cast<const char*>(p) + first, std::min(part, bytes - first));
+  });
 }
 
 }  // namespace load_only

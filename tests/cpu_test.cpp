@@ -1,6 +1,9 @@
 // CPU engine = reference, to the bit, with one target forced (see main.hpp).
+#include <bitfold/bound.hpp>
 #include <bitfold/cpu.hpp>
 #include <bitfold/reference.hpp>
+#include <bitfold/rows.hpp>
+#include <bitfold/totals.hpp>
 
 #include <tbb/parallel_for.h>
 #include <tbb/task.h>
@@ -301,6 +304,53 @@ TEST_CASE("the caller's floating-point environment does not show in columns, who
       CHECK(raised == 0);
       CHECK((got == want));
     }
+}
+
+TEST_CASE("no call leaves a flag of the floating-point environment") {
+  const std::vector<double> doubles{3, 1e-310, 7.1, 1e300, 0.1};
+  const std::vector<float> floats{3, 1e-40f, 7.1f, 1e30f, 0.1f};
+  const std::size_t n = floats.size();
+  const auto clean = [](const char* what, auto call) {
+    std::feclearexcept(FE_ALL_EXCEPT);
+    call();
+    INFO(what);
+    CHECK(std::fetestexcept(FE_ALL_EXCEPT) == 0);
+  };
+  for (const op_id op : all_ops)
+    for (const auto method : methods_of(op))
+      for (const dtype in : {dtype::f32, dtype::f64}) {
+        CAPTURE(name(op), method ? name(*method) : "", name(in));
+        const cpu::options how{.target = forced_target};
+        const reduction r = make_reduction(op, method, in);
+        const void* const x = in == dtype::f32 ? static_cast<const void*>(floats.data()) : doubles.data();
+        const void* const y = info(op).inputs == 2 ? x : nullptr;
+        clean("flat", [&] { cpu::reduce(r, x, y, n, how); });
+        clean("reference", [&] { reference(r, x, y, n); });
+        std::vector<double> results(n);
+        void* const out[] = {results.data()};
+        const view v = row_major(in, x, {static_cast<std::int64_t>(n)});
+        const int axis[] = {0};
+        clean("along an axis", [&] { cpu::reduce({&r, 1}, v, y ? &v : nullptr, axis, out, how); });
+        clean("along none", [&] { cpu::reduce({&r, 1}, v, y ? &v : nullptr, std::span<const int>(), out, how); });
+        const std::int64_t offsets[] = {0, 2, 5}, keys[] = {0, 1, 0, 1, 1};
+        clean("segments", [&] { cpu::reduce_segments({&r, 1}, x, y, n, offsets, out, how); });
+        clean("by key", [&] { cpu::reduce_by_key({&r, 1}, x, y, keys, 2, out, how); });
+        if (has_error_bound(op, method.value_or(method_id::tree)))
+          clean("with a bound", [&] { cpu::reduce_with_bound(r, x, y, n, how); });
+        if (method == method_id::exact) {
+          totals t({r});
+          clean("totals", [&] {
+            t.add(x, y, n);
+            t.result(0);
+            if (has_error_bound(op, *method)) result_with_bound(t, 0);
+          });
+        }
+      }
+  std::vector<float> out(n);
+  float mean, rstd;
+  const rows of{.type = dtype::f32, .count = 1, .n = n, .x = floats.data(), .mean = &mean, .rstd = &rstd, .eps = 1e-5};
+  for (const auto f : {row_function::softmax, row_function::log_softmax, row_function::exp, row_function::layer_norm, row_function::rms_norm})
+    clean("rows", [&] { cpu::apply(f, of, out.data()); });
 }
 
 TEST_CASE("no floating-point environment shows in a printed value") {

@@ -1,6 +1,7 @@
 // Exact sums against big integers, added up and rounded here by the definitions of the formats; and every
 // kernel against the deposit of one term.
 #include <algorithm>
+#include <cfenv>
 #include <cmath>
 #include <numeric>
 #include <random>
@@ -706,6 +707,22 @@ TEST_CASE("an accumulator as bytes") {
   auto empty = accumulator<double>().to_bytes();
   empty[8] = std::byte{1};
   CHECK(refused(empty) == "accumulator: exponent: is not 0, without limbs");
+  for_each_type([]<class T>(std::type_identity<T>) {
+    const auto check = []<class A>(A) {
+      auto bytes = A().to_bytes();
+      for (const int kind : {1, 3, 4, 5}) {
+        CAPTURE(name(dtype_of<T>), kind);
+        bytes[7] = static_cast<std::byte>(kind);
+        if constexpr (std::is_integral_v<T>)
+          CHECK_THROWS_WITH(A::from_bytes(bytes), "accumulator: kind: code " + std::to_string(kind) + " is that of no sum of " +
+                                                      std::string(name(dtype_of<T>)));
+        else
+          CHECK(A::from_bytes(bytes).to_bytes() == bytes);
+      }
+    };
+    check(accumulator<T>());
+    check(product_accumulator<T>());
+  });
   // Whatever the bytes, there is a value that writes them or an error.
   random_bits next{13};
   for (int i = 0; i < 20'000; ++i) {
@@ -713,6 +730,28 @@ TEST_CASE("an accumulator as bytes") {
     for (int k = 0; k < 1 + i % 3; ++k) bytes[next() % bytes.size()] = static_cast<std::byte>(next());
     if (refused(bytes).empty()) REQUIRE(accumulator<double>::from_bytes(bytes).to_bytes() == bytes);
   }
+}
+
+TEST_CASE("no rounding of an accumulator raises a flag of the caller's") {
+  for_each_type([]<class T>(std::type_identity<T>) {
+    for (const auto& [what, x] : hard_arrays<T>(5, 17)) {
+      INFO(name(dtype_of<T>) << " " << what);
+      std::feclearexcept(FE_ALL_EXCEPT);
+      accumulator<T> a;
+      product_accumulator<T> p;
+      a.add(x).add(x[0]);
+      p.add_squares(x).add_square(x[0]);
+      const auto round_to = [&]<class Out>(Out) {
+        volatile Out results[] = {a.template round<Out>(),          p.template round<Out>(),
+                                  a.template round_quotient<Out>(7), p.template round_root<Out>(),
+                                  round_variance<T, Out>(a, p, 10),  round_deviation<T, Out>(a, p, 10)};
+        (void)results;
+      };
+      round_to(double{});
+      round_to(float{});
+      CHECK(std::fetestexcept(FE_ALL_EXCEPT) == 0);
+    }
+  });
 }
 
 TEST_CASE("spans of two lengths are refused") {

@@ -6,6 +6,7 @@
 
 #include "examples/own_ops.hpp"
 #include <bitfold/arith.hpp>
+#include <bitfold/source.hpp>
 
 #include "tests/data.hpp"
 
@@ -38,6 +39,40 @@ auto by_hand(std::size_t n, Element element) {
   };
   return order::interpret(n, lane, [](auto a, auto b) { return Op::merge(a, b); }, element);
 }
+
+/// Functions x -> a x + b of integers modulo 2^64, composed from left to right: exact, and it does not commute.
+struct affine {
+  std::uint64_t a, b;
+  friend bool operator==(const affine&, const affine&) = default;
+};
+struct compose {
+  BITFOLD_HD static affine start(affine f) { return f; }
+  BITFOLD_HD static affine merge(affine f, affine g) { return {g.a * f.a, g.a * f.b + g.b}; }
+  BITFOLD_HD static affine finish(affine f) { return f; }
+};
+inline std::vector<affine> functions(std::size_t n) {
+  random_bits next{n + 9};
+  std::vector<affine> f(n);
+  for (affine& g : f) g = {next() | 1, next()};
+  return f;
+}
+inline affine one_after_the_other(const std::vector<affine>& f) {
+  affine all{1, 0};
+  for (const affine& g : f) all = compose::merge(all, g);
+  return all;
+}
+
+/// The last element that is not below 0, and where it is: by places, it commutes.
+struct last_positive {
+  struct state {
+    float value;
+    std::uint64_t index;
+    friend bool operator==(const state&, const state&) = default;
+  };
+  BITFOLD_HD static state start(indexed_value<float> x) { return x.value < 0 ? state{0, ~std::uint64_t{0}} : state{x.value, x.index}; }
+  BITFOLD_HD static state merge(state a, state b) { return a.index + 1 > b.index + 1 ? a : b; }
+  BITFOLD_HD static state finish(state s) { return s; }
+};
 
 /// A NaN that comes out is the canonical one.
 inline double given(double x) { return x != x ? arith::canonical_nan<double> : x; }

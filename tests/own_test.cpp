@@ -80,6 +80,47 @@ TEST_CASE("own: no thread count and no company moves a bit") {
   }
 }
 
+TEST_CASE("own: what does not commute takes its elements in order") {
+  for (std::size_t n : test::boundary_lengths()) {
+    if (n == 0) continue;
+    CAPTURE(n);
+    const auto f = test::functions(n);
+    CHECK(reduce(with(1), in_order(f), test::compose{}) == test::one_after_the_other(f));
+  }
+  const auto f = test::functions(1'234'567);
+  const auto want = test::one_after_the_other(f);
+  for (int threads : {1, 2, 3, 7, 0}) CHECK(reduce(with(threads), in_order(f), test::compose{}) == want);
+  // Without in_order, lanes are composed one by one: docs/own.md says so, and it stays the canonical order.
+  const auto few = test::functions(33);
+  CHECK(reduce(std::span(few).first(32), test::compose{}) == test::one_after_the_other({few.begin(), few.begin() + 32}));
+  CHECK_FALSE(reduce(few, test::compose{}) == test::one_after_the_other(few));
+  CHECK(reduce(few, test::compose{}) == by_hand<test::compose>(33, [&](auto i) { return few[i]; }));
+}
+
+TEST_CASE("own: an operation that asks for places has those of the array") {
+  for (std::size_t n : test::boundary_lengths()) {
+    if (n == 0) continue;
+    CAPTURE(n);
+    const test::own_data d(n);
+    std::size_t last = n;
+    while (last > 0 && d.x[last - 1] < 0) --last;
+    const auto check = [&](auto&& input) {
+      const auto got = reduce(with(1), input, test::last_positive{});
+      CHECK(got.index + 1 == last);
+      if (last > 0) CHECK(got.value == d.x[last - 1]);
+    };
+    check(indexed(d.x));
+    check(in_order(indexed(d.x)));
+    check(indexed(transform([](float x) { return x; }, d.x)));
+  }
+  const test::own_data d(2'000'000);
+  const auto one = reduce(with(1), indexed(d.x), test::last_positive{});
+  CHECK(reduce(with(3), indexed(d.x), test::last_positive{}) == one);
+  const auto [twice, again] = reduce(with(2), indexed(d.x), test::last_positive{}, test::last_positive{});
+  CHECK(twice == one);
+  CHECK(again == one);
+}
+
 namespace {
 // The number of elements by counts, which have to be right for every run that is merged.
 struct counted {
@@ -109,7 +150,8 @@ TEST_CASE("own: a NaN that comes out is the canonical one") {
   CHECK(same_memory(m, arith::canonical_nan<double>));
   // A masked NaN does not show.
   const std::vector<float> values{1, std::numeric_limits<float>::quiet_NaN(), 3}, ones(3, 1.0f);
-  CHECK(reduce(transform(keep_masked{}, values, ones, std::vector<std::uint8_t>{1, 0, 1}), weighted_mean{}) == 2);
+  const std::vector<std::uint8_t> first_and_last{1, 0, 1};
+  CHECK(reduce(transform(keep_masked{}, values, ones, first_and_last), weighted_mean{}) == 2);
 }
 
 TEST_CASE("own: results have the types that make_reduction gives, for every operation and element type") {

@@ -4,9 +4,9 @@
 #include <limits>
 
 #include <fmt/format.h>
-#include <tbb/parallel_for.h>
 
 #include "accuracy/measures.hpp"
+#include "cpu/task.hpp"
 #include "studies.hpp"
 #include "truth.hpp"
 
@@ -89,9 +89,7 @@ report_rows run_study(const study& s, const std::vector<contestant*>& everyone, 
   for (int k = 0; k < s.samples; ++k)
     samples.emplace_back(s.type, std::vector<std::byte>(), s.inputs);
   // Ids must not depend on which thread comes first.
-  tbb::parallel_for(0, s.samples, [&](int k) {
-    samples[static_cast<std::size_t>(k)].hold(s.make(seed + static_cast<std::uint64_t>(k)));
-  });
+  cpu::for_each_part(samples.size(), cpu::most_threads, [&](std::size_t k) { samples[k].hold(s.make(seed + k)); });
   const array_view& head = samples[0].view;
   std::vector<contestant*> who;
   for (contestant* c : everyone)
@@ -99,9 +97,8 @@ report_rows run_study(const study& s, const std::vector<contestant*>& everyone, 
                     [&](const array& a) { return c->suits(a.view); }))
       who.push_back(c);
   std::vector<truth> truths(samples.size());
-  tbb::parallel_for(std::size_t{0}, samples.size(), [&](std::size_t k) {
-    truths[k] = truth_of(samples[k].view, who, s.name == "operations");
-  });
+  cpu::for_each_part(samples.size(), cpu::most_threads,
+                     [&](std::size_t k) { truths[k] = truth_of(samples[k].view, who, s.name == "operations"); });
 
   report_rows out;
   std::vector<tally> tallies(who.size());

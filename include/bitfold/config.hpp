@@ -1,6 +1,10 @@
 // The few macros that let one source serve g++, clang++ and nvcc.
 #pragma once
 
+#if !defined(__cpp_concepts) || __cplusplus < 202002L
+#include "bitfold wants C++20: compile with -std=c++20 or newer"  // ends here; an #error would go on to hundreds of others
+#endif
+
 #ifdef __CUDACC__
 #define BITFOLD_HD __host__ __device__
 #else

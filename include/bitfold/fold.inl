@@ -1,14 +1,14 @@
 // What folds are made of. Included by fold.hpp in namespace bitfold::fold, and once per SIMD target by the
 // CPU engine, like method.inl, whose conventions hold here too.
 //
-// A fold turns elements into a state, states of neighbouring runs into one, and the last one into a
+// A fold turns elements into a state, states of neighbours in the tree into one, and the last one into a
 // result:
 //   base                  the fold without its finish: folds of the same base share their kernels
 //   ordering              as in a method
 //   takes                 one: an element is V; two: pair_of<V>; placed: placed_at<V>
 //   state<V>, lane_order  as in a method
 //   start(x), add(s, x)   or, where lane_order is at_once, lane<Rows>(count, get)
-//   merge(a, b, counts)   a left of b; counts says how many elements each has, if `counted`
+//   merge(a, b, counts)   as in a method; counts says how many elements each has, if `counted`
 //   settle<A>(s, first)   scalars only: places are counted from element `first`, in 64 bits
 //   finish<Out>(s, how)   the result, for how.n elements
 // It knows no threads, no SIMD width and no GPU.

@@ -5,18 +5,25 @@
 //   const auto [product, error] = reduce(pairs(x, y), ops::dot.by<method_id::kahan>(), ops::mse);
 //   const double likelihood = reduce(transform(f, x, y), ops::sum.acc<double>());
 //   const complex s = reduce(z, complex_sum{});                      // an operation of one's own: own.hpp
+//   const auto means = reduce(row_major(x, {64, 1000}), axes{1}, ops::mean);   // along axes: axes.hpp
 //
 // The input is a contiguous range, or a source (source.hpp). One operation gives its result, several a
-// std::tuple of them, in order. On the CPU; cuda/reduce.cuh does the same on GPUs.
+// std::tuple of them, in order. On the CPU; cuda/reduce.cuh does the same on GPUs, but for axes.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
+#include <ranges>
+#include <span>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <bitfold/axes.hpp>
 #include <bitfold/cpu/pass.hpp>
 #include <bitfold/cpu/scalar.hpp>
 #include <bitfold/own.hpp>
@@ -100,7 +107,7 @@ inline constexpr bool is_pairs<pair_source<T>> = true;
 template <class Source>
 auto find_element_seen() {
   using value = std::remove_cvref_t<value_of<Source>>;
-  if constexpr (requires { typename Source::stored; })
+  if constexpr (requires { requires is_element<typename Source::stored>; })
     return std::type_identity<typename Source::stored>{};
   else if constexpr (std::is_arithmetic_v<value>)
     return std::type_identity<value>{};
@@ -114,10 +121,6 @@ template <class Op, class Source>
 auto result_type() {
   if constexpr (is_built_in<Op>) {
     using T = element_seen<Source>;
-    static_assert(!std::is_void_v<T>, "bitfold: this operation takes arrays of f16, bf16, f32, f64 and integers, and transforms to float, double "
-                  "and integers");
-    static_assert((info(Op::id).inputs == 2) == is_pairs<Source>,
-                  "bitfold: an operation of two inputs takes pairs(x, y), and only such a one does");
     return std::type_identity<typename Op::template output<T>>{};
   } else {
     using F = fold::own<Op, value_of<Source>>;
@@ -142,7 +145,7 @@ template <class Op, class Source>
 cpu::own_fold own_fold_of(const Source& from, void* out) {
   using F = fold::own<Op, value_of<Source>>;
   using state = typename F::template state<void>;
-    cpu::own_fold f{};
+  cpu::own_fold f{};
   f.source = &from;
   f.state_bytes = sizeof(state);
   f.fold = [](const void* source, order::index first, std::size_t n, void* to) {
@@ -169,17 +172,119 @@ cpu::own_fold own_fold_of(const Source& from, void* out) {
 
 }  // namespace detail
 
-/// See above. Errors: those of make_reduction and cpu::reduce; no elements where an operation has no result for
-/// them (errc::usage).
-template <detail::input Input, class... Op>
-auto reduce(const cpu::options& how, const Input& input, const Op&... op) {
-  static_assert(sizeof...(Op) > 0, "bitfold: reduce wants an operation");
-  const auto from = detail::source_of(input);
-  using S = std::remove_cv_t<decltype(from)>;
-  using T = detail::element_seen<S>;
-  std::tuple<detail::result_of<Op, S>...> results{};
+namespace detail {
 
-  constexpr std::size_t built_ins = (std::size_t{detail::is_built_in<Op>} + ...);
+// ---- What is refused, in a line each ------------------------------------------------------------------
+
+template <class>
+inline constexpr bool no = false;
+/// What a refused call gives: anything, so that nothing else is said of it.
+struct refused {
+  template <class T>
+  operator T() const;
+};
+
+template <class X>
+inline constexpr bool is_shape = std::is_same_v<X, bitfold::axes> || std::is_same_v<X, by_segment> || std::is_same_v<X, by_key> ||
+                                 std::is_same_v<X, by_window>;
+template <class X>
+inline constexpr bool is_into = false;
+template <class... R>
+inline constexpr bool is_into<into<R...>> = true;
+template <class X>
+inline constexpr bool is_view_pair = false;
+template <class T>
+inline constexpr bool is_view_pair<view_pair<T>> = true;
+template <class X>
+inline constexpr bool is_array = input<X> || viewable<X> || is_view_pair<X>;
+
+template <class X>
+inline constexpr bool is_misplaced = std::is_same_v<X, cpu::options> || is_array<X> || is_shape<X> || is_into<X>;
+/// refused, or a tuple of as many as there are operations.
+template <class... Op>
+auto refuse() {
+  if constexpr ((std::size_t{!is_misplaced<Op>} + ... + 0) > 1)
+    return std::tuple_cat([] {
+      if constexpr (is_misplaced<Op>) return std::tuple<>{};
+      else return std::tuple<refused>{};
+    }()...);
+  else
+    return refused{};
+}
+
+template <class Op, class V>
+concept has_start = requires(V x) { Op::start(x); } || requires(V x) { Op::start(x.x, x.y); };
+template <class Op, class V>
+concept has_merge = requires(typename fold::own<Op, V>::kept s) { Op::merge(s, s); } ||
+                    requires(typename fold::own<Op, V>::kept s) { Op::merge(s, s, fold::counts{}); };
+template <class Op, class V>
+concept has_finish = requires(typename fold::own<Op, V>::kept s) { Op::finish(s); } ||
+                     requires(typename fold::own<Op, V>::kept s) { Op::finish(s, std::uint64_t{}); };
+template <class Op>
+concept has_members = requires { &Op::merge; } || requires { &Op::finish; } || requires { &Op::start; } || requires { typename Op::state; };
+
+/// Whether Op is an operation for elements V, seen by bitfold's own as T; with the reason, where it is none.
+template <class Op, class T, class V, bool Pairs>
+constexpr bool check_operation() {
+  if constexpr (is_built_in<Op>) {
+    constexpr bool seen = !std::is_void_v<T>, fits = (info(Op::id).inputs == 2) == Pairs;
+    static_assert(seen, "bitfold: this operation takes arrays of f16, bf16, f32, f64 and integers, and transforms to float, "
+                        "double and integers");
+    static_assert(!seen || fits, "bitfold: an operation of two inputs takes pairs(x, y), and only such a one does");
+    return seen && fits;
+  } else if constexpr (std::is_same_v<Op, cpu::options>) {
+    static_assert(no<Op>, "bitfold: options go first: reduce(options, input, operations...)");
+  } else if constexpr (is_array<Op>) {
+    static_assert(no<Op>, "bitfold: two arrays go as one input: reduce(pairs(x, y), operations...)");
+  } else if constexpr (is_shape<Op> || is_into<Op>) {
+    static_assert(no<Op>, "bitfold: what outputs are of goes right behind the input, and into() behind that: "
+                          "reduce(input, axes{...}, into(out), operations...)");
+  } else if constexpr (has_start<Op, V>) {
+    constexpr bool merges = has_merge<Op, V>, finishes = has_finish<Op, V>;
+    static_assert(merges, "bitfold: this operation has no merge of two of the states that start makes (bitfold/own.hpp)");
+    static_assert(!merges || finishes, "bitfold: this operation has no finish of the states that start makes (bitfold/own.hpp)");
+    return merges && finishes;
+  } else if constexpr (has_members<Op>) {
+    static_assert(no<Op>, "bitfold: the start of this operation does not take an element of this input (bitfold/own.hpp)");
+  } else {
+    static_assert(no<Op>, "bitfold: this is no operation: one of bitfold's is ops::sum, one of your own an object of a struct with "
+                          "start, merge and finish (bitfold/own.hpp)");
+  }
+  return false;
+}
+/// Whether Op... can be done of Input; with the reason, where not.
+template <class Input, class... Op>
+constexpr bool check_call() {
+  if constexpr (std::is_same_v<Input, view>) {
+    static_assert(no<Input>, "bitfold: the element type of a view is known when the program runs: view_of<float>(x) has one");
+  } else if constexpr (viewable<Input> || is_view_pair<Input>) {
+    static_assert(no<Input>, "bitfold: of a view it is reduce(view, axes{...}, operations...)");
+  } else if constexpr (!input<Input>) {
+    static_assert(no<Input>, "bitfold: the input is a contiguous range (not std::vector<bool>), pairs(x, y), transform(f, x...) or a view");
+  } else if constexpr (sizeof...(Op) == 0) {
+    static_assert(no<Input>, "bitfold: reduce wants an operation");
+  } else {
+    using S = decltype(source_of(std::declval<const Input&>()));
+    return (check_operation<Op, element_seen<S>, std::remove_cvref_t<value_of<S>>, is_pairs<S>>() && ...);
+  }
+  return false;
+}
+
+template <class X>
+inline constexpr bool is_reduction = std::is_same_v<X, reduction>;
+template <std::ranges::range X>
+inline constexpr bool is_reduction<X> = std::is_same_v<std::ranges::range_value_t<X>, reduction>;
+
+// ---- Of a whole input -----------------------------------------------------------------------------------
+
+template <class Input, class... Op>
+auto reduce_whole(const cpu::options& how, const Input& input, const Op&... op) {
+  const auto from = source_of(input);
+  using S = std::remove_cv_t<decltype(from)>;
+  using T = element_seen<S>;
+  std::tuple<result_of<Op, S>...> results{};
+
+  constexpr std::size_t built_ins = (std::size_t{is_built_in<Op>} + ...);
   cpu::pass p;
   p.n = from.n;
   p.element = S::element_bytes;
@@ -188,7 +293,7 @@ auto reduce(const cpu::options& how, const Input& input, const Op&... op) {
   if constexpr (built_ins > 0) {
     if constexpr (requires { typename S::stored; }) {
       p.x = from.x;
-      if constexpr (detail::is_pairs<S>) p.y = from.y;
+      if constexpr (is_pairs<S>) p.y = from.y;
     } else {
       p.source = &from;
       p.make = [](const void* source_, order::index first, std::size_t n, void* to, void*) {
@@ -199,11 +304,11 @@ auto reduce(const cpu::options& how, const Input& input, const Op&... op) {
     }
   }
   const auto ask = [&]<class O>(const O& o, auto& result) {
-    if constexpr (detail::is_built_in<O>) {
+    if constexpr (is_built_in<O>) {
       all.push_back(o.template of<T>());
     } else {
       if (from.n > 0) {
-        own.push_back(detail::own_fold_of<O>(from, &result));
+        own.push_back(own_fold_of<O>(from, &result));
       } else if constexpr (requires { O::empty(); }) {
         result = O::empty();
       } else {
@@ -222,16 +327,181 @@ auto reduce(const cpu::options& how, const Input& input, const Op&... op) {
   cpu::reduce(p, scalars, how);
   std::size_t next = 0;
   each([&]<class O>(const O&, auto& result) {
-    if constexpr (detail::is_built_in<O>) store_scalar(scalars[next++], &result);
+    if constexpr (is_built_in<O>) store_scalar(scalars[next++], &result);
   });
   if constexpr (sizeof...(Op) == 1)
     return std::get<0>(std::move(results));
   else
     return results;
 }
-template <detail::input Input, class... Op>
+
+// ---- Along axes, of segments, by key, of windows --------------------------------------------------------
+
+/// Arrays as the functions of cpu.hpp take them; y is null of one.
+template <class T>
+struct two_views {
+  using element = T;
+  static constexpr bool pair = false;
+  view_of<T> x;
+  std::optional<view_of<T>> second = {};
+  const view* y() const { return second ? &*second : nullptr; }
+};
+template <class Input>
+auto views_of(const Input& in) {
+  if constexpr (is_view_pair<Input>)
+    return two_views<typename decltype(in.x)::value_type>{in.x, in.y};
+  else
+    return two_views<typename decltype(as_view(in))::value_type>{as_view(in)};
+}
+
+template <class Input>
+struct element_of_array {
+  using type = typename decltype(views_of(std::declval<const Input&>()))::element;
+};
+template <input Input>
+struct element_of_array<Input> {
+  using type = typename decltype(source_of(std::declval<const Input&>()))::stored;
+};
+
+template <class Input, class Shape, class... Op>
+constexpr bool check_shaped() {
+  constexpr bool flat = std::is_same_v<Shape, by_segment> || std::is_same_v<Shape, by_key>;
+  if constexpr (std::is_same_v<Input, view>) {
+    static_assert(no<Input>, "bitfold: the element type of a view is known when the program runs: view_of<float>(x) has one");
+  } else if constexpr (flat && !requires(const Input& in) { typename decltype(source_of(in))::stored; }) {
+    static_assert(no<Input>, "bitfold: segments and keys are of a contiguous range or pairs(x, y)");
+  } else if constexpr (!flat && !viewable<Input> && !(std::is_same_v<Shape, bitfold::axes> && is_view_pair<Input>)) {
+    static_assert(no<Input>, "bitfold: axes are of row_major(x, {...}) or another view, an mdspan, or pairs(x, y) of them; windows are not of pairs");
+  } else if constexpr (sizeof...(Op) == 0) {
+    static_assert(no<Input>, "bitfold: reduce wants an operation");
+  } else {
+    constexpr bool own = ((!is_built_in<Op> && !is_misplaced<Op>) || ...);
+    static_assert(!own, "bitfold: along axes, of segments, by key and of windows there are bitfold's operations (ops::sum) only");
+    if constexpr (own) {
+    } else {
+      constexpr bool pair = is_view_pair<Input> || is_pairs<Input>;
+      return (check_operation<Op, typename element_of_array<Input>::type, void, pair>() && ...);
+    }
+  }
+  return false;
+}
+
+/// The extents of the results.
+template <class Input>
+std::vector<std::int64_t> extents_of(const Input& in, const bitfold::axes& shape) {
+  const auto v = views_of(in);
+  return result_extents(v.x, v.y(), shape.which(), shape.keep());
+}
+template <class Input>
+std::vector<std::int64_t> extents_of(const Input&, const by_segment& shape) {
+  return {std::max<std::int64_t>(0, static_cast<std::int64_t>(shape.offsets.size()) - 1)};
+}
+template <class Input>
+std::vector<std::int64_t> extents_of(const Input&, const by_key& shape) {
+  return {static_cast<std::int64_t>(shape.outputs)};
+}
+template <class Input>
+std::vector<std::int64_t> extents_of(const Input& in, const by_window& shape) {
+  return windows_extents(as_view(in), shape.of);
+}
+
+/// All of them to where `out` says.
+template <class Input, class Shape>
+void reduce_to(std::span<const reduction> all, const Input& in, const Shape& shape, std::span<void* const> out, const cpu::options& how) {
+  if constexpr (std::is_same_v<Shape, bitfold::axes>) {
+    const auto v = views_of(in);
+    cpu::reduce(all, v.x, v.y(), shape.which(), out, how);
+  } else if constexpr (std::is_same_v<Shape, by_window>) {
+    cpu::reduce_windows(all, as_view(in), shape.of, out, how);
+  } else {
+    const auto from = source_of(in);
+    const void* y = nullptr;
+    if constexpr (is_pairs<std::remove_const_t<decltype(from)>>) y = from.y;
+    if constexpr (std::is_same_v<Shape, by_segment>) {
+      cpu::reduce_segments(all, from.x, y, from.n, shape.offsets, out, how);
+    } else {
+      if (shape.keys.size() != from.n)
+        throw error(errc::usage, "keys: " + std::to_string(shape.keys.size()) + " of " + std::to_string(from.n) + " elements");
+      cpu::reduce_by_key(all, from.x, y, shape.keys, shape.outputs, out, how);
+    }
+  }
+}
+
+template <class Input, class Shape, class... Op>
+auto reduce_shaped(const cpu::options& how, const Input& input, const Shape& shape, const Op&... op) {
+  using T = typename element_of_array<Input>::type;
+  const reduction all[] = {op.template of<T>()...};
+  const auto extents = extents_of(input, shape);
+  std::tuple<result_array<typename Op::template output<T>>...> results{result_array<typename Op::template output<T>>(extents)...};
+  std::apply([&](auto&... r) { reduce_to(all, input, shape, std::array<void*, sizeof...(Op)>{r.data()...}, how); }, results);
+  if constexpr (sizeof...(Op) == 1)
+    return std::get<0>(std::move(results));
+  else
+    return results;
+}
+template <class Input, class Shape, class... R, class... Op>
+void reduce_shaped_into(const cpu::options& how, const Input& input, const Shape& shape, const into<R...>& out, const Op&... op) {
+  using T = typename element_of_array<Input>::type;
+  constexpr bool typed = std::is_same_v<std::tuple<R...>, std::tuple<typename Op::template output<T>...>>;
+  static_assert(typed, "bitfold: into() takes a range for each operation, whose elements are of the type of its results and can be written");
+  if constexpr (typed) {
+    const reduction all[] = {op.template of<T>()...};
+    std::uint64_t outputs = 1;
+    for (const std::int64_t e : extents_of(input, shape)) outputs *= static_cast<std::uint64_t>(e);
+    std::apply(
+        [&](const auto&... r) {
+          for (const std::size_t room : {r.size()...})
+            if (room != outputs)
+              throw error(errc::usage, "out: room for " + std::to_string(room) + " results of " + std::to_string(outputs));
+          reduce_to(all, input, shape, std::array<void*, sizeof...(R)>{r.data()...}, how);
+        },
+        out.to);
+  }
+}
+
+// ---- Which of these -------------------------------------------------------------------------------------
+
+template <class Input>
+auto choose(const cpu::options&, const Input&) {
+  (void)check_call<Input>();
+  return refused{};
+}
+template <class Input, class First, class... Rest>
+auto choose(const cpu::options& how, const Input& input, const First& first, const Rest&... rest) {
+  if constexpr (!is_shape<First>) {
+    if constexpr (check_call<Input, First, Rest...>())
+      return reduce_whole(how, input, first, rest...);
+    else
+      return refuse<First, Rest...>();
+  } else if constexpr (sizeof...(Rest) > 0 && (is_into<Rest> || ...)) {
+    return [&]<class Out, class... Op>(const Out& out, const Op&... op) {
+      if constexpr (!is_into<Out>) {
+        (void)check_shaped<Input, First, Out, Op...>();
+      } else if constexpr (check_shaped<Input, First, Op...>()) {
+        reduce_shaped_into(how, input, first, out, op...);
+      }
+    }(rest...);
+  } else {
+    if constexpr (check_shaped<Input, First, Rest...>())
+      return reduce_shaped(how, input, first, rest...);
+    else
+      return refuse<Rest...>();
+  }
+}
+
+}  // namespace detail
+
+/// See above. Errors: those of make_reduction and of cpu::reduce, or of what does it along axes; no elements where an operation has
+/// no result for them (errc::usage).
+template <class Input, class... Op>
+  requires(!detail::is_reduction<Input>)
+auto reduce(const cpu::options& how, const Input& input, const Op&... op) {
+  return detail::choose(how, input, op...);
+}
+template <class Input, class... Op>
+  requires(!detail::is_reduction<Input> && !std::is_same_v<Input, cpu::options>)
 auto reduce(const Input& input, const Op&... op) {
-  return reduce(cpu::options{}, input, op...);
+  return detail::choose(cpu::options{}, input, op...);
 }
 
 }  // namespace bitfold

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <iosfwd>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
+#include <bitfold/arith.hpp>
 #include <bitfold/dtype.hpp>
 #include <bitfold/error.hpp>
 #include <bitfold/method.hpp>
@@ -75,6 +79,10 @@ struct scalar {
   dtype type;
   std::uint64_t bits;
   friend bool operator==(const scalar&, const scalar&) = default;
+
+  /// The value as a T, which is of this type or holds all of its values. Errors (errc::usage): another T.
+  template <class T>
+  T as() const;
 };
 
 /// The shortest decimal that reads back as the same value of this type; "nan", "inf", "-inf".
@@ -84,5 +92,41 @@ std::string to_hex(scalar value);
 /// The scalar stored at p (size_of(type) bytes).
 scalar load_scalar(dtype type, const void* p);
 void store_scalar(scalar value, void* p);
+
+/// As to_string.
+template <class Traits>
+std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& out, scalar value) {
+  return out << to_string(value);
+}
+
+namespace detail {
+/// Whether T holds all values of S, both of them element types.
+template <class T, class S>
+constexpr bool holds_all() {
+  using of_t = std::numeric_limits<T>;
+  using of_s = std::numeric_limits<S>;
+  if constexpr (std::is_same_v<T, S>) return true;
+  else if constexpr (!std::is_arithmetic_v<T>) return false;  // float16, bfloat16
+  else if constexpr (!std::is_arithmetic_v<S>) return !of_t::is_integer;
+  else if constexpr (of_t::is_integer && !of_s::is_integer) return false;
+  else return of_t::digits >= of_s::digits && (of_t::is_signed || !of_s::is_signed);
+}
+}  // namespace detail
+
+template <class T>
+T scalar::as() const {
+  return visit(type, [this]<class S>(std::type_identity<S>) -> T {
+    if constexpr (detail::holds_all<T, S>()) {
+      S s;
+      store_scalar(*this, &s);
+      if constexpr (std::is_arithmetic_v<S>) return static_cast<T>(s);
+      else if constexpr (std::is_same_v<T, S>) return s;
+      else return arith::widen<T>(s);
+    } else {
+      throw error(errc::usage, "scalar: of type " + std::string(name(type)) + ", whose values a " +
+                                   std::string(name(dtype_of<T>)) + " does not all hold");
+    }
+  });
+}
 
 }  // namespace bitfold

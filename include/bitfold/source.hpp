@@ -17,6 +17,11 @@ namespace bitfold {
 
 namespace detail {
 
+/// Whether T is an element type of bitfold's own operations.
+template <class T>
+inline constexpr bool is_element = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16> || std::is_same_v<T, float> ||
+                                   std::is_same_v<T, double> || (std::is_integral_v<T> && !std::is_same_v<T, bool> && sizeof(T) <= 8);
+
 /// Elements as functions take them: f16 and bf16 as float, all others as they are.
 template <class T>
 BITFOLD_HD auto as_number(const T& x) {
@@ -95,12 +100,59 @@ struct transform_source {
   bool readable() const { return from.readable(); }
 };
 
+/// An element with its place: the number of those before it.
+template <class V>
+struct indexed_value {
+  V value;
+  std::uint64_t index;
+};
+/// The elements of another source with their places.
+template <class Source>
+struct indexed_source {
+  Source from;
+  std::size_t n;
+  static constexpr std::size_t element_bytes = Source::element_bytes;
+#ifdef __CUDACC__
+#pragma nv_exec_check_disable
+#endif
+  BITFOLD_HD auto operator()(order::index i) const {
+    const auto x = from(i);
+    return indexed_value<std::remove_const_t<decltype(x)>>{x, i};
+  }
+  bool readable() const { return from.readable(); }
+};
+
+/// The elements of another source so that the canonical order takes them from the first to the last: where its tree, read from
+/// left to right, has its k-th element, there is element k.
+template <class Source>
+struct in_order_source {
+  Source from;
+  std::size_t n;
+  static constexpr std::size_t element_bytes = Source::element_bytes;
+#ifdef __CUDACC__
+#pragma nv_exec_check_disable
+#endif
+  BITFOLD_HD auto operator()(order::index i) const {
+    const order::index leaf = i / order::leaf;
+    const int size = order::leaf_size(n, leaf), at = static_cast<int>(i % order::leaf);
+    const int lane = at % order::lanes, row = at / order::lanes;
+    const int rows = size / order::lanes, longer = size % order::lanes;  // lanes of a row more come first
+    return from(leaf * order::leaf + static_cast<order::index>(lane * rows + (lane < longer ? lane : longer) + row));
+  }
+  bool readable() const { return from.readable(); }
+};
+
 template <class R>
 concept element_range = std::ranges::contiguous_range<R> && std::ranges::sized_range<R>;
 template <element_range R>
 using element_of = std::remove_cv_t<std::ranges::range_value_t<R>>;
 
 namespace detail {
+/// R is what a forwarding reference deduces. A source keeps no copy of an array.
+template <class... R>
+constexpr void refuse_temporaries() {
+  static_assert((std::ranges::borrowed_range<R> && ...), "bitfold: a source keeps no copy of an array: give a temporary a name");
+}
 template <class Range>
 std::size_t common_size(std::size_t n, const Range& range) {
   if (std::ranges::size(range) != n)
@@ -119,15 +171,19 @@ concept source = requires(const S& s) {
   s.n;
   S::element_bytes;
 };
+template <class S>
+inline constexpr bool is_in_order = false;
+template <class S>
+inline constexpr bool is_in_order<in_order_source<S>> = true;
 template <class Input>
+concept input = element_range<Input> || source<Input>;
+template <input Input>
 auto source_of(const Input& in) {
   if constexpr (source<Input>)
     return in;
   else
     return array_source<element_of<Input>>{std::ranges::data(in), std::ranges::size(in)};
 }
-template <class Input>
-concept input = element_range<Input> || source<Input>;
 /// What a source yields.
 template <class S>
 using value_of = decltype(std::declval<const S&>()(0));
@@ -135,20 +191,48 @@ using value_of = decltype(std::declval<const S&>()(0));
 
 /// Two inputs of the same element type and length (errc::usage if not).
 template <element_range X, element_range Y>
-  requires std::is_same_v<element_of<X>, element_of<Y>>
-auto pairs(const X& x, const Y& y) {
+auto pairs(X&& x, Y&& y) {
+  constexpr bool same = std::is_same_v<element_of<X>, element_of<Y>>;
+  static_assert(same, "bitfold: pairs takes two arrays of one element type");
+  detail::refuse_temporaries<X, Y>();
   const std::size_t n = detail::common_size(std::ranges::size(x), y);
-  return pair_source<element_of<X>>{std::ranges::data(x), std::ranges::data(y), n};
+  if constexpr (same)
+    return pair_source<element_of<X>>{std::ranges::data(x), std::ranges::data(y), n};
+  else
+    return pair_source<element_of<X>>{};
 }
 
 /// f applied to one or more arrays of one length (errc::usage if not), element by element. f is copied, called by
 /// several threads and more than once for an element, and gives the same each time; for a GPU it is a function object of
 /// BITFOLD_HD (or a __host__ __device__ lambda with nvcc's --extended-lambda).
 template <class F, element_range X, element_range... More>
-auto transform(F f, const X& x, const More&... more) {
+auto transform(F f, X&& x, More&&... more) {
+  detail::refuse_temporaries<X, More...>();
   const std::size_t n = std::ranges::size(x);
   (detail::common_size(n, more), ...);
   return transform_source<F, element_of<X>, element_of<More>...>{f, detail::arrays_of(x, more...), n};
+}
+
+/// The elements of a range, of pairs or of a transform with their places, as indexed_value: for operations of the caller's own that
+/// ask where an element lies.
+template <class Input>
+  requires detail::input<std::remove_cvref_t<Input>>
+auto indexed(Input&& in) {
+  if constexpr (!detail::source<std::remove_cvref_t<Input>>) detail::refuse_temporaries<Input>();
+  const auto from = detail::source_of(in);
+  using Source = std::remove_const_t<decltype(from)>;
+  static_assert(!detail::is_in_order<Source>, "bitfold: it is in_order(indexed(x)), as places are those in x");
+  return indexed_source<Source>{from, from.n};
+}
+
+/// The elements of a range, of pairs, of a transform or indexed, for operations of the caller's own that do not commute: merge is
+/// then given neighbouring runs, a directly left of b. (Their bits are those of the canonical order of the elements so rearranged.)
+template <class Input>
+  requires detail::input<std::remove_cvref_t<Input>>
+auto in_order(Input&& in) {
+  if constexpr (!detail::source<std::remove_cvref_t<Input>>) detail::refuse_temporaries<Input>();
+  const auto from = detail::source_of(in);
+  return in_order_source<std::remove_const_t<decltype(from)>>{from, from.n};
 }
 
 }  // namespace bitfold

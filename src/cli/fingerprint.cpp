@@ -2,16 +2,10 @@
 
 #include <bit>
 #include <cstddef>
-#include <optional>
-
-#include <tbb/global_control.h>
-#include <tbb/info.h>
-#include <tbb/parallel_for.h>
-#include <tbb/parallel_invoke.h>
-#include <tbb/task_arena.h>
 
 #include <bitfold/cpu.hpp>
 
+#include "cpu/task.hpp"
 #include "io/digest.hpp"
 
 namespace bitfold::cli {
@@ -38,11 +32,10 @@ fingerprint measure(const fingerprint_job& job, bool with_digest) {
   };
   const auto reduce = [&] {
     f.results.resize(job.reductions.size());
-    // On this arena's threads.
     cpu::reduce(job.reductions, x->data, y ? y->data : nullptr, x->count, f.results);
   };
   if (bytes >= large) {
-    tbb::parallel_invoke(digest, reduce);
+    cpu::for_each_part(2, 2, [&](std::size_t part) { part ? reduce() : digest(); });
   } else {
     digest();
     reduce();
@@ -55,15 +48,8 @@ fingerprint measure(const fingerprint_job& job, bool with_digest) {
 std::vector<fingerprint> fingerprints(std::span<const fingerprint_job> jobs, bool with_digest,
                                       int threads) {
   std::vector<fingerprint> all(jobs.size());
-  // More threads than the runtime would give by itself, if that is what was asked for.
-  std::optional<tbb::global_control> more;
-  if (threads > tbb::info::default_concurrency())
-    more.emplace(tbb::global_control::max_allowed_parallelism, static_cast<std::size_t>(threads));
-  tbb::task_arena arena(threads == 0 ? tbb::task_arena::automatic : threads);
-  arena.execute([&] {
-    tbb::parallel_for(std::size_t{0}, jobs.size(),
-                      [&](std::size_t i) { all[i] = measure(jobs[i], with_digest); });
-  });
+  cpu::limit_threads(threads);
+  cpu::for_each_part(jobs.size(), cpu::most_threads, [&](std::size_t i) { all[i] = measure(jobs[i], with_digest); });
   return all;
 }
 

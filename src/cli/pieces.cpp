@@ -1,7 +1,8 @@
 #include "cli/pieces.hpp"
 
-#include <future>
 #include <vector>
+
+#include "cpu/task.hpp"
 
 namespace bitfold::cli {
 
@@ -25,12 +26,17 @@ bool add_in_pieces(totals& to, std::span<const streamed_array> from, const cpu::
   lengths n = read(0);
   for (int b = 0; n.x == n.y; b ^= 1) {
     if (n.x == 0) return true;
-    std::future<lengths> next;
-    if (n.x == most) next = std::async(std::launch::async, read, b ^ 1);
-    to.add(buffers[b][0].data(), from.size() == 2 ? buffers[b][1].data() : nullptr, n.x, how);
+    const bool last = n.x < most;
+    lengths next{};
+    cpu::for_each_part(last ? 1 : 2, 2, [&](std::size_t part) {
+      if (part == 0)
+        to.add(buffers[b][0].data(), from.size() == 2 ? buffers[b][1].data() : nullptr, n.x, how);
+      else
+        next = read(b ^ 1);
+    });
     done(n.x * size * from.size());
-    if (!next.valid()) return true;
-    n = next.get();
+    if (last) return true;
+    n = next;
   }
   return false;
 }

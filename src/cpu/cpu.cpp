@@ -2,20 +2,10 @@
 #include <bitfold/reference.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cstring>
-#include <exception>
-#include <memory>
-#include <mutex>
-#include <stdexcept>
 #include <type_traits>
 #include <utility>
-
-#include <tbb/info.h>
-#include <tbb/parallel_for.h>
-#include <tbb/task_arena.h>
-#include <tbb/task_group.h>
 
 #include "../binned.hpp"
 #include "../dispatch.hpp"
@@ -29,9 +19,6 @@ namespace {
 constexpr std::string_view target_names[] = {"scalar", "avx2", "avx512"};
 
 thread_local target reported = target::scalar;
-thread_local team others = nullptr;
-// The others of a team are expected to wait for work already.
-constexpr std::size_t bytes_worth_one_of_a_team = std::size_t{1} << 16;
 
 // How n elements are shared out: `chunks` complete subtrees of `leaves` leaves; the last may be less.
 struct plan {
@@ -128,6 +115,8 @@ struct short_task {
   exact_task binned;
 };
 const short_task& task_for(target t, const reduction& r) {
+  // (Without a destructor: it is used until the thread's and the program's end, by others' destructors, too.)
+  static_assert(std::is_trivially_destructible_v<short_task>);
   thread_local std::optional<short_task> last;
   if (!last || last->by != t || last->what != r)
     last = short_task{t, r, {find_kernels(t, r), functions_for(r), nullptr}, exact_task_for(t, r)};
@@ -188,79 +177,7 @@ target run_chunks(const job& j, int threads, folded* states, detail::exact_sums*
 
 }  // namespace
 
-int threads_for(const options& how, std::size_t bytes) {
-  return how.threads == 1 || bytes < 2 * (others ? bytes_worth_one_of_a_team : bytes_worth_a_thread) ? 1
-         : how.threads == 0 ? tbb::info::default_concurrency()
-                            : std::min(how.threads, most_threads);
-}
-
 void report(target t) { reported = t; }
-
-namespace {
-
-// Each of the team takes the next part, until there is none.
-void for_each_part_of_team(std::size_t count, int threads, const std::function<void(std::size_t)>& f) {
-  struct shared {
-    const std::function<void(std::size_t)>& f;
-    const std::size_t count;
-    std::atomic<std::size_t> next = 0;
-    std::mutex lock = {};
-    std::exception_ptr failed = {};
-  } all{f, count};
-  const auto body = [](void* argument) {
-    shared& s = *static_cast<shared*>(argument);
-    const detail::fp_environment guard;
-    try {
-      for (std::size_t i; (i = s.next++) < s.count;) s.f(i);
-    } catch (...) {
-      const std::scoped_lock one(s.lock);
-      if (!s.failed) s.failed = std::current_exception();
-    }
-  };
-  others(body, &all, static_cast<unsigned>(threads), 0);
-  if (all.failed) std::rethrow_exception(all.failed);
-}
-}  // namespace
-
-on_team::on_team(team t) : before_(std::exchange(others, t)) {}
-on_team::~on_team() { others = before_; }
-
-void for_each_part(std::size_t count, int threads, const std::function<void(std::size_t)>& f) {
-  if (threads == 1) {
-    const detail::fp_environment guard;
-    for (std::size_t i = 0; i < count; ++i) f(i);
-    return;
-  }
-  if (others) return for_each_part_of_team(count, threads, f);
-  // A caller's tasks may be cancelled, which ours must not be; and while this thread waits for others
-  // to end, it must not start its caller's next task, which may want a lock that it holds.
-  std::vector<char> ran(count);
-  tbb::task_group_context context(tbb::task_group_context::isolated);
-  const auto all = [&] {
-    tbb::this_task_arena::isolate([&] {
-      tbb::parallel_for(
-          std::size_t{0}, count,
-          [&](std::size_t i) {
-            const detail::fp_environment guard;  // this may be any thread
-            f(i);
-            ran[i] = 1;
-          },
-          tbb::static_partitioner(), context);
-    });
-  };
-  if (threads >= tbb::info::default_concurrency()) {
-    all();  // in whatever arena the caller is in
-  } else {
-    // Making an arena and calling its threads in costs more than many a reduction: keep the last one.
-    thread_local std::shared_ptr<tbb::task_arena> last;
-    std::shared_ptr<tbb::task_arena> arena = last;  // a call from within may replace it
-    if (!arena || arena->max_concurrency() != threads)
-      arena = last = std::make_shared<tbb::task_arena>(threads);
-    arena->execute(all);
-  }
-  if (std::find(ran.begin(), ran.end(), 0) != ran.end())
-    throw std::logic_error("bitfold: the threading runtime left out a part of the array");
-}
 
 std::string_view name(target t) { return target_names[static_cast<int>(t)]; }
 
@@ -270,22 +187,25 @@ std::optional<target> parse_target(std::string_view text) {
   return std::nullopt;
 }
 
+namespace {
+bool is_available(target t) { return find_kernels(t, make_reduction(op_id::sum, {}, dtype::f32)).fold; }
+}  // namespace
+
 std::vector<target> available_targets() {
-  const reduction r = make_reduction(op_id::sum, {}, dtype::f32);
   std::vector<target> all;
   for (target t : {target::scalar, target::avx2, target::avx512})
-    if (find_kernels(t, r).fold) all.push_back(t);
+    if (is_available(t)) all.push_back(t);
   return all;
 }
 
 target last_target() { return reported; }
 
 target chosen(const options& how) {
-  static const std::vector<target> available = available_targets();
+  static const target best = available_targets().back();
   if (how.threads < 0)
     throw error(errc::usage, "threads: " + std::to_string(how.threads) + " is negative");
-  if (!how.target) return available.back();
-  if (std::find(available.begin(), available.end(), *how.target) == available.end())
+  if (!how.target) return best;
+  if (!is_available(*how.target))
     throw error(errc::usage, "target: " + std::string(name(*how.target)) +
                                  " is not available on this machine or in this build");
   return *how.target;
@@ -321,8 +241,7 @@ void check(const pass& p) {
 
 // All of p, which has elements. Writes results but those of exact reductions, and returns the sums of these.
 detail::exact_sums run(const pass& p, target best, std::span<scalar> out, const options& how) {
-  // The threading runtime's own arithmetic raises flags.
-  const detail::fp_environment guard;
+  const detail::fp_environment guard;  // states are merged here
   const std::size_t bytes = p.n * p.element;
   const int threads = threads_for(how, bytes);
   std::vector<task> tasks;

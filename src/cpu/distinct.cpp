@@ -1,30 +1,16 @@
-// count_distinct: by a table of all keys where these are few, or else by a sort.
+// count_distinct: by a table of all keys where these are few, or else by sorts.
 #include <algorithm>
 #include <bitset>
 #include <cstring>
-#include <functional>
 #include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
 
-#include <tbb/blocked_range.h>
-#include <tbb/info.h>
-#include <tbb/parallel_for.h>
-#include <tbb/parallel_reduce.h>
-#include <tbb/parallel_sort.h>
-#include <tbb/task_arena.h>
-#include <tbb/task_group.h>
-
-#include "backend.hpp"
+#include "task.hpp"
 
 namespace bitfold::cpu {
 namespace {
-
-using range = tbb::blocked_range<std::size_t>;
-
-// A single thread has nothing to do with oneTBB, which a process that was forked may be left without.
-template <class Value, class Part, class Join>
-Value reduced(bool alone, const range& all, Value first, Part part, Join join) {
-  return alone ? part(all, std::move(first)) : tbb::parallel_reduce(all, std::move(first), part, join);
-}
 
 template <class T>
 auto key_at(const void* data, std::size_t i) {
@@ -33,66 +19,87 @@ auto key_at(const void* data, std::size_t i) {
   return arith::key_of(x);
 }
 
-// Few keys: which of them there are.
-template <class T>
-std::size_t by_table(bool alone, const void* data, std::size_t n) {
-  using table = std::bitset<std::size_t{1} << 8 * sizeof(T)>;
-  const auto found = reduced(
-      alone, range(0, n, 1 << 16), table{},
-      [&](const range& part, table seen) {
-        for (std::size_t i = part.begin(); i < part.end(); ++i) seen[key_at<T>(data, i)] = true;
-        return seen;
-      },
-      std::bit_or<table>());
-  return found.count();
+// Calls f(part, begin, end) for as many neighbouring parts of n elements.
+template <class F>
+void for_each_range(std::size_t parts, std::size_t n, int threads, F f) {
+  const auto begin = [&](std::size_t k) { return n / parts * k + std::min(k, n % parts); };
+  for_each_part(parts, threads, [&](std::size_t k) { f(k, begin(k), begin(k + 1)); });
 }
 
+// Few keys: which of them there are.
 template <class T>
-std::size_t by_sort(bool alone, const void* data, std::size_t n) {
+std::size_t by_table(const void* data, std::size_t n, int threads) {
+  using table = std::bitset<std::size_t{1} << 8 * sizeof(T)>;
+  std::vector<table> found(static_cast<std::size_t>(threads));
+  for_each_range(found.size(), n, threads, [&](std::size_t part, std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) found[part][key_at<T>(data, i)] = true;
+  });
+  for (const table& t : found) found[0] |= t;
+  return found[0].count();
+}
+
+template <class Key>
+std::size_t count_sorted(Key* begin, Key* end) {
+  std::sort(begin, end);
+  return static_cast<std::size_t>(std::unique(begin, end) - begin);
+}
+
+// Some keys, sorted, are bounds of as many buckets, each of which a thread sorts: they are counted, and go to no bucket, so that
+// one that comes often makes none of them long.
+template <class T>
+std::size_t by_sort(const void* data, std::size_t n, int threads) {
   using key = decltype(key_at<T>(data, 0));
   const auto keys = std::make_unique_for_overwrite<key[]>(n);
-  const auto make = [&](const range& part) {
-    for (std::size_t i = part.begin(); i < part.end(); ++i) keys[i] = key_at<T>(data, i);
-  };
-  if (alone) {
-    make(range(0, n));
-    std::sort(keys.get(), keys.get() + n);
-  } else {
-    tbb::parallel_for(range(0, n), make);
-    tbb::parallel_sort(keys.get(), keys.get() + n);
+  if (threads == 1) {
+    for (std::size_t i = 0; i < n; ++i) keys[i] = key_at<T>(data, i);
+    return count_sorted(keys.get(), keys.get() + n);
   }
-  return 1 + reduced(
-      alone, range(1, n), std::size_t{0},
-      [&](const range& part, std::size_t count) {
-        for (std::size_t i = part.begin(); i < part.end(); ++i) count += keys[i] != keys[i - 1];
-        return count;
-      },
-      std::plus<>());
+  constexpr std::size_t of_each_bound = 16, most_bounds = 1024;
+  const auto parts = static_cast<std::size_t>(threads);
+  std::vector<key> sample, bounds;
+  const std::size_t step = n / (std::min(parts_for(threads), most_bounds) * of_each_bound) + 1;
+  for (std::size_t i = 0; i < n; i += step) sample.push_back(key_at<T>(data, i));
+  std::sort(sample.begin(), sample.end());
+  for (std::size_t i = 0; i < sample.size(); i += of_each_bound)
+    if (bounds.empty() || bounds.back() != sample[i]) bounds.push_back(sample[i]);
+  const std::size_t buckets = bounds.size() + 1;
+  // Calls f(bucket, key) for those that are no bounds.
+  const auto place = [&](std::size_t begin, std::size_t end, auto f) {
+    for (std::size_t i = begin; i < end; ++i) {
+      const key k = key_at<T>(data, i);
+      const auto above = std::lower_bound(bounds.begin(), bounds.end(), k);
+      if (above == bounds.end() || *above != k) f(static_cast<std::size_t>(above - bounds.begin()), k);
+    }
+  };
+  // Where each part's keys of each bucket go: first how many they are, then from where on they lie.
+  std::vector<std::size_t> to(parts * buckets), first(buckets + 1);
+  for_each_range(parts, n, threads, [&](std::size_t part, std::size_t begin, std::size_t end) {
+    std::vector<std::size_t> count(buckets);
+    place(begin, end, [&](std::size_t bucket, key) { ++count[bucket]; });
+    std::copy(count.begin(), count.end(), to.begin() + static_cast<std::ptrdiff_t>(part * buckets));
+  });
+  for (std::size_t b = 0; b < buckets; ++b) {
+    first[b + 1] = first[b];
+    for (std::size_t part = 0; part < parts; ++part) first[b + 1] += std::exchange(to[part * buckets + b], first[b + 1]);
+  }
+  for_each_range(parts, n, threads, [&](std::size_t part, std::size_t begin, std::size_t end) {
+    std::size_t* const next = &to[part * buckets];
+    place(begin, end, [&](std::size_t bucket, key k) { keys[next[bucket]++] = k; });
+  });
+  std::vector<std::size_t> distinct(buckets);
+  for_each_part(buckets, threads, [&](std::size_t b) { distinct[b] = count_sorted(keys.get() + first[b], keys.get() + first[b + 1]); });
+  return std::accumulate(distinct.begin(), distinct.end(), bounds.size());
 }
 
 }  // namespace
 
 std::size_t count_distinct(dtype type, const void* data, std::size_t n, int threads) {
-  std::size_t count = 0;
-  const auto run = [&](bool alone) {
-    visit(type, [&]<class T>(std::type_identity<T>) {
-      if constexpr (sizeof(T) <= 2)
-        count = by_table<T>(alone, data, n);
-      else
-        count = by_sort<T>(alone, data, n);
-    });
-  };
-  if (threads == 1) {
-    run(true);
-    return count;
-  }
-  // An arena and a group of its own: a caller's tasks neither cancel these nor run while they are waited for.
-  // (oneTBB warns on stderr of an arena larger than the machine.)
-  tbb::task_arena(std::min(threads, tbb::info::default_concurrency())).execute([&] {
-    tbb::task_group_context context(tbb::task_group_context::isolated);
-    tbb::task_group(context).run_and_wait([&] { run(false); });
+  return visit(type, [&]<class T>(std::type_identity<T>) {
+    if constexpr (sizeof(T) <= 2)
+      return by_table<T>(data, n, threads);
+    else
+      return by_sort<T>(data, n, threads);
   });
-  return count;
 }
 
 }  // namespace bitfold::cpu

@@ -272,7 +272,8 @@ bool overlaps() {
 bool built() { return true; }
 
 std::vector<std::string> devices() {
-  static const std::vector<std::string> found = [] {
+  // Never destroyed: a static's destructor may ask.
+  static const auto& found = *new const std::vector<std::string>([] {
     std::vector<std::string> out;
     int count = 0;
     if (cudaGetDeviceCount(&count) != cudaSuccess) {
@@ -284,7 +285,7 @@ std::vector<std::string> devices() {
       if (cudaGetDeviceProperties(&p, i) == cudaSuccess) out.emplace_back(p.name);
     }
     return out;
-  }();
+  }());
   return found;
 }
 

@@ -41,7 +41,7 @@ std::size_t room_of_block() { return static_cast<std::size_t>(attribute(cudaDevA
 // How many blocks the current device runs at once; may be launched there from then on.
 int blocks_at_once(const exact_kernel& k, int threads) {
   static std::mutex lock;
-  static std::map<std::tuple<int, const void*, int, std::size_t>, int> known;
+  static auto& known = *new std::map<std::tuple<int, const void*, int, std::size_t>, int>;  // not destroyed at the end
   int device = 0, each = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");
   const std::lock_guard guard(lock);

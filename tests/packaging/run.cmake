@@ -33,9 +33,25 @@ else()
     set(how "-DCMAKE_PREFIX_PATH=${prefix}" "-DCMAKE_CXX_FLAGS=${FLAGS}"
         "-DCMAKE_CUDA_COMPILER=${CUDA}" "-DCMAKE_CUDA_ARCHITECTURES=${CUDA_ARCHITECTURES}")
   endif()
-  step(${CMAKE_COMMAND} -S ${SOURCE}/tests/packaging -B ${WORK}/build -G ${GENERATOR} -DWAY=${WAY}
-       -DSOURCE=${SOURCE} -DCMAKE_CXX_COMPILER=${CXX} ${how})
+  set(configure ${CMAKE_COMMAND} -S ${SOURCE}/tests/packaging -B ${WORK}/build -G ${GENERATOR} -DWAY=${WAY}
+                -DSOURCE=${SOURCE} -DCMAKE_CXX_COMPILER=${CXX})
+  if(WAY STREQUAL "fetch_content")  # into a project without a build type
+    step(${configure} -DCMAKE_EXPORT_COMPILE_COMMANDS=ON)
+    file(STRINGS ${WORK}/build/compile_commands.json compiled REGEX "command.*src/cpu/cpu\\.cpp")
+    if(NOT compiled MATCHES " -O3 ")
+      message(FATAL_ERROR "not optimized: ${compiled}")
+    endif()
+    set(how -DCMAKE_CXX_FLAGS=-O0)  # quicker
+  endif()
+  step(${configure} ${how})
   step(${CMAKE_COMMAND} --build ${WORK}/build)
+  if(WAY STREQUAL "fetch_content")  # which has nothing to install
+    step(${CMAKE_COMMAND} --install ${WORK}/build --prefix ${prefix})
+    file(GLOB_RECURSE installed ${prefix}/*)
+    if(installed)
+      message(FATAL_ERROR "installed with a project that did not ask for it: ${installed}")
+    endif()
+  endif()
   step(${WORK}/build/consumer)
   step(${WORK}/build/own)
   file(GLOB of_cuda ${WORK}/build/own_cuda ${WORK}/build/inexact_*)

@@ -91,10 +91,31 @@ struct widened_sum {
   static state merge(state a, state b) { return {a.sum + b.sum}; }
   static double finish(state s) { return s.sum; }
 };
+struct last_of_all {
+  static indexed_value<float> start(indexed_value<float> x) { return x; }
+  static indexed_value<float> merge(indexed_value<float> a, indexed_value<float> b) { return a.index > b.index ? a : b; }
+  static float finish(indexed_value<float> s) { return s.value; }
+};
 void use_reduce() {
   const std::vector<float> x(3);
   (void)reduce(x, ops::sum, ops::argmax, widened_sum{});
   (void)reduce(pairs(x, x), ops::dot.by<method_id::kahan>(), ops::mae.by<method_id::exact>());
   (void)reduce(x, ops::std.by<method_id::exact>().ddof(1));
   (void)reduce(transform([](float v) { return v; }, x), ops::var.ddof(1), widened_sum{});
+  (void)reduce(in_order(indexed(x)), last_of_all{});
+  (void)indexed(pairs(x, x));
+}
+// Along axes, of segments, by key, of windows.
+void use_shapes() {
+  std::vector<float> x(12), out(3);
+  const std::vector<std::int64_t> numbers(12);
+  const auto matrix = row_major(x, {3, 4});
+  const auto [sum, place] = reduce(matrix, axes{1}.kept(), ops::sum, ops::argmax);
+  (void)(sum(0, 0) + sum[1] + static_cast<float>(place.size()));
+  reduce(cpu::options{.threads = 1}, pairs(matrix, sliced(matrix, 0, 0, 1)), axes{1}, into(out), ops::dot);
+  (void)reduce(x, by_segment{numbers}, ops::mean.as<double>());
+  (void)reduce(pairs(x, x), by_key{numbers, 1}, ops::mse);
+  (void)reduce(windows(matrix, std::vector<window>{{.axis = 0, .size = 2}}), axes{2}, ops::min);
+  (void)reduce(permuted(matrix, std::vector{1, 0}), by_window{{.axis = 1, .size = 2}}, ops::max);
+  (void)cpu::sum(x).as<double>();
 }

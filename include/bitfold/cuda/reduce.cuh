@@ -215,10 +215,6 @@ struct source_reader {
   }
 };
 
-template <class T>
-inline constexpr bool is_element =
-    std::is_same_v<T, float16> || std::is_same_v<T, bfloat16> || (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>);
-
 /// How the engine reads a source.
 template <class S>
 struct reading {
@@ -227,7 +223,7 @@ struct reading {
   static S parameters(const S& s) { return s; }
 };
 template <class S>
-  requires is_element<typename S::stored>
+  requires bitfold::detail::is_element<typename S::stored>
 struct reading<S> {
   using T = typename S::stored;
   using type = stored_elements<std::conditional_t<bitfold::detail::is_pairs<S>, pairs_with_place, with_place>, T>;
@@ -407,9 +403,14 @@ auto make_pass(const Input& input, const Op&... op) {
 }
 
 /// The results of one pass over device memory, on the default stream. Allocates and waits. Errors: those of one_pass.
+/// (A range of reductions is not an input but what cuda.hpp's functions of this name take first.)
 template <device_input Input, class... Op>
+  requires(!bitfold::detail::is_reduction<Input>)
 auto reduce(const Input& input, const Op&... op) {
-  return make_pass(input, op...)();
+  if constexpr (bitfold::detail::check_call<Input, Op...>())
+    return make_pass(input, op...)();
+  else
+    return bitfold::detail::refuse<Op...>();
 }
 
 }  // namespace bitfold::cuda

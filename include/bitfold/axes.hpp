@@ -1,0 +1,211 @@
+// Arrays of several axes whose element type is known when the program is compiled, and what bitfold::reduce (reduce.hpp) makes
+// of them: the typed face of view.hpp.
+//
+//   const auto x = row_major(pixels, {8, 3, 32, 32});                     // of a std::vector<float>
+//   const auto [mean, top] = reduce(x, axes{0, 2, 3}, ops::mean, ops::max);
+//   reduce(x, axes{1}, into(sums), ops::sum);                             // to where you have room
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <ranges>
+#include <span>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <bitfold/source.hpp>
+#include <bitfold/view.hpp>
+
+namespace bitfold {
+
+// ---- Views of a known type --------------------------------------------------------------------------------
+
+/// A view of elements T. It goes wherever a view does.
+template <class T>
+struct view_of : view {
+  using value_type = T;
+  /// Errors (errc::usage): a view of another type.
+  explicit view_of(const view& x) : view(x) {
+    if (x.type != dtype_of<T>)
+      throw error(errc::usage, "x: of type " + std::string(name(x.type)) + ", not " + std::string(name(dtype_of<T>)));
+  }
+};
+
+/// n elements as C lays out an array of these extents; a range has to have as many (errc::usage). The range is not copied.
+template <class T>
+view_of<T> row_major(const T* data, std::span<const std::int64_t> extents) {
+  return view_of<T>(row_major(dtype_of<T>, data, extents));
+}
+template <class T>
+view_of<T> row_major(const T* data, std::initializer_list<std::int64_t> extents) {
+  return row_major(data, std::span(extents.begin(), extents.size()));
+}
+template <element_range R>
+auto row_major(R&& x, std::span<const std::int64_t> extents) {
+  detail::refuse_temporaries<R>();
+  const element_of<R>* const data = std::ranges::data(x);
+  const auto v = row_major(data, extents);
+  std::size_t n = 1;
+  for (const std::int64_t e : extents)
+    if (e < 0 || __builtin_mul_overflow(n, static_cast<std::size_t>(e), &n))
+      throw error(errc::usage, "extents: " + std::to_string(e) + " is negative, or the array too large");
+  if (n != std::ranges::size(x))
+    throw error(errc::usage, "extents: of " + std::to_string(n) + " elements, where x has " + std::to_string(std::ranges::size(x)));
+  return v;
+}
+template <element_range R>
+auto row_major(R&& x, std::initializer_list<std::int64_t> extents) {
+  return row_major(std::forward<R>(x), std::span(extents.begin(), extents.size()));
+}
+
+// As of any view, of the same type.
+template <class T>
+view_of<T> permuted(const view_of<T>& x, std::span<const int> order) {
+  return view_of<T>(permuted(static_cast<const view&>(x), order));
+}
+template <class T>
+view_of<T> sliced(const view_of<T>& x, int axis, std::int64_t begin, std::int64_t count, std::int64_t step = 1) {
+  return view_of<T>(sliced(static_cast<const view&>(x), axis, begin, count, step));
+}
+template <class T>
+view_of<T> windows(const view_of<T>& x, std::span<const window> of) {
+  return view_of<T>(windows(static_cast<const view&>(x), of));
+}
+
+/// std::mdspan, and what is like it (Kokkos's, for compilers without one), with elements where its pointer and strides say.
+template <class M>
+concept strided_mdspan = requires(const M& m) {
+  typename M::element_type;
+  { m.data_handle() } -> std::convertible_to<const typename M::element_type*>;
+  { M::rank() } -> std::convertible_to<std::size_t>;
+  { m.is_strided() } -> std::convertible_to<bool>;
+  m.extent(0);
+  m.stride(0);
+};
+/// Errors (errc::usage): more than most_axes axes; an mdspan without strides.
+template <strided_mdspan M>
+auto as_view(const M& m) {
+  using T = std::remove_cv_t<typename M::element_type>;
+  static_assert(M::rank() <= static_cast<std::size_t>(most_axes), "bitfold: an array has at most 8 axes");
+  if (!m.is_strided()) throw error(errc::usage, "x: an mdspan whose layout has no strides");
+  view v{dtype_of<T>, m.data_handle(), static_cast<int>(M::rank())};
+  for (std::size_t k = 0; k < M::rank(); ++k) {
+    v.extent[k] = static_cast<std::int64_t>(m.extent(k));
+    v.stride[k] = static_cast<std::int64_t>(m.stride(k));
+  }
+  return view_of<T>(v);
+}
+template <class T>
+view_of<T> as_view(const view_of<T>& x) {
+  return x;
+}
+template <class X>
+concept viewable = requires(const X& x) { as_view(x); };
+
+/// Two arrays for operations of two inputs, which broadcast as in NumPy.
+template <class T>
+struct view_pair {
+  view_of<T> x, y;
+};
+template <viewable X, viewable Y>
+auto pairs(const X& x, const Y& y) {
+  const auto a = as_view(x);
+  const auto b = as_view(y);
+  constexpr bool same = std::is_same_v<decltype(a), decltype(b)>;
+  static_assert(same, "bitfold: pairs takes two arrays of one element type");
+  if constexpr (same)
+    return view_pair<typename decltype(a)::value_type>{a, b};
+  else
+    return view_pair<typename decltype(a)::value_type>{a, a};
+}
+
+// ---- What an output is of ---------------------------------------------------------------------------------
+
+/// Along these axes, counted from 0, of a view, an mdspan or pairs of them: an output for each place along the others.
+class axes {
+ public:
+  axes(std::initializer_list<int> which) : which_(which) {}
+  explicit axes(std::span<const int> which) : which_(which.begin(), which.end()) {}
+  /// The same, which stay in the result with an extent of 1.
+  axes kept() const {
+    axes a = *this;
+    a.keep_ = true;
+    return a;
+  }
+  std::span<const int> which() const { return which_; }
+  bool keep() const { return keep_; }
+
+ private:
+  std::vector<int> which_;
+  bool keep_ = false;
+};
+/// Of a range or pairs of them: output k is of elements offsets[k] to offsets[k + 1] - 1.
+struct by_segment {
+  std::span<const std::int64_t> offsets;
+};
+/// Of a range or pairs of them: output k < outputs is of the elements whose key is k.
+struct by_key {
+  std::span<const std::int64_t> keys;
+  std::size_t outputs;
+};
+/// Of a view or an mdspan: an output for each sliding window.
+struct by_window {
+  std::vector<window> of;
+  by_window(std::initializer_list<window> each) : of(each) {}
+};
+
+// ---- Results ----------------------------------------------------------------------------------------------
+
+/// An array of results, in row-major order: a contiguous range with extents.
+template <class T>
+class result_array {
+ public:
+  using value_type = T;
+  explicit result_array(std::vector<std::int64_t> extents) : extents_(std::move(extents)) {
+    std::size_t n = 1;
+    for (const std::int64_t e : extents_) n *= static_cast<std::size_t>(e);
+    values_.resize(n);
+  }
+  std::span<const std::int64_t> extents() const { return extents_; }
+  std::size_t size() const { return values_.size(); }
+  T* data() { return values_.data(); }
+  const T* data() const { return values_.data(); }
+  auto begin() { return values_.begin(); }
+  auto end() { return values_.end(); }
+  auto begin() const { return values_.begin(); }
+  auto end() const { return values_.end(); }
+  T& operator[](std::size_t i) { return values_[i]; }
+  const T& operator[](std::size_t i) const { return values_[i]; }
+  /// By an index for each axis.
+  template <std::integral... I>
+  const T& operator()(I... i) const {
+    std::size_t at = 0, axis = 0;
+    ((at = at * static_cast<std::size_t>(extents_[axis++]) + static_cast<std::size_t>(i)), ...);
+    return values_[at];
+  }
+  view_of<T> view() const { return row_major(data(), extents_); }
+
+ private:
+  std::vector<std::int64_t> extents_;
+  std::vector<T> values_;
+};
+
+/// Where results go instead: contiguous ranges, one for each operation, of its result's type and of as many elements as there are
+/// results (errc::usage). They overlap neither each other nor the elements.
+template <class... R>
+struct into {
+  std::tuple<std::span<R>...> to;
+  template <class... Range>
+    requires(std::is_constructible_v<std::span<R>, Range&> && ...)
+  explicit into(Range&&... range) : to(std::span<R>(range)...) {
+    detail::refuse_temporaries<Range...>();
+  }
+};
+template <class... Range>
+into(Range&&...) -> into<std::remove_reference_t<std::ranges::range_reference_t<Range>>...>;
+
+}  // namespace bitfold
