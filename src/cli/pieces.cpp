@@ -1,22 +1,44 @@
 #include "cli/pieces.hpp"
 
+#include <algorithm>
 #include <future>
-#include <vector>
+#include <limits>
+#include <memory>
+#include <system_error>
 
 namespace bitfold::cli {
+
+namespace {
+
+// On a thread of its own or, where there is none to be had, when it is asked for.
+template <class F>
+std::future<std::invoke_result_t<F>> begin(F f) {
+  try {
+    return std::async(std::launch::async, f);
+  } catch (const std::system_error&) {
+    return std::async(std::launch::deferred, f);
+  }
+}
+
+}  // namespace
 
 bool add_in_pieces(totals& to, std::span<const streamed_array> from, const cpu::options& how,
                    const std::function<void(std::size_t)>& done) {
   constexpr std::size_t piece = std::size_t{4} << 20;  // bytes: what is read is still in the cache
-  const std::size_t size = size_of(from[0].place().type), most = piece / size;
-  std::vector<std::byte> buffers[2][2];
+  const std::size_t size = size_of(io::arithmetic(from[0].place().type));
+  // Of the longer of the two; nothing: that shows at the end.
+  std::uint64_t left = 0;
+  for (const streamed_array& a : from)
+    left = std::max(left, a.file->bytes() ? a.place().count : std::numeric_limits<std::uint64_t>::max());
+  const std::size_t most = static_cast<std::size_t>(std::min<std::uint64_t>(piece / size, left));
+  std::unique_ptr<std::byte[]> buffers[2][2];
   struct lengths {
     std::size_t x, y;
   };
   const auto read = [&](int b) {
     const auto next = [&](std::size_t i) {
-      buffers[b][i].resize(piece);
-      return from[i].file->read(from[i].which, buffers[b][i]);
+      if (!buffers[b][i]) buffers[b][i] = std::make_unique_for_overwrite<std::byte[]>(most * size);
+      return from[i].file->read(from[i].which, {buffers[b][i].get(), most * size});
     };
     const std::size_t x = next(0);
     return lengths{x, from.size() == 2 ? next(1) : x};
@@ -25,11 +47,13 @@ bool add_in_pieces(totals& to, std::span<const streamed_array> from, const cpu::
   lengths n = read(0);
   for (int b = 0; n.x == n.y; b ^= 1) {
     if (n.x == 0) return true;
+    left -= n.x;
+    const bool more = n.x == most && left > 0;
     std::future<lengths> next;
-    if (n.x == most) next = std::async(std::launch::async, read, b ^ 1);
-    to.add(buffers[b][0].data(), from.size() == 2 ? buffers[b][1].data() : nullptr, n.x, how);
+    if (more) next = begin([&read, b] { return read(b ^ 1); });
+    to.add(buffers[b][0].get(), from.size() == 2 ? buffers[b][1].get() : nullptr, n.x, how);
     done(n.x * size * from.size());
-    if (!next.valid()) return true;
+    if (!more) return true;
     n = next.get();
   }
   return false;

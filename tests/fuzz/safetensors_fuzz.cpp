@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       for (const auto& a : bitfold::io::parse_safetensors(input, tensor, nullptr)) {
         fuzz::check(a, size);
         fuzz::require(!tensor || a.name == *tensor);
-        total += a.count * size_of(a.type);
+        total += a.bytes();
       }
       fuzz::require(total <= size);  // no byte belongs to two tensors
     } catch (const bitfold::error& e) {
@@ -27,7 +27,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       std::uint64_t end = 0;
       for (const auto& p : bitfold::io::parse_safetensors_head(input.first(head), tensor, {}, end)) {
         fuzz::require(p.begin >= head && p.begin <= end);
-        fuzz::require(p.count <= (end - p.begin) / size_of(p.type));
+        fuzz::require(p.bytes() <= end - p.begin);
       }
     } catch (const bitfold::error& e) {
       fuzz::check(e);
