@@ -282,6 +282,8 @@ file_report check_files(const io::golden_file& old, file_names files, const chec
   std::vector<std::vector<io::array>> arrays;
   for (std::size_t k = 0; k < files.size(); ++k) {
     io::read_options how{.recorded = old.from[k].format};
+    // It was so in spite of its name.
+    how.raw = how.recorded == io::file_format::raw && io::format_of_name(old.from[k].file).has_value();
     // Raw files do not tell their type, nor .npy files every one.
     for (const io::golden_array& a : old.arrays)
       if (how.recorded == io::file_format::raw || !io::npy_tells(a.type)) how.type = a.type;

@@ -1,10 +1,11 @@
-// libFuzzer target for the safetensors parser: the whole file, and one tensor of it.
+// libFuzzer target for the safetensors parser: the whole file, one tensor of it, and an index of shards.
 #include <optional>
 #include <span>
 #include <string>
 
 #include "check.hpp"
 #include "io/safetensors.hpp"
+#include "io/shards.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto input = std::as_bytes(std::span(data, size));
@@ -33,6 +34,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       fuzz::check(e);
     }
     tensor = "a";
+  }
+  try {
+    for (const auto& [file, tensors] : bitfold::io::parse_index(input))
+      fuzz::require(!file.empty() && !tensors.empty());
+  } catch (const bitfold::error& e) {
+    fuzz::check(e);
   }
   return 0;
 }
