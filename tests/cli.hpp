@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -62,6 +63,23 @@ inline outcome bitfold_cli(std::vector<std::string> arguments, const surrounding
   REQUIRE(waitpid(child, &status, 0) == child);
   return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, with.out.empty() ? content(out) : "",
           with.err.empty() ? content(err) : ""};
+}
+
+// What it takes of processors, whatever else the machine does.
+inline double seconds_of(const std::vector<std::string>& arguments) {
+  const auto used = [] {
+    rusage all;
+    ::getrusage(RUSAGE_CHILDREN, &all);
+    const auto seconds = [](const timeval& t) {
+      return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+    };
+    return seconds(all.ru_utime) + seconds(all.ru_stime);
+  };
+  const double before = used();
+  const auto r = bitfold_cli(arguments);
+  CAPTURE(r.err);
+  CHECK(r.status == 0);
+  return used() - before;
 }
 
 // A file of so many bytes, all holes.

@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
+#include <cstring>
 #include <limits>
 #include <thread>
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
@@ -93,6 +95,14 @@ std::string error_of(const std::string& golden) {
     return e.what();
   }
 }
+
+// Of the array called c, which is an error.
+std::string only_results_gone(const std::string& text) {
+  const auto at = text.find("[{", text.find("\"name\": \"c\"") + 1), end = text.find("}]}", at);
+  return text.substr(0, at) + "[" + text.substr(end + 1);
+}
+
+std::string x_of(const bytes::directory& dir) { return dir.write("x.npy", npy_of({1})); }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
   const auto at = text.find(from);
@@ -258,6 +268,277 @@ TEST_CASE("record, check: by method exact, whatever the order") {
     CAPTURE(e);
     CHECK(e.starts_with(r.expected));
   }
+}
+
+TEST_CASE("record, check, reduce: types without arithmetic have a digest, and bool is 0 or 1") {
+  const bytes::directory dir;
+  const std::string truths("\0\1\2\377", 4);
+  std::vector<tensor> tensors{{"a", "F8_E4M3", "[3]", "abc"}, {"b", "BOOL", "[4]", truths},
+                              {"c", "F32", "[1]", bytes::of<float>({2})}, {"d", "F4", "[2,1]", "x"},
+                              {"e", "C64", "[0]", ""},        {"f", "F8_E8M0", "[1]", "\1"}};
+  const auto file = dir.write("m.safetensors", safetensors_of(tensors));
+  const auto text = record({"--ops", "all", "--method", "tree,exact", file});
+  CHECK(io::golden_text(io::parse_golden(text)) == text);
+  const auto arrays = json::parse(text)["files"][0]["arrays"];
+  REQUIRE(arrays.size() == tensors.size());
+  for (std::size_t i = 0; i < arrays.size(); ++i) {
+    const auto a = arrays[i];
+    const auto& t = *std::find_if(tensors.begin(), tensors.end(), [&](auto& x) { return x.name == a["name"]; });
+    io::digest digest;
+    digest.add(t.bytes.data(), t.bytes.size());
+    CHECK(a["digest"] == digest.hex());  // of the bytes as they are
+    CHECK(a["results"].empty() == (t.name != "b" && t.name != "c"));
+  }
+  CHECK(arrays[0]["dtype"] == "f8_e4m3");
+  CHECK(arrays[1]["dtype"] == "bool");
+  // As in Python: of 0 and 1, sums and products signed.
+  const std::string ones("\0\1\1\1", 4);
+  std::size_t k = 0;
+  for (const op_info& op : all_op_infos)
+    for (const auto method : {op.takes_method ? std::optional(method_id::tree) : std::nullopt, std::optional(method_id::exact)}) {
+      if (op.inputs != 1 || (method == method_id::exact && !op.has_exact)) continue;
+      const auto r = make_reduction(op.id, method, dtype::u8, {},
+                                    op.types == typing::additive ? std::optional(dtype::i64) : std::nullopt);
+      const auto& result = arrays[1]["results"][k++];
+      CAPTURE(op.name);
+      CHECK(result["op"] == op.name);
+      CHECK(result["out"] == name(r.out()));
+      CHECK(result["bits"] == to_hex(reference(r, ones.data(), ones.size())));
+    }
+  CHECK(arrays[1]["results"].size() == k);
+
+  const auto golden = dir.write("golden.json", text);
+  const auto only = dir.write("only.json", record({"--ops", "max", file}));  // e has no elements, nor arithmetic
+  for (const auto& g : {golden, only}) {
+    check_check({g}, 0, {"1 file, 6 arrays: 6 same"});
+    check_check({g, "--ulps", "0"}, 0, {"1 file, 6 arrays: 6 same"});
+  }
+  tensors[0].bytes[1] ^= 1;
+  tensors[1].bytes[2] ^= 1;
+  dir.write("m.safetensors", safetensors_of(tensors));
+  check_check({only}, 1, {"moved   " + file + ":a", "    content ", "moved   " + file + ":b", "    content ",
+                          "    max             1 (01)  0 ulps", "1 file, 6 arrays: 4 same, 2 moved"});
+  // Where no result tells how far it moved, it may not.
+  check_check({only, "--ulps", "9"}, 1, {"moved   " + file + ":a", "    content ", "1 file, 6 arrays: 5 same, 1 moved"});
+
+  const auto r = bitfold_cli({"reduce", "sum", file});
+  CHECK(r.status == 3);
+  CHECK(r.out == file + ":b  [4]  bool  3  0000000000000003\n" + file + ":c  [1]  f32  2  40000000\n");
+  CHECK(r.err == "bitfold: " + file + ": 4 of 6 arrays have no result, for want of arithmetic: 'a' is f8_e4m3, ...\n");
+  check_usage({"reduce", "sum", "--tensor", "a", file}, {file, "tensor 'a': dtype: f8_e4m3 has no arithmetic"});
+  const auto axes = bitfold_cli({"reduce", "max", "--axis", "0", "--out", dir.path("out"), file});
+  CHECK(axes.status == 3);
+  CHECK(files_in(dir.path("out")) == std::set<std::string>{"m.b.max.npy", "m.c.max.npy"});
+  check_usage({"reduce", "sum", "--method", "exact", "--total", file}, {"dtype: "});
+  const auto bools = dir.write("b.npy", bytes::npy("|b1", "(4,)", truths));
+  for (const auto& how : {std::vector<std::string>{}, {"--stream"}, {"--total"}}) {
+    auto all = how;
+    all.insert(all.begin(), {"reduce", "sum,mean", "--method", "exact", bools});
+    const auto got = bitfold_cli(all);
+    CHECK(contains(got.out, "sum  3  0000000000000003\n"));
+    CHECK(contains(got.out, "mean  0.75  "));
+  }
+  CHECK(contains(bitfold_cli({"reduce", "dot", bools, bools}).out, "  3  0000000000000003"));
+  const auto keys = dir.write("k.npy", bytes::npy("|i1", "(4,)", std::string(4, '\0')));
+  for (const auto& how : {std::pair{"--axis", std::string("0")}, {"--keys", keys}})
+    CHECK(contains(bitfold_cli({"reduce", "sum", "--json", how.first, how.second, bools}).out, "\"first\":[3]"));
+  check_usage({"reduce", "sum", "--keys", bools, bools}, {"--keys", "dtype: bool, and integers are needed"});
+
+  // Where the type is not told, --dtype says it, and then the golden file does.
+  const auto bf16 = dir.write("h.npy", bytes::npy("<V2", "(2,)", std::string("\x80\x3f\x80\x3f", 4)));
+  check_usage({"record", x_of(dir), bf16, "--dtype", "bf16", "--out", dir.path("no")}, {"dtype: f32, not the bf16"});
+  const auto of_bf16 = dir.write("h.json", record({bf16, "--dtype", "bf16"}));
+  check_check({of_bf16}, 0, {"1 file, 1 array: 1 same"});
+  CHECK(bitfold_cli({"reduce", "sum", bf16, "--dtype", "bf16"}).out == bf16 + "  [2]  bf16  2  4000\n");
+  const auto bits = dir.write("c.json", record({"--dtype", "c128", dir.write("c", std::string(32, 'x'))}));
+  check_check({bits}, 0, {"1 file, 1 array: 1 same"});
+
+  // Golden files that are none.
+  const auto e = error_of(replaced(text, "\"dtype\": \"bool\"", "\"dtype\": \"c64\""));
+  CHECK(e == "files[0].arrays[1].results: is not empty, but c64 has no arithmetic");
+  CHECK(error_of(replaced(only_results_gone(text), "\"name\": \"c\"", "\"name\": \"c2\"")) ==
+        "files[0].arrays[2].results: is empty");
+}
+
+TEST_CASE("record, check: the same tensors in other shards") {
+  const bytes::directory dir;
+  const auto shard = [&](const std::string& name, std::size_t from, std::size_t to) {
+    std::vector<tensor> some(mixed.begin() + static_cast<std::ptrdiff_t>(from), mixed.begin() + static_cast<std::ptrdiff_t>(to));
+    return dir.write(name, safetensors_of(some));
+  };
+  const auto index = [&](const std::string& name, const std::vector<std::pair<std::string, std::pair<std::size_t, std::size_t>>>& shards) {
+    json map;
+    for (const auto& [file, range] : shards) {
+      shard(file, range.first, range.second);
+      for (auto i = range.first; i < range.second; ++i) map[mixed[i].name] = file;
+    }
+    return dir.write(name, json{{"metadata", {{"total_size", 1}}}, {"weight_map", map}}.dump());
+  };
+  std::filesystem::create_directory(dir.path("new"));
+  const auto one = dir.write("m.safetensors", safetensors_of(mixed));
+  const auto two = index("two.safetensors.index.json", {{"m-1-of-2.safetensors", {0, 3}}, {"m-2-of-2.safetensors", {3, 7}}});
+  const auto three = index("three.safetensors.index.json",
+                           {{"m-1-of-3.safetensors", {0, 1}}, {"m-2-of-3.safetensors", {1, 5}}, {"m-3-of-3.safetensors", {5, 7}}});
+  const auto m = [&](const std::string& part) { return dir.path("m-" + part + ".safetensors"); };
+  const auto of_two = dir.write("two.json", record({two})), of_one = dir.write("one.json", record({one})),
+             of_files = dir.write("files.json", record({m("1-of-2"), m("2-of-2")}));
+  CHECK(json::parse(content(of_two))["files"][0]["format"] == "safetensors-index");
+  CHECK(replaced(content(of_two), two, three) == record({three}));  // in one order
+  for (const auto& golden : {of_two, of_one})
+    for (const auto& file : {one, two, three}) check_check({golden, file}, 0, {"1 file, 7 arrays: 7 same"});
+  check_check({of_files, m("1-of-3"), m("2-of-3"), m("3-of-3")}, 0, {"5 files, 7 arrays: 7 same"});
+  check_check({of_files, three}, 0, {"3 files, 7 arrays: 7 same"});
+  check_check({of_two, m("1-of-3"), m("2-of-3"), m("3-of-3")}, 0, {"4 files, 7 arrays: 7 same"});
+  // From one of the recorded files to the other.
+  const auto first = content(m("1-of-2")), second = content(m("2-of-2"));
+  shard("m-1-of-2.safetensors", 0, 2);
+  shard("m-2-of-2.safetensors", 2, 7);
+  check_check({of_files}, 0, {"2 files, 7 arrays: 7 same"});
+  dir.write("m-1-of-2.safetensors", first);
+  dir.write("m-2-of-2.safetensors", second);
+
+  // What differs is told of where it was; what is nowhere, or twice, is not found.
+  auto bytes = content(m("2-of-3"));
+  bytes[bytes.size() - 1] ^= 1;  // of e or, since that is empty, of d
+  dir.write("m-2-of-3.safetensors", bytes);
+  check_check({of_files, m("1-of-3"), m("2-of-3"), m("3-of-3")}, 1,
+              {"moved   " + m("2-of-2") + ":d.i64", "    content ", "    sum tree", "    now in          " + m("2-of-3"),
+               "5 files, 7 arrays: 6 same, 1 moved"});
+  check_check({of_files, m("2-of-3"), m("3-of-3")}, 1,
+              {"missing " + m("1-of-2") + ":first", "moved   " + m("2-of-2") + ":d.i64", "    content ", "    sum tree",
+               "    now in          ", "4 files, 7 arrays: 5 same, 1 moved, 1 missing"});
+  check_check({of_files, m("1-of-2"), dir.write("other.safetensors", safetensors_of({{"new", "F32", "[0]", ""}}))}, 1,
+              {"missing " + m("2-of-2"), "new     " + dir.path("other.safetensors"),
+               "3 files, 3 arrays: 3 same, 1 file missing, 1 file new"});
+  shard("m-2-of-3.safetensors", 1, 5);
+  check_check({of_files, m("1-of-3"), m("2-of-3"), m("3-of-3"), dir.write("copy.safetensors", content(m("1-of-3")))}, 1,
+              {"missing " + m("1-of-2") + ":first", "new     " + m("1-of-3"), "new     " + dir.path("copy.safetensors"),
+               "6 files, 7 arrays: 6 same, 1 missing, 2 files new"});
+  // A shard that cannot be read is no difference.
+  dir.write("m-2-of-3.safetensors", "");
+  const auto broken = bitfold_cli({"check", of_files, m("1-of-3"), m("2-of-3"), m("3-of-3")});
+  CHECK(broken.status == 3);
+  CHECK(broken.err.starts_with("bitfold: " + m("2-of-3") + ": header length: "));
+  CHECK(bitfold_cli({"check", of_two, three}).status == 3);
+}
+
+TEST_CASE("check: what could not be looked at is no difference, and no new file") {
+  const bytes::directory dir;
+  const auto x = dir.write("x.npy", npy_of({1})), y = dir.write("y.npy", npy_of({2}));
+  const auto golden = dir.write("golden.json", record({x, y}));
+  const auto gone = dir.path("gone.npy");
+  const auto r = bitfold_cli({"check", golden, x, y, gone});
+  CHECK(r.status == 3);
+  CHECK(r.err == "bitfold: " + gone + ": file: No such file or directory\n");
+  CHECK(r.out == "3 files, 2 arrays: 2 same, 1 file not read\n");
+  const auto pairs = dir.write("pairs.json", record({"--ops", "dot", x, y, y, x}));
+  CHECK(bitfold_cli({"check", pairs, x, y, y, x, x, gone}).status == 3);
+  if (bitfold::test::sanitized) return;  // which needs more memory than there is
+
+  // A copy of an array in Fortran's order takes as much again.
+  constexpr std::uintmax_t size = std::uintmax_t{1} << 30;
+  std::ofstream(dir.path("f.npy")) << bytes::npy("<f4", "(2, " + std::to_string(size / 8) + ")", "", true);
+  const auto head = std::filesystem::file_size(dir.path("f.npy"));
+  std::filesystem::resize_file(dir.path("f.npy"), head + size);
+  const auto large = dir.write("large.json", replaced(replaced(record({x, y}), x, dir.path("f.npy")), "\"shape\": [1]",
+                                                      "\"shape\": [2," + std::to_string(size / 8) + "]"));
+  rlimit before;
+  ::getrlimit(RLIMIT_AS, &before);
+  const rlimit less{size * 7 / 4, before.rlim_max};
+  ::setrlimit(RLIMIT_AS, &less);
+  const auto full = bitfold_cli({"check", "--threads", "1", large});
+  ::setrlimit(RLIMIT_AS, &before);
+  CHECK(full.status == 3);
+  CHECK(full.err == "bitfold: " + dir.path("f.npy") + ": out of memory\n");
+  CHECK(full.out == "2 files, 1 array: 1 same, 1 file not read\n");
+}
+
+TEST_CASE("check, reduce --out: many files take no more than so many times one") {
+  const bytes::directory dir;
+  constexpr int count = 1000;
+  std::vector<std::string> files;
+  for (const std::string folder : {"a", "b", "out"}) std::filesystem::create_directory(dir.path(folder));
+  for (int i = 0; i < count; ++i) files.push_back(dir.write("a/" + std::to_string(i) + ".npy", npy_of({float(i)})));
+  // By the end of the path.
+  auto arguments = files;
+  arguments.insert(arguments.begin(), {"check", dir.write("golden.json", record(files))});
+  std::filesystem::rename(dir.path("a"), dir.path("c"));
+  for (std::size_t i = 2; i < arguments.size(); ++i) arguments[i] = dir.path("c/" + std::to_string(i - 2) + ".npy");
+  constexpr double most = bitfold::test::sanitized ? 10 : 2;  // 5 where each looks at all
+  CHECK(seconds_of(arguments) < most);
+  arguments.erase(arguments.begin(), arguments.begin() + 2);
+  arguments.insert(arguments.begin(), {"reduce", "sum", "--axis", "0", "--out", dir.path("out")});
+  CHECK(seconds_of(arguments) < most);
+  CHECK(files_in(dir.path("out")).size() == count);
+}
+
+TEST_CASE("check: a golden file takes little more memory than its text and what it says") {
+  if (bitfold::test::sanitized) return;  // whose memory is not given back
+  const bytes::directory dir;
+  auto text = record({dir.write("x.npy", npy_of({1}))});
+  const auto begin = text.find("  {\"name\""), end = text.find("\n]}");
+  std::string arrays;
+  for (int i = 0; i < 60'000; ++i)
+    arrays += (i ? ",\n" : "") + replaced(text.substr(begin, end - begin), "\"\"", "\"layer." + std::to_string(i) + "\"");
+  text = replaced(text.replace(begin, end - begin, arrays), "\"npy\"", "\"safetensors\"");
+  const auto path = dir.write("golden.json", text);
+  // In a process of its own, whose memory was never larger.
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto kib = [](const char* field) {
+      const auto status = content("/proc/self/status");
+      return std::stoull(status.substr(status.find(field) + std::strlen(field)));
+    };
+    std::ofstream("/proc/self/clear_refs") << 5;  // the peak begins anew
+    const auto before = kib("VmRSS:");
+    const auto golden = io::read_golden(path);
+    const bool little = (kib("VmHWM:") - before) * 1024 < 4 * text.size();
+    ::_exit(golden.files[0].arrays.size() == 60'000 && little ? 0 : 1);
+  }
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 0));
+}
+
+TEST_CASE("record: lists of operations and methods") {
+  const bytes::directory dir;
+  const auto x = dir.write("x.npy", npy_of({1})), out = dir.path("out.json");
+  const auto refused = [&](const std::vector<std::string>& options, const std::string& expected) {
+    auto all = options;
+    all.insert(all.begin(), {"record", x, "--out", out});
+    check_usage(all, {expected});
+    CHECK_FALSE(std::filesystem::exists(out));
+  };
+  refused({"--ops", "all,all"}, "--ops: all is given twice");
+  refused({"--ops", "all", "--ops", "all"}, "--ops: all is given twice");
+  refused({"--ops", "sum,max,sum"}, "--ops: sum is given twice");
+  for (const std::string list : {"sum,,max", ",sum", "sum,", "", ","}) refused({"--ops", list}, "--ops: '' is not one of sum, ");
+  for (const std::string list : {"tree,,kahan", ",", ""}) refused({"--method", list}, "--method: '' is not one of tree, ");
+  refused({"--ops", "[sum]"}, "--ops: '[sum]' is not one of");
+}
+
+TEST_CASE("record: what check would refuse is not written") {
+  io::golden g{BITFOLD_VERSION, {{{{"x.npy", io::file_format::npy}}, {}}}};
+  const auto refused = [&](const std::string& expected) {
+    try {
+      io::golden_text(g);
+      FAIL_CHECK("written");
+    } catch (const error& e) {
+      CHECK(std::string(e.what()).starts_with(expected));
+    }
+  };
+  refused("files[0].format: 'npy', but there are 0 arrays");
+  g.files[0].arrays.push_back({"", dtype::f32, {1}, {std::string(32, '0')}, {}});
+  refused("files[0].arrays[0].results: is empty");
+  g.files[0].arrays[0].type = *io::element_type::parse("c64");
+  CHECK_NOTHROW(io::golden_text(g));
+  g.files.push_back(g.files[0]);
+  refused("files[1].file: 'x.npy' stands there twice");
+  g.files.pop_back();
+  g.files[0].arrays[0].name = "\xff";
+  refused("tensor '\\xff': its name is not UTF-8");
+  g.files.clear();
+  refused("files: is empty");
 }
 
 TEST_CASE("record, check: operations of two inputs, of files in pairs") {
@@ -747,7 +1028,7 @@ TEST_CASE("check: a file is read as what it is, or was recorded as, whatever its
             {dir.write("none.safetensors", safetensors_of({}))},
             safetensors_of({}),
             "0 arrays: nothing to compare"},
-        row{"raw", {raw, "--dtype", "u8"}, npy, "1 array: 1 same"}}) {
+        row{"raw", {raw, "--raw", "--dtype", "u8"}, npy, "1 array: 1 same"}}) {
     const auto text = record(arguments);
     CAPTURE(text);
     CHECK(json::parse(text)["files"][0]["format"] == format);
@@ -770,6 +1051,8 @@ TEST_CASE("check: a file is read as what it is, or was recorded as, whatever its
     if (arguments[0] != dir.path("m.old"))
       check_check({old, dir.write("x.new", content)}, 0, {"1 file, " + same});
   }
+  const auto in_spite = dir.write("in_spite.json", record({dir.path("a.npy"), "--raw", "--dtype", "u8"}));
+  check_check({in_spite}, 0, {"1 file, 1 array: 1 same"});
   // Another format than the recorded one, by its content or by its name.
   const auto golden = dir.write("golden.json", record({dir.path("a.npy")}));
   check_check({golden, dir.path("m.old")}, 1,
@@ -1059,7 +1342,8 @@ TEST_CASE("check: golden files that are no golden files") {
   // Results of other operations.
   const auto max = record({"--ops", "max,var", "--ddof", "1", dir.write("x.npy", npy_of({1}))});
   const row others[] = {
-      {"\"op\": \"max\"", "\"op\": \"dot\"",
+      {"\"op\": \"max\", \"method\": null, \"acc\": null",
+       "\"op\": \"dot\", \"method\": \"tree\", \"acc\": \"f32\"",
        "files[0].arrays[0].results[0].op: dot takes two inputs"},
       {"\"op\": \"max\"", "\"op\": \"sum\"", "files[0].arrays[0].results[0].method: is no text"},
       {"\"method\": null", "\"method\": \"tree\"",

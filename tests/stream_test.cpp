@@ -17,6 +17,7 @@
 #include "data.hpp"
 #include "io/stream.hpp"
 #include "main.hpp"
+#include "zip_bytes.hpp"
 
 namespace {
 
@@ -81,7 +82,7 @@ contents streamed(const std::string& path, const io::read_options& options, std:
     io::stream s(path, options);
     std::vector<std::byte> buffer(piece);
     for (std::size_t k = 0; k < s.arrays().size(); ++k) {
-      const std::size_t size = size_of(s.arrays()[k].type);
+      const std::size_t size = size_of(io::arithmetic(s.arrays()[k].type));
       std::string values;
       for (std::size_t n = 1; n > 0;) {
         n = s.read(k, buffer);
@@ -99,7 +100,7 @@ contents mapped(const std::string& path, const io::read_options& options) {
   contents c;
   c.problem = problem_of(path, [&] {
     for (const io::array& a : io::read_arrays(path, options)) {
-      c.values.emplace_back(reinterpret_cast<const char*>(a.data), a.count * size_of(a.type));
+      c.values.emplace_back(reinterpret_cast<const char*>(a.data), a.bytes());
       c.shapes.push_back(a.shape);
     }
   });
@@ -209,7 +210,7 @@ TEST_CASE("stream: from a pipe arrays come one after the other") {
   tensors.add("b", dtype::u8, "[3]", "xyz");
   const fed_pipe pipe(dir, "pipe", tensors.text());
   io::stream s(pipe.path(), {});
-  std::vector<std::byte> buffer(100);
+  std::vector<std::byte> buffer(1000);  // more than is kept of the start
   CHECK(s.read(1, buffer) == 3);
   CHECK(std::memcmp(buffer.data(), "xyz", 3) == 0);
   CHECK_THROWS_WITH(s.read(0, buffer),
@@ -583,4 +584,44 @@ TEST_CASE("reduce --device cuda: a progress bar on a terminal, of a file that go
   CHECK(contains(shown, " %  elapsed 0:0"));
   CHECK(contains(shown, ", left "));
   CHECK(shown.ends_with(wiped));
+}
+
+TEST_CASE("reduce --stream: many short tensors, several formats, and bool") {
+  const auto value_and_bits = [](std::uint64_t sum) {
+    return std::to_string(sum) + "  " + to_hex(scalar{dtype::u64, sum}) + "\n";
+  };
+  const bytes::directory dir;
+  tensor_file tensors;
+  std::string expected;
+  const auto path = dir.path("m.safetensors");
+  for (int i = 0; i < 3000; ++i) {
+    const auto name = std::to_string(10000 + i);
+    tensors.add(name, dtype::u8, "[1]", std::string(1, static_cast<char>(i)));
+    expected += path + ":" + name + "  [1]  u8  " + value_and_bits(i % 256);
+  }
+  dir.write("m.safetensors", tensors.text());
+  const std::vector<std::string> arguments{"reduce", "sum", "--method", "exact", "--stream", path};
+  CHECK(bitfold_cli(arguments).out == expected);
+  // Where buffers of 4 MiB are filled for each of them, 8.
+  CHECK(seconds_of({"reduce", "dot", "--method", "exact", "--stream", path, path}) < (bitfold::test::sanitized ? 10 : 2));
+
+  const auto npz = dir.write("a.npz", bytes::zip({{"a.npy", npy_of({1})}}));
+  check_usage({"reduce", "sum", "--method", "exact", "--stream", npz}, {npz + ": format: npz, which is not read in pieces"});
+  const auto index = dir.write("m.safetensors.index.json", "{\"weight_map\": {\"10000\": \"m.safetensors\"}}");
+  check_usage({"reduce", "sum", "--method", "exact", "--stream", index}, {index + ": format: safetensors-index, which", "give its files"});
+  const auto pickle = bitfold_cli({"reduce", "sum", "--method", "exact", "--dtype", "u8", "-"}, {.in = dir.write("p", "\x80\x04\x95\x08")});
+  CHECK(pickle.status == 3);
+  CHECK(contains(pickle.err, "-: format: a pickle, by its content"));
+  const auto two = dir.write("two.npy", npy_of({1}) + npy_of({2}));
+  for (const surroundings& from : {surroundings{}, {.in = two}}) {
+    const auto r = bitfold_cli({"reduce", "sum", "--method", "exact", "--stream", from.in == two ? "-" : two}, from);
+    CHECK(r.status == 3);
+    CHECK(contains(r.err, ": size: another array follows the first"));
+  }
+  // From a pipe, whose beginning is read to tell the format.
+  for (const std::size_t n : {0, 1, 11, 12, 200, 255, 256, 257, 5000}) {
+    const fed_pipe pipe(dir, "pipe" + std::to_string(n), bytes::npy("|b1", "(" + std::to_string(n) + ",)", std::string(n, '\3')));
+    CHECK(bitfold_cli({"reduce", "sum", "--method", "exact", "--stream", pipe.path()}).out ==
+          pipe.path() + "  [" + std::to_string(n) + "]  bool  " + value_and_bits(n));
+  }
 }

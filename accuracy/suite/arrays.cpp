@@ -57,7 +57,7 @@ std::vector<std::byte> shuffled(const array_view& x, std::uint64_t seed) {
 std::vector<std::pair<std::string, io::array>> arrays_of(const std::string& file) {
   std::vector<std::pair<std::string, io::array>> arrays;
   for (const io::array& a : io::read_arrays(file))
-    if (is_float(a.type) && a.count > 0)
+    if (const auto t = io::arithmetic_of(a.type); t && is_float(*t) && a.count > 0)
       arrays.emplace_back(a.name.empty() ? file : file + ":" + a.name, a);
   if (arrays.empty())
     throw error(errc::bad_input, io::printable(file) + ": no float array to measure");

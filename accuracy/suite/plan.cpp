@@ -98,9 +98,9 @@ std::vector<unit> plan(contestants& who, const suite_options& o) {
   }
   for (const std::string& file : o.files)
     for (const auto& [input, a] : arrays_of(file))
-      add_study({"files", input, a.type,
+      add_study({"files", input, io::arithmetic(a.type),
                  [a = a](std::uint64_t) {
-                   return std::vector<std::byte>(a.data, a.data + a.count * size_of(a.type));
+                   return std::vector<std::byte>(a.data, a.data + a.bytes());
                  },
                  1, o.full ? 8 : 4, true},
                 a.count, sums);

@@ -4,7 +4,10 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <new>
+#include <set>
 #include <system_error>
+#include <unordered_map>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,6 +16,7 @@
 #include <bitfold/error.hpp>
 #include <bitfold/testing.hpp>
 
+#include "cli/arguments.hpp"
 #include "cli/common.hpp"
 #include "cli/fingerprint.hpp"
 #include "cli/operands.hpp"
@@ -20,9 +24,12 @@
 #include "io/field.hpp"
 #include "io/golden.hpp"
 #include "io/mapping.hpp"
+#include "io/npy.hpp"
 
 namespace bitfold::cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 using testing::no_distance;
 using testing::ulp_distance;
@@ -99,7 +106,9 @@ std::string result_line(const io::golden_result& old, scalar now) {
 // An array, or two, of the same name, dtype and shape.
 array_report compare(const io::golden_array& old, const fingerprint& now,
                      std::optional<std::uint64_t> ulps) {
-  const bool same_content = now.digests == old.digests;  // not known with --ulps
+  // Where no result tells how far it moved, it may not.
+  const bool counts = !ulps || old.results.empty();
+  const bool same_content = !counts || now.digests == old.digests;
   bool same_results = true, near = true;
   std::string lines;
   for (std::size_t k = 0; k < old.results.size(); ++k) {
@@ -108,8 +117,8 @@ array_report compare(const io::golden_array& old, const fingerprint& now,
     near = near && distance != no_distance && distance <= ulps.value_or(0);
     lines += result_line(old.results[k], now.results[k]);
   }
-  if (same_results && (ulps || same_content)) return {old.name, verdict::same, ""};
-  if (ulps && near) return {old.name, verdict::within, ""};
+  if (same_results && same_content) return {old.name, verdict::same, ""};
+  if (ulps && near && same_content) return {old.name, verdict::within, ""};
   std::string contents;
   for (std::size_t k = 0; k < now.digests.size(); ++k)
     contents += detail_line(io::of_input(k, "content"), old.digests[k], now.digests[k]);
@@ -139,7 +148,7 @@ std::vector<array_report> check_arrays(const io::golden_file& old, file_names fi
       const io::array& a = *(of[k] = found.mapped());
       if (a.type != g.type || a.shape != g.shape)
         changes +=
-            detail_line(io::of_input(k, "dtype"), bitfold::name(g.type), bitfold::name(a.type)) +
+            detail_line(io::of_input(k, "dtype"), io::name(g.type), io::name(a.type)) +
             detail_line(io::of_input(k, "shape"), io::shape_text(g.shape), io::shape_text(a.shape));
     }
     if (!of[0] || !of[inputs - 1]) {
@@ -169,26 +178,21 @@ std::vector<array_report> check_arrays(const io::golden_file& old, file_names fi
 
 // ---- Which file is which -----------------------------------------------------------------------
 
-std::filesystem::path normal(const std::string& path) {
-  std::error_code ignored;  // of a current directory that is gone
-  return (std::filesystem::current_path(ignored) / path).lexically_normal();
-}
-
-// How much alike two paths are: the same text, the same path in other words, and then the number of
-// components, counted from the end, that they share; 0 if not even the name.
-std::size_t likeness(const std::string& a, const std::string& b) {
-  constexpr std::size_t same_text = std::numeric_limits<std::size_t>::max();
-  if (a == b) return same_text;
-  if (normal(a) == normal(b)) return same_text - 1;
-  const auto parts = [](const std::string& path) {
-    const auto p = std::filesystem::path(path).lexically_normal();
-    std::vector<std::filesystem::path> list(p.begin(), p.end());
-    std::reverse(list.begin(), list.end());
-    return list;
-  };
-  const auto x = parts(a), y = parts(b);
-  const auto ends = std::mismatch(x.begin(), x.end(), y.begin(), y.end());
-  return static_cast<std::size_t>(ends.first - x.begin());
+// What two paths may have in common, from little to all, each with a number: the last component, the
+// last two, ..., the same path in other words, the same text.
+using likeness = std::uint64_t;
+std::vector<std::pair<likeness, std::string>> features(const std::string& path, const fs::path& here) {
+  constexpr likeness same_text = std::numeric_limits<likeness>::max();
+  std::vector<std::pair<likeness, std::string>> all;
+  const fs::path parts = fs::path(path).lexically_normal();
+  std::string end;
+  for (auto part = parts.end(); part != parts.begin();) {
+    end = (--part)->string() + '\0' + end;
+    all.emplace_back(all.size() + 1, end);
+  }
+  all.emplace_back(same_text - 1, (here / path).lexically_normal().string());
+  all.emplace_back(same_text, path);
+  return all;
 }
 
 // The paths of a recorded file, or of the two of a pair.
@@ -220,20 +224,40 @@ matching match(const io::golden& g, const std::vector<std::string>& all) {
     m.given[0] = all;
     return m;
   }
+  std::error_code ignored;  // of a current directory that is gone
+  const fs::path here = fs::current_path(ignored);
+  // Calls f(alike, key) for what a file, or both of a pair, may have in common with others: of a pair
+  // the path that is less alike decides, and then the other.
+  using alike = std::pair<likeness, likeness>;
+  const auto for_each_feature = [&](const std::vector<std::string>& files, auto f) {
+    for (const auto& [x, first] : features(files[0], here)) {
+      if (inputs == 1) f(alike{x, x}, fmt::format("{}{}{}", x, '\0', first));
+      else
+        for (const auto& [y, second] : features(files[1], here))
+          f(alike{std::minmax(x, y)}, fmt::format("{1}{0}{2}{0}{3}{0}{4}", '\0', x, first, y, second));
+    }
+  };
+  struct recorded {
+    std::size_t last = 0, count = 0;  // of the recorded files that have the feature
+  };
+  std::unordered_map<std::string, recorded> by_feature;
+  for (std::size_t i = 0; i < g.files.size(); ++i)
+    for_each_feature(paths_of(g.files[i]), [&](alike, const std::string& key) {
+      recorded& r = by_feature[key];
+      r.last = i;
+      ++r.count;
+    });
   for (const file_names group : groups_of(all, inputs)) {
     const std::vector<std::string> files(group.begin(), group.end());
-    // Of a pair the path that is less alike decides, and then the other.
-    std::pair<std::size_t, std::size_t> best{};
+    alike best{};
     std::size_t where = 0, ties = 0;
-    for (std::size_t i = 0; i < g.files.size(); ++i) {
-      const auto recorded = paths_of(g.files[i]);
-      const std::pair<std::size_t, std::size_t> common =
-          std::minmax({likeness(files[0], recorded[0]), likeness(files.back(), recorded.back())});
-      if (common.first == 0 || common < best) continue;
-      ties = common == best ? ties + 1 : 1;
+    for_each_feature(files, [&](alike common, const std::string& key) {
+      const auto found = by_feature.find(key);
+      if (found == by_feature.end() || common < best) return;
+      ties = common == best ? ties + found->second.count : found->second.count;
       best = common;
-      where = i;
-    }
+      where = found->second.last;
+    });
     if (best.first == 0) {
       m.added.push_back(files);
       continue;
@@ -257,11 +281,13 @@ matching match(const io::golden& g, const std::vector<std::string>& all) {
 file_report check_files(const io::golden_file& old, file_names files, const check_arguments& args) {
   std::vector<std::vector<io::array>> arrays;
   for (std::size_t k = 0; k < files.size(); ++k) {
-    // A raw file was recorded as one array; other formats carry their own type.
-    const io::file_format format = old.from[k].format;
-    const auto raw =
-        format == io::file_format::raw ? std::optional(old.arrays.at(0).type) : std::nullopt;
-    arrays.push_back(io::read_arrays(files[k], {raw, std::nullopt, format}));
+    io::read_options how{.recorded = old.from[k].format};
+    // It was so in spite of its name.
+    how.raw = how.recorded == io::file_format::raw && io::format_of_name(old.from[k].file).has_value();
+    // Raw files do not tell their type, nor .npy files every one.
+    for (const io::golden_array& a : old.arrays)
+      if (how.recorded == io::file_format::raw || !io::npy_tells(a.type)) how.type = a.type;
+    arrays.push_back(io::read_arrays(files[k], how));
   }
   auto found = check_arrays(old, files, arrays, args);
   io::check_mapped_files();
@@ -365,6 +391,82 @@ std::string junit_of(const std::vector<file_report>& files) {
       all_tests, all_failures, all_errors, suites);
 }
 
+// The names of the arrays of a file that was not recorded, or of a pair; none where they have none.
+std::vector<array_report> arrays_of_new(file_names files) {
+  std::vector<array_report> arrays;
+  for (const std::string& file : files) {
+    if (!io::has_named_arrays(file) || files.size() > 1) continue;
+    for (io::array& a : io::read_arrays(file)) arrays.push_back({a.name, verdict::added, ""});
+  }
+  return arrays;
+}
+
+std::string why_not_looked_at(const std::exception& e) {
+  return dynamic_cast<const std::bad_alloc*>(&e) ? "out of memory" : e.what();
+}
+
+// Whether the arrays of such a file have names, by which they are found in another one.
+bool has_names(const io::golden_file& f) {
+  return f.from.size() == 1 && !io::holds_one(f.from[0].format);
+}
+
+// Arrays that are missing from the file that they were recorded of, and are new in another one: the
+// same tensors in other shards. Each is compared as if it were where it was. `reports` are of the
+// recorded files and then of those that belong to none, which have their arrays.
+template <class Attempt>
+void check_moved_arrays(const io::golden& g, const matching& m, const check_arguments& args,
+                        std::vector<file_report>& reports, Attempt attempt) {
+  struct place {
+    std::size_t report, array;  // of golden_file::arrays or file_report::arrays
+  };
+  std::map<std::string_view, std::vector<place>> missing, added;
+  for (std::size_t i = 0; i < reports.size(); ++i) {
+    const bool recorded = i < g.files.size();
+    if (recorded && has_names(g.files[i]) && reports[i].whole == verdict::missing)
+      for (const io::golden_array& a : g.files[i].arrays)
+        reports[i].arrays.push_back({a.name, verdict::missing, ""});
+    for (std::size_t k = 0; k < reports[i].arrays.size(); ++k) {
+      const array_report& a = reports[i].arrays[k];
+      if (a.what == verdict::missing && has_names(g.files[i])) missing[a.array].push_back({i, k});
+      if (a.what == verdict::added && (!recorded || has_names(g.files[i]))) added[a.array].push_back({i, k});
+    }
+  }
+  // What is compared, for each file that has it.
+  std::map<std::size_t, std::vector<std::pair<place, place>>> moved;
+  for (const auto& [name, from] : missing)
+    if (const auto to = added.find(name); to != added.end() && from.size() == 1 && to->second.size() == 1)
+      moved[to->second[0].report].emplace_back(from[0], to->second[0]);
+  std::map<std::size_t, std::set<std::size_t>> taken;  // arrays that are told of elsewhere
+  for (const auto& [to, places] : moved) {
+    const std::vector<std::string>& files = to < g.files.size() ? m.given[to] : m.added[to - g.files.size()];
+    io::golden_file part{{{files[0], io::file_format::safetensors}}, {}};
+    for (const auto& [from, there] : places) {
+      const auto& arrays = g.files[from.report].arrays;
+      const std::string& name = reports[from.report].arrays[from.array].array;
+      part.arrays.push_back(*std::find_if(arrays.begin(), arrays.end(), [&](auto& a) { return a.name == name; }));
+    }
+    attempt(reports[to], files, [&] {
+      const file_report found = check_files(part, files, args);
+      for (std::size_t k = 0; k < places.size(); ++k) {
+        const auto& [from, there] = places[k];
+        if (reports[from.report].error) continue;  // since
+        array_report& report = reports[from.report].arrays[from.array];
+        report = found.arrays[k];
+        if (!good(report.what)) report.detail += detail_line("now in", files[0]);
+        reports[from.report].whole = reports[to].whole = {};
+        taken[to].insert(there.array);
+      }
+    });
+  }
+  for (std::size_t i = 0; i < reports.size(); ++i) {
+    if (reports[i].whole) reports[i].arrays.clear();  // nothing of it was found: it is told of as one
+    std::vector<array_report> rest;
+    for (std::size_t k = 0; k < reports[i].arrays.size(); ++k)
+      if (!taken[i].contains(k)) rest.push_back(std::move(reports[i].arrays[k]));
+    reports[i].arrays = std::move(rest);
+  }
+}
+
 int check(const check_arguments& args) {
   const io::golden g = io::read_golden(args.golden);
   const matching m = match(g, args.files);
@@ -376,20 +478,33 @@ int check(const check_arguments& args) {
   }
   std::vector<file_report> reports;
   int status = 0;
-  for (std::size_t i = 0; i < g.files.size(); ++i) {
-    if (m.given[i].empty()) {
-      reports.push_back({paths_of(g.files[i]), {}, verdict::missing, {}});
-      continue;
-    }
+  // What could not be looked at must not read as a difference.
+  const auto attempt = [&](file_report& report, const std::vector<std::string>& files, auto f) {
+    const auto failed = [&](const std::string& why, errc code) {
+      complain(why);
+      report = {report.files, {}, {}, why};
+      if (status == 0) status = static_cast<int>(code);
+    };
     try {
-      reports.push_back(check_files(g.files[i], m.given[i], args));
+      f();
     } catch (const error& e) {
-      complain(e.what());
-      reports.push_back({paths_of(g.files[i]), {}, {}, e.what()});
-      if (status == 0) status = static_cast<int>(e.code());
+      failed(e.what(), e.code());
+    } catch (const std::exception& e) {  // no memory, no threads
+      failed(io::printable(text_of(files)) + ": " + why_not_looked_at(e), errc::bad_input);
     }
+  };
+  for (std::size_t i = 0; i < g.files.size(); ++i) {
+    reports.push_back({paths_of(g.files[i]), {}, {}, {}});
+    if (m.given[i].empty())
+      reports[i].whole = verdict::missing;
+    else
+      attempt(reports[i], m.given[i], [&] { reports[i] = check_files(g.files[i], m.given[i], args); });
   }
-  for (const auto& files : m.added) reports.push_back({files, {}, verdict::added, {}});
+  for (const auto& files : m.added) {
+    reports.push_back({files, {}, verdict::added, {}});
+    attempt(reports.back(), files, [&] { reports.back().arrays = arrays_of_new(files); });
+  }
+  check_moved_arrays(g, m, args, reports, attempt);
 
   std::string text;
   bool all_good = true;
@@ -410,8 +525,8 @@ subcommand add_check(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("check", "Compare files with what `bitfold record` stored of them");
   command->add_option("GOLDEN", args->golden, "The file that `bitfold record` wrote")->required();
-  command->add_option(
-      "FILE", args->files,
+  add_files(
+      *command, "FILE", args->files,
       "The files to check (default: the recorded paths), in pairs where these were recorded. Of "
       "several, each is compared with the recorded file of the same path, or else whose path ends "
       "alike");
@@ -431,7 +546,13 @@ subcommand add_check(CLI::App& app) {
       "the same, 1 any difference, missing or new, 3 a file or the golden file cannot be read,\n"
       "whatever else was found.\n"
       "See docs/regression.md.");
-  return {command, [args] { return check(*args); }};
+  return {command, [args] {
+            try {
+              return check(*args);
+            } catch (const std::bad_alloc& e) {  // not the status of a difference
+              throw error(errc::bad_input, io::printable(args->golden) + ": " + why_not_looked_at(e));
+            }
+          }};
 }
 
 }  // namespace bitfold::cli

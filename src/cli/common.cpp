@@ -37,6 +37,20 @@ std::optional<dtype> parse_dtype_option(const std::optional<std::string>& text) 
   return text ? parse_dtype(*text) : std::nullopt;
 }
 
+io::read_options raw_options::reading() const {
+  return {.type = type ? io::element_type::parse(*type) : std::nullopt, .raw = raw};
+}
+
+void add_raw_options(CLI::App& command, raw_options& options) {
+  auto* const type =
+      command.add_option("--dtype", options.type,
+                         "The element type of raw files, and of .npy files of bfloat16, in which NumPy "
+                         "leaves it out. Others carry their own, and it is an error where that is "
+                         "another one")
+          ->check(CLI::IsMember(element_names));
+  command.add_flag("--raw", options.raw, "The files are raw elements, whatever they look like")->needs(type);
+}
+
 CLI::Validator whole_number(std::uint64_t max) {
   return {[max](std::string& text) {
             std::uint64_t n = 0;
@@ -95,18 +109,6 @@ std::string place_of(const std::string& path) {
   const std::filesystem::path target = behind_links(path),
                               place = std::filesystem::weakly_canonical(target, untold);
   return untold ? target : place;
-}
-
-void refuse_overwriting(std::string_view option, const std::string& out,
-                        const std::vector<std::string>& inputs) {
-  namespace fs = std::filesystem;
-  std::error_code ignored;  // of files that are not there
-  if (fs::exists(out, ignored) && !fs::is_regular_file(out, ignored)) return;
-  const std::string place = place_of(out);
-  for (const std::string& input : inputs)
-    if (fs::equivalent(input, out, ignored) || place_of(input) == place)
-      throw error(errc::usage, fmt::format("{}: is also {}, which would overwrite it",
-                                           io::printable(input), option));
 }
 
 struct temporary_file {

@@ -17,6 +17,8 @@
 #include <bitfold/method.hpp>
 #include <bitfold/op.hpp>
 
+#include "io/arrays.hpp"
+
 namespace bitfold::cli {
 
 struct subcommand {
@@ -49,11 +51,25 @@ std::vector<std::string> names_of(const List& list) {
 inline const std::vector<std::string> op_names = names_of(all_ops);
 inline const std::vector<std::string> method_names = names_of(all_methods);
 inline const std::vector<std::string> dtype_names = names_of(all_dtypes);
+/// Those of elements in files: besides, of types without arithmetic.
+inline const std::vector<std::string> element_names = [] {
+  std::vector<std::string> names = dtype_names;
+  for (const auto& type : io::other_elements) names.emplace_back(type.name);
+  return names;
+}();
 
 /// The help of --method.
 std::string method_help();
 
 std::optional<dtype> parse_dtype_option(const std::optional<std::string>& text);
+
+/// Adds --dtype and --raw, by which raw files are read.
+struct raw_options {
+  std::optional<std::string> type;
+  bool raw = false;
+  io::read_options reading() const;
+};
+void add_raw_options(CLI::App& command, raw_options& options);
 
 /// Option checks: decimal digits, up to `max` (CLI11's own take -1 for 2^64 - 1, or print doubles;
 /// its conversion, which comes afterwards, takes 010 for 8).
@@ -67,10 +83,6 @@ std::vector<std::string> split(const std::string& list);
 
 /// To stdout. Throws where it cannot be written.
 void write_out(std::string_view text);
-
-/// Throws (errc::usage) where `out`, which `option` names, is one of these files by whatever path.
-void refuse_overwriting(std::string_view option, const std::string& out,
-                        const std::vector<std::string>& inputs);
 
 /// Where a path leads through links, in one spelling, whether something is there or not.
 std::string place_of(const std::string& path);

@@ -19,10 +19,10 @@ constexpr std::size_t large = std::size_t{32} << 20;
 
 fingerprint measure(const fingerprint_job& job, bool with_digest) {
   const io::array *const x = job.of.x, *const y = job.of.y;
-  const std::size_t bytes = x->count * size_of(x->type);
+  const std::size_t bytes = x->bytes();
   fingerprint f;
   const auto digest = [&] {
-    if (!with_digest) return;
+    if (!with_digest && !job.reductions.empty()) return;  // of what has no results it is all there is
     for (const io::array* a : {x, y}) {
       if (!a) continue;
       io::digest d;
@@ -31,8 +31,10 @@ fingerprint measure(const fingerprint_job& job, bool with_digest) {
     }
   };
   const auto reduce = [&] {
+    if (job.reductions.empty()) return;
     f.results.resize(job.reductions.size());
-    cpu::reduce(job.reductions, x->data, y ? y->data : nullptr, x->count, f.results);
+    const numbers_of_operands of(*x, y);
+    cpu::reduce(job.reductions, of.x(), of.y(), x->count, f.results);
   };
   if (bytes >= large) {
     cpu::for_each_part(2, 2, [&](std::size_t part) { part ? reduce() : digest(); });

@@ -14,7 +14,7 @@ namespace bitfold::cli {
 
 struct fingerprint_job {
   operands<io::array> of;
-  std::vector<reduction> reductions;  ///< of these arrays' element type
+  std::vector<reduction> reductions;  ///< of these arrays' element type; none where that has none
 };
 
 struct fingerprint {
@@ -24,7 +24,7 @@ struct fingerprint {
 
 /// All of them at once, on up to `threads` threads (0: one per core). What reads an array's bytes
 /// comes together, so that they are read from disk once, and from memory once where the cache holds
-/// them.
+/// them. Without with_digest, only what has no reductions has one.
 std::vector<fingerprint> fingerprints(std::span<const fingerprint_job> jobs, bool with_digest,
                                       int threads);
 

@@ -8,6 +8,7 @@
 
 #include <bitfold/error.hpp>
 
+#include "cli/arguments.hpp"
 #include "cli/common.hpp"
 #include "io/field.hpp"
 #include "io/mapping.hpp"
@@ -32,9 +33,10 @@ int run(int argc, char** argv) {
   for (const auto add : 
        {add_reduce, add_ops, add_record, add_check, add_order, add_report, add_info})
     subcommands.push_back(add(app));
+  for (const subcommand& s : subcommands) take_marks(*s.app);
 
   try {
-    app.parse(argc, argv);
+    app.parse(marked(argc, argv));
   } catch (const CLI::ParseError& e) {
     std::ostringstream out, err;
     if (app.exit(e, out, err) == 0) {  // --help and --version
@@ -42,7 +44,7 @@ int run(int argc, char** argv) {
       return 0;
     }
     const bool unknown = app.get_subcommands().empty() && argc > 1 && argv[1][0] != '-';
-    throw error(errc::usage, (unknown ? io::printable(argv[1]) + ": there is no such command" : io::printable(e.what())) + " (bitfold --help tells more)");
+    throw error(errc::usage, (unknown ? io::printable(argv[1]) + ": there is no such command" : io::printable(without_marks(e.what()))) + " (bitfold --help tells more)");
   }
   for (const subcommand& s : subcommands)
     if (s.app->parsed()) return s.run();

@@ -1,7 +1,11 @@
 #include "cli/operands.hpp"
 
+#include <sys/stat.h>
+
 #include <filesystem>
+#include <optional>
 #include <set>
+#include <system_error>
 
 namespace bitfold::cli {
 
@@ -27,6 +31,41 @@ std::vector<file_names> groups_of(file_names files, std::size_t inputs) {
   std::vector<file_names> all;
   for (std::size_t i = 0; i < files.size(); i += inputs) all.push_back(files.subspan(i, inputs));
   return all;
+}
+
+namespace {
+
+std::optional<std::pair<dev_t, ino_t>> identity_of(const std::string& file) {
+  struct stat info;
+  if (::stat(file.c_str(), &info) != 0) return std::nullopt;
+  return std::pair(info.st_dev, info.st_ino);
+}
+
+}  // namespace
+
+input_files::input_files(const std::vector<std::string>& files) {
+  for (const std::string& file : files) {
+    places_.emplace(place_of(file), file);
+    if (const auto id = identity_of(file)) identities_.emplace(*id, file);
+  }
+}
+
+void input_files::refuse_overwriting(std::string_view option, const std::string& out) const {
+  namespace fs = std::filesystem;
+  std::error_code ignored;  // of files that are not there
+  if (fs::exists(out, ignored) && !fs::is_regular_file(out, ignored)) return;
+  const auto refuse = [&](const std::string& input) {
+    throw error(errc::usage, fmt::format("{}: is also {}, which would overwrite it",
+                                         io::printable(input), option));
+  };
+  if (const auto found = places_.find(place_of(out)); found != places_.end()) refuse(found->second);
+  if (const auto id = identity_of(out))
+    if (const auto found = identities_.find(*id); found != identities_.end()) refuse(found->second);
+}
+
+void refuse_overwriting(std::string_view option, const std::string& out,
+                        const std::vector<std::string>& files) {
+  input_files(files).refuse_overwriting(option, out);
 }
 
 void refuse_twice(const std::vector<file_names>& groups) {

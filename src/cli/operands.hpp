@@ -1,10 +1,14 @@
 // What is reduced together: files, or pairs of them, and their arrays.
 #pragma once
 
+#include <sys/types.h>
+
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -31,6 +35,23 @@ std::size_t inputs_of(const std::vector<op_id>& ops, const char* option, std::si
 /// The files, or pairs of them, that are reduced one after the other.
 std::vector<file_names> groups_of(file_names files, std::size_t inputs);
 
+/// Files that are read, which output may not overwrite.
+class input_files {
+ public:
+  explicit input_files(const std::vector<std::string>& files);
+  /// Throws (errc::usage) where `out`, which `option` names, is one of them by whatever path. What is
+  /// no regular file is not overwritten.
+  void refuse_overwriting(std::string_view option, const std::string& out) const;
+
+ private:
+  std::map<std::string, std::string> places_;                    // to each a path
+  std::map<std::pair<dev_t, ino_t>, std::string> identities_;  // of those that are there
+};
+
+/// The same of a few.
+void refuse_overwriting(std::string_view option, const std::string& out,
+                        const std::vector<std::string>& files);
+
 /// Throws (errc::usage) where a path, or a pair of them, stands there twice.
 void refuse_twice(const std::vector<file_names>& groups);
 
@@ -49,6 +70,21 @@ template <class Array>
 struct operands {
   const Array* x;
   const Array* y;  ///< null for operations of one input
+};
+
+/// What is reduced of one or two arrays, as io::numbers_of has it.
+class numbers_of_operands {
+ public:
+  numbers_of_operands(const io::array& x, const io::array* y) : x_(io::numbers_of(x)) {
+    if (y) y_ = io::numbers_of(*y);
+  }
+  dtype type() const { return x_.type; }
+  const void* x() const { return x_.data; }
+  const void* y() const { return y_ ? y_->data : nullptr; }
+
+ private:
+  io::numbers x_;
+  std::optional<io::numbers> y_;
 };
 
 template <class T>

@@ -10,6 +10,7 @@
 
 #include "cli/common.hpp"
 #include "io/field.hpp"
+#include "io/result.hpp"
 
 namespace bitfold::cli {
 namespace {
@@ -55,6 +56,22 @@ std::vector<way> ways(op_id op, const op_options& options) {
   return all;
 }
 
+// --out-dtype is the type of the result alone: what it seems to promise, as NumPy's dtype does, is an
+// accumulator of that type.
+void check_promise(const reduction& r) {
+  if (!io::accumulates(r) || !is_float(r.out())) return;
+  const auto refuse = [&](std::string_view why) {
+    throw error(errc::usage, fmt::format("--out-dtype {}: {}", name(r.out()), why));
+  };
+  if (!is_float(r.acc()))
+    refuse(fmt::format("{} of {} adds integers, modulo 2^64, and rounds afterwards; --method exact gives the "
+                       "true value, where there is one",
+                       name(r.op()), name(r.in())));
+  if (size_of(r.out()) > size_of(r.acc()))
+    refuse(fmt::format("{} of {} adds in {}; --acc {} adds in {} (and --acc {} says that it is meant)",
+                       name(r.op()), name(r.in()), name(r.acc()), name(r.out()), name(r.out()), name(r.acc())));
+}
+
 }  // namespace
 
 void add_op_options(CLI::App& command, op_options& options) {
@@ -95,13 +112,17 @@ void check_options(const std::vector<op_id>& ops, const op_options& options) {
   check("--ddof", options.ddof ? std::to_string(*options.ddof) : "", takes_ddof, "");
 }
 
-std::vector<reduction> reductions_of(op_id op, dtype in, const op_options& options) {
+std::vector<reduction> reductions_of(op_id op, io::element_type in, const op_options& options) {
   std::vector<reduction> all;
-  for (const way& w : ways(op, options))
-    all.push_back(make_reduction(op, w.method, in,
+  // Of bool, sums and products are integers of either sign, as in NumPy.
+  const auto own = is_bool(in) && info(op).types == typing::additive ? std::optional(dtype::i64) : std::nullopt;
+  for (const way& w : ways(op, options)) {
+    const auto out = takes_out(w) ? parse_dtype_option(options.out) : std::nullopt;
+    all.push_back(make_reduction(op, w.method, io::arithmetic(in),
                                  takes_acc(w) ? parse_dtype_option(options.acc) : std::nullopt,
-                                 takes_out(w) ? parse_dtype_option(options.out) : std::nullopt,
-                                 takes_ddof(w) ? options.ddof.value_or(0) : 0));
+                                 out ? out : own, takes_ddof(w) ? options.ddof.value_or(0) : 0));
+    if (out && !options.acc) check_promise(all.back());
+  }
   return all;
 }
 

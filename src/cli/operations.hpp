@@ -28,9 +28,10 @@ void add_op_options(CLI::App& command, op_options& options);
 /// one that takes methods cannot be done.
 void check_options(const std::vector<op_id>& ops, const op_options& options);
 
-/// The reductions of elements of type `in`: one for each method that the operation takes, and one
-/// in its own way where it takes one of them, or all, not.
-std::vector<reduction> reductions_of(op_id op, dtype in, const op_options& options);
+/// The reductions of elements of a type that has arithmetic: one for each method that the operation
+/// takes, and one in its own way where it takes one of them, or all, not. Errors (errc::usage): a
+/// result of a type that promises more than what is added in.
+std::vector<reduction> reductions_of(op_id op, io::element_type in, const op_options& options);
 
 /// Whether the operation has a result for this array: some have none for no elements.
 bool is_defined(op_id op, const io::array& a);

@@ -1,6 +1,8 @@
 #include "cli/pieces.hpp"
 
-#include <vector>
+#include <algorithm>
+#include <limits>
+#include <memory>
 
 #include "cpu/task.hpp"
 
@@ -9,15 +11,20 @@ namespace bitfold::cli {
 bool add_in_pieces(totals& to, std::span<const streamed_array> from, const cpu::options& how,
                    const std::function<void(std::size_t)>& done) {
   constexpr std::size_t piece = std::size_t{4} << 20;  // bytes: what is read is still in the cache
-  const std::size_t size = size_of(from[0].place().type), most = piece / size;
-  std::vector<std::byte> buffers[2][2];
+  const std::size_t size = size_of(io::arithmetic(from[0].place().type));
+  // Of the longer of the two; nothing: that shows at the end.
+  std::uint64_t left = 0;
+  for (const streamed_array& a : from)
+    left = std::max(left, a.file->bytes() ? a.place().count : std::numeric_limits<std::uint64_t>::max());
+  const std::size_t most = static_cast<std::size_t>(std::min<std::uint64_t>(piece / size, left));
+  std::unique_ptr<std::byte[]> buffers[2][2];
   struct lengths {
     std::size_t x, y;
   };
   const auto read = [&](int b) {
     const auto next = [&](std::size_t i) {
-      buffers[b][i].resize(piece);
-      return from[i].file->read(from[i].which, buffers[b][i]);
+      if (!buffers[b][i]) buffers[b][i] = std::make_unique_for_overwrite<std::byte[]>(most * size);
+      return from[i].file->read(from[i].which, {buffers[b][i].get(), most * size});
     };
     const std::size_t x = next(0);
     return lengths{x, from.size() == 2 ? next(1) : x};
@@ -26,16 +33,17 @@ bool add_in_pieces(totals& to, std::span<const streamed_array> from, const cpu::
   lengths n = read(0);
   for (int b = 0; n.x == n.y; b ^= 1) {
     if (n.x == 0) return true;
-    const bool last = n.x < most;
+    left -= n.x;
+    const bool more = n.x == most && left > 0;
     lengths next{};
-    cpu::for_each_part(last ? 1 : 2, 2, [&](std::size_t part) {
+    cpu::for_each_part(more ? 2 : 1, 2, [&](std::size_t part) {
       if (part == 0)
-        to.add(buffers[b][0].data(), from.size() == 2 ? buffers[b][1].data() : nullptr, n.x, how);
+        to.add(buffers[b][0].get(), from.size() == 2 ? buffers[b][1].get() : nullptr, n.x, how);
       else
         next = read(b ^ 1);
     });
     done(n.x * size * from.size());
-    if (last) return true;
+    if (!more) return true;
     n = next;
   }
   return false;

@@ -3,10 +3,11 @@
 #include <memory>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
+#include <fmt/ranges.h>
 
 #include <bitfold/error.hpp>
 
+#include "cli/arguments.hpp"
 #include "cli/common.hpp"
 #include "cli/fingerprint.hpp"
 #include "cli/operands.hpp"
@@ -20,8 +21,10 @@ namespace bitfold::cli {
 namespace {
 
 struct record_arguments {
-  std::vector<std::string> ops{std::string(name(all_ops[0]))};
-  std::optional<std::string> raw;
+  // As they were given, each a list with commas.
+  std::vector<std::string> op_lists{std::string(name(all_ops[0]))}, method_lists;
+  std::vector<std::string> ops;
+  raw_options raw;
   op_options options;
   int threads = 0;
   std::string out;
@@ -30,6 +33,20 @@ struct record_arguments {
 
 bool has(const std::vector<std::string>& list, const std::string& name) {
   return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+// The parts of the lists, each of which is one of `names` or "all".
+std::vector<std::string> parts_of(const std::vector<std::string>& lists, const char* option,
+                                  const std::vector<std::string>& names) {
+  std::vector<std::string> all;
+  for (const std::string& list : lists)
+    for (const std::string& part : split(list)) {
+      if (part != "all" && !has(names, part))
+        throw error(errc::usage, fmt::format("{}: {} is not one of {}, all", option, io::in_quotes(part),
+                                             fmt::join(names, ", ")));
+      all.push_back(part);
+    }
+  return all;
 }
 
 // Those of `names` that the list has; all of them for "all".
@@ -52,21 +69,12 @@ std::vector<op_id> chosen_ops(const record_arguments& args) {
   return ops;
 }
 
-bool is_utf8(const std::string& text) {
-  try {
-    nlohmann::json(text).dump();
-    return true;
-  } catch (const nlohmann::json::type_error&) {
-    return false;
-  }
-}
-
 io::golden_file record_files(const record_arguments& args, const std::vector<op_id>& ops,
                              file_names files) {
   io::golden_file g;
   std::vector<std::vector<io::array>> arrays;
   for (const std::string& file : files) {
-    auto read = io::read_file(file, {parse_dtype_option(args.raw), std::nullopt, std::nullopt});
+    auto read = io::read_file(file, args.raw.reading());
     g.from.push_back({file, read.format});
     arrays.push_back(std::move(read.arrays));
   }
@@ -76,6 +84,7 @@ io::golden_file record_files(const record_arguments& args, const std::vector<op_
     const io::array& a = *of.x;
     jobs.push_back({of, {}});
     auto& reductions = jobs.back().reductions;
+    if (!arithmetic_of(a.type)) continue;  // a digest
     within(files, a.name, [&] {
       if (!every_op(args)) check_defined(ops, a);
       for (const op_id op : ops)
@@ -96,8 +105,13 @@ io::golden_file record_files(const record_arguments& args, const std::vector<op_
 }
 
 int record(record_arguments& args) {
-  args.options.every_method = has(args.options.methods, "all");
-  args.options.methods = chosen(args.options.methods, method_names);
+  args.ops = parts_of(args.op_lists, "--ops", op_names);
+  for (auto op = args.ops.begin(); op != args.ops.end(); ++op)
+    if (std::find(args.ops.begin(), op, *op) != op)
+      throw error(errc::usage, fmt::format("--ops: {} is given twice", *op));
+  const auto methods = parts_of(args.method_lists, "--method", method_names);
+  args.options.every_method = has(methods, "all");
+  args.options.methods = chosen(methods, method_names);
   const std::vector<op_id> ops = chosen_ops(args);
   const std::size_t inputs = inputs_of(ops, "--ops", args.files.size());
   check_options(ops, args.options);
@@ -105,13 +119,20 @@ int record(record_arguments& args) {
   refuse_twice(groups);
   refuse_overwriting("--out", args.out, args.files);
   for (const std::string& file : args.files)
-    if (!is_utf8(file))
+    if (!io::is_utf8(file))
       throw error(
           errc::usage,
           io::printable(file) + ": a golden file cannot hold this file's name, which is not UTF-8");
   io::golden g{BITFOLD_VERSION, {}};
   for (const file_names files : groups) g.files.push_back(record_files(args, ops, files));
-  write_file(args.out, io::golden_text(g));
+  std::string text;
+  try {
+    text = io::golden_text(g);
+  } catch (const error& e) {
+    throw error(e.code(), fmt::format("--out {}: `bitfold check` could not read it: {}",
+                                      io::printable(args.out), e.what()));
+  }
+  write_file(args.out, text);
   return 0;
 }
 
@@ -122,35 +143,25 @@ subcommand add_record(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("record", "Store what the files hold and reduce to, for `bitfold check`");
   const auto list = [&](const char* option, std::vector<std::string>& values,
-                        const std::string& help, std::vector<std::string> names) {
-    const std::string first = names[0];
-    if (!has(names, "all")) names.emplace_back("all");
-    command->add_option(option, values, help)
-        ->delimiter(',')
-        ->allow_extra_args(false)
-        ->check(CLI::IsMember(names))
-        ->default_str(first);
+                        const std::string& help, const std::string& first) {
+    command->add_option(option, values, help)->allow_extra_args(false)->default_str(first);
   };
-  list("--ops", args->ops,
+  list("--ops", args->op_lists,
        "The operations, separated by commas, of one input or of two, which take files in pairs. "
        "`all`, unless it is one of several, is every one of one input, less those that an array "
        "without elements has no result of",
-       op_names);
-  list("--method", args->options.methods,
+       op_names[0]);
+  list("--method", args->method_lists,
        "The methods, separated by commas, or `all` that each operation takes. " + method_help(),
-       method_names);
+       method_names[0]);
   add_op_options(*command, args->options);
   command->add_option("--threads", args->threads, "CPU threads (default, and 0: one per core)")
       ->transform(thread_count());
-  command
-      ->add_option("--dtype", args->raw, "The element type of raw files (others carry their own)")
-      ->check(CLI::IsMember(dtype_names));
+  add_raw_options(*command, args->raw);
   command->add_option("--out", args->out, "The golden file to write")->required();
-  command
-      ->add_option("FILE", args->files,
-                   "A .npy file, a .safetensors file, or raw elements (--dtype). Operations of two "
-                   "inputs take files in pairs: of each pair, the arrays of one name, shape and "
-                   "type")
+  add_files(*command, "FILE", args->files,
+            std::string(files_help) + ". Operations of two inputs take files in pairs: of each pair, the "
+                                      "arrays of one name, shape and type")
       ->required();
   command->footer(
       "--method, --acc and --ddof are for those of the operations that take them.\n"

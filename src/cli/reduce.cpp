@@ -15,6 +15,7 @@
 #include <bitfold/error.hpp>
 #include <bitfold/reduction.hpp>
 
+#include "cli/arguments.hpp"
 #include "cli/common.hpp"
 #include "cli/gpu.hpp"
 #include "cli/operands.hpp"
@@ -36,7 +37,8 @@ const std::vector<std::string> target_names =
 
 struct reduce_arguments {
   std::string op_list, device = "cpu";
-  std::optional<std::string> method, raw, tensor, target;
+  std::optional<std::string> method, tensor, target;
+  raw_options raw;
   op_options options;
   std::optional<int> threads;
   std::optional<std::string> overflow;
@@ -52,7 +54,11 @@ struct reduce_arguments {
   cpu::options how() const {
     return {threads.value_or(0), target ? cpu::parse_target(*target) : std::nullopt};
   }
-  io::read_options reading() const { return {parse_dtype_option(raw), tensor, {}}; }
+  io::read_options reading() const {
+    io::read_options how = raw.reading();
+    how.tensor = tensor;
+    return how;
+  }
   std::optional<method_id> method_of(op_id op) const {
     const auto asked = method ? parse_method(*method) : std::nullopt;
     return asked && takes(op, *asked) ? asked : std::nullopt;
@@ -69,7 +75,7 @@ struct subject {
   file_names files;  // all of them for --total
 
   std::string name;
-  dtype type;
+  io::element_type type;
   std::vector<std::uint64_t> shape;
   std::optional<std::uint64_t> arrays = {};  // how many: --total
 };
@@ -153,7 +159,7 @@ std::string lines_of(const reduce_arguments& args, const subject& of,
   return lines;
 }
 
-std::vector<reduction> all_reductions(const reduce_arguments& args, dtype type) {
+std::vector<reduction> all_reductions(const reduce_arguments& args, io::element_type type) {
   std::vector<reduction> all;
   for (const op_id op : args.ops) all.push_back(reductions_of(op, type, args.options).at(0));
   return all;
@@ -176,6 +182,21 @@ std::vector<result> results(const reduce_arguments& args, const totals& of) {
   return all;
 }
 
+// Takes out the arrays of types without arithmetic, beside which there are others, and adds a line
+// about them to `left_out`.
+template <class Array>
+void leave_out(std::vector<operands<Array>>& all, file_names files, std::vector<std::string>& left_out) {
+  const auto rest = std::stable_partition(all.begin(), all.end(), [](const operands<Array>& o) {
+    return arithmetic_of(o.x->type).has_value();
+  });
+  if (rest == all.begin() || rest == all.end()) return;
+  left_out.push_back(fmt::format("{}: {} of {} arrays have no result, for want of arithmetic: {} is {}{}",
+                                 io::printable(text_of(files)), all.end() - rest, all.size(),
+                                 io::in_quotes(rest->x->name), name(rest->x->type),
+                                 all.end() - rest > 1 ? ", ..." : ""));
+  all.erase(rest, all.end());
+}
+
 // ---- Files that are mapped
 
 using mapped = operands<io::array>;
@@ -183,15 +204,16 @@ using mapped = operands<io::array>;
 // The results of all, in their order.
 std::vector<result> results(const reduce_arguments& args, const std::vector<reduction>& all,
                             const mapped& from, const place& where) {
-  const void *x = from.x->data, *y = from.y ? from.y->data : nullptr;
+  const numbers_of_operands of(*from.x, from.y);
+  const void *const x = of.x(), *const y = of.y();
   const std::size_t n = from.x->count;
   if (args.refuses_overflow()) {
     std::vector<reduction> integers;
     for (const reduction& r : all)
       if (r.method() == method_id::exact && !is_float(r.out())) integers.push_back(r);
-    totals of(integers);
-    of.add(x, y, n, args.how());
-    check_overflow(args, of);
+    totals exact(integers);
+    exact.add(x, y, n, args.how());
+    check_overflow(args, exact);
   }
   std::vector<result> results;
   if (args.bound) {
@@ -203,7 +225,7 @@ std::vector<result> results(const reduce_arguments& args, const std::vector<redu
   std::vector<scalar> values(all.size());
   if (where.device) {
     const auto flat = [&](const void* data) {
-      return row_major(from.x->type, data, {static_cast<std::int64_t>(n)});
+      return row_major(of.type(), data, {static_cast<std::int64_t>(n)});
     };
     const view first = flat(x), second = flat(y);
     std::vector<std::uint64_t> bytes(all.size());
@@ -218,12 +240,13 @@ std::vector<result> results(const reduce_arguments& args, const std::vector<redu
   return results;
 }
 
-// Calls f with what these files hold; its errors are about that.
+// Calls f with what these files hold, less what is left out; its errors are about that.
 template <class F>
-void for_each_mapped(const reduce_arguments& args, file_names files, F f) {
+void for_each_mapped(const reduce_arguments& args, file_names files, std::vector<std::string>* left_out, F f) {
   std::vector<std::vector<io::array>> arrays;
   for (const std::string& file : files) arrays.push_back(io::read_arrays(file, args.reading()));
-  const auto all = operands_of(files, arrays[0], arrays.size() == 2 ? &arrays[1] : nullptr);
+  auto all = operands_of(files, arrays[0], arrays.size() == 2 ? &arrays[1] : nullptr);
+  if (left_out) leave_out(all, files, *left_out);
   for (const mapped& o : all)
     if (o.y && !args.shapes.axis) check_same_shape(files, o);
   for (const mapped& o : all) {
@@ -238,9 +261,10 @@ void for_each_mapped(const reduce_arguments& args, file_names files, F f) {
 }
 
 // The whole output of one file, or of two, so that one which fails half-way prints nothing.
-std::string reduce_mapped(const reduce_arguments& args, file_names files, const place& where) {
+std::string reduce_mapped(const reduce_arguments& args, file_names files, const place& where,
+                          std::vector<std::string>& left_out) {
   std::string lines;
-  for_each_mapped(args, files, [&](const mapped& o) {
+  for_each_mapped(args, files, &left_out, [&](const mapped& o) {
     const io::array& a = *o.x;
     check_defined(args.ops, a);
     const auto all = all_reductions(args, a.type);
@@ -251,10 +275,10 @@ std::string reduce_mapped(const reduce_arguments& args, file_names files, const 
 
 // The same with an array of results for each array and operation, which are printed or written.
 std::string reduce_shaped(const reduce_arguments& args, const grouping& by, result_files& to,
-                          file_names files, const place& where) {
+                          file_names files, const place& where, std::vector<std::string>& left_out) {
   std::string lines;
   result_files::contents contents;
-  for_each_mapped(args, files, [&](const mapped& o) {
+  for_each_mapped(args, files, &left_out, [&](const mapped& o) {
     const io::array& a = *o.x;
     const auto all = all_reductions(args, a.type);
     to.check(all);
@@ -277,7 +301,8 @@ bool in_pieces(const reduce_arguments& args, file_names files) {
 // Calls f(x, add) for what these files hold: add(totals) adds its elements, after which its shape
 // is known.
 template <class F>
-void for_each_in_pieces(const reduce_arguments& args, file_names files, progress& bar, F f) {
+void for_each_in_pieces(const reduce_arguments& args, file_names files, progress& bar,
+                        std::vector<std::string>* left_out, F f) {
   std::vector<std::unique_ptr<io::stream>> streams;
   for (const std::string& file : files)
     streams.push_back(std::make_unique<io::stream>(file, args.reading()));
@@ -285,7 +310,9 @@ void for_each_in_pieces(const reduce_arguments& args, file_names files, progress
   const bool lengths_known =
       std::all_of(streams.begin(), streams.end(), [](const auto& s) { return s->bytes(); });
   const auto& xs = streams[0]->arrays();
-  for (const auto& o : operands_of(files, xs, two ? &streams[1]->arrays() : nullptr)) {
+  auto all = operands_of(files, xs, two ? &streams[1]->arrays() : nullptr);
+  if (left_out) leave_out(all, files, *left_out);
+  for (const auto& o : all) {
     const auto refuse = [&](const char* why) { throw error(errc::usage, why); };
     if (two && lengths_known) check_same_shape(files, o);
     if (two && o.x->column_major != o.y->column_major)
@@ -309,9 +336,10 @@ void for_each_in_pieces(const reduce_arguments& args, file_names files, progress
   for (const auto& s : streams) s->check_end();
 }
 
-std::string reduce_in_pieces(const reduce_arguments& args, file_names files, progress& bar) {
+std::string reduce_in_pieces(const reduce_arguments& args, file_names files, progress& bar,
+                             std::vector<std::string>& left_out) {
   std::string lines;
-  for_each_in_pieces(args, files, bar, [&](const io::array_place& a, auto add) {
+  for_each_in_pieces(args, files, bar, &left_out, [&](const io::array_place& a, auto add) {
     totals of(within(files, a.name, [&] { return all_reductions(args, a.type); }));
     add(of);
     lines += within(files, a.name, [&] {
@@ -327,7 +355,7 @@ std::string reduce_total(const reduce_arguments& args, progress& bar) {
   std::uint64_t arrays = 0;
   const auto begin = [&](const auto& a) {
     if (!of) of.emplace(all_reductions(args, a.type));
-    if (const dtype first = of->reductions()[0].in(); a.type != first)
+    if (const dtype first = of->reductions()[0].in(); io::arithmetic(a.type) != first)
       throw error(errc::usage,
                   fmt::format("dtype: {}, but what came before is {}; --total takes one",
                               name(a.type), name(first)));
@@ -335,14 +363,15 @@ std::string reduce_total(const reduce_arguments& args, progress& bar) {
   };
   for (const file_names files : args.groups) {
     if (in_pieces(args, files))
-      for_each_in_pieces(args, files, bar, [&](const io::array_place& a, auto add) {
+      for_each_in_pieces(args, files, bar, nullptr, [&](const io::array_place& a, auto add) {
         within(files, a.name, [&] { begin(a); });
         add(*of);
       });
     else
-      for_each_mapped(args, files, [&](const mapped& o) {
+      for_each_mapped(args, files, nullptr, [&](const mapped& o) {
         begin(*o.x);
-        of->add(o.x->data, o.y ? o.y->data : nullptr, o.x->count, args.how());
+        const numbers_of_operands numbers(*o.x, o.y);
+        of->add(numbers.x(), numbers.y(), o.x->count, args.how());
       });
   }
   if (!of) throw error(errc::usage, "--total: the files hold no array, and so no type");
@@ -460,14 +489,15 @@ int reduce(reduce_arguments& args) {
   };
   for (const file_names files : args.groups) {
     std::string lines;
+    std::vector<std::string> left_out;
     const place where{args.how(), gpu.get(), [&](std::size_t bytes) {
                         bar.finish(static_cast<double>(bytes));
                         bar.start(files[0]);
                       }};
     try {
-      lines = args.shapes.given()      ? reduce_shaped(args, by, to, files, where)
-              : in_pieces(args, files) ? reduce_in_pieces(args, files, bar)
-                                       : reduce_mapped(args, files, where);
+      lines = args.shapes.given()      ? reduce_shaped(args, by, to, files, where, left_out)
+              : in_pieces(args, files) ? reduce_in_pieces(args, files, bar, left_out)
+                                       : reduce_mapped(args, files, where, left_out);
       bar.leave();
     } catch (const error& e) {
       // Without the device, the other files would fail in the same way.
@@ -479,6 +509,8 @@ int reduce(reduce_arguments& args) {
       failed(e.what(), failure);
     }
     write_out(lines);
+    if (!lines.empty() || args.shapes.out)
+      for (const std::string& line : left_out) failed(line, static_cast<int>(errc::bad_input));
   }
   return status;
 }
@@ -493,11 +525,10 @@ subcommand add_reduce(CLI::App& app) {
                    "The operations, separated by commas, of one input or of two; each file is "
                    "read once for all of them. `bitfold ops` lists them")
       ->required();
-  command
-      ->add_option("FILE", args->files,
-                   "A .npy file, a .safetensors file, or raw elements (--dtype); - is standard "
-                   "input, for --method exact. Operations of two inputs take files in pairs: of "
-                   "each pair, the arrays of one name, shape and type")
+  add_files(*command, "FILE", args->files,
+            std::string(files_help) + "; - is standard input, for --method exact. Operations of two "
+                                      "inputs take files in pairs: of each pair, the arrays of one "
+                                      "name, shape and type")
       ->required();
   command->add_option("--method", args->method, method_help())
       ->check(CLI::IsMember(method_names))
@@ -516,10 +547,9 @@ subcommand add_reduce(CLI::App& app) {
       ->transform(thread_count());
   command->add_option("--target", args->target, "CPU instruction set (default: the best available)")
       ->check(CLI::IsMember(target_names));
-  command
-      ->add_option("--dtype", args->raw, "The element type of raw files (others carry their own)")
-      ->check(CLI::IsMember(dtype_names));
-  command->add_option("--tensor", args->tensor, "Reduce only this tensor of .safetensors files");
+  add_raw_options(*command, args->raw);
+  command->add_option("--tensor", args->tensor,
+                      "Reduce only this tensor of files that have named ones");
   add_shape_options(*command, args->shapes);
   command->add_flag("--bound", args->bound,
                     "Beside each value a rigorous bound of its error, on a CPU from the same pass");

@@ -24,7 +24,9 @@
 #include "accuracy/page/render.hpp"
 #include "accuracy/report.hpp"
 #include "accuracy/suite.hpp"
+#include "cli/arguments.hpp"
 #include "cli/common.hpp"
+#include "cli/operands.hpp"
 #include "cli/operands.hpp"
 #include "cli/progress.hpp"
 #include "io/digest.hpp"
@@ -184,7 +186,7 @@ int measure(const report_arguments& args) {
   for (const auto& file : args.files) {
     io::digest d;
     const auto arrays = io::read_arrays(file);
-    for (const auto& a : arrays) d.add(a.data, a.count * size_of(a.type));
+    for (const auto& a : arrays) d.add(a.data, a.bytes());
     io::check_mapped_files();
     run["files"].push_back(d.hex());
   }
@@ -250,8 +252,8 @@ subcommand add_report(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "report",
       "Measure accuracy and speed of all methods and peers, as report.json and report.html");
-  auto* files = command->add_option("FILE", args->files,
-                                    ".npy or .safetensors files whose float arrays take part too");
+  auto* files = add_files(*command, "FILE", args->files,
+                          ".npy, .npz or .safetensors files, or indices of such, whose float arrays take part too");
   auto* out = command->add_option("--out", args->out, "The folder for report.json and report.html");
   auto* quick = command->add_flag("--quick", args->quick, "A few minutes (the default)");
   auto* full = command->add_flag("--full", args->full, "Longer arrays, more of everything");

@@ -50,9 +50,11 @@ std::vector<std::int64_t> read_places(const std::string& option, const std::stri
     if (format != io::file_format::npy) bad("not a .npy file");
     const io::array& a = arrays.at(0);
     if (a.shape.size() != 1) bad(fmt::format("shape: {}, and one axis is needed", io::shape_text(a.shape)));
-    if (is_float(a.type)) bad(fmt::format("dtype: {}, and integers are needed", name(a.type)));
+    const auto integer = io::arithmetic_of(a.type);
+    if (!integer || is_float(*integer) || is_bool(a.type))
+      bad(fmt::format("dtype: {}, and integers are needed", name(a.type)));
     std::vector<std::int64_t> places(a.count);
-    visit(a.type, [&]<class T>(std::type_identity<T>) {
+    visit(*integer, [&]<class T>(std::type_identity<T>) {
       if constexpr (std::is_integral_v<T>)
         for (std::size_t i = 0; i < places.size(); ++i) {
           T v;
@@ -69,7 +71,7 @@ std::vector<std::int64_t> read_places(const std::string& option, const std::stri
   }
 }
 
-view view_of(const io::array& a) {
+view view_of(const io::array& a, dtype type, const void* data) {
   if (a.shape.size() > most_axes)
     refuse(fmt::format("shape: {} axes, and --axis is for arrays of at most {}", a.shape.size(), most_axes));
   std::vector<std::int64_t> extents;
@@ -78,15 +80,17 @@ view view_of(const io::array& a) {
       refuse(fmt::format("shape: {} does not fit i64", extent));
     extents.push_back(static_cast<std::int64_t>(extent));
   }
-  return row_major(a.type, a.data, extents);
+  return row_major(type, data, extents);
 }
 
 // One or two arrays.
 struct views {
+  numbers_of_operands of;
   view x;
   std::optional<view> y;
-  views(const io::array& a, const io::array* b) : x(view_of(a)) {
-    if (b) y = view_of(*b);
+  views(const io::array& a, const io::array* b)
+      : of(a, b), x(view_of(a, of.type(), of.x())) {
+    if (b) y = view_of(*b, of.type(), of.y());
   }
   const view* second() const { return y ? &*y : nullptr; }
   std::vector<std::uint64_t> result_shape(std::span<const int> axes, bool keepdims = false) const {
@@ -108,7 +112,10 @@ std::vector<int> axes_of(const std::vector<std::int64_t>& given, std::int64_t ra
 }
 
 std::string base_name(const fs::path& file) {
-  return (io::format_of_name(file) ? file.stem() : file.filename()).string();
+  const std::string name = file.filename().string();
+  const auto format = io::format_of_name(file);
+  if (format == io::file_format::index) return name.substr(0, name.size() - io::index_ending.size());
+  return format ? file.stem().string() : name;
 }
 
 // A tensor's name as a part of a file's: '/' and 0, which it cannot hold, and '%' as %2F, %00 and %25.
@@ -209,17 +216,17 @@ std::vector<result_array> grouping::reduce(const std::vector<reduction>& all, co
   if (options_.keys && places_.size() != x.count)
     refuse(fmt::format("shape: {}, and --keys has {}", io::shape_text(x.shape), places_.size()));
   make_room({outputs_});
-  const void* const second = y ? y->data : nullptr;
+  const numbers_of_operands of(x, y);
   const std::string& file = options_.offsets ? *options_.offsets : *options_.keys;
   try {
     if (options_.offsets && where.device)
-      reduce_segments_in_parts(*where.device, all, x.data, second, x.count, places_, out, where.done);
+      reduce_segments_in_parts(*where.device, all, of.x(), of.y(), x.count, places_, out, where.done);
     else if (options_.offsets)
-      cpu::reduce_segments(all, x.data, second, x.count, places_, out, where.cpu);
+      cpu::reduce_segments(all, of.x(), of.y(), x.count, places_, out, where.cpu);
     else if (where.device)
-      reduce_by_key_in_parts(*where.device, all, x.data, second, places_, outputs_, out, where.done);
+      reduce_by_key_in_parts(*where.device, all, of.x(), of.y(), places_, outputs_, out, where.done);
     else
-      cpu::reduce_by_key(all, x.data, second, places_, outputs_, out, where.cpu);
+      cpu::reduce_by_key(all, of.x(), of.y(), places_, outputs_, out, where.cpu);
   } catch (const error& e) {
     throw error(e.code(), fmt::format("{} {}: {}", options_.offsets ? "--offsets" : "--keys", io::printable(file), e.what()));
   }
@@ -228,13 +235,15 @@ std::vector<result_array> grouping::reduce(const std::vector<reduction>& all, co
 
 result_files::result_files(const shape_options& options, std::size_t operations, std::size_t groups,
                            std::vector<std::string> inputs)
-    : out_(options.out.value_or("")), inputs_(std::move(inputs)) {
-  for (const auto& file : {options.offsets, options.keys})
-    if (file) inputs_.push_back(*file);
+    : out_(options.out.value_or("")), inputs_([&] {
+        for (const auto& file : {options.offsets, options.keys})
+          if (file) inputs.push_back(*file);
+        return input_files(wanted() ? inputs : std::vector<std::string>());
+      }()) {
   if (is_file() && (operations > 1 || groups > 1))
     refuse(fmt::format("--out {}: a file for the results of {} {}; a name without .npy is a folder", io::printable(out_),
                        operations > 1 ? operations : groups, operations > 1 ? "operations" : "arrays"));
-  if (is_file()) refuse_overwriting("--out", out_, inputs_);
+  if (is_file()) inputs_.refuse_overwriting("--out", out_);
 }
 
 bool result_files::is_file() const { return io::format_of_name(out_) == io::file_format::npy; }
@@ -254,9 +263,9 @@ void result_files::add(contents& to, std::span<const std::string> files, const s
   for (result_array& r : results) {
     const std::string path =
         is_file() ? out_ : (fs::path(out_) / fmt::format("{}.{}.npy", stem, name(r.of.op()))).string();
-    if (!is_file()) refuse_overwriting("--out", path, inputs_);
+    if (!is_file()) inputs_.refuse_overwriting("--out", path);
     std::string place = place_of(path);
-    if (to.contains(place) || std::find(written_.begin(), written_.end(), place) != written_.end())
+    if (to.contains(place) || written_.contains(place))
       refuse(fmt::format("--out {}: two results go there", io::printable(path)));
     to.emplace(std::move(place), file{path, std::move(r)});
   }
@@ -280,7 +289,7 @@ void result_files::write(const contents& all) {
     if (made) fs::remove(out_, ignored);
     throw;
   }
-  for (const auto& each : all) written_.push_back(each.first);
+  for (const auto& each : all) written_.insert(each.first);
 }
 
 }  // namespace bitfold::cli

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +15,7 @@
 #include <bitfold/cpu.hpp>
 #include <bitfold/reduction.hpp>
 
+#include "cli/operands.hpp"
 #include "cli/parts.hpp"
 #include "io/arrays.hpp"
 
@@ -93,8 +95,8 @@ class result_files {
  private:
   bool is_file() const;
   std::string out_;
-  std::vector<std::string> inputs_;
-  std::vector<std::string> written_;
+  input_files inputs_;
+  std::set<std::string> written_;
 };
 
 }  // namespace bitfold::cli

@@ -11,19 +11,19 @@
 namespace bitfold::io {
 namespace {
 
-// Bytes of the printable UTF-8 character at the start of s; 0 if there is none (a control character
-// or malformed). As in table 3-7 of the Unicode standard, less the C1 controls U+0080..U+009F.
+// Bytes of the UTF-8 character at the start of s; 0 if it is malformed, as in table 3-7 of the Unicode
+// standard.
 std::size_t character_size(std::string_view s) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(s[i]); };
   const unsigned lead = byte(0);
-  if (lead < 0x80) return lead >= 0x20 && lead != 0x7f;
+  if (lead < 0x80) return 1;
   const std::size_t size = lead < 0xc2   ? 0
                            : lead < 0xe0 ? 2
                            : lead < 0xf0 ? 3
                            : lead < 0xf5 ? 4
                                          : 0;
   if (size == 0 || s.size() < size) return 0;
-  const unsigned lowest = lead == 0xc2 || lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+  const unsigned lowest = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
   const unsigned highest = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
   if (byte(1) < lowest || byte(1) > highest) return 0;
   for (std::size_t i = 2; i < size; ++i)
@@ -31,12 +31,27 @@ std::size_t character_size(std::string_view s) {
   return size;
 }
 
+// Whether that is a control character: C0, DEL, or C1.
+bool is_control(std::string_view character) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(character[i]); };
+  return byte(0) < 0x20 || byte(0) == 0x7f || (byte(0) == 0xc2 && character.size() > 1 && byte(1) < 0xa0);
+}
+
 }  // namespace
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t size = character_size(text);
+    if (size == 0) return false;
+    text.remove_prefix(size);
+  }
+  return true;
+}
 
 std::string printable(std::string_view text, std::size_t most) {
   std::string out;
   while (!text.empty()) {
-    const std::size_t size = character_size(text);
+    const std::size_t size = is_control(text) ? 0 : character_size(text);
     if (out.size() + std::max<std::size_t>(size, 4) > most) return out + "...";
     if (size == 0)
       out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[0]));

@@ -13,6 +13,8 @@ namespace bitfold::io {
 /// \xNN, and what exceeds `most` bytes becomes "...".
 std::string printable(std::string_view text, std::size_t most = std::string_view::npos);
 
+bool is_utf8(std::string_view text);
+
 /// Throws errc::bad_input with "FIELD: WHAT", which the caller prefixes with the file's name. Text
 /// that comes from the file may be passed as it is.
 [[noreturn]] void bad(std::string_view field, std::string_view what);

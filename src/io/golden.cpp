@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -31,9 +32,14 @@ std::string json_text(std::string_view text) { return json(text).dump(); }
 
 // The document tree of `text`, less what JSON leaves open: of two equal keys the library would keep
 // one silently, and nesting has no limit. (Its parser with a callback could tell too, but looks
-// through all of a list whenever an element of it ends.)
+// through all of a list whenever an element of it ends.) What files[].arrays[] holds, which is nearly
+// all, is given to `array` as it ends, with its path, and is not kept: that would take ten times the
+// memory of the text.
 class tree_reader : public nlohmann::json_sax<json> {
  public:
+  using reader_of_array = std::function<void(std::size_t file, const json&, const std::string& path)>;
+  explicit tree_reader(reader_of_array array) : array_(std::move(array)) {}
+
   json read(std::string_view text) {
     // The parser would take a zero byte for the end of the text.
     if (const auto zero = text.find('\0'); zero != std::string_view::npos)
@@ -74,16 +80,17 @@ class tree_reader : public nlohmann::json_sax<json> {
     json* container;
     json::object_t::value_type* member;  // the current one, of an object
   };
+  reader_of_array array_;
   std::size_t size_ = 0;
   json root_;
   std::vector<level> levels_;
 
-  // The path to what is about to be placed.
-  std::string here() const {
+  // The path to what is about to be placed, or was placed last.
+  std::string here(std::size_t placed = 0) const {
     std::string path;
     for (const level& l : levels_) {
       if (l.container->is_array())
-        path += fmt::format("[{}]", l.container->size() - (&l == &levels_.back() ? 0 : 1));
+        path += fmt::format("[{}]", l.container->size() - (&l == &levels_.back() ? placed : 1));
       else
         path += (path.empty() ? "" : ".") + printable(l.member->first, 40);
     }
@@ -106,8 +113,21 @@ class tree_reader : public nlohmann::json_sax<json> {
     return true;
   }
   bool leave() {
+    json* const ended = levels_.back().container;
     levels_.pop_back();
+    if (is_array_of_file()) {
+      array_(levels_[1].container->size() - 1, *ended, here(1));
+      *ended = json(json::value_t::discarded);
+    }
     return true;
+  }
+  // Whether files[].arrays[] is what has ended.
+  bool is_array_of_file() const {
+    const auto in = [&](std::size_t level, const char* key) {
+      return levels_[level].container->is_object() && levels_[level].member->first == key &&
+             levels_[level + 1].container->is_array();
+    };
+    return levels_.size() == 4 && in(0, "files") && in(2, "arrays");
   }
 };
 
@@ -163,11 +183,9 @@ struct node {
   }
 };
 
-golden_result parse_result(const node& n, dtype in, bool empty, std::size_t inputs) {
+golden_result parse_result(const node& n, dtype in, bool empty) {
   const auto parse_type = [](std::string_view t) { return parse_dtype(t); };
   const auto op = n["op"].named([](std::string_view t) { return parse_op(t); });
-  if (static_cast<std::size_t>(info(op).inputs) != inputs)
-    n["op"].wrong(fmt::format("{} takes {}", name(op), inputs == 1 ? "two inputs" : "one input"));
   if (empty && info(op).empty == if_empty::refused)
     n["op"].wrong(fmt::format("{} of no elements is not defined", name(op)));
   std::optional<method_id> method;
@@ -197,32 +215,45 @@ golden_result parse_result(const node& n, dtype in, bool empty, std::size_t inpu
   }
 }
 
-golden_array parse_array(const node& n, std::size_t inputs) {
-  golden_array a;
-  a.name = n["name"].text();
-  a.type = n["dtype"].named([](std::string_view t) { return parse_dtype(t); });
+// Of which the number of inputs is not known yet: see check_inputs.
+golden_array parse_array(const node& n) {
+  golden_array a{n["name"].text(), n["dtype"].named(element_type::parse), {}, {}, {}};
   const node shape = n["shape"];
   for (const node& extent : shape.items()) a.shape.push_back(extent.number());
-  const auto count = element_count(a.shape, size_of(a.type));
+  const auto count = element_count(a.shape, item_bytes(a.type));
   if (!count) shape.wrong("does not fit in 64 bits");
-  for (std::size_t k = 0; k < inputs; ++k) a.digests.push_back(n[of_input(k, "digest")].hex(32));
+  for (std::size_t k = 0; k == 0 || (k == 1 && n.value.contains(of_input(k, "digest"))); ++k)
+    a.digests.push_back(n[of_input(k, "digest")].hex(32));
   const node results = n["results"];
-  for (const node& result : results.items())
-    a.results.push_back(parse_result(result, a.type, *count == 0, inputs));
-  if (a.results.empty()) results.wrong("is empty");  // `check --ulps` would compare nothing
+  const auto in = arithmetic_of(a.type);
+  for (const node& result : results.items()) {
+    if (!in) results.wrong(fmt::format("is not empty, but {} has no arithmetic", name(a.type)));
+    a.results.push_back(parse_result(result, *in, *count == 0));
+  }
+  if (in && a.results.empty()) results.wrong("is empty");  // `check --ulps` would compare nothing
   return a;
+}
+
+// That the array, at that path, is of so many inputs.
+void check_inputs(golden_array& a, const std::string& path, std::size_t inputs) {
+  for (std::size_t k = 0; k < a.results.size(); ++k)
+    if (const op_id op = a.results[k].what.op(); static_cast<std::size_t>(info(op).inputs) != inputs)
+      bad(fmt::format("{}.results[{}].op", path, k),
+          fmt::format("{} takes {}", name(op), inputs == 1 ? "two inputs" : "one input"));
+  if (a.digests.size() < inputs) bad(path + "." + of_input(1, "digest"), "missing");
+  a.digests.resize(inputs);
 }
 
 // The first golden files of version 1 do not tell: the name did then, and raw files had the others.
 file_format parse_format_of(const node& file, const golden_file& g, std::size_t k) {
-  const auto of_one = [&](file_format f) { return f != file_format::safetensors; };
   if (k == 0 && !file.value.contains("format")) {
-    const auto named = format_of_name(g.from[0].file).value_or(file_format::raw);
-    return of_one(named) && g.arrays.size() != 1 ? file_format::safetensors : named;
+    if (g.arrays.size() != 1) return file_format::safetensors;
+    const auto named = format_of_name(g.from[0].file);
+    return named == file_format::npy || named == file_format::safetensors ? *named : file_format::raw;
   }
   const node format = file[of_input(k, "format")];
   const auto f = format.named([](std::string_view t) { return parse_format(t); });
-  if (of_one(f) && g.arrays.size() != 1)
+  if (holds_one(f) && g.arrays.size() != 1)
     format.wrong(fmt::format("'{}', but there are {} arrays", name(f), g.arrays.size()));
   return f;
 }
@@ -244,7 +275,9 @@ std::string whole_text(const std::filesystem::path& path, std::uint64_t max_size
   if (!no_size) refuse_above_most(known);
   std::string text;
   for (std::size_t size = 0;;) {
-    text.resize(std::min<std::uint64_t>(std::max<std::uint64_t>(2 * size, 1 << 16), max_size + 1));
+    // Of a file, its size and the byte that is not there.
+    const std::uint64_t more = size == 0 && !no_size ? known + 1 : 2 * size;
+    text.resize(std::min<std::uint64_t>(std::max<std::uint64_t>(more, 1 << 16), max_size + 1));
     size += std::fread(text.data() + size, 1, text.size() - size, file.get());
     refuse_above_most(size);
     if (size == text.size()) continue;
@@ -260,7 +293,9 @@ std::string of_input(std::size_t k, std::string_view field) {
   return std::string(field) + (k == 0 ? "" : "2");
 }
 
-std::string golden_text(const golden& g) {
+namespace {
+
+std::string text_of(const golden& g) {
   std::string text = fmt::format(
       "{{\n\"format\": \"{}\",\n\"version\": {},\n\"bitfold\": {},\n\"order_version\": {},\n"
       "\"files\": [",
@@ -291,11 +326,35 @@ std::string golden_text(const golden& g) {
     }
     text += "\n]}";
   }
-  return text + "\n]\n}\n";
+  return text += "\n]\n}\n";
+}
+
+}  // namespace
+
+std::string golden_text(const golden& g) {
+  for (const golden_file& f : g.files)
+    for (const golden_array& a : f.arrays)
+      if (!is_utf8(a.name)) bad("tensor " + in_quotes(a.name), "its name is not UTF-8");
+  std::string text = text_of(g);
+  if (text.size() > largest_golden)
+    bad("golden file", fmt::format("{} bytes, and {} are the most; record less in one", text.size(), largest_golden));
+  parse_golden(text);
+  return text;
 }
 
 golden parse_golden(std::string_view text) {
-  const json tree = tree_reader().read(text);
+  std::vector<std::vector<golden_array>> arrays;  // of each file
+  std::optional<error> wrong;                     // the first; told when the version is known
+  const auto read_array = [&](std::size_t file, const json& value, const std::string& path) {
+    if (wrong) return;
+    try {
+      arrays.resize(std::max(arrays.size(), file + 1));
+      arrays[file].push_back(parse_array({value, path}));
+    } catch (const error& e) {
+      wrong = e;
+    }
+  };
+  const json tree = tree_reader(read_array).read(text);
   const node root{tree, "golden file"};
   if (const node format = root["format"]; format.text() != format_name)
     format.wrong(fmt::format("{}, not '{}'", in_quotes(format.text()), format_name));
@@ -307,6 +366,7 @@ golden parse_golden(std::string_view text) {
         "recorded in order version {}, but this bitfold adds in order version {}; record it anew",
         order.number(), order::version));
   golden g{root["bitfold"].text(), {}};
+  if (wrong) throw *wrong;
   std::set<std::vector<std::string>> files;
   const node all_files = root["files"];
   for (const node& f : all_files.items()) {
@@ -322,11 +382,19 @@ golden parse_golden(std::string_view text) {
       f["file"].wrong(in_quotes(paths[0]) +
                       (inputs == 1 ? " stands there twice"
                                    : " and " + in_quotes(paths[1]) + " stand there twice"));
-    std::set<std::string> names;
-    for (const node& a : f["arrays"].items()) {
-      file.arrays.push_back(parse_array(a, inputs));
-      const std::string& name = file.arrays.back().name;
-      if (!names.insert(name).second) a["name"].wrong(in_quotes(name) + " stands there twice");
+    const node list = f["arrays"];
+    if (!list.value.is_array()) list.wrong("is no list");
+    if (!list.value.empty()) {
+      arrays.resize(std::max(arrays.size(), g.files.size()));
+      file.arrays = std::move(arrays[g.files.size() - 1]);
+    }
+    std::set<std::string_view> names;
+    for (std::size_t i = 0; i < list.value.size(); ++i) {
+      const std::string path = fmt::format("{}[{}]", list.path, i);
+      if (!list.value[i].is_discarded()) bad(path, "is no object");
+      check_inputs(file.arrays[i], path, inputs);
+      const std::string& name = file.arrays[i].name;
+      if (!names.insert(name).second) bad(path + ".name", in_quotes(name) + " stands there twice");
     }
     for (std::size_t k = 0; k < inputs; ++k) file.from[k].format = parse_format_of(f, file, k);
   }

@@ -10,6 +10,7 @@
 
 #include <bitfold/reduction.hpp>
 
+#include "io/element.hpp"
 #include "io/format.hpp"
 
 namespace bitfold::io {
@@ -21,16 +22,16 @@ struct golden_result {
 
 struct golden_array {
   std::string name;  ///< as in io::array
-  dtype type;
+  element_type type;
   std::vector<std::uint64_t> shape;
   /// Of each input's elements' bytes, little endian, in row-major order.
   std::vector<std::string> digests;
-  std::vector<golden_result> results;
+  std::vector<golden_result> results;  ///< none of a type without arithmetic
 };
 
 struct golden_source {
   std::string file;    ///< the path as it was given; valid UTF-8
-  file_format format;  ///< a raw or npy file has one array
+  file_format format;  ///< where it holds_one array, there is one
 };
 
 /// What one file holds; or two, whose arrays of one name, type and shape are reduced together.
@@ -47,14 +48,17 @@ struct golden {
 /// What a field is called of the first input (0), and of the second: "file2".
 std::string of_input(std::size_t k, std::string_view field);
 
+/// A golden file that parse_golden reads; what it would refuse is refused here, with its errors.
 std::string golden_text(const golden& g);
+
+/// Bytes that a golden file may have.
+inline constexpr std::uint64_t largest_golden = std::uint64_t{1} << 30;
 
 /// Errors: errc::bad_input, "FIELD: what is wrong", with the path to the field
 /// ("files[0].arrays[3].shape"). An order version that is not this library's is one of them.
 golden parse_golden(std::string_view text);
 
 /// The same from a file or a pipe of up to `max_size` bytes; the errors then begin with its name.
-golden read_golden(const std::filesystem::path& path,
-                   std::uint64_t max_size = std::uint64_t{1} << 30);
+golden read_golden(const std::filesystem::path& path, std::uint64_t max_size = largest_golden);
 
 }  // namespace bitfold::io

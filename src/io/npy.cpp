@@ -6,6 +6,8 @@
 #include <cstring>
 #include <iterator>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -27,7 +29,8 @@ struct header {
 
 class scanner {
  public:
-  explicit scanner(std::string_view text) : text_(text) {}
+  // Python 2 wrote a long integer as 2L.
+  scanner(std::string_view text, bool may_be_python_2) : text_(text), longs_(may_be_python_2) {}
 
   bool eat(std::string_view token) {
     skip_space();
@@ -63,6 +66,7 @@ class scanner {
     if (ec != std::errc() || (digits > 1 && rest[0] == '0'))
       fail(field, "expected a non-negative integer");
     at_ += digits;
+    if (longs_ && peek() == 'L') ++at_;
     return value;
   }
   [[noreturn]] void fail(std::string_view field, std::string_view what) const {
@@ -75,6 +79,7 @@ class scanner {
     while (peek() == ' ' || peek() == '\n' || peek() == '\t' || peek() == '\r') ++at_;
   }
   std::string_view text_;
+  bool longs_;
   std::size_t at_ = 0;
 };
 
@@ -91,9 +96,9 @@ std::vector<std::uint64_t> parse_shape(scanner& in) {
   return shape;
 }
 
-header parse_header(std::string_view text) {
+header parse_header(std::string_view text, bool may_be_python_2) {
   header h;
-  scanner in(text);
+  scanner in(text, may_be_python_2);
   in.expect("header", "{");
   while (!in.eat("}")) {
     const auto key = in.string("header");
@@ -120,34 +125,58 @@ header parse_header(std::string_view text) {
   return h;
 }
 
-struct element_type {
-  dtype type;
+struct stored_type {
+  element_type type;
   bool swapped;  // stored big endian
 };
 
-element_type parse_descr(std::string_view descr) {
-  if (descr.size() == 3 && descr[2] >= '1' && descr[2] <= '8') {
-    const char order = descr[0];
-    const auto type = parse_dtype(fmt::format("{}{}", descr[1], 8 * (descr[2] - '0')));
-    const bool one_byte = descr[2] == '1';
+// What is not called as here.
+constexpr std::pair<std::string_view, std::string_view> other_kinds[] = {
+    {"b1", "bool"}, {"f1", "f8_e5m2"}, {"c8", "c64"}, {"c16", "c128"}};
+
+stored_type parse_descr(std::string_view descr, std::optional<element_type> given) {
+  const char order = descr.empty() ? '\0' : descr[0];
+  const std::string_view kind = descr.substr(std::min<std::size_t>(descr.size(), 1));
+  if (order == '<' || order == '>' || order == '=' || order == '|') {
+    std::optional<element_type> type;
+    if (kind.size() == 2 && kind[1] >= '1' && kind[1] <= '8')
+      if (const auto t = parse_dtype(fmt::format("{}{}", kind[0], 8 * (kind[1] - '0')))) type = *t;
+    for (const auto& [text, name] : other_kinds)
+      if (kind == text) type = element_type::parse(name);
+    const bool one_byte = type && item_bytes(*type) == 1;
     // "not applicable" leaves the byte order of a wider type open
-    if (type && (order == '<' || order == '>' || order == '=' || (order == '|' && one_byte)))
-      return {*type, order == '>' && !one_byte};
+    if (type && (order != '|' || one_byte)) return {*type, order == '>' && !one_byte};
+    if (kind.starts_with('V') && order != '>') {
+      if (given && kind == fmt::format("V{}", item_bytes(*given)) && bytes_of(*given, 1) > 0)
+        return {*given, false};
+      if (kind == "V1" || kind == "V2")
+        bad("descr", in_quotes(descr) + " does not say of what type the bytes are; NumPy writes " +
+                         (kind == "V2" ? "bfloat16 so: --dtype bf16" : "types of 8 bits so: --dtype f8_e4m3"));
+    }
   }
-  bad("descr", in_quotes(descr) +
-                   " is not supported (a byte order and one of f2 f4 f8 i1 i2 i4 i8 u1 u2 u4 u8)");
+  bad("descr", in_quotes(descr) + " is not supported (a byte order and one of f2 f4 f8 i1 i2 i4 i8 u1 u2 "
+                                  "u4 u8 b1 c8 c16)");
 }
 
 // ---- Conversion to native endian and row-major order
+
+// A complex number, of which each part has a byte order.
+template <class U>
+struct parts {
+  U real, imaginary;
+};
 
 template <class U>
 U load(const std::byte* p, bool swapped) {
   U v;
   std::memcpy(&v, p, sizeof v);
-  if constexpr (sizeof(U) == 2) return swapped ? __builtin_bswap16(v) : v;
-  if constexpr (sizeof(U) == 4) return swapped ? __builtin_bswap32(v) : v;
-  if constexpr (sizeof(U) == 8) return swapped ? __builtin_bswap64(v) : v;
-  return v;
+  if constexpr (requires { v.real; }) {
+    using part = decltype(v.real);
+    return {load<part>(p, swapped), load<part>(p + sizeof(part), swapped)};
+  } else if constexpr (sizeof(U) == 2) return swapped ? __builtin_bswap16(v) : v;
+  else if constexpr (sizeof(U) == 4) return swapped ? __builtin_bswap32(v) : v;
+  else if constexpr (sizeof(U) == 8) return swapped ? __builtin_bswap64(v) : v;
+  else return v;
 }
 
 // Fortran order to row-major order. The first extent has stride 1 in `from` and the last has stride
@@ -210,6 +239,12 @@ std::size_t header_at(std::span<const std::byte> file) { return file[6] == std::
 
 }  // namespace
 
+bool npy_tells(element_type type) {
+  const auto in_others = [&](const auto& other) { return other.second == name(type); };
+  return std::any_of(std::begin(other_kinds), std::end(other_kinds), in_others) ||
+         (arithmetic_of(type) && type != dtype::bf16);
+}
+
 bool looks_like_npy(std::span<const std::byte> file) {
   return std::string_view(reinterpret_cast<const char*>(file.data()), file.size())
       .starts_with("\x93NUMPY");
@@ -231,11 +266,11 @@ std::uint64_t npy_head_size(std::span<const std::byte> start, std::uint64_t size
   return header_at(start) + length;
 }
 
-array_place parse_npy_head(std::span<const std::byte> head) {
+array_place parse_npy_head(std::span<const std::byte> head, std::optional<element_type> given) {
   const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
-  header h = parse_header(text.substr(header_at(head)));
-  const auto [type, swapped] = parse_descr(*h.descr);
-  const auto count = element_count(*h.shape, size_of(type));
+  header h = parse_header(text.substr(header_at(head)), head[6] < std::byte{3});
+  const auto [type, swapped] = parse_descr(*h.descr, given);
+  const auto count = element_count(*h.shape, item_bytes(type));
   if (!count) bad("shape", "the array does not fit in 64 bits");
   const auto more_than_one = [](std::uint64_t extent) { return extent != 1; };
   const bool column_major =
@@ -243,17 +278,25 @@ array_place parse_npy_head(std::span<const std::byte> head) {
   return {"", type, std::move(*h.shape), *count, head.size(), swapped && *count > 0, column_major};
 }
 
-void check_npy_size(const array_place& p, std::uint64_t bytes) {
-  if (p.count * size_of(p.type) != bytes)
-    bad("shape", fmt::format("{} elements of {} are {} bytes, but the file has {}", p.count,
-                             name(p.type), p.count * size_of(p.type), bytes));
+void refuse_second_npy(std::span<const std::byte> following) {
+  if (looks_like_npy(following))
+    bad("size", "another array follows the first: NumPy's save was called on one file more than once; "
+                "its savez makes a file of several (.npz)");
 }
 
-array parse_npy(std::span<const std::byte> file, const std::shared_ptr<const void>& owner) {
+void check_npy_size(const array_place& p, std::uint64_t bytes, std::span<const std::byte> following) {
+  refuse_second_npy(following);
+  if (p.bytes() != bytes)
+    bad("shape", fmt::format("{} elements of {} are {} bytes, but the file has {}", p.count,
+                             name(p.type), p.bytes(), bytes));
+}
+
+array parse_npy(std::span<const std::byte> file, std::optional<element_type> type,
+                const std::shared_ptr<const void>& owner) {
   const std::uint64_t head = npy_head_size(file, file.size());
-  array_place p = parse_npy_head(file.first(head));
+  array_place p = parse_npy_head(file.first(head), type);
   const auto body = file.subspan(head);
-  check_npy_size(p, body.size());
+  check_npy_size(p, body.size(), body.subspan(std::min<std::uint64_t>(p.bytes(), body.size())));
 
   array a{"", p.type, std::move(p.shape), p.count, body.data(), owner};
   if (!p.column_major && !p.swapped) return a;
@@ -263,11 +306,19 @@ array parse_npy(std::span<const std::byte> file, const std::shared_ptr<const voi
                  [](std::uint64_t extent) { return extent != 1; });
 
   const std::shared_ptr<std::byte[]> copy(new std::byte[body.size()]);
-  switch (size_of(p.type)) {
-    case 1: convert<std::uint8_t>(a.data, copy.get(), a.count, extents, p.swapped); break;
-    case 2: convert<std::uint16_t>(a.data, copy.get(), a.count, extents, p.swapped); break;
-    case 4: convert<std::uint32_t>(a.data, copy.get(), a.count, extents, p.swapped); break;
-    default: convert<std::uint64_t>(a.data, copy.get(), a.count, extents, p.swapped); break;
+  const auto to = [&]<class U>(std::type_identity<U>) {
+    convert<U>(a.data, copy.get(), a.count, extents, p.swapped);
+  };
+  const bool complex = item_bytes(a.type) > a.type.of().swapped;
+  switch (item_bytes(a.type)) {
+    case 1: to(std::type_identity<std::uint8_t>()); break;
+    case 2: to(std::type_identity<std::uint16_t>()); break;
+    case 4: to(std::type_identity<std::uint32_t>()); break;
+    case 8:
+      if (complex) to(std::type_identity<parts<std::uint32_t>>());
+      else to(std::type_identity<std::uint64_t>());
+      break;
+    default: to(std::type_identity<parts<std::uint64_t>>()); break;
   }
   a.data = copy.get();
   a.owner = copy;

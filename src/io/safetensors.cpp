@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <set>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -41,22 +40,23 @@ class header_reader : public nlohmann::json_sax<nlohmann::json> {
       case in_tensor: {
         const auto field = std::find(fields.begin(), fields.end(), key);
         field_ = key;
-        if (field == fields.end()) bad(here(), "unknown field");
-        if (std::exchange(seen_[static_cast<std::size_t>(field - fields.begin())], true))
+        unknown_ = field == fields.end();
+        if (!unknown_ && std::exchange(seen_[static_cast<std::size_t>(field - fields.begin())], true))
           bad(here(), "repeated field");
         break;
       }
-      default:
-        if (!metadata_.insert(key).second) bad("__metadata__", "repeated key " + in_quotes(key));
+      default: break;  // of __metadata__, which nobody asks for
     }
     return true;
   }
   bool start_object(std::size_t) override {
+    if (of_unknown()) return enter_unknown();
     if (where_ == outside) {
       where_ = in_header;
     } else if (where_ == in_header) {
       where_ = name_ == "__metadata__" ? in_metadata : in_tensor;
       field_.clear();
+      unknown_ = false;
       seen_ = {};
     } else {
       wrong("an object");
@@ -64,6 +64,7 @@ class header_reader : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool end_object() override {
+    if (where_ == in_unknown) return leave_unknown();
     for (std::size_t i = 0; where_ == in_tensor && i < fields.size(); ++i) {
       field_ = fields[i];
       if (!seen_[i]) bad(here(), "missing");
@@ -72,6 +73,7 @@ class header_reader : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool string(string_t& text) override {
+    if (of_unknown()) return true;
     if (where_ == in_tensor && field_ == "dtype")
       tensors[name_].dtype = text;
     else if (where_ != in_metadata)
@@ -79,17 +81,20 @@ class header_reader : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool start_array(std::size_t) override {
+    if (of_unknown()) return enter_unknown();
     if (where_ != in_tensor || field_ == "dtype") wrong("an array");
     where_ = in_numbers;
     numbers_.clear();
     return true;
   }
   bool number_unsigned(number_unsigned_t value) override {
+    if (of_unknown()) return true;
     if (where_ != in_numbers) wrong("a number");
     numbers_.push_back(value);
     return true;
   }
   bool end_array() override {
+    if (where_ == in_unknown) return leave_unknown();
     auto& tensor = tensors[name_];
     if (field_ == "shape") {
       tensor.shape = numbers_;
@@ -101,13 +106,16 @@ class header_reader : public nlohmann::json_sax<nlohmann::json> {
     where_ = in_tensor;
     return true;
   }
-  bool null() override { wrong("null"); }
-  bool boolean(bool) override { wrong("a boolean"); }
-  bool number_integer(number_integer_t) override { wrong("a negative number"); }
-  bool number_float(number_float_t, const string_t&) override {
-    wrong("a number that is no 64-bit integer");
+  bool null() override {
+    if (where_ == in_header && name_ == "__metadata__") return true;
+    return other("null");
   }
-  bool binary(binary_t&) override { wrong("binary"); }
+  bool boolean(bool) override { return other("a boolean"); }
+  bool number_integer(number_integer_t) override { return other("a negative number"); }
+  bool number_float(number_float_t, const string_t&) override {
+    return other("a number that is no 64-bit integer");
+  }
+  bool binary(binary_t&) override { return other("binary"); }
   bool parse_error(std::size_t at, const std::string&,
                    const nlohmann::detail::exception&) override {
     bad("header", fmt::format("not JSON at byte {}", at));
@@ -115,11 +123,12 @@ class header_reader : public nlohmann::json_sax<nlohmann::json> {
 
  private:
   static constexpr std::array<std::string_view, 3> fields{"dtype", "shape", "data_offsets"};
-  enum { outside, in_header, in_metadata, in_tensor, in_numbers } where_ = outside;
+  enum { outside, in_header, in_metadata, in_tensor, in_numbers, in_unknown } where_ = outside;
   std::string name_, field_;  // of the tensor and of its field
   std::array<bool, fields.size()> seen_{};
+  bool unknown_ = false;           // the tensor's field
+  std::size_t unknown_depth_ = 0;  // of lists and objects within it
   bool has_metadata_ = false;
-  std::set<std::string> metadata_;
   std::vector<std::uint64_t> numbers_;
 
   std::string here() const {
@@ -128,19 +137,33 @@ class header_reader : public nlohmann::json_sax<nlohmann::json> {
     const std::string tensor = "tensor " + in_quotes(name_);
     return where_ == in_header || field_.empty() ? tensor : tensor + " " + printable(field_, 100);
   }
+  // The value of a field that the format does not know, which may be anything.
+  bool of_unknown() const { return where_ == in_unknown || (where_ == in_tensor && unknown_); }
+  bool enter_unknown() {
+    where_ = in_unknown;
+    ++unknown_depth_;
+    return true;
+  }
+  bool leave_unknown() {
+    if (--unknown_depth_ == 0) where_ = in_tensor;
+    return true;
+  }
+  bool other(std::string_view what) const {
+    return of_unknown() ? true : (wrong(what), false);
+  }
   [[noreturn]] void wrong(std::string_view what) const {
     bad(here(), fmt::format("{} is out of place here", what));
   }
 };
 
-std::optional<dtype> parse_type(std::string_view text) {
-  for (const dtype t : all_dtypes) {
-    std::string upper(name(t));
-    std::transform(upper.begin(), upper.end(), upper.begin(),
-                   [](char c) { return c >= 'a' ? static_cast<char>(c - 'a' + 'A') : c; });
-    if (upper == text) return t;
+// Their names in a header are ours in upper case, of those that the format has.
+std::optional<element_type> parse_type(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'a' && c <= 'z') return std::nullopt;
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   }
-  return std::nullopt;
+  return lower == "c128" ? std::nullopt : element_type::parse(lower);
 }
 
 // The first eight bytes, which must be there.
@@ -153,7 +176,9 @@ std::uint64_t header_length(std::span<const std::byte> file) {
 }  // namespace
 
 bool looks_like_safetensors(std::span<const std::byte> start, std::uint64_t size) {
-  return start.size() > 8 && start[8] == std::byte{'{'} &&
+  constexpr std::string_view after = "\"} \t\r\n";  // the {, in JSON
+  return start.size() > 9 && start[8] == std::byte{'{'} && 
+         after.find(static_cast<char>(start[9])) != after.npos &&
          header_length(start) <= std::min(max_header, size - 8);
 }
 
@@ -173,7 +198,8 @@ std::vector<array_place> parse_safetensors_head(std::span<const std::byte> head,
                                                 std::uint64_t& end) {
   const std::string_view text(reinterpret_cast<const char*>(head.data()) + 8, head.size() - 8);
   // The JSON parser would take a zero byte for the end of the text.
-  if (!text.starts_with('{')) bad("header", "does not start with {");
+  if (const auto first = text.find_first_not_of(" \t\r\n"); first == text.npos || text[first] != '{')
+    bad("header", "does not start with {");
   if (text.find('\0') != std::string_view::npos) bad("header", "contains a zero byte");
   header_reader header;
   nlohmann::json::sax_parse(text, &header);
@@ -216,16 +242,16 @@ std::vector<array_place> parse_safetensors_head(std::span<const std::byte> head,
     const auto type = parse_type(dtype_text);
     if (!type) {
       if (!wanted) continue;
-      bad(field(*e, "dtype"), in_quotes(dtype_text) +
-                                  " is not supported (F16 BF16 F32 F64 I8 I16 I32 "
-                                  "I64 U8 U16 U32 U64)");
+      bad(field(*e, "dtype"), in_quotes(dtype_text) + " is no type of safetensors (F32, BOOL, F8_E4M3 ...)");
     }
-    const auto count = element_count(shape, size_of(*type));
+    const auto count = element_count(shape, item_bytes(*type));
     if (!count) bad(field(*e, "shape"), "the tensor does not fit in 64 bits");
-    if (*count * size_of(*type) != last - first)
+    if (*count % 8 * type->of().bits % 8 != 0)
+      bad(field(*e, "shape"), fmt::format("{} elements of {} do not end with a byte", *count, name(*type)));
+    if (const std::uint64_t bytes = bytes_of(*type, *count); bytes != last - first)
       bad(field(*e, "data_offsets"),
           fmt::format("[{},{}] is {} bytes, but {} elements of {} are {}", first, last,
-                      last - first, *count, name(*type), *count * size_of(*type)));
+                      last - first, *count, name(*type), bytes));
     if (wanted) places.push_back({e->first, *type, std::move(shape), *count, head.size() + first});
   }
   if (tensor && places.empty()) bad("tensor " + in_quotes(*tensor), "not in the file");

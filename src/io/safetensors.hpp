@@ -12,7 +12,7 @@
 
 namespace bitfold::io {
 
-/// Whether a file of `size` bytes, of which the first 9 are enough, begins with the length of a
+/// Whether a file of `size` bytes, of which the first 10 are enough, begins with the length of a
 /// header that fits in it, and a header with {.
 bool looks_like_safetensors(std::span<const std::byte> start, std::uint64_t size);
 
@@ -30,7 +30,7 @@ std::vector<array_place> parse_safetensors_head(std::span<const std::byte> head,
 
 /// The tensors in the bytes of a .safetensors file, by data offset and then name, or the one called
 /// `tensor` (only its element type must then be known). They point into `file`, which `owner` keeps
-/// alive. As strict as the official implementation; unknown fields of a tensor are errors too.
+/// alive. As strict as the official implementation, and with names that stand there twice.
 /// Errors: errc::bad_input, "FIELD: what is wrong".
 std::vector<array> parse_safetensors(std::span<const std::byte> file,
                                      const std::optional<std::string>& tensor,

@@ -86,20 +86,21 @@ std::vector<std::byte> stream::head(std::uint64_t size) {
         fmt::format("{} bytes before the data, above the limit of {}", size, max_head));
   std::vector<std::byte> bytes(size_ ? std::min(size, *size_) : size);
   bytes.resize(read_at(0, bytes));
-  if (!size_) start_ = bytes;
+  if (!size_ && bytes.size() > start_.size()) start_ = bytes;
   return bytes;
 }
 
 void stream::read_head(const read_options& options) {
-  constexpr std::size_t enough = 12;  // to tell the format, and how long the head is
-  const auto start = head(enough);
+  constexpr std::size_t enough = 12;  // to tell how long the head is
+  const auto start = head(enough_to_tell);
   const std::uint64_t size = size_.value_or(start.size() < enough ? start.size() : unknown_size);
   const auto whole_head = [&](std::uint64_t bytes) {
     auto read = head(bytes);
     if (read.size() < bytes) bad("header length", "truncated file");
     return read;
   };
-  switch (format_to_read(path_, {start, size}, options)) {
+  const file_format format = format_to_read(path_, {start, size}, options);
+  switch (format) {
     case file_format::safetensors: {
       const auto bytes = whole_head(safetensors_head_size(start, size));
       std::uint64_t end = 0;
@@ -110,26 +111,34 @@ void stream::read_head(const read_options& options) {
     }
     case file_format::npy: {
       const auto bytes = whole_head(npy_head_size(start, size));
-      arrays_ = {parse_npy_head(bytes)};
-      if (size_) check_npy_size(arrays_[0], *size_ - bytes.size());
-      end_ = bytes.size() + arrays_[0].count * size_of(arrays_[0].type);
+      arrays_ = {parse_npy_head(bytes, options.type)};
+      end_ = bytes.size() + arrays_[0].bytes();
+      if (size_) check_npy_size(arrays_[0], *size_ - bytes.size(), following());
       break;
     }
     case file_format::raw: {
-      arrays_ = {{"", *options.raw_type, {}, 0, 0}};
+      arrays_ = {{"", *options.type, {}, 0, 0}};
       if (!size_) break;
-      arrays_[0].count = raw_count(*size_, *options.raw_type);
+      arrays_[0].count = raw_count(*size_, *options.type);
       arrays_[0].shape = {arrays_[0].count};
       end_ = *size_;
+      break;
     }
+    case file_format::npz:
+    case file_format::index:
+      throw error(errc::usage,
+                  fmt::format("format: {}, which is not read in pieces{}", name(format),
+                              format == file_format::npz ? "" : "; give its files themselves"));
   }
+  for (const array_place& a : arrays_) check_type(a.name, a.type, options);
+  is_npy_ = format == file_format::npy;
   done_.resize(arrays_.size());
 }
 
 std::optional<std::uint64_t> stream::bytes() const {
   if (!end_) return std::nullopt;
   std::uint64_t all = 0;
-  for (const array_place& a : arrays_) all += a.count * size_of(a.type);
+  for (const array_place& a : arrays_) all += a.bytes();
   return all;
 }
 
@@ -153,11 +162,11 @@ std::size_t stream::read_at(std::uint64_t at, std::span<std::byte> to) {
   if (at < start_.size()) {
     n = std::min<std::size_t>(to.size(), start_.size() - at);
     std::memcpy(to.data(), start_.data() + at, n);
-  } else if (at < at_) {
+  }
+  if (n < to.size() && at + n < at_)
     bad("order",
         "the data of this array are past; from a pipe, arrays come in the order of the file");
-  }
-  while (at_ < at) {  // what nobody wants
+  while (n == 0 && at_ < at) {  // what nobody wants
     std::byte nothing[4096];
     const ssize_t got = ::read(fd_, nothing, std::min<std::uint64_t>(sizeof nothing, at - at_));
     if (got == 0) return 0;
@@ -172,10 +181,17 @@ std::size_t stream::read_at(std::uint64_t at, std::span<std::byte> to) {
   return n;
 }
 
+// How what comes after the data begins.
+std::vector<std::byte> stream::following() {
+  std::vector<std::byte> bytes(npy_mark_size);
+  bytes.resize(read_at(*end_, bytes));
+  return bytes;
+}
+
 std::size_t stream::read(std::size_t k, std::span<std::byte> to) {
   return with_name([&]() -> std::size_t {
     array_place& a = arrays_[k];
-    const std::size_t size = size_of(a.type);
+    const std::size_t size = size_of(arithmetic(a.type));
     const std::uint64_t begin = a.begin + done_[k] * size;
     std::uint64_t most = to.size() / size;
     if (end_) most = std::min(most, a.count - done_[k]);
@@ -190,6 +206,7 @@ std::size_t stream::read(std::size_t k, std::span<std::byte> to) {
                       : fmt::format("ends after {} bytes, in the middle of the data", begin + got));
     }
     if (a.swapped) swap_elements(to.first(got), size);
+    if (is_bool(a.type)) make_truths(to.first(got));
     done_[k] += got / size;
     return got / size;
   });
@@ -197,10 +214,11 @@ std::size_t stream::read(std::size_t k, std::span<std::byte> to) {
 
 void stream::check_end() {
   with_name([&] {
-    std::byte one;
     if (!end_) return;
     if (!size_) {
-      if (read_at(*end_, {&one, 1}) > 0)
+      const auto more = following();
+      if (is_npy_) refuse_second_npy(more);
+      if (!more.empty())
         bad("size", fmt::format("more than the {} bytes that its head says", *end_));
       if (at_ < *end_)
         bad("file", fmt::format("ends after {} bytes, in the middle of the data", at_));

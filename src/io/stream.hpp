@@ -28,10 +28,10 @@ class stream {
   /// Of all arrays together; nothing where that shows at the end.
   std::optional<std::uint64_t> bytes() const;
 
-  /// The next elements of array k, in the order in which they are stored, as native bytes: as many
-  /// as there are left, and as `to` has room for. What a raw array from a pipe is like is known
-  /// when it has ended, by its shape and count. From a pipe arrays come one after the other. Errors
-  /// as "FILE: FIELD: what is wrong".
+  /// The next elements of array k, which has arithmetic, in the order in which they are stored, as
+  /// numbers_of has them: as many as there are left, and as `to` has room for. What a raw array from
+  /// a pipe is like is known when it has ended, by its shape and count. From a pipe arrays come one
+  /// after the other. Errors as "FILE: FIELD: what is wrong".
   std::size_t read(std::size_t k, std::span<std::byte> to);
 
   /// To be called at the end. Throws where something follows, or the file became shorter.
@@ -42,6 +42,7 @@ class stream {
   void read_head(const read_options& options);
   std::vector<std::byte> head(std::uint64_t size);
   std::size_t read_at(std::uint64_t at, std::span<std::byte> to);
+  std::vector<std::byte> following();
   template <class F>
   auto with_name(F f);
 
@@ -53,6 +54,7 @@ class stream {
   std::vector<array_place> arrays_;
   std::vector<std::uint64_t> done_;   // elements of each array
   std::optional<std::uint64_t> end_;  // nothing: that is raw, from a pipe
+  bool is_npy_ = false;
 };
 
 }  // namespace bitfold::io

@@ -18,11 +18,11 @@ inline void require(bool condition) {
 
 /// An array that was accepted from an input of `input_size` bytes.
 inline void check(const bitfold::io::array& a, std::size_t input_size) {
-  const auto count = bitfold::io::element_count(a.shape, size_of(a.type));
+  const auto count = bitfold::io::element_count(a.shape, item_bytes(a.type));
   require(count && *count == a.count);
-  require(a.count <= input_size / size_of(a.type));
+  require(a.bytes() <= input_size && a.count <= 2 * input_size);
   volatile unsigned char sink = 0;
-  for (std::size_t i = 0; i < a.count * size_of(a.type); ++i)
+  for (std::size_t i = 0; i < a.bytes(); ++i)
     sink = sink ^ static_cast<unsigned char>(a.data[i]);
 }
 
