@@ -7,6 +7,7 @@ import contextlib
 import operator
 import sys
 import warnings
+from collections.abc import Iterator, Set
 from typing import Any
 
 import numpy as np
@@ -45,11 +46,13 @@ _short_names: dict[Any, str] = {}
 
 
 def short_name(dtype: Any, argument: str = "dtype") -> str:
-    """bitfold's name of a dtype of any library, or of what np.dtype takes. TypeError: not a type that bitfold has."""
+    """bitfold's name of a dtype of any library, of what np.dtype takes, or of itself. TypeError: not a type that bitfold has."""
     try:
         return _short_names[dtype]
     except (KeyError, TypeError):
         pass
+    if isinstance(dtype, str) and dtype in PUBLIC and dtype not in ("i8", "u8"):  # these are of 8 bytes to NumPy
+        return dtype
     text = str(dtype).removeprefix("torch.")
     if text not in NAMES:
         try:
@@ -60,7 +63,7 @@ def short_name(dtype: Any, argument: str = "dtype") -> str:
             raise TypeError(f"{argument}: {made.str} is byte-swapped")
         text = made.name
     if text not in NAMES:
-        raise TypeError(f"{argument}: {text} is no element type of bitfold")
+        raise TypeError(f"{argument}: {text} is no element type of bitfold") from None
     with contextlib.suppress(TypeError):
         _short_names[dtype] = NAMES[text]
     return NAMES[text]
@@ -79,13 +82,91 @@ def integer(name: str, value: Any, end: int | None = None) -> int:
     return value
 
 
+_PLAIN = (int, float, np.generic)  # of which a list has no more to tell
+
+
+def _what_is_lost(x: Any) -> str | None:
+    """What np.asarray would leave out in silence: the mask of a masked array, what is NA or null; in lists too."""
+    kind = type(x)
+    if kind is np.ndarray or issubclass(kind, _PLAIN):
+        return None
+    if issubclass(kind, (list, tuple)):
+        if all(t is np.ndarray or issubclass(t, _PLAIN) for t in set(map(type, x))):
+            return None
+        return next(filter(None, map(_what_is_lost, x)), None)
+    if issubclass(kind, np.ma.MaskedArray) or isinstance(getattr(x, "_meta", None), np.ma.MaskedArray):  # dask's _meta
+        return "a masked array; its mask would be ignored"
+    if _has_nulls(x, kind.__module__.partition(".")[0]):
+        return f"{kind.__name__} with NA or null, which no number stands for; fill or drop them first (NaN is a number here)"
+    return None
+
+
+def _has_nulls(x: Any, library: str) -> bool:
+    if library == "pandas":
+        types = getattr(x, "dtypes", None)
+        types = [getattr(x, "dtype", None)] if types is None or not hasattr(types, "__iter__") else types
+        return any(getattr(t, "na_value", None) is sys.modules["pandas"].NA for t in types) and bool(np.any(x.isna()))
+    if library == "pyarrow":
+        return any(getattr(c, "null_count", 0) for c in getattr(x, "columns", [x]))
+    if library == "polars":
+        nulls = x.null_count()
+        return any(nulls.row(0)) if hasattr(nulls, "row") else isinstance(nulls, int) and nulls > 0
+    return False
+
+
 def _as_array(x: Any, argument: str) -> np.ndarray:
-    if isinstance(x, np.ma.MaskedArray):
-        raise TypeError(f"{argument}: a masked array; its mask would be ignored")
+    if (lost := _what_is_lost(x)) is not None:
+        raise TypeError(f"{argument}: {lost}")
     try:
-        return np.asarray(x)
-    except (RuntimeError, ValueError) as e:
-        raise ValueError(f"{argument}: {e}") from None
+        made = np.asarray(x)
+    except (TypeError, RuntimeError, ValueError) as e:
+        if (why := _why_not(x)) is not None:
+            raise TypeError(f"{argument}: {why}") from None
+        raise (TypeError if isinstance(e, TypeError) else ValueError)(f"{argument}: {e}") from None
+    if made.dtype == object and (why := _why_not(x)) is not None:
+        raise TypeError(f"{argument}: {why}")
+    return made
+
+
+def _why_not(x: Any) -> str | None:
+    """Of what is no array with elements in memory: what it is, and what to do instead; None where it is none of these."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        return _why_not_torchs(x, torch)
+    library = type(x).__module__.partition(".")[0]
+    if library == "jax" and "Tracer" in {c.__name__ for c in type(x).__mro__}:
+        return ("a Tracer of JAX, which has no elements: call bitfold outside of jit, vmap and grad (axis= says what vmap would), or by "
+                "jax.pure_callback")
+    if hasattr(x, "toarray"):
+        return f"{type(x).__name__}, which is sparse: x.toarray()"
+    if library == "pandas":
+        return "of several types, or of one that bitfold has not: x.to_numpy(dtype=float)"
+    if isinstance(x, (Iterator, Set)):
+        return f"{type(x).__name__}, which is no array: list(x)"
+    name = str(getattr(x, "dtype", "float32"))
+    return None if name in NAMES or isinstance(x, np.ndarray) else f"{name} is no element type of bitfold"
+
+
+def _why_not_torchs(x: Any, torch: Any) -> str | None:
+    operators = "torch.ops.bitfold has operators that PyTorch can see into"
+    functorch = getattr(torch._C, "_functorch", None)
+    if functorch and functorch.is_batchedtensor(x):
+        return "within torch.vmap, where it has no elements of its own: call bitfold on all of it, with axis="
+    if functorch and functorch.is_gradtrackingtensor(x):
+        return "within a transform of torch.func: torch.ops.bitfold has operators with gradients, for torch.autograd"
+    if type(x).__name__ in ("FakeTensor", "FunctionalTensor") or x.is_meta:
+        return f"{'on device meta' if x.is_meta else type(x).__name__}, where it has no elements; {operators}"
+    if type(x).__name__ == "DTensor":
+        return "a DTensor, of which each process has a part: x.full_tensor(), or x.to_local()"
+    if x.layout is not torch.strided or x.is_nested:
+        return f"of layout {x.layout}: x.values()" if x.is_nested else f"of layout {x.layout}: x.to_dense()"
+    if x.is_quantized:
+        return f"{str(x.dtype).removeprefix('torch.')}, which is quantized: x.dequantize()"
+    if (name := str(x.dtype).removeprefix("torch.")) not in NAMES:
+        return f"{name} is no element type of bitfold"
+    if x.requires_grad:
+        return "a tensor that requires a gradient: x.detach(); torch.ops.bitfold has operators with gradients"
+    return None
 
 
 def _repeats(where: _core.Array) -> bool:
@@ -162,6 +243,14 @@ class Kind:
         """What `make` made, as the user gets it."""
         return made
 
+    def in_a_row(self, x: Any, axis: int | None) -> Any:
+        """x with that axis as its last, and its elements one behind the other: a copy where they do not lie so."""
+        x = _as_array(x, "x")
+        return np.asarray(x if axis is None else np.moveaxis(x, axis, -1), order="C")
+
+    def moved_back(self, made: Any, axis: int) -> Any:
+        return np.moveaxis(made, -1, axis)
+
     def context(self):
         return contextlib.nullcontext()
 
@@ -169,6 +258,22 @@ class Kind:
         """x, or a copy of it, as NumPy has it."""
         self.describe(x, argument)
         return np.asarray(x)
+
+
+def _device_of(x: Any, argument: str) -> tuple[int, int]:
+    """An exporter's device, as DLPack has it."""
+    torch = sys.modules.get("torch")
+    if torch and isinstance(x, torch.Tensor):
+        compiler = getattr(torch, "compiler", None)
+        if torch.jit.is_tracing() or (compiler and compiler.is_compiling()):
+            raise TypeError(f"{argument}: within torch.jit.trace or torch.compile; torch.ops.bitfold has operators that PyTorch can see into")
+    try:
+        kind, number = x.__dlpack_device__()
+    except Exception:
+        if (why := _why_not(x)) is None:
+            raise
+        raise TypeError(f"{argument}: {why}") from None
+    return int(kind), int(number)
 
 
 class DLPack(Kind):
@@ -179,7 +284,7 @@ class DLPack(Kind):
         torch = sys.modules.get("torch")
         self.module = "torch" if torch and isinstance(x, torch.Tensor) else type(x).__module__.partition(".")[0]
         self.name = {"torch": "PyTorch", "cupy": "CuPy", "jax": "JAX", "jaxlib": "JAX"}.get(self.module, type(x).__name__)
-        self.device_type, self.device = (int(d) for d in x.__dlpack_device__())
+        self.device_type, self.device = _device_of(x, "x")
         if self.device_type not in (CPU, CUDA, CUDA_HOST, CUDA_MANAGED):
             raise TypeError(f"x: on a device of DLPack's type {self.device_type}; bitfold has CPUs and CUDA")
         self.on_gpu = self.device_type in (CUDA, CUDA_MANAGED)
@@ -200,7 +305,7 @@ class DLPack(Kind):
     def describe(self, x: Any, argument: str) -> _core.Array:
         if not hasattr(x, "__dlpack__") or (self.namespace is not None and not self.is_one(x)):
             raise TypeError(f"{argument}: {type(x).__name__}, and x is of {self.name}")
-        if tuple(map(int, x.__dlpack_device__())) != (self.device_type, self.device):
+        if _device_of(x, argument) != (self.device_type, self.device):
             raise ValueError(f"{argument}: on another device than x")
         if self.module == "torch" and x.is_neg():  # DLPack would show the numbers without their sign
             x = x.resolve_neg()
@@ -210,9 +315,13 @@ class DLPack(Kind):
                 capsule = x.__dlpack__(max_version=(1, 0), **options)
             except TypeError:  # of DLPack before 1.0
                 capsule = x.__dlpack__(**options)
-        except BufferError as e:
-            raise TypeError(f"{argument}: {e}") from None
-        return _core.Array.from_dlpack(capsule, argument)
+            return _core.Array.from_dlpack(capsule, argument)
+        except Exception as e:
+            if (why := _why_not(x)) is not None:
+                raise TypeError(f"{argument}: {why}") from None
+            if isinstance(e, BufferError) or (isinstance(e, TypeError) and not str(e).startswith(f"{argument}: ")):
+                raise TypeError(f"{argument}: {e}") from None
+            raise
 
     def indices(self, x: Any, argument: str) -> _core.Array:
         where = self.describe(x, argument)
@@ -246,6 +355,19 @@ class DLPack(Kind):
 
     def allocate(self, shape: tuple, short: str):
         return self._empty(shape, short)
+
+    def in_a_row(self, x: Any, axis: int | None) -> Any:
+        if self.module == "torch":
+            return (x if axis is None else x.movedim(axis, -1)).contiguous()
+        return self.arrays.ascontiguousarray(x if axis is None else self.arrays.moveaxis(x, axis, -1))
+
+    def moved_back(self, made: Any, axis: int) -> Any:
+        return made.movedim(-1, axis) if self.module == "torch" else self.arrays.moveaxis(made, -1, axis)
+
+    @property
+    def arrays(self) -> Any:
+        """What has NumPy's functions of arrays."""
+        return self.namespace
 
     def finish(self, made: Any) -> Any:
         if self.namespace is not None:
@@ -310,6 +432,10 @@ class JAXOnCUDA(DLPack):
         words = jnp.stack([low, jnp.zeros_like(low) if where.dtype == "u32" else low >> 31], -1)
         return _core.Array(self._address(words), "i64", list(where.shape), None, self.device_type, self.device)
 
+    @property
+    def arrays(self) -> Any:
+        return self.jax.numpy
+
     def make(self):
         return self._empty
 
@@ -341,16 +467,17 @@ def kind_of(x: Any) -> Kind:
 
 
 def host(x: Any, argument: str = "x") -> np.ndarray:
-    """x in row-major order on the CPU, as NumPy has it: a copy where it is not."""
+    """x in row-major order on the CPU, as NumPy has it: a copy where it is not. TypeError: elements of a type that bitfold has not."""
     try:
-        return np.asarray(kind_of(x).host(x, argument), order="C")
+        made = np.asarray(kind_of(x).host(x, argument), order="C")
     except (TypeError, RuntimeError) as e:  # of a type that NumPy, or the exporter, does not have
         if str(e).startswith(f"{argument}: "):
             raise
-        raise TypeError(f"{argument}: {e}") from None
+        raise TypeError(f"{argument}: {_why_not(x) or e}") from None
+    short_name(made.dtype, argument)
+    return made
 
 
 def row_major(x: Any, argument: str = "x") -> _core.Array:
-    """The same described; of bool as bytes, which golden files have."""
-    made = host(x, argument)
-    return NUMPY.describe(made.view(np.uint8) if made.dtype == bool else made, argument)
+    """The same described."""
+    return NUMPY.describe(host(x, argument), argument)
