@@ -415,7 +415,8 @@ reduction made(op_id op, std::optional<method_id> method, dtype in, std::optiona
   if (what.types != typing::additive) return asked;
   if (what.has_exact) return with(method_id::exact, {});
   const std::string type(name(in)), float_type(name(*as));
-  refuse("dtype: " + std::string(what.name) + " of " + type + " is computed modulo 2^64 (acc), and not in " + float_type + ", beside others; convert x to a float type");
+  refuse("dtype: " + std::string(what.name) + " of " + type + " is computed modulo 2^64 (acc), and not in " + float_type +
+         " here; convert x to a float type first");
 }
 
 /// What is asked for, of elements of a type yet to come.
@@ -457,8 +458,7 @@ class request {
     const auto as = [](op_id op) { return make_reduction(op, {}, dtype::u8); };
     if (asks_for_truth()) return of(of_bool);
     switch (op_) {
-      case op_id::max: case op_id::nanmax: return as(op_id::any);
-      case op_id::min: case op_id::nanmin: return as(op_id::all);
+      case op_id::max: case op_id::nanmax: return as(op_id::any);  // (of no elements both are 0 there; min is, and all is not)
       case op_id::sum: case op_id::nansum: case op_id::sum_squares:
         return of(of_bool).out() == dtype::i64 && method_ != method_id::sequential ? std::optional(as(op_id::count_nonzero)) : std::nullopt;
       default: return std::nullopt;

@@ -202,7 +202,7 @@ def test_dtype():
     assert bits(bitfold.prod(huge, dtype="float64")) == bits(np.float64(2.0**186))
     assert bits(bitfold.segment_reduce(huge * 2, [0, 3, 6], ("prod", {"dtype": "float64"}))) == bits(np.array([2.0**186] * 2))
     assert bits(bitfold.index_add(huge, [0, 0, 0], 1, dtype="float32")) == bits(np.float32([3 * 2.0**62]))
-    with pytest.raises(ValueError, match="^dtype: prod of i64 is computed modulo 2.64 .acc., and not in f64, beside others"):
+    with pytest.raises(ValueError, match="^dtype: prod of i64 is computed modulo 2.64 .acc., and not in f64 here"):
         bitfold.reduce(huge, ["sum", ("prod", {"dtype": "float64"})])
     torch = pytest.importorskip("torch")
     importlib.import_module("bitfold.torch")
