@@ -392,15 +392,10 @@ class DLPack(Kind):
     def in_a_row(self, x: Any, axis: int | None) -> Any:
         if self.module == "torch":
             return (x if axis is None else x.movedim(axis, -1)).contiguous()
-        return self.arrays.ascontiguousarray(x if axis is None else self.arrays.moveaxis(x, axis, -1))
+        return self.namespace.ascontiguousarray(x if axis is None else self.namespace.moveaxis(x, axis, -1))
 
     def moved_back(self, made: Any, axis: int) -> Any:
-        return made.movedim(-1, axis) if self.module == "torch" else self.arrays.moveaxis(made, -1, axis)
-
-    @property
-    def arrays(self) -> Any:
-        """What has NumPy's functions of arrays."""
-        return self.namespace
+        return made.movedim(-1, axis) if self.module == "torch" else self.namespace.moveaxis(made, -1, axis)
 
     def finish(self, made: Any) -> Any:
         if self.namespace is not None:
@@ -465,9 +460,11 @@ class JAXOnCUDA(DLPack):
         words = jnp.stack([low, jnp.zeros_like(low) if where.dtype == "u32" else low >> 31], -1)
         return _core.Array(self._address(words), "i64", list(where.shape), None, self.device_type, self.device)
 
-    @property
-    def arrays(self) -> Any:
-        return self.jax.numpy
+    def in_a_row(self, x: Any, axis: int | None) -> Any:
+        return x if axis is None else self.jax.numpy.moveaxis(x, axis, -1)  # JAX has no other layouts
+
+    def moved_back(self, made: Any, axis: int) -> Any:
+        return self.jax.numpy.moveaxis(made, -1, axis)
 
     def make(self):
         return self._empty
