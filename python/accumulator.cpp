@@ -71,8 +71,11 @@ class any_sum {
   /// Of two rows of elements, or of one and nothing.
   void add(exact::term what, nb::handle x_given, nb::handle y_given) {
     const input x_in(x_given, "x"), y_in(y_given, "y");
-    const described& x = needed(x_in, "x");
-    const described* const y = exact::inputs(what) == 2 ? &needed(y_in, "y") : nullptr;
+    std::vector<std::byte> rooms[2];  // bools are u8 here
+    const auto numbers = [&](const described& a, std::size_t k) { return a.type.is_bool && !a.on_gpu() ? with_truths(a, rooms[k]) : a; };
+    const described x = numbers(needed(x_in, "x"), 0);
+    const std::optional<described> y_there = exact::inputs(what) == 2 ? std::optional(numbers(needed(y_in, "y"), 1)) : std::nullopt;
+    const described* const y = y_there ? &*y_there : nullptr;
     for (const described* a : {&x, y}) {
       if (!a) continue;
       const std::string argument = a == &x ? "x" : "y";

@@ -17,6 +17,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <bitfold/cpu.hpp>
+#include <bitfold/cpu/pass.hpp>
 #include <bitfold/cuda.hpp>
 #include <bitfold/reference.hpp>
 #include <bitfold/testing.hpp>
@@ -55,7 +56,7 @@ std::int64_t integer(const char* argument, nb::handle x) {
 // The type of a buffer's elements, from the format of Python's struct module.
 std::optional<element_type> type_of_format(const char* format, Py_ssize_t size) {
   if (!format) return element_type{dtype::u8};
-  if (*format == '@') ++format;
+  if (*format == '@' || *format == '=' || *format == '<') ++format;  // this machine's order, as ctypes too has it
   if (*format == '\0' || format[1] != '\0') return std::nullopt;
   const auto sized = [&](dtype smallest) -> std::optional<element_type> {
     for (int k = 0; k < 4; ++k)
@@ -160,6 +161,109 @@ cpu::options how_for(const described& x, int threads) {
   return {.threads = is_child ? 1 : threads};
 }
 
+// ---- Bools, of which a byte that is not 0 means true ------------------------------------------------
+
+namespace {
+
+// The first byte, and the one behind the last.
+std::pair<std::intptr_t, std::intptr_t> bounds(const described& a) {
+  const auto size = static_cast<std::intptr_t>(size_of(a.type.stored));
+  auto first = reinterpret_cast<std::intptr_t>(a.where.data), last = first;
+  if (a.size() == 0) return {first, first};
+  for (std::size_t k = 0; k < static_cast<std::size_t>(a.where.rank); ++k)
+    (a.where.stride[k] < 0 ? first : last) += (a.where.extent[k] - 1) * a.where.stride[k] * size;
+  return {first, last + size};
+}
+
+const reduction truth_of_one = make_reduction(op_id::any, {}, dtype::u8);  // of each element by itself: 0 or 1
+
+described in_a_row(const described& x, const void* data) {
+  described y = x;
+  y.where = row_major(x.type.stored, data, {x.where.extent.data(), static_cast<std::size_t>(x.where.rank)});
+  return y;
+}
+
+#if defined(__x86_64__)
+#define BITFOLD_FOR_EVERY_CPU __attribute__((target_clones("avx2", "default")))
+#else
+#define BITFOLD_FOR_EVERY_CPU
+#endif
+
+BITFOLD_FOR_EVERY_CPU bool has_other_bytes(const std::uint8_t* x, std::size_t n) {
+  std::uint8_t any = 0;
+  for (std::size_t i = 0; i < n; ++i) any |= x[i];
+  return any > 1;
+}
+
+BITFOLD_FOR_EVERY_CPU std::uint64_t count_truths(const std::uint8_t* x, std::size_t n) {
+  constexpr std::size_t lanes = 128;
+  std::uint64_t count = 0;
+  std::size_t i = 0;
+  while (n - i >= lanes) {
+    std::uint8_t of_lane[lanes] = {};
+    const std::size_t rows = std::min<std::size_t>((n - i) / lanes, 255);
+    for (std::size_t r = 0; r < rows; ++r, i += lanes)
+      for (std::size_t k = 0; k < lanes; ++k) of_lane[k] = static_cast<std::uint8_t>(of_lane[k] + (x[i + k] != 0));
+    for (const std::uint8_t c : of_lane) count += c;
+  }
+  for (; i < n; ++i) count += x[i] != 0;
+  return count;
+}
+
+// The sum of f(bytes, how many) over all of n bytes in a row, shared among threads as every reduction is.
+template <auto F>
+std::uint64_t sum_over(const std::uint8_t* x, std::size_t n, const cpu::options& how) {
+  if (n < bytes_worth_the_lock) return F(x, n);
+  std::uint64_t sum = 0;
+  const cpu::own_fold fold{
+      x, sizeof sum,
+      [](const void* source, order::index first, std::size_t count, void* state) {
+        const std::uint64_t s = F(static_cast<const std::uint8_t*>(source) + first, count);
+        std::memcpy(state, &s, sizeof s);
+      },
+      [](void* a, order::index, const void* b, order::index) {
+        std::uint64_t left, right;
+        std::memcpy(&left, a, sizeof left);
+        std::memcpy(&right, b, sizeof right);
+        left += right;
+        std::memcpy(a, &left, sizeof left);
+      },
+      [](const void* state, order::index, void* out) { std::memcpy(out, state, sizeof(std::uint64_t)); }, &sum};
+  cpu::pass p;
+  p.n = n;
+  p.element = 1;
+  p.own = {&fold, 1};
+  cpu::reduce(p, {}, how);
+  return sum;
+}
+
+bool has_other_bytes(const described& x) {
+  const auto [first, end] = bounds(x);
+  const std::uint64_t span = static_cast<std::uint64_t>(end - first), n = x.size();
+  // What lies between may be other than bool. (It is read where that is likely to answer the question, and faster.)
+  if (span <= 8 * n && sum_over<static_cast<bool (*)(const std::uint8_t*, std::size_t)>(has_other_bytes)>(
+                           reinterpret_cast<const std::uint8_t*>(first), span, how_for(x)) == 0)
+    return false;
+  if (span <= n) return true;
+  const reduction most = make_reduction(op_id::max, {}, dtype::u8);
+  std::uint8_t found = 0;
+  void* const to = &found;
+  constexpr int axes[most_axes] = {0, 1, 2, 3, 4, 5, 6, 7};
+  cpu::reduce({&most, 1}, x.where, nullptr, {axes, static_cast<std::size_t>(x.where.rank)}, {&to, 1}, how_for(x));
+  return found > 1;
+}
+
+}  // namespace
+
+described with_truths(const described& x, std::vector<std::byte>& room) {
+  const without_lock free(worth_the_lock(x));
+  if (!has_other_bytes(x)) return x;
+  room.resize(x.size());
+  void* const to = room.data();
+  cpu::reduce({&truth_of_one, 1}, x.where, nullptr, {}, {&to, 1}, how_for(x));
+  return in_a_row(x, to);
+}
+
 // ---- Inputs ---------------------------------------------------------------------------------------
 
 input::input(nb::handle from, const char* argument, bool writable) {
@@ -257,15 +361,6 @@ array describe_buffer(nb::object buffer, nb::handle type, const char* argument) 
   return a;
 }
 
-// The first byte, and the one behind the last.
-std::pair<std::intptr_t, std::intptr_t> bounds(const described& a) {
-  const auto size = static_cast<std::intptr_t>(size_of(a.type.stored));
-  auto first = reinterpret_cast<std::intptr_t>(a.where.data), last = first;
-  if (a.size() == 0) return {first, first};
-  for (std::size_t k = 0; k < static_cast<std::size_t>(a.where.rank); ++k)
-    (a.where.stride[k] < 0 ? first : last) += (a.where.extent[k] - 1) * a.where.stride[k] * size;
-  return {first, last + size};
-}
 bool overlap(const array& a, const array& b) {
   const auto [a_first, a_end] = bounds(a.of);
   const auto [b_first, b_end] = bounds(b.of);
@@ -307,8 +402,21 @@ decltype(auto) renaming(Call call) {
   }
 }
 
-reduction made(op_id op, std::optional<method_id> method, dtype in, std::optional<dtype> acc, std::optional<dtype> out, int ddof) {
-  return renaming([&] { return make_reduction(op, method, in, acc, out, ddof); });
+/// `as` is what NumPy and PyTorch call dtype: the type of the result, and what is computed with on the way to it is no narrower. Of floats
+/// that is an accumulator of f64 for f64, where none is asked for. Of integers a sum as a float is the true sum rounded once (method
+/// exact), and not one modulo 2^64.
+reduction made(op_id op, std::optional<method_id> method, dtype in, std::optional<dtype> acc, std::optional<dtype> as, int ddof) {
+  const op_info& what = info(op);
+  const auto with = [&](std::optional<method_id> m, std::optional<dtype> a) { return renaming([&] { return make_reduction(op, m, in, a, as, ddof); }); };
+  const reduction asked = with(method, acc);
+  if (!as || acc || !is_float(*as) || method == method_id::exact) return asked;
+  const bool adds = what.types == typing::additive || what.types == typing::real;
+  if (is_float(in)) return adds && *as == dtype::f64 ? with(method, dtype::f64) : asked;
+  if (what.types != typing::additive) return asked;
+  if (what.has_exact) return with(method_id::exact, {});
+  const std::string type(name(in)), float_type(name(*as));
+  refuse("dtype: " + std::string(what.name) + " of " + type + " is computed modulo 2^64 (acc), and not in " + float_type +
+         " here; convert x to a float type first");
 }
 
 /// What is asked for, of elements of a type yet to come.
@@ -327,6 +435,18 @@ class request {
     }
     return *r;
   }
+  /// The same of bools of which there are some, by an operation that asks of each whether it is 0 and no more; if there is one.
+  const std::optional<reduction>& by_truth() {
+    if (!by_truth_) by_truth_ = made_by_truth();
+    return *by_truth_;
+  }
+  bool asks_for_truth() const { return op_ == op_id::any || op_ == op_id::all || op_ == op_id::count_nonzero; }
+  /// Whether it is of elements that are converted to floats first, as there is no exact product.
+  bool multiplies_as_floats(element_type in) const {
+    const op_info& what = info(op_);
+    return what.types == typing::additive && !what.has_exact && !is_float(in.stored) && out_ && is_float(*out_) && !acc_;
+  }
+  bool counts_truths() { return by_truth() && by_truth()->op() == op_id::count_nonzero; }
   element_type result(element_type in) {
     const reduction& r = of(in);
     const typing types = info(op_).types;
@@ -334,10 +454,23 @@ class request {
   }
 
  private:
+  std::optional<reduction> made_by_truth() {
+    const auto as = [](op_id op) { return make_reduction(op, {}, dtype::u8); };
+    if (asks_for_truth()) return of(of_bool);
+    switch (op_) {
+      case op_id::max: case op_id::nanmax: return as(op_id::any);  // (of no elements both are 0 there; min is, and all is not)
+      case op_id::sum: case op_id::nansum: case op_id::sum_squares:
+        return of(of_bool).out() == dtype::i64 && method_ != method_id::sequential ? std::optional(as(op_id::count_nonzero)) : std::nullopt;
+      default: return std::nullopt;
+    }
+  }
+
+  static constexpr element_type of_bool{dtype::u8, true};
   op_id op_;
   std::optional<method_id> method_;
   std::optional<dtype> acc_, out_;
   int ddof_;
+  std::optional<std::optional<reduction>> by_truth_;
   std::array<std::optional<reduction>, element_types> known_;
 };
 
@@ -471,26 +604,88 @@ std::vector<request*> requests_of(nb::handle given) {
 using stream_address = std::uintptr_t;
 cuda::stream stream_at(stream_address s) { return reinterpret_cast<cuda::stream>(s); }
 
-// Room from what the caller allocates with, on x's device, which is the current one for as long.
-struct workspace {
-  cuda::current_device here;
-  nb::object keep;
-  void* address = nullptr;
-  std::size_t size;
-  workspace(const described& x, nb::handle make, std::size_t bytes) : here(x.device), size(bytes) {
-    if (bytes == 0) return;
-    const nb::object both = make(nb::make_tuple(bytes), "u8");
-    keep = both[0];
-    address = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(both[1]));
+// Whether all that is asked for is so.
+template <class F>
+bool all_requests(nb::handle given, F f) {
+  if (request* one; nb::try_cast(given, one)) return f(*one);
+  for (const nb::handle r : given)
+    if (!f(*nb::cast<request*>(r))) return false;
+  return true;
+}
+
+// Of bools: whether their bytes may be any; on a GPU by another operation, where there is one.
+bool takes_any_byte(nb::handle requests, const described& x) {
+  return all_requests(requests, [&](request& r) { return x.on_gpu() ? r.by_truth().has_value() : r.asks_for_truth(); });
+}
+
+// The inputs of a reduction as they are read: bools with the bytes 0 and 1 alone, where others would be taken for numbers, and in f64 what
+// is to be multiplied as floats. Bools are copied on a CPU where they have other bytes, and on a GPU, where to ask would be to wait, always.
+class inputs_of {
+ public:
+  const described *x, *y;
+  inputs_of(nb::handle requests, const described& x_given, const described* y_given, nb::handle allocate, stream_address stream)
+      : x(&x_given), y(y_given), allocate_(allocate), stream_(stream) {
+    if (is_float(x->type.stored)) return;
+    if (x->type.is_bool && !takes_any_byte(requests, *x)) {
+      x = truths(*x);
+      if (y) y = truths(*y);
+    }
+    if (all_requests(requests, [&](request& r) { return r.multiplies_as_floats(x->type); }))
+      x = copied(*x, make_reduction(op_id::mean, {}, x->type.stored));  // of each element by itself
   }
+
+ private:
+  struct copy {
+    described of;
+    std::vector<std::byte> room;
+    std::optional<workspace> on_gpu;
+  };
+
+  const described* truths(const described& of) {
+    if (of.on_gpu()) return copied(of, truth_of_one);
+    copy& c = next();
+    c.of = with_truths(of, c.room);
+    return &c.of;
+  }
+  const described* copied(const described& of, const reduction& each) {
+    copy& c = next();
+    void* to = nullptr;
+    const std::size_t bytes = of.size() * size_of(each.out());
+    if (of.on_gpu()) {
+      to = c.on_gpu.emplace(of, allocate_, bytes).address;
+      const workspace room(of, allocate_, cuda::workspace_bytes({&each, 1}, of.where, nullptr, {}));
+      const nb::gil_scoped_release free;
+      if (bytes > 0) cuda::reduce({&each, 1}, of.where, nullptr, {}, {&to, 1}, room.address, room.size, stream_at(stream_));
+    } else {
+      c.room.resize(bytes);
+      to = c.room.data();
+      const without_lock free(worth_the_lock(of));
+      cpu::reduce({&each, 1}, of.where, nullptr, {}, {&to, 1}, how_for(of));
+    }
+    c.of = in_a_row(of, to);
+    if (each.op() != op_id::any) c.of.type = {c.of.where.type = each.out()};
+    return &c.of;
+  }
+  copy& next() { return copies_[used_++].emplace(); }
+
+  nb::handle allocate_;
+  stream_address stream_;
+  std::array<std::optional<copy>, 3> copies_;
+  std::size_t used_ = 0;
 };
+
+std::vector<reduction> reductions_of(nb::handle requests, const described& x) {
+  const bool by_truth = x.type.is_bool && x.on_gpu() && x.size() > 0 && takes_any_byte(requests, x);
+  std::vector<reduction> all;
+  for (request* r : requests_of(requests)) all.push_back(by_truth ? *r->by_truth() : r->of(x.type));
+  return all;
+}
 
 // Makes the outputs, has `run` fill them, and hands them over: one for one request, a tuple for a list of them.
 template <class Run>
 nb::object with_outputs(nb::handle given, const described& x, std::span<const std::int64_t> extents, nb::handle make, Run run) {
   const std::vector<request*> all = requests_of(given);
-  std::vector<reduction> reductions;
-  for (request* r : all) reductions.push_back(r->of(x.type));
+  const std::vector<reduction> reductions = reductions_of(given, x);
   results* numpy = nullptr;
   nb::try_cast(make, numpy);
   const nb::tuple shape = shape_of(extents);
@@ -528,38 +723,47 @@ nb::object reduce(nb::handle requests, nb::handle x_given, nb::handle y_given, n
   request* one = nullptr;
   results* numpy = nullptr;
   if (nb::try_cast(make, numpy) && !(numpy->knows(x_given) && numpy->knows(y_given))) return nb::borrow(Py_NotImplemented);
-  const input x(x_given, "x"), y(y_given, "y");
-  if (!x || (!y && !y_given.is_none())) return nb::borrow(Py_NotImplemented);
-  const described* const second = y ? &*y : nullptr;
-  check_pair(*x, second);
+  const input x_in(x_given, "x"), y_in(y_given, "y");
+  if (!x_in || (!y_in && !y_given.is_none())) return nb::borrow(Py_NotImplemented);
+  check_pair(*x_in, y_in ? &*y_in : nullptr);
   const bool truth = truth_of(keepdims, "keepdims");
   // A whole array that lies in a row needs no view.
-  if (!Reference && axis.is_none() && !truth && !x->on_gpu() && x->is_row_major() &&
-      (!y || (y->is_row_major() && x->where.rank == y->where.rank && x->where.extent == y->where.extent)) &&
-      numpy && nb::try_cast(requests, one)) {
-    const reduction& r = one->of(x->type);
+  const bool flat = !Reference && axis.is_none() && !truth && !x_in->on_gpu() && x_in->is_row_major() && numpy && nb::try_cast(requests, one);
+  if (flat && x_in->type.is_bool && one->counts_truths()) {
+    std::uint64_t count;
+    {
+      const without_lock free(worth_the_lock(*x_in));
+      count = sum_over<count_truths>(static_cast<const std::uint8_t*>(x_in->where.data), x_in->size(), how_for(*x_in));
+    }
+    return numpy->scalar_of({dtype::i64}, count);
+  }
+  std::optional<inputs_of> others;
+  if (!is_float(x_in->type.stored)) others.emplace(requests, *x_in, y_in ? &*y_in : nullptr, allocate, stream);
+  const described &x = others ? *others->x : *x_in, *const second = others ? others->y : y_in ? &*y_in : nullptr;
+  if (flat && (!second || (second->is_row_major() && x.where.rank == second->where.rank && x.where.extent == second->where.extent))) {
+    const reduction& r = one->of(x.type);
     scalar result;
     {
-      const without_lock free(worth_the_lock(*x));
-      result = renaming([&] { return cpu::reduce(r, x->where.data, second ? second->where.data : nullptr, x->size(), how_for(*x)); });
+      const without_lock free(worth_the_lock(x));
+      result = renaming([&] { return cpu::reduce(r, x.where.data, second ? second->where.data : nullptr, x.size(), how_for(x)); });
     }
-    return numpy->scalar_of(one->result(x->type), result.bits);
+    return numpy->scalar_of(one->result(x.type), result.bits);
   }
-  const int rank = std::max(x->where.rank, second ? second->where.rank : 0);
+  const int rank = std::max(x.where.rank, second ? second->where.rank : 0);
   const axes_list axes = parse_axes(axis, rank);
   const view* const other = second ? &second->where : nullptr;
-  const auto extents = result_extents(x->where, other, axes, truth);
-  return with_outputs(requests, *x, extents, make, [&](std::span<const reduction> all, std::span<void* const> out) {
+  const auto extents = result_extents(x.where, other, axes, truth);
+  return with_outputs(requests, x, extents, make, [&](std::span<const reduction> all, std::span<void* const> out) {
     if constexpr (Reference) {
-      for (std::size_t k = 0; k < all.size(); ++k) reference(all[k], x->where, other, axes, out[k]);
-    } else if (x->on_gpu()) {
-      const workspace room(*x, allocate, cuda::workspace_bytes(all, x->where, other, axes));
+      for (std::size_t k = 0; k < all.size(); ++k) reference(all[k], x.where, other, axes, out[k]);
+    } else if (x.on_gpu()) {
+      const workspace room(x, allocate, cuda::workspace_bytes(all, x.where, other, axes));
       const nb::gil_scoped_release free;
-      cuda::reduce(all, x->where, other, axes, out, room.address, room.size, stream_at(stream));
+      cuda::reduce(all, x.where, other, axes, out, room.address, room.size, stream_at(stream));
     } else {
-      const described& work = larger(*x, second);
+      const described& work = larger(x, second);
       const without_lock free(worth_the_lock(work));
-      cpu::reduce(all, x->where, other, axes, out, how_for(work));
+      cpu::reduce(all, x.where, other, axes, out, how_for(work));
     }
   });
 }
@@ -585,7 +789,6 @@ class flat_inputs {
   }
   const described& x;
   const described* const y;
-  const void* second() const { return y ? y->where.data : nullptr; }
 };
 std::span<const std::int64_t> indices(const described& a, const char* argument) {
   if (!(a.type == element_type{dtype::i64})) refuse_type(std::string(argument) + ": " + std::string(a.type.name()) + ", where i64 is taken");
@@ -606,14 +809,16 @@ nb::object reduce_segments(nb::handle requests, nb::handle x_given, nb::handle y
     const nb::gil_scoped_release free;
     cuda::check_offsets(offsets.data(), offsets.size() - 1, x.size(), stream_at(stream));
   }
-  return with_outputs(requests, x, {&extent, 1}, make, [&](std::span<const reduction> all, std::span<void* const> out) {
+  const inputs_of read(requests, x, in.y, allocate, stream);
+  const void *const data = read.x->where.data, *const second = read.y ? read.y->where.data : nullptr;
+  return with_outputs(requests, *read.x, {&extent, 1}, make, [&](std::span<const reduction> all, std::span<void* const> out) {
     if (x.on_gpu()) {
       const workspace room(x, allocate, cuda::segments_workspace_bytes(all, x.size(), offsets.size() - 1));
       const nb::gil_scoped_release free;
-      cuda::reduce_segments(all, x.where.data, in.second(), x.size(), offsets.data(), offsets.size() - 1, out, room.address, room.size, stream_at(stream));
+      cuda::reduce_segments(all, data, second, x.size(), offsets.data(), offsets.size() - 1, out, room.address, room.size, stream_at(stream));
     } else {
       const without_lock free(worth_the_lock(x));
-      cpu::reduce_segments(all, x.where.data, in.second(), x.size(), offsets, out, how_for(x));
+      cpu::reduce_segments(all, data, second, x.size(), offsets, out, how_for(x));
     }
   });
 }
@@ -632,15 +837,17 @@ nb::object reduce_by_key(nb::handle requests, nb::handle x_given, nb::handle y_g
     const nb::gil_scoped_release free;
     cuda::check_keys(keys.data(), keys.size(), static_cast<std::size_t>(extent), stream_at(stream));
   }
-  return with_outputs(requests, x, {&extent, 1}, make, [&](std::span<const reduction> all, std::span<void* const> out) {
+  const inputs_of read(requests, x, in.y, allocate, stream);
+  const void *const data = read.x->where.data, *const second = read.y ? read.y->where.data : nullptr;
+  return with_outputs(requests, *read.x, {&extent, 1}, make, [&](std::span<const reduction> all, std::span<void* const> out) {
     const auto outputs = static_cast<std::size_t>(extent);
     if (x.on_gpu()) {
       const workspace room(x, allocate, cuda::by_key_workspace_bytes(all, x.size(), outputs));
       const nb::gil_scoped_release free;
-      cuda::reduce_by_key(all, x.where.data, in.second(), x.size(), keys.data(), outputs, out, room.address, room.size, stream_at(stream));
+      cuda::reduce_by_key(all, data, second, x.size(), keys.data(), outputs, out, room.address, room.size, stream_at(stream));
     } else {
       const without_lock free(worth_the_lock(x));
-      cpu::reduce_by_key(all, x.where.data, in.second(), keys, outputs, out, how_for(x));
+      cpu::reduce_by_key(all, data, second, keys, outputs, out, how_for(x));
     }
   });
 }
@@ -651,8 +858,10 @@ void reduce_all_into(const std::vector<reduction>& all, const array& x, const st
   std::vector<void*> to;
   for (const auto a : out) to.push_back(reinterpret_cast<void*>(a));
   const axes_list axes = parse_axes(nb::none(), x.of.where.rank);
+  std::vector<std::byte> room;
+  const described of = x.of.type.is_bool ? with_truths(x.of, room) : x.of;
   const nb::gil_scoped_release free;
-  cpu::reduce(all, x.of.where, nullptr, axes, to, how_for(x.of));
+  cpu::reduce(all, of.where, nullptr, axes, to, how_for(of));
 }
 
 // ---- The registry ---------------------------------------------------------------------------------
@@ -826,6 +1035,7 @@ NB_MODULE(_core, m) {
   m.def("to_hex", [](nb::handle type, std::uint64_t bits) { return to_hex(parse_scalar(type, bits)); }, "dtype"_a, "bits"_a);
   m.def("order", order_text, "n"_a, "method"_a, "format"_a);
   add_accumulator(m);
+  add_rows(m);
   add_golden(m);
   add_tensors(m);
 }

@@ -12,7 +12,9 @@
 #include <nanobind/ndarray.h>
 
 #include <bitfold/cpu.hpp>
+#include <bitfold/cuda.hpp>
 #include <bitfold/reduction.hpp>
+#include <bitfold/rows.hpp>
 #include <bitfold/view.hpp>
 
 namespace bitfold::python {
@@ -101,6 +103,10 @@ cpu::options how_for(const described& x);
 /// On so many of another library's threads; in a child process on one, as that library may have used them.
 cpu::options how_for(const described& x, int threads);
 
+/// x, of bool on the CPU, with the bytes 0 and 1 alone: itself or, where others stand for true, copied to `room`. Long arrays without the
+/// interpreter's lock.
+described with_truths(const described& x, std::vector<std::byte>& room);
+
 /// The type of elements that DLPack describes so, if the library has it.
 std::optional<element_type> type_of_dlpack(const nb::dlpack::dtype& t);
 
@@ -108,8 +114,26 @@ inline nb::str str(std::string_view s) { return nb::str(s.data(), s.size()); }
 nb::tuple shape_of(std::span<const std::int64_t> extents);
 std::string string_argument(std::string_view argument, nb::handle text);
 
+/// Room from what the caller allocates with, on x's device, which is the current one for as long.
+struct workspace {
+  cuda::current_device here;
+  nb::object keep;
+  void* address = nullptr;
+  std::size_t size;
+  workspace(const described& x, nb::handle make, std::size_t bytes) : here(x.device), size(bytes) {
+    if (bytes == 0) return;
+    const nb::object both = make(nb::make_tuple(bytes), "u8");
+    keep = both[0];
+    address = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(both[1]));
+  }
+};
+
+/// Errors: errc::usage for another name.
+row_function row_function_named(std::string_view name);
+
 void add_accumulator(nb::module_& m);
 void add_golden(nb::module_& m);
+void add_rows(nb::module_& m);
 void add_tensors(nb::module_& m);
 
 }  // namespace bitfold::python

@@ -1,14 +1,17 @@
 // Golden files (docs/regression.md) for Python: those of the command line.
 #include "core.hpp"
 
+#include <cerrno>
 #include <cstring>
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include "io/digest.hpp"
 #include "io/format.hpp"
 #include "io/golden.hpp"
+#include "io/new_files.hpp"
 
 namespace bitfold::python {
 namespace {
@@ -23,6 +26,31 @@ std::string digest(nb::handle given) {
   io::digest d;
   d.add(x.where.data, x.size() * size_of(x.type.stored));
   return d.hex();
+}
+
+// Files, as (path, content), of which all are written or, where it raises, none is.
+void write_files(const std::vector<std::pair<nb::bytes, nb::bytes>>& files) {
+  const auto write = [&] {
+    io::new_files all;
+    for (const auto& [path, content] : files) {
+      std::string name(path.c_str(), path.size());
+      if (name.find('\0') != std::string::npos) throw error(errc::usage, "path: has a zero byte");
+      std::string text(content.c_str(), content.size());
+      const nb::gil_scoped_release free;  // a pipe may have nobody who reads
+      all.add(name, std::move(text));
+    }
+    const nb::gil_scoped_release free;
+    all.commit();
+  };
+  try {
+    write();
+  } catch (const io::write_error& e) {
+    if (e.number == EINTR && PyErr_CheckSignals() != 0) throw nb::python_error();
+    errno = e.number;
+    const nb::object path = nb::steal(PyUnicode_DecodeFSDefaultAndSize(e.path.data(), static_cast<Py_ssize_t>(e.path.size())));
+    PyErr_SetFromErrnoWithFilenameObject(PyExc_OSError, path.ptr());
+    throw nb::python_error();
+  }
 }
 
 // A list of arrays of one file: (name, dtype, shape, digest, [(Reduction, bits), ...]).
@@ -65,6 +93,7 @@ nb::list read_golden(const std::string& path) {
 
 void add_golden(nb::module_& m) {
   m.def("digest", digest, "x"_a, "XXH3-128, 32 hex digits, of the elements of a row-major array.");
+  m.def("write_files", write_files, "files"_a, "Writes files, (path, content) of bytes each, whole: all of them or, where it raises, none.");
   m.def("golden_text", golden_text, "file"_a, "format"_a, "arrays"_a);
   m.def("read_golden", read_golden, "path"_a);
 }

@@ -58,14 +58,6 @@ struct by_type {
   nb::object keep;
 };
 
-constexpr std::string_view row_functions[] = {"softmax",          "log_softmax",          "layer_norm",          "rms_norm",
-                                              "softmax_backward", "log_softmax_backward", "layer_norm_backward", "rms_norm_backward", "exp"};
-row_function parse_row_function(std::string_view name) {
-  const auto which = std::ranges::find(row_functions, name) - std::begin(row_functions);
-  if (which == std::ssize(row_functions)) throw std::invalid_argument("function: " + std::string(name) + " is none of bitfold's");
-  return static_cast<row_function>(which);
-}
-
 class tensors {
  public:
   tensors(nb::object api, nb::object byte, std::vector<nb::object> own, const nb::dict& dtypes, nb::object empty_like, std::uintptr_t team,
@@ -119,7 +111,7 @@ class tensors {
 
   /// Of rows of n elements; x, y, w, b, mean and rstd are tensors or None, and x is one.
   void apply_rows(std::string_view function, const std::array<nb::handle, 6>& of, std::size_t n, double eps, nb::handle out_given) const {
-    const row_function f = parse_row_function(function);
+    const row_function f = row_function_named(function);
     const described x = seen(of[0]), out = seen(out_given);
     const rows r = rows_of(x, of, n, eps);
     expect_on_device(out, x);
@@ -127,7 +119,7 @@ class tensors {
     run(x, of[0], no_room, [&](room, cuda::stream where) { cuda::apply(f, r, to, where); }, [&](const cpu::options& how) { cpu::apply(f, r, to, how); });
   }
   void parameter_gradients(std::string_view function, const std::array<nb::handle, 6>& of, std::size_t n, nb::handle dw_given, nb::handle db_given) const {
-    const row_function f = parse_row_function(function);
+    const row_function f = row_function_named(function);
     const described x = seen(of[0]);
     const rows r = rows_of(x, of, n, 0);
     void *const dw = maybe(dw_given, x, x.type, n), *const db = maybe(db_given, x, x.type, n);

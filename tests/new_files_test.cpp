@@ -1,9 +1,10 @@
 // Several files that are written together, as results and reports are.
-#include "cli/common.hpp"
+#include "io/new_files.hpp"
 
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <filesystem>
 #include <set>
@@ -22,7 +23,7 @@ TEST_CASE("new files: where one cannot be put in its place, none is") {
   const auto old = dir.write("old", "what was there");
   const std::string fresh = dir.path("fresh"), blocked = dir.path("blocked");
   {
-    cli::new_files files;
+    io::new_files files;
     for (const auto& path : {old, fresh, blocked, dir.path("last")}) files.add(path, "new");
     CHECK(content(old) == "what was there");
     std::filesystem::create_directory(blocked);
@@ -32,7 +33,7 @@ TEST_CASE("new files: where one cannot be put in its place, none is") {
   CHECK(files_in(dir.path("")) == std::set<std::string>{"old", "blocked"});
   std::filesystem::remove(blocked);
   {
-    cli::new_files files;
+    io::new_files files;
     for (const auto& path : {old, fresh, blocked}) files.add(path, "new");
     files.commit();
   }
@@ -40,12 +41,25 @@ TEST_CASE("new files: where one cannot be put in its place, none is") {
   CHECK(files_in(dir.path("")) == std::set<std::string>{"old", "blocked", "fresh"});
 }
 
+TEST_CASE("new files: an error has the path that was given, and the number of what is wrong") {
+  const bytes::directory dir;
+  const std::string path = dir.path("nowhere/file");
+  try {
+    io::write_file(path, "new");
+    FAIL();
+  } catch (const io::write_error& e) {
+    CHECK(e.path == path);
+    CHECK(e.number == ENOENT);
+    CHECK(e.what() == path + ": cannot be written: No such file or directory");
+  }
+}
+
 TEST_CASE("new files: what a killed process of the same number left is not in the way") {
   const bytes::directory dir;
   std::set<std::string> left;
   for (int k = 0; k < 20; ++k) left.insert(".bitfold." + std::to_string(::getpid()) + "." + std::to_string(k) + ".tmp");
   for (const auto& name : left) dir.write(name, "half");
-  cli::write_file(dir.path("x"), "new");
+  io::write_file(dir.path("x"), "new");
   CHECK(content(dir.path("x")) == "new");
   auto all = left;
   all.insert("x");
@@ -59,8 +73,8 @@ TEST_CASE("new files: a signal that ends the process leaves none half-way") {
     const pid_t child = ::fork();
     REQUIRE(child >= 0);
     if (child == 0) {
-      cli::clean_up_on_signals();
-      cli::new_files files;
+      io::clean_up_on_signals();
+      io::new_files files;
       for (const auto& path : {old, dir.path("a"), dir.path("b")}) files.add(path, "new");
       std::raise(number);
       std::_Exit(0);

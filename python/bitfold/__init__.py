@@ -29,7 +29,13 @@ from ._accumulator import accumulator
 from ._compare import BitsMoved, check, record, same_bits, ulp_distance
 from ._core import order_version, version as __version__
 from ._ops import FUNCTIONS as _functions, index_add, order, reduce, reduce_by_key, segment_reduce
+from ._registry import INSTEAD as _instead
+from ._rows import exp, layer_norm, log_softmax, rms_norm, softmax
 
 globals().update(_functions)
-__all__ = [*_functions, "BitsMoved", "accumulator", "check", "index_add", "order", "order_version", "record", "reduce",
-           "reduce_by_key", "same_bits", "segment_reduce", "ulp_distance"]
+__all__ = [*_functions, "BitsMoved", "accumulator", "check", "exp", "index_add", "layer_norm", "log_softmax", "order", "order_version",
+           "record", "reduce", "reduce_by_key", "rms_norm", "same_bits", "segment_reduce", "softmax", "ulp_distance"]
+
+
+def __getattr__(name: str):
+    raise AttributeError(f"module 'bitfold' has no attribute {name!r}" + (f": {_instead[name]}" if name in _instead else ""), name=name)

@@ -7,6 +7,7 @@ import contextlib
 import operator
 import sys
 import warnings
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -45,11 +46,13 @@ _short_names: dict[Any, str] = {}
 
 
 def short_name(dtype: Any, argument: str = "dtype") -> str:
-    """bitfold's name of a dtype of any library, or of what np.dtype takes. TypeError: not a type that bitfold has."""
+    """bitfold's name of a dtype of any library, of what np.dtype takes, or of itself. TypeError: not a type that bitfold has."""
     try:
         return _short_names[dtype]
     except (KeyError, TypeError):
         pass
+    if isinstance(dtype, str) and dtype in PUBLIC and dtype not in ("i8", "u8"):  # these are of 8 bytes to NumPy
+        return dtype
     text = str(dtype).removeprefix("torch.")
     if text not in NAMES:
         try:
@@ -60,7 +63,7 @@ def short_name(dtype: Any, argument: str = "dtype") -> str:
             raise TypeError(f"{argument}: {made.str} is byte-swapped")
         text = made.name
     if text not in NAMES:
-        raise TypeError(f"{argument}: {text} is no element type of bitfold")
+        raise TypeError(f"{argument}: {text} is no element type of bitfold") from None
     with contextlib.suppress(TypeError):
         _short_names[dtype] = NAMES[text]
     return NAMES[text]
@@ -79,23 +82,118 @@ def integer(name: str, value: Any, end: int | None = None) -> int:
     return value
 
 
+_PLAIN = (int, float, np.generic)  # of which a list has no more to tell
+
+
+def _what_is_lost(x: Any) -> str | None:
+    """What np.asarray would leave out in silence: the mask of a masked array, what is NA or null; in lists too."""
+    kind = type(x)
+    if kind is np.ndarray or issubclass(kind, _PLAIN):
+        return None
+    if issubclass(kind, (list, tuple)):
+        if all(t is np.ndarray or issubclass(t, _PLAIN) for t in set(map(type, x))):
+            return None
+        return next(filter(None, map(_what_is_lost, x)), None)
+    if issubclass(kind, np.ma.MaskedArray) or isinstance(getattr(x, "_meta", None), np.ma.MaskedArray):  # dask's _meta
+        return "a masked array; its mask would be ignored"
+    if _has_nulls(x, kind.__module__.partition(".")[0]):
+        return f"{kind.__name__} with NA or null, which no number stands for; fill or drop them first (NaN is a number here)"
+    return None
+
+
+def _has_nulls(x: Any, library: str) -> bool:
+    if library == "pandas":
+        types = getattr(x, "dtypes", None)
+        types = [getattr(x, "dtype", None)] if types is None or not hasattr(types, "__iter__") else types
+        return any(getattr(t, "na_value", None) is sys.modules["pandas"].NA for t in types) and bool(np.any(x.isna()))
+    if library == "pyarrow":
+        return any(getattr(c, "null_count", 0) for c in getattr(x, "columns", [x]))
+    if library == "polars":
+        nulls = x.null_count()
+        return any(nulls.row(0)) if hasattr(nulls, "row") else isinstance(nulls, int) and nulls > 0
+    return False
+
+
 def _as_array(x: Any, argument: str) -> np.ndarray:
-    if isinstance(x, np.ma.MaskedArray):
-        raise TypeError(f"{argument}: a masked array; its mask would be ignored")
+    if (lost := _what_is_lost(x)) is not None:
+        raise TypeError(f"{argument}: {lost}")
     try:
-        return np.asarray(x)
-    except (RuntimeError, ValueError) as e:
-        raise ValueError(f"{argument}: {e}") from None
+        made = np.asarray(x)
+    except (TypeError, RuntimeError, ValueError) as e:
+        if (why := _why_not(x)) is not None:
+            raise TypeError(f"{argument}: {why}") from None
+        raise (TypeError if isinstance(e, TypeError) else ValueError)(f"{argument}: {e}") from None
+    if made.dtype == object and (why := _why_not(x)) is not None:
+        raise TypeError(f"{argument}: {why}")
+    return made
 
 
-def _repeats(where: _core.Array) -> bool:
-    """Whether elements of it may lie at one place."""
+def _why_not(x: Any) -> str | None:
+    """Of what is no array with elements in memory: what it is, and what to do instead; None where it is none of these."""
+    if getattr(x, "requires_grad", False):
+        return "a tensor that requires a gradient: x.detach(); torch.ops.bitfold has operators with gradients"
+    library = type(x).__module__.partition(".")[0]
+    if library == "jax" and "Tracer" in {c.__name__ for c in type(x).__mro__}:
+        return ("a Tracer of JAX, which has no elements: call bitfold outside of jit, vmap and grad (axis= says what vmap would), or by "
+                "jax.pure_callback")
+    if hasattr(x, "toarray"):
+        return f"{type(x).__name__}, which is sparse: x.toarray()"
+    if library == "pandas":
+        return "of several types, or of one that bitfold has not: x.to_numpy(dtype=float)"
+    if isinstance(x, (Iterator, Set)):
+        return f"{type(x).__name__}, which is no array: list(x)"
+    name = str(getattr(x, "dtype", "float32")).removeprefix("torch.")
+    return None if name in NAMES or isinstance(x, np.ndarray) else f"{name} is no element type of bitfold"
+
+
+def repeats(strides: Sequence[int], shape: Sequence[int]) -> bool:
+    """Whether elements of such an array may lie at one place."""
     reach = 0
-    for stride, n in sorted((abs(s), n) for s, n in zip(where.strides, where.shape) if n > 1):
+    for stride, n in sorted((abs(s), n) for s, n in zip(strides, shape) if n > 1):
         if stride <= reach:
             return True
         reach += stride * (n - 1)
     return False
+
+
+def has_tangent(x: Any) -> bool:
+    """Whether a tensor of torch's is differentiated in forward mode."""
+    forward = sys.modules["torch"].autograd.forward_ad
+    return forward._current_level >= 0 and forward.unpack_dual(x).tangent is not None
+
+
+def has_memory(x: Any) -> bool:
+    """Whether a tensor of torch's has its elements, if any, somewhere in memory."""
+    fake = sys.modules.get("torch._subclasses.fake_tensor")
+    if fake and isinstance(x, fake.FakeTensor):
+        return False
+    try:
+        return x.numel() == 0 or x.data_ptr() != 0
+    except (RuntimeError, TypeError):  # of what stands for a tensor
+        return False
+
+
+def expect_elements(x: Any, argument: str) -> None:
+    """x: a tensor of torch's. TypeError where its elements are not simply what lies in its memory."""
+    torch = sys.modules["torch"]
+    operators = "torch.ops.bitfold has operators that PyTorch can see into"
+    if torch._C._functorch.is_functorch_wrapped_tensor(x):
+        what = ("a tensor inside a transform of torch.func, which bitfold's functions cannot see through: instead of vmap, axis=; "
+                "torch.ops.bitfold has operators with gradients, for torch.autograd")
+    elif has_tangent(x):
+        what = "a tensor with a tangent (forward mode), which would be lost; forward_ad.unpack_dual(x).primal has none"
+    elif type(x).__name__ == "DTensor":
+        what = "a DTensor, of which each process has a part: x.full_tensor(), or x.to_local()"
+    elif x.is_nested or x.layout is not torch.strided:
+        what = (f"a {'nested tensor' if x.is_nested else f'tensor of layout {x.layout}'}, where elements in strides are expected; "
+                f"{'x.values()' if x.is_nested else 'x.to_dense()'} has them")
+    elif x.is_quantized:
+        what = f"a quantized tensor of {x.dtype}, which bitfold does not reduce; x.dequantize() is one of floats"
+    elif x.is_meta or not has_memory(x):
+        what = f"a tensor of type {type(x).__name__} that has no elements in memory of its own{' (device meta)' * x.is_meta}; {operators}"
+    else:
+        return
+    raise TypeError(f"{argument}: {what}")
 
 
 class Kind:
@@ -149,7 +247,7 @@ class Kind:
                 raise ValueError("out: on another device than x")
             if self is NUMPY and not out.flags.writeable:
                 raise ValueError("out: read-only")
-            if _repeats(where):
+            if repeats(where.strides, where.shape):
                 raise ValueError("out: elements of it share memory")
             alone = where.is_row_major and not any(where.overlaps(x) for x in inputs if x is not None)
             return (out, where.pointer) if alone else self._empty(shape, short)
@@ -162,6 +260,14 @@ class Kind:
         """What `make` made, as the user gets it."""
         return made
 
+    def in_a_row(self, x: Any, axis: int | None) -> Any:
+        """x with that axis as its last, and its elements one behind the other: a copy where they do not lie so."""
+        x = _as_array(x, "x")
+        return np.asarray(x if axis is None else np.moveaxis(x, axis, -1), order="C")
+
+    def moved_back(self, made: Any, axis: int) -> Any:
+        return np.moveaxis(made, -1, axis)
+
     def context(self):
         return contextlib.nullcontext()
 
@@ -171,17 +277,34 @@ class Kind:
         return np.asarray(x)
 
 
+def _device_of(x: Any, argument: str) -> tuple[int, int]:
+    """An exporter's device, as DLPack has it."""
+    torch = sys.modules.get("torch")
+    of_torch = torch and isinstance(x, torch.Tensor)
+    if of_torch and (torch.jit.is_tracing() or torch.compiler.is_compiling()):
+        raise TypeError(f"{argument}: within torch.jit.trace or torch.compile; torch.ops.bitfold has operators that PyTorch can see into")
+    try:
+        kind, number = x.__dlpack_device__()
+    except Exception:
+        if of_torch:
+            expect_elements(x, argument)
+        raise
+    return int(kind), int(number)
+
+
 class DLPack(Kind):
     """An exporter of DLPack: its results are its namespace's, on its device."""
 
-    def __init__(self, x: Any):
+    def __init__(self, x: Any, argument: str = "x"):
         self.x = x
         torch = sys.modules.get("torch")
         self.module = "torch" if torch and isinstance(x, torch.Tensor) else type(x).__module__.partition(".")[0]
         self.name = {"torch": "PyTorch", "cupy": "CuPy", "jax": "JAX", "jaxlib": "JAX"}.get(self.module, type(x).__name__)
-        self.device_type, self.device = (int(d) for d in x.__dlpack_device__())
+        self.device_type, self.device = _device_of(x, argument)
+        if self.module == "torch":
+            expect_elements(x, argument)
         if self.device_type not in (CPU, CUDA, CUDA_HOST, CUDA_MANAGED):
-            raise TypeError(f"x: on a device of DLPack's type {self.device_type}; bitfold has CPUs and CUDA")
+            raise TypeError(f"{argument}: on a device of DLPack's type {self.device_type}; bitfold has CPUs and CUDA")
         self.on_gpu = self.device_type in (CUDA, CUDA_MANAGED)
         self.namespace = sys.modules.get(self.module) if self.module in ("torch", "cupy") else None
 
@@ -200,8 +323,10 @@ class DLPack(Kind):
     def describe(self, x: Any, argument: str) -> _core.Array:
         if not hasattr(x, "__dlpack__") or (self.namespace is not None and not self.is_one(x)):
             raise TypeError(f"{argument}: {type(x).__name__}, and x is of {self.name}")
-        if tuple(map(int, x.__dlpack_device__())) != (self.device_type, self.device):
+        if _device_of(x, argument) != (self.device_type, self.device):
             raise ValueError(f"{argument}: on another device than x")
+        if self.module == "torch" and x is not self.x:
+            expect_elements(x, argument)
         if self.module == "torch" and x.is_neg():  # DLPack would show the numbers without their sign
             x = x.resolve_neg()
         options = {"stream": self.stream or 1} if self.on_gpu else {}
@@ -210,9 +335,13 @@ class DLPack(Kind):
                 capsule = x.__dlpack__(max_version=(1, 0), **options)
             except TypeError:  # of DLPack before 1.0
                 capsule = x.__dlpack__(**options)
-        except BufferError as e:
-            raise TypeError(f"{argument}: {e}") from None
-        return _core.Array.from_dlpack(capsule, argument)
+            return _core.Array.from_dlpack(capsule, argument)
+        except Exception as e:
+            if (why := _why_not(x)) is not None:
+                raise TypeError(f"{argument}: {why}") from None
+            if isinstance(e, BufferError) or (isinstance(e, TypeError) and not str(e).startswith(f"{argument}: ")):
+                raise TypeError(f"{argument}: {e}") from None
+            raise
 
     def indices(self, x: Any, argument: str) -> _core.Array:
         where = self.describe(x, argument)
@@ -242,10 +371,31 @@ class DLPack(Kind):
             raise TypeError(f"out: not taken for arrays of {self.name}")
         if self.module == "torch" and self.is_one(out) and out.is_neg():
             raise ValueError("out: a view with its signs reversed")
-        return super().into(out, inputs)
+        make = super().into(out, inputs)
+        if self.module != "torch":
+            return make
+
+        def make_and_count(shape: tuple, short: str):
+            made, pointer = make(shape, short)
+            if made is out:  # written without torch, which is to know of it: gradients may want what lay there
+                if out.is_inference() and not self.namespace.is_inference_mode_enabled():
+                    raise ValueError("out: a tensor of inference mode, outside of it")
+                if not out.is_inference():
+                    self.namespace.autograd.graph.increment_version(out)
+            return made, pointer
+
+        return make_and_count
 
     def allocate(self, shape: tuple, short: str):
         return self._empty(shape, short)
+
+    def in_a_row(self, x: Any, axis: int | None) -> Any:
+        if self.module == "torch":
+            return (x if axis is None else x.movedim(axis, -1)).contiguous()
+        return self.namespace.ascontiguousarray(x if axis is None else self.namespace.moveaxis(x, axis, -1))
+
+    def moved_back(self, made: Any, axis: int) -> Any:
+        return made.movedim(-1, axis) if self.module == "torch" else self.namespace.moveaxis(made, -1, axis)
 
     def finish(self, made: Any) -> Any:
         if self.namespace is not None:
@@ -310,6 +460,12 @@ class JAXOnCUDA(DLPack):
         words = jnp.stack([low, jnp.zeros_like(low) if where.dtype == "u32" else low >> 31], -1)
         return _core.Array(self._address(words), "i64", list(where.shape), None, self.device_type, self.device)
 
+    def in_a_row(self, x: Any, axis: int | None) -> Any:
+        return x if axis is None else self.jax.numpy.moveaxis(x, axis, -1)  # JAX has no other layouts
+
+    def moved_back(self, made: Any, axis: int) -> Any:
+        return self.jax.numpy.moveaxis(made, -1, axis)
+
     def make(self):
         return self._empty
 
@@ -328,29 +484,30 @@ class JAXOnCUDA(DLPack):
 NUMPY = Kind()
 
 
-def kind_of(x: Any) -> Kind:
+def kind_of(x: Any, argument: str = "x") -> Kind:
     """The family of arrays that x belongs to."""
     if isinstance(x, np.ndarray | np.generic) or not (hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")):
         return NUMPY
-    kind = DLPack(x)
+    kind = DLPack(x, argument)
     if not kind.on_gpu or kind.namespace is not None:
         return kind
     if kind.name == "JAX":
         return JAXOnCUDA(x)
-    raise TypeError(f"x: {kind.name} on CUDA; bitfold can allocate there with PyTorch, CuPy and JAX only")
+    raise TypeError(f"{argument}: {kind.name} on CUDA; bitfold can allocate there with PyTorch, CuPy and JAX only")
 
 
 def host(x: Any, argument: str = "x") -> np.ndarray:
-    """x in row-major order on the CPU, as NumPy has it: a copy where it is not."""
+    """x in row-major order on the CPU, as NumPy has it: a copy where it is not. TypeError: elements of a type that bitfold has not."""
     try:
-        return np.asarray(kind_of(x).host(x, argument), order="C")
+        made = np.asarray(kind_of(x, argument).host(x, argument), order="C")
     except (TypeError, RuntimeError) as e:  # of a type that NumPy, or the exporter, does not have
         if str(e).startswith(f"{argument}: "):
             raise
-        raise TypeError(f"{argument}: {e}") from None
+        raise TypeError(f"{argument}: {_why_not(x) or e}") from None
+    short_name(made.dtype, argument)
+    return made
 
 
 def row_major(x: Any, argument: str = "x") -> _core.Array:
-    """The same described; of bool as bytes, which golden files have."""
-    made = host(x, argument)
-    return NUMPY.describe(made.view(np.uint8) if made.dtype == bool else made, argument)
+    """The same described."""
+    return NUMPY.describe(host(x, argument), argument)

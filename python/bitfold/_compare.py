@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _arrays, _core, _ops
 
-#: The distance of a NaN to a number: no tolerance admits it.
+#: What ulp_distance says of a NaN and a number: no tolerance admits it.
 NO_DISTANCE = 2**64 - 1
 
 
@@ -57,7 +57,7 @@ class BitsMoved(AssertionError):
 def record(path: str | os.PathLike, arrays: Any, ops: Iterable = ("sum",), *, file: str | None = None) -> None:
     """Writes a golden file: a digest of each array, and the bits of its reductions.
 
-    arrays: one array, or a mapping of names to arrays; ops: as `reduce` takes them, of one input. The file is the one that
+    arrays: one array, or a mapping of names to arrays; ops: as `reduce` takes them, of one input, at least one. The file is the one that
     `bitfold record` writes (docs/regression.md), of arrays in `file` (default: beside it, NAME.npy or NAME.safetensors),
     so that `bitfold check` compares such a file with it. Arrays on GPUs are copied to the host.
 
@@ -66,21 +66,21 @@ def record(path: str | os.PathLike, arrays: Any, ops: Iterable = ("sum",), *, fi
     >>> record(golden, {"logits": np.float32([1, 2, 3])}, ["sum", ("mean", {"method": "kahan"})])
     >>> check(golden, {"logits": np.float32([1, 2, 3])})
     """
-    if isinstance(ops, str):
-        raise TypeError("ops: a name, where a list of names is expected")
     named = _named(arrays)
     form = "safetensors" if isinstance(arrays, Mapping) else "npy"
-    ops = list(ops)
+    requests = _ops.requests_of(ops)
+    if not requests:
+        raise ValueError("ops: none, where at least one is recorded")
     entries = []
     for name, array in named.items():
         x = _arrays.row_major(array, name or "arrays")
-        wanted = [_ops.request_of(op).of(x.dtype) for op in ops]
         try:
+            wanted = [request.of(x.dtype) for request in requests]
             entries.append((name, x.dtype, x.shape, _core.digest(x), _results(wanted, x)))
         except ValueError as e:  # such as no elements
             raise ValueError(f"{name or 'arrays'}: {e}") from None
     text = _core.golden_text(file or f"{Path(path).stem}.{form}", form, entries)
-    write_whole(Path(os.path.realpath(path)), text.encode())  # a link stays one
+    write_whole({path: text.encode()})
 
 
 def check(path: str | os.PathLike, arrays: Any, *, ulps: int | None = None, file: str | None = None) -> None:
@@ -93,7 +93,7 @@ def check(path: str | os.PathLike, arrays: Any, *, ulps: int | None = None, file
     Errors: BitsMoved, an AssertionError with a line for each array that differs, is missing or new; ValueError where the
     golden file is none, or is of operations of two inputs, which are for `bitfold check`.
     """
-    if ulps is not None and ulps < 0:
+    if ulps is not None and (ulps := _arrays.integer("ulps", ulps)) < 0:
         raise ValueError(f"ulps: {ulps} is negative")
     recorded = {name: entries for name, _, entries in _core.read_golden(os.fspath(path))}
     if file is None and len(recorded) != 1:
@@ -115,11 +115,11 @@ def check(path: str | os.PathLike, arrays: Any, *, ulps: int | None = None, file
         found = _core.digest(x)
         moved = [f"  content {digest} -> {found}"] if ulps is None and found != digest else []
         for (what, old), (_, new) in zip(results, _results([r for r, _ in results], x)):
-            distance = int(ulp_distance(_arrays.RESULTS.scalar(what.out, old), _arrays.RESULTS.scalar(what.out, new)))
+            distance = farthest(_arrays.RESULTS.scalar(what.out, old), _arrays.RESULTS.scalar(what.out, new))
             exact = ulps is None or _ops.REGISTRY[what.op]["types"] == "truth"
-            if old != new if exact else distance > ulps:
+            if old != new if exact else distance is None or distance > ulps:
                 text = [f"{_core.to_string(what.out, bits)} ({_core.to_hex(what.out, bits)})" for bits in (old, new)]
-                steps = "no distance" if distance == NO_DISTANCE else f"{distance} ulps"
+                steps = "no distance" if distance is None else f"{distance} ulps"
                 moved.append(f"  {what.op} {what.method or ''}".rstrip() + f" {text[0]} -> {text[1]}  {steps}")
         if moved:
             differences.append("\n".join([f"moved {shown}", *moved]))
@@ -128,14 +128,15 @@ def check(path: str | os.PathLike, arrays: Any, *, ulps: int | None = None, file
         raise BitsMoved(differences)
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """The file, or none of it."""
-    part = path.with_name(path.name + ".part")
-    try:
-        part.write_bytes(content)
-    except OSError as e:
-        raise type(e)(e.errno, e.strerror, str(path)) from None
-    part.replace(path)
+def farthest(a: Any, b: Any) -> int | None:
+    """The largest distance between elements; None where a NaN and a number have none, whatever else there is."""
+    far = int(np.max(ulp_distance(a, b)))
+    return None if far == NO_DISTANCE and np.asarray(a).dtype.kind not in "iu" else far  # of integers it is a difference
+
+
+def write_whole(files: Mapping[str | os.PathLike, bytes]) -> None:
+    """All of the files or, where it raises, none: as the command line writes them (src/io/new_files.hpp)."""
+    _core.write_files([(os.fsencode(path), content) for path, content in files.items()])
 
 
 def _named(arrays: Any) -> dict[str, Any]:

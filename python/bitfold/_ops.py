@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from . import _arrays, _core
-from ._registry import ALIASES, REGISTRY, docstring, options, signature
+from ._registry import ALIASES, INSTEAD, REGISTRY, docstring, options, signature
+
 
 def request(op: str, method: str | None = None, acc: Any = None, dtype: Any = None, ddof: int = 0) -> _core.Request:
     return _core.Request(op, method, acc if acc is None else _arrays.short_name(acc, "acc"),
@@ -44,8 +46,37 @@ def _ddof(ddof, correction):
     return whole
 
 
+#: What is not taken, and what to do instead.
+_INSTEAD = {
+    "where": "x[where] has the elements that are meant, and reduce_by_key takes those of several results",
+    "initial": "add it to the result, or to x",
+}
+
+
+def _otherwise(name, function, inputs, axis, keepdims, given, others):
+    """A call with other words: PyTorch's names of axis and keepdims, and what is not taken."""
+    others = dict(others)
+    dim, keepdim = others.pop("dim", None), others.pop("keepdim", None)
+    for other in others:
+        raise TypeError(f"{name}() got an unexpected keyword argument {other!r}" + (f": {_INSTEAD[other]}" if other in _INSTEAD else ""))
+    if dim is not None and axis is not None:
+        raise TypeError("dim: given beside axis, of which it is another name")
+    if keepdim is not None and keepdims is not False:
+        raise TypeError("keepdim: given beside keepdims, of which it is another name")
+    if isinstance(dim, (list, tuple)):
+        dim = tuple(dim) or None
+    try:
+        return function(*inputs, axis=axis if dim is None else dim, keepdims=keepdims if keepdim is None else keepdim, **given)
+    except (TypeError, ValueError) as e:
+        for ours, theirs in (("axis: ", "dim: "), ("keepdims: ", "keepdim: ")):
+            if str(e).startswith(ours):
+                raise type(e)(theirs + str(e).removeprefix(ours)) from None
+        raise
+
+
 _BODY = """
-def {name}({signature}):
+def {name}({signature}, **others):
+    if others: return _otherwise({name!r}, {name}, {inputs}, axis, keepdims, dict({given}), others)
     {prepare}
     try:
         wanted = known.get(({key}))
@@ -71,14 +102,19 @@ def _function(op: dict):
         prepare.append("if correction is not None: ddof = _ddof(ddof, correction)")
         prepare.append("if type(ddof) is not int: ddof = _index('ddof', ddof)")  # 1.0 would be the same key as 1
     if op["takes_dtype"]:
-        prepare.append("of_out = out is not None and dtype is None and hasattr(out, 'dtype')")
-        prepare.append("if of_out: short_name(dtype := out.dtype, 'out')")
-    space = {"request": request, "reduce": _core.reduce, "_reduce": _reduce, "_ddof": _ddof, "_index": _arrays.integer,
+        prepare.append("if out is not None and (of_out := dtype is None and hasattr(out, 'dtype')): short_name(dtype := out.dtype, 'out')")
+    inputs = "(x, y)" if op["inputs"] == 2 else "(x,)"
+    given = ", ".join(f"{o}={o}" for o in [*options(op), "out"])
+    space = {"request": request, "_otherwise": _otherwise, "reduce": _core.reduce, "_reduce": _reduce, "_ddof": _ddof, "_index": _arrays.integer,
              "short_name": _arrays.short_name, "RESULTS": _arrays.RESULTS, "known": {}}
-    exec(_BODY.format(name=name, signature=signature(op), prepare="\n    ".join(prepare) or "pass", key=", ".join(taken) or "()",
-                      of_out="of_out" if op["takes_dtype"] else False,
+    exec(_BODY.format(name=name, signature=signature(op, torchs_names=False), inputs=inputs, given=given,
+                      prepare="\n    ".join(prepare) or "pass", key=", ".join(taken) or "()",
+                      of_out="out is not None and of_out" if op["takes_dtype"] else False,
                       arguments=", ".join(f"{o}={o}" for o in taken), y="y" if op["inputs"] == 2 else "None"), space)
     function = space[name]
+    exec(f"def shown({signature(op)}): pass", space)
+    function.__signature__ = inspect.signature(space["shown"])
+    function._torchdynamo_disable = True  # torch.compile calls it, and sees no further into it
     function.__doc__ = docstring(op)
     function.__module__ = "bitfold"
     return function
@@ -99,7 +135,7 @@ def request_of(op: Any) -> _core.Request:
         raise TypeError(f"ops: {op!r}, where a name, or a pair of a name and a dictionary, is expected")
     name = ALIASES.get(name, name)
     if name not in REGISTRY:
-        raise ValueError(f"op: there is no {name!r}")
+        raise ValueError(f"op: there is no {name!r}" + (f": {INSTEAD[name]}" if name in INSTEAD else ""))
     known = options(REGISTRY[name])
     for option in given:
         if option not in known:
@@ -112,21 +148,28 @@ def request_of(op: Any) -> _core.Request:
     return request(name, **given)
 
 
-def _requests_of(ops: Any) -> _core.Request | list[_core.Request]:
-    return request_of(ops) if isinstance(ops, str) or _is_pair(ops) else [request_of(op) for op in _list_of(ops)]
+def _is_one(ops: Any) -> bool:
+    return isinstance(ops, str) or _is_pair(ops)
 
 
-def _list_of(ops: Any) -> list:
+def requests_of(ops: Any) -> list[_core.Request]:
+    """Of a list of what `reduce` takes, or of one."""
     try:
-        return list(ops)
+        listed = [ops] if _is_one(ops) else list(ops)
     except TypeError:
         raise TypeError(f"ops: {ops!r}, where a list of operations is expected") from None
+    return [request_of(op) for op in listed]
 
 
-def reduce(x: Any, ops: Any, y: Any = None, /, *, axis: Any = None, keepdims: bool = False) -> tuple:
+def _wanted(ops: Any) -> _core.Request | list[_core.Request]:
+    return request_of(ops) if _is_one(ops) else requests_of(ops)
+
+
+def reduce(x: Any, ops: Any, y: Any = None, /, *, axis: Any = None, keepdims: bool = False, dim: Any = None, keepdim: bool | None = None) -> Any:
     """Several operations of the same elements in one pass: a tuple of results, each with the bits that it has alone.
 
-    ops: names of operations, or pairs of a name and a dictionary of its options. y: the second input, of operations of two.
+    ops: names of operations, or pairs of a name and a dictionary of its options; of one that is in no list, its result. y: the second
+    input, of operations of two. axis, keepdims, dim, keepdim: as the operations take them.
 
     >>> total, mean, spread = reduce([1.0, 2.0, 6.0], ["sum", "mean", ("std", {"ddof": 1})])
     >>> total, mean
@@ -134,10 +177,10 @@ def reduce(x: Any, ops: Any, y: Any = None, /, *, axis: Any = None, keepdims: bo
 
     Errors: as those of the operations; ValueError for operations of one input beside those of two.
     """
-    if isinstance(ops, str):
-        raise TypeError("ops: a name, where a list of names is expected")
-    wanted = [request_of(op) for op in _list_of(ops)]
-    return _reduce(wanted, x, y, axis, keepdims) if wanted else ()
+    if dim is not None or keepdim is not None:
+        return _otherwise("reduce", reduce, (x, ops, y), axis, keepdims, {}, {"dim": dim, "keepdim": keepdim})
+    wanted = _wanted(ops)
+    return () if wanted == [] else _reduce(wanted, x, y, axis, keepdims)
 
 
 def _listed(call: Any, ops: Any, x: Any, y: Any, integers: tuple, *more: Any) -> Any:
@@ -146,7 +189,7 @@ def _listed(call: Any, ops: Any, x: Any, y: Any, integers: tuple, *more: Any) ->
     with kind.context():
         described = [None if a is None else kind.describe(a, name) for a, name in ((x, "x"), (y, "y"))]
         name, given = integers
-        return kind.finish(call(_requests_of(ops), *described, kind.indices(given, name), *more, kind.make(), kind.stream, kind.allocate))
+        return kind.finish(call(_wanted(ops), *described, kind.indices(given, name), *more, kind.make(), kind.stream, kind.allocate))
 
 
 def segment_reduce(x: Any, offsets: Any, ops: Any = "sum", y: Any = None, *, check: bool = False) -> Any:

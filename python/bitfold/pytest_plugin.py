@@ -24,7 +24,7 @@ import pytest
 
 import bitfold
 from bitfold import _arrays, _core
-from bitfold._compare import NO_DISTANCE, write_whole
+from bitfold._compare import farthest, write_whole
 
 HEADER = "# bitfold bits 1. Written by `pytest --bits-update`, order version {order}: read what changed before you commit it.\n"
 WHOLE = 128  # elements: an array of more is a digest
@@ -41,11 +41,22 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--bits-update") and hasattr(config, "workerinput"):
         raise pytest.UsageError("--bits-update: one process writes a golden file; run it without -n")
     config.stash[_FILES] = {}
+    config.stash[_UNWRITTEN] = []
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     for golden in session.config.stash.get(_FILES, {}).values():
-        golden.save()
+        try:
+            golden.save()
+        except Exception as e:  # such as a folder that may not be written: the others are written nevertheless
+            session.config.stash[_UNWRITTEN].append(f"{golden.path}: not written: {type(e).__name__}: {e}")
+    if session.config.stash.get(_UNWRITTEN, []) and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    for line in config.stash.get(_UNWRITTEN, []):
+        terminalreporter.write_line(line, red=True)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -88,6 +99,7 @@ class Bits:
     def __init__(self, golden: Golden, test: str, update: bool) -> None:
         self._golden, self._test, self._update = golden, test, update
         self._seen: dict[str, np.ndarray] = {}
+        self._made: dict[str, Entry] = {}  # of an update
 
     def check(self, name: str, value: Any, *, ulps: int = 0) -> None:
         """Fails the test unless `value` has the golden bits, or with `ulps` lies within so many steps of them.
@@ -111,6 +123,8 @@ class Bits:
             if each in self._seen:
                 raise ValueError(f"name: {each!r} was checked before in this test")
             arrays[each] = array.copy() if self._update else array  # a test may go on to change it
+        if self._update:
+            self._made.update({each: Entry.of(array) for each, array in arrays.items()})  # here, where a fault is this test's
         self._seen.update(arrays)
         if self._update:
             return
@@ -133,10 +147,11 @@ class Bits:
 
     def keep(self) -> None:
         if self._update:
-            self._golden.put(self._test, self._seen)
+            self._golden.put(self._test, self._made)
 
 
 _FILES = pytest.StashKey[dict[Path, "Golden"]]()
+_UNWRITTEN = pytest.StashKey[list[str]]()
 _CHECKER = pytest.StashKey[Bits]()
 
 
@@ -205,8 +220,8 @@ class Golden:
     def of(self, test: str) -> dict[str, Entry]:
         return self.tests.get(test, {})
 
-    def put(self, test: str, arrays: dict[str, np.ndarray]) -> None:
-        self.tests[test] = {name: Entry.of(array) for name, array in arrays.items()}
+    def put(self, test: str, entries: dict[str, Entry]) -> None:
+        self.tests[test] = entries
         self.changed = True
 
     def save(self) -> None:
@@ -226,12 +241,13 @@ class Golden:
                 if not e.digest:
                     words = [_word(x) for x in e.values.reshape(-1)]
                     lines += ["    " + " ".join(words[i : i + PER_LINE]) + "\n" for i in range(0, len(words), PER_LINE)]
-        write_whole(self.path, "".join(lines).encode())
+        files = {self.path: "".join(lines).encode()}
         if sidecar:
             packed = io.BytesIO()
             np.savez_compressed(packed, **{f"{i:04}": v for i, v in enumerate(sidecar.values())}, names=np.array(list(sidecar)))
-            write_whole(self.values_path, packed.getvalue())
-        else:
+            files[self.values_path] = packed.getvalue()
+        write_whole(files)
+        if not sidecar:
             self.values_path.unlink(missing_ok=True)
 
     def _values(self) -> dict[str, np.ndarray]:
@@ -363,7 +379,7 @@ def _moved(name: str, recorded: Entry | None, array: np.ndarray | None, ulps: in
         needed = ", which ulps needs," if ulps else ""
         return name, "bits", "", "", f"digest {recorded.digest} -> {_digest(array)}; the golden values{needed} are not there"
     differs = _bits_of(recorded.values) != _bits_of(array)
-    far = _ulps(recorded.values, array)
+    far = farthest(recorded.values, array)
     if ulps and far is not None and far <= ulps:
         return None
     first = int(np.flatnonzero(differs)[0])
@@ -371,12 +387,6 @@ def _moved(name: str, recorded: Entry | None, array: np.ndarray | None, ulps: in
     was, now = recorded.values.reshape(-1)[first], array.reshape(-1)[first]
     moved = "no distance" if far is None else f"{far} ulps"
     return name, moved, f"{int(differs.sum())} of {array.size}", f"[{where}]", f"{_word(was)} -> {_word(now)}"
-
-
-def _ulps(a: np.ndarray, b: np.ndarray) -> int | None:
-    """The largest distance; None where there is none."""
-    far = int(np.max(bitfold.ulp_distance(a, b)))
-    return None if far == NO_DISTANCE else far
 
 
 def _table(rows: list[tuple[str, ...]]) -> list[str]:

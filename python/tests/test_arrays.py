@@ -1,9 +1,12 @@
 """What is taken, what comes back, and what is refused."""
 
+import ctypes
+import json
 import os
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import ml_dtypes
@@ -49,6 +52,26 @@ def test_lists_scalars_and_subclasses(tmp_path):
     mapped = np.memmap(tmp_path / "x", np.float32, "w+", shape=(5,))
     mapped[:] = 2
     assert bits(bitfold.sum(mapped)) == bits(np.float32(10))
+
+
+def test_other_spellings():
+    wanted = bits(bitfold.sum(X, axis=1))
+    assert wanted == bits(bitfold.sum(X, 1)) == bits(bitfold.sum(X, dim=1)) == bits(bitfold.sum(X, dim=[1])) == bits(bitfold.reduce(X, "sum", dim=1))
+    assert bits(bitfold.sum(X, keepdims=True)) == bits(bitfold.sum(X, keepdim=True)) == bits(bitfold.sum(X, dim=(), keepdim=True))
+    assert bits(bitfold.dot(X, X, 0)) == bits(bitfold.dot(X, X, dim=0)) == bits(bitfold.dot(X, X, axis=0))
+    assert bits(bitfold.var(X, dim=0, correction=1)) == bits(bitfold.var(X, 0, ddof=1)) == bits(bitfold.reduce(X, ("var", {"ddof": 1}), axis=0))
+    assert bitfold.sum(X, dim=0, out=(out := np.zeros((3, 4), np.float32))) is out and bits(out) == bits(bitfold.sum(X, 0))
+    for theirs, ours in (("float64", "f64"), ("float32", "f32"), ("float16", "f16"), (ml_dtypes.bfloat16, "bf16")):
+        assert bits(bitfold.sum(X, dtype=theirs)) == bits(bitfold.sum(X, dtype=ours))
+    assert bits(bitfold.sum(np.arange(9), dtype="i32")) == bits(np.int32(36)) and bits(bitfold.sum(np.arange(9), dtype="i8")) == bits(np.int64(36))
+
+
+@pytest.mark.parametrize("type_, dtype", [(ctypes.c_float, "f4"), (ctypes.c_double, "f8"), (ctypes.c_short, "i2"), (ctypes.c_long, "i8"),
+                                          (ctypes.c_ubyte, "u1"), (ctypes.c_bool, "?")])
+def test_ctypes(type_, dtype):
+    x = ((type_ * 3) * 2)((1, 0, 1), (1, 1, 0))
+    assert bits(bitfold.sum(x, 0)) == bits(bitfold.sum(np.array([[1, 0, 1], [1, 1, 0]], dtype), 0))
+    assert bits(bitfold.max(type_(1))) == bits(np.dtype(dtype).type(1))
 
 
 def test_fields_of_records():
@@ -98,15 +121,15 @@ REFUSED = [
     (ValueError, "acc: method exact", lambda: bitfold.sum(X, method="exact", acc="float64")),
     (ValueError, "acc: ", lambda: bitfold.sum(X.astype(float), acc=np.float32)),
     (TypeError, "acc: ", lambda: bitfold.sum(X, acc=[])),
-    (TypeError, "dtype: float128 is no", lambda: bitfold.sum(X, dtype="f16")),
+    (TypeError, "dtype: float128 is no", lambda: bitfold.sum(X, dtype=np.longdouble)),
     (TypeError, "dtype: complex", lambda: bitfold.sum(X, dtype=complex)),
     (ValueError, "dtype: i8 is an integer type", lambda: bitfold.sum(X, dtype=np.int8)),
     (ValueError, "ddof: -1 is negative", lambda: bitfold.var(X, ddof=-1)),
     (TypeError, "ddof: float", lambda: bitfold.var(X, ddof=0.5)),
     (ValueError, "correction: 0.5 is not whole", lambda: bitfold.var(X, correction=0.5)),
     (TypeError, "correction: given beside ddof", lambda: bitfold.var(X, ddof=1, correction=1)),
-    (TypeError, "unexpected keyword argument 'where'", lambda: bitfold.sum(X, where=X > 1)),
-    (TypeError, "unexpected keyword argument 'initial'", lambda: bitfold.max(X, initial=1)),
+    (TypeError, r"sum\(\) got an unexpected keyword argument 'where': x\[where\] has", lambda: bitfold.sum(X, where=X > 1)),
+    (TypeError, r"max\(\) got an unexpected keyword argument 'initial': add it", lambda: bitfold.max(X, initial=1)),
     (TypeError, "unexpected keyword argument 'method'", lambda: bitfold.max(X, method="tree")),
     (TypeError, "out: list", lambda: bitfold.sum(X, out=[0])),
     (ValueError, r"out: of shape \(3,\)", lambda: bitfold.sum(X, out=np.zeros(3))),
@@ -116,8 +139,20 @@ REFUSED = [
     (TypeError, "out: complex128 is no element type", lambda: bitfold.sum(X, axis=0, out=np.zeros(4, complex))),
     (ValueError, "dtype: i16 is an integer type", lambda: bitfold.sum(X, axis=0, dtype=np.int16, out=np.zeros(4, np.int16))),
     (ValueError, "out: read-only", lambda: bitfold.sum(X, axis=0, out=np.broadcast_to(np.float32(0), (3, 4)))),
-    (TypeError, "ops: a name", lambda: bitfold.reduce(X, "sum")),
+    (TypeError, "takes from 1 to 2 positional arguments", lambda: bitfold.sum(X, 0, True)),
+    (ValueError, "dim: 3 of an array of 3 axes", lambda: bitfold.sum(X, dim=3)),
+    (TypeError, "dim: str, where an integer", lambda: bitfold.sum(X, dim="time")),
+    (TypeError, "dim: given beside axis", lambda: bitfold.sum(X, 0, dim=0)),
+    (TypeError, "keepdim: given beside keepdims", lambda: bitfold.sum(X, keepdims=True, keepdim=True)),
+    (TypeError, "keepdim: 'no' is neither", lambda: bitfold.reduce(X, ["sum"], keepdim="no")),
     (ValueError, "op: there is no 'mode'", lambda: bitfold.reduce(X, ["mode"])),
+    (ValueError, "op: there is no 'median': it goes by order", lambda: bitfold.reduce(X, "median")),
+    (AttributeError, "no attribute 'median': it goes by order", lambda: bitfold.median),
+    (AttributeError, "no attribute 'jit': bitfold's functions take arrays", lambda: bitfold.jit),
+    (AttributeError, "no attribute 'such'$", lambda: bitfold.such),
+    (TypeError, "x: a masked array", lambda: bitfold.sum([[1.0], [np.ma.array([1, 2], mask=[0, 1])]])),
+    (TypeError, "x: a masked array", lambda: bitfold.sum([1.0, np.ma.masked])),
+    (TypeError, "x: generator, which is no array: list", lambda: bitfold.sum(i for i in range(3))),
     (TypeError, r"ops: \('sum',\), where a name", lambda: bitfold.reduce(X, [("sum",)])),
     (TypeError, "ops: 3, where a name", lambda: bitfold.reduce(X, [3])),
     (TypeError, "ops: None", lambda: bitfold.reduce(X, None)),
@@ -340,6 +375,69 @@ def test_pytorch_beside_others():
 
 
 
+def test_tensors_that_are_refused():
+    """With what to do instead, and not in the words of whom bitfold asks."""
+    torch = pytest.importorskip("torch")
+    refused = [
+        (torch.nn.Parameter(torch.ones(3)), r"a tensor that requires a gradient: x.detach\(\); torch.ops.bitfold"),
+        (torch.eye(3).to_sparse(), r"a tensor of layout torch.sparse_coo, .* x.to_dense\(\) has them"),
+        (torch.ones(3, device="meta"), r"a tensor of type Tensor that has no elements .* \(device meta\); torch.ops"),
+        (torch.ones(3, dtype=torch.complex64), "complex64 is no element type of bitfold"),
+        (torch.ones(3).to(torch.float8_e5m2), "float8_e5m2 is no element type of bitfold"),
+    ]
+    for x, why in refused:
+        for call in (bitfold.sum, bitfold.softmax, lambda x: bitfold.reduce(x, ["sum"]), *[lambda x: bitfold.same_bits(x, x)] * (not x.requires_grad)):
+            with pytest.raises(TypeError, match=f"^[xa]: {why}"):
+                call(x)
+    within = [
+        (lambda f: torch.vmap(f)(torch.ones(3, 4)), "a tensor inside a transform of torch.func, .* instead of vmap, axis="),
+        (lambda f: torch.func.grad(f)(torch.ones(3)), "a tensor inside a transform of torch.func, .* torch.ops"),
+        (lambda f: torch.func.jvp(f, (torch.ones(3),), (torch.ones(3),)), "a tensor inside a transform of torch.func, .* torch.ops"),
+    ]
+    for transform, why in within:
+        with pytest.raises(TypeError, match=f"^x: {why}"):
+            transform(lambda x: bitfold.sum(x))
+    with pytest.MonkeyPatch.context() as patch:  # as torch.jit.trace has it, which takes seconds
+        patch.setattr(torch.jit, "is_tracing", lambda: True)
+        with pytest.raises(TypeError, match="^x: within torch.jit.trace or torch.compile; torch.ops.bitfold has"):
+            bitfold.sum(torch.ones(3))
+
+
+def test_what_stands_for_no_number_is_refused():
+    """By stand-ins for pandas, PyArrow, Polars and dask, which are not installed with bitfold."""
+    na = object()
+    pandas = types.SimpleNamespace(NA=na)
+
+    def stand_in(library, **members):
+        array = lambda self, dtype=None, copy=None: np.ones(3)  # what they give in silence
+        return type("Stand", (), {"__module__": library, "__array__": array, **members})()
+
+    dtype = types.SimpleNamespace(na_value=na)
+    given = [
+        stand_in("pandas.core", dtype=dtype, isna=lambda self: np.array([False, True])),
+        stand_in("pandas", dtypes=[np.dtype(float), dtype], isna=lambda self: np.array([[False, True]])),
+        stand_in("polars.series", null_count=lambda self: 1),
+        stand_in("pyarrow.lib", null_count=1),
+        stand_in("pyarrow.lib", columns=[types.SimpleNamespace(null_count=0), types.SimpleNamespace(null_count=2)]),
+        stand_in("dask.array", _meta=np.ma.array([1.0])),
+    ]
+    whole = [
+        stand_in("pandas.core", dtype=dtype, isna=lambda self: np.array([False, False])),
+        stand_in("pandas.core", dtype=np.dtype(float), isna=lambda self: np.array([True])),  # a NaN
+        stand_in("polars.series", null_count=lambda self: 0),
+        stand_in("pyarrow.lib", null_count=0),
+        stand_in("dask.array", _meta=np.array([1.0])),
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "pandas", pandas)
+        for x in given:
+            for argument in (x, [x], [[1.0, 2.0, 3.0], x]):
+                with pytest.raises(TypeError, match="^x: (Stand with NA or null|a masked array)"):
+                    bitfold.sum(argument)
+        for x in whole:
+            assert bitfold.sum(x) == 3 and bitfold.sum([x, x]) == 6
+
+
 def test_subclasses_of_tensors_are_tensors():
     torch = pytest.importorskip("torch")
     mine = type("Mine", (torch.Tensor,), {})
@@ -397,9 +495,54 @@ def test_record_keeps_a_link(tmp_path):
     bitfold.record(link, np.ones(3), ["sum"])
     assert link.is_symlink()
     bitfold.check(link, np.ones(3))
-    with pytest.raises(TypeError, match="^ops: a name"):
-        bitfold.record(link, np.ones(3), "sum")
+    with pytest.raises(ValueError, match="^ops: none"):
+        bitfold.record(link, np.ones(3), [])
+    bitfold.record(link, np.ones(3), "sum")
+    bitfold.check(link, np.ones(3))
     with pytest.raises(ValueError, match="^bad: .*no elements"):
         bitfold.record(link, {"good": np.ones(3), "bad": np.ones(0)}, ["max"])
     with pytest.raises(FileNotFoundError, match="/nowhere/golden.json'$"):
         bitfold.record(tmp_path / "nowhere" / "golden.json", np.ones(3), ["sum"])
+
+
+def test_record_writes_as_the_command_line_does(tmp_path):
+    """Whole, beside what else is there; a file keeps its mode, and what is no file is written to."""
+    golden = tmp_path / "golden.json"
+    (tmp_path / "golden.json.part").write_text("precious")
+    golden.write_text("old")
+    golden.chmod(0o600)
+    bitfold.record(golden, np.ones(3))
+    bitfold.check(golden, np.ones(3))
+    assert golden.stat().st_mode & 0o777 == 0o600
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["golden.json", "golden.json.part"]
+    assert (tmp_path / "golden.json.part").read_text() == "precious"
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE)
+    bitfold.record(pipe, np.ones(3), file="golden.npy")
+    assert reader.communicate()[0] == golden.read_bytes() and pipe.is_fifo()
+    code = "import bitfold; print('first', flush=True); bitfold.record('/dev/stdout', [1.0], file='x'); print('last')"
+    with open(tmp_path / "log", "w") as log:
+        subprocess.run([sys.executable, "-c", code], stdout=log, check=True)
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert lines[0] == "first" and lines[-1] == "last" and '"format": "bitfold-golden",' in lines
+    with pytest.raises(ValueError, match="^path: has a zero byte"):
+        bitfold.record("a\0b", np.ones(3))
+    if os.geteuid() != 0:
+        (tmp_path / "locked").mkdir(mode=0o500)
+        with pytest.raises(PermissionError, match="golden.json'$"):
+            bitfold.record(tmp_path / "locked" / "golden.json", np.ones(3))
+
+
+def test_processes_that_record_the_same_file(tmp_path):
+    """What is there at any time is whole."""
+    arrays = f"{{f'array_{{i}}': np.full(3, float(i)) for i in range(100)}}"
+    code = f"import bitfold, numpy as np\nfor _ in range(20): bitfold.record('golden.json', {arrays})"
+    writers = [subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE) for _ in range(3)]
+    found = 0
+    while any(w.poll() is None for w in writers):
+        if (tmp_path / "golden.json").exists():
+            found = len(json.loads((tmp_path / "golden.json").read_text())["files"][0]["arrays"])
+            assert found == 100
+    assert [w.communicate()[1] for w in writers] == [b""] * 3 and found == 100
+    assert [p.name for p in tmp_path.iterdir()] == ["golden.json"]

@@ -240,6 +240,55 @@ def test_arguments_that_are_none(run, arguments):
     result.stdout.re_match_lines([r".*(TypeError: name: 5 is no string|ValueError: ulps: (-1|'x') is no number of steps)$"])
 
 
+FAULTS = """
+import numpy as np, torch
+def test_complex(bits):
+    bits.check("x", torch.ones(3, dtype=torch.complex64))
+def test_long_complex(bits):
+    bits.check("x", [1.0, torch.ones(300, dtype=torch.complex64)])
+def test_float8(bits):
+    bits.check("x", torch.ones(300).to(torch.float8_e5m2))
+def test_names(bits):
+    bits.check("a\\nb", np.arange(300.0))
+def test_sound(bits):
+    bits.check("x", torch.ones(3, dtype=torch.bfloat16, requires_grad=True))
+"""
+
+
+def test_one_arrays_fault_is_its_tests(pytester, run):
+    pytest.importorskip("torch")
+    result = run(FAULTS, "--bits-update")
+    result.assert_outcomes(passed=2, failed=3)
+    result.stdout.re_match_lines_random([r".*TypeError: x: complex64 is no element type", r".*TypeError: x/1: complex64 is no", r".*TypeError: x: float8_e5m2"])
+    result = run(FAULTS)
+    result.assert_outcomes(passed=2, failed=3)
+    assert "INTERNALERROR" not in result.stdout.str()
+
+
+def test_a_file_that_cannot_be_written_is_its_own(pytester, run):
+    """And the session fails, though its tests have passed."""
+    other = pytester.makepyfile(test_other="def test(bits): bits.check('x', 1.0)")
+    (pytester.path / "test_model.bits.npz").mkdir()
+    result = run(module(), "--bits-update", other)
+    result.assert_outcomes(passed=4)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED and "INTERNALERROR" not in result.stdout.str()
+    result.stdout.re_match_lines([r".*test_model\.bits: not written: IsADirectoryError: .*test_model\.bits\.npz"])
+    assert (pytester.path / "test_other.bits").exists() and not (pytester.path / "test_model.bits").exists()
+
+
+def test_files_are_written_as_by_the_command_line(pytester, run):
+    """A linked file is written where it is; what is called .part is nothing to it."""
+    (pytester.path / "there").mkdir()
+    for name in ("test_model.bits", "test_model.bits.npz"):
+        (pytester.path / name).symlink_to(pytester.path / "there" / name)
+        (pytester.path / f"{name}.part").write_text("precious")
+    run(module(), "--bits-update").assert_outcomes(passed=3)
+    run(module()).assert_outcomes(passed=3)
+    for name in ("test_model.bits", "test_model.bits.npz"):
+        assert (pytester.path / name).is_symlink() and (pytester.path / "there" / name).stat().st_size > 100
+        assert (pytester.path / f"{name}.part").read_text() == "precious"
+
+
 def test_no_array(run):
     result = run("def test(bits):\n    bits.check('x', 'text')\n", "--bits-update")
     result.assert_outcomes(failed=1)

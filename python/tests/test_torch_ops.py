@@ -56,7 +56,7 @@ def test_exp(device):
 
 
 def test_a_type_that_numpy_has_not_is_named():
-    with pytest.raises(TypeError, match="^logits: .*Float8"):
+    with pytest.raises(TypeError, match="^logits: float8_e4m3fn is no element type"):
         _arrays.host(torch.zeros(3).to(torch.float8_e4m3fn), "logits")
 
 

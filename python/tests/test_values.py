@@ -156,6 +156,21 @@ def test_golden(tmp_path):
         bitfold.check(golden, floats)
 
 
+def test_ulps_do_not_excuse_nan(tmp_path):
+    for a, b in ((np.float32([1, 2]), np.float32([1, np.nan])), (np.float32([1, np.nan]), np.float32([1, 2]))):
+        bitfold.record(tmp_path / "g", a)
+        with pytest.raises(bitfold.BitsMoved, match="no distance"):
+            bitfold.check(tmp_path / "g", b, ulps=2**64 - 1)
+        bitfold.check(tmp_path / "g", a, ulps=0)
+    bitfold.record(tmp_path / "g", np.uint64([0]))  # whose distance to 2^64 - 1 is one
+    bitfold.check(tmp_path / "g", np.uint64([2**64 - 1]), ulps=2**64 - 1)
+    with pytest.raises(bitfold.BitsMoved, match="18446744073709551615 ulps"):
+        bitfold.check(tmp_path / "g", np.uint64([2**64 - 1]), ulps=2**64 - 2)
+    for wrong in (1.5, "2"):
+        with pytest.raises(TypeError, match="^ulps: .* integer is expected"):
+            bitfold.check(tmp_path / "g", np.uint64([0]), ulps=wrong)
+
+
 def test_ulps_do_not_excuse_what_is_true_or_false(tmp_path):
     bitfold.record(tmp_path / "g", np.zeros(3), ["any"])
     with pytest.raises(bitfold.BitsMoved, match="any 0"):

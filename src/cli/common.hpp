@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
@@ -18,6 +17,7 @@
 #include <bitfold/op.hpp>
 
 #include "io/arrays.hpp"
+#include "io/new_files.hpp"
 
 namespace bitfold::cli {
 
@@ -51,6 +51,7 @@ std::vector<std::string> names_of(const List& list) {
 inline const std::vector<std::string> op_names = names_of(all_ops);
 inline const std::vector<std::string> method_names = names_of(all_methods);
 inline const std::vector<std::string> dtype_names = names_of(all_dtypes);
+
 /// Those of elements in files: besides, of types without arithmetic.
 inline const std::vector<std::string> element_names = [] {
   std::vector<std::string> names = dtype_names;
@@ -84,45 +85,7 @@ std::vector<std::string> split(const std::string& list);
 /// To stdout. Throws where it cannot be written.
 void write_out(std::string_view text);
 
-/// Where a path leads through links, in one spelling, whether something is there or not.
-std::string place_of(const std::string& path);
-
-/// The whole file or, where it throws, nothing: by way of a temporary file beside it. A file that
-/// is replaced keeps its mode. What is no regular file (a pipe), or open already (/dev/stdout), is
-/// written to directly, after what is there.
-void write_file(const std::string& path, std::string_view text);
-
-struct temporary_file;
-
-/// Several files, likewise: `add` writes them beside their places, to which `commit` moves them
-/// all. Where one cannot be moved, none is, as far as the file system can exchange two files.
-class new_files {
- public:
-  new_files() = default;
-  new_files(const new_files&) = delete;
-  ~new_files();
-  void add(const std::string& path, std::string text);
-  void commit();
-
- private:
-  struct file {
-    std::string path;
-    std::filesystem::path target = {};
-    // What is to be at the target; after an exchange, what was there.
-    temporary_file* beside = nullptr;
-    // Or else what is written to directly, and its text.
-    int direct = -1;
-    std::string text = {};
-    enum { nothing, remove, exchange_again } undo = nothing;
-  };
-  static int put(file& f);
-  static void take_back(const file& f);
-  std::vector<file> files_;
-};
-
-/// From now on SIGINT, SIGTERM and SIGHUP, where they were not ignored, remove the files that
-/// new_files has written and not yet moved, before they end the process.
-void clean_up_on_signals();
+using io::new_files, io::place_of, io::write_file;
 
 /// "bitfold: TEXT" to stderr.
 void complain(std::string_view text);

@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
   using namespace bitfold::cli;
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is a write error like any other, as is
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may grow no further
-  clean_up_on_signals();
+  io::clean_up_on_signals();
   io::survive_shorter_files();
   try {
     return run(argc, argv);

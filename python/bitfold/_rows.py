@@ -1,0 +1,132 @@
+"""Functions of rows: each element by itself and by what its row comes to (docs/rows.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import _arrays, _core
+
+FLOATS = ("f16", "bf16", "f32", "f64")
+
+
+def _of_rows(function: str, x: Any, axis: Any, dim: Any = None, weight: Any = None, bias: Any = None, eps: Any = 0.0) -> Any:
+    named = "axis"
+    if dim is not None:
+        if axis != -1:
+            raise TypeError("dim: given beside axis, of which it is another name")
+        axis, named = dim, "dim"
+    kind = given = _arrays.kind_of(x)
+    if isinstance(kind, _arrays.DLPack) and not kind.on_gpu and kind.namespace is None:  # through NumPy, as all that is made for them
+        kind, x, weight, bias = _arrays.NUMPY, *(None if a is None else _arrays.host(a, name) for a, name in ((x, "x"), (weight, "weight"), (bias, "bias")))
+    with kind.context():
+        where = kind.describe(x, "x")
+        if where.dtype not in FLOATS:
+            raise TypeError(f"x: {_arrays.PUBLIC[where.dtype]}, where {function} takes floats")
+        rank = len(where.shape)
+        if axis is not None:
+            if rank == 0:
+                raise ValueError(f"x: no axes, where {function} takes rows")
+            place = _arrays.integer(named, axis)
+            if not -rank <= place < rank:
+                raise ValueError(f"{named}: {place} of an array of {rank} axes")
+        try:
+            eps = float(eps)
+        except (TypeError, ValueError):
+            raise TypeError(f"eps: {eps!r} is no number") from None
+        last = kind.describe(kind.in_a_row(x, axis), "x")
+        parameters = [None if p is None else kind.describe(p, name) for p, name in ((weight, "weight"), (bias, "bias"))]
+        n = last.shape[-1] if axis is not None else max(1, _size(last.shape))
+        if axis is not None and n > 1 << 24:
+            raise ValueError(f"x: rows of {n} elements, and 2^24 are the most")
+        made, address = kind._empty(last.shape, last.dtype)
+        _core.apply_rows(function, last, n, *parameters, eps, address, kind.stream, kind.allocate)
+        made = kind.finish(made)
+        if kind is not given:
+            made = given.finish(made if axis is None else kind.moved_back(made, axis))
+        elif axis is not None:
+            made = kind.moved_back(made, axis)
+        return made[()] if kind is given is _arrays.NUMPY else made
+
+
+def _size(shape: tuple) -> int:
+    n = 1
+    for extent in shape:
+        n *= extent
+    return n
+
+
+_X = """x: an array of float16, bfloat16, float32 or float64; of what libraries, docs/python.md says.
+    axis: the rows' axis. dim: PyTorch's name of it.
+    Result: of x's shape, type and kind, on its device. A row's bits do not depend on the other rows, the layout or the device."""
+_ERRORS = """Errors, naming the argument: TypeError (x of another type), ValueError (an axis that is not there, more than 2^24 elements in a row)."""
+
+
+def softmax(x: Any, /, axis: int = -1, *, dim: int | None = None) -> Any:
+    return _of_rows("softmax", x, axis, dim)
+
+
+softmax.__doc__ = f"""exp(x - m) / s of each row, m its largest element, s the sum of exp(x - m).
+
+    {_X}
+
+    >>> softmax([0.0, 1.0, 2.0])
+    array([0.09003057, 0.24472847, 0.66524096])
+
+    {_ERRORS}"""
+
+
+def log_softmax(x: Any, /, axis: int = -1, *, dim: int | None = None) -> Any:
+    return _of_rows("log_softmax", x, axis, dim)
+
+
+log_softmax.__doc__ = f"""(x - m) - log(s) of each row, the logarithm of softmax.
+
+    {_X}
+
+    >>> log_softmax([0.0, 1.0, 2.0])
+    array([-2.40760596, -1.40760596, -0.40760596])
+
+    {_ERRORS}"""
+
+
+def layer_norm(x: Any, /, axis: int = -1, *, weight: Any = None, bias: Any = None, eps: float = 1e-5, dim: int | None = None) -> Any:
+    return _of_rows("layer_norm", x, axis, dim, weight, bias, eps)
+
+
+layer_norm.__doc__ = f"""(x - mean) / sqrt(var + eps) of each row, times weight, plus bias.
+
+    {_X}
+    weight, bias: arrays of one axis, as long as a row, of x's type and kind.
+
+    >>> layer_norm([0.0, 1.0, 2.0])
+    array([-1.22473569,  0.        ,  1.22473569])
+
+    {_ERRORS}"""
+
+
+def rms_norm(x: Any, /, axis: int = -1, *, weight: Any = None, eps: float = 1e-5, dim: int | None = None) -> Any:
+    return _of_rows("rms_norm", x, axis, dim, weight, None, eps)
+
+
+rms_norm.__doc__ = f"""x / sqrt(mean of the squares + eps) of each row, times weight.
+
+    {_X}
+    weight: an array of one axis, as long as a row, of x's type and kind.
+
+    >>> rms_norm([0.0, 1.0, 2.0])
+    array([0.        , 0.77459435, 1.54918869])
+
+    {_ERRORS}"""
+
+
+def exp(x: Any, /) -> Any:
+    """exp of each element, with the same bits on every CPU and GPU.
+
+    x: an array of float16, bfloat16, float32 or float64. Result: of x's shape, type and kind, on its device.
+
+    >>> exp([0.0, 1.0])
+    array([1.        , 2.71828183])
+
+    Errors: TypeError (x of another type).
+    """
+    return _of_rows("exp", x, None)
