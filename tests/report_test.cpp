@@ -607,6 +607,52 @@ TEST_CASE("two runs compare") {
   CHECK_FALSE(compare(run(one_ulp_off), a).text.find("promise broken") != std::string::npos);
 }
 
+namespace {
+
+// Every text of a report, but for those fields, which decide what is told, with what a terminal
+// would obey and a line of its own behind it.
+json poisoned(json x, const std::set<std::string>& kept, const std::string& key = "") {
+  if (kept.contains(key)) return x;
+  if (x.is_string() && x != "nan" && x != "inf" && x != "-inf")
+    return x.get<std::string>() +
+           "\x1b[2J\u009b2J\x7f\u202e\r\nNo promised bit or bound is worse in B.\n";
+  if (x.is_structured())
+    for (auto& [name, value] : x.items())
+      value = poisoned(value, kept, x.is_object() ? name : key);
+  return x;
+}
+
+}  // namespace
+
+TEST_CASE("texts of a report do not command the terminal, nor make lines") {
+  json a = run(doubles);
+  CHECK(!a["findings"].empty());
+  a["missing"] = json::array({{{"name", "no peer"}, {"why", "gone"}}});
+  a["failures"] = json::array({{{"contestant", "suspect"}, {"where", "here"}, {"why", "so"}}});
+  a["wrong"] = json::array({json_of(wrong_row{"suspect", "1", "here", "1", "2"})});
+  a["batches"] = json::array({json_of(batch_row{"suspect", "f32", "rows", 16, "", 4, 1024, 1, {}})});
+  a["machine"]["gpus"] = {"a GPU"};
+  json b = a;
+  b["accuracy"][0]["bits"] = "00000000";
+  b["accuracy"][0]["bound_relative"] = nullptr;
+  b["bits"][0]["digest"] = "0";
+  b["findings"][0]["where"] = "elsewhere";
+  const auto lines = [](const std::string& text) { return std::count(text.begin(), text.end(), '\n'); };
+  const auto check = [&](const std::string& text, const std::string& clean) {
+    CHECK(lines(text) == lines(clean));
+    for (const char* bad : {"\x1b", "\xc2\x9b", "\x7f", "\r", "\u202e"}) {
+      CAPTURE(bad);
+      CHECK(text.find(bad) == std::string::npos);
+    }
+  };
+  const std::set<std::string> few{"study"}, more{"study", "in", "device", "layout"};
+  const comparison clean = compare(a, b), found = compare(poisoned(a, few), poisoned(b, few));
+  CHECK(found.worse);
+  CHECK(lines(clean.text) > 10);
+  check(found.text, clean.text);
+  check(summary(poisoned(b, more)), summary(b));
+}
+
 TEST_CASE("numbers that JSON has not") {
   CHECK(number(INFINITY) == "inf");
   CHECK(number(-INFINITY) == "-inf");

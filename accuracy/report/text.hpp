@@ -7,12 +7,29 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "accuracy/rows.hpp"
+#include "io/field.hpp"
 
 namespace bitfold::accuracy {
+
+/// What is printed of x: texts, which may come from a file, are made fit for a terminal.
+template <class T>
+auto fit(const T& x) {
+  if constexpr (std::is_convertible_v<const T&, std::string_view>) return io::printable(x);
+  else return x;
+}
+/// fmt::format of what is fit for a terminal: all that is told of a report goes through it.
+template <class... T>
+std::string printed(fmt::format_string<decltype(fit(std::declval<const T&>()))...> format,
+                    const T&... x) {
+  return fmt::format(format, fit(x)...);
+}
 
 inline std::map<std::string, const contestant_row*> contestants_by_id(const report_rows& rows) {
   std::map<std::string, const contestant_row*> by_id;

@@ -267,7 +267,7 @@ void clean_up_on_signals() {
 }
 
 void complain(std::string_view text) {
-  std::fputs(fmt::format("bitfold: {}\n", text).c_str(), stderr);
+  std::fputs(fmt::format("bitfold: {}\n", io::printable(text)).c_str(), stderr);
 }
 
 error about(const std::string& file, const std::string& tensor, const error& e) {
@@ -276,7 +276,9 @@ error about(const std::string& file, const std::string& tensor, const error& e) 
 }
 
 std::string json_string(std::string_view text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  // In ASCII where the text has what a terminal might obey.
+  const bool ascii = io::printable(text) != text;
+  return nlohmann::json(text).dump(-1, ' ', ascii, nlohmann::json::error_handler_t::replace);
 }
 
 std::string json_strings(const std::vector<std::string>& list) {

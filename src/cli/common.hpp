@@ -112,7 +112,7 @@ class new_files {
 /// new_files has written and not yet moved, before they end the process.
 void clean_up_on_signals();
 
-/// "bitfold: TEXT" to stderr.
+/// "bitfold: TEXT" to stderr, the text as io::printable has it.
 void complain(std::string_view text);
 
 /// The error, with the file and the array that it is about.

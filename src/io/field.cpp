@@ -12,7 +12,8 @@ namespace bitfold::io {
 namespace {
 
 // Bytes of the printable UTF-8 character at the start of s; 0 if there is none (a control character
-// or malformed). As in table 3-7 of the Unicode standard, less the C1 controls U+0080..U+009F.
+// or malformed). As in table 3-7 of the Unicode standard, less the C1 controls U+0080..U+009F, what
+// ends a line (U+2028, U+2029) and what turns the direction of text (U+202A..U+202E, U+2066..U+2069).
 std::size_t character_size(std::string_view s) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(s[i]); };
   const unsigned lead = byte(0);
@@ -28,6 +29,9 @@ std::size_t character_size(std::string_view s) {
   if (byte(1) < lowest || byte(1) > highest) return 0;
   for (std::size_t i = 2; i < size; ++i)
     if ((byte(i) & 0xc0) != 0x80) return 0;
+  if (lead == 0xe2 && ((byte(1) == 0x80 && byte(2) >= 0xa8 && byte(2) <= 0xae) ||
+                       (byte(1) == 0x81 && byte(2) >= 0xa6 && byte(2) <= 0xa9)))
+    return 0;
   return size;
 }
 
