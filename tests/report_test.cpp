@@ -201,16 +201,112 @@ TEST_CASE("the price of the truth is exact's time over tree's at the same length
   who.list.push_back(std::make_unique<liar>("bitfold/sum/exact/f32/exact/f32/cpu", honest, method_id::exact));
   json report = run(who);
   REQUIRE(report["speed"].size() == 2);
-  report["speed"][0]["seconds"] = 2e-7;
-  report["speed"][1]["seconds"] = 3e-7;
+  report["speed"][0].update(
+      {{"seconds", 2e-7}, {"fastest", 1e-7}, {"slowest", 4e-7}, {"noisy", false}});
+  report["speed"][1].update(
+      {{"seconds", 3e-7}, {"fastest", 2e-7}, {"slowest", 9e-7}, {"noisy", false}});
   const auto price = [&] {
     add_headlines(report);
     return report["headlines"].back();
   };
   CHECK(price()["value"] == "1.50×");
   CHECK(price()["label"].get<std::string>().ends_with(": exact, f32, n = 2^10"));
+  for (const std::size_t noisy : {0u, 1u}) {
+    report["speed"][noisy]["noisy"] = true;
+    CHECK(price()["value"] == "noisy, 0.50× to 9.00×");
+    report["speed"][noisy]["noisy"] = false;
+  }
+  for (json& row : report["speed"]) row.erase("noisy"), row.erase("fastest"), row.erase("slowest");
+  CHECK(price()["value"] == "1.50×");  // of the first reports nobody knows
   report["speed"][1]["n"] = 2048;
   CHECK(price()["label"] == "not measured");
+}
+
+TEST_CASE("the speed shows its noise, the load and whether the data lie in a cache") {
+  contestants who;
+  for (const auto& [name, method] : {std::pair{"tree", method_id::tree}, {"kahan", method_id::kahan}})
+    who.list.push_back(std::make_unique<liar>(
+        fmt::format("bitfold/sum/{}/f32/f32/f32/cpu", name), honest, method));
+  json report = run(who);
+  REQUIRE(report["speed"].size() == 2);
+  for (json& row : report["speed"])
+    row.update({{"seconds", 2e-7}, {"fastest", 1e-7}, {"slowest", 8e-7}, {"noisy", false},
+                {"gbps", 10}, {"ceiling_ratio", 0.5}});
+  report["machine"]["cores"] = 2;
+  report["machine"]["cpu_cache"] = 4096;
+  for (json& row : report["ceilings"]) row["others"] = 1.5;
+  const auto headline = [&] {
+    add_headlines(report);
+    return report["headlines"][2];
+  };
+  const auto note = [&] { return headline()["note"].get<std::string>(); };
+  CHECK(headline()["value"] == "50 %");
+  CHECK(note().starts_with("10 GB/s, kahan 10 GB/s, of 4 KiB, which fit in 4 KiB of cache, on "));
+  CHECK(note().find(", of whose 2 cores others kept 1.5 busy, ") != std::string::npos);
+  report["machine"]["cpu_cache"] = 4095;
+  CHECK(note().find("which do not fit in ") != std::string::npos);
+  report["speed"][0]["noisy"] = true;
+  CHECK(headline()["value"] == "noisy, 12 % to 100 %");
+  CHECK(note().starts_with("noisy, 2.5 to 20 GB/s, kahan 10 GB/s, "));
+  CHECK(compare(report, report).text.find(" ~10 ") != std::string::npos);
+  CHECK(summary(report).find("~10.0") != std::string::npos);
+  for (json& row : report["ceilings"]) row["others"] = nullptr;
+  report["machine"].erase("cpu_cache");
+  CHECK(note().find("cache") == std::string::npos);
+  CHECK(note().find("busy") == std::string::npos);
+}
+
+namespace {
+
+// Takes its time: as long as `times` say, one call after the other.
+class unsteady final : public contestant {
+ public:
+  explicit unsteady(std::vector<double> times)
+      : contestant(info_of_test("unsteady", "f32")), times_(std::move(times)) {}
+  scalar run(const array_view& x, std::size_t) override {
+    return cpu::reduce(make_reduction(op_id::sum, method_id::tree, dtype::f32), x.data, x.n);
+  }
+  std::vector<double> seconds(const array_view&, std::size_t, int times) override {
+    ++calls;
+    std::vector<double> out;
+    for (int k = 0; k < times; ++k) out.push_back(times_[at_++ % times_.size()]);
+    return out;
+  }
+  int calls = 0;
+
+ private:
+  std::vector<double> times_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("what is noisy is timed again, and says so") {
+  const auto timed = [](std::vector<double> times) {
+    contestants who;
+    who.list.push_back(std::make_unique<unsteady>(std::move(times)));
+    json row;
+    for (const unit& u : plan(who, {}))
+      if (u.key.starts_with("speed/f32/1024")) row = u.run()["speed"].at(0);
+    return std::pair(row, static_cast<unsteady&>(*who.list[0]).calls);
+  };
+  const auto [calm, once] = timed({1e-3, 1.01e-3});
+  CHECK(once == 2);  // how long it takes, and the runs
+  CHECK(calm["noisy"] == false);
+  CHECK(calm["fastest"] == 1e-3);
+  CHECK(calm["slowest"] == 1.01e-3);
+  const auto [noisy, again] = timed({1e-3, 3e-3});
+  CHECK(again == 4);
+  CHECK(noisy["noisy"] == true);
+  CHECK(noisy["fastest"] == 1e-3);
+  CHECK(noisy["slowest"] == 3e-3);
+  // An outlier of the first runs is one of many then.
+  std::vector<double> times(40, 1e-3);
+  times[3] = 1.3e-3;
+  const auto [settled, repeated] = timed(times);
+  CHECK(repeated == 3);
+  CHECK(settled["noisy"] == false);
+  CHECK(timed({0.7}).first["noisy"] == nullptr);  // a single run
 }
 
 TEST_CASE("a peer that fails is left out and named; bitfold may not fail") {

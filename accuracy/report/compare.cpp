@@ -25,7 +25,7 @@ std::string describe(const json& report) {
 struct side {
   double ulps = std::numeric_limits<double>::quiet_NaN();
   double bound = std::numeric_limits<double>::quiet_NaN();  // the largest error over bound
-  double gbps = std::numeric_limits<double>::quiet_NaN();
+  std::string gbps = "-";
   std::uint64_t n = 0;
 };
 
@@ -38,7 +38,7 @@ std::map<std::string, side> sides(const report_rows& rows) {
   }
   for (const speed_row& row : rows.speed) {
     side& s = all[row.contestant];
-    if (row.n > s.n) s.n = row.n, s.gbps = row.gbps;
+    if (row.n > s.n) s.n = row.n, s.gbps = rate(row, short_number(row.gbps));
   }
   return all;
 }
@@ -142,11 +142,11 @@ comparison compare(const json& a, const json& b) {
     const side x = of(first), y = of(second);
     out += printed("{:<40} {:>10} {:>10}  {:>11} {:>11}  {:>9} {:>9}\n", c.id,
                        short_number(x.ulps), short_number(y.ulps), short_number(x.bound),
-                       short_number(y.bound), short_number(x.gbps), short_number(y.gbps));
+                       short_number(y.bound), x.gbps, y.gbps);
   }
   out +=
       "\nulps: on the input `normal`. GB/s: default variation at the greatest length of each "
-      "run.\n";
+      "run; ~: noisy.\n";
   out += result.worse ? "B is worse than A.\n" : "No promised bit or bound is worse in B.\n";
   return result;
 }

@@ -51,19 +51,19 @@ std::string summary(const json& report) {
     // GB/s at the greatest length, in the default variation and on one thread.
     for (const bool one : {false, true}) {
       std::uint64_t n = 0;
-      std::map<std::string, double> rate;
+      std::map<std::string, std::string> rates;
       for (const speed_row& row : rows.speed) {
         if (row.in != type || (one && row.threads != 1) ||
             std::none_of(columns.begin(), columns.end(), [&](const contestant_row* c) { return c->id == row.contestant; }))
           continue;
-        if (row.n > n) rate.clear(), n = row.n;
-        if (row.n == n) rate.emplace(row.contestant, row.gbps);
+        if (row.n > n) rates.clear(), n = row.n;
+        if (row.n == n) rates.emplace(row.contestant, rate(row, printed("{:.1f}", row.gbps)));
       }
       if (n == 0) continue;
       line(printed("GB/s at {}", power_of_two(n)), one ? "1 thread" : "default",
            [&](const contestant_row& c) -> std::string {
-             const auto it = rate.find(c.id);
-             return it == rate.end() ? "" : printed("{:.1f}", it->second);
+             const auto it = rates.find(c.id);
+             return it == rates.end() ? "" : it->second;
            });
     }
   }

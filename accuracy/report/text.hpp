@@ -43,6 +43,12 @@ inline std::string short_number(std::optional<double> x) {
   return plain ? fmt::format("{:.3g}", *x) : fmt::format("{:.1e}", *x);
 }
 
+/// Throughput in tables, marked where it is noisy.
+template <class Row>
+std::string rate(const Row& row, std::string shown) {
+  return (row.noisy.value_or(false) ? "~" : "") + std::move(shown);
+}
+
 inline std::string power_of_two(std::uint64_t n) {
   return std::has_single_bit(n) ? fmt::format("2^{}", std::countr_zero(n)) : std::to_string(n);
 }
