@@ -122,6 +122,8 @@ int all_cores();
 /// on the CPU with at most `threads` threads (0: all).
 double read_ceiling_cpu(const array_view& x, int threads, int times);
 double read_ceiling_cuda(const array_view& x, int times);  ///< errc::no_device without a GPU
+/// Bytes of the GPU's last cache; none where it does not tell, or there is no GPU.
+std::optional<std::uint64_t> gpu_cache();
 
 // Each adds its own; all_contestants() lists them.
 void add_bitfold(contestants&, bool cpu, bool cuda);

@@ -175,6 +175,8 @@ struct speed_row {
   std::string variation;
   std::optional<std::uint64_t> threads;
   double seconds, gbps, ceiling_ratio;
+  std::optional<double> fastest, slowest;
+  std::optional<bool> noisy;
   static constexpr std::tuple fields{
       field{"contestant", &speed_row::contestant},
       field{"in", &speed_row::in},
@@ -186,6 +188,9 @@ struct speed_row {
       field{"seconds", &speed_row::seconds},
       field{"gbps", &speed_row::gbps},
       field{"ceiling_ratio", &speed_row::ceiling_ratio},
+      field{"fastest", &speed_row::fastest, true},
+      field{"slowest", &speed_row::slowest, true},
+      field{"noisy", &speed_row::noisy, true},
   };
 };
 
@@ -194,11 +199,13 @@ struct ceiling_row {
   std::optional<std::uint64_t> threads;
   std::uint64_t bytes;
   double gbps;
+  std::optional<double> others;
   static constexpr std::tuple fields{
       field{"device", &ceiling_row::device},
       field{"threads", &ceiling_row::threads},
       field{"bytes", &ceiling_row::bytes},
       field{"gbps", &ceiling_row::gbps},
+      field{"others", &ceiling_row::others, true},
   };
 };
 
@@ -208,6 +215,7 @@ struct shape_row {
   std::string variation;
   std::optional<std::uint64_t> threads;
   double seconds, gbps, ceiling_ratio;
+  std::optional<bool> noisy;
   static constexpr std::tuple fields{
       field{"contestant", &shape_row::contestant},
       field{"in", &shape_row::in},
@@ -220,6 +228,7 @@ struct shape_row {
       field{"seconds", &shape_row::seconds},
       field{"gbps", &shape_row::gbps},
       field{"ceiling_ratio", &shape_row::ceiling_ratio},
+      field{"noisy", &shape_row::noisy, true},
   };
 };
 

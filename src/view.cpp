@@ -137,7 +137,15 @@ constexpr std::int64_t most_windows = std::int64_t{1} << 60, most_cut_off = 1 <<
 
 std::int64_t count_of(const window& w, std::int64_t extent) {
   const auto span = static_cast<__int128>(w.size - 1) * w.dilation + 1, whole = static_cast<__int128>(extent) + 2 * static_cast<__int128>(w.padding);
-  const __int128 count = span > whole ? 0 : (whole - span) / w.stride + 1;
+  if (span > whole) {
+    const auto text = [](std::int64_t n) { return std::to_string(n); };
+    const std::string apart = w.dilation > 1 ? ", " + text(w.dilation) + " apart," : "",
+                      padded = w.padding > 0 ? " and " + text(w.padding) + " of padding on either side" : "";
+    refuse("window.size", "a window of " + text(w.size) + " elements" + apart +
+                              " is longer than axis " + text(w.axis) + ", which has " +
+                              text(extent) + padded);
+  }
+  const __int128 count = (whole - span) / w.stride + 1;
   if (count > most_windows) refuse("window", "more than 2^60 of them along axis " + std::to_string(w.axis));
   return static_cast<std::int64_t>(count);
 }
@@ -165,7 +173,7 @@ std::vector<window_run> runs_of(const window& w, std::int64_t extent) {
     else runs.push_back(run);
     k = next;
   }
-  return runs.empty() ? std::vector{window_run{0, 0, 0, w.size}} : runs;
+  return runs;
 }
 
 // Of each window the elements of one of its runs. (Products of strides that nothing is reached by may be too large.)

@@ -461,6 +461,12 @@ TEST_CASE("reduce: file names that are no UTF-8, or look like something else") {
   CHECK(json::parse(j.out)["file"] == dir.path("\xef\xbf\xbd\n.npy"));
   const auto text = bitfold_cli({"reduce", "sum", odd});
   CHECK(text.out == dir.path("\\xff\\x0a.npy") + "  [1]  f32  1  3f800000\n");
+  // JSON has other controls as they are, but terminals obey them.
+  const auto control = dir.write("\u009b2J\x7f.npy", npy_of({1}));
+  const auto escaped = bitfold_cli({"reduce", "sum", "--json", control});
+  CHECK(json::parse(escaped.out)["file"] == control);
+  CHECK(escaped.out.find("\u009b") == std::string::npos);
+  CHECK(escaped.out.find('\x7f') == std::string::npos);
   // "info" is a file here, not the subcommand.
   const auto info = bitfold_cli({"reduce", "sum", "info", "order"});
   CHECK(info.status == 3);

@@ -10,6 +10,7 @@
 
 #include <bitfold/accumulator.hpp>
 #include <bitfold/cpu.hpp>
+#include <bitfold/reference.hpp>
 
 #include "catch.hpp"
 #include "cpu/exact.hpp"
@@ -604,6 +605,7 @@ TEST_CASE("accumulators compare by value") {
   CHECK(of({-inf}) < of({-1e308, -1e308}));
   CHECK(of({inf, 3}) == of({inf}));
   CHECK_FALSE(of({NAN}) == of({NAN}));
+  CHECK(of({NAN}).to_bytes() == of({NAN}).to_bytes());
   CHECK((of({NAN}) <=> of({1})) == std::partial_ordering::unordered);
   CHECK_FALSE(of({inf, -inf}) < of({1}));
 }
@@ -631,6 +633,16 @@ TEST_CASE("integers: the true sum") {
   CHECK_FALSE(s.fits<std::int64_t>());
   CHECK(s.add(1).fits<std::int64_t>());
   CHECK(s.round<std::int64_t>() == std::numeric_limits<std::int64_t>::min());
+
+  // 0 times something negative is no -0, by whatever way it is added.
+  const std::int32_t minus_five = -5, zero = 0;
+  product_accumulator<std::int32_t> one, many;
+  one.add_product(minus_five, zero);
+  many.add_products({&minus_five, 1}, {&zero, 1});
+  CHECK(one.to_bytes() == many.to_bytes());
+  CHECK_FALSE(std::signbit(one.round<double>()));
+  const auto dot = make_reduction(op_id::dot, method_id::exact, dtype::i32, {}, dtype::f64);
+  CHECK(reference(dot, &minus_five, &zero, 1) == cpu::reduce(dot, &minus_five, &zero, 1));
 }
 
 TEST_CASE("an accumulator as bytes") {

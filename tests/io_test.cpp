@@ -102,6 +102,8 @@ TEST_CASE("printable text") {
       {"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80",
        "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80"},
       {"\xc2\x9b", "\\xc2\\x9b"},                             // a C1 control character
+      // what turns the direction of text, and ends of lines
+      {"a\u202eb\u2066c\u2028", "a\\xe2\\x80\\xaeb\\xe2\\x81\\xa6c\\xe2\\x80\\xa8"},
       {"\xff\xc3", "\\xff\\xc3"},                             // not UTF-8; cut short
       {"\xc0\xaf\xe0\x80\xaf", "\\xc0\\xaf\\xe0\\x80\\xaf"},  // overlong
       {"\xed\xa0\x80", "\\xed\\xa0\\x80"},                    // a surrogate

@@ -57,6 +57,14 @@ void check_refusals(const Engine& by) {
   const auto pooled = [&](const reduction& r, const window& w, const view& of) { by.windows(r, of, {w}); };
   refused("window.size: 0", [&] { pooled(sum, {0, 0}, x); });
   refused("axis: 0 is given twice", [&] { by.windows(sum, x, {window{0, 1}, window{0, 2}}); });
+  refused("window.size: a window of 3 elements is longer than axis 0, which has 2", [&] { pooled(sum, {0, 3}, x); });
+  refused("window.size: a window of 3 elements, 3 apart, is longer than axis 2, which has 4 and 1",
+          [&] {
+    pooled(sum, {.axis = 2, .size = 3, .dilation = 3, .padding = 1}, x);
+  });
+  refused("window.size: a window of 1 elements is longer than axis 1, which has 0", [&] {
+    pooled(sum, {1, 1}, row_major(dtype::f32, nullptr, {2, 0}));
+  });
   refused("window.padding: -1 is negative", [&] { pooled(sum, {.axis = 0, .size = 2, .padding = -1}, x); });
   refused("window.padding: a window that begins 3", [&] { pooled(sum, {.axis = 0, .size = 2, .dilation = 2, .padding = 3}, x); });
   refused("axis: 3 of", [&] { pooled(sum, {.axis = 3, .size = 2, .padding = 1}, x); });

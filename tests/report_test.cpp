@@ -201,16 +201,112 @@ TEST_CASE("the price of the truth is exact's time over tree's at the same length
   who.list.push_back(std::make_unique<liar>("bitfold/sum/exact/f32/exact/f32/cpu", honest, method_id::exact));
   json report = run(who);
   REQUIRE(report["speed"].size() == 2);
-  report["speed"][0]["seconds"] = 2e-7;
-  report["speed"][1]["seconds"] = 3e-7;
+  report["speed"][0].update(
+      {{"seconds", 2e-7}, {"fastest", 1e-7}, {"slowest", 4e-7}, {"noisy", false}});
+  report["speed"][1].update(
+      {{"seconds", 3e-7}, {"fastest", 2e-7}, {"slowest", 9e-7}, {"noisy", false}});
   const auto price = [&] {
     add_headlines(report);
     return report["headlines"].back();
   };
   CHECK(price()["value"] == "1.50×");
   CHECK(price()["label"].get<std::string>().ends_with(": exact, f32, n = 2^10"));
+  for (const std::size_t noisy : {0u, 1u}) {
+    report["speed"][noisy]["noisy"] = true;
+    CHECK(price()["value"] == "noisy, 0.50× to 9.00×");
+    report["speed"][noisy]["noisy"] = false;
+  }
+  for (json& row : report["speed"]) row.erase("noisy"), row.erase("fastest"), row.erase("slowest");
+  CHECK(price()["value"] == "1.50×");  // of the first reports nobody knows
   report["speed"][1]["n"] = 2048;
   CHECK(price()["label"] == "not measured");
+}
+
+TEST_CASE("the speed shows its noise, the load and whether the data lie in a cache") {
+  contestants who;
+  for (const auto& [name, method] : {std::pair{"tree", method_id::tree}, {"kahan", method_id::kahan}})
+    who.list.push_back(std::make_unique<liar>(
+        fmt::format("bitfold/sum/{}/f32/f32/f32/cpu", name), honest, method));
+  json report = run(who);
+  REQUIRE(report["speed"].size() == 2);
+  for (json& row : report["speed"])
+    row.update({{"seconds", 2e-7}, {"fastest", 1e-7}, {"slowest", 8e-7}, {"noisy", false},
+                {"gbps", 10}, {"ceiling_ratio", 0.5}});
+  report["machine"]["cores"] = 2;
+  report["machine"]["cpu_cache"] = 4096;
+  for (json& row : report["ceilings"]) row["others"] = 1.5;
+  const auto headline = [&] {
+    add_headlines(report);
+    return report["headlines"][2];
+  };
+  const auto note = [&] { return headline()["note"].get<std::string>(); };
+  CHECK(headline()["value"] == "50 %");
+  CHECK(note().starts_with("10 GB/s, kahan 10 GB/s, of 4 KiB, which fit in 4 KiB of cache, on "));
+  CHECK(note().find(", of whose 2 cores others kept 1.5 busy, ") != std::string::npos);
+  report["machine"]["cpu_cache"] = 4095;
+  CHECK(note().find("which do not fit in ") != std::string::npos);
+  report["speed"][0]["noisy"] = true;
+  CHECK(headline()["value"] == "noisy, 12 % to 100 %");
+  CHECK(note().starts_with("noisy, 2.5 to 20 GB/s, kahan 10 GB/s, "));
+  CHECK(compare(report, report).text.find(" ~10 ") != std::string::npos);
+  CHECK(summary(report).find("~10.0") != std::string::npos);
+  for (json& row : report["ceilings"]) row["others"] = nullptr;
+  report["machine"].erase("cpu_cache");
+  CHECK(note().find("cache") == std::string::npos);
+  CHECK(note().find("busy") == std::string::npos);
+}
+
+namespace {
+
+// Takes its time: as long as `times` say, one call after the other.
+class unsteady final : public contestant {
+ public:
+  explicit unsteady(std::vector<double> times)
+      : contestant(info_of_test("unsteady", "f32")), times_(std::move(times)) {}
+  scalar run(const array_view& x, std::size_t) override {
+    return cpu::reduce(make_reduction(op_id::sum, method_id::tree, dtype::f32), x.data, x.n);
+  }
+  std::vector<double> seconds(const array_view&, std::size_t, int times) override {
+    ++calls;
+    std::vector<double> out;
+    for (int k = 0; k < times; ++k) out.push_back(times_[at_++ % times_.size()]);
+    return out;
+  }
+  int calls = 0;
+
+ private:
+  std::vector<double> times_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("what is noisy is timed again, and says so") {
+  const auto timed = [](std::vector<double> times) {
+    contestants who;
+    who.list.push_back(std::make_unique<unsteady>(std::move(times)));
+    json row;
+    for (const unit& u : plan(who, {}))
+      if (u.key.starts_with("speed/f32/1024")) row = u.run()["speed"].at(0);
+    return std::pair(row, static_cast<unsteady&>(*who.list[0]).calls);
+  };
+  const auto [calm, once] = timed({1e-3, 1.01e-3});
+  CHECK(once == 2);  // how long it takes, and the runs
+  CHECK(calm["noisy"] == false);
+  CHECK(calm["fastest"] == 1e-3);
+  CHECK(calm["slowest"] == 1.01e-3);
+  const auto [noisy, again] = timed({1e-3, 3e-3});
+  CHECK(again == 4);
+  CHECK(noisy["noisy"] == true);
+  CHECK(noisy["fastest"] == 1e-3);
+  CHECK(noisy["slowest"] == 3e-3);
+  // An outlier of the first runs is one of many then.
+  std::vector<double> times(40, 1e-3);
+  times[3] = 1.3e-3;
+  const auto [settled, repeated] = timed(times);
+  CHECK(repeated == 3);
+  CHECK(settled["noisy"] == false);
+  CHECK(timed({0.7}).first["noisy"] == nullptr);  // a single run
 }
 
 TEST_CASE("a peer that fails is left out and named; bitfold may not fail") {
@@ -605,6 +701,52 @@ TEST_CASE("two runs compare") {
   CHECK(with_finding.text.find("WORSE  promise broken: suspect") != std::string::npos);
   CHECK(compare(a, run(one_ulp_off)).worse);
   CHECK_FALSE(compare(run(one_ulp_off), a).text.find("promise broken") != std::string::npos);
+}
+
+namespace {
+
+// Every text of a report, but for those fields, which decide what is told, with what a terminal
+// would obey and a line of its own behind it.
+json poisoned(json x, const std::set<std::string>& kept, const std::string& key = "") {
+  if (kept.contains(key)) return x;
+  if (x.is_string() && x != "nan" && x != "inf" && x != "-inf")
+    return x.get<std::string>() +
+           "\x1b[2J\u009b2J\x7f\u202e\r\nNo promised bit or bound is worse in B.\n";
+  if (x.is_structured())
+    for (auto& [name, value] : x.items())
+      value = poisoned(value, kept, x.is_object() ? name : key);
+  return x;
+}
+
+}  // namespace
+
+TEST_CASE("texts of a report do not command the terminal, nor make lines") {
+  json a = run(doubles);
+  CHECK(!a["findings"].empty());
+  a["missing"] = json::array({{{"name", "no peer"}, {"why", "gone"}}});
+  a["failures"] = json::array({{{"contestant", "suspect"}, {"where", "here"}, {"why", "so"}}});
+  a["wrong"] = json::array({json_of(wrong_row{"suspect", "1", "here", "1", "2"})});
+  a["batches"] = json::array({json_of(batch_row{"suspect", "f32", "rows", 16, "", 4, 1024, 1, {}})});
+  a["machine"]["gpus"] = {"a GPU"};
+  json b = a;
+  b["accuracy"][0]["bits"] = "00000000";
+  b["accuracy"][0]["bound_relative"] = nullptr;
+  b["bits"][0]["digest"] = "0";
+  b["findings"][0]["where"] = "elsewhere";
+  const auto lines = [](const std::string& text) { return std::count(text.begin(), text.end(), '\n'); };
+  const auto check = [&](const std::string& text, const std::string& clean) {
+    CHECK(lines(text) == lines(clean));
+    for (const char* bad : {"\x1b", "\xc2\x9b", "\x7f", "\r", "\u202e"}) {
+      CAPTURE(bad);
+      CHECK(text.find(bad) == std::string::npos);
+    }
+  };
+  const std::set<std::string> few{"study"}, more{"study", "in", "device", "layout"};
+  const comparison clean = compare(a, b), found = compare(poisoned(a, few), poisoned(b, few));
+  CHECK(found.worse);
+  CHECK(lines(clean.text) > 10);
+  check(found.text, clean.text);
+  check(summary(poisoned(b, more)), summary(b));
 }
 
 TEST_CASE("numbers that JSON has not") {

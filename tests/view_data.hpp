@@ -228,6 +228,11 @@ struct windows_case {
   view_case of;  // no axis is reduced
   std::vector<window> windows;
 
+  bool fits() const {
+    return std::ranges::all_of(windows, [&](const window& w) {
+      return (w.size - 1) * w.dilation < of.extent[static_cast<std::size_t>(w.axis)] + 2 * w.padding;
+    });
+  }
   std::vector<std::vector<std::byte>> elements() const {
     const view x = of.x();
     std::vector<std::int64_t> count = of.extent;
@@ -281,6 +286,7 @@ struct windows_case {
           w.padding = std::min(w.padding, (w.size - 1) * w.dilation);
         }
     }
+    std::erase_if(all, [](const windows_case& c) { return !c.fits(); });
     return all;
   }
   std::string describe() const {
@@ -306,7 +312,8 @@ inline windows_case random_windows(random_bits& next) {
     if (next() % 4 == 0 || c.windows.size() == 3) continue;
     window w{.axis = k, .size = upto(5), .stride = upto(3), .dilation = upto(3)};
     w.padding = static_cast<std::int64_t>(next() % static_cast<std::uint64_t>((w.size - 1) * w.dilation + 1));
-    c.windows.insert(c.windows.begin() + static_cast<std::ptrdiff_t>(next() % (c.windows.size() + 1)), w);
+    const auto at = c.windows.begin() + static_cast<std::ptrdiff_t>(next() % (c.windows.size() + 1));
+    if (const auto put = c.windows.insert(at, w); !c.fits()) c.windows.erase(put);
   }
   return c;
 }

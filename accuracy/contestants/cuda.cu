@@ -57,6 +57,14 @@ double read_ceiling_cuda(const array_view& x, int times) {
   return static_cast<double>(bytes) / *std::min_element(samples.begin(), samples.end()) * 1e-9;
 }
 
+std::optional<std::uint64_t> gpu_cache() {
+  int device = 0, bytes = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, device) != cudaSuccess || bytes <= 0)
+    return {};
+  return static_cast<std::uint64_t>(bytes);
+}
+
 void add_ladder(contestants& out) {
   for (const ladder::rung& r : ladder::all_rungs())
     for (dtype t : {dtype::f32, dtype::i32}) out.list.push_back(std::make_unique<rung_sum>(r, t));

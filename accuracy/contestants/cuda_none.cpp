@@ -12,6 +12,7 @@ void* scratch(std::size_t) { refuse(); }
 scalar fetch(dtype, const void*) { refuse(); }
 std::vector<double> time_on_device(const std::function<void(CUstream_st*)>&, int) { refuse(); }
 double read_ceiling_cuda(const array_view&, int) { refuse(); }
+std::optional<std::uint64_t> gpu_cache() { return {}; }
 
 void add_cuda_peers(contestants& out) {
   for (const char* name : {"CUB", "cuBLAS", "the ladder's kernels"})

@@ -221,7 +221,8 @@ function mark(kind, label) {
 section({
   id: 'time', title: 'Time against length', rows: report.speed,
   caption: 'Median time of one reduction against the number of elements, both logarithmic; dashed is the time that reading the same bytes takes, measured in the same run, ' +
-    'about the least that any contestant can take. “Fastest” takes each contestant’s fastest timed variation at each length.',
+    'about the least that any contestant can take. “Fastest” takes each contestant’s fastest timed variation at each length. In tables a ~ stands before a ' +
+    'throughput that is noisy: its runs vary by more than a tenth.',
   controls: [
     typeControl(report.speed), deviceControl(report.speed),
     {key: 'threads', label: 'Threads', options: [['fastest', 'fastest'], ...distinct(report.speed.map(r => r.threads)).filter(t => t !== null && t !== undefined)
@@ -250,7 +251,7 @@ section({
     const points = [
       ...shown.map(r => ({
         ...look(seriesOf(byId.get(r.contestant))), x: r.n, y: r[state.measure],
-        about: `${seriesOf(byId.get(r.contestant))}, ${count(r.n)} elements: ${seconds(r.seconds)}, ${show(r.gbps)} GB/s (${r.variation})`,
+        about: `${seriesOf(byId.get(r.contestant))}, ${count(r.n)} elements: ${seconds(r.seconds)}, ${noise(r)}${show(r.gbps)} GB/s (${r.variation})`,
       })),
       ...[...ceiling].sort((a, b) => a[0] - b[0]).map(([n, gbps]) =>
         ({series: 'reading alone', color: 'var(--ink)', dashed: true, x: n, y: state.measure === 'gbps' ? gbps : n * size / gbps / 1e9})),
@@ -266,7 +267,7 @@ section({
     legend(parts, list, state, redraw, ceiling.size ? [['var(--ink)', 'reading alone']] : []);
     parts.table.replaceChildren(details(`Time: ${state.in}, ${deviceNames[state.device]}`, [
       who, number('n', r => r.n, n => n.toLocaleString('en')), number('bytes', r => r.bytes, n => n.toLocaleString('en')), text('variation', r => r.variation),
-      number('time', r => r.seconds, seconds), number('variation of the time', r => r.cv), number('GB/s', r => r.gbps), number('of the read ceiling', r => r.ceiling_ratio),
+      number('time', r => r.seconds, seconds), number('variation of the time', r => r.cv), rate, number('of the read ceiling', r => r.ceiling_ratio),
     ], rows));
   },
 });
@@ -290,7 +291,7 @@ section({
     const shown = [...best.values()].filter(r => !state.hidden.has(seriesOf(byId.get(r.contestant))));
     const points = shown.map(r => ({
       ...look(seriesOf(byId.get(r.contestant))), x: r.length, y: r.gbps,
-      about: `${seriesOf(byId.get(r.contestant))}, ${state.layout} of ${count(r.length)}: ${seconds(r.seconds)}, ${show(r.gbps)} GB/s (${r.variation})`,
+      about: `${seriesOf(byId.get(r.contestant))}, ${state.layout} of ${count(r.length)}: ${seconds(r.seconds)}, ${noise(r)}${show(r.gbps)} GB/s (${r.variation})`,
     }));
     const x = logAxis(points.map(p => p.x), 2, wide() ? 12 : 6), y = speedAxis(points.map(p => p.y));
     finish(state, parts, list, shown, 'curves', {
@@ -314,7 +315,7 @@ section({
       ], distinct(tried.map(r => seriesOf(byId.get(r.contestant)))))] : []),
       details(`Rows and columns: ${state.layout}, ${state.in}, ${deviceNames[state.device]}`, [
         who, number('length', r => r.length, n => n.toLocaleString('en')), number('how many', r => r.outputs, n => n.toLocaleString('en')),
-        text('variation', r => r.variation), number('time', r => r.seconds, seconds), number('GB/s', r => r.gbps), number('of the read ceiling', r => r.ceiling_ratio),
+        text('variation', r => r.variation), number('time', r => r.seconds, seconds), rate, number('of the read ceiling', r => r.ceiling_ratio),
       ], rows));
   },
 });
@@ -364,7 +365,7 @@ section({
     const cell = (o, column) => {
       if (!o) return '';
       const times = relative(o);
-      const speed = column === 'bitfold' ? o.speed && `${show(o.speed.gbps)} GB/s` : times === null ? null : `${show(times)}×`;
+      const speed = column === 'bitfold' ? o.speed && `${noise(o.speed)}${show(o.speed.gbps)} GB/s` : times === null ? null : `${noise(o.speed)}${show(times)}×`;
       return el('span', {class: 'cell'}, `${show(o.ulps)}${o.ratio === null ? '' : ` (${show(o.ratio)})`}`, el('br'),
         [o.results === null ? null : o.results === 1 ? '✓' : `${o.results} results`, speed].filter(s => s).join(' '));
     };
@@ -376,7 +377,7 @@ section({
       text('operation', o => o.op), text('contestant', o => seriesOf(o.c)), text('output', o => o.c.out),
       number('largest error, ulps', o => o.ulps), number('error / bound', o => o.ratio),
       number('ways to run', o => o.ways), number('results', o => o.results),
-      number('n of the speed', o => o.speed?.n, n => n === undefined ? '–' : count(n)), number('GB/s', o => o.speed?.gbps),
+      number('n of the speed', o => o.speed?.n, n => n === undefined ? '–' : count(n)), number('GB/s', o => o.speed?.gbps, (v, o) => noise(o.speed) + show(v)),
       number('of the read ceiling', o => o.speed?.ceiling_ratio), number('× bitfold', relative),
     ], all));
   },

@@ -182,6 +182,8 @@ addEventListener('afterprint', () => {
 
 const text = (label, get) => ({label, get});
 const number = (label, get, how) => ({label, get, number: true, text: how});
+const noise = row => row?.noisy ? '~' : '';
+const rate = number('GB/s', r => r.gbps, (v, r) => noise(r) + show(v));
 const who = text('contestant', r => seriesOf(byId.get(r.contestant)));
 const errorColumns = [
   number('n', r => r.n, n => n.toLocaleString('en')), number('condition number', r => r.condition),

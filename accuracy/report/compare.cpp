@@ -4,12 +4,9 @@
 #include <map>
 #include <set>
 
-#include <fmt/format.h>
-
 #include <bitfold/error.hpp>
 
 #include "accuracy/report.hpp"
-#include "io/field.hpp"
 #include "text.hpp"
 
 namespace bitfold::accuracy {
@@ -19,7 +16,7 @@ std::string describe(const json& report) {
   const auto text = [](const json& x) { return x.get<std::string>(); };
   std::string machine = text(report["machine"]["cpu"]);
   for (const json& gpu : report["machine"]["gpus"]) machine += ", " + text(gpu);
-  return fmt::format("{}, commit {}, {}, {}, seed {}, order version {}", text(report["date"]),
+  return printed("{}, commit {}, {}, {}, seed {}, order version {}", text(report["date"]),
                      text(report["bitfold"]["commit"]), text(report["mode"]), machine, report["seed"].dump(),
                      report["bitfold"]["order_version"].dump());
 }
@@ -28,7 +25,7 @@ std::string describe(const json& report) {
 struct side {
   double ulps = std::numeric_limits<double>::quiet_NaN();
   double bound = std::numeric_limits<double>::quiet_NaN();  // the largest error over bound
-  double gbps = std::numeric_limits<double>::quiet_NaN();
+  std::string gbps = "-";
   std::uint64_t n = 0;
 };
 
@@ -41,7 +38,7 @@ std::map<std::string, side> sides(const report_rows& rows) {
   }
   for (const speed_row& row : rows.speed) {
     side& s = all[row.contestant];
-    if (row.n > s.n) s.n = row.n, s.gbps = row.gbps;
+    if (row.n > s.n) s.n = row.n, s.gbps = rate(row, short_number(row.gbps));
   }
   return all;
 }
@@ -49,7 +46,7 @@ std::map<std::string, side> sides(const report_rows& rows) {
 }  // namespace
 
 comparison compare(const json& a, const json& b) {
-  comparison result{fmt::format("A: {}\nB: {}\n", describe(a), describe(b)), false};
+  comparison result{printed("A: {}\nB: {}\n", describe(a), describe(b)), false};
   std::string& out = result.text;
   const auto worse = [&](const std::string& line) {
     out += "WORSE  " + line + '\n';
@@ -87,8 +84,8 @@ comparison compare(const json& a, const json& b) {
     if (old.bits != row.bits) {
       if (promise && same_order) {
         ++moved;
-        worse(fmt::format("bits: {}: {} ({}) became {} ({})", io::printable(it->first), old.bits, old.value, row.bits,
-                          row.value));
+        worse(printed("bits: {}: {} ({}) became {} ({})", it->first, old.bits, old.value, row.bits,
+                      row.value));
       } else if (!promise) {
         ++peers_moved;
       }
@@ -98,7 +95,7 @@ comparison compare(const json& a, const json& b) {
     if (const double was = old.bound_relative.value_or(none), is = row.bound_relative.value_or(none);
         is > was * 1.00001 ||                  // six digits are kept
         (!std::isnan(was) && std::isnan(is)))  // there is none any more
-      worse(fmt::format("bound: {}: {:.6g} became {:.6g}", io::printable(it->first), was, is));
+      worse(printed("bound: {}: {:.6g} became {:.6g}", it->first, was, is));
   }
   // Bits by variation: all variations of a promise agree, so the first stands for them.
   std::map<std::string, const bits_row*> digests;
@@ -111,7 +108,8 @@ comparison compare(const json& a, const json& b) {
       ++compared_promises;
       if (it->second->digest != row.digest) {
         ++moved;
-        worse(fmt::format("bits: {}, {}: digest {} became {}", it->first, row.variation, it->second->digest, row.digest));
+        worse(printed("bits: {}, {}: digest {} became {}", it->first, row.variation,
+                      it->second->digest, row.digest));
       }
     }
   const auto finding_key = [](const finding_row& f) { return f.contestant + f.kind + f.where; };
@@ -119,20 +117,20 @@ comparison compare(const json& a, const json& b) {
   for (const finding_row& f : of_a.findings) known.insert(finding_key(f));
   for (const finding_row& f : of_b.findings)
     if (!known.contains(finding_key(f)))
-      worse(fmt::format("promise broken: {}: {} at {}: expected {}, got {}", f.contestant, f.kind, io::printable(f.where),
-                        f.expected, f.got));
+      worse(printed("promise broken: {}: {} at {}: expected {}, got {}", f.contestant, f.kind,
+                    f.where, f.expected, f.got));
 
   if (compared_promises == 0)
     throw error(errc::bad_input,
                 "the two reports have no promised result in common, so nothing to compare");
-  out += fmt::format(
+  out += printed(
       "{} results compared, {} of them promised: bits that are promised moved in {}, others in "
       "{}.\n",
       compared, compared_promises, moved, peers_moved);
   if (other_data > 0)
-    out += fmt::format("{} results are of files with other content.\n", other_data);
+    out += printed("{} results are of files with other content.\n", other_data);
   out += '\n';
-  out += fmt::format("{:<40} {:>10} {:>10}  {:>11} {:>11}  {:>9} {:>9}\n", "", "ulps A", "ulps B",
+  out += printed("{:<40} {:>10} {:>10}  {:>11} {:>11}  {:>9} {:>9}\n", "", "ulps A", "ulps B",
                      "err/bound A", "err/bound B", "GB/s A", "GB/s B");
   const auto first = sides(of_a), second = sides(of_b);
   for (const contestant_row& c : of_b.contestants) {
@@ -142,13 +140,13 @@ comparison compare(const json& a, const json& b) {
       return it == m.end() ? side{} : it->second;
     };
     const side x = of(first), y = of(second);
-    out += fmt::format("{:<40} {:>10} {:>10}  {:>11} {:>11}  {:>9} {:>9}\n", c.id,
+    out += printed("{:<40} {:>10} {:>10}  {:>11} {:>11}  {:>9} {:>9}\n", c.id,
                        short_number(x.ulps), short_number(y.ulps), short_number(x.bound),
-                       short_number(y.bound), short_number(x.gbps), short_number(y.gbps));
+                       short_number(y.bound), x.gbps, y.gbps);
   }
   out +=
       "\nulps: on the input `normal`. GB/s: default variation at the greatest length of each "
-      "run.\n";
+      "run; ~: noisy.\n";
   out += result.worse ? "B is worse than A.\n" : "No promised bit or bound is worse in B.\n";
   return result;
 }

@@ -22,9 +22,52 @@ const speed_row* longest(const report_rows& rows, const std::string& id) {
   return best;
 }
 
-std::string machine_of(const json& report, std::string_view device) {
+// What the bytes of a row lie in, on what, and how busy others kept that.
+std::string place_of(const json& report, const report_rows& rows, const speed_row& row,
+                     std::string_view device) {
   const json& machine = report["machine"];
-  return (device == "cuda" && !machine["gpus"].empty() ? machine["gpus"][0] : machine["cpu"]).get<std::string>();
+  const bool gpu = device == "cuda" && !machine["gpus"].empty();
+  const auto size = [](double bytes) {
+    const bool small = bytes < 1 << 20;
+    return fmt::format("{:.4g} {}", bytes / (small ? 1 << 10 : 1 << 20), small ? "KiB" : "MiB");
+  };
+  std::string out = size(static_cast<double>(row.bytes));
+  const json cache = machine.value(gpu ? "gpu_cache" : "cpu_cache", json());
+  if (cache.is_number())
+    out += fmt::format(", which {} in {} of cache,", row.bytes <= cache ? "fit" : "do not fit",
+                       size(cache.get<double>()));
+  out += " on " + (gpu ? machine["gpus"][0] : machine["cpu"]).get<std::string>();
+  for (const ceiling_row& c : rows.ceilings)
+    if (!gpu && c.device == "cpu" && c.bytes == row.bytes && c.others) {
+      out += fmt::format(", of whose {} cores others kept {:.1f} busy", machine["cores"].dump(),
+                         *c.others);
+      break;
+    }
+  return out;
+}
+
+// x or, where it is noisy, from where to where it goes.
+struct range {
+  double x, low, high;
+  bool noisy;
+};
+template <class Text>
+std::string text_of(const range& r, Text text) {
+  return r.noisy ? fmt::format("noisy, {} to {}", text(r.low), text(r.high)) : text(r.x);
+}
+// What is in proportion to the speed of a row.
+range of_speed(double x, const speed_row& row) {
+  return {x, x * row.seconds / row.slowest.value_or(row.seconds),
+          x * row.seconds / row.fastest.value_or(row.seconds), row.noisy.value_or(false)};
+}
+std::string gbps_of(const speed_row& row) {
+  return text_of(of_speed(row.gbps, row), [](double x) { return fmt::format("{:.4g}", x); }) + " GB/s";
+}
+// The time of a as a multiple of that of b.
+range times_of(const speed_row& a, const speed_row& b) {
+  return {a.seconds / b.seconds, a.fastest.value_or(a.seconds) / b.slowest.value_or(b.seconds),
+          a.slowest.value_or(a.seconds) / b.fastest.value_or(b.seconds),
+          a.noisy.value_or(false) || b.noisy.value_or(false)};
 }
 
 }  // namespace
@@ -83,10 +126,11 @@ void add_headlines(json& report) {
     const speed_row* tree = longest(rows, fmt::format("bitfold/sum/tree/f32/f32/f32/{}", device));
     const speed_row* kahan = longest(rows, fmt::format("bitfold/sum/kahan/f32/f32/f32/{}", device));
     if (!tree || !kahan) continue;
-    add(fmt::format("{:.0f} %", 100 * tree->ceiling_ratio),
+    add(text_of(of_speed(tree->ceiling_ratio, *tree),
+                [](double x) { return fmt::format("{:.0f} %", 100 * x); }),
         fmt::format("of the read ceiling: tree, f32, n = {}", power_of_two(tree->n)),
-        fmt::format("{:.4g} GB/s, kahan {:.4g} GB/s, on {}, {}", tree->gbps, kahan->gbps, machine_of(report, device),
-                    tree->variation));
+        fmt::format("{}, kahan {}, of {}, {}", gbps_of(*tree), gbps_of(*kahan),
+                    place_of(report, rows, *tree, device), tree->variation));
     break;
   }
   expect(3);
@@ -115,7 +159,8 @@ void add_headlines(json& report) {
       };
       const speed_row *exact = row("exact", "exact"), *tree = row("tree", acc);
       if (!exact || !tree || exact->n != tree->n) return {};
-      return price{fmt::format("{:.2f}×", exact->seconds / tree->seconds), power_of_two(exact->n), exact};
+      return price{text_of(times_of(*exact, *tree), [](double x) { return fmt::format("{:.2f}×", x); }),
+                   power_of_two(exact->n), exact};
     };
     const auto f32 = price_of("f32", "f32");
     if (!f32) continue;
@@ -123,7 +168,8 @@ void add_headlines(json& report) {
     for (const auto& [type, acc] : {std::pair("f64", "f64"), {"f16", "f32"}, {"bf16", "f32"}})
       if (const auto p = price_of(type, acc)) others += fmt::format("{} {}{}, ", type, p->times, p->n == f32->n ? "" : " at " + p->n);
     add(f32->times, fmt::format("tree's time is the price of the truth: exact, f32, n = {}", f32->n),
-        fmt::format("{:.4g} GB/s; {}on {}, {}", f32->row->gbps, others, machine_of(report, device), f32->row->variation));
+        fmt::format("{}; {}of {}, {}", gbps_of(*f32->row), others,
+                    place_of(report, rows, *f32->row, device), f32->row->variation));
     break;
   }
   expect(5);

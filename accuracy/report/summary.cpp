@@ -2,10 +2,7 @@
 #include <algorithm>
 #include <map>
 
-#include <fmt/format.h>
-
 #include "accuracy/report.hpp"
-#include "io/field.hpp"
 #include "text.hpp"
 
 namespace bitfold::accuracy {
@@ -34,11 +31,11 @@ std::string summary(const json& report) {
     }
     if (columns.empty() || inputs.empty()) continue;
     const auto line = [&](const std::string& head, const std::string& second, auto cell) {
-      out += fmt::format("{:<20.20} {:>9}", io::printable(head), second);
-      for (const contestant_row* c : columns) out += fmt::format(" {:>16.16}", cell(*c));
+      out += printed("{:<20.20} {:>9}", head, second);
+      for (const contestant_row* c : columns) out += printed(" {:>16.16}", cell(*c));
       out += '\n';
     };
-    out += fmt::format("\n{}: largest error in ulps\n", type);
+    out += printed("\n{}: largest error in ulps\n", type);
     line("input", "condition", [](const contestant_row& c) { return c.name; });
     if (std::any_of(columns.begin(), columns.end(), is_wrong))
       line("small integers", "1", [&](const contestant_row& c) { return is_wrong(&c) ? "wrong here" : "right"; });
@@ -54,19 +51,19 @@ std::string summary(const json& report) {
     // GB/s at the greatest length, in the default variation and on one thread.
     for (const bool one : {false, true}) {
       std::uint64_t n = 0;
-      std::map<std::string, double> rate;
+      std::map<std::string, std::string> rates;
       for (const speed_row& row : rows.speed) {
         if (row.in != type || (one && row.threads != 1) ||
             std::none_of(columns.begin(), columns.end(), [&](const contestant_row* c) { return c->id == row.contestant; }))
           continue;
-        if (row.n > n) rate.clear(), n = row.n;
-        if (row.n == n) rate.emplace(row.contestant, row.gbps);
+        if (row.n > n) rates.clear(), n = row.n;
+        if (row.n == n) rates.emplace(row.contestant, rate(row, printed("{:.1f}", row.gbps)));
       }
       if (n == 0) continue;
-      line(fmt::format("GB/s at {}", power_of_two(n)), one ? "1 thread" : "default",
+      line(printed("GB/s at {}", power_of_two(n)), one ? "1 thread" : "default",
            [&](const contestant_row& c) -> std::string {
-             const auto it = rate.find(c.id);
-             return it == rate.end() ? "" : fmt::format("{:.1f}", it->second);
+             const auto it = rates.find(c.id);
+             return it == rates.end() ? "" : it->second;
            });
     }
   }
@@ -76,33 +73,35 @@ std::string summary(const json& report) {
     std::map<std::pair<std::string, std::string>, std::pair<int, int>> same;  // and all, by name and layout
     for (const batch_row& row : rows.batches) {
       const contestant_row& c = *by_id.at(row.contestant);
-      const std::string name = fmt::format("{}, {}", c.name, c.device);
+      const std::string name = printed("{}, {}", c.name, c.device);
       if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
       auto& [equal, all] = same[{name, row.layout}];
       equal += row.distinct == 1;
       ++all;
     }
     for (const std::string& name : names) {
-      out += fmt::format("  {:<34}", name);
+      out += printed("  {:<34}", name);
       for (const char* layout : {"rows", "columns"})
-        out += fmt::format(" {:>7}: {} of {}", layout, same[{name, layout}].first, same[{name, layout}].second);
+        out += printed(" {:>7}: {} of {}", layout, same[{name, layout}].first,
+                       same[{name, layout}].second);
       out += '\n';
     }
   }
   if (!rows.missing.empty()) {
     out += "\nNot here:\n";
-    for (const missing_row& m : rows.missing) out += fmt::format("  {}: {}\n", io::printable(m.name), io::printable(m.why));
+    for (const missing_row& m : rows.missing) out += printed("  {}: {}\n", m.name, m.why);
   }
   for (const failure_row& f : rows.failures)
-    out += fmt::format("Failed: {} at {}: {}\n", f.contestant, io::printable(f.where), io::printable(f.why));
+    out += printed("Failed: {} at {}: {}\n", f.contestant, f.where, f.why);
   for (const wrong_row& w : rows.wrong)
-    out += fmt::format("Wrong here: {}, {}: the small integers {} sum to {}, got {}\n", w.contestant,
-                       io::printable(w.variation), io::printable(w.where), w.expected, w.got);
+    out += printed("Wrong here: {}, {}: the small integers {} sum to {}, got {}\n", w.contestant,
+                       w.variation, w.where, w.expected, w.got);
   out += '\n';
-  for (const headline_row& h : rows.headlines) out += fmt::format("{:>12}  {} ({})\n", h.value, h.label, h.note);
+  for (const headline_row& h : rows.headlines)
+    out += printed("{:>12}  {} ({})\n", h.value, h.label, h.note);
   for (const finding_row& f : rows.findings)  // the suite keeps a few of each kind
-    out += fmt::format("BROKEN PROMISE  {}: {} at {}: expected {}, got {}\n", f.contestant, f.kind, io::printable(f.where),
-                       f.expected, f.got);
+    out += printed("BROKEN PROMISE  {}: {} at {}: expected {}, got {}\n", f.contestant, f.kind,
+                   f.where, f.expected, f.got);
   return out;
 }
 

@@ -1,7 +1,5 @@
 // Times, of whole arrays and along axes.
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 #include <optional>
 
 #include <fmt/format.h>
@@ -20,8 +18,10 @@ struct read_ceilings {
   const std::vector<contestant*>& who;
   int times;
   std::map<std::pair<std::string, int>, double> gbps = {};
+  machine_load load = {};
 
   void measure() {
+    const machine_load::watch watching(load);
     const auto keep = [&](const char* device, int threads, double now) {
       double& best = gbps[{device, threads}];
       best = std::max(best, now);
@@ -36,11 +36,17 @@ struct read_ceilings {
   }
 };
 
-// Of seconds(how many times); a slow one is timed less often.
+// Of seconds(how many times); a slow one is timed less often, and a noisy one again.
 template <class Seconds>
 std::vector<double> samples_of(const contestant& c, std::size_t way, int times, Seconds seconds) {
   let_others_settle(c, way);
-  return seconds(std::clamp(static_cast<int>(0.5 / seconds(1)[0]), 1, times));
+  const int runs = std::clamp(static_cast<int>(0.5 / seconds(1)[0]), 1, times);
+  std::vector<double> samples = seconds(runs);
+  for (int again = 0; again < 2 && is_noisy(samples).value_or(false); ++again) {
+    const std::vector<double> more = seconds(runs);
+    samples.insert(samples.end(), more.begin(), more.end());
+  }
+  return samples;
 }
 
 // Rows with the throughput of contestants that read so many bytes.
@@ -50,8 +56,10 @@ class timed_rows {
   explicit timed_rows(std::size_t bytes) : bytes_(bytes) {}
 
   // `row` has what rows of the other kind do not.
-  void add(const contestant& c, const variation& way, double seconds, Row row) {
+  void add(const contestant& c, const variation& way, const std::vector<double>& samples, Row row) {
     const bool cpu = c.info.device == "cpu";
+    const double seconds = median(samples);
+    row.noisy = is_noisy(samples);
     row.contestant = c.info.id;
     row.in = name(c.info.in);
     row.bytes = bytes_;
@@ -106,20 +114,18 @@ report_rows run_speed(const std::vector<contestant*>& everyone, dtype t, std::si
             samples = samples_of(*c, way, times, [&](int k) { return c->seconds(a.view, way, k); });
           }))
         break;
-      const std::size_t more = samples.size();
-      const double mean = std::accumulate(samples.begin(), samples.end(), 0.0) / static_cast<double>(more);
-      double squares = 0;
-      for (double s : samples) squares += (s - mean) * (s - mean);
       speed_row row{};
       row.n = n;
-      if (more > 1) row.cv = std::sqrt(squares / static_cast<double>(more - 1)) / mean;
-      rows.add(*c, ways[way], median(samples), std::move(row));
+      row.cv = variation_of(samples);
+      row.fastest = *std::min_element(samples.begin(), samples.end());
+      row.slowest = *std::max_element(samples.begin(), samples.end());
+      rows.add(*c, ways[way], samples, std::move(row));
     }
   }
   ceiling.measure();
   for (const auto& [where, gbps] : ceiling.gbps)
     out.ceilings.push_back({where.first, where.first == "cpu" ? std::optional<std::uint64_t>(where.second) : std::nullopt,
-                            a.bytes.size(), gbps});
+                            a.bytes.size(), gbps, ceiling.load.others()});
   out.speed = std::move(rows).beside(ceiling);
   out.failures = std::move(attempt.failures);
   return out;
@@ -146,7 +152,7 @@ report_rows run_shape(const std::vector<contestant*>& everyone, const shape& s, 
       row.layout = s.layout();
       row.length = s.length;
       row.outputs = outputs;
-      rows.add(*c, ways[way], median(samples), std::move(row));
+      rows.add(*c, ways[way], samples, std::move(row));
     }
   }
   ceiling.measure();

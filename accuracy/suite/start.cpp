@@ -78,6 +78,8 @@ json start_report(const contestants& who, const suite_options& o, const std::str
         {"cores", all_cores()},
         {"cpu_targets", targets},
         {"gpus", cuda::devices()},
+        {"cpu_cache", json_of(build::cpu_cache())},
+        {"gpu_cache", json_of(gpu_cache())},
         {"compiler", build::compiler},
         {"cuda", build::cuda.empty() ? json() : json(build::cuda)}}},
   };

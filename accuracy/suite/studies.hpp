@@ -77,6 +77,33 @@ finding_row finding(const contestant& c, const char* kind, std::string where, st
 
 double median(std::vector<double> v);
 
+/// The coefficient of variation; none of a single one.
+std::optional<double> variation_of(const std::vector<double>& samples);
+/// Whether times vary so much that their median says little: by more than a tenth.
+std::optional<bool> is_noisy(const std::vector<double>& samples);
+
+/// How busy others keep the CPU's cores while this process does something.
+class machine_load {
+ public:
+  /// Looks as long as it lives.
+  class watch {
+   public:
+    explicit watch(machine_load& to);
+    watch(const watch&) = delete;
+    ~watch();
+
+   private:
+    machine_load& to_;
+    double wall_, own_;
+    std::optional<double> all_;
+  };
+  /// Cores, on average; none where the system does not tell, or it was too short a time.
+  std::optional<double> others() const;
+
+ private:
+  double wall_ = 0, busy_ = 0;
+};
+
 // Threads of libraries that ran before may still spin for some time (OpenBLAS's do for some 25 ms);
 // those of the next one would wait for them.
 void let_others_settle(const contestant& c, std::size_t way);

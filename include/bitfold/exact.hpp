@@ -402,7 +402,8 @@ BITFOLD_HD inline void deposit(S& s, T x, T y = {}) {
     const auto zero = [](const parts& p) { return p.what == parts::finite && p.m == 0; };
     if (infinite && (zero(a) || zero(b))) s.flags |= a_nan;
     else if (infinite) detail::add_infinity(s, negative);
-    else detail::add_finite(s, wide{a.m} * b.m, a.shift + b.shift, negative);
+    else detail::add_finite(s, wide{a.m} * b.m, a.shift + b.shift,
+                            negative && !(std::is_integral_v<T> && (zero(a) || zero(b))));  // an integer has no -0
   } else if (a.what == parts::infinite || b.what == parts::infinite) {
     if (a.what == b.what && a.negative == b.negative) s.flags |= a_nan;
     else detail::add_infinity(s, false);

@@ -51,8 +51,8 @@ struct window {
 };
 /// All windows that lie in x: its axes with the number of windows for extents, then one of the window's size for each
 /// of `of`. Nothing is copied; to pool, reduce the last axes. Errors (errc::usage): an axis that x has not or twice; a
-/// size, stride or dilation below 1; a padding, as no view has it (see reduce_windows); more than 2^60 windows along an axis;
-/// more than most_axes axes.
+/// size, stride or dilation below 1; a window longer than its axis (with its padding); a padding, as no view has it (see
+/// reduce_windows); more than 2^60 windows along an axis; more than most_axes axes.
 view windows(const view& x, std::span<const window> of);
 /// The extents of the result of reducing x by windows, padded or not: those of x, with the number of windows along their
 /// axes. Errors: as above, but for a padding: one below 0, or with which a window would lie before x or behind it; more than

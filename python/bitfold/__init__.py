@@ -1,4 +1,4 @@
-"""Deterministic reductions: the same bits on every CPU and GPU, whatever the batch, the layout and the threads.
+"""Deterministic reductions: the same bits on x86-64 CPUs and NVIDIA GPUs, whatever the batch, the layout and the threads.
 
 >>> import numpy as np, bitfold
 >>> x = np.float32([[1, 2, 3], [4, 5, 6]])

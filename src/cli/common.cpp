@@ -85,7 +85,7 @@ void write_out(std::string_view text) {
 }
 
 void complain(std::string_view text) {
-  std::fputs(fmt::format("bitfold: {}\n", text).c_str(), stderr);
+  std::fputs(fmt::format("bitfold: {}\n", io::printable(text)).c_str(), stderr);
 }
 
 error about(const std::string& file, const std::string& tensor, const error& e) {
@@ -94,7 +94,9 @@ error about(const std::string& file, const std::string& tensor, const error& e) 
 }
 
 std::string json_string(std::string_view text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  // In ASCII where the text has what a terminal might obey.
+  const bool ascii = io::printable(text) != text;
+  return nlohmann::json(text).dump(-1, ' ', ascii, nlohmann::json::error_handler_t::replace);
 }
 
 std::string json_strings(const std::vector<std::string>& list) {

@@ -87,7 +87,7 @@ void write_out(std::string_view text);
 
 using io::new_files, io::place_of, io::write_file;
 
-/// "bitfold: TEXT" to stderr.
+/// "bitfold: TEXT" to stderr, the text as io::printable has it.
 void complain(std::string_view text);
 
 /// The error, with the file and the array that it is about.

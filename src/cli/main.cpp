@@ -18,7 +18,7 @@ namespace {
 
 int run(int argc, char** argv) {
   CLI::App app{
-      "Deterministic reductions: the same bits on every machine and for any number of "
+      "Deterministic reductions: the same bits on x86-64 CPUs and NVIDIA GPUs, for any number of "
       "threads"};
   app.name("bitfold");
   app.set_version_flag("--version", "bitfold " BITFOLD_VERSION);

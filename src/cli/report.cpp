@@ -152,7 +152,7 @@ int render_again(const report_arguments& args) {
   refuse_overwriting("--out", (folder / "report.html").string(), {args.from});
   if (!folder.empty()) make_folder(folder);
   write_page(report, folder / "report.html");
-  write_out((folder / "report.html").string() + '\n');
+  write_out(io::printable((folder / "report.html").string()) + '\n');
   return status_of(report);
 }
 
@@ -233,8 +233,8 @@ int measure(const report_arguments& args) {
   write_page(report, folder / "report.html");
   kept.remove();
   write_out(accuracy::summary(report));
-  write_out(fmt::format("\n{}\n{}\n", (folder / "report.json").string(),
-                        (folder / "report.html").string()));
+  write_out(fmt::format("\n{}\n{}\n", io::printable((folder / "report.json").string()),
+                        io::printable((folder / "report.html").string())));
   return status_of(report);
 }
 

@@ -31,10 +31,14 @@ std::size_t character_size(std::string_view s) {
   return size;
 }
 
-// Whether that is a control character: C0, DEL, or C1.
+// Whether a character is a control character (C0, DEL or C1), ends a line (U+2028, U+2029) or turns the direction of
+// text (U+202A..U+202E, U+2066..U+2069).
 bool is_control(std::string_view character) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(character[i]); };
-  return byte(0) < 0x20 || byte(0) == 0x7f || (byte(0) == 0xc2 && character.size() > 1 && byte(1) < 0xa0);
+  if (character.size() == 1) return byte(0) < 0x20 || byte(0) == 0x7f;
+  if (character.size() == 2) return byte(0) == 0xc2 && byte(1) < 0xa0;
+  return byte(0) == 0xe2 && ((byte(1) == 0x80 && byte(2) >= 0xa8 && byte(2) <= 0xae) ||
+                             (byte(1) == 0x81 && byte(2) >= 0xa6 && byte(2) <= 0xa9));
 }
 
 }  // namespace
@@ -51,7 +55,8 @@ bool is_utf8(std::string_view text) {
 std::string printable(std::string_view text, std::size_t most) {
   std::string out;
   while (!text.empty()) {
-    const std::size_t size = is_control(text) ? 0 : character_size(text);
+    std::size_t size = character_size(text);
+    if (size > 0 && is_control(text.substr(0, size))) size = 0;
     if (out.size() + std::max<std::size_t>(size, 4) > most) return out + "...";
     if (size == 0)
       out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[0]));

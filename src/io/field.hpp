@@ -9,8 +9,8 @@
 
 namespace bitfold::io {
 
-/// `text` fit for one line of a terminal: control characters and bytes that are not UTF-8 become
-/// \xNN, and what exceeds `most` bytes becomes "...".
+/// `text` fit for one line of a terminal: control characters, those of the direction of text among
+/// them, and bytes that are not UTF-8 become \xNN, and what exceeds `most` bytes becomes "...".
 std::string printable(std::string_view text, std::size_t most = std::string_view::npos);
 
 bool is_utf8(std::string_view text);

@@ -3,7 +3,7 @@
     pytest examples/python/regression                  # compares with test_model.bits
     pytest examples/python/regression --bits-update    # writes it: then read the difference, and commit it
 
-The bits are the same on every machine: the reductions and the norm are bitfold's, and all else is + - * /, which IEEE 754
+The bits are the same on every x86-64 CPU: the reductions and the norm are bitfold's, and all else is + - * /, which IEEE 754
 rounds. (An optimizer's step is not in it: with an FMA, where a CPU has one, `weights += rate * gradients` rounds once less.)
 """
 

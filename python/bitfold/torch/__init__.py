@@ -3,6 +3,8 @@
     with bitfold.torch.deterministic():
         loss = model(x).mean()
         loss.backward()
+
+Matrix products, convolutions and, on CPUs, elementwise functions stay torch's (docs/pytorch.md).
 """
 
 from __future__ import annotations
