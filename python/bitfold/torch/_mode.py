@@ -22,6 +22,7 @@ from bitfold import _core
 from . import _overrides
 from ._engine import FLOATS, METHODS, has_tangent
 from ._overrides import ACCUMULATING, BY_A_NUMBER, GRADIENTS, OVERRIDES, QUICK
+from ._strict import Watcher, operators_named
 
 _KEYS = ("CPU", "CUDA")
 _LOCK = threading.RLock()
@@ -75,6 +76,18 @@ def _eager(name: str, function: Callable) -> Callable:
         return function(_state.method, *args, **kwargs)
 
     return kernel
+
+
+def _watched(function: Callable) -> Callable:
+    """strict sees what the function calls, where it saw the operator that the function is of."""
+
+    def watched(*args, **kwargs):
+        if _state.watcher is None:
+            return function(*args, **kwargs)
+        with _state.watcher.inside():
+            return function(*args, **kwargs)
+
+    return watched
 
 
 #: Whose `out` torch takes for the type in which it adds, where it is given none; and those that convert to `out`'s.
@@ -138,13 +151,15 @@ _TENSORS = (torch.Tensor, torch.nn.Parameter, FakeTensor, FunctionalTensor)  # a
 
 def _with_gradient(function: type[torch.autograd.Function], op: torch._ops.OpOverload, key: str) -> Callable:
     """In reverse mode. In forward mode, and by functorch's transforms, which would not get through it, with torch's own."""
-    own = torch.library.get_kernel(op, key)
+    own, names = torch.library.get_kernel(op, key), [a.name for a in op._schema.arguments]
+    of, defaults = names.index(getattr(function, "of", names[0])), [a.default_value for a in op._schema.arguments]
 
-    def either(keys, x, *args):
-        ours = torch.is_grad_enabled() and x.requires_grad and type(x) in _TENSORS and x.dtype in FLOATS
-        if not ours or torch._C._are_functorch_transforms_active() or has_tangent(x):
-            return own.call_boxed(keys, x, *args)
-        return function.apply(x, *args)
+    def either(keys, *args, **kwargs):
+        ours = torch.is_grad_enabled() and args[of].requires_grad and all(type(t) in _TENSORS for t in args if isinstance(t, torch.Tensor))
+        floats = args[of].dtype in FLOATS and (kwargs.get("dtype") or args[of].dtype) in FLOATS
+        if not ours or not floats or torch._C._are_functorch_transforms_active() or has_tangent(*args):
+            return own.call_boxed(keys, *args, **kwargs)
+        return function.apply(*args, *map(kwargs.get, names[len(args) :], defaults[len(args) :]))
 
     return either
 
@@ -163,6 +178,7 @@ def covered() -> dict[torch._ops.OpOverload, Callable]:
         op = find(name)
         if op is None:
             continue
+        function = _watched(function)
         all_of_them[op] = _eager(name, function)
         for form in forms(op):
             all_of_them.setdefault(form, _into(name, _outs(form), function) if _outs(form) else _in_place(function))
@@ -189,7 +205,8 @@ def _with_method(schema: str) -> str:
 def _define(op: torch._ops.OpOverload, function: Callable) -> Callable:
     _COMPILED.define(_with_method(str(op._schema)), tags=(torch.Tag.pt2_compliant_tag,))
     name = op._schema.name.removeprefix("aten::") + (f".{op._schema.overload_name}" if op._schema.overload_name else "")
-    kernel = lambda *args, method, **kwargs: function(method, *args, **kwargs)
+    watched = _watched(function)
+    kernel = lambda *args, method, **kwargs: watched(method, *args, **kwargs)
     for key in _KEYS:
         _COMPILED.impl(name, kernel, key)
     torch.library.register_fake(f"bitfold_aten::{name}", kernel, lib=_COMPILED)
@@ -301,7 +318,7 @@ class _State:
         self.method = ""  # the last one's
         self.library: torch.library.Library | None = None
         self.compiler: _Compiler | None = None
-        self.watcher = None
+        self.watcher: Watcher | None = None
 
 
 _state = _State()
@@ -321,16 +338,7 @@ def enable(method: str = "tree", *, strict: bool = False, allow: Iterable[str] =
     """
     if method not in METHODS:
         raise ValueError(f"method: {method!r} is none of {', '.join(METHODS)}")
-    try:
-        allow = frozenset([allow] if isinstance(allow, str) else allow)
-    except TypeError:
-        raise TypeError(f"allow: {allow!r}, where names of operators are expected") from None
-    for name in allow:
-        if not isinstance(name, str):
-            raise TypeError(f"allow: {name!r}, where names of operators are expected")
-    unknown = [name for name in sorted(allow) if not hasattr(torch.ops.aten, name.partition(".")[0])]
-    if unknown:
-        raise ValueError(f"allow: torch has no operator {', '.join(unknown)}")
+    allow = operators_named(allow)
     with _LOCK:
         if strict and _state.watcher is not None:
             _state.watcher.check_thread()
@@ -379,8 +387,6 @@ def _enter() -> None:
     _state.compiler = _Compiler(setting.method)
     _state.compiler.on()
     if setting.strict and _state.watcher is None:
-        from ._strict import Watcher
-
         _state.watcher = Watcher()
         _state.watcher.__enter__()
 
@@ -402,7 +408,7 @@ def _registered() -> torch.library.Library:
         for key in _KEYS:
             for name, function in ACCUMULATING.items():
                 op = find(name)
-                library.impl(op, _where_accumulating(function, op, key), key, with_keyset=True, allow_override=True)
+                library.impl(op, _where_accumulating(_watched(function), op, key), key, with_keyset=True, allow_override=True)
             for op, kernel in covered().items():
                 library.impl(op, kernel, key, allow_override=True)
             for name, function in GRADIENTS.items():
@@ -411,5 +417,5 @@ def _registered() -> torch.library.Library:
         for name, function in BY_A_NUMBER.items() if torch.cuda.is_available() else ():
             op = find(name)
             for one in (op, *forms(op)):
-                library.impl(one, _where_by_a_number(function, one), "CUDA", with_keyset=True, allow_override=True)
+                library.impl(one, _where_by_a_number(_watched(function), one), "CUDA", with_keyset=True, allow_override=True)
     return library

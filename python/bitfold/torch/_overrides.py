@@ -25,7 +25,8 @@ OVERRIDES: dict[str, Callable] = {}
 QUICK: dict[str, Callable] = {}
 #: What torch's kernels on a GPU round twice, and those on CPUs once: in place of the former alone, for the calls of a tensor and a number.
 BY_A_NUMBER: dict[str, Callable] = {"div.Tensor": lambda x, y: over(x.to(wide(x.dtype)), float(y)).to(x.dtype)}
-#: Whose gradient is not left to torch's formula, of floats: functions of autograd's with the operator's arguments.
+#: Whose gradient is not left to torch's formula, of floats: functions of autograd's with all of the operator's arguments, for calls in
+#: which the first, or that of the name `of`, wants one.
 GRADIENTS: dict[str, type[torch.autograd.Function]] = {}
 #: The same names by what they are, for the table in docs/pytorch.md.
 HEADINGS: dict[str, list[str]] = {}
@@ -168,6 +169,103 @@ def _prod_all(how, x, *, dtype=None):
 @covers("prod.dim_int")
 def _prod(how, x, dim, keepdim=False, *, dtype=None):
     return _additive(how, "prod", x, [dim], keepdim, dtype)
+
+
+def _has_values(x: Tensor) -> bool:
+    """Whether a formula may look at them, as it may not while a compiler writes it down."""
+    return type(x) in (Tensor, torch.nn.Parameter) and not x.is_meta
+
+
+def _product(x: Tensor, dim: int | None, keepdim: bool, dtype: torch.dtype | None) -> Tensor:
+    aten = torch.ops.aten.prod
+    return aten.default(x, dtype=dtype) if dim is None else aten.dim_int(x, dim, keepdim, dtype=dtype)
+
+
+class _Prod(torch.autograd.Function):
+    """With a gradient that is a row's own, whatever lies in the others and in whatever way torch runs. Torch's formula takes running
+    products for all rows where an element of any is zero, and always in a dispatch mode and under a compiler."""
+
+    @staticmethod
+    def forward(ctx, x, dim, keepdim, dtype):
+        out = _product(x, dim, keepdim, dtype)
+        ctx.save_for_backward(x, out)
+        ctx.dim, ctx.keepdim = dim, keepdim
+        return out
+
+    @staticmethod
+    def backward(ctx, g):
+        x, out = ctx.saved_tensors
+        if not x.dim():
+            return g, None, None, None
+        x, dim = x.to(g.dtype), ctx.dim
+        if not ctx.keepdim:
+            g, out = g.unsqueeze(dim), out.unsqueeze(dim)
+        zero = x == 0
+        rest = out / x.masked_fill(zero, 1)
+        if not (_has_values(x) and (x.is_cpu or torch.is_grad_enabled()) and not zero.any()):
+            zeros = zero.sum(dim, keepdim=True)
+            others = _product(x.detach().masked_fill(zero, 1), dim, True, None)
+            among_zeros = torch.where(zero & (zeros == 1), others, 0)
+            if torch.is_grad_enabled():
+                among_zeros = _Valued.apply(_running_products(x, dim), among_zeros)
+            rest = torch.where(zeros == 0, rest, among_zeros)
+        return g * rest, None, None, None
+
+
+class _ProdOfAll(_Prod):
+    @staticmethod
+    def forward(ctx, x, dtype):
+        return _Prod.forward(ctx, x, None, True, dtype)
+
+    @staticmethod
+    def backward(ctx, g):
+        return _Prod.backward(ctx, g)[:2]
+
+
+class _Valued(torch.autograd.Function):
+    """x, for its derivatives, with another value, of which it has the roundings."""
+
+    @staticmethod
+    def forward(ctx, x, value):
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx, g):
+        return g, None
+
+
+def _running_products(x: Tensor, dim: int | None) -> Tensor:
+    """Of all others for each element, by way of torch's cumprod, which has derivatives where elements are zero."""
+    if dim is None:
+        return _running_products(x.reshape(-1), 0).reshape(x.shape)
+    n, one = x.shape[dim], torch.ones_like(x.narrow(dim, 0, 1))
+    before = torch.cat([one, x.narrow(dim, 0, n - 1)], dim).cumprod(dim)
+    behind = torch.cat([one, x.narrow(dim, 1, n - 1).flip(dim)], dim).cumprod(dim).flip(dim)
+    return before * behind
+
+
+class _MaskedFill(torch.autograd.Function):
+    """With a sum in the value's gradient that a dispatch mode and a compiler do not change: with them torch adds up zeros, too."""
+
+    of = "value"
+
+    @staticmethod
+    def forward(ctx, x, mask, value):
+        ctx.save_for_backward(mask)
+        return torch.ops.aten.masked_fill.Tensor(x, mask, value)
+
+    @staticmethod
+    def backward(ctx, g):
+        (mask,) = ctx.saved_tensors
+        if _has_values(g):
+            of_value = g.masked_select(mask).sum()
+        else:  # the same sum, of a size that is known
+            places = (~mask).to(torch.int64).expand_as(g).reshape(-1)
+            of_value = g.new_zeros(2).scatter_reduce(0, places, g.reshape(-1), "sum", include_self=False)[0]
+        return g.masked_fill(mask, 0), None, of_value
+
+
+GRADIENTS |= {"prod": _ProdOfAll, "prod.dim_int": _Prod, "masked_fill.Tensor": _MaskedFill}
 
 
 @covers("dot", "vdot")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 from torch.utils._pytree import tree_leaves
+
+from ._engine import HALF, is_real
 
 
 class NotCovered(RuntimeError):
@@ -18,8 +21,11 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-#: Operators of torch's, beside those that it marks as elementwise and those that give a view, each element of whose results is
-#: computed by itself, or moved, or exact in whatever order.
+_LOSSES = "losses of elements that are torch's, reduced by bitfold"
+_UNMARKED = "work on each element by itself, though torch does not mark them so"
+
+#: Operators of torch's, beside those that it marks as elementwise and those that give a view or a copy of one, each element of whose
+#: results is computed by itself, or moved, or exact in whatever order.
 INDEPENDENT: dict[str, tuple[str, ...]] = {
     "make new elements": _words(
         """arange empty empty_like empty_permuted empty_strided eye fill fill_ full full_like linspace logspace new_empty
@@ -27,33 +33,39 @@ INDEPENDENT: dict[str, tuple[str, ...]] = {
         zeros zeros_like"""
     ),
     "draw them, by a seed": _words(
-        """bernoulli bernoulli_ exponential_ multinomial native_dropout normal normal_ normal_functional rand rand_like randint
-        randint_like randn randn_like random random_ randperm rrelu_with_noise rrelu_with_noise_ uniform uniform_"""
+        """bernoulli bernoulli_ binomial cauchy cauchy_ exponential exponential_ geometric geometric_ log_normal log_normal_
+        multinomial native_dropout normal normal_ normal_functional poisson rand rand_like randint randint_like randn randn_like
+        random random_ randperm rrelu_with_noise rrelu_with_noise_ rrelu_with_noise_functional uniform uniform_"""
     ),
     "move elements": _words(
-        """_pin_memory _reshape_alias _resize_output_ _to_copy _unsafe_index _unsafe_view alias as_strided_ as_strided_scatter
-        block_diag bucketize cat channel_shuffle clone constant_pad_nd copy copy_ detach detach_ diag_embed diagonal_backward
-        diagonal_scatter embedding expand_copy flip gather im2col index index_copy index_copy_ index_fill index_fill_
-        index_select lift lift_fresh masked_fill masked_fill_ masked_scatter masked_scatter_ masked_scatter_backward
-        masked_select nonzero permute_copy pixel_shuffle pixel_unshuffle reflection_pad1d reflection_pad2d reflection_pad3d
-        repeat repeat_interleave replication_pad1d replication_pad2d replication_pad3d resize_ resize_as_ roll rot90 scatter.src
-        scatter.value scatter_.src scatter_.value searchsorted select_backward select_scatter set_ slice_backward
-        slice_scatter split_with_sizes split_with_sizes_copy stack take tril tril_ triu triu_ unfold_copy unsafe_chunk
-        unsafe_split unsafe_split_with_sizes upsample_nearest1d upsample_nearest2d upsample_nearest3d view_copy where"""
+        """_chunk_cat _pack_padded_sequence _pin_memory _reshape_alias _reshape_copy _resize_output_ _to_copy _unsafe_index
+        _unsafe_masked_index _unsafe_view _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d alias
+        as_strided_ as_strided_scatter block_diag bucketize cat channel_shuffle clone constant_pad_nd copy copy_ detach detach_
+        diag_embed diagonal_backward diagonal_scatter embedding flip gather im2col index index_copy index_copy_ index_fill
+        index_fill_ index_select lift lift_fresh lift_fresh_copy masked_fill masked_fill_ masked_scatter masked_scatter_
+        masked_scatter_backward masked_select max_unpool2d max_unpool3d narrow_copy nonzero nonzero_static pixel_shuffle
+        pixel_unshuffle reflection_pad1d reflection_pad2d reflection_pad3d repeat repeat_interleave replication_pad1d
+        replication_pad2d replication_pad3d resize_ resize_as_ roll rot90 scatter.src scatter.src_out scatter.value
+        scatter.value_out scatter_.src scatter_.value searchsorted select_backward select_scatter set_ slice_backward
+        slice_scatter split_with_sizes stack take tril tril_ triu triu_ unsafe_chunk unsafe_split unsafe_split_with_sizes
+        upsample_nearest1d upsample_nearest2d upsample_nearest3d where"""
     ),
     "are exact": _words(
-        """_unique _unique2 adaptive_max_pool2d adaptive_max_pool3d all any count_nonzero cummax cummin equal isin kthvalue
-        max_pool2d_with_indices max_pool3d_with_indices median nanmedian sort topk unique_consecutive unique_dim"""
+        """_unique _unique2 adaptive_max_pool2d adaptive_max_pool3d all allclose any count_nonzero cummax
+        cummin equal fractional_max_pool2d hash_tensor isin kthvalue max_pool2d_with_indices max_pool3d_with_indices median mode
+        nanmedian sort topk unique_consecutive unique_dim"""
     ),
-    "losses of elements that are torch's, reduced by bitfold": _words(
+    "are made of what is covered": _words("dist renorm"),
+    _LOSSES: _words(
         "binary_cross_entropy binary_cross_entropy_with_logits huber_loss smooth_l1_loss soft_margin_loss"
     ),
-    "work on each element by itself, though torch does not mark them so": _words(
-        """_conj_physical _foreach_copy_ _foreach_zero_ _fused_adam_ _fused_adamw_ _fused_sgd_ _prelu_kernel
-        _prelu_kernel_backward binary_cross_entropy_backward complex elu_backward floor_divide glu glu_backward
-        hardshrink_backward hardsigmoid_backward hardswish hardswish_ hardswish_backward hardtanh_backward huber_loss_backward leaky_relu_backward
-        log_sigmoid_backward log_sigmoid_forward mish_backward mse_loss_backward native_dropout_backward nll_loss2d_backward
-        nll_loss_backward polar rrelu_with_noise_backward smooth_l1_loss_backward soft_margin_loss_backward softplus_backward
+    _UNMARKED: _words(
+        """_amp_foreach_non_finite_check_and_unscale_ _amp_update_scale_ _conj_physical _foreach_copy_ _foreach_zero_
+        _fused_adagrad_ _fused_adam_ _fused_adamw_ _fused_sgd_ _prelu_kernel _prelu_kernel_backward binary_cross_entropy_backward complex
+        elu_backward floor_divide glu glu_backward hardshrink_backward hardsigmoid_backward hardswish hardswish_
+        hardswish_backward hardtanh_backward huber_loss_backward leaky_relu_backward linalg_cross log_sigmoid_backward
+        log_sigmoid_forward mish_backward mse_loss_backward native_dropout_backward nll_loss2d_backward nll_loss_backward polar
+        rrelu_with_noise_backward rsub smooth_l1_loss_backward soft_margin_loss_backward softplus_backward
         softshrink_backward"""
     ),
     "ask, and compute nothing": _words(
@@ -62,18 +74,36 @@ INDEPENDENT: dict[str, tuple[str, ...]] = {
     ),
 }
 
-_HALF = (torch.float16, torch.bfloat16)
+#: Exact in whatever order where all is integers or bool.
+OF_INTEGERS = _words(
+    """_int_mm addbmm addmm addmv addr avg_pool2d avg_pool3d baddbmm bincount bmm convolution cumprod cumsum histc mm mv trace"""
+)
+
 _TIMES = (0, 1, 2, 3, -1, -2)  # exponents that torch takes for products and quotients
 
 
-def _alpha(op: torch._ops.OpOverload, args: tuple, kwargs: dict) -> float:
-    at = [a.name for a in op._schema.arguments].index("alpha")
-    return kwargs.get("alpha", args[at] if len(args) > at else 1)
+def _argument(op: torch._ops.OpOverload, name: str, args: tuple, kwargs: dict):
+    """What a call has for it, or its default; None where the operator has none of that name."""
+    for at, a in enumerate(op._schema.arguments):
+        if a.name == name:
+            return kwargs[name] if name in kwargs else args[at] if at < len(args) else a.default_value
+    return None
 
 
-#: Of those that work on each element by itself: which round otherwise in vectors than one by one, on CPUs, so that an element's
-#: bits may change with its place in memory, and with that by the batch or the layout. By what they are of: the names, and whether
-#: this call, of tensors of these types, is meant.
+def _is_rounded_by_a_tensor(op, args, kwargs, types) -> bool:
+    """By a tensor of one element they divide in f32, by one of more in the half type; a tensor without dimensions has one always."""
+    rounds = op._schema.name.startswith("aten::floor") or _argument(op, "rounding_mode", args, kwargs) is not None
+    return rounds and not types.isdisjoint(HALF) and isinstance(args[1], torch.Tensor) and args[1].dim() > 0
+
+
+def _is_broadcast(op, args, kwargs, types) -> bool:
+    tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor)]
+    return any(t.shape != tensors[0].shape or 0 in t.stride() for t in tensors)
+
+
+#: Of those that work on each element by itself: which round otherwise in vectors than one by one, or of many elements than of one,
+#: on CPUs, so that an element's bits may change with its place in memory, and with that by the batch or the layout. By what they
+#: are of: the names, and whether this call, of tensors of these types, is meant.
 BY_PLACE: dict[str, tuple[tuple[str, ...], Callable]] = {
     "of floats": (
         _words(
@@ -83,20 +113,23 @@ BY_PLACE: dict[str, tuple[tuple[str, ...], Callable]] = {
         ),
         lambda op, args, kwargs, types: True,
     ),
-    "of half types": (_words("digamma rsqrt special_i0e"), lambda op, args, kwargs, types: not types.isdisjoint(_HALF)),
-    "of half types or with a number, and `alpha`": (
+    "of half types": (_words("digamma rsqrt special_i0e"), lambda op, args, kwargs, types: not types.isdisjoint(HALF)),
+    "of half types by a tensor, to an integer": (_words("div floor_divide"), _is_rounded_by_a_tensor),
+    "with an `alpha` but 0, 1 and -1": (
         _words("add rsub sub"),
-        lambda op, args, kwargs, types: abs(_alpha(op, args, kwargs)) != 1
-        and (op._overloadname == "Scalar" or not types.isdisjoint(_HALF)),
+        lambda op, args, kwargs, types: abs(_argument(op, "alpha", args, kwargs) or 0) not in (0, 1),
     ),
     "but with the exponents " + ", ".join(map(str, _TIMES)): (
         ("pow",),
         lambda op, args, kwargs, types: isinstance(args[1], torch.Tensor) or args[1] not in _TIMES,
     ),
+    "of tensors that are broadcast": (("tanh_backward",), _is_broadcast),
 }
 
 #: Of complex numbers, all that works on each element by itself, but what rounds each part once.
-EXACT_OF_COMPLEX = _words("_conj_physical add clone conj_physical eq isfinite isinf isnan masked_fill ne neg sub where")
+EXACT_OF_COMPLEX = _words(
+    "_conj_physical _foreach_copy _foreach_zero add clone conj_physical eq isfinite isinf isnan masked_fill ne neg sub where"
+)
 
 #: What is not covered, and what is known of it.
 NOT_COVERED: dict[str, tuple[tuple[str, ...], str]] = {
@@ -131,56 +164,144 @@ NOT_COVERED: dict[str, tuple[tuple[str, ...], str]] = {
         "Many of these backwards add by atomics on a GPU; `torch.use_deterministic_algorithms(True)` refuses those.",
     ),
     "other sums": (
-        _words("bincount histc _ctc_loss _cdist_forward renorm trace multi_margin_loss multilabel_margin_loss_forward"),
+        _words("bincount histc trace _ctc_loss _cdist_forward multi_margin_loss multilabel_margin_loss_forward"),
         "Nothing is known to us, or atomics on a GPU.",
     ),
 }
 
 _INDEPENDENT = {name for names in INDEPENDENT.values() for name in names}
 _BY_PLACE = {name: is_meant for names, is_meant in BY_PLACE.values() for name in names}
+_FLOATS_OF_INTEGERS = {*BY_PLACE["of floats"][0], *BY_PLACE["of half types"][0]}
+
+
+def _name(op: torch._ops.OpOverload) -> str:
+    return op._schema.name.partition("::")[2]
 
 
 def _is_named(op: torch._ops.OpOverload, names: Iterable[str]) -> bool:
-    name = op._schema.name.partition("::")[2]
-    return name in names or f"{name}.{op._schema.overload_name}" in names
+    return _name(op) in names or f"{_name(op)}.{op._schema.overload_name}" in names
+
+
+def _inputs(op: torch._ops.OpOverload) -> list[tuple[str, str]]:
+    return [(a.name, str(a.type)) for a in op._schema.arguments if not a.is_out]
+
+
+def _overloads(name: str) -> list[torch._ops.OpOverload]:
+    packet = getattr(torch.ops.aten, name, None)
+    return [getattr(packet, overload) for overload in packet.overloads()] if packet else []
 
 
 def _is_elementwise(op: torch._ops.OpOverload) -> bool:
-    """Whether torch marks it so, or what it does to each of a list of tensors."""
-    of_each = op._schema.name.removeprefix("aten::_foreach_").removesuffix("_")
-    packet = getattr(torch.ops.aten, of_each, None) if of_each != op._schema.name.removesuffix("_") else None
-    each = [getattr(packet, overload) for overload in packet.overloads()] if packet else [op]
-    return any(torch.Tag.pointwise in one.tags for one in each)
+    """Whether torch marks it so, or what it is a form of, or what it does to each of a list of tensors."""
+    if torch.Tag.pointwise in op.tags:
+        return True
+    of_list, name = _name(op).startswith("_foreach_"), _name(op).removeprefix("_foreach_").removesuffix("_")
+    return any(
+        torch.Tag.pointwise in other.tags and (of_list or op._schema.is_mutable and _inputs(other) == _inputs(op))
+        for other in _overloads(name)
+    )
+
+
+def _is_of_a_view(op: torch._ops.OpOverload) -> bool:
+    """Such as squeeze_, after which the tensor itself is a view, and squeeze_copy."""
+    stems = [_name(op).removesuffix(suffix) for suffix in ("_", "_copy") if _name(op).endswith(suffix)]
+    return any((others := [o for o in _overloads(stem) if "out" not in o._overloadname]) and all(o.is_view for o in others) for stem in stems)
 
 
 def is_independent(op: torch._ops.OpOverload) -> bool:
     """Whether each element of op's results depends on nothing but its own arguments."""
     if op.namespace in ("bitfold", "bitfold_aten", "profiler") or _is_elementwise(op) or op.is_view:
         return True
-    return op.namespace in ("aten", "prim") and (_is_named(op, _INDEPENDENT) or _is_view_in_place(op))
+    return op.namespace in ("aten", "prim") and (_is_named(op, _INDEPENDENT) or _is_of_a_view(op))
 
 
-def _is_view_in_place(op: torch._ops.OpOverload) -> bool:
-    """Such as squeeze_: what it is of is a view afterwards."""
-    name = op._schema.name.removeprefix("aten::")
-    packet = getattr(torch.ops.aten, name.removesuffix("_"), None) if name.endswith("_") else None
-    return packet is not None and all(getattr(packet, overload).is_view for overload in packet.overloads() if overload != "out")
+def _is_of_integers(op, args: tuple, kwargs: dict, tensors: list[torch.Tensor]) -> bool:
+    types = [t.dtype for t in tensors] + [v for v in (*args, *kwargs.values()) if isinstance(v, torch.dtype)]
+    return bool(tensors) and not any(dtype.is_floating_point or dtype.is_complex for dtype in types)
+
+
+def _is_outer(op, args, kwargs, tensors) -> bool:
+    """No sum. But not all of f32 may go into a product, and a product of zero may have another sign where a factor is negative."""
+    x, y = args[:2]
+    exact = x.dtype is not torch.float32 or torch.get_float32_matmul_precision() == "highest"
+    if x.shape[-1] != 1 or not x.is_floating_point() or not is_real(x) or not exact:
+        return False
+    return not (torch.signbit(x).any() or torch.signbit(y).any())
+
+
+def _has_all_counts(op, args, kwargs, tensors) -> bool:
+    return args[0].is_floating_point() and args[0].numel() <= 2 / torch.finfo(args[0].dtype).eps
+
+
+def _is_dense(op, args, kwargs, tensors) -> bool:
+    return not _argument(op, "sparse", args, kwargs)
+
+
+#: What is independent in some calls, and not in all, beside OF_INTEGERS: by what they are, the names, and whether this call is meant.
+IN_SOME_CALLS: dict[str, tuple[tuple[str, ...], Callable]] = {
+    "of one column by one row, neither with a negative number (the angles of rotary embeddings)": (("mm", "bmm"), _is_outer),
+    "of no more elements than the type counts (f32: 2^24)": (("histc",), _has_all_counts),
+    "but with `sparse`": (("_embedding_bag_backward",), _is_dense),
+}
+
+
+def is_independent_here(op: torch._ops.OpOverload, args: tuple, kwargs: dict, tensors: list[torch.Tensor]) -> bool:
+    """Whether in this call, as not in all. `tensors`: those of its arguments."""
+    name, tables = _name(op).removesuffix("_"), ((OF_INTEGERS, _is_of_integers), *IN_SOME_CALLS.values())
+    return op.namespace == "aten" and any(name in names and is_meant(op, args, kwargs, tensors) for names, is_meant in tables)
 
 
 def differs_by_place(op: torch._ops.OpOverload, args: tuple, kwargs: dict, tensors: list[torch.Tensor]) -> bool:
     """Whether an element of this call's results may have other bits at another place of memory. `tensors`: those of its arguments."""
     tensors = [t for t in tensors if t.is_cpu]
-    name = op._schema.name.removeprefix("aten::").removesuffix("_")
+    name = _name(op).removesuffix("_")
     if any(t.is_complex() for t in tensors):
-        scaled = any(a.name == "alpha" for a in op._schema.arguments) and abs(_alpha(op, args, kwargs)) != 1
-        return _is_elementwise(op) and (scaled or name not in EXACT_OF_COMPLEX)
+        scaled = abs(_argument(op, "alpha", args, kwargs) or 0) not in (0, 1)
+        computes = _is_elementwise(op) or _is_named(op, INDEPENDENT[_LOSSES]) or _is_named(op, INDEPENDENT[_UNMARKED])
+        return computes and (scaled or name not in EXACT_OF_COMPLEX)
     is_meant = _BY_PLACE.get(name)
     if is_meant is None:
         return False
     types = {t.dtype for t in tensors if t.is_floating_point()}
-    if not types and tensors and name in BY_PLACE["of floats"][0]:
+    if not types and tensors and (name in _FLOATS_OF_INTEGERS or any(isinstance(v, float) for v in (*args, *kwargs.values()))):
         types = {torch.get_default_dtype()}  # what it makes of integers
     return bool(types) and is_meant(op, args, kwargs, types)
+
+
+# ---- What is allowed -----------------------------------------------------------------------------
+
+
+def operators_named(allow: Iterable[str] | str) -> frozenset[str]:
+    """Such as `mm`, `aten::mm.out` and `c10d::allgather_`, with their namespaces. Errors: TypeError, ValueError, naming the argument."""
+    try:
+        allow = [allow] if isinstance(allow, str) else list(allow)
+    except TypeError:
+        raise TypeError(f"allow: {allow!r}, where names of operators are expected") from None
+    for name in allow:
+        if not isinstance(name, str):
+            raise TypeError(f"allow: {name!r}, where names of operators are expected")
+    named = {name: name if "::" in name else f"aten::{name}" for name in allow}
+    if unknown := [name for name, full in sorted(named.items()) if not _is_known(full)]:
+        raise ValueError(f"allow: torch has no operator {', '.join(unknown)}")
+    return frozenset(named.values())
+
+
+def _is_known(name: str) -> bool:
+    name, _, overload = name.partition(".")
+    schemas = torch._C._jit_get_schemas_for_operator(name)
+    return any(overload in ("", schema.overload_name or "default") for schema in schemas)
+
+
+def is_allowed(op: torch._ops.OpOverload, allow: frozenset[str]) -> bool:
+    name = op._schema.name
+    return name in allow or f"{name}.{op._overloadname}" in allow
+
+
+class _Here(threading.local):
+    """Of a thread: the operator that strict lets through at the moment, and the one in whose function it is."""
+
+    seen: torch._ops.OpOverload | None = None
+    within: torch._ops.OpOverload | None = None
 
 
 class Watcher(TorchDispatchMode):
@@ -192,11 +313,27 @@ class Watcher(TorchDispatchMode):
 
         self._known = {*covered(), *covered_where_accumulating()}
         self._stack, self._thread = _state.stack, threading.get_ident()
+        self._here = _Here()
 
-    @staticmethod
-    def _refuse(op: torch._ops.OpOverload, why: str) -> None:
-        name = op._schema.name.partition("::")[2]
-        raise NotCovered(f"{op.name()}: {why} (docs/pytorch.md); to run it all the same, allow=({name!r},)")
+    def _refuse(self, op: torch._ops.OpOverload, why: str) -> None:
+        by = self._here.within
+        what, name = (op.name(), op._schema.name) if by is None else (f"{op.name()}, which {by.name()} calls", by._schema.name)
+        raise NotCovered(f"{what}: {why} (docs/pytorch.md); to run it all the same, allow=({name.removeprefix('aten::')!r},)")
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """In a function that stands for an operator: what it calls is seen, too, if the operator's call was."""
+        by, self._here.seen = self._here.seen, None
+        if by is None:
+            yield
+            return
+        before = self._here.within
+        self._here.within = before or by
+        try:
+            with self:
+                yield
+        finally:
+            self._here.within = before
 
     def check_thread(self) -> None:
         if threading.get_ident() != self._thread:
@@ -210,18 +347,25 @@ class Watcher(TorchDispatchMode):
         self.__exit__(None, None, None)
 
     def __torch_dispatch__(self, op, types, args=(), kwargs=None):
-        setting = self._stack[-1]
-        if setting.strict:
-            self._check(op, setting.allow, args, kwargs or {})
-        return op(*args, **(kwargs or {}))
+        setting, kwargs = self._stack[-1], kwargs or {}
+        if not setting.strict:
+            return op(*args, **kwargs)
+        allowed = is_allowed(op, setting.allow)
+        self._check(op, allowed, args, kwargs)
+        before, self._here.seen = self._here.seen, None if allowed else op
+        try:
+            return op(*args, **kwargs)
+        finally:
+            self._here.seen = before
 
-    def _check(self, op: torch._ops.OpOverload, allow: Iterable[str], args: tuple, kwargs: dict) -> None:
+    def _check(self, op: torch._ops.OpOverload, allowed: bool, args: tuple, kwargs: dict) -> None:
         tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
-        if not _is_named(op, allow):
+        if not allowed:
             if op not in self._known:
-                if not is_independent(op):
+                if is_independent(op):
+                    self._known.add(op)
+                elif not is_independent_here(op, args, kwargs, tensors):
                     self._refuse(op, "bitfold does not cover it, and its bits may depend on the batch, on threads or on timing")
-                self._known.add(op)
             if differs_by_place(op, args, kwargs, tensors):
                 self._refuse(op, "on CPUs an element's bits may depend on its place in memory, and so on the batch")
         for x in tensors:
