@@ -7,6 +7,7 @@ import contextlib
 import operator
 import sys
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -88,14 +89,49 @@ def _as_array(x: Any, argument: str) -> np.ndarray:
         raise ValueError(f"{argument}: {e}") from None
 
 
-def _repeats(where: _core.Array) -> bool:
-    """Whether elements of it may lie at one place."""
+def repeats(strides: Sequence[int], shape: Sequence[int]) -> bool:
+    """Whether elements of such an array may lie at one place."""
     reach = 0
-    for stride, n in sorted((abs(s), n) for s, n in zip(where.strides, where.shape) if n > 1):
+    for stride, n in sorted((abs(s), n) for s, n in zip(strides, shape) if n > 1):
         if stride <= reach:
             return True
         reach += stride * (n - 1)
     return False
+
+
+def has_tangent(x: Any) -> bool:
+    """Whether a tensor of torch's is differentiated in forward mode."""
+    forward = sys.modules["torch"].autograd.forward_ad
+    return forward._current_level >= 0 and forward.unpack_dual(x).tangent is not None
+
+
+def has_memory(x: Any) -> bool:
+    """Whether a tensor of torch's has its elements, if any, somewhere in memory."""
+    fake = sys.modules.get("torch._subclasses.fake_tensor")
+    if fake and isinstance(x, fake.FakeTensor):
+        return False
+    try:
+        return x.numel() == 0 or x.data_ptr() != 0
+    except (RuntimeError, TypeError):  # of what stands for a tensor
+        return False
+
+
+def expect_elements(x: Any, argument: str) -> None:
+    """x: a tensor of torch's. TypeError where its elements are not simply what lies in its memory."""
+    torch = sys.modules["torch"]
+    if torch._C._functorch.is_functorch_wrapped_tensor(x):
+        what = "a tensor inside a transform of torch.func, which bitfold's functions cannot see through"
+    elif has_tangent(x):
+        what = "a tensor with a tangent (forward mode), which would be lost; forward_ad.unpack_dual(x).primal has none"
+    elif x.is_nested or x.layout is not torch.strided:
+        what = f"a {'nested tensor' if x.is_nested else f'tensor of layout {x.layout}'}, where elements in strides are expected"
+    elif x.is_quantized:
+        what = f"a quantized tensor of {x.dtype}, which bitfold does not reduce; x.dequantize() is one of floats"
+    elif x.is_meta or not has_memory(x):
+        what = f"a tensor of type {type(x).__name__} that has no elements in memory of its own"
+    else:
+        return
+    raise TypeError(f"{argument}: {what}")
 
 
 class Kind:
@@ -149,7 +185,7 @@ class Kind:
                 raise ValueError("out: on another device than x")
             if self is NUMPY and not out.flags.writeable:
                 raise ValueError("out: read-only")
-            if _repeats(where):
+            if repeats(where.strides, where.shape):
                 raise ValueError("out: elements of it share memory")
             alone = where.is_row_major and not any(where.overlaps(x) for x in inputs if x is not None)
             return (out, where.pointer) if alone else self._empty(shape, short)
@@ -174,14 +210,16 @@ class Kind:
 class DLPack(Kind):
     """An exporter of DLPack: its results are its namespace's, on its device."""
 
-    def __init__(self, x: Any):
+    def __init__(self, x: Any, argument: str = "x"):
         self.x = x
         torch = sys.modules.get("torch")
         self.module = "torch" if torch and isinstance(x, torch.Tensor) else type(x).__module__.partition(".")[0]
+        if self.module == "torch":
+            expect_elements(x, argument)
         self.name = {"torch": "PyTorch", "cupy": "CuPy", "jax": "JAX", "jaxlib": "JAX"}.get(self.module, type(x).__name__)
         self.device_type, self.device = (int(d) for d in x.__dlpack_device__())
         if self.device_type not in (CPU, CUDA, CUDA_HOST, CUDA_MANAGED):
-            raise TypeError(f"x: on a device of DLPack's type {self.device_type}; bitfold has CPUs and CUDA")
+            raise TypeError(f"{argument}: on a device of DLPack's type {self.device_type}; bitfold has CPUs and CUDA")
         self.on_gpu = self.device_type in (CUDA, CUDA_MANAGED)
         self.namespace = sys.modules.get(self.module) if self.module in ("torch", "cupy") else None
 
@@ -200,6 +238,8 @@ class DLPack(Kind):
     def describe(self, x: Any, argument: str) -> _core.Array:
         if not hasattr(x, "__dlpack__") or (self.namespace is not None and not self.is_one(x)):
             raise TypeError(f"{argument}: {type(x).__name__}, and x is of {self.name}")
+        if self.module == "torch" and x is not self.x:
+            expect_elements(x, argument)
         if tuple(map(int, x.__dlpack_device__())) != (self.device_type, self.device):
             raise ValueError(f"{argument}: on another device than x")
         if self.module == "torch" and x.is_neg():  # DLPack would show the numbers without their sign
@@ -242,7 +282,20 @@ class DLPack(Kind):
             raise TypeError(f"out: not taken for arrays of {self.name}")
         if self.module == "torch" and self.is_one(out) and out.is_neg():
             raise ValueError("out: a view with its signs reversed")
-        return super().into(out, inputs)
+        make = super().into(out, inputs)
+        if self.module != "torch":
+            return make
+
+        def make_and_count(shape: tuple, short: str):
+            made, pointer = make(shape, short)
+            if made is out:  # written without torch, which is to know of it: gradients may want what lay there
+                if out.is_inference() and not self.namespace.is_inference_mode_enabled():
+                    raise ValueError("out: a tensor of inference mode, outside of it")
+                if not out.is_inference():
+                    self.namespace.autograd.graph.increment_version(out)
+            return made, pointer
+
+        return make_and_count
 
     def allocate(self, shape: tuple, short: str):
         return self._empty(shape, short)
@@ -328,22 +381,22 @@ class JAXOnCUDA(DLPack):
 NUMPY = Kind()
 
 
-def kind_of(x: Any) -> Kind:
+def kind_of(x: Any, argument: str = "x") -> Kind:
     """The family of arrays that x belongs to."""
     if isinstance(x, np.ndarray | np.generic) or not (hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")):
         return NUMPY
-    kind = DLPack(x)
+    kind = DLPack(x, argument)
     if not kind.on_gpu or kind.namespace is not None:
         return kind
     if kind.name == "JAX":
         return JAXOnCUDA(x)
-    raise TypeError(f"x: {kind.name} on CUDA; bitfold can allocate there with PyTorch, CuPy and JAX only")
+    raise TypeError(f"{argument}: {kind.name} on CUDA; bitfold can allocate there with PyTorch, CuPy and JAX only")
 
 
 def host(x: Any, argument: str = "x") -> np.ndarray:
     """x in row-major order on the CPU, as NumPy has it: a copy where it is not."""
     try:
-        return np.asarray(kind_of(x).host(x, argument), order="C")
+        return np.asarray(kind_of(x, argument).host(x, argument), order="C")
     except (TypeError, RuntimeError) as e:  # of a type that NumPy, or the exporter, does not have
         if str(e).startswith(f"{argument}: "):
             raise
