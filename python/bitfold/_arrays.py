@@ -119,16 +119,21 @@ def has_memory(x: Any) -> bool:
 def expect_elements(x: Any, argument: str) -> None:
     """x: a tensor of torch's. TypeError where its elements are not simply what lies in its memory."""
     torch = sys.modules["torch"]
+    operators = "torch.ops.bitfold has operators that PyTorch can see into"
     if torch._C._functorch.is_functorch_wrapped_tensor(x):
-        what = "a tensor inside a transform of torch.func, which bitfold's functions cannot see through"
+        what = ("a tensor inside a transform of torch.func, which bitfold's functions cannot see through: instead of vmap, axis=; "
+                "torch.ops.bitfold has operators with gradients, for torch.autograd")
     elif has_tangent(x):
         what = "a tensor with a tangent (forward mode), which would be lost; forward_ad.unpack_dual(x).primal has none"
+    elif type(x).__name__ == "DTensor":
+        what = "a DTensor, of which each process has a part: x.full_tensor(), or x.to_local()"
     elif x.is_nested or x.layout is not torch.strided:
-        what = f"a {'nested tensor' if x.is_nested else f'tensor of layout {x.layout}'}, where elements in strides are expected"
+        what = (f"a {'nested tensor' if x.is_nested else f'tensor of layout {x.layout}'}, where elements in strides are expected; "
+                f"{'x.values()' if x.is_nested else 'x.to_dense()'} has them")
     elif x.is_quantized:
         what = f"a quantized tensor of {x.dtype}, which bitfold does not reduce; x.dequantize() is one of floats"
     elif x.is_meta or not has_memory(x):
-        what = f"a tensor of type {type(x).__name__} that has no elements in memory of its own"
+        what = f"a tensor of type {type(x).__name__} that has no elements in memory of its own{' (device meta)' * x.is_meta}; {operators}"
     else:
         return
     raise TypeError(f"{argument}: {what}")

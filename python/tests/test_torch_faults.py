@@ -19,7 +19,6 @@ from torch.autograd import forward_ad
 from torch_helpers import DEVICES, same
 
 deterministic = bitfold.torch.deterministic
-NONE = torch.tensor([], dtype=torch.int64)
 
 
 # ---- Bools -----------------------------------------------------------------------------------------
@@ -41,6 +40,12 @@ def test_a_bool_is_true_or_false_whatever_its_byte(name, device):
             if found.dtype is torch.bool:
                 found, wanted = found.view(torch.uint8), wanted.view(torch.uint8)
             assert same(found.nan_to_num(7), wanted.nan_to_num(7))
+
+
+def test_there_is_no_extremum_of_no_bools():
+    for f in (torch.ops.bitfold.max, torch.ops.bitfold.min):
+        with pytest.raises(ValueError, match="output"):
+            f(bools(2, 3).reshape(2, 1)[:, :0], [1])
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -274,14 +279,14 @@ OF_SIZES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("f", OF_SIZES)
-def test_symbolic_sizes(f):
-    f = OF_SIZES[f]
+def test_symbolic_sizes():
+    every = lambda x: tuple(f(x) for f in OF_SIZES.values())
     with deterministic():
-        compiled = torch.compile(f, backend="aot_eager", dynamic=True, fullgraph=True)
+        compiled = torch.compile(every, backend="aot_eager", dynamic=True, fullgraph=True)
         for shape in ((4, 5, 7), (6, 3, 8)):
             x = randn(*shape)
-            assert all(map(same, with_gradient(x, compiled), with_gradient(x, f)))
+            for k, name in enumerate(OF_SIZES):
+                assert all(map(same, with_gradient(x, lambda x: compiled(x)[k]), with_gradient(x, lambda x: every(x)[k]))), name
 
 
 def test_symbolic_sizes_in_inductor(tmp_path, monkeypatch):
@@ -343,7 +348,6 @@ def calls(info):
 
 def outcome(info, call):
     def run():
-        torch.manual_seed(0)
         x, args, kwargs = torch.utils._pytree.tree_map(lambda t: t.detach().clone() if isinstance(t, torch.Tensor) else t, call)
         return info.op(x, *args, **kwargs)
 
@@ -370,3 +374,83 @@ def test_types_and_errors_are_torchs(name):
         if name in STATISTICS and isinstance(a, list) and isinstance(b, list):
             a, b = a[0], b[0]
         assert a == b, (info.name, info.variant_test_name, call)
+
+
+UNCOVERED = {
+    "prod": lambda z: z.prod(1), "var": lambda z: z.var(1), "std_mean": lambda z: torch.std_mean(z, 1), "dot": lambda z: torch.dot(z[0], z[1]),
+    "nansum": lambda z: z.nansum(), "logsumexp": lambda z: z.logsumexp(1), "scatter_reduce": lambda z: z.scatter_reduce(0, torch.zeros(1, 4, dtype=torch.int64, device=z.device), z, "prod"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", UNCOVERED)
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_not_covered_is_torchs_own_and_stricts_to_refuse(name, device):
+    f, z = UNCOVERED[name], torch.view_as_complex(randn(3, 4, 2)).to(device)
+    try:
+        wanted = tensors(f(z))
+    except NotImplementedError:
+        assert kind(lambda: f(z)) is RuntimeError  # which the mode has, too
+        with deterministic(), pytest.raises(NotImplementedError):
+            f(z)
+        return
+    with deterministic():  # the sums in logsumexp are bitfold's
+        assert all(map(torch.allclose, tensors(f(z)), wanted))
+        if name == "prod":
+            assert torch.equal(torch.compile(f, backend="aot_eager")(z), f(z))
+    with deterministic(strict=True):
+        with pytest.raises(bitfold.torch.NotCovered, match=rf"aten::{name}.*bitfold (covers|has) none.*allow=\('{name}',\)"):
+            f(z)
+        with deterministic(strict=True, allow=name):
+            allowed = tensors(f(z))
+        assert f(z.real) is not None
+    assert all(map(torch.allclose, allowed, wanted))
+
+
+def test_the_errors_of_forms_are_torchs_and_leave_what_they_were_to_write():
+    x, index = torch.ones(2, 0), torch.tensor([5])
+    y, out = torch.ones(3), torch.full((2,), 7.0)
+    with deterministic():
+        for f, error in (
+            (lambda: torch.amax(x, 1, out=out), IndexError), (lambda: torch.max(x), RuntimeError), (lambda: x.max(1), IndexError),
+            (lambda: y.index_add_(0, index, torch.ones(1)), IndexError), (lambda: y.scatter_add_(0, index, torch.ones(1)), RuntimeError),
+            (lambda: y.index_put_((index,), torch.ones(1), accumulate=True), IndexError), (lambda: y.put_(index, torch.ones(1), accumulate=True), IndexError),
+            (lambda: torch.sum(torch.ones(2, 3), 1, dtype=torch.float64, out=out), RuntimeError), (lambda: torch.dot(y, y[:2]), RuntimeError),
+        ):  # fmt: skip
+            with pytest.raises(error) as raised:
+                f()
+            assert raised.value.__cause__ is None
+    assert y.tolist() == [1, 1, 1] and out.tolist() == [7, 7]
+
+
+def test_an_error_of_bitfolds_is_not_torchs_result(monkeypatch):
+    """Memory that runs out, say, is not to change the bits."""
+    from bitfold.torch import _overrides
+
+    def broken(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr(_overrides._engine, "reduce", broken)
+    with deterministic():
+        for error in (torch.OutOfMemoryError("none left"), RuntimeError("broken"), ValueError("broken")):
+            with pytest.raises(type(error), match=str(error)):
+                torch.ones(3, 4).var(1)
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        lambda: torch.zeros(1).expand(3), lambda: torch.zeros(1, 3).expand(3, 3), lambda: torch.zeros(3, 1).expand(3, 3),
+        lambda: torch.arange(7.0).as_strided((3, 3), (2, 1)), lambda: torch.arange(10.0)[2:].as_strided((3, 3), (1, 2)),
+    ],
+)  # fmt: skip
+def test_elements_at_one_place_are_added_to_once(x):
+    def run():
+        y = x()
+        index = torch.tensor([0, 1, 1])
+        y.index_put_((index,) * y.dim(), torch.tensor([1.0, 2.0, 4.0]), accumulate=True)
+        return y.contiguous()
+
+    wanted = run()
+    with deterministic():
+        assert same(run(), wanted)

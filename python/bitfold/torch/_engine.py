@@ -103,7 +103,7 @@ def result_dtype(ask: Ask, dtype: torch.dtype) -> torch.dtype:
     return _DTYPES[reduction(ask, dtype).out]
 
 
-#: A bool's byte may be any: what is not 0 is true. Some operations ask no more of it, and some are others' of bools.
+#: A bool's byte may be any: what is not 0 is true. Some operations ask no more of it, and some are others' of bools, if there are any.
 _BY_TRUTH = {"any": "any", "all": "all", "max": "any", "min": "all", "count_nonzero": "count_nonzero", "sum": "count_nonzero"}
 
 
@@ -120,11 +120,9 @@ def _ones_for_true(x: torch.Tensor) -> torch.Tensor:
 
 
 @cache
-def _asked(asks: tuple[Ask, ...], dtype: torch.dtype) -> _core.Asked:
-    types = [result_dtype(ask, dtype) for ask in asks]
-    if dtype is torch.bool:
-        asks = tuple(_by_truth(ask) or ask for ask in asks)
-    return _core.Asked([reduction(ask, dtype) for ask in asks], types)
+def _asked(asks: tuple[Ask, ...], dtype: torch.dtype, by_truth: bool = False) -> _core.Asked:
+    of = [_by_truth(ask) for ask in asks] if by_truth else asks
+    return _core.Asked([reduction(ask, dtype) for ask in of], [result_dtype(ask, dtype) for ask in asks])
 
 
 @cache
@@ -137,7 +135,7 @@ def asked_by_type(asks: tuple[Ask, ...], typed: bool = False, floats: bool = Fal
         these = tuple(ask._replace(out=dtype) if typed else ask for ask in asks)
         try:
             if dtype is not torch.bool or all(map(_by_truth, these)):
-                table[name] = _asked(these, dtype)
+                table[name] = _asked(these, dtype, by_truth=dtype is torch.bool)
         except (TypeError, ValueError):
             pass
     return _core.AskedByType(table)
@@ -188,10 +186,11 @@ def reduce(
     dims = dims_of(rank, dim)
     if not is_real(x):
         return [x.new_empty(result_shape(x.shape, dims, keepdim), dtype=result_dtype(ask, x.dtype)) for ask in asks]
-    if x.dtype is torch.bool and not all(map(_by_truth, asks)):
+    by_truth = x.dtype is torch.bool and x.numel() > 0 and all(map(_by_truth, asks))
+    if x.dtype is torch.bool and not by_truth:
         x, y = _ones_for_true(x), None if y is None else _ones_for_true(y)
     if rank <= _MAX_DIMS:
-        return TENSORS.reduce(_asked(tuple(asks), x.dtype), x, y, dims, keepdim)
+        return TENSORS.reduce(_asked(tuple(asks), x.dtype, by_truth), x, y, dims, keepdim)
     kept = [d for d in range(rank) if d not in dims]  # the same elements in the same order, as rows
     rows = [math.prod(x.shape[d] for d in kept), math.prod(x.shape[d] for d in dims)]
     x, y, shape = *(None if t is None else t.permute(*kept, *sorted(dims)).reshape(rows) for t in (x, y)), result_shape(x.shape, dims, keepdim)

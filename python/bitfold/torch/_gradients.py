@@ -68,7 +68,7 @@ def grad_norm(parameters: Iterable[Tensor] | Tensor, norm_type: float = 2.0) -> 
 
     The infinitely precise value, rounded once: its bits do not depend on the order of the parameters, nor on how they are grouped
     or cut. `norm_type`: 1, 2 or inf. All gradients lie on one device. They are copied one by one only where they do not fill their
-    memory (slices, expanded ones), or are of several types.
+    memory (slices, expanded ones), or are of several types. The norm itself is not differentiated.
 
     Errors: ValueError, TypeError, naming the argument.
     """

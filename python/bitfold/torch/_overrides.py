@@ -806,8 +806,11 @@ def _nll_loss(how, x, target, weight, reduction, ignore_index):
     picked = x.gather(classes, at.unsqueeze(classes)).squeeze(classes)
     if x.dtype in HALF:
         picked = picked.to(torch.float32)
-    share = counts.to(picked.dtype) if weight is None else torch.where(counts, weight.to(picked.dtype)[at], 0.0)
-    losses = torch.where(counts, picked.neg() * share, 0.0)
+    share, losses = counts.to(picked.dtype), picked.neg()
+    if weight is not None:
+        share = torch.where(counts, weight.to(picked.dtype)[at], 0.0)
+        losses = losses * share
+    losses = torch.where(counts, losses, 0.0)
     if reduction == _NONE:
         return losses.to(x.dtype), x.new_zeros(())
     total = fold(how, "sum", share, keepdim=False)
