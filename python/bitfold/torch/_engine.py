@@ -22,7 +22,7 @@ METHODS = tuple(m["name"] for m in _core.methods())
 
 _NAMES = {getattr(torch, name): short for name, short in _arrays.NAMES.items()}
 _DTYPES = {name: dtype for dtype, name in _NAMES.items()}
-_MAX_DIMS = 8  # bitfold's
+_MAX_DIMS, _TORCHS_DIMS = 8, 64  # of bitfold's reductions, and of torch's
 
 
 def _torchs_threads() -> tuple[int, int]:
@@ -73,11 +73,15 @@ def method_for(op: str, method: str | None) -> str | None:
     return method if info["has_exact" if method == "exact" else "takes_method"] else None
 
 
+class Uncovered(TypeError):
+    """What bitfold has no function for. Under the mode it is torch's own then, and strict's to refuse."""
+
+
 def name_of(dtype: torch.dtype) -> str:
     try:
         return _NAMES[dtype]
     except KeyError:
-        raise TypeError(f"x: bitfold does not reduce {dtype}") from None
+        raise Uncovered(f"x: bitfold does not reduce {dtype}") from None
 
 
 @cache
@@ -99,9 +103,26 @@ def result_dtype(ask: Ask, dtype: torch.dtype) -> torch.dtype:
     return _DTYPES[reduction(ask, dtype).out]
 
 
+#: A bool's byte may be any: what is not 0 is true. Some operations ask no more of it, and some are others' of bools, if there are any.
+_BY_TRUTH = {"any": "any", "all": "all", "max": "any", "min": "all", "count_nonzero": "count_nonzero", "sum": "count_nonzero"}
+
+
 @cache
-def _asked(asks: tuple[Ask, ...], dtype: torch.dtype) -> _core.Asked:
-    return _core.Asked([reduction(ask, dtype) for ask in asks], [result_dtype(ask, dtype) for ask in asks])
+def _by_truth(ask: Ask) -> Ask | None:
+    """What gives the result of `ask` from bools of any byte; None where they are to be 0 and 1 first."""
+    reduction(ask, torch.bool)  # for its errors
+    other = Ask(_BY_TRUTH[ask.op]) if ask.op in _BY_TRUTH else None
+    return other if other and result_dtype(other, torch.bool) is result_dtype(ask, torch.bool) else None
+
+
+def _ones_for_true(x: torch.Tensor) -> torch.Tensor:
+    return x.view(torch.uint8).ne(0)
+
+
+@cache
+def _asked(asks: tuple[Ask, ...], dtype: torch.dtype, by_truth: bool = False) -> _core.Asked:
+    of = [_by_truth(ask) for ask in asks] if by_truth else asks
+    return _core.Asked([reduction(ask, dtype) for ask in of], [result_dtype(ask, dtype) for ask in asks])
 
 
 @cache
@@ -111,8 +132,10 @@ def asked_by_type(asks: tuple[Ask, ...], typed: bool = False, floats: bool = Fal
     for dtype, name in _NAMES.items():
         if floats and not dtype.is_floating_point:
             continue
+        these = tuple(ask._replace(out=dtype) if typed else ask for ask in asks)
         try:
-            table[name] = _asked(tuple(ask._replace(out=dtype) if typed else ask for ask in asks), dtype)
+            if dtype is not torch.bool or all(map(_by_truth, these)):
+                table[name] = _asked(these, dtype, by_truth=dtype is torch.bool)
         except (TypeError, ValueError):
             pass
     return _core.AskedByType(table)
@@ -127,6 +150,8 @@ def dims_of(rank: int, dim: Sequence[int] | int | None) -> list[int]:
 def _dims_of(rank: int, dims: tuple[int, ...]) -> tuple[int, ...]:
     if not dims or rank == 0 and dims in ((0,), (-1,)):
         return tuple(range(rank))
+    if rank > _TORCHS_DIMS:
+        raise Uncovered(f"x: {rank} dimensions")
     bound = max(rank, 1)
     seen = []
     for d in dims:
@@ -145,7 +170,7 @@ def result_shape(shape: Sequence[int], dims: Sequence[int], keepdim: bool) -> li
 
 def has_tangent(*args) -> bool:
     """Whether one of them is differentiated in forward mode."""
-    return forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(t).tangent is not None for t in args if isinstance(t, torch.Tensor))
+    return forward_ad._current_level >= 0 and any(_arrays.has_tangent(t) for t in args if isinstance(t, torch.Tensor))
 
 
 def is_real(x: torch.Tensor) -> bool:
@@ -161,8 +186,11 @@ def reduce(
     dims = dims_of(rank, dim)
     if not is_real(x):
         return [x.new_empty(result_shape(x.shape, dims, keepdim), dtype=result_dtype(ask, x.dtype)) for ask in asks]
+    by_truth = x.dtype is torch.bool and x.numel() > 0 and all(map(_by_truth, asks))
+    if x.dtype is torch.bool and not by_truth:
+        x, y = _ones_for_true(x), None if y is None else _ones_for_true(y)
     if rank <= _MAX_DIMS:
-        return TENSORS.reduce(_asked(tuple(asks), x.dtype), x, y, dims, keepdim)
+        return TENSORS.reduce(_asked(tuple(asks), x.dtype, by_truth), x, y, dims, keepdim)
     kept = [d for d in range(rank) if d not in dims]  # the same elements in the same order, as rows
     rows = [math.prod(x.shape[d] for d in kept), math.prod(x.shape[d] for d in dims)]
     x, y, shape = *(None if t is None else t.permute(*kept, *sorted(dims)).reshape(rows) for t in (x, y)), result_shape(x.shape, dims, keepdim)

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+from bitfold import _arrays
+
 from . import _engine
 from ._engine import Ask
 
@@ -23,8 +25,9 @@ def _gradients(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
         if not isinstance(p, Tensor):
             raise TypeError(f"parameters: {p!r}, where tensors are expected")
     grads = [p.grad for p in parameters if p.grad is not None]
-    for layout in {g.layout for g in grads} - {torch.strided}:
-        raise TypeError(f"parameters: a gradient of layout {layout}")
+    for g in grads:
+        if _engine.is_real(g):
+            _arrays.expect_elements(g, "parameters: a gradient")
     for dtype in {g.dtype for g in grads}:
         if not dtype.is_floating_point:
             raise TypeError(f"parameters: a gradient of {dtype}")
@@ -65,7 +68,7 @@ def grad_norm(parameters: Iterable[Tensor] | Tensor, norm_type: float = 2.0) -> 
 
     The infinitely precise value, rounded once: its bits do not depend on the order of the parameters, nor on how they are grouped
     or cut. `norm_type`: 1, 2 or inf. All gradients lie on one device. They are copied one by one only where they do not fill their
-    memory (slices, expanded ones), or are of several types.
+    memory (slices, expanded ones), or are of several types. The norm itself is not differentiated.
 
     Errors: ValueError, TypeError, naming the argument.
     """

@@ -10,19 +10,19 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils._pytree import tree_leaves
 
-from bitfold import _core
+from bitfold import _arrays, _core
 
 from . import _overrides
-from ._engine import FLOATS, METHODS, has_tangent
+from ._engine import FLOATS, METHODS, Uncovered, has_tangent
 from ._overrides import ACCUMULATING, BY_A_NUMBER, GRADIENTS, OVERRIDES, QUICK
-from ._strict import Watcher, operators_named
+from ._strict import NotCovered, Watcher, operators_named
 
 _KEYS = ("CPU", "CUDA")
 _LOCK = threading.RLock()
@@ -65,15 +65,79 @@ def _outs(op: torch._ops.OpOverload) -> list[str]:
     return [a.name for a in op._schema.arguments if a.is_out]
 
 
-def _eager(name: str, function: Callable) -> Callable:
+def _given(op: torch._ops.OpOverload, args: tuple, kwargs: dict) -> dict:
+    """The arguments by their names."""
+    return {a.name: v for a, v in zip(op._schema.arguments, args)} | kwargs
+
+
+def _tensors(args: tuple, kwargs: dict) -> list[torch.Tensor]:
+    return [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+
+
+_REFUSALS = (IndexError, NotImplementedError, RuntimeError, TypeError, ValueError)
+
+
+#: Parts of the names of operators whose own kernels take the shapes and indices they are given for right: to ask those of a wrong
+#: call would be undefined behaviour.
+_LOOK_AT_NOTHING = ("norm_backward", "batch_norm", "embedding")
+
+
+class _Own:
+    """The kernel that torch itself has for a device: it runs where bitfold does not cover the call, and says what is wrong with it
+    where bitfold refuses it, so that the errors are torch's."""
+
+    def __init__(self, op: torch._ops.OpOverload, key: str) -> None:
+        dispatched = getattr(torch._C.DispatchKey, key)
+        self._op, self._keys = op, torch._C.DispatchKeySet(dispatched)
+        try:
+            self._kernel = torch.library.get_kernel(op, dispatched)
+        except RuntimeError:  # it has none there
+            self._kernel = None
+
+    def __call__(self, /, *args, **kwargs):
+        return self._kernel.call_boxed(self._keys, *args, **kwargs)
+
+    def instead(self, error: Exception, args: tuple, kwargs: dict):
+        """What comes of a call for which bitfold has an error."""
+        if self._kernel is None or isinstance(error, (NotCovered, torch.OutOfMemoryError)):
+            raise error
+        if isinstance(error, Uncovered):
+            if _state.watcher is not None:
+                _state.watcher.refuse_uncovered(self._op, error)
+            return self(*args, **kwargs)
+        if any(part in self._op._schema.name for part in _LOOK_AT_NOTHING) or not all(map(_arrays.has_memory, _tensors(args, kwargs))):
+            raise error
+        written = {a.name for a in self._op._schema.arguments if a.alias_info is not None and a.alias_info.is_write}
+        given = {name: v.clone() if name in written and v is not None else v for name, v in _given(self._op, args, kwargs).items()}
+        try:
+            self(**given)
+        except Exception as torchs:
+            raise torchs from None
+        raise error
+
+
+def _or_own(kernel: Callable, own: _Own) -> Callable:
+    def either(*args, **kwargs):
+        try:
+            return kernel(*args, **kwargs)
+        except _REFUSALS as error:
+            return own.instead(error, args, kwargs)
+
+    return either
+
+
+def _eager(name: str, function: Callable, own: _Own) -> Callable:
     quick = QUICK.get(name)
     if quick is None:
-        return lambda *args, **kwargs: function(_state.method, *args, **kwargs)
+        return _or_own(lambda *args, **kwargs: function(_state.method, *args, **kwargs), own)
 
-    def kernel(*args, **kwargs):
-        if not kwargs and (result := quick(_state.method, *args)) is not None:
-            return result
-        return function(_state.method, *args, **kwargs)
+    def kernel(*args, **kwargs):  # those that come most: the same without one more call
+        try:
+            if not kwargs and (result := quick(_state.method, *args)) is not None:
+                return result
+            return function(_state.method, *args, **kwargs)
+        except _REFUSALS as error:
+            return own.instead(error, args, kwargs)
 
     return kernel
 
@@ -103,9 +167,9 @@ def _copied(result: torch.Tensor, out: torch.Tensor, exact_dtype: bool = False) 
     return _safe_copy_out(copy_from=result, copy_to=_maybe_resize_out(out, result.shape), exact_dtype=exact_dtype)
 
 
-def _into(name: str, outs: list[str], function: Callable) -> Callable:
+def _into(name: str, outs: list[str], function: Callable, own: _Own) -> Callable:
     def into(*args, **kwargs):
-        targets = [kwargs.pop(name) for name in outs]
+        targets, kwargs = [kwargs[name] for name in outs], {k: v for k, v in kwargs.items() if k not in outs}
         if name in _OUT_IS_DTYPE and kwargs.get("dtype") is None:
             kwargs["dtype"] = targets[0].dtype
         results = function(_state.method, *args, **kwargs)
@@ -113,23 +177,23 @@ def _into(name: str, outs: list[str], function: Callable) -> Callable:
             _copied(result, target, exact_dtype=name not in _CONVERTING)
         return targets[0] if len(targets) == 1 else tuple(targets)
 
-    return into
+    return _or_own(into, own)
 
 
-def _in_place(function: Callable) -> Callable:
-    return lambda x, *args, **kwargs: x.copy_(function(_state.method, x, *args, **kwargs))
+def _in_place(function: Callable, own: _Own) -> Callable:
+    return _or_own(lambda x, *args, **kwargs: x.copy_(function(_state.method, x, *args, **kwargs)), own)
 
 
 def _where_accumulating(function: Callable, op: torch._ops.OpOverload, key: str) -> Callable:
-    own = torch.library.get_kernel(op, key)
+    own = _Own(op, key)
 
-    def either(keys, x, *args, **kwargs):
-        given = {a.name: v for a, v in zip(op._schema.arguments[1:], args)} | kwargs
+    def either(*args, **kwargs):
+        given = _given(op, args, kwargs)
         if not given.get("accumulate"):
-            return own.call_boxed(keys, x, *args, **kwargs)
-        return x.copy_(function(_state.method, x, **given))
+            return own(*args, **kwargs)
+        return function(_state.method, given.pop("self"), **given)
 
-    return either
+    return _or_own(either, own)
 
 
 def _where_by_a_number(function: Callable, op: torch._ops.OpOverload) -> Callable:
@@ -171,17 +235,17 @@ def covered_where_accumulating() -> list[torch._ops.OpOverload]:
 
 
 @cache
-def covered() -> dict[torch._ops.OpOverload, Callable]:
-    """Every operator that this torch has and bitfold takes over, with what makes it run."""
-    all_of_them: dict[torch._ops.OpOverload, Callable] = {}
+def covered() -> dict[torch._ops.OpOverload, Callable[[_Own], Callable]]:
+    """Every operator that this torch has and bitfold takes over, with what makes its kernel."""
+    all_of_them: dict[torch._ops.OpOverload, Callable[[_Own], Callable]] = {}
     for name, function in OVERRIDES.items():
         op = find(name)
         if op is None:
             continue
         function = _watched(function)
-        all_of_them[op] = _eager(name, function)
+        all_of_them[op] = partial(_eager, name, function)
         for form in forms(op):
-            all_of_them.setdefault(form, _into(name, _outs(form), function) if _outs(form) else _in_place(function))
+            all_of_them.setdefault(form, partial(_into, name, _outs(form), function) if _outs(form) else partial(_in_place, function))
     return all_of_them
 
 
@@ -223,12 +287,15 @@ _COMPILED_OPS = _compiled_ops()
 
 
 def _decomposition(op: torch._ops.OpOverload, ours: torch._ops.OpOverload, method: str) -> Callable:
-    accumulates = [a.name for a in op._schema.arguments].index("accumulate") if op.__name__.split(".")[0] in _ACCUMULATING_FUNCTIONAL else None
+    accumulates = op._schema.name.removeprefix("aten::") in _ACCUMULATING_FUNCTIONAL
 
     def decomposition(*args, **kwargs):
-        if accumulates is not None and not (args[accumulates] if len(args) > accumulates else kwargs.get("accumulate", False)):
+        if accumulates and not _given(op, args, kwargs).get("accumulate", False):
             return NotImplemented
-        return ours(*args, **kwargs, method=method)
+        try:
+            return ours(*args, **kwargs, method=method)
+        except Uncovered:
+            return NotImplemented
 
     return decomposition
 
@@ -408,9 +475,9 @@ def _registered() -> torch.library.Library:
         for key in _KEYS:
             for name, function in ACCUMULATING.items():
                 op = find(name)
-                library.impl(op, _where_accumulating(_watched(function), op, key), key, with_keyset=True, allow_override=True)
+                library.impl(op, _where_accumulating(_watched(function), op, key), key, allow_override=True)
             for op, kernel in covered().items():
-                library.impl(op, kernel, key, allow_override=True)
+                library.impl(op, kernel(_Own(op, key)), key, allow_override=True)
             for name, function in GRADIENTS.items():
                 op = find(name)
                 library.impl(op, _with_gradient(function, op, "Autograd" + key), "Autograd" + key, with_keyset=True, allow_override=True)

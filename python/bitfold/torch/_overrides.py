@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bitfold import _core
+from bitfold import _arrays, _core
 
 from . import _engine
-from ._engine import HALF, TENSORS, Ask, Rows, asked_by_type, dims_of, exponential, method_for, over, wide
+from ._engine import FLOATS, HALF, TENSORS, Ask, Rows, Uncovered, asked_by_type, dims_of, exponential, method_for, over, wide
 
 OVERRIDES: dict[str, Callable] = {}
 #: The same without `out` and without keywords, for plain tensors: in one call of the library's, or None, and then it is for the others.
@@ -99,15 +99,15 @@ def square_root(x: Tensor) -> Tensor:
     return y
 
 
-def _refuse_complex(op: str, x: Tensor) -> None:
-    if x.is_complex():
-        raise TypeError(f"{op}: under bitfold.torch.deterministic not of {x.dtype}")
+#: The types that torch's own reductions take, but the complex ones. (Of unsigned integers of more bytes it has hardly any.)
+REAL = (*FLOATS, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool)
+_NUMBERS = REAL[:-1]
 
 
-def _floating(op: str, x: Tensor) -> None:
-    _refuse_complex(op, x)
-    if not x.is_floating_point():
-        raise NotImplementedError(f"{op}: not implemented for {x.dtype}")
+def _among(types: Sequence[torch.dtype], op: str, *tensors: Tensor) -> None:
+    for x in tensors:
+        if x.dtype not in types:
+            raise Uncovered(f"{op}: bitfold covers none of {x.dtype}")
 
 
 # ---- Sums ----------------------------------------------------------------------------------------
@@ -119,11 +119,13 @@ def _additive(how: str, op: str, x: Tensor, dim, keepdim: bool, dtype: torch.dty
     """Sums and products with torch's types: integers and bool in i64, `dtype` taken before they are added."""
     if dtype is None:
         dtype = x.dtype if x.is_floating_point() or x.is_complex() else torch.int64
-    if dtype.is_complex:
-        if op not in ("sum", "mean"):
-            _refuse_complex(op, x.to(dtype))
+    if not x.is_complex():
+        _among(REAL, op, x)
+    if dtype.is_complex and op in ("sum", "mean"):
         dims, x = dims_of(x.dim(), dim), x.to(dtype).resolve_conj()
         return torch.view_as_complex(fold(how, op, torch.view_as_real(x), dim=dims, keepdim=keepdim)) if dims else x.clone()
+    if dtype not in REAL:
+        raise Uncovered(f"{op}: bitfold has none in {dtype}")
     if op == "mean" and not dtype.is_floating_point:
         raise NotImplementedError(f"mean(): could not infer output dtype. It must be either a floating point or complex dtype. Got: {dtype}")
     if dtype is torch.bool:
@@ -148,6 +150,8 @@ def _sum_all(how, x, *, dtype=None):
 
 @covers("nansum")
 def _nansum(how, x, dim=None, keepdim=False, *, dtype=None):
+    if x.is_floating_point() and dtype is not None and not dtype.is_floating_point:
+        raise Uncovered(f"nansum: bitfold has none of {x.dtype} in {dtype}")
     return _additive(how, "nansum", x, dim, keepdim, dtype)
 
 
@@ -270,7 +274,7 @@ GRADIENTS |= {"prod": _ProdOfAll, "prod.dim_int": _Prod, "masked_fill.Tensor": _
 
 @covers("dot", "vdot")
 def _dot(how, x, y):
-    _refuse_complex("dot", x)
+    _among(_NUMBERS, "dot", x)
     if x.dim() != 1 or y.dim() != 1 or x.shape != y.shape:
         raise RuntimeError(f"dot: 1D tensors of one length expected, got {list(x.shape)} and {list(y.shape)}")
     if x._is_zerotensor() or y._is_zerotensor():  # which have no elements; forward mode makes them, and has torch give this
@@ -284,7 +288,7 @@ heading("extrema")
 
 
 def _some(op: str, x: Tensor, dims: Sequence[int]) -> None:
-    _refuse_complex(op, x)
+    _among(REAL, op, x)
     for d in dims:
         if x.dim() and x.shape[d] == 0:
             raise IndexError(f"{op}(): Expected reduction dim {d} to have non-zero size.")
@@ -330,7 +334,7 @@ heading("variances")
 
 def _moments(*ops: str) -> Callable:
     def moments(how, x, dim=None, *, correction=None, keepdim=False):
-        _floating(ops[0], x)
+        _among(FLOATS, ops[0], x)
         ddof = 1 if correction is None else correction
         if ddof < 0 or ddof != int(ddof):  # bitfold has integers from 0 on
             return _corrected(how, ops, x, dim, ddof, keepdim)
@@ -375,6 +379,7 @@ def vector_norm(how, x, ord=2, dim=None, keepdim=False, *, dtype=None):
         x = fold(how, "norm_l2", torch.view_as_real(x.resolve_conj()), dim=[x.dim()], keepdim=False)
     if not x.is_floating_point():
         raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype}")
+    _among(FLOATS, "linalg.vector_norm", x)
     named = _NORMS.get(ord)
     if (ord < 0 or ord == math.inf) and 0 in (x.shape[d] for d in dims_of(x.dim(), dim)):
         raise RuntimeError(f"linalg.vector_norm cannot compute the {ord} norm on an empty tensor because the operation does not have an identity")
@@ -415,7 +420,7 @@ heading("softmax and its like")
 
 @covers("logsumexp")
 def _logsumexp(how, x, dim, keepdim=False):
-    _refuse_complex("logsumexp", x)
+    _among(REAL, "logsumexp", x)
     if not x.is_floating_point():
         x = x.to(torch.get_default_dtype())
     return fold(how, "logsumexp", x, dim=dim, keepdim=keepdim)
@@ -485,8 +490,7 @@ for _name in ("softmax", "log_softmax"):
 
 
 def _softmax_of(function, x, dim, half_to_float):
-    if x.numel():
-        _floating(function, x)
+    _among(FLOATS, function, x)
     out = torch.float32 if half_to_float else x.dtype
     if _has_rows(x, dim):
         return _along_rows(function, x, dim, out)
@@ -502,9 +506,19 @@ def _safe_softmax(how, x, dim, dtype=None):
     return torch.where(torch.eq(x, -math.inf).all(dim=dim, keepdim=True), torch.zeros_like(y), y)
 
 
+def _gradient_type(op: str, grad: Tensor, output: Tensor, dim: int, input_dtype: torch.dtype) -> torch.dtype:
+    """Of a softmax's input: the gradient's, but for a half type's that was computed in f32."""
+    _among(FLOATS, op, grad)
+    dims_of(grad.dim(), dim)
+    if grad.dtype != output.dtype or grad.shape != output.shape:
+        raise RuntimeError(f"{op}: a gradient of {grad.dtype}, {list(grad.shape)}, where the output is of {output.dtype}, {list(output.shape)}")
+    return input_dtype if grad.dtype is torch.float32 and input_dtype in HALF else grad.dtype
+
+
 @covers("_softmax_backward_data")
 def _softmax_backward(how, grad, output, dim, input_dtype):
-    if how == "tree" and grad.dtype is output.dtype and _has_rows(grad, dim):
+    input_dtype = _gradient_type("softmax_backward", grad, output, dim, input_dtype)
+    if how == "tree" and _has_rows(grad, dim):
         return _along_rows("softmax_backward", grad, dim, grad.dtype, output).to(input_dtype)
     g, y = grad.to(wide(grad.dtype)), output.to(wide(output.dtype))
     return torch.sub(g, fold(how, "dot", g, y, dim=dim)).mul_(y).to(input_dtype)
@@ -512,7 +526,8 @@ def _softmax_backward(how, grad, output, dim, input_dtype):
 
 @covers("_log_softmax_backward_data")
 def _log_softmax_backward(how, grad, output, dim, input_dtype):
-    if how == "tree" and grad.dtype is output.dtype and _has_rows(grad, dim):
+    input_dtype = _gradient_type("log_softmax_backward", grad, output, dim, input_dtype)
+    if how == "tree" and _has_rows(grad, dim):
         return _along_rows("log_softmax_backward", grad, dim, grad.dtype, output).to(input_dtype)
     g, y = grad.to(wide(grad.dtype)), output.to(wide(output.dtype))
     return torch.sub(g, exponential(y).mul_(fold(how, "sum", g, dim=dim))).to(input_dtype)
@@ -577,6 +592,15 @@ def _column_fold(how: str, op: str, g: Tensor, y: Tensor | None, dims: list[int]
     return fold(how, op, *([g] if y is None else [g, y]), dim=dims)
 
 
+_BELOW_ALL_INTEGERS = -(1 << 62)  # what torch has below is no integer, but where a symbolic one lies
+
+
+def _sizes(x: Tensor, normalized: Sequence[int]) -> list[int]:
+    """x's last ones, as `normalized` says; for symbolic ones, too, which torch has compared, and hands over unread as `int[]`."""
+    last = x.shape[x.dim() - len(normalized) :]
+    return [last[k] if n < _BELOW_ALL_INTEGERS else n for k, n in enumerate(normalized)]
+
+
 def _batch_dims(x: Tensor, normalized: Sequence[int]) -> tuple[list[int], list[int]]:
     if not normalized:
         raise RuntimeError("Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got []")
@@ -606,7 +630,7 @@ def _normalised_rows(function: str, x: Tensor, dims: list[int], weight: Tensor |
 
 @covers("native_layer_norm")
 def _layer_norm(how, x, normalized_shape, weight, bias, eps):
-    _floating("layer_norm", x)
+    _among(FLOATS, "layer_norm", x)
     _, dims = _batch_dims(x, normalized_shape)
     _check_parameters("layer_norm", x, normalized_shape, weight, bias)
     if _by_rows(how, x, dims, weight, bias):
@@ -649,7 +673,8 @@ def _quick_rms_norm_backward(how, grad, x, normalized_shape, rstd, weight, outpu
 
 @covers("_fused_rms_norm")
 def _rms_norm(how, x, normalized_shape, weight, eps):
-    _floating("rms_norm", x)
+    _among(FLOATS, "rms_norm", x)
+    normalized_shape = _sizes(x, normalized_shape)
     _, dims = _batch_dims(x, normalized_shape)
     eps = _epsilon(x.dtype) if eps is None else eps
     if _by_rows(how, x, dims, weight):
@@ -662,6 +687,7 @@ def _rms_norm(how, x, normalized_shape, weight, eps):
 
 @covers("_fused_rms_norm_backward")
 def _rms_norm_backward(how, grad, x, normalized_shape, rstd, weight, output_mask):
+    normalized_shape = _sizes(x, normalized_shape)
     return _norm_backward(how, grad, x, normalized_shape, None, rstd, weight, [*output_mask, False])[:2]
 
 
@@ -683,7 +709,7 @@ def _norm_backward(how, grad, x, normalized_shape, mean, rstd, weight, output_ma
 
 @covers("native_group_norm")
 def _group_norm(how, x, weight, bias, N, C, HxW, group, eps):
-    _floating("group_norm", x)
+    _among(FLOATS, "group_norm", x)
     _check_parameters("group_norm", x, [C], weight, bias)
     groups = x.reshape(N, group, C // group, HxW)
     mean, rstd = _statistics(how, groups, [2, 3], eps)
@@ -717,8 +743,12 @@ def _other_dims(x: Tensor) -> list[int]:
 
 def _normalised_batch(how, x, weight, bias, running_mean, running_var, training, momentum, eps):
     """y, the batch's mean and 1 / std (nothing where it is not training), and the running statistics thereafter."""
-    _floating("batch_norm", x)
+    _among(FLOATS, "batch_norm", x)
+    if not x.dim():
+        raise RuntimeError("batch_norm: Expected an input of channels, but got one of no dimension")
     for pair in ((weight, bias), (running_mean, running_var)):
+        if any(t is not None and t.dim() != 1 and t.numel() == x.shape[1] for t in pair):
+            raise Uncovered("batch_norm: bitfold has none of parameters that are no vectors")
         _check_parameters("batch_norm", x, [x.shape[1]], *pair)
     if training and not x.numel():
         raise RuntimeError(f"input tensor must have at least one element, but got input_sizes = {list(x.shape)}")
@@ -831,6 +861,8 @@ _NONE, _MEAN = 0, 1
 @covers("mse_loss")
 def _mse_loss(how, x, y, reduction=_MEAN):
     dtype = torch.result_type(x, y)
+    if dtype not in FLOATS:
+        raise Uncovered(f"mse_loss: bitfold has none of {dtype}")
     x, y = torch.broadcast_tensors(x.to(dtype), y.to(dtype))
     if reduction == _NONE:
         d = x - y
@@ -854,25 +886,27 @@ def _quick_nll_loss(how, x, target, weight, reduction, ignore_index):
 
 @covers("nll_loss_forward", "nll_loss2d_forward")
 def _nll_loss(how, x, target, weight, reduction, ignore_index):
-    _floating("nll_loss", x)
+    _among(FLOATS, "nll_loss", x)
     classes = 0 if x.dim() == 1 else 1
     if target.dtype not in (torch.int64, torch.uint8):
         raise RuntimeError(f"nll_loss: expected target dtype to be Long or Byte, but got {target.dtype}")
-    if classes and target.shape != x.shape[:1] + x.shape[2:]:
+    if not classes and target.numel() == 1:
+        target = target.reshape(())
+    if target.shape != x.shape[:classes] + x.shape[classes + 1 :]:
         raise RuntimeError(f"nll_loss: size mismatch (got input: {list(x.shape)}, target: {list(target.shape)})")
     if weight is not None:
         _same_type(x, weight, "nll_loss")
-        if list(weight.shape) != [x.shape[classes]]:
+        if weight.numel() != x.shape[classes] or (weight.dim() != 1 and x.dim() < 4):
             raise RuntimeError(f"nll_loss: weight tensor should be defined for all {x.shape[classes]} classes, but has shape {list(weight.shape)}")
+        weight = weight.reshape(-1)
     counts = target != ignore_index
     at = _checked(torch.where(counts, target, 0), x.shape[classes], "nll_loss", IndexError)
     picked = x.gather(classes, at.unsqueeze(classes)).squeeze(classes)
     if x.dtype in HALF:
         picked = picked.to(torch.float32)
-    share = counts.to(picked.dtype)
-    losses = picked.neg()
+    share, losses = counts.to(picked.dtype), picked.neg()
     if weight is not None:
-        share = share * weight.to(picked.dtype)[at]
+        share = torch.where(counts, weight.to(picked.dtype)[at], 0.0)
         losses = losses * share
     losses = torch.where(counts, losses, 0.0)
     if reduction == _NONE:
@@ -912,9 +946,11 @@ def _touched(at: Tensor, outputs: int) -> Tensor:
 def _combined(how: str, base: Tensor, at: Tensor, values: Tensor, reduce: str, include_self: bool = True) -> Tensor:
     """`values` reduced into places `at` of base; all flat."""
     n = base.numel()
+    if not base.is_complex():
+        _among(REAL, reduce, base)
     if base.dtype.is_complex:
         if reduce != "sum":
-            _refuse_complex(reduce, base)
+            raise Uncovered(f"{reduce}: bitfold has none of {base.dtype} by index")
         pairs = (at.unsqueeze(1) * 2 + torch.arange(2, device=at.device)).reshape(-1)
         parts = _combined(how, _flat_parts(base), pairs, _flat_parts(values), reduce, include_self)
         return torch.view_as_complex(parts.reshape(-1, 2))
@@ -982,11 +1018,13 @@ def _checked(index: Tensor, size: int, op: str, error: type[Exception] = Runtime
 
 
 def _scattered(how, x, dim, index, src, reduce, include_self=True):
+    dims_of(x.dim(), dim)
     if not index.numel():
         return x.clone()
     if not x.dim():
-        return _scattered(how, x.reshape(1), 0, index.reshape(1), src.reshape(1), reduce, include_self).reshape(())
-    dim = dims_of(x.dim(), dim)[0]
+        return _scattered(how, x.reshape(1), 0, index, src, reduce, include_self).reshape(())
+    dim %= x.dim()
+    index, src = (t if t.dim() else t.reshape(1) for t in (index, src))
     if not index.dim() == x.dim() == src.dim():
         raise RuntimeError("scatter(): Index, self and src must have the same number of dimensions")
     if any(n > m or n > k and d != dim for d, (n, m, k) in enumerate(zip(index.shape, src.shape, x.shape))):
@@ -1008,7 +1046,8 @@ def _scatter_add(how, x, dim, index, src):
 
 @covers("scatter_reduce.two")
 def _scatter_reduce(how, x, dim, index, src, reduce, *, include_self=True):
-    _one_of("scatter_reduce", reduce, ("sum", "prod", "mean", "amax", "amin"))
+    if _one_of("scatter_reduce", reduce, ("sum", "prod", "mean", "amax", "amin")) == "mean":
+        _among(_NUMBERS, "scatter_reduce", x)
     _same_type(x, src, "scatter")
     return _scattered(how, x, dim, index, src, reduce, include_self)
 
@@ -1026,15 +1065,18 @@ def _scatter_value(how, x, dim, index, value, *, reduce):
 
 
 def _indexed(how, x, dim, index, source, reduce, include_self=True):
-    if x.dim() > 1 and index.dim() > 1:
+    dims_of(x.dim(), dim)
+    if index.dim() > 1:
         raise IndexError("index_add_(): Index is supposed to be a vector")
-    if not x.dim():
-        return _indexed(how, x.reshape(1), 0, index.reshape(-1), source.reshape(1), reduce, include_self).reshape(())
+    if not x.dim() and not source.dim():
+        return _indexed(how, x.reshape(1), 0, index, source.reshape(1), reduce, include_self).reshape(())
     shape = list(x.shape)
-    shape[dim] = index.numel()
-    if list(source.shape) != shape and not (source.dim() == 0 and index.numel() == 1):
+    if x.dim():
+        shape[dim] = index.numel()
+    if list(source.shape) != shape:
         raise RuntimeError(f"index_add_(): source of shape {list(source.shape)}, where {shape} is expected")
-    source = source.reshape(shape)
+    if source.numel() and not x.numel():
+        raise Uncovered("index_add_(): bitfold has none into no elements")
     if source.dtype is x.dtype and x.numel() and _summed_as_rows(how, reduce, source.movedim(dim, 0)):
         keys = _checked(_index("index_add", index), x.shape[dim], "index_add").reshape(-1)
         if keys.is_cuda:  # as torch's own kernels do
@@ -1050,12 +1092,16 @@ def _indexed(how, x, dim, index, source, reduce, include_self=True):
 @covers("index_add")
 def _index_add(how, x, dim, index, source, *, alpha=1):
     _same_type(x, source, "index_add_")
-    alpha = alpha if x.is_floating_point() or x.is_complex() else int(alpha)
+    if not x.is_complex():
+        if isinstance(alpha, complex):
+            raise Uncovered(f"index_add: bitfold has no complex alpha for {x.dtype}")
+        alpha = alpha if x.is_floating_point() else bool(alpha) if x.dtype is torch.bool else int(alpha)
     return _indexed(how, x, dim, index, source if alpha == 1 else source.to(wide(x.dtype)) * alpha, "sum")
 
 
 @covers("index_reduce")
 def _index_reduce(how, x, dim, index, source, reduce, *, include_self=True):
+    _among(_NUMBERS, "index_reduce", x)
     _one_of("index_reduce", reduce, ("prod", "mean", "amax", "amin"))
     _same_type(x, source, "index_reduce")
     return _indexed(how, x, dim, index, source, reduce, include_self)
@@ -1063,10 +1109,29 @@ def _index_reduce(how, x, dim, index, source, reduce, *, include_self=True):
 
 def index_put(how, x, indices, values, accumulate=False, unsafe=False):
     """With accumulate; without it there is nothing to add, and torch's own runs."""
-    at = torch.arange(x.numel(), device=x.device).reshape(x.shape)[tuple(slice(None) if i is None else i for i in indices)]
-    _same_type(x, values, "index_put")
-    values = values.expand(at.shape)
-    return _combined(how, x.reshape(-1), at.reshape(-1), values.reshape(-1), "sum").reshape(x.shape)
+    places = torch.arange(x.numel(), device=x.device).reshape(x.shape)
+    return _put(how, x.reshape(-1), places, indices, values).reshape(x.shape)
+
+
+def _put(how: str, row: Tensor, places: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> Tensor:
+    """`row` with `values` added at places[indices] of it."""
+    at = places[tuple(slice(None) if i is None else i for i in indices)]
+    _same_type(row, values, "index_put")
+    return _combined(how, row, at.reshape(-1), values.expand(at.shape).reshape(-1), "sum")
+
+
+def index_put_(how, x, indices, values, accumulate=False, unsafe=False):
+    """In place. Elements of x may lie at one place, as an expanded tensor's do: what goes to any of them goes to it."""
+    if not x.numel() or not _arrays.repeats(x.stride(), x.shape):
+        return x.copy_(index_put(how, x, indices, values))
+    extent = 1 + sum(s * (n - 1) for s, n in zip(x.stride(), x.shape))
+    row = x.as_strided((extent,), (1,))
+    row.copy_(_put(how, row, torch.arange(extent, device=x.device).as_strided(x.shape, x.stride()), indices, values))
+    return x
+
+
+def put_(how, x, index, source, accumulate=False):
+    return x.copy_(put(how, x, index, source))
 
 
 def put(how, x, index, source, accumulate=False):
@@ -1081,7 +1146,7 @@ def put(how, x, index, source, accumulate=False):
 
 
 #: In place, and by bitfold only where `accumulate` is true.
-ACCUMULATING: dict[str, Callable] = {"_index_put_impl_": index_put, "put_": put}
+ACCUMULATING: dict[str, Callable] = {"_index_put_impl_": index_put_, "put_": put_}
 
 
 @covers("embedding_dense_backward")
@@ -1112,9 +1177,12 @@ def _embedding_bag(
     how, weight, indices, offsets, scale_grad_by_freq=False, mode=_BAG_SUM, sparse=False, per_sample_weights=None, include_last_offset=False,
     padding_idx=-1,
 ):  # fmt: skip
+    _among(FLOATS, "embedding_bag", weight)
     bags, n, width = offsets.numel() - int(include_last_offset), indices.numel(), weight.shape[1]
     if bags < 0:
         raise RuntimeError("include_last_offset: number of offset should be at least 1")
+    common = torch.promote_types(indices.dtype, offsets.dtype)
+    indices, offsets = indices.to(common), offsets.to(common)
     indices = _checked(_index("embedding_bag", indices), weight.shape[0], "embedding_bag")
     if _can_look(offsets):
         if not (int(offsets[0]) == 0 and int(offsets[-1]) <= n):

@@ -335,6 +335,12 @@ class Watcher(TorchDispatchMode):
         finally:
             self._here.within = before
 
+    def refuse_uncovered(self, op: torch._ops.OpOverload, error: Exception) -> None:
+        """Of a call that is torch's own after all, though bitfold covers the operator: `error` says why."""
+        setting, in_backward = self._stack[-1], torch._C._current_graph_task_id() != -1
+        if setting.strict and (in_backward or threading.get_ident() == self._thread) and not _is_named(op, setting.allow):
+            self._refuse(op, f"{error}, and its bits may depend on the batch, on threads or on timing")
+
     def check_thread(self) -> None:
         if threading.get_ident() != self._thread:
             raise RuntimeError("bitfold.torch: strict holds in the thread that enabled it, and is to be disabled there")
