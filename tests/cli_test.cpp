@@ -630,6 +630,7 @@ TEST_CASE("ops") {
               takes(op.id, m.id));
     CHECK(j["bound"] == (bitfold_cli({"reduce", op.name.data(), "--bound", "no.npy", "no.npy"}).status != 2));
     CHECK(j["types"].is_string());
+    CHECK(j["definition"] == op.definition);
     CHECK(j["summary"] == op.summary);
     // What it says of no elements is what the reference gives.
     if (op.empty == if_empty::refused) {
@@ -651,6 +652,7 @@ TEST_CASE("ops") {
                                         {"bound", true},
                                         {"types", "additive"},
                                         {"empty", 0},
+                                        {"definition", 1},
                                         {"summary", "the sum"}});
 }
 

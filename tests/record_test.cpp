@@ -1095,6 +1095,22 @@ TEST_CASE("record, check: no output takes the place of what is read") {
   unchanged();
 }
 
+TEST_CASE("check: a result by another definition is to be recorded anew") {
+  const bytes::directory dir;
+  const auto x = dir.write("x.npy", npy_of({1, 2, 4}));
+  const auto text = record({"--ops", "sum,var", x});
+  CHECK(json::parse(text)["files"][0]["arrays"][0]["results"][1]["definition"] == 2);
+  CHECK(!contains(record({"--ops", "var", "--method", "exact", x}), "definition"));
+  CHECK(bitfold_cli({"check", dir.write("now.json", text)}).status == 0);
+  for (const auto& [then, number] : {std::pair{"", "1"}, std::pair{"\"definition\": 3, ", "3"}}) {
+    const auto old = dir.write("then.json", replaced(text, "\"definition\": 2, ", then));
+    const auto found = bitfold_cli({"check", old});
+    CHECK(found.status == 3);
+    CHECK(contains(found.err, "results[1]: var recorded by definition " + std::string(number) +
+                                  ", but this bitfold has definition 2; record it anew"));
+  }
+}
+
 TEST_CASE("record, check: files on stdout are added to what is there") {
   const bytes::directory dir;
   const auto x = dir.write("x.npy", npy_of({1}));

@@ -11,6 +11,7 @@
 #include <bitfold/rows.hpp>
 
 #include "data.hpp"
+#include "walk.hpp"
 
 namespace bitfold::test {
 
@@ -135,9 +136,17 @@ void by_the_book(row_case& c) {
         break;
       }
       case row_function::layer_norm: {
-        const A m = statistic(op_id::mean, x), r = inverse_root(statistic(op_id::var, x));
+        // The mean in two parts, and 1 / sqrt(var + eps): all of the elements times s.
+        using moments = op::moments<2>;
+        const auto state = detail::walk<moments>(c.n, [&](std::uint64_t i) { return x[i]; });
+        const double s = moments::scale_of(state), var = moments::mean_square(state, static_cast<double>(c.n)).sum;
+        const auto mean = moments::mean_of(state);
+        const bool fits = std::isfinite(c.eps * s * s);
+        const double root = std::sqrt(fits ? var + c.eps * s * s : var / s / s + c.eps);
+        const A m = arith::round_to<A>(mean.sum / s), r = arith::round_to<A>((fits ? s : 1) / root);
+        const A e = arith::round_to<A>((mean.sum / s - static_cast<double>(m)) + mean.error / s);
         save(c.mean, row, m), save(c.rstd, row, r);
-        each([&](std::size_t i) { return (x[i] - m) * r * w[i] + b[i]; });
+        each([&](std::size_t i) { return ((x[i] - m) - e) * r * w[i] + b[i]; });
         break;
       }
       case row_function::rms_norm: {

@@ -1,4 +1,4 @@
-// Softmax, its logarithm and exp against MPFR.
+// Softmax, its logarithm, layer norms and exp against MPFR.
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -36,6 +36,36 @@ TEST_CASE("rows: softmax and log_softmax within their bounds of the truth", "[tr
       CHECK(static_cast<double>(abs(logs[i] - log_of)) <= (2 * far + 2 * std::log(static_cast<double>(n)) + 5 * depth) * u);
     }
   }
+}
+
+TEMPLATE_TEST_CASE("rows: layer norms about large means, and of any scale", "[truth]", float, double) {
+  using real = boost::multiprecision::number<boost::multiprecision::mpfr_float_backend<700>>;
+  constexpr bool narrow = std::is_same_v<TestType, float>;
+  const double u = narrow ? 0x1p-24 : 0x1p-53;
+  test::random_bits next{9};
+  for (const std::size_t n : {2, 31, 100, 3000})
+    for (const double mean : {0.0, 100.0, -1e4})
+      for (const double scale : {1.0, 1e30, 1e-30, narrow ? 1e33 : 1e300, narrow ? 1e-33 : 1e-300}) {
+        std::vector<TestType> x(n), y(n), means(1), rstds(1);
+        for (TestType& v : x)
+          v = static_cast<TestType>((mean + static_cast<double>(next() >> 40) * 0x1p-24) * scale);
+        const double eps = scale == 1 ? 1e-5 : 0;
+        cpu::apply(row_function::layer_norm,
+                   {narrow ? dtype::f32 : dtype::f64, 1, n, x.data(), nullptr, nullptr, nullptr, means.data(), rstds.data(), eps},
+                   y.data());
+        real sum = 0, squares = 0;
+        for (const TestType v : x) sum += v;
+        const real middle = sum / n;
+        for (const TestType v : x) squares += (v - middle) * (v - middle);
+        const real rstd = 1 / sqrt(squares / n + eps);
+        real largest = 0;
+        for (const TestType v : x) largest = max(largest, abs((v - middle) * rstd));
+        CAPTURE(n, mean, scale);
+        CHECK(abs(means[0] - middle) <= abs(middle) * u + abs(squares) * u);
+        CHECK(abs(rstds[0] - rstd) <= rstd * 8 * u);
+        for (std::size_t i = 0; i < n; ++i)
+          if (!(abs(y[i] - (x[i] - middle) * rstd) <= largest * 12 * u)) FAIL_CHECK(x[i] << " became " << y[i]);
+      }
 }
 
 TEMPLATE_TEST_CASE("rows: exp within its bounds of the truth", "[truth]", float, double) {

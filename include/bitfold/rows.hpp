@@ -5,7 +5,7 @@
 //
 //   softmax               exp(x - m) (1 / s), m the largest element, s the sum of exp(x - m) (operation softmax_denominator)
 //   log_softmax           x - m - log s
-//   layer_norm            (x - mean) rstd w + b, rstd = 1 / sqrt(var + eps), var with ddof 0
+//   layer_norm            ((x - mean) - e) rstd w + b, rstd = 1 / sqrt(var + eps), var with ddof 0, e the error of the rounded mean
 //   rms_norm              x rstd w, rstd = 1 / sqrt(sum of squares / n + eps)
 // and, of g = dL/dy, their gradients dL/dx:
 //   softmax_backward      (g - dot(g, y)) y, of y = softmax(x)

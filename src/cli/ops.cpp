@@ -57,14 +57,14 @@ std::vector<std::string> method_names_of(op_id op) {
 std::string json_line(const op_info& op) {
   const std::string_view empty = value_of(op.empty);
   return fmt::format(
-      R"({{"op":"{}","inputs":{},"methods":{},"bound":{},"types":"{}","empty":{},"summary":{}}})"
+      R"({{"op":"{}","inputs":{},"methods":{},"bound":{},"types":"{}","empty":{},"definition":{},"summary":{}}})"
       "\n",
       op.name, op.inputs, json_strings(method_names_of(op.id)), has_error_bound(op.id),
       describe(op.types).name,
       empty.empty()                             ? "null"
       : empty.find_first_of("an") == empty.npos ? std::string(empty)
                                                 : json_string(empty),
-      json_string(op.summary));
+      op.definition, json_string(op.summary));
 }
 
 int ops(bool json) {
@@ -75,14 +75,14 @@ int ops(bool json) {
     return 0;
   }
   const auto line = [&](auto... columns) {
-    text += fmt::format("{:<16}  {:<6}  {:<6}  {:<5}  {:<5}  {:<8}  {:<5}  {}\n", columns...);
+    text += fmt::format("{:<16}  {:<6}  {:<6}  {:<5}  {:<5}  {:<8}  {:<5}  {:<10}  {}\n", columns...);
   };
-  line("operation", "inputs", "method", "exact", "bound", "types", "empty", "result");
+  line("operation", "inputs", "method", "exact", "bound", "types", "empty", "definition", "result");
   for (const op_info& op : all_op_infos) {
     const std::string_view empty = value_of(op.empty);
     const auto yes = [](bool has) { return has ? "yes" : "none"; };
     line(op.name, op.inputs, yes(op.takes_method), yes(op.has_exact), yes(has_error_bound(op.id)),
-         describe(op.types).name, empty.empty() ? "error" : empty, op.summary);
+         describe(op.types).name, empty.empty() ? "error" : empty, op.definition, op.summary);
   }
   text += fmt::format("\nmethods: {}\n", fmt::join(method_names, " "));
   for (const typing t : typings)
@@ -100,7 +100,7 @@ subcommand add_ops(CLI::App& app) {
   command->footer(
       "For each: how many inputs it takes, whether --method applies, whether --method exact does,\n"
       "whether --bound does without that (with it, always), its types, what it gives for no\n"
-      "elements, and what it is. A JSON object has the methods as a list.");
+      "elements, the version of its definition, and what it is. A JSON object has the methods as a list.");
   return {command, [json] { return ops(*json); }};
 }
 

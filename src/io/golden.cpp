@@ -183,6 +183,11 @@ struct node {
   }
 };
 
+// Of what is exact there is but one.
+int definition_of(op_id op, std::optional<method_id> method) {
+  return method == method_id::exact ? 1 : info(op).definition;
+}
+
 golden_result parse_result(const node& n, dtype in, bool empty) {
   const auto parse_type = [](std::string_view t) { return parse_dtype(t); };
   const auto op = n["op"].named([](std::string_view t) { return parse_op(t); });
@@ -199,6 +204,10 @@ golden_result parse_result(const node& n, dtype in, bool empty) {
     acc = field.named(parse_type);
   else
     field.none(method ? fmt::format("{} by {}", name(op), name(*method)) : std::string(name(op)));
+  const std::uint64_t definition = n.value.contains("definition") ? n["definition"].number() : 1;
+  if (const auto mine = static_cast<std::uint64_t>(definition_of(op, method)); definition != mine)
+    n.wrong(fmt::format("{} recorded by definition {}, but this bitfold has definition {}; record it anew",
+                        name(op), definition, mine));
   const dtype out = n["out"].named(parse_type);
   int ddof = 0;
   if (n.value.contains("ddof")) {
@@ -316,11 +325,13 @@ std::string text_of(const golden& g) {
       text += "\"results\": [";
       for (std::size_t k = 0; k < a.results.size(); ++k) {
         const auto& [r, v] = a.results[k];
+        const int definition = definition_of(r.op(), r.method());
         text += fmt::format(
-            "{}{{\"op\": \"{}\", \"method\": {}, \"acc\": {}, \"out\": \"{}\", {}\"value\": {}, "
+            "{}{{\"op\": \"{}\", {}\"method\": {}, \"acc\": {}, \"out\": \"{}\", {}\"value\": {}, "
             "\"bits\": \"{}\"}}",
-            k ? ", " : "", name(r.op()), json_method(r), json_acc(r), name(r.out()),
-            r.ddof() != 0 ? fmt::format("\"ddof\": {}, ", r.ddof()) : "", json_value(v), to_hex(v));
+            k ? ", " : "", name(r.op()),
+            definition != 1 ? fmt::format("\"definition\": {}, ", definition) : "", json_method(r),
+            json_acc(r), name(r.out()), r.ddof() != 0 ? fmt::format("\"ddof\": {}, ", r.ddof()) : "", json_value(v), to_hex(v));
       }
       text += "]}";
     }

@@ -553,8 +553,14 @@ def _check_parameters(op: str, x: Tensor, shape: Sequence[int], *parameters: Ten
 
 
 def _statistics(how: str, x: Tensor, dims: list[int], eps: float) -> tuple[Tensor, Tensor]:
-    mean, var = _engine.reduce([ask("mean", how, wide(x.dtype)), ask("var", how, wide(x.dtype))], x, dim=dims, keepdim=True)
-    return mean, _inverse_root(var, eps)
+    mean, std = _engine.reduce([ask("mean", how, wide(x.dtype)), ask("std", how, torch.float64)], x, dim=dims, keepdim=True)
+    return mean, _inverse_deviation(std, eps, mean.dtype)
+
+
+def _inverse_deviation(std: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
+    """1 / sqrt(std^2 + eps) in f64, rounded once: of std itself where its square leaves f64 and eps shows no more."""
+    alone = (std > 2.0**500) | ((std < 2.0**-500) & (eps == 0))
+    return torch.where(alone, std.reciprocal(), _inverse_root(std * std, eps)).to(dtype)
 
 
 def _inverse_root(var: Tensor, eps: float) -> Tensor:
@@ -757,8 +763,9 @@ def _normalised_batch(how, x, weight, bias, running_mean, running_var, training,
     if training:
         dims = _other_dims(x)
         n = math.prod(x.shape[d] for d in dims)
-        mean, var = _engine.reduce([ask("mean", how, wide(x.dtype)), ask("var", how, wide(x.dtype))], x, dim=dims, keepdim=False)
-        rstd = _inverse_root(var, eps)
+        asked = [ask("mean", how, wide(x.dtype)), ask("var", how, wide(x.dtype)), ask("std", how, torch.float64)]
+        mean, var, std = _engine.reduce(asked, x, dim=dims, keepdim=False)
+        rstd = _inverse_deviation(std, eps, mean.dtype)
         saved = mean, rstd
         if running_mean is not None:
             running_mean = _moved(running_mean, mean, momentum)
