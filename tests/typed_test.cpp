@@ -74,6 +74,7 @@ TEST_CASE("typed: axes, segments, keys and windows have the bits of the untyped 
   CHECK(same(p, places));
   CHECK(extents(m) == shape{5});
   CHECK(m(3) == means[3]);
+  CHECK(why([&] { (void)m(0, 3); }) == "index: of 2 axes, where there are 1");
   CHECK(extents(reduce(here(), x, axes{0, 2}.kept(), ops::mean)) == shape{1, 5, 1});
   CHECK(same(reduce(here(), x, axes(which), ops::mean), means));
   CHECK(same(reduce(here(), x, axes{}, ops::max), data));

@@ -3,7 +3,7 @@
 //
 //   const auto x = row_major(pixels, {8, 3, 32, 32});  // of a std::vector<float>
 //   const auto [mean, top] = reduce(x, axes{0, 2, 3}, ops::mean, ops::max);
-//   reduce(x, axes{1}, into(sums), ops::sum);                             // to where you have room
+//   reduce(x, axes{1}, into(sums), ops::sum);  // to where you have room
 #pragma once
 
 #include <concepts>
@@ -188,9 +188,12 @@ class result_array {
   auto end() const { return values_.end(); }
   T& operator[](std::size_t i) { return values_[i]; }
   const T& operator[](std::size_t i) const { return values_[i]; }
-  /// By an index for each axis.
+  /// By an index for each axis (errc::usage: of another number of axes).
   template <std::integral... I>
   const T& operator()(I... i) const {
+    if (sizeof...(I) != extents_.size())
+      throw error(errc::usage, "index: of " + std::to_string(sizeof...(I)) +
+                                   " axes, where there are " + std::to_string(extents_.size()));
     std::size_t at = 0, axis = 0;
     ((at = at * static_cast<std::size_t>(extents_[axis++]) + static_cast<std::size_t>(i)), ...);
     return values_[at];

@@ -368,7 +368,6 @@ auto reduce_whole(const cpu::options& how, const Input& input, const Op&... op) 
 template <class T>
 struct two_views {
   using element = T;
-  static constexpr bool pair = false;
   view_of<T> x;
   std::optional<view_of<T>> second = {};
   const view* y() const { return second ? &*second : nullptr; }
@@ -412,8 +411,7 @@ constexpr bool check_shaped() {
     static_assert(!own,
                   "bitfold: along axes, of segments, by key and of windows there are bitfold's "
                   "operations (ops::sum) only");
-    if constexpr (own) {
-    } else {
+    if constexpr (!own) {
       constexpr bool pair = is_view_pair<Input> || is_pairs<Input>;
       return (check_operation<Op, typename element_of_array<Input>::type, void, pair>() && ...);
     }
