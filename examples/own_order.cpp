@@ -16,14 +16,14 @@ struct compose {
 
 // The last element.
 struct last {
-  static bitfold::indexed_value<int> start(bitfold::indexed_value<int> x) { return x; }
-  static bitfold::indexed_value<int> merge(bitfold::indexed_value<int> a, bitfold::indexed_value<int> b) {
-    return a.index > b.index ? a : b;
-  }
-  static int finish(bitfold::indexed_value<int> x) { return x.value; }
+  using state = bitfold::indexed_value<int>;
+  static state start(state x) { return x; }
+  static state merge(state a, state b) { return a.index > b.index ? a : b; }
+  static int finish(state x) { return x.value; }
 };
 
-// Not to be relied on: b's last element is the last one of both only where b lies right of a, as up to 32 elements.
+// Not to be relied on: b's last element is the last one of both only where b lies right of a, as it
+// does up to 32 elements.
 struct last_of_b {
   static int start(int x) { return x; }
   static int merge(int, int b) { return b; }
@@ -41,7 +41,10 @@ int main() {
     value = 0.5 * value + i;
   }
   std::cout << reduce(in_order(lines), compose{}).b << " = " << value << "\n";
-  std::cout << reduce(indexed(x), last{}) << " = " << reduce(in_order(x), last_of_b{}) << " = " << x.back() << "\n";
-  std::cout << "but " << reduce(lines, compose{}).b << " and " << reduce(x, last_of_b{}) << "\n";  // 60 and 31
-  return reduce(in_order(lines), compose{}).b == value && reduce(indexed(x), last{}) == x.back() ? 0 : 1;
+  std::cout << reduce(indexed(x), last{}) << " = " << reduce(in_order(x), last_of_b{}) << " = "
+            << x.back() << "\n";
+  // But these are 60 and 31.
+  std::cout << reduce(lines, compose{}).b << " and " << reduce(x, last_of_b{}) << "\n";
+  if (reduce(in_order(lines), compose{}).b != value) return 1;
+  return reduce(indexed(x), last{}) == x.back() ? 0 : 1;
 }

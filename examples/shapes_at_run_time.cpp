@@ -27,7 +27,8 @@ int main() {
   const window pool[] = {{.axis = 2, .size = 2, .stride = 2}, {.axis = 3, .size = 2, .stride = 2}};
   std::vector<float> pooled(8 * 3 * 16 * 16);
   cpu::reduce(top, windows(x, pool), {4, 5}, pooled.data());
-  const window padded[] = {{.axis = 2, .size = 3, .stride = 2, .padding = 1}, {.axis = 3, .size = 3, .stride = 2, .padding = 1}};
+  const window padded[] = {{.axis = 2, .size = 3, .stride = 2, .padding = 1},
+                           {.axis = 3, .size = 3, .stride = 2, .padding = 1}};
   void* const onto[] = {pooled.data()};  // windows_extents(x, padded) is {8, 3, 16, 16}, too
   cpu::reduce_windows({&mean, 1}, x, padded, onto);
 

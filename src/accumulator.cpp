@@ -77,8 +77,8 @@ kind from_bytes(const layout& of, std::span<const std::byte> bytes, std::span<wo
     refuse("kind", "code " + std::to_string(std::to_integer<int>(bytes[7])) + " is unknown");
   const auto k = static_cast<kind>(bytes[7]);
   if (!is_float(of.type) && k != kind::empty && k != kind::finite)
-    refuse("kind", "code " + std::to_string(std::to_integer<int>(bytes[7])) + " is that of no sum of " +
-                       std::string(name(of.type)));
+    refuse("kind", "code " + std::to_string(std::to_integer<int>(bytes[7])) +
+                       " is that of no sum of " + std::string(name(of.type)));
   const auto exponent = get<std::int32_t>(bytes, 8);
   const auto count = get<std::uint32_t>(bytes, 12);
   if (count > static_cast<std::uint32_t>(of.words))

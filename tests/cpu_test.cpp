@@ -322,7 +322,8 @@ TEST_CASE("no call leaves a flag of the floating-point environment") {
         CAPTURE(name(op), method ? name(*method) : "", name(in));
         const cpu::options how{.target = forced_target};
         const reduction r = make_reduction(op, method, in);
-        const void* const x = in == dtype::f32 ? static_cast<const void*>(floats.data()) : doubles.data();
+        const void* const x =
+            in == dtype::f32 ? static_cast<const void*>(floats.data()) : doubles.data();
         const void* const y = info(op).inputs == 2 ? x : nullptr;
         clean("flat", [&] { cpu::reduce(r, x, y, n, how); });
         clean("reference", [&] { reference(r, x, y, n); });
@@ -331,7 +332,9 @@ TEST_CASE("no call leaves a flag of the floating-point environment") {
         const view v = row_major(in, x, {static_cast<std::int64_t>(n)});
         const int axis[] = {0};
         clean("along an axis", [&] { cpu::reduce({&r, 1}, v, y ? &v : nullptr, axis, out, how); });
-        clean("along none", [&] { cpu::reduce({&r, 1}, v, y ? &v : nullptr, std::span<const int>(), out, how); });
+        clean("along none", [&] {
+          cpu::reduce({&r, 1}, v, y ? &v : nullptr, std::span<const int>(), out, how);
+        });
         const std::int64_t offsets[] = {0, 2, 5}, keys[] = {0, 1, 0, 1, 1};
         clean("segments", [&] { cpu::reduce_segments({&r, 1}, x, y, n, offsets, out, how); });
         clean("by key", [&] { cpu::reduce_by_key({&r, 1}, x, y, keys, 2, out, how); });
@@ -348,8 +351,15 @@ TEST_CASE("no call leaves a flag of the floating-point environment") {
       }
   std::vector<float> out(n);
   float mean, rstd;
-  const rows of{.type = dtype::f32, .count = 1, .n = n, .x = floats.data(), .mean = &mean, .rstd = &rstd, .eps = 1e-5};
-  for (const auto f : {row_function::softmax, row_function::log_softmax, row_function::exp, row_function::layer_norm, row_function::rms_norm})
+  const rows of{.type = dtype::f32,
+                .count = 1,
+                .n = n,
+                .x = floats.data(),
+                .mean = &mean,
+                .rstd = &rstd,
+                .eps = 1e-5};
+  for (const auto f : {row_function::softmax, row_function::log_softmax, row_function::exp,
+                       row_function::layer_norm, row_function::rms_norm})
     clean("rows", [&] { cpu::apply(f, of, out.data()); });
 }
 

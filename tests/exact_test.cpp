@@ -726,8 +726,9 @@ TEST_CASE("an accumulator as bytes") {
         CAPTURE(name(dtype_of<T>), kind);
         bytes[7] = static_cast<std::byte>(kind);
         if constexpr (std::is_integral_v<T>)
-          CHECK_THROWS_WITH(A::from_bytes(bytes), "accumulator: kind: code " + std::to_string(kind) + " is that of no sum of " +
-                                                      std::string(name(dtype_of<T>)));
+          CHECK_THROWS_WITH(A::from_bytes(bytes),
+                            "accumulator: kind: code " + std::to_string(kind) +
+                                " is that of no sum of " + std::string(name(dtype_of<T>)));
         else
           CHECK(A::from_bytes(bytes).to_bytes() == bytes);
       }
@@ -754,9 +755,10 @@ TEST_CASE("no rounding of an accumulator raises a flag of the caller's") {
       a.add(x).add(x[0]);
       p.add_squares(x).add_square(x[0]);
       const auto round_to = [&]<class Out>(Out) {
-        volatile Out results[] = {a.template round<Out>(),          p.template round<Out>(),
-                                  a.template round_quotient<Out>(7), p.template round_root<Out>(),
-                                  round_variance<T, Out>(a, p, 10),  round_deviation<T, Out>(a, p, 10)};
+        volatile Out results[] = {
+            a.template round<Out>(),           p.template round<Out>(),
+            a.template round_quotient<Out>(7), p.template round_root<Out>(),
+            round_variance<T, Out>(a, p, 10),  round_deviation<T, Out>(a, p, 10)};
         (void)results;
       };
       round_to(double{});

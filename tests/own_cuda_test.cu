@@ -210,9 +210,11 @@ TEST_CASE("cuda: elements in order, and with their places", "[cuda][own]") {
   const auto functions = test::functions(most);
   const on_gpu x(d.x);
   const on_gpu f(functions);
-  for (const std::size_t n : {std::size_t{1}, std::size_t{32}, std::size_t{33}, std::size_t{255}, std::size_t{256}, std::size_t{1000}, most}) {
+  for (const std::size_t n : {std::size_t{1}, std::size_t{32}, std::size_t{33}, std::size_t{255},
+                              std::size_t{256}, std::size_t{1000}, most}) {
     INFO("n=" << n);
-    const std::vector<test::affine> some(functions.begin(), functions.begin() + static_cast<std::ptrdiff_t>(n));
+    const std::vector<test::affine> some(functions.begin(),
+                                         functions.begin() + static_cast<std::ptrdiff_t>(n));
     CHECK(cuda::reduce(in_order(f.first(n)), test::compose{}) == test::one_after_the_other(some));
     const auto want = reduce(indexed(std::span(d.x).first(n)), test::last_positive{});
     CHECK(cuda::reduce(indexed(x.first(n)), test::last_positive{}) == want);
@@ -220,10 +222,12 @@ TEST_CASE("cuda: elements in order, and with their places", "[cuda][own]") {
   }
 }
 
-TEST_CASE("cuda: reductions known only at run time go to the library's own functions", "[cuda][own]") {
+TEST_CASE("cuda: reductions known only at run time go to the library's own functions",
+          "[cuda][own]") {
   const test::own_data d(1000);
   const on_gpu x(d.x), out(std::vector<float>(2));
-  const reduction all[] = {make_reduction(op_id::sum, method_id::tree, dtype::f32), make_reduction(op_id::max, {}, dtype::f32)};
+  const reduction all[] = {make_reduction(op_id::sum, method_id::tree, dtype::f32),
+                           make_reduction(op_id::max, {}, dtype::f32)};
   void* const to[] = {out.p, out.p + 1};
   const on_gpu work(std::vector<std::byte>(cuda::workspace_bytes(all, d.x.size())));
   // (A float* is no const void*, which made a template the better match.)

@@ -40,7 +40,8 @@ auto by_hand(std::size_t n, Element element) {
   return order::interpret(n, lane, [](auto a, auto b) { return Op::merge(a, b); }, element);
 }
 
-/// Functions x -> a x + b of integers modulo 2^64, composed from left to right: exact, and it does not commute.
+/// Functions x -> a x + b of integers modulo 2^64, composed from left to right: exact, and it does
+/// not commute.
 struct affine {
   std::uint64_t a, b;
   friend bool operator==(const affine&, const affine&) = default;
@@ -69,7 +70,9 @@ struct last_positive {
     std::uint64_t index;
     friend bool operator==(const state&, const state&) = default;
   };
-  BITFOLD_HD static state start(indexed_value<float> x) { return x.value < 0 ? state{0, ~std::uint64_t{0}} : state{x.value, x.index}; }
+  BITFOLD_HD static state start(indexed_value<float> x) {
+    return x.value < 0 ? state{0, ~std::uint64_t{0}} : state{x.value, x.index};
+  }
   BITFOLD_HD static state merge(state a, state b) { return a.index + 1 > b.index + 1 ? a : b; }
   BITFOLD_HD static state finish(state s) { return s; }
 };

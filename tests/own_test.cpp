@@ -89,10 +89,13 @@ TEST_CASE("own: what does not commute takes its elements in order") {
   }
   const auto f = test::functions(1'234'567);
   const auto want = test::one_after_the_other(f);
-  for (int threads : {1, 2, 3, 7, 0}) CHECK(reduce(with(threads), in_order(f), test::compose{}) == want);
-  // Without in_order, lanes are composed one by one: docs/own.md says so, and it stays the canonical order.
+  for (int threads : {1, 2, 3, 7, 0})
+    CHECK(reduce(with(threads), in_order(f), test::compose{}) == want);
+  // Without in_order, lanes are composed one by one: docs/own.md says so, and it stays the
+  // canonical order.
   const auto few = test::functions(33);
-  CHECK(reduce(std::span(few).first(32), test::compose{}) == test::one_after_the_other({few.begin(), few.begin() + 32}));
+  CHECK(reduce(std::span(few).first(32), test::compose{}) ==
+        test::one_after_the_other({few.begin(), few.begin() + 32}));
   CHECK_FALSE(reduce(few, test::compose{}) == test::one_after_the_other(few));
   CHECK(reduce(few, test::compose{}) == by_hand<test::compose>(33, [&](auto i) { return few[i]; }));
 }
@@ -116,7 +119,8 @@ TEST_CASE("own: an operation that asks for places has those of the array") {
   const test::own_data d(2'000'000);
   const auto one = reduce(with(1), indexed(d.x), test::last_positive{});
   CHECK(reduce(with(3), indexed(d.x), test::last_positive{}) == one);
-  const auto [twice, again] = reduce(with(2), indexed(d.x), test::last_positive{}, test::last_positive{});
+  const auto [twice, again] =
+      reduce(with(2), indexed(d.x), test::last_positive{}, test::last_positive{});
   CHECK(twice == one);
   CHECK(again == one);
 }

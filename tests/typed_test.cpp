@@ -1,4 +1,5 @@
-// The typed face of views: what bitfold::reduce makes of axes, segments, keys and windows has the bits of cpu::reduce; and scalars.
+// The typed face of views: what bitfold::reduce makes of axes, segments, keys and windows has the
+// bits of cpu::reduce; and scalars.
 #include <bitfold/reduce.hpp>
 
 #include <array>
@@ -34,7 +35,9 @@ template <class T>
 bool same(const result_array<T>& a, std::type_identity_t<std::span<const T>> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), b.size() * sizeof(T)) == 0;
 }
-std::vector<std::int64_t> extents(const auto& a) { return {a.extents().begin(), a.extents().end()}; }
+std::vector<std::int64_t> extents(const auto& a) {
+  return {a.extents().begin(), a.extents().end()};
+}
 using shape = std::vector<std::int64_t>;
 
 std::string why(auto call) {
@@ -65,11 +68,13 @@ TEST_CASE("typed: axes, segments, keys and windows have the bits of the untyped 
   cpu::reduce(both, x, nullptr, which, out, here());
 
   const auto [m, p] = reduce(here(), x, axes{0, 2}, ops::mean, ops::argmax);
-  static_assert(std::is_same_v<decltype(m), const result_array<float>> && std::is_same_v<decltype(p), const result_array<std::int64_t>>);
+  static_assert(std::is_same_v<decltype(m), const result_array<float>> &&
+                std::is_same_v<decltype(p), const result_array<std::int64_t>>);
   CHECK(same(m, means));
   CHECK(same(p, places));
   CHECK(extents(m) == shape{5});
   CHECK(m(3) == means[3]);
+  CHECK(why([&] { (void)m(0, 3); }) == "index: of 2 axes, where there are 1");
   CHECK(extents(reduce(here(), x, axes{0, 2}.kept(), ops::mean)) == shape{1, 5, 1});
   CHECK(same(reduce(here(), x, axes(which), ops::mean), means));
   CHECK(same(reduce(here(), x, axes{}, ops::max), data));
@@ -77,21 +82,29 @@ TEST_CASE("typed: axes, segments, keys and windows have the bits of the untyped 
   const auto doubles = reduce(here(), x, axes{2}, ops::sum.by<method_id::kahan>().as<double>());
   static_assert(std::is_same_v<decltype(doubles), const result_array<double>>);
   CHECK(doubles(4, 2) == doubles[22]);
-  CHECK(same(reduce(here(), sliced(x, 1, 2, 1), axes{0, 2}, ops::mean), std::span(means).subspan(2, 1)));
-  CHECK(same(reduce(here(), permuted(x, std::array{2, 1, 0}), axes{1, 2}, ops::max), reduce(here(), x, axes{0, 1}, ops::max)));
+  CHECK(same(reduce(here(), sliced(x, 1, 2, 1), axes{0, 2}, ops::mean),
+             std::span(means).subspan(2, 1)));
+  CHECK(same(reduce(here(), permuted(x, std::array{2, 1, 0}), axes{1, 2}, ops::max),
+             reduce(here(), x, axes{0, 1}, ops::max)));
 
   // An mdspan, of the same elements turned round.
   const mdspan<float, 3> turned{data.data(), {70, 6, 5}, {1, 350, 70}};
-  CHECK(same(reduce(here(), turned, axes{0, 1}, ops::max), reduce(here(), x, axes{0, 2}, ops::max)));
-  CHECK(same(reduce(here(), pairs(turned, turned), axes{2, 1}, ops::dot),
-             reduce(here(), pairs(permuted(x, std::array{2, 0, 1}), turned), axes{2, 1}, ops::dot)));
-  CHECK(why([&] { reduce(mdspan<float, 3>{data.data(), {1, 1, 1}, {}, false}, axes{0}, ops::sum); }).starts_with("x: an mdspan"));
+  CHECK(
+      same(reduce(here(), turned, axes{0, 1}, ops::max), reduce(here(), x, axes{0, 2}, ops::max)));
+  CHECK(
+      same(reduce(here(), pairs(turned, turned), axes{2, 1}, ops::dot),
+           reduce(here(), pairs(permuted(x, std::array{2, 0, 1}), turned), axes{2, 1}, ops::dot)));
+  CHECK(why([&] {
+          reduce(mdspan<float, 3>{data.data(), {1, 1, 1}, {}, false}, axes{0}, ops::sum);
+        }).starts_with("x: an mdspan"));
 
   // Pairs broadcast.
   const auto dots = reduce(here(), pairs(x, sliced(x, 0, 1, 1)), axes{2}, ops::dot);
   CHECK(extents(dots) == shape{6, 5});
   const std::span<const float> all(data);
-  CHECK(dots(3, 4) == reduce(here(), pairs(all.subspan((3 * 5 + 4) * 70, 70), all.subspan((5 + 4) * 70, 70)), ops::dot));
+  CHECK(dots(3, 4) ==
+        reduce(here(), pairs(all.subspan((3 * 5 + 4) * 70, 70), all.subspan((5 + 4) * 70, 70)),
+               ops::dot));
 
   const std::vector<std::int64_t> offsets{0, 3, 3, 1000};
   const auto segments = reduce(here(), data, by_segment{offsets}, ops::sum, ops::count_nonzero);
@@ -102,8 +115,10 @@ TEST_CASE("typed: axes, segments, keys and windows have the bits of the untyped 
   const auto by = reduce(here(), data, by_key{keys, 4}, ops::sum);
   CHECK(extents(by) == shape{4});
   CHECK(by[1] == reduce(here(), row_major(data, {700, 3}), axes{0}, ops::sum)[1]);
-  CHECK(reduce(here(), pairs(data, data), by_key{keys, 4}, ops::dot)[0] == reduce(here(), data, by_key{keys, 4}, ops::sum_squares)[0]);
-  const auto pool = reduce(here(), x, by_window{{.axis = 2, .size = 3, .stride = 2, .padding = 1}}, ops::max);
+  CHECK(reduce(here(), pairs(data, data), by_key{keys, 4}, ops::dot)[0] ==
+        reduce(here(), data, by_key{keys, 4}, ops::sum_squares)[0]);
+  const auto pool =
+      reduce(here(), x, by_window{{.axis = 2, .size = 3, .stride = 2, .padding = 1}}, ops::max);
   CHECK(extents(pool) == shape{6, 5, 35});
   CHECK(pool(0, 0, 1) == std::max({data[1], data[2], data[3]}));
 }
@@ -119,7 +134,8 @@ TEST_CASE("typed: results go where there is room for them, or nothing is written
   CHECK(places == std::array<std::int64_t, 3>{3, 3, 3});
   std::vector<float> wrong(4, -1.0f);
   CHECK(why([&] { reduce(x, axes{1}, into(wrong), ops::sum); }) == "out: room for 4 results of 3");
-  CHECK(why([&] { reduce(x, axes{1}, into(wrong, places), ops::sum, ops::argmax); }) == "out: room for 4 results of 3");
+  CHECK(why([&] { reduce(x, axes{1}, into(wrong, places), ops::sum, ops::argmax); }) ==
+        "out: room for 4 results of 3");
   CHECK(wrong == std::vector<float>(4, -1.0f));
   reduce(x, axes{1}, into(std::span(wrong).first(3)), ops::sum);
   CHECK(wrong == std::vector<float>{10, 26, 42, -1});
@@ -149,9 +165,15 @@ TEST_CASE("typed: a scalar as a number, and printed") {
   CHECK(scalar{dtype::i8, 0xff}.as<std::int64_t>() == -1);
   CHECK(scalar{dtype::u32, 0xffffffff}.as<double>() == 4294967295.0);
   CHECK(scalar{dtype::u64, ~std::uint64_t{0}}.as<unsigned long long>() == ~0ull);
-  CHECK(why([] { (void)scalar{dtype::f64, 0}.as<float>(); }) == "scalar: of type f64, whose values a f32 does not all hold");
-  CHECK(why([] { (void)scalar{dtype::f32, 0}.as<std::int64_t>(); }).starts_with("scalar: of type f32"));
-  CHECK(why([] { (void)scalar{dtype::i8, 0}.as<std::uint64_t>(); }).starts_with("scalar: of type i8"));
+  CHECK(why([] {
+          (void)scalar{dtype::f64, 0}.as<float>();
+        }) == "scalar: of type f64, whose values a f32 does not all hold");
+  CHECK(why([] {
+          (void)scalar{dtype::f32, 0}.as<std::int64_t>();
+        }).starts_with("scalar: of type f32"));
+  CHECK(why([] {
+          (void)scalar{dtype::i8, 0}.as<std::uint64_t>();
+        }).starts_with("scalar: of type i8"));
   CHECK(why([] { (void)scalar{dtype::i64, 0}.as<double>(); }).starts_with("scalar: of type i64"));
   CHECK(why([] { (void)scalar{dtype::f16, 0}.as<bfloat16>(); }).starts_with("scalar: of type f16"));
   std::ostringstream out;

@@ -1,9 +1,9 @@
-// Arrays of several axes whose element type is known when the program is compiled, and what bitfold::reduce (reduce.hpp) makes
-// of them: the typed face of view.hpp.
+// Arrays of several axes whose element type is known when the program is compiled, and what
+// bitfold::reduce (reduce.hpp) makes of them: the typed face of view.hpp.
 //
-//   const auto x = row_major(pixels, {8, 3, 32, 32});                     // of a std::vector<float>
+//   const auto x = row_major(pixels, {8, 3, 32, 32});  // of a std::vector<float>
 //   const auto [mean, top] = reduce(x, axes{0, 2, 3}, ops::mean, ops::max);
-//   reduce(x, axes{1}, into(sums), ops::sum);                             // to where you have room
+//   reduce(x, axes{1}, into(sums), ops::sum);  // to where you have room
 #pragma once
 
 #include <concepts>
@@ -22,7 +22,7 @@
 
 namespace bitfold {
 
-// ---- Views of a known type --------------------------------------------------------------------------------
+// ---- Views of a known type --------------------------------------------------------------------
 
 /// A view of elements T. It goes wherever a view does.
 template <class T>
@@ -31,11 +31,13 @@ struct view_of : view {
   /// Errors (errc::usage): a view of another type.
   explicit view_of(const view& x) : view(x) {
     if (x.type != dtype_of<T>)
-      throw error(errc::usage, "x: of type " + std::string(name(x.type)) + ", not " + std::string(name(dtype_of<T>)));
+      throw error(errc::usage, "x: of type " + std::string(name(x.type)) + ", not " +
+                                   std::string(name(dtype_of<T>)));
   }
 };
 
-/// n elements as C lays out an array of these extents; a range has to have as many (errc::usage). The range is not copied.
+/// n elements as C lays out an array of these extents; a range has to have as many (errc::usage).
+/// The range is not copied.
 template <class T>
 view_of<T> row_major(const T* data, std::span<const std::int64_t> extents) {
   return view_of<T>(row_major(dtype_of<T>, data, extents));
@@ -52,9 +54,11 @@ auto row_major(R&& x, std::span<const std::int64_t> extents) {
   std::size_t n = 1;
   for (const std::int64_t e : extents)
     if (e < 0 || __builtin_mul_overflow(n, static_cast<std::size_t>(e), &n))
-      throw error(errc::usage, "extents: " + std::to_string(e) + " is negative, or the array too large");
+      throw error(errc::usage,
+                  "extents: " + std::to_string(e) + " is negative, or the array too large");
   if (n != std::ranges::size(x))
-    throw error(errc::usage, "extents: of " + std::to_string(n) + " elements, where x has " + std::to_string(std::ranges::size(x)));
+    throw error(errc::usage, "extents: of " + std::to_string(n) + " elements, where x has " +
+                                 std::to_string(std::ranges::size(x)));
   return v;
 }
 template <element_range R>
@@ -68,7 +72,8 @@ view_of<T> permuted(const view_of<T>& x, std::span<const int> order) {
   return view_of<T>(permuted(static_cast<const view&>(x), order));
 }
 template <class T>
-view_of<T> sliced(const view_of<T>& x, int axis, std::int64_t begin, std::int64_t count, std::int64_t step = 1) {
+view_of<T> sliced(const view_of<T>& x, int axis, std::int64_t begin, std::int64_t count,
+                  std::int64_t step = 1) {
   return view_of<T>(sliced(static_cast<const view&>(x), axis, begin, count, step));
 }
 template <class T>
@@ -76,7 +81,8 @@ view_of<T> windows(const view_of<T>& x, std::span<const window> of) {
   return view_of<T>(windows(static_cast<const view&>(x), of));
 }
 
-/// std::mdspan, and what is like it (Kokkos's, for compilers without one), with elements where its pointer and strides say.
+/// std::mdspan, and what is like it (Kokkos's, for compilers without one), with elements where its
+/// pointer and strides say.
 template <class M>
 concept strided_mdspan = requires(const M& m) {
   typename M::element_type;
@@ -90,7 +96,8 @@ concept strided_mdspan = requires(const M& m) {
 template <strided_mdspan M>
 auto as_view(const M& m) {
   using T = std::remove_cv_t<typename M::element_type>;
-  static_assert(M::rank() <= static_cast<std::size_t>(most_axes), "bitfold: an array has at most 8 axes");
+  static_assert(M::rank() <= static_cast<std::size_t>(most_axes),
+                "bitfold: an array has at most 8 axes");
   if (!m.is_strided()) throw error(errc::usage, "x: an mdspan whose layout has no strides");
   view v{dtype_of<T>, m.data_handle(), static_cast<int>(M::rank())};
   for (std::size_t k = 0; k < M::rank(); ++k) {
@@ -123,9 +130,10 @@ auto pairs(const X& x, const Y& y) {
     return view_pair<typename decltype(a)::value_type>{a, a};
 }
 
-// ---- What an output is of ---------------------------------------------------------------------------------
+// ---- What an output is of ---------------------------------------------------------------------
 
-/// Along these axes, counted from 0, of a view, an mdspan or pairs of them: an output for each place along the others.
+/// Along these axes, counted from 0, of a view, an mdspan or pairs of them: an output for each
+/// place along the others.
 class axes {
  public:
   axes(std::initializer_list<int> which) : which_(which) {}
@@ -158,7 +166,7 @@ struct by_window {
   by_window(std::initializer_list<window> each) : of(each) {}
 };
 
-// ---- Results ----------------------------------------------------------------------------------------------
+// ---- Results ----------------------------------------------------------------------------------
 
 /// An array of results, in row-major order: a contiguous range with extents.
 template <class T>
@@ -180,9 +188,12 @@ class result_array {
   auto end() const { return values_.end(); }
   T& operator[](std::size_t i) { return values_[i]; }
   const T& operator[](std::size_t i) const { return values_[i]; }
-  /// By an index for each axis.
+  /// By an index for each axis (errc::usage: of another number of axes).
   template <std::integral... I>
   const T& operator()(I... i) const {
+    if (sizeof...(I) != extents_.size())
+      throw error(errc::usage, "index: of " + std::to_string(sizeof...(I)) +
+                                   " axes, where there are " + std::to_string(extents_.size()));
     std::size_t at = 0, axis = 0;
     ((at = at * static_cast<std::size_t>(extents_[axis++]) + static_cast<std::size_t>(i)), ...);
     return values_[at];
@@ -194,8 +205,9 @@ class result_array {
   std::vector<T> values_;
 };
 
-/// Where results go instead: contiguous ranges, one for each operation, of its result's type and of as many elements as there are
-/// results (errc::usage). They overlap neither each other nor the elements.
+/// Where results go instead: contiguous ranges, one for each operation, of its result's type and of
+/// as many elements as there are results (errc::usage). They overlap neither each other nor the
+/// elements.
 template <class... R>
 struct into {
   std::tuple<std::span<R>...> to;

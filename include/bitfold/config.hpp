@@ -2,7 +2,8 @@
 #pragma once
 
 #if !defined(__cpp_concepts) || __cplusplus < 202002L
-#include "bitfold wants C++20: compile with -std=c++20 or newer"  // ends here; an #error would go on to hundreds of others
+// An #error would go on to hundreds of others; this ends here.
+#include "bitfold wants C++20: compile with -std=c++20 or newer"
 #endif
 
 #ifdef __CUDACC__

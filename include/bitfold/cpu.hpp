@@ -24,14 +24,15 @@ std::vector<target> available_targets();
 inline constexpr int most_threads = 1024;
 
 struct options {
-  /// At most so many threads, and no more than there are cores that this process may use; 0: one for each of these. Fewer,
-  /// where no more can be made.
+  /// At most so many threads, and no more than there are cores that this process may use; 0: one
+  /// for each of these. Fewer, where no more can be made.
   int threads = 0;
   std::optional<cpu::target> target = {};  ///< empty: the best available one
 };
 
-/// Other threads than bitfold's own, as OpenMP's runtimes have them (GOMP_parallel): calls body(argument) on the calling
-/// thread and up to threads - 1 others at once, and returns when all have returned.
+/// Other threads than bitfold's own, as OpenMP's runtimes have them (GOMP_parallel): calls
+/// body(argument) on the calling thread and up to threads - 1 others at once, and returns when all
+/// have returned.
 using team = void (*)(void (*body)(void*), void* argument, unsigned threads, unsigned flags);
 /// While it lives, calls of this thread with options::threads above 1 use that team, if it is not null: two runtimes' threads that
 /// wait for work, each in a loop, take the cores from one another.
@@ -47,8 +48,9 @@ class on_team {
 };
 
 /// Reduces n elements at `data` (any alignment; may be null when n is 0) in the canonical order.
-/// May be called from any thread, inside tasks of oneTBB or OpenMP, in the child of a fork, and by destructors at the end of a
-/// thread or of the program. All calls share threads of bitfold's own, and one waits for nothing but its own elements.
+/// May be called from any thread, inside tasks of oneTBB or OpenMP, in the child of a fork, and by
+/// destructors at the end of a thread or of the program. All calls share threads of bitfold's own,
+/// and one waits for nothing but its own elements.
 /// Errors (errc::usage): threads < 0; a target that is not available; a null pointer with n > 0.
 scalar reduce(const reduction& r, const void* data, std::size_t n, const options& how = {});
 /// The same of two inputs of n elements each, for the operations that take two.
@@ -93,7 +95,8 @@ void reduce_segments(std::span<const reduction> all, const void* x, const void* 
 void reduce_by_key(std::span<const reduction> all, const void* x, const void* y, std::span<const std::int64_t> keys,
                    std::size_t outputs, std::span<void* const> out, const options& how = {});
 
-/// The sum of an array, vector, span or another contiguous range in its default accumulator and output type.
+/// The sum of an array, vector, span or another contiguous range in its default accumulator and
+/// output type.
 template <class T>
 scalar sum(std::span<const T> values, method_id method = method_id::tree, const options& how = {}) {
   return reduce(make_reduction(op_id::sum, method, dtype_of<T>), values.data(), values.size(), how);

@@ -144,7 +144,8 @@ BITFOLD_HD inline word square_root(wide x) {
   const double guess = arith::sqrt(static_cast<double>(top)) * 0x1p32;
   wide r = guess >= 0x1p64 ? ~word{0} : static_cast<word>(guess);
 #else
-  // In integers: doubles would raise the caller's inexact flag. A line within 5 %, and three of Newton's steps.
+  // In integers: doubles would raise the caller's inexact flag. A line within 5 %, and three of
+  // Newton's steps.
   word guess = 0x5AAC0000 + (top >> 32) * 2 / 3;
   for (int k = 0; k < 3; ++k) guess = (guess + top / guess) >> 1;
   wide r = wide{guess} << 32;

@@ -1,8 +1,8 @@
 // What folds are made of. Included by fold.hpp in namespace bitfold::fold, and once per SIMD target by the
 // CPU engine, like method.inl, whose conventions hold here too.
 //
-// A fold turns elements into a state, states of neighbours in the tree into one, and the last one into a
-// result:
+// A fold turns elements into a state, states of neighbours in the tree into one, and the last one
+// into a result:
 //   base                  the fold without its finish: folds of the same base share their kernels
 //   ordering              as in a method
 //   takes                 one: an element is V; two: pair_of<V>; placed: placed_at<V>

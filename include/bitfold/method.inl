@@ -6,8 +6,8 @@
 // A method is a state without an identity element and four functions:
 //   start(x)        the state of one element
 //   add(s, x)       the state s followed by one more element
-//   merge(a, b)     the states of two neighbours in the tree, a left of b: lanes of a leaf, whose elements lie among one
-//                   another in the array, or leaves
+//   merge(a, b)     the states of two neighbours in the tree, a left of b: of lanes of a leaf,
+//                   whose elements lie among one another in the array, or of leaves
 //   round<Out>(s)   the result, rounded once (scalars only)
 //   hi(s), lo(s)    the same before rounding, as the sum of two numbers
 // and says how a lane takes its elements: lane_order. One that is `compensated` also starts from, and

@@ -57,7 +57,8 @@ constexpr auto fold(index first, index count, Get& get, Merge& merge) -> decltyp
 /// The whole canonical order over n >= 1 elements, run in the plainest way: the reference that every
 /// engine is compared with.
 ///   lane(count, get)  the method's state for one lane of `count` elements get(0..count)
-///   merge(a, b)       the method's merge, a left of b in the tree: of lanes, a's elements are not all left of b's
+///   merge(a, b)       the method's merge, a left of b in the tree (of lanes, whose elements lie
+///                     among one another)
 ///   element(i)        element i, ready for the method
 template <class Lane, class Merge, class Element>
 constexpr auto interpret(index n, Lane lane, Merge merge, Element element) {

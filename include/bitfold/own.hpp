@@ -4,7 +4,7 @@
 //   struct complex_sum {
 //     struct state { double re, im; };                     // trivially copyable, default constructible
 //     BITFOLD_HD static state start(complex x);            // of one element; two arguments for pairs()
-//     BITFOLD_HD static state merge(state a, state b);     // of two sets of elements, a before b in the canonical order
+//     BITFOLD_HD static state merge(state a, state b);     // of two sets of elements, see below
 //     BITFOLD_HD static complex finish(state s, std::uint64_t n);  // the result for n elements
 //   };
 //
@@ -13,15 +13,18 @@
 // to be an add; finish(state) without n; empty(), the result for no elements, which is else an error. Members that are
 // not static are never used.
 //
-// The states are merged in the canonical order (order.hpp), lanes one by one, whatever runs them. That is not the order of the
-// array: a leaf's lanes have every 32nd element, so that from 33 elements on those of a and of b lie among one another. So merge
-// has to commute, but for its roundings, as addition and max do. What does not commute, such as composing functions, takes
-// in_order(x) for its input, which has a directly left of b; what asks where an element lies, indexed(x) (source.hpp).
+// The states are merged in the canonical order (order.hpp), lanes one by one, whatever runs them.
+// That is not the order of the array: a leaf's lanes have every 32nd element, so that from 33
+// elements on those of a and of b lie among one another. So merge has to commute, but for its
+// roundings, as addition and max do. What does not commute, such as composing functions, takes
+// in_order(x) for its input, which has a directly left of b; what asks where an element lies,
+// indexed(x) (source.hpp).
 //
-// A state has at most 256 bytes and is aligned to 16 at most; on a GPU that holds for those of all operations of a pass
-// together. merge has no side effects and is defined for any two states: a GPU also merges some that do not belong
-// together, and does not use what comes of it. A result that is a float or a double and NaN is the canonical NaN; of
-// NaNs inside a struct the bits are the machine's.
+// A state has at most 256 bytes and is aligned to 16 at most; on a GPU that holds for those of all
+// operations of a pass together. merge has no side effects and is defined for any two states: a GPU
+// also merges some that do not belong together, and does not use what comes of it. A result that is
+// a float or a double and NaN is the canonical NaN; of NaNs inside a struct the bits are the
+// machine's.
 #pragma once
 
 #include <cstdint>

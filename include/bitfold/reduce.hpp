@@ -4,11 +4,12 @@
 //   const auto [total, average, top] = reduce(x, ops::sum, ops::mean, ops::max);
 //   const auto [product, error] = reduce(pairs(x, y), ops::dot.by<method_id::kahan>(), ops::mse);
 //   const double likelihood = reduce(transform(f, x, y), ops::sum.acc<double>());
-//   const complex s = reduce(z, complex_sum{});                      // an operation of one's own: own.hpp
-//   const auto means = reduce(row_major(x, {64, 1000}), axes{1}, ops::mean);   // along axes: axes.hpp
+//   const complex s = reduce(z, complex_sum{});           // an operation of one's own: own.hpp
+//   const auto means = reduce(row_major(x, {64, 1000}), axes{1}, ops::mean);  // axes.hpp
 //
-// The input is a contiguous range, or a source (source.hpp). One operation gives its result, several a
-// std::tuple of them, in order. On the CPU; cuda/reduce.cuh does the same on GPUs, but for axes.
+// The input is a contiguous range, or a source (source.hpp). One operation gives its result,
+// several a std::tuple of them, in order. On the CPU; cuda/reduce.cuh does the same on GPUs, but
+// for axes.
 #pragma once
 
 #include <algorithm>
@@ -174,7 +175,7 @@ cpu::own_fold own_fold_of(const Source& from, void* out) {
 
 namespace detail {
 
-// ---- What is refused, in a line each ------------------------------------------------------------------
+// ---- What is refused, in a line each ----------------------------------------------------------
 
 template <class>
 inline constexpr bool no = false;
@@ -185,8 +186,9 @@ struct refused {
 };
 
 template <class X>
-inline constexpr bool is_shape = std::is_same_v<X, bitfold::axes> || std::is_same_v<X, by_segment> || std::is_same_v<X, by_key> ||
-                                 std::is_same_v<X, by_window>;
+inline constexpr bool is_shape =
+    std::is_same_v<X, bitfold::axes> || std::is_same_v<X, by_segment> ||
+    std::is_same_v<X, by_key> || std::is_same_v<X, by_window>;
 template <class X>
 inline constexpr bool is_into = false;
 template <class... R>
@@ -199,14 +201,17 @@ template <class X>
 inline constexpr bool is_array = input<X> || viewable<X> || is_view_pair<X>;
 
 template <class X>
-inline constexpr bool is_misplaced = std::is_same_v<X, cpu::options> || is_array<X> || is_shape<X> || is_into<X>;
+inline constexpr bool is_misplaced =
+    std::is_same_v<X, cpu::options> || is_array<X> || is_shape<X> || is_into<X>;
 /// refused, or a tuple of as many as there are operations.
 template <class... Op>
 auto refuse() {
   if constexpr ((std::size_t{!is_misplaced<Op>} + ... + 0) > 1)
     return std::tuple_cat([] {
-      if constexpr (is_misplaced<Op>) return std::tuple<>{};
-      else return std::tuple<refused>{};
+      if constexpr (is_misplaced<Op>)
+        return std::tuple<>{};
+      else
+        return std::tuple<refused>{};
     }()...);
   else
     return refused{};
@@ -215,40 +220,57 @@ auto refuse() {
 template <class Op, class V>
 concept has_start = requires(V x) { Op::start(x); } || requires(V x) { Op::start(x.x, x.y); };
 template <class Op, class V>
-concept has_merge = requires(typename fold::own<Op, V>::kept s) { Op::merge(s, s); } ||
-                    requires(typename fold::own<Op, V>::kept s) { Op::merge(s, s, fold::counts{}); };
+using kept_by = typename fold::own<Op, V>::kept;
 template <class Op, class V>
-concept has_finish = requires(typename fold::own<Op, V>::kept s) { Op::finish(s); } ||
-                     requires(typename fold::own<Op, V>::kept s) { Op::finish(s, std::uint64_t{}); };
+concept has_merge = requires(kept_by<Op, V> s) { Op::merge(s, s); } ||
+                    requires(kept_by<Op, V> s) { Op::merge(s, s, fold::counts{}); };
+template <class Op, class V>
+concept has_finish = requires(kept_by<Op, V> s) { Op::finish(s); } ||
+                     requires(kept_by<Op, V> s) { Op::finish(s, std::uint64_t{}); };
 template <class Op>
-concept has_members = requires { &Op::merge; } || requires { &Op::finish; } || requires { &Op::start; } || requires { typename Op::state; };
+concept has_members = requires { &Op::merge; } || requires { &Op::finish; } ||
+                      requires { &Op::start; } || requires { typename Op::state; };
 
-/// Whether Op is an operation for elements V, seen by bitfold's own as T; with the reason, where it is none.
+/// Whether Op is an operation for elements V, seen by bitfold's own as T; with the reason, where it
+/// is none.
 template <class Op, class T, class V, bool Pairs>
 constexpr bool check_operation() {
   if constexpr (is_built_in<Op>) {
     constexpr bool seen = !std::is_void_v<T>, fits = (info(Op::id).inputs == 2) == Pairs;
-    static_assert(seen, "bitfold: this operation takes arrays of f16, bf16, f32, f64 and integers, and transforms to float, "
-                        "double and integers");
-    static_assert(!seen || fits, "bitfold: an operation of two inputs takes pairs(x, y), and only such a one does");
+    static_assert(seen,
+                  "bitfold: this operation takes arrays of f16, bf16, f32, f64 and integers, and "
+                  "transforms to float, double and integers");
+    static_assert(
+        !seen || fits,
+        "bitfold: an operation of two inputs takes pairs(x, y), and only such a one does");
     return seen && fits;
   } else if constexpr (std::is_same_v<Op, cpu::options>) {
     static_assert(no<Op>, "bitfold: options go first: reduce(options, input, operations...)");
   } else if constexpr (is_array<Op>) {
-    static_assert(no<Op>, "bitfold: two arrays go as one input: reduce(pairs(x, y), operations...)");
+    static_assert(no<Op>,
+                  "bitfold: two arrays go as one input: reduce(pairs(x, y), operations...)");
   } else if constexpr (is_shape<Op> || is_into<Op>) {
-    static_assert(no<Op>, "bitfold: what outputs are of goes right behind the input, and into() behind that: "
-                          "reduce(input, axes{...}, into(out), operations...)");
+    static_assert(
+        no<Op>,
+        "bitfold: what outputs are of goes right behind the input, and into() behind that: "
+        "reduce(input, axes{...}, into(out), operations...)");
   } else if constexpr (has_start<Op, V>) {
     constexpr bool merges = has_merge<Op, V>, finishes = has_finish<Op, V>;
-    static_assert(merges, "bitfold: this operation has no merge of two of the states that start makes (bitfold/own.hpp)");
-    static_assert(!merges || finishes, "bitfold: this operation has no finish of the states that start makes (bitfold/own.hpp)");
+    static_assert(merges,
+                  "bitfold: this operation has no merge of two of the states that start makes "
+                  "(bitfold/own.hpp)");
+    static_assert(
+        !merges || finishes,
+        "bitfold: this operation has no finish of the states that start makes (bitfold/own.hpp)");
     return merges && finishes;
   } else if constexpr (has_members<Op>) {
-    static_assert(no<Op>, "bitfold: the start of this operation does not take an element of this input (bitfold/own.hpp)");
+    static_assert(no<Op>,
+                  "bitfold: the start of this operation does not take an element of this input "
+                  "(bitfold/own.hpp)");
   } else {
-    static_assert(no<Op>, "bitfold: this is no operation: one of bitfold's is ops::sum, one of your own an object of a struct with "
-                          "start, merge and finish (bitfold/own.hpp)");
+    static_assert(no<Op>,
+                  "bitfold: this is no operation: one of bitfold's is ops::sum, one of your own an "
+                  "object of a struct with start, merge and finish (bitfold/own.hpp)");
   }
   return false;
 }
@@ -256,16 +278,21 @@ constexpr bool check_operation() {
 template <class Input, class... Op>
 constexpr bool check_call() {
   if constexpr (std::is_same_v<Input, view>) {
-    static_assert(no<Input>, "bitfold: the element type of a view is known when the program runs: view_of<float>(x) has one");
+    static_assert(no<Input>,
+                  "bitfold: the element type of a view is known when the program runs: "
+                  "view_of<float>(x) has one");
   } else if constexpr (viewable<Input> || is_view_pair<Input>) {
     static_assert(no<Input>, "bitfold: of a view it is reduce(view, axes{...}, operations...)");
   } else if constexpr (!input<Input>) {
-    static_assert(no<Input>, "bitfold: the input is a contiguous range (not std::vector<bool>), pairs(x, y), transform(f, x...) or a view");
+    static_assert(no<Input>,
+                  "bitfold: the input is a contiguous range (not std::vector<bool>), pairs(x, y), "
+                  "transform(f, x...) or a view");
   } else if constexpr (sizeof...(Op) == 0) {
     static_assert(no<Input>, "bitfold: reduce wants an operation");
   } else {
     using S = decltype(source_of(std::declval<const Input&>()));
-    return (check_operation<Op, element_seen<S>, std::remove_cvref_t<value_of<S>>, is_pairs<S>>() && ...);
+    return (check_operation<Op, element_seen<S>, std::remove_cvref_t<value_of<S>>, is_pairs<S>>() &&
+            ...);
   }
   return false;
 }
@@ -275,7 +302,7 @@ inline constexpr bool is_reduction = std::is_same_v<X, reduction>;
 template <std::ranges::range X>
 inline constexpr bool is_reduction<X> = std::is_same_v<std::ranges::range_value_t<X>, reduction>;
 
-// ---- Of a whole input -----------------------------------------------------------------------------------
+// ---- Of a whole input -------------------------------------------------------------------------
 
 template <class Input, class... Op>
 auto reduce_whole(const cpu::options& how, const Input& input, const Op&... op) {
@@ -335,13 +362,12 @@ auto reduce_whole(const cpu::options& how, const Input& input, const Op&... op) 
     return results;
 }
 
-// ---- Along axes, of segments, by key, of windows --------------------------------------------------------
+// ---- Along axes, of segments, by key, of windows ----------------------------------------------
 
 /// Arrays as the functions of cpu.hpp take them; y is null of one.
 template <class T>
 struct two_views {
   using element = T;
-  static constexpr bool pair = false;
   view_of<T> x;
   std::optional<view_of<T>> second = {};
   const view* y() const { return second ? &*second : nullptr; }
@@ -367,18 +393,25 @@ template <class Input, class Shape, class... Op>
 constexpr bool check_shaped() {
   constexpr bool flat = std::is_same_v<Shape, by_segment> || std::is_same_v<Shape, by_key>;
   if constexpr (std::is_same_v<Input, view>) {
-    static_assert(no<Input>, "bitfold: the element type of a view is known when the program runs: view_of<float>(x) has one");
-  } else if constexpr (flat && !requires(const Input& in) { typename decltype(source_of(in))::stored; }) {
+    static_assert(no<Input>,
+                  "bitfold: the element type of a view is known when the program runs: "
+                  "view_of<float>(x) has one");
+  } else if constexpr (flat &&
+                       !requires(const Input& in) { typename decltype(source_of(in))::stored; }) {
     static_assert(no<Input>, "bitfold: segments and keys are of a contiguous range or pairs(x, y)");
-  } else if constexpr (!flat && !viewable<Input> && !(std::is_same_v<Shape, bitfold::axes> && is_view_pair<Input>)) {
-    static_assert(no<Input>, "bitfold: axes are of row_major(x, {...}) or another view, an mdspan, or pairs(x, y) of them; windows are not of pairs");
+  } else if constexpr (!flat && !viewable<Input> &&
+                       !(std::is_same_v<Shape, bitfold::axes> && is_view_pair<Input>)) {
+    static_assert(no<Input>,
+                  "bitfold: axes are of row_major(x, {...}) or another view, an mdspan, or "
+                  "pairs(x, y) of them; windows are not of pairs");
   } else if constexpr (sizeof...(Op) == 0) {
     static_assert(no<Input>, "bitfold: reduce wants an operation");
   } else {
     constexpr bool own = ((!is_built_in<Op> && !is_misplaced<Op>) || ...);
-    static_assert(!own, "bitfold: along axes, of segments, by key and of windows there are bitfold's operations (ops::sum) only");
-    if constexpr (own) {
-    } else {
+    static_assert(!own,
+                  "bitfold: along axes, of segments, by key and of windows there are bitfold's "
+                  "operations (ops::sum) only");
+    if constexpr (!own) {
       constexpr bool pair = is_view_pair<Input> || is_pairs<Input>;
       return (check_operation<Op, typename element_of_array<Input>::type, void, pair>() && ...);
     }
@@ -407,7 +440,8 @@ std::vector<std::int64_t> extents_of(const Input& in, const by_window& shape) {
 
 /// All of them to where `out` says.
 template <class Input, class Shape>
-void reduce_to(std::span<const reduction> all, const Input& in, const Shape& shape, std::span<void* const> out, const cpu::options& how) {
+void reduce_to(std::span<const reduction> all, const Input& in, const Shape& shape,
+               std::span<void* const> out, const cpu::options& how) {
   if constexpr (std::is_same_v<Shape, bitfold::axes>) {
     const auto v = views_of(in);
     cpu::reduce(all, v.x, v.y(), shape.which(), out, how);
@@ -421,29 +455,40 @@ void reduce_to(std::span<const reduction> all, const Input& in, const Shape& sha
       cpu::reduce_segments(all, from.x, y, from.n, shape.offsets, out, how);
     } else {
       if (shape.keys.size() != from.n)
-        throw error(errc::usage, "keys: " + std::to_string(shape.keys.size()) + " of " + std::to_string(from.n) + " elements");
+        throw error(errc::usage, "keys: " + std::to_string(shape.keys.size()) + " of " +
+                                     std::to_string(from.n) + " elements");
       cpu::reduce_by_key(all, from.x, y, shape.keys, shape.outputs, out, how);
     }
   }
 }
 
 template <class Input, class Shape, class... Op>
-auto reduce_shaped(const cpu::options& how, const Input& input, const Shape& shape, const Op&... op) {
+auto reduce_shaped(const cpu::options& how, const Input& input, const Shape& shape,
+                   const Op&... op) {
   using T = typename element_of_array<Input>::type;
   const reduction all[] = {op.template of<T>()...};
   const auto extents = extents_of(input, shape);
-  std::tuple<result_array<typename Op::template output<T>>...> results{result_array<typename Op::template output<T>>(extents)...};
-  std::apply([&](auto&... r) { reduce_to(all, input, shape, std::array<void*, sizeof...(Op)>{r.data()...}, how); }, results);
+  std::tuple<result_array<typename Op::template output<T>>...> results{
+      result_array<typename Op::template output<T>>(extents)...};
+  std::apply(
+      [&](auto&... r) {
+        reduce_to(all, input, shape, std::array<void*, sizeof...(Op)>{r.data()...}, how);
+      },
+      results);
   if constexpr (sizeof...(Op) == 1)
     return std::get<0>(std::move(results));
   else
     return results;
 }
 template <class Input, class Shape, class... R, class... Op>
-void reduce_shaped_into(const cpu::options& how, const Input& input, const Shape& shape, const into<R...>& out, const Op&... op) {
+void reduce_shaped_into(const cpu::options& how, const Input& input, const Shape& shape,
+                        const into<R...>& out, const Op&... op) {
   using T = typename element_of_array<Input>::type;
-  constexpr bool typed = std::is_same_v<std::tuple<R...>, std::tuple<typename Op::template output<T>...>>;
-  static_assert(typed, "bitfold: into() takes a range for each operation, whose elements are of the type of its results and can be written");
+  constexpr bool typed =
+      std::is_same_v<std::tuple<R...>, std::tuple<typename Op::template output<T>...>>;
+  static_assert(typed,
+                "bitfold: into() takes a range for each operation, whose elements are of the type "
+                "of its results and can be written");
   if constexpr (typed) {
     const reduction all[] = {op.template of<T>()...};
     std::uint64_t outputs = 1;
@@ -452,14 +497,15 @@ void reduce_shaped_into(const cpu::options& how, const Input& input, const Shape
         [&](const auto&... r) {
           for (const std::size_t room : {r.size()...})
             if (room != outputs)
-              throw error(errc::usage, "out: room for " + std::to_string(room) + " results of " + std::to_string(outputs));
+              throw error(errc::usage, "out: room for " + std::to_string(room) + " results of " +
+                                           std::to_string(outputs));
           reduce_to(all, input, shape, std::array<void*, sizeof...(R)>{r.data()...}, how);
         },
         out.to);
   }
 }
 
-// ---- Which of these -------------------------------------------------------------------------------------
+// ---- Which of these ---------------------------------------------------------------------------
 
 template <class Input>
 auto choose(const cpu::options&, const Input&) {
@@ -491,8 +537,8 @@ auto choose(const cpu::options& how, const Input& input, const First& first, con
 
 }  // namespace detail
 
-/// See above. Errors: those of make_reduction and of cpu::reduce, or of what does it along axes; no elements where an operation has
-/// no result for them (errc::usage).
+/// See above. Errors: those of make_reduction and of cpu::reduce, or of what does it along axes; no
+/// elements where an operation has no result for them (errc::usage).
 template <class Input, class... Op>
   requires(!detail::is_reduction<Input>)
 auto reduce(const cpu::options& how, const Input& input, const Op&... op) {

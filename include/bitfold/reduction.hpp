@@ -80,7 +80,8 @@ struct scalar {
   std::uint64_t bits;
   friend bool operator==(const scalar&, const scalar&) = default;
 
-  /// The value as a T, which is of this type or holds all of its values. Errors (errc::usage): another T.
+  /// The value as a T, which is of this type or holds all of its values. Errors (errc::usage):
+  /// another T.
   template <class T>
   T as() const;
 };
@@ -105,11 +106,16 @@ template <class T, class S>
 constexpr bool holds_all() {
   using of_t = std::numeric_limits<T>;
   using of_s = std::numeric_limits<S>;
-  if constexpr (std::is_same_v<T, S>) return true;
-  else if constexpr (!std::is_arithmetic_v<T>) return false;  // float16, bfloat16
-  else if constexpr (!std::is_arithmetic_v<S>) return !of_t::is_integer;
-  else if constexpr (of_t::is_integer && !of_s::is_integer) return false;
-  else return of_t::digits >= of_s::digits && (of_t::is_signed || !of_s::is_signed);
+  if constexpr (std::is_same_v<T, S>)
+    return true;
+  else if constexpr (!std::is_arithmetic_v<T>)
+    return false;  // float16, bfloat16
+  else if constexpr (!std::is_arithmetic_v<S>)
+    return !of_t::is_integer;
+  else if constexpr (of_t::is_integer && !of_s::is_integer)
+    return false;
+  else
+    return of_t::digits >= of_s::digits && (of_t::is_signed || !of_s::is_signed);
 }
 }  // namespace detail
 
@@ -119,9 +125,12 @@ T scalar::as() const {
     if constexpr (detail::holds_all<T, S>()) {
       S s;
       store_scalar(*this, &s);
-      if constexpr (std::is_arithmetic_v<S>) return static_cast<T>(s);
-      else if constexpr (std::is_same_v<T, S>) return s;
-      else return arith::widen<T>(s);
+      if constexpr (std::is_arithmetic_v<S>)
+        return static_cast<T>(s);
+      else if constexpr (std::is_same_v<T, S>)
+        return s;
+      else
+        return arith::widen<T>(s);
     } else {
       throw error(errc::usage, "scalar: of type " + std::string(name(type)) + ", whose values a " +
                                    std::string(name(dtype_of<T>)) + " does not all hold");

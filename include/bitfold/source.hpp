@@ -19,8 +19,10 @@ namespace detail {
 
 /// Whether T is an element type of bitfold's own operations.
 template <class T>
-inline constexpr bool is_element = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16> || std::is_same_v<T, float> ||
-                                   std::is_same_v<T, double> || (std::is_integral_v<T> && !std::is_same_v<T, bool> && sizeof(T) <= 8);
+inline constexpr bool is_element = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16> ||
+                                   std::is_same_v<T, float> || std::is_same_v<T, double> ||
+                                   (std::is_integral_v<T> && !std::is_same_v<T, bool> &&
+                                    sizeof(T) <= 8);
 
 /// Elements as functions take them: f16 and bf16 as float, all others as they are.
 template <class T>
@@ -122,8 +124,8 @@ struct indexed_source {
   bool readable() const { return from.readable(); }
 };
 
-/// The elements of another source so that the canonical order takes them from the first to the last: where its tree, read from
-/// left to right, has its k-th element, there is element k.
+/// The elements of another source so that the canonical order takes them from the first to the
+/// last: where its tree, read from left to right, has its k-th element, there is element k.
 template <class Source>
 struct in_order_source {
   Source from;
@@ -136,8 +138,10 @@ struct in_order_source {
     const order::index leaf = i / order::leaf;
     const int size = order::leaf_size(n, leaf), at = static_cast<int>(i % order::leaf);
     const int lane = at % order::lanes, row = at / order::lanes;
-    const int rows = size / order::lanes, longer = size % order::lanes;  // lanes of a row more come first
-    return from(leaf * order::leaf + static_cast<order::index>(lane * rows + (lane < longer ? lane : longer) + row));
+    const int rows = size / order::lanes;
+    const int longer = size % order::lanes;  // so many lanes, the first ones, have a row more
+    return from(leaf * order::leaf +
+                static_cast<order::index>(lane * rows + (lane < longer ? lane : longer) + row));
   }
   bool readable() const { return from.readable(); }
 };
@@ -151,7 +155,8 @@ namespace detail {
 /// R is what a forwarding reference deduces. A source keeps no copy of an array.
 template <class... R>
 constexpr void refuse_temporaries() {
-  static_assert((std::ranges::borrowed_range<R> && ...), "bitfold: a source keeps no copy of an array: give a temporary a name");
+  static_assert((std::ranges::borrowed_range<R> && ...),
+                "bitfold: a source keeps no copy of an array: give a temporary a name");
 }
 template <class Range>
 std::size_t common_size(std::size_t n, const Range& range) {
@@ -213,20 +218,22 @@ auto transform(F f, X&& x, More&&... more) {
   return transform_source<F, element_of<X>, element_of<More>...>{f, detail::arrays_of(x, more...), n};
 }
 
-/// The elements of a range, of pairs or of a transform with their places, as indexed_value: for operations of the caller's own that
-/// ask where an element lies.
+/// The elements of a range, of pairs or of a transform with their places, as indexed_value: for
+/// operations of the caller's own that ask where an element lies.
 template <class Input>
   requires detail::input<std::remove_cvref_t<Input>>
 auto indexed(Input&& in) {
   if constexpr (!detail::source<std::remove_cvref_t<Input>>) detail::refuse_temporaries<Input>();
   const auto from = detail::source_of(in);
   using Source = std::remove_const_t<decltype(from)>;
-  static_assert(!detail::is_in_order<Source>, "bitfold: it is in_order(indexed(x)), as places are those in x");
+  static_assert(!detail::is_in_order<Source>,
+                "bitfold: it is in_order(indexed(x)), as places are those in x");
   return indexed_source<Source>{from, from.n};
 }
 
-/// The elements of a range, of pairs, of a transform or indexed, for operations of the caller's own that do not commute: merge is
-/// then given neighbouring runs, a directly left of b. (Their bits are those of the canonical order of the elements so rearranged.)
+/// The elements of a range, of pairs, of a transform or indexed, for operations of the caller's own
+/// that do not commute: merge is then given neighbouring runs, a directly left of b. (Their bits
+/// are those of the canonical order of the elements so rearranged.)
 template <class Input>
   requires detail::input<std::remove_cvref_t<Input>>
 auto in_order(Input&& in) {

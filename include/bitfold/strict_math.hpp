@@ -1,7 +1,7 @@
 // Refuses compilers that may reassociate, assume away NaN or -0, or evaluate in another precision: the
 // bits would not be bitfold's. Where the compiler tells, it is an error here (g++ tells all; clang++
-// tells -ffast-math and -ffinite-math-only); where it does not, the program stops when it starts, if
-// what the compiler makes of the probe below shows it.
+// tells -ffast-math and -ffinite-math-only); where it does not, the program stops when it starts,
+// if what the compiler makes of the probe below shows it.
 #pragma once
 
 #include <cfloat>
@@ -17,8 +17,9 @@
 #if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0
 #error "bitfold: this target evaluates float in a wider type (x87); compile with -msse2 -mfpmath=sse"
 #endif
-static_assert(0.1 != 0.1f, "bitfold: this file is compiled with -fsingle-precision-constant, which changes the bits; "
-                           "compile it without");
+static_assert(0.1 != 0.1f,
+              "bitfold: this file is compiled with -fsingle-precision-constant, which changes the "
+              "bits; compile it without");
 
 namespace bitfold::detail {
 namespace {

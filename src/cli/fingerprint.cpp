@@ -51,7 +51,8 @@ std::vector<fingerprint> fingerprints(std::span<const fingerprint_job> jobs, boo
                                       int threads) {
   std::vector<fingerprint> all(jobs.size());
   cpu::limit_threads(threads);
-  cpu::for_each_part(jobs.size(), cpu::most_threads, [&](std::size_t i) { all[i] = measure(jobs[i], with_digest); });
+  cpu::for_each_part(jobs.size(), cpu::most_threads,
+                     [&](std::size_t i) { all[i] = measure(jobs[i], with_digest); });
   return all;
 }
 

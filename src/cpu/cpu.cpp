@@ -115,7 +115,8 @@ struct short_task {
   exact_task binned;
 };
 const short_task& task_for(target t, const reduction& r) {
-  // (Without a destructor: it is used until the thread's and the program's end, by others' destructors, too.)
+  // (Without a destructor: it is used until the thread's and the program's end, by others'
+  // destructors, too.)
   static_assert(std::is_trivially_destructible_v<short_task>);
   thread_local std::optional<short_task> last;
   if (!last || last->by != t || last->what != r)
@@ -188,7 +189,9 @@ std::optional<target> parse_target(std::string_view text) {
 }
 
 namespace {
-bool is_available(target t) { return find_kernels(t, make_reduction(op_id::sum, {}, dtype::f32)).fold; }
+bool is_available(target t) {
+  return find_kernels(t, make_reduction(op_id::sum, {}, dtype::f32)).fold;
+}
 }  // namespace
 
 std::vector<target> available_targets() {

@@ -31,9 +31,10 @@ template <class T>
 std::size_t by_table(const void* data, std::size_t n, int threads) {
   using table = std::bitset<std::size_t{1} << 8 * sizeof(T)>;
   std::vector<table> found(static_cast<std::size_t>(threads));
-  for_each_range(found.size(), n, threads, [&](std::size_t part, std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) found[part][key_at<T>(data, i)] = true;
-  });
+  for_each_range(found.size(), n, threads,
+                 [&](std::size_t part, std::size_t begin, std::size_t end) {
+                   for (std::size_t i = begin; i < end; ++i) found[part][key_at<T>(data, i)] = true;
+                 });
   for (const table& t : found) found[0] |= t;
   return found[0].count();
 }
@@ -44,8 +45,8 @@ std::size_t count_sorted(Key* begin, Key* end) {
   return static_cast<std::size_t>(std::unique(begin, end) - begin);
 }
 
-// Some keys, sorted, are bounds of as many buckets, each of which a thread sorts: they are counted, and go to no bucket, so that
-// one that comes often makes none of them long.
+// Some keys, sorted, are bounds of as many buckets, each of which a thread sorts: they are counted,
+// and go to no bucket, so that one that comes often makes none of them long.
 template <class T>
 std::size_t by_sort(const void* data, std::size_t n, int threads) {
   using key = decltype(key_at<T>(data, 0));
@@ -68,7 +69,8 @@ std::size_t by_sort(const void* data, std::size_t n, int threads) {
     for (std::size_t i = begin; i < end; ++i) {
       const key k = key_at<T>(data, i);
       const auto above = std::lower_bound(bounds.begin(), bounds.end(), k);
-      if (above == bounds.end() || *above != k) f(static_cast<std::size_t>(above - bounds.begin()), k);
+      if (above == bounds.end() || *above != k)
+        f(static_cast<std::size_t>(above - bounds.begin()), k);
     }
   };
   // Where each part's keys of each bucket go: first how many they are, then from where on they lie.
@@ -80,14 +82,17 @@ std::size_t by_sort(const void* data, std::size_t n, int threads) {
   });
   for (std::size_t b = 0; b < buckets; ++b) {
     first[b + 1] = first[b];
-    for (std::size_t part = 0; part < parts; ++part) first[b + 1] += std::exchange(to[part * buckets + b], first[b + 1]);
+    for (std::size_t part = 0; part < parts; ++part)
+      first[b + 1] += std::exchange(to[part * buckets + b], first[b + 1]);
   }
   for_each_range(parts, n, threads, [&](std::size_t part, std::size_t begin, std::size_t end) {
     std::size_t* const next = &to[part * buckets];
     place(begin, end, [&](std::size_t bucket, key k) { keys[next[bucket]++] = k; });
   });
   std::vector<std::size_t> distinct(buckets);
-  for_each_part(buckets, threads, [&](std::size_t b) { distinct[b] = count_sorted(keys.get() + first[b], keys.get() + first[b + 1]); });
+  for_each_part(buckets, threads, [&](std::size_t b) {
+    distinct[b] = count_sorted(keys.get() + first[b], keys.get() + first[b + 1]);
+  });
   return std::accumulate(distinct.begin(), distinct.end(), bounds.size());
 }
 

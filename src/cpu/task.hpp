@@ -149,11 +149,12 @@ void report(target t);
 
 /// Into how many parts work is cut: some for each thread, so that one that starts late delays nobody.
 inline order::index parts_for(int threads, int of_each = 8) { return threads == 1 ? 1 : static_cast<order::index>(of_each) * static_cast<order::index>(threads); }
-/// From now on at most so many threads work at once, and options::threads of 0 asks for as many; 0: as many as there are cores
-/// that this process may use.
+/// From now on at most so many threads work at once, and options::threads of 0 asks for as many; 0:
+/// as many as there are cores that this process may use.
 void limit_threads(int most);
-/// Calls f(i) for each i < count on up to `threads` threads, fewer where no more are allowed or can be made, in the default
-/// floating-point environment. f may call this, too. What one f throws is thrown here, when all have returned.
+/// Calls f(i) for each i < count on up to `threads` threads, fewer where no more are allowed or can
+/// be made, in the default floating-point environment. f may call this, too. What one f throws is
+/// thrown here, when all have returned.
 void for_each_part(std::size_t count, int threads, const std::function<void(std::size_t)>& f);
 
 inline inputs offset(inputs data, std::ptrdiff_t bytes) {

@@ -45,8 +45,8 @@ void relax() {
   _mm_pause();
 #endif
 }
-// For some tens of microseconds, in which the next call often comes, looks whether that is so: to sleep and to be woken takes
-// as long.
+// For some tens of microseconds, in which the next call often comes, looks whether that is so: to
+// sleep and to be woken takes as long.
 template <class Ready>
 bool comes_soon(Ready ready) {
   for (int round = 0; round < 64; ++round) {
@@ -58,7 +58,8 @@ bool comes_soon(Ready ready) {
   }
   return ready();
 }
-// Helpers come and leave together, and hold the lock for a moment: whoever slept for it would be late.
+// Helpers come and leave together, and hold the lock for a moment: whoever slept for it would be
+// late.
 void take(std::unique_lock<std::mutex>& lock) {
   for (int k = 0; k < 1000; ++k) {
     if (lock.try_lock()) return;
@@ -70,11 +71,13 @@ void take(std::unique_lock<std::mutex>& lock) {
 // Helpers are numbered from 1 on; 0 is any other thread.
 thread_local int number = 0;
 
-// Threads that help with calls. They are made when they are first wanted, and wait for more until the process ends, of which
-// nothing here takes notice: statics' destructors may call, too. Where no more threads can be made, fewer help.
+// Threads that help with calls. They are made when they are first wanted, and wait for more until
+// the process ends, of which nothing here takes notice: statics' destructors may call, too. Where
+// no more threads can be made, fewer help.
 class helpers {
  public:
-  // Calls body(argument) here and on up to `wanted` helpers at once; returns when all have returned.
+  // Calls body(argument) here and on up to `wanted` helpers at once; returns when all have
+  // returned.
   void run(void (*body)(void*), void* argument, int wanted) {
     call c{body, argument, wanted};
     std::unique_lock lock(lock_);
@@ -148,7 +151,8 @@ class helpers {
       c->body(c->argument);
       take(lock);
       --busy_;
-      if (c->inside.fetch_sub(1, std::memory_order_acq_rel) == 1) left_.notify_all();  // c may be gone from here on
+      if (c->inside.fetch_sub(1, std::memory_order_acq_rel) == 1)
+        left_.notify_all();  // c may be gone
     }
   }
 
@@ -162,7 +166,8 @@ class helpers {
 
 std::atomic<helpers*> all_helpers = nullptr;
 // The child of a fork has none of its parent's threads.
-[[maybe_unused]] const int told_of_forks = pthread_atfork(nullptr, nullptr, [] { all_helpers = nullptr; });
+[[maybe_unused]] const int told_of_forks =
+    pthread_atfork(nullptr, nullptr, [] { all_helpers = nullptr; });
 
 helpers& the_helpers() {
   helpers* there = all_helpers.load();
@@ -173,8 +178,9 @@ helpers& the_helpers() {
   return *there;
 }
 
-// A call's parts, in as many blocks of neighbours as there are threads. Each begins with a block of its own, the same one in the
-// next call, whose elements may be in its core's cache, and then helps with the others'.
+// A call's parts, in as many blocks of neighbours as there are threads. Each begins with a block of
+// its own, the same one in the next call, whose elements may be in its core's cache, and then helps
+// with the others'.
 class shared_parts {
  public:
   shared_parts(std::size_t count, std::size_t threads, const std::function<void(std::size_t)>& f)
@@ -224,13 +230,16 @@ on_team::~on_team() { others = before_; }
 void limit_threads(int most) { allowed = most; }
 
 int threads_for(const options& how, std::size_t bytes) {
-  return how.threads == 1 || bytes < 2 * (others ? bytes_worth_one_of_a_team : bytes_worth_a_thread) ? 1
+  return how.threads == 1 || bytes < 2 * (others ? bytes_worth_one_of_a_team : bytes_worth_a_thread)
+             ? 1
          : how.threads == 0 ? most_at_once()
                             : std::min(how.threads, most_threads);
 }
 
 void for_each_part(std::size_t count, int threads, const std::function<void(std::size_t)>& f) {
-  const auto share = [&](int most) { return static_cast<int>(std::min(static_cast<std::size_t>(most), count)); };
+  const auto share = [&](int most) {
+    return static_cast<int>(std::min(static_cast<std::size_t>(most), count));
+  };
   threads = others ? share(threads) : share(std::min(threads, most_at_once()));
   if (threads <= 1) {
     const detail::fp_environment guard;

@@ -41,7 +41,8 @@ std::size_t room_of_block() { return static_cast<std::size_t>(attribute(cudaDevA
 // How many blocks the current device runs at once; may be launched there from then on.
 int blocks_at_once(const exact_kernel& k, int threads) {
   static std::mutex lock;
-  static auto& known = *new std::map<std::tuple<int, const void*, int, std::size_t>, int>;  // not destroyed at the end
+  // Not destroyed at the program's end.
+  static auto& known = *new std::map<std::tuple<int, const void*, int, std::size_t>, int>;
   int device = 0, each = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");
   const std::lock_guard guard(lock);

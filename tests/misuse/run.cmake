@@ -10,8 +10,8 @@ list(LENGTH headers header_count)
 
 # Compiles a file, which fails; sets `said` to its errors, one to a line.
 macro(errors_of compiler standard)
-  execute_process(COMMAND ${compiler} ${standard} -fsyntax-only -x c++ -I${INCLUDE} ${ARGN} RESULT_VARIABLE failed ERROR_VARIABLE said
-                  COMMAND_ECHO NONE)
+  execute_process(COMMAND ${compiler} ${standard} -fsyntax-only -x c++ -I${INCLUDE} ${ARGN}
+                  ERROR_VARIABLE said)
   string(REPLACE ";" "," said "${said}")
   string(REGEX MATCHALL "[^\n]*error: [^\n]*" said "${said}")
   list(LENGTH said found)

@@ -33,8 +33,8 @@ else()
     set(how "-DCMAKE_PREFIX_PATH=${prefix}" "-DCMAKE_CXX_FLAGS=${FLAGS}"
         "-DCMAKE_CUDA_COMPILER=${CUDA}" "-DCMAKE_CUDA_ARCHITECTURES=${CUDA_ARCHITECTURES}")
   endif()
-  set(configure ${CMAKE_COMMAND} -S ${SOURCE}/tests/packaging -B ${WORK}/build -G ${GENERATOR} -DWAY=${WAY}
-                -DSOURCE=${SOURCE} -DCMAKE_CXX_COMPILER=${CXX})
+  set(configure ${CMAKE_COMMAND} -S ${SOURCE}/tests/packaging -B ${WORK}/build -G ${GENERATOR}
+                -DWAY=${WAY} -DSOURCE=${SOURCE} -DCMAKE_CXX_COMPILER=${CXX})
   if(WAY STREQUAL "fetch_content")  # into a project without a build type
     step(${configure} -DCMAKE_EXPORT_COMPILE_COMMANDS=ON)
     file(STRINGS ${WORK}/build/compile_commands.json compiled REGEX "command.*src/cpu/cpu\\.cpp")

@@ -93,7 +93,9 @@ struct widened_sum {
 };
 struct last_of_all {
   static indexed_value<float> start(indexed_value<float> x) { return x; }
-  static indexed_value<float> merge(indexed_value<float> a, indexed_value<float> b) { return a.index > b.index ? a : b; }
+  static indexed_value<float> merge(indexed_value<float> a, indexed_value<float> b) {
+    return a.index > b.index ? a : b;
+  }
   static float finish(indexed_value<float> s) { return s.value; }
 };
 void use_reduce() {
@@ -112,7 +114,8 @@ void use_shapes() {
   const auto matrix = row_major(x, {3, 4});
   const auto [sum, place] = reduce(matrix, axes{1}.kept(), ops::sum, ops::argmax);
   (void)(sum(0, 0) + sum[1] + static_cast<float>(place.size()));
-  reduce(cpu::options{.threads = 1}, pairs(matrix, sliced(matrix, 0, 0, 1)), axes{1}, into(out), ops::dot);
+  reduce(cpu::options{.threads = 1}, pairs(matrix, sliced(matrix, 0, 0, 1)), axes{1}, into(out),
+         ops::dot);
   (void)reduce(x, by_segment{numbers}, ops::mean.as<double>());
   (void)reduce(pairs(x, x), by_key{numbers, 1}, ops::mse);
   (void)reduce(windows(matrix, std::vector<window>{{.axis = 0, .size = 2}}), axes{2}, ops::min);

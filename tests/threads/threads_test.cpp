@@ -1,5 +1,5 @@
-// Results with whatever threads there are, before main, at the end of threads and of the program, and in the child of a fork. With
-// the stand-in machine preloaded (stand_in_machine.cpp).
+// Results with whatever threads there are, before main, at the end of threads and of the program,
+// and in the child of a fork. With the stand-in machine preloaded (stand_in_machine.cpp).
 #include <bitfold/reduce.hpp>
 
 #include <sys/wait.h>
@@ -23,24 +23,30 @@ namespace {
 // Every way to share work out: in chunks, by outputs, and count_distinct's own.
 std::vector<std::string> all_results(int threads) {
   static const auto& x = *new std::vector<float>([] {
-    std::vector<float> v(1 << 20);
-    for (std::size_t i = 0; i < v.size(); ++i) v[i] = 1.0f / static_cast<float>(i * 40503 % 65537 + 1);
+    std::vector<float> v(1 << 19);
+    for (std::size_t i = 0; i < v.size(); ++i)
+      v[i] = 1.0f / static_cast<float>(i * 40503 % 65537 + 1);
     return v;
   }());
   const cpu::options how{.threads = threads};
-  const auto [sum, exact, distinct] = reduce(how, x, ops::sum, ops::sum.by<method_id::exact>(), ops::count_distinct);
-  const auto rows = reduce(how, row_major(x, {1024, 1024}), axes{1}, ops::sum);
-  const auto columns = reduce(how, row_major(x, {1024, 1024}), axes{0}, ops::var);
-  std::vector<std::string> all{std::to_string(distinct), to_hex(cpu::sum(x, method_id::kahan, how))};
-  for (const float r : {sum, exact, rows[1023], columns[1023]}) all.push_back(to_hex(load_scalar(dtype::f32, &r)));
+  const auto [sum, exact, distinct] =
+      reduce(how, x, ops::sum, ops::sum.by<method_id::exact>(), ops::count_distinct);
+  const auto rows = reduce(how, row_major(x, {1024, 512}), axes{1}, ops::sum);
+  const auto columns = reduce(how, row_major(x, {1024, 512}), axes{0}, ops::var);
+  std::vector<std::string> all{std::to_string(distinct),
+                               to_hex(cpu::sum(x, method_id::kahan, how))};
+  for (const float r : {sum, exact, rows[1023], columns[511]})
+    all.push_back(to_hex(load_scalar(dtype::f32, &r)));
   return all;
 }
 
 // What a function of the caller's own throws on another thread is thrown here.
 bool throws(int threads) {
-  static const auto& x = *new std::vector<float>(1 << 20, 1.0f);
+  static const auto& x = *new std::vector<float>(1 << 19, 1.0f);
   try {
-    const auto f = [](const float& v) { return v == 1 ? throw std::runtime_error("one of the caller's") : v; };
+    const auto f = [](const float& v) {
+      return v == 1 ? throw std::runtime_error("one of the caller's") : v;
+    };
     (void)reduce(cpu::options{.threads = threads}, transform(f, x), ops::sum);
     return false;
   } catch (const std::runtime_error&) {
@@ -58,7 +64,8 @@ void check(const char* where) {
     for (const auto& m : mine)
       for (int k = 0; k < 8; ++k) same = same && m[static_cast<std::size_t>(k)] == 1;
     if (same) continue;
-    std::fprintf(stderr, "%s, threads=%d: other results, or memory of others changed\n", where, threads);
+    std::fprintf(stderr, "%s, threads=%d: other results, or memory of others changed\n", where,
+                 threads);
     std::_Exit(1);
   }
 }
@@ -68,7 +75,9 @@ struct at_end {
   ~at_end() { check(where); }
 };
 struct from_first_to_last : at_end {
-  from_first_to_last() : at_end{"a static's destructor, after its constructor"} { check("before main"); }
+  from_first_to_last() : at_end{"a static's destructor, after its constructor"} {
+    check("before main");
+  }
 };
 at_end made_before_the_first_call{"a static's destructor"};
 from_first_to_last made_with_the_first_call;

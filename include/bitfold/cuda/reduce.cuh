@@ -402,8 +402,9 @@ auto make_pass(const Input& input, const Op&... op) {
   return make_pass(launch{}, input, op...);
 }
 
-/// The results of one pass over device memory, on the default stream. Allocates and waits. Errors: those of one_pass.
-/// (A range of reductions is not an input but what cuda.hpp's functions of this name take first.)
+/// The results of one pass over device memory, on the default stream. Allocates and waits. Errors:
+/// those of one_pass. (A range of reductions is not an input but what cuda.hpp's functions of this
+/// name take first.)
 template <device_input Input, class... Op>
   requires(!bitfold::detail::is_reduction<Input>)
 auto reduce(const Input& input, const Op&... op) {
