@@ -599,14 +599,43 @@ TEST_CASE("reduce --axis, --offsets, --keys: what docs/shapes.md shows") {
   CHECK(content(dir.path("bins.npy")) == npy_of({27, 4, 14, 0}));
 }
 
-TEST_CASE("reduce --out: NumPy reads the files", "[numpy]") {
-  const bytes::directory dir;
+// Empty, where it is said that the test is skipped.
+static std::string python_with_numpy() {
   const char* chosen = std::getenv("BITFOLD_PYTHON");
   const std::string python = chosen ? chosen : "python3";
-  if (std::system((python + " -c 'import numpy' 2>/dev/null").c_str()) != 0) {
-    std::printf("skipped: %s has no module numpy\n", python.c_str());
-    return;
+  if (std::system((python + " -c 'import numpy' 2>/dev/null").c_str()) == 0) return python;
+  std::printf("skipped: %s has no module numpy\n", python.c_str());
+  return "";
+}
+
+TEST_CASE("reduce: what NumPy writes", "[numpy]") {
+  const bytes::directory dir;
+  const std::string python = python_with_numpy();
+  if (python.empty()) return;
+  const auto script = dir.write("write.py", "import sys, numpy as np\n"
+                                            "arrays = dict(a=np.float32([1, 2]), b=np.array([True, False, True]), c=np.zeros((300, 300)),\n"
+                                            "              d=np.asfortranarray(np.arange(6, dtype='>i2').reshape(2, 3)))\n"
+                                            "np.savez(sys.argv[1] + 'stored.npz', **arrays)\n"
+                                            "np.savez_compressed(sys.argv[1] + 'deflated.npz', **arrays)\n"
+                                            "np.savez(sys.argv[1] + 'complex.npz', z=np.complex128([1 + 2j]))\n");
+  REQUIRE(std::system((python + " " + script + " " + dir.path("")).c_str()) == 0);
+  for (const std::string name : {"stored.npz", "deflated.npz"}) {
+    const auto file = dir.path(name);
+    CHECK(bitfold_cli({"reduce", "sum", file}).out == file + ":a  [2]  f32  3  40400000\n" + file + ":b  [3]  bool  2  0000000000000002\n" +
+                                                          file + ":c  [300,300]  f64  0  0000000000000000\n" +
+                                                          file + ":d  [2,3]  i16  15  000000000000000f\n");
   }
+  const auto golden = dir.path("golden.json");
+  CHECK(bitfold_cli({"record", dir.path("stored.npz"), "--out", golden}).status == 0);
+  CHECK(bitfold_cli({"check", golden, dir.path("deflated.npz")}).out == "1 file, 4 arrays: 4 same\n");
+  CHECK(bitfold_cli({"record", dir.path("complex.npz"), "--out", golden}).status == 0);
+  CHECK(bitfold_cli({"check", golden}).out == "1 file, 1 array: 1 same\n");
+}
+
+TEST_CASE("reduce --out: NumPy reads the files", "[numpy]") {
+  const bytes::directory dir;
+  const std::string python = python_with_numpy();
+  if (python.empty()) return;
   const auto script = dir.write("read.py", "import sys, numpy\n"
                                            "for f in sys.argv[1:]:\n"
                                            "    x = numpy.load(f)\n"

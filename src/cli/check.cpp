@@ -543,8 +543,8 @@ subcommand add_check(CLI::App& app) {
   command->footer(
       "Prints each array that differs, with old and new values, then a summary. Exit status: 0 "
       "all\n"
-      "the same, 1 any difference, missing or new, 3 a file or the golden file cannot be read,\n"
-      "whatever else was found.\n"
+      "the same, 1 any difference, missing or new, 3 a file or the golden file cannot be read, or\n"
+      "memory or threads run out, whatever else was found.\n"
       "See docs/regression.md.");
   return {command, [args] {
             try {

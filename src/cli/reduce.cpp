@@ -541,7 +541,8 @@ subcommand add_reduce(CLI::App& app) {
       ->add_option("--out-dtype", args->options.out,
                    "The type of the result, of the operations that have a choice (default: the "
                    "input's for floats; for integers i64 or u64 of those that add as integers, "
-                   "else f64)")
+                   "else f64). What is added in is chosen by --acc, without which a result of a wider "
+                   "float is an error")
       ->check(CLI::IsMember(dtype_names));
   command->add_option("--threads", args->threads, "CPU threads (default, and 0: one per core)")
       ->transform(thread_count());
@@ -596,6 +597,8 @@ subcommand add_reduce(CLI::App& app) {
       "--bound or count_distinct.\n"
       "Each file is written whole or not at all, and of a FILE that fails none. See "
       "docs/shapes.md.\n"
+      "Arrays of a type without arithmetic, such as f8_e4m3, are left out where there are others; one\n"
+      "line on stderr says so, and the exit status is 3.\n"
       "A file that fails prints one line on stderr and nothing on stdout; the others are still\n"
       "reduced, and the exit status is that of the first failure.");
   return {command, [args] { return reduce(*args); }};
