@@ -72,9 +72,12 @@ class any_sum {
   void add(exact::term what, nb::handle x_given, nb::handle y_given) {
     const input x_in(x_given, "x"), y_in(y_given, "y");
     std::vector<std::byte> rooms[2];  // bools are u8 here
-    const auto numbers = [&](const described& a, std::size_t k) { return a.type.is_bool && !a.on_gpu() ? with_truths(a, rooms[k]) : a; };
+    const auto numbers = [&](const described& a, std::size_t k) {
+      return a.type.is_bool && !a.on_gpu() ? with_truths(a, rooms[k]) : a;
+    };
     const described x = numbers(needed(x_in, "x"), 0);
-    const std::optional<described> y_there = exact::inputs(what) == 2 ? std::optional(numbers(needed(y_in, "y"), 1)) : std::nullopt;
+    const std::optional<described> y_there =
+        exact::inputs(what) == 2 ? std::optional(numbers(needed(y_in, "y"), 1)) : std::nullopt;
     const described* const y = y_there ? &*y_there : nullptr;
     for (const described* a : {&x, y}) {
       if (!a) continue;

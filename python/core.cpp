@@ -56,7 +56,8 @@ std::int64_t integer(const char* argument, nb::handle x) {
 // The type of a buffer's elements, from the format of Python's struct module.
 std::optional<element_type> type_of_format(const char* format, Py_ssize_t size) {
   if (!format) return element_type{dtype::u8};
-  if (*format == '@' || *format == '=' || *format == '<') ++format;  // this machine's order, as ctypes too has it
+  // In this machine's order, as ctypes too has it.
+  if (*format == '@' || *format == '=' || *format == '<') ++format;
   if (*format == '\0' || format[1] != '\0') return std::nullopt;
   const auto sized = [&](dtype smallest) -> std::optional<element_type> {
     for (int k = 0; k < 4; ++k)
@@ -161,7 +162,7 @@ cpu::options how_for(const described& x, int threads) {
   return {.threads = is_child ? 1 : threads};
 }
 
-// ---- Bools, of which a byte that is not 0 means true ------------------------------------------------
+// ---- Bools, of which a byte that is not 0 means true ------------------------------------------
 
 namespace {
 
@@ -175,11 +176,13 @@ std::pair<std::intptr_t, std::intptr_t> bounds(const described& a) {
   return {first, last + size};
 }
 
-const reduction truth_of_one = make_reduction(op_id::any, {}, dtype::u8);  // of each element by itself: 0 or 1
+// Of each element by itself: 0 or 1.
+const reduction truth_of_one = make_reduction(op_id::any, {}, dtype::u8);
 
 described in_a_row(const described& x, const void* data) {
   described y = x;
-  y.where = row_major(x.type.stored, data, {x.where.extent.data(), static_cast<std::size_t>(x.where.rank)});
+  y.where = row_major(x.type.stored, data,
+                      {x.where.extent.data(), static_cast<std::size_t>(x.where.rank)});
   return y;
 }
 
@@ -203,20 +206,23 @@ BITFOLD_FOR_EVERY_CPU std::uint64_t count_truths(const std::uint8_t* x, std::siz
     std::uint8_t of_lane[lanes] = {};
     const std::size_t rows = std::min<std::size_t>((n - i) / lanes, 255);
     for (std::size_t r = 0; r < rows; ++r, i += lanes)
-      for (std::size_t k = 0; k < lanes; ++k) of_lane[k] = static_cast<std::uint8_t>(of_lane[k] + (x[i + k] != 0));
+      for (std::size_t k = 0; k < lanes; ++k)
+        of_lane[k] = static_cast<std::uint8_t>(of_lane[k] + (x[i + k] != 0));
     for (const std::uint8_t c : of_lane) count += c;
   }
   for (; i < n; ++i) count += x[i] != 0;
   return count;
 }
 
-// The sum of f(bytes, how many) over all of n bytes in a row, shared among threads as every reduction is.
+// The sum of f(bytes, how many) over all of n bytes in a row, shared among threads as every
+// reduction is.
 template <auto F>
 std::uint64_t sum_over(const std::uint8_t* x, std::size_t n, const cpu::options& how) {
   if (n < bytes_worth_the_lock) return F(x, n);
   std::uint64_t sum = 0;
   const cpu::own_fold fold{
-      x, sizeof sum,
+      x,
+      sizeof sum,
       [](const void* source, order::index first, std::size_t count, void* state) {
         const std::uint64_t s = F(static_cast<const std::uint8_t*>(source) + first, count);
         std::memcpy(state, &s, sizeof s);
@@ -228,7 +234,10 @@ std::uint64_t sum_over(const std::uint8_t* x, std::size_t n, const cpu::options&
         left += right;
         std::memcpy(a, &left, sizeof left);
       },
-      [](const void* state, order::index, void* out) { std::memcpy(out, state, sizeof(std::uint64_t)); }, &sum};
+      [](const void* state, order::index, void* out) {
+        std::memcpy(out, state, sizeof(std::uint64_t));
+      },
+      &sum};
   cpu::pass p;
   p.n = n;
   p.element = 1;
@@ -240,16 +249,19 @@ std::uint64_t sum_over(const std::uint8_t* x, std::size_t n, const cpu::options&
 bool has_other_bytes(const described& x) {
   const auto [first, end] = bounds(x);
   const std::uint64_t span = static_cast<std::uint64_t>(end - first), n = x.size();
-  // What lies between may be other than bool. (It is read where that is likely to answer the question, and faster.)
-  if (span <= 8 * n && sum_over<static_cast<bool (*)(const std::uint8_t*, std::size_t)>(has_other_bytes)>(
-                           reinterpret_cast<const std::uint8_t*>(first), span, how_for(x)) == 0)
+  // What lies between may be other than bool. (It is read where that is likely to answer the
+  // question, and faster.)
+  if (span <= 8 * n &&
+      sum_over<static_cast<bool (*)(const std::uint8_t*, std::size_t)>(has_other_bytes)>(
+          reinterpret_cast<const std::uint8_t*>(first), span, how_for(x)) == 0)
     return false;
   if (span <= n) return true;
   const reduction most = make_reduction(op_id::max, {}, dtype::u8);
   std::uint8_t found = 0;
   void* const to = &found;
   constexpr int axes[most_axes] = {0, 1, 2, 3, 4, 5, 6, 7};
-  cpu::reduce({&most, 1}, x.where, nullptr, {axes, static_cast<std::size_t>(x.where.rank)}, {&to, 1}, how_for(x));
+  cpu::reduce({&most, 1}, x.where, nullptr, {axes, static_cast<std::size_t>(x.where.rank)},
+              {&to, 1}, how_for(x));
   return found > 1;
 }
 
@@ -402,12 +414,16 @@ decltype(auto) renaming(Call call) {
   }
 }
 
-/// `as` is what NumPy and PyTorch call dtype: the type of the result, and what is computed with on the way to it is no narrower. Of floats
-/// that is an accumulator of f64 for f64, where none is asked for. Of integers a sum as a float is the true sum rounded once (method
-/// exact), and not one modulo 2^64.
-reduction made(op_id op, std::optional<method_id> method, dtype in, std::optional<dtype> acc, std::optional<dtype> as, int ddof) {
+/// `as` is what NumPy and PyTorch call dtype: the type of the result, and what is computed with on
+/// the way to it is no narrower. Of floats that is an accumulator of f64 for f64, where none is
+/// asked for. Of integers a sum as a float is the true sum rounded once (method exact), and not one
+/// modulo 2^64.
+reduction made(op_id op, std::optional<method_id> method, dtype in, std::optional<dtype> acc,
+               std::optional<dtype> as, int ddof) {
   const op_info& what = info(op);
-  const auto with = [&](std::optional<method_id> m, std::optional<dtype> a) { return renaming([&] { return make_reduction(op, m, in, a, as, ddof); }); };
+  const auto with = [&](std::optional<method_id> m, std::optional<dtype> a) {
+    return renaming([&] { return make_reduction(op, m, in, a, as, ddof); });
+  };
   const reduction asked = with(method, acc);
   if (!as || acc || !is_float(*as) || method == method_id::exact) return asked;
   const bool adds = what.types == typing::additive || what.types == typing::real;
@@ -415,7 +431,8 @@ reduction made(op_id op, std::optional<method_id> method, dtype in, std::optiona
   if (what.types != typing::additive) return asked;
   if (what.has_exact) return with(method_id::exact, {});
   const std::string type(name(in)), float_type(name(*as));
-  refuse("dtype: " + std::string(what.name) + " of " + type + " is computed modulo 2^64 (acc), and not in " + float_type +
+  refuse("dtype: " + std::string(what.name) + " of " + type +
+         " is computed modulo 2^64 (acc), and not in " + float_type +
          " here; convert x to a float type first");
 }
 
@@ -435,16 +452,20 @@ class request {
     }
     return *r;
   }
-  /// The same of bools of which there are some, by an operation that asks of each whether it is 0 and no more; if there is one.
+  /// The same of bools of which there are some, by an operation that asks of each whether it is 0
+  /// and no more; if there is one.
   const std::optional<reduction>& by_truth() {
     if (!by_truth_) by_truth_ = made_by_truth();
     return *by_truth_;
   }
-  bool asks_for_truth() const { return op_ == op_id::any || op_ == op_id::all || op_ == op_id::count_nonzero; }
+  bool asks_for_truth() const {
+    return op_ == op_id::any || op_ == op_id::all || op_ == op_id::count_nonzero;
+  }
   /// Whether it is of elements that are converted to floats first, as there is no exact product.
   bool multiplies_as_floats(element_type in) const {
     const op_info& what = info(op_);
-    return what.types == typing::additive && !what.has_exact && !is_float(in.stored) && out_ && is_float(*out_) && !acc_;
+    return what.types == typing::additive && !what.has_exact && !is_float(in.stored) && out_ &&
+           is_float(*out_) && !acc_;
   }
   bool counts_truths() { return by_truth() && by_truth()->op() == op_id::count_nonzero; }
   element_type result(element_type in) {
@@ -458,9 +479,12 @@ class request {
     const auto as = [](op_id op) { return make_reduction(op, {}, dtype::u8); };
     if (asks_for_truth()) return of(of_bool);
     switch (op_) {
-      case op_id::max: case op_id::nanmax: return as(op_id::any);  // (of no elements both are 0 there; min is, and all is not)
+      case op_id::max: case op_id::nanmax:  // of no elements 0, as any is; and min is, but not all
+        return as(op_id::any);
       case op_id::sum: case op_id::nansum: case op_id::sum_squares:
-        return of(of_bool).out() == dtype::i64 && method_ != method_id::sequential ? std::optional(as(op_id::count_nonzero)) : std::nullopt;
+        return of(of_bool).out() == dtype::i64 && method_ != method_id::sequential
+                   ? std::optional(as(op_id::count_nonzero))
+                   : std::nullopt;
       default: return std::nullopt;
     }
   }
@@ -615,15 +639,19 @@ bool all_requests(nb::handle given, F f) {
 
 // Of bools: whether their bytes may be any; on a GPU by another operation, where there is one.
 bool takes_any_byte(nb::handle requests, const described& x) {
-  return all_requests(requests, [&](request& r) { return x.on_gpu() ? r.by_truth().has_value() : r.asks_for_truth(); });
+  return all_requests(requests, [&](request& r) {
+    return x.on_gpu() ? r.by_truth().has_value() : r.asks_for_truth();
+  });
 }
 
-// The inputs of a reduction as they are read: bools with the bytes 0 and 1 alone, where others would be taken for numbers, and in f64 what
-// is to be multiplied as floats. Bools are copied on a CPU where they have other bytes, and on a GPU, where to ask would be to wait, always.
+// The inputs of a reduction as they are read: bools with the bytes 0 and 1 alone, where others
+// would be taken for numbers, and in f64 what is to be multiplied as floats. Bools are copied on a
+// CPU where they have other bytes, and on a GPU, where to ask would be to wait, always.
 class inputs_of {
  public:
   const described *x, *y;
-  inputs_of(nb::handle requests, const described& x_given, const described* y_given, nb::handle allocate, stream_address stream)
+  inputs_of(nb::handle requests, const described& x_given, const described* y_given,
+            nb::handle allocate, stream_address stream)
       : x(&x_given), y(y_given), allocate_(allocate), stream_(stream) {
     if (is_float(x->type.stored)) return;
     if (x->type.is_bool && !takes_any_byte(requests, *x)) {
@@ -655,7 +683,9 @@ class inputs_of {
       to = c.on_gpu.emplace(of, allocate_, bytes).address;
       const workspace room(of, allocate_, cuda::workspace_bytes({&each, 1}, of.where, nullptr, {}));
       const nb::gil_scoped_release free;
-      if (bytes > 0) cuda::reduce({&each, 1}, of.where, nullptr, {}, {&to, 1}, room.address, room.size, stream_at(stream_));
+      if (bytes > 0)
+        cuda::reduce({&each, 1}, of.where, nullptr, {}, {&to, 1}, room.address, room.size,
+                     stream_at(stream_));
     } else {
       c.room.resize(bytes);
       to = c.room.data();
@@ -728,24 +758,32 @@ nb::object reduce(nb::handle requests, nb::handle x_given, nb::handle y_given, n
   check_pair(*x_in, y_in ? &*y_in : nullptr);
   const bool truth = truth_of(keepdims, "keepdims");
   // A whole array that lies in a row needs no view.
-  const bool flat = !Reference && axis.is_none() && !truth && !x_in->on_gpu() && x_in->is_row_major() && numpy && nb::try_cast(requests, one);
+  const bool flat = !Reference && axis.is_none() && !truth && !x_in->on_gpu() &&
+                    x_in->is_row_major() && numpy && nb::try_cast(requests, one);
   if (flat && x_in->type.is_bool && one->counts_truths()) {
     std::uint64_t count;
     {
       const without_lock free(worth_the_lock(*x_in));
-      count = sum_over<count_truths>(static_cast<const std::uint8_t*>(x_in->where.data), x_in->size(), how_for(*x_in));
+      count = sum_over<count_truths>(static_cast<const std::uint8_t*>(x_in->where.data),
+                                     x_in->size(), how_for(*x_in));
     }
     return numpy->scalar_of({dtype::i64}, count);
   }
   std::optional<inputs_of> others;
-  if (!is_float(x_in->type.stored)) others.emplace(requests, *x_in, y_in ? &*y_in : nullptr, allocate, stream);
-  const described &x = others ? *others->x : *x_in, *const second = others ? others->y : y_in ? &*y_in : nullptr;
-  if (flat && (!second || (second->is_row_major() && x.where.rank == second->where.rank && x.where.extent == second->where.extent))) {
+  if (!is_float(x_in->type.stored))
+    others.emplace(requests, *x_in, y_in ? &*y_in : nullptr, allocate, stream);
+  const described& x = others ? *others->x : *x_in;
+  const described* const second = others ? others->y : y_in ? &*y_in : nullptr;
+  if (flat && (!second || (second->is_row_major() && x.where.rank == second->where.rank &&
+                           x.where.extent == second->where.extent))) {
     const reduction& r = one->of(x.type);
     scalar result;
     {
       const without_lock free(worth_the_lock(x));
-      result = renaming([&] { return cpu::reduce(r, x.where.data, second ? second->where.data : nullptr, x.size(), how_for(x)); });
+      result = renaming([&] {
+        return cpu::reduce(r, x.where.data, second ? second->where.data : nullptr, x.size(),
+                           how_for(x));
+      });
     }
     return numpy->scalar_of(one->result(x.type), result.bits);
   }
@@ -753,19 +791,21 @@ nb::object reduce(nb::handle requests, nb::handle x_given, nb::handle y_given, n
   const axes_list axes = parse_axes(axis, rank);
   const view* const other = second ? &second->where : nullptr;
   const auto extents = result_extents(x.where, other, axes, truth);
-  return with_outputs(requests, x, extents, make, [&](std::span<const reduction> all, std::span<void* const> out) {
-    if constexpr (Reference) {
-      for (std::size_t k = 0; k < all.size(); ++k) reference(all[k], x.where, other, axes, out[k]);
-    } else if (x.on_gpu()) {
-      const workspace room(x, allocate, cuda::workspace_bytes(all, x.where, other, axes));
-      const nb::gil_scoped_release free;
-      cuda::reduce(all, x.where, other, axes, out, room.address, room.size, stream_at(stream));
-    } else {
-      const described& work = larger(x, second);
-      const without_lock free(worth_the_lock(work));
-      cpu::reduce(all, x.where, other, axes, out, how_for(work));
-    }
-  });
+  return with_outputs(
+      requests, x, extents, make, [&](std::span<const reduction> all, std::span<void* const> out) {
+        if constexpr (Reference) {
+          for (std::size_t k = 0; k < all.size(); ++k)
+            reference(all[k], x.where, other, axes, out[k]);
+        } else if (x.on_gpu()) {
+          const workspace room(x, allocate, cuda::workspace_bytes(all, x.where, other, axes));
+          const nb::gil_scoped_release free;
+          cuda::reduce(all, x.where, other, axes, out, room.address, room.size, stream_at(stream));
+        } else {
+          const described& work = larger(x, second);
+          const without_lock free(worth_the_lock(work));
+          cpu::reduce(all, x.where, other, axes, out, how_for(work));
+        }
+      });
 }
 
 // One axis, one element after the other, on the device of x.
@@ -810,17 +850,22 @@ nb::object reduce_segments(nb::handle requests, nb::handle x_given, nb::handle y
     cuda::check_offsets(offsets.data(), offsets.size() - 1, x.size(), stream_at(stream));
   }
   const inputs_of read(requests, x, in.y, allocate, stream);
-  const void *const data = read.x->where.data, *const second = read.y ? read.y->where.data : nullptr;
-  return with_outputs(requests, *read.x, {&extent, 1}, make, [&](std::span<const reduction> all, std::span<void* const> out) {
-    if (x.on_gpu()) {
-      const workspace room(x, allocate, cuda::segments_workspace_bytes(all, x.size(), offsets.size() - 1));
-      const nb::gil_scoped_release free;
-      cuda::reduce_segments(all, data, second, x.size(), offsets.data(), offsets.size() - 1, out, room.address, room.size, stream_at(stream));
-    } else {
-      const without_lock free(worth_the_lock(x));
-      cpu::reduce_segments(all, data, second, x.size(), offsets, out, how_for(x));
-    }
-  });
+  const void *const data = read.x->where.data, *const second =
+                                                   read.y ? read.y->where.data : nullptr;
+  return with_outputs(
+      requests, *read.x, {&extent, 1}, make,
+      [&](std::span<const reduction> all, std::span<void* const> out) {
+        if (x.on_gpu()) {
+          const workspace room(x, allocate,
+                               cuda::segments_workspace_bytes(all, x.size(), offsets.size() - 1));
+          const nb::gil_scoped_release free;
+          cuda::reduce_segments(all, data, second, x.size(), offsets.data(), offsets.size() - 1,
+                                out, room.address, room.size, stream_at(stream));
+        } else {
+          const without_lock free(worth_the_lock(x));
+          cpu::reduce_segments(all, data, second, x.size(), offsets, out, how_for(x));
+        }
+      });
 }
 
 nb::object reduce_by_key(nb::handle requests, nb::handle x_given, nb::handle y_given, nb::handle keys_given, nb::handle count, bool check,
@@ -838,18 +883,22 @@ nb::object reduce_by_key(nb::handle requests, nb::handle x_given, nb::handle y_g
     cuda::check_keys(keys.data(), keys.size(), static_cast<std::size_t>(extent), stream_at(stream));
   }
   const inputs_of read(requests, x, in.y, allocate, stream);
-  const void *const data = read.x->where.data, *const second = read.y ? read.y->where.data : nullptr;
-  return with_outputs(requests, *read.x, {&extent, 1}, make, [&](std::span<const reduction> all, std::span<void* const> out) {
-    const auto outputs = static_cast<std::size_t>(extent);
-    if (x.on_gpu()) {
-      const workspace room(x, allocate, cuda::by_key_workspace_bytes(all, x.size(), outputs));
-      const nb::gil_scoped_release free;
-      cuda::reduce_by_key(all, data, second, x.size(), keys.data(), outputs, out, room.address, room.size, stream_at(stream));
-    } else {
-      const without_lock free(worth_the_lock(x));
-      cpu::reduce_by_key(all, data, second, keys, outputs, out, how_for(x));
-    }
-  });
+  const void *const data = read.x->where.data, *const second =
+                                                   read.y ? read.y->where.data : nullptr;
+  return with_outputs(requests, *read.x, {&extent, 1}, make,
+                      [&](std::span<const reduction> all, std::span<void* const> out) {
+                        const auto outputs = static_cast<std::size_t>(extent);
+                        if (x.on_gpu()) {
+                          const workspace room(
+                              x, allocate, cuda::by_key_workspace_bytes(all, x.size(), outputs));
+                          const nb::gil_scoped_release free;
+                          cuda::reduce_by_key(all, data, second, x.size(), keys.data(), outputs,
+                                              out, room.address, room.size, stream_at(stream));
+                        } else {
+                          const without_lock free(worth_the_lock(x));
+                          cpu::reduce_by_key(all, data, second, keys, outputs, out, how_for(x));
+                        }
+                      });
 }
 
 // Of a whole array in host memory, to addresses of the caller's.

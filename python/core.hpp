@@ -103,8 +103,8 @@ cpu::options how_for(const described& x);
 /// On so many of another library's threads; in a child process on one, as that library may have used them.
 cpu::options how_for(const described& x, int threads);
 
-/// x, of bool on the CPU, with the bytes 0 and 1 alone: itself or, where others stand for true, copied to `room`. Long arrays without the
-/// interpreter's lock.
+/// x, of bool on the CPU, with the bytes 0 and 1 alone: itself or, where others stand for true,
+/// copied to `room`. Long arrays without the interpreter's lock.
 described with_truths(const described& x, std::vector<std::byte>& room);
 
 /// The type of elements that DLPack describes so, if the library has it.

@@ -47,10 +47,18 @@ void write_files(const std::vector<std::pair<nb::bytes, nb::bytes>>& files) {
   } catch (const io::write_error& e) {
     if (e.number == EINTR && PyErr_CheckSignals() != 0) throw nb::python_error();
     errno = e.number;
-    const nb::object path = nb::steal(PyUnicode_DecodeFSDefaultAndSize(e.path.data(), static_cast<Py_ssize_t>(e.path.size())));
+    const nb::object path = nb::steal(
+        PyUnicode_DecodeFSDefaultAndSize(e.path.data(), static_cast<Py_ssize_t>(e.path.size())));
     PyErr_SetFromErrnoWithFilenameObject(PyExc_OSError, path.ptr());
     throw nb::python_error();
   }
+}
+
+// What golden files have for it, which know of bool since they know of types without arithmetic.
+template <class Type = decltype(io::golden_array::type)>
+Type type_in_file(element_type t) {
+  if constexpr (requires { Type::parse(t.name()); }) return *Type::parse(t.name());
+  else return t.stored;
 }
 
 // A list of arrays of one file: (name, dtype, shape, digest, [(Reduction, bits), ...]).
@@ -59,8 +67,11 @@ std::string golden_text(const std::string& file, nb::handle format, nb::handle a
   if (!f) throw error(errc::usage, "format: there is no '" + string_argument("format", format) + "'");
   io::golden g{BITFOLD_VERSION, {{{{file, *f}}, {}}}};
   for (const nb::handle a : arrays) {
-    io::golden_array one{nb::cast<std::string>(a[0]), parse_type("dtype", a[1]).stored, nb::cast<std::vector<std::uint64_t>>(a[2]),
-                         {nb::cast<std::string>(a[3])}, {}};
+    io::golden_array one{nb::cast<std::string>(a[0]),
+                         type_in_file(parse_type("dtype", a[1])),
+                         nb::cast<std::vector<std::uint64_t>>(a[2]),
+                         {nb::cast<std::string>(a[3])},
+                         {}};
     for (const nb::handle r : a[4]) {
       const auto what = nb::cast<reduction>(r[0]);
       one.results.push_back({what, {what.out(), nb::cast<std::uint64_t>(r[1])}});
@@ -93,7 +104,9 @@ nb::list read_golden(const std::string& path) {
 
 void add_golden(nb::module_& m) {
   m.def("digest", digest, "x"_a, "XXH3-128, 32 hex digits, of the elements of a row-major array.");
-  m.def("write_files", write_files, "files"_a, "Writes files, (path, content) of bytes each, whole: all of them or, where it raises, none.");
+  m.def(
+      "write_files", write_files, "files"_a,
+      "Writes files, (path, content) of bytes each, whole: all of them or, where it raises, none.");
   m.def("golden_text", golden_text, "file"_a, "format"_a, "arrays"_a);
   m.def("read_golden", read_golden, "path"_a);
 }

@@ -33,9 +33,31 @@ from ._registry import INSTEAD as _instead
 from ._rows import exp, layer_norm, log_softmax, rms_norm, softmax
 
 globals().update(_functions)
-__all__ = [*_functions, "BitsMoved", "accumulator", "check", "exp", "index_add", "layer_norm", "log_softmax", "order", "order_version",
-           "record", "reduce", "reduce_by_key", "rms_norm", "same_bits", "segment_reduce", "softmax", "ulp_distance"]
+__all__ = [
+    *_functions,
+    "BitsMoved",
+    "accumulator",
+    "check",
+    "exp",
+    "index_add",
+    "layer_norm",
+    "log_softmax",
+    "order",
+    "order_version",
+    "record",
+    "reduce",
+    "reduce_by_key",
+    "rms_norm",
+    "same_bits",
+    "segment_reduce",
+    "softmax",
+    "ulp_distance",
+]
 
 
 def __getattr__(name: str):
-    raise AttributeError(f"module 'bitfold' has no attribute {name!r}" + (f": {_instead[name]}" if name in _instead else ""), name=name)
+    raise AttributeError(
+        f"module 'bitfold' has no attribute {name!r}"
+        + (f": {_instead[name]}" if name in _instead else ""),
+        name=name,
+    )

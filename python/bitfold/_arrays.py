@@ -46,13 +46,14 @@ _short_names: dict[Any, str] = {}
 
 
 def short_name(dtype: Any, argument: str = "dtype") -> str:
-    """bitfold's name of a dtype of any library, of what np.dtype takes, or of itself. TypeError: not a type that bitfold has."""
+    """bitfold's name of a dtype of any library, of what np.dtype takes, or of itself.
+    TypeError: not a type that bitfold has."""
     try:
         return _short_names[dtype]
     except (KeyError, TypeError):
         pass
-    if isinstance(dtype, str) and dtype in PUBLIC and dtype not in ("i8", "u8"):  # these are of 8 bytes to NumPy
-        return dtype
+    if isinstance(dtype, str) and dtype in PUBLIC and dtype not in ("i8", "u8"):
+        return dtype  # those are of 8 bytes to NumPy
     text = str(dtype).removeprefix("torch.")
     if text not in NAMES:
         try:
@@ -86,7 +87,8 @@ _PLAIN = (int, float, np.generic)  # of which a list has no more to tell
 
 
 def _what_is_lost(x: Any) -> str | None:
-    """What np.asarray would leave out in silence: the mask of a masked array, what is NA or null; in lists too."""
+    """What np.asarray would leave out in silence: the mask of a masked array, what is NA or null;
+    in lists too."""
     kind = type(x)
     if kind is np.ndarray or issubclass(kind, _PLAIN):
         return None
@@ -94,23 +96,27 @@ def _what_is_lost(x: Any) -> str | None:
         if all(t is np.ndarray or issubclass(t, _PLAIN) for t in set(map(type, x))):
             return None
         return next(filter(None, map(_what_is_lost, x)), None)
-    if issubclass(kind, np.ma.MaskedArray) or isinstance(getattr(x, "_meta", None), np.ma.MaskedArray):  # dask's _meta
+    of_dask = getattr(x, "_meta", None)
+    if issubclass(kind, np.ma.MaskedArray) or isinstance(of_dask, np.ma.MaskedArray):
         return "a masked array; its mask would be ignored"
     if _has_nulls(x, kind.__module__.partition(".")[0]):
-        return f"{kind.__name__} with NA or null, which no number stands for; fill or drop them first (NaN is a number here)"
+        return (f"{kind.__name__} with NA or null, which no number stands for; fill or drop them "
+                "first (NaN is a number here)")
     return None
 
 
 def _has_nulls(x: Any, library: str) -> bool:
     if library == "pandas":
         types = getattr(x, "dtypes", None)
-        types = [getattr(x, "dtype", None)] if types is None or not hasattr(types, "__iter__") else types
-        return any(getattr(t, "na_value", None) is sys.modules["pandas"].NA for t in types) and bool(np.any(x.isna()))
+        if not hasattr(types, "__iter__"):
+            types = [getattr(x, "dtype", None)]
+        may_be_na = any(getattr(t, "na_value", None) is sys.modules["pandas"].NA for t in types)
+        return may_be_na and bool(np.any(x.isna()))
     if library == "pyarrow":
         return any(getattr(c, "null_count", 0) for c in getattr(x, "columns", [x]))
     if library == "polars":
         nulls = x.null_count()
-        return any(nulls.row(0)) if hasattr(nulls, "row") else isinstance(nulls, int) and nulls > 0
+        return any(nulls.row(0)) if hasattr(nulls, "row") else type(nulls) is int and nulls > 0
     return False
 
 
@@ -129,13 +135,15 @@ def _as_array(x: Any, argument: str) -> np.ndarray:
 
 
 def _why_not(x: Any) -> str | None:
-    """Of what is no array with elements in memory: what it is, and what to do instead; None where it is none of these."""
+    """Of what is no array with elements in memory: what it is, and what to do instead; None where
+    it is none of these."""
     if getattr(x, "requires_grad", False):
-        return "a tensor that requires a gradient: x.detach(); torch.ops.bitfold has operators with gradients"
+        return ("a tensor that requires a gradient: x.detach(); torch.ops.bitfold has operators "
+                "with gradients")
     library = type(x).__module__.partition(".")[0]
     if library == "jax" and "Tracer" in {c.__name__ for c in type(x).__mro__}:
-        return ("a Tracer of JAX, which has no elements: call bitfold outside of jit, vmap and grad (axis= says what vmap would), or by "
-                "jax.pure_callback")
+        return ("a Tracer of JAX, which has no elements: call bitfold outside of jit, vmap and "
+                "grad (axis= says what vmap would), or by jax.pure_callback")
     if hasattr(x, "toarray"):
         return f"{type(x).__name__}, which is sparse: x.toarray()"
     if library == "pandas":
@@ -143,7 +151,8 @@ def _why_not(x: Any) -> str | None:
     if isinstance(x, (Iterator, Set)):
         return f"{type(x).__name__}, which is no array: list(x)"
     name = str(getattr(x, "dtype", "float32")).removeprefix("torch.")
-    return None if name in NAMES or isinstance(x, np.ndarray) else f"{name} is no element type of bitfold"
+    known = name in NAMES or isinstance(x, np.ndarray)
+    return None if known else f"{name} is no element type of bitfold"
 
 
 def repeats(strides: Sequence[int], shape: Sequence[int]) -> bool:
@@ -178,19 +187,23 @@ def expect_elements(x: Any, argument: str) -> None:
     torch = sys.modules["torch"]
     operators = "torch.ops.bitfold has operators that PyTorch can see into"
     if torch._C._functorch.is_functorch_wrapped_tensor(x):
-        what = ("a tensor inside a transform of torch.func, which bitfold's functions cannot see through: instead of vmap, axis=; "
-                "torch.ops.bitfold has operators with gradients, for torch.autograd")
+        what = ("a tensor inside a transform of torch.func, which bitfold's functions cannot see "
+                "through: instead of vmap, axis=; torch.ops.bitfold has operators with gradients, "
+                "for torch.autograd")
     elif has_tangent(x):
         what = "a tensor with a tangent (forward mode), which would be lost; forward_ad.unpack_dual(x).primal has none"
     elif type(x).__name__ == "DTensor":
         what = "a DTensor, of which each process has a part: x.full_tensor(), or x.to_local()"
     elif x.is_nested or x.layout is not torch.strided:
-        what = (f"a {'nested tensor' if x.is_nested else f'tensor of layout {x.layout}'}, where elements in strides are expected; "
-                f"{'x.values()' if x.is_nested else 'x.to_dense()'} has them")
+        kind, way = f"tensor of layout {x.layout}", "to_dense"
+        if x.is_nested:
+            kind, way = "nested tensor", "values"
+        what = f"a {kind}, where elements in strides are expected; x.{way}() has them"
     elif x.is_quantized:
         what = f"a quantized tensor of {x.dtype}, which bitfold does not reduce; x.dequantize() is one of floats"
     elif x.is_meta or not has_memory(x):
-        what = f"a tensor of type {type(x).__name__} that has no elements in memory of its own{' (device meta)' * x.is_meta}; {operators}"
+        what = (f"a tensor of type {type(x).__name__} that has no elements in memory of its own"
+                f"{' (device meta)' * x.is_meta}; {operators}")
     else:
         return
     raise TypeError(f"{argument}: {what}")
@@ -261,7 +274,8 @@ class Kind:
         return made
 
     def in_a_row(self, x: Any, axis: int | None) -> Any:
-        """x with that axis as its last, and its elements one behind the other: a copy where they do not lie so."""
+        """x with that axis as its last, and its elements one behind the other: a copy where they do
+        not lie so."""
         x = _as_array(x, "x")
         return np.asarray(x if axis is None else np.moveaxis(x, axis, -1), order="C")
 
@@ -282,7 +296,8 @@ def _device_of(x: Any, argument: str) -> tuple[int, int]:
     torch = sys.modules.get("torch")
     of_torch = torch and isinstance(x, torch.Tensor)
     if of_torch and (torch.jit.is_tracing() or torch.compiler.is_compiling()):
-        raise TypeError(f"{argument}: within torch.jit.trace or torch.compile; torch.ops.bitfold has operators that PyTorch can see into")
+        raise TypeError(f"{argument}: within torch.jit.trace or torch.compile; torch.ops.bitfold "
+                        "has operators that PyTorch can see into")
     try:
         kind, number = x.__dlpack_device__()
     except Exception:
@@ -339,9 +354,9 @@ class DLPack(Kind):
         except Exception as e:
             if (why := _why_not(x)) is not None:
                 raise TypeError(f"{argument}: {why}") from None
-            if isinstance(e, BufferError) or (isinstance(e, TypeError) and not str(e).startswith(f"{argument}: ")):
-                raise TypeError(f"{argument}: {e}") from None
-            raise
+            if not isinstance(e, (BufferError, TypeError)) or str(e).startswith(f"{argument}: "):
+                raise
+            raise TypeError(f"{argument}: {e}") from None
 
     def indices(self, x: Any, argument: str) -> _core.Array:
         where = self.describe(x, argument)
@@ -392,10 +407,13 @@ class DLPack(Kind):
     def in_a_row(self, x: Any, axis: int | None) -> Any:
         if self.module == "torch":
             return (x if axis is None else x.movedim(axis, -1)).contiguous()
-        return self.namespace.ascontiguousarray(x if axis is None else self.namespace.moveaxis(x, axis, -1))
+        moved = x if axis is None else self.namespace.moveaxis(x, axis, -1)
+        return self.namespace.ascontiguousarray(moved)
 
     def moved_back(self, made: Any, axis: int) -> Any:
-        return made.movedim(-1, axis) if self.module == "torch" else self.namespace.moveaxis(made, -1, axis)
+        if self.module == "torch":
+            return made.movedim(-1, axis)
+        return self.namespace.moveaxis(made, -1, axis)
 
     def finish(self, made: Any) -> Any:
         if self.namespace is not None:
@@ -461,7 +479,8 @@ class JAXOnCUDA(DLPack):
         return _core.Array(self._address(words), "i64", list(where.shape), None, self.device_type, self.device)
 
     def in_a_row(self, x: Any, axis: int | None) -> Any:
-        return x if axis is None else self.jax.numpy.moveaxis(x, axis, -1)  # JAX has no other layouts
+        # JAX has no other layouts.
+        return x if axis is None else self.jax.numpy.moveaxis(x, axis, -1)
 
     def moved_back(self, made: Any, axis: int) -> Any:
         return self.jax.numpy.moveaxis(made, -1, axis)
@@ -497,7 +516,8 @@ def kind_of(x: Any, argument: str = "x") -> Kind:
 
 
 def host(x: Any, argument: str = "x") -> np.ndarray:
-    """x in row-major order on the CPU, as NumPy has it: a copy where it is not. TypeError: elements of a type that bitfold has not."""
+    """x in row-major order on the CPU, as NumPy has it: a copy where it is not.
+    TypeError: elements of a type that bitfold has not."""
     try:
         made = np.asarray(kind_of(x, argument).host(x, argument), order="C")
     except (TypeError, RuntimeError) as e:  # of a type that NumPy, or the exporter, does not have

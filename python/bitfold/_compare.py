@@ -57,9 +57,10 @@ class BitsMoved(AssertionError):
 def record(path: str | os.PathLike, arrays: Any, ops: Iterable = ("sum",), *, file: str | None = None) -> None:
     """Writes a golden file: a digest of each array, and the bits of its reductions.
 
-    arrays: one array, or a mapping of names to arrays; ops: as `reduce` takes them, of one input, at least one. The file is the one that
-    `bitfold record` writes (docs/regression.md), of arrays in `file` (default: beside it, NAME.npy or NAME.safetensors),
-    so that `bitfold check` compares such a file with it. Arrays on GPUs are copied to the host.
+    arrays: one array, or a mapping of names to arrays; ops: as `reduce` takes them, of one input,
+    at least one. The file is the one that `bitfold record` writes (docs/regression.md), of arrays in
+    `file` (default: beside it, NAME.npy or NAME.safetensors), so that `bitfold check` compares such
+    a file with it. Arrays on GPUs are copied to the host.
 
     >>> import os, tempfile
     >>> golden = os.path.join(tempfile.mkdtemp(), "golden.json")
@@ -88,7 +89,7 @@ def check(path: str | os.PathLike, arrays: Any, *, ulps: int | None = None, file
 
     arrays: one array, or a mapping of names to arrays, which are those of `file` (default: the only one that was recorded).
     Every bit of them and of their results has to be the same; with `ulps`, results may move by so many steps of their type
-    (what is true or false may not), and contents as they like.
+    (what is true or false may not, and no number may become NaN), and contents as they like.
 
     Errors: BitsMoved, an AssertionError with a line for each array that differs, is missing or new; ValueError where the
     golden file is none, or is of operations of two inputs, which are for `bitfold check`.
@@ -113,9 +114,15 @@ def check(path: str | os.PathLike, arrays: Any, *, ulps: int | None = None, file
             differences.append(f"changed {shown}: {dtype}{list(shape)} -> {x.dtype}{list(x.shape)}")
             continue
         found = _core.digest(x)
-        moved = [f"  content {digest} -> {found}"] if ulps is None and found != digest else []
+        moved = (
+            [f"  content {digest} -> {found}"]
+            if found != digest and (ulps is None or not results)
+            else []
+        )
         for (what, old), (_, new) in zip(results, _results([r for r, _ in results], x)):
-            distance = farthest(_arrays.RESULTS.scalar(what.out, old), _arrays.RESULTS.scalar(what.out, new))
+            distance = farthest(
+                _arrays.RESULTS.scalar(what.out, old), _arrays.RESULTS.scalar(what.out, new)
+            )
             exact = ulps is None or _ops.REGISTRY[what.op]["types"] == "truth"
             if old != new if exact else distance is None or distance > ulps:
                 text = [f"{_core.to_string(what.out, bits)} ({_core.to_hex(what.out, bits)})" for bits in (old, new)]
@@ -129,13 +136,15 @@ def check(path: str | os.PathLike, arrays: Any, *, ulps: int | None = None, file
 
 
 def farthest(a: Any, b: Any) -> int | None:
-    """The largest distance between elements; None where a NaN and a number have none, whatever else there is."""
+    """The largest distance between elements; None where a NaN and a number have none."""
     far = int(np.max(ulp_distance(a, b)))
-    return None if far == NO_DISTANCE and np.asarray(a).dtype.kind not in "iu" else far  # of integers it is a difference
+    return (
+        None if far == NO_DISTANCE and np.asarray(a).dtype.kind not in "iu" else far
+    )  # of integers it is a difference
 
 
 def write_whole(files: Mapping[str | os.PathLike, bytes]) -> None:
-    """All of the files or, where it raises, none: as the command line writes them (src/io/new_files.hpp)."""
+    """All of the files or, where it raises, none: as the command line writes them."""
     _core.write_files([(os.fsencode(path), content) for path, content in files.items()])
 
 

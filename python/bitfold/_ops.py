@@ -48,7 +48,7 @@ def _ddof(ddof, correction):
 
 #: What is not taken, and what to do instead.
 _INSTEAD = {
-    "where": "x[where] has the elements that are meant, and reduce_by_key takes those of several results",
+    "where": "x[where] has the elements that are meant, and reduce_by_key takes several results'",
     "initial": "add it to the result, or to x",
 }
 
@@ -58,7 +58,10 @@ def _otherwise(name, function, inputs, axis, keepdims, given, others):
     others = dict(others)
     dim, keepdim = others.pop("dim", None), others.pop("keepdim", None)
     for other in others:
-        raise TypeError(f"{name}() got an unexpected keyword argument {other!r}" + (f": {_INSTEAD[other]}" if other in _INSTEAD else ""))
+        raise TypeError(
+            f"{name}() got an unexpected keyword argument {other!r}"
+            + (f": {_INSTEAD[other]}" if other in _INSTEAD else "")
+        )
     if dim is not None and axis is not None:
         raise TypeError("dim: given beside axis, of which it is another name")
     if keepdim is not None and keepdims is not False:
@@ -66,7 +69,12 @@ def _otherwise(name, function, inputs, axis, keepdims, given, others):
     if isinstance(dim, (list, tuple)):
         dim = tuple(dim) or None
     try:
-        return function(*inputs, axis=axis if dim is None else dim, keepdims=keepdims if keepdim is None else keepdim, **given)
+        return function(
+            *inputs,
+            axis=axis if dim is None else dim,
+            keepdims=keepdims if keepdim is None else keepdim,
+            **given,
+        )
     except (TypeError, ValueError) as e:
         for ours, theirs in (("axis: ", "dim: "), ("keepdims: ", "keepdim: ")):
             if str(e).startswith(ours):
@@ -102,15 +110,35 @@ def _function(op: dict):
         prepare.append("if correction is not None: ddof = _ddof(ddof, correction)")
         prepare.append("if type(ddof) is not int: ddof = _index('ddof', ddof)")  # 1.0 would be the same key as 1
     if op["takes_dtype"]:
-        prepare.append("if out is not None and (of_out := dtype is None and hasattr(out, 'dtype')): short_name(dtype := out.dtype, 'out')")
+        of_out = "out is not None and (of_out := dtype is None and hasattr(out, 'dtype'))"
+        prepare.append(f"if {of_out}: short_name(dtype := out.dtype, 'out')")
     inputs = "(x, y)" if op["inputs"] == 2 else "(x,)"
     given = ", ".join(f"{o}={o}" for o in [*options(op), "out"])
-    space = {"request": request, "_otherwise": _otherwise, "reduce": _core.reduce, "_reduce": _reduce, "_ddof": _ddof, "_index": _arrays.integer,
-             "short_name": _arrays.short_name, "RESULTS": _arrays.RESULTS, "known": {}}
-    exec(_BODY.format(name=name, signature=signature(op, torchs_names=False), inputs=inputs, given=given,
-                      prepare="\n    ".join(prepare) or "pass", key=", ".join(taken) or "()",
-                      of_out="out is not None and of_out" if op["takes_dtype"] else False,
-                      arguments=", ".join(f"{o}={o}" for o in taken), y="y" if op["inputs"] == 2 else "None"), space)
+    space = {
+        "request": request,
+        "_otherwise": _otherwise,
+        "reduce": _core.reduce,
+        "_reduce": _reduce,
+        "_ddof": _ddof,
+        "_index": _arrays.integer,
+        "short_name": _arrays.short_name,
+        "RESULTS": _arrays.RESULTS,
+        "known": {},
+    }
+    exec(
+        _BODY.format(
+            name=name,
+            signature=signature(op, torchs_names=False),
+            inputs=inputs,
+            given=given,
+            prepare="\n    ".join(prepare) or "pass",
+            key=", ".join(taken) or "()",
+            of_out="out is not None and of_out" if op["takes_dtype"] else False,
+            arguments=", ".join(f"{o}={o}" for o in taken),
+            y="y" if op["inputs"] == 2 else "None",
+        ),
+        space,
+    )
     function = space[name]
     exec(f"def shown({signature(op)}): pass", space)
     function.__signature__ = inspect.signature(space["shown"])
@@ -135,7 +163,9 @@ def request_of(op: Any) -> _core.Request:
         raise TypeError(f"ops: {op!r}, where a name, or a pair of a name and a dictionary, is expected")
     name = ALIASES.get(name, name)
     if name not in REGISTRY:
-        raise ValueError(f"op: there is no {name!r}" + (f": {INSTEAD[name]}" if name in INSTEAD else ""))
+        raise ValueError(
+            f"op: there is no {name!r}" + (f": {INSTEAD[name]}" if name in INSTEAD else "")
+        )
     known = options(REGISTRY[name])
     for option in given:
         if option not in known:
@@ -165,11 +195,22 @@ def _wanted(ops: Any) -> _core.Request | list[_core.Request]:
     return request_of(ops) if _is_one(ops) else requests_of(ops)
 
 
-def reduce(x: Any, ops: Any, y: Any = None, /, *, axis: Any = None, keepdims: bool = False, dim: Any = None, keepdim: bool | None = None) -> Any:
+def reduce(
+    x: Any,
+    ops: Any,
+    y: Any = None,
+    /,
+    *,
+    axis: Any = None,
+    keepdims: bool = False,
+    dim: Any = None,
+    keepdim: bool | None = None,
+) -> Any:
     """Several operations of the same elements in one pass: a tuple of results, each with the bits that it has alone.
 
-    ops: names of operations, or pairs of a name and a dictionary of its options; of one that is in no list, its result. y: the second
-    input, of operations of two. axis, keepdims, dim, keepdim: as the operations take them.
+    ops: names of operations, or pairs of a name and a dictionary of its options; of one that is in
+    no list, its result. y: the second input, of operations of two. axis, keepdims, dim, keepdim: as
+    the operations take them.
 
     >>> total, mean, spread = reduce([1.0, 2.0, 6.0], ["sum", "mean", ("std", {"ddof": 1})])
     >>> total, mean
@@ -178,7 +219,9 @@ def reduce(x: Any, ops: Any, y: Any = None, /, *, axis: Any = None, keepdims: bo
     Errors: as those of the operations; ValueError for operations of one input beside those of two.
     """
     if dim is not None or keepdim is not None:
-        return _otherwise("reduce", reduce, (x, ops, y), axis, keepdims, {}, {"dim": dim, "keepdim": keepdim})
+        return _otherwise(
+            "reduce", reduce, (x, ops, y), axis, keepdims, {}, {"dim": dim, "keepdim": keepdim}
+        )
     wanted = _wanted(ops)
     return () if wanted == [] else _reduce(wanted, x, y, axis, keepdims)
 
@@ -189,7 +232,17 @@ def _listed(call: Any, ops: Any, x: Any, y: Any, integers: tuple, *more: Any) ->
     with kind.context():
         described = [None if a is None else kind.describe(a, name) for a, name in ((x, "x"), (y, "y"))]
         name, given = integers
-        return kind.finish(call(_wanted(ops), *described, kind.indices(given, name), *more, kind.make(), kind.stream, kind.allocate))
+        return kind.finish(
+            call(
+                _wanted(ops),
+                *described,
+                kind.indices(given, name),
+                *more,
+                kind.make(),
+                kind.stream,
+                kind.allocate,
+            )
+        )
 
 
 def segment_reduce(x: Any, offsets: Any, ops: Any = "sum", y: Any = None, *, check: bool = False) -> Any:

@@ -9,13 +9,25 @@ ALIASES = {"amax": "max", "amin": "min"}
 
 #: What others have by these names and bitfold has not, and what to do instead.
 INSTEAD = {
-    **dict.fromkeys(("median", "nanmedian", "quantile", "nanquantile", "percentile", "nanpercentile", "mode", "sort", "argsort", "topk", "unique"),
-                    "it goes by order, where little or nothing is added up; NumPy and PyTorch have it"),
-    **dict.fromkeys(("cumsum", "cumprod", "nancumsum", "nancumprod", "cumulative_sum", "cumulative_prod", "diff"), "bitfold has no scans"),
-    **dict.fromkeys(("matmul", "einsum", "tensordot", "vecdot", "inner", "vdot", "mm", "bmm"),
-                    "bitfold has no products of matrices; dot(x, y, axis=...) is of inputs that broadcast"),
+    **dict.fromkeys(
+        ("median", "nanmedian", "quantile", "nanquantile", "percentile", "nanpercentile", "mode",
+         "sort", "argsort", "topk", "unique"),
+        "it goes by order, where little or nothing is added up; NumPy and PyTorch have it",
+    ),
+    **dict.fromkeys(
+        ("cumsum", "cumprod", "nancumsum", "nancumprod", "cumulative_sum", "cumulative_prod",
+         "diff"),
+        "bitfold has no scans",
+    ),
+    **dict.fromkeys(
+        ("matmul", "einsum", "tensordot", "vecdot", "inner", "vdot", "mm", "bmm"),
+        "bitfold has no products of matrices; dot(x, y, axis=...) is of inputs that broadcast",
+    ),
     **dict.fromkeys(("norm", "vector_norm", "linalg"), "there are norm_l1, norm_l2 and norm_inf"),
-    **dict.fromkeys(("where", "jit", "vmap", "grad"), "bitfold's functions take arrays, along axis=; under PyTorch torch.ops.bitfold has operators"),
+    **dict.fromkeys(
+        ("where", "jit", "vmap", "grad"),
+        "bitfold's functions take arrays, along axis=; torch.ops.bitfold has PyTorch's operators",
+    ),
     "average": "dot(x, weights) / sum(weights)",
     "ptp": "reduce(x, ['max', 'min']) has both in one pass",
     "nanvar": "var(x[~np.isnan(x)])",
@@ -28,7 +40,8 @@ INSTEAD = {
 
 
 def options(op: dict) -> dict[str, str]:
-    """What the operation's function takes besides x, y, axis, keepdims, out and torch's names of the former, with the defaults."""
+    """What the operation's function takes besides x, y, axis, keepdims, out and torch's names, with
+    the defaults."""
     taken = {}
     if op["takes_dtype"]:
         taken["dtype"] = "None"
@@ -43,7 +56,8 @@ def options(op: dict) -> dict[str, str]:
 
 def signature(op: dict, torchs_names: bool = True) -> str:
     taken = "".join(f"{name}={default}, " for name, default in options(op).items())
-    return f"x, {'y, ' * (op['inputs'] == 2)}/, axis=None, *, keepdims=False, {taken}out=None{', dim=None, keepdim=None' * torchs_names}"
+    inputs, torchs = "x, y" if op["inputs"] == 2 else "x", ", dim=None, keepdim=None"
+    return f"{inputs}, /, axis=None, *, keepdims=False, {taken}out=None{torchs * torchs_names}"
 
 
 _TYPES = {
@@ -98,13 +112,15 @@ def docstring(op: dict) -> str:
     lines += [f"x{', y' if two else ''}: array{'s of one type, whose shapes broadcast' if two else ' of any shape'}, of at most 8 axes.",
               "axis: an int, a tuple of them, or None for all axes; negative ones count from the last.",
               "keepdims: whether the reduced axes stay, with length 1.",
-              "dim, keepdim: PyTorch's names of these two; dim may be a list, and an empty one is all axes.",
+              "dim, keepdim: PyTorch's names of these two; dim may be a list; of none it is all axes.",
               f"Result: of {'the common' if two else 'x' + chr(39) + 's'} shape without the reduced axes; where none is left a scalar of NumPy's, or another kind's array of no axes. Type: {_TYPES[op['types']]}.",
               f"Of no elements: {op['empty']}." if op["empty"] != "refused" else "Of no elements: ValueError."]
     if op["takes_dtype"]:
-        lines.append("dtype: the type of the result, as np.dtype takes it or PyTorch names it; what is computed with on the way to it is no narrower.")
+        lines.append("dtype: the type of the result, as np.dtype takes it or PyTorch names it; what "
+                     "is computed with on the way to it is no narrower.")
     if op["takes_acc"]:
-        lines.append("acc: the accumulator, float32 or float64 (default: float64 for float64, by dtype too, and float32 for narrower floats).")
+        lines.append("acc: the accumulator, float32 or float64 (default: float64 for float64, by "
+                     "dtype too, and float32 for narrower floats).")
     if op["takes_method"]:
         lines.append(f"method: {', '.join(m['name'] + ' (on CPUs)' * (not m['on_gpu']) for m in _core.methods() if op['has_exact'] or m['name'] != 'exact')}.")
     elif op["has_exact"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from . import _arrays, _core
@@ -9,56 +10,59 @@ from . import _arrays, _core
 FLOATS = ("f16", "bf16", "f32", "f64")
 
 
-def _of_rows(function: str, x: Any, axis: Any, dim: Any = None, weight: Any = None, bias: Any = None, eps: Any = 0.0) -> Any:
-    named = "axis"
-    if dim is not None:
-        if axis != -1:
-            raise TypeError("dim: given beside axis, of which it is another name")
-        axis, named = dim, "dim"
-    kind = given = _arrays.kind_of(x)
-    if isinstance(kind, _arrays.DLPack) and not kind.on_gpu and kind.namespace is None:  # through NumPy, as all that is made for them
-        kind, x, weight, bias = _arrays.NUMPY, *(None if a is None else _arrays.host(a, name) for a, name in ((x, "x"), (weight, "weight"), (bias, "bias")))
+def _of_rows(function, x, axis, dim=None, weight=None, bias=None, eps=0.0):
+    kind = _arrays.kind_of(x)
+    if isinstance(kind, _arrays.DLPack) and not kind.on_gpu and kind.namespace is None:
+        # Through NumPy, as all that is made for arrays of such libraries.
+        given = (("x", x), ("weight", weight), ("bias", bias))
+        x, weight, bias = (None if a is None else _arrays.host(a, name) for name, a in given)
+        return kind.finish(_of_rows(function, x, axis, dim, weight, bias, eps))
     with kind.context():
         where = kind.describe(x, "x")
         if where.dtype not in FLOATS:
             raise TypeError(f"x: {_arrays.PUBLIC[where.dtype]}, where {function} takes floats")
-        rank = len(where.shape)
-        if axis is not None:
-            if rank == 0:
-                raise ValueError(f"x: no axes, where {function} takes rows")
-            place = _arrays.integer(named, axis)
-            if not -rank <= place < rank:
-                raise ValueError(f"{named}: {place} of an array of {rank} axes")
+        axis = _rows_axis(function, len(where.shape), axis, dim)
         try:
             eps = float(eps)
         except (TypeError, ValueError):
             raise TypeError(f"eps: {eps!r} is no number") from None
-        last = kind.describe(kind.in_a_row(x, axis), "x")
-        parameters = [None if p is None else kind.describe(p, name) for p, name in ((weight, "weight"), (bias, "bias"))]
-        n = last.shape[-1] if axis is not None else max(1, _size(last.shape))
+        rows = kind.describe(kind.in_a_row(x, axis), "x")
+        n = max(1, math.prod(rows.shape)) if axis is None else rows.shape[-1]
         if axis is not None and n > 1 << 24:
             raise ValueError(f"x: rows of {n} elements, and 2^24 are the most")
-        made, address = kind._empty(last.shape, last.dtype)
-        _core.apply_rows(function, last, n, *parameters, eps, address, kind.stream, kind.allocate)
+        parameters = [
+            None if p is None else kind.describe(p, name)
+            for name, p in (("weight", weight), ("bias", bias))
+        ]
+        made, address = kind._empty(rows.shape, rows.dtype)
+        _core.apply_rows(function, rows, n, *parameters, eps, address, kind.stream, kind.allocate)
         made = kind.finish(made)
-        if kind is not given:
-            made = given.finish(made if axis is None else kind.moved_back(made, axis))
-        elif axis is not None:
+        if axis is not None:
             made = kind.moved_back(made, axis)
-        return made[()] if kind is given is _arrays.NUMPY else made
+        return made[()] if kind is _arrays.NUMPY else made  # NumPy's scalar, of no axes
 
 
-def _size(shape: tuple) -> int:
-    n = 1
-    for extent in shape:
-        n *= extent
-    return n
+def _rows_axis(function, rank, axis, dim):
+    """None of a function that knows no rows."""
+    if axis is None:
+        return None
+    if dim is not None and axis != -1:
+        raise TypeError("dim: given beside axis, of which it is another name")
+    if rank == 0:
+        raise ValueError(f"x: no axes, where {function} takes rows")
+    name, given = ("axis", axis) if dim is None else ("dim", dim)
+    place = _arrays.integer(name, given)
+    if not -rank <= place < rank:
+        raise ValueError(f"{name}: {place} of an array of {rank} axes")
+    return place
 
 
-_X = """x: an array of float16, bfloat16, float32 or float64; of what libraries, docs/python.md says.
+_X = """x: an array of float16, bfloat16, float32 or float64.
     axis: the rows' axis. dim: PyTorch's name of it.
-    Result: of x's shape, type and kind, on its device. A row's bits do not depend on the other rows, the layout or the device."""
-_ERRORS = """Errors, naming the argument: TypeError (x of another type), ValueError (an axis that is not there, more than 2^24 elements in a row)."""
+    Result: of x's shape, type and kind, on its device. A row's bits do not depend on the other
+    rows, the layout or the device."""
+_ERRORS = """Errors, naming the argument: TypeError (x of another type), ValueError (an axis that is
+    not there, more than 2^24 elements in a row)."""
 
 
 def softmax(x: Any, /, axis: int = -1, *, dim: int | None = None) -> Any:
@@ -89,7 +93,16 @@ log_softmax.__doc__ = f"""(x - m) - log(s) of each row, the logarithm of softmax
     {_ERRORS}"""
 
 
-def layer_norm(x: Any, /, axis: int = -1, *, weight: Any = None, bias: Any = None, eps: float = 1e-5, dim: int | None = None) -> Any:
+def layer_norm(
+    x: Any,
+    /,
+    axis: int = -1,
+    *,
+    weight: Any = None,
+    bias: Any = None,
+    eps: float = 1e-5,
+    dim: int | None = None,
+) -> Any:
     return _of_rows("layer_norm", x, axis, dim, weight, bias, eps)
 
 
@@ -104,7 +117,9 @@ layer_norm.__doc__ = f"""(x - mean) / sqrt(var + eps) of each row, times weight,
     {_ERRORS}"""
 
 
-def rms_norm(x: Any, /, axis: int = -1, *, weight: Any = None, eps: float = 1e-5, dim: int | None = None) -> Any:
+def rms_norm(
+    x: Any, /, axis: int = -1, *, weight: Any = None, eps: float = 1e-5, dim: int | None = None
+) -> Any:
     return _of_rows("rms_norm", x, axis, dim, weight, None, eps)
 
 
@@ -122,7 +137,8 @@ rms_norm.__doc__ = f"""x / sqrt(mean of the squares + eps) of each row, times we
 def exp(x: Any, /) -> Any:
     """exp of each element, with the same bits on every CPU and GPU.
 
-    x: an array of float16, bfloat16, float32 or float64. Result: of x's shape, type and kind, on its device.
+    x: an array of float16, bfloat16, float32 or float64.
+    Result: of x's shape, type and kind, on its device.
 
     >>> exp([0.0, 1.0])
     array([1.        , 2.71828183])

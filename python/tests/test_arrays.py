@@ -56,18 +56,54 @@ def test_lists_scalars_and_subclasses(tmp_path):
 
 def test_other_spellings():
     wanted = bits(bitfold.sum(X, axis=1))
-    assert wanted == bits(bitfold.sum(X, 1)) == bits(bitfold.sum(X, dim=1)) == bits(bitfold.sum(X, dim=[1])) == bits(bitfold.reduce(X, "sum", dim=1))
-    assert bits(bitfold.sum(X, keepdims=True)) == bits(bitfold.sum(X, keepdim=True)) == bits(bitfold.sum(X, dim=(), keepdim=True))
-    assert bits(bitfold.dot(X, X, 0)) == bits(bitfold.dot(X, X, dim=0)) == bits(bitfold.dot(X, X, axis=0))
-    assert bits(bitfold.var(X, dim=0, correction=1)) == bits(bitfold.var(X, 0, ddof=1)) == bits(bitfold.reduce(X, ("var", {"ddof": 1}), axis=0))
-    assert bitfold.sum(X, dim=0, out=(out := np.zeros((3, 4), np.float32))) is out and bits(out) == bits(bitfold.sum(X, 0))
-    for theirs, ours in (("float64", "f64"), ("float32", "f32"), ("float16", "f16"), (ml_dtypes.bfloat16, "bf16")):
+    assert (
+        wanted
+        == bits(bitfold.sum(X, 1))
+        == bits(bitfold.sum(X, dim=1))
+        == bits(bitfold.sum(X, dim=[1]))
+        == bits(bitfold.reduce(X, "sum", dim=1))
+    )
+    assert (
+        bits(bitfold.sum(X, keepdims=True))
+        == bits(bitfold.sum(X, keepdim=True))
+        == bits(bitfold.sum(X, dim=(), keepdim=True))
+    )
+    assert (
+        bits(bitfold.dot(X, X, 0))
+        == bits(bitfold.dot(X, X, dim=0))
+        == bits(bitfold.dot(X, X, axis=0))
+    )
+    assert (
+        bits(bitfold.var(X, dim=0, correction=1))
+        == bits(bitfold.var(X, 0, ddof=1))
+        == bits(bitfold.reduce(X, ("var", {"ddof": 1}), axis=0))
+    )
+    assert bitfold.sum(X, dim=0, out=(out := np.zeros((3, 4), np.float32))) is out and bits(
+        out
+    ) == bits(bitfold.sum(X, 0))
+    for theirs, ours in (
+        ("float64", "f64"),
+        ("float32", "f32"),
+        ("float16", "f16"),
+        (ml_dtypes.bfloat16, "bf16"),
+    ):
         assert bits(bitfold.sum(X, dtype=theirs)) == bits(bitfold.sum(X, dtype=ours))
-    assert bits(bitfold.sum(np.arange(9), dtype="i32")) == bits(np.int32(36)) and bits(bitfold.sum(np.arange(9), dtype="i8")) == bits(np.int64(36))
+    assert bits(bitfold.sum(np.arange(9), dtype="i32")) == bits(np.int32(36)) and bits(
+        bitfold.sum(np.arange(9), dtype="i8")
+    ) == bits(np.int64(36))
 
 
-@pytest.mark.parametrize("type_, dtype", [(ctypes.c_float, "f4"), (ctypes.c_double, "f8"), (ctypes.c_short, "i2"), (ctypes.c_long, "i8"),
-                                          (ctypes.c_ubyte, "u1"), (ctypes.c_bool, "?")])
+@pytest.mark.parametrize(
+    "type_, dtype",
+    [
+        (ctypes.c_float, "f4"),
+        (ctypes.c_double, "f8"),
+        (ctypes.c_short, "i2"),
+        (ctypes.c_long, "i8"),
+        (ctypes.c_ubyte, "u1"),
+        (ctypes.c_bool, "?"),
+    ],
+)
 def test_ctypes(type_, dtype):
     x = ((type_ * 3) * 2)((1, 0, 1), (1, 1, 0))
     assert bits(bitfold.sum(x, 0)) == bits(bitfold.sum(np.array([[1, 0, 1], [1, 1, 0]], dtype), 0))
@@ -128,8 +164,10 @@ REFUSED = [
     (TypeError, "ddof: float", lambda: bitfold.var(X, ddof=0.5)),
     (ValueError, "correction: 0.5 is not whole", lambda: bitfold.var(X, correction=0.5)),
     (TypeError, "correction: given beside ddof", lambda: bitfold.var(X, ddof=1, correction=1)),
-    (TypeError, r"sum\(\) got an unexpected keyword argument 'where': x\[where\] has", lambda: bitfold.sum(X, where=X > 1)),
-    (TypeError, r"max\(\) got an unexpected keyword argument 'initial': add it", lambda: bitfold.max(X, initial=1)),
+    (TypeError, r"sum\(\) got an unexpected keyword argument 'where': x\[where\] has",
+     lambda: bitfold.sum(X, where=X > 1)),
+    (TypeError, r"max\(\) got an unexpected keyword argument 'initial': add it",
+     lambda: bitfold.max(X, initial=1)),
     (TypeError, "unexpected keyword argument 'method'", lambda: bitfold.max(X, method="tree")),
     (TypeError, "out: list", lambda: bitfold.sum(X, out=[0])),
     (ValueError, r"out: of shape \(3,\)", lambda: bitfold.sum(X, out=np.zeros(3))),
@@ -143,14 +181,16 @@ REFUSED = [
     (ValueError, "dim: 3 of an array of 3 axes", lambda: bitfold.sum(X, dim=3)),
     (TypeError, "dim: str, where an integer", lambda: bitfold.sum(X, dim="time")),
     (TypeError, "dim: given beside axis", lambda: bitfold.sum(X, 0, dim=0)),
-    (TypeError, "keepdim: given beside keepdims", lambda: bitfold.sum(X, keepdims=True, keepdim=True)),
+    (TypeError, "keepdim: given beside keepdims",
+     lambda: bitfold.sum(X, keepdims=True, keepdim=True)),
     (TypeError, "keepdim: 'no' is neither", lambda: bitfold.reduce(X, ["sum"], keepdim="no")),
     (ValueError, "op: there is no 'mode'", lambda: bitfold.reduce(X, ["mode"])),
     (ValueError, "op: there is no 'median': it goes by order", lambda: bitfold.reduce(X, "median")),
     (AttributeError, "no attribute 'median': it goes by order", lambda: bitfold.median),
     (AttributeError, "no attribute 'jit': bitfold's functions take arrays", lambda: bitfold.jit),
     (AttributeError, "no attribute 'such'$", lambda: bitfold.such),
-    (TypeError, "x: a masked array", lambda: bitfold.sum([[1.0], [np.ma.array([1, 2], mask=[0, 1])]])),
+    (TypeError, "x: a masked array",
+     lambda: bitfold.sum([[1.0], [np.ma.array([1, 2], mask=[0, 1])]])),
     (TypeError, "x: a masked array", lambda: bitfold.sum([1.0, np.ma.masked])),
     (TypeError, "x: generator, which is no array: list", lambda: bitfold.sum(i for i in range(3))),
     (TypeError, r"ops: \('sum',\), where a name", lambda: bitfold.reduce(X, [("sum",)])),
@@ -379,27 +419,52 @@ def test_tensors_that_are_refused():
     """With what to do instead, and not in the words of whom bitfold asks."""
     torch = pytest.importorskip("torch")
     refused = [
-        (torch.nn.Parameter(torch.ones(3)), r"a tensor that requires a gradient: x.detach\(\); torch.ops.bitfold"),
-        (torch.eye(3).to_sparse(), r"a tensor of layout torch.sparse_coo, .* x.to_dense\(\) has them"),
-        (torch.ones(3, device="meta"), r"a tensor of type Tensor that has no elements .* \(device meta\); torch.ops"),
+        (
+            torch.nn.Parameter(torch.ones(3)),
+            r"a tensor that requires a gradient: x.detach\(\); torch.ops.bitfold",
+        ),
+        (
+            torch.eye(3).to_sparse(),
+            r"a tensor of layout torch.sparse_coo, .* x.to_dense\(\) has them",
+        ),
+        (
+            torch.ones(3, device="meta"),
+            r"a tensor of type Tensor that has no elements .* \(device meta\); torch.ops",
+        ),
         (torch.ones(3, dtype=torch.complex64), "complex64 is no element type of bitfold"),
         (torch.ones(3).to(torch.float8_e5m2), "float8_e5m2 is no element type of bitfold"),
     ]
     for x, why in refused:
-        for call in (bitfold.sum, bitfold.softmax, lambda x: bitfold.reduce(x, ["sum"]), *[lambda x: bitfold.same_bits(x, x)] * (not x.requires_grad)):
+        for call in (
+            bitfold.sum,
+            bitfold.softmax,
+            lambda x: bitfold.reduce(x, ["sum"]),
+            *[lambda x: bitfold.same_bits(x, x)] * (not x.requires_grad),
+        ):
             with pytest.raises(TypeError, match=f"^[xa]: {why}"):
                 call(x)
     within = [
-        (lambda f: torch.vmap(f)(torch.ones(3, 4)), "a tensor inside a transform of torch.func, .* instead of vmap, axis="),
-        (lambda f: torch.func.grad(f)(torch.ones(3)), "a tensor inside a transform of torch.func, .* torch.ops"),
-        (lambda f: torch.func.jvp(f, (torch.ones(3),), (torch.ones(3),)), "a tensor inside a transform of torch.func, .* torch.ops"),
+        (
+            lambda f: torch.vmap(f)(torch.ones(3, 4)),
+            "a tensor inside a transform of torch.func, .* instead of vmap, axis=",
+        ),
+        (
+            lambda f: torch.func.grad(f)(torch.ones(3)),
+            "a tensor inside a transform of torch.func, .* torch.ops",
+        ),
+        (
+            lambda f: torch.func.jvp(f, (torch.ones(3),), (torch.ones(3),)),
+            "a tensor inside a transform of torch.func, .* torch.ops",
+        ),
     ]
     for transform, why in within:
         with pytest.raises(TypeError, match=f"^x: {why}"):
             transform(lambda x: bitfold.sum(x))
     with pytest.MonkeyPatch.context() as patch:  # as torch.jit.trace has it, which takes seconds
         patch.setattr(torch.jit, "is_tracing", lambda: True)
-        with pytest.raises(TypeError, match="^x: within torch.jit.trace or torch.compile; torch.ops.bitfold has"):
+        with pytest.raises(
+            TypeError, match="^x: within torch.jit.trace or torch.compile; torch.ops.bitfold has"
+        ):
             bitfold.sum(torch.ones(3))
 
 
@@ -415,10 +480,15 @@ def test_what_stands_for_no_number_is_refused():
     dtype = types.SimpleNamespace(na_value=na)
     given = [
         stand_in("pandas.core", dtype=dtype, isna=lambda self: np.array([False, True])),
-        stand_in("pandas", dtypes=[np.dtype(float), dtype], isna=lambda self: np.array([[False, True]])),
+        stand_in(
+            "pandas", dtypes=[np.dtype(float), dtype], isna=lambda self: np.array([[False, True]])
+        ),
         stand_in("polars.series", null_count=lambda self: 1),
         stand_in("pyarrow.lib", null_count=1),
-        stand_in("pyarrow.lib", columns=[types.SimpleNamespace(null_count=0), types.SimpleNamespace(null_count=2)]),
+        stand_in(
+            "pyarrow.lib",
+            columns=[types.SimpleNamespace(null_count=0), types.SimpleNamespace(null_count=2)],
+        ),
         stand_in("dask.array", _meta=np.ma.array([1.0])),
     ]
     whole = [
@@ -506,7 +576,7 @@ def test_record_keeps_a_link(tmp_path):
 
 
 def test_record_writes_as_the_command_line_does(tmp_path):
-    """Whole, beside what else is there; a file keeps its mode, and what is no file is written to."""
+    """Whole, beside what else is there; a file keeps its mode, what is no file is written to."""
     golden = tmp_path / "golden.json"
     (tmp_path / "golden.json.part").write_text("precious")
     golden.write_text("old")
@@ -521,7 +591,8 @@ def test_record_writes_as_the_command_line_does(tmp_path):
     reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE)
     bitfold.record(pipe, np.ones(3), file="golden.npy")
     assert reader.communicate()[0] == golden.read_bytes() and pipe.is_fifo()
-    code = "import bitfold; print('first', flush=True); bitfold.record('/dev/stdout', [1.0], file='x'); print('last')"
+    code = ("import bitfold; print('first', flush=True)\n"
+            "bitfold.record('/dev/stdout', [1.0], file='x'); print('last')")
     with open(tmp_path / "log", "w") as log:
         subprocess.run([sys.executable, "-c", code], stdout=log, check=True)
     lines = (tmp_path / "log").read_text().splitlines()
@@ -537,8 +608,13 @@ def test_record_writes_as_the_command_line_does(tmp_path):
 def test_processes_that_record_the_same_file(tmp_path):
     """What is there at any time is whole."""
     arrays = f"{{f'array_{{i}}': np.full(3, float(i)) for i in range(100)}}"
-    code = f"import bitfold, numpy as np\nfor _ in range(20): bitfold.record('golden.json', {arrays})"
-    writers = [subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE) for _ in range(3)]
+    code = (
+        f"import bitfold, numpy as np\nfor _ in range(20): bitfold.record('golden.json', {arrays})"
+    )
+    writers = [
+        subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE)
+        for _ in range(3)
+    ]
     found = 0
     while any(w.poll() is None for w in writers):
         if (tmp_path / "golden.json").exists():

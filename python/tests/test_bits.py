@@ -114,56 +114,97 @@ def test_keys(data):
 
 # ---- Bools, of which every byte but 0 means true
 
-STRANGE = np.random.default_rng(0).choice(np.uint8([0, 1, 2, 255]), 70_000, p=[0.3, 0.4, 0.2, 0.1]).view(bool)
-STRANGE_RECORDS = np.frombuffer(np.random.default_rng(1).bytes(900), [("a", "u1"), ("x", "?"), ("b", "u1")])["x"]
+STRANGE = (
+    np.random.default_rng(0)
+    .choice(np.uint8([0, 1, 2, 255]), 70_000, p=[0.3, 0.4, 0.2, 0.1])
+    .view(bool)
+)
+STRANGE_RECORDS = np.frombuffer(
+    np.random.default_rng(1).bytes(900), [("a", "u1"), ("x", "?"), ("b", "u1")]
+)["x"]
 
 
 def normal(x):
-    return np.not_equal(x.view(np.uint8), 0) if x.strides[-1:] == (1,) else np.array([byte != 0 for byte in x.copy().view(np.uint8).ravel()]).reshape(x.shape)
+    return (
+        np.not_equal(x.view(np.uint8), 0)
+        if x.strides[-1:] == (1,)
+        else np.array([byte != 0 for byte in x.copy().view(np.uint8).ravel()]).reshape(x.shape)
+    )
 
 
 @pytest.mark.parametrize("op", REGISTRY)
 def test_bytes_of_bools(op):
     call = function(op)
     two = REGISTRY[op]["inputs"] == 2
-    on = lambda f, x, *rest, **how: f(x, x[::-1] if x.ndim == 1 else x, *rest, **how) if two else f(x, *rest, **how)
+    on = lambda f, x, *rest, **how: (
+        f(x, x[::-1] if x.ndim == 1 else x, *rest, **how) if two else f(x, *rest, **how)
+    )
     rows = STRANGE[:9_000].reshape(30, 300)
-    for x in (STRANGE, STRANGE[:100], STRANGE[:0], STRANGE_RECORDS, STRANGE[::3], STRANGE[1:2], np.broadcast_to(STRANGE[7:10], (50, 3)), rows):
+    for x in (
+        STRANGE,
+        STRANGE[:100],
+        STRANGE[:0],
+        STRANGE_RECORDS,
+        STRANGE[::3],
+        STRANGE[1:2],
+        np.broadcast_to(STRANGE[7:10], (50, 3)),
+        rows,
+    ):
         assert x.dtype == bool
         plain = normal(x)
         if x.size == 0 and REGISTRY[op]["empty"] == "refused":
             continue
         assert bits(on(call, x)) == bits(on(call, plain))
-        for how in [{"method": "exact"}] * REGISTRY[op]["has_exact"] + [{"dtype": "float32"}] * REGISTRY[op]["takes_dtype"]:
+        for how in [{"method": "exact"}] * REGISTRY[op]["has_exact"] + [
+            {"dtype": "float32"}
+        ] * REGISTRY[op]["takes_dtype"]:
             assert bits(on(call, x, **how)) == bits(on(call, plain, **how))
     for x in (rows, rows.T, rows[::-2, 1::3]):
         for axis in (0, 1):
             assert bits(on(call, x, axis=axis)) == bits(on(call, normal(x), axis=axis))
     if not two:
         ops = [op, "any", "sum", ("mean", {"dtype": "float32"})]
-        assert [bits(r) for r in bitfold.reduce(rows, ops, axis=1)] == [bits(r) for r in bitfold.reduce(normal(rows), ops, axis=1)]
+        assert [bits(r) for r in bitfold.reduce(rows, ops, axis=1)] == [
+            bits(r) for r in bitfold.reduce(normal(rows), ops, axis=1)
+        ]
     x, y = STRANGE[:1000], STRANGE[1000:2000] if two else None
     plain, plain_y = normal(x), normal(y) if two else None
     keys = np.arange(1000) % 7
-    assert bits(bitfold.segment_reduce(x, [0, 3, 1000], op, y)) == bits(bitfold.segment_reduce(plain, [0, 3, 1000], op, plain_y))
-    assert bits(bitfold.reduce_by_key(x, keys, 7, op, y)) == bits(bitfold.reduce_by_key(plain, keys, 7, op, plain_y))
+    assert bits(bitfold.segment_reduce(x, [0, 3, 1000], op, y)) == bits(
+        bitfold.segment_reduce(plain, [0, 3, 1000], op, plain_y)
+    )
+    assert bits(bitfold.reduce_by_key(x, keys, 7, op, y)) == bits(
+        bitfold.reduce_by_key(plain, keys, 7, op, plain_y)
+    )
 
 
 def test_bytes_of_bools_by_other_ways():
     torch = pytest.importorskip("torch")
     plain, tensor = normal(STRANGE), torch.from_numpy(STRANGE.view(np.uint8)).view(torch.bool)
-    assert bitfold.sum(STRANGE) == plain.sum() == np.count_nonzero(plain) and bitfold.sum(STRANGE_RECORDS) == normal(STRANGE_RECORDS).sum()
+    assert (
+        bitfold.sum(STRANGE) == plain.sum() == np.count_nonzero(plain)
+        and bitfold.sum(STRANGE_RECORDS) == normal(STRANGE_RECORDS).sum()
+    )
     for op in ("sum", "mean", "max", "argmax", "prod", "any"):
         assert bits(function(op)(tensor).numpy()) == bits(function(op)(plain))
-        assert bits(function(op)(tensor.reshape(-1, 700), axis=0).numpy()) == bits(function(op)(plain.reshape(-1, 700), axis=0))
-    total, of_plain, squares, of_plain_squares = (bitfold.accumulator("uint8", degree=degree) for degree in (1, 1, 2, 2))
-    total.add(STRANGE), of_plain.add(plain), squares.add_products(STRANGE, STRANGE), of_plain_squares.add_products(plain, plain)
+        assert bits(function(op)(tensor.reshape(-1, 700), axis=0).numpy()) == bits(
+            function(op)(plain.reshape(-1, 700), axis=0)
+        )
+    total, of_plain, squares, of_plain_squares = (
+        bitfold.accumulator("uint8", degree=degree) for degree in (1, 1, 2, 2)
+    )
+    total.add(STRANGE), of_plain.add(plain), squares.add_products(
+        STRANGE, STRANGE
+    ), of_plain_squares.add_products(plain, plain)
     assert total == of_plain and squares == of_plain_squares
     bitfold.sum(STRANGE, out=(out := np.zeros((), np.int64)))
     assert out == plain.sum()
     x = np.random.default_rng(1).choice(np.uint8([0, 1]), 3 << 20)  # by several threads
     x[-1] = 3
-    assert bitfold.sum(x.view(bool)) == np.count_nonzero(x) and bitfold.mean(x.view(bool)) == np.count_nonzero(x) / x.size
+    assert (
+        bitfold.sum(x.view(bool)) == np.count_nonzero(x)
+        and bitfold.mean(x.view(bool)) == np.count_nonzero(x) / x.size
+    )
 
 
 # ---- dtype, as NumPy and PyTorch have it: of what is computed with, and the result
@@ -173,12 +214,20 @@ TAKES_DTYPE = [op for op, info in REGISTRY.items() if info["takes_dtype"]]
 
 @pytest.mark.parametrize("op", TAKES_DTYPE)
 def test_dtype_is_what_is_computed_with(op):
-    call = lambda x, **how: function(op)(x, x[::-1], **how) if REGISTRY[op]["inputs"] == 2 else function(op)(x, **how)
+    call = lambda x, **how: (
+        function(op)(x, x[::-1], **how) if REGISTRY[op]["inputs"] == 2 else function(op)(x, **how)
+    )
     for dtype in FLOATS[:3]:
         x = random_array(1, 3000, dtype)
-        for how in [{}] + [{"method": m} for m in ("kahan", "sequential")] * REGISTRY[op]["takes_method"]:
-            assert bits(call(x, dtype="float64", **how)) == bits(call(x.astype(np.float64), **how)), (dtype, how)
-            assert bits(call(x, dtype="float64", **how)) == bits(call(x, out=np.zeros((), np.float64), **how))
+        for how in [{}] + [{"method": m} for m in ("kahan", "sequential")] * REGISTRY[op][
+            "takes_method"
+        ]:
+            assert bits(call(x, dtype="float64", **how)) == bits(
+                call(x.astype(np.float64), **how)
+            ), (dtype, how)
+            assert bits(call(x, dtype="float64", **how)) == bits(
+                call(x, out=np.zeros((), np.float64), **how)
+            )
             if REGISTRY[op]["takes_acc"]:  # which says more
                 wanted = bitfold._ops.request_of((op, {"dtype": "float64", "acc": "float32"}))
                 assert wanted.of(bitfold._arrays.short_name(dtype)).acc == "f32"
@@ -187,22 +236,37 @@ def test_dtype_is_what_is_computed_with(op):
         if op == "prod":
             wanted = call(x.astype(np.float64))
         else:  # what is added up modulo 2^64 by other methods, or in float64
-            wanted = call(x, method="exact", dtype="float64") if REGISTRY[op]["types"] == "additive" else call(x)
+            wanted = (
+                call(x, method="exact", dtype="float64")
+                if REGISTRY[op]["types"] == "additive"
+                else call(x)
+            )
         assert bits(call(x, dtype="float64")) == bits(wanted), dtype
 
 
 def test_dtype():
     ones = np.ones(2**24 + 1, np.float32)
     assert bitfold.sum(ones, dtype=np.float64) == bitfold.sum(ones, out=np.zeros(())) == 2**24 + 1
-    assert bitfold.reduce(ones[None], [("sum", {"dtype": "float64"})], axis=1)[0] == [2**24 + 1] and bitfold.sum(ones) == 2**24
+    assert (
+        bitfold.reduce(ones[None], [("sum", {"dtype": "float64"})], axis=1)[0] == [2**24 + 1]
+        and bitfold.sum(ones) == 2**24
+    )
     huge = [2**62] * 3
     assert bits(bitfold.sum(huge, dtype="float32")) == bits(np.float32(3 * 2.0**62))
     assert bits(bitfold.dot(huge, huge, dtype="float64")) == bits(np.float64(3 * 2.0**124))
-    assert bits(bitfold.sum(np.array([huge, huge]), axis=1, dtype="f4")) == bits(np.float32([3 * 2.0**62] * 2))
+    assert bits(bitfold.sum(np.array([huge, huge]), axis=1, dtype="f4")) == bits(
+        np.float32([3 * 2.0**62] * 2)
+    )
     assert bits(bitfold.prod(huge, dtype="float64")) == bits(np.float64(2.0**186))
-    assert bits(bitfold.segment_reduce(huge * 2, [0, 3, 6], ("prod", {"dtype": "float64"}))) == bits(np.array([2.0**186] * 2))
-    assert bits(bitfold.index_add(huge, [0, 0, 0], 1, dtype="float32")) == bits(np.float32([3 * 2.0**62]))
-    with pytest.raises(ValueError, match="^dtype: prod of i64 is computed modulo 2.64 .acc., and not in f64 here"):
+    assert bits(
+        bitfold.segment_reduce(huge * 2, [0, 3, 6], ("prod", {"dtype": "float64"}))
+    ) == bits(np.array([2.0**186] * 2))
+    assert bits(bitfold.index_add(huge, [0, 0, 0], 1, dtype="float32")) == bits(
+        np.float32([3 * 2.0**62])
+    )
+    with pytest.raises(
+        ValueError, match="^dtype: prod of i64 is computed modulo 2.64 .acc., and not in f64 here"
+    ):
         bitfold.reduce(huge, ["sum", ("prod", {"dtype": "float64"})])
     torch = pytest.importorskip("torch")
     importlib.import_module("bitfold.torch")

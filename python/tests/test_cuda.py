@@ -58,18 +58,29 @@ def test_bytes_of_bools(to_gpu, name):
         assert bitfold.same_bits(of(call(there, axis=axis)), np.asarray(call(x, axis=axis)))
     flat, y = (x.reshape(-1), there.reshape(-1)), lambda x: x if two else None
     keys = np.arange(flat[0].size) % 50
-    for got, want in ((bitfold.segment_reduce(flat[1], to_gpu(np.array([0, 3, 9240])), name, y(flat[1])),
-                       bitfold.segment_reduce(flat[0], [0, 3, 9240], name, y(flat[0]))),
-                      (bitfold.reduce_by_key(flat[1], to_gpu(keys), 50, name, y(flat[1])), bitfold.reduce_by_key(flat[0], keys, 50, name, y(flat[0])))):
+    for got, want in (
+        (
+            bitfold.segment_reduce(flat[1], to_gpu(np.array([0, 3, 9240])), name, y(flat[1])),
+            bitfold.segment_reduce(flat[0], [0, 3, 9240], name, y(flat[0])),
+        ),
+        (
+            bitfold.reduce_by_key(flat[1], to_gpu(keys), 50, name, y(flat[1])),
+            bitfold.reduce_by_key(flat[0], keys, 50, name, y(flat[0])),
+        ),
+    ):
         assert bitfold.same_bits(of(got), want)
-    empty = bitfold.segment_reduce(flat[1][:3], to_gpu(np.array([0, 0, 3])), name, y(flat[1][:3]))  # 0 where CPUs have no result
+    empty = bitfold.segment_reduce(
+        flat[1][:3], to_gpu(np.array([0, 0, 3])), name, y(flat[1][:3])
+    )  # 0 where CPUs have no result
     if name in ("min", "max", "nanmin", "nanmax"):
         assert not of(empty)[0]
 
 
 def test_dtype_of_integers():
     huge = torch.full((3, 5), 2**62, device="cuda")
-    assert bitfold.same_bits(of(bitfold.sum(huge, axis=0, dtype="float32")), np.full(5, 3 * 2.0**62, np.float32))
+    assert bitfold.same_bits(
+        of(bitfold.sum(huge, axis=0, dtype="float32")), np.full(5, 3 * 2.0**62, np.float32)
+    )
     assert bitfold.same_bits(of(bitfold.prod(huge, axis=0, dtype="float64")), np.full(5, 2.0**186))
 
 
@@ -81,8 +92,13 @@ def test_functions_of_rows(to_gpu, dtype):
     for axis in (-1, 0):
         for f in (bitfold.softmax, bitfold.log_softmax, bitfold.layer_norm, bitfold.rms_norm):
             got = f(there, axis)
-            assert type(got).__module__.startswith(to_gpu.__name__[:-1]) and bitfold.same_bits(of(got), f(x, axis))
-    assert bitfold.same_bits(of(bitfold.layer_norm(there, weight=there_w, bias=there_w)), bitfold.layer_norm(x, weight=w, bias=w))
+            assert type(got).__module__.startswith(to_gpu.__name__[:-1]) and bitfold.same_bits(
+                of(got), f(x, axis)
+            )
+    assert bitfold.same_bits(
+        of(bitfold.layer_norm(there, weight=there_w, bias=there_w)),
+        bitfold.layer_norm(x, weight=w, bias=w),
+    )
     assert bitfold.same_bits(of(bitfold.exp(there / 100)), bitfold.exp(of(there / 100)))
     with pytest.raises(ValueError, match="^weight: on another device than x|^weight: "):
         bitfold.rms_norm(torchs(x), weight=torch.from_numpy(w))

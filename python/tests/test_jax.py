@@ -117,7 +117,9 @@ def test_refused(wide):
 def test_inside_a_traced_function():
     for transform in (jax.jit, jax.vmap, jax.grad):
         for function in (bitfold.sum, bitfold.softmax):
-            with pytest.raises(TypeError, match="^x: a Tracer of JAX, which has no elements: .* jax.pure_callback"):
+            with pytest.raises(
+                TypeError, match="^x: a Tracer of JAX, which has no elements: .* jax.pure_callback"
+            ):
                 transform(function)(jnp.ones((3, 3)))
 
 
@@ -130,5 +132,7 @@ def test_functions_of_rows(device, wide):
                 for axis in (-1, 0):
                     made = function(there, axis)
                     assert is_there(made, device) and bits(made) == bits(function(x, axis))
-            assert bits(bitfold.layer_norm(there, weight=jnp.asarray(w), bias=jnp.asarray(w))) == bits(bitfold.layer_norm(x, weight=w, bias=w))
+            assert bits(
+                bitfold.layer_norm(there, weight=jnp.asarray(w), bias=jnp.asarray(w))
+            ) == bits(bitfold.layer_norm(x, weight=w, bias=w))
             assert bits(bitfold.exp(there)) == bits(bitfold.exp(x))

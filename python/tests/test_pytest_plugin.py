@@ -259,7 +259,13 @@ def test_one_arrays_fault_is_its_tests(pytester, run):
     pytest.importorskip("torch")
     result = run(FAULTS, "--bits-update")
     result.assert_outcomes(passed=2, failed=3)
-    result.stdout.re_match_lines_random([r".*TypeError: x: complex64 is no element type", r".*TypeError: x/1: complex64 is no", r".*TypeError: x: float8_e5m2"])
+    result.stdout.re_match_lines_random(
+        [
+            r".*TypeError: x: complex64 is no element type",
+            r".*TypeError: x/1: complex64 is no",
+            r".*TypeError: x: float8_e5m2",
+        ]
+    )
     result = run(FAULTS)
     result.assert_outcomes(passed=2, failed=3)
     assert "INTERNALERROR" not in result.stdout.str()
@@ -272,8 +278,12 @@ def test_a_file_that_cannot_be_written_is_its_own(pytester, run):
     result = run(module(), "--bits-update", other)
     result.assert_outcomes(passed=4)
     assert result.ret == pytest.ExitCode.TESTS_FAILED and "INTERNALERROR" not in result.stdout.str()
-    result.stdout.re_match_lines([r".*test_model\.bits: not written: IsADirectoryError: .*test_model\.bits\.npz"])
-    assert (pytester.path / "test_other.bits").exists() and not (pytester.path / "test_model.bits").exists()
+    result.stdout.re_match_lines(
+        [r".*test_model\.bits: not written: IsADirectoryError: .*test_model\.bits\.npz"]
+    )
+    assert (pytester.path / "test_other.bits").exists() and not (
+        pytester.path / "test_model.bits"
+    ).exists()
 
 
 def test_files_are_written_as_by_the_command_line(pytester, run):
@@ -285,7 +295,9 @@ def test_files_are_written_as_by_the_command_line(pytester, run):
     run(module(), "--bits-update").assert_outcomes(passed=3)
     run(module()).assert_outcomes(passed=3)
     for name in ("test_model.bits", "test_model.bits.npz"):
-        assert (pytester.path / name).is_symlink() and (pytester.path / "there" / name).stat().st_size > 100
+        assert (pytester.path / name).is_symlink() and (
+            pytester.path / "there" / name
+        ).stat().st_size > 100
         assert (pytester.path / f"{name}.part").read_text() == "precious"
 
 

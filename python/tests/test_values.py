@@ -157,7 +157,10 @@ def test_golden(tmp_path):
 
 
 def test_ulps_do_not_excuse_nan(tmp_path):
-    for a, b in ((np.float32([1, 2]), np.float32([1, np.nan])), (np.float32([1, np.nan]), np.float32([1, 2]))):
+    for a, b in (
+        (np.float32([1, 2]), np.float32([1, np.nan])),
+        (np.float32([1, np.nan]), np.float32([1, 2])),
+    ):
         bitfold.record(tmp_path / "g", a)
         with pytest.raises(bitfold.BitsMoved, match="no distance"):
             bitfold.check(tmp_path / "g", b, ulps=2**64 - 1)
@@ -169,6 +172,20 @@ def test_ulps_do_not_excuse_nan(tmp_path):
     for wrong in (1.5, "2"):
         with pytest.raises(TypeError, match="^ulps: .* integer is expected"):
             bitfold.check(tmp_path / "g", np.uint64([0]), ulps=wrong)
+
+
+def test_bool_is_a_type_of_its_own(tmp_path):
+    truths = np.array([True, False, True])
+    bitfold.record(tmp_path / "g", {"x": truths}, ["sum", "max", "mean"])
+    assert json.loads((tmp_path / "g").read_text())["files"][0]["arrays"][0]["dtype"] == "bool"
+    for ulps in (None, 5):
+        bitfold.check(tmp_path / "g", {"x": truths}, ulps=ulps)
+        with pytest.raises(bitfold.BitsMoved, match=r"changed x: bool\[3\] -> u8\[3\]"):
+            bitfold.check(tmp_path / "g", {"x": truths.view(np.uint8)}, ulps=ulps)
+    strange = np.array([2, 0, 255], np.uint8).view(bool)  # the same truths by other bytes
+    bitfold.check(tmp_path / "g", {"x": strange}, ulps=0)
+    with pytest.raises(bitfold.BitsMoved, match="moved x\n  content"):
+        bitfold.check(tmp_path / "g", {"x": strange})
 
 
 def test_ulps_do_not_excuse_what_is_true_or_false(tmp_path):

@@ -21,7 +21,8 @@
 namespace bitfold::io {
 
 write_error::write_error(const std::string& file, int error_number)
-    : std::runtime_error(fmt::format("{}: cannot be written: {}", printable(file), std::strerror(error_number))),
+    : std::runtime_error(
+          fmt::format("{}: cannot be written: {}", printable(file), std::strerror(error_number))),
       path(file),
       number(error_number) {}
 
@@ -91,7 +92,8 @@ int open_directly(const std::string& path) {
   return open_already ? ::dup(*open_already) : ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
 }
 
-// Where signals clean up: those that were made, as a handler may read them, in a list that only grows.
+// Where signals clean up: those that were made, as a handler may read them, in a list that only
+// grows.
 std::atomic<bool> cleans_up = false;
 std::atomic<temporary_file*> temporary_files = nullptr;
 
@@ -101,8 +103,8 @@ void remove_temporary_files(int number) {
   std::raise(number);
 }
 
-// A new file beside the target with the text. Where it takes the place of another it has that one's mode, and is on the
-// disk, so that a machine that stops leaves one of them.
+// A new file beside the target with the text. Where it takes the place of another it has that one's
+// mode, and is on the disk, so that a machine that stops leaves one of them.
 int write_new(temporary_file*& made, const std::filesystem::path& target, std::string_view text) {
   static std::atomic<int> number = 0;
   std::filesystem::path path;
@@ -121,7 +123,8 @@ int write_new(temporary_file*& made, const std::filesystem::path& target, std::s
   }
   struct stat old;
   const bool replaces = ::stat(target.c_str(), &old) == 0;
-  int failed = replaces && ::fchmod(fd, old.st_mode & 0777) != 0 ? errno : 0;  // before others could read it
+  int failed =
+      replaces && ::fchmod(fd, old.st_mode & 0777) != 0 ? errno : 0;  // before others could read it
   if (!failed) failed = write_all(fd, text);
   if (!failed && replaces && ::fsync(fd) != 0) failed = errno;
   if (::close(fd) != 0 && !failed) failed = errno;

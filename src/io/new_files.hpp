@@ -1,4 +1,5 @@
-// Files that are written whole or not at all: results, reports and golden files, of the command line and of Python.
+// Files that are written whole or not at all: results, reports and golden files, of the command
+// line and of Python.
 #pragma once
 
 #include <filesystem>
@@ -19,16 +20,16 @@ struct write_error : std::runtime_error {
 /// Where a path leads through links, in one spelling, whether something is there or not.
 std::string place_of(const std::string& path);
 
-/// The whole file or, where it throws, nothing: by way of a temporary file beside it, of a name that nothing else has.
-/// A link stays one, and where it leads is written. A file that is replaced keeps its mode, and its successor is on the
-/// disk before it goes. What is no regular file (a pipe, a device), or open already (/dev/stdout), is written to
-/// directly, after what is there.
+/// The whole file or, where it throws, nothing: by way of a temporary file beside it, of a name
+/// that nothing else has. A link stays one, and where it leads is written. A file that is replaced
+/// keeps its mode, and its successor is on the disk before it goes. What is no regular file (a
+/// pipe, a device), or open already (/dev/stdout), is written to directly, after what is there.
 void write_file(const std::string& path, std::string_view text);
 
 struct temporary_file;
 
-/// Several files, likewise: `add` writes them beside their places, to which `commit` moves them all. Where one cannot be
-/// moved, none is, as far as the file system can exchange two files.
+/// Several files, likewise: `add` writes them beside their places, to which `commit` moves them
+/// all. Where one cannot be moved, none is, as far as the file system can exchange two files.
 class new_files {
  public:
   new_files() = default;
@@ -53,8 +54,9 @@ class new_files {
   std::vector<file> files_;
 };
 
-/// From now on SIGINT, SIGTERM and SIGHUP, where they were not ignored, remove the files that new_files has written and
-/// not yet moved, before they end the process. For programs of our own: called before the first new_files.
+/// From now on SIGINT, SIGTERM and SIGHUP, where they were not ignored, remove the files that
+/// new_files has written and not yet moved, before they end the process. For programs of our own:
+/// called before the first new_files.
 void clean_up_on_signals();
 
 }  // namespace bitfold::io
