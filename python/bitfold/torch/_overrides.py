@@ -271,6 +271,8 @@ GRADIENTS |= {"prod": _ProdOfAll, "prod.dim_int": _Prod, "masked_fill.Tensor": _
 @covers("dot", "vdot")
 def _dot(how, x, y):
     _refuse_complex("dot", x)
+    if x.dtype is torch.bool:
+        raise NotImplementedError("dot: not implemented for torch.bool")
     if x.dim() != 1 or y.dim() != 1 or x.shape != y.shape:
         raise RuntimeError(f"dot: 1D tensors of one length expected, got {list(x.shape)} and {list(y.shape)}")
     if x._is_zerotensor() or y._is_zerotensor():  # which have no elements; forward mode makes them, and has torch give this
@@ -365,6 +367,8 @@ _NORMS = {1: "norm_l1", 2: "norm_l2", math.inf: "norm_inf"}
 
 @covers("linalg_vector_norm")
 def vector_norm(how, x, ord=2, dim=None, keepdim=False, *, dtype=None):
+    if not (x.is_floating_point() or x.is_complex()):
+        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype}")
     if dtype is not None:
         if dtype.is_complex != x.is_complex():
             raise RuntimeError(f"linalg.vector_norm: dtype should be {'complex' if x.is_complex() else 'real'}, as the input is, but got {dtype}")
@@ -373,8 +377,6 @@ def vector_norm(how, x, ord=2, dim=None, keepdim=False, *, dtype=None):
         x = x.to(dtype)
     if x.is_complex():  # whose magnitudes torch rounds by their place on CPUs
         x = fold(how, "norm_l2", torch.view_as_real(x.resolve_conj()), dim=[x.dim()], keepdim=False)
-    if not x.is_floating_point():
-        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype}")
     named = _NORMS.get(ord)
     if (ord < 0 or ord == math.inf) and 0 in (x.shape[d] for d in dims_of(x.dim(), dim)):
         raise RuntimeError(f"linalg.vector_norm cannot compute the {ord} norm on an empty tensor because the operation does not have an identity")
@@ -504,6 +506,7 @@ def _safe_softmax(how, x, dim, dtype=None):
 
 @covers("_softmax_backward_data")
 def _softmax_backward(how, grad, output, dim, input_dtype):
+    _floating("softmax_backward", output)
     if how == "tree" and grad.dtype is output.dtype and _has_rows(grad, dim):
         return _along_rows("softmax_backward", grad, dim, grad.dtype, output).to(input_dtype)
     g, y = grad.to(wide(grad.dtype)), output.to(wide(output.dtype))
@@ -512,6 +515,7 @@ def _softmax_backward(how, grad, output, dim, input_dtype):
 
 @covers("_log_softmax_backward_data")
 def _log_softmax_backward(how, grad, output, dim, input_dtype):
+    _floating("log_softmax_backward", output)
     if how == "tree" and grad.dtype is output.dtype and _has_rows(grad, dim):
         return _along_rows("log_softmax_backward", grad, dim, grad.dtype, output).to(input_dtype)
     g, y = grad.to(wide(grad.dtype)), output.to(wide(output.dtype))
@@ -832,6 +836,7 @@ _NONE, _MEAN = 0, 1
 def _mse_loss(how, x, y, reduction=_MEAN):
     dtype = torch.result_type(x, y)
     x, y = torch.broadcast_tensors(x.to(dtype), y.to(dtype))
+    _floating("mse_loss", x)
     if reduction == _NONE:
         d = x - y
         return d * d
@@ -919,6 +924,8 @@ def _combined(how: str, base: Tensor, at: Tensor, values: Tensor, reduce: str, i
         parts = _combined(how, _flat_parts(base), pairs, _flat_parts(values), reduce, include_self)
         return torch.view_as_complex(parts.reshape(-1, 2))
     if base.dtype is torch.bool:  # true plus true is true
+        if reduce == "mean":
+            raise NotImplementedError("mean: not implemented for torch.bool")
         as_bytes = _combined(how, base.to(torch.uint8), at, values.to(torch.uint8), {"sum": "amax"}.get(reduce, reduce), include_self)
         return as_bytes != 0
     touched = _touched(at, n)
@@ -1050,8 +1057,10 @@ def _indexed(how, x, dim, index, source, reduce, include_self=True):
 @covers("index_add")
 def _index_add(how, x, dim, index, source, *, alpha=1):
     _same_type(x, source, "index_add_")
-    alpha = alpha if x.is_floating_point() or x.is_complex() else int(alpha)
-    return _indexed(how, x, dim, index, source if alpha == 1 else source.to(wide(x.dtype)) * alpha, "sum")
+    if alpha != 1:
+        exact = not (x.is_floating_point() or x.is_complex())  # then it is of that type, too, if it fits
+        source = source.to(wide(x.dtype)) * (x.new_full((), alpha) if exact else alpha)
+    return _indexed(how, x, dim, index, source, "sum")
 
 
 @covers("index_reduce")
@@ -1112,6 +1121,7 @@ def _embedding_bag(
     how, weight, indices, offsets, scale_grad_by_freq=False, mode=_BAG_SUM, sparse=False, per_sample_weights=None, include_last_offset=False,
     padding_idx=-1,
 ):  # fmt: skip
+    _floating("embedding_bag", weight)
     bags, n, width = offsets.numel() - int(include_last_offset), indices.numel(), weight.shape[1]
     if bags < 0:
         raise RuntimeError("include_last_offset: number of offset should be at least 1")
@@ -1152,6 +1162,7 @@ def _embedding_bag(
 def _embedding_bag_backward(
     how, grad, indices, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode, per_sample_weights, padding_idx=-1
 ):
+    _floating("embedding_bag_backward", grad)
     if mode == _BAG_MAX:
         bags, width = grad.shape
         keys = torch.where(maximum_indices < 0, num_weights, maximum_indices)
@@ -1170,6 +1181,7 @@ def _embedding_bag_backward(
 
 @covers("_embedding_bag_per_sample_weights_backward")
 def _bag_weights_backward(how, grad, weight, indices, offsets, offset2bag, mode, padding_idx=-1):
+    _floating("embedding_bag_backward", grad)
     within = offset2bag < grad.shape[0]
     g, rows = grad[offset2bag.where(within, 0)], weight[indices]
     per_sample = fold(how, "dot", g, rows, dim=1, keepdim=False, out=grad.dtype)
