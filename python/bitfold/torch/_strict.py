@@ -61,7 +61,7 @@ INDEPENDENT: dict[str, tuple[str, ...]] = {
     _UNMARKED: _words(
         """_amp_foreach_non_finite_check_and_unscale_ _amp_update_scale_ _conj_physical _foreach_copy_ _foreach_zero_
         _fused_adagrad_ _fused_adam_ _fused_adamw_ _fused_sgd_ _prelu_kernel _prelu_kernel_backward binary_cross_entropy_backward complex
-        elu_backward floor_divide glu glu_backward hardshrink_backward hardsigmoid_backward hardswish hardswish_
+        elu_backward floor_divide floor_divide_ glu glu_backward hardshrink_backward hardsigmoid_backward hardswish hardswish_
         hardswish_backward hardtanh_backward huber_loss_backward leaky_relu_backward linalg_cross log_sigmoid_backward
         log_sigmoid_forward mish_backward mse_loss_backward native_dropout_backward nll_loss2d_backward nll_loss_backward polar
         rrelu_with_noise_backward rsub smooth_l1_loss_backward soft_margin_loss_backward softplus_backward
