@@ -11,7 +11,9 @@ DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.cuda, pytest.mark.skip
 
 def bits(x: torch.Tensor) -> torch.Tensor:
     """On the CPU, as integers."""
-    x = x.detach().cpu().contiguous()
+    x = x.detach().resolve_conj().cpu().contiguous()
+    if x.is_complex():
+        x = torch.view_as_real(x)
     if not x.is_floating_point():
         return x
     return x.view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[x.element_size()])

@@ -369,6 +369,8 @@ _NORMS = {1: "norm_l1", 2: "norm_l2", math.inf: "norm_inf"}
 
 @covers("linalg_vector_norm")
 def vector_norm(how, x, ord=2, dim=None, keepdim=False, *, dtype=None):
+    if not (x.is_floating_point() or x.is_complex()):
+        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype}")
     if dtype is not None:
         if dtype.is_complex != x.is_complex():
             raise RuntimeError(f"linalg.vector_norm: dtype should be {'complex' if x.is_complex() else 'real'}, as the input is, but got {dtype}")
@@ -962,6 +964,8 @@ def _combined(how: str, base: Tensor, at: Tensor, values: Tensor, reduce: str, i
         parts = _combined(how, _flat_parts(base), pairs, _flat_parts(values), reduce, include_self)
         return torch.view_as_complex(parts.reshape(-1, 2))
     if base.dtype is torch.bool:  # true plus true is true
+        if reduce == "mean":
+            raise NotImplementedError("mean: not implemented for torch.bool")
         as_bytes = _combined(how, base.to(torch.uint8), at, values.to(torch.uint8), {"sum": "amax"}.get(reduce, reduce), include_self)
         return as_bytes != 0
     touched = _touched(at, n)
@@ -1102,6 +1106,8 @@ def _index_add(how, x, dim, index, source, *, alpha=1):
     if not x.is_complex():
         if isinstance(alpha, complex):
             raise Uncovered(f"index_add: bitfold has no complex alpha for {x.dtype}")
+        if not x.is_floating_point() and isinstance(alpha, float):
+            raise RuntimeError("index_add: for integers alpha must be no floating-point number")
         alpha = alpha if x.is_floating_point() else bool(alpha) if x.dtype is torch.bool else int(alpha)
     return _indexed(how, x, dim, index, source if alpha == 1 else source.to(wide(x.dtype)) * alpha, "sum")
 
@@ -1227,6 +1233,7 @@ def _embedding_bag(
 def _embedding_bag_backward(
     how, grad, indices, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode, per_sample_weights, padding_idx=-1
 ):
+    _among(FLOATS, "embedding_bag_backward", grad)
     if mode == _BAG_MAX:
         bags, width = grad.shape
         keys = torch.where(maximum_indices < 0, num_weights, maximum_indices)
@@ -1245,6 +1252,7 @@ def _embedding_bag_backward(
 
 @covers("_embedding_bag_per_sample_weights_backward")
 def _bag_weights_backward(how, grad, weight, indices, offsets, offset2bag, mode, padding_idx=-1):
+    _among(FLOATS, "embedding_bag_backward", grad)
     within = offset2bag < grad.shape[0]
     g, rows = grad[offset2bag.where(within, 0)], weight[indices]
     per_sample = fold(how, "dot", g, rows, dim=1, keepdim=False, out=grad.dtype)

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
-from torch.utils._pytree import tree_leaves
 
 from ._engine import HALF, is_real
 
@@ -62,7 +61,7 @@ INDEPENDENT: dict[str, tuple[str, ...]] = {
     _UNMARKED: _words(
         """_amp_foreach_non_finite_check_and_unscale_ _amp_update_scale_ _conj_physical _foreach_copy_ _foreach_zero_
         _fused_adagrad_ _fused_adam_ _fused_adamw_ _fused_sgd_ _prelu_kernel _prelu_kernel_backward binary_cross_entropy_backward complex
-        elu_backward floor_divide glu glu_backward hardshrink_backward hardsigmoid_backward hardswish hardswish_
+        elu_backward floor_divide floor_divide_ glu glu_backward hardshrink_backward hardsigmoid_backward hardswish hardswish_
         hardswish_backward hardtanh_backward huber_loss_backward leaky_relu_backward linalg_cross log_sigmoid_backward
         log_sigmoid_forward mish_backward mse_loss_backward native_dropout_backward nll_loss2d_backward nll_loss_backward polar
         rrelu_with_noise_backward rsub smooth_l1_loss_backward soft_margin_loss_backward softplus_backward
@@ -70,7 +69,8 @@ INDEPENDENT: dict[str, tuple[str, ...]] = {
     ),
     "ask, and compute nothing": _words(
         """_assert_async _assert_scalar _assert_tensor_metadata _has_compatible_shallow_copy_type _is_all_true _is_any_true
-        _local_scalar_dense is_pinned is_same_size item record_stream sym_numel sym_size sym_storage_offset sym_stride"""
+        _local_scalar_dense can_cast is_pinned is_same_size is_set_to item promote_types record_stream result_type sym_numel
+        sym_size sym_storage_offset sym_stride"""
     ),
 }
 
@@ -128,7 +128,7 @@ BY_PLACE: dict[str, tuple[tuple[str, ...], Callable]] = {
 
 #: Of complex numbers, all that works on each element by itself, but what rounds each part once.
 EXACT_OF_COMPLEX = _words(
-    "_conj_physical _foreach_copy _foreach_zero add clone conj_physical eq isfinite isinf isnan masked_fill ne neg sub where"
+    "_conj_physical _foreach_copy _foreach_zero add clone conj_physical eq equal isfinite isinf isnan masked_fill ne neg sub where"
 )
 
 #: What is not covered, and what is known of it.
@@ -215,6 +215,11 @@ def is_independent(op: torch._ops.OpOverload) -> bool:
     return op.namespace in ("aten", "prim") and (_is_named(op, _INDEPENDENT) or _is_of_a_view(op))
 
 
+def _comes_down(op: torch._ops.OpOverload) -> bool:
+    """Whether it is made of other operators, without a kernel of its own."""
+    return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), torch._C.DispatchKey.CompositeImplicitAutograd)
+
+
 def _is_of_integers(op, args: tuple, kwargs: dict, tensors: list[torch.Tensor]) -> bool:
     types = [t.dtype for t in tensors] + [v for v in (*args, *kwargs.values()) if isinstance(v, torch.dtype)]
     return bool(tensors) and not any(dtype.is_floating_point or dtype.is_complex for dtype in types)
@@ -297,6 +302,14 @@ def is_allowed(op: torch._ops.OpOverload, allow: frozenset[str]) -> bool:
     return name in allow or f"{name}.{op._overloadname}" in allow
 
 
+def _tensors(arguments: Iterable) -> Iterator[torch.Tensor]:
+    for given in arguments:
+        if isinstance(given, torch.Tensor):
+            yield given
+        elif isinstance(given, (list, tuple)):
+            yield from _tensors(given)
+
+
 class _Here(threading.local):
     """Of a thread: the operator that strict lets through at the moment, and the one in whose function it is."""
 
@@ -357,6 +370,9 @@ class Watcher(TorchDispatchMode):
         if not setting.strict:
             return op(*args, **kwargs)
         allowed = is_allowed(op, setting.allow)
+        if not allowed and op not in self._known and not is_independent(op) and _comes_down(op):
+            with self:  # which below autograd has not yet happened: in inference mode, and in functions that stand for an operator
+                return op.decompose(*args, **kwargs)
         self._check(op, allowed, args, kwargs)
         before, self._here.seen = self._here.seen, None if allowed else op
         try:
@@ -365,7 +381,7 @@ class Watcher(TorchDispatchMode):
             self._here.seen = before
 
     def _check(self, op: torch._ops.OpOverload, allowed: bool, args: tuple, kwargs: dict) -> None:
-        tensors = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        tensors = list(_tensors(args)) + list(_tensors(kwargs.values()))
         if not allowed:
             if op not in self._known:
                 if is_independent(op):
