@@ -1,5 +1,6 @@
-"""What tensors may be besides numbers in memory, and what a call may be besides right: bools of any byte, tangents, versions, symbolic
-sizes, elements that are ignored or lie nowhere, types that bitfold does not cover, and torch's errors."""
+"""What tensors may be besides numbers in memory, and what a call may be besides right: bools of any
+byte, tangents, versions, symbolic sizes, elements that are ignored or lie nowhere, types that bitfold
+does not cover, and torch's errors."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from torch_helpers import DEVICES, same
 deterministic = bitfold.torch.deterministic
 
 
-# ---- Bools -----------------------------------------------------------------------------------------
+# ---- Bools ---------------------------------------------------------------------------------------
 
 
 def bools(*bytes_, device="cpu"):
@@ -32,7 +33,8 @@ def bools(*bytes_, device="cpu"):
 @pytest.mark.parametrize("name", OPS)
 def test_a_bool_is_true_or_false_whatever_its_byte(name, device):
     f, pair = getattr(torch.ops.bitfold, name), OPS[name]["inputs"] == 2
-    x, y = bools(2, 0, 255, 1, 3, 1, 0, 0, device=device).reshape(2, 4), bools(128, 1, 0, 2, 1, 0, 7, 0, device=device).reshape(2, 4)
+    x = bools(2, 0, 255, 1, 3, 1, 0, 0, device=device).reshape(2, 4)
+    y = bools(128, 1, 0, 2, 1, 0, 7, 0, device=device).reshape(2, 4)
     plain = [t.view(torch.uint8).ne(0) for t in (x, y)]
     for dim in (None, [1], [0]):
         for how in ({}, {"dtype": torch.float32}) if OPS[name]["takes_dtype"] else ({},):
@@ -53,18 +55,23 @@ def test_a_bool_is_true_or_false_under_the_mode(device):
     x = bools(2, 0, 255, 1, device=device).reshape(2, 2)
 
     def run():
-        yield from (x.sum(), x.sum(1), x.sum(dtype=torch.float32), x.prod(1), x.nansum(), x.count_nonzero(), x.amax(1), x.amin(1), x.max(), x.min())
-        yield from (*x.max(1), *x.min(1), *x.aminmax(), x.sum(dtype=torch.bool), x.prod(dtype=torch.uint8), x.mean(dtype=torch.float32))
-        yield from (x.index_add(0, torch.tensor([0, 0], device=device), x), x.scatter_add(0, torch.zeros(1, 2, dtype=torch.int64, device=device), x))
+        yield from (x.sum(), x.sum(1), x.sum(dtype=torch.float32), x.sum(dtype=torch.bool))
+        yield from (x.prod(1), x.prod(dtype=torch.uint8), x.nansum(), x.mean(dtype=torch.float32))
+        yield from (x.count_nonzero(), x.amax(1), x.amin(1), x.max(), x.min())
+        yield from (*x.max(1), *x.min(1), *x.aminmax())
+        index = torch.tensor([[0, 0]], device=device)
+        yield from (x.index_add(0, index[0], x), x.scatter_add(0, index, x))
 
     wanted = list(run())
     with deterministic():
         found = list(run())
     for a, b in zip(found, wanted, strict=True):
-        assert same(a.view(torch.uint8), b.view(torch.uint8)) if a.dtype is b.dtype is torch.bool else same(a, b)
+        if a.dtype is b.dtype is torch.bool:
+            a, b = a.view(torch.uint8), b.view(torch.uint8)
+        assert same(a, b)
 
 
-# ---- What torch is to know: writes and tangents ------------------------------------------------------
+# ---- What torch is to know: writes and tangents --------------------------------------------------
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -98,11 +105,16 @@ def test_a_tangent_is_not_lost(device):
         d = forward_ad.make_dual(x, torch.ones_like(x))
         p.grad = d
         for argument, f in (
-            ("x", lambda: bitfold.sum(d)), ("y", lambda: bitfold.dot(x, d)), ("x", lambda: bitfold.reduce(d, ["sum", "max"])),
-            ("out", lambda: bitfold.sum(x, out=forward_ad.make_dual(out, out))), ("x", lambda: bitfold.segment_reduce(d, [0, 3])),
-            ("x", lambda: bitfold.accumulator("float32").add(d)), ("a", lambda: bitfold.same_bits(d, x)),
-            ("parameters", lambda: bitfold.torch.grad_norm([p])), ("parameters", lambda: bitfold.torch.clip_grad_norm_([p], 1.0)),
-        ):  # fmt: skip
+            ("x", lambda: bitfold.sum(d)),
+            ("y", lambda: bitfold.dot(x, d)),
+            ("x", lambda: bitfold.reduce(d, ["sum", "max"])),
+            ("out", lambda: bitfold.sum(x, out=forward_ad.make_dual(out, out))),
+            ("x", lambda: bitfold.segment_reduce(d, [0, 3])),
+            ("x", lambda: bitfold.accumulator("float32").add(d)),
+            ("a", lambda: bitfold.same_bits(d, x)),
+            ("parameters", lambda: bitfold.torch.grad_norm([p])),
+            ("parameters", lambda: bitfold.torch.clip_grad_norm_([p], 1.0)),
+        ):
             with pytest.raises(TypeError, match=f"^{argument}: .*tangent"):
                 f()
         assert forward_ad.unpack_dual(torch.sum(d)).tangent == 3
@@ -111,7 +123,7 @@ def test_a_tangent_is_not_lost(device):
         assert bitfold.sum(x) == 3
 
 
-# ---- Tensors without elements of their own -----------------------------------------------------------
+# ---- Tensors without elements of their own -------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -134,19 +146,27 @@ def freed():
 X = torch.arange(6.0).reshape(2, 3)
 ELSEWHERE = {
     "meta": lambda: X.to("meta"),
-    "sparse": lambda: X.to_sparse(), "csr": lambda: X.to_sparse_csr(), "mkldnn": lambda: X.to_mkldnn(),
-    "nested": lambda: torch.nested.nested_tensor([X[0], X[1, :2]]), "jagged": lambda: torch.nested.nested_tensor([X[0], X[1, :2]], layout=torch.jagged),
-    "quantized": lambda: torch.quantize_per_tensor(X, 0.1, 0, torch.qint8), "no number": lambda: torch._efficientzerotensor((2, 3)),
+    "sparse": lambda: X.to_sparse(),
+    "csr": lambda: X.to_sparse_csr(),
+    "mkldnn": lambda: X.to_mkldnn(),
+    "nested": lambda: torch.nested.nested_tensor([X[0], X[1, :2]]),
+    "jagged": lambda: torch.nested.nested_tensor([X[0], X[1, :2]], layout=torch.jagged),
+    "quantized": lambda: torch.quantize_per_tensor(X, 0.1, 0, torch.qint8),
+    "no number": lambda: torch._efficientzerotensor((2, 3)),
     "two": lambda: pytest.importorskip("torch.testing._internal.two_tensor").TwoTensor(X, X),
-    "functional": lambda: torch._to_functional_tensor(X), "freed": freed,
-}  # fmt: skip
+    "functional": lambda: torch._to_functional_tensor(X),
+    "freed": freed,
+}
 
 
 def refused_everywhere(x, of_gradients=True):
     for argument, f in (
-        ("x", lambda: bitfold.sum(x)), ("x", lambda: bitfold.reduce(x, ["sum", "max"])), ("y", lambda: bitfold.dot(X, x)),
-        ("out|dtype", lambda: bitfold.max(torch.ones(2, 3, 3), axis=2, out=x)), ("a", lambda: bitfold.same_bits(x, x)),
-    ):  # fmt: skip
+        ("x", lambda: bitfold.sum(x)),
+        ("x", lambda: bitfold.reduce(x, ["sum", "max"])),
+        ("y", lambda: bitfold.dot(X, x)),
+        ("out|dtype", lambda: bitfold.max(torch.ones(2, 3, 3), axis=2, out=x)),
+        ("a", lambda: bitfold.same_bits(x, x)),
+    ):
         with pytest.raises(TypeError, match=f"^({argument}): "):
             f()
     if of_gradients:
@@ -165,7 +185,8 @@ class WithGradient(torch.Tensor):
 @pytest.mark.filterwarnings("ignore")
 def test_tensors_without_elements_of_their_own_are_refused(name):
     x = ELSEWHERE[name]()
-    refused_everywhere(x, of_gradients=name != "meta")  # which have a norm without elements, as under torch.compile
+    # Those on device meta have a norm, without elements, as under torch.compile.
+    refused_everywhere(x, of_gradients=name != "meta")
 
 
 def test_a_distributed_tensor_is_refused(mesh):
@@ -188,7 +209,7 @@ def test_tensors_inside_a_transform_are_refused():
             transform(lambda x: bitfold.sum(x))(X[0] if transform is torch.func.grad else X)
 
 
-# ---- What is ignored is not read ---------------------------------------------------------------------
+# ---- What is ignored is not read -----------------------------------------------------------------
 
 WORST = (math.inf, -math.inf, math.nan)
 
@@ -198,44 +219,54 @@ def cross_entropies(worst, device):
     x, target = randn(6, 3, device=device), torch.tensor([-100, 1, 2, -100, 1, 2], device=device)
     bad = x.masked_fill((target == -100)[:, None], worst)
     weight = torch.tensor([worst, 1.0, 2.0], device=device)
-    as_image = lambda t: t.reshape(2, 3, 1, 3).movedim(-1, 1).contiguous() if t.dim() == 2 else t.reshape(2, 3, 1)
+    as_image = lambda t: (
+        t.reshape(2, 3, 1, 3).movedim(-1, 1).contiguous() if t.dim() == 2 else t.reshape(2, 3, 1)
+    )
     for reduction in ("none", "mean", "sum"):
         for of, w in ((x, weight), (bad, None), (bad, weight)):
             yield of, lambda x, w=w, r=reduction: F.nll_loss(x, target, w, reduction=r)
-            yield of, lambda x, w=w, r=reduction: F.cross_entropy(x, target, w, reduction=r) if x is not bad else F.nll_loss(x, target, w, reduction=r)
-            yield of, lambda x, w=w, r=reduction: F.nll_loss(as_image(x), as_image(target), w, reduction=r)
-        yield x, lambda x, r=reduction: F.cross_entropy(as_image(x), as_image(target), weight, reduction=r)
-        yield x.bfloat16(), lambda x, r=reduction: F.cross_entropy(x, target, weight.bfloat16(), reduction=r)
-        yield x, lambda x, r=reduction: F.cross_entropy(x, torch.full_like(target, 2).fill_(-100), weight, reduction=r)
+            yield of, lambda x, w=w, r=reduction: F.cross_entropy(x, target, w, reduction=r)
+            image = as_image(target)
+            yield of, lambda x, w=w, r=reduction: F.nll_loss(as_image(x), image, w, reduction=r)
+        none, half = torch.full_like(target, -100), weight.bfloat16()
+        yield x, lambda x, r=reduction: F.cross_entropy(as_image(x), image, weight, reduction=r)
+        yield x.bfloat16(), lambda x, r=reduction: F.cross_entropy(x, target, half, reduction=r)
+        yield x, lambda x, r=reduction: F.cross_entropy(x, none, weight, reduction=r)
         yield x[0], lambda x, r=reduction: F.nll_loss(x, target[0], weight, reduction=r)
 
 
 def bags(worst, device):
     """Of embeddings: row 0 is padding."""
     table = randn(4, 5, device=device).index_fill(0, torch.tensor([0], device=device), worst)
-    indices, offsets = torch.tensor([0, 1, 2, 0, 3, 3], device=device), torch.tensor([0, 3], device=device)
+    indices = torch.tensor([0, 1, 2, 0, 3, 3], device=device)
+    offsets = torch.tensor([0, 3], device=device)
     weights = torch.where(indices == 0, worst, 1.0)
+
+    def bag(table, mode="sum", p=None):
+        how = {"mode": mode, "padding_idx": 0, "per_sample_weights": p}
+        return F.embedding_bag(indices, table, offsets, **how)
+
     for mode in ("sum", "mean", "max"):
-        per_sample = [None, weights] if mode == "sum" else [None]
-        for p in per_sample:
-            yield table, lambda t, m=mode, p=p: F.embedding_bag(indices, t, offsets, mode=m, padding_idx=0, per_sample_weights=p)
-    yield weights, lambda p: F.embedding_bag(indices, table, offsets, mode="sum", padding_idx=0, per_sample_weights=p)
+        yield table, lambda t, m=mode: bag(t, m)
+    yield table, lambda t: bag(t, p=weights)
+    yield weights, lambda p: bag(table, p=p)
 
 
 def places(worst, device):
-    """Of reductions by index without what lay there, which is `worst`; and of what a mask leaves out."""
+    """By index without what lay there, which is `worst`; and of what a mask leaves out."""
     x, index = torch.full((3, 4), worst, device=device), torch.tensor([0, 0, 2], device=device)
     source = randn(3, 4, device=device)
     for reduce in ("sum", "prod", "mean", "amax", "amin"):
         at = index[:, None].expand(3, 4)
-        yield source, lambda s, r=reduce: x.scatter_reduce(0, at, s, r, include_self=False)[index]
+        alone = {"include_self": False}
+        yield source, lambda s, r=reduce: x.scatter_reduce(0, at, s, r, **alone)[index]
         if reduce != "sum":
-            yield source, lambda s, r=reduce: x.index_reduce(0, index, s, r, include_self=False)[index]
+            yield source, lambda s, r=reduce: x.index_reduce(0, index, s, r, **alone)[index]
     mask = torch.tensor([True, False, True, True], device=device)
     bad = source.masked_fill(~mask, worst)
-    for name in ("sum", "prod", "mean", "amax", "var", "softmax", "log_softmax", "logsumexp", "norm", "argmax"):
-        how = {"ord": 2} if name == "norm" else {}
-        yield bad, lambda s, n=name, how=how: getattr(torch.masked, n)(s, **how, dim=1, mask=mask.expand(3, 4))
+    for name in "sum prod mean amax var softmax log_softmax logsumexp norm argmax".split():
+        how = {"dim": 1, "mask": mask.expand(3, 4)} | ({"ord": 2} if name == "norm" else {})
+        yield bad, lambda s, n=name, how=how: getattr(torch.masked, n)(s, **how)
     if math.isnan(worst):
         yield bad, lambda s: s.nansum(1)
         yield bad, lambda s: s.nanmean(1)
@@ -246,7 +277,8 @@ def with_gradient(x, f):
     y = f(x)
     if not y.requires_grad:
         return [y]
-    return [y, torch.autograd.grad(y, x, torch.linspace(0.5, 1.5, y.numel(), device=y.device).reshape(y.shape).to(y.dtype))[0]]
+    g = torch.linspace(0.5, 1.5, y.numel(), device=y.device).reshape(y.shape).to(y.dtype)
+    return [y, torch.autograd.grad(y, x, g)[0]]
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -262,21 +294,35 @@ def test_what_is_ignored_is_not_read(worst, cases, device):
     for k, (a, b) in enumerate(zip(wanted, found)):
         for one, other in zip(a, b, strict=True):
             near = 2e-2 if one.dtype is torch.bfloat16 else 1e-5
-            torch.testing.assert_close(other, one, rtol=near, atol=near, equal_nan=True, msg=lambda m: f"case {k}: {m}")
+            torch.testing.assert_close(
+                other, one, rtol=near, atol=near, equal_nan=True, msg=lambda m: f"case {k}: {m}"
+            )
 
 
-# ---- Symbolic sizes ----------------------------------------------------------------------------------
+# ---- Symbolic sizes ------------------------------------------------------------------------------
 
 #: Functions of x of [a, b, c] that hand a size of it on as a number.
 OF_SIZES = {
-    "rms_norm": lambda x: F.rms_norm(x, (x.size(-1),)), "rms_norm of two, weighted": lambda x: F.rms_norm(x, x.shape[-2:], x[0].detach()),
-    "layer_norm": lambda x: F.layer_norm(x, (x.size(-1),)), "group_norm": lambda x: F.group_norm(x, x.size(1)),
-    "var": lambda x: x.var(correction=x.size(0)) + x.var(1, correction=x.size(1) / 4).sum(), "sum": lambda x: x.sum(x.dim() - 1),
-    "ignore_index": lambda x: F.cross_entropy(x.flatten(1), torch.arange(x.size(0)), ignore_index=x.size(0) - 1),
-    "padding_idx": lambda x: F.embedding_bag(torch.arange(x.size(0)) % x.size(1), x[0], torch.zeros(1, dtype=torch.int64), padding_idx=x.size(1) - 1),
-    "ord": lambda x: torch.linalg.vector_norm(x, x.size(0)), "alpha": lambda x: x.index_add(0, torch.zeros(1, dtype=torch.int64), x[:1], alpha=x.size(0)),
-    "bitfold's var": lambda x: torch.ops.bitfold.var(x, [1], ddof=x.size(0) % 3), "bitfold's sum": lambda x: torch.ops.bitfold.sum(x, [x.dim() - 1]),
-}  # fmt: skip
+    "rms_norm": lambda x: F.rms_norm(x, (x.size(-1),)),
+    "rms_norm of two, weighted": lambda x: F.rms_norm(x, x.shape[-2:], x[0].detach()),
+    "layer_norm": lambda x: F.layer_norm(x, (x.size(-1),)),
+    "group_norm": lambda x: F.group_norm(x, x.size(1)),
+    "var": lambda x: x.var(correction=x.size(0)) + x.var(1, correction=x.size(1) / 4).sum(),
+    "sum": lambda x: x.sum(x.dim() - 1),
+    "ignore_index": lambda x: F.cross_entropy(
+        x.flatten(1), torch.arange(x.size(0)), ignore_index=x.size(0) - 1
+    ),
+    "padding_idx": lambda x: F.embedding_bag(
+        torch.arange(x.size(0)) % x.size(1),
+        x[0],
+        torch.zeros(1, dtype=torch.int64),
+        padding_idx=x.size(1) - 1,
+    ),
+    "ord": lambda x: torch.linalg.vector_norm(x, x.size(0)),
+    "alpha": lambda x: x.index_add(0, torch.zeros(1, dtype=torch.int64), x[:1], alpha=x.size(0)),
+    "bitfold's var": lambda x: torch.ops.bitfold.var(x, [1], ddof=x.size(0) % 3),
+    "bitfold's sum": lambda x: torch.ops.bitfold.sum(x, [x.dim() - 1]),
+}
 
 
 def test_symbolic_sizes():
@@ -286,7 +332,8 @@ def test_symbolic_sizes():
         for shape in ((4, 5, 7), (6, 3, 8)):
             x = randn(*shape)
             for k, name in enumerate(OF_SIZES):
-                assert all(map(same, with_gradient(x, lambda x: compiled(x)[k]), with_gradient(x, lambda x: every(x)[k]))), name
+                found, wanted = (with_gradient(x, lambda x: f(x)[k]) for f in (compiled, every))
+                assert all(map(same, found, wanted)), name
 
 
 def test_symbolic_sizes_in_inductor(tmp_path, monkeypatch):
@@ -297,19 +344,41 @@ def test_symbolic_sizes_in_inductor(tmp_path, monkeypatch):
         assert same(compiled(x), F.rms_norm(x, (7,)))
 
 
-# ---- Types and errors: torch's -----------------------------------------------------------------------
+# ---- Types and errors: torch's -------------------------------------------------------------------
 
-NOT_REAL = (torch.complex64, torch.float8_e4m3fn, torch.uint16, torch.int32, torch.bool, torch.float16)
+NOT_REAL = (
+    torch.complex64,
+    torch.float8_e4m3fn,
+    torch.uint16,
+    torch.int32,
+    torch.bool,
+    torch.float16,
+)
 #: Whose statistics the mode has in f32 (docs/pytorch.md).
-STATISTICS = ("native_layer_norm", "native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update")
+STATISTICS = (
+    "native_layer_norm",
+    "native_batch_norm",
+    "_native_batch_norm_legit",
+    "_batch_norm_with_update",
+)
 #: What torch's own kernels do not look at, and what is undefined then.
-UNDEFINED = ("native_", "_native_", "_batch_norm_with_update", "nn.functional.embedding_bag", "nn.functional.batch_norm")
+UNDEFINED = (
+    "native_",
+    "_native_",
+    "_batch_norm_with_update",
+    "nn.functional.embedding_bag",
+    "nn.functional.batch_norm",
+)
 
 
 def changed(x):
     """What an argument may be else, right or wrong."""
     if isinstance(x, torch.Tensor):
-        yield from (x.to(dtype) for dtype in (torch.int64, torch.complex64, torch.float64, torch.float16, torch.bool) if dtype is not x.dtype)
+        yield from (
+            x.to(dtype)
+            for dtype in (torch.int64, torch.complex64, torch.float64, torch.float16, torch.bool)
+            if dtype is not x.dtype
+        )
         yield from (x.reshape(-1), x.unsqueeze(0), torch.zeros((), dtype=x.dtype))
         if x.dim():
             yield from (x[..., :0], x[..., :1], x[:0], x[1:])
@@ -324,48 +393,73 @@ def changed(x):
 
 
 def calls(info):
-    """torch's samples of wrong calls; of right ones in types that bitfold does not cover, or torch refuses; and right ones of floats of
-    which one argument is another."""
+    """torch's samples of wrong calls; of right ones in types that bitfold does not cover, or torch
+    refuses; and right ones of floats of which one argument is another."""
     of = lambda sample: (sample.input, sample.args, sample.kwargs)
     if info.error_inputs_func:
         yield from (of(error.sample_input) for error in info.error_inputs("cpu"))
-    floats, supported = list(itertools.islice(info.sample_inputs("cpu", torch.float32), 16)), info.supported_dtypes("cpu")
+    some = lambda dtype, n: list(itertools.islice(info.sample_inputs("cpu", dtype), n))
+    floats, supported = some(torch.float32, 16), info.supported_dtypes("cpu")
     for dtype in NOT_REAL:
-        for sample in itertools.islice(info.sample_inputs("cpu", dtype), 4) if dtype in supported else floats[:4]:
-            as_it = lambda t: t.to(dtype) if isinstance(t, torch.Tensor) and t.is_floating_point() else t
-            yield torch.utils._pytree.tree_map(as_it, of(sample))
+
+        def converted(t):
+            is_of_floats = isinstance(t, torch.Tensor) and t.is_floating_point()
+            return t.to(dtype) if is_of_floats else t
+
+        for sample in some(dtype, 4) if dtype in supported else floats[:4]:
+            yield torch.utils._pytree.tree_map(converted, of(sample))
     if info.name.startswith(UNDEFINED):
         return
     for sample in (floats[0], floats[-1]):
         leaves, spec = torch.utils._pytree.tree_flatten(of(sample))
         for k, leaf in enumerate(leaves):
             for other in changed(leaf):
-                yield torch.utils._pytree.tree_unflatten([*leaves[:k], other, *leaves[k + 1 :]], spec)
-        for more in ({"dtype": torch.int64}, {"dtype": torch.complex64}, {"dim": 99}, {"dim": (0, 0)}, {"out": torch.empty(0, dtype=torch.int16)}):
+                yield torch.utils._pytree.tree_unflatten(
+                    [*leaves[:k], other, *leaves[k + 1 :]], spec
+                )
+        for more in (
+            {"dtype": torch.int64},
+            {"dtype": torch.complex64},
+            {"dim": 99},
+            {"dim": (0, 0)},
+            {"out": torch.empty(0, dtype=torch.int16)},
+        ):
             if not more.keys() & sample.kwargs.keys():
                 yield sample.input, sample.args, {**sample.kwargs, **more}
 
 
 def outcome(info, call):
     def run():
-        x, args, kwargs = torch.utils._pytree.tree_map(lambda t: t.detach().clone() if isinstance(t, torch.Tensor) else t, call)
+        x, args, kwargs = torch.utils._pytree.tree_map(
+            lambda t: t.detach().clone() if isinstance(t, torch.Tensor) else t, call
+        )
         return info.op(x, *args, **kwargs)
 
     return kind(run)
 
 
-#: Bytes that torch's own takes for an index and then fails an assertion of its own, and parameters that it does not read for nothing.
+#: Where torch fails an assertion of its own; does not look at parameters, as there is nothing to
+#: normalise; or refuses on CPUs what it takes on GPUs.
 _TORCHS_FAULTS = lambda info, call: (
-    info.name == "index_put" and any(t.dtype is torch.bool and not t.dim() for t in tensors(call))
-    or info.name == "nn.functional.group_norm" and not call[0].numel()
-    or info.name == "_softmax_backward_data" and call[1][-1] is torch.float16
-)  # fmt: skip
+    info.name == "index_put"
+    and any(t.dtype is torch.bool and not t.dim() for t in tensors(call))
+    or info.name == "nn.functional.group_norm"
+    and not call[0].numel()
+    or info.name == "_softmax_backward_data"
+    and call[1][-1] is torch.float16
+)
 
 
 @pytest.mark.parametrize("name", OPINFOS)
 @pytest.mark.filterwarnings("ignore")
 def test_types_and_errors_are_torchs(name):
-    cases = [(info, call) for info in opinfos() if info.name == name for call in calls(info) if not _TORCHS_FAULTS(info, call)]
+    cases = [
+        (info, call)
+        for info in opinfos()
+        if info.name == name
+        for call in calls(info)
+        if not _TORCHS_FAULTS(info, call)
+    ]
     wanted = [outcome(*case) for case in cases]
     assert any(isinstance(w, type) for w in wanted) and any(isinstance(w, list) for w in wanted)
     with deterministic():
@@ -377,9 +471,16 @@ def test_types_and_errors_are_torchs(name):
 
 
 UNCOVERED = {
-    "prod": lambda z: z.prod(1), "var": lambda z: z.var(1), "std_mean": lambda z: torch.std_mean(z, 1), "dot": lambda z: torch.dot(z[0], z[1]),
-    "nansum": lambda z: z.nansum(), "logsumexp": lambda z: z.logsumexp(1), "scatter_reduce": lambda z: z.scatter_reduce(0, torch.zeros(1, 4, dtype=torch.int64, device=z.device), z, "prod"),
-}  # fmt: skip
+    "prod": lambda z: z.prod(1),
+    "var": lambda z: z.var(1),
+    "std_mean": lambda z: torch.std_mean(z, 1),
+    "dot": lambda z: torch.dot(z[0], z[1]),
+    "nansum": lambda z: z.nansum(),
+    "logsumexp": lambda z: z.logsumexp(1),
+    "scatter_reduce": lambda z: z.scatter_reduce(
+        0, torch.zeros(1, 4, dtype=torch.int64, device=z.device), z, "prod"
+    ),
+}
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -399,7 +500,10 @@ def test_what_is_not_covered_is_torchs_own_and_stricts_to_refuse(name, device):
         if name == "prod":
             assert torch.equal(torch.compile(f, backend="aot_eager")(z), f(z))
     with deterministic(strict=True):
-        with pytest.raises(bitfold.torch.NotCovered, match=rf"aten::{name}.*bitfold (covers|has) none.*allow=\('{name}',\)"):
+        with pytest.raises(
+            bitfold.torch.NotCovered,
+            match=rf"aten::{name}.*bitfold (covers|has) none.*allow=\('{name}',\)",
+        ):
             f(z)
         with deterministic(strict=True, allow=name):
             allowed = tensors(f(z))
@@ -412,11 +516,16 @@ def test_the_errors_of_forms_are_torchs_and_leave_what_they_were_to_write():
     y, out = torch.ones(3), torch.full((2,), 7.0)
     with deterministic():
         for f, error in (
-            (lambda: torch.amax(x, 1, out=out), IndexError), (lambda: torch.max(x), RuntimeError), (lambda: x.max(1), IndexError),
-            (lambda: y.index_add_(0, index, torch.ones(1)), IndexError), (lambda: y.scatter_add_(0, index, torch.ones(1)), RuntimeError),
-            (lambda: y.index_put_((index,), torch.ones(1), accumulate=True), IndexError), (lambda: y.put_(index, torch.ones(1), accumulate=True), IndexError),
-            (lambda: torch.sum(torch.ones(2, 3), 1, dtype=torch.float64, out=out), RuntimeError), (lambda: torch.dot(y, y[:2]), RuntimeError),
-        ):  # fmt: skip
+            (lambda: torch.amax(x, 1, out=out), IndexError),
+            (lambda: torch.max(x), RuntimeError),
+            (lambda: x.max(1), IndexError),
+            (lambda: y.index_add_(0, index, torch.ones(1)), IndexError),
+            (lambda: y.scatter_add_(0, index, torch.ones(1)), RuntimeError),
+            (lambda: y.index_put_((index,), torch.ones(1), accumulate=True), IndexError),
+            (lambda: y.put_(index, torch.ones(1), accumulate=True), IndexError),
+            (lambda: torch.sum(torch.ones(2, 3), 1, dtype=torch.float64, out=out), RuntimeError),
+            (lambda: torch.dot(y, y[:2]), RuntimeError),
+        ):
             with pytest.raises(error) as raised:
                 f()
             assert raised.value.__cause__ is None
@@ -432,7 +541,11 @@ def test_an_error_of_bitfolds_is_not_torchs_result(monkeypatch):
 
     monkeypatch.setattr(_overrides._engine, "reduce", broken)
     with deterministic():
-        for error in (torch.OutOfMemoryError("none left"), RuntimeError("broken"), ValueError("broken")):
+        for error in (
+            torch.OutOfMemoryError("none left"),
+            RuntimeError("broken"),
+            ValueError("broken"),
+        ):
             with pytest.raises(type(error), match=str(error)):
                 torch.ones(3, 4).var(1)
 
@@ -440,10 +553,13 @@ def test_an_error_of_bitfolds_is_not_torchs_result(monkeypatch):
 @pytest.mark.parametrize(
     "x",
     [
-        lambda: torch.zeros(1).expand(3), lambda: torch.zeros(1, 3).expand(3, 3), lambda: torch.zeros(3, 1).expand(3, 3),
-        lambda: torch.arange(7.0).as_strided((3, 3), (2, 1)), lambda: torch.arange(10.0)[2:].as_strided((3, 3), (1, 2)),
+        lambda: torch.zeros(1).expand(3),
+        lambda: torch.zeros(1, 3).expand(3, 3),
+        lambda: torch.zeros(3, 1).expand(3, 3),
+        lambda: torch.arange(7.0).as_strided((3, 3), (2, 1)),
+        lambda: torch.arange(10.0)[2:].as_strided((3, 3), (1, 2)),
     ],
-)  # fmt: skip
+)
 def test_elements_at_one_place_are_added_to_once(x):
     def run():
         y = x()

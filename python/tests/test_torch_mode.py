@@ -1218,7 +1218,7 @@ def test_what_torch_refuses_is_refused():
         for f, error, match in (
             (lambda: torch.linalg.vector_norm(x, dtype=torch.float16), RuntimeError, "narrowing"),
             (lambda: torch.linalg.vector_norm(x, dtype=torch.complex128), RuntimeError, "dtype should be real"),
-            (lambda: torch.softmax(torch.empty(0), 2), IndexError, "2 is out of range"),
+            (lambda: torch.softmax(torch.empty(0), 2), IndexError, "out of range"),
             *((lambda o=o: bags(*o), RuntimeError, match) for o, match in (((0, 2, 1), r"offsets\[2\]"), ((0, -5, 1), r"offsets\[1\]"), ((0, 99, 1), r"offsets\[2\]"), ((0, 99), "99"))),
         ):
             with pytest.raises(error, match=match):

@@ -74,7 +74,7 @@ def method_for(op: str, method: str | None) -> str | None:
 
 
 class Uncovered(TypeError):
-    """What bitfold has no function for. Under the mode it is torch's own then, and strict's to refuse."""
+    """What bitfold has no function for: under the mode torch's own, and strict's to refuse."""
 
 
 def name_of(dtype: torch.dtype) -> str:
@@ -103,16 +103,21 @@ def result_dtype(ask: Ask, dtype: torch.dtype) -> torch.dtype:
     return _DTYPES[reduction(ask, dtype).out]
 
 
-#: A bool's byte may be any: what is not 0 is true. Some operations ask no more of it, and some are others' of bools, if there are any.
-_BY_TRUTH = {"any": "any", "all": "all", "max": "any", "min": "all", "count_nonzero": "count_nonzero", "sum": "count_nonzero"}
+#: A bool's byte may be any: what is not 0 is true. Some operations ask no more of it, and some are
+#: others' of bools, if there are any.
+_BY_TRUTH = {"max": "any", "min": "all", "sum": "count_nonzero"}
+_BY_TRUTH |= {op: op for op in ("any", "all", "count_nonzero")}
 
 
 @cache
 def _by_truth(ask: Ask) -> Ask | None:
-    """What gives the result of `ask` from bools of any byte; None where they are to be 0 and 1 first."""
+    """What has the result of `ask` for bools of any byte; None where they are to be 0 and 1."""
     reduction(ask, torch.bool)  # for its errors
-    other = Ask(_BY_TRUTH[ask.op]) if ask.op in _BY_TRUTH else None
-    return other if other and result_dtype(other, torch.bool) is result_dtype(ask, torch.bool) else None
+    if ask.op not in _BY_TRUTH:
+        return None
+    other = Ask(_BY_TRUTH[ask.op])
+    is_alike = result_dtype(other, torch.bool) is result_dtype(ask, torch.bool)
+    return other if is_alike else None
 
 
 def _ones_for_true(x: torch.Tensor) -> torch.Tensor:
@@ -121,8 +126,9 @@ def _ones_for_true(x: torch.Tensor) -> torch.Tensor:
 
 @cache
 def _asked(asks: tuple[Ask, ...], dtype: torch.dtype, by_truth: bool = False) -> _core.Asked:
-    of = [_by_truth(ask) for ask in asks] if by_truth else asks
-    return _core.Asked([reduction(ask, dtype) for ask in of], [result_dtype(ask, dtype) for ask in asks])
+    types = [result_dtype(ask, dtype) for ask in asks]
+    made = [_by_truth(ask) for ask in asks] if by_truth else asks
+    return _core.Asked([reduction(ask, dtype) for ask in made], types)
 
 
 @cache
@@ -170,7 +176,8 @@ def result_shape(shape: Sequence[int], dims: Sequence[int], keepdim: bool) -> li
 
 def has_tangent(*args) -> bool:
     """Whether one of them is differentiated in forward mode."""
-    return forward_ad._current_level >= 0 and any(_arrays.has_tangent(t) for t in args if isinstance(t, torch.Tensor))
+    tensors = (t for t in args if isinstance(t, torch.Tensor))
+    return forward_ad._current_level >= 0 and any(map(_arrays.has_tangent, tensors))
 
 
 def is_real(x: torch.Tensor) -> bool:

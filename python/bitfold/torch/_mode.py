@@ -70,21 +70,17 @@ def _given(op: torch._ops.OpOverload, args: tuple, kwargs: dict) -> dict:
     return {a.name: v for a, v in zip(op._schema.arguments, args)} | kwargs
 
 
-def _tensors(args: tuple, kwargs: dict) -> list[torch.Tensor]:
-    return [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
-
-
 _REFUSALS = (IndexError, NotImplementedError, RuntimeError, TypeError, ValueError)
 
 
-#: Parts of the names of operators whose own kernels take the shapes and indices they are given for right: to ask those of a wrong
-#: call would be undefined behaviour.
+#: Parts of the names of operators whose own kernels take the shapes and indices that they are given
+#: for right: what they do in a wrong call is undefined.
 _LOOK_AT_NOTHING = ("norm_backward", "batch_norm", "embedding")
 
 
 class _Own:
-    """The kernel that torch itself has for a device: it runs where bitfold does not cover the call, and says what is wrong with it
-    where bitfold refuses it, so that the errors are torch's."""
+    """The kernel that torch itself has for a device: it runs where bitfold does not cover the call,
+    and says what is wrong with it where bitfold refuses it, so that errors are torch's."""
 
     def __init__(self, op: torch._ops.OpOverload, key: str) -> None:
         dispatched = getattr(torch._C.DispatchKey, key)
@@ -105,15 +101,23 @@ class _Own:
             if _state.watcher is not None:
                 _state.watcher.refuse_uncovered(self._op, error)
             return self(*args, **kwargs)
-        if any(part in self._op._schema.name for part in _LOOK_AT_NOTHING) or not all(map(_arrays.has_memory, _tensors(args, kwargs))):
+        if not self._can_be_asked(args, kwargs):
             raise error
-        written = {a.name for a in self._op._schema.arguments if a.alias_info is not None and a.alias_info.is_write}
-        given = {name: v.clone() if name in written and v is not None else v for name, v in _given(self._op, args, kwargs).items()}
+        given = _given(self._op, args, kwargs)
+        for a in self._op._schema.arguments:
+            if a.alias_info is not None and a.alias_info.is_write and given.get(a.name) is not None:
+                given[a.name] = given[a.name].clone()
         try:
             self(**given)
         except Exception as torchs:
             raise torchs from None
         raise error
+
+    def _can_be_asked(self, args: tuple, kwargs: dict) -> bool:
+        if any(part in self._op._schema.name for part in _LOOK_AT_NOTHING):
+            return False
+        tensors = (t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor))
+        return all(map(_arrays.has_memory, tensors))
 
 
 def _or_own(kernel: Callable, own: _Own) -> Callable:
@@ -169,7 +173,8 @@ def _copied(result: torch.Tensor, out: torch.Tensor, exact_dtype: bool = False) 
 
 def _into(name: str, outs: list[str], function: Callable, own: _Own) -> Callable:
     def into(*args, **kwargs):
-        targets, kwargs = [kwargs[name] for name in outs], {k: v for k, v in kwargs.items() if k not in outs}
+        targets = [kwargs[name] for name in outs]
+        kwargs = {name: v for name, v in kwargs.items() if name not in outs}
         if name in _OUT_IS_DTYPE and kwargs.get("dtype") is None:
             kwargs["dtype"] = targets[0].dtype
         results = function(_state.method, *args, **kwargs)
@@ -181,7 +186,10 @@ def _into(name: str, outs: list[str], function: Callable, own: _Own) -> Callable
 
 
 def _in_place(function: Callable, own: _Own) -> Callable:
-    return _or_own(lambda x, *args, **kwargs: x.copy_(function(_state.method, x, *args, **kwargs)), own)
+    def in_place(x, *args, **kwargs):
+        return x.copy_(function(_state.method, x, *args, **kwargs))
+
+    return _or_own(in_place, own)
 
 
 def _where_accumulating(function: Callable, op: torch._ops.OpOverload, key: str) -> Callable:
@@ -245,7 +253,8 @@ def covered() -> dict[torch._ops.OpOverload, Callable[[_Own], Callable]]:
         function = _watched(function)
         all_of_them[op] = partial(_eager, name, function)
         for form in forms(op):
-            all_of_them.setdefault(form, partial(_into, name, _outs(form), function) if _outs(form) else partial(_in_place, function))
+            make = partial(_into, name, _outs(form)) if _outs(form) else _in_place
+            all_of_them.setdefault(form, partial(make, function))
     return all_of_them
 
 

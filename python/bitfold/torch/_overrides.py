@@ -18,7 +18,10 @@ from torch import Tensor
 from bitfold import _arrays, _core
 
 from . import _engine
-from ._engine import FLOATS, HALF, TENSORS, Ask, Rows, Uncovered, asked_by_type, dims_of, exponential, method_for, over, wide
+from ._engine import (
+    FLOATS, HALF, TENSORS, Ask, Rows, Uncovered, asked_by_type, dims_of, exponential, method_for,
+    over, wide,
+)  # fmt: skip
 
 OVERRIDES: dict[str, Callable] = {}
 #: The same without `out` and without keywords, for plain tensors: in one call of the library's, or None, and then it is for the others.
@@ -99,7 +102,8 @@ def square_root(x: Tensor) -> Tensor:
     return y
 
 
-#: The types that torch's own reductions take, but the complex ones. (Of unsigned integers of more bytes it has hardly any.)
+#: The types that torch's own reductions take, but the complex ones. (Of unsigned integers of more
+#: bytes it has hardly any.)
 REAL = (*FLOATS, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.bool)
 _NUMBERS = REAL[:-1]
 
@@ -508,12 +512,15 @@ def _safe_softmax(how, x, dim, dtype=None):
     return torch.where(torch.eq(x, -math.inf).all(dim=dim, keepdim=True), torch.zeros_like(y), y)
 
 
-def _gradient_type(op: str, grad: Tensor, output: Tensor, dim: int, input_dtype: torch.dtype) -> torch.dtype:
+def _gradient_type(
+    op: str, grad: Tensor, output: Tensor, dim: int, input_dtype: torch.dtype
+) -> torch.dtype:
     """Of a softmax's input: the gradient's, but for a half type's that was computed in f32."""
     _among(FLOATS, op, grad)
     dims_of(grad.dim(), dim)
     if grad.dtype != output.dtype or grad.shape != output.shape:
-        raise RuntimeError(f"{op}: a gradient of {grad.dtype}, {list(grad.shape)}, where the output is of {output.dtype}, {list(output.shape)}")
+        of = [f"{t.dtype}, {list(t.shape)}" for t in (grad, output)]
+        raise RuntimeError(f"{op}: a gradient of {of[0]}, where the output is of {of[1]}")
     return input_dtype if grad.dtype is torch.float32 and input_dtype in HALF else grad.dtype
 
 
@@ -600,11 +607,12 @@ def _column_fold(how: str, op: str, g: Tensor, y: Tensor | None, dims: list[int]
     return fold(how, op, *([g] if y is None else [g, y]), dim=dims)
 
 
-_BELOW_ALL_INTEGERS = -(1 << 62)  # what torch has below is no integer, but where a symbolic one lies
+_BELOW_ALL_INTEGERS = -(1 << 62)  # what torch has below says where a symbolic one lies
 
 
 def _sizes(x: Tensor, normalized: Sequence[int]) -> list[int]:
-    """x's last ones, as `normalized` says; for symbolic ones, too, which torch has compared, and hands over unread as `int[]`."""
+    """`normalized`, and of what is symbolic there x's own: torch has compared these, and hands them
+    over unread as `int[]`."""
     last = x.shape[x.dim() - len(normalized) :]
     return [last[k] if n < _BELOW_ALL_INTEGERS else n for k, n in enumerate(normalized)]
 
@@ -1080,7 +1088,8 @@ def _indexed(how, x, dim, index, source, reduce, include_self=True):
     if index.dim() > 1:
         raise IndexError("index_add_(): Index is supposed to be a vector")
     if not x.dim() and not source.dim():
-        return _indexed(how, x.reshape(1), 0, index, source.reshape(1), reduce, include_self).reshape(())
+        x, source = x.reshape(1), source.reshape(1)
+        return _indexed(how, x, 0, index, source, reduce, include_self).reshape(())
     shape = list(x.shape)
     if x.dim():
         shape[dim] = index.numel()
@@ -1126,7 +1135,9 @@ def index_put(how, x, indices, values, accumulate=False, unsafe=False):
     return _put(how, x.reshape(-1), places, indices, values).reshape(x.shape)
 
 
-def _put(how: str, row: Tensor, places: Tensor, indices: Sequence[Tensor | None], values: Tensor) -> Tensor:
+def _put(
+    how: str, row: Tensor, places: Tensor, indices: Sequence[Tensor | None], values: Tensor
+) -> Tensor:
     """`row` with `values` added at places[indices] of it."""
     at = places[tuple(slice(None) if i is None else i for i in indices)]
     _same_type(row, values, "index_put")
@@ -1134,12 +1145,14 @@ def _put(how: str, row: Tensor, places: Tensor, indices: Sequence[Tensor | None]
 
 
 def index_put_(how, x, indices, values, accumulate=False, unsafe=False):
-    """In place. Elements of x may lie at one place, as an expanded tensor's do: what goes to any of them goes to it."""
+    """In place. Elements of x may lie at one place, as an expanded tensor's do: what goes to any of
+    them goes to it."""
     if not x.numel() or not _arrays.repeats(x.stride(), x.shape):
         return x.copy_(index_put(how, x, indices, values))
     extent = 1 + sum(s * (n - 1) for s, n in zip(x.stride(), x.shape))
     row = x.as_strided((extent,), (1,))
-    row.copy_(_put(how, row, torch.arange(extent, device=x.device).as_strided(x.shape, x.stride()), indices, values))
+    places = torch.arange(extent, device=x.device).as_strided(x.shape, x.stride())
+    row.copy_(_put(how, row, places, indices, values))
     return x
 
 

@@ -349,10 +349,12 @@ class Watcher(TorchDispatchMode):
             self._here.within = before
 
     def refuse_uncovered(self, op: torch._ops.OpOverload, error: Exception) -> None:
-        """Of a call that is torch's own after all, though bitfold covers the operator: `error` says why."""
+        """Of a call that is torch's own after all, though bitfold covers the operator: see `error`."""
         setting, in_backward = self._stack[-1], torch._C._current_graph_task_id() != -1
-        if setting.strict and (in_backward or threading.get_ident() == self._thread) and not _is_named(op, setting.allow):
-            self._refuse(op, f"{error}, and its bits may depend on the batch, on threads or on timing")
+        is_here = in_backward or threading.get_ident() == self._thread
+        if setting.strict and is_here and not _is_named(op, setting.allow):
+            why = "and its bits may depend on the batch, on threads or on timing"
+            self._refuse(op, f"{error}, {why}")
 
     def check_thread(self) -> None:
         if threading.get_ident() != self._thread:
