@@ -417,18 +417,23 @@ template <class Attempt>
 void check_moved_arrays(const io::golden& g, const matching& m, const check_arguments& args,
                         std::vector<file_report>& reports, Attempt attempt) {
   struct place {
-    std::size_t report, array;  // of golden_file::arrays or file_report::arrays
+    std::size_t report, array;  // of `reports` and of its arrays
+    const io::golden_array* recorded;
   };
   std::map<std::string_view, std::vector<place>> missing, added;
   for (std::size_t i = 0; i < reports.size(); ++i) {
     const bool recorded = i < g.files.size();
-    if (recorded && has_names(g.files[i]) && reports[i].whole == verdict::missing)
-      for (const io::golden_array& a : g.files[i].arrays)
-        reports[i].arrays.push_back({a.name, verdict::missing, ""});
+    if (recorded && !has_names(g.files[i])) continue;
+    std::map<std::string_view, const io::golden_array*> by_name;
+    if (recorded)
+      for (const io::golden_array& a : g.files[i].arrays) {
+        by_name[a.name] = &a;
+        if (reports[i].whole == verdict::missing) reports[i].arrays.push_back({a.name, verdict::missing, ""});
+      }
     for (std::size_t k = 0; k < reports[i].arrays.size(); ++k) {
       const array_report& a = reports[i].arrays[k];
-      if (a.what == verdict::missing && has_names(g.files[i])) missing[a.array].push_back({i, k});
-      if (a.what == verdict::added && (!recorded || has_names(g.files[i]))) added[a.array].push_back({i, k});
+      if (a.what == verdict::missing) missing[a.array].push_back({i, k, by_name.at(a.array)});
+      if (a.what == verdict::added) added[a.array].push_back({i, k, nullptr});
     }
   }
   // What is compared, for each file that has it.
@@ -440,11 +445,7 @@ void check_moved_arrays(const io::golden& g, const matching& m, const check_argu
   for (const auto& [to, places] : moved) {
     const std::vector<std::string>& files = to < g.files.size() ? m.given[to] : m.added[to - g.files.size()];
     io::golden_file part{{{files[0], io::file_format::safetensors}}, {}};
-    for (const auto& [from, there] : places) {
-      const auto& arrays = g.files[from.report].arrays;
-      const std::string& name = reports[from.report].arrays[from.array].array;
-      part.arrays.push_back(*std::find_if(arrays.begin(), arrays.end(), [&](auto& a) { return a.name == name; }));
-    }
+    for (const auto& [from, there] : places) part.arrays.push_back(*from.recorded);
     attempt(reports[to], files, [&] {
       const file_report found = check_files(part, files, args);
       for (std::size_t k = 0; k < places.size(); ++k) {

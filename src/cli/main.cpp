@@ -1,6 +1,6 @@
 // The command `bitfold`. Exit status: 0, or the errc of what went wrong (2 usage, 3 bad input, 4 no
 // device, 5 CUDA), or 1 when `check` finds a difference, `report` a broken promise, output cannot
-// be written or memory runs out; 130 when `report` was interrupted.
+// be written or memory runs out (but 3 in `check`: it could not look); 130 when `report` was interrupted.
 #include <csignal>
 #include <exception>
 #include <new>
