@@ -11,8 +11,8 @@
 namespace bitfold::io {
 namespace {
 
-// Bytes of the UTF-8 character at the start of s; 0 if it is malformed, as in table 3-7 of the Unicode
-// standard.
+// Bytes of the UTF-8 character at the start of s; 0 if it is malformed, as in table 3-7 of the
+// Unicode standard.
 std::size_t character_size(std::string_view s) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(s[i]); };
   const unsigned lead = byte(0);
@@ -34,7 +34,8 @@ std::size_t character_size(std::string_view s) {
 // Whether that is a control character: C0, DEL, or C1.
 bool is_control(std::string_view character) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(character[i]); };
-  return byte(0) < 0x20 || byte(0) == 0x7f || (byte(0) == 0xc2 && character.size() > 1 && byte(1) < 0xa0);
+  return byte(0) < 0x20 || byte(0) == 0x7f ||
+         (byte(0) == 0xc2 && character.size() > 1 && byte(1) < 0xa0);
 }
 
 }  // namespace

@@ -58,7 +58,8 @@ class index_reader : public nlohmann::json_sax<nlohmann::json> {
   bool number_unsigned(number_unsigned_t) override { return value(); }
   bool number_float(number_float_t, const string_t&) override { return value(); }
   bool binary(binary_t&) override { return value(); }
-  bool parse_error(std::size_t at, const std::string&, const nlohmann::detail::exception&) override {
+  bool parse_error(std::size_t at, const std::string&,
+                   const nlohmann::detail::exception&) override {
     bad("index", fmt::format("not JSON at byte {}", at));
   }
 
