@@ -501,7 +501,8 @@ TEST_CASE("reduce: a name without a known ending") {
   CHECK(bitfold_cli({"reduce", "sum", tensors}).out ==
         tensors + ":w  [2]  u8  3  0000000000000003\n");
   // Raw, whatever it looks like, with --raw alone.
-  check_usage({"reduce", "sum", "--dtype", "u8", npy}, {npy + ": dtype: f32, not the u8 of --dtype", "--acc"});
+  check_usage({"reduce", "sum", "--dtype", "u8", npy},
+              {npy + ": dtype: f32, not the u8 of --dtype", "--acc"});
   const auto raw = bitfold_cli({"reduce", "sum", "--raw", "--dtype", "u8", npy});
   CHECK(raw.out.starts_with(npy + "  [136]  u8  "));
   check_usage({"reduce", "sum", "--raw", npy}, {"--raw", "--dtype"});
@@ -714,10 +715,15 @@ TEST_CASE("names of files are taken as they are") {
   const bytes::directory dir;
   const auto here = std::filesystem::current_path();
   std::filesystem::current_path(dir.path(""));
-  for (const std::string name : {"w", "a", "b"}) dir.write(name, npy_of({-1}));  // what they might be taken for
-  std::vector<std::string> names{"[w]", "[a,b]", "[]", "{}", "{a}", "%%", "++", "a,b", ",", "\"w\"", "'w'", "`w`", "check",
-                                 "reduce", "w ", " w", "w=a", "a;b", "\1w", "\1", "true", "w\n", "*", "~", "$w", "\\w", "007"};
-  const auto write = [&](const std::string& name, std::size_t i) { dir.write(name, npy_of({static_cast<float>(i)})); };
+  for (const std::string name : {"w", "a", "b"})
+    dir.write(name, npy_of({-1}));  // what they might be taken for
+  std::vector<std::string> names{"[w]", "[a,b]", "[]",    "{}",  "{a}", "%%",    "++",
+                                 "a,b", ",",     "\"w\"", "'w'", "`w`", "check", "reduce",
+                                 "w ",  " w",    "w=a",   "a;b", "\1w", "\1",    "true",
+                                 "w\n", "*",     "~",     "$w",  "\\w", "007"};
+  const auto write = [&](const std::string& name, std::size_t i) {
+    dir.write(name, npy_of({static_cast<float>(i)}));
+  };
   for (const bool after_dashes : {false, true}) {
     if (after_dashes) names.insert(names.end(), {"--", "-w", "--out", "--out=w", "-h"});
     const auto call = [&](std::vector<std::string> words, const std::vector<std::string>& files) {
@@ -729,7 +735,8 @@ TEST_CASE("names of files are taken as they are") {
     for (std::size_t i = 0; i < names.size(); ++i) write(names[i], i);
     const auto lines = lines_of(call({"reduce", "sum", "--json"}, names).out);
     REQUIRE(lines.size() == names.size());
-    for (std::size_t i = 0; i < names.size(); ++i) CHECK(contains(lines[i], "\"value\":" + std::to_string(i) + ","));
+    for (std::size_t i = 0; i < names.size(); ++i)
+      CHECK(contains(lines[i], "\"value\":" + std::to_string(i) + ","));
     CHECK(call({"record", "--out", "golden.json"}, names).status == 0);
     auto checked = names;
     checked.insert(checked.begin(), "golden.json");
@@ -751,13 +758,17 @@ TEST_CASE("names of files are taken as they are") {
 
 TEST_CASE("reduce: words that would promise more than they do") {
   const bytes::directory dir;
-  const auto x = dir.write("x.npy", npy_of({1, 2})), i = dir.write("i.npy", bytes::npy("<i8", "(1,)", "12345678")),
+  const auto x = dir.write("x.npy", npy_of({1, 2})),
+             i = dir.write("i.npy", bytes::npy("<i8", "(1,)", "12345678")),
              d = dir.write("d.npy", bytes::npy("<f8", "(1,)", bytes::of<double>({1})));
   // NumPy's dtype is that of the accumulator.
-  check_usage({"reduce", "sum", "--dtype", "f64", x}, {x + ": dtype: f32, not the f64 of --dtype", "--acc"});
-  check_usage({"reduce", "sum", "--out-dtype", "f64", x}, {"--out-dtype f64: sum of f32 adds in f32; --acc f64"});
+  check_usage({"reduce", "sum", "--dtype", "f64", x},
+              {x + ": dtype: f32, not the f64 of --dtype", "--acc"});
+  check_usage({"reduce", "sum", "--out-dtype", "f64", x},
+              {"--out-dtype f64: sum of f32 adds in f32; --acc f64"});
   check_usage({"reduce", "mean,dot", "--out-dtype", "f64", x, x}, {"two calls"});
-  check_usage({"reduce", "norm_l1", "--out-dtype", "f64", x}, {"--out-dtype f64: norm_l1 of f32 adds in f32"});
+  check_usage({"reduce", "norm_l1", "--out-dtype", "f64", x},
+              {"--out-dtype f64: norm_l1 of f32 adds in f32"});
   check_usage({"reduce", "sum", "--out-dtype", "f32", i},
               {"--out-dtype f32: sum of i64 adds integers, modulo 2^64", "--method exact"});
   for (const auto& arguments : {std::vector<std::string>{"--acc", "f64", "--out-dtype", "f64", x},

@@ -196,7 +196,8 @@ TEST_CASE("npy: as Python 2 wrote it") {
 
 TEST_CASE("npy: types without arithmetic, and those that NumPy has no name for") {
   const std::string body = "\1\2\3\4\5\6\7\10\11\12\13\14\15\16\17\20";
-  const auto type_of = [&](const std::string& descr, int elements, std::optional<io::element_type> given = {}) {
+  const auto type_of = [&](const std::string& descr, int elements,
+                           std::optional<io::element_type> given = {}) {
     const auto a = parse_npy(bytes::npy(descr, "(" + std::to_string(elements) + ",)", body), given);
     CHECK(data_of(a) == body);
     return std::string(name(a.type));
@@ -208,10 +209,14 @@ TEST_CASE("npy: types without arithmetic, and those that NumPy has no name for")
   CHECK(type_of("<V2", 8, dtype::bf16) == "bf16");
   CHECK(type_of("|V2", 8, dtype::bf16) == "bf16");
   CHECK(type_of("|V1", 16, io::element_type::parse("f8_e4m3")) == "f8_e4m3");
-  const auto refused = [&](const char* expected, const char* descr, std::optional<io::element_type> given = {}) {
+  const auto refused = [&](const char* expected, const char* descr,
+                           std::optional<io::element_type> given = {}) {
     check_bad(expected, [&] { parse_npy(bytes::npy(descr, "(8,)", body), given); });
   };
-  refused("descr: '<V2' does not say of what type the bytes are; NumPy writes bfloat16 so: --dtype bf16", "<V2");
+  refused(
+      "descr: '<V2' does not say of what type the bytes are; NumPy writes bfloat16 so: --dtype "
+      "bf16",
+      "<V2");
   refused("descr: '|V1' does not say", "|V1", dtype::bf16);
   refused("descr: '<V2' does not say", "<V2", io::element_type::parse("f4"));
   // Each part of a complex number has a byte order.
@@ -219,7 +224,8 @@ TEST_CASE("npy: types without arithmetic, and those that NumPy has no name for")
   std::string big;
   for (const std::size_t at : {0, 4, 8, 12}) big += reversed(body.substr(at, 4));
   CHECK(data_of(parse_npy(bytes::npy(">c8", "(2,)", big))) == body);
-  CHECK(data_of(parse_npy(bytes::npy(">c16", "(1,)", reversed(body.substr(0, 8)) + reversed(body.substr(8))))) == body);
+  CHECK(data_of(parse_npy(bytes::npy(
+            ">c16", "(1,)", reversed(body.substr(0, 8)) + reversed(body.substr(8))))) == body);
   CHECK(data_of(parse_npy(bytes::npy("<c8", "(2, 2)", body + parts, true))) ==
         body.substr(0, 8) + parts.substr(0, 8) + body.substr(8) + parts.substr(8));
 }
@@ -337,8 +343,8 @@ TEST_CASE("npy: malformed") {
   SECTION("shape") {
     const std::string text =
         GENERATE("(2)", "(,)", "(2,,)", "(-2,)", "(+2,)", "(02,)", "(2.0,)", "(2e0,)", "(0x2,)",
-                 "(2l,)", "(L,)", "(2LL,)", "(1_0,)", "('2',)", "(2", "(2,", "(None,)", "((2,),)", "(3,)", "(1,)",
-                 "()", "(0,)", "(18446744073709551616,)", "(4611686018427387905,)",
+                 "(2l,)", "(L,)", "(2LL,)", "(1_0,)", "('2',)", "(2", "(2,", "(None,)", "((2,),)",
+                 "(3,)", "(1,)", "()", "(0,)", "(18446744073709551616,)", "(4611686018427387905,)",
                  "(4294967296, 4294967296)", "(2, 9223372036854775808)");
     CAPTURE(text);
     check_bad("shape:", [&] { parse_npy(bytes::npy("<f4", text, body)); });
@@ -361,14 +367,27 @@ TEST_CASE("safetensors: every element type, order, metadata") {
   };
   const auto type = [](const char* name) { return *io::element_type::parse(name); };
   // Eight bytes are elements of each.
-  const row rows[] = {{"F16", dtype::f16}, {"BF16", dtype::bf16}, {"F32", dtype::f32},
-                      {"F64", dtype::f64}, {"I8", dtype::i8},     {"I16", dtype::i16},
-                      {"I32", dtype::i32}, {"I64", dtype::i64},   {"U8", dtype::u8},
-                      {"U16", dtype::u16}, {"U32", dtype::u32},   {"U64", dtype::u64},
-                      {"BOOL", type("bool")}, {"F4", type("f4")}, {"F6_E2M3", type("f6_e2m3")},
-                      {"F6_E3M2", type("f6_e3m2")}, {"F8_E4M3", type("f8_e4m3")},
-                      {"F8_E5M2", type("f8_e5m2")}, {"F8_E8M0", type("f8_e8m0")},
-                      {"F8_E4M3FNUZ", type("f8_e4m3fnuz")}, {"F8_E5M2FNUZ", type("f8_e5m2fnuz")},
+  const row rows[] = {{"F16", dtype::f16},
+                      {"BF16", dtype::bf16},
+                      {"F32", dtype::f32},
+                      {"F64", dtype::f64},
+                      {"I8", dtype::i8},
+                      {"I16", dtype::i16},
+                      {"I32", dtype::i32},
+                      {"I64", dtype::i64},
+                      {"U8", dtype::u8},
+                      {"U16", dtype::u16},
+                      {"U32", dtype::u32},
+                      {"U64", dtype::u64},
+                      {"BOOL", type("bool")},
+                      {"F4", type("f4")},
+                      {"F6_E2M3", type("f6_e2m3")},
+                      {"F6_E3M2", type("f6_e3m2")},
+                      {"F8_E4M3", type("f8_e4m3")},
+                      {"F8_E5M2", type("f8_e5m2")},
+                      {"F8_E8M0", type("f8_e8m0")},
+                      {"F8_E4M3FNUZ", type("f8_e4m3fnuz")},
+                      {"F8_E5M2FNUZ", type("f8_e5m2fnuz")},
                       {"C64", type("c64")}};
   // All but c128, which the format has not.
   CHECK(std::size(rows) == all_dtypes.size() + io::other_elements.size() - 1);
@@ -404,8 +423,10 @@ TEST_CASE("safetensors: what the official reader takes") {
   const std::string known = R"("dtype":"F32","shape":[2],"data_offsets":[0,8])";
   for (const std::string& header :
        {"{\"__metadata__\":null," + w + "}", " \t\r\n{" + w + "}  \n", "{ " + w + " }",
-        "{\"__metadata__\":{\"a\":\"b\",\"a\":\"c\"}," + w + "}", "{\"w\":{" + known + ",\"extra\":1}}",
-        "{\"w\":{\"extra\":{\"dtype\":[1,{\"x\":null}]}," + known + ",\"more\":[[]],\"text\":\"\",\"z\":-1.5,\"y\":false}}"}) {
+        "{\"__metadata__\":{\"a\":\"b\",\"a\":\"c\"}," + w + "}",
+        "{\"w\":{" + known + ",\"extra\":1}}",
+        "{\"w\":{\"extra\":{\"dtype\":[1,{\"x\":null}]}," + known +
+            ",\"more\":[[]],\"text\":\"\",\"z\":-1.5,\"y\":false}}"}) {
     CAPTURE(header);
     const auto arrays = parse_safetensors(bytes::safetensors(header, body));
     REQUIRE(arrays.size() == 1);
@@ -514,7 +535,8 @@ TEST_CASE("safetensors: malformed") {
         {" shape: missing", R"("dtype":"F32","data_offsets":[0,8])"},
         {" data_offsets: missing", R"("dtype":"F32","shape":[2])"},
         {" data_offsets: missing", R"("dtype":"F32","shape":[2],"extra":{"data_offsets":[0,8]})"},
-        {" dtype: repeated", R"("extra":[1],"dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8])"},
+        {" dtype: repeated",
+         R"("extra":[1],"dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8])"},
         {" dtype: repeated", R"("dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8])"},
         {" shape: repeated", R"("dtype":"F32","shape":[2],"shape":[2],"data_offsets":[0,8])"},
         {" dtype: a number", R"("dtype":32,"shape":[2],"data_offsets":[0,8])"},
@@ -548,9 +570,12 @@ TEST_CASE("safetensors: malformed") {
         {" data_offsets: starts at 4", R"("dtype":"F32","shape":[1],"data_offsets":[4,8])"},
         {" dtype: 'F8'", R"("dtype":"F8","shape":[8],"data_offsets":[0,8])"},
         {" dtype: 'C128'", R"("dtype":"C128","shape":[1],"data_offsets":[0,8])"},
-        {" shape: 15 elements of f4 do not end", R"("dtype":"F4","shape":[15],"data_offsets":[0,8])"},
-        {" shape: 10 elements of f6_e2m3 do not end", R"("dtype":"F6_E2M3","shape":[10],"data_offsets":[0,8])"},
-        {" data_offsets: [0,8] is 8 bytes, but 14 elements of f4 are 7", R"("dtype":"F4","shape":[14],"data_offsets":[0,8])"},
+        {" shape: 15 elements of f4 do not end",
+         R"("dtype":"F4","shape":[15],"data_offsets":[0,8])"},
+        {" shape: 10 elements of f6_e2m3 do not end",
+         R"("dtype":"F6_E2M3","shape":[10],"data_offsets":[0,8])"},
+        {" data_offsets: [0,8] is 8 bytes, but 14 elements of f4 are 7",
+         R"("dtype":"F4","shape":[14],"data_offsets":[0,8])"},
         {" dtype: 'f32'", R"("dtype":"f32","shape":[2],"data_offsets":[0,8])"},
         {" dtype: ''", R"("dtype":"","shape":[2],"data_offsets":[0,8])"},
         {" dtype: '\\x0a'", R"("dtype":"\n","shape":[2],"data_offsets":[0,8])"},
@@ -649,7 +674,8 @@ TEST_CASE("files") {
     };
     const io::read_options u8{dtype::u8}, f32{dtype::f32}, as_raw{.type = dtype::u8, .raw = true};
     for (const auto& [name, content, options, format] : {
-             // The name first, then the content; what is neither is raw. A type that would do nothing
+             // The name first, then the content; what is neither is raw. A type that would do
+             // nothing
              // is an error.
              row{"a", npy, {}, file_format::npy},
              row{"a.new", tensors, {}, file_format::safetensors},
@@ -693,7 +719,9 @@ TEST_CASE("files") {
     starts(read(raw), 2, raw + ": dtype: needed for raw data");
     starts(read(dir.write("six", "12345"), {io::element_type::parse("f6_e2m3")}), 3,
            dir.path("six") + ": size: 5 bytes is not a multiple of the 3 bytes of f6_e2m3");
-    CHECK(io::read_arrays(dir.write("six", "123456"), {io::element_type::parse("f6_e2m3")}).at(0).count == 8);
+    CHECK(io::read_arrays(dir.write("six", "123456"), {io::element_type::parse("f6_e2m3")})
+              .at(0)
+              .count == 8);
     starts(read(raw, {dtype::f32, {}}), 3, raw + ": size: 13 bytes");
     starts(read(raw, {dtype::u8, "w"}), 2, raw + ": tensor:");
     const auto npy = dir.write("short.npy", bytes::npy("<f4", "(4,)", body));
@@ -713,7 +741,8 @@ TEST_CASE("files") {
   }
 }
 
-TEST_CASE("files: formats that are not read are named, with what to do, also where there is a type") {
+TEST_CASE(
+    "files: formats that are not read are named, with what to do, also where there is a type") {
   const bytes::directory dir;
   const auto zip = [](const std::string& entry) { return bytes::zip({{entry, "x"}}); };
   const struct {
@@ -722,7 +751,8 @@ TEST_CASE("files: formats that are not read are named, with what to do, also whe
     const char *expected, *advice;
   } rows[] = {
       {"a.bin", zip("archive/data.pkl"), "a PyTorch checkpoint, by its content", "safetensors"},
-      {"a.bin", "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.\x80\x02M", "a PyTorch checkpoint, by its content", "safetensors"},
+      {"a.bin", "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19.\x80\x02M",
+       "a PyTorch checkpoint, by its content", "safetensors"},
       {"a.pt", "whatever", "a PyTorch checkpoint, by its name", "safetensors"},
       {"a.PTH", "whatever", "a PyTorch checkpoint, by its name", "safetensors"},
       {"a", zip("a.txt"), "a zip archive, by its content", "unpack"},
@@ -744,7 +774,10 @@ TEST_CASE("files: formats that are not read are named, with what to do, also whe
       {"a.json", "{}", "text, by its name", "loadtxt"},
       {"a", "\x1f\x8b\x08\x01", "compressed by gzip, by its content", "zcat"},
       {"a", "\x28\xb5\x2f\xfd\x01", "compressed by zstd, by its content", "zstdcat"},
-      {"a", "\xfd" "7zXZ\x01", "compressed by xz, by its content", "xzcat"},
+      {"a",
+       "\xfd"
+       "7zXZ\x01",
+       "compressed by xz, by its content", "xzcat"},
       {"a", "BZh9", "compressed by bzip2, by its content", "bzcat"}};
   for (const auto& row : rows) {
     CAPTURE(row.name, row.expected);
@@ -763,7 +796,8 @@ TEST_CASE("files: formats that are not read are named, with what to do, also whe
     std::filesystem::remove(path);
   }
   // What has none of these names and beginnings is raw.
-  for (const std::string content : {"PK\3", "\x80\x04", "GGU", "12345678", "\x08\x01\x02\x03", "1 2"})
+  for (const std::string content :
+       {"PK\3", "\x80\x04", "GGU", "12345678", "\x08\x01\x02\x03", "1 2"})
     CHECK(io::read_arrays(dir.write("a.bin", content), {dtype::u8}).size() == 1);
 }
 
@@ -809,9 +843,15 @@ TEST_CASE("npz: stored, deflated, zip64; and malformed") {
   check_bad("entry 'b.npy' descr: '<V2' does not say", [&] { parse(bf16); });
   CHECK(parse(bf16, {}, dtype::bf16).at(1).type == dtype::bf16);
   check_bad("entry 'a.txt': is no .npy file", [&] { parse(bytes::zip({{"a.txt", a}})); });
-  check_bad("entry 'a.npy': stands there twice", [&] { parse(bytes::zip({{"a.npy", a}, {"a.npy", a}})); });
-  check_bad("entry '\\xff.npy': its name is not UTF-8", [&] { parse(bytes::zip({{"\xff.npy", a}})); });
-  check_bad("entry 'a.npy' magic: not a npy file", [&] { parse(bytes::zip({{"a.npy", "12345678"}})); });
+  check_bad("entry 'a.npy': stands there twice", [&] {
+    parse(bytes::zip({{"a.npy", a}, {"a.npy", a}}));
+  });
+  check_bad("entry '\\xff.npy': its name is not UTF-8", [&] {
+    parse(bytes::zip({{"\xff.npy", a}}));
+  });
+  check_bad("entry 'a.npy' magic: not a npy file", [&] {
+    parse(bytes::zip({{"a.npy", "12345678"}}));
+  });
   const auto changed = [&](std::size_t from_end, char to) {
     auto file = bytes::zip({{"a.npy", a}});
     file[file.size() - 22 - 46 - 5 + from_end] = to;  // of the directory's entry
@@ -839,8 +879,9 @@ TEST_CASE("an index of shards: one checkpoint, in whatever files") {
   const auto shard = [&](const std::string& name, const std::vector<std::string>& tensors) {
     std::string header, body;
     for (const auto& t : tensors) {
-      header += (header.empty() ? "" : ",") + bytes::tensor(t, "U8", "[1]", static_cast<int>(body.size()),
-                                                            static_cast<int>(body.size()) + 1);
+      header +=
+          (header.empty() ? "" : ",") + bytes::tensor(t, "U8", "[1]", static_cast<int>(body.size()),
+                                                      static_cast<int>(body.size()) + 1);
       body += t;
     }
     return dir.write(name, bytes::safetensors("{" + header + "}", body));
@@ -850,7 +891,8 @@ TEST_CASE("an index of shards: one checkpoint, in whatever files") {
   const auto index = [&](const std::string& map, const char* name = "m.safetensors.index.json") {
     return dir.write(name, "{\"metadata\": {\"total_size\": 3}, \"weight_map\": " + map + "}");
   };
-  const std::string map = R"({"z": "m-00001-of-00002.safetensors", "a": "m-00002-of-00002.safetensors", "b": "m-00001-of-00002.safetensors"})";
+  const std::string map =
+      R"({"z": "m-00001-of-00002.safetensors", "a": "m-00002-of-00002.safetensors", "b": "m-00001-of-00002.safetensors"})";
   for (const char* name : {"m.safetensors.index.json", "other.json"}) {
     const auto [format, arrays] = io::read_file(index(map, name));
     CHECK((format == io::file_format::index));
@@ -866,35 +908,39 @@ TEST_CASE("an index of shards: one checkpoint, in whatever files") {
   const struct {
     std::string map;
     const char* expected;
-  } rows[] = {
-      {R"({"a": "none.safetensors"})", "none.safetensors: file: No such file"},
-      {R"({"a": "old.bin"})", "old.bin: format: a PyTorch checkpoint"},
-      {R"({"a": "m.safetensors.index.json"})", "m.safetensors.index.json: format: an index is of .safetensors"},
-      {R"({"q": "m-00002-of-00002.safetensors"})", "m-00002-of-00002.safetensors: tensor 'a': is not in the index"},
-      {R"({"a": "m-00002-of-00002.safetensors", "q": "m-00002-of-00002.safetensors"})",
-       "m-00002-of-00002.safetensors: tensor 'q': is in the index, but not in the file"},
-      {R"({"a": 1})", "weight_map 'a': is no file's name"},
-      {R"({"a": ""})", "weight_map 'a': is no file's name"},
-      {R"({"a": {"b": "c"}})", "weight_map 'a': is no file's name"},
-      {R"({"a": ["c"]})", "weight_map 'a': is no file's name"},
-      {R"({"a": "x", "a": "x"})", "weight_map 'a': stands there twice"},
-      {"3", "weight_map: is no object"},
-      {"[]", "weight_map: is no object"},
-      {"{", "index: not JSON at byte"},
-      {"{}, \"weight_map\": {}", "weight_map: stands there twice"}};
+  } rows[] = {{R"({"a": "none.safetensors"})", "none.safetensors: file: No such file"},
+              {R"({"a": "old.bin"})", "old.bin: format: a PyTorch checkpoint"},
+              {R"({"a": "m.safetensors.index.json"})",
+               "m.safetensors.index.json: format: an index is of .safetensors"},
+              {R"({"q": "m-00002-of-00002.safetensors"})",
+               "m-00002-of-00002.safetensors: tensor 'a': is not in the index"},
+              {R"({"a": "m-00002-of-00002.safetensors", "q": "m-00002-of-00002.safetensors"})",
+               "m-00002-of-00002.safetensors: tensor 'q': is in the index, but not in the file"},
+              {R"({"a": 1})", "weight_map 'a': is no file's name"},
+              {R"({"a": ""})", "weight_map 'a': is no file's name"},
+              {R"({"a": {"b": "c"}})", "weight_map 'a': is no file's name"},
+              {R"({"a": ["c"]})", "weight_map 'a': is no file's name"},
+              {R"({"a": "x", "a": "x"})", "weight_map 'a': stands there twice"},
+              {"3", "weight_map: is no object"},
+              {"[]", "weight_map: is no object"},
+              {"{", "index: not JSON at byte"},
+              {"{}, \"weight_map\": {}", "weight_map: stands there twice"}};
   for (const auto& row : rows) {
     const auto path = index(row.map);
     CAPTURE(row.map);
     check_bad(path + ": " + row.expected, [&] { io::read_arrays(path); });
   }
   const auto path = dir.path("m.safetensors.index.json");
-  for (const auto& [content, expected] : {std::pair{"{}", "weight_map: missing"}, {"[1]", "index: is no JSON object"},
-                                          {"", "index: not JSON"}, {"3", "index: is no JSON object"}}) {
+  for (const auto& [content, expected] : {std::pair{"{}", "weight_map: missing"},
+                                          {"[1]", "index: is no JSON object"},
+                                          {"", "index: not JSON"},
+                                          {"3", "index: is no JSON object"}}) {
     dir.write("m.safetensors.index.json", content);
     check_bad(path + ": " + expected, [&] { io::read_arrays(path); });
   }
   index(map);
-  check_bad(path + ": tensor 'nope': not in the index", [&] { io::read_arrays(path, {.tensor = "nope"}); });
+  check_bad(path + ": tensor 'nope': not in the index",
+            [&] { io::read_arrays(path, {.tensor = "nope"}); });
   CHECK(failure([&] { io::read_arrays(path, {dtype::f32}); }).first == 2);
 }
 
@@ -907,7 +953,8 @@ TEST_CASE("what is reduced of bool is 0 or 1, and of other types there is none")
   CHECK(std::string(reinterpret_cast<const char*>(n.data), 4) == std::string("\0\1\1\1", 4));
   const auto truths = parse_npy(bytes::npy("|b1", "(2,)", std::string("\0\1", 2)));
   CHECK(io::numbers_of(truths).data == truths.data);  // which needs no copy
-  const auto [code, what] = failure([] { io::numbers_of(parse_npy(bytes::npy("<c8", "(1,)", "12345678"))); });
+  const auto [code, what] =
+      failure([] { io::numbers_of(parse_npy(bytes::npy("<c8", "(1,)", "12345678"))); });
   CHECK(code == 2);
   CHECK(what.starts_with("dtype: c64 has no arithmetic"));
 }

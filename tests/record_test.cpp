@@ -273,9 +273,12 @@ TEST_CASE("record, check: by method exact, whatever the order") {
 TEST_CASE("record, check, reduce: types without arithmetic have a digest, and bool is 0 or 1") {
   const bytes::directory dir;
   const std::string truths("\0\1\2\377", 4);
-  std::vector<tensor> tensors{{"a", "F8_E4M3", "[3]", "abc"}, {"b", "BOOL", "[4]", truths},
-                              {"c", "F32", "[1]", bytes::of<float>({2})}, {"d", "F4", "[2,1]", "x"},
-                              {"e", "C64", "[0]", ""},        {"f", "F8_E8M0", "[1]", "\1"}};
+  std::vector<tensor> tensors{{"a", "F8_E4M3", "[3]", "abc"},
+                              {"b", "BOOL", "[4]", truths},
+                              {"c", "F32", "[1]", bytes::of<float>({2})},
+                              {"d", "F4", "[2,1]", "x"},
+                              {"e", "C64", "[0]", ""},
+                              {"f", "F8_E8M0", "[1]", "\1"}};
   const auto file = dir.write("m.safetensors", safetensors_of(tensors));
   const auto text = record({"--ops", "all", "--method", "tree,exact", file});
   CHECK(io::golden_text(io::parse_golden(text)) == text);
@@ -283,7 +286,8 @@ TEST_CASE("record, check, reduce: types without arithmetic have a digest, and bo
   REQUIRE(arrays.size() == tensors.size());
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     const auto a = arrays[i];
-    const auto& t = *std::find_if(tensors.begin(), tensors.end(), [&](auto& x) { return x.name == a["name"]; });
+    const auto& t =
+        *std::find_if(tensors.begin(), tensors.end(), [&](auto& x) { return x.name == a["name"]; });
     io::digest digest;
     digest.add(t.bytes.data(), t.bytes.size());
     CHECK(a["digest"] == digest.hex());  // of the bytes as they are
@@ -295,10 +299,12 @@ TEST_CASE("record, check, reduce: types without arithmetic have a digest, and bo
   const std::string ones("\0\1\1\1", 4);
   std::size_t k = 0;
   for (const op_info& op : all_op_infos)
-    for (const auto method : {op.takes_method ? std::optional(method_id::tree) : std::nullopt, std::optional(method_id::exact)}) {
+    for (const auto method : {op.takes_method ? std::optional(method_id::tree) : std::nullopt,
+                              std::optional(method_id::exact)}) {
       if (op.inputs != 1 || (method == method_id::exact && !op.has_exact)) continue;
-      const auto r = make_reduction(op.id, method, dtype::u8, {},
-                                    op.types == typing::additive ? std::optional(dtype::i64) : std::nullopt);
+      const auto r =
+          make_reduction(op.id, method, dtype::u8, {},
+                         op.types == typing::additive ? std::optional(dtype::i64) : std::nullopt);
       const auto& result = arrays[1]["results"][k++];
       CAPTURE(op.name);
       CHECK(result["op"] == op.name);
@@ -308,7 +314,8 @@ TEST_CASE("record, check, reduce: types without arithmetic have a digest, and bo
   CHECK(arrays[1]["results"].size() == k);
 
   const auto golden = dir.write("golden.json", text);
-  const auto only = dir.write("only.json", record({"--ops", "max", file}));  // e has no elements, nor arithmetic
+  const auto only =
+      dir.write("only.json", record({"--ops", "max", file}));  // e has no elements, nor arithmetic
   for (const auto& g : {golden, only}) {
     check_check({g}, 0, {"1 file, 6 arrays: 6 same"});
     check_check({g, "--ulps", "0"}, 0, {"1 file, 6 arrays: 6 same"});
@@ -316,16 +323,22 @@ TEST_CASE("record, check, reduce: types without arithmetic have a digest, and bo
   tensors[0].bytes[1] ^= 1;
   tensors[1].bytes[2] ^= 1;
   dir.write("m.safetensors", safetensors_of(tensors));
-  check_check({only}, 1, {"moved   " + file + ":a", "    content ", "moved   " + file + ":b", "    content ",
-                          "    max             1 (01)  0 ulps", "1 file, 6 arrays: 4 same, 2 moved"});
+  check_check({only}, 1,
+              {"moved   " + file + ":a", "    content ", "moved   " + file + ":b", "    content ",
+               "    max             1 (01)  0 ulps", "1 file, 6 arrays: 4 same, 2 moved"});
   // Where no result tells how far it moved, it may not.
-  check_check({only, "--ulps", "9"}, 1, {"moved   " + file + ":a", "    content ", "1 file, 6 arrays: 5 same, 1 moved"});
+  check_check({only, "--ulps", "9"}, 1,
+              {"moved   " + file + ":a", "    content ", "1 file, 6 arrays: 5 same, 1 moved"});
 
   const auto r = bitfold_cli({"reduce", "sum", file});
   CHECK(r.status == 3);
-  CHECK(r.out == file + ":b  [4]  bool  3  0000000000000003\n" + file + ":c  [1]  f32  2  40000000\n");
-  CHECK(r.err == "bitfold: " + file + ": 4 of 6 arrays have no result, for want of arithmetic: 'a' is f8_e4m3, ...\n");
-  check_usage({"reduce", "sum", "--tensor", "a", file}, {file, "tensor 'a': dtype: f8_e4m3 has no arithmetic"});
+  CHECK(r.out ==
+        file + ":b  [4]  bool  3  0000000000000003\n" + file + ":c  [1]  f32  2  40000000\n");
+  CHECK(r.err ==
+        "bitfold: " + file +
+            ": 4 of 6 arrays have no result, for want of arithmetic: 'a' is f8_e4m3, ...\n");
+  check_usage({"reduce", "sum", "--tensor", "a", file},
+              {file, "tensor 'a': dtype: f8_e4m3 has no arithmetic"});
   const auto axes = bitfold_cli({"reduce", "max", "--axis", "0", "--out", dir.path("out"), file});
   CHECK(axes.status == 3);
   CHECK(files_in(dir.path("out")) == std::set<std::string>{"m.b.max.npy", "m.c.max.npy"});
@@ -341,16 +354,22 @@ TEST_CASE("record, check, reduce: types without arithmetic have a digest, and bo
   CHECK(contains(bitfold_cli({"reduce", "dot", bools, bools}).out, "  3  0000000000000003"));
   const auto keys = dir.write("k.npy", bytes::npy("|i1", "(4,)", std::string(4, '\0')));
   for (const auto& how : {std::pair{"--axis", std::string("0")}, {"--keys", keys}})
-    CHECK(contains(bitfold_cli({"reduce", "sum", "--json", how.first, how.second, bools}).out, "\"first\":[3]"));
-  check_usage({"reduce", "sum", "--keys", bools, bools}, {"--keys", "dtype: bool, and integers are needed"});
+    CHECK(contains(bitfold_cli({"reduce", "sum", "--json", how.first, how.second, bools}).out,
+                   "\"first\":[3]"));
+  check_usage({"reduce", "sum", "--keys", bools, bools},
+              {"--keys", "dtype: bool, and integers are needed"});
 
   // Where the type is not told, --dtype says it, and then the golden file does.
-  const auto bf16 = dir.write("h.npy", bytes::npy("<V2", "(2,)", std::string("\x80\x3f\x80\x3f", 4)));
-  check_usage({"record", x_of(dir), bf16, "--dtype", "bf16", "--out", dir.path("no")}, {"dtype: f32, not the bf16"});
+  const auto bf16 =
+      dir.write("h.npy", bytes::npy("<V2", "(2,)", std::string("\x80\x3f\x80\x3f", 4)));
+  check_usage({"record", x_of(dir), bf16, "--dtype", "bf16", "--out", dir.path("no")},
+              {"dtype: f32, not the bf16"});
   const auto of_bf16 = dir.write("h.json", record({bf16, "--dtype", "bf16"}));
   check_check({of_bf16}, 0, {"1 file, 1 array: 1 same"});
-  CHECK(bitfold_cli({"reduce", "sum", bf16, "--dtype", "bf16"}).out == bf16 + "  [2]  bf16  2  4000\n");
-  const auto bits = dir.write("c.json", record({"--dtype", "c128", dir.write("c", std::string(32, 'x'))}));
+  CHECK(bitfold_cli({"reduce", "sum", bf16, "--dtype", "bf16"}).out ==
+        bf16 + "  [2]  bf16  2  4000\n");
+  const auto bits =
+      dir.write("c.json", record({"--dtype", "c128", dir.write("c", std::string(32, 'x'))}));
   check_check({bits}, 0, {"1 file, 1 array: 1 same"});
 
   // Golden files that are none.
@@ -363,29 +382,36 @@ TEST_CASE("record, check, reduce: types without arithmetic have a digest, and bo
 TEST_CASE("record, check: the same tensors in other shards") {
   const bytes::directory dir;
   const auto shard = [&](const std::string& name, std::size_t from, std::size_t to) {
-    std::vector<tensor> some(mixed.begin() + static_cast<std::ptrdiff_t>(from), mixed.begin() + static_cast<std::ptrdiff_t>(to));
+    std::vector<tensor> some(mixed.begin() + static_cast<std::ptrdiff_t>(from),
+                             mixed.begin() + static_cast<std::ptrdiff_t>(to));
     return dir.write(name, safetensors_of(some));
   };
-  const auto index = [&](const std::string& name, const std::vector<std::pair<std::string, std::pair<std::size_t, std::size_t>>>& shards) {
-    json map;
-    for (const auto& [file, range] : shards) {
-      shard(file, range.first, range.second);
-      for (auto i = range.first; i < range.second; ++i) map[mixed[i].name] = file;
-    }
-    return dir.write(name, json{{"metadata", {{"total_size", 1}}}, {"weight_map", map}}.dump());
-  };
+  const auto index =
+      [&](const std::string& name,
+          const std::vector<std::pair<std::string, std::pair<std::size_t, std::size_t>>>& shards) {
+        json map;
+        for (const auto& [file, range] : shards) {
+          shard(file, range.first, range.second);
+          for (auto i = range.first; i < range.second; ++i) map[mixed[i].name] = file;
+        }
+        return dir.write(name, json{{"metadata", {{"total_size", 1}}}, {"weight_map", map}}.dump());
+      };
   std::filesystem::create_directory(dir.path("new"));
   const auto one = dir.write("m.safetensors", safetensors_of(mixed));
-  const auto two = index("two.safetensors.index.json", {{"m-1-of-2.safetensors", {0, 3}}, {"m-2-of-2.safetensors", {3, 7}}});
-  const auto three = index("three.safetensors.index.json",
-                           {{"m-1-of-3.safetensors", {0, 1}}, {"m-2-of-3.safetensors", {1, 5}}, {"m-3-of-3.safetensors", {5, 7}}});
+  const auto two = index("two.safetensors.index.json",
+                         {{"m-1-of-2.safetensors", {0, 3}}, {"m-2-of-2.safetensors", {3, 7}}});
+  const auto three = index("three.safetensors.index.json", {{"m-1-of-3.safetensors", {0, 1}},
+                                                            {"m-2-of-3.safetensors", {1, 5}},
+                                                            {"m-3-of-3.safetensors", {5, 7}}});
   const auto m = [&](const std::string& part) { return dir.path("m-" + part + ".safetensors"); };
-  const auto of_two = dir.write("two.json", record({two})), of_one = dir.write("one.json", record({one})),
+  const auto of_two = dir.write("two.json", record({two})),
+             of_one = dir.write("one.json", record({one})),
              of_files = dir.write("files.json", record({m("1-of-2"), m("2-of-2")}));
   CHECK(json::parse(content(of_two))["files"][0]["format"] == "safetensors-index");
   CHECK(replaced(content(of_two), two, three) == record({three}));  // in one order
   for (const auto& golden : {of_two, of_one})
-    for (const auto& file : {one, two, three}) check_check({golden, file}, 0, {"1 file, 7 arrays: 7 same"});
+    for (const auto& file : {one, two, three})
+      check_check({golden, file}, 0, {"1 file, 7 arrays: 7 same"});
   check_check({of_files, m("1-of-3"), m("2-of-3"), m("3-of-3")}, 0, {"5 files, 7 arrays: 7 same"});
   check_check({of_files, three}, 0, {"3 files, 7 arrays: 7 same"});
   check_check({of_two, m("1-of-3"), m("2-of-3"), m("3-of-3")}, 0, {"4 files, 7 arrays: 7 same"});
@@ -402,17 +428,23 @@ TEST_CASE("record, check: the same tensors in other shards") {
   bytes[bytes.size() - 1] ^= 1;  // of e or, since that is empty, of d
   dir.write("m-2-of-3.safetensors", bytes);
   check_check({of_files, m("1-of-3"), m("2-of-3"), m("3-of-3")}, 1,
-              {"moved   " + m("2-of-2") + ":d.i64", "    content ", "    sum tree", "    now in          " + m("2-of-3"),
-               "5 files, 7 arrays: 6 same, 1 moved"});
-  check_check({of_files, m("2-of-3"), m("3-of-3")}, 1,
-              {"missing " + m("1-of-2") + ":first", "moved   " + m("2-of-2") + ":d.i64", "    content ", "    sum tree",
-               "    now in          ", "4 files, 7 arrays: 5 same, 1 moved, 1 missing"});
-  check_check({of_files, m("1-of-2"), dir.write("other.safetensors", safetensors_of({{"new", "F32", "[0]", ""}}))}, 1,
+              {"moved   " + m("2-of-2") + ":d.i64", "    content ", "    sum tree",
+               "    now in          " + m("2-of-3"), "5 files, 7 arrays: 6 same, 1 moved"});
+  check_check(
+      {of_files, m("2-of-3"), m("3-of-3")}, 1,
+      {"missing " + m("1-of-2") + ":first", "moved   " + m("2-of-2") + ":d.i64", "    content ",
+       "    sum tree", "    now in          ", "4 files, 7 arrays: 5 same, 1 moved, 1 missing"});
+  check_check({of_files, m("1-of-2"),
+               dir.write("other.safetensors", safetensors_of({{"new", "F32", "[0]", ""}}))},
+              1,
               {"missing " + m("2-of-2"), "new     " + dir.path("other.safetensors"),
                "3 files, 3 arrays: 3 same, 1 file missing, 1 file new"});
   shard("m-2-of-3.safetensors", 1, 5);
-  check_check({of_files, m("1-of-3"), m("2-of-3"), m("3-of-3"), dir.write("copy.safetensors", content(m("1-of-3")))}, 1,
-              {"missing " + m("1-of-2") + ":first", "new     " + m("1-of-3"), "new     " + dir.path("copy.safetensors"),
+  check_check({of_files, m("1-of-3"), m("2-of-3"), m("3-of-3"),
+               dir.write("copy.safetensors", content(m("1-of-3")))},
+              1,
+              {"missing " + m("1-of-2") + ":first", "new     " + m("1-of-3"),
+               "new     " + dir.path("copy.safetensors"),
                "6 files, 7 arrays: 6 same, 1 missing, 2 files new"});
   // A shard that cannot be read is no difference.
   dir.write("m-2-of-3.safetensors", "");
@@ -437,11 +469,13 @@ TEST_CASE("check: what could not be looked at is no difference, and no new file"
 
   // A copy of an array in Fortran's order takes as much again.
   constexpr std::uintmax_t size = std::uintmax_t{1} << 30;
-  std::ofstream(dir.path("f.npy")) << bytes::npy("<f4", "(2, " + std::to_string(size / 8) + ")", "", true);
+  std::ofstream(dir.path("f.npy"))
+      << bytes::npy("<f4", "(2, " + std::to_string(size / 8) + ")", "", true);
   const auto head = std::filesystem::file_size(dir.path("f.npy"));
   std::filesystem::resize_file(dir.path("f.npy"), head + size);
-  const auto large = dir.write("large.json", replaced(replaced(record({x, y}), x, dir.path("f.npy")), "\"shape\": [1]",
-                                                      "\"shape\": [2," + std::to_string(size / 8) + "]"));
+  const auto large = dir.write(
+      "large.json", replaced(replaced(record({x, y}), x, dir.path("f.npy")), "\"shape\": [1]",
+                             "\"shape\": [2," + std::to_string(size / 8) + "]"));
   rlimit before;
   ::getrlimit(RLIMIT_AS, &before);
   const rlimit less{size * 7 / 4, before.rlim_max};
@@ -457,13 +491,16 @@ TEST_CASE("check, reduce --out: many files take no more than so many times one")
   const bytes::directory dir;
   constexpr int count = 1000;
   std::vector<std::string> files;
-  for (const std::string folder : {"a", "b", "out"}) std::filesystem::create_directory(dir.path(folder));
-  for (int i = 0; i < count; ++i) files.push_back(dir.write("a/" + std::to_string(i) + ".npy", npy_of({float(i)})));
+  for (const std::string folder : {"a", "b", "out"})
+    std::filesystem::create_directory(dir.path(folder));
+  for (int i = 0; i < count; ++i)
+    files.push_back(dir.write("a/" + std::to_string(i) + ".npy", npy_of({float(i)})));
   // By the end of the path.
   auto arguments = files;
   arguments.insert(arguments.begin(), {"check", dir.write("golden.json", record(files))});
   std::filesystem::rename(dir.path("a"), dir.path("c"));
-  for (std::size_t i = 2; i < arguments.size(); ++i) arguments[i] = dir.path("c/" + std::to_string(i - 2) + ".npy");
+  for (std::size_t i = 2; i < arguments.size(); ++i)
+    arguments[i] = dir.path("c/" + std::to_string(i - 2) + ".npy");
   constexpr double most = bitfold::test::sanitized ? 10 : 2;  // 5 where each looks at all
   CHECK(seconds_of(arguments) < most);
   arguments.erase(arguments.begin(), arguments.begin() + 2);
@@ -479,7 +516,8 @@ TEST_CASE("check: a golden file takes little more memory than its text and what 
   const auto begin = text.find("  {\"name\""), end = text.find("\n]}");
   std::string arrays;
   for (int i = 0; i < 60'000; ++i)
-    arrays += (i ? ",\n" : "") + replaced(text.substr(begin, end - begin), "\"\"", "\"layer." + std::to_string(i) + "\"");
+    arrays += (i ? ",\n" : "") + replaced(text.substr(begin, end - begin), "\"\"",
+                                          "\"layer." + std::to_string(i) + "\"");
   text = replaced(text.replace(begin, end - begin, arrays), "\"npy\"", "\"safetensors\"");
   const auto path = dir.write("golden.json", text);
   // In a process of its own, whose memory was never larger.
@@ -512,8 +550,10 @@ TEST_CASE("record: lists of operations and methods") {
   refused({"--ops", "all,all"}, "--ops: all is given twice");
   refused({"--ops", "all", "--ops", "all"}, "--ops: all is given twice");
   refused({"--ops", "sum,max,sum"}, "--ops: sum is given twice");
-  for (const std::string list : {"sum,,max", ",sum", "sum,", "", ","}) refused({"--ops", list}, "--ops: '' is not one of sum, ");
-  for (const std::string list : {"tree,,kahan", ",", ""}) refused({"--method", list}, "--method: '' is not one of tree, ");
+  for (const std::string list : {"sum,,max", ",sum", "sum,", "", ","})
+    refused({"--ops", list}, "--ops: '' is not one of sum, ");
+  for (const std::string list : {"tree,,kahan", ",", ""})
+    refused({"--method", list}, "--method: '' is not one of tree, ");
   refused({"--ops", "[sum]"}, "--ops: '[sum]' is not one of");
 }
 
@@ -1051,7 +1091,8 @@ TEST_CASE("check: a file is read as what it is, or was recorded as, whatever its
     if (arguments[0] != dir.path("m.old"))
       check_check({old, dir.write("x.new", content)}, 0, {"1 file, " + same});
   }
-  const auto in_spite = dir.write("in_spite.json", record({dir.path("a.npy"), "--raw", "--dtype", "u8"}));
+  const auto in_spite =
+      dir.write("in_spite.json", record({dir.path("a.npy"), "--raw", "--dtype", "u8"}));
   check_check({in_spite}, 0, {"1 file, 1 array: 1 same"});
   // Another format than the recorded one, by its content or by its name.
   const auto golden = dir.write("golden.json", record({dir.path("a.npy")}));

@@ -603,24 +603,31 @@ TEST_CASE("reduce --stream: many short tensors, several formats, and bool") {
   const std::vector<std::string> arguments{"reduce", "sum", "--method", "exact", "--stream", path};
   CHECK(bitfold_cli(arguments).out == expected);
   // Where buffers of 4 MiB are filled for each of them, 8.
-  CHECK(seconds_of({"reduce", "dot", "--method", "exact", "--stream", path, path}) < (bitfold::test::sanitized ? 10 : 2));
+  CHECK(seconds_of({"reduce", "dot", "--method", "exact", "--stream", path, path}) <
+        (bitfold::test::sanitized ? 10 : 2));
 
   const auto npz = dir.write("a.npz", bytes::zip({{"a.npy", npy_of({1})}}));
-  check_usage({"reduce", "sum", "--method", "exact", "--stream", npz}, {npz + ": format: npz, which is not read in pieces"});
-  const auto index = dir.write("m.safetensors.index.json", "{\"weight_map\": {\"10000\": \"m.safetensors\"}}");
-  check_usage({"reduce", "sum", "--method", "exact", "--stream", index}, {index + ": format: safetensors-index, which", "give its files"});
-  const auto pickle = bitfold_cli({"reduce", "sum", "--method", "exact", "--dtype", "u8", "-"}, {.in = dir.write("p", "\x80\x04\x95\x08")});
+  check_usage({"reduce", "sum", "--method", "exact", "--stream", npz},
+              {npz + ": format: npz, which is not read in pieces"});
+  const auto index =
+      dir.write("m.safetensors.index.json", "{\"weight_map\": {\"10000\": \"m.safetensors\"}}");
+  check_usage({"reduce", "sum", "--method", "exact", "--stream", index},
+              {index + ": format: safetensors-index, which", "give its files"});
+  const auto pickle = bitfold_cli({"reduce", "sum", "--method", "exact", "--dtype", "u8", "-"},
+                                  {.in = dir.write("p", "\x80\x04\x95\x08")});
   CHECK(pickle.status == 3);
   CHECK(contains(pickle.err, "-: format: a pickle, by its content"));
   const auto two = dir.write("two.npy", npy_of({1}) + npy_of({2}));
   for (const surroundings& from : {surroundings{}, {.in = two}}) {
-    const auto r = bitfold_cli({"reduce", "sum", "--method", "exact", "--stream", from.in == two ? "-" : two}, from);
+    const auto r = bitfold_cli(
+        {"reduce", "sum", "--method", "exact", "--stream", from.in == two ? "-" : two}, from);
     CHECK(r.status == 3);
     CHECK(contains(r.err, ": size: another array follows the first"));
   }
   // From a pipe, whose beginning is read to tell the format.
   for (const std::size_t n : {0, 1, 11, 12, 200, 255, 256, 257, 5000}) {
-    const fed_pipe pipe(dir, "pipe" + std::to_string(n), bytes::npy("|b1", "(" + std::to_string(n) + ",)", std::string(n, '\3')));
+    const fed_pipe pipe(dir, "pipe" + std::to_string(n),
+                        bytes::npy("|b1", "(" + std::to_string(n) + ",)", std::string(n, '\3')));
     CHECK(bitfold_cli({"reduce", "sum", "--method", "exact", "--stream", pipe.path()}).out ==
           pipe.path() + "  [" + std::to_string(n) + "]  bool  " + value_and_bits(n));
   }

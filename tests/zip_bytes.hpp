@@ -34,29 +34,34 @@ inline std::string zip(const std::vector<zip_entry>& entries, bool wide = false)
   std::string file, directory;
   for (const auto& e : entries) {
     const std::string data = e.deflated ? deflated(e.content) : e.content;
-    const auto crc = crc32(0, reinterpret_cast<const Bytef*>(e.content.data()), static_cast<uInt>(e.content.size()));
+    const auto crc = crc32(0, reinterpret_cast<const Bytef*>(e.content.data()),
+                           static_cast<uInt>(e.content.size()));
     const auto number = [](std::uint64_t n, int size) { return little_endian(n, size); };
     const auto size = [&](std::uint64_t n) { return number(wide ? 0xffffffff : n, 4); };
-    const std::string sizes = number(crc, 4) + size(data.size()) + size(e.content.size()) + number(e.name.size(), 2);
-    const std::string start = number(45, 2) + number(0, 2) + number(e.deflated ? 8 : 0, 2) + number(0, 4);
+    const std::string sizes =
+        number(crc, 4) + size(data.size()) + size(e.content.size()) + number(e.name.size(), 2);
+    const std::string start =
+        number(45, 2) + number(0, 2) + number(e.deflated ? 8 : 0, 2) + number(0, 4);
     const std::string own_sizes = number(e.content.size(), 8) + number(data.size(), 8);
     const std::string local = wide ? number(1, 2) + number(16, 2) + own_sizes : "";
-    const std::string central = wide ? number(7, 2) + number(1, 2) + "x" + number(1, 2) + number(24, 2) + own_sizes +
-                                           number(file.size(), 8)
+    const std::string central = wide ? number(7, 2) + number(1, 2) + "x" + number(1, 2) +
+                                           number(24, 2) + own_sizes + number(file.size(), 8)
                                      : "";
-    directory += "PK\1\2" + number(45, 2) + start + sizes + number(central.size(), 2) + number(0, 10) +
-                 size(file.size()) + e.name + central;
+    directory += "PK\1\2" + number(45, 2) + start + sizes + number(central.size(), 2) +
+                 number(0, 10) + size(file.size()) + e.name + central;
     file += "PK\3\4" + start + sizes + number(local.size(), 2) + e.name + local + data;
   }
   const auto number = [](std::uint64_t n, int size) { return little_endian(n, size); };
   const std::uint64_t at = file.size(), end = at + directory.size();
   file += directory;
   if (wide)
-    file += "PK\6\6" + number(44, 8) + number(0, 12) + number(entries.size(), 8) + number(entries.size(), 8) +
-            number(directory.size(), 8) + number(at, 8) + "PK\6\7" + number(0, 4) + number(end, 8) + number(1, 4);
+    file += "PK\6\6" + number(44, 8) + number(0, 12) + number(entries.size(), 8) +
+            number(entries.size(), 8) + number(directory.size(), 8) + number(at, 8) + "PK\6\7" +
+            number(0, 4) + number(end, 8) + number(1, 4);
   const std::uint64_t count = wide ? 0xffff : entries.size();
   return file + "PK\5\6" + number(0, 4) + number(count, 2) + number(count, 2) +
-         number(wide ? 0xffffffff : directory.size(), 4) + number(wide ? 0xffffffff : at, 4) + number(0, 2);
+         number(wide ? 0xffffffff : directory.size(), 4) + number(wide ? 0xffffffff : at, 4) +
+         number(0, 2);
 }
 
 }  // namespace bytes

@@ -28,9 +28,8 @@ std::vector<std::string> marked(int argc, const char* const* argv) {
 
 void take_marks(CLI::App& command) {
   for (CLI::Option* option : command.get_options())
-    option->transform([](const std::string& text) {
-      return text.starts_with(mark) ? text.substr(1) : text;
-    });
+    option->transform(
+        [](const std::string& text) { return text.starts_with(mark) ? text.substr(1) : text; });
 }
 
 std::string without_marks(std::string text) {

@@ -1,5 +1,5 @@
-// Arguments as they are given. CLI11 would read more into some: [w] as a list and {} as an empty one, ++
-// or the name of a subcommand as its end, even where a file has such a name and after --.
+// Arguments as they are given. CLI11 would read more into some: [w] as a list and {} as an empty
+// one, ++ or the name of a subcommand as its end, even where a file has such a name and after --.
 #pragma once
 
 #include <string>
@@ -22,7 +22,8 @@ std::string without_marks(std::string text);
 
 /// What FILE may be.
 inline constexpr std::string_view files_help =
-    "A .npy, .npz or .safetensors file, the index of several such (.safetensors.index.json), or raw "
+    "A .npy, .npz or .safetensors file, the index of several such (.safetensors.index.json), or "
+    "raw "
     "elements (--dtype)";
 
 /// An option or positional of one or more files.

@@ -178,10 +178,11 @@ std::vector<array_report> check_arrays(const io::golden_file& old, file_names fi
 
 // ---- Which file is which -----------------------------------------------------------------------
 
-// What two paths may have in common, from little to all, each with a number: the last component, the
-// last two, ..., the same path in other words, the same text.
+// What two paths may have in common, from little to all, each with a number: the last component,
+// the last two, ..., the same path in other words, the same text.
 using likeness = std::uint64_t;
-std::vector<std::pair<likeness, std::string>> features(const std::string& path, const fs::path& here) {
+std::vector<std::pair<likeness, std::string>> features(const std::string& path,
+                                                       const fs::path& here) {
   constexpr likeness same_text = std::numeric_limits<likeness>::max();
   std::vector<std::pair<likeness, std::string>> all;
   const fs::path parts = fs::path(path).lexically_normal();
@@ -226,15 +227,17 @@ matching match(const io::golden& g, const std::vector<std::string>& all) {
   }
   std::error_code ignored;  // of a current directory that is gone
   const fs::path here = fs::current_path(ignored);
-  // Calls f(alike, key) for what a file, or both of a pair, may have in common with others: of a pair
-  // the path that is less alike decides, and then the other.
+  // Calls f(alike, key) for what a file, or both of a pair, may have in common with others: of a
+  // pair the path that is less alike decides, and then the other.
   using alike = std::pair<likeness, likeness>;
   const auto for_each_feature = [&](const std::vector<std::string>& files, auto f) {
     for (const auto& [x, first] : features(files[0], here)) {
-      if (inputs == 1) f(alike{x, x}, fmt::format("{}{}{}", x, '\0', first));
+      if (inputs == 1)
+        f(alike{x, x}, fmt::format("{}{}{}", x, '\0', first));
       else
         for (const auto& [y, second] : features(files[1], here))
-          f(alike{std::minmax(x, y)}, fmt::format("{1}{0}{2}{0}{3}{0}{4}", '\0', x, first, y, second));
+          f(alike{std::minmax(x, y)},
+            fmt::format("{1}{0}{2}{0}{3}{0}{4}", '\0', x, first, y, second));
     }
   };
   struct recorded {
@@ -283,7 +286,8 @@ file_report check_files(const io::golden_file& old, file_names files, const chec
   for (std::size_t k = 0; k < files.size(); ++k) {
     io::read_options how{.recorded = old.from[k].format};
     // It was so in spite of its name.
-    how.raw = how.recorded == io::file_format::raw && io::format_of_name(old.from[k].file).has_value();
+    how.raw =
+        how.recorded == io::file_format::raw && io::format_of_name(old.from[k].file).has_value();
     // Raw files do not tell their type, nor .npy files every one.
     for (const io::golden_array& a : old.arrays)
       if (how.recorded == io::file_format::raw || !io::npy_tells(a.type)) how.type = a.type;
@@ -417,34 +421,38 @@ template <class Attempt>
 void check_moved_arrays(const io::golden& g, const matching& m, const check_arguments& args,
                         std::vector<file_report>& reports, Attempt attempt) {
   struct place {
-    std::size_t report, array;  // of golden_file::arrays or file_report::arrays
+    std::size_t report, array;  // of `reports` and of its arrays
+    const io::golden_array* recorded;
   };
   std::map<std::string_view, std::vector<place>> missing, added;
   for (std::size_t i = 0; i < reports.size(); ++i) {
     const bool recorded = i < g.files.size();
-    if (recorded && has_names(g.files[i]) && reports[i].whole == verdict::missing)
-      for (const io::golden_array& a : g.files[i].arrays)
-        reports[i].arrays.push_back({a.name, verdict::missing, ""});
+    if (recorded && !has_names(g.files[i])) continue;
+    std::map<std::string_view, const io::golden_array*> by_name;
+    if (recorded)
+      for (const io::golden_array& a : g.files[i].arrays) {
+        by_name[a.name] = &a;
+        if (reports[i].whole == verdict::missing)
+          reports[i].arrays.push_back({a.name, verdict::missing, ""});
+      }
     for (std::size_t k = 0; k < reports[i].arrays.size(); ++k) {
       const array_report& a = reports[i].arrays[k];
-      if (a.what == verdict::missing && has_names(g.files[i])) missing[a.array].push_back({i, k});
-      if (a.what == verdict::added && (!recorded || has_names(g.files[i]))) added[a.array].push_back({i, k});
+      if (a.what == verdict::missing) missing[a.array].push_back({i, k, by_name.at(a.array)});
+      if (a.what == verdict::added) added[a.array].push_back({i, k, nullptr});
     }
   }
   // What is compared, for each file that has it.
   std::map<std::size_t, std::vector<std::pair<place, place>>> moved;
   for (const auto& [name, from] : missing)
-    if (const auto to = added.find(name); to != added.end() && from.size() == 1 && to->second.size() == 1)
+    if (const auto to = added.find(name);
+        to != added.end() && from.size() == 1 && to->second.size() == 1)
       moved[to->second[0].report].emplace_back(from[0], to->second[0]);
   std::map<std::size_t, std::set<std::size_t>> taken;  // arrays that are told of elsewhere
   for (const auto& [to, places] : moved) {
-    const std::vector<std::string>& files = to < g.files.size() ? m.given[to] : m.added[to - g.files.size()];
+    const std::vector<std::string>& files =
+        to < g.files.size() ? m.given[to] : m.added[to - g.files.size()];
     io::golden_file part{{{files[0], io::file_format::safetensors}}, {}};
-    for (const auto& [from, there] : places) {
-      const auto& arrays = g.files[from.report].arrays;
-      const std::string& name = reports[from.report].arrays[from.array].array;
-      part.arrays.push_back(*std::find_if(arrays.begin(), arrays.end(), [&](auto& a) { return a.name == name; }));
-    }
+    for (const auto& [from, there] : places) part.arrays.push_back(*from.recorded);
     attempt(reports[to], files, [&] {
       const file_report found = check_files(part, files, args);
       for (std::size_t k = 0; k < places.size(); ++k) {
@@ -459,7 +467,8 @@ void check_moved_arrays(const io::golden& g, const matching& m, const check_argu
     });
   }
   for (std::size_t i = 0; i < reports.size(); ++i) {
-    if (reports[i].whole) reports[i].arrays.clear();  // nothing of it was found: it is told of as one
+    if (reports[i].whole)
+      reports[i].arrays.clear();  // nothing of it was found: it is told of as one
     std::vector<array_report> rest;
     for (std::size_t k = 0; k < reports[i].arrays.size(); ++k)
       if (!taken[i].contains(k)) rest.push_back(std::move(reports[i].arrays[k]));
@@ -498,7 +507,8 @@ int check(const check_arguments& args) {
     if (m.given[i].empty())
       reports[i].whole = verdict::missing;
     else
-      attempt(reports[i], m.given[i], [&] { reports[i] = check_files(g.files[i], m.given[i], args); });
+      attempt(reports[i], m.given[i],
+              [&] { reports[i] = check_files(g.files[i], m.given[i], args); });
   }
   for (const auto& files : m.added) {
     reports.push_back({files, {}, verdict::added, {}});
@@ -550,7 +560,8 @@ subcommand add_check(CLI::App& app) {
             try {
               return check(*args);
             } catch (const std::bad_alloc& e) {  // not the status of a difference
-              throw error(errc::bad_input, io::printable(args->golden) + ": " + why_not_looked_at(e));
+              throw error(errc::bad_input,
+                          io::printable(args->golden) + ": " + why_not_looked_at(e));
             }
           }};
 }

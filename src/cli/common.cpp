@@ -36,12 +36,15 @@ io::read_options raw_options::reading() const {
 
 void add_raw_options(CLI::App& command, raw_options& options) {
   auto* const type =
-      command.add_option("--dtype", options.type,
-                         "The element type of raw files, and of .npy files of bfloat16, in which NumPy "
-                         "leaves it out. Others carry their own, and it is an error where that is "
-                         "another one")
+      command
+          .add_option(
+              "--dtype", options.type,
+              "The element type of raw files, and of .npy files of bfloat16, in which NumPy "
+              "leaves it out. Others carry their own, and it is an error where that is "
+              "another one")
           ->check(CLI::IsMember(element_names));
-  command.add_flag("--raw", options.raw, "The files are raw elements, whatever they look like")->needs(type);
+  command.add_flag("--raw", options.raw, "The files are raw elements, whatever they look like")
+      ->needs(type);
 }
 
 CLI::Validator whole_number(std::uint64_t max) {

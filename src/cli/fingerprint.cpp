@@ -22,7 +22,8 @@ fingerprint measure(const fingerprint_job& job, bool with_digest) {
   const std::size_t bytes = x->bytes();
   fingerprint f;
   const auto digest = [&] {
-    if (!with_digest && !job.reductions.empty()) return;  // of what has no results it is all there is
+    if (!with_digest && !job.reductions.empty())
+      return;  // of what has no results it is all there is
     for (const io::array* a : {x, y}) {
       if (!a) continue;
       io::digest d;

@@ -1,6 +1,7 @@
 // The command `bitfold`. Exit status: 0, or the errc of what went wrong (2 usage, 3 bad input, 4 no
 // device, 5 CUDA), or 1 when `check` finds a difference, `report` a broken promise, output cannot
-// be written or memory runs out; 130 when `report` was interrupted.
+// be written or memory runs out (but 3 in `check`: it could not look); 130 when `report` was
+// interrupted.
 #include <csignal>
 #include <exception>
 #include <new>
@@ -44,7 +45,9 @@ int run(int argc, char** argv) {
       return 0;
     }
     const bool unknown = app.get_subcommands().empty() && argc > 1 && argv[1][0] != '-';
-    throw error(errc::usage, (unknown ? io::printable(argv[1]) + ": there is no such command" : io::printable(without_marks(e.what()))) + " (bitfold --help tells more)");
+    throw error(errc::usage, (unknown ? io::printable(argv[1]) + ": there is no such command"
+                                      : io::printable(without_marks(e.what()))) +
+                                 " (bitfold --help tells more)");
   }
   for (const subcommand& s : subcommands)
     if (s.app->parsed()) return s.run();

@@ -39,12 +39,12 @@ std::vector<file_names> groups_of(file_names files, std::size_t inputs);
 class input_files {
  public:
   explicit input_files(const std::vector<std::string>& files);
-  /// Throws (errc::usage) where `out`, which `option` names, is one of them by whatever path. What is
-  /// no regular file is not overwritten.
+  /// Throws (errc::usage) where `out`, which `option` names, is one of them by whatever path. What
+  /// is no regular file is not overwritten.
   void refuse_overwriting(std::string_view option, const std::string& out) const;
 
  private:
-  std::map<std::string, std::string> places_;                    // to each a path
+  std::map<std::string, std::string> places_;                  // to each a path
   std::map<std::pair<dev_t, ino_t>, std::string> identities_;  // of those that are there
 };
 

@@ -56,20 +56,22 @@ std::vector<way> ways(op_id op, const op_options& options) {
   return all;
 }
 
-// --out-dtype is the type of the result alone: what it seems to promise, as NumPy's dtype does, is an
-// accumulator of that type.
+// --out-dtype is the type of the result alone: what it seems to promise, as NumPy's dtype does, is
+// an accumulator of that type.
 void check_promise(const reduction& r) {
   if (!io::accumulates(r) || !is_float(r.out())) return;
   const auto refuse = [&](std::string_view why) {
     throw error(errc::usage, fmt::format("--out-dtype {}: {}", name(r.out()), why));
   };
   if (!is_float(r.acc()))
-    refuse(fmt::format("{} of {} adds integers, modulo 2^64, and rounds afterwards; --method exact gives the "
-                       "true value, where there is one",
-                       name(r.op()), name(r.in())));
+    refuse(fmt::format(
+        "{} of {} adds integers, modulo 2^64, and rounds afterwards; --method exact gives the "
+        "true value, where there is one",
+        name(r.op()), name(r.in())));
   if (size_of(r.out()) > size_of(r.acc()))
-    refuse(fmt::format("{} of {} adds in {}; --acc {} adds in {} (and --acc {} says that it is meant)",
-                       name(r.op()), name(r.in()), name(r.acc()), name(r.out()), name(r.out()), name(r.acc())));
+    refuse(fmt::format(
+        "{} of {} adds in {}; --acc {} adds in {} (and --acc {} says that it is meant)",
+        name(r.op()), name(r.in()), name(r.acc()), name(r.out()), name(r.out()), name(r.acc())));
 }
 
 }  // namespace
@@ -115,7 +117,8 @@ void check_options(const std::vector<op_id>& ops, const op_options& options) {
 std::vector<reduction> reductions_of(op_id op, io::element_type in, const op_options& options) {
   std::vector<reduction> all;
   // Of bool, sums and products are integers of either sign, as in NumPy.
-  const auto own = is_bool(in) && info(op).types == typing::additive ? std::optional(dtype::i64) : std::nullopt;
+  const auto own =
+      is_bool(in) && info(op).types == typing::additive ? std::optional(dtype::i64) : std::nullopt;
   for (const way& w : ways(op, options)) {
     const auto out = takes_out(w) ? parse_dtype_option(options.out) : std::nullopt;
     all.push_back(make_reduction(op, w.method, io::arithmetic(in),

@@ -15,7 +15,8 @@ bool add_in_pieces(totals& to, std::span<const streamed_array> from, const cpu::
   // Of the longer of the two; nothing: that shows at the end.
   std::uint64_t left = 0;
   for (const streamed_array& a : from)
-    left = std::max(left, a.file->bytes() ? a.place().count : std::numeric_limits<std::uint64_t>::max());
+    left = std::max(left,
+                    a.file->bytes() ? a.place().count : std::numeric_limits<std::uint64_t>::max());
   const std::size_t most = static_cast<std::size_t>(std::min<std::uint64_t>(piece / size, left));
   std::unique_ptr<std::byte[]> buffers[2][2];
   struct lengths {

@@ -42,8 +42,8 @@ std::vector<std::string> parts_of(const std::vector<std::string>& lists, const c
   for (const std::string& list : lists)
     for (const std::string& part : split(list)) {
       if (part != "all" && !has(names, part))
-        throw error(errc::usage, fmt::format("{}: {} is not one of {}, all", option, io::in_quotes(part),
-                                             fmt::join(names, ", ")));
+        throw error(errc::usage, fmt::format("{}: {} is not one of {}, all", option,
+                                             io::in_quotes(part), fmt::join(names, ", ")));
       all.push_back(part);
     }
   return all;
@@ -160,8 +160,9 @@ subcommand add_record(CLI::App& app) {
   add_raw_options(*command, args->raw);
   command->add_option("--out", args->out, "The golden file to write")->required();
   add_files(*command, "FILE", args->files,
-            std::string(files_help) + ". Operations of two inputs take files in pairs: of each pair, the "
-                                      "arrays of one name, shape and type")
+            std::string(files_help) +
+                ". Operations of two inputs take files in pairs: of each pair, the "
+                "arrays of one name, shape and type")
       ->required();
   command->footer(
       "--method, --acc and --ddof are for those of the operations that take them.\n"

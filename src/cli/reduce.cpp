@@ -185,15 +185,16 @@ std::vector<result> results(const reduce_arguments& args, const totals& of) {
 // Takes out the arrays of types without arithmetic, beside which there are others, and adds a line
 // about them to `left_out`.
 template <class Array>
-void leave_out(std::vector<operands<Array>>& all, file_names files, std::vector<std::string>& left_out) {
+void leave_out(std::vector<operands<Array>>& all, file_names files,
+               std::vector<std::string>& left_out) {
   const auto rest = std::stable_partition(all.begin(), all.end(), [](const operands<Array>& o) {
     return arithmetic_of(o.x->type).has_value();
   });
   if (rest == all.begin() || rest == all.end()) return;
-  left_out.push_back(fmt::format("{}: {} of {} arrays have no result, for want of arithmetic: {} is {}{}",
-                                 io::printable(text_of(files)), all.end() - rest, all.size(),
-                                 io::in_quotes(rest->x->name), name(rest->x->type),
-                                 all.end() - rest > 1 ? ", ..." : ""));
+  left_out.push_back(fmt::format(
+      "{}: {} of {} arrays have no result, for want of arithmetic: {} is {}{}",
+      io::printable(text_of(files)), all.end() - rest, all.size(), io::in_quotes(rest->x->name),
+      name(rest->x->type), all.end() - rest > 1 ? ", ..." : ""));
   all.erase(rest, all.end());
 }
 
@@ -242,7 +243,8 @@ std::vector<result> results(const reduce_arguments& args, const std::vector<redu
 
 // Calls f with what these files hold, less what is left out; its errors are about that.
 template <class F>
-void for_each_mapped(const reduce_arguments& args, file_names files, std::vector<std::string>* left_out, F f) {
+void for_each_mapped(const reduce_arguments& args, file_names files,
+                     std::vector<std::string>* left_out, F f) {
   std::vector<std::vector<io::array>> arrays;
   for (const std::string& file : files) arrays.push_back(io::read_arrays(file, args.reading()));
   auto all = operands_of(files, arrays[0], arrays.size() == 2 ? &arrays[1] : nullptr);
@@ -275,7 +277,8 @@ std::string reduce_mapped(const reduce_arguments& args, file_names files, const 
 
 // The same with an array of results for each array and operation, which are printed or written.
 std::string reduce_shaped(const reduce_arguments& args, const grouping& by, result_files& to,
-                          file_names files, const place& where, std::vector<std::string>& left_out) {
+                          file_names files, const place& where,
+                          std::vector<std::string>& left_out) {
   std::string lines;
   result_files::contents contents;
   for_each_mapped(args, files, &left_out, [&](const mapped& o) {
@@ -526,9 +529,10 @@ subcommand add_reduce(CLI::App& app) {
                    "read once for all of them. `bitfold ops` lists them")
       ->required();
   add_files(*command, "FILE", args->files,
-            std::string(files_help) + "; - is standard input, for --method exact. Operations of two "
-                                      "inputs take files in pairs: of each pair, the arrays of one "
-                                      "name, shape and type")
+            std::string(files_help) +
+                "; - is standard input, for --method exact. Operations of two "
+                "inputs take files in pairs: of each pair, the arrays of one "
+                "name, shape and type")
       ->required();
   command->add_option("--method", args->method, method_help())
       ->check(CLI::IsMember(method_names))
@@ -538,11 +542,12 @@ subcommand add_reduce(CLI::App& app) {
       ->capture_default_str();
   add_op_options(*command, args->options);
   command
-      ->add_option("--out-dtype", args->options.out,
-                   "The type of the result, of the operations that have a choice (default: the "
-                   "input's for floats; for integers i64 or u64 of those that add as integers, "
-                   "else f64). What is added in is chosen by --acc, without which a result of a wider "
-                   "float is an error")
+      ->add_option(
+          "--out-dtype", args->options.out,
+          "The type of the result, of the operations that have a choice (default: the "
+          "input's for floats; for integers i64 or u64 of those that add as integers, "
+          "else f64). What is added in is chosen by --acc, without which a result of a wider "
+          "float is an error")
       ->check(CLI::IsMember(dtype_names));
   command->add_option("--threads", args->threads, "CPU threads (default, and 0: one per core)")
       ->transform(thread_count());
@@ -572,7 +577,8 @@ subcommand add_reduce(CLI::App& app) {
       "hex. --method, --acc, --out-dtype and --ddof are for those of the operations that take "
       "them;\n"
       "it is an error where none does. The minimum of no elements, or its index, is one too.\n"
-      "With --bound, \"+- BOUND\" follows: the value is no farther from the exact one. 0 for what is "
+      "With --bound, \"+- BOUND\" follows: the value is no farther from the exact one. 0 for what "
+      "is "
       "never\n"
       "rounded; inf where it is not finite, or an overflow on the way cannot be excluded. prod, "
       "var,\n"
@@ -593,11 +599,13 @@ subcommand add_reduce(CLI::App& app) {
       "shape\n"
       "for --axis, they broadcast as in NumPy; shape is then that of both. With --out nothing is "
       "printed.\n"
-      "With --device cuda an array larger than the GPU's free memory goes through in parts, but not with\n"
+      "With --device cuda an array larger than the GPU's free memory goes through in parts, but "
+      "not with\n"
       "--bound or count_distinct.\n"
       "Each file is written whole or not at all, and of a FILE that fails none. See "
       "docs/shapes.md.\n"
-      "Arrays of a type without arithmetic, such as f8_e4m3, are left out where there are others; one\n"
+      "Arrays of a type without arithmetic, such as f8_e4m3, are left out where there are others; "
+      "one\n"
       "line on stderr says so, and the exit status is 3.\n"
       "A file that fails prints one line on stderr and nothing on stdout; the others are still\n"
       "reduced, and the exit status is that of the first failure.");

@@ -252,8 +252,9 @@ subcommand add_report(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "report",
       "Measure accuracy and speed of all methods and peers, as report.json and report.html");
-  auto* files = add_files(*command, "FILE", args->files,
-                          ".npy, .npz or .safetensors files, or indices of such, whose float arrays take part too");
+  auto* files = add_files(
+      *command, "FILE", args->files,
+      ".npy, .npz or .safetensors files, or indices of such, whose float arrays take part too");
   auto* out = command->add_option("--out", args->out, "The folder for report.json and report.html");
   auto* quick = command->add_flag("--quick", args->quick, "A few minutes (the default)");
   auto* full = command->add_flag("--full", args->full, "Longer arrays, more of everything");

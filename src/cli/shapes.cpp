@@ -88,8 +88,7 @@ struct views {
   numbers_of_operands of;
   view x;
   std::optional<view> y;
-  views(const io::array& a, const io::array* b)
-      : of(a, b), x(view_of(a, of.type(), of.x())) {
+  views(const io::array& a, const io::array* b) : of(a, b), x(view_of(a, of.type(), of.x())) {
     if (b) y = view_of(*b, of.type(), of.y());
   }
   const view* second() const { return y ? &*y : nullptr; }
@@ -114,7 +113,8 @@ std::vector<int> axes_of(const std::vector<std::int64_t>& given, std::int64_t ra
 std::string base_name(const fs::path& file) {
   const std::string name = file.filename().string();
   const auto format = io::format_of_name(file);
-  if (format == io::file_format::index) return name.substr(0, name.size() - io::index_ending.size());
+  if (format == io::file_format::index)
+    return name.substr(0, name.size() - io::index_ending.size());
   return format ? file.stem().string() : name;
 }
 
@@ -220,11 +220,13 @@ std::vector<result_array> grouping::reduce(const std::vector<reduction>& all, co
   const std::string& file = options_.offsets ? *options_.offsets : *options_.keys;
   try {
     if (options_.offsets && where.device)
-      reduce_segments_in_parts(*where.device, all, of.x(), of.y(), x.count, places_, out, where.done);
+      reduce_segments_in_parts(*where.device, all, of.x(), of.y(), x.count, places_, out,
+                               where.done);
     else if (options_.offsets)
       cpu::reduce_segments(all, of.x(), of.y(), x.count, places_, out, where.cpu);
     else if (where.device)
-      reduce_by_key_in_parts(*where.device, all, of.x(), of.y(), places_, outputs_, out, where.done);
+      reduce_by_key_in_parts(*where.device, all, of.x(), of.y(), places_, outputs_, out,
+                             where.done);
     else
       cpu::reduce_by_key(all, of.x(), of.y(), places_, outputs_, out, where.cpu);
   } catch (const error& e) {

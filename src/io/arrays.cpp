@@ -28,13 +28,15 @@ std::optional<file_format> format_of_content(const file_start& start) {
 
 // Whatever its bytes are, they are not taken for elements without a word that says so.
 void refuse_other_formats(const std::filesystem::path& path, const file_start& start) {
-  const std::string_view text(reinterpret_cast<const char*>(start.bytes.data()), start.bytes.size());
+  const std::string_view text(reinterpret_cast<const char*>(start.bytes.data()),
+                              start.bytes.size());
   const other_format* const content = other_format_of_content(text.substr(0, enough_to_tell));
   const other_format* const other = content ? content : other_format_of_name(path);
   if (!other) return;
-  bad("format", fmt::format("{}, by its {}, which is not read here; {}. Its bytes as they are: --raw "
-                            "--dtype TYPE",
-                            other->name, content ? "content" : "name", other->advice));
+  bad("format",
+      fmt::format("{}, by its {}, which is not read here; {}. Its bytes as they are: --raw "
+                  "--dtype TYPE",
+                  other->name, content ? "content" : "name", other->advice));
 }
 
 file_format format_of(const std::filesystem::path& path, const file_start& start,
@@ -140,17 +142,20 @@ void check_type(const std::string& name, element_type type, const read_options& 
 
 std::uint64_t raw_count(std::uint64_t bytes, element_type type) {
   const std::uint64_t bits = type.of().bits;
-  const std::uint64_t step = bits / std::gcd(bits, 8u);  // of several elements, where they share bytes
+  const std::uint64_t step =
+      bits / std::gcd(bits, 8u);  // of several elements, where they share bytes
   if (bytes % step != 0)
-    bad("size", fmt::format("{} bytes is not a multiple of the {} bytes of {}", bytes, step, name(type)));
+    bad("size",
+        fmt::format("{} bytes is not a multiple of the {} bytes of {}", bytes, step, name(type)));
   return bytes / step * (8 * step / bits);
 }
 
 dtype arithmetic(element_type type) {
   if (const auto t = arithmetic_of(type)) return *t;
-  throw error(errc::usage, fmt::format("dtype: {} has no arithmetic here, and so no results; `bitfold "
-                                       "record` takes its digest",
-                                       name(type)));
+  throw error(errc::usage,
+              fmt::format("dtype: {} has no arithmetic here, and so no results; `bitfold "
+                          "record` takes its digest",
+                          name(type)));
 }
 
 void make_truths(std::span<std::byte> bytes) {
@@ -160,7 +165,8 @@ void make_truths(std::span<std::byte> bytes) {
 numbers numbers_of(const array& a) {
   const dtype type = arithmetic(a.type);
   const std::span<const std::byte> bytes(a.data, a.bytes());
-  if (!is_bool(a.type) || std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b <= std::byte{1}; }))
+  if (!is_bool(a.type) ||
+      std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b <= std::byte{1}; }))
     return {type, a.data, a.owner};
   const std::shared_ptr<std::byte[]> copy(new std::byte[bytes.size()]);
   std::copy(bytes.begin(), bytes.end(), copy.get());

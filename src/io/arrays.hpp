@@ -27,8 +27,8 @@ struct array {
   std::uint64_t bytes() const { return bytes_of(type, count); }
 };
 
-/// What is reduced of an array: its elements or, of bool, a 1 for each byte that is not 0 (in a copy,
-/// where one is neither). Errors: errc::usage, "dtype: ...", of a type without arithmetic.
+/// What is reduced of an array: its elements or, of bool, a 1 for each byte that is not 0 (in a
+/// copy, where one is neither). Errors: errc::usage, "dtype: ...", of a type without arithmetic.
 struct numbers {
   dtype type;
   const std::byte* data;
@@ -79,8 +79,8 @@ inline constexpr std::size_t enough_to_tell = 256;
 file_format format_to_read(const std::filesystem::path& path, const file_start& start,
                            const read_options& options);
 
-/// Throws (errc::usage) where an array is of another type than the one that was given for it: a word
-/// that would do nothing.
+/// Throws (errc::usage) where an array is of another type than the one that was given for it: a
+/// word that would do nothing.
 void check_type(const std::string& name, element_type type, const read_options& options);
 
 /// The elements of a raw file. Errors: errc::bad_input, "size: what is wrong".
@@ -95,9 +95,9 @@ std::uint64_t raw_count(std::uint64_t bytes, element_type type);
 /// The file should not shrink while an array of it is alive: check_mapped_files (io/mapping.hpp).
 ///
 /// Errors, as "FILE: FIELD: what is wrong" on one line: errc::bad_input for a file that cannot be
-/// read, is malformed, or of a format that is not read here, such as a pickle; errc::usage for a raw
-/// file without type, a type that is not the file's, and for `tensor` where the format has no named
-/// tensors.
+/// read, is malformed, or of a format that is not read here, such as a pickle; errc::usage for a
+/// raw file without type, a type that is not the file's, and for `tensor` where the format has no
+/// named tensors.
 file_contents read_file(const std::filesystem::path& path, const read_options& options = {});
 
 /// Whether the arrays of the file, which has to be there, have names. Errors as those of read_file.

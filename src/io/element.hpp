@@ -1,5 +1,5 @@
-// The types of elements that files hold: those of the library, and others, of which there is a digest
-// alone.
+// The types of elements that files hold: those of the library, and others, of which there is a
+// digest alone.
 #pragma once
 
 #include <array>
@@ -11,7 +11,8 @@
 
 namespace bitfold::io {
 
-/// A dtype, or one of the types of other_elements. Any byte of a bool but 0 is true: see arithmetic.
+/// A dtype, or one of the types of other_elements. Any byte of a bool but 0 is true: see
+/// arithmetic.
 class element_type {
  public:
   constexpr element_type(dtype t) : row_(static_cast<std::uint8_t>(t)) {}

@@ -11,8 +11,8 @@
 namespace bitfold::io {
 namespace {
 
-// Bytes of the UTF-8 character at the start of s; 0 if it is malformed, as in table 3-7 of the Unicode
-// standard.
+// Bytes of the UTF-8 character at the start of s; 0 if it is malformed, as in table 3-7 of the
+// Unicode standard.
 std::size_t character_size(std::string_view s) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(s[i]); };
   const unsigned lead = byte(0);

@@ -60,25 +60,36 @@ const known others[] = {
     // Two bytes are the version; then a frame, or what begins a list, an object, a tuple or a dict.
     {{"a pickle", "in Python: numpy.save('x.npy', pickle.load(open(FILE, 'rb')))"},
      {".pkl", ".pickle"},
-     {"\x80\x02]", "\x80\x02}", "\x80\x02(", "\x80\x02" "c", "\x80\x03]", "\x80\x03}", "\x80\x03(",
-      "\x80\x03" "c", "\x80\x04\x95", "\x80\x05\x95"}},
+     {"\x80\x02]", "\x80\x02}", "\x80\x02(",
+      "\x80\x02"
+      "c",
+      "\x80\x03]", "\x80\x03}", "\x80\x03(",
+      "\x80\x03"
+      "c",
+      "\x80\x04\x95", "\x80\x05\x95"}},
     {{"compressed by gzip", "zcat FILE | bitfold reduce ... -"}, {".gz"}, {"\x1f\x8b\x08"}},
     {{"compressed by zstd", "zstdcat FILE | bitfold reduce ... -"}, {".zst"}, {"\x28\xb5\x2f\xfd"}},
-    {{"compressed by xz", "xzcat FILE | bitfold reduce ... -"}, {".xz"}, {"\xfd" "7zXZ"}},
+    {{"compressed by xz", "xzcat FILE | bitfold reduce ... -"},
+     {".xz"},
+     {"\xfd"
+      "7zXZ"}},
     {{"compressed by bzip2", "bzcat FILE | bitfold reduce ... -"}, {".bz2"}, {"BZh"}}};
 
 // The first field of a protobuf is ir_version, the second producer_name, a text.
 bool looks_like_onnx(std::string_view start) {
-  if (start.size() < 4 || start[0] != 8 || start[1] < 1 || start[1] > 31 || start[2] != 0x12) return false;
+  if (start.size() < 4 || start[0] != 8 || start[1] < 1 || start[1] > 31 || start[2] != 0x12)
+    return false;
   const auto producer = start.substr(4, static_cast<unsigned char>(start[3]));
-  return std::all_of(producer.begin(), producer.end(), [](char c) { return c >= ' ' && c <= '~'; }) &&
+  return std::all_of(producer.begin(), producer.end(),
+                     [](char c) { return c >= ' ' && c <= '~'; }) &&
          start.substr(4 + producer.size()).find_first_of("\x1a\x22\x3a") == 0;
 }
 
 // Numbers with something between them.
 bool looks_like_numbers(std::string_view start) {
   return start.find_first_not_of("0123456789+-.eE,; \t\r\n") == start.npos &&
-         start.find_first_of("0123456789") != start.npos && start.find_first_of(",;\n") != start.npos;
+         start.find_first_of("0123456789") != start.npos &&
+         start.find_first_of(",;\n") != start.npos;
 }
 
 }  // namespace
@@ -105,7 +116,9 @@ std::optional<file_format> format_of_name(const std::filesystem::path& path) {
 std::string_view zip_entry(std::string_view start) {
   constexpr std::size_t header = 30;
   if (!start.starts_with("PK\x03\x04") || start.size() < header) return "";
-  const auto byte = [&](std::size_t i) { return static_cast<std::size_t>(static_cast<unsigned char>(start[i])); };
+  const auto byte = [&](std::size_t i) {
+    return static_cast<std::size_t>(static_cast<unsigned char>(start[i]));
+  };
   return start.substr(header, byte(26) | byte(27) << 8);
 }
 

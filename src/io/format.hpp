@@ -1,5 +1,5 @@
-// The formats of files: those that are read here, and those that are known well enough to say what to
-// do instead.
+// The formats of files: those that are read here, and those that are known well enough to say what
+// to do instead.
 #pragma once
 
 #include <filesystem>

@@ -32,12 +32,13 @@ std::string json_text(std::string_view text) { return json(text).dump(); }
 
 // The document tree of `text`, less what JSON leaves open: of two equal keys the library would keep
 // one silently, and nesting has no limit. (Its parser with a callback could tell too, but looks
-// through all of a list whenever an element of it ends.) What files[].arrays[] holds, which is nearly
-// all, is given to `array` as it ends, with its path, and is not kept: that would take ten times the
-// memory of the text.
+// through all of a list whenever an element of it ends.) What files[].arrays[] holds, which is
+// nearly all, is given to `array` as it ends, with its path, and is not kept: that would take ten
+// times the memory of the text.
 class tree_reader : public nlohmann::json_sax<json> {
  public:
-  using reader_of_array = std::function<void(std::size_t file, const json&, const std::string& path)>;
+  using reader_of_array =
+      std::function<void(std::size_t file, const json&, const std::string& path)>;
   explicit tree_reader(reader_of_array array) : array_(std::move(array)) {}
 
   json read(std::string_view text) {
@@ -246,7 +247,8 @@ golden_array parse_array(const node& n) {
 // That the array, at that path, is of so many inputs.
 void check_inputs(golden_array& a, const std::string& path, std::size_t inputs) {
   for (std::size_t k = 0; k < a.results.size(); ++k)
-    if (const op_id op = a.results[k].what.op(); static_cast<std::size_t>(info(op).inputs) != inputs)
+    if (const op_id op = a.results[k].what.op();
+        static_cast<std::size_t>(info(op).inputs) != inputs)
       bad(fmt::format("{}.results[{}].op", path, k),
           fmt::format("{} takes {}", name(op), inputs == 1 ? "two inputs" : "one input"));
   if (a.digests.size() < inputs) bad(path + "." + of_input(1, "digest"), "missing");
@@ -258,7 +260,8 @@ file_format parse_format_of(const node& file, const golden_file& g, std::size_t 
   if (k == 0 && !file.value.contains("format")) {
     if (g.arrays.size() != 1) return file_format::safetensors;
     const auto named = format_of_name(g.from[0].file);
-    return named == file_format::npy || named == file_format::safetensors ? *named : file_format::raw;
+    return named == file_format::npy || named == file_format::safetensors ? *named
+                                                                          : file_format::raw;
   }
   const node format = file[of_input(k, "format")];
   const auto f = format.named([](std::string_view t) { return parse_format(t); });
@@ -348,7 +351,8 @@ std::string golden_text(const golden& g) {
       if (!is_utf8(a.name)) bad("tensor " + in_quotes(a.name), "its name is not UTF-8");
   std::string text = text_of(g);
   if (text.size() > largest_golden)
-    bad("golden file", fmt::format("{} bytes, and {} are the most; record less in one", text.size(), largest_golden));
+    bad("golden file", fmt::format("{} bytes, and {} are the most; record less in one", text.size(),
+                                   largest_golden));
   parse_golden(text);
   return text;
 }

@@ -151,11 +151,13 @@ stored_type parse_descr(std::string_view descr, std::optional<element_type> give
         return {*given, false};
       if (kind == "V1" || kind == "V2")
         bad("descr", in_quotes(descr) + " does not say of what type the bytes are; NumPy writes " +
-                         (kind == "V2" ? "bfloat16 so: --dtype bf16" : "types of 8 bits so: --dtype f8_e4m3"));
+                         (kind == "V2" ? "bfloat16 so: --dtype bf16"
+                                       : "types of 8 bits so: --dtype f8_e4m3"));
     }
   }
-  bad("descr", in_quotes(descr) + " is not supported (a byte order and one of f2 f4 f8 i1 i2 i4 i8 u1 u2 "
-                                  "u4 u8 b1 c8 c16)");
+  bad("descr", in_quotes(descr) +
+                   " is not supported (a byte order and one of f2 f4 f8 i1 i2 i4 i8 u1 u2 "
+                   "u4 u8 b1 c8 c16)");
 }
 
 // ---- Conversion to native endian and row-major order
@@ -173,10 +175,14 @@ U load(const std::byte* p, bool swapped) {
   if constexpr (requires { v.real; }) {
     using part = decltype(v.real);
     return {load<part>(p, swapped), load<part>(p + sizeof(part), swapped)};
-  } else if constexpr (sizeof(U) == 2) return swapped ? __builtin_bswap16(v) : v;
-  else if constexpr (sizeof(U) == 4) return swapped ? __builtin_bswap32(v) : v;
-  else if constexpr (sizeof(U) == 8) return swapped ? __builtin_bswap64(v) : v;
-  else return v;
+  } else if constexpr (sizeof(U) == 2)
+    return swapped ? __builtin_bswap16(v) : v;
+  else if constexpr (sizeof(U) == 4)
+    return swapped ? __builtin_bswap32(v) : v;
+  else if constexpr (sizeof(U) == 8)
+    return swapped ? __builtin_bswap64(v) : v;
+  else
+    return v;
 }
 
 // Fortran order to row-major order. The first extent has stride 1 in `from` and the last has stride
@@ -280,11 +286,13 @@ array_place parse_npy_head(std::span<const std::byte> head, std::optional<elemen
 
 void refuse_second_npy(std::span<const std::byte> following) {
   if (looks_like_npy(following))
-    bad("size", "another array follows the first: NumPy's save was called on one file more than once; "
-                "its savez makes a file of several (.npz)");
+    bad("size",
+        "another array follows the first: NumPy's save was called on one file more than once; "
+        "its savez makes a file of several (.npz)");
 }
 
-void check_npy_size(const array_place& p, std::uint64_t bytes, std::span<const std::byte> following) {
+void check_npy_size(const array_place& p, std::uint64_t bytes,
+                    std::span<const std::byte> following) {
   refuse_second_npy(following);
   if (p.bytes() != bytes)
     bad("shape", fmt::format("{} elements of {} are {} bytes, but the file has {}", p.count,
@@ -315,8 +323,10 @@ array parse_npy(std::span<const std::byte> file, std::optional<element_type> typ
     case 2: to(std::type_identity<std::uint16_t>()); break;
     case 4: to(std::type_identity<std::uint32_t>()); break;
     case 8:
-      if (complex) to(std::type_identity<parts<std::uint32_t>>());
-      else to(std::type_identity<std::uint64_t>());
+      if (complex)
+        to(std::type_identity<parts<std::uint32_t>>());
+      else
+        to(std::type_identity<std::uint64_t>());
       break;
     default: to(std::type_identity<parts<std::uint64_t>>()); break;
   }

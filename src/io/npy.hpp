@@ -21,12 +21,13 @@ bool npy_tells(element_type type);
 std::uint64_t npy_head_size(std::span<const std::byte> start, std::uint64_t size);
 
 /// Where the array lies, from that many bytes. `type` is that of elements of which the file tells
-/// nothing but how many bytes they have: NumPy writes bfloat16 so, as V2. Errors as parse_npy's, but
-/// for what concerns the data.
+/// nothing but how many bytes they have: NumPy writes bfloat16 so, as V2. Errors as parse_npy's,
+/// but for what concerns the data.
 array_place parse_npy_head(std::span<const std::byte> head, std::optional<element_type> type);
 /// Throws where the data, of so many bytes, are not that array's; `following` is how those after it
 /// begin, if there are any.
-void check_npy_size(const array_place& p, std::uint64_t bytes, std::span<const std::byte> following);
+void check_npy_size(const array_place& p, std::uint64_t bytes,
+                    std::span<const std::byte> following);
 /// As many as that takes.
 inline constexpr std::size_t npy_mark_size = 6;
 /// Throws where another array follows.

@@ -23,7 +23,8 @@ std::string_view text_of(std::span<const std::byte> bytes) {
 // Little-endian fields of a record, which must be there as a whole.
 class record {
  public:
-  record(std::span<const std::byte> file, std::uint64_t at, std::size_t size, std::string_view mark) {
+  record(std::span<const std::byte> file, std::uint64_t at, std::size_t size,
+         std::string_view mark) {
     if (at > file.size() || file.size() - at < size || !text_of(file.subspan(at)).starts_with(mark))
       bad("zip archive", fmt::format("damaged or truncated at byte {}", at));
     rest_ = file.subspan(at);
@@ -31,7 +32,8 @@ class record {
   }
   std::uint64_t number(std::size_t at, int bytes) const {
     std::uint64_t n = 0;
-    while (bytes-- > 0) n = n << 8 | static_cast<std::uint64_t>(rest_[at + static_cast<std::size_t>(bytes)]);
+    while (bytes-- > 0)
+      n = n << 8 | static_cast<std::uint64_t>(rest_[at + static_cast<std::size_t>(bytes)]);
     return n;
   }
   // What follows the record.
@@ -76,8 +78,13 @@ std::vector<entry> read_directory(std::span<const std::byte> file) {
   for (; count > 0; --count) {
     const record r(file, at, entry_size, "PK\1\2");
     const std::uint64_t name = r.number(28, 2), extra = r.number(30, 2), comment = r.number(32, 2);
-    entry e{std::string(text_of(r.after(0, name))), r.number(10, 2), r.number(8, 2),
-            r.number(16, 4), r.number(20, 4), r.number(24, 4), r.number(42, 4)};
+    entry e{std::string(text_of(r.after(0, name))),
+            r.number(10, 2),
+            r.number(8, 2),
+            r.number(16, 4),
+            r.number(20, 4),
+            r.number(24, 4),
+            r.number(42, 4)};
     // The extra fields; what does not fit 32 bits stands in that of number 1, in this order.
     for (auto fields = r.after(name, extra); fields.size() >= 4;) {
       const record head(fields, 0, 4, "");
@@ -129,7 +136,8 @@ array read_entry(std::span<const std::byte> file, const entry& e, std::optional<
   constexpr std::uint64_t stored = 0, deflated = 8;
   if (e.flags & 1) bad("data", "encrypted");
   if (e.method != stored && e.method != deflated)
-    bad("data", fmt::format("compressed by method {}; stored and deflated ones are read", e.method));
+    bad("data",
+        fmt::format("compressed by method {}; stored and deflated ones are read", e.method));
   const record header(file, e.at, header_size, "PK\3\4");
   auto bytes = header.after(header.number(26, 2) + header.number(28, 2), e.stored);
   std::shared_ptr<const void> of = owner;

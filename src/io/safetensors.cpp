@@ -41,7 +41,8 @@ class header_reader : public nlohmann::json_sax<nlohmann::json> {
         const auto field = std::find(fields.begin(), fields.end(), key);
         field_ = key;
         unknown_ = field == fields.end();
-        if (!unknown_ && std::exchange(seen_[static_cast<std::size_t>(field - fields.begin())], true))
+        if (!unknown_ &&
+            std::exchange(seen_[static_cast<std::size_t>(field - fields.begin())], true))
           bad(here(), "repeated field");
         break;
       }
@@ -148,9 +149,7 @@ class header_reader : public nlohmann::json_sax<nlohmann::json> {
     if (--unknown_depth_ == 0) where_ = in_tensor;
     return true;
   }
-  bool other(std::string_view what) const {
-    return of_unknown() ? true : (wrong(what), false);
-  }
+  bool other(std::string_view what) const { return of_unknown() ? true : (wrong(what), false); }
   [[noreturn]] void wrong(std::string_view what) const {
     bad(here(), fmt::format("{} is out of place here", what));
   }
@@ -177,7 +176,7 @@ std::uint64_t header_length(std::span<const std::byte> file) {
 
 bool looks_like_safetensors(std::span<const std::byte> start, std::uint64_t size) {
   constexpr std::string_view after = "\"} \t\r\n";  // the {, in JSON
-  return start.size() > 9 && start[8] == std::byte{'{'} && 
+  return start.size() > 9 && start[8] == std::byte{'{'} &&
          after.find(static_cast<char>(start[9])) != after.npos &&
          header_length(start) <= std::min(max_header, size - 8);
 }
@@ -198,7 +197,8 @@ std::vector<array_place> parse_safetensors_head(std::span<const std::byte> head,
                                                 std::uint64_t& end) {
   const std::string_view text(reinterpret_cast<const char*>(head.data()) + 8, head.size() - 8);
   // The JSON parser would take a zero byte for the end of the text.
-  if (const auto first = text.find_first_not_of(" \t\r\n"); first == text.npos || text[first] != '{')
+  if (const auto first = text.find_first_not_of(" \t\r\n");
+      first == text.npos || text[first] != '{')
     bad("header", "does not start with {");
   if (text.find('\0') != std::string_view::npos) bad("header", "contains a zero byte");
   header_reader header;
@@ -242,12 +242,14 @@ std::vector<array_place> parse_safetensors_head(std::span<const std::byte> head,
     const auto type = parse_type(dtype_text);
     if (!type) {
       if (!wanted) continue;
-      bad(field(*e, "dtype"), in_quotes(dtype_text) + " is no type of safetensors (F32, BOOL, F8_E4M3 ...)");
+      bad(field(*e, "dtype"),
+          in_quotes(dtype_text) + " is no type of safetensors (F32, BOOL, F8_E4M3 ...)");
     }
     const auto count = element_count(shape, item_bytes(*type));
     if (!count) bad(field(*e, "shape"), "the tensor does not fit in 64 bits");
     if (*count % 8 * type->of().bits % 8 != 0)
-      bad(field(*e, "shape"), fmt::format("{} elements of {} do not end with a byte", *count, name(*type)));
+      bad(field(*e, "shape"),
+          fmt::format("{} elements of {} do not end with a byte", *count, name(*type)));
     if (const std::uint64_t bytes = bytes_of(*type, *count); bytes != last - first)
       bad(field(*e, "data_offsets"),
           fmt::format("[{},{}] is {} bytes, but {} elements of {} are {}", first, last,

@@ -2,16 +2,15 @@
 // Hugging Face's libraries write it (model.safetensors.index.json).
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <span>
 #include <string>
 #include <vector>
 
-#include <cstddef>
-
 namespace bitfold::io {
 
-/// Whether the text is a JSON object that speaks of a weight_map.
+/// Whether the text begins as a JSON object does, and speaks of a weight_map soon.
 bool looks_like_index(std::span<const std::byte> text);
 
 /// The tensors of each file, which is named from the index's own folder.

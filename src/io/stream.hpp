@@ -29,9 +29,9 @@ class stream {
   std::optional<std::uint64_t> bytes() const;
 
   /// The next elements of array k, which has arithmetic, in the order in which they are stored, as
-  /// numbers_of has them: as many as there are left, and as `to` has room for. What a raw array from
-  /// a pipe is like is known when it has ended, by its shape and count. From a pipe arrays come one
-  /// after the other. Errors as "FILE: FIELD: what is wrong".
+  /// numbers_of has them: as many as there are left, and as `to` has room for. What a raw array
+  /// from a pipe is like is known when it has ended, by its shape and count. From a pipe arrays
+  /// come one after the other. Errors as "FILE: FIELD: what is wrong".
   std::size_t read(std::size_t k, std::span<std::byte> to);
 
   /// To be called at the end. Throws where something follows, or the file became shorter.

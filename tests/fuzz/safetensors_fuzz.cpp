@@ -1,4 +1,5 @@
-// libFuzzer target for the safetensors parser: the whole file, one tensor of it, and an index of shards.
+// libFuzzer target for the safetensors parser: the whole file, one tensor of it, and an index of
+// shards.
 #include <optional>
 #include <span>
 #include <string>
