@@ -417,9 +417,10 @@ decltype(auto) renaming(Call call) {
 /// `as` is what NumPy and PyTorch call dtype: the type of the result, and what is computed with on
 /// the way to it is no narrower. Of floats that is an accumulator of f64 for f64, where none is
 /// asked for. Of integers a sum as a float is the true sum rounded once (method exact), and not one
-/// modulo 2^64.
-reduction made(op_id op, std::optional<method_id> method, dtype in, std::optional<dtype> acc,
-               std::optional<dtype> as, int ddof) {
+/// modulo 2^64; a product is refused, but of bools, whose product is 0 or 1.
+reduction made(op_id op, std::optional<method_id> method, element_type elements,
+               std::optional<dtype> acc, std::optional<dtype> as, int ddof) {
+  const dtype in = elements.stored;
   const op_info& what = info(op);
   const auto with = [&](std::optional<method_id> m, std::optional<dtype> a) {
     return renaming([&] { return make_reduction(op, m, in, a, as, ddof); });
@@ -430,6 +431,7 @@ reduction made(op_id op, std::optional<method_id> method, dtype in, std::optiona
   if (is_float(in)) return adds && *as == dtype::f64 ? with(method, dtype::f64) : asked;
   if (what.types != typing::additive) return asked;
   if (what.has_exact) return with(method_id::exact, {});
+  if (elements.is_bool) return asked;
   const std::string type(name(in)), float_type(name(*as));
   refuse("dtype: " + std::string(what.name) + " of " + type +
          " is computed modulo 2^64 (acc), and not in " + float_type +
@@ -448,7 +450,7 @@ class request {
     if (!r) {
       // Of bool, which Python counts as integers, sums and products are i64, as in NumPy.
       const bool adds = info(op_).types == typing::additive;
-      r = made(op_, method_, in.stored, acc_, out_ ? out_ : in.is_bool && adds ? std::optional(dtype::i64) : std::nullopt, ddof_);
+      r = made(op_, method_, in, acc_, out_ ? out_ : in.is_bool && adds ? std::optional(dtype::i64) : std::nullopt, ddof_);
     }
     return *r;
   }
@@ -464,8 +466,8 @@ class request {
   /// Whether it is of elements that are converted to floats first, as there is no exact product.
   bool multiplies_as_floats(element_type in) const {
     const op_info& what = info(op_);
-    return what.types == typing::additive && !what.has_exact && !is_float(in.stored) && out_ &&
-           is_float(*out_) && !acc_;
+    return what.types == typing::additive && !what.has_exact && !is_float(in.stored) &&
+           !in.is_bool && out_ && is_float(*out_) && !acc_;
   }
   bool counts_truths() { return by_truth() && by_truth()->op() == op_id::count_nonzero; }
   element_type result(element_type in) {
@@ -1034,7 +1036,7 @@ NB_MODULE(_core, m) {
   nb::class_<reduction>(m, "Reduction", "An operation on elements of a type, in an accumulator, rounded to an output type.")
       .def("__init__",
            [](reduction* self, nb::handle op, nb::handle method, nb::handle in, nb::handle acc, nb::handle out, int ddof) {
-             new (self) reduction(made(parse_op_or_refuse(op), parse_method_or_none(method), parse_type("in_", in).stored,
+             new (self) reduction(made(parse_op_or_refuse(op), parse_method_or_none(method), parse_type("in_", in),
                                        parse_dtype_or_none("acc", acc), parse_dtype_or_none("dtype", out), ddof));
            },
            "op"_a, "method"_a.none(), "in_"_a, "acc"_a.none() = nb::none(), "out"_a.none() = nb::none(), "ddof"_a = 0)

@@ -114,11 +114,8 @@ def check(path: str | os.PathLike, arrays: Any, *, ulps: int | None = None, file
             differences.append(f"changed {shown}: {dtype}{list(shape)} -> {x.dtype}{list(x.shape)}")
             continue
         found = _core.digest(x)
-        moved = (
-            [f"  content {digest} -> {found}"]
-            if found != digest and (ulps is None or not results)
-            else []
-        )
+        counts = ulps is None or not results
+        moved = [f"  content {digest} -> {found}"] if counts and found != digest else []
         for (what, old), (_, new) in zip(results, _results([r for r, _ in results], x)):
             distance = farthest(
                 _arrays.RESULTS.scalar(what.out, old), _arrays.RESULTS.scalar(what.out, new)
@@ -138,9 +135,8 @@ def check(path: str | os.PathLike, arrays: Any, *, ulps: int | None = None, file
 def farthest(a: Any, b: Any) -> int | None:
     """The largest distance between elements; None where a NaN and a number have none."""
     far = int(np.max(ulp_distance(a, b)))
-    return (
-        None if far == NO_DISTANCE and np.asarray(a).dtype.kind not in "iu" else far
-    )  # of integers it is a difference
+    of_integers = np.asarray(a).dtype.kind in "iu"  # of which it is a difference like others
+    return None if far == NO_DISTANCE and not of_integers else far
 
 
 def write_whole(files: Mapping[str | os.PathLike, bytes]) -> None:

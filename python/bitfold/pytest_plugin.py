@@ -48,12 +48,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     for golden in session.config.stash.get(_FILES, {}).values():
         try:
             golden.save()
-        except (
-            Exception
-        ) as e:  # such as a folder that may not be written: the others are written nevertheless
-            session.config.stash[_UNWRITTEN].append(
-                f"{golden.path}: not written: {type(e).__name__}: {e}"
-            )
+        except Exception as e:  # such as a folder that may not be written: the others are written
+            why = f"{golden.path}: not written: {type(e).__name__}: {e}"
+            session.config.stash[_UNWRITTEN].append(why)
     if session.config.stash.get(_UNWRITTEN, []) and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -127,10 +124,8 @@ class Bits:
             if each in self._seen:
                 raise ValueError(f"name: {each!r} was checked before in this test")
             arrays[each] = array.copy() if self._update else array  # a test may go on to change it
-        if self._update:
-            self._made.update(
-                {each: Entry.of(array) for each, array in arrays.items()}
-            )  # here, where a fault is this test's
+        if self._update:  # made here, where a fault is this test's
+            self._made.update({each: Entry.of(array) for each, array in arrays.items()})
         self._seen.update(arrays)
         if self._update:
             return

@@ -598,7 +598,7 @@ def test_record_writes_as_the_command_line_does(tmp_path):
     lines = (tmp_path / "log").read_text().splitlines()
     assert lines[0] == "first" and lines[-1] == "last" and '"format": "bitfold-golden",' in lines
     with pytest.raises(ValueError, match="^path: has a zero byte"):
-        bitfold.record("a\0b", np.ones(3))
+        bitfold.record("a\0b", np.ones(3), file="f")
     if os.geteuid() != 0:
         (tmp_path / "locked").mkdir(mode=0o500)
         with pytest.raises(PermissionError, match="golden.json'$"):
