@@ -52,8 +52,12 @@ def drawn(kind, n, t, seed):
             )
         elif kind == "small":  # subnormal numbers, and products that vanish
             x *= np.float64(info.tiny) * rng.choice([np.float64(info.eps), 0.7, 3.0, 1e9], n)
-        elif kind == "scales":  # those at which norm_l2 of f64 begins to scale
-            x *= 2.0 ** (int(rng.choice([485, -511, -1070])) + rng.integers(-2, 3, n))
+        elif kind == "scales":  # those at which elements begin to be scaled, mixed
+            at = {"f16": (0,), "f64": (485, -511, -1070, 490, -400, 240, -150, -540, 630)}
+            few = rng.choice(at.get(t, (60, -37, 46, -18, -82, 110)), 2)
+            x *= 2.0 ** (rng.choice(few, n) + rng.integers(-2, 3, n))
+        elif kind == "offset":  # a mean that is large beside the deviation
+            x = 1000 + x * 2.0 ** -int(rng.integers(0, 12))
         elif kind == "cancelling":
             x *= 2.0 ** rng.integers(-20, 4, n)
             x = np.where(np.arange(n) % 2, -np.roll(x, 1), x)
@@ -73,7 +77,7 @@ def drawn(kind, n, t, seed):
         return random_array(seed, n, dtype) if kind == "any" else x.astype(dtype)
 
 
-KINDS = ("any", "bits", "large", "small", "scales", "cancelling", "ties", "special")
+KINDS = ("any", "bits", "large", "small", "scales", "offset", "cancelling", "ties", "special")
 KINDS_OF_EXPONENTIALS = ("any", "spread", "near", "near", "special")
 
 

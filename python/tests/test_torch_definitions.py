@@ -14,12 +14,13 @@ FUNCTIONS = (
     "softmax",
     "log_softmax",
     "rms_norm",
+    "layer_norm",
     "softmax_backward",
     "log_softmax_backward",
     "rms_norm_backward",
     "layer_norm_backward",
 )
-KINDS = ("any", "spread", "near", "small", "special")
+KINDS = ("any", "spread", "offset", "small", "special", "large")
 
 
 def tensor(x):
@@ -38,7 +39,7 @@ def test_the_steps_give_the_bits(function, t):
     A, eps = np.float64 if t == "f64" else np.float32, 1e-5
     for k, n in enumerate((1, 2, 33, 64, 290) if function != "exp" else (300, 300, 300, 300)):
         kind = KINDS[(k + len(function)) % len(KINDS)]
-        x, w = drawn(kind, n, t, k), drawn("near", n, t, k + 1)
+        x, w, b = drawn(kind, n, t, k), drawn("near", n, t, k + 1), drawn("near", n, t, k + 3)
         y = None
         if function.endswith("_backward"):
             y = (
@@ -46,21 +47,21 @@ def test_the_steps_give_the_bits(function, t):
                 if function.startswith("log")
                 else drawn("any", n, t, k + 2)
             )
-        norm, centred = "norm" in function, function == "layer_norm_backward"
+        norm, centred = "norm" in function, "layer_norm" in function
         mean, rstd = np.array([0.3], A), np.array([1.7], A)
         out = tensor(x.copy())
         given = (
             x,
             y,
             w if norm else None,
-            None,
-            mean if centred else None,
+            b if function == "layer_norm" else None,
+            mean.copy() if centred else None,
             rstd.copy() if norm else None,
         )
         TENSORS.apply_rows(function, *map(tensor, given), n, eps, out)
         in_a = lambda v: None if v is None else [A(e) for e in v.astype(A)]
         with np.errstate(all="ignore"):
-            made = book["row"](function, in_a(x), in_a(y), in_a(w), mean[0], rstd[0], eps)
+            made = book["row"](function, in_a(x), in_a(y), in_a(w), in_a(b), mean[0], rstd[0], eps)
             want = [book["rounded"](v, t) for v in made]
         width = 8 * np.dtype(TYPES[t]).itemsize
         got = [int(b) % 2**width for b in out.view(getattr(torch, f"int{width}"))]
