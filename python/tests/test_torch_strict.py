@@ -148,7 +148,7 @@ def test_data_parallel_training_is_allowed(one_process):
 
 MORE = FUNCTIONS | {
     "prod with zeros": lambda x, w: (x * (x.detach() > -2)).prod(1), "prod of all, a zero": lambda x, w: (1 + x[:1] / 9).where(x[:1] < 2, 0).prod() * w,
-    "masked_fill": lambda x, w: x.masked_fill(x.detach() > 0, w[0]), "nll_loss none": lambda x, w: F.cross_entropy(x, (w > 0).long().repeat(2)[:40], reduction="none"),
+    "masked_fill": lambda x, w: x.repeat(9, 9).masked_fill(x.repeat(9, 9) > 0, w[0]), "nll_loss none": lambda x, w: F.cross_entropy(x, (w > 0).long().repeat(2)[:40], reduction="none"),
     "smoothed": lambda x, w: F.cross_entropy(x, (w > 0.9).long().repeat(2)[:40], w.detach(), ignore_index=0, label_smoothing=0.1),
 }  # fmt: skip
 
@@ -160,9 +160,9 @@ def run_all(xs, ws):
 
 def with_gradients(run, device):
     n = len(MORE)
-    xs, ws = ([t.to(device).requires_grad_() for _ in range(n)] for t in (randn(40, 27), 0.5 + randn(27, seed=1).abs()))
+    xs, ws = ([t.clone().to(device).requires_grad_() for _ in range(n)] for t in (randn(40, 27), 0.5 + randn(27, seed=1).abs()))
     outs = run(xs, ws)
-    seeds = [torch.linspace(0.3, 1.7, t.numel(), device=device).reshape(t.shape) for out in outs for t in out]
+    seeds = [randn(1, t.numel()).reshape(t.shape).to(device) for out in outs for t in out]
     grads = torch.autograd.grad([t for out in outs for t in out], [*xs, *ws], seeds, allow_unused=True)
     return {name: [*outs[k], *(g for g in (grads[k], grads[n + k]) if g is not None)] for k, name in enumerate(MORE)}
 
