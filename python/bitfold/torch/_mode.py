@@ -224,12 +224,15 @@ _TENSORS = (torch.Tensor, torch.nn.Parameter, FakeTensor, FunctionalTensor)  # a
 def _with_gradient(function: type[torch.autograd.Function], op: torch._ops.OpOverload, key: str) -> Callable:
     """In reverse mode. In forward mode, and by functorch's transforms, which would not get through it, with torch's own."""
     own, names = torch.library.get_kernel(op, key), [a.name for a in op._schema.arguments]
-    of, defaults = names.index(getattr(function, "of", names[0])), [a.default_value for a in op._schema.arguments]
+    of = names.index(getattr(function, "of", names[0]))
+    defaults = [a.default_value for a in op._schema.arguments]
 
     def either(keys, *args, **kwargs):
-        ours = torch.is_grad_enabled() and args[of].requires_grad and all(type(t) in _TENSORS for t in args if isinstance(t, torch.Tensor))
+        ours = torch.is_grad_enabled() and args[of].requires_grad
+        ours = ours and all(type(t) in _TENSORS for t in args if isinstance(t, torch.Tensor))
         floats = args[of].dtype in FLOATS and (kwargs.get("dtype") or args[of].dtype) in FLOATS
-        if not ours or not floats or torch._C._are_functorch_transforms_active() or has_tangent(*args):
+        transformed = torch._C._are_functorch_transforms_active() or has_tangent(*args)
+        if not ours or not floats or transformed:
             return own.call_boxed(keys, *args, **kwargs)
         return function.apply(*args, *map(kwargs.get, names[len(args) :], defaults[len(args) :]))
 
@@ -405,8 +408,9 @@ def enable(method: str = "tree", *, strict: bool = False, allow: Iterable[str] =
 
     `method`: one of bitfold's methods, for the operations that take it; the others have their own way. With `strict`, an
     operator that is not covered and whose bits may depend on the batch, on threads or on timing raises NotCovered, unless
-    `allow` has its name ("mm"); so do, on CPUs, elementwise functions that torch rounds otherwise in vectors than one by one,
-    such as gelu. strict looks at the thread that first asks for it, and its backward passes.
+    `allow` has its name ("mm", or with its namespace, as "c10d::allreduce_"). So do, on CPUs, elementwise
+    functions that torch rounds otherwise in vectors than one by one, such as gelu. strict looks at the
+    thread that first asks for it, and its backward passes.
 
     What torch.compile made before is forgotten, as it would go on as it was: enable once, not in every step.
 
@@ -493,5 +497,6 @@ def _registered() -> torch.library.Library:
         for name, function in BY_A_NUMBER.items() if torch.cuda.is_available() else ():
             op = find(name)
             for one in (op, *forms(op)):
-                library.impl(one, _where_by_a_number(_watched(function), one), "CUDA", with_keyset=True, allow_override=True)
+                either = _where_by_a_number(_watched(function), one)
+                library.impl(one, either, "CUDA", with_keyset=True, allow_override=True)
     return library

@@ -28,8 +28,8 @@ OVERRIDES: dict[str, Callable] = {}
 QUICK: dict[str, Callable] = {}
 #: What torch's kernels on a GPU round twice, and those on CPUs once: in place of the former alone, for the calls of a tensor and a number.
 BY_A_NUMBER: dict[str, Callable] = {"div.Tensor": lambda x, y: over(x.to(wide(x.dtype)), float(y)).to(x.dtype)}
-#: Whose gradient is not left to torch's formula, of floats: functions of autograd's with all of the operator's arguments, for calls in
-#: which the first, or that of the name `of`, wants one.
+#: Whose gradient is not left to torch's formula, of floats: functions of autograd's with all of the
+#: operator's arguments, for calls in which the first, or that of the name `of`, wants one.
 GRADIENTS: dict[str, type[torch.autograd.Function]] = {}
 #: The same names by what they are, for the table in docs/pytorch.md.
 HEADINGS: dict[str, list[str]] = {}
@@ -185,13 +185,15 @@ def _has_values(x: Tensor) -> bool:
 
 
 def _product(x: Tensor, dim: int | None, keepdim: bool, dtype: torch.dtype | None) -> Tensor:
-    aten = torch.ops.aten.prod
-    return aten.default(x, dtype=dtype) if dim is None else aten.dim_int(x, dim, keepdim, dtype=dtype)
+    if dim is None:
+        return torch.ops.aten.prod.default(x, dtype=dtype)
+    return torch.ops.aten.prod.dim_int(x, dim, keepdim, dtype=dtype)
 
 
 class _Prod(torch.autograd.Function):
-    """With a gradient that is a row's own, whatever lies in the others and in whatever way torch runs. Torch's formula takes running
-    products for all rows where an element of any is zero, and always in a dispatch mode and under a compiler."""
+    """With a gradient that is a row's own, whatever lies in the others and in whatever way torch
+    runs. Torch's formula takes running products for all rows where an element of any is zero, and
+    always in a dispatch mode and under a compiler."""
 
     @staticmethod
     def forward(ctx, x, dim, keepdim, dtype):
@@ -243,7 +245,7 @@ class _Valued(torch.autograd.Function):
 
 
 def _running_products(x: Tensor, dim: int | None) -> Tensor:
-    """Of all others for each element, by way of torch's cumprod, which has derivatives where elements are zero."""
+    """Of all others, for each element, by torch's cumprod: it has derivatives where one is zero."""
     if dim is None:
         return _running_products(x.reshape(-1), 0).reshape(x.shape)
     n, one = x.shape[dim], torch.ones_like(x.narrow(dim, 0, 1))
@@ -253,7 +255,8 @@ def _running_products(x: Tensor, dim: int | None) -> Tensor:
 
 
 class _MaskedFill(torch.autograd.Function):
-    """With a sum in the value's gradient that a dispatch mode and a compiler do not change: with them torch adds up zeros, too."""
+    """With a sum in the value's gradient that a dispatch mode and a compiler do not change: in them
+    torch adds up zeros, too."""
 
     of = "value"
 
@@ -269,7 +272,8 @@ class _MaskedFill(torch.autograd.Function):
             of_value = g.masked_select(mask).sum()
         else:  # the same sum, of a size that is known
             places = (~mask).to(torch.int64).expand_as(g).reshape(-1)
-            of_value = g.new_zeros(2).scatter_reduce(0, places, g.reshape(-1), "sum", include_self=False)[0]
+            sums, g_flat = g.new_zeros(2), g.reshape(-1)
+            of_value = sums.scatter_reduce(0, places, g_flat, "sum", include_self=False)[0]
         return g.masked_fill(mask, 0), None, of_value
 
 
@@ -374,7 +378,8 @@ _NORMS = {1: "norm_l1", 2: "norm_l2", math.inf: "norm_inf"}
 @covers("linalg_vector_norm")
 def vector_norm(how, x, ord=2, dim=None, keepdim=False, *, dtype=None):
     if not (x.is_floating_point() or x.is_complex()):
-        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype}")
+        wanted = "Expected a floating point or complex tensor as input."
+        raise RuntimeError(f"linalg.vector_norm: {wanted} Got {x.dtype}")
     if dtype is not None:
         if dtype.is_complex != x.is_complex():
             raise RuntimeError(f"linalg.vector_norm: dtype should be {'complex' if x.is_complex() else 'real'}, as the input is, but got {dtype}")
@@ -1115,8 +1120,6 @@ def _index_add(how, x, dim, index, source, *, alpha=1):
     if not x.is_complex():
         if isinstance(alpha, complex):
             raise Uncovered(f"index_add: bitfold has no complex alpha for {x.dtype}")
-        if not x.is_floating_point() and isinstance(alpha, float):
-            raise RuntimeError("index_add: for integers alpha must be no floating-point number")
         alpha = alpha if x.is_floating_point() else bool(alpha) if x.dtype is torch.bool else int(alpha)
     return _indexed(how, x, dim, index, source if alpha == 1 else source.to(wide(x.dtype)) * alpha, "sum")
 

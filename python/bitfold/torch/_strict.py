@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
@@ -23,8 +24,9 @@ def _words(text: str) -> tuple[str, ...]:
 _LOSSES = "losses of elements that are torch's, reduced by bitfold"
 _UNMARKED = "work on each element by itself, though torch does not mark them so"
 
-#: Operators of torch's, beside those that it marks as elementwise and those that give a view or a copy of one, each element of whose
-#: results is computed by itself, or moved, or exact in whatever order.
+#: Operators of torch's, beside those that it marks as elementwise and those that give a view or a
+#: copy of one, each element of whose results is computed by itself, or moved, or exact in whatever
+#: order.
 INDEPENDENT: dict[str, tuple[str, ...]] = {
     "make new elements": _words(
         """arange empty empty_like empty_permuted empty_strided eye fill fill_ full full_like linspace logspace new_empty
@@ -32,51 +34,62 @@ INDEPENDENT: dict[str, tuple[str, ...]] = {
         zeros zeros_like"""
     ),
     "draw them, by a seed": _words(
-        """bernoulli bernoulli_ binomial cauchy cauchy_ exponential exponential_ geometric geometric_ log_normal log_normal_
-        multinomial native_dropout normal normal_ normal_functional poisson rand rand_like randint randint_like randn randn_like
-        random random_ randperm rrelu_with_noise rrelu_with_noise_ rrelu_with_noise_functional uniform uniform_"""
+        """bernoulli bernoulli_ binomial cauchy cauchy_ exponential exponential_ geometric
+        geometric_ log_normal log_normal_ multinomial native_dropout normal normal_
+        normal_functional poisson rand rand_like randint randint_like randn randn_like random
+        random_ randperm rrelu_with_noise rrelu_with_noise_ rrelu_with_noise_functional uniform
+        uniform_"""
     ),
     "move elements": _words(
-        """_chunk_cat _pack_padded_sequence _pin_memory _reshape_alias _reshape_copy _resize_output_ _to_copy _unsafe_index
-        _unsafe_masked_index _unsafe_view _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d alias
-        as_strided_ as_strided_scatter block_diag bucketize cat channel_shuffle clone constant_pad_nd copy copy_ detach detach_
-        diag_embed diagonal_backward diagonal_scatter embedding flip gather im2col index index_copy index_copy_ index_fill
-        index_fill_ index_select lift lift_fresh lift_fresh_copy masked_fill masked_fill_ masked_scatter masked_scatter_
-        masked_scatter_backward masked_select max_unpool2d max_unpool3d narrow_copy nonzero nonzero_static pixel_shuffle
-        pixel_unshuffle reflection_pad1d reflection_pad2d reflection_pad3d repeat repeat_interleave replication_pad1d
-        replication_pad2d replication_pad3d resize_ resize_as_ roll rot90 scatter.src scatter.src_out scatter.value
-        scatter.value_out scatter_.src scatter_.value searchsorted select_backward select_scatter set_ slice_backward
-        slice_scatter split_with_sizes stack take tril tril_ triu triu_ unsafe_chunk unsafe_split unsafe_split_with_sizes
+        """_chunk_cat _pack_padded_sequence _pin_memory _reshape_alias _reshape_copy
+        _resize_output_ _to_copy _unsafe_index _unsafe_masked_index _unsafe_view
+        _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d alias
+        as_strided_ as_strided_scatter block_diag bucketize cat channel_shuffle clone
+        constant_pad_nd copy copy_ detach detach_ diag_embed diagonal_backward diagonal_scatter
+        embedding flip gather im2col index index_copy index_copy_ index_fill index_fill_
+        index_select lift lift_fresh lift_fresh_copy masked_fill masked_fill_ masked_scatter
+        masked_scatter_ masked_scatter_backward masked_select max_unpool2d max_unpool3d
+        narrow_copy nonzero nonzero_static pixel_shuffle pixel_unshuffle reflection_pad1d
+        reflection_pad2d reflection_pad3d repeat repeat_interleave replication_pad1d
+        replication_pad2d replication_pad3d resize_ resize_as_ roll rot90 scatter.src
+        scatter.src_out scatter.value scatter.value_out scatter_.src scatter_.value searchsorted
+        select_backward select_scatter set_ slice_backward slice_scatter split_with_sizes stack
+        take tril tril_ triu triu_ unsafe_chunk unsafe_split unsafe_split_with_sizes
         upsample_nearest1d upsample_nearest2d upsample_nearest3d where"""
     ),
     "are exact": _words(
-        """_unique _unique2 adaptive_max_pool2d adaptive_max_pool3d all allclose any count_nonzero cummax
-        cummin equal fractional_max_pool2d hash_tensor isin kthvalue max_pool2d_with_indices max_pool3d_with_indices median mode
-        nanmedian sort topk unique_consecutive unique_dim"""
+        """_unique _unique2 adaptive_max_pool2d adaptive_max_pool3d all allclose any
+        count_nonzero cummax cummin equal fractional_max_pool2d hash_tensor isin kthvalue
+        max_pool2d_with_indices max_pool3d_with_indices median mode nanmedian sort topk
+        unique_consecutive unique_dim"""
     ),
     "are made of what is covered": _words("dist renorm"),
     _LOSSES: _words(
         "binary_cross_entropy binary_cross_entropy_with_logits huber_loss smooth_l1_loss soft_margin_loss"
     ),
     _UNMARKED: _words(
-        """_amp_foreach_non_finite_check_and_unscale_ _amp_update_scale_ _conj_physical _foreach_copy_ _foreach_zero_
-        _fused_adagrad_ _fused_adam_ _fused_adamw_ _fused_sgd_ _prelu_kernel _prelu_kernel_backward binary_cross_entropy_backward complex
-        elu_backward floor_divide floor_divide_ glu glu_backward hardshrink_backward hardsigmoid_backward hardswish hardswish_
-        hardswish_backward hardtanh_backward huber_loss_backward leaky_relu_backward linalg_cross log_sigmoid_backward
-        log_sigmoid_forward mish_backward mse_loss_backward native_dropout_backward nll_loss2d_backward nll_loss_backward polar
-        rrelu_with_noise_backward rsub smooth_l1_loss_backward soft_margin_loss_backward softplus_backward
-        softshrink_backward"""
+        """_amp_foreach_non_finite_check_and_unscale_ _amp_update_scale_ _conj_physical
+        _foreach_copy_ _foreach_zero_ _fused_adagrad_ _fused_adam_ _fused_adamw_ _fused_sgd_
+        _prelu_kernel _prelu_kernel_backward binary_cross_entropy_backward complex elu_backward
+        floor_divide floor_divide_ glu glu_backward hardshrink_backward hardsigmoid_backward
+        hardswish hardswish_ hardswish_backward hardtanh_backward huber_loss_backward
+        leaky_relu_backward linalg_cross log_sigmoid_backward log_sigmoid_forward mish_backward
+        mse_loss_backward native_dropout_backward nll_loss2d_backward nll_loss_backward polar
+        rrelu_with_noise_backward rsub smooth_l1_loss_backward soft_margin_loss_backward
+        softplus_backward softshrink_backward"""
     ),
     "ask, and compute nothing": _words(
-        """_assert_async _assert_scalar _assert_tensor_metadata _has_compatible_shallow_copy_type _is_all_true _is_any_true
-        _local_scalar_dense can_cast is_pinned is_same_size is_set_to item promote_types record_stream result_type sym_numel
+        """_assert_async _assert_scalar _assert_tensor_metadata
+        _has_compatible_shallow_copy_type _is_all_true _is_any_true _local_scalar_dense can_cast
+        is_pinned is_same_size is_set_to item promote_types record_stream result_type sym_numel
         sym_size sym_storage_offset sym_stride"""
     ),
 }
 
 #: Exact in whatever order where all is integers or bool.
 OF_INTEGERS = _words(
-    """_int_mm addbmm addmm addmv addr avg_pool2d avg_pool3d baddbmm bincount bmm convolution cumprod cumsum histc mm mv trace"""
+    """_int_mm addbmm addmm addmv addr avg_pool2d avg_pool3d baddbmm bincount bmm convolution
+    cumprod cumsum histc mm mv trace"""
 )
 
 _TIMES = (0, 1, 2, 3, -1, -2)  # exponents that torch takes for products and quotients
@@ -86,24 +99,32 @@ def _argument(op: torch._ops.OpOverload, name: str, args: tuple, kwargs: dict):
     """What a call has for it, or its default; None where the operator has none of that name."""
     for at, a in enumerate(op._schema.arguments):
         if a.name == name:
-            return kwargs[name] if name in kwargs else args[at] if at < len(args) else a.default_value
+            return args[at] if at < len(args) else kwargs.get(name, a.default_value)
     return None
 
 
+def _scales(op, args, kwargs, types=None) -> bool:
+    return abs(_argument(op, "alpha", args, kwargs) or 0) not in (0, 1)
+
+
 def _is_rounded_by_a_tensor(op, args, kwargs, types) -> bool:
-    """By a tensor of one element they divide in f32, by one of more in the half type; a tensor without dimensions has one always."""
-    rounds = op._schema.name.startswith("aten::floor") or _argument(op, "rounding_mode", args, kwargs) is not None
-    return rounds and not types.isdisjoint(HALF) and isinstance(args[1], torch.Tensor) and args[1].dim() > 0
+    """By a tensor of one element they divide in f32, by one of more in the half type. (One without
+    dimensions has one element whatever the batch.)"""
+    mode, by = _argument(op, "rounding_mode", args, kwargs), args[1]
+    rounds = mode is not None or op._schema.name.startswith("aten::floor")
+    several = isinstance(by, torch.Tensor) and by.dim() > 0
+    return rounds and several and not types.isdisjoint(HALF)
 
 
-def _is_broadcast(op, args, kwargs, types) -> bool:
-    tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor)]
-    return any(t.shape != tensors[0].shape or 0 in t.stride() for t in tensors)
+def _is_of_a_result_broadcast(op, args, kwargs, types) -> bool:
+    grad, result = args[:2]
+    return 0 in result.stride() or torch.broadcast_shapes(grad.shape, result.shape) != result.shape
 
 
-#: Of those that work on each element by itself: which round otherwise in vectors than one by one, or of many elements than of one,
-#: on CPUs, so that an element's bits may change with its place in memory, and with that by the batch or the layout. By what they
-#: are of: the names, and whether this call, of tensors of these types, is meant.
+#: Of those that work on each element by itself: which round otherwise in vectors than one by one,
+#: or of many elements than of one, on CPUs, so that an element's bits may change with its place in
+#: memory, and with that by the batch or the layout. By what they are of: the names, and whether
+#: this call, of tensors of these types, is meant.
 BY_PLACE: dict[str, tuple[tuple[str, ...], Callable]] = {
     "of floats": (
         _words(
@@ -113,22 +134,29 @@ BY_PLACE: dict[str, tuple[tuple[str, ...], Callable]] = {
         ),
         lambda op, args, kwargs, types: True,
     ),
-    "of half types": (_words("digamma rsqrt special_i0e"), lambda op, args, kwargs, types: not types.isdisjoint(HALF)),
-    "of half types by a tensor, to an integer": (_words("div floor_divide"), _is_rounded_by_a_tensor),
+    "of half types": (
+        _words("digamma rsqrt special_i0e"),
+        lambda op, args, kwargs, types: not types.isdisjoint(HALF),
+    ),
+    "of half types by a tensor, to an integer": (
+        _words("div floor_divide"),
+        _is_rounded_by_a_tensor,
+    ),
     "with an `alpha` but 0, 1 and -1": (
         _words("add rsub sub"),
-        lambda op, args, kwargs, types: abs(_argument(op, "alpha", args, kwargs) or 0) not in (0, 1),
+        _scales,
     ),
     "but with the exponents " + ", ".join(map(str, _TIMES)): (
         ("pow",),
         lambda op, args, kwargs, types: isinstance(args[1], torch.Tensor) or args[1] not in _TIMES,
     ),
-    "of tensors that are broadcast": (("tanh_backward",), _is_broadcast),
+    "of a result that is broadcast": (("tanh_backward",), _is_of_a_result_broadcast),
 }
 
 #: Of complex numbers, all that works on each element by itself, but what rounds each part once.
 EXACT_OF_COMPLEX = _words(
-    "_conj_physical _foreach_copy _foreach_zero add clone conj_physical eq equal isfinite isinf isnan masked_fill ne neg sub where"
+    """_conj_physical _foreach_copy _foreach_zero add clone conj_physical eq equal isfinite isinf
+    isnan masked_fill ne neg sub where"""
 )
 
 #: What is not covered, and what is known of it.
@@ -164,7 +192,10 @@ NOT_COVERED: dict[str, tuple[tuple[str, ...], str]] = {
         "Many of these backwards add by atomics on a GPU; `torch.use_deterministic_algorithms(True)` refuses those.",
     ),
     "other sums": (
-        _words("bincount histc trace _ctc_loss _cdist_forward multi_margin_loss multilabel_margin_loss_forward"),
+        _words(
+            """bincount histc trace _ctc_loss _cdist_forward multi_margin_loss
+            multilabel_margin_loss_forward"""
+        ),
         "Nothing is known to us, or atomics on a GPU.",
     ),
 }
@@ -192,22 +223,28 @@ def _overloads(name: str) -> list[torch._ops.OpOverload]:
 
 
 def _is_elementwise(op: torch._ops.OpOverload) -> bool:
-    """Whether torch marks it so, or what it is a form of, or what it does to each of a list of tensors."""
-    if torch.Tag.pointwise in op.tags:
-        return True
-    of_list, name = _name(op).startswith("_foreach_"), _name(op).removeprefix("_foreach_").removesuffix("_")
-    return any(
-        torch.Tag.pointwise in other.tags and (of_list or op._schema.is_mutable and _inputs(other) == _inputs(op))
-        for other in _overloads(name)
-    )
+    """Whether torch marks it so, or what it is a form of, or what it does to each of a list."""
+    if torch.Tag.pointwise in op.tags or op.namespace != "aten":
+        return torch.Tag.pointwise in op.tags
+    name = _name(op).removesuffix("_")
+    each = _overloads(name.removeprefix("_foreach_"))
+    if not name.startswith("_foreach_"):
+        each = [o for o in each if op._schema.is_mutable and _inputs(o) == _inputs(op)]
+    return any(torch.Tag.pointwise in o.tags for o in each)
 
 
 def _is_of_a_view(op: torch._ops.OpOverload) -> bool:
     """Such as squeeze_, after which the tensor itself is a view, and squeeze_copy."""
-    stems = [_name(op).removesuffix(suffix) for suffix in ("_", "_copy") if _name(op).endswith(suffix)]
-    return any((others := [o for o in _overloads(stem) if "out" not in o._overloadname]) and all(o.is_view for o in others) for stem in stems)
+    for suffix in ("_", "_copy"):
+        if _name(op).endswith(suffix):
+            others = _overloads(_name(op).removesuffix(suffix))
+            views = [o.is_view for o in others if "out" not in o._overloadname]
+            if views and all(views):
+                return True
+    return False
 
 
+@cache
 def is_independent(op: torch._ops.OpOverload) -> bool:
     """Whether each element of op's results depends on nothing but its own arguments."""
     if op.namespace in ("bitfold", "bitfold_aten", "profiler") or _is_elementwise(op) or op.is_view:
@@ -217,16 +254,19 @@ def is_independent(op: torch._ops.OpOverload) -> bool:
 
 def _comes_down(op: torch._ops.OpOverload) -> bool:
     """Whether it is made of other operators, without a kernel of its own."""
-    return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), torch._C.DispatchKey.CompositeImplicitAutograd)
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), key)
 
 
 def _is_of_integers(op, args: tuple, kwargs: dict, tensors: list[torch.Tensor]) -> bool:
-    types = [t.dtype for t in tensors] + [v for v in (*args, *kwargs.values()) if isinstance(v, torch.dtype)]
-    return bool(tensors) and not any(dtype.is_floating_point or dtype.is_complex for dtype in types)
+    asked = [v for v in (*args, *kwargs.values()) if isinstance(v, torch.dtype)]
+    types = [*asked, *(t.dtype for t in tensors)]
+    return bool(tensors) and not any(t.is_floating_point or t.is_complex for t in types)
 
 
 def _is_outer(op, args, kwargs, tensors) -> bool:
-    """No sum. But not all of f32 may go into a product, and a product of zero may have another sign where a factor is negative."""
+    """No sum. But not all of f32 may go into a product, and a product of zero may have another sign
+    where a factor is negative."""
     x, y = args[:2]
     exact = x.dtype is not torch.float32 or torch.get_float32_matmul_precision() == "highest"
     if x.shape[-1] != 1 or not x.is_floating_point() or not is_real(x) or not exact:
@@ -242,18 +282,25 @@ def _is_dense(op, args, kwargs, tensors) -> bool:
     return not _argument(op, "sparse", args, kwargs)
 
 
-#: What is independent in some calls, and not in all, beside OF_INTEGERS: by what they are, the names, and whether this call is meant.
+#: What is independent in some calls, and not in all, beside OF_INTEGERS: by what they are, the
+#: names, and whether this call is meant.
 IN_SOME_CALLS: dict[str, tuple[tuple[str, ...], Callable]] = {
-    "of one column by one row, neither with a negative number (the angles of rotary embeddings)": (("mm", "bmm"), _is_outer),
+    "of one column by one row, neither with a negative number (the angles of rotary embeddings)": (
+        ("mm", "bmm"),
+        _is_outer,
+    ),
     "of no more elements than the type counts (f32: 2^24)": (("histc",), _has_all_counts),
     "but with `sparse`": (("_embedding_bag_backward",), _is_dense),
 }
 
 
-def is_independent_here(op: torch._ops.OpOverload, args: tuple, kwargs: dict, tensors: list[torch.Tensor]) -> bool:
+def is_independent_here(
+    op: torch._ops.OpOverload, args: tuple, kwargs: dict, tensors: list[torch.Tensor]
+) -> bool:
     """Whether in this call, as not in all. `tensors`: those of its arguments."""
-    name, tables = _name(op).removesuffix("_"), ((OF_INTEGERS, _is_of_integers), *IN_SOME_CALLS.values())
-    return op.namespace == "aten" and any(name in names and is_meant(op, args, kwargs, tensors) for names, is_meant in tables)
+    tables = ((OF_INTEGERS, _is_of_integers), *IN_SOME_CALLS.values())
+    asked = [is_meant for names, is_meant in tables if _name(op).removesuffix("_") in names]
+    return op.namespace == "aten" and any(f(op, args, kwargs, tensors) for f in asked)
 
 
 def differs_by_place(op: torch._ops.OpOverload, args: tuple, kwargs: dict, tensors: list[torch.Tensor]) -> bool:
@@ -261,14 +308,15 @@ def differs_by_place(op: torch._ops.OpOverload, args: tuple, kwargs: dict, tenso
     tensors = [t for t in tensors if t.is_cpu]
     name = _name(op).removesuffix("_")
     if any(t.is_complex() for t in tensors):
-        scaled = abs(_argument(op, "alpha", args, kwargs) or 0) not in (0, 1)
-        computes = _is_elementwise(op) or _is_named(op, INDEPENDENT[_LOSSES]) or _is_named(op, INDEPENDENT[_UNMARKED])
-        return computes and (scaled or name not in EXACT_OF_COMPLEX)
+        named = _is_named(op, (*INDEPENDENT[_LOSSES], *INDEPENDENT[_UNMARKED]))
+        rounds = name not in EXACT_OF_COMPLEX or _scales(op, args, kwargs)
+        return rounds and (named or _is_elementwise(op))
     is_meant = _BY_PLACE.get(name)
     if is_meant is None:
         return False
     types = {t.dtype for t in tensors if t.is_floating_point()}
-    if not types and tensors and (name in _FLOATS_OF_INTEGERS or any(isinstance(v, float) for v in (*args, *kwargs.values()))):
+    numbers = any(isinstance(v, float) for v in (*args, *kwargs.values()))
+    if not types and tensors and (numbers or name in _FLOATS_OF_INTEGERS):
         types = {torch.get_default_dtype()}  # what it makes of integers
     return bool(types) and is_meant(op, args, kwargs, types)
 
@@ -277,7 +325,10 @@ def differs_by_place(op: torch._ops.OpOverload, args: tuple, kwargs: dict, tenso
 
 
 def operators_named(allow: Iterable[str] | str) -> frozenset[str]:
-    """Such as `mm`, `aten::mm.out` and `c10d::allgather_`, with their namespaces. Errors: TypeError, ValueError, naming the argument."""
+    """Such as `mm`, `aten::mm.out` and `c10d::allgather_`, with their namespaces.
+
+    Errors: TypeError, ValueError, naming the argument.
+    """
     try:
         allow = [allow] if isinstance(allow, str) else list(allow)
     except TypeError:
@@ -311,7 +362,8 @@ def _tensors(arguments: Iterable) -> Iterator[torch.Tensor]:
 
 
 class _Here(threading.local):
-    """Of a thread: the operator that strict lets through at the moment, and the one in whose function it is."""
+    """Of a thread: the operator that strict lets through at the moment, and the one in whose
+    function it is."""
 
     seen: torch._ops.OpOverload | None = None
     within: torch._ops.OpOverload | None = None
@@ -324,18 +376,21 @@ class Watcher(TorchDispatchMode):
         super().__init__()
         from ._mode import _state, covered, covered_where_accumulating
 
-        self._known = {*covered(), *covered_where_accumulating()}
+        self._covered = {*covered(), *covered_where_accumulating()}
         self._stack, self._thread = _state.stack, threading.get_ident()
         self._here = _Here()
 
     def _refuse(self, op: torch._ops.OpOverload, why: str) -> None:
         by = self._here.within
-        what, name = (op.name(), op._schema.name) if by is None else (f"{op.name()}, which {by.name()} calls", by._schema.name)
-        raise NotCovered(f"{what}: {why} (docs/pytorch.md); to run it all the same, allow=({name.removeprefix('aten::')!r},)")
+        what = op.name() if by is None else f"{op.name()}, which {by.name()} calls"
+        name = (by or op)._schema.name.removeprefix("aten::")
+        advice = f"to run it all the same, allow=({name!r},)"
+        raise NotCovered(f"{what}: {why} (docs/pytorch.md); {advice}")
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """In a function that stands for an operator: what it calls is seen, too, if the operator's call was."""
+        """In a function that stands for an operator: what it calls is seen, too, if the operator's
+        call was."""
         by, self._here.seen = self._here.seen, None
         if by is None:
             yield
@@ -372,8 +427,9 @@ class Watcher(TorchDispatchMode):
         if not setting.strict:
             return op(*args, **kwargs)
         allowed = is_allowed(op, setting.allow)
-        if not allowed and op not in self._known and not is_independent(op) and _comes_down(op):
-            with self:  # which below autograd has not yet happened: in inference mode, and in functions that stand for an operator
+        if not allowed and not self._knows(op) and _comes_down(op):
+            # As it is here in inference mode, and called by functions of the mode's.
+            with self:
                 return op.decompose(*args, **kwargs)
         self._check(op, allowed, args, kwargs)
         before, self._here.seen = self._here.seen, None if allowed else op
@@ -382,14 +438,14 @@ class Watcher(TorchDispatchMode):
         finally:
             self._here.seen = before
 
+    def _knows(self, op: torch._ops.OpOverload) -> bool:
+        return op in self._covered or is_independent(op)
+
     def _check(self, op: torch._ops.OpOverload, allowed: bool, args: tuple, kwargs: dict) -> None:
         tensors = list(_tensors(args)) + list(_tensors(kwargs.values()))
         if not allowed:
-            if op not in self._known:
-                if is_independent(op):
-                    self._known.add(op)
-                elif not is_independent_here(op, args, kwargs, tensors):
-                    self._refuse(op, "bitfold does not cover it, and its bits may depend on the batch, on threads or on timing")
+            if not self._knows(op) and not is_independent_here(op, args, kwargs, tensors):
+                self._refuse(op, "bitfold does not cover it, and its bits may depend on the batch, on threads or on timing")
             if differs_by_place(op, args, kwargs, tensors):
                 self._refuse(op, "on CPUs an element's bits may depend on its place in memory, and so on the batch")
         for x in tensors:

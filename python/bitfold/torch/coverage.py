@@ -11,7 +11,8 @@ from pathlib import Path
 
 from ._mode import ACCUMULATING
 from ._overrides import BY_A_NUMBER, HEADINGS
-from ._strict import BY_PLACE, EXACT_OF_COMPLEX, IN_SOME_CALLS, INDEPENDENT, NOT_COVERED, OF_INTEGERS
+from ._strict import BY_PLACE, EXACT_OF_COMPLEX, IN_SOME_CALLS, INDEPENDENT
+from ._strict import NOT_COVERED, OF_INTEGERS
 
 BEGIN, END = "<!-- bitfold.torch.coverage -->\n", "<!-- end -->"
 
@@ -26,7 +27,9 @@ def tables() -> str:
     lines += [f"| {text} | {_names(names)} |" for text, names in HEADINGS.items()]
     lines += [f"| with `accumulate=True` | {_names(ACCUMULATING)} |", f"| on CUDA, by a number | {_names(BY_A_NUMBER)} |", ""]
     lines += ["| torch's own, bits of each element by itself | |", "|---|---|"]
-    lines += ["| elementwise | all that torch marks so (`torch.Tag.pointwise`), and of lists (`_foreach_`) |", "| views, and their copies (`_copy`) | all |"]
+    marked = "all that torch marks so (`torch.Tag.pointwise`), and of lists (`_foreach_`)"
+    lines += [f"| elementwise | {marked} |"]
+    lines += ["| views, and their copies (`_copy`) | all |"]
     lines += [f"| {text} | {_names(names)} |" for text, names in INDEPENDENT.items()]
     lines += [f"| of integers and bool, exact in whatever order | {_names(OF_INTEGERS)} |"]
     lines += [f"| {text} | {_names(names)} |" for text, (names, _) in IN_SOME_CALLS.items()]
