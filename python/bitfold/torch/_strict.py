@@ -407,7 +407,8 @@ class Watcher(TorchDispatchMode):
         """Of a call that is torch's own after all, though bitfold covers the operator: see `error`."""
         setting, in_backward = self._stack[-1], torch._C._current_graph_task_id() != -1
         is_here = in_backward or threading.get_ident() == self._thread
-        if setting.strict and is_here and not _is_named(op, setting.allow):
+        allowed = [name.removeprefix("aten::") for name in setting.allow]
+        if setting.strict and is_here and not _is_named(op, allowed):
             why = "and its bits may depend on the batch, on threads or on timing"
             self._refuse(op, f"{error}, {why}")
 
