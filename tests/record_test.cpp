@@ -415,6 +415,11 @@ TEST_CASE("record, check: the same tensors in other shards") {
   check_check({of_files, m("1-of-3"), m("2-of-3"), m("3-of-3")}, 0, {"5 files, 7 arrays: 7 same"});
   check_check({of_files, three}, 0, {"3 files, 7 arrays: 7 same"});
   check_check({of_two, m("1-of-3"), m("2-of-3"), m("3-of-3")}, 0, {"4 files, 7 arrays: 7 same"});
+  // A shard is read too.
+  for (const std::string& file : {two, dir.write("index", content(two))})
+    check_usage({"record", file, "--out", m("1-of-2")}, {m("1-of-2"), "--out"});
+  check_usage({"check", of_two, two, "--junit", m("2-of-2")}, {m("2-of-2"), "--junit"});
+  CHECK(content(m("2-of-2")) == safetensors_of({mixed.begin() + 3, mixed.end()}));
   // From one of the recorded files to the other.
   const auto first = content(m("1-of-2")), second = content(m("2-of-2"));
   shard("m-1-of-2.safetensors", 0, 2);

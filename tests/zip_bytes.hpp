@@ -48,14 +48,14 @@ inline std::string zip(const std::vector<zip_entry>& entries, bool wide = false)
                                            number(24, 2) + own_sizes + number(file.size(), 8)
                                      : "";
     directory += "PK\1\2" + number(45, 2) + start + sizes + number(central.size(), 2) +
-                 number(0, 10) + size(file.size()) + e.name + central;
+                 std::string(10, '\0') + size(file.size()) + e.name + central;
     file += "PK\3\4" + start + sizes + number(local.size(), 2) + e.name + local + data;
   }
   const auto number = [](std::uint64_t n, int size) { return little_endian(n, size); };
   const std::uint64_t at = file.size(), end = at + directory.size();
   file += directory;
   if (wide)
-    file += "PK\6\6" + number(44, 8) + number(0, 12) + number(entries.size(), 8) +
+    file += "PK\6\6" + number(44, 8) + std::string(12, '\0') + number(entries.size(), 8) +
             number(entries.size(), 8) + number(directory.size(), 8) + number(at, 8) + "PK\6\7" +
             number(0, 4) + number(end, 8) + number(1, 4);
   const std::uint64_t count = wide ? 0xffff : entries.size();

@@ -44,9 +44,13 @@ std::optional<std::pair<dev_t, ino_t>> identity_of(const std::string& file) {
 }  // namespace
 
 input_files::input_files(const std::vector<std::string>& files) {
-  for (const std::string& file : files) {
+  const auto add = [&](const std::string& file) {
     places_.emplace(place_of(file), file);
     if (const auto id = identity_of(file)) identities_.emplace(*id, file);
+  };
+  for (const std::string& file : files) {
+    add(file);
+    for (const std::string& shard : io::shards_of(file)) add(shard);
   }
 }
 

@@ -35,7 +35,7 @@ std::size_t inputs_of(const std::vector<op_id>& ops, const char* option, std::si
 /// The files, or pairs of them, that are reduced one after the other.
 std::vector<file_names> groups_of(file_names files, std::size_t inputs);
 
-/// Files that are read, which output may not overwrite.
+/// Files that are read, and the shards that they name, which output may not overwrite.
 class input_files {
  public:
   explicit input_files(const std::vector<std::string>& files);

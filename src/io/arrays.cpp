@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -199,6 +200,20 @@ bool has_named_arrays(const std::filesystem::path& path) {
     const auto format = named ? named : format_of_content({file.bytes(), file.bytes().size()});
     return format && !holds_one(*format);
   });
+}
+
+std::vector<std::string> shards_of(const std::filesystem::path& path) {
+  std::vector<std::string> shards;
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return shards;
+  try {
+    const mapping file(path);
+    if (!looks_like_index(file.bytes())) return shards;
+    for (const auto& shard : parse_index(file.bytes()))
+      shards.push_back((path.parent_path() / shard.first).string());
+  } catch (const error&) {  // which is told when it is read
+  }
+  return shards;
 }
 
 std::vector<array> read_arrays(const std::filesystem::path& path, const read_options& options) {

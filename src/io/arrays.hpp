@@ -103,6 +103,9 @@ file_contents read_file(const std::filesystem::path& path, const read_options& o
 /// Whether the arrays of the file, which has to be there, have names. Errors as those of read_file.
 bool has_named_arrays(const std::filesystem::path& path);
 
+/// The files that an index of shards names; none where the file is no such index that can be read.
+std::vector<std::string> shards_of(const std::filesystem::path& path);
+
 /// Its arrays alone.
 std::vector<array> read_arrays(const std::filesystem::path& path, const read_options& options = {});
 
