@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
@@ -64,7 +65,7 @@ def operators() -> Iterator[torch._ops.OpOverload]:
             others = any("List" in kind or "Generator" in kind for kind in kinds)
             if op.is_view or others or any(a.is_out for a in op._schema.arguments):
                 continue
-            if "Tensor" in kinds and is_independent(op):
+            if "Tensor" in kinds and is_independent(op) and op.name() != "aten::where":
                 yield op
 
 
@@ -72,9 +73,11 @@ def operators() -> Iterator[torch._ops.OpOverload]:
 def numbers(shape: tuple[int, ...], dtype: torch.dtype, seed: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
     x = 3 * torch.randn(*shape, 2, generator=generator, dtype=torch.float64)
+    for first, special in ((2, 0.0), (9, math.inf), (14, -math.inf)):
+        x.view(-1)[first + seed :: 23] = special
     if dtype.is_complex:
         return torch.view_as_complex(x).to(dtype)
-    x = x[..., 0]
+    x = x[..., 0] if dtype.is_floating_point else x[..., 0].nan_to_num(0, 7, -7)
     return x > 0 if dtype is torch.bool else (x.abs() if dtype is torch.uint8 else x).to(dtype)
 
 

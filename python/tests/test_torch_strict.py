@@ -28,7 +28,7 @@ def test_nothing_that_strict_lets_through_depends_on_the_batch():
     with deterministic(strict=True):
         for op in hunt_strict.operators():
             calls, differ = hunt_strict.differences(
-                op, (torch.float32, torch.bfloat16, torch.int32), (37,), most=5
+                op, (torch.float32, torch.bfloat16, torch.int32, torch.complex64), (37,), most=5
             )
             passed, found = passed + calls, found + differ
     assert not found

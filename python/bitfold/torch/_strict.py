@@ -129,7 +129,7 @@ BY_PLACE: dict[str, tuple[tuple[str, ...], Callable]] = {
     "of floats": (
         _words(
             """atan2 atanh celu cosh elu elu_backward exp2 gelu gelu_backward glu glu_backward huber_loss_backward hypot igamma
-            igammac ldexp logaddexp logaddexp2 logit mish mish_backward selu sigmoid silu silu_backward sinh
+            igammac ldexp logaddexp logaddexp2 logit logit_backward mish mish_backward selu sigmoid silu silu_backward sinh
             smooth_l1_loss_backward soft_margin_loss_backward softplus softplus_backward softshrink"""
         ),
         lambda op, args, kwargs, types: True,
@@ -156,7 +156,7 @@ BY_PLACE: dict[str, tuple[tuple[str, ...], Callable]] = {
 #: Of complex numbers, all that works on each element by itself, but what rounds each part once.
 EXACT_OF_COMPLEX = _words(
     """_conj_physical _foreach_copy _foreach_zero add clone conj_physical eq equal isfinite isinf
-    isnan masked_fill ne neg sub where"""
+    isnan masked_fill ne sub where"""
 )
 
 #: What is not covered, and what is known of it.
