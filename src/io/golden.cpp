@@ -205,10 +205,6 @@ golden_result parse_result(const node& n, dtype in, bool empty) {
     acc = field.named(parse_type);
   else
     field.none(method ? fmt::format("{} by {}", name(op), name(*method)) : std::string(name(op)));
-  const std::uint64_t definition = n.value.contains("definition") ? n["definition"].number() : 1;
-  if (const auto mine = static_cast<std::uint64_t>(definition_of(op, method)); definition != mine)
-    n.wrong(fmt::format("{} recorded by definition {}, but this bitfold has definition {}; record it anew",
-                        name(op), definition, mine));
   const dtype out = n["out"].named(parse_type);
   int ddof = 0;
   if (n.value.contains("ddof")) {
@@ -218,6 +214,10 @@ golden_result parse_result(const node& n, dtype in, bool empty) {
   }
   try {
     const reduction r = make_reduction(op, method, in, acc, out, ddof);
+    const std::uint64_t definition = n.value.contains("definition") ? n["definition"].number() : 1;
+    if (const auto mine = static_cast<std::uint64_t>(definition_of(op, method)); definition != mine)
+      n.wrong(fmt::format("{} recorded by definition {}, but this bitfold has definition {}; record it anew",
+                          name(op), definition, mine));
     return {r, {out, std::stoull(n["bits"].hex(2 * size_of(out)), nullptr, 16)}};
   } catch (const error& e) {
     if (e.code() == errc::bad_input) throw;

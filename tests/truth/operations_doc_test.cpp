@@ -110,7 +110,8 @@ TEST_CASE("operations: roots and quotients are those of what they are made of", 
               value_of(run(make_reduction(op, m, t, a, f64), of_op(in, op))));
         };
         CAPTURE(name(t), name(acc), n);
-        CHECK(of(op_id::std, {}, acc, xy) == std::sqrt(of(op_id::var, {}, acc, xy)));
+        // var is rounded only where it is the result.
+        CHECK(of(op_id::std, {}, acc, xy) == Approx(std::sqrt(of(op_id::var, {}, acc, xy))).epsilon(0x1p-51));
         for (const auto& m : methods_of(op_id::cosine)) {  // not exact: its parts are not rounded
           CAPTURE(name(m));
           const double xx = of(op_id::sum_squares, m, acc, only_x);

@@ -1117,11 +1117,13 @@ def _indexed(how, x, dim, index, source, reduce, include_self=True):
 @covers("index_add")
 def _index_add(how, x, dim, index, source, *, alpha=1):
     _same_type(x, source, "index_add_")
-    if not x.is_complex():
-        if isinstance(alpha, complex):
-            raise Uncovered(f"index_add: bitfold has no complex alpha for {x.dtype}")
-        alpha = alpha if x.is_floating_point() else bool(alpha) if x.dtype is torch.bool else int(alpha)
-    return _indexed(how, x, dim, index, source if alpha == 1 else source.to(wide(x.dtype)) * alpha, "sum")
+    if isinstance(alpha, complex) and not x.is_complex():
+        raise Uncovered(f"index_add: bitfold has no complex alpha for {x.dtype}")
+    if alpha != 1:
+        if not (x.is_floating_point() or x.is_complex()):
+            alpha = x.new_full((), alpha)  # which has to fit
+        source = source.to(wide(x.dtype)) * alpha
+    return _indexed(how, x, dim, index, source, "sum")
 
 
 @covers("index_reduce")
