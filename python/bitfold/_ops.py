@@ -46,8 +46,8 @@ def _ddof(ddof, correction):
     return whole
 
 
-#: What is not taken, and what to do instead.
-_INSTEAD = {
+#: Words that NumPy's functions take and these do not, and what to do instead.
+_NOT_TAKEN = {
     "where": "x[where] has the elements that are meant, and reduce_by_key takes several results'",
     "initial": "add it to the result, or to x",
 }
@@ -60,7 +60,7 @@ def _otherwise(name, function, inputs, axis, keepdims, given, others):
     for other in others:
         raise TypeError(
             f"{name}() got an unexpected keyword argument {other!r}"
-            + (f": {_INSTEAD[other]}" if other in _INSTEAD else "")
+            + (f": {_NOT_TAKEN[other]}" if other in _NOT_TAKEN else "")
         )
     if dim is not None and axis is not None:
         raise TypeError("dim: given beside axis, of which it is another name")

@@ -103,15 +103,15 @@ def result_dtype(ask: Ask, dtype: torch.dtype) -> torch.dtype:
     return _DTYPES[reduction(ask, dtype).out]
 
 
-#: A bool's byte may be any: what is not 0 is true. Some operations ask no more of it, and some are
-#: others' of bools, if there are any.
+#: Any byte of a bool that is not 0 is true, and bitfold's kernels would take it for a number. These
+#: operations have the same result, of at least one bool, as one that only asks which bytes are 0.
 _BY_TRUTH = {"max": "any", "min": "all", "sum": "count_nonzero"}
 _BY_TRUTH |= {op: op for op in ("any", "all", "count_nonzero")}
 
 
 @cache
 def _by_truth(ask: Ask) -> Ask | None:
-    """What has the result of `ask` for bools of any byte; None where they are to be 0 and 1."""
+    """What gives the result of `ask` for bools of any byte; None where the bytes have to be 0 and 1."""
     reduction(ask, torch.bool)  # for its errors
     if ask.op not in _BY_TRUTH:
         return None

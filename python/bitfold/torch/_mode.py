@@ -73,9 +73,9 @@ def _given(op: torch._ops.OpOverload, args: tuple, kwargs: dict) -> dict:
 _REFUSALS = (IndexError, NotImplementedError, RuntimeError, TypeError, ValueError)
 
 
-#: Parts of the names of operators whose own kernels take the shapes and indices that they are given
-#: for right: what they do in a wrong call is undefined.
-_LOOK_AT_NOTHING = ("norm_backward", "batch_norm", "embedding")
+#: Parts of the names of operators whose own kernels do not check shapes and indices: what they do in
+#: a wrong call is undefined.
+_CHECK_NOTHING = ("norm_backward", "batch_norm", "embedding")
 
 
 class _Own:
@@ -114,7 +114,7 @@ class _Own:
         raise error
 
     def _can_be_asked(self, args: tuple, kwargs: dict) -> bool:
-        if any(part in self._op._schema.name for part in _LOOK_AT_NOTHING):
+        if any(part in self._op._schema.name for part in _CHECK_NOTHING):
             return False
         tensors = (t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor))
         return all(map(_arrays.has_memory, tensors))
@@ -488,7 +488,8 @@ def _registered() -> torch.library.Library:
         for key in _KEYS:
             for name, function in ACCUMULATING.items():
                 op = find(name)
-                library.impl(op, _where_accumulating(_watched(function), op, key), key, allow_override=True)
+                either = _where_accumulating(_watched(function), op, key)
+                library.impl(op, either, key, allow_override=True)
             for op, kernel in covered().items():
                 library.impl(op, kernel(_Own(op, key)), key, allow_override=True)
             for name, function in GRADIENTS.items():

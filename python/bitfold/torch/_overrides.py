@@ -388,8 +388,6 @@ def vector_norm(how, x, ord=2, dim=None, keepdim=False, *, dtype=None):
         x = x.to(dtype)
     if x.is_complex():  # whose magnitudes torch rounds by their place on CPUs
         x = fold(how, "norm_l2", torch.view_as_real(x.resolve_conj()), dim=[x.dim()], keepdim=False)
-    if not x.is_floating_point():
-        raise RuntimeError(f"linalg.vector_norm: Expected a floating point or complex tensor as input. Got {x.dtype}")
     _among(FLOATS, "linalg.vector_norm", x)
     named = _NORMS.get(ord)
     if (ord < 0 or ord == math.inf) and 0 in (x.shape[d] for d in dims_of(x.dim(), dim)):
@@ -567,12 +565,14 @@ def _check_parameters(op: str, x: Tensor, shape: Sequence[int], *parameters: Ten
 
 
 def _statistics(how: str, x: Tensor, dims: list[int], eps: float) -> tuple[Tensor, Tensor]:
-    mean, std = _engine.reduce([ask("mean", how, wide(x.dtype)), ask("std", how, torch.float64)], x, dim=dims, keepdim=True)
+    asked = [ask("mean", how, wide(x.dtype)), ask("std", how, torch.float64)]
+    mean, std = _engine.reduce(asked, x, dim=dims, keepdim=True)
     return mean, _inverse_deviation(std, eps, mean.dtype)
 
 
 def _inverse_deviation(std: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
-    """1 / sqrt(std^2 + eps) in f64, rounded once: of std itself where its square leaves f64 and eps shows no more."""
+    """1 / sqrt(std^2 + eps) in f64, rounded once. Where the square leaves f64's range and eps does not
+    show beside it, 1 / std."""
     alone = (std > 2.0**500) | ((std < 2.0**-500) & (eps == 0))
     return torch.where(alone, std.reciprocal(), _inverse_root(std * std, eps)).to(dtype)
 
@@ -778,7 +778,8 @@ def _normalised_batch(how, x, weight, bias, running_mean, running_var, training,
     if training:
         dims = _other_dims(x)
         n = math.prod(x.shape[d] for d in dims)
-        asked = [ask("mean", how, wide(x.dtype)), ask("var", how, wide(x.dtype)), ask("std", how, torch.float64)]
+        acc = wide(x.dtype)
+        asked = [ask("mean", how, acc), ask("var", how, acc), ask("std", how, torch.float64)]
         mean, var, std = _engine.reduce(asked, x, dim=dims, keepdim=False)
         rstd = _inverse_deviation(std, eps, mean.dtype)
         saved = mean, rstd

@@ -361,6 +361,9 @@ def _tensors(arguments: Iterable) -> Iterator[torch.Tensor]:
             yield from _tensors(given)
 
 
+_MAY_DEPEND = "and its bits may depend on the batch, on threads or on timing"
+
+
 class _Here(threading.local):
     """Of a thread: the operator that strict lets through at the moment, and the one in whose
     function it is."""
@@ -404,13 +407,12 @@ class Watcher(TorchDispatchMode):
             self._here.within = before
 
     def refuse_uncovered(self, op: torch._ops.OpOverload, error: Exception) -> None:
-        """Of a call that is torch's own after all, though bitfold covers the operator: see `error`."""
+        """Refuses a call that torch's own kernel is to run, though bitfold covers the operator;
+        `error` says why bitfold does not run it."""
         setting, in_backward = self._stack[-1], torch._C._current_graph_task_id() != -1
         is_here = in_backward or threading.get_ident() == self._thread
-        allowed = [name.removeprefix("aten::") for name in setting.allow]
-        if setting.strict and is_here and not _is_named(op, allowed):
-            why = "and its bits may depend on the batch, on threads or on timing"
-            self._refuse(op, f"{error}, {why}")
+        if setting.strict and is_here and not is_allowed(op, setting.allow):
+            self._refuse(op, f"{error}, {_MAY_DEPEND}")
 
     def check_thread(self) -> None:
         if threading.get_ident() != self._thread:
@@ -446,7 +448,7 @@ class Watcher(TorchDispatchMode):
         tensors = list(_tensors(args)) + list(_tensors(kwargs.values()))
         if not allowed:
             if not self._knows(op) and not is_independent_here(op, args, kwargs, tensors):
-                self._refuse(op, "bitfold does not cover it, and its bits may depend on the batch, on threads or on timing")
+                self._refuse(op, f"bitfold does not cover it, {_MAY_DEPEND}")
             if differs_by_place(op, args, kwargs, tensors):
                 self._refuse(op, "on CPUs an element's bits may depend on its place in memory, and so on the batch")
         for x in tensors:
