@@ -183,7 +183,8 @@ def has_memory(x: Any) -> bool:
 
 
 def expect_elements(x: Any, argument: str) -> None:
-    """x: a tensor of torch's. TypeError where its elements are not simply what lies in its memory."""
+    """x: a tensor of torch's. TypeError where its elements are not simply what lies in its
+    memory."""
     torch = sys.modules["torch"]
     operators = "torch.ops.bitfold has operators that PyTorch can see into"
     if torch._C._functorch.is_functorch_wrapped_tensor(x):
@@ -191,7 +192,8 @@ def expect_elements(x: Any, argument: str) -> None:
                 "through: instead of vmap, axis=; torch.ops.bitfold has operators with gradients, "
                 "for torch.autograd")
     elif has_tangent(x):
-        what = "a tensor with a tangent (forward mode), which would be lost; forward_ad.unpack_dual(x).primal has none"
+        what = ("a tensor with a tangent (forward mode), which would be lost; "
+                "forward_ad.unpack_dual(x).primal has none")
     elif type(x).__name__ == "DTensor":
         what = "a DTensor, of which each process has a part: x.full_tensor(), or x.to_local()"
     elif x.is_nested or x.layout is not torch.strided:
@@ -200,7 +202,8 @@ def expect_elements(x: Any, argument: str) -> None:
             kind, way = "nested tensor", "values"
         what = f"a {kind}, where elements in strides are expected; x.{way}() has them"
     elif x.is_quantized:
-        what = f"a quantized tensor of {x.dtype}, which bitfold does not reduce; x.dequantize() is one of floats"
+        what = (f"a quantized tensor of {x.dtype}, which bitfold does not reduce; x.dequantize() is "
+                "one of floats")
     elif x.is_meta or not has_memory(x):
         what = (f"a tensor of type {type(x).__name__} that has no elements in memory of its own"
                 f"{' (device meta)' * x.is_meta}; {operators}")
@@ -319,7 +322,8 @@ class DLPack(Kind):
         if self.module == "torch":
             expect_elements(x, argument)
         if self.device_type not in (CPU, CUDA, CUDA_HOST, CUDA_MANAGED):
-            raise TypeError(f"{argument}: on a device of DLPack's type {self.device_type}; bitfold has CPUs and CUDA")
+            raise TypeError(f"{argument}: on a device of DLPack's type {self.device_type}; bitfold has "
+                            "CPUs and CUDA")
         self.on_gpu = self.device_type in (CUDA, CUDA_MANAGED)
         self.namespace = sys.modules.get(self.module) if self.module in ("torch", "cupy") else None
 
@@ -392,7 +396,7 @@ class DLPack(Kind):
 
         def make_and_count(shape: tuple, short: str):
             made, pointer = make(shape, short)
-            if made is out:  # written without torch, which is to know of it: gradients may want what lay there
+            if made is out:  # torch does not see that it is written: gradients may want what lay there
                 if out.is_inference() and not self.namespace.is_inference_mode_enabled():
                     raise ValueError("out: a tensor of inference mode, outside of it")
                 if not out.is_inference():
@@ -512,7 +516,8 @@ def kind_of(x: Any, argument: str = "x") -> Kind:
         return kind
     if kind.name == "JAX":
         return JAXOnCUDA(x)
-    raise TypeError(f"{argument}: {kind.name} on CUDA; bitfold can allocate there with PyTorch, CuPy and JAX only")
+    raise TypeError(f"{argument}: {kind.name} on CUDA; bitfold can allocate there with PyTorch, CuPy "
+                    "and JAX only")
 
 
 def host(x: Any, argument: str = "x") -> np.ndarray:

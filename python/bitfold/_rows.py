@@ -135,7 +135,7 @@ rms_norm.__doc__ = f"""x / sqrt(mean of the squares + eps) of each row, times we
 
 
 def exp(x: Any, /) -> Any:
-    """exp of each element, with the same bits on every CPU and GPU.
+    """exp of each element, with the same bits on x86-64 CPUs and NVIDIA GPUs.
 
     x: an array of float16, bfloat16, float32 or float64.
     Result: of x's shape, type and kind, on its device.
