@@ -54,12 +54,8 @@ void write_files(const std::vector<std::pair<nb::bytes, nb::bytes>>& files) {
   }
 }
 
-// What golden files have for it, which know of bool since they know of types without arithmetic.
-template <class Type = decltype(io::golden_array::type)>
-Type type_in_file(element_type t) {
-  if constexpr (requires { Type::parse(t.name()); }) return *Type::parse(t.name());
-  else return t.stored;
-}
+// What golden files have for it; the names are the same.
+io::element_type type_in_file(element_type t) { return *io::element_type::parse(t.name()); }
 
 // A list of arrays of one file: (name, dtype, shape, digest, [(Reduction, bits), ...]).
 std::string golden_text(const std::string& file, nb::handle format, nb::handle arrays) {

@@ -171,10 +171,6 @@ cpu::own_fold own_fold_of(const Source& from, void* out) {
   return f;
 }
 
-}  // namespace detail
-
-namespace detail {
-
 // ---- What is refused, in a line each ----------------------------------------------------------
 
 template <class>

@@ -27,7 +27,6 @@
 #include "cli/arguments.hpp"
 #include "cli/common.hpp"
 #include "cli/operands.hpp"
-#include "cli/operands.hpp"
 #include "cli/progress.hpp"
 #include "io/digest.hpp"
 #include "io/field.hpp"
