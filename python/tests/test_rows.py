@@ -1,11 +1,12 @@
-"""Functions of rows: what they are, spelled out by the library's own reductions (docs/rows.md);
-layouts and axes; what is refused."""
+"""Functions of rows: what they are, spelled out by the library's own reductions (docs/rows.md) and,
+of layer_norm, by the steps of docs/definitions.md; layouts and axes; what is refused."""
 
 import numpy as np
 import pytest
 
 import bitfold
 from arrays import FLOATS, bits, random_array
+from definitions import book
 
 HALF = FLOATS[:2]
 
@@ -21,8 +22,9 @@ def softmax(x, exp):
 
 
 def layer_norm(x, w, b, eps):
-    rstd = x.dtype.type(1) / np.sqrt(bitfold.var(x) + x.dtype.type(eps))
-    return (x - bitfold.mean(x)) * rstd * w + b
+    with np.errstate(over="ignore"):
+        mean, low, rstd = book["layer_statistics"]([*x], eps)
+    return ((x - mean) - low) * rstd * w + b
 
 
 def rms_norm(x, w, eps):
