@@ -450,12 +450,13 @@ class request {
     if (!r) {
       // Of bool, which Python counts as integers, sums and products are i64, as in NumPy.
       const bool adds = info(op_).types == typing::additive;
-      r = made(op_, method_, in, acc_, out_ ? out_ : in.is_bool && adds ? std::optional(dtype::i64) : std::nullopt, ddof_);
+      const auto own = in.is_bool && adds ? std::optional(dtype::i64) : std::nullopt;
+      r = made(op_, method_, in, acc_, out_ ? out_ : own, ddof_);
     }
     return *r;
   }
-  /// The same of bools of which there are some, by an operation that asks of each whether it is 0
-  /// and no more; if there is one.
+  /// An operation that only asks of each byte whether it is 0, and gives the same of one bool or
+  /// more; nothing where there is none.
   const std::optional<reduction>& by_truth() {
     if (!by_truth_) by_truth_ = made_by_truth();
     return *by_truth_;
@@ -630,7 +631,7 @@ std::vector<request*> requests_of(nb::handle given) {
 using stream_address = std::uintptr_t;
 cuda::stream stream_at(stream_address s) { return reinterpret_cast<cuda::stream>(s); }
 
-// Whether all that is asked for is so.
+// Whether f is true of everything that is asked for.
 template <class F>
 bool all_requests(nb::handle given, F f) {
   if (request* one; nb::try_cast(given, one)) return f(*one);
@@ -639,16 +640,17 @@ bool all_requests(nb::handle given, F f) {
   return true;
 }
 
-// Of bools: whether their bytes may be any; on a GPU by another operation, where there is one.
+// Whether all that is asked for of bools can be had whatever their bytes are; on a GPU by another
+// operation (by_truth).
 bool takes_any_byte(nb::handle requests, const described& x) {
   return all_requests(requests, [&](request& r) {
     return x.on_gpu() ? r.by_truth().has_value() : r.asks_for_truth();
   });
 }
 
-// The inputs of a reduction as they are read: bools with the bytes 0 and 1 alone, where others
-// would be taken for numbers, and in f64 what is to be multiplied as floats. Bools are copied on a
-// CPU where they have other bytes, and on a GPU, where to ask would be to wait, always.
+// The inputs of a reduction as they are read. Bools have the bytes 0 and 1 alone, where others would
+// be taken for numbers: on a CPU they are copied if they have others, and on a GPU always, since to
+// look would be to wait. What is to be multiplied as floats is copied to f64.
 class inputs_of {
  public:
   const described *x, *y;
@@ -771,11 +773,11 @@ nb::object reduce(nb::handle requests, nb::handle x_given, nb::handle y_given, n
     }
     return numpy->scalar_of({dtype::i64}, count);
   }
-  std::optional<inputs_of> others;
+  std::optional<inputs_of> read;  // floats are read as they are
   if (!is_float(x_in->type.stored))
-    others.emplace(requests, *x_in, y_in ? &*y_in : nullptr, allocate, stream);
-  const described& x = others ? *others->x : *x_in;
-  const described* const second = others ? others->y : y_in ? &*y_in : nullptr;
+    read.emplace(requests, *x_in, y_in ? &*y_in : nullptr, allocate, stream);
+  const described& x = read ? *read->x : *x_in;
+  const described* const second = read ? read->y : y_in ? &*y_in : nullptr;
   if (flat && (!second || (second->is_row_major() && x.where.rank == second->where.rank &&
                            x.where.extent == second->where.extent))) {
     const reduction& r = one->of(x.type);
@@ -852,8 +854,8 @@ nb::object reduce_segments(nb::handle requests, nb::handle x_given, nb::handle y
     cuda::check_offsets(offsets.data(), offsets.size() - 1, x.size(), stream_at(stream));
   }
   const inputs_of read(requests, x, in.y, allocate, stream);
-  const void *const data = read.x->where.data, *const second =
-                                                   read.y ? read.y->where.data : nullptr;
+  const void* const data = read.x->where.data;
+  const void* const second = read.y ? read.y->where.data : nullptr;
   return with_outputs(
       requests, *read.x, {&extent, 1}, make,
       [&](std::span<const reduction> all, std::span<void* const> out) {
@@ -885,8 +887,8 @@ nb::object reduce_by_key(nb::handle requests, nb::handle x_given, nb::handle y_g
     cuda::check_keys(keys.data(), keys.size(), static_cast<std::size_t>(extent), stream_at(stream));
   }
   const inputs_of read(requests, x, in.y, allocate, stream);
-  const void *const data = read.x->where.data, *const second =
-                                                   read.y ? read.y->where.data : nullptr;
+  const void* const data = read.x->where.data;
+  const void* const second = read.y ? read.y->where.data : nullptr;
   return with_outputs(requests, *read.x, {&extent, 1}, make,
                       [&](std::span<const reduction> all, std::span<void* const> out) {
                         const auto outputs = static_cast<std::size_t>(extent);

@@ -21,7 +21,7 @@ namespace bitfold::python {
 
 namespace nb = nanobind;
 
-/// A dtype, or bool, which is a u8 of 0 or 1.
+/// A dtype, or bool: a byte, of which whatever is not 0 is true (see with_truths).
 struct element_type {
   dtype stored = dtype::u8;
   bool is_bool = false;

@@ -100,7 +100,8 @@ subcommand add_ops(CLI::App& app) {
   command->footer(
       "For each: how many inputs it takes, whether --method applies, whether --method exact does,\n"
       "whether --bound does without that (with it, always), its types, what it gives for no\n"
-      "elements, the version of its definition, and what it is. A JSON object has the methods as a list.");
+      "elements, the version of its definition, and what it is. A JSON object has the methods as\n"
+      "a list.");
   return {command, [json] { return ops(*json); }};
 }
 

@@ -31,8 +31,8 @@ std::size_t character_size(std::string_view s) {
   return size;
 }
 
-// Whether a character is a control character (C0, DEL or C1), ends a line (U+2028, U+2029) or turns the direction of
-// text (U+202A..U+202E, U+2066..U+2069).
+// Whether a character is a control character (C0, DEL or C1), ends a line (U+2028, U+2029) or turns
+// the direction of text (U+202A..U+202E, U+2066..U+2069).
 bool is_control(std::string_view character) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(character[i]); };
   if (character.size() == 1) return byte(0) < 0x20 || byte(0) == 0x7f;
