@@ -66,7 +66,7 @@ auto row_major(R&& x, std::initializer_list<std::int64_t> extents) {
   return row_major(std::forward<R>(x), std::span(extents.begin(), extents.size()));
 }
 
-// As of any view, of the same type.
+// The functions of view.hpp, which keep the type.
 template <class T>
 view_of<T> permuted(const view_of<T>& x, std::span<const int> order) {
   return view_of<T>(permuted(static_cast<const view&>(x), order));

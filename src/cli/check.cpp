@@ -544,7 +544,8 @@ subcommand add_check(CLI::App& app) {
                                  "All bits, of the content and of every result (the default)");
   command
       ->add_option("--ulps", args->ulps,
-                   "Let every result move by so many ulps, and the content as it likes")
+                   "Let every result move by so many ulps; the content may be anything, but of "
+                   "arrays that have no results")
       ->check(whole_number(std::numeric_limits<std::uint64_t>::max()))
       ->excludes(bits);
   command->add_option("--junit", args->junit, "Write a JUnit report too");

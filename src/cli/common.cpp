@@ -38,9 +38,9 @@ void add_raw_options(CLI::App& command, raw_options& options) {
       command
           .add_option(
               "--dtype", options.type,
-              "The element type of raw files, and of .npy files of bfloat16, in which NumPy "
-              "leaves it out. Others carry their own, and it is an error where that is "
-              "another one")
+              "The element type of raw files, and of .npy files of bfloat16 and of floats of 8 "
+              "bits, in which NumPy leaves it out. Others carry their own, and it is an error "
+              "where that is another one")
           ->check(CLI::IsMember(element_names));
   command.add_flag("--raw", options.raw, "The files are raw elements, whatever they look like")
       ->needs(type);

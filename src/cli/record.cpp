@@ -149,7 +149,7 @@ subcommand add_record(CLI::App& app) {
   list("--ops", args->op_lists,
        "The operations, separated by commas, of one input or of two, which take files in pairs. "
        "`all`, unless it is one of several, is every one of one input, less those that an array "
-       "without elements has no result of",
+       "without elements has no result of. `bitfold ops` lists them",
        op_names[0]);
   list("--method", args->method_lists,
        "The methods, separated by commas, or `all` that each operation takes. " + method_help(),

@@ -28,7 +28,7 @@ array_place parse_npy_head(std::span<const std::byte> head, std::optional<elemen
 /// begin, if there are any.
 void check_npy_size(const array_place& p, std::uint64_t bytes,
                     std::span<const std::byte> following);
-/// As many as that takes.
+/// How many bytes of `following` are enough.
 inline constexpr std::size_t npy_mark_size = 6;
 /// Throws where another array follows.
 void refuse_second_npy(std::span<const std::byte> following);
