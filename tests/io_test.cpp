@@ -675,8 +675,7 @@ TEST_CASE("files") {
     const io::read_options u8{dtype::u8}, f32{dtype::f32}, as_raw{.type = dtype::u8, .raw = true};
     for (const auto& [name, content, options, format] : {
              // The name first, then the content; what is neither is raw. A type that would do
-             // nothing
-             // is an error.
+             // nothing is an error.
              row{"a", npy, {}, file_format::npy},
              row{"a.new", tensors, {}, file_format::safetensors},
              row{"a.npy", npy, f32, file_format::npy},

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bitfold
-from arrays import DTYPES, FLOATS, arrays, axes, bits, expected, function, layouts, options, random_array
+from arrays import DTYPES, FLOATS, arrays, axes, bits, expected, function, options, random_array
 from bitfold._registry import ALIASES, REGISTRY
 
 ONE = [op for op, info in REGISTRY.items() if info["inputs"] == 1]
