@@ -11,8 +11,9 @@ from pathlib import Path
 
 from ._mode import ACCUMULATING
 from ._overrides import BY_A_NUMBER, HEADINGS
-from ._strict import BY_PLACE, EXACT_OF_COMPLEX, IN_SOME_CALLS, INDEPENDENT
-from ._strict import NOT_COVERED, OF_INTEGERS
+from ._strict import (
+    BY_PLACE, EXACT_OF_COMPLEX, IN_SOME_CALLS, INDEPENDENT, NOT_COVERED, OF_INTEGERS,
+)  # fmt: skip
 
 BEGIN, END = "<!-- bitfold.torch.coverage -->\n", "<!-- end -->"
 
