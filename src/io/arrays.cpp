@@ -29,9 +29,8 @@ std::optional<file_format> format_of_content(const file_start& start) {
 
 // Whatever its bytes are, they are not taken for elements without a word that says so.
 void refuse_other_formats(const std::filesystem::path& path, const file_start& start) {
-  const std::string_view text(reinterpret_cast<const char*>(start.bytes.data()),
-                              start.bytes.size());
-  const other_format* const content = other_format_of_content(text.substr(0, enough_to_tell));
+  const std::string_view text = as_text(start.bytes).substr(0, enough_to_tell);
+  const other_format* const content = other_format_of_content(text);
   const other_format* const other = content ? content : other_format_of_name(path);
   if (!other) return;
   bad("format",

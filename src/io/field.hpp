@@ -1,6 +1,7 @@
 // What the parsers share: errors that name a field, and sizes that cannot overflow unnoticed.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -14,6 +15,11 @@ namespace bitfold::io {
 std::string printable(std::string_view text, std::size_t most = std::string_view::npos);
 
 bool is_utf8(std::string_view text);
+
+/// Bytes of a file as text.
+inline std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 /// Throws errc::bad_input with "FIELD: WHAT", which the caller prefixes with the file's name. Text
 /// that comes from the file may be passed as it is.

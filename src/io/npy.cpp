@@ -252,8 +252,7 @@ bool npy_tells(element_type type) {
 }
 
 bool looks_like_npy(std::span<const std::byte> file) {
-  return std::string_view(reinterpret_cast<const char*>(file.data()), file.size())
-      .starts_with("\x93NUMPY");
+  return as_text(file).starts_with("\x93NUMPY");
 }
 
 std::uint64_t npy_head_size(std::span<const std::byte> start, std::uint64_t size) {
@@ -273,7 +272,7 @@ std::uint64_t npy_head_size(std::span<const std::byte> start, std::uint64_t size
 }
 
 array_place parse_npy_head(std::span<const std::byte> head, std::optional<element_type> given) {
-  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+  const std::string_view text = as_text(head);
   header h = parse_header(text.substr(header_at(head)), head[6] < std::byte{3});
   const auto [type, swapped] = parse_descr(*h.descr, given);
   const auto count = element_count(*h.shape, item_bytes(type));

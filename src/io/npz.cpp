@@ -16,16 +16,12 @@
 namespace bitfold::io {
 namespace {
 
-std::string_view text_of(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 // Little-endian fields of a record, which must be there as a whole.
 class record {
  public:
   record(std::span<const std::byte> file, std::uint64_t at, std::size_t size,
          std::string_view mark) {
-    if (at > file.size() || file.size() - at < size || !text_of(file.subspan(at)).starts_with(mark))
+    if (at > file.size() || file.size() - at < size || !as_text(file.subspan(at)).starts_with(mark))
       bad("zip archive", fmt::format("damaged or truncated at byte {}", at));
     rest_ = file.subspan(at);
     size_ = size;
@@ -59,7 +55,7 @@ constexpr std::uint64_t in_zip64 = 0xffffffff;
 std::pair<std::uint64_t, std::uint64_t> find_directory(std::span<const std::byte> file) {
   constexpr std::size_t end_size = 22, locator_size = 20, end64_size = 56, longest_comment = 0xffff;
   const auto tail = file.last(std::min(file.size(), end_size + longest_comment));
-  const auto found = text_of(tail).rfind("PK\5\6");
+  const auto found = as_text(tail).rfind("PK\5\6");
   if (found == std::string_view::npos) bad("zip archive", "no directory at its end: truncated?");
   const std::uint64_t at = file.size() - tail.size() + found;
   const record end(file, at, end_size, "PK\5\6");
@@ -78,7 +74,7 @@ std::vector<entry> read_directory(std::span<const std::byte> file) {
   for (; count > 0; --count) {
     const record r(file, at, entry_size, "PK\1\2");
     const std::uint64_t name = r.number(28, 2), extra = r.number(30, 2), comment = r.number(32, 2);
-    entry e{std::string(text_of(r.after(0, name))),
+    entry e{std::string(as_text(r.after(0, name))),
             r.number(10, 2),
             r.number(8, 2),
             r.number(16, 4),
@@ -156,7 +152,7 @@ array read_entry(std::span<const std::byte> file, const entry& e, std::optional<
 }  // namespace
 
 bool looks_like_npz(std::span<const std::byte> start) {
-  return zip_entry(text_of(start)).ends_with(".npy");
+  return zip_entry(as_text(start)).ends_with(".npy");
 }
 
 std::vector<array> parse_npz(std::span<const std::byte> file, std::optional<element_type> type,

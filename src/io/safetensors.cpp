@@ -195,7 +195,7 @@ std::vector<array_place> parse_safetensors_head(std::span<const std::byte> head,
                                                 const std::optional<std::string>& tensor,
                                                 std::optional<std::uint64_t> data,
                                                 std::uint64_t& end) {
-  const std::string_view text(reinterpret_cast<const char*>(head.data()) + 8, head.size() - 8);
+  const std::string_view text = as_text(head).substr(8);
   // The JSON parser would take a zero byte for the end of the text.
   if (const auto first = text.find_first_not_of(" \t\r\n");
       first == text.npos || text[first] != '{')

@@ -12,10 +12,6 @@
 namespace bitfold::io {
 namespace {
 
-std::string_view text_of(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 // Reads weight_map, and passes over all else.
 class index_reader : public nlohmann::json_sax<nlohmann::json> {
  public:
@@ -82,15 +78,15 @@ class index_reader : public nlohmann::json_sax<nlohmann::json> {
 
 bool looks_like_index(std::span<const std::byte> text) {
   constexpr std::size_t far_enough = std::size_t{1} << 20;  // what comes before is short
-  const std::string_view all = text_of(text).substr(0, far_enough);
+  const std::string_view all = as_text(text).substr(0, far_enough);
   const auto first = all.find_first_not_of(" \t\r\n");
   return first != all.npos && all[first] == '{' && all.find("\"weight_map\"") != all.npos;
 }
 
 std::map<std::string, std::vector<std::string>> parse_index(std::span<const std::byte> text) {
-  if (text_of(text).find('\0') != std::string_view::npos) bad("index", "contains a zero byte");
+  if (as_text(text).find('\0') != std::string_view::npos) bad("index", "contains a zero byte");
   index_reader reader;
-  nlohmann::json::sax_parse(text_of(text), &reader);
+  nlohmann::json::sax_parse(as_text(text), &reader);
   if (!reader.has_map) bad("weight_map", "missing");
   return std::move(reader.files);
 }
