@@ -102,7 +102,9 @@ std::string only_results_gone(const std::string& text) {
   return text.substr(0, at) + "[" + text.substr(end + 1);
 }
 
-std::string x_of(const bytes::directory& dir) { return dir.write("x.npy", npy_of({1})); }
+std::string x_of(const bytes::directory& dir) {
+  return dir.write("x.npy", cli::npy_of({1}));  // axes_cli_test.cpp may come before, with its own
+}
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
   const auto at = text.find(from);
