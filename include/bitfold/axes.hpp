@@ -195,7 +195,14 @@ class result_array {
       throw error(errc::usage, "index: of " + std::to_string(sizeof...(I)) +
                                    " axes, where there are " + std::to_string(extents_.size()));
     std::size_t at = 0, axis = 0;
-    ((at = at * static_cast<std::size_t>(extents_[axis++]) + static_cast<std::size_t>(i)), ...);
+    const auto step = [&](std::int64_t place) {
+      const std::int64_t extent = extents_[axis++];
+      if (place < 0 || place >= extent)
+        throw error(errc::usage, "index: " + std::to_string(place) + " along axis " +
+                                     std::to_string(axis - 1) + " of extent " + std::to_string(extent));
+      at = at * static_cast<std::size_t>(extent) + static_cast<std::size_t>(place);
+    };
+    (step(static_cast<std::int64_t>(i)), ...);
     return values_[at];
   }
   view_of<T> view() const { return row_major(data(), extents_); }

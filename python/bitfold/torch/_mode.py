@@ -175,7 +175,8 @@ def _into(name: str, outs: list[str], function: Callable, own: _Own) -> Callable
     def into(*args, **kwargs):
         targets = [kwargs[name] for name in outs]
         kwargs = {name: v for name, v in kwargs.items() if name not in outs}
-        if name in _OUT_IS_DTYPE and kwargs.get("dtype") is None:
+        adds_as_it_is = name.startswith("mean") and not (args[0].is_floating_point() or args[0].is_complex())
+        if name in _OUT_IS_DTYPE and kwargs.get("dtype") is None and not adds_as_it_is:
             kwargs["dtype"] = targets[0].dtype
         results = function(_state.method, *args, **kwargs)
         for target, result in zip(targets, results if isinstance(results, tuple) else (results,)):

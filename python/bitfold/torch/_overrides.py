@@ -154,7 +154,7 @@ def _sum_all(how, x, *, dtype=None):
 
 @covers("nansum")
 def _nansum(how, x, dim=None, keepdim=False, *, dtype=None):
-    if x.is_floating_point() and dtype is not None and not dtype.is_floating_point:
+    if x.is_complex() or x.is_floating_point() and dtype is not None and not dtype.is_floating_point:
         raise Uncovered(f"nansum: bitfold has none of {x.dtype} in {dtype}")
     return _additive(how, "nansum", x, dim, keepdim, dtype)
 
@@ -564,10 +564,12 @@ def _check_parameters(op: str, x: Tensor, shape: Sequence[int], *parameters: Ten
         raise RuntimeError(f"{op}: mixed dtype: parameters of {', '.join(sorted(map(str, dtypes)))}, where the input is of {x.dtype}")
 
 
-def _statistics(how: str, x: Tensor, dims: list[int], eps: float) -> tuple[Tensor, Tensor]:
-    asked = [ask("mean", how, wide(x.dtype)), ask("std", how, torch.float64)]
-    mean, std = _engine.reduce(asked, x, dim=dims, keepdim=True)
-    return mean, _inverse_deviation(std, eps, mean.dtype)
+def _statistics(how: str, x: Tensor, dims: list[int], eps: float, keepdim: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+    """The mean, what it was rounded by, and 1 / sqrt(var + eps), all of x's wide type."""
+    asked = [ask("mean", "kahan", torch.float64), ask("std", how, torch.float64)]
+    exact, std = _engine.reduce(asked, x, dim=dims, keepdim=keepdim)
+    mean = exact.to(wide(x.dtype))
+    return mean, (exact - mean).to(mean.dtype), _inverse_deviation(std, eps, mean.dtype)
 
 
 def _inverse_deviation(std: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
@@ -581,9 +583,10 @@ def _inverse_root(var: Tensor, eps: float) -> Tensor:
     return square_root(var.add(eps)).reciprocal_()
 
 
-def _scaled(x: Tensor, mean: Tensor | None, rstd: Tensor) -> Tensor:
+def _scaled(x: Tensor, mean: Tensor | None, rstd: Tensor, rounded_by: Tensor | None = None) -> Tensor:
     x = x.to(wide(x.dtype))
-    return (x if mean is None else x - mean) * rstd
+    y = (x if mean is None else x - mean) * rstd
+    return y if rounded_by is None else y.sub_(rounded_by * rstd)
 
 
 def _affine(y: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -631,9 +634,12 @@ def _batch_dims(x: Tensor, normalized: Sequence[int]) -> tuple[list[int], list[i
     return list(range(lead)), list(range(lead, x.dim()))
 
 
+def _are_rows(x: Tensor, dims: list[int]) -> bool:
+    return 0 < math.prod(x.shape[d] for d in dims) <= _engine.MOST_OF_A_ROW
+
+
 def _by_rows(how: str, x: Tensor, dims: list[int], *more: Tensor | None) -> bool:
-    alike = all(t is None or t.dtype is x.dtype for t in more)
-    return how == "tree" and alike and 0 < math.prod(x.shape[d] for d in dims) <= _engine.MOST_OF_A_ROW
+    return how == "tree" and all(t is None or t.dtype is x.dtype for t in more) and _are_rows(x, dims)
 
 
 def _rows_of(t: Tensor | None) -> Tensor | None:
@@ -654,10 +660,14 @@ def _layer_norm(how, x, normalized_shape, weight, bias, eps):
     _among(FLOATS, "layer_norm", x)
     _, dims = _batch_dims(x, normalized_shape)
     _check_parameters("layer_norm", x, normalized_shape, weight, bias)
-    if _by_rows(how, x, dims, weight, bias):
-        return _normalised_rows("layer_norm", x, dims, weight, bias, eps)
-    mean, rstd = _statistics(how, x, dims, eps)
-    return _affine(_scaled(x, mean, rstd), weight, bias).to(x.dtype), mean, rstd
+    if _are_rows(x, dims):  # whatever the method, which moments have none of
+        given = [x, weight, bias]
+        if any(t is not None and t.dtype is not x.dtype for t in given):
+            given = [None if t is None else t.to(wide(x.dtype)) for t in given]
+        y, mean, rstd = _normalised_rows("layer_norm", given[0], dims, *given[1:], eps)
+        return y.to(x.dtype), mean, rstd
+    mean, rounded_by, rstd = _statistics(how, x, dims, eps)
+    return _affine(_scaled(x, mean, rstd, rounded_by), weight, bias).to(x.dtype), mean, rstd
 
 
 @quick("native_layer_norm")
@@ -733,8 +743,12 @@ def _group_norm(how, x, weight, bias, N, C, HxW, group, eps):
     _among(FLOATS, "group_norm", x)
     _check_parameters("group_norm", x, [C], weight, bias)
     groups = x.reshape(N, group, C // group, HxW)
-    mean, rstd = _statistics(how, groups, [2, 3], eps)
-    y = _affine(_scaled(groups, mean, rstd), *(_grouped(t, group) for t in (weight, bias)))
+    if _are_rows(groups, [2, 3]):
+        scaled, mean, rstd = _normalised_rows("layer_norm", groups.to(wide(x.dtype)), [2, 3], None, None, eps)
+    else:
+        mean, rounded_by, rstd = _statistics(how, groups, [2, 3], eps)
+        scaled = _scaled(groups, mean, rstd, rounded_by)
+    y = _affine(scaled, *(_grouped(t, group) for t in (weight, bias)))
     return y.to(x.dtype).reshape(x.shape), mean.reshape(N, group), rstd.reshape(N, group)
 
 
@@ -778,19 +792,19 @@ def _normalised_batch(how, x, weight, bias, running_mean, running_var, training,
     if training:
         dims = _other_dims(x)
         n = math.prod(x.shape[d] for d in dims)
-        acc = wide(x.dtype)
-        asked = [ask("mean", how, acc), ask("var", how, acc), ask("std", how, torch.float64)]
-        mean, var, std = _engine.reduce(asked, x, dim=dims, keepdim=False)
-        rstd = _inverse_deviation(std, eps, mean.dtype)
+        mean, rounded_by, rstd = _statistics(how, x, dims, eps, keepdim=False)
         saved = mean, rstd
         if running_mean is not None:
             running_mean = _moved(running_mean, mean, momentum)
         if running_var is not None:
+            var = fold(how, "var", x, dim=dims, keepdim=False, out=mean.dtype)
             running_var = _moved(running_var, var * (n / (n - 1) if n > 1 else math.nan), momentum)
     else:
+        rounded_by = None
         mean, rstd = running_mean.to(wide(x.dtype)), _inverse_root(running_var.to(wide(x.dtype)), eps)
         saved = mean.new_empty(0), mean.new_empty(0)
-    y = _affine(_scaled(x, _channelled(mean, x), _channelled(rstd, x)), _channelled(weight, x), _channelled(bias, x))
+    scaled = _scaled(x, *(_channelled(t, x) for t in (mean, rstd, rounded_by)))
+    y = _affine(scaled, _channelled(weight, x), _channelled(bias, x))
     return y.to(x.dtype), *saved, running_mean, running_var
 
 

@@ -73,7 +73,7 @@ INDEPENDENT: dict[str, tuple[str, ...]] = {
         _prelu_kernel _prelu_kernel_backward binary_cross_entropy_backward complex elu_backward
         floor_divide floor_divide_ glu glu_backward hardshrink_backward hardsigmoid_backward
         hardswish hardswish_ hardswish_backward hardtanh_backward huber_loss_backward
-        leaky_relu_backward linalg_cross log_sigmoid_backward log_sigmoid_forward mish_backward
+        leaky_relu leaky_relu_ leaky_relu_backward linalg_cross log_sigmoid_backward log_sigmoid_forward mish_backward
         mse_loss_backward native_dropout_backward nll_loss2d_backward nll_loss_backward polar
         rrelu_with_noise_backward rsub smooth_l1_loss_backward soft_margin_loss_backward
         softplus_backward softshrink_backward"""
