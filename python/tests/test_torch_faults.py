@@ -67,7 +67,8 @@ def test_a_bool_is_true_or_false_under_the_mode(device):
         found = list(run())
     for a, b in zip(found, wanted, strict=True):
         if a.dtype is b.dtype is torch.bool:
-            a, b = a.view(torch.uint8), b.view(torch.uint8)
+            assert a.view(torch.uint8).max() <= 1
+            a, b = a.view(torch.uint8) != 0, b.view(torch.uint8) != 0  # torch may copy what is no 1
         assert same(a, b)
 
 
@@ -286,8 +287,8 @@ def with_gradient(x, f):
 @pytest.mark.parametrize("worst", WORST)
 @pytest.mark.filterwarnings("ignore")
 def test_what_is_ignored_is_not_read(worst, cases, device):
-    """Where torch has a number, the mode has one."""
-    wanted = [with_gradient(*case) for case in cases(worst, device)]
+    """Where torch has a number on CPUs, the mode has one. On CUDA torch reads some of it."""
+    wanted = [with_gradient(*case) for case in cases(worst, "cpu")]
     with deterministic():
         found = [with_gradient(*case) for case in cases(worst, device)]
     assert any(t.isfinite().all() for of_one in wanted for t in of_one)
@@ -295,7 +296,7 @@ def test_what_is_ignored_is_not_read(worst, cases, device):
         for one, other in zip(a, b, strict=True):
             near = 2e-2 if one.dtype is torch.bfloat16 else 1e-5
             torch.testing.assert_close(
-                other, one, rtol=near, atol=near, equal_nan=True, msg=lambda m: f"case {k}: {m}"
+                other.cpu(), one, rtol=near, atol=near, equal_nan=True, msg=lambda m: f"case {k}: {m}"
             )
 
 
