@@ -178,8 +178,8 @@ struct layer_norm : function<op::moments<2>, op_id::var> {
   BITFOLD_HD static A of(const element<A>& e, const statistics<A>&) {
     return e.x;
   }
-  // a: the mean, and c what it was rounded by; b: 1 / sqrt(var + eps). All in f64 before they are rounded, and where the
-  // row is scaled by its scale.
+  // a: the mean; c: what it was rounded by; b: 1 / sqrt(var + eps). Each is computed in f64 and rounded once. A row
+  // that is scaled has its eps scaled, too, where that is finite.
   template <class A>
   BITFOLD_HD static statistics<A> finish(const op::moments<2>::state<A>& s, order::index n, double eps, const statistics<A>&) {
     using op::moments;

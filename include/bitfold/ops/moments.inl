@@ -1,10 +1,12 @@
-// var std skewness kurtosis: the mean and the sums of powers of the differences from it, merged as Chan,
-// Golub and LeVeque (Updating formulae and a pairwise algorithm for computing sample variances, 1979) and
-// Pebay (Sandia report SAND2008-6212) do. How many elements a side has comes from the order.
+// var std skewness kurtosis: the mean and the sums of powers of the differences from it, merged as
+// Chan, Golub and LeVeque (Updating formulae and a pairwise algorithm for computing sample
+// variances, 1979) and Pebay (Sandia report SAND2008-6212) do. How many elements a side has comes
+// from the order.
 //
-// A small variance about a large mean keeps its digits: lanes of f32 are merged in f64; in f64 the mean and the
-// second moment carry their rounding errors along. A lane scales its elements by a power of two (scale.inl), so
-// that nothing overflows or underflows on the way to a result that does not. docs/operations.md has the bound.
+// A small variance about a large mean keeps its digits: lanes of f32 are merged in f64; in f64 the
+// mean and the second moment carry their rounding errors along. A lane scales its elements by a
+// power of two (scale.inl), so that nothing overflows or underflows on the way to a result that
+// does not. docs/operations.md has the bound.
 
 // States: the mean, and the sums m2, m3 and m4 of the powers of the differences from it.
 
@@ -21,7 +23,8 @@ struct narrow_moments {
     return narrow_moments<decltype(f(a.mean, b.mean))>{f(a.mean, b.mean), f(a.m2, b.m2)};
   }
 };
-/// Of lanes of f64, whose elements are multiplied by `scale`: the mean is mean + mean_low, the second sum m2 + m2_low.
+/// Of lanes of f64, whose elements are multiplied by `scale`: the mean is mean + mean_low, the
+/// second sum m2 + m2_low.
 template <class V, int Most>
 struct wide_moments;
 template <class V>
@@ -33,9 +36,9 @@ struct wide_moments<V, 2> {
   }
   template <class F, class W>
   BITFOLD_INLINE static auto zip(F f, const wide_moments& a, const wide_moments<W, 2>& b) {
-    return wide_moments<decltype(f(a.mean, b.mean)), 2>{f(a.mean, b.mean), f(a.mean_low, b.mean_low),
-                                                        f(a.m2, b.m2), f(a.m2_low, b.m2_low),
-                                                        f(a.scale, b.scale)};
+    return wide_moments<decltype(f(a.mean, b.mean)), 2>{f(a.mean, b.mean),
+                                                        f(a.mean_low, b.mean_low), f(a.m2, b.m2),
+                                                        f(a.m2_low, b.m2_low), f(a.scale, b.scale)};
   }
 };
 template <class V>
@@ -47,9 +50,10 @@ struct wide_moments<V, 4> {
   }
   template <class F, class W>
   BITFOLD_INLINE static auto zip(F f, const wide_moments& a, const wide_moments<W, 4>& b) {
-    return wide_moments<decltype(f(a.mean, b.mean)), 4>{f(a.mean, b.mean), f(a.mean_low, b.mean_low),
-                                                        f(a.m2, b.m2), f(a.scale, b.scale),
-                                                        f(a.m3, b.m3), f(a.m4, b.m4)};
+    return wide_moments<decltype(f(a.mean, b.mean)), 4>{
+        f(a.mean, b.mean), f(a.mean_low, b.mean_low),
+        f(a.m2, b.m2),     f(a.scale, b.scale),
+        f(a.m3, b.m3),     f(a.m4, b.m4)};
   }
 };
 /// Of elements that f64 has range and digits to spare for, in f64.
@@ -62,18 +66,20 @@ struct plain_moments {
   }
   template <class F, class W>
   BITFOLD_INLINE static auto zip(F f, const plain_moments& a, const plain_moments<W>& b) {
-    return plain_moments<decltype(f(a.mean, b.mean))>{f(a.mean, b.mean), f(a.m2, b.m2), f(a.m3, b.m3), f(a.m4, b.m4)};
+    return plain_moments<decltype(f(a.mean, b.mean))>{f(a.mean, b.mean), f(a.m2, b.m2),
+                                                      f(a.m3, b.m3), f(a.m4, b.m4)};
   }
 };
 template <class V, int Most>
 using moments_of = std::conditional_t<std::is_same_v<arith::element_of<V>, float>,
                                       narrow_moments<arith::wide_of<V>>, wide_moments<V, Most>>;
 
-/// m3 and m4 of both sides together, from theirs, d the difference of the means: l and r are the sides' shares of the
-/// elements, h is r times the elements on the left (Pebay).
+/// m3 and m4 of both sides together, from theirs, d the difference of the means: l and r are the
+/// sides' shares of the elements, h is r times the elements on the left (Pebay).
 template <class S, class V>
 BITFOLD_INLINE void merge_higher(S& s, const S& a, const S& b, V d, double l, double r, double h) {
-  const auto scaled = [&](V x, double c) BITFOLD_LAMBDA { return arith::mul(x, arith::constant(x, c)); };
+  const auto scaled = [&](V x, double c)
+                          BITFOLD_LAMBDA { return arith::mul(x, arith::constant(x, c)); };
   const V d2 = arith::mul(d, d);
   const V cross2 = arith::sub(scaled(b.m2, l), scaled(a.m2, r));
   const V cross3 = arith::sub(scaled(b.m3, l), scaled(a.m3, r));
@@ -87,7 +93,8 @@ BITFOLD_INLINE void merge_higher(S& s, const S& a, const S& b, V d, double l, do
                     arith::add(arith::add(from4, from2), arith::mul(scaled(d, 4), cross3)));
 }
 
-/// Of elements narrower than f64, in f64: all four powers of them fit it.
+/// The moments of elements narrower than f64, in f64, which holds their fourth powers: nothing is
+/// scaled, and no rounding error carried. (`moments`, below, does both.)
 struct moments_of_narrow {
   using base = moments_of_narrow;
   static constexpr auto ordering = bitfold::ordering::canonical;
@@ -102,7 +109,7 @@ struct moments_of_narrow {
     const V zero = arith::constant(x, 0);
     return {x, zero, zero, zero};
   }
-  // As in moments, below.
+  // Two passes, as in `moments`, below.
   template <int Rows, class Get>
   BITFOLD_INLINE static auto lane(int count, Get get) {
     const auto first = get(0);
@@ -164,8 +171,9 @@ struct moments {
   BITFOLD_INLINE static state<V> start(V x) {
     return lane<1>(1, [&](int) BITFOLD_LAMBDA { return x; });
   }
-  // A lane is short enough for two passes: its mean first, then the differences from it. Both begin with the
-  // differences from the first element, so that elements that are all the same have no variance.
+  // A lane is short enough for two passes: its mean first, then the differences from it. Both begin
+  // with the differences from the first element, so that elements that are all the same have no
+  // variance.
   template <int Rows, class Get>
   BITFOLD_INLINE static auto lane(int count, Get get) {
     auto most = arith::abs(get(0));
@@ -203,11 +211,14 @@ struct moments {
     if constexpr (narrow) {  // whose range f64 has to spare: unscaled
       const auto unscale = arith::widened(square_unscale(most));
       const auto mean = arith::add(arith::widened(first), arith::widened(shift));
-      return state<V>{arith::mul(mean, unscale), arith::mul(arith::mul(arith::widened(m2), unscale), unscale)};
+      return state<V>{arith::mul(mean, unscale),
+                      arith::mul(arith::mul(arith::widened(m2), unscale), unscale)};
     } else {
       const auto mean = arith::two_sum(first, shift);
-      if constexpr (Most == 4) return state<V>{mean.sum, mean.error, m2, scale, m3, m4};
-      else return state<V>{mean.sum, mean.error, m2, arith::constant(first, 0), scale};
+      if constexpr (Most == 4)
+        return state<V>{mean.sum, mean.error, m2, scale, m3, m4};
+      else
+        return state<V>{mean.sum, mean.error, m2, arith::constant(first, 0), scale};
     }
   }
 
@@ -216,8 +227,9 @@ struct moments {
     const weights w(n);
     const auto of = [&](double c) BITFOLD_LAMBDA { return arith::constant(a.mean, c); };
     const W d = arith::sub(b.mean, a.mean);
-    return narrow_moments<W>{arith::fma(d, of(w.right.value), a.mean),
-                                   arith::fma(arith::mul(d, d), of(w.both.value), arith::add(a.m2, b.m2))};
+    return narrow_moments<W>{
+        arith::fma(d, of(w.right.value), a.mean),
+        arith::fma(arith::mul(d, d), of(w.both.value), arith::add(a.m2, b.m2))};
   }
   template <class V>
   BITFOLD_INLINE static auto merge(wide_moments<V, Most> a, wide_moments<V, Most> b, counts n) {
@@ -228,7 +240,8 @@ struct moments {
     const weights w(n);
     // d + e: the difference of the means.
     const auto means = arith::two_sum(b.mean, arith::neg(a.mean));
-    const V rest = arith::add(means.error, arith::sub(b.mean_low, a.mean_low)), d = arith::add(means.sum, rest);
+    const V rest = arith::add(means.error, arith::sub(b.mean_low, a.mean_low)),
+            d = arith::add(means.sum, rest);
     const V e = arith::sub(rest, arith::sub(d, means.sum));
     wide_moments<V, Most> s{};
     s.scale = a.scale;
@@ -264,15 +277,19 @@ struct moments {
   BITFOLD_INLINE static double scale_of(const narrow_moments<double>&) { return 1; }
   BITFOLD_INLINE static double scale_of(const wide_moments<double, Most>& s) { return s.scale; }
   /// The mean of the scaled elements.
-  BITFOLD_INLINE static arith::sum_and_error<double> mean_of(const narrow_moments<double>& s) { return {s.mean, 0}; }
+  BITFOLD_INLINE static arith::sum_and_error<double> mean_of(const narrow_moments<double>& s) {
+    return {s.mean, 0};
+  }
   BITFOLD_INLINE static arith::sum_and_error<double> mean_of(const wide_moments<double, Most>& s) {
     return arith::two_sum(s.mean, s.mean_low);
   }
   /// The sum of their squared differences from it, over n.
-  BITFOLD_INLINE static arith::sum_and_error<double> mean_square(const narrow_moments<double>& s, double n) {
+  BITFOLD_INLINE static arith::sum_and_error<double> mean_square(const narrow_moments<double>& s,
+                                                                 double n) {
     return quotient(s.m2, 0, n);
   }
-  BITFOLD_INLINE static arith::sum_and_error<double> mean_square(const wide_moments<double, 2>& s, double n) {
+  BITFOLD_INLINE static arith::sum_and_error<double> mean_square(const wide_moments<double, 2>& s,
+                                                                 double n) {
     const auto m2 = arith::two_sum(s.m2, s.m2_low);
     return quotient(m2.sum, m2.error, n);
   }
@@ -280,7 +297,8 @@ struct moments {
   BITFOLD_INLINE static arith::sum_and_error<double> root(arith::sum_and_error<double> square) {
     const double r = arith::sqrt(square.sum);
     if (!arith::is_finite(r) || r == 0) return {r, 0};
-    return {r, arith::div(arith::add(arith::fma(-r, r, square.sum), square.error), arith::add(r, r))};
+    return {r,
+            arith::div(arith::add(arith::fma(-r, r, square.sum), square.error), arith::add(r, r))};
   }
 
  private:
@@ -335,7 +353,8 @@ struct moments {
   BITFOLD_INLINE static arith::sum_and_error<V> times(const weight& w, V x, V low) {
     const V c = arith::constant(x, w.value), p = arith::mul(x, c);
     if (w.is_power) return {p, arith::mul(low, c)};
-    return {p, arith::add(arith::fma(x, c, arith::neg(p)), arith::fma(low, c, arith::mul(x, arith::constant(x, w.low))))};
+    return {p, arith::add(arith::fma(x, c, arith::neg(p)),
+                          arith::fma(low, c, arith::mul(x, arith::constant(x, w.low))))};
   }
 };
 
@@ -344,15 +363,18 @@ struct var_fold : moments<2> {
   BITFOLD_INLINE static Out finish(S s, finishing how) {
     const auto q = mean_square(s, degrees(how));
     const double back = arith::div(1.0, scale_of(s));
-    const auto unscaled = [&](double x) BITFOLD_LAMBDA { return arith::mul(arith::mul(x, back), back); };
+    const auto unscaled = [&](double x)
+                              BITFOLD_LAMBDA { return arith::mul(arith::mul(x, back), back); };
     return arith::round_sum_to<Out>(unscaled(q.sum), unscaled(q.error));
   }
 };
 struct exact_var {
-  static constexpr bitfold::exact::term terms[] = {bitfold::exact::term::element, bitfold::exact::term::square};
+  static constexpr bitfold::exact::term terms[] = {bitfold::exact::term::element,
+                                                   bitfold::exact::term::square};
   template <class Out, class S, class Q>
   BITFOLD_INLINE static Out finish(finishing how, const S& sum, const Q& squares) {
-    return bitfold::exact::round_variance<Out>(sum, squares, how.n, static_cast<std::uint64_t>(how.ddof));
+    return bitfold::exact::round_variance<Out>(sum, squares, how.n,
+                                               static_cast<std::uint64_t>(how.ddof));
   }
 };
 struct var_op {
@@ -372,7 +394,8 @@ struct std_fold : moments<2> {
 struct exact_std : exact_var {
   template <class Out, class S, class Q>
   BITFOLD_INLINE static Out finish(finishing how, const S& sum, const Q& squares) {
-    return bitfold::exact::round_deviation<Out>(sum, squares, how.n, static_cast<std::uint64_t>(how.ddof));
+    return bitfold::exact::round_deviation<Out>(sum, squares, how.n,
+                                                static_cast<std::uint64_t>(how.ddof));
   }
 };
 struct std_op {

@@ -1,5 +1,5 @@
-// Powers of two by which a lane scales its elements, chosen by the largest of their magnitudes, so that no power of
-// theirs overflows or underflows. Usually 1: in between. A constant c2 is one of f32, or of f64.
+// Powers of two by which a lane scales its elements, so that their squares neither overflow nor
+// underflow. The largest magnitude in the lane chooses one of three or five. For most data it is 1.
 
 template <class V>
 BITFOLD_INLINE V either_constant(V like, double in_f32, double in_f64) {
@@ -8,14 +8,16 @@ BITFOLD_INLINE V either_constant(V like, double in_f32, double in_f64) {
 /// `above` where most > high, `below` where most < low, else `between`.
 template <class V>
 BITFOLD_INLINE V by_range(V most, V low, V high, V below, V between, V above) {
-  return arith::select(arith::less(most, low), below, arith::select(arith::less(high, most), above, between));
+  return arith::select(arith::less(most, low), below,
+                       arith::select(arith::less(high, most), above, between));
 }
 
 /// For squares, added up in a lane: scaled elements are at most 2^60 (f32) or 2^490 (f64).
 template <class V>
 BITFOLD_INLINE V square_scale(V most) {
   const auto of = [&](double c, double d) BITFOLD_LAMBDA { return either_constant(most, c, d); };
-  return by_range(most, of(0x1p-37, 0x1p-400), of(0x1p60, 0x1p490), of(0x1p97, 0x1p674), of(1, 1), of(0x1p-68, 0x1p-534));
+  return by_range(most, of(0x1p-37, 0x1p-400), of(0x1p60, 0x1p490), of(0x1p97, 0x1p674), of(1, 1),
+                  of(0x1p-68, 0x1p-534));
 }
 /// Its reciprocal, in f32.
 template <class V>
@@ -23,12 +25,15 @@ BITFOLD_INLINE V square_unscale(V most) {
   const auto of = [&](double c) BITFOLD_LAMBDA { return arith::constant(most, c); };
   return by_range(most, of(0x1p-37), of(0x1p60), of(0x1p-97), of(1), of(0x1p68));
 }
-/// For squares, and in f64 fourth powers, of up to 2^33 elements: scaled ones are at most 2^46 (f32) or 2^244 (f64).
+/// For squares, and in f64 fourth powers, of up to 2^33 elements: scaled ones are at most 2^46
+/// (f32) or 2^244 (f64).
 template <class V>
 BITFOLD_INLINE V range_scale(V most) {
   const auto of = [&](double c, double d) BITFOLD_LAMBDA { return either_constant(most, c, d); };
-  const V near = by_range(most, of(0x1p-18, 0x1p-150), of(0x1p46, 0x1p240), of(0x1p64, 0x1p390), of(1, 1), of(0x1p-64, 0x1p-390));
-  return by_range(most, of(0x1p-82, 0x1p-540), of(0x1p110, 0x1p630), of(0x1p120, 0x1p780), near, of(0x1p-110, 0x1p-780));
+  const V near = by_range(most, of(0x1p-18, 0x1p-150), of(0x1p46, 0x1p240), of(0x1p64, 0x1p390),
+                          of(1, 1), of(0x1p-64, 0x1p-390));
+  return by_range(most, of(0x1p-82, 0x1p-540), of(0x1p110, 0x1p630), of(0x1p120, 0x1p780), near,
+                  of(0x1p-110, 0x1p-780));
 }
 /// Where it is 1.
 template <class V>
