@@ -74,9 +74,10 @@ TEST_CASE("typed: axes, segments, keys and windows have the bits of the untyped 
   CHECK(same(p, places));
   CHECK(extents(m) == shape{5});
   CHECK(m(3) == means[3]);
-  CHECK(why([&] { (void)m(0, 3); }) == "index: of 2 axes, where there are 1");
-  CHECK(why([&] { (void)m(-1); }).starts_with("index: -1 along axis 0 of extent "));
-  CHECK(why([&] { (void)m(1 << 20); }).starts_with("index: 1048576 along axis 0 of extent "));
+  const auto& at = m;  // clang 14 lets no lambda have a structured binding
+  CHECK(why([&] { (void)at(0, 3); }) == "index: of 2 axes, where there are 1");
+  CHECK(why([&] { (void)at(-1); }).starts_with("index: -1 along axis 0 of extent "));
+  CHECK(why([&] { (void)at(1 << 20); }).starts_with("index: 1048576 along axis 0 of extent "));
   CHECK(extents(reduce(here(), x, axes{0, 2}.kept(), ops::mean)) == shape{1, 5, 1});
   CHECK(same(reduce(here(), x, axes(which), ops::mean), means));
   CHECK(same(reduce(here(), x, axes{}, ops::max), data));
