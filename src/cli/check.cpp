@@ -448,7 +448,9 @@ void check_moved_arrays(const io::golden& g, const matching& m, const check_argu
         to != added.end() && from.size() == 1 && to->second.size() == 1)
       moved[to->second[0].report].emplace_back(from[0], to->second[0]);
   std::map<std::size_t, std::set<std::size_t>> taken;  // arrays that are told of elsewhere
-  for (const auto& [to, places] : moved) {
+  for (const auto& entry : moved) {
+    const std::size_t to = entry.first;  // clang 14 lets no lambda have a structured binding
+    const std::vector<std::pair<place, place>>& places = entry.second;
     const std::vector<std::string>& files =
         to < g.files.size() ? m.given[to] : m.added[to - g.files.size()];
     io::golden_file part{{{files[0], io::file_format::safetensors}}, {}};
