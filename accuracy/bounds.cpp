@@ -161,7 +161,8 @@ real cosine_bound(const reduction& r, const elements& in) {
   const real exact = dot.exact / norms;
   // What underflows where lanes are scaled is tiny beside the norms.
   const real vanishing = ldexp(real(in.n), -100) * norms;
-  const real of_dot = dot.bound + vanishing + u64 * (abs(dot.exact) + dot.bound) + half_step(dtype::f64);
+  const real of_dot =
+      dot.bound + vanishing + u64 * (abs(dot.exact) + dot.bound) + half_step(dtype::f64);
   const real before = (of_dot / norms + abs(exact) * t) / (1 - t);  // and at most 1 where that is
   return rounded(exact, before + u64 * (abs(exact) + before) + half_step(dtype::f64), r.out(),
                  true);
@@ -191,10 +192,10 @@ real prod_bound(const reduction& r, const elements& in) {
   return is_narrower(r.out(), r.acc()) ? rounded(exact, before, r.out(), true) : before;
 }
 
-// On the computed sum of the squares of the differences from the mean, whose exact value is m2, where
-// means are merged without their rounding errors, as others do.
+// On the computed sum of the squares of the differences from the mean, whose exact value is m2,
+// where means are merged without their rounding errors, as others do.
 real plain_moment_bound(dtype acc, std::uint64_t lane, std::uint64_t levels, const elements& in,
-                         const real& m2) {
+                        const real& m2) {
   const std::uint64_t n = in.n;
   const real u = unit_roundoff(acc), eta = ldexp(real(1), format_of(acc).min_exponent);
   const real converted = conversion_rounds(in.type, acc) ? u : real(0);
@@ -272,7 +273,8 @@ real softmax_denominator_bound(const reduction& r, const elements& in) {
   const real exact = exact_value(r, in);
   real of_sum = exponentials_bound(r, in);
   // Two converted numbers make an exponent.
-  if (conversion_rounds(r.in(), r.acc())) of_sum += (1 + of_sum) * (exp(2 * u64 * exact_value(op_id::norm_inf, in)) - 1);
+  if (conversion_rounds(r.in(), r.acc()))
+    of_sum += (1 + of_sum) * (exp(2 * u64 * exact_value(op_id::norm_inf, in)) - 1);
   return rounded(exact, exact * of_sum, r.out(), true);
 }
 
@@ -409,19 +411,21 @@ real any_order_cosine(op_id, dtype acc, dtype out, const elements& in) {
                  true);
 }
 
-// As max + log(sum(exp(x - max))); their exp and log are supposed to be within 4 u. A term is off by u |x - max| and 4 u, a sum by
-// n u, a logarithm by that and by 4 u of itself.
+// As max + log(sum(exp(x - max))); their exp and log are supposed to be within 4 u. A term is off
+// by u |x - max| and 4 u, a sum by n u, a logarithm by that and by 4 u of itself.
 real any_order_logsumexp(op_id, dtype acc, dtype out, const elements& in) {
   real least = 0, most = 0, largest = 0;
   for (std::size_t i = 0; i < in.n; ++i) {
-    const real v = value_of(load_scalar(in.type, static_cast<const std::byte*>(in.x) + i * size_of(in.type)));
+    const real v =
+        value_of(load_scalar(in.type, static_cast<const std::byte*>(in.x) + i * size_of(in.type)));
     if (!isfinite(v)) return infinity;
     least = i == 0 ? v : std::min(least, v);
     most = i == 0 ? v : std::max(most, v);
     largest = std::max(largest, real(abs(v)));
   }
   const real n = in.n, u = unit_roundoff(acc);
-  return rounded(exact_value(op_id::logsumexp, in), u * (n + 10 + (most - least) + 8 * (2 * largest + log(n))), out, true);
+  return rounded(exact_value(op_id::logsumexp, in),
+                 u * (n + 10 + (most - least) + 8 * (2 * largest + log(n))), out, true);
 }
 
 // Of those whose bound is the same in every order.
@@ -459,7 +463,8 @@ constexpr auto any_order_bound_of(op_id op) -> real (*)(op_id, dtype, dtype, con
     default: return nullptr;
   }
 }
-static_assert(std::ranges::all_of(all_ops, [](op_id op) { return any_order_bound_of(op) != nullptr; }),
+static_assert(std::ranges::all_of(all_ops,
+                                  [](op_id op) { return any_order_bound_of(op) != nullptr; }),
               "an operation without its bound in any order");
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What each method guarantees before it runs: a-priori error bounds for the canonical order. (What is known
-// when it has run is bitfold/bound.hpp.)
+// What each method guarantees before it runs: a-priori error bounds for the canonical order. (What
+// is known when it has run is bitfold/bound.hpp.)
 //
 // u is the unit roundoff of the accumulator, g(k) = (1 + u)^k - 1, A = sum |x|, S the exact sum,
 // and d the largest number of additions that any element passes through.
@@ -70,19 +70,20 @@
 // LeVeque's bound for the pairwise algorithm (The American Statistician 37(3), 1983), with log n
 // for their n.
 //
-// logsumexp. S = sum p, p = exp(x - m) for the largest element m, is 1 at least. In a canonical tree of h
-// levels of merges above lanes of at most c elements:
+// logsumexp. S = sum p, p = exp(x - m) for the largest element m, is 1 at least. In a canonical
+// tree of h levels of merges above lanes of at most c elements:
 //  1. A p is made by at most h + 1 exps, each within 2 u of it (arith.inl) and of a difference of
 //     maxima, the rounding of which is at most u of the difference. These differences have one sign
-//     and add up to m - x, so that all their roundings make a factor exp(t), |t| <= u (m - x). c - 1
-//     additions and h fused multiply-adds round besides.
+//     and add up to m - x, so that all their roundings make a factor exp(t), |t| <= u (m - x). c -
+//     1 additions and h fused multiply-adds round besides.
 //  2. The sum of p (m - x) is S (H - log S) for the entropy H of the p / S, at most S log n: with
-//     what 1. says, S is off by at most E S, E = (1 + g(c - 1 + h + 2 (h + 1))) (1 + 1.001 u log n) - 1;
-//     u (m - x) is below 2^-12, so that 1.001 covers exp(t) - 1.
+//     what 1. says, S is off by at most E S, E = (1 + g(c - 1 + h + 2 (h + 1))) (1 + 1.001 u log n)
+//     - 1; u (m - x) is below 2^-12, so that 1.001 covers exp(t) - 1.
 //  3. Where m - x > 86 (f32; 708 in f64), exp ends (arith.hpp), on some way down: what is computed
 //     and what is meant are both below 2^-123 (2^-1020).
 //  4. Then log(S (1 + e)) is off by at most -log(1 - E), and by 5 u64 of itself as it is computed;
-//     m + log S is rounded once. Rounding an i64 or u64 x to a double moves the result by at most u64 |x|.
+//     m + log S is rounded once. Rounding an i64 or u64 x to a double moves the result by at most
+//     u64 |x|.
 // The error is absolute: where m and log S cancel, nothing keeps the relative one small.
 //
 // softmax_denominator. S by 1. to 3., rounded to the output type.

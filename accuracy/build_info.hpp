@@ -13,7 +13,7 @@ extern const std::string_view commit;    ///< "unknown" outside of a git checkou
 extern const std::string_view compiler;  ///< "GCC 12.2.0"
 extern const std::string_view cuda;      ///< nvcc's version; empty without CUDA
 
-std::string cpu_model();    ///< "AMD EPYC ..."
+std::string cpu_model();  ///< "AMD EPYC ..."
 /// Bytes of the CPU's caches of the last level, all together; none where the system does not tell.
 std::optional<std::uint64_t> cpu_cache();
 std::string system_name();  ///< "Debian GNU/Linux 12 (bookworm)"

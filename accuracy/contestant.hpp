@@ -31,7 +31,8 @@ struct array_view {
   }
 };
 
-/// The elements of an array as a matrix, of which each row (axis 1) or each column (axis 0) is reduced.
+/// The elements of an array as a matrix, of which each row (axis 1) or each column (axis 0) is
+/// reduced.
 struct matrix {
   std::size_t rows, columns;
   int axis;
@@ -50,7 +51,8 @@ struct variation {
 struct contestant_info {
   std::string id;      ///< unique, stable between runs: "bitfold/tree/f32/f32/f32/cpu"
   std::string name;    ///< as figures show it: "bitfold tree", "CUB run_to_run", "NumPy mean"
-  std::string family;  ///< "bitfold", "plain", "road" (the ladder's name since the first reports), or the peer's: "NumPy", ...
+  std::string family;  ///< "bitfold", "plain", "road" (the ladder's name since the first reports),
+                       ///< or the peer's: "NumPy", ...
   std::string device;  ///< "cpu" or "cuda"
   std::string about;   ///< one sentence: what it computes, and how
   dtype in;
@@ -94,9 +96,11 @@ class contestant {
   virtual std::vector<double> seconds(const array_view& x, std::size_t way, int times);
   /// Whether it reduces along an axis too.
   virtual bool has_axes() const { return false; }
-  /// The first output of all, which are reduced in one call; and, as above, how long that takes. Only with axes.
+  /// The first output of all, which are reduced in one call; and, as above, how long that takes.
+  /// Only with axes.
   virtual scalar run_along(const array_view& x, const matrix& as, std::size_t way);
-  virtual std::vector<double> seconds_along(const array_view& x, const matrix& as, std::size_t way, int times);
+  virtual std::vector<double> seconds_along(const array_view& x, const matrix& as, std::size_t way,
+                                            int times);
   /// How many additions of an element that is not 0 left the sum unchanged, where it can tell.
   virtual std::optional<std::uint64_t> stagnations(const array_view&) const { return {}; }
 };

@@ -159,9 +159,11 @@ trace trace_of(const reduction& r, const void* data, std::size_t n) {
     // The sum of k terms >= 0 in double is too small by at most a factor 1 - k 2^-53; twice that
     // covers what underflows in scaling, too. Nothing here is rounded: it all fits the bits of a
     // real.
-    lost = unit_roundoff(r.acc()) * real(log.sum_abs) * (1 + ldexp(real(log.lossy), -52)) / log.scale;
+    lost =
+        unit_roundoff(r.acc()) * real(log.sum_abs) * (1 + ldexp(real(log.lossy), -52)) / log.scale;
   } else {
-    state = value_of(reference(make_reduction(r.op(), r.method(), r.in(), r.acc(), r.acc()), data, n));
+    state =
+        value_of(reference(make_reduction(r.op(), r.method(), r.in(), r.acc(), r.acc()), data, n));
   }
   const real result = value_of(t.result);
   t.overflows += isfinite(state) && !isfinite(result);

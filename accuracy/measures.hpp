@@ -20,12 +20,13 @@ namespace bitfold::accuracy {
 /// error) together always are the exact sum but for the errors lost, and
 ///   |result - S| <= u (sum of |s| over the additions that lose their error) + |result - state|,
 /// where the last term is the one rounding to the output type, which is known. For tree, pairwise
-/// and sequential every addition loses its error; for kahan those of the error part do. What adds in
-/// any order has no order to walk: integers lose nothing, and its state is S.
+/// and sequential every addition loses its error; for kahan those of the error part do. What adds
+/// in any order has no order to walk: integers lose nothing, and its state is S.
 struct trace {
   scalar result;  ///< equals reference()
   /// |result - S| <= this, the rounding errors of the bound itself included. For integers S is
-  /// modulo 2^64 (by method exact it is not). Infinite where something overflowed or an element is not finite.
+  /// modulo 2^64 (by method exact it is not). Infinite where something overflowed or an element is
+  /// not finite.
   real running_bound;
   /// Additions, of those that lose their error, of an operand that is not 0 that left the other, a
   /// finite one, unchanged.

@@ -325,15 +325,18 @@ std::size_t count_distinct(const elements& in) {
   bool any_nan = false;
   for (std::size_t i = 0; i < in.n; ++i) {
     const std::uint64_t bits = load_bits(in.type, in.x, i);
-    if (!is_float(in.type)) integers.insert(bits);
-    else if (const double x = decode(in.type, bits); std::isnan(x)) any_nan = true;
-    else floats.insert(x);
+    if (!is_float(in.type))
+      integers.insert(bits);
+    else if (const double x = decode(in.type, bits); std::isnan(x))
+      any_nan = true;
+    else
+      floats.insert(x);
   }
   return floats.size() + integers.size() + any_nan;
 }
 
-// The largest element, and the sum of exp(x - that), 1 where it is not finite. Off by some 2^-1200: what is below exp(-1000) of
-// the largest element's share counts as nothing.
+// The largest element, and the sum of exp(x - that), 1 where it is not finite. Off by some 2^-1200:
+// what is below exp(-1000) of the largest element's share counts as nothing.
 struct shifted_exponentials {
   real most = -std::numeric_limits<double>::infinity(), sum = 1;
 };
@@ -444,7 +447,8 @@ real exact_value(op_id op, dtype type, const void* data, std::size_t n) {
 
 real exact_value(const reduction& r, const elements& in) {
   const real exact = exact_value(r.op(), in, r.ddof());
-  const bool wraps = info(r.op()).types == typing::additive && !is_float(r.in()) && r.method() != method_id::exact;
+  const bool wraps =
+      info(r.op()).types == typing::additive && !is_float(r.in()) && r.method() != method_id::exact;
   return wraps ? value_of(round_correctly(exact, r.acc())) : exact;
 }
 

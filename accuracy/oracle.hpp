@@ -86,7 +86,8 @@ exact_dot dot_exactly(dtype float_type, const void* x, const void* y, std::size_
 /// no elements where the op refuses them.
 real exact_value(op_id op, const elements& in, int ddof = 0);
 real exact_value(op_id op, dtype type, const void* data, std::size_t n);
-/// What r approximates: the same, but modulo 2^64 where integers add as integers, other than by method exact.
+/// What r approximates: the same, but modulo 2^64 where integers add as integers, other than by
+/// method exact.
 real exact_value(const reduction& r, const elements& in);
 
 /// x rounded to nearest even to a float type, once, with subnormals and overflow; NaN is canonical.

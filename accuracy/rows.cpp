@@ -29,7 +29,8 @@ struct inner<std::optional<T>> {
 template <class T>
 constexpr bool is_row = requires { inner<T>::type::fields; };
 template <class T>
-constexpr bool is_number = std::is_arithmetic_v<typename inner<T>::type> && !std::same_as<typename inner<T>::type, bool>;
+constexpr bool is_number =
+    std::is_arithmetic_v<typename inner<T>::type> && !std::same_as<typename inner<T>::type, bool>;
 
 // False where x is no such value.
 template <class T>
@@ -39,7 +40,8 @@ bool read(const json& x, T& out) {
     return x.is_null() || read(x, out.emplace());
   } else if constexpr (is_row<T>) {
     bool good = x.is_object();
-    each_field<T>([&](const auto& f) { good = good && x.contains(f.name) && read(x[f.name], out.*f.value); });
+    each_field<T>(
+        [&](const auto& f) { good = good && x.contains(f.name) && read(x[f.name], out.*f.value); });
     return good;
   } else if constexpr (std::same_as<T, std::string>) {
     if (!x.is_string()) return false;
@@ -65,7 +67,9 @@ std::string complaint(bool later) {
   const bool null = !std::same_as<T, type>;
   std::string what;
   if constexpr (is_row<T>) {
-    each_field<type>([&](const auto& f) { what += fmt::format("{}`{}`", what.empty() ? "neither null nor " : " and ", f.name); });
+    each_field<type>([&](const auto& f) {
+      what += fmt::format("{}`{}`", what.empty() ? "neither null nor " : " and ", f.name);
+    });
   } else if constexpr (is_number<T>) {
     what = std::same_as<type, double> ? "no number" : "no whole number";
   } else if constexpr (std::same_as<type, bool>) {
@@ -112,7 +116,8 @@ report_rows rows_of(const json& report) {
   report_rows out;
   each_field<report_rows>([&]<class Row>(const field<report_rows, std::vector<Row>>& list) {
     if (list.later && !report.contains(list.name)) return;
-    if (!report.contains(list.name) || !report[list.name].is_array()) bad(list.name, "is missing or no list");
+    if (!report.contains(list.name) || !report[list.name].is_array())
+      bad(list.name, "is missing or no list");
     for (const json& x : report[list.name]) {
       auto& rows = out.*list.value;
       rows.push_back(read_row<Row>(list.name, rows.size(), x));
@@ -122,7 +127,8 @@ report_rows rows_of(const json& report) {
   for (const contestant_row& c : out.contestants) ids.insert(c.id);
   const auto known = [&](const char* list, const auto& rows) {
     for (const auto& row : rows)
-      if (!ids.contains(row.contestant)) bad(std::string(list) + ".contestant", "names none of the contestants");
+      if (!ids.contains(row.contestant))
+        bad(std::string(list) + ".contestant", "names none of the contestants");
   };
   known("wrong", out.wrong);
   known("accuracy", out.accuracy);

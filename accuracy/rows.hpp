@@ -1,5 +1,5 @@
-// The lists of a report (docs/report-format.md) and the fields of their rows, which are named here alone,
-// and their JSON.
+// The lists of a report (docs/report-format.md) and the fields of their rows, which are named here
+// alone, and their JSON.
 #pragma once
 
 #include <cstdint>
@@ -20,29 +20,32 @@ json number(double x);
 /// The reverse; NaN for null.
 double number(const json& x);
 
-/// A field of a row, or a list of a report. Its type says what its JSON is: text, a bool, a double, a
-/// count (std::uint64_t) or a struct with fields; or one of these or null (std::optional).
+/// A field of a row, or a list of a report. Its type says what its JSON is: text, a bool, a double,
+/// a count (std::uint64_t) or a struct with fields; or one of these or null (std::optional).
 template <class Row, class T>
 struct field {
   const char* name;
-  T Row::*value;
+  T Row::* value;
   bool later;  ///< may be missing: the first reports have it not
-  constexpr field(const char* n, T Row::*v, bool l = false) : name(n), value(v), later(l) {}
+  constexpr field(const char* n, T Row::* v, bool l = false) : name(n), value(v), later(l) {}
 };
 
 struct software_row {
   std::string name, version;
-  static constexpr std::tuple fields{field{"name", &software_row::name}, field{"version", &software_row::version}};
+  static constexpr std::tuple fields{field{"name", &software_row::name},
+                                     field{"version", &software_row::version}};
 };
 
 struct missing_row {
   std::string name, why;
-  static constexpr std::tuple fields{field{"name", &missing_row::name}, field{"why", &missing_row::why}};
+  static constexpr std::tuple fields{field{"name", &missing_row::name},
+                                     field{"why", &missing_row::why}};
 };
 
 struct headline_row {
   std::string value, label, note;
-  static constexpr std::tuple fields{field{"value", &headline_row::value}, field{"label", &headline_row::label},
+  static constexpr std::tuple fields{field{"value", &headline_row::value},
+                                     field{"label", &headline_row::label},
                                      field{"note", &headline_row::note}};
 };
 
@@ -59,7 +62,8 @@ struct finding_row {
 
 struct failure_row {
   std::string contestant, where, why;
-  static constexpr std::tuple fields{field{"contestant", &failure_row::contestant}, field{"where", &failure_row::where},
+  static constexpr std::tuple fields{field{"contestant", &failure_row::contestant},
+                                     field{"where", &failure_row::where},
                                      field{"why", &failure_row::why}};
 };
 
@@ -82,18 +86,12 @@ struct contestant_row {
   std::string about;
   std::string op = "sum";  // in the first reports everyone sums
   static constexpr std::tuple fields{
-      field{"id", &contestant_row::id},
-      field{"name", &contestant_row::name},
-      field{"family", &contestant_row::family},
-      field{"method", &contestant_row::method},
-      field{"device", &contestant_row::device},
-      field{"in", &contestant_row::in},
-      field{"acc", &contestant_row::acc},
-      field{"out", &contestant_row::out},
-      field{"promise", &contestant_row::promise},
-      field{"main", &contestant_row::main},
-      field{"about", &contestant_row::about},
-      field{"op", &contestant_row::op, true},
+      field{"id", &contestant_row::id},           field{"name", &contestant_row::name},
+      field{"family", &contestant_row::family},   field{"method", &contestant_row::method},
+      field{"device", &contestant_row::device},   field{"in", &contestant_row::in},
+      field{"acc", &contestant_row::acc},         field{"out", &contestant_row::out},
+      field{"promise", &contestant_row::promise}, field{"main", &contestant_row::main},
+      field{"about", &contestant_row::about},     field{"op", &contestant_row::op, true},
   };
 };
 
@@ -105,7 +103,8 @@ struct input_row {
 
 struct permutations {
   std::uint64_t tried, distinct;
-  static constexpr std::tuple fields{field{"tried", &permutations::tried}, field{"distinct", &permutations::distinct}};
+  static constexpr std::tuple fields{field{"tried", &permutations::tried},
+                                     field{"distinct", &permutations::distinct}};
 };
 
 struct accuracy_row {
@@ -156,14 +155,10 @@ struct bits_row {
   std::uint64_t distinct;
   std::optional<bool> equal;
   static constexpr std::tuple fields{
-      field{"contestant", &bits_row::contestant},
-      field{"device_name", &bits_row::device_name},
-      field{"variation", &bits_row::variation},
-      field{"arrays", &bits_row::arrays},
-      field{"repeats", &bits_row::repeats},
-      field{"digest", &bits_row::digest},
-      field{"distinct", &bits_row::distinct},
-      field{"equal", &bits_row::equal},
+      field{"contestant", &bits_row::contestant}, field{"device_name", &bits_row::device_name},
+      field{"variation", &bits_row::variation},   field{"arrays", &bits_row::arrays},
+      field{"repeats", &bits_row::repeats},       field{"digest", &bits_row::digest},
+      field{"distinct", &bits_row::distinct},     field{"equal", &bits_row::equal},
   };
 };
 
@@ -201,10 +196,8 @@ struct ceiling_row {
   double gbps;
   std::optional<double> others;
   static constexpr std::tuple fields{
-      field{"device", &ceiling_row::device},
-      field{"threads", &ceiling_row::threads},
-      field{"bytes", &ceiling_row::bytes},
-      field{"gbps", &ceiling_row::gbps},
+      field{"device", &ceiling_row::device},       field{"threads", &ceiling_row::threads},
+      field{"bytes", &ceiling_row::bytes},         field{"gbps", &ceiling_row::gbps},
       field{"others", &ceiling_row::others, true},
   };
 };
@@ -239,14 +232,10 @@ struct batch_row {
   std::uint64_t batches, largest, distinct;
   std::optional<std::uint64_t> changed;
   static constexpr std::tuple fields{
-      field{"contestant", &batch_row::contestant},
-      field{"in", &batch_row::in},
-      field{"layout", &batch_row::layout},
-      field{"length", &batch_row::length},
-      field{"variation", &batch_row::variation},
-      field{"batches", &batch_row::batches},
-      field{"largest", &batch_row::largest},
-      field{"distinct", &batch_row::distinct},
+      field{"contestant", &batch_row::contestant}, field{"in", &batch_row::in},
+      field{"layout", &batch_row::layout},         field{"length", &batch_row::length},
+      field{"variation", &batch_row::variation},   field{"batches", &batch_row::batches},
+      field{"largest", &batch_row::largest},       field{"distinct", &batch_row::distinct},
       field{"changed", &batch_row::changed},
   };
 };

@@ -1,5 +1,6 @@
-// bitfold on the CPU beside a load-only loop, a plain -ffast-math loop and std::reduce, in one run. A
-// case is its element type, who computes it and on how many threads; every case runs at every length.
+// bitfold on the CPU beside a load-only loop, a plain -ffast-math loop and std::reduce, in one run.
+// A case is its element type, who computes it and on how many threads; every case runs at every
+// length.
 //
 //   bitfold_bench_cpu --benchmark_enable_random_interleaving=true --benchmark_repetitions=5
 //       --benchmark_report_aggregates_only=true --benchmark_out=result.json
@@ -29,8 +30,9 @@ template <class T>
 const T* data() {
   static T* p = [] {
     void* memory = std::aligned_alloc(4096, longest);
-    using bits = std::conditional_t<sizeof(T) == 2, std::uint16_t,
-                                    std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
+    using bits =
+        std::conditional_t<sizeof(T) == 2, std::uint16_t,
+                           std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>>;
     constexpr int mantissa = dtype_of<T> == dtype::f16    ? 10
                              : dtype_of<T> == dtype::bf16 ? 7
                              : dtype_of<T> == dtype::f32  ? 23
@@ -53,7 +55,8 @@ const T* data() {
 // run(values, n, threads)
 template <class T, class Run>
 void add_case(const std::string& who, int threads, Run run) {
-  const std::string name = who + "@" + std::to_string(threads) + "/" + std::string(bitfold::name(dtype_of<T>));
+  const std::string name =
+      who + "@" + std::to_string(threads) + "/" + std::string(bitfold::name(dtype_of<T>));
   auto* b = benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
     const auto n = static_cast<std::size_t>(state.range(0));
     const T* p = data<T>();
@@ -71,10 +74,11 @@ void add_cases(int threads) {
               [](const T* p, std::size_t n, int k) { load_only::run(p, n * sizeof(T), k); });
   for (const auto& m : all_methods) {
     if (threads > 1 && m.ordering == ordering::sequential) continue;
-    add_case<T>("bitfold_" + std::string(m.name), threads,
-                [r = make_reduction(op_id::sum, m.id, dtype_of<T>)](const T* p, std::size_t n, int k) {
-                  benchmark::DoNotOptimize(cpu::reduce(r, p, n, {.threads = k}));
-                });
+    add_case<T>(
+        "bitfold_" + std::string(m.name), threads,
+        [r = make_reduction(op_id::sum, m.id, dtype_of<T>)](const T* p, std::size_t n, int k) {
+          benchmark::DoNotOptimize(cpu::reduce(r, p, n, {.threads = k}));
+        });
   }
   if constexpr (std::is_floating_point_v<T>)
     if (threads == 1) {

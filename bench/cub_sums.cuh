@@ -21,11 +21,13 @@ struct to {
   }
 };
 
-/// Through a widening transform, so that 16-bit floats are accumulated in A = f32 here too. At first with null for
-/// `temp`, to ask for `bytes`.
+/// Through a widening transform, so that 16-bit floats are accumulated in A = f32 here too. At
+/// first with null for `temp`, to ask for `bytes`.
 template <class A, class T, class Out>
-cudaError_t cub_widened_sum(void* temp, std::size_t& bytes, const T* x, Out* sum, std::size_t n, cudaStream_t s) {
-  return cub::DeviceReduce::TransformReduce(temp, bytes, x, sum, n, ::cuda::std::plus<>{}, to<A>{}, A{0}, s);
+cudaError_t cub_widened_sum(void* temp, std::size_t& bytes, const T* x, Out* sum, std::size_t n,
+                            cudaStream_t s) {
+  return cub::DeviceReduce::TransformReduce(temp, bytes, x, sum, n, ::cuda::std::plus<>{}, to<A>{},
+                                            A{0}, s);
 }
 
 #ifdef CUB_HAS_LEVELS

@@ -1,5 +1,5 @@
-// Exact sums on one thread of the CPU beside the tree method, a load-only loop and, where the build has it,
-// xsum; with the rounding. A case is its element type, its data and who computes it.
+// Exact sums on one thread of the CPU beside the tree method, a load-only loop and, where the build
+// has it, xsum; with the rounding. A case is its element type, its data and who computes it.
 //
 //   bitfold_bench_exact --benchmark_enable_random_interleaving=true --benchmark_repetitions=5
 //       --benchmark_report_aggregates_only=true --benchmark_out=result.json
@@ -59,7 +59,8 @@ const T* data(kind k) {
     bits b = static_cast<bits>(r >> (64 - R::width));
     const bits low = static_cast<bits>((bits{1} << R::mantissa) - 1);
     const auto exponent = [&](int biased) {
-      b = static_cast<bits>((b & (low | bits{1} << (R::width - 1))) | static_cast<bits>(static_cast<bits>(biased) << R::mantissa));
+      b = static_cast<bits>((b & (low | bits{1} << (R::width - 1))) |
+                            static_cast<bits>(static_cast<bits>(biased) << R::mantissa));
     };
     switch (k) {
       case kind::normal: {  // the sum of four uniform values less its mean
@@ -68,7 +69,9 @@ const T* data(kind k) {
         p[i] = arith::round_to<T>(sum * 1.7);
         continue;
       }
-      case kind::wide: exponent(std::min(std::max(1, R::bias + static_cast<int>(r % 94) - 47), 2 * R::bias)); break;
+      case kind::wide:
+        exponent(std::min(std::max(1, R::bias + static_cast<int>(r % 94) - 47), 2 * R::bias));
+        break;
       case kind::any:
         if ((b >> R::mantissa & (2 * R::bias + 1)) == 2 * R::bias + 1) exponent(R::bias);
         break;
@@ -78,7 +81,7 @@ const T* data(kind k) {
   return p;
 }
 
-// ---- Who computes ----------------------------------------------------------------------------------
+// ---- Who computes -------------------------------------------------------------------------------
 
 struct ceiling {
   static constexpr const char* name = "load_only";
@@ -151,10 +154,12 @@ struct xsum_by {
     benchmark::DoNotOptimize(static_cast<T>(Round(&a)));
   }
 };
-struct xsum_small : xsum_by<xsum_small_accumulator, xsum_small_init, xsum_small_addv, xsum_small_round> {
+struct xsum_small
+    : xsum_by<xsum_small_accumulator, xsum_small_init, xsum_small_addv, xsum_small_round> {
   static constexpr const char* name = "xsum_small";
 };
-struct xsum_large : xsum_by<xsum_large_accumulator, xsum_large_init, xsum_large_addv, xsum_large_round> {
+struct xsum_large
+    : xsum_by<xsum_large_accumulator, xsum_large_init, xsum_large_addv, xsum_large_round> {
   static constexpr const char* name = "xsum_large";
 };
 #endif
@@ -162,15 +167,17 @@ struct xsum_large : xsum_by<xsum_large_accumulator, xsum_large_init, xsum_large_
 template <class T, class... Who>
 void add_cases(kind k) {
   const auto add = [&]<class W>(std::type_identity<W>) {
-    const std::string name =
-        std::string(W::name) + "/" + std::string(bitfold::name(dtype_of<T>)) + "/" + kind_names[static_cast<int>(k)];
+    const std::string name = std::string(W::name) + "/" + std::string(bitfold::name(dtype_of<T>)) +
+                             "/" + kind_names[static_cast<int>(k)];
     auto* b = benchmark::RegisterBenchmark(name.c_str(), [k](benchmark::State& state) {
       const auto n = static_cast<std::size_t>(state.range(0));
       const T* p = data<T>(k);
       for (auto _ : state) W::run(p, n);
-      state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(n * sizeof(T)) * W::inputs);
+      state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(n * sizeof(T)) *
+                              W::inputs);
     });
-    for (std::int64_t n : {10, 100, 1'000, 10'000, 100'000, 1'000'000, 10'000'000, 30'000'000}) b->Arg(n);
+    for (std::int64_t n : {10, 100, 1'000, 10'000, 100'000, 1'000'000, 10'000'000, 30'000'000})
+      b->Arg(n);
     b->UseRealTime();
   };
   (add(std::type_identity<Who>{}), ...);
@@ -187,8 +194,10 @@ int main(int argc, char** argv) {
     add_cases<double, xsum_small, xsum_large>(k);
     add_cases<float, xsum_small, xsum_large>(k);
 #endif
-    add_cases<double, ceiling, tree<op_id::sum>, exact_sum, tree<op_id::dot>, exact_dot, exact_squares>(k);
-    add_cases<float, ceiling, tree<op_id::sum>, exact_sum, tree<op_id::dot>, exact_dot, exact_squares>(k);
+    add_cases<double, ceiling, tree<op_id::sum>, exact_sum, tree<op_id::dot>, exact_dot,
+              exact_squares>(k);
+    add_cases<float, ceiling, tree<op_id::sum>, exact_sum, tree<op_id::dot>, exact_dot,
+              exact_squares>(k);
     add_cases<float16, ceiling, tree<op_id::sum>, exact_sum, exact_dot>(k);
     add_cases<bfloat16, ceiling, tree<op_id::sum>, exact_sum, exact_dot>(k);
   }

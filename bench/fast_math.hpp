@@ -1,4 +1,5 @@
-// The peer that everybody writes: a plain loop under -O3 -ffast-math, cloned for each instruction set.
+// The peer that everybody writes: a plain loop under -O3 -ffast-math, cloned for each instruction
+// set.
 #pragma once
 
 #include <cstddef>

@@ -3,11 +3,12 @@
 //
 //   bitfold_bench_gpu --benchmark_out=result.json --benchmark_out_format=json
 //   bitfold_bench_gpu --benchmark_filter='^(load_only|bitfold:)' ...     the operations
-//   bitfold_bench_gpu --benchmark_filter='^(load_only|bitfold_(tree|exact)|cub|exact:)' ...     exact sums
+//   bitfold_bench_gpu --benchmark_filter='^(load_only|bitfold_(tree|exact)|cub|exact:)' ... exact
+//   sums
 //
-// Times are of one reduction inside a CUDA graph that holds enough of them to fill a millisecond, so
-// launch gaps of the host don't count; the array is the same each time, so lengths that fit in L2 are
-// read from there, for everyone.
+// Times are of one reduction inside a CUDA graph that holds enough of them to fill a millisecond,
+// so launch gaps of the host don't count; the array is the same each time, so lengths that fit in
+// L2 are read from there, for everyone.
 #include <benchmark/benchmark.h>
 
 #include <cstdio>
@@ -24,7 +25,7 @@
 
 namespace {
 
-// ---- Who computes ----------------------------------------------------------------------------------
+// ---- Who computes -------------------------------------------------------------------------------
 
 struct ceiling {
   static constexpr const char* name = "load_only";
@@ -40,7 +41,8 @@ struct cub_run_to_run {
   static void enqueue(const buffers& b, std::size_t n) {
     std::size_t bytes = 0;
     const auto call = [&](void* temp) {
-      check(bitfold::speed::cub_widened_sum<A>(temp, bytes, static_cast<const T*>(b.in), static_cast<A*>(b.out), n, b.stream));
+      check(bitfold::speed::cub_widened_sum<A>(temp, bytes, static_cast<const T*>(b.in),
+                                               static_cast<A*>(b.out), n, b.stream));
     };
     call(nullptr);
     if (bytes > b.temp_size) std::abort();
@@ -53,7 +55,8 @@ template <class Level>
 struct cub_level {
   template <class T, class A>
   static void enqueue(const buffers& b, std::size_t n) {
-    check(bitfold::speed::cub_sum_at_level<Level>(static_cast<const T*>(b.in), static_cast<A*>(b.out), n, b.stream));
+    check(bitfold::speed::cub_sum_at_level<Level>(static_cast<const T*>(b.in),
+                                                  static_cast<A*>(b.out), n, b.stream));
   }
 };
 struct cub_gpu_to_gpu : cub_level<::cuda::execution::determinism::gpu_to_gpu_t> {
@@ -67,8 +70,9 @@ struct cub_not_guaranteed : cub_level<::cuda::execution::determinism::not_guaran
 template <class T, class Enqueue>
 void add_sum(std::string_view who, Enqueue enqueue) {
   auto* b = benchmark::RegisterBenchmark(
-      (std::string(who) + "/" + type_name<T>).c_str(),
-      [=](benchmark::State& s) { measure<T>(s, static_cast<std::size_t>(s.range(0)), 1, enqueue); });
+      (std::string(who) + "/" + type_name<T>).c_str(), [=](benchmark::State& s) {
+        measure<T>(s, static_cast<std::size_t>(s.range(0)), 1, enqueue);
+      });
   for (int k : {8, 9, 10, 11, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30}) b->Arg(std::int64_t{1} << k);
   b->UseManualTime()->Unit(benchmark::kMicrosecond)->Iterations(30);
 }
@@ -105,11 +109,13 @@ void add_operations() {
       const void* second = static_cast<const T*>(b.in) + n;
       std::vector<void*> out;
       for (std::size_t k = 0; k < all.size(); ++k) out.push_back(static_cast<char*>(b.out) + 8 * k);
-      bitfold::cuda::reduce(all, b.in, inputs == 2 ? second : nullptr, n, out, b.temp, b.temp_size, b.stream);
+      bitfold::cuda::reduce(all, b.in, inputs == 2 ? second : nullptr, n, out, b.temp, b.temp_size,
+                            b.stream);
     };
     auto* bench = benchmark::RegisterBenchmark(
-        ("bitfold:" + name + "/" + type_name<T>).c_str(),
-        [=](benchmark::State& s) { measure<T>(s, static_cast<std::size_t>(s.range(0)), inputs, enqueue); });
+        ("bitfold:" + name + "/" + type_name<T>).c_str(), [=](benchmark::State& s) {
+          measure<T>(s, static_cast<std::size_t>(s.range(0)), inputs, enqueue);
+        });
     for (int k : {10, 16, 20, 24, 28}) bench->Arg(std::int64_t{1} << k);
     bench->UseManualTime()->Unit(benchmark::kMicrosecond)->Iterations(30);
   };
@@ -126,7 +132,8 @@ void add_operations() {
   add(all);
 }
 
-/// What is exact, of all kinds of values: their sum; of one binade and of any bits more, and shorter.
+/// What is exact, of all kinds of values: their sum; of one binade and of any bits more, and
+/// shorter.
 template <class T, values Of>
 void add_exact(const std::string& kind) {
   using bitfold::op_id;
@@ -142,18 +149,25 @@ void add_exact(const std::string& kind) {
       const void* second = static_cast<const T*>(b.in) + n;
       std::vector<void*> out;
       for (std::size_t k = 0; k < all.size(); ++k) out.push_back(static_cast<char*>(b.out) + 8 * k);
-      bitfold::cuda::reduce(all, b.in, inputs == 2 ? second : nullptr, n, out, b.temp, b.temp_size, b.stream);
+      bitfold::cuda::reduce(all, b.in, inputs == 2 ? second : nullptr, n, out, b.temp, b.temp_size,
+                            b.stream);
     };
-    auto* bench = benchmark::RegisterBenchmark(("exact:" + name + kind + "/" + type_name<T>).c_str(), [=](benchmark::State& s) {
-      measure<T, Of>(s, static_cast<std::size_t>(s.range(0)), inputs, enqueue);
-    });
+    auto* bench = benchmark::RegisterBenchmark(
+        ("exact:" + name + kind + "/" + type_name<T>).c_str(), [=](benchmark::State& s) {
+          measure<T, Of>(s, static_cast<std::size_t>(s.range(0)), inputs, enqueue);
+        });
     for (const int k : powers) bench->Arg(std::int64_t{1} << k);
     bench->UseManualTime()->Unit(benchmark::kMicrosecond)->Iterations(30);
   };
   if (Of != values::one_binade && Of != values::any_bits) return add({op_id::sum}, {30});
   add({op_id::sum}, {10, 20, 28, 30});
-  for (const std::vector<op_id>& ops : {std::vector{op_id::sum, op_id::sum_squares}, {op_id::norm_l1}, {op_id::sum, op_id::norm_l1, op_id::sum_squares},
-                                        {op_id::nansum}, {op_id::nanmean}, {op_id::squared_distance}, {op_id::dot, op_id::squared_distance}})
+  for (const std::vector<op_id>& ops : {std::vector{op_id::sum, op_id::sum_squares},
+                                        {op_id::norm_l1},
+                                        {op_id::sum, op_id::norm_l1, op_id::sum_squares},
+                                        {op_id::nansum},
+                                        {op_id::nanmean},
+                                        {op_id::squared_distance},
+                                        {op_id::dot, op_id::squared_distance}})
     add(ops, {28});
   for (const op_id op : {op_id::sum_squares, op_id::dot, op_id::var}) add({op}, {10, 20, 28});
 }
@@ -183,8 +197,8 @@ int main(int argc, char** argv) try {
     (add_exact<T, values::positive>("_of_positive"), ...);
     (add_exact<T, values::relu>("_of_relu"), ...);
   };
-  exact(std::type_identity<__half>{}, std::type_identity<__nv_bfloat16>{}, std::type_identity<float>{},
-        std::type_identity<double>{});
+  exact(std::type_identity<__half>{}, std::type_identity<__nv_bfloat16>{},
+        std::type_identity<float>{}, std::type_identity<double>{});
   benchmark::RunSpecifiedBenchmarks();
 } catch (const bitfold::error& e) {
   std::fprintf(stderr, "bench: %s\n", e.what());

@@ -1,5 +1,6 @@
-// The time of work on a GPU, for the benches and the suite alike: CUDA events around a CUDA graph that holds the work
-// several times, so that launch gaps of the host don't count. How many times, and which of the times, is the caller's.
+// The time of work on a GPU, for the benches and the suite alike: CUDA events around a CUDA graph
+// that holds the work several times, so that launch gaps of the host don't count. How many times,
+// and which of the times, is the caller's.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -34,9 +34,9 @@ static __global__ void load_only_grid(const int4* p, std::size_t n, int* out) {
   if (x == 0x12345678) *out = x;
 }
 
-// Enqueues the fastest over `bytes`, rounded down to 16; `out` is room for an int that is hardly ever written.
-// On an H200, of 14 shapes (blocks of 128 to 1024 threads with 1 to 16 loads each, and the grid): one load a thread
-// wins up to 4 MiB, 8 loads from 1 GiB on, the grid between.
+// Enqueues the fastest over `bytes`, rounded down to 16; `out` is room for an int that is hardly
+// ever written. On an H200, of 14 shapes (blocks of 128 to 1024 threads with 1 to 16 loads each,
+// and the grid): one load a thread wins up to 4 MiB, 8 loads from 1 GiB on, the grid between.
 inline void load_only(const void* data, std::size_t bytes, void* out, cudaStream_t stream) {
   const std::size_t packs = bytes / 16, mib = std::size_t{1} << 20;
   const auto* p = static_cast<const int4*>(data);

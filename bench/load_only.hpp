@@ -14,19 +14,19 @@
 namespace load_only {
 
 #ifdef __x86_64__
-#define LOAD_LOOP(vector, load)                                                             \
-  constexpr std::size_t step = 8 * sizeof(vector);                                          \
-  std::size_t i = 0;                                                                        \
-  for (; i + step <= bytes; i += step) {                                                    \
-    _Pragma("GCC unroll 8") for (std::size_t k = 0; k < 8; ++k) {                           \
-      const vector x = load(reinterpret_cast<const vector*>(p + i + k * sizeof(vector)));   \
-      asm volatile("" ::"x"(x));                                                            \
-    }                                                                                       \
-  }                                                                                         \
-  for (; i + sizeof(vector) <= bytes; i += sizeof(vector)) {                                \
-    const vector x = load(reinterpret_cast<const vector*>(p + i));                          \
-    asm volatile("" ::"x"(x));                                                              \
-  }                                                                                         \
+#define LOAD_LOOP(vector, load)                                                           \
+  constexpr std::size_t step = 8 * sizeof(vector);                                        \
+  std::size_t i = 0;                                                                      \
+  for (; i + step <= bytes; i += step) {                                                  \
+    _Pragma("GCC unroll 8") for (std::size_t k = 0; k < 8; ++k) {                         \
+      const vector x = load(reinterpret_cast<const vector*>(p + i + k * sizeof(vector))); \
+      asm volatile("" ::"x"(x));                                                          \
+    }                                                                                     \
+  }                                                                                       \
+  for (; i + sizeof(vector) <= bytes; i += sizeof(vector)) {                              \
+    const vector x = load(reinterpret_cast<const vector*>(p + i));                        \
+    asm volatile("" ::"x"(x));                                                            \
+  }                                                                                       \
   for (; i < bytes; ++i) asm volatile("" ::"r"(p[i]));
 __attribute__((target("avx2"))) inline void load_256(const char* p, std::size_t bytes) {
   LOAD_LOOP(__m256i, _mm256_loadu_si256)

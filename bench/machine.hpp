@@ -16,7 +16,8 @@ inline void add_machine() {
       break;
     }
   benchmark::AddCustomContext("cpu", model);
-  benchmark::AddCustomContext("target", std::string(bitfold::cpu::name(bitfold::cpu::available_targets().back())));
+  benchmark::AddCustomContext(
+      "target", std::string(bitfold::cpu::name(bitfold::cpu::available_targets().back())));
 #ifdef BITFOLD_COMMIT
   benchmark::AddCustomContext("commit", BITFOLD_COMMIT);
 #endif

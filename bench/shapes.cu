@@ -1,5 +1,6 @@
-// Rows, columns and planes on the GPU, beside a load-only kernel and CUB's segmented sums, in one run; shapes_torch.py has PyTorch on the same ones.
-// The name of a case says who, what, of which type and shape, and which axes are reduced; times as in gpu.cu.
+// Rows, columns and planes on the GPU, beside a load-only kernel and CUB's segmented sums, in one
+// run; shapes_torch.py has PyTorch on the same ones. The name of a case says who, what, of which
+// type and shape, and which axes are reduced; times as in gpu.cu.
 //
 //   bitfold_bench_shapes --benchmark_out=result.json --benchmark_out_format=json
 #include <benchmark/benchmark.h>
@@ -24,8 +25,9 @@ using bitfold::op_id;
 
 template <class T, class Enqueue>
 void add(const std::string& who, const shape& s, Enqueue enqueue) {
-  benchmark::RegisterBenchmark((who + "/" + type_name<T> + "/" + s.text()).c_str(),
-                               [=](benchmark::State& state) { measure<T>(state, s.elements(), 1, enqueue); })
+  benchmark::RegisterBenchmark(
+      (who + "/" + type_name<T> + "/" + s.text()).c_str(),
+      [=](benchmark::State& state) { measure<T>(state, s.elements(), 1, enqueue); })
       ->UseManualTime()
       ->Unit(benchmark::kMicrosecond)
       ->Iterations(20);
@@ -33,12 +35,14 @@ void add(const std::string& who, const shape& s, Enqueue enqueue) {
 
 template <class T>
 void add_ceiling(const shape& s) {
-  add<T>("load_only", s, [=](const buffers& b, std::size_t n) { load_only(b.in, n * sizeof(T), b.out, b.stream); });
+  add<T>("load_only", s,
+         [=](const buffers& b, std::size_t n) { load_only(b.in, n * sizeof(T), b.out, b.stream); });
 }
 
 // Of every `step`-th element of the last axis.
 template <class T>
-void add_ops(const std::vector<op_id>& ops, const shape& s, std::optional<bitfold::method_id> method = {}, int step = 1) {
+void add_ops(const std::vector<op_id>& ops, const shape& s,
+             std::optional<bitfold::method_id> method = {}, int step = 1) {
   std::string name = "bitfold";
   std::vector<bitfold::reduction> all;
   for (const op_id op : ops) {
@@ -52,9 +56,11 @@ void add_ops(const std::vector<op_id>& ops, const shape& s, std::optional<bitfol
     auto x = bitfold::row_major(stored<T>, b.in, s.extents);
     if (step > 1) x = bitfold::sliced(x, x.rank - 1, 0, s.extents.back() / step, step);
     std::vector<void*> out;
-    for (std::size_t k = 0; k < all.size(); ++k) out.push_back(static_cast<char*>(b.out) + 256 + 8 * k * outputs);
+    for (std::size_t k = 0; k < all.size(); ++k)
+      out.push_back(static_cast<char*>(b.out) + 256 + 8 * k * outputs);
     auto* const work = static_cast<char*>(b.temp) + (std::size_t{3} << 30);
-    bitfold::cuda::reduce(all, x, nullptr, s.axes, out, work, b.temp_size - (std::size_t{3} << 30), b.stream);
+    bitfold::cuda::reduce(all, x, nullptr, s.axes, out, work, b.temp_size - (std::size_t{3} << 30),
+                          b.stream);
   });
 }
 
@@ -74,7 +80,8 @@ void cub_segments(const buffers& b, std::int64_t segments, Begins begins, Ends e
   const auto x = thrust::make_transform_iterator(static_cast<const T*>(b.in), to_float{});
   std::size_t bytes = 0;
   const auto sum = [&](void* temp) {
-    check(cub::DeviceSegmentedReduce::Sum(temp, bytes, x, static_cast<float*>(b.out), segments, begins, ends, b.stream));
+    check(cub::DeviceSegmentedReduce::Sum(temp, bytes, x, static_cast<float*>(b.out), segments,
+                                          begins, ends, b.stream));
   };
   sum(nullptr);
   sum(static_cast<char*>(b.temp) + (std::size_t{3} << 30));
@@ -83,28 +90,38 @@ template <class T>
 void add_cub_rows(const shape& s) {
   const std::int64_t n = s.extents.back(), rows = static_cast<std::int64_t>(s.outputs());
   add<T>("cub:sum", s, [=](const buffers& b, std::size_t) {
-    const auto begins = thrust::make_transform_iterator(thrust::make_counting_iterator(std::int64_t{0}), times{n});
+    const auto begins =
+        thrust::make_transform_iterator(thrust::make_counting_iterator(std::int64_t{0}), times{n});
     cub_segments<T>(b, rows, begins, begins + 1);
   });
 }
 
 // Sums of segments and by key: `make` writes the offsets, or the keys, once.
 template <class T, class Make, class Enqueue>
-void add_lists(const std::string& who, const std::string& shape, std::int64_t n, Make make, Enqueue enqueue) {
-  benchmark::RegisterBenchmark((who + ":sum/" + type_name<T> + "/" + shape).c_str(), [=](benchmark::State& state) {
-    auto* const list = static_cast<std::int64_t*>(scratch) + (std::size_t{1} << 27);  // 1 GiB on
-    make(list);
-    check(cudaDeviceSynchronize());
-    const auto sum = bitfold::make_reduction(op_id::sum, {}, stored<T>);
-    measure<T>(state, static_cast<std::size_t>(n), 1, [&](const buffers& b, std::size_t) {
-      void* const out[] = {static_cast<char*>(b.out) + 256};
-      enqueue(sum, b, list, out, static_cast<char*>(b.temp) + (std::size_t{3} << 30), b.temp_size - (std::size_t{3} << 30));
-    });
-  })->UseManualTime()->Unit(benchmark::kMicrosecond)->Iterations(20);
+void add_lists(const std::string& who, const std::string& shape, std::int64_t n, Make make,
+               Enqueue enqueue) {
+  benchmark::RegisterBenchmark(
+      (who + ":sum/" + type_name<T> + "/" + shape).c_str(),
+      [=](benchmark::State& state) {
+        auto* const list =
+            static_cast<std::int64_t*>(scratch) + (std::size_t{1} << 27);  // 1 GiB on
+        make(list);
+        check(cudaDeviceSynchronize());
+        const auto sum = bitfold::make_reduction(op_id::sum, {}, stored<T>);
+        measure<T>(state, static_cast<std::size_t>(n), 1, [&](const buffers& b, std::size_t) {
+          void* const out[] = {static_cast<char*>(b.out) + 256};
+          enqueue(sum, b, list, out, static_cast<char*>(b.temp) + (std::size_t{3} << 30),
+                  b.temp_size - (std::size_t{3} << 30));
+        });
+      })
+      ->UseManualTime()
+      ->Unit(benchmark::kMicrosecond)
+      ->Iterations(20);
 }
 
 __global__ void fill_keys(std::int64_t* keys, std::int64_t n, std::uint64_t outputs) {
-  for (std::int64_t i = blockIdx.x * std::int64_t{blockDim.x} + threadIdx.x; i < n; i += std::int64_t{gridDim.x} * blockDim.x) {
+  for (std::int64_t i = blockIdx.x * std::int64_t{blockDim.x} + threadIdx.x; i < n;
+       i += std::int64_t{gridDim.x} * blockDim.x) {
     std::uint64_t z = (static_cast<std::uint64_t>(i) + 1) * 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     keys[i] = static_cast<std::int64_t>((z ^ (z >> 31)) % outputs);
@@ -120,29 +137,39 @@ void add_segments() {
     // Lengths as 1 / rank^0.8, the ranks in any order.
     std::vector<double> weight(segments);
     double total = 0;
-    for (int k = 0; k < segments; ++k) total += weight[static_cast<std::size_t>(k * 1'000'003LL % segments)] = std::pow(k + 1, -0.8);
+    for (int k = 0; k < segments; ++k)
+      total += weight[static_cast<std::size_t>(k * 1'000'003LL % segments)] = std::pow(k + 1, -0.8);
     std::vector<std::int64_t> offsets(segments + 1);
     double sum = 0;
-    for (int k = 0; k < segments; ++k) offsets[static_cast<std::size_t>(k + 1)] = static_cast<std::int64_t>((sum += weight[static_cast<std::size_t>(k)]) / total * all);
+    for (int k = 0; k < segments; ++k)
+      offsets[static_cast<std::size_t>(k + 1)] =
+          static_cast<std::int64_t>((sum += weight[static_cast<std::size_t>(k)]) / total * all);
     offsets[segments] = all;
     check(cudaMemcpy(to, offsets.data(), offsets.size() * 8, cudaMemcpyHostToDevice));
   };
-  add_lists<T>("bitfold", shape, all, make, [](const auto& r, const buffers& b, const std::int64_t* offsets, auto& out, void* work, std::size_t size) {
-    bitfold::cuda::reduce_segments({&r, 1}, b.in, nullptr, all, offsets, segments, out, work, size, b.stream);
-  });
-  add_lists<T>("cub", shape, all, make, [](const auto&, const buffers& b, const std::int64_t* offsets, auto&, void*, std::size_t) {
-    cub_segments<T>(b, segments, offsets, offsets + 1);
-  });
+  add_lists<T>("bitfold", shape, all, make,
+               [](const auto& r, const buffers& b, const std::int64_t* offsets, auto& out,
+                  void* work, std::size_t size) {
+                 bitfold::cuda::reduce_segments({&r, 1}, b.in, nullptr, all, offsets, segments, out,
+                                                work, size, b.stream);
+               });
+  add_lists<T>("cub", shape, all, make,
+               [](const auto&, const buffers& b, const std::int64_t* offsets, auto&, void*,
+                  std::size_t) { cub_segments<T>(b, segments, offsets, offsets + 1); });
 }
 
 void add_keys() {
   constexpr std::int64_t some = std::int64_t{1} << 26;
   for (const int power : {10, 16, 20, 24}) {
     const std::size_t outputs = std::size_t{1} << power;
-    add_lists<float>("bitfold", std::to_string(some) + "_over_2^" + std::to_string(power) + "_keys", some, [=](std::int64_t* to) { fill_keys<<<1056, 256>>>(to, some, outputs); },
-              [=](const auto& r, const buffers& b, const std::int64_t* keys, auto& out, void* work, std::size_t size) {
-                bitfold::cuda::reduce_by_key({&r, 1}, b.in, nullptr, some, keys, outputs, out, work, size, b.stream);
-              });
+    add_lists<float>(
+        "bitfold", std::to_string(some) + "_over_2^" + std::to_string(power) + "_keys", some,
+        [=](std::int64_t* to) { fill_keys<<<1056, 256>>>(to, some, outputs); },
+        [=](const auto& r, const buffers& b, const std::int64_t* keys, auto& out, void* work,
+            std::size_t size) {
+          bitfold::cuda::reduce_by_key({&r, 1}, b.in, nullptr, some, keys, outputs, out, work, size,
+                                       b.stream);
+        });
   }
 }
 
@@ -160,7 +187,10 @@ void add_all() {
   }
   add_ops<T>({sum}, {{65536, 4096}, {1}}, {}, 2);
   add_ops<T>({sum}, {{65536, 4096}, {0}}, {}, 2);
-  for (const shape& s : {shape{{65536, 4096}, {0}}, {{4194304, 64}, {0}}, {{256, 64, 128, 128}, {0, 2, 3}}, {{256, 64, 128, 128}, {1, 3}},
+  for (const shape& s : {shape{{65536, 4096}, {0}},
+                         {{4194304, 64}, {0}},
+                         {{256, 64, 128, 128}, {0, 2, 3}},
+                         {{256, 64, 128, 128}, {1, 3}},
                          {{4096, 65536}, {0}}}) {
     add_ceiling<T>(s);
     add_ops<T>({sum}, s);
@@ -183,7 +213,12 @@ void add_all() {
     add_ceiling<T>(s);
     add_ops<T>({mean, sum_squares}, s);
   }
-  for (const shape& s : {shape{{1, 4096}, {1}}, {{8, 4096}, {1}}, {{64, 4096}, {1}}, {{256, 16384}, {1}}, {{1, 1 << 20}, {1}}, {{1, 1 << 24}, {1}}})
+  for (const shape& s : {shape{{1, 4096}, {1}},
+                         {{8, 4096}, {1}},
+                         {{64, 4096}, {1}},
+                         {{256, 16384}, {1}},
+                         {{1, 1 << 20}, {1}},
+                         {{1, 1 << 24}, {1}}})
     for (const op_id op : {sum, var}) add_ops<T>({op}, s);
 }
 

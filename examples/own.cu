@@ -43,15 +43,19 @@ int main() {
     same = same && gpu == cpu;
     std::cout << what << " " << gpu << " " << cpu << "\n";
   };
-  const auto [total, average, top] = cuda::reduce(gx.span(), ops::sum, ops::mean, ops::max);  // one pass
+  const auto [total, average, top] =
+      cuda::reduce(gx.span(), ops::sum, ops::mean, ops::max);  // one pass
   const auto [cpu_total, cpu_average, cpu_top] = reduce(x, ops::sum, ops::mean, ops::max);
   show("sum", total, cpu_total);
   show("mean", average, cpu_average);
   show("max", top, cpu_top);
   show("complex sum", cuda::reduce(gz.span(), complex_sum{}).im, reduce(z, complex_sum{}).im);
-  show("masked weighted mean", cuda::reduce(transform(keep_masked{}, gx.span(), gw.span(), gmask.span()), weighted_mean{}),
+  show("masked weighted mean",
+       cuda::reduce(transform(keep_masked{}, gx.span(), gw.span(), gmask.span()), weighted_mean{}),
        reduce(transform(keep_masked{}, x, w, mask), weighted_mean{}));
-  show("log-likelihood", cuda::reduce(transform(log_likelihood{}, gx.span(), gw.span()), ops::sum.by<method_id::kahan>()),
+  show("log-likelihood",
+       cuda::reduce(transform(log_likelihood{}, gx.span(), gw.span()),
+                    ops::sum.by<method_id::kahan>()),
        reduce(transform(log_likelihood{}, x, w), ops::sum.by<method_id::kahan>()));
   const auto [label, product] = cuda::reduce(pairs(gx.span(), gw.span()), top_label{}, ops::dot);
   const auto [cpu_label, cpu_product] = reduce(pairs(x, w), top_label{}, ops::dot);

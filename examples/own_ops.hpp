@@ -15,15 +15,20 @@ struct complex_sum {
   };
   BITFOLD_HD static state start(complex z) { return {z.re, z.im}; }
   BITFOLD_HD static state merge(state a, state b) { return {a.re + b.re, a.im + b.im}; }
-  BITFOLD_HD static complex finish(state s) { return {static_cast<float>(s.re), static_cast<float>(s.im)}; }
+  BITFOLD_HD static complex finish(state s) {
+    return {static_cast<float>(s.re), static_cast<float>(s.im)};
+  }
 };
 
-// The mean of x weighted by w, where the mask is set: a transform of three arrays makes its elements.
+// The mean of x weighted by w, where the mask is set: a transform of three arrays makes its
+// elements.
 struct weighted {
   float x, w;
 };
 struct keep_masked {
-  BITFOLD_HD weighted operator()(float x, float w, std::uint8_t mask) const { return mask ? weighted{x, w} : weighted{0, 0}; }
+  BITFOLD_HD weighted operator()(float x, float w, std::uint8_t mask) const {
+    return mask ? weighted{x, w} : weighted{0, 0};
+  }
 };
 struct weighted_mean {
   struct state {
@@ -34,8 +39,8 @@ struct weighted_mean {
   BITFOLD_HD static double finish(state s) { return s.wx / s.w; }
 };
 
-// The log-likelihood of x under normal distributions of means mu and variance 1, up to a constant: a transform of
-// two arrays, for bitfold's own sum.
+// The log-likelihood of x under normal distributions of means mu and variance 1, up to a constant:
+// a transform of two arrays, for bitfold's own sum.
 struct log_likelihood {
   BITFOLD_HD double operator()(float x, float mu) const {
     const double d = static_cast<double>(x) - mu;
@@ -49,7 +54,9 @@ struct top_label {
     float score;
     std::int32_t label;
   };
-  BITFOLD_HD static state start(float score, float label) { return {score, static_cast<std::int32_t>(label)}; }
+  BITFOLD_HD static state start(float score, float label) {
+    return {score, static_cast<std::int32_t>(label)};
+  }
   BITFOLD_HD static state merge(state a, state b) {
     if (a.score != b.score) return a.score > b.score ? a : b;
     return a.label < b.label ? a : b;

@@ -1,5 +1,6 @@
-// bitfold._core: the library for Python. This file knows no array library: arrays are described (_core.Array), or read by Python's
-// buffer protocol, and results are made by what the caller passes. (tensors.cpp asks torch's tensors for new ones.)
+// bitfold._core: the library for Python. This file knows no array library: arrays are described
+// (_core.Array), or read by Python's buffer protocol, and results are made by what the caller
+// passes. (tensors.cpp asks torch's tensors for new ones.)
 #include "core.hpp"
 
 #include <algorithm>
@@ -61,7 +62,8 @@ std::optional<element_type> type_of_format(const char* format, Py_ssize_t size) 
   if (*format == '\0' || format[1] != '\0') return std::nullopt;
   const auto sized = [&](dtype smallest) -> std::optional<element_type> {
     for (int k = 0; k < 4; ++k)
-      if (size == Py_ssize_t{1} << k) return element_type{static_cast<dtype>(static_cast<int>(smallest) + k)};
+      if (size == Py_ssize_t{1} << k)
+        return element_type{static_cast<dtype>(static_cast<int>(smallest) + k)};
     return std::nullopt;
   };
   switch (*format) {
@@ -69,15 +71,24 @@ std::optional<element_type> type_of_format(const char* format, Py_ssize_t size) 
     case 'f': return element_type{dtype::f32};
     case 'd': return element_type{dtype::f64};
     case '?': return element_type{dtype::u8, true};
-    case 'b': case 'h': case 'i': case 'l': case 'q': return sized(dtype::i8);
-    case 'B': case 'H': case 'I': case 'L': case 'Q': return sized(dtype::u8);
+    case 'b':
+    case 'h':
+    case 'i':
+    case 'l':
+    case 'q': return sized(dtype::i8);
+    case 'B':
+    case 'H':
+    case 'I':
+    case 'L':
+    case 'Q': return sized(dtype::u8);
     default: return std::nullopt;
   }
 }
 
 void check_rank(const char* argument, std::int64_t rank) {
   if (rank > most_axes)
-    refuse(std::string(argument) + ": " + std::to_string(rank) + " axes, where at most " + std::to_string(most_axes) + " are taken");
+    refuse(std::string(argument) + ": " + std::to_string(rank) + " axes, where at most " +
+           std::to_string(most_axes) + " are taken");
 }
 
 }  // namespace
@@ -93,8 +104,10 @@ std::optional<element_type> type_of_dlpack(const nb::dlpack::dtype& t) {
   switch (static_cast<code>(t.code)) {
     case code::Int: return sized(dtype::i8);
     case code::UInt: return sized(dtype::u8);
-    case code::Bool: return t.bits == 8 ? std::optional(element_type{dtype::u8, true}) : std::nullopt;
-    case code::Bfloat: return t.bits == 16 ? std::optional(element_type{dtype::bf16}) : std::nullopt;
+    case code::Bool:
+      return t.bits == 8 ? std::optional(element_type{dtype::u8, true}) : std::nullopt;
+    case code::Bfloat:
+      return t.bits == 16 ? std::optional(element_type{dtype::bf16}) : std::nullopt;
     case code::Float:
       for (const dtype f : {dtype::f16, dtype::f32, dtype::f64})
         if (t.bits == 8 * size_of(f)) return element_type{f};
@@ -117,7 +130,8 @@ dtype parse_number(std::string_view argument, nb::handle name) {
 }
 
 std::string string_argument(std::string_view argument, nb::handle text) {
-  if (!PyUnicode_Check(text.ptr())) refuse_type(std::string(argument) + ": " + type_named(text) + ", where a name is expected");
+  if (!PyUnicode_Check(text.ptr()))
+    refuse_type(std::string(argument) + ": " + type_named(text) + ", where a name is expected");
   return nb::cast<std::string>(text);
 }
 
@@ -130,7 +144,8 @@ nb::tuple shape_of(std::span<const std::int64_t> extents) {
 
 std::uint64_t described::size() const {
   std::uint64_t n = 1;
-  for (int k = 0; k < where.rank; ++k) n *= static_cast<std::uint64_t>(where.extent[static_cast<std::size_t>(k)]);
+  for (int k = 0; k < where.rank; ++k)
+    n *= static_cast<std::uint64_t>(where.extent[static_cast<std::size_t>(k)]);
   return n;
 }
 
@@ -142,17 +157,20 @@ bool lies_in_a_row(std::span<const std::int64_t> extents, const std::int64_t* st
   return true;
 }
 
-// ---- Threads --------------------------------------------------------------------------------------
+// ---- Threads ------------------------------------------------------------------------------------
 
 namespace {
-constexpr std::uint64_t bytes_worth_the_lock = 1 << 14;  // and below which the library uses one thread
+constexpr std::uint64_t bytes_worth_the_lock =
+    1 << 14;  // and below which the library uses one thread
 std::atomic<bool> used_threads = false, one_thread = false, is_child = false;
 void look_after_forks() {
   pthread_atfork(nullptr, nullptr, [] { one_thread = used_threads.load(), is_child = true; });
 }
 }  // namespace
 
-bool worth_the_lock(const described& x) { return x.on_gpu() || x.size() * size_of(x.type.stored) >= bytes_worth_the_lock; }
+bool worth_the_lock(const described& x) {
+  return x.on_gpu() || x.size() * size_of(x.type.stored) >= bytes_worth_the_lock;
+}
 cpu::options how_for(const described& x) {
   if (worth_the_lock(x)) used_threads = true;
   return {.threads = one_thread ? 1 : 0};
@@ -162,7 +180,7 @@ cpu::options how_for(const described& x, int threads) {
   return {.threads = is_child ? 1 : threads};
 }
 
-// ---- Bools, of which a byte that is not 0 means true ------------------------------------------
+// ---- Bools, of which a byte that is not 0 means true --------------------------------------------
 
 namespace {
 
@@ -276,7 +294,7 @@ described with_truths(const described& x, std::vector<std::byte>& room) {
   return in_a_row(x, to);
 }
 
-// ---- Inputs ---------------------------------------------------------------------------------------
+// ---- Inputs -------------------------------------------------------------------------------------
 
 input::input(nb::handle from, const char* argument, bool writable) {
   if (from.is_none()) return;
@@ -303,7 +321,8 @@ void input::read_buffer(const char* argument) {
   v.data = buffer_.buf;
   v.rank = buffer_.ndim;
   const auto size = static_cast<std::int64_t>(size_of(v.type));
-  bool aligned = reinterpret_cast<std::uintptr_t>(v.data) % static_cast<std::uintptr_t>(size) == 0, any = true;
+  bool aligned = reinterpret_cast<std::uintptr_t>(v.data) % static_cast<std::uintptr_t>(size) == 0,
+       any = true;
   for (std::size_t k = 0; k < static_cast<std::size_t>(v.rank); ++k) {
     v.extent[k] = buffer_.shape[k];
     v.stride[k] = buffer_.strides[k] / size;
@@ -325,7 +344,8 @@ const described& needed(const input& x, const char* argument) {
 namespace {
 
 array describe(std::uintptr_t pointer, nb::handle type, const std::vector<std::int64_t>& shape,
-               const std::optional<std::vector<std::int64_t>>& strides, int device_type, int device) {
+               const std::optional<std::vector<std::int64_t>>& strides, int device_type,
+               int device) {
   array a;
   a.of.type = parse_type("dtype", type);
   check_rank("shape", static_cast<std::int64_t>(shape.size()));
@@ -343,8 +363,8 @@ array describe_dlpack(nb::handle capsule, const char* argument) {
   auto t = nb::cast<nb::ndarray<nb::ro>>(capsule);
   const auto type = type_of_dlpack(t.dtype());
   if (!type)
-    refuse_type(std::string(argument) + ": elements of DLPack's type code " + std::to_string(t.dtype().code) + ", " +
-                std::to_string(t.dtype().bits) + " bits");
+    refuse_type(std::string(argument) + ": elements of DLPack's type code " +
+                std::to_string(t.dtype().code) + ", " + std::to_string(t.dtype().bits) + " bits");
   check_rank(argument, static_cast<std::int64_t>(t.ndim()));
   array a;
   a.of.type = *type;
@@ -365,7 +385,8 @@ array describe_buffer(nb::object buffer, nb::handle type, const char* argument) 
   a.of = needed(x, argument);
   if (!type.is_none()) {
     const element_type as = parse_type("dtype", type);
-    if (size_of(as.stored) != size_of(a.of.type.stored)) refuse("dtype: of another size than the elements");
+    if (size_of(as.stored) != size_of(a.of.type.stored))
+      refuse("dtype: of another size than the elements");
     a.of.type = as;
     a.of.where.type = as.stored;
   }
@@ -379,14 +400,15 @@ bool overlap(const array& a, const array& b) {
   return a_first < b_end && b_first < a_end;
 }
 
-// ---- What to reduce -------------------------------------------------------------------------------
+// ---- What to reduce -----------------------------------------------------------------------------
 
 std::optional<method_id> parse_method_or_none(nb::handle given) {
   if (given.is_none()) return std::nullopt;
   const std::string text = string_argument("method", given);
   if (const auto m = parse_method(text)) return m;
   std::string known;
-  for (const method_info& m : all_methods) known += (known.empty() ? "" : ", ") + std::string(m.name);
+  for (const method_info& m : all_methods)
+    known += (known.empty() ? "" : ", ") + std::string(m.name);
   refuse("method: '" + text + "' is none of " + known);
 }
 
@@ -408,8 +430,12 @@ decltype(auto) renaming(Call call) {
     return call();
   } catch (const error& e) {
     const std::string_view what = e.what();
-    for (const auto& [ours, theirs] : {std::pair<std::string_view, std::string_view>{"out dtype:", "dtype:"}, {"n:", "x:"}, {"output ", "x: output "}})
-      if (what.starts_with(ours)) throw error(e.code(), std::string(theirs) + std::string(what.substr(ours.size())));
+    for (const auto& [ours, theirs] :
+         {std::pair<std::string_view, std::string_view>{"out dtype:", "dtype:"},
+          {"n:", "x:"},
+          {"output ", "x: output "}})
+      if (what.starts_with(ours))
+        throw error(e.code(), std::string(theirs) + std::string(what.substr(ours.size())));
     throw;
   }
 }
@@ -441,7 +467,8 @@ reduction made(op_id op, std::optional<method_id> method, element_type elements,
 /// What is asked for, of elements of a type yet to come.
 class request {
  public:
-  request(op_id op, std::optional<method_id> method, std::optional<dtype> acc, std::optional<dtype> out, int ddof)
+  request(op_id op, std::optional<method_id> method, std::optional<dtype> acc,
+          std::optional<dtype> out, int ddof)
       : op_(op), method_(method), acc_(acc), out_(out), ddof_(ddof) {}
 
   op_id op() const { return op_; }
@@ -482,9 +509,12 @@ class request {
     const auto as = [](op_id op) { return make_reduction(op, {}, dtype::u8); };
     if (asks_for_truth()) return of(of_bool);
     switch (op_) {
-      case op_id::max: case op_id::nanmax:  // of no elements 0, as any is; and min is, but not all
+      case op_id::max:
+      case op_id::nanmax:  // of no elements 0, as any is; and min is, but not all
         return as(op_id::any);
-      case op_id::sum: case op_id::nansum: case op_id::sum_squares:
+      case op_id::sum:
+      case op_id::nansum:
+      case op_id::sum_squares:
         return of(of_bool).out() == dtype::i64 && method_ != method_id::sequential
                    ? std::optional(as(op_id::count_nonzero))
                    : std::nullopt;
@@ -501,14 +531,16 @@ class request {
   std::array<std::optional<reduction>, element_types> known_;
 };
 
-// ---- Results --------------------------------------------------------------------------------------
+// ---- Results ------------------------------------------------------------------------------------
 
-/// Makes NumPy's arrays and scalars, without knowing them: of each type the 0-d array that it was shown.
+/// Makes NumPy's arrays and scalars, without knowing them: of each type the 0-d array that it was
+/// shown.
 class results {
  public:
   explicit results(nb::object empty) : empty_(std::move(empty)) {}
 
-  /// `cell`: a 0-d array that exports its memory; `shown`: of the type that the user sees, the same memory.
+  /// `cell`: a 0-d array that exports its memory; `shown`: of the type that the user sees, the same
+  /// memory.
   void add(nb::handle type, nb::object cell, nb::object shown) {
     one& t = each_[parse_type("dtype", type).index()];
     const input memory(cell, "cell", true);
@@ -519,21 +551,28 @@ class results {
     t.shown = std::move(shown);
   }
 
-  /// Whether x may be read by the buffer protocol: an array of the type of the cells, and none of a subclass, which may mean
-  /// something else by its memory.
-  bool knows(nb::handle x) const { return x.is_none() || nb::isinstance<array>(x) || Py_TYPE(x.ptr()) == Py_TYPE(each_[0].cell.ptr()); }
+  /// Whether x may be read by the buffer protocol: an array of the type of the cells, and none of a
+  /// subclass, which may mean something else by its memory.
+  bool knows(nb::handle x) const {
+    return x.is_none() || nb::isinstance<array>(x) ||
+           Py_TYPE(x.ptr()) == Py_TYPE(each_[0].cell.ptr());
+  }
 
   nb::object scalar_of(element_type type, std::uint64_t bits) const {
     const one& t = find(type);
     std::memcpy(t.data, &bits, size_of(type.stored));
     return nb::steal(check(PyObject_GetItem(t.shown.ptr(), nothing_.ptr())));
   }
-  nb::object empty(element_type type, const nb::tuple& shape) const { return empty_(shape, find(type).stored); }
+  nb::object empty(element_type type, const nb::tuple& shape) const {
+    return empty_(shape, find(type).stored);
+  }
   nb::object shown(element_type type, nb::object made) const {
     const one& t = find(type);
     return t.as.is_valid() ? made.attr("view")(t.as) : made;
   }
-  nb::object item(nb::handle made) const { return nb::steal(check(PyObject_GetItem(made.ptr(), nothing_.ptr()))); }
+  nb::object item(nb::handle made) const {
+    return nb::steal(check(PyObject_GetItem(made.ptr(), nothing_.ptr())));
+  }
 
  private:
   struct one {
@@ -554,10 +593,12 @@ class results {
   std::array<one, element_types> each_;
 };
 
-// An output: made by `results`, or by a function of the shape and the name of the type that gives the object and its address.
+// An output: made by `results`, or by a function of the shape and the name of the type that gives
+// the object and its address.
 class output {
  public:
-  output(const results* numpy, nb::handle make, element_type type, const nb::tuple& shape) : numpy_(numpy), type_(type) {
+  output(const results* numpy, nb::handle make, element_type type, const nb::tuple& shape)
+      : numpy_(numpy), type_(type) {
     if (numpy) {
       made_ = numpy->empty(type, shape);
       memory_.emplace(made_, "out", true);
@@ -584,7 +625,7 @@ class output {
   void* address_;
 };
 
-// ---- Calls ----------------------------------------------------------------------------------------
+// ---- Calls --------------------------------------------------------------------------------------
 
 struct axes_list {
   int count = 0;
@@ -595,7 +636,8 @@ struct axes_list {
 axes_list parse_axes(nb::handle axis, int rank) {
   std::array<bool, most_axes> chosen{};
   const auto add = [&](std::int64_t a) {
-    if (a < -rank || a >= rank) refuse("axis: " + std::to_string(a) + " of an array of " + std::to_string(rank) + " axes");
+    if (a < -rank || a >= rank)
+      refuse("axis: " + std::to_string(a) + " of an array of " + std::to_string(rank) + " axes");
     bool& one = chosen[static_cast<std::size_t>(a < 0 ? a + rank : a)];
     if (one) refuse("axis: " + std::to_string(a) + " is given twice");
     one = true;
@@ -612,17 +654,22 @@ axes_list parse_axes(nb::handle axis, int rank) {
   return axes;
 }
 
-const described& larger(const described& x, const described* y) { return y && y->size() > x.size() ? *y : x; }
+const described& larger(const described& x, const described* y) {
+  return y && y->size() > x.size() ? *y : x;
+}
 
 void check_pair(const described& x, const described* y) {
   if (!y) return;
-  if (!(x.type == y->type)) refuse("y: " + std::string(y->type.name()) + ", and x is " + std::string(x.type.name()));
-  if (x.on_gpu() != y->on_gpu() || (x.on_gpu() && x.device != y->device)) refuse("y: on another device than x");
+  if (!(x.type == y->type))
+    refuse("y: " + std::string(y->type.name()) + ", and x is " + std::string(x.type.name()));
+  if (x.on_gpu() != y->on_gpu() || (x.on_gpu() && x.device != y->device))
+    refuse("y: on another device than x");
 }
 
 std::vector<request*> requests_of(nb::handle given) {
   std::vector<request*> all;
-  if (request* one; nb::try_cast(given, one)) all.push_back(one);
+  if (request* one; nb::try_cast(given, one))
+    all.push_back(one);
   else
     for (const nb::handle r : given) all.push_back(nb::cast<request*>(r));
   return all;
@@ -648,9 +695,9 @@ bool takes_any_byte(nb::handle requests, const described& x) {
   });
 }
 
-// The inputs of a reduction as they are read. Bools have the bytes 0 and 1 alone, where others would
-// be taken for numbers: on a CPU they are copied if they have others, and on a GPU always, since to
-// look would be to wait. What is to be multiplied as floats is copied to f64.
+// The inputs of a reduction as they are read. Bools have the bytes 0 and 1 alone, where others
+// would be taken for numbers: on a CPU they are copied if they have others, and on a GPU always,
+// since to look would be to wait. What is to be multiplied as floats is copied to f64.
 class inputs_of {
  public:
   const described *x, *y;
@@ -715,9 +762,11 @@ std::vector<reduction> reductions_of(nb::handle requests, const described& x) {
   return all;
 }
 
-// Makes the outputs, has `run` fill them, and hands them over: one for one request, a tuple for a list of them.
+// Makes the outputs, has `run` fill them, and hands them over: one for one request, a tuple for a
+// list of them.
 template <class Run>
-nb::object with_outputs(nb::handle given, const described& x, std::span<const std::int64_t> extents, nb::handle make, Run run) {
+nb::object with_outputs(nb::handle given, const described& x, std::span<const std::int64_t> extents,
+                        nb::handle make, Run run) {
   const std::vector<request*> all = requests_of(given);
   const std::vector<reduction> reductions = reductions_of(given, x);
   results* numpy = nullptr;
@@ -744,19 +793,24 @@ bool truth_of(nb::handle given, const char* argument) {
     if (value != -1 || !PyErr_Occurred()) return value != 0;
     PyErr_Clear();
   }
-  if (nb::cast<std::string>(given.type().attr("__module__")) == "numpy" && nb::cast<std::string>(given.type().attr("__name__")).starts_with("bool"))
+  if (nb::cast<std::string>(given.type().attr("__module__")) == "numpy" &&
+      nb::cast<std::string>(given.type().attr("__name__")).starts_with("bool"))
     return PyObject_IsTrue(given.ptr()) == 1;
-  throw nb::type_error((std::string(argument) + ": " + nb::repr(given).c_str() + " is neither true nor false").c_str());
+  throw nb::type_error(
+      (std::string(argument) + ": " + nb::repr(given).c_str() + " is neither true nor false")
+          .c_str());
 }
 
 constexpr bool by_reference = true;
 
 template <bool Reference = false>
-nb::object reduce(nb::handle requests, nb::handle x_given, nb::handle y_given, nb::handle axis, nb::handle keepdims, nb::handle make,
-                  stream_address stream, nb::handle allocate) {
+nb::object reduce(nb::handle requests, nb::handle x_given, nb::handle y_given, nb::handle axis,
+                  nb::handle keepdims, nb::handle make, stream_address stream,
+                  nb::handle allocate) {
   request* one = nullptr;
   results* numpy = nullptr;
-  if (nb::try_cast(make, numpy) && !(numpy->knows(x_given) && numpy->knows(y_given))) return nb::borrow(Py_NotImplemented);
+  if (nb::try_cast(make, numpy) && !(numpy->knows(x_given) && numpy->knows(y_given)))
+    return nb::borrow(Py_NotImplemented);
   const input x_in(x_given, "x"), y_in(y_given, "y");
   if (!x_in || (!y_in && !y_given.is_none())) return nb::borrow(Py_NotImplemented);
   check_pair(*x_in, y_in ? &*y_in : nullptr);
@@ -815,7 +869,9 @@ nb::object reduce(nb::handle requests, nb::handle x_given, nb::handle y_given, n
 // One axis, one element after the other, on the device of x.
 const described& flat(const input& given, const char* argument, const described* x = nullptr) {
   const described& a = needed(given, argument);
-  if (a.where.rank != 1) refuse(std::string(argument) + ": " + std::to_string(a.where.rank) + " axes, where one is taken");
+  if (a.where.rank != 1)
+    refuse(std::string(argument) + ": " + std::to_string(a.where.rank) +
+           " axes, where one is taken");
   if (!a.is_row_major()) refuse(std::string(argument) + ": its elements do not lie in a row");
   if (x && (a.on_gpu() != x->on_gpu() || (a.on_gpu() && a.device != x->device)))
     refuse(std::string(argument) + ": on another device than x");
@@ -827,7 +883,10 @@ class flat_inputs {
 
  public:
   flat_inputs(nb::handle x_given, nb::handle y_given)
-      : x_in_(x_given, "x"), y_in_(y_given, "y"), x(flat(x_in_, "x")), y(y_given.is_none() ? nullptr : &flat(y_in_, "y")) {
+      : x_in_(x_given, "x"),
+        y_in_(y_given, "y"),
+        x(flat(x_in_, "x")),
+        y(y_given.is_none() ? nullptr : &flat(y_in_, "y")) {
     check_pair(x, y);
     if (y && y->size() != x.size()) refuse("y: not of the length of x");
   }
@@ -835,12 +894,15 @@ class flat_inputs {
   const described* const y;
 };
 std::span<const std::int64_t> indices(const described& a, const char* argument) {
-  if (!(a.type == element_type{dtype::i64})) refuse_type(std::string(argument) + ": " + std::string(a.type.name()) + ", where i64 is taken");
+  if (!(a.type == element_type{dtype::i64}))
+    refuse_type(std::string(argument) + ": " + std::string(a.type.name()) + ", where i64 is taken");
   return {static_cast<const std::int64_t*>(a.where.data), a.size()};
 }
 
-// `check`: whether to look at offsets in device memory first, which waits for them. In host memory they are looked at anyway.
-nb::object reduce_segments(nb::handle requests, nb::handle x_given, nb::handle y_given, nb::handle offsets_given, bool check, nb::handle make,
+// `check`: whether to look at offsets in device memory first, which waits for them. In host memory
+// they are looked at anyway.
+nb::object reduce_segments(nb::handle requests, nb::handle x_given, nb::handle y_given,
+                           nb::handle offsets_given, bool check, nb::handle make,
                            stream_address stream, nb::handle allocate) {
   const flat_inputs in(x_given, y_given);
   const input offsets_in(offsets_given, "offsets");
@@ -872,13 +934,16 @@ nb::object reduce_segments(nb::handle requests, nb::handle x_given, nb::handle y
       });
 }
 
-nb::object reduce_by_key(nb::handle requests, nb::handle x_given, nb::handle y_given, nb::handle keys_given, nb::handle count, bool check,
-                         nb::handle make, stream_address stream, nb::handle allocate) {
+nb::object reduce_by_key(nb::handle requests, nb::handle x_given, nb::handle y_given,
+                         nb::handle keys_given, nb::handle count, bool check, nb::handle make,
+                         stream_address stream, nb::handle allocate) {
   const flat_inputs in(x_given, y_given);
   const input keys_in(keys_given, "keys");
   const described& x = in.x;
   const auto keys = indices(flat(keys_in, "keys", &x), "keys");
-  if (keys.size() != x.size()) refuse("keys: " + std::to_string(keys.size()) + " of them for " + std::to_string(x.size()) + " elements");
+  if (keys.size() != x.size())
+    refuse("keys: " + std::to_string(keys.size()) + " of them for " + std::to_string(x.size()) +
+           " elements");
   const std::int64_t extent = integer("outputs", count);
   if (extent < 0) refuse("outputs: " + std::to_string(extent) + " is negative");
   if (check && x.on_gpu()) {
@@ -906,7 +971,8 @@ nb::object reduce_by_key(nb::handle requests, nb::handle x_given, nb::handle y_g
 }
 
 // Of a whole array in host memory, to addresses of the caller's.
-void reduce_all_into(const std::vector<reduction>& all, const array& x, const std::vector<std::uintptr_t>& out) {
+void reduce_all_into(const std::vector<reduction>& all, const array& x,
+                     const std::vector<std::uintptr_t>& out) {
   if (x.of.on_gpu()) refuse("x: on a GPU, where an array in host memory is taken");
   std::vector<void*> to;
   for (const auto a : out) to.push_back(reinterpret_cast<void*>(a));
@@ -917,7 +983,7 @@ void reduce_all_into(const std::vector<reduction>& all, const array& x, const st
   cpu::reduce(all, of.where, nullptr, axes, to, how_for(of));
 }
 
-// ---- The registry ---------------------------------------------------------------------------------
+// ---- The registry -------------------------------------------------------------------------------
 
 bool can_be_made(op_id op, std::optional<dtype> acc, std::optional<dtype> out, int ddof) {
   try {
@@ -929,7 +995,8 @@ bool can_be_made(op_id op, std::optional<dtype> acc, std::optional<dtype> out, i
 }
 
 nb::list ops() {
-  constexpr std::string_view typings[] = {"additive", "real", "wide", "same", "place", "count", "truth"};
+  constexpr std::string_view typings[] = {"additive", "real",  "wide", "same",
+                                          "place",    "count", "truth"};
   constexpr std::string_view empties[] = {"0", "1", "NaN", "-inf", "refused"};
   nb::list all;
   for (const op_info& op : all_op_infos) {
@@ -939,7 +1006,8 @@ nb::list ops() {
     d["takes_method"] = op.takes_method;
     d["has_exact"] = op.has_exact;
     d["takes_acc"] = can_be_made(op.id, dtype::f32, {}, 0) && can_be_made(op.id, dtype::f64, {}, 0);
-    d["takes_dtype"] = can_be_made(op.id, {}, dtype::f32, 0) && can_be_made(op.id, {}, dtype::f64, 0);
+    d["takes_dtype"] =
+        can_be_made(op.id, {}, dtype::f32, 0) && can_be_made(op.id, {}, dtype::f64, 0);
     d["takes_ddof"] = can_be_made(op.id, {}, {}, 1);
     d["types"] = str(typings[static_cast<int>(op.types)]);
     d["empty"] = str(empties[static_cast<int>(op.empty)]);
@@ -963,32 +1031,42 @@ nb::list methods() {
 
 nb::list dtypes() {
   nb::list all;
-  for (const dtype t : all_dtypes) all.append(nb::make_tuple(str(name(t)), size_of(t), is_float(t)));
+  for (const dtype t : all_dtypes)
+    all.append(nb::make_tuple(str(name(t)), size_of(t), is_float(t)));
   return all;
 }
 
-// ---- Comparing ------------------------------------------------------------------------------------
+// ---- Comparing ----------------------------------------------------------------------------------
 
-scalar parse_scalar(nb::handle type, std::uint64_t bits) { return {parse_type("dtype", type).stored, bits}; }
+scalar parse_scalar(nb::handle type, std::uint64_t bits) {
+  return {parse_type("dtype", type).stored, bits};
+}
 
 // Both row-major, of one type and length; u64 to `out`.
 void ulp_distances(nb::handle a_given, nb::handle b_given, nb::handle out_given) {
   const input a(a_given, "a"), b(b_given, "b"), out(out_given, "out", true);
   const described &x = needed(a, "a"), &y = needed(b, "b"), &to = needed(out, "out");
-  if (!(x.type == y.type)) refuse_type("b: " + std::string(y.type.name()) + ", and a is " + std::string(x.type.name()));
-  if (x.size() != y.size() || x.size() != to.size() || !x.is_row_major() || !y.is_row_major() || !to.is_row_major())
+  if (!(x.type == y.type))
+    refuse_type("b: " + std::string(y.type.name()) + ", and a is " + std::string(x.type.name()));
+  if (x.size() != y.size() || x.size() != to.size() || !x.is_row_major() || !y.is_row_major() ||
+      !to.is_row_major())
     refuse("b: not laid out as a is");
   const std::size_t size = size_of(x.type.stored);
   for (std::uint64_t i = 0; i < x.size(); ++i) {
-    const auto at = [&](const described& d) { return load_scalar(d.type.stored, static_cast<const std::byte*>(d.where.data) + i * size); };
-    static_cast<std::uint64_t*>(const_cast<void*>(to.where.data))[i] = testing::ulp_distance(at(x), at(y));
+    const auto at = [&](const described& d) {
+      return load_scalar(d.type.stored, static_cast<const std::byte*>(d.where.data) + i * size);
+    };
+    static_cast<std::uint64_t*>(const_cast<void*>(to.where.data))[i] =
+        testing::ulp_distance(at(x), at(y));
   }
 }
 
 std::string order_text(std::uint64_t n, nb::handle method, nb::handle format) {
   const std::string text = string_argument("format", format);
   const auto m = parse_method_or_none(method).value_or(method_id::tree);
-  for (const auto& [known, f] : {std::pair{"text", order_format::text}, {"expression", order_format::expression}, {"dot", order_format::dot}})
+  for (const auto& [known, f] : {std::pair{"text", order_format::text},
+                                 {"expression", order_format::expression},
+                                 {"dot", order_format::dot}})
     if (text == known) return print_order(n, m, f);
   refuse("format: '" + text + "' is none of text, expression, dot");
 }
@@ -1014,78 +1092,131 @@ NB_MODULE(_core, m) {
   m.def("methods", methods, "The registry of methods.");
   m.def("dtypes", dtypes, "Name, size in bytes, whether it is a float, of each element type.");
   m.def("cuda_devices", cuda::devices, "The names of the GPUs.");
-  m.def("synchronize", [](std::uintptr_t stream) { cuda::synchronize(reinterpret_cast<cuda::stream>(stream)); }, "stream"_a,
-        nb::call_guard<nb::gil_scoped_release>(), "Waits for what is enqueued there.");
+  m.def(
+      "synchronize",
+      [](std::uintptr_t stream) { cuda::synchronize(reinterpret_cast<cuda::stream>(stream)); },
+      "stream"_a, nb::call_guard<nb::gil_scoped_release>(), "Waits for what is enqueued there.");
 
-  nb::class_<array>(m, "Array", "A description of an array of any layout: strides in elements, the device as DLPack has it.")
-      .def("__init__",
-           [](array* self, std::uintptr_t pointer, nb::handle type, const std::vector<std::int64_t>& shape,
-              const std::optional<std::vector<std::int64_t>>& strides, int device_type,
-              int device) { new (self) array(describe(pointer, type, shape, strides, device_type, device)); },
-           "pointer"_a, "dtype"_a, "shape"_a, "strides"_a = nb::none(), "device_type"_a = int{on_cpu}, "device"_a = 0)
-      .def_static("from_dlpack", describe_dlpack, "capsule"_a, "argument"_a = "x", "Of a DLPack capsule, whose tensor it keeps.")
-      .def_static("from_buffer", describe_buffer, "buffer"_a, "dtype"_a = nb::none(), "argument"_a = "x",
-                  "Of an exporter of Python's buffer protocol, which it keeps; of another dtype of the same size.")
-      .def_prop_ro("pointer", [](const array& a) { return reinterpret_cast<std::uintptr_t>(a.of.where.data); })
+  nb::class_<array>(
+      m, "Array",
+      "A description of an array of any layout: strides in elements, the device as DLPack has it.")
+      .def(
+          "__init__",
+          [](array* self, std::uintptr_t pointer, nb::handle type,
+             const std::vector<std::int64_t>& shape,
+             const std::optional<std::vector<std::int64_t>>& strides, int device_type, int device) {
+            new (self) array(describe(pointer, type, shape, strides, device_type, device));
+          },
+          "pointer"_a, "dtype"_a, "shape"_a, "strides"_a = nb::none(),
+          "device_type"_a = int{on_cpu}, "device"_a = 0)
+      .def_static("from_dlpack", describe_dlpack, "capsule"_a, "argument"_a = "x",
+                  "Of a DLPack capsule, whose tensor it keeps.")
+      .def_static("from_buffer", describe_buffer, "buffer"_a, "dtype"_a = nb::none(),
+                  "argument"_a = "x",
+                  "Of an exporter of Python's buffer protocol, which it keeps; of another dtype of "
+                  "the same size.")
+      .def_prop_ro("pointer",
+                   [](const array& a) { return reinterpret_cast<std::uintptr_t>(a.of.where.data); })
       .def_prop_ro("dtype", [](const array& a) { return str(a.of.type.name()); })
-      .def_prop_ro("shape", [](const array& a) { return shape_of({a.of.where.extent.data(), static_cast<std::size_t>(a.of.where.rank)}); })
-      .def_prop_ro("strides", [](const array& a) { return shape_of({a.of.where.stride.data(), static_cast<std::size_t>(a.of.where.rank)}); })
+      .def_prop_ro(
+          "shape",
+          [](const array& a) {
+            return shape_of({a.of.where.extent.data(), static_cast<std::size_t>(a.of.where.rank)});
+          })
+      .def_prop_ro(
+          "strides",
+          [](const array& a) {
+            return shape_of({a.of.where.stride.data(), static_cast<std::size_t>(a.of.where.rank)});
+          })
       .def_prop_ro("is_row_major", [](const array& a) { return a.of.is_row_major(); })
-      .def("overlaps", overlap, "other"_a, "Whether the smallest ranges of memory that hold each have a byte in common.")
+      .def("overlaps", overlap, "other"_a,
+           "Whether the smallest ranges of memory that hold each have a byte in common.")
       .def_prop_ro("device_type", [](const array& a) { return a.of.device_type; })
       .def_prop_ro("device", [](const array& a) { return a.of.device; });
 
-  nb::class_<reduction>(m, "Reduction", "An operation on elements of a type, in an accumulator, rounded to an output type.")
-      .def("__init__",
-           [](reduction* self, nb::handle op, nb::handle method, nb::handle in, nb::handle acc, nb::handle out, int ddof) {
-             new (self) reduction(made(parse_op_or_refuse(op), parse_method_or_none(method), parse_type("in_", in),
-                                       parse_dtype_or_none("acc", acc), parse_dtype_or_none("dtype", out), ddof));
-           },
-           "op"_a, "method"_a.none(), "in_"_a, "acc"_a.none() = nb::none(), "out"_a.none() = nb::none(), "ddof"_a = 0)
+  nb::class_<reduction>(
+      m, "Reduction",
+      "An operation on elements of a type, in an accumulator, rounded to an output type.")
+      .def(
+          "__init__",
+          [](reduction* self, nb::handle op, nb::handle method, nb::handle in, nb::handle acc,
+             nb::handle out, int ddof) {
+            new (self) reduction(made(parse_op_or_refuse(op), parse_method_or_none(method),
+                                      parse_type("in_", in), parse_dtype_or_none("acc", acc),
+                                      parse_dtype_or_none("dtype", out), ddof));
+          },
+          "op"_a, "method"_a.none(), "in_"_a, "acc"_a.none() = nb::none(),
+          "out"_a.none() = nb::none(), "ddof"_a = 0)
       .def_prop_ro("op", [](const reduction& r) { return str(name(r.op())); })
-      .def_prop_ro("method", [](const reduction& r) -> nb::object { return r.method() ? nb::object(str(name(*r.method()))) : nb::none(); })
+      .def_prop_ro("method",
+                   [](const reduction& r) -> nb::object {
+                     return r.method() ? nb::object(str(name(*r.method()))) : nb::none();
+                   })
       .def_prop_ro("in_", [](const reduction& r) { return str(name(r.in())); })
       .def_prop_ro("acc", [](const reduction& r) { return str(name(r.acc())); })
       .def_prop_ro("out", [](const reduction& r) { return str(name(r.out())); })
       .def_prop_ro("ddof", &reduction::ddof);
 
   nb::class_<request>(m, "Request", "A Reduction of elements of a type yet to come.")
-      .def("__init__",
-           [](request* self, nb::handle op, nb::handle method, nb::handle acc, nb::handle out, nb::handle ddof) {
-             const auto d = integer("ddof", ddof);
-             if (d > INT32_MAX) refuse("ddof: " + std::to_string(d) + " is too large");
-             if (d < 0) refuse("ddof: " + std::to_string(d) + " is negative");
-             new (self) request(parse_op_or_refuse(op), parse_method_or_none(method), parse_dtype_or_none("acc", acc),
-                                parse_dtype_or_none("dtype", out), static_cast<int>(d));
-           },
-           "op"_a, "method"_a.none() = nb::none(), "acc"_a.none() = nb::none(), "out"_a.none() = nb::none(), "ddof"_a = 0)
-      .def("of", [](request& r, nb::handle in) { return r.of(parse_type("dtype", in)); }, "dtype"_a)
-      .def("result", [](request& r, nb::handle in) { return str(r.result(parse_type("dtype", in)).name()); }, "dtype"_a,
-           "The name of the result's type, which may be bool.");
+      .def(
+          "__init__",
+          [](request* self, nb::handle op, nb::handle method, nb::handle acc, nb::handle out,
+             nb::handle ddof) {
+            const auto d = integer("ddof", ddof);
+            if (d > INT32_MAX) refuse("ddof: " + std::to_string(d) + " is too large");
+            if (d < 0) refuse("ddof: " + std::to_string(d) + " is negative");
+            new (self) request(parse_op_or_refuse(op), parse_method_or_none(method),
+                               parse_dtype_or_none("acc", acc), parse_dtype_or_none("dtype", out),
+                               static_cast<int>(d));
+          },
+          "op"_a, "method"_a.none() = nb::none(), "acc"_a.none() = nb::none(),
+          "out"_a.none() = nb::none(), "ddof"_a = 0)
+      .def(
+          "of", [](request& r, nb::handle in) { return r.of(parse_type("dtype", in)); }, "dtype"_a)
+      .def(
+          "result",
+          [](request& r, nb::handle in) { return str(r.result(parse_type("dtype", in)).name()); },
+          "dtype"_a, "The name of the result's type, which may be bool.");
 
   nb::class_<results>(m, "Results", "Makes NumPy's arrays and scalars.")
       .def(nb::init<nb::object>(), "empty"_a)
       .def("add", &results::add, "dtype"_a, "cell"_a, "shown"_a)
-      .def("scalar", [](const results& r, nb::handle type, std::uint64_t bits) { return r.scalar_of(parse_type("dtype", type), bits); },
-           "dtype"_a, "bits"_a);
+      .def(
+          "scalar",
+          [](const results& r, nb::handle type, std::uint64_t bits) {
+            return r.scalar_of(parse_type("dtype", type), bits);
+          },
+          "dtype"_a, "bits"_a);
 
-  m.def("reduce", reduce<>, "requests"_a, "x"_a.none(), "y"_a.none(), "axis"_a.none(), "keepdims"_a.none(), "make"_a, "stream"_a = 0,
-        "allocate"_a.none() = nb::none(),
-        "Of one Request its result, of a list of them a tuple. `make`: Results, or a function of the shape and the name of the type "
-        "that gives the result's array and its address. NotImplemented where x or y is neither an Array nor an array of NumPy's that Python's buffer protocol can show.");
-  m.def("_reference", reduce<by_reference>, "requests"_a, "x"_a.none(), "y"_a.none(), "axis"_a.none(), "keepdims"_a.none(), "make"_a, "stream"_a = 0,
+  m.def("reduce", reduce<>, "requests"_a, "x"_a.none(), "y"_a.none(), "axis"_a.none(),
+        "keepdims"_a.none(), "make"_a, "stream"_a = 0, "allocate"_a.none() = nb::none(),
+        "Of one Request its result, of a list of them a tuple. `make`: Results, or a function of "
+        "the shape and the name of the type "
+        "that gives the result's array and its address. NotImplemented where x or y is neither an "
+        "Array nor an array of NumPy's that Python's buffer protocol can show.");
+  m.def("_reference", reduce<by_reference>, "requests"_a, "x"_a.none(), "y"_a.none(),
+        "axis"_a.none(), "keepdims"_a.none(), "make"_a, "stream"_a = 0,
         "allocate"_a.none() = nb::none(), "reduce, by the library's slow reference: for tests.");
-  m.def("reduce_segments", reduce_segments, "requests"_a, "x"_a, "y"_a.none(), "offsets"_a, "check"_a, "make"_a, "stream"_a = 0,
-        "allocate"_a.none() = nb::none());
-  m.def("reduce_by_key", reduce_by_key, "requests"_a, "x"_a, "y"_a.none(), "keys"_a, "outputs"_a, "check"_a, "make"_a, "stream"_a = 0,
-        "allocate"_a.none() = nb::none());
+  m.def("reduce_segments", reduce_segments, "requests"_a, "x"_a, "y"_a.none(), "offsets"_a,
+        "check"_a, "make"_a, "stream"_a = 0, "allocate"_a.none() = nb::none());
+  m.def("reduce_by_key", reduce_by_key, "requests"_a, "x"_a, "y"_a.none(), "keys"_a, "outputs"_a,
+        "check"_a, "make"_a, "stream"_a = 0, "allocate"_a.none() = nb::none());
 
-  m.def("reduce_all_into", reduce_all_into, "reductions"_a, "x"_a, "out"_a, "Of a whole array in host memory, to addresses of the caller's.");
+  m.def("reduce_all_into", reduce_all_into, "reductions"_a, "x"_a, "out"_a,
+        "Of a whole array in host memory, to addresses of the caller's.");
 
-  m.def("_uses_one_thread", [] { return one_thread.load(); }, "Whether this is a child of a process that has used more: for tests.");
+  m.def(
+      "_uses_one_thread", [] { return one_thread.load(); },
+      "Whether this is a child of a process that has used more: for tests.");
   m.def("ulp_distances", ulp_distances, "a"_a, "b"_a, "out"_a);
-  m.def("to_string", [](nb::handle type, std::uint64_t bits) { return to_string(parse_scalar(type, bits)); }, "dtype"_a, "bits"_a);
-  m.def("to_hex", [](nb::handle type, std::uint64_t bits) { return to_hex(parse_scalar(type, bits)); }, "dtype"_a, "bits"_a);
+  m.def(
+      "to_string",
+      [](nb::handle type, std::uint64_t bits) { return to_string(parse_scalar(type, bits)); },
+      "dtype"_a, "bits"_a);
+  m.def(
+      "to_hex",
+      [](nb::handle type, std::uint64_t bits) { return to_hex(parse_scalar(type, bits)); },
+      "dtype"_a, "bits"_a);
   m.def("order", order_text, "n"_a, "method"_a, "format"_a);
   add_accumulator(m);
   add_rows(m);

@@ -27,7 +27,9 @@ struct element_type {
   bool is_bool = false;
 
   std::string_view name() const { return is_bool ? "bool" : bitfold::name(stored); }
-  std::size_t index() const { return is_bool ? all_dtypes.size() : static_cast<std::size_t>(stored); }
+  std::size_t index() const {
+    return is_bool ? all_dtypes.size() : static_cast<std::size_t>(stored);
+  }
   friend bool operator==(const element_type&, const element_type&) = default;
 };
 inline constexpr std::size_t element_types = all_dtypes.size() + 1;
@@ -52,7 +54,10 @@ struct described {
 
   bool on_gpu() const { return device_type == on_cuda || device_type == on_cuda_managed; }
   std::uint64_t size() const;
-  bool is_row_major() const { return lies_in_a_row({where.extent.data(), static_cast<std::size_t>(where.rank)}, where.stride.data()); }
+  bool is_row_major() const {
+    return lies_in_a_row({where.extent.data(), static_cast<std::size_t>(where.rank)},
+                         where.stride.data());
+  }
 };
 
 /// _core.Array: a description, with what keeps the memory alive.
@@ -62,7 +67,8 @@ struct array {
   nb::ndarray<nb::ro> tensor = {};  // where it came by DLPack
 };
 
-/// An argument of a call: an _core.Array, or what has Python's buffer protocol, held until the call ends.
+/// An argument of a call: an _core.Array, or what has Python's buffer protocol, held until the call
+/// ends.
 class input {
  public:
   input(nb::handle from, const char* argument, bool writable = false);
@@ -70,7 +76,8 @@ class input {
   input(const input&) = delete;
   input& operator=(const input&) = delete;
 
-  /// Whether it is there: not None, and an array whose elements are of one of the types and lie at multiples of their size.
+  /// Whether it is there: not None, and an array whose elements are of one of the types and lie at
+  /// multiples of their size.
   explicit operator bool() const { return there_; }
   const described& operator*() const { return of_; }
   const described* operator->() const { return &of_; }
@@ -97,10 +104,11 @@ class without_lock {
  private:
   std::optional<nb::gil_scoped_release> released_;
 };
-/// On as many threads as the library likes; on one in a child process, which has none of its parent's threads, and their locks
-/// as they were, where the parent has used them.
+/// On as many threads as the library likes; on one in a child process, which has none of its
+/// parent's threads, and their locks as they were, where the parent has used them.
 cpu::options how_for(const described& x);
-/// On so many of another library's threads; in a child process on one, as that library may have used them.
+/// On so many of another library's threads; in a child process on one, as that library may have
+/// used them.
 cpu::options how_for(const described& x, int threads);
 
 /// x, of bool on the CPU, with the bytes 0 and 1 alone: itself or, where others stand for true,

@@ -21,7 +21,8 @@ using namespace nb::literals;
 std::string digest(nb::handle given) {
   const input x_in(given, "x");
   const described& x = needed(x_in, "x");
-  if (x.on_gpu() || !x.is_row_major()) throw error(errc::usage, "x: its elements do not lie in a row on the CPU");
+  if (x.on_gpu() || !x.is_row_major())
+    throw error(errc::usage, "x: its elements do not lie in a row on the CPU");
   const nb::gil_scoped_release free;
   io::digest d;
   d.add(x.where.data, x.size() * size_of(x.type.stored));
@@ -60,7 +61,8 @@ io::element_type type_in_file(element_type t) { return *io::element_type::parse(
 // A list of arrays of one file: (name, dtype, shape, digest, [(Reduction, bits), ...]).
 std::string golden_text(const std::string& file, nb::handle format, nb::handle arrays) {
   const auto f = io::parse_format(string_argument("format", format));
-  if (!f) throw error(errc::usage, "format: there is no '" + string_argument("format", format) + "'");
+  if (!f)
+    throw error(errc::usage, "format: there is no '" + string_argument("format", format) + "'");
   io::golden g{BITFOLD_VERSION, {{{{file, *f}}, {}}}};
   for (const nb::handle a : arrays) {
     io::golden_array one{nb::cast<std::string>(a[0]),
@@ -82,14 +84,17 @@ nb::list read_golden(const std::string& path) {
   nb::list files;
   for (const io::golden_file& f : io::read_golden(path).files) {
     if (f.from.size() != 1)
-      throw error(errc::bad_input, path + ": files[0].file2: recorded of two inputs, which is for bitfold check");
+      throw error(errc::bad_input,
+                  path + ": files[0].file2: recorded of two inputs, which is for bitfold check");
     nb::list arrays;
     for (const io::golden_array& a : f.arrays) {
       nb::list results;
-      for (const io::golden_result& r : a.results) results.append(nb::make_tuple(r.what, r.value.bits));
+      for (const io::golden_result& r : a.results)
+        results.append(nb::make_tuple(r.what, r.value.bits));
       nb::list shape;
       for (const auto extent : a.shape) shape.append(extent);
-      arrays.append(nb::make_tuple(a.name, str(name(a.type)), nb::tuple(shape), a.digests[0], results));
+      arrays.append(
+          nb::make_tuple(a.name, str(name(a.type)), nb::tuple(shape), a.digests[0], results));
     }
     files.append(nb::make_tuple(f.from[0].file, str(io::name(f.from[0].format)), arrays));
   }

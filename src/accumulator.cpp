@@ -57,22 +57,24 @@ std::vector<std::byte> to_bytes(const layout& of, kind k, std::span<const word> 
   out[7] = static_cast<std::byte>(k);
   put(out, 8, static_cast<std::int32_t>(part.count ? of.low + 64 * part.first : 0));
   put(out, 12, static_cast<std::uint32_t>(part.count));
-  for (std::size_t i = 0, first = static_cast<std::size_t>(part.first); head + 8 * i < out.size(); ++i)
+  for (std::size_t i = 0, first = static_cast<std::size_t>(part.first); head + 8 * i < out.size();
+       ++i)
     put(out, head + 8 * i, words[first + i]);
   return out;
 }
 
 kind from_bytes(const layout& of, std::span<const std::byte> bytes, std::span<word> words) {
-  if (bytes.size() < head) refuse("length", std::to_string(bytes.size()) + " bytes, fewer than the 16 of the head");
+  if (bytes.size() < head)
+    refuse("length", std::to_string(bytes.size()) + " bytes, fewer than the 16 of the head");
   if (std::memcmp(bytes.data(), magic, sizeof magic) != 0) refuse("magic", "is not \"bfxs\"");
   if (bytes[4] != version)
     refuse("version", std::to_string(std::to_integer<int>(bytes[4])) + ", where 1 is read");
   if (bytes[5] != static_cast<std::byte>(of.type))
-    refuse("dtype", "code " + std::to_string(std::to_integer<int>(bytes[5])) + ", which is not that of " +
-                        std::string(name(of.type)));
+    refuse("dtype", "code " + std::to_string(std::to_integer<int>(bytes[5])) +
+                        ", which is not that of " + std::string(name(of.type)));
   if (bytes[6] != static_cast<std::byte>(of.degree))
-    refuse("degree", std::to_string(std::to_integer<int>(bytes[6])) + ", where " + std::to_string(of.degree) +
-                         " is read");
+    refuse("degree", std::to_string(std::to_integer<int>(bytes[6])) + ", where " +
+                         std::to_string(of.degree) + " is read");
   if (bytes[7] > static_cast<std::byte>(kind::nan))
     refuse("kind", "code " + std::to_string(std::to_integer<int>(bytes[7])) + " is unknown");
   const auto k = static_cast<kind>(bytes[7]);
@@ -82,9 +84,11 @@ kind from_bytes(const layout& of, std::span<const std::byte> bytes, std::span<wo
   const auto exponent = get<std::int32_t>(bytes, 8);
   const auto count = get<std::uint32_t>(bytes, 12);
   if (count > static_cast<std::uint32_t>(of.words))
-    refuse("limbs", std::to_string(count) + ", more than the " + std::to_string(of.words) + " of this type");
+    refuse("limbs",
+           std::to_string(count) + ", more than the " + std::to_string(of.words) + " of this type");
   if (bytes.size() != head + 8 * std::size_t{count})
-    refuse("length", std::to_string(bytes.size()) + " bytes for " + std::to_string(count) + " limbs");
+    refuse("length",
+           std::to_string(bytes.size()) + " bytes for " + std::to_string(count) + " limbs");
   if (count == 0) {
     if (exponent != 0) refuse("exponent", "is not 0, without limbs");
     return k;
@@ -99,7 +103,8 @@ kind from_bytes(const layout& of, std::span<const std::byte> bytes, std::span<wo
   if (words[static_cast<std::size_t>(first) + count - 1] >> 63)
     std::fill(words.begin() + first + static_cast<int>(count), words.end(), ~word{0});
   const trimmed part = trim(words);
-  if (part.first != first || part.count != static_cast<int>(count)) refuse("limbs", "are not trimmed");
+  if (part.first != first || part.count != static_cast<int>(count))
+    refuse("limbs", "are not trimmed");
   return k;
 }
 

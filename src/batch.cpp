@@ -10,7 +10,8 @@ namespace {
 
 // The places of an axes' elements first, first + 1, ..., by runs along the last axis.
 template <class Run>
-void for_each_run(const axes& of, std::int64_t axes::axis::*stride, std::uint64_t first, std::uint64_t n, Run run) {
+void for_each_run(const axes& of, std::int64_t axes::axis::* stride, std::uint64_t first,
+                  std::uint64_t n, Run run) {
   if (of.rank == 0) return run(std::int64_t{0}, std::int64_t{0}, n);
   const axes::axis& last = of.each[of.rank - 1];
   std::uint64_t digit[most_axes];
@@ -36,109 +37,131 @@ void for_each_run(const axes& of, std::int64_t axes::axis::*stride, std::uint64_
 
 }  // namespace
 
-void places_of(const axes& of, std::uint64_t first, std::uint64_t n, std::ptrdiff_t* x, std::ptrdiff_t* y) {
-  const auto put = [&](std::int64_t axes::axis::*stride, std::ptrdiff_t* to) {
-    for_each_run(of, stride, first, n, [&](std::int64_t at, std::int64_t across, std::uint64_t count) {
-      for (; count > 0; --count, at += across) *to++ = at;
-    });
+void places_of(const axes& of, std::uint64_t first, std::uint64_t n, std::ptrdiff_t* x,
+               std::ptrdiff_t* y) {
+  const auto put = [&](std::int64_t axes::axis::* stride, std::ptrdiff_t* to) {
+    for_each_run(of, stride, first, n,
+                 [&](std::int64_t at, std::int64_t across, std::uint64_t count) {
+                   for (; count > 0; --count, at += across) *to++ = at;
+                 });
   };
   put(&axes::axis::x, x);
   if (y) put(&axes::axis::y, y);
 }
 
-void strided_batch::copy(std::int64_t axes::axis::*stride, const std::byte* from, std::uint64_t output,
-                         std::uint64_t outputs_, std::uint64_t first, std::uint64_t n, std::byte* to,
-                         std::size_t pitch) const {
+void strided_batch::copy(std::int64_t axes::axis::* stride, const std::byte* from,
+                         std::uint64_t output, std::uint64_t outputs_, std::uint64_t first,
+                         std::uint64_t n, std::byte* to, std::size_t pitch) const {
   with_bits(type, [&]<class T>(T) {
     const T* const elements_ = reinterpret_cast<const T*>(from);
-    // Runs of outputs times runs of elements: rectangles, of which squares are copied that stay in the cache.
+    // Runs of outputs times runs of elements: rectangles, of which squares are copied that stay in
+    // the cache.
     std::byte* row = to;
-    for_each_run(l_.kept, stride, output, outputs_, [&](std::int64_t begin, std::int64_t down, std::uint64_t rows) {
-      std::uint64_t column = 0;
-      for_each_run(l_.reduced, stride, first, n, [&](std::int64_t at, std::int64_t across, std::uint64_t columns) {
-        const T* const corner = elements_ + begin + at;
-        if (across == 1) {
-          for (std::uint64_t r = 0; r < rows; ++r)
-            std::memcpy(row + r * pitch + column * sizeof(T), corner + static_cast<std::int64_t>(r) * down, columns * sizeof(T));
-          column += columns;
-          return;
-        }
-        constexpr std::uint64_t side = 16;
-        for (std::uint64_t i = 0; i < rows; i += side)
-          for (std::uint64_t j = 0; j < columns; j += side)
-            for (std::uint64_t r = i; r < std::min(rows, i + side); ++r) {
-              const T* const source = corner + static_cast<std::int64_t>(r) * down;
-              std::byte* const target = row + r * pitch + column * sizeof(T);
-              for (std::uint64_t c = j; c < std::min(columns, j + side); ++c)
-                std::memcpy(target + c * sizeof(T), source + static_cast<std::int64_t>(c) * across, sizeof(T));
-            }
-        column += columns;
-      });
-      row += rows * pitch;
-    });
+    for_each_run(
+        l_.kept, stride, output, outputs_,
+        [&](std::int64_t begin, std::int64_t down, std::uint64_t rows) {
+          std::uint64_t column = 0;
+          for_each_run(
+              l_.reduced, stride, first, n,
+              [&](std::int64_t at, std::int64_t across, std::uint64_t columns) {
+                const T* const corner = elements_ + begin + at;
+                if (across == 1) {
+                  for (std::uint64_t r = 0; r < rows; ++r)
+                    std::memcpy(row + r * pitch + column * sizeof(T),
+                                corner + static_cast<std::int64_t>(r) * down, columns * sizeof(T));
+                  column += columns;
+                  return;
+                }
+                constexpr std::uint64_t side = 16;
+                for (std::uint64_t i = 0; i < rows; i += side)
+                  for (std::uint64_t j = 0; j < columns; j += side)
+                    for (std::uint64_t r = i; r < std::min(rows, i + side); ++r) {
+                      const T* const source = corner + static_cast<std::int64_t>(r) * down;
+                      std::byte* const target = row + r * pitch + column * sizeof(T);
+                      for (std::uint64_t c = j; c < std::min(columns, j + side); ++c)
+                        std::memcpy(target + c * sizeof(T),
+                                    source + static_cast<std::int64_t>(c) * across, sizeof(T));
+                    }
+                column += columns;
+              });
+          row += rows * pitch;
+        });
   });
 }
 
-void keyed_batch::gather(std::uint64_t k, std::uint64_t, std::uint64_t first, std::uint64_t n, std::byte* to, std::size_t,
-                         std::size_t second) const {
+void keyed_batch::gather(std::uint64_t k, std::uint64_t, std::uint64_t first, std::uint64_t n,
+                         std::byte* to, std::size_t, std::size_t second) const {
   const std::uint64_t* const at = &places_[begins_[k] + first];
   with_bits(type, [&]<class T>(T) {
     const auto copy = [&](const std::byte* from, std::byte* here) {
-      for (std::uint64_t i = 0; i < n; ++i) std::memcpy(here + i * sizeof(T), from + at[i] * sizeof(T), sizeof(T));
+      for (std::uint64_t i = 0; i < n; ++i)
+        std::memcpy(here + i * sizeof(T), from + at[i] * sizeof(T), sizeof(T));
     };
     copy(data.x, to);
     if (data.y) copy(data.y, to + second);
   });
 }
 
-segment_batch segments_of(dtype type, pointers data, std::uint64_t n, std::span<const std::int64_t> offsets) {
+segment_batch segments_of(dtype type, pointers data, std::uint64_t n,
+                          std::span<const std::int64_t> offsets) {
   const auto refuse = [&](std::size_t k, const std::string& what) {
-    throw error(errc::usage, "offsets[" + std::to_string(k) + "]: " + std::to_string(offsets[k]) + what);
+    throw error(errc::usage,
+                "offsets[" + std::to_string(k) + "]: " + std::to_string(offsets[k]) + what);
   };
-  if (offsets.empty()) throw error(errc::usage, "offsets: none; there is one more of them than of segments");
+  if (offsets.empty())
+    throw error(errc::usage, "offsets: none; there is one more of them than of segments");
   for (std::size_t k = 0; k < offsets.size(); ++k) {
     if (k > 0 && offsets[k] < offsets[k - 1]) refuse(k, " is below the one before");
-    if (offsets[k] < 0 || static_cast<std::uint64_t>(offsets[k]) > n) refuse(k, " of " + std::to_string(n) + " elements");
+    if (offsets[k] < 0 || static_cast<std::uint64_t>(offsets[k]) > n)
+      refuse(k, " of " + std::to_string(n) + " elements");
   }
   return {type, data, offsets};
 }
 
 void check_keys(std::span<const std::int64_t> keys, std::uint64_t outputs) {
   if (outputs > std::uint64_t{1} << 59) throw error(errc::usage, "outputs: more than 2^59");
-  if (outputs == 0 && !keys.empty()) throw error(errc::usage, "keys: " + std::to_string(keys.size()) + ", and no outputs");
+  if (outputs == 0 && !keys.empty())
+    throw error(errc::usage, "keys: " + std::to_string(keys.size()) + ", and no outputs");
   for (std::size_t i = 0; i < keys.size(); ++i)
     if (keys[i] < 0 || static_cast<std::uint64_t>(keys[i]) >= outputs)
-      throw error(errc::usage, "keys[" + std::to_string(i) + "]: " + std::to_string(keys[i]) + " is not from 0 to " +
+      throw error(errc::usage, "keys[" + std::to_string(i) + "]: " + std::to_string(keys[i]) +
+                                   " is not from 0 to " +
                                    std::to_string(static_cast<std::int64_t>(outputs) - 1));
 }
 
-keyed_batch keys_of(dtype type, pointers data, std::span<const std::int64_t> keys, std::uint64_t outputs) {
+keyed_batch keys_of(dtype type, pointers data, std::span<const std::int64_t> keys,
+                    std::uint64_t outputs) {
   check_keys(keys, outputs);
   std::vector<std::uint64_t> begins(outputs + 1);
   for (const std::int64_t key : keys) ++begins[static_cast<std::size_t>(key) + 1];
   for (std::uint64_t k = 0; k < outputs; ++k) begins[k + 1] += begins[k];
   std::vector<std::uint64_t> next(begins.begin(), begins.end() - 1), places(keys.size());
-  for (std::size_t i = 0; i < keys.size(); ++i) places[next[static_cast<std::size_t>(keys[i])]++] = i;
+  for (std::size_t i = 0; i < keys.size(); ++i)
+    places[next[static_cast<std::size_t>(keys[i])]++] = i;
   return {type, data, std::move(begins), std::move(places)};
 }
 
-void check_batch(const batch& of, std::span<const reduction> all, std::span<void* const> out, std::uint64_t first) {
+void check_batch(const batch& of, std::span<const reduction> all, std::span<void* const> out,
+                 std::uint64_t first) {
   const auto refuse = [](const std::string& what) { throw error(errc::usage, what); };
   if (out.size() != all.size())
-    refuse("out: room for " + std::to_string(out.size()) + " results of " + std::to_string(all.size()) + " reductions");
+    refuse("out: room for " + std::to_string(out.size()) + " results of " +
+           std::to_string(all.size()) + " reductions");
   std::size_t refusing = all.size();
   for (std::size_t k = 0; k < all.size(); ++k) {
     check_together(all[0], all[k]);
     if (all[k].in() != of.type)
-      refuse("reductions: of " + std::string(name(all[k].in())) + ", and the elements are " + std::string(name(of.type)));
+      refuse("reductions: of " + std::string(name(all[k].in())) + ", and the elements are " +
+             std::string(name(of.type)));
     check_inputs(all[k], of.data.x, of.data.y, of.elements);
     if (of.outputs > 0 && !out[k]) refuse("out: null pointer");
     if (info(all[k].op()).empty == if_empty::refused) refusing = k;
   }
   if (refusing < all.size())
     for (std::uint64_t o = 0; o < of.outputs; ++o)
-      if (of.count(o) == 0) refuse("output " + std::to_string(first + o) + ": no elements, and " +
-                                   std::string(name(all[refusing].op())) + " of none is not defined");
+      if (of.count(o) == 0)
+        refuse("output " + std::to_string(first + o) + ": no elements, and " +
+               std::string(name(all[refusing].op())) + " of none is not defined");
 }
 
 }  // namespace bitfold::detail

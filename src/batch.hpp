@@ -1,5 +1,5 @@
-// Outputs that each have elements of their own: the axes of a view, segments, keys. What an engine or the reference
-// has to know of them.
+// Outputs that each have elements of their own: the axes of a view, segments, keys. What an engine
+// or the reference has to know of them.
 #pragma once
 
 #include <cstddef>
@@ -40,19 +40,23 @@ class batch {
   const pointers data;
 
   virtual std::uint64_t count(std::uint64_t output) const = 0;
-  /// Where elements first, ..., first + n - 1 of an output lie, if that is one behind the other; or null.
+  /// Where elements first, ..., first + n - 1 of an output lie, if that is one behind the other; or
+  /// null.
   virtual pointers place(std::uint64_t output, std::uint64_t first, std::uint64_t n) const = 0;
   pointers place(std::uint64_t output) const { return place(output, 0, count(output)); }
-  /// Copies elements first, ..., first + n - 1 of each of some neighbouring outputs, which have so many: to rows that are
-  /// `pitch` bytes apart, y's `second` bytes behind x's.
-  virtual void gather(std::uint64_t output, std::uint64_t outputs_, std::uint64_t first, std::uint64_t n, std::byte* to,
-                      std::size_t pitch, std::size_t second) const = 0;
+  /// Copies elements first, ..., first + n - 1 of each of some neighbouring outputs, which have so
+  /// many: to rows that are `pitch` bytes apart, y's `second` bytes behind x's.
+  virtual void gather(std::uint64_t output, std::uint64_t outputs_, std::uint64_t first,
+                      std::uint64_t n, std::byte* to, std::size_t pitch,
+                      std::size_t second) const = 0;
   /// How many neighbouring outputs are better gathered together than one by one.
   virtual std::uint64_t together() const { return 1; }
 };
 
-/// The places first, first + 1, ..., first + n - 1 of some axes, of y too if that is not null: in elements.
-void places_of(const axes& of, std::uint64_t first, std::uint64_t n, std::ptrdiff_t* x, std::ptrdiff_t* y);
+/// The places first, first + 1, ..., first + n - 1 of some axes, of y too if that is not null: in
+/// elements.
+void places_of(const axes& of, std::uint64_t first, std::uint64_t n, std::ptrdiff_t* x,
+               std::ptrdiff_t* y);
 
 /// The outputs of reducing some axes.
 class strided_batch : public batch {
@@ -68,12 +72,13 @@ class strided_batch : public batch {
   using batch::place;
   pointers place(std::uint64_t output, std::uint64_t first, std::uint64_t n) const override {
     if (l_.n == 0) return {nullptr, nullptr};  // an axis without elements has no place
-    if (!in_a_row_ && (in_runs_of_ == 0 || first % in_runs_of_ + n > in_runs_of_)) return {nullptr, nullptr};
+    if (!in_a_row_ && (in_runs_of_ == 0 || first % in_runs_of_ + n > in_runs_of_))
+      return {nullptr, nullptr};
     const auto outer = l_.kept.at(output), inner = l_.reduced.at(first);
     return moved({outer.x + inner.x, outer.y + inner.y});
   }
-  void gather(std::uint64_t output, std::uint64_t outputs_, std::uint64_t first, std::uint64_t n, std::byte* to,
-              std::size_t pitch, std::size_t second) const override {
+  void gather(std::uint64_t output, std::uint64_t outputs_, std::uint64_t first, std::uint64_t n,
+              std::byte* to, std::size_t pitch, std::size_t second) const override {
     copy(&axes::axis::x, l_.x, output, outputs_, first, n, to, pitch);
     if (l_.y) copy(&axes::axis::y, l_.y, output, outputs_, first, n, to + second, pitch);
   }
@@ -89,8 +94,9 @@ class strided_batch : public batch {
     return {l_.x + by.x * size, l_.y ? l_.y + by.y * size : nullptr};
   }
   // Of one input, whose strides are `stride`.
-  void copy(std::int64_t axes::axis::*stride, const std::byte* from, std::uint64_t output, std::uint64_t outputs_,
-            std::uint64_t first, std::uint64_t n, std::byte* to, std::size_t pitch) const;
+  void copy(std::int64_t axes::axis::* stride, const std::byte* from, std::uint64_t output,
+            std::uint64_t outputs_, std::uint64_t first, std::uint64_t n, std::byte* to,
+            std::size_t pitch) const;
 
   const layout l_;
   const bool in_a_row_;
@@ -101,15 +107,21 @@ class strided_batch : public batch {
 class segment_batch : public batch {
  public:
   segment_batch(dtype type, pointers data, std::span<const std::int64_t> offsets)
-      : batch(type, offsets.size() - 1, static_cast<std::uint64_t>(offsets.back() - offsets.front()), data), offsets_(offsets) {}
+      : batch(type, offsets.size() - 1,
+              static_cast<std::uint64_t>(offsets.back() - offsets.front()), data),
+        offsets_(offsets) {}
 
-  std::uint64_t count(std::uint64_t k) const override { return static_cast<std::uint64_t>(offsets_[k + 1] - offsets_[k]); }
+  std::uint64_t count(std::uint64_t k) const override {
+    return static_cast<std::uint64_t>(offsets_[k + 1] - offsets_[k]);
+  }
   using batch::place;
   pointers place(std::uint64_t k, std::uint64_t first, std::uint64_t) const override {
-    const auto at = (offsets_[k] + static_cast<std::int64_t>(first)) * static_cast<std::int64_t>(size_of(type));
+    const auto at =
+        (offsets_[k] + static_cast<std::int64_t>(first)) * static_cast<std::int64_t>(size_of(type));
     return {data.x + at, data.y ? data.y + at : nullptr};
   }
-  void gather(std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t, std::byte*, std::size_t, std::size_t) const override {}
+  void gather(std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t, std::byte*, std::size_t,
+              std::size_t) const override {}
 
  private:
   const std::span<const std::int64_t> offsets_;
@@ -119,28 +131,38 @@ class segment_batch : public batch {
 class keyed_batch : public batch {
  public:
   /// places: those of the elements of output 0, of output 1, ..., which begin at begins[k].
-  keyed_batch(dtype type, pointers data, std::vector<std::uint64_t> begins, std::vector<std::uint64_t> places)
-      : batch(type, begins.size() - 1, places.size(), data), begins_(std::move(begins)), places_(std::move(places)) {}
+  keyed_batch(dtype type, pointers data, std::vector<std::uint64_t> begins,
+              std::vector<std::uint64_t> places)
+      : batch(type, begins.size() - 1, places.size(), data),
+        begins_(std::move(begins)),
+        places_(std::move(places)) {}
 
   std::uint64_t count(std::uint64_t k) const override { return begins_[k + 1] - begins_[k]; }
   using batch::place;
-  pointers place(std::uint64_t, std::uint64_t, std::uint64_t) const override { return {nullptr, nullptr}; }
-  void gather(std::uint64_t k, std::uint64_t, std::uint64_t first, std::uint64_t n, std::byte* to, std::size_t,
-              std::size_t second) const override;
+  pointers place(std::uint64_t, std::uint64_t, std::uint64_t) const override {
+    return {nullptr, nullptr};
+  }
+  void gather(std::uint64_t k, std::uint64_t, std::uint64_t first, std::uint64_t n, std::byte* to,
+              std::size_t, std::size_t second) const override;
 
  private:
   const std::vector<std::uint64_t> begins_, places_;
 };
 
-/// Errors (errc::usage, naming the argument): no offsets; some that fall or leave the array of n elements.
-segment_batch segments_of(dtype type, pointers data, std::uint64_t n, std::span<const std::int64_t> offsets);
+/// Errors (errc::usage, naming the argument): no offsets; some that fall or leave the array of n
+/// elements.
+segment_batch segments_of(dtype type, pointers data, std::uint64_t n,
+                          std::span<const std::int64_t> offsets);
 /// Errors (errc::usage): a key that is negative or not below `outputs`.
 void check_keys(std::span<const std::int64_t> keys, std::uint64_t outputs);
-keyed_batch keys_of(dtype type, pointers data, std::span<const std::int64_t> keys, std::uint64_t outputs);
+keyed_batch keys_of(dtype type, pointers data, std::span<const std::int64_t> keys,
+                    std::uint64_t outputs);
 
-/// Errors (errc::usage, naming the argument): reductions of another type or number of inputs than there are, or that no
-/// pass can do together; not one `out` for each, or a null one; an output without elements of which one has no result.
-/// `first`: the number of the first output, for the error's text.
-void check_batch(const batch& of, std::span<const reduction> all, std::span<void* const> out, std::uint64_t first = 0);
+/// Errors (errc::usage, naming the argument): reductions of another type or number of inputs than
+/// there are, or that no pass can do together; not one `out` for each, or a null one; an output
+/// without elements of which one has no result. `first`: the number of the first output, for the
+/// error's text.
+void check_batch(const batch& of, std::span<const reduction> all, std::span<void* const> out,
+                 std::uint64_t first = 0);
 
 }  // namespace bitfold::detail

@@ -23,15 +23,18 @@ decltype(auto) visit_sum(exact::term what, dtype type, F&& f) {
 template <class Result, class F>
 Result with_form(const reduction& r, F&& f) {
   return dispatch<algebra>(r, [&]<class Chosen>(Chosen c) -> Result {
-    if constexpr (Chosen::fold::ordering == ordering::any) return f(c);
-    else return Result{};  // not reached
+    if constexpr (Chosen::fold::ordering == ordering::any)
+      return f(c);
+    else
+      return Result{};  // not reached
   });
 }
 
 template <class Form, class Out, class T>
 Out finished_form(fold::finishing how, const void* const* sums) {
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
-    return Form::template finish<Out>(how, *static_cast<const exact::sum_of<T, Form::terms[I]>*>(sums[I])...);
+    return Form::template finish<Out>(
+        how, *static_cast<const exact::sum_of<T, Form::terms[I]>*>(sums[I])...);
   }(std::make_index_sequence<std::size(Form::terms)>());
 }
 
@@ -59,14 +62,17 @@ scalar finish_exact(const reduction& r, const void* const* sums, std::uint64_t n
       if (is_float(r.out())) {
         const auto v = finished_form<Form, exact::unrounded, T>({n, r.ddof()}, sums);
         return visit(r.out(), [&]<class Out>(std::type_identity<Out>) -> scalar {
-          if constexpr (!std::is_integral_v<Out>) return as_scalar(exact::round<Out>(v));
-          else return {};  // not reached
+          if constexpr (!std::is_integral_v<Out>)
+            return as_scalar(exact::round<Out>(v));
+          else
+            return {};  // not reached
         });
       }
       // modulo 2^bits
       if constexpr (std::is_integral_v<T> && Chosen::types == typing::additive) {
         const auto v = finished_form<Form, std::uint64_t, T>({n, r.ddof()}, sums);
-        return {r.out(), size_of(r.out()) == 8 ? v : v & ((std::uint64_t{1} << (8 * size_of(r.out()))) - 1)};
+        return {r.out(),
+                size_of(r.out()) == 8 ? v : v & ((std::uint64_t{1} << (8 * size_of(r.out()))) - 1)};
       }
       return {};  // not reached
     });
@@ -78,7 +84,8 @@ exact_sums::exact_sums(std::span<const reduction> all) {
     if (!is_exact(r)) continue;
     type_ = r.in();
     for (const exact::term what : terms_of(r)) {
-      if (std::any_of(sums_.begin(), sums_.end(), [&](const one& s) { return s.what == what; })) continue;
+      if (std::any_of(sums_.begin(), sums_.end(), [&](const one& s) { return s.what == what; }))
+        continue;
       sums_.push_back({what, {}});
       clear_sum(what, type_, sums_.back().state);
     }
@@ -96,14 +103,17 @@ scalar exact_sums::result(const reduction& r, std::uint64_t n) const {
   const fp_environment guard;
   std::vector<const void*> sums;
   for (const exact::term what : terms_of(r))
-    sums.push_back(std::find_if(sums_.begin(), sums_.end(), [&](const one& s) { return s.what == what; })->state);
+    sums.push_back(std::find_if(sums_.begin(), sums_.end(), [&](const one& s) {
+                     return s.what == what;
+                   })->state);
   return finish_exact(r, sums.data(), n);
 }
 
 bool exact_sums::fits(const reduction& r) const {
   if (is_float(r.out())) return true;
   const exact::term what = terms_of(r)[0];
-  const auto& s = *std::find_if(sums_.begin(), sums_.end(), [&](const one& o) { return o.what == what; });
+  const auto& s =
+      *std::find_if(sums_.begin(), sums_.end(), [&](const one& o) { return o.what == what; });
   return visit_sum(what, type_, [&]<class S>(std::type_identity<S>) {
     return visit(r.out(), [&]<class Out>(std::type_identity<Out>) {
       if constexpr (std::is_integral_v<Out> && std::is_integral_v<typename S::element>)

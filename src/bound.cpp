@@ -17,7 +17,7 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-// ---- What is summed beside the results -----------------------------------------------------------------
+// ---- What is summed beside the results ----------------------------------------------------------
 
 // Elements as doubles: i64 and u64 rounded, all others exactly.
 template <class T, bool Two>
@@ -108,7 +108,8 @@ needs needs_of(const reduction& r) {
 }
 
 bool any_needs(std::span<const reduction> all, needs what) {
-  return std::any_of(all.begin(), all.end(), [&](const reduction& r) { return needs_of(r) == what; });
+  return std::any_of(all.begin(), all.end(),
+                     [&](const reduction& r) { return needs_of(r) == what; });
 }
 
 // `all` and, at the end, what bitfold has an operation for.
@@ -123,8 +124,8 @@ std::vector<reduction> with_norm(std::span<const reduction> all) {
 }
 
 // Runs p, together with the sums that `all` needs and bitfold has no operation for.
-void run(cpu::pass p, std::span<const reduction> all, const void* x, const void* y, std::span<scalar> out,
-         magnitudes& sums, const cpu::options& how) {
+void run(cpu::pass p, std::span<const reduction> all, const void* x, const void* y,
+         std::span<scalar> out, magnitudes& sums, const cpu::options& how) {
   if (all.empty()) return;
   visit(all[0].in(), [&]<class T>(std::type_identity<T>) {
     const stored_at<T, false> one{x, y};
@@ -132,10 +133,13 @@ void run(cpu::pass p, std::span<const reduction> all, const void* x, const void*
     std::vector<cpu::own_fold> own;
     if (p.n > 0) {
       if constexpr (!std::is_integral_v<T>)
-        if (any_needs(all, needs::numbers)) own.push_back(detail::own_fold_of<of_numbers>(one, &sums.numbers));
-      if (any_needs(all, needs::products)) own.push_back(detail::own_fold_of<of_products>(two, &sums.products));
+        if (any_needs(all, needs::numbers))
+          own.push_back(detail::own_fold_of<of_numbers>(one, &sums.numbers));
+      if (any_needs(all, needs::products))
+        own.push_back(detail::own_fold_of<of_products>(two, &sums.products));
       if constexpr (std::is_integral_v<T> && sizeof(T) == 8)
-        if (any_needs(all, needs::extents)) own.push_back(detail::own_fold_of<of_extents>(two, &sums.extents));
+        if (any_needs(all, needs::extents))
+          own.push_back(detail::own_fold_of<of_extents>(two, &sums.extents));
     }
     p.own = own;
     p.element = sizeof(T) * (y ? 2 : 1);
@@ -143,7 +147,7 @@ void run(cpu::pass p, std::span<const reduction> all, const void* x, const void*
   });
 }
 
-// ---- Numbers that are rounded upwards ------------------------------------------------------------------
+// ---- Numbers that are rounded upwards -----------------------------------------------------------
 
 double next_up(double x) { return std::nextafter(x, infinity); }
 
@@ -192,7 +196,7 @@ format format_of(dtype t) {
 constexpr double u64 = 0x1p-53;
 constexpr upper half_step_f64(0x1p-1074);
 
-// ---- Bounds --------------------------------------------------------------------------------------------
+// ---- Bounds -------------------------------------------------------------------------------------
 
 class bounding {
  public:
@@ -208,7 +212,8 @@ class bounding {
       case op_id::mean:
       case op_id::mse:
       case op_id::mae: return mean(count_);
-      case op_id::nanmean: return mean(is_float(r_.in()) ? static_cast<double>(sums_.numbers.count) : count_);
+      case op_id::nanmean:
+        return mean(is_float(r_.in()) ? static_cast<double>(sums_.numbers.count) : count_);
       default: return sum();
     }
   }
@@ -225,9 +230,10 @@ class bounding {
   }
   detail::term_arithmetic how() const { return detail::arithmetic_of(r_.op(), r_.in(), r_.acc()); }
 
-  // Terms that are not negative add up to S, and S is off by at most its error bound, a S + b for some a and
-  // b: so that S is at most (sum + b) / (1 - a), and 1 / S at most (1 + a) / (sum - b).
-  static upper recovered(upper sum, const detail::terms_error<upper>& of_one, const detail::terms_error<upper>& of_none) {
+  // Terms that are not negative add up to S, and S is off by at most its error bound, a S + b for
+  // some a and b: so that S is at most (sum + b) / (1 - a), and 1 / S at most (1 + a) / (sum - b).
+  static upper recovered(upper sum, const detail::terms_error<upper>& of_one,
+                         const detail::terms_error<upper>& of_none) {
     return over(sum + of_none.bound, less(1, of_one.bound));
   }
   // In f64, by tree, as it was done beside the result.
@@ -252,7 +258,8 @@ class bounding {
       case needs::products: return from(sums_.products.xy, in_f64).most;
       case needs::extents:
         // Two elements are rounded, and their sum.
-        return r_.op() == op_id::mae ? from(sums_.extents.sum, {2}).most : from(sums_.extents.squares, {4, true}).most;
+        return r_.op() == op_id::mae ? from(sums_.extents.sum, {2}).most
+                                     : from(sums_.extents.squares, {4, true}).most;
       default: break;
     }
     upper sum = upper(value_) + rounding();
@@ -261,7 +268,8 @@ class bounding {
   }
 
   bool divides() const {
-    return r_.op() == op_id::mean || r_.op() == op_id::nanmean || r_.op() == op_id::mse || r_.op() == op_id::mae;
+    return r_.op() == op_id::mean || r_.op() == op_id::nanmean || r_.op() == op_id::mse ||
+           r_.op() == op_id::mae;
   }
 
   // The last rounding, to the output type: at most u of what it gives.
@@ -279,8 +287,10 @@ class bounding {
   // Of the terms' sum.
   upper before_rounding(upper size) const {
     const auto error = terms(size, how());
-    // Plain sums that overflow are not finite. Error-free transformations are not free of errors then.
-    const bool fits = r_.method() != method_id::kahan || error.largest.v < format_of(r_.acc()).limit;
+    // Plain sums that overflow are not finite. Error-free transformations are not free of errors
+    // then.
+    const bool fits =
+        r_.method() != method_id::kahan || error.largest.v < format_of(r_.acc()).limit;
     return fits ? error.bound : upper(infinity);
   }
 
@@ -293,8 +303,8 @@ class bounding {
     const upper s = size();
     return s.v == 0 ? s : over(before_rounding(s), count) + rounding();
   }
-  // Of the square root of a sum that is off by at most `relative` < 1 of itself, k roundings of numbers like it
-  // included: |sqrt(1 + e) - 1| <= e / (1 + sqrt(1 - e)) <= e / (2 - e).
+  // Of the square root of a sum that is off by at most `relative` < 1 of itself, k roundings of
+  // numbers like it included: |sqrt(1 + e) - 1| <= e / (1 + sqrt(1 - e)) <= e / (2 - e).
   static upper relative_root(upper relative, std::uint64_t k) {
     if (!(relative.v < 1)) return upper(infinity);
     return compound(over(relative, less(2, relative)), g(u64, k));
@@ -322,18 +332,22 @@ class bounding {
     return upper(u64) * (upper(value_) + last) + last;
   }
 
-  // With q the quotient of what was computed, D the error of dot over the norms, and t that of the product of the
-  // norms relative to it: |q - exact| <= (D + |exact| t) / (1 - t), so that it is at most (D + |q| t) / (1 - 2 t).
+  // With q the quotient of what was computed, D the error of dot over the norms, and t that of the
+  // product of the norms relative to it: |q - exact| <= (D + |exact| t) / (1 - t), so that it is at
+  // most (D + |q| t) / (1 - 2 t).
   upper cosine() const {
     const auto in_f64 = detail::arithmetic_of(r_.op(), r_.in(), dtype::f64);
     const beside xx = from(sums_.products.xx, in_f64), yy = from(sums_.products.yy, in_f64),
                  xy = from(sums_.products.xy, in_f64);
-    const auto squares_x = terms(xx.most, how()), squares_y = terms(yy.most, how()), dot = terms(xy.most, how());
-    const upper vanishing = upper(count_) * upper(0x1p-100);  // what underflows where lanes are scaled
+    const auto squares_x = terms(xx.most, how()), squares_y = terms(yy.most, how()),
+               dot = terms(xy.most, how());
+    const upper vanishing =
+        upper(count_) * upper(0x1p-100);  // what underflows where lanes are scaled
     const auto norm_error = [&](const detail::terms_error<upper>& e, upper inverse) {
       return relative_root(compound(e.bound * inverse + vanishing, upper(u64)), 1);
     };
-    const upper t = compound(compound(norm_error(squares_x, xx.inverse), norm_error(squares_y, yy.inverse)), upper(u64));
+    const upper t = compound(
+        compound(norm_error(squares_x, xx.inverse), norm_error(squares_y, yy.inverse)), upper(u64));
     const upper inverse = root(xx.inverse) * root(yy.inverse);
     if (!(inverse.v < infinity) || !(t.v < 0.25)) return upper(infinity);
     const upper last = rounding_from_f64(), rounded = upper(value_) + last;
@@ -349,7 +363,8 @@ class bounding {
   const magnitudes& sums_;
 };
 
-BITFOLD_OPAQUE double bound_of(const reduction& r, std::size_t n, scalar value, const magnitudes& sums) {
+BITFOLD_OPAQUE double bound_of(const reduction& r, std::size_t n, scalar value,
+                               const magnitudes& sums) {
   if (rounds_nothing(r.op()) || !is_float(r.out())) return 0;
   const double v = visit(value.type, [&]<class T>(std::type_identity<T>) {
     T stored;
@@ -362,19 +377,20 @@ BITFOLD_OPAQUE double bound_of(const reduction& r, std::size_t n, scalar value, 
   return std::isnan(bound) ? infinity : bound;
 }
 
-std::vector<bounded> bounded_by(std::span<const reduction> all, std::size_t n, const std::vector<scalar>& values,
-                                magnitudes sums) {
+std::vector<bounded> bounded_by(std::span<const reduction> all, std::size_t n,
+                                const std::vector<scalar>& values, magnitudes sums) {
   const detail::fp_environment guard;
   if (values.size() > all.size()) store_scalar(values.back(), &sums.all);
   std::vector<bounded> results;
-  for (std::size_t k = 0; k < all.size(); ++k) results.push_back({values[k], bound_of(all[k], n, values[k], sums)});
+  for (std::size_t k = 0; k < all.size(); ++k)
+    results.push_back({values[k], bound_of(all[k], n, values[k], sums)});
   return results;
 }
 
 }  // namespace
 
-std::vector<bounded> cpu::reduce_with_bounds(std::span<const reduction> all, const void* x, const void* y,
-                                             std::size_t n, const options& how) {
+std::vector<bounded> cpu::reduce_with_bounds(std::span<const reduction> all, const void* x,
+                                             const void* y, std::size_t n, const options& how) {
   const std::vector<reduction> with = with_norm(all);
   std::vector<scalar> values(with.size());
   magnitudes sums;
@@ -387,10 +403,12 @@ std::vector<bounded> cpu::reduce_with_bounds(std::span<const reduction> all, con
   return bounded_by(all, n, values, sums);
 }
 
-bounded cpu::reduce_with_bound(const reduction& r, const void* x, const void* y, std::size_t n, const options& how) {
+bounded cpu::reduce_with_bound(const reduction& r, const void* x, const void* y, std::size_t n,
+                               const options& how) {
   return reduce_with_bounds({&r, 1}, x, y, n, how)[0];
 }
-bounded cpu::reduce_with_bound(const reduction& r, const void* data, std::size_t n, const options& how) {
+bounded cpu::reduce_with_bound(const reduction& r, const void* data, std::size_t n,
+                               const options& how) {
   return reduce_with_bound(r, data, nullptr, n, how);
 }
 
@@ -398,8 +416,9 @@ bounded result_with_bound(const totals& of, std::size_t k) {
   return bounded_by({&of.reductions().at(k), 1}, of.count(), {of.result(k)}, magnitudes())[0];
 }
 
-std::vector<bounded> cuda::reduce_host_with_bounds(std::span<const reduction> all, const void* x, const void* y,
-                                                   std::size_t n, int device, const launch& shape) {
+std::vector<bounded> cuda::reduce_host_with_bounds(std::span<const reduction> all, const void* x,
+                                                   const void* y, std::size_t n, int device,
+                                                   const launch& shape) {
   const std::vector<scalar> values = reduce_host(with_norm(all), x, y, n, device, shape);
   magnitudes sums;
   cpu::pass p;

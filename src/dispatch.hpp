@@ -6,13 +6,14 @@
 
 namespace bitfold::detail {
 
-/// Calls f(fold::chosen<F, A, Types>{}), F from Algebra (bitfold::algebra, or a SIMD target's). All methods
-/// agree on integers that add as integers, which use `tree`; u64 wraps like i64, but is kept apart because
-/// a float output sees the sign.
+/// Calls f(fold::chosen<F, A, Types>{}), F from Algebra (bitfold::algebra, or a SIMD target's). All
+/// methods agree on integers that add as integers, which use `tree`; u64 wraps like i64, but is
+/// kept apart because a float output sees the sign.
 template <class Algebra, class F>
 decltype(auto) dispatch(const reduction& r, F&& f) {
   const method_id m = r.method().value_or(method_id::tree);
-  const auto with = [&]<class T, class A>(std::type_identity<T>, std::type_identity<A>) -> decltype(auto) {
+  const auto with = [&]<class T, class A>(std::type_identity<T>,
+                                          std::type_identity<A>) -> decltype(auto) {
     return Algebra::template visit<T, A>(r.op(), m, f);
   };
   if (r.acc() == dtype::f32) return with(std::type_identity<float>{}, std::type_identity<float>{});

@@ -8,8 +8,8 @@
 #include <xmmintrin.h>
 #endif
 
-// For functions that compute inside a guard: a compiler may otherwise move plain arithmetic across the
-// writes of the control register, on which it sees no dependence.
+// For functions that compute inside a guard: a compiler may otherwise move plain arithmetic across
+// the writes of the control register, on which it sees no dependence.
 #if defined(__has_attribute)
 #if __has_attribute(noipa)
 #define BITFOLD_OPAQUE __attribute__((noipa))
@@ -24,8 +24,9 @@ namespace bitfold::detail {
 class fp_environment {
  public:
 #if defined(__x86_64__) || defined(_M_X64)
-  // Writing the register takes longer than a short array, and is seldom needed: what controls the arithmetic is
-  // nearly always the default, and the flags that it raises are nearly always up already.
+  // Writing the register takes longer than a short array, and is seldom needed: what controls the
+  // arithmetic is nearly always the default, and the flags that it raises are nearly always up
+  // already.
   fp_environment() : saved_(_mm_getcsr()) {
     if ((saved_ & ~0x3fu) != 0x1f80) _mm_setcsr(0x1f80);
   }

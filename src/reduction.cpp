@@ -20,7 +20,8 @@ T bits_as(std::uint64_t bits) {
   std::memcpy(&v, &bits, sizeof v);  // little endian, checked below
   return v;
 }
-static_assert(std::endian::native == std::endian::little, "bitfold: big-endian hosts are not supported");
+static_assert(std::endian::native == std::endian::little,
+              "bitfold: big-endian hosts are not supported");
 
 template <class T>
 std::string shortest(T v) {
@@ -29,9 +30,9 @@ std::string shortest(T v) {
   return std::string(buffer, end);
 }
 
-// 16-bit floats have no to_chars: the decimal of fewest digits that reads back as the same bits. It is
-// the one nearest to v or, where v is a power of two and more values above it than below round to it,
-// the one nearest to the middle of those values.
+// 16-bit floats have no to_chars: the decimal of fewest digits that reads back as the same bits. It
+// is the one nearest to v or, where v is a power of two and more values above it than below round
+// to it, the one nearest to the middle of those values.
 template <class T>
 std::string shortest_16(T v) {
   const double d = arith::widen<double>(v);
@@ -53,8 +54,8 @@ std::string shortest_16(T v) {
 
 }  // namespace
 
-reduction make_reduction(op_id op, std::optional<method_id> method, dtype in, std::optional<dtype> acc,
-                         std::optional<dtype> out, int ddof) {
+reduction make_reduction(op_id op, std::optional<method_id> method, dtype in,
+                         std::optional<dtype> acc, std::optional<dtype> out, int ddof) {
   const op_info& what = info(op);
   const auto refuse = [](const std::string& why) { throw error(errc::usage, why); };
   const bool exact = method == method_id::exact;
@@ -62,7 +63,8 @@ reduction make_reduction(op_id op, std::optional<method_id> method, dtype in, st
   if (method && !takes(op, *method))
     refuse("method: " + text(what.name) + " takes none" + (what.has_exact ? " but exact" : ""));
   if (exact && acc) refuse("acc: method exact has no accumulator to choose");
-  if (ddof != 0 && op != op_id::var && op != op_id::std) refuse("ddof: " + text(what.name) + " takes none");
+  if (ddof != 0 && op != op_id::var && op != op_id::std)
+    refuse("ddof: " + text(what.name) + " takes none");
   if (ddof < 0) refuse("ddof: " + std::to_string(ddof) + " is negative");
 
   reduction r(op, method.value_or(method_id::tree), in, ddof);
@@ -71,7 +73,8 @@ reduction make_reduction(op_id op, std::optional<method_id> method, dtype in, st
   const bool real = what.types == typing::real || what.types == typing::wide;
   const bool adds = real || what.types == typing::additive;
   if (acc && !adds) refuse("acc: " + text(what.name) + " has no accumulator to choose");
-  r.acc_ = acc.value_or(what.types == typing::wide || (real && !is_float(in)) ? dtype::f64 : narrow);
+  r.acc_ =
+      acc.value_or(what.types == typing::wide || (real && !is_float(in)) ? dtype::f64 : narrow);
   if (adds && is_float(r.acc_) != (real || is_float(in)))
     refuse("acc: " + text(what.name) + " of " + text(name(in)) + " accumulates in " +
            (real ? "f64" : text(name(integer)) + " (modulo 2^64)") + ", not " + text(name(r.acc_)));
@@ -84,7 +87,8 @@ reduction make_reduction(op_id op, std::optional<method_id> method, dtype in, st
       refuse("acc: " + text(what.name) + " of " + text(name(in)) + " accumulates in f64, not f32");
   }
   if (adds && !is_float(r.acc_) && r.acc_ != integer)
-    refuse("acc: integers accumulate in " + text(name(integer)) + " (modulo 2^64), not " + text(name(r.acc_)));
+    refuse("acc: integers accumulate in " + text(name(integer)) + " (modulo 2^64), not " +
+           text(name(r.acc_)));
 
   const auto only = [&](dtype t) {
     if (out && *out != t)
@@ -102,8 +106,8 @@ reduction make_reduction(op_id op, std::optional<method_id> method, dtype in, st
     case typing::truth: r.out_ = only(dtype::u8); break;
   }
   if (adds && is_float(r.acc_) && !is_float(r.out_))
-    refuse("out dtype: " + text(name(r.out_)) + " is an integer type, but " + text(what.name) + " of " +
-           text(name(in)) + " is not");
+    refuse("out dtype: " + text(name(r.out_)) + " is an integer type, but " + text(what.name) +
+           " of " + text(name(in)) + " is not");
   return r;
 }
 
@@ -120,7 +124,9 @@ void check_together(const reduction& a, const reduction& b) {
     if (x != y) throw error(errc::usage, "reductions: of " + x + " and of " + y + " in one pass");
   };
   differ(text(name(a.in())), text(name(b.in())));
-  const auto inputs = [](const reduction& r) { return info(r.op()).inputs == 2 ? text("two inputs") : text("one input"); };
+  const auto inputs = [](const reduction& r) {
+    return info(r.op()).inputs == 2 ? text("two inputs") : text("one input");
+  };
   differ(inputs(a), inputs(b));
 }
 

@@ -41,7 +41,8 @@ scalar add_exactly(const reduction& r, const void* x, const void* y, std::uint64
       visit(r.in(), [&]<class T>(std::type_identity<T>) {
         auto& sum = *reinterpret_cast<exact::sum_of<T, what>*>(s.state);
         for (std::uint64_t i = 0; i < n; ++i)
-          exact::deposit<what>(sum, stored<T>(x, i), exact::inputs(what) == 2 ? stored<T>(y, i) : T{});
+          exact::deposit<what>(sum, stored<T>(x, i),
+                               exact::inputs(what) == 2 ? stored<T>(y, i) : T{});
       });
     });
   return sums.result(r, n);
@@ -49,7 +50,8 @@ scalar add_exactly(const reduction& r, const void* x, const void* y, std::uint64
 
 // get(data, i) is element i of an input.
 template <class Chosen, class Get>
-BITFOLD_OPAQUE scalar run_over(const reduction& r, const void* x, const void* y, std::uint64_t n, Get get) {
+BITFOLD_OPAQUE scalar run_over(const reduction& r, const void* x, const void* y, std::uint64_t n,
+                               Get get) {
   using F = typename Chosen::fold;
   using A = typename Chosen::accumulator;
   const auto s = detail::walk<F>(n, [&](std::uint64_t i) {
@@ -68,18 +70,22 @@ scalar run_typed(const reduction& r, const void* x, const void* y, std::uint64_t
   using A = typename Chosen::accumulator;
   const auto by_type = [&](auto use) {
     return visit(r.in(), [&]<class T>(std::type_identity<T> t) {
-      if constexpr (fold::holds<A, T>()) return use(t);
-      else return decltype(use(std::type_identity<A>{})){};  // not reached
+      if constexpr (fold::holds<A, T>())
+        return use(t);
+      else
+        return decltype(use(std::type_identity<A>{})){};  // not reached
     });
   };
-  // Where nothing else computes it, the type is asked once, elsewhere of each element: less to compile.
+  // Where nothing else computes it, the type is asked once, elsewhere of each element: less to
+  // compile.
   if constexpr (Chosen::fold::ordering == ordering::sorted)
     return count_distinct(r.in(), x, n);
   else if constexpr (Chosen::fold::ordering == ordering::any)
     return add_exactly(r, x, y, n);
   else if constexpr (Chosen::fold::ordering == ordering::sequential)
     return by_type([&]<class T>(std::type_identity<T>) {
-      return run_over<Chosen>(r, x, y, n, [](const void* data, std::uint64_t i) { return element_of<A, T>(data, i); });
+      return run_over<Chosen>(
+          r, x, y, n, [](const void* data, std::uint64_t i) { return element_of<A, T>(data, i); });
     });
   else
     return run_over<Chosen>(r, x, y, n, [&](const void* data, std::uint64_t i) {
@@ -87,7 +93,7 @@ scalar run_typed(const reduction& r, const void* x, const void* y, std::uint64_t
     });
 }
 
-// ---- Printing: the same interpreter, on a method whose state is a piece of the tree. --------------
+// ---- Printing: the same interpreter, on a method whose state is a piece of the tree. ------------
 
 struct node {
   std::uint64_t element;
@@ -117,7 +123,8 @@ void print_expression(const node& t, std::string& out) {
   out += ')';
 }
 
-void print_text(const node& t, const std::string& first, const std::string& rest, std::string& out) {
+void print_text(const node& t, const std::string& first, const std::string& rest,
+                std::string& out) {
   out += first + (t.left ? "+" : std::to_string(t.element)) + "\n";
   if (!t.left) return;
   print_text(*t.left, rest + "|-- ", rest + "|   ", out);
@@ -145,31 +152,40 @@ scalar reference(const reduction& r, const void* x, const void* y, std::size_t n
   detail::check_inputs(r, x, y, n);
   if (n == 0) return detail::empty_result(r);
   const detail::fp_environment guard;
-  return detail::dispatch<algebra>(r, [&]<class Chosen>(Chosen) { return run_typed<Chosen>(r, x, y, n); });
+  return detail::dispatch<algebra>(
+      r, [&]<class Chosen>(Chosen) { return run_typed<Chosen>(r, x, y, n); });
 }
-scalar reference(const reduction& r, const void* data, std::size_t n) { return reference(r, data, nullptr, n); }
+scalar reference(const reduction& r, const void* data, std::size_t n) {
+  return reference(r, data, nullptr, n);
+}
 
-void reference(const reduction& r, const view& x, const view* y, std::span<const int> axes, void* out) {
+void reference(const reduction& r, const view& x, const view* y, std::span<const int> axes,
+               void* out) {
   const auto extents = result_extents(x, y, {}), kept = result_extents(x, y, axes);
   const auto volume = [](const auto& of) {
-    return std::accumulate(of.begin(), of.end(), std::uint64_t{1}, [](auto a, auto b) { return a * static_cast<std::uint64_t>(b); });
+    return std::accumulate(of.begin(), of.end(), std::uint64_t{1},
+                           [](auto a, auto b) { return a * static_cast<std::uint64_t>(b); });
   };
-  // Output by output, element by element: of the places of both together, which are counted in row-major order.
+  // Output by output, element by element: of the places of both together, which are counted in
+  // row-major order.
   std::vector<std::vector<std::byte>> gathered_x(volume(kept)), gathered_y(volume(kept));
   for (std::uint64_t i = 0; i < volume(extents); ++i) {
     const view* const inputs[] = {&x, y};
     std::uint64_t left = i, output = 0, scale = 1;
     std::int64_t at[2] = {0, 0};
     for (int k = static_cast<int>(extents.size()) - 1; k >= 0; --k) {
-      const auto extent = static_cast<std::uint64_t>(extents[static_cast<std::size_t>(k)]), digit = left % extent;
+      const auto extent = static_cast<std::uint64_t>(extents[static_cast<std::size_t>(k)]),
+                 digit = left % extent;
       left /= extent;
       if (std::find(axes.begin(), axes.end(), k) == axes.end()) {
         output += digit * scale;
         scale *= extent;
       }
       for (int v = 0; v < (y ? 2 : 1); ++v)
-        if (const int own = k - static_cast<int>(extents.size()) + inputs[v]->rank; own >= 0 && inputs[v]->extent[static_cast<std::size_t>(own)] != 1)
-          at[v] += static_cast<std::int64_t>(digit) * inputs[v]->stride[static_cast<std::size_t>(own)];
+        if (const int own = k - static_cast<int>(extents.size()) + inputs[v]->rank;
+            own >= 0 && inputs[v]->extent[static_cast<std::size_t>(own)] != 1)
+          at[v] +=
+              static_cast<std::int64_t>(digit) * inputs[v]->stride[static_cast<std::size_t>(own)];
     }
     for (int v = 0; v < (y ? 2 : 1); ++v) {
       const auto size = static_cast<std::int64_t>(size_of(x.type));
@@ -179,7 +195,8 @@ void reference(const reduction& r, const view& x, const view* y, std::span<const
     }
   }
   for (std::size_t k = 0; k < gathered_x.size(); ++k)
-    store_scalar(reference(r, gathered_x[k].data(), y ? gathered_y[k].data() : nullptr, gathered_x[k].size() / size_of(x.type)),
+    store_scalar(reference(r, gathered_x[k].data(), y ? gathered_y[k].data() : nullptr,
+                           gathered_x[k].size() / size_of(x.type)),
                  static_cast<std::byte*>(out) + k * size_of(r.out()));
 }
 
@@ -187,7 +204,8 @@ std::string print_order(std::uint64_t n, method_id method, order_format format) 
   if (info(method).ordering == ordering::any) return "any order: there is no tree to show\n";
   const std::uint64_t most = max_printed(method);
   if (n > most)
-    throw error(errc::usage, "n: " + std::to_string(n) + " elements are too many to print; at most " +
+    throw error(errc::usage, "n: " + std::to_string(n) +
+                                 " elements are too many to print; at most " +
                                  std::to_string(most) + " for method " + std::string(name(method)));
   std::string out;
   tree_ptr root;
@@ -212,13 +230,17 @@ std::string print_order(std::uint64_t n, method_id method, order_format format) 
   }
   switch (format) {
     case order_format::expression:
-      if (root) print_expression(*root, out);
-      else out = "empty";
+      if (root)
+        print_expression(*root, out);
+      else
+        out = "empty";
       out += "\n";
       break;
     case order_format::text:
-      if (root) print_text(*root, "", "", out);
-      else out = "empty\n";
+      if (root)
+        print_text(*root, "", "", out);
+      else
+        out = "empty\n";
       break;
     case order_format::dot: {
       std::uint64_t next = 0;

@@ -1,5 +1,5 @@
-// What row functions are (rows.hpp): the reductions of a row, what its elements are to them, what is made of their results,
-// and an element's result. A is float, or double for f64.
+// What row functions are (rows.hpp): the reductions of a row, what its elements are to them, what
+// is made of their results, and an element's result. A is float, or double for f64.
 #pragma once
 
 #include <array>
@@ -15,8 +15,8 @@ template <class A>
 struct element {
   A x, y, w, b;
 };
-/// What is known of a row: which function means what by them stands with it. Of norms and their gradients a and b are the mean and
-/// rstd, which `finish` makes, or takes as they were saved.
+/// What is known of a row: which function means what by them stands with it. Of norms and their
+/// gradients a and b are the mean and rstd, which `finish` makes, or takes as they were saved.
 template <class A>
 struct statistics {
   A a{}, b{}, c{}, d{};
@@ -31,41 +31,46 @@ BITFOLD_HD inline bits_of<A> mask(bool yes) {
 /// Below it exp(x) is less than half the smallest number.
 template <class A>
 inline constexpr A exp_vanishes = std::is_same_v<A, float> ? -104 : -746;
-/// x squared, or x: nothing else is squared, which compilers would do with all elements, were the factors chosen by a condition, and
-/// squares of small numbers take a CPU long.
+/// x squared, or x: nothing else is squared, which compilers would do with all elements, were the
+/// factors chosen by a condition, and squares of small numbers take a CPU long.
 template <class A>
 BITFOLD_HD inline A squared_where(bool wanted, A x) {
-  const bits_of<A> where = mask<A>(wanted), factor = (arith::bit_cast<bits_of<A>>(x) & where) | (arith::bit_cast<bits_of<A>>(A(1)) & ~where);
+  const bits_of<A> where = mask<A>(wanted), factor = (arith::bit_cast<bits_of<A>>(x) & where) |
+                                                     (arith::bit_cast<bits_of<A>>(A(1)) & ~where);
   return arith::mul(x, arith::bit_cast<A>(factor));
 }
 template <class A>
 BITFOLD_HD inline A kept_where(bool wanted, A x) {
   return arith::bit_cast<A>(arith::bit_cast<bits_of<A>>(x) & mask<A>(wanted));
 }
-/// exp(x) for x <= 0, some number for NaN, down to the smallest numbers: below the floor of exp_nonpositive by its square, where it
-/// vanishes by that of 0.
+/// exp(x) for x <= 0, some number for NaN, down to the smallest numbers: below the floor of
+/// exp_nonpositive by its square, where it vanishes by that of 0.
 template <class A>
 BITFOLD_HD inline A exp_below(A x) {
   const bool deep = x < arith::exp_floor<A>;
   const A e = arith::exp_nonpositive(arith::mul(x, deep ? A(0.5) : A(1)));
   return squared_where(deep, kept_where(x >= exp_vanishes<A>, e));
 }
-/// The same bits, in fewer instructions, of which a GPU's softmax takes an eighth less time (and log_softmax's gradient more).
+/// The same bits, in fewer instructions, of which a GPU's softmax takes an eighth less time (and
+/// log_softmax's gradient more).
 template <class A>
 BITFOLD_HD inline A exp_below_by_selection(A x) {
   const bool deep = x < arith::exp_floor<A>;
-  const A half = arith::mul(x, A(0.5)), e = arith::exp_nonpositive(deep ? half : x), square = arith::mul(e, e);
+  const A half = arith::mul(x, A(0.5)), e = arith::exp_nonpositive(deep ? half : x),
+          square = arith::mul(e, e);
   return deep ? square : e;
 }
-/// exp(x) of any x, of what is positive by its inverse. Its relative error is below 2 u, or 5 u below exp_floor, and half the smallest
-/// number more; where x > 0, below 3 u, or 7 u above -exp_floor.
+/// exp(x) of any x, of what is positive by its inverse. Its relative error is below 2 u, or 5 u
+/// below exp_floor, and half the smallest number more; where x > 0, below 3 u, or 7 u above
+/// -exp_floor.
 template <class A>
 BITFOLD_HD inline A exp_of_any(A x) {
   const bool positive = x > A(0);
   const A down = positive ? arith::neg(x) : x;
   const bool deep = down < arith::exp_floor<A>;
   const A e = arith::exp_nonpositive(arith::mul(down, deep ? A(0.5) : A(1)));
-  const A y = squared_where(deep, positive ? arith::div(A(1), e) : kept_where(x >= exp_vanishes<A>, e));
+  const A y =
+      squared_where(deep, positive ? arith::div(A(1), e) : kept_where(x >= exp_vanishes<A>, e));
   return arith::bit_cast<A>(arith::bit_cast<bits_of<A>>(y) | mask<A>(x != x));  // NaN of NaN
 }
 template <class A>
@@ -82,19 +87,21 @@ BITFOLD_HD A over(A sum, order::index n) {
 using sum_of_first = fold::additive<method::tree, fold::itself>;
 using sum_of_products = fold::additive<method::tree, fold::times>;
 
-/// What functions have in common. Fold: what is folded of a row, whose state `finish` takes: the state of the reduction Ops,
-/// or of two of them.
+/// What functions have in common. Fold: what is folded of a row, whose state `finish` takes: the
+/// state of the reduction Ops, or of two of them.
 template <class Fold, op_id... Ops>
 struct function {
   using folded = Fold;
   static constexpr std::array<op_id, sizeof...(Ops)> ops{Ops...};
-  static constexpr bool alone = false,     // an element's result is of that element: nothing is folded, and rows mean nothing
-      two = false,                         // y
-      affine = false,                      // w, and b where it is centred
-      writes = false, reads = false,       // rstd, and the mean where it is centred
+  static constexpr bool
+      alone = false,   // an element's result is of that element: nothing is folded, and rows mean
+                       // nothing
+      two = false,     // y
+      affine = false,  // w, and b where it is centred
+      writes = false, reads = false,  // rstd, and the mean where it is centred
       centred = false,
-      exp_of_y = false;                // value takes exp of y; <A, true>: which is not below its floor, nor NaN
-  static constexpr bool weighted = false;  // the fold wants w
+      exp_of_y = false;  // value takes exp of y; <A, true>: which is not below its floor, nor NaN
+  static constexpr bool weighted = false;         // the fold wants w
   static constexpr bool takes_as_stored = false;  // a pair is x and y themselves
 };
 
@@ -102,7 +109,8 @@ struct function {
 template <class Fold, op_id Op>
 struct function_of_sum : function<Fold, Op> {
   template <class A>
-  BITFOLD_HD static statistics<A> finish(const method::tree::state<A>& s, order::index, double, const statistics<A>&) {
+  BITFOLD_HD static statistics<A> finish(const method::tree::state<A>& s, order::index, double,
+                                         const statistics<A>&) {
     return {s.sum};
   }
 };
@@ -119,7 +127,8 @@ struct softmax : function<op::logsumexp_fold, op_id::softmax_denominator> {
   }
   // a: the largest element; b: 1 / the sum of exp(x - a).
   template <class A>
-  BITFOLD_HD static statistics<A> finish(const op::logsumexp_fold::state<A>& s, order::index, double, const statistics<A>&) {
+  BITFOLD_HD static statistics<A> finish(const op::logsumexp_fold::state<A>& s, order::index,
+                                         double, const statistics<A>&) {
     return {s.most, arith::div(A(1), denominator(s))};
   }
   template <class A>
@@ -136,9 +145,11 @@ struct softmax : function<op::logsumexp_fold, op_id::softmax_denominator> {
 struct log_softmax : softmax {
   // a: the largest element; b: the logarithm of that sum.
   template <class A>
-  BITFOLD_HD static statistics<A> finish(const op::logsumexp_fold::state<A>& s, order::index, double, const statistics<A>&) {
+  BITFOLD_HD static statistics<A> finish(const op::logsumexp_fold::state<A>& s, order::index,
+                                         double, const statistics<A>&) {
     const A sum = denominator(s);
-    return {s.most, sum == sum ? static_cast<A>(arith::log_from_one(static_cast<double>(sum))) : sum};
+    return {s.most,
+            sum == sum ? static_cast<A>(arith::log_from_one(static_cast<double>(sum))) : sum};
   }
   template <class A>
   BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
@@ -167,7 +178,8 @@ struct log_softmax_backward : function_of_sum<sum_of_first, op_id::sum> {
   template <class A, bool Ordinary = false>
   BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
     if constexpr (Ordinary) return arith::sub(e.x, arith::mul(arith::exp_nonpositive(e.y), s.a));
-    const A share = arith::bit_cast<A>(arith::bit_cast<bits_of<A>>(exp_below(e.y)) | mask<A>(e.y != e.y));  // NaN of NaN
+    const A share = arith::bit_cast<A>(arith::bit_cast<bits_of<A>>(exp_below(e.y)) |
+                                       mask<A>(e.y != e.y));  // NaN of NaN
     return arith::sub(e.x, arith::mul(share, s.a));
   }
 };
@@ -178,20 +190,26 @@ struct layer_norm : function<op::moments<2>, op_id::var> {
   BITFOLD_HD static A of(const element<A>& e, const statistics<A>&) {
     return e.x;
   }
-  // a: the mean; c: what it was rounded by; b: 1 / sqrt(var + eps). Each is computed in f64 and rounded once. A row
-  // that is scaled has its eps scaled, too, where that is finite.
+  // a: the mean; c: what it was rounded by; b: 1 / sqrt(var + eps). Each is computed in f64 and
+  // rounded once. A row that is scaled has its eps scaled, too, where that is finite.
   template <class A>
-  BITFOLD_HD static statistics<A> finish(const op::moments<2>::state<A>& s, order::index n, double eps, const statistics<A>&) {
+  BITFOLD_HD static statistics<A> finish(const op::moments<2>::state<A>& s, order::index n,
+                                         double eps, const statistics<A>&) {
     using op::moments;
-    const double scale = moments<2>::scale_of(s), var = moments<2>::mean_square(s, static_cast<double>(n)).sum;
+    const double scale = moments<2>::scale_of(s),
+                 var = moments<2>::mean_square(s, static_cast<double>(n)).sum;
     const double scaled_eps = arith::mul(arith::mul(eps, scale), scale);
-    const double rstd = arith::is_finite(scaled_eps)
-                            ? arith::div(scale, arith::sqrt(arith::add(var, scaled_eps)))
-                            : arith::div(1.0, arith::sqrt(arith::add(arith::div(arith::div(var, scale), scale), eps)));
+    const double rstd =
+        arith::is_finite(scaled_eps)
+            ? arith::div(scale, arith::sqrt(arith::add(var, scaled_eps)))
+            : arith::div(1.0,
+                         arith::sqrt(arith::add(arith::div(arith::div(var, scale), scale), eps)));
     const auto scaled_mean = moments<2>::mean_of(s);
-    const double mean = arith::div(scaled_mean.sum, scale), low = arith::div(scaled_mean.error, scale);
+    const double mean = arith::div(scaled_mean.sum, scale),
+                 low = arith::div(scaled_mean.error, scale);
     const A rounded = arith::round_to<A>(mean);
-    return {rounded, arith::round_to<A>(rstd), arith::round_to<A>(arith::add(arith::sub(mean, static_cast<double>(rounded)), low))};
+    return {rounded, arith::round_to<A>(rstd),
+            arith::round_to<A>(arith::add(arith::sub(mean, static_cast<double>(rounded)), low))};
   }
   template <class A>
   BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
@@ -207,7 +225,8 @@ struct rms_norm : function_of_sum<fold::additive<method::tree, fold::square>, op
     return e.x;
   }
   template <class A>
-  BITFOLD_HD static statistics<A> finish(const method::tree::state<A>& s, order::index n, double eps, const statistics<A>&) {
+  BITFOLD_HD static statistics<A> finish(const method::tree::state<A>& s, order::index n,
+                                         double eps, const statistics<A>&) {
     return {A(0), inverse_root(over(s.sum, n), eps)};
   }
   template <class A>
@@ -224,7 +243,8 @@ struct rms_norm_backward : function_of_sum<sum_of_products, op_id::dot> {
     return {arith::mul(e.x, e.w), arith::mul(e.y, s.b)};
   }
   template <class A>
-  BITFOLD_HD static statistics<A> finish(const method::tree::state<A>& s, order::index n, double, const statistics<A>& saved) {
+  BITFOLD_HD static statistics<A> finish(const method::tree::state<A>& s, order::index n, double,
+                                         const statistics<A>& saved) {
     return {A(0), saved.b, A(0), over(s.sum, n)};
   }
   template <class A>
@@ -235,15 +255,17 @@ struct rms_norm_backward : function_of_sum<sum_of_products, op_id::dot> {
 };
 
 struct layer_norm_backward
-    : function<fold::both<sum_of_products, fold::additive<method::tree, fold::one_of_two<fold::itself, true>>>, op_id::dot,
-               op_id::sum> {
+    : function<fold::both<sum_of_products,
+                          fold::additive<method::tree, fold::one_of_two<fold::itself, true>>>,
+               op_id::dot, op_id::sum> {
   static constexpr bool two = true, weighted = true, reads = true, centred = true;
   template <class A>
   BITFOLD_HD static fold::pair_of<A> of(const element<A>& e, const statistics<A>& s) {
     return {arith::mul(e.x, e.w), arith::mul(arith::sub(e.y, s.a), s.b)};
   }
   template <class A>
-  BITFOLD_HD static statistics<A> finish(const fold::settled<folded, A>& s, order::index n, double, const statistics<A>& saved) {
+  BITFOLD_HD static statistics<A> finish(const fold::settled<folded, A>& s, order::index n, double,
+                                         const statistics<A>& saved) {
     return {saved.a, saved.b, over(s.b.sum, n), over(s.a.sum, n)};
   }
   template <class A>
@@ -253,7 +275,8 @@ struct layer_norm_backward
   }
 };
 
-struct exp : function<sum_of_first> {  // which is not folded: kernels' sources have the shape of one
+struct exp
+    : function<sum_of_first> {  // which is not folded: kernels' sources have the shape of one
   static constexpr bool alone = true;
   template <class A>
   BITFOLD_HD static A of(const element<A>& e, const statistics<A>&) {

@@ -1,5 +1,5 @@
-// How far a sum of computed terms may be off before its last rounding, as accuracy/bounds.hpp derives it: for the
-// a-priori bounds there, and for those of bitfold/bound.hpp.
+// How far a sum of computed terms may be off before its last rounding, as accuracy/bounds.hpp
+// derives it: for the a-priori bounds there, and for those of bitfold/bound.hpp.
 #pragma once
 
 #include <bit>
@@ -46,10 +46,12 @@ inline std::uint64_t error_depth(std::uint64_t n) {
 
 /// How a term is made of elements.
 struct term_arithmetic {
-  int roundings = 0;     // before a product
-  bool product = false;  // and then a product: rounded, or by two_prod where the method takes its error
-  bool scaled = false;   // or such that no product underflows
-  bool lanes_scaled = false;  // nothing overflows, and what underflows is below 2^-100 of the largest product
+  int roundings = 0;  // before a product
+  bool product =
+      false;  // and then a product: rounded, or by two_prod where the method takes its error
+  bool scaled = false;  // or such that no product underflows
+  bool lanes_scaled =
+      false;  // nothing overflows, and what underflows is below 2^-100 of the largest product
 };
 
 /// Whether elements are rounded as they are widened.
@@ -78,14 +80,16 @@ struct terms_error {
   N largest;  // is below the accumulator's range
 };
 
-/// On the sum of n terms, where `size` is the sum of the numbers that the terms' errors are proportional to, u
-/// and eta are the accumulator's, and g(k) is (1 + u)^k - 1.
+/// On the sum of n terms, where `size` is the sum of the numbers that the terms' errors are
+/// proportional to, u and eta are the accumulator's, and g(k) is (1 + u)^k - 1.
 template <class N, class G>
-terms_error<N> terms_bound(method_id method, std::uint64_t n, const N& size, const term_arithmetic& how,
-                           const N& u, const N& eta, G g) {
+terms_error<N> terms_bound(method_id method, std::uint64_t n, const N& size,
+                           const term_arithmetic& how, const N& u, const N& eta, G g) {
   const auto k = static_cast<std::uint64_t>(how.roundings);
   const bool compensated = method == method_id::kahan;
-  const N zero(0.0), two(2.0), underflow = how.product && !how.scaled && !how.lanes_scaled ? N(static_cast<double>(n)) * eta : zero;
+  const N zero(0.0), two(2.0),
+      underflow =
+          how.product && !how.scaled && !how.lanes_scaled ? N(static_cast<double>(n)) * eta : zero;
   // A scaled product does not underflow, its error may: by half of 2^-1074, of 2^-1022 at least.
   const N made = g(k + (how.product && (!compensated || how.scaled) ? 1 : 0)) * size;
   // Of the terms as computed, or of their products before these' errors.
@@ -95,7 +99,8 @@ terms_error<N> terms_bound(method_id method, std::uint64_t n, const N& size, con
   const N largest = how.scaled || how.lanes_scaled ? zero : two * (all + plain);
   if (!compensated) return {made + plain + underflow, largest};
   const N of_products = how.product ? u * all + underflow : zero;
-  return {made + underflow + g(error_depth(n) + (how.product ? 1 : 0)) * (plain + of_products), largest};
+  return {made + underflow + g(error_depth(n) + (how.product ? 1 : 0)) * (plain + of_products),
+          largest};
 }
 
 }  // namespace bitfold::detail

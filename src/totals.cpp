@@ -12,7 +12,8 @@ namespace {
 std::vector<reduction> checked(std::vector<reduction> all) {
   for (const reduction& r : all) {
     if (!detail::is_exact(r))
-      throw error(errc::usage, "reductions: " + std::string(name(r.op())) + " is not by method exact");
+      throw error(errc::usage,
+                  "reductions: " + std::string(name(r.op())) + " is not by method exact");
     detail::check_together(all[0], r);
   }
   return all;

@@ -12,10 +12,12 @@ namespace {
 
 void check(const view& v, const char* name) {
   if (v.rank < 0 || v.rank > most_axes)
-    refuse(std::string(name) + ".rank", std::to_string(v.rank) + " is not from 0 to " + std::to_string(most_axes));
+    refuse(std::string(name) + ".rank",
+           std::to_string(v.rank) + " is not from 0 to " + std::to_string(most_axes));
   for (int k = 0; k < v.rank; ++k)
     if (v.extent[k] < 0)
-      refuse(std::string(name) + ".extent[" + std::to_string(k) + "]", std::to_string(v.extent[k]) + " is negative");
+      refuse(std::string(name) + ".extent[" + std::to_string(k) + "]",
+             std::to_string(v.extent[k]) + " is negative");
 }
 
 void check_axis(int axis, int rank) {
@@ -28,13 +30,15 @@ std::array<bool, most_axes> marked(std::span<const int> axes, int rank) {
   std::array<bool, most_axes> is{};
   for (const int axis : axes) {
     check_axis(axis, rank);
-    if (is[static_cast<std::size_t>(axis)]) refuse("axis", std::to_string(axis) + " is given twice");
+    if (is[static_cast<std::size_t>(axis)])
+      refuse("axis", std::to_string(axis) + " is given twice");
     is[static_cast<std::size_t>(axis)] = true;
   }
   return is;
 }
 
-// The extents to which both broadcast, as in NumPy: counted from the last axis, 1 or missing goes with any.
+// The extents to which both broadcast, as in NumPy: counted from the last axis, 1 or missing goes
+// with any.
 view common_shape(const view& x, const view* y) {
   check(x, "x");
   if (!y) return x;
@@ -43,7 +47,8 @@ view common_shape(const view& x, const view* y) {
   for (int k = 1; k <= both.rank; ++k) {
     const auto of = [&](const view& v) { return k <= v.rank ? v.extent[v.rank - k] : 1; };
     if (of(x) != of(*y) && of(x) != 1 && of(*y) != 1)
-      refuse("y", "extents " + std::to_string(of(x)) + " and " + std::to_string(of(*y)) + " do not broadcast");
+      refuse("y", "extents " + std::to_string(of(x)) + " and " + std::to_string(of(*y)) +
+                      " do not broadcast");
     both.extent[both.rank - k] = of(x) == 1 ? of(*y) : of(x);
   }
   return both;
@@ -75,7 +80,8 @@ view row_major(dtype type, const void* data, std::span<const std::int64_t> exten
   if (extents.size() > most_axes) refuse("extents", std::to_string(extents.size()) + " of them");
   view v{type, data, static_cast<int>(extents.size()), {}, {}};
   std::copy(extents.begin(), extents.end(), v.extent.begin());
-  std::uint64_t stride = 1;  // it wraps where there are more elements than any reduction takes, or none
+  std::uint64_t stride =
+      1;  // it wraps where there are more elements than any reduction takes, or none
   for (int k = v.rank - 1; k >= 0; --k) {
     v.stride[k] = static_cast<std::int64_t>(stride);
     stride *= static_cast<std::uint64_t>(v.extent[k]);
@@ -102,10 +108,12 @@ view sliced(const view& x, int axis, std::int64_t begin, std::int64_t count, std
   const auto last = static_cast<__int128>(begin) + static_cast<__int128>(count - 1) * step;
   if (count < 0) refuse("count", std::to_string(count) + " is negative");
   if (count > 0 && (begin < 0 || begin >= x.extent[axis] || last < 0 || last >= x.extent[axis]))
-    refuse("begin", "elements from " + std::to_string(begin) + " on of " + std::to_string(x.extent[axis]));
+    refuse("begin",
+           "elements from " + std::to_string(begin) + " on of " + std::to_string(x.extent[axis]));
   view v = x;
   if (count > 0)
-    v.data = static_cast<const std::byte*>(x.data) + begin * x.stride[axis] * static_cast<std::int64_t>(size_of(x.type));
+    v.data = static_cast<const std::byte*>(x.data) +
+             begin * x.stride[axis] * static_cast<std::int64_t>(size_of(x.type));
   v.extent[axis] = count;
   v.stride[axis] *= step;
   return v;
@@ -113,7 +121,8 @@ view sliced(const view& x, int axis, std::int64_t begin, std::int64_t count, std
 
 namespace {
 
-// Neighbouring windows of an axis that have the same elements of the window, from `from` to `to` - 1.
+// Neighbouring windows of an axis that have the same elements of the window, from `from` to `to`
+// - 1.
 struct window_run {
   std::int64_t first, count, from, to;
 };
@@ -123,35 +132,43 @@ void check_windows(const view& x, std::span<const window> of) {
   std::vector<int> along;
   for (const window& w : of) along.push_back(w.axis);
   (void)marked(along, x.rank);
-  if (x.rank + static_cast<int>(of.size()) > most_axes) refuse("windows", "more than " + std::to_string(most_axes) + " axes");
+  if (x.rank + static_cast<int>(of.size()) > most_axes)
+    refuse("windows", "more than " + std::to_string(most_axes) + " axes");
   for (const window& w : of) {
-    for (const auto& [name, value] : {std::pair{"size", w.size}, {"stride", w.stride}, {"dilation", w.dilation}})
+    for (const auto& [name, value] :
+         {std::pair{"size", w.size}, {"stride", w.stride}, {"dilation", w.dilation}})
       if (value < 1) refuse(std::string("window.") + name, std::to_string(value) + " is below 1");
     if (w.padding < 0) refuse("window.padding", std::to_string(w.padding) + " is negative");
     if (w.padding > static_cast<__int128>(w.size - 1) * w.dilation)
-      refuse("window.padding", "a window that begins " + std::to_string(w.padding) + " elements before the array ends there, too");
+      refuse("window.padding", "a window that begins " + std::to_string(w.padding) +
+                                   " elements before the array ends there, too");
   }
 }
 
 constexpr std::int64_t most_windows = std::int64_t{1} << 60, most_cut_off = 1 << 16;
 
 std::int64_t count_of(const window& w, std::int64_t extent) {
-  const auto span = static_cast<__int128>(w.size - 1) * w.dilation + 1, whole = static_cast<__int128>(extent) + 2 * static_cast<__int128>(w.padding);
+  const auto span = static_cast<__int128>(w.size - 1) * w.dilation + 1,
+             whole = static_cast<__int128>(extent) + 2 * static_cast<__int128>(w.padding);
   if (span > whole) {
     const auto text = [](std::int64_t n) { return std::to_string(n); };
     const std::string apart = w.dilation > 1 ? ", " + text(w.dilation) + " apart," : "",
-                      padded = w.padding > 0 ? " and " + text(w.padding) + " of padding on either side" : "";
+                      padded = w.padding > 0
+                                   ? " and " + text(w.padding) + " of padding on either side"
+                                   : "";
     refuse("window.size", "a window of " + text(w.size) + " elements" + apart +
                               " is longer than axis " + text(w.axis) + ", which has " +
                               text(extent) + padded);
   }
   const __int128 count = (whole - span) / w.stride + 1;
-  if (count > most_windows) refuse("window", "more than 2^60 of them along axis " + std::to_string(w.axis));
+  if (count > most_windows)
+    refuse("window", "more than 2^60 of them along axis " + std::to_string(w.axis));
   return static_cast<std::int64_t>(count);
 }
 
 [[noreturn]] void refuse_cut_off() {
-  refuse("window.padding", "with it windows are cut off in more than " + std::to_string(most_cut_off) + " ways");
+  refuse("window.padding",
+         "with it windows are cut off in more than " + std::to_string(most_cut_off) + " ways");
 }
 
 std::vector<window_run> runs_of(const window& w, std::int64_t extent) {
@@ -162,21 +179,30 @@ std::vector<window_run> runs_of(const window& w, std::int64_t extent) {
   for (std::int64_t k = 0; k < count;) {
     if (++ways > most_cut_off) refuse_cut_off();
     const __int128 begin = static_cast<__int128>(k) * w.stride - w.padding, end = extent - begin;
-    const __int128 before = up(-begin, w.dilation), to = std::min<__int128>(up(end, w.dilation), w.size), from = std::min(before, to);
+    const __int128 before = up(-begin, w.dilation),
+                   to = std::min<__int128>(up(end, w.dilation), w.size),
+                   from = std::min(before, to);
     // The first window of which fewer elements lie before what is `ahead` of the first one's begin.
     const auto fewer = [&](__int128 than, __int128 ahead) {
-      return than == 0 ? count : static_cast<std::int64_t>(std::min<__int128>(up(ahead - (than - 1) * w.dilation, w.stride), count));
+      return than == 0 ? count
+                       : static_cast<std::int64_t>(std::min<__int128>(
+                             up(ahead - (than - 1) * w.dilation, w.stride), count));
     };
-    const std::int64_t next = std::min(fewer(before, w.padding), fewer(to, static_cast<__int128>(extent) + w.padding));
-    const window_run run{k, next - k, from == to ? 0 : static_cast<std::int64_t>(from), from == to ? 0 : static_cast<std::int64_t>(to)};
-    if (!runs.empty() && runs.back().from == run.from && runs.back().to == run.to) runs.back().count += run.count;
-    else runs.push_back(run);
+    const std::int64_t next =
+        std::min(fewer(before, w.padding), fewer(to, static_cast<__int128>(extent) + w.padding));
+    const window_run run{k, next - k, from == to ? 0 : static_cast<std::int64_t>(from),
+                         from == to ? 0 : static_cast<std::int64_t>(to)};
+    if (!runs.empty() && runs.back().from == run.from && runs.back().to == run.to)
+      runs.back().count += run.count;
+    else
+      runs.push_back(run);
     k = next;
   }
   return runs;
 }
 
-// Of each window the elements of one of its runs. (Products of strides that nothing is reached by may be too large.)
+// Of each window the elements of one of its runs. (Products of strides that nothing is reached by
+// may be too large.)
 view view_of(const view& x, std::span<const window> of, std::span<const window_run> runs) {
   view v = x;
   std::int64_t begin = 0;
@@ -184,13 +210,17 @@ view view_of(const view& x, std::span<const window> of, std::span<const window_r
     const window& w = of[k];
     const window_run& r = runs[k];
     if (r.count > 0 && r.from < r.to)
-      begin += static_cast<std::int64_t>(static_cast<__int128>(r.first) * w.stride - w.padding + static_cast<__int128>(r.from) * w.dilation) * x.stride[w.axis];
+      begin += static_cast<std::int64_t>(static_cast<__int128>(r.first) * w.stride - w.padding +
+                                         static_cast<__int128>(r.from) * w.dilation) *
+               x.stride[w.axis];
     v.extent[v.rank] = r.to - r.from;
     v.stride[v.rank++] = r.to - r.from > 1 && r.count > 0 ? x.stride[w.axis] * w.dilation : 0;
     v.extent[w.axis] = r.count;
     v.stride[w.axis] = r.count > 1 && r.from < r.to ? x.stride[w.axis] * w.stride : 0;
   }
-  if (x.data && begin != 0) v.data = static_cast<const std::byte*>(x.data) + begin * static_cast<std::int64_t>(size_of(x.type));
+  if (x.data && begin != 0)
+    v.data =
+        static_cast<const std::byte*>(x.data) + begin * static_cast<std::int64_t>(size_of(x.type));
   return v;
 }
 
@@ -200,7 +230,9 @@ view windows(const view& x, std::span<const window> of) {
   check_windows(x, of);
   std::vector<window_run> whole;
   for (const window& w : of) {
-    if (w.padding > 0) refuse("window.padding", std::to_string(w.padding) + ", and no view is padded; reduce_windows takes it");
+    if (w.padding > 0)
+      refuse("window.padding",
+             std::to_string(w.padding) + ", and no view is padded; reduce_windows takes it");
     whole.push_back(runs_of(w, x.extent[w.axis])[0]);
   }
   return view_of(x, of, whole);
@@ -209,16 +241,20 @@ view windows(const view& x, std::span<const window> of) {
 std::vector<std::int64_t> windows_extents(const view& x, std::span<const window> of) {
   check_windows(x, of);
   std::vector<std::int64_t> extents(x.extent.begin(), x.extent.begin() + x.rank);
-  for (const window& w : of) extents[static_cast<std::size_t>(w.axis)] = count_of(w, x.extent[w.axis]);
+  for (const window& w : of)
+    extents[static_cast<std::size_t>(w.axis)] = count_of(w, x.extent[w.axis]);
   __int128 outputs = 1;
-  for (const std::int64_t extent : extents) outputs = std::min<__int128>(outputs * extent, __int128{most_windows} + 1);
-  if (outputs > most_windows && std::count(extents.begin(), extents.end(), 0) == 0) refuse("x", "more than 2^60 windows");
+  for (const std::int64_t extent : extents)
+    outputs = std::min<__int128>(outputs * extent, __int128{most_windows} + 1);
+  if (outputs > most_windows && std::count(extents.begin(), extents.end(), 0) == 0)
+    refuse("x", "more than 2^60 windows");
   return extents;
 }
 
 detail::window_boxes detail::boxes_of(const view& x, std::span<const window> of_any_order) {
   const view results = row_major(x.type, nullptr, windows_extents(x, of_any_order));
-  std::vector<window> of(of_any_order.begin(), of_any_order.end());  // the elements of a window come in the array's order
+  std::vector<window> of(of_any_order.begin(),
+                         of_any_order.end());  // the elements of a window come in the array's order
   std::sort(of.begin(), of.end(), [](const window& a, const window& b) { return a.axis < b.axis; });
   const auto extents = std::span(results.extent).first(static_cast<std::size_t>(results.rank));
   const bool none = std::count(extents.begin(), extents.end(), 0) > 0;
@@ -227,7 +263,9 @@ detail::window_boxes detail::boxes_of(const view& x, std::span<const window> of_
   std::vector<std::vector<window_run>> runs;
   for (std::size_t k = 0; k < of.size(); ++k) {
     boxes.reduced.push_back(x.rank + static_cast<int>(k));
-    runs.push_back(none ? std::vector{window_run{0, extents[static_cast<std::size_t>(of[k].axis)], 0, 0}} : runs_of(of[k], x.extent[of[k].axis]));
+    runs.push_back(
+        none ? std::vector{window_run{0, extents[static_cast<std::size_t>(of[k].axis)], 0, 0}}
+             : runs_of(of[k], x.extent[of[k].axis]));
     ways *= static_cast<__int128>(runs.back().size());
     if (ways > most_cut_off) refuse_cut_off();
   }
@@ -240,7 +278,8 @@ detail::window_boxes detail::boxes_of(const view& x, std::span<const window> of_
       box.first += static_cast<std::uint64_t>(chosen[k].first * results.stride[of[k].axis]);
     }
     box.x = view_of(x, of, chosen);
-    for (int a = 0; a < x.rank; ++a) append(box.places, {static_cast<std::uint64_t>(box.x.extent[a]), results.stride[a], 0});
+    for (int a = 0; a < x.rank; ++a)
+      append(box.places, {static_cast<std::uint64_t>(box.x.extent[a]), results.stride[a], 0});
     boxes.each.push_back(box);
     more = false;
     for (std::size_t k = of.size(); k-- > 0 && !more;) {
@@ -257,30 +296,41 @@ std::vector<int> all_axes(const view& x) {
   return all;
 }
 
-std::vector<std::int64_t> result_extents(const view& x, const view* y, std::span<const int> axes, bool keepdims) {
+std::vector<std::int64_t> result_extents(const view& x, const view* y, std::span<const int> axes,
+                                         bool keepdims) {
   const view both = common_shape(x, y);
   const auto is_reduced = marked(axes, both.rank);
   std::vector<std::int64_t> extents;
   for (int k = 0; k < both.rank; ++k) {
-    if (!is_reduced[static_cast<std::size_t>(k)]) extents.push_back(both.extent[k]);
-    else if (keepdims) extents.push_back(1);
+    if (!is_reduced[static_cast<std::size_t>(k)])
+      extents.push_back(both.extent[k]);
+    else if (keepdims)
+      extents.push_back(1);
   }
   return extents;
 }
 
 detail::layout detail::layout_of(const view& x, const view* y, std::span<const int> reduced) {
   const view both = common_shape(x, y);
-  if (y && x.type != y->type) refuse("y", std::string(name(y->type)) + ", and x is " + std::string(name(x.type)));
+  if (y && x.type != y->type)
+    refuse("y", std::string(name(y->type)) + ", and x is " + std::string(name(x.type)));
   const auto is_reduced = marked(reduced, both.rank);
-  layout l{x.type, static_cast<const std::byte*>(x.data), y ? static_cast<const std::byte*>(y->data) : nullptr, {}, {}, 1, 1};
+  layout l{x.type,
+           static_cast<const std::byte*>(x.data),
+           y ? static_cast<const std::byte*>(y->data) : nullptr,
+           {},
+           {},
+           1,
+           1};
   constexpr __int128 most = __int128{1} << 60;
   __int128 outputs = 1, n = 1;
   for (int k = 0; k < both.rank; ++k) {
     const bool is_one = is_reduced[static_cast<std::size_t>(k)];
     __int128& count = is_one ? n : outputs;
     count = std::min(count * both.extent[k], most + 1);
-    append(is_one ? l.reduced : l.kept, {static_cast<std::uint64_t>(both.extent[k]), stride_along(x, k, both.rank),
-                                         y ? stride_along(*y, k, both.rank) : 0});
+    append(is_one ? l.reduced : l.kept,
+           {static_cast<std::uint64_t>(both.extent[k]), stride_along(x, k, both.rank),
+            y ? stride_along(*y, k, both.rank) : 0});
   }
   if (outputs > most || n > most || outputs * n > most) refuse("x", "more than 2^60 elements");
   l.outputs = static_cast<std::uint64_t>(outputs);

@@ -1,5 +1,5 @@
-// The canonical order walked by one thread, one element at a time: what the reference does, and what
-// the trace of the accuracy suite does with numbers that count.
+// The canonical order walked by one thread, one element at a time: what the reference does, and
+// what the trace of the accuracy suite does with numbers that count.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,12 @@ auto walk(std::uint64_t n, Element element) {
   } else {
     // A state, and how many elements it is of.
     const auto lane = [](int count, auto get) {
-      return std::pair(method::fold_lane<F, order::rows>(count, get), static_cast<order::index>(count));
+      return std::pair(method::fold_lane<F, order::rows>(count, get),
+                       static_cast<order::index>(count));
     };
     const auto merge = [](const auto& a, const auto& b) {
-      return std::pair(F::merge(a.first, b.first, fold::counts{a.second, b.second}), a.second + b.second);
+      return std::pair(F::merge(a.first, b.first, fold::counts{a.second, b.second}),
+                       a.second + b.second);
     };
     return order::interpret(n, lane, merge, element).first;
   }

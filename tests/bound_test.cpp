@@ -1,5 +1,5 @@
-// Bounds beside results: what does not move them, and what they say where there is nothing to say. That they
-// hold is tested against MPFR, in tests/truth/op_bounds_test.cpp.
+// Bounds beside results: what does not move them, and what they say where there is nothing to say.
+// That they hold is tested against MPFR, in tests/truth/op_bounds_test.cpp.
 #include <bitfold/bound.hpp>
 
 #include <algorithm>
@@ -37,7 +37,8 @@ bool same(const std::vector<bounded>& a, const std::vector<bounded>& b) {
 }
 
 template <class T>
-bounded of(op_id op, const std::vector<T>& x, std::optional<method_id> m = {}, std::optional<dtype> out = {}) {
+bounded of(op_id op, const std::vector<T>& x, std::optional<method_id> m = {},
+           std::optional<dtype> out = {}) {
   const void* y = info(op).inputs == 2 ? x.data() : nullptr;
   return cpu::reduce_with_bound(make_reduction(op, m, dtype_of<T>, {}, out), x.data(), y, x.size());
 }
@@ -46,17 +47,22 @@ bounded of(op_id op, const std::vector<T>& x, std::optional<method_id> m = {}, s
 
 TEST_CASE("bounds: alone or with others, no target, thread, place or environment moves them") {
   const std::size_t n = test::sanitized ? 280'000 : 700'000;
-  for (dtype t : test::sanitized ? std::vector{dtype::bf16, dtype::f64, dtype::i16} : std::vector{dtype::bf16, dtype::f32, dtype::f64, dtype::i16, dtype::u64})
+  for (dtype t : test::sanitized
+                     ? std::vector{dtype::bf16, dtype::f64, dtype::i16}
+                     : std::vector{dtype::bf16, dtype::f32, dtype::f64, dtype::i16, dtype::u64})
     for (int inputs : {1, 2}) {
       const auto x = test::make_data(t, test::kind::near_one, n, 1);
       auto other = test::make_data(t, test::kind::near_one, n, 2);
       other.insert(other.begin(), std::byte{});  // at an odd address
       const std::byte* y = inputs == 2 ? other.data() + 1 : nullptr;
       const auto all = bounded_reductions(t, inputs);
-      const auto want = cpu::reduce_with_bounds(all, x.data(), y, n, {.threads = 1, .target = cpu::target::scalar});
+      const auto want = cpu::reduce_with_bounds(all, x.data(), y, n,
+                                                {.threads = 1, .target = cpu::target::scalar});
       for (int threads : {1, 3, 0}) {
         CAPTURE(name(t), inputs, threads);
-        CHECK(same(cpu::reduce_with_bounds(all, x.data(), y, n, {.threads = threads, .target = forced_target}), want));
+        CHECK(same(cpu::reduce_with_bounds(all, x.data(), y, n,
+                                           {.threads = threads, .target = forced_target}),
+                   want));
       }
       std::fesetround(FE_DOWNWARD);
 #if defined(__x86_64__)
@@ -90,7 +96,8 @@ TEST_CASE("bounds: where the result is exact, or is not finite") {
     if (!has_error_bound(op)) continue;
     CAPTURE(name(op));
     const bool exact = !info(op).takes_method && op != norm_inf;
-    for (float special : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    for (float special :
+         {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
       const bool left_out = (op == nansum || op == nanmean) && special != special;
       CHECK((of(op, floats{1, special, 2}).bound < inf) == (exact || left_out));
     }
@@ -112,11 +119,13 @@ TEST_CASE("bounds: where the result is exact, or is not finite") {
   CHECK(of(sum, floats{largest, -1}, method_id::kahan).bound == inf);
   // Squares that f32 does not hold, and those that f64, in which the bound is computed, does not.
   const float large = 1e30f, small = 1e-5f;
-  const bounded kept = cpu::reduce_with_bound(make_reduction(cosine, {}, dtype::f32), &large, &small, 1);
+  const bounded kept =
+      cpu::reduce_with_bound(make_reduction(cosine, {}, dtype::f32), &large, &small, 1);
   CHECK(to_string(kept.value) == "1");
   CHECK(kept.bound < 1e-6);
   const double larger = 1e200;
-  const bounded lost = cpu::reduce_with_bound(make_reduction(cosine, {}, dtype::f64), &larger, &larger, 1);
+  const bounded lost =
+      cpu::reduce_with_bound(make_reduction(cosine, {}, dtype::f64), &larger, &larger, 1);
   CHECK(to_string(lost.value) == "1");
   CHECK(lost.bound == inf);
   // A rounding to the output type alone.
@@ -131,25 +140,31 @@ TEST_CASE("bounds: by method exact, of the rounding alone") {
   for (op_id op : all_ops) {
     if (!info(op).has_exact) continue;
     CAPTURE(name(op));
-    for (float special : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    for (float special :
+         {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
       const bool left_out = (op == op_id::nansum || op == op_id::nanmean) && special != special;
       CHECK((of(op, std::vector<float>{1, special, 2}, method_id::exact).bound < inf) == left_out);
     }
-    const bounded one = of(op, std::vector<float>{1.5f, 1e30f, 0x1p-149f, -1e30f}, method_id::exact);
+    const bounded one =
+        of(op, std::vector<float>{1.5f, 1e30f, 0x1p-149f, -1e30f}, method_id::exact);
     const float value = std::bit_cast<float>(static_cast<std::uint32_t>(one.value.bits));
     CHECK(one.bound >= 0x1p-149 / 2);
     CHECK(one.bound <= std::max(std::fabs(static_cast<double>(value)) * 0x1.1p-24, 0x1.1p-150));
-    CHECK(of(op, std::vector<float>{}, method_id::exact).bound == (info(op).empty == if_empty::nan ? inf : 0));
+    CHECK(of(op, std::vector<float>{}, method_id::exact).bound ==
+          (info(op).empty == if_empty::nan ? inf : 0));
   }
   CHECK(of(op_id::sum, std::vector<std::int64_t>{INT64_MAX, 1}, method_id::exact).bound == 0);
-  CHECK(of(op_id::sum, std::vector<std::int64_t>{INT64_MAX, 2}, method_id::exact, dtype::f64).bound >= 1);
+  CHECK(
+      of(op_id::sum, std::vector<std::int64_t>{INT64_MAX, 2}, method_id::exact, dtype::f64).bound >=
+      1);
 }
 
 TEST_CASE("bounds: an operation that has none is refused by name") {
   const float x[2] = {1, 2};
   for (op_id op : all_ops) {
     if (has_error_bound(op)) continue;
-    const reduction all[] = {make_reduction(op_id::sum, {}, dtype::f32), make_reduction(op, {}, dtype::f32)};
+    const reduction all[] = {make_reduction(op_id::sum, {}, dtype::f32),
+                             make_reduction(op, {}, dtype::f32)};
     const std::string message = "bound: " + std::string(name(op)) + " has none";
     CHECK_THROWS_WITH(cpu::reduce_with_bounds(all, x, nullptr, 2), message);
     CHECK_THROWS_WITH(cuda::reduce_host_with_bounds(all, x, nullptr, 2), message);

@@ -36,7 +36,7 @@ struct outcome {
 // Where its streams come from and go to; out and err are files of its own if they are not given.
 struct surroundings {
   std::string in = "/dev/null", out = "", err = "";
-  int out_flags = 0;                                      // to open it with, besides
+  int out_flags = 0;                                    // to open it with, besides
   std::function<void(pid_t)> meanwhile = [](pid_t) {};  // called when it has started
 };
 
@@ -53,7 +53,8 @@ inline outcome bitfold_cli(std::vector<std::string> arguments, const surrounding
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, 0, with.in.c_str(), O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), O_WRONLY | O_CREAT | with.out_flags, 0600);
+  posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), O_WRONLY | O_CREAT | with.out_flags,
+                                   0600);
   posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), O_WRONLY | O_CREAT | O_NOCTTY, 0600);
   pid_t child = 0;
   REQUIRE(posix_spawn(&child, BITFOLD_CLI, &actions, nullptr, argv.data(), environ) == 0);
@@ -88,7 +89,8 @@ inline void make_holes(const std::string& path, std::uintmax_t bytes) {
   std::filesystem::resize_file(path, bytes);
 }
 
-// For `meanwhile`: calls then(child) as soon as the command has mapped that file, long before it has read one that is long.
+// For `meanwhile`: calls then(child) as soon as the command has mapped that file, long before it
+// has read one that is long.
 template <class Then>
 std::function<void(pid_t)> when_mapped(const std::string& path, Then then) {
   return [path = std::filesystem::canonical(path).string(), then](pid_t child) {
@@ -103,7 +105,8 @@ std::function<void(pid_t)> when_mapped(const std::string& path, Then then) {
   };
 }
 // The same of a long file, which is made here and then cut to one page.
-inline constexpr std::uintmax_t long_file = std::uintmax_t{1} << (bitfold::test::sanitized ? 28 : 32);
+inline constexpr std::uintmax_t long_file = std::uintmax_t{1}
+                                            << (bitfold::test::sanitized ? 28 : 32);
 inline std::function<void(pid_t)> shorten_when_mapped(const std::string& path) {
   make_holes(path, long_file);
   return when_mapped(path, [path](pid_t) { std::filesystem::resize_file(path, 4096); });

@@ -55,7 +55,8 @@ TEST_CASE("reduce: every method, as text and as JSON, equals the reference") {
       CAPTURE(method);
       const auto r = make_reduction(op_id::sum, m.id, dtype::f32, acc, dtype::f64);
       const scalar expected = reference(r, values.data(), values.size());
-      std::vector<std::string> arguments{"reduce", "sum", "--method", method, "--out-dtype", "f64", file};
+      std::vector<std::string> arguments{"reduce",      "sum", "--method", method,
+                                         "--out-dtype", "f64", file};
       if (acc) arguments.insert(arguments.end(), {"--acc", std::string(name(*acc))});
       const auto text = bitfold_cli(arguments);
       CHECK(text.status == 0);
@@ -129,7 +130,8 @@ TEST_CASE("reduce: every operation of every type, several at once, equals the re
         REQUIRE(json_lines.size() == ops.size());
         for (std::size_t k = 0; k < ops.size(); ++k) {
           const bool by_exact = exact && info(ops[k]).has_exact;
-          const auto r = make_reduction(ops[k], by_exact ? std::optional(method_id::exact) : std::nullopt, t);
+          const auto r =
+              make_reduction(ops[k], by_exact ? std::optional(method_id::exact) : std::nullopt, t);
           const scalar expected = inputs == 2 ? reference(r, data.data(), other.data(), n)
                                               : reference(r, data.data(), n);
           CHECK(lines[k] == x + "  " + (inputs == 2 ? y + "  " : "") + "[700]  " +
@@ -185,11 +187,13 @@ TEST_CASE("reduce --bound: a column of text, a field of JSON, and what has none"
     for (const op_id op : ops_of(inputs))
       if (exact ? info(op).has_exact : has_error_bound(op)) {
         ops.push_back(op);
-        all.push_back(make_reduction(op, exact ? std::optional(method_id::exact) : std::nullopt, dtype::f32));
+        all.push_back(
+            make_reduction(op, exact ? std::optional(method_id::exact) : std::nullopt, dtype::f32));
       }
-    const auto want = cpu::reduce_with_bounds(all, values.data(), inputs == 2 ? others.data() : nullptr,
-                                              values.size());
-    std::vector<std::string> arguments{"reduce", list_of(ops), "--bound", "--method", exact ? "exact" : "tree", file};
+    const auto want = cpu::reduce_with_bounds(all, values.data(),
+                                              inputs == 2 ? others.data() : nullptr, values.size());
+    std::vector<std::string> arguments{
+        "reduce", list_of(ops), "--bound", "--method", exact ? "exact" : "tree", file};
     if (inputs == 2) arguments.push_back(second);
     const auto text = lines_of(bitfold_cli(arguments).out);
     arguments.push_back("--json");
@@ -199,16 +203,21 @@ TEST_CASE("reduce --bound: a column of text, a field of JSON, and what has none"
     for (std::size_t k = 0; k < all.size(); ++k) {
       const std::string bound = to_string(load_scalar(dtype::f64, &want[k].bound));
       CHECK(text[k].ends_with("  " + to_hex(want[k].value) + "  +- " + bound));
-      CHECK(objects[k].ends_with(",\"bits\":\"" + to_hex(want[k].value) + "\",\"bound\":" + bound + "}"));
+      CHECK(objects[k].ends_with(",\"bits\":\"" + to_hex(want[k].value) + "\",\"bound\":" + bound +
+                                 "}"));
       CHECK(json::parse(objects[k])["bound"] == want[k].bound);
     }
   }
   const auto infinite = dir.write("inf.npy", npy_of({std::numeric_limits<float>::infinity()}));
-  CHECK(lines_of(bitfold_cli({"reduce", "sum", "--bound", infinite}).out)[0].ends_with("  inf  7f800000  +- inf"));
-  CHECK(json::parse(bitfold_cli({"reduce", "sum", "--bound", "--json", infinite}).out)["bound"] == "inf");
+  CHECK(lines_of(bitfold_cli({"reduce", "sum", "--bound", infinite}).out)[0].ends_with(
+      "  inf  7f800000  +- inf"));
+  CHECK(json::parse(bitfold_cli({"reduce", "sum", "--bound", "--json", infinite}).out)["bound"] ==
+        "inf");
   for (const std::string op : {"prod", "var", "std", "skewness", "kurtosis", "logsumexp"})
-    check_usage({"reduce", "sum," + op, "--bound", "no such file"}, {"--bound: " + op + " has none"});
-  check_usage({"reduce", "sum,prod,var", "--bound", "--method", "exact", "no such file"}, {"--bound: prod has none"});
+    check_usage({"reduce", "sum," + op, "--bound", "no such file"},
+                {"--bound: " + op + " has none"});
+  check_usage({"reduce", "sum,prod,var", "--bound", "--method", "exact", "no such file"},
+              {"--bound: prod has none"});
 }
 
 TEST_CASE("reduce: options are for the operations that take them") {
@@ -230,7 +239,8 @@ TEST_CASE("reduce: options are for the operations that take them") {
              make_reduction(argmax, {}, f32), make_reduction(sum, {}, f32, f64, f64)}},
         row{{"sum,max,var,skewness", "--method", "exact", "--out-dtype", "f64", "--ddof", "1"},
             {make_reduction(sum, method_id::exact, f32, {}, f64), make_reduction(max, {}, f32),
-             make_reduction(var, method_id::exact, f32, {}, f64, 1), make_reduction(skewness, {}, f32, {}, f64)}},
+             make_reduction(var, method_id::exact, f32, {}, f64, 1),
+             make_reduction(skewness, {}, f32, {}, f64)}},
         row{{"var,sum", "--method", "kahan"},
             {make_reduction(var, {}, f32), make_reduction(sum, method_id::kahan, f32)}},
         row{{"logsumexp,mean", "--method", "exact", "--acc", "f64"},
@@ -512,7 +522,8 @@ TEST_CASE("reduce: a name without a known ending") {
 TEST_CASE("reduce: a file that becomes shorter does not stop the others") {
   const bytes::directory dir;
   const auto one = dir.write("one", "\1"), two = dir.write("two", "\2"), huge = dir.path("huge");
-  const auto r = bitfold_cli({"reduce", "sum", "--dtype", "u8", one, huge, two}, {.meanwhile = shorten_when_mapped(huge)});
+  const auto r = bitfold_cli({"reduce", "sum", "--dtype", "u8", one, huge, two},
+                             {.meanwhile = shorten_when_mapped(huge)});
   CAPTURE(r.out, r.err);
   CHECK(r.status == 3);
   CHECK(r.out ==
@@ -562,7 +573,8 @@ TEST_CASE("reduce --device cuda") {
   check_usage({"reduce", "sum", "--device", "cuda", "--threads", "2", file}, {"--threads"});
   const auto other = dir.write("y.npy", npy_of(std::vector<float>(values.rbegin(), values.rend())));
   for (const std::vector<std::string>& what :
-       {std::vector<std::string>{"reduce", "sum,var,argmax", file}, {"reduce", "dot,mse", file, other}}) {
+       {std::vector<std::string>{"reduce", "sum,var,argmax", file},
+        {"reduce", "dot,mse", file, other}}) {
     auto on_gpu = what;
     on_gpu.insert(on_gpu.end(), {"--device", "cuda"});
     const auto r = bitfold_cli(on_gpu);
@@ -589,7 +601,8 @@ TEST_CASE("order") {
         CHECK(r.status == 0);
         CHECK(r.out == print_order(static_cast<std::uint64_t>(n), m.id, format));
       }
-  CHECK(bitfold_cli({"order", "--method", "exact", "10000000000"}).out == "any order: there is no tree to show\n");
+  CHECK(bitfold_cli({"order", "--method", "exact", "10000000000"}).out ==
+        "any order: there is no tree to show\n");
   CHECK(bitfold_cli({"order", "3"}).out == print_order(3, method_id::tree, order_format::text));
   CHECK(bitfold_cli({"order", "0"}).out == "empty\n");
   CHECK(bitfold_cli({"order", "65536"}).status == 0);
@@ -627,9 +640,11 @@ TEST_CASE("ops") {
     CHECK(j["methods"] == methods);
     for (const auto& m : all_methods)  // and what it says holds
       if (m.id == method_id::exact || m.id == method_id::tree)
-        CHECK((bitfold_cli({"reduce", op.name.data(), "--method", m.name.data(), "no.npy", "no.npy"}).status != 2) ==
-              takes(op.id, m.id));
-    CHECK(j["bound"] == (bitfold_cli({"reduce", op.name.data(), "--bound", "no.npy", "no.npy"}).status != 2));
+        CHECK(
+            (bitfold_cli({"reduce", op.name.data(), "--method", m.name.data(), "no.npy", "no.npy"})
+                 .status != 2) == takes(op.id, m.id));
+    CHECK(j["bound"] ==
+          (bitfold_cli({"reduce", op.name.data(), "--bound", "no.npy", "no.npy"}).status != 2));
     CHECK(j["types"].is_string());
     CHECK(j["definition"] == op.definition);
     CHECK(j["summary"] == op.summary);
@@ -647,14 +662,15 @@ TEST_CASE("ops") {
     for (int skip = 0; skip < 4; ++skip) columns >> column;
     CHECK(column == (op.has_exact ? "yes" : "none"));
   }
-  CHECK(json::parse(objects[0]) == json{{"op", "sum"},
-                                        {"inputs", 1},
-                                        {"methods", {"tree", "pairwise", "kahan", "sequential", "exact"}},
-                                        {"bound", true},
-                                        {"types", "additive"},
-                                        {"empty", 0},
-                                        {"definition", 1},
-                                        {"summary", "the sum"}});
+  CHECK(json::parse(objects[0]) ==
+        json{{"op", "sum"},
+             {"inputs", 1},
+             {"methods", {"tree", "pairwise", "kahan", "sequential", "exact"}},
+             {"bound", true},
+             {"types", "additive"},
+             {"empty", 0},
+             {"definition", 1},
+             {"summary", "the sum"}});
 }
 
 TEST_CASE("info, version, help") {
@@ -677,9 +693,9 @@ TEST_CASE("info, version, help") {
     CHECK(contains(help.out, part));
   const auto reduce = bitfold_cli({"reduce", "--help"});
   CHECK(reduce.status == 0);
-  for (const auto part : {"--method", "--device", "--acc", "--out-dtype", "--ddof", "--threads",
-                          "--target", "--dtype", "--tensor", "--bound", "--stream", "--total", "--overflow",
-                          "--json"})
+  for (const auto part :
+       {"--method", "--device", "--acc", "--out-dtype", "--ddof", "--threads", "--target",
+        "--dtype", "--tensor", "--bound", "--stream", "--total", "--overflow", "--json"})
     CHECK(contains(reduce.out, part));
   for (const auto& m : all_methods)
     CHECK(contains(reduce.out, std::string(m.name) + ": " + std::string(m.summary)));

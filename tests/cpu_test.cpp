@@ -115,7 +115,8 @@ TEST_CASE("more than 2^33 elements") {
   if (test::sanitized) return;
   // Pages that are never written all share one page of zeros, so this takes next to no memory.
   const std::size_t n = (std::size_t{1} << 33) + 3;
-  void* memory = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory =
+      mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   REQUIRE(memory != MAP_FAILED);
   auto* p = static_cast<std::uint8_t*>(memory);
   p[0] = 1, p[(std::size_t{1} << 32) + 7] = 2, p[n - 1] = 4;
@@ -124,7 +125,9 @@ TEST_CASE("more than 2^33 elements") {
   // What counts elements, or where they are, in one pass.
   p[(std::size_t{1} << 32) + 7] = 9;
   std::vector<reduction> all;
-  for (const op_id op : {op_id::argmax, op_id::count_nonzero, op_id::mean, op_id::var, op_id::skewness}) all.push_back(make_reduction(op, {}, dtype::u8));
+  for (const op_id op :
+       {op_id::argmax, op_id::count_nonzero, op_id::mean, op_id::var, op_id::skewness})
+    all.push_back(make_reduction(op, {}, dtype::u8));
   std::vector<scalar> got(all.size());
   cpu::reduce(all, p, nullptr, n, got, {.target = forced_target});
   CHECK(to_string(got[0]) == std::to_string((std::size_t{1} << 32) + 7));
@@ -169,7 +172,8 @@ TEST_CASE("calls from many threads at once") {
 TEST_CASE("a caller's cancelled tasks cancel nothing here") {
   const std::vector<float> ones(1'000'000, 1.0f);
   const auto sum = [&](int threads) {
-    return to_string(cpu::sum<float>(ones, method_id::tree, {.threads = threads, .target = forced_target}));
+    return to_string(
+        cpu::sum<float>(ones, method_id::tree, {.threads = threads, .target = forced_target}));
   };
   for (int threads : {0, 2, 3}) {
     std::string inside;
@@ -217,7 +221,8 @@ TEST_CASE("different thread counts at once leave the program's stderr alone") {
   std::vector<std::thread> pool;
   for (int i = 0; i < 4; ++i)
     pool.emplace_back([&, i] {
-      for (int k = 0; k < 30; ++k) cpu::sum<float>(ones, method_id::tree, {.threads = 20 + 7 * i + k % 5});
+      for (int k = 0; k < 30; ++k)
+        cpu::sum<float>(ones, method_id::tree, {.threads = 20 + 7 * i + k % 5});
     });
   for (auto& t : pool) t.join();
   std::fflush(stderr);
@@ -281,14 +286,19 @@ TEST_CASE("the caller's floating-point environment does not show and is left as 
   SUCCEED();
 }
 
-TEST_CASE("the caller's floating-point environment does not show in columns, whose parts are put together") {
+TEST_CASE(
+    "the caller's floating-point environment does not show in columns, whose parts are put "
+    "together") {
   constexpr std::int64_t n = 1 << 16, outputs = 16;
-  const auto data = test::make_data(dtype::f32, test::kind::near_one, static_cast<std::size_t>(n * outputs), 9);
-  const reduction all[] = {make_reduction(op_id::sum, method_id::tree, dtype::f32), make_reduction(op_id::var, {}, dtype::f32)};
+  const auto data =
+      test::make_data(dtype::f32, test::kind::near_one, static_cast<std::size_t>(n * outputs), 9);
+  const reduction all[] = {make_reduction(op_id::sum, method_id::tree, dtype::f32),
+                           make_reduction(op_id::var, {}, dtype::f32)};
   const auto columns = [&](int threads) {
     std::vector<float> sums(outputs), variances(outputs);
     void* const out[] = {sums.data(), variances.data()};
-    cpu::reduce(all, row_major(dtype::f32, data.data(), {n, outputs}), nullptr, std::array{0}, out, {.threads = threads, .target = forced_target});
+    cpu::reduce(all, row_major(dtype::f32, data.data(), {n, outputs}), nullptr, std::array{0}, out,
+                {.threads = threads, .target = forced_target});
     sums.insert(sums.end(), variances.begin(), variances.end());
     return sums;
   };
@@ -332,9 +342,8 @@ TEST_CASE("no call leaves a flag of the floating-point environment") {
         const view v = row_major(in, x, {static_cast<std::int64_t>(n)});
         const int axis[] = {0};
         clean("along an axis", [&] { cpu::reduce({&r, 1}, v, y ? &v : nullptr, axis, out, how); });
-        clean("along none", [&] {
-          cpu::reduce({&r, 1}, v, y ? &v : nullptr, std::span<const int>(), out, how);
-        });
+        clean("along none",
+              [&] { cpu::reduce({&r, 1}, v, y ? &v : nullptr, std::span<const int>(), out, how); });
         const std::int64_t offsets[] = {0, 2, 5}, keys[] = {0, 1, 0, 1, 1};
         clean("segments", [&] { cpu::reduce_segments({&r, 1}, x, y, n, offsets, out, how); });
         clean("by key", [&] { cpu::reduce_by_key({&r, 1}, x, y, keys, 2, out, how); });
@@ -397,8 +406,8 @@ TEST_CASE("special values, as docs/semantics.md has them") {
   const float inf = std::numeric_limits<float>::infinity(), nan = std::bit_cast<float>(0xffc12345u);
   const float big = std::numeric_limits<float>::max();
   const auto sum = [](std::vector<float> x, method_id m, dtype out = dtype::f32) {
-    const auto s = cpu::reduce(make_reduction(op_id::sum, m, dtype::f32, {}, out), x.data(), x.size(),
-                               {.target = forced_target});
+    const auto s = cpu::reduce(make_reduction(op_id::sum, m, dtype::f32, {}, out), x.data(),
+                               x.size(), {.target = forced_target});
     return to_string(s) + " " + to_hex(s);
   };
   for (const auto& m : all_methods) {
@@ -451,11 +460,18 @@ TEST_CASE("bad arguments are refused by name") {
   };
   CHECK(message([&] { cpu::reduce(r, &x, 1, {.threads = -1}); }).find("threads") == 0);
   CHECK(message([&] { cpu::reduce(r, nullptr, 1); }).find("data") == 0);
-  CHECK(message([&] { make_reduction(op_id::sum, method_id::tree, dtype::f64, dtype::f32); }).find("acc") == 0);
-  CHECK(message([&] { make_reduction(op_id::sum, method_id::tree, dtype::f32, {}, dtype::i8); }).find("out") == 0);
-  CHECK(message([&] { make_reduction(op_id::max, method_id::tree, dtype::f32); }) == "method: max takes none");
-  CHECK(message([&] { make_reduction(op_id::var, method_id::tree, dtype::f32); }) == "method: var takes none but exact");
-  CHECK(message([&] { make_reduction(op_id::max, method_id::exact, dtype::f32); }) == "method: max has no exact form");
+  CHECK(message([&] {
+          make_reduction(op_id::sum, method_id::tree, dtype::f64, dtype::f32);
+        }).find("acc") == 0);
+  CHECK(message([&] {
+          make_reduction(op_id::sum, method_id::tree, dtype::f32, {}, dtype::i8);
+        }).find("out") == 0);
+  CHECK(message([&] { make_reduction(op_id::max, method_id::tree, dtype::f32); }) ==
+        "method: max takes none");
+  CHECK(message([&] { make_reduction(op_id::var, method_id::tree, dtype::f32); }) ==
+        "method: var takes none but exact");
+  CHECK(message([&] { make_reduction(op_id::max, method_id::exact, dtype::f32); }) ==
+        "method: max has no exact form");
   CHECK(message([&] { make_reduction(op_id::sum, method_id::exact, dtype::f32, dtype::f64); }) ==
         "acc: method exact has no accumulator to choose");
   // Nobody but make_reduction makes one.
@@ -464,9 +480,10 @@ TEST_CASE("bad arguments are refused by name") {
   STATIC_REQUIRE_FALSE(std::is_default_constructible_v<reduction>);
 }
 
-// ---- Golden bits -----------------------------------------------------------------------------------
-// One line for each case: what was reduced and the bits of the result. They are the promise of order
-// version 1: if a line changes, the version must too. `cpu_tests "[write]"` writes the file anew.
+// ---- Golden bits --------------------------------------------------------------------------------
+// One line for each case: what was reduced and the bits of the result. They are the promise of
+// order version 1: if a line changes, the version must too. `cpu_tests "[write]"` writes the file
+// anew.
 
 namespace {
 
@@ -482,11 +499,13 @@ std::string golden_text(bool by_reference) {
           for (dtype acc : {dtype::f32, dtype::f64}) {
             if (m.ordering == ordering::any) continue;  // no order's bits
             if (is_float(t) ? acc < t : acc == dtype::f64 || m.id != method_id::tree) continue;
-            const auto r = make_reduction(op_id::sum, m.id, t, is_float(t) ? std::optional(acc) : std::nullopt);
-            const scalar s = by_reference ? reference(r, data.data(), n)
-                                          : cpu::reduce(r, data.data(), n, {.target = forced_target});
-            out << name(t) << " " << test::name(k) << " " << n << " " << m.name << " " << name(r.acc())
-                << " " << to_hex(s) << "\n";
+            const auto r = make_reduction(op_id::sum, m.id, t,
+                                          is_float(t) ? std::optional(acc) : std::nullopt);
+            const scalar s = by_reference
+                                 ? reference(r, data.data(), n)
+                                 : cpu::reduce(r, data.data(), n, {.target = forced_target});
+            out << name(t) << " " << test::name(k) << " " << n << " " << m.name << " "
+                << name(r.acc()) << " " << to_hex(s) << "\n";
           }
       }
     }
@@ -505,7 +524,8 @@ std::string golden_operations_text(bool by_reference) {
         for (const reduction& r : test::reductions_of_all_ops(t)) {
           if (r.op() == op_id::sum && r.method() != method_id::exact) continue;  // above
           const std::byte* y = info(r.op()).inputs == 2 ? other.data() : nullptr;
-          const scalar s = by_reference ? reference(r, x.data(), y, n) : cpu::reduce(r, x.data(), y, n, {.target = forced_target});
+          const scalar s = by_reference ? reference(r, x.data(), y, n)
+                                        : cpu::reduce(r, x.data(), y, n, {.target = forced_target});
           out << name(t) << " " << test::name(k) << " " << n << " " << name(r.op());
           if (r.method()) out << " " << name(*r.method());
           out << " " << name(r.acc()) << " " << to_hex(s) << "\n";
@@ -536,7 +556,8 @@ void check_golden(const char* path, const std::string& by_engine, const std::str
 
 TEST_CASE("golden bits") { check_golden(BITFOLD_GOLDEN, golden_text(false), golden_text(true)); }
 TEST_CASE("golden bits of every operation") {
-  check_golden(BITFOLD_GOLDEN_OPERATIONS, golden_operations_text(false), golden_operations_text(true));
+  check_golden(BITFOLD_GOLDEN_OPERATIONS, golden_operations_text(false),
+               golden_operations_text(true));
 }
 
 TEST_CASE("write the golden bits", "[.][write]") {

@@ -37,7 +37,8 @@ inline const char* name(kind k) {
 inline std::vector<std::byte> make_data(dtype t, kind k, std::size_t n, std::uint64_t seed) {
   const std::size_t size = size_of(t);
   std::vector<std::byte> out(n * size);
-  random_bits next{seed * 1000003 + static_cast<std::uint64_t>(t) * 17 + static_cast<std::uint64_t>(k)};
+  random_bits next{seed * 1000003 + static_cast<std::uint64_t>(t) * 17 +
+                   static_cast<std::uint64_t>(k)};
   // Of the float formats: the bit of the exponent's end, and its width.
   const int mantissa = t == dtype::f16 ? 10 : t == dtype::bf16 ? 7 : t == dtype::f32 ? 23 : 52;
   const int width = static_cast<int>(8 * size);
@@ -56,10 +57,10 @@ inline std::vector<std::byte> make_data(dtype t, kind k, std::size_t n, std::uin
         if (k == kind::special) {
           switch (r >> 4 & 255) {
             case 0: bits = infinity | (bits & sign); break;
-            case 1: bits = infinity | 1 | (bits & sign); break;          // a signalling nan
-            case 2: bits = (bits & sign); break;                          // a zero
-            case 3: bits &= sign | ((1ull << mantissa) - 1); break;       // a subnormal
-            case 4: bits = (infinity - 1) | (bits & sign); break;         // the largest
+            case 1: bits = infinity | 1 | (bits & sign); break;      // a signalling nan
+            case 2: bits = (bits & sign); break;                     // a zero
+            case 3: bits &= sign | ((1ull << mantissa) - 1); break;  // a subnormal
+            case 4: bits = (infinity - 1) | (bits & sign); break;    // the largest
           }
           // Most special values alone, so that they don't all hide behind one nan.
           if ((r >> 4 & 255) < 2 && (r >> 12 & 15) != 0) bits = sign;
@@ -105,17 +106,19 @@ inline std::vector<reduction> all_reductions(dtype t) {
 }
 
 inline std::string describe(const reduction& r, std::size_t n) {
-  return std::string(name(r.op())) + " " + std::string(name(r.method())) + " in=" +
-         std::string(name(r.in())) + " acc=" + std::string(name(r.acc())) + " out=" +
-         std::string(name(r.out())) + " n=" + std::to_string(n);
+  return std::string(name(r.op())) + " " + std::string(name(r.method())) +
+         " in=" + std::string(name(r.in())) + " acc=" + std::string(name(r.acc())) +
+         " out=" + std::string(name(r.out())) + " n=" + std::to_string(n);
 }
 
 /// Lengths around every boundary of the order.
 inline std::vector<std::size_t> boundary_lengths() {
   constexpr std::size_t W = order::lanes, B = order::leaf;
-  std::vector<std::size_t> out{0, 1, 2, 3, 5, 8, W - 1, W, W + 1, 2 * W - 1, 2 * W + 5, B - W, B - 1, B, B + 1,
-                               B + W - 1, B + W, 2 * B - 1, 2 * B, 2 * B + 1, 3 * B + 7, 4 * B - 1,
-                               4 * B, 4 * B + 1, 7 * B + 100, 8 * B - 3, 15 * B + 1, 16 * B, 31 * B + W};
+  std::vector<std::size_t> out{0,           1,         2,          3,         5,         8,
+                               W - 1,       W,         W + 1,      2 * W - 1, 2 * W + 5, B - W,
+                               B - 1,       B,         B + 1,      B + W - 1, B + W,     2 * B - 1,
+                               2 * B,       2 * B + 1, 3 * B + 7,  4 * B - 1, 4 * B,     4 * B + 1,
+                               7 * B + 100, 8 * B - 3, 15 * B + 1, 16 * B,    31 * B + W};
   for (std::size_t p = 1 << 12; p <= 1 << 14; p *= 2)
     for (std::size_t n : {p - 1, p, p + 1}) out.push_back(n);
   return out;

@@ -16,7 +16,8 @@ struct device_memory {
   /// A copy of these.
   template <class T>
   explicit device_memory(const std::vector<T>& from) : device_memory(from.size() * sizeof(T)) {
-    REQUIRE(cudaMemcpy(p, from.data(), from.size() * sizeof(T), cudaMemcpyHostToDevice) == cudaSuccess);
+    REQUIRE(cudaMemcpy(p, from.data(), from.size() * sizeof(T), cudaMemcpyHostToDevice) ==
+            cudaSuccess);
   }
   ~device_memory() { cudaFree(p); }
   template <class T>

@@ -54,7 +54,9 @@ std::vector<hard_array<T>> hard_arrays(std::size_t n, std::uint64_t seed) {
     add("any", [&](std::size_t) { return static_cast<T>(next()); });
     add("largest", [&](std::size_t) { return std::numeric_limits<T>::max(); });
     add("smallest", [&](std::size_t) { return std::numeric_limits<T>::min(); });
-    add("ends", [&](std::size_t) { return next() & 1 ? std::numeric_limits<T>::max() : std::numeric_limits<T>::min(); });
+    add("ends", [&](std::size_t) {
+      return next() & 1 ? std::numeric_limits<T>::max() : std::numeric_limits<T>::min();
+    });
   } else {
     using R = exact::range<T>;
     const int top = 2 * R::bias, middle = R::bias;  // biased exponents; the largest finite one
@@ -62,9 +64,12 @@ std::vector<hard_array<T>> hard_arrays(std::size_t n, std::uint64_t seed) {
     const auto within = [&](int low, int high) {
       return std::clamp(low + static_cast<int>(next() >> 20) % (high - low + 1), 0, top);
     };
-    const auto binade = [&](int low, int high) { return make_float<T>(sign(), within(low, high), next()); };
+    const auto binade = [&](int low, int high) {
+      return make_float<T>(sign(), within(low, high), next());
+    };
     add("near one", [&](std::size_t) { return binade(middle - 3, middle); });
-    add("positive", [&](std::size_t) { return make_float<T>(false, within(middle - 3, middle), next()); });
+    add("positive",
+        [&](std::size_t) { return make_float<T>(false, within(middle - 3, middle), next()); });
     add("30 binades", [&](std::size_t) { return binade(middle - 15, middle + 15); });
     add("100 binades", [&](std::size_t) { return binade(middle - 50, middle + 50); });
     add("300 binades", [&](std::size_t) { return binade(middle - 150, middle + 150); });
@@ -81,7 +86,8 @@ std::vector<hard_array<T>> hard_arrays(std::size_t n, std::uint64_t seed) {
       return make_float<T>(sign(), static_cast<int>(i * static_cast<std::size_t>(top) / n), next());
     });
     add("shrinking", [&](std::size_t i) {
-      return make_float<T>(sign(), static_cast<int>((n - i) * static_cast<std::size_t>(top) / n), next());
+      return make_float<T>(sign(), static_cast<int>((n - i) * static_cast<std::size_t>(top) / n),
+                           next());
     });
     add("blocks large and small", [&](std::size_t i) {
       return i / 1024 % 3 ? binade(middle - 2, middle) : binade(top / 8, top / 8 + 5);
@@ -94,28 +100,40 @@ std::vector<hard_array<T>> hard_arrays(std::size_t n, std::uint64_t seed) {
     });
     add("large things that cancel later", [&](std::size_t i) {  // in the same lane of a vector
       const std::size_t at = i < 3000 ? 0 : i % 1000;
-      return at == 500 || at == 532 ? make_float<T>(at == 532, std::min(middle + 40, top), 1) : binade(middle - 3, middle);
+      return at == 500 || at == 532 ? make_float<T>(at == 532, std::min(middle + 40, top), 1)
+                                    : binade(middle - 3, middle);
     });
     add("cancelling", [&, last = T{}](std::size_t i) mutable {
       if (i % 2) return from_bits<T>(bits_of(last) ^ 1ull << (R::width - 1));
       return last = binade(0, top);
     });
     add("ties", [&](std::size_t i) {  // 1 and half of its last place, of both signs
-      return i % 2 ? make_float<T>(sign(), middle, 0) : make_float<T>(sign(), std::max(0, middle - R::mantissa - 1), 0);
+      return i % 2 ? make_float<T>(sign(), middle, 0)
+                   : make_float<T>(sign(), std::max(0, middle - R::mantissa - 1), 0);
     });
-    add("rests of one sign", [&](std::size_t) {  // almost half of the first level's last place, for f64
-      return make_float<T>(false, middle, next() << 8 | 0x7f);
-    });
+    add("rests of one sign",
+        [&](std::size_t) {  // almost half of the first level's last place, for f64
+          return make_float<T>(false, middle, next() << 8 | 0x7f);
+        });
     add("zeros", [&](std::size_t) { return make_float<T>(sign(), 0, 0); });
     add("minus zeros", [&](std::size_t) { return make_float<T>(true, 0, 0); });
     add("minus zeros and one zero", [&](std::size_t i) { return make_float<T>(i + 1 != n, 0, 0); });
     add("half zeros", [&](std::size_t) { return next() & 1 ? T{} : binade(middle - 3, middle); });
     add("any bits", [&](std::size_t) { return from_bits<T>(next() >> (64 - R::width)); });
-    add("any finite and infinities", [&](std::size_t) { return make_float<T>(false, within(0, top + 1), 0); });
-    add("one infinity", [&](std::size_t i) { return i == n / 2 ? make_float<T>(false, top + 1, 0) : binade(middle - 3, middle); });
-    add("one minus infinity", [&](std::size_t i) { return i + 1 == n ? make_float<T>(true, top + 1, 0) : binade(0, top); });
-    add("both infinities", [&](std::size_t i) { return i < 2 ? make_float<T>(i == 0, top + 1, 0) : binade(middle - 3, middle); });
-    add("one nan", [&](std::size_t i) { return i + 1 == n ? make_float<T>(true, top + 1, 1) : binade(middle - 3, middle); });
+    add("any finite and infinities",
+        [&](std::size_t) { return make_float<T>(false, within(0, top + 1), 0); });
+    add("one infinity", [&](std::size_t i) {
+      return i == n / 2 ? make_float<T>(false, top + 1, 0) : binade(middle - 3, middle);
+    });
+    add("one minus infinity", [&](std::size_t i) {
+      return i + 1 == n ? make_float<T>(true, top + 1, 0) : binade(0, top);
+    });
+    add("both infinities", [&](std::size_t i) {
+      return i < 2 ? make_float<T>(i == 0, top + 1, 0) : binade(middle - 3, middle);
+    });
+    add("one nan", [&](std::size_t i) {
+      return i + 1 == n ? make_float<T>(true, top + 1, 1) : binade(middle - 3, middle);
+    });
     add("nans", [&](std::size_t) { return make_float<T>(sign(), top + 1, 1); });
   }
   return out;

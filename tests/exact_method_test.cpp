@@ -1,5 +1,5 @@
-// Method exact: the engine, the reference and an accumulator that is fed in pieces agree, whatever the order, the
-// split, the threads and the company.
+// Method exact: the engine, the reference and an accumulator that is fed in pieces agree, whatever
+// the order, the split, the threads and the company.
 #include <bitfold/accumulator.hpp>
 #include <bitfold/bound.hpp>
 #include <bitfold/cpu.hpp>
@@ -22,16 +22,19 @@ using test::random_bits;
 
 template <class T>
 bool is_nan(T x) {
-  if constexpr (std::is_integral_v<T>) return false;
-  else return std::isnan(arith::widen<double>(x));
+  if constexpr (std::is_integral_v<T>)
+    return false;
+  else
+    return std::isnan(arith::widen<double>(x));
 }
 
-// The result of an operation, from accumulators that its definition in docs/operations.md is written down with.
-// Pieces of random lengths go to three of them, which are merged.
+// The result of an operation, from accumulators that its definition in docs/operations.md is
+// written down with. Pieces of random lengths go to three of them, which are merged.
 template <class T>
 class by_accumulators {
  public:
-  by_accumulators(const std::vector<T>& x, const std::vector<T>& y, std::uint64_t seed) : n_(x.size()) {
+  by_accumulators(const std::vector<T>& x, const std::vector<T>& y, std::uint64_t seed)
+      : n_(x.size()) {
     random_bits next{seed};
     all sums[3];
     for (std::size_t i = 0; i < n_;) {
@@ -113,7 +116,8 @@ std::vector<reduction> exact_reductions() {
       const bool integer = op.types == typing::additive && !is_float(dtype_of<T>);
       if (!integer && !is_float(out)) continue;
       for (const int ddof : {0, 3})
-        if (ddof == 0 || moments) list.push_back(make_reduction(op.id, method_id::exact, dtype_of<T>, {}, out, ddof));
+        if (ddof == 0 || moments)
+          list.push_back(make_reduction(op.id, method_id::exact, dtype_of<T>, {}, out, ddof));
     }
   }
   return list;
@@ -127,7 +131,9 @@ scalar expected(const by_accumulators<T>& from, const reduction& r) {
   });
 }
 
-const void* second(const reduction& r, const void* y) { return info(r.op()).inputs == 2 ? y : nullptr; }
+const void* second(const reduction& r, const void* y) {
+  return info(r.op()).inputs == 2 ? y : nullptr;
+}
 
 void same(scalar got, scalar want, const reduction& r, std::size_t n, const std::string& what) {
   if (got == want) return;
@@ -157,10 +163,12 @@ TEST_CASE("exact: every operation, type and output type, on data that is hard on
         const by_accumulators<T> from(x, y, k);
         for (const reduction& r : reductions) {
           const scalar want = expected(from, r);
-          same(cpu::reduce(r, x.data(), second(r, y.data()), n, {.threads = 1, .target = forced_target}), want, r, n,
-               xs[k].name);
+          same(cpu::reduce(r, x.data(), second(r, y.data()), n,
+                           {.threads = 1, .target = forced_target}),
+               want, r, n, xs[k].name);
           if (r.out() == dtype_of<T> || r.out() == dtype::f64)
-            same(reference(r, x.data(), second(r, y.data()), n), want, r, n, xs[k].name + ", reference");
+            same(reference(r, x.data(), second(r, y.data()), n), want, r, n,
+                 xs[k].name + ", reference");
         }
       }
     }
@@ -202,32 +210,37 @@ TEST_CASE("exact: no order, thread count or company moves a bit") {
         for (const reduction& r : together)
           ordered.push_back(r.method() == method_id::exact
                                 ? expected(from, r)
-                                : cpu::reduce(r, x.data(), second(r, y.data()), half, {.threads = 1, .target = forced_target}));
+                                : cpu::reduce(r, x.data(), second(r, y.data()), half,
+                                              {.threads = 1, .target = forced_target}));
         for (const int threads : {1, 2, 3, 7, 64}) {
           const cpu::options how{.threads = threads, .target = forced_target};
           const std::string what = std::string(kind) + " threads=" + std::to_string(threads);
           for (std::size_t k = 0; k < together.size(); ++k)
             if (together[k].method() == method_id::exact)
-              same(cpu::reduce(together[k], x.data(), second(together[k], y.data()), n, how), ordered[k], together[k], n, what);
+              same(cpu::reduce(together[k], x.data(), second(together[k], y.data()), n, how),
+                   ordered[k], together[k], n, what);
           std::vector<scalar> got(together.size());
           cpu::reduce(together, x.data(), inputs == 2 ? y.data() : nullptr, half, got, how);
           for (std::size_t k = 0; k < together.size(); ++k)
-            if (together[k].method() != method_id::exact) same(got[k], ordered[k], together[k], half, what + " together");
+            if (together[k].method() != method_id::exact)
+              same(got[k], ordered[k], together[k], half, what + " together");
           cpu::reduce(together, x.data(), inputs == 2 ? y.data() : nullptr, n, got, how);
           for (std::size_t k = 0; k < together.size(); ++k)
-            if (together[k].method() == method_id::exact) same(got[k], ordered[k], together[k], n, what + " together");
+            if (together[k].method() == method_id::exact)
+              same(got[k], ordered[k], together[k], n, what + " together");
         }
       }
       for (int round = 0; round < 2; ++round) {
         shuffle_together(x, y, static_cast<std::uint64_t>(round));
         for (const reduction& r : exact_reductions<T>())
           if (r.out() == dtype::f32)
-            same(cpu::reduce(r, x.data(), second(r, y.data()), n, {.target = forced_target}), expected(from, r), r, n,
-                 std::string(kind) + ", shuffled");
+            same(cpu::reduce(r, x.data(), second(r, y.data()), n, {.target = forced_target}),
+                 expected(from, r), r, n, std::string(kind) + ", shuffled");
       }
     }
   };
-  for (const dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i16, dtype::u64}) visit(t, check);
+  for (const dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i16, dtype::u64})
+    visit(t, check);
 }
 
 TEST_CASE("exact: totals of pieces, and of totals") {
@@ -243,7 +256,8 @@ TEST_CASE("exact: totals of pieces, and of totals") {
         auto all = exact_reductions<T>();
         std::erase_if(all, [&](const reduction& r) { return info(r.op()).inputs != inputs; });
         std::vector<scalar> want(all.size());
-        cpu::reduce(all, x.data(), inputs == 2 ? y.data() : nullptr, n, want, {.target = forced_target});
+        cpu::reduce(all, x.data(), inputs == 2 ? y.data() : nullptr, n, want,
+                    {.target = forced_target});
         random_bits next{n};
         std::vector<totals> parts(3, totals(all));
         for (std::size_t i = 0; i < n;) {
@@ -251,8 +265,10 @@ TEST_CASE("exact: totals of pieces, and of totals") {
           const cpu::options how{.threads = static_cast<int>(next() % 4), .target = forced_target};
           totals& t = parts[next() % 3];
           const auto a = std::span(x).subspan(i, here), b = std::span(y).subspan(i, here);
-          if (inputs == 1) t.template add<T>(a, how);
-          else t.template add<T>(a, b, how);
+          if (inputs == 1)
+            t.template add<T>(a, how);
+          else
+            t.template add<T>(a, b, how);
           i += here;
         }
         parts[1].merge(parts[2]);
@@ -263,7 +279,8 @@ TEST_CASE("exact: totals of pieces, and of totals") {
           same(parts[1].result(k), want[k], all[k], n, std::string(kind) + ", totals");
           const bounded b = result_with_bound(parts[1], k);
           CHECK(b.value == want[k]);
-          CHECK(b.bound == cpu::reduce_with_bound(all[k], x.data(), second(all[k], y.data()), n).bound);
+          CHECK(b.bound ==
+                cpu::reduce_with_bound(all[k], x.data(), second(all[k], y.data()), n).bound);
         }
       }
     }
@@ -272,19 +289,23 @@ TEST_CASE("exact: totals of pieces, and of totals") {
 
 TEST_CASE("exact: totals of nothing, and what they refuse") {
   using enum op_id;
-  const reduction s = make_reduction(sum, method_id::exact, dtype::f32), d = make_reduction(dot, method_id::exact, dtype::f32);
+  const reduction s = make_reduction(sum, method_id::exact, dtype::f32),
+                  d = make_reduction(dot, method_id::exact, dtype::f32);
   totals t({s, make_reduction(mean, method_id::exact, dtype::f32)});
   CHECK(t.reductions()[0] == s);
   CHECK(t.count() == 0);
   CHECK(to_string(t.result(0)) == "0");
   CHECK(to_string(t.result(1)) == "nan");
   t.add(nullptr, nullptr, 0);
-  CHECK_THROWS_WITH(totals({make_reduction(sum, method_id::tree, dtype::f32)}), "reductions: sum is not by method exact");
+  CHECK_THROWS_WITH(totals({make_reduction(sum, method_id::tree, dtype::f32)}),
+                    "reductions: sum is not by method exact");
   CHECK_THROWS_WITH(totals({s, d}), "reductions: of one input and of two inputs in one pass");
-  CHECK_THROWS_WITH(totals({s, make_reduction(sum, method_id::exact, dtype::f64)}), "reductions: of f32 and of f64 in one pass");
+  CHECK_THROWS_WITH(totals({s, make_reduction(sum, method_id::exact, dtype::f64)}),
+                    "reductions: of f32 and of f64 in one pass");
   const std::vector<float> x{1, 2, 4};
   t.add<float>(x);
-  CHECK_THROWS_WITH(t.add<double>(std::vector<double>{1}), "data: f64, but the reductions are of f32");
+  CHECK_THROWS_WITH(t.add<double>(std::vector<double>{1}),
+                    "data: f64, but the reductions are of f32");
   CHECK_THROWS_WITH(t.add(nullptr, nullptr, 3), "data: null pointer with n > 0");
   CHECK_THROWS_WITH(t.add<float>(x, x), "y: sum takes one input");
   CHECK_THROWS_WITH(t.add(x.data(), nullptr, 3, {.threads = -1}), "threads: -1 is negative");
@@ -330,7 +351,8 @@ TEST_CASE("exact: what the true value is") {
   const auto run = []<class T>(op_id op, const std::vector<T>& x, const std::vector<T>& y = {},
                                std::optional<dtype> out = {}, int ddof = 0) {
     const reduction r = make_reduction(op, method_id::exact, dtype_of<T>, {}, out, ddof);
-    return to_string(cpu::reduce(r, x.data(), second(r, y.data()), x.size(), {.target = forced_target}));
+    return to_string(
+        cpu::reduce(r, x.data(), second(r, y.data()), x.size(), {.target = forced_target}));
   };
   using floats = std::vector<float>;
   using doubles = std::vector<double>;
@@ -378,9 +400,11 @@ TEST_CASE("exact: what the true value is") {
   CHECK(run(mean, longs{largest, largest - 1, largest, largest - 2}) == "9223372036854775808");
   CHECK(run(mean, words{~0ull, ~0ull, ~0ull}) == "18446744073709551616");
   CHECK(run(sum, words{~0ull, ~0ull}, {}, dtype::f32) == "3.689349e+19");
-  CHECK(run(sum, std::vector<std::uint8_t>(1000, 255), {}, dtype::u8) == std::to_string(255000 % 256));
+  CHECK(run(sum, std::vector<std::uint8_t>(1000, 255), {}, dtype::u8) ==
+        std::to_string(255000 % 256));
   CHECK(run(sum_squares, longs{-largest, largest}, {}, dtype::f64) == "1.7014118346046923e+38");
-  CHECK(run(squared_distance, longs{largest}, {-largest - 1}, dtype::f64) == "3.402823669209385e+38");
+  CHECK(run(squared_distance, longs{largest}, {-largest - 1}, dtype::f64) ==
+        "3.402823669209385e+38");
   CHECK(run(mae, longs{largest}, {-largest - 1}) == "18446744073709551616");
   CHECK(run(norm_l2, words{~0ull}) == "18446744073709551616");
   CHECK(run(var, longs{largest, -largest - 1}) == "8.507059173023462e+37");
@@ -398,7 +422,8 @@ TEST_CASE("exact: which operations have it") {
       CHECK(r.method() == m);
       if (!m) CHECK(r == make_reduction(op.id, {}, dtype::f32));
     }
-    if (!op.has_exact) CHECK_THROWS_WITH(make_reduction(op.id, method_id::exact, dtype::f32),
-                                         "method: " + std::string(op.name) + " has no exact form");
+    if (!op.has_exact)
+      CHECK_THROWS_WITH(make_reduction(op.id, method_id::exact, dtype::f32),
+                        "method: " + std::string(op.name) + " has no exact form");
   }
 }

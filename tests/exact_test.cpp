@@ -1,5 +1,5 @@
-// Exact sums against big integers, added up and rounded here by the definitions of the formats; and every
-// kernel against the deposit of one term.
+// Exact sums against big integers, added up and rounded here by the definitions of the formats; and
+// every kernel against the deposit of one term.
 #include <algorithm>
 #include <cfenv>
 #include <cmath>
@@ -24,12 +24,12 @@ using exact::term;
 
 namespace {
 
-// ---- The truth: integers in units of 2^-unit, and what is no number beside them -------------------------
+// ---- The truth: integers in units of 2^-unit, and what is no number beside them -----------------
 
 constexpr int unit = 2200;
 
 struct truth {
-  cpp_int value = 0;  // times 2^unit
+  cpp_int value = 0;                                                          // times 2^unit
   bool nan = false, plus = false, minus = false, any = false, other = false;  // other: not -0
 
   bool is_nan() const { return nan || (plus && minus); }
@@ -45,7 +45,10 @@ template <class T>
 number read(T x) {
   number r;
   if constexpr (is_float(dtype_of<T>)) {
-    constexpr int digits = std::is_same_v<T, float16> ? 10 : std::is_same_v<T, bfloat16> ? 7 : sizeof(T) == 4 ? 23 : 52;
+    constexpr int digits = std::is_same_v<T, float16>    ? 10
+                           : std::is_same_v<T, bfloat16> ? 7
+                           : sizeof(T) == 4              ? 23
+                                                         : 52;
     constexpr int width = 8 * sizeof(T), exponents = 1 << (width - 1 - digits);
     const std::uint64_t bits = bits_of(x);
     const int e = static_cast<int>(bits >> digits) & (exponents - 1);
@@ -74,10 +77,12 @@ void add(truth& s, term what, T x, T y) {
   if (what == term::magnitude) a = {abs(a.value), a.nan, a.infinite, false};
   const bool pair = exact::inputs(what) == 2 || what == term::square;
   cpp_int v;
-  bool nan = a.nan || (pair && b.nan), infinite = a.infinite || (pair && b.infinite), negative = a.negative;
+  bool nan = a.nan || (pair && b.nan), infinite = a.infinite || (pair && b.infinite),
+       negative = a.negative;
   if (what == term::square || what == term::product) {
     negative = a.negative != b.negative;
-    nan |= (a.infinite && b.value == 0 && !b.infinite) || (b.infinite && a.value == 0 && !a.infinite);
+    nan |=
+        (a.infinite && b.value == 0 && !b.infinite) || (b.infinite && a.value == 0 && !a.infinite);
     v = a.value * b.value;
   } else if (what == term::difference || what == term::squared_difference) {
     negative = false;
@@ -89,8 +94,10 @@ void add(truth& s, term what, T x, T y) {
     v = a.value << (unit / 2);
   }
   s.any = true;
-  if (nan) s.nan = true;
-  else if (infinite) (negative ? s.minus : s.plus) = true;
+  if (nan)
+    s.nan = true;
+  else if (infinite)
+    (negative ? s.minus : s.plus) = true;
   else {
     if constexpr (!is_float(dtype_of<T>)) negative = false;  // no -0
     s.other |= !(negative && v == 0);
@@ -107,8 +114,10 @@ std::uint64_t round_bits(dtype t, cpp_int value, const cpp_int& by, bool root) {
   const auto compare = [&](std::uint64_t m, int e) {
     cpp_int left = root ? cpp_int(m) * m * by : cpp_int(m) * by, right = value;
     const int shift = (root ? 2 * e : e) + unit;
-    if (shift >= 0) left <<= shift;
-    else right <<= -shift;
+    if (shift >= 0)
+      left <<= shift;
+    else
+      right <<= -shift;
     return left.compare(right);
   };
   const auto significand = [&](std::uint64_t bits) {
@@ -249,8 +258,10 @@ TEST_CASE("variance and standard deviation are rounded once") {
           const cpp_int by = n <= ddof ? cpp_int(1) : cpp_int(n) * (n - ddof);
           CAPTURE(name(dtype_of<T>), n, what, ddof);
           for_each_float([&]<class Out>(std::type_identity<Out>) {
-            CHECK(bits_of(exact::round_variance<Out>(sum, sum2, n, ddof)) == rounded<Out>(variance, by));
-            CHECK(bits_of(exact::round_deviation<Out>(sum, sum2, n, ddof)) == rounded<Out>(variance, by, true));
+            CHECK(bits_of(exact::round_variance<Out>(sum, sum2, n, ddof)) ==
+                  rounded<Out>(variance, by));
+            CHECK(bits_of(exact::round_deviation<Out>(sum, sum2, n, ddof)) ==
+                  rounded<Out>(variance, by, true));
           });
         }
       }
@@ -273,7 +284,8 @@ TEST_CASE("a variance of 2^60 elements") {
 }
 
 TEST_CASE("ties around every exponent, of every output type") {
-  // Sums of f64 reach every exponent of every type, and products go far below the smallest subnormals.
+  // Sums of f64 reach every exponent of every type, and products go far below the smallest
+  // subnormals.
   for_each_float([]<class Out>(std::type_identity<Out>) {
     using R = exact::range<Out>;
     for (int e = R::low - 2; e <= R::high; ++e)
@@ -283,8 +295,13 @@ TEST_CASE("ties around every exponent, of every output type") {
         for (const int step : {last - 1, last - 2}) {
           if (step < -1074 || e > 1023) continue;
           for (const int beside : {-2, -1, 0, 1, 2}) {
-            truth s{(cpp_int(1) << (e + unit)) + (cpp_int(1) << (step + unit)) + beside * (cpp_int(1) << (unit - 2148)),
-                    false, false, false, true, true};
+            truth s{(cpp_int(1) << (e + unit)) + (cpp_int(1) << (step + unit)) +
+                        beside * (cpp_int(1) << (unit - 2148)),
+                    false,
+                    false,
+                    false,
+                    true,
+                    true};
             if (e < -1074) s.value -= cpp_int(1) << (e + unit);
             if (negative) s.value = -s.value;
             auto sum = sum_of_one<double, 2>(1, step, negative);
@@ -302,8 +319,8 @@ TEST_CASE("ties around every exponent, of every output type") {
 TEST_CASE("a division and a root see the last bit that they drop") {
   random_bits next{5};
   for (int i = 0; i < 300; ++i) {
-    // n times, and the square of, a number half way between two doubles; or a little more or less. That may
-    // show in the rest of the division, in that of the root, or far below.
+    // n times, and the square of, a number half way between two doubles; or a little more or less.
+    // That may show in the rest of the division, in that of the root, or far below.
     const std::uint64_t odd = (1ull << 53) + (next() >> 11) * 2 + 1, n = next() >> (i % 63) | 1;
     for (const int at : {-10, -20, -21, -120, -2148})
       for (const int beside : {-1, 0, 1}) {
@@ -341,35 +358,44 @@ TEST_CASE("Math.sumPrecise's vectors of test262, and math.fsum's of CPython") {
       {{0.1, -0.1}, 0},
       {{1e308, 1e308, 0.1, 0.1, 1e30, 0.1, -1e30, -1e308, -1e308}, 0.30000000000000004},
       {{1e30, 0.1, -1e30}, 0.1},
-      {{8.98846567431158e+307, 8.988465674311579e+307, -1.7976931348623157e+308}, 9.9792015476736e+291},
-      {{-5.630637621603525e+255, 9.565271205476345e+307, 2.9937604643020797e+292}, 9.565271205476347e+307},
-      {{6.739986666787661e+66, 2, -1.2689709186578243e-116, 1.7046015739467354e+308, -9.979201547673601e+291,
-        6.160926733208294e+307, -3.179557053031852e+234, -7.027282978772846e+307, -0.7500000000000001},
+      {{8.98846567431158e+307, 8.988465674311579e+307, -1.7976931348623157e+308},
+       9.9792015476736e+291},
+      {{-5.630637621603525e+255, 9.565271205476345e+307, 2.9937604643020797e+292},
+       9.565271205476347e+307},
+      {{6.739986666787661e+66, 2, -1.2689709186578243e-116, 1.7046015739467354e+308,
+        -9.979201547673601e+291, 6.160926733208294e+307, -3.179557053031852e+234,
+        -7.027282978772846e+307, -0.7500000000000001},
        1.61796594939028e+308},
       {{0.31150493246968836, -8.988465674311582e+307, 1.8315037361673755e-270, -15.999999999999996,
         2.9999999999999996, 7.345200721499384e+164, -2.033582473639399, -8.98846567431158e+307,
-        -3.5737295155405993e+292, 4.13894772383715e-124, -3.6111186457260667e-35, 2.387234887098013e+180,
-        7.645295562778372e-298, 3.395189016861822e-103, -2.6331611115768973e-149},
+        -3.5737295155405993e+292, 4.13894772383715e-124, -3.6111186457260667e-35,
+        2.387234887098013e+180, 7.645295562778372e-298, 3.395189016861822e-103,
+        -2.6331611115768973e-149},
        -inf},
-      {{-1.1442589134409902e+308, 9.593842098384855e+138, 4.494232837155791e+307, -1.3482698511467367e+308,
+      {{-1.1442589134409902e+308, 9.593842098384855e+138, 4.494232837155791e+307,
+        -1.3482698511467367e+308, 4.494232837155792e+307},
+       -1.5936821971565685e+308},
+      {{-1.1442589134409902e+308, 4.494232837155791e+307, -1.3482698511467367e+308,
+        4.494232837155792e+307},
+       -1.5936821971565687e+308},
+      {{9.593842098384855e+138, -6.948356297254111e+307, -1.3482698511467367e+308,
         4.494232837155792e+307},
        -1.5936821971565685e+308},
-      {{-1.1442589134409902e+308, 4.494232837155791e+307, -1.3482698511467367e+308, 4.494232837155792e+307},
-       -1.5936821971565687e+308},
-      {{9.593842098384855e+138, -6.948356297254111e+307, -1.3482698511467367e+308, 4.494232837155792e+307},
-       -1.5936821971565685e+308},
-      {{-2.534858246857893e+115, 8.988465674311579e+307, 8.98846567431158e+307}, 1.7976931348623157e+308},
+      {{-2.534858246857893e+115, 8.988465674311579e+307, 8.98846567431158e+307},
+       1.7976931348623157e+308},
       {{1.3588124894186193e+308, 1.4803986201152006e+223, 6.741349255733684e+307}, inf},
       {{6.741349255733684e+307, 1.7976931348623155e+308, -7.388327292663961e+41}, inf},
-      {{-1.9807040628566093e+28, 1.7976931348623157e+308, 9.9792015476736e+291}, 1.7976931348623157e+308},
-      {{-1.0214557991173964e+61, 1.7976931348623157e+308, 8.98846567431158e+307, -8.988465674311579e+307},
+      {{-1.9807040628566093e+28, 1.7976931348623157e+308, 9.9792015476736e+291},
        1.7976931348623157e+308},
-      {{1.7976931348623157e+308, 7.999999999999999, -1.908963895403937e-230, 1.6445950082320264e+292,
-        2.0734856707605806e+205},
+      {{-1.0214557991173964e+61, 1.7976931348623157e+308, 8.98846567431158e+307,
+        -8.988465674311579e+307},
+       1.7976931348623157e+308},
+      {{1.7976931348623157e+308, 7.999999999999999, -1.908963895403937e-230,
+        1.6445950082320264e+292, 2.0734856707605806e+205},
        inf},
       {{6.197409167220438e-223, -9.979201547673601e+291, -1.7976931348623157e+308}, -inf},
-      {{4.49423283715579e+307, 8.944251746776101e+307, -0.0002441406250000001, 1.1752060710043817e+308,
-        4.940846717201632e+292, -1.6836699406454528e+308},
+      {{4.49423283715579e+307, 8.944251746776101e+307, -0.0002441406250000001,
+        1.1752060710043817e+308, 4.940846717201632e+292, -1.6836699406454528e+308},
        8.353845887521184e+307},
       {{8.988465674311579e+307, 7.999999999999998, 7.029158107234023e-308, -2.2303483759420562e-172,
         -1.7976931348623157e+308, -8.98846567431158e+307},
@@ -390,7 +416,8 @@ TEST_CASE("Math.sumPrecise's vectors of test262, and math.fsum's of CPython") {
                          {{1, inf}, inf},
                          {{inf, -inf}, NAN},
                          {{NAN, 1}, NAN}});
-  vector harmonic{{}, 0x1.df11f45f4e61ap+2}, alternating{{}, -0x1.62a2af1bd3624p-1}, resizing{{}, 0x1.5555555555555p+970};
+  vector harmonic{{}, 0x1.df11f45f4e61ap+2}, alternating{{}, -0x1.62a2af1bd3624p-1},
+      resizing{{}, 0x1.5555555555555p+970};
   for (int n = 1; n <= 1000; ++n) {
     harmonic.in.push_back(1.0 / n);
     alternating.in.push_back((n % 2 ? -1.0 : 1.0) / n);
@@ -411,7 +438,8 @@ TEST_CASE("Math.sumPrecise's vectors of test262, and math.fsum's of CPython") {
 TEST_CASE("every kernel adds what deposits add", "[kernels]") {
   const cpu::target by = forced_target;
   for_each_type([&]<class T>(std::type_identity<T>) {
-    std::vector<std::size_t> lengths{1, 7, 16, 17, 31, 100, 1023, 1024, 1025, 2047, 2048, 2049, 5003, 40'000};
+    std::vector<std::size_t> lengths{1,    7,    16,   17,   31,   100,  1023,
+                                     1024, 1025, 2047, 2048, 2049, 5003, 40'000};
     for (const std::size_t n : lengths) {
       const auto arrays = hard_arrays<T>(n, n);
       for (std::size_t a = 0; a < arrays.size(); ++a)
@@ -429,7 +457,8 @@ TEST_CASE("every kernel adds what deposits add", "[kernels]") {
             exact::sum_of<T, What> want, got;
             for (std::size_t i = 0; i < n; ++i) exact::deposit<What>(want, x[i], y[i]);
             const auto run = cpu::find_depositor(by, {What, dtype_of<T>});
-            REQUIRE(run({px.data() + 1, exact::inputs(What) == 2 ? py.data() + 1 : nullptr}, n, &got) == by);
+            REQUIRE(run({px.data() + 1, exact::inputs(What) == 2 ? py.data() + 1 : nullptr}, n,
+                        &got) == by);
             CAPTURE(name(dtype_of<T>), n, arrays[a].name, arrays[b].name, static_cast<int>(What));
             REQUIRE(same_value(got, want));
           }
@@ -443,8 +472,10 @@ TEST_CASE("what kernels hold back is spilled before it overflows", "[kernels]") 
   const std::size_t n = (std::size_t{1} << 22) + 5;
   for_each_type([&]<class T>(std::type_identity<T>) {
     const auto largest = [] {
-      if constexpr (is_float(dtype_of<T>)) return make_float<T>(false, 2 * exact::range<T>::bias, ~0ull);
-      else return std::numeric_limits<T>::max();
+      if constexpr (is_float(dtype_of<T>))
+        return make_float<T>(false, 2 * exact::range<T>::bias, ~0ull);
+      else
+        return std::numeric_limits<T>::max();
     }();
     // A wide range too, which goes other ways.
     std::vector<T> x(n, largest), y = x;
@@ -452,22 +483,24 @@ TEST_CASE("what kernels hold back is spilled before it overflows", "[kernels]") 
       for (std::size_t i = 0; i < n; i += 500) y[i] = make_float<T>(true, 0, 1);
     for_each_term([&]<term What>(std::integral_constant<term, What>) {
       for (const auto* data : {&x, &y}) {
-        if (What == term::squared_difference && sizeof(T) == 8) continue;  // takes long, and spills nothing more
+        if (What == term::squared_difference && sizeof(T) == 8)
+          continue;  // takes long, and spills nothing more
         exact::sum_of<T, What> want, got;
         for (std::size_t i = 0; i < n; ++i) {
           if (bits_of((*data)[i]) == bits_of(largest)) continue;
           exact::deposit<What>(want, (*data)[i], (*data)[i]);
         }
         // largest, largest for all others: by doubling
-        std::size_t count = static_cast<std::size_t>(
-            std::count_if(data->begin(), data->end(), [&](T v) { return bits_of(v) == bits_of(largest); }));
+        std::size_t count = static_cast<std::size_t>(std::count_if(
+            data->begin(), data->end(), [&](T v) { return bits_of(v) == bits_of(largest); }));
         exact::sum_of<T, What> power;
         exact::deposit<What>(power, largest, largest);
         for (; count; count >>= 1) {
           if (count & 1) want.merge(power);
           power.merge(exact::sum_of<T, What>(power));
         }
-        cpu::find_depositor(forced_target, {What, dtype_of<T>})({data->data(), data->data()}, n, &got);
+        cpu::find_depositor(forced_target, {What, dtype_of<T>})({data->data(), data->data()}, n,
+                                                                &got);
         CAPTURE(name(dtype_of<T>), static_cast<int>(What), data == &y);
         REQUIRE(same_value(got, want));
       }
@@ -663,7 +696,8 @@ TEST_CASE("an accumulator as bytes") {
         check(p);
       }
   });
-  // Byte for byte what docs/exact.md says: 3 as a sum of f64, in units of 2^-50 in the limb from 2^-50 on.
+  // Byte for byte what docs/exact.md says: 3 as a sum of f64, in units of 2^-50 in the limb from
+  // 2^-50 on.
   const auto hex = [](const std::vector<std::byte>& bytes) {
     std::string s;
     for (const auto b : bytes) {
@@ -673,10 +707,18 @@ TEST_CASE("an accumulator as bytes") {
     }
     return s;
   };
-  CHECK(hex(accumulator<double>().add(3).to_bytes()) == "6266787301030102ceffffff01000000000000000000" "0c00");
-  CHECK(hex(accumulator<double>().add(-3).to_bytes()) == "6266787301030102ceffffff01000000000000000000" "f4ff");
-  CHECK(hex(accumulator<float>().to_bytes()) == "6266787301020100" "0000000000000000");
-  CHECK(hex(accumulator<float>().add(NAN).to_bytes()) == "6266787301020105" "0000000000000000");
+  CHECK(hex(accumulator<double>().add(3).to_bytes()) ==
+        "6266787301030102ceffffff01000000000000000000"
+        "0c00");
+  CHECK(hex(accumulator<double>().add(-3).to_bytes()) ==
+        "6266787301030102ceffffff01000000000000000000"
+        "f4ff");
+  CHECK(hex(accumulator<float>().to_bytes()) ==
+        "6266787301020100"
+        "0000000000000000");
+  CHECK(hex(accumulator<float>().add(NAN).to_bytes()) ==
+        "6266787301020105"
+        "0000000000000000");
 
   const auto refused = [](std::vector<std::byte> bytes) {
     try {
@@ -740,7 +782,8 @@ TEST_CASE("an accumulator as bytes") {
   random_bits next{13};
   for (int i = 0; i < 20'000; ++i) {
     auto bytes = good;
-    for (int k = 0; k < 1 + i % 3; ++k) bytes[next() % bytes.size()] = static_cast<std::byte>(next());
+    for (int k = 0; k < 1 + i % 3; ++k)
+      bytes[next() % bytes.size()] = static_cast<std::byte>(next());
     if (refused(bytes).empty()) REQUIRE(accumulator<double>::from_bytes(bytes).to_bytes() == bytes);
   }
 }
@@ -774,7 +817,8 @@ TEST_CASE("spans of two lengths are refused") {
 }
 
 namespace {
-// The sum of two f16s is exact in double, and one rounding from there is right; two bf16s by TwoSum.
+// The sum of two f16s is exact in double, and one rounding from there is right; two bf16s by
+// TwoSum.
 template <class T>
 std::uint64_t pair_sum(T a, T b) {
   const double x = arith::widen<double>(a), y = arith::widen<double>(b);

@@ -27,7 +27,8 @@ void check(op_id op, Out got, const accuracy::elements& in, int ddof = 0) {
 template <class T, class Out>
 void check_all(const std::vector<T>& x, const std::vector<T>& y) {
   const std::uint64_t n = x.size();
-  const accuracy::elements one{dtype_of<T>, x.data(), nullptr, n}, two{dtype_of<T>, x.data(), y.data(), n};
+  const accuracy::elements one{dtype_of<T>, x.data(), nullptr, n},
+      two{dtype_of<T>, x.data(), y.data(), n};
   accumulator<T> sum, numbers, magnitudes, differences;
   product_accumulator<T> squares, products, distances;
   sum.add(x);
@@ -71,25 +72,29 @@ TEST_CASE("exact operations are MPFR's values, rounded once") {
   });
 }
 
-// ---- What the papers on exact sums try theirs with -------------------------------------------------------
+// ---- What the papers on exact sums try theirs with ----------------------------------------------
 
 namespace {
 
 // Sums of x, and of its products with y, by every target and in two orders.
 template <class T>
-void check_sums(const std::string& what, const std::vector<double>& from, const std::vector<double>& with = {}) {
+void check_sums(const std::string& what, const std::vector<double>& from,
+                const std::vector<double>& with = {}) {
   const std::size_t n = from.size();
   std::vector<T> x(n), y(n);
   for (std::size_t i = 0; i < n; ++i) {
     x[i] = arith::round_to<T>(from[i]);
     y[i] = with.empty() ? x[n - 1 - i] : arith::round_to<T>(with[i]);
   }
-  for (const op_id op : {op_id::sum, op_id::mean, op_id::norm_l1, op_id::norm_l2, op_id::dot, op_id::squared_distance}) {
-    const accuracy::elements in{dtype_of<T>, x.data(), info(op).inputs == 2 ? y.data() : nullptr, n};
+  for (const op_id op : {op_id::sum, op_id::mean, op_id::norm_l1, op_id::norm_l2, op_id::dot,
+                         op_id::squared_distance}) {
+    const accuracy::elements in{dtype_of<T>, x.data(), info(op).inputs == 2 ? y.data() : nullptr,
+                                n};
     const scalar want = accuracy::round_correctly(accuracy::exact_value(op, in), dtype_of<T>);
     const reduction r = make_reduction(op, method_id::exact, dtype_of<T>);
     CAPTURE(what, name(op), name(dtype_of<T>), n);
-    for (const auto target : cpu::available_targets()) REQUIRE(cpu::reduce(r, in.x, in.y, n, {.target = target}) == want);
+    for (const auto target : cpu::available_targets())
+      REQUIRE(cpu::reduce(r, in.x, in.y, n, {.target = target}) == want);
     auto back = x, back_y = y;
     std::reverse(back.begin(), back.end());
     std::reverse(back_y.begin(), back_y.end());
@@ -99,13 +104,16 @@ void check_sums(const std::string& what, const std::vector<double>& from, const 
   }
 }
 
-std::uint64_t bits_of_sum(double x) { return bits_of(std::isnan(x) ? arith::canonical_nan<double> : x); }
+std::uint64_t bits_of_sum(double x) {
+  return bits_of(std::isnan(x) ? arith::canonical_nan<double> : x);
+}
 
 }  // namespace
 
 // The vectors of xsum-check.c of his program: here each with both signs, alone and many times.
 TEST_CASE("Neal 2015: the vectors of his tests") {
-  const double big = std::numeric_limits<double>::max(), tiny = 5e-324, normal = 0x1p-1022, below = normal - tiny;
+  const double big = std::numeric_limits<double>::max(), tiny = 5e-324, normal = 0x1p-1022,
+               below = normal - tiny;
   const double last = 0x1p-52, inf = HUGE_VAL, nan = NAN;
   struct vector {
     std::vector<double> terms;
@@ -113,17 +121,51 @@ TEST_CASE("Neal 2015: the vectors of his tests") {
     int most;  // times
   };
   std::vector<vector> all;
-  for (const double x : {0.0, 1.0, 0.1, 2.0, 3.1, 2.3e10, 3.2e-10, 123e123, 54.11e-150, 0x1p128 + 0x1p75, 0x1p128 - 0x1p75, big, normal,
-                         below, tiny, 1.23e-309, 4.57e-314, 9.7e-322})
+  for (const double x :
+       {0.0, 1.0, 0.1, 2.0, 3.1, 2.3e10, 3.2e-10, 123e123, 54.11e-150, 0x1p128 + 0x1p75,
+        0x1p128 - 0x1p75, big, normal, below, tiny, 1.23e-309, 4.57e-314, 9.7e-322})
     all.push_back({{x}, x, sanitized ? 12 : 20});
-  const std::pair<double, double> pairs[] = {
-      {1, 2}, {0.1, 12.2}, {1, -0.0}, {0.0, -0.0}, {-13.1, 0}, {12.1, -11.3}, {11.3, -12.1},
-      {1.234567e14, 9.87654321}, {1.234567e14, -9.87654321}, {3.1e200, 1.7e-100}, {3.1e200, -1.7e-100}, {1.7e-100, 3.1e200},
-      {1.7e-100, -3.1e200}, {1, last}, {1, last / 2}, {1, last / 2 + last / 4096}, {1, last / 2 + last * 0x1p-40},
-      {1, last / 2 - last / 4096}, {1 + last, last / 2}, {1 + last, last / 2 - last * last}, {tiny, 7.1}, {tiny, -7.1},
-      {7.1, tiny}, {-7.1, tiny}, {below, tiny}, {below, -tiny}, {tiny, tiny}, {tiny, -tiny}, {below, normal}, {normal, below},
-      {4.57e-314, 9.7e-322}, {-4.57e-314, 9.7e-322}, {4.57e-321, 9.7e-322}, {-4.57e-321, 9.7e-322}, {2, -2 * (1 + last)},
-      {big, big}, {big, big * last / 2}, {inf, 123}, {inf, -inf}, {nan, 123}, {123, nan}};
+  const std::pair<double, double> pairs[] = {{1, 2},
+                                             {0.1, 12.2},
+                                             {1, -0.0},
+                                             {0.0, -0.0},
+                                             {-13.1, 0},
+                                             {12.1, -11.3},
+                                             {11.3, -12.1},
+                                             {1.234567e14, 9.87654321},
+                                             {1.234567e14, -9.87654321},
+                                             {3.1e200, 1.7e-100},
+                                             {3.1e200, -1.7e-100},
+                                             {1.7e-100, 3.1e200},
+                                             {1.7e-100, -3.1e200},
+                                             {1, last},
+                                             {1, last / 2},
+                                             {1, last / 2 + last / 4096},
+                                             {1, last / 2 + last * 0x1p-40},
+                                             {1, last / 2 - last / 4096},
+                                             {1 + last, last / 2},
+                                             {1 + last, last / 2 - last * last},
+                                             {tiny, 7.1},
+                                             {tiny, -7.1},
+                                             {7.1, tiny},
+                                             {-7.1, tiny},
+                                             {below, tiny},
+                                             {below, -tiny},
+                                             {tiny, tiny},
+                                             {tiny, -tiny},
+                                             {below, normal},
+                                             {normal, below},
+                                             {4.57e-314, 9.7e-322},
+                                             {-4.57e-314, 9.7e-322},
+                                             {4.57e-321, 9.7e-322},
+                                             {-4.57e-321, 9.7e-322},
+                                             {2, -2 * (1 + last)},
+                                             {big, big},
+                                             {big, big * last / 2},
+                                             {inf, 123},
+                                             {inf, -inf},
+                                             {nan, 123},
+                                             {123, nan}};
   for (const auto& [x, y] : pairs) all.push_back({{x, y}, x + y, 0});
   const vector longer[] = {
       {{big, tiny, -big}, tiny, 0},
@@ -139,18 +181,30 @@ TEST_CASE("Neal 2015: the vectors of his tests") {
       {{big, big, big, big, 0.125, 0.125, -big, -big, -big, -big}, 0.25, 13},
       {{2 * (1 + last), -2, -last, -last, 0, 0, 0, 0, 0, 0}, 0, 13},
       {{1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9}, 1111111111, 13},
-      {{1.234e88, -93.3e-23, 994.33, 1334.3, 457.34, -1.234e88, 93.3e-23, -994.33, -1334.3, -457.34}, 0, 13},
-      {{1, -23, 456, -78910, 1112131415, -161718192021, 22232425262728, -2930313233343536, 373839404142434445.0,
-        -46474849505152535455.0},
-       -46103918342424313856.0, 13},
-      {{2342423.3423, 34234.450, 945543.4, 34345.34343, 1232.343, 0.00004343, 43423.0, -342344.8343, -89544.3435, -34334.3},
-       2934978.4009734304, 13},
-      {{0.9101534, 0.9048397, 0.4036596, 0.1460245, 0.2931254, 0.9647649, 0.1125303, 0.1574193, 0.6522300, 0.7378597}, 5.2826068, 13},
-      {{428.366070546, 707.3261930632, 103.29267289, 9040.03475821, 36.2121638, 19.307901408, 1.4810709160, 8.077159101, 1218.907244150,
-        778.068267017},
-       12341.0735011012, 13},
-      {{1.1e-322, 5.3443e-321, -9.343e-320, 3.33e-314, 4.41e-322, -8.8e-318, 3.1e-310, 4.1e-300, -4e-300, 7e-307},
-       1.0000070031003328e-301, 13}};
+      {{1.234e88, -93.3e-23, 994.33, 1334.3, 457.34, -1.234e88, 93.3e-23, -994.33, -1334.3,
+        -457.34},
+       0,
+       13},
+      {{1, -23, 456, -78910, 1112131415, -161718192021, 22232425262728, -2930313233343536,
+        373839404142434445.0, -46474849505152535455.0},
+       -46103918342424313856.0,
+       13},
+      {{2342423.3423, 34234.450, 945543.4, 34345.34343, 1232.343, 0.00004343, 43423.0, -342344.8343,
+        -89544.3435, -34334.3},
+       2934978.4009734304,
+       13},
+      {{0.9101534, 0.9048397, 0.4036596, 0.1460245, 0.2931254, 0.9647649, 0.1125303, 0.1574193,
+        0.6522300, 0.7378597},
+       5.2826068,
+       13},
+      {{428.366070546, 707.3261930632, 103.29267289, 9040.03475821, 36.2121638, 19.307901408,
+        1.4810709160, 8.077159101, 1218.907244150, 778.068267017},
+       12341.0735011012,
+       13},
+      {{1.1e-322, 5.3443e-321, -9.343e-320, 3.33e-314, 4.41e-322, -8.8e-318, 3.1e-310, 4.1e-300,
+        -4e-300, 7e-307},
+       1.0000070031003328e-301,
+       13}};
   all.insert(all.end(), std::begin(longer), std::end(longer));
   const reduction r = make_reduction(op_id::sum, method_id::exact, dtype::f64);
   for (vector v : all)
@@ -179,7 +233,8 @@ TEST_CASE("Neal 2015: the vectors of his tests") {
   CHECK(d.add(1234.5).round() == 1234.5);
 }
 
-// The data of xsum-time.c, by which he measures: u exp(30 v) of uniform u and v, then the same with the other sign.
+// The data of xsum-time.c, by which he measures: u exp(30 v) of uniform u and v, then the same with
+// the other sign.
 TEST_CASE("Neal 2015: numbers, and their negatives mirrored or shuffled") {
   std::mt19937_64 random(1);
   const auto uniform = [&] { return static_cast<double>(random() >> 11) * 0x1p-53; };
@@ -197,7 +252,8 @@ TEST_CASE("Neal 2015: numbers, and their negatives mirrored or shuffled") {
   }
 }
 
-// The four kinds of data of "Algorithm 908", of all bits in the significand and exponents `spread` apart.
+// The four kinds of data of "Algorithm 908", of all bits in the significand and exponents `spread`
+// apart.
 TEST_CASE("Zhu and Hayes 2010: well-conditioned, random, Anderson's, and a sum of zero") {
   std::mt19937_64 random(2);
   const auto check = [&]<class T>(std::type_identity<T>, std::initializer_list<int> spreads) {
@@ -208,7 +264,8 @@ TEST_CASE("Zhu and Hayes 2010: well-conditioned, random, Anderson's, and a sum o
           double sum = 0;
           for (std::size_t i = 0; i < n; ++i) {
             const double m = 1 + static_cast<double>(random() >> 12) * 0x1p-52;
-            x[i] = std::ldexp(m, static_cast<int>(random() % static_cast<unsigned>(spread)) - spread / 2);
+            x[i] = std::ldexp(
+                m, static_cast<int>(random() % static_cast<unsigned>(spread)) - spread / 2);
             if (kind == 4 && i % 2) x[i] = -x[i - 1];
             if ((kind == 2 || kind == 3) && random() & 1) x[i] = -x[i];
             sum += x[i];
@@ -242,10 +299,13 @@ TEST_CASE("Demmel, Ahrens and Nguyen 2020: sines, numbers that grow, drop or are
         {"rand", make([&](double) { return uniform(); })},
         {"2 rand - 1", make([&](double) { return 2 * uniform() - 1; })},
         {"rand + (rand - 1)", make([&](double) { return uniform() + (uniform() - 1); })},
-        {"normal", make([&](double) { return std::sqrt(-2 * std::log(1 - uniform())) * std::cos(6.283185307179586 * uniform()); })},
+        {"normal", make([&](double) {
+           return std::sqrt(-2 * std::log(1 - uniform())) * std::cos(6.283185307179586 * uniform());
+         })},
         {"sine", make([](double at) { return std::sin(6.283185307179586 * at); })},
         {"small + grow big", make([&](double at) { return small + (large - small) * at; })},
-        {"small + rand big", make([&](double) { return small + (large - small) * uniform() * (1 + 1e-9); })},
+        {"small + rand big",
+         make([&](double) { return small + (large - small) * uniform() * (1 + 1e-9); })},
         {"rand, of a condition", accuracy::cancellation(n, 4, dtype::f64, 1e3)}};
     for (auto [what, x] : all) {
       check_sums<double>(what, x);
@@ -253,7 +313,8 @@ TEST_CASE("Demmel, Ahrens and Nguyen 2020: sines, numbers that grow, drop or are
       for (std::size_t i = n / 2; i < n; ++i) x[i] *= 1e-12;
       check_sums<double>(std::string(what) + ", drop", x);
     }
-    for (const double b : {HUGE_VAL, -HUGE_VAL, double{NAN}, std::numeric_limits<double>::max() / 2, -std::numeric_limits<double>::max()})
+    for (const double b : {HUGE_VAL, -HUGE_VAL, double{NAN}, std::numeric_limits<double>::max() / 2,
+                           -std::numeric_limits<double>::max()})
       for (const double a : {0.0, HUGE_VAL, std::numeric_limits<double>::max()}) {
         auto x = all[1].second;
         x[n / 3] = a;
@@ -263,7 +324,8 @@ TEST_CASE("Demmel, Ahrens and Nguyen 2020: sines, numbers that grow, drop or are
   }
 }
 
-// Algorithm 6.1 of "Accurate sum and dot product" (SIAM J. Sci. Comput. 26(6), 2005); and as a sum, each product in two.
+// Algorithm 6.1 of "Accurate sum and dot product" (SIAM J. Sci. Comput. 26(6), 2005); and as a sum,
+// each product in two.
 TEST_CASE("Ogita, Rump and Oishi 2005: dot products and sums of any condition") {
   for (const double condition : {1e8, 1e16, 1e32, 1e64, 1e100})
     for (const std::size_t n : {100, 1000}) {
@@ -276,7 +338,8 @@ TEST_CASE("Ogita, Rump and Oishi 2005: dot products and sums of any condition") 
         halves.insert(halves.end(), {p.sum, p.error});
       }
       check_sums<double>(what + ", as a sum", halves);
-      CHECK(bits_of(accumulator<double>().add(halves).round()) == bits_of(product_accumulator<double>().add_products(x, y).round()));
+      CHECK(bits_of(accumulator<double>().add(halves).round()) ==
+            bits_of(product_accumulator<double>().add_products(x, y).round()));
       check_sums<float>(what, accuracy::cancellation(n, 6, dtype::f32, std::min(condition, 1e40)));
     }
 }

@@ -70,13 +70,15 @@ TEMPLATE_TEST_CASE("exp: within 2 u of the truth", "[truth][exp]", float, double
   CHECK(exp_error(floor) < exp_worst);
   const TestType least = arith::exp_nonpositive(floor);
   CHECK(least >= std::numeric_limits<TestType>::min());
-  for (TestType x : {std::nextafter(floor, 2 * floor), 10 * floor, std::numeric_limits<TestType>::lowest(),
-                     -std::numeric_limits<TestType>::infinity(), std::numeric_limits<TestType>::quiet_NaN()})
+  for (TestType x :
+       {std::nextafter(floor, 2 * floor), 10 * floor, std::numeric_limits<TestType>::lowest(),
+        -std::numeric_limits<TestType>::infinity(), std::numeric_limits<TestType>::quiet_NaN()})
     CHECK(arith::exp_nonpositive(x) == least);
 }
 
-// A minute or two: `truth_tests "[exhaustive]"`. The C library's exp, which is off by 2^-44 at most (nobody's is by
-// more than 2^-50), tells which x may be the worst; MPFR says what the error is there.
+// A minute or two: `truth_tests "[exhaustive]"`. The C library's exp, which is off by 2^-44 at most
+// (nobody's is by more than 2^-50), tells which x may be the worst; MPFR says what the error is
+// there.
 TEST_CASE("exp: every f32", "[.][exhaustive]") {
   const auto last = std::bit_cast<std::uint32_t>(arith::exp_floor<float>);
   worst_of worst{1};  // the least that is of interest
@@ -89,7 +91,8 @@ TEST_CASE("exp: every f32", "[.][exhaustive]") {
     ++asked;
     worst.see(exp_error(x), x);
   }
-  WARN("exp of every f32: worst error " << worst.error << " u, at " << worst.at << "; " << asked << " by MPFR");
+  WARN("exp of every f32: worst error " << worst.error << " u, at " << worst.at << "; " << asked
+                                        << " by MPFR");
   CHECK(worst.error < exp_worst);
   CHECK(worst.error > 1);
 }
@@ -103,7 +106,8 @@ TEST_CASE("log: within 5 u of the truth", "[truth][exp]") {
   for (int i = 0; i < 100'000; ++i) {
     see(std::exp2(64 * random.uniform()));
     see(1 + std::exp2(-52 * random.uniform()));
-    see(std::ldexp(1.5 + std::ldexp(random.below(9) - 4, -52), random.below(64)));  // where k changes
+    see(std::ldexp(1.5 + std::ldexp(random.below(9) - 4, -52),
+                   random.below(64)));  // where k changes
     see(std::ldexp(1 + std::ldexp(random.below(9) - 4, -30), random.below(64)));
   }
   CAPTURE(worst.error, worst.at);

@@ -26,7 +26,8 @@ inline std::string content(const std::string& path) {
 inline std::set<std::string> files_in(const std::string& folder) {
   std::set<std::string> names;
   if (std::filesystem::exists(folder))
-    for (const auto& file : std::filesystem::directory_iterator(folder)) names.insert(file.path().filename());
+    for (const auto& file : std::filesystem::directory_iterator(folder))
+      names.insert(file.path().filename());
   return names;
 }
 

@@ -101,7 +101,7 @@ TEST_CASE("printable text") {
       {std::string("a\0b", 3), "a\\x00b"},
       {"gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80",
        "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x98\x80"},
-      {"\xc2\x9b", "\\xc2\\x9b"},                             // a C1 control character
+      {"\xc2\x9b", "\\xc2\\x9b"},  // a C1 control character
       // what turns the direction of text, and ends of lines
       {"a\u202eb\u2066c\u2028", "a\\xe2\\x80\\xaeb\\xe2\\x81\\xa6c\\xe2\\x80\\xa8"},
       {"\xff\xc3", "\\xff\\xc3"},                             // not UTF-8; cut short
@@ -842,15 +842,12 @@ TEST_CASE("npz: stored, deflated, zip64; and malformed") {
   check_bad("entry 'b.npy' descr: '<V2' does not say", [&] { parse(bf16); });
   CHECK(parse(bf16, {}, dtype::bf16).at(1).type == dtype::bf16);
   check_bad("entry 'a.txt': is no .npy file", [&] { parse(bytes::zip({{"a.txt", a}})); });
-  check_bad("entry 'a.npy': stands there twice", [&] {
-    parse(bytes::zip({{"a.npy", a}, {"a.npy", a}}));
-  });
-  check_bad("entry '\\xff.npy': its name is not UTF-8", [&] {
-    parse(bytes::zip({{"\xff.npy", a}}));
-  });
-  check_bad("entry 'a.npy' magic: not a npy file", [&] {
-    parse(bytes::zip({{"a.npy", "12345678"}}));
-  });
+  check_bad("entry 'a.npy': stands there twice",
+            [&] { parse(bytes::zip({{"a.npy", a}, {"a.npy", a}})); });
+  check_bad("entry '\\xff.npy': its name is not UTF-8",
+            [&] { parse(bytes::zip({{"\xff.npy", a}})); });
+  check_bad("entry 'a.npy' magic: not a npy file",
+            [&] { parse(bytes::zip({{"a.npy", "12345678"}})); });
   const auto changed = [&](std::size_t from_end, char to) {
     auto file = bytes::zip({{"a.npy", a}});
     file[file.size() - 22 - 46 - 5 + from_end] = to;  // of the directory's entry

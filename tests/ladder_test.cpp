@@ -1,6 +1,6 @@
-// Every rung of the ladder gives the right sum at every length: integers wrapping, floats exactly where
-// every order is exact and within the bound of a plain sum elsewhere; it writes only to its result and
-// its workspace.
+// Every rung of the ladder gives the right sum at every length: integers wrapping, floats exactly
+// where every order is exact and within the bound of a plain sum elsewhere; it writes only to its
+// result and its workspace.
 #include "bench/ladder/ladder.hpp"
 
 #include "catch.hpp"
@@ -21,8 +21,8 @@ using test::device_memory;
 
 enum class kind { words, small_integers, uniform };
 
-// n words: i32 of every bit pattern; floats that are small integers, so that no order rounds (their sum
-// stays below 2^24); floats uniform in [0, 1), as multiples of 2^-24.
+// n words: i32 of every bit pattern; floats that are small integers, so that no order rounds (their
+// sum stays below 2^24); floats uniform in [0, 1), as multiples of 2^-24.
 std::vector<std::uint32_t> make(kind k, std::size_t n) {
   test::random_bits random{7};
   std::vector<std::uint32_t> x(n);
@@ -33,8 +33,10 @@ std::vector<std::uint32_t> make(kind k, std::size_t n) {
       f = i < 1 << 20 ? static_cast<float>(word % 8) : static_cast<float>(word % 32 == 0);
     else if (k == kind::uniform)
       f = static_cast<float>(word >> 8) * 0x1p-24f;
-    if (k == kind::words) x[i] = word;
-    else std::memcpy(&x[i], &f, sizeof f);
+    if (k == kind::words)
+      x[i] = word;
+    else
+      std::memcpy(&x[i], &f, sizeof f);
   }
   return x;
 }
@@ -71,8 +73,8 @@ std::vector<std::size_t> lengths(int largest) {
 }
 
 // Runs a rung in memory that is full of NaN and surrounded by canaries; "" or what is wrong.
-std::string run(const ladder::rung& r, dtype t, const char* data, std::size_t n, device_memory& workspace,
-                std::uint32_t& result) {
+std::string run(const ladder::rung& r, dtype t, const char* data, std::size_t n,
+                device_memory& workspace, std::uint32_t& result) {
   constexpr std::size_t guard = 256;
   static const std::vector<char> canary(guard, '\xab');
   const std::size_t bytes = ladder::workspace_bytes(r, t, n);
@@ -86,7 +88,8 @@ std::string run(const ladder::rung& r, dtype t, const char* data, std::size_t n,
   ladder::prepare(r, t, data, n, work, nullptr);
   ladder::launch(r, t, data, n, out.as<char>() + guard, work, nullptr);
   std::vector<char> seen(guard);
-  for (const char* p : {out.as<char>(), out.as<char>() + guard + 4, workspace.as<char>(), work + bytes}) {
+  for (const char* p :
+       {out.as<char>(), out.as<char>() + guard + 4, workspace.as<char>(), work + bytes}) {
     if (cudaMemcpy(seen.data(), p, guard, cudaMemcpyDeviceToHost) != cudaSuccess)
       return cudaGetErrorString(cudaGetLastError());
     if (seen != canary) return "wrote outside its memory";
@@ -155,11 +158,13 @@ TEST_CASE("ladder: the list and the refusals", "[ladder]") {
   device_memory memory(1 << 20);
   char* const work = memory.as<char>() + 4096;
   for (const auto& r : all) {
-    for (const auto& [t, n] : {std::pair{dtype::f32, 0}, {dtype::i32, 0}, {dtype::f64, 5}, {dtype::i8, 5}}) {
+    for (const auto& [t, n] :
+         {std::pair{dtype::f32, 0}, {dtype::i32, 0}, {dtype::f64, 5}, {dtype::i8, 5}}) {
       CHECK(!ladder::supports(r, t, n));
       CHECK_THROWS_AS(ladder::workspace_bytes(r, t, n), std::invalid_argument);
       CHECK_THROWS_AS(ladder::prepare(r, t, memory.p, n, work, nullptr), std::invalid_argument);
-      CHECK_THROWS_AS(ladder::launch(r, t, memory.p, n, work, work, nullptr), std::invalid_argument);
+      CHECK_THROWS_AS(ladder::launch(r, t, memory.p, n, work, work, nullptr),
+                      std::invalid_argument);
     }
     CHECK_THROWS_AS(ladder::launch(r, dtype::f32, memory.p + 4, 5, work, work, nullptr),
                     std::invalid_argument);

@@ -1,8 +1,8 @@
 // The main of every Catch2 test. Two options of ours come before Catch2's:
 //   --target=NAME  the CPU target that the tests force
 //   --needs-gpu    there is nothing to test without a GPU
-// What they ask for may not be here: then the tests are skipped, not passed, which is exit status 77
-// (ctest's SKIP_RETURN_CODE).
+// What they ask for may not be here: then the tests are skipped, not passed, which is exit status
+// 77 (ctest's SKIP_RETURN_CODE).
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_session.hpp>
 #else

@@ -12,11 +12,13 @@ extern cpu::target forced_target;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool sanitized = true;
 #elif defined(__has_feature)
-inline constexpr bool sanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
+inline constexpr bool sanitized =
+    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
 #else
 inline constexpr bool sanitized = false;
 #endif
 
 /// The numbers of threads that tests go through, 0 for as many as there are.
-inline const std::vector<int> thread_counts = sanitized ? std::vector{1, 3} : std::vector{1, 2, 3, 7, 64, 0};
+inline const std::vector<int> thread_counts =
+    sanitized ? std::vector{1, 3} : std::vector{1, 2, 3, 7, 64, 0};
 }  // namespace bitfold::test

@@ -134,7 +134,7 @@ double ulps(const trace& t) { return static_cast<double>(ldexp(t.running_bound, 
 
 }  // namespace
 
-// ---- The trace --------------------------------------------------------------------------------
+// ---- The trace ----------------------------------------------------------------------------------
 
 TEST_CASE("trace: the same walk by MPFR", "[measures][trace]") {
   for (dtype in : float_types)
@@ -274,14 +274,15 @@ TEST_CASE("trace: the error is within the running bound, and that within the a-p
                        << ", error " << error.str(5) << ", running bound " << t.running_bound.str(5)
                        << ", a-priori bound " << a_priori.str(5));
           // Without the rounding to the output type, which the bound knows exactly.
-          if (r.method() != method_id::kahan && r.method() != method_id::exact && r.out() == r.acc() && t.running_bound > 0 && !infinite)
+          if (r.method() != method_id::kahan && r.method() != method_id::exact &&
+              r.out() == r.acc() && t.running_bound > 0 && !infinite)
             closest = std::max(closest, static_cast<double>(real(error / t.running_bound)));
         });
       }
   CHECK(closest > 0.9);
 }
 
-// ---- Errors -----------------------------------------------------------------------------------
+// ---- Errors -------------------------------------------------------------------------------------
 
 namespace {
 const real one = 1, none = std::numeric_limits<double>::quiet_NaN(),

@@ -57,7 +57,8 @@ TEST_CASE("new files: an error has the path that was given, and the number of wh
 TEST_CASE("new files: what a killed process of the same number left is not in the way") {
   const bytes::directory dir;
   std::set<std::string> left;
-  for (int k = 0; k < 20; ++k) left.insert(".bitfold." + std::to_string(::getpid()) + "." + std::to_string(k) + ".tmp");
+  for (int k = 0; k < 20; ++k)
+    left.insert(".bitfold." + std::to_string(::getpid()) + "." + std::to_string(k) + ".tmp");
   for (const auto& name : left) dir.write(name, "half");
   io::write_file(dir.path("x"), "new");
   CHECK(content(dir.path("x")) == "new");

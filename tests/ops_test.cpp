@@ -17,12 +17,14 @@ using test::forced_target;
 
 namespace {
 
-scalar run(const reduction& r, const std::byte* x, const std::byte* y, std::size_t n, int threads = 1) {
+scalar run(const reduction& r, const std::byte* x, const std::byte* y, std::size_t n,
+           int threads = 1) {
   return cpu::reduce(r, x, info(r.op()).inputs == 2 ? y : nullptr, n,
                      {.threads = threads, .target = forced_target});
 }
 
-void compare(const reduction& r, const std::byte* x, const std::byte* y, std::size_t n, int threads = 1) {
+void compare(const reduction& r, const std::byte* x, const std::byte* y, std::size_t n,
+             int threads = 1) {
   const scalar want = reference(r, x, info(r.op()).inputs == 2 ? y : nullptr, n);
   const scalar got = run(r, x, y, n, threads);
   if (got != want) {
@@ -34,7 +36,9 @@ void compare(const reduction& r, const std::byte* x, const std::byte* y, std::si
 
 }  // namespace
 
-TEST_CASE("ops: every operation, type, method and accumulator gives the reference's bits, alone and in company") {
+TEST_CASE(
+    "ops: every operation, type, method and accumulator gives the reference's bits, alone and in "
+    "company") {
   for (dtype t : all_dtypes)
     for (test::kind k : {test::kind::special, test::kind::near_one}) {
       const auto x = test::make_data(t, k, 18'000, 1), y = test::make_data(t, k, 18'000, 2);
@@ -42,13 +46,17 @@ TEST_CASE("ops: every operation, type, method and accumulator gives the referenc
         if (test::sanitized && n > 5 * order::leaf + 77) continue;
         for (const int inputs : {1, 2})
           for (const auto& all : test::companies(t, inputs, n == 0)) {
-            const std::byte* const data[] = {x.data() + first * size_of(t), inputs == 2 ? y.data() + first * size_of(t) : nullptr};
+            const std::byte* const data[] = {x.data() + first * size_of(t),
+                                             inputs == 2 ? y.data() + first * size_of(t) : nullptr};
             std::vector<scalar> together(all.size());
-            cpu::reduce(all, data[0], data[1], n, together, {.threads = 1, .target = forced_target});
+            cpu::reduce(all, data[0], data[1], n, together,
+                        {.threads = 1, .target = forced_target});
             for (std::size_t i = 0; i < all.size(); ++i) {
-              const scalar want = reference(all[i], data[0], data[1], n), alone = run(all[i], data[0], data[1], n);
+              const scalar want = reference(all[i], data[0], data[1], n),
+                           alone = run(all[i], data[0], data[1], n);
               if (alone == want && together[i] == want) continue;
-              INFO(test::describe(all[i], n) << " of " << all.size() << " " << test::name(k) << " first=" << first);
+              INFO(test::describe(all[i], n)
+                   << " of " << all.size() << " " << test::name(k) << " first=" << first);
               CHECK(to_hex(alone) == to_hex(want));
               CHECK(to_hex(together[i]) == to_hex(want));
             }
@@ -73,9 +81,12 @@ TEST_CASE("ops: starts at any byte") {
 }
 
 TEST_CASE("ops: no thread count moves a bit, and several in one pass have the bits of each alone") {
-  for (dtype t : test::sanitized ? std::vector{dtype::f16, dtype::f64, dtype::i16} : std::vector{dtype::f16, dtype::f32, dtype::f64, dtype::i16, dtype::u64}) {
+  for (dtype t : test::sanitized
+                     ? std::vector{dtype::f16, dtype::f64, dtype::i16}
+                     : std::vector{dtype::f16, dtype::f32, dtype::f64, dtype::i16, dtype::u64}) {
     const std::size_t n = (std::size_t{5} << (test::sanitized ? 18 : 20)) / size_of(t) + 1234;
-    const auto x = test::make_data(t, test::kind::near_one, n, 3), y = test::make_data(t, test::kind::near_one, n, 4);
+    const auto x = test::make_data(t, test::kind::near_one, n, 3),
+               y = test::make_data(t, test::kind::near_one, n, 4);
     for (int inputs : {1, 2}) {
       std::vector<reduction> all;
       for (const reduction& r : test::reductions_of_all_ops(t))
@@ -85,7 +96,8 @@ TEST_CASE("ops: no thread count moves a bit, and several in one pass have the bi
         alone.push_back(run(r, x.data(), y.data(), n));
         if (r.method() == method_id::pairwise || !r.method()) {
           INFO(test::describe(r, n));
-          if (r.in() != dtype::f16) CHECK(alone.back() == reference(r, x.data(), inputs == 2 ? y.data() : nullptr, n));
+          if (r.in() != dtype::f16)
+            CHECK(alone.back() == reference(r, x.data(), inputs == 2 ? y.data() : nullptr, n));
         }
       }
       for (const int threads : test::thread_counts)

@@ -18,7 +18,9 @@ struct own_data {
   std::vector<complex> z;
   explicit own_data(std::size_t n) : x(n), y(n), mask(n), z(n) {
     random_bits next{n + 5};
-    const auto number = [&] { return static_cast<float>(static_cast<std::int64_t>(next())) * 0x1p-60f; };
+    const auto number = [&] {
+      return static_cast<float>(static_cast<std::int64_t>(next())) * 0x1p-60f;
+    };
     for (std::size_t i = 0; i < n; ++i) {
       x[i] = number();
       y[i] = number();

@@ -28,16 +28,21 @@ TEST_CASE("own: operations of the caller's own follow the canonical order") {
     if (n == 0) continue;
     const test::own_data d(n);
     const auto z = reduce(with(1), d.z, complex_sum{});
-    CHECK(same_memory(z, complex_sum::finish(by_hand<complex_sum>(n, [&](auto i) { return d.z[i]; }))));
+    CHECK(same_memory(
+        z, complex_sum::finish(by_hand<complex_sum>(n, [&](auto i) { return d.z[i]; }))));
     const auto m = reduce(with(1), transform(keep_masked{}, d.x, d.y, d.mask), weighted_mean{});
-    CHECK(same_memory(m, test::given(weighted_mean::finish(by_hand<weighted_mean>(
-                             n, [&](auto i) { return keep_masked{}(d.x[i], d.y[i], d.mask[i]); })))));
+    CHECK(same_memory(m, test::given(weighted_mean::finish(by_hand<weighted_mean>(n, [&](auto i) {
+                        return keep_masked{}(d.x[i], d.y[i], d.mask[i]);
+                      })))));
     const auto t = reduce(with(1), pairs(d.x, d.y), top_label{});
-    CHECK(same_memory(t, by_hand<test::top_pair>(n, [&](auto i) { return std::pair(d.x[i], d.y[i]); })));
+    CHECK(same_memory(
+        t, by_hand<test::top_pair>(n, [&](auto i) { return std::pair(d.x[i], d.y[i]); })));
     std::vector<double> made(n);
     for (std::size_t i = 0; i < n; ++i) made[i] = log_likelihood{}(d.x[i], d.y[i]);
-    const double l = reduce(with(1), transform(log_likelihood{}, d.x, d.y), ops::sum.by<method_id::kahan>());
-    CHECK(as_scalar(l) == reference(make_reduction(op_id::sum, method_id::kahan, dtype::f64), made.data(), n));
+    const double l =
+        reduce(with(1), transform(log_likelihood{}, d.x, d.y), ops::sum.by<method_id::kahan>());
+    CHECK(as_scalar(l) ==
+          reference(make_reduction(op_id::sum, method_id::kahan, dtype::f64), made.data(), n));
   }
 }
 
@@ -50,32 +55,43 @@ TEST_CASE("own: no thread count and no company moves a bit") {
   for (int threads : {1, 2, 3, 7, 64, 0}) {
     INFO("threads=" << threads);
     CHECK(same_memory(reduce(with(threads), d.z, complex_sum{}), z));
-    const auto [top, dot, mse, again] = reduce(with(threads), pairs(d.x, d.y), top_label{}, ops::dot.by<method_id::kahan>(),
-                                               ops::mse.as<double>(), top_label{});
+    const auto [top, dot, mse, again] =
+        reduce(with(threads), pairs(d.x, d.y), top_label{}, ops::dot.by<method_id::kahan>(),
+               ops::mse.as<double>(), top_label{});
     CHECK(same_memory(top, t));
     CHECK(same_memory(again, t));
-    CHECK(as_scalar(dot) == reference(make_reduction(op_id::dot, method_id::kahan, dtype::f32), d.x.data(), d.y.data(), n));
+    CHECK(as_scalar(dot) == reference(make_reduction(op_id::dot, method_id::kahan, dtype::f32),
+                                      d.x.data(), d.y.data(), n));
     CHECK(as_scalar(mse) ==
-          reference(make_reduction(op_id::mse, method_id::tree, dtype::f32, {}, dtype::f64), d.x.data(), d.y.data(), n));
+          reference(make_reduction(op_id::mse, method_id::tree, dtype::f32, {}, dtype::f64),
+                    d.x.data(), d.y.data(), n));
     const auto [v, most, where] = reduce(with(threads), d.x, ops::var, ops::max, ops::argmax);
     CHECK(same_memory(v, s));
     CHECK(most == d.x[static_cast<std::size_t>(where)]);
     // The same values by way of a transform.
     const auto same = [](float x) { return x; };
-    const auto [v2, most2, where2] = reduce(with(threads), transform(same, d.x), ops::var, ops::max, ops::argmax);
+    const auto [v2, most2, where2] =
+        reduce(with(threads), transform(same, d.x), ops::var, ops::max, ops::argmax);
     CHECK(same_memory(v, v2));
     CHECK(same_memory(most, most2));
     CHECK(where == where2);
-    const auto [s3, top3, v3, d3] = reduce(with(threads), transform(same, d.x), ops::sum.by<method_id::exact>(), ops::max,
-                                           ops::var.by<method_id::exact>().ddof(1), ops::count_distinct);
-    CHECK(as_scalar(s3) == reference(make_reduction(op_id::sum, method_id::exact, dtype::f32), d.x.data(), n));
-    CHECK(as_scalar(v3) == reference(make_reduction(op_id::var, method_id::exact, dtype::f32, {}, {}, 1), d.x.data(), n));
+    const auto [s3, top3, v3, d3] =
+        reduce(with(threads), transform(same, d.x), ops::sum.by<method_id::exact>(), ops::max,
+               ops::var.by<method_id::exact>().ddof(1), ops::count_distinct);
+    CHECK(as_scalar(s3) ==
+          reference(make_reduction(op_id::sum, method_id::exact, dtype::f32), d.x.data(), n));
+    CHECK(as_scalar(v3) ==
+          reference(make_reduction(op_id::var, method_id::exact, dtype::f32, {}, {}, 1), d.x.data(),
+                    n));
     CHECK(top3 == most);
     CHECK(reduce(with(threads), transform(same, d.x), ops::sum.by<method_id::exact>()) == s3);
     CHECK(d3 == reduce(d.x, ops::count_distinct));
     // What is not in the canonical order, too.
-    const auto [left_to_right, different] = reduce(with(threads), transform(same, d.x), ops::sum.by<method_id::sequential>(), ops::count_distinct);
-    CHECK(as_scalar(left_to_right) == reference(make_reduction(op_id::sum, method_id::sequential, dtype::f32), d.x.data(), n));
+    const auto [left_to_right, different] =
+        reduce(with(threads), transform(same, d.x), ops::sum.by<method_id::sequential>(),
+               ops::count_distinct);
+    CHECK(as_scalar(left_to_right) ==
+          reference(make_reduction(op_id::sum, method_id::sequential, dtype::f32), d.x.data(), n));
     CHECK(different == reduce(d.x, ops::count_distinct));
   }
 }
@@ -131,7 +147,9 @@ struct counted {
   using state = std::uint64_t;
   static state start(float) { return 1; }
   static state add(state s, float) { return s + 1; }
-  static state merge(state a, state b, fold::counts n) { return a == n.left && b == n.right ? a + b : 0; }
+  static state merge(state a, state b, fold::counts n) {
+    return a == n.left && b == n.right ? a + b : 0;
+  }
   static state finish(state s, std::uint64_t n) { return s == n ? s : 0; }
   static state empty() { return 7; }
 };
@@ -158,10 +176,12 @@ TEST_CASE("own: a NaN that comes out is the canonical one") {
   CHECK(reduce(transform(keep_masked{}, values, ones, first_and_last), weighted_mean{}) == 2);
 }
 
-TEST_CASE("own: results have the types that make_reduction gives, for every operation and element type") {
+TEST_CASE(
+    "own: results have the types that make_reduction gives, for every operation and element type") {
   const auto check_type = []<class T>(std::type_identity<T>) {
-#define BITFOLD_OP(name, inputs, ...)                                          \
-  CHECK(dtype_of<default_output<op_id::name, T>> == make_reduction(op_id::name, {}, dtype_of<T>).out());
+#define BITFOLD_OP(name, inputs, ...)               \
+  CHECK(dtype_of<default_output<op_id::name, T>> == \
+        make_reduction(op_id::name, {}, dtype_of<T>).out());
     BITFOLD_OPS(BITFOLD_OP)
 #undef BITFOLD_OP
   };

@@ -28,22 +28,26 @@ class small_device final : public cli::device {
    public:
     one_output(small_device& by, std::span<const reduction> all, std::size_t n, std::size_t memory)
         : by_(by), all_(all.begin(), all.end()), n_(n) {
-      const std::size_t room = (static_cast<std::size_t>(info(all[0].op()).inputs) * size_of(all[0].in())) * 16;
+      const std::size_t room =
+          (static_cast<std::size_t>(info(all[0].op()).inputs) * size_of(all[0].in())) * 16;
       const std::size_t work = workspace_bytes() + 768;  // beginnings are aligned
       part_ = memory > work ? (memory - work) / room * 16 : 0;
       if (part_ == 0) throw error(errc::usage, "memory: too little");
     }
     std::size_t elements() const override { return part_; }
     std::size_t workspace_bytes() const override { return 40; }
-    void add(const void* x, const void* y, std::span<void* const> out, void* workspace, std::size_t workspace_size) override {
+    void add(const void* x, const void* y, std::span<void* const> out, void* workspace,
+             std::size_t workspace_size) override {
       const std::size_t count = std::min(part_, n_ - begin_);
       REQUIRE(count > 0);
       REQUIRE(workspace_size == workspace_bytes());
       by_.own_arrays(all_, x, y, count);
-      if (begin_ == 0) std::memset(workspace, 0x77, workspace_size);  // it is left alone from part to part
+      if (begin_ == 0)
+        std::memset(workspace, 0x77, workspace_size);  // it is left alone from part to part
       by_.own(workspace, workspace_size);
       for (std::size_t i = 0; i < workspace_size; ++i)
-        if (static_cast<std::byte*>(workspace)[i] != std::byte{0x77}) FAIL("the workspace was written to");
+        if (static_cast<std::byte*>(workspace)[i] != std::byte{0x77})
+          FAIL("the workspace was written to");
       const auto keep = [&](std::vector<std::byte>& all, const void* part) {
         const auto* const bytes = static_cast<const std::byte*>(part);
         all.insert(all.end(), bytes, bytes + count * size_of(all_[0].in()));
@@ -66,7 +70,8 @@ class small_device final : public cli::device {
     std::size_t part_, begin_ = 0;
     std::vector<std::byte> x_, y_;
   };
-  std::unique_ptr<cli::output_in_parts> in_parts(std::span<const reduction> all, std::size_t n, std::size_t memory) override {
+  std::unique_ptr<cli::output_in_parts> in_parts(std::span<const reduction> all, std::size_t n,
+                                                 std::size_t memory) override {
     ++plans;
     return std::make_unique<one_output>(*this, all, n, memory);
   }
@@ -88,13 +93,15 @@ class small_device final : public cli::device {
     std::memcpy(to, from, bytes);
   }
 
-  std::size_t workspace_bytes(std::span<const reduction>, const view& x, const view* y, std::span<const int> axes) override {
+  std::size_t workspace_bytes(std::span<const reduction>, const view& x, const view* y,
+                              std::span<const int> axes) override {
     REQUIRE(reinterpret_cast<std::uintptr_t>(x.data) % 256 == 0);
     const auto l = detail::layout_of(x, y, axes);
     return l.outputs % 7 * 100;
   }
-  void reduce(std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes, std::span<void* const> out,
-              void* workspace, std::size_t workspace_size) override {
+  void reduce(std::span<const reduction> all, const view& x, const view* y,
+              std::span<const int> axes, std::span<void* const> out, void* workspace,
+              std::size_t workspace_size) override {
     REQUIRE(workspace_size == workspace_bytes(all, x, y, axes));
     for (const view* v : {&x, y})
       if (v) {
@@ -105,18 +112,27 @@ class small_device final : public cli::device {
     use(workspace, workspace_size);
     cpu::reduce(all, x, y, axes, owned(all, out, detail::layout_of(x, y, axes).outputs), {1});
   }
-  void reduce_segments(std::span<const reduction> all, const void* x, const void* y, std::size_t n, const std::int64_t* offsets,
-                       std::size_t segments, std::span<void* const> out, void* workspace, std::size_t workspace_size) override {
+  void reduce_segments(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
+                       const std::int64_t* offsets, std::size_t segments,
+                       std::span<void* const> out, void* workspace,
+                       std::size_t workspace_size) override {
     REQUIRE(workspace_size == segments_workspace_bytes(all, n, segments));
     use(workspace, workspace_size);
     own_arrays(all, x, y, n);
     placed(offsets, 8 * (segments + 1));
     cpu::reduce_segments(all, x, y, n, {offsets, segments + 1}, owned(all, out, segments), {1});
   }
-  std::size_t segments_workspace_bytes(std::span<const reduction>, std::size_t n, std::size_t segments) override { return n / 7 + segments; }
-  std::size_t by_key_workspace_bytes(std::span<const reduction>, std::size_t n, std::size_t outputs) override { return n * 3 + outputs; }
-  void reduce_by_key(std::span<const reduction> all, const void* x, const void* y, std::size_t n, const std::int64_t* keys,
-                     std::size_t outputs, std::span<void* const> out, void* workspace, std::size_t workspace_size) override {
+  std::size_t segments_workspace_bytes(std::span<const reduction>, std::size_t n,
+                                       std::size_t segments) override {
+    return n / 7 + segments;
+  }
+  std::size_t by_key_workspace_bytes(std::span<const reduction>, std::size_t n,
+                                     std::size_t outputs) override {
+    return n * 3 + outputs;
+  }
+  void reduce_by_key(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
+                     const std::int64_t* keys, std::size_t outputs, std::span<void* const> out,
+                     void* workspace, std::size_t workspace_size) override {
     REQUIRE(workspace_size == by_key_workspace_bytes(all, n, outputs));
     own_arrays(all, x, y, n);
     placed(keys, 8 * n);
@@ -142,7 +158,8 @@ class small_device final : public cli::device {
     placed(x, n * size_of(all[0].in()));
     if (y) placed(y, n * size_of(all[0].in()));
   }
-  std::span<void* const> owned(std::span<const reduction> all, std::span<void* const> out, std::size_t outputs) {
+  std::span<void* const> owned(std::span<const reduction> all, std::span<void* const> out,
+                               std::size_t outputs) {
     for (std::size_t k = 0; k < all.size(); ++k) placed(out[k], outputs * size_of(all[k].out()));
     return out;
   }
@@ -160,7 +177,8 @@ struct results {
   std::vector<std::vector<std::byte>> bytes;
   std::vector<void*> out;
   results(std::span<const reduction> all, std::size_t outputs) {
-    for (const reduction& r : all) bytes.emplace_back(outputs * size_of(r.out()) + 8, std::byte{0xa5});
+    for (const reduction& r : all)
+      bytes.emplace_back(outputs * size_of(r.out()) + 8, std::byte{0xa5});
     for (auto& b : bytes) out.push_back(b.data());
   }
 };
@@ -168,15 +186,18 @@ struct results {
 std::vector<reduction> reductions_of(dtype t, int inputs, bool some_are_empty) {
   std::vector<reduction> all;
   for (const reduction& r : test::reductions_of_all_ops(t))
-    if (info(r.op()).inputs == inputs && !(some_are_empty && info(r.op()).empty == if_empty::refused)) all.push_back(r);
+    if (info(r.op()).inputs == inputs &&
+        !(some_are_empty && info(r.op()).empty == if_empty::refused))
+      all.push_back(r);
   return all;
 }
 
-// Calls f with ever less memory, until not even a part of an output fits, and checks that it fails then. Returns the most parts
-// that there were, and adds to of_one those of single outputs.
+// Calls f with ever less memory, until not even a part of an output fits, and checks that it fails
+// then. Returns the most parts that there were, and adds to of_one those of single outputs.
 int of_one = 0;
 template <class F>
-int with_less_and_less_memory(const std::vector<std::vector<std::byte>>& want, std::span<const reduction> all, std::size_t outputs, F f) {
+int with_less_and_less_memory(const std::vector<std::vector<std::byte>>& want,
+                              std::span<const reduction> all, std::size_t outputs, F f) {
   int most = 0;
   for (std::size_t memory = std::size_t{1} << 26; memory > 0; memory = memory * 3 / 5) {
     small_device d(memory);
@@ -187,10 +208,13 @@ int with_less_and_less_memory(const std::vector<std::vector<std::byte>>& want, s
       CHECK(e.code() == errc::usage);
       const std::string text = e.what();
       CHECK(text.starts_with("output "));
-      CHECK(text.find("more than the GPU takes (with " + std::to_string(memory) + " bytes of memory): memory: too little; use --device cpu") !=
+      CHECK(text.find("more than the GPU takes (with " + std::to_string(memory) +
+                      " bytes of memory): memory: too little; use --device cpu") !=
             std::string::npos);
       CHECK(d.parts == 0);  // before any work
-      for (const auto& b : got.bytes) CHECK(std::count(b.begin(), b.end(), std::byte{0xa5}) == static_cast<std::ptrdiff_t>(b.size()));
+      for (const auto& b : got.bytes)
+        CHECK(std::count(b.begin(), b.end(), std::byte{0xa5}) ==
+              static_cast<std::ptrdiff_t>(b.size()));
       return most;
     }
     if (got.bytes != want) {
@@ -215,19 +239,23 @@ TEST_CASE("parts: along axes, of any view, whatever the memory") {
     const auto all = reductions_of(c.type, c.two ? 2 : 1, c.elements_each() == 0);
     results want(all, c.outputs());
     cpu::reduce(all, c.x(), c.y(), c.axes, want.out, {1});
-    most = std::max(most, with_less_and_less_memory(want.bytes, all, c.outputs(), [&](cli::device& d, auto& out) {
-                      cli::reduce_in_parts(d, all, c.x(), c.y(), c.axes, out, {});
-                    }));
+    most = std::max(most, with_less_and_less_memory(
+                              want.bytes, all, c.outputs(), [&](cli::device& d, auto& out) {
+                                cli::reduce_in_parts(d, all, c.x(), c.y(), c.axes, out, {});
+                              }));
   }
   CHECK(most > 100);
   CHECK(of_one > 10);
 }
 
-TEST_CASE("parts: one output that is longer than the memory, of a view whose elements do not lie in its order") {
+TEST_CASE(
+    "parts: one output that is longer than the memory, of a view whose elements do not lie in its "
+    "order") {
   const std::int64_t n = (std::int64_t{1} << 23) + 5;  // elements are gathered 2^22 at a time
   std::vector<std::uint8_t> data(static_cast<std::size_t>(2 * n));
   for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::uint8_t>(i * i >> 7);
-  const reduction all[] = {make_reduction(op_id::argmax, {}, dtype::u8), make_reduction(op_id::sum, method_id::tree, dtype::u8)};
+  const reduction all[] = {make_reduction(op_id::argmax, {}, dtype::u8),
+                           make_reduction(op_id::sum, method_id::tree, dtype::u8)};
   view second = row_major(dtype::u8, data.data(), {n});
   second.stride[0] = 2;
   for (const view& x : {row_major(dtype::u8, data.data(), {n}), second}) {
@@ -236,7 +264,8 @@ TEST_CASE("parts: one output that is longer than the memory, of a view whose ele
     small_device d(std::size_t{5} << 20);
     results got(all, 1);
     std::size_t given = 0;
-    cli::reduce_in_parts(d, all, x, nullptr, std::vector{0}, got.out, [&](std::size_t bytes) { given += bytes; });
+    cli::reduce_in_parts(d, all, x, nullptr, std::vector{0}, got.out,
+                         [&](std::size_t bytes) { given += bytes; });
     CHECK(d.of_one == 2);
     CHECK(d.plans == 1);
     CHECK(given == static_cast<std::size_t>(n));
@@ -248,7 +277,8 @@ TEST_CASE("parts: more bytes than are written at once, in short pieces and in on
   const std::int64_t rows = 1 << 24;  // 80 MiB, of which the columns 0, 1 and 2, 3, 4 fit
   std::vector<std::uint8_t> data(5 * static_cast<std::size_t>(rows));
   for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::uint8_t>(i * i >> 7);
-  const reduction all[] = {make_reduction(op_id::argmax, {}, dtype::u8), make_reduction(op_id::sum, method_id::tree, dtype::u8)};
+  const reduction all[] = {make_reduction(op_id::argmax, {}, dtype::u8),
+                           make_reduction(op_id::sum, method_id::tree, dtype::u8)};
   const view x = row_major(dtype::u8, data.data(), {rows, 5});
   results want(all, 5);
   cpu::reduce(all, x, nullptr, std::vector{0}, want.out);
@@ -268,12 +298,19 @@ TEST_CASE("parts: segments and keys, of any length, whatever the memory") {
       for (const bool some_are_empty : {true, false}) {
         std::vector<std::int64_t> offsets{2};
         for (int k = 0; k < 70; ++k)
-          offsets.push_back(offsets.back() + (some_are_empty && k % 3 == 0 ? 0 : 1 + static_cast<std::int64_t>(next() % (k == 40 ? 500 : 60))));
-        const auto n = static_cast<std::size_t>(offsets.back()) + 3, segments = offsets.size() - 1, outputs = std::size_t{45};
-        const auto x = test::make_data(t, test::kind::near_one, n, 1), y = test::make_data(t, test::kind::near_one, n, 2);
+          offsets.push_back(offsets.back() +
+                            (some_are_empty && k % 3 == 0
+                                 ? 0
+                                 : 1 + static_cast<std::int64_t>(next() % (k == 40 ? 500 : 60))));
+        const auto n = static_cast<std::size_t>(offsets.back()) + 3, segments = offsets.size() - 1,
+                   outputs = std::size_t{45};
+        const auto x = test::make_data(t, test::kind::near_one, n, 1),
+                   y = test::make_data(t, test::kind::near_one, n, 2);
         std::vector<std::int64_t> keys(n);
         for (std::size_t i = 0; i < n; ++i)
-          keys[i] = i < outputs && !some_are_empty ? static_cast<std::int64_t>(i) : static_cast<std::int64_t>(next() % 9 * (next() % 6));
+          keys[i] = i < outputs && !some_are_empty
+                        ? static_cast<std::int64_t>(i)
+                        : static_cast<std::int64_t>(next() % 9 * (next() % 6));
         const auto several = reductions_of(t, inputs, some_are_empty);
         const void* const second = inputs == 2 ? y.data() : nullptr;
         const std::size_t size = size_of(t) * static_cast<std::size_t>(inputs);
@@ -288,23 +325,29 @@ TEST_CASE("parts: segments and keys, of any length, whatever the memory") {
           results of_segments(all, segments), of_keys(all, outputs);
           cpu::reduce_segments(all, x.data(), second, n, offsets, of_segments.out, {1});
           cpu::reduce_by_key(all, x.data(), second, keys, outputs, of_keys.out, {1});
-          CHECK(with_less_and_less_memory(of_segments.bytes, all, segments, [&](cli::device& d, auto& out) {
-                  std::size_t given = 0;
-                  cli::reduce_segments_in_parts(d, all, x.data(), second, n, offsets, out, [&](std::size_t bytes) { given += bytes; });
-                  check_given(given, static_cast<std::size_t>(offsets.back() - offsets[0]) * size);
-                }) >= enough);
-          CHECK(with_less_and_less_memory(of_keys.bytes, all, outputs, [&](cli::device& d, auto& out) {
-                  std::size_t given = 0;
-                  cli::reduce_by_key_in_parts(d, all, x.data(), second, keys, outputs, out, [&](std::size_t bytes) { given += bytes; });
-                  check_given(given, n * size);
-                }) >= enough);
+          CHECK(with_less_and_less_memory(
+                    of_segments.bytes, all, segments, [&](cli::device& d, auto& out) {
+                      std::size_t given = 0;
+                      cli::reduce_segments_in_parts(d, all, x.data(), second, n, offsets, out,
+                                                    [&](std::size_t bytes) { given += bytes; });
+                      check_given(given,
+                                  static_cast<std::size_t>(offsets.back() - offsets[0]) * size);
+                    }) >= enough);
+          CHECK(with_less_and_less_memory(
+                    of_keys.bytes, all, outputs, [&](cli::device& d, auto& out) {
+                      std::size_t given = 0;
+                      cli::reduce_by_key_in_parts(d, all, x.data(), second, keys, outputs, out,
+                                                  [&](std::size_t bytes) { given += bytes; });
+                      check_given(given, n * size);
+                    }) >= enough);
         }
       }
 }
 
 TEST_CASE("parts: what the CPU refuses is refused in the same words, before any work") {
   const std::vector<float> x(6, 1.0f);
-  const reduction max[] = {make_reduction(op_id::max, {}, dtype::f32)}, sum[] = {make_reduction(op_id::sum, method_id::tree, dtype::f32)};
+  const reduction max[] = {make_reduction(op_id::max, {}, dtype::f32)},
+                  sum[] = {make_reduction(op_id::sum, method_id::tree, dtype::f32)};
   float results[6];
   void* const out[] = {results};
   const auto same = [&](auto on_device, auto on_cpu) {
@@ -324,22 +367,32 @@ TEST_CASE("parts: what the CPU refuses is refused in the same words, before any 
     CHECK(here == there);
     CHECK(d.parts == 0);
   };
-  const view none = row_major(dtype::f32, x.data(), {2, 0}), some = row_major(dtype::f32, x.data(), {2, 3});
+  const view none = row_major(dtype::f32, x.data(), {2, 0}),
+             some = row_major(dtype::f32, x.data(), {2, 3});
   const view vast = row_major(dtype::f32, x.data(), {std::int64_t{1} << 40, std::int64_t{1} << 40});
-  for (const auto& [of, axes] : {std::pair{none, std::vector{1}}, {some, {2}}, {some, {0, 0}}, {vast, {1}}})
-    same([&](cli::device& d) { cli::reduce_in_parts(d, max, of, nullptr, axes, out, {}); }, [&] { cpu::reduce(max, of, nullptr, axes, out); });
+  for (const auto& [of, axes] :
+       {std::pair{none, std::vector{1}}, {some, {2}}, {some, {0, 0}}, {vast, {1}}})
+    same([&](cli::device& d) { cli::reduce_in_parts(d, max, of, nullptr, axes, out, {}); },
+         [&] { cpu::reduce(max, of, nullptr, axes, out); });
   const auto segments = [&](std::span<const reduction> all, std::vector<std::int64_t> offsets) {
-    same([&](cli::device& d) { cli::reduce_segments_in_parts(d, all, x.data(), nullptr, 6, offsets, out, {}); },
-         [&] { cpu::reduce_segments(all, x.data(), nullptr, 6, offsets, out); });
+    same(
+        [&](cli::device& d) {
+          cli::reduce_segments_in_parts(d, all, x.data(), nullptr, 6, offsets, out, {});
+        },
+        [&] { cpu::reduce_segments(all, x.data(), nullptr, 6, offsets, out); });
   };
   segments(sum, {});
   segments(sum, {0, 3, 2});
   segments(sum, {0, 7});
   segments(sum, {-1, 6});
   segments(max, {0, 2, 2, 6});
-  const auto keys = [&](std::span<const reduction> all, std::vector<std::int64_t> list, std::size_t outputs) {
-    same([&](cli::device& d) { cli::reduce_by_key_in_parts(d, all, x.data(), nullptr, list, outputs, out, {}); },
-         [&] { cpu::reduce_by_key(all, x.data(), nullptr, list, outputs, out); });
+  const auto keys = [&](std::span<const reduction> all, std::vector<std::int64_t> list,
+                        std::size_t outputs) {
+    same(
+        [&](cli::device& d) {
+          cli::reduce_by_key_in_parts(d, all, x.data(), nullptr, list, outputs, out, {});
+        },
+        [&] { cpu::reduce_by_key(all, x.data(), nullptr, list, outputs, out); });
   };
   keys(sum, {0, 1, 2, 3, 4, 5}, 5);
   keys(sum, {0, 1, -2, 3, 4, 5}, 6);

@@ -1,5 +1,5 @@
-// What NumPy and PyTorch make of arrays along axes, in any layout, beside bitfold: the same values, within bitfold's bound
-// plus theirs. Without the library the test is skipped.
+// What NumPy and PyTorch make of arrays along axes, in any layout, beside bitfold: the same values,
+// within bitfold's bound plus theirs. Without the library the test is skipped.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -20,18 +20,23 @@ using namespace bitfold::accuracy;
 
 namespace {
 
-// An array in memory, the axes and elements of it that are seen, and those that are reduced; the second input, which
-// broadcasts, is of the last two axes, and of one element along the last.
+// An array in memory, the axes and elements of it that are seen, and those that are reduced; the
+// second input, which broadcasts, is of the last two axes, and of one element along the last.
 struct layout {
   std::vector<std::int64_t> shape;
   std::vector<int> order, steps, axes;
 };
 const layout layouts[] = {
-    {{4, 6, 5}, {0, 1, 2}, {1, 1, 1}, {2}},       {{4, 6, 5}, {0, 1, 2}, {1, 1, 1}, {0}},
-    {{4, 6, 5}, {0, 1, 2}, {1, 1, 1}, {0, 2}},    {{4, 6, 5}, {2, 0, 1}, {1, 1, 1}, {1}},
-    {{4, 6, 5}, {0, 2, 1}, {1, -1, 2}, {0, 1}},   {{3, 300}, {0, 1}, {1, 1}, {1}},
-    {{300, 3}, {0, 1}, {1, 1}, {0}},              {{300, 3}, {1, 0}, {-1, -1}, {1}},
-    {{2, 3, 2, 9}, {3, 1, 0, 2}, {2, 1, 1, 1}, {0, 3}}, {{2, 70, 2}, {0, 1, 2}, {1, 1, 1}, {0, 1, 2}},
+    {{4, 6, 5}, {0, 1, 2}, {1, 1, 1}, {2}},
+    {{4, 6, 5}, {0, 1, 2}, {1, 1, 1}, {0}},
+    {{4, 6, 5}, {0, 1, 2}, {1, 1, 1}, {0, 2}},
+    {{4, 6, 5}, {2, 0, 1}, {1, 1, 1}, {1}},
+    {{4, 6, 5}, {0, 2, 1}, {1, -1, 2}, {0, 1}},
+    {{3, 300}, {0, 1}, {1, 1}, {1}},
+    {{300, 3}, {0, 1}, {1, 1}, {0}},
+    {{300, 3}, {1, 0}, {-1, -1}, {1}},
+    {{2, 3, 2, 9}, {3, 1, 0, 2}, {2, 1, 1, 1}, {0, 3}},
+    {{2, 70, 2}, {0, 1, 2}, {1, 1, 1}, {0, 1, 2}},
 };
 
 struct peer_case {
@@ -63,7 +68,8 @@ std::vector<gathered> gather(const peer_case& c) {
   std::size_t total = 1, outputs = 1;
   for (int k = 0; k < x.rank; ++k) {
     total *= static_cast<std::size_t>(x.extent[k]);
-    if (std::find(c.of.axes.begin(), c.of.axes.end(), k) == c.of.axes.end()) outputs *= static_cast<std::size_t>(x.extent[k]);
+    if (std::find(c.of.axes.begin(), c.of.axes.end(), k) == c.of.axes.end())
+      outputs *= static_cast<std::size_t>(x.extent[k]);
   }
   std::vector<gathered> all(outputs);
   for (std::size_t i = 0; i < total; ++i) {
@@ -89,7 +95,8 @@ std::vector<gathered> gather(const peer_case& c) {
   return all;
 }
 
-std::vector<std::byte> elements_in_memory(dtype t, std::size_t n, std::uint64_t seed, bool with_nan) {
+std::vector<std::byte> elements_in_memory(dtype t, std::size_t n, std::uint64_t seed,
+                                          bool with_nan) {
   random_source random(seed);
   if (!is_float(t)) {
     std::vector<std::byte> bytes(n * size_of(t));
@@ -98,7 +105,8 @@ std::vector<std::byte> elements_in_memory(dtype t, std::size_t n, std::uint64_t 
   }
   std::vector<double> values(n);
   for (double& v : values) v = random.normal();
-  for (std::size_t i = 3; i < n && with_nan; i += 17) values[i] = std::numeric_limits<double>::quiet_NaN();
+  for (std::size_t i = 3; i < n && with_nan; i += 17)
+    values[i] = std::numeric_limits<double>::quiet_NaN();
   return pack(values, t);
 }
 
@@ -124,21 +132,27 @@ void check_along_axes(const std::string& library) {
     for (const bool with_nan : {false, true})
       for (const layout& l : layouts) {
         if (with_nan && !is_float(t)) continue;
-        const std::string id = std::string(name(t)) + (with_nan ? "-nan-" : "-") + std::to_string(&l - layouts);
-        const auto n = static_cast<std::size_t>(std::accumulate(l.shape.begin(), l.shape.end(), std::int64_t{1}, std::multiplies<>()));
+        const std::string id =
+            std::string(name(t)) + (with_nan ? "-nan-" : "-") + std::to_string(&l - layouts);
+        const auto n = static_cast<std::size_t>(
+            std::accumulate(l.shape.begin(), l.shape.end(), std::int64_t{1}, std::multiplies<>()));
         const auto write = [&](const std::string& file, const std::vector<std::byte>& data) {
           dir.write(file, {reinterpret_cast<const char*>(data.data()), data.size()});
         };
         peer_case& c = cases[id] = {l, t, elements_in_memory(t, n, cases.size(), with_nan), {}};
-        c.second = elements_in_memory(t, static_cast<std::size_t>(c.second_shape()[0]), 1000 + cases.size(), false);
+        c.second = elements_in_memory(t, static_cast<std::size_t>(c.second_shape()[0]),
+                                      1000 + cases.size(), false);
         write(id, c.first);
         write(id + ".y", c.second);
-        lines += id + "\t" + std::string(name(t)) + "\t" + text_of(l.shape) + "\t" + text_of(l.order) + "\t" + text_of(l.steps) + "\t" + text_of(l.axes) +
-                 "\t" + text_of(c.second_shape()) + "\n";
+        lines += id + "\t" + std::string(name(t)) + "\t" + text_of(l.shape) + "\t" +
+                 text_of(l.order) + "\t" + text_of(l.steps) + "\t" + text_of(l.axes) + "\t" +
+                 text_of(c.second_shape()) + "\n";
       }
   dir.write("cases", lines);
   const std::string said = dir.path("said");
-  REQUIRE(std::system((python + " " BITFOLD_AXES_PY " " + library + " " + dir.path("") + " > " + said).c_str()) == 0);
+  REQUIRE(
+      std::system((python + " " BITFOLD_AXES_PY " " + library + " " + dir.path("") + " > " + said)
+                      .c_str()) == 0);
   if (std::string why; std::getline(std::ifstream(said) >> std::ws, why)) {
     REQUIRE(why.starts_with("skipped: "));
     std::printf("%s\n", why.c_str());
@@ -162,20 +176,31 @@ void check_along_axes(const std::string& library) {
     INFO(library << " " << op << " of " << id);
     REQUIRE(theirs.size() == ours.size());
     for (std::size_t k = 0; k < outputs.size(); ++k) {
-      const elements in{c.type, outputs[k].x.data(), two ? outputs[k].y.data() : nullptr, outputs[k].x.size() / size_of(c.type)};
-      const real a = value_of(load_scalar(r.out(), &ours[k * size])), b = value_of(load_scalar(r.out(), &theirs[k * size]));
+      const elements in{c.type, outputs[k].x.data(), two ? outputs[k].y.data() : nullptr,
+                        outputs[k].x.size() / size_of(c.type)};
+      const real a = value_of(load_scalar(r.out(), &ours[k * size])),
+                 b = value_of(load_scalar(r.out(), &theirs[k * size]));
       INFO("output " << k << ": bitfold " << a.str(20) << ", the peer " << b.str(20));
       if (const real v = exact_value(r, in); isnan(v)) {
         CHECK(isnan(a));
         CHECK(isnan(b));
-      } else if ((r.op() == op_id::argmin || r.op() == op_id::argmax) && library == "torch") {  // any index of equal elements
-        const auto element = [&](const real& i) { return value_of(load_scalar(c.type, &outputs[k].x[static_cast<std::size_t>(i) * size_of(c.type)])); };
+      } else if ((r.op() == op_id::argmin || r.op() == op_id::argmax) &&
+                 library == "torch") {  // any index of equal elements
+        const auto element = [&](const real& i) {
+          return value_of(
+              load_scalar(c.type, &outputs[k].x[static_cast<std::size_t>(i) * size_of(c.type)]));
+        };
         CHECK(same(element(a), element(b)));
       } else {
-        const real both = error_bound(r, in) + any_order_bound(r.op(), parse_dtype(acc).value_or(dtype::f64), r.out(), in);
-        if (both == 0) CHECK(same(a, b));
-        else if (isfinite(both)) CHECK(abs(a - b) <= both);
-        else continue;
+        const real both =
+            error_bound(r, in) +
+            any_order_bound(r.op(), parse_dtype(acc).value_or(dtype::f64), r.out(), in);
+        if (both == 0)
+          CHECK(same(a, b));
+        else if (isfinite(both))
+          CHECK(abs(a - b) <= both);
+        else
+          continue;
       }
       ++compared[op];
     }
@@ -189,6 +214,11 @@ void check_along_axes(const std::string& library) {
 
 }  // namespace
 
-TEST_CASE("peers: along axes NumPy's values are bitfold's, within the bounds of both", "[numpy]") { check_along_axes("numpy"); }
+TEST_CASE("peers: along axes NumPy's values are bitfold's, within the bounds of both", "[numpy]") {
+  check_along_axes("numpy");
+}
 
-TEST_CASE("peers: along axes PyTorch's values are bitfold's, within the bounds of both", "[torch]") { check_along_axes("torch"); }
+TEST_CASE("peers: along axes PyTorch's values are bitfold's, within the bounds of both",
+          "[torch]") {
+  check_along_axes("torch");
+}

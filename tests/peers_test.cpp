@@ -58,9 +58,11 @@ void check_along(const contestants& c) {
     if (!who->has_axes() || who->info.op != op_id::sum) continue;
     const auto bytes = pack(values, who->info.in);
     const array_view x{who->info.in, bytes.data(), values.size(), next_id()};
-    for (const auto& [as, sum] : {std::pair{matrix{2, 5, 1}, 18.0}, {{2, 5, 0}, 5.0}, {{5, 2, 1}, 4.0}, {{5, 2, 0}, 20.0}})
+    for (const auto& [as, sum] :
+         {std::pair{matrix{2, 5, 1}, 18.0}, {{2, 5, 0}, 5.0}, {{5, 2, 1}, 4.0}, {{5, 2, 0}, 20.0}})
       for (std::size_t way = 0; way < who->variations().size(); ++way) {
-        INFO(who->info.id << ", " << who->variations()[way].label << ", " << as.rows << " x " << as.columns << ", axis " << as.axis);
+        INFO(who->info.id << ", " << who->variations()[way].label << ", " << as.rows << " x "
+                          << as.columns << ", axis " << as.axis);
         CHECK(to_string(who->run_along(x, as, way)) == to_string(as_scalar(sum, who->info.out)));
         CHECK(who->seconds_along(x, as, way, 2).size() == 2);
       }
@@ -248,7 +250,8 @@ TEST_CASE("peers: Python's operations are called with the arrays", "[peers]") {
   CHECK(of("NumPy", dtype::u16) == 20);        // sum_squares and dot would not be i64
   CHECK(of("PyTorch", dtype::f32) == 23 + 1);  // sum in its two modes
   CHECK(of("PyTorch", dtype::bf16) == 17 + 1);
-  CHECK(std::count_if(c.list.begin(), c.list.end(), [](const auto& who) { return who->has_axes(); }) == 11 + 6 * 2);
+  CHECK(std::count_if(c.list.begin(), c.list.end(),
+                      [](const auto& who) { return who->has_axes(); }) == 11 + 6 * 2);
   check_right(c);
 }
 
@@ -323,7 +326,8 @@ TEST_CASE("peers: Python's answers are checked", "[peers]") {
       {"error\\tno such number", "run: no such number"},
   }));
   const program p(
-      "read request; printf 'op\\tsum\\tk\\tn\\tf\\tcpu\\tf32\\ta\\tf32\\t0\\t1\\t0\\tabout\\nok\\n'; "
+      "read request; printf "
+      "'op\\tsum\\tk\\tn\\tf\\tcpu\\tf32\\ta\\tf32\\t0\\t1\\t0\\tabout\\nok\\n'; "
       "read request; echo ok; read request; printf '" +
       answer + "\\n'; read request");
   const environment python("BITFOLD_PYTHON", p.path);

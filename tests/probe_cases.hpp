@@ -98,7 +98,8 @@ void check_all_types(Engine engine, std::uint64_t n, bool on_gpu = false) {
   }
 }
 
-/// Row 1 of a batch, the others being copies; or column 1, if the array lies the other way round. reduce(r, x, axis, out).
+/// Row 1 of a batch, the others being copies; or column 1, if the array lies the other way round.
+/// reduce(r, x, axis, out).
 template <class Reduce>
 auto in_a_batch(int outputs, bool columns, Reduce reduce) {
   return [=](const reduction& r, const void* data, std::size_t n) {
@@ -109,8 +110,10 @@ auto in_a_batch(int outputs, bool columns, Reduce reduce) {
       std::memcpy(&batch[i * size], static_cast<const std::byte*>(data) + element * size, size);
     }
     const auto length = static_cast<std::int64_t>(n);
-    reduce(r, columns ? row_major(r.in(), batch.data(), {length, outputs}) : row_major(r.in(), batch.data(), {outputs, length}), columns ? 0 : 1,
-           out.data());
+    reduce(r,
+           columns ? row_major(r.in(), batch.data(), {length, outputs})
+                   : row_major(r.in(), batch.data(), {outputs, length}),
+           columns ? 0 : 1, out.data());
     return load_scalar(r.out(), &out[size_of(r.out())]);
   };
 }

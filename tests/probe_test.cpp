@@ -25,12 +25,14 @@ auto by_cpu(cpu::options how) {
 }
 
 auto in_a_batch_of_three(bool columns, cpu::options how) {
-  return in_a_batch(3, columns, [=](const reduction& r, const view& x, int axis, std::byte* out) { cpu::reduce(r, x, std::array{axis}, out, how); });
+  return in_a_batch(3, columns, [=](const reduction& r, const view& x, int axis, std::byte* out) {
+    cpu::reduce(r, x, std::array{axis}, out, how);
+  });
 }
 
 }  // namespace
 
-// ---- The probe itself -------------------------------------------------------------------------
+// ---- The probe itself ---------------------------------------------------------------------------
 
 namespace {
 
@@ -112,7 +114,7 @@ TEST_CASE("probe: the order restricted to some elements", "[probe]") {
         "(((1 " + std::to_string(lane) + ") 2) " + std::to_string(n - 1) + ")");
 }
 
-// ---- The engines ------------------------------------------------------------------------------
+// ---- The engines --------------------------------------------------------------------------------
 
 TEST_CASE("probe: the reference adds in the printed order", "[probe]") {
   for (std::uint64_t n : probe_sizes()) check_all_types(by_reference, n);
@@ -130,7 +132,8 @@ TEST_CASE("probe: an output in a batch is added in the printed order", "[probe]"
   for (const bool columns : {false, true})
     for (cpu::target t : cpu::available_targets()) {
       CAPTURE(cpu::name(t), columns);
-      for (std::uint64_t n : {std::uint64_t{1}, std::uint64_t{33}, std::uint64_t{order::leaf + 1}}) check_all_types(in_a_batch_of_three(columns, {1, t}), n);
+      for (std::uint64_t n : {std::uint64_t{1}, std::uint64_t{33}, std::uint64_t{order::leaf + 1}})
+        check_all_types(in_a_batch_of_three(columns, {1, t}), n);
       const std::uint64_t n = 40 * order::leaf + 17;  // several runs
       check_sample<float>(in_a_batch_of_three(columns, {3, t}), n, sample(n, 12, 2048));
       check_sample<double>(in_a_batch_of_three(columns, {1, t}), n, sample(n, 12, 2048));

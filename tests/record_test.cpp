@@ -224,13 +224,16 @@ TEST_CASE("record, check: by method exact, whatever the order") {
   const bytes::directory dir;
   std::vector<float> values{1e30f, 3, -1e30f, 0x1p-140f, 5};
   const auto file = dir.write("x.npy", npy_of(values));
-  const auto text = record({"--ops", "sum,mean,var,std,max", "--method", "tree,exact", "--ddof", "1", "--acc", "f64", file});
+  const auto text = record({"--ops", "sum,mean,var,std,max", "--method", "tree,exact", "--ddof",
+                            "1", "--acc", "f64", file});
   const auto results = json::parse(text)["files"][0]["arrays"][0]["results"];
   std::string list;
   for (const auto& r : results)
     list += r["op"].get<std::string>() + " " + r["method"].dump() + " " + r["acc"].dump() + "\n";
-  CHECK(list == "sum \"tree\" \"f64\"\nsum \"exact\" null\nmean \"tree\" \"f64\"\nmean \"exact\" null\nmax null null\n"
-                "var null \"f64\"\nvar \"exact\" null\nstd null \"f64\"\nstd \"exact\" null\n");
+  CHECK(list ==
+        "sum \"tree\" \"f64\"\nsum \"exact\" null\nmean \"tree\" \"f64\"\nmean \"exact\" null\nmax "
+        "null null\n"
+        "var null \"f64\"\nvar \"exact\" null\nstd null \"f64\"\nstd \"exact\" null\n");
   CHECK(results[1]["bits"] == "41000000");  // 8
   CHECK(io::golden_text(io::parse_golden(text)) == text);
   const auto exact = dir.write("exact.json", record({"--ops", "all", "--method", "exact", file}));
@@ -240,13 +243,16 @@ TEST_CASE("record, check: by method exact, whatever the order") {
   std::swap(values[1], values[3]);
   dir.write("x.npy", npy_of(values));
   check_check({plain, "--ulps", "0"}, 1, {"moved", "    sum tree ", "1 file, 1 array: 1 moved"});
-  const auto sums = dir.write("sums.json", record({"--ops", "sum,var,norm_l2", "--method", "exact", file}));
+  const auto sums =
+      dir.write("sums.json", record({"--ops", "sum,var,norm_l2", "--method", "exact", file}));
   std::reverse(values.begin(), values.end());
   dir.write("x.npy", npy_of(values));
   check_check({sums, "--ulps", "0"}, 0, {"1 file, 1 array: 1 same"});
-  check_check({sums}, 1, {"moved", "    content ", "    sum exact       8 (41000000)  0 ulps", "    norm_l2 exact ", "    var exact ",
-                          "1 file, 1 array: 1 moved"});
-  check_usage({"record", "--ops", "sum", "--method", "exact", "--acc", "f64", file, "--out", dir.path("out")},
+  check_check({sums}, 1,
+              {"moved", "    content ", "    sum exact       8 (41000000)  0 ulps",
+               "    norm_l2 exact ", "    var exact ", "1 file, 1 array: 1 moved"});
+  check_usage({"record", "--ops", "sum", "--method", "exact", "--acc", "f64", file, "--out",
+               dir.path("out")},
               {"--acc f64: sum takes none by method exact"});
 
   struct row {
@@ -259,9 +265,12 @@ TEST_CASE("record, check: by method exact, whatever the order") {
         row{"\"acc\": null, ", "", "files[0].arrays[0].results[0].acc: missing"},
         row{"\"op\": \"sum\"", "\"op\": \"prod\"",
             "files[0].arrays[0].results[0].method: is not null, but prod has none"},
-        row{"\"method\": \"exact\"", "\"method\": \"tree\"", "files[0].arrays[0].results[0].acc: is no text"},
-        row{"\"method\": \"exact\"", "\"method\": \"exactly\"", "files[0].arrays[0].results[0].method: 'exactly'"},
-        row{"\"op\": \"var\", \"method\": \"exact\", \"acc\": null", "\"op\": \"var\", \"method\": \"tree\", \"acc\": \"f32\"",
+        row{"\"method\": \"exact\"", "\"method\": \"tree\"",
+            "files[0].arrays[0].results[0].acc: is no text"},
+        row{"\"method\": \"exact\"", "\"method\": \"exactly\"",
+            "files[0].arrays[0].results[0].method: 'exactly'"},
+        row{"\"op\": \"var\", \"method\": \"exact\", \"acc\": null",
+            "\"op\": \"var\", \"method\": \"tree\", \"acc\": \"f32\"",
             "files[0].arrays[0].results[2]: method: var takes none but exact"},
         row{"\"op\": \"var\", \"method\": \"exact\"", "\"op\": \"var\", \"method\": 1",
             "files[0].arrays[0].results[2].method: is no text"}}) {
@@ -610,7 +619,9 @@ TEST_CASE("record, check: operations of two inputs, of files in pairs") {
   const auto& arrays = golden["files"][0]["arrays"];
   REQUIRE(arrays.size() == mixed.size());
   for (std::size_t i = 0; i < arrays.size(); ++i) {
-    const auto named = [&](const tensor& t) { return t.name == arrays[i]["name"].get<std::string>(); };
+    const auto named = [&](const tensor& t) {
+      return t.name == arrays[i]["name"].get<std::string>();
+    };
     const tensor& first = *std::find_if(mixed.begin(), mixed.end(), named);
     const tensor& second = *std::find_if(others.begin(), others.end(), named);
     CAPTURE(first.name);
@@ -1166,10 +1177,12 @@ TEST_CASE("record, check: files on stdout are added to what is there") {
   for (const auto name : {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}) {
     CAPTURE(name);
     const auto log = dir.write("log", "before\n");
-    CHECK(bitfold_cli({"record", x, "--out", name}, {.out = log, .out_flags = O_APPEND}).status == 0);
+    CHECK(bitfold_cli({"record", x, "--out", name}, {.out = log, .out_flags = O_APPEND}).status ==
+          0);
     CHECK(content(log) == "before\n" + text);
     const auto out = dir.write("out", "before");
-    CHECK(bitfold_cli({"check", golden, "--junit", name}, {.out = out, .out_flags = O_TRUNC}).status == 0);
+    CHECK(bitfold_cli({"check", golden, "--junit", name}, {.out = out, .out_flags = O_TRUNC})
+              .status == 0);
     CHECK(content(out).starts_with("<?xml"));
     CHECK(content(out).ends_with("</testsuites>\n1 file, 1 array: 1 same\n"));
   }
@@ -1256,7 +1269,8 @@ TEST_CASE("record, check: a file that becomes shorter") {
   const auto one = dir.write("one", "\1"), huge = dir.path("huge");
   const auto line = "bitfold: " + huge + ": file: became shorter while it was read\n";
   const auto out = dir.path("out.json");
-  const auto r = bitfold_cli({"record", "--dtype", "u8", huge, one, "--out", out}, {.meanwhile = shorten_when_mapped(huge)});
+  const auto r = bitfold_cli({"record", "--dtype", "u8", huge, one, "--out", out},
+                             {.meanwhile = shorten_when_mapped(huge)});
   CHECK(r.status == 3);
   CHECK(r.err == line);
   CHECK_FALSE(std::filesystem::exists(out));
@@ -1264,7 +1278,8 @@ TEST_CASE("record, check: a file that becomes shorter") {
   dir.write("huge", "\1");
   const auto golden = dir.write("golden.json", record({"--dtype", "u8", huge, one}));
   // Of its size, so that its elements are read.
-  dir.write("golden.json", replaced(content(golden), "\"shape\": [1]", "\"shape\": [" + std::to_string(long_file) + "]"));
+  dir.write("golden.json", replaced(content(golden), "\"shape\": [1]",
+                                    "\"shape\": [" + std::to_string(long_file) + "]"));
   const auto c = bitfold_cli({"check", golden}, {.meanwhile = shorten_when_mapped(huge)});
   CHECK(c.status == 3);
   CHECK(c.err == line);

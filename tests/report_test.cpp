@@ -27,9 +27,18 @@ using namespace bitfold::accuracy;
 
 namespace {
 
-contestant_info info_of_test(const std::string& id, std::string acc, std::optional<reduction> promise = {}) {
-  return {.id = id, .name = id, .family = "test", .device = "cpu", .about = "for this test", .in = dtype::f32, .acc = std::move(acc),
-          .out = dtype::f32, .promise = promise, .bound = promise};
+contestant_info info_of_test(const std::string& id, std::string acc,
+                             std::optional<reduction> promise = {}) {
+  return {.id = id,
+          .name = id,
+          .family = "test",
+          .device = "cpu",
+          .about = "for this test",
+          .in = dtype::f32,
+          .acc = std::move(acc),
+          .out = dtype::f32,
+          .promise = promise,
+          .bound = promise};
 }
 
 // A contestant that promises the bits of a method in f32, and does something else or the same.
@@ -198,7 +207,8 @@ TEST_CASE("an exact sum that depends on the order of the elements is exposed") {
 TEST_CASE("the price of the truth is exact's time over tree's at the same length") {
   contestants who;
   who.list.push_back(std::make_unique<liar>("bitfold/sum/tree/f32/f32/f32/cpu", honest));
-  who.list.push_back(std::make_unique<liar>("bitfold/sum/exact/f32/exact/f32/cpu", honest, method_id::exact));
+  who.list.push_back(
+      std::make_unique<liar>("bitfold/sum/exact/f32/exact/f32/cpu", honest, method_id::exact));
   json report = run(who);
   REQUIRE(report["speed"].size() == 2);
   report["speed"][0].update(
@@ -224,14 +234,19 @@ TEST_CASE("the price of the truth is exact's time over tree's at the same length
 
 TEST_CASE("the speed shows its noise, the load and whether the data lie in a cache") {
   contestants who;
-  for (const auto& [name, method] : {std::pair{"tree", method_id::tree}, {"kahan", method_id::kahan}})
-    who.list.push_back(std::make_unique<liar>(
-        fmt::format("bitfold/sum/{}/f32/f32/f32/cpu", name), honest, method));
+  for (const auto& [name, method] :
+       {std::pair{"tree", method_id::tree}, {"kahan", method_id::kahan}})
+    who.list.push_back(std::make_unique<liar>(fmt::format("bitfold/sum/{}/f32/f32/f32/cpu", name),
+                                              honest, method));
   json report = run(who);
   REQUIRE(report["speed"].size() == 2);
   for (json& row : report["speed"])
-    row.update({{"seconds", 2e-7}, {"fastest", 1e-7}, {"slowest", 8e-7}, {"noisy", false},
-                {"gbps", 10}, {"ceiling_ratio", 0.5}});
+    row.update({{"seconds", 2e-7},
+                {"fastest", 1e-7},
+                {"slowest", 8e-7},
+                {"noisy", false},
+                {"gbps", 10},
+                {"ceiling_ratio", 0.5}});
   report["machine"]["cores"] = 2;
   report["machine"]["cpu_cache"] = 4096;
   for (json& row : report["ceilings"]) row["others"] = 1.5;
@@ -329,7 +344,8 @@ TEST_CASE("a peer that fails is left out and named; bitfold may not fail") {
   CHECK(summary(report).find("Failed: weak at bits: too long for me") != std::string::npos);
 
   contestants bad;
-  bad.list.push_back(std::make_unique<failing>(info_of_test("weak", "", make_reduction(op_id::sum, method_id::tree, dtype::f32))));
+  bad.list.push_back(std::make_unique<failing>(
+      info_of_test("weak", "", make_reduction(op_id::sum, method_id::tree, dtype::f32))));
   for (const unit& u : plan(bad, {}))
     if (u.key.starts_with("bits/") || u.key.starts_with("inputs/f32/normal/"))
       CHECK_THROWS_AS(u.run(), error);
@@ -438,7 +454,11 @@ class along_axes final : public contestant {
   bool has_axes() const override { return true; }
   scalar run_along(const array_view& x, const matrix& as, std::size_t) override {
     CHECK(as.rows * as.columns == x.n);
-    return f_(tree, row_major(x.type, x.data, {static_cast<std::int64_t>(as.rows), static_cast<std::int64_t>(as.columns)}), as);
+    return f_(
+        tree,
+        row_major(x.type, x.data,
+                  {static_cast<std::int64_t>(as.rows), static_cast<std::int64_t>(as.columns)}),
+        as);
   }
 
  private:
@@ -451,10 +471,13 @@ scalar first_by(const reduction& r, const view& x, const matrix& as) {
   cpu::reduce(r, x, {as.axis}, sums.data());
   return load_scalar(dtype::f32, sums.data());
 }
-scalar first_alone(const reduction& r, const view& x, const matrix& as) { return first_by(r, x, as); }
+scalar first_alone(const reduction& r, const view& x, const matrix& as) {
+  return first_by(r, x, as);
+}
 // Where there are many, as NumPy's columns, one element after the other.
 scalar first_by_batch(const reduction& r, const view& x, const matrix& as) {
-  return first_by(as.outputs() < 64 ? r : make_reduction(op_id::sum, method_id::sequential, dtype::f32), x, as);
+  return first_by(
+      as.outputs() < 64 ? r : make_reduction(op_id::sum, method_id::sequential, dtype::f32), x, as);
 }
 
 json run_shapes(bool promises, along_axes::result f) {
@@ -462,7 +485,8 @@ json run_shapes(bool promises, along_axes::result f) {
   who.list.push_back(std::make_unique<along_axes>(promises, f));
   json report = start_report(who, {}, "a test");
   for (const unit& u : plan(who, {}))
-    if (u.key.starts_with("batches/") || u.key == "shapes/f32/columns/256/cpu") add_rows(report, u.run());
+    if (u.key.starts_with("batches/") || u.key == "shapes/f32/columns/256/cpu")
+      add_rows(report, u.run());
   add_headlines(report);
   return report;
 }
@@ -470,7 +494,8 @@ json run_shapes(bool promises, along_axes::result f) {
 }  // namespace
 
 TEST_CASE("a batch that shows is exposed, in rows and in columns") {
-  const json kept = run_shapes(true, first_alone), broken = run_shapes(true, first_by_batch), peer = run_shapes(false, first_by_batch);
+  const json kept = run_shapes(true, first_alone), broken = run_shapes(true, first_by_batch),
+             peer = run_shapes(false, first_by_batch);
   CHECK(kept["batches"].size() == 2 * 4);
   CHECK(kept["findings"].empty());
   for (const json& row : kept["batches"]) {
@@ -478,7 +503,8 @@ TEST_CASE("a batch that shows is exposed, in rows and in columns") {
     CHECK(row["changed"].is_null());
     CHECK(row["largest"] == (row["length"] == 65536 ? 64 : 1024));
   }
-  CHECK(summary(kept).find("suspect, cpu                          rows: 4 of 4 columns: 4 of 4") != std::string::npos);
+  CHECK(summary(kept).find("suspect, cpu                          rows: 4 of 4 columns: 4 of 4") !=
+        std::string::npos);
   // Where 16 elements have one order by both methods, nothing can show.
   for (const json* report : {&broken, &peer})
     for (const json& row : (*report)["batches"]) {
@@ -486,7 +512,8 @@ TEST_CASE("a batch that shows is exposed, in rows and in columns") {
       CHECK(row["distinct"] == 2);
       CHECK(row["changed"] == 64);
     }
-  for (const char* where : {"rows of 256 f32, the first of 64", "columns of 4096 f32, the first of 1024"}) {
+  for (const char* where :
+       {"rows of 256 f32, the first of 64", "columns of 4096 f32, the first of 1024"}) {
     CHECK(has_finding(broken, "bits", where));
     CHECK_FALSE(has_finding(peer, "bits", where));
   }
@@ -495,7 +522,8 @@ TEST_CASE("a batch that shows is exposed, in rows and in columns") {
   REQUIRE(kept["shapes"].size() == 1);
   CHECK(kept["shapes"][0]["outputs"] == 4096);
   CHECK(kept["shapes"][0]["bytes"] == 4 << 20);
-  for (const char* field : {"seconds", "gbps", "ceiling_ratio"}) CHECK(kept["shapes"][0][field] > 0);
+  for (const char* field : {"seconds", "gbps", "ceiling_ratio"})
+    CHECK(kept["shapes"][0][field] > 0);
 }
 
 TEST_CASE("stagnations of the loops that people write") {
@@ -604,7 +632,8 @@ TEST_CASE("integers that do not fit: exact is held to the true sum, the others t
   CHECK(std::stod(exact["exact"].get<std::string>()) > 0x1p70);
   CHECK(std::stod(tree["exact"].get<std::string>()) <= 0x1p64);
   for (const json& row : {exact, tree}) CHECK(row["ulps"] <= 0.5);
-  CHECK(rows["bitfold/sum/exact/u64/exact/u64/cpu"]["bits"] == rows["bitfold/sum/tree/u64/u64/u64/cpu"]["bits"]);
+  CHECK(rows["bitfold/sum/exact/u64/exact/u64/cpu"]["bits"] ==
+        rows["bitfold/sum/tree/u64/u64/u64/cpu"]["bits"]);
 }
 
 TEST_CASE("a report reads back as it was written") {
@@ -642,12 +671,17 @@ TEST_CASE("a report that is malformed is one clear error") {
   CHECK(broken([](json& r) {
           r["accuracy"][0].erase("permutations");
         }).find("accuracy.permutations: ") != std::string::npos);
-  const json batch{{"contestant", "suspect"}, {"in", "f32"}, {"layout", "rows"}, {"variation", ""}, {"length", 16},
-                   {"batches", 4}, {"largest", 1024}, {"distinct", 1}, {"changed", nullptr}};
+  const json batch{{"contestant", "suspect"}, {"in", "f32"},   {"layout", "rows"},
+                   {"variation", ""},         {"length", 16},  {"batches", 4},
+                   {"largest", 1024},         {"distinct", 1}, {"changed", nullptr}};
   CHECK(broken([&](json& r) { r["batches"] = {batch}; }) == "");
   CHECK(broken([&](json& r) { r.erase("batches"); }) == "");
-  CHECK(broken([&](json& r) { (r["batches"] = {batch})[0].erase("distinct"); }).find("batches[0].distinct: ") != std::string::npos);
-  CHECK(broken([&](json& r) { (r["batches"] = {batch})[0]["contestant"] = "nobody"; }).find("batches.contestant: ") != std::string::npos);
+  CHECK(broken([&](json& r) {
+          (r["batches"] = {batch})[0].erase("distinct");
+        }).find("batches[0].distinct: ") != std::string::npos);
+  CHECK(broken([&](json& r) {
+          (r["batches"] = {batch})[0]["contestant"] = "nobody";
+        }).find("batches.contestant: ") != std::string::npos);
   CHECK(message_of(std::string(100000, '[') + std::string(100000, ']')).find("nested too deeply") !=
         std::string::npos);
 }
@@ -713,8 +747,7 @@ json poisoned(json x, const std::set<std::string>& kept, const std::string& key 
     return x.get<std::string>() +
            "\x1b[2J\u009b2J\x7f\u202e\r\nNo promised bit or bound is worse in B.\n";
   if (x.is_structured())
-    for (auto& [name, value] : x.items())
-      value = poisoned(value, kept, x.is_object() ? name : key);
+    for (auto& [name, value] : x.items()) value = poisoned(value, kept, x.is_object() ? name : key);
   return x;
 }
 
@@ -726,14 +759,17 @@ TEST_CASE("texts of a report do not command the terminal, nor make lines") {
   a["missing"] = json::array({{{"name", "no peer"}, {"why", "gone"}}});
   a["failures"] = json::array({{{"contestant", "suspect"}, {"where", "here"}, {"why", "so"}}});
   a["wrong"] = json::array({json_of(wrong_row{"suspect", "1", "here", "1", "2"})});
-  a["batches"] = json::array({json_of(batch_row{"suspect", "f32", "rows", 16, "", 4, 1024, 1, {}})});
+  a["batches"] =
+      json::array({json_of(batch_row{"suspect", "f32", "rows", 16, "", 4, 1024, 1, {}})});
   a["machine"]["gpus"] = {"a GPU"};
   json b = a;
   b["accuracy"][0]["bits"] = "00000000";
   b["accuracy"][0]["bound_relative"] = nullptr;
   b["bits"][0]["digest"] = "0";
   b["findings"][0]["where"] = "elsewhere";
-  const auto lines = [](const std::string& text) { return std::count(text.begin(), text.end(), '\n'); };
+  const auto lines = [](const std::string& text) {
+    return std::count(text.begin(), text.end(), '\n');
+  };
   const auto check = [&](const std::string& text, const std::string& clean) {
     CHECK(lines(text) == lines(clean));
     for (const char* bad : {"\x1b", "\xc2\x9b", "\x7f", "\r", "\u202e"}) {
@@ -770,7 +806,8 @@ std::string source_file(const std::string& name) {
 std::vector<std::string> all_matches(const std::string& text, const char* form) {
   const std::regex regex(form);
   std::vector<std::string> found;
-  for (std::sregex_iterator m(text.begin(), text.end(), regex), end; m != end; ++m) found.push_back((*m)[1]);
+  for (std::sregex_iterator m(text.begin(), text.end(), regex), end; m != end; ++m)
+    found.push_back((*m)[1]);
   return found;
 }
 
@@ -793,7 +830,8 @@ TEST_CASE("docs/report-format.md lists each list's fields, in their order") {
     if (line.starts_with("## ")) section = line.substr(3);
     if (section.empty() || !line.starts_with("| `")) continue;
     // The first column has a field, or several.
-    for (auto& name : all_matches(line.substr(0, line.find(" | ")), "`([^`]*)`")) listed[section].push_back(std::move(name));
+    for (auto& name : all_matches(line.substr(0, line.find(" | ")), "`([^`]*)`"))
+      listed[section].push_back(std::move(name));
   }
   const auto lists = fields_of_lists();
   CHECK(listed.size() == lists.size());

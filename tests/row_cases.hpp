@@ -15,10 +15,15 @@
 
 namespace bitfold::test {
 
-inline constexpr row_function all_row_functions[] = {
-    row_function::softmax,          row_function::log_softmax,          row_function::layer_norm,          row_function::rms_norm,
-    row_function::softmax_backward, row_function::log_softmax_backward, row_function::layer_norm_backward, row_function::rms_norm_backward,
-    row_function::exp};
+inline constexpr row_function all_row_functions[] = {row_function::softmax,
+                                                     row_function::log_softmax,
+                                                     row_function::layer_norm,
+                                                     row_function::rms_norm,
+                                                     row_function::softmax_backward,
+                                                     row_function::log_softmax_backward,
+                                                     row_function::layer_norm_backward,
+                                                     row_function::rms_norm_backward,
+                                                     row_function::exp};
 
 /// One call: its inputs, and what comes out of it.
 struct row_case {
@@ -27,36 +32,53 @@ struct row_case {
   std::size_t count = 0, n = 0;
   bool with_w = false, with_b = false;
   double eps = 1e-5;
-  std::vector<std::byte> x, y, w, b, mean, rstd;  // mean and rstd: given to gradients, made by norms
+  std::vector<std::byte> x, y, w, b, mean,
+      rstd;  // mean and rstd: given to gradients, made by norms
   std::vector<std::byte> out;
 
-  bool is_gradient() const { return f >= row_function::softmax_backward && f <= row_function::rms_norm_backward; }
+  bool is_gradient() const {
+    return f >= row_function::softmax_backward && f <= row_function::rms_norm_backward;
+  }
   bool is_norm() const {
-    return f == row_function::layer_norm || f == row_function::rms_norm || f == row_function::layer_norm_backward ||
-           f == row_function::rms_norm_backward;
+    return f == row_function::layer_norm || f == row_function::rms_norm ||
+           f == row_function::layer_norm_backward || f == row_function::rms_norm_backward;
   }
-  bool is_centred() const { return f == row_function::layer_norm || f == row_function::layer_norm_backward; }
+  bool is_centred() const {
+    return f == row_function::layer_norm || f == row_function::layer_norm_backward;
+  }
   std::string describe() const {
-    return "function " + std::to_string(static_cast<int>(f)) + " " + std::string(name(type)) + " " + std::to_string(count) + "x" +
-           std::to_string(n) + (with_w ? " w" : "") + (with_b ? " b" : "");
+    return "function " + std::to_string(static_cast<int>(f)) + " " + std::string(name(type)) + " " +
+           std::to_string(count) + "x" + std::to_string(n) + (with_w ? " w" : "") +
+           (with_b ? " b" : "");
   }
-  rows on(const std::byte* x_at, const std::byte* y_at, const std::byte* w_at, const std::byte* b_at, std::byte* mean_at, std::byte* rstd_at) const {
-    return {type,           count,
-            n,              x_at,
-            is_gradient() ? y_at : nullptr, with_w ? w_at : nullptr,
-            with_b ? b_at : nullptr,        is_centred() ? mean_at : nullptr,
-            is_norm() ? rstd_at : nullptr,  eps};
+  rows on(const std::byte* x_at, const std::byte* y_at, const std::byte* w_at,
+          const std::byte* b_at, std::byte* mean_at, std::byte* rstd_at) const {
+    return {type,
+            count,
+            n,
+            x_at,
+            is_gradient() ? y_at : nullptr,
+            with_w ? w_at : nullptr,
+            with_b ? b_at : nullptr,
+            is_centred() ? mean_at : nullptr,
+            is_norm() ? rstd_at : nullptr,
+            eps};
   }
 };
 
-inline row_case make_row_case(row_function f, dtype type, kind k, std::size_t count, std::size_t n, std::uint64_t seed) {
+inline row_case make_row_case(row_function f, dtype type, kind k, std::size_t count, std::size_t n,
+                              std::uint64_t seed) {
   const dtype a = type == dtype::f64 ? dtype::f64 : dtype::f32;
   row_case c;
   c.f = f, c.type = type, c.count = count, c.n = n;
   c.with_w = c.is_norm() && seed % 3 != 0;
   c.with_b = f == row_function::layer_norm && seed % 3 == 1;
   c.x = make_data(type, k, count * n, seed);
-  c.y = make_data(type, f == row_function::softmax_backward || f == row_function::log_softmax_backward ? kind::near_one : k, count * n, seed + 100);
+  c.y = make_data(type,
+                  f == row_function::softmax_backward || f == row_function::log_softmax_backward
+                      ? kind::near_one
+                      : k,
+                  count * n, seed + 100);
   if (f == row_function::log_softmax_backward)  // logarithms of what is at most 1
     for (std::size_t i = 0; i < count * n; ++i) c.y[(i + 1) * size_of(type) - 1] |= std::byte{0x80};
   c.w = make_data(type, kind::near_one, n, seed + 200);
@@ -97,7 +119,8 @@ void by_the_book(row_case& c) {
   };
   const auto exponential = [](A x) {
     const bool deep = std::abs(x) > -arith::exp_floor<A>;
-    const A down = -std::abs(x), e = arith::exp_nonpositive(deep ? down / 2 : down), of_x = x > 0 ? 1 / e : e;
+    const A down = -std::abs(x), e = arith::exp_nonpositive(deep ? down / 2 : down),
+            of_x = x > 0 ? 1 / e : e;
     return std::isnan(x) ? x : deep ? of_x * of_x : of_x;
   };
   const auto saved = [&](const std::vector<std::byte>& bytes, std::size_t row) {
@@ -111,11 +134,13 @@ void by_the_book(row_case& c) {
   };
   const A n = static_cast<A>(c.n), eps = static_cast<A>(c.eps);
   const auto inverse_root = [&](A v) { return 1 / static_cast<A>(std::sqrt(v + eps)); };
-  const std::vector<A> w = c.with_w ? values(c.w, 0) : std::vector<A>(c.n, 1), b = c.with_b ? values(c.b, 0) : std::vector<A>(c.n, -A(0));
+  const std::vector<A> w = c.with_w ? values(c.w, 0) : std::vector<A>(c.n, 1),
+                       b = c.with_b ? values(c.b, 0) : std::vector<A>(c.n, -A(0));
   for (std::size_t row = 0; row < c.count; ++row) {
     const std::vector<A> x = values(c.x, row * c.n), y = values(c.y, row * c.n);
     std::vector<A> z(c.n), g(c.n), result(c.n);
-    const A mean = c.is_centred() && c.is_gradient() ? saved(c.mean, row) : 0, rstd = c.is_gradient() ? saved(c.rstd, row) : 0;
+    const A mean = c.is_centred() && c.is_gradient() ? saved(c.mean, row) : 0,
+            rstd = c.is_gradient() ? saved(c.rstd, row) : 0;
     for (std::size_t i = 0; i < c.n; ++i) {
       g[i] = x[i] * w[i];
       z[i] = (c.is_centred() ? y[i] - mean : y[i]) * rstd;
@@ -139,7 +164,8 @@ void by_the_book(row_case& c) {
         // The mean in two parts, and 1 / sqrt(var + eps): all of the elements times s.
         using moments = op::moments<2>;
         const auto state = detail::walk<moments>(c.n, [&](std::uint64_t i) { return x[i]; });
-        const double s = moments::scale_of(state), var = moments::mean_square(state, static_cast<double>(c.n)).sum;
+        const double s = moments::scale_of(state),
+                     var = moments::mean_square(state, static_cast<double>(c.n)).sum;
         const auto mean = moments::mean_of(state);
         const bool fits = std::isfinite(c.eps * s * s);
         const double root = std::sqrt(fits ? var + c.eps * s * s : var / s / s + c.eps);
@@ -190,7 +216,7 @@ inline row_case done_by_the_book(row_case c) {
   return c;
 }
 
-// ---- Sums along the rows' direction ----------------------------------------------------------------------
+// ---- Sums along the rows' direction -------------------------------------------------------------
 
 /// The sum by method tree of v(0), v(1), ... v(count - 1), or of their products with w(0), ...
 template <class A, class V>
@@ -198,8 +224,14 @@ A tree_sum(std::size_t count, V v, const std::vector<A>* w = nullptr) {
   std::vector<A> x(count);
   for (std::size_t i = 0; i < count; ++i) x[i] = v(i);
   A result;
-  if (w) store_scalar(reference(make_reduction(op_id::dot, method_id::tree, dtype_of<A>), x.data(), w->data(), count), &result);
-  else store_scalar(reference(make_reduction(op_id::sum, method_id::tree, dtype_of<A>), x.data(), count), &result);
+  if (w)
+    store_scalar(reference(make_reduction(op_id::dot, method_id::tree, dtype_of<A>), x.data(),
+                           w->data(), count),
+                 &result);
+  else
+    store_scalar(
+        reference(make_reduction(op_id::sum, method_id::tree, dtype_of<A>), x.data(), count),
+        &result);
   return result;
 }
 template <class T, class A>
@@ -216,12 +248,14 @@ void put(std::vector<std::byte>& bytes, std::size_t i, A value) {
 /// dw, then db, of a case of layer_norm_backward or rms_norm_backward.
 template <class T, class A>
 std::array<std::vector<std::byte>, 2> parameters_by_the_book(const row_case& c) {
-  std::array<std::vector<std::byte>, 2> d{std::vector<std::byte>(c.n * sizeof(T)), std::vector<std::byte>(c.n * sizeof(T))};
+  std::array<std::vector<std::byte>, 2> d{std::vector<std::byte>(c.n * sizeof(T)),
+                                          std::vector<std::byte>(c.n * sizeof(T))};
   for (std::size_t i = 0; i < c.n; ++i) {
     const auto g = [&](std::size_t row) { return element_of<T, A>(c.x, row * c.n + i); };
     std::vector<A> z(c.count);
     for (std::size_t row = 0; row < c.count; ++row) {
-      const A y = element_of<T, A>(c.y, row * c.n + i), mean = c.is_centred() ? element_of<A, A>(c.mean, row) : 0;
+      const A y = element_of<T, A>(c.y, row * c.n + i),
+              mean = c.is_centred() ? element_of<A, A>(c.mean, row) : 0;
       z[row] = (c.is_centred() ? y - mean : y) * element_of<A, A>(c.rstd, row);
     }
     put<T>(d[0], i, tree_sum<A>(c.count, g, &z));
@@ -238,14 +272,17 @@ struct segments_case {
   std::vector<std::byte> x, base, out;
   std::vector<std::int64_t> places, offsets;
 };
-inline segments_case make_segments_case(dtype type, kind k, std::size_t count, std::size_t n, std::size_t outputs, std::size_t longest, std::uint64_t seed) {
+inline segments_case make_segments_case(dtype type, kind k, std::size_t count, std::size_t n,
+                                        std::size_t outputs, std::size_t longest,
+                                        std::uint64_t seed) {
   segments_case c;
   c.type = type, c.count = count, c.n = n, c.outputs = outputs, c.with_base = seed % 2;
   random_bits next{seed};
   c.offsets = {0};
   for (std::size_t j = 0; j < outputs; ++j) {
     const std::uint64_t size = j == outputs / 2 ? longest : next() % 4 ? next() % 5 : 0;
-    for (std::uint64_t i = 0; i < size; ++i) c.places.push_back(static_cast<std::int64_t>(next() % count));
+    for (std::uint64_t i = 0; i < size; ++i)
+      c.places.push_back(static_cast<std::int64_t>(next() % count));
     c.offsets.push_back(static_cast<std::int64_t>(c.places.size()));
   }
   c.x = make_data(type, k, count * n, seed);
@@ -258,12 +295,16 @@ std::vector<std::byte> sums_by_the_book(const segments_case& c) {
   std::vector<std::byte> out(c.out.size());
   for (std::size_t k = 0; k < c.outputs; ++k)
     for (std::size_t i = 0; i < c.n; ++i) {
-      const auto first = static_cast<std::size_t>(c.offsets[k]), size = static_cast<std::size_t>(c.offsets[k + 1]) - first, to = k * c.n + i;
+      const auto first = static_cast<std::size_t>(c.offsets[k]),
+                 size = static_cast<std::size_t>(c.offsets[k + 1]) - first, to = k * c.n + i;
       if (size == 0) {
-        if (c.with_base) std::memcpy(out.data() + to * sizeof(T), c.base.data() + to * sizeof(T), sizeof(T));
+        if (c.with_base)
+          std::memcpy(out.data() + to * sizeof(T), c.base.data() + to * sizeof(T), sizeof(T));
         continue;
       }
-      const A sum = tree_sum<A>(size, [&](std::size_t j) { return element_of<T, A>(c.x, static_cast<std::size_t>(c.places[first + j]) * c.n + i); });
+      const A sum = tree_sum<A>(size, [&](std::size_t j) {
+        return element_of<T, A>(c.x, static_cast<std::size_t>(c.places[first + j]) * c.n + i);
+      });
       put<T>(out, to, c.with_base ? element_of<T, A>(c.base, to) + sum : sum);
     }
   return out;

@@ -14,7 +14,8 @@ using test::row_case;
 namespace {
 
 row_case done(row_case c, int threads) {
-  const rows of = c.on(c.x.data(), c.y.data(), c.w.data(), c.b.data(), c.mean.data(), c.rstd.data());
+  const rows of =
+      c.on(c.x.data(), c.y.data(), c.w.data(), c.b.data(), c.mean.data(), c.rstd.data());
   cpu::apply(c.f, of, c.out.data(), {.threads = threads, .target = forced_target});
   return c;
 }
@@ -27,7 +28,8 @@ TEST_CASE("rows: bits are those of the definition, whatever the threads") {
       for (const test::kind k : test::all_kinds)
         for (const std::size_t n : {1, 2, 31, 33, 256, 257, 1000, 2049}) {
           const std::size_t count = n == 257 ? 40 : 3;
-          const row_case c = test::make_row_case(f, type, k, count, n, n + static_cast<std::uint64_t>(k));
+          const row_case c =
+              test::make_row_case(f, type, k, count, n, n + static_cast<std::uint64_t>(k));
           const row_case want = test::done_by_the_book(c);
           for (const int threads : {1, 3}) {
             INFO(c.describe() << " " << name(k) << " " << threads);
@@ -45,7 +47,8 @@ TEST_CASE("rows: many long rows on several threads, and in place") {
     const row_case want = done(c, 1);
     CHECK(done(c, 0).out == want.out);
     row_case same = c;
-    const rows of = same.on(same.x.data(), same.y.data(), same.w.data(), same.b.data(), same.mean.data(), same.rstd.data());
+    const rows of = same.on(same.x.data(), same.y.data(), same.w.data(), same.b.data(),
+                            same.mean.data(), same.rstd.data());
     cpu::apply(f, of, same.x.data());
     CHECK(same.x == want.out);
   }
@@ -60,7 +63,8 @@ TEST_CASE("rows: on a caller's own threads") {
     body(argument);
   };
   for (const row_function f : test::all_row_functions) {
-    const row_case c = test::make_row_case(f, dtype::f32, test::kind::near_one, 300, 512, 1), want = done(c, 1);
+    const row_case c = test::make_row_case(f, dtype::f32, test::kind::near_one, 300, 512, 1),
+                   want = done(c, 1);
     const cpu::on_team with(team);
     asked = 0;
     CHECK(done(c, 3).out == want.out);
@@ -74,13 +78,16 @@ TEST_CASE("rows: on a caller's own threads") {
   const std::vector<float> x(1 << 20, 1.0f);
   const cpu::on_team with(team);
   const auto sum = make_reduction(op_id::sum, method_id::tree, dtype::f32);
-  CHECK(cpu::reduce(sum, x.data(), x.size(), {.threads = 4, .target = forced_target}) == cpu::reduce(sum, x.data(), x.size(), {.threads = 1, .target = forced_target}));
+  CHECK(cpu::reduce(sum, x.data(), x.size(), {.threads = 4, .target = forced_target}) ==
+        cpu::reduce(sum, x.data(), x.size(), {.threads = 1, .target = forced_target}));
 }
 
 TEST_CASE("rows: what softmax makes of infinities and of far elements") {
-  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const float inf = std::numeric_limits<float>::infinity(),
+              nan = std::numeric_limits<float>::quiet_NaN();
   const auto softmax = [](std::vector<float> x, row_function f = row_function::softmax) {
-    cpu::apply(f, {dtype::f32, 1, x.size(), x.data()}, x.data(), {.threads = 0, .target = forced_target});
+    cpu::apply(f, {dtype::f32, 1, x.size(), x.data()}, x.data(),
+               {.threads = 0, .target = forced_target});
     return x;
   };
   CHECK(softmax({-inf, 0, -inf}) == std::vector<float>{0, 1, 0});
@@ -93,13 +100,16 @@ TEST_CASE("rows: what softmax makes of infinities and of far elements") {
 }
 
 TEST_CASE("rows: exp of each element, whatever the rows") {
-  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const float inf = std::numeric_limits<float>::infinity(),
+              nan = std::numeric_limits<float>::quiet_NaN();
   std::vector<float> x{0, -0.0f, -inf, inf, nan, -1000, 1000, -100}, y(x.size());
-  cpu::apply(row_function::exp, {dtype::f32, 4, 2, x.data()}, y.data(), {.threads = 0, .target = forced_target});
+  cpu::apply(row_function::exp, {dtype::f32, 4, 2, x.data()}, y.data(),
+             {.threads = 0, .target = forced_target});
   CHECK(std::bit_cast<std::uint32_t>(y[4]) == 0x7fc00000u);
   y[4] = x[4] = 0;
   CHECK(y == std::vector<float>{1, 1, 0, inf, 0, 0, inf, 3.783506e-44f});
-  const row_case c = test::make_row_case(row_function::exp, dtype::f16, test::kind::special, 1, 20'001, 1);
+  const row_case c =
+      test::make_row_case(row_function::exp, dtype::f16, test::kind::special, 1, 20'001, 1);
   row_case cut = c;
   cut.count = 20'001, cut.n = 1;
   CHECK(done(cut, 3).out == done(c, 1).out);
@@ -107,8 +117,10 @@ TEST_CASE("rows: exp of each element, whatever the rows") {
   std::vector<float> much(n);
   for (std::size_t i = 0; i < n; ++i) much[i] = static_cast<float>(i % 1000) * -0.1f;
   std::vector<float> few(much.begin(), much.begin() + 1000);
-  cpu::apply(row_function::exp, {dtype::f32, 1, n, much.data()}, much.data(), {.threads = 0, .target = forced_target});
-  cpu::apply(row_function::exp, {dtype::f32, 1, few.size(), few.data()}, few.data(), {.threads = 1, .target = forced_target});
+  cpu::apply(row_function::exp, {dtype::f32, 1, n, much.data()}, much.data(),
+             {.threads = 0, .target = forced_target});
+  cpu::apply(row_function::exp, {dtype::f32, 1, few.size(), few.data()}, few.data(),
+             {.threads = 1, .target = forced_target});
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < n; ++i) wrong += much[i] != few[i % 1000];
   CHECK(wrong == 0);
@@ -117,12 +129,15 @@ TEST_CASE("rows: exp of each element, whatever the rows") {
 TEST_CASE("rows: gradients of parameters, and sums of rows") {
   for (const dtype type : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64})
     for (const test::kind k : test::all_kinds) {
-      for (const row_function f : {row_function::layer_norm_backward, row_function::rms_norm_backward})
+      for (const row_function f :
+           {row_function::layer_norm_backward, row_function::rms_norm_backward})
         for (const std::size_t count : {1, 7, 300}) {
           row_case c = test::make_row_case(f, type, k, count, 21, count);
           std::vector<std::byte> dw(21 * size_of(type)), db(dw);
-          const rows of = c.on(c.x.data(), c.y.data(), c.w.data(), c.b.data(), c.mean.data(), c.rstd.data());
-          cpu::parameter_gradients(f, of, dw.data(), c.is_centred() ? db.data() : nullptr, {.threads = 0, .target = forced_target});
+          const rows of =
+              c.on(c.x.data(), c.y.data(), c.w.data(), c.b.data(), c.mean.data(), c.rstd.data());
+          cpu::parameter_gradients(f, of, dw.data(), c.is_centred() ? db.data() : nullptr,
+                                   {.threads = 0, .target = forced_target});
           test::with_float(type, [&]<class T, class A>(T, A) {
             const auto want = test::parameters_by_the_book<T, A>(c);
             INFO(c.describe());
@@ -133,9 +148,13 @@ TEST_CASE("rows: gradients of parameters, and sums of rows") {
       for (const std::uint64_t seed : {1, 2}) {
         test::segments_case c = test::make_segments_case(type, k, 50, 33, 40, 300, seed);
         for (const int threads : {1, 3}) {
-          cpu::sum_rows({type, c.count, c.n, c.x.data()}, {c.places.data(), c.offsets.data(), c.outputs}, c.with_base ? c.base.data() : nullptr, c.out.data(),
+          cpu::sum_rows({type, c.count, c.n, c.x.data()},
+                        {c.places.data(), c.offsets.data(), c.outputs},
+                        c.with_base ? c.base.data() : nullptr, c.out.data(),
                         {.threads = threads, .target = forced_target});
-          test::with_float(type, [&]<class T, class A>(T, A) { CHECK(c.out == test::sums_by_the_book<T, A>(c)); });
+          test::with_float(type, [&]<class T, class A>(T, A) {
+            CHECK(c.out == test::sums_by_the_book<T, A>(c));
+          });
         }
       }
     }
@@ -154,7 +173,9 @@ TEST_CASE("rows: errors name the argument") {
     }
     for (const float v : out) CHECK(v == 0);
   };
-  const auto says = [&](row_function f, rows of, void* to, const std::string& what) { refused([&] { cpu::apply(f, of, to); }, what); };
+  const auto says = [&](row_function f, rows of, void* to, const std::string& what) {
+    refused([&] { cpu::apply(f, of, to); }, what);
+  };
   rows of = good;
   of.type = dtype::i32, says(row_function::softmax, of, out, "type");
   of = good, of.n = (std::size_t{1} << 24) + 1, says(row_function::softmax, of, out, "n");
@@ -165,7 +186,9 @@ TEST_CASE("rows: errors name the argument") {
   says(row_function::softmax, good, nullptr, "out");
   refused([&] { cpu::parameter_gradients(row_function::softmax, good, out, nullptr); }, "f");
   refused([&] { cpu::parameter_gradients(row_function::rms_norm_backward, good, out, out); }, "db");
-  refused([&] { cpu::parameter_gradients(row_function::rms_norm_backward, good, nullptr, nullptr); }, "dw");
+  refused(
+      [&] { cpu::parameter_gradients(row_function::rms_norm_backward, good, nullptr, nullptr); },
+      "dw");
   const std::int64_t places[] = {0, 1, 2}, offsets[] = {0, 1, 3}, falling[] = {0, 2, 1};
   refused([&] { cpu::sum_rows(good, {places, offsets, 2}, nullptr, out); }, "places");
   refused([&] { cpu::sum_rows(good, {places, falling, 2}, nullptr, out); }, "offsets");
@@ -173,8 +196,15 @@ TEST_CASE("rows: errors name the argument") {
   refused([&] { cpu::sum_rows(good, {places, nullptr, 2}, nullptr, out); }, "offsets");
   const std::int64_t before[] = {-1, 0, 1}, one_place[] = {0, 1};
   refused([&] { cpu::sum_rows(good, {places, before, 2}, nullptr, out); }, "offsets");
-  refused([&] { cpu::sum_rows({dtype::f32, 0, 2, nullptr}, {nullptr, one_place, 1}, nullptr, out); }, "places");
-  refused([&] { cpu::sum_rows({dtype::f32, 1, (std::size_t{1} << 24) + 1, x}, {places, one_place, 1}, nullptr, out); }, "n");
+  refused(
+      [&] { cpu::sum_rows({dtype::f32, 0, 2, nullptr}, {nullptr, one_place, 1}, nullptr, out); },
+      "places");
+  refused(
+      [&] {
+        cpu::sum_rows({dtype::f32, 1, (std::size_t{1} << 24) + 1, x}, {places, one_place, 1},
+                      nullptr, out);
+      },
+      "n");
   cpu::apply(row_function::softmax, {dtype::f32, 0, 5, nullptr}, nullptr);  // nothing to do
   cpu::apply(row_function::softmax, {dtype::f32, 5, 0, nullptr}, nullptr);
 }

@@ -561,17 +561,20 @@ TEST_CASE("reduce -: a progress bar on a terminal, when it takes longer") {
 }
 
 // It takes longer because it is stopped for a second, after some of many parts.
-TEST_CASE("reduce --device cuda: a progress bar on a terminal, of a file that goes through in parts", "[cuda]") {
+TEST_CASE(
+    "reduce --device cuda: a progress bar on a terminal, of a file that goes through in parts",
+    "[cuda]") {
   const bytes::directory dir;
   const std::string path = dir.path("long");
   make_holes(path, std::uintmax_t{1} << 30);
   const auto run = [&](const std::string& err) {
-    const auto r = bitfold_cli({"reduce", "sum", "--device", "cuda", "--gpu-memory", "4194304", "--dtype", "u8", path},
-                               {.err = err, .meanwhile = when_mapped(path, [](pid_t child) {
-                                  ::kill(child, SIGSTOP);
-                                  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
-                                  ::kill(child, SIGCONT);
-                                })});
+    const auto r = bitfold_cli(
+        {"reduce", "sum", "--device", "cuda", "--gpu-memory", "4194304", "--dtype", "u8", path},
+        {.err = err, .meanwhile = when_mapped(path, [](pid_t child) {
+                       ::kill(child, SIGSTOP);
+                       std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+                       ::kill(child, SIGCONT);
+                     })});
     CAPTURE(r.err);
     CHECK(r.status == 0);
     CHECK(r.out == path + "  [1073741824]  u8  0  0000000000000000\n");

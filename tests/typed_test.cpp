@@ -168,9 +168,8 @@ TEST_CASE("typed: a scalar as a number, and printed") {
   CHECK(scalar{dtype::i8, 0xff}.as<std::int64_t>() == -1);
   CHECK(scalar{dtype::u32, 0xffffffff}.as<double>() == 4294967295.0);
   CHECK(scalar{dtype::u64, ~std::uint64_t{0}}.as<unsigned long long>() == ~0ull);
-  CHECK(why([] {
-          (void)scalar{dtype::f64, 0}.as<float>();
-        }) == "scalar: of type f64, whose values a f32 does not all hold");
+  CHECK(why([] { (void)scalar{dtype::f64, 0}.as<float>(); }) ==
+        "scalar: of type f64, whose values a f32 does not all hold");
   CHECK(why([] {
           (void)scalar{dtype::f32, 0}.as<std::int64_t>();
         }).starts_with("scalar: of type f32"));

@@ -1,5 +1,5 @@
-// Reductions along axes, of segments and by key on the CPU: the bits of each output's own elements in one array, in
-// whatever company, layout and number of threads.
+// Reductions along axes, of segments and by key on the CPU: the bits of each output's own elements
+// in one array, in whatever company, layout and number of threads.
 #include <bitfold/cpu.hpp>
 #include <bitfold/reference.hpp>
 
@@ -24,12 +24,14 @@ using test::pointers_to;
 
 results reduced(std::span<const reduction> all, const test::view_case& c, int threads) {
   results got = test::room_for(all, c.outputs());
-  cpu::reduce(all, c.x(), c.y(), c.axes, pointers_to(got), {.threads = threads, .target = forced_target});
+  cpu::reduce(all, c.x(), c.y(), c.axes, pointers_to(got),
+              {.threads = threads, .target = forced_target});
   return got;
 }
 results by_reference(std::span<const reduction> all, const test::view_case& c) {
   results want = test::room_for(all, c.outputs());
-  for (std::size_t k = 0; k < all.size(); ++k) reference(all[k], c.x(), c.y(), c.axes, want[k].data());
+  for (std::size_t k = 0; k < all.size(); ++k)
+    reference(all[k], c.x(), c.y(), c.axes, want[k].data());
   return want;
 }
 
@@ -38,17 +40,20 @@ const std::vector<int> numbers_of_threads{1, 3};
 // Those of a case's reductions whose results differ from the reference's; none if all are the same.
 std::string differing(const test::view_case& c) {
   const auto all = test::reductions_for(c.type, c.two, c.elements_each() == 0);
-  return test::differing(all, by_reference(all, c), numbers_of_threads,
-                         [&](std::span<const reduction> some, int threads) { return reduced(some, c, threads); });
+  return test::differing(
+      all, by_reference(all, c), numbers_of_threads,
+      [&](std::span<const reduction> some, int threads) { return reduced(some, c, threads); });
 }
 std::string differing(const test::windows_case& c) {
   const auto elements = c.elements();
   const auto all = test::reductions_for(c.of.type, false, test::some_are_empty(elements));
-  return test::differing(all, test::results_of(all, elements, {}), numbers_of_threads, [&](std::span<const reduction> some, int threads) {
-    results got = test::room_for(some, elements.size());
-    cpu::reduce_windows(some, c.of.x(), c.windows, pointers_to(got), {.threads = threads, .target = forced_target});
-    return got;
-  });
+  return test::differing(all, test::results_of(all, elements, {}), numbers_of_threads,
+                         [&](std::span<const reduction> some, int threads) {
+                           results got = test::room_for(some, elements.size());
+                           cpu::reduce_windows(some, c.of.x(), c.windows, pointers_to(got),
+                                               {.threads = threads, .target = forced_target});
+                           return got;
+                         });
 }
 std::string differing(const test::lists_case& c) {
   const auto x = c.data(0), y = c.two ? c.data(1) : std::vector<std::byte>();
@@ -62,11 +67,14 @@ std::string differing(const test::lists_case& c) {
       results got = test::room_for(some, c.outputs());
       const cpu::options how{.threads = threads, .target = forced_target};
       const void* const second = c.two ? y.data() : nullptr;
-      if (by_key) cpu::reduce_by_key(some, x.data(), second, keys, c.outputs(), pointers_to(got), how);
-      else cpu::reduce_segments(some, x.data(), second, c.n(), offsets, pointers_to(got), how);
+      if (by_key)
+        cpu::reduce_by_key(some, x.data(), second, keys, c.outputs(), pointers_to(got), how);
+      else
+        cpu::reduce_segments(some, x.data(), second, c.n(), offsets, pointers_to(got), how);
       return got;
     };
-    const auto found = test::differing(all, test::results_of(all, own_x, own_y), numbers_of_threads, run);
+    const auto found =
+        test::differing(all, test::results_of(all, own_x, own_y), numbers_of_threads, run);
     if (!found.empty()) which += (by_key ? " by key" : " segments") + found;
   }
   return which;
@@ -77,13 +85,16 @@ std::string differing(const test::lists_case& c) {
 TEST_CASE("views: any shape, layout and axes, every operation") {
   test::random_bits next{11};
   for (int round = 0; round < (test::sanitized ? 60 : 250); ++round)
-    test::check_case(test::random_view(next), [](const test::view_case& c) { return differing(c); });
+    test::check_case(test::random_view(next),
+                     [](const test::view_case& c) { return differing(c); });
   SUCCEED();
 }
 
 TEST_CASE("views: axes without elements, where they are reduced and where they are not") {
-  const reduction all[] = {make_reduction(op_id::sum, method_id::tree, dtype::f32), make_reduction(op_id::mean, method_id::exact, dtype::f32)};
-  for (const std::vector<std::int64_t>& extent : {std::vector<std::int64_t>{0}, {3, 0}, {0, 3}, {2, 0, 3}}) {
+  const reduction all[] = {make_reduction(op_id::sum, method_id::tree, dtype::f32),
+                           make_reduction(op_id::mean, method_id::exact, dtype::f32)};
+  for (const std::vector<std::int64_t>& extent :
+       {std::vector<std::int64_t>{0}, {3, 0}, {0, 3}, {2, 0, 3}}) {
     const auto rank = static_cast<int>(extent.size());
     for (unsigned which = 0; which < 1u << rank; ++which)
       for (const bool down : {false, true}) {
@@ -103,33 +114,45 @@ TEST_CASE("views: long outputs, few and many, by any number of threads") {
     for (const bool down : {false, true}) {
       test::view_case c{.type = t, .extent = {rows, columns}, .axes = {1}, .order = {0, 1}};
       if (down) c.order = {1, 0};
-      const reduction all[] = {make_reduction(op_id::sum, method_id::tree, t), make_reduction(op_id::argmax, {}, t),
-                               make_reduction(op_id::var, method_id::exact, t), make_reduction(op_id::count_distinct, {}, t)};
+      const reduction all[] = {make_reduction(op_id::sum, method_id::tree, t),
+                               make_reduction(op_id::argmax, {}, t),
+                               make_reduction(op_id::var, method_id::exact, t),
+                               make_reduction(op_id::count_distinct, {}, t)};
       const results want = by_reference(all, c);
       for (const int threads : {1, 7, 0}) CHECK(reduced(all, c, threads) == want);
     }
   }
 }
 
-TEST_CASE("views: rows folded together, whatever is left over after full leaves, lanes and vectors") {
-  std::vector<std::int64_t> lengths = {31, 32, 33, 40, 47, 48, 63, 64, 100, 200, 255, 256, 258, 264, 511, 512, 600, 1'021, 2'047, 2'048};
+TEST_CASE(
+    "views: rows folded together, whatever is left over after full leaves, lanes and vectors") {
+  std::vector<std::int64_t> lengths = {31,  32,  33,  40,  47,  48,  63,  64,    100,   200,
+                                       255, 256, 258, 264, 511, 512, 600, 1'021, 2'047, 2'048};
   if (test::sanitized) lengths = {33, 40, 264, 1'021};
   for (const dtype t : all_dtypes)
     for (const std::int64_t n : lengths)
       for (const bool two : {false, true}) {
         const std::int64_t outputs = n % 2 ? 19 : 2;
-        CHECK(differing({.type = t, .extent = {outputs, n}, .axes = {1}, .order = {0, 1}, .two = two, .specials = n % 3 == 0}) == "");
+        CHECK(differing({.type = t,
+                         .extent = {outputs, n},
+                         .axes = {1},
+                         .order = {0, 1},
+                         .two = two,
+                         .specials = n % 3 == 0}) == "");
       }
 }
 
 TEST_CASE("views: columns side by side, in one piece and in chunks by any number of threads") {
   for (const dtype t : {dtype::f16, dtype::f32, dtype::f64, dtype::i8})
-    for (const auto& [outputs, n] : {std::pair<std::int64_t, std::int64_t>{3, 150'001}, {17, 30'001}, {700, 1'025}}) {
+    for (const auto& [outputs, n] :
+         {std::pair<std::int64_t, std::int64_t>{3, 150'001}, {17, 30'001}, {700, 1'025}}) {
       // Of one input, where they lie and not, and of two.
       for (const bool two : {false, true}) {
-        const test::view_case c{.type = t, .extent = {n, outputs}, .axes = {0}, .order = {0, 1}, .two = two};
+        const test::view_case c{
+            .type = t, .extent = {n, outputs}, .axes = {0}, .order = {0, 1}, .two = two};
         std::vector<reduction> all;
-        for (const op_id op : {op_id::sum, op_id::argmax, op_id::var, op_id::norm_l2, op_id::dot, op_id::cosine})
+        for (const op_id op :
+             {op_id::sum, op_id::argmax, op_id::var, op_id::norm_l2, op_id::dot, op_id::cosine})
           if (info(op).inputs == (two ? 2 : 1)) all.push_back(make_reduction(op, {}, t));
         const results want = by_reference(all, c);
         for (const int threads : {1, 7, 0}) {
@@ -140,8 +163,13 @@ TEST_CASE("views: columns side by side, in one piece and in chunks by any number
     }
   // In runs that are shorter than a page, as long, longer and not.
   for (const std::int64_t run : {40, 700, 1024, 2048, 1500}) {
-    const test::view_case c{.type = dtype::f32, .extent = {3, 300, run}, .axes = {1}, .order = {0, 1, 2}, .specials = false};
-    const reduction all[] = {make_reduction(op_id::sum, {}, c.type), make_reduction(op_id::argmax, {}, c.type)};
+    const test::view_case c{.type = dtype::f32,
+                            .extent = {3, 300, run},
+                            .axes = {1},
+                            .order = {0, 1, 2},
+                            .specials = false};
+    const reduction all[] = {make_reduction(op_id::sum, {}, c.type),
+                             make_reduction(op_id::argmax, {}, c.type)};
     INFO(run);
     CHECK(reduced(all, c, 1) == by_reference(all, c));
     CHECK(reduced({all, 1}, c, 3) == by_reference({all, 1}, c));
@@ -152,7 +180,8 @@ TEST_CASE("views: an output does not see a batch of 2^20") {
   const std::int64_t rows = std::int64_t{1} << 20, n = 19;
   std::vector<float> data(static_cast<std::size_t>(rows * n));
   std::uint32_t s = 1;
-  for (float& x : data) x = static_cast<float>(static_cast<std::int32_t>(s = s * 1664525u + 1013904223u)) * 0x1p-20f;
+  for (float& x : data)
+    x = static_cast<float>(static_cast<std::int32_t>(s = s * 1664525u + 1013904223u)) * 0x1p-20f;
   const view x = row_major(dtype::f32, data.data(), {rows, n});
   for (const op_id op : {op_id::sum, op_id::var, op_id::argmax, op_id::logsumexp}) {
     const auto r = make_reduction(op, {}, dtype::f32);
@@ -161,7 +190,8 @@ TEST_CASE("views: an output does not see a batch of 2^20") {
     cpu::reduce(r, x, {1}, all.data(), {.target = forced_target});
     int differ = 0;
     for (std::int64_t row = 0; row < rows; row += row < 100 || row > rows - 100 ? 1 : 997) {
-      const scalar alone = cpu::reduce(r, &data[static_cast<std::size_t>(row * n)], static_cast<std::size_t>(n), {.target = forced_target});
+      const scalar alone = cpu::reduce(r, &data[static_cast<std::size_t>(row * n)],
+                                       static_cast<std::size_t>(n), {.target = forced_target});
       differ += alone != load_scalar(r.out(), &all[static_cast<std::size_t>(row) * size]);
     }
     CAPTURE(name(op));
@@ -173,7 +203,10 @@ TEST_CASE("views: an output does not see the batch") {
   for (const dtype t : {dtype::f32, dtype::bf16, dtype::i16}) {
     const std::int64_t rows = 50, n = 1234;
     const test::view_case whole{.type = t, .extent = {rows, n}, .axes = {1}, .order = {0, 1}},
-        halves{.type = t, .extent = {rows, 2, n / 2}, .axes = {1, 2}, .order = {0, 1, 2}};  // the same elements
+        halves{.type = t,
+               .extent = {rows, 2, n / 2},
+               .axes = {1, 2},
+               .order = {0, 1, 2}};  // the same elements
     for (const reduction& r : test::reductions_of_all_ops(t)) {
       if (info(r.op()).inputs == 2) continue;
       const std::size_t size = size_of(r.out());
@@ -192,7 +225,9 @@ TEST_CASE("views: an output does not see the batch") {
       };
       const view x = whole.x();
       // One by one, and transposed, padded, permuted, backwards: the same elements elsewhere.
-      const std::vector<std::byte> columns = whole.laid_out({1, 0}, 1), padded = whole.laid_out({0, 1}, 3), pieces = halves.laid_out({2, 0, 1}, 1);
+      const std::vector<std::byte> columns = whole.laid_out({1, 0}, 1),
+                                   padded = whole.laid_out({0, 1}, 3),
+                                   pieces = halves.laid_out({2, 0, 1}, 1);
       const view y = permuted(row_major(t, columns.data(), {n, rows}), std::array{1, 0});
       view z = row_major(t, padded.data(), {rows, n});
       z.stride = {3 * n * 3, 3};
@@ -205,22 +240,31 @@ TEST_CASE("views: an output does not see the batch") {
       }
       std::vector<std::byte> several(static_cast<std::size_t>(rows) * size);
       cpu::reduce(r, sliced(x, 0, 3, 9, 5), {1}, several.data(), {.target = forced_target});
-      for (std::int64_t k = 0; k < 9; ++k) CHECK(is_row(&several[static_cast<std::size_t>(k) * size], 3 + 5 * k));
+      for (std::int64_t k = 0; k < 9; ++k)
+        CHECK(is_row(&several[static_cast<std::size_t>(k) * size], 3 + 5 * k));
       cpu::reduce(r, w, {1, 2}, several.data(), {.target = forced_target});
-      for (std::int64_t row = 0; row < rows; ++row) CHECK(is_row(&several[static_cast<std::size_t>(row) * size], row));
-      cpu::reduce(r, sliced(x, 0, rows - 1, rows, -1), {1}, several.data(), {.target = forced_target});
-      for (std::int64_t row = 0; row < rows; ++row) CHECK(is_row(&several[static_cast<std::size_t>(rows - 1 - row) * size], row));
+      for (std::int64_t row = 0; row < rows; ++row)
+        CHECK(is_row(&several[static_cast<std::size_t>(row) * size], row));
+      cpu::reduce(r, sliced(x, 0, rows - 1, rows, -1), {1}, several.data(),
+                  {.target = forced_target});
+      for (std::int64_t row = 0; row < rows; ++row)
+        CHECK(is_row(&several[static_cast<std::size_t>(rows - 1 - row) * size], row));
       cpu::reduce(r, y, {1}, several.data(), {.target = forced_target});
-      for (std::int64_t row = 0; row < rows; ++row) CHECK(is_row(&several[static_cast<std::size_t>(row) * size], row));
+      for (std::int64_t row = 0; row < rows; ++row)
+        CHECK(is_row(&several[static_cast<std::size_t>(row) * size], row));
 
       // As segments, and by keys that are strewn about.
-      std::vector<std::int64_t> offsets(static_cast<std::size_t>(rows) + 1), keys(static_cast<std::size_t>(rows * n));
-      for (std::size_t k = 0; k < offsets.size(); ++k) offsets[k] = static_cast<std::int64_t>(k) * n;
+      std::vector<std::int64_t> offsets(static_cast<std::size_t>(rows) + 1),
+          keys(static_cast<std::size_t>(rows * n));
+      for (std::size_t k = 0; k < offsets.size(); ++k)
+        offsets[k] = static_cast<std::int64_t>(k) * n;
       void* out = several.data();
-      cpu::reduce_segments({&r, 1}, x.data, nullptr, keys.size(), offsets, {&out, 1}, {.target = forced_target});
+      cpu::reduce_segments({&r, 1}, x.data, nullptr, keys.size(), offsets, {&out, 1},
+                           {.target = forced_target});
       CHECK(std::memcmp(out, all[0].data(), several.size()) == 0);
       for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = static_cast<std::int64_t>(i) % rows;
-      cpu::reduce_by_key({&r, 1}, columns.data(), nullptr, keys, static_cast<std::size_t>(rows), {&out, 1}, {.target = forced_target});
+      cpu::reduce_by_key({&r, 1}, columns.data(), nullptr, keys, static_cast<std::size_t>(rows),
+                         {&out, 1}, {.target = forced_target});
       CHECK(std::memcmp(out, all[0].data(), several.size()) == 0);
     }
   }
@@ -229,14 +273,16 @@ TEST_CASE("views: an output does not see the batch") {
 TEST_CASE("segments and keys: of any length, every operation") {
   test::random_bits next{5};
   for (int round = 0; round < (test::sanitized ? 40 : 200); ++round)
-    test::check_case(test::random_lists(next), [](const test::lists_case& c) { return differing(c); });
+    test::check_case(test::random_lists(next),
+                     [](const test::lists_case& c) { return differing(c); });
   SUCCEED();
 }
 
 TEST_CASE("views: windows are what a loop finds") {
   const std::int64_t h = 9, w = 11;
   std::vector<float> image(static_cast<std::size_t>(h * w));
-  for (std::size_t i = 0; i < image.size(); ++i) image[i] = static_cast<float>(i * 37 % 101) - 50.5f;
+  for (std::size_t i = 0; i < image.size(); ++i)
+    image[i] = static_cast<float>(i * 37 % 101) - 50.5f;
   const view x = row_major(dtype::f32, image.data(), {h, w});
   const view pooled = windows(x, std::array{window{0, 3, 2}, window{1, 2, 3, 4}});
   CHECK(result_extents(pooled, nullptr, std::array{2, 3}) == std::vector<std::int64_t>{4, 3});
@@ -246,7 +292,8 @@ TEST_CASE("views: windows are what a loop finds") {
     for (std::int64_t j = 0; j < 3; ++j) {
       float want = -1000;
       for (std::int64_t a = 0; a < 3; ++a)
-        for (std::int64_t b = 0; b < 2; ++b) want = std::max(want, image[static_cast<std::size_t>((2 * i + a) * w + 3 * j + 4 * b)]);
+        for (std::int64_t b = 0; b < 2; ++b)
+          want = std::max(want, image[static_cast<std::size_t>((2 * i + a) * w + 3 * j + 4 * b)]);
       CHECK(got[static_cast<std::size_t>(3 * i + j)] == want);
     }
 }
@@ -272,12 +319,18 @@ struct this_machine {
   void* out = room.data();
 
   bool untouched() const { return room == std::vector<std::byte>(1000, std::byte{7}); }
-  void reduce(const reduction& r, const view& x, const view* y, const std::vector<int>& axes, void* to) const { cpu::reduce({&r, 1}, x, y, axes, {&to, 1}); }
-  void windows(const reduction& r, const view& x, const std::vector<window>& of) const { cpu::reduce_windows({&r, 1}, x, of, {&out, 1}); }
+  void reduce(const reduction& r, const view& x, const view* y, const std::vector<int>& axes,
+              void* to) const {
+    cpu::reduce({&r, 1}, x, y, axes, {&to, 1});
+  }
+  void windows(const reduction& r, const view& x, const std::vector<window>& of) const {
+    cpu::reduce_windows({&r, 1}, x, of, {&out, 1});
+  }
   void segments(const reduction& r, std::size_t n, const std::vector<std::int64_t>& offsets) const {
     cpu::reduce_segments({&r, 1}, data, nullptr, n, offsets, {&out, 1});
   }
-  void by_key(const reduction& r, const std::vector<std::int64_t>& keys, std::size_t outputs) const {
+  void by_key(const reduction& r, const std::vector<std::int64_t>& keys,
+              std::size_t outputs) const {
     cpu::reduce_by_key({&r, 1}, data, nullptr, keys, outputs, {&out, 1});
   }
 };
@@ -287,15 +340,20 @@ TEST_CASE("views: what cannot be done is named, and nothing is written") {
   const this_machine by;
   test::check_refusals(by);
   const view x = row_major(dtype::f32, by.data, {2, 3, 4});
-  const reduction sum = make_reduction(op_id::sum, method_id::tree, dtype::f32), max = make_reduction(op_id::max, {}, dtype::f32);
-  const auto refused = [&](const std::string& start, auto call) { test::check_refused(start, call, [&] { return by.untouched(); }); };
+  const reduction sum = make_reduction(op_id::sum, method_id::tree, dtype::f32),
+                  max = make_reduction(op_id::max, {}, dtype::f32);
+  const auto refused = [&](const std::string& start, auto call) {
+    test::check_refused(start, call, [&] { return by.untouched(); });
+  };
   refused("order: 2 axes of 3", [&] { (void)permuted(x, std::array{0, 1}); });
   refused("begin: elements from 1", [&] { (void)sliced(x, 2, 1, 3, 2); });
   refused("count: -1", [&] { (void)sliced(x, 2, 1, -1); });
   refused("window.size: 0", [&] { (void)windows(x, std::array{window{0, 0}}); });
   refused("window.size: a window of 3", [&] { (void)windows(x, std::array{window{0, 3}}); });
-  refused("axis: 0 is given twice", [&] { (void)windows(x, std::array{window{0, 1}, window{0, 2}}); });
-  refused("window.padding: 1, and no view", [&] { (void)windows(x, std::array{window{.axis = 0, .size = 2, .padding = 1}}); });
+  refused("axis: 0 is given twice",
+          [&] { (void)windows(x, std::array{window{0, 1}, window{0, 2}}); });
+  refused("window.padding: 1, and no view",
+          [&] { (void)windows(x, std::array{window{.axis = 0, .size = 2, .padding = 1}}); });
   refused("offsets: none", [&] { by.segments(sum, 24, {}); });
   refused("output 1: no elements, and max", [&] { by.segments(max, 24, {0, 4, 4, 5}); });
   refused("output 1: no elements, and max", [&] { by.by_key(max, {0, 2}, 3); });
@@ -303,14 +361,17 @@ TEST_CASE("views: what cannot be done is named, and nothing is written") {
 
   // What reaches no element is nothing wrong.
   constexpr std::int64_t huge = std::int64_t{1} << 62;
-  refused("window.size: a window of 4611686018427387904", [&] { by.windows(sum, x, {window{.axis = 0, .size = huge}}); });
+  refused("window.size: a window of 4611686018427387904",
+          [&] { by.windows(sum, x, {window{.axis = 0, .size = huge}}); });
   // Of five windows the first has its second element there, the last its first one.
   std::vector<float> sums(60, -1);
-  const window far{.axis = 0, .size = 2, .stride = std::int64_t{1} << 60, .dilation = huge, .padding = huge};
+  const window far{
+      .axis = 0, .size = 2, .stride = std::int64_t{1} << 60, .dilation = huge, .padding = huge};
   void* into = sums.data();
   cpu::reduce_windows({&sum, 1}, x, {&far, 1}, {&into, 1});
   for (std::size_t k = 0; k < 60; ++k) CHECK(sums[k] == (k < 12 || k >= 48 ? 1 : 0));
-  const window beside{.axis = 1, .size = 3, .stride = std::int64_t{1} << 61, .dilation = 1, .padding = 1};
+  const window beside{
+      .axis = 1, .size = 3, .stride = std::int64_t{1} << 61, .dilation = 1, .padding = 1};
   cpu::reduce_windows({&max, 1}, row_major(dtype::f32, by.data, {0, 5}), {&beside, 1}, {&into, 1});
   // Many windows that are cut off in few ways.
   const window dilated{.axis = 0, .size = 2, .dilation = 70'000, .padding = 70'000};

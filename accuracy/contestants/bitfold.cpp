@@ -20,7 +20,8 @@ bool is_default(const reduction& r) {
 contestant_info info_of(const reduction& r, const char* device) {
   const bitfold::op_info& what = bitfold::info(r.op());
   const bool any_order = r.method() && bitfold::info(*r.method()).ordering == ordering::any;
-  const std::string op(what.name), method(name(r.method())), acc(any_order ? "exact" : name(r.acc()));
+  const std::string op(what.name), method(name(r.method())),
+      acc(any_order ? "exact" : name(r.acc()));
   const std::string about = r.method() ? fmt::format("{}, method {}: {}", what.summary, method,
                                                      bitfold::info(*r.method()).summary)
                                        : std::string(what.summary);
@@ -41,7 +42,8 @@ contestant_info info_of(const reduction& r, const char* device) {
 }
 
 view view_of(const array_view& x, const matrix& as) {
-  return row_major(x.type, x.data, {static_cast<std::int64_t>(as.rows), static_cast<std::int64_t>(as.columns)});
+  return row_major(x.type, x.data,
+                   {static_cast<std::int64_t>(as.rows), static_cast<std::int64_t>(as.columns)});
 }
 
 class on_cpu final : public contestant {
@@ -120,7 +122,8 @@ class on_gpu final : public contestant {
     p.enqueue(nullptr);
     return fetch(info.out, p.out);
   }
-  std::vector<double> seconds_along(const array_view& x, const matrix& as, std::size_t way, int times) override {
+  std::vector<double> seconds_along(const array_view& x, const matrix& as, std::size_t way,
+                                    int times) override {
     return time_on_device(prepare_along(x, as, way).enqueue, times);
   }
 
@@ -151,7 +154,8 @@ class on_gpu final : public contestant {
     auto* out = static_cast<std::byte*>(scratch(for_results + bytes));
     return {out, [=](CUstream_st* stream) {
               void* const to = out;
-              cuda::reduce({&r, 1}, there, nullptr, {&axis, 1}, {&to, 1}, out + for_results, bytes, stream, shape);
+              cuda::reduce({&r, 1}, there, nullptr, {&axis, 1}, {&to, 1}, out + for_results, bytes,
+                           stream, shape);
             }};
   }
   std::vector<cuda::launch> ways_;
@@ -168,7 +172,8 @@ void for_each_reduction(Add add) {
   };
   for (const auto& m : all_methods)
     for (dtype in : all_dtypes) {
-      if (m.ordering == ordering::any) add_sum(m.id, in, {});
+      if (m.ordering == ordering::any)
+        add_sum(m.id, in, {});
       else
         for (dtype acc : all_dtypes)
           if (is_float(acc) == is_float(in)) add_sum(m.id, in, acc);

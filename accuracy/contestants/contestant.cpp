@@ -46,7 +46,8 @@ std::vector<double> contestant::seconds(const array_view& x, std::size_t way, in
 scalar contestant::run_along(const array_view&, const matrix&, std::size_t) {
   throw std::logic_error(info.id + " has no axes");
 }
-std::vector<double> contestant::seconds_along(const array_view& x, const matrix& as, std::size_t way, int times) {
+std::vector<double> contestant::seconds_along(const array_view& x, const matrix& as,
+                                              std::size_t way, int times) {
   return timed([&] { sink = run_along(x, as, way).bits; }, times);
 }
 

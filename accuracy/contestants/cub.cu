@@ -143,13 +143,14 @@ class operation final : public on_stream {
     std::size_t bytes = 0;
     const auto call = [f = f_, data = static_cast<const T*>(x.data),
                        second = static_cast<const T*>(x.second(info.op)),
-                       n = static_cast<std::int64_t>(x.n)](void* temp, std::size_t& size, void* result,
-                                                           cudaStream_t s) {
+                       n = static_cast<std::int64_t>(x.n)](void* temp, std::size_t& size,
+                                                           void* result, cudaStream_t s) {
       check(f({temp, size, data, second, result, n, s}), "cub::DeviceReduce");
     };
     call(nullptr, bytes, nullptr, nullptr);
     auto* const result = static_cast<std::byte*>(scratch(2 * for_result + bytes));
-    return {result, [=](cudaStream_t s) mutable { call(result + 2 * for_result, bytes, result, s); }};
+    return {result,
+            [=](cudaStream_t s) mutable { call(result + 2 * for_result, bytes, result, s); }};
   }
 
  private:
@@ -197,9 +198,10 @@ void add_operations(contestants& out) {
   add(op_id::prod, t, acc, "cub::DeviceReduce::TransformReduce by multiplication", [](a x) {
     return transformed<T>(x, x.x, ::cuda::std::multiplies<>{}, speed::to<A>{}, A{1});
   });
-  add(op_id::count_nonzero, dtype::i64, "", "cub::DeviceReduce::TransformReduce of x != 0", [](a x) {
-    return transformed<std::int64_t>(x, x.x, add_up{}, is_nonzero<A>{}, std::int64_t{0});
-  });
+  add(op_id::count_nonzero, dtype::i64, "", "cub::DeviceReduce::TransformReduce of x != 0",
+      [](a x) {
+        return transformed<std::int64_t>(x, x.x, add_up{}, is_nonzero<A>{}, std::int64_t{0});
+      });
   add(op_id::sum_squares, t, acc, "cub::DeviceReduce::TransformReduce of squares",
       [](a x) { return transformed<T>(x, x.x, add_up{}, square<A>{}, A{0}); });
   add(op_id::norm_l1, t, acc, "cub::DeviceReduce::TransformReduce of magnitudes",
@@ -228,9 +230,10 @@ void add_cub(contestants& out) {
   add_levels<float>(out);
   add_levels<double>(out);
 #else
-  out.missing.push_back({"CUB not_guaranteed and gpu_to_gpu",
-                         "this CUB has no levels: configure with -DBITFOLD_CCCL_DIR=, a checkout of "
-                         "CCCL 3.1 or later"});
+  out.missing.push_back(
+      {"CUB not_guaranteed and gpu_to_gpu",
+       "this CUB has no levels: configure with -DBITFOLD_CCCL_DIR=, a checkout of "
+       "CCCL 3.1 or later"});
 #endif
 }
 

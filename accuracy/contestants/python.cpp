@@ -265,20 +265,25 @@ class python_call final : public contestant {
   }
   bool takes(std::size_t n) const override { return most_ == 0 || n <= most_; }
   bool has_axes() const override { return axes_; }
-  scalar run(const array_view& x, std::size_t way) override { return run(x, {"run", key_, threads_.at(way)}); }
+  scalar run(const array_view& x, std::size_t way) override {
+    return run(x, {"run", key_, threads_.at(way)});
+  }
   scalar run_along(const array_view& x, const matrix& as, std::size_t way) override {
     return run(x, with_shape({"run", key_, threads_.at(way)}, as));
   }
   std::vector<double> seconds(const array_view& x, std::size_t way, int times) override {
     return seconds(x, times, {"time", key_, threads_.at(way), std::to_string(times)});
   }
-  std::vector<double> seconds_along(const array_view& x, const matrix& as, std::size_t way, int times) override {
-    return seconds(x, times, with_shape({"time", key_, threads_.at(way), std::to_string(times)}, as));
+  std::vector<double> seconds_along(const array_view& x, const matrix& as, std::size_t way,
+                                    int times) override {
+    return seconds(x, times,
+                   with_shape({"time", key_, threads_.at(way), std::to_string(times)}, as));
   }
 
  private:
   static python_helper::line with_shape(python_helper::line request, const matrix& as) {
-    for (const std::size_t n : {as.rows, as.columns, static_cast<std::size_t>(as.axis)}) request.push_back(std::to_string(n));
+    for (const std::size_t n : {as.rows, as.columns, static_cast<std::size_t>(as.axis)})
+      request.push_back(std::to_string(n));
     return request;
   }
   scalar run(const array_view& x, const python_helper::line& request) {
@@ -330,8 +335,8 @@ void add(contestants& out, const python_helper::line& l,
                       .acc = l[7],
                       .out = *result,
                       .op = *op};
-    out.list.push_back(
-        std::make_unique<python_call>(std::move(i), l[2], *most, split(l[10], ' '), l[11] == "1", helper));
+    out.list.push_back(std::make_unique<python_call>(std::move(i), l[2], *most, split(l[10], ' '),
+                                                     l[11] == "1", helper));
   }
 }
 

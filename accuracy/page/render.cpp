@@ -55,8 +55,18 @@ const std::vector<std::pair<const char*, std::vector<field>>> row_fields = {
     {"speed", {{"contestant", text}, {"in", text}, {"n", number}, {"seconds", number}}},
     {"ceilings", {{"device", text}, {"bytes", number}, {"gbps", number}}},
     {"shapes",
-     {{"contestant", text}, {"in", text}, {"layout", text}, {"length", number}, {"seconds", number}, {"gbps", number}}},
-    {"batches", {{"contestant", text}, {"in", text}, {"layout", text}, {"length", number}, {"distinct", number}}},
+     {{"contestant", text},
+      {"in", text},
+      {"layout", text},
+      {"length", number},
+      {"seconds", number},
+      {"gbps", number}}},
+    {"batches",
+     {{"contestant", text},
+      {"in", text},
+      {"layout", text},
+      {"length", number},
+      {"distinct", number}}},
 };
 
 const char* type_name(json::value_t t) {

@@ -17,8 +17,8 @@ std::string describe(const json& report) {
   std::string machine = text(report["machine"]["cpu"]);
   for (const json& gpu : report["machine"]["gpus"]) machine += ", " + text(gpu);
   return printed("{}, commit {}, {}, {}, seed {}, order version {}", text(report["date"]),
-                     text(report["bitfold"]["commit"]), text(report["mode"]), machine, report["seed"].dump(),
-                     report["bitfold"]["order_version"].dump());
+                 text(report["bitfold"]["commit"]), text(report["mode"]), machine,
+                 report["seed"].dump(), report["bitfold"]["order_version"].dump());
 }
 
 // What two runs have of one contestant.
@@ -92,7 +92,8 @@ comparison compare(const json& a, const json& b) {
     }
     if (!promise) continue;
     constexpr double none = std::numeric_limits<double>::quiet_NaN();
-    if (const double was = old.bound_relative.value_or(none), is = row.bound_relative.value_or(none);
+    if (const double was = old.bound_relative.value_or(none),
+        is = row.bound_relative.value_or(none);
         is > was * 1.00001 ||                  // six digits are kept
         (!std::isnan(was) && std::isnan(is)))  // there is none any more
       worse(printed("bound: {}: {:.6g} became {:.6g}", it->first, was, is));
@@ -103,7 +104,8 @@ comparison compare(const json& a, const json& b) {
   if (same_order && same_seed)
     for (const bits_row& row : of_b.bits) {
       const auto it = digests.find(row.contestant);
-      if (it == digests.end() || !promises.contains(it->first) || it->second->arrays != row.arrays) continue;
+      if (it == digests.end() || !promises.contains(it->first) || it->second->arrays != row.arrays)
+        continue;
       ++compared;
       ++compared_promises;
       if (it->second->digest != row.digest) {
@@ -127,11 +129,10 @@ comparison compare(const json& a, const json& b) {
       "{} results compared, {} of them promised: bits that are promised moved in {}, others in "
       "{}.\n",
       compared, compared_promises, moved, peers_moved);
-  if (other_data > 0)
-    out += printed("{} results are of files with other content.\n", other_data);
+  if (other_data > 0) out += printed("{} results are of files with other content.\n", other_data);
   out += '\n';
   out += printed("{:<40} {:>10} {:>10}  {:>11} {:>11}  {:>9} {:>9}\n", "", "ulps A", "ulps B",
-                     "err/bound A", "err/bound B", "GB/s A", "GB/s B");
+                 "err/bound A", "err/bound B", "GB/s A", "GB/s B");
   const auto first = sides(of_a), second = sides(of_b);
   for (const contestant_row& c : of_b.contestants) {
     if (!c.main || (!first.contains(c.id) && !second.contains(c.id))) continue;
@@ -140,9 +141,9 @@ comparison compare(const json& a, const json& b) {
       return it == m.end() ? side{} : it->second;
     };
     const side x = of(first), y = of(second);
-    out += printed("{:<40} {:>10} {:>10}  {:>11} {:>11}  {:>9} {:>9}\n", c.id,
-                       short_number(x.ulps), short_number(y.ulps), short_number(x.bound),
-                       short_number(y.bound), x.gbps, y.gbps);
+    out +=
+        printed("{:<40} {:>10} {:>10}  {:>11} {:>11}  {:>9} {:>9}\n", c.id, short_number(x.ulps),
+                short_number(y.ulps), short_number(x.bound), short_number(y.bound), x.gbps, y.gbps);
   }
   out +=
       "\nulps: on the input `normal`. GB/s: default variation at the greatest length of each "

@@ -61,7 +61,8 @@ range of_speed(double x, const speed_row& row) {
           x * row.seconds / row.fastest.value_or(row.seconds), row.noisy.value_or(false)};
 }
 std::string gbps_of(const speed_row& row) {
-  return text_of(of_speed(row.gbps, row), [](double x) { return fmt::format("{:.4g}", x); }) + " GB/s";
+  return text_of(of_speed(row.gbps, row), [](double x) { return fmt::format("{:.4g}", x); }) +
+         " GB/s";
 }
 // The time of a as a multiple of that of b.
 range times_of(const speed_row& a, const speed_row& b) {
@@ -155,19 +156,23 @@ void add_headlines(json& report) {
     };
     const auto price_of = [&](const char* type, const char* acc) -> std::optional<price> {
       const auto row = [&](const char* method, const char* by) {
-        return longest(rows, fmt::format("bitfold/sum/{}/{}/{}/{}/{}", method, type, by, type, device));
+        return longest(rows,
+                       fmt::format("bitfold/sum/{}/{}/{}/{}/{}", method, type, by, type, device));
       };
       const speed_row *exact = row("exact", "exact"), *tree = row("tree", acc);
       if (!exact || !tree || exact->n != tree->n) return {};
-      return price{text_of(times_of(*exact, *tree), [](double x) { return fmt::format("{:.2f}×", x); }),
-                   power_of_two(exact->n), exact};
+      return price{
+          text_of(times_of(*exact, *tree), [](double x) { return fmt::format("{:.2f}×", x); }),
+          power_of_two(exact->n), exact};
     };
     const auto f32 = price_of("f32", "f32");
     if (!f32) continue;
     std::string others;
     for (const auto& [type, acc] : {std::pair("f64", "f64"), {"f16", "f32"}, {"bf16", "f32"}})
-      if (const auto p = price_of(type, acc)) others += fmt::format("{} {}{}, ", type, p->times, p->n == f32->n ? "" : " at " + p->n);
-    add(f32->times, fmt::format("tree's time is the price of the truth: exact, f32, n = {}", f32->n),
+      if (const auto p = price_of(type, acc))
+        others += fmt::format("{} {}{}, ", type, p->times, p->n == f32->n ? "" : " at " + p->n);
+    add(f32->times,
+        fmt::format("tree's time is the price of the truth: exact, f32, n = {}", f32->n),
         fmt::format("{}; {}of {}, {}", gbps_of(*f32->row), others,
                     place_of(report, rows, *f32->row, device), f32->row->variation));
     break;

@@ -11,7 +11,8 @@ std::string summary(const json& report) {
   const report_rows rows = rows_of(report);
   const auto by_id = contestants_by_id(rows);
   const auto is_wrong = [&](const contestant_row* c) {
-    return std::any_of(rows.wrong.begin(), rows.wrong.end(), [&](const wrong_row& w) { return w.contestant == c->id; });
+    return std::any_of(rows.wrong.begin(), rows.wrong.end(),
+                       [&](const wrong_row& w) { return w.contestant == c->id; });
   };
   std::string out;
   for (const char* type : {"f32", "f64", "f16", "bf16"}) {
@@ -20,13 +21,16 @@ std::string summary(const json& report) {
     for (const char* device : {"cpu", "cuda"}) {
       if (!columns.empty()) break;
       for (const contestant_row& c : rows.contestants)
-        if (c.in == type && c.device == device && c.main && c.family != "road" && columns.size() < 8) columns.push_back(&c);
+        if (c.in == type && c.device == device && c.main && c.family != "road" &&
+            columns.size() < 8)
+          columns.push_back(&c);
     }
     std::vector<std::string> inputs;
     std::map<std::pair<std::string, std::string>, const accuracy_row*> cells;
     for (const accuracy_row& row : rows.accuracy) {
       if (row.in != type || (row.study != "inputs" && row.study != "files")) continue;
-      if (std::find(inputs.begin(), inputs.end(), row.input) == inputs.end()) inputs.push_back(row.input);
+      if (std::find(inputs.begin(), inputs.end(), row.input) == inputs.end())
+        inputs.push_back(row.input);
       cells[{row.input, row.contestant}] = &row;
     }
     if (columns.empty() || inputs.empty()) continue;
@@ -38,11 +42,13 @@ std::string summary(const json& report) {
     out += printed("\n{}: largest error in ulps\n", type);
     line("input", "condition", [](const contestant_row& c) { return c.name; });
     if (std::any_of(columns.begin(), columns.end(), is_wrong))
-      line("small integers", "1", [&](const contestant_row& c) { return is_wrong(&c) ? "wrong here" : "right"; });
+      line("small integers", "1",
+           [&](const contestant_row& c) { return is_wrong(&c) ? "wrong here" : "right"; });
     for (const std::string& input : inputs) {
       std::string condition;
       for (const contestant_row* c : columns)
-        if (const auto it = cells.find({input, c->id}); it != cells.end()) condition = short_number(it->second->condition);
+        if (const auto it = cells.find({input, c->id}); it != cells.end())
+          condition = short_number(it->second->condition);
       line(input, condition, [&](const contestant_row& c) {
         const auto it = cells.find({input, c.id});
         return it == cells.end() ? "" : short_number(it->second->ulps);
@@ -54,7 +60,8 @@ std::string summary(const json& report) {
       std::map<std::string, std::string> rates;
       for (const speed_row& row : rows.speed) {
         if (row.in != type || (one && row.threads != 1) ||
-            std::none_of(columns.begin(), columns.end(), [&](const contestant_row* c) { return c->id == row.contestant; }))
+            std::none_of(columns.begin(), columns.end(),
+                         [&](const contestant_row* c) { return c->id == row.contestant; }))
           continue;
         if (row.n > n) rates.clear(), n = row.n;
         if (row.n == n) rates.emplace(row.contestant, rate(row, printed("{:.1f}", row.gbps)));
@@ -70,7 +77,8 @@ std::string summary(const json& report) {
   if (!rows.batches.empty()) {
     out += "\nLengths and types at which the first of a batch has the bits that it has alone\n";
     std::vector<std::string> names;
-    std::map<std::pair<std::string, std::string>, std::pair<int, int>> same;  // and all, by name and layout
+    std::map<std::pair<std::string, std::string>, std::pair<int, int>>
+        same;  // and all, by name and layout
     for (const batch_row& row : rows.batches) {
       const contestant_row& c = *by_id.at(row.contestant);
       const std::string name = printed("{}, {}", c.name, c.device);
@@ -95,7 +103,7 @@ std::string summary(const json& report) {
     out += printed("Failed: {} at {}: {}\n", f.contestant, f.where, f.why);
   for (const wrong_row& w : rows.wrong)
     out += printed("Wrong here: {}, {}: the small integers {} sum to {}, got {}\n", w.contestant,
-                       w.variation, w.where, w.expected, w.got);
+                   w.variation, w.where, w.expected, w.got);
   out += '\n';
   for (const headline_row& h : rows.headlines)
     out += printed("{:>12}  {} ({})\n", h.value, h.label, h.note);

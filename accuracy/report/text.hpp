@@ -21,8 +21,10 @@ namespace bitfold::accuracy {
 /// What is printed of x: texts, which may come from a file, are made fit for a terminal.
 template <class T>
 auto fit(const T& x) {
-  if constexpr (std::is_convertible_v<const T&, std::string_view>) return io::printable(x);
-  else return x;
+  if constexpr (std::is_convertible_v<const T&, std::string_view>)
+    return io::printable(x);
+  else
+    return x;
 }
 /// fmt::format of what is fit for a terminal: all that is told of a report goes through it.
 template <class... T>

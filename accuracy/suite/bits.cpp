@@ -19,8 +19,8 @@ namespace {
 // The first `outputs` rows of an array, or the same as columns.
 array batch_of(const shape& s, const std::vector<std::byte>& all_rows, std::size_t outputs) {
   const std::size_t size = size_of(s.type);
-  std::vector<std::byte> bytes(all_rows.begin(),
-                               all_rows.begin() + static_cast<std::ptrdiff_t>(outputs * s.length * size));
+  std::vector<std::byte> bytes(
+      all_rows.begin(), all_rows.begin() + static_cast<std::ptrdiff_t>(outputs * s.length * size));
   if (!s.rows)
     for (std::size_t o = 0; o < outputs; ++o)
       for (std::size_t i = 0; i < s.length; ++i)
@@ -63,7 +63,8 @@ report_rows run_integers(contestant& c) {
   attempts attempt("small integers");
   attempt(c, [&] {
     for (const wrong_sum& w : wrong_sums(c))
-      out.wrong.push_back({c.info.id, w.variation, w.array, to_string(w.expected), to_string(w.got)});
+      out.wrong.push_back(
+          {c.info.id, w.variation, w.array, to_string(w.expected), to_string(w.got)});
   });
   out.failures = std::move(attempt.failures);
   return out;
@@ -108,9 +109,10 @@ report_rows run_bits(contestant& c, std::uint64_t seed, int repeats) {
       digests.insert(d);
       for (std::size_t i = 0; i < expected.size(); ++i)
         if (got[i] != expected[i])
-          out.findings.push_back(finding(
-              c, "bits", fmt::format("{}, array {} of {} elements, repeat {}", ways[way].label, i, arrays[i].view.n, k + 1),
-              to_hex(expected[i]), to_hex(got[i])));
+          out.findings.push_back(finding(c, "bits",
+                                         fmt::format("{}, array {} of {} elements, repeat {}",
+                                                     ways[way].label, i, arrays[i].view.n, k + 1),
+                                         to_hex(expected[i]), to_hex(got[i])));
     }
     if (attempt.failed(c)) break;
     out.bits.push_back({
@@ -121,14 +123,16 @@ report_rows run_bits(contestant& c, std::uint64_t seed, int repeats) {
         .repeats = static_cast<std::uint64_t>(repeats),
         .digest = first,
         .distinct = digests.size(),
-        .equal = c.info.promise ? std::optional(digests.size() == 1 && first == digest_of(expected)) : std::nullopt,
+        .equal = c.info.promise ? std::optional(digests.size() == 1 && first == digest_of(expected))
+                                : std::nullopt,
     });
   }
   out.failures = std::move(attempt.failures);
   return out;
 }
 
-report_rows run_batches(const std::vector<contestant*>& everyone, const shape& s, std::uint64_t seed) {
+report_rows run_batches(const std::vector<contestant*>& everyone, const shape& s,
+                        std::uint64_t seed) {
   std::vector<std::size_t> sizes;
   for (const std::size_t outputs : {1, 2, 64, 1024})
     if (outputs * s.length <= s.elements_of_batch) sizes.push_back(outputs);
@@ -141,7 +145,8 @@ report_rows run_batches(const std::vector<contestant*>& everyone, const shape& s
   attempts attempt(where);
   for (contestant* c : everyone) {
     std::optional<scalar> expected;
-    if (c->info.promise) expected = reference_of(*c->info.promise, {s.type, all_rows.data(), s.length, 0});
+    if (c->info.promise)
+      expected = reference_of(*c->info.promise, {s.type, all_rows.data(), s.length, 0});
     const auto ways = c->variations();
     for (std::size_t way = 0; way < ways.size(); ++way) {
       if (!ways[way].timed) continue;
@@ -157,8 +162,9 @@ report_rows run_batches(const std::vector<contestant*>& everyone, const shape& s
         results.insert(got[k].bits);
         if (!changed && got[k] != got[0]) changed = sizes[k];
         if (expected && got[k] != *expected)
-          out.findings.push_back(finding(*c, "bits", fmt::format("{}, the first of {}, {}", where, sizes[k], ways[way].label),
-                                         to_hex(*expected), to_hex(got[k])));
+          out.findings.push_back(finding(
+              *c, "bits", fmt::format("{}, the first of {}, {}", where, sizes[k], ways[way].label),
+              to_hex(*expected), to_hex(got[k])));
       }
       out.batches.push_back({
           .contestant = c->info.id,

@@ -84,7 +84,8 @@ void measure(contestant& c, const array_view& x, const truth& t, bool first,
 
 }  // namespace
 
-report_rows run_study(const study& s, const std::vector<contestant*>& everyone, std::uint64_t seed) {
+report_rows run_study(const study& s, const std::vector<contestant*>& everyone,
+                      std::uint64_t seed) {
   std::vector<array> samples;
   for (int k = 0; k < s.samples; ++k)
     samples.emplace_back(s.type, std::vector<std::byte>(), s.inputs);
@@ -127,8 +128,10 @@ report_rows run_study(const study& s, const std::vector<contestant*>& everyone, 
         const scalar got = who[c]->run(other.view, 0);
         tallies[c].orders.insert(got.bits);
         ++tallies[c].orders_tried;
-        if (const auto& r = who[c]->info.promise; r && takes_any_order(*r) && got != tallies[c].first)
-          out.findings.push_back(finding(*who[c], "bits", fmt::format("{}, permutation {}", array_name, p + 1),
+        if (const auto& r = who[c]->info.promise;
+            r && takes_any_order(*r) && got != tallies[c].first)
+          out.findings.push_back(finding(*who[c], "bits",
+                                         fmt::format("{}, permutation {}", array_name, p + 1),
                                          to_hex(tallies[c].first), to_hex(got)));
       });
   }
@@ -158,12 +161,15 @@ report_rows run_study(const study& s, const std::vector<contestant*>& everyone, 
         .bias_ulps = opt(is_number, t.bias_sum / count),
         .relative = opt(is_number, t.relative),
         .correct_bits = t.correct,
-        .bound_relative = opt(bound && t.bounded && exact != 0, bound ? static_cast<double>(real(*bound / abs(exact))) : 0),
+        .bound_relative = opt(bound && t.bounded && exact != 0,
+                              bound ? static_cast<double>(real(*bound / abs(exact))) : 0),
         .bound_ratio = opt(t.bounded, t.bound_ratio),
         .running_ratio = opt(t.running, t.running_ratio),
         .stagnations = t.stagnations,
         .overflows = t.overflows,
-        .permutations = t.orders_tried ? std::optional(permutations{t.orders_tried, t.orders.size()}) : std::nullopt,
+        .permutations = t.orders_tried
+                            ? std::optional(permutations{t.orders_tried, t.orders.size()})
+                            : std::nullopt,
         .gbps = opt(s.timed, t.gbps),
     });
   }

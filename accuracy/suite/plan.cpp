@@ -22,7 +22,8 @@ bool is_shown(const contestant_info& i) { return i.op == op_id::sum || has_shown
 std::vector<unit> plan(contestants& who, const suite_options& o) {
   std::vector<unit> units;
   const auto add = [&](std::string key, std::string what, double weight, auto study) {
-    units.push_back({std::move(key), std::move(what), weight, [study = std::move(study)] { return json_of(study()); }});
+    units.push_back({std::move(key), std::move(what), weight,
+                     [study = std::move(study)] { return json_of(study()); }});
   };
   using chosen = bool(const contestant_info&);
   const auto of_type = [&who](dtype t, chosen* takes_part) {
@@ -42,13 +43,15 @@ std::vector<unit> plan(contestants& who, const suite_options& o) {
         static_cast<double>(n * list.size()) * (s.samples + s.permutations + 1) + 3e5;
     const std::string key = fmt::format("{}/{}/{}/{}", s.name, name(s.type), s.input, n);
     const std::string what = fmt::format("{}: {} {}[{}]", s.name, s.input, name(s.type), n);
-    add(key, what, weight,
-        [s = std::move(s), list = std::move(list), seed = o.seed] { return run_study(s, list, seed); });
+    add(key, what, weight, [s = std::move(s), list = std::move(list), seed = o.seed] {
+      return run_study(s, list, seed);
+    });
   };
 
   for (const auto& c : who.list)
     if (!c->info.promise && c->info.op == op_id::sum)
-      add("integers/" + c->info.id, "small integers: " + c->info.id, static_cast<double>(c->variations().size()) * 4e5,
+      add("integers/" + c->info.id, "small integers: " + c->info.id,
+          static_cast<double>(c->variations().size()) * 4e5,
           [c = c.get()] { return run_integers(*c); });
   const std::size_t n = o.full ? 1000003 : 200003;
   for (dtype t : floats)
@@ -98,15 +101,15 @@ std::vector<unit> plan(contestants& who, const suite_options& o) {
   }
   for (const std::string& file : o.files)
     for (const auto& [input, a] : arrays_of(file))
-      add_study({"files", input, io::arithmetic(a.type),
-                 [a = a](std::uint64_t) {
-                   return std::vector<std::byte>(a.data, a.data + a.bytes());
-                 },
-                 1, o.full ? 8 : 4, true},
-                a.count, sums);
+      add_study(
+          {"files", input, io::arithmetic(a.type),
+           [a = a](std::uint64_t) { return std::vector<std::byte>(a.data, a.data + a.bytes()); }, 1,
+           o.full ? 8 : 4, true},
+          a.count, sums);
   for (const auto& c : who.list)
     if (c->info.main && is_shown(c->info))
-      add("bits/" + c->info.id, "bits: " + c->info.id, static_cast<double>(c->variations().size()) * 4e5,
+      add("bits/" + c->info.id, "bits: " + c->info.id,
+          static_cast<double>(c->variations().size()) * 4e5,
           [c = c.get(), seed = o.seed, full = o.full] { return run_bits(*c, seed, full ? 5 : 2); });
   std::vector<int> powers =
       o.full ? std::vector{10, 12, 14, 16, 18, 20, 22, 24, 26} : std::vector{10, 14, 18, 22, 24};
@@ -116,7 +119,8 @@ std::vector<unit> plan(contestants& who, const suite_options& o) {
     if (power >= 28) std::erase_if(list, [](contestant* c) { return c->info.device != "cuda"; });
     if (list.empty()) return;
     const std::size_t count = std::size_t{1} << power;
-    add(fmt::format("speed/{}/{}{}", name(t), count, what), fmt::format("speed{}: {}[2^{}]", what, name(t), power),
+    add(fmt::format("speed/{}/{}{}", name(t), count, what),
+        fmt::format("speed{}: {}[2^{}]", what, name(t), power),
         power >= 28 ? 5e8 : static_cast<double>(list.size() * count) * 0.7 + 1e6,
         [=, full = o.full] { return run_speed(list, t, count, inputs, full); });
   };
@@ -144,17 +148,21 @@ std::vector<unit> plan(contestants& who, const suite_options& o) {
   for (dtype t : floats)
     for (const char* device : {"cpu", "cuda"}) {
       auto list = of_type(t, shown_sums);
-      std::erase_if(list, [&](contestant* c) { return !c->has_axes() || c->info.device != device; });
+      std::erase_if(list,
+                    [&](contestant* c) { return !c->has_axes() || c->info.device != device; });
       if (list.empty()) continue;
       const int power = (o.full ? 24 : 20) + (device == std::string_view("cuda") ? 4 : 0);
       for (const bool rows : {true, false})
-        for (const std::size_t length : o.full ? std::vector<std::size_t>{16, 64, 256, 1000, 4096, 32768, 1 << 20}
-                                               : std::vector<std::size_t>{16, 256, 4096, 65536}) {
-          const shape s{t, rows, length, std::size_t{1} << power, std::size_t{1} << (o.full ? 24 : 22)};
+        for (const std::size_t length :
+             o.full ? std::vector<std::size_t>{16, 64, 256, 1000, 4096, 32768, 1 << 20}
+                    : std::vector<std::size_t>{16, 256, 4096, 65536}) {
+          const shape s{t, rows, length, std::size_t{1} << power,
+                        std::size_t{1} << (o.full ? 24 : 22)};
           const std::string where = fmt::format("{}/{}/{}/{}", name(t), s.layout(), length, device),
                             what = fmt::format("{} of {} {}", s.layout(), length, name(t));
           const auto share = static_cast<double>(list.size());
-          add("batches/" + where, "batches: " + what, share * static_cast<double>(s.elements_of_batch) * 0.25 + 1e6,
+          add("batches/" + where, "batches: " + what,
+              share * static_cast<double>(s.elements_of_batch) * 0.25 + 1e6,
               [=, seed = o.seed] { return run_batches(list, s, seed); });
           add("shapes/" + where, "shapes: " + what, share * static_cast<double>(s.elements) + 1e6,
               [=, times = o.full ? 9 : 5] { return run_shape(list, s, times); });

@@ -11,8 +11,8 @@
 namespace bitfold::accuracy {
 namespace {
 
-// GB/s of reading x, by device and threads, where these contestants read. Measured several times between
-// the others, and the best of them counts: machines change their speed.
+// GB/s of reading x, by device and threads, where these contestants read. Measured several times
+// between the others, and the best of them counts: machines change their speed.
 struct read_ceilings {
   const array_view& x;
   const std::vector<contestant*>& who;
@@ -85,7 +85,8 @@ class timed_rows {
 
 }  // namespace
 
-report_rows run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n, int inputs, bool full) {
+report_rows run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n, int inputs,
+                      bool full) {
   const array a = repeated(t, n, inputs);
   const int times = full ? 9 : 5;
   read_ceilings ceiling{a.view, everyone, times};
@@ -106,8 +107,9 @@ report_rows run_speed(const std::vector<contestant*>& everyone, dtype t, std::si
           expected.emplace(*r, cpu::reduce(*r, a.view.data, a.view.second(r->op()), n,
                                            {0, cpu::target::scalar}));
         if (const scalar got = c->run(a.view, way); got != expected.at(*r))
-          out.findings.push_back(finding(*c, "bits", fmt::format("speed, {}[{}], {}", name(t), n, ways[way].label),
-                                         to_hex(expected.at(*r)), to_hex(got)));
+          out.findings.push_back(
+              finding(*c, "bits", fmt::format("speed, {}[{}], {}", name(t), n, ways[way].label),
+                      to_hex(expected.at(*r)), to_hex(got)));
       }
       std::vector<double> samples;
       if (!attempt(*c, [&] {
@@ -124,8 +126,10 @@ report_rows run_speed(const std::vector<contestant*>& everyone, dtype t, std::si
   }
   ceiling.measure();
   for (const auto& [where, gbps] : ceiling.gbps)
-    out.ceilings.push_back({where.first, where.first == "cpu" ? std::optional<std::uint64_t>(where.second) : std::nullopt,
-                            a.bytes.size(), gbps, ceiling.load.others()});
+    out.ceilings.push_back(
+        {where.first,
+         where.first == "cpu" ? std::optional<std::uint64_t>(where.second) : std::nullopt,
+         a.bytes.size(), gbps, ceiling.load.others()});
   out.speed = std::move(rows).beside(ceiling);
   out.failures = std::move(attempt.failures);
   return out;
@@ -145,7 +149,8 @@ report_rows run_shape(const std::vector<contestant*>& everyone, const shape& s, 
       if (!ways[way].timed) continue;
       std::vector<double> samples;
       if (!attempt(*c, [&] {
-            samples = samples_of(*c, way, times, [&](int k) { return c->seconds_along(a.view, as, way, k); });
+            samples = samples_of(*c, way, times,
+                                 [&](int k) { return c->seconds_along(a.view, as, way, k); });
           }))
         break;
       shape_row row{};

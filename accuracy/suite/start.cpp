@@ -54,9 +54,11 @@ json start_report(const contestants& who, const suite_options& o, const std::str
       if (known.id == id) return;
     rows.inputs.push_back({std::move(id), std::move(about), kind});
   };
-  for (const input& in : all_inputs()) add_input(std::string(in.name), std::string(in.description), "generated");
+  for (const input& in : all_inputs())
+    add_input(std::string(in.name), std::string(in.description), "generated");
   for (int power : condition_powers(o.full))
-    add_input(condition_name(power), fmt::format("cancellation with condition number 1e{}", power), "generated");
+    add_input(condition_name(power), fmt::format("cancellation with condition number 1e{}", power),
+              "generated");
   add_input("integers", "random bits", "generated");
   for (const std::string& file : o.files)
     for (const auto& [input, a] : arrays_of(file)) add_input(input, "from a file", "file");

@@ -32,7 +32,8 @@ bool takes_any_order(const reduction& r) {
   return r.method() && info(*r.method()).ordering == ordering::any;
 }
 
-finding_row finding(const contestant& c, const char* kind, std::string where, std::string expected, std::string got) {
+finding_row finding(const contestant& c, const char* kind, std::string where, std::string expected,
+                    std::string got) {
   return {c.info.id, kind, std::move(where), std::move(expected), std::move(got)};
 }
 
@@ -73,7 +74,8 @@ std::optional<double> busy_seconds() {
   std::ifstream stat("/proc/stat");
   std::string cpu;
   double user = 0, nice = 0, system = 0, idle = 0, wait = 0, irq = 0, softirq = 0, steal = 0;
-  if (!(stat >> cpu >> user >> nice >> system >> idle >> wait >> irq >> softirq >> steal)) return {};
+  if (!(stat >> cpu >> user >> nice >> system >> idle >> wait >> irq >> softirq >> steal))
+    return {};
   return (user + nice + system + irq + softirq + steal) / static_cast<double>(sysconf(_SC_CLK_TCK));
 }
 
@@ -84,7 +86,8 @@ machine_load::watch::watch(machine_load& to)
 machine_load::watch::~watch() {
   const auto all = busy_seconds();
   to_.wall_ += wall_seconds() - wall_;
-  to_.busy_ += all && all_ ? *all - *all_ - (own_seconds() - own_) : std::numeric_limits<double>::quiet_NaN();
+  to_.busy_ += all && all_ ? *all - *all_ - (own_seconds() - own_)
+                           : std::numeric_limits<double>::quiet_NaN();
 }
 std::optional<double> machine_load::others() const {
   constexpr double least = 0.05;  // seconds: /proc/stat counts hundredths

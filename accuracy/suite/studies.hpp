@@ -1,5 +1,5 @@
-// What the files of the suite share: arrays, what a study notes beside its rows, and the studies, which the
-// plan lists.
+// What the files of the suite share: arrays, what a study notes beside its rows, and the studies,
+// which the plan lists.
 #pragma once
 
 #include <cstddef>
@@ -73,7 +73,8 @@ using by_reduction = std::map<reduction, T, reduction_less>;
 
 bool takes_any_order(const reduction& r);
 
-finding_row finding(const contestant& c, const char* kind, std::string where, std::string expected, std::string got);
+finding_row finding(const contestant& c, const char* kind, std::string where, std::string expected,
+                    std::string got);
 
 double median(std::vector<double> v);
 
@@ -155,13 +156,14 @@ report_rows run_integers(contestant& c);
 /// Sameness of bits.
 report_rows run_bits(contestant& c, std::uint64_t seed, int repeats);
 
-report_rows run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n, int inputs, bool full);
+report_rows run_speed(const std::vector<contestant*>& everyone, dtype t, std::size_t n, int inputs,
+                      bool full);
 
 /// Rows or columns of an array.
 struct shape {
   dtype type;
-  bool rows;           // reduced, or columns
-  std::size_t length;  // of each
+  bool rows;                                // reduced, or columns
+  std::size_t length;                       // of each
   std::size_t elements, elements_of_batch;  // at most: of the array that is timed, of a batch
 
   const char* layout() const { return rows ? "rows" : "columns"; }
@@ -170,7 +172,8 @@ struct shape {
   }
 };
 /// Does the first output keep its bits, alone and among others?
-report_rows run_batches(const std::vector<contestant*>& everyone, const shape& s, std::uint64_t seed);
+report_rows run_batches(const std::vector<contestant*>& everyone, const shape& s,
+                        std::uint64_t seed);
 report_rows run_shape(const std::vector<contestant*>& everyone, const shape& s, int times);
 
 }  // namespace bitfold::accuracy

@@ -9,7 +9,8 @@ truth truth_of(const array_view& x, const std::vector<contestant*>& who, bool an
   for (const contestant* c : who) {
     const op_id op = c->info.op;
     const elements in{x.type, x.data, x.second(op), x.n};
-    if (!t.values.contains(op)) t.values.emplace(op, op == op_id::sum ? sum.sum : exact_value(op, in));
+    if (!t.values.contains(op))
+      t.values.emplace(op, op == op_id::sum ? sum.sum : exact_value(op, in));
     for (const auto& r : {c->info.promise, c->info.bound})
       if (r && !t.methods.contains(*r)) {
         truth::by_method& by = t.methods[*r];

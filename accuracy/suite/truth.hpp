@@ -31,7 +31,8 @@ struct truth {
     const real& value = values.at(i.op);
     const bool wraps = !is_float(i.in) && info(i.op).types == typing::additive &&
                        !(i.promise && takes_any_order(*i.promise));
-    return wraps ? value_of(round_correctly(value, is_signed_int(i.in) ? dtype::i64 : dtype::u64)) : value;
+    return wraps ? value_of(round_correctly(value, is_signed_int(i.in) ? dtype::i64 : dtype::u64))
+                 : value;
   }
 
   static arithmetic of(const contestant_info& i) { return {i.op, i.acc, i.out}; }

@@ -58,9 +58,10 @@ constexpr std::size_t repeat_sums(std::size_t n, std::size_t per_block) {
 // For kernels that only read.
 template <class T, class Kernel>
 void repeat_launch(const arguments<T>& a, std::size_t per_block, Kernel kernel) {
-  repeat(a, const_cast<T*>(a.x), per_block, [&](const T* x, std::size_t n, T* sums, unsigned blocks) {
-    kernel<<<blocks, threads, 0, a.stream>>>(x, n, sums);
-  });
+  repeat(a, const_cast<T*>(a.x), per_block,
+         [&](const T* x, std::size_t n, T* sums, unsigned blocks) {
+           kernel<<<blocks, threads, 0, a.stream>>>(x, n, sums);
+         });
 }
 
 constexpr std::size_t no_sums(std::size_t) { return 0; }

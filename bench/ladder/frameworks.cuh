@@ -1,6 +1,6 @@
-// How frameworks launch a sum of a whole contiguous array of 4-byte elements, written afresh from what
-// their sources say. Both fix the order by n and the number of multiprocessors: the same bits from run
-// to run on one GPU, and others on another model.
+// How frameworks launch a sum of a whole contiguous array of 4-byte elements, written afresh from
+// what their sources say. Both fix the order by n and the number of multiprocessors: the same bits
+// from run to run on one GPU, and others on another model.
 #pragma once
 
 #include <bit>
@@ -14,15 +14,15 @@ struct alignas(16) pack {
   T v[4];
 };
 
-// ---- PyTorch ---------------------------------------------------------------------------------------
+// ---- PyTorch ------------------------------------------------------------------------------------
 // aten/src/ATen/native/cuda/Reduce.cuh (setReduceConfig, input_vectorized_thread_reduce_impl,
-// block_x_reduce, global_reduce), as of ROCm/pytorch ee51720aa8c5, its CUDA branch. Blocks of the power
-// of two below n / 4, at most 512; a thread reads 16 bytes at a time into 4 accumulators (vt0 and the
-// vector size are 4); the block's tree goes through shared memory down to a warp, then by shuffles with
-// growing distance. Blocks: enough to fill the GPU, but for at least 16 and at most 256 values for each
-// thread; one when a thread has fewer than 256. Sums of blocks wait in a staging buffer, and the block
-// that a counter says is last adds them. (Theirs reads arrays of up to 128 elements without vectors,
-// and integers accumulate in 64 bits.)
+// block_x_reduce, global_reduce), as of ROCm/pytorch ee51720aa8c5, its CUDA branch. Blocks of the
+// power of two below n / 4, at most 512; a thread reads 16 bytes at a time into 4 accumulators (vt0
+// and the vector size are 4); the block's tree goes through shared memory down to a warp, then by
+// shuffles with growing distance. Blocks: enough to fill the GPU, but for at least 16 and at most
+// 256 values for each thread; one when a thread has fewer than 256. Sums of blocks wait in a
+// staging buffer, and the block that a counter says is last adds them. (Theirs reads arrays of up
+// to 128 elements without vectors, and integers accumulate in 64 bits.)
 
 template <class T>
 __device__ T pytorch_block_sum(T v, T* s) {
@@ -69,11 +69,14 @@ __global__ void __launch_bounds__(512, 4)
 }
 
 struct pytorch_like {
-  static constexpr rung info{
-      "pytorch-like", "PyTorch-like",
-      "Loads of 16 bytes into four accumulators, and one launch: the block that finishes last adds the "
-      "sums of all.",
-      "PyTorch, aten/src/ATen/native/cuda/Reduce.cuh", "", {}};
+  static constexpr rung info{"pytorch-like",
+                             "PyTorch-like",
+                             "Loads of 16 bytes into four accumulators, and one launch: the block "
+                             "that finishes last adds the "
+                             "sums of all.",
+                             "PyTorch, aten/src/ATen/native/cuda/Reduce.cuh",
+                             "",
+                             {}};
   static constexpr bool in_place = false;
   struct shape {
     unsigned threads, blocks;
@@ -98,18 +101,19 @@ struct pytorch_like {
   }
 };
 
-// ---- Triton, as PyTorch's compiler uses it ---------------------------------------------------------
-// torch/_inductor/choices.py (reduction_split_factor) at 0012d881f374; the tile of 2048 and the 16 warps:
-// torch/_inductor/runtime/triton_heuristics.py (_reduction_configs, triton_config_reduction) at
-// 00131b6bd4be; tl.sum: Triton's lib/Conversion/TritonGPUToLLVM/ReduceOpToLLVM.cpp at 010511a79b35.
-// A sum of more than 8192 elements is split into chunks, one for each block, and a second launch adds
-// their sums. A block adds its chunk tile by tile into an accumulator of 2048 elements, 4 in each of 512
-// threads, and then sums the accumulator: in the thread, in the warp by shuffles, across warps through
-// shared memory. (Their split prefers divisors of n near the wanted size; here it is the nearest power
-// of two, which is the same where n is one.)
+// ---- Triton, as PyTorch's compiler uses it ------------------------------------------------------
+// torch/_inductor/choices.py (reduction_split_factor) at 0012d881f374; the tile of 2048 and the 16
+// warps: torch/_inductor/runtime/triton_heuristics.py (_reduction_configs, triton_config_reduction)
+// at 00131b6bd4be; tl.sum: Triton's lib/Conversion/TritonGPUToLLVM/ReduceOpToLLVM.cpp at
+// 010511a79b35. A sum of more than 8192 elements is split into chunks, one for each block, and a
+// second launch adds their sums. A block adds its chunk tile by tile into an accumulator of 2048
+// elements, 4 in each of 512 threads, and then sums the accumulator: in the thread, in the warp by
+// shuffles, across warps through shared memory. (Their split prefers divisors of n near the wanted
+// size; here it is the nearest power of two, which is the same where n is one.)
 
 template <class T>
-__global__ void __launch_bounds__(512) triton_sum(const T* x, std::size_t n, std::size_t chunk, T* sums) {
+__global__ void __launch_bounds__(512)
+    triton_sum(const T* x, std::size_t n, std::size_t chunk, T* sums) {
   const std::size_t begin = blockIdx.x * chunk, end = min(begin + chunk, n);
   T a[4] = {};
   for (std::size_t i = begin + 4 * threadIdx.x; i < end; i += 2048) {
@@ -126,11 +130,14 @@ __global__ void __launch_bounds__(512) triton_sum(const T* x, std::size_t n, std
 }
 
 struct triton_like {
-  static constexpr rung info{
-      "triton-like", "Triton-like",
-      "A chunk of consecutive elements for each block, walked tile by tile into an accumulator as wide as "
-      "the tile; a second launch adds the chunks' sums.",
-      "PyTorch, torch/_inductor/choices.py; Triton, ReduceOpToLLVM.cpp", "", {}};
+  static constexpr rung info{"triton-like",
+                             "Triton-like",
+                             "A chunk of consecutive elements for each block, walked tile by tile "
+                             "into an accumulator as wide as "
+                             "the tile; a second launch adds the chunks' sums.",
+                             "PyTorch, torch/_inductor/choices.py; Triton, ReduceOpToLLVM.cpp",
+                             "",
+                             {}};
   static constexpr bool in_place = false;
   static std::size_t chunk_for(std::size_t n, std::size_t processors) {
     if (n <= 8192) return 8192;
@@ -150,7 +157,8 @@ struct triton_like {
     const auto blocks = static_cast<unsigned>(blocks_for(a.n, chunk));
     triton_sum<<<blocks, 512, 0, a.stream>>>(a.x, a.n, chunk, blocks == 1 ? a.out : a.workspace);
     if (blocks > 1)
-      triton_sum<<<1, 512, 0, a.stream>>>(a.workspace, std::size_t{blocks}, std::size_t{blocks}, a.out);
+      triton_sum<<<1, 512, 0, a.stream>>>(a.workspace, std::size_t{blocks}, std::size_t{blocks},
+                                          a.out);
   }
 };
 

@@ -16,11 +16,14 @@ namespace {
 
 // bitfold's own engine, through its interface.
 struct bitfold_tree {
-  static constexpr rung info{
-      "bitfold-tree", "bitfold, method tree",
-      "The order is a function of n alone, so the bits are the same on every GPU and CPU; two passes "
-      "over the grid, and no atomic.",
-      "docs/order.md", "", {}};
+  static constexpr rung info{"bitfold-tree",
+                             "bitfold, method tree",
+                             "The order is a function of n alone, so the bits are the same on "
+                             "every GPU and CPU; two passes "
+                             "over the grid, and no atomic.",
+                             "docs/order.md",
+                             "",
+                             {}};
   static constexpr bool in_place = false;
   template <class T>
   static reduction what() {
@@ -93,7 +96,8 @@ void check(cudaError_t err, const rung& r) {
 }
 
 template <class T>
-arguments<T> typed(const void* data, std::size_t n, void* out, void* workspace, CUstream_st* stream) {
+arguments<T> typed(const void* data, std::size_t n, void* out, void* workspace,
+                   CUstream_st* stream) {
   return {static_cast<const T*>(data), n, static_cast<T*>(out), static_cast<T*>(workspace), stream};
 }
 

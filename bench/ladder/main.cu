@@ -1,11 +1,12 @@
-// Measures every rung of the ladder beside a load-only kernel, in one run, and writes one JSON file:
+// Measures every rung of the ladder beside a load-only kernel, in one run, and writes one JSON
+// file:
 //
 //   bitfold_bench_ladder RESULT.json
 //
-// Time: one sum inside a CUDA graph that holds as many as fill a millisecond (at most 200), so that the
-// host's launch gaps don't count; the median over replays. The array is the same each time, so lengths
-// that fit in L2 are read from there, for everyone. The copy that a rung in place works on is made
-// before; it is not made again between replays, which changes its values and not its time.
+// Time: one sum inside a CUDA graph that holds as many as fill a millisecond (at most 200), so that
+// the host's launch gaps don't count; the median over replays. The array is the same each time, so
+// lengths that fit in L2 are read from there, for everyone. The copy that a rung in place works on
+// is made before; it is not made again between replays, which changes its values and not its time.
 // Error and sameness of bits: 100 runs at 2^24 against the exact sum by MPFR.
 #include <cuda_runtime.h>
 
@@ -52,8 +53,10 @@ __host__ __device__ std::uint32_t word(std::size_t i) {
 __global__ void fill(void* p, std::size_t n, bool floats) {
   const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
   for (std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x; i < n; i += stride)
-    if (floats) static_cast<float*>(p)[i] = static_cast<float>(word(i) >> 8) * 0x1p-24f;
-    else static_cast<std::uint32_t*>(p)[i] = word(i);
+    if (floats)
+      static_cast<float*>(p)[i] = static_cast<float>(word(i) >> 8) * 0x1p-24f;
+    else
+      static_cast<std::uint32_t*>(p)[i] = word(i);
 }
 
 struct bench {
@@ -101,8 +104,12 @@ struct bench {
       for (; t == dtype::i32 && counted < n; ++counted) want += word(counted);
       const double ceiling = seconds([&] { load_only(data, 4 * n, out, stream); });
       const auto row = [&](std::string_view who, double s) {
-        return ordered_json{{"rung", who}, {"dtype", name(t)}, {"n", n}, {"microseconds", s * 1e6},
-                            {"gbps", 4e-9 * static_cast<double>(n) / s}, {"of_ceiling", ceiling / s}};
+        return ordered_json{{"rung", who},
+                            {"dtype", name(t)},
+                            {"n", n},
+                            {"microseconds", s * 1e6},
+                            {"gbps", 4e-9 * static_cast<double>(n) / s},
+                            {"of_ceiling", ceiling / s}};
       };
       rows.push_back(row("load-only", ceiling));
       for (const ladder::rung& r : ladder::all_rungs()) {
@@ -131,20 +138,32 @@ struct bench {
         least = std::min(least, ulps);
         most = std::max(most, ulps);
       }
-      rows.push_back({{"rung", r.name}, {"input", input}, {"n", error_length}, {"runs", error_runs},
-                      {"condition", static_cast<double>(exact.condition())}, {"least_ulps", least},
-                      {"most_ulps", most}, {"distinct", distinct.size()}});
+      rows.push_back({{"rung", r.name},
+                      {"input", input},
+                      {"n", error_length},
+                      {"runs", error_runs},
+                      {"condition", static_cast<double>(exact.condition())},
+                      {"least_ulps", least},
+                      {"most_ulps", most},
+                      {"distinct", distinct.size()}});
     }
     std::fprintf(stderr, "errors, %s\n", std::string(input).c_str());
   }
 };
 
 ordered_json described(const ladder::rung& r) {
-  return {{"name", r.name}, {"title", r.title}, {"change", r.change}, {"source", r.source},
-          {"limits", r.limits}, {"their_figure", r.theirs.figure}, {"theirs_where", r.theirs.where}};
+  return {{"name", r.name},
+          {"title", r.title},
+          {"change", r.change},
+          {"source", r.source},
+          {"limits", r.limits},
+          {"their_figure", r.theirs.figure},
+          {"theirs_where", r.theirs.where}};
 }
 
-std::string cuda_version(int v) { return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10); }
+std::string cuda_version(int v) {
+  return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10);
+}
 
 ordered_json context() {
   int driver = 0, runtime = 0;
@@ -153,8 +172,11 @@ ordered_json context() {
   char date[32];
   const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
-  return {{"gpu", cuda::devices().at(0)}, {"cuda_driver", cuda_version(driver)},
-          {"cuda_runtime", cuda_version(runtime)}, {"commit", BITFOLD_COMMIT}, {"date", date},
+  return {{"gpu", cuda::devices().at(0)},
+          {"cuda_driver", cuda_version(driver)},
+          {"cuda_runtime", cuda_version(runtime)},
+          {"commit", BITFOLD_COMMIT},
+          {"date", date},
           {"command", "bitfold_bench_ladder RESULT.json"}};
 }
 

@@ -11,7 +11,7 @@ __device__ T element(const T* x, std::size_t i, std::size_t n) {
   return i < n ? x[i] : T(0);
 }
 
-// ---- One element for each thread -------------------------------------------------------------------
+// ---- One element for each thread ----------------------------------------------------------------
 
 template <class T>
 __global__ void shared_interleaved(const T* x, std::size_t n, T* sums) {
@@ -60,11 +60,14 @@ __global__ void shared_sequential(const T* x, std::size_t n, T* sums) {
 }
 
 struct shared_memory {
-  static constexpr rung info{
-      "shared-memory", "Shared memory, interleaved",
-      "Interleaved addressing again, but on a copy in shared memory: global memory is read once and "
-      "not written.",
-      harris, "", {"54 GB/s", yan_card}};
+  static constexpr rung info{"shared-memory",
+                             "Shared memory, interleaved",
+                             "Interleaved addressing again, but on a copy in shared memory: global "
+                             "memory is read once and "
+                             "not written.",
+                             harris,
+                             "",
+                             {"54 GB/s", yan_card}};
   static constexpr bool in_place = false;
   static constexpr auto sums = [](std::size_t n) { return repeat_sums(n, threads); };
   template <class T>
@@ -74,11 +77,14 @@ struct shared_memory {
 };
 
 struct strided_index {
-  static constexpr rung info{
-      "strided-index", "Strided index",
-      "The same additions by consecutive threads: warps no longer diverge, but threads of a warp now "
-      "meet in the same banks of shared memory.",
-      harris, "", {"70 GB/s", yan_card}};
+  static constexpr rung info{"strided-index",
+                             "Strided index",
+                             "The same additions by consecutive threads: warps no longer diverge, "
+                             "but threads of a warp now "
+                             "meet in the same banks of shared memory.",
+                             harris,
+                             "",
+                             {"70 GB/s", yan_card}};
   static constexpr bool in_place = false;
   static constexpr auto sums = [](std::size_t n) { return repeat_sums(n, threads); };
   template <class T>
@@ -89,10 +95,13 @@ struct strided_index {
 
 struct sequential_addressing {
   static constexpr rung info{
-      "sequential-addressing", "Sequential addressing",
+      "sequential-addressing",
+      "Sequential addressing",
       "The halving distances of the contiguous prefix, in shared memory: no divergence and no bank "
       "conflicts.",
-      harris, "", {}};
+      harris,
+      "",
+      {}};
   static constexpr bool in_place = false;
   static constexpr auto sums = [](std::size_t n) { return repeat_sums(n, threads); };
   template <class T>
@@ -101,10 +110,10 @@ struct sequential_addressing {
   }
 };
 
-// ---- More than one element for each thread ---------------------------------------------------------
+// ---- More than one element for each thread ------------------------------------------------------
 
-// (The original adds two elements without asking whether they exist, and so reads past the end of an
-// array that is no multiple of the block.)
+// (The original adds two elements without asking whether they exist, and so reads past the end of
+// an array that is no multiple of the block.)
 template <class T>
 __device__ T two_elements(const T* x, std::size_t n) {
   const std::size_t i = blockIdx.x * std::size_t{2} * blockDim.x + threadIdx.x;
@@ -121,9 +130,11 @@ __global__ void shared_read_two(const T* x, std::size_t n, T* sums) {
 
 struct read_two {
   static constexpr rung info{
-      "read-two", "First addition during load (read two)",
+      "read-two",
+      "First addition during load (read two)",
       "A thread adds two elements while it loads them, so no thread idles from the first step on.",
-      harris, "any n here; the original: multiples of twice the block",
+      harris,
+      "any n here; the original: multiples of twice the block",
       {"96.5 GB/s (with the strided index)", yan_card}};
   static constexpr bool in_place = false;
   static constexpr auto sums = [](std::size_t n) { return repeat_sums(n, 2 * threads); };
@@ -153,46 +164,53 @@ struct coarsened {
   template <class T>
   static void run(const arguments<T>& a) {
     cudaMemsetAsync(a.out, 0, sizeof(T), a.stream);
-    shared_coarsened<Factor><<<static_cast<unsigned>(blocks_for(a.n, Factor * threads)), threads, 0,
-                               a.stream>>>(a.x, a.n, a.out);
+    shared_coarsened<Factor>
+        <<<static_cast<unsigned>(blocks_for(a.n, Factor * threads)), threads, 0, a.stream>>>(
+            a.x, a.n, a.out);
   }
 };
 
 struct segmented_atomic : coarsened<1> {
-  static constexpr rung info{
-      "segmented-atomic", "Segments with atomics",
-      "One element for each thread again, and one launch: every block adds its sum to the result by "
-      "an atomic, in whatever order blocks finish.",
-      lecture, "", {}};
+  static constexpr rung info{"segmented-atomic",
+                             "Segments with atomics",
+                             "One element for each thread again, and one launch: every block adds "
+                             "its sum to the result by "
+                             "an atomic, in whatever order blocks finish.",
+                             lecture,
+                             "",
+                             {}};
 };
 struct coarsened_2 : coarsened<2> {
-  static constexpr rung info{"coarsened-2", "Thread coarsening, 2",
+  static constexpr rung info{"coarsened-2",
+                             "Thread coarsening, 2",
                              "A thread first adds 2 elements of its own, so there are half as many "
                              "blocks, barriers and atomics.",
-                             lecture, "", {}};
+                             lecture,
+                             "",
+                             {}};
 };
 struct coarsened_4 : coarsened<4> {
-  static constexpr rung info{"coarsened-4", "Thread coarsening, 4",
-                             "4 elements for each thread.", lecture, "", {}};
+  static constexpr rung info{
+      "coarsened-4", "Thread coarsening, 4", "4 elements for each thread.", lecture, "", {}};
 };
 struct coarsened_8 : coarsened<8> {
-  static constexpr rung info{"coarsened-8", "Thread coarsening, 8",
-                             "8 elements for each thread.", lecture, "", {}};
+  static constexpr rung info{
+      "coarsened-8", "Thread coarsening, 8", "8 elements for each thread.", lecture, "", {}};
 };
 struct coarsened_16 : coarsened<16> {
-  static constexpr rung info{"coarsened-16", "Thread coarsening, 16",
-                             "16 elements for each thread.", lecture, "", {}};
+  static constexpr rung info{
+      "coarsened-16", "Thread coarsening, 16", "16 elements for each thread.", lecture, "", {}};
 };
 struct coarsened_32 : coarsened<32> {
-  static constexpr rung info{"coarsened-32", "Thread coarsening, 32",
-                             "32 elements for each thread.", lecture, "", {}};
+  static constexpr rung info{
+      "coarsened-32", "Thread coarsening, 32", "32 elements for each thread.", lecture, "", {}};
 };
 
-// ---- Without the loop's cost -----------------------------------------------------------------------
+// ---- Without the loop's cost --------------------------------------------------------------------
 
 // s[0] becomes the sum of s[0 .. 63]; by the first warp. The original writes s[t] += s[t + d] with
-// `volatile` and no barrier, on the belief that a warp runs in step. From Volta on it need not: that is
-// a race. Here each step reads, waits, writes and waits.
+// `volatile` and no barrier, on the belief that a warp runs in step. From Volta on it need not:
+// that is a race. Here each step reads, waits, writes and waits.
 template <class T>
 __device__ void last_warp(T* s) {
   T v = s[threadIdx.x];
@@ -221,10 +239,13 @@ __global__ void shared_last_warp(const T* x, std::size_t n, T* sums) {
 
 struct unrolled_last_warp {
   static constexpr rung info{
-      "unrolled-last-warp", "Unrolled last warp",
+      "unrolled-last-warp",
+      "Unrolled last warp",
       "Read two, with further launches instead of atomics; the last six steps are one warp's, so "
       "they are written out and need no barrier of the block.",
-      harris, "any n here; the original also has a race from Volta on", {}};
+      harris,
+      "any n here; the original also has a race from Volta on",
+      {}};
   static constexpr bool in_place = false;
   static constexpr auto sums = read_two::sums;
   template <class T>
@@ -256,9 +277,12 @@ __global__ void shared_unrolled(const T* x, std::size_t n, T* sums) {
 
 struct fully_unrolled {
   static constexpr rung info{
-      "fully-unrolled", "Fully unrolled by template",
+      "fully-unrolled",
+      "Fully unrolled by template",
       "The block's size is a template argument, so the compiler writes out every step of the tree.",
-      harris, "any n here; the original as the rung before", {}};
+      harris,
+      "any n here; the original as the rung before",
+      {}};
   static constexpr bool in_place = false;
   static constexpr auto sums = read_two::sums;
   template <class T>
@@ -281,11 +305,14 @@ __global__ void shared_cascading(const T* x, std::size_t n, T* sums) {
 }
 
 struct cascading {
-  static constexpr rung info{
-      "cascading", "Algorithm cascading (grid stride)",
-      "As many blocks as the GPU holds at once, each walking the whole array in strides: long runs of "
-      "cheap additions, few trees, and two launches at any n.",
-      harris, "any n here; the original as the rung before", {}};
+  static constexpr rung info{"cascading",
+                             "Algorithm cascading (grid stride)",
+                             "As many blocks as the GPU holds at once, each walking the whole "
+                             "array in strides: long runs of "
+                             "cheap additions, few trees, and two launches at any n.",
+                             harris,
+                             "any n here; the original as the rung before",
+                             {}};
   static constexpr bool in_place = false;
   static constexpr std::size_t blocks_held(std::size_t processors) { return processors * 8; }
   // The GPU at hand decides the number; this is more than any has.

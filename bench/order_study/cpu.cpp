@@ -1,6 +1,6 @@
-// Which canonical order? One thread, tree method: time of candidate orders (lanes W, rows R = B / W,
-// pairing of lanes) on flat arrays and on short rows, beside a load-only loop. A study, not the engine:
-// it stands here so that the choice in docs/order.md can be measured again.
+// Which canonical order? One thread, tree method: time of candidate orders (lanes W, rows R = B /
+// W, pairing of lanes) on flat arrays and on short rows, beside a load-only loop. A study, not the
+// engine: it stands here so that the choice in docs/order.md can be measured again.
 //   g++ -std=c++20 -O3 -march=native -ffp-contract=off bench/order_study/cpu.cpp -o cpu_study
 #include <immintrin.h>
 
@@ -44,8 +44,10 @@ inline vec<acc_t<T>> load(const T* p) {
 }
 template <class T>
 inline acc_t<T> load1(const T* p) {
-  if constexpr (sizeof(T) == 2) return _cvtsh_ss(p->bits);
-  else return *p;
+  if constexpr (sizeof(T) == 2)
+    return _cvtsh_ss(p->bits);
+  else
+    return *p;
 }
 
 // [a0+a1, a2+a3, ..., b0+b1, ...]
@@ -106,7 +108,8 @@ inline acc_t<T> full_leaf(const T* p) {
   constexpr int L = width<A>, K = W / L;
   vec<A> v[K];
 #if WALK == 2
-  for (int i = 0; i < W * R * (int)sizeof(T); i += 64) _mm_prefetch((const char*)p + W * R * sizeof(T) * 1 + i, _MM_HINT_T0);
+  for (int i = 0; i < W * R * (int)sizeof(T); i += 64)
+    _mm_prefetch((const char*)p + W * R * sizeof(T) * 1 + i, _MM_HINT_T0);
 #endif
 #if WALK == 0 || WALK == 2
 #pragma GCC unroll 64
@@ -210,8 +213,10 @@ double best(acc_t<T> (*f)(const T*, std::size_t), const T* p, std::size_t n, std
 template <class T, int W, int R, pairing P>
 void line(const char* type, const T* p) {
   std::printf("%-4s %4d %5d %-8s", type, W, W * R, P == adjacent ? "adjacent" : "halving");
-  for (std::size_t n : {16, 64, 256, 1000}) std::printf(" %7.1f", best<T>(sum<T, W, R, P>, p, n, 100000));
-  for (std::size_t n : {10000, 100000, 1000000, 20000000}) std::printf(" %7.1f", best<T>(sum<T, W, R, P>, p, n, n));
+  for (std::size_t n : {16, 64, 256, 1000})
+    std::printf(" %7.1f", best<T>(sum<T, W, R, P>, p, n, 100000));
+  for (std::size_t n : {10000, 100000, 1000000, 20000000})
+    std::printf(" %7.1f", best<T>(sum<T, W, R, P>, p, n, n));
   std::printf("\n");
   std::fflush(stdout);
 }
@@ -221,13 +226,17 @@ void table(const char* type) {
   std::uint64_t s = 1;
   for (auto& x : data) {
     s = s * 6364136223846793005u + 1442695040888963407u;
-    if constexpr (sizeof(T) == 2) x = half{(std::uint16_t)(0x3000 + (s >> 54))};
-    else x = (T)(s >> 40);
+    if constexpr (sizeof(T) == 2)
+      x = half{(std::uint16_t)(0x3000 + (s >> 54))};
+    else
+      x = (T)(s >> 40);
   }
   const T* p = data.data();
   std::printf("%-4s %-19s", type, "load only");
-  for (std::size_t n : {16, 64, 256, 1000}) std::printf(" %7.1f", best<T>(load_only<T>, p, n, 100000));
-  for (std::size_t n : {10000, 100000, 1000000, 20000000}) std::printf(" %7.1f", best<T>(load_only<T>, p, n, n));
+  for (std::size_t n : {16, 64, 256, 1000})
+    std::printf(" %7.1f", best<T>(load_only<T>, p, n, 100000));
+  for (std::size_t n : {10000, 100000, 1000000, 20000000})
+    std::printf(" %7.1f", best<T>(load_only<T>, p, n, n));
   std::printf("\n");
   line<T, 32, 8, adjacent>(type, p);
   line<T, 32, 16, adjacent>(type, p);
@@ -241,9 +250,11 @@ void table(const char* type) {
   line<T, 256, 8, halving>(type, p);
 }
 int main() {
-  std::printf("GB/s, best of 15; vectors of %d bytes; rows of n elements, then flat arrays\n", vector_bytes);
+  std::printf("GB/s, best of 15; vectors of %d bytes; rows of n elements, then flat arrays\n",
+              vector_bytes);
   std::printf("%-4s %4s %5s %-8s", "type", "W", "B", "pairing");
-  for (const char* n : {"r16", "r64", "r256", "r1000", "1e4", "1e5", "1e6", "2e7"}) std::printf(" %7s", n);
+  for (const char* n : {"r16", "r64", "r256", "r1000", "1e4", "1e5", "1e6", "2e7"})
+    std::printf(" %7s", n);
   std::printf("\n");
   table<half>("f16");
   table<float>("f32");

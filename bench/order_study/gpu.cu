@@ -1,6 +1,6 @@
-// Which canonical order? The same candidates as cpu.cpp on a GPU: flat arrays, rows and columns, beside
-// a load-only kernel. A study, not the engine: it stands here so that the choice in docs/order.md can
-// be measured again.
+// Which canonical order? The same candidates as cpu.cpp on a GPU: flat arrays, rows and columns,
+// beside a load-only kernel. A study, not the engine: it stands here so that the choice in
+// docs/order.md can be measured again.
 //   nvcc -std=c++20 -O3 -fmad=false -arch=native bench/order_study/gpu.cu -o gpu_study
 #include <cuda_fp16.h>
 
@@ -95,7 +95,8 @@ __global__ void flat(const T* p, long tiles, acc_t<T>* out) {
   for (int u = 0; u < U; ++u) s[u] = 0;
 #pragma unroll
   for (int u = 0; u < U; ++u)
-    if (warp * U + u < tiles) s[u] = tile<T, W, R, P>(p + (warp * U + u) * tile_size<T, W, R>, threadIdx.x % 32);
+    if (warp * U + u < tiles)
+      s[u] = tile<T, W, R, P>(p + (warp * U + u) * tile_size<T, W, R>, threadIdx.x % 32);
   if (threadIdx.x % 32 == 0 && warp * U < tiles) out[warp] = (s[0] + s[1]) + (s[2] + s[3]);
 }
 
@@ -112,10 +113,10 @@ template <class T, int W, int R, pairing P, int N>
 __global__ void rows(const T* p, long count, acc_t<T>* out) {
   using A = acc_t<T>;
   constexpr int e = E<T>, B = W * R, leaves = (N + B - 1) / B;
-  constexpr int lanes = N < W ? N : W;                              // lanes in use
-  constexpr int G0 = (lanes + e - 1) / e, G = G0 < 32 ? G0 : 32;    // threads for a leaf
+  constexpr int lanes = N < W ? N : W;                            // lanes in use
+  constexpr int G0 = (lanes + e - 1) / e, G = G0 < 32 ? G0 : 32;  // threads for a leaf
   constexpr int K = (lanes / e + G - 1) / G;
-  constexpr int S = G * leaves <= 32 ? leaves : 32 / G;             // leaves at once
+  constexpr int S = G * leaves <= 32 ? leaves : 32 / G;  // leaves at once
   constexpr int TR = row_threads<T, W, R, N>();
   const long id = blockIdx.x * long(blockDim.x) + threadIdx.x;
   const long row = id / TR;
@@ -129,7 +130,8 @@ __global__ void rows(const T* p, long count, acc_t<T>* out) {
     for (int r = 0; r < R; ++r)
 #pragma unroll
       for (int k = 0; k < K; ++k)
-        if (first + r * W + k * G * e < N) raw[k][r] = load(p + row * N + first + r * W + k * G * e);
+        if (first + r * W + k * G * e < N)
+          raw[k][r] = load(p + row * N + first + r * W + k * G * e);
     A v[K][e];
 #pragma unroll
     for (int k = 0; k < K; ++k)
@@ -178,8 +180,8 @@ __global__ void rows(const T* p, long count, acc_t<T>* out) {
   if (t == 0) out[row] = total;
 }
 
-// Reduce the first axis of N x C: a block takes one leaf of rows and 32 (or C / e) threads of columns;
-// its 8 warps share the lanes, then fold through shared memory.
+// Reduce the first axis of N x C: a block takes one leaf of rows and 32 (or C / e) threads of
+// columns; its 8 warps share the lanes, then fold through shared memory.
 template <class T, int W, int R, pairing P, int X>
 __global__ void columns(const T* p, long C, acc_t<T>* out) {
   using A = acc_t<T>;
@@ -257,7 +259,8 @@ double tbps(double bytes, F launch) {
     cudaEventElapsedTime(&t, a, b);
     if (i >= 3) ms.push_back(t);
   }
-  if (cudaError_t err = cudaGetLastError()) std::printf(" %s", cudaGetErrorString(err)), std::exit(1);
+  if (cudaError_t err = cudaGetLastError())
+    std::printf(" %s", cudaGetErrorString(err)), std::exit(1);
   std::sort(ms.begin(), ms.end());
   return bytes / (ms[ms.size() / 2] * 1e-3) * 1e-12;
 }
@@ -273,23 +276,30 @@ void line(const char* type) {
   std::printf("%-4s %4d %5d %-8s", type, W, W * R, P == adjacent ? "adjacent" : "halving");
   for (long n : {bytes, bytes * 4}) {
     const long tiles = n / sizeof(T) / tile_size<T, W, R>;
-    std::printf(" %6.3f", tbps(n, [&] { flat<T, W, R, P><<<(tiles / 4 + 7) / 8, 256>>>(p, tiles, o); }));
+    std::printf(" %6.3f",
+                tbps(n, [&] { flat<T, W, R, P><<<(tiles / 4 + 7) / 8, 256>>>(p, tiles, o); }));
   }
   auto row = [&]<int N>(std::integral_constant<int, N>) {
     const long count = bytes / sizeof(T) / N;
     std::printf(" %6.3f", tbps(count * N * sizeof(T), [&] {
-      rows<T, W, R, P, N><<<(count * row_threads<T, W, R, N>() + 255) / 256, 256>>>(p, count, o);
-    }));
+                  rows<T, W, R, P, N>
+                      <<<(count * row_threads<T, W, R, N>() + 255) / 256, 256>>>(p, count, o);
+                }));
   };
   row(std::integral_constant<int, 16>{});
   row(std::integral_constant<int, 64>{});
   row(std::integral_constant<int, 256>{});
   row(std::integral_constant<int, 1000>{});
   const long N = 65536, C = bytes / sizeof(T) / N, N2 = bytes / sizeof(T) / 64;
-  std::printf(" %6.3f", tbps(bytes, [&] { columns<T, W, R, P, 32><<<dim3(C / 32 / E<T>, N / W / R), 256>>>(p, C, o); }));
+  std::printf(" %6.3f", tbps(bytes, [&] {
+                columns<T, W, R, P, 32><<<dim3(C / 32 / E<T>, N / W / R), 256>>>(p, C, o);
+              }));
   constexpr int X = 64 / E<T>;
   if constexpr (W * X >= 256)
-    std::printf(" %6.3f", tbps(bytes, [&] { columns<T, W, R, P, X><<<dim3(1, N2 / W / R <= 65535 ? N2 / W / R : 65535), 256>>>(p, 64, o); }));
+    std::printf(" %6.3f", tbps(bytes, [&] {
+                  columns<T, W, R, P, X>
+                      <<<dim3(1, N2 / W / R <= 65535 ? N2 / W / R : 65535), 256>>>(p, 64, o);
+                }));
   std::printf("\n");
 }
 template <class T>
@@ -307,12 +317,18 @@ void table(const char* type) {
 int main() {
   cudaMalloc(&data, bytes * 4), cudaMalloc(&out, bytes);
   cudaMemset(data, 0x11, bytes * 4);
-  std::printf("TB/s, median of 10; flat arrays of 1 and 4 GiB; rows of n elements, 1 GiB in all; columns of\n"
-              "1 GiB: 65536 rows, and 64 columns\nload only");
+  std::printf(
+      "TB/s, median of 10; flat arrays of 1 and 4 GiB; rows of n elements, 1 GiB in all; columns "
+      "of\n"
+      "1 GiB: 65536 rows, and 64 columns\nload only");
   for (long n : {bytes, bytes * 4})
-    std::printf(" %6.3f", tbps(n, [&] { load_only<<<132 * 8, 256>>>(static_cast<int4*>(data), n / 16, reinterpret_cast<int*>(out)); }));
+    std::printf(" %6.3f", tbps(n, [&] {
+                  load_only<<<132 * 8, 256>>>(static_cast<int4*>(data), n / 16,
+                                              reinterpret_cast<int*>(out));
+                }));
   std::printf("\n%-4s %4s %5s %-8s", "type", "W", "B", "pairing");
-  for (const char* n : {"1GiB", "4GiB", "r16", "r64", "r256", "r1000", "c64Ki", "c64"}) std::printf(" %6s", n);
+  for (const char* n : {"1GiB", "4GiB", "r16", "r64", "r256", "r1000", "c64Ki", "c64"})
+    std::printf(" %6s", n);
   std::printf("\n");
   table<__half>("f16");
   table<float>("f32");

@@ -1,5 +1,5 @@
-// The exact sum as a value: filled in pieces, in any order, by threads or machines, merged, saved, resumed
-// and rounded once at the end.
+// The exact sum as a value: filled in pieces, in any order, by threads or machines, merged, saved,
+// resumed and rounded once at the end.
 #pragma once
 
 #include <compare>
@@ -27,8 +27,8 @@ constexpr layout layout_of(const sum<T, Degree>&) {
   return {dtype_of<T>, Degree, sum<T, Degree>::low, sum<T, Degree>::words};
 }
 
-/// Adds n terms to `state`, a sum_of the element type and the term, with the fastest kernels of this
-/// machine. y is null for a term of one input. Any alignment; any floating-point environment.
+/// Adds n terms to `state`, a sum_of the element type and the term, with the fastest kernels of
+/// this machine. y is null for a term of one input. Any alignment; any floating-point environment.
 void deposit(term what, dtype type, const void* x, const void* y, std::size_t n, void* state);
 
 std::vector<std::byte> to_bytes(const layout& of, kind k, std::span<const word> words);
@@ -37,10 +37,11 @@ kind from_bytes(const layout& of, std::span<const std::byte> bytes, std::span<wo
 
 }  // namespace exact
 
-/// The exact sum of up to 2^60 elements (Degree 1) or products of two elements (Degree 2) of type T, one of
-/// float16, bfloat16, float, double and the 8- to 64-bit integers. Its value depends on what was added and
-/// on nothing else. NaN, and infinities of both signs, make it NaN; -0s only make -0; nothing makes +0.
-/// Arithmetic on one never throws; two threads must not change the same one.
+/// The exact sum of up to 2^60 elements (Degree 1) or products of two elements (Degree 2) of type
+/// T, one of float16, bfloat16, float, double and the 8- to 64-bit integers. Its value depends on
+/// what was added and on nothing else. NaN, and infinities of both signs, make it NaN; -0s only
+/// make -0; nothing makes +0. Arithmetic on one never throws; two threads must not change the same
+/// one.
 template <class T, int Degree = 1>
 class accumulator {
  public:
@@ -113,7 +114,8 @@ class accumulator {
     return *this;
   }
 
-  // ---- The value, rounded once: to nearest even, with subnormals and infinities, NaN the canonical one.
+  // ---- The value, rounded once: to nearest even, with subnormals and infinities, NaN the
+  // canonical one.
 
   /// Out: any float type; of integers also any integer type, modulo 2^bits.
   template <class Out = T>
@@ -139,12 +141,15 @@ class accumulator {
   /// Finite, and 0 or -0.
   bool is_zero() const { return state_.is_zero(); }
   /// By value: -0 equals +0, and nothing compares with NaN.
-  friend bool operator==(const accumulator& a, const accumulator& b) { return a.state_ == b.state_; }
+  friend bool operator==(const accumulator& a, const accumulator& b) {
+    return a.state_ == b.state_;
+  }
   friend std::partial_ordering operator<=>(const accumulator& a, const accumulator& b) {
     return a.state_ <=> b.state_;
   }
 
-  // ---- As bytes: equal sums have equal bytes (but nothing, +0 and -0 differ). docs/exact.md has the format.
+  // ---- As bytes: equal sums have equal bytes (but nothing, +0 and -0 differ). docs/exact.md has
+  // the format.
 
   std::vector<std::byte> to_bytes() const {
     return exact::to_bytes(exact::layout_of(state_), state_.kind(), state_.w);
@@ -185,17 +190,18 @@ class accumulator {
 template <class T>
 using product_accumulator = accumulator<T, 2>;
 
-/// The variance of n elements from their sum and the sum of their squares, rounded once: over n - ddof. NaN
-/// for no elements or if one is not finite; for n <= ddof inf, or NaN where nothing varies.
+/// The variance of n elements from their sum and the sum of their squares, rounded once: over n -
+/// ddof. NaN for no elements or if one is not finite; for n <= ddof inf, or NaN where nothing
+/// varies.
 template <class T, class Out = T>
-Out round_variance(const accumulator<T>& sum, const product_accumulator<T>& squares, std::uint64_t n,
-                   std::uint64_t ddof = 0) {
+Out round_variance(const accumulator<T>& sum, const product_accumulator<T>& squares,
+                   std::uint64_t n, std::uint64_t ddof = 0) {
   return exact::round_variance<Out>(sum.value(), squares.value(), n, ddof);
 }
 /// Its square root, the standard deviation, rounded once.
 template <class T, class Out = T>
-Out round_deviation(const accumulator<T>& sum, const product_accumulator<T>& squares, std::uint64_t n,
-                    std::uint64_t ddof = 0) {
+Out round_deviation(const accumulator<T>& sum, const product_accumulator<T>& squares,
+                    std::uint64_t n, std::uint64_t ddof = 0) {
   return exact::round_deviation<Out>(sum.value(), squares.value(), n, ddof);
 }
 

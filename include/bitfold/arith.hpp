@@ -122,7 +122,9 @@ template <class A>
 BITFOLD_HD A neg(A x) {
   return -x;
 }
-BITFOLD_HD inline float abs(float x) { return bit_cast<float>(bit_cast<std::uint32_t>(x) & 0x7fffffffu); }
+BITFOLD_HD inline float abs(float x) {
+  return bit_cast<float>(bit_cast<std::uint32_t>(x) & 0x7fffffffu);
+}
 BITFOLD_HD inline double abs(double x) {
   return bit_cast<double>(bit_cast<std::uint64_t>(x) & 0x7fffffffffffffffu);
 }
@@ -137,7 +139,7 @@ BITFOLD_HD inline int leading_zeros(std::uint64_t x) {
 BITFOLD_HD inline bool is_negative(float x) { return bit_cast<std::uint32_t>(x) >> 31; }
 BITFOLD_HD inline bool is_negative(double x) { return bit_cast<std::uint64_t>(x) >> 63; }
 
-// ---- Comparison and choice: masks are bool here, a vector's own masks in simd.inl --------------------
+// ---- Comparison and choice: masks are bool here, a vector's own masks in simd.inl ---------------
 
 template <class A>
   requires std::is_arithmetic_v<A>
@@ -205,8 +207,8 @@ BITFOLD_HD bool before(A, std::int64_t i, std::int64_t j) {
   return i < j;
 }
 
-/// x 2^k, where shifted is 1.5 2^23 + k for f32, 1.5 2^52 + k for f64, and neither x nor the result is
-/// subnormal.
+/// x 2^k, where shifted is 1.5 2^23 + k for f32, 1.5 2^52 + k for f64, and neither x nor the result
+/// is subnormal.
 BITFOLD_HD inline float scale(float x, float shifted) {
   return bit_cast<float>(bit_cast<std::uint32_t>(x) + (bit_cast<std::uint32_t>(shifted) << 23));
 }
@@ -216,11 +218,15 @@ BITFOLD_HD inline double scale(double x, double shifted) {
 
 /// a / b for powers of two a <= b; 0 where that is no normal number.
 BITFOLD_HD inline float power_ratio(float a, float b) {
-  const auto r = static_cast<std::int32_t>(bit_cast<std::uint32_t>(a) - bit_cast<std::uint32_t>(b)) + 0x3f800000;
+  const auto r =
+      static_cast<std::int32_t>(bit_cast<std::uint32_t>(a) - bit_cast<std::uint32_t>(b)) +
+      0x3f800000;
   return bit_cast<float>(r < 0 ? 0 : r);
 }
 BITFOLD_HD inline double power_ratio(double a, double b) {
-  const auto r = static_cast<std::int64_t>(bit_cast<std::uint64_t>(a) - bit_cast<std::uint64_t>(b)) + 0x3ff0000000000000;
+  const auto r =
+      static_cast<std::int64_t>(bit_cast<std::uint64_t>(a) - bit_cast<std::uint64_t>(b)) +
+      0x3ff0000000000000;
   return bit_cast<double>(r < 0 ? std::int64_t{0} : r);
 }
 /// The zero that changes no sum, not even -0: an exact identity of add.
@@ -277,13 +283,14 @@ BITFOLD_HD A maximum(A a, A b) {
   }
 }
 
-/// ln 2 in two parts. The high one ends in zeros, so that its product with the exponent of any finite number
-/// is exact.
+/// ln 2 in two parts. The high one ends in zeros, so that its product with the exponent of any
+/// finite number is exact.
 template <class A>
-inline constexpr A ln2_high = static_cast<A>(std::is_same_v<A, float> ? 0x1.62e4p-1 : 0x1.62e42fefa38p-1);
+inline constexpr A ln2_high =
+    static_cast<A>(std::is_same_v<A, float> ? 0x1.62e4p-1 : 0x1.62e42fefa38p-1);
 template <class A>
-inline constexpr A ln2_low = static_cast<A>(std::is_same_v<A, float> ? 0x1.7f7d1cf79abcap-20
-                                                                     : 0x1.ef35793c7673p-45);
+inline constexpr A ln2_low =
+    static_cast<A>(std::is_same_v<A, float> ? 0x1.7f7d1cf79abcap-20 : 0x1.ef35793c7673p-45);
 /// Where exp_nonpositive ends: below it results would be subnormal.
 template <class A>
 inline constexpr A exp_floor = std::is_same_v<A, float> ? -86 : -708;
@@ -295,21 +302,22 @@ inline constexpr A exp_floor = std::is_same_v<A, float> ? -86 : -708;
 BITFOLD_HD inline bool is_nan(double x) { return x != x; }
 BITFOLD_HD inline bool is_finite(double x) { return sub(x, x) == 0.0; }
 
-/// log(x) for x >= 1, +0 for 1; the relative error is below 5 u, u = 2^-53. By 2 artanh((z - 1) / (z + 1)) for
-/// z = x / 2^k in [3/4, 3/2): u and, of log z, which is at most 0.71 of the result where k > 0, 2 u in the
-/// quotient, 1.1 u in the series (of which 0.01 u is left out) and 1 u where k ln 2 is added.
+/// log(x) for x >= 1, +0 for 1; the relative error is below 5 u, u = 2^-53. By 2 artanh((z - 1) /
+/// (z + 1)) for z = x / 2^k in [3/4, 3/2): u and, of log z, which is at most 0.71 of the result
+/// where k > 0, 2 u in the quotient, 1.1 u in the series (of which 0.01 u is left out) and 1 u
+/// where k ln 2 is added.
 BITFOLD_HD inline double log_from_one(double x) {
   const auto bits = bit_cast<std::uint64_t>(x);
   const std::uint64_t k = (bits - bit_cast<std::uint64_t>(0.75)) >> 52;
   const double z = bit_cast<double>(bits - (k << 52)), n = static_cast<double>(k);
   const double q = div(sub(z, 1.0), add(z, 1.0)), q2 = mul(q, q), twice = add(q, q);
-  const double series = polynomial(q2, 1 / 3.0, 1 / 5.0, 1 / 7.0, 1 / 9.0, 1 / 11.0, 1 / 13.0, 1 / 15.0,
-                                   1 / 17.0, 1 / 19.0, 1 / 21.0, 1 / 23.0);
+  const double series = polynomial(q2, 1 / 3.0, 1 / 5.0, 1 / 7.0, 1 / 9.0, 1 / 11.0, 1 / 13.0,
+                                   1 / 15.0, 1 / 17.0, 1 / 19.0, 1 / 21.0, 1 / 23.0);
   const double log_z = fma(twice, mul(q2, series), twice);
   return fma(n, ln2_high<double>, fma(n, ln2_low<double>, log_z));
 }
 
-// ---- Formats -------------------------------------------------------------------------------------
+// ---- Formats ------------------------------------------------------------------------------------
 
 /// The canonical quiet NaN of each float type: the only NaN that bitfold ever returns.
 template <class T>
@@ -334,11 +342,16 @@ BITFOLD_HD inline A widen(T x) {
     asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(x.bits));
     return static_cast<A>(f);
 #else
-    const std::uint32_t sign = static_cast<std::uint32_t>(x.bits & 0x8000u) << 16, rest = x.bits & 0x7fffu;
+    const std::uint32_t sign = static_cast<std::uint32_t>(x.bits & 0x8000u) << 16,
+                        rest = x.bits & 0x7fffu;
     // Without branches, of which compilers make vectors: a subnormal counts 2^-24s.
-    const auto subnormal = bit_cast<std::uint32_t>(static_cast<float>(static_cast<std::int32_t>(rest)) * 0x1p-24f);
-    const std::uint32_t normal = (rest << 13) + ((127u - 15u) << 23), quiet = rest > 0x7c00u ? 0x400000u : 0u;
-    const std::uint32_t bits = rest < 0x400u ? subnormal : rest < 0x7c00u ? normal : 0x7f800000u | rest << 13 | quiet;
+    const auto subnormal =
+        bit_cast<std::uint32_t>(static_cast<float>(static_cast<std::int32_t>(rest)) * 0x1p-24f);
+    const std::uint32_t normal = (rest << 13) + ((127u - 15u) << 23),
+                        quiet = rest > 0x7c00u ? 0x400000u : 0u;
+    const std::uint32_t bits = rest < 0x400u    ? subnormal
+                               : rest < 0x7c00u ? normal
+                                                : 0x7f800000u | rest << 13 | quiet;
     return static_cast<A>(bit_cast<float>(sign | bits));
 #endif
   } else {
@@ -391,8 +404,9 @@ BITFOLD_HD inline Out round_odd_to(bool negative, std::uint64_t m, int e) {
     const std::uint64_t rest = m & ((1ull << drop) - 1), half = 1ull << (drop - 1);
     kept += rest > half || (rest == half && (kept & 1));
     // A carry out of the significand runs into the exponent, which is what it should do.
-    r = below_normal ? kept
-                     : (static_cast<std::uint64_t>(top + bias) << mantissa) + kept - (1ull << mantissa);
+    r = below_normal
+            ? kept
+            : (static_cast<std::uint64_t>(top + bias) << mantissa) + kept - (1ull << mantissa);
   }
   return bit_cast<Out>(static_cast<bits>(static_cast<std::uint64_t>(negative) << (width - 1) | r));
 }
@@ -437,7 +451,8 @@ BITFOLD_HD inline Out round_to(double x) {
 }
 
 namespace detail {
-// A float that is no NaN, to nearest even. By hand without branches, of which compilers make vectors.
+// A float that is no NaN, to nearest even. By hand without branches, of which compilers make
+// vectors.
 BITFOLD_HD inline float16 narrow(float x, float16) {
 #ifdef __CUDA_ARCH__
   std::uint16_t bits;
@@ -445,10 +460,12 @@ BITFOLD_HD inline float16 narrow(float x, float16) {
   return float16{bits};
 #else
   const auto wide = bit_cast<std::uint32_t>(x);
-  const std::uint32_t rest = wide & 0x7fffffffu, least_normal = (127u - 14u) << 23, overflow = (127u + 16u) << 23;
+  const std::uint32_t rest = wide & 0x7fffffffu, least_normal = (127u - 14u) << 23,
+                      overflow = (127u + 16u) << 23;
   const std::uint32_t normal = (rest - ((127u - 15u) << 23) + 0xfffu + (rest >> 13 & 1u)) >> 13;
   // A subnormal counts 2^-24s: x is m 2^(e - 150).
-  const std::uint32_t m = (rest & 0x7fffffu) | 0x800000u, e = rest < least_normal ? rest >> 23 : 112u;
+  const std::uint32_t m = (rest & 0x7fffffu) | 0x800000u,
+                      e = rest < least_normal ? rest >> 23 : 112u;
   const std::uint32_t drop = e < 95u ? 31u : 126u - e;
   const std::uint32_t subnormal = (m + (1u << (drop - 1u)) - 1u + (m >> drop & 1u)) >> drop;
   const std::uint32_t bits = rest < least_normal ? subnormal : rest < overflow ? normal : 0x7c00u;
@@ -470,8 +487,10 @@ BITFOLD_HD inline bfloat16 narrow(float x, bfloat16) {
 template <class T>
 __device__ inline std::uint32_t narrow_both(float first, float second) {
   std::uint32_t bits;
-  if constexpr (std::is_same_v<T, float16>) asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(second), "f"(first));
-  else asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(second), "f"(first));
+  if constexpr (std::is_same_v<T, float16>)
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(second), "f"(first));
+  else
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(second), "f"(first));
   return bits;
 }
 #endif
@@ -490,9 +509,9 @@ BITFOLD_HD inline Out round_to(float x) {
   }
 }
 
-/// hi + lo rounded once to a float type, as if the sum were exact: the sum is first rounded to odd in
-/// double, which any narrower rounding then sees as exact (Boldo and Melquiond, 2008). A hi that is
-/// not finite is the result by itself; so is hi when lo is zero (which keeps -0) or not finite.
+/// hi + lo rounded once to a float type, as if the sum were exact: the sum is first rounded to odd
+/// in double, which any narrower rounding then sees as exact (Boldo and Melquiond, 2008). A hi that
+/// is not finite is the result by itself; so is hi when lo is zero (which keeps -0) or not finite.
 template <class Out>
 BITFOLD_HD inline Out round_sum_to(double hi, double lo) {
   if (!is_finite(hi) || !is_finite(lo) || lo == 0.0) return round_to<Out>(hi);
@@ -516,19 +535,23 @@ BITFOLD_HD inline auto key_of(T x) {
   } else {
     using bits = typename detail::stored<T>::bits;
     constexpr bits nan = bit_cast<bits>(canonical_nan<T>);
-    constexpr bits infinity = nan & static_cast<bits>(~(bits{1} << (detail::stored<T>::mantissa - 1)));
-    const bits key = bit_cast<bits>(x), magnitude = key & static_cast<bits>(static_cast<bits>(-1) >> 1);
+    constexpr bits infinity =
+        nan & static_cast<bits>(~(bits{1} << (detail::stored<T>::mantissa - 1)));
+    const bits key = bit_cast<bits>(x),
+               magnitude = key & static_cast<bits>(static_cast<bits>(-1) >> 1);
     return magnitude > infinity ? nan : magnitude ? key : bits{0};
   }
 }
 
-/// (hi + lo) / n rounded once to a float type, as if the sum and the quotient were exact; n > 0. A sum
-/// that is not finite is the result by itself; a lo that is not finite counts as nothing.
+/// (hi + lo) / n rounded once to a float type, as if the sum and the quotient were exact; n > 0. A
+/// sum that is not finite is the result by itself; a lo that is not finite counts as nothing.
 template <class Out>
 BITFOLD_HD inline Out round_quotient_to(double hi, double lo, std::uint64_t n) {
-  // Of a double the division rounds once, as n is one. Of a float: where the quotient is not halfway between two numbers of at
-  // most 24 bits, it is at least 2^-50 of itself away from there, which the division's rounding does not cross.
-  if (lo == 0 && n <= 1 << 24 && (std::is_same_v<Out, double> || hi == static_cast<double>(static_cast<float>(hi))))
+  // Of a double the division rounds once, as n is one. Of a float: where the quotient is not
+  // halfway between two numbers of at most 24 bits, it is at least 2^-50 of itself away from there,
+  // which the division's rounding does not cross.
+  if (lo == 0 && n <= 1 << 24 &&
+      (std::is_same_v<Out, double> || hi == static_cast<double>(static_cast<float>(hi))))
     return round_to<Out>(div(hi, static_cast<double>(n)));
   if (!is_finite(hi) || !is_finite(lo)) lo = 0;
   const auto [s, r] = two_sum(hi, lo);
@@ -541,10 +564,14 @@ BITFOLD_HD inline Out round_quotient_to(double hi, double lo, std::uint64_t n) {
   bool inexact = false;
   if (r != 0) {
     const int shift = small.e - e;
-    const wide part = shift >= 0 ? wide{small.m} << shift : shift > -64 ? wide{small.m >> -shift} : 0;
+    const wide part = shift >= 0    ? wide{small.m} << shift
+                      : shift > -64 ? wide{small.m >> -shift}
+                                    : 0;
     inexact = shift < 0 && (shift <= -64 || (small.m & ((1ull << -shift) - 1)));
-    if (is_negative(r) == is_negative(s)) m += part;
-    else m -= part + (inexact ? 1 : 0);
+    if (is_negative(r) == is_negative(s))
+      m += part;
+    else
+      m -= part + (inexact ? 1 : 0);
   }
   const wide q = m / n;
   inexact = inexact || q * n != m;

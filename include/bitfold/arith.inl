@@ -1,6 +1,7 @@
-// Error-free transformations and exp, written once in terms of the basic operations. Included by arith.hpp in namespace
-// bitfold::arith, and once per SIMD target by the CPU engine. V is a scalar or a SIMD vector. add_too
-// and sub_too are add and sub by other execution units, where there are such.
+// Error-free transformations and exp, written once in terms of the basic operations. Included by
+// arith.hpp in namespace bitfold::arith, and once per SIMD target by the CPU engine. V is a scalar
+// or a SIMD vector. add_too and sub_too are add and sub by other execution units, where there are
+// such.
 
 template <class V>
 struct sum_and_error {
@@ -8,8 +9,8 @@ struct sum_and_error {
 };
 
 /// sum = fl(a + b) and error = (a + b) - sum exactly, whatever the magnitudes (Knuth, TAOCP vol. 2,
-/// 4.2.2, theorem B). When sum is not finite, or an operand is the largest finite number of either sign
-/// (Boldo, Graillat and Muller, ACM TOMS 44(1), 2017), error may be infinite or NaN.
+/// 4.2.2, theorem B). When sum is not finite, or an operand is the largest finite number of either
+/// sign (Boldo, Graillat and Muller, ACM TOMS 44(1), 2017), error may be infinite or NaN.
 template <class V>
 BITFOLD_INLINE sum_and_error<V> two_sum(V a, V b) {
   const V s = add(a, b);
@@ -18,8 +19,9 @@ BITFOLD_INLINE sum_and_error<V> two_sum(V a, V b) {
   return {s, add(sub_too(a, a_part), sub_too(b, b_part))};
 }
 
-/// product = fl(a * b) and error = a * b - product exactly, unless it underflows (Ogita, Rump and Oishi,
-/// SIAM J. Sci. Comput. 26(6), 2005, TwoProductFMA). When the product is not finite, error is not either.
+/// product = fl(a * b) and error = a * b - product exactly, unless it underflows (Ogita, Rump and
+/// Oishi, SIAM J. Sci. Comput. 26(6), 2005, TwoProductFMA). When the product is not finite, error
+/// is not either.
 template <class V>
 BITFOLD_INLINE sum_and_error<V> two_prod(V a, V b) {
   const V p = mul(a, b);
@@ -36,14 +38,16 @@ BITFOLD_INLINE V polynomial(V x, double c, C... higher) {
 }
 
 /// exp(x) for x <= 0, 1 for 0; what is below `exp_floor`, or NaN, counts as that.
-/// With x = k ln 2 + r, k an integer, it is 2^k times a polynomial in r, |r| <= ln(2) / 2, whose coefficients
-/// make its relative error the smallest (scripts/exp-coefficients). The relative error is below 2 u: u for the
-/// last addition, u / 4 for each r and the one before it, and u / 3 for all others and the polynomial.
+/// With x = k ln 2 + r, k an integer, it is 2^k times a polynomial in r, |r| <= ln(2) / 2, whose
+/// coefficients make its relative error the smallest (scripts/exp-coefficients). The relative error
+/// is below 2 u: u for the last addition, u / 4 for each r and the one before it, and u / 3 for all
+/// others and the polynomial.
 template <class V>
 BITFOLD_INLINE V exp_nonpositive(V x) {
   using A = element_of<V>;
   constexpr bool narrow = std::is_same_v<A, float>;
-  const V from = at_least(x, constant(x, exp_floor<A>)), shift = constant(x, narrow ? 0x1.8p23 : 0x1.8p52);
+  const V from = at_least(x, constant(x, exp_floor<A>)),
+          shift = constant(x, narrow ? 0x1.8p23 : 0x1.8p52);
   const V shifted = fma(from, constant(x, 0x1.71547652b82fep0), shift), k = sub(shifted, shift);
   const V r = fma(k, constant(x, -ln2_low<A>), fma(k, constant(x, -ln2_high<A>), from));
   V p;

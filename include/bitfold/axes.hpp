@@ -22,7 +22,7 @@
 
 namespace bitfold {
 
-// ---- Views of a known type --------------------------------------------------------------------
+// ---- Views of a known type ----------------------------------------------------------------------
 
 /// A view of elements T. It goes wherever a view does.
 template <class T>
@@ -130,7 +130,7 @@ auto pairs(const X& x, const Y& y) {
     return view_pair<typename decltype(a)::value_type>{a, a};
 }
 
-// ---- What an output is of ---------------------------------------------------------------------
+// ---- What an output is of -----------------------------------------------------------------------
 
 /// Along these axes, counted from 0, of a view, an mdspan or pairs of them: an output for each
 /// place along the others.
@@ -166,7 +166,7 @@ struct by_window {
   by_window(std::initializer_list<window> each) : of(each) {}
 };
 
-// ---- Results ----------------------------------------------------------------------------------
+// ---- Results ------------------------------------------------------------------------------------
 
 /// An array of results, in row-major order: a contiguous range with extents.
 template <class T>
@@ -199,7 +199,8 @@ class result_array {
       const std::int64_t extent = extents_[axis++];
       if (place < 0 || place >= extent)
         throw error(errc::usage, "index: " + std::to_string(place) + " along axis " +
-                                     std::to_string(axis - 1) + " of extent " + std::to_string(extent));
+                                     std::to_string(axis - 1) + " of extent " +
+                                     std::to_string(extent));
       at = at * static_cast<std::size_t>(extent) + static_cast<std::size_t>(place);
     };
     (step(static_cast<std::int64_t>(i)), ...);

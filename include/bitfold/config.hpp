@@ -20,10 +20,11 @@
 #define BITFOLD_UNROLL _Pragma("GCC unroll 64")
 #endif
 
-// Around templates for host and device, which the CPU's engine may give functions of the host alone: nvcc warns of
-// that whether or not the device ever calls them.
+// Around templates for host and device, which the CPU's engine may give functions of the host
+// alone: nvcc warns of that whether or not the device ever calls them.
 #ifdef __CUDACC__
-#define BITFOLD_HD_BEGIN _Pragma("nv_diagnostic push") _Pragma("nv_diag_suppress 20011,20013,20014,20015")
+#define BITFOLD_HD_BEGIN \
+  _Pragma("nv_diagnostic push") _Pragma("nv_diag_suppress 20011,20013,20014,20015")
 #define BITFOLD_HD_END _Pragma("nv_diagnostic pop")
 #else
 #define BITFOLD_HD_BEGIN

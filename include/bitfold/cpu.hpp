@@ -34,8 +34,8 @@ struct options {
 /// body(argument) on the calling thread and up to threads - 1 others at once, and returns when all
 /// have returned.
 using team = void (*)(void (*body)(void*), void* argument, unsigned threads, unsigned flags);
-/// While it lives, calls of this thread with options::threads above 1 use that team, if it is not null: two runtimes' threads that
-/// wait for work, each in a loop, take the cores from one another.
+/// While it lives, calls of this thread with options::threads above 1 use that team, if it is not
+/// null: two runtimes' threads that wait for work, each in a loop, take the cores from one another.
 class on_team {
  public:
   explicit on_team(team t);
@@ -54,46 +54,52 @@ class on_team {
 /// Errors (errc::usage): threads < 0; a target that is not available; a null pointer with n > 0.
 scalar reduce(const reduction& r, const void* data, std::size_t n, const options& how = {});
 /// The same of two inputs of n elements each, for the operations that take two.
-scalar reduce(const reduction& r, const void* x, const void* y, std::size_t n, const options& how = {});
+scalar reduce(const reduction& r, const void* x, const void* y, std::size_t n,
+              const options& how = {});
 
-/// Several reductions of the same one or two inputs (y is null where they take one) in one pass: out[k]
-/// has the bits that all[k] has alone.
-/// Errors (errc::usage), besides the above: reductions that differ in in() or in how many inputs they
-/// take; `out` not as long as `all`. Nothing is written then.
+/// Several reductions of the same one or two inputs (y is null where they take one) in one pass:
+/// out[k] has the bits that all[k] has alone. Errors (errc::usage), besides the above: reductions
+/// that differ in in() or in how many inputs they take; `out` not as long as `all`. Nothing is
+/// written then.
 void reduce(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
             std::span<scalar> out, const options& how = {});
 
-/// Along some axes of a view, or of two that broadcast to one shape as in NumPy (y is null where there is one): out[k] takes
-/// the results of all[k], elements of type all[k].out(), in row-major order of the other axes (result_extents in view.hpp).
-/// Each has the bits of its own elements in one array. No axes: each element by itself.
-/// Errors (errc::usage, naming the argument), besides the above: an axis that x has not or that is given twice; extents that
-/// are negative or do not broadcast; more than 2^60 elements; an output without elements where a reduction has no
-/// result for that. Nothing is written then.
+/// Along some axes of a view, or of two that broadcast to one shape as in NumPy (y is null where
+/// there is one): out[k] takes the results of all[k], elements of type all[k].out(), in row-major
+/// order of the other axes (result_extents in view.hpp). Each has the bits of its own elements in
+/// one array. No axes: each element by itself. Errors (errc::usage, naming the argument), besides
+/// the above: an axis that x has not or that is given twice; extents that are negative or do not
+/// broadcast; more than 2^60 elements; an output without elements where a reduction has no result
+/// for that. Nothing is written then.
 void reduce(std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes,
             std::span<void* const> out, const options& how = {});
-void reduce(const reduction& r, const view& x, std::span<const int> axes, void* out, const options& how = {});
-inline void reduce(const reduction& r, const view& x, std::initializer_list<int> axes, void* out, const options& how = {}) {
+void reduce(const reduction& r, const view& x, std::span<const int> axes, void* out,
+            const options& how = {});
+inline void reduce(const reduction& r, const view& x, std::initializer_list<int> axes, void* out,
+                   const options& how = {}) {
   reduce(r, x, std::span(axes.begin(), axes.size()), out, how);
 }
 
-/// Sliding windows of x, of which each is an output: its elements in x's row-major order, without those of the padding, which
-/// are not there (a mean is that of the others). out[k] takes results of windows_extents(x, of). Memory, if there is a padding:
-/// that of the results once more. Errors, besides reduce's: those of windows_extents; windows that are cut off in more than
-/// 2^16 ways.
-void reduce_windows(std::span<const reduction> all, const view& x, std::span<const window> of, std::span<void* const> out,
-                    const options& how = {});
+/// Sliding windows of x, of which each is an output: its elements in x's row-major order, without
+/// those of the padding, which are not there (a mean is that of the others). out[k] takes results
+/// of windows_extents(x, of). Memory, if there is a padding: that of the results once more. Errors,
+/// besides reduce's: those of windows_extents; windows that are cut off in more than 2^16 ways.
+void reduce_windows(std::span<const reduction> all, const view& x, std::span<const window> of,
+                    std::span<void* const> out, const options& how = {});
 
-/// Segments of one or two arrays of n elements, one output each: segment k has elements offsets[k] to offsets[k + 1] - 1,
-/// which may be none; there is one offset more than there are segments. Errors, besides: offsets that fall or leave the
-/// array.
+/// Segments of one or two arrays of n elements, one output each: segment k has elements offsets[k]
+/// to offsets[k + 1] - 1, which may be none; there is one offset more than there are segments.
+/// Errors, besides: offsets that fall or leave the array.
 void reduce_segments(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
-                     std::span<const std::int64_t> offsets, std::span<void* const> out, const options& how = {});
+                     std::span<const std::int64_t> offsets, std::span<void* const> out,
+                     const options& how = {});
 
-/// Output k is of the elements whose key is k, in the order in which they lie; there are `outputs` of them. (With sum this is
-/// index_add or scatter_add onto zeros.) Memory: 8 bytes for each element and 16 for each output. Errors, besides: a key
-/// that is negative or not below `outputs`.
-void reduce_by_key(std::span<const reduction> all, const void* x, const void* y, std::span<const std::int64_t> keys,
-                   std::size_t outputs, std::span<void* const> out, const options& how = {});
+/// Output k is of the elements whose key is k, in the order in which they lie; there are `outputs`
+/// of them. (With sum this is index_add or scatter_add onto zeros.) Memory: 8 bytes for each
+/// element and 16 for each output. Errors, besides: a key that is negative or not below `outputs`.
+void reduce_by_key(std::span<const reduction> all, const void* x, const void* y,
+                   std::span<const std::int64_t> keys, std::size_t outputs,
+                   std::span<void* const> out, const options& how = {});
 
 /// The sum of an array, vector, span or another contiguous range in its default accumulator and
 /// output type.

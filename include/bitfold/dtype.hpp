@@ -75,8 +75,8 @@ constexpr std::optional<dtype> parse_dtype(std::string_view text) {
   return std::nullopt;
 }
 
-/// Calls f(std::type_identity<T>{}) with the storage type of t: float16, bfloat16, float, double, or
-/// a fixed-width integer.
+/// Calls f(std::type_identity<T>{}) with the storage type of t: float16, bfloat16, float, double,
+/// or a fixed-width integer.
 #ifdef __CUDACC__
 #pragma nv_exec_check_disable  // f may be for the host alone, where this is called on the host
 #endif
@@ -102,10 +102,14 @@ BITFOLD_HD constexpr decltype(auto) visit(dtype t, F&& f) {
 /// dtype_of<T>: the dtype of a storage type.
 template <class T>
 inline constexpr dtype dtype_of = [] {
-  if constexpr (std::is_same_v<T, float16>) return dtype::f16;
-  else if constexpr (std::is_same_v<T, bfloat16>) return dtype::bf16;
-  else if constexpr (std::is_same_v<T, float>) return dtype::f32;
-  else if constexpr (std::is_same_v<T, double>) return dtype::f64;
+  if constexpr (std::is_same_v<T, float16>)
+    return dtype::f16;
+  else if constexpr (std::is_same_v<T, bfloat16>)
+    return dtype::bf16;
+  else if constexpr (std::is_same_v<T, float>)
+    return dtype::f32;
+  else if constexpr (std::is_same_v<T, double>)
+    return dtype::f64;
   else {
     static_assert(std::is_integral_v<T> && sizeof(T) <= 8 && !std::is_same_v<T, bool>,
                   "bitfold: not an element type (f16 bf16 f32 f64 i8..i64 u8..u64)");

@@ -1,6 +1,7 @@
-// Exact sums: a fixed-point number wide enough for every sum of elements of a type, or of products of two
-// (Kulisch and Miranker, SIAM Review 28(1), 1986), what can be added to one, and every rounding of one. It
-// is the reference of the fast kernels, and the state that they add to. docs/exact.md has the proofs.
+// Exact sums: a fixed-point number wide enough for every sum of elements of a type, or of products
+// of two (Kulisch and Miranker, SIAM Review 28(1), 1986), what can be added to one, and every
+// rounding of one. It is the reference of the fast kernels, and the state that they add to.
+// docs/exact.md has the proofs.
 #pragma once
 
 #include <compare>
@@ -30,7 +31,7 @@ inline constexpr double infinity = std::numeric_limits<double>::infinity();
 /// What is summed, of elements x or of pairs x, y.
 enum class term : std::uint8_t {
   element,
-  number,  ///< x, or +0 for a NaN
+  number,    ///< x, or +0 for a NaN
   presence,  ///< 1, or +0 for a NaN
   magnitude,
   difference,  ///< |x - y|
@@ -80,7 +81,7 @@ struct range<T> {
   static constexpr int low = 1 - bias - mantissa, high = bias + 1;
 };
 
-// ---- One element --------------------------------------------------------------------------------------
+// ---- One element --------------------------------------------------------------------------------
 
 /// (-1)^negative m 2^(low + shift), or a NaN or an infinity.
 struct parts {
@@ -99,7 +100,9 @@ BITFOLD_HD inline parts split(T x) {
     const word fraction = bits & (one - 1);
     const int biased = static_cast<int>(bits >> R::mantissa) & (2 * R::bias + 1);
     const bool normal = biased != 0;
-    const auto what = biased <= 2 * R::bias ? parts::finite : fraction ? parts::nan : parts::infinite;
+    const auto what = biased <= 2 * R::bias ? parts::finite
+                      : fraction            ? parts::nan
+                                            : parts::infinite;
     return {fraction | (normal ? one : 0), biased - normal, (bits >> (R::width - 1)) != 0, what};
   } else {
     const bool negative = x < 0;
@@ -108,7 +111,7 @@ BITFOLD_HD inline parts split(T x) {
   }
 }
 
-// ---- Numbers of several words, lowest first -----------------------------------------------------------
+// ---- Numbers of several words, lowest first -----------------------------------------------------
 
 BITFOLD_HD inline word add_carry(word a, word b, bool& carry) {
   const word s = a + b, t = s + carry;
@@ -168,7 +171,8 @@ enum class kind : std::uint8_t {
   nan,
 };
 
-/// A result before its rounding, to any float: a float of its kind or, if that is finite and m is not 0,
+/// A result before its rounding, to any float: a float of its kind or, if that is finite and m is
+/// not 0,
 /// (-1)^negative m 2^e, where the last bit of m is set if anything below it was lost.
 struct unrounded {
   word m;
@@ -197,8 +201,10 @@ BITFOLD_HD inline Out of_kind(kind k) {
 }
 template <class Out>
 BITFOLD_HD inline Out round_odd(bool negative, word m, int e) {
-  if constexpr (std::is_same_v<Out, unrounded>) return {m, e, negative, kind::finite};
-  else return arith::detail::round_odd_to<Out>(negative, m, e);
+  if constexpr (std::is_same_v<Out, unrounded>)
+    return {m, e, negative, kind::finite};
+  else
+    return arith::detail::round_odd_to<Out>(negative, m, e);
 }
 }  // namespace detail
 
@@ -208,8 +214,8 @@ BITFOLD_HD inline Out round(const unrounded& x) {
   return detail::round_odd<Out>(x.negative, x.m, x.e);
 }
 
-/// A number w 2^e > 0 for one rounding: its 256 leading bits, the first of them set, and whether what is below
-/// them, or what a division left over, was lost.
+/// A number w 2^e > 0 for one rounding: its 256 leading bits, the first of them set, and whether
+/// what is below them, or what a division left over, was lost.
 class leading {
  public:
   leading() = default;
@@ -272,7 +278,7 @@ struct front {
   leading bits;  ///< of the magnitude, if it is finite
 };
 
-// ---- The state ----------------------------------------------------------------------------------------
+// ---- The state ----------------------------------------------------------------------------------
 
 /// What was among the terms.
 enum flag : unsigned {
@@ -283,9 +289,10 @@ enum flag : unsigned {
   a_nan = 16,
 };
 
-/// Sums of up to 2^60 terms of a degree: 1 for elements, magnitudes and differences, 2 for products. The
-/// value is the two's complement number w 2^low, so that equal sums have equal words, in whatever order
-/// and in however many parts they were added up. Where there was an infinity or a NaN it means nothing.
+/// Sums of up to 2^60 terms of a degree: 1 for elements, magnitudes and differences, 2 for
+/// products. The value is the two's complement number w 2^low, so that equal sums have equal words,
+/// in whatever order and in however many parts they were added up. Where there was an infinity or a
+/// NaN it means nothing.
 template <class T, int Degree = 1>
 struct sum {
   using element = T;
@@ -366,7 +373,7 @@ struct sum {
 template <class T, term What>
 using sum_of = sum<T, degree(What)>;
 
-// ---- Adding one term ----------------------------------------------------------------------------------
+// ---- Adding one term ----------------------------------------------------------------------------
 
 namespace detail {
 /// Adds (-1)^negative m 2^(low + shift), of which a zero has its sign.
@@ -381,8 +388,8 @@ BITFOLD_HD inline void add_infinity(S& s, bool negative) {
 }
 }  // namespace detail
 
-/// Adds one term, whatever it is, to a sum_of<T, What> or to what has the same flags and deposit(). y counts
-/// for terms of two inputs only.
+/// Adds one term, whatever it is, to a sum_of<T, What> or to what has the same flags and deposit().
+/// y counts for terms of two inputs only.
 template <term What, class S, class T>
 BITFOLD_HD inline void deposit(S& s, T x, T y = {}) {
   parts a = split(x), b = split(What == term::square ? x : y);
@@ -393,21 +400,31 @@ BITFOLD_HD inline void deposit(S& s, T x, T y = {}) {
     if constexpr (What == term::number)
       if (a.what == parts::nan) a = {0, 0, false, parts::finite};
     if constexpr (What == term::magnitude) a.negative = false;
-    if (a.what == parts::nan) s.flags |= a_nan;
-    else if (a.what == parts::infinite) detail::add_infinity(s, a.negative);
-    else detail::add_finite(s, a.m, a.shift, a.negative);
+    if (a.what == parts::nan)
+      s.flags |= a_nan;
+    else if (a.what == parts::infinite)
+      detail::add_infinity(s, a.negative);
+    else
+      detail::add_finite(s, a.m, a.shift, a.negative);
   } else if (a.what == parts::nan || b.what == parts::nan) {
     s.flags |= a_nan;
   } else if constexpr (What == term::square || What == term::product) {
-    const bool negative = a.negative != b.negative, infinite = a.what != parts::finite || b.what != parts::finite;
+    const bool negative = a.negative != b.negative,
+               infinite = a.what != parts::finite || b.what != parts::finite;
     const auto zero = [](const parts& p) { return p.what == parts::finite && p.m == 0; };
-    if (infinite && (zero(a) || zero(b))) s.flags |= a_nan;
-    else if (infinite) detail::add_infinity(s, negative);
-    else detail::add_finite(s, wide{a.m} * b.m, a.shift + b.shift,
-                            negative && !(std::is_integral_v<T> && (zero(a) || zero(b))));  // an integer has no -0
+    if (infinite && (zero(a) || zero(b)))
+      s.flags |= a_nan;
+    else if (infinite)
+      detail::add_infinity(s, negative);
+    else
+      detail::add_finite(
+          s, wide{a.m} * b.m, a.shift + b.shift,
+          negative && !(std::is_integral_v<T> && (zero(a) || zero(b))));  // an integer has no -0
   } else if (a.what == parts::infinite || b.what == parts::infinite) {
-    if (a.what == b.what && a.negative == b.negative) s.flags |= a_nan;
-    else detail::add_infinity(s, false);
+    if (a.what == b.what && a.negative == b.negative)
+      s.flags |= a_nan;
+    else
+      detail::add_infinity(s, false);
   } else if constexpr (What == term::difference) {
     const bool less = a.negative != b.negative ? a.negative
                       : a.shift != b.shift     ? (a.shift < b.shift) != a.negative
@@ -425,7 +442,7 @@ BITFOLD_HD inline void deposit(S& s, T x, T y = {}) {
   }
 }
 
-// ---- Rounding -----------------------------------------------------------------------------------------
+// ---- Rounding -----------------------------------------------------------------------------------
 
 template <class T, int Degree>
 BITFOLD_HD inline front front_of(const sum<T, Degree>& s) {
@@ -462,7 +479,9 @@ BITFOLD_HD inline bool fits(const sum<T, Degree>& s) {
   return true;
 }
 /// The value of a sum of term::presence.
-BITFOLD_HD inline std::uint64_t count(const front& x) { return x.kind == kind::finite ? x.bits.integer() : 0; }
+BITFOLD_HD inline std::uint64_t count(const front& x) {
+  return x.kind == kind::finite ? x.bits.integer() : 0;
+}
 /// The quotient by n, rounded once; NaN for n = 0.
 template <class Out>
 BITFOLD_HD_CALLED Out round_quotient(const front& x, std::uint64_t n) {
@@ -475,7 +494,8 @@ BITFOLD_HD_CALLED Out round_quotient(const front& x, std::uint64_t n) {
 /// The square root, rounded once; NaN for a negative value.
 template <class Out>
 BITFOLD_HD_CALLED Out round_root(const front& x) {
-  if (x.kind == kind::minus_infinity || (x.kind == kind::finite && x.negative)) return detail::of_kind<Out>(kind::nan);
+  if (x.kind == kind::minus_infinity || (x.kind == kind::finite && x.negative))
+    return detail::of_kind<Out>(kind::nan);
   return x.kind == kind::finite ? x.bits.root<Out>() : detail::of_kind<Out>(x.kind);
 }
 // The same of sums.
@@ -493,11 +513,13 @@ BITFOLD_HD inline Out round_root(const sum<T, Degree>& s) {
 }
 
 namespace detail {
-/// n times the sum of the squares minus the square of the sum, over n and max(0, n - ddof): the variance.
+/// n times the sum of the squares minus the square of the sum, over n and max(0, n - ddof): the
+/// variance.
 template <class Out, class T, class Finish>
-BITFOLD_HD inline Out variance(const sum<T, 1>& s, const sum<T, 2>& squares, std::uint64_t n, std::uint64_t ddof,
-                               Finish f) {
-  constexpr int half = sum<T, 1>::words, words = 2 * half > sum<T, 2>::words ? 2 * half : sum<T, 2>::words + 1;
+BITFOLD_HD inline Out variance(const sum<T, 1>& s, const sum<T, 2>& squares, std::uint64_t n,
+                               std::uint64_t ddof, Finish f) {
+  constexpr int half = sum<T, 1>::words,
+                words = 2 * half > sum<T, 2>::words ? 2 * half : sum<T, 2>::words + 1;
   if (!s.is_finite() || !squares.is_finite() || n == 0) return of_kind<Out>(kind::nan);
   word m[static_cast<std::size_t>(half)], d[static_cast<std::size_t>(words)] = {};
   wide carry = 0;
@@ -531,8 +553,9 @@ BITFOLD_HD inline Out variance(const sum<T, 1>& s, const sum<T, 2>& squares, std
 }
 }  // namespace detail
 
-/// The variance of n elements from their sum and that of their squares, rounded once: over n - ddof. NaN for
-/// no elements or if one is not finite; for n <= ddof inf, or NaN where nothing varies.
+/// The variance of n elements from their sum and that of their squares, rounded once: over n -
+/// ddof. NaN for no elements or if one is not finite; for n <= ddof inf, or NaN where nothing
+/// varies.
 template <class Out, class T>
 BITFOLD_HD_CALLED Out round_variance(const sum<T, 1>& s, const sum<T, 2>& squares, std::uint64_t n,
                                      std::uint64_t ddof = 0) {

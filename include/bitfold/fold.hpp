@@ -1,4 +1,5 @@
-// The folds, for scalars on host and device. See fold.inl for what a fold is, ops/ for one per operation.
+// The folds, for scalars on host and device. See fold.inl for what a fold is, ops/ for one per
+// operation.
 #pragma once
 
 #include <cstddef>
@@ -50,7 +51,8 @@ constexpr bool accumulates() {
 /// Whether elements T may be widened to A.
 template <class A, class T>
 BITFOLD_HD constexpr bool holds() {
-  if (std::is_integral_v<A>) return std::is_integral_v<T> && std::is_signed_v<T> == std::is_signed_v<A>;
+  if (std::is_integral_v<A>)
+    return std::is_integral_v<T> && std::is_signed_v<T> == std::is_signed_v<A>;
   return std::is_same_v<A, double> || (!std::is_integral_v<T> && !std::is_same_v<T, double>);
 }
 

@@ -1,5 +1,5 @@
-// What folds are made of. Included by fold.hpp in namespace bitfold::fold, and once per SIMD target by the
-// CPU engine, like method.inl, whose conventions hold here too.
+// What folds are made of. Included by fold.hpp in namespace bitfold::fold, and once per SIMD target
+// by the CPU engine, like method.inl, whose conventions hold here too.
 //
 // A fold turns elements into a state, states of neighbours in the tree into one, and the last one
 // into a result:
@@ -13,10 +13,11 @@
 //   finish<Out>(s, how)   the result, for how.n elements
 // It knows no threads, no SIMD width and no GPU.
 //
-// A binned fold, of method exact, has none of this but base, ordering (any) and takes: its states are sums of
-// exact.hpp, to which engines add terms as they come. Its form, the operation's `exact`, has
-//   terms                   what is summed: one or several exact::term, of elements as they are stored
-//   finish<Out>(how, s...)  the result, of their sums, rounded once
+// A binned fold, of method exact, has none of this but base, ordering (any) and takes: its states
+// are sums of exact.hpp, to which engines add terms as they come. Its form, the operation's
+// `exact`, has
+//   terms                   what is summed: one or several exact::term, of elements as they are
+//   stored finish<Out>(how, s...)  the result, of their sums, rounded once
 
 /// Adds up Term::of(x) by method M.
 template <class M, class Term>
@@ -192,7 +193,7 @@ struct both {
   }
 };
 
-// ---- Terms: what is made of an element first ---------------------------------------------------------
+// ---- Terms: what is made of an element first ----------------------------------------------------
 
 struct itself {
   static constexpr input takes = input::one;
@@ -264,7 +265,7 @@ struct one_of_two {
   }
 };
 
-// ---- Finishes ------------------------------------------------------------------------------------------
+// ---- Finishes -----------------------------------------------------------------------------------
 
 /// The value of a method's state as a double, rounded once (scalars only).
 template <class M, class S>
@@ -284,12 +285,12 @@ template <class M, class Term>
 struct averaged : additive<M, Term> {
   template <class Out, class S>
   BITFOLD_INLINE static Out finish(S s, finishing how) {
-    return arith::round_quotient_to<Out>(static_cast<double>(M::hi(s)), static_cast<double>(M::lo(s)),
-                                         how.n);
+    return arith::round_quotient_to<Out>(static_cast<double>(M::hi(s)),
+                                         static_cast<double>(M::lo(s)), how.n);
   }
 };
 
-// ---- Exact forms ---------------------------------------------------------------------------------------
+// ---- Exact forms --------------------------------------------------------------------------------
 
 template <class Form>
 struct binned {

@@ -13,12 +13,12 @@
 
 namespace bitfold {
 
-/// The methods with an order: NAME is method_id::NAME and the struct of that name in method.inl. Types, dispatch and kernels
-/// take theirs from here.
-#define BITFOLD_METHODS(METHOD)                                                                  \
-  METHOD(tree, canonical, "lanes add one by one, lanes and leaves fold in pairs")                \
-  METHOD(pairwise, canonical, "everything folds in pairs: full balanced depth")                  \
-  METHOD(kahan, canonical, "compensated (Neumaier): rounding errors summed alongside")           \
+/// The methods with an order: NAME is method_id::NAME and the struct of that name in method.inl.
+/// Types, dispatch and kernels take theirs from here.
+#define BITFOLD_METHODS(METHOD)                                                        \
+  METHOD(tree, canonical, "lanes add one by one, lanes and leaves fold in pairs")      \
+  METHOD(pairwise, canonical, "everything folds in pairs: full balanced depth")        \
+  METHOD(kahan, canonical, "compensated (Neumaier): rounding errors summed alongside") \
   METHOD(sequential, sequential, "plain left to right, for comparison")
 
 /// `exact` has none, and no struct: it is the operations' exact forms.
@@ -26,7 +26,7 @@ enum class method_id : std::uint8_t {
 #define BITFOLD_METHOD(name, ...) name,
   BITFOLD_METHODS(BITFOLD_METHOD)
 #undef BITFOLD_METHOD
-  exact
+      exact
 };
 
 /// In which order elements are taken.
@@ -34,7 +34,8 @@ enum class ordering : std::uint8_t {
   canonical,   ///< that of order.hpp, by every engine
   sequential,  ///< left to right: nothing to share out, so by the CPU's reference alone
   any,         ///< no order shows: into states that merge as integers (exact.hpp)
-  sorted,      ///< by arith::key_of, so that equal elements are neighbours: by a sort, and without a fold
+  sorted,  ///< by arith::key_of, so that equal elements are neighbours: by a sort, and without a
+           ///< fold
 };
 
 namespace method {
@@ -52,10 +53,10 @@ BITFOLD_HD_END
 /// The struct of method M is of<M>.
 template <method_id M>
 struct of_id;
-#define BITFOLD_METHOD(name, ...)      \
-  template <>                          \
-  struct of_id<method_id::name> {      \
-    using type = name;                 \
+#define BITFOLD_METHOD(name, ...) \
+  template <>                     \
+  struct of_id<method_id::name> { \
+    using type = name;            \
   };
 BITFOLD_METHODS(BITFOLD_METHOD)
 #undef BITFOLD_METHOD
@@ -73,10 +74,12 @@ struct method_info {
 
 /// Every method there is: the command line, the tests and the benches take their lists from here.
 inline constexpr std::array all_methods{
-#define BITFOLD_METHOD(name, order, summary) method_info{method_id::name, #name, ordering::order, summary},
+#define BITFOLD_METHOD(name, order, summary) \
+  method_info{method_id::name, #name, ordering::order, summary},
     BITFOLD_METHODS(BITFOLD_METHOD)
 #undef BITFOLD_METHOD
-    method_info{method_id::exact, "exact", ordering::any, "the true value, rounded once, whatever the order"},
+        method_info{method_id::exact, "exact", ordering::any,
+                    "the true value, rounded once, whatever the order"},
 };
 
 constexpr const method_info& info(method_id m) { return all_methods[static_cast<std::size_t>(m)]; }

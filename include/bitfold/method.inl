@@ -1,7 +1,7 @@
-// The methods: how elements are accumulated. Included by method.hpp in namespace bitfold::method, and
-// once per SIMD target by the CPU engine; V is a scalar or a SIMD vector, and `arith` and `order` are
-// the namespaces of the same name beside this one. BITFOLD_INLINE is the function specifier,
-// BITFOLD_LAMBDA what a lambda needs besides.
+// The methods: how elements are accumulated. Included by method.hpp in namespace bitfold::method,
+// and once per SIMD target by the CPU engine; V is a scalar or a SIMD vector, and `arith` and
+// `order` are the namespaces of the same name beside this one. BITFOLD_INLINE is the function
+// specifier, BITFOLD_LAMBDA what a lambda needs besides.
 //
 // A method is a state without an identity element and four functions:
 //   start(x)        the state of one element
@@ -10,12 +10,14 @@
 //                   whose elements lie among one another in the array, or of leaves
 //   round<Out>(s)   the result, rounded once (scalars only)
 //   hi(s), lo(s)    the same before rounding, as the sum of two numbers
-// and says how a lane takes its elements: lane_order. One that is `compensated` also starts from, and
-// adds, an element whose own rounding error is known. An engine never looks inside a state: it moves
-// states with map(f) (f applied to each part) and zip(f, a, b) (f applied to each pair of parts).
+// and says how a lane takes its elements: lane_order. One that is `compensated` also starts from,
+// and adds, an element whose own rounding error is known. An engine never looks inside a state: it
+// moves states with map(f) (f applied to each part) and zip(f, a, b) (f applied to each pair of
+// parts).
 
-// A lane order turns the elements of `Lanes` neighbouring lanes, side by side for the sake of speed,
-// into their states: get(row, lane) is an element, `count` <= Rows says how many rows there are.
+// A lane order turns the elements of `Lanes` neighbouring lanes, side by side for the sake of
+// speed, into their states: get(row, lane) is an element, `count` <= Rows says how many rows there
+// are.
 
 /// One after the other.
 struct in_sequence {
@@ -63,8 +65,8 @@ struct in_pairs {
 template <class M, int Rows, class Get>
 BITFOLD_INLINE auto fold_lane(int count, Get get) {
   decltype(M::start(get(0))) out[1];
-  M::lane_order::template fold<M, Rows, 1>(count, [&](int r, int) BITFOLD_LAMBDA { return get(r); },
-                                           out);
+  M::lane_order::template fold<M, Rows, 1>(
+      count, [&](int r, int) BITFOLD_LAMBDA { return get(r); }, out);
   return out[0];
 }
 

@@ -1,5 +1,6 @@
-// The folds and the operations made of them. Included by fold.hpp in namespace bitfold, and once per SIMD
-// target by the CPU engine; `arith`, `order` and `method` are the namespaces of the same name there.
+// The folds and the operations made of them. Included by fold.hpp in namespace bitfold, and once
+// per SIMD target by the CPU engine; `arith`, `order` and `method` are the namespaces of the same
+// name there.
 namespace fold {
 #ifdef BITFOLD_ANOTHER_NAMESPACE
 using bitfold::fold::accumulates;
@@ -25,8 +26,8 @@ struct placed_at {
 
 }  // namespace fold
 
-/// Each operation of op.hpp is a struct NAME_op here: fold<M, T> is its fold for elements T by method M (any
-/// M where it takes none).
+/// Each operation of op.hpp is a struct NAME_op here: fold<M, T> is its fold for elements T by
+/// method M (any M where it takes none).
 namespace op {
 using bitfold::fold::counts;
 using bitfold::fold::finishing;
@@ -45,8 +46,8 @@ using fold::exact_sum;
 #include <bitfold/ops/sums.inl>
 }  // namespace op
 
-/// From names to folds: f(fold::chosen<F, A, Types>{}), F the fold of op by method m for elements like T,
-/// accumulated in A.
+/// From names to folds: f(fold::chosen<F, A, Types>{}), F the fold of op by method m for elements
+/// like T, accumulated in A.
 struct algebra {
   template <class T, class A, class F>
   static decltype(auto) visit(op_id op, method_id m, F&& f) {
@@ -63,9 +64,11 @@ struct algebra {
   template <class Op, class T, class A, typing Types, bool Takes, class F>
   static decltype(auto) by(method_id m, F& f) {
     if constexpr (!fold::accumulates<Types, A>()) {
-      return f(fold::chosen<typename op::sum_op::template fold<method::tree, T>, A, typing::additive>{});
+      return f(
+          fold::chosen<typename op::sum_op::template fold<method::tree, T>, A, typing::additive>{});
     } else if constexpr (requires { typename Op::exact; }) {
-      if (m == method_id::exact) return f(fold::chosen<fold::binned<typename Op::exact>, A, Types>{});
+      if (m == method_id::exact)
+        return f(fold::chosen<fold::binned<typename Op::exact>, A, Types>{});
       return in_order<Op, T, A, Types, Takes>(m, f);
     } else {
       return in_order<Op, T, A, Types, Takes>(m, f);
@@ -76,7 +79,8 @@ struct algebra {
     if constexpr (Takes && !std::is_integral_v<A>) {
       switch (m) {
 #define BITFOLD_METHOD(name, ...) \
-  case method_id::name: return f(fold::chosen<typename Op::template fold<method::name, T>, A, Types>{});
+  case method_id::name:           \
+    return f(fold::chosen<typename Op::template fold<method::name, T>, A, Types>{});
         BITFOLD_METHODS(BITFOLD_METHOD)
 #undef BITFOLD_METHOD
         case method_id::exact: break;  // not reached

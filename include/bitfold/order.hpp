@@ -1,5 +1,5 @@
-// The canonical order, version 1: n -> one binary tree over the elements 0..n-1. It knows nothing of
-// threads, SIMD lanes or multiprocessors, nor of dtype, operation, method or machine.
+// The canonical order, version 1: n -> one binary tree over the elements 0..n-1. It knows nothing
+// of threads, SIMD lanes or multiprocessors, nor of dtype, operation, method or machine.
 //
 //   leaf   `leaf` consecutive elements; the last may be short.
 //   lane   element i of a leaf belongs to lane i mod `lanes`; a lane takes its elements, at most
@@ -7,8 +7,8 @@
 //   fold   a leaf's lanes fold in adjacent pairs, level by level; then so do the leaves. A missing
 //          partner passes the value through unchanged; no identity element is ever added.
 //
-// docs/order.md says why these numbers. Changing any of them, or the fold, means a new `version` and
-// new golden bits in the same commit.
+// docs/order.md says why these numbers. Changing any of them, or the fold, means a new `version`
+// and new golden bits in the same commit.
 #pragma once
 
 #include <cstdint>
@@ -37,13 +37,11 @@ BITFOLD_HD constexpr int leaf_size(index n, index l) {
 BITFOLD_HD constexpr int lane_count(int size) { return size < lanes ? size : lanes; }
 
 /// Elements of lane `lane` in a leaf of `size` elements: those at lane, lane + lanes, ...
-BITFOLD_HD constexpr int lane_size(int size, int lane) {
-  return (size - lane + lanes - 1) / lanes;
-}
+BITFOLD_HD constexpr int lane_size(int size, int lane) { return (size - lane + lanes - 1) / lanes; }
 
-/// The fold, top down: the left part is the largest power of two below count. This is the same tree as
-/// adjacent pairs level by level with a missing partner passed through.
-/// get(i) yields item i; count >= 1.
+/// The fold, top down: the left part is the largest power of two below count. This is the same tree
+/// as adjacent pairs level by level with a missing partner passed through. get(i) yields item i;
+/// count >= 1.
 template <class Get, class Merge>
 constexpr auto fold(index first, index count, Get& get, Merge& merge) -> decltype(get(first)) {
   if (count == 1) return get(first);
@@ -54,8 +52,8 @@ constexpr auto fold(index first, index count, Get& get, Merge& merge) -> decltyp
   return merge(a, b);
 }
 
-/// The whole canonical order over n >= 1 elements, run in the plainest way: the reference that every
-/// engine is compared with.
+/// The whole canonical order over n >= 1 elements, run in the plainest way: the reference that
+/// every engine is compared with.
 ///   lane(count, get)  the method's state for one lane of `count` elements get(0..count)
 ///   merge(a, b)       the method's merge, a left of b in the tree (of lanes, whose elements lie
 ///                     among one another)

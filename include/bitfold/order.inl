@@ -1,5 +1,5 @@
-// The one fold of the canonical order. Included by order.hpp in namespace bitfold::order, and once per
-// SIMD target by the CPU engine, so that it is compiled for that target's registers.
+// The one fold of the canonical order. Included by order.hpp in namespace bitfold::order, and once
+// per SIMD target by the CPU engine, so that it is compiled for that target's registers.
 // BITFOLD_INLINE is the function specifier to use.
 
 // Adjacent pairs, level by level, of v[0..count); a missing partner passes the value through.

@@ -1,17 +1,18 @@
-// Operations of the caller's own. Such an operation is a struct of static functions, BITFOLD_HD if it is to
-// run on GPUs too:
+// Operations of the caller's own. Such an operation is a struct of static functions, BITFOLD_HD if
+// it is to run on GPUs too:
 //
 //   struct complex_sum {
-//     struct state { double re, im; };                     // trivially copyable, default constructible
-//     BITFOLD_HD static state start(complex x);            // of one element; two arguments for pairs()
-//     BITFOLD_HD static state merge(state a, state b);     // of two sets of elements, see below
-//     BITFOLD_HD static complex finish(state s, std::uint64_t n);  // the result for n elements
+//     struct state { double re, im; };                     // trivially copyable, default
+//     constructible BITFOLD_HD static state start(complex x);            // of one element; two
+//     arguments for pairs() BITFOLD_HD static state merge(state a, state b);     // of two sets of
+//     elements, see below BITFOLD_HD static complex finish(state s, std::uint64_t n);  // the
+//     result for n elements
 //   };
 //
-// and, if wanted: add(state s, element x), which is else merge(s, start(x)), of pairs() add(s, x, y); a third
-// argument of merge, bitfold::fold::counts{left, right}, which says how many elements a and b have, and then there has
-// to be an add; finish(state) without n; empty(), the result for no elements, which is else an error. Members that are
-// not static are never used.
+// and, if wanted: add(state s, element x), which is else merge(s, start(x)), of pairs() add(s, x,
+// y); a third argument of merge, bitfold::fold::counts{left, right}, which says how many elements a
+// and b have, and then there has to be an add; finish(state) without n; empty(), the result for no
+// elements, which is else an error. Members that are not static are never used.
 //
 // The states are merged in the canonical order (order.hpp), lanes one by one, whatever runs them.
 // That is not the order of the array: a leaf's lanes have every 32nd element, so that from 33
@@ -44,7 +45,8 @@ struct contraction_probe {
     const float a = tenth, b = ten, c = one;
     if (a * b - c == 0) return;  // rounded, the product is 1
     std::fputs(
-        "bitfold: a file of this program that includes bitfold/own.hpp is compiled with contraction of floating-point "
+        "bitfold: a file of this program that includes bitfold/own.hpp is compiled with "
+        "contraction of floating-point "
         "expressions, which changes the bits; compile it with -ffp-contract=off\n",
         stderr);
     std::abort();
@@ -140,8 +142,10 @@ struct own {
         return Op::finish(s.value);
     }();
     using R = std::remove_const_t<decltype(r)>;
-    static_assert(std::is_trivially_copyable_v<R> && std::is_default_constructible_v<R> && alignof(R) <= 16,
-                  "bitfold: a result must be trivially copyable, default constructible and not aligned to more than 16");
+    static_assert(
+        std::is_trivially_copyable_v<R> && std::is_default_constructible_v<R> && alignof(R) <= 16,
+        "bitfold: a result must be trivially copyable, default constructible and not aligned to "
+        "more than 16");
     if constexpr (std::is_same_v<R, float> || std::is_same_v<R, double>) {
       if (r != r) return arith::canonical_nan<R>;
     }
@@ -150,14 +154,17 @@ struct own {
 
  private:
   BITFOLD_HD static kept joined(const kept& a, const kept& b, counts n) {
-    static_assert(!counted || requires { Op::add(a, std::declval<Value>()); } ||
-                      requires { Op::add(a, std::declval<Value>().x, std::declval<Value>().y); },
-                  "bitfold: an operation whose merge takes counts needs an add");
+    static_assert(
+        !counted || requires { Op::add(a, std::declval<Value>()); } ||
+            requires { Op::add(a, std::declval<Value>().x, std::declval<Value>().y); },
+        "bitfold: an operation whose merge takes counts needs an add");
     if constexpr (counted) {
-      static_assert(std::is_same_v<decltype(Op::merge(a, b, n)), kept>, "bitfold: merge must return what start returns");
+      static_assert(std::is_same_v<decltype(Op::merge(a, b, n)), kept>,
+                    "bitfold: merge must return what start returns");
       return Op::merge(a, b, n);
     } else {
-      static_assert(std::is_same_v<decltype(Op::merge(a, b)), kept>, "bitfold: merge must return what start returns");
+      static_assert(std::is_same_v<decltype(Op::merge(a, b)), kept>,
+                    "bitfold: merge must return what start returns");
       return Op::merge(a, b);
     }
   }

@@ -32,7 +32,8 @@
 
 namespace bitfold {
 
-/// The C++ type in which Op of elements T comes out by default: as make_reduction (reduction.hpp) says.
+/// The C++ type in which Op of elements T comes out by default: as make_reduction (reduction.hpp)
+/// says.
 template <op_id Op, class T>
 using default_output = std::conditional_t<
     info(Op).types == typing::place || info(Op).types == typing::count, std::int64_t,
@@ -40,7 +41,8 @@ using default_output = std::conditional_t<
         info(Op).types == typing::truth, std::uint8_t,
         std::conditional_t<!std::is_integral_v<T> || info(Op).types == typing::same, T,
                            std::conditional_t<info(Op).types != typing::additive, double,
-                                              std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>>>>;
+                                              std::conditional_t<std::is_signed_v<T>, std::int64_t,
+                                                                 std::uint64_t>>>>>;
 
 /// An operation of bitfold's, by name: see ops below.
 template <op_id Op, method_id Method = method_id::tree, class Acc = void, class Out = void>
@@ -81,7 +83,8 @@ struct operation {
     std::optional<dtype> a, r;
     if constexpr (!std::is_void_v<Acc>) a = dtype_of<Acc>;
     if constexpr (!std::is_void_v<Out>) r = dtype_of<Out>;
-    return make_reduction(Op, takes(Op, Method) ? std::optional(Method) : std::nullopt, dtype_of<T>, a, r, subtracted);
+    return make_reduction(Op, takes(Op, Method) ? std::optional(Method) : std::nullopt, dtype_of<T>,
+                          a, r, subtracted);
   }
 };
 
@@ -125,7 +128,8 @@ auto result_type() {
     return std::type_identity<typename Op::template output<T>>{};
   } else {
     using F = fold::own<Op, value_of<Source>>;
-    return std::type_identity<decltype(F::result(std::declval<typename F::template state<void>>(), 0))>{};
+    return std::type_identity<decltype(F::result(std::declval<typename F::template state<void>>(),
+                                                 0))>{};
   }
 }
 template <class Op, class Source>
@@ -171,7 +175,7 @@ cpu::own_fold own_fold_of(const Source& from, void* out) {
   return f;
 }
 
-// ---- What is refused, in a line each ----------------------------------------------------------
+// ---- What is refused, in a line each ------------------------------------------------------------
 
 template <class>
 inline constexpr bool no = false;
@@ -298,7 +302,7 @@ inline constexpr bool is_reduction = std::is_same_v<X, reduction>;
 template <std::ranges::range X>
 inline constexpr bool is_reduction<X> = std::is_same_v<std::ranges::range_value_t<X>, reduction>;
 
-// ---- Of a whole input -------------------------------------------------------------------------
+// ---- Of a whole input ---------------------------------------------------------------------------
 
 template <class Input, class... Op>
 auto reduce_whole(const cpu::options& how, const Input& input, const Op&... op) {
@@ -340,8 +344,9 @@ auto reduce_whole(const cpu::options& how, const Input& input, const Op&... op) 
     }
   };
   const auto each = [&](auto&& f) {
-    [&]<std::size_t... I>(std::index_sequence<I...>) { (f(op, std::get<I>(results)), ...); }(
-        std::index_sequence_for<Op...>{});
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (f(op, std::get<I>(results)), ...);
+    }(std::index_sequence_for<Op...>{});
   };
   each(ask);
   p.all = all;
@@ -358,7 +363,7 @@ auto reduce_whole(const cpu::options& how, const Input& input, const Op&... op) 
     return results;
 }
 
-// ---- Along axes, of segments, by key, of windows ----------------------------------------------
+// ---- Along axes, of segments, by key, of windows ------------------------------------------------
 
 /// Arrays as the functions of cpu.hpp take them; y is null of one.
 template <class T>
@@ -501,7 +506,7 @@ void reduce_shaped_into(const cpu::options& how, const Input& input, const Shape
   }
 }
 
-// ---- Which of these ---------------------------------------------------------------------------
+// ---- Which of these -----------------------------------------------------------------------------
 
 template <class Input>
 auto choose(const cpu::options&, const Input&) {

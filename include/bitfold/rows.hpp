@@ -1,12 +1,13 @@
-// Functions of rows: every element of a row by itself and by what the row's elements come to, as training and inference
-// want them. Statistics are bitfold's reductions of the row, in its canonical order by method tree; what is done with
-// them is rounded operation by operation to f32 (f64 for f64), and each result once to the type of x. So a row's bits
-// depend on its own elements alone, on CPUs and GPUs alike.
+// Functions of rows: every element of a row by itself and by what the row's elements come to, as
+// training and inference want them. Statistics are bitfold's reductions of the row, in its
+// canonical order by method tree; what is done with them is rounded operation by operation to f32
+// (f64 for f64), and each result once to the type of x. So a row's bits depend on its own elements
+// alone, on CPUs and GPUs alike.
 //
-//   softmax               exp(x - m) (1 / s), m the largest element, s the sum of exp(x - m) (operation softmax_denominator)
-//   log_softmax           x - m - log s
-//   layer_norm            ((x - mean) - e) rstd w + b, rstd = 1 / sqrt(var + eps), var with ddof 0, e the error of the rounded mean
-//   rms_norm              x rstd w, rstd = 1 / sqrt(sum of squares / n + eps)
+//   softmax               exp(x - m) (1 / s), m the largest element, s the sum of exp(x - m)
+//   (operation softmax_denominator) log_softmax           x - m - log s layer_norm            ((x -
+//   mean) - e) rstd w + b, rstd = 1 / sqrt(var + eps), var with ddof 0, e the error of the rounded
+//   mean rms_norm              x rstd w, rstd = 1 / sqrt(sum of squares / n + eps)
 // and, of g = dL/dy, their gradients dL/dx:
 //   softmax_backward      (g - dot(g, y)) y, of y = softmax(x)
 //   log_softmax_backward  g - exp(y) sum(g), of y = log_softmax(x)
@@ -14,7 +15,8 @@
 //   rms_norm_backward     (g w - z dot(g w, z) / n) rstd, z = x rstd
 // and, of each element by itself, for what is made of these:
 //   exp                   exp(x)
-// exp and log are bitfold's own. A row with a NaN, or whose largest element is infinite, has NaN for softmax and log_softmax.
+// exp and log are bitfold's own. A row with a NaN, or whose largest element is infinite, has NaN
+// for softmax and log_softmax.
 #pragma once
 
 #include <cstddef>
@@ -38,52 +40,60 @@ enum class row_function : std::uint8_t {
   exp
 };
 
-/// `count` rows of n <= 2^24 elements (exp: any n) of a float type, one behind the other, and what a function takes besides. Elements lie
-/// at addresses aligned to themselves.
+/// `count` rows of n <= 2^24 elements (exp: any n) of a float type, one behind the other, and what
+/// a function takes besides. Elements lie at addresses aligned to themselves.
 struct rows {
   dtype type;
   std::size_t count, n;
-  const void* x;             ///< of a gradient: g
-  const void* y = nullptr;   ///< of a gradient: what the function gave (softmax) or took (norms)
-  const void* w = nullptr;   ///< of norms and their gradients: n weights of type `type`; none: 1
-  const void* b = nullptr;   ///< of layer_norm: n of them; none: nothing is added
-  /// One for each row, f32 or, for f64, f64: written by norms, read by their gradients. `mean` of layer_norm alone.
+  const void* x;            ///< of a gradient: g
+  const void* y = nullptr;  ///< of a gradient: what the function gave (softmax) or took (norms)
+  const void* w = nullptr;  ///< of norms and their gradients: n weights of type `type`; none: 1
+  const void* b = nullptr;  ///< of layer_norm: n of them; none: nothing is added
+  /// One for each row, f32 or, for f64, f64: written by norms, read by their gradients. `mean` of
+  /// layer_norm alone.
   void *mean = nullptr, *rstd = nullptr;
   double eps = 0;
 };
 
-/// Rows of a matrix by their places: output k is of rows places[offsets[k]] to places[offsets[k + 1] - 1], in this order, which
-/// may be none and are at most 2^24.
+/// Rows of a matrix by their places: output k is of rows places[offsets[k]] to places[offsets[k +
+/// 1] - 1], in this order, which may be none and are at most 2^24.
 struct row_segments {
   const std::int64_t *places, *offsets;
   std::size_t outputs;  ///< one less than there are offsets
 };
 
 namespace cpu {
-/// Writes the rows to `out`, which may be x. Errors (errc::usage, naming the argument): a type that is no float; a longer row; a
-/// pointer that is needed and null; those of `how`.
+/// Writes the rows to `out`, which may be x. Errors (errc::usage, naming the argument): a type that
+/// is no float; a longer row; a pointer that is needed and null; those of `how`.
 void apply(row_function f, const rows& of, void* out, const options& how = {});
 
-/// What the parameters of a norm get, of its gradient `f` and what that takes: dw[i] = sum of g z, db[i] = sum of g over the rows'
-/// elements i, by method tree in the rows' order, rounded once. Either may be null; db is of layer_norm_backward alone.
-/// Errors, besides: a function that is no gradient of a norm; more than 2^24 rows.
-void parameter_gradients(row_function f, const rows& of, void* dw, void* db, const options& how = {});
+/// What the parameters of a norm get, of its gradient `f` and what that takes: dw[i] = sum of g z,
+/// db[i] = sum of g over the rows' elements i, by method tree in the rows' order, rounded once.
+/// Either may be null; db is of layer_norm_backward alone. Errors, besides: a function that is no
+/// gradient of a norm; more than 2^24 rows.
+void parameter_gradients(row_function f, const rows& of, void* dw, void* db,
+                         const options& how = {});
 
-/// Writes outputs of n elements each: the sum of its rows of of.x, element by element, by method tree, rounded to f32 (f64), to
-/// which `base` is added, where there is one, as many rows as outputs; rounded once. An output without rows is as in `base`, or 0.
-/// Errors, besides: a place that is not below of.count; offsets that fall.
-void sum_rows(const rows& of, const row_segments& by, const void* base, void* out, const options& how = {});
+/// Writes outputs of n elements each: the sum of its rows of of.x, element by element, by method
+/// tree, rounded to f32 (f64), to which `base` is added, where there is one, as many rows as
+/// outputs; rounded once. An output without rows is as in `base`, or 0. Errors, besides: a place
+/// that is not below of.count; offsets that fall.
+void sum_rows(const rows& of, const row_segments& by, const void* base, void* out,
+              const options& how = {});
 }  // namespace cpu
 
 namespace cuda {
-/// The same in device memory. Needs no workspace, and does not synchronise. Errors, besides: errc::no_device, errc::cuda.
+/// The same in device memory. Needs no workspace, and does not synchronise. Errors, besides:
+/// errc::no_device, errc::cuda.
 void apply(row_function f, const rows& of, void* out, stream where = nullptr);
 
 std::size_t parameter_gradients_workspace_bytes(row_function f, const rows& of);
-void parameter_gradients(row_function f, const rows& of, void* dw, void* db, void* workspace, std::size_t workspace_size, stream where = nullptr);
+void parameter_gradients(row_function f, const rows& of, void* dw, void* db, void* workspace,
+                         std::size_t workspace_size, stream where = nullptr);
 
 /// Places and offsets lie in device memory and are not looked at.
-void sum_rows(const rows& of, const row_segments& by, const void* base, void* out, stream where = nullptr);
+void sum_rows(const rows& of, const row_segments& by, const void* base, void* out,
+              stream where = nullptr);
 }  // namespace cuda
 
 }  // namespace bitfold

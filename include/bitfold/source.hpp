@@ -1,5 +1,6 @@
-// Where elements come from: what bitfold::reduce (reduce.hpp, cuda/reduce.cuh) takes as its input. A source is
-// a value that is copied to wherever the fold runs; the arrays stay where they are, and must live that long.
+// Where elements come from: what bitfold::reduce (reduce.hpp, cuda/reduce.cuh) takes as its input.
+// A source is a value that is copied to wherever the fold runs; the arrays stay where they are, and
+// must live that long.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +20,10 @@ namespace detail {
 
 /// Whether T is an element type of bitfold's own operations.
 template <class T>
-inline constexpr bool is_element = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16> ||
-                                   std::is_same_v<T, float> || std::is_same_v<T, double> ||
-                                   (std::is_integral_v<T> && !std::is_same_v<T, bool> &&
-                                    sizeof(T) <= 8);
+inline constexpr bool is_element =
+    std::is_same_v<T, float16> || std::is_same_v<T, bfloat16> || std::is_same_v<T, float> ||
+    std::is_same_v<T, double> ||
+    (std::is_integral_v<T> && !std::is_same_v<T, bool> && sizeof(T) <= 8);
 
 /// Elements as functions take them: f16 and bf16 as float, all others as they are.
 template <class T>
@@ -87,8 +88,8 @@ struct pair_source {
   bool readable() const { return detail::is_readable(x) && detail::is_readable(y); }
 };
 
-/// f(x[i], y[i], ...) for each i. A value that is no float, double or integer of up to 64 bits is for operations of
-/// the caller's own only.
+/// f(x[i], y[i], ...) for each i. A value that is no float, double or integer of up to 64 bits is
+/// for operations of the caller's own only.
 template <class F, class... T>
 struct transform_source {
   F f;
@@ -207,15 +208,17 @@ auto pairs(X&& x, Y&& y) {
     return pair_source<element_of<X>>{};
 }
 
-/// f applied to one or more arrays of one length (errc::usage if not), element by element. f is copied, called by
-/// several threads and more than once for an element, and gives the same each time; for a GPU it is a function object of
-/// BITFOLD_HD (or a __host__ __device__ lambda with nvcc's --extended-lambda).
+/// f applied to one or more arrays of one length (errc::usage if not), element by element. f is
+/// copied, called by several threads and more than once for an element, and gives the same each
+/// time; for a GPU it is a function object of BITFOLD_HD (or a __host__ __device__ lambda with
+/// nvcc's --extended-lambda).
 template <class F, element_range X, element_range... More>
 auto transform(F f, X&& x, More&&... more) {
   detail::refuse_temporaries<X, More...>();
   const std::size_t n = std::ranges::size(x);
   (detail::common_size(n, more), ...);
-  return transform_source<F, element_of<X>, element_of<More>...>{f, detail::arrays_of(x, more...), n};
+  return transform_source<F, element_of<X>, element_of<More>...>{f, detail::arrays_of(x, more...),
+                                                                 n};
 }
 
 /// The elements of a range, of pairs or of a transform with their places, as indexed_value: for

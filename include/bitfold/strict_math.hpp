@@ -1,7 +1,7 @@
-// Refuses compilers that may reassociate, assume away NaN or -0, or evaluate in another precision: the
-// bits would not be bitfold's. Where the compiler tells, it is an error here (g++ tells all; clang++
-// tells -ffast-math and -ffinite-math-only); where it does not, the program stops when it starts,
-// if what the compiler makes of the probe below shows it.
+// Refuses compilers that may reassociate, assume away NaN or -0, or evaluate in another precision:
+// the bits would not be bitfold's. Where the compiler tells, it is an error here (g++ tells all;
+// clang++ tells -ffast-math and -ffinite-math-only); where it does not, the program stops when it
+// starts, if what the compiler makes of the probe below shows it.
 #pragma once
 
 #include <cfloat>
@@ -12,10 +12,12 @@
 
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || \
     defined(__NO_SIGNED_ZEROS__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
-#error "bitfold: this file is compiled with -ffast-math, -Ofast or a part of them, which changes the bits; compile it without"
+#error \
+    "bitfold: this file is compiled with -ffast-math, -Ofast or a part of them, which changes the bits; compile it without"
 #endif
 #if defined(FLT_EVAL_METHOD) && FLT_EVAL_METHOD != 0
-#error "bitfold: this target evaluates float in a wider type (x87); compile with -msse2 -mfpmath=sse"
+#error \
+    "bitfold: this target evaluates float in a wider type (x87); compile with -msse2 -mfpmath=sse"
 #endif
 static_assert(0.1 != 0.1f,
               "bitfold: this file is compiled with -fsingle-precision-constant, which changes the "
@@ -38,7 +40,8 @@ struct strict_math_probe {
     const bool assumes_finite = !(x != x) || !std::isinf(y);
     if (!reassociates && !by_reciprocal && !drops_zero && !assumes_finite) return;
     std::fputs(
-        "bitfold: a file of this program that includes bitfold is compiled with -ffast-math or a part "
+        "bitfold: a file of this program that includes bitfold is compiled with -ffast-math or a "
+        "part "
         "of it, which changes the bits; compile it without\n",
         stderr);
     std::abort();

@@ -15,9 +15,9 @@
 namespace bitfold::testing {
 
 template <class T>
-concept element = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16> ||
-    std::is_same_v<T, float> || std::is_same_v<T, double> ||
-    (std::is_integral_v<T> && !std::is_same_v<T, bool>);
+concept element =
+    std::is_same_v<T, float16> || std::is_same_v<T, bfloat16> || std::is_same_v<T, float> ||
+    std::is_same_v<T, double> || (std::is_integral_v<T> && !std::is_same_v<T, bool>);
 
 /// What ulp_distance says where there is no distance. No tolerance admits it.
 inline constexpr std::uint64_t no_distance = UINT64_MAX;
@@ -74,14 +74,12 @@ constexpr bool same_bits(T a, T b) {
 /// A vector, a span, an array: of elements, or of scalars.
 template <class R>
 concept element_range = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
-    requires(const std::ranges::range_value_t<R>& x) {
-  as_scalar(x);
-};
+                        requires(const std::ranges::range_value_t<R>& x) { as_scalar(x); };
 
 /// The first index where the bits differ, or where one of the two ends; nothing if they are the
 /// same.
 template <element_range A, element_range B>
-requires std::is_same_v<std::ranges::range_value_t<A>, std::ranges::range_value_t<B>>
+  requires std::is_same_v<std::ranges::range_value_t<A>, std::ranges::range_value_t<B>>
 constexpr std::optional<std::size_t> first_difference(const A& a, const B& b) {
   const std::size_t m = std::ranges::size(a), n = std::ranges::size(b), both = m < n ? m : n;
   for (std::size_t i = 0; i < both; ++i)

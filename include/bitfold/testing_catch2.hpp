@@ -116,7 +116,7 @@ class range_matcher : public matcher_base<std::span<const T>> {
 
 /// A value, or a range of as many values, at most `ulps` from the expected one (see ulp_distance).
 template <class T>
-requires element<T> || std::is_same_v<T, scalar>
+  requires element<T> || std::is_same_v<T, scalar>
 auto WithinUlpsOf(T expected, std::uint64_t ulps) {
   return detail::value_matcher<T>(expected, ulps);
 }
@@ -127,8 +127,10 @@ auto WithinUlpsOf(const R& expected, std::uint64_t ulps) {
 
 /// A value, or a range of as many values, with exactly these bits (see same_bits).
 template <class T>
-requires element<T> || std::is_same_v<T, scalar>
-auto HasBitsOf(T expected) { return detail::value_matcher<T>(expected, std::nullopt); }
+  requires element<T> || std::is_same_v<T, scalar>
+auto HasBitsOf(T expected) {
+  return detail::value_matcher<T>(expected, std::nullopt);
+}
 template <element_range R>
 auto HasBitsOf(const R& expected) {
   return detail::range_matcher<std::ranges::range_value_t<R>>(expected, std::nullopt);

@@ -1,5 +1,6 @@
-// Reductions by method exact of an input that comes in pieces: arrays of a list, parts of a file, shares of threads
-// or machines. The result is that of all of it in one array, in whatever order and pieces it came:
+// Reductions by method exact of an input that comes in pieces: arrays of a list, parts of a file,
+// shares of threads or machines. The result is that of all of it in one array, in whatever order
+// and pieces it came:
 //
 //   using namespace bitfold;
 //   totals norm({make_reduction(op_id::norm_l2, method_id::exact, dtype::f32)});
@@ -42,7 +43,8 @@ class exact_sums {
   void merge(const exact_sums& o);
   /// The result of r, one of those, for n elements in all.
   scalar result(const reduction& r, std::uint64_t n) const;
-  /// Whether it is the value itself and not what is left of that modulo 2^bits: of integers; of floats true.
+  /// Whether it is the value itself and not what is left of that modulo 2^bits: of integers; of
+  /// floats true.
   bool fits(const reduction& r) const;
 
  private:
@@ -55,11 +57,12 @@ class exact_sums {
 /// Two threads must not change the same one. Up to 2^60 elements.
 class totals {
  public:
-  /// Errors (errc::usage): a reduction that is not by method exact; element types or numbers of inputs that differ.
+  /// Errors (errc::usage): a reduction that is not by method exact; element types or numbers of
+  /// inputs that differ.
   explicit totals(std::vector<reduction> all);
 
-  /// Adds n elements, or pairs of them (y is null where the reductions take one input); any alignment. Where it
-  /// throws, nothing is added. Errors: as those of cpu::reduce.
+  /// Adds n elements, or pairs of them (y is null where the reductions take one input); any
+  /// alignment. Where it throws, nothing is added. Errors: as those of cpu::reduce.
   void add(const void* x, const void* y, std::size_t n, const cpu::options& how = {});
   /// Errors (errc::usage), besides: a T that is not the element type; spans of two lengths.
   template <class T>
@@ -81,8 +84,8 @@ class totals {
   std::uint64_t count() const { return count_; }
   /// Of reductions()[k]: what cpu::reduce gives for all elements at once.
   scalar result(std::size_t k) const;
-  /// Whether that is the true value: false for an integer that its type does not hold, where it is what is left of
-  /// it modulo 2^bits.
+  /// Whether that is the true value: false for an integer that its type does not hold, where it is
+  /// what is left of it modulo 2^bits.
   bool fits(std::size_t k) const;
 
  private:

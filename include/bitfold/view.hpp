@@ -1,6 +1,6 @@
-// Arrays of several axes, of any layout, and reductions along some of them. Each output is the canonical order
-// over its own elements, taken in row-major order of the reduced axes: its bits depend on nothing else, neither
-// on the other outputs nor on where the elements lie.
+// Arrays of several axes, of any layout, and reductions along some of them. Each output is the
+// canonical order over its own elements, taken in row-major order of the reduced axes: its bits
+// depend on nothing else, neither on the other outputs nor on where the elements lie.
 //
 //   const view x = row_major(dtype::f32, data, {32, 64, 128});
 //   std::vector<float> means(64);
@@ -22,8 +22,8 @@ namespace bitfold {
 
 inline constexpr int most_axes = 8;
 
-/// Element (i0, i1, ...) lies at data + i0 stride[0] + i1 stride[1] + ..., strides in elements; they may be zero or
-/// negative.
+/// Element (i0, i1, ...) lies at data + i0 stride[0] + i1 stride[1] + ..., strides in elements;
+/// they may be zero or negative.
 struct view {
   dtype type;
   const void* data;
@@ -37,34 +37,37 @@ inline view row_major(dtype type, const void* data, std::initializer_list<std::i
   return row_major(type, data, std::span(extents.begin(), extents.size()));
 }
 
-/// The same elements with axis order[k] in place k. Errors (errc::usage): no permutation of the axes.
+/// The same elements with axis order[k] in place k. Errors (errc::usage): no permutation of the
+/// axes.
 view permuted(const view& x, std::span<const int> order);
-/// Elements begin, begin + step, ... of an axis, `count` of them; a negative step goes backwards. Errors
-/// (errc::usage): an axis that x has not; elements that it has not.
+/// Elements begin, begin + step, ... of an axis, `count` of them; a negative step goes backwards.
+/// Errors (errc::usage): an axis that x has not; elements that it has not.
 view sliced(const view& x, int axis, std::int64_t begin, std::int64_t count, std::int64_t step = 1);
 
-/// A sliding window along an axis: `size` elements, `dilation` apart, every `stride` elements. The first begins `padding`
-/// elements before the axis, and the last ends at most so many behind it.
+/// A sliding window along an axis: `size` elements, `dilation` apart, every `stride` elements. The
+/// first begins `padding` elements before the axis, and the last ends at most so many behind it.
 struct window {
   int axis;
   std::int64_t size, stride = 1, dilation = 1, padding = 0;
 };
-/// All windows that lie in x: its axes with the number of windows for extents, then one of the window's size for each
-/// of `of`. Nothing is copied; to pool, reduce the last axes. Errors (errc::usage): an axis that x has not or twice; a
-/// size, stride or dilation below 1; a window longer than its axis (with its padding); a padding, as no view has it (see
-/// reduce_windows); more than 2^60 windows along an axis; more than most_axes axes.
+/// All windows that lie in x: its axes with the number of windows for extents, then one of the
+/// window's size for each of `of`. Nothing is copied; to pool, reduce the last axes. Errors
+/// (errc::usage): an axis that x has not or twice; a size, stride or dilation below 1; a window
+/// longer than its axis (with its padding); a padding, as no view has it (see reduce_windows); more
+/// than 2^60 windows along an axis; more than most_axes axes.
 view windows(const view& x, std::span<const window> of);
-/// The extents of the result of reducing x by windows, padded or not: those of x, with the number of windows along their
-/// axes. Errors: as above, but for a padding: one below 0, or with which a window would lie before x or behind it; more than
-/// 2^60 windows in all.
+/// The extents of the result of reducing x by windows, padded or not: those of x, with the number
+/// of windows along their axes. Errors: as above, but for a padding: one below 0, or with which a
+/// window would lie before x or behind it; more than 2^60 windows in all.
 std::vector<std::int64_t> windows_extents(const view& x, std::span<const window> of);
 
 /// Every axis of x.
 std::vector<int> all_axes(const view& x);
 
-/// The extents of the result of reducing x, or x and y (null where there is one), along `axes`; with 1 in place of each
-/// of these where they are kept. Errors: as cpu::reduce's.
-std::vector<std::int64_t> result_extents(const view& x, const view* y, std::span<const int> axes, bool keepdims = false);
+/// The extents of the result of reducing x, or x and y (null where there is one), along `axes`;
+/// with 1 in place of each of these where they are kept. Errors: as cpu::reduce's.
+std::vector<std::int64_t> result_extents(const view& x, const view* y, std::span<const int> axes,
+                                         bool keepdims = false);
 
 namespace detail {
 
@@ -97,8 +100,8 @@ struct axes {
   }
 };
 
-/// One or two inputs of one shape (y's data are null where there is one), as outputs of elements each. Axes that lie one
-/// in the other are one.
+/// One or two inputs of one shape (y's data are null where there is one), as outputs of elements
+/// each. Axes that lie one in the other are one.
 struct layout {
   dtype type;
   const std::byte *x, *y;
@@ -107,11 +110,13 @@ struct layout {
 
   /// Whether the elements of an output lie one behind the other.
   bool in_a_row() const {
-    return reduced.rank == 0 || (reduced.rank == 1 && reduced.each[0].x == 1 && (!y || reduced.each[0].y == 1));
+    return reduced.rank == 0 ||
+           (reduced.rank == 1 && reduced.each[0].x == 1 && (!y || reduced.each[0].y == 1));
   }
 };
-/// Errors (errc::usage, naming the argument): a rank, an extent or an axis that is not allowed; an axis twice; two
-/// inputs that do not broadcast to one shape or differ in type; null data of elements; more than 2^60 of these.
+/// Errors (errc::usage, naming the argument): a rank, an extent or an axis that is not allowed; an
+/// axis twice; two inputs that do not broadcast to one shape or differ in type; null data of
+/// elements; more than 2^60 of these.
 layout layout_of(const view& x, const view* y, std::span<const int> reduced);
 
 /// Windows that have as many elements each: of padded ones those that are cut off in the same way.

@@ -22,7 +22,8 @@ std::string without_marks(std::string text);
 
 /// What FILE may be.
 inline constexpr std::string_view files_help =
-    "A .npy, .npz or .safetensors file, the index of several such (.safetensors.index.json), or raw "
+    "A .npy, .npz or .safetensors file, the index of several such (.safetensors.index.json), or "
+    "raw "
     "elements (--dtype)";
 
 /// An option or positional of one or more files.

@@ -43,7 +43,7 @@ struct check_arguments {
   std::vector<std::string> files;
 };
 
-// ---- What is found -----------------------------------------------------------------------------
+// ---- What is found ------------------------------------------------------------------------------
 
 enum class verdict { same, within, moved, changed, missing, added };
 constexpr std::string_view verdict_names[] = {"same",    "within",  "moved",
@@ -176,7 +176,7 @@ std::vector<array_report> check_arrays(const io::golden_file& old, file_names fi
   return reports;
 }
 
-// ---- Which file is which -----------------------------------------------------------------------
+// ---- Which file is which ------------------------------------------------------------------------
 
 // What two paths may have in common, from little to all, each with a number: the last component,
 // the last two, ..., the same path in other words, the same text.
@@ -298,7 +298,7 @@ file_report check_files(const io::golden_file& old, file_names files, const chec
   return {paths_of(old), std::move(found), {}, {}};
 }
 
-// ---- What is told ------------------------------------------------------------------------------
+// ---- What is told -------------------------------------------------------------------------------
 
 std::string lines_of(const file_report& f) {
   std::string text;

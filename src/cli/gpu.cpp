@@ -19,10 +19,12 @@ void check(cudaError_t err, const char* call) {
 
 class parts_of_output final : public output_in_parts {
  public:
-  parts_of_output(std::span<const reduction> all, std::size_t n, std::size_t memory) : of_(all, n, memory) {}
+  parts_of_output(std::span<const reduction> all, std::size_t n, std::size_t memory)
+      : of_(all, n, memory) {}
   std::size_t elements() const override { return of_.elements(); }
   std::size_t workspace_bytes() const override { return of_.workspace_bytes(); }
-  void add(const void* x, const void* y, std::span<void* const> out, void* workspace, std::size_t workspace_size) override {
+  void add(const void* x, const void* y, std::span<void* const> out, void* workspace,
+           std::size_t workspace_size) override {
     of_.add(x, y, out, workspace, workspace_size);
   }
 
@@ -56,28 +58,36 @@ class gpu final : public device {
     check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
   }
 
-  std::unique_ptr<output_in_parts> in_parts(std::span<const reduction> all, std::size_t n, std::size_t memory) override {
+  std::unique_ptr<output_in_parts> in_parts(std::span<const reduction> all, std::size_t n,
+                                            std::size_t memory) override {
     return std::make_unique<parts_of_output>(all, n, memory);
   }
-  std::size_t workspace_bytes(std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes) override {
+  std::size_t workspace_bytes(std::span<const reduction> all, const view& x, const view* y,
+                              std::span<const int> axes) override {
     return cuda::workspace_bytes(all, x, y, axes);
   }
-  void reduce(std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes, std::span<void* const> out,
-              void* workspace, std::size_t workspace_size) override {
+  void reduce(std::span<const reduction> all, const view& x, const view* y,
+              std::span<const int> axes, std::span<void* const> out, void* workspace,
+              std::size_t workspace_size) override {
     cuda::reduce(all, x, y, axes, out, workspace, workspace_size);
   }
-  void reduce_segments(std::span<const reduction> all, const void* x, const void* y, std::size_t n, const std::int64_t* offsets,
-                       std::size_t segments, std::span<void* const> out, void* workspace, std::size_t workspace_size) override {
+  void reduce_segments(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
+                       const std::int64_t* offsets, std::size_t segments,
+                       std::span<void* const> out, void* workspace,
+                       std::size_t workspace_size) override {
     cuda::reduce_segments(all, x, y, n, offsets, segments, out, workspace, workspace_size);
   }
-  std::size_t segments_workspace_bytes(std::span<const reduction> all, std::size_t n, std::size_t segments) override {
+  std::size_t segments_workspace_bytes(std::span<const reduction> all, std::size_t n,
+                                       std::size_t segments) override {
     return cuda::segments_workspace_bytes(all, n, segments);
   }
-  std::size_t by_key_workspace_bytes(std::span<const reduction> all, std::size_t n, std::size_t outputs) override {
+  std::size_t by_key_workspace_bytes(std::span<const reduction> all, std::size_t n,
+                                     std::size_t outputs) override {
     return cuda::by_key_workspace_bytes(all, n, outputs);
   }
-  void reduce_by_key(std::span<const reduction> all, const void* x, const void* y, std::size_t n, const std::int64_t* keys,
-                     std::size_t outputs, std::span<void* const> out, void* workspace, std::size_t workspace_size) override {
+  void reduce_by_key(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
+                     const std::int64_t* keys, std::size_t outputs, std::span<void* const> out,
+                     void* workspace, std::size_t workspace_size) override {
     cuda::reduce_by_key(all, x, y, n, keys, outputs, out, workspace, workspace_size);
   }
 
@@ -88,6 +98,8 @@ class gpu final : public device {
 
 }  // namespace
 
-std::unique_ptr<device> first_gpu(std::optional<std::size_t> most) { return std::make_unique<gpu>(most); }
+std::unique_ptr<device> first_gpu(std::optional<std::size_t> most) {
+  return std::make_unique<gpu>(most);
+}
 
 }  // namespace bitfold::cli

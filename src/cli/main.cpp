@@ -27,7 +27,8 @@ int run(int argc, char** argv) {
   app.footer(
       "Exit status: 0 fine, 2 usage, 3 bad input, 4 no such device, 5 CUDA error, 1 anything "
       "else (a difference that `check` found, a promise that `report` found broken, output that "
-      "cannot be written, no memory), 130 `report` interrupted. Several failures: the first one's; but a "
+      "cannot be written, no memory), 130 `report` interrupted. Several failures: the first one's; "
+      "but a "
       "`check` that could not look at everything exits with 3.");
 
   std::vector<subcommand> subcommands;  // in the order of the help

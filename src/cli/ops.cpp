@@ -75,7 +75,8 @@ int ops(bool json) {
     return 0;
   }
   const auto line = [&](auto... columns) {
-    text += fmt::format("{:<16}  {:<6}  {:<6}  {:<5}  {:<5}  {:<8}  {:<5}  {:<10}  {}\n", columns...);
+    text +=
+        fmt::format("{:<16}  {:<6}  {:<6}  {:<5}  {:<5}  {:<8}  {:<5}  {:<10}  {}\n", columns...);
   };
   line("operation", "inputs", "method", "exact", "bound", "types", "empty", "definition", "result");
   for (const op_info& op : all_op_infos) {

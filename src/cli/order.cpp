@@ -21,9 +21,10 @@ int print_order(const order_arguments& args) {
   const method_id method = *parse_method(args.method);
   const std::uint64_t most = max_printed(method);
   if (args.count > most && info(method).ordering != ordering::any)
-    throw error(errc::usage,
-                fmt::format("N: {} elements are too many to print (at most {}{})", args.count, most,
-                            info(method).ordering == ordering::sequential ? " when sequential" : ""));
+    throw error(
+        errc::usage,
+        fmt::format("N: {} elements are too many to print (at most {}{})", args.count, most,
+                    info(method).ordering == ordering::sequential ? " when sequential" : ""));
   const order_format format = args.format == "text"         ? order_format::text
                               : args.format == "expression" ? order_format::expression
                                                             : order_format::dot;
@@ -36,7 +37,9 @@ int print_order(const order_arguments& args) {
 subcommand add_order(CLI::App& app) {
   const auto args = std::make_shared<order_arguments>();
   CLI::App* command = app.add_subcommand("order", "Print the tree in which N elements are added");
-  command->add_option("N", args->count, "The number of elements, at most 65536 (sequential: 4096; exact: any)")
+  command
+      ->add_option("N", args->count,
+                   "The number of elements, at most 65536 (sequential: 4096; exact: any)")
       ->required()
       ->check(whole_number(std::numeric_limits<std::uint64_t>::max()));
   command->add_option("--method", args->method, method_help())

@@ -22,9 +22,13 @@ struct places {
   std::size_t total = 0, x, y, list, work, work_bytes;  // list: offsets or keys
   std::vector<std::size_t> out;
 
-  places(std::span<const reduction> all, std::size_t outputs, std::size_t x_bytes, std::size_t y_bytes, std::size_t list_bytes,
-         std::size_t workspace)
-      : x(add(x_bytes)), y(add(y_bytes)), list(add(list_bytes)), work(add(workspace)), work_bytes(workspace) {
+  places(std::span<const reduction> all, std::size_t outputs, std::size_t x_bytes,
+         std::size_t y_bytes, std::size_t list_bytes, std::size_t workspace)
+      : x(add(x_bytes)),
+        y(add(y_bytes)),
+        list(add(list_bytes)),
+        work(add(workspace)),
+        work_bytes(workspace) {
     for (const reduction& r : all) out.push_back(add(outputs * size_of(r.out())));
   }
 
@@ -45,8 +49,10 @@ class writer {
     constexpr std::size_t most = std::size_t{32} << 20;
     for (const auto* from = static_cast<const std::byte*>(data); bytes > 0;) {
       const std::size_t here = std::min(bytes, most - held_.size());
-      if (here == most) put(from, here);
-      else held_.insert(held_.end(), from, from + here);
+      if (here == most)
+        put(from, here);
+      else
+        held_.insert(held_.end(), from, from + here);
       if (held_.size() == most) finish();
       from += here;
       bytes -= here;
@@ -84,9 +90,11 @@ std::size_t bytes_of(const view* v) { return v ? elements_of(*v) * size_of(v->ty
 void add_elements(writer& to, const view& v, int axis = 0) {
   std::int64_t run = 1;
   bool in_a_row = true;
-  for (int k = v.rank; k-- > axis; run *= v.extent[k]) in_a_row = in_a_row && (v.extent[k] == 1 || v.stride[k] == run);
+  for (int k = v.rank; k-- > axis; run *= v.extent[k])
+    in_a_row = in_a_row && (v.extent[k] == 1 || v.stride[k] == run);
   if (in_a_row) return to.add(v.data, static_cast<std::size_t>(run) * size_of(v.type));
-  for (std::int64_t i = 0; i < v.extent[axis]; ++i) add_elements(to, sliced(v, axis, i, 1), axis + 1);
+  for (std::int64_t i = 0; i < v.extent[axis]; ++i)
+    add_elements(to, sliced(v, axis, i, 1), axis + 1);
 }
 void put_elements(device& by, std::byte* to, const view& v, const given& done) {
   if (elements_of(v) == 0) return;
@@ -95,7 +103,9 @@ void put_elements(device& by, std::byte* to, const view& v, const given& done) {
   w.finish();
 }
 
-view packed(const view& v, const void* data) { return row_major(v.type, data, std::span(v.extent).first(static_cast<std::size_t>(v.rank))); }
+view packed(const view& v, const void* data) {
+  return row_major(v.type, data, std::span(v.extent).first(static_cast<std::size_t>(v.rank)));
+}
 
 // What is left of the memory beside the results of one output.
 std::size_t memory_for_one(const device& by, std::span<const reduction> all) {
@@ -109,10 +119,11 @@ struct step {
   Part part;
   std::unique_ptr<output_in_parts> in_parts;
 };
-// In the order of the outputs. halves(part) is two of them, the first outputs first, or nothing for a single output;
-// count(part) its elements.
+// In the order of the outputs. halves(part) is two of them, the first outputs first, or nothing for
+// a single output; count(part) its elements.
 template <class Part, class Fits, class Halves, class Count>
-std::vector<step<Part>> steps_of(device& by, std::span<const reduction> all_of, Part all, Fits fits, Halves halves, Count count) {
+std::vector<step<Part>> steps_of(device& by, std::span<const reduction> all_of, Part all, Fits fits,
+                                 Halves halves, Count count) {
   std::vector<step<Part>> steps;
   std::vector<Part> left{std::move(all)};
   while (!left.empty()) {
@@ -129,8 +140,10 @@ std::vector<step<Part>> steps_of(device& by, std::span<const reduction> all_of, 
         steps.push_back({std::move(p), std::move(in_parts)});
       } catch (const error& e) {
         if (e.code() != errc::usage) throw;
-        throw error(errc::usage, "output " + std::to_string(p.begin) + ": its " + std::to_string(count(p)) +
-                                     " elements are more than the GPU takes (with " + std::to_string(by.memory()) +
+        throw error(errc::usage, "output " + std::to_string(p.begin) + ": its " +
+                                     std::to_string(count(p)) +
+                                     " elements are more than the GPU takes (with " +
+                                     std::to_string(by.memory()) +
                                      " bytes of memory): " + e.what() + "; use --device cpu");
       }
     }
@@ -138,11 +151,14 @@ std::vector<step<Part>> steps_of(device& by, std::span<const reduction> all_of, 
   return steps;
 }
 
-void get_results(device& by, std::span<const reduction> all, const std::byte* room, const places& at, std::uint64_t begin,
-                 std::uint64_t end, std::span<void* const> out) {
+void get_results(device& by, std::span<const reduction> all, const std::byte* room,
+                 const places& at, std::uint64_t begin, std::uint64_t end,
+                 std::span<void* const> out) {
   for (std::size_t k = 0; k < all.size(); ++k) {
     const std::size_t size = size_of(all[k].out());
-    if (begin < end) by.get(static_cast<std::byte*>(out[k]) + begin * size, room + at.out[k], (end - begin) * size);
+    if (begin < end)
+      by.get(static_cast<std::byte*>(out[k]) + begin * size, room + at.out[k],
+             (end - begin) * size);
   }
 }
 
@@ -155,8 +171,8 @@ std::vector<void*> results_at(std::byte* room, const places& at) {
 // ---- Elements of one output
 
 // Elements first to first + count - 1 of an output, one behind the other.
-void put_elements(device& by, const detail::batch& of, std::uint64_t output, std::uint64_t first, std::size_t count, std::byte* x,
-                  std::byte* y, const given& done) {
+void put_elements(device& by, const detail::batch& of, std::uint64_t output, std::uint64_t first,
+                  std::size_t count, std::byte* x, std::byte* y, const given& done) {
   const std::size_t size = size_of(of.type), most = std::min(std::size_t{1} << 22, count);
   std::vector<std::byte> gathered;
   for (std::size_t at = 0; at < count; at += most) {
@@ -173,14 +189,16 @@ void put_elements(device& by, const detail::batch& of, std::uint64_t output, std
   }
 }
 
-void reduce_one_in_parts(device& by, std::span<const reduction> all, output_in_parts& parts, const detail::batch& of,
-                         std::uint64_t output, std::uint64_t to, std::span<void* const> out, const given& done) {
+void reduce_one_in_parts(device& by, std::span<const reduction> all, output_in_parts& parts,
+                         const detail::batch& of, std::uint64_t output, std::uint64_t to,
+                         std::span<void* const> out, const given& done) {
   const std::size_t n = of.count(output), most = parts.elements(), bytes = most * size_of(of.type);
   const places at(all, 1, bytes, of.data.y ? bytes : 0, 0, parts.workspace_bytes());
   std::byte* const room = by.room(at.total);
   for (std::size_t first = 0; first < n; first += most) {
     put_elements(by, of, output, first, std::min(most, n - first), room + at.x, room + at.y, done);
-    parts.add(room + at.x, of.data.y ? room + at.y : nullptr, results_at(room, at), room + at.work, at.work_bytes);
+    parts.add(room + at.x, of.data.y ? room + at.y : nullptr, results_at(room, at), room + at.work,
+              at.work_bytes);
   }
   get_results(by, all, room, at, to, to + 1, out);
 }
@@ -210,7 +228,10 @@ std::optional<std::pair<box, box>> halves_of(const box& b, std::span<const int> 
     if (half == 0 || std::find(axes.begin(), axes.end(), k) != axes.end()) continue;
     const auto some = [&](std::int64_t from, std::int64_t count) {
       const std::uint64_t each = (b.end - b.begin) / static_cast<std::uint64_t>(extent);
-      box p{part_of(b.x, k, rank, from, count), {}, b.begin + static_cast<std::uint64_t>(from) * each, 0};
+      box p{part_of(b.x, k, rank, from, count),
+            {},
+            b.begin + static_cast<std::uint64_t>(from) * each,
+            0};
       if (b.y) p.y = part_of(*b.y, k, rank, from, count);
       p.end = p.begin + static_cast<std::uint64_t>(count) * each;
       return p;
@@ -220,11 +241,17 @@ std::optional<std::pair<box, box>> halves_of(const box& b, std::span<const int> 
   return {};
 }
 
-places places_of(device& by, std::span<const reduction> all, const box& b, std::span<const int> axes) {
+places places_of(device& by, std::span<const reduction> all, const box& b,
+                 std::span<const int> axes) {
   // The plan asks how aligned the elements are, not where they lie.
   alignas(alignment) static constexpr std::byte anywhere{};
   const view x = packed(b.x, &anywhere), y = packed(b.y.value_or(b.x), &anywhere);
-  return {all, b.end - b.begin, bytes_of(&b.x), bytes_of(b.second()), 0, by.workspace_bytes(all, x, b.y ? &y : nullptr, axes)};
+  return {all,
+          b.end - b.begin,
+          bytes_of(&b.x),
+          bytes_of(b.second()),
+          0,
+          by.workspace_bytes(all, x, b.y ? &y : nullptr, axes)};
 }
 
 // ---- Segments and keys
@@ -242,17 +269,19 @@ std::optional<std::pair<range, range>> halves_of(const range& r) {
 
 }  // namespace
 
-void reduce_in_parts(device& by, std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes,
-                     std::span<void* const> out, const given& done) {
+void reduce_in_parts(device& by, std::span<const reduction> all, const view& x, const view* y,
+                     std::span<const int> axes, std::span<void* const> out, const given& done) {
   const detail::layout l = detail::layout_of(x, y, axes);
   detail::check_batch(detail::strided_batch(l), all, out);
   const auto fits = [&](const box& b) { return places_of(by, all, b, axes).total <= by.memory(); };
-  const auto steps = steps_of(by, all, box{x, y ? std::optional(*y) : std::nullopt, 0, l.outputs}, fits,
-                              [&](const box& b) { return halves_of(b, axes); }, [&](const box&) { return l.n; });
+  const auto steps = steps_of(
+      by, all, box{x, y ? std::optional(*y) : std::nullopt, 0, l.outputs}, fits,
+      [&](const box& b) { return halves_of(b, axes); }, [&](const box&) { return l.n; });
   for (const auto& step : steps) {
     const box& b = step.part;
     if (step.in_parts) {
-      reduce_one_in_parts(by, all, *step.in_parts, detail::strided_batch(l), b.begin, b.begin, out, done);
+      reduce_one_in_parts(by, all, *step.in_parts, detail::strided_batch(l), b.begin, b.begin, out,
+                          done);
       continue;
     }
     const places at = places_of(by, all, b, axes);
@@ -260,26 +289,33 @@ void reduce_in_parts(device& by, std::span<const reduction> all, const view& x, 
     put_elements(by, room + at.x, b.x, done);
     if (b.y) put_elements(by, room + at.y, *b.y, done);
     const view there = packed(b.x, room + at.x), second = packed(b.y.value_or(b.x), room + at.y);
-    by.reduce(all, there, b.y ? &second : nullptr, axes, results_at(room, at), room + at.work, at.work_bytes);
+    by.reduce(all, there, b.y ? &second : nullptr, axes, results_at(room, at), room + at.work,
+              at.work_bytes);
     get_results(by, all, room, at, b.begin, b.end, out);
   }
 }
 
-void reduce_segments_in_parts(device& by, std::span<const reduction> all, const void* x, const void* y, std::size_t n,
-                              std::span<const std::int64_t> offsets, std::span<void* const> out, const given& done) {
+void reduce_segments_in_parts(device& by, std::span<const reduction> all, const void* x,
+                              const void* y, std::size_t n, std::span<const std::int64_t> offsets,
+                              std::span<void* const> out, const given& done) {
   const dtype type = all[0].in();
   const std::size_t size = size_of(type);
   const auto *first = static_cast<const std::byte*>(x), *second = static_cast<const std::byte*>(y);
   const detail::segment_batch of = detail::segments_of(type, {first, second}, n, offsets);
   detail::check_batch(of, all, out);
-  const auto count = [&](const range& r) { return static_cast<std::size_t>(offsets[r.end] - offsets[r.begin]); };
+  const auto count = [&](const range& r) {
+    return static_cast<std::size_t>(offsets[r.end] - offsets[r.begin]);
+  };
   const auto places_of = [&](const range& r) {
     const std::size_t bytes = count(r) * size;
-    return places(all, r.end - r.begin, bytes, y ? bytes : 0, (r.end - r.begin + 1) * sizeof(std::int64_t),
+    return places(all, r.end - r.begin, bytes, y ? bytes : 0,
+                  (r.end - r.begin + 1) * sizeof(std::int64_t),
                   by.segments_workspace_bytes(all, count(r), r.end - r.begin));
   };
   const auto fits = [&](const range& r) { return places_of(r).total <= by.memory(); };
-  const auto steps = steps_of(by, all, range{0, offsets.size() - 1}, fits, [](const range& r) { return halves_of(r); }, count);
+  const auto steps = steps_of(
+      by, all, range{0, offsets.size() - 1}, fits, [](const range& r) { return halves_of(r); },
+      count);
   for (const auto& step : steps) {
     const range& r = step.part;
     if (step.in_parts) {
@@ -298,15 +334,16 @@ void reduce_segments_in_parts(device& by, std::span<const reduction> all, const 
     std::vector<std::int64_t> own;
     for (std::uint64_t k = r.begin; k <= r.end; ++k) own.push_back(offsets[k] - offsets[r.begin]);
     by.put(room + at.list, own.data(), own.size() * sizeof own[0]);
-    by.reduce_segments(all, room + at.x, y ? room + at.y : nullptr, count(r), reinterpret_cast<const std::int64_t*>(room + at.list),
-                       r.end - r.begin, results_at(room, at), room + at.work, at.work_bytes);
+    by.reduce_segments(all, room + at.x, y ? room + at.y : nullptr, count(r),
+                       reinterpret_cast<const std::int64_t*>(room + at.list), r.end - r.begin,
+                       results_at(room, at), room + at.work, at.work_bytes);
     get_results(by, all, room, at, r.begin, r.end, out);
   }
 }
 
-void reduce_by_key_in_parts(device& by, std::span<const reduction> all, const void* x, const void* y,
-                            std::span<const std::int64_t> keys, std::size_t outputs, std::span<void* const> out,
-                            const given& done) {
+void reduce_by_key_in_parts(device& by, std::span<const reduction> all, const void* x,
+                            const void* y, std::span<const std::int64_t> keys, std::size_t outputs,
+                            std::span<void* const> out, const given& done) {
   const dtype type = all[0].in();
   const std::size_t size = size_of(type);
   const auto *first = static_cast<const std::byte*>(x), *second = static_cast<const std::byte*>(y);
@@ -318,14 +355,16 @@ void reduce_by_key_in_parts(device& by, std::span<const reduction> all, const vo
   const auto count = [&](const range& r) { return begins[r.end] - begins[r.begin]; };
   const auto places_of = [&](const range& r) {
     const std::size_t n = count(r), bytes = n * size;
-    return places(all, r.end - r.begin, bytes, y ? bytes : 0, n * sizeof(std::int64_t), by.by_key_workspace_bytes(all, n, r.end - r.begin));
+    return places(all, r.end - r.begin, bytes, y ? bytes : 0, n * sizeof(std::int64_t),
+                  by.by_key_workspace_bytes(all, n, r.end - r.begin));
   };
   // See cuda::reduce_by_key.
   constexpr std::uint64_t too_many = (std::uint64_t{1} << 32) - 1;
   const auto fits = [&](const range& r) {
     return count(r) < too_many && r.end - r.begin < too_many && places_of(r).total <= by.memory();
   };
-  const auto steps = steps_of(by, all, range{0, outputs}, fits, [](const range& r) { return halves_of(r); }, count);
+  const auto steps = steps_of(
+      by, all, range{0, outputs}, fits, [](const range& r) { return halves_of(r); }, count);
   for (const auto& step : steps) {
     const range& r = step.part;
     if (step.in_parts) {
@@ -339,14 +378,19 @@ void reduce_by_key_in_parts(device& by, std::span<const reduction> all, const vo
     }
     const places at = places_of(r);
     std::byte* const room = by.room(at.total);
-    writer to_x(by, room + at.x, done), to_y(by, room + at.y, done), to_keys(by, room + at.list, nobody);
-    const auto is_own = [&](std::int64_t key) { return static_cast<std::uint64_t>(key) - r.begin < r.end - r.begin; };
+    writer to_x(by, room + at.x, done), to_y(by, room + at.y, done),
+        to_keys(by, room + at.list, nobody);
+    const auto is_own = [&](std::int64_t key) {
+      return static_cast<std::uint64_t>(key) - r.begin < r.end - r.begin;
+    };
     for (auto from = keys.begin(); (from = std::find_if(from, keys.end(), is_own)) != keys.end();) {
       const auto to = std::find_if_not(from, keys.end(), is_own);
-      const auto begin = static_cast<std::size_t>(from - keys.begin()), run = static_cast<std::size_t>(to - from);
+      const auto begin = static_cast<std::size_t>(from - keys.begin()),
+                 run = static_cast<std::size_t>(to - from);
       to_x.add(first + begin * size, run * size);
       if (y) to_y.add(second + begin * size, run * size);
-      if (r.begin == 0) to_keys.add(&keys[begin], run * sizeof keys[0]);
+      if (r.begin == 0)
+        to_keys.add(&keys[begin], run * sizeof keys[0]);
       else
         for (const std::int64_t key : keys.subspan(begin, run)) {
           const auto own = key - static_cast<std::int64_t>(r.begin);
@@ -355,8 +399,9 @@ void reduce_by_key_in_parts(device& by, std::span<const reduction> all, const vo
       from = to;
     }
     for (writer* w : {&to_x, &to_y, &to_keys}) w->finish();
-    by.reduce_by_key(all, room + at.x, y ? room + at.y : nullptr, count(r), reinterpret_cast<const std::int64_t*>(room + at.list),
-                     r.end - r.begin, results_at(room, at), room + at.work, at.work_bytes);
+    by.reduce_by_key(all, room + at.x, y ? room + at.y : nullptr, count(r),
+                     reinterpret_cast<const std::int64_t*>(room + at.list), r.end - r.begin,
+                     results_at(room, at), room + at.work, at.work_bytes);
     get_results(by, all, room, at, r.begin, r.end, out);
   }
 }

@@ -125,7 +125,8 @@ std::string text_line(const subject& of, const std::string& op, const shown& got
   else
     for (const std::string& file : of.files)
       line += io::printable(of.name.empty() ? file : file + ":" + of.name) + "  ";
-  return fmt::format("{}{}  {}  {}{}\n", line, io::shape_text(of.shape), name(of.type), op, got.text);
+  return fmt::format("{}{}  {}  {}{}\n", line, io::shape_text(of.shape), name(of.type), op,
+                     got.text);
 }
 
 std::string json_line(const subject& of, const reduction& r, const std::string& device,
@@ -139,13 +140,13 @@ std::string json_line(const subject& of, const reduction& r, const std::string& 
         "\"file\":{},{}\"tensor\":{}", json_string(of.files[0]),
         of.files.size() == 2 ? fmt::format("\"file2\":{},", json_string(of.files[1])) : "",
         of.name.empty() ? "null" : json_string(of.name));
-  return fmt::format(
-      R"({{{},"shape":{},"dtype":"{}","op":"{}","method":{},"acc":{},)"
-      R"("out_dtype":"{}",{}"order_version":{},"device":"{}",{}}})"
-      "\n",
-      from, io::shape_text(of.shape), name(of.type), name(r.op()), io::json_method(r),
-      io::json_acc(r), name(r.out()), r.ddof() != 0 ? fmt::format("\"ddof\":{},", r.ddof()) : "",
-      order::version, device, got.json);
+  return fmt::format(R"({{{},"shape":{},"dtype":"{}","op":"{}","method":{},"acc":{},)"
+                     R"("out_dtype":"{}",{}"order_version":{},"device":"{}",{}}})"
+                     "\n",
+                     from, io::shape_text(of.shape), name(of.type), name(r.op()),
+                     io::json_method(r), io::json_acc(r), name(r.out()),
+                     r.ddof() != 0 ? fmt::format("\"ddof\":{},", r.ddof()) : "", order::version,
+                     device, got.json);
 }
 
 template <class Result>
@@ -232,7 +233,8 @@ std::vector<result> results(const reduce_arguments& args, const std::vector<redu
     std::vector<std::uint64_t> bytes(all.size());
     std::vector<void*> out;
     for (auto& b : bytes) out.push_back(&b);
-    reduce_in_parts(*where.device, all, first, y ? &second : nullptr, std::array{0}, out, where.done);
+    reduce_in_parts(*where.device, all, first, y ? &second : nullptr, std::array{0}, out,
+                    where.done);
     for (std::size_t k = 0; k < all.size(); ++k) values[k] = load_scalar(all[k].out(), &bytes[k]);
   } else {
     cpu::reduce(all, x, y, n, values, where.cpu);

@@ -173,7 +173,8 @@ int measure(const report_arguments& args) {
   const accuracy::suite_options options{args.full, args.seed, args.files};
   accuracy::contestants who = accuracy::all_contestants(cpu, gpu);
   auto units = accuracy::plan(who, options);
-  if (args.heaviest) std::erase_if(units, [&](const accuracy::unit& u) { return u.weight > *args.heaviest; });
+  if (args.heaviest)
+    std::erase_if(units, [&](const accuracy::unit& u) { return u.weight > *args.heaviest; });
 
   std::string command = fmt::format("bitfold report --{} --device {} --seed {}",
                                     args.full ? "full" : "quick", args.device, args.seed);

@@ -36,7 +36,8 @@ std::vector<std::int64_t> parse_axes(const std::string& list) {
     const char* const end = text.data() + text.size();
     const auto [stop, problem] = std::from_chars(text.data(), end, axis);
     if (problem != std::errc() || stop != end)
-      refuse(fmt::format("--axis: {} is no axis; whole numbers, separated by commas", io::in_quotes(text)));
+      refuse(fmt::format("--axis: {} is no axis; whole numbers, separated by commas",
+                         io::in_quotes(text)));
     axes.push_back(axis);
   }
   return axes;
@@ -49,7 +50,8 @@ std::vector<std::int64_t> read_places(const std::string& option, const std::stri
     const auto bad = [&](const std::string& what) { refuse(io::printable(file) + ": " + what); };
     if (format != io::file_format::npy) bad("not a .npy file");
     const io::array& a = arrays.at(0);
-    if (a.shape.size() != 1) bad(fmt::format("shape: {}, and one axis is needed", io::shape_text(a.shape)));
+    if (a.shape.size() != 1)
+      bad(fmt::format("shape: {}, and one axis is needed", io::shape_text(a.shape)));
     const auto integer = io::arithmetic_of(a.type);
     if (!integer || is_float(*integer) || is_bool(a.type))
       bad(fmt::format("dtype: {}, and integers are needed", name(a.type)));
@@ -73,7 +75,8 @@ std::vector<std::int64_t> read_places(const std::string& option, const std::stri
 
 view view_of(const io::array& a, dtype type, const void* data) {
   if (a.shape.size() > most_axes)
-    refuse(fmt::format("shape: {} axes, and --axis is for arrays of at most {}", a.shape.size(), most_axes));
+    refuse(fmt::format("shape: {} axes, and --axis is for arrays of at most {}", a.shape.size(),
+                       most_axes));
   std::vector<std::int64_t> extents;
   for (const std::uint64_t extent : a.shape) {
     if (std::cmp_greater(extent, std::numeric_limits<std::int64_t>::max()))
@@ -103,9 +106,11 @@ std::vector<int> axes_of(const std::vector<std::int64_t>& given, std::int64_t ra
   std::vector<int> axes;
   for (const std::int64_t axis : given) {
     if (axis < -rank || axis >= rank)
-      refuse(fmt::format("--axis {}: the array has {} {}", axis, rank, rank == 1 ? "axis" : "axes"));
+      refuse(
+          fmt::format("--axis {}: the array has {} {}", axis, rank, rank == 1 ? "axis" : "axes"));
     axes.push_back(static_cast<int>(axis < 0 ? axis + rank : axis));
-    if (std::count(axes.begin(), axes.end(), axes.back()) > 1) refuse(fmt::format("--axis {}: given twice", axis));
+    if (std::count(axes.begin(), axes.end(), axes.back()) > 1)
+      refuse(fmt::format("--axis {}: given twice", axis));
   }
   return axes;
 }
@@ -118,40 +123,50 @@ std::string base_name(const fs::path& file) {
   return format ? file.stem().string() : name;
 }
 
-// A tensor's name as a part of a file's: '/' and 0, which it cannot hold, and '%' as %2F, %00 and %25.
+// A tensor's name as a part of a file's: '/' and 0, which it cannot hold, and '%' as %2F, %00 and
+// %25.
 std::string escaped(const std::string& tensor) {
   std::string text;
-  for (const char c : tensor) text += c == '/' ? "%2F" : c == '\0' ? "%00" : c == '%' ? "%25" : std::string(1, c);
+  for (const char c : tensor)
+    text += c == '/' ? "%2F" : c == '\0' ? "%00" : c == '%' ? "%25" : std::string(1, c);
   return text;
 }
 
 }  // namespace
 
 void add_shape_options(CLI::App& command, shape_options& options) {
-  command.add_option("--axis", options.axis,
-                     "The axes to reduce, separated by commas, as 0,2; -1 is the last one. The other axes are the "
-                     "result's");
-  command.add_flag("--keepdims", options.keepdims, "With --axis: reduced axes stay, with 1 element");
+  command.add_option(
+      "--axis", options.axis,
+      "The axes to reduce, separated by commas, as 0,2; -1 is the last one. The other axes are the "
+      "result's");
+  command.add_flag("--keepdims", options.keepdims,
+                   "With --axis: reduced axes stay, with 1 element");
   command.add_option("--offsets", options.offsets,
-                     "A .npy file of integers: result k is of elements offsets[k] to offsets[k + 1] - 1 of an array of "
+                     "A .npy file of integers: result k is of elements offsets[k] to offsets[k + "
+                     "1] - 1 of an array of "
                      "one axis");
-  command.add_option("--keys", options.keys,
-                     "A .npy file of integers, one for each element of an array of one axis: result k is of the "
-                     "elements with key k");
+  command.add_option(
+      "--keys", options.keys,
+      "A .npy file of integers, one for each element of an array of one axis: result k is of the "
+      "elements with key k");
   command
       .add_option("--outputs", options.outputs,
                   "With --keys: the number of results (default: the largest key and 1)")
       ->check(whole_number(most_outputs));
   command.add_option("--out", options.out,
-                     "With --axis, --offsets or --keys: the .npy file for the result of one operation of one array, or "
+                     "With --axis, --offsets or --keys: the .npy file for the result of one "
+                     "operation of one array, or "
                      "a folder for a file of each, FILE.OP.npy or FILE.TENSOR.OP.npy");
   // For tests: as if so much of the GPU's memory were free.
-  command.add_option("--gpu-memory", options.gpu_memory)->check(whole_number(std::uint64_t{1} << 60))->group("");
+  command.add_option("--gpu-memory", options.gpu_memory)
+      ->check(whole_number(std::uint64_t{1} << 60))
+      ->group("");
 }
 
 void check_shape_options(const shape_options& o) {
   if (o.axis) parse_axes(*o.axis);
-  if (o.offsets && (o.axis || o.keys)) refuse(std::string("--offsets: not with ") + (o.axis ? "--axis" : "--keys"));
+  if (o.offsets && (o.axis || o.keys))
+    refuse(std::string("--offsets: not with ") + (o.axis ? "--axis" : "--keys"));
   if (o.keys && o.axis) refuse("--keys: not with --axis");
   if (o.keepdims && !o.axis) refuse("--keepdims: is for --axis");
   if (o.outputs && !o.keys) refuse("--outputs: is for --keys");
@@ -174,12 +189,13 @@ grouping::grouping(const shape_options& options) : options_(options) {
   if (options.keys) {
     places_ = read_places("--keys", *options.keys);
     const auto largest = std::max_element(places_.begin(), places_.end());
-    outputs_ = options.outputs                             ? *options.outputs
-               : largest == places_.end() || *largest < 0 ? 0
-                                                           : static_cast<std::uint64_t>(*largest) + 1;
+    outputs_ = options.outputs ? *options.outputs
+               : largest == places_.end() || *largest < 0
+                   ? 0
+                   : static_cast<std::uint64_t>(*largest) + 1;
     if (outputs_ > most_outputs)
-      refuse(fmt::format("--keys: {}: key {} asks for more than {} results", io::printable(*options.keys), *largest,
-                         most_outputs));
+      refuse(fmt::format("--keys: {}: key {} asks for more than {} results",
+                         io::printable(*options.keys), *largest, most_outputs));
   }
 }
 
@@ -187,18 +203,24 @@ std::vector<std::uint64_t> grouping::common_shape(const io::array& x, const io::
   return y && options_.axis ? views(x, y).result_shape({}) : x.shape;
 }
 
-std::vector<result_array> grouping::reduce(const std::vector<reduction>& all, const io::array& x, const io::array* y,
-                                           const place& where) const {
+std::vector<result_array> grouping::reduce(const std::vector<reduction>& all, const io::array& x,
+                                           const io::array* y, const place& where) const {
   std::vector<result_array> results;
   std::vector<void*> out;
   const auto make_room = [&](const std::vector<std::uint64_t>& shape) {
     const auto n = io::element_count(shape, sizeof(std::uint64_t));
-    if (!n || *n > most_outputs) refuse(fmt::format("shape: {} results are too many", io::shape_text(shape)));
+    if (!n || *n > most_outputs)
+      refuse(fmt::format("shape: {} results are too many", io::shape_text(shape)));
     try {
-      for (const reduction& r : all) results.push_back({r, shape, std::vector<std::byte>(*n * size_of(r.out()))});
+      for (const reduction& r : all)
+        results.push_back({r, shape, std::vector<std::byte>(*n * size_of(r.out()))});
     } catch (const std::bad_alloc&) {
-      const char* const named = options_.outputs ? "--outputs" : options_.keys ? "--keys" : options_.offsets ? "--offsets" : "shape";
-      refuse(fmt::format("{}: the memory has no room for {} results", named, io::shape_text(shape)));
+      const char* const named = options_.outputs   ? "--outputs"
+                                : options_.keys    ? "--keys"
+                                : options_.offsets ? "--offsets"
+                                                   : "shape";
+      refuse(
+          fmt::format("{}: the memory has no room for {} results", named, io::shape_text(shape)));
     }
     for (result_array& r : results) out.push_back(r.bytes.data());
   };
@@ -206,8 +228,10 @@ std::vector<result_array> grouping::reduce(const std::vector<reduction>& all, co
     const views of(x, y);
     const auto axes = axes_of(axes_, static_cast<std::int64_t>(common_shape(x, y).size()));
     make_room(of.result_shape(axes, options_.keepdims));
-    if (where.device) reduce_in_parts(*where.device, all, of.x, of.second(), axes, out, where.done);
-    else cpu::reduce(all, of.x, of.second(), axes, out, where.cpu);
+    if (where.device)
+      reduce_in_parts(*where.device, all, of.x, of.second(), axes, out, where.done);
+    else
+      cpu::reduce(all, of.x, of.second(), axes, out, where.cpu);
     return results;
   }
   if (x.shape.size() != 1)
@@ -230,7 +254,8 @@ std::vector<result_array> grouping::reduce(const std::vector<reduction>& all, co
     else
       cpu::reduce_by_key(all, of.x(), of.y(), places_, outputs_, out, where.cpu);
   } catch (const error& e) {
-    throw error(e.code(), fmt::format("{} {}: {}", options_.offsets ? "--offsets" : "--keys", io::printable(file), e.what()));
+    throw error(e.code(), fmt::format("{} {}: {}", options_.offsets ? "--offsets" : "--keys",
+                                      io::printable(file), e.what()));
   }
   return results;
 }
@@ -243,8 +268,9 @@ result_files::result_files(const shape_options& options, std::size_t operations,
         return input_files(wanted() ? inputs : std::vector<std::string>());
       }()) {
   if (is_file() && (operations > 1 || groups > 1))
-    refuse(fmt::format("--out {}: a file for the results of {} {}; a name without .npy is a folder", io::printable(out_),
-                       operations > 1 ? operations : groups, operations > 1 ? "operations" : "arrays"));
+    refuse(fmt::format("--out {}: a file for the results of {} {}; a name without .npy is a folder",
+                       io::printable(out_), operations > 1 ? operations : groups,
+                       operations > 1 ? "operations" : "arrays"));
   if (is_file()) inputs_.refuse_overwriting("--out", out_);
 }
 
@@ -253,7 +279,8 @@ bool result_files::is_file() const { return io::format_of_name(out_) == io::file
 void result_files::check(const std::vector<reduction>& all) const {
   for (const reduction& r : all)
     if (wanted() && r.out() == dtype::bf16)
-      refuse(fmt::format("--out: {} gives bf16, which .npy files have not; see --out-dtype", name(r.op())));
+      refuse(fmt::format("--out: {} gives bf16, which .npy files have not; see --out-dtype",
+                         name(r.op())));
 }
 
 void result_files::add(contents& to, std::span<const std::string> files, const std::string& tensor,
@@ -264,7 +291,8 @@ void result_files::add(contents& to, std::span<const std::string> files, const s
   if (!tensor.empty()) stem += "." + escaped(tensor);
   for (result_array& r : results) {
     const std::string path =
-        is_file() ? out_ : (fs::path(out_) / fmt::format("{}.{}.npy", stem, name(r.of.op()))).string();
+        is_file() ? out_
+                  : (fs::path(out_) / fmt::format("{}.{}.npy", stem, name(r.of.op()))).string();
     if (!is_file()) inputs_.refuse_overwriting("--out", path);
     std::string place = place_of(path);
     if (to.contains(place) || written_.contains(place))
@@ -274,17 +302,20 @@ void result_files::add(contents& to, std::span<const std::string> files, const s
 }
 
 void result_files::write(const contents& all) {
-  if (is_file() && all.empty()) refuse(fmt::format("--out {}: there is no array", io::printable(out_)));
+  if (is_file() && all.empty())
+    refuse(fmt::format("--out {}: there is no array", io::printable(out_)));
   bool made = false;
   if (wanted() && !is_file() && !all.empty()) {
     std::error_code failed;
     made = fs::create_directories(out_, failed);
     if (failed)
-      throw std::runtime_error(fmt::format("--out {}: cannot be made: {}", io::printable(out_), failed.message()));
+      throw std::runtime_error(
+          fmt::format("--out {}: cannot be made: {}", io::printable(out_), failed.message()));
   }
   try {
     new_files files;
-    for (const auto& [place, f] : all) files.add(f.path, io::npy_text(f.result.of.out(), f.result.shape, f.result.bytes));
+    for (const auto& [place, f] : all)
+      files.add(f.path, io::npy_text(f.result.of.out(), f.result.shape, f.result.bytes));
     files.commit();
   } catch (...) {
     std::error_code ignored;

@@ -56,17 +56,18 @@ class grouping {
   /// Reads the offsets or the keys. Errors: those of the option, with its name.
   explicit grouping(const shape_options& options);
 
-  /// That of the array, or to which two broadcast along --axis. Errors (errc::usage): there is none.
+  /// That of the array, or to which two broadcast along --axis. Errors (errc::usage): there is
+  /// none.
   std::vector<std::uint64_t> common_shape(const io::array& x, const io::array* y) const;
   /// All of them in one pass. Errors (errc::usage): an array that the option does not fit.
-  std::vector<result_array> reduce(const std::vector<reduction>& all, const io::array& x, const io::array* y,
-                                   const place& where) const;
+  std::vector<result_array> reduce(const std::vector<reduction>& all, const io::array& x,
+                                   const io::array* y, const place& where) const;
 
  private:
   shape_options options_;
-  std::vector<std::int64_t> axes_;   // of --axis, as given
+  std::vector<std::int64_t> axes_;    // of --axis, as given
   std::vector<std::int64_t> places_;  // the offsets or the keys
-  std::uint64_t outputs_ = 0;        // of offsets and keys
+  std::uint64_t outputs_ = 0;         // of offsets and keys
 };
 
 /// What --out names: a file, of one result, or a folder. Without it nothing is written.

@@ -12,30 +12,34 @@ struct inputs {
   const void* y;
 };
 
-/// Folds `leaves` full leaves of each input, followed by a short leaf of `tail` elements when tail > 0 (at
-/// least one element in all), into one settled state of the fold, written to `state`. Places are counted
-/// from `first`, which is where the run starts. Says which target it was compiled for. A run has at most
-/// 2^30 elements.
-using kernel = target (*)(inputs data, order::index leaves, int tail, order::index first, void* state);
+/// Folds `leaves` full leaves of each input, followed by a short leaf of `tail` elements when tail
+/// > 0 (at least one element in all), into one settled state of the fold, written to `state`.
+/// Places are counted from `first`, which is where the run starts. Says which target it was
+/// compiled for. A run has at most 2^30 elements.
+using kernel = target (*)(inputs data, order::index leaves, int tail, order::index first,
+                          void* state);
 inline constexpr order::index most_leaves = (order::index{1} << 30) / order::leaf;
 
 /// Widens n elements at `from` to the accumulator's type, at `to`.
 using converter = void (*)(const void* from, std::size_t n, void* to);
 
-/// The same n <= order::leaf elements of some neighbouring outputs, widened: those of element i at x + x_rows[i], in elements
-/// of the accumulator's type; y likewise, where there are two inputs. `first` is the place of element 0 in the run.
+/// The same n <= order::leaf elements of some neighbouring outputs, widened: those of element i at
+/// x + x_rows[i], in elements of the accumulator's type; y likewise, where there are two inputs.
+/// `first` is the place of element 0 in the run.
 struct column_leaf {
   const void *x, *y;
   const std::ptrdiff_t *x_rows, *y_rows;
   int size, first;
 };
-/// What is folded so far of a run of leaves, all of them full but the last: a binary counter of lanes.
+/// What is folded so far of a run of leaves, all of them full but the last: a binary counter of
+/// lanes.
 struct column_counter {
   order::index lanes = 0;
   int depth = 0;
   order::index each[64];    ///< elements in each entry
-  void* pending = nullptr;  ///< room for the entries, of which there are at most 1 + the logarithm of all lanes, rounded up:
-                            ///< of column_width outputs, or a multiple of that, a settled state for each; so aligned, too
+  void* pending = nullptr;  ///< room for the entries, of which there are at most 1 + the logarithm
+                            ///< of all lanes, rounded up: of column_width outputs, or a multiple of
+                            ///< that, a settled state for each; so aligned, too
 };
 /// The most outputs that a vector holds, and the alignment of one.
 inline constexpr int column_width = 16, column_alignment = 64;
@@ -46,23 +50,24 @@ struct batch_kernels {
   void (*add)(column_counter& c, const column_leaf& leaf, int outputs) = nullptr;
   /// Writes their settled states. Places are counted from `first`, which is where the run starts.
   void (*total)(const column_counter& c, int outputs, order::index first, void* states) = nullptr;
-  /// Writes the settled states of `count` outputs of 1 <= n < most_row elements each; those of output k lie in a row at
-  /// outputs[k], and places are counted from 0. Null without vectors.
+  /// Writes the settled states of `count` outputs of 1 <= n < most_row elements each; those of
+  /// output k lie in a row at outputs[k], and places are counted from 0. Null without vectors.
   void (*rows)(const inputs* outputs, int count, int n, void* states) = nullptr;
   int width = 0;              ///< outputs that `rows` folds at once
   std::size_t element = 0;    ///< bytes of the accumulator's type
   converter widen = nullptr;  ///< null where elements are of that type
-  /// Element i < n of output k, at x[rows[k] + i], to to[i * pitch + k], widened; k < `count`, which is rounded up to whole
-  /// vectors.
-  void (*turn)(const void* x, const std::ptrdiff_t* rows, int count, int n, void* to, int pitch) = nullptr;
+  /// Element i < n of output k, at x[rows[k] + i], to to[i * pitch + k], widened; k < `count`,
+  /// which is rounded up to whole vectors.
+  void (*turn)(const void* x, const std::ptrdiff_t* rows, int count, int n, void* to,
+               int pitch) = nullptr;
 };
 inline constexpr int most_row = 8 * order::leaf;
 
 /// How many keys (arith::key_of) n >= 1 elements have, on up to `threads` threads.
 std::size_t count_distinct(dtype type, const void* data, std::size_t n, int threads);
 
-/// What a target has for a reduction in the canonical order. Without a converter the kernel takes elements as
-/// they are stored; with one, as converted.
+/// What a target has for a reduction in the canonical order. Without a converter the kernel takes
+/// elements as they are stored; with one, as converted.
 struct kernels {
   kernel fold = nullptr;
   converter convert = nullptr;
@@ -70,8 +75,8 @@ struct kernels {
   batch_kernels batch{};
 };
 
-/// Those of a target; nothing if this build does not hold it or this machine does not run it. Each target
-/// is compiled in a file of its own.
+/// Those of a target; nothing if this build does not hold it or this machine does not run it. Each
+/// target is compiled in a file of its own.
 template <target>
 kernels find_kernels_of(const reduction& r);
 template <>

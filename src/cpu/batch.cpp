@@ -1,4 +1,5 @@
-// Many outputs on the CPU: each is a run of its own through the kernels, and threads take neighbouring outputs.
+// Many outputs on the CPU: each is a run of its own through the kernels, and threads take
+// neighbouring outputs.
 #include "../batch.hpp"
 
 #include <algorithm>
@@ -24,21 +25,26 @@ struct work {
   std::span<const reduction> all;
   std::span<void* const> out;
   target by;
-  std::vector<task> tasks;             // by kernels,
-  std::vector<std::size_t> whose;      // of which reductions;
-  std::vector<std::size_t> whole;      // reductions that have none, and want all elements at once
-  detail::exact_sums sums;             // of exact ones, empty
-  bool settled = false;                // settled states are wanted, not results
+  std::vector<task> tasks;         // by kernels,
+  std::vector<std::size_t> whose;  // of which reductions;
+  std::vector<std::size_t> whole;  // reductions that have none, and want all elements at once
+  detail::exact_sums sums;         // of exact ones, empty
+  bool settled = false;            // settled states are wanted, not results
 
   void* place(std::size_t k, std::uint64_t output) const {
     return static_cast<std::byte*>(out[k]) + output * size_of(all[k].out());
   }
-  void put(std::size_t k, std::uint64_t output, scalar v) const { store_scalar(v, place(k, output)); }
+  void put(std::size_t k, std::uint64_t output, scalar v) const {
+    store_scalar(v, place(k, output));
+  }
   // Of `count` outputs from `first` on, of n elements each.
-  void put_states(std::size_t t, std::uint64_t first, std::size_t count, const void* states, std::uint64_t n) const {
+  void put_states(std::size_t t, std::uint64_t first, std::size_t count, const void* states,
+                  std::uint64_t n) const {
     const std::size_t k = whose[t], size = tasks[t].states.size;
-    if (settled) std::memcpy(static_cast<std::byte*>(out[k]) + first * size, states, count * size);
-    else tasks[t].states.finish(all[k], states, count, n, place(k, first));
+    if (settled)
+      std::memcpy(static_cast<std::byte*>(out[k]) + first * size, states, count * size);
+    else
+      tasks[t].states.finish(all[k], states, count, n, place(k, first));
   }
 };
 
@@ -48,7 +54,9 @@ inputs as_inputs(detail::pointers p) { return {p.x, p.y}; }
 class worker {
  public:
   explicit worker(const work& w)
-      : w_(w), size_(size_of(w.from.type)), alone_(w.tasks.size() == 1 && w.whole.empty() && w.sums.empty()) {}
+      : w_(w),
+        size_(size_of(w.from.type)),
+        alone_(w.tasks.size() == 1 && w.whole.empty() && w.sums.empty()) {}
 
   // Outputs whose elements lie one behind the other.
   target run_in_place(std::uint64_t first, std::uint64_t end) {
@@ -57,13 +65,16 @@ class worker {
       const std::uint64_t n = w_.from.count(o);
       const inputs data = as_inputs(w_.from.place(o));
       if (n == 0) {
-        for (std::size_t k = 0; k < w_.all.size(); ++k) w_.put(k, o, detail::empty_result(w_.all[k]));
+        for (std::size_t k = 0; k < w_.all.size(); ++k)
+          w_.put(k, o, detail::empty_result(w_.all[k]));
       } else if (alone_ && !w_.tasks[0].run.convert && n / order::leaf < most_leaves) {
         folded s;
         fold_whole(w_.tasks[0], data, n, 0, s, by);
         w_.put_states(0, o, 1, s.bytes, n);
       } else {
-        by = run_by_runs(o, 1, n, [&](std::uint64_t at, std::uint64_t) { return offset(data, static_cast<std::ptrdiff_t>(at * size_)); });
+        by = run_by_runs(o, 1, n, [&](std::uint64_t at, std::uint64_t) {
+          return offset(data, static_cast<std::ptrdiff_t>(at * size_));
+        });
       }
     }
     return by;
@@ -80,11 +91,15 @@ class worker {
         continue;
       }
       const std::size_t pitch = std::min<std::uint64_t>(run, n) * size_, second = outputs * pitch;
-      if (const std::size_t room = most * pitch * (w_.from.data.y ? 2 : 1); gathered_.size() < room) gathered_.resize(room);
+      if (const std::size_t room = most * pitch * (w_.from.data.y ? 2 : 1); gathered_.size() < room)
+        gathered_.resize(room);
       std::uint64_t have = n;  // the run that is there
       by = run_by_runs(o, outputs, n, [&](std::uint64_t at, std::uint64_t b) {
-        if (const auto p = w_.from.place(o + b, at, std::min<std::uint64_t>(run, n - at)); p.x) return as_inputs(p);
-        if (at != have) w_.from.gather(o, outputs, at, std::min<std::uint64_t>(run, n - at), gathered_.data(), pitch, second);
+        if (const auto p = w_.from.place(o + b, at, std::min<std::uint64_t>(run, n - at)); p.x)
+          return as_inputs(p);
+        if (at != have)
+          w_.from.gather(o, outputs, at, std::min<std::uint64_t>(run, n - at), gathered_.data(),
+                         pitch, second);
         have = at;
         std::byte* const x = gathered_.data() + b * pitch;
         return inputs{x, w_.from.data.y ? x + second : nullptr};
@@ -96,8 +111,8 @@ class worker {
  private:
   static constexpr std::size_t run = run_elements;
 
-  // Outputs of n elements each, a run of all of them at a time: get(first, which) says where one's run lies, and those
-  // of the same `first` are asked for together.
+  // Outputs of n elements each, a run of all of them at a time: get(first, which) says where one's
+  // run lies, and those of the same `first` are asked for together.
   template <class Get>
   target run_by_runs(std::uint64_t first, std::uint64_t outputs, std::uint64_t n, Get get) {
     target by = w_.by;
@@ -109,8 +124,10 @@ class worker {
       for (std::uint64_t b = 0; b < outputs; ++b) {
         const inputs stored = get(at, b);
         folder_.fold(w_.tasks, stored, here, at, by, [&](std::size_t k, const folded& s) {
-          if (n > run) counters[b * tasks + k].push(w_.tasks[k], s);
-          else w_.put_states(k, first + b, 1, s.bytes, n);
+          if (n > run)
+            counters[b * tasks + k].push(w_.tasks[k], s);
+          else
+            w_.put_states(k, first + b, 1, s.bytes, n);
         });
         if (!sums.empty()) by = deposit(sums[b], w_.by, stored, here);
       }
@@ -133,7 +150,8 @@ class worker {
       w_.from.gather(output, 1, 0, n, whole_.data(), 0, n * size_);
       data = {whole_.data(), w_.from.data.y ? whole_.data() + n * size_ : nullptr};
     }
-    for (const std::size_t k : w_.whole) w_.put(k, output, reduce_without_kernels(w_.all[k], data, n, 1));
+    for (const std::size_t k : w_.whole)
+      w_.put(k, output, reduce_without_kernels(w_.all[k], data, n, 1));
   }
 
   const work& w_;
@@ -162,8 +180,10 @@ void run_long(const work& w, std::uint64_t output, const options& how) {
     p.makes_two = w.from.data.y != nullptr;
     p.make = [](const void* s, order::index first, std::size_t n, void* x, void* y) {
       const made& m = *static_cast<const made*>(s);
-      m.from.gather(m.output, 1, first, n, static_cast<std::byte*>(x), 0,
-                    y ? static_cast<std::size_t>(static_cast<std::byte*>(y) - static_cast<std::byte*>(x)) : 0);
+      m.from.gather(
+          m.output, 1, first, n, static_cast<std::byte*>(x), 0,
+          y ? static_cast<std::size_t>(static_cast<std::byte*>(y) - static_cast<std::byte*>(x))
+            : 0);
     };
   }
   std::vector<scalar> results(w.all.size());
@@ -171,20 +191,24 @@ void run_long(const work& w, std::uint64_t output, const options& how) {
   for (std::size_t k = 0; k < results.size(); ++k) w.put(k, output, results[k]);
 }
 
-// All outputs side by side, by threads that take some strips of them each, or chunks of their elements.
+// All outputs side by side, by threads that take some strips of them each, or chunks of their
+// elements.
 void run_columns(const work& w, const detail::layout& l, const column_plan& p, int threads) {
   const order::index outputs = l.outputs, n = l.n;
   const order::index at_once = (p.strips - 1) / parts_for(threads) + 1;
   const order::index parts = (p.strips - 1) / at_once + 1;
   // Of each task the states of all chunks of output 0, of output 1, ...
   std::vector<std::vector<std::byte>> states(p.chunks > 1 ? w.tasks.size() : 0);
-  for (std::size_t k = 0; k < states.size(); ++k) states[k].resize(outputs * p.chunks * w.tasks[k].states.size);
+  for (std::size_t k = 0; k < states.size(); ++k)
+    states[k].resize(outputs * p.chunks * w.tasks[k].states.size);
   for_each_part(parts * p.chunks, threads, [&](std::size_t item) {
     column_worker mine(w.tasks, l, p);
-    const order::index part = item % parts, chunk = item / parts, begin = chunk * p.chunk, here = std::min(p.chunk, n - begin);
+    const order::index part = item % parts, chunk = item / parts, begin = chunk * p.chunk,
+                       here = std::min(p.chunk, n - begin);
     for (order::index s = part * at_once; s < std::min(p.strips, (part + 1) * at_once); ++s) {
       const order::index first = s * static_cast<order::index>(p.outputs);
-      const auto count = static_cast<int>(std::min<order::index>(static_cast<order::index>(p.outputs), outputs - first));
+      const auto count = static_cast<int>(
+          std::min<order::index>(static_cast<order::index>(p.outputs), outputs - first));
       mine.run(first, count, begin, here, [&](std::size_t k, const std::byte* from) {
         if (p.chunks == 1) return w.put_states(k, first, static_cast<std::size_t>(count), from, n);
         const std::size_t size = w.tasks[k].states.size;
@@ -227,14 +251,16 @@ void run_rows(const work& w, const detail::layout& l, int threads) {
         const batch_kernels& kernels = t.run.batch;
         // What is widened is to stay in the first-level cache.
         const std::size_t pitch = n * kernels.element;
-        const auto width = static_cast<order::index>(kernels.width), fit = 16384 / (pitch * width) * width;
+        const auto width = static_cast<order::index>(kernels.width),
+                   fit = 16384 / (pitch * width) * width;
         const order::index at_once = kernels.widen ? std::clamp(fit, width, most) : most;
         states.resize(at_once * t.states.size);
         if (kernels.widen) widened.resize(2 * at_once * pitch);
         for (order::index o = first; o < end; o += at_once) {
           const order::index here = std::min(at_once, end - o);
           for (order::index i = 0; i < here; ++i)
-            rows[i] = {l.x + places[0][o - first + i] * size, l.y ? l.y + places[1][o - first + i] * size : nullptr};
+            rows[i] = {l.x + places[0][o - first + i] * size,
+                       l.y ? l.y + places[1][o - first + i] * size : nullptr};
           if (kernels.widen)
             for (order::index i = 0; i < here; ++i) {
               std::byte *const x = widened.data() + i * pitch, *const y = x + at_once * pitch;
@@ -250,8 +276,8 @@ void run_rows(const work& w, const detail::layout& l, int threads) {
   });
 }
 
-void run(const batch& from, std::span<const reduction> all, std::span<void* const> out, const options& how,
-         const detail::layout* axes = nullptr, bool settled = false) {
+void run(const batch& from, std::span<const reduction> all, std::span<void* const> out,
+         const options& how, const detail::layout* axes = nullptr, bool settled = false) {
   const target best = chosen(how);
   detail::check_batch(from, all, out);
   const detail::fp_environment guard;  // the parts of an output are put together here
@@ -272,10 +298,13 @@ void run(const batch& from, std::span<const reduction> all, std::span<void* cons
   const int threads = threads_for(how, from.elements * element);
   if (axes && w.tasks.size() == all.size()) {
     report(best);
-    if (const auto p = plan_columns(w.tasks, *axes, threads)) return run_columns(w, *axes, *p, threads);
-    if (axes->n > 0 && axes->outputs > 1 && axes->in_a_row() && are_short(w.tasks, axes->n)) return run_rows(w, *axes, threads);
+    if (const auto p = plan_columns(w.tasks, *axes, threads))
+      return run_columns(w, *axes, *p, threads);
+    if (axes->n > 0 && axes->outputs > 1 && axes->in_a_row() && are_short(w.tasks, axes->n))
+      return run_rows(w, *axes, threads);
   }
-  // Neighbouring outputs of about as many elements, some parts for each thread; or longer ones by all threads.
+  // Neighbouring outputs of about as many elements, some parts for each thread; or longer ones by
+  // all threads.
   const std::uint64_t share = from.elements / parts_for(threads) + 1;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;  // first, end
   std::vector<std::uint64_t> alone;
@@ -285,7 +314,8 @@ void run(const batch& from, std::span<const reduction> all, std::span<void* cons
     begin = end;
     have = 0;
   };
-  const std::uint64_t worth = std::max<std::uint64_t>(2 * share, 2 * bytes_worth_a_thread / element);
+  const std::uint64_t worth =
+      std::max<std::uint64_t>(2 * share, 2 * bytes_worth_a_thread / element);
   const std::uint64_t step = from.together();
   for (std::uint64_t o = 0; o < from.outputs; o += step) {
     const std::uint64_t n = from.count(o), end = std::min(o + step, from.outputs);
@@ -314,11 +344,13 @@ void reduce(std::span<const reduction> all, const view& x, const view* y, std::s
   const detail::layout l = detail::layout_of(x, y, axes);
   run(detail::strided_batch(l), all, out, how, &l);
 }
-void reduce(const reduction& r, const view& x, std::span<const int> axes, void* out, const options& how) {
+void reduce(const reduction& r, const view& x, std::span<const int> axes, void* out,
+            const options& how) {
   reduce({&r, 1}, x, nullptr, axes, {&out, 1}, how);
 }
 
-void fold_rows(const reduction& r, inputs data, std::size_t count, std::size_t n, void* states, const options& how) {
+void fold_rows(const reduction& r, inputs data, std::size_t count, std::size_t n, void* states,
+               const options& how) {
   if (count == 1) {  // a shorter call
     const task t{find_kernels(chosen(how), r), functions_for(r)};
     folded s;
@@ -336,11 +368,12 @@ void fold_rows(const reduction& r, inputs data, std::size_t count, std::size_t n
   run(detail::strided_batch(l), {&r, 1}, {&states, 1}, how, &l, true);
 }
 
-void reduce_windows(std::span<const reduction> all, const view& x, std::span<const window> of, std::span<void* const> out,
-                    const options& how) {
+void reduce_windows(std::span<const reduction> all, const view& x, std::span<const window> of,
+                    std::span<void* const> out, const options& how) {
   const detail::window_boxes boxes = detail::boxes_of(x, of);
   for (const auto& b : boxes.each)
-    detail::check_batch(detail::strided_batch(detail::layout_of(b.x, nullptr, boxes.reduced)), all, out, b.first);
+    detail::check_batch(detail::strided_batch(detail::layout_of(b.x, nullptr, boxes.reduced)), all,
+                        out, b.first);
   if (boxes.each.size() == 1) return reduce(all, boxes.each[0].x, nullptr, boxes.reduced, out, how);
   // Each box's results one behind the other, before they are moved to their places.
   std::uint64_t most = 0;
@@ -357,21 +390,25 @@ void reduce_windows(std::span<const reduction> all, const view& x, std::span<con
       for (std::size_t k = 0; k < all.size(); ++k) {
         const std::size_t size = size_of(all[k].out());
         for (std::uint64_t o = 0; o < here; ++o)
-          std::memcpy(static_cast<std::byte*>(out[k]) + (b.first + static_cast<std::uint64_t>(places[o])) * size, &results[k][(first + o) * size], size);
+          std::memcpy(static_cast<std::byte*>(out[k]) +
+                          (b.first + static_cast<std::uint64_t>(places[o])) * size,
+                      &results[k][(first + o) * size], size);
       }
     }
   }
 }
 
 void reduce_segments(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
-                     std::span<const std::int64_t> offsets, std::span<void* const> out, const options& how) {
+                     std::span<const std::int64_t> offsets, std::span<void* const> out,
+                     const options& how) {
   if (all.empty()) return;
   const detail::pointers data{static_cast<const std::byte*>(x), static_cast<const std::byte*>(y)};
   run(detail::segments_of(all[0].in(), data, n, offsets), all, out, how);
 }
 
-void reduce_by_key(std::span<const reduction> all, const void* x, const void* y, std::span<const std::int64_t> keys,
-                   std::size_t outputs, std::span<void* const> out, const options& how) {
+void reduce_by_key(std::span<const reduction> all, const void* x, const void* y,
+                   std::span<const std::int64_t> keys, std::size_t outputs,
+                   std::span<void* const> out, const options& how) {
   if (all.empty()) return;
   const detail::pointers data{static_cast<const std::byte*>(x), static_cast<const std::byte*>(y)};
   run(detail::keys_of(all[0].in(), data, keys, outputs), all, out, how);

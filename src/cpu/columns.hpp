@@ -1,5 +1,5 @@
-// Neighbouring outputs of axes, folded side by side in the lanes of vectors (columns.inl): columns where they lie, or what
-// is first brought together leaf by leaf, widened or turned.
+// Neighbouring outputs of axes, folded side by side in the lanes of vectors (columns.inl): columns
+// where they lie, or what is first brought together leaf by leaf, widened or turned.
 #pragma once
 
 #include <algorithm>
@@ -16,18 +16,20 @@
 namespace bitfold::cpu {
 
 struct column_plan {
-  bool turned;               ///< outputs lie in a row each, of one leaf; or else their elements of one number do
-  int outputs;               ///< at once
-  order::index strips;       ///< of so many outputs
-  order::index chunk, chunks;  ///< elements of an output in a chunk, a complete subtree but for the last
+  bool turned;  ///< outputs lie in a row each, of one leaf; or else their elements of one number do
+  int outputs;  ///< at once
+  order::index strips;  ///< of so many outputs
+  order::index chunk,
+      chunks;  ///< elements of an output in a chunk, a complete subtree but for the last
 };
 
 /// Outputs at once that are brought together.
 inline constexpr int most_columns = 256;
 /// Shorter rows are turned into columns.
 inline constexpr order::index least_row = order::lanes;
-/// Whether outputs of n elements, each in a row, are better folded together than one by one: short ones, of which several fit
-/// into the first-level cache if they are to be widened; and those that mostly wait for their tails.
+/// Whether outputs of n elements, each in a row, are better folded together than one by one: short
+/// ones, of which several fit into the first-level cache if they are to be widened; and those that
+/// mostly wait for their tails.
 inline bool are_short(std::span<const task> tasks, order::index n) {
   bool slow_tail = false, widened = false;
   for (const task& t : tasks) {
@@ -35,19 +37,23 @@ inline bool are_short(std::span<const task> tasks, order::index n) {
     slow_tail |= t.run.slow_tail;
     widened |= t.run.batch.widen != nullptr;
   }
-  return n < 2 * order::leaf || (n < most_row && (!widened || (slow_tail && n % order::leaf > n / 8)));
+  return n < 2 * order::leaf ||
+         (n < most_row && (!widened || (slow_tail && n % order::leaf > n / 8)));
 }
 
 /// Nothing, if that is no way for outputs laid out like that.
-inline std::optional<column_plan> plan_columns(std::span<const task> tasks, const detail::layout& l, int threads) {
+inline std::optional<column_plan> plan_columns(std::span<const task> tasks, const detail::layout& l,
+                                               int threads) {
   if (l.n == 0 || l.outputs < 2) return {};
   column_plan p{l.in_a_row() && l.n < least_row, 0, 0, 0, 0};
   const auto& inner = l.kept.each[l.kept.rank - 1];
   if (!p.turned && (l.in_a_row() || inner.x != 1 || (l.y && inner.y != 1))) return {};
   bool where_they_lie = !p.turned && inner.extent >= column_width;
   for (const task& t : tasks) where_they_lie &= !t.run.batch.widen;
-  const auto size = static_cast<int>(size_of(l.type)), high = static_cast<int>(std::min<std::uint64_t>(l.n, order::leaf));
-  // A page wide, for the sake of prefetching; of several tasks, a leaf is read again from the cache.
+  const auto size = static_cast<int>(size_of(l.type)),
+             high = static_cast<int>(std::min<std::uint64_t>(l.n, order::leaf));
+  // A page wide, for the sake of prefetching; of several tasks, a leaf is read again from the
+  // cache.
   const auto page = static_cast<std::uint64_t>((tasks.size() == 1 ? 4096 : 1024) / size);
   if (where_they_lie && (l.kept.rank == 1 || inner.extent % page == 0))
     p.outputs = static_cast<int>(page);
@@ -73,8 +79,8 @@ class column_worker {
   column_worker(std::span<const task> tasks, const detail::layout& l, const column_plan& p)
       : tasks_(tasks), l_(l), turned_(p.turned), size_(size_of(l_.type)), counters_(tasks.size()) {}
 
-  /// Calls done(k, settled states of tasks[k], one behind the other) for elements begin, ..., begin + n - 1 of outputs
-  /// first, ..., first + outputs - 1.
+  /// Calls done(k, settled states of tasks[k], one behind the other) for elements begin, ..., begin
+  /// + n - 1 of outputs first, ..., first + outputs - 1.
   template <class Done>
   void run(order::index first, int outputs, order::index begin, order::index n, Done done) {
     find_outputs(first, outputs);
@@ -82,7 +88,9 @@ class column_worker {
     start(order::leaf_count(n));
     for (order::index at = 0; at < n; at += order::leaf) {
       const int size = static_cast<int>(std::min<order::index>(order::leaf, n - at));
-      if (!turned_) detail::places_of(l_.reduced, begin + at, static_cast<order::index>(size), places_[0], l_.y ? places_[1] : nullptr);
+      if (!turned_)
+        detail::places_of(l_.reduced, begin + at, static_cast<order::index>(size), places_[0],
+                          l_.y ? places_[1] : nullptr);
       const batch_kernels* last = nullptr;
       for (std::size_t k = 0; k < tasks_.size(); ++k) {
         const batch_kernels& kernels = tasks_[k].run.batch;
@@ -93,14 +101,17 @@ class column_worker {
         } else {
           if (!last || last->turn != kernels.turn) bring(kernels, size);
           last = &kernels;
-          leaf = {tile_.data(), tile_.data() + tile_.size() / 2, tile_rows_, tile_rows_, size, static_cast<int>(at)};
+          leaf = {tile_.data(), tile_.data() + tile_.size() / 2,
+                  tile_rows_,   tile_rows_,
+                  size,         static_cast<int>(at)};
         }
         kernels.add(counters_[k], leaf, columns_of(kernels));
       }
     }
     for (std::size_t k = 0; k < tasks_.size(); ++k) {
       states_.resize(static_cast<std::size_t>(wide_) * tasks_[k].states.size);
-      tasks_[k].run.batch.total(counters_[k], columns_of(tasks_[k].run.batch), begin, states_.data());
+      tasks_[k].run.batch.total(counters_[k], columns_of(tasks_[k].run.batch), begin,
+                                states_.data());
       done(k, static_cast<const std::byte*>(states_.data()));
     }
   }
@@ -114,20 +125,26 @@ class column_worker {
 
   void find_outputs(order::index first, int outputs) {
     outputs_ = outputs;
-    if (turned_) return detail::places_of(l_.kept, first, static_cast<order::index>(outputs), places_[0], l_.y ? places_[1] : nullptr);
+    if (turned_)
+      return detail::places_of(l_.kept, first, static_cast<order::index>(outputs), places_[0],
+                               l_.y ? places_[1] : nullptr);
     const order::index inner = l_.kept.each[l_.kept.rank - 1].extent;
     const auto bytes = static_cast<std::int64_t>(size_);
-    for (runs_.clear(); outputs > 0; outputs -= runs_.back().count, first += static_cast<order::index>(runs_.back().count)) {
+    for (runs_.clear(); outputs > 0;
+         outputs -= runs_.back().count, first += static_cast<order::index>(runs_.back().count)) {
       const auto at = l_.kept.at(first);
-      runs_.push_back({l_.x + at.x * bytes, l_.y ? l_.y + at.y * bytes : nullptr,
-                       static_cast<int>(std::min(static_cast<order::index>(outputs), inner - first % inner))});
+      runs_.push_back(
+          {l_.x + at.x * bytes, l_.y ? l_.y + at.y * bytes : nullptr,
+           static_cast<int>(std::min(static_cast<order::index>(outputs), inner - first % inner))});
     }
   }
 
   // Empty counters, with room.
   void start(order::index leaves) {
     const auto entries = static_cast<std::size_t>(std::bit_width(leaves * order::lanes - 1) + 1);
-    const auto room = [&](const task& t) { return entries * static_cast<std::size_t>(wide_) * t.states.size; };
+    const auto room = [&](const task& t) {
+      return entries * static_cast<std::size_t>(wide_) * t.states.size;
+    };
     std::size_t all = column_alignment;
     for (const task& t : tasks_) all += room(t);
     if (pending_.size() < all) pending_.resize(all);
@@ -144,11 +161,14 @@ class column_worker {
   bool lies_ready(const batch_kernels& kernels) const {
     return !turned_ && !kernels.widen && runs_.size() == 1 && outputs_ >= column_width;
   }
-  int columns_of(const batch_kernels& kernels) const { return lies_ready(kernels) ? outputs_ : wide_; }
+  int columns_of(const batch_kernels& kernels) const {
+    return lies_ready(kernels) ? outputs_ : wide_;
+  }
 
   // The leaf's n elements of all outputs, to the tile.
   void bring(const batch_kernels& kernels, int n) {
-    const std::size_t half = static_cast<std::size_t>(n) * static_cast<std::size_t>(wide_) * sizeof(double);
+    const std::size_t half =
+        static_cast<std::size_t>(n) * static_cast<std::size_t>(wide_) * sizeof(double);
     if (tile_.size() < 2 * half) tile_.resize(2 * half);
     for (int i = 0; i < n; ++i) tile_rows_[i] = static_cast<std::ptrdiff_t>(i) * wide_;
     for (int input = 0; input < (l_.y ? 2 : 1); ++input) {
@@ -159,10 +179,14 @@ class column_worker {
       }
       for (const outputs_in_a_row& run : runs_) {
         for (int i = 0; i < n; ++i) {
-          const std::byte* const from = (input ? run.y : run.x) + places_[input][i] * static_cast<std::ptrdiff_t>(size_);
-          std::byte* const here = to + static_cast<std::size_t>(i) * static_cast<std::size_t>(wide_) * kernels.element;
-          if (kernels.widen) kernels.widen(from, static_cast<std::size_t>(run.count), here);
-          else std::memcpy(here, from, static_cast<std::size_t>(run.count) * size_);
+          const std::byte* const from =
+              (input ? run.y : run.x) + places_[input][i] * static_cast<std::ptrdiff_t>(size_);
+          std::byte* const here =
+              to + static_cast<std::size_t>(i) * static_cast<std::size_t>(wide_) * kernels.element;
+          if (kernels.widen)
+            kernels.widen(from, static_cast<std::size_t>(run.count), here);
+          else
+            std::memcpy(here, from, static_cast<std::size_t>(run.count) * size_);
         }
         to += static_cast<std::size_t>(run.count) * kernels.element;
       }

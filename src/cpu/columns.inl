@@ -1,6 +1,7 @@
-// Neighbouring outputs side by side, each in a lane of the vectors, where no output meets another: the canonical order is
-// a loop over its lanes and a binary counter of these, of which full leaves are whole subtrees. Included once per target,
-// after that target's `simd`, `arith`, `order`, `method` and `fold`, inside that target's namespace.
+// Neighbouring outputs side by side, each in a lane of the vectors, where no output meets another:
+// the canonical order is a loop over its lanes and a binary counter of these, of which full leaves
+// are whole subtrees. Included once per target, after that target's `simd`, `arith`, `order`,
+// `method` and `fold`, inside that target's namespace.
 
 template <class F, class A>
 struct side_by_side {
@@ -21,7 +22,8 @@ struct side_by_side {
       const int i = r * order::lanes + lane;
       const V x = simd::load<A>(static_cast<const A*>(leaf.x) + leaf.x_rows[i] + output);
       if constexpr (F::takes == fold::input::two)
-        return fold::pair_of<V>{x, simd::load<A>(static_cast<const A*>(leaf.y) + leaf.y_rows[i] + output)};
+        return fold::pair_of<V>{
+            x, simd::load<A>(static_cast<const A*>(leaf.y) + leaf.y_rows[i] + output)};
       else if constexpr (F::takes == fold::input::placed)
         return fold::placed_at<V, arith::place_of<V>>{x, arith::place(x, leaf.first + i)};
       else
@@ -30,7 +32,8 @@ struct side_by_side {
   }
 
   template <class Rows>
-  BITFOLD_INLINE static void push(column_counter& c, const column_leaf& leaf, int lane, Rows rows, int outputs) {
+  BITFOLD_INLINE static void push(column_counter& c, const column_leaf& leaf, int lane, Rows rows,
+                                  int outputs) {
     const int all = vectors(outputs), merges = std::countr_one(c.lanes);
     order::index n = static_cast<order::index>(rows);
     for (int v = 0; v < all; ++v) {
@@ -72,9 +75,11 @@ struct side_by_side {
         s = F::merge(*entry, s, bitfold::fold::counts{c.each[k], n});
         n += c.each[k];
       }
-      auto* out = static_cast<std::byte*>(to) + static_cast<std::size_t>(first_in(v, outputs)) * sizeof(settled);
+      auto* out = static_cast<std::byte*>(to) +
+                  static_cast<std::size_t>(first_in(v, outputs)) * sizeof(settled);
       for (int i = 0; i < width; ++i, out += sizeof(settled)) {
-        const settled one = F::template settle<A>(s.map([=](auto x) BITFOLD_LAMBDA { return simd::lane(x, i); }), first);
+        const settled one = F::template settle<A>(
+            s.map([=](auto x) BITFOLD_LAMBDA { return simd::lane(x, i); }), first);
         std::memcpy(out, &one, sizeof one);
       }
     }
@@ -94,8 +99,9 @@ void convert(const void* from, std::size_t n, void* to) {
   }
 }
 
-// Lane i of v[k] becomes lane k of v[i]; zip(f, a, b) is f of the vectors of a and b. Each round moves the lowest bit of a
-// value's lane to the top of its vector's number, and that one's lowest bit to the top of the lane's.
+// Lane i of v[k] becomes lane k of v[i]; zip(f, a, b) is f of the vectors of a and b. Each round
+// moves the lowest bit of a value's lane to the top of its vector's number, and that one's lowest
+// bit to the top of the lane's.
 template <int Count, class V, class Zip>
 BITFOLD_INLINE void exchange(V (&v)[Count], Zip zip) {
   BITFOLD_UNROLL
@@ -103,14 +109,17 @@ BITFOLD_INLINE void exchange(V (&v)[Count], Zip zip) {
     V w[Count];
     BITFOLD_UNROLL
     for (int j = 0; j < Count / 2; ++j) {
-      w[j] = zip([](auto x, auto y) BITFOLD_LAMBDA { return simd::even(x, y); }, v[2 * j], v[2 * j + 1]);
-      w[j + Count / 2] = zip([](auto x, auto y) BITFOLD_LAMBDA { return simd::odd(x, y); }, v[2 * j], v[2 * j + 1]);
+      w[j] = zip([](auto x, auto y) BITFOLD_LAMBDA { return simd::even(x, y); }, v[2 * j],
+                 v[2 * j + 1]);
+      w[j + Count / 2] = zip([](auto x, auto y) BITFOLD_LAMBDA { return simd::odd(x, y); },
+                             v[2 * j], v[2 * j + 1]);
     }
     std::copy_n(w, Count, v);
   }
 }
 
-// Element i of row k to to[i * pitch + k]; whole vectors of outputs, so that the last row may come several times.
+// Element i of row k to to[i * pitch + k]; whole vectors of outputs, so that the last row may come
+// several times.
 template <class A>
 void turn_rows(const A* x, const std::ptrdiff_t* rows, int count, int n, A* to, int pitch) {
   constexpr int width = simd::width<A>;
@@ -146,15 +155,16 @@ void turn(const void* x, const std::ptrdiff_t* rows, int count, int n, void* to,
     for (int k = 0; k < width; ++k) begins[k] = k * order::leaf;
     for (int k = 0; k < count; k += width) {
       const int here = std::min(width, count - k);
-      for (int j = 0; j < here; ++j) convert<T, A>(from + rows[k + j], static_cast<std::size_t>(n), widened[j]);
+      for (int j = 0; j < here; ++j)
+        convert<T, A>(from + rows[k + j], static_cast<std::size_t>(n), widened[j]);
       turn_rows<A>(widened[0], begins, here, n, static_cast<A*>(to) + k, pitch);
     }
   }
 }
 
-// Outputs whose own elements lie in a row, as many at once as a vector has lanes: each is read from end to end as if it were
-// alone, in runs of lanes that are complete subtrees. Before the lanes of one output would meet, they are exchanged for those of
-// the others.
+// Outputs whose own elements lie in a row, as many at once as a vector has lanes: each is read from
+// end to end as if it were alone, in runs of lanes that are complete subtrees. Before the lanes of
+// one output would meet, they are exchanged for those of the others.
 template <class F, class Source>
 struct row_by_row {
   using A = typename Source::accumulator;
@@ -163,7 +173,8 @@ struct row_by_row {
   using settled = decltype(F::template settle<A>(std::declval<typename alone::scalar_state>(), 0));
   static constexpr int width = alone::width, columns = alone::columns;
 
-  // Some neighbouring lanes of a leaf, which begins at element `at`: of n elements each, and the first `longer` of one more.
+  // Some neighbouring lanes of a leaf, which begins at element `at`: of n elements each, and the
+  // first `longer` of one more.
   struct piece {
     int at, first, lanes, n, longer;
 
@@ -179,7 +190,8 @@ struct row_by_row {
 
     explicit plan(int size) {
       int at = 0;
-      for (; size - at >= order::leaf; at += order::leaf, ++full) each[pieces++] = {at, 0, order::lanes, order::rows, 0};
+      for (; size - at >= order::leaf; at += order::leaf, ++full)
+        each[pieces++] = {at, 0, order::lanes, order::rows, 0};
       const int n = (size - at) / order::lanes, rest = (size - at) % order::lanes;
       if (n > 0 && rest == 0) {
         each[pieces++] = {at, 0, order::lanes, n, 0};
@@ -193,7 +205,8 @@ struct row_by_row {
   };
 
   // Those lanes of rows begin, ..., end - 1.
-  BITFOLD_INLINE static void lanes_of(const Source (&rows)[width], int begin, int end, const piece& p, state (&v)[width]) {
+  BITFOLD_INLINE static void lanes_of(const Source (&rows)[width], int begin, int end,
+                                      const piece& p, state (&v)[width]) {
     const auto each = [&](auto f) BITFOLD_LAMBDA {
       for (int k = begin; k < end; ++k) v[k] = f(rows[k].ahead(p.at));
     };
@@ -202,7 +215,9 @@ struct row_by_row {
         state v[columns];
         BITFOLD_UNROLL
         for (int c = 0; c < columns; ++c)
-          v[c] = method::fold_lane<F, order::rows>(p.n, [&](int r) BITFOLD_LAMBDA { return leaf.elements(r * order::lanes + c * width); });
+          v[c] = method::fold_lane<F, order::rows>(p.n, [&](int r) BITFOLD_LAMBDA {
+            return leaf.elements(r * order::lanes + c * width);
+          });
         alone::fold_vectors(v, static_cast<order::index>(p.n));
         return v[0];
       });
@@ -216,7 +231,9 @@ struct row_by_row {
         };
         const state s = lanes(p.n + (p.longer > 0));
         if (p.n == 0 || !p.mixed()) return s;
-        return state::zip([&](auto x, auto y) BITFOLD_LAMBDA { return simd::first_n_of(p.longer, x, y); }, s, lanes(p.n));
+        return state::zip([&](auto x, auto y)
+                              BITFOLD_LAMBDA { return simd::first_n_of(p.longer, x, y); },
+                          s, lanes(p.n));
       });
     }
   }
@@ -225,7 +242,8 @@ struct row_by_row {
   BITFOLD_INLINE static void fold_lanes(state (&v)[width], const piece& p) {
     for (int step = 1; step < p.lanes; step *= 2)
       for (int l = 0; l + step < p.lanes; l += 2 * step)
-        v[l] = F::merge(v[l], v[l + step], bitfold::fold::counts{p.elements(l, step), p.elements(l + step, step)});
+        v[l] = F::merge(v[l], v[l + step],
+                        bitfold::fold::counts{p.elements(l, step), p.elements(l + step, step)});
   }
 
   // A binary counter of runs of lanes, each a complete subtree but for the last.
@@ -273,7 +291,8 @@ struct row_by_row {
       for (int i = 0; i < cut.pieces; ++i) {
         const piece& p = cut.each[i];
         if (p.mixed() && (F::counted || p.n == 0)) {  // no subtree of lanes of one length
-          exchange(v[i], [](auto f, state a, state b) BITFOLD_LAMBDA { return state::zip(f, a, b); });
+          exchange(v[i],
+                   [](auto f, state a, state b) BITFOLD_LAMBDA { return state::zip(f, a, b); });
           fold_lanes(v[i], p);
         } else {
           alone::fold_vectors(v[i], p.elements(0, p.lanes) / width);
@@ -282,7 +301,8 @@ struct row_by_row {
       }
       const state s = c.total();
       for (int k = 0; k < std::min(width, count - done); ++k, out += sizeof(settled)) {
-        const settled one = F::template settle<A>(s.map([=](auto x) BITFOLD_LAMBDA { return simd::lane(x, k); }), 0);
+        const settled one = F::template settle<A>(
+            s.map([=](auto x) BITFOLD_LAMBDA { return simd::lane(x, k); }), 0);
         std::memcpy(out, &one, sizeof one);
       }
     }

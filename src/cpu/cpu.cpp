@@ -20,7 +20,8 @@ constexpr std::string_view target_names[] = {"scalar", "avx2", "avx512"};
 
 thread_local target reported = target::scalar;
 
-// How n elements are shared out: `chunks` complete subtrees of `leaves` leaves; the last may be less.
+// How n elements are shared out: `chunks` complete subtrees of `leaves` leaves; the last may be
+// less.
 struct plan {
   order::index leaves;
   order::index chunks;
@@ -28,7 +29,8 @@ struct plan {
 
 plan make_plan(std::size_t bytes, std::size_t n, int threads) {
   const order::index total = order::leaf_count(n);
-  const auto workers = std::min<std::size_t>(static_cast<std::size_t>(threads), bytes / bytes_worth_a_thread);
+  const auto workers =
+      std::min<std::size_t>(static_cast<std::size_t>(threads), bytes / bytes_worth_a_thread);
   if (workers < 2 && total <= most_leaves) return {total, 1};
   order::index leaves = total;
   if (workers >= 2) leaves = std::bit_ceil(total / parts_for(static_cast<int>(workers)) + 1);
@@ -51,13 +53,15 @@ struct functions_of {
     const state v = F::merge(load(a), load(b), fold::counts{left, right});
     std::memcpy(a, &v, sizeof v);
   }
-  BITFOLD_OPAQUE static void finish(const reduction& r, const void* states, std::size_t count, order::index n, void* out) {
+  BITFOLD_OPAQUE static void finish(const reduction& r, const void* states, std::size_t count,
+                                    order::index n, void* out) {
     const auto* from = static_cast<const std::byte*>(states);
     auto* to = static_cast<std::byte*>(out);
     visit(r.out(), [&]<class Out>(std::type_identity<Out>) {
       if constexpr (detail::gives<Chosen::types, typename Chosen::accumulator, Out>())
         for (std::size_t k = 0; k < count; ++k) {
-          const Out one = F::template finish<Out>(load(from + k * sizeof(state)), fold::finishing{n, r.ddof()});
+          const Out one =
+              F::template finish<Out>(load(from + k * sizeof(state)), fold::finishing{n, r.ddof()});
           std::memcpy(to + k * sizeof one, &one, sizeof one);
         }
     });
@@ -103,7 +107,8 @@ exact_task exact_task_for(target t, const reduction& r) {
   exact_task e;
   if (!detail::is_exact(r)) return e;
   e.terms = detail::terms_of(r);
-  for (std::size_t k = 0; k < e.terms.size(); ++k) e.add[k] = find_depositor(t, {e.terms[k], r.in()});
+  for (std::size_t k = 0; k < e.terms.size(); ++k)
+    e.add[k] = find_depositor(t, {e.terms[k], r.in()});
   return e;
 }
 
@@ -137,9 +142,13 @@ target run_chunk(const job& j, order::index chunk, folded* out, detail::exact_su
   const std::size_t first = chunk * j.parts.leaves * order::leaf;
   const std::size_t n = std::min<std::size_t>(j.parts.leaves * order::leaf, j.what.n - first);
   target by = target::scalar;
-  const inputs data = j.what.make ? inputs{} : offset({j.what.x, j.what.y}, static_cast<std::ptrdiff_t>(first * j.element));
-  if (j.tasks.empty() && sums.each().size() == 1 && !j.what.make) return deposit(sums, j.best, data, n);
-  if (j.tasks.size() == 1 && sums.empty() && (j.tasks[0].own || (!j.tasks[0].run.convert && !j.what.make))) {
+  const inputs data =
+      j.what.make ? inputs{}
+                  : offset({j.what.x, j.what.y}, static_cast<std::ptrdiff_t>(first * j.element));
+  if (j.tasks.empty() && sums.each().size() == 1 && !j.what.make)
+    return deposit(sums, j.best, data, n);
+  if (j.tasks.size() == 1 && sums.empty() &&
+      (j.tasks[0].own || (!j.tasks[0].run.convert && !j.what.make))) {
     fold_whole(j.tasks[0], data, n, first, out[0], by);
     return by;
   }
@@ -161,18 +170,20 @@ target run_chunk(const job& j, order::index chunk, folded* out, detail::exact_su
     if (j.what.make)
       deposit(sums, j.best, stored, here);
     else if (end == n || waiting == exact_run)
-      deposit(sums, j.best, offset(data, static_cast<std::ptrdiff_t>((end - waiting) * j.element)), waiting);
+      deposit(sums, j.best, offset(data, static_cast<std::ptrdiff_t>((end - waiting) * j.element)),
+              waiting);
   }
   for (std::size_t k = 0; k < j.tasks.size(); ++k) out[k] = counters[k].total(j.tasks[k]);
   return by;
 }
 
-// All chunks, on up to `threads` threads; states has all tasks of chunk 0, then of chunk 1, ..., and sums one
-// for each.
+// All chunks, on up to `threads` threads; states has all tasks of chunk 0, then of chunk 1, ...,
+// and sums one for each.
 target run_chunks(const job& j, int threads, folded* states, detail::exact_sums* sums) {
   std::vector<target> ran(j.parts.chunks);
-  for_each_part(j.parts.chunks, threads,
-                [&](std::size_t c) { ran[c] = run_chunk(j, c, states + c * j.tasks.size(), sums[c]); });
+  for_each_part(j.parts.chunks, threads, [&](std::size_t c) {
+    ran[c] = run_chunk(j, c, states + c * j.tasks.size(), sums[c]);
+  });
   return ran[0];
 }
 
@@ -230,8 +241,9 @@ scalar reduce_short(const short_task& s, const reduction& r, inputs data, std::s
     return detail::finish_exact(r, all, n);
   }
   scalar out{};
-  run_folder().fold({&s.ordered, 1}, data, n, 0, reported,
-                    [&](std::size_t, const folded& state) { out = s.ordered.states.result(r, state.bytes, n); });
+  run_folder().fold({&s.ordered, 1}, data, n, 0, reported, [&](std::size_t, const folded& state) {
+    out = s.ordered.states.result(r, state.bytes, n);
+  });
   return out;
 }
 
@@ -242,7 +254,8 @@ void check(const pass& p) {
   }
 }
 
-// All of p, which has elements. Writes results but those of exact reductions, and returns the sums of these.
+// All of p, which has elements. Writes results but those of exact reductions, and returns the sums
+// of these.
 detail::exact_sums run(const pass& p, target best, std::span<scalar> out, const options& how) {
   const detail::fp_environment guard;  // states are merged here
   const std::size_t bytes = p.n * p.element;
@@ -319,7 +332,8 @@ void reduce(const pass& p, std::span<scalar> out, const options& how) {
     if (detail::is_exact(p.all[k])) out[k] = sums.result(p.all[k], p.n);
 }
 
-detail::exact_sums sums_of(std::span<const reduction> all, inputs data, std::size_t n, const options& how) {
+detail::exact_sums sums_of(std::span<const reduction> all, inputs data, std::size_t n,
+                           const options& how) {
   const pass p = pass_over(all, data, n);
   const target best = chosen(how);
   check(p);
@@ -335,7 +349,8 @@ scalar reduce(const reduction& r, const void* x, const void* y, std::size_t n, c
   const std::size_t bytes = n * size_of(r.in()) * (y ? 2 : 1);
   if (n > 0 && bytes < 2 * bytes_worth_a_thread) {
     const short_task& t = task_for(chosen(how), r);
-    if (!t.binned.terms.empty() || (t.ordered.run.fold && (!t.ordered.run.convert || n <= run_elements))) {
+    if (!t.binned.terms.empty() ||
+        (t.ordered.run.fold && (!t.ordered.run.convert || n <= run_elements))) {
       detail::check_inputs(r, x, y, n);
       return reduce_short(t, r, {x, y}, n);
     }

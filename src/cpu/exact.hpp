@@ -11,8 +11,8 @@
 
 namespace bitfold::cpu {
 
-/// A sum as cells that overlap: whatever is added falls into one, or into two, without carries. There is room
-/// for 2^28 terms.
+/// A sum as cells that overlap: whatever is added falls into one, or into two, without carries.
+/// There is room for 2^28 terms.
 template <class T, int Degree>
 struct cells {
   using total = exact::sum<T, Degree>;
@@ -46,9 +46,9 @@ struct cells {
   }
 };
 
-/// Elements by their sign and exponent: each is added as its bits, and 2^unit to count it, so that nothing has
-/// to be looked at. There is room for `most` elements: the sum of their bits stays below 2^unit, their count
-/// above it. Of types of up to 32 bits.
+/// Elements by their sign and exponent: each is added as its bits, and 2^unit to count it, so that
+/// nothing has to be looked at. There is room for `most` elements: the sum of their bits stays
+/// below 2^unit, their count above it. Of types of up to 32 bits.
 template <class T>
 struct cells_by_exponent {
   using R = exact::range<T>;
@@ -68,8 +68,10 @@ struct cells_by_exponent {
       const int biased = i & (count / 2 - 1);
       const bool negative = i >= count / 2;
       if (biased == count / 2 - 1) {
-        if (m) s.flags |= exact::a_nan;  // and infinities, if there are any, show no more
-        else exact::detail::add_infinity(s, negative);
+        if (m)
+          s.flags |= exact::a_nan;  // and infinities, if there are any, show no more
+        else
+          exact::detail::add_infinity(s, negative);
         continue;
       }
       s.flags |= exact::something_else >> (negative && biased == 0 && m == 0);
@@ -79,9 +81,11 @@ struct cells_by_exponent {
   }
 };
 
-/// Doubles by their sign and exponent, 2^Group exponents together: their integers, shifted by what they are above the first of these, are added, and
-/// carries, which are few, counted. (A count of elements beside each sum would take longer.) There is room for `most`. Flags are for others to set;
-/// where they say that the sum is not finite, nobody asks for the rest, and so what is not finite may be added to the last cell of a sign.
+/// Doubles by their sign and exponent, 2^Group exponents together: their integers, shifted by what
+/// they are above the first of these, are added, and carries, which are few, counted. (A count of
+/// elements beside each sum would take longer.) There is room for `most`. Flags are for others to
+/// set; where they say that the sum is not finite, nobody asks for the rest, and so what is not
+/// finite may be added to the last cell of a sign.
 template <int Group>
 struct cells_of_doubles {
   using R = exact::range<double>;
@@ -97,16 +101,19 @@ struct cells_of_doubles {
     const exact::word m = (x - (shift << R::mantissa)) << (shift & ((1 << Group) - 1));
     const exact::word at = shift >> Group, sum = of[at] + m;
     of[at] = sum;
-    if (sum < m) [[unlikely]] ++carries[at];
+    if (sum < m) [[unlikely]]
+      ++carries[at];
   }
   /// Says whether the sum of either sign is more than 0.
   bool add_to(cells<double, 1>& s) const {
-    constexpr int together = cells<double, 1>::spacing >> Group, finite = ((2 * R::bias - 1) >> Group) + 1;
+    constexpr int together = cells<double, 1>::spacing >> Group,
+                  finite = ((2 * R::bias - 1) >> Group) + 1;
     bool any = false;
     for (int negative = 0; negative < 2; ++negative)
       for (int first = 0; first < finite; first += together) {
         exact::wide sum = 0;  // below 2^(64 + 16 + 32)
-        for (int i = std::min(first + together, finite) - 1; i >= first; --i) sum = (sum << (1 << Group)) + at(negative * half + i);
+        for (int i = std::min(first + together, finite) - 1; i >= first; --i)
+          sum = (sum << (1 << Group)) + at(negative * half + i);
         s.of[negative][first / together] += sum;
         any |= sum != 0;
       }
@@ -125,9 +132,9 @@ struct exact_terms {
   dtype type;
 };
 
-/// Adds n terms to `state`, the exact::sum_of the type and the term. In round to nearest, subnormals kept.
-/// Says which target it was compiled for. Calls for parts of an array, and states of parts, may be merged
-/// in any order.
+/// Adds n terms to `state`, the exact::sum_of the type and the term. In round to nearest,
+/// subnormals kept. Says which target it was compiled for. Calls for parts of an array, and states
+/// of parts, may be merged in any order.
 using depositor = target (*)(inputs data, std::size_t n, void* state);
 
 /// That of a target; null if this build does not hold it or this machine does not run it.
@@ -149,6 +156,7 @@ inline target deposit(detail::exact_sums& sums, target by, inputs data, std::siz
 }
 
 /// What `all`, by method exact, sum of n elements. Errors as cpu::reduce's.
-detail::exact_sums sums_of(std::span<const reduction> all, inputs data, std::size_t n, const options& how);
+detail::exact_sums sums_of(std::span<const reduction> all, inputs data, std::size_t n,
+                           const options& how);
 
 }  // namespace bitfold::cpu

@@ -12,11 +12,14 @@ template <exact::term What, class T>
 BITFOLD_INLINE auto element_bits(const T* x, std::size_t i) {
   using bits = typename exact::range<T>::bits;
   constexpr bits sign = bits{1} << (exact::range<T>::width - 1);
-  constexpr bits infinity = static_cast<bits>((sign - 1) ^ ((bits{1} << exact::range<T>::mantissa) - 1));
+  constexpr bits infinity =
+      static_cast<bits>((sign - 1) ^ ((bits{1} << exact::range<T>::mantissa) - 1));
   bits b = element_at(reinterpret_cast<const bits*>(x), i);
   const bool is_nan = static_cast<bits>(b & (sign - 1)) > infinity;
   if constexpr (What == exact::term::presence)
-    b = is_nan ? bits{0} : static_cast<bits>(static_cast<bits>(exact::range<T>::bias) << exact::range<T>::mantissa);
+    b = is_nan ? bits{0}
+               : static_cast<bits>(static_cast<bits>(exact::range<T>::bias)
+                                   << exact::range<T>::mantissa);
   if constexpr (What == exact::term::magnitude) b &= static_cast<bits>(~sign);
   if constexpr (What == exact::term::number)
     if (is_nan) b = 0;
@@ -26,7 +29,9 @@ BITFOLD_INLINE auto element_bits(const T* x, std::size_t i) {
 /// What the sum of n doubles says besides its value; bits_at(i) are those of the i-th.
 template <class Bits>
 BITFOLD_INLINE unsigned flags_of_doubles(std::size_t n, Bits bits_at) {
-  constexpr exact::word sign = exact::word{1} << 63, last = exact::word{1} << exact::range<double>::mantissa, infinity = sign - last;
+  constexpr exact::word sign = exact::word{1} << 63,
+                        last = exact::word{1} << exact::range<double>::mantissa,
+                        infinity = sign - last;
   exact::word other = 0, special = 0;
   for (std::size_t i = 0; i < n; ++i) {
     const exact::word x = bits_at(i);
@@ -37,12 +42,16 @@ BITFOLD_INLINE unsigned flags_of_doubles(std::size_t n, Bits bits_at) {
   if ((special & sign) == 0) return flags;
   for (std::size_t i = 0; i < n && !(flags & exact::a_nan); ++i) {
     const exact::word x = bits_at(i), magnitude = x & ~sign;
-    if (magnitude >= infinity) flags |= magnitude > infinity ? exact::a_nan : x == infinity ? exact::plus_infinity : exact::minus_infinity;
+    if (magnitude >= infinity)
+      flags |= magnitude > infinity ? exact::a_nan
+               : x == infinity      ? exact::plus_infinity
+                                    : exact::minus_infinity;
   }
   return flags;
 }
 
-/// Adds as many of n elements as it is worth to add by their exponents, and says how many; terms of one element.
+/// Adds as many of n elements as it is worth to add by their exponents, and says how many; terms of
+/// one element.
 template <exact::term What, class T>
 std::size_t add_by_exponent(cells<T, 1>& to, const T* x, std::size_t n) {
   const auto add_all = [&](auto& e) BITFOLD_LAMBDA {
@@ -61,7 +70,8 @@ std::size_t add_by_exponent(cells<T, 1>& to, const T* x, std::size_t n) {
       n = std::min(n, cells_of_doubles<0>::most);
       cells_of_doubles<0> e;
       add_all(e);
-      to.flags |= e.add_to(to) && !e.has_specials() ? exact::something_else : flags_of_doubles(n, bits_at);
+      to.flags |=
+          e.add_to(to) && !e.has_specials() ? exact::something_else : flags_of_doubles(n, bits_at);
     }
     return n;
   } else {
@@ -100,8 +110,10 @@ BITFOLD_INLINE auto integer_term(T x, T y) {
   using W = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
   using U = std::uint64_t;
   __extension__ typedef __int128 signed_wide;
-  using P = std::conditional_t<sizeof(T) < 8, W, std::conditional_t<std::is_signed_v<T>, signed_wide, exact::wide>>;
-  const U difference = x < y ? static_cast<U>(y) - static_cast<U>(x) : static_cast<U>(x) - static_cast<U>(y);
+  using P = std::conditional_t<sizeof(T) < 8, W,
+                               std::conditional_t<std::is_signed_v<T>, signed_wide, exact::wide>>;
+  const U difference =
+      x < y ? static_cast<U>(y) - static_cast<U>(x) : static_cast<U>(x) - static_cast<U>(y);
   if constexpr (What == exact::term::presence)
     return W{1};
   else if constexpr (What == exact::term::magnitude)
@@ -128,13 +140,15 @@ void add_integers(exact::sum_of<T, What>& s, const T* x, const T* y, std::size_t
     std::conditional_t<sizeof(W) == 8, std::uint64_t, exact::wide> low = 0;
     W high = 0;
     for (; from < end; ++from) {
-      const W v = integer_term<What>(element_at(x, from), exact::inputs(What) == 2 ? element_at(y, from) : T{});
+      const W v = integer_term<What>(element_at(x, from),
+                                     exact::inputs(What) == 2 ? element_at(y, from) : T{});
       low += static_cast<std::conditional_t<sizeof(W) == 8, std::uint32_t, std::uint64_t>>(v);
       high += v >> half;
     }
     s.deposit(low, 0, false);
     const bool negative = high < W{0};
-    s.deposit(negative ? 0 - static_cast<exact::wide>(high) : static_cast<exact::wide>(high), half, negative);
+    s.deposit(negative ? 0 - static_cast<exact::wide>(high) : static_cast<exact::wide>(high), half,
+              negative);
   }
   s.flags |= exact::something_else;
 }
@@ -146,8 +160,10 @@ target add_terms(inputs data, std::size_t n, void* state) {
   auto& s = *static_cast<exact::sum_of<T, What>*>(state);
   const T *x = static_cast<const T*>(data.x), *y = static_cast<const T*>(data.y);
   if (n == 0) return this_target;
-  if constexpr (std::is_integral_v<T>) add_integers<What>(s, x, y, n);
-  else Floats<What, T>::add(s, x, y, n);
+  if constexpr (std::is_integral_v<T>)
+    add_integers<What>(s, x, y, n);
+  else
+    Floats<What, T>::add(s, x, y, n);
   return this_target;
 }
 

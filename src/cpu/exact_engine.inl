@@ -1,12 +1,13 @@
-// Exact sums in vectors of doubles. Included once per target, after simd.inl, inside that target's namespace.
-// docs/exact.md has the proof.
+// Exact sums in vectors of doubles. Included once per target, after simd.inl, inside that target's
+// namespace. docs/exact.md has the proof.
 //
-// A double that starts at 1.5 2^k and to which numbers below 2^k in sum are added takes from each what is a
-// multiple of its last place, 2^(k - 52), and leaves the rest, without an error (Rump, Ogita and Oishi, SIAM J.
-// Sci. Comput. 31(1), 2008; Demmel, Ahrens and Nguyen, ACM TOMS 46(3), 2020). What the first one leaves goes to
-// a second one further down, and so on; each is a level. What a level took is the difference of its bits, an
-// integer. Whether the first level was left, and whether the last one leaves nothing, is seen on the way:
-// a block of elements for which that fails is done again with other levels or, one by one, in integers.
+// A double that starts at 1.5 2^k and to which numbers below 2^k in sum are added takes from each
+// what is a multiple of its last place, 2^(k - 52), and leaves the rest, without an error (Rump,
+// Ogita and Oishi, SIAM J. Sci. Comput. 31(1), 2008; Demmel, Ahrens and Nguyen, ACM TOMS 46(3),
+// 2020). What the first one leaves goes to a second one further down, and so on; each is a level.
+// What a level took is the difference of its bits, an integer. Whether the first level was left,
+// and whether the last one leaves nothing, is seen on the way: a block of elements for which that
+// fails is done again with other levels or, one by one, in integers.
 
 #include "exact_any.inl"
 
@@ -17,12 +18,15 @@ struct exact_source {
   using enum exact::term;
   static constexpr bool wide = std::is_same_v<T, double>;
   static constexpr int digits = exact::range<T>::mantissa + 1;
-  static constexpr int parts = What == squared_difference ? (digits == 11 ? 2 : wide ? 6 : 3)
+  static constexpr int parts = What == squared_difference ? (digits == 11 ? 2
+                                                             : wide       ? 6
+                                                                          : 3)
                                : What == difference       ? (digits == 11 ? 1 : 2)
                                : exact::degree(What) == 2 ? (wide ? 2 : 1)
                                                           : 1;
   /// No part has more significant bits.
-  static constexpr int precision = parts > 1 || What == difference ? 53 : exact::degree(What) * digits;
+  static constexpr int precision = parts > 1 || What == difference ? 53
+                                                                   : exact::degree(What) * digits;
   /// All terms are below 2^high, if one level takes any finite one.
   static constexpr bool one_level = digits == 11 && exact::degree(What) == 1;
   static constexpr int high = exact::range<T>::high + (What == difference);
@@ -130,7 +134,7 @@ class exact_adder {
 
   // What a block has, for the choice of levels.
   struct extent {
-    bool good;         ///< finite, and its parts exact
+    bool good;        ///< finite, and its parts exact
     int top, lowest;  ///< all parts are below 2^(top + 1), and multiples of 2^lowest
   };
 
@@ -164,11 +168,16 @@ class exact_adder {
     const auto with = [&]<int Levels>(std::integral_constant<int, Levels>) BITFOLD_LAMBDA {
       if constexpr (Levels == 1 || !source::one_level) all = try_levels<Levels>(x, y, n, took);
     };
-    if (levels == 1) with(std::integral_constant<int, 1>());
-    else if (levels == 2) with(std::integral_constant<int, 2>());
-    else if (levels == 3) with(std::integral_constant<int, 3>());
-    else if (levels == 4) with(std::integral_constant<int, 4>());
-    else with(std::integral_constant<int, most_levels>());
+    if (levels == 1)
+      with(std::integral_constant<int, 1>());
+    else if (levels == 2)
+      with(std::integral_constant<int, 2>());
+    else if (levels == 3)
+      with(std::integral_constant<int, 3>());
+    else if (levels == 4)
+      with(std::integral_constant<int, 4>());
+    else
+      with(std::integral_constant<int, most_levels>());
     if (!all) return false;
     if (took) s_.flags |= exact::something_else;
     if (!(s_.flags & exact::something_else)) {  // zeros: of which sign?
@@ -185,30 +194,33 @@ class exact_adder {
   BITFOLD_INLINE static void prefetch(const T* x, const T* y) {
     constexpr std::size_t ahead = 2048;  // bytes
     __builtin_prefetch(reinterpret_cast<const char*>(x) + ahead);
-    if constexpr (exact::inputs(What) == 2) __builtin_prefetch(reinterpret_cast<const char*>(y) + ahead);
+    if constexpr (exact::inputs(What) == 2)
+      __builtin_prefetch(reinterpret_cast<const char*>(y) + ahead);
   }
 
-  // Calls f(parts, bad, i) for each vector of a block, the i-th; what is missing in the last one is +0.
+  // Calls f(parts, bad, i) for each vector of a block, the i-th; what is missing in the last one is
+  // +0.
   template <class F>
   BITFOLD_INLINE static void for_each_vector(const T* x, const T* y, std::size_t n, V& bad, F f) {
     V v[parts];
-    const auto second = [=](std::size_t at) BITFOLD_LAMBDA { return exact::inputs(What) == 2 ? y + at : y; };
+    const auto second = [=](std::size_t at)
+                            BITFOLD_LAMBDA { return exact::inputs(What) == 2 ? y + at : y; };
     std::size_t i = 0;
-    for (; i + beside * width <= n; i += beside * width)
-      BITFOLD_UNROLL
-      for (int k = 0; k < beside; ++k) {
-        const std::size_t at = i + static_cast<std::size_t>(k) * width;
-        if (k * static_cast<int>(width * sizeof(T)) % 64 == 0) prefetch(x + at, second(at));
-        source::get(x + at, second(at), v, bad);
-        f(v, k);
-      }
+    for (; i + beside * width <= n; i += beside * width) BITFOLD_UNROLL
+    for (int k = 0; k < beside; ++k) {
+      const std::size_t at = i + static_cast<std::size_t>(k) * width;
+      if (k * static_cast<int>(width * sizeof(T)) % 64 == 0) prefetch(x + at, second(at));
+      source::get(x + at, second(at), v, bad);
+      f(v, k);
+    }
     for (; i + width <= n; i += width) {
       source::get(x + i, second(i), v, bad);
       f(v, 0);
     }
     if (i < n) {
       T last_x[width] = {}, last_y[width] = {};
-      if constexpr (What == exact::term::presence) std::memset(last_x, 0xff, sizeof last_x);  // NaNs are not there
+      if constexpr (What == exact::term::presence)
+        std::memset(last_x, 0xff, sizeof last_x);  // NaNs are not there
       std::memcpy(last_x, x + i, (n - i) * sizeof(T));
       if constexpr (exact::inputs(What) == 2) std::memcpy(last_y, y + i, (n - i) * sizeof(T));
       source::get(last_x, last_y, v, bad);
@@ -231,7 +243,7 @@ class exact_adder {
     }
     V bad = hn::Zero(d);
     U left = hn::Zero(du), moved = hn::Zero(du);
-    for_each_vector(x, y, n, bad, [&](V (&v)[parts], int k) BITFOLD_LAMBDA {
+    for_each_vector(x, y, n, bad, [&](V(&v)[parts], int k) BITFOLD_LAMBDA {
       BITFOLD_UNROLL
       for (int p = 0; p < parts; ++p) {
         V r = v[p];
@@ -241,19 +253,23 @@ class exact_adder {
           if constexpr (!source::one_level) {
             if (l == 0) moved = hn::Or(moved, hn::BitCast(du, hn::Xor(next, start[0])));
             const V taken = hn::Sub(next, s[l][k]);
-            if (l + 1 < Levels) r = hn::Sub(r, taken);
-            else left = hn::Or(left, hn::BitCast(du, hn::Xor(r, taken)));
+            if (l + 1 < Levels)
+              r = hn::Sub(r, taken);
+            else
+              left = hn::Or(left, hn::BitCast(du, hn::Xor(r, taken)));
           }
           s[l][k] = next;
         }
       }
     });
-    // In the first level's binade at every step (one that is not finite is never again), and nothing left
-    // but signs of zeros.
+    // In the first level's binade at every step (one that is not finite is never again), and
+    // nothing left but signs of zeros.
     BITFOLD_UNROLL
-    for (int k = 0; k < beside; ++k) moved = hn::Or(moved, hn::BitCast(du, hn::Xor(s[0][k], start[0])));
-    const U wrong = hn::Or(hn::BitCast(du, bad), hn::Or(hn::And(moved, hn::Set(du, 0xfff0000000000000u)),
-                                                        hn::And(left, hn::Set(du, 0x7fffffffffffffffu))));
+    for (int k = 0; k < beside; ++k)
+      moved = hn::Or(moved, hn::BitCast(du, hn::Xor(s[0][k], start[0])));
+    const U wrong =
+        hn::Or(hn::BitCast(du, bad), hn::Or(hn::And(moved, hn::Set(du, 0xfff0000000000000u)),
+                                            hn::And(left, hn::Set(du, 0x7fffffffffffffffu))));
     if (!hn::AllTrue(du, hn::Eq(wrong, hn::Zero(du)))) return false;
     I any = hn::Zero(di);
     BITFOLD_UNROLL
@@ -276,7 +292,7 @@ class exact_adder {
     const simd::tag<double> d;
     const V infinite = hn::Set(d, exact::infinity), zero = hn::Zero(d);
     V bad = zero, largest = zero, smallest = infinite;
-    for_each_vector(x, y, n, bad, [&](V (&v)[parts], int) BITFOLD_LAMBDA {
+    for_each_vector(x, y, n, bad, [&](V(&v)[parts], int) BITFOLD_LAMBDA {
       BITFOLD_UNROLL
       for (int p = 0; p < parts; ++p) {
         const V m = hn::Abs(v[p]);
@@ -291,7 +307,8 @@ class exact_adder {
       return static_cast<int>(bitfold::arith::bit_cast<std::uint64_t>(m) >> 52) - 1023;
     };
     return {true, exponent(hn::GetLane(hn::MaxOfLanes(d, largest))),
-            std::max(exponent(hn::GetLane(hn::MinOfLanes(d, smallest))), -1022) - (source::precision - 1)};
+            std::max(exponent(hn::GetLane(hn::MinOfLanes(d, smallest))), -1022) -
+                (source::precision - 1)};
   }
 
   // Sets the levels for parts below 2^(top + 1); says whether there are such.
@@ -302,7 +319,8 @@ class exact_adder {
       // Nothing is left below the last place of what is summed.
       top_[l] = std::max({k, total::low + 52, -1022});
       if (top_[l] > 1023) return anchored_ = false;
-      start_[l] = 1.5 * bitfold::arith::bit_cast<double>(static_cast<std::uint64_t>(top_[l] + 1023) << 52);
+      start_[l] =
+          1.5 * bitfold::arith::bit_cast<double>(static_cast<std::uint64_t>(top_[l] + 1023) << 52);
     }
     return anchored_ = true;
   }
@@ -316,7 +334,9 @@ class exact_adder {
         sum += lane;
         lane = 0;
       }
-      if (sum) s_.deposit(static_cast<exact::wide>(sum < 0 ? -sum : sum), top_[l] - 52 - total::low, sum < 0);
+      if (sum)
+        s_.deposit(static_cast<exact::wide>(sum < 0 ? -sum : sum), top_[l] - 52 - total::low,
+                   sum < 0);
     }
     blocks_ = 0;
   }
@@ -327,7 +347,7 @@ class exact_adder {
   int hold_ = 0, hard_ = 0;  // blocks to go on with levels_; how many it was the last time
   int blocks_ = 0;           // in taken_
   int top_[most_levels];
-  double start_[most_levels];                                  // 1.5 2^top
+  double start_[most_levels];                                // 1.5 2^top
   alignas(64) std::int64_t taken_[most_levels][width] = {};  // in units of 2^(top - 52)
 };
 

@@ -1,4 +1,5 @@
-// Which kernel a target has for a reduction. Included once per target, after engine.inl and columns.inl.
+// Which kernel a target has for a reduction. Included once per target, after engine.inl and
+// columns.inl.
 
 template <class F, class T, class A>
 target kernel_of(inputs data, order::index leaves, int tail, order::index first, void* out) {
@@ -25,9 +26,13 @@ inline kernels find(const reduction& r) {
         } else {
           constexpr bool same = std::is_same_v<T, A>;
           using together = side_by_side<Base, A>;
-          batch_kernels batch{together::add, together::total, nullptr, simd::width<A>, sizeof(A), same ? nullptr : convert<T, A>, turn<T, A>};
-          if constexpr (simd::width<A> > 1) batch.rows = row_by_row<Base, stored<Base, A, A>>::run;
-          constexpr bool as_stored = same || (is_plain_sum<Base> && std::is_integral_v<A> == std::is_integral_v<T>);
+          batch_kernels batch{together::add,  together::total, nullptr,
+                              simd::width<A>, sizeof(A),       same ? nullptr : convert<T, A>,
+                              turn<T, A>};
+          if constexpr (simd::width < A >> 1)
+            batch.rows = row_by_row<Base, stored<Base, A, A>>::run;
+          constexpr bool as_stored =
+              same || (is_plain_sum<Base> && std::is_integral_v<A> == std::is_integral_v<T>);
           using In = std::conditional_t<as_stored, T, A>;
           constexpr bool slow_tail = !engine<Base, stored<Base, In, A>>::short_in_vectors();
           return {kernel_of<Base, In, A>, as_stored ? nullptr : convert<T, A>, slow_tail, batch};

@@ -1,7 +1,8 @@
-// The SIMD kernels of one Highway target, for a file of their own (they take long to compile). That file
-// defines BITFOLD_ONLY, the target's HWY_ name; BITFOLD_NAME, ours; and HWY_TARGET_INCLUDE, itself, for
-// Highway to include again with the target's compiler options. It may name other kernels than the folds':
-// BITFOLD_ENGINE, the file whose find() has them, and BITFOLD_WANTED, what that is asked for.
+// The SIMD kernels of one Highway target, for a file of their own (they take long to compile). That
+// file defines BITFOLD_ONLY, the target's HWY_ name; BITFOLD_NAME, ours; and HWY_TARGET_INCLUDE,
+// itself, for Highway to include again with the target's compiler options. It may name other
+// kernels than the folds': BITFOLD_ENGINE, the file whose find() has them, and BITFOLD_WANTED, what
+// that is asked for.
 #include <algorithm>
 #include <bit>
 #include <cstring>

@@ -1,5 +1,5 @@
-// SIMD vectors by Highway: memory, shuffles, and the vector side of `arith`. Included once per target,
-// inside that target's namespace.
+// SIMD vectors by Highway: memory, shuffles, and the vector side of `arith`. Included once per
+// target, inside that target's namespace.
 
 namespace simd {
 
@@ -22,15 +22,21 @@ HWY_INLINE vec<A> load(const T* p) {
   } else if constexpr (std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>) {
     using H = std::conditional_t<std::is_same_v<T, float16>, hwy::float16_t, hwy::bfloat16_t>;
     const hn::Rebind<float, tag<A>> df;
-    const auto f = hn::PromoteTo(df, hn::LoadU(hn::Rebind<H, tag<A>>(), reinterpret_cast<const H*>(p)));
-    if constexpr (std::is_same_v<A, float>) return f;
-    else return hn::PromoteTo(d, f);
+    const auto f =
+        hn::PromoteTo(df, hn::LoadU(hn::Rebind<H, tag<A>>(), reinterpret_cast<const H*>(p)));
+    if constexpr (std::is_same_v<A, float>)
+      return f;
+    else
+      return hn::PromoteTo(d, f);
   } else if constexpr (std::is_floating_point_v<A> && std::is_integral_v<T>) {
     // Integers to f64, rounded where they have more than 53 bits.
     using W = std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>;
     if constexpr (sizeof(T) <= 4 && std::is_signed_v<T>) {
-      if constexpr (sizeof(T) == 4) return hn::PromoteTo(d, hn::LoadU(hn::Rebind<T, tag<A>>(), p));
-      else return hn::PromoteTo(d, hn::PromoteTo(hn::Rebind<std::int32_t, tag<A>>(), hn::LoadU(hn::Rebind<T, tag<A>>(), p)));
+      if constexpr (sizeof(T) == 4)
+        return hn::PromoteTo(d, hn::LoadU(hn::Rebind<T, tag<A>>(), p));
+      else
+        return hn::PromoteTo(d, hn::PromoteTo(hn::Rebind<std::int32_t, tag<A>>(),
+                                              hn::LoadU(hn::Rebind<T, tag<A>>(), p)));
     } else {
       return hn::ConvertTo(d, load<W>(p));
     }
@@ -43,14 +49,15 @@ HWY_INLINE vec<A> load(const T* p) {
   }
 }
 
-/// The first n of the elements at p, at most as many as a vector has, and nothing read beyond; then the zero that
-/// changes no sum.
+/// The first n of the elements at p, at most as many as a vector has, and nothing read beyond; then
+/// the zero that changes no sum.
 template <class A, class T>
 HWY_INLINE vec<A> load_first(const T* p, int n) {
   const tag<A> d;
   if constexpr (std::is_same_v<A, T>) {
     const auto mask = hn::FirstN(d, static_cast<std::size_t>(n));
-    return hn::IfThenElse(mask, hn::MaskedLoad(mask, d, p), hn::Set(d, bitfold::arith::stored_neutral<T>));
+    return hn::IfThenElse(mask, hn::MaskedLoad(mask, d, p),
+                          hn::Set(d, bitfold::arith::stored_neutral<T>));
   } else {
     T copy[width<A>];
     std::fill_n(copy, width<A>, bitfold::arith::stored_neutral<T>);
@@ -63,7 +70,8 @@ HWY_INLINE vec<A> load_first(const T* p, int n) {
 template <class A>
 HWY_INLINE auto places(index i) {
   const hn::RebindToSigned<tag<A>> d;
-  return hn::Add(hn::Iota(d, 0), hn::Set(d, static_cast<hn::TFromD<decltype(d)>>(i)));  // Iota of a constant is one
+  return hn::Add(hn::Iota(d, 0),
+                 hn::Set(d, static_cast<hn::TFromD<decltype(d)>>(i)));  // Iota of a constant is one
 }
 template <class A>
 HWY_INLINE void store(vec<A> v, A* p) {
@@ -167,9 +175,9 @@ template <class V, class = simd::hn::DFromV<V>>
 HWY_INLINE V sub(V a, V b) {
   return simd::hn::Sub(a, b);
 }
-// The same by the units of the fused multiply-add, a * 1 + b, which is as exactly rounded: AMD's cores
-// have two of these beside two adders, and a compensated sum can use all four. The 1 is hidden from the
-// compiler, which might see through it.
+// The same by the units of the fused multiply-add, a * 1 + b, which is as exactly rounded: AMD's
+// cores have two of these beside two adders, and a compensated sum can use all four. The 1 is
+// hidden from the compiler, which might see through it.
 template <class V>
 HWY_INLINE V hidden_one(V) {
   V one = simd::hn::Set(simd::hn::DFromV<V>(), 1);
@@ -276,11 +284,18 @@ using bitfold::arith::widened;
 HWY_INLINE simd::wide widened(simd::vec<float> v) {
   const simd::tag<double> d;
   const simd::hn::Half<simd::tag<float>> half;
-  return {simd::hn::PromoteTo(d, simd::hn::LowerHalf(half, v)), simd::hn::PromoteTo(d, simd::hn::UpperHalf(half, v))};
+  return {simd::hn::PromoteTo(d, simd::hn::LowerHalf(half, v)),
+          simd::hn::PromoteTo(d, simd::hn::UpperHalf(half, v))};
 }
-HWY_INLINE simd::wide add(simd::wide a, simd::wide b) { return {add(a.low, b.low), add(a.high, b.high)}; }
-HWY_INLINE simd::wide sub(simd::wide a, simd::wide b) { return {sub(a.low, b.low), sub(a.high, b.high)}; }
-HWY_INLINE simd::wide mul(simd::wide a, simd::wide b) { return {mul(a.low, b.low), mul(a.high, b.high)}; }
+HWY_INLINE simd::wide add(simd::wide a, simd::wide b) {
+  return {add(a.low, b.low), add(a.high, b.high)};
+}
+HWY_INLINE simd::wide sub(simd::wide a, simd::wide b) {
+  return {sub(a.low, b.low), sub(a.high, b.high)};
+}
+HWY_INLINE simd::wide mul(simd::wide a, simd::wide b) {
+  return {mul(a.low, b.low), mul(a.high, b.high)};
+}
 HWY_INLINE simd::wide fma(simd::wide a, simd::wide b, simd::wide c) {
   return {fma(a.low, b.low, c.low), fma(a.high, b.high, c.high)};
 }
@@ -293,21 +308,26 @@ HWY_INLINE V scale(V x, V shifted) {
   const simd::hn::RebindToUnsigned<D> bits;
   constexpr int mantissa = sizeof(simd::hn::TFromD<D>) == 4 ? 23 : 52;
   return simd::hn::BitCast(
-      D(), simd::hn::Add(simd::hn::BitCast(bits, x), simd::hn::ShiftLeft<mantissa>(simd::hn::BitCast(bits, shifted))));
+      D(), simd::hn::Add(simd::hn::BitCast(bits, x),
+                         simd::hn::ShiftLeft<mantissa>(simd::hn::BitCast(bits, shifted))));
 }
 using bitfold::arith::power_ratio;
 template <class V, class D = simd::hn::DFromV<V>>
 HWY_INLINE V power_ratio(V a, V b) {
   const simd::hn::RebindToSigned<D> bits;
   const V one = simd::hn::Set(D(), 1);
-  const auto r = simd::hn::Add(simd::hn::Sub(simd::hn::BitCast(bits, a), simd::hn::BitCast(bits, b)), simd::hn::BitCast(bits, one));
+  const auto r =
+      simd::hn::Add(simd::hn::Sub(simd::hn::BitCast(bits, a), simd::hn::BitCast(bits, b)),
+                    simd::hn::BitCast(bits, one));
   return simd::hn::BitCast(D(), simd::hn::IfThenZeroElse(simd::hn::Lt(r, simd::hn::Zero(bits)), r));
 }
 template <class V, class D = simd::hn::DFromV<V>>
 HWY_INLINE V constant(V, double c) {
   return simd::hn::Set(D(), static_cast<simd::hn::TFromD<D>>(c));
 }
-HWY_INLINE simd::wide constant(simd::wide v, double c) { return {constant(v.low, c), constant(v.high, c)}; }
+HWY_INLINE simd::wide constant(simd::wide v, double c) {
+  return {constant(v.low, c), constant(v.high, c)};
+}
 template <class V>
 struct place_type {
   using type = simd::hn::Vec<simd::hn::RebindToSigned<simd::hn::DFromV<V>>>;

@@ -1,4 +1,5 @@
-// What the CPU engine does of a reduction, whatever its fold: kernels, merges and results behind functions.
+// What the CPU engine does of a reduction, whatever its fold: kernels, merges and results behind
+// functions.
 #pragma once
 
 #include <cstring>
@@ -33,7 +34,8 @@ struct state_functions {
   std::size_t size = 0;
   void (*merge)(void* a, order::index left, const void* b, order::index right) = nullptr;
   /// Writes the results of `count` states, of n elements each, to `out`, one behind the other.
-  void (*finish)(const reduction& r, const void* states, std::size_t count, order::index n, void* out) = nullptr;
+  void (*finish)(const reduction& r, const void* states, std::size_t count, order::index n,
+                 void* out) = nullptr;
 
   scalar result(const reduction& r, const void* state, order::index n) const {
     std::byte out[8];
@@ -59,7 +61,8 @@ struct task {
 
 /// Of the target t.
 kernels find_kernels(target t, const reduction& r);
-/// What has no kernels: a sort, or an order without parallel parts, where there is nothing to make fast.
+/// What has no kernels: a sort, or an order without parallel parts, where there is nothing to make
+/// fast.
 scalar reduce_without_kernels(const reduction& r, inputs data, std::size_t n, int threads);
 
 // A binary counter of the states of equal runs, the last of which may be shorter.
@@ -83,10 +86,11 @@ class run_counter {
   std::vector<folded> pending_;
 };
 
-// ---- Runs -------------------------------------------------------------------------------------------
+// ---- Runs ---------------------------------------------------------------------------------------
 
 /// n elements, of which the first is number `first`, into one state.
-inline void fold_whole(const task& t, inputs data, std::size_t n, order::index first, folded& s, target& by) {
+inline void fold_whole(const task& t, inputs data, std::size_t n, order::index first, folded& s,
+                       target& by) {
   s.n = n;
   if (t.own) {
     s.size = t.own->state_bytes;
@@ -97,8 +101,8 @@ inline void fold_whole(const task& t, inputs data, std::size_t n, order::index f
   }
 }
 
-/// The elements that are folded at once where there are several tasks: few enough to stay in the first-level cache for
-/// all of them.
+/// The elements that are folded at once where there are several tasks: few enough to stay in the
+/// first-level cache for all of them.
 inline constexpr std::size_t run_elements = 16 * order::leaf;
 
 /// Folds runs for several tasks, converted once for neighbours that want the same.
@@ -106,12 +110,15 @@ class run_folder {
  public:
   /// Calls f(k, state of tasks[k]) for up to run_elements elements.
   template <class F>
-  void fold(std::span<const task> tasks, inputs stored, std::size_t n, order::index first, target& by, F f) {
+  void fold(std::span<const task> tasks, inputs stored, std::size_t n, order::index first,
+            target& by, F f) {
     converter last = nullptr;
     for (std::size_t k = 0; k < tasks.size(); ++k) {
       inputs data = stored;
       if (const converter convert = tasks[k].run.convert) {
-        if (!converted_) converted_ = std::make_unique_for_overwrite<std::byte[]>(2 * run_elements * sizeof(double));
+        if (!converted_)
+          converted_ =
+              std::make_unique_for_overwrite<std::byte[]>(2 * run_elements * sizeof(double));
         std::byte *const x = converted_.get(), *const y = x + run_elements * sizeof(double);
         if (convert != last) {
           convert(stored.x, n, x);
@@ -130,11 +137,12 @@ class run_folder {
   std::unique_ptr<std::byte[]> converted_;
 };
 
-/// The settled states of r of `count` rows of n elements each, one behind the other, which r's kernels take as they
-/// are stored; at least one of each.
-void fold_rows(const reduction& r, inputs data, std::size_t count, std::size_t n, void* states, const options& how);
+/// The settled states of r of `count` rows of n elements each, one behind the other, which r's
+/// kernels take as they are stored; at least one of each.
+void fold_rows(const reduction& r, inputs data, std::size_t count, std::size_t n, void* states,
+               const options& how);
 
-// ---- How a call is run ------------------------------------------------------------------------------
+// ---- How a call is run --------------------------------------------------------------------------
 
 /// Below this many bytes for each thread, a second thread costs more than it brings.
 inline constexpr std::size_t bytes_worth_a_thread = std::size_t{1} << 19;
@@ -143,12 +151,16 @@ inline constexpr std::size_t bytes_worth_a_thread = std::size_t{1} << 19;
 target chosen(const options& how);
 /// How many threads to use for so many bytes.
 int threads_for(const options& how, std::size_t bytes);
-/// The target that the last reduce() on the calling thread ran, as the kernel itself reported it; and what that is from now on.
+/// The target that the last reduce() on the calling thread ran, as the kernel itself reported it;
+/// and what that is from now on.
 target last_target();
 void report(target t);
 
-/// Into how many parts work is cut: some for each thread, so that one that starts late delays nobody.
-inline order::index parts_for(int threads, int of_each = 8) { return threads == 1 ? 1 : static_cast<order::index>(of_each) * static_cast<order::index>(threads); }
+/// Into how many parts work is cut: some for each thread, so that one that starts late delays
+/// nobody.
+inline order::index parts_for(int threads, int of_each = 8) {
+  return threads == 1 ? 1 : static_cast<order::index>(of_each) * static_cast<order::index>(threads);
+}
 /// From now on at most so many threads work at once, and options::threads of 0 asks for as many; 0:
 /// as many as there are cores that this process may use.
 void limit_threads(int most);

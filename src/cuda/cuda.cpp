@@ -43,11 +43,14 @@ constexpr char key = 0;
 const char* key_of(kernel_kind kind, const reduction& r) {
   // Exact ones share whatever terms they have.
   if (detail::is_exact(r)) return kind == kernel_kind::shared ? &key<void, void, void> : nullptr;
-  if (is_set(kind)) return with_set<const char*>(kind, r, []<class Set>(int) { return &key<Set, void, void>; });
-  return with_kernel<const char*>(kind, r, []<class F, class T, class A>() { return &key<F, T, A>; });
+  if (is_set(kind))
+    return with_set<const char*>(kind, r, []<class Set>(int) { return &key<Set, void, void>; });
+  return with_kernel<const char*>(kind, r,
+                                  []<class F, class T, class A>() { return &key<F, T, A>; });
 }
 
-// What a kernel for any set is to do with r besides, but for where the result goes: false where that has no room, in arrays of n elements.
+// What a kernel for any set is to do with r besides, but for where the result goes: false where
+// that has no room, in arrays of n elements.
 bool add_member(kernel_kind kind, const reduction& r, std::size_t n, member_results& to) {
   struct found {
     std::size_t at, bytes;
@@ -58,8 +61,11 @@ bool add_member(kernel_kind kind, const reduction& r, std::size_t n, member_resu
     return found{i, Set::list::bytes[i], Set::tile};
   });
   const bool known = to.wanted >> f.at & 1;
-  const sizes of{to.of.state + (known ? 0 : (f.bytes + 7) / 8 * 8), f.tile, std::max(to.of.largest, f.bytes), std::popcount(to.wanted) + !known, only_by_tiles};
-  if (to.count == most_member_results || of.state > most_record || n > most_elements(of)) return false;
+  const sizes of{to.of.state + (known ? 0 : (f.bytes + 7) / 8 * 8), f.tile,
+                 std::max(to.of.largest, f.bytes), std::popcount(to.wanted) + !known,
+                 only_by_tiles};
+  if (to.count == most_member_results || of.state > most_record || n > most_elements(of))
+    return false;
   if (!known) to.at[f.at] = static_cast<std::int16_t>(to.of.state);
   to.wanted |= std::uint64_t{1} << f.at;
   to.of = of;
@@ -78,7 +84,8 @@ void check_launch(const char* err) {
   if (err) throw error(errc::cuda, std::string("launch: ") + err);
 }
 
-std::vector<exact::term> terms_of(std::span<const reduction> all, std::span<const std::size_t> which) {
+std::vector<exact::term> terms_of(std::span<const reduction> all,
+                                  std::span<const std::size_t> which) {
   std::vector<exact::term> terms;
   for (const std::size_t k : which)
     for (const exact::term what : detail::terms_of(all[k]))
@@ -88,14 +95,16 @@ std::vector<exact::term> terms_of(std::span<const reduction> all, std::span<cons
 
 void check_compiled(const reduction& r, bool there) {
   if (!there)
-    throw error(errc::usage, "cuda: this build has no kernel for " + std::string(name(r.op())) + " of " + std::string(name(r.in())) +
+    throw error(errc::usage, "cuda: this build has no kernel for " + std::string(name(r.op())) +
+                                 " of " + std::string(name(r.in())) +
                                  "; build it with BITFOLD_CUDA_KERNELS=all");
 }
 
 void check_engine(std::span<const reduction> all) {
   for (const reduction& r : all)
     if (r.method() && !info(*r.method()).on_gpu())
-      throw error(errc::usage, "method: " + std::string(name(*r.method())) + " runs on the CPU only");
+      throw error(errc::usage,
+                  "method: " + std::string(name(*r.method())) + " runs on the CPU only");
   if (devices().empty()) throw error(errc::no_device, "cuda: no usable GPU on this machine");
 }
 
@@ -103,13 +112,16 @@ namespace {
 
 // Puts number k to others that one kernel does, if there is room.
 bool add_to(group& g, std::span<const reduction> all, std::size_t k, std::size_t n) {
-  if (g.members ? !add_member(g.kind, all[k], n, *g.members) : g.which.size() == most_results) return false;
+  if (g.members ? !add_member(g.kind, all[k], n, *g.members) : g.which.size() == most_results)
+    return false;
   g.which.push_back(k);
   return true;
 }
 
-// The kernel of the most bases of some, which saves the most passes; the smallest of these, if it has room for all results.
-kernel_kind company_of_most(std::span<const reduction> all, const std::vector<std::size_t>& some, bool sets) {
+// The kernel of the most bases of some, which saves the most passes; the smallest of these, if it
+// has room for all results.
+kernel_kind company_of_most(std::span<const reduction> all, const std::vector<std::size_t>& some,
+                            bool sets) {
   kernel_kind company = kernel_kind::shared;
   std::size_t most = 1;
   for (const kernel_kind kind : companies) {
@@ -119,7 +131,8 @@ kernel_kind company_of_most(std::span<const reduction> all, const std::vector<st
     for (const std::size_t k : some)
       if (key_of(kind, all[k])) bases.insert(key_of(kernel_kind::shared, all[k])), ++results;
     if (sets && !is_set(kind) && results > most_results) continue;
-    const bool alone_are_many = is_set(kind) && company == kernel_kind::shared && results > most_results;
+    const bool alone_are_many =
+        is_set(kind) && company == kernel_kind::shared && results > most_results;
     if (bases.size() > most || alone_are_many) company = kind, most = std::max(most, bases.size());
   }
   return company;
@@ -143,12 +156,14 @@ std::vector<group> groups_by(std::span<const reduction> all, std::size_t n, bool
         others.push_back(k);
         continue;
       }
-      const auto same = std::find_if(found.begin() + static_cast<std::ptrdiff_t>(before), found.end(), [&](group& g) {
-        return key && key_of(kind, all[g.which[0]]) == key && add_to(g, all, k, n);
-      });
+      const auto same = std::find_if(
+          found.begin() + static_cast<std::ptrdiff_t>(before), found.end(), [&](group& g) {
+            return key && key_of(kind, all[g.which[0]]) == key && add_to(g, all, k, n);
+          });
       if (same != found.end()) continue;
       group g{kind, {}, is_set(kind) ? std::make_unique<member_results>() : nullptr};
-      if (!add_to(g, all, k, n)) g = {kernel_kind::own, {k}, nullptr};  // more elements than a set has room for
+      if (!add_to(g, all, k, n))
+        g = {kernel_kind::own, {k}, nullptr};  // more elements than a set has room for
       found.push_back(std::move(g));
     }
     left = std::move(others);
@@ -160,8 +175,12 @@ std::vector<group> groups_by(std::span<const reduction> all, std::size_t n, bool
 
 }  // namespace
 
-std::vector<group> groups_of_outputs(std::span<const reduction> all) { return groups_by(all, 0, false); }
-std::vector<group> groups_of(std::span<const reduction> all, std::size_t n) { return groups_by(all, n, true); }
+std::vector<group> groups_of_outputs(std::span<const reduction> all) {
+  return groups_by(all, 0, false);
+}
+std::vector<group> groups_of(std::span<const reduction> all, std::size_t n) {
+  return groups_by(all, n, true);
+}
 
 namespace {
 
@@ -169,7 +188,8 @@ namespace {
 sizes sizes_of(kernel_kind kind, const reduction& r) {
   const auto of = with_kernel<sizes>(kind, r, []<class F, class T, class A>() {
     using choice = kernel_choice<F, T, A>;
-    return sizes{.state = sizeof(fold::settled<F, A>), .tile = choice::tile, .by_tiles = choice::by_tiles};
+    return sizes{
+        .state = sizeof(fold::settled<F, A>), .tile = choice::tile, .by_tiles = choice::by_tiles};
   });
   check_compiled(r, of.state > 0);
   return of;
@@ -184,11 +204,14 @@ struct step {
   exact_plan binned;
   std::unique_ptr<member_results> members;  // of a kernel for any set, but for where the results go
 
-  std::size_t workspace() const { return order == ordering::any ? binned.workspace : ordered.workspace; }
+  std::size_t workspace() const {
+    return order == ordering::any ? binned.workspace : ordered.workspace;
+  }
 };
 
 // `part`: elements that are there at a time.
-std::vector<step> steps_of(std::span<const reduction> all, std::size_t n, std::size_t part, const launch& shape) {
+std::vector<step> steps_of(std::span<const reduction> all, std::size_t n, std::size_t part,
+                           const launch& shape) {
   std::vector<step> steps;
   for (group& g : groups_of(all, n)) {
     const reduction& r = all[g.which[0]];
@@ -213,12 +236,13 @@ std::size_t workspace_of(const std::vector<step>& steps) {
 }
 
 // Enqueues what a step does with elements first to first + count - 1 of n, which lie at x and y.
-void run(const step& s, std::span<const reduction> all, const void* x, const void* y, std::size_t n, std::size_t first,
-         std::size_t count, std::span<void* const> out, void* workspace, stream where, const launch& shape) {
+void run(const step& s, std::span<const reduction> all, const void* x, const void* y, std::size_t n,
+         std::size_t first, std::size_t count, std::span<void* const> out, void* workspace,
+         stream where, const launch& shape) {
   const reduction& r = all[s.which[0]];
   const auto aligned = [](const void* q) { return reinterpret_cast<std::uintptr_t>(q) % 16 == 0; };
   const bool two_kernels = s.order == ordering::any ? !s.binned.alone : s.ordered.nodes > 1;
-  arguments a{{x, y, r.in(), aligned(x) && aligned(y)}, n, first, count, {}, workspace, where,
+  arguments a{{x, y, r.in(), aligned(x) && aligned(y)},  n, first, count, {}, workspace, where,
               shape.overlap && two_kernels && overlaps()};
   member_results members;
   if (s.members) a.members = &(members = *s.members);
@@ -231,22 +255,26 @@ void run(const step& s, std::span<const reduction> all, const void* x, const voi
     p.end = std::min(p.nodes, (first + count + p.node - 1) / p.node);
     p.blocks = static_cast<int>(std::min<index>(static_cast<index>(p.blocks), p.end - p.begin));
     using launcher = const char* (*)(kernel_kind, const reduction&, const plan&, const arguments&);
-    const launcher launch = s.members ? with_set<launcher>(s.kind, r, []<class Set>(int) -> launcher { return launch_part<Set::in>; })
-                                      : with_kernel<launcher>(s.kind, r, []<class F, class T, class A>() -> launcher {
-                                          return launch_part<kernel_choice<F, T, A>::in>;
-                                        });
+    const launcher launch =
+        s.members ? with_set<launcher>(
+                        s.kind, r, []<class Set>(int) -> launcher { return launch_part<Set::in>; })
+                  : with_kernel<launcher>(s.kind, r, []<class F, class T, class A>() -> launcher {
+                      return launch_part<kernel_choice<F, T, A>::in>;
+                    });
     return launch(s.kind, r, p, a);
   };
   check_launch(s.order == ordering::any      ? launch_exact(s.binned, a)
                : s.order == ordering::sorted ? launch_distinct(a)
                                              : launch_ordered());
 }
-void run(const std::vector<step>& steps, std::span<const reduction> all, const void* x, const void* y, std::size_t n,
-         std::span<void* const> out, void* workspace, stream where, const launch& shape) {
+void run(const std::vector<step>& steps, std::span<const reduction> all, const void* x,
+         const void* y, std::size_t n, std::span<void* const> out, void* workspace, stream where,
+         const launch& shape) {
   for (const step& s : steps) run(s, all, x, y, n, 0, n, out, workspace, where, shape);
 }
 
-// From the host's copy, which the call has taken before it returns. All of them, or an error and none.
+// From the host's copy, which the call has taken before it returns. All of them, or an error and
+// none.
 void write_empty(std::span<const reduction> all, std::span<void* const> out, stream where) {
   std::vector<scalar> results;
   for (const reduction& r : all) results.push_back(detail::empty_result(r));
@@ -254,7 +282,8 @@ void write_empty(std::span<const reduction> all, std::span<void* const> out, str
     std::byte bytes[8];
     store_scalar(results[k], bytes);
     for (std::size_t i = 0; i < size_of(results[k].type); ++i)
-      check(cudaMemsetAsync(static_cast<std::byte*>(out[k]) + i, static_cast<int>(bytes[i]), 1, where),
+      check(cudaMemsetAsync(static_cast<std::byte*>(out[k]) + i, static_cast<int>(bytes[i]), 1,
+                            where),
             "cudaMemsetAsync");
   }
 }
@@ -315,8 +344,8 @@ void reduce(std::span<const reduction> all, const void* x, const void* y, std::s
   check_workspace(workspace, workspace_size, workspace_of(steps));
   run(steps, all, x, y, n, out, workspace, where, shape);
 }
-void reduce(const reduction& r, const void* x, const void* y, std::size_t n, void* out, void* workspace,
-            std::size_t workspace_size, stream where, const launch& shape) {
+void reduce(const reduction& r, const void* x, const void* y, std::size_t n, void* out,
+            void* workspace, std::size_t workspace_size, stream where, const launch& shape) {
   reduce({&r, 1}, x, y, n, {&out, 1}, workspace, workspace_size, where, shape);
 }
 void reduce(const reduction& r, const void* data, std::size_t n, void* out, void* workspace,
@@ -324,8 +353,8 @@ void reduce(const reduction& r, const void* data, std::size_t n, void* out, void
   reduce(r, data, nullptr, n, out, workspace, workspace_size, where, shape);
 }
 
-void reduce(const reduction& r, const void* x, const void* y, std::size_t n, void* out, stream where,
-            const launch& shape) {
+void reduce(const reduction& r, const void* x, const void* y, std::size_t n, void* out,
+            stream where, const launch& shape) {
   check_arguments({&r, 1}, x, y, n, {&out, 1});
   const std::vector<step> steps = steps_of({&r, 1}, n, n, shape);
   if (n == 0) return write_empty({&r, 1}, {&out, 1}, where);
@@ -348,18 +377,23 @@ void reduce(const reduction& r, const void* data, std::size_t n, void* out, stre
 namespace {
 exact_pieces_plan checked_plan(const reduction& r, std::span<const piece> pieces) {
   if (!detail::is_exact(r) || info(r.op()).inputs != 1 || !is_float(r.in()))
-    throw error(errc::usage, "reduction: of several arrays only by method exact, of floats and one input");
+    throw error(errc::usage,
+                "reduction: of several arrays only by method exact, of floats and one input");
   for (const piece& p : pieces) detail::check_inputs(r, p.data, nullptr, p.n);
   return plan_exact_pieces(r, pieces);
 }
 }  // namespace
 
-std::size_t pieces_workspace_bytes(const reduction& r, std::span<const piece> pieces) { return checked_plan(r, pieces).workspace; }
+std::size_t pieces_workspace_bytes(const reduction& r, std::span<const piece> pieces) {
+  return checked_plan(r, pieces).workspace;
+}
 
-void reduce_pieces(const reduction& r, std::span<const piece> pieces, void* out, void* workspace, std::size_t workspace_size, stream where) {
+void reduce_pieces(const reduction& r, std::span<const piece> pieces, void* out, void* workspace,
+                   std::size_t workspace_size, stream where) {
   check_engine({&r, 1});
   for (const piece& p : pieces)
-    if (reinterpret_cast<std::uintptr_t>(p.data) % size_of(r.in())) throw error(errc::usage, "pieces: not aligned to their elements");
+    if (reinterpret_cast<std::uintptr_t>(p.data) % size_of(r.in()))
+      throw error(errc::usage, "pieces: not aligned to their elements");
   if (out == nullptr) throw error(errc::usage, "out: null pointer");
   const exact_pieces_plan plan = checked_plan(r, pieces);
   if (plan.n == 0) return write_empty({&r, 1}, {&out, 1}, where);
@@ -383,14 +417,17 @@ struct in_parts::plans {
   }
 };
 
-in_parts::in_parts(std::span<const reduction> all, std::size_t n, std::size_t memory, const launch& shape)
+in_parts::in_parts(std::span<const reduction> all, std::size_t n, std::size_t memory,
+                   const launch& shape)
     : of_(std::make_unique<plans>(plans{{all.begin(), all.end()}, n, n, 0, shape, {}})) {
   if (all.empty() || n == 0) return;
   check_engine(all);
   for (const reduction& r : all)
     if (detail::ordering_of(r) == ordering::sorted)
-      throw error(errc::usage, std::string(name(r.op())) + ": sorts all elements at once, and so not in parts");
-  const auto inputs = static_cast<std::size_t>(info(all[0].op()).inputs), size = size_of(all[0].in());
+      throw error(errc::usage,
+                  std::string(name(r.op())) + ": sorts all elements at once, and so not in parts");
+  const auto inputs = static_cast<std::size_t>(info(all[0].op()).inputs),
+             size = size_of(all[0].in());
   const auto bytes = [&](std::size_t part) { return inputs * rounded_up(part * size); };
   for (plans& p = *of_;;) {
     p.steps = steps_of(all, n, p.part, shape);
@@ -402,7 +439,9 @@ in_parts::in_parts(std::span<const reduction> all, std::size_t n, std::size_t me
       if (s.order == ordering::canonical) node = std::max(node, s.ordered.node);
     const std::size_t most = memory > work ? (memory - work) / inputs / 256 * 256 / size : 0;
     p.part = std::min(most, p.part - 1) / node * node;
-    if (p.part == 0) throw error(errc::usage, "memory: " + std::to_string(memory) + " bytes are too few for a part of the elements");
+    if (p.part == 0)
+      throw error(errc::usage, "memory: " + std::to_string(memory) +
+                                   " bytes are too few for a part of the elements");
   }
 }
 in_parts::~in_parts() = default;
@@ -410,7 +449,8 @@ in_parts::~in_parts() = default;
 std::size_t in_parts::elements() const { return of_->part; }
 std::size_t in_parts::workspace_bytes() const { return of_->workspace(); }
 
-void in_parts::add(const void* x, const void* y, std::span<void* const> out, void* workspace, std::size_t workspace_size, stream where) {
+void in_parts::add(const void* x, const void* y, std::span<void* const> out, void* workspace,
+                   std::size_t workspace_size, stream where) {
   plans& p = *of_;
   const std::size_t first = p.next, count = std::min(p.part, p.n - first);
   if (first == p.n && p.n > 0) throw error(errc::usage, "x: a part after the last");
@@ -425,8 +465,8 @@ void in_parts::add(const void* x, const void* y, std::span<void* const> out, voi
   p.next += count;
 }
 
-std::vector<scalar> reduce_host(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
-                                int device, const launch& shape) {
+std::vector<scalar> reduce_host(std::span<const reduction> all, const void* x, const void* y,
+                                std::size_t n, int device, const launch& shape) {
   if (all.empty()) return {};
   if (device < 0 || static_cast<std::size_t>(device) >= devices().size())
     throw error(errc::no_device, "cuda: no GPU number " + std::to_string(device) + "; " +
@@ -443,16 +483,19 @@ std::vector<scalar> reduce_host(std::span<const reduction> all, const void* x, c
   };
   const current_device guard(device);
   const std::size_t bytes = n * size_of(all[0].in()), work = workspace_bytes(all, n, shape);
-  const memory first(bytes + 16), second(y ? bytes + 16 : 16), out(8 * all.size()), workspace(work + 16);
+  const memory first(bytes + 16), second(y ? bytes + 16 : 16), out(8 * all.size()),
+      workspace(work + 16);
   check(cudaMemcpy(first.p, x, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
   if (y) check(cudaMemcpy(second.p, y, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
   std::vector<void*> where;
-  for (std::size_t k = 0; k < all.size(); ++k) where.push_back(static_cast<std::byte*>(out.p) + 8 * k);
+  for (std::size_t k = 0; k < all.size(); ++k)
+    where.push_back(static_cast<std::byte*>(out.p) + 8 * k);
   reduce(all, first.p, y ? second.p : nullptr, n, where, workspace.p, work, nullptr, shape);
   std::vector<std::byte> results(8 * all.size());
   check(cudaMemcpy(results.data(), out.p, results.size(), cudaMemcpyDeviceToHost), "cudaMemcpy");
   std::vector<scalar> scalars;
-  for (std::size_t k = 0; k < all.size(); ++k) scalars.push_back(load_scalar(all[k].out(), &results[8 * k]));
+  for (std::size_t k = 0; k < all.size(); ++k)
+    scalars.push_back(load_scalar(all[k].out(), &results[8 * k]));
   return scalars;
 }
 

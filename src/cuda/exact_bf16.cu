@@ -15,8 +15,10 @@ exact_kernel exact_kernel_of<T>(unsigned terms) {
     case only(difference): return kernel_of<T, true, 1, in_levels<difference, T, 256>>();
     case only(square): return kernel_of<T, false, 4, in_bins<square, T, 256>>();
     case only(product): return kernel_of<T, true, 2, in_bins<product, T, 256>>();
-    case only(squared_difference): return kernel_of<T, true, 1, in_levels<squared_difference, T, 256>>();
-    case only(element) | only(square): return kernel_of<T, false, 4, in_floats<element, 256>, in_bins<square, T, 256>>();
+    case only(squared_difference):
+      return kernel_of<T, true, 1, in_levels<squared_difference, T, 256>>();
+    case only(element) | only(square):
+      return kernel_of<T, false, 4, in_floats<element, 256>, in_bins<square, T, 256>>();
   }
   return {};
 }
@@ -25,9 +27,11 @@ template <>
 exact_kernel exact_kernel_of_any<T>(unsigned terms) {
   using enum exact::term;
   if (terms & of_two_inputs)
-    return kernel_of_some<T, true, 1, in_levels<difference, T, 128>, in_bins<product, T, 128>, in_levels<squared_difference, T, 128>>(terms);
-  return kernel_of_some<T, false, 4, in_floats<element, 128>, in_floats<number, 128>, counting_terms<T, 128>, in_floats<magnitude, 128>,
-                                   in_bins<square, T, 128>>(terms);
+    return kernel_of_some<T, true, 1, in_levels<difference, T, 128>, in_bins<product, T, 128>,
+                          in_levels<squared_difference, T, 128>>(terms);
+  return kernel_of_some<T, false, 4, in_floats<element, 128>, in_floats<number, 128>,
+                        counting_terms<T, 128>, in_floats<magnitude, 128>, in_bins<square, T, 128>>(
+      terms);
 }
 
 template <>

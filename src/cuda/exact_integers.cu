@@ -29,7 +29,8 @@ struct integer_sums : integer_sum<What>... {
 // Of some of these terms, or of all.
 template <bool All, term... What>
 __global__ void __launch_bounds__(threads)
-    add_integers(elements data, index n, const __grid_constant__ exact_slots slots, const __grid_constant__ result_list how) {
+    add_integers(elements data, index n, const __grid_constant__ exact_slots slots,
+                 const __grid_constant__ result_list how) {
 #if __CUDA_ARCH__ >= 900
   cudaTriggerProgrammaticLaunchCompletion();
 #endif
@@ -39,17 +40,20 @@ __global__ void __launch_bounds__(threads)
   __syncthreads();
   integer_sums<What...> sums;
   int used = 0;
-  ([&] {
-    integer_sum<What>& one = sums;
-    one.here = All;
-    for (int k = 0; !All && k < slots.count; ++k) one.here |= slots.each[k].what == What;
-    one.cells = cells + used;
-    used += one.here ? cells_for<What> : 0;
-  }(), ...);
+  (
+      [&] {
+        integer_sum<What>& one = sums;
+        one.here = All;
+        for (int k = 0; !All && k < slots.count; ++k) one.here |= slots.each[k].what == What;
+        one.cells = cells + used;
+        used += one.here ? cells_for<What> : 0;
+      }(),
+      ...);
   visit(data.type, [&]<class T>(std::type_identity<T>) {
     if constexpr (std::is_integral_v<T>) {
       const T *x = static_cast<const T*>(data.x), *y = static_cast<const T*>(data.y);
-      for (index i = index{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += index{gridDim.x} * blockDim.x) {
+      for (index i = index{blockIdx.x} * blockDim.x + threadIdx.x; i < n;
+           i += index{gridDim.x} * blockDim.x) {
         const T here = x[i], other = y ? y[i] : T{};
         sums.each([&]<term W>(integer_sum<W>& one) { exact::deposit<W>(one.s, here, other); });
       }
@@ -60,7 +64,8 @@ __global__ void __launch_bounds__(threads)
 #pragma unroll
     for (int i = 0; i < cells_for<W> - 1; ++i) {
       const auto digit = static_cast<std::uint32_t>(one.s.w[i / 2] >> (i % 2 * 32));
-      const std::int64_t v = i == cells_for<W> - 2 ? static_cast<std::int32_t>(digit) : static_cast<std::int64_t>(digit);
+      const std::int64_t v = i == cells_for<W> - 2 ? static_cast<std::int32_t>(digit)
+                                                   : static_cast<std::int64_t>(digit);
       const std::uint64_t all = warp_sum(static_cast<std::uint64_t>(v));
       if (threadIdx.x % warp == 0) atomicAdd(reinterpret_cast<word*>(&one.cells[i]), word{all});
     }
@@ -76,7 +81,8 @@ __global__ void __launch_bounds__(threads)
     }
   int k = 0;
   sums.each([&]<term W>(integer_sum<W>& one) {
-    for (int i = threadIdx.x; i < cells_for<W>; i += blockDim.x) slots.each[k].at[index{blockIdx.x} * cells_for<W> + i] = one.cells[i];
+    for (int i = threadIdx.x; i < cells_for<W>; i += blockDim.x)
+      slots.each[k].at[index{blockIdx.x} * cells_for<W> + i] = one.cells[i];
     ++k;
   });
 }
@@ -84,9 +90,15 @@ __global__ void __launch_bounds__(threads)
 template <bool All, term... What>
 exact_kernel kernel() {
   const auto finish_all = reinterpret_cast<const void*>(exact_finish<std::int64_t>);
-  exact_kernel k{.function = reinterpret_cast<const void*>(add_integers<All, What...>), .finish = finish_all, .finish_all = finish_all, .alone = All,
-                 .threads = threads, .elements = 4 * threads, .cells = {cells_for<term::element>, cells_for<term::square>}};
-  if constexpr (All) k.finish = reinterpret_cast<const void*>(exact_finish<std::int64_t, (0u | ... | only(What))>);
+  exact_kernel k{.function = reinterpret_cast<const void*>(add_integers<All, What...>),
+                 .finish = finish_all,
+                 .finish_all = finish_all,
+                 .alone = All,
+                 .threads = threads,
+                 .elements = 4 * threads,
+                 .cells = {cells_for<term::element>, cells_for<term::square>}};
+  if constexpr (All)
+    k.finish = reinterpret_cast<const void*>(exact_finish<std::int64_t, (0u | ... | only(What))>);
   return k;
 }
 
@@ -95,7 +107,8 @@ exact_kernel kernel() {
 template <>
 exact_kernel exact_kernel_of<std::int64_t>(unsigned terms) {
   if (!std::has_single_bit(terms)) return {};
-  return visit(static_cast<term>(std::countr_zero(terms)), [](auto w) { return kernel<true, w>(); });
+  return visit(static_cast<term>(std::countr_zero(terms)),
+               [](auto w) { return kernel<true, w>(); });
 }
 template <>
 exact_kernel exact_kernel_of_any<std::int64_t>(unsigned terms) {

@@ -1,5 +1,6 @@
-// Exact sums of many outputs, of one element type. Teams of threads take an output each, by levels, which leave nothing of
-// ordinary data. What they do not take, and what is long, goes to cells: those of a warp, in shared memory, or of an output.
+// Exact sums of many outputs, of one element type. Teams of threads take an output each, by levels,
+// which leave nothing of ordinary data. What they do not take, and what is long, goes to cells:
+// those of a warp, in shared memory, or of an output.
 #pragma once
 
 #include "exact.cuh"
@@ -9,24 +10,30 @@ namespace {
 
 constexpr int packs_at_once = 4;
 
-// The elements of an output before `end`, as one of the `team` threads reads them that share them: rows, mostly; runs of
-// packs on several axes, too; or columns, at equal distances far from each other.
+// The elements of an output before `end`, as one of the `team` threads reads them that share them:
+// rows, mostly; runs of packs on several axes, too; or columns, at equal distances far from each
+// other.
 enum class reading { rows, runs, columns };
 template <class T, bool Two, reading How = reading::rows>
 struct output_reader {
-  static constexpr int size = pack<T>::size, at_once = packs_at_once * size;  // times the team's threads
+  static constexpr int size = pack<T>::size,
+                       at_once = packs_at_once * size;  // times the team's threads
   finder find;
   index end;
   int t, team;
 
   // Whether it has any of those from `at` on.
-  __device__ bool has(index at) const { return at + static_cast<index>(t * (find.from->in_packs ? size : 1)) < end; }
-  __device__ void load(index at, pack<T> (&x)[packs_at_once], pack<T> (&y)[Two ? packs_at_once : 1], bits_of_type<T> padding) const {
+  __device__ bool has(index at) const {
+    return at + static_cast<index>(t * (find.from->in_packs ? size : 1)) < end;
+  }
+  __device__ void load(index at, pack<T> (&x)[packs_at_once], pack<T> (&y)[Two ? packs_at_once : 1],
+                       bits_of_type<T> padding) const {
     if constexpr (How == reading::columns) {
       const index first = at + static_cast<index>(t);
       if (first + static_cast<index>((at_once - 1) * team) < end) {
         const offset o = find(first);
-        const T *px = static_cast<const T*>(find.from->x) + o.x, *py = static_cast<const T*>(find.from->y) + o.y;
+        const T *px = static_cast<const T*>(find.from->x) + o.x,
+                *py = static_cast<const T*>(find.from->y) + o.y;
 #pragma unroll
         for (int u = 0; u < packs_at_once; ++u)
 #pragma unroll
@@ -42,7 +49,8 @@ struct output_reader {
         const index first = at + static_cast<index>((u * team + t) * size);
         if (first + size <= end) {
           x[u] = load_pack<true>(static_cast<const T*>(find.from->x) + find.begin.x + first);
-          if constexpr (Two) y[u] = load_pack<true>(static_cast<const T*>(find.from->y) + find.begin.y + first);
+          if constexpr (Two)
+            y[u] = load_pack<true>(static_cast<const T*>(find.from->y) + find.begin.y + first);
         } else {
           set(u, some(*this, first, 1, padding), x, y);
         }
@@ -50,19 +58,25 @@ struct output_reader {
       return;
     }
     if constexpr (How == reading::runs)
-      if (const index first = at + static_cast<index>(t * size); find.from->in_packs && first + static_cast<index>((packs_at_once - 1) * team * size + size) <= end) {
+      if (const index first = at + static_cast<index>(t * size);
+          find.from->in_packs &&
+          first + static_cast<index>((packs_at_once - 1) * team * size + size) <= end) {
         const offsets o = packs_from(*this, first);
 #pragma unroll
         for (int u = 0; u < packs_at_once; ++u) {
           x[u] = load_pack<true>(static_cast<const T*>(find.from->x) + o.each[u].x);
-          if constexpr (Two) y[u] = load_pack<true>(static_cast<const T*>(find.from->y) + o.each[u].y);
+          if constexpr (Two)
+            y[u] = load_pack<true>(static_cast<const T*>(find.from->y) + o.each[u].y);
         }
         return;
       }
 #pragma unroll
     for (int u = 0; u < packs_at_once; ++u)
-      set(u, find.from->in_packs ? some(*this, at + static_cast<index>((u * team + t) * size), 1, padding)
-                                 : some(*this, at + static_cast<index>(u * team * size + t), team, padding), x, y);
+      set(u,
+          find.from->in_packs
+              ? some(*this, at + static_cast<index>((u * team + t) * size), 1, padding)
+              : some(*this, at + static_cast<index>(u * team * size + t), team, padding),
+          x, y);
   }
 
  private:
@@ -70,23 +84,26 @@ struct output_reader {
     pack<T> x;
     std::conditional_t<Two, pack<T>, char> y;
   };
-  __device__ static void set(int u, const both& v, pack<T> (&x)[packs_at_once], pack<T> (&y)[Two ? packs_at_once : 1]) {
+  __device__ static void set(int u, const both& v, pack<T> (&x)[packs_at_once],
+                             pack<T> (&y)[Two ? packs_at_once : 1]) {
     x[u] = v.x;
     if constexpr (Two) y[u] = v.y;
   }
-  // Where this thread's packs are, the first of which begins there; out of line, and of a copy, so that all else stays in
-  // registers.
+  // Where this thread's packs are, the first of which begins there; out of line, and of a copy, so
+  // that all else stays in registers.
   struct offsets {
     offset each[packs_at_once];
   };
   __device__ __noinline__ static offsets packs_from(output_reader from, index first) {
     offsets o;
 #pragma unroll
-    for (int u = 0; u < packs_at_once; ++u) o.each[u] = from.find(first + static_cast<index>(u * from.team * size));
+    for (int u = 0; u < packs_at_once; ++u)
+      o.each[u] = from.find(first + static_cast<index>(u * from.team * size));
     return o;
   }
   // Elements first, first + step, ...: seldom, and likewise.
-  __device__ __noinline__ static both some(output_reader from, index first, int step, bits_of_type<T> padding) {
+  __device__ __noinline__ static both some(output_reader from, index first, int step,
+                                           bits_of_type<T> padding) {
     const finder& find = from.find;
     const T *px = static_cast<const T*>(find.from->x), *py = static_cast<const T*>(find.from->y);
     both v;
@@ -141,9 +158,10 @@ struct counted_level {
 template <term What, class T>
 struct output_levels_of {
   // Numbers of 8 bits are in one level all.
-  static constexpr int levels = exact::range<T>::mantissa == 7 && exact::degree(What) == 1 && exact::inputs(What) == 1
-                                    ? 1
-                                    : levels_of<double_parts<What, T>, exact::degree(What)>;
+  static constexpr int levels =
+      exact::range<T>::mantissa == 7 && exact::degree(What) == 1 && exact::inputs(What) == 1
+          ? 1
+          : levels_of<double_parts<What, T>, exact::degree(What)>;
   using type = in_levels<What, T, output_threads, levels>;
 };
 template <class T>
@@ -153,13 +171,18 @@ struct output_levels_of<term::presence, T> {
 template <term What, class T>
 using output_levels = typename output_levels_of<What, T>::type;
 
-// Adds elements from `begin` to below the reader's end, which is at most `stop` for each thread of the warp. Whether the
-// levels took this thread's. They stay where they are for the next elements, if these are alike.
+// Adds elements from `begin` to below the reader's end, which is at most `stop` for each thread of
+// the warp. Whether the levels took this thread's. They stay where they are for the next elements,
+// if these are alike.
 template <term What, class T, bool Two, reading How, class Levels>
-__device__ bool take_output(const output_reader<T, Two, How>& from, index begin, index stop, Levels& s) {
+__device__ bool take_output(const output_reader<T, Two, How>& from, index begin, index stop,
+                            Levels& s) {
   constexpr int U = packs_at_once;
-  constexpr auto padding = static_cast<bits_of_type<T>>(What == term::presence ? ~bits_of_type<T>{0} : bits_of_type<T>{1} << (exact::range<T>::width - 1));
-  constexpr int slack = Levels::levels == 1 ? 8 : 16;  // binades that later elements may be above the first ones
+  constexpr auto padding = static_cast<bits_of_type<T>>(
+      What == term::presence ? ~bits_of_type<T>{0}
+                             : bits_of_type<T>{1} << (exact::range<T>::width - 1));
+  constexpr int slack =
+      Levels::levels == 1 ? 8 : 16;  // binades that later elements may be above the first ones
   const index step = static_cast<index>(from.team * from.at_once);
   pack<T> next_x[U], next_y[Two ? U : 1];
   from.load(begin, next_x, next_y, padding);
@@ -182,7 +205,8 @@ __device__ bool take_output(const output_reader<T, Two, How>& from, index begin,
         s.clear();
         using x_packs = typename Levels::template packs<U>;
         using y_packs = typename Levels::template packs<Two ? U : 1>;
-        s.template anchor<U>(Levels::template highest<U, Two>(x_packs(x), y_packs(y), mine) + slack);
+        s.template anchor<U>(Levels::template highest<U, Two>(x_packs(x), y_packs(y), mine) +
+                             slack);
         done = attempt();
       }
     all = all && done;
@@ -196,26 +220,32 @@ struct to_cells {
   unsigned flags = 0;
   __device__ void deposit(wide m, int shift, bool negative) {
     const int k = shift / 32, s = shift % 32;
-    const word digits[5] = {static_cast<std::uint32_t>(m << s), static_cast<std::uint32_t>(m << s >> 32), static_cast<std::uint32_t>(m << s >> 64),
-                            static_cast<std::uint32_t>(m << s >> 96), s ? static_cast<word>(m >> (128 - s)) : 0};
+    const word digits[5] = {
+        static_cast<std::uint32_t>(m << s), static_cast<std::uint32_t>(m << s >> 32),
+        static_cast<std::uint32_t>(m << s >> 64), static_cast<std::uint32_t>(m << s >> 96),
+        s ? static_cast<word>(m >> (128 - s)) : 0};
 #pragma unroll
     for (int d = 0; d < 5; ++d)
-      if (digits[d]) atomicAdd(reinterpret_cast<word*>(cells + k + d), negative ? 0 - digits[d] : digits[d]);
+      if (digits[d])
+        atomicAdd(reinterpret_cast<word*>(cells + k + d), negative ? 0 - digits[d] : digits[d]);
   }
 };
 template <term What, class T, class E>
-__device__ __noinline__ unsigned deposit_each(const finder& find, index begin, index end, std::int64_t* cells) {
+__device__ __noinline__ unsigned deposit_each(const finder& find, index begin, index end,
+                                              std::int64_t* cells) {
   to_cells to{cells};
   for (index i = begin + threadIdx.x % warp; i < end; i += warp) {
     const offset at = find(i);
-    exact::deposit<What>(to, static_cast<const E*>(find.from->x)[at.x],
-                         exact::inputs(What) == 2 ? static_cast<const E*>(find.from->y)[at.y] : E{});
+    exact::deposit<What>(
+        to, static_cast<const E*>(find.from->x)[at.x],
+        exact::inputs(What) == 2 ? static_cast<const E*>(find.from->y)[at.y] : E{});
   }
   return to.flags;
 }
 // A warp adds a term of elements begin to end of an output to cells of its own.
 template <term What, class T>
-__device__ __noinline__ void add_output(const finder& find, index begin, index end, std::int64_t* cells) {
+__device__ __noinline__ void add_output(const finder& find, index begin, index end,
+                                        std::int64_t* cells) {
   constexpr int count = cells_of<T, exact::degree(What)>;
   const int t = threadIdx.x % warp;
   for (index at = begin; at < end; at += output_chunk) {
@@ -224,11 +254,14 @@ __device__ __noinline__ void add_output(const finder& find, index begin, index e
     bool all = false;
     if constexpr (std::is_integral_v<T>) {
       visit(find.from->type, [&]<class E>(std::type_identity<E>) {
-        if constexpr (std::is_integral_v<E>) flags = deposit_each<What, T, E>(find, at, stop, cells);
+        if constexpr (std::is_integral_v<E>)
+          flags = deposit_each<What, T, E>(find, at, stop, cells);
       });
     } else {
       output_levels<What, T> s(nullptr);
-      all = __all_sync(all_threads, take_output<What>(output_reader<T, exact::inputs(What) == 2, reading::runs>{find, stop, t, warp}, at, stop, s));
+      all = __all_sync(all_threads,
+                       take_output<What>(output_reader < T, exact::inputs(What) == 2,
+                                         reading::runs > {find, stop, t, warp}, at, stop, s));
       if (all) {
         flags = s.flags;
         s.flush(cells);
@@ -255,7 +288,8 @@ struct warp_room {
     sums = reinterpret_cast<summed*>(mine + bytes_of_cells(cells_of<T, 2>));
   }
   static constexpr BITFOLD_HD std::size_t bytes(int slots) {
-    return bytes_of_cells(cells_of<T, 2>) + (static_cast<std::size_t>(slots) * sizeof(summed) + 127) / 128 * 128;
+    return bytes_of_cells(cells_of<T, 2>) +
+           (static_cast<std::size_t>(slots) * sizeof(summed) + 127) / 128 * 128;
   }
   __device__ void clear() const {
     for (int i = threadIdx.x % warp; i < cells_of<T, 2>; i += warp) cells[i] = 0;
@@ -269,10 +303,12 @@ __device__ inline result result_of_output(const output_results& how, int k, inde
 }
 // The results of an output, from the sums in shared memory; by a warp.
 template <bool OfElements, class T>
-__device__ void write_output_of_cells(const warp_room<T>& room, index output, index n, const exact_slots& slots, const output_results& how) {
+__device__ void write_output_of_cells(const warp_room<T>& room, index output, index n,
+                                      const exact_slots& slots, const output_results& how) {
   __syncwarp();
   for (int k = threadIdx.x % warp; k < how.list.count; k += warp)
-    write_one<T>(result_of_output(how, k, output), n, slots, sums_of_cells<OfElements ? only(term::element) : any_term>{room.sums});
+    write_one<T>(result_of_output(how, k, output), n, slots,
+                 sums_of_cells<OfElements ? only(term::element) : any_term>{room.sums});
   __syncwarp();
 }
 
@@ -297,7 +333,8 @@ struct sums_of_levels {
 #pragma unroll
     for (int i = 0; i < count; ++i) {
       const bool minus = l.v[i] < 0;
-      const auto m = static_cast<exact::word>(minus ? 0 - static_cast<word>(l.v[i]) : static_cast<word>(l.v[i]));
+      const auto m = static_cast<exact::word>(minus ? 0 - static_cast<word>(l.v[i])
+                                                    : static_cast<word>(l.v[i]));
       bool carry = false;
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
@@ -313,7 +350,8 @@ struct sums_of_levels {
       for (exact::word& x : w) x = exact::sub_borrow(0, x, borrow);
     }
     const exact::kind kind = of_flags.kind();
-    if ((w[0] | w[1] | w[2] | w[3]) == 0) return {kind == exact::kind::finite ? exact::kind::empty : kind, false, {}};
+    if ((w[0] | w[1] | w[2] | w[3]) == 0)
+      return {kind == exact::kind::finite ? exact::kind::empty : kind, false, {}};
     // Its first bit to the front.
     int zeros = 0;
 #pragma unroll
@@ -328,7 +366,9 @@ struct sums_of_levels {
       w[0] <<= up;
       zeros += up;
     }
-    return {exact::kind::finite, negative, {w[0], w[1], w[2], w[3], exact::sum_of<T, What>::low + low - zeros, false}};
+    return {exact::kind::finite,
+            negative,
+            {w[0], w[1], w[2], w[3], exact::sum_of<T, What>::low + low - zeros, false}};
   }
 };
 // Whether some results are made of states.
@@ -343,10 +383,11 @@ __device__ inline bool needs_states(const output_results& how) {
   return some;
 }
 
-// A term of `here` outputs from `first` on, warp / team at a time; that of the t-th is thread t's. Returns whose the levels
-// did not take.
+// A term of `here` outputs from `first` on, warp / team at a time; that of the t-th is thread t's.
+// Returns whose the levels did not take.
 template <term What, class T>
-__device__ __noinline__ unsigned sum_outputs(const output_elements& data, index first, int here, int team, level_sums& mine) {
+__device__ __noinline__ unsigned sum_outputs(const output_elements& data, index first, int here,
+                                             int team, level_sums& mine) {
   using levels = output_levels<What, T>;
   const int t = threadIdx.x % warp, teams = warp / team;
   const unsigned team_mask = team == warp ? all_threads : (1u << team) - 1;
@@ -355,10 +396,14 @@ __device__ __noinline__ unsigned sum_outputs(const output_elements& data, index 
 #pragma unroll 1
   for (int r = 0; r < here; r += teams) {
     const int row = r + t / team;
-    const index output = first + static_cast<index>(row < here ? row : r), n = elements_of(data, output);
+    const index output = first + static_cast<index>(row < here ? row : r),
+                n = elements_of(data, output);
     bool all = false;
     if (n <= output_chunk)  // as is each of the warp's: where lengths differ, a team is a warp
-      all = take_output<What>(output_reader<T, exact::inputs(What) == 2>{finder::of(data, output), row < here ? n : 0, t % team, team}, 0, n, s);
+      all = take_output<What>(
+          output_reader < T,
+          exact::inputs(What) == 2 > {finder::of(data, output), row < here ? n : 0, t % team, team},
+          0, n, s);
     const unsigned left = __ballot_sync(all_threads, !all);
     const int from = t - r;  // the team whose sum is this thread's
     const bool is_mine = from >= 0 && from < teams;
@@ -386,15 +431,21 @@ __device__ __noinline__ unsigned sum_outputs(const output_elements& data, index 
 // Whole outputs: warps take `rows` of them, in teams. OfElements: of that one term.
 template <class T, bool OfElements>
 __global__ void __launch_bounds__(output_threads, 4)
-    exact_outputs(const __grid_constant__ output_elements data, const __grid_constant__ exact_slots slots, int team, int rows,
+    exact_outputs(const __grid_constant__ output_elements data,
+                  const __grid_constant__ exact_slots slots, int team, int rows,
                   const __grid_constant__ output_results how) {
   const int t = threadIdx.x % warp;
   const index stride = index{gridDim.x} * (blockDim.x / warp) * static_cast<index>(rows);
   const warp_room<T> room(slots.count);
   const bool states = needs_states(how);
-  for (index first = (index{blockIdx.x} * (blockDim.x / warp) + threadIdx.x / warp) * static_cast<index>(rows); first < data.outputs; first += stride) {
-    const int here = data.outputs - first < static_cast<index>(rows) ? static_cast<int>(data.outputs - first) : rows;
-    const index output = first + static_cast<index>(t), n = t < here ? elements_of(data, output) : 0;
+  for (index first = (index{blockIdx.x} * (blockDim.x / warp) + threadIdx.x / warp) *
+                     static_cast<index>(rows);
+       first < data.outputs; first += stride) {
+    const int here = data.outputs - first < static_cast<index>(rows)
+                         ? static_cast<int>(data.outputs - first)
+                         : rows;
+    const index output = first + static_cast<index>(t),
+                n = t < here ? elements_of(data, output) : 0;
     bool by_cells = true;
     if constexpr (!std::is_integral_v<T>) {
       level_sums sums[OfElements ? 1 : most_slots] = {};
@@ -404,19 +455,26 @@ __global__ void __launch_bounds__(output_threads, 4)
         hard = sum_outputs<term::element, T>(data, first, here, team, sums[0]);
       } else {
         for (int k = 0; k < slots.count; ++k)
-          exact::visit(slots.each[k].what, [&]<term What>(std::integral_constant<term, What>) { hard |= sum_outputs<What, T>(data, first, here, team, sums[k]); });
+          exact::visit(slots.each[k].what, [&]<term What>(std::integral_constant<term, What>) {
+            hard |= sum_outputs<What, T>(data, first, here, team, sums[k]);
+          });
       }
       by_cells = hard != 0 || states;
       if (t < here && n > 0 && !by_cells)
-        for (int k = 0; k < how.list.count; ++k) write_one<T>(result_of_output(how, k, output), n, slots, sums_of_levels<OfElements>{sums});
+        for (int k = 0; k < how.list.count; ++k)
+          write_one<T>(result_of_output(how, k, output), n, slots,
+                       sums_of_levels<OfElements>{sums});
     }
     if (t < here && n == 0) write_empty(output, how);
-    for (unsigned left = __ballot_sync(all_threads, t < here && n > 0 && by_cells); left; left &= left - 1) {
-      const index one = first + static_cast<index>(__ffs(static_cast<int>(left)) - 1), size = elements_of(data, one);
+    for (unsigned left = __ballot_sync(all_threads, t < here && n > 0 && by_cells); left;
+         left &= left - 1) {
+      const index one = first + static_cast<index>(__ffs(static_cast<int>(left)) - 1),
+                  size = elements_of(data, one);
       for (int k = 0; k < slots.count; ++k) {
         room.clear();
         exact::visit(slots.each[k].what, [&]<term What>(std::integral_constant<term, What>) {
-          if constexpr (!OfElements || What == term::element) add_output<What, T>(finder::of(data, one), 0, size, room.cells);
+          if constexpr (!OfElements || What == term::element)
+            add_output<What, T>(finder::of(data, one), 0, size, room.cells);
         });
         sum_slot<T>(slots.each[k].what, room.cells, room.sums[k]);
       }
@@ -428,22 +486,27 @@ __global__ void __launch_bounds__(output_threads, 4)
 // Long outputs in chunks, a warp each, which are added up in cells of each output.
 template <class T, bool OfElements>
 __global__ void __launch_bounds__(output_threads, 4)
-    exact_chunks(const __grid_constant__ output_elements data, const __grid_constant__ exact_slots slots, index chunks, index chunk) {
+    exact_chunks(const __grid_constant__ output_elements data,
+                 const __grid_constant__ exact_slots slots, index chunks, index chunk) {
   const int t = threadIdx.x % warp;
   const index items = data.outputs * chunks, stride = index{gridDim.x} * (blockDim.x / warp);
   const warp_room<T> room(0);
-  for (index i = index{blockIdx.x} * (blockDim.x / warp) + threadIdx.x / warp; i < items; i += stride) {
+  for (index i = index{blockIdx.x} * (blockDim.x / warp) + threadIdx.x / warp; i < items;
+       i += stride) {
     const index output = i / chunks, begin = i % chunks * chunk;
     const index end = data.n - begin < chunk ? data.n : begin + chunk;
     for (int k = 0; k < slots.count; ++k) {
       room.clear();
       exact::visit(slots.each[k].what, [&]<term What>(std::integral_constant<term, What>) {
-        if constexpr (!OfElements || What == term::element) add_output<What, T>(finder::of(data, output), begin, end, room.cells);
+        if constexpr (!OfElements || What == term::element)
+          add_output<What, T>(finder::of(data, output), begin, end, room.cells);
       });
       const int count = slots.each[k].cells;
-      auto* const to = reinterpret_cast<word*>(slots.each[k].at + output * static_cast<index>(count));
+      auto* const to =
+          reinterpret_cast<word*>(slots.each[k].at + output * static_cast<index>(count));
       for (int c = t; c < count; c += warp)
-        if (const auto v = static_cast<word>(room.cells[c])) c < count - 1 ? atomicAdd(to + c, v) : atomicOr(to + c, v);
+        if (const auto v = static_cast<word>(room.cells[c]))
+          c < count - 1 ? atomicAdd(to + c, v) : atomicOr(to + c, v);
       __syncwarp();
     }
   }
@@ -451,11 +514,15 @@ __global__ void __launch_bounds__(output_threads, 4)
 // Outputs that are neighbours, in chunks, a thread each, which are added up likewise.
 template <class T, bool OfElements>
 __global__ void __launch_bounds__(output_threads, 4)
-    exact_columns(const __grid_constant__ output_elements data, const __grid_constant__ exact_slots slots, index chunks, index chunk) {
+    exact_columns(const __grid_constant__ output_elements data,
+                  const __grid_constant__ exact_slots slots, index chunks, index chunk) {
   const int t = threadIdx.x % warp;
-  const index stripes = (data.outputs + warp - 1) / warp, items = stripes * chunks, stride = index{gridDim.x} * (blockDim.x / warp);
-  for (index i = index{blockIdx.x} * (blockDim.x / warp) + threadIdx.x / warp; i < items; i += stride) {
-    const index first = i % stripes * warp, begin = i / stripes * chunk, end = data.n - begin < chunk ? data.n : begin + chunk;
+  const index stripes = (data.outputs + warp - 1) / warp, items = stripes * chunks,
+              stride = index{gridDim.x} * (blockDim.x / warp);
+  for (index i = index{blockIdx.x} * (blockDim.x / warp) + threadIdx.x / warp; i < items;
+       i += stride) {
+    const index first = i % stripes * warp, begin = i / stripes * chunk,
+                end = data.n - begin < chunk ? data.n : begin + chunk;
     const bool mine = first + static_cast<index>(t) < data.outputs;
     const index output = mine ? first + static_cast<index>(t) : first;
     for (int k = 0; k < slots.count; ++k)
@@ -463,24 +530,33 @@ __global__ void __launch_bounds__(output_threads, 4)
         if constexpr (!OfElements || What == term::element) {
           using levels = output_levels<What, T>;
           constexpr int count = cells_of<T, exact::degree(What)>;
-          const auto cells_at = [&](index of) { return slots.each[k].at + of * static_cast<index>(count); };
+          const auto cells_at = [&](index of) {
+            return slots.each[k].at + of * static_cast<index>(count);
+          };
           const auto add_flags = [&](index of, unsigned flags) {
-            if (flags) atomicOr(reinterpret_cast<word*>(cells_at(of) + count - 1), static_cast<word>(flags));
+            if (flags)
+              atomicOr(reinterpret_cast<word*>(cells_at(of) + count - 1), static_cast<word>(flags));
           };
           levels s(nullptr);
-          const bool all = take_output<What>(output_reader<T, exact::inputs(What) == 2, reading::columns>{finder::of(data, output), mine ? end : begin, 0, 1}, begin, end, s);
+          const bool all = take_output<What>(
+              output_reader < T, exact::inputs(What) == 2,
+              reading::columns > {finder::of(data, output), mine ? end : begin, 0, 1}, begin, end,
+              s);
           if (mine && all) {
             to_cells to{cells_at(output)};
 #pragma unroll
             for (int g = 0; g < levels::groups; ++g)
 #pragma unroll
               for (int l = 0; l < levels::levels; ++l)
-                if (const std::int64_t v = s.taken[g][l]) to.deposit(v < 0 ? 0 - static_cast<word>(v) : static_cast<word>(v), s.shift(g, l), v < 0);
+                if (const std::int64_t v = s.taken[g][l])
+                  to.deposit(v < 0 ? 0 - static_cast<word>(v) : static_cast<word>(v), s.shift(g, l),
+                             v < 0);
             add_flags(output, s.flags);
           }
           for (unsigned left = __ballot_sync(all_threads, mine && !all); left; left &= left - 1) {
             const index one = first + static_cast<index>(__ffs(static_cast<int>(left)) - 1);
-            add_flags(one, deposit_each<What, T, T>(finder::of(data, one), begin, end, cells_at(one)));
+            add_flags(one,
+                      deposit_each<What, T, T>(finder::of(data, one), begin, end, cells_at(one)));
           }
         }
       });
@@ -489,12 +565,16 @@ __global__ void __launch_bounds__(output_threads, 4)
 // The results of those cells, a warp for each output.
 template <class T>
 __global__ void __launch_bounds__(output_threads)
-    exact_finish_outputs(index outputs, index n, const __grid_constant__ exact_slots slots, const __grid_constant__ output_results how) {
+    exact_finish_outputs(index outputs, index n, const __grid_constant__ exact_slots slots,
+                         const __grid_constant__ output_results how) {
   const warp_room<T> room(slots.count);
   const index stride = index{gridDim.x} * (blockDim.x / warp);
-  for (index output = index{blockIdx.x} * (blockDim.x / warp) + threadIdx.x / warp; output < outputs; output += stride) {
+  for (index output = index{blockIdx.x} * (blockDim.x / warp) + threadIdx.x / warp;
+       output < outputs; output += stride) {
     for (int k = 0; k < slots.count; ++k)
-      sum_slot<T>(slots.each[k].what, slots.each[k].at + output * static_cast<index>(slots.each[k].cells), room.sums[k]);
+      sum_slot<T>(slots.each[k].what,
+                  slots.each[k].at + output * static_cast<index>(slots.each[k].cells),
+                  room.sums[k]);
     write_output_of_cells<false>(room, output, n, slots, how);
   }
 }

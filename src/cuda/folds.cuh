@@ -11,15 +11,18 @@ template <class T>
 __device__ typename pack<T>::bits load_one(const T* p) {
   static_assert(sizeof(T) >= 4);
   typename pack<T>::bits b;
-  if constexpr (sizeof(T) == 8) asm volatile("ld.global.nc.L2::128B.u64 %0, [%1];" : "=l"(b) : "l"(p));
-  else asm volatile("ld.global.nc.L2::128B.u32 %0, [%1];" : "=r"(b) : "l"(p));
+  if constexpr (sizeof(T) == 8)
+    asm volatile("ld.global.nc.L2::128B.u64 %0, [%1];" : "=l"(b) : "l"(p));
+  else
+    asm volatile("ld.global.nc.L2::128B.u32 %0, [%1];" : "=r"(b) : "l"(p));
   return b;
 }
 
 // The bytes from `offset` < 16 on of two packs, one behind the other, at multiples of an element.
 template <class T>
 __device__ pack<T> across(const pack<T>& low, const pack<T>& high, int offset) {
-  std::uint32_t w[8] = {low.word[0], low.word[1], low.word[2], low.word[3], high.word[0], high.word[1], high.word[2], high.word[3]};
+  std::uint32_t w[8] = {low.word[0],  low.word[1],  low.word[2],  low.word[3],
+                        high.word[0], high.word[1], high.word[2], high.word[3]};
 #pragma unroll
   for (int i = 0; i < 6; ++i) w[i] = offset & 8 ? w[i + 2] : w[i];
   if constexpr (sizeof(T) < 8)
@@ -27,11 +30,13 @@ __device__ pack<T> across(const pack<T>& low, const pack<T>& high, int offset) {
     for (int i = 0; i < 5; ++i) w[i] = offset & 4 ? w[i + 1] : w[i];
   pack<T> v;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) v.word[i] = sizeof(T) < 4 ? __funnelshift_r(w[i], w[i + 1], offset % 4 * 8) : w[i];
+  for (int i = 0; i < 4; ++i)
+    v.word[i] = sizeof(T) < 4 ? __funnelshift_r(w[i], w[i + 1], offset % 4 * 8) : w[i];
   return v;
 }
-// The rows of a leaf at any address, by the threads that have its lanes: each reads aligned packs, and what lies behind them has
-// the thread to its right; for the last one the first, a row on. So up to 14 bytes ahead of the leaf are read, and 16 behind.
+// The rows of a leaf at any address, by the threads that have its lanes: each reads aligned packs,
+// and what lies behind them has the thread to its right; for the last one the first, a row on. So
+// up to 14 bytes ahead of the leaf are read, and 16 behind.
 template <class T>
 __device__ void load_leaf_across(const T* p, pack<T> (&row)[order::rows]) {
   constexpr int group = order::lanes / pack<T>::size;
@@ -47,13 +52,15 @@ __device__ void load_leaf_across(const T* p, pack<T> (&row)[order::rows]) {
   for (int r = 0; r < order::rows; ++r) {
     pack<T> high;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) high.word[i] = __shfl_sync(together, k == 0 ? low[r + 1].word[i] : low[r].word[i], (k + 1) % group, group);
+    for (int i = 0; i < 4; ++i)
+      high.word[i] = __shfl_sync(together, k == 0 ? low[r + 1].word[i] : low[r].word[i],
+                                 (k + 1) % group, group);
     row[r] = across(low[r], high, static_cast<int>(address % 16));
   }
 }
 
-// A binary counter of states in one thread: they come in order, and all but the last are of as many elements. In
-// registers, unless there are many.
+// A binary counter of states in one thread: they come in order, and all but the last are of as many
+// elements. In registers, unless there are many.
 template <class F, class S, int Levels>
 struct thread_counter {
   static constexpr int unrolled = Levels <= 6 ? Levels : 1;
@@ -107,8 +114,8 @@ struct fold_of_many {
   }
 };
 
-// A tile of `size` elements by a warp, leaf by leaf, a lane to each thread; the state is thread 0's. Out of line, as it is
-// for what cannot be read in packs.
+// A tile of `size` elements by a warp, leaf by leaf, a lane to each thread; the state is thread
+// 0's. Out of line, as it is for what cannot be read in packs.
 template <class F, class Source, class A>
 __device__ __noinline__ auto fold_by_leaves(Source from, int size) {
   using E = engine<F, Source, A>;
@@ -127,11 +134,13 @@ __device__ __noinline__ auto fold_by_leaves(Source from, int size) {
 #pragma unroll
         for (int b = 0; b < beside; ++b)
 #pragma unroll
-          for (int r = 0; r < order::rows; ++r) x[b][r] = line.one(begin + b * order::leaf + r * order::lanes + t);
+          for (int r = 0; r < order::rows; ++r)
+            x[b][r] = line.one(begin + b * order::leaf + r * order::lanes + t);
 #pragma unroll
         for (int b = 0; b < beside; ++b) {
-          const local s = method::fold_lane<F, order::rows>(
-              order::rows, [&](int r) { return Source::made(x[b][r], begin + b * order::leaf + r * order::lanes + t); });
+          const local s = method::fold_lane<F, order::rows>(order::rows, [&](int r) {
+            return Source::made(x[b][r], begin + b * order::leaf + r * order::lanes + t);
+          });
           leaves.push(fold_whole_warp<F>(s, span_of{order::rows}), order::leaf);
         }
       }
@@ -149,17 +158,20 @@ template <class F, class Source, class A>
 __device__ auto fold_found_tile(const Source& tile, int size) {
   using E = engine<F, Source, A>;
   if constexpr (Source::in_packs)
-    return size == E::tile ? E::fold_tile(E::template load_tile<alignment::known>(tile)) : E::template short_tile<alignment::known>(tile, size);
+    return size == E::tile ? E::fold_tile(E::template load_tile<alignment::known>(tile))
+                           : E::template short_tile<alignment::known>(tile, size);
   else
     return fold_by_leaves<F, Source, A>(tile, size);
 }
 
-// `here` elements from `at` on, a node, by a block; the state is thread 0's. of_tiles: room for its tiles' states, and more.
+// `here` elements from `at` on, a node, by a block; the state is thread 0's. of_tiles: room for its
+// tiles' states, and more.
 template <class F, class Source, class A>
 __device__ auto fold_node(const Source& from, index at, index here, fold::settled<F, A>* of_tiles) {
   using E = engine<F, Source, A>;
   const int w = threadIdx.x / warp, t = threadIdx.x % warp, warps = blockDim.x / warp;
-  const int full = static_cast<int>(here / E::tile), rest = static_cast<int>(here % E::tile), count = full + (rest > 0);
+  const int full = static_cast<int>(here / E::tile), rest = static_cast<int>(here % E::tile),
+            count = full + (rest > 0);
   for (int j = w; j < count; j += warps) {
     const index place = at + static_cast<index>(j) * E::tile;
     const auto s = fold_found_tile<F, Source, A>(from.ahead(place), j < full ? E::tile : rest);

@@ -44,11 +44,14 @@ const char* launch_kernels(const plan& p, const arguments& a) {
 }  // namespace
 
 template <>
-const char* launch_part<part::BITFOLD_PART>(kernel_kind kind, const reduction& r, const plan& p, const arguments& a) {
+const char* launch_part<part::BITFOLD_PART>(kernel_kind kind, const reduction& r, const plan& p,
+                                            const arguments& a) {
   if (is_set(kind))
     return with_set<const char*>(kind, r, [&]<class Set>(int) -> const char* {
-      if constexpr (Set::in == part::BITFOLD_PART) return launch_set<Set>(p, a);
-      else return "not of this part";  // not reached
+      if constexpr (Set::in == part::BITFOLD_PART)
+        return launch_set<Set>(p, a);
+      else
+        return "not of this part";  // not reached
     });
   return with_kernel<const char*>(kind, r, [&]<class F, class T, class A>() -> const char* {
     using choice = kernel_choice<F, T, A>;
@@ -61,7 +64,8 @@ const char* launch_part<part::BITFOLD_PART>(kernel_kind kind, const reduction& r
     else if constexpr (choice::stored)
       return launch.template operator()<stored_elements<widening<F, A>, T>>();
     else
-      return launch.template operator()<read_elements<widening<F, A>, widening_reader<F::takes == fold::input::two, A>>>();
+      return launch.template
+      operator()<read_elements<widening<F, A>, widening_reader<F::takes == fold::input::two, A>>>();
   });
 }
 

@@ -30,7 +30,8 @@ __device__ inline offset offset_of(const detail::axes& of, const divisors& by, i
   for (int k = of.rank - 1; k >= 0; --k) {
     std::uint32_t digit = left;
     if (k > 0) {
-      const std::uint32_t q = static_cast<std::uint32_t>((std::uint64_t{__umulhi(left, by.each[k].factor)} + left) >> by.each[k].shift);
+      const std::uint32_t q = static_cast<std::uint32_t>(
+          (std::uint64_t{__umulhi(left, by.each[k].factor)} + left) >> by.each[k].shift);
       digit = left - q * static_cast<std::uint32_t>(of.each[k].extent);
       left = q;
     }
@@ -41,7 +42,8 @@ __device__ inline offset offset_of(const detail::axes& of, const divisors& by, i
 }
 
 __device__ inline index elements_of(const output_elements& from, index output) {
-  return from.offsets ? static_cast<index>(from.offsets[output + 1] - from.offsets[output]) : from.n;
+  return from.offsets ? static_cast<index>(from.offsets[output + 1] - from.offsets[output])
+                      : from.n;
 }
 
 // Where element i of an output lies, counted from the beginnings of the inputs.
@@ -54,7 +56,10 @@ struct finder {
       const std::int64_t at = from.offsets[output];
       return {&from, {at, at}, {1, 1}, from.places == nullptr};
     }
-    return {&from, offset_of(from.kept, from.by_kept, output), {from.reduced.each[0].x, from.reduced.each[0].y}, from.reduced.rank <= 1};
+    return {&from,
+            offset_of(from.kept, from.by_kept, output),
+            {from.reduced.each[0].x, from.reduced.each[0].y},
+            from.reduced.rank <= 1};
   }
   __device__ offset operator()(index i) const {
     const auto at = static_cast<std::int64_t>(i);
@@ -72,7 +77,8 @@ struct finder {
 __device__ inline void write_empty(index output, const output_results& how) {
   for (int k = 0; k < how.list.count; ++k)
     for (int i = 0; i < how.bytes[k]; ++i)
-      static_cast<std::byte*>(how.list.each[k].out)[output * static_cast<index>(how.bytes[k]) + static_cast<index>(i)] =
+      static_cast<std::byte*>(
+          how.list.each[k].out)[output * static_cast<index>(how.bytes[k]) + static_cast<index>(i)] =
           static_cast<std::byte>(how.empty[k] >> 8 * i);
 }
 

@@ -34,8 +34,8 @@ struct widening {
   }
 };
 
-/// Reads elements of any type that A holds, told at run time: one kernel for many types, for what is not
-/// worth one each.
+/// Reads elements of any type that A holds, told at run time: one kernel for many types, for what
+/// is not worth one each.
 template <bool Two, class A>
 struct widening_reader {
   using parameters = elements;
@@ -45,8 +45,9 @@ struct widening_reader {
   dtype type;
 
   __device__ static widening_reader at(const parameters& from, index i) {
-    return widening_reader{static_cast<const std::byte*>(from.x), static_cast<const std::byte*>(from.y), from.type}.moved(
-        static_cast<std::int64_t>(i));
+    return widening_reader{static_cast<const std::byte*>(from.x),
+                           static_cast<const std::byte*>(from.y), from.type}
+        .moved(static_cast<std::int64_t>(i));
   }
   __device__ widening_reader ahead(int k) const { return moved(k); }
   /// Calls f with a function from i to element i.
@@ -67,7 +68,8 @@ struct widening_reader {
 
  private:
   __device__ widening_reader moved(std::int64_t k) const {
-    const auto bytes = visit(type, []<class T>(std::type_identity<T>) { return static_cast<std::int64_t>(sizeof(T)); });
+    const auto bytes = visit(
+        type, []<class T>(std::type_identity<T>) { return static_cast<std::int64_t>(sizeof(T)); });
     return {x + k * bytes, two ? y + k * bytes : nullptr, type};
   }
 };
@@ -82,19 +84,24 @@ constexpr auto find_fold_with_base() {
       if constexpr (sizeof...(all) == 0) {
         return std::type_identity<void>{};
       } else {
-        return []<class C, class... Rest>(auto me, std::type_identity<C> c, std::type_identity<Rest>... rest) {
-          if constexpr (std::is_same_v<typename C::base, F>) return c;
-          else return me(me, rest...);
+        return []<class C, class... Rest>(auto me, std::type_identity<C> c,
+                                          std::type_identity<Rest>... rest) {
+          if constexpr (std::is_same_v<typename C::base, F>)
+            return c;
+          else
+            return me(me, rest...);
         }(self, all...);
       }
     };
     using T = std::conditional_t<std::is_same_v<A, double>, float, A>;
     return first(first
-#define BITFOLD_METHOD(name, ...) , std::type_identity<typename Op::template fold<method::name, A>>{}
-                 BITFOLD_METHODS(BITFOLD_METHOD)
+#define BITFOLD_METHOD(name, ...) \
+  , std::type_identity<typename Op::template fold<method::name, A>> {}
+                     BITFOLD_METHODS(BITFOLD_METHOD)
 #undef BITFOLD_METHOD
-#define BITFOLD_METHOD(name, ...) , std::type_identity<typename Op::template fold<method::name, T>>{}
-                 BITFOLD_METHODS(BITFOLD_METHOD)
+#define BITFOLD_METHOD(name, ...) \
+  , std::type_identity<typename Op::template fold<method::name, T>> {}
+                         BITFOLD_METHODS(BITFOLD_METHOD)
 #undef BITFOLD_METHOD
     );
   }
@@ -116,15 +123,15 @@ template <class F, class G>
 inline constexpr bool is_both<fold::both<F, G>> = true;
 template <class F, class A, class G, class H>
 __device__ void write_parts(const fold::both_states<G, H>& s, index n, const result& how);
-// Writes what the operation `how.op`, one of those whose folds have the base F, makes of a state; or have for a
-// base one of those that F is both of, or has the states of.
+// Writes what the operation `how.op`, one of those whose folds have the base F, makes of a state;
+// or have for a base one of those that F is both of, or has the states of.
 template <class F, class A, class S>
 __device__ void write_shared(const S& s, index n, const result& how) {
-#define BITFOLD_OP(name, inputs, takes_method, has_exact, types, ...)                                 \
-  {                                                                                              \
-    using op_fold = fold_with_base<op::name##_op, F, A, typing::types>;                          \
-    if constexpr (!std::is_void_v<op_fold>)                                                      \
-      if (how.op == op_id::name) return write_as<op_fold, typing::types, A>(s, n, how);          \
+#define BITFOLD_OP(name, inputs, takes_method, has_exact, types, ...)                   \
+  {                                                                                     \
+    using op_fold = fold_with_base<op::name##_op, F, A, typing::types>;                 \
+    if constexpr (!std::is_void_v<op_fold>)                                             \
+      if (how.op == op_id::name) return write_as<op_fold, typing::types, A>(s, n, how); \
   }
   BITFOLD_OPS(BITFOLD_OP)
 #undef BITFOLD_OP

@@ -1,6 +1,7 @@
-// Any set of reductions of the same elements in one pass. A warp reads a tile, and each fold that is wanted makes its state of it, one
-// after the other, as it does alone; from there on each has states of its own. So one kernel serves all sets. (Of short arrays several
-// warps read a tile, each for some of the folds; and the last tile, if it is short, each fold reads for itself.)
+// Any set of reductions of the same elements in one pass. A warp reads a tile, and each fold that
+// is wanted makes its state of it, one after the other, as it does alone; from there on each has
+// states of its own. So one kernel serves all sets. (Of short arrays several warps read a tile,
+// each for some of the folds; and the last tile, if it is short, each fold reads for itself.)
 #pragma once
 
 #include <bit>
@@ -15,23 +16,27 @@ template <class Set, class M>
 struct member_engine {
   using F = typename M::fold;
   using A = typename M::accumulator;
-  using source = std::conditional_t<Set::stored, stored_elements<widening<F, A>, typename Set::element>,
-                                    read_elements<widening<F, A>, widening_reader<Set::two, typename Set::wide>>>;
+  using source = std::conditional_t<
+      Set::stored, stored_elements<widening<F, A>, typename Set::element>,
+      read_elements<widening<F, A>, widening_reader<Set::two, typename Set::wide>>>;
   using type = engine<F, source, A>;
   using state = typename type::state;
 };
 
 #define BITFOLD_INLINED __attribute__((always_inline))
 
-// Calls f.template operator()<M>() for member M, of number i: by halving, past none of the others' instructions.
+// Calls f.template operator()<M>() for member M, of number i: by halving, past none of the others'
+// instructions.
 template <int Begin, int End, class List, class Function>
 __device__ __forceinline__ void visit_member(int i, const Function& f) {
   if constexpr (End - Begin == 1) {
     f.template operator()<typename List::template at<Begin>>();
   } else {
     constexpr int middle = (Begin + End) / 2;
-    if (i < middle) visit_member<Begin, middle, List>(i, f);
-    else visit_member<middle, End, List>(i, f);
+    if (i < middle)
+      visit_member<Begin, middle, List>(i, f);
+    else
+      visit_member<middle, End, List>(i, f);
   }
 }
 // Calls f.template operator()<M>(i) for each that is one of `which`.
@@ -39,7 +44,8 @@ template <class List, class Function>
 __device__ __forceinline__ void for_each_member(std::uint64_t which, const Function& f) {
   for (; which; which &= which - 1) {
     const int i = __ffsll(static_cast<long long>(which)) - 1;
-    visit_member<0, List::count, List>(i, [&]<class M>() BITFOLD_INLINED { f.template operator()<M>(i); });
+    visit_member<0, List::count, List>(
+        i, [&]<class M>() BITFOLD_INLINED { f.template operator()<M>(i); });
   }
 }
 // Of members that some share, those of one of them.
@@ -51,7 +57,8 @@ __device__ inline std::uint64_t share_of(std::uint64_t which, int sharer, int sh
   return mine;
 }
 
-// Lets the compiler not keep what it has made of a tile for one member, in registers, for the others.
+// Lets the compiler not keep what it has made of a tile for one member, in registers, for the
+// others.
 template <class T>
 __device__ void read_anew(pack<T> (&rows)[order::rows]) {
 #pragma unroll
@@ -77,12 +84,14 @@ __device__ __noinline__ void write_result(const std::byte* state, index n, int m
   });
 }
 
-// As fold_elements. The states of a member begin at byte at x room of shared memory, and at x all_nodes of the nodes, of which the first
-// one of this launch is number `begin`.
+// As fold_elements. The states of a member begin at byte at x room of shared memory, and at x
+// all_nodes of the nodes, of which the first one of this launch is number `begin`.
 template <class Set>
-__global__ void __launch_bounds__(max_threads, 1)  // else the compiler keeps to half of the registers
-    fold_elements_of_set(elements data, index n, int tiles, index count, index before, int room, std::byte* nodes, index begin,
-                         index all_nodes, const __grid_constant__ member_results how) {
+__global__ void __launch_bounds__(max_threads,
+                                  1)  // else the compiler keeps to half of the registers
+    fold_elements_of_set(elements data, index n, int tiles, index count, index before, int room,
+                         std::byte* nodes, index begin, index all_nodes,
+                         const __grid_constant__ member_results how) {
   using list = typename Set::list;
   using any = member_engine<Set, typename list::template at<0>>;
   constexpr int tile = any::type::tile;
@@ -100,12 +109,13 @@ __global__ void __launch_bounds__(max_threads, 1)  // else the compiler keeps to
     const auto from = any::source::at(data, first);
     // In shared memory, of member number i.
     const auto states = [&]<class M>(int i) BITFOLD_INLINED {
-      return reinterpret_cast<typename member_engine<Set, M>::state*>(shared_bytes + how.at[i] * room);
+      return reinterpret_cast<typename member_engine<Set, M>::state*>(shared_bytes +
+                                                                      how.at[i] * room);
     };
     const auto keep = [&]<class M>(int i, int k, auto s) BITFOLD_INLINED {
       if (t == 0)
-        states.template operator()<M>(i)[k] =
-            M::fold::template settle<typename M::accumulator>(s, before + first + static_cast<index>(k) * tile);
+        states.template operator()<M>(i)[k] = M::fold::template settle<typename M::accumulator>(
+            s, before + first + static_cast<index>(k) * tile);
     };
     const int sharers = warps > here ? warps / here : 1;
     const std::uint64_t mine = share_of(how.wanted, w % sharers, sharers);
@@ -119,16 +129,21 @@ __global__ void __launch_bounds__(max_threads, 1)  // else the compiler keeps to
     if (rest > 0)
       for_each_member<list>(own, [&]<class M>(int i) BITFOLD_INLINED {
         using E = member_engine<Set, M>;
-        keep.template operator()<M>(i, full, E::type::template short_tile<alignment::asked>(E::source::at(data, first + static_cast<index>(full) * tile), rest));
+        keep.template operator()<M>(
+            i, full,
+            E::type::template short_tile<alignment::asked>(
+                E::source::at(data, first + static_cast<index>(full) * tile), rest));
       });
     __syncthreads();
     // As fold_shared: all warps fold a member's states to 32 at most, and one those.
-    const index elements_here = left < static_cast<index>(tiles) * tile ? left : static_cast<index>(tiles) * tile;
+    const index elements_here =
+        left < static_cast<index>(tiles) * tile ? left : static_cast<index>(tiles) * tile;
     const bool many = here > warp;
     if (many) {
       for_each_member<list>(how.wanted, [&]<class M>(int i) BITFOLD_INLINED {
         auto* const of_tiles = states.template operator()<M>(i);
-        fold_every_warp<typename M::fold>(of_tiles, of_tiles + here, here, tile, elements_here, w, warps);
+        fold_every_warp<typename M::fold>(of_tiles, of_tiles + here, here, tile, elements_here, w,
+                                          warps);
       });
       __syncthreads();
     }
@@ -137,9 +152,14 @@ __global__ void __launch_bounds__(max_threads, 1)  // else the compiler keeps to
       S* const of_tiles = states.template operator()<M>(i);
       const S* const runs = many ? of_tiles + here : of_tiles;
       const int have = many ? (here + warp - 1) / warp : here;
-      const S s = fold_warp<typename M::fold>(runs[t < have ? t : 0], have, equal_runs{static_cast<index>(many ? warp * tile : tile), elements_here});
+      const S s = fold_warp<typename M::fold>(
+          runs[t < have ? t : 0], have,
+          equal_runs{static_cast<index>(many ? warp * tile : tile), elements_here});
       __syncwarp();  // of a single one others may still be reading
-      if (t == 0) (nodes ? reinterpret_cast<S*>(nodes + static_cast<index>(how.at[i]) * all_nodes) + begin + node : of_tiles)[0] = s;
+      if (t == 0)
+        (nodes ? reinterpret_cast<S*>(nodes + static_cast<index>(how.at[i]) * all_nodes) + begin +
+                     node
+               : of_tiles)[0] = s;
     });
     if (node + gridDim.x < count || nodes == nullptr) __syncthreads();
   }
@@ -153,7 +173,8 @@ __global__ void __launch_bounds__(max_threads, 1)  // else the compiler keeps to
 // As fold_nodes, a block for each member.
 template <class Set>
 __global__ void __launch_bounds__(max_threads)
-    fold_nodes_of_set(const std::byte* nodes, int count, index span, index n, const __grid_constant__ member_results how) {
+    fold_nodes_of_set(const std::byte* nodes, int count, index span, index n,
+                      const __grid_constant__ member_results how) {
 #if __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();
 #endif
@@ -161,7 +182,8 @@ __global__ void __launch_bounds__(max_threads)
   const int i = __ffsll(static_cast<long long>(mine)) - 1;
   visit_member<0, Set::list::count, typename Set::list>(i, [&]<class M>() BITFOLD_INLINED {
     using S = typename member_engine<Set, M>::state;
-    const S* const from = reinterpret_cast<const S*>(nodes + static_cast<index>(how.at[i]) * static_cast<index>(count));
+    const S* const from = reinterpret_cast<const S*>(nodes + static_cast<index>(how.at[i]) *
+                                                                 static_cast<index>(count));
     S* const states = reinterpret_cast<S*>(shared_bytes);
     const S s = fold_all_nodes<typename M::fold>(from, count, span, n, states);
     __syncthreads();
@@ -177,11 +199,14 @@ template <class Set>
 const char* launch_set(const plan& p, const arguments& a) {
   const index before = p.begin * p.node, end = p.end == p.nodes ? a.n : p.end * p.node;
   auto* const nodes = p.nodes > 1 ? static_cast<std::byte*>(a.workspace) : nullptr;
-  cudaError_t err = enqueue(fold_elements_of_set<Set>, p.blocks, p.threads, p.shared, a.where, false, a.data, end - before, p.tiles,
-                            p.end - p.begin, before, static_cast<int>(p.shared / a.members->of.state), nodes, p.begin, p.nodes, *a.members);
+  cudaError_t err = enqueue(fold_elements_of_set<Set>, p.blocks, p.threads, p.shared, a.where,
+                            false, a.data, end - before, p.tiles, p.end - p.begin, before,
+                            static_cast<int>(p.shared / a.members->of.state), nodes, p.begin,
+                            p.nodes, *a.members);
   if (err == cudaSuccess && nodes && p.end == p.nodes)
-    err = enqueue(fold_nodes_of_set<Set>, std::popcount(a.members->wanted), p.second_threads, p.second_shared, a.where, a.overlap, nodes,
-                  static_cast<int>(p.nodes), p.node, a.n, *a.members);
+    err = enqueue(fold_nodes_of_set<Set>, std::popcount(a.members->wanted), p.second_threads,
+                  p.second_shared, a.where, a.overlap, nodes, static_cast<int>(p.nodes), p.node,
+                  a.n, *a.members);
   return err == cudaSuccess ? nullptr : cudaGetErrorString(err);
 }
 

@@ -46,7 +46,8 @@ file_format format_of(const std::filesystem::path& path, const file_start& start
   if (options.recorded == file_format::raw) return named.value_or(file_format::raw);
   if (named && !options.recorded) return *named;
   if (const auto content = format_of_content(start)) return *content;
-  if (named == file_format::npz && options.recorded == named) return *named;  // one without entries is any zip archive
+  if (named == file_format::npz && options.recorded == named)
+    return *named;  // one without entries is any zip archive
   refuse_other_formats(path, start);
   return options.recorded.value_or(file_format::raw);
 }

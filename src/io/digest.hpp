@@ -1,5 +1,5 @@
-// A digest of bytes: XXH3-128 (Collet, github.com/Cyan4973/xxHash), as fast as memory and the same on
-// every machine. It finds changes, not forgeries: it is not a cryptographic hash.
+// A digest of bytes: XXH3-128 (Collet, github.com/Cyan4973/xxHash), as fast as memory and the same
+// on every machine. It finds changes, not forgeries: it is not a cryptographic hash.
 #pragma once
 
 #include <cstddef>

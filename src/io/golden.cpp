@@ -216,8 +216,9 @@ golden_result parse_result(const node& n, dtype in, bool empty) {
     const reduction r = make_reduction(op, method, in, acc, out, ddof);
     const std::uint64_t definition = n.value.contains("definition") ? n["definition"].number() : 1;
     if (const auto mine = static_cast<std::uint64_t>(definition_of(op, method)); definition != mine)
-      n.wrong(fmt::format("{} recorded by definition {}, but this bitfold has definition {}; record it anew",
-                          name(op), definition, mine));
+      n.wrong(fmt::format(
+          "{} recorded by definition {}, but this bitfold has definition {}; record it anew",
+          name(op), definition, mine));
     return {r, {out, std::stoull(n["bits"].hex(2 * size_of(out)), nullptr, 16)}};
   } catch (const error& e) {
     if (e.code() == errc::bad_input) throw;
@@ -334,7 +335,8 @@ std::string text_of(const golden& g) {
             "\"bits\": \"{}\"}}",
             k ? ", " : "", name(r.op()),
             definition != 1 ? fmt::format("\"definition\": {}, ", definition) : "", json_method(r),
-            json_acc(r), name(r.out()), r.ddof() != 0 ? fmt::format("\"ddof\": {}, ", r.ddof()) : "", json_value(v), to_hex(v));
+            json_acc(r), name(r.out()),
+            r.ddof() != 0 ? fmt::format("\"ddof\": {}, ", r.ddof()) : "", json_value(v), to_hex(v));
       }
       text += "]}";
     }

@@ -149,7 +149,7 @@ void check_mapped_files() {
 
 void survive_shorter_files() {
   page_size = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_sigaction = mapping::region::on_bus_error;
   action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
   ::sigemptyset(&action.sa_mask);

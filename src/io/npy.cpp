@@ -338,10 +338,10 @@ std::string npy_text(dtype type, std::span<const std::uint64_t> shape,
                      std::span<const std::byte> elements) {
   constexpr std::size_t header_at = 10, aligned = 64;
   const std::size_t size = size_of(type);
-  std::string text = fmt::format(
-      "\x93NUMPY{}{{'descr': '{}{}{}', 'fortran_order': False, 'shape': ({}{}), }}",
-      std::string_view("\1\0\0\0", 4), size == 1 ? '|' : '<', name(type)[0], size, fmt::join(shape, ", "),
-      shape.size() == 1 ? "," : "");
+  std::string text =
+      fmt::format("\x93NUMPY{}{{'descr': '{}{}{}', 'fortran_order': False, 'shape': ({}{}), }}",
+                  std::string_view("\1\0\0\0", 4), size == 1 ? '|' : '<', name(type)[0], size,
+                  fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
   text.append(aligned - 1 - text.size() % aligned, ' ');
   text += '\n';
   const std::size_t length = text.size() - header_at;

@@ -39,8 +39,8 @@ void refuse_second_npy(std::span<const std::byte> following);
 array parse_npy(std::span<const std::byte> file, std::optional<element_type> type,
                 const std::shared_ptr<const void>& owner);
 
-/// The bytes of a .npy file (1.0) with these elements, in row-major order. The type may not be bf16,
-/// which the format has not.
+/// The bytes of a .npy file (1.0) with these elements, in row-major order. The type may not be
+/// bf16, which the format has not.
 std::string npy_text(dtype type, std::span<const std::uint64_t> shape,
                      std::span<const std::byte> elements);
 

@@ -22,8 +22,7 @@ inline void check(const bitfold::io::array& a, std::size_t input_size) {
   require(count && *count == a.count);
   require(a.bytes() <= input_size && a.count <= 2 * input_size);
   volatile unsigned char sink = 0;
-  for (std::size_t i = 0; i < a.bytes(); ++i)
-    sink = sink ^ static_cast<unsigned char>(a.data[i]);
+  for (std::size_t i = 0; i < a.bytes(); ++i) sink = sink ^ static_cast<unsigned char>(a.data[i]);
 }
 
 /// An error from the parser: bad_input, "FIELD: WHAT", one printable line of a sensible length.

@@ -27,7 +27,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     try {
       const auto head = bitfold::io::safetensors_head_size(input, size);
       std::uint64_t end = 0;
-      for (const auto& p : bitfold::io::parse_safetensors_head(input.first(head), tensor, {}, end)) {
+      for (const auto& p :
+           bitfold::io::parse_safetensors_head(input.first(head), tensor, {}, end)) {
         fuzz::require(p.begin >= head && p.begin <= end);
         fuzz::require(p.bytes() <= end - p.begin);
       }

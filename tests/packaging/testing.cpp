@@ -8,7 +8,8 @@
 static_assert(bitfold::testing::ulp_distance(1.0f, 1.0000001f) == 1);
 static_assert(!bitfold::testing::same_bits(0.0, -0.0));
 
-// Whoever links bitfold compiles without contraction: 0.1 * 10 is 1 only where the product is rounded.
+// Whoever links bitfold compiles without contraction: 0.1 * 10 is 1 only where the product is
+// rounded.
 #include <cstdlib>
 
 namespace {

@@ -71,15 +71,17 @@ void use_method() {
 }
 
 int main() {
-  for (dtype t : all_dtypes) visit(t, []<class T>(std::type_identity<T>) {
+  for (dtype t : all_dtypes)
+    visit(t, []<class T>(std::type_identity<T>) {
       use_type<T>();
       use_accumulators<T>();
     });
   for (const auto& m : all_methods)
-    if (m.ordering != ordering::any) visit(m.id, []<class M>(std::type_identity<M>) {
-      use_method<M, float>();
-      use_method<M, double>();
-    });
+    if (m.ordering != ordering::any)
+      visit(m.id, []<class M>(std::type_identity<M>) {
+        use_method<M, float>();
+        use_method<M, double>();
+      });
 }
 
 // Several at once, an operation of the consumer's own among them, and a transform.

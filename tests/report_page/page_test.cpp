@@ -53,8 +53,8 @@ std::string file(const std::string& path) {
 
 TEST_CASE("the page holds the report, whatever its strings are") {
   json report = small;
-  for (const char* name : {"</script><script>alert(1)</script>", "<!-- <script>", "{{page.js}} {{report}}",
-                           "\xe2\x80\xa8 \" \\ \x01 \\u003c"})
+  for (const char* name : {"</script><script>alert(1)</script>", "<!-- <script>",
+                           "{{page.js}} {{report}}", "\xe2\x80\xa8 \" \\ \x01 \\u003c"})
     report["inputs"].push_back({{"id", name}, {"about", name}, {"kind", "file"}});
   const std::string page = render(report.dump());
   CHECK(json::parse(script(page, "report")) == report);
@@ -108,9 +108,11 @@ TEST_CASE("what is not a report of version 1 is refused with one line that names
         "r.json: wrong[0].contestant: is not the id of a contestant");
   CHECK(with("/wrong", {{{"contestant", "c"}, {"where", ""}}}) == "accepted");
   CHECK(with("/shapes", 1) == "r.json: shapes: is not a list");
-  const json batch{{"contestant", "c"}, {"in", "f32"}, {"layout", "rows"}, {"length", 16}, {"distinct", 1}};
+  const json batch{
+      {"contestant", "c"}, {"in", "f32"}, {"layout", "rows"}, {"length", 16}, {"distinct", 1}};
   CHECK(with("/batches", json::array({batch})) == "accepted");
-  CHECK(with("/batches", json::array({{{"contestant", "d"}}})) == "r.json: batches[0].contestant: is not the id of a contestant");
+  CHECK(with("/batches", json::array({{{"contestant", "d"}}})) ==
+        "r.json: batches[0].contestant: is not the id of a contestant");
   CHECK(with("/accuracy/0", 7) == "r.json: accuracy[0]: is not an object");
   CHECK(with("/accuracy/0/n", "many") == "r.json: accuracy[0].n: is not a number");
   CHECK(with("/accuracy/0/study", 1) == "r.json: accuracy[0].study: is not a string");

@@ -14,8 +14,8 @@ std::optional<reduction> exact_reduction(op_id op, dtype in, dtype out, int ddof
   return {};  // not an output that it can have
 }
 
-// By method exact every result has the bits of the true value, rounded once: by the reference and on the CPU,
-// in every output type.
+// By method exact every result has the bits of the true value, rounded once: by the reference and
+// on the CPU, in every output type.
 void check_exact(const elements& in, std::string_view what, int& checked) {
   for (op_id op : all_ops) {
     if (!info(op).has_exact) continue;
@@ -29,16 +29,17 @@ void check_exact(const elements& in, std::string_view what, int& checked) {
         const scalar want = round_correctly(exact, out);
         for (const scalar& got : {run(*r, mine), cpu::reduce(*r, mine.x, mine.y, mine.n)})
           if (got != want)
-            FAIL_CHECK(test::describe(*r, in.n) << " ddof=" << ddof << " on " << what << ": " << to_hex(got) << " ("
-                                                << to_string(got) << "), not " << to_hex(want));
+            FAIL_CHECK(test::describe(*r, in.n)
+                       << " ddof=" << ddof << " on " << what << ": " << to_hex(got) << " ("
+                       << to_string(got) << "), not " << to_hex(want));
         ++checked;
       }
     }
   }
 }
 
-// Elements of type t whose sum lies halfway between two numbers of type `out`, or beside that by the smallest
-// number of t. There are 2^k of them, so that this holds for their mean too.
+// Elements of type t whose sum lies halfway between two numbers of type `out`, or beside that by
+// the smallest number of t. There are 2^k of them, so that this holds for their mean too.
 std::vector<std::vector<double>> ties(dtype t, dtype out, random_source& random) {
   const float_format f = format_of(t), g = format_of(out);
   const int first = std::max(f.min_exponent, g.min_exponent - 1);
@@ -62,7 +63,8 @@ std::vector<std::vector<double>> ties(dtype t, dtype out, random_source& random)
 
 }  // namespace
 
-TEST_CASE("exact: every op, type and input has the bits of the true value, rounded once", "[truth][exact][ops]") {
+TEST_CASE("exact: every op, type and input has the bits of the true value, rounded once",
+          "[truth][exact][ops]") {
   int checked = 0;
   for (dtype t : float_types) {
     for (const input& generator : all_inputs())
@@ -75,7 +77,8 @@ TEST_CASE("exact: every op, type and input has the bits of the true value, round
         const dot_input in = dot_cancellation(n, 23, t, condition);
         const auto x = pack(in.x, t), y = pack(in.y, t);
         check_exact(as_elements(t, x, y), "dot cancellation", checked);
-        const auto a = pack(cancellation(n, 24, t, condition), t), b = pack(cancellation(n, 25, t, condition), t);
+        const auto a = pack(cancellation(n, 24, t, condition), t),
+                   b = pack(cancellation(n, 25, t, condition), t);
         check_exact(as_elements(t, a, b), "cancellation", checked);
       }
     random_source random(26);
@@ -114,8 +117,10 @@ TEST_CASE("exact: long arrays, on many threads, in any order", "[truth][exact][o
     const auto before = results();
     for (auto* a : {&x, &y}) {
       std::reverse(a->begin(), a->end());
-      for (std::size_t i = 0; i < n; ++i) std::reverse(&(*a)[i * size_of(t)], &(*a)[i * size_of(t)] + size_of(t));
-      std::rotate(a->begin(), a->begin() + static_cast<std::ptrdiff_t>(n / 3 * size_of(t)), a->end());
+      for (std::size_t i = 0; i < n; ++i)
+        std::reverse(&(*a)[i * size_of(t)], &(*a)[i * size_of(t)] + size_of(t));
+      std::rotate(a->begin(), a->begin() + static_cast<std::ptrdiff_t>(n / 3 * size_of(t)),
+                  a->end());
     }
     CHECK(results() == before);
   }

@@ -53,7 +53,8 @@ namespace {
 
 double value(scalar v) { return static_cast<double>(value_of(v)); }
 
-// What NumPy does: the mean, rounded, then the mean of the squared differences from it, both in T by pairwise sums.
+// What NumPy does: the mean, rounded, then the mean of the squared differences from it, both in T
+// by pairwise sums.
 template <class T>
 double two_pass_variance(const std::vector<double>& x) {
   const auto sum = [](auto self, std::size_t first, std::size_t n, auto term) -> T {
@@ -64,10 +65,12 @@ double two_pass_variance(const std::vector<double>& x) {
   };
   const T n = static_cast<T>(x.size());
   const T mean = sum(sum, 0, x.size(), [&](std::size_t i) { return static_cast<T>(x[i]); }) / n;
-  return sum(sum, 0, x.size(), [&](std::size_t i) {
-    const T d = static_cast<T>(x[i]) - mean;
-    return d * d;
-  }) / n;
+  return sum(sum, 0, x.size(),
+             [&](std::size_t i) {
+               const T d = static_cast<T>(x[i]) - mean;
+               return d * d;
+             }) /
+         n;
 }
 
 }  // namespace
@@ -82,13 +85,16 @@ TEST_CASE("moments: variances are at least as accurate as by two passes", "[trut
       for (std::size_t n : {3u, 10u, 33u, 100u, 257u, 1000u, 32768u})
         for (int round = 0; round < 6; ++round) {
           std::vector<double> x(n);
-          for (double& v : x) v = value(round_correctly(real(mean + deviation * random.normal()), t));
+          for (double& v : x)
+            v = value(round_correctly(real(mean + deviation * random.normal()), t));
           const auto packed = pack(x, t);
           const reduction r = make_reduction(op_id::var, {}, t);
           const real exact = exact_value(r, as_elements(t, packed));
-          if (!(exact > 0) || !(abs(exact) < ldexp(real(1), format_of(t).max_exponent - 1))) continue;
+          if (!(exact > 0) || !(abs(exact) < ldexp(real(1), format_of(t).max_exponent - 1)))
+            continue;
           const auto ulps = [&](scalar v) { return error_in_ulps(v, exact); };
-          const double theirs_now = t == dtype::f64 ? two_pass_variance<double>(x) : two_pass_variance<float>(x);
+          const double theirs_now =
+              t == dtype::f64 ? two_pass_variance<double>(x) : two_pass_variance<float>(x);
           const double mine = ulps(run(r, as_elements(t, packed)));
           worst = std::max(worst, mine);
           ours += mine;
@@ -102,9 +108,12 @@ TEST_CASE("moments: variances are at least as accurate as by two passes", "[trut
     CHECK(ours / rounds < 0.35);
   }
   // Hard by hand.
-  const auto var = [](const std::vector<double>& x) { return run(make_reduction(op_id::var, {}, dtype::f32), x); };
+  const auto var = [](const std::vector<double>& x) {
+    return run(make_reduction(op_id::var, {}, dtype::f32), x);
+  };
   CHECK(var({16777214, 16777215, 16777216}) == double{2 / 3.0f});
-  CHECK(run(make_reduction(op_id::var, {}, dtype::f64), {0x1p53 - 2, 0x1p53 - 1, 0x1p53}) == 2 / 3.0);
+  CHECK(run(make_reduction(op_id::var, {}, dtype::f64), {0x1p53 - 2, 0x1p53 - 1, 0x1p53}) ==
+        2 / 3.0);
 }
 
 TEST_CASE("moments: overflow only where the result does, and are of any scale", "[truth][ops]") {
@@ -112,7 +121,9 @@ TEST_CASE("moments: overflow only where the result does, and are of any scale", 
   for (dtype t : {dtype::bf16, dtype::f32, dtype::f64}) {
     const float_format f = format_of(t);
     const double largest = std::ldexp(2 - std::ldexp(2.0, -f.precision), f.max_exponent - 1);
-    const auto of = [&](op_id op, const std::vector<double>& x) { return run(make_reduction(op, {}, t), x); };
+    const auto of = [&](op_id op, const std::vector<double>& x) {
+      return run(make_reduction(op, {}, t), x);
+    };
     for (std::size_t n : {2u, 4u, 32u, 34u, 256u, 1000u, 5000u}) {
       std::vector<double> x(n);
       for (std::size_t i = 0; i < n; ++i) x[i] = i % 2 ? largest : -largest;
@@ -123,7 +134,8 @@ TEST_CASE("moments: overflow only where the result does, and are of any scale", 
       CHECK(std::abs(of(op_id::kurtosis, x) + 2) < 1e-15);
       // Scaled by a power of two, of elements from the smallest to the largest.
       for (double& v : x) v = value(round_correctly(real(1 + random.uniform()), t));
-      const double std = of(op_id::std, x), skewness = of(op_id::skewness, x), kurtosis = of(op_id::kurtosis, x);
+      const double std = of(op_id::std, x), skewness = of(op_id::skewness, x),
+                   kurtosis = of(op_id::kurtosis, x);
       const int least = f.min_exponent + 2 * f.precision, step = t == dtype::f64 ? 37 : 5;
       for (int e = least; e < f.max_exponent - 1; e += step) {
         std::vector<double> y = x;
@@ -139,7 +151,8 @@ TEST_CASE("moments: overflow only where the result does, and are of any scale", 
       mixed[n / 2] = largest;
       const auto packed = pack(mixed, t);
       const reduction r = make_reduction(op_id::std, {}, t);
-      CHECK(error_in_ulps(run(r, as_elements(t, packed)), exact_value(r, as_elements(t, packed))) < 0.6);
+      CHECK(error_in_ulps(run(r, as_elements(t, packed)), exact_value(r, as_elements(t, packed))) <
+            0.6);
     }
     CHECK(of(op_id::std, {largest, largest, largest}) == 0);
     CHECK(of(op_id::std, {0, 0, 0, 0}) == 0);
@@ -153,7 +166,8 @@ TEST_CASE("cosine: at most 1, of elements of any size", "[truth][ops]") {
     for (const auto& m : methods_of(op_id::cosine)) {
       const auto of = [&](const std::vector<double>& x, const std::vector<double>& y) {
         const auto a = pack(x, t), b = pack(y, t);
-        return value(run(make_reduction(op_id::cosine, m, t, {}, dtype::f64), elements{t, a.data(), b.data(), x.size()}));
+        return value(run(make_reduction(op_id::cosine, m, t, {}, dtype::f64),
+                         elements{t, a.data(), b.data(), x.size()}));
       };
       for (std::size_t n : {1u, 2u, 33u, 300u}) {
         std::vector<double> x(n), y(n);
@@ -165,10 +179,12 @@ TEST_CASE("cosine: at most 1, of elements of any size", "[truth][ops]") {
         CHECK(of(x, x) <= 1);
         CHECK(of(x, x) > 1 - 1e-6);
         const double c = of(x, y);
-        for (int e = f.min_exponent + 2 * f.precision + 10; e < f.max_exponent - 4; e += t == dtype::f64 ? 97 : 13) {
+        for (int e = f.min_exponent + 2 * f.precision + 10; e < f.max_exponent - 4;
+             e += t == dtype::f64 ? 97 : 13) {
           std::vector<double> z = x;
           for (double& v : z) v = std::ldexp(v, e);
-          if (of(z, y) != c || of(y, z) != c) FAIL_CHECK("times 2^" << e << ": " << of(z, y) << ", not " << c);
+          if (of(z, y) != c || of(y, z) != c)
+            FAIL_CHECK("times 2^" << e << ": " << of(z, y) << ", not " << c);
           CHECK(of(z, z) <= 1);
         }
       }
@@ -188,7 +204,8 @@ TEST_CASE("moments: ddof", "[truth][ops]") {
   CHECK(var(5) == inf);
   CHECK(std::isnan(run(make_reduction(op_id::var, {}, dtype::f64, {}, {}, 1), {7})));
   const auto packed = pack(x, dtype::f64);
-  for (int ddof : {4, 5}) CHECK(exact_value(op_id::var, as_elements(dtype::f64, packed), ddof) == inf);
+  for (int ddof : {4, 5})
+    CHECK(exact_value(op_id::var, as_elements(dtype::f64, packed), ddof) == inf);
   CHECK(run(make_reduction(op_id::std, {}, dtype::f64, {}, {}, 2), x) == 5);
 }
 
@@ -214,8 +231,9 @@ TEST_CASE("moments: merges of more elements than anyone has", "[truth][ops]") {
     return m;
   };
   const auto as_state = [](const std::array<real, 5>& m) {
-    return state{static_cast<double>(m[1]), 0, static_cast<double>(m[2]), 1, static_cast<double>(m[3]),
-                 static_cast<double>(m[4])};
+    return state{static_cast<double>(m[1]), 0,
+                 static_cast<double>(m[2]), 1,
+                 static_cast<double>(m[3]), static_cast<double>(m[4])};
   };
   const std::uint64_t big = 1ull << 33;
   random_source random(41);
@@ -241,8 +259,9 @@ TEST_CASE("moments: merges of more elements than anyone has", "[truth][ops]") {
     CHECK(off(got.m3, want[3], cube) < 5e-15);
     CHECK(off(got.m4, want[4], want[4]) < 5e-15);
   }
-  CHECK(op::var_fold::finish<double>(op::wide_moments<double, 2>{0, 0, static_cast<double>(big - 1), 0, 1},
-                                     fold::finishing{big, 1}) == 1);
+  CHECK(op::var_fold::finish<double>(
+            op::wide_moments<double, 2>{0, 0, static_cast<double>(big - 1), 0, 1},
+            fold::finishing{big, 1}) == 1);
 }
 
 TEST_CASE("count_distinct: of any bits, NaNs of both signs among them", "[truth][ops]") {

@@ -23,8 +23,8 @@ real measured_bound(const reduction& r, const elements& in) {
   if (m2 < ldexp(n * n, -2 * 930)) return real(inf);
   const real u = unit_roundoff(dtype::f64) * (10 + addition_depth(method_id::tree, in.n));
   const real value = abs(exact_value(r, in));
-  return u * m4 / (m2 * m2) +
-         std::max(real(value * unit_roundoff(r.out())), ldexp(real(1), format_of(r.out()).min_exponent));
+  return u * m4 / (m2 * m2) + std::max(real(value * unit_roundoff(r.out())),
+                                       ldexp(real(1), format_of(r.out()).min_exponent));
 }
 
 // The bound that is found beside a result, against the error and the a-priori bound.
@@ -32,9 +32,9 @@ void check_bound_beside(const reduction& r, const elements& in, std::string_view
                         const real& error, const real& a_priori) {
   const bounded b = cpu::reduce_with_bound(r, in.x, in.y, in.n);
   const auto fail = [&](const char* why) {
-    FAIL_CHECK(test::describe(r, in.n) << " on " << what << ": " << to_string(b.value) << " +- "
-                                       << b.bound << ", off by " << error.str(5) << ", a priori "
-                                       << a_priori.str(5) << ": " << why);
+    FAIL_CHECK(test::describe(r, in.n)
+               << " on " << what << ": " << to_string(b.value) << " +- " << b.bound << ", off by "
+               << error.str(5) << ", a priori " << a_priori.str(5) << ": " << why);
   };
   if (b.value != got) fail("other bits");
   if (!(b.bound >= 0) || error > b.bound) fail("wrong");
@@ -50,8 +50,9 @@ void check_bound_beside(const reduction& r, const elements& in, std::string_view
                          : real(0);  // the magnitudes may be of the computed terms
   if (b.bound > (1 + 2 * u) * (1.001 + sizes) * a_priori + step) fail("too large");
   // In f64 roots, quotients of roots and largest elements are not rounded again.
-  const bool stays = r.out() == dtype::f64 && (r.op() == op_id::norm_l2 || r.op() == op_id::cosine ||
-                                               r.op() == op_id::norm_inf);
+  const bool stays =
+      r.out() == dtype::f64 &&
+      (r.op() == op_id::norm_l2 || r.op() == op_id::cosine || r.op() == op_id::norm_inf);
   const real rounding = stays ? real(1.001 * u * abs(value_of(got))) : real(0);
   if (b.bound > 0 && b.bound + step + rounding < (1 - 2 * u) * 0.999 * a_priori) fail("too small");
 }
@@ -179,7 +180,8 @@ TEST_CASE("bounds: beside results, of long arrays and of products that underflow
     for (std::size_t n : {1u, 300u, 5000u}) {
       const int half = format_of(t).min_exponent / 2;
       const auto x = pack(std::vector<double>(n, std::ldexp(0.5, half)), t),
-                 y = pack(std::vector<double>(n, std::ldexp(t == dtype::f32 ? 0.375 : 0.75, half)), t);
+                 y = pack(std::vector<double>(n, std::ldexp(t == dtype::f32 ? 0.375 : 0.75, half)),
+                          t);
       const auto zeros = pack(std::vector<double>(n, 0.0), t);
       CHECK(check(as_elements(t, x, y), "tiny", {dot}) > 0.3);
       CHECK(check(as_elements(t, x, zeros), "tiny", {sum_squares, squared_distance, mse}) > 0.2);

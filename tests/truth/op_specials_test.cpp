@@ -148,16 +148,30 @@ TEST_CASE("specials: wherever they stand", "[truth][ieee][ops]") {
 }
 
 TEST_CASE("empty: what every op gives for no elements", "[truth][ops]") {
-  const std::map<op_id, double> expected{
-      {op_id::sum, 0},        {op_id::nansum, 0},        {op_id::prod, 1},
-      {op_id::mean, NAN},     {op_id::nanmean, NAN},     {op_id::any, 0},
-      {op_id::all, 1},        {op_id::count_nonzero, 0}, {op_id::sum_squares, 0},
-      {op_id::count_distinct, 0}, {op_id::logsumexp, -inf},
-      {op_id::softmax_denominator, 0},
-      {op_id::norm_l1, 0},    {op_id::norm_l2, 0},       {op_id::norm_inf, 0},
-      {op_id::var, NAN},      {op_id::std, NAN},         {op_id::skewness, NAN},
-      {op_id::kurtosis, NAN}, {op_id::dot, 0},           {op_id::squared_distance, 0},
-      {op_id::mse, NAN},      {op_id::mae, NAN},         {op_id::cosine, NAN}};
+  const std::map<op_id, double> expected{{op_id::sum, 0},
+                                         {op_id::nansum, 0},
+                                         {op_id::prod, 1},
+                                         {op_id::mean, NAN},
+                                         {op_id::nanmean, NAN},
+                                         {op_id::any, 0},
+                                         {op_id::all, 1},
+                                         {op_id::count_nonzero, 0},
+                                         {op_id::sum_squares, 0},
+                                         {op_id::count_distinct, 0},
+                                         {op_id::logsumexp, -inf},
+                                         {op_id::softmax_denominator, 0},
+                                         {op_id::norm_l1, 0},
+                                         {op_id::norm_l2, 0},
+                                         {op_id::norm_inf, 0},
+                                         {op_id::var, NAN},
+                                         {op_id::std, NAN},
+                                         {op_id::skewness, NAN},
+                                         {op_id::kurtosis, NAN},
+                                         {op_id::dot, 0},
+                                         {op_id::squared_distance, 0},
+                                         {op_id::mse, NAN},
+                                         {op_id::mae, NAN},
+                                         {op_id::cosine, NAN}};
   for (op_id op : all_ops)
     for (dtype t : all_dtypes) {
       CAPTURE(name(op), name(t));

@@ -24,8 +24,9 @@ TEST_CASE("operations: docs/operations.md lists the operations there are", "[tru
     const std::string id(op.name);
     expected.push_back("| [`" + id + "`](#" + id + ") | " + std::string(op.summary) + " | " +
                        std::to_string(op.inputs) + " | " + types[static_cast<int>(op.types)] +
-                       " | " + (op.takes_method ? "yes" : "none") + " | " + (op.has_exact ? "yes" : "none") + " | " +
-                       empty[static_cast<int>(op.empty)] + " |");
+                       " | " + (op.takes_method ? "yes" : "none") + " | " +
+                       (op.has_exact ? "yes" : "none") + " | " + empty[static_cast<int>(op.empty)] +
+                       " |");
   }
   CHECK(listed == expected);
   std::vector<std::string> names;
@@ -55,7 +56,8 @@ TEST_CASE("operations: the examples of docs/operations.md are right", "[truth][o
     REQUIRE(op);
     shown.insert(m[1]);
     const auto x = pack(numbers(m[2]), dtype::f64), y = pack(numbers(m[3]), dtype::f64);
-    CHECK(to_string(run(make_reduction(*op, {}, dtype::f64), as_elements(dtype::f64, x, y))) == m[4]);
+    CHECK(to_string(run(make_reduction(*op, {}, dtype::f64), as_elements(dtype::f64, x, y))) ==
+          m[4]);
   }
   CHECK(shown.size() == all_ops.size());
 }
@@ -104,14 +106,16 @@ TEST_CASE("operations: roots and quotients are those of what they are made of", 
         if (acc < t) continue;
         const auto x = test::make_data(t, test::kind::near_one, n, 7);
         const auto y = test::make_data(t, test::kind::near_one, n, 8);
-        const elements xy = as_elements(t, x, y), only_x = as_elements(t, x), only_y = as_elements(t, y);
+        const elements xy = as_elements(t, x, y), only_x = as_elements(t, x),
+                       only_y = as_elements(t, y);
         const auto of = [&](op_id op, std::optional<method_id> m, dtype a, const elements& in) {
           return static_cast<double>(
               value_of(run(make_reduction(op, m, t, a, f64), of_op(in, op))));
         };
         CAPTURE(name(t), name(acc), n);
         // var is rounded only where it is the result.
-        CHECK(of(op_id::std, {}, acc, xy) == Approx(std::sqrt(of(op_id::var, {}, acc, xy))).epsilon(0x1p-51));
+        CHECK(of(op_id::std, {}, acc, xy) ==
+              Approx(std::sqrt(of(op_id::var, {}, acc, xy))).epsilon(0x1p-51));
         for (const auto& m : methods_of(op_id::cosine)) {  // not exact: its parts are not rounded
           CAPTURE(name(m));
           const double xx = of(op_id::sum_squares, m, acc, only_x);

@@ -31,7 +31,8 @@ using namespace accuracy;
 
 inline constexpr double inf = std::numeric_limits<double>::infinity();
 
-inline elements as_elements(dtype t, const std::vector<std::byte>& x, const std::vector<std::byte>& y = {}) {
+inline elements as_elements(dtype t, const std::vector<std::byte>& x,
+                            const std::vector<std::byte>& y = {}) {
   return {t, x.data(), y.empty() ? nullptr : y.data(), x.size() / size_of(t)};
 }
 
@@ -43,7 +44,8 @@ inline scalar run(const reduction& r, const elements& in) {
   return reference(r, in.x, info(r.op()).inputs == 2 ? in.y : nullptr, in.n);
 }
 
-inline double run(const reduction& r, const std::vector<double>& x, const std::vector<double>& y = {}) {
+inline double run(const reduction& r, const std::vector<double>& x,
+                  const std::vector<double>& y = {}) {
   const auto a = pack(x, r.in()), b = pack(y, r.in());
   return static_cast<double>(value_of(run(r, as_elements(r.in(), a, b))));
 }

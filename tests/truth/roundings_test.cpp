@@ -55,7 +55,8 @@ TEMPLATE_TEST_CASE("arith: quotients of two-part sums round once", "[truth][arit
       // Floats over few, which have a way of their own.
       const std::uint64_t few = 1 + random.bits() % (random.below(2) ? 100 : 1 << 24);
       const float close = static_cast<float>(real(target * few));
-      for (const float v : {close, std::nextafter(close, 0.0f), std::nextafter(close, std::numeric_limits<float>::infinity())})
+      for (const float v : {close, std::nextafter(close, 0.0f),
+                            std::nextafter(close, std::numeric_limits<float>::infinity())})
         check(sign() * static_cast<double>(v), 0, few);
     }
     // Any sums.

@@ -79,5 +79,6 @@ TEST_CASE("specials: sums that overflow are infinite", "[truth][ieee]") {
   CHECK(sum({-max, -0x1p102f, -0x1p102f}) == scalar_of(-INFINITY));
   // In between, nothing overflows by exact.
   const std::vector<float> x{max, max, -max};
-  CHECK(reference(make_reduction(op_id::sum, method_id::exact, dtype::f32), x.data(), 3) == scalar_of(max));
+  CHECK(reference(make_reduction(op_id::sum, method_id::exact, dtype::f32), x.data(), 3) ==
+        scalar_of(max));
 }

@@ -39,7 +39,8 @@ exact_sum sum_of(const std::vector<T>& x) {
   return sum_exactly(dtype_of<T>, x.data(), x.size());
 }
 
-inline scalar reduce(method_id method, dtype in, dtype acc, dtype out, const std::vector<std::byte>& x) {
+inline scalar reduce(method_id method, dtype in, dtype acc, dtype out,
+                     const std::vector<std::byte>& x) {
   return reference(make_reduction(op_id::sum, method, in, acc, out), x.data(),
                    x.size() / size_of(in));
 }

@@ -1,28 +1,29 @@
-// The canonical order on one thread, in vectors. Included once per target, after that target's `simd`,
-// `arith`, `order`, `method` and `fold`, inside that target's namespace.
+// The canonical order on one thread, in vectors. Included once per target, after that target's
+// `simd`, `arith`, `order`, `method` and `fold`, inside that target's namespace.
 //
 // A vector holds neighbouring lanes, so the fold needs one step only: merge_pairs takes two
 // neighbouring vectors of partial results and returns one, half as deep. Repeated within a leaf and
-// then across leaves, that is the whole tree; the lanes of a vector are folded among themselves only at
-// the very end of a run.
+// then across leaves, that is the whole tree; the lanes of a vector are folded among themselves
+// only at the very end of a run.
 //
-// BITFOLD_LEAF is the specifier of the function that folds a leaf, BITFOLD_UNROLL_VECTORS stands before loops
-// that are worth unrolling where they are over vectors.
+// BITFOLD_LEAF is the specifier of the function that folds a leaf, BITFOLD_UNROLL_VECTORS stands
+// before loops that are worth unrolling where they are over vectors.
 
 template <class F>
 inline constexpr bool is_plain_sum = false;
 template <class M>
 inline constexpr bool is_plain_sum<fold::additive<M, fold::itself>> = true;
 
-// Arithmetic so short that only loads one behind the other keep the memory busy: in AVX-512's registers, as in smaller ones
-// it takes a tenth longer in cache.
+// Arithmetic so short that only loads one behind the other keep the memory busy: in AVX-512's
+// registers, as in smaller ones it takes a tenth longer in cache.
 template <class F>
 inline constexpr bool loads_in_turn = false;
 template <class M>
 inline constexpr bool loads_in_turn<fold::additive<M, fold::itself>> = !M::compensated;
 
-/// Elements T in memory, at any alignment, widened to A, as fold F takes them: where a leaf begins, and its
-/// place in the run. Any other source has the same members, and value for what a fold takes.
+/// Elements T in memory, at any alignment, widened to A, as fold F takes them: where a leaf begins,
+/// and its place in the run. Any other source has the same members, and value for what a fold
+/// takes.
 template <class F, class T, class A>
 struct stored {
   using accumulator = A;
@@ -30,7 +31,8 @@ struct stored {
   order::index first;
 
   BITFOLD_INLINE stored ahead(int elements) const {
-    return {x + elements, F::takes == fold::input::two ? y + elements : y, first + static_cast<order::index>(elements)};
+    return {x + elements, F::takes == fold::input::two ? y + elements : y,
+            first + static_cast<order::index>(elements)};
   }
   /// As many neighbouring elements as a vector has, from element i of the leaf on.
   BITFOLD_INLINE auto elements(int i) const {
@@ -50,10 +52,11 @@ struct stored {
     else
       return get(x);
   }
-  /// The first n (if any) of the elements from element i on, at most as many as a vector has; then the zero that
-  /// changes no sum.
+  /// The first n (if any) of the elements from element i on, at most as many as a vector has; then
+  /// the zero that changes no sum.
   BITFOLD_INLINE auto first_elements(int i, int n) const {
-    return taken(i, [n](const T* p) BITFOLD_LAMBDA { return simd::load_first<A>(p, n > 0 ? n : 0); });
+    return taken(i,
+                 [n](const T* p) BITFOLD_LAMBDA { return simd::load_first<A>(p, n > 0 ? n : 0); });
   }
   template <class Load>
   BITFOLD_INLINE auto taken(int i, Load load) const {
@@ -93,9 +96,10 @@ struct engine {
 
   // [a0 . a1, a2 . a3, ..., b0 . b1, ...]; each of these is the state of `each` elements.
   BITFOLD_INLINE static state merge_pairs(state a, state b, index each) {
-    return F::merge(state::zip([](auto x, auto y) BITFOLD_LAMBDA { return simd::even(x, y); }, a, b),
-                    state::zip([](auto x, auto y) BITFOLD_LAMBDA { return simd::odd(x, y); }, a, b),
-                    bitfold::fold::counts{each, each});
+    return F::merge(
+        state::zip([](auto x, auto y) BITFOLD_LAMBDA { return simd::even(x, y); }, a, b),
+        state::zip([](auto x, auto y) BITFOLD_LAMBDA { return simd::odd(x, y); }, a, b),
+        bitfold::fold::counts{each, each});
   }
 
   // All lanes of s, of `each` elements each, folded into one.
@@ -108,10 +112,9 @@ struct engine {
   template <int Count>
   BITFOLD_INLINE static void fold_vectors(state (&v)[Count], index each) {
     BITFOLD_UNROLL
-    for (int step = 1; step < Count; step *= 2)
-      BITFOLD_UNROLL
-      for (int left = 0; left + step < Count; left += 2 * step)
-        v[left] = merge_pairs(v[left], v[left + step], each * static_cast<index>(step));
+    for (int step = 1; step < Count; step *= 2) BITFOLD_UNROLL
+    for (int left = 0; left + step < Count; left += 2 * step)
+      v[left] = merge_pairs(v[left], v[left + step], each * static_cast<index>(step));
   }
 
   BITFOLD_LEAF static state full_leaf(Source p) {
@@ -128,8 +131,10 @@ struct engine {
             order::rows,
             [=](int r, int l) BITFOLD_LAMBDA {
               const auto x = p.elements(r * order::lanes + (g * beside + l) * width);
-              if constexpr (loads_in_turn<F> && sizeof(V) == 64) return simd::in_turn(x);
-              else return x;
+              if constexpr (loads_in_turn<F> && sizeof(V) == 64)
+                return simd::in_turn(x);
+              else
+                return x;
             },
             lane);
         fold_vectors(lane, order::rows);
@@ -147,7 +152,8 @@ struct engine {
     index each[order::lanes];
     for (int l = 0; l < count; ++l) {
       const int rows = order::lane_size(size, l);
-      v[l] = method::fold_lane<F, order::rows>(rows, [=](int r) { return p.element(r * order::lanes + l); });
+      v[l] = method::fold_lane<F, order::rows>(
+          rows, [=](int r) { return p.element(r * order::lanes + l); });
       each[l] = static_cast<index>(rows);
     }
     for (int step = 1; step < count; step *= 2)
@@ -158,7 +164,8 @@ struct engine {
     return v[0];
   }
 
-  // Whether short leaves are folded in vectors: lanes of different lengths side by side would want a count each.
+  // Whether short leaves are folded in vectors: lanes of different lengths side by side would want
+  // a count each.
   static constexpr bool short_in_vectors() {
     using result = decltype(fold_lanes(std::declval<state>(), order::rows));
     return width > 1 && !F::counted && std::is_same_v<result, scalar_state>;
@@ -170,8 +177,8 @@ struct engine {
       return F::template settle<A>(short_leaf_by_lanes(p, size), 0);
     } else if constexpr (is_plain_sum<F>) {
       if (size <= 8) return short_leaf_by_lanes(p, size);
-      // The zero that changes no sum stands for what is missing: only in the signs of zeros among kahan's
-      // errors does that show, and those show in no result.
+      // The zero that changes no sum stands for what is missing: only in the signs of zeros among
+      // kahan's errors does that show, and those show in no result.
       state v[columns];
       for (int c = 0; c < columns; ++c)
         v[c] = method::fold_lane<F, order::rows>(rows + (rest > 0), [&](int r) BITFOLD_LAMBDA {
@@ -198,9 +205,9 @@ struct engine {
         } else if (longer >= width) {
           v[c] = lane(rows + 1);
         } else {
-          v[c] = state::zip(
-              [=](auto x, auto y) BITFOLD_LAMBDA { return simd::first_n_of(longer, x, y); },
-              lane(rows + 1), lane(rows));
+          v[c] = state::zip([=](auto x, auto y)
+                                BITFOLD_LAMBDA { return simd::first_n_of(longer, x, y); },
+                            lane(rows + 1), lane(rows));
         }
       }
       fold_vectors(v, 0);
@@ -208,8 +215,8 @@ struct engine {
     }
   }
 
-  // Leaves folded at once, before any counter. Larger states are merged as fast one by one, and code for four is four times
-  // as long.
+  // Leaves folded at once, before any counter. Larger states are merged as fast one by one, and
+  // code for four is four times as long.
   static constexpr int group = is_plain_sum<F> || sizeof(state) == sizeof(V) ? 4 : 1;
   static constexpr index of_group = group * order::leaf / width, of_leaf = order::leaf / width;
   BITFOLD_INLINE static state fold_group(Source p) {
@@ -233,14 +240,16 @@ struct engine {
     }
   };
 
-  /// `leaves` full leaves from p on and a short one of `tail` elements (at least one element in all) into
-  /// one settled state; places are counted from `first`, where p is.
+  /// `leaves` full leaves from p on and a short one of `tail` elements (at least one element in
+  /// all) into one settled state; places are counted from `first`, where p is.
   static auto run(Source p, index leaves, int tail, index first) {
     if (leaves == 0) return F::template settle<A>(short_leaf(p, tail), first);
     counter c;
-    for (index l = 0; l < leaves / group; ++l, p = p.ahead(group * order::leaf)) c.push(fold_group(p), l, of_group);
+    for (index l = 0; l < leaves / group; ++l, p = p.ahead(group * order::leaf))
+      c.push(fold_group(p), l, of_group);
     // Leaves left over: their subtrees are smaller than any in the counter, so count anew above it.
-    for (index l = 0; l < leaves % group; ++l, p = p.ahead(order::leaf)) c.push(full_leaf(p), l, of_leaf);
+    for (index l = 0; l < leaves % group; ++l, p = p.ahead(order::leaf))
+      c.push(full_leaf(p), l, of_leaf);
 
     using settled = decltype(F::template settle<A>(fold_lanes(c.pending[0], 1), first));
     bool have = tail > 0;
@@ -249,7 +258,8 @@ struct engine {
     if (have) total = F::template settle<A>(short_leaf(p, tail), first);
     while (c.depth > 0) {
       --c.depth;
-      const settled s = F::template settle<A>(fold_lanes(c.pending[c.depth], c.each[c.depth]), first);
+      const settled s =
+          F::template settle<A>(fold_lanes(c.pending[c.depth], c.each[c.depth]), first);
       const index here = c.each[c.depth] * width;
       total = have ? F::merge(s, total, bitfold::fold::counts{here, n}) : s;
       n += here;

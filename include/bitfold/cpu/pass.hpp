@@ -1,5 +1,5 @@
-// One pass over the elements for several reductions at once, those of the caller's own among them: the seam
-// under bitfold::reduce (bitfold/reduce.hpp), with types hidden behind functions.
+// One pass over the elements for several reductions at once, those of the caller's own among them:
+// the seam under bitfold::reduce (bitfold/reduce.hpp), with types hidden behind functions.
 #pragma once
 
 #include <cstddef>
@@ -30,16 +30,16 @@ struct pass {
   std::span<const reduction> all;
   /// The inputs of `all`, as stored (y is null where they take one);
   const void *x = nullptr, *y = nullptr;
-  /// or, if there is this function, made run by run: elements first to first + n, written to x and y (the latter only
-  /// where it makes two).
+  /// or, if there is this function, made run by run: elements first to first + n, written to x and
+  /// y (the latter only where it makes two).
   void (*make)(const void* source, order::index first, std::size_t n, void* x, void* y) = nullptr;
   const void* source = nullptr;
   bool makes_two = false;
   std::span<const own_fold> own;
 };
 
-/// Results of `all` go to `out`, those of `own` to where they say. Errors as in reduce(); no elements are
-/// an error here if there is a fold of the caller's own.
+/// Results of `all` go to `out`, those of `own` to where they say. Errors as in reduce(); no
+/// elements are an error here if there is a fold of the caller's own.
 void reduce(const pass& p, std::span<scalar> out, const options& how = {});
 
 }  // namespace bitfold::cpu

@@ -1,5 +1,5 @@
-// The CPU's engine for "vectors" of one element, plain C++: for machines without the SIMD targets, and for
-// folds that are not bitfold's own.
+// The CPU's engine for "vectors" of one element, plain C++: for machines without the SIMD targets,
+// and for folds that are not bitfold's own.
 #pragma once
 
 #include <cstddef>

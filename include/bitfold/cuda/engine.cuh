@@ -1,9 +1,10 @@
-// The canonical order on a GPU. A warp folds a tile of 4 KiB at once: 32 threads x 8 rows x 16 bytes,
-// so that each thread owns 16 / sizeof(T) neighbouring lanes and a tile is a whole number of leaves for
-// every type. A block folds a node of neighbouring tiles, one block folds the nodes. Lanes in a thread,
-// threads in a warp, tiles in a block, nodes: each step is the same adjacent fold, further up the tree,
-// and which warp or block takes which tile shows in no bit. Of short arrays, which wait rather than read,
-// a warp folds a leaf, with a lane for each thread, and a block a node of neighbouring leaves.
+// The canonical order on a GPU. A warp folds a tile of 4 KiB at once: 32 threads x 8 rows x 16
+// bytes, so that each thread owns 16 / sizeof(T) neighbouring lanes and a tile is a whole number of
+// leaves for every type. A block folds a node of neighbouring tiles, one block folds the nodes.
+// Lanes in a thread, threads in a warp, tiles in a block, nodes: each step is the same adjacent
+// fold, further up the tree, and which warp or block takes which tile shows in no bit. Of short
+// arrays, which wait rather than read, a warp folds a leaf, with a lane for each thread, and a
+// block a node of neighbouring leaves.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -26,8 +27,9 @@ __device__ S from_first(S s) {
   return s.map([](auto v) { return __shfl_sync(all_threads, v, 0); });
 }
 
-// Folds the states of the first `count` threads of a warp into its thread 0; or of every First-th of them, where
-// others hold nothing. The states of `width` threads from thread `first` on are of n_of(first, width) elements.
+// Folds the states of the first `count` threads of a warp into its thread 0; or of every First-th
+// of them, where others hold nothing. The states of `width` threads from thread `first` on are of
+// n_of(first, width) elements.
 template <class F, int First = 1, class S, class Count>
 __device__ S fold_warp(S s, int count, Count n_of) {
   const int t = threadIdx.x % warp;
@@ -36,13 +38,14 @@ __device__ S fold_warp(S s, int count, Count n_of) {
     if (d >= count) break;
     const S right = from_right(s, d);
     if (t + d < count)
-      s = F::merge(s, right, fold::counts{n_of(t, d), n_of(t + d, t + 2 * d < count ? d : count - t - d)});
+      s = F::merge(s, right,
+                   fold::counts{n_of(t, d), n_of(t + d, t + 2 * d < count ? d : count - t - d)});
   }
   return s;
 }
 
-// The same where all threads of a warp, or of every Last of them, or the first `last`, a power of two, hold a state; of_width(width)
-// says how many elements `width` threads have.
+// The same where all threads of a warp, or of every Last of them, or the first `last`, a power of
+// two, hold a state; of_width(width) says how many elements `width` threads have.
 template <class F, int First = 1, int Last = warp, class S, class Count>
 __device__ S fold_whole_warp(S s, Count of_width, int last = Last) {
 #pragma unroll
@@ -64,9 +67,11 @@ __device__ void fold_owned(S (&v)[Max], int count, Count n_of) {
     for (int left = 0; left < Max; left += 2 * step) {
       if (left + step < Max) {
         if (left + step < count)
-          v[left] = F::merge(v[left], v[left + step],
-                             fold::counts{n_of(left, step),
-                                          n_of(left + step, left + 2 * step < count ? step : count - left - step)});
+          v[left] = F::merge(
+              v[left], v[left + step],
+              fold::counts{
+                  n_of(left, step),
+                  n_of(left + step, left + 2 * step < count ? step : count - left - step)});
       }
     }
   }
@@ -76,7 +81,8 @@ __device__ void fold_owned(S (&v)[Max], int count, Count n_of) {
 struct equal_runs {
   index span, n;
   __device__ index operator()(int first, int width) const {
-    const index begin = static_cast<index>(first) * span, end = begin + static_cast<index>(width) * span;
+    const index begin = static_cast<index>(first) * span,
+                end = begin + static_cast<index>(width) * span;
     return (end < n ? end : n) - begin;
   }
 };
@@ -89,12 +95,14 @@ struct leaf_lanes {
   int size;
   __device__ index operator()(int first, int width) const {
     const int more = size % order::lanes - first;  // lanes from `first` on that have one row more
-    return static_cast<index>(size / order::lanes * width + (more < 0 ? 0 : more < width ? more : width));
+    return static_cast<index>(size / order::lanes * width + (more < 0       ? 0
+                                                             : more < width ? more
+                                                                            : width));
   }
 };
 
-// 16 bytes of elements, kept as the words they came in: the compiler would otherwise give every small
-// element a register of its own.
+// 16 bytes of elements, kept as the words they came in: the compiler would otherwise give every
+// small element a register of its own.
 template <class T>
 struct pack {
   static constexpr int size = 16 / sizeof(T);
@@ -128,8 +136,8 @@ struct pack {
   }
 };
 
-// 16 bytes at p, past the coherence of the first-level cache: nobody writes them meanwhile. Volatile,
-// so that the loads of a tile stay together, ahead of the fold of the tile before.
+// 16 bytes at p, past the coherence of the first-level cache: nobody writes them meanwhile.
+// Volatile, so that the loads of a tile stay together, ahead of the fold of the tile before.
 template <bool Aligned, class T>
 __device__ pack<T> load_pack(const T* p) {
   pack<T> v;
@@ -145,10 +153,12 @@ __device__ pack<T> load_pack(const T* p) {
   return v;
 }
 
-// A source of elements, at some place of the array: how a warp reads a tile, `owned` neighbouring lanes for
-// each thread, order::rows of each. What a fold takes for an element is made by Take (below).
+// A source of elements, at some place of the array: how a warp reads a tile, `owned` neighbouring
+// lanes for each thread, order::rows of each. What a fold takes for an element is made by Take
+// (below).
 
-/// Whether a kernel knows that its elements are aligned to 16 bytes, knows that they are not, or looks.
+/// Whether a kernel knows that its elements are aligned to 16 bytes, knows that they are not, or
+/// looks.
 enum class alignment { known, missing, asked };
 
 /// A thread's part of a tile, as it was read: whatever Take is.
@@ -178,7 +188,8 @@ struct stored_elements {
   using raw = stored_tile<T, two>;
   using packs = typename raw::packs;
   __device__ static stored_elements at(const elements& from, index i) {
-    return {static_cast<const T*>(from.x) + i, two ? static_cast<const T*>(from.y) + i : nullptr, from.aligned};
+    return {static_cast<const T*>(from.x) + i, two ? static_cast<const T*>(from.y) + i : nullptr,
+            from.aligned};
   }
   __device__ stored_elements ahead(int k) const { return {x + k, two ? y + k : y, aligned}; }
   template <alignment How>
@@ -227,7 +238,8 @@ struct stored_elements {
   }
 };
 
-/// Elements that are values when they are read: one at a time from a Reader, `one(i)` and `ahead(k)`.
+/// Elements that are values when they are read: one at a time from a Reader, `one(i)` and
+/// `ahead(k)`.
 template <class Take, class Reader>
 struct read_elements {
   using parameters = typename Reader::parameters;
@@ -250,7 +262,9 @@ struct read_elements {
     });
     return v;
   }
-  __device__ static auto get(const raw& v, int r, int i, int place) { return Take::made(v.row[r][i], place); }
+  __device__ static auto get(const raw& v, int r, int i, int place) {
+    return Take::made(v.row[r][i], place);
+  }
   __device__ single one(int i) const {
     single s;
     from.read([&](auto get_one) { s = get_one(i); });
@@ -269,8 +283,8 @@ struct read_elements {
 // F: a fold without its finish. Source: where the elements are. A: what they are widened to.
 template <class F, class Source, class A>
 struct engine {
-  static constexpr int owned = Source::owned;           // lanes of a thread
-  static constexpr int group = order::lanes / owned;     // threads on a leaf
+  static constexpr int owned = Source::owned;              // lanes of a thread
+  static constexpr int group = order::lanes / owned;       // threads on a leaf
   static constexpr int tile = warp * owned * order::rows;  // elements
   static_assert(order::lanes == warp && group <= warp && tile % order::leaf == 0);
 
@@ -282,7 +296,9 @@ struct engine {
     return method::fold_lane<F, order::rows>(count, get);
   }
   struct any_element {
-    BITFOLD_HD auto operator()(int) const { return decltype(Source::made(std::declval<typename Source::single>(), 0)){}; }
+    BITFOLD_HD auto operator()(int) const {
+      return decltype(Source::made(std::declval<typename Source::single>(), 0)){};
+    }
   };
   // Places are counted from the start of the tile, or leaf.
   using local = decltype(method::fold_lane<F, order::rows>(1, any_element{}));
@@ -302,15 +318,18 @@ struct engine {
     local s[owned];
 #pragma unroll
     for (int i = 0; i < owned; ++i)
-      s[i] = lane(order::rows, [&](int r) { return Source::get(v, r, i, first + r * order::lanes + i); });
+      s[i] = lane(order::rows,
+                  [&](int r) { return Source::get(v, r, i, first + r * order::lanes + i); });
     fold_owned<F>(s, owned, [](int, int width) { return static_cast<index>(width * order::rows); });
     return s[0];
   }
-  __device__ static local fold_tile(const raw& v) { return fold_whole_warp<F>(fold_lanes(v), elements_of_threads{}); }
+  __device__ static local fold_tile(const raw& v) {
+    return fold_whole_warp<F>(fold_lanes(v), elements_of_threads{});
+  }
 
-  // The last tile, 1 <= size < tile elements: full leaves as in a full tile, the short one by a thread for each
-  // lane, then one with another. Kept out of line: its instructions would only be in the way of the short
-  // kernels that don't need it.
+  // The last tile, 1 <= size < tile elements: full leaves as in a full tile, the short one by a
+  // thread for each lane, then one with another. Kept out of line: its instructions would only be
+  // in the way of the short kernels that don't need it.
   template <alignment How>
   __device__ __noinline__ static local short_tile(Source from, int size) {
     const int t = threadIdx.x % warp, full = size / order::leaf, rest = size % order::leaf;
@@ -334,16 +353,17 @@ struct engine {
     if (rest > 0) {
       local last;
       if (t < rest)
-        last = lane(order::lane_size(rest, t),
-                    [&](int r) { return Source::made(x[r], full * order::leaf + r * order::lanes + t); });
+        last = lane(order::lane_size(rest, t), [&](int r) {
+          return Source::made(x[r], full * order::leaf + r * order::lanes + t);
+        });
       last = from_first(fold_warp<F>(last, order::lane_count(rest), leaf_lanes{rest}));
       if (t == full * group) s = last;
     }
     return fold_warp<F, group>(s, (full + (rest > 0)) * group, elements_of_leaves{size});
   }
 
-  // A leaf of 1 <= size <= order::leaf elements from `begin` on, a thread for each lane. (Shared with short_tile, its loads cost other
-  // kernels registers.)
+  // A leaf of 1 <= size <= order::leaf elements from `begin` on, a thread for each lane. (Shared
+  // with short_tile, its loads cost other kernels registers.)
   __device__ static local fold_leaf(const Source& from, int begin, int size) {
     const int t = threadIdx.x % warp, rows = order::lane_size(size, t), first = begin + t;
     typename Source::single x[order::rows];
@@ -355,7 +375,8 @@ struct engine {
         if (r < rows) x[r] = from.one(first + r * order::lanes);
     }
     local s;
-    if (rows > 0) s = lane(rows, [&](int r) { return Source::made(x[r], first + r * order::lanes); });
+    if (rows > 0)
+      s = lane(rows, [&](int r) { return Source::made(x[r], first + r * order::lanes); });
     if (size == order::leaf) return fold_whole_warp<F>(s, span_of{order::rows});
     return fold_warp<F>(s, order::lane_count(size), leaf_lanes{size});
   }
@@ -363,7 +384,9 @@ struct engine {
  private:
   // Elements of `width` threads, each with all rows of its lanes;
   struct elements_of_threads {
-    __device__ index operator()(int width) const { return static_cast<index>(width * order::rows * owned); }
+    __device__ index operator()(int width) const {
+      return static_cast<index>(width * order::rows * owned);
+    }
   };
   // of the leaves of these threads, in a tile of `size`.
   struct elements_of_leaves {
@@ -375,9 +398,11 @@ struct engine {
   };
 };
 
-// Of states, each of `span` elements, the last of fewer, of n in all: states 32 k to 32 k + 31 into folded[k], for k = first, first + step, ...
+// Of states, each of `span` elements, the last of fewer, of n in all: states 32 k to 32 k + 31 into
+// folded[k], for k = first, first + step, ...
 template <class F, class S>
-__device__ void fold_every_warp(const S* states, S* folded, int count, index span, index n, int first, int step) {
+__device__ void fold_every_warp(const S* states, S* folded, int count, index span, index n,
+                                int first, int step) {
   const int t = threadIdx.x % warp;
   for (int k = first; k * warp < count; k += step) {
     const int here = count - k * warp;
@@ -391,8 +416,8 @@ __device__ void fold_every_warp(const S* states, S* folded, int count, index spa
   }
 }
 
-// Folds `count` <= 1024 states in shared memory, visible to the block, into thread 0; each is of `span`
-// elements, the last of fewer, of n in all. Room for count / 32 more states follows them.
+// Folds `count` <= 1024 states in shared memory, visible to the block, into thread 0; each is of
+// `span` elements, the last of fewer, of n in all. Room for count / 32 more states follows them.
 template <class F, class S>
 __device__ S fold_shared(S* states, int count, index span, index n) {
   const int w = threadIdx.x / warp, t = threadIdx.x % warp;
@@ -411,12 +436,13 @@ __device__ S fold_shared(S* states, int count, index span, index n) {
 
 extern __shared__ __align__(16) std::byte shared_bytes[];
 
-// First pass: a block folds a node of up to `tiles` tiles of n elements, which have `before` others before them; without
-// room for nodes a single one is the result. `how` writes the result: how.write<F, A>(state, n).
+// First pass: a block folds a node of up to `tiles` tiles of n elements, which have `before` others
+// before them; without room for nodes a single one is the result. `how` writes the result:
+// how.write<F, A>(state, n).
 template <class F, class Source, class A, alignment How, class Result>
 __global__ void __launch_bounds__(max_threads)
-    fold_elements(typename Source::parameters data, index n, int tiles, index count, index before, void* nodes,
-                  const __grid_constant__ Result how) {
+    fold_elements(typename Source::parameters data, index n, int tiles, index count, index before,
+                  void* nodes, const __grid_constant__ Result how) {
   using E = engine<F, Source, A>;
   using S = typename E::state;
 #if __CUDA_ARCH__ >= 900
@@ -432,7 +458,8 @@ __global__ void __launch_bounds__(max_threads)
     const Source from = Source::at(data, first);
     const auto load = [&](int k) { return E::template load_tile<How>(from.ahead(k * E::tile)); };
     const auto keep = [&](int k, typename E::local s) {
-      if (t == 0) states[k] = F::template settle<A>(s, before + first + static_cast<index>(k) * E::tile);
+      if (t == 0)
+        states[k] = F::template settle<A>(s, before + first + static_cast<index>(k) * E::tile);
     };
     if constexpr (!Source::small) {  // two tiles would not fit in the registers
       for (int k = w; k < full; k += warps) keep(k, E::fold_tile(load(k)));
@@ -449,7 +476,8 @@ __global__ void __launch_bounds__(max_threads)
     if (rest > 0 && w == full % warps)
       keep(full, E::template short_tile<How>(from.ahead(full * E::tile), rest));
     __syncthreads();
-    const index here = left < static_cast<index>(tiles) * E::tile ? left : static_cast<index>(tiles) * E::tile;
+    const index here =
+        left < static_cast<index>(tiles) * E::tile ? left : static_cast<index>(tiles) * E::tile;
     const S s = fold_shared<F>(states, full + (rest > 0), E::tile, here);
     if (threadIdx.x == 0) {
       if (count == 1 && nodes == nullptr)  // (asking for the second alone costs 20 registers)
@@ -461,10 +489,12 @@ __global__ void __launch_bounds__(max_threads)
   }
 }
 
-// The same of short arrays, in nodes of as many leaves as a block has warps: each takes a leaf, a thread for each lane. Alone: of one node.
+// The same of short arrays, in nodes of as many leaves as a block has warps: each takes a leaf, a
+// thread for each lane. Alone: of one node.
 template <class F, class Source, class A, bool Alone, class Result>
 __global__ void __launch_bounds__(max_threads)
-    fold_leaves(typename Source::parameters data, int n, int before, void* nodes, const __grid_constant__ Result how) {
+    fold_leaves(typename Source::parameters data, int n, int before, void* nodes,
+                const __grid_constant__ Result how) {
   using E = engine<F, Source, A>;
   using S = typename E::state;
 #if __CUDA_ARCH__ >= 900
@@ -472,16 +502,20 @@ __global__ void __launch_bounds__(max_threads)
 #endif
   S* const states = reinterpret_cast<S*>(shared_bytes);
   const int w = threadIdx.x / warp, t = threadIdx.x % warp, node = blockDim.x / warp * order::leaf;
-  const int first = Alone ? 0 : static_cast<int>(blockIdx.x) * node, here = Alone ? n : min(n - first, node);
+  const int first = Alone ? 0 : static_cast<int>(blockIdx.x) * node,
+            here = Alone ? n : min(n - first, node);
   const int count = (here + order::leaf - 1) / order::leaf, begin = first + w * order::leaf;
   S s;
-  if (Alone || w < count) s = F::template settle<A>(E::fold_leaf(Source::at(data, begin), 0, min(n - begin, order::leaf)), before + begin);
+  if (Alone || w < count)
+    s = F::template settle<A>(E::fold_leaf(Source::at(data, begin), 0, min(n - begin, order::leaf)),
+                              before + begin);
   if (count > 1) {
     if (t == 0) states[w] = s;
     __syncthreads();
     if (w > 0) return;
     s = states[t < count ? t : 0];
-    if (F::counted && here == count * order::leaf && (count & (count - 1)) == 0)  // nothing to find out
+    if (F::counted && here == count * order::leaf &&
+        (count & (count - 1)) == 0)  // nothing to find out
       s = fold_whole_warp<F>(s, span_of{order::leaf}, count);
     else
       s = fold_warp<F>(s, count, equal_runs{order::leaf, static_cast<index>(here)});
@@ -493,19 +527,22 @@ __global__ void __launch_bounds__(max_threads)
     static_cast<S*>(nodes)[blockIdx.x] = s;
 }
 
-// A block folds `count` <= nodes_per_warp * 1024 nodes of `span` elements each into thread 0; `states` is shared memory.
+// A block folds `count` <= nodes_per_warp * 1024 nodes of `span` elements each into thread 0;
+// `states` is shared memory.
 template <class F, class S>
 __device__ S fold_all_nodes(const S* from, int count, index span, index n, S* states) {
   constexpr int own = nodes_per_warp / warp;
   const int t = threadIdx.x % warp, runs = (count + nodes_per_warp - 1) / nodes_per_warp;
   for (int k = threadIdx.x / warp; k < runs; k += blockDim.x / warp) {
     const int first = k * nodes_per_warp + t * own, here = count - first;
-    const index left = n - static_cast<index>(k) * nodes_per_warp * span;  // elements from this run on
+    const index left =
+        n - static_cast<index>(k) * nodes_per_warp * span;  // elements from this run on
     S v[own];
 #pragma unroll
     for (int i = 0; i < own; ++i)
       if (i < here) v[i] = from[first + i];
-    fold_owned<F>(v, here < own ? here : own, equal_runs{span, left - static_cast<index>(t) * own * span});
+    fold_owned<F>(v, here < own ? here : own,
+                  equal_runs{span, left - static_cast<index>(t) * own * span});
     const int threads = (count - k * nodes_per_warp + own - 1) / own;
     const S s = fold_warp<F>(v[0], threads < warp ? threads : warp, equal_runs{own * span, left});
     if (runs == 1) return s;  // of one warp, which is the block
@@ -518,41 +555,49 @@ __device__ S fold_all_nodes(const S* from, int count, index span, index n, S* st
 // Second pass, one block.
 template <class F, class A, class Result>
 __global__ void __launch_bounds__(max_threads)
-    fold_nodes(const void* nodes, int count, index span, index n, const __grid_constant__ Result how) {
+    fold_nodes(const void* nodes, int count, index span, index n,
+               const __grid_constant__ Result how) {
   using S = fold::settled<F, A>;
 #if __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();
 #endif
-  const S s = fold_all_nodes<F>(static_cast<const S*>(nodes), count, span, n, reinterpret_cast<S*>(shared_bytes));
+  const S s = fold_all_nodes<F>(static_cast<const S*>(nodes), count, span, n,
+                                reinterpret_cast<S*>(shared_bytes));
   if (threadIdx.x == 0) how.template write<F, A>(s, n);
 }
 
-// ---- Launching ---------------------------------------------------------------------------------------
+// ---- Launching ----------------------------------------------------------------------------------
 
 template <class... P>
-cudaError_t enqueue(void (*kernel)(P...), int blocks, int threads, std::size_t shared, stream where, bool overlap,
-                    std::type_identity_t<P>... values) {
+cudaError_t enqueue(void (*kernel)(P...), int blocks, int threads, std::size_t shared, stream where,
+                    bool overlap, std::type_identity_t<P>... values) {
   void* arguments[] = {&values...};
-  return enqueue(reinterpret_cast<const void*>(kernel), blocks, threads, shared, where, overlap, arguments);
+  return enqueue(reinterpret_cast<const void*>(kernel), blocks, threads, shared, where, overlap,
+                 arguments);
 }
 
-/// Both passes of a plan, the second with its last nodes; `overlap` lets that start on the first's tail.
+/// Both passes of a plan, the second with its last nodes; `overlap` lets that start on the first's
+/// tail.
 template <class F, class Source, class A, alignment How, class Result>
-cudaError_t launch_passes(const plan& p, const typename Source::parameters& data, std::size_t n, const Result& how,
-                          void* workspace, stream where, bool overlap) {
+cudaError_t launch_passes(const plan& p, const typename Source::parameters& data, std::size_t n,
+                          const Result& how, void* workspace, stream where, bool overlap) {
   using E = engine<F, Source, A>;
   const index before = p.begin * p.node, end = p.end == p.nodes ? n : p.end * p.node;
   void* const nodes = p.nodes > 1 ? static_cast<typename E::state*>(workspace) + p.begin : nullptr;
-  const auto first = [&](auto kernel, auto... values) { return enqueue(kernel, p.blocks, p.threads, p.shared, where, false, data, values...); };
-  const auto leaves = [&]<bool Alone>() {
-    return first(fold_leaves<F, Source, A, Alone, Result>, static_cast<int>(end - before), static_cast<int>(before), nodes, how);
+  const auto first = [&](auto kernel, auto... values) {
+    return enqueue(kernel, p.blocks, p.threads, p.shared, where, false, data, values...);
   };
-  cudaError_t err = !p.by_leaves   ? first(fold_elements<F, Source, A, How, Result>, end - before, p.tiles, p.end - p.begin, before, nodes, how)
+  const auto leaves = [&]<bool Alone>() {
+    return first(fold_leaves<F, Source, A, Alone, Result>, static_cast<int>(end - before),
+                 static_cast<int>(before), nodes, how);
+  };
+  cudaError_t err = !p.by_leaves   ? first(fold_elements<F, Source, A, How, Result>, end - before,
+                                           p.tiles, p.end - p.begin, before, nodes, how)
                     : p.nodes == 1 ? leaves.template operator()<true>()
                                    : leaves.template operator()<false>();
   if (err == cudaSuccess && p.nodes > 1 && p.end == p.nodes)
-    err = enqueue(fold_nodes<F, A, Result>, 1, p.second_threads, p.second_shared, where, overlap, workspace,
-                  static_cast<int>(p.nodes), p.node, n, how);
+    err = enqueue(fold_nodes<F, A, Result>, 1, p.second_threads, p.second_shared, where, overlap,
+                  workspace, static_cast<int>(p.nodes), p.node, n, how);
   return err;
 }
 

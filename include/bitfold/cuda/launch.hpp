@@ -7,9 +7,10 @@
 
 namespace bitfold::cuda {
 
-/// Enqueues a kernel with the addresses of its arguments; `overlap` lets it start before the one ahead of it has ended.
-inline cudaError_t enqueue(const void* kernel, int blocks, int threads, std::size_t shared, cudaStream_t where,
-                           bool overlap, void** arguments) {
+/// Enqueues a kernel with the addresses of its arguments; `overlap` lets it start before the one
+/// ahead of it has ended.
+inline cudaError_t enqueue(const void* kernel, int blocks, int threads, std::size_t shared,
+                           cudaStream_t where, bool overlap, void** arguments) {
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(blocks));
   config.blockDim = dim3(static_cast<unsigned>(threads));

@@ -10,14 +10,16 @@ namespace bitfold::cuda {
 
 using order::index;
 
-inline constexpr int tile_bytes = 4096;      ///< folded by one warp at once, of elements as stored
-inline constexpr int widened_tile = 1024;    ///< elements, likewise, of those widened when they are read
-inline constexpr int widened_pairs = 512;    ///< of two inputs
-inline constexpr int max_threads = 512;      ///< of a block
-inline constexpr int max_tiles = 1024;       ///< of a node
+inline constexpr int tile_bytes = 4096;  ///< folded by one warp at once, of elements as stored
+inline constexpr int widened_tile =
+    1024;  ///< elements, likewise, of those widened when they are read
+inline constexpr int widened_pairs = 512;                      ///< of two inputs
+inline constexpr int max_threads = 512;                        ///< of a block
+inline constexpr int max_tiles = 1024;                         ///< of a node
 inline constexpr int few_leaves = max_threads / order::lanes;  ///< that a block folds, a warp each
-inline constexpr int nodes_per_warp = 256;   ///< of the second pass
-inline constexpr std::size_t most_shared = 48 << 10;  ///< bytes that a block has without asking for more
+inline constexpr int nodes_per_warp = 256;                     ///< of the second pass
+inline constexpr std::size_t most_shared =
+    48 << 10;  ///< bytes that a block has without asking for more
 
 /// One or two arrays on the device.
 struct elements {
@@ -27,11 +29,11 @@ struct elements {
 };
 
 struct plan {
-  bool by_leaves;       ///< a node is a leaf for each of a block's warps; or tiles:
-  int tiles;            ///< then per node: a power of two
-  index node;           ///< elements of all but the last
-  index nodes;          ///< states that the first pass yields; a single one is the result
-  index begin, end;     ///< of them, those whose elements are there: all, unless these come in pieces
+  bool by_leaves;    ///< a node is a leaf for each of a block's warps; or tiles:
+  int tiles;         ///< then per node: a power of two
+  index node;        ///< elements of all but the last
+  index nodes;       ///< states that the first pass yields; a single one is the result
+  index begin, end;  ///< of them, those whose elements are there: all, unless these come in pieces
   int threads, blocks;  ///< of the first pass
   int second_threads;   ///< of the second pass, which is one block, if there is more than one node
   std::size_t workspace;              ///< bytes
@@ -44,28 +46,35 @@ struct sizes {
   index tile;                   ///< elements that a warp folds at once
   std::size_t largest = state;  ///< bytes of a state of one fold
   int folds = 1;                ///< that a tile has
-  index by_tiles = 0;           ///< elements up to which one block by tiles is quicker than several by leaves
+  index by_tiles =
+      0;  ///< elements up to which one block by tiles is quicker than several by leaves
 };
 /// sizes::by_tiles of kernels that know tiles only;
 inline constexpr index only_by_tiles = ~index{0};
-/// and of those that take elements as they are stored, in tiles of so many. (Of all others it is 0.)
+/// and of those that take elements as they are stored, in tiles of so many. (Of all others it is
+/// 0.)
 constexpr index by_tiles_of(index tile) { return 16 * tile < 16384 ? 16 * tile : 16384; }
 
-/// What a block has room to fold (1 TiB of elements at least, as they are stored, for states of up to 46 bytes).
+/// What a block has room to fold (1 TiB of elements at least, as they are stored, for states of up
+/// to 46 bytes).
 index most_elements(const sizes& of);
 
-/// Errors (errc::usage, naming the field): a launch shape that is not allowed; n above most_elements.
+/// Errors (errc::usage, naming the field): a launch shape that is not allowed; n above
+/// most_elements.
 plan make_plan(const sizes& of, std::size_t n, const launch& shape);
 
-/// Bytes of a block's shared memory for so many states of that size and, past a warp of them, those of the next level.
+/// Bytes of a block's shared memory for so many states of that size and, past a warp of them, those
+/// of the next level.
 std::size_t bytes_for_states(index states, std::size_t size);
 /// How many states a block has room for, of those that it has without asking for more.
 index room_for_states(std::size_t size);
 
-/// Errors (errc::usage): a workspace of fewer bytes than are needed, null or not aligned to 16 bytes.
+/// Errors (errc::usage): a workspace of fewer bytes than are needed, null or not aligned to 16
+/// bytes.
 void check_workspace(const void* workspace, std::size_t bytes, std::size_t need);
 
-/// Whether the current device starts a kernel before the one ahead of it has ended. Errors: errc::cuda.
+/// Whether the current device starts a kernel before the one ahead of it has ended. Errors:
+/// errc::cuda.
 bool overlaps();
 
 }  // namespace bitfold::cuda

@@ -1,5 +1,5 @@
-// What bitfold/reduce.hpp does, on a GPU: several reductions in one pass, operations and transforms of the
-// caller's own among them, with the bits that the CPU gives them. For nvcc, C++20.
+// What bitfold/reduce.hpp does, on a GPU: several reductions in one pass, operations and transforms
+// of the caller's own among them, with the bits that the CPU gives them. For nvcc, C++20.
 //
 //   const std::span<const float> x(device_pointer, n);
 //   const auto [total, top] = cuda::reduce(x, ops::sum, ops::max);          // waits
@@ -7,8 +7,8 @@
 //   const auto pass = cuda::make_pass(x, ops::sum, ops::max);               // enqueues
 //   pass.enqueue(workspace, pass.workspace_bytes(), stream, sum_at, max_at);
 //
-// Code of the caller's own has to be compiled as bitfold is, with -fmad=false and without -use_fast_math: the
-// CMake target sees to that. Other code is refused by the first pass.
+// Code of the caller's own has to be compiled as bitfold is, with -fmad=false and without
+// -use_fast_math: the CMake target sees to that. Other code is refused by the first pass.
 #pragma once
 
 #include <algorithm>
@@ -26,10 +26,10 @@ namespace own {
 
 template <op_id>
 struct folds_of;
-#define BITFOLD_OP(name, ...)               \
-  template <>                               \
-  struct folds_of<op_id::name> {            \
-    template <class M, class T>             \
+#define BITFOLD_OP(name, ...)                                 \
+  template <>                                                 \
+  struct folds_of<op_id::name> {                              \
+    template <class M, class T>                               \
     using fold = typename op::name##_op::template fold<M, T>; \
   };
 BITFOLD_OPS(BITFOLD_OP)
@@ -40,7 +40,8 @@ template <op_id Op, class T, class Asked>
 using accumulator_of = std::conditional_t<
     !std::is_void_v<Asked>, Asked,
     std::conditional_t<
-        info(Op).types == typing::wide || (info(Op).types == typing::real && std::is_integral_v<T>), double,
+        info(Op).types == typing::wide || (info(Op).types == typing::real && std::is_integral_v<T>),
+        double,
         std::conditional_t<std::is_integral_v<T>,
                            std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>,
                            std::conditional_t<std::is_same_v<T, double>, double, float>>>>;
@@ -120,7 +121,8 @@ struct part<operation<Op, M, Acc, Out>, Source> {
       method::of<std::is_integral_v<A> || M == method_id::exact ? method_id::tree : M>,
       std::conditional_t<std::is_same_v<A, double> && !std::is_same_v<T, double>, float, A>>;
   static_assert(whole::ordering == ordering::canonical && M != method_id::exact,
-                "bitfold: method exact and count_distinct go by cuda::reduce of a reduction, sequential runs on the CPU only");
+                "bitfold: method exact and count_distinct go by cuda::reduce of a reduction, "
+                "sequential runs on the CPU only");
   using fold = taking<typename whole::base, A>;
   template <class S>
   BITFOLD_HD static auto result(const operation<Op, M, Acc, Out>& op, const S& s, index n) {
@@ -138,7 +140,8 @@ struct distinct {
 };
 template <class... F, class G, class... More>
 struct distinct<list<F...>, G, More...>
-    : distinct<std::conditional_t<(std::is_same_v<F, G> || ...), list<F...>, list<F..., G>>, More...> {};
+    : distinct<std::conditional_t<(std::is_same_v<F, G> || ...), list<F...>, list<F..., G>>,
+               More...> {};
 template <class List>
 struct joint;
 template <class F>
@@ -196,7 +199,8 @@ struct pairs_with_place : with_place {
   template <class T>
   BITFOLD_HD static auto element(T x, T y, int place) {
     using V = decltype(bitfold::detail::as_number(x));
-    return with_place::made(fold::pair_of<V>{bitfold::detail::as_number(x), bitfold::detail::as_number(y)}, place);
+    return with_place::made(
+        fold::pair_of<V>{bitfold::detail::as_number(x), bitfold::detail::as_number(y)}, place);
   }
 };
 
@@ -226,12 +230,15 @@ template <class S>
   requires bitfold::detail::is_element<typename S::stored>
 struct reading<S> {
   using T = typename S::stored;
-  using type = stored_elements<std::conditional_t<bitfold::detail::is_pairs<S>, pairs_with_place, with_place>, T>;
+  using type = stored_elements<
+      std::conditional_t<bitfold::detail::is_pairs<S>, pairs_with_place, with_place>, T>;
   static constexpr bool stored = true;
   static elements parameters(const S& s) {
     const void* y = nullptr;
     if constexpr (bitfold::detail::is_pairs<S>) y = s.y;
-    const auto aligned = [](const void* q) { return reinterpret_cast<std::uintptr_t>(q) % 16 == 0; };
+    const auto aligned = [](const void* q) {
+      return reinterpret_cast<std::uintptr_t>(q) % 16 == 0;
+    };
     return {s.x, y, dtype_of<T>, aligned(s.x) && aligned(y)};
   }
 };
@@ -242,12 +249,14 @@ __global__ void write_value(R* out, const __grid_constant__ R value) {
 }
 
 inline void check(cudaError_t err, const char* call) {
-  if (err != cudaSuccess) throw error(errc::cuda, std::string(call) + ": " + cudaGetErrorString(err));
+  if (err != cudaSuccess)
+    throw error(errc::cuda, std::string(call) + ": " + cudaGetErrorString(err));
 }
 
 namespace {
 
-// Whether this file's own arithmetic on the GPU is IEEE's: one answer for each file, asked of the GPU once.
+// Whether this file's own arithmetic on the GPU is IEEE's: one answer for each file, asked of the
+// GPU once.
 __global__ void probe_arithmetic(float tenth, float ten, float tiny, float* wrong) {
   const bool contracts = tenth * ten - 1.0f != 0;  // 1 only where the product is rounded
   const bool flushes = tiny * 0.5f == 0;
@@ -270,7 +279,8 @@ inline void refuse_inexact_arithmetic() {
     if (err == cudaSuccess) err = cudaMalloc(&there, sizeof(float));
     if (err == cudaSuccess) probe_arithmetic<<<1, 1, 0, stream>>>(0.1f, 10.0f, 1e-38f, there);
     if (err == cudaSuccess) err = cudaGetLastError();
-    if (err == cudaSuccess) err = cudaMemcpyAsync(&wrong, there, sizeof wrong, cudaMemcpyDeviceToHost, stream);
+    if (err == cudaSuccess)
+      err = cudaMemcpyAsync(&wrong, there, sizeof wrong, cudaMemcpyDeviceToHost, stream);
     if (err == cudaSuccess) err = cudaStreamSynchronize(stream);
     cudaFree(there);
     if (stream) cudaStreamDestroy(stream);
@@ -279,8 +289,10 @@ inline void refuse_inexact_arithmetic() {
     return wrong == 0;
   }();
   if (!strict)
-    throw error(errc::usage, "bitfold: this file is compiled for the GPU with -use_fast_math or a part of it, or without "
-                             "-fmad=false, which changes the bits");
+    throw error(errc::usage,
+                "bitfold: this file is compiled for the GPU with -use_fast_math or a part of it, "
+                "or without "
+                "-fmad=false, which changes the bits");
 }
 
 }  // namespace
@@ -293,9 +305,11 @@ class one_pass {
 
  public:
   /// Errors: make_reduction's.
-  one_pass(const Source& from, const launch& shape, const Op&... op) : from_(from), shape_(shape), ops_(op...) {
+  one_pass(const Source& from, const launch& shape, const Op&... op)
+      : from_(from), shape_(shape), ops_(op...) {
     const auto check = []<class O>(const O& o) {
-      if constexpr (bitfold::detail::is_built_in<O>) (void)o.template of<bitfold::detail::element_seen<Source>>();
+      if constexpr (bitfold::detail::is_built_in<O>)
+        (void)o.template of<bitfold::detail::element_seen<Source>>();
     };
     (check(op), ...);
   }
@@ -303,24 +317,28 @@ class one_pass {
   /// Bytes of device memory that enqueue() needs.
   std::size_t workspace_bytes() const { return plan_of().workspace; }
 
-  /// Enqueues the pass on `where`, on the current device; result k goes to device address out[k]. The workspace, aligned
-  /// to 16 bytes, and the arrays are in use until that is done. Does not allocate or wait, but for the first pass of a
-  /// file, which asks the GPU how that file was compiled; can be captured in a graph. Errors (naming the argument):
-  /// errc::usage, errc::no_device, errc::cuda.
+  /// Enqueues the pass on `where`, on the current device; result k goes to device address out[k].
+  /// The workspace, aligned to 16 bytes, and the arrays are in use until that is done. Does not
+  /// allocate or wait, but for the first pass of a file, which asks the GPU how that file was
+  /// compiled; can be captured in a graph. Errors (naming the argument): errc::usage,
+  /// errc::no_device, errc::cuda.
   void enqueue(void* workspace, std::size_t size, stream where,
                bitfold::detail::result_of<Op, Source>*... out) const {
     if (devices().empty()) throw error(errc::no_device, "cuda: no usable GPU on this machine");
     if (((out == nullptr) || ...)) throw error(errc::usage, "out: null pointer");
     if (from_.n == 0) return write_all_empty(std::index_sequence_for<Op...>{}, where, out...);
-    if (!from_.readable()) throw error(errc::usage, "data: null pointer, or not aligned to its element");
+    if (!from_.readable())
+      throw error(errc::usage, "data: null pointer, or not aligned to its element");
     own::refuse_inexact_arithmetic();
     const plan p = plan_of();
     check_workspace(workspace, size, p.workspace);
     const cudaError_t err = std::apply(
         [&](const Op&... op) {
-          const auto how = results_from(std::tuple(op...), std::tuple(out...), std::index_sequence_for<Op...>{});
+          const auto how =
+              results_from(std::tuple(op...), std::tuple(out...), std::index_sequence_for<Op...>{});
           return launch_passes<fold_all, typename read::type, double, alignment::asked>(
-              p, read::parameters(from_), from_.n, how, workspace, where, shape_.overlap && p.nodes > 1 && overlaps());
+              p, read::parameters(from_), from_.n, how, workspace, where,
+              shape_.overlap && p.nodes > 1 && overlaps());
         },
         ops_);
     own::check(err, "launch");
@@ -330,7 +348,8 @@ class one_pass {
   auto operator()() const {
     constexpr std::size_t slot = 16;
     const std::size_t work = (workspace_bytes() + 255) / 256 * 256;
-    constexpr std::size_t each = (std::max({sizeof(bitfold::detail::result_of<Op, Source>)...}) + slot - 1) / slot * slot;
+    constexpr std::size_t each =
+        (std::max({sizeof(bitfold::detail::result_of<Op, Source>)...}) + slot - 1) / slot * slot;
     struct memory {
       std::byte* p = nullptr;
       ~memory() { cudaFree(p); }
@@ -338,9 +357,11 @@ class one_pass {
     own::check(cudaMalloc(&room.p, work + each * sizeof...(Op)), "cudaMalloc");
     std::tuple<bitfold::detail::result_of<Op, Source>...> got{};
     [&]<std::size_t... I>(std::index_sequence<I...>) {
-      enqueue(room.p, work, nullptr,
-              reinterpret_cast<bitfold::detail::result_of<Op, Source>*>(room.p + work + I * each)...);
-      (own::check(cudaMemcpy(&std::get<I>(got), room.p + work + I * each, sizeof(std::get<I>(got)), cudaMemcpyDeviceToHost),
+      enqueue(
+          room.p, work, nullptr,
+          reinterpret_cast<bitfold::detail::result_of<Op, Source>*>(room.p + work + I * each)...);
+      (own::check(cudaMemcpy(&std::get<I>(got), room.p + work + I * each, sizeof(std::get<I>(got)),
+                             cudaMemcpyDeviceToHost),
                   "cudaMemcpy"),
        ...);
     }(std::index_sequence_for<Op...>{});
@@ -355,20 +376,28 @@ class one_pass {
   using fold_all = typename own::joint<folds>::type;
   using read = own::reading<Source>;
   using state = fold::settled<fold_all, double>;
-  static_assert(sizeof(state) <= fold::most_state_bytes, "bitfold: the states of this pass have more than 256 bytes");
+  static_assert(sizeof(state) <= fold::most_state_bytes,
+                "bitfold: the states of this pass have more than 256 bytes");
 
   plan plan_of() const {
     constexpr index tile = engine<fold_all, typename read::type, double>::tile;
-    return make_plan({.state = sizeof(state), .tile = tile, .by_tiles = read::stored ? by_tiles_of(tile) : 0}, from_.n, shape_);
+    return make_plan(
+        {.state = sizeof(state), .tile = tile, .by_tiles = read::stored ? by_tiles_of(tile) : 0},
+        from_.n, shape_);
   }
 
-  static own::results<Source, folds> results_from(std::tuple<>, std::tuple<>, std::index_sequence<>) { return {}; }
+  static own::results<Source, folds> results_from(std::tuple<>, std::tuple<>,
+                                                  std::index_sequence<>) {
+    return {};
+  }
   template <class Ops, class Outs, std::size_t I, std::size_t... Rest>
   static auto results_from(const Ops& op, const Outs& out, std::index_sequence<I, Rest...>) {
     if constexpr (sizeof...(Rest) == 0) {
-      return own::results<Source, folds, std::tuple_element_t<I, Ops>>{std::get<I>(out), std::get<I>(op), {}};
+      return own::results<Source, folds, std::tuple_element_t<I, Ops>>{
+          std::get<I>(out), std::get<I>(op), {}};
     } else {
-      return own::results<Source, folds, std::tuple_element_t<I, Ops>, std::tuple_element_t<Rest, Ops>...>{
+      return own::results<Source, folds, std::tuple_element_t<I, Ops>,
+                          std::tuple_element_t<Rest, Ops>...>{
           std::get<I>(out), std::get<I>(op), results_from(op, out, std::index_sequence<Rest...>{})};
     }
   }
@@ -376,8 +405,8 @@ class one_pass {
   template <std::size_t... I, class... R>
   void write_all_empty(std::index_sequence<I...>, stream where, R*... out) const {
     // All results, or an error and none.
-    const auto results =
-        std::apply([&](const Op&... op) { return std::tuple<R...>(bitfold::reduce(from_, op)...); }, ops_);
+    const auto results = std::apply(
+        [&](const Op&... op) { return std::tuple<R...>(bitfold::reduce(from_, op)...); }, ops_);
     (own::write_value<<<1, 1, 0, where>>>(out, std::get<I>(results)), ...);
     own::check(cudaGetLastError(), "launch");
   }
@@ -389,7 +418,8 @@ class one_pass {
 
 /// What is in device memory: a std::span, or a source.
 template <class Input>
-concept device_input = bitfold::detail::source<Input> || (bitfold::element_range<Input> && std::ranges::view<Input>);
+concept device_input =
+    bitfold::detail::source<Input> || (bitfold::element_range<Input> && std::ranges::view<Input>);
 
 /// A pass over device memory; its shape changes the speed and never a bit.
 template <device_input Input, class... Op>

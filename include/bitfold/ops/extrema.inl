@@ -17,7 +17,8 @@ template <class Pick>
 struct ignoring_nan {
   template <class V>
   BITFOLD_INLINE static V of(V a, V b) {
-    return arith::select(arith::unordered(a), b, arith::select(arith::unordered(b), a, Pick::of(a, b)));
+    return arith::select(arith::unordered(a), b,
+                         arith::select(arith::unordered(b), a, Pick::of(a, b)));
   }
 };
 
@@ -52,7 +53,7 @@ struct norm_inf_op {
   using fold = extremum<larger, fold::magnitude>;
 };
 
-// ---- Places ------------------------------------------------------------------------------------------
+// ---- Places -------------------------------------------------------------------------------------
 
 /// The extreme so far and where it stands.
 template <class V, class I>
@@ -99,12 +100,15 @@ struct place_fold {
   // Runs of lanes interleave: among equals the place decides.
   template <class V, class I>
   BITFOLD_INLINE static auto merge(place_state<V, I> a, place_state<V, I> b, counts = {}) {
-    const auto tie = arith::both(arith::opposite(beats(a.value, b.value)), arith::before(a.value, b.at, a.at));
+    const auto tie =
+        arith::both(arith::opposite(beats(a.value, b.value)), arith::before(a.value, b.at, a.at));
     const auto wins = arith::either(beats(b.value, a.value), tie);
-    return place_state<V, I>{arith::select(wins, b.value, a.value), arith::select(wins, b.at, a.at)};
+    return place_state<V, I>{arith::select(wins, b.value, a.value),
+                             arith::select(wins, b.at, a.at)};
   }
   template <class A, class I>
-  BITFOLD_INLINE static place_state<A, std::int64_t> settle(place_state<A, I> s, order::index first) {
+  BITFOLD_INLINE static place_state<A, std::int64_t> settle(place_state<A, I> s,
+                                                            order::index first) {
     return {s.value, static_cast<std::int64_t>(first) + static_cast<std::int64_t>(s.at)};
   }
   template <class Out, class S>
@@ -112,8 +116,8 @@ struct place_fold {
     return s.at;
   }
 };
-/// The place, and in its state the extreme too as `extremum` has it, whose zero need not be the first one. Worth it where minimum and
-/// maximum cost no more than a choice.
+/// The place, and in its state the extreme too as `extremum` has it, whose zero need not be the
+/// first one. Worth it where minimum and maximum cost no more than a choice.
 template <bool Largest>
 struct place_and_extreme : place_fold<Largest> {
   using pick = std::conditional_t<Largest, larger, smaller>;

@@ -1,8 +1,8 @@
-// logsumexp: log(sum of exp(x)), that of SciPy's special.logsumexp and PyTorch's logsumexp; and its sum, of exp(x - max),
-// by which softmax divides.
+// logsumexp: log(sum of exp(x)), that of SciPy's special.logsumexp and PyTorch's logsumexp; and its
+// sum, of exp(x - max), by which softmax divides.
 
-/// The largest element and the sum of exp(x - most), at least 1. Where most is infinite or NaN, the sum is any
-/// number.
+/// The largest element and the sum of exp(x - most), at least 1. Where most is infinite or NaN, the
+/// sum is any number.
 template <class V>
 struct exponentials {
   V most, sum;

@@ -20,8 +20,9 @@ struct root_of_squares : fold::additive<M, fold::square> {
   }
 };
 
-// Of f64 itself they can, so that large, middling and small elements are summed apart, scaled by powers
-// of two (Blue, ACM TOMS 4(1), 1978; Anderson, ACM TOMS 44(1), 2017, whose constants these are, for f64).
+// Of f64 itself they can, so that large, middling and small elements are summed apart, scaled by
+// powers of two (Blue, ACM TOMS 4(1), 1978; Anderson, ACM TOMS 44(1), 2017, whose constants these
+// are, for f64).
 template <int Part>
 struct scaled_square {
   static constexpr input takes = input::one;
@@ -43,13 +44,15 @@ struct scaled_square {
   }
 };
 template <class M>
-using blue_sums = fold::both<fold::additive<M, scaled_square<0>>,
-                             fold::both<fold::additive<M, scaled_square<1>>, fold::additive<M, scaled_square<-1>>>>;
+using blue_sums = fold::both<
+    fold::additive<M, scaled_square<0>>,
+    fold::both<fold::additive<M, scaled_square<1>>, fold::additive<M, scaled_square<-1>>>>;
 template <class M>
 struct blue_norm : blue_sums<M> {
   template <class Out, class S>
   BITFOLD_INLINE static Out finish(S s, finishing) {
-    const double middle = fold::value_of<M>(s.a), large = fold::value_of<M>(s.b.a), small = fold::value_of<M>(s.b.b);
+    const double middle = fold::value_of<M>(s.a), large = fold::value_of<M>(s.b.a),
+                 small = fold::value_of<M>(s.b.b);
     constexpr double down = scaled_square<0>::down, up = scaled_square<0>::up;
     double root;
     if (large > 0) {

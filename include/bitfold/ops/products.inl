@@ -39,7 +39,8 @@ struct cosine_state {
   V x_scale, y_scale;
   template <class F>
   BITFOLD_INLINE auto map(F f) const {
-    return cosine_state<decltype(sums.map(f)), decltype(f(x_scale))>{sums.map(f), f(x_scale), f(y_scale)};
+    return cosine_state<decltype(sums.map(f)), decltype(f(x_scale))>{sums.map(f), f(x_scale),
+                                                                     f(y_scale)};
   }
   template <class F, class U, class W>
   BITFOLD_INLINE static auto zip(F f, const cosine_state& a, const cosine_state<U, W>& b) {
@@ -47,8 +48,8 @@ struct cosine_state {
         S::zip(f, a.sums, b.sums), f(a.x_scale, b.x_scale), f(a.y_scale, b.y_scale)};
   }
 };
-/// Three sums by M of elements that each lane scales (scale.inl). Scales are powers of two, so that they show in
-/// no bit unless a product would overflow or underflow.
+/// Three sums by M of elements that each lane scales (scale.inl). Scales are powers of two, so that
+/// they show in no bit unless a product would overflow or underflow.
 template <class M>
 struct cosine_sums {
   using base = cosine_sums;
@@ -91,11 +92,14 @@ struct cosine_sums {
     }
     x = range_scale(x), y = range_scale(y);
     return state<decltype(x)>{
-        method::fold_lane<sums, Rows>(count, [&](int r) BITFOLD_LAMBDA { return scaled(get(r), x, y); }), x, y};
+        method::fold_lane<sums, Rows>(count,
+                                      [&](int r) BITFOLD_LAMBDA { return scaled(get(r), x, y); }),
+        x, y};
   }
   template <class V>
   BITFOLD_INLINE static state<V> merge(state<V> a, state<V> b, counts = {}) {
-    const auto same = arith::both(arith::equal(a.x_scale, b.x_scale), arith::equal(a.y_scale, b.y_scale));
+    const auto same =
+        arith::both(arith::equal(a.x_scale, b.x_scale), arith::equal(a.y_scale, b.y_scale));
     if (!arith::all(a.x_scale, same)) {
       const V x = lesser_scale(a.x_scale, b.x_scale), y = lesser_scale(a.y_scale, b.y_scale);
       a = rescaled(a, x, y), b = rescaled(b, x, y);
@@ -118,14 +122,18 @@ struct cosine_sums {
     const auto by = [](V c, V d) BITFOLD_LAMBDA {
       return [=](V v) BITFOLD_LAMBDA { return arith::mul(arith::mul(v, c), d); };
     };
-    return {{s.sums.a.map(by(by_x, by_y)), {s.sums.b.a.map(by(by_x, by_x)), s.sums.b.b.map(by(by_y, by_y))}}, x, y};
+    return {{s.sums.a.map(by(by_x, by_y)),
+             {s.sums.b.a.map(by(by_x, by_x)), s.sums.b.b.map(by(by_y, by_y))}},
+            x,
+            y};
   }
 };
 template <class M>
 struct cosine_fold : cosine_sums<M> {
   template <class Out, class S>
   BITFOLD_INLINE static Out finish(S s, finishing) {
-    const double xx = arith::sqrt(fold::value_of<M>(s.sums.b.a)), yy = arith::sqrt(fold::value_of<M>(s.sums.b.b));
+    const double xx = arith::sqrt(fold::value_of<M>(s.sums.b.a)),
+                 yy = arith::sqrt(fold::value_of<M>(s.sums.b.b));
     const double c = arith::div(fold::value_of<M>(s.sums.a), arith::mul(xx, yy));
     return arith::round_to<Out>(arith::maximum(arith::minimum(c, 1.0), -1.0));
   }

@@ -9,7 +9,8 @@ struct sum_op {
 /// NumPy's nansum: NaN counts as +0.
 struct nansum_op {
   template <class M, class T>
-  using fold = fold::summed<M, std::conditional_t<std::is_integral_v<T>, fold::itself, fold::nan_as_zero>>;
+  using fold =
+      fold::summed<M, std::conditional_t<std::is_integral_v<T>, fold::itself, fold::nan_as_zero>>;
   using exact = exact_sum<bitfold::exact::term::number>;
 };
 
@@ -32,12 +33,14 @@ struct nanmean_fold : fold::both<fold::additive<M, fold::nan_as_zero>, fold::cou
   template <class Out, class S>
   BITFOLD_INLINE static Out finish(S s, finishing) {
     if (s.b.value == 0) return arith::canonical_nan<Out>;
-    return arith::round_quotient_to<Out>(static_cast<double>(M::hi(s.a)), static_cast<double>(M::lo(s.a)),
+    return arith::round_quotient_to<Out>(static_cast<double>(M::hi(s.a)),
+                                         static_cast<double>(M::lo(s.a)),
                                          static_cast<std::uint64_t>(s.b.value));
   }
 };
 struct exact_nanmean {
-  static constexpr bitfold::exact::term terms[] = {bitfold::exact::term::number, bitfold::exact::term::presence};
+  static constexpr bitfold::exact::term terms[] = {bitfold::exact::term::number,
+                                                   bitfold::exact::term::presence};
   template <class Out, class S>
   BITFOLD_INLINE static Out finish(finishing, const S& numbers, const S& count) {
     return bitfold::exact::round_quotient<Out>(numbers, bitfold::exact::count(count));
