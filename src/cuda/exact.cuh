@@ -35,8 +35,9 @@ __device__ inline void add_to_cells(std::int64_t* cells, int count, signed_wide 
   const int k = threadIdx.x % warp, at = shift / 32 + k, down = 32 * k - shift % 32;
   if (v == 0 || k > 4 || at >= count - 1) return;
   const wide m = v < 0 ? -static_cast<wide>(v) : static_cast<wide>(v);
-  const auto digit =
-      static_cast<std::uint32_t>(down < 128 ? down < 0 ? m << -down : m > > down : 0);
+  const auto digit = static_cast<std::uint32_t>(down >= 128 ? 0
+                                                : down < 0  ? m << -down
+                                                            : m >> down);
   if (digit) atomicAdd(reinterpret_cast<word*>(cells + at), v < 0 ? 0 - word{digit} : word{digit});
 }
 // Adds all v 2^shift of a warp.
