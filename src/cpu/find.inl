@@ -29,8 +29,7 @@ inline kernels find(const reduction& r) {
           batch_kernels batch{together::add,  together::total, nullptr,
                               simd::width<A>, sizeof(A),       same ? nullptr : convert<T, A>,
                               turn<T, A>};
-          if constexpr (simd::width < A >> 1)
-            batch.rows = row_by_row<Base, stored<Base, A, A>>::run;
+          if constexpr (1 < simd::width<A>) batch.rows = row_by_row<Base, stored<Base, A, A>>::run;
           constexpr bool as_stored =
               same || (is_plain_sum<Base> && std::is_integral_v<A> == std::is_integral_v<T>);
           using In = std::conditional_t<as_stored, T, A>;
