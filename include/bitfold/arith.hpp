@@ -607,3 +607,14 @@ BITFOLD_HD inline Out round_integer_to(I x) {
 }
 
 }  // namespace bitfold::arith
+
+namespace bitfold::detail {
+/// Elements as functions take them: f16 and bf16 as float, all others as they are.
+template <class T>
+BITFOLD_HD auto as_number(const T& x) {
+  if constexpr (std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>)
+    return arith::widen<float>(x);
+  else
+    return x;
+}
+}  // namespace bitfold::detail

@@ -25,15 +25,6 @@ inline constexpr bool is_element =
     std::is_same_v<T, double> ||
     (std::is_integral_v<T> && !std::is_same_v<T, bool> && sizeof(T) <= 8);
 
-/// Elements as functions take them: f16 and bf16 as float, all others as they are.
-template <class T>
-BITFOLD_HD auto as_number(const T& x) {
-  if constexpr (std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>)
-    return arith::widen<float>(x);
-  else
-    return x;
-}
-
 template <class... T>
 struct arrays {
   template <class F, class... X>

@@ -4,6 +4,8 @@
 // starts, if what the compiler makes of the probe below shows it.
 #pragma once
 
+#ifndef __CUDACC_RTC__  // the library says itself how kernels are compiled at run time
+
 #include <cfloat>
 #include <cmath>
 #include <cstdio>
@@ -51,3 +53,5 @@ const strict_math_probe strict_math_checked;
 
 }  // namespace
 }  // namespace bitfold::detail
+
+#endif

@@ -7,24 +7,19 @@
 // block a node of neighbouring leaves.
 #pragma once
 
-#include <cuda_runtime.h>
-
-#include <bitfold/cuda/launch.hpp>
-#include <bitfold/cuda/plan.hpp>
+#include <bitfold/cuda/device.cuh>
+#include <bitfold/cuda/tile.hpp>
 #include <bitfold/fold.hpp>
 
 namespace bitfold::cuda {
 
-constexpr int warp = 32;
-constexpr unsigned all_threads = 0xffffffffu;
-
 template <class S>
 __device__ S from_right(S s, int distance) {
-  return s.map([=](auto v) { return __shfl_down_sync(all_threads, v, distance); });
+  return s.map([=](auto v) { return shuffle_down(v, distance); });
 }
 template <class S>
 __device__ S from_first(S s) {
-  return s.map([](auto v) { return __shfl_sync(all_threads, v, 0); });
+  return s.map([](auto v) { return shuffle(v, 0); });
 }
 
 // Folds the states of the first `count` threads of a warp into its thread 0; or of every First-th
@@ -136,15 +131,12 @@ struct pack {
   }
 };
 
-// 16 bytes at p, past the coherence of the first-level cache: nobody writes them meanwhile.
-// Volatile, so that the loads of a tile stay together, ahead of the fold of the tile before.
+// 16 bytes at p.
 template <bool Aligned, class T>
 __device__ pack<T> load_pack(const T* p) {
   pack<T> v;
   if constexpr (Aligned) {
-    asm volatile("ld.global.nc.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
-                 : "=r"(v.word[0]), "=r"(v.word[1]), "=r"(v.word[2]), "=r"(v.word[3])
-                 : "l"(p));
+    load_16_bytes(p, v.word);
   } else {
     const auto* q = reinterpret_cast<const typename pack<T>::bits*>(p);
 #pragma unroll
@@ -424,7 +416,7 @@ __device__ S fold_shared(S* states, int count, index span, index n) {
   if (count > warp) {
     S* folded = states + count;
     fold_every_warp<F>(states, folded, count, span, n, w, blockDim.x / warp);
-    __syncthreads();
+    wait_for_the_block();
     states = folded;
     count = (count + warp - 1) / warp;
     span *= warp;
@@ -433,8 +425,6 @@ __device__ S fold_shared(S* states, int count, index span, index n) {
   if (w == 0) s = fold_warp<F>(s, count, equal_runs{span, n});
   return s;
 }
-
-extern __shared__ __align__(16) std::byte shared_bytes[];
 
 // First pass: a block folds a node of up to `tiles` tiles of n elements, which have `before` others
 // before them; without room for nodes a single one is the result. `how` writes the result:
@@ -445,9 +435,7 @@ __global__ void __launch_bounds__(max_threads)
                   void* nodes, const __grid_constant__ Result how) {
   using E = engine<F, Source, A>;
   using S = typename E::state;
-#if __CUDA_ARCH__ >= 900
-  cudaTriggerProgrammaticLaunchCompletion();  // the second pass may be set up; it waits for our end
-#endif
+  let_the_next_kernel_start();
   S* const states = reinterpret_cast<S*>(shared_bytes);
   const int w = threadIdx.x / warp, t = threadIdx.x % warp, warps = blockDim.x / warp;
   for (index node = blockIdx.x; node < count; node += gridDim.x) {
@@ -475,7 +463,7 @@ __global__ void __launch_bounds__(max_threads)
     }
     if (rest > 0 && w == full % warps)
       keep(full, E::template short_tile<How>(from.ahead(full * E::tile), rest));
-    __syncthreads();
+    wait_for_the_block();
     const index here =
         left < static_cast<index>(tiles) * E::tile ? left : static_cast<index>(tiles) * E::tile;
     const S s = fold_shared<F>(states, full + (rest > 0), E::tile, here);
@@ -485,7 +473,7 @@ __global__ void __launch_bounds__(max_threads)
       else
         static_cast<S*>(nodes)[node] = s;
     }
-    if (node + gridDim.x < count) __syncthreads();
+    if (node + gridDim.x < count) wait_for_the_block();
   }
 }
 
@@ -497,9 +485,7 @@ __global__ void __launch_bounds__(max_threads)
                 const __grid_constant__ Result how) {
   using E = engine<F, Source, A>;
   using S = typename E::state;
-#if __CUDA_ARCH__ >= 900
-  if (!Alone) cudaTriggerProgrammaticLaunchCompletion();
-#endif
+  if (!Alone) let_the_next_kernel_start();
   S* const states = reinterpret_cast<S*>(shared_bytes);
   const int w = threadIdx.x / warp, t = threadIdx.x % warp, node = blockDim.x / warp * order::leaf;
   const int first = Alone ? 0 : static_cast<int>(blockIdx.x) * node,
@@ -511,7 +497,7 @@ __global__ void __launch_bounds__(max_threads)
                               before + begin);
   if (count > 1) {
     if (t == 0) states[w] = s;
-    __syncthreads();
+    wait_for_the_block();
     if (w > 0) return;
     s = states[t < count ? t : 0];
     if (F::counted && here == count * order::leaf &&
@@ -548,7 +534,7 @@ __device__ S fold_all_nodes(const S* from, int count, index span, index n, S* st
     if (runs == 1) return s;  // of one warp, which is the block
     if (t == 0) states[k] = s;
   }
-  __syncthreads();
+  wait_for_the_block();
   return fold_shared<F>(states, runs, nodes_per_warp * span, n);
 }
 
@@ -558,47 +544,10 @@ __global__ void __launch_bounds__(max_threads)
     fold_nodes(const void* nodes, int count, index span, index n,
                const __grid_constant__ Result how) {
   using S = fold::settled<F, A>;
-#if __CUDA_ARCH__ >= 900
-  cudaGridDependencySynchronize();
-#endif
+  wait_for_the_kernel_before();
   const S s = fold_all_nodes<F>(static_cast<const S*>(nodes), count, span, n,
                                 reinterpret_cast<S*>(shared_bytes));
   if (threadIdx.x == 0) how.template write<F, A>(s, n);
-}
-
-// ---- Launching ----------------------------------------------------------------------------------
-
-template <class... P>
-cudaError_t enqueue(void (*kernel)(P...), int blocks, int threads, std::size_t shared, stream where,
-                    bool overlap, std::type_identity_t<P>... values) {
-  void* arguments[] = {&values...};
-  return enqueue(reinterpret_cast<const void*>(kernel), blocks, threads, shared, where, overlap,
-                 arguments);
-}
-
-/// Both passes of a plan, the second with its last nodes; `overlap` lets that start on the first's
-/// tail.
-template <class F, class Source, class A, alignment How, class Result>
-cudaError_t launch_passes(const plan& p, const typename Source::parameters& data, std::size_t n,
-                          const Result& how, void* workspace, stream where, bool overlap) {
-  using E = engine<F, Source, A>;
-  const index before = p.begin * p.node, end = p.end == p.nodes ? n : p.end * p.node;
-  void* const nodes = p.nodes > 1 ? static_cast<typename E::state*>(workspace) + p.begin : nullptr;
-  const auto first = [&](auto kernel, auto... values) {
-    return enqueue(kernel, p.blocks, p.threads, p.shared, where, false, data, values...);
-  };
-  const auto leaves = [&]<bool Alone>() {
-    return first(fold_leaves<F, Source, A, Alone, Result>, static_cast<int>(end - before),
-                 static_cast<int>(before), nodes, how);
-  };
-  cudaError_t err = !p.by_leaves   ? first(fold_elements<F, Source, A, How, Result>, end - before,
-                                           p.tiles, p.end - p.begin, before, nodes, how)
-                    : p.nodes == 1 ? leaves.template operator()<true>()
-                                   : leaves.template operator()<false>();
-  if (err == cudaSuccess && p.nodes > 1 && p.end == p.nodes)
-    err = enqueue(fold_nodes<F, A, Result>, 1, p.second_threads, p.second_shared, where, overlap,
-                  workspace, static_cast<int>(p.nodes), p.node, n, how);
-  return err;
 }
 
 }  // namespace bitfold::cuda

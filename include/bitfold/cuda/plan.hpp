@@ -4,29 +4,9 @@
 #include <cstddef>
 
 #include <bitfold/cuda.hpp>
-#include <bitfold/order.hpp>
+#include <bitfold/cuda/tile.hpp>
 
 namespace bitfold::cuda {
-
-using order::index;
-
-inline constexpr int tile_bytes = 4096;  ///< folded by one warp at once, of elements as stored
-inline constexpr int widened_tile =
-    1024;  ///< elements, likewise, of those widened when they are read
-inline constexpr int widened_pairs = 512;                      ///< of two inputs
-inline constexpr int max_threads = 512;                        ///< of a block
-inline constexpr int max_tiles = 1024;                         ///< of a node
-inline constexpr int few_leaves = max_threads / order::lanes;  ///< that a block folds, a warp each
-inline constexpr int nodes_per_warp = 256;                     ///< of the second pass
-inline constexpr std::size_t most_shared =
-    48 << 10;  ///< bytes that a block has without asking for more
-
-/// One or two arrays on the device.
-struct elements {
-  const void *x, *y;
-  dtype type;
-  bool aligned;  ///< both, to 16 bytes
-};
 
 struct plan {
   bool by_leaves;    ///< a node is a leaf for each of a block's warps; or tiles:

@@ -17,91 +17,13 @@
 #include <tuple>
 #include <utility>
 
-#include <bitfold/cuda/engine.cuh>
+#include <bitfold/cuda/fused.cuh>
+#include <bitfold/cuda/passes.cuh>
 #include <bitfold/reduce.hpp>
 
 namespace bitfold::cuda {
 
 namespace own {
-
-template <op_id>
-struct folds_of;
-#define BITFOLD_OP(name, ...)                                 \
-  template <>                                                 \
-  struct folds_of<op_id::name> {                              \
-    template <class M, class T>                               \
-    using fold = typename op::name##_op::template fold<M, T>; \
-  };
-BITFOLD_OPS(BITFOLD_OP)
-#undef BITFOLD_OP
-
-/// What Op of elements T accumulates in, as make_reduction chooses it.
-template <op_id Op, class T, class Asked>
-using accumulator_of = std::conditional_t<
-    !std::is_void_v<Asked>, Asked,
-    std::conditional_t<
-        info(Op).types == typing::wide || (info(Op).types == typing::real && std::is_integral_v<T>),
-        double,
-        std::conditional_t<std::is_integral_v<T>,
-                           std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>,
-                           std::conditional_t<std::is_same_v<T, double>, double, float>>>>;
-
-template <class F, class A>
-struct taking;
-/// Of two folds in one, each (see fold::each_in_its_own).
-template <class F, class A>
-struct halves {};
-template <class F, class A>
-  requires requires { typename F::left; }
-struct halves<F, A> {
-  using left = taking<typename F::left, A>;
-  using right = taking<typename F::right, A>;
-};
-
-/// The fold F of elements widened to A (void: as they are), given with their places.
-template <class F, class A>
-struct taking : halves<F, A> {
-  using base = taking;
-  static constexpr auto ordering = F::ordering;
-  static constexpr fold::input takes = fold::input::one;
-  static constexpr bool counted = F::counted;
-  using lane_order = typename F::lane_order;
-  template <class>
-  using state = typename F::template state<A>;
-
-  template <class X>
-  BITFOLD_HD static auto taken(const X& e) {
-    if constexpr (std::is_void_v<A>) {
-      return e.x;
-    } else if constexpr (F::takes == fold::input::two) {
-      return fold::pair_of<A>{static_cast<A>(e.x.x), static_cast<A>(e.x.y)};
-    } else if constexpr (F::takes == fold::input::placed) {
-      return fold::placed_at<A, std::int32_t>{static_cast<A>(e.x), e.at};
-    } else {
-      return static_cast<A>(e.x);
-    }
-  }
-  template <class X>
-  BITFOLD_HD static auto start(const X& e) {
-    return F::start(taken(e));
-  }
-  template <class S, class X>
-  BITFOLD_HD static auto add(const S& s, const X& e) {
-    return F::add(s, taken(e));
-  }
-  template <int Rows, class Get>
-  BITFOLD_HD static auto lane(int count, Get get) {
-    return F::template lane<Rows>(count, [&](int r) { return taken(get(r)); });
-  }
-  template <class S>
-  BITFOLD_HD static auto merge(const S& a, const S& b, fold::counts n = {}) {
-    return F::merge(a, b, n);
-  }
-  template <class, class S>
-  BITFOLD_HD static auto settle(const S& s, index first) {
-    return F::template settle<A>(s, first);
-  }
-};
 
 /// What an operation is for a source: its fold, and how its result comes about.
 template <class Op, class Source>
@@ -117,9 +39,7 @@ template <op_id Op, method_id M, class Acc, class Out, class Source>
 struct part<operation<Op, M, Acc, Out>, Source> {
   using T = bitfold::detail::element_seen<Source>;
   using A = accumulator_of<Op, T, Acc>;
-  using whole = typename folds_of<Op>::template fold<
-      method::of<std::is_integral_v<A> || M == method_id::exact ? method_id::tree : M>,
-      std::conditional_t<std::is_same_v<A, double> && !std::is_same_v<T, double>, float, A>>;
+  using whole = fold_of<Op, method::of<M == method_id::exact ? method_id::tree : M>, T, A>;
   static_assert(whole::ordering == ordering::canonical && M != method_id::exact,
                 "bitfold: method exact and count_distinct go by cuda::reduce of a reduction, "
                 "sequential runs on the CPU only");
@@ -130,38 +50,6 @@ struct part<operation<Op, M, Acc, Out>, Source> {
         s, bitfold::fold::finishing{n, op.subtracted});
   }
 };
-
-// A list of folds without repetitions, and all of them as one.
-template <class... F>
-struct list {};
-template <class List, class... More>
-struct distinct {
-  using type = List;
-};
-template <class... F, class G, class... More>
-struct distinct<list<F...>, G, More...>
-    : distinct<std::conditional_t<(std::is_same_v<F, G> || ...), list<F...>, list<F..., G>>,
-               More...> {};
-template <class List>
-struct joint;
-template <class F>
-struct joint<list<F>> {
-  using type = F;
-};
-template <class F, class... Rest>
-struct joint<list<F, Rest...>> {
-  using type = fold::both<F, typename joint<list<Rest...>>::type>;
-};
-/// Of a state of all of them, that of G.
-template <class G, class F, class... Rest, class S>
-BITFOLD_HD auto state_of(list<F, Rest...>, const S& s) {
-  if constexpr (sizeof...(Rest) == 0)
-    return s;
-  else if constexpr (std::is_same_v<F, G>)
-    return s.a;
-  else
-    return state_of<G>(list<Rest...>{}, s.b);
-}
 
 /// Writes the results of a pass to where they are wanted.
 template <class Source, class List, class... Op>
@@ -179,28 +67,6 @@ struct results<Source, List, Op, Rest...> {
     using P = part<Op, Source>;
     *out = P::result(op, state_of<typename P::fold>(List{}, s), n);
     rest.template write<F, A>(s, n);
-  }
-};
-
-/// An element as it comes from a source, with its place.
-struct with_place {
-  static constexpr bool two = false;
-  template <class T>
-  BITFOLD_HD static auto element(T x, int place) {
-    return made(bitfold::detail::as_number(x), place);
-  }
-  template <class X>
-  BITFOLD_HD static auto made(X x, int place) {
-    return fold::placed_at<X, std::int32_t>{x, place};
-  }
-};
-struct pairs_with_place : with_place {
-  static constexpr bool two = true;
-  template <class T>
-  BITFOLD_HD static auto element(T x, T y, int place) {
-    using V = decltype(bitfold::detail::as_number(x));
-    return with_place::made(
-        fold::pair_of<V>{bitfold::detail::as_number(x), bitfold::detail::as_number(y)}, place);
   }
 };
 

@@ -1,0 +1,15 @@
+# Writes OUT, a C++ file with the contents of the headers that device code includes.
+# cmake -DSOURCE=... -DOUT=... -P device_headers.cmake
+include(${CMAKE_CURRENT_LIST_DIR}/device_header_list.cmake)
+set(text "#include \"headers.hpp\"\n\nnamespace bitfold::gpu {\nnamespace {\n\nconstexpr header all[] = {\n")
+foreach(name ${device_headers})
+  file(READ ${SOURCE}/include/bitfold/${name} contents)
+  string(APPEND text "{\"bitfold/${name}\", R\"bitfold(${contents})bitfold\"},\n")
+endforeach()
+file(READ ${SOURCE}/src/gpu/device/standard.hpp contents)
+string(APPEND text "{\"bitfold/standard.hpp\", R\"bitfold(${contents})bitfold\"},\n")
+foreach(name ${standard_headers})
+  string(APPEND text "{\"${name}\", \"#include <bitfold/standard.hpp>\\n\"},\n")
+endforeach()
+string(APPEND text "};\n\n}  // namespace\n\nconst std::span<const header> device_headers = all;\n\n}  // namespace bitfold::gpu\n")
+file(WRITE ${OUT} "${text}")

@@ -1,0 +1,82 @@
+#include "driver.hpp"
+
+#include <bitfold/error.hpp>
+#include <map>
+#include <mutex>
+
+#include "shared_library.hpp"
+
+namespace bitfold::gpu {
+namespace {
+
+// CUdevice_attribute.
+constexpr int capability_major = 75, capability_minor = 76, multiprocessor_count = 16,
+              most_shared_by_request = 97;
+
+driver open_driver() {
+  const shared_library library({"libcuda.so.1", "libcuda.so"});
+  if (!library)
+    throw error(errc::no_device,
+                "cuda: no usable GPU on this machine: NVIDIA's driver (libcuda) "
+                "is not installed");
+  driver d{};
+#define BITFOLD_FUNCTION(name, parameters)                                            \
+  if (!library.find(#name, d.name))                                                   \
+    throw error(errc::no_device, "cuda: NVIDIA's driver is too old: it has no " #name \
+                                 "; bitfold wants 12.0 or newer");
+  BITFOLD_DRIVER_FUNCTIONS(BITFOLD_FUNCTION)
+#undef BITFOLD_FUNCTION
+  int count = 0;
+  if (d.cuInit(0) != 0 || d.cuDeviceGetCount(&count) != 0 || count == 0)
+    throw error(errc::no_device, "cuda: no usable GPU on this machine");
+  return d;
+}
+
+}  // namespace
+
+const driver& the_driver() {
+  static const driver opened = open_driver();  // tried again where it failed
+  return opened;
+}
+
+void check(int result, const char* call) {
+  if (result == 0) return;
+  const char* text = nullptr;
+  the_driver().cuGetErrorString(result, &text);
+  throw error(errc::cuda,
+              std::string(call) + ": " + (text ? text : "error " + std::to_string(result)));
+}
+
+current current_device() {
+  const driver& d = the_driver();
+  current now{};
+  check(d.cuCtxGetCurrent(&now.in), "cuCtxGetCurrent");
+  if (!now.in) {
+    check(d.cuDeviceGet(&now.device, 0), "cuDeviceGet");
+    check(d.cuDevicePrimaryCtxRetain(&now.in, now.device), "cuDevicePrimaryCtxRetain");
+    check(d.cuCtxSetCurrent(now.in), "cuCtxSetCurrent");
+  }
+  check(d.cuCtxGetDevice(&now.device), "cuCtxGetDevice");
+  return now;
+}
+
+const device_facts& facts_of_device(int device) {
+  static std::mutex guard;
+  // Never destroyed: a static's destructor may ask.
+  static auto& known = *new std::map<int, device_facts>;
+  const std::lock_guard lock(guard);
+  if (const auto found = known.find(device); found != known.end()) return found->second;
+  const driver& d = the_driver();
+  const auto attribute = [&](int which) {
+    int value = 0;
+    check(d.cuDeviceGetAttribute(&value, which, device), "cuDeviceGetAttribute");
+    return value;
+  };
+  char name[256] = "";
+  check(d.cuDeviceGetName(name, sizeof name, device), "cuDeviceGetName");
+  return known[device] = {name, attribute(capability_major), attribute(capability_minor),
+                          attribute(multiprocessor_count),
+                          static_cast<std::size_t>(attribute(most_shared_by_request))};
+}
+
+}  // namespace bitfold::gpu

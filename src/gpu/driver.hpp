@@ -1,0 +1,90 @@
+// NVIDIA's driver, opened when it is first needed: what bitfold calls of it, declared here, so that
+// no CUDA header is needed to build.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+struct CUctx_st;
+struct CUmod_st;
+struct CUfunc_st;
+struct CUstream_st;
+
+namespace bitfold::gpu {
+
+using context = CUctx_st*;
+using module = CUmod_st*;
+using function = CUfunc_st*;
+using stream = CUstream_st*;
+using address = unsigned long long;  ///< CUdeviceptr
+
+/// CUlaunchAttribute, of the kind that lets a kernel start before the one ahead of it has ended.
+struct launch_attribute {
+  int id;
+  int pad;
+  int allowed;
+  char rest[60];
+};
+inline constexpr int programmatic_stream_serialization = 6;
+/// CUlaunchConfig.
+struct launch_configuration {
+  unsigned grid[3], block[3];
+  unsigned shared_bytes;
+  stream on;
+  launch_attribute* attributes;
+  unsigned attribute_count;
+};
+
+// clang-format off
+#define BITFOLD_DRIVER_FUNCTIONS(FUNCTION)                                                     \
+  FUNCTION(cuInit, (unsigned flags))                                                           \
+  FUNCTION(cuDriverGetVersion, (int* version))                                                 \
+  FUNCTION(cuGetErrorString, (int result, const char** text))                                  \
+  FUNCTION(cuDeviceGetCount, (int* count))                                                     \
+  FUNCTION(cuDeviceGet, (int* device, int ordinal))                                            \
+  FUNCTION(cuDeviceGetName, (char* name, int size, int device))                                \
+  FUNCTION(cuDeviceGetAttribute, (int* value, int attribute, int device))                      \
+  FUNCTION(cuDevicePrimaryCtxRetain, (context* made, int device))                              \
+  FUNCTION(cuCtxGetCurrent, (context* current))                                                \
+  FUNCTION(cuCtxSetCurrent, (context next))                                                    \
+  FUNCTION(cuCtxGetDevice, (int* device))                                                      \
+  FUNCTION(cuModuleLoadData, (module* made, const void* image))                                \
+  FUNCTION(cuModuleGetFunction, (function* found, module in, const char* name))                \
+  FUNCTION(cuFuncSetAttribute, (function of, int attribute, int value))                        \
+  FUNCTION(cuLaunchKernelEx, (const launch_configuration* how, function what, void** parameters, \
+                              void** extra))                                                   \
+  FUNCTION(cuStreamIsCapturing, (stream on, int* status))
+// clang-format on
+
+/// The driver's functions, by their names. Each returns 0, or an error for check().
+struct driver {
+#define BITFOLD_FUNCTION(name, parameters) int(*name) parameters;
+  BITFOLD_DRIVER_FUNCTIONS(BITFOLD_FUNCTION)
+#undef BITFOLD_FUNCTION
+};
+
+/// Errors: errc::no_device, saying what is missing (no driver, one that is too old, no GPU).
+const driver& the_driver();
+
+/// Errors: errc::cuda, naming the call, where `result` is not 0.
+void check(int result, const char* call);
+
+/// What a plan and a compiler ask of a GPU.
+struct device_facts {
+  std::string name;
+  int major, minor;  ///< its compute capability
+  int multiprocessors;
+  std::size_t most_shared_bytes;  ///< that a block can ask for
+};
+
+/// The current device of this thread, and its context: that of whoever made one current (CUDA's
+/// runtime, PyTorch), or else the primary one of device 0, which becomes current.
+struct current {
+  context in;
+  int device;
+};
+current current_device();
+/// Asked of the driver once for each device.
+const device_facts& facts_of_device(int device);
+
+}  // namespace bitfold::gpu

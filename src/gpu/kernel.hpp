@@ -1,0 +1,43 @@
+// A kernel as a value: what it folds, of which elements, and which results it writes. Its text is a
+// few lines over the headers of the algebra.
+#pragma once
+
+#include <bitfold/reduction.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compiler.hpp"
+
+namespace bitfold::gpu {
+
+/// Which of the kernels of engine.cuh.
+enum class strategy : std::uint8_t {
+  tiles,       ///< blocks fold nodes of tiles, a tile to each warp
+  one_node,    ///< one block folds all, a leaf to each warp
+  leaf_nodes,  ///< blocks fold nodes of leaves, a leaf to each warp
+  states       ///< one block folds the nodes' states
+};
+
+/// One of a kernel's results. (The degrees of freedom are an argument, not a part of the kernel.)
+struct kernel_output {
+  op_id op;
+  method_id method;
+  dtype acc, out;
+  friend bool operator==(const kernel_output&, const kernel_output&) = default;
+};
+
+struct kernel {
+  strategy what;
+  dtype in;
+  bool two;      ///< inputs
+  bool aligned;  ///< both of them to 16 bytes
+  std::vector<kernel_output> outputs;
+  std::size_t state_bytes;  ///< of its folds together, which the text holds the device to
+};
+
+kernel_source source_of(const kernel& k);
+/// Equal for equal kernels alone; shorter than the text.
+std::string signature_of(const kernel& k);
+
+}  // namespace bitfold::gpu

@@ -1,0 +1,230 @@
+#include "kernel_files.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace bitfold::gpu {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view magic = "bitfold kernel 1\n", extension = ".kernel";
+
+std::string hex_of(std::string_view bytes) {
+  XXH128_canonical_t digest;
+  XXH128_canonicalFromHash(&digest, XXH3_128bits(bytes.data(), bytes.size()));
+  std::string text;
+  for (const unsigned char b : digest.digest)
+    text.append({"0123456789abcdef"[b >> 4], "0123456789abcdef"[b & 15]});
+  return text;
+}
+
+// A file is: magic, digest of all that follows, and three strings behind their lengths: the key (so
+// that two keys of one digest are told apart), the name, the machine code.
+void put(std::string& to, std::string_view s) {
+  const std::uint64_t size = s.size();
+  to.append(reinterpret_cast<const char*>(&size), sizeof size).append(s);
+}
+std::optional<std::string_view> take(std::string_view& from) {
+  std::uint64_t size = 0;
+  if (from.size() < sizeof size) return {};
+  std::memcpy(&size, from.data(), sizeof size);
+  from.remove_prefix(sizeof size);
+  if (from.size() < size) return {};
+  const std::string_view s = from.substr(0, size);
+  from.remove_prefix(size);
+  return s;
+}
+
+class open_file {
+ public:
+  open_file(const fs::path& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0600)) {}
+  ~open_file() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  open_file(const open_file&) = delete;
+  open_file& operator=(const open_file&) = delete;
+  explicit operator bool() const { return fd_ >= 0; }
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+// Whether what is open there belongs to this user, and no other may write to it.
+bool is_ours(int fd) {
+  struct stat s;
+  return ::fstat(fd, &s) == 0 && s.st_uid == ::geteuid() && (s.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+}
+
+std::optional<std::string> read_all(int fd) {
+  std::string bytes;
+  char part[1 << 16];
+  for (;;) {
+    const ssize_t got = ::read(fd, part, sizeof part);
+    if (got == 0) return bytes;
+    if (got > 0)
+      bytes.append(part, static_cast<std::size_t>(got));
+    else if (errno != EINTR)
+      return {};
+  }
+}
+bool write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t done = ::write(fd, bytes.data(), bytes.size());
+    if (done > 0)
+      bytes.remove_prefix(static_cast<std::size_t>(done));
+    else if (errno != EINTR)
+      return false;
+  }
+  return true;
+}
+
+std::optional<std::string> stored_key(std::string_view bytes) {
+  const std::size_t head = magic.size() + 32;
+  if (bytes.size() < head || bytes.substr(0, magic.size()) != magic) return {};
+  std::string_view body = bytes.substr(head);
+  if (bytes.substr(magic.size(), 32) != hex_of(body)) return {};
+  const auto key = take(body);
+  return key ? std::optional<std::string>(*key) : std::nullopt;
+}
+
+std::string why(const char* what) { return std::string(what) + ": " + std::strerror(errno); }
+
+}  // namespace
+
+kernel_files kernel_files::of_user() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return fs::path(value ? value : "");
+  };
+  fs::path directory = variable("BITFOLD_CACHE");
+  if (directory.empty()) {
+    const fs::path cache = variable("XDG_CACHE_HOME"), home = variable("HOME");
+    if (cache.is_absolute())
+      directory = cache / "bitfold";
+    else if (home.is_absolute())
+      directory = home / ".cache" / "bitfold";
+  }
+  return kernel_files(directory);
+}
+
+fs::path kernel_files::path_of(std::string_view key) const {
+  return directory_ / (hex_of(key) + std::string(extension));
+}
+
+std::optional<machine_code> kernel_files::find(std::string_view key) const {
+  if (directory_.empty()) return {};
+  const open_file directory(directory_, O_RDONLY | O_DIRECTORY);
+  if (!directory || !is_ours(directory.fd())) return {};
+  const open_file file(path_of(key), O_RDONLY | O_NOFOLLOW);
+  if (!file || !is_ours(file.fd())) return {};
+  const auto bytes = read_all(file.fd());
+  if (!bytes || stored_key(*bytes) != key) return {};
+  std::string_view body = std::string_view(*bytes).substr(magic.size() + 32);
+  (void)take(body);
+  const auto name = take(body), image = take(body);
+  if (!name || !image || !body.empty()) return {};
+  ::futimens(file.fd(), nullptr);  // used now
+  return machine_code{std::string(*name), std::string(*image)};
+}
+
+std::string kernel_files::store(std::string_view key, const machine_code& code) const {
+  if (directory_.empty()) return "no directory for kernels: neither BITFOLD_CACHE nor HOME is set";
+  std::error_code failed;
+  fs::create_directories(directory_.parent_path(), failed);
+  if (::mkdir(directory_.c_str(), 0700) != 0 && errno != EEXIST) return why(directory_.c_str());
+  const open_file directory(directory_, O_RDONLY | O_DIRECTORY);
+  if (!directory) return why(directory_.c_str());
+  if (!is_ours(directory.fd()))
+    return directory_.string() + ": not this user's alone, so that no kernel is kept there";
+
+  std::string body;
+  put(body, key);
+  put(body, code.name);
+  put(body, code.image);
+  std::string bytes(magic);
+  bytes += hex_of(body);
+  bytes += body;
+  // Written aside and renamed, so that nobody ever reads a part of it.
+  std::string aside = (directory_ / "new.XXXXXX").string();
+  const int fd = ::mkostemp(aside.data(), O_CLOEXEC);
+  if (fd < 0) return why(directory_.c_str());
+  const bool written = write_all(fd, bytes);
+  const std::string reason = written ? "" : why(aside.c_str());
+  const bool closed = ::close(fd) == 0;
+  if (!written || !closed || ::rename(aside.c_str(), path_of(key).c_str()) != 0) {
+    const std::string why_not = reason.empty() ? why(aside.c_str()) : reason;
+    ::unlink(aside.c_str());
+    return why_not;
+  }
+  make_room();
+  return "";
+}
+
+std::vector<kernel_files::entry> kernel_files::list() const {
+  std::vector<entry> found;
+  std::error_code failed;
+  if (directory_.empty()) return found;
+  for (fs::directory_iterator at(directory_, failed), end; !failed && at != end;
+       at.increment(failed)) {
+    if (at->path().extension() != extension) continue;
+    const open_file file(at->path(), O_RDONLY | O_NOFOLLOW);
+    const auto bytes = file ? read_all(file.fd()) : std::nullopt;
+    std::error_code gone;
+    const auto used = fs::last_write_time(at->path(), gone);
+    if (!bytes || gone) continue;
+    found.push_back({at->path(), stored_key(*bytes).value_or(""), bytes->size(), used});
+  }
+  std::sort(found.begin(), found.end(),
+            [](const entry& a, const entry& b) { return a.used > b.used; });
+  return found;
+}
+
+std::size_t kernel_files::clear() const {
+  std::size_t count = 0;
+  for (const entry& e : list()) count += ::unlink(e.path.c_str()) == 0;
+  return count;
+}
+
+void kernel_files::make_room() const {
+  struct file {
+    fs::path path;
+    fs::file_time_type used;
+    std::uint64_t bytes;
+  };
+  std::vector<file> files;
+  std::uint64_t all = 0;
+  std::error_code failed;
+  const auto now = fs::file_time_type::clock::now();
+  for (fs::directory_iterator at(directory_, failed), end; !failed && at != end;
+       at.increment(failed)) {
+    std::error_code gone;
+    const auto used = fs::last_write_time(at->path(), gone);
+    const std::uint64_t bytes = gone ? 0 : fs::file_size(at->path(), gone);
+    if (gone) continue;
+    // What a killed process was writing.
+    if (at->path().filename().string().starts_with("new.") && now - used > std::chrono::hours(1))
+      fs::remove(at->path(), gone);
+    if (at->path().extension() != extension) continue;
+    files.push_back({at->path(), used, bytes});
+    all += bytes;
+  }
+  std::sort(files.begin(), files.end(),
+            [](const file& a, const file& b) { return a.used < b.used; });
+  for (const file& f : files) {
+    if (all <= limit_) break;
+    if (::unlink(f.path.c_str()) == 0) all -= f.bytes;
+  }
+}
+
+}  // namespace bitfold::gpu

@@ -1,0 +1,55 @@
+// Machine code that is kept in files, so that a kernel is compiled once on a machine: in
+// BITFOLD_CACHE, or else XDG_CACHE_HOME/bitfold, or ~/.cache/bitfold. One user's alone; safe for
+// many processes at once; never more than `most_bytes`.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "compiler.hpp"
+
+namespace bitfold::gpu {
+
+class kernel_files {
+ public:
+  static constexpr std::uint64_t most_bytes = 256 << 20;
+
+  /// In that directory, which is made with the first file; in none where it is empty.
+  explicit kernel_files(std::filesystem::path directory, std::uint64_t limit = most_bytes)
+      : directory_(std::move(directory)), limit_(limit) {}
+  /// Where the environment says.
+  static kernel_files of_user();
+
+  /// The file that was stored under `key`; nothing where there is none, or what there is was not
+  /// written whole, is another key's, or is not this user's alone.
+  std::optional<machine_code> find(std::string_view key) const;
+  /// Keeps `code` under `key`, and removes the files that were used the longest time ago where all
+  /// would be more than the limit. Empty, or why nothing was kept (a read-only or full disk, a
+  /// directory that others may write to): without a file a kernel is compiled anew next time.
+  std::string store(std::string_view key, const machine_code& code) const;
+
+  struct entry {
+    std::filesystem::path path;
+    std::string key;
+    std::uint64_t bytes;
+    std::filesystem::file_time_type used;
+  };
+  /// The files there are, those used last first.
+  std::vector<entry> list() const;
+  /// Removes them all, and says how many they were.
+  std::size_t clear() const;
+  const std::filesystem::path& directory() const { return directory_; }
+
+ private:
+  std::filesystem::path path_of(std::string_view key) const;
+  void make_room() const;
+
+  std::filesystem::path directory_;
+  std::uint64_t limit_;
+};
+
+}  // namespace bitfold::gpu

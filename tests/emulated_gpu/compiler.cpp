@@ -1,0 +1,89 @@
+// In the place of NVRTC (libnvrtc.so) in tests: the compiler of the tests makes a shared library of
+// a kernel, which the emulated driver (driver.cpp) runs.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct program_of {
+  std::string text, expression, log, image;
+  std::vector<std::pair<std::string, std::string>> headers;
+};
+
+std::string contents(const fs::path& p) {
+  std::ifstream in(p, std::ios::binary);
+  std::ostringstream all;
+  all << in.rdbuf();
+  return all.str();
+}
+void write(const fs::path& p, const std::string& text) {
+  fs::create_directories(p.parent_path());
+  std::ofstream(p, std::ios::binary) << text;
+}
+
+constexpr int compilation_failed = 6;
+
+}  // namespace
+
+extern "C" {
+
+int nvrtcVersion(int* major, int* minor) { return *major = 13, *minor = 0, 0; }
+int nvrtcGetNumSupportedArchs(int* count) { return *count = 1, 0; }
+int nvrtcGetSupportedArchs(int* architectures) { return architectures[0] = 90, 0; }
+int nvrtcCreateProgram(program_of** made, const char* text, const char*, int headers,
+                       const char* const* contents, const char* const* names) {
+  auto* const p = new program_of{text, {}, {}, {}, {}};
+  for (int k = 0; k < headers; ++k) p->headers.emplace_back(names[k], contents[k]);
+  return *made = p, 0;
+}
+int nvrtcDestroyProgram(program_of** done) {
+  delete *done;
+  return *done = nullptr, 0;
+}
+int nvrtcAddNameExpression(program_of* in, const char* expression) {
+  return in->expression = expression, 0;
+}
+int nvrtcCompileProgram(program_of* p, int, const char* const*) {
+  std::string made = (fs::temp_directory_path() / "emulated_compiler.XXXXXX").string();
+  if (!mkdtemp(made.data())) return compilation_failed;
+  const fs::path folder = made;
+  for (const auto& [name, text] : p->headers)
+    if (name != "bitfold/cuda/device.cuh") write(folder / name, text);
+  for (const char* name : {"device.cuh", "machine.hpp"})
+    write(folder / "bitfold/cuda" / name, contents(fs::path(EMULATED_GPU_SOURCE) / name));
+  write(folder / "kernel.cpp", p->text +
+                                   "extern \"C\" void emulated_kernel(void** arguments) {\n"
+                                   "  emulated::call(&" +
+                                   p->expression + ", arguments);\n}\n");
+  const std::string command = "cd " + made +
+                              " && " EMULATED_GPU_CXX
+                              " -std=c++20 -O0 -w -D__CUDACC_RTC__ -ffp-contract=off -shared -fPIC "
+                              "-I. kernel.cpp -o kernel.so > log 2>&1";
+  const int status = std::system(command.c_str());
+  p->log = contents(folder / "log");
+  p->image = contents(folder / "kernel.so");
+  fs::remove_all(folder);
+  return status == 0 ? 0 : compilation_failed;
+}
+int nvrtcGetProgramLogSize(program_of* of, std::size_t* size) {
+  return *size = of->log.size() + 1, 0;
+}
+int nvrtcGetProgramLog(program_of* of, char* log) { return of->log.copy(log, of->log.size()), 0; }
+int nvrtcGetLoweredName(program_of*, const char*, const char** name) {
+  return *name = "emulated_kernel", 0;
+}
+int nvrtcGetCUBINSize(program_of* of, std::size_t* size) { return *size = of->image.size(), 0; }
+int nvrtcGetCUBIN(program_of* of, char* image) {
+  return of->image.copy(image, of->image.size()), 0;
+}
+}

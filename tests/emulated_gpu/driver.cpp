@@ -1,0 +1,211 @@
+// A GPU for tests, in the place of NVIDIA's driver (libcuda.so.1): kernels that compiler.cpp made
+// run on the CPU, thread by thread, with the exchanges and barriers of a warp and a block. What a
+// GPU leaves undefined stops the program: a barrier that not all threads reach, an exchange with a
+// thread that has ended, shared memory beyond what was asked for. Nothing is said of its speed.
+#include <dlfcn.h>
+#include <elf.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "gpu/driver.hpp"
+#include "machine.hpp"
+
+namespace {
+
+using bitfold::gpu::launch_configuration;
+
+constexpr unsigned most_threads = 1024, warp = 32;
+constexpr std::size_t stack_bytes = 256 << 10, most_shared = 227 << 10;
+constexpr int invalid_value = 1, invalid_image = 200, not_found = 500;
+
+[[noreturn]] void stop(const char* what) {
+  std::fprintf(stderr, "emulated GPU: %s\n", what);
+  std::abort();
+}
+
+struct thread {
+  enum { ready, at_barrier, exchanging, ended } state;
+  ucontext_t at;
+  unsigned long value;
+  unsigned mask;
+  int from;
+};
+
+emulated::machine machine;
+std::vector<thread> threads;
+ucontext_t scheduler;
+unsigned running;
+void (*kernel)(void**);
+void** arguments;
+
+void pause_as(decltype(thread::state) state) {
+  thread& t = threads[running];
+  t.state = state;
+  swapcontext(&t.at, &scheduler);
+}
+void wait_for_the_block() { pause_as(thread::at_barrier); }
+unsigned long exchange(unsigned long value, unsigned mask, int from) {
+  thread& t = threads[running];
+  t.value = value;
+  t.mask = mask;
+  t.from = from;
+  pause_as(thread::exchanging);
+  return t.value;
+}
+void run_thread() {
+  kernel(arguments);
+  pause_as(thread::ended);
+}
+
+void resume(unsigned k) {
+  if (threads[k].state != thread::ready) return;
+  running = k;
+  machine.thread = {k, 0, 0};
+  swapcontext(&scheduler, &threads[k].at);
+}
+
+// Whether threads went on.
+bool pass_barrier() {
+  for (const thread& t : threads)
+    if (t.state != thread::at_barrier && t.state != thread::ended) return false;
+  bool any = false;
+  for (thread& t : threads)
+    if (t.state == thread::at_barrier) t.state = thread::ready, any = true;
+  return any;
+}
+bool pass_exchanges() {
+  bool any = false;
+  for (unsigned first = 0; first < threads.size(); first += warp)
+    for (unsigned lane = 0; lane < warp; ++lane) {
+      if (threads[first + lane].state != thread::exchanging) continue;
+      const unsigned mask = threads[first + lane].mask;
+      bool all = mask >> lane & 1;
+      for (unsigned k = 0; k < warp; ++k)
+        if (mask >> k & 1) {
+          const thread& t = threads[first + k];
+          if (t.state == thread::ended) stop("an exchange with a thread that has ended");
+          all = all && t.state == thread::exchanging && t.mask == mask;
+        }
+      if (!all) continue;
+      unsigned long values[warp];
+      for (unsigned k = 0; k < warp; ++k) values[k] = threads[first + k].value;
+      for (unsigned k = 0; k < warp; ++k)
+        if (mask >> k & 1) {
+          thread& t = threads[first + k];
+          const auto from = static_cast<unsigned>(t.from) % warp;
+          if (!(mask >> from & 1)) stop("an exchange with a thread outside of its mask");
+          t.value = values[from];
+          t.state = thread::ready;
+        }
+      any = true;
+    }
+  return any;
+}
+
+void run_block(unsigned block, std::size_t shared_bytes) {
+  static char* const stacks =
+      static_cast<char*>(mmap(nullptr, most_threads * stack_bytes, PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  if (stacks == MAP_FAILED) stop("no memory for its threads");
+  // Shared memory holds anything at first; what lies behind it is nobody's.
+  constexpr std::size_t behind = 4096;
+  std::vector<char> memory(16 + shared_bytes + behind, static_cast<char>(0xcd));
+  machine.shared = memory.data() + (16 - reinterpret_cast<std::uintptr_t>(memory.data()) % 16) % 16;
+  machine.block = {block, 0, 0};
+  for (unsigned k = 0; k < threads.size(); ++k) {
+    thread& t = threads[k];
+    t.state = thread::ready;
+    getcontext(&t.at);
+    t.at.uc_stack = {stacks + k * stack_bytes, 0, stack_bytes};
+    t.at.uc_link = nullptr;
+    makecontext(&t.at, run_thread, 0);
+  }
+  for (;;) {
+    // Forwards in one block, backwards in the next: an order that nobody may count on.
+    const auto count = static_cast<unsigned>(threads.size());
+    for (unsigned k = 0; k < count; ++k) resume(block % 2 ? count - 1 - k : k);
+    if (pass_exchanges() || pass_barrier()) continue;
+    for (const thread& t : threads)
+      if (t.state != thread::ended) stop("threads wait for others that never come");
+    break;
+  }
+  for (const char* p = machine.shared + shared_bytes; p < memory.data() + memory.size(); ++p)
+    if (*p != static_cast<char>(0xcd)) stop("shared memory was written beyond its end");
+}
+
+}  // namespace
+
+extern "C" {
+
+int cuInit(unsigned) { return 0; }
+int cuDriverGetVersion(int* version) { return *version = 13000, 0; }
+int cuGetErrorString(int, const char** text) { return *text = "an error of the emulated GPU", 0; }
+int cuDeviceGetCount(int* count) { return *count = 1, 0; }
+int cuDeviceGet(int* device, int ordinal) { return *device = ordinal, 0; }
+int cuDeviceGetName(char* name, int size, int) {
+  return std::snprintf(name, static_cast<std::size_t>(size), "an emulated GPU"), 0;
+}
+int cuDeviceGetAttribute(int* value, int attribute, int) {
+  *value = attribute == 75 ? 9 : attribute == 76 ? 0 : attribute == 16 ? 4 : most_shared;
+  return 0;
+}
+int cuDevicePrimaryCtxRetain(bitfold::gpu::context* made, int) {
+  return *made = reinterpret_cast<bitfold::gpu::context>(&machine), 0;
+}
+static thread_local bitfold::gpu::context current_context;
+int cuCtxGetCurrent(bitfold::gpu::context* current) { return *current = current_context, 0; }
+int cuCtxSetCurrent(bitfold::gpu::context next) { return current_context = next, 0; }
+int cuCtxGetDevice(int* device) { return *device = 0, 0; }
+
+// The image is a shared library.
+int cuModuleLoadData(bitfold::gpu::module* made, const void* image) {
+  Elf64_Ehdr head;
+  std::memcpy(&head, image, sizeof head);
+  if (std::memcmp(head.e_ident, ELFMAG, SELFMAG) != 0) return invalid_image;
+  const std::size_t size = head.e_shoff + std::size_t{head.e_shnum} * head.e_shentsize;
+  std::string path = "/tmp/emulated_kernel.XXXXXX";
+  const int fd = mkstemp(path.data());
+  if (fd < 0 || write(fd, image, size) != static_cast<ssize_t>(size)) return invalid_image;
+  close(fd);
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  unlink(path.c_str());
+  if (!library) return invalid_image;
+  *static_cast<emulated::machine**>(dlsym(library, "the_machine")) = &machine;
+  return *made = static_cast<bitfold::gpu::module>(library), 0;
+}
+int cuModuleGetFunction(bitfold::gpu::function* found, bitfold::gpu::module in, const char* name) {
+  *found = static_cast<bitfold::gpu::function>(dlsym(in, name));
+  return *found ? 0 : not_found;
+}
+int cuFuncSetAttribute(bitfold::gpu::function, int, int) { return 0; }
+
+int cuLaunchKernelEx(const launch_configuration* how, bitfold::gpu::function what,
+                     void** parameters, void**) {
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
+  const unsigned count = how->block[0];
+  if (count == 0 || count > most_threads || count % warp || how->grid[0] == 0 ||
+      how->shared_bytes > most_shared)
+    return invalid_value;
+  machine = {{}, {}, {count, 1, 1}, {how->grid[0], 1, 1}, nullptr, wait_for_the_block, exchange};
+  threads.resize(count);
+  kernel = reinterpret_cast<void (*)(void**)>(what);
+  arguments = parameters;
+  for (unsigned b = 0; b < how->grid[0]; ++b) run_block(b, how->shared_bytes);
+  return 0;
+}
+
+// Stream 1 is one that captures a graph.
+int cuStreamIsCapturing(bitfold::gpu::stream on, int* status) {
+  return *status = reinterpret_cast<std::uintptr_t>(on) == 1, 0;
+}
+}

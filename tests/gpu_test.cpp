@@ -1,0 +1,453 @@
+// Kernels on demand, on an emulated GPU (emulated_gpu/): made of their text, kept in files, loaded
+// and launched as on a real one, with the CPU's bits. Arrays lie in the host's memory.
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bitfold/cpu.hpp>
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "catch.hpp"
+#include "data.hpp"
+
+#include "gpu/flat.hpp"
+#include "gpu/kernel_files.hpp"
+
+using namespace bitfold;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder of the test's own, for files of kernels.
+struct folder {
+  fs::path path;
+  folder() {
+    std::string name = (fs::temp_directory_path() / "bitfold_kernels.XXXXXX").string();
+    REQUIRE(mkdtemp(name.data()));
+    path = name;
+  }
+  ~folder() {
+    std::error_code ignored;
+    fs::permissions(path, fs::perms::owner_all, ignored);
+    fs::remove_all(path, ignored);
+  }
+};
+
+std::vector<reduction> with_an_order(dtype t, int inputs) {
+  std::vector<reduction> all;
+  for (const reduction& r : test::reductions_of_all_ops(t))
+    if (info(r.op()).inputs == inputs && r.op() != op_id::count_distinct &&
+        (!r.method() || info(*r.method()).ordering == ordering::canonical))
+      all.push_back(r);
+  return all;
+}
+
+std::vector<scalar> on_gpu(std::span<const reduction> all, const std::byte* x, const std::byte* y,
+                           std::size_t n, const cuda::launch& shape) {
+  const auto aligned = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
+  const gpu::problem asked{all, n, aligned(x) && aligned(y)};
+  const gpu::plan plan = gpu::make_plan(asked, shape);
+  std::vector<std::uint64_t> results(2 * all.size(), 0xababababababababu),
+      workspace(plan.workspace / 8 + 2, 0xcdcdcdcdcdcdcdcdu);
+  std::vector<void*> out;
+  for (std::size_t k = 0; k < all.size(); ++k) out.push_back(&results[2 * k]);
+  void* const room =
+      workspace.data() + (reinterpret_cast<std::uintptr_t>(workspace.data()) % 16 != 0);
+  gpu::run(plan, asked, x, y, out.data(), room, nullptr);
+  std::vector<scalar> got;
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(&results[2 * k]);
+    REQUIRE(bytes[size_of(all[k].out())] == 0xab);  // nothing behind its result
+    got.push_back(load_scalar(all[k].out(), bytes));
+  }
+  return got;
+}
+
+// Lengths that go by each strategy: one node, nodes of leaves, and nodes of tiles; whole and short.
+struct way {
+  std::size_t n;
+  cuda::launch shape;
+};
+const std::vector<way> ways{
+    {1, {}},
+    {31, {}},
+    {256, {}},
+    {257, {}},
+    {1000, {}},
+    {4096, {}},
+    {20000, {}},
+    {65536, {}},
+    {5, {64}},
+    {9000, {64}},
+    {40000, {64, 3, 2}},
+    {70001, {96, 0, 1}},
+    {32768, {512, 2, 4, false}},
+};
+
+void compare(std::span<const reduction> all, bool two) {
+  if (all.empty()) return;
+  const dtype t = all[0].in();
+  for (const test::kind k : {test::kind::near_one, test::kind::special}) {
+    const auto x = test::make_data(t, k, 70100, 1), y = test::make_data(t, k, 70100, 2);
+    for (const way& w : ways)
+      for (const std::size_t first : {0, 1}) {
+        const std::byte* const p = x.data() + first * size_of(t);
+        const std::byte* const q = two ? y.data() : nullptr;
+        const auto got = on_gpu(all, p, q, w.n, w.shape);
+        for (std::size_t i = 0; i < all.size(); ++i) {
+          const scalar right = cpu::reduce(all[i], p, q, w.n);
+          INFO(test::describe(all[i], w.n) << " from " << first << ", " << test::name(k));
+          CHECK(to_hex(got[i]) == to_hex(right));
+        }
+      }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("kernels on demand have the CPU's bits") {
+  for (const dtype t : {dtype::f32, dtype::bf16, dtype::i8})
+    for (const int inputs : {1, 2}) {
+      const auto all = with_an_order(t, inputs);
+      compare(all, inputs == 2);
+    }
+}
+
+// Some minutes.
+TEST_CASE("kernels on demand have the CPU's bits: all types", "[.all]") {
+  for (const dtype t : all_dtypes)
+    for (const int inputs : {1, 2}) compare(with_an_order(t, inputs), inputs == 2);
+}
+
+TEST_CASE("each operation alone, on demand, has the CPU's bits", "[.all]") {
+  for (const dtype t : {dtype::f16, dtype::f32, dtype::f64, dtype::u16})
+    for (const int inputs : {1, 2})
+      for (const reduction& r : with_an_order(t, inputs)) compare({&r, 1}, inputs == 2);
+}
+
+namespace {
+
+const std::vector<float> some_floats = [] {
+  std::vector<float> x(5000);
+  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 97) - 48.25f;
+  return x;
+}();
+
+gpu::plan plan_of(const std::vector<reduction>& all, std::size_t n = some_floats.size()) {
+  return gpu::make_plan({all, n, true});
+}
+
+/// This program, asked for one test, with kernels in that folder.
+int run_again(const std::string& test, const fs::path& kernels) {
+  const std::string program = fs::read_symlink("/proc/self/exe").string();
+  const std::string command =
+      "BITFOLD_CACHE='" + kernels.string() + "' '" + program + "' '" + test + "' > /dev/null";
+  return std::system(command.c_str());
+}
+
+void reduce_some() {
+  const reduction r = make_reduction(op_id::max, {}, dtype::f32);
+  alignas(16) static float x[600] = {1, 3, 2};
+  const auto* p = reinterpret_cast<const std::byte*>(x);
+  CHECK(on_gpu({&r, 1}, p, nullptr, 600, {}) == std::vector{cpu::reduce(r, p, nullptr, 600)});
+}
+
+}  // namespace
+
+TEST_CASE("reductions of one base are folded once, several in one kernel") {
+  const auto f = [](op_id op) {
+    return make_reduction(op, info(op).takes_method ? std::optional(method_id::tree) : std::nullopt,
+                          dtype::f32);
+  };
+  CHECK(plan_of({f(op_id::sum)}, 1000).passes.size() == 1);
+  CHECK(plan_of({f(op_id::sum)}, 1 << 20).passes.size() == 2);
+  const auto five = plan_of(
+      {f(op_id::sum), f(op_id::min), f(op_id::max), f(op_id::mean), f(op_id::std)}, 1 << 20);
+  CHECK(five.passes.size() == 2);
+  CHECK(five.passes[0].what.outputs.size() == 5);
+  CHECK(plan_of({f(op_id::sum), f(op_id::mean)}, 1 << 20).workspace ==
+        plan_of({f(op_id::sum)}, 1 << 20).workspace);
+  std::vector<reduction> all;
+  for (const op_info& op : all_op_infos)
+    if (op.inputs == 1 && op.id != op_id::count_distinct) all.push_back(f(op.id));
+  const auto plan = plan_of(all, 1 << 20);
+  CHECK(plan.passes.size() < all.size());
+  std::vector<std::size_t> done;
+  for (std::size_t k = 0; k < plan.passes.size(); k += 2)
+    done.insert(done.end(), plan.passes[k].reductions.begin(), plan.passes[k].reductions.end());
+  std::sort(done.begin(), done.end());
+  for (std::size_t k = 0; k < all.size(); ++k) CHECK(done.at(k) == k);
+}
+
+TEST_CASE("a kernel is compiled once, then found in memory, and read by the next process") {
+  const folder kernels;
+  // (In processes of their own, which have loaded nothing yet.)
+  CHECK(run_again("[compiles]", kernels.path) == 0);
+  CHECK(gpu::kernel_files(kernels.path).list().size() == 1);
+  CHECK(run_again("[reads]", kernels.path) == 0);
+  CHECK(gpu::kernel_files(kernels.path).clear() == 1);
+  CHECK(run_again("[compiles]", kernels.path) == 0);
+  // Where nothing can be kept, kernels are compiled all the same.
+  CHECK(run_again("[compiles]", "/dev/null/none") == 0);
+}
+TEST_CASE("of a process: compiles", "[.][compiles]") {
+  reduce_some();
+  CHECK(gpu::counts_of_loads().compiled == 1);
+  CHECK(gpu::counts_of_loads().found == 0);
+  reduce_some();
+  CHECK(gpu::counts_of_loads().compiled == 1);
+  CHECK(gpu::counts_of_loads().found == 1);
+}
+TEST_CASE("of a process: reads", "[.][reads]") {
+  reduce_some();
+  CHECK(gpu::counts_of_loads().compiled == 0);
+  CHECK(gpu::counts_of_loads().read == 1);
+}
+
+TEST_CASE("several threads may ask for the same kernels at once") {
+  const folder kernels;
+  CHECK(run_again("[threads]", kernels.path) == 0);
+}
+TEST_CASE("of a process: threads", "[.][threads]") {
+  std::vector<std::thread> threads;
+  std::atomic<int> right{0};
+  const reduction all[] = {make_reduction(op_id::sum, method_id::kahan, dtype::f32),
+                           make_reduction(op_id::norm_inf, {}, dtype::f32)};
+  const auto* p = reinterpret_cast<const std::byte*>(some_floats.data());
+  for (int t = 0; t < 6; ++t)
+    threads.emplace_back([&, t] {
+      const reduction& r = all[t % 2];
+      const auto got = on_gpu({&r, 1}, p, nullptr, some_floats.size(), {});
+      right += got[0] == cpu::reduce(r, p, nullptr, some_floats.size());
+    });
+  for (std::thread& t : threads) t.join();
+  CHECK(right == 6);
+}
+
+TEST_CASE("a kernel that is not there yet is refused while a graph is captured") {
+  const reduction r = make_reduction(op_id::prod, {}, dtype::f32);
+  const gpu::problem asked{{&r, 1}, 100, true};
+  const gpu::plan plan = gpu::make_plan(asked);
+  const auto capturing = reinterpret_cast<gpu::stream>(1);
+  alignas(16) float x[100], out = 0;
+  std::fill(x, x + 100, 1.5f);
+  void* const to = &out;
+  try {
+    gpu::run(plan, asked, x, nullptr, &to, nullptr, capturing);
+    FAIL("it was not refused");
+  } catch (const error& e) {
+    CHECK(e.code() == errc::usage);
+    CHECK(std::string(e.what()).find("prepare") != std::string::npos);
+  }
+  gpu::prepare({&plan.passes[0].what, 1}, gpu::current_device());
+  gpu::run(plan, asked, x, nullptr, &to, nullptr, capturing);
+  CHECK(out == cpu::reduce(r, x, 100).as<float>());
+}
+
+TEST_CASE("a text that does not compile is an error with the compiler's words") {
+  try {
+    gpu::compile({"int f() { return wrong; }\n", "f"}, 9, 0);
+    FAIL("it was not refused");
+  } catch (const error& e) {
+    CHECK(e.code() == errc::cuda);
+    CHECK(std::string(e.what()).find("wrong") != std::string::npos);
+    CHECK(std::string(e.what()).find('\n') == std::string::npos);
+  }
+  CHECK_THROWS_AS(gpu::compile({"", "f"}, 4, 2), error);  // a GPU that the compiler does not know
+}
+
+// ---- Files of kernels ---------------------------------------------------------------------------
+
+TEST_CASE("a file of a kernel is read whole, by its key, or not at all") {
+  const folder kernels;
+  const gpu::kernel_files files(kernels.path / "deep" / "er");
+  CHECK_FALSE(files.find("a"));
+  REQUIRE(files.store("a", {"name", std::string("code\0code", 9)}).empty());
+  REQUIRE(files.find("a"));
+  CHECK(files.find("a")->name == "name");
+  CHECK(files.find("a")->image == std::string("code\0code", 9));
+  CHECK_FALSE(files.find("b"));
+  const fs::path file = files.list().at(0).path;
+  CHECK(files.list().at(0).key == "a");
+  std::ifstream in(file, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  const auto put = [&](const std::string& other) {
+    std::ofstream(file, std::ios::binary) << other;
+  };
+  for (std::size_t n = 0; n < bytes.size(); ++n) {
+    put(bytes.substr(0, n));
+    CHECK_FALSE(files.find("a"));
+    std::string changed = bytes;
+    changed[n] = static_cast<char>(changed[n] ^ 1);
+    put(changed);
+    CHECK_FALSE(files.find("a"));
+  }
+  put(bytes + "more");
+  CHECK_FALSE(files.find("a"));
+  put(bytes);
+  CHECK(files.find("a"));
+  // Another key's file under this one's name.
+  REQUIRE(files.store("b", {"other", "other code"}).empty());
+  for (const auto& e : files.list())
+    if (e.key == "b") fs::copy_file(e.path, file, fs::copy_options::overwrite_existing);
+  CHECK_FALSE(files.find("a"));
+}
+
+TEST_CASE("a directory or a file that others may write to is not trusted") {
+  const folder kernels;
+  const gpu::kernel_files files(kernels.path);
+  REQUIRE(files.store("a", {"name", "code"}).empty());
+  const fs::path file = files.list().at(0).path;
+  fs::permissions(file, fs::perms::group_write, fs::perm_options::add);
+  CHECK_FALSE(files.find("a"));
+  fs::permissions(file, fs::perms::group_write, fs::perm_options::remove);
+  CHECK(files.find("a"));
+  fs::permissions(kernels.path, fs::perms::others_write, fs::perm_options::add);
+  CHECK_FALSE(files.find("a"));
+  CHECK(files.store("b", {"name", "code"}).find("this user's alone") != std::string::npos);
+  fs::permissions(kernels.path, fs::perms::others_write, fs::perm_options::remove);
+  const fs::path elsewhere = kernels.path / "elsewhere";
+  fs::rename(file, elsewhere);
+  fs::create_symlink(elsewhere, file);
+  CHECK_FALSE(files.find("a"));
+}
+
+TEST_CASE("files of kernels: no more than the limit, those used the longest time ago go first") {
+  const folder kernels;
+  const gpu::kernel_files files(kernels.path, 3500);
+  const std::string code(1000, 'c');
+  const auto now = fs::file_time_type::clock::now();
+  for (int k = 0; k < 3; ++k) {
+    REQUIRE(files.store(std::to_string(k), {"name", code}).empty());
+    for (const auto& e : files.list())
+      if (e.key == std::to_string(k)) fs::last_write_time(e.path, now - std::chrono::hours(10 - k));
+  }
+  REQUIRE(files.find("0"));  // used now
+  std::ofstream(kernels.path / "new.dead00") << "what a killed process left";
+  fs::last_write_time(kernels.path / "new.dead00", now - std::chrono::hours(2));
+  REQUIRE(files.store("3", {"name", code}).empty());
+  CHECK(files.find("0"));
+  CHECK_FALSE(files.find("1"));
+  CHECK(files.find("2"));
+  CHECK(files.find("3"));
+  CHECK_FALSE(fs::exists(kernels.path / "new.dead00"));
+}
+
+TEST_CASE("files of kernels: a disk that is full, or no directory, is a reason and no file") {
+  const folder kernels;
+  const gpu::kernel_files files(kernels.path);
+  CHECK_FALSE(gpu::kernel_files("").store("a", {"name", "code"}).empty());
+  CHECK_FALSE(gpu::kernel_files("/dev/null/none").store("a", {"name", "code"}).empty());
+  CHECK_FALSE(gpu::kernel_files("/dev/null/none").find("a"));
+  struct rlimit before;
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const struct rlimit small{64, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  const std::string reason = files.store("a", {"name", std::string(1000, 'c')});
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  CHECK_FALSE(reason.empty());
+  CHECK(fs::is_empty(kernels.path));
+  CHECK(files.store("a", {"name", "code"}).empty());
+}
+
+TEST_CASE("files of kernels: many processes at once") {
+  const folder kernels;
+  std::vector<pid_t> children;
+  for (int c = 0; c < 6; ++c) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const gpu::kernel_files files(kernels.path, 40000);
+      bool right = true;
+      for (int k = 0; k < 200; ++k) {
+        const std::string key = std::to_string(k % 7);
+        const std::string code(3000 + 500 * static_cast<std::size_t>(k % 7),
+                               static_cast<char>('a' + k % 7));
+        right = right && files.store(key, {"name " + key, code}).empty();
+        const auto found = files.find(key);
+        right = right && (!found || (found->name == "name " + key && found->image == code));
+        if (k % 50 == 49) files.clear();
+      }
+      _exit(right ? 0 : 1);
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = 1;
+    waitpid(child, &status, 0);
+    CHECK(status == 0);
+  }
+}
+
+TEST_CASE("where kernels are kept: BITFOLD_CACHE, XDG_CACHE_HOME, HOME") {
+  const auto where = [](const char* own, const char* xdg, const char* home) {
+    const char* names[] = {"BITFOLD_CACHE", "XDG_CACHE_HOME", "HOME"};
+    const char* values[] = {own, xdg, home};
+    std::optional<std::string> before[3];
+    for (int k = 0; k < 3; ++k) {
+      if (const char* v = std::getenv(names[k])) before[k] = v;
+      values[k] ? setenv(names[k], values[k], 1) : unsetenv(names[k]);
+    }
+    const fs::path found = gpu::kernel_files::of_user().directory();
+    for (int k = 0; k < 3; ++k)
+      before[k] ? setenv(names[k], before[k]->c_str(), 1) : unsetenv(names[k]);
+    return found;
+  };
+  CHECK(where("/a", "/b", "/c") == "/a");
+  CHECK(where(nullptr, "/b", "/c") == "/b/bitfold");
+  CHECK(where("", "b", "/c") == "/c/.cache/bitfold");  // a relative one is none, as XDG says
+  CHECK(where(nullptr, nullptr, "/c") == "/c/.cache/bitfold");
+  CHECK(where(nullptr, nullptr, nullptr).empty());
+}
+
+// ---- The real compiler, which needs no GPU ------------------------------------------------------
+
+TEST_CASE("NVRTC compiles a kernel of every strategy and element type", "[.][nvrtc]") {
+  try {
+    std::printf("NVRTC %s\n", gpu::compiler_version().c_str());
+  } catch (const error& e) {
+    std::printf("skipped: %s\n", e.what());
+    return;
+  }
+  std::vector<gpu::kernel> kernels;
+  for (const dtype t : all_dtypes) {
+    const auto f = [&](op_id op) {
+      return make_reduction(
+          op, info(op).takes_method ? std::optional(method_id::tree) : std::nullopt, t);
+    };
+    std::vector<std::vector<reduction>> asked{{f(op_id::sum)}, {f(op_id::dot)}};
+    if (is_float(t))
+      asked.push_back({f(op_id::sum), f(op_id::min), f(op_id::max), f(op_id::mean), f(op_id::std)});
+    for (const auto& all : asked)
+      for (const bool aligned : {true, false})
+        for (const std::size_t n : {100, 10000, 1 << 24})
+          for (const gpu::pass& p : gpu::make_plan({all, n, aligned}).passes)
+            if (std::none_of(kernels.begin(), kernels.end(), [&](const gpu::kernel& k) {
+                  return gpu::signature_of(k) == gpu::signature_of(p.what);
+                }))
+              kernels.push_back(p.what);
+  }
+  std::atomic<std::size_t> next{0}, made{0};
+  const auto compile_some = [&] {
+    for (std::size_t k; (k = next++) < kernels.size();) {
+      const gpu::machine_code code = gpu::compile(gpu::source_of(kernels[k]), 9, 0);
+      made += code.image.size() > 1000 && code.name.find("fold_") != std::string::npos;
+    }
+  };
+  std::thread other(compile_some);
+  compile_some();
+  other.join();
+  CHECK(made == kernels.size());
+  std::printf("%zu kernels\n", kernels.size());
+  for (const int architecture : {80, 86, 89, 100, 120})
+    CHECK_FALSE(gpu::compile(gpu::source_of(kernels[0]), architecture / 10, architecture % 10)
+                    .image.empty());
+}
