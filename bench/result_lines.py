@@ -21,21 +21,21 @@ def header(bench, **fields):
             "command": " ".join(sys.argv)}
 
 
-def case(name, seconds, size=None, **more):
-    """One measurement of the case `name`; of `size` bytes, where that says something."""
-    return {"case": name, "us": seconds * 1e6, **({} if size is None else {"gbps": size / seconds * 1e-9}), **more}
+def case(name, seconds, size=None, n=None):
+    """One measurement of the case `name`: of n elements, where it has several; of `size` bytes, where that says something."""
+    return {"case": name, **({} if n is None else {"n": n}), "us": seconds * 1e6,
+            **({} if size is None else {"gbps": size / seconds * 1e-9})}
 
 
 def write(path, header, cases):
     """Those with an `n` stand on one line by name, with a list for each field."""
     lines = {}
     for c in cases:
-        line = lines.setdefault(c["case"], {})
+        line = lines.setdefault(c["case"], {"case": c["case"]})
         for field, value in c.items():
-            if field == "case" or "n" not in c:
+            if "n" not in c:
                 line[field] = rounded(value)
-            else:
-                line.setdefault("case", c["case"])
+            elif field != "case":
                 line.setdefault(field, []).append(rounded(value))
     with open(path, "w") as f:
         for line in [header, *lines.values()]:

@@ -33,7 +33,7 @@ def refused(script, *arguments, says):
 
 def file(name, times, **header):
     """One whose cases' times are {(case, n): microseconds}."""
-    cases = [result_lines.case(case, us * 1e-6, 1000, **({} if n is None else {"n": n})) for (case, n), us in times.items()]
+    cases = [result_lines.case(case, us * 1e-6, 1000, n) for (case, n), us in times.items()]
     result_lines.write(name, result_lines.header("gpu", gpu="A", **header), cases)
     return name
 
@@ -86,7 +86,7 @@ def compares():
     refused("compare-results", median, fastest, says="of_repetitions: ")
     check(call("compare-results", a, median)[0] == 0, "repetitions cannot be compared with a single time")
     for name, us in (("a", 3.0), ("b", 4.0)):
-        case = result_lines.case("bitfold:sum/f32/8x8", 1e-6, host_us=us)
+        case = {**result_lines.case("bitfold:sum/f32/8x8", 1e-6), "host_us": us}
         result_lines.write(f"host_{name}.jsonl", result_lines.header("torch_mode", gpu="A"), [case])
     status, out, _ = call("compare-results", "host_a.jsonl", "host_b.jsonl")
     check(status == 1 and "bitfold:sum/f32/8x8, host_us: 3 -> 4" in out, out)
