@@ -44,11 +44,9 @@ class result_file : public benchmark::BenchmarkReporter {
   void ReportRuns(const std::vector<Run>& runs) override {
     for (const Run& run : runs) {
       if (run.run_type != Run::RT_Iteration) continue;
-      const std::string& name = run.run_name.function_name;
       const std::string& n = run.run_name.args;
-      // A case that is registered twice has more repetitions.
-      const auto place = places_.try_emplace(name, run.family_index).first->second;
-      times& t = times_[{place, name}][n.empty() ? std::nullopt : std::optional(std::stoll(n))];
+      times& t = times_[{run.family_index, run.run_name.function_name}]
+                       [n.empty() ? std::nullopt : std::optional(std::stoll(n))];
       const double us = 1e6 / benchmark::GetTimeUnitMultiplier(run.time_unit);
       t.real.push_back(run.GetAdjustedRealTime() * us);
       t.cpu.push_back(run.GetAdjustedCPUTime() * us);
@@ -59,8 +57,8 @@ class result_file : public benchmark::BenchmarkReporter {
   // The cases stand as they were registered, whatever the order of the runs.
   void Finalize() override {
     cases all;
-    for (const auto& [place_and_name, by_n] : times_)
-      for (const auto& [n, t] : by_n) all.add(place_and_name.second, n, fields(t));
+    for (const auto& [index_and_name, by_n] : times_)
+      for (const auto& [n, t] : by_n) all.add(index_and_name.second, n, fields(t));
     all.write(GetOutputStream(), header_);
     GetOutputStream().flush();
     is_written_ = GetOutputStream().good();
@@ -99,7 +97,6 @@ class result_file : public benchmark::BenchmarkReporter {
 
   json& header_;
   kept keep_;
-  std::map<std::string, std::int64_t> places_;
   std::map<std::pair<std::int64_t, std::string>, std::map<std::optional<std::int64_t>, times>>
       times_;
   bool is_written_ = false;
@@ -143,7 +140,7 @@ class session {
 
  private:
   kept keep_;
-  bool writes_ = false;
+  bool writes_ = std::getenv("BENCHMARK_OUT") != nullptr;
 };
 
 }  // namespace bitfold::bench
