@@ -3,7 +3,7 @@
 // length.
 //
 //   bitfold_bench_cpu --benchmark_enable_random_interleaving=true --benchmark_repetitions=5
-//       --benchmark_report_aggregates_only=true --benchmark_out=result.json
+//       --benchmark_display_aggregates_only=true --benchmark_out=result.jsonl
 #include <benchmark/benchmark.h>
 
 #include <bit>
@@ -94,14 +94,12 @@ void add_cases(int threads) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  add_machine();
+  bench::session session = cpu_session("cpu", bench::kept::median, argc, argv);
   for (int threads : std::set{1, 2, cpu::threads_for({}, ~std::size_t{0})}) {
     add_cases<float>(threads);
     add_cases<double>(threads);
     add_cases<float16>(threads);
     add_cases<bfloat16>(threads);
   }
-  benchmark::RunSpecifiedBenchmarks();
+  return session.run();
 }

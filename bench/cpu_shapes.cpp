@@ -2,8 +2,7 @@
 // NumPy on the same ones. The name of a case says who, what, on how many threads, of which type and
 // shape, and which axes are reduced. It takes the best of the repetitions.
 //
-//   bitfold_bench_cpu_shapes --benchmark_repetitions=5 --benchmark_out=result.json
-//   --benchmark_out_format=json
+//   bitfold_bench_cpu_shapes --benchmark_repetitions=5 --benchmark_out=result.jsonl
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
 
@@ -109,13 +108,11 @@ void add_all(int threads) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  add_machine();
+  bench::session session = cpu_session("cpu_shapes", bench::kept::fastest, argc, argv);
   for (const int threads : std::set{1, cpu::threads_for({}, ~std::size_t{0})}) {
     add_all<float>(threads);
     add_all<double>(threads);
     add_all<float16>(threads);
   }
-  benchmark::RunSpecifiedBenchmarks();
+  return session.run();
 }

@@ -2,7 +2,7 @@
 // has it, xsum; with the rounding. A case is its element type, its data and who computes it.
 //
 //   bitfold_bench_exact --benchmark_enable_random_interleaving=true --benchmark_repetitions=5
-//       --benchmark_report_aggregates_only=true --benchmark_out=result.json
+//       --benchmark_display_aggregates_only=true --benchmark_out=result.jsonl
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -186,9 +186,7 @@ void add_cases(kind k) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  add_machine();
+  bench::session session = cpu_session("exact", bench::kept::median, argc, argv);
   for (const kind k : {kind::normal, kind::wide, kind::any}) {
 #ifdef BITFOLD_WITH_XSUM
     add_cases<double, xsum_small, xsum_large>(k);
@@ -201,5 +199,5 @@ int main(int argc, char** argv) {
     add_cases<float16, ceiling, tree<op_id::sum>, exact_sum, exact_dot>(k);
     add_cases<bfloat16, ceiling, tree<op_id::sum>, exact_sum, exact_dot>(k);
   }
-  benchmark::RunSpecifiedBenchmarks();
+  return session.run();
 }

@@ -1,7 +1,7 @@
 // bitfold on the GPU beside CUB's DeviceReduce and a load-only kernel, in one run. A case is its
 // element type, its accumulator and who computes it; every case runs at every length.
 //
-//   bitfold_bench_gpu --benchmark_out=result.json --benchmark_out_format=json
+//   bitfold_bench_gpu --benchmark_out=result.jsonl
 //   bitfold_bench_gpu --benchmark_filter='^(load_only|bitfold:)' ...     the operations
 //   bitfold_bench_gpu --benchmark_filter='^(load_only|bitfold_(tree|exact)|cub|exact:)' ... exact
 //   sums
@@ -175,8 +175,9 @@ void add_exact(const std::string& kind) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  if (const auto status = begin(argc, argv)) return *status;
-  benchmark::AddCustomContext("cub_version", std::to_string(CUB_VERSION));
+  bitfold::bench::session session("gpu", bitfold::bench::kept::median, argc, argv);
+  if (const auto status = begin(session, argv[0])) return *status;
+  session.header["cub_version"] = std::to_string(CUB_VERSION);
 #ifdef CUB_HAS_LEVELS
   add_sums<float, float, cub_run_to_run, cub_gpu_to_gpu, cub_not_guaranteed>();
   add_sums<double, double, cub_run_to_run, cub_gpu_to_gpu, cub_not_guaranteed>();
@@ -199,7 +200,7 @@ int main(int argc, char** argv) try {
   };
   exact(std::type_identity<__half>{}, std::type_identity<__nv_bfloat16>{},
         std::type_identity<float>{}, std::type_identity<double>{});
-  benchmark::RunSpecifiedBenchmarks();
+  return session.run();
 } catch (const bitfold::error& e) {
   std::fprintf(stderr, "bench: %s\n", e.what());
   return 1;

@@ -13,6 +13,7 @@
 
 #include "gpu_time.hpp"
 #include "gpu_types.hpp"
+#include "session.hpp"
 
 namespace {
 
@@ -118,21 +119,15 @@ void measure(benchmark::State& state, std::size_t n, int inputs, Enqueue enqueue
 template <class T>
 const std::string type_name{bitfold::name(stored<T>)};
 
-// Once, before anything is measured: reads the command line and finds the GPU; or gives the exit
-// status.
-inline std::optional<int> begin(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+// Once, before anything is measured: finds the GPU; or gives the exit status.
+inline std::optional<int> begin(bitfold::bench::session& session, const char* program) {
   if (bitfold::cuda::devices().empty()) {
-    std::fprintf(stderr, "%s: no usable GPU\n", argv[0]);
+    std::fprintf(stderr, "%s: no usable GPU\n", program);
     return 4;
   }
   check(cudaMalloc(&data, max_bytes));
   check(cudaMalloc(&scratch, scratch_size));
-  benchmark::AddCustomContext("gpu", bitfold::cuda::devices()[0]);
-#ifdef BITFOLD_COMMIT
-  benchmark::AddCustomContext("commit", BITFOLD_COMMIT);
-#endif
+  session.header["gpu"] = bitfold::cuda::devices()[0];
   return {};
 }
 

@@ -1,6 +1,5 @@
 #!/usr/bin/env python3
-"""bitfold's Python calls beside NumPy's on the same arrays: the best time of one call. Usage: python_calls.py OUT.json [COMMIT]"""
-import datetime
+"""bitfold's Python calls beside NumPy's on the same arrays: the best time of one call. Usage: python_calls.py OUT.jsonl [COMMIT]"""
 import platform
 import sys
 import timeit
@@ -8,7 +7,7 @@ import timeit
 import bitfold
 import numpy as np
 
-import shapes
+import result_lines
 
 SHAPES = {  # what is reduced, by its name
     "flat": lambda a: (a, None),
@@ -34,7 +33,7 @@ def seconds(call):
 def main():
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
-    rows = []
+    cases = []
     for dtype in (np.float32, np.float64, np.float16, np.int64):
         for n in (10, 100, 10_000, 10_000_000):
             flat = (np.random.default_rng(1).random(n) * 8 - 4).astype(dtype)
@@ -46,17 +45,13 @@ def main():
                     if n == 10_000_000 and op not in ("sum", "mean", "max", "var"):
                         continue
                     ours = getattr(bitfold, op)
-                    rows.append({"op": op, "dtype": np.dtype(dtype).name, "n": n, "shape": shape,
-                                 "bitfold_us": seconds(lambda: ours(x, axis=axis)) * 1e6,
-                                 "numpy_us": seconds(lambda: peer(x, axis=axis)) * 1e6})
-                    r = rows[-1]
-                    print(f"{r['op']:14} {r['dtype']:8} {n:9} {shape:12} {r['bitfold_us']:12.2f} {r['numpy_us']:12.2f} us"
-                          f"  {r['bitfold_us'] / r['numpy_us']:.2f}", flush=True)
-    with open("/proc/cpuinfo") as f:
-        cpu = next((line.split(": ")[1].strip() for line in f if line.startswith("model name")), platform.machine())
-    context = {"date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"), "cpu": cpu, "numpy": np.__version__,
-               "python": platform.python_version(), "commit": sys.argv[2] if len(sys.argv) > 2 else "?"}
-    shapes.write(sys.argv[1], context, rows, "calls")
+                    call = f"{op}/{np.dtype(dtype).name}/{shape}"
+                    times = [seconds(lambda: ours(x, axis=axis)), seconds(lambda: peer(x, axis=axis))]
+                    cases += [result_lines.case(f"{who}:{call}", t, n=n) for who, t in zip(("bitfold", "numpy"), times)]
+                    print(f"{call:32} {n:9} {times[0] * 1e6:12.2f} {times[1] * 1e6:12.2f} us  {times[0] / times[1]:.2f}", flush=True)
+    header = result_lines.header("python_calls", commit=sys.argv[2] if len(sys.argv) > 2 else "?", cpu=result_lines.cpu(),
+                                 numpy=np.__version__, python=platform.python_version())
+    result_lines.write(sys.argv[1], header, cases)
 
 
 if __name__ == "__main__":

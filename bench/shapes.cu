@@ -2,7 +2,7 @@
 // run; shapes_torch.py has PyTorch on the same ones. The name of a case says who, what, of which
 // type and shape, and which axes are reduced; times as in gpu.cu.
 //
-//   bitfold_bench_shapes --benchmark_out=result.json --benchmark_out_format=json
+//   bitfold_bench_shapes --benchmark_out=result.jsonl
 #include <benchmark/benchmark.h>
 
 #include <cub/device/device_segmented_reduce.cuh>
@@ -12,6 +12,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,8 +34,11 @@ void add(const std::string& who, const shape& s, Enqueue enqueue) {
       ->Iterations(20);
 }
 
+// Once, where several loops have the shape.
 template <class T>
 void add_ceiling(const shape& s) {
+  static std::set<std::string> added;
+  if (!added.insert(s.text()).second) return;
   add<T>("load_only", s,
          [=](const buffers& b, std::size_t n) { load_only(b.in, n * sizeof(T), b.out, b.stream); });
 }
@@ -225,14 +229,15 @@ void add_all() {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  if (const auto status = begin(argc, argv)) return *status;
-  benchmark::AddCustomContext("cub_version", std::to_string(CUB_VERSION));
+  bitfold::bench::session session("shapes", bitfold::bench::kept::fastest, argc, argv);
+  if (const auto status = begin(session, argv[0])) return *status;
+  session.header["cub_version"] = std::to_string(CUB_VERSION);
   add_all<float>();
   add_segments<float>();
   add_keys();
   add_all<__half>();
   add_segments<__half>();
-  benchmark::RunSpecifiedBenchmarks();
+  return session.run();
 } catch (const bitfold::error& e) {
   std::fprintf(stderr, "bench: %s\n", e.what());
   return 1;

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 """NumPy on the shapes of bench/cpu_shapes.cpp, on one thread, which is all that it uses: the best of several times of one
-call. Usage: shapes_numpy.py OUT.json"""
-import datetime
-import platform
+call. Usage: shapes_numpy.py OUT.jsonl"""
 import sys
 import time
 
 import numpy as np
 
+import result_lines
 import shapes
 
 ALL = 1 << 24
@@ -30,7 +29,7 @@ def seconds(call):
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    benchmarks = []
+    cases = []
     for name, dtype in (("f32", np.float32), ("f64", np.float64), ("f16", np.float16)):
         data = (np.random.default_rng(1).random(ALL) * 2 - 1).astype(dtype)
         for extents, axes in SHAPES:
@@ -40,11 +39,8 @@ def main():
                 if op == "argmax" and len(axes) > 1:
                     continue  # NumPy has it of one axis
                 time_ = seconds(lambda: function(x, axis=axes if len(axes) > 1 else axes[0]))
-                benchmarks.append(shapes.result(f"numpy:{op}", name, extents, axes, n * x.itemsize, time_))
-    with open("/proc/cpuinfo") as f:
-        cpu = next((line.split(": ")[1].strip() for line in f if line.startswith("model name")), platform.machine())
-    shapes.write(sys.argv[1], {"date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"), "cpu": cpu,
-                               "numpy": np.__version__, "command": "bench/shapes_numpy.py OUT.json"}, benchmarks)
+                cases.append(result_lines.case(shapes.name(f"numpy:{op}", name, extents, axes), time_, n * x.itemsize))
+    result_lines.write(sys.argv[1], result_lines.header("shapes_numpy", cpu=result_lines.cpu(), numpy=np.__version__), cases)
 
 
 if __name__ == "__main__":

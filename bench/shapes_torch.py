@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """PyTorch on the shapes of bench/shapes.cu: times of one call inside a CUDA graph that holds enough of them to fill a
-millisecond, as there. Usage: shapes_torch.py OUT.json [COMMIT]"""
-import datetime
+millisecond, as there. Usage: shapes_torch.py OUT.jsonl [COMMIT]"""
 import sys
 
 import torch
 
+import result_lines
 import shapes
 
 ALL = 1 << 28
@@ -48,10 +48,15 @@ def seconds(call, copies):
     return sum(times[3:]) / len(times[3:])
 
 
+def header(bench):
+    return result_lines.header(bench, commit=sys.argv[2] if len(sys.argv) > 2 else "?", gpu=torch.cuda.get_device_name(),
+                               torch=torch.__version__)
+
+
 def main():
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
-    benchmarks = []
+    cases = []
     for name, dtype in (("f32", torch.float32), ("f16", torch.float16)):
         data = (torch.rand(ALL + (1 << 13), device="cuda", dtype=torch.float32) * 2 - 1).to(dtype)
         for op, (extents, axes) in CASES:
@@ -63,7 +68,7 @@ def main():
                 continue
             size = n * x.element_size()
             time = seconds(lambda: OPS[op](x, axes), max(1, min(200, (1 << 28) // size)))
-            benchmarks.append(shapes.result(f"torch:{op}", name, extents, axes, size, time))
+            cases.append(result_lines.case(shapes.name(f"torch:{op}", name, extents, axes), time, size))
     n = 1 << 26
     x = torch.rand(n, device="cuda") * 2 - 1
     for power in (10, 16, 20, 24):
@@ -71,10 +76,8 @@ def main():
         for who, deterministic in (("torch", True), ("torch_atomics", False)):
             torch.use_deterministic_algorithms(deterministic)
             time = seconds(lambda: torch.zeros(1 << power, device="cuda").index_add_(0, keys, x), 2)
-            benchmarks.append(shapes.result(f"{who}:sum", "f32", (n,), f"2^{power}_keys", n * 4, time))
-    commit = sys.argv[2] if len(sys.argv) > 2 else "?"
-    context = {"date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"), "commit": commit, "gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "command": "bench/shapes_torch.py OUT.json"}
-    shapes.write(sys.argv[1], context, benchmarks)
+            cases.append(result_lines.case(shapes.name(f"{who}:sum", "f32", (n,), f"2^{power}_keys"), time, n * 4))
+    result_lines.write(sys.argv[1], header("shapes_torch"), cases)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """torch's operators on a GPU by themselves and under bitfold.torch.deterministic(): the device's time of a call, inside a CUDA
-graph that holds enough of them to fill a millisecond, and the host's to enqueue one. Usage: torch_mode.py OUT.json [COMMIT]"""
-import datetime
+graph that holds enough of them to fill a millisecond, and the host's to enqueue one. Usage: torch_mode.py OUT.jsonl [COMMIT]"""
 import sys
 import time
 
@@ -9,8 +8,8 @@ import torch
 from torch.nn import functional as F
 
 import bitfold.torch
-import shapes
-from shapes_torch import seconds
+import result_lines
+from shapes_torch import header, seconds
 
 aten = torch.ops.aten
 ROWS = [(65536, 4096), (8192, 1024), (4096, 50257), (64, 4096), (1, 4096)]
@@ -78,19 +77,18 @@ def host_seconds(call):
 def main():
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
-    rows = []
+    cases = []
 
     def measure(op, dtype, shape, call, size, host):
-        row = {"op": op, "dtype": dtype, "shape": shape, "bytes": size}
         with torch.no_grad():
             for who in ("torch", "bitfold"):
                 if who == "bitfold":
                     bitfold.torch.enable()
-                row[f"{who}_us"] = device_seconds(call, size) * 1e6
+                case = result_lines.case(f"{who}:{op}/{dtype}/{shape}", device_seconds(call, size), size)
                 if host:
-                    row[f"{who}_host_us"] = host_seconds(call) * 1e6
+                    case["host_us"] = host_seconds(call) * 1e6
+                cases.append(case)
         bitfold.torch.disable()
-        rows.append(row)
 
     for name, dtype in DTYPES.items():
         for shape in ROWS:
@@ -101,13 +99,11 @@ def main():
             measure(op, name, shape, call, size, False)
     parameters = gradients()
     size = sum(p.grad.nbytes for p in parameters)
-    row = {"op": "grad_norm", "dtype": "f32", "shape": f"{len(parameters)} tensors", "bytes": size}
-    row["torch_us"] = device_seconds(lambda: torch.nn.utils.get_total_norm([p.grad for p in parameters]), size) * 1e6
-    row["bitfold_us"] = device_seconds(lambda: bitfold.torch.grad_norm(parameters), size) * 1e6
-    rows.append(row)
-    context = {"date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"), "gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "commit": sys.argv[2] if len(sys.argv) > 2 else "?",
-               "command": "bench/torch_mode.py OUT.json"}
-    shapes.write(sys.argv[1], context, rows, "calls")
+    call = f"grad_norm/f32/{len(parameters)} tensors"
+    for who, norm in (("torch", lambda: torch.nn.utils.get_total_norm([p.grad for p in parameters])),
+                      ("bitfold", lambda: bitfold.torch.grad_norm(parameters))):
+        cases.append(result_lines.case(f"{who}:{call}", device_seconds(norm, size), size))
+    result_lines.write(sys.argv[1], header("torch_mode"), cases)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-// Measures every rung of the ladder beside a load-only kernel, in one run, and writes one JSON
-// file:
+// Measures every rung of the ladder beside a load-only kernel, in one run, and writes a file of
+// results (bench/results/README.md):
 //
-//   bitfold_bench_ladder RESULT.json
+//   bitfold_bench_ladder RESULT.jsonl
 //
 // Time: one sum inside a CUDA graph that holds as many as fill a millisecond (at most 200), so that
 // the host's launch gaps don't count; the median over replays. The array is the same each time, so
@@ -10,7 +10,6 @@
 // Error and sameness of bits: 100 runs at 2^24 against the exact sum by MPFR.
 #include <cuda_runtime.h>
 
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -20,8 +19,6 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 #include <bitfold/cuda.hpp>
 #include <bitfold/error.hpp>
 
@@ -29,12 +26,13 @@
 #include "accuracy/oracle.hpp"
 #include "bench/gpu_time.hpp"
 #include "bench/load_only.cuh"
+#include "bench/result_lines.hpp"
 #include "ladder.hpp"
 
 namespace {
 
 using namespace bitfold;
-using nlohmann::ordered_json;
+using bench::json;
 
 constexpr int lengths[] = {10, 14, 18, 20, 22, 24, 26, 28, 30};  // log2
 constexpr std::size_t longest = std::size_t{1} << 30;
@@ -59,12 +57,12 @@ __global__ void fill(void* p, std::size_t n, bool floats) {
       static_cast<std::uint32_t*>(p)[i] = word(i);
 }
 
-struct bench {
+struct measurements {
   speed::stopwatch watch;
   cudaStream_t stream = watch.stream;
   char *data, *workspace, *out;
 
-  bench() {
+  measurements() {
     check(cudaMalloc(&data, 4 * longest));
     check(cudaMalloc(&workspace, 5 * longest));
     check(cudaMalloc(&out, 256));
@@ -94,7 +92,7 @@ struct bench {
     return result;
   }
 
-  void times(dtype t, ordered_json& rows) {
+  void times(dtype t, bench::cases& all) {
     fill<<<1056, 256, 0, stream>>>(data, longest, t == dtype::f32);
     check(cudaGetLastError());
     std::uint32_t want = 0;
@@ -103,31 +101,31 @@ struct bench {
       const std::size_t n = std::size_t{1} << k;
       for (; t == dtype::i32 && counted < n; ++counted) want += word(counted);
       const double ceiling = seconds([&] { load_only(data, 4 * n, out, stream); });
-      const auto row = [&](std::string_view who, double s) {
-        return ordered_json{{"rung", who},
-                            {"dtype", name(t)},
-                            {"n", n},
-                            {"microseconds", s * 1e6},
-                            {"gbps", 4e-9 * static_cast<double>(n) / s},
-                            {"of_ceiling", ceiling / s}};
+      const auto add = [&](std::string_view who, double s, json more) {
+        json fields{{"us", s * 1e6}, {"gbps", 4e-9 * static_cast<double>(n) / s}};
+        fields.update(more);
+        all.add(std::string(who) + '/' + std::string(name(t)), static_cast<std::int64_t>(n),
+                fields);
       };
-      rows.push_back(row("load-only", ceiling));
+      add("load-only", ceiling, json::object());
       for (const ladder::rung& r : ladder::all_rungs()) {
         const std::uint32_t got = sum(r, t, n);
         const auto enqueue = [&] { ladder::launch(r, t, data, n, out, workspace, stream); };
-        rows.push_back(row(r.name, seconds(enqueue)));
-        if (t == dtype::i32) rows.back()["right"] = got == want;
+        add(r.name, seconds(enqueue),
+            t == dtype::i32 ? json{{"right", got == want}} : json::object());
       }
       std::fprintf(stderr, "%s 2^%d\n", std::string(name(t)).c_str(), k);
     }
   }
 
-  void errors(std::string_view input, ordered_json& rows) {
+  // Of each rung, into its line.
+  void errors(std::string_view input, std::vector<json>& rungs) {
     std::vector<std::byte> x;
     for (const accuracy::input& in : accuracy::all_inputs())
       if (in.name == input) x = accuracy::pack(in.make(error_length, 1, dtype::f32), dtype::f32);
     const accuracy::exact_sum exact = accuracy::sum_exactly(dtype::f32, x.data(), error_length);
     check(cudaMemcpy(data, x.data(), x.size(), cudaMemcpyHostToDevice));
+    std::size_t line = 0;
     for (const ladder::rung& r : ladder::all_rungs()) {
       std::set<std::uint32_t> distinct;
       double least = HUGE_VAL, most = 0;
@@ -138,21 +136,21 @@ struct bench {
         least = std::min(least, ulps);
         most = std::max(most, ulps);
       }
-      rows.push_back({{"rung", r.name},
-                      {"input", input},
-                      {"n", error_length},
-                      {"runs", error_runs},
-                      {"condition", static_cast<double>(exact.condition())},
-                      {"least_ulps", least},
-                      {"most_ulps", most},
-                      {"distinct", distinct.size()}});
+      rungs[line++]["errors"].push_back(
+          {{"input", input},
+           {"n", error_length},
+           {"runs", error_runs},
+           {"condition", bench::rounded(static_cast<double>(exact.condition()))},
+           {"least_ulps", bench::rounded(least)},
+           {"most_ulps", bench::rounded(most)},
+           {"distinct", distinct.size()}});
     }
     std::fprintf(stderr, "errors, %s\n", std::string(input).c_str());
   }
 };
 
-ordered_json described(const ladder::rung& r) {
-  return {{"name", r.name},
+json described(const ladder::rung& r) {
+  return {{"rung", r.name},
           {"title", r.title},
           {"change", r.change},
           {"source", r.source},
@@ -165,60 +163,38 @@ std::string cuda_version(int v) {
   return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10);
 }
 
-ordered_json context() {
+json header(int argc, char** argv) {
   int driver = 0, runtime = 0;
   check(cudaDriverGetVersion(&driver));
   check(cudaRuntimeGetVersion(&runtime));
-  char date[32];
-  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  std::strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", std::gmtime(&now));
-  return {{"gpu", cuda::devices().at(0)},
-          {"cuda_driver", cuda_version(driver)},
-          {"cuda_runtime", cuda_version(runtime)},
-          {"commit", BITFOLD_COMMIT},
-          {"date", date},
-          {"command", "bitfold_bench_ladder RESULT.json"}};
-}
-
-// One row on each line, so that a diff of two results can be read.
-void write(std::ostream& out, const ordered_json& all) {
-  const char* comma = "{\n";
-  for (const auto& [key, value] : all.items()) {
-    out << comma << ordered_json(key) << ": ";
-    comma = ",\n";
-    if (!value.is_array()) {
-      out << value;
-      continue;
-    }
-    const char* before = "[\n";
-    for (const auto& row : value) {
-      out << before << row;
-      before = ",\n";
-    }
-    out << "]";
-  }
-  out << "}\n";
+  json all = bench::header("ladder", argc, argv);
+  all["gpu"] = cuda::devices().at(0);
+  all["cuda_driver"] = cuda_version(driver);
+  all["cuda_runtime"] = cuda_version(runtime);
+  return all;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) try {
   if (argc != 2 || argv[1][0] == '-') {
-    std::fprintf(stderr, "usage: bitfold_bench_ladder RESULT.json\n");
+    std::fprintf(stderr, "usage: bitfold_bench_ladder RESULT.jsonl\n");
     return 2;
   }
   if (cuda::devices().empty()) {
     std::fprintf(stderr, "bitfold_bench_ladder: no usable GPU\n");
     return 4;
   }
-  ordered_json all{{"format", "bitfold-ladder"}, {"version", 1}, {"context", context()}};
-  for (const char* key : {"rungs", "times", "errors"}) all[key] = ordered_json::array();
-  for (const ladder::rung& r : ladder::all_rungs()) all["rungs"].push_back(described(r));
-  bench b;
-  for (dtype t : {dtype::f32, dtype::i32}) b.times(t, all["times"]);
-  for (std::string_view input : {"uniform", "normal"}) b.errors(input, all["errors"]);
+  const json first = header(argc, argv);
+  bench::cases times;
+  std::vector<json> rungs;
+  for (const ladder::rung& r : ladder::all_rungs()) rungs.push_back(described(r));
+  measurements m;
+  for (dtype t : {dtype::f32, dtype::i32}) m.times(t, times);
+  for (std::string_view input : {"uniform", "normal"}) m.errors(input, rungs);
   std::ofstream out(argv[1]);
-  write(out, all);
+  times.write(out, first);
+  for (const json& line : rungs) out << line << '\n';
   if (!out.flush()) {
     std::fprintf(stderr, "bitfold_bench_ladder: %s: cannot be written\n", argv[1]);
     return 1;

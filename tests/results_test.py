@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""The files of results: scripts/compare-results, scripts/report-extract, bench/result_lines.py and, where it is built, what a
+bench of Google Benchmark writes. Usage: results_test.py SOURCE [BITFOLD_BENCH_CPU]"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+source = sys.argv[1]
+sys.path[:0] = [os.path.join(source, "bench"), os.path.join(source, "scripts")]
+sys.dont_write_bytecode = True
+import result_lines  # noqa: E402
+import results  # noqa: E402
+
+
+def check(good, what):
+    if not good:
+        sys.exit(f"results_test: {what}")
+
+
+def call(script, *arguments):
+    ran = subprocess.run([sys.executable, os.path.join(source, "scripts", script), *arguments], capture_output=True, text=True)
+    check("Traceback" not in ran.stderr, ran.stderr)
+    return ran.returncode, ran.stdout, ran.stderr
+
+
+def refused(script, *arguments, says):
+    status, out, err = call(script, *arguments)
+    check(status not in (0,) and out == "" and err.count("\n") == 1 and says in err, f"{arguments}: {status} {out!r} {err!r}, not {says!r}")
+    return status
+
+
+def file(name, times, **header):
+    """One whose cases' times are {(case, n): microseconds}."""
+    cases = [result_lines.case(case, us * 1e-6, 1000, n) for (case, n), us in times.items()]
+    result_lines.write(name, result_lines.header("gpu", gpu="A", **header), cases)
+    return name
+
+
+def lines_of(text, word):
+    return [line.strip() for line in text.splitlines() if word in line]
+
+
+def committed():
+    """Those in git are small, and each can be read."""
+    folder = os.path.join(source, "bench", "results")
+    lines = 0
+    for name in os.listdir(folder):
+        with open(os.path.join(folder, name)) as f:
+            lines += len(f.readlines())
+        if name.endswith(".jsonl"):
+            results.measurements(results.read(os.path.join(folder, name))[1])
+    check(0 < lines < 10_000, f"{lines} lines of results")
+
+
+def compares():
+    old = {("bitfold:sum/f32", 1024): 1.0, ("bitfold:sum/f32", 4096): 2.0, ("load_only/f32", None): 5.0, ("gone/f32", 16): 1.0}
+    a = file("a.jsonl", old)
+    header, lines = results.read(a)
+    check(len(lines) == 3 and header["bench"] == "gpu", lines)
+    check(results.measurements(lines)["bitfold:sum/f32", 4096] == {"us": 2.0, "gbps": 0.5}, lines)
+    check(call("compare-results", a, a)[0] == 0, "a file is slower than itself")
+
+    # At the limit nothing is slower; above it, and only there, something is.
+    same = {k: v for k, v in old.items() if k[0] != "gone/f32"}
+    for factor, status in ((1.02, 0), (1.0201, 1)):
+        b = file("b.jsonl", {**same, ("bitfold:sum/f32", 4096): 2.0 * factor, ("new/f32", None): 1.0})
+        got, out, _ = call("compare-results", a, b)
+        check(got == status, out)
+        check(lines_of(out, "only in") == ["only in old  gone/f32, n = 16", "only in new  new/f32"], out)
+        check(len(lines_of(out, "->")) == status, out)
+    check(call("compare-results", a, b, "--limit", "1.03")[0] == 0, "--limit is not heard")
+    check(call("compare-results", a, b, "--cases", "load_only")[0] == 0, "--cases is not heard")
+
+    # The worst stands first; what became faster is said too, and is no failure.
+    b = file("b.jsonl", {("bitfold:sum/f32", 1024): 1.5, ("bitfold:sum/f32", 4096): 4.0, ("load_only/f32", None): 1.0})
+    status, out, _ = call("compare-results", a, b)
+    check(status == 1 and [line.split()[0] for line in lines_of(out, "->")] == ["2.000", "1.500", "0.200"], out)
+    check(call("compare-results", a, b, "--cases", "load")[0] == 0, "what became faster fails")
+
+    # What cannot be compared.
+    check(refused("compare-results", a, file("b.jsonl", old, target="x"), says="target: ") == 2, "status")
+    check(call("compare-results", a, "b.jsonl", "--any-machine")[0] == 0, "--any-machine is not heard")
+    median, fastest = (file(f"{kept}.jsonl", old, of_repetitions=kept) for kept in ("median", "fastest"))
+    refused("compare-results", median, fastest, says="of_repetitions: ")
+    check(call("compare-results", a, median)[0] == 0, "repetitions cannot be compared with a single time")
+    for name, us in (("a", 3.0), ("b", 4.0)):
+        case = {**result_lines.case("bitfold:sum/f32/8x8", 1e-6), "host_us": us}
+        result_lines.write(f"host_{name}.jsonl", result_lines.header("torch_mode", gpu="A"), [case])
+    status, out, _ = call("compare-results", "host_a.jsonl", "host_b.jsonl")
+    check(status == 1 and "bitfold:sum/f32/8x8, host_us: 3 -> 4" in out, out)
+    refused("compare-results", a, file("b.jsonl", {("other/f32", None): 1.0}), says="no case in common")
+    refused("compare-results", a, file("b.jsonl", {("load_only/f32", None): float("nan")}), says="is no time")
+    refused("compare-results", a, a, "--limit", "0.9", says="--limit")
+    refused("compare-results", a, a, "--cases", "(", says="--cases")
+    refused("compare-results", a, "nothing.jsonl", says="nothing.jsonl")
+    with open("a.jsonl") as f:
+        text = f.read()
+    for change, says in ((lambda t: "", "is empty"), (lambda t: t.replace("bitfold-results", "x"), "header"),
+                         (lambda t: t.replace('"bench":"gpu"', '"bench":"cpu"'), "bench: "),
+                         (lambda t: t + "1\n", "line 5"), (lambda t: t.replace("[1024,4096]", "[1024]"), "us: is no list"),
+                         (lambda t: t + t.splitlines()[1] + "\n", "is there twice")):
+        check(change(text) != text, says)
+        with open("b.jsonl", "w") as f:
+            f.write(change(text))
+        refused("compare-results", a, "b.jsonl", says=says)
+
+
+def extracts():
+    contestants = [{"id": f"{family}/{dtype}", "family": family, "in": dtype, "main": True}
+                   for family in ("bitfold", "road") for dtype in ("f32", "f64")]
+    contestants.append({"id": "hidden", "family": "bitfold", "in": "f32", "main": False})
+    rows = [{"contestant": c["id"], "input": "uniform", "study": study} for c in contestants for study in ("inputs", "length")]
+    report = {"format": "bitfold-report", "version": 1, "mode": "quick", "date": "d", "command": "c", "seed": 1, "headlines": [{"value": "1"}],
+              "findings": [], "failures": [{"contestant": "hidden"}], "contestants": contestants,
+              "inputs": [{"id": "uniform"}, {"id": "normal"}], "accuracy": rows, "bits": rows[:1], "speed": rows[:1],
+              "ceilings": [{"gbps": 1}], "shapes": rows, "batches": rows}
+    with open("report.json", "w") as f:
+        json.dump(report, f)
+    check(call("report-extract", "report.json", "extract.json", "--accuracy", "f32", "--shapes", "f64")[0] == 0, "report-extract")
+    with open("extract.json") as f:
+        text = f.read()
+    made = json.loads(text)
+    check(made["accuracy"] == [{"contestant": "bitfold/f32", "input": "uniform", "study": "inputs"}], made["accuracy"])
+    for name in ("shapes", "batches"):
+        check({r["contestant"] for r in made[name]} == {"bitfold/f64"}, made[name])
+    check(made["bits"] == made["speed"] == made["ceilings"] == [], made)
+    check([c["id"] for c in made["contestants"]] == ["bitfold/f32", "bitfold/f64", "hidden"], made["contestants"])
+    check(made["inputs"] == [{"id": "uniform"}] and made["headlines"] == report["headlines"], made)
+    check("f32" in made["extract"] and text.count("\n{") == sum(len(v) for v in made.values() if isinstance(v, list)), text)
+    refused("report-extract", "extract.json", "again.json", "--accuracy", "f32", says="is an extract already")
+    refused("report-extract", "report.json", "again.json", "--accuracy", "f33", says="no contestant of f33")
+
+
+def benches(program):
+    def run(*arguments):
+        return subprocess.run([program, "--benchmark_filter=^(bitfold_tree|load_only)@1/f32/10*/real_time$", "--benchmark_min_time=0.001",
+                               *arguments], capture_output=True, text=True)
+
+    for repetitions in ("1", "3"):
+        ran = run("--benchmark_enable_random_interleaving=true", f"--benchmark_repetitions={repetitions}", "--benchmark_out=cpu.jsonl")
+        check(ran.returncode == 0, ran.stderr)
+        header, lines = results.read("cpu.jsonl")
+        check(header["bench"] == "cpu" and {"date", "commit", "cpu", "target", "command"} <= header.keys(), header)
+        check(header.get("of_repetitions") == (None if repetitions == "1" else "median"), header)
+        fields = {"us", "gbps", "cpu_us", *([] if repetitions == "1" else ["cv"])}
+        check([line["case"] for line in lines] == ["load_only@1/f32", "bitfold_tree@1/f32"], lines)
+        check(all(line["n"] == [1000, 10_000, 100_000, 1_000_000, 10_000_000] for line in lines), lines)
+        for (case, n), x in results.measurements(lines).items():
+            check(x.keys() == fields and abs(x["us"] * x["gbps"] / (n * 4e-3) - 1) < 1e-6, (case, n, x))
+        check(call("bench-table", "cpu.jsonl")[0] == 0, "bench-table")
+    for option in ("--benchmark_out_format=json", "--benchmark_report_aggregates_only=true", "--benchmark_nothing"):
+        ran = run("--benchmark_out=other.jsonl", option)
+        check(ran.returncode == 2 and option.split("=")[0] in ran.stderr and not os.path.exists("other.jsonl"), ran.stderr)
+    ran = run("--benchmark_out=/dev/full")
+    check(ran.returncode == 1 and "cannot be written" in ran.stderr, ran.stderr)
+
+
+with tempfile.TemporaryDirectory() as folder:
+    committed()
+    os.chdir(folder)
+    compares()
+    extracts()
+    if len(sys.argv) > 2:
+        benches(sys.argv[2])
