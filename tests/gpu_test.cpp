@@ -11,13 +11,15 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <thread>
 
 #include "catch.hpp"
 #include "data.hpp"
 
-#include "gpu/flat.hpp"
+#include "cuda/views.hpp"
 #include "gpu/kernel_files.hpp"
+#include "gpu/launcher.hpp"
 
 using namespace bitfold;
 
@@ -49,24 +51,40 @@ std::vector<reduction> with_an_order(dtype t, int inputs) {
   return all;
 }
 
-std::vector<scalar> on_gpu(std::span<const reduction> all, const std::byte* x, const std::byte* y,
-                           std::size_t n, const cuda::launch& shape) {
-  const auto aligned = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
-  const gpu::problem asked{all, n, aligned(x) && aligned(y)};
+/// The results of a problem's outputs, reduction by reduction: scalars, and nothing written behind.
+std::vector<std::vector<scalar>> run(const gpu::problem& asked, std::size_t outputs,
+                                     const cuda::launch& shape, gpu::stream on = nullptr) {
   const gpu::plan plan = gpu::make_plan(asked, shape);
-  std::vector<std::uint64_t> results(2 * all.size(), 0xababababababababu),
-      workspace(plan.workspace / 8 + 2, 0xcdcdcdcdcdcdcdcdu);
+  const std::size_t each = 8 * outputs + 8;
+  std::vector<std::vector<std::uint8_t>> results(asked.reductions.size(),
+                                                 std::vector<std::uint8_t>(each, 0xab));
+  std::vector<std::uint64_t> workspace(plan.workspace / 8 + 2, 0xcdcdcdcdcdcdcdcdu);
   std::vector<void*> out;
-  for (std::size_t k = 0; k < all.size(); ++k) out.push_back(&results[2 * k]);
+  for (auto& r : results) out.push_back(r.data());
   void* const room =
       workspace.data() + (reinterpret_cast<std::uintptr_t>(workspace.data()) % 16 != 0);
-  gpu::run(plan, asked, x, y, out.data(), room, nullptr);
-  std::vector<scalar> got;
-  for (std::size_t k = 0; k < all.size(); ++k) {
-    const auto* bytes = reinterpret_cast<const std::uint8_t*>(&results[2 * k]);
-    REQUIRE(bytes[size_of(all[k].out())] == 0xab);  // nothing behind its result
-    got.push_back(load_scalar(all[k].out(), bytes));
+  gpu::run(plan, asked, out.data(), room, on);
+  std::vector<std::vector<scalar>> got;
+  for (std::size_t k = 0; k < results.size(); ++k) {
+    const dtype t = asked.reductions[k].out();
+    auto& of_one = got.emplace_back();
+    for (std::size_t o = 0; o < outputs; ++o)
+      of_one.push_back(load_scalar(t, results[k].data() + o * size_of(t)));
+    REQUIRE(results[k][outputs * size_of(t)] == 0xab);
   }
+  return got;
+}
+
+gpu::problem problem_of(std::span<const reduction> all, const void* x, const void* y,
+                        std::size_t n) {
+  const auto aligned = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
+  return {all, {x, y, all[0].in(), aligned(x) && aligned(y)}, n};
+}
+
+std::vector<scalar> on_gpu(std::span<const reduction> all, const std::byte* x, const std::byte* y,
+                           std::size_t n, const cuda::launch& shape) {
+  std::vector<scalar> got;
+  for (const auto& of_one : run(problem_of(all, x, y, n), 1, shape)) got.push_back(of_one[0]);
   return got;
 }
 
@@ -132,6 +150,173 @@ TEST_CASE("each operation alone, on demand, has the CPU's bits", "[.all]") {
       for (const reduction& r : with_an_order(t, inputs)) compare({&r, 1}, inputs == 2);
 }
 
+// ---- Many outputs -------------------------------------------------------------------------------
+
+namespace {
+
+/// A view of an array of so many elements, some axes of which are reduced; and what takes them.
+struct layout_case {
+  std::vector<std::int64_t> extents, strides;
+  std::vector<int> axes;
+  gpu::strategy by;
+  std::int64_t first = 0;  ///< element of the array
+  cuda::launch shape{};
+};
+
+view view_of(const layout_case& c, dtype t, const std::byte* data) {
+  view v{t, data + c.first * static_cast<std::int64_t>(size_of(t)),
+         static_cast<int>(c.extents.size())};
+  std::copy(c.extents.begin(), c.extents.end(), v.extent.begin());
+  std::copy(c.strides.begin(), c.strides.end(), v.stride.begin());
+  return v;
+}
+
+// (Strides are multiples of 16 bytes for each type where that is what is asked for.)
+const std::vector<layout_case> layouts{
+    {{50, 16}, {16, 1}, {1}, gpu::strategy::row_teams},
+    {{33, 64}, {64, 1}, {1}, gpu::strategy::row_teams},
+    {{7, 128}, {128, 1}, {1}, gpu::strategy::row_teams},
+    {{3, 256}, {256, 1}, {1}, gpu::strategy::row_teams},
+    {{3, 5000}, {5120, 1}, {1}, gpu::strategy::blocks},
+    {{3, 700}, {701, 1}, {1}, gpu::strategy::leaf_teams, 1},
+    {{30, 7}, {7, 1}, {1}, gpu::strategy::threads},
+    {{6, 11, 13}, {143, 13, 1}, {0, 2}, gpu::strategy::blocks},
+    {{4, 6, 160}, {960, 160, 1}, {0, 2}, gpu::strategy::blocks},
+    {{4, 6, 32}, {192, 32, 1}, {0, 2}, gpu::strategy::blocks},
+    {{20, 48}, {48, 1}, {0}, gpu::strategy::short_columns},
+    {{40, 48}, {48, 1}, {0}, gpu::strategy::columns},
+    {{300, 16}, {16, 1}, {0}, gpu::strategy::columns},
+    {{2500, 16}, {16, 1}, {0}, gpu::strategy::columns},
+    {{500, 7}, {7, 1}, {0}, gpu::strategy::threads},
+    {{2, 40000}, {40000, 1}, {1}, gpu::strategy::blocks, 0, {.tiles = 1}},
+    {{5001, 3}, {1, 5001}, {1}, gpu::strategy::threads},
+    {{4200, 33}, {33, 1}, {1}, gpu::strategy::staged_threads},
+    {{1100, 300}, {304, 1}, {1}, gpu::strategy::leaf_teams, 1},
+    {{1100, 600}, {640, 1}, {1}, gpu::strategy::warps},
+    {{3, 0}, {1, 1}, {1}, gpu::strategy::threads},
+};
+
+std::vector<scalar> on_cpu(const reduction& r, const view& x, const view* y,
+                           std::span<const int> axes, std::size_t outputs) {
+  std::vector<std::uint8_t> room(8 * outputs + 8);
+  void* const to = room.data();
+  cpu::reduce({&r, 1}, x, y, axes, {&to, 1});
+  std::vector<scalar> got;
+  for (std::size_t o = 0; o < outputs; ++o)
+    got.push_back(load_scalar(r.out(), room.data() + o * size_of(r.out())));
+  return got;
+}
+
+void check_same(std::span<const reduction> all, const std::vector<std::vector<scalar>>& got,
+                const std::function<std::vector<scalar>(const reduction&)>& right) {
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    INFO(test::describe(all[k], 0));
+    const auto wanted = right(all[k]);
+    REQUIRE(got[k].size() == wanted.size());
+    for (std::size_t o = 0; o < wanted.size(); ++o) {
+      INFO("output " << o);
+      CHECK(to_hex(got[k][o]) == to_hex(wanted[o]));
+    }
+  }
+}
+
+void compare_layouts(std::vector<reduction> all, bool two,
+                     const std::vector<layout_case>& cases = layouts) {
+  if (all.empty()) return;
+  const dtype t = all[0].in();
+  alignas(16) static std::byte room[2][8 * 350000];
+  std::byte* const x = room[0];
+  std::byte* const y = room[1];
+  const auto fill = [&](std::byte* to, std::uint64_t seed) {
+    const auto data = test::make_data(t, test::kind::special, 340000, seed);
+    std::copy(data.begin(), data.end(), to);
+  };
+  fill(x, 3);
+  fill(y, 4);
+  for (const layout_case& c : cases) {
+    const view v = view_of(c, t, x), w = view_of(c, t, y);
+    const detail::layout l = detail::layout_of(v, two ? &w : nullptr, c.axes);
+    const cuda::output_elements from = cuda::elements_of(l);
+    std::vector<reduction> some = all;
+    if (l.n == 0)
+      std::erase_if(some,
+                    [](const reduction& r) { return info(r.op()).empty == if_empty::refused; });
+    const gpu::problem asked{some, {}, l.n, &from};
+    INFO(c.extents[0] << " x " << c.extents[1] << ", " << name(t) << (two ? ", two inputs" : ""));
+    if (!two) {
+      bool by = false;
+      for (const gpu::pass& p : gpu::make_plan(asked, c.shape).passes)
+        by = by || p.what.what == c.by;
+      CHECK((by || size_of(t) != 4));  // of others the sizes are others
+    }
+    check_same(some, run(asked, l.outputs, c.shape), [&](const reduction& r) {
+      return on_cpu(r, v, two ? &w : nullptr, c.axes, l.outputs);
+    });
+  }
+}
+
+void compare_segments(const std::vector<reduction>& all, bool two) {
+  if (all.empty()) return;
+  const dtype t = all[0].in();
+  std::vector<std::int64_t> offsets{3};
+  for (const std::int64_t n : {5, 0, 33, 256, 1000, 31, 5000, 1, 4096, 40000, 4097, 0, 32, 70000})
+    offsets.push_back(offsets.back() + n);
+  const auto n = static_cast<std::size_t>(offsets.back()) + 40;
+  const auto x = test::make_data(t, test::kind::special, n, 5),
+             y = test::make_data(t, test::kind::special, n, 6);
+  const std::size_t segments = offsets.size() - 1;
+  cuda::output_elements from =
+      cuda::elements_of(all, x.data(), two ? y.data() : nullptr, n, segments);
+  from.offsets = offsets.data();
+  std::vector<reduction> some = all;
+  std::erase_if(some, [](const reduction& r) { return info(r.op()).empty == if_empty::refused; });
+  const gpu::problem asked{some, {}, n, &from};
+  check_same(some, run(asked, segments, {}), [&](const reduction& r) {
+    std::vector<scalar> right;
+    for (std::size_t s = 0; s < segments; ++s) {
+      const auto first = static_cast<std::size_t>(offsets[s]) * size_of(t);
+      right.push_back(cpu::reduce(r, x.data() + first, two ? y.data() + first : nullptr,
+                                  static_cast<std::size_t>(offsets[s + 1] - offsets[s])));
+    }
+    return right;
+  });
+}
+
+/// A few reductions of different states.
+std::vector<reduction> some_reductions(dtype t, int inputs) {
+  std::vector<reduction> some;
+  for (const reduction& r : with_an_order(t, inputs)) switch (r.op()) {
+      case op_id::sum:
+      case op_id::max:
+      case op_id::argmin:
+      case op_id::dot:
+      case op_id::var: some.push_back(r); break;
+      default: break;
+    }
+  return some;
+}
+
+}  // namespace
+
+TEST_CASE("outputs and segments on demand have the CPU's bits") {
+  const reduction sum = make_reduction(op_id::sum, method_id::tree, dtype::f32);
+  compare_layouts({sum}, false);
+  compare_segments({sum}, false);
+  const reduction dot = make_reduction(op_id::dot, method_id::tree, dtype::bf16);
+  compare_layouts({dot}, true, {layouts.begin(), layouts.begin() + 8});
+  compare_segments({dot}, true);
+  compare_segments({make_reduction(op_id::var, {}, dtype::i16)}, false);
+}
+
+// Some minutes.
+TEST_CASE("outputs and segments on demand have the CPU's bits: all types", "[.all]") {
+  for (const dtype t : all_dtypes)
+    for (const int inputs : {1, 2}) {
+      compare_layouts(some_reductions(t, inputs), inputs == 2);
+      compare_segments(some_reductions(t, inputs), inputs == 2);
+    }
+}
+
 namespace {
 
 const std::vector<float> some_floats = [] {
@@ -141,7 +326,7 @@ const std::vector<float> some_floats = [] {
 }();
 
 gpu::plan plan_of(const std::vector<reduction>& all, std::size_t n = some_floats.size()) {
-  return gpu::make_plan({all, n, true});
+  return gpu::make_plan(problem_of(all, some_floats.data(), nullptr, n));
 }
 
 /// This program, asked for one test, with kernels in that folder.
@@ -233,21 +418,21 @@ TEST_CASE("of a process: threads", "[.][threads]") {
 
 TEST_CASE("a kernel that is not there yet is refused while a graph is captured") {
   const reduction r = make_reduction(op_id::prod, {}, dtype::f32);
-  const gpu::problem asked{{&r, 1}, 100, true};
-  const gpu::plan plan = gpu::make_plan(asked);
-  const auto capturing = reinterpret_cast<gpu::stream>(1);
   alignas(16) float x[100], out = 0;
   std::fill(x, x + 100, 1.5f);
+  const gpu::problem asked = problem_of({&r, 1}, x, nullptr, 100);
+  const gpu::plan plan = gpu::make_plan(asked);
+  const auto capturing = reinterpret_cast<gpu::stream>(1);
   void* const to = &out;
   try {
-    gpu::run(plan, asked, x, nullptr, &to, nullptr, capturing);
+    gpu::run(plan, asked, &to, nullptr, capturing);
     FAIL("it was not refused");
   } catch (const error& e) {
     CHECK(e.code() == errc::usage);
     CHECK(std::string(e.what()).find("prepare") != std::string::npos);
   }
   gpu::prepare({&plan.passes[0].what, 1}, gpu::current_device());
-  gpu::run(plan, asked, x, nullptr, &to, nullptr, capturing);
+  gpu::run(plan, asked, &to, nullptr, capturing);
   CHECK(out == cpu::reduce(r, x, 100).as<float>());
 }
 
@@ -429,7 +614,7 @@ TEST_CASE("NVRTC compiles a kernel of every strategy and element type", "[.][nvr
     for (const auto& all : asked)
       for (const bool aligned : {true, false})
         for (const std::size_t n : {100, 10000, 1 << 24})
-          for (const gpu::pass& p : gpu::make_plan({all, n, aligned}).passes)
+          for (const gpu::pass& p : gpu::make_plan({all, {nullptr, nullptr, t, aligned}, n}).passes)
             if (std::none_of(kernels.begin(), kernels.end(), [&](const gpu::kernel& k) {
                   return gpu::signature_of(k) == gpu::signature_of(p.what);
                 }))

@@ -17,10 +17,9 @@
 #include <bitfold/dtype.hpp>
 #include <bitfold/error.hpp>
 #include <bitfold/order.hpp>
+#include <bitfold/strides.hpp>
 
 namespace bitfold {
-
-inline constexpr int most_axes = 8;
 
 /// Element (i0, i1, ...) lies at data + i0 stride[0] + i1 stride[1] + ..., strides in elements;
 /// they may be zero or negative.
@@ -70,35 +69,6 @@ std::vector<std::int64_t> result_extents(const view& x, const view* y, std::span
                                          bool keepdims = false);
 
 namespace detail {
-
-/// Some axes, the last one moving fastest, of two inputs: strides in elements.
-struct axes {
-  struct axis {
-    std::uint64_t extent;
-    std::int64_t x, y;
-  };
-  int rank = 0;
-  axis each[most_axes];
-
-  std::uint64_t size() const {
-    std::uint64_t n = 1;
-    for (int k = 0; k < rank; ++k) n *= each[k].extent;
-    return n;
-  }
-  struct offset {
-    std::int64_t x = 0, y = 0;
-  };
-  offset at(std::uint64_t i) const {
-    offset o;
-    for (int k = rank - 1; k >= 0; --k) {
-      const auto digit = static_cast<std::int64_t>(i % each[k].extent);
-      i /= each[k].extent;
-      o.x += digit * each[k].x;
-      o.y += digit * each[k].y;
-    }
-    return o;
-  }
-};
 
 /// One or two inputs of one shape (y's data are null where there is one), as outputs of elements
 /// each. Axes that lie one in the other are one.

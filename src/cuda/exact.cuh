@@ -6,7 +6,7 @@
 
 #include <cuda_runtime.h>
 
-#include <bitfold/cuda/engine.cuh>
+#include <bitfold/cuda/passes.cuh>
 
 #include "exact.hpp"
 #include "places.cuh"

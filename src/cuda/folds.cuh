@@ -1,7 +1,7 @@
 // Parts of kernels of many outputs: what a thread, a warp and a block fold.
 #pragma once
 
-#include <bitfold/cuda/engine.cuh>
+#include <bitfold/cuda/passes.cuh>
 
 namespace bitfold::cuda {
 namespace {

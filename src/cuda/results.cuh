@@ -1,7 +1,7 @@
 // What kernels make of the elements that they read, and of the states that they end with.
 #pragma once
 
-#include <bitfold/cuda/engine.cuh>
+#include <bitfold/cuda/passes.cuh>
 
 #include "kernels.hpp"
 

@@ -7,7 +7,7 @@
 #include <bit>
 #include <initializer_list>
 
-#include <bitfold/cuda/engine.cuh>
+#include <bitfold/cuda/passes.cuh>
 
 #include "folds.cuh"
 #include "rows.hpp"

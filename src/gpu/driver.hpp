@@ -53,6 +53,7 @@ struct launch_configuration {
   FUNCTION(cuFuncSetAttribute, (function of, int attribute, int value))                        \
   FUNCTION(cuLaunchKernelEx, (const launch_configuration* how, function what, void** parameters, \
                               void** extra))                                                   \
+  FUNCTION(cuMemsetD8Async, (address to, unsigned char value, std::size_t bytes, stream on))   \
   FUNCTION(cuStreamIsCapturing, (stream on, int* status))
 // clang-format on
 

@@ -1,5 +1,7 @@
 #include "kernel.hpp"
 
+#include <algorithm>
+
 namespace bitfold::gpu {
 namespace {
 
@@ -15,19 +17,47 @@ std::string type_name(dtype t) {
 }
 
 std::string expression_of(const kernel& k) {
-  const std::string of_elements = "<kernel::folds, kernel::source, double, ";
+  const std::string folds = "<kernel::folds, ", source = "kernel::source, ",
+                    end = "kernel::accumulator, ", results = "kernel::results>";
+  const auto number = [](int n) { return std::to_string(n) + ", "; };
+  const auto of = [&](const char* name, const std::string& more = "") {
+    return "bitfold::cuda::" + std::string(name) + folds + source + end + more + results;
+  };
   switch (k.what) {
     case strategy::tiles:
-      return "bitfold::cuda::fold_elements" + of_elements +
-             "bitfold::cuda::alignment::" + (k.aligned ? "known" : "missing") +
-             ", kernel::results>";
-    case strategy::one_node:
-      return "bitfold::cuda::fold_leaves" + of_elements + "true, kernel::results>";
-    case strategy::leaf_nodes:
-      return "bitfold::cuda::fold_leaves" + of_elements + "false, kernel::results>";
-    case strategy::states: break;
+      return of("fold_elements",
+                std::string("bitfold::cuda::alignment::") + (k.aligned ? "known, " : "missing, "));
+    case strategy::one_node: return of("fold_leaves", "true, ");
+    case strategy::leaf_nodes: return of("fold_leaves", "false, ");
+    case strategy::states: return "bitfold::cuda::fold_nodes" + folds + end + results;
+    case strategy::threads: return of("fold_outputs_by_threads");
+    case strategy::staged_threads: return of("fold_staged_rows");
+    case strategy::columns: return of("fold_columns", number(k.first_number));
+    case strategy::short_columns:
+      return of("fold_short_columns", number(k.first_number) + number(k.second_number));
+    case strategy::row_teams:
+      return of("fold_rows_by_teams", number(k.first_number) + number(k.second_number));
+    case strategy::leaf_teams: return of("fold_leaves_by_teams");
+    case strategy::warps: return of("fold_outputs_by_warps");
+    case strategy::blocks: return of("fold_outputs");
+    case strategy::output_states:
+      return "bitfold::cuda::fold_nodes_of_outputs" + folds + end + results;
+    case strategy::short_segments: return of("fold_short_segments");
+    case strategy::segment_nodes: return of("fold_nodes_of_segments");
+    case strategy::segment_states: break;
   }
-  return "bitfold::cuda::fold_nodes<kernel::folds, double, kernel::results>";
+  return "bitfold::cuda::fold_long_segments" + folds + end + results;
+}
+
+std::string source_type(const kernel& k) {
+  const std::string of = (k.two ? "<pairs_with_place, " : "<with_place, ") + type_name(k.in) + ">";
+  switch (k.how) {
+    case reading::array: return "cuda::stored_elements" + of;
+    case reading::rows: return "cuda::row_elements" + of;
+    case reading::runs: return "cuda::run_elements" + of;
+    case reading::anywhere: break;
+  }
+  return (k.two ? "cuda::found_pairs" : "cuda::found_elements") + of;
 }
 
 }  // namespace
@@ -40,8 +70,12 @@ kernel_source source_of(const kernel& k) {
                ", method::" + std::string(name(o.method)) + ", " + type_name(k.in) + ", " +
                type_name(o.acc) + ", " + type_name(o.out) + ">";
   }
+  // What a kernel takes for the accumulator of all: the widest.
+  const bool narrow = std::all_of(k.outputs.begin(), k.outputs.end(),
+                                  [](const kernel_output& o) { return o.acc == dtype::f32; });
   const std::string text =
       "#include <bitfold/cuda/fused.cuh>\n"
+      "#include <bitfold/cuda/outputs.cuh>\n"
       "namespace kernel {\n"
       "using namespace bitfold;\n"
       "using namespace bitfold::cuda::own;\n"
@@ -49,10 +83,13 @@ kernel_source source_of(const kernel& k) {
       outputs +
       ">;\n"
       "using folds = results::folds;\n"
-      "using source = cuda::stored_elements<" +
-      (k.two ? "pairs_with_place, " : "with_place, ") + type_name(k.in) +
-      ">;\n"
-      "static_assert(sizeof(fold::settled<folds, double>) == " +
+      "using accumulator = " +
+      (narrow ? "float" : "double") +
+      ";\n"
+      "using source = " +
+      source_type(k) +
+      ";\n"
+      "static_assert(sizeof(fold::settled<folds, accumulator>) == " +
       std::to_string(k.state_bytes) +
       ");\n"
       "}  // namespace kernel\n";
@@ -60,8 +97,9 @@ kernel_source source_of(const kernel& k) {
 }
 
 std::string signature_of(const kernel& k) {
-  std::string s{static_cast<char>(k.what), static_cast<char>(k.in),
-                static_cast<char>(k.two | k.aligned << 1)};
+  std::string s{static_cast<char>(k.what),         static_cast<char>(k.how),
+                static_cast<char>(k.in),           static_cast<char>(k.two | k.aligned << 1),
+                static_cast<char>(k.first_number), static_cast<char>(k.second_number)};
   for (const kernel_output& o : k.outputs)
     s.append({static_cast<char>(o.op), static_cast<char>(o.method), static_cast<char>(o.acc),
               static_cast<char>(o.out)});

@@ -9,6 +9,8 @@
 
 #define __global__
 #define __device__
+#define __shared__ static
+#define __align__(n) __attribute__((aligned(n)))
 #define __noinline__ __attribute__((noinline))
 #define __grid_constant__
 #define __launch_bounds__(...)
@@ -29,26 +31,70 @@ namespace bitfold::cuda {
 constexpr int warp = 32;
 constexpr unsigned all_threads = 0xffffffffu;
 
+/// Of that lane of the warp, its v; all lanes of `mask` ask.
 template <class V>
-V shuffle(V v, int thread) {
+V exchange(unsigned mask, V v, int lane) {
   unsigned long bits = 0;
   static_assert(sizeof v <= sizeof bits);
   __builtin_memcpy(&bits, &v, sizeof v);
-  bits = the_machine->exchange(bits, all_threads, thread);
+  bits = the_machine->exchange(bits, mask, lane);
   __builtin_memcpy(&v, &bits, sizeof v);
   return v;
 }
+inline int own_lane() { return static_cast<int>(threadIdx.x) % warp; }
+
+template <class V>
+V shuffle(V v, int thread) {
+  return exchange(all_threads, v, static_cast<int>(static_cast<unsigned>(thread) % warp));
+}
 template <class V>
 V shuffle_down(V v, int distance) {
-  const int own = static_cast<int>(threadIdx.x) % warp;
-  return shuffle(v, own + distance < warp ? own + distance : own);
+  const int from = own_lane() + distance;
+  return shuffle(v, from < warp ? from : own_lane());
 }
+template <class V>
+V shuffle_up(V v, int distance) {
+  const int from = own_lane() - distance;
+  return shuffle(v, from >= 0 ? from : own_lane());
+}
+template <class V>
+V shuffle_among(unsigned mask, V v, int k, int width) {
+  return exchange(mask, v, own_lane() / width * width + k % width);
+}
+inline unsigned ballot(bool condition) { return the_machine->ballot(condition); }
+inline bool all_of_the_warp(bool condition) { return ballot(condition) == all_threads; }
+inline int first_bit(unsigned x) { return x ? __builtin_ctz(x) : -1; }
+inline int last_bit(unsigned x) { return x ? 31 - __builtin_clz(x) : -1; }
 
 inline void wait_for_the_block() { the_machine->wait_for_the_block(); }
+inline void wait_for_the_warp() { (void)ballot(true); }
 
-inline void load_16_bytes(const void* p, std::uint32_t (&word)[4]) {
-  if (reinterpret_cast<std::uintptr_t>(p) % 16) __builtin_trap();  // as a GPU does
-  __builtin_memcpy(word, p, 16);
+inline std::uint64_t add_to_counter(std::uint64_t& counter, std::uint64_t n) {
+  const std::uint64_t before = counter;
+  counter += n;
+  return before;
+}
+inline std::uint32_t high_product(std::uint32_t a, std::uint32_t b) {
+  return static_cast<std::uint32_t>(std::uint64_t{a} * b >> 32);
+}
+inline std::uint32_t shift_right_across(std::uint32_t low, std::uint32_t high, int by) {
+  return static_cast<std::uint32_t>((std::uint64_t{high} << 32 | low) >> by);
+}
+
+/// A GPU refuses an address that is no multiple of what it loads.
+template <class Words>
+void load(const void* p, Words& words) {
+  if (reinterpret_cast<std::uintptr_t>(p) % sizeof words) __builtin_trap();
+  __builtin_memcpy(&words, p, sizeof words);
+}
+inline void load_16_bytes(const void* p, std::uint32_t (&word)[4]) { load(p, word); }
+template <class Word>
+void load_bytes(const void* p, Word& word) {
+  load(p, word);
+}
+template <int N>
+void load_columns(const void* p, std::uint32_t (&word)[N]) {
+  load(p, word);
 }
 
 inline void let_the_next_kernel_start() {}

@@ -61,6 +61,10 @@ unsigned long exchange(unsigned long value, unsigned mask, int from) {
   pause_as(thread::exchanging);
   return t.value;
 }
+constexpr int ballot_of_all = -1;
+unsigned ballot(bool condition) {
+  return static_cast<unsigned>(exchange(condition, ~0u, ballot_of_all));
+}
 void run_thread() {
   kernel(arguments);
   pause_as(thread::ended);
@@ -96,15 +100,20 @@ bool pass_exchanges() {
           all = all && t.state == thread::exchanging && t.mask == mask;
         }
       if (!all) continue;
-      unsigned long values[warp];
-      for (unsigned k = 0; k < warp; ++k) values[k] = threads[first + k].value;
+      unsigned long values[warp], bits = 0;
+      for (unsigned k = 0; k < warp; ++k) {
+        values[k] = threads[first + k].value;
+        bits |= (values[k] & 1) << k;
+      }
       for (unsigned k = 0; k < warp; ++k)
         if (mask >> k & 1) {
           thread& t = threads[first + k];
-          const auto from = static_cast<unsigned>(t.from) % warp;
-          if (!(mask >> from & 1)) stop("an exchange with a thread outside of its mask");
-          t.value = values[from];
           t.state = thread::ready;
+          if ((t.from == ballot_of_all) != (threads[first + lane].from == ballot_of_all))
+            stop("one exchange with another");
+          if (t.from != ballot_of_all && !(mask >> t.from & 1))
+            stop("an exchange with a thread outside of its mask");
+          t.value = t.from == ballot_of_all ? bits : values[t.from];
         }
       any = true;
     }
@@ -196,12 +205,18 @@ int cuLaunchKernelEx(const launch_configuration* how, bitfold::gpu::function wha
   if (count == 0 || count > most_threads || count % warp || how->grid[0] == 0 ||
       how->shared_bytes > most_shared)
     return invalid_value;
-  machine = {{}, {}, {count, 1, 1}, {how->grid[0], 1, 1}, nullptr, wait_for_the_block, exchange};
+  machine = {{},       {},    {count, 1, 1}, {how->grid[0], 1, 1}, nullptr, wait_for_the_block,
+             exchange, ballot};
   threads.resize(count);
   kernel = reinterpret_cast<void (*)(void**)>(what);
   arguments = parameters;
   for (unsigned b = 0; b < how->grid[0]; ++b) run_block(b, how->shared_bytes);
   return 0;
+}
+
+int cuMemsetD8Async(bitfold::gpu::address to, unsigned char value, std::size_t bytes,
+                    bitfold::gpu::stream) {
+  return std::memset(reinterpret_cast<void*>(to), value, bytes), 0;
 }
 
 // Stream 1 is one that captures a graph.

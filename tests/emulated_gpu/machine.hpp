@@ -13,6 +13,8 @@ struct machine {
   void (*wait_for_the_block)();
   /// The value of lane `from` of the warp, all of whose lanes in `mask` call it.
   unsigned long (*exchange)(unsigned long value, unsigned mask, int from);
+  /// A bit for each lane of the warp, all of which call it.
+  unsigned (*ballot)(bool condition);
 };
 
 }  // namespace emulated

@@ -28,7 +28,41 @@ __device__ V shuffle(V v, int thread) {
   return __shfl_sync(all_threads, v, thread);
 }
 
+/// Of the thread `distance` to the left in the warp, its v; where there is none, one's own.
+template <class V>
+__device__ V shuffle_up(V v, int distance) {
+  return __shfl_up_sync(all_threads, v, distance);
+}
+/// Of number k of the `width` threads among which this one is, its v; all of `mask` ask.
+template <class V>
+__device__ V shuffle_among(unsigned mask, V v, int k, int width) {
+  return __shfl_sync(mask, v, k, width);
+}
+/// A bit for each thread of the warp.
+__device__ inline unsigned ballot(bool condition) { return __ballot_sync(all_threads, condition); }
+__device__ inline bool all_of_the_warp(bool condition) {
+  return __all_sync(all_threads, condition);
+}
+/// The number of the lowest bit of x, or of the highest: -1 where there is none.
+__device__ inline int first_bit(unsigned x) { return __ffs(static_cast<int>(x)) - 1; }
+__device__ inline int last_bit(unsigned x) { return warp - 1 - __clz(static_cast<int>(x)); }
+
 __device__ inline void wait_for_the_block() { __syncthreads(); }
+__device__ inline void wait_for_the_warp() { __syncwarp(); }
+
+/// Adds to a counter that several blocks share, and gives what it was.
+__device__ inline std::uint64_t add_to_counter(std::uint64_t& counter, std::uint64_t n) {
+  return atomicAdd(reinterpret_cast<unsigned long long*>(&counter), n);
+}
+
+/// The high 32 bits of a b.
+__device__ inline std::uint32_t high_product(std::uint32_t a, std::uint32_t b) {
+  return __umulhi(a, b);
+}
+/// The 32 bits from bit `by` < 32 on of low and, behind it, high.
+__device__ inline std::uint32_t shift_right_across(std::uint32_t low, std::uint32_t high, int by) {
+  return __funnelshift_r(low, high, by);
+}
 
 /// Past the coherence of the first-level cache: nobody writes them meanwhile. Volatile, so that the
 /// loads of a tile stay together, ahead of the fold of the tile before.
@@ -36,6 +70,24 @@ __device__ inline void load_16_bytes(const void* p, std::uint32_t (&word)[4]) {
   asm volatile("ld.global.nc.L2::128B.v4.u32 {%0,%1,%2,%3}, [%4];"
                : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
                : "l"(p));
+}
+__device__ inline void load_bytes(const void* p, std::uint32_t& word) {
+  asm volatile("ld.global.nc.L2::128B.u32 %0, [%1];" : "=r"(word) : "l"(p));
+}
+__device__ inline void load_bytes(const void* p, std::uint64_t& word) {
+  asm volatile("ld.global.nc.L2::128B.u64 %0, [%1];" : "=l"(word) : "l"(p));
+}
+/// The same without the lines behind it, which are of other columns' rows.
+__device__ inline void load_columns(const void* p, std::uint32_t (&word)[4]) {
+  asm volatile("ld.global.nc.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+               : "l"(p));
+}
+__device__ inline void load_columns(const void* p, std::uint32_t (&word)[2]) {
+  asm volatile("ld.global.nc.v2.u32 {%0,%1}, [%2];" : "=r"(word[0]), "=r"(word[1]) : "l"(p));
+}
+__device__ inline void load_columns(const void* p, std::uint32_t (&word)[1]) {
+  asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(word[0]) : "l"(p));
 }
 
 // Programmatic dependent launch: the kernel after this one may be set up while this one runs; that

@@ -131,14 +131,20 @@ struct output {
   using whole = fold_of<Op, M, T, A>;
   using fold = taking<typename whole::base, A>;
   template <class S>
-  __device__ static void write(void* to, int ddof, const S& s, index n) {
-    *static_cast<Out*>(to) = whole::template finish<Out>(s, bitfold::fold::finishing{n, ddof});
+  __device__ static void write(void* to, index output, int ddof, const S& s, index n) {
+    static_cast<Out*>(to)[output] =
+        whole::template finish<Out>(s, bitfold::fold::finishing{n, ddof});
+  }
+  __device__ static void write_bits(void* to, index output, std::uint64_t bits) {
+    __builtin_memcpy(static_cast<Out*>(to) + output, &bits, sizeof(Out));
   }
 };
 
-/// Where a kernel's results go, and what they depend on besides its states.
+/// Where a kernel's results go, one for each output one behind the other; and what they depend on
+/// besides its states.
 struct result_place {
   void* to;
+  std::uint64_t empty;  ///< the bits of one of no elements
   std::int64_t ddof;
 };
 template <class... Output>
@@ -147,13 +153,23 @@ struct outputs {
   using folds = typename joint<list>::type;
   result_place place[sizeof...(Output)];
 
-  template <class F, class A, class S>
-  __device__ void write(const S& s, index n) const {
+  /// Of an output's state, of n elements.
+  template <class F, class Source, class A, class S>
+  __device__ void write(const S& s, index n, index output) const {
     int k = 0;
-    ((Output::write(place[k].to, static_cast<int>(place[k].ddof),
+    ((Output::write(place[k].to, output, static_cast<int>(place[k].ddof),
                     state_of<typename Output::fold>(list{}, s), n),
       ++k),
      ...);
+  }
+  /// Of the only one.
+  template <class F, class A, class S>
+  __device__ void write(const S& s, index n) const {
+    write<F, void, A>(s, n, 0);
+  }
+  __device__ void write_empty(index output) const {
+    int k = 0;
+    ((Output::write_bits(place[k].to, output, place[k].empty), ++k), ...);
   }
 };
 

@@ -1,0 +1,76 @@
+// Where the elements of an output lie, for kernels.
+#pragma once
+
+#include <bitfold/cuda/device.cuh>
+#include <bitfold/cuda/outputs.hpp>
+
+namespace bitfold::cuda {
+
+struct offset {
+  std::int64_t x = 0, y = 0;
+};
+// Out of line, as 64-bit divisions are long.
+__device__ __noinline__ inline offset far_offset(const detail::axes& of, index i) {
+  offset o;
+#pragma unroll 1
+  for (int k = of.rank - 1; k >= 0; --k) {
+    index digit = i;
+    if (k > 0) digit = i % of.each[k].extent, i /= of.each[k].extent;
+    o.x += static_cast<std::int64_t>(digit) * of.each[k].x;
+    o.y += static_cast<std::int64_t>(digit) * of.each[k].y;
+  }
+  return o;
+}
+// Element i of some axes.
+__device__ inline offset offset_of(const detail::axes& of, const divisors& by, index i) {
+  if (!by.narrow) return far_offset(of, i);
+  auto left = static_cast<std::uint32_t>(i);
+  offset o;
+#pragma unroll 1
+  for (int k = of.rank - 1; k >= 0; --k) {
+    std::uint32_t digit = left;
+    if (k > 0) {
+      const std::uint32_t q = static_cast<std::uint32_t>(
+          (std::uint64_t{high_product(left, by.each[k].factor)} + left) >> by.each[k].shift);
+      digit = left - q * static_cast<std::uint32_t>(of.each[k].extent);
+      left = q;
+    }
+    o.x += static_cast<std::int64_t>(digit) * of.each[k].x;
+    o.y += static_cast<std::int64_t>(digit) * of.each[k].y;
+  }
+  return o;
+}
+
+__device__ inline index elements_of(const output_elements& from, index output) {
+  return from.offsets ? static_cast<index>(from.offsets[output + 1] - from.offsets[output])
+                      : from.n;
+}
+
+// Where element i of an output lies, counted from the beginnings of the inputs.
+struct finder {
+  const output_elements* from;
+  offset begin, stride;
+  bool linear;  // at begin + i stride
+  __device__ static finder of(const output_elements& from, index output) {
+    if (from.offsets) {
+      const std::int64_t at = from.offsets[output];
+      return {&from, {at, at}, {1, 1}, from.places == nullptr};
+    }
+    return {&from,
+            offset_of(from.kept, from.by_kept, output),
+            {from.reduced.each[0].x, from.reduced.each[0].y},
+            from.reduced.rank <= 1};
+  }
+  __device__ offset operator()(index i) const {
+    const auto at = static_cast<std::int64_t>(i);
+    if (linear) return {begin.x + at * stride.x, begin.y + at * stride.y};
+    if (from->places) {
+      const auto place = static_cast<std::int64_t>(from->places[begin.x + at]);
+      return {place, place};
+    }
+    const offset o = offset_of(from->reduced, from->by_reduced, i);
+    return {begin.x + o.x, begin.y + o.y};
+  }
+};
+
+}  // namespace bitfold::cuda

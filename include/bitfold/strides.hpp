@@ -1,0 +1,44 @@
+// Where the elements of some axes lie: extents and strides, for host and device.
+#pragma once
+
+#include <cstdint>
+
+#include <bitfold/config.hpp>
+
+namespace bitfold {
+
+inline constexpr int most_axes = 8;
+
+namespace detail {
+
+/// Some axes, the last one moving fastest, of two inputs: strides in elements.
+struct axes {
+  struct axis {
+    std::uint64_t extent;
+    std::int64_t x, y;
+  };
+  int rank = 0;
+  axis each[most_axes];
+
+  std::uint64_t size() const {
+    std::uint64_t n = 1;
+    for (int k = 0; k < rank; ++k) n *= each[k].extent;
+    return n;
+  }
+  struct offset {
+    std::int64_t x = 0, y = 0;
+  };
+  offset at(std::uint64_t i) const {
+    offset o;
+    for (int k = rank - 1; k >= 0; --k) {
+      const auto digit = static_cast<std::int64_t>(i % each[k].extent);
+      i /= each[k].extent;
+      o.x += digit * each[k].x;
+      o.y += digit * each[k].y;
+    }
+    return o;
+  }
+};
+
+}  // namespace detail
+}  // namespace bitfold

@@ -1,0 +1,75 @@
+#include "groups.hpp"
+
+#include <algorithm>
+#include <bitfold/error.hpp>
+#include <bitfold/fold.hpp>
+
+#include "../dispatch.hpp"
+
+namespace bitfold::gpu {
+namespace {
+
+// What one thread keeps of several folds: more would not fit in its registers. (Not measured yet.)
+constexpr std::size_t most_folds = 8, most_state_bytes = 128;
+
+template <class F, class A>
+constexpr char key = 0;
+
+fold_facts fold_of(const reduction& r) {
+  return detail::dispatch<algebra>(r, []<class Chosen>(Chosen) -> fold_facts {
+    using F = typename Chosen::fold;
+    using A = typename Chosen::accumulator;
+    if constexpr (F::ordering == ordering::canonical) {
+      using base = typename F::base;
+      using state = fold::settled<base, A>;
+      return {&key<base, A>, sizeof(state), alignof(state)};
+    } else {
+      return {};
+    }
+  });
+}
+
+std::size_t up_to(std::size_t size, std::size_t alignment) {
+  return (size + alignment - 1) / alignment * alignment;
+}
+
+// As fold::both has them: the first state, and then all others in one.
+std::size_t size_of_joint(std::span<const fold_facts> folds) {
+  std::size_t size = folds.back().size, alignment = folds.back().alignment;
+  for (std::size_t k = folds.size() - 1; k-- > 0;) {
+    const std::size_t behind = up_to(folds[k].size, alignment);
+    alignment = std::max(alignment, folds[k].alignment);
+    size = up_to(behind + size, alignment);
+  }
+  return size;
+}
+
+}  // namespace
+
+std::size_t group::state_bytes() const { return size_of_joint(folds); }
+
+std::vector<group> groups_of(std::span<const reduction> all) {
+  std::vector<group> groups;
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    const fold_facts f = fold_of(all[k]);
+    if (!f.key) throw error(errc::usage, "reductions: only those with a canonical order");
+    const auto has = [&](const group& g) {
+      return std::any_of(g.folds.begin(), g.folds.end(),
+                         [&](const fold_facts& other) { return other.key == f.key; });
+    };
+    auto g = std::find_if(groups.begin(), groups.end(), has);
+    if (g == groups.end() && !groups.empty()) {  // or one that has room
+      std::vector<fold_facts> more = groups.back().folds;
+      more.push_back(f);
+      if (more.size() <= most_folds && size_of_joint(more) <= most_state_bytes) {
+        g = groups.end() - 1;
+        g->folds = std::move(more);
+      }
+    }
+    if (g == groups.end()) g = groups.insert(groups.end(), {{f}, {}});
+    g->reductions.push_back(k);
+  }
+  return groups;
+}
+
+}  // namespace bitfold::gpu

@@ -1,0 +1,26 @@
+// Which reductions share a kernel.
+#pragma once
+
+#include <bitfold/reduction.hpp>
+#include <span>
+#include <vector>
+
+namespace bitfold::gpu {
+
+/// What the host knows of a fold.
+struct fold_facts {
+  const void* key;              ///< the same for those of one base and accumulator
+  std::size_t size, alignment;  ///< of its settled state
+};
+
+struct group {
+  std::vector<fold_facts> folds;        ///< different ones
+  std::vector<std::size_t> reductions;  ///< of those asked for
+  /// Bytes of the states of all folds in one.
+  std::size_t state_bytes() const;
+};
+
+/// Errors (errc::usage): a reduction without a canonical order.
+std::vector<group> groups_of(std::span<const reduction> all);
+
+}  // namespace bitfold::gpu
