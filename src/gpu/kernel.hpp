@@ -5,34 +5,54 @@
 #include <bitfold/reduction.hpp>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "compiler.hpp"
 
 namespace bitfold::gpu {
 
-/// Which of the kernels of engine.cuh and outputs.cuh.
+/// The strategies: who takes what. Each has a kernel in engine.cuh or outputs.cuh.
+// clang-format off
+#define BITFOLD_STRATEGIES(STRATEGY)                                                        \
+  /* of a whole array */                                                                    \
+  STRATEGY(tiles, "blocks fold nodes of tiles, a tile to each warp")                        \
+  STRATEGY(one_node, "one block folds all, a leaf to each warp")                            \
+  STRATEGY(leaf_nodes, "blocks fold nodes of leaves, a leaf to each warp")                  \
+  STRATEGY(states, "one block folds the states of the nodes")                               \
+  /* of many outputs */                                                                     \
+  STRATEGY(threads, "a thread folds an output, or a node of one")                           \
+  STRATEGY(staged_threads, "a thread folds a row, which its warp brings to shared memory")  \
+  STRATEGY(columns, "a thread folds parts of neighbouring columns")                         \
+  STRATEGY(short_columns, "a thread folds neighbouring columns")                            \
+  STRATEGY(row_teams, "some threads of a warp fold a row")                                  \
+  STRATEGY(leaf_teams, "some threads of a warp fold a leaf, one thread those of an output") \
+  STRATEGY(warps, "a warp folds an output, tile by tile")                                   \
+  STRATEGY(blocks, "a block folds an output, or a node of one, a tile to each warp")        \
+  STRATEGY(output_states, "blocks or warps fold the states of the nodes of each output")    \
+  /* of segments */                                                                         \
+  STRATEGY(short_segments, "a thread folds a short one, and lists the nodes of long ones")  \
+  STRATEGY(segment_nodes, "a block folds a listed node")                                    \
+  STRATEGY(segment_states, "a block folds the states of the nodes of a segment")
+// clang-format on
+
 enum class strategy : std::uint8_t {
-  // Of a whole array.
-  tiles,       ///< blocks fold nodes of tiles, a tile to each warp
-  one_node,    ///< one block folds all, a leaf to each warp
-  leaf_nodes,  ///< blocks fold nodes of leaves, a leaf to each warp
-  states,      ///< one block folds the nodes' states
-  // Of many outputs: what takes one.
-  threads,
-  staged_threads,
-  columns,
-  short_columns,
-  row_teams,
-  leaf_teams,
-  warps,
-  blocks,
-  output_states,  ///< folds the states of nodes of outputs
-  // Of segments.
-  short_segments,  ///< folds those for threads, and lists the nodes of those for blocks
-  segment_nodes,
-  segment_states
+#define BITFOLD_STRATEGY(name, ...) name,
+  BITFOLD_STRATEGIES(BITFOLD_STRATEGY)
+#undef BITFOLD_STRATEGY
 };
+constexpr std::string_view name(strategy s) {
+  constexpr std::string_view names[] = {
+#define BITFOLD_STRATEGY(name, ...) #name,
+      BITFOLD_STRATEGIES(BITFOLD_STRATEGY)
+#undef BITFOLD_STRATEGY
+  };
+  return names[static_cast<std::size_t>(s)];
+}
+/// Whether it takes elements, or states.
+constexpr bool takes_elements(strategy s) {
+  return s != strategy::states && s != strategy::output_states && s != strategy::segment_states;
+}
 
 /// How a kernel reads its elements: as the sources of outputs.cuh do.
 enum class reading : std::uint8_t {

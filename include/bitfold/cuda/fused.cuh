@@ -136,7 +136,8 @@ struct output {
         whole::template finish<Out>(s, bitfold::fold::finishing{n, ddof});
   }
   __device__ static void write_bits(void* to, index output, std::uint64_t bits) {
-    __builtin_memcpy(static_cast<Out*>(to) + output, &bits, sizeof(Out));
+    static_cast<Out*>(to)[output] =
+        arith::bit_cast<Out>(static_cast<typename pack<Out>::bits>(bits));
   }
 };
 
