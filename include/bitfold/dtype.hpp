@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -118,5 +119,12 @@ inline constexpr dtype dtype_of = [] {
                               log2_size);
   }
 }();
+
+/// type_of<D>: the storage type of a dtype, float16 or std::int8_t for example.
+template <dtype D>
+using type_of = std::tuple_element_t<
+    static_cast<std::size_t>(D),
+    std::tuple<float16, bfloat16, float, double, std::int8_t, std::int16_t, std::int32_t,
+               std::int64_t, std::uint8_t, std::uint16_t, std::uint32_t, std::uint64_t>>;
 
 }  // namespace bitfold
