@@ -111,25 +111,18 @@ class _Operation:
             self.known[tuple(given.values())] = made
         return made
 
-    def call(self, inputs: tuple, axis: Any, keepdims: Any, given: dict, out: Any, others: dict) -> Any:
-        """A call with any words."""
+    def call(self, x: Any, y: Any, axis: Any, keepdims: Any, given: dict, out: Any, others: dict) -> Any:
+        """A call of any kind: with `out`, other words, or other arrays than NumPy's."""
         if others:
-            taken = {o: v for o, v in given.items() if v is not _NOT_TAKEN}
-            return _otherwise(self.name, self.function, inputs, axis, keepdims, taken | {"out": out}, others)
-        x, y = inputs if len(inputs) == 2 else (*inputs, None)
-        if y is None and len(inputs) == 2:
-            raise TypeError("y: None, where an array is expected")
-        if "ddof" in given:
-            if (correction := given.pop("correction")) is not None:
-                given["ddof"] = _ddof(given["ddof"], correction)
-            given["ddof"] = _arrays.integer("ddof", given["ddof"])
+            given["out"] = out
+            return _otherwise(self.name, self.function, (x,) if y is None else (x, y), axis, keepdims, given, others)
         of_out = out is not None and given.get("dtype", _NOT_TAKEN) is None and hasattr(out, "dtype")
         if of_out:
             given["dtype"] = out.dtype
             _arrays.short_name(out.dtype, "out")
         try:
-            wanted = self.known.get(tuple(given.values()))
-        except TypeError:
+            wanted = self.known[tuple(given.values())]
+        except (KeyError, TypeError):
             wanted = None
         if wanted is None:
             wanted = self.request(**given)
@@ -140,8 +133,9 @@ class _Operation:
         return _reduce(wanted, x, y, axis, keepdims, out, of_out)
 
 
-# The functions, by the kinds of parameters that operations take. Most calls are of NumPy's arrays,
-# by options that were given before: these ask the library at once. Others are for `operation.call`.
+# The functions, by the kinds of parameters that operations take. Most calls are of NumPy's arrays and
+# of options by default, or that were given before: these ask the library here, since one more call in
+# Python takes a seventh of their time. Others are for `operation.call`.
 
 
 def _without_options(operation: _Operation):
@@ -151,7 +145,7 @@ def _without_options(operation: _Operation):
         if out is None and not others:
             made = _reduce_numpy(wanted, x, None, axis, keepdims, RESULTS)
             return made if made is not NotImplemented else _reduce(wanted, x, None, axis, keepdims)
-        return operation.call((x,), axis, keepdims, {}, out, others)
+        return operation.call(x, None, axis, keepdims, {}, out, others)
 
     return function
 
@@ -165,14 +159,15 @@ def _with_options(operation: _Operation):
     ):  # fmt: skip
         if out is None and not others:
             try:
-                wanted = usual if method is usual_method and dtype is None and acc is usual_acc else known[dtype, method, acc]
+                by_default = method is usual_method and dtype is None and acc is usual_acc
+                wanted = usual if by_default else known[dtype, method, acc]
             except (KeyError, TypeError):
                 pass
             else:
                 made = _reduce_numpy(wanted, x, None, axis, keepdims, RESULTS)
                 return made if made is not NotImplemented else _reduce(wanted, x, None, axis, keepdims)
         given = {"dtype": dtype, "method": method, "acc": acc}
-        return operation.call((x,), axis, keepdims, given, out, others)
+        return operation.call(x, None, axis, keepdims, given, out, others)
 
     return function
 
@@ -184,16 +179,21 @@ def _with_ddof(operation: _Operation):
         x, /, axis=None, *, keepdims=False,
         dtype=None, ddof=0, correction=None, method=usual_method, acc=usual_acc, out=None, **others,
     ):  # fmt: skip
-        if out is None and correction is None and type(ddof) is int and not others:  # 1.0 is the same key as 1
+        if correction is not None:
+            ddof = _ddof(ddof, correction)
+        if type(ddof) is not int:  # 1.0 would be the same key as 1
+            ddof = _arrays.integer("ddof", ddof)
+        if out is None and not others:
             try:
-                wanted = usual if ddof == 0 and method is usual_method and dtype is None and acc is usual_acc else known[dtype, ddof, method, acc]
+                by_default = ddof == 0 and method is usual_method and dtype is None and acc is usual_acc
+                wanted = usual if by_default else known[dtype, ddof, method, acc]
             except (KeyError, TypeError):
                 pass
             else:
                 made = _reduce_numpy(wanted, x, None, axis, keepdims, RESULTS)
                 return made if made is not NotImplemented else _reduce(wanted, x, None, axis, keepdims)
-        given = {"dtype": dtype, "ddof": ddof, "correction": correction, "method": method, "acc": acc}
-        return operation.call((x,), axis, keepdims, given, out, others)
+        given = {"dtype": dtype, "ddof": ddof, "method": method, "acc": acc}
+        return operation.call(x, None, axis, keepdims, given, out, others)
 
     return function
 
@@ -205,16 +205,19 @@ def _of_two(operation: _Operation):
         x, y, /, axis=None, *, keepdims=False,
         dtype=None, method=usual_method, acc=usual_acc, out=None, **others,
     ):  # fmt: skip
-        if out is None and y is not None and not others:
+        if y is None:
+            raise TypeError("y: None, where an array is expected")
+        if out is None and not others:
             try:
-                wanted = usual if method is usual_method and dtype is None and acc is usual_acc else known[dtype, method, acc]
+                by_default = method is usual_method and dtype is None and acc is usual_acc
+                wanted = usual if by_default else known[dtype, method, acc]
             except (KeyError, TypeError):
                 pass
             else:
                 made = _reduce_numpy(wanted, x, y, axis, keepdims, RESULTS)
                 return made if made is not NotImplemented else _reduce(wanted, x, y, axis, keepdims)
         given = {"dtype": dtype, "method": method, "acc": acc}
-        return operation.call((x, y), axis, keepdims, given, out, others)
+        return operation.call(x, y, axis, keepdims, given, out, others)
 
     return function
 
