@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
-#include <vector>
 
 #include <bitfold/dtype.hpp>
 #include <bitfold/method.hpp>
@@ -128,15 +127,6 @@ constexpr std::optional<op_id> parse_op(std::string_view text) {
 /// Whether it can be done by the method.
 constexpr bool takes(op_id op, method_id method) {
   return info(method).ordering == ordering::any ? info(op).has_exact : info(op).takes_method;
-}
-
-/// Every way to ask for it: by each of its methods, and by none where it has a way of its own.
-inline std::vector<std::optional<method_id>> methods_of(op_id op) {
-  std::vector<std::optional<method_id>> all;
-  if (!info(op).takes_method) all.emplace_back();
-  for (const method_info& m : all_methods)
-    if (takes(op, m.id)) all.emplace_back(m.id);
-  return all;
 }
 
 constexpr bool takes_ddof(op_id op) { return info(op).parameter == op_parameter::ddof; }

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include <bitfold/arith.hpp>
 #include <bitfold/dtype.hpp>
@@ -16,6 +17,16 @@
 #include <bitfold/op.hpp>
 
 namespace bitfold {
+
+/// Every way to ask for an operation: by each of its methods, and by none where it has a way of its
+/// own.
+inline std::vector<std::optional<method_id>> methods_of(op_id op) {
+  std::vector<std::optional<method_id>> all;
+  if (!info(op).takes_method) all.emplace_back();
+  for (const method_info& m : all_methods)
+    if (takes(op, m.id)) all.emplace_back(m.id);
+  return all;
+}
 
 /// A reduction of elements of type in(), accumulated in acc(), rounded once to out(). Only
 /// make_reduction makes one, so that each one there is can be run.
