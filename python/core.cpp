@@ -440,28 +440,42 @@ decltype(auto) renaming(Call call) {
   }
 }
 
+/// Whether it is a product of integers as floats, of which there is no exact one; of bools it is 0
+/// or 1.
+bool multiplies_as_floats(op_id op, element_type in, std::optional<dtype> acc,
+                          std::optional<dtype> as) {
+  return info(op).types == typing::additive && !info(op).has_exact && !is_float(in.stored) &&
+         !in.is_bool && !acc && as && is_float(*as);
+}
+
 /// `as` is what NumPy and PyTorch call dtype: the type of the result, and what is computed with on
 /// the way to it is no narrower. Of floats that is an accumulator of f64 for f64, where none is
 /// asked for. Of integers a sum as a float is the true sum rounded once (method exact), and not one
-/// modulo 2^64; a product is refused, but of bools, whose product is 0 or 1.
+/// modulo 2^64; a product is refused.
 reduction made(op_id op, std::optional<method_id> method, element_type elements,
                std::optional<dtype> acc, std::optional<dtype> as, int ddof) {
   const dtype in = elements.stored;
-  const op_info& what = info(op);
+  const auto out = as || !elements.is_bool ? as : std::optional(default_out_of_bool(op));
   const auto with = [&](std::optional<method_id> m, std::optional<dtype> a) {
-    return renaming([&] { return make_reduction(op, m, in, a, as, ddof); });
+    return renaming([&] { return make_reduction(op, m, in, a, out, ddof); });
   };
   const reduction asked = with(method, acc);
+  if (multiplies_as_floats(op, elements, acc, as))
+    refuse("dtype: " + std::string(name(op)) + " of " + std::string(name(in)) +
+           " is computed modulo 2^64 (acc), and not in " + std::string(name(*as)) +
+           " here; convert x to a float type first");
   if (!as || acc || !is_float(*as) || method == method_id::exact) return asked;
-  const bool adds = what.types == typing::additive || what.types == typing::real;
-  if (is_float(in)) return adds && *as == dtype::f64 ? with(method, dtype::f64) : asked;
-  if (what.types != typing::additive) return asked;
-  if (what.has_exact) return with(method_id::exact, {});
-  if (elements.is_bool) return asked;
-  const std::string type(name(in)), float_type(name(*as));
-  refuse("dtype: " + std::string(what.name) + " of " + type +
-         " is computed modulo 2^64 (acc), and not in " + float_type +
-         " here; convert x to a float type first");
+  if (is_float(in))
+    return *as == dtype::f64 && takes_acc(op, method, in, *as) ? with(method, as) : asked;
+  const bool adds = info(op).types == typing::additive;
+  return adds && info(op).has_exact ? with(method_id::exact, {}) : asked;
+}
+
+/// Whether there is such a reduction.
+bool offers(op_id op, std::optional<method_id> method, element_type elements,
+            std::optional<dtype> acc, std::optional<dtype> as, int ddof) {
+  return bitfold::offers(op, method, elements.stored, acc, as, ddof) &&
+         !multiplies_as_floats(op, elements, acc, as);
 }
 
 /// What is asked for, of elements of a type yet to come.
@@ -474,12 +488,7 @@ class request {
   op_id op() const { return op_; }
   const reduction& of(element_type in) {
     auto& r = known_[in.index()];
-    if (!r) {
-      // Of bool, which Python counts as integers, sums and products are i64, as in NumPy.
-      const bool adds = info(op_).types == typing::additive;
-      const auto own = in.is_bool && adds ? std::optional(dtype::i64) : std::nullopt;
-      r = made(op_, method_, in, acc_, out_ ? out_ : own, ddof_);
-    }
+    if (!r) r = made(op_, method_, in, acc_, out_, ddof_);
     return *r;
   }
   /// An operation that only asks of each byte whether it is 0, and gives the same of one bool or
@@ -493,9 +502,7 @@ class request {
   }
   /// Whether it is of elements that are converted to floats first, as there is no exact product.
   bool multiplies_as_floats(element_type in) const {
-    const op_info& what = info(op_);
-    return what.types == typing::additive && !what.has_exact && !is_float(in.stored) &&
-           !in.is_bool && out_ && is_float(*out_) && !acc_;
+    return python::multiplies_as_floats(op_, in, acc_, out_);
   }
   bool counts_truths() { return by_truth() && by_truth()->op() == op_id::count_nonzero; }
   element_type result(element_type in) {
@@ -985,15 +992,6 @@ void reduce_all_into(const std::vector<reduction>& all, const array& x,
 
 // ---- The registry -------------------------------------------------------------------------------
 
-bool can_be_made(op_id op, std::optional<dtype> acc, std::optional<dtype> out, int ddof) {
-  try {
-    make_reduction(op, {}, dtype::f32, acc, out, ddof);
-    return true;
-  } catch (const error&) {
-    return false;
-  }
-}
-
 nb::list ops() {
   constexpr std::string_view typings[] = {"additive", "real",  "wide", "same",
                                           "place",    "count", "truth"};
@@ -1005,10 +1003,9 @@ nb::list ops() {
     d["inputs"] = op.inputs;
     d["takes_method"] = op.takes_method;
     d["has_exact"] = op.has_exact;
-    d["takes_acc"] = can_be_made(op.id, dtype::f32, {}, 0) && can_be_made(op.id, dtype::f64, {}, 0);
-    d["takes_dtype"] =
-        can_be_made(op.id, {}, dtype::f32, 0) && can_be_made(op.id, {}, dtype::f64, 0);
-    d["takes_ddof"] = can_be_made(op.id, {}, {}, 1);
+    d["takes_acc"] = takes_acc(op.id);
+    d["takes_dtype"] = takes_out(op.id);
+    d["takes_ddof"] = takes_ddof(op.id);
     d["types"] = str(typings[static_cast<int>(op.types)]);
     d["empty"] = str(empties[static_cast<int>(op.empty)]);
     d["summary"] = str(op.summary);
@@ -1156,6 +1153,16 @@ NB_MODULE(_core, m) {
       .def_prop_ro("acc", [](const reduction& r) { return str(name(r.acc())); })
       .def_prop_ro("out", [](const reduction& r) { return str(name(r.out())); })
       .def_prop_ro("ddof", &reduction::ddof);
+
+  m.def(
+      "offers",
+      [](nb::handle op, nb::handle method, nb::handle in, nb::handle acc, nb::handle out,
+         int ddof) {
+        return offers(parse_op_or_refuse(op), parse_method_or_none(method), parse_type("in_", in),
+                      parse_dtype_or_none("acc", acc), parse_dtype_or_none("dtype", out), ddof);
+      },
+      "op"_a, "method"_a.none(), "in_"_a, "acc"_a.none() = nb::none(), "out"_a.none() = nb::none(),
+      "ddof"_a = 0, "Whether there is such a Reduction.");
 
   nb::class_<request>(m, "Request", "A Reduction of elements of a type yet to come.")
       .def(

@@ -18,7 +18,7 @@ TYPES = {"x": "Any", "y": "Any", "axis": "int | tuple[int, ...] | None", "keepdi
 def typed(signature):
     for name, kind in TYPES.items():
         signature = signature.replace(f" {name}=", f" {name}: {kind} = ")
-    return signature.replace("x, ", "x: Any, ", 1).replace(" y, ", " y: Any, ", 1)
+    return signature.replace("(x, ", "(x: Any, ", 1).replace(" y, ", " y: Any, ", 1)
 
 
 lines = ["from typing import Any", ""]
@@ -29,6 +29,6 @@ for statement in ast.parse((here / "__init__.py").read_text()).body:
         lines.append(f"from .{statement.module} import {', '.join(given)}")
 for op in registry.REGISTRY.values():
     text = registry.docstring(op).replace("\n", "\n    ")
-    lines += ["", f'def {op["name"]}({typed(registry.signature(op))}) -> Any:', f'    """{text}"""']
+    lines += ["", f'def {op["name"]}{typed(str(registry.signature(op)))} -> Any:', f'    """{text}"""']
 lines += ["", *(f"{alias} = {name}" for alias, name in registry.ALIASES.items())]
 Path(sys.argv[2]).write_text("\n".join(lines) + "\n")

@@ -54,60 +54,49 @@ std::string shortest_16(T v) {
 
 }  // namespace
 
+namespace {
+
+// Why make_reduction refuses what op.hpp says that an operation does not take.
+
+std::string why_no_method(op_id op, method_id method) {
+  const std::string subject = "method: " + text(name(op));
+  if (method == method_id::exact) return subject + " has no exact form";
+  return subject + " takes none" + (info(op).has_exact ? " but exact" : "");
+}
+
+std::string why_no_acc(op_id op, std::optional<method_id> method, dtype in, dtype acc) {
+  if (method == method_id::exact) return "acc: method exact has no accumulator to choose";
+  if (!accumulates(op)) return "acc: " + text(name(op)) + " has no accumulator to choose";
+  std::string taken;
+  for (const dtype t : all_dtypes)
+    if (takes_acc(op, method, in, t)) taken += (taken.empty() ? "" : " or ") + text(name(t));
+  const bool wraps = !is_float(default_acc(op, in));
+  return "acc: " + text(name(op)) + " of " + text(name(in)) + " accumulates in " + taken +
+         (wraps ? " (modulo 2^64)" : "") + ", not " + text(name(acc));
+}
+
+std::string why_no_out(op_id op, dtype in, dtype out) {
+  if (accumulates(op))
+    return "out dtype: " + text(name(out)) + " is an integer type, but " + text(name(op)) + " of " +
+           text(name(in)) + " is not";
+  return "out dtype: " + text(name(op)) + " of " + text(name(in)) + " gives " +
+         text(name(default_out(op, in))) + ", not " + text(name(out));
+}
+
+}  // namespace
+
 reduction make_reduction(op_id op, std::optional<method_id> method, dtype in,
                          std::optional<dtype> acc, std::optional<dtype> out, int ddof) {
-  const op_info& what = info(op);
   const auto refuse = [](const std::string& why) { throw error(errc::usage, why); };
-  const bool exact = method == method_id::exact;
-  if (exact && !what.has_exact) refuse("method: " + text(what.name) + " has no exact form");
-  if (method && !takes(op, *method))
-    refuse("method: " + text(what.name) + " takes none" + (what.has_exact ? " but exact" : ""));
-  if (exact && acc) refuse("acc: method exact has no accumulator to choose");
-  if (ddof != 0 && op != op_id::var && op != op_id::std)
-    refuse("ddof: " + text(what.name) + " takes none");
+  if (method && !takes(op, *method)) refuse(why_no_method(op, *method));
+  if (ddof != 0 && !takes_ddof(op)) refuse("ddof: " + text(name(op)) + " takes none");
   if (ddof < 0) refuse("ddof: " + std::to_string(ddof) + " is negative");
+  if (acc && !takes_acc(op, method, in, *acc)) refuse(why_no_acc(op, method, in, *acc));
+  if (out && !takes_out(op, in, *out)) refuse(why_no_out(op, in, *out));
 
   reduction r(op, method.value_or(method_id::tree), in, ddof);
-  const dtype integer = is_signed_int(in) ? dtype::i64 : dtype::u64;
-  const dtype narrow = !is_float(in) ? integer : in == dtype::f64 ? dtype::f64 : dtype::f32;
-  const bool real = what.types == typing::real || what.types == typing::wide;
-  const bool adds = real || what.types == typing::additive;
-  if (acc && !adds) refuse("acc: " + text(what.name) + " has no accumulator to choose");
-  r.acc_ =
-      acc.value_or(what.types == typing::wide || (real && !is_float(in)) ? dtype::f64 : narrow);
-  if (adds && is_float(r.acc_) != (real || is_float(in)))
-    refuse("acc: " + text(what.name) + " of " + text(name(in)) + " accumulates in " +
-           (real ? "f64" : text(name(integer)) + " (modulo 2^64)") + ", not " + text(name(r.acc_)));
-  if (adds && is_float(r.acc_)) {
-    if (r.acc_ != dtype::f32 && r.acc_ != dtype::f64)
-      refuse("acc: accumulators are f32 or f64, not " + text(name(r.acc_)));
-    if (is_float(in) && r.acc_ < in)
-      refuse("acc: " + text(name(r.acc_)) + " is narrower than the input type " + text(name(in)));
-    if (r.acc_ == dtype::f32 && (what.types == typing::wide || !is_float(in)))
-      refuse("acc: " + text(what.name) + " of " + text(name(in)) + " accumulates in f64, not f32");
-  }
-  if (adds && !is_float(r.acc_) && r.acc_ != integer)
-    refuse("acc: integers accumulate in " + text(name(integer)) + " (modulo 2^64), not " +
-           text(name(r.acc_)));
-
-  const auto only = [&](dtype t) {
-    if (out && *out != t)
-      refuse("out dtype: " + text(what.name) + " of " + text(name(in)) + " gives " + text(name(t)) +
-             ", not " + text(name(*out)));
-    return t;
-  };
-  switch (what.types) {
-    case typing::additive: r.out_ = out.value_or(is_float(in) ? in : r.acc_); break;
-    case typing::real:
-    case typing::wide: r.out_ = out.value_or(is_float(in) ? in : dtype::f64); break;
-    case typing::same: r.out_ = only(in); break;
-    case typing::place:
-    case typing::count: r.out_ = only(dtype::i64); break;
-    case typing::truth: r.out_ = only(dtype::u8); break;
-  }
-  if (adds && is_float(r.acc_) && !is_float(r.out_))
-    refuse("out dtype: " + text(name(r.out_)) + " is an integer type, but " + text(what.name) +
-           " of " + text(name(in)) + " is not");
+  r.acc_ = acc.value_or(default_acc(op, in));
+  r.out_ = out.value_or(default_out(op, in));
   return r;
 }
 

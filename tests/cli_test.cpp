@@ -38,11 +38,6 @@ std::string write_data(const bytes::directory& dir, const std::string& file,
   return dir.write(file, std::string(reinterpret_cast<const char*>(data.data()), data.size()));
 }
 
-bool accumulates(op_id op) {
-  const typing t = info(op).types;
-  return t == typing::additive || t == typing::real || t == typing::wide;
-}
-
 }  // namespace
 
 TEST_CASE("reduce: every method, as text and as JSON, equals the reference") {
@@ -643,6 +638,12 @@ TEST_CASE("ops") {
         CHECK(
             (bitfold_cli({"reduce", op.name.data(), "--method", m.name.data(), "no.npy", "no.npy"})
                  .status != 2) == takes(op.id, m.id));
+    for (const auto& [key, option, value] : {std::tuple{"acc", "--acc", "f64"},
+                                             {"out_dtype", "--out-dtype", "f64"},
+                                             {"ddof", "--ddof", "1"}})
+      CHECK(
+          j[key] ==
+          (bitfold_cli({"reduce", op.name.data(), option, value, "no.npy", "no.npy"}).status != 2));
     CHECK(j["bound"] ==
           (bitfold_cli({"reduce", op.name.data(), "--bound", "no.npy", "no.npy"}).status != 2));
     CHECK(j["types"].is_string());
@@ -666,6 +667,9 @@ TEST_CASE("ops") {
         json{{"op", "sum"},
              {"inputs", 1},
              {"methods", {"tree", "pairwise", "kahan", "sequential", "exact"}},
+             {"acc", true},
+             {"out_dtype", true},
+             {"ddof", false},
              {"bound", true},
              {"types", "additive"},
              {"empty", 0},

@@ -163,20 +163,14 @@ class on_gpu final : public contestant {
 
 template <class Add>
 void for_each_reduction(Add add) {
-  const auto add_sum = [&](method_id m, dtype in, std::optional<dtype> acc) {
-    for (dtype out : all_dtypes) try {
-        add(make_reduction(op_id::sum, m, in, acc, out));
-      } catch (const error&) {
-        // not a combination that there is
-      }
+  const auto add_sums = [&](method_id m, dtype in, std::optional<dtype> acc) {
+    for (dtype out : all_dtypes)
+      if (offers(op_id::sum, m, in, acc, out)) add(make_reduction(op_id::sum, m, in, acc, out));
   };
   for (const auto& m : all_methods)
     for (dtype in : all_dtypes) {
-      if (m.ordering == ordering::any)
-        add_sum(m.id, in, {});
-      else
-        for (dtype acc : all_dtypes)
-          if (is_float(acc) == is_float(in)) add_sum(m.id, in, acc);
+      if (m.ordering == ordering::any) add_sums(m.id, in, {});
+      for (dtype acc : all_dtypes) add_sums(m.id, in, acc);
     }
   for (op_id op : all_ops)
     for (const auto& m : methods_of(op))

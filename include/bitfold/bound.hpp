@@ -19,15 +19,7 @@
 namespace bitfold {
 
 /// Whether nothing is rounded, by whatever engine: extrema, their places, counts, any, all.
-constexpr bool rounds_nothing(op_id op) {
-  switch (info(op).types) {
-    case typing::same:
-    case typing::place:
-    case typing::count:
-    case typing::truth: return true;
-    default: return false;
-  }
-}
+constexpr bool rounds_nothing(op_id op) { return !accumulates(op); }
 
 /// Whether an operation has such a bound: those that take a method, norm_inf, those that round
 /// nothing, where it is 0, and whatever is done by method exact, where it is that of the one

@@ -119,4 +119,20 @@ inline constexpr dtype dtype_of = [] {
   }
 }();
 
+namespace detail {
+template <std::size_t I, class First, class... Rest>
+struct nth : nth<I - 1, Rest...> {};
+template <class First, class... Rest>
+struct nth<0, First, Rest...> {
+  using type = First;
+};
+}  // namespace detail
+
+/// type_of<D>: the storage type of a dtype, float16 or std::int8_t for example.
+template <dtype D>
+using type_of =
+    typename detail::nth<static_cast<std::size_t>(D), float16, bfloat16, float, double, std::int8_t,
+                         std::int16_t, std::int32_t, std::int64_t, std::uint8_t, std::uint16_t,
+                         std::uint32_t, std::uint64_t>::type;
+
 }  // namespace bitfold

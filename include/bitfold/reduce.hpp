@@ -32,17 +32,10 @@
 
 namespace bitfold {
 
-/// The C++ type in which Op of elements T comes out by default: as make_reduction (reduction.hpp)
-/// says.
+/// The C++ type in which Op of elements T comes out by default.
 template <op_id Op, class T>
-using default_output = std::conditional_t<
-    info(Op).types == typing::place || info(Op).types == typing::count, std::int64_t,
-    std::conditional_t<
-        info(Op).types == typing::truth, std::uint8_t,
-        std::conditional_t<!std::is_integral_v<T> || info(Op).types == typing::same, T,
-                           std::conditional_t<info(Op).types != typing::additive, double,
-                                              std::conditional_t<std::is_signed_v<T>, std::int64_t,
-                                                                 std::uint64_t>>>>>;
+using default_output =
+    std::conditional_t<info(Op).types == typing::same, T, type_of<default_out(Op, dtype_of<T>)>>;
 
 /// An operation of bitfold's, by name: see ops below.
 template <op_id Op, method_id Method = method_id::tree, class Acc = void, class Out = void>
@@ -59,7 +52,7 @@ struct operation {
   }
   /// var and std: divided by n - d.
   constexpr operation ddof(int d) const
-    requires(Op == op_id::var || Op == op_id::std)
+    requires(takes_ddof(Op))
   {
     return {d};
   }

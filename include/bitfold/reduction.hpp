@@ -18,11 +18,6 @@
 
 namespace bitfold {
 
-/// Whether the operation can be done by the method.
-constexpr bool takes(op_id op, method_id method) {
-  return info(method).ordering == ordering::any ? info(op).has_exact : info(op).takes_method;
-}
-
 /// Every way to ask for an operation: by each of its methods, and by none where it has a way of its
 /// own.
 inline std::vector<std::optional<method_id>> methods_of(op_id op) {
@@ -63,15 +58,15 @@ class reduction {
   int ddof_;
 };
 
-/// The defaults: method tree where one is taken; accumulators and outputs as the operation's typing
-/// says (op.hpp). `additive` and `real`: f32 for f16, bf16 and f32 and f64 for f64, on request f64;
-/// the output is the input type. Integers: i64 or u64 in `additive`, which is also the output, f64
-/// in `real`. `wide`: f64, and the input type out (f64 for integers). Method exact: the infinitely
-/// precise value rounded once to the output type, where the operation has an exact form; integers
-/// that go to integers modulo 2^bits. Errors (errc::usage, naming the argument): a method that the
-/// operation does not take; an accumulator for method exact; an accumulator or an output type that
-/// the typing does not have, or one that is narrower than the input; ddof other than 0 for an
-/// operation but var and std, or negative.
+/// What op.hpp offers. The defaults: method tree where one is taken; accumulators and outputs as
+/// the operation's typing says. `additive` and `real`: f32 for f16, bf16 and f32 and f64 for f64,
+/// on request f64; the output is the input type. Integers: i64 or u64 in `additive`, which is also
+/// the output, f64 in `real`. `wide`: f64, and the input type out (f64 for integers). Method exact:
+/// the infinitely precise value rounded once to the output type, where the operation has an exact
+/// form; integers that go to integers modulo 2^bits. Errors (errc::usage, naming the argument): a
+/// method that the operation does not take; an accumulator for method exact; an accumulator or an
+/// output type that the typing does not have, or one that is narrower than the input; ddof other
+/// than 0 for an operation but var and std, or negative.
 reduction make_reduction(op_id op, std::optional<method_id> method, dtype in,
                          std::optional<dtype> acc = {}, std::optional<dtype> out = {},
                          int ddof = 0);

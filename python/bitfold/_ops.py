@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 from . import _arrays, _core
+from ._arrays import RESULTS
+from ._core import reduce as _reduce_numpy  # or NotImplemented
 from ._registry import ALIASES, INSTEAD, REGISTRY, docstring, options, signature
 
 
@@ -47,7 +50,7 @@ def _ddof(ddof, correction):
 
 
 #: Words that NumPy's functions take and these do not, and what to do instead.
-_NOT_TAKEN = {
+_INSTEAD = {
     "where": "x[where] has the elements that are meant, and reduce_by_key takes several results'",
     "initial": "add it to the result, or to x",
 }
@@ -60,7 +63,7 @@ def _otherwise(name, function, inputs, axis, keepdims, given, others):
     for other in others:
         raise TypeError(
             f"{name}() got an unexpected keyword argument {other!r}"
-            + (f": {_NOT_TAKEN[other]}" if other in _NOT_TAKEN else "")
+            + (f": {_INSTEAD[other]}" if other in _INSTEAD else "")
         )
     if dim is not None and axis is not None:
         raise TypeError("dim: given beside axis, of which it is another name")
@@ -82,69 +85,153 @@ def _otherwise(name, function, inputs, axis, keepdims, given, others):
         raise
 
 
-_BODY = """
-def {name}({signature}, **others):
-    if others: return _otherwise({name!r}, {name}, {inputs}, axis, keepdims, dict({given}), others)
-    {prepare}
-    try:
-        wanted = known.get(({key}))
-    except TypeError:  # what cannot be looked up is no type either, as request says
-        wanted = None
-    if wanted is None:
-        if len(known) > 999: known.clear()
-        wanted = known[{key}] = request({name!r}, {arguments})
-    if out is None:  # most calls are of NumPy's arrays, which need nothing else
-        made = reduce(wanted, x, {y}, axis, keepdims, RESULTS)
-        if made is not NotImplemented:
-            return made
-    return _reduce(wanted, x, {y}, axis, keepdims, out, {of_out})
-"""
+#: In place of a value of an option that the operation does not take.
+_NOT_TAKEN = object()
+
+
+class _Operation:
+    """An operation's Requests, by the options given, and the calls that its function leaves to it."""
+
+    def __init__(self, op: dict) -> None:
+        self.name, self.options = op["name"], options(op)
+        self.known: dict[tuple, _core.Request] = {}
+        self.function = None
+
+    def defaults(self, *names: str) -> Iterator[Any]:
+        return (self.options.get(name, _NOT_TAKEN) for name in names)
+
+    def request(self, **given: Any) -> _core.Request:
+        for option, value in given.items():
+            if value is not _NOT_TAKEN and option not in self.options:
+                raise TypeError(f"{self.name}() got an unexpected keyword argument {option!r}")
+        made = request(self.name, **{o: v for o, v in given.items() if o in self.options})
+        if len(self.known) > 999:
+            self.known.clear()
+        with contextlib.suppress(TypeError):  # what has no hash is a new one every time
+            self.known[tuple(given.values())] = made
+        return made
+
+    def call(self, x: Any, y: Any, axis: Any, keepdims: Any, given: dict, out: Any, others: dict) -> Any:
+        """A call of any kind: with `out`, other words, or other arrays than NumPy's."""
+        if others:
+            given["out"] = out
+            return _otherwise(self.name, self.function, (x,) if y is None else (x, y), axis, keepdims, given, others)
+        of_out = out is not None and given.get("dtype", _NOT_TAKEN) is None and hasattr(out, "dtype")
+        if of_out:
+            given["dtype"] = out.dtype
+            _arrays.short_name(out.dtype, "out")
+        try:
+            wanted = self.known[tuple(given.values())]
+        except (KeyError, TypeError):
+            wanted = None
+        if wanted is None:
+            wanted = self.request(**given)
+        if out is None:
+            made = _reduce_numpy(wanted, x, y, axis, keepdims, RESULTS)
+            if made is not NotImplemented:
+                return made
+        return _reduce(wanted, x, y, axis, keepdims, out, of_out)
+
+
+# The functions, by the kinds of parameters that operations take. Most calls are of NumPy's arrays and
+# of options by default, or that were given before: these ask the library here, since one more call in
+# Python takes a seventh of their time. Others are for `operation.call`.
+
+
+def _without_options(operation: _Operation):
+    wanted = operation.request()
+
+    def function(x, /, axis=None, *, keepdims=False, out=None, **others):
+        if out is None and not others:
+            made = _reduce_numpy(wanted, x, None, axis, keepdims, RESULTS)
+            return made if made is not NotImplemented else _reduce(wanted, x, None, axis, keepdims)
+        return operation.call(x, None, axis, keepdims, {}, out, others)
+
+    return function
+
+
+def _with_options(operation: _Operation):
+    known, usual, (usual_method, usual_acc) = operation.known, operation.request(), operation.defaults("method", "acc")
+
+    def function(
+        x, /, axis=None, *, keepdims=False,
+        dtype=None, method=usual_method, acc=usual_acc, out=None, **others,
+    ):  # fmt: skip
+        if out is None and not others:
+            try:
+                by_default = method is usual_method and dtype is None and acc is usual_acc
+                wanted = usual if by_default else known[dtype, method, acc]
+            except (KeyError, TypeError):
+                pass
+            else:
+                made = _reduce_numpy(wanted, x, None, axis, keepdims, RESULTS)
+                return made if made is not NotImplemented else _reduce(wanted, x, None, axis, keepdims)
+        given = {"dtype": dtype, "method": method, "acc": acc}
+        return operation.call(x, None, axis, keepdims, given, out, others)
+
+    return function
+
+
+def _with_ddof(operation: _Operation):
+    known, usual, (usual_method, usual_acc) = operation.known, operation.request(), operation.defaults("method", "acc")
+
+    def function(
+        x, /, axis=None, *, keepdims=False,
+        dtype=None, ddof=0, correction=None, method=usual_method, acc=usual_acc, out=None, **others,
+    ):  # fmt: skip
+        if correction is not None:
+            ddof = _ddof(ddof, correction)
+        if type(ddof) is not int:  # 1.0 would be the same key as 1
+            ddof = _arrays.integer("ddof", ddof)
+        if out is None and not others:
+            try:
+                by_default = ddof == 0 and method is usual_method and dtype is None and acc is usual_acc
+                wanted = usual if by_default else known[dtype, ddof, method, acc]
+            except (KeyError, TypeError):
+                pass
+            else:
+                made = _reduce_numpy(wanted, x, None, axis, keepdims, RESULTS)
+                return made if made is not NotImplemented else _reduce(wanted, x, None, axis, keepdims)
+        given = {"dtype": dtype, "ddof": ddof, "method": method, "acc": acc}
+        return operation.call(x, None, axis, keepdims, given, out, others)
+
+    return function
+
+
+def _of_two(operation: _Operation):
+    known, usual, (usual_method, usual_acc) = operation.known, operation.request(), operation.defaults("method", "acc")
+
+    def function(
+        x, y, /, axis=None, *, keepdims=False,
+        dtype=None, method=usual_method, acc=usual_acc, out=None, **others,
+    ):  # fmt: skip
+        if y is None:
+            raise TypeError("y: None, where an array is expected")
+        if out is None and not others:
+            try:
+                by_default = method is usual_method and dtype is None and acc is usual_acc
+                wanted = usual if by_default else known[dtype, method, acc]
+            except (KeyError, TypeError):
+                pass
+            else:
+                made = _reduce_numpy(wanted, x, y, axis, keepdims, RESULTS)
+                return made if made is not NotImplemented else _reduce(wanted, x, y, axis, keepdims)
+        given = {"dtype": dtype, "method": method, "acc": acc}
+        return operation.call(x, y, axis, keepdims, given, out, others)
+
+    return function
 
 
 def _function(op: dict):
-    name, taken = op["name"], [o for o in options(op) if o != "correction"]
-    prepare = []
-    if op["inputs"] == 2:
-        prepare.append("if y is None: raise TypeError('y: None, where an array is expected')")
-    if op["takes_ddof"]:
-        prepare.append("if correction is not None: ddof = _ddof(ddof, correction)")
-        prepare.append("if type(ddof) is not int: ddof = _index('ddof', ddof)")  # 1.0 would be the same key as 1
-    if op["takes_dtype"]:
-        of_out = "out is not None and (of_out := dtype is None and hasattr(out, 'dtype'))"
-        prepare.append(f"if {of_out}: short_name(dtype := out.dtype, 'out')")
-    inputs = "(x, y)" if op["inputs"] == 2 else "(x,)"
-    given = ", ".join(f"{o}={o}" for o in [*options(op), "out"])
-    space = {
-        "request": request,
-        "_otherwise": _otherwise,
-        "reduce": _core.reduce,
-        "_reduce": _reduce,
-        "_ddof": _ddof,
-        "_index": _arrays.integer,
-        "short_name": _arrays.short_name,
-        "RESULTS": _arrays.RESULTS,
-        "known": {},
-    }
-    exec(
-        _BODY.format(
-            name=name,
-            signature=signature(op, torchs_names=False),
-            inputs=inputs,
-            given=given,
-            prepare="\n    ".join(prepare) or "pass",
-            key=", ".join(taken) or "()",
-            of_out="out is not None and of_out" if op["takes_dtype"] else False,
-            arguments=", ".join(f"{o}={o}" for o in taken),
-            y="y" if op["inputs"] == 2 else "None",
-        ),
-        space,
-    )
-    function = space[name]
-    exec(f"def shown({signature(op)}): pass", space)
-    function.__signature__ = inspect.signature(space["shown"])
-    function._torchdynamo_disable = True  # torch.compile calls it, and sees no further into it
-    function.__doc__ = docstring(op)
+    operation = _Operation(op)
+    make = _of_two if op["inputs"] == 2 else _with_ddof if op["takes_ddof"] else _with_options if operation.options else _without_options
+    operation.function = function = make(operation)
+    function.__code__ = function.__code__.replace(co_name=op["name"])  # for tracebacks and profiles
+    function.__name__ = function.__qualname__ = op["name"]
     function.__module__ = "bitfold"
+    function.__doc__ = docstring(op)
+    function.__signature__ = signature(op)
+    function._torchdynamo_disable = True  # torch.compile calls it, and sees no further into it
     return function
 
 

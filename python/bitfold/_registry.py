@@ -1,6 +1,11 @@
 """The library's registry of operations as Python functions: their parameters and docstrings. (Without NumPy: the type stubs are
 made of it at build time.)"""
 
+from __future__ import annotations
+
+from inspect import Parameter, Signature
+from typing import Any
+
 from . import _core
 
 REGISTRY = {op["name"]: op for op in _core.ops()}
@@ -39,25 +44,30 @@ INSTEAD = {
 }
 
 
-def options(op: dict) -> dict[str, str]:
+def options(op: dict) -> dict[str, Any]:
     """What the operation's function takes besides x, y, axis, keepdims, out and torch's names, with
     the defaults."""
-    taken = {}
+    taken: dict[str, Any] = {}
     if op["takes_dtype"]:
-        taken["dtype"] = "None"
+        taken["dtype"] = None
     if op["takes_ddof"]:
-        taken |= {"ddof": "0", "correction": "None"}
+        taken |= {"ddof": 0, "correction": None}
     if op["takes_method"] or op["has_exact"]:
-        taken["method"] = "'tree'" if op["takes_method"] else "None"
+        taken["method"] = "tree" if op["takes_method"] else None
     if op["takes_acc"]:
-        taken["acc"] = "None"
+        taken["acc"] = None
     return taken
 
 
-def signature(op: dict, torchs_names: bool = True) -> str:
-    taken = "".join(f"{name}={default}, " for name, default in options(op).items())
-    inputs, torchs = "x, y" if op["inputs"] == 2 else "x", ", dim=None, keepdim=None"
-    return f"{inputs}, /, axis=None, *, keepdims=False, {taken}out=None{torchs * torchs_names}"
+def signature(op: dict) -> Signature:
+    named = {"keepdims": False, **options(op), "out": None, "dim": None, "keepdim": None}
+    return Signature(
+        [
+            *(Parameter(x, Parameter.POSITIONAL_ONLY) for x in ("x", "y")[: op["inputs"]]),
+            Parameter("axis", Parameter.POSITIONAL_OR_KEYWORD, default=None),
+            *(Parameter(name, Parameter.KEYWORD_ONLY, default=value) for name, value in named.items()),
+        ]
+    )
 
 
 _TYPES = {

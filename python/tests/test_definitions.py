@@ -225,8 +225,8 @@ def test_the_constants_are_those_of_the_source():
     same(narrow, CONSTANTS["exp"]["f32"]["polynomial"], np.float32)
     same(wide, CONSTANTS["exp"]["f64"]["polynomial"], np.float64)
     for name, pattern in (
-        ("ln2_high", f"ln2_high = .*?\\? ({number}) : ({number})"),
-        ("ln2_low", f"ln2_low = .*?\\? ({number})\\s*: ({number})"),
+        ("ln2_high", f"ln2_high =\\s.*?\\? ({number}) : ({number})"),
+        ("ln2_low", f"ln2_low =\\s.*?\\? ({number})\\s*: ({number})"),
         ("floor", f"exp_floor = .*?\\? ({number}) : ({number})"),
         ("shift", f"narrow \\? ({number}) : ({number})"),
     ):

@@ -18,6 +18,13 @@
 
 namespace bitfold::cli {
 
+std::vector<std::string> op_names_where(bool (*is)(op_id)) {
+  std::vector<std::string> names;
+  for (const op_id op : all_ops)
+    if (is(op)) names.emplace_back(name(op));
+  return names;
+}
+
 std::string method_help() {
   std::string text = "How to accumulate:";
   for (const auto& m : all_methods)

@@ -49,6 +49,8 @@ std::vector<std::string> names_of(const List& list) {
   return names;
 }
 inline const std::vector<std::string> op_names = names_of(all_ops);
+/// Of those of which that is true.
+std::vector<std::string> op_names_where(bool (*is)(op_id));
 inline const std::vector<std::string> method_names = names_of(all_methods);
 inline const std::vector<std::string> dtype_names = names_of(all_dtypes);
 

@@ -21,24 +21,10 @@ struct way {
   std::optional<method_id> method;
 };
 
-bool can_be_made(const way& w, std::optional<dtype> acc, std::optional<dtype> out, int ddof = 0) {
-  try {
-    make_reduction(w.op, w.method, dtype::f32, acc, out, ddof);
-    return true;
-  } catch (const error&) {
-    return false;
-  }
-}
-
-// Where there is a choice; an operation may have one type alone.
 bool takes_method(const way& w) { return w.method.has_value(); }
-bool takes_acc(const way& w) {
-  return can_be_made(w, dtype::f32, {}) && can_be_made(w, dtype::f64, {});
-}
-bool takes_out(const way& w) {
-  return can_be_made(w, {}, dtype::f32) && can_be_made(w, {}, dtype::f64);
-}
-bool takes_ddof(const way& w) { return can_be_made(w, {}, {}, 1); }
+bool takes_acc(const way& w) { return takes_acc(w.op, w.method); }
+bool takes_out(const way& w) { return takes_out(w.op); }
+bool takes_ddof(const way& w) { return takes_ddof(w.op); }
 
 // By each of the methods that it takes, and in a way of its own where it takes one of them not.
 std::vector<way> ways(op_id op, const op_options& options) {
@@ -84,7 +70,8 @@ void add_op_options(CLI::App& command, op_options& options) {
       ->check(CLI::IsMember({"f32", "f64"}));
   command
       .add_option("--ddof", options.ddof,
-                  "What var and std subtract from the number of elements (default: 0)")
+                  fmt::format("What {} subtract from the number of elements (default: 0)",
+                              fmt::join(op_names_where(bitfold::takes_ddof), " and ")))
       ->check(whole_number(std::numeric_limits<int>::max()));
 }
 
@@ -116,9 +103,7 @@ void check_options(const std::vector<op_id>& ops, const op_options& options) {
 
 std::vector<reduction> reductions_of(op_id op, io::element_type in, const op_options& options) {
   std::vector<reduction> all;
-  // Of bool, sums and products are integers of either sign, as in NumPy.
-  const auto own =
-      is_bool(in) && info(op).types == typing::additive ? std::optional(dtype::i64) : std::nullopt;
+  const auto own = is_bool(in) ? std::optional(default_out_of_bool(op)) : std::nullopt;
   for (const way& w : ways(op, options)) {
     const auto out = takes_out(w) ? parse_dtype_option(options.out) : std::nullopt;
     all.push_back(make_reduction(op, w.method, io::arithmetic(in),

@@ -57,10 +57,10 @@ std::vector<std::string> method_names_of(op_id op) {
 std::string json_line(const op_info& op) {
   const std::string_view empty = value_of(op.empty);
   return fmt::format(
-      R"({{"op":"{}","inputs":{},"methods":{},"bound":{},"types":"{}","empty":{},"definition":{},"summary":{}}})"
+      R"({{"op":"{}","inputs":{},"methods":{},"acc":{},"out_dtype":{},"ddof":{},"bound":{},"types":"{}","empty":{},"definition":{},"summary":{}}})"
       "\n",
-      op.name, op.inputs, json_strings(method_names_of(op.id)), has_error_bound(op.id),
-      describe(op.types).name,
+      op.name, op.inputs, json_strings(method_names_of(op.id)), takes_acc(op.id), takes_out(op.id),
+      takes_ddof(op.id), has_error_bound(op.id), describe(op.types).name,
       empty.empty()                             ? "null"
       : empty.find_first_of("an") == empty.npos ? std::string(empty)
                                                 : json_string(empty),
@@ -86,6 +86,9 @@ int ops(bool json) {
          describe(op.types).name, empty.empty() ? "error" : empty, op.definition, op.summary);
   }
   text += fmt::format("\nmethods: {}\n", fmt::join(method_names, " "));
+  const auto acc = op_names_where([](op_id op) { return takes_acc(op); });
+  text += fmt::format("--acc: {}\n--ddof: {}\n", fmt::join(acc, " "),
+                      fmt::join(op_names_where(takes_ddof), " "));
   for (const typing t : typings)
     text += fmt::format("{:<8}  {}\n", describe(t).name, describe(t).summary);
   write_out(text);
@@ -101,8 +104,8 @@ subcommand add_ops(CLI::App& app) {
   command->footer(
       "For each: how many inputs it takes, whether --method applies, whether --method exact does,\n"
       "whether --bound does without that (with it, always), its types, what it gives for no\n"
-      "elements, the version of its definition, and what it is. A JSON object has the methods as\n"
-      "a list.");
+      "elements, the version of its definition, and what it is; then which take --acc and --ddof.\n"
+      "A JSON object has the methods as a list, and whether --acc, --out-dtype and --ddof apply.");
   return {command, [json] { return ops(*json); }};
 }
 

@@ -7,14 +7,8 @@
 
 namespace bitfold::io {
 
-/// Whether an operation adds up in an accumulator of a type: others select, compare or count, and
-/// method exact has none.
-constexpr bool accumulates(op_id op, std::optional<method_id> method) {
-  const typing types = info(op).types;
-  return method != method_id::exact &&
-         (types == typing::additive || types == typing::real || types == typing::wide);
-}
-inline bool accumulates(const reduction& r) { return accumulates(r.op(), r.method()); }
+/// Whether it adds up in an accumulator of a type.
+inline bool accumulates(const reduction& r) { return bitfold::accumulates(r.op(), r.method()); }
 
 /// In quotes; null where the operation has none.
 std::string json_method(const reduction& r);

@@ -84,15 +84,17 @@ def name_of(dtype: torch.dtype) -> str:
         raise Uncovered(f"x: bitfold does not reduce {dtype}") from None
 
 
+def _arguments(ask: Ask, dtype: torch.dtype) -> tuple:
+    """Of a Reduction of elements of that type."""
+    name = lambda d: None if d is None else name_of(d)
+    exact = ask.method == "exact"
+    return ask.op, ask.method, name_of(dtype), None if exact else name(ask.acc), name(ask.out), ask.ddof
+
+
 @cache
 def reduction(ask: Ask, dtype: torch.dtype) -> _core.Reduction:
     """Errors: those of bitfold (ValueError, naming the argument)."""
-    name = lambda d: None if d is None else name_of(d)
-    out = ask.out
-    if out is None and dtype is torch.bool and OPS[ask.op]["types"] == "additive":
-        out = torch.int64
-    exact = ask.method == "exact"
-    return _core.Reduction(ask.op, ask.method, name_of(dtype), None if exact else name(ask.acc), name(out), ask.ddof)
+    return _core.Reduction(*_arguments(ask, dtype))
 
 
 @cache
@@ -139,11 +141,8 @@ def asked_by_type(asks: tuple[Ask, ...], typed: bool = False, floats: bool = Fal
         if floats and not dtype.is_floating_point:
             continue
         these = tuple(ask._replace(out=dtype) if typed else ask for ask in asks)
-        try:
-            if dtype is not torch.bool or all(map(_by_truth, these)):
-                table[name] = _asked(these, dtype, by_truth=dtype is torch.bool)
-        except (TypeError, ValueError):
-            pass
+        if all(_core.offers(*_arguments(ask, dtype)) for ask in these) and (dtype is not torch.bool or all(map(_by_truth, these))):
+            table[name] = _asked(these, dtype, by_truth=dtype is torch.bool)
     return _core.AskedByType(table)
 
 
