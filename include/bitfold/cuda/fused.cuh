@@ -17,17 +17,6 @@ struct folds_of;
 BITFOLD_OPS(BITFOLD_OP)
 #undef BITFOLD_OP
 
-/// What Op of elements T accumulates in, as make_reduction chooses it.
-template <op_id Op, class T, class Asked>
-using accumulator_of = std::conditional_t<
-    !std::is_void_v<Asked>, Asked,
-    std::conditional_t<
-        info(Op).types == typing::wide || (info(Op).types == typing::real && std::is_integral_v<T>),
-        double,
-        std::conditional_t<std::is_integral_v<T>,
-                           std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>,
-                           std::conditional_t<std::is_same_v<T, double>, double, float>>>>;
-
 template <class F, class A>
 struct taking;
 /// Of two folds in one, each (see fold::each_in_its_own).

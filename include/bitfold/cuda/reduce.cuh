@@ -25,6 +25,11 @@ namespace bitfold::cuda {
 
 namespace own {
 
+/// What Op of elements T accumulates in, as make_reduction chooses it.
+template <op_id Op, class T, class Asked>
+using accumulator_of =
+    std::conditional_t<!std::is_void_v<Asked>, Asked, type_of<default_acc(Op, dtype_of<T>)>>;
+
 /// What an operation is for a source: its fold, and how its result comes about.
 template <class Op, class Source>
 struct part {  // the caller's own
