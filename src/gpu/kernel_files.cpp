@@ -13,13 +13,8 @@
 #include <xxhash.h>
 
 namespace bitfold::gpu {
-namespace {
 
-namespace fs = std::filesystem;
-
-constexpr std::string_view magic = "bitfold kernel 1\n", extension = ".kernel";
-
-std::string hex_of(std::string_view bytes) {
+std::string digest_of(std::string_view bytes) {
   XXH128_canonical_t digest;
   XXH128_canonicalFromHash(&digest, XXH3_128bits(bytes.data(), bytes.size()));
   std::string text;
@@ -27,6 +22,12 @@ std::string hex_of(std::string_view bytes) {
     text.append({"0123456789abcdef"[b >> 4], "0123456789abcdef"[b & 15]});
   return text;
 }
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view magic = "bitfold kernel 1\n", extension = ".kernel";
 
 // A file is: magic, digest of all that follows, and three strings behind their lengths: the key (so
 // that two keys of one digest are told apart), the name, the machine code.
@@ -93,7 +94,7 @@ std::optional<std::string> stored_key(std::string_view bytes) {
   const std::size_t head = magic.size() + 32;
   if (bytes.size() < head || bytes.substr(0, magic.size()) != magic) return {};
   std::string_view body = bytes.substr(head);
-  if (bytes.substr(magic.size(), 32) != hex_of(body)) return {};
+  if (bytes.substr(magic.size(), 32) != digest_of(body)) return {};
   const auto key = take(body);
   return key ? std::optional<std::string>(*key) : std::nullopt;
 }
@@ -119,7 +120,7 @@ kernel_files kernel_files::of_user() {
 }
 
 fs::path kernel_files::path_of(std::string_view key) const {
-  return directory_ / (hex_of(key) + std::string(extension));
+  return directory_ / (digest_of(key) + std::string(extension));
 }
 
 std::optional<machine_code> kernel_files::find(std::string_view key) const {
@@ -153,7 +154,7 @@ std::string kernel_files::store(std::string_view key, const machine_code& code) 
   put(body, code.name);
   put(body, code.image);
   std::string bytes(magic);
-  bytes += hex_of(body);
+  bytes += digest_of(body);
   bytes += body;
   // Written aside and renamed, so that nobody ever reads a part of it.
   std::string aside = (directory_ / "new.XXXXXX").string();

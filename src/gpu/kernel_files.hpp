@@ -14,6 +14,9 @@
 
 namespace bitfold::gpu {
 
+/// 32 hex digits of XXH3-128 (Collet, github.com/Cyan4973/xxHash).
+std::string digest_of(std::string_view bytes);
+
 class kernel_files {
  public:
   static constexpr std::uint64_t most_bytes = 256 << 20;

@@ -27,9 +27,11 @@ registry& the_registry() {
   return r;
 }
 
+// All that its machine code depends on; of what is long, the digest.
 std::string key_of(const kernel_source& source, const device_facts& device) {
-  return "sm_" + std::to_string(10 * device.major + device.minor) + "\n" + source.expression +
-         "\n" + source.text + compiler_identity();
+  static const std::string compiler = digest_of(compiler_identity());
+  return "sm_" + std::to_string(10 * device.major + device.minor) + " by " + compiler + "\n" +
+         source.expression + "\n" + source.text;
 }
 
 machine_code code_of(const kernel& k, const device_facts& device) {

@@ -13,7 +13,7 @@ class shared_library {
   /// The first of `names` that can be opened. It stays open until the program ends.
   explicit shared_library(const std::initializer_list<std::string>& names) {
     for (const std::string& name : names) {
-      handle_ = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+      handle_ = dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL);
       if (handle_) return;
     }
   }
