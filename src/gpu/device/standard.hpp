@@ -184,6 +184,7 @@ struct optional {
   constexpr optional(const T& x) : full(true), value(x) {}
   constexpr explicit operator bool() const { return full; }
   constexpr const T& operator*() const { return value; }
+  friend constexpr bool operator==(const optional& a, const T& b) { return a.full && a.value == b; }
 };
 
 struct string_view {
