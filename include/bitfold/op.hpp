@@ -126,7 +126,8 @@ constexpr std::optional<op_id> parse_op(std::string_view text) {
 
 /// Whether it can be done by the method.
 constexpr bool takes(op_id op, method_id method) {
-  return info(method).ordering == ordering::any ? info(op).has_exact : info(op).takes_method;
+  return info(method).ordering == ordering::independent ? info(op).has_exact
+                                                        : info(op).takes_method;
 }
 
 constexpr bool takes_ddof(op_id op) { return info(op).parameter == op_parameter::ddof; }

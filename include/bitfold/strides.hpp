@@ -7,7 +7,7 @@
 
 namespace bitfold {
 
-inline constexpr int most_axes = 8;
+inline constexpr int max_axes = 8;
 
 namespace detail {
 
@@ -18,7 +18,7 @@ struct axes {
     std::int64_t x, y;
   };
   int rank = 0;
-  axis each[most_axes];
+  axis each[max_axes];
 
   std::uint64_t size() const {
     std::uint64_t n = 1;

@@ -26,11 +26,11 @@ namespace bitfold {
 struct view {
   dtype type;
   const void* data;
-  int rank;  ///< how many axes: 0 to most_axes; an array of none is one element
-  std::array<std::int64_t, most_axes> extent{}, stride{};
+  int rank;  ///< how many axes: 0 to max_axes; an array of none is one element
+  std::array<std::int64_t, max_axes> extent{}, stride{};
 };
 
-/// An array as C lays it out. Errors (errc::usage): more than most_axes extents.
+/// An array as C lays it out. Errors (errc::usage): more than max_axes extents.
 view row_major(dtype type, const void* data, std::span<const std::int64_t> extents);
 inline view row_major(dtype type, const void* data, std::initializer_list<std::int64_t> extents) {
   return row_major(type, data, std::span(extents.begin(), extents.size()));
@@ -50,15 +50,15 @@ struct window {
   std::int64_t size, stride = 1, dilation = 1, padding = 0;
 };
 /// All windows that lie in x: its axes with the number of windows for extents, then one of the
-/// window's size for each of `of`. Nothing is copied; to pool, reduce the last axes. Errors
+/// window's size for each of `per_axis`. Nothing is copied; to pool, reduce the last axes. Errors
 /// (errc::usage): an axis that x has not or twice; a size, stride or dilation below 1; a window
 /// longer than its axis (with its padding); a padding, as no view has it (see reduce_windows); more
-/// than 2^60 windows along an axis; more than most_axes axes.
-view windows(const view& x, std::span<const window> of);
+/// than 2^60 windows along an axis; more than max_axes axes.
+view windows(const view& x, std::span<const window> per_axis);
 /// The extents of the result of reducing x by windows, padded or not: those of x, with the number
 /// of windows along their axes. Errors: as above, but for a padding: one below 0, or with which a
 /// window would lie before x or behind it; more than 2^60 windows in all.
-std::vector<std::int64_t> windows_extents(const view& x, std::span<const window> of);
+std::vector<std::int64_t> windows_extents(const view& x, std::span<const window> per_axis);
 
 /// Every axis of x.
 std::vector<int> all_axes(const view& x);
@@ -79,9 +79,9 @@ struct layout {
   std::uint64_t outputs, n;  ///< of elements each
 
   /// Whether the elements of an output lie one behind the other.
-  bool in_a_row() const {
+  bool contiguous() const {
     return reduced.rank == 0 ||
-           (reduced.rank == 1 && reduced.each[0].x == 1 && (!y || reduced.each[0].y == 1));
+           (reduced.rank == 1 && reduced.dims[0].x == 1 && (!y || reduced.dims[0].y == 1));
   }
 };
 /// Errors (errc::usage, naming the argument): a rank, an extent or an axis that is not allowed; an
@@ -93,14 +93,14 @@ layout layout_of(const view& x, const view* y, std::span<const int> reduced);
 struct window_box {
   view x;               ///< as windows() has it, the windows in the order of their axes
   std::uint64_t first;  ///< the place of its first result among all,
-  axes places;          ///< and of each from there on (of x)
+  axes results;         ///< and of each from there on (of x)
 };
 struct window_boxes {
   std::vector<int> reduced;  ///< axes of each view
-  std::vector<window_box> each;
+  std::vector<window_box> boxes;
 };
 /// Errors: as windows_extents'; windows that are cut off in more than 2^16 ways.
-window_boxes boxes_of(const view& x, std::span<const window> of);
+window_boxes boxes_of(const view& x, std::span<const window> per_axis);
 
 }  // namespace detail
 }  // namespace bitfold

@@ -743,9 +743,10 @@ struct in_levels {
       for (int u = 0; u < U; ++u)
 #pragma unroll
         for (int i = 0; i < pack<T>::size; ++i) {
-          const exact::parts p = exact::split(from_bits<T>(term_bits<What, T>(to_bits(x[u][i]))));
-          special |= p.what != exact::parts::finite;
-          to.deposit(p.what == exact::parts::finite ? p.m : 0, p.shift, p.negative);
+          const exact::decomposed p =
+              exact::split(from_bits<T>(term_bits<What, T>(to_bits(x[u][i]))));
+          special |= p.what != exact::decomposed::finite;
+          to.deposit(p.what == exact::decomposed::finite ? p.m : 0, p.shift, p.negative);
           other |= to_bits(x[u][i]) ^ (std::uint64_t{1} << 63);
         }
       to.flags = What == term::element && other == 0 ? exact::a_minus_zero : exact::something_else;
@@ -851,7 +852,7 @@ struct in_levels {
 
 /// A sum, and what most results are made of.
 struct summed {
-  exact::front front;
+  exact::normalized front;
   alignas(8) std::byte state[sizeof(exact::sum<double, 2>)];
 };
 
@@ -949,7 +950,7 @@ __device__ __noinline__ void write(const result& how, const exact::unrounded& v)
   });
 }
 // The same of a sum, without a call.
-__device__ inline void write_rounded(const result& how, const exact::front& v) {
+__device__ inline void write_rounded(const result& how, const exact::normalized& v) {
   visit(how.type, [&]<class Out>(std::type_identity<Out>) {
     if constexpr (!std::is_integral_v<Out>)
       *static_cast<Out*>(how.out) = v.kind == exact::kind::finite
@@ -1005,7 +1006,7 @@ __device__ void write_form(const result& how, index n, const exact_slots& slots,
       return sums.template get<T, What, Fronts>(k);
     };
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
-      return Form::template finish<Out>(fold::finishing{n, how.ddof},
+      return Form::template finish<Out>(fold::finish_parameters{n, how.ddof},
                                         sum_of(std::integral_constant<term, Form::terms[I]>{})...);
     }(std::make_index_sequence<term_count<Form>>());
   };

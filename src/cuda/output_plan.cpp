@@ -26,8 +26,8 @@ int staged_pitch(const output_elements& from) {
   if (from.y || from.offsets || reinterpret_cast<std::uintptr_t>(from.x) % 16 || n <= 1 ||
       n * size > 1024)
     return 0;
-  if (from.kept.rank != 1 || from.kept.each[0].x != n || from.reduced.rank != 1 ||
-      from.reduced.each[0].x != 1)
+  if (from.kept.rank != 1 || from.kept.dims[0].x != n || from.reduced.rank != 1 ||
+      from.reduced.dims[0].x != 1)
     return 0;
   if (size >= 4) return static_cast<int>(n | 1);
   return static_cast<int>((n + 1) / 4 * 4 + 2);
@@ -72,11 +72,11 @@ output_elements elements_of(const detail::layout& l) {
   const auto in_packs = [&](const detail::axes& along, const detail::axes& other,
                             std::int64_t detail::axes::axis::* stride, const void* data) {
     const auto whole = [&](const detail::axes& some, int rank) {
-      return std::all_of(some.each, some.each + rank,
+      return std::all_of(some.dims, some.dims + rank,
                          [&](const auto& axis) { return axis.*stride % pack == 0; });
     };
     return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && along.rank > 0 &&
-           along.each[along.rank - 1].*stride == 1 && whole(along, along.rank - 1) &&
+           along.dims[along.rank - 1].*stride == 1 && whole(along, along.rank - 1) &&
            whole(other, other.rank);
   };
   const auto both_in_packs = [&](const detail::axes& along, const detail::axes& other) {
@@ -84,15 +84,15 @@ output_elements elements_of(const detail::layout& l) {
     return in_packs(along, other, &axis::x, l.x) && (!l.y || in_packs(along, other, &axis::y, l.y));
   };
   const auto ends_with_a_pack = [&](const detail::axes& along) {
-    return static_cast<std::int64_t>(along.each[along.rank - 1].extent) % pack == 0;
+    return static_cast<std::int64_t>(along.dims[along.rank - 1].extent) % pack == 0;
   };
   e.in_packs =
       both_in_packs(l.reduced, l.kept) && (l.reduced.rank == 1 || ends_with_a_pack(l.reduced));
-  e.unaligned = !e.in_packs && !l.y && l.reduced.rank == 1 && l.reduced.each[0].x == 1 &&
+  e.unaligned = !e.in_packs && !l.y && l.reduced.rank == 1 && l.reduced.dims[0].x == 1 &&
                 l.n > order::leaf &&
                 (size_of(l.type) > 2 || l.n % order::leaf * size_of(l.type) >= 16);
   e.columns = l.reduced.rank == 1 && both_in_packs(l.kept, l.reduced) && ends_with_a_pack(l.kept);
-  const index run = l.reduced.rank > 0 ? l.reduced.each[l.reduced.rank - 1].extent : 0;
+  const index run = l.reduced.rank > 0 ? l.reduced.dims[l.reduced.rank - 1].extent : 0;
   e.runs = run % order::leaf == 0    ? runs_of::leaves
            : run % order::lanes == 0 ? runs_of::lanes
                                      : runs_of::packs;
@@ -226,7 +226,7 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
         static_cast<std::size_t>(p.threads) * static_cast<std::size_t>(pitch) * size_of(from.type);
     p.blocks = std::min(blocks_for(from.outputs, 64), 1 << 14);
   } else if (in_packs && !from.in_packs && !from.y && from.reduced.rank == 1 &&
-             from.reduced.each[0].x == 1 && from.n <= most_by_warp && shape.tiles == 0 &&
+             from.reduced.dims[0].x == 1 && from.n <= most_by_warp && shape.tiles == 0 &&
              (leaves <= 4 || from.outputs >= resident_warps / 2)) {
     p.by = output_plan::teams_take_leaves;
     p.at_once = static_cast<int>(std::clamp<index>(shares(from.outputs, many_warps), 1, warp_size));

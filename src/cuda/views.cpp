@@ -68,7 +68,7 @@ std::vector<output_step> steps_of(std::span<const reduction> all, const output_e
                      {},
                      {},
                      0};
-    if (step.order == ordering::any) {
+    if (step.order == ordering::independent) {
       step.terms = terms_of(all, step.which);
       step.exact = plan_exact_outputs(step.terms, from, shape);
       check_compiled(r, step.exact.blocks > 0);
@@ -84,7 +84,7 @@ std::vector<output_step> steps_of(std::span<const reduction> all, const output_e
           with_kernel<std::pair<sizes, bool>>(step.kind, r, []<class F, class T, class A>() {
             constexpr bool stored = output_kernel_choice<F, T, A>::stored;
             return std::pair(
-                sizes{sizeof(fold::settled<F, A>), stored ? tile_bytes / sizeof(T) : widened_tile},
+                sizes{sizeof(fold::partial<F, A>), stored ? tile_bytes / sizeof(T) : widened_tile},
                 stored);
           });
       check_compiled(r, of.state > 0);
@@ -119,7 +119,7 @@ void run(const std::vector<output_step>& steps, std::span<const reduction> all,
     }
     const reduction& r = all[s.which[0]];
     const auto launched = [&] {
-      if (s.order == ordering::any)
+      if (s.order == ordering::independent)
         return launch_exact_outputs(s.exact, s.terms, from, how, workspace, where);
       if (s.order == ordering::sorted && from.offsets)
         return launch_distinct_of_segments(from, static_cast<std::int64_t*>(out[s.which[0]]),
@@ -148,7 +148,7 @@ void check_aligned(dtype type, const void* x, const void* y) {
 
 // One output whose elements lie one behind the other is an array, for which there are kernels.
 bool is_array(const detail::layout& l) {
-  return l.outputs == 1 && l.n > 0 && l.reduced.rank == 1 && l.in_a_row();
+  return l.outputs == 1 && l.n > 0 && l.reduced.rank == 1 && l.contiguous();
 }
 }  // namespace
 
@@ -188,7 +188,7 @@ room_of_results room_for(std::span<const reduction> all, const detail::window_bo
   room_of_results room;
   for (const reduction& r : all) {
     room.at.push_back(room.bytes);
-    if (boxes.each.size() > 1) room.bytes += rounded_up(b.places.size() * size_of(r.out()));
+    if (boxes.boxes.size() > 1) room.bytes += rounded_up(b.results.size() * size_of(r.out()));
   }
   return room;
 }
@@ -196,7 +196,7 @@ room_of_results room_for(std::span<const reduction> all, const detail::window_bo
 std::size_t workspace_of(std::span<const reduction> all, const detail::window_boxes& boxes,
                          const launch& shape) {
   std::size_t most = 0;
-  for (const auto& b : boxes.each)
+  for (const auto& b : boxes.boxes)
     most = std::max(most, room_for(all, boxes, b).bytes +
                               workspace_bytes(all, b.x, nullptr, boxes.reduced, shape));
   return most;
@@ -213,16 +213,16 @@ void reduce_windows(std::span<const reduction> all, const view& x, std::span<con
                     std::span<void* const> out, void* workspace, std::size_t workspace_size,
                     stream where, const launch& shape) {
   const detail::window_boxes boxes = detail::boxes_of(x, of);
-  for (const auto& b : boxes.each)
+  for (const auto& b : boxes.boxes)
     detail::check_batch(detail::strided_batch(detail::layout_of(b.x, nullptr, boxes.reduced)), all,
                         out, b.first);
-  if (boxes.each.size() == 1)
-    return reduce(all, boxes.each[0].x, nullptr, boxes.reduced, out, workspace, workspace_size,
+  if (boxes.boxes.size() == 1)
+    return reduce(all, boxes.boxes[0].x, nullptr, boxes.reduced, out, workspace, workspace_size,
                   where, shape);
   check_engine(all);
   check_aligned(x.type, x.data, nullptr);
   check_workspace(workspace, workspace_size, workspace_of(all, boxes, shape));
-  for (const auto& b : boxes.each) {
+  for (const auto& b : boxes.boxes) {
     const room_of_results room = room_for(all, boxes, b);
     auto* const results = static_cast<std::byte*>(workspace);
     std::vector<void*> to;
@@ -230,7 +230,7 @@ void reduce_windows(std::span<const reduction> all, const view& x, std::span<con
     reduce(all, b.x, nullptr, boxes.reduced, to, results + room.bytes, workspace_size - room.bytes,
            where, shape);
     for (std::size_t k = 0; k < all.size(); ++k)
-      check_launch(launch_scatter(to[k], all[k].out(), b.places, divisors_of(b.places), b.first,
+      check_launch(launch_scatter(to[k], all[k].out(), b.results, divisors_of(b.results), b.first,
                                   out[k], where));
   }
 }

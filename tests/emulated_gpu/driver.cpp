@@ -23,7 +23,7 @@ namespace {
 
 using bitfold::gpu::launch_configuration;
 
-constexpr unsigned most_threads = 1024, warp = 32;
+constexpr unsigned max_threads = 1024, warp = 32;
 constexpr std::size_t stack_bytes = 256 << 10, most_shared = 227 << 10;
 constexpr int invalid_value = 1, invalid_image = 200, not_found = 500;
 
@@ -122,7 +122,7 @@ bool pass_exchanges() {
 
 void run_block(unsigned block, std::size_t shared_bytes) {
   static char* const stacks =
-      static_cast<char*>(mmap(nullptr, most_threads * stack_bytes, PROT_READ | PROT_WRITE,
+      static_cast<char*>(mmap(nullptr, max_threads * stack_bytes, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
   if (stacks == MAP_FAILED) stop("no memory for its threads");
   // Shared memory holds anything at first; what lies behind it is nobody's.
@@ -202,7 +202,7 @@ int cuLaunchKernelEx(const launch_configuration* how, bitfold::gpu::function wha
   static std::mutex one_at_a_time;
   const std::lock_guard lock(one_at_a_time);
   const unsigned count = how->block[0];
-  if (count == 0 || count > most_threads || count % warp || how->grid[0] == 0 ||
+  if (count == 0 || count > max_threads || count % warp || how->grid[0] == 0 ||
       how->shared_bytes > most_shared)
     return invalid_value;
   machine = {{},       {},    {count, 1, 1}, {how->grid[0], 1, 1}, nullptr, wait_for_the_block,

@@ -32,9 +32,9 @@ struct halves<F, A> {
 /// The fold F of elements widened to A (void: as they are), given with their places.
 template <class F, class A>
 struct taking : halves<F, A> {
-  using base = taking;
+  using accumulation = taking;
   static constexpr auto ordering = F::ordering;
-  static constexpr fold::input takes = fold::input::one;
+  static constexpr fold::element_kind element = fold::element_kind::single;
   static constexpr bool counted = F::counted;
   using lane_order = typename F::lane_order;
   template <class>
@@ -44,10 +44,10 @@ struct taking : halves<F, A> {
   BITFOLD_HD static auto taken(const X& e) {
     if constexpr (std::is_void_v<A>) {
       return e.x;
-    } else if constexpr (F::takes == fold::input::two) {
+    } else if constexpr (F::element == fold::element_kind::pair) {
       return fold::pair_of<A>{static_cast<A>(e.x.x), static_cast<A>(e.x.y)};
-    } else if constexpr (F::takes == fold::input::placed) {
-      return fold::placed_at<A, std::int32_t>{static_cast<A>(e.x), e.at};
+    } else if constexpr (F::element == fold::element_kind::indexed) {
+      return fold::indexed_element<A, std::int32_t>{static_cast<A>(e.x), e.at};
     } else {
       return static_cast<A>(e.x);
     }
@@ -69,8 +69,8 @@ struct taking : halves<F, A> {
     return F::merge(a, b, n);
   }
   template <class, class S>
-  BITFOLD_HD static auto settle(const S& s, index first) {
-    return F::template settle<A>(s, first);
+  BITFOLD_HD static auto rebase(const S& s, index first) {
+    return F::template rebase<A>(s, first);
   }
 };
 
@@ -118,11 +118,11 @@ using fold_of = typename folds_of<Op>::template fold<
 template <op_id Op, class M, class T, class A, class Out>
 struct output {
   using whole = fold_of<Op, M, T, A>;
-  using fold = taking<typename whole::base, A>;
+  using fold = taking<typename whole::accumulation, A>;
   template <class S>
   __device__ static void write(void* to, index output, int ddof, const S& s, index n) {
     static_cast<Out*>(to)[output] =
-        whole::template finish<Out>(s, bitfold::fold::finishing{n, ddof});
+        whole::template finish<Out>(s, bitfold::fold::finish_parameters{n, ddof});
   }
   __device__ static void write_bits(void* to, index output, std::uint64_t bits) {
     static_cast<Out*>(to)[output] =
@@ -172,7 +172,7 @@ struct with_place {
   }
   template <class X>
   BITFOLD_HD static auto made(X x, int place) {
-    return fold::placed_at<X, std::int32_t>{x, place};
+    return fold::indexed_element<X, std::int32_t>{x, place};
   }
 };
 struct pairs_with_place : with_place {

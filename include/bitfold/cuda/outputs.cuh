@@ -251,7 +251,7 @@ __device__ auto fold_by_thread(const Source& from, index first, index n) {
     }
     leaves.push(of_leaf.total(), static_cast<index>(size));
   }
-  return F::template settle<A>(leaves.total(), first);
+  return F::template rebase<A>(leaves.total(), first);
 }
 
 // The first n < pack<T>::size elements at p.
@@ -318,7 +318,7 @@ template <class F, class Source, class A, class Results>
 __global__ void __launch_bounds__(256)
     fold_outputs_by_threads(const __grid_constant__ output_elements data, index node, index nodes,
                             void* states, const __grid_constant__ Results how) {
-  using S = fold::settled<F, A>;
+  using S = fold::partial<F, A>;
   const index items = data.outputs * nodes;
   for (index i = index{blockIdx.x} * blockDim.x + threadIdx.x; i < items;
        i += index{gridDim.x} * blockDim.x) {
@@ -363,11 +363,11 @@ struct alignas(Many * sizeof(T)) neighbours {
 // them, and of each some leaves, or of a single leaf one in `split` of its lanes, a part; a block
 // `parts` neighbouring ones, a node, of as many outputs as it has room for.
 template <class F, class Source, class A, int Many, class Results>
-__global__ void __launch_bounds__(128, Many * sizeof(fold::settled<F, A>) <= 16 ? 4 : 2)
+__global__ void __launch_bounds__(128, Many * sizeof(fold::partial<F, A>) <= 16 ? 4 : 2)
     fold_columns(const __grid_constant__ output_elements data, int parts, int split, index node,
                  index nodes, void* states, const __grid_constant__ Results how) {
   using T = typename Source::element;
-  using S = fold::settled<F, A>;
+  using S = fold::partial<F, A>;
   using local = typename engine<F, Source, A>::local;
   using of_many = states_of_many<local, Many>;
   using of_columns = fold_of_many<F, Many>;
@@ -475,7 +475,7 @@ __global__ void __launch_bounds__(128, Many * sizeof(fold::settled<F, A>) <= 16 
     }
     S s[Many];
 #pragma unroll
-    for (int p = 0; p < Many; ++p) s[p] = F::template settle<A>(total.each[p], first);
+    for (int p = 0; p < Many; ++p) s[p] = F::template rebase<A>(total.each[p], first);
     // The elements of `d` parts from part q on, if any.
     const auto elements = [&](int q, int d) -> index {
       const index before = static_cast<index>(q / split) * part;
@@ -555,7 +555,7 @@ __global__ void __launch_bounds__(128)
     const of_many all = parts.total();
 #pragma unroll
     for (int p = 0; p < Many; ++p)
-      how.template write<F, Source, A>(F::template settle<A>(all.each[p], 0), data.n,
+      how.template write<F, Source, A>(F::template rebase<A>(all.each[p], 0), data.n,
                                        output + static_cast<index>(p));
   }
 }
@@ -611,7 +611,7 @@ __global__ void __launch_bounds__(256)
         how.write_empty(output);
       else
         how.template write<F, Source, A>(
-            F::template settle<A>(
+            F::template rebase<A>(
                 fold_short_by_thread<F, Source, A, 1>(Source::at(data, finder::of(data, output), 0),
                                                       0, static_cast<int>(n)),
                 0),
@@ -665,7 +665,7 @@ __device__ auto fold_leaf_by_team(const Line& line, int at, int lane, int size) 
 // its threads take their leaves, first those that are full; a thread folds those of an output and
 // writes it.
 template <class F, class Source, class A, class Results>
-__global__ void __launch_bounds__(128, sizeof(fold::settled<F, A>) <= 8 && sizeof(A) <= 4 ? 6 : 3)
+__global__ void __launch_bounds__(128, sizeof(fold::partial<F, A>) <= 8 && sizeof(A) <= 4 ? 6 : 3)
     fold_leaves_by_teams(const __grid_constant__ output_elements data, int at_once,
                          const __grid_constant__ Results how) {
   using S = typename engine<F, Source, A>::state;
@@ -722,7 +722,7 @@ __global__ void __launch_bounds__(128, sizeof(fold::settled<F, A>) <= 8 && sizeo
         const auto s = all_of_the_warp(l < full_here)
                            ? fold_leaf_by_team<F, Source, A, true>(line, at, lane, size)
                            : fold_leaf_by_team<F, Source, A, false>(line, at, lane, size);
-        if (lane == 0 && size > 0) of_leaf[to] = F::template settle<A>(s, 0);
+        if (lane == 0 && size > 0) of_leaf[to] = F::template rebase<A>(s, 0);
       }
       wait_for_the_warp();
       if (now) {
@@ -769,7 +769,7 @@ __global__ void __launch_bounds__(256)
 #pragma unroll 1
       for (index at = 0; at < n; at += E::tile) {
         const int size = n - at < E::tile ? static_cast<int>(n - at) : E::tile;
-        tiles.push(F::template settle<A>(fold_found_tile<F, Source, A>(from.ahead(at), size), at),
+        tiles.push(F::template rebase<A>(fold_found_tile<F, Source, A>(from.ahead(at), size), at),
                    static_cast<index>(size));
       }
       const S s = from_first(tiles.total());
@@ -839,7 +839,7 @@ __global__ void __launch_bounds__(128)
             s[0] = F::merge(s[0], right, fold::counts{elements_of(0, d), elements_of(d, d)});
         }
         // To the thread that writes it.
-        const S got = F::template settle<A>(s[0], 0).map(
+        const S got = F::template rebase<A>(s[0], 0).map(
             [=](auto w) { return shuffle(w, t % teams * team); });
         if (t / teams == k / teams + u) result = got;
       }
@@ -854,7 +854,7 @@ __global__ void __launch_bounds__(max_threads)
     fold_nodes_of_segments(const __grid_constant__ output_elements data,
                            const __grid_constant__ node_list list,
                            const __grid_constant__ Results how) {
-  using S = fold::settled<F, A>;
+  using S = fold::partial<F, A>;
   const index count = list.counts[0];
   for (index j = blockIdx.x; j < count; j += gridDim.x) {
     const auto [segment, number] = list.nodes[j];
@@ -930,7 +930,7 @@ __global__ void __launch_bounds__(max_threads)
     fold_nodes_of_outputs(const __grid_constant__ output_elements data, const void* states,
                           index node, index nodes, index each,
                           const __grid_constant__ Results how) {
-  using S = fold::settled<F, A>;
+  using S = fold::partial<F, A>;
   const S* const from = static_cast<const S*>(states);
   if (nodes <= each) {
     const index stride = index{gridDim.x} * blockDim.x / warp;
@@ -954,7 +954,7 @@ __global__ void __launch_bounds__(max_threads)
     fold_long_segments(const __grid_constant__ output_elements data,
                        const __grid_constant__ node_list list,
                        const __grid_constant__ Results how) {
-  using S = fold::settled<F, A>;
+  using S = fold::partial<F, A>;
   const index count = list.counts[1], warps = blockDim.x / warp;
   for (index j = blockIdx.x; j < count; j += gridDim.x) {
     const auto [segment, first] = list.several[j];

@@ -17,7 +17,7 @@ struct divisors {
   struct {
     std::uint32_t factor;
     int shift;
-  } each[most_axes];
+  } each[max_axes];
 };
 
 /// Whole leaves, whole rows of order::lanes elements, or packs.

@@ -44,15 +44,15 @@ template <op_id Op, method_id M, class Acc, class Out, class Source>
 struct part<operation<Op, M, Acc, Out>, Source> {
   using T = bitfold::detail::element_seen<Source>;
   using A = accumulator_of<Op, T, Acc>;
-  using whole = fold_of<Op, method::of<M == method_id::exact ? method_id::tree : M>, T, A>;
+  using whole = fold_of<Op, method::type_of<M == method_id::exact ? method_id::tree : M>, T, A>;
   static_assert(whole::ordering == ordering::canonical && M != method_id::exact,
                 "bitfold: method exact and count_distinct go by cuda::reduce of a reduction, "
                 "sequential runs on the CPU only");
-  using fold = taking<typename whole::base, A>;
+  using fold = taking<typename whole::accumulation, A>;
   template <class S>
   BITFOLD_HD static auto result(const operation<Op, M, Acc, Out>& op, const S& s, index n) {
     return whole::template finish<typename operation<Op, M, Acc, Out>::template output<T>>(
-        s, bitfold::fold::finishing{n, op.subtracted});
+        s, bitfold::fold::finish_parameters{n, op.subtracted});
   }
 };
 
@@ -180,7 +180,7 @@ class one_pass {
       : from_(from), shape_(shape), ops_(op...) {
     const auto check = []<class O>(const O& o) {
       if constexpr (bitfold::detail::is_built_in<O>)
-        (void)o.template of<bitfold::detail::element_seen<Source>>();
+        (void)o.template reduction_of<bitfold::detail::element_seen<Source>>();
     };
     (check(op), ...);
   }
@@ -246,8 +246,8 @@ class one_pass {
   using folds = typename own::distinct<own::list<>, typename own::part<Op, Source>::fold...>::type;
   using fold_all = typename own::joint<folds>::type;
   using read = own::reading<Source>;
-  using state = fold::settled<fold_all, double>;
-  static_assert(sizeof(state) <= fold::most_state_bytes,
+  using state = fold::partial<fold_all, double>;
+  static_assert(sizeof(state) <= fold::max_state_bytes,
                 "bitfold: the states of this pass have more than 256 bytes");
 
   plan plan_of() const {
