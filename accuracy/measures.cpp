@@ -41,7 +41,7 @@ inline number<A> add(number<A> a, number<A> b) {
   return {s, &log};
 }
 template <class A>
-inline number<A> add_too(number<A> a, number<A> b) {
+inline number<A> add_alternate(number<A> a, number<A> b) {
   return add(a, b);
 }
 
@@ -75,7 +75,7 @@ inline Out round_to(number<A> x) {
 
 namespace bitfold::arith {
 using accuracy::tracing::add;
-using accuracy::tracing::add_too;
+using accuracy::tracing::add_alternate;
 using accuracy::tracing::neutral;
 using accuracy::tracing::round_sum_to;
 using accuracy::tracing::round_to;
@@ -110,7 +110,7 @@ BITFOLD_OPAQUE scalar walk(const reduction& r, const void* data, std::uint64_t n
     std::memcpy(&x, static_cast<const std::byte*>(data) + i * sizeof(T), sizeof(T));
     return tracing::number<A>{arith::widen<A>(x), &log};
   };
-  const auto state = detail::walk<fold::summed<M, fold::itself>>(n, element);
+  const auto state = detail::walk<fold::summed<M, fold::identity>>(n, element);
   return visit(r.out(), [&]<class Out>(std::type_identity<Out>) -> scalar {
     if constexpr (std::is_integral_v<Out>) {
       throw std::logic_error("trace_of: a float sum has no integer output");
@@ -143,7 +143,7 @@ trace trace_of(const reduction& r, const void* data, std::size_t n) {
   if (n == 0) return t;
   real state, lost = 0;  // what was rounded to the output type; the bound on what was lost before
   if (!is_float(r.out())) return t;
-  if (info(*r.method()).ordering == ordering::any) {
+  if (info(*r.method()).ordering == ordering::independent) {
     state = sum_exactly(r.in(), data, n).sum;
   } else if (is_float(r.in())) {
     tracing::recorder log;

@@ -84,7 +84,8 @@ void add_sums() {
   add_sum<T>(ceiling::name, ceiling::enqueue<T, A>);
   for (const auto& m : all_methods) {
     if (!m.on_gpu()) continue;
-    const auto acc = m.ordering == ordering::any ? std::nullopt : std::optional(dtype_of<A>);
+    const auto acc =
+        m.ordering == ordering::independent ? std::nullopt : std::optional(dtype_of<A>);
     const auto r = make_reduction(op_id::sum, m.id, stored<T>, acc, dtype_of<A>);
     add_sum<T>("bitfold_" + std::string(m.name), [r](const buffers& b, std::size_t n) {
       bitfold::cuda::reduce(r, b.in, n, b.out, b.temp, b.temp_size, b.stream);

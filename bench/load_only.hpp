@@ -56,7 +56,7 @@ inline void run(const void* p, std::size_t bytes) {
 inline void run(const void* p, std::size_t bytes, int threads) {
   if (threads == 1) return run(p, bytes);
   const std::size_t part = (bytes / 512 / static_cast<std::size_t>(threads) + 1) * 512;
-  bitfold::cpu::for_each_part(static_cast<std::size_t>(threads), threads, [&](std::size_t t) {
+  bitfold::cpu::parallel_for(static_cast<std::size_t>(threads), threads, [&](std::size_t t) {
     const std::size_t first = std::min(bytes, t * part);
     run(static_cast<const char*>(p) + first, std::min(part, bytes - first));
   });

@@ -86,9 +86,9 @@ std::optional<element_type> type_of_format(const char* format, Py_ssize_t size) 
 }
 
 void check_rank(const char* argument, std::int64_t rank) {
-  if (rank > most_axes)
+  if (rank > max_axes)
     refuse(std::string(argument) + ": " + std::to_string(rank) + " axes, where at most " +
-           std::to_string(most_axes) + " are taken");
+           std::to_string(max_axes) + " are taken");
 }
 
 }  // namespace
@@ -235,7 +235,7 @@ BITFOLD_FOR_EVERY_CPU std::uint64_t count_truths(const std::uint8_t* x, std::siz
 // The sum of f(bytes, how many) over all of n bytes in a row, shared among threads as every
 // reduction is.
 template <auto F>
-std::uint64_t sum_over(const std::uint8_t* x, std::size_t n, const cpu::options& how) {
+std::uint64_t sum_over(const std::uint8_t* x, std::size_t n, const cpu::options& opts) {
   if (n < bytes_worth_the_lock) return F(x, n);
   std::uint64_t sum = 0;
   const cpu::own_fold fold{
@@ -258,9 +258,9 @@ std::uint64_t sum_over(const std::uint8_t* x, std::size_t n, const cpu::options&
       &sum};
   cpu::pass p;
   p.n = n;
-  p.element = 1;
-  p.own = {&fold, 1};
-  cpu::reduce(p, {}, how);
+  p.element_bytes = 1;
+  p.own_folds = {&fold, 1};
+  cpu::reduce(p, {}, opts);
   return sum;
 }
 
@@ -277,7 +277,7 @@ bool has_other_bytes(const described& x) {
   const reduction most = make_reduction(op_id::max, {}, dtype::u8);
   std::uint8_t found = 0;
   void* const to = &found;
-  constexpr int axes[most_axes] = {0, 1, 2, 3, 4, 5, 6, 7};
+  constexpr int axes[max_axes] = {0, 1, 2, 3, 4, 5, 6, 7};
   cpu::reduce({&most, 1}, x.where, nullptr, {axes, static_cast<std::size_t>(x.where.rank)},
               {&to, 1}, how_for(x));
   return found > 1;
@@ -629,12 +629,12 @@ class output {
 
 struct axes_list {
   int count = 0;
-  std::array<int, most_axes> each{};
+  std::array<int, max_axes> each{};
   operator std::span<const int>() const { return {each.data(), static_cast<std::size_t>(count)}; }
 };
 
 axes_list parse_axes(nb::handle axis, int rank) {
-  std::array<bool, most_axes> chosen{};
+  std::array<bool, max_axes> chosen{};
   const auto add = [&](std::int64_t a) {
     if (a < -rank || a >= rank)
       refuse("axis: " + std::to_string(a) + " of an array of " + std::to_string(rank) + " axes");

@@ -99,8 +99,8 @@ class tensors {
           cuda::reduce_by_key(what.all, x.where.data, nullptr, x.size(), of.data(), count, out.to,
                               r.address, r.size, where);
         },
-        [&](const cpu::options& how) {
-          cpu::reduce_by_key(what.all, x.where.data, nullptr, of, count, out.to, how);
+        [&](const cpu::options& opts) {
+          cpu::reduce_by_key(what.all, x.where.data, nullptr, of, count, out.to, opts);
         });
     return out.made;
   }
@@ -122,9 +122,9 @@ class tensors {
         [&](room w, cuda::stream where) {
           cuda::reduce_pieces(r, list, out.to[0], w.address, w.size, where);
         },
-        [&](const cpu::options& how) {
+        [&](const cpu::options& opts) {
           totals sums({r});
-          for (const cuda::piece& p : list) sums.add(p.data, nullptr, p.n, how);
+          for (const cuda::piece& p : list) sums.add(p.data, nullptr, p.n, opts);
           store_scalar(sums.result(0), static_cast<std::byte*>(out.to[0]));
         });
     return out.made[0];
@@ -140,7 +140,7 @@ class tensors {
     void* const to = expect(out, x.type, x.size());
     run(
         x, of[0], no_room, [&](room, cuda::stream where) { cuda::apply(f, r, to, where); },
-        [&](const cpu::options& how) { cpu::apply(f, r, to, how); });
+        [&](const cpu::options& opts) { cpu::apply(f, r, to, opts); });
   }
   void parameter_gradients(std::string_view function, const std::array<nb::handle, 6>& of,
                            std::size_t n, nb::handle dw_given, nb::handle db_given) const {
@@ -153,7 +153,7 @@ class tensors {
         [&](room w, cuda::stream where) {
           cuda::parameter_gradients(f, r, dw, db, w.address, w.size, where);
         },
-        [&](const cpu::options& how) { cpu::parameter_gradients(f, r, dw, db, how); });
+        [&](const cpu::options& opts) { cpu::parameter_gradients(f, r, dw, db, opts); });
   }
   void sum_rows(nb::handle x_given, std::size_t n, nb::handle places_given,
                 nb::handle offsets_given, nb::handle base_given, nb::handle out_given) const {
@@ -171,7 +171,7 @@ class tensors {
     run(
         x, x_given, no_room,
         [&](room, cuda::stream where) { cuda::sum_rows(r, by, base, out, where); },
-        [&](const cpu::options& how) { cpu::sum_rows(r, by, base, out, how); });
+        [&](const cpu::options& opts) { cpu::sum_rows(r, by, base, out, opts); });
   }
 
   // ---- Operators of torch's, as they are called most: of tensors that are no subclass's, have
@@ -336,7 +336,9 @@ class tensors {
         [&](room r, cuda::stream where) {
           cuda::reduce(what.all, x.where, other, dims, out.to, r.address, r.size, where);
         },
-        [&](const cpu::options& how) { cpu::reduce(what.all, x.where, other, dims, out.to, how); });
+        [&](const cpu::options& opts) {
+          cpu::reduce(what.all, x.where, other, dims, out.to, opts);
+        });
     return out.made;
   }
   nb::object applied(std::string_view function, const std::array<nb::handle, 6>& of, std::size_t n,
@@ -366,7 +368,7 @@ class tensors {
       return std::nullopt;
     nb::dlpack::dltensor t;
     if (api_.show(x.ptr(), &t) != 0) return PyErr_Clear(), std::nullopt;
-    if (!type_of_dlpack(t.dtype) || t.ndim > most_axes ||
+    if (!type_of_dlpack(t.dtype) || t.ndim > max_axes ||
         std::ranges::find(devices, t.device.device_type) == std::end(devices))
       return std::nullopt;
     return described_as(t);
@@ -459,9 +461,9 @@ class tensors {
     const void* const data = static_cast<std::byte*>(t.data) + t.byte_offset;
     const std::span<const std::int64_t> shape(t.shape, static_cast<std::size_t>(t.ndim));
     described d{*type, {}, t.device.device_type, t.device.device_id};
-    if (t.ndim > most_axes) {  // as one axis
+    if (t.ndim > max_axes) {  // as one axis
       if (t.strides && !lies_in_a_row(shape, t.strides))
-        refuse("expected at most " + std::to_string(most_axes) +
+        refuse("expected at most " + std::to_string(max_axes) +
                " axes, or elements one behind the other");
       std::int64_t n = 1;
       for (const std::int64_t extent : shape) n *= extent;

@@ -10,25 +10,25 @@ namespace {
 
 // The places of an axes' elements first, first + 1, ..., by runs along the last axis.
 template <class Run>
-void for_each_run(const axes& of, std::int64_t axes::axis::* stride, std::uint64_t first,
+void for_each_run(const axes& a, std::int64_t axes::axis::* stride, std::uint64_t first,
                   std::uint64_t n, Run run) {
-  if (of.rank == 0) return run(std::int64_t{0}, std::int64_t{0}, n);
-  const axes::axis& last = of.each[of.rank - 1];
-  std::uint64_t digit[most_axes];
+  if (a.rank == 0) return run(std::int64_t{0}, std::int64_t{0}, n);
+  const axes::axis& last = a.dims[a.rank - 1];
+  std::uint64_t digit[max_axes];
   std::int64_t at = 0;
-  for (int k = of.rank - 1; k >= 0; --k) {
-    digit[k] = first % of.each[k].extent;
-    first /= of.each[k].extent;
-    at += static_cast<std::int64_t>(digit[k]) * (of.each[k].*stride);
+  for (int k = a.rank - 1; k >= 0; --k) {
+    digit[k] = first % a.dims[k].extent;
+    first /= a.dims[k].extent;
+    at += static_cast<std::int64_t>(digit[k]) * (a.dims[k].*stride);
   }
   while (n > 0) {
-    const std::uint64_t here = std::min(n, last.extent - digit[of.rank - 1]);
+    const std::uint64_t here = std::min(n, last.extent - digit[a.rank - 1]);
     run(at, last.*stride, here);
     n -= here;
     at += static_cast<std::int64_t>(here) * (last.*stride);
-    digit[of.rank - 1] += here;
-    for (int k = of.rank - 1; k > 0 && digit[k] == of.each[k].extent; --k) {
-      at += of.each[k - 1].*stride - static_cast<std::int64_t>(digit[k]) * (of.each[k].*stride);
+    digit[a.rank - 1] += here;
+    for (int k = a.rank - 1; k > 0 && digit[k] == a.dims[k].extent; --k) {
+      at += a.dims[k - 1].*stride - static_cast<std::int64_t>(digit[k]) * (a.dims[k].*stride);
       digit[k] = 0;
       ++digit[k - 1];
     }
@@ -37,10 +37,10 @@ void for_each_run(const axes& of, std::int64_t axes::axis::* stride, std::uint64
 
 }  // namespace
 
-void places_of(const axes& of, std::uint64_t first, std::uint64_t n, std::ptrdiff_t* x,
-               std::ptrdiff_t* y) {
+void offsets_of(const axes& a, std::uint64_t first, std::uint64_t n, std::ptrdiff_t* x,
+                std::ptrdiff_t* y) {
   const auto put = [&](std::int64_t axes::axis::* stride, std::ptrdiff_t* to) {
-    for_each_run(of, stride, first, n,
+    for_each_run(a, stride, first, n,
                  [&](std::int64_t at, std::int64_t across, std::uint64_t count) {
                    for (; count > 0; --count, at += across) *to++ = at;
                  });
@@ -91,7 +91,7 @@ void strided_batch::copy(std::int64_t axes::axis::* stride, const std::byte* fro
 
 void keyed_batch::gather(std::uint64_t k, std::uint64_t, std::uint64_t first, std::uint64_t n,
                          std::byte* to, std::size_t, std::size_t second) const {
-  const std::uint64_t* const at = &places_[begins_[k] + first];
+  const std::uint64_t* const at = &indices_[begins_[k] + first];
   with_bits(type, [&]<class T>(T) {
     const auto copy = [&](const std::byte* from, std::byte* here) {
       for (std::uint64_t i = 0; i < n; ++i)
@@ -135,33 +135,33 @@ keyed_batch keys_of(dtype type, pointers data, std::span<const std::int64_t> key
   std::vector<std::uint64_t> begins(outputs + 1);
   for (const std::int64_t key : keys) ++begins[static_cast<std::size_t>(key) + 1];
   for (std::uint64_t k = 0; k < outputs; ++k) begins[k + 1] += begins[k];
-  std::vector<std::uint64_t> next(begins.begin(), begins.end() - 1), places(keys.size());
+  std::vector<std::uint64_t> next(begins.begin(), begins.end() - 1), indices(keys.size());
   for (std::size_t i = 0; i < keys.size(); ++i)
-    places[next[static_cast<std::size_t>(keys[i])]++] = i;
-  return {type, data, std::move(begins), std::move(places)};
+    indices[next[static_cast<std::size_t>(keys[i])]++] = i;
+  return {type, data, std::move(begins), std::move(indices)};
 }
 
-void check_batch(const batch& of, std::span<const reduction> all, std::span<void* const> out,
+void check_batch(const batch& b, std::span<const reduction> reductions, std::span<void* const> out,
                  std::uint64_t first) {
   const auto refuse = [](const std::string& what) { throw error(errc::usage, what); };
-  if (out.size() != all.size())
+  if (out.size() != reductions.size())
     refuse("out: room for " + std::to_string(out.size()) + " results of " +
-           std::to_string(all.size()) + " reductions");
-  std::size_t refusing = all.size();
-  for (std::size_t k = 0; k < all.size(); ++k) {
-    check_together(all[0], all[k]);
-    if (all[k].in() != of.type)
-      refuse("reductions: of " + std::string(name(all[k].in())) + ", and the elements are " +
-             std::string(name(of.type)));
-    check_inputs(all[k], of.data.x, of.data.y, of.elements);
-    if (of.outputs > 0 && !out[k]) refuse("out: null pointer");
-    if (info(all[k].op()).empty == if_empty::refused) refusing = k;
+           std::to_string(reductions.size()) + " reductions");
+  std::size_t refusing = reductions.size();
+  for (std::size_t k = 0; k < reductions.size(); ++k) {
+    check_together(reductions[0], reductions[k]);
+    if (reductions[k].in() != b.type)
+      refuse("reductions: of " + std::string(name(reductions[k].in())) + ", and the elements are " +
+             std::string(name(b.type)));
+    check_inputs(reductions[k], b.data.x, b.data.y, b.elements);
+    if (b.outputs > 0 && !out[k]) refuse("out: null pointer");
+    if (info(reductions[k].op()).empty == if_empty::refused) refusing = k;
   }
-  if (refusing < all.size())
-    for (std::uint64_t o = 0; o < of.outputs; ++o)
-      if (of.count(o) == 0)
+  if (refusing < reductions.size())
+    for (std::uint64_t o = 0; o < b.outputs; ++o)
+      if (b.count(o) == 0)
         refuse("output " + std::to_string(first + o) + ": no elements, and " +
-               std::string(name(all[refusing].op())) + " of none is not defined");
+               std::string(name(reductions[refusing].op())) + " of none is not defined");
 }
 
 }  // namespace bitfold::detail

@@ -42,56 +42,56 @@ class batch {
   virtual std::uint64_t count(std::uint64_t output) const = 0;
   /// Where elements first, ..., first + n - 1 of an output lie, if that is one behind the other; or
   /// null.
-  virtual pointers place(std::uint64_t output, std::uint64_t first, std::uint64_t n) const = 0;
-  pointers place(std::uint64_t output) const { return place(output, 0, count(output)); }
+  virtual pointers address(std::uint64_t output, std::uint64_t first, std::uint64_t n) const = 0;
+  pointers address(std::uint64_t output) const { return address(output, 0, count(output)); }
   /// Copies elements first, ..., first + n - 1 of each of some neighbouring outputs, which have so
   /// many: to rows that are `pitch` bytes apart, y's `second` bytes behind x's.
   virtual void gather(std::uint64_t output, std::uint64_t outputs_, std::uint64_t first,
                       std::uint64_t n, std::byte* to, std::size_t pitch,
                       std::size_t second) const = 0;
   /// How many neighbouring outputs are better gathered together than one by one.
-  virtual std::uint64_t together() const { return 1; }
+  virtual std::uint64_t gathered_outputs() const { return 1; }
 };
 
 /// The places first, first + 1, ..., first + n - 1 of some axes, of y too if that is not null: in
 /// elements.
-void places_of(const axes& of, std::uint64_t first, std::uint64_t n, std::ptrdiff_t* x,
-               std::ptrdiff_t* y);
+void offsets_of(const axes& a, std::uint64_t first, std::uint64_t n, std::ptrdiff_t* x,
+                std::ptrdiff_t* y);
 
 /// The outputs of reducing some axes.
 class strided_batch : public batch {
  public:
   explicit strided_batch(const layout& l)
-      : batch(l.type, l.outputs, l.outputs * l.n, {l.x, l.y}), l_(l), in_a_row_(l.in_a_row()) {
+      : batch(l.type, l.outputs, l.outputs * l.n, {l.x, l.y}), l_(l), contiguous_(l.contiguous()) {
     if (l.reduced.rank == 0) return;
-    const axes::axis& inner = l.reduced.each[l.reduced.rank - 1];
-    if (inner.x == 1 && (!l.y || inner.y == 1)) in_runs_of_ = inner.extent;
+    const axes::axis& inner = l.reduced.dims[l.reduced.rank - 1];
+    if (inner.x == 1 && (!l.y || inner.y == 1)) run_length_ = inner.extent;
   }
 
   std::uint64_t count(std::uint64_t) const override { return l_.n; }
-  using batch::place;
-  pointers place(std::uint64_t output, std::uint64_t first, std::uint64_t n) const override {
+  using batch::address;
+  pointers address(std::uint64_t output, std::uint64_t first, std::uint64_t n) const override {
     if (l_.n == 0) return {nullptr, nullptr};  // an axis without elements has no place
-    if (!in_a_row_ && (in_runs_of_ == 0 || first % in_runs_of_ + n > in_runs_of_))
+    if (!contiguous_ && (run_length_ == 0 || first % run_length_ + n > run_length_))
       return {nullptr, nullptr};
-    const auto outer = l_.kept.at(output), inner = l_.reduced.at(first);
-    return moved({outer.x + inner.x, outer.y + inner.y});
+    const auto outer = l_.kept.offset_of(output), inner = l_.reduced.offset_of(first);
+    return pointers_at({outer.x + inner.x, outer.y + inner.y});
   }
   void gather(std::uint64_t output, std::uint64_t outputs_, std::uint64_t first, std::uint64_t n,
               std::byte* to, std::size_t pitch, std::size_t second) const override {
     copy(&axes::axis::x, l_.x, output, outputs_, first, n, to, pitch);
     if (l_.y) copy(&axes::axis::y, l_.y, output, outputs_, first, n, to + second, pitch);
   }
-  std::uint64_t together() const override {
-    if (in_a_row_) return 1;
+  std::uint64_t gathered_outputs() const override {
+    if (contiguous_) return 1;
     // Those that share lines of the cache; or pages, as the short runs of planes do.
-    return in_runs_of_ == 0 ? 64 / size_of(type) : in_runs_of_ < 4096 / size_of(type) ? 8 : 1;
+    return run_length_ == 0 ? 64 / size_of(type) : run_length_ < 4096 / size_of(type) ? 8 : 1;
   }
 
  private:
-  pointers moved(axes::offset by) const {
+  pointers pointers_at(axes::offset o) const {
     const auto size = static_cast<std::int64_t>(size_of(type));
-    return {l_.x + by.x * size, l_.y ? l_.y + by.y * size : nullptr};
+    return {l_.x + o.x * size, l_.y ? l_.y + o.y * size : nullptr};
   }
   // Of one input, whose strides are `stride`.
   void copy(std::int64_t axes::axis::* stride, const std::byte* from, std::uint64_t output,
@@ -99,8 +99,8 @@ class strided_batch : public batch {
             std::size_t pitch) const;
 
   const layout l_;
-  const bool in_a_row_;
-  std::uint64_t in_runs_of_ = 0;  // elements of an output; 0: in none
+  const bool contiguous_;
+  std::uint64_t run_length_ = 0;  // elements of an output; 0: in none
 };
 
 /// Output k has elements offsets[k] to offsets[k + 1] - 1.
@@ -114,8 +114,8 @@ class segment_batch : public batch {
   std::uint64_t count(std::uint64_t k) const override {
     return static_cast<std::uint64_t>(offsets_[k + 1] - offsets_[k]);
   }
-  using batch::place;
-  pointers place(std::uint64_t k, std::uint64_t first, std::uint64_t) const override {
+  using batch::address;
+  pointers address(std::uint64_t k, std::uint64_t first, std::uint64_t) const override {
     const auto at =
         (offsets_[k] + static_cast<std::int64_t>(first)) * static_cast<std::int64_t>(size_of(type));
     return {data.x + at, data.y ? data.y + at : nullptr};
@@ -130,23 +130,23 @@ class segment_batch : public batch {
 /// Output k has the elements whose key is k, in their order.
 class keyed_batch : public batch {
  public:
-  /// places: those of the elements of output 0, of output 1, ..., which begin at begins[k].
+  /// indices: those of the elements of output 0, of output 1, ..., which begin at begins[k].
   keyed_batch(dtype type, pointers data, std::vector<std::uint64_t> begins,
-              std::vector<std::uint64_t> places)
-      : batch(type, begins.size() - 1, places.size(), data),
+              std::vector<std::uint64_t> indices)
+      : batch(type, begins.size() - 1, indices.size(), data),
         begins_(std::move(begins)),
-        places_(std::move(places)) {}
+        indices_(std::move(indices)) {}
 
   std::uint64_t count(std::uint64_t k) const override { return begins_[k + 1] - begins_[k]; }
-  using batch::place;
-  pointers place(std::uint64_t, std::uint64_t, std::uint64_t) const override {
+  using batch::address;
+  pointers address(std::uint64_t, std::uint64_t, std::uint64_t) const override {
     return {nullptr, nullptr};
   }
   void gather(std::uint64_t k, std::uint64_t, std::uint64_t first, std::uint64_t n, std::byte* to,
               std::size_t, std::size_t second) const override;
 
  private:
-  const std::vector<std::uint64_t> begins_, places_;
+  const std::vector<std::uint64_t> begins_, indices_;
 };
 
 /// Errors (errc::usage, naming the argument): no offsets; some that fall or leave the array of n
@@ -162,7 +162,7 @@ keyed_batch keys_of(dtype type, pointers data, std::span<const std::int64_t> key
 /// there are, or that no pass can do together; not one `out` for each, or a null one; an output
 /// without elements of which one has no result. `first`: the number of the first output, for the
 /// error's text.
-void check_batch(const batch& of, std::span<const reduction> all, std::span<void* const> out,
+void check_batch(const batch& b, std::span<const reduction> reductions, std::span<void* const> out,
                  std::uint64_t first = 0);
 
 }  // namespace bitfold::detail

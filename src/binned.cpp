@@ -23,7 +23,7 @@ decltype(auto) visit_sum(exact::term what, dtype type, F&& f) {
 template <class Result, class F>
 Result with_form(const reduction& r, F&& f) {
   return dispatch<algebra>(r, [&]<class Chosen>(Chosen c) -> Result {
-    if constexpr (Chosen::fold::ordering == ordering::any)
+    if constexpr (Chosen::fold::ordering == ordering::independent)
       return f(c);
     else
       return Result{};  // not reached
@@ -31,10 +31,10 @@ Result with_form(const reduction& r, F&& f) {
 }
 
 template <class Form, class Out, class T>
-Out finished_form(fold::finishing how, const void* const* sums) {
+Out finished_form(fold::finish_parameters parameters, const void* const* sums) {
   return [&]<std::size_t... I>(std::index_sequence<I...>) {
     return Form::template finish<Out>(
-        how, *static_cast<const exact::sum_of<T, Form::terms[I]>*>(sums[I])...);
+        parameters, *static_cast<const exact::sum_of<T, Form::terms[I]>*>(sums[I])...);
   }(std::make_index_sequence<std::size(Form::terms)>());
 }
 
@@ -79,12 +79,13 @@ scalar finish_exact(const reduction& r, const void* const* sums, std::uint64_t n
   });
 }
 
-exact_sums::exact_sums(std::span<const reduction> all) {
-  for (const reduction& r : all) {
+exact_sums::exact_sums(std::span<const reduction> reductions) {
+  for (const reduction& r : reductions) {
     if (!is_exact(r)) continue;
     type_ = r.in();
     for (const exact::term what : terms_of(r)) {
-      if (std::any_of(sums_.begin(), sums_.end(), [&](const one& s) { return s.what == what; }))
+      if (std::any_of(sums_.begin(), sums_.end(),
+                      [&](const term_sum& s) { return s.what == what; }))
         continue;
       sums_.push_back({what, {}});
       clear_sum(what, type_, sums_.back().state);
@@ -103,7 +104,7 @@ scalar exact_sums::result(const reduction& r, std::uint64_t n) const {
   const fp_environment guard;
   std::vector<const void*> sums;
   for (const exact::term what : terms_of(r))
-    sums.push_back(std::find_if(sums_.begin(), sums_.end(), [&](const one& s) {
+    sums.push_back(std::find_if(sums_.begin(), sums_.end(), [&](const term_sum& s) {
                      return s.what == what;
                    })->state);
   return finish_exact(r, sums.data(), n);
@@ -113,7 +114,7 @@ bool exact_sums::fits(const reduction& r) const {
   if (is_float(r.out())) return true;
   const exact::term what = terms_of(r)[0];
   const auto& s =
-      *std::find_if(sums_.begin(), sums_.end(), [&](const one& o) { return o.what == what; });
+      *std::find_if(sums_.begin(), sums_.end(), [&](const term_sum& o) { return o.what == what; });
   return visit_sum(what, type_, [&]<class S>(std::type_identity<S>) {
     return visit(r.out(), [&]<class Out>(std::type_identity<Out>) {
       if constexpr (std::is_integral_v<Out> && std::is_integral_v<typename S::element>)

@@ -67,18 +67,18 @@ struct of_extents {
 };
 
 struct magnitudes {
-  double all = 0;  // norm_l1
+  double norm_l1 = 0;  // norm_l1
   of_numbers::state numbers{};
   of_products::state products{};
   of_extents::state extents{};
 };
 
-enum class needs { nothing, all, numbers, products, extents };
+enum class needs { nothing, norm_l1, numbers, products, extents };
 
-constexpr std::optional<needs> most_needed(op_id op) {
+constexpr std::optional<needs> needs_at_most(op_id op) {
   switch (op) {
     case op_id::sum:
-    case op_id::mean: return needs::all;
+    case op_id::mean: return needs::norm_l1;
     case op_id::nansum:
     case op_id::nanmean: return needs::numbers;
     case op_id::dot:
@@ -96,54 +96,55 @@ constexpr std::optional<needs> most_needed(op_id op) {
   if (rounds_nothing(op) || !has_error_bound(op)) return needs::nothing;
   return {};
 }
-static_assert(std::ranges::all_of(all_ops, [](op_id op) { return most_needed(op).has_value(); }),
+static_assert(std::ranges::all_of(all_ops, [](op_id op) { return needs_at_most(op).has_value(); }),
               "an operation is forgotten");
 
 needs needs_of(const reduction& r) {
   if (!is_float(r.acc()) || r.method() == method_id::exact) return needs::nothing;
-  const needs most = *most_needed(r.op());
-  if (most == needs::numbers && !is_float(r.in())) return needs::all;
-  if (most == needs::extents && !detail::conversion_rounds(r.in(), r.acc())) return needs::nothing;
-  return most;
+  const needs needed = *needs_at_most(r.op());
+  if (needed == needs::numbers && !is_float(r.in())) return needs::norm_l1;
+  if (needed == needs::extents && !detail::conversion_rounds(r.in(), r.acc()))
+    return needs::nothing;
+  return needed;
 }
 
-bool any_needs(std::span<const reduction> all, needs what) {
-  return std::any_of(all.begin(), all.end(),
+bool any_needs(std::span<const reduction> reductions, needs what) {
+  return std::any_of(reductions.begin(), reductions.end(),
                      [&](const reduction& r) { return needs_of(r) == what; });
 }
 
-// `all` and, at the end, what bitfold has an operation for.
-std::vector<reduction> with_norm(std::span<const reduction> all) {
-  std::vector<reduction> list(all.begin(), all.end());
-  for (const reduction& r : all)
+// `reductions` and, at the end, what bitfold has an operation for.
+std::vector<reduction> with_norm(std::span<const reduction> reductions) {
+  std::vector<reduction> list(reductions.begin(), reductions.end());
+  for (const reduction& r : reductions)
     if (!has_error_bound(r.op(), r.method()))
       throw error(errc::usage, "bound: " + std::string(name(r.op())) + " has none");
-  if (any_needs(all, needs::all))
-    list.push_back(make_reduction(op_id::norm_l1, {}, all[0].in(), dtype::f64, dtype::f64));
+  if (any_needs(reductions, needs::norm_l1))
+    list.push_back(make_reduction(op_id::norm_l1, {}, reductions[0].in(), dtype::f64, dtype::f64));
   return list;
 }
 
-// Runs p, together with the sums that `all` needs and bitfold has no operation for.
-void run(cpu::pass p, std::span<const reduction> all, const void* x, const void* y,
-         std::span<scalar> out, magnitudes& sums, const cpu::options& how) {
-  if (all.empty()) return;
-  visit(all[0].in(), [&]<class T>(std::type_identity<T>) {
+// Runs p, together with the sums that `reductions` needs and bitfold has no operation for.
+void run(cpu::pass p, std::span<const reduction> reductions, const void* x, const void* y,
+         std::span<scalar> out, magnitudes& sums, const cpu::options& opts) {
+  if (reductions.empty()) return;
+  visit(reductions[0].in(), [&]<class T>(std::type_identity<T>) {
     const stored_at<T, false> one{x, y};
     const stored_at<T, true> two{x, y};
     std::vector<cpu::own_fold> own;
     if (p.n > 0) {
       if constexpr (!std::is_integral_v<T>)
-        if (any_needs(all, needs::numbers))
+        if (any_needs(reductions, needs::numbers))
           own.push_back(detail::own_fold_of<of_numbers>(one, &sums.numbers));
-      if (any_needs(all, needs::products))
+      if (any_needs(reductions, needs::products))
         own.push_back(detail::own_fold_of<of_products>(two, &sums.products));
       if constexpr (std::is_integral_v<T> && sizeof(T) == 8)
-        if (any_needs(all, needs::extents))
+        if (any_needs(reductions, needs::extents))
           own.push_back(detail::own_fold_of<of_extents>(two, &sums.extents));
     }
-    p.own = own;
-    p.element = sizeof(T) * (y ? 2 : 1);
-    cpu::reduce(p, out, how);
+    p.own_folds = own;
+    p.element_bytes = sizeof(T) * (y ? 2 : 1);
+    cpu::reduce(p, out, opts);
   });
 }
 
@@ -220,51 +221,53 @@ class bounding {
 
  private:
   static detail::terms_error<upper> terms(method_id m, std::size_t n, upper size,
-                                          const detail::term_arithmetic& how, dtype acc) {
+                                          const detail::term_arithmetic& arithmetic, dtype acc) {
     const format f = format_of(acc);
-    return detail::terms_bound(m, n, size, how, upper(f.u), upper(f.eta),
+    return detail::terms_bound(m, n, size, arithmetic, upper(f.u), upper(f.eta),
                                [&](std::uint64_t k) { return g(f.u, k); });
   }
-  detail::terms_error<upper> terms(upper size, const detail::term_arithmetic& how) const {
-    return terms(*r_.method(), n_, size, how, r_.acc());
+  detail::terms_error<upper> terms(upper size, const detail::term_arithmetic& arithmetic) const {
+    return terms(*r_.method(), n_, size, arithmetic, r_.acc());
   }
-  detail::term_arithmetic how() const { return detail::arithmetic_of(r_.op(), r_.in(), r_.acc()); }
+  detail::term_arithmetic arithmetic() const {
+    return detail::arithmetic_of(r_.op(), r_.in(), r_.acc());
+  }
 
   // Terms that are not negative add up to S, and S is off by at most its error bound, a S + b for
   // some a and b: so that S is at most (sum + b) / (1 - a), and 1 / S at most (1 + a) / (sum - b).
-  static upper recovered(upper sum, const detail::terms_error<upper>& of_one,
-                         const detail::terms_error<upper>& of_none) {
-    return over(sum + of_none.bound, less(1, of_one.bound));
+  static upper recovered(upper sum, const detail::terms_error<upper>& relative,
+                         const detail::terms_error<upper>& absolute) {
+    return over(sum + absolute.bound, less(1, relative.bound));
   }
   // In f64, by tree, as it was done beside the result.
-  struct beside {
-    upper most, inverse;
+  struct true_sum {
+    upper magnitude, inverse;
   };
-  beside from(double sum, detail::term_arithmetic how) const {
-    how.scaled = r_.in() != dtype::f64;  // no product of narrower ones underflows
-    how.lanes_scaled = false;
-    const auto of_one = terms(method_id::tree, n_, upper(1), how, dtype::f64);
-    const auto of_none = terms(method_id::tree, n_, upper(0), how, dtype::f64);
-    return {recovered(upper(sum), of_one, of_none),
-            over(upper(1) + of_one.bound, less(sum, of_none.bound))};
+  true_sum from_computed(double sum, detail::term_arithmetic arithmetic) const {
+    arithmetic.scaled = r_.in() != dtype::f64;  // no product of narrower ones underflows
+    arithmetic.lanes_scaled = false;
+    const auto relative = terms(method_id::tree, n_, upper(1), arithmetic, dtype::f64);
+    const auto absolute = terms(method_id::tree, n_, upper(0), arithmetic, dtype::f64);
+    return {recovered(upper(sum), relative, absolute),
+            over(upper(1) + relative.bound, less(sum, absolute.bound))};
   }
 
   // What the terms' errors are proportional to, added up.
   upper size() const {
     const auto in_f64 = detail::arithmetic_of(r_.op(), r_.in(), dtype::f64);
     switch (needs_of(r_)) {
-      case needs::all: return from(sums_.all, in_f64).most;
-      case needs::numbers: return from(sums_.numbers.sum, in_f64).most;
-      case needs::products: return from(sums_.products.xy, in_f64).most;
+      case needs::norm_l1: return from_computed(sums_.norm_l1, in_f64).magnitude;
+      case needs::numbers: return from_computed(sums_.numbers.sum, in_f64).magnitude;
+      case needs::products: return from_computed(sums_.products.xy, in_f64).magnitude;
       case needs::extents:
         // Two elements are rounded, and their sum.
-        return r_.op() == op_id::mae ? from(sums_.extents.sum, {2}).most
-                                     : from(sums_.extents.squares, {4, true}).most;
+        return r_.op() == op_id::mae ? from_computed(sums_.extents.sum, {2}).magnitude
+                                     : from_computed(sums_.extents.squares, {4, true}).magnitude;
       default: break;
     }
     upper sum = upper(value_) + rounding();
     if (divides()) sum = sum * upper(count_);
-    return recovered(sum, terms(upper(1), how()), terms(upper(0), how()));
+    return recovered(sum, terms(upper(1), arithmetic()), terms(upper(0), arithmetic()));
   }
 
   bool divides() const {
@@ -286,7 +289,7 @@ class bounding {
 
   // Of the terms' sum.
   upper before_rounding(upper size) const {
-    const auto error = terms(size, how());
+    const auto error = terms(size, arithmetic());
     // Plain sums that overflow are not finite. Error-free transformations are not free of errors
     // then.
     const bool fits =
@@ -311,7 +314,7 @@ class bounding {
   }
 
   upper norm() const {
-    detail::term_arithmetic squares = how();
+    detail::term_arithmetic squares = arithmetic();
     const bool scaled = r_.in() == dtype::f64;
     if (scaled)
       squares.scaled = true;
@@ -325,8 +328,8 @@ class bounding {
 
   upper largest() const {
     const dtype exact = is_float(r_.in()) ? r_.in() : r_.acc();
-    const format from = format_of(exact), to = format_of(r_.out());
-    const bool holds = to.u <= from.u && to.limit >= from.limit;
+    const format source = format_of(exact), target = format_of(r_.out());
+    const bool holds = target.u <= source.u && target.limit >= source.limit;
     const upper last = holds ? upper(0) : one_rounding();
     if (!detail::conversion_rounds(r_.in(), r_.acc())) return last;
     return upper(u64) * (upper(value_) + last) + last;
@@ -337,10 +340,12 @@ class bounding {
   // most (D + |q| t) / (1 - 2 t).
   upper cosine() const {
     const auto in_f64 = detail::arithmetic_of(r_.op(), r_.in(), dtype::f64);
-    const beside xx = from(sums_.products.xx, in_f64), yy = from(sums_.products.yy, in_f64),
-                 xy = from(sums_.products.xy, in_f64);
-    const auto squares_x = terms(xx.most, how()), squares_y = terms(yy.most, how()),
-               dot = terms(xy.most, how());
+    const true_sum xx = from_computed(sums_.products.xx, in_f64),
+                   yy = from_computed(sums_.products.yy, in_f64),
+                   xy = from_computed(sums_.products.xy, in_f64);
+    const auto squares_x = terms(xx.magnitude, arithmetic()),
+               squares_y = terms(yy.magnitude, arithmetic()),
+               dot = terms(xy.magnitude, arithmetic());
     const upper vanishing =
         upper(count_) * upper(0x1p-100);  // what underflows where lanes are scaled
     const auto norm_error = [&](const detail::terms_error<upper>& e, upper inverse) {
@@ -351,10 +356,10 @@ class bounding {
     const upper inverse = root(xx.inverse) * root(yy.inverse);
     if (!(inverse.v < infinity) || !(t.v < 0.25)) return upper(infinity);
     const upper last = rounding_from_f64(), rounded = upper(value_) + last;
-    const upper of_quotient = upper(u64) * rounded + half_step_f64, q = rounded + of_quotient;
+    const upper quotient_error = upper(u64) * rounded + half_step_f64, q = rounded + quotient_error;
     // dot is rounded to a double: by u64 of that, which over the norms is q (1 + t) at most.
     const upper d = dot.bound * inverse + vanishing + upper(u64) * (q + q * t);
-    return over(d + q * t, less(1, t + t)) + of_quotient + last;
+    return over(d + q * t, less(1, t + t)) + quotient_error + last;
   }
 
   const reduction& r_;
@@ -377,54 +382,54 @@ BITFOLD_OPAQUE double bound_of(const reduction& r, std::size_t n, scalar value,
   return std::isnan(bound) ? infinity : bound;
 }
 
-std::vector<bounded> bounded_by(std::span<const reduction> all, std::size_t n,
+std::vector<bounded> bounded_by(std::span<const reduction> reductions, std::size_t n,
                                 const std::vector<scalar>& values, magnitudes sums) {
   const detail::fp_environment guard;
-  if (values.size() > all.size()) store_scalar(values.back(), &sums.all);
+  if (values.size() > reductions.size()) store_scalar(values.back(), &sums.norm_l1);
   std::vector<bounded> results;
-  for (std::size_t k = 0; k < all.size(); ++k)
-    results.push_back({values[k], bound_of(all[k], n, values[k], sums)});
+  for (std::size_t k = 0; k < reductions.size(); ++k)
+    results.push_back({values[k], bound_of(reductions[k], n, values[k], sums)});
   return results;
 }
 
 }  // namespace
 
-std::vector<bounded> cpu::reduce_with_bounds(std::span<const reduction> all, const void* x,
-                                             const void* y, std::size_t n, const options& how) {
-  const std::vector<reduction> with = with_norm(all);
-  std::vector<scalar> values(with.size());
+std::vector<bounded> cpu::reduce_with_bounds(std::span<const reduction> reductions, const void* x,
+                                             const void* y, std::size_t n, const options& opts) {
+  const std::vector<reduction> extended = with_norm(reductions);
+  std::vector<scalar> values(extended.size());
   magnitudes sums;
   pass p;
   p.n = n;
-  p.all = with;
+  p.reductions = extended;
   p.x = x;
   p.y = y;
-  run(p, all, x, y, values, sums, how);
-  return bounded_by(all, n, values, sums);
+  run(p, reductions, x, y, values, sums, opts);
+  return bounded_by(reductions, n, values, sums);
 }
 
 bounded cpu::reduce_with_bound(const reduction& r, const void* x, const void* y, std::size_t n,
-                               const options& how) {
-  return reduce_with_bounds({&r, 1}, x, y, n, how)[0];
+                               const options& opts) {
+  return reduce_with_bounds({&r, 1}, x, y, n, opts)[0];
 }
 bounded cpu::reduce_with_bound(const reduction& r, const void* data, std::size_t n,
-                               const options& how) {
-  return reduce_with_bound(r, data, nullptr, n, how);
+                               const options& opts) {
+  return reduce_with_bound(r, data, nullptr, n, opts);
 }
 
-bounded result_with_bound(const totals& of, std::size_t k) {
-  return bounded_by({&of.reductions().at(k), 1}, of.count(), {of.result(k)}, magnitudes())[0];
+bounded result_with_bound(const totals& sums, std::size_t k) {
+  return bounded_by({&sums.reductions().at(k), 1}, sums.count(), {sums.result(k)}, magnitudes())[0];
 }
 
-std::vector<bounded> cuda::reduce_host_with_bounds(std::span<const reduction> all, const void* x,
-                                                   const void* y, std::size_t n, int device,
-                                                   const launch& shape) {
-  const std::vector<scalar> values = reduce_host(with_norm(all), x, y, n, device, shape);
+std::vector<bounded> cuda::reduce_host_with_bounds(std::span<const reduction> reductions,
+                                                   const void* x, const void* y, std::size_t n,
+                                                   int device, const launch& shape) {
+  const std::vector<scalar> values = reduce_host(with_norm(reductions), x, y, n, device, shape);
   magnitudes sums;
   cpu::pass p;
   p.n = n;
-  run(p, all, x, y, {}, sums, {});
-  return bounded_by(all, n, values, sums);
+  run(p, reductions, x, y, {}, sums, {});
+  return bounded_by(reductions, n, values, sums);
 }
 
 }  // namespace bitfold

@@ -59,12 +59,12 @@ scalar as_scalar(Out v) {
   return {dtype_of<Out>, arith::bit_cast<bits>(v)};
 }
 
-/// The result of a settled state of n elements.
+/// The result of a partial of n elements.
 template <class Chosen, class S>
 scalar finished(const reduction& r, const S& s, order::index n) {
   return visit(r.out(), [&]<class Out>(std::type_identity<Out>) -> scalar {
     if constexpr (gives<Chosen::types, typename Chosen::accumulator, Out>()) {
-      return as_scalar(Chosen::fold::template finish<Out>(s, fold::finishing{n, r.ddof()}));
+      return as_scalar(Chosen::fold::template finish<Out>(s, fold::finish_parameters{n, r.ddof()}));
     } else {
       return {};  // not reached: make_reduction gave it a type that it can have
     }

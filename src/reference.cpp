@@ -36,7 +36,7 @@ scalar count_distinct(dtype t, const void* data, std::uint64_t n) {
 
 scalar add_exactly(const reduction& r, const void* x, const void* y, std::uint64_t n) {
   detail::exact_sums sums({&r, 1});
-  for (auto& s : sums.each())
+  for (auto& s : sums.sums())
     visit(s.what, [&](auto what) {
       visit(r.in(), [&]<class T>(std::type_identity<T>) {
         auto& sum = *reinterpret_cast<exact::sum_of<T, what>*>(s.state);
@@ -55,14 +55,14 @@ BITFOLD_OPAQUE scalar run_over(const reduction& r, const void* x, const void* y,
   using F = typename Chosen::fold;
   using A = typename Chosen::accumulator;
   const auto s = detail::walk<F>(n, [&](std::uint64_t i) {
-    if constexpr (F::takes == fold::input::two)
+    if constexpr (F::element == fold::element_kind::pair)
       return fold::pair_of<A>{get(x, i), get(y, i)};
-    else if constexpr (F::takes == fold::input::placed)
-      return fold::placed_at<A, std::int64_t>{get(x, i), static_cast<std::int64_t>(i)};
+    else if constexpr (F::element == fold::element_kind::indexed)
+      return fold::indexed_element<A, std::int64_t>{get(x, i), static_cast<std::int64_t>(i)};
     else
       return get(x, i);
   });
-  return detail::finished<Chosen>(r, F::template settle<A>(s, 0), n);
+  return detail::finished<Chosen>(r, F::template rebase<A>(s, 0), n);
 }
 
 template <class Chosen>
@@ -80,7 +80,7 @@ scalar run_typed(const reduction& r, const void* x, const void* y, std::uint64_t
   // compile.
   if constexpr (Chosen::fold::ordering == ordering::sorted)
     return count_distinct(r.in(), x, n);
-  else if constexpr (Chosen::fold::ordering == ordering::any)
+  else if constexpr (Chosen::fold::ordering == ordering::independent)
     return add_exactly(r, x, y, n);
   else if constexpr (Chosen::fold::ordering == ordering::sequential)
     return by_type([&]<class T>(std::type_identity<T>) {
@@ -201,7 +201,8 @@ void reference(const reduction& r, const view& x, const view* y, std::span<const
 }
 
 std::string print_order(std::uint64_t n, method_id method, order_format format) {
-  if (info(method).ordering == ordering::any) return "any order: there is no tree to show\n";
+  if (info(method).ordering == ordering::independent)
+    return "any order: there is no tree to show\n";
   const std::uint64_t most = max_printed(method);
   if (n > most)
     throw error(errc::usage, "n: " + std::to_string(n) +

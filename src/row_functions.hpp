@@ -25,8 +25,8 @@ struct statistics {
 template <class A>
 using bits_of = std::conditional_t<sizeof(A) == 4, std::uint32_t, std::uint64_t>;
 template <class A>
-BITFOLD_HD inline bits_of<A> mask(bool yes) {
-  return yes ? ~bits_of<A>(0) : bits_of<A>(0);
+BITFOLD_HD inline bits_of<A> mask(bool condition) {
+  return condition ? ~bits_of<A>(0) : bits_of<A>(0);
 }
 /// Below it exp(x) is less than half the smallest number.
 template <class A>
@@ -35,8 +35,8 @@ inline constexpr A exp_vanishes = std::is_same_v<A, float> ? -104 : -746;
 /// factors chosen by a condition, and squares of small numbers take a CPU long.
 template <class A>
 BITFOLD_HD inline A squared_where(bool wanted, A x) {
-  const bits_of<A> where = mask<A>(wanted), factor = (arith::bit_cast<bits_of<A>>(x) & where) |
-                                                     (arith::bit_cast<bits_of<A>>(A(1)) & ~where);
+  const bits_of<A> bits = mask<A>(wanted), factor = (arith::bit_cast<bits_of<A>>(x) & bits) |
+                                                    (arith::bit_cast<bits_of<A>>(A(1)) & ~bits);
   return arith::mul(x, arith::bit_cast<A>(factor));
 }
 template <class A>
@@ -78,13 +78,13 @@ BITFOLD_HD A inverse_root(A x, double eps) {
   return arith::div(A(1), arith::sqrt(arith::add(x, static_cast<A>(eps))));
 }
 /// Rows are not longer than this, so that n is a float, and sum / n is rounded once.
-inline constexpr order::index most_elements = order::index{1} << 24;
+inline constexpr order::index max_elements = order::index{1} << 24;
 template <class A>
 BITFOLD_HD A over(A sum, order::index n) {
   return arith::div(sum, static_cast<A>(n));
 }
 
-using sum_of_first = fold::additive<method::tree, fold::itself>;
+using sum_of_first = fold::additive<method::tree, fold::identity>;
 using sum_of_products = fold::additive<method::tree, fold::times>;
 
 /// What functions have in common. Fold: what is folded of a row, whose state `finish` takes: the
@@ -94,10 +94,10 @@ struct function {
   using folded = Fold;
   static constexpr std::array<op_id, sizeof...(Ops)> ops{Ops...};
   static constexpr bool
-      alone = false,   // an element's result is of that element: nothing is folded, and rows mean
-                       // nothing
-      two = false,     // y
-      affine = false,  // w, and b where it is centred
+      elementwise = false,  // an element's result is of that element: nothing is folded, and rows
+                            // mean nothing
+      takes_y = false,      // y
+      affine = false,       // w, and b where it is centred
       writes = false, reads = false,  // rstd, and the mean where it is centred
       centred = false,
       exp_of_y = false;  // value takes exp of y; <A, true>: which is not below its floor, nor NaN
@@ -117,19 +117,19 @@ struct function_of_sum : function<Fold, Op> {
 
 struct softmax : function<op::logsumexp_fold, op_id::softmax_denominator> {
   template <class A>
-  BITFOLD_HD static A of(const element<A>& e, const statistics<A>&) {
+  BITFOLD_HD static A operand(const element<A>& e, const statistics<A>&) {
     return e.x;
   }
   /// The sum of exp(x - the largest); NaN where that is infinite or NaN.
   template <class A>
   BITFOLD_HD static A denominator(const op::logsumexp_fold::state<A>& s) {
-    return arith::add(s.sum, arith::sub(s.most, s.most));
+    return arith::add(s.sum, arith::sub(s.max, s.max));
   }
   // a: the largest element; b: 1 / the sum of exp(x - a).
   template <class A>
   BITFOLD_HD static statistics<A> finish(const op::logsumexp_fold::state<A>& s, order::index,
                                          double, const statistics<A>&) {
-    return {s.most, arith::div(A(1), denominator(s))};
+    return {s.max, arith::div(A(1), denominator(s))};
   }
   template <class A>
   BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
@@ -148,7 +148,7 @@ struct log_softmax : softmax {
   BITFOLD_HD static statistics<A> finish(const op::logsumexp_fold::state<A>& s, order::index,
                                          double, const statistics<A>&) {
     const A sum = denominator(s);
-    return {s.most,
+    return {s.max,
             sum == sum ? static_cast<A>(arith::log_from_one(static_cast<double>(sum))) : sum};
   }
   template <class A>
@@ -158,9 +158,9 @@ struct log_softmax : softmax {
 };
 
 struct softmax_backward : function_of_sum<sum_of_products, op_id::dot> {
-  static constexpr bool two = true, takes_as_stored = true;
+  static constexpr bool takes_y = true, takes_as_stored = true;
   template <class A>
-  BITFOLD_HD static fold::pair_of<A> of(const element<A>& e, const statistics<A>&) {
+  BITFOLD_HD static fold::pair_of<A> operand(const element<A>& e, const statistics<A>&) {
     return {e.x, e.y};
   }
   template <class A>
@@ -170,9 +170,9 @@ struct softmax_backward : function_of_sum<sum_of_products, op_id::dot> {
 };
 
 struct log_softmax_backward : function_of_sum<sum_of_first, op_id::sum> {
-  static constexpr bool two = true, exp_of_y = true;
+  static constexpr bool takes_y = true, exp_of_y = true;
   template <class A>
-  BITFOLD_HD static A of(const element<A>& e, const statistics<A>&) {
+  BITFOLD_HD static A operand(const element<A>& e, const statistics<A>&) {
     return e.x;
   }
   template <class A, bool Ordinary = false>
@@ -187,7 +187,7 @@ struct log_softmax_backward : function_of_sum<sum_of_first, op_id::sum> {
 struct layer_norm : function<op::moments<2>, op_id::var> {
   static constexpr bool affine = true, writes = true, centred = true;
   template <class A>
-  BITFOLD_HD static A of(const element<A>& e, const statistics<A>&) {
+  BITFOLD_HD static A operand(const element<A>& e, const statistics<A>&) {
     return e.x;
   }
   // a: the mean; c: what it was rounded by; b: 1 / sqrt(var + eps). Each is computed in f64 and
@@ -221,7 +221,7 @@ struct layer_norm : function<op::moments<2>, op_id::var> {
 struct rms_norm : function_of_sum<fold::additive<method::tree, fold::square>, op_id::sum_squares> {
   static constexpr bool affine = true, writes = true;
   template <class A>
-  BITFOLD_HD static A of(const element<A>& e, const statistics<A>&) {
+  BITFOLD_HD static A operand(const element<A>& e, const statistics<A>&) {
     return e.x;
   }
   template <class A>
@@ -237,9 +237,9 @@ struct rms_norm : function_of_sum<fold::additive<method::tree, fold::square>, op
 
 // Of gradients of norms a and b are the mean and rstd, as saved; c: mean(g w); d: dot(g w, z) / n.
 struct rms_norm_backward : function_of_sum<sum_of_products, op_id::dot> {
-  static constexpr bool two = true, weighted = true, reads = true;
+  static constexpr bool takes_y = true, weighted = true, reads = true;
   template <class A>
-  BITFOLD_HD static fold::pair_of<A> of(const element<A>& e, const statistics<A>& s) {
+  BITFOLD_HD static fold::pair_of<A> operand(const element<A>& e, const statistics<A>& s) {
     return {arith::mul(e.x, e.w), arith::mul(e.y, s.b)};
   }
   template <class A>
@@ -249,37 +249,37 @@ struct rms_norm_backward : function_of_sum<sum_of_products, op_id::dot> {
   }
   template <class A>
   BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
-    const auto [g, z] = of(e, s);
+    const auto [g, z] = operand(e, s);
     return arith::mul(arith::sub(g, arith::mul(z, s.d)), s.b);
   }
 };
 
 struct layer_norm_backward
     : function<fold::both<sum_of_products,
-                          fold::additive<method::tree, fold::one_of_two<fold::itself, true>>>,
+                          fold::additive<method::tree, fold::one_of_two<fold::identity, true>>>,
                op_id::dot, op_id::sum> {
-  static constexpr bool two = true, weighted = true, reads = true, centred = true;
+  static constexpr bool takes_y = true, weighted = true, reads = true, centred = true;
   template <class A>
-  BITFOLD_HD static fold::pair_of<A> of(const element<A>& e, const statistics<A>& s) {
+  BITFOLD_HD static fold::pair_of<A> operand(const element<A>& e, const statistics<A>& s) {
     return {arith::mul(e.x, e.w), arith::mul(arith::sub(e.y, s.a), s.b)};
   }
   template <class A>
-  BITFOLD_HD static statistics<A> finish(const fold::settled<folded, A>& s, order::index n, double,
+  BITFOLD_HD static statistics<A> finish(const fold::partial<folded, A>& s, order::index n, double,
                                          const statistics<A>& saved) {
     return {saved.a, saved.b, over(s.b.sum, n), over(s.a.sum, n)};
   }
   template <class A>
   BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
-    const auto [g, z] = of(e, s);
+    const auto [g, z] = operand(e, s);
     return arith::mul(arith::sub(arith::sub(g, s.c), arith::mul(z, s.d)), s.b);
   }
 };
 
 struct exp
     : function<sum_of_first> {  // which is not folded: kernels' sources have the shape of one
-  static constexpr bool alone = true;
+  static constexpr bool elementwise = true;
   template <class A>
-  BITFOLD_HD static A of(const element<A>& e, const statistics<A>&) {
+  BITFOLD_HD static A operand(const element<A>& e, const statistics<A>&) {
     return e.x;
   }
   template <class A>
@@ -310,8 +310,8 @@ template <class T>
 using accumulator = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 /// Errors (errc::usage, naming the argument): see rows.hpp.
-void check(row_function f, const rows& of, const void* out);
-void check_parameters(row_function f, const rows& of, const void* dw, const void* db);
-void check_segments(const rows& of, const row_segments& by, const void* out);
+void check(row_function f, const rows& input, const void* out);
+void check_parameters(row_function f, const rows& input, const void* dw, const void* db);
+void check_segments(const rows& input, const row_segments& segments, const void* out);
 
 }  // namespace bitfold::row

@@ -84,23 +84,25 @@ struct terms_error {
 /// proportional to, u and eta are the accumulator's, and g(k) is (1 + u)^k - 1.
 template <class N, class G>
 terms_error<N> terms_bound(method_id method, std::uint64_t n, const N& size,
-                           const term_arithmetic& how, const N& u, const N& eta, G g) {
-  const auto k = static_cast<std::uint64_t>(how.roundings);
+                           const term_arithmetic& term, const N& u, const N& eta, G g) {
+  const auto k = static_cast<std::uint64_t>(term.roundings);
   const bool compensated = method == method_id::kahan;
   const N zero(0.0), two(2.0),
-      underflow =
-          how.product && !how.scaled && !how.lanes_scaled ? N(static_cast<double>(n)) * eta : zero;
+      underflow = term.product && !term.scaled && !term.lanes_scaled
+                      ? N(static_cast<double>(n)) * eta
+                      : zero;
   // A scaled product does not underflow, its error may: by half of 2^-1074, of 2^-1022 at least.
-  const N made = g(k + (how.product && (!compensated || how.scaled) ? 1 : 0)) * size;
+  const N term_error = g(k + (term.product && (!compensated || term.scaled) ? 1 : 0)) * size;
   // Of the terms as computed, or of their products before these' errors.
-  const N all = size + made + (how.product ? u * size + underflow : zero);
-  const N plain = g(addition_depth(method, n)) * all;
+  const N magnitude = size + term_error + (term.product ? u * size + underflow : zero);
+  const N plain = g(addition_depth(method, n)) * magnitude;
   // Nothing computed on the way, not even inside two_sum, is larger than this.
-  const N largest = how.scaled || how.lanes_scaled ? zero : two * (all + plain);
-  if (!compensated) return {made + plain + underflow, largest};
-  const N of_products = how.product ? u * all + underflow : zero;
-  return {made + underflow + g(error_depth(n) + (how.product ? 1 : 0)) * (plain + of_products),
-          largest};
+  const N largest = term.scaled || term.lanes_scaled ? zero : two * (magnitude + plain);
+  if (!compensated) return {term_error + plain + underflow, largest};
+  const N product_error = term.product ? u * magnitude + underflow : zero;
+  return {
+      term_error + underflow + g(error_depth(n) + (term.product ? 1 : 0)) * (plain + product_error),
+      largest};
 }
 
 }  // namespace bitfold::detail

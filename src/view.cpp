@@ -11,9 +11,9 @@ namespace {
 }
 
 void check(const view& v, const char* name) {
-  if (v.rank < 0 || v.rank > most_axes)
+  if (v.rank < 0 || v.rank > max_axes)
     refuse(std::string(name) + ".rank",
-           std::to_string(v.rank) + " is not from 0 to " + std::to_string(most_axes));
+           std::to_string(v.rank) + " is not from 0 to " + std::to_string(max_axes));
   for (int k = 0; k < v.rank; ++k)
     if (v.extent[k] < 0)
       refuse(std::string(name) + ".extent[" + std::to_string(k) + "]",
@@ -26,15 +26,15 @@ void check_axis(int axis, int rank) {
 }
 
 // Which axes are reduced.
-std::array<bool, most_axes> marked(std::span<const int> axes, int rank) {
-  std::array<bool, most_axes> is{};
+std::array<bool, max_axes> marked(std::span<const int> axes, int rank) {
+  std::array<bool, max_axes> reduced{};
   for (const int axis : axes) {
     check_axis(axis, rank);
-    if (is[static_cast<std::size_t>(axis)])
+    if (reduced[static_cast<std::size_t>(axis)])
       refuse("axis", std::to_string(axis) + " is given twice");
-    is[static_cast<std::size_t>(axis)] = true;
+    reduced[static_cast<std::size_t>(axis)] = true;
   }
-  return is;
+  return reduced;
 }
 
 // The extents to which both broadcast, as in NumPy: counted from the last axis, 1 or missing goes
@@ -45,11 +45,11 @@ view common_shape(const view& x, const view* y) {
   check(*y, "y");
   view both{x.type, nullptr, std::max(x.rank, y->rank), {}, {}};
   for (int k = 1; k <= both.rank; ++k) {
-    const auto of = [&](const view& v) { return k <= v.rank ? v.extent[v.rank - k] : 1; };
-    if (of(x) != of(*y) && of(x) != 1 && of(*y) != 1)
-      refuse("y", "extents " + std::to_string(of(x)) + " and " + std::to_string(of(*y)) +
+    const auto extent = [&](const view& v) { return k <= v.rank ? v.extent[v.rank - k] : 1; };
+    if (extent(x) != extent(*y) && extent(x) != 1 && extent(*y) != 1)
+      refuse("y", "extents " + std::to_string(extent(x)) + " and " + std::to_string(extent(*y)) +
                       " do not broadcast");
-    both.extent[both.rank - k] = of(x) == 1 ? of(*y) : of(x);
+    both.extent[both.rank - k] = extent(x) == 1 ? extent(*y) : extent(x);
   }
   return both;
 }
@@ -61,23 +61,23 @@ std::int64_t stride_along(const view& v, int k, int rank) {
 }
 
 // Adds an inner axis.
-void append(detail::axes& to, detail::axes::axis a) {
+void append(detail::axes& outer, detail::axes::axis a) {
   if (a.extent == 1) return;
-  if (to.rank > 0) {
-    auto& last = to.each[to.rank - 1];
+  if (outer.rank > 0) {
+    auto& last = outer.dims[outer.rank - 1];
     const auto extent = static_cast<__int128>(a.extent);
     if (last.x == a.x * extent && last.y == a.y * extent) {
       last = {last.extent * a.extent, a.x, a.y};
       return;
     }
   }
-  to.each[to.rank++] = a;
+  outer.dims[outer.rank++] = a;
 }
 
 }  // namespace
 
 view row_major(dtype type, const void* data, std::span<const std::int64_t> extents) {
-  if (extents.size() > most_axes) refuse("extents", std::to_string(extents.size()) + " of them");
+  if (extents.size() > max_axes) refuse("extents", std::to_string(extents.size()) + " of them");
   view v{type, data, static_cast<int>(extents.size()), {}, {}};
   std::copy(extents.begin(), extents.end(), v.extent.begin());
   std::uint64_t stride =
@@ -123,18 +123,18 @@ namespace {
 
 // Neighbouring windows of an axis that have the same elements of the window, from `from` to `to`
 // - 1.
-struct window_run {
-  std::int64_t first, count, from, to;
+struct window_range {
+  std::int64_t first, count, begin, end;
 };
 
-void check_windows(const view& x, std::span<const window> of) {
+void check_windows(const view& x, std::span<const window> per_axis) {
   check(x, "x");
   std::vector<int> along;
-  for (const window& w : of) along.push_back(w.axis);
+  for (const window& w : per_axis) along.push_back(w.axis);
   (void)marked(along, x.rank);
-  if (x.rank + static_cast<int>(of.size()) > most_axes)
-    refuse("windows", "more than " + std::to_string(most_axes) + " axes");
-  for (const window& w : of) {
+  if (x.rank + static_cast<int>(per_axis.size()) > max_axes)
+    refuse("windows", "more than " + std::to_string(max_axes) + " axes");
+  for (const window& w : per_axis) {
     for (const auto& [name, value] :
          {std::pair{"size", w.size}, {"stride", w.stride}, {"dilation", w.dilation}})
       if (value < 1) refuse(std::string("window.") + name, std::to_string(value) + " is below 1");
@@ -145,7 +145,7 @@ void check_windows(const view& x, std::span<const window> of) {
   }
 }
 
-constexpr std::int64_t most_windows = std::int64_t{1} << 60, most_cut_off = 1 << 16;
+constexpr std::int64_t max_windows = std::int64_t{1} << 60, max_cut_off = 1 << 16;
 
 std::int64_t count_of(const window& w, std::int64_t extent) {
   const auto span = static_cast<__int128>(w.size - 1) * w.dilation + 1,
@@ -161,23 +161,23 @@ std::int64_t count_of(const window& w, std::int64_t extent) {
                               text(extent) + padded);
   }
   const __int128 count = (whole - span) / w.stride + 1;
-  if (count > most_windows)
+  if (count > max_windows)
     refuse("window", "more than 2^60 of them along axis " + std::to_string(w.axis));
   return static_cast<std::int64_t>(count);
 }
 
 [[noreturn]] void refuse_cut_off() {
   refuse("window.padding",
-         "with it windows are cut off in more than " + std::to_string(most_cut_off) + " ways");
+         "with it windows are cut off in more than " + std::to_string(max_cut_off) + " ways");
 }
 
-std::vector<window_run> runs_of(const window& w, std::int64_t extent) {
+std::vector<window_range> ranges_of(const window& w, std::int64_t extent) {
   const std::int64_t count = count_of(w, extent);
   const auto up = [](__int128 a, std::int64_t b) { return a > 0 ? (a + b - 1) / b : __int128{0}; };
-  std::vector<window_run> runs;
+  std::vector<window_range> ranges;
   int ways = 0;
   for (std::int64_t k = 0; k < count;) {
-    if (++ways > most_cut_off) refuse_cut_off();
+    if (++ways > max_cut_off) refuse_cut_off();
     const __int128 begin = static_cast<__int128>(k) * w.stride - w.padding, end = extent - begin;
     const __int128 before = up(-begin, w.dilation),
                    to = std::min<__int128>(up(end, w.dilation), w.size),
@@ -190,33 +190,34 @@ std::vector<window_run> runs_of(const window& w, std::int64_t extent) {
     };
     const std::int64_t next =
         std::min(fewer(before, w.padding), fewer(to, static_cast<__int128>(extent) + w.padding));
-    const window_run run{k, next - k, from == to ? 0 : static_cast<std::int64_t>(from),
-                         from == to ? 0 : static_cast<std::int64_t>(to)};
-    if (!runs.empty() && runs.back().from == run.from && runs.back().to == run.to)
-      runs.back().count += run.count;
+    const window_range range{k, next - k, from == to ? 0 : static_cast<std::int64_t>(from),
+                             from == to ? 0 : static_cast<std::int64_t>(to)};
+    if (!ranges.empty() && ranges.back().begin == range.begin && ranges.back().end == range.end)
+      ranges.back().count += range.count;
     else
-      runs.push_back(run);
+      ranges.push_back(range);
     k = next;
   }
-  return runs;
+  return ranges;
 }
 
 // Of each window the elements of one of its runs. (Products of strides that nothing is reached by
 // may be too large.)
-view view_of(const view& x, std::span<const window> of, std::span<const window_run> runs) {
+view view_of(const view& x, std::span<const window> per_axis,
+             std::span<const window_range> ranges) {
   view v = x;
   std::int64_t begin = 0;
-  for (std::size_t k = 0; k < of.size(); ++k) {
-    const window& w = of[k];
-    const window_run& r = runs[k];
-    if (r.count > 0 && r.from < r.to)
+  for (std::size_t k = 0; k < per_axis.size(); ++k) {
+    const window& w = per_axis[k];
+    const window_range& r = ranges[k];
+    if (r.count > 0 && r.begin < r.end)
       begin += static_cast<std::int64_t>(static_cast<__int128>(r.first) * w.stride - w.padding +
-                                         static_cast<__int128>(r.from) * w.dilation) *
+                                         static_cast<__int128>(r.begin) * w.dilation) *
                x.stride[w.axis];
-    v.extent[v.rank] = r.to - r.from;
-    v.stride[v.rank++] = r.to - r.from > 1 && r.count > 0 ? x.stride[w.axis] * w.dilation : 0;
+    v.extent[v.rank] = r.end - r.begin;
+    v.stride[v.rank++] = r.end - r.begin > 1 && r.count > 0 ? x.stride[w.axis] * w.dilation : 0;
     v.extent[w.axis] = r.count;
-    v.stride[w.axis] = r.count > 1 && r.from < r.to ? x.stride[w.axis] * w.stride : 0;
+    v.stride[w.axis] = r.count > 1 && r.begin < r.end ? x.stride[w.axis] * w.stride : 0;
   }
   if (x.data && begin != 0)
     v.data =
@@ -226,64 +227,66 @@ view view_of(const view& x, std::span<const window> of, std::span<const window_r
 
 }  // namespace
 
-view windows(const view& x, std::span<const window> of) {
-  check_windows(x, of);
-  std::vector<window_run> whole;
-  for (const window& w : of) {
+view windows(const view& x, std::span<const window> per_axis) {
+  check_windows(x, per_axis);
+  std::vector<window_range> whole;
+  for (const window& w : per_axis) {
     if (w.padding > 0)
       refuse("window.padding",
              std::to_string(w.padding) + ", and no view is padded; reduce_windows takes it");
-    whole.push_back(runs_of(w, x.extent[w.axis])[0]);
+    whole.push_back(ranges_of(w, x.extent[w.axis])[0]);
   }
-  return view_of(x, of, whole);
+  return view_of(x, per_axis, whole);
 }
 
-std::vector<std::int64_t> windows_extents(const view& x, std::span<const window> of) {
-  check_windows(x, of);
+std::vector<std::int64_t> windows_extents(const view& x, std::span<const window> per_axis) {
+  check_windows(x, per_axis);
   std::vector<std::int64_t> extents(x.extent.begin(), x.extent.begin() + x.rank);
-  for (const window& w : of)
+  for (const window& w : per_axis)
     extents[static_cast<std::size_t>(w.axis)] = count_of(w, x.extent[w.axis]);
   __int128 outputs = 1;
   for (const std::int64_t extent : extents)
-    outputs = std::min<__int128>(outputs * extent, __int128{most_windows} + 1);
-  if (outputs > most_windows && std::count(extents.begin(), extents.end(), 0) == 0)
+    outputs = std::min<__int128>(outputs * extent, __int128{max_windows} + 1);
+  if (outputs > max_windows && std::count(extents.begin(), extents.end(), 0) == 0)
     refuse("x", "more than 2^60 windows");
   return extents;
 }
 
-detail::window_boxes detail::boxes_of(const view& x, std::span<const window> of_any_order) {
-  const view results = row_major(x.type, nullptr, windows_extents(x, of_any_order));
-  std::vector<window> of(of_any_order.begin(),
-                         of_any_order.end());  // the elements of a window come in the array's order
-  std::sort(of.begin(), of.end(), [](const window& a, const window& b) { return a.axis < b.axis; });
+detail::window_boxes detail::boxes_of(const view& x, std::span<const window> in_any_order) {
+  const view results = row_major(x.type, nullptr, windows_extents(x, in_any_order));
+  std::vector<window> per_axis(
+      in_any_order.begin(),
+      in_any_order.end());  // the elements of a window come in the array's order
+  std::sort(per_axis.begin(), per_axis.end(),
+            [](const window& a, const window& b) { return a.axis < b.axis; });
   const auto extents = std::span(results.extent).first(static_cast<std::size_t>(results.rank));
   const bool none = std::count(extents.begin(), extents.end(), 0) > 0;
   __int128 ways = 1;
   window_boxes boxes;
-  std::vector<std::vector<window_run>> runs;
-  for (std::size_t k = 0; k < of.size(); ++k) {
+  std::vector<std::vector<window_range>> ranges;
+  for (std::size_t k = 0; k < per_axis.size(); ++k) {
     boxes.reduced.push_back(x.rank + static_cast<int>(k));
-    runs.push_back(
-        none ? std::vector{window_run{0, extents[static_cast<std::size_t>(of[k].axis)], 0, 0}}
-             : runs_of(of[k], x.extent[of[k].axis]));
-    ways *= static_cast<__int128>(runs.back().size());
-    if (ways > most_cut_off) refuse_cut_off();
+    ranges.push_back(none ? std::vector{window_range{
+                                0, extents[static_cast<std::size_t>(per_axis[k].axis)], 0, 0}}
+                          : ranges_of(per_axis[k], x.extent[per_axis[k].axis]));
+    ways *= static_cast<__int128>(ranges.back().size());
+    if (ways > max_cut_off) refuse_cut_off();
   }
-  std::vector<std::size_t> digit(of.size());
+  std::vector<std::size_t> digit(per_axis.size());
   for (bool more = true; more;) {
-    std::vector<window_run> chosen;
+    std::vector<window_range> chosen;
     window_box box{{}, 0, {}};
-    for (std::size_t k = 0; k < of.size(); ++k) {
-      chosen.push_back(runs[k][digit[k]]);
-      box.first += static_cast<std::uint64_t>(chosen[k].first * results.stride[of[k].axis]);
+    for (std::size_t k = 0; k < per_axis.size(); ++k) {
+      chosen.push_back(ranges[k][digit[k]]);
+      box.first += static_cast<std::uint64_t>(chosen[k].first * results.stride[per_axis[k].axis]);
     }
-    box.x = view_of(x, of, chosen);
+    box.x = view_of(x, per_axis, chosen);
     for (int a = 0; a < x.rank; ++a)
-      append(box.places, {static_cast<std::uint64_t>(box.x.extent[a]), results.stride[a], 0});
-    boxes.each.push_back(box);
+      append(box.results, {static_cast<std::uint64_t>(box.x.extent[a]), results.stride[a], 0});
+    boxes.boxes.push_back(box);
     more = false;
-    for (std::size_t k = of.size(); k-- > 0 && !more;) {
-      more = ++digit[k] < runs[k].size();
+    for (std::size_t k = per_axis.size(); k-- > 0 && !more;) {
+      more = ++digit[k] < ranges[k].size();
       if (!more) digit[k] = 0;
     }
   }

@@ -96,7 +96,7 @@ TEST_CASE("no thread count moves a bit") {
       const auto data = test::make_data(t, k, longest, 2);
       for (std::size_t n : {longest, longest / 3, longest - order::leaf - 1})
         for (const auto& m : all_methods) {
-          if (m.ordering == ordering::any) continue;  // tests/exact_method_test.cpp has it
+          if (m.ordering == ordering::independent) continue;  // tests/exact_method_test.cpp has it
           const reduction r = make_reduction(op_id::sum, m.id, t);
           const scalar want = reference(r, data.data(), n);
           for (const int threads : test::thread_counts) {
@@ -260,9 +260,9 @@ TEST_CASE("the caller's floating-point environment does not show and is left as 
               const unsigned before = (_mm_getcsr() & ~0x8040u) | flush;
               _mm_setcsr(before);
 #endif
-              const cpu::options how{.threads = threads, .target = forced_target};
-              const scalar got = cpu::reduce(r, data.data(), n, how);
-              const scalar small = cpu::reduce(r, subnormals.data(), 1000, how);
+              const cpu::options opts{.threads = threads, .target = forced_target};
+              const scalar got = cpu::reduce(r, data.data(), n, opts);
+              const scalar small = cpu::reduce(r, subnormals.data(), 1000, opts);
               const scalar slow = reference(r, subnormals.data(), 1000);
 #if defined(__x86_64__)
               const unsigned after = _mm_getcsr();
@@ -330,25 +330,26 @@ TEST_CASE("no call leaves a flag of the floating-point environment") {
     for (const auto method : methods_of(op))
       for (const dtype in : {dtype::f32, dtype::f64}) {
         CAPTURE(name(op), method ? name(*method) : "", name(in));
-        const cpu::options how{.target = forced_target};
+        const cpu::options opts{.target = forced_target};
         const reduction r = make_reduction(op, method, in);
         const void* const x =
             in == dtype::f32 ? static_cast<const void*>(floats.data()) : doubles.data();
         const void* const y = info(op).inputs == 2 ? x : nullptr;
-        clean("flat", [&] { cpu::reduce(r, x, y, n, how); });
+        clean("flat", [&] { cpu::reduce(r, x, y, n, opts); });
         clean("reference", [&] { reference(r, x, y, n); });
         std::vector<double> results(n);
         void* const out[] = {results.data()};
         const view v = row_major(in, x, {static_cast<std::int64_t>(n)});
         const int axis[] = {0};
-        clean("along an axis", [&] { cpu::reduce({&r, 1}, v, y ? &v : nullptr, axis, out, how); });
-        clean("along none",
-              [&] { cpu::reduce({&r, 1}, v, y ? &v : nullptr, std::span<const int>(), out, how); });
+        clean("along an axis", [&] { cpu::reduce({&r, 1}, v, y ? &v : nullptr, axis, out, opts); });
+        clean("along none", [&] {
+          cpu::reduce({&r, 1}, v, y ? &v : nullptr, std::span<const int>(), out, opts);
+        });
         const std::int64_t offsets[] = {0, 2, 5}, keys[] = {0, 1, 0, 1, 1};
-        clean("segments", [&] { cpu::reduce_segments({&r, 1}, x, y, n, offsets, out, how); });
-        clean("by key", [&] { cpu::reduce_by_key({&r, 1}, x, y, keys, 2, out, how); });
+        clean("segments", [&] { cpu::reduce_segments({&r, 1}, x, y, n, offsets, out, opts); });
+        clean("by key", [&] { cpu::reduce_by_key({&r, 1}, x, y, keys, 2, out, opts); });
         if (has_error_bound(op, method.value_or(method_id::tree)))
-          clean("with a bound", [&] { cpu::reduce_with_bound(r, x, y, n, how); });
+          clean("with a bound", [&] { cpu::reduce_with_bound(r, x, y, n, opts); });
         if (method == method_id::exact) {
           totals t({r});
           clean("totals", [&] {
@@ -497,7 +498,7 @@ std::string golden_text(bool by_reference) {
         const auto data = test::make_data(t, k, n, n);
         for (const auto& m : all_methods)
           for (dtype acc : {dtype::f32, dtype::f64}) {
-            if (m.ordering == ordering::any) continue;  // no order's bits
+            if (m.ordering == ordering::independent) continue;  // no order's bits
             if (is_float(t) ? acc < t : acc == dtype::f64 || m.id != method_id::tree) continue;
             const auto r = make_reduction(op_id::sum, m.id, t,
                                           is_float(t) ? std::optional(acc) : std::nullopt);

@@ -213,18 +213,18 @@ TEST_CASE("exact: no order, thread count or company moves a bit") {
                                 : cpu::reduce(r, x.data(), second(r, y.data()), half,
                                               {.threads = 1, .target = forced_target}));
         for (const int threads : {1, 2, 3, 7, 64}) {
-          const cpu::options how{.threads = threads, .target = forced_target};
+          const cpu::options opts{.threads = threads, .target = forced_target};
           const std::string what = std::string(kind) + " threads=" + std::to_string(threads);
           for (std::size_t k = 0; k < together.size(); ++k)
             if (together[k].method() == method_id::exact)
-              same(cpu::reduce(together[k], x.data(), second(together[k], y.data()), n, how),
+              same(cpu::reduce(together[k], x.data(), second(together[k], y.data()), n, opts),
                    ordered[k], together[k], n, what);
           std::vector<scalar> got(together.size());
-          cpu::reduce(together, x.data(), inputs == 2 ? y.data() : nullptr, half, got, how);
+          cpu::reduce(together, x.data(), inputs == 2 ? y.data() : nullptr, half, got, opts);
           for (std::size_t k = 0; k < together.size(); ++k)
             if (together[k].method() != method_id::exact)
               same(got[k], ordered[k], together[k], half, what + " together");
-          cpu::reduce(together, x.data(), inputs == 2 ? y.data() : nullptr, n, got, how);
+          cpu::reduce(together, x.data(), inputs == 2 ? y.data() : nullptr, n, got, opts);
           for (std::size_t k = 0; k < together.size(); ++k)
             if (together[k].method() == method_id::exact)
               same(got[k], ordered[k], together[k], n, what + " together");
@@ -262,13 +262,13 @@ TEST_CASE("exact: totals of pieces, and of totals") {
         std::vector<totals> parts(3, totals(all));
         for (std::size_t i = 0; i < n;) {
           const std::size_t here = std::min<std::size_t>(next() % (next() % 8 ? 3000 : n), n - i);
-          const cpu::options how{.threads = static_cast<int>(next() % 4), .target = forced_target};
+          const cpu::options opts{.threads = static_cast<int>(next() % 4), .target = forced_target};
           totals& t = parts[next() % 3];
           const auto a = std::span(x).subspan(i, here), b = std::span(y).subspan(i, here);
           if (inputs == 1)
-            t.template add<T>(a, how);
+            t.template add<T>(a, opts);
           else
-            t.template add<T>(a, b, how);
+            t.template add<T>(a, b, opts);
           i += here;
         }
         parts[1].merge(parts[2]);

@@ -528,12 +528,12 @@ TEST_CASE("cells have room for what they promise") {
   const float top = std::numeric_limits<float>::max();
   static cpu::cells_by_exponent<float> e;
   static cpu::cells<float, 1> into;
-  fill(e, e.most, [&](auto& to) { to.add(static_cast<std::uint32_t>(bits_of(-top))); });
+  fill(e, e.max, [&](auto& to) { to.add(static_cast<std::uint32_t>(bits_of(-top))); });
   e.add_to(into);
   exact::sum<float> sum, one, all;
   into.add_to(sum);
   exact::deposit<term::element>(one, -top);
-  for (std::size_t n = e.most; n; n >>= 1) {
+  for (std::size_t n = e.max; n; n >>= 1) {
     if (n & 1) all.merge(one);
     one.merge(exact::sum<float>(one));
   }
@@ -541,13 +541,13 @@ TEST_CASE("cells have room for what they promise") {
 
   const auto doubles = [&](auto& d) {
     cpu::cells<double, 1> to;
-    fill(d, d.most, [&](auto& e) { e.add(static_cast<std::uint64_t>(bits_of(-largest))); });
+    fill(d, d.max, [&](auto& e) { e.add(static_cast<std::uint64_t>(bits_of(-largest))); });
     d.add_to(to);
     to.flags = exact::something_else;
     exact::sum<double> many, once;
     to.add_to(many);
     exact::deposit<term::element>(once, -largest);
-    for (std::size_t n = d.most; n > 1; n >>= 1) once.merge(exact::sum<double>(once));
+    for (std::size_t n = d.max; n > 1; n >>= 1) once.merge(exact::sum<double>(once));
     REQUIRE(same_value(many, once));
   };
   static cpu::cells_of_doubles<0> apart;

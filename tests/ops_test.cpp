@@ -116,8 +116,8 @@ TEST_CASE("ops: no thread count moves a bit, and several in one pass have the bi
 
 TEST_CASE("count_distinct: of all there are, and of many") {
   const auto count = [](dtype t, const void* x, std::size_t n, int threads) {
-    const cpu::options how{.threads = threads, .target = forced_target};
-    return cpu::reduce(make_reduction(op_id::count_distinct, {}, t), x, n, how).bits;
+    const cpu::options opts{.threads = threads, .target = forced_target};
+    return cpu::reduce(make_reduction(op_id::count_distinct, {}, t), x, n, opts).bits;
   };
   std::vector<std::uint16_t> halves(3 << 16);
   for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<std::uint16_t>(i * 40503);

@@ -159,7 +159,7 @@ std::set<std::pair<op_id, std::optional<method_id>>> accompanied;
 template <class T, int Inputs = 1, class... Op>
 void compare_company(const Op&... op) {
   constexpr dtype t = dtype_of<T>;
-  const reduction all[] = {op.template of<T>()...};
+  const reduction all[] = {op.template reduction_of<T>()...};
   for (const reduction& r : all) accompanied.insert({r.op(), r.method()});
   for (const test::kind kind : {test::kind::near_one, test::kind::special}) {
     const auto data = test::make_data(t, kind, 18'000, 31);

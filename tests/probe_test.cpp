@@ -18,15 +18,15 @@ const auto by_reference = [](const reduction& r, const void* data, std::size_t n
   return reference(r, data, n);
 };
 
-auto by_cpu(cpu::options how) {
-  return [how](const reduction& r, const void* data, std::size_t n) {
-    return cpu::reduce(r, data, n, how);
+auto by_cpu(cpu::options opts) {
+  return [opts](const reduction& r, const void* data, std::size_t n) {
+    return cpu::reduce(r, data, n, opts);
   };
 }
 
-auto in_a_batch_of_three(bool columns, cpu::options how) {
+auto in_a_batch_of_three(bool columns, cpu::options opts) {
   return in_a_batch(3, columns, [=](const reduction& r, const view& x, int axis, std::byte* out) {
-    cpu::reduce(r, x, std::array{axis}, out, how);
+    cpu::reduce(r, x, std::array{axis}, out, opts);
   });
 }
 

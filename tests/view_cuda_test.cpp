@@ -446,7 +446,7 @@ TEST_CASE("cuda windows: any shape, padding and layout, every operation") {
   int in_several_boxes = 0;
   for (int round = 0; round < 120; ++round) {
     const test::windows_case c = test::random_windows(next);
-    in_several_boxes += detail::boxes_of(c.of.x(), c.windows).each.size() > 1;
+    in_several_boxes += detail::boxes_of(c.of.x(), c.windows).boxes.size() > 1;
     test::check_case(c, [](const test::windows_case& s) { return differing(s); });
   }
   CHECK(in_several_boxes > 10);

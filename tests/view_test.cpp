@@ -65,12 +65,12 @@ std::string differing(const test::lists_case& c) {
     const auto all = test::reductions_for(c.type, c.two, test::some_are_empty(own_x));
     const auto run = [&](std::span<const reduction> some, int threads) {
       results got = test::room_for(some, c.outputs());
-      const cpu::options how{.threads = threads, .target = forced_target};
+      const cpu::options opts{.threads = threads, .target = forced_target};
       const void* const second = c.two ? y.data() : nullptr;
       if (by_key)
-        cpu::reduce_by_key(some, x.data(), second, keys, c.outputs(), pointers_to(got), how);
+        cpu::reduce_by_key(some, x.data(), second, keys, c.outputs(), pointers_to(got), opts);
       else
-        cpu::reduce_segments(some, x.data(), second, c.n(), offsets, pointers_to(got), how);
+        cpu::reduce_segments(some, x.data(), second, c.n(), offsets, pointers_to(got), opts);
       return got;
     };
     const auto found =
@@ -303,7 +303,7 @@ TEST_CASE("windows: any shape, padding and layout, every operation") {
   int in_several_boxes = 0, empty = 0;
   for (int round = 0; round < (test::sanitized ? 60 : 250); ++round) {
     const test::windows_case c = test::random_windows(next);
-    in_several_boxes += detail::boxes_of(c.of.x(), c.windows).each.size() > 1;
+    in_several_boxes += detail::boxes_of(c.of.x(), c.windows).boxes.size() > 1;
     empty += test::some_are_empty(c.elements());
     test::check_case(c, [](const test::windows_case& s) { return differing(s); });
   }

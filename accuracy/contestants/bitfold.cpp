@@ -19,7 +19,7 @@ bool is_default(const reduction& r) {
 
 contestant_info info_of(const reduction& r, const char* device) {
   const bitfold::op_info& what = bitfold::info(r.op());
-  const bool any_order = r.method() && bitfold::info(*r.method()).ordering == ordering::any;
+  const bool any_order = r.method() && bitfold::info(*r.method()).ordering == ordering::independent;
   const std::string op(what.name), method(name(r.method())),
       acc(any_order ? "exact" : name(r.acc()));
   const std::string about = r.method() ? fmt::format("{}, method {}: {}", what.summary, method,
@@ -172,7 +172,7 @@ void for_each_reduction(Add add) {
   };
   for (const auto& m : all_methods)
     for (dtype in : all_dtypes) {
-      if (m.ordering == ordering::any)
+      if (m.ordering == ordering::independent)
         add_sum(m.id, in, {});
       else
         for (dtype acc : all_dtypes)

@@ -29,7 +29,7 @@ bool reduction_less::operator()(const reduction& a, const reduction& b) const {
 }
 
 bool takes_any_order(const reduction& r) {
-  return r.method() && info(*r.method()).ordering == ordering::any;
+  return r.method() && info(*r.method()).ordering == ordering::independent;
 }
 
 finding_row finding(const contestant& c, const char* kind, std::string where, std::string expected,

@@ -44,10 +44,10 @@ BITFOLD_HD inline std::uint64_t add(std::uint64_t a, std::uint64_t b) { return a
 BITFOLD_HD inline float sub(float a, float b) { return add(a, -b); }
 BITFOLD_HD inline double sub(double a, double b) { return add(a, -b); }
 
-BITFOLD_HD inline float add_too(float a, float b) { return add(a, b); }
-BITFOLD_HD inline double add_too(double a, double b) { return add(a, b); }
-BITFOLD_HD inline float sub_too(float a, float b) { return sub(a, b); }
-BITFOLD_HD inline double sub_too(double a, double b) { return sub(a, b); }
+BITFOLD_HD inline float add_alternate(float a, float b) { return add(a, b); }
+BITFOLD_HD inline double add_alternate(double a, double b) { return add(a, b); }
+BITFOLD_HD inline float sub_alternate(float a, float b) { return sub(a, b); }
+BITFOLD_HD inline double sub_alternate(double a, double b) { return sub(a, b); }
 
 BITFOLD_HD inline float mul(float a, float b) {
 #ifdef __CUDA_ARCH__
@@ -194,16 +194,16 @@ BITFOLD_HD A at_least(A x, A low) {
 }
 /// The integer type in which an element of type A has its index in a run of at most 2^30 elements.
 template <class A>
-using place_of = std::int64_t;
+using index_of = std::int64_t;
 template <class A>
   requires std::is_arithmetic_v<A>
-BITFOLD_HD std::int64_t place(A, int i) {
+BITFOLD_HD std::int64_t index_constant(A, int i) {
   return i;
 }
 /// i < j, as a mask for values like x.
 template <class A>
   requires std::is_arithmetic_v<A>
-BITFOLD_HD bool before(A, std::int64_t i, std::int64_t j) {
+BITFOLD_HD bool index_less(A, std::int64_t i, std::int64_t j) {
   return i < j;
 }
 
@@ -361,24 +361,24 @@ BITFOLD_HD inline A widen(T x) {
 
 namespace detail {
 template <class Out>
-struct stored;  // how a float type is stored
+struct format_of;  // how a float type is stored
 template <>
-struct stored<float16> {
+struct format_of<float16> {
   using bits = std::uint16_t;
   static constexpr int mantissa = 10;
 };
 template <>
-struct stored<bfloat16> {
+struct format_of<bfloat16> {
   using bits = std::uint16_t;
   static constexpr int mantissa = 7;
 };
 template <>
-struct stored<float> {
+struct format_of<float> {
   using bits = std::uint32_t;
   static constexpr int mantissa = 23;
 };
 template <>
-struct stored<double> {
+struct format_of<double> {
   using bits = std::uint64_t;
   static constexpr int mantissa = 52;
 };
@@ -387,8 +387,8 @@ struct stored<double> {
 /// below it were lost (rounding to odd), which any narrower rounding then sees as exact.
 template <class Out>
 BITFOLD_HD inline Out round_odd_to(bool negative, std::uint64_t m, int e) {
-  using bits = typename stored<Out>::bits;
-  constexpr int mantissa = stored<Out>::mantissa, width = 8 * sizeof(bits);
+  using bits = typename format_of<Out>::bits;
+  constexpr int mantissa = format_of<Out>::mantissa, width = 8 * sizeof(bits);
   constexpr int bias = (1 << (width - 2 - mantissa)) - 1;
   constexpr std::uint64_t infinity = (2ull * bias + 1) << mantissa;
   const int top = e + 63;  // the exponent of m's first bit
@@ -412,10 +412,10 @@ BITFOLD_HD inline Out round_odd_to(bool negative, std::uint64_t m, int e) {
 }
 
 /// x = m 2^e for a finite x > 0 in magnitude; m has 53 bits.
-struct parts_of {
+struct significand_and_exponent {
   std::uint64_t m;
   int e;
-  BITFOLD_HD explicit parts_of(double x) {
+  BITFOLD_HD explicit significand_and_exponent(double x) {
     const auto bits = bit_cast<std::uint64_t>(x) & 0x7fffffffffffffffu;
     const int biased = static_cast<int>(bits >> 52);
     m = bits & 0xfffffffffffffu;
@@ -431,12 +431,12 @@ template <class Out>
 BITFOLD_HD inline Out round_to(double x) {
   if (is_nan(x)) return canonical_nan<Out>;
   if constexpr (sizeof(Out) == 2) {
-    constexpr int mantissa = detail::stored<Out>::mantissa;
+    constexpr int mantissa = detail::format_of<Out>::mantissa;
     const auto bits = bit_cast<std::uint64_t>(x);
     const auto sign = static_cast<std::uint16_t>(bits >> 48 & 0x8000u);
     if (!is_finite(x)) return Out{static_cast<std::uint16_t>(sign | (0x8000u - (1u << mantissa)))};
     if (x == 0) return Out{sign};
-    const detail::parts_of parts(x);
+    const detail::significand_and_exponent parts(x);
     return detail::round_odd_to<Out>(sign, parts.m << 11, parts.e - 11);
   } else if constexpr (std::is_same_v<Out, float>) {
 #ifdef __CUDA_ARCH__
@@ -533,10 +533,10 @@ BITFOLD_HD inline auto key_of(T x) {
   if constexpr (std::is_integral_v<T>) {
     return static_cast<std::make_unsigned_t<T>>(x);
   } else {
-    using bits = typename detail::stored<T>::bits;
+    using bits = typename detail::format_of<T>::bits;
     constexpr bits nan = bit_cast<bits>(canonical_nan<T>);
     constexpr bits infinity =
-        nan & static_cast<bits>(~(bits{1} << (detail::stored<T>::mantissa - 1)));
+        nan & static_cast<bits>(~(bits{1} << (detail::format_of<T>::mantissa - 1)));
     const bits key = bit_cast<bits>(x),
                magnitude = key & static_cast<bits>(static_cast<bits>(-1) >> 1);
     return magnitude > infinity ? nan : magnitude ? key : bits{0};
@@ -557,7 +557,7 @@ BITFOLD_HD inline Out round_quotient_to(double hi, double lo, std::uint64_t n) {
   const auto [s, r] = two_sum(hi, lo);
   if (!is_finite(s) || s == 0) return round_to<Out>(lo == 0 ? hi : s);
   __extension__ typedef unsigned __int128 wide;
-  const detail::parts_of big(s), small(r);
+  const detail::significand_and_exponent big(s), small(r);
   // The magnitude of s + r as m 2^e: rounded down, and whether anything was lost by that.
   wide m = wide{big.m} << 74;
   const int e = big.e - 74;

@@ -1,7 +1,7 @@
 // Error-free transformations and exp, written once in terms of the basic operations. Included by
 // arith.hpp in namespace bitfold::arith, and once per SIMD target by the CPU engine. V is a scalar
-// or a SIMD vector. add_too and sub_too are add and sub by other execution units, where there are
-// such.
+// or a SIMD vector. add_alternate and sub_alternate are add and sub by other execution units, where
+// there are such.
 
 template <class V>
 struct sum_and_error {
@@ -14,9 +14,9 @@ struct sum_and_error {
 template <class V>
 BITFOLD_INLINE sum_and_error<V> two_sum(V a, V b) {
   const V s = add(a, b);
-  const V b_part = sub_too(s, a);
+  const V b_part = sub_alternate(s, a);
   const V a_part = sub(s, b_part);
-  return {s, add(sub_too(a, a_part), sub_too(b, b_part))};
+  return {s, add(sub_alternate(a, a_part), sub_alternate(b, b_part))};
 }
 
 /// product = fl(a * b) and error = a * b - product exactly, unless it underflows (Ogita, Rump and
@@ -46,10 +46,10 @@ template <class V>
 BITFOLD_INLINE V exp_nonpositive(V x) {
   using A = element_of<V>;
   constexpr bool narrow = std::is_same_v<A, float>;
-  const V from = at_least(x, constant(x, exp_floor<A>)),
+  const V bounded = at_least(x, constant(x, exp_floor<A>)),
           shift = constant(x, narrow ? 0x1.8p23 : 0x1.8p52);
-  const V shifted = fma(from, constant(x, 0x1.71547652b82fep0), shift), k = sub(shifted, shift);
-  const V r = fma(k, constant(x, -ln2_low<A>), fma(k, constant(x, -ln2_high<A>), from));
+  const V shifted = fma(bounded, constant(x, 0x1.71547652b82fep0), shift), k = sub(shifted, shift);
+  const V r = fma(k, constant(x, -ln2_low<A>), fma(k, constant(x, -ln2_high<A>), bounded));
   V p;
   if constexpr (narrow)
     p = polynomial(r, 1.0, 1.0, 0x1.fffffb9b0369ep-2, 0x1.55549168124cfp-3, 0x1.5558f11fa0197p-5,

@@ -77,8 +77,8 @@ view_of<T> sliced(const view_of<T>& x, int axis, std::int64_t begin, std::int64_
   return view_of<T>(sliced(static_cast<const view&>(x), axis, begin, count, step));
 }
 template <class T>
-view_of<T> windows(const view_of<T>& x, std::span<const window> of) {
-  return view_of<T>(windows(static_cast<const view&>(x), of));
+view_of<T> windows(const view_of<T>& x, std::span<const window> per_axis) {
+  return view_of<T>(windows(static_cast<const view&>(x), per_axis));
 }
 
 /// std::mdspan, and what is like it (Kokkos's, for compilers without one), with elements where its
@@ -92,11 +92,11 @@ concept strided_mdspan = requires(const M& m) {
   m.extent(0);
   m.stride(0);
 };
-/// Errors (errc::usage): more than most_axes axes; an mdspan without strides.
+/// Errors (errc::usage): more than max_axes axes; an mdspan without strides.
 template <strided_mdspan M>
 auto as_view(const M& m) {
   using T = std::remove_cv_t<typename M::element_type>;
-  static_assert(M::rank() <= static_cast<std::size_t>(most_axes),
+  static_assert(M::rank() <= static_cast<std::size_t>(max_axes),
                 "bitfold: an array has at most 8 axes");
   if (!m.is_strided()) throw error(errc::usage, "x: an mdspan whose layout has no strides");
   view v{dtype_of<T>, m.data_handle(), static_cast<int>(M::rank())};
@@ -162,8 +162,8 @@ struct by_key {
 };
 /// Of a view or an mdspan: an output for each sliding window.
 struct by_window {
-  std::vector<window> of;
-  by_window(std::initializer_list<window> each) : of(each) {}
+  std::vector<window> per_axis;
+  by_window(std::initializer_list<window> list) : per_axis(list) {}
 };
 
 // ---- Results ------------------------------------------------------------------------------------
@@ -190,21 +190,21 @@ class result_array {
   const T& operator[](std::size_t i) const { return values_[i]; }
   /// By an index for each axis (errc::usage: of another number of axes).
   template <std::integral... I>
-  const T& operator()(I... i) const {
+  const T& operator()(I... indices) const {
     if (sizeof...(I) != extents_.size())
       throw error(errc::usage, "index: of " + std::to_string(sizeof...(I)) +
                                    " axes, where there are " + std::to_string(extents_.size()));
-    std::size_t at = 0, axis = 0;
-    const auto step = [&](std::int64_t place) {
+    std::size_t i = 0, axis = 0;
+    const auto step = [&](std::int64_t index) {
       const std::int64_t extent = extents_[axis++];
-      if (place < 0 || place >= extent)
-        throw error(errc::usage, "index: " + std::to_string(place) + " along axis " +
+      if (index < 0 || index >= extent)
+        throw error(errc::usage, "index: " + std::to_string(index) + " along axis " +
                                      std::to_string(axis - 1) + " of extent " +
                                      std::to_string(extent));
-      at = at * static_cast<std::size_t>(extent) + static_cast<std::size_t>(place);
+      i = i * static_cast<std::size_t>(extent) + static_cast<std::size_t>(index);
     };
-    (step(static_cast<std::int64_t>(i)), ...);
-    return values_[at];
+    (step(static_cast<std::int64_t>(indices)), ...);
+    return values_[i];
   }
   view_of<T> view() const { return row_major(data(), extents_); }
 
@@ -218,10 +218,10 @@ class result_array {
 /// elements.
 template <class... R>
 struct into {
-  std::tuple<std::span<R>...> to;
+  std::tuple<std::span<R>...> ranges;
   template <class... Range>
     requires(std::is_constructible_v<std::span<R>, Range&> && ...)
-  explicit into(Range&&... range) : to(std::span<R>(range)...) {
+  explicit into(Range&&... range) : ranges(std::span<R>(range)...) {
     detail::refuse_temporaries<Range...>();
   }
 };

@@ -49,22 +49,22 @@ struct bounded {
 namespace cpu {
 /// As cpu::reduce: the same bits, and bounds that depend on neither target nor threads. Errors,
 /// besides: an operation that has no bound (errc::usage).
-std::vector<bounded> reduce_with_bounds(std::span<const reduction> all, const void* x,
-                                        const void* y, std::size_t n, const options& how = {});
+std::vector<bounded> reduce_with_bounds(std::span<const reduction> reductions, const void* x,
+                                        const void* y, std::size_t n, const options& opts = {});
 bounded reduce_with_bound(const reduction& r, const void* data, std::size_t n,
-                          const options& how = {});
+                          const options& opts = {});
 bounded reduce_with_bound(const reduction& r, const void* x, const void* y, std::size_t n,
-                          const options& how = {});
+                          const options& opts = {});
 }  // namespace cpu
 
-/// of.result(k), and the bound of its one rounding.
-bounded result_with_bound(const totals& of, std::size_t k);
+/// sums.result(k), and the bound of its one rounding.
+bounded result_with_bound(const totals& sums, std::size_t k);
 
 namespace cuda {
 /// As cuda::reduce_host, and the bounds of cpu::reduce_with_bounds. For nansum, nanmean, dot,
 /// cosine, and mse and mae of 64-bit integers, the elements' magnitudes are summed in a pass of the
 /// CPU.
-std::vector<bounded> reduce_host_with_bounds(std::span<const reduction> all, const void* x,
+std::vector<bounded> reduce_host_with_bounds(std::span<const reduction> reductions, const void* x,
                                              const void* y, std::size_t n, int device = 0,
                                              const launch& shape = {});
 }  // namespace cuda

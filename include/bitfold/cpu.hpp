@@ -21,7 +21,7 @@ std::optional<target> parse_target(std::string_view text);
 std::vector<target> available_targets();
 
 /// More threads than these count as these: an array is cut into so many parts at the most.
-inline constexpr int most_threads = 1024;
+inline constexpr int max_threads = 1024;
 
 struct options {
   /// At most so many threads, and no more than there are cores that this process may use; 0: one
@@ -44,7 +44,7 @@ class on_team {
   on_team& operator=(const on_team&) = delete;
 
  private:
-  team before_;
+  team previous_;
 };
 
 /// Reduces n elements at `data` (any alignment; may be null when n is 0) in the canonical order.
@@ -52,66 +52,70 @@ class on_team {
 /// destructors at the end of a thread or of the program. All calls share threads of bitfold's own,
 /// and one waits for nothing but its own elements.
 /// Errors (errc::usage): threads < 0; a target that is not available; a null pointer with n > 0.
-scalar reduce(const reduction& r, const void* data, std::size_t n, const options& how = {});
+scalar reduce(const reduction& r, const void* data, std::size_t n, const options& opts = {});
 /// The same of two inputs of n elements each, for the operations that take two.
 scalar reduce(const reduction& r, const void* x, const void* y, std::size_t n,
-              const options& how = {});
+              const options& opts = {});
 
 /// Several reductions of the same one or two inputs (y is null where they take one) in one pass:
-/// out[k] has the bits that all[k] has alone. Errors (errc::usage), besides the above: reductions
-/// that differ in in() or in how many inputs they take; `out` not as long as `all`. Nothing is
-/// written then.
-void reduce(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
-            std::span<scalar> out, const options& how = {});
+/// out[k] has the bits that reductions[k] has alone. Errors (errc::usage), besides the above:
+/// reductions that differ in in() or in how many inputs they take; `out` not as long as
+/// `reductions`. Nothing is written then.
+void reduce(std::span<const reduction> reductions, const void* x, const void* y, std::size_t n,
+            std::span<scalar> out, const options& opts = {});
 
 /// Along some axes of a view, or of two that broadcast to one shape as in NumPy (y is null where
-/// there is one): out[k] takes the results of all[k], elements of type all[k].out(), in row-major
-/// order of the other axes (result_extents in view.hpp). Each has the bits of its own elements in
-/// one array. No axes: each element by itself. Errors (errc::usage, naming the argument), besides
-/// the above: an axis that x has not or that is given twice; extents that are negative or do not
-/// broadcast; more than 2^60 elements; an output without elements where a reduction has no result
-/// for that. Nothing is written then.
-void reduce(std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes,
-            std::span<void* const> out, const options& how = {});
+/// there is one): out[k] takes the results of reductions[k], elements of type reductions[k].out(),
+/// in row-major order of the other axes (result_extents in view.hpp). Each has the bits of its own
+/// elements in one array. No axes: each element by itself. Errors (errc::usage, naming the
+/// argument), besides the above: an axis that x has not or that is given twice; extents that are
+/// negative or do not broadcast; more than 2^60 elements; an output without elements where a
+/// reduction has no result for that. Nothing is written then.
+void reduce(std::span<const reduction> reductions, const view& x, const view* y,
+            std::span<const int> axes, std::span<void* const> out, const options& opts = {});
 void reduce(const reduction& r, const view& x, std::span<const int> axes, void* out,
-            const options& how = {});
+            const options& opts = {});
 inline void reduce(const reduction& r, const view& x, std::initializer_list<int> axes, void* out,
-                   const options& how = {}) {
-  reduce(r, x, std::span(axes.begin(), axes.size()), out, how);
+                   const options& opts = {}) {
+  reduce(r, x, std::span(axes.begin(), axes.size()), out, opts);
 }
 
 /// Sliding windows of x, of which each is an output: its elements in x's row-major order, without
 /// those of the padding, which are not there (a mean is that of the others). out[k] takes results
-/// of windows_extents(x, of). Memory, if there is a padding: that of the results once more. Errors,
-/// besides reduce's: those of windows_extents; windows that are cut off in more than 2^16 ways.
-void reduce_windows(std::span<const reduction> all, const view& x, std::span<const window> of,
-                    std::span<void* const> out, const options& how = {});
+/// of windows_extents(x, per_axis). Memory, if there is a padding: that of the results once more.
+/// Errors, besides reduce's: those of windows_extents; windows that are cut off in more than 2^16
+/// ways.
+void reduce_windows(std::span<const reduction> reductions, const view& x,
+                    std::span<const window> per_axis, std::span<void* const> out,
+                    const options& opts = {});
 
 /// Segments of one or two arrays of n elements, one output each: segment k has elements offsets[k]
 /// to offsets[k + 1] - 1, which may be none; there is one offset more than there are segments.
 /// Errors, besides: offsets that fall or leave the array.
-void reduce_segments(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
-                     std::span<const std::int64_t> offsets, std::span<void* const> out,
-                     const options& how = {});
+void reduce_segments(std::span<const reduction> reductions, const void* x, const void* y,
+                     std::size_t n, std::span<const std::int64_t> offsets,
+                     std::span<void* const> out, const options& opts = {});
 
 /// Output k is of the elements whose key is k, in the order in which they lie; there are `outputs`
 /// of them. (With sum this is index_add or scatter_add onto zeros.) Memory: 8 bytes for each
 /// element and 16 for each output. Errors, besides: a key that is negative or not below `outputs`.
-void reduce_by_key(std::span<const reduction> all, const void* x, const void* y,
+void reduce_by_key(std::span<const reduction> reductions, const void* x, const void* y,
                    std::span<const std::int64_t> keys, std::size_t outputs,
-                   std::span<void* const> out, const options& how = {});
+                   std::span<void* const> out, const options& opts = {});
 
 /// The sum of an array, vector, span or another contiguous range in its default accumulator and
 /// output type.
 template <class T>
-scalar sum(std::span<const T> values, method_id method = method_id::tree, const options& how = {}) {
-  return reduce(make_reduction(op_id::sum, method, dtype_of<T>), values.data(), values.size(), how);
+scalar sum(std::span<const T> values, method_id method = method_id::tree,
+           const options& opts = {}) {
+  return reduce(make_reduction(op_id::sum, method, dtype_of<T>), values.data(), values.size(),
+                opts);
 }
 template <class Range>
   requires requires(const Range& values) { std::span(values); }
-scalar sum(const Range& values, method_id method = method_id::tree, const options& how = {}) {
+scalar sum(const Range& values, method_id method = method_id::tree, const options& opts = {}) {
   using element = typename decltype(std::span(values))::value_type;
-  return sum(std::span<const element>(values), method, how);
+  return sum(std::span<const element>(values), method, opts);
 }
 
 }  // namespace bitfold::cpu

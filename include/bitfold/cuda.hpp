@@ -47,9 +47,9 @@ class current_device {
   int now_, before_;
 };
 
-/// Waits for all that is enqueued on `where`. Errors: errc::no_device without CUDA; errc::cuda, of
-/// what failed there.
-void synchronize(stream where);
+/// Waits for all that is enqueued on the stream. Errors: errc::no_device without CUDA; errc::cuda,
+/// of what failed there.
+void synchronize(stream s);
 
 /// Bytes of device memory that reduce() needs as workspace for n elements: from the same plan that
 /// reduce() launches. May be 0. For count_distinct, which sorts, twice the elements and more; for
@@ -58,85 +58,84 @@ void synchronize(stream where);
 std::size_t workspace_bytes(const reduction& r, std::size_t n, const launch& shape = {});
 
 /// Enqueues the reduction of n elements at device address `data` (aligned to its element) on
-/// `where`; writes one element of type r.out at device address `out`. Does not allocate or
+/// the stream; writes one element of type r.out at device address `out`. Does not allocate or
 /// synchronise and can be captured in a graph. `workspace` must hold workspace_bytes(r, n, shape)
 /// bytes, 16-byte aligned, until the work is done. Errors: errc::usage naming the argument
 /// (workspace too small, bad launch shape, method `sequential`, null pointers); errc::no_device;
 /// errc::cuda from the launch.
 void reduce(const reduction& r, const void* data, std::size_t n, void* out, void* workspace,
-            std::size_t workspace_size, stream where = nullptr, const launch& shape = {});
+            std::size_t workspace_size, stream s = nullptr, const launch& shape = {});
 
 /// The same of two inputs of n elements each, for the operations that take two.
 void reduce(const reduction& r, const void* x, const void* y, std::size_t n, void* out,
-            void* workspace, std::size_t workspace_size, stream where = nullptr,
+            void* workspace, std::size_t workspace_size, stream s = nullptr,
             const launch& shape = {});
 
 /// The same with the workspace taken from, and returned to, the stream-ordered memory pool.
-void reduce(const reduction& r, const void* data, std::size_t n, void* out, stream where = nullptr,
+void reduce(const reduction& r, const void* data, std::size_t n, void* out, stream s = nullptr,
             const launch& shape = {});
 void reduce(const reduction& r, const void* x, const void* y, std::size_t n, void* out,
-            stream where = nullptr, const launch& shape = {});
+            stream s = nullptr, const launch& shape = {});
 
 /// Several reductions of the same one or two inputs (y is null where they take one): out[k], a
-/// device address, takes the result of all[k], with the bits that it has alone. The elements are
-/// read once by all that have an order and accumulate as they do by themselves, or in f64: up to 32
-/// of them, whose states are 368 bytes together, of up to 2^33 elements (beyond, of fewer and in
-/// the end of each alone); once by up to 8 that are exact, if a block has room for their terms; and
-/// once by each count_distinct. Errors, besides the above: reductions that differ in in() or in how
-/// many inputs they take; `out` not as long as `all`.
-std::size_t workspace_bytes(std::span<const reduction> all, std::size_t n,
+/// device address, takes the result of reductions[k], with the bits that it has alone. The elements
+/// are read once by all that have an order and accumulate as they do by themselves, or in f64: up
+/// to 32 of them, whose states are 368 bytes together, of up to 2^33 elements (beyond, of fewer and
+/// in the end of each alone); once by up to 8 that are exact, if a block has room for their terms;
+/// and once by each count_distinct. Errors, besides the above: reductions that differ in in() or in
+/// how many inputs they take; `out` not as long as `reductions`.
+std::size_t workspace_bytes(std::span<const reduction> reductions, std::size_t n,
                             const launch& shape = {});
-void reduce(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
+void reduce(std::span<const reduction> reductions, const void* x, const void* y, std::size_t n,
             std::span<void* const> out, void* workspace, std::size_t workspace_size,
-            stream where = nullptr, const launch& shape = {});
+            stream s = nullptr, const launch& shape = {});
 
 /// Along some axes of a view in device memory, or of two (y is null where there is one): out[k]
-/// takes the results of all[k] one behind the other, as with cpu::reduce, whose errors these are
-/// too. Does not allocate or synchronise. The bytes are those for these views, at these addresses:
-/// aligned ones may take another way.
-std::size_t workspace_bytes(std::span<const reduction> all, const view& x, const view* y,
+/// takes the results of reductions[k] one behind the other, as with cpu::reduce, whose errors these
+/// are too. Does not allocate or synchronise. The bytes are those for these views, at these
+/// addresses: aligned ones may take another way.
+std::size_t workspace_bytes(std::span<const reduction> reductions, const view& x, const view* y,
                             std::span<const int> axes, const launch& shape = {});
-void reduce(std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes,
-            std::span<void* const> out, void* workspace, std::size_t workspace_size,
-            stream where = nullptr, const launch& shape = {});
+void reduce(std::span<const reduction> reductions, const view& x, const view* y,
+            std::span<const int> axes, std::span<void* const> out, void* workspace,
+            std::size_t workspace_size, stream s = nullptr, const launch& shape = {});
 
 /// Sliding windows of a view in device memory, as cpu::reduce_windows. Padded ones take a pass for
 /// each way in which they are cut off: 9 of an image's, if it is padded by one. Does not allocate
 /// or synchronise.
-std::size_t windows_workspace_bytes(std::span<const reduction> all, const view& x,
-                                    std::span<const window> of, const launch& shape = {});
-void reduce_windows(std::span<const reduction> all, const view& x, std::span<const window> of,
-                    std::span<void* const> out, void* workspace, std::size_t workspace_size,
-                    stream where = nullptr, const launch& shape = {});
+std::size_t windows_workspace_bytes(std::span<const reduction> reductions, const view& x,
+                                    std::span<const window> per_axis, const launch& shape = {});
+void reduce_windows(std::span<const reduction> reductions, const view& x,
+                    std::span<const window> per_axis, std::span<void* const> out, void* workspace,
+                    std::size_t workspace_size, stream s = nullptr, const launch& shape = {});
 
 /// Segments of one or two arrays of n elements, as cpu::reduce_segments: `segments` + 1 offsets in
 /// device memory. They are not looked at: offsets that fall or leave the array are undefined
 /// behaviour, and of a segment without elements an operation that has no result for none writes 0.
 /// (check_offsets tells the first, and waits for it.) Does not allocate or synchronise.
-std::size_t segments_workspace_bytes(std::span<const reduction> all, std::size_t n,
+std::size_t segments_workspace_bytes(std::span<const reduction> reductions, std::size_t n,
                                      std::size_t segments, const launch& shape = {});
-void reduce_segments(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
-                     const std::int64_t* offsets, std::size_t segments, std::span<void* const> out,
-                     void* workspace, std::size_t workspace_size, stream where = nullptr,
-                     const launch& shape = {});
+void reduce_segments(std::span<const reduction> reductions, const void* x, const void* y,
+                     std::size_t n, const std::int64_t* offsets, std::size_t segments,
+                     std::span<void* const> out, void* workspace, std::size_t workspace_size,
+                     stream s = nullptr, const launch& shape = {});
 
 /// Elements by their keys, as cpu::reduce_by_key: n keys in device memory. Elements whose key names
 /// no output are left out, and of a key without elements an operation that has no result for none
 /// writes 0. (check_keys tells the first.) Fewer than 2^32 elements, and than 2^32 - 1 outputs.
 /// Does not allocate or synchronise.
-std::size_t by_key_workspace_bytes(std::span<const reduction> all, std::size_t n,
+std::size_t by_key_workspace_bytes(std::span<const reduction> reductions, std::size_t n,
                                    std::size_t outputs, const launch& shape = {});
-void reduce_by_key(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
-                   const std::int64_t* keys, std::size_t outputs, std::span<void* const> out,
-                   void* workspace, std::size_t workspace_size, stream where = nullptr,
-                   const launch& shape = {});
+void reduce_by_key(std::span<const reduction> reductions, const void* x, const void* y,
+                   std::size_t n, const std::int64_t* keys, std::size_t outputs,
+                   std::span<void* const> out, void* workspace, std::size_t workspace_size,
+                   stream s = nullptr, const launch& shape = {});
 
 /// Waits for the stream and throws what cpu::reduce_segments throws of offsets that fall or leave
 /// the array, and cpu::reduce_by_key of keys that name no output, by a copy of them to the host.
 void check_offsets(const std::int64_t* offsets, std::size_t segments, std::size_t n,
-                   stream where = nullptr);
-void check_keys(const std::int64_t* keys, std::size_t n, std::size_t outputs,
-                stream where = nullptr);
+                   stream s = nullptr);
+void check_keys(const std::int64_t* keys, std::size_t n, std::size_t outputs, stream s = nullptr);
 
 /// One of several arrays in device memory: n elements, aligned to themselves.
 struct piece {
@@ -150,7 +149,7 @@ struct piece {
 /// another; no elements, of which r has no result.
 std::size_t pieces_workspace_bytes(const reduction& r, std::span<const piece> pieces);
 void reduce_pieces(const reduction& r, std::span<const piece> pieces, void* out, void* workspace,
-                   std::size_t workspace_size, stream where = nullptr);
+                   std::size_t workspace_size, stream s = nullptr);
 
 /// One array, or two, that the device's memory need not hold at once: the elements come in parts,
 /// from the first to the last, and the results have the bits that they have of all at once.
@@ -160,7 +159,7 @@ class in_parts {
   /// for the workspace, each rounded up to a multiple of 256. Errors (errc::usage): as reduce's;
   /// count_distinct, which sorts all elements; memory too small for what a block folds at once
   /// (some MiB for 2^32 elements), or for less than 2^-13 of the elements by method exact.
-  in_parts(std::span<const reduction> all, std::size_t n, std::size_t memory,
+  in_parts(std::span<const reduction> reductions, std::size_t n, std::size_t memory,
            const launch& shape = {});
   ~in_parts();
   in_parts(const in_parts&) = delete;
@@ -170,10 +169,10 @@ class in_parts {
   std::size_t workspace_bytes() const;  ///< the same room for all parts
 
   /// Enqueues what is to be done with the next part, at device addresses x and y (null where there
-  /// is one input). With the last one out[k], a device address, takes the result of all[k]. Does
-  /// not allocate or synchronise. Errors: as reduce's; a part after the last.
+  /// is one input). With the last one out[k], a device address, takes the result of reductions[k].
+  /// Does not allocate or synchronise. Errors: as reduce's; a part after the last.
   void add(const void* x, const void* y, std::span<void* const> out, void* workspace,
-           std::size_t workspace_size, stream where = nullptr);
+           std::size_t workspace_size, stream s = nullptr);
 
  private:
   struct plans;
@@ -186,7 +185,7 @@ scalar reduce_host(const reduction& r, const void* data, std::size_t n, int devi
                    const launch& shape = {});
 scalar reduce_host(const reduction& r, const void* x, const void* y, std::size_t n, int device = 0,
                    const launch& shape = {});
-std::vector<scalar> reduce_host(std::span<const reduction> all, const void* x, const void* y,
+std::vector<scalar> reduce_host(std::span<const reduction> reductions, const void* x, const void* y,
                                 std::size_t n, int device = 0, const launch& shape = {});
 
 }  // namespace bitfold::cuda

@@ -74,8 +74,8 @@ struct range {
 template <class T>
   requires(!std::is_integral_v<T>)
 struct range<T> {
-  using bits = typename arith::detail::stored<T>::bits;
-  static constexpr int mantissa = arith::detail::stored<T>::mantissa;
+  using bits = typename arith::detail::format_of<T>::bits;
+  static constexpr int mantissa = arith::detail::format_of<T>::mantissa;
   static constexpr int width = 8 * static_cast<int>(sizeof(T));
   static constexpr int bias = (1 << (width - 2 - mantissa)) - 1;
   static constexpr int low = 1 - bias - mantissa, high = bias + 1;
@@ -84,7 +84,7 @@ struct range<T> {
 // ---- One element --------------------------------------------------------------------------------
 
 /// (-1)^negative m 2^(low + shift), or a NaN or an infinity.
-struct parts {
+struct decomposed {
   enum special : std::uint8_t { finite, infinite, nan };
   word m;
   int shift;
@@ -93,21 +93,21 @@ struct parts {
 };
 
 template <class T>
-BITFOLD_HD inline parts split(T x) {
+BITFOLD_HD inline decomposed split(T x) {
   if constexpr (!std::is_integral_v<T>) {
     using R = range<T>;
     const word bits = arith::bit_cast<typename R::bits>(x), one = word{1} << R::mantissa;
     const word fraction = bits & (one - 1);
     const int biased = static_cast<int>(bits >> R::mantissa) & (2 * R::bias + 1);
     const bool normal = biased != 0;
-    const auto what = biased <= 2 * R::bias ? parts::finite
-                      : fraction            ? parts::nan
-                                            : parts::infinite;
+    const auto what = biased <= 2 * R::bias ? decomposed::finite
+                      : fraction            ? decomposed::nan
+                                            : decomposed::infinite;
     return {fraction | (normal ? one : 0), biased - normal, (bits >> (R::width - 1)) != 0, what};
   } else {
     const bool negative = x < 0;
     const word m = static_cast<word>(x);
-    return {negative ? 0 - m : m, 0, negative, parts::finite};
+    return {negative ? 0 - m : m, 0, negative, decomposed::finite};
   }
 }
 
@@ -272,7 +272,7 @@ class leading {
 };
 
 /// What roundings of a sum begin with.
-struct front {
+struct normalized {
   exact::kind kind;  ///< finite if it is finite and not 0; of zeros as they round
   bool negative;
   leading bits;  ///< of the magnitude, if it is finite
@@ -392,26 +392,26 @@ BITFOLD_HD inline void add_infinity(S& s, bool negative) {
 /// y counts for terms of two inputs only.
 template <term What, class S, class T>
 BITFOLD_HD inline void deposit(S& s, T x, T y = {}) {
-  parts a = split(x), b = split(What == term::square ? x : y);
+  decomposed a = split(x), b = split(What == term::square ? x : y);
   if constexpr (What == term::presence) {
     s.flags |= something_else;
-    if (a.what != parts::nan) s.deposit(1, -range<T>::low, false);
+    if (a.what != decomposed::nan) s.deposit(1, -range<T>::low, false);
   } else if constexpr (inputs(What) == 1 && What != term::square) {
     if constexpr (What == term::number)
-      if (a.what == parts::nan) a = {0, 0, false, parts::finite};
+      if (a.what == decomposed::nan) a = {0, 0, false, decomposed::finite};
     if constexpr (What == term::magnitude) a.negative = false;
-    if (a.what == parts::nan)
+    if (a.what == decomposed::nan)
       s.flags |= a_nan;
-    else if (a.what == parts::infinite)
+    else if (a.what == decomposed::infinite)
       detail::add_infinity(s, a.negative);
     else
       detail::add_finite(s, a.m, a.shift, a.negative);
-  } else if (a.what == parts::nan || b.what == parts::nan) {
+  } else if (a.what == decomposed::nan || b.what == decomposed::nan) {
     s.flags |= a_nan;
   } else if constexpr (What == term::square || What == term::product) {
     const bool negative = a.negative != b.negative,
-               infinite = a.what != parts::finite || b.what != parts::finite;
-    const auto zero = [](const parts& p) { return p.what == parts::finite && p.m == 0; };
+               infinite = a.what != decomposed::finite || b.what != decomposed::finite;
+    const auto zero = [](const decomposed& p) { return p.what == decomposed::finite && p.m == 0; };
     if (infinite && (zero(a) || zero(b)))
       s.flags |= a_nan;
     else if (infinite)
@@ -420,7 +420,7 @@ BITFOLD_HD inline void deposit(S& s, T x, T y = {}) {
       detail::add_finite(
           s, wide{a.m} * b.m, a.shift + b.shift,
           negative && !(std::is_integral_v<T> && (zero(a) || zero(b))));  // an integer has no -0
-  } else if (a.what == parts::infinite || b.what == parts::infinite) {
+  } else if (a.what == decomposed::infinite || b.what == decomposed::infinite) {
     if (a.what == b.what && a.negative == b.negative)
       s.flags |= a_nan;
     else
@@ -445,7 +445,7 @@ BITFOLD_HD inline void deposit(S& s, T x, T y = {}) {
 // ---- Rounding -----------------------------------------------------------------------------------
 
 template <class T, int Degree>
-BITFOLD_HD inline front front_of(const sum<T, Degree>& s) {
+BITFOLD_HD inline normalized normalize(const sum<T, Degree>& s) {
   const exact::kind k = s.kind();
   if (!s.is_finite() || s.is_zero()) return {k == kind::finite ? kind::empty : k, false, {}};
   word m[sum<T, Degree>::words];
@@ -455,7 +455,7 @@ BITFOLD_HD inline front front_of(const sum<T, Degree>& s) {
 
 /// The value rounded once: to nearest even for floats, modulo 2^bits for integers (of integers).
 template <class Out>
-BITFOLD_HD_CALLED Out round(const front& x) {
+BITFOLD_HD_CALLED Out round(const normalized& x) {
   return x.kind == kind::finite ? x.bits.round<Out>(x.negative) : detail::of_kind<Out>(x.kind);
 }
 template <class Out, class T, int Degree>
@@ -464,7 +464,7 @@ BITFOLD_HD inline Out round(const sum<T, Degree>& s) {
     static_assert(std::is_integral_v<T>, "bitfold: a sum of floats rounds to a float");
     return static_cast<Out>(s.w[0]);
   } else {
-    return round<Out>(front_of(s));
+    return round<Out>(normalize(s));
   }
 }
 /// Whether the value is one of Out's: then round is exact. Of integers.
@@ -472,19 +472,19 @@ template <class Out, class T, int Degree>
 BITFOLD_HD inline bool fits(const sum<T, Degree>& s) {
   static_assert(std::is_integral_v<Out> && std::is_integral_v<T>);
   sum<T, Degree> back;
-  const parts p = split(round<Out>(s));
+  const decomposed p = split(round<Out>(s));
   back.deposit(p.m, 0, p.negative);
   for (int i = 0; i < s.words; ++i)
     if (back.w[i] != s.w[i]) return false;
   return true;
 }
 /// The value of a sum of term::presence.
-BITFOLD_HD inline std::uint64_t count(const front& x) {
+BITFOLD_HD inline std::uint64_t count(const normalized& x) {
   return x.kind == kind::finite ? x.bits.integer() : 0;
 }
 /// The quotient by n, rounded once; NaN for n = 0.
 template <class Out>
-BITFOLD_HD_CALLED Out round_quotient(const front& x, std::uint64_t n) {
+BITFOLD_HD_CALLED Out round_quotient(const normalized& x, std::uint64_t n) {
   if (n == 0) return detail::of_kind<Out>(kind::nan);
   if (x.kind != kind::finite) return detail::of_kind<Out>(x.kind);
   leading quotient = x.bits;
@@ -493,7 +493,7 @@ BITFOLD_HD_CALLED Out round_quotient(const front& x, std::uint64_t n) {
 }
 /// The square root, rounded once; NaN for a negative value.
 template <class Out>
-BITFOLD_HD_CALLED Out round_root(const front& x) {
+BITFOLD_HD_CALLED Out round_root(const normalized& x) {
   if (x.kind == kind::minus_infinity || (x.kind == kind::finite && x.negative))
     return detail::of_kind<Out>(kind::nan);
   return x.kind == kind::finite ? x.bits.root<Out>() : detail::of_kind<Out>(x.kind);
@@ -501,15 +501,15 @@ BITFOLD_HD_CALLED Out round_root(const front& x) {
 // The same of sums.
 template <class T>
 BITFOLD_HD inline std::uint64_t count(const sum<T, 1>& s) {
-  return count(front_of(s));
+  return count(normalize(s));
 }
 template <class Out, class T, int Degree>
 BITFOLD_HD inline Out round_quotient(const sum<T, Degree>& s, std::uint64_t n) {
-  return round_quotient<Out>(front_of(s), n);
+  return round_quotient<Out>(normalize(s), n);
 }
 template <class Out, class T, int Degree>
 BITFOLD_HD inline Out round_root(const sum<T, Degree>& s) {
-  return round_root<Out>(front_of(s));
+  return round_root<Out>(normalize(s));
 }
 
 namespace detail {

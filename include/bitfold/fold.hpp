@@ -15,11 +15,11 @@
 
 namespace bitfold::fold {
 
-/// Room for the settled state of any fold.
-inline constexpr std::size_t most_state_bytes = 256;
+/// Room for the partial of any fold.
+inline constexpr std::size_t max_state_bytes = 256;
 
 /// What a fold takes for an element.
-enum class input : std::uint8_t { one, two, placed };
+enum class element_kind : std::uint8_t { single, pair, indexed };
 
 /// The elements of the two runs that a merge joins.
 struct counts {
@@ -27,7 +27,7 @@ struct counts {
 };
 
 /// What a result depends on besides the state.
-struct finishing {
+struct finish_parameters {
   order::index n = 0;
   int ddof = 0;
 };
@@ -72,5 +72,5 @@ namespace bitfold {
 namespace bitfold::fold {
 /// What F keeps of elements widened to A once they are settled: the scalar that merges go on with.
 template <class F, class A>
-using settled = decltype(F::template settle<A>(std::declval<typename F::template state<A>>(), 0));
+using partial = decltype(F::template rebase<A>(std::declval<typename F::template state<A>>(), 0));
 }  // namespace bitfold::fold

@@ -5,44 +5,44 @@
 // into a result:
 //   base                  the fold without its finish: folds of the same base share their kernels
 //   ordering              as in a method
-//   takes                 one: an element is V; two: pair_of<V>; placed: placed_at<V>
+//   takes                 one: an element is V; two: pair_of<V>; placed: indexed_element<V>
 //   state<V>, lane_order  as in a method
-//   start(x), add(s, x)   or, where lane_order is at_once, lane<Rows>(count, get)
+//   start(x), add(s, x)   or, where lane_order is whole_lane, lane<Rows>(count, get)
 //   merge(a, b, counts)   as in a method; counts says how many elements each has, if `counted`
-//   settle<A>(s, first)   scalars only: places are counted from element `first`, in 64 bits
+//   rebase<A>(s, first)   scalars only: places are counted from element `first`, in 64 bits
 //   finish<Out>(s, how)   the result, for how.n elements
 // It knows no threads, no SIMD width and no GPU.
 //
-// A binned fold, of method exact, has none of this but base, ordering (any) and takes: its states
-// are sums of exact.hpp, to which engines add terms as they come. Its form, the operation's
+// A exact_fold fold, of method exact, has none of this but base, ordering (any) and takes: its
+// states are sums of exact.hpp, to which engines add terms as they come. Its form, the operation's
 // `exact`, has
 //   terms                   what is summed: one or several exact::term, of elements as they are
 //   stored finish<Out>(how, s...)  the result, of their sums, rounded once
 
-/// Adds up Term::of(x) by method M.
+/// Adds up Term::apply(x) by method M.
 template <class M, class Term>
 struct additive {
-  using base = additive;
+  using accumulation = additive;
   static constexpr auto ordering = M::ordering;
-  static constexpr input takes = Term::takes;
+  static constexpr element_kind element = Term::element;
   static constexpr bool counted = false;
   using lane_order = typename M::lane_order;
   template <class V>
   using state = typename M::template state<V>;
   template <class X>
   BITFOLD_INLINE static auto start(X x) {
-    return M::start(Term::template of<M>(x));
+    return M::start(Term::template apply<M>(x));
   }
   template <class S, class X>
   BITFOLD_INLINE static S add(S s, X x) {
-    return M::add(s, Term::template of<M>(x));
+    return M::add(s, Term::template apply<M>(x));
   }
   template <class S>
   BITFOLD_INLINE static S merge(S a, S b, counts = {}) {
     return M::merge(a, b);
   }
   template <class A, class S>
-  BITFOLD_INLINE static S settle(S s, order::index) {
+  BITFOLD_INLINE static S rebase(S s, order::index) {
     return s;
   }
 };
@@ -61,58 +61,60 @@ struct single {
   }
 };
 
-/// Combines Term::of(x) by Join::of(a, b), which is associative or is meant to round in this order.
+/// Combines Term::apply(x) by Join::apply(a, b), which is associative or is meant to round in this
+/// order.
 template <class Join, class Term>
 struct joined {
-  using base = joined;
+  using accumulation = joined;
   static constexpr auto ordering = bitfold::ordering::canonical;
-  static constexpr input takes = input::one;
+  static constexpr element_kind element = element_kind::single;
   static constexpr bool counted = false;
   using lane_order = method::in_sequence;
   template <class V>
   using state = single<V>;
   template <class V>
   BITFOLD_INLINE static single<V> start(V x) {
-    return {Term::template of<Join>(x)};
+    return {Term::template apply<Join>(x)};
   }
   template <class V>
   BITFOLD_INLINE static single<V> add(single<V> s, V x) {
-    return {Join::of(s.value, Term::template of<Join>(x))};
+    return {Join::apply(s.value, Term::template apply<Join>(x))};
   }
   template <class V>
   BITFOLD_INLINE static single<V> merge(single<V> a, single<V> b, counts = {}) {
-    return {Join::of(a.value, b.value)};
+    return {Join::apply(a.value, b.value)};
   }
   template <class A>
-  BITFOLD_INLINE static single<A> settle(single<A> s, order::index) {
+  BITFOLD_INLINE static single<A> rebase(single<A> s, order::index) {
     return s;
   }
 };
 
-/// How many elements Is::of(x) holds for. The state is a V's place_of, which is an integer.
+/// How many elements Is::apply(x) holds for. The state is a V's index_of, which is an integer.
 template <class Is>
 struct counting {
-  using base = counting;
+  using accumulation = counting;
   static constexpr auto ordering = bitfold::ordering::canonical;
-  static constexpr input takes = input::one;
+  static constexpr element_kind element = element_kind::single;
   static constexpr bool counted = false;
   using lane_order = method::in_sequence;
   template <class V>
-  using state = single<arith::place_of<V>>;
+  using state = single<arith::index_of<V>>;
   template <class V>
   BITFOLD_INLINE static state<V> start(V x) {
-    return state<V>{arith::select(Is::of(x), arith::place(x, 1), arith::place(x, 0))};
+    return state<V>{
+        arith::select(Is::apply(x), arith::index_constant(x, 1), arith::index_constant(x, 0))};
   }
   template <class V>
-  BITFOLD_INLINE static auto add(single<arith::place_of<V>> s, V x) {
-    return single<arith::place_of<V>>{arith::add(s.value, start(x).value)};
+  BITFOLD_INLINE static auto add(single<arith::index_of<V>> s, V x) {
+    return single<arith::index_of<V>>{arith::add(s.value, start(x).value)};
   }
   template <class S>
   BITFOLD_INLINE static S merge(S a, S b, counts = {}) {
     return {arith::add(a.value, b.value)};
   }
   template <class A, class I>
-  BITFOLD_INLINE static single<std::int64_t> settle(single<I> s, order::index) {
+  BITFOLD_INLINE static single<std::int64_t> rebase(single<I> s, order::index) {
     return {static_cast<std::int64_t>(s.value)};
   }
 };
@@ -134,7 +136,7 @@ struct both_states {
 };
 
 /// A lane takes all of its elements at once: F::lane<Rows>(count, get).
-struct at_once {
+struct whole_lane {
   template <class F, int Rows, int Lanes, class Get, class State>
   BITFOLD_INLINE static void fold(int count, Get get, State (&out)[Lanes]) {
     BITFOLD_UNROLL
@@ -144,7 +146,7 @@ struct at_once {
 };
 
 /// A lane goes through its elements once for each of two folds.
-struct each_in_its_own {
+struct separate_passes {
   template <class B, int Rows, int Lanes, class Get, class State>
   BITFOLD_INLINE static void fold(int count, Get get, State (&out)[Lanes]) {
     using F = typename B::left;
@@ -163,14 +165,14 @@ template <class F, class G>
 struct both {
   using left = F;
   using right = G;
-  using base = both;
-  static_assert(F::takes == G::takes);
+  using accumulation = both;
+  static_assert(F::element == G::element);
   static constexpr auto ordering = F::ordering;
-  static constexpr input takes = F::takes;
+  static constexpr element_kind element = F::element;
   static constexpr bool counted = F::counted || G::counted;
   static constexpr bool alike = std::is_same_v<typename F::lane_order, typename G::lane_order> &&
-                                !std::is_same_v<typename F::lane_order, at_once>;
-  using lane_order = std::conditional_t<alike, typename F::lane_order, each_in_its_own>;
+                                !std::is_same_v<typename F::lane_order, whole_lane>;
+  using lane_order = std::conditional_t<alike, typename F::lane_order, separate_passes>;
   template <class V>
   using state = both_states<typename F::template state<V>, typename G::template state<V>>;
   template <class X>
@@ -186,33 +188,33 @@ struct both {
     return {F::merge(x.a, y.a, n), G::merge(x.b, y.b, n)};
   }
   template <class A, class S>
-  BITFOLD_INLINE static auto settle(S s, order::index first) {
-    auto a = F::template settle<A>(s.a, first);
-    auto b = G::template settle<A>(s.b, first);
+  BITFOLD_INLINE static auto rebase(S s, order::index first) {
+    auto a = F::template rebase<A>(s.a, first);
+    auto b = G::template rebase<A>(s.b, first);
     return both_states<decltype(a), decltype(b)>{a, b};
   }
 };
 
 // ---- Terms: what is made of an element first ----------------------------------------------------
 
-struct itself {
-  static constexpr input takes = input::one;
+struct identity {
+  static constexpr element_kind element = element_kind::single;
   template <class, class V>
-  BITFOLD_INLINE static V of(V x) {
+  BITFOLD_INLINE static V apply(V x) {
     return x;
   }
 };
 struct nan_as_zero {
-  static constexpr input takes = input::one;
+  static constexpr element_kind element = element_kind::single;
   template <class, class V>
-  BITFOLD_INLINE static V of(V x) {
+  BITFOLD_INLINE static V apply(V x) {
     return arith::select(arith::unordered(x), arith::constant(x, 0), x);
   }
 };
 struct magnitude {
-  static constexpr input takes = input::one;
+  static constexpr element_kind element = element_kind::single;
   template <class, class V>
-  BITFOLD_INLINE static V of(V x) {
+  BITFOLD_INLINE static V apply(V x) {
     return arith::abs(x);
   }
 };
@@ -226,42 +228,42 @@ BITFOLD_INLINE auto product(V a, V b) {
     return arith::mul(a, b);
 }
 struct square {
-  static constexpr input takes = input::one;
+  static constexpr element_kind element = element_kind::single;
   template <class M, class V>
-  BITFOLD_INLINE static auto of(V x) {
+  BITFOLD_INLINE static auto apply(V x) {
     return product<M>(x, x);
   }
 };
 struct times {
-  static constexpr input takes = input::two;
+  static constexpr element_kind element = element_kind::pair;
   template <class M, class V>
-  BITFOLD_INLINE static auto of(pair_of<V> e) {
+  BITFOLD_INLINE static auto apply(pair_of<V> e) {
     return product<M>(e.x, e.y);
   }
 };
 /// The difference is rounded first.
 struct difference_squared {
-  static constexpr input takes = input::two;
+  static constexpr element_kind element = element_kind::pair;
   template <class M, class V>
-  BITFOLD_INLINE static auto of(pair_of<V> e) {
+  BITFOLD_INLINE static auto apply(pair_of<V> e) {
     const V d = arith::sub(e.x, e.y);
     return product<M>(d, d);
   }
 };
 struct difference_magnitude {
-  static constexpr input takes = input::two;
+  static constexpr element_kind element = element_kind::pair;
   template <class, class V>
-  BITFOLD_INLINE static V of(pair_of<V> e) {
+  BITFOLD_INLINE static V apply(pair_of<V> e) {
     return arith::abs(arith::sub(e.x, e.y));
   }
 };
 /// Of a pair, what Term makes of one of the two.
 template <class Term, bool First>
 struct one_of_two {
-  static constexpr input takes = input::two;
+  static constexpr element_kind element = element_kind::pair;
   template <class M, class V>
-  BITFOLD_INLINE static auto of(pair_of<V> e) {
-    return Term::template of<M>(First ? e.x : e.y);
+  BITFOLD_INLINE static auto apply(pair_of<V> e) {
+    return Term::template apply<M>(First ? e.x : e.y);
   }
 };
 
@@ -276,7 +278,7 @@ BITFOLD_INLINE double value_of(S s) {
 template <class M, class Term>
 struct summed : additive<M, Term> {
   template <class Out, class S>
-  BITFOLD_INLINE static Out finish(S s, finishing) {
+  BITFOLD_INLINE static Out finish(S s, finish_parameters) {
     return M::template round<Out>(s);
   }
 };
@@ -284,27 +286,28 @@ struct summed : additive<M, Term> {
 template <class M, class Term>
 struct averaged : additive<M, Term> {
   template <class Out, class S>
-  BITFOLD_INLINE static Out finish(S s, finishing how) {
+  BITFOLD_INLINE static Out finish(S s, finish_parameters parameters) {
     return arith::round_quotient_to<Out>(static_cast<double>(M::hi(s)),
-                                         static_cast<double>(M::lo(s)), how.n);
+                                         static_cast<double>(M::lo(s)), parameters.n);
   }
 };
 
 // ---- Exact forms --------------------------------------------------------------------------------
 
 template <class Form>
-struct binned {
-  using base = binned;
+struct exact_fold {
+  using accumulation = exact_fold;
   using form = Form;
-  static constexpr auto ordering = bitfold::ordering::any;
-  static constexpr input takes = exact::inputs(Form::terms[0]) == 2 ? input::two : input::one;
+  static constexpr auto ordering = bitfold::ordering::independent;
+  static constexpr element_kind element =
+      exact::inputs(Form::terms[0]) == 2 ? element_kind::pair : element_kind::single;
 };
 
 template <exact::term What>
 struct exact_sum {
   static constexpr exact::term terms[] = {What};
   template <class Out, class S>
-  BITFOLD_INLINE static Out finish(finishing, const S& s) {
+  BITFOLD_INLINE static Out finish(finish_parameters, const S& s) {
     return exact::round<Out>(s);
   }
 };
@@ -313,7 +316,7 @@ template <exact::term What>
 struct exact_average {
   static constexpr exact::term terms[] = {What};
   template <class Out, class S>
-  BITFOLD_INLINE static Out finish(finishing how, const S& s) {
-    return exact::round_quotient<Out>(s, how.n);
+  BITFOLD_INLINE static Out finish(finish_parameters parameters, const S& s) {
+    return exact::round_quotient<Out>(s, parameters.n);
   }
 };

@@ -31,9 +31,9 @@ enum class method_id : std::uint8_t {
 
 /// In which order elements are taken.
 enum class ordering : std::uint8_t {
-  canonical,   ///< that of order.hpp, by every engine
-  sequential,  ///< left to right: nothing to share out, so by the CPU's reference alone
-  any,         ///< no order shows: into states that merge as integers (exact.hpp)
+  canonical,    ///< that of order.hpp, by every engine
+  sequential,   ///< left to right: nothing to share out, so by the CPU's reference alone
+  independent,  ///< no order shows: into states that merge as integers (exact.hpp)
   sorted,  ///< by arith::key_of, so that equal elements are neighbours: by a sort, and without a
            ///< fold
 };
@@ -50,7 +50,7 @@ BITFOLD_HD_END
 #undef BITFOLD_INLINE
 #undef BITFOLD_LAMBDA
 
-/// The struct of method M is of<M>.
+/// The struct of method M is type_of<M>.
 template <method_id M>
 struct of_id;
 #define BITFOLD_METHOD(name, ...) \
@@ -61,7 +61,7 @@ struct of_id;
 BITFOLD_METHODS(BITFOLD_METHOD)
 #undef BITFOLD_METHOD
 template <method_id M>
-using of = typename of_id<M>::type;
+using type_of = typename of_id<M>::type;
 }  // namespace method
 
 struct method_info {
@@ -78,7 +78,7 @@ inline constexpr std::array all_methods{
   method_info{method_id::name, #name, ordering::order, summary},
     BITFOLD_METHODS(BITFOLD_METHOD)
 #undef BITFOLD_METHOD
-        method_info{method_id::exact, "exact", ordering::any,
+        method_info{method_id::exact, "exact", ordering::independent,
                     "the true value, rounded once, whatever the order"},
 };
 

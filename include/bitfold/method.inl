@@ -158,12 +158,12 @@ struct kahan {
   template <class V>
   BITFOLD_INLINE static state<V> add(state<V> s, V x) {
     const auto t = arith::two_sum(s.sum, x);
-    return {t.sum, arith::add_too(s.error, t.error)};
+    return {t.sum, arith::add_alternate(s.error, t.error)};
   }
   template <class V>
   BITFOLD_INLINE static state<V> add(state<V> s, arith::sum_and_error<V> x) {
     const auto t = arith::two_sum(s.sum, x.sum);
-    return {t.sum, arith::add_too(s.error, arith::add(t.error, x.error))};
+    return {t.sum, arith::add_alternate(s.error, arith::add(t.error, x.error))};
   }
   template <class V>
   BITFOLD_INLINE static state<V> merge(state<V> a, state<V> b) {

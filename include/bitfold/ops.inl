@@ -6,8 +6,8 @@ namespace fold {
 using bitfold::fold::accumulates;
 using bitfold::fold::chosen;
 using bitfold::fold::counts;
-using bitfold::fold::finishing;
-using bitfold::fold::input;
+using bitfold::fold::element_kind;
+using bitfold::fold::finish_parameters;
 #endif
 
 /// An element of two inputs.
@@ -17,9 +17,9 @@ struct pair_of {
 };
 /// An element and its place, counted from the start of a run.
 template <class V, class I>
-struct placed_at {
+struct indexed_element {
   V x;
-  I at;
+  I index;
 };
 
 #include <bitfold/fold.inl>
@@ -30,8 +30,8 @@ struct placed_at {
 /// method M (any M where it takes none).
 namespace op {
 using bitfold::fold::counts;
-using bitfold::fold::finishing;
-using bitfold::fold::input;
+using bitfold::fold::element_kind;
+using bitfold::fold::finish_parameters;
 using fold::exact_average;
 using fold::exact_sum;
 
@@ -53,29 +53,30 @@ struct algebra {
   static decltype(auto) visit(op_id op, method_id m, F&& f) {
     switch (op) {
 #define BITFOLD_OP(name, inputs, takes_method, has_exact, types, ...) \
-  case op_id::name: return by<op::name##_op, T, A, typing::types, takes_method>(m, f);
+  case op_id::name: return visit_method<op::name##_op, T, A, typing::types, takes_method>(m, f);
       BITFOLD_OPS(BITFOLD_OP)
 #undef BITFOLD_OP
     }
-    return by<op::sum_op, T, A, typing::additive, true>(m, f);  // not reached: op is one of these
+    return visit_method<op::sum_op, T, A, typing::additive, true>(
+        m, f);  // not reached: op is one of these
   }
 
  private:
   template <class Op, class T, class A, typing Types, bool Takes, class F>
-  static decltype(auto) by(method_id m, F& f) {
+  static decltype(auto) visit_method(method_id m, F& f) {
     if constexpr (!fold::accumulates<Types, A>()) {
       return f(
           fold::chosen<typename op::sum_op::template fold<method::tree, T>, A, typing::additive>{});
     } else if constexpr (requires { typename Op::exact; }) {
       if (m == method_id::exact)
-        return f(fold::chosen<fold::binned<typename Op::exact>, A, Types>{});
-      return in_order<Op, T, A, Types, Takes>(m, f);
+        return f(fold::chosen<fold::exact_fold<typename Op::exact>, A, Types>{});
+      return visit_ordered<Op, T, A, Types, Takes>(m, f);
     } else {
-      return in_order<Op, T, A, Types, Takes>(m, f);
+      return visit_ordered<Op, T, A, Types, Takes>(m, f);
     }
   }
   template <class Op, class T, class A, typing Types, bool Takes, class F>
-  static decltype(auto) in_order(method_id m, F& f) {
+  static decltype(auto) visit_ordered(method_id m, F& f) {
     if constexpr (Takes && !std::is_integral_v<A>) {
       switch (m) {
 #define BITFOLD_METHOD(name, ...) \

@@ -64,7 +64,7 @@ template <class S>
 struct opaque {
   static_assert(std::is_trivially_copyable_v<S> && std::is_default_constructible_v<S>,
                 "bitfold: a state must be trivially copyable and default constructible");
-  static_assert(alignof(S) <= 16 && sizeof(S) <= most_state_bytes,
+  static_assert(alignof(S) <= 16 && sizeof(S) <= max_state_bytes,
                 "bitfold: a state must not be larger than 256 bytes, nor aligned to more than 16");
   static constexpr std::size_t words = (sizeof(S) + 3) / 4;
   S value;
@@ -101,9 +101,9 @@ struct opaque {
 /// The operation Op for elements Value, as a fold.
 template <class Op, class Value>
 struct own {
-  using base = own;
+  using accumulation = own;
   static constexpr auto ordering = bitfold::ordering::canonical;
-  static constexpr input takes = input::one;
+  static constexpr element_kind element = element_kind::single;
   using lane_order = method::in_sequence;
 
   template <class V>
@@ -131,7 +131,7 @@ struct own {
     return {joined(a.value, b.value, n)};
   }
   template <class>
-  BITFOLD_HD static opaque<kept> settle(opaque<kept> s, order::index) {
+  BITFOLD_HD static opaque<kept> rebase(opaque<kept> s, order::index) {
     return s;
   }
   BITFOLD_HD static auto result(const opaque<kept>& s, std::uint64_t n) {

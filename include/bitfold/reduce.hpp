@@ -79,7 +79,7 @@ struct operation {
 
   /// Its reduction of elements T; errors as make_reduction's.
   template <class T>
-  reduction of() const {
+  reduction reduction_of() const {
     std::optional<dtype> a, r;
     if constexpr (!std::is_void_v<Acc>) a = dtype_of<Acc>;
     if constexpr (!std::is_void_v<Out>) r = dtype_of<Out>;
@@ -137,27 +137,29 @@ using result_of = typename decltype(result_type<Op, Source>())::type;
 
 /// A source as the CPU's engine takes it.
 template <class Source>
-struct made_by {
+struct generated_elements {
   using accumulator = value_of<Source>;
-  const Source* from;
+  const Source* source;
   order::index first;
-  made_by ahead(int elements) const { return {from, first + static_cast<order::index>(elements)}; }
+  generated_elements ahead(int elements) const {
+    return {source, first + static_cast<order::index>(elements)};
+  }
   accumulator elements(int i) const { return element(i); }
-  accumulator element(int i) const { return (*from)(first + static_cast<order::index>(i)); }
+  accumulator element(int i) const { return (*source)(first + static_cast<order::index>(i)); }
 };
 
 template <class Op, class Source>
-cpu::own_fold own_fold_of(const Source& from, void* out) {
+cpu::own_fold own_fold_of(const Source& source, void* out) {
   using F = fold::own<Op, value_of<Source>>;
   using state = typename F::template state<void>;
   cpu::own_fold f{};
-  f.source = &from;
+  f.source = &source;
   f.state_bytes = sizeof(state);
-  f.fold = [](const void* source, order::index first, std::size_t n, void* to) {
-    const made_by<Source> begin{static_cast<const Source*>(source), first};
-    const state s = cpu::scalar_kernels::engine<F, made_by<Source>>::run(
+  f.fold = [](const void* source, order::index first, std::size_t n, void* target) {
+    const generated_elements<Source> begin{static_cast<const Source*>(source), first};
+    const state s = cpu::scalar_kernels::engine<F, generated_elements<Source>>::run(
         begin, n / order::leaf, static_cast<int>(n % order::leaf), first);
-    std::memcpy(to, &s, sizeof s);
+    std::memcpy(target, &s, sizeof s);
   };
   f.merge = [](void* a, order::index left, const void* b, order::index right) {
     state s, t;
@@ -166,10 +168,10 @@ cpu::own_fold own_fold_of(const Source& from, void* out) {
     s = F::merge(s, t, fold::counts{left, right});
     std::memcpy(a, &s, sizeof s);
   };
-  f.finish = [](const void* from_state, order::index n, void* to) {
+  f.finish = [](const void* last, order::index n, void* target) {
     state s;
-    std::memcpy(static_cast<void*>(&s), from_state, sizeof s);
-    *static_cast<result_of<Op, Source>*>(to) = F::result(s, n);
+    std::memcpy(static_cast<void*>(&s), last, sizeof s);
+    *static_cast<result_of<Op, Source>*>(target) = F::result(s, n);
   };
   f.out = out;
   return f;
@@ -178,7 +180,7 @@ cpu::own_fold own_fold_of(const Source& from, void* out) {
 // ---- What is refused, in a line each ------------------------------------------------------------
 
 template <class>
-inline constexpr bool no = false;
+inline constexpr bool always_false = false;
 /// What a refused call gives: anything, so that nothing else is said of it.
 struct refused {
   template <class T>
@@ -245,13 +247,14 @@ constexpr bool check_operation() {
         "bitfold: an operation of two inputs takes pairs(x, y), and only such a one does");
     return seen && fits;
   } else if constexpr (std::is_same_v<Op, cpu::options>) {
-    static_assert(no<Op>, "bitfold: options go first: reduce(options, input, operations...)");
+    static_assert(always_false<Op>,
+                  "bitfold: options go first: reduce(options, input, operations...)");
   } else if constexpr (is_array<Op>) {
-    static_assert(no<Op>,
+    static_assert(always_false<Op>,
                   "bitfold: two arrays go as one input: reduce(pairs(x, y), operations...)");
   } else if constexpr (is_shape<Op> || is_into<Op>) {
     static_assert(
-        no<Op>,
+        always_false<Op>,
         "bitfold: what outputs are of goes right behind the input, and into() behind that: "
         "reduce(input, axes{...}, into(out), operations...)");
   } else if constexpr (has_start<Op, V>) {
@@ -264,11 +267,11 @@ constexpr bool check_operation() {
         "bitfold: this operation has no finish of the states that start makes (bitfold/own.hpp)");
     return merges && finishes;
   } else if constexpr (has_members<Op>) {
-    static_assert(no<Op>,
+    static_assert(always_false<Op>,
                   "bitfold: the start of this operation does not take an element of this input "
                   "(bitfold/own.hpp)");
   } else {
-    static_assert(no<Op>,
+    static_assert(always_false<Op>,
                   "bitfold: this is no operation: one of bitfold's is ops::sum, one of your own an "
                   "object of a struct with start, merge and finish (bitfold/own.hpp)");
   }
@@ -278,17 +281,18 @@ constexpr bool check_operation() {
 template <class Input, class... Op>
 constexpr bool check_call() {
   if constexpr (std::is_same_v<Input, view>) {
-    static_assert(no<Input>,
+    static_assert(always_false<Input>,
                   "bitfold: the element type of a view is known when the program runs: "
                   "view_of<float>(x) has one");
   } else if constexpr (viewable<Input> || is_view_pair<Input>) {
-    static_assert(no<Input>, "bitfold: of a view it is reduce(view, axes{...}, operations...)");
+    static_assert(always_false<Input>,
+                  "bitfold: of a view it is reduce(view, axes{...}, operations...)");
   } else if constexpr (!input<Input>) {
-    static_assert(no<Input>,
+    static_assert(always_false<Input>,
                   "bitfold: the input is a contiguous range (not std::vector<bool>), pairs(x, y), "
                   "transform(f, x...) or a view");
   } else if constexpr (sizeof...(Op) == 0) {
-    static_assert(no<Input>, "bitfold: reduce wants an operation");
+    static_assert(always_false<Input>, "bitfold: reduce wants an operation");
   } else {
     using S = decltype(source_of(std::declval<const Input&>()));
     return (check_operation<Op, element_seen<S>, std::remove_cvref_t<value_of<S>>, is_pairs<S>>() &&
@@ -305,37 +309,37 @@ inline constexpr bool is_reduction<X> = std::is_same_v<std::ranges::range_value_
 // ---- Of a whole input ---------------------------------------------------------------------------
 
 template <class Input, class... Op>
-auto reduce_whole(const cpu::options& how, const Input& input, const Op&... op) {
-  const auto from = source_of(input);
-  using S = std::remove_cv_t<decltype(from)>;
+auto reduce_whole(const cpu::options& opts, const Input& input, const Op&... op) {
+  const auto source = source_of(input);
+  using S = std::remove_cv_t<decltype(source)>;
   using T = element_seen<S>;
   std::tuple<result_of<Op, S>...> results{};
 
   constexpr std::size_t built_ins = (std::size_t{is_built_in<Op>} + ...);
   cpu::pass p;
-  p.n = from.n;
-  p.element = S::element_bytes;
-  std::vector<reduction> all;
+  p.n = source.n;
+  p.element_bytes = S::element_bytes;
+  std::vector<reduction> reductions;
   std::vector<cpu::own_fold> own;
   if constexpr (built_ins > 0) {
     if constexpr (requires { typename S::stored; }) {
-      p.x = from.x;
-      if constexpr (is_pairs<S>) p.y = from.y;
+      p.x = source.x;
+      if constexpr (is_pairs<S>) p.y = source.y;
     } else {
-      p.source = &from;
-      p.make = [](const void* source_, order::index first, std::size_t n, void* to, void*) {
+      p.source = &source;
+      p.generate = [](const void* source_, order::index first, std::size_t n, void* target, void*) {
         const S& values = *static_cast<const S*>(source_);
-        T* out = static_cast<T*>(to);
+        T* out = static_cast<T*>(target);
         for (std::size_t i = 0; i < n; ++i) out[i] = values(first + i);
       };
     }
   }
   const auto ask = [&]<class O>(const O& o, auto& result) {
     if constexpr (is_built_in<O>) {
-      all.push_back(o.template of<T>());
+      reductions.push_back(o.template reduction_of<T>());
     } else {
-      if (from.n > 0) {
-        own.push_back(own_fold_of<O>(from, &result));
+      if (source.n > 0) {
+        own.push_back(own_fold_of<O>(source, &result));
       } else if constexpr (requires { O::empty(); }) {
         result = O::empty();
       } else {
@@ -343,18 +347,18 @@ auto reduce_whole(const cpu::options& how, const Input& input, const Op&... op) 
       }
     }
   };
-  const auto each = [&](auto&& f) {
+  const auto for_each = [&](auto&& f) {
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       (f(op, std::get<I>(results)), ...);
     }(std::index_sequence_for<Op...>{});
   };
-  each(ask);
-  p.all = all;
-  p.own = own;
+  for_each(ask);
+  p.reductions = reductions;
+  p.own_folds = own;
   std::vector<scalar> scalars(built_ins);
-  cpu::reduce(p, scalars, how);
+  cpu::reduce(p, scalars, opts);
   std::size_t next = 0;
-  each([&]<class O>(const O&, auto& result) {
+  for_each([&]<class O>(const O&, auto& result) {
     if constexpr (is_built_in<O>) store_scalar(scalars[next++], &result);
   });
   if constexpr (sizeof...(Op) == 1)
@@ -394,19 +398,20 @@ template <class Input, class Shape, class... Op>
 constexpr bool check_shaped() {
   constexpr bool flat = std::is_same_v<Shape, by_segment> || std::is_same_v<Shape, by_key>;
   if constexpr (std::is_same_v<Input, view>) {
-    static_assert(no<Input>,
+    static_assert(always_false<Input>,
                   "bitfold: the element type of a view is known when the program runs: "
                   "view_of<float>(x) has one");
   } else if constexpr (flat &&
                        !requires(const Input& in) { typename decltype(source_of(in))::stored; }) {
-    static_assert(no<Input>, "bitfold: segments and keys are of a contiguous range or pairs(x, y)");
+    static_assert(always_false<Input>,
+                  "bitfold: segments and keys are of a contiguous range or pairs(x, y)");
   } else if constexpr (!flat && !viewable<Input> &&
                        !(std::is_same_v<Shape, bitfold::axes> && is_view_pair<Input>)) {
-    static_assert(no<Input>,
+    static_assert(always_false<Input>,
                   "bitfold: axes are of row_major(x, {...}) or another view, an mdspan, or "
                   "pairs(x, y) of them; windows are not of pairs");
   } else if constexpr (sizeof...(Op) == 0) {
-    static_assert(no<Input>, "bitfold: reduce wants an operation");
+    static_assert(always_false<Input>, "bitfold: reduce wants an operation");
   } else {
     constexpr bool own = ((!is_built_in<Op> && !is_misplaced<Op>) || ...);
     static_assert(!own,
@@ -436,44 +441,44 @@ std::vector<std::int64_t> extents_of(const Input&, const by_key& shape) {
 }
 template <class Input>
 std::vector<std::int64_t> extents_of(const Input& in, const by_window& shape) {
-  return windows_extents(as_view(in), shape.of);
+  return windows_extents(as_view(in), shape.per_axis);
 }
 
 /// All of them to where `out` says.
 template <class Input, class Shape>
-void reduce_to(std::span<const reduction> all, const Input& in, const Shape& shape,
-               std::span<void* const> out, const cpu::options& how) {
+void reduce_to(std::span<const reduction> reductions, const Input& in, const Shape& shape,
+               std::span<void* const> out, const cpu::options& opts) {
   if constexpr (std::is_same_v<Shape, bitfold::axes>) {
     const auto v = views_of(in);
-    cpu::reduce(all, v.x, v.y(), shape.which(), out, how);
+    cpu::reduce(reductions, v.x, v.y(), shape.which(), out, opts);
   } else if constexpr (std::is_same_v<Shape, by_window>) {
-    cpu::reduce_windows(all, as_view(in), shape.of, out, how);
+    cpu::reduce_windows(reductions, as_view(in), shape.per_axis, out, opts);
   } else {
-    const auto from = source_of(in);
+    const auto source = source_of(in);
     const void* y = nullptr;
-    if constexpr (is_pairs<std::remove_const_t<decltype(from)>>) y = from.y;
+    if constexpr (is_pairs<std::remove_const_t<decltype(source)>>) y = source.y;
     if constexpr (std::is_same_v<Shape, by_segment>) {
-      cpu::reduce_segments(all, from.x, y, from.n, shape.offsets, out, how);
+      cpu::reduce_segments(reductions, source.x, y, source.n, shape.offsets, out, opts);
     } else {
-      if (shape.keys.size() != from.n)
+      if (shape.keys.size() != source.n)
         throw error(errc::usage, "keys: " + std::to_string(shape.keys.size()) + " of " +
-                                     std::to_string(from.n) + " elements");
-      cpu::reduce_by_key(all, from.x, y, shape.keys, shape.outputs, out, how);
+                                     std::to_string(source.n) + " elements");
+      cpu::reduce_by_key(reductions, source.x, y, shape.keys, shape.outputs, out, opts);
     }
   }
 }
 
 template <class Input, class Shape, class... Op>
-auto reduce_shaped(const cpu::options& how, const Input& input, const Shape& shape,
+auto reduce_shaped(const cpu::options& opts, const Input& input, const Shape& shape,
                    const Op&... op) {
   using T = typename element_of_array<Input>::type;
-  const reduction all[] = {op.template of<T>()...};
+  const reduction reductions[] = {op.template reduction_of<T>()...};
   const auto extents = extents_of(input, shape);
   std::tuple<result_array<typename Op::template output<T>>...> results{
       result_array<typename Op::template output<T>>(extents)...};
   std::apply(
       [&](auto&... r) {
-        reduce_to(all, input, shape, std::array<void*, sizeof...(Op)>{r.data()...}, how);
+        reduce_to(reductions, input, shape, std::array<void*, sizeof...(Op)>{r.data()...}, opts);
       },
       results);
   if constexpr (sizeof...(Op) == 1)
@@ -482,7 +487,7 @@ auto reduce_shaped(const cpu::options& how, const Input& input, const Shape& sha
     return results;
 }
 template <class Input, class Shape, class... R, class... Op>
-void reduce_shaped_into(const cpu::options& how, const Input& input, const Shape& shape,
+void reduce_shaped_into(const cpu::options& opts, const Input& input, const Shape& shape,
                         const into<R...>& out, const Op&... op) {
   using T = typename element_of_array<Input>::type;
   constexpr bool typed =
@@ -491,7 +496,7 @@ void reduce_shaped_into(const cpu::options& how, const Input& input, const Shape
                 "bitfold: into() takes a range for each operation, whose elements are of the type "
                 "of its results and can be written");
   if constexpr (typed) {
-    const reduction all[] = {op.template of<T>()...};
+    const reduction reductions[] = {op.template reduction_of<T>()...};
     std::uint64_t outputs = 1;
     for (const std::int64_t e : extents_of(input, shape)) outputs *= static_cast<std::uint64_t>(e);
     std::apply(
@@ -500,9 +505,9 @@ void reduce_shaped_into(const cpu::options& how, const Input& input, const Shape
             if (room != outputs)
               throw error(errc::usage, "out: room for " + std::to_string(room) + " results of " +
                                            std::to_string(outputs));
-          reduce_to(all, input, shape, std::array<void*, sizeof...(R)>{r.data()...}, how);
+          reduce_to(reductions, input, shape, std::array<void*, sizeof...(R)>{r.data()...}, opts);
         },
-        out.to);
+        out.ranges);
   }
 }
 
@@ -514,10 +519,10 @@ auto choose(const cpu::options&, const Input&) {
   return refused{};
 }
 template <class Input, class First, class... Rest>
-auto choose(const cpu::options& how, const Input& input, const First& first, const Rest&... rest) {
+auto choose(const cpu::options& opts, const Input& input, const First& first, const Rest&... rest) {
   if constexpr (!is_shape<First>) {
     if constexpr (check_call<Input, First, Rest...>())
-      return reduce_whole(how, input, first, rest...);
+      return reduce_whole(opts, input, first, rest...);
     else
       return refuse<First, Rest...>();
   } else if constexpr (sizeof...(Rest) > 0 && (is_into<Rest> || ...)) {
@@ -525,12 +530,12 @@ auto choose(const cpu::options& how, const Input& input, const First& first, con
       if constexpr (!is_into<Out>) {
         (void)check_shaped<Input, First, Out, Op...>();
       } else if constexpr (check_shaped<Input, First, Op...>()) {
-        reduce_shaped_into(how, input, first, out, op...);
+        reduce_shaped_into(opts, input, first, out, op...);
       }
     }(rest...);
   } else {
     if constexpr (check_shaped<Input, First, Rest...>())
-      return reduce_shaped(how, input, first, rest...);
+      return reduce_shaped(opts, input, first, rest...);
     else
       return refuse<Rest...>();
   }
@@ -542,8 +547,8 @@ auto choose(const cpu::options& how, const Input& input, const First& first, con
 /// elements where an operation has no result for them (errc::usage).
 template <class Input, class... Op>
   requires(!detail::is_reduction<Input>)
-auto reduce(const cpu::options& how, const Input& input, const Op&... op) {
-  return detail::choose(how, input, op...);
+auto reduce(const cpu::options& opts, const Input& input, const Op&... op) {
+  return detail::choose(opts, input, op...);
 }
 template <class Input, class... Op>
   requires(!detail::is_reduction<Input> && !std::is_same_v<Input, cpu::options>)

@@ -20,7 +20,8 @@ namespace bitfold {
 
 /// Whether the operation can be done by the method.
 constexpr bool takes(op_id op, method_id method) {
-  return info(method).ordering == ordering::any ? info(op).has_exact : info(op).takes_method;
+  return info(method).ordering == ordering::independent ? info(op).has_exact
+                                                        : info(op).takes_method;
 }
 
 /// Every way to ask for an operation: by each of its methods, and by none where it has a way of its

@@ -64,36 +64,36 @@ struct row_segments {
 
 namespace cpu {
 /// Writes the rows to `out`, which may be x. Errors (errc::usage, naming the argument): a type that
-/// is no float; a longer row; a pointer that is needed and null; those of `how`.
-void apply(row_function f, const rows& of, void* out, const options& how = {});
+/// is no float; a longer row; a pointer that is needed and null; those of `opts`.
+void apply(row_function f, const rows& input, void* out, const options& opts = {});
 
 /// What the parameters of a norm get, of its gradient `f` and what that takes: dw[i] = sum of g z,
 /// db[i] = sum of g over the rows' elements i, by method tree in the rows' order, rounded once.
 /// Either may be null; db is of layer_norm_backward alone. Errors, besides: a function that is no
 /// gradient of a norm; more than 2^24 rows.
-void parameter_gradients(row_function f, const rows& of, void* dw, void* db,
-                         const options& how = {});
+void parameter_gradients(row_function f, const rows& input, void* dw, void* db,
+                         const options& opts = {});
 
-/// Writes outputs of n elements each: the sum of its rows of of.x, element by element, by method
+/// Writes outputs of n elements each: the sum of its rows of input.x, element by element, by method
 /// tree, rounded to f32 (f64), to which `base` is added, where there is one, as many rows as
 /// outputs; rounded once. An output without rows is as in `base`, or 0. Errors, besides: a place
-/// that is not below of.count; offsets that fall.
-void sum_rows(const rows& of, const row_segments& by, const void* base, void* out,
-              const options& how = {});
+/// that is not below input.count; offsets that fall.
+void sum_rows(const rows& input, const row_segments& segments, const void* base, void* out,
+              const options& opts = {});
 }  // namespace cpu
 
 namespace cuda {
 /// The same in device memory. Needs no workspace, and does not synchronise. Errors, besides:
 /// errc::no_device, errc::cuda.
-void apply(row_function f, const rows& of, void* out, stream where = nullptr);
+void apply(row_function f, const rows& input, void* out, stream s = nullptr);
 
-std::size_t parameter_gradients_workspace_bytes(row_function f, const rows& of);
-void parameter_gradients(row_function f, const rows& of, void* dw, void* db, void* workspace,
-                         std::size_t workspace_size, stream where = nullptr);
+std::size_t parameter_gradients_workspace_bytes(row_function f, const rows& input);
+void parameter_gradients(row_function f, const rows& input, void* dw, void* db, void* workspace,
+                         std::size_t workspace_size, stream s = nullptr);
 
 /// Places and offsets lie in device memory and are not looked at.
-void sum_rows(const rows& of, const row_segments& by, const void* base, void* out,
-              stream where = nullptr);
+void sum_rows(const rows& input, const row_segments& segments, const void* base, void* out,
+              stream s = nullptr);
 }  // namespace cuda
 
 }  // namespace bitfold

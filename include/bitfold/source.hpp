@@ -93,14 +93,14 @@ struct pair_source {
 template <class F, class... T>
 struct transform_source {
   F f;
-  detail::arrays<T...> from;
+  detail::arrays<T...> arrays;
   std::size_t n;
   static constexpr std::size_t element_bytes = (sizeof(T) + ...);
 #ifdef __CUDACC__
 #pragma nv_exec_check_disable
 #endif
-  BITFOLD_HD auto operator()(order::index i) const { return from.call(f, i); }
-  bool readable() const { return from.readable(); }
+  BITFOLD_HD auto operator()(order::index i) const { return arrays.call(f, i); }
+  bool readable() const { return arrays.readable(); }
 };
 
 /// An element with its place: the number of those before it.
@@ -112,24 +112,24 @@ struct indexed_value {
 /// The elements of another source with their places.
 template <class Source>
 struct indexed_source {
-  Source from;
+  Source source;
   std::size_t n;
   static constexpr std::size_t element_bytes = Source::element_bytes;
 #ifdef __CUDACC__
 #pragma nv_exec_check_disable
 #endif
   BITFOLD_HD auto operator()(order::index i) const {
-    const auto x = from(i);
+    const auto x = source(i);
     return indexed_value<std::remove_const_t<decltype(x)>>{x, i};
   }
-  bool readable() const { return from.readable(); }
+  bool readable() const { return source.readable(); }
 };
 
 /// The elements of another source so that the canonical order takes them from the first to the
 /// last: where its tree, read from left to right, has its k-th element, there is element k.
 template <class Source>
 struct in_order_source {
-  Source from;
+  Source source;
   std::size_t n;
   static constexpr std::size_t element_bytes = Source::element_bytes;
 #ifdef __CUDACC__
@@ -137,14 +137,14 @@ struct in_order_source {
 #endif
   BITFOLD_HD auto operator()(order::index i) const {
     const order::index leaf = i / order::leaf;
-    const int size = order::leaf_size(n, leaf), at = static_cast<int>(i % order::leaf);
-    const int lane = at % order::lanes, row = at / order::lanes;
+    const int size = order::leaf_size(n, leaf), position = static_cast<int>(i % order::leaf);
+    const int lane = position % order::lanes, row = position / order::lanes;
     const int rows = size / order::lanes;
     const int longer = size % order::lanes;  // so many lanes, the first ones, have a row more
-    return from(leaf * order::leaf +
-                static_cast<order::index>(lane * rows + (lane < longer ? lane : longer) + row));
+    return source(leaf * order::leaf +
+                  static_cast<order::index>(lane * rows + (lane < longer ? lane : longer) + row));
   }
-  bool readable() const { return from.readable(); }
+  bool readable() const { return source.readable(); }
 };
 
 template <class R>
@@ -227,11 +227,11 @@ template <class Input>
   requires detail::input<std::remove_cvref_t<Input>>
 auto indexed(Input&& in) {
   if constexpr (!detail::source<std::remove_cvref_t<Input>>) detail::refuse_temporaries<Input>();
-  const auto from = detail::source_of(in);
-  using Source = std::remove_const_t<decltype(from)>;
+  const auto source = detail::source_of(in);
+  using Source = std::remove_const_t<decltype(source)>;
   static_assert(!detail::is_in_order<Source>,
                 "bitfold: it is in_order(indexed(x)), as places are those in x");
-  return indexed_source<Source>{from, from.n};
+  return indexed_source<Source>{source, source.n};
 }
 
 /// The elements of a range, of pairs, of a transform or indexed, for operations of the caller's own
@@ -241,8 +241,8 @@ template <class Input>
   requires detail::input<std::remove_cvref_t<Input>>
 auto in_order(Input&& in) {
   if constexpr (!detail::source<std::remove_cvref_t<Input>>) detail::refuse_temporaries<Input>();
-  const auto from = detail::source_of(in);
-  return in_order_source<std::remove_const_t<decltype(from)>>{from, from.n};
+  const auto source = detail::source_of(in);
+  return in_order_source<std::remove_const_t<decltype(source)>>{source, source.n};
 }
 
 }  // namespace bitfold

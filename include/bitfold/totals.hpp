@@ -22,21 +22,21 @@ namespace bitfold {
 namespace detail {
 
 /// Room for a sum of any type.
-inline constexpr std::size_t most_sum_bytes = sizeof(exact::sum<double, 2>);
+inline constexpr std::size_t max_sum_bytes = sizeof(exact::sum<double, 2>);
 
 /// The terms' sums of several exact reductions, each once. Of elements of one type.
 class exact_sums {
  public:
-  /// Of those among `all` that are exact.
-  explicit exact_sums(std::span<const reduction> all);
+  /// Of those among `reductions` that are exact.
+  explicit exact_sums(std::span<const reduction> reductions);
 
   bool empty() const { return sums_.empty(); }
   /// What is to be summed, and where to.
-  struct one {
+  struct term_sum {
     exact::term what;
-    alignas(16) std::byte state[most_sum_bytes];
+    alignas(16) std::byte state[max_sum_bytes];
   };
-  std::span<one> each() { return sums_; }
+  std::span<term_sum> sums() { return sums_; }
   dtype type() const { return type_; }
 
   /// Adds those of the same reductions of other elements.
@@ -49,7 +49,7 @@ class exact_sums {
 
  private:
   dtype type_{};
-  std::vector<one> sums_;
+  std::vector<term_sum> sums_;
 };
 
 }  // namespace detail
@@ -59,27 +59,27 @@ class totals {
  public:
   /// Errors (errc::usage): a reduction that is not by method exact; element types or numbers of
   /// inputs that differ.
-  explicit totals(std::vector<reduction> all);
+  explicit totals(std::vector<reduction> reductions);
 
   /// Adds n elements, or pairs of them (y is null where the reductions take one input); any
   /// alignment. Where it throws, nothing is added. Errors: as those of cpu::reduce.
-  void add(const void* x, const void* y, std::size_t n, const cpu::options& how = {});
+  void add(const void* x, const void* y, std::size_t n, const cpu::options& opts = {});
   /// Errors (errc::usage), besides: a T that is not the element type; spans of two lengths.
   template <class T>
-  void add(std::span<const T> x, const cpu::options& how = {}) {
+  void add(std::span<const T> x, const cpu::options& opts = {}) {
     check_type(dtype_of<T>);
-    add(x.data(), nullptr, x.size(), how);
+    add(x.data(), nullptr, x.size(), opts);
   }
   template <class T>
-  void add(std::span<const T> x, std::span<const T> y, const cpu::options& how = {}) {
+  void add(std::span<const T> x, std::span<const T> y, const cpu::options& opts = {}) {
     check_type(dtype_of<T>);
     if (x.size() != y.size()) throw error(errc::usage, "y: not of the length of x");
-    add(x.data(), y.data(), x.size(), how);
+    add(x.data(), y.data(), x.size(), opts);
   }
   /// Adds what another one has. Errors (errc::usage): it is of other reductions.
   void merge(const totals& o);
 
-  const std::vector<reduction>& reductions() const { return all_; }
+  const std::vector<reduction>& reductions() const { return reductions_; }
   /// How many elements, or pairs of them, were added.
   std::uint64_t count() const { return count_; }
   /// Of reductions()[k]: what cpu::reduce gives for all elements at once.
@@ -91,7 +91,7 @@ class totals {
  private:
   void check_type(dtype given) const;
 
-  std::vector<reduction> all_;
+  std::vector<reduction> reductions_;
   detail::exact_sums sums_;
   std::uint64_t count_ = 0;
 };

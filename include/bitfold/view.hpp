@@ -20,18 +20,18 @@
 
 namespace bitfold {
 
-inline constexpr int most_axes = 8;
+inline constexpr int max_axes = 8;
 
 /// Element (i0, i1, ...) lies at data + i0 stride[0] + i1 stride[1] + ..., strides in elements;
 /// they may be zero or negative.
 struct view {
   dtype type;
   const void* data;
-  int rank;  ///< how many axes: 0 to most_axes; an array of none is one element
-  std::array<std::int64_t, most_axes> extent{}, stride{};
+  int rank;  ///< how many axes: 0 to max_axes; an array of none is one element
+  std::array<std::int64_t, max_axes> extent{}, stride{};
 };
 
-/// An array as C lays it out. Errors (errc::usage): more than most_axes extents.
+/// An array as C lays it out. Errors (errc::usage): more than max_axes extents.
 view row_major(dtype type, const void* data, std::span<const std::int64_t> extents);
 inline view row_major(dtype type, const void* data, std::initializer_list<std::int64_t> extents) {
   return row_major(type, data, std::span(extents.begin(), extents.size()));
@@ -51,15 +51,15 @@ struct window {
   std::int64_t size, stride = 1, dilation = 1, padding = 0;
 };
 /// All windows that lie in x: its axes with the number of windows for extents, then one of the
-/// window's size for each of `of`. Nothing is copied; to pool, reduce the last axes. Errors
+/// window's size for each of `per_axis`. Nothing is copied; to pool, reduce the last axes. Errors
 /// (errc::usage): an axis that x has not or twice; a size, stride or dilation below 1; a window
 /// longer than its axis (with its padding); a padding, as no view has it (see reduce_windows); more
-/// than 2^60 windows along an axis; more than most_axes axes.
-view windows(const view& x, std::span<const window> of);
+/// than 2^60 windows along an axis; more than max_axes axes.
+view windows(const view& x, std::span<const window> per_axis);
 /// The extents of the result of reducing x by windows, padded or not: those of x, with the number
 /// of windows along their axes. Errors: as above, but for a padding: one below 0, or with which a
 /// window would lie before x or behind it; more than 2^60 windows in all.
-std::vector<std::int64_t> windows_extents(const view& x, std::span<const window> of);
+std::vector<std::int64_t> windows_extents(const view& x, std::span<const window> per_axis);
 
 /// Every axis of x.
 std::vector<int> all_axes(const view& x);
@@ -78,23 +78,23 @@ struct axes {
     std::int64_t x, y;
   };
   int rank = 0;
-  axis each[most_axes];
+  axis dims[max_axes];
 
   std::uint64_t size() const {
     std::uint64_t n = 1;
-    for (int k = 0; k < rank; ++k) n *= each[k].extent;
+    for (int k = 0; k < rank; ++k) n *= dims[k].extent;
     return n;
   }
   struct offset {
     std::int64_t x = 0, y = 0;
   };
-  offset at(std::uint64_t i) const {
+  offset offset_of(std::uint64_t i) const {
     offset o;
     for (int k = rank - 1; k >= 0; --k) {
-      const auto digit = static_cast<std::int64_t>(i % each[k].extent);
-      i /= each[k].extent;
-      o.x += digit * each[k].x;
-      o.y += digit * each[k].y;
+      const auto digit = static_cast<std::int64_t>(i % dims[k].extent);
+      i /= dims[k].extent;
+      o.x += digit * dims[k].x;
+      o.y += digit * dims[k].y;
     }
     return o;
   }
@@ -109,9 +109,9 @@ struct layout {
   std::uint64_t outputs, n;  ///< of elements each
 
   /// Whether the elements of an output lie one behind the other.
-  bool in_a_row() const {
+  bool contiguous() const {
     return reduced.rank == 0 ||
-           (reduced.rank == 1 && reduced.each[0].x == 1 && (!y || reduced.each[0].y == 1));
+           (reduced.rank == 1 && reduced.dims[0].x == 1 && (!y || reduced.dims[0].y == 1));
   }
 };
 /// Errors (errc::usage, naming the argument): a rank, an extent or an axis that is not allowed; an
@@ -123,14 +123,14 @@ layout layout_of(const view& x, const view* y, std::span<const int> reduced);
 struct window_box {
   view x;               ///< as windows() has it, the windows in the order of their axes
   std::uint64_t first;  ///< the place of its first result among all,
-  axes places;          ///< and of each from there on (of x)
+  axes results;         ///< and of each from there on (of x)
 };
 struct window_boxes {
   std::vector<int> reduced;  ///< axes of each view
-  std::vector<window_box> each;
+  std::vector<window_box> boxes;
 };
 /// Errors: as windows_extents'; windows that are cut off in more than 2^16 ways.
-window_boxes boxes_of(const view& x, std::span<const window> of);
+window_boxes boxes_of(const view& x, std::span<const window> per_axis);
 
 }  // namespace detail
 }  // namespace bitfold

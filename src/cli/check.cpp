@@ -137,7 +137,7 @@ std::vector<array_report> check_arrays(const io::golden_file& old, file_names fi
   std::vector<fingerprint_job> jobs;
   std::vector<std::pair<std::size_t, const io::golden_array*>> compared;  // for each job
   for (const io::golden_array& g : old.arrays) {
-    const io::array* of[2] = {};
+    const io::array* mapped[2] = {};
     std::string changes, absent;
     for (std::size_t k = 0; k < inputs; ++k) {
       const auto found = by_name[k].extract(g.name);
@@ -145,13 +145,13 @@ std::vector<array_report> check_arrays(const io::golden_file& old, file_names fi
         if (inputs == 2) absent += detail_line("not in", files[k]);
         continue;
       }
-      const io::array& a = *(of[k] = found.mapped());
+      const io::array& a = *(mapped[k] = found.mapped());
       if (a.type != g.type || a.shape != g.shape)
         changes +=
             detail_line(io::of_input(k, "dtype"), io::name(g.type), io::name(a.type)) +
             detail_line(io::of_input(k, "shape"), io::shape_text(g.shape), io::shape_text(a.shape));
     }
-    if (!of[0] || !of[inputs - 1]) {
+    if (!mapped[0] || !mapped[inputs - 1]) {
       reports.push_back({g.name, verdict::missing, absent});
       continue;
     }
@@ -161,7 +161,7 @@ std::vector<array_report> check_arrays(const io::golden_file& old, file_names fi
     }
     compared.emplace_back(reports.size(), &g);
     reports.push_back({g.name, verdict::same, ""});
-    jobs.push_back({{of[0], of[1]}, {}});
+    jobs.push_back({{mapped[0], mapped[1]}, {}});
     for (const auto& result : g.results) jobs.back().reductions.push_back(result.what);
   }
   const auto measured = fingerprints(jobs, !args.ulps, args.threads);
@@ -182,7 +182,7 @@ std::vector<array_report> check_arrays(const io::golden_file& old, file_names fi
 // the last two, ..., the same path in other words, the same text.
 using likeness = std::uint64_t;
 std::vector<std::pair<likeness, std::string>> features(const std::string& path,
-                                                       const fs::path& here) {
+                                                       const fs::path& folder) {
   constexpr likeness same_text = std::numeric_limits<likeness>::max();
   std::vector<std::pair<likeness, std::string>> all;
   const fs::path parts = fs::path(path).lexically_normal();
@@ -191,7 +191,7 @@ std::vector<std::pair<likeness, std::string>> features(const std::string& path,
     end = (--part)->string() + '\0' + end;
     all.emplace_back(all.size() + 1, end);
   }
-  all.emplace_back(same_text - 1, (here / path).lexically_normal().string());
+  all.emplace_back(same_text - 1, (folder / path).lexically_normal().string());
   all.emplace_back(same_text, path);
   return all;
 }
@@ -199,7 +199,7 @@ std::vector<std::pair<likeness, std::string>> features(const std::string& path,
 // The paths of a recorded file, or of the two of a pair.
 std::vector<std::string> paths_of(const io::golden_file& f) {
   std::vector<std::string> paths;
-  for (const io::golden_source& s : f.from) paths.push_back(s.file);
+  for (const io::golden_source& s : f.sources) paths.push_back(s.file);
   return paths;
 }
 
@@ -217,7 +217,7 @@ matching match(const io::golden& g, const std::vector<std::string>& all) {
     for (std::size_t i = 0; i < g.files.size(); ++i) m.given[i] = paths_of(g.files[i]);
     return m;
   }
-  const std::size_t inputs = g.files[0].from.size();
+  const std::size_t inputs = g.files[0].sources.size();
   if (all.size() % inputs != 0)
     throw error(errc::usage,
                 fmt::format("FILE: the golden file is of pairs of files, not {}", all.size()));
@@ -226,16 +226,16 @@ matching match(const io::golden& g, const std::vector<std::string>& all) {
     return m;
   }
   std::error_code ignored;  // of a current directory that is gone
-  const fs::path here = fs::current_path(ignored);
+  const fs::path folder = fs::current_path(ignored);
   // Calls f(alike, key) for what a file, or both of a pair, may have in common with others: of a
   // pair the path that is less alike decides, and then the other.
   using alike = std::pair<likeness, likeness>;
   const auto for_each_feature = [&](const std::vector<std::string>& files, auto f) {
-    for (const auto& [x, first] : features(files[0], here)) {
+    for (const auto& [x, first] : features(files[0], folder)) {
       if (inputs == 1)
         f(alike{x, x}, fmt::format("{}{}{}", x, '\0', first));
       else
-        for (const auto& [y, second] : features(files[1], here))
+        for (const auto& [y, second] : features(files[1], folder))
           f(alike{std::minmax(x, y)},
             fmt::format("{1}{0}{2}{0}{3}{0}{4}", '\0', x, first, y, second));
     }
@@ -253,13 +253,13 @@ matching match(const io::golden& g, const std::vector<std::string>& all) {
   for (const file_names group : groups_of(all, inputs)) {
     const std::vector<std::string> files(group.begin(), group.end());
     alike best{};
-    std::size_t where = 0, ties = 0;
+    std::size_t match = 0, ties = 0;
     for_each_feature(files, [&](alike common, const std::string& key) {
       const auto found = by_feature.find(key);
       if (found == by_feature.end() || common < best) return;
       ties = common == best ? ties + found->second.count : found->second.count;
       best = common;
-      where = found->second.last;
+      match = found->second.last;
     });
     if (best.first == 0) {
       m.added.push_back(files);
@@ -270,13 +270,13 @@ matching match(const io::golden& g, const std::vector<std::string>& all) {
                                            io::printable(text_of(files)), ties,
                                            inputs == 1 ? "files; give more of its path"
                                                        : "pairs; give more of their paths"));
-    if (!m.given[where].empty())
+    if (!m.given[match].empty())
       throw error(errc::usage,
                   fmt::format("{}: the second {} for the recorded {}; the first is {}",
                               io::printable(text_of(files)), inputs == 1 ? "file" : "pair",
-                              io::printable(text_of(paths_of(g.files[where]))),
-                              io::printable(text_of(m.given[where]))));
-    m.given[where] = files;
+                              io::printable(text_of(paths_of(g.files[match]))),
+                              io::printable(text_of(m.given[match]))));
+    m.given[match] = files;
   }
   return m;
 }
@@ -284,14 +284,14 @@ matching match(const io::golden& g, const std::vector<std::string>& all) {
 file_report check_files(const io::golden_file& old, file_names files, const check_arguments& args) {
   std::vector<std::vector<io::array>> arrays;
   for (std::size_t k = 0; k < files.size(); ++k) {
-    io::read_options how{.recorded = old.from[k].format};
+    io::read_options options{.recorded = old.sources[k].format};
     // It was so in spite of its name.
-    how.raw =
-        how.recorded == io::file_format::raw && io::format_of_name(old.from[k].file).has_value();
+    options.raw = options.recorded == io::file_format::raw &&
+                  io::format_of_name(old.sources[k].file).has_value();
     // Raw files do not tell their type, nor .npy files every one.
     for (const io::golden_array& a : old.arrays)
-      if (how.recorded == io::file_format::raw || !io::npy_tells(a.type)) how.type = a.type;
-    arrays.push_back(io::read_arrays(files[k], how));
+      if (options.recorded == io::file_format::raw || !io::npy_tells(a.type)) options.type = a.type;
+    arrays.push_back(io::read_arrays(files[k], options));
   }
   auto found = check_arrays(old, files, arrays, args);
   io::check_mapped_files();
@@ -411,7 +411,7 @@ std::string why_not_looked_at(const std::exception& e) {
 
 // Whether the arrays of such a file have names, by which they are found in another one.
 bool has_names(const io::golden_file& f) {
-  return f.from.size() == 1 && !io::holds_one(f.from[0].format);
+  return f.sources.size() == 1 && !io::holds_one(f.sources[0].format);
 }
 
 // Arrays that are missing from the file that they were recorded of, and are new in another one: the

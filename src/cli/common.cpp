@@ -63,8 +63,8 @@ CLI::Validator whole_number(std::uint64_t max) {
 CLI::Validator thread_count() {
   return {[](std::string& text) {
             const std::string problem = whole_number(std::numeric_limits<int>::max())(text);
-            if (problem.empty() && std::stoi(text) > cpu::most_threads)
-              text = std::to_string(cpu::most_threads);
+            if (problem.empty() && std::stoi(text) > cpu::max_threads)
+              text = std::to_string(cpu::max_threads);
             return problem;
           },
           "NONNEGATIVE"};

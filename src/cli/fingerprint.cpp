@@ -18,7 +18,7 @@ static_assert(std::endian::native == std::endian::little, "a digest is of little
 constexpr std::size_t large = std::size_t{32} << 20;
 
 fingerprint measure(const fingerprint_job& job, bool with_digest) {
-  const io::array *const x = job.of.x, *const y = job.of.y;
+  const io::array *const x = job.inputs.x, *const y = job.inputs.y;
   const std::size_t bytes = x->bytes();
   fingerprint f;
   const auto digest = [&] {
@@ -34,11 +34,11 @@ fingerprint measure(const fingerprint_job& job, bool with_digest) {
   const auto reduce = [&] {
     if (job.reductions.empty()) return;
     f.results.resize(job.reductions.size());
-    const numbers_of_operands of(*x, y);
-    cpu::reduce(job.reductions, of.x(), of.y(), x->count, f.results);
+    const numbers_of_operands numbers(*x, y);
+    cpu::reduce(job.reductions, numbers.x(), numbers.y(), x->count, f.results);
   };
   if (bytes >= large) {
-    cpu::for_each_part(2, 2, [&](std::size_t part) { part ? reduce() : digest(); });
+    cpu::parallel_for(2, 2, [&](std::size_t part) { part ? reduce() : digest(); });
   } else {
     digest();
     reduce();
@@ -52,8 +52,8 @@ std::vector<fingerprint> fingerprints(std::span<const fingerprint_job> jobs, boo
                                       int threads) {
   std::vector<fingerprint> all(jobs.size());
   cpu::limit_threads(threads);
-  cpu::for_each_part(jobs.size(), cpu::most_threads,
-                     [&](std::size_t i) { all[i] = measure(jobs[i], with_digest); });
+  cpu::parallel_for(jobs.size(), cpu::max_threads,
+                    [&](std::size_t i) { all[i] = measure(jobs[i], with_digest); });
   return all;
 }
 

@@ -13,7 +13,7 @@
 namespace bitfold::cli {
 
 struct fingerprint_job {
-  operands<io::array> of;
+  operands<io::array> inputs;
   std::vector<reduction> reductions;  ///< of these arrays' element type; none where that has none
 };
 

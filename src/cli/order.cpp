@@ -20,7 +20,7 @@ struct order_arguments {
 int print_order(const order_arguments& args) {
   const method_id method = *parse_method(args.method);
   const std::uint64_t most = max_printed(method);
-  if (args.count > most && info(method).ordering != ordering::any)
+  if (args.count > most && info(method).ordering != ordering::independent)
     throw error(
         errc::usage,
         fmt::format("N: {} elements are too many to print (at most {}{})", args.count, most,

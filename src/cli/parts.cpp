@@ -18,12 +18,12 @@ namespace {
 constexpr std::size_t alignment = 256;
 
 // What a part takes, one behind the other.
-struct places {
+struct room_layout {
   std::size_t total = 0, x, y, list, work, work_bytes;  // list: offsets or keys
   std::vector<std::size_t> out;
 
-  places(std::span<const reduction> all, std::size_t outputs, std::size_t x_bytes,
-         std::size_t y_bytes, std::size_t list_bytes, std::size_t workspace)
+  room_layout(std::span<const reduction> all, std::size_t outputs, std::size_t x_bytes,
+              std::size_t y_bytes, std::size_t list_bytes, std::size_t workspace)
       : x(add(x_bytes)),
         y(add(y_bytes)),
         list(add(list_bytes)),
@@ -34,28 +34,28 @@ struct places {
 
  private:
   std::size_t add(std::size_t bytes) {
-    const std::size_t at = total;
+    const std::size_t begin = total;
     total += (bytes + alignment - 1) / alignment * alignment;
-    return at;
+    return begin;
   }
 };
 
 // Writes to the device's memory, one behind the other: short pieces many at once.
 class writer {
  public:
-  writer(device& by, std::byte* to, const given& done) : by_(by), to_(to), done_(done) {}
+  writer(device& gpu, std::byte* to, const given& done) : gpu_(gpu), to_(to), done_(done) {}
 
   void add(const void* data, std::size_t bytes) {
-    constexpr std::size_t most = std::size_t{32} << 20;
+    constexpr std::size_t max = std::size_t{32} << 20;
     for (const auto* from = static_cast<const std::byte*>(data); bytes > 0;) {
-      const std::size_t here = std::min(bytes, most - held_.size());
-      if (here == most)
-        put(from, here);
+      const std::size_t taken = std::min(bytes, max - held_.size());
+      if (taken == max)
+        put(from, taken);
       else
-        held_.insert(held_.end(), from, from + here);
-      if (held_.size() == most) finish();
-      from += here;
-      bytes -= here;
+        held_.insert(held_.end(), from, from + taken);
+      if (held_.size() == max) finish();
+      from += taken;
+      bytes -= taken;
     }
   }
   void finish() {
@@ -66,12 +66,12 @@ class writer {
  private:
   void put(const std::byte* from, std::size_t bytes) {
     if (bytes == 0) return;
-    by_.put(to_, from, bytes);
+    gpu_.put(to_, from, bytes);
     to_ += bytes;
     if (done_) done_(bytes);
   }
 
-  device& by_;
+  device& gpu_;
   std::byte* to_;
   const given& done_;
   std::vector<std::byte> held_;
@@ -96,9 +96,9 @@ void add_elements(writer& to, const view& v, int axis = 0) {
   for (std::int64_t i = 0; i < v.extent[axis]; ++i)
     add_elements(to, sliced(v, axis, i, 1), axis + 1);
 }
-void put_elements(device& by, std::byte* to, const view& v, const given& done) {
+void put_elements(device& gpu, std::byte* to, const view& v, const given& done) {
   if (elements_of(v) == 0) return;
-  writer w(by, to, done);
+  writer w(gpu, to, done);
   add_elements(w, v);
   w.finish();
 }
@@ -108,9 +108,9 @@ view packed(const view& v, const void* data) {
 }
 
 // What is left of the memory beside the results of one output.
-std::size_t memory_for_one(const device& by, std::span<const reduction> all) {
+std::size_t memory_for_one(const device& gpu, std::span<const reduction> all) {
   const std::size_t taken = all.size() * alignment;
-  return by.memory() > taken ? by.memory() - taken : 0;
+  return gpu.memory() > taken ? gpu.memory() - taken : 0;
 }
 
 // What the device takes at once; or a single output, whose elements it takes as that says.
@@ -122,8 +122,8 @@ struct step {
 // In the order of the outputs. halves(part) is two of them, the first outputs first, or nothing for
 // a single output; count(part) its elements.
 template <class Part, class Fits, class Halves, class Count>
-std::vector<step<Part>> steps_of(device& by, std::span<const reduction> all_of, Part all, Fits fits,
-                                 Halves halves, Count count) {
+std::vector<step<Part>> steps_of(device& gpu, std::span<const reduction> all_of, Part all,
+                                 Fits fits, Halves halves, Count count) {
   std::vector<step<Part>> steps;
   std::vector<Part> left{std::move(all)};
   while (!left.empty()) {
@@ -136,14 +136,14 @@ std::vector<step<Part>> steps_of(device& by, std::span<const reduction> all_of, 
       left.push_back(std::move(two->first));
     } else {
       try {
-        auto in_parts = by.in_parts(all_of, count(p), memory_for_one(by, all_of));
+        auto in_parts = gpu.in_parts(all_of, count(p), memory_for_one(gpu, all_of));
         steps.push_back({std::move(p), std::move(in_parts)});
       } catch (const error& e) {
         if (e.code() != errc::usage) throw;
         throw error(errc::usage, "output " + std::to_string(p.begin) + ": its " +
                                      std::to_string(count(p)) +
                                      " elements are more than the GPU takes (with " +
-                                     std::to_string(by.memory()) +
+                                     std::to_string(gpu.memory()) +
                                      " bytes of memory): " + e.what() + "; use --device cpu");
       }
     }
@@ -151,56 +151,59 @@ std::vector<step<Part>> steps_of(device& by, std::span<const reduction> all_of, 
   return steps;
 }
 
-void get_results(device& by, std::span<const reduction> all, const std::byte* room,
-                 const places& at, std::uint64_t begin, std::uint64_t end,
+void get_results(device& gpu, std::span<const reduction> all, const std::byte* room,
+                 const room_layout& layout, std::uint64_t begin, std::uint64_t end,
                  std::span<void* const> out) {
   for (std::size_t k = 0; k < all.size(); ++k) {
     const std::size_t size = size_of(all[k].out());
     if (begin < end)
-      by.get(static_cast<std::byte*>(out[k]) + begin * size, room + at.out[k],
-             (end - begin) * size);
+      gpu.get(static_cast<std::byte*>(out[k]) + begin * size, room + layout.out[k],
+              (end - begin) * size);
   }
 }
 
-std::vector<void*> results_at(std::byte* room, const places& at) {
+std::vector<void*> results_at(std::byte* room, const room_layout& layout) {
   std::vector<void*> out;
-  for (const std::size_t place : at.out) out.push_back(room + place);
+  for (const std::size_t offset : layout.out) out.push_back(room + offset);
   return out;
 }
 
 // ---- Elements of one output
 
 // Elements first to first + count - 1 of an output, one behind the other.
-void put_elements(device& by, const detail::batch& of, std::uint64_t output, std::uint64_t first,
-                  std::size_t count, std::byte* x, std::byte* y, const given& done) {
-  const std::size_t size = size_of(of.type), most = std::min(std::size_t{1} << 22, count);
+void put_elements(device& gpu, const detail::batch& batch, std::uint64_t output,
+                  std::uint64_t first, std::size_t count, std::byte* x, std::byte* y,
+                  const given& done) {
+  const std::size_t size = size_of(batch.type), max = std::min(std::size_t{1} << 22, count);
   std::vector<std::byte> gathered;
-  for (std::size_t at = 0; at < count; at += most) {
-    const std::size_t here = std::min(most, count - at), bytes = here * size;
-    detail::pointers from = of.place(output, first + at, here);
+  for (std::size_t begin = 0; begin < count; begin += max) {
+    const std::size_t taken = std::min(max, count - begin), bytes = taken * size;
+    detail::pointers from = batch.address(output, first + begin, taken);
     if (!from.x) {
-      gathered.resize(2 * most * size);
-      of.gather(output, 1, first + at, here, gathered.data(), 0, most * size);
-      from = {gathered.data(), gathered.data() + most * size};
+      gathered.resize(2 * max * size);
+      batch.gather(output, 1, first + begin, taken, gathered.data(), 0, max * size);
+      from = {gathered.data(), gathered.data() + max * size};
     }
-    by.put(x + at * size, from.x, bytes);
-    if (of.data.y) by.put(y + at * size, from.y, bytes);
-    if (done) done(of.data.y ? 2 * bytes : bytes);
+    gpu.put(x + begin * size, from.x, bytes);
+    if (batch.data.y) gpu.put(y + begin * size, from.y, bytes);
+    if (done) done(batch.data.y ? 2 * bytes : bytes);
   }
 }
 
-void reduce_one_in_parts(device& by, std::span<const reduction> all, output_in_parts& parts,
-                         const detail::batch& of, std::uint64_t output, std::uint64_t to,
+void reduce_one_in_parts(device& gpu, std::span<const reduction> all, output_in_parts& parts,
+                         const detail::batch& batch, std::uint64_t output, std::uint64_t row,
                          std::span<void* const> out, const given& done) {
-  const std::size_t n = of.count(output), most = parts.elements(), bytes = most * size_of(of.type);
-  const places at(all, 1, bytes, of.data.y ? bytes : 0, 0, parts.workspace_bytes());
-  std::byte* const room = by.room(at.total);
-  for (std::size_t first = 0; first < n; first += most) {
-    put_elements(by, of, output, first, std::min(most, n - first), room + at.x, room + at.y, done);
-    parts.add(room + at.x, of.data.y ? room + at.y : nullptr, results_at(room, at), room + at.work,
-              at.work_bytes);
+  const std::size_t n = batch.count(output), max = parts.elements(),
+                    bytes = max * size_of(batch.type);
+  const room_layout layout(all, 1, bytes, batch.data.y ? bytes : 0, 0, parts.workspace_bytes());
+  std::byte* const room = gpu.room(layout.total);
+  for (std::size_t first = 0; first < n; first += max) {
+    put_elements(gpu, batch, output, first, std::min(max, n - first), room + layout.x,
+                 room + layout.y, done);
+    parts.add(room + layout.x, batch.data.y ? room + layout.y : nullptr, results_at(room, layout),
+              room + layout.work, layout.work_bytes);
   }
-  get_results(by, all, room, at, to, to + 1, out);
+  get_results(gpu, all, room, layout, row, row + 1, out);
 }
 
 // ---- Axes
@@ -226,23 +229,23 @@ std::optional<std::pair<box, box>> halves_of(const box& b, std::span<const int> 
   for (int k = 0; k < rank; ++k) {
     const std::int64_t extent = extents[static_cast<std::size_t>(k)], half = extent / 2;
     if (half == 0 || std::find(axes.begin(), axes.end(), k) != axes.end()) continue;
-    const auto some = [&](std::int64_t from, std::int64_t count) {
-      const std::uint64_t each = (b.end - b.begin) / static_cast<std::uint64_t>(extent);
+    const auto part = [&](std::int64_t from, std::int64_t count) {
+      const std::uint64_t outputs_each = (b.end - b.begin) / static_cast<std::uint64_t>(extent);
       box p{part_of(b.x, k, rank, from, count),
             {},
-            b.begin + static_cast<std::uint64_t>(from) * each,
+            b.begin + static_cast<std::uint64_t>(from) * outputs_each,
             0};
       if (b.y) p.y = part_of(*b.y, k, rank, from, count);
-      p.end = p.begin + static_cast<std::uint64_t>(count) * each;
+      p.end = p.begin + static_cast<std::uint64_t>(count) * outputs_each;
       return p;
     };
-    return std::pair(some(0, half), some(half, extent - half));
+    return std::pair(part(0, half), part(half, extent - half));
   }
   return {};
 }
 
-places places_of(device& by, std::span<const reduction> all, const box& b,
-                 std::span<const int> axes) {
+room_layout room_for(device& gpu, std::span<const reduction> all, const box& b,
+                     std::span<const int> axes) {
   // The plan asks how aligned the elements are, not where they lie.
   alignas(alignment) static constexpr std::byte anywhere{};
   const view x = packed(b.x, &anywhere), y = packed(b.y.value_or(b.x), &anywhere);
@@ -251,7 +254,7 @@ places places_of(device& by, std::span<const reduction> all, const box& b,
           bytes_of(&b.x),
           bytes_of(b.second()),
           0,
-          by.workspace_bytes(all, x, b.y ? &y : nullptr, axes)};
+          gpu.workspace_bytes(all, x, b.y ? &y : nullptr, axes)};
 }
 
 // ---- Segments and keys
@@ -269,79 +272,80 @@ std::optional<std::pair<range, range>> halves_of(const range& r) {
 
 }  // namespace
 
-void reduce_in_parts(device& by, std::span<const reduction> all, const view& x, const view* y,
+void reduce_in_parts(device& gpu, std::span<const reduction> all, const view& x, const view* y,
                      std::span<const int> axes, std::span<void* const> out, const given& done) {
   const detail::layout l = detail::layout_of(x, y, axes);
   detail::check_batch(detail::strided_batch(l), all, out);
-  const auto fits = [&](const box& b) { return places_of(by, all, b, axes).total <= by.memory(); };
+  const auto fits = [&](const box& b) { return room_for(gpu, all, b, axes).total <= gpu.memory(); };
   const auto steps = steps_of(
-      by, all, box{x, y ? std::optional(*y) : std::nullopt, 0, l.outputs}, fits,
+      gpu, all, box{x, y ? std::optional(*y) : std::nullopt, 0, l.outputs}, fits,
       [&](const box& b) { return halves_of(b, axes); }, [&](const box&) { return l.n; });
   for (const auto& step : steps) {
     const box& b = step.part;
     if (step.in_parts) {
-      reduce_one_in_parts(by, all, *step.in_parts, detail::strided_batch(l), b.begin, b.begin, out,
+      reduce_one_in_parts(gpu, all, *step.in_parts, detail::strided_batch(l), b.begin, b.begin, out,
                           done);
       continue;
     }
-    const places at = places_of(by, all, b, axes);
-    std::byte* const room = by.room(at.total);
-    put_elements(by, room + at.x, b.x, done);
-    if (b.y) put_elements(by, room + at.y, *b.y, done);
-    const view there = packed(b.x, room + at.x), second = packed(b.y.value_or(b.x), room + at.y);
-    by.reduce(all, there, b.y ? &second : nullptr, axes, results_at(room, at), room + at.work,
-              at.work_bytes);
-    get_results(by, all, room, at, b.begin, b.end, out);
+    const room_layout layout = room_for(gpu, all, b, axes);
+    std::byte* const room = gpu.room(layout.total);
+    put_elements(gpu, room + layout.x, b.x, done);
+    if (b.y) put_elements(gpu, room + layout.y, *b.y, done);
+    const view first = packed(b.x, room + layout.x),
+               second = packed(b.y.value_or(b.x), room + layout.y);
+    gpu.reduce(all, first, b.y ? &second : nullptr, axes, results_at(room, layout),
+               room + layout.work, layout.work_bytes);
+    get_results(gpu, all, room, layout, b.begin, b.end, out);
   }
 }
 
-void reduce_segments_in_parts(device& by, std::span<const reduction> all, const void* x,
+void reduce_segments_in_parts(device& gpu, std::span<const reduction> all, const void* x,
                               const void* y, std::size_t n, std::span<const std::int64_t> offsets,
                               std::span<void* const> out, const given& done) {
   const dtype type = all[0].in();
   const std::size_t size = size_of(type);
   const auto *first = static_cast<const std::byte*>(x), *second = static_cast<const std::byte*>(y);
-  const detail::segment_batch of = detail::segments_of(type, {first, second}, n, offsets);
-  detail::check_batch(of, all, out);
+  const detail::segment_batch batch = detail::segments_of(type, {first, second}, n, offsets);
+  detail::check_batch(batch, all, out);
   const auto count = [&](const range& r) {
     return static_cast<std::size_t>(offsets[r.end] - offsets[r.begin]);
   };
-  const auto places_of = [&](const range& r) {
+  const auto room_for = [&](const range& r) {
     const std::size_t bytes = count(r) * size;
-    return places(all, r.end - r.begin, bytes, y ? bytes : 0,
-                  (r.end - r.begin + 1) * sizeof(std::int64_t),
-                  by.segments_workspace_bytes(all, count(r), r.end - r.begin));
+    return room_layout(all, r.end - r.begin, bytes, y ? bytes : 0,
+                       (r.end - r.begin + 1) * sizeof(std::int64_t),
+                       gpu.segments_workspace_bytes(all, count(r), r.end - r.begin));
   };
-  const auto fits = [&](const range& r) { return places_of(r).total <= by.memory(); };
+  const auto fits = [&](const range& r) { return room_for(r).total <= gpu.memory(); };
   const auto steps = steps_of(
-      by, all, range{0, offsets.size() - 1}, fits, [](const range& r) { return halves_of(r); },
+      gpu, all, range{0, offsets.size() - 1}, fits, [](const range& r) { return halves_of(r); },
       count);
   for (const auto& step : steps) {
     const range& r = step.part;
     if (step.in_parts) {
-      reduce_one_in_parts(by, all, *step.in_parts, of, r.begin, r.begin, out, done);
+      reduce_one_in_parts(gpu, all, *step.in_parts, batch, r.begin, r.begin, out, done);
       continue;
     }
-    const places at = places_of(r);
-    std::byte* const room = by.room(at.total);
+    const room_layout layout = room_for(r);
+    std::byte* const room = gpu.room(layout.total);
     const auto put = [&](const std::byte* from, std::size_t to) {
-      writer w(by, room + to, done);
+      writer w(gpu, room + to, done);
       w.add(from + static_cast<std::size_t>(offsets[r.begin]) * size, count(r) * size);
       w.finish();
     };
-    if (count(r) > 0) put(first, at.x);
-    if (count(r) > 0 && y) put(second, at.y);
+    if (count(r) > 0) put(first, layout.x);
+    if (count(r) > 0 && y) put(second, layout.y);
     std::vector<std::int64_t> own;
     for (std::uint64_t k = r.begin; k <= r.end; ++k) own.push_back(offsets[k] - offsets[r.begin]);
-    by.put(room + at.list, own.data(), own.size() * sizeof own[0]);
-    by.reduce_segments(all, room + at.x, y ? room + at.y : nullptr, count(r),
-                       reinterpret_cast<const std::int64_t*>(room + at.list), r.end - r.begin,
-                       results_at(room, at), room + at.work, at.work_bytes);
-    get_results(by, all, room, at, r.begin, r.end, out);
+    gpu.put(room + layout.list, own.data(), own.size() * sizeof own[0]);
+    gpu.reduce_segments(all, room + layout.x, y ? room + layout.y : nullptr, count(r),
+                        reinterpret_cast<const std::int64_t*>(room + layout.list), r.end - r.begin,
+                        results_at(room, layout), room + layout.work, layout.work_bytes);
+    get_results(gpu, all, room, layout, r.begin, r.end, out);
   }
 }
 
-void reduce_by_key_in_parts(device& by, std::span<const reduction> all, const void* x,
+void reduce_by_key_in_parts(device& gpu, std::span<const reduction> all, const void* x,
                             const void* y, std::span<const std::int64_t> keys, std::size_t outputs,
                             std::span<void* const> out, const given& done) {
   const dtype type = all[0].in();
@@ -353,18 +357,18 @@ void reduce_by_key_in_parts(device& by, std::span<const reduction> all, const vo
   for (std::size_t k = 0; k < outputs; ++k) begins[k + 1] += begins[k];
   detail::check_batch(detail::keyed_batch(type, {first, second}, begins, {}), all, out);
   const auto count = [&](const range& r) { return begins[r.end] - begins[r.begin]; };
-  const auto places_of = [&](const range& r) {
+  const auto room_for = [&](const range& r) {
     const std::size_t n = count(r), bytes = n * size;
-    return places(all, r.end - r.begin, bytes, y ? bytes : 0, n * sizeof(std::int64_t),
-                  by.by_key_workspace_bytes(all, n, r.end - r.begin));
+    return room_layout(all, r.end - r.begin, bytes, y ? bytes : 0, n * sizeof(std::int64_t),
+                       gpu.by_key_workspace_bytes(all, n, r.end - r.begin));
   };
   // See cuda::reduce_by_key.
   constexpr std::uint64_t too_many = (std::uint64_t{1} << 32) - 1;
   const auto fits = [&](const range& r) {
-    return count(r) < too_many && r.end - r.begin < too_many && places_of(r).total <= by.memory();
+    return count(r) < too_many && r.end - r.begin < too_many && room_for(r).total <= gpu.memory();
   };
   const auto steps = steps_of(
-      by, all, range{0, outputs}, fits, [](const range& r) { return halves_of(r); }, count);
+      gpu, all, range{0, outputs}, fits, [](const range& r) { return halves_of(r); }, count);
   for (const auto& step : steps) {
     const range& r = step.part;
     if (step.in_parts) {
@@ -372,14 +376,14 @@ void reduce_by_key_in_parts(device& by, std::span<const reduction> all, const vo
       for (std::size_t i = 0; i < keys.size(); ++i)
         if (static_cast<std::uint64_t>(keys[i]) == r.begin) own.push_back(i);
       const std::size_t all_own = own.size();
-      const auto of = detail::keyed_batch(type, {first, second}, {0, all_own}, std::move(own));
-      reduce_one_in_parts(by, all, *step.in_parts, of, 0, r.begin, out, done);
+      const auto batch = detail::keyed_batch(type, {first, second}, {0, all_own}, std::move(own));
+      reduce_one_in_parts(gpu, all, *step.in_parts, batch, 0, r.begin, out, done);
       continue;
     }
-    const places at = places_of(r);
-    std::byte* const room = by.room(at.total);
-    writer to_x(by, room + at.x, done), to_y(by, room + at.y, done),
-        to_keys(by, room + at.list, nobody);
+    const room_layout layout = room_for(r);
+    std::byte* const room = gpu.room(layout.total);
+    writer to_x(gpu, room + layout.x, done), to_y(gpu, room + layout.y, done),
+        to_keys(gpu, room + layout.list, nobody);
     const auto is_own = [&](std::int64_t key) {
       return static_cast<std::uint64_t>(key) - r.begin < r.end - r.begin;
     };
@@ -399,10 +403,10 @@ void reduce_by_key_in_parts(device& by, std::span<const reduction> all, const vo
       from = to;
     }
     for (writer* w : {&to_x, &to_y, &to_keys}) w->finish();
-    by.reduce_by_key(all, room + at.x, y ? room + at.y : nullptr, count(r),
-                     reinterpret_cast<const std::int64_t*>(room + at.list), r.end - r.begin,
-                     results_at(room, at), room + at.work, at.work_bytes);
-    get_results(by, all, room, at, r.begin, r.end, out);
+    gpu.reduce_by_key(all, room + layout.x, y ? room + layout.y : nullptr, count(r),
+                      reinterpret_cast<const std::int64_t*>(room + layout.list), r.end - r.begin,
+                      results_at(room, layout), room + layout.work, layout.work_bytes);
+    get_results(gpu, all, room, layout, r.begin, r.end, out);
   }
 }
 

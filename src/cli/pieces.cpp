@@ -8,13 +8,13 @@
 
 namespace bitfold::cli {
 
-bool add_in_pieces(totals& to, std::span<const streamed_array> from, const cpu::options& how,
+bool add_in_pieces(totals& sums, std::span<const streamed_array> operands, const cpu::options& opts,
                    const std::function<void(std::size_t)>& done) {
   constexpr std::size_t piece = std::size_t{4} << 20;  // bytes: what is read is still in the cache
-  const std::size_t size = size_of(io::arithmetic(from[0].place().type));
+  const std::size_t size = size_of(io::arithmetic(operands[0].place().type));
   // Of the longer of the two; nothing: that shows at the end.
   std::uint64_t left = 0;
-  for (const streamed_array& a : from)
+  for (const streamed_array& a : operands)
     left = std::max(left,
                     a.file->bytes() ? a.place().count : std::numeric_limits<std::uint64_t>::max());
   const std::size_t most = static_cast<std::size_t>(std::min<std::uint64_t>(piece / size, left));
@@ -25,10 +25,10 @@ bool add_in_pieces(totals& to, std::span<const streamed_array> from, const cpu::
   const auto read = [&](int b) {
     const auto next = [&](std::size_t i) {
       if (!buffers[b][i]) buffers[b][i] = std::make_unique_for_overwrite<std::byte[]>(most * size);
-      return from[i].file->read(from[i].which, {buffers[b][i].get(), most * size});
+      return operands[i].file->read(operands[i].which, {buffers[b][i].get(), most * size});
     };
     const std::size_t x = next(0);
-    return lengths{x, from.size() == 2 ? next(1) : x};
+    return lengths{x, operands.size() == 2 ? next(1) : x};
   };
   // One piece is added while the next one is read.
   lengths n = read(0);
@@ -37,13 +37,14 @@ bool add_in_pieces(totals& to, std::span<const streamed_array> from, const cpu::
     left -= n.x;
     const bool more = n.x == most && left > 0;
     lengths next{};
-    cpu::for_each_part(more ? 2 : 1, 2, [&](std::size_t part) {
+    cpu::parallel_for(more ? 2 : 1, 2, [&](std::size_t part) {
       if (part == 0)
-        to.add(buffers[b][0].get(), from.size() == 2 ? buffers[b][1].get() : nullptr, n.x, how);
+        sums.add(buffers[b][0].get(), operands.size() == 2 ? buffers[b][1].get() : nullptr, n.x,
+                 opts);
       else
         next = read(b ^ 1);
     });
-    done(n.x * size * from.size());
+    done(n.x * size * operands.size());
     if (!more) return true;
     n = next;
   }

@@ -20,7 +20,7 @@ struct streamed_array {
 /// Adds an array, or two element by element, of one type; `done` is told how many bytes were read
 /// since it was called last. False if one of the two is longer. Errors: those of io::stream and of
 /// totals::add.
-bool add_in_pieces(totals& to, std::span<const streamed_array> from, const cpu::options& how,
+bool add_in_pieces(totals& sums, std::span<const streamed_array> operands, const cpu::options& opts,
                    const std::function<void(std::size_t)>& done);
 
 }  // namespace bitfold::cli

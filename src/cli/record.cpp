@@ -75,14 +75,15 @@ io::golden_file record_files(const record_arguments& args, const std::vector<op_
   std::vector<std::vector<io::array>> arrays;
   for (const std::string& file : files) {
     auto read = io::read_file(file, args.raw.reading());
-    g.from.push_back({file, read.format});
+    g.sources.push_back({file, read.format});
     arrays.push_back(std::move(read.arrays));
   }
   std::vector<fingerprint_job> jobs;
-  for (const auto& of : operands_of(files, arrays[0], files.size() == 2 ? &arrays[1] : nullptr)) {
-    if (of.y) check_same_shape(files, of);
-    const io::array& a = *of.x;
-    jobs.push_back({of, {}});
+  for (const auto& inputs :
+       operands_of(files, arrays[0], files.size() == 2 ? &arrays[1] : nullptr)) {
+    if (inputs.y) check_same_shape(files, inputs);
+    const io::array& a = *inputs.x;
+    jobs.push_back({inputs, {}});
     auto& reductions = jobs.back().reductions;
     if (!arithmetic_of(a.type)) continue;  // a digest
     within(files, a.name, [&] {
@@ -96,7 +97,7 @@ io::golden_file record_files(const record_arguments& args, const std::vector<op_
   const auto measured = fingerprints(jobs, true, args.threads);
   io::check_mapped_files();
   for (std::size_t i = 0; i < jobs.size(); ++i) {
-    const io::array& a = *jobs[i].of.x;
+    const io::array& a = *jobs[i].inputs.x;
     g.arrays.push_back({a.name, a.type, a.shape, measured[i].digests, {}});
     for (std::size_t k = 0; k < jobs[i].reductions.size(); ++k)
       g.arrays.back().results.push_back({jobs[i].reductions[k], measured[i].results[k]});

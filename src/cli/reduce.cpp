@@ -51,13 +51,13 @@ struct reduce_arguments {
   bool exact() const { return method == name(method_id::exact); }
   bool refuses_overflow() const { return overflow == "error"; }
   bool on_gpu() const { return device == "cuda"; }
-  cpu::options how() const {
+  cpu::options cpu_options() const {
     return {threads.value_or(0), target ? cpu::parse_target(*target) : std::nullopt};
   }
   io::read_options reading() const {
-    io::read_options how = raw.reading();
-    how.tensor = tensor;
-    return how;
+    io::read_options options = raw.reading();
+    options.tensor = tensor;
+    return options;
   }
   std::optional<method_id> method_of(op_id op) const {
     const auto asked = method ? parse_method(*method) : std::nullopt;
@@ -109,53 +109,52 @@ shown show(const result& got) {
 }
 shown show(const result_array& got) {
   constexpr std::size_t most_shown = 8;
-  const std::size_t size = size_of(got.of.out());
+  const std::size_t size = size_of(got.request.out());
   std::vector<std::string> first;
   for (std::size_t i = 0; i < most_shown && i < got.bytes.size() / size; ++i)
-    first.push_back(io::json_value(load_scalar(got.of.out(), &got.bytes[i * size])));
+    first.push_back(io::json_value(load_scalar(got.request.out(), &got.bytes[i * size])));
   const std::string shape = io::shape_text(got.shape), digest = got.digest();
   return {shape + "  " + digest, fmt::format(R"("out_shape":{},"digest":"{}","first":[{}])", shape,
                                              digest, fmt::join(first, ","))};
 }
 
-std::string text_line(const subject& of, const std::string& op, const shown& got) {
+std::string text_line(const subject& s, const std::string& op, const shown& got) {
   std::string line;
-  if (of.arrays)
+  if (s.arrays)
     line = "total  ";
   else
-    for (const std::string& file : of.files)
-      line += io::printable(of.name.empty() ? file : file + ":" + of.name) + "  ";
-  return fmt::format("{}{}  {}  {}{}\n", line, io::shape_text(of.shape), name(of.type), op,
-                     got.text);
+    for (const std::string& file : s.files)
+      line += io::printable(s.name.empty() ? file : file + ":" + s.name) + "  ";
+  return fmt::format("{}{}  {}  {}{}\n", line, io::shape_text(s.shape), name(s.type), op, got.text);
 }
 
-std::string json_line(const subject& of, const reduction& r, const std::string& device,
+std::string json_line(const subject& s, const reduction& r, const std::string& device,
                       const shown& got) {
-  std::string from;
-  if (of.arrays)
-    from = fmt::format("\"files\":{},\"arrays\":{}",
-                       json_strings({of.files.begin(), of.files.end()}), *of.arrays);
+  std::string source;
+  if (s.arrays)
+    source = fmt::format("\"files\":{},\"arrays\":{}",
+                         json_strings({s.files.begin(), s.files.end()}), *s.arrays);
   else
-    from = fmt::format(
-        "\"file\":{},{}\"tensor\":{}", json_string(of.files[0]),
-        of.files.size() == 2 ? fmt::format("\"file2\":{},", json_string(of.files[1])) : "",
-        of.name.empty() ? "null" : json_string(of.name));
+    source = fmt::format(
+        "\"file\":{},{}\"tensor\":{}", json_string(s.files[0]),
+        s.files.size() == 2 ? fmt::format("\"file2\":{},", json_string(s.files[1])) : "",
+        s.name.empty() ? "null" : json_string(s.name));
   return fmt::format(R"({{{},"shape":{},"dtype":"{}","op":"{}","method":{},"acc":{},)"
                      R"("out_dtype":"{}",{}"order_version":{},"device":"{}",{}}})"
                      "\n",
-                     from, io::shape_text(of.shape), name(of.type), name(r.op()),
+                     source, io::shape_text(s.shape), name(s.type), name(r.op()),
                      io::json_method(r), io::json_acc(r), name(r.out()),
                      r.ddof() != 0 ? fmt::format("\"ddof\":{},", r.ddof()) : "", order::version,
                      device, got.json);
 }
 
 template <class Result>
-std::string lines_of(const reduce_arguments& args, const subject& of,
+std::string lines_of(const reduce_arguments& args, const subject& s,
                      const std::vector<reduction>& all, const std::vector<Result>& got) {
   std::string lines;
   for (std::size_t k = 0; k < all.size(); ++k)
-    lines += args.json ? json_line(of, all[k], args.device, show(got[k]))
-                       : text_line(of, all.size() > 1 ? fmt::format("{}  ", name(all[k].op())) : "",
+    lines += args.json ? json_line(s, all[k], args.device, show(got[k]))
+                       : text_line(s, all.size() > 1 ? fmt::format("{}  ", name(all[k].op())) : "",
                                    show(got[k]));
   return lines;
 }
@@ -166,18 +165,18 @@ std::vector<reduction> all_reductions(const reduce_arguments& args, io::element_
   return all;
 }
 
-void check_overflow(const reduce_arguments& args, const totals& of) {
-  for (std::size_t k = 0; k < of.reductions().size(); ++k)
-    if (const reduction& r = of.reductions()[k]; args.refuses_overflow() && !of.fits(k))
+void check_overflow(const reduce_arguments& args, const totals& sums) {
+  for (std::size_t k = 0; k < sums.reductions().size(); ++k)
+    if (const reduction& r = sums.reductions()[k]; args.refuses_overflow() && !sums.fits(k))
       throw error(errc::bad_input,
                   fmt::format("--overflow error: {} does not fit {}", name(r.op()), name(r.out())));
 }
 
-std::vector<result> results(const reduce_arguments& args, const totals& of) {
-  check_overflow(args, of);
+std::vector<result> results(const reduce_arguments& args, const totals& sums) {
+  check_overflow(args, sums);
   std::vector<result> all;
-  for (std::size_t k = 0; k < of.reductions().size(); ++k) {
-    const bounded b = result_with_bound(of, k);
+  for (std::size_t k = 0; k < sums.reductions().size(); ++k) {
+    const bounded b = result_with_bound(sums, k);
     all.push_back({b.value, args.bound ? std::optional(b.bound) : std::nullopt});
   }
   return all;
@@ -205,39 +204,39 @@ using mapped = operands<io::array>;
 
 // The results of all, in their order.
 std::vector<result> results(const reduce_arguments& args, const std::vector<reduction>& all,
-                            const mapped& from, const place& where) {
-  const numbers_of_operands of(*from.x, from.y);
-  const void *const x = of.x(), *const y = of.y();
-  const std::size_t n = from.x->count;
+                            const mapped& operands, const executor& exec) {
+  const numbers_of_operands numbers(*operands.x, operands.y);
+  const void *const x = numbers.x(), *const y = numbers.y();
+  const std::size_t n = operands.x->count;
   if (args.refuses_overflow()) {
     std::vector<reduction> integers;
     for (const reduction& r : all)
       if (r.method() == method_id::exact && !is_float(r.out())) integers.push_back(r);
     totals exact(integers);
-    exact.add(x, y, n, args.how());
+    exact.add(x, y, n, args.cpu_options());
     check_overflow(args, exact);
   }
   std::vector<result> results;
   if (args.bound) {
-    for (const bounded& b : args.on_gpu() ? cuda::reduce_host_with_bounds(all, x, y, n)
-                                          : cpu::reduce_with_bounds(all, x, y, n, args.how()))
+    for (const bounded& b : args.on_gpu()
+                                ? cuda::reduce_host_with_bounds(all, x, y, n)
+                                : cpu::reduce_with_bounds(all, x, y, n, args.cpu_options()))
       results.push_back({b.value, b.bound});
     return results;
   }
   std::vector<scalar> values(all.size());
-  if (where.device) {
+  if (exec.device) {
     const auto flat = [&](const void* data) {
-      return row_major(of.type(), data, {static_cast<std::int64_t>(n)});
+      return row_major(numbers.type(), data, {static_cast<std::int64_t>(n)});
     };
     const view first = flat(x), second = flat(y);
     std::vector<std::uint64_t> bytes(all.size());
     std::vector<void*> out;
     for (auto& b : bytes) out.push_back(&b);
-    reduce_in_parts(*where.device, all, first, y ? &second : nullptr, std::array{0}, out,
-                    where.done);
+    reduce_in_parts(*exec.device, all, first, y ? &second : nullptr, std::array{0}, out, exec.done);
     for (std::size_t k = 0; k < all.size(); ++k) values[k] = load_scalar(all[k].out(), &bytes[k]);
   } else {
-    cpu::reduce(all, x, y, n, values, where.cpu);
+    cpu::reduce(all, x, y, n, values, exec.cpu);
   }
   for (const scalar v : values) results.push_back({v, {}});
   return results;
@@ -265,35 +264,35 @@ void for_each_mapped(const reduce_arguments& args, file_names files,
 }
 
 // The whole output of one file, or of two, so that one which fails half-way prints nothing.
-std::string reduce_mapped(const reduce_arguments& args, file_names files, const place& where,
+std::string reduce_mapped(const reduce_arguments& args, file_names files, const executor& exec,
                           std::vector<std::string>& left_out) {
   std::string lines;
   for_each_mapped(args, files, &left_out, [&](const mapped& o) {
     const io::array& a = *o.x;
     check_defined(args.ops, a);
     const auto all = all_reductions(args, a.type);
-    lines += lines_of(args, {files, a.name, a.type, a.shape}, all, results(args, all, o, where));
+    lines += lines_of(args, {files, a.name, a.type, a.shape}, all, results(args, all, o, exec));
   });
   return lines;
 }
 
 // The same with an array of results for each array and operation, which are printed or written.
-std::string reduce_shaped(const reduce_arguments& args, const grouping& by, result_files& to,
-                          file_names files, const place& where,
+std::string reduce_shaped(const reduce_arguments& args, const grouping& group,
+                          result_files& outputs, file_names files, const executor& exec,
                           std::vector<std::string>& left_out) {
   std::string lines;
   result_files::contents contents;
   for_each_mapped(args, files, &left_out, [&](const mapped& o) {
     const io::array& a = *o.x;
     const auto all = all_reductions(args, a.type);
-    to.check(all);
-    auto got = by.reduce(all, a, o.y, where);
-    if (to.wanted())
-      to.add(contents, files, a.name, std::move(got));
+    outputs.check(all);
+    auto got = group.reduce(all, a, o.y, exec);
+    if (outputs.wanted())
+      outputs.add(contents, files, a.name, std::move(got));
     else
-      lines += lines_of(args, {files, a.name, a.type, by.common_shape(a, o.y)}, all, got);
+      lines += lines_of(args, {files, a.name, a.type, group.common_shape(a, o.y)}, all, got);
   });
-  to.write(contents);
+  outputs.write(contents);
   return lines;
 }
 
@@ -324,16 +323,18 @@ void for_each_in_pieces(const reduce_arguments& args, file_names files, progress
       within(files, o.x->name, [&] {
         refuse("order: Fortran's and C's, which cannot be read in pieces side by side");
       });
-    std::vector<streamed_array> from{{streams[0].get(), static_cast<std::size_t>(o.x - xs.data())}};
+    std::vector<streamed_array> operands{
+        {streams[0].get(), static_cast<std::size_t>(o.x - xs.data())}};
     if (two)
-      from.push_back(
+      operands.push_back(
           {streams[1].get(), static_cast<std::size_t>(o.y - streams[1]->arrays().data())});
-    f(*o.x, [&](totals& to) {
-      const bool of_one_length = add_in_pieces(to, from, args.how(), [&](std::size_t bytes) {
-        bar.finish(static_cast<double>(bytes));
-        bar.start(files[0]);
-      });
-      if (!of_one_length)
+    f(*o.x, [&](totals& sums) {
+      const bool same_length =
+          add_in_pieces(sums, operands, args.cpu_options(), [&](std::size_t bytes) {
+            bar.finish(static_cast<double>(bytes));
+            bar.start(files[0]);
+          });
+      if (!same_length)
         within(files, o.x->name, [&] { refuse("shape: one ends before the other"); });
       if (two) check_same_shape(files, o);
     });
@@ -345,10 +346,11 @@ std::string reduce_in_pieces(const reduce_arguments& args, file_names files, pro
                              std::vector<std::string>& left_out) {
   std::string lines;
   for_each_in_pieces(args, files, bar, &left_out, [&](const io::array_place& a, auto add) {
-    totals of(within(files, a.name, [&] { return all_reductions(args, a.type); }));
-    add(of);
+    totals sums(within(files, a.name, [&] { return all_reductions(args, a.type); }));
+    add(sums);
     lines += within(files, a.name, [&] {
-      return lines_of(args, {files, a.name, a.type, a.shape}, of.reductions(), results(args, of));
+      return lines_of(args, {files, a.name, a.type, a.shape}, sums.reductions(),
+                      results(args, sums));
     });
   });
   return lines;
@@ -356,11 +358,11 @@ std::string reduce_in_pieces(const reduce_arguments& args, file_names files, pro
 
 // Whatever the files hold, as one array.
 std::string reduce_total(const reduce_arguments& args, progress& bar) {
-  std::optional<totals> of;
+  std::optional<totals> sums;
   std::uint64_t arrays = 0;
   const auto begin = [&](const auto& a) {
-    if (!of) of.emplace(all_reductions(args, a.type));
-    if (const dtype first = of->reductions()[0].in(); io::arithmetic(a.type) != first)
+    if (!sums) sums.emplace(all_reductions(args, a.type));
+    if (const dtype first = sums->reductions()[0].in(); io::arithmetic(a.type) != first)
       throw error(errc::usage,
                   fmt::format("dtype: {}, but what came before is {}; --total takes one",
                               name(a.type), name(first)));
@@ -370,18 +372,18 @@ std::string reduce_total(const reduce_arguments& args, progress& bar) {
     if (in_pieces(args, files))
       for_each_in_pieces(args, files, bar, nullptr, [&](const io::array_place& a, auto add) {
         within(files, a.name, [&] { begin(a); });
-        add(*of);
+        add(*sums);
       });
     else
       for_each_mapped(args, files, nullptr, [&](const mapped& o) {
         begin(*o.x);
         const numbers_of_operands numbers(*o.x, o.y);
-        of->add(numbers.x(), numbers.y(), o.x->count, args.how());
+        sums->add(numbers.x(), numbers.y(), o.x->count, args.cpu_options());
       });
   }
-  if (!of) throw error(errc::usage, "--total: the files hold no array, and so no type");
-  const subject all{args.files, "", of->reductions()[0].in(), {of->count()}, arrays};
-  return lines_of(args, all, of->reductions(), results(args, *of));
+  if (!sums) throw error(errc::usage, "--total: the files hold no array, and so no type");
+  const subject all{args.files, "", sums->reductions()[0].in(), {sums->count()}, arrays};
+  return lines_of(args, all, sums->reductions(), results(args, *sums));
 }
 
 // ---- The command
@@ -483,8 +485,8 @@ int reduce(reduce_arguments& args) {
     write_out(lines);
     return 0;
   }
-  const grouping by(args.shapes);
-  result_files to(args.shapes, args.ops.size(), args.groups.size(), args.files);
+  const grouping group(args.shapes);
+  result_files outputs(args.shapes, args.ops.size(), args.groups.size(), args.files);
   const auto gpu = args.on_gpu() ? first_gpu(args.shapes.gpu_memory) : nullptr;
   int status = 0;  // that of the first that fails
   const auto failed = [&](const std::string& why, int code) {
@@ -495,14 +497,14 @@ int reduce(reduce_arguments& args) {
   for (const file_names files : args.groups) {
     std::string lines;
     std::vector<std::string> left_out;
-    const place where{args.how(), gpu.get(), [&](std::size_t bytes) {
-                        bar.finish(static_cast<double>(bytes));
-                        bar.start(files[0]);
-                      }};
+    const executor exec{args.cpu_options(), gpu.get(), [&](std::size_t bytes) {
+                          bar.finish(static_cast<double>(bytes));
+                          bar.start(files[0]);
+                        }};
     try {
-      lines = args.shapes.given()      ? reduce_shaped(args, by, to, files, where, left_out)
+      lines = args.shapes.given()      ? reduce_shaped(args, group, outputs, files, exec, left_out)
               : in_pieces(args, files) ? reduce_in_pieces(args, files, bar, left_out)
-                                       : reduce_mapped(args, files, where, left_out);
+                                       : reduce_mapped(args, files, exec, left_out);
       bar.leave();
     } catch (const error& e) {
       // Without the device, the other files would fail in the same way.

@@ -74,9 +74,9 @@ std::vector<std::int64_t> read_places(const std::string& option, const std::stri
 }
 
 view view_of(const io::array& a, dtype type, const void* data) {
-  if (a.shape.size() > most_axes)
+  if (a.shape.size() > max_axes)
     refuse(fmt::format("shape: {} axes, and --axis is for arrays of at most {}", a.shape.size(),
-                       most_axes));
+                       max_axes));
   std::vector<std::int64_t> extents;
   for (const std::uint64_t extent : a.shape) {
     if (std::cmp_greater(extent, std::numeric_limits<std::int64_t>::max()))
@@ -88,11 +88,12 @@ view view_of(const io::array& a, dtype type, const void* data) {
 
 // One or two arrays.
 struct views {
-  numbers_of_operands of;
+  numbers_of_operands numbers;
   view x;
   std::optional<view> y;
-  views(const io::array& a, const io::array* b) : of(a, b), x(view_of(a, of.type(), of.x())) {
-    if (b) y = view_of(*b, of.type(), of.y());
+  views(const io::array& a, const io::array* b)
+      : numbers(a, b), x(view_of(a, numbers.type(), numbers.x())) {
+    if (b) y = view_of(*b, numbers.type(), numbers.y());
   }
   const view* second() const { return y ? &*y : nullptr; }
   std::vector<std::uint64_t> result_shape(std::span<const int> axes, bool keepdims = false) const {
@@ -204,7 +205,7 @@ std::vector<std::uint64_t> grouping::common_shape(const io::array& x, const io::
 }
 
 std::vector<result_array> grouping::reduce(const std::vector<reduction>& all, const io::array& x,
-                                           const io::array* y, const place& where) const {
+                                           const io::array* y, const executor& exec) const {
   std::vector<result_array> results;
   std::vector<void*> out;
   const auto make_room = [&](const std::vector<std::uint64_t>& shape) {
@@ -225,13 +226,13 @@ std::vector<result_array> grouping::reduce(const std::vector<reduction>& all, co
     for (result_array& r : results) out.push_back(r.bytes.data());
   };
   if (options_.axis) {
-    const views of(x, y);
+    const views v(x, y);
     const auto axes = axes_of(axes_, static_cast<std::int64_t>(common_shape(x, y).size()));
-    make_room(of.result_shape(axes, options_.keepdims));
-    if (where.device)
-      reduce_in_parts(*where.device, all, of.x, of.second(), axes, out, where.done);
+    make_room(v.result_shape(axes, options_.keepdims));
+    if (exec.device)
+      reduce_in_parts(*exec.device, all, v.x, v.second(), axes, out, exec.done);
     else
-      cpu::reduce(all, of.x, of.second(), axes, out, where.cpu);
+      cpu::reduce(all, v.x, v.second(), axes, out, exec.cpu);
     return results;
   }
   if (x.shape.size() != 1)
@@ -240,19 +241,19 @@ std::vector<result_array> grouping::reduce(const std::vector<reduction>& all, co
   if (options_.keys && places_.size() != x.count)
     refuse(fmt::format("shape: {}, and --keys has {}", io::shape_text(x.shape), places_.size()));
   make_room({outputs_});
-  const numbers_of_operands of(x, y);
+  const numbers_of_operands numbers(x, y);
   const std::string& file = options_.offsets ? *options_.offsets : *options_.keys;
   try {
-    if (options_.offsets && where.device)
-      reduce_segments_in_parts(*where.device, all, of.x(), of.y(), x.count, places_, out,
-                               where.done);
+    if (options_.offsets && exec.device)
+      reduce_segments_in_parts(*exec.device, all, numbers.x(), numbers.y(), x.count, places_, out,
+                               exec.done);
     else if (options_.offsets)
-      cpu::reduce_segments(all, of.x(), of.y(), x.count, places_, out, where.cpu);
-    else if (where.device)
-      reduce_by_key_in_parts(*where.device, all, of.x(), of.y(), places_, outputs_, out,
-                             where.done);
+      cpu::reduce_segments(all, numbers.x(), numbers.y(), x.count, places_, out, exec.cpu);
+    else if (exec.device)
+      reduce_by_key_in_parts(*exec.device, all, numbers.x(), numbers.y(), places_, outputs_, out,
+                             exec.done);
     else
-      cpu::reduce_by_key(all, of.x(), of.y(), places_, outputs_, out, where.cpu);
+      cpu::reduce_by_key(all, numbers.x(), numbers.y(), places_, outputs_, out, exec.cpu);
   } catch (const error& e) {
     throw error(e.code(), fmt::format("{} {}: {}", options_.offsets ? "--offsets" : "--keys",
                                       io::printable(file), e.what()));
@@ -283,31 +284,32 @@ void result_files::check(const std::vector<reduction>& all) const {
                          name(r.op())));
 }
 
-void result_files::add(contents& to, std::span<const std::string> files, const std::string& tensor,
-                       std::vector<result_array> results) const {
+void result_files::add(contents& files_to_write, std::span<const std::string> files,
+                       const std::string& tensor, std::vector<result_array> results) const {
   if (!wanted()) return;
   std::string stem;
   for (const std::string& file : files) stem += (stem.empty() ? "" : "-") + base_name(file);
   if (!tensor.empty()) stem += "." + escaped(tensor);
   for (result_array& r : results) {
     const std::string path =
-        is_file() ? out_
-                  : (fs::path(out_) / fmt::format("{}.{}.npy", stem, name(r.of.op()))).string();
+        is_file()
+            ? out_
+            : (fs::path(out_) / fmt::format("{}.{}.npy", stem, name(r.request.op()))).string();
     if (!is_file()) inputs_.refuse_overwriting("--out", path);
     std::string place = place_of(path);
-    if (to.contains(place) || written_.contains(place))
+    if (files_to_write.contains(place) || written_.contains(place))
       refuse(fmt::format("--out {}: two results go there", io::printable(path)));
-    to.emplace(std::move(place), file{path, std::move(r)});
+    files_to_write.emplace(std::move(place), file{path, std::move(r)});
   }
 }
 
 void result_files::write(const contents& all) {
   if (is_file() && all.empty())
     refuse(fmt::format("--out {}: there is no array", io::printable(out_)));
-  bool made = false;
+  bool created = false;
   if (wanted() && !is_file() && !all.empty()) {
     std::error_code failed;
-    made = fs::create_directories(out_, failed);
+    created = fs::create_directories(out_, failed);
     if (failed)
       throw std::runtime_error(
           fmt::format("--out {}: cannot be made: {}", io::printable(out_), failed.message()));
@@ -315,14 +317,14 @@ void result_files::write(const contents& all) {
   try {
     new_files files;
     for (const auto& [place, f] : all)
-      files.add(f.path, io::npy_text(f.result.of.out(), f.result.shape, f.result.bytes));
+      files.add(f.path, io::npy_text(f.result.request.out(), f.result.shape, f.result.bytes));
     files.commit();
   } catch (...) {
     std::error_code ignored;
-    if (made) fs::remove(out_, ignored);
+    if (created) fs::remove(out_, ignored);
     throw;
   }
-  for (const auto& each : all) written_.insert(each.first);
+  for (const auto& entry : all) written_.insert(entry.first);
 }
 
 }  // namespace bitfold::cli

@@ -35,7 +35,7 @@ void add_shape_options(CLI::App& command, shape_options& options);
 void check_shape_options(const shape_options& options);
 
 /// Where arrays are reduced: on the CPU, or on a device, of which `done` hears.
-struct place {
+struct executor {
   cpu::options cpu;
   cli::device* device = nullptr;
   given done = {};
@@ -43,7 +43,7 @@ struct place {
 
 /// The results of a reduction of one array, in row-major order.
 struct result_array {
-  reduction of;
+  reduction request;
   std::vector<std::uint64_t> shape;
   std::vector<std::byte> bytes;
 
@@ -61,7 +61,7 @@ class grouping {
   std::vector<std::uint64_t> common_shape(const io::array& x, const io::array* y) const;
   /// All of them in one pass. Errors (errc::usage): an array that the option does not fit.
   std::vector<result_array> reduce(const std::vector<reduction>& all, const io::array& x,
-                                   const io::array* y, const place& where) const;
+                                   const io::array* y, const executor& exec) const;
 
  private:
   shape_options options_;
@@ -88,7 +88,7 @@ class result_files {
   /// What the arrays of one group of files gave.
   using contents = std::map<std::string, file>;  // by where the path leads
   /// Adds an array's results. Errors (errc::usage): a path that was taken, or is an input's.
-  void add(contents& to, std::span<const std::string> files, const std::string& tensor,
+  void add(contents& files_to_write, std::span<const std::string> files, const std::string& tensor,
            std::vector<result_array> results) const;
   /// All of them or, where it throws, none.
   void write(const contents& all);

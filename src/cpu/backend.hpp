@@ -13,12 +13,12 @@ struct inputs {
 };
 
 /// Folds `leaves` full leaves of each input, followed by a short leaf of `tail` elements when tail
-/// > 0 (at least one element in all), into one settled state of the fold, written to `state`.
+/// > 0 (at least one element in all), into one partial of the fold, written to `state`.
 /// Places are counted from `first`, which is where the run starts. Says which target it was
 /// compiled for. A run has at most 2^30 elements.
 using kernel = target (*)(inputs data, order::index leaves, int tail, order::index first,
                           void* state);
-inline constexpr order::index most_leaves = (order::index{1} << 30) / order::leaf;
+inline constexpr order::index max_leaves = (order::index{1} << 30) / order::leaf;
 
 /// Widens n elements at `from` to the accumulator's type, at `to`.
 using converter = void (*)(const void* from, std::size_t n, void* to);
@@ -36,10 +36,10 @@ struct column_leaf {
 struct column_counter {
   order::index lanes = 0;
   int depth = 0;
-  order::index each[64];    ///< elements in each entry
+  order::index elements[64];  ///< elements in each entry
   void* pending = nullptr;  ///< room for the entries, of which there are at most 1 + the logarithm
                             ///< of all lanes, rounded up: of column_width outputs, or a multiple of
-                            ///< that, a settled state for each; so aligned, too
+                            ///< that, a partial for each; so aligned, too
 };
 /// The most outputs that a vector holds, and the alignment of one.
 inline constexpr int column_width = 16, column_alignment = 64;
@@ -48,9 +48,9 @@ inline constexpr int column_width = 16, column_alignment = 64;
 struct batch_kernels {
   /// One more leaf of `outputs` neighbouring outputs, at least column_width of them.
   void (*add)(column_counter& c, const column_leaf& leaf, int outputs) = nullptr;
-  /// Writes their settled states. Places are counted from `first`, which is where the run starts.
+  /// Writes their partials. Places are counted from `first`, which is where the run starts.
   void (*total)(const column_counter& c, int outputs, order::index first, void* states) = nullptr;
-  /// Writes the settled states of `count` outputs of 1 <= n < most_row elements each; those of
+  /// Writes the partials of `count` outputs of 1 <= n < max_row elements each; those of
   /// output k lie in a row at outputs[k], and places are counted from 0. Null without vectors.
   void (*rows)(const inputs* outputs, int count, int n, void* states) = nullptr;
   int width = 0;              ///< outputs that `rows` folds at once
@@ -58,10 +58,10 @@ struct batch_kernels {
   converter widen = nullptr;  ///< null where elements are of that type
   /// Element i < n of output k, at x[rows[k] + i], to to[i * pitch + k], widened; k < `count`,
   /// which is rounded up to whole vectors.
-  void (*turn)(const void* x, const std::ptrdiff_t* rows, int count, int n, void* to,
-               int pitch) = nullptr;
+  void (*transpose)(const void* x, const std::ptrdiff_t* rows, int count, int n, void* to,
+                    int pitch) = nullptr;
 };
-inline constexpr int most_row = 8 * order::leaf;
+inline constexpr int max_row = 8 * order::leaf;
 
 /// How many keys (arith::key_of) n >= 1 elements have, on up to `threads` threads.
 std::size_t count_distinct(dtype type, const void* data, std::size_t n, int threads);

@@ -21,30 +21,31 @@ using detail::batch;
 
 // What is done of each output.
 struct work {
-  const batch& from;
-  std::span<const reduction> all;
+  const batch& source;
+  std::span<const reduction> reductions;
   std::span<void* const> out;
-  target by;
-  std::vector<task> tasks;         // by kernels,
-  std::vector<std::size_t> whose;  // of which reductions;
-  std::vector<std::size_t> whole;  // reductions that have none, and want all elements at once
-  detail::exact_sums sums;         // of exact ones, empty
-  bool settled = false;            // settled states are wanted, not results
+  target used;
+  std::vector<task> tasks;                   // by kernels,
+  std::vector<std::size_t> task_reductions;  // of which reductions;
+  std::vector<std::size_t>
+      whole_reductions;         // reductions that have none, and want all elements at once
+  detail::exact_sums sums;      // of exact ones, empty
+  bool wants_partials = false;  // partials are wanted, not results
 
-  void* place(std::size_t k, std::uint64_t output) const {
-    return static_cast<std::byte*>(out[k]) + output * size_of(all[k].out());
+  void* result_address(std::size_t k, std::uint64_t output) const {
+    return static_cast<std::byte*>(out[k]) + output * size_of(reductions[k].out());
   }
   void put(std::size_t k, std::uint64_t output, scalar v) const {
-    store_scalar(v, place(k, output));
+    store_scalar(v, result_address(k, output));
   }
   // Of `count` outputs from `first` on, of n elements each.
   void put_states(std::size_t t, std::uint64_t first, std::size_t count, const void* states,
                   std::uint64_t n) const {
-    const std::size_t k = whose[t], size = tasks[t].states.size;
-    if (settled)
+    const std::size_t k = task_reductions[t], size = tasks[t].states.size;
+    if (wants_partials)
       std::memcpy(static_cast<std::byte*>(out[k]) + first * size, states, count * size);
     else
-      tasks[t].states.finish(all[k], states, count, n, place(k, first));
+      tasks[t].states.finish(reductions[k], states, count, n, result_address(k, first));
   }
 };
 
@@ -55,139 +56,143 @@ class worker {
  public:
   explicit worker(const work& w)
       : w_(w),
-        size_(size_of(w.from.type)),
-        alone_(w.tasks.size() == 1 && w.whole.empty() && w.sums.empty()) {}
+        size_(size_of(w.source.type)),
+        single_task_(w.tasks.size() == 1 && w.whole_reductions.empty() && w.sums.empty()) {}
 
   // Outputs whose elements lie one behind the other.
   target run_in_place(std::uint64_t first, std::uint64_t end) {
-    target by = w_.by;
+    target used = w_.used;
     for (std::uint64_t o = first; o < end; ++o) {
-      const std::uint64_t n = w_.from.count(o);
-      const inputs data = as_inputs(w_.from.place(o));
+      const std::uint64_t n = w_.source.count(o);
+      const inputs data = as_inputs(w_.source.address(o));
       if (n == 0) {
-        for (std::size_t k = 0; k < w_.all.size(); ++k)
-          w_.put(k, o, detail::empty_result(w_.all[k]));
-      } else if (alone_ && !w_.tasks[0].run.convert && n / order::leaf < most_leaves) {
-        folded s;
-        fold_whole(w_.tasks[0], data, n, 0, s, by);
+        for (std::size_t k = 0; k < w_.reductions.size(); ++k)
+          w_.put(k, o, detail::empty_result(w_.reductions[k]));
+      } else if (single_task_ && !w_.tasks[0].kernels.convert && n / order::leaf < max_leaves) {
+        partial s;
+        fold_whole(w_.tasks[0], data, n, 0, s, used);
         w_.put_states(0, o, 1, s.bytes, n);
       } else {
-        by = run_by_runs(o, 1, n, [&](std::uint64_t at, std::uint64_t) {
-          return offset(data, static_cast<std::ptrdiff_t>(at * size_));
+        used = run_by_tiles(o, 1, n, [&](std::uint64_t begin, std::uint64_t) {
+          return offset(data, static_cast<std::ptrdiff_t>(begin * size_));
         });
       }
     }
-    return by;
+    return used;
   }
 
   // Outputs whose elements have to be brought together.
   target run_gathered(std::uint64_t first, std::uint64_t end) {
-    target by = w_.by;
-    const std::uint64_t most = std::min(w_.from.together(), end - first);
-    for (std::uint64_t o = first; o < end; o += most) {
-      const std::uint64_t outputs = std::min(most, end - o), n = w_.from.count(o);
+    target used = w_.used;
+    const std::uint64_t max = std::min(w_.source.gathered_outputs(), end - first);
+    for (std::uint64_t o = first; o < end; o += max) {
+      const std::uint64_t outputs = std::min(max, end - o), n = w_.source.count(o);
       if (n == 0) {
         run_in_place(o, o + outputs);
         continue;
       }
-      const std::size_t pitch = std::min<std::uint64_t>(run, n) * size_, second = outputs * pitch;
-      if (const std::size_t room = most * pitch * (w_.from.data.y ? 2 : 1); gathered_.size() < room)
+      const std::size_t pitch = std::min<std::uint64_t>(tile, n) * size_, second = outputs * pitch;
+      if (const std::size_t room = max * pitch * (w_.source.data.y ? 2 : 1);
+          gathered_.size() < room)
         gathered_.resize(room);
-      std::uint64_t have = n;  // the run that is there
-      by = run_by_runs(o, outputs, n, [&](std::uint64_t at, std::uint64_t b) {
-        if (const auto p = w_.from.place(o + b, at, std::min<std::uint64_t>(run, n - at)); p.x)
+      std::uint64_t gathered_begin = n;  // the run that is there
+      used = run_by_tiles(o, outputs, n, [&](std::uint64_t begin, std::uint64_t b) {
+        if (const auto p =
+                w_.source.address(o + b, begin, std::min<std::uint64_t>(tile, n - begin));
+            p.x)
           return as_inputs(p);
-        if (at != have)
-          w_.from.gather(o, outputs, at, std::min<std::uint64_t>(run, n - at), gathered_.data(),
-                         pitch, second);
-        have = at;
+        if (begin != gathered_begin)
+          w_.source.gather(o, outputs, begin, std::min<std::uint64_t>(tile, n - begin),
+                           gathered_.data(), pitch, second);
+        gathered_begin = begin;
         std::byte* const x = gathered_.data() + b * pitch;
-        return inputs{x, w_.from.data.y ? x + second : nullptr};
+        return inputs{x, w_.source.data.y ? x + second : nullptr};
       });
     }
-    return by;
+    return used;
   }
 
  private:
-  static constexpr std::size_t run = run_elements;
+  static constexpr std::size_t tile = tile_elements;
 
   // Outputs of n elements each, a run of all of them at a time: get(first, which) says where one's
   // run lies, and those of the same `first` are asked for together.
   template <class Get>
-  target run_by_runs(std::uint64_t first, std::uint64_t outputs, std::uint64_t n, Get get) {
-    target by = w_.by;
+  target run_by_tiles(std::uint64_t first, std::uint64_t outputs, std::uint64_t n, Get get) {
+    target used = w_.used;
     const std::size_t tasks = w_.tasks.size();
-    std::vector<run_counter> counters(n > run ? outputs * tasks : 0);
+    std::vector<tile_counter> counters(n > tile ? outputs * tasks : 0);
     std::vector<detail::exact_sums> sums(w_.sums.empty() ? 0 : outputs, w_.sums);
-    for (std::uint64_t at = 0; at < n; at += run) {
-      const auto here = static_cast<std::size_t>(std::min<std::uint64_t>(run, n - at));
+    for (std::uint64_t begin = 0; begin < n; begin += tile) {
+      const auto taken = static_cast<std::size_t>(std::min<std::uint64_t>(tile, n - begin));
       for (std::uint64_t b = 0; b < outputs; ++b) {
-        const inputs stored = get(at, b);
-        folder_.fold(w_.tasks, stored, here, at, by, [&](std::size_t k, const folded& s) {
-          if (n > run)
+        const inputs stored = get(begin, b);
+        folder_.fold(w_.tasks, stored, taken, begin, used, [&](std::size_t k, const partial& s) {
+          if (n > tile)
             counters[b * tasks + k].push(w_.tasks[k], s);
           else
             w_.put_states(k, first + b, 1, s.bytes, n);
         });
-        if (!sums.empty()) by = deposit(sums[b], w_.by, stored, here);
+        if (!sums.empty()) used = deposit(sums[b], w_.used, stored, taken);
       }
     }
     for (std::uint64_t b = 0; b < outputs; ++b) {
-      for (std::size_t k = 0; k < tasks && n > run; ++k)
+      for (std::size_t k = 0; k < tasks && n > tile; ++k)
         w_.put_states(k, first + b, 1, counters[b * tasks + k].total(w_.tasks[k]).bytes, n);
-      for (std::size_t k = 0; k < w_.all.size() && !sums.empty(); ++k)
-        if (detail::is_exact(w_.all[k])) w_.put(k, first + b, sums[b].result(w_.all[k], n));
+      for (std::size_t k = 0; k < w_.reductions.size() && !sums.empty(); ++k)
+        if (detail::is_exact(w_.reductions[k]))
+          w_.put(k, first + b, sums[b].result(w_.reductions[k], n));
       run_whole(first + b, n);
     }
-    return by;
+    return used;
   }
 
   void run_whole(std::uint64_t output, std::uint64_t n) {
-    if (w_.whole.empty()) return;
-    inputs data = as_inputs(w_.from.place(output));
+    if (w_.whole_reductions.empty()) return;
+    inputs data = as_inputs(w_.source.address(output));
     if (!data.x) {
-      whole_.resize(2 * n * size_);
-      w_.from.gather(output, 1, 0, n, whole_.data(), 0, n * size_);
-      data = {whole_.data(), w_.from.data.y ? whole_.data() + n * size_ : nullptr};
+      whole_output_.resize(2 * n * size_);
+      w_.source.gather(output, 1, 0, n, whole_output_.data(), 0, n * size_);
+      data = {whole_output_.data(), w_.source.data.y ? whole_output_.data() + n * size_ : nullptr};
     }
-    for (const std::size_t k : w_.whole)
-      w_.put(k, output, reduce_without_kernels(w_.all[k], data, n, 1));
+    for (const std::size_t k : w_.whole_reductions)
+      w_.put(k, output, reduce_without_kernels(w_.reductions[k], data, n, 1));
   }
 
   const work& w_;
   const std::size_t size_;
-  const bool alone_;
-  run_folder folder_;
-  std::vector<std::byte> gathered_, whole_;
+  const bool single_task_;
+  tile_folder folder_;
+  std::vector<std::byte> gathered_, whole_output_;
 };
 
 // One output of many elements, all threads on it.
-void run_long(const work& w, std::uint64_t output, const options& how) {
-  struct made {
-    const batch& from;
+void run_long(const work& w, std::uint64_t output, const options& opts) {
+  struct one_output {
+    const batch& source;
     std::uint64_t output;
   };
-  const made source{w.from, output};
+  const one_output source{w.source, output};
   pass p;
-  p.n = w.from.count(output);
-  p.all = w.all;
-  p.element = size_of(w.from.type) * (w.from.data.y ? 2 : 1);
-  if (const auto data = w.from.place(output); data.x) {
+  p.n = w.source.count(output);
+  p.reductions = w.reductions;
+  p.element_bytes = size_of(w.source.type) * (w.source.data.y ? 2 : 1);
+  if (const auto data = w.source.address(output); data.x) {
     p.x = data.x;
     p.y = data.y;
   } else {
     p.source = &source;
-    p.makes_two = w.from.data.y != nullptr;
-    p.make = [](const void* s, order::index first, std::size_t n, void* x, void* y) {
-      const made& m = *static_cast<const made*>(s);
-      m.from.gather(
+    p.generates_pairs = w.source.data.y != nullptr;
+    p.generate = [](const void* s, order::index first, std::size_t n, void* x, void* y) {
+      const one_output& m = *static_cast<const one_output*>(s);
+      m.source.gather(
           m.output, 1, first, n, static_cast<std::byte*>(x), 0,
           y ? static_cast<std::size_t>(static_cast<std::byte*>(y) - static_cast<std::byte*>(x))
             : 0);
     };
   }
-  std::vector<scalar> results(w.all.size());
-  reduce(p, results, how);
+  std::vector<scalar> results(w.reductions.size());
+  reduce(p, results, opts);
   for (std::size_t k = 0; k < results.size(); ++k) w.put(k, output, results[k]);
 }
 
@@ -195,25 +200,27 @@ void run_long(const work& w, std::uint64_t output, const options& how) {
 // elements.
 void run_columns(const work& w, const detail::layout& l, const column_plan& p, int threads) {
   const order::index outputs = l.outputs, n = l.n;
-  const order::index at_once = (p.strips - 1) / parts_for(threads) + 1;
-  const order::index parts = (p.strips - 1) / at_once + 1;
+  const order::index at_once = (p.strips - 1) / chunk_count(threads) + 1;
+  const order::index shares = (p.strips - 1) / at_once + 1;
   // Of each task the states of all chunks of output 0, of output 1, ...
   std::vector<std::vector<std::byte>> states(p.chunks > 1 ? w.tasks.size() : 0);
   for (std::size_t k = 0; k < states.size(); ++k)
     states[k].resize(outputs * p.chunks * w.tasks[k].states.size);
-  for_each_part(parts * p.chunks, threads, [&](std::size_t item) {
+  parallel_for(shares * p.chunks, threads, [&](std::size_t item) {
     column_worker mine(w.tasks, l, p);
-    const order::index part = item % parts, chunk = item / parts, begin = chunk * p.chunk,
-                       here = std::min(p.chunk, n - begin);
-    for (order::index s = part * at_once; s < std::min(p.strips, (part + 1) * at_once); ++s) {
+    const order::index share = item % shares, chunk = item / shares, begin = chunk * p.chunk,
+                       taken = std::min(p.chunk, n - begin);
+    for (order::index s = share * at_once; s < std::min(p.strips, (share + 1) * at_once); ++s) {
       const order::index first = s * static_cast<order::index>(p.outputs);
       const auto count = static_cast<int>(
           std::min<order::index>(static_cast<order::index>(p.outputs), outputs - first));
-      mine.run(first, count, begin, here, [&](std::size_t k, const std::byte* from) {
-        if (p.chunks == 1) return w.put_states(k, first, static_cast<std::size_t>(count), from, n);
+      mine.run(first, count, begin, taken, [&](std::size_t k, const std::byte* partials) {
+        if (p.chunks == 1)
+          return w.put_states(k, first, static_cast<std::size_t>(count), partials, n);
         const std::size_t size = w.tasks[k].states.size;
         for (order::index o = 0; o < static_cast<order::index>(count); ++o)
-          std::memcpy(&states[k][((first + o) * p.chunks + chunk) * size], from + o * size, size);
+          std::memcpy(&states[k][((first + o) * p.chunks + chunk) * size], partials + o * size,
+                      size);
       });
     }
   });
@@ -221,13 +228,13 @@ void run_columns(const work& w, const detail::layout& l, const column_plan& p, i
     const task& t = w.tasks[k];
     for (order::index o = 0; o < outputs; ++o) {
       const auto get = [&](order::index chunk) {
-        folded s;
+        partial s;
         s.n = std::min(p.chunk, n - chunk * p.chunk);
         s.size = t.states.size;
         std::memcpy(s.bytes, &states[k][(o * p.chunks + chunk) * s.size], s.size);
         return s;
       };
-      const auto merge = [&](const folded& a, const folded& b) { return t.merge(a, b); };
+      const auto merge = [&](const partial& a, const partial& b) { return t.merge(a, b); };
       w.put_states(k, o, 1, order::fold(0, p.chunks, get, merge).bytes, n);
     }
   }
@@ -235,127 +242,128 @@ void run_columns(const work& w, const detail::layout& l, const column_plan& p, i
 
 // All outputs, which are short and lie in a row each, some at a time.
 void run_rows(const work& w, const detail::layout& l, int threads) {
-  constexpr order::index most = 64;
-  const order::index n = l.n, groups = (l.outputs - 1) / most + 1;
-  const order::index parts = std::min(groups, parts_for(threads));
+  constexpr order::index max = 64;
+  const order::index n = l.n, blocks = (l.outputs - 1) / max + 1;
+  const order::index shares = std::min(blocks, chunk_count(threads));
   const auto size = static_cast<std::ptrdiff_t>(size_of(l.type));
-  for_each_part(parts, threads, [&](std::size_t part) {
-    std::ptrdiff_t places[2][most];
-    inputs rows[most];
+  parallel_for(shares, threads, [&](std::size_t share) {
+    std::ptrdiff_t offsets[2][max];
+    inputs rows[max];
     std::vector<std::byte> states, widened;
-    for (order::index g = part * groups / parts; g < (part + 1) * groups / parts; ++g) {
-      const order::index first = g * most, end = std::min(first + most, l.outputs);
-      detail::places_of(l.kept, first, end - first, places[0], l.y ? places[1] : nullptr);
+    for (order::index g = share * blocks / shares; g < (share + 1) * blocks / shares; ++g) {
+      const order::index first = g * max, end = std::min(first + max, l.outputs);
+      detail::offsets_of(l.kept, first, end - first, offsets[0], l.y ? offsets[1] : nullptr);
       for (std::size_t k = 0; k < w.tasks.size(); ++k) {
         const task& t = w.tasks[k];
-        const batch_kernels& kernels = t.run.batch;
+        const batch_kernels& kernels = t.kernels.batch;
         // What is widened is to stay in the first-level cache.
         const std::size_t pitch = n * kernels.element;
         const auto width = static_cast<order::index>(kernels.width),
                    fit = 16384 / (pitch * width) * width;
-        const order::index at_once = kernels.widen ? std::clamp(fit, width, most) : most;
+        const order::index at_once = kernels.widen ? std::clamp(fit, width, max) : max;
         states.resize(at_once * t.states.size);
         if (kernels.widen) widened.resize(2 * at_once * pitch);
         for (order::index o = first; o < end; o += at_once) {
-          const order::index here = std::min(at_once, end - o);
-          for (order::index i = 0; i < here; ++i)
-            rows[i] = {l.x + places[0][o - first + i] * size,
-                       l.y ? l.y + places[1][o - first + i] * size : nullptr};
+          const order::index taken = std::min(at_once, end - o);
+          for (order::index i = 0; i < taken; ++i)
+            rows[i] = {l.x + offsets[0][o - first + i] * size,
+                       l.y ? l.y + offsets[1][o - first + i] * size : nullptr};
           if (kernels.widen)
-            for (order::index i = 0; i < here; ++i) {
+            for (order::index i = 0; i < taken; ++i) {
               std::byte *const x = widened.data() + i * pitch, *const y = x + at_once * pitch;
               kernels.widen(rows[i].x, n, x);
               if (l.y) kernels.widen(rows[i].y, n, y);
               rows[i] = {x, l.y ? y : nullptr};
             }
-          kernels.rows(rows, static_cast<int>(here), static_cast<int>(n), states.data());
-          w.put_states(k, o, here, states.data(), n);
+          kernels.rows(rows, static_cast<int>(taken), static_cast<int>(n), states.data());
+          w.put_states(k, o, taken, states.data(), n);
         }
       }
     }
   });
 }
 
-void run(const batch& from, std::span<const reduction> all, std::span<void* const> out,
-         const options& how, const detail::layout* axes = nullptr, bool settled = false) {
-  const target best = chosen(how);
-  detail::check_batch(from, all, out);
+void run(const batch& source, std::span<const reduction> reductions, std::span<void* const> out,
+         const options& opts, const detail::layout* axes = nullptr, bool wants_partials = false) {
+  const target best = resolve_target(opts);
+  detail::check_batch(source, reductions, out);
   const detail::fp_environment guard;  // the parts of an output are put together here
-  work w{from, all, out, best, {}, {}, {}, detail::exact_sums(all), settled};
-  for (std::size_t k = 0; k < all.size(); ++k) {
-    if (detail::is_exact(all[k])) continue;
-    const task t{find_kernels(best, all[k]), functions_for(all[k])};
-    if (t.run.fold) {
+  work w{source, reductions, out, best, {}, {}, {}, detail::exact_sums(reductions), wants_partials};
+  for (std::size_t k = 0; k < reductions.size(); ++k) {
+    if (detail::is_exact(reductions[k])) continue;
+    const task t{find_kernels(best, reductions[k]), functions_for(reductions[k])};
+    if (t.kernels.fold) {
       w.tasks.push_back(t);
-      w.whose.push_back(k);
+      w.task_reductions.push_back(k);
     } else {
-      w.whole.push_back(k);
+      w.whole_reductions.push_back(k);
     }
   }
-  if (all.empty() || from.outputs == 0) return;
+  if (reductions.empty() || source.outputs == 0) return;
 
-  const std::size_t element = size_of(from.type) * (from.data.y ? 2 : 1);
-  const int threads = threads_for(how, from.elements * element);
-  if (axes && w.tasks.size() == all.size()) {
+  const std::size_t element = size_of(source.type) * (source.data.y ? 2 : 1);
+  const int threads = threads_for(opts, source.elements * element);
+  if (axes && w.tasks.size() == reductions.size()) {
     report(best);
     if (const auto p = plan_columns(w.tasks, *axes, threads))
       return run_columns(w, *axes, *p, threads);
-    if (axes->n > 0 && axes->outputs > 1 && axes->in_a_row() && are_short(w.tasks, axes->n))
+    if (axes->n > 0 && axes->outputs > 1 && axes->contiguous() && are_short(w.tasks, axes->n))
       return run_rows(w, *axes, threads);
   }
   // Neighbouring outputs of about as many elements, some parts for each thread; or longer ones by
   // all threads.
-  const std::uint64_t share = from.elements / parts_for(threads) + 1;
+  const std::uint64_t share = source.elements / chunk_count(threads) + 1;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;  // first, end
-  std::vector<std::uint64_t> alone;
-  std::uint64_t begin = 0, have = 0;
+  std::vector<std::uint64_t> long_outputs;
+  std::uint64_t begin = 0, range_work = 0;
   const auto end_range = [&](std::uint64_t end) {
     if (begin < end) ranges.push_back({begin, end});
     begin = end;
-    have = 0;
+    range_work = 0;
   };
   const std::uint64_t worth =
       std::max<std::uint64_t>(2 * share, 2 * bytes_worth_a_thread / element);
-  const std::uint64_t step = from.together();
-  for (std::uint64_t o = 0; o < from.outputs; o += step) {
-    const std::uint64_t n = from.count(o), end = std::min(o + step, from.outputs);
+  const std::uint64_t step = source.gathered_outputs();
+  for (std::uint64_t o = 0; o < source.outputs; o += step) {
+    const std::uint64_t n = source.count(o), end = std::min(o + step, source.outputs);
     if (threads > 1 && n >= worth) {
       end_range(o);
-      for (; begin < end; ++begin) alone.push_back(begin);
-    } else if ((have += n * (end - o) + 1) >= share) {
+      for (; begin < end; ++begin) long_outputs.push_back(begin);
+    } else if ((range_work += n * (end - o) + 1) >= share) {
       end_range(end);
     }
   }
-  end_range(from.outputs);
+  end_range(source.outputs);
   std::vector<target> ran(ranges.size(), best);
-  for_each_part(ranges.size(), threads, [&](std::size_t k) {
+  parallel_for(ranges.size(), threads, [&](std::size_t k) {
     worker mine(w);
     const auto [first, end] = ranges[k];  // what lies in a row does so in all outputs
-    ran[k] = from.place(first).x ? mine.run_in_place(first, end) : mine.run_gathered(first, end);
+    ran[k] =
+        source.address(first).x ? mine.run_in_place(first, end) : mine.run_gathered(first, end);
   });
   report(ran.empty() ? best : ran[0]);
-  for (const std::uint64_t o : alone) run_long(w, o, how);
+  for (const std::uint64_t o : long_outputs) run_long(w, o, opts);
 }
 
 }  // namespace
 
-void reduce(std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes,
-            std::span<void* const> out, const options& how) {
+void reduce(std::span<const reduction> reductions, const view& x, const view* y,
+            std::span<const int> axes, std::span<void* const> out, const options& opts) {
   const detail::layout l = detail::layout_of(x, y, axes);
-  run(detail::strided_batch(l), all, out, how, &l);
+  run(detail::strided_batch(l), reductions, out, opts, &l);
 }
 void reduce(const reduction& r, const view& x, std::span<const int> axes, void* out,
-            const options& how) {
-  reduce({&r, 1}, x, nullptr, axes, {&out, 1}, how);
+            const options& opts) {
+  reduce({&r, 1}, x, nullptr, axes, {&out, 1}, opts);
 }
 
 void fold_rows(const reduction& r, inputs data, std::size_t count, std::size_t n, void* states,
-               const options& how) {
+               const options& opts) {
   if (count == 1) {  // a shorter call
-    const task t{find_kernels(chosen(how), r), functions_for(r)};
-    folded s;
-    target by;
-    fold_whole(t, data, n, 0, s, by);
+    const task t{find_kernels(resolve_target(opts), r), functions_for(r)};
+    partial s;
+    target used;
+    fold_whole(t, data, n, 0, s, used);
     std::memcpy(states, s.bytes, s.size);
     return;
   }
@@ -365,53 +373,56 @@ void fold_rows(const reduction& r, inputs data, std::size_t count, std::size_t n
   const view x = rows(data.x), y = rows(data.y);
   const int axis = 1;
   const detail::layout l = detail::layout_of(x, data.y ? &y : nullptr, {&axis, 1});
-  run(detail::strided_batch(l), {&r, 1}, {&states, 1}, how, &l, true);
+  run(detail::strided_batch(l), {&r, 1}, {&states, 1}, opts, &l, true);
 }
 
-void reduce_windows(std::span<const reduction> all, const view& x, std::span<const window> of,
-                    std::span<void* const> out, const options& how) {
-  const detail::window_boxes boxes = detail::boxes_of(x, of);
-  for (const auto& b : boxes.each)
-    detail::check_batch(detail::strided_batch(detail::layout_of(b.x, nullptr, boxes.reduced)), all,
-                        out, b.first);
-  if (boxes.each.size() == 1) return reduce(all, boxes.each[0].x, nullptr, boxes.reduced, out, how);
+void reduce_windows(std::span<const reduction> reductions, const view& x,
+                    std::span<const window> per_axis, std::span<void* const> out,
+                    const options& opts) {
+  const detail::window_boxes boxes = detail::boxes_of(x, per_axis);
+  for (const auto& b : boxes.boxes)
+    detail::check_batch(detail::strided_batch(detail::layout_of(b.x, nullptr, boxes.reduced)),
+                        reductions, out, b.first);
+  if (boxes.boxes.size() == 1)
+    return reduce(reductions, boxes.boxes[0].x, nullptr, boxes.reduced, out, opts);
   // Each box's results one behind the other, before they are moved to their places.
-  std::uint64_t most = 0;
-  for (const auto& b : boxes.each) most = std::max(most, b.places.size());
+  std::uint64_t max = 0;
+  for (const auto& b : boxes.boxes) max = std::max(max, b.results.size());
   std::vector<std::vector<std::byte>> results;
-  std::vector<void*> to;
-  for (const reduction& r : all) to.push_back(results.emplace_back(most * size_of(r.out())).data());
-  for (const auto& b : boxes.each) {
-    reduce(all, b.x, nullptr, boxes.reduced, to, how);
-    std::array<std::ptrdiff_t, 1024> places;
-    for (std::uint64_t first = 0; first < b.places.size(); first += places.size()) {
-      const std::uint64_t here = std::min<std::uint64_t>(places.size(), b.places.size() - first);
-      detail::places_of(b.places, first, here, places.data(), nullptr);
-      for (std::size_t k = 0; k < all.size(); ++k) {
-        const std::size_t size = size_of(all[k].out());
-        for (std::uint64_t o = 0; o < here; ++o)
+  std::vector<void*> box_results;
+  for (const reduction& r : reductions)
+    box_results.push_back(results.emplace_back(max * size_of(r.out())).data());
+  for (const auto& b : boxes.boxes) {
+    reduce(reductions, b.x, nullptr, boxes.reduced, box_results, opts);
+    std::array<std::ptrdiff_t, 1024> offsets;
+    for (std::uint64_t first = 0; first < b.results.size(); first += offsets.size()) {
+      const std::uint64_t taken = std::min<std::uint64_t>(offsets.size(), b.results.size() - first);
+      detail::offsets_of(b.results, first, taken, offsets.data(), nullptr);
+      for (std::size_t k = 0; k < reductions.size(); ++k) {
+        const std::size_t size = size_of(reductions[k].out());
+        for (std::uint64_t o = 0; o < taken; ++o)
           std::memcpy(static_cast<std::byte*>(out[k]) +
-                          (b.first + static_cast<std::uint64_t>(places[o])) * size,
+                          (b.first + static_cast<std::uint64_t>(offsets[o])) * size,
                       &results[k][(first + o) * size], size);
       }
     }
   }
 }
 
-void reduce_segments(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
-                     std::span<const std::int64_t> offsets, std::span<void* const> out,
-                     const options& how) {
-  if (all.empty()) return;
+void reduce_segments(std::span<const reduction> reductions, const void* x, const void* y,
+                     std::size_t n, std::span<const std::int64_t> offsets,
+                     std::span<void* const> out, const options& opts) {
+  if (reductions.empty()) return;
   const detail::pointers data{static_cast<const std::byte*>(x), static_cast<const std::byte*>(y)};
-  run(detail::segments_of(all[0].in(), data, n, offsets), all, out, how);
+  run(detail::segments_of(reductions[0].in(), data, n, offsets), reductions, out, opts);
 }
 
-void reduce_by_key(std::span<const reduction> all, const void* x, const void* y,
+void reduce_by_key(std::span<const reduction> reductions, const void* x, const void* y,
                    std::span<const std::int64_t> keys, std::size_t outputs,
-                   std::span<void* const> out, const options& how) {
-  if (all.empty()) return;
+                   std::span<void* const> out, const options& opts) {
+  if (reductions.empty()) return;
   const detail::pointers data{static_cast<const std::byte*>(x), static_cast<const std::byte*>(y)};
-  run(detail::keys_of(all[0].in(), data, keys, outputs), all, out, how);
+  run(detail::keys_of(reductions[0].in(), data, keys, outputs), reductions, out, opts);
 }
 
 }  // namespace bitfold::cpu

@@ -1,5 +1,5 @@
 // Neighbouring outputs of axes, folded side by side in the lanes of vectors (columns.inl): columns
-// where they lie, or what is first brought together leaf by leaf, widened or turned.
+// where they lie, or what is first brought together leaf by leaf, widened or transposed.
 #pragma once
 
 #include <algorithm>
@@ -16,56 +16,57 @@
 namespace bitfold::cpu {
 
 struct column_plan {
-  bool turned;  ///< outputs lie in a row each, of one leaf; or else their elements of one number do
-  int outputs;  ///< at once
+  bool transposed;      ///< outputs lie in a row each, of one leaf; or else their elements of one
+                        ///< number do
+  int outputs;          ///< at once
   order::index strips;  ///< of so many outputs
   order::index chunk,
       chunks;  ///< elements of an output in a chunk, a complete subtree but for the last
 };
 
 /// Outputs at once that are brought together.
-inline constexpr int most_columns = 256;
-/// Shorter rows are turned into columns.
-inline constexpr order::index least_row = order::lanes;
+inline constexpr int max_columns = 256;
+/// Shorter rows are transposed into columns.
+inline constexpr order::index min_row = order::lanes;
 /// Whether outputs of n elements, each in a row, are better folded together than one by one: short
 /// ones, of which several fit into the first-level cache if they are to be widened; and those that
 /// mostly wait for their tails.
 inline bool are_short(std::span<const task> tasks, order::index n) {
   bool slow_tail = false, widened = false;
   for (const task& t : tasks) {
-    if (!t.run.batch.rows) return false;
-    slow_tail |= t.run.slow_tail;
-    widened |= t.run.batch.widen != nullptr;
+    if (!t.kernels.batch.rows) return false;
+    slow_tail |= t.kernels.slow_tail;
+    widened |= t.kernels.batch.widen != nullptr;
   }
   return n < 2 * order::leaf ||
-         (n < most_row && (!widened || (slow_tail && n % order::leaf > n / 8)));
+         (n < max_row && (!widened || (slow_tail && n % order::leaf > n / 8)));
 }
 
 /// Nothing, if that is no way for outputs laid out like that.
 inline std::optional<column_plan> plan_columns(std::span<const task> tasks, const detail::layout& l,
                                                int threads) {
   if (l.n == 0 || l.outputs < 2) return {};
-  column_plan p{l.in_a_row() && l.n < least_row, 0, 0, 0, 0};
-  const auto& inner = l.kept.each[l.kept.rank - 1];
-  if (!p.turned && (l.in_a_row() || inner.x != 1 || (l.y && inner.y != 1))) return {};
-  bool where_they_lie = !p.turned && inner.extent >= column_width;
-  for (const task& t : tasks) where_they_lie &= !t.run.batch.widen;
+  column_plan p{l.contiguous() && l.n < min_row, 0, 0, 0, 0};
+  const auto& inner = l.kept.dims[l.kept.rank - 1];
+  if (!p.transposed && (l.contiguous() || inner.x != 1 || (l.y && inner.y != 1))) return {};
+  bool in_place = !p.transposed && inner.extent >= column_width;
+  for (const task& t : tasks) in_place &= !t.kernels.batch.widen;
   const auto size = static_cast<int>(size_of(l.type)),
-             high = static_cast<int>(std::min<std::uint64_t>(l.n, order::leaf));
+             height = static_cast<int>(std::min<std::uint64_t>(l.n, order::leaf));
   // A page wide, for the sake of prefetching; of several tasks, a leaf is read again from the
   // cache.
   const auto page = static_cast<std::uint64_t>((tasks.size() == 1 ? 4096 : 1024) / size);
-  if (where_they_lie && (l.kept.rank == 1 || inner.extent % page == 0))
+  if (in_place && (l.kept.rank == 1 || inner.extent % page == 0))
     p.outputs = static_cast<int>(page);
-  else if (where_they_lie && inner.extent < page)  // as long as a run of outputs
+  else if (in_place && inner.extent < page)  // as long as a run of outputs
     p.outputs = static_cast<int>(inner.extent);
   else  // a tile in the second-level cache, as wide as can be
-    p.outputs = std::clamp(65536 / high, std::max(column_width, 64 / size), most_columns);
+    p.outputs = std::clamp(65536 / height, std::max(column_width, 64 / size), max_columns);
   p.strips = (l.outputs - 1) / static_cast<order::index>(p.outputs) + 1;
   const order::index leaves = order::leaf_count(l.n);
-  p.chunk = std::min(leaves, most_leaves);
+  p.chunk = std::min(leaves, max_leaves);
   if (threads > 1) {
-    const order::index share = leaves * p.strips / parts_for(threads) + 1;
+    const order::index share = leaves * p.strips / chunk_count(threads) + 1;
     p.chunk = std::min(p.chunk, std::max<order::index>(16, std::bit_ceil(share)));
   }
   p.chunks = (leaves - 1) / p.chunk + 1;
@@ -77,64 +78,67 @@ inline std::optional<column_plan> plan_columns(std::span<const task> tasks, cons
 class column_worker {
  public:
   column_worker(std::span<const task> tasks, const detail::layout& l, const column_plan& p)
-      : tasks_(tasks), l_(l), turned_(p.turned), size_(size_of(l_.type)), counters_(tasks.size()) {}
+      : tasks_(tasks),
+        l_(l),
+        transposed_(p.transposed),
+        size_(size_of(l_.type)),
+        counters_(tasks.size()) {}
 
-  /// Calls done(k, settled states of tasks[k], one behind the other) for elements begin, ..., begin
+  /// Calls done(k, partials of tasks[k], one behind the other) for elements begin, ..., begin
   /// + n - 1 of outputs first, ..., first + outputs - 1.
   template <class Done>
   void run(order::index first, int outputs, order::index begin, order::index n, Done done) {
     find_outputs(first, outputs);
-    wide_ = (outputs + column_width - 1) / column_width * column_width;
+    padded_outputs_ = (outputs + column_width - 1) / column_width * column_width;
     start(order::leaf_count(n));
-    for (order::index at = 0; at < n; at += order::leaf) {
-      const int size = static_cast<int>(std::min<order::index>(order::leaf, n - at));
-      if (!turned_)
-        detail::places_of(l_.reduced, begin + at, static_cast<order::index>(size), places_[0],
-                          l_.y ? places_[1] : nullptr);
+    for (order::index i = 0; i < n; i += order::leaf) {
+      const int size = static_cast<int>(std::min<order::index>(order::leaf, n - i));
+      if (!transposed_)
+        detail::offsets_of(l_.reduced, begin + i, static_cast<order::index>(size), offsets_[0],
+                           l_.y ? offsets_[1] : nullptr);
       const batch_kernels* last = nullptr;
       for (std::size_t k = 0; k < tasks_.size(); ++k) {
-        const batch_kernels& kernels = tasks_[k].run.batch;
-        column_leaf leaf{nullptr, nullptr, places_[0], places_[1], size, static_cast<int>(at)};
-        if (lies_ready(kernels)) {
+        const batch_kernels& kernels = tasks_[k].kernels.batch;
+        column_leaf leaf{nullptr, nullptr, offsets_[0], offsets_[1], size, static_cast<int>(i)};
+        if (is_in_place(kernels)) {
           leaf.x = runs_[0].x;
           leaf.y = runs_[0].y;
         } else {
-          if (!last || last->turn != kernels.turn) bring(kernels, size);
+          if (!last || last->transpose != kernels.transpose) gather(kernels, size);
           last = &kernels;
-          leaf = {tile_.data(), tile_.data() + tile_.size() / 2,
-                  tile_rows_,   tile_rows_,
-                  size,         static_cast<int>(at)};
+          leaf = {tile_.data(),       tile_.data() + tile_.size() / 2, tile_rows_, tile_rows_, size,
+                  static_cast<int>(i)};
         }
         kernels.add(counters_[k], leaf, columns_of(kernels));
       }
     }
     for (std::size_t k = 0; k < tasks_.size(); ++k) {
-      states_.resize(static_cast<std::size_t>(wide_) * tasks_[k].states.size);
-      tasks_[k].run.batch.total(counters_[k], columns_of(tasks_[k].run.batch), begin,
-                                states_.data());
+      states_.resize(static_cast<std::size_t>(padded_outputs_) * tasks_[k].states.size);
+      tasks_[k].kernels.batch.total(counters_[k], columns_of(tasks_[k].kernels.batch), begin,
+                                    states_.data());
       done(k, static_cast<const std::byte*>(states_.data()));
     }
   }
 
  private:
   // Some outputs that are neighbours in memory.
-  struct outputs_in_a_row {
+  struct contiguous_outputs {
     const std::byte *x, *y;
     int count;
   };
 
   void find_outputs(order::index first, int outputs) {
     outputs_ = outputs;
-    if (turned_)
-      return detail::places_of(l_.kept, first, static_cast<order::index>(outputs), places_[0],
-                               l_.y ? places_[1] : nullptr);
-    const order::index inner = l_.kept.each[l_.kept.rank - 1].extent;
+    if (transposed_)
+      return detail::offsets_of(l_.kept, first, static_cast<order::index>(outputs), offsets_[0],
+                                l_.y ? offsets_[1] : nullptr);
+    const order::index inner = l_.kept.dims[l_.kept.rank - 1].extent;
     const auto bytes = static_cast<std::int64_t>(size_);
     for (runs_.clear(); outputs > 0;
          outputs -= runs_.back().count, first += static_cast<order::index>(runs_.back().count)) {
-      const auto at = l_.kept.at(first);
+      const auto start = l_.kept.offset_of(first);
       runs_.push_back(
-          {l_.x + at.x * bytes, l_.y ? l_.y + at.y * bytes : nullptr,
+          {l_.x + start.x * bytes, l_.y ? l_.y + start.y * bytes : nullptr,
            static_cast<int>(std::min(static_cast<order::index>(outputs), inner - first % inner))});
     }
   }
@@ -142,67 +146,69 @@ class column_worker {
   // Empty counters, with room.
   void start(order::index leaves) {
     const auto entries = static_cast<std::size_t>(std::bit_width(leaves * order::lanes - 1) + 1);
-    const auto room = [&](const task& t) {
-      return entries * static_cast<std::size_t>(wide_) * t.states.size;
+    const auto bytes_for = [&](const task& t) {
+      return entries * static_cast<std::size_t>(padded_outputs_) * t.states.size;
     };
-    std::size_t all = column_alignment;
-    for (const task& t : tasks_) all += room(t);
-    if (pending_.size() < all) pending_.resize(all);
-    void* at = pending_.data();
-    std::align(column_alignment, 1, at, all);
+    std::size_t bytes = column_alignment;
+    for (const task& t : tasks_) bytes += bytes_for(t);
+    if (pending_.size() < bytes) pending_.resize(bytes);
+    void* room = pending_.data();
+    std::align(column_alignment, 1, room, bytes);
     for (std::size_t k = 0; k < tasks_.size(); ++k) {
       counters_[k].lanes = 0;
       counters_[k].depth = 0;
-      counters_[k].pending = at;
-      at = static_cast<std::byte*>(at) + room(tasks_[k]);
+      counters_[k].pending = room;
+      room = static_cast<std::byte*>(room) + bytes_for(tasks_[k]);
     }
   }
 
-  bool lies_ready(const batch_kernels& kernels) const {
-    return !turned_ && !kernels.widen && runs_.size() == 1 && outputs_ >= column_width;
+  bool is_in_place(const batch_kernels& kernels) const {
+    return !transposed_ && !kernels.widen && runs_.size() == 1 && outputs_ >= column_width;
   }
   int columns_of(const batch_kernels& kernels) const {
-    return lies_ready(kernels) ? outputs_ : wide_;
+    return is_in_place(kernels) ? outputs_ : padded_outputs_;
   }
 
   // The leaf's n elements of all outputs, to the tile.
-  void bring(const batch_kernels& kernels, int n) {
+  void gather(const batch_kernels& kernels, int n) {
     const std::size_t half =
-        static_cast<std::size_t>(n) * static_cast<std::size_t>(wide_) * sizeof(double);
+        static_cast<std::size_t>(n) * static_cast<std::size_t>(padded_outputs_) * sizeof(double);
     if (tile_.size() < 2 * half) tile_.resize(2 * half);
-    for (int i = 0; i < n; ++i) tile_rows_[i] = static_cast<std::ptrdiff_t>(i) * wide_;
+    for (int i = 0; i < n; ++i) tile_rows_[i] = static_cast<std::ptrdiff_t>(i) * padded_outputs_;
     for (int input = 0; input < (l_.y ? 2 : 1); ++input) {
-      std::byte* to = tile_.data() + static_cast<std::size_t>(input) * tile_.size() / 2;
-      if (turned_) {
-        kernels.turn(input ? l_.y : l_.x, places_[input], outputs_, n, to, wide_);
+      std::byte* target = tile_.data() + static_cast<std::size_t>(input) * tile_.size() / 2;
+      if (transposed_) {
+        kernels.transpose(input ? l_.y : l_.x, offsets_[input], outputs_, n, target,
+                          padded_outputs_);
         continue;
       }
-      for (const outputs_in_a_row& run : runs_) {
+      for (const contiguous_outputs& run : runs_) {
         for (int i = 0; i < n; ++i) {
-          const std::byte* const from =
-              (input ? run.y : run.x) + places_[input][i] * static_cast<std::ptrdiff_t>(size_);
-          std::byte* const here =
-              to + static_cast<std::size_t>(i) * static_cast<std::size_t>(wide_) * kernels.element;
+          const std::byte* const source =
+              (input ? run.y : run.x) + offsets_[input][i] * static_cast<std::ptrdiff_t>(size_);
+          std::byte* const row = target + static_cast<std::size_t>(i) *
+                                              static_cast<std::size_t>(padded_outputs_) *
+                                              kernels.element;
           if (kernels.widen)
-            kernels.widen(from, static_cast<std::size_t>(run.count), here);
+            kernels.widen(source, static_cast<std::size_t>(run.count), row);
           else
-            std::memcpy(here, from, static_cast<std::size_t>(run.count) * size_);
+            std::memcpy(row, source, static_cast<std::size_t>(run.count) * size_);
         }
-        to += static_cast<std::size_t>(run.count) * kernels.element;
+        target += static_cast<std::size_t>(run.count) * kernels.element;
       }
     }
   }
 
   const std::span<const task> tasks_;
   const detail::layout& l_;
-  const bool turned_;
+  const bool transposed_;
   const std::size_t size_;
   std::vector<column_counter> counters_;
-  int outputs_ = 0, wide_ = 0;  // of a run; rounded up
-  std::vector<outputs_in_a_row> runs_;
+  int outputs_ = 0, padded_outputs_ = 0;  // of a run; rounded up
+  std::vector<contiguous_outputs> runs_;
   std::vector<std::byte> pending_, tile_, states_;
-  static_assert(most_columns == order::leaf);
-  std::ptrdiff_t places_[2][order::leaf];  // of a leaf's elements, or, turned, of the outputs
+  static_assert(max_columns == order::leaf);
+  std::ptrdiff_t offsets_[2][order::leaf];  // of a leaf's elements, or, transposed, of the outputs
   std::ptrdiff_t tile_rows_[order::leaf];
 };
 

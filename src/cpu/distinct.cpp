@@ -21,9 +21,9 @@ auto key_at(const void* data, std::size_t i) {
 
 // Calls f(part, begin, end) for as many neighbouring parts of n elements.
 template <class F>
-void for_each_range(std::size_t parts, std::size_t n, int threads, F f) {
-  const auto begin = [&](std::size_t k) { return n / parts * k + std::min(k, n % parts); };
-  for_each_part(parts, threads, [&](std::size_t k) { f(k, begin(k), begin(k + 1)); });
+void for_each_range(std::size_t chunks, std::size_t n, int threads, F f) {
+  const auto begin = [&](std::size_t k) { return n / chunks * k + std::min(k, n % chunks); };
+  parallel_for(chunks, threads, [&](std::size_t k) { f(k, begin(k), begin(k + 1)); });
 }
 
 // Few keys: which of them there are.
@@ -32,8 +32,9 @@ std::size_t by_table(const void* data, std::size_t n, int threads) {
   using table = std::bitset<std::size_t{1} << 8 * sizeof(T)>;
   std::vector<table> found(static_cast<std::size_t>(threads));
   for_each_range(found.size(), n, threads,
-                 [&](std::size_t part, std::size_t begin, std::size_t end) {
-                   for (std::size_t i = begin; i < end; ++i) found[part][key_at<T>(data, i)] = true;
+                 [&](std::size_t chunk, std::size_t begin, std::size_t end) {
+                   for (std::size_t i = begin; i < end; ++i)
+                     found[chunk][key_at<T>(data, i)] = true;
                  });
   for (const table& t : found) found[0] |= t;
   return found[0].count();
@@ -56,9 +57,9 @@ std::size_t by_sort(const void* data, std::size_t n, int threads) {
     return count_sorted(keys.get(), keys.get() + n);
   }
   constexpr std::size_t of_each_bound = 16, most_bounds = 1024;
-  const auto parts = static_cast<std::size_t>(threads);
+  const auto chunks = static_cast<std::size_t>(threads);
   std::vector<key> sample, bounds;
-  const std::size_t step = n / (std::min(parts_for(threads), most_bounds) * of_each_bound) + 1;
+  const std::size_t step = n / (std::min(chunk_count(threads), most_bounds) * of_each_bound) + 1;
   for (std::size_t i = 0; i < n; i += step) sample.push_back(key_at<T>(data, i));
   std::sort(sample.begin(), sample.end());
   for (std::size_t i = 0; i < sample.size(); i += of_each_bound)
@@ -74,23 +75,24 @@ std::size_t by_sort(const void* data, std::size_t n, int threads) {
     }
   };
   // Where each part's keys of each bucket go: first how many they are, then from where on they lie.
-  std::vector<std::size_t> to(parts * buckets), first(buckets + 1);
-  for_each_range(parts, n, threads, [&](std::size_t part, std::size_t begin, std::size_t end) {
+  std::vector<std::size_t> to(chunks * buckets), first(buckets + 1);
+  for_each_range(chunks, n, threads, [&](std::size_t chunk, std::size_t begin, std::size_t end) {
     std::vector<std::size_t> count(buckets);
     place(begin, end, [&](std::size_t bucket, key) { ++count[bucket]; });
-    std::copy(count.begin(), count.end(), to.begin() + static_cast<std::ptrdiff_t>(part * buckets));
+    std::copy(count.begin(), count.end(),
+              to.begin() + static_cast<std::ptrdiff_t>(chunk * buckets));
   });
   for (std::size_t b = 0; b < buckets; ++b) {
     first[b + 1] = first[b];
-    for (std::size_t part = 0; part < parts; ++part)
-      first[b + 1] += std::exchange(to[part * buckets + b], first[b + 1]);
+    for (std::size_t chunk = 0; chunk < chunks; ++chunk)
+      first[b + 1] += std::exchange(to[chunk * buckets + b], first[b + 1]);
   }
-  for_each_range(parts, n, threads, [&](std::size_t part, std::size_t begin, std::size_t end) {
-    std::size_t* const next = &to[part * buckets];
+  for_each_range(chunks, n, threads, [&](std::size_t chunk, std::size_t begin, std::size_t end) {
+    std::size_t* const next = &to[chunk * buckets];
     place(begin, end, [&](std::size_t bucket, key k) { keys[next[bucket]++] = k; });
   });
   std::vector<std::size_t> distinct(buckets);
-  for_each_part(buckets, threads, [&](std::size_t b) {
+  parallel_for(buckets, threads, [&](std::size_t b) {
     distinct[b] = count_sorted(keys.get() + first[b], keys.get() + first[b + 1]);
   });
   return std::accumulate(distinct.begin(), distinct.end(), bounds.size());

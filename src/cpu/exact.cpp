@@ -6,13 +6,13 @@
 
 namespace bitfold::cpu {
 
-depositor find_depositor(target by, const exact_terms& t) {
-  switch (by) {
+depositor find_depositor(target t, const exact_terms& terms) {
+  switch (t) {
     case target::scalar: break;
-    case target::avx2: return find_kernels_of<target::avx2>(t);
-    case target::avx512: return find_kernels_of<target::avx512>(t);
+    case target::avx2: return find_kernels_of<target::avx2>(terms);
+    case target::avx512: return find_kernels_of<target::avx512>(terms);
   }
-  return find_kernels_of<target::scalar>(t);
+  return find_kernels_of<target::scalar>(terms);
 }
 
 }  // namespace bitfold::cpu

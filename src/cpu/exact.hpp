@@ -21,7 +21,7 @@ struct cells {
   static constexpr int count = total::words * 64 / spacing;
   using cell = std::conditional_t<bits <= 24, exact::word, exact::wide>;
 
-  cell of[2][count] = {};  // of positive and of negative ones
+  cell values[2][count] = {};  // of positive and of negative ones
   unsigned flags = 0;
 
   void deposit(exact::wide m, int shift, bool negative) {
@@ -29,14 +29,14 @@ struct cells {
     if constexpr (bits > 64) put(static_cast<exact::word>(m >> 64), shift + 64, negative);
   }
   void put(exact::word m, int shift, bool negative) {
-    of[negative][shift / spacing] += cell{m} << (shift % spacing);
+    values[negative][shift / spacing] += cell{m} << (shift % spacing);
   }
   void add_to(total& s) const {
     __extension__ typedef __int128 signed_wide;
     total sum;
     signed_wide carry = 0;
     for (int i = 0; i < count; ++i) {
-      carry += static_cast<signed_wide>(of[0][i]) - static_cast<signed_wide>(of[1][i]);
+      carry += static_cast<signed_wide>(values[0][i]) - static_cast<signed_wide>(values[1][i]);
       const auto digit = static_cast<exact::word>(carry) & ((exact::word{1} << spacing) - 1);
       sum.w[i * spacing / 64] |= digit << (i * spacing % 64);
       carry >>= spacing;
@@ -54,16 +54,16 @@ struct cells_by_exponent {
   using R = exact::range<T>;
   using cell = exact::word;
   static constexpr int unit = (64 + R::width) / 2;
-  static constexpr std::size_t most = (std::size_t{1} << (unit - R::width)) - 1;
+  static constexpr std::size_t max = (std::size_t{1} << (unit - R::width)) - 1;
   static constexpr int count = 1 << (R::width - R::mantissa);
 
-  cell of[count] = {};
+  cell values[count] = {};
 
-  void add(typename R::bits x) { of[x >> R::mantissa] += (cell{1} << unit) + x; }
+  void add(typename R::bits x) { values[x >> R::mantissa] += (cell{1} << unit) + x; }
   void add_to(cells<T, 1>& s) const {
     for (int i = 0; i < count; ++i) {
-      if (of[i] == 0) continue;
-      const cell n = of[i] >> unit, bits = of[i] & ((cell{1} << unit) - 1);
+      if (values[i] == 0) continue;
+      const cell n = values[i] >> unit, bits = values[i] & ((cell{1} << unit) - 1);
       cell m = bits - n * (static_cast<cell>(i) << R::mantissa);  // the sum of the fractions
       const int biased = i & (count / 2 - 1);
       const bool negative = i >= count / 2;
@@ -89,41 +89,41 @@ struct cells_by_exponent {
 template <int Group>
 struct cells_of_doubles {
   using R = exact::range<double>;
-  static constexpr std::size_t most = Group > 0 ? std::size_t{1} << 12 : std::size_t{1} << 26;
+  static constexpr std::size_t max = Group > 0 ? std::size_t{1} << 12 : std::size_t{1} << 26;
   static constexpr int half = 1 << (R::width - R::mantissa - 1 - Group);
 
-  exact::word of[2 * half] = {};  // of positive ones, and of negative ones
+  exact::word values[2 * half] = {};  // of positive ones, and of negative ones
   std::uint16_t carries[2 * half] = {};
 
   void add(exact::word x) {
     const exact::word exponent = x >> R::mantissa, normal = (exponent & (2 * R::bias + 1)) != 0;
     const exact::word shift = exponent - normal;  // the sign is above it
     const exact::word m = (x - (shift << R::mantissa)) << (shift & ((1 << Group) - 1));
-    const exact::word at = shift >> Group, sum = of[at] + m;
-    of[at] = sum;
+    const exact::word i = shift >> Group, sum = values[i] + m;
+    values[i] = sum;
     if (sum < m) [[unlikely]]
-      ++carries[at];
+      ++carries[i];
   }
   /// Says whether the sum of either sign is more than 0.
   bool add_to(cells<double, 1>& s) const {
-    constexpr int together = cells<double, 1>::spacing >> Group,
+    constexpr int cells_at_once = cells<double, 1>::spacing >> Group,
                   finite = ((2 * R::bias - 1) >> Group) + 1;
     bool any = false;
     for (int negative = 0; negative < 2; ++negative)
-      for (int first = 0; first < finite; first += together) {
+      for (int first = 0; first < finite; first += cells_at_once) {
         exact::wide sum = 0;  // below 2^(64 + 16 + 32)
-        for (int i = std::min(first + together, finite) - 1; i >= first; --i)
-          sum = (sum << (1 << Group)) + at(negative * half + i);
-        s.of[negative][first / together] += sum;
+        for (int i = std::min(first + cells_at_once, finite) - 1; i >= first; --i)
+          sum = (sum << (1 << Group)) + value(negative * half + i);
+        s.values[negative][first / cells_at_once] += sum;
         any |= sum != 0;
       }
     return any;
   }
   /// Whether there was something that is not finite; where Group is 0.
-  bool has_specials() const { return at(half - 2) != 0 || at(2 * half - 2) != 0; }
+  bool has_specials() const { return value(half - 2) != 0 || value(2 * half - 2) != 0; }
 
  private:
-  exact::wide at(int i) const { return exact::wide{carries[i]} << 64 | of[i]; }
+  exact::wide value(int i) const { return exact::wide{carries[i]} << 64 | values[i]; }
 };
 
 /// What is summed, of elements of which type.
@@ -147,16 +147,16 @@ depositor find_kernels_of<target::avx2>(const exact_terms& t);
 template <>
 depositor find_kernels_of<target::avx512>(const exact_terms& t);
 
-depositor find_depositor(target by, const exact_terms& t);
+depositor find_depositor(target t, const exact_terms& terms);
 
 /// Adds n elements to all of them; says as a depositor which target it was compiled for.
-inline target deposit(detail::exact_sums& sums, target by, inputs data, std::size_t n) {
-  for (auto& s : sums.each()) by = find_depositor(by, {s.what, sums.type()})(data, n, s.state);
-  return by;
+inline target deposit(detail::exact_sums& sums, target t, inputs data, std::size_t n) {
+  for (auto& s : sums.sums()) t = find_depositor(t, {s.what, sums.type()})(data, n, s.state);
+  return t;
 }
 
 /// What `all`, by method exact, sum of n elements. Errors as cpu::reduce's.
 detail::exact_sums sums_of(std::span<const reduction> all, inputs data, std::size_t n,
-                           const options& how);
+                           const options& opts);
 
 }  // namespace bitfold::cpu

@@ -61,13 +61,13 @@ std::size_t add_by_exponent(cells<T, 1>& to, const T* x, std::size_t n) {
   if constexpr (std::is_same_v<T, double>) {
     const auto bits_at = [x](std::size_t i) BITFOLD_LAMBDA { return element_bits<What>(x, i); };
     if (n < 256) return 0;
-    if (n < cells_of_doubles<3>::most) {
+    if (n < cells_of_doubles<3>::max) {
       cells_of_doubles<3> e;
       add_all(e);
       e.add_to(to);
       to.flags |= flags_of_doubles(n, bits_at);
     } else {
-      n = std::min(n, cells_of_doubles<0>::most);
+      n = std::min(n, cells_of_doubles<0>::max);
       cells_of_doubles<0> e;
       add_all(e);
       to.flags |=
@@ -76,7 +76,7 @@ std::size_t add_by_exponent(cells<T, 1>& to, const T* x, std::size_t n) {
     return n;
   } else {
     if (n < 8 * cells_by_exponent<T>::count) return 0;
-    n = std::min(n, cells_by_exponent<T>::most);
+    n = std::min(n, cells_by_exponent<T>::max);
     cells_by_exponent<T> e;
     add_all(e);
     e.add_to(to);
@@ -134,9 +134,9 @@ template <exact::term What, class T>
 void add_integers(exact::sum_of<T, What>& s, const T* x, const T* y, std::size_t n) {
   using W = decltype(integer_term<What>(T{}, T{}));
   constexpr int half = 4 * sizeof(W);
-  constexpr std::size_t most = std::size_t{1} << 30;
+  constexpr std::size_t max = std::size_t{1} << 30;
   for (std::size_t from = 0; from < n;) {
-    const std::size_t end = std::min(n, from + most);
+    const std::size_t end = std::min(n, from + max);
     std::conditional_t<sizeof(W) == 8, std::uint64_t, exact::wide> low = 0;
     W high = 0;
     for (; from < end; ++from) {

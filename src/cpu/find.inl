@@ -3,7 +3,7 @@
 
 template <class F, class T, class A>
 target kernel_of(inputs data, order::index leaves, int tail, order::index first, void* out) {
-  using source = stored<F, T, A>;
+  using source = array_elements<F, T, A>;
   const auto s = engine<F, source>::run(
       source{static_cast<const T*>(data.x), static_cast<const T*>(data.y), 0}, leaves, tail, first);
   static_assert(std::is_trivially_copyable_v<decltype(s)>);
@@ -18,22 +18,23 @@ inline kernels find(const reduction& r) {
     if constexpr (F::ordering != ordering::canonical) {
       return {};
     } else {
-      using Base = typename F::base;
+      using Base = typename F::accumulation;
       // Plain sums of narrow types are worth kernels of their own.
       return visit(r.in(), [&]<class T>(std::type_identity<T>) -> kernels {
         if constexpr (!bitfold::fold::holds<A, T>()) {
           return {};  // not reached: make_reduction chose an A that holds T
         } else {
           constexpr bool same = std::is_same_v<T, A>;
-          using together = side_by_side<Base, A>;
-          batch_kernels batch{together::add,  together::total, nullptr,
-                              simd::width<A>, sizeof(A),       same ? nullptr : convert<T, A>,
-                              turn<T, A>};
-          if constexpr (1 < simd::width<A>) batch.rows = row_by_row<Base, stored<Base, A, A>>::run;
+          using columns = column_engine<Base, A>;
+          batch_kernels batch{columns::add,   columns::total, nullptr,
+                              simd::width<A>, sizeof(A),      same ? nullptr : convert<T, A>,
+                              transpose<T, A>};
+          if constexpr (1 < simd::width<A>)
+            batch.rows = row_engine<Base, array_elements<Base, A, A>>::run;
           constexpr bool as_stored =
               same || (is_plain_sum<Base> && std::is_integral_v<A> == std::is_integral_v<T>);
           using In = std::conditional_t<as_stored, T, A>;
-          constexpr bool slow_tail = !engine<Base, stored<Base, In, A>>::short_in_vectors();
+          constexpr bool slow_tail = !engine<Base, array_elements<Base, In, A>>::short_in_vectors();
           return {kernel_of<Base, In, A>, as_stored ? nullptr : convert<T, A>, slow_tail, batch};
         }
       });

@@ -68,7 +68,7 @@ HWY_INLINE vec<A> load_first(const T* p, int n) {
 
 /// i, i + 1, ... for the places of the elements of a vec<A>.
 template <class A>
-HWY_INLINE auto places(index i) {
+HWY_INLINE auto indices_from(index i) {
   const hn::RebindToSigned<tag<A>> d;
   return hn::Add(hn::Iota(d, 0),
                  hn::Set(d, static_cast<hn::TFromD<decltype(d)>>(i)));  // Iota of a constant is one
@@ -80,7 +80,7 @@ HWY_INLINE void store(vec<A> v, A* p) {
 
 /// v, loaded before what is asked for later: a compiler would move each load to where it is used.
 template <class V>
-HWY_INLINE V in_turn(V v) {
+HWY_INLINE V in_order(V v) {
   asm volatile("" : "+v"(v.raw));
   return v;
 }
@@ -131,10 +131,9 @@ namespace arith {
 
 using bitfold::arith::abs;
 using bitfold::arith::add;
-using bitfold::arith::add_too;
+using bitfold::arith::add_alternate;
 using bitfold::arith::all;
 using bitfold::arith::at_least;
-using bitfold::arith::before;
 using bitfold::arith::both;
 using bitfold::arith::canonical_nan;
 using bitfold::arith::constant;
@@ -143,6 +142,8 @@ using bitfold::arith::either;
 using bitfold::arith::equal;
 using bitfold::arith::exp_floor;
 using bitfold::arith::fma;
+using bitfold::arith::index_constant;
+using bitfold::arith::index_less;
 using bitfold::arith::is_finite;
 using bitfold::arith::is_negative;
 using bitfold::arith::less;
@@ -155,7 +156,6 @@ using bitfold::arith::mul;
 using bitfold::arith::neg;
 using bitfold::arith::neutral;
 using bitfold::arith::opposite;
-using bitfold::arith::place;
 using bitfold::arith::round_integer_to;
 using bitfold::arith::round_quotient_to;
 using bitfold::arith::round_sum_to;
@@ -164,7 +164,7 @@ using bitfold::arith::scale;
 using bitfold::arith::select;
 using bitfold::arith::sqrt;
 using bitfold::arith::sub;
-using bitfold::arith::sub_too;
+using bitfold::arith::sub_alternate;
 using bitfold::arith::unordered;
 
 template <class V, class = simd::hn::DFromV<V>>
@@ -185,11 +185,11 @@ HWY_INLINE V hidden_one(V) {
   return one;
 }
 template <class V, class = simd::hn::DFromV<V>>
-HWY_INLINE V add_too(V a, V b) {
+HWY_INLINE V add_alternate(V a, V b) {
   return simd::hn::MulAdd(a, hidden_one(a), b);
 }
 template <class V, class = simd::hn::DFromV<V>>
-HWY_INLINE V sub_too(V a, V b) {
+HWY_INLINE V sub_alternate(V a, V b) {
   return simd::hn::MulSub(a, hidden_one(a), b);
 }
 template <class V, class D = simd::hn::DFromV<V>>
@@ -329,22 +329,22 @@ HWY_INLINE simd::wide constant(simd::wide v, double c) {
   return {constant(v.low, c), constant(v.high, c)};
 }
 template <class V>
-struct place_type {
+struct index_type {
   using type = simd::hn::Vec<simd::hn::RebindToSigned<simd::hn::DFromV<V>>>;
 };
 template <class A>
   requires std::is_arithmetic_v<A>
-struct place_type<A> {
+struct index_type<A> {
   using type = std::int64_t;
 };
 template <class V>
-using place_of = typename place_type<V>::type;
+using index_of = typename index_type<V>::type;
 template <class V, class = simd::hn::DFromV<V>>
-HWY_INLINE place_of<V> place(V, int i) {
-  return simd::hn::Set(simd::hn::DFromV<place_of<V>>(), i);
+HWY_INLINE index_of<V> index_constant(V, int i) {
+  return simd::hn::Set(simd::hn::DFromV<index_of<V>>(), i);
 }
 template <class V, class D = simd::hn::DFromV<V>>
-HWY_INLINE auto before(V, place_of<V> i, place_of<V> j) {
+HWY_INLINE auto index_less(V, index_of<V> i, index_of<V> j) {
   return simd::hn::RebindMask(D(), simd::hn::Lt(i, j));
 }
 template <class V, class D = simd::hn::DFromV<V>>

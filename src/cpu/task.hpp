@@ -14,11 +14,11 @@
 
 namespace bitfold::cpu {
 
-// A settled state, whatever it is of, and how many elements it is of.
-struct folded {
-  folded() {}
-  folded(const folded& o) : n(o.n), size(o.size) { std::memcpy(bytes, o.bytes, size); }
-  folded& operator=(const folded& o) {
+// A partial, whatever it is of, and how many elements it is of.
+struct partial {
+  partial() {}
+  partial(const partial& o) : n(o.n), size(o.size) { std::memcpy(bytes, o.bytes, size); }
+  partial& operator=(const partial& o) {
     n = o.n;
     size = o.size;
     std::memcpy(bytes, o.bytes, size);
@@ -26,10 +26,10 @@ struct folded {
   }
   order::index n = 0;
   std::size_t size = 0;
-  alignas(16) std::byte bytes[fold::most_state_bytes];
+  alignas(16) std::byte bytes[fold::max_state_bytes];
 };
 
-// What is done with settled states of bitfold's own folds, whatever they are.
+// What is done with partials of bitfold's own folds, whatever they are.
 struct state_functions {
   std::size_t size = 0;
   void (*merge)(void* a, order::index left, const void* b, order::index right) = nullptr;
@@ -48,11 +48,11 @@ state_functions functions_for(const reduction& r);
 
 // One reduction of those that are done in one pass.
 struct task {
-  kernels run;
+  cpu::kernels kernels;
   state_functions states;
   const own_fold* own = nullptr;  // then it is not bitfold's
 
-  folded merge(folded a, const folded& b) const {
+  partial merge(partial a, const partial& b) const {
     (own ? own->merge : states.merge)(a.bytes, a.n, b.bytes, b.n);
     a.n += b.n;
     return a;
@@ -66,30 +66,30 @@ kernels find_kernels(target t, const reduction& r);
 scalar reduce_without_kernels(const reduction& r, inputs data, std::size_t n, int threads);
 
 // A binary counter of the states of equal runs, the last of which may be shorter.
-class run_counter {
+class tile_counter {
  public:
-  void push(const task& t, folded s) {
+  void push(const task& t, partial s) {
     for (order::index carries = runs_++; carries & 1; carries >>= 1) {
       s = t.merge(pending_.back(), s);
       pending_.pop_back();
     }
     pending_.push_back(s);
   }
-  folded total(const task& t) const {
-    folded s = pending_.back();
+  partial total(const task& t) const {
+    partial s = pending_.back();
     for (auto left = pending_.rbegin() + 1; left != pending_.rend(); ++left) s = t.merge(*left, s);
     return s;
   }
 
  private:
   order::index runs_ = 0;
-  std::vector<folded> pending_;
+  std::vector<partial> pending_;
 };
 
 // ---- Runs ---------------------------------------------------------------------------------------
 
 /// n elements, of which the first is number `first`, into one state.
-inline void fold_whole(const task& t, inputs data, std::size_t n, order::index first, folded& s,
+inline void fold_whole(const task& t, inputs data, std::size_t n, order::index first, partial& s,
                        target& by) {
   s.n = n;
   if (t.own) {
@@ -97,29 +97,29 @@ inline void fold_whole(const task& t, inputs data, std::size_t n, order::index f
     t.own->fold(t.own->source, first, n, s.bytes);
   } else {
     s.size = t.states.size;
-    by = t.run.fold(data, n / order::leaf, static_cast<int>(n % order::leaf), first, s.bytes);
+    by = t.kernels.fold(data, n / order::leaf, static_cast<int>(n % order::leaf), first, s.bytes);
   }
 }
 
 /// The elements that are folded at once where there are several tasks: few enough to stay in the
 /// first-level cache for all of them.
-inline constexpr std::size_t run_elements = 16 * order::leaf;
+inline constexpr std::size_t tile_elements = 16 * order::leaf;
 
 /// Folds runs for several tasks, converted once for neighbours that want the same.
-class run_folder {
+class tile_folder {
  public:
-  /// Calls f(k, state of tasks[k]) for up to run_elements elements.
+  /// Calls f(k, state of tasks[k]) for up to tile_elements elements.
   template <class F>
   void fold(std::span<const task> tasks, inputs stored, std::size_t n, order::index first,
             target& by, F f) {
     converter last = nullptr;
     for (std::size_t k = 0; k < tasks.size(); ++k) {
       inputs data = stored;
-      if (const converter convert = tasks[k].run.convert) {
+      if (const converter convert = tasks[k].kernels.convert) {
         if (!converted_)
           converted_ =
-              std::make_unique_for_overwrite<std::byte[]>(2 * run_elements * sizeof(double));
-        std::byte *const x = converted_.get(), *const y = x + run_elements * sizeof(double);
+              std::make_unique_for_overwrite<std::byte[]>(2 * tile_elements * sizeof(double));
+        std::byte *const x = converted_.get(), *const y = x + tile_elements * sizeof(double);
         if (convert != last) {
           convert(stored.x, n, x);
           if (stored.y) convert(stored.y, n, y);
@@ -127,7 +127,7 @@ class run_folder {
         }
         data = {x, stored.y ? y : nullptr};
       }
-      folded s;
+      partial s;
       fold_whole(tasks[k], data, n, first, s, by);
       f(k, s);
     }
@@ -137,10 +137,10 @@ class run_folder {
   std::unique_ptr<std::byte[]> converted_;
 };
 
-/// The settled states of r of `count` rows of n elements each, one behind the other, which r's
+/// The partials of r of `count` rows of n elements each, one behind the other, which r's
 /// kernels take as they are stored; at least one of each.
 void fold_rows(const reduction& r, inputs data, std::size_t count, std::size_t n, void* states,
-               const options& how);
+               const options& opts);
 
 // ---- How a call is run --------------------------------------------------------------------------
 
@@ -148,9 +148,9 @@ void fold_rows(const reduction& r, inputs data, std::size_t count, std::size_t n
 inline constexpr std::size_t bytes_worth_a_thread = std::size_t{1} << 19;
 
 /// The target to run; refuses one that is not there.
-target chosen(const options& how);
+target resolve_target(const options& opts);
 /// How many threads to use for so many bytes.
-int threads_for(const options& how, std::size_t bytes);
+int threads_for(const options& opts, std::size_t bytes);
 /// The target that the last reduce() on the calling thread ran, as the kernel itself reported it;
 /// and what that is from now on.
 target last_target();
@@ -158,16 +158,17 @@ void report(target t);
 
 /// Into how many parts work is cut: some for each thread, so that one that starts late delays
 /// nobody.
-inline order::index parts_for(int threads, int of_each = 8) {
-  return threads == 1 ? 1 : static_cast<order::index>(of_each) * static_cast<order::index>(threads);
+inline order::index chunk_count(int threads, int per_thread = 8) {
+  return threads == 1 ? 1
+                      : static_cast<order::index>(per_thread) * static_cast<order::index>(threads);
 }
 /// From now on at most so many threads work at once, and options::threads of 0 asks for as many; 0:
 /// as many as there are cores that this process may use.
-void limit_threads(int most);
+void limit_threads(int max);
 /// Calls f(i) for each i < count on up to `threads` threads, fewer where no more are allowed or can
 /// be made, in the default floating-point environment. f may call this, too. What one f throws is
 /// thrown here, when all have returned.
-void for_each_part(std::size_t count, int threads, const std::function<void(std::size_t)>& f);
+void parallel_for(std::size_t count, int threads, const std::function<void(std::size_t)>& f);
 
 inline inputs offset(inputs data, std::ptrdiff_t bytes) {
   return {static_cast<const std::byte*>(data.x) + bytes,

@@ -22,9 +22,9 @@
 namespace bitfold::cpu {
 namespace {
 
-thread_local team others = nullptr;
+thread_local team lent_team = nullptr;
 // The others of a team are expected to wait for work already.
-constexpr std::size_t bytes_worth_one_of_a_team = std::size_t{1} << 16;
+constexpr std::size_t bytes_worth_a_lent_thread = std::size_t{1} << 16;
 
 int count_cores() {
 #if defined(__linux__)
@@ -34,10 +34,10 @@ int count_cores() {
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 std::atomic<int> allowed = 0;  // 0: one thread for each core
-int most_at_once() {
+int max_at_once() {
   static const int cores = count_cores();
   const int n = allowed.load(std::memory_order_relaxed);
-  return std::min(n ? n : cores, most_threads);
+  return std::min(n ? n : cores, max_threads);
 }
 
 void relax() {
@@ -47,20 +47,20 @@ void relax() {
 }
 // For some tens of microseconds, in which the next call often comes, looks whether that is so: to
 // sleep and to be woken takes as long.
-template <class Ready>
-bool comes_soon(Ready ready) {
+template <class Condition>
+bool becomes_true_soon(Condition condition) {
   for (int round = 0; round < 64; ++round) {
     for (int k = 0; k < 16; ++k) {
-      if (ready()) return true;
+      if (condition()) return true;
       relax();
     }
     std::this_thread::yield();
   }
-  return ready();
+  return condition();
 }
 // Helpers come and leave together, and hold the lock for a moment: whoever slept for it would be
 // late.
-void take(std::unique_lock<std::mutex>& lock) {
+void acquire(std::unique_lock<std::mutex>& lock) {
   for (int k = 0; k < 1000; ++k) {
     if (lock.try_lock()) return;
     relax();
@@ -69,7 +69,7 @@ void take(std::unique_lock<std::mutex>& lock) {
 }
 
 // Helpers are numbered from 1 on; 0 is any other thread.
-thread_local int number = 0;
+thread_local int helper_number = 0;
 
 // Threads that help with calls. They are made when they are first wanted, and wait for more until
 // the process ends, of which nothing here takes notice: statics' destructors may call, too. Where
@@ -83,19 +83,19 @@ class helpers {
     std::unique_lock lock(lock_);
     c.next = std::exchange(first_, &c);
     wanted_ += wanted;
-    while (made_ - busy_ < wanted_ && made_ < most_at_once() - 1 && make()) {
+    while (count_ - busy_ < wanted_ && count_ < max_at_once() - 1 && make()) {
     }
     wake_two(lock);
     body(argument);
-    take(lock);
-    call** at = &first_;
-    while (*at != &c) at = &(*at)->next;
-    *at = c.next;
+    acquire(lock);
+    call** link = &first_;
+    while (*link != &c) link = &(*link)->next;
+    *link = c.next;
     wanted_ -= c.wanted;
     const auto all_left = [&] { return c.inside.load(std::memory_order_acquire) == 0; };
     if (all_left()) return;
     lock.unlock();
-    if (comes_soon(all_left)) return;
+    if (becomes_true_soon(all_left)) return;
     lock.lock();
     left_.wait(lock, all_left);
   }
@@ -111,11 +111,11 @@ class helpers {
 
   bool make() {
     try {
-      std::thread([this, k = made_ + 1] { work(k); }).detach();
+      std::thread([this, k = count_ + 1] { work(k); }).detach();
     } catch (...) {
       return false;
     }
-    ++made_;
+    ++count_;
     return true;
   }
 
@@ -127,13 +127,13 @@ class helpers {
   }
 
   [[noreturn]] void work(int k) {
-    number = k;
-    const auto is_wanted = [this] { return wanted_ > 0 && busy_ < most_at_once() - 1; };
+    helper_number = k;
+    const auto is_wanted = [this] { return wanted_ > 0 && busy_ < max_at_once() - 1; };
     for (std::unique_lock lock(lock_);;) {
       if (!is_wanted()) {
         lock.unlock();
-        const bool soon = comes_soon(is_wanted);
-        take(lock);
+        const bool soon = becomes_true_soon(is_wanted);
+        acquire(lock);
         if (!soon) {
           ++asleep_;
           wake_.wait(lock, is_wanted);
@@ -149,7 +149,7 @@ class helpers {
       ++busy_;
       wake_two(lock);
       c->body(c->argument);
-      take(lock);
+      acquire(lock);
       --busy_;
       if (c->inside.fetch_sub(1, std::memory_order_acq_rel) == 1)
         left_.notify_all();  // c may be gone
@@ -161,48 +161,49 @@ class helpers {
   call* first_ = nullptr;
   // Changed under the lock, too.
   std::atomic<int> wanted_ = 0, busy_ = 0;  // by all calls; with any call
-  int made_ = 0, asleep_ = 0;
+  int count_ = 0, asleep_ = 0;
 };
 
 std::atomic<helpers*> all_helpers = nullptr;
 // The child of a fork has none of its parent's threads.
-[[maybe_unused]] const int told_of_forks =
+[[maybe_unused]] const int fork_handler =
     pthread_atfork(nullptr, nullptr, [] { all_helpers = nullptr; });
 
-helpers& the_helpers() {
-  helpers* there = all_helpers.load();
-  if (!there) {
-    auto made = std::make_unique<helpers>();
-    if (all_helpers.compare_exchange_strong(there, made.get())) there = made.release();
+helpers& shared_helpers() {
+  helpers* existing = all_helpers.load();
+  if (!existing) {
+    auto created = std::make_unique<helpers>();
+    if (all_helpers.compare_exchange_strong(existing, created.get())) existing = created.release();
   }
-  return *there;
+  return *existing;
 }
 
 // A call's parts, in as many blocks of neighbours as there are threads. Each begins with a block of
 // its own, the same one in the next call, whose elements may be in its core's cache, and then helps
 // with the others'.
-class shared_parts {
+class shared_work {
  public:
-  shared_parts(std::size_t count, std::size_t threads, const std::function<void(std::size_t)>& f)
-      : f_(f), blocks_(threads), of_(std::make_unique<block[]>(threads)) {
+  shared_work(std::size_t count, std::size_t threads, const std::function<void(std::size_t)>& f)
+      : f_(f), block_count_(threads), blocks_(std::make_unique<block[]>(threads)) {
     for (std::size_t b = 0; b < threads; ++b) {
-      of_[b].next = count * b / threads;
-      of_[b].end = count * (b + 1) / threads;
+      blocks_[b].next = count * b / threads;
+      blocks_[b].end = count * (b + 1) / threads;
     }
   }
   // On any thread, any number of times.
-  static void work(void* on) {
-    shared_parts& all = *static_cast<shared_parts*>(on);
+  static void work(void* argument) {
+    shared_work& shared = *static_cast<shared_work*>(argument);
     const detail::fp_environment guard;
     try {
-      const std::size_t own = number ? static_cast<std::size_t>(number) : all.came_++;
-      for (std::size_t k = 0; k < all.blocks_; ++k) {
-        block& b = all.of_[(own + k) % all.blocks_];
-        for (std::size_t i; b.next < b.end && (i = b.next++) < b.end;) all.f_(i);
+      const std::size_t first_block =
+          helper_number ? static_cast<std::size_t>(helper_number) : shared.unnumbered_++;
+      for (std::size_t k = 0; k < shared.block_count_; ++k) {
+        block& b = shared.blocks_[(first_block + k) % shared.block_count_];
+        for (std::size_t i; b.next < b.end && (i = b.next++) < b.end;) shared.f_(i);
       }
     } catch (...) {
-      const std::scoped_lock one(all.lock_);
-      if (!all.failed_) all.failed_ = std::current_exception();
+      const std::scoped_lock one(shared.lock_);
+      if (!shared.failed_) shared.failed_ = std::current_exception();
     }
   }
   void rethrow() const {
@@ -215,43 +216,44 @@ class shared_parts {
     std::size_t end;
   };
   const std::function<void(std::size_t)>& f_;
-  const std::size_t blocks_;
-  const std::unique_ptr<block[]> of_;
-  std::atomic<std::size_t> came_ = 0;  // of threads without a number
+  const std::size_t block_count_;
+  const std::unique_ptr<block[]> blocks_;
+  std::atomic<std::size_t> unnumbered_ = 0;  // of threads without a number
   std::mutex lock_;
   std::exception_ptr failed_;
 };
 
 }  // namespace
 
-on_team::on_team(team t) : before_(std::exchange(others, t)) {}
-on_team::~on_team() { others = before_; }
+on_team::on_team(team t) : previous_(std::exchange(lent_team, t)) {}
+on_team::~on_team() { lent_team = previous_; }
 
-void limit_threads(int most) { allowed = most; }
+void limit_threads(int max) { allowed = max; }
 
-int threads_for(const options& how, std::size_t bytes) {
-  return how.threads == 1 || bytes < 2 * (others ? bytes_worth_one_of_a_team : bytes_worth_a_thread)
+int threads_for(const options& opts, std::size_t bytes) {
+  return opts.threads == 1 ||
+                 bytes < 2 * (lent_team ? bytes_worth_a_lent_thread : bytes_worth_a_thread)
              ? 1
-         : how.threads == 0 ? most_at_once()
-                            : std::min(how.threads, most_threads);
+         : opts.threads == 0 ? max_at_once()
+                             : std::min(opts.threads, max_threads);
 }
 
-void for_each_part(std::size_t count, int threads, const std::function<void(std::size_t)>& f) {
-  const auto share = [&](int most) {
-    return static_cast<int>(std::min(static_cast<std::size_t>(most), count));
+void parallel_for(std::size_t count, int threads, const std::function<void(std::size_t)>& f) {
+  const auto share = [&](int max) {
+    return static_cast<int>(std::min(static_cast<std::size_t>(max), count));
   };
-  threads = others ? share(threads) : share(std::min(threads, most_at_once()));
+  threads = lent_team ? share(threads) : share(std::min(threads, max_at_once()));
   if (threads <= 1) {
     const detail::fp_environment guard;
     for (std::size_t i = 0; i < count; ++i) f(i);
     return;
   }
-  shared_parts parts(count, static_cast<std::size_t>(threads), f);
-  if (others)
-    others(shared_parts::work, &parts, static_cast<unsigned>(threads), 0);
+  shared_work work(count, static_cast<std::size_t>(threads), f);
+  if (lent_team)
+    lent_team(shared_work::work, &work, static_cast<unsigned>(threads), 0);
   else
-    the_helpers().run(shared_parts::work, &parts, threads - 1);
-  parts.rethrow();
+    shared_helpers().run(shared_work::work, &work, threads - 1);
+  work.rethrow();
 }
 
 }  // namespace bitfold::cpu

@@ -189,7 +189,7 @@ sizes sizes_of(kernel_kind kind, const reduction& r) {
   const auto of = with_kernel<sizes>(kind, r, []<class F, class T, class A>() {
     using choice = kernel_choice<F, T, A>;
     return sizes{
-        .state = sizeof(fold::settled<F, A>), .tile = choice::tile, .by_tiles = choice::by_tiles};
+        .state = sizeof(fold::partial<F, A>), .tile = choice::tile, .by_tiles = choice::by_tiles};
   });
   check_compiled(r, of.state > 0);
   return of;
@@ -205,7 +205,7 @@ struct step {
   std::unique_ptr<member_results> members;  // of a kernel for any set, but for where the results go
 
   std::size_t workspace() const {
-    return order == ordering::any ? binned.workspace : ordered.workspace;
+    return order == ordering::independent ? binned.workspace : ordered.workspace;
   }
 };
 
@@ -218,7 +218,7 @@ std::vector<step> steps_of(std::span<const reduction> all, std::size_t n, std::s
     step s{g.kind, detail::ordering_of(r), std::move(g.which), {}, {}, std::move(g.members)};
     if (s.order == ordering::canonical) {
       s.ordered = make_plan(s.members ? s.members->of : sizes_of(s.kind, r), n, shape);
-    } else if (s.order == ordering::any) {
+    } else if (s.order == ordering::independent) {
       s.binned = plan_exact(terms_of(all, s.which), r.in(), n, part, shape);
     } else {
       s.ordered = make_plan({1, 1}, 0, shape);  // of a sort the workspace alone
@@ -241,7 +241,7 @@ void run(const step& s, std::span<const reduction> all, const void* x, const voi
          stream where, const launch& shape) {
   const reduction& r = all[s.which[0]];
   const auto aligned = [](const void* q) { return reinterpret_cast<std::uintptr_t>(q) % 16 == 0; };
-  const bool two_kernels = s.order == ordering::any ? !s.binned.alone : s.ordered.nodes > 1;
+  const bool two_kernels = s.order == ordering::independent ? !s.binned.alone : s.ordered.nodes > 1;
   arguments a{{x, y, r.in(), aligned(x) && aligned(y)},  n, first, count, {}, workspace, where,
               shape.overlap && two_kernels && overlaps()};
   member_results members;
@@ -263,9 +263,9 @@ void run(const step& s, std::span<const reduction> all, const void* x, const voi
                     });
     return launch(s.kind, r, p, a);
   };
-  check_launch(s.order == ordering::any      ? launch_exact(s.binned, a)
-               : s.order == ordering::sorted ? launch_distinct(a)
-                                             : launch_ordered());
+  check_launch(s.order == ordering::independent ? launch_exact(s.binned, a)
+               : s.order == ordering::sorted    ? launch_distinct(a)
+                                                : launch_ordered());
 }
 void run(const std::vector<step>& steps, std::span<const reduction> all, const void* x,
          const void* y, std::size_t n, std::span<void* const> out, void* workspace, stream where,

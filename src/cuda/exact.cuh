@@ -743,9 +743,10 @@ struct in_levels {
       for (int u = 0; u < U; ++u)
 #pragma unroll
         for (int i = 0; i < pack<T>::size; ++i) {
-          const exact::parts p = exact::split(from_bits<T>(term_bits<What, T>(to_bits(x[u][i]))));
-          special |= p.what != exact::parts::finite;
-          to.deposit(p.what == exact::parts::finite ? p.m : 0, p.shift, p.negative);
+          const exact::decomposed p =
+              exact::split(from_bits<T>(term_bits<What, T>(to_bits(x[u][i]))));
+          special |= p.what != exact::decomposed::finite;
+          to.deposit(p.what == exact::decomposed::finite ? p.m : 0, p.shift, p.negative);
           other |= to_bits(x[u][i]) ^ (std::uint64_t{1} << 63);
         }
       to.flags = What == term::element && other == 0 ? exact::a_minus_zero : exact::something_else;
@@ -851,7 +852,7 @@ struct in_levels {
 
 /// A sum, and what most results are made of.
 struct summed {
-  exact::front front;
+  exact::normalized front;
   alignas(8) std::byte state[sizeof(exact::sum<double, 2>)];
 };
 
@@ -949,7 +950,7 @@ __device__ __noinline__ void write(const result& how, const exact::unrounded& v)
   });
 }
 // The same of a sum, without a call.
-__device__ inline void write_rounded(const result& how, const exact::front& v) {
+__device__ inline void write_rounded(const result& how, const exact::normalized& v) {
   visit(how.type, [&]<class Out>(std::type_identity<Out>) {
     if constexpr (!std::is_integral_v<Out>)
       *static_cast<Out*>(how.out) = v.kind == exact::kind::finite
@@ -1005,7 +1006,7 @@ __device__ void write_form(const result& how, index n, const exact_slots& slots,
       return sums.template get<T, What, Fronts>(k);
     };
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
-      return Form::template finish<Out>(fold::finishing{n, how.ddof},
+      return Form::template finish<Out>(fold::finish_parameters{n, how.ddof},
                                         sum_of(std::integral_constant<term, Form::terms[I]>{})...);
     }(std::make_index_sequence<term_count<Form>>());
   };
@@ -1092,8 +1093,9 @@ struct adder_list<All, First, Rest...> {
   using rest_list = adder_list<All, Rest...>;
   static constexpr bool all = All;
   static constexpr unsigned terms = First::terms | rest_list::terms;
-  static constexpr int threads = First::threads,
-                       takes = First::takes < rest_list::takes ? First::takes : rest_list::takes;
+  static constexpr int threads = First::threads, takes = First::element < rest_list::takes
+                                                             ? First::element
+                                                             : rest_list::takes;
   /// Of those of a set of terms.
   BITFOLD_HD static constexpr int cells_for(unsigned which) {
     if constexpr (sizeof...(Rest) > 0)
@@ -1147,7 +1149,7 @@ template <class List>
 struct adders_of_block {
   std::int64_t* const cells;
   List list;
-  int until_spill = List::takes;
+  int until_spill = List::element;
 
   __device__ explicit adders_of_block(unsigned which)
       : cells(reinterpret_cast<std::int64_t*>(cells_and_columns)),
@@ -1167,7 +1169,7 @@ struct adders_of_block {
   }
   __device__ void make_room() {
     spill();
-    until_spill = List::takes;
+    until_spill = List::element;
   }
   // All to the cells, of which each term's last has its flags.
   __device__ void end() {

@@ -320,7 +320,7 @@ struct sums_of_levels {
   const level_sums* each;
   template <class T, term What, bool Front>
     requires Front
-  __device__ exact::front get(int k) const {
+  __device__ exact::normalized get(int k) const {
     using levels = output_levels<What, T>;
     constexpr int count = levels::groups * levels::levels;
     const level_sums& l = each[k];

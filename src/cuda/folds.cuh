@@ -167,7 +167,7 @@ __device__ auto fold_found_tile(const Source& tile, int size) {
 // `here` elements from `at` on, a node, by a block; the state is thread 0's. of_tiles: room for its
 // tiles' states, and more.
 template <class F, class Source, class A>
-__device__ auto fold_node(const Source& from, index at, index here, fold::settled<F, A>* of_tiles) {
+__device__ auto fold_node(const Source& from, index at, index here, fold::partial<F, A>* of_tiles) {
   using E = engine<F, Source, A>;
   const int w = threadIdx.x / warp, t = threadIdx.x % warp, warps = blockDim.x / warp;
   const int full = static_cast<int>(here / E::tile), rest = static_cast<int>(here % E::tile),
@@ -175,7 +175,7 @@ __device__ auto fold_node(const Source& from, index at, index here, fold::settle
   for (int j = w; j < count; j += warps) {
     const index place = at + static_cast<index>(j) * E::tile;
     const auto s = fold_found_tile<F, Source, A>(from.ahead(place), j < full ? E::tile : rest);
-    if (t == 0) of_tiles[j] = F::template settle<A>(s, place);
+    if (t == 0) of_tiles[j] = F::template rebase<A>(s, place);
   }
   __syncthreads();
   const auto s = fold_shared<F>(of_tiles, count, E::tile, here);

@@ -64,8 +64,8 @@ const char* launch_part<part::BITFOLD_PART>(kernel_kind kind, const reduction& r
     else if constexpr (choice::stored)
       return launch.template operator()<stored_elements<widening<F, A>, T>>();
     else
-      return launch.template
-      operator()<read_elements<widening<F, A>, widening_reader<F::takes == fold::input::two, A>>>();
+      return launch.template operator()<read_elements<
+          widening<F, A>, widening_reader<F::element == fold::element_kind::pair, A>>>();
   });
 }
 

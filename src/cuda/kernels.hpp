@@ -79,7 +79,7 @@ inline constexpr int parts = 8;
 template <class F>
 inline constexpr bool is_sum_itself = false;
 template <class M>
-inline constexpr bool is_sum_itself<fold::summed<M, fold::itself>> = true;
+inline constexpr bool is_sum_itself<fold::summed<M, fold::identity>> = true;
 template <class F>
 inline constexpr bool is_sum_of_squares = false;
 template <class M>
@@ -101,24 +101,24 @@ struct company_of<F, Rest...> {
   template <class G>
   static constexpr bool has = std::is_same_v<F, G> || company_of<Rest...>::template has<G>;
 };
-using smallest = op::extremum<op::smaller>::base;
-using largest = op::extremum<op::larger>::base;
-using total = fold::additive<method::tree, fold::itself>;
+using smallest = op::extremum<op::smaller>::accumulation;
+using largest = op::extremum<op::larger>::accumulation;
+using total = fold::additive<method::tree, fold::identity>;
 using variance = op::moments<2>;
 /// An extreme and its place, which are one state.
 template <bool Largest>
-struct company_of<op::place_and_extreme<Largest>> {
-  using fold = op::place_and_extreme<Largest>;
+struct company_of<op::arg_and_extremum<Largest>> {
+  using fold = op::arg_and_extremum<Largest>;
   template <class G>
-  static constexpr bool has =
-      std::is_same_v<G, typename fold::base> || std::is_same_v<G, typename fold::extreme>;
+  static constexpr bool has = std::is_same_v<G, typename fold::accumulation> ||
+                              std::is_same_v<G, typename fold::extremum_accumulation>;
 };
 template <kernel_kind>
 struct company : company_of<smallest, largest> {};
 template <>
-struct company<kernel_kind::min_and_place> : company_of<op::place_and_extreme<false>> {};
+struct company<kernel_kind::min_and_place> : company_of<op::arg_and_extremum<false>> {};
 template <>
-struct company<kernel_kind::max_and_place> : company_of<op::place_and_extreme<true>> {};
+struct company<kernel_kind::max_and_place> : company_of<op::arg_and_extremum<true>> {};
 template <>
 struct company<kernel_kind::mean_and_variance> : company_of<total, variance> {};
 template <>
@@ -138,9 +138,9 @@ inline constexpr bool in_company =
 template <class F, class T, class A>
 inline constexpr bool is_compiled =
 #ifdef BITFOLD_SAMPLE_OF_KERNELS
-    std::is_same_v<F, total> || std::is_same_v<F, fold::summed<method::tree, fold::itself>> ||
+    std::is_same_v<F, total> || std::is_same_v<F, fold::summed<method::tree, fold::identity>> ||
     (std::is_same_v<T, float> && std::is_same_v<A, float> &&
-     (std::is_same_v<F, variance> || std::is_same_v<F, op::place_fold<true>> ||
+     (std::is_same_v<F, variance> || std::is_same_v<F, op::arg_fold<true>> ||
       std::is_same_v<F, op::logsumexp_fold> ||
       std::is_same_v<F, company<kernel_kind::extremes>::fold>));
 #else
@@ -171,7 +171,7 @@ struct kernel_choice {
       std::is_integral_v<A> == std::is_integral_v<T> &&
       (is_sum_itself<F> || std::is_same_v<T, double> ||
        (!std::is_integral_v<T> && (!narrow_to_f64 || is_sum_of_squares<F>)));
-  static constexpr index tile = tile_of<T>(stored, F::takes == fold::input::two);
+  static constexpr index tile = tile_of<T>(stored, F::element == fold::element_kind::pair);
   /// As in `sizes`.
   static constexpr index by_tiles = !stored ? 0 : is_sum_itself<F> ? 16 * tile : by_tiles_of(tile);
   static constexpr part in =
@@ -207,7 +207,7 @@ Result with_fold(const reduction& r, Function&& f) {
 template <class Result, class Function>
 Result with_kernel(kernel_kind kind, const reduction& r, Function&& f) {
   return with_fold<Result>(r, [&]<class F, class T, class A>() -> Result {
-    using Base = typename F::base;
+    using Base = typename F::accumulation;
     const auto call = [&]<class Fold>(std::type_identity<Fold>) -> Result {
       if constexpr (is_compiled<Fold, T, A>)
         return f.template operator()<Fold, T, A>();
@@ -255,7 +255,7 @@ struct members {
   template <int I>
   using at = std::tuple_element_t<I, std::tuple<M...>>;
   static constexpr std::size_t bytes[count + 1] = {
-      sizeof(bitfold::fold::settled<typename M::fold,
+      sizeof(bitfold::fold::partial<typename M::fold,
                                     typename M::accumulator>)...};  ///< of a state; and one more,
                                                                     ///< as there may be none
   /// Which one it is, or -1.
@@ -293,10 +293,11 @@ constexpr auto members_of_method() {
   constexpr bool chosen = std::is_same_v<M, method::tree> || (Takes && !std::is_integral_v<A>);
   if constexpr (!chosen || F::ordering != ordering::canonical)
     return members<>{};
-  else if constexpr ((F::takes == fold::input::two) != Two || !is_compiled<typename F::base, T, A>)
+  else if constexpr ((F::element == fold::element_kind::pair) != Two ||
+                     !is_compiled<typename F::accumulation, T, A>)
     return members<>{};
   else
-    return members<member<typename F::base, A>>{};
+    return members<member<typename F::accumulation, A>>{};
 }
 template <class Op, typing Types, bool Takes, class T, class W, bool Two>
 constexpr auto members_of_op() {
@@ -343,8 +344,8 @@ Result with_set(kernel_kind kind, const reduction& r, Function&& f) {
   return with_fold<Result>(r, [&]<class F, class T, class A>() -> Result {
     const auto in = [&]<class Like, class W>(std::type_identity<Like>,
                                              std::type_identity<W>) -> Result {
-      using set = set_of<Like, W, F::takes == fold::input::two>;
-      constexpr int at = set::list::template find<member<typename F::base, A>>();
+      using set = set_of<Like, W, F::element == fold::element_kind::pair>;
+      constexpr int at = set::list::template find<member<typename F::accumulation, A>>();
       if constexpr (at >= 0 && set::list::count > 1)
         return f.template operator()<set>(at);
       else

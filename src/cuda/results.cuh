@@ -11,7 +11,7 @@ namespace {
 /// Elements widened to A, as fold F takes them.
 template <class F, class A>
 struct widening {
-  static constexpr bool two = F::takes == fold::input::two;
+  static constexpr bool two = F::element == fold::element_kind::pair;
   template <class T>
   BITFOLD_HD static auto element(T x, int place) {
     return made(arith::widen<A>(x), place);
@@ -23,8 +23,8 @@ struct widening {
   /// Of what is read as W, that A holds.
   template <class W>
   BITFOLD_HD static auto made(W x, int place) {
-    if constexpr (F::takes == fold::input::placed)
-      return fold::placed_at<A, std::int32_t>{arith::widen<A>(x), place};
+    if constexpr (F::element == fold::element_kind::indexed)
+      return fold::indexed_element<A, std::int32_t>{arith::widen<A>(x), place};
     else
       return arith::widen<A>(x);
   }
@@ -86,7 +86,7 @@ constexpr auto find_fold_with_base() {
       } else {
         return []<class C, class... Rest>(auto me, std::type_identity<C> c,
                                           std::type_identity<Rest>... rest) {
-          if constexpr (std::is_same_v<typename C::base, F>)
+          if constexpr (std::is_same_v<typename C::accumulation, F>)
             return c;
           else
             return me(me, rest...);
@@ -114,7 +114,8 @@ template <class Op, typing Types, class A, class S>
 __device__ void write_as(const S& s, index n, const result& how) {
   visit(how.type, [&]<class Out>(std::type_identity<Out>) {
     if constexpr (detail::gives<Types, A, Out>())
-      *static_cast<Out*>(how.out) = Op::template finish<Out>(s, fold::finishing{n, how.ddof});
+      *static_cast<Out*>(how.out) =
+          Op::template finish<Out>(s, fold::finish_parameters{n, how.ddof});
   });
 }
 template <class F>
@@ -137,7 +138,7 @@ __device__ void write_shared(const S& s, index n, const result& how) {
 #undef BITFOLD_OP
   if constexpr (is_both<F>) write_parts<F, A>(s, n, how);
   if constexpr (requires { typename F::extreme; }) {
-    write_shared<typename F::base, A>(s, n, how);
+    write_shared<typename F::accumulation, A>(s, n, how);
     write_shared<typename F::extreme, A>(s, n, how);
   }
 }

@@ -119,7 +119,7 @@ struct row_elements {
   using maybe = std::conditional_t<There, some, nothing>;
   struct raw {
     some x[order::rows];
-    maybe<F::two> y[order::rows];
+    maybe<F::takes_y> y[order::rows];
     maybe<F::weighted> w[order::rows];
     row::statistics<A> known;
   };
@@ -128,7 +128,7 @@ struct row_elements {
     row::statistics<A> known;
   };
   __device__ row_elements ahead(index k) const {
-    return {x + k, F::two ? y + k : y, w ? w + k : w, b ? b + k : b, known};
+    return {x + k, F::takes_y ? y + k : y, w ? w + k : w, b ? b + k : b, known};
   }
   template <alignment>
   __device__ raw load() const {
@@ -136,7 +136,7 @@ struct row_elements {
 #pragma unroll
     for (int r = 0; r < order::rows; ++r) {
       v.x[r] = some::load(x + r * order::lanes);
-      if constexpr (F::two) v.y[r] = some::load(y + r * order::lanes);
+      if constexpr (F::takes_y) v.y[r] = some::load(y + r * order::lanes);
       if constexpr (F::weighted) v.w[r] = weights(r);
     }
     v.known = known;
@@ -151,19 +151,19 @@ struct row_elements {
   }
   __device__ static row::element<A> element(const raw& v, int r, int i) {
     row::element<A> e{arith::widen<A>(v.x[r][i]), A(0), A(1), -A(0)};
-    if constexpr (F::two) e.y = arith::widen<A>(v.y[r][i]);
+    if constexpr (F::takes_y) e.y = arith::widen<A>(v.y[r][i]);
     if constexpr (F::weighted) e.w = arith::widen<A>(v.w[r][i]);
     return e;
   }
   __device__ static auto get(const raw& v, int r, int i, int) {
-    return F::template of<A>(element(v, r, i), v.known);
+    return F::template operand<A>(element(v, r, i), v.known);
   }
   __device__ single one(int i) const {
-    return {{arith::widen<A>(x[i]), F::two ? arith::widen<A>(y[i]) : A(0),
+    return {{arith::widen<A>(x[i]), F::takes_y ? arith::widen<A>(y[i]) : A(0),
              w ? arith::widen<A>(w[i]) : A(1), b ? arith::widen<A>(b[i]) : -A(0)},
             known};
   }
-  BITFOLD_HD static auto made(const single& s, int) { return F::template of<A>(s.e, s.known); }
+  BITFOLD_HD static auto made(const single& s, int) { return F::template operand<A>(s.e, s.known); }
 };
 
 template <class F, class T, int Owned>
@@ -232,8 +232,9 @@ struct row_kernel {
       known.b = static_cast<const A*>(of.rstd)[k];
       if (F::centred) known.a = static_cast<const A*>(of.mean)[k];
     }
-    return {static_cast<const T*>(of.x) + at, F::two ? static_cast<const T*>(of.y) + at : nullptr,
-            static_cast<const T*>(of.w), static_cast<const T*>(of.b), known};
+    return {static_cast<const T*>(of.x) + at,
+            F::takes_y ? static_cast<const T*>(of.y) + at : nullptr, static_cast<const T*>(of.w),
+            static_cast<const T*>(of.b), known};
   }
   __device__ static row::statistics<A> finish(const rows& of, index k, const source& from,
                                               const S& s, bool writes) {
@@ -303,7 +304,7 @@ __global__ void __launch_bounds__(most_warps* warp, 2)
         s = E::template short_tile<alignment::known>(tile, size);
       }
       if (t == 0)
-        states[j] = fold::template settle<typename K::A>(s, static_cast<index>(j) * E::tile);
+        states[j] = fold::template rebase<typename K::A>(s, static_cast<index>(j) * E::tile);
     }
     wait();
     if (w == 0) {
@@ -482,8 +483,8 @@ __global__ void __launch_bounds__(warps_on_columns* warp)
   const int here = static_cast<int>(
       of.count - first < static_cast<index>(part) ? of.count - first : static_cast<index>(part));
   const auto element = [](const one_row& v, int p) {
-    return F::template of<A>({arith::widen<A>(v.g[p]), arith::widen<A>(v.y[p]), A(1), A(0)},
-                             v.known);
+    return F::template operand<A>({arith::widen<A>(v.g[p]), arith::widen<A>(v.y[p]), A(1), A(0)},
+                                  v.known);
   };
   thread_counter<of_columns, of_many, 17> leaves;
 #pragma unroll 1
@@ -660,8 +661,8 @@ template <>
 const char* launch_rows<ROW_ELEMENT>(row_function f, const rows& of, void* out, stream where) {
   using T = ROW_ELEMENT;
   return row::visit(f, [&]<class F>(std::type_identity<F>) {
-    constexpr int owned = owned_of<T>(1 + F::two + F::weighted), twice = 2 * owned;
-    if constexpr (F::alone) {  // no row has to begin where a packet does
+    constexpr int owned = owned_of<T>(1 + F::takes_y + F::weighted), twice = 2 * owned;
+    if constexpr (F::elementwise) {  // no row has to begin where a packet does
       if (in_packets<T>(owned, owned, {of.x, out}))
         return launch_each<F, T, owned>(of, static_cast<T*>(out), where);
       return launch_each<F, T, 1>(of, static_cast<T*>(out), where);
@@ -669,7 +670,7 @@ const char* launch_rows<ROW_ELEMENT>(row_function f, const rows& of, void* out, 
       const auto fits = [&](int many) {
         return in_packets<T>(many, of.n, {of.x, of.y, of.w, of.b, out});
       };
-      if constexpr (sizeof(T) == 2 && !F::two)
+      if constexpr (sizeof(T) == 2 && !F::takes_y)
         if (of.count >= 4096 && of.n % (warp * twice * order::rows) == 0 && fits(twice))
           return launch_rows_of<F, T, twice>(of, static_cast<T*>(out), where);
       if (fits(owned)) return launch_rows_of<F, T, owned>(of, static_cast<T*>(out), where);

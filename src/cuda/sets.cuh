@@ -80,7 +80,7 @@ __device__ __noinline__ void write_result(const std::byte* state, index n, int m
   visit_member<0, List::count, List>(member, [&]<class M>() BITFOLD_INLINED {
     using F = typename M::fold;
     using A = typename M::accumulator;
-    write_shared<F, A>(*reinterpret_cast<const fold::settled<F, A>*>(state), n, how);
+    write_shared<F, A>(*reinterpret_cast<const fold::partial<F, A>*>(state), n, how);
   });
 }
 
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(max_threads,
     };
     const auto keep = [&]<class M>(int i, int k, auto s) BITFOLD_INLINED {
       if (t == 0)
-        states.template operator()<M>(i)[k] = M::fold::template settle<typename M::accumulator>(
+        states.template operator()<M>(i)[k] = M::fold::template rebase<typename M::accumulator>(
             s, before + first + static_cast<index>(k) * tile);
     };
     const int sharers = warps > here ? warps / here : 1;

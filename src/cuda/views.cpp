@@ -34,8 +34,8 @@ int staged_pitch(const output_elements& from) {
   if (from.y || from.offsets || reinterpret_cast<std::uintptr_t>(from.x) % 16 || n <= 1 ||
       n * size > 1024)
     return 0;
-  if (from.kept.rank != 1 || from.kept.each[0].x != n || from.reduced.rank != 1 ||
-      from.reduced.each[0].x != 1)
+  if (from.kept.rank != 1 || from.kept.dims[0].x != n || from.reduced.rank != 1 ||
+      from.reduced.dims[0].x != 1)
     return 0;
   if (size >= 4) return static_cast<int>(n | 1);
   return static_cast<int>((n + 1) / 4 * 4 + 2);
@@ -45,7 +45,7 @@ divisors divisors_of(const detail::axes& of) {
   divisors d{};
   d.narrow = of.size() <= index{1} << 32;
   for (int k = 0; k < of.rank && d.narrow; ++k) {
-    const index extent = of.each[k].extent;
+    const index extent = of.dims[k].extent;
     if (extent == 0) continue;
     d.each[k].shift = static_cast<int>(std::bit_width(extent - 1));
     d.each[k].factor = static_cast<std::uint32_t>(
@@ -78,11 +78,11 @@ output_elements elements_of(const detail::layout& l) {
   const auto in_packs = [&](const detail::axes& along, const detail::axes& other,
                             std::int64_t detail::axes::axis::* stride, const void* data) {
     const auto whole = [&](const detail::axes& some, int rank) {
-      return std::all_of(some.each, some.each + rank,
+      return std::all_of(some.dims, some.dims + rank,
                          [&](const auto& axis) { return axis.*stride % pack == 0; });
     };
     return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && along.rank > 0 &&
-           along.each[along.rank - 1].*stride == 1 && whole(along, along.rank - 1) &&
+           along.dims[along.rank - 1].*stride == 1 && whole(along, along.rank - 1) &&
            whole(other, other.rank);
   };
   const auto both_in_packs = [&](const detail::axes& along, const detail::axes& other) {
@@ -90,15 +90,15 @@ output_elements elements_of(const detail::layout& l) {
     return in_packs(along, other, &axis::x, l.x) && (!l.y || in_packs(along, other, &axis::y, l.y));
   };
   const auto ends_with_a_pack = [&](const detail::axes& along) {
-    return static_cast<std::int64_t>(along.each[along.rank - 1].extent) % pack == 0;
+    return static_cast<std::int64_t>(along.dims[along.rank - 1].extent) % pack == 0;
   };
   e.in_packs =
       both_in_packs(l.reduced, l.kept) && (l.reduced.rank == 1 || ends_with_a_pack(l.reduced));
-  e.unaligned = !e.in_packs && !l.y && l.reduced.rank == 1 && l.reduced.each[0].x == 1 &&
+  e.unaligned = !e.in_packs && !l.y && l.reduced.rank == 1 && l.reduced.dims[0].x == 1 &&
                 l.n > order::leaf &&
                 (size_of(l.type) > 2 || l.n % order::leaf * size_of(l.type) >= 16);
   e.columns = l.reduced.rank == 1 && both_in_packs(l.kept, l.reduced) && ends_with_a_pack(l.kept);
-  const index run = l.reduced.rank > 0 ? l.reduced.each[l.reduced.rank - 1].extent : 0;
+  const index run = l.reduced.rank > 0 ? l.reduced.dims[l.reduced.rank - 1].extent : 0;
   e.runs = run % order::leaf == 0    ? runs_of::leaves
            : run % order::lanes == 0 ? runs_of::lanes
                                      : runs_of::packs;
@@ -157,7 +157,7 @@ std::vector<output_step> steps_of(std::span<const reduction> all, const output_e
                      {},
                      {},
                      0};
-    if (step.order == ordering::any) {
+    if (step.order == ordering::independent) {
       step.terms = terms_of(all, step.which);
       step.exact = plan_exact_outputs(step.terms, from, shape);
       check_compiled(r, step.exact.blocks > 0);
@@ -173,7 +173,7 @@ std::vector<output_step> steps_of(std::span<const reduction> all, const output_e
           with_kernel<std::pair<sizes, bool>>(step.kind, r, []<class F, class T, class A>() {
             constexpr bool stored = output_kernel_choice<F, T, A>::stored;
             return std::pair(
-                sizes{sizeof(fold::settled<F, A>), stored ? tile_bytes / sizeof(T) : widened_tile},
+                sizes{sizeof(fold::partial<F, A>), stored ? tile_bytes / sizeof(T) : widened_tile},
                 stored);
           });
       check_compiled(r, of.state > 0);
@@ -208,7 +208,7 @@ void run(const std::vector<output_step>& steps, std::span<const reduction> all,
     }
     const reduction& r = all[s.which[0]];
     const auto launched = [&] {
-      if (s.order == ordering::any)
+      if (s.order == ordering::independent)
         return launch_exact_outputs(s.exact, s.terms, from, how, workspace, where);
       if (s.order == ordering::sorted && from.offsets)
         return launch_distinct_of_segments(from, static_cast<std::int64_t*>(out[s.which[0]]),
@@ -228,7 +228,7 @@ void run(const std::vector<output_step>& steps, std::span<const reduction> all,
 
 bool outputs_are_neighbours(const output_elements& from) {
   if (from.offsets || from.kept.rank == 0 || from.reduced.rank == 0) return false;
-  const auto inner = [](const detail::axes& of) { return std::abs(of.each[of.rank - 1].x); };
+  const auto inner = [](const detail::axes& of) { return std::abs(of.dims[of.rank - 1].x); };
   return inner(from.kept) < inner(from.reduced);
 }
 
@@ -332,7 +332,7 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
         static_cast<std::size_t>(p.threads) * static_cast<std::size_t>(pitch) * size_of(from.type);
     p.blocks = std::min(blocks_for(from.outputs, 64), 1 << 14);
   } else if (in_packs && !from.in_packs && !from.y && from.reduced.rank == 1 &&
-             from.reduced.each[0].x == 1 && from.n <= most_by_warp && shape.tiles == 0 &&
+             from.reduced.dims[0].x == 1 && from.n <= most_by_warp && shape.tiles == 0 &&
              (leaves <= 4 || from.outputs >= resident_warps / 2)) {
     p.by = output_plan::teams_take_leaves;
     p.at_once = static_cast<int>(std::clamp<index>(shares(from.outputs, many_warps), 1, warp_size));
@@ -391,7 +391,7 @@ void check_aligned(dtype type, const void* x, const void* y) {
 
 // One output whose elements lie one behind the other is an array, for which there are kernels.
 bool is_array(const detail::layout& l) {
-  return l.outputs == 1 && l.n > 0 && l.reduced.rank == 1 && l.in_a_row();
+  return l.outputs == 1 && l.n > 0 && l.reduced.rank == 1 && l.contiguous();
 }
 }  // namespace
 
@@ -431,7 +431,7 @@ room_of_results room_for(std::span<const reduction> all, const detail::window_bo
   room_of_results room;
   for (const reduction& r : all) {
     room.at.push_back(room.bytes);
-    if (boxes.each.size() > 1) room.bytes += rounded_up(b.places.size() * size_of(r.out()));
+    if (boxes.boxes.size() > 1) room.bytes += rounded_up(b.results.size() * size_of(r.out()));
   }
   return room;
 }
@@ -439,7 +439,7 @@ room_of_results room_for(std::span<const reduction> all, const detail::window_bo
 std::size_t workspace_of(std::span<const reduction> all, const detail::window_boxes& boxes,
                          const launch& shape) {
   std::size_t most = 0;
-  for (const auto& b : boxes.each)
+  for (const auto& b : boxes.boxes)
     most = std::max(most, room_for(all, boxes, b).bytes +
                               workspace_bytes(all, b.x, nullptr, boxes.reduced, shape));
   return most;
@@ -456,16 +456,16 @@ void reduce_windows(std::span<const reduction> all, const view& x, std::span<con
                     std::span<void* const> out, void* workspace, std::size_t workspace_size,
                     stream where, const launch& shape) {
   const detail::window_boxes boxes = detail::boxes_of(x, of);
-  for (const auto& b : boxes.each)
+  for (const auto& b : boxes.boxes)
     detail::check_batch(detail::strided_batch(detail::layout_of(b.x, nullptr, boxes.reduced)), all,
                         out, b.first);
-  if (boxes.each.size() == 1)
-    return reduce(all, boxes.each[0].x, nullptr, boxes.reduced, out, workspace, workspace_size,
+  if (boxes.boxes.size() == 1)
+    return reduce(all, boxes.boxes[0].x, nullptr, boxes.reduced, out, workspace, workspace_size,
                   where, shape);
   check_engine(all);
   check_aligned(x.type, x.data, nullptr);
   check_workspace(workspace, workspace_size, workspace_of(all, boxes, shape));
-  for (const auto& b : boxes.each) {
+  for (const auto& b : boxes.boxes) {
     const room_of_results room = room_for(all, boxes, b);
     auto* const results = static_cast<std::byte*>(workspace);
     std::vector<void*> to;
@@ -473,7 +473,7 @@ void reduce_windows(std::span<const reduction> all, const view& x, std::span<con
     reduce(all, b.x, nullptr, boxes.reduced, to, results + room.bytes, workspace_size - room.bytes,
            where, shape);
     for (std::size_t k = 0; k < all.size(); ++k)
-      check_launch(launch_scatter(to[k], all[k].out(), b.places, divisors_of(b.places), b.first,
+      check_launch(launch_scatter(to[k], all[k].out(), b.results, divisors_of(b.results), b.first,
                                   out[k], where));
   }
 }

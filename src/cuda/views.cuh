@@ -195,7 +195,7 @@ struct most_asked<largest> : most_asked_is<op::max_op, op_id::max> {};
 
 template <class T, class S>
 __device__ __noinline__ T mean_of(S s, index n) {
-  return op::mean_op::fold<method::tree, S>::template finish<T>(s, fold::finishing{n, 0});
+  return op::mean_op::fold<method::tree, S>::template finish<T>(s, fold::finish_parameters{n, 0});
 }
 // One result of the elements' type, of sum, mean, min or max, is made here.
 template <class F, class Source, class A, class S>
@@ -204,7 +204,7 @@ __device__ void write_output(const S& s, index n, index output, const output_res
     using T = typename Source::element;
     T* const to = static_cast<T*>(how.list.each[0].out) + output;
     if (how.alone == output_results::most_asked) {
-      *to = most_asked<F>::template fold<A>::template finish<T>(s, fold::finishing{n, 0});
+      *to = most_asked<F>::template fold<A>::template finish<T>(s, fold::finish_parameters{n, 0});
       return;
     }
     if constexpr (std::is_same_v<F, total>)
@@ -318,7 +318,7 @@ __device__ auto fold_by_thread(const Source& from, index first, index n) {
     }
     leaves.push(of_leaf.total(), static_cast<index>(size));
   }
-  return F::template settle<A>(leaves.total(), first);
+  return F::template rebase<A>(leaves.total(), first);
 }
 
 // The first n < pack<T>::size elements at p.
@@ -385,7 +385,7 @@ template <class F, class Source, class A>
 __global__ void __launch_bounds__(256)
     fold_outputs_by_threads(const __grid_constant__ output_elements data, index node, index nodes,
                             void* states, const __grid_constant__ output_results how) {
-  using S = fold::settled<F, A>;
+  using S = fold::partial<F, A>;
   const index items = data.outputs * nodes;
   for (index i = index{blockIdx.x} * blockDim.x + threadIdx.x; i < items;
        i += index{gridDim.x} * blockDim.x) {
@@ -439,11 +439,11 @@ struct alignas(Many * sizeof(T)) neighbours {
 // them, and of each some leaves, or of a single leaf one in `split` of its lanes, a part; a block
 // `parts` neighbouring ones, a node, of as many outputs as it has room for.
 template <class F, class Source, class A, int Many>
-__global__ void __launch_bounds__(128, Many * sizeof(fold::settled<F, A>) <= 16 ? 4 : 2)
+__global__ void __launch_bounds__(128, Many * sizeof(fold::partial<F, A>) <= 16 ? 4 : 2)
     fold_columns(const __grid_constant__ output_elements data, int parts, int split, index node,
                  index nodes, void* states, const __grid_constant__ output_results how) {
   using T = typename Source::element;
-  using S = fold::settled<F, A>;
+  using S = fold::partial<F, A>;
   using local = typename engine<F, Source, A>::local;
   using of_many = states_of_many<local, Many>;
   using of_columns = fold_of_many<F, Many>;
@@ -551,7 +551,7 @@ __global__ void __launch_bounds__(128, Many * sizeof(fold::settled<F, A>) <= 16 
     }
     S s[Many];
 #pragma unroll
-    for (int p = 0; p < Many; ++p) s[p] = F::template settle<A>(total.each[p], first);
+    for (int p = 0; p < Many; ++p) s[p] = F::template rebase<A>(total.each[p], first);
     // The elements of `d` parts from part q on, if any.
     const auto elements = [&](int q, int d) -> index {
       const index before = static_cast<index>(q / split) * part;
@@ -631,7 +631,7 @@ __global__ void __launch_bounds__(128)
     const of_many all = parts.total();
 #pragma unroll
     for (int p = 0; p < Many; ++p)
-      write_output<F, Source, A>(F::template settle<A>(all.each[p], 0), data.n,
+      write_output<F, Source, A>(F::template rebase<A>(all.each[p], 0), data.n,
                                  output + static_cast<index>(p), how);
   }
 }
@@ -690,7 +690,7 @@ __global__ void __launch_bounds__(256)
         write_empty(output, how);
       else
         write_output<F, Source, A>(
-            F::template settle<A>(
+            F::template rebase<A>(
                 fold_short_by_thread<F, Source, A, 1>(Source::at(data, finder::of(data, output), 0),
                                                       0, static_cast<int>(n)),
                 0),
@@ -745,7 +745,7 @@ __device__ auto fold_leaf_by_team(const Line& line, int at, int lane, int size) 
 // its threads take their leaves, first those that are full; a thread folds those of an output and
 // writes it.
 template <class F, class Source, class A>
-__global__ void __launch_bounds__(128, sizeof(fold::settled<F, A>) <= 8 && sizeof(A) <= 4 ? 6 : 3)
+__global__ void __launch_bounds__(128, sizeof(fold::partial<F, A>) <= 8 && sizeof(A) <= 4 ? 6 : 3)
     fold_leaves_by_teams(const __grid_constant__ output_elements data, int at_once,
                          const __grid_constant__ output_results how) {
   using S = typename engine<F, Source, A>::state;
@@ -806,7 +806,7 @@ __global__ void __launch_bounds__(128, sizeof(fold::settled<F, A>) <= 8 && sizeo
         const auto s = __all_sync(all_threads, l < full_here)
                            ? fold_leaf_by_team<F, Source, A, true>(line, at, lane, size)
                            : fold_leaf_by_team<F, Source, A, false>(line, at, lane, size);
-        if (lane == 0 && size > 0) of_leaf[to] = F::template settle<A>(s, 0);
+        if (lane == 0 && size > 0) of_leaf[to] = F::template rebase<A>(s, 0);
       }
       __syncwarp();
       if (now) {
@@ -853,7 +853,7 @@ __global__ void __launch_bounds__(256)
 #pragma unroll 1
       for (index at = 0; at < n; at += E::tile) {
         const int size = n - at < E::tile ? static_cast<int>(n - at) : E::tile;
-        tiles.push(F::template settle<A>(fold_found_tile<F, Source, A>(from.ahead(at), size), at),
+        tiles.push(F::template rebase<A>(fold_found_tile<F, Source, A>(from.ahead(at), size), at),
                    static_cast<index>(size));
       }
       const S s = from_first(tiles.total());
@@ -923,7 +923,7 @@ __global__ void __launch_bounds__(128)
             s[0] = F::merge(s[0], right, fold::counts{elements_of(0, d), elements_of(d, d)});
         }
         // To the thread that writes it.
-        const S got = F::template settle<A>(s[0], 0).map(
+        const S got = F::template rebase<A>(s[0], 0).map(
             [=](auto w) { return __shfl_sync(all_threads, w, t % teams * team); });
         if (t / teams == k / teams + u) result = got;
       }
@@ -938,7 +938,7 @@ __global__ void __launch_bounds__(max_threads)
     fold_nodes_of_segments(const __grid_constant__ output_elements data,
                            const __grid_constant__ node_list list,
                            const __grid_constant__ output_results how) {
-  using S = fold::settled<F, A>;
+  using S = fold::partial<F, A>;
   const index count = list.counts[0];
   for (index j = blockIdx.x; j < count; j += gridDim.x) {
     const auto [segment, number] = list.nodes[j];
@@ -1014,7 +1014,7 @@ __global__ void __launch_bounds__(max_threads)
     fold_nodes_of_outputs(const __grid_constant__ output_elements data, const void* states,
                           index node, index nodes, index each,
                           const __grid_constant__ output_results how) {
-  using S = fold::settled<F, A>;
+  using S = fold::partial<F, A>;
   const S* const from = static_cast<const S*>(states);
   if (nodes <= each) {
     const index stride = index{gridDim.x} * blockDim.x / warp;
@@ -1038,7 +1038,7 @@ __global__ void __launch_bounds__(max_threads)
     fold_long_segments(const __grid_constant__ output_elements data,
                        const __grid_constant__ node_list list,
                        const __grid_constant__ output_results how) {
-  using S = fold::settled<F, A>;
+  using S = fold::partial<F, A>;
   const index count = list.counts[1], warps = blockDim.x / warp;
   for (index j = blockIdx.x; j < count; j += gridDim.x) {
     const auto [segment, first] = list.several[j];
@@ -1085,7 +1085,7 @@ const char* launch_output_kernels(const output_plan& p, const output_elements& f
                     p.list_blocks, p.threads, p.shared, where, false, long_ones, list, how);
     if (err == cudaSuccess && list.room_for_several > 0)
       err = enqueue(fold_long_segments<F, A>, p.second_blocks, p.second_threads,
-                    static_cast<std::size_t>(p.second_threads) / warp * sizeof(fold::settled<F, A>),
+                    static_cast<std::size_t>(p.second_threads) / warp * sizeof(fold::partial<F, A>),
                     where, false, from, list, how);
     return err == cudaSuccess ? nullptr : cudaGetErrorString(err);
   }
@@ -1110,7 +1110,7 @@ const char* launch_output_kernels(const output_plan& p, const output_elements& f
                   where, false, from, p.node, p.nodes, workspace, how);
   if constexpr (!std::is_void_v<Rows>) {
     constexpr int many =
-        neighbours_of_thread(sizeof(fold::settled<F, A>), sizeof(typename Source::element));
+        neighbours_of_thread(sizeof(fold::partial<F, A>), sizeof(typename Source::element));
     if (p.by == output_plan::threads_take_short_columns)
       err = enqueue(from.n <= order::lanes ? fold_short_columns<F, Source, A, many, 1>
                                            : fold_short_columns<F, Source, A, many, 2>,
@@ -1141,7 +1141,7 @@ const char* launch_output_kernels(const output_plan& p, const output_elements& f
   if (err == cudaSuccess && p.by == output_plan::blocks_take) err = launch(by_blocks);
   if (err == cudaSuccess && p.nodes > 1)
     err = enqueue(fold_nodes_of_outputs<F, A>, p.second_blocks, p.second_threads,
-                  static_cast<std::size_t>(p.second_threads) / warp * sizeof(fold::settled<F, A>),
+                  static_cast<std::size_t>(p.second_threads) / warp * sizeof(fold::partial<F, A>),
                   where, false, from, workspace, p.node, p.nodes, p.nodes_of_warp, how);
   return err == cudaSuccess ? nullptr : cudaGetErrorString(err);
 }

@@ -16,7 +16,7 @@ struct divisors {
   struct {
     std::uint32_t factor;
     int shift;
-  } each[most_axes];
+  } each[max_axes];
 };
 
 /// Whole leaves, whole rows of order::lanes elements, or packs.
@@ -61,10 +61,10 @@ inline constexpr bool is_everyday = false;
   inline constexpr bool is_everyday<__VA_ARGS__> = true;
 BITFOLD_EVERYDAY(total)
 BITFOLD_EVERYDAY(fold::additive<method::tree, fold::square>)
-BITFOLD_EVERYDAY(fold::additive<method::kahan, fold::itself>)
+BITFOLD_EVERYDAY(fold::additive<method::kahan, fold::identity>)
 BITFOLD_EVERYDAY(smallest)
 BITFOLD_EVERYDAY(largest)
-BITFOLD_EVERYDAY(op::place_fold<true>)
+BITFOLD_EVERYDAY(op::arg_fold<true>)
 BITFOLD_EVERYDAY(op::logsumexp_fold)
 BITFOLD_EVERYDAY(variance)
 BITFOLD_EVERYDAY(company<kernel_kind::extremes>::fold)

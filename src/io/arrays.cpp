@@ -143,7 +143,7 @@ void check_type(const std::string& name, element_type type, const read_options& 
 }
 
 std::uint64_t raw_count(std::uint64_t bytes, element_type type) {
-  const std::uint64_t bits = type.of().bits;
+  const std::uint64_t bits = type.properties().bits;
   const std::uint64_t step =
       bits / std::gcd(bits, 8u);  // of several elements, where they share bytes
   if (bytes % step != 0)

@@ -24,7 +24,7 @@ class element_type {
     std::uint8_t swapped;  // bytes whose order is that of the machine: half a complex number
     std::optional<dtype> arithmetic;
   };
-  constexpr info of() const;
+  constexpr info properties() const;
   static constexpr std::optional<element_type> parse(std::string_view name);
 
  private:
@@ -47,7 +47,7 @@ inline constexpr std::array<element_type::info, 11> other_elements{{
     {"c128", 128, 8, {}},
 }};
 
-constexpr element_type::info element_type::of() const {
+constexpr element_type::info element_type::properties() const {
   if (row_ >= all_dtypes.size()) return other_elements[row_ - all_dtypes.size()];
   const auto t = static_cast<dtype>(row_);
   const auto size = static_cast<std::uint8_t>(size_of(t));
@@ -62,19 +62,19 @@ constexpr std::optional<element_type> element_type::parse(std::string_view name)
 }
 
 /// "f32", "bool", "f8_e4m3".
-constexpr std::string_view name(element_type t) { return t.of().name; }
+constexpr std::string_view name(element_type t) { return t.properties().name; }
 
 /// The dtype in which such elements are reduced: their own, u8 of bool; nothing where they cannot.
-constexpr std::optional<dtype> arithmetic_of(element_type t) { return t.of().arithmetic; }
+constexpr std::optional<dtype> arithmetic_of(element_type t) { return t.properties().arithmetic; }
 
 constexpr bool is_bool(element_type t) { return t == *element_type::parse("bool"); }
 
 /// Bytes of one element, rounded up.
-constexpr std::uint64_t item_bytes(element_type t) { return (t.of().bits + 7u) / 8; }
+constexpr std::uint64_t item_bytes(element_type t) { return (t.properties().bits + 7u) / 8; }
 
 /// Of so many elements, which end with a byte: not all numbers of f4 do.
 constexpr std::uint64_t bytes_of(element_type t, std::uint64_t count) {
-  const std::uint64_t bits = t.of().bits;
+  const std::uint64_t bits = t.properties().bits;
   return count / 8 * bits + count % 8 * bits / 8;
 }
 

@@ -65,15 +65,15 @@ class tree_reader : public nlohmann::json_sax<json> {
     level& l = levels_.back();
     const auto [member, is_new] = l.container->get_ref<json::object_t&>().emplace(key, nullptr);
     l.member = &*member;
-    if (!is_new) bad(printable(here(), 200), "stands there twice");
+    if (!is_new) bad(printable(location(), 200), "stands there twice");
     return true;
   }
-  bool parse_error(std::size_t at, const std::string&,
+  bool parse_error(std::size_t offset, const std::string&,
                    const nlohmann::detail::exception& e) override {
     if (!dynamic_cast<const json::parse_error*>(&e))  // such as a number beyond any double
       bad("golden file", "not JSON that can be read");
-    bad("golden file", at > size_ ? "ends in the middle (not whole JSON)"
-                                  : fmt::format("not JSON at byte {}", at));
+    bad("golden file", offset > size_ ? "ends in the middle (not whole JSON)"
+                                      : fmt::format("not JSON at byte {}", offset));
   }
 
  private:
@@ -87,7 +87,7 @@ class tree_reader : public nlohmann::json_sax<json> {
   std::vector<level> levels_;
 
   // The path to what is about to be placed, or was placed last.
-  std::string here(std::size_t placed = 0) const {
+  std::string location(std::size_t placed = 0) const {
     std::string path;
     for (const level& l : levels_) {
       if (l.container->is_array())
@@ -109,7 +109,7 @@ class tree_reader : public nlohmann::json_sax<json> {
     return true;
   }
   bool enter(json&& container) {
-    if (levels_.size() == max_depth) bad(printable(here(), 200), "nested too deeply");
+    if (levels_.size() == max_depth) bad(printable(location(), 200), "nested too deeply");
     levels_.push_back({place(std::move(container)), nullptr});
     return true;
   }
@@ -117,7 +117,7 @@ class tree_reader : public nlohmann::json_sax<json> {
     json* const ended = levels_.back().container;
     levels_.pop_back();
     if (is_array_of_file()) {
-      array_(levels_[1].container->size() - 1, *ended, here(1));
+      array_(levels_[1].container->size() - 1, *ended, location(1));
       *ended = json(json::value_t::discarded);
     }
     return true;
@@ -141,9 +141,9 @@ struct node {
   node operator[](const std::string& key) const {
     if (!value.is_object()) wrong("is no object");
     const auto found = value.find(key);
-    const std::string at = path == "golden file" ? key : path + "." + key;
-    if (found == value.end()) bad(at, "missing");
-    return {*found, at};
+    const std::string location = path == "golden file" ? key : path + "." + key;
+    if (found == value.end()) bad(location, "missing");
+    return {*found, location};
   }
   std::vector<node> items() const {
     if (!value.is_array()) wrong("is no list");
@@ -260,7 +260,7 @@ void check_inputs(golden_array& a, const std::string& path, std::size_t inputs) 
 file_format parse_format_of(const node& file, const golden_file& g, std::size_t k) {
   if (k == 0 && !file.value.contains("format")) {
     if (g.arrays.size() != 1) return file_format::safetensors;
-    const auto named = format_of_name(g.from[0].file);
+    const auto named = format_of_name(g.sources[0].file);
     return named == file_format::npy || named == file_format::safetensors ? *named
                                                                           : file_format::raw;
   }
@@ -314,11 +314,12 @@ std::string text_of(const golden& g) {
       "\"files\": [",
       format_name, format_version, json_text(g.bitfold), order::version);
   for (std::size_t f = 0; f < g.files.size(); ++f) {
-    const auto& [from, arrays] = g.files[f];
+    const auto& [sources, arrays] = g.files[f];
     text += f ? ",\n{" : "\n{";
-    for (std::size_t k = 0; k < from.size(); ++k)
-      text += fmt::format("\"{}\": {}, \"{}\": \"{}\", ", of_input(k, "file"),
-                          json_text(from[k].file), of_input(k, "format"), name(from[k].format));
+    for (std::size_t k = 0; k < sources.size(); ++k)
+      text +=
+          fmt::format("\"{}\": {}, \"{}\": \"{}\", ", of_input(k, "file"),
+                      json_text(sources[k].file), of_input(k, "format"), name(sources[k].format));
     text += "\"arrays\": [";
     for (std::size_t i = 0; i < arrays.size(); ++i) {
       const golden_array& a = arrays[i];
@@ -390,11 +391,11 @@ golden parse_golden(std::string_view text) {
     std::vector<std::string> paths{f["file"].file_name()};
     if (f.value.contains("file2")) paths.push_back(f["file2"].file_name());
     const std::size_t inputs = paths.size();
-    if (!g.files.empty() && g.files[0].from.size() != inputs)
+    if (!g.files.empty() && g.files[0].sources.size() != inputs)
       f["file2"].wrong(fmt::format("{} has none", all_files.path + "[0]"));
     g.files.emplace_back();
     golden_file& file = g.files.back();
-    for (const std::string& path : paths) file.from.push_back({path, file_format::raw});
+    for (const std::string& path : paths) file.sources.push_back({path, file_format::raw});
     if (!files.insert(paths).second)
       f["file"].wrong(in_quotes(paths[0]) +
                       (inputs == 1 ? " stands there twice"
@@ -413,7 +414,7 @@ golden parse_golden(std::string_view text) {
       const std::string& name = file.arrays[i].name;
       if (!names.insert(name).second) bad(path + ".name", in_quotes(name) + " stands there twice");
     }
-    for (std::size_t k = 0; k < inputs; ++k) file.from[k].format = parse_format_of(f, file, k);
+    for (std::size_t k = 0; k < inputs; ++k) file.sources[k].format = parse_format_of(f, file, k);
   }
   if (g.files.empty()) all_files.wrong("is empty");
   return g;

@@ -36,7 +36,7 @@ struct golden_source {
 
 /// What one file holds; or two, whose arrays of one name, type and shape are reduced together.
 struct golden_file {
-  std::vector<golden_source> from;
+  std::vector<golden_source> sources;
   std::vector<golden_array> arrays;
 };
 

@@ -45,16 +45,16 @@ std::size_t page_size;
 // On any thread. Everything here is a system call or a lock-free atomic.
 void mapping::region::on_bus_error(int signal, siginfo_t* info, void* context) {
   const int error_number = errno;
-  const auto at = reinterpret_cast<std::uintptr_t>(info->si_addr);
+  const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
   for (region* r = info->si_code > 0 ? first.load() : nullptr; r; r = r->next) {
     const auto begin = reinterpret_cast<std::uintptr_t>(r->begin.load());
     const std::size_t size = r->size.load();
     // Had the region changed hands between the two, its begin would have too.
     if (reinterpret_cast<std::uintptr_t>(r->begin.load()) != begin) continue;
-    if (begin == 0 || at < begin || at - begin >= size) continue;
+    if (begin == 0 || address < begin || address - begin >= size) continue;
     r->broken = true;
     // Zeros from this page on: where it has ended, all that follows has.
-    const std::uintptr_t page = at / page_size * page_size;
+    const std::uintptr_t page = address / page_size * page_size;
     if (::mmap(reinterpret_cast<void*>(page), begin + size - page, PROT_READ,
                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
       break;

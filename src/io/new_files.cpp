@@ -48,12 +48,12 @@ std::string place_of(const std::string& path) {
 
 struct temporary_file {
   std::filesystem::path path;
-  std::atomic<bool> there = true;
+  std::atomic<bool> exists = true;
   temporary_file* next = nullptr;
 
   void remove() {
-    if (there) ::unlink(path.c_str());
-    there = false;
+    if (exists) ::unlink(path.c_str());
+    exists = false;
   }
 };
 
@@ -61,10 +61,10 @@ namespace {
 
 // The open descriptor that this is another name of: the file that stdout goes to, or /dev/fd/3.
 std::optional<int> descriptor_of(const std::filesystem::path& path) {
-  struct stat there, here;
-  if (::stat(path.c_str(), &there) != 0) return std::nullopt;
+  struct stat named, open;
+  if (::stat(path.c_str(), &named) != 0) return std::nullopt;
   for (const int fd : {STDOUT_FILENO, STDERR_FILENO})
-    if (::fstat(fd, &here) == 0 && there.st_dev == here.st_dev && there.st_ino == here.st_ino)
+    if (::fstat(fd, &open) == 0 && named.st_dev == open.st_dev && named.st_ino == open.st_ino)
       return fd;
   if (path.parent_path() != "/dev/fd" && path.parent_path() != "/proc/self/fd") return std::nullopt;
   const std::string digits = path.filename().string();
@@ -105,7 +105,8 @@ void remove_temporary_files(int number) {
 
 // A new file beside the target with the text. Where it takes the place of another it has that one's
 // mode, and is on the disk, so that a machine that stops leaves one of them.
-int write_new(temporary_file*& made, const std::filesystem::path& target, std::string_view text) {
+int write_new(temporary_file*& created, const std::filesystem::path& target,
+              std::string_view text) {
   static std::atomic<int> number = 0;
   std::filesystem::path path;
   int fd = -1;
@@ -115,10 +116,10 @@ int write_new(temporary_file*& made, const std::filesystem::path& target, std::s
   while ((fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_CREAT | O_EXCL, 0666)) < 0 &&
          errno == EEXIST);
   if (fd < 0) return errno;
-  made = new temporary_file{.path = path};
+  created = new temporary_file{.path = path};
   if (cleans_up) {
-    made->next = temporary_files;
-    while (!temporary_files.compare_exchange_weak(made->next, made)) {
+    created->next = temporary_files;
+    while (!temporary_files.compare_exchange_weak(created->next, created)) {
     }
   }
   struct stat old;
@@ -128,7 +129,7 @@ int write_new(temporary_file*& made, const std::filesystem::path& target, std::s
   if (!failed) failed = write_all(fd, text);
   if (!failed && replaces && ::fsync(fd) != 0) failed = errno;
   if (::close(fd) != 0 && !failed) failed = errno;
-  if (failed) made->remove();
+  if (failed) created->remove();
   return failed;
 }
 
@@ -173,7 +174,7 @@ int new_files::put(file& f) {
     return 0;
   }
   if (std::rename(f.beside->path.c_str(), f.target.c_str()) != 0) return errno;
-  f.beside->there = false;
+  f.beside->exists = false;
   if (new_there) f.undo = file::remove;
   return 0;
 }

@@ -313,21 +313,21 @@ array parse_npy(std::span<const std::byte> file, std::optional<element_type> typ
                  [](std::uint64_t extent) { return extent != 1; });
 
   const std::shared_ptr<std::byte[]> copy(new std::byte[body.size()]);
-  const auto to = [&]<class U>(std::type_identity<U>) {
+  const auto convert_to = [&]<class U>(std::type_identity<U>) {
     convert<U>(a.data, copy.get(), a.count, extents, p.swapped);
   };
-  const bool complex = item_bytes(a.type) > a.type.of().swapped;
+  const bool complex = item_bytes(a.type) > a.type.properties().swapped;
   switch (item_bytes(a.type)) {
-    case 1: to(std::type_identity<std::uint8_t>()); break;
-    case 2: to(std::type_identity<std::uint16_t>()); break;
-    case 4: to(std::type_identity<std::uint32_t>()); break;
+    case 1: convert_to(std::type_identity<std::uint8_t>()); break;
+    case 2: convert_to(std::type_identity<std::uint16_t>()); break;
+    case 4: convert_to(std::type_identity<std::uint32_t>()); break;
     case 8:
       if (complex)
-        to(std::type_identity<parts<std::uint32_t>>());
+        convert_to(std::type_identity<parts<std::uint32_t>>());
       else
-        to(std::type_identity<std::uint64_t>());
+        convert_to(std::type_identity<std::uint64_t>());
       break;
-    default: to(std::type_identity<parts<std::uint64_t>>()); break;
+    default: convert_to(std::type_identity<parts<std::uint64_t>>()); break;
   }
   a.data = copy.get();
   a.owner = copy;

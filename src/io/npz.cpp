@@ -19,17 +19,18 @@ namespace {
 // Little-endian fields of a record, which must be there as a whole.
 class record {
  public:
-  record(std::span<const std::byte> file, std::uint64_t at, std::size_t size,
+  record(std::span<const std::byte> file, std::uint64_t offset, std::size_t size,
          std::string_view mark) {
-    if (at > file.size() || file.size() - at < size || !as_text(file.subspan(at)).starts_with(mark))
-      bad("zip archive", fmt::format("damaged or truncated at byte {}", at));
-    rest_ = file.subspan(at);
+    if (offset > file.size() || file.size() - offset < size ||
+        !as_text(file.subspan(offset)).starts_with(mark))
+      bad("zip archive", fmt::format("damaged or truncated at byte {}", offset));
+    rest_ = file.subspan(offset);
     size_ = size;
   }
-  std::uint64_t number(std::size_t at, int bytes) const {
+  std::uint64_t number(std::size_t offset, int bytes) const {
     std::uint64_t n = 0;
     while (bytes-- > 0)
-      n = n << 8 | static_cast<std::uint64_t>(rest_[at + static_cast<std::size_t>(bytes)]);
+      n = n << 8 | static_cast<std::uint64_t>(rest_[offset + static_cast<std::size_t>(bytes)]);
     return n;
   }
   // What follows the record.
@@ -46,7 +47,7 @@ class record {
 
 struct entry {
   std::string name;
-  std::uint64_t method, flags, crc, stored, size, at;
+  std::uint64_t method, flags, crc, stored, size, offset;
 };
 
 constexpr std::uint64_t in_zip64 = 0xffffffff;
@@ -57,22 +58,22 @@ std::pair<std::uint64_t, std::uint64_t> find_directory(std::span<const std::byte
   const auto tail = file.last(std::min(file.size(), end_size + longest_comment));
   const auto found = as_text(tail).rfind("PK\5\6");
   if (found == std::string_view::npos) bad("zip archive", "no directory at its end: truncated?");
-  const std::uint64_t at = file.size() - tail.size() + found;
-  const record end(file, at, end_size, "PK\5\6");
+  const std::uint64_t offset = file.size() - tail.size() + found;
+  const record end(file, offset, end_size, "PK\5\6");
   std::uint64_t entries = end.number(10, 2), directory = end.number(16, 4);
   if (entries != 0xffff && directory != in_zip64) return {directory, entries};
-  if (at < locator_size) bad("zip archive", "truncated");
-  const record locator(file, at - locator_size, locator_size, "PK\6\7");
+  if (offset < locator_size) bad("zip archive", "truncated");
+  const record locator(file, offset - locator_size, locator_size, "PK\6\7");
   const record end64(file, locator.number(8, 8), end64_size, "PK\6\6");
   return {end64.number(48, 8), end64.number(32, 8)};
 }
 
 std::vector<entry> read_directory(std::span<const std::byte> file) {
   constexpr std::size_t entry_size = 46;
-  auto [at, count] = find_directory(file);
+  auto [offset, count] = find_directory(file);
   std::vector<entry> entries;
   for (; count > 0; --count) {
-    const record r(file, at, entry_size, "PK\1\2");
+    const record r(file, offset, entry_size, "PK\1\2");
     const std::uint64_t name = r.number(28, 2), extra = r.number(30, 2), comment = r.number(32, 2);
     entry e{std::string(as_text(r.after(0, name))),
             r.number(10, 2),
@@ -87,22 +88,22 @@ std::vector<entry> read_directory(std::span<const std::byte> file) {
       auto body = head.after(0, head.number(2, 2));
       fields = fields.subspan(4 + body.size());
       if (head.number(0, 2) != 1) continue;
-      for (std::uint64_t* n : {&e.size, &e.stored, &e.at})
+      for (std::uint64_t* n : {&e.size, &e.stored, &e.offset})
         if (*n == in_zip64) {
           *n = record(body, 0, 8, "").number(0, 8);
           body = body.subspan(8);
         }
     }
     entries.push_back(std::move(e));
-    at += entry_size + name + extra + comment;
+    offset += entry_size + name + extra + comment;
   }
   return entries;
 }
 
-std::shared_ptr<std::byte[]> inflated(std::span<const std::byte> from, std::uint64_t size) {
+std::shared_ptr<std::byte[]> inflated(std::span<const std::byte> compressed, std::uint64_t size) {
   constexpr std::uint64_t largest_ratio = 1032;  // of deflate
-  if (size / largest_ratio > from.size()) bad("size", "more than its data can hold");
-  std::shared_ptr<std::byte[]> to(new std::byte[size]);
+  if (size / largest_ratio > compressed.size()) bad("size", "more than its data can hold");
+  std::shared_ptr<std::byte[]> bytes(new std::byte[size]);
   z_stream z{};
   if (::inflateInit2(&z, -MAX_WBITS) != Z_OK) throw std::bad_alloc();
   const auto piece = [](std::uint64_t left) {
@@ -111,9 +112,9 @@ std::shared_ptr<std::byte[]> inflated(std::span<const std::byte> from, std::uint
   std::uint64_t in = 0, out = 0;
   int state = Z_OK;
   while (state == Z_OK) {
-    z.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(from.data() + in));
-    z.next_out = reinterpret_cast<Bytef*>(to.get() + out);
-    z.avail_in = piece(from.size() - in);
+    z.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(compressed.data() + in));
+    z.next_out = reinterpret_cast<Bytef*>(bytes.get() + out);
+    z.avail_in = piece(compressed.size() - in);
     z.avail_out = piece(size - out);
     const uInt given = z.avail_in, room = z.avail_out;
     state = ::inflate(&z, Z_NO_FLUSH);
@@ -121,9 +122,9 @@ std::shared_ptr<std::byte[]> inflated(std::span<const std::byte> from, std::uint
     out += room - z.avail_out;
   }
   ::inflateEnd(&z);
-  if (state != Z_STREAM_END || in != from.size() || out != size)
+  if (state != Z_STREAM_END || in != compressed.size() || out != size)
     bad("data", "cannot be inflated to what the directory says");
-  return to;
+  return bytes;
 }
 
 array read_entry(std::span<const std::byte> file, const entry& e, std::optional<element_type> type,
@@ -134,19 +135,19 @@ array read_entry(std::span<const std::byte> file, const entry& e, std::optional<
   if (e.method != stored && e.method != deflated)
     bad("data",
         fmt::format("compressed by method {}; stored and deflated ones are read", e.method));
-  const record header(file, e.at, header_size, "PK\3\4");
+  const record header(file, e.offset, header_size, "PK\3\4");
   auto bytes = header.after(header.number(26, 2) + header.number(28, 2), e.stored);
-  std::shared_ptr<const void> of = owner;
+  std::shared_ptr<const void> bytes_owner = owner;
   if (e.method == deflated) {
     const auto copy = inflated(bytes, e.size);
     bytes = {copy.get(), e.size};
-    of = copy;
+    bytes_owner = copy;
   } else if (e.size != e.stored) {
     bad("size", "is not that of its data");
   }
   if (::crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()) != e.crc)
     bad("data", "damaged: its CRC-32 is not that of the directory");
-  return parse_npy(bytes, type, of);
+  return parse_npy(bytes, type, bytes_owner);
 }
 
 }  // namespace

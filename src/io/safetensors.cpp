@@ -43,7 +43,7 @@ class header_reader : public nlohmann::json_sax<nlohmann::json> {
         unknown_ = field == fields.end();
         if (!unknown_ &&
             std::exchange(seen_[static_cast<std::size_t>(field - fields.begin())], true))
-          bad(here(), "repeated field");
+          bad(location(), "repeated field");
         break;
       }
       default: break;  // of __metadata__, which nobody asks for
@@ -68,7 +68,7 @@ class header_reader : public nlohmann::json_sax<nlohmann::json> {
     if (where_ == in_unknown) return leave_unknown();
     for (std::size_t i = 0; where_ == in_tensor && i < fields.size(); ++i) {
       field_ = fields[i];
-      if (!seen_[i]) bad(here(), "missing");
+      if (!seen_[i]) bad(location(), "missing");
     }
     where_ = in_header;
     return true;
@@ -100,7 +100,7 @@ class header_reader : public nlohmann::json_sax<nlohmann::json> {
     if (field_ == "shape") {
       tensor.shape = numbers_;
     } else {
-      if (numbers_.size() != 2) bad(here(), fmt::format("{} numbers, not 2", numbers_.size()));
+      if (numbers_.size() != 2) bad(location(), fmt::format("{} numbers, not 2", numbers_.size()));
       tensor.begin = numbers_[0];
       tensor.end = numbers_[1];
     }
@@ -117,9 +117,9 @@ class header_reader : public nlohmann::json_sax<nlohmann::json> {
     return other("a number that is no 64-bit integer");
   }
   bool binary(binary_t&) override { return other("binary"); }
-  bool parse_error(std::size_t at, const std::string&,
+  bool parse_error(std::size_t offset, const std::string&,
                    const nlohmann::detail::exception&) override {
-    bad("header", fmt::format("not JSON at byte {}", at));
+    bad("header", fmt::format("not JSON at byte {}", offset));
   }
 
  private:
@@ -132,7 +132,7 @@ class header_reader : public nlohmann::json_sax<nlohmann::json> {
   bool has_metadata_ = false;
   std::vector<std::uint64_t> numbers_;
 
-  std::string here() const {
+  std::string location() const {
     if (where_ == outside) return "header";
     if (name_ == "__metadata__") return name_;
     const std::string tensor = "tensor " + in_quotes(name_);
@@ -151,7 +151,7 @@ class header_reader : public nlohmann::json_sax<nlohmann::json> {
   }
   bool other(std::string_view what) const { return of_unknown() ? true : (wrong(what), false); }
   [[noreturn]] void wrong(std::string_view what) const {
-    bad(here(), fmt::format("{} is out of place here", what));
+    bad(location(), fmt::format("{} is out of place here", what));
   }
 };
 
@@ -247,7 +247,7 @@ std::vector<array_place> parse_safetensors_head(std::span<const std::byte> head,
     }
     const auto count = element_count(shape, item_bytes(*type));
     if (!count) bad(field(*e, "shape"), "the tensor does not fit in 64 bits");
-    if (*count % 8 * type->of().bits % 8 != 0)
+    if (*count % 8 * type->properties().bits % 8 != 0)
       bad(field(*e, "shape"),
           fmt::format("{} elements of {} do not end with a byte", *count, name(*type)));
     if (const std::uint64_t bytes = bytes_of(*type, *count); bytes != last - first)

@@ -24,18 +24,18 @@ class index_reader : public nlohmann::json_sax<nlohmann::json> {
       if (in_map_ && std::exchange(has_map, true)) bad("weight_map", "stands there twice");
     } else if (in_map_) {
       tensor_ = key;
-      if (!tensors_.insert(key).second) bad(here(), "stands there twice");
+      if (!tensors_.insert(key).second) bad(location(), "stands there twice");
     }
     return true;
   }
   bool string(string_t& text) override {
     if (depth_ != 2 || !in_map_) return value();
-    if (text.empty() || text.find('\0') != text.npos) bad(here(), "is no file's name");
+    if (text.empty() || text.find('\0') != text.npos) bad(location(), "is no file's name");
     files[text].push_back(tensor_);
     return true;
   }
   bool start_object(std::size_t) override {
-    if (depth_ > 1 && in_map_) bad(here(), "is no file's name");
+    if (depth_ > 1 && in_map_) bad(location(), "is no file's name");
     ++depth_;
     return true;
   }
@@ -55,9 +55,9 @@ class index_reader : public nlohmann::json_sax<nlohmann::json> {
   bool number_unsigned(number_unsigned_t) override { return value(); }
   bool number_float(number_float_t, const string_t&) override { return value(); }
   bool binary(binary_t&) override { return value(); }
-  bool parse_error(std::size_t at, const std::string&,
+  bool parse_error(std::size_t offset, const std::string&,
                    const nlohmann::detail::exception&) override {
-    bad("index", fmt::format("not JSON at byte {}", at));
+    bad("index", fmt::format("not JSON at byte {}", offset));
   }
 
  private:
@@ -66,10 +66,11 @@ class index_reader : public nlohmann::json_sax<nlohmann::json> {
   std::string tensor_;
   std::set<std::string> tensors_;
 
-  std::string here() const { return "weight_map " + in_quotes(tensor_); }
+  std::string location() const { return "weight_map " + in_quotes(tensor_); }
   bool value() const {
     if (depth_ == 0) bad("index", "is no JSON object");
-    if (in_map_) depth_ == 1 ? bad("weight_map", "is no object") : bad(here(), "is no file's name");
+    if (in_map_)
+      depth_ == 1 ? bad("weight_map", "is no object") : bad(location(), "is no file's name");
     return true;
   }
 };

@@ -143,10 +143,10 @@ std::optional<std::uint64_t> stream::bytes() const {
 }
 
 // As much as there is.
-std::size_t stream::read_at(std::uint64_t at, std::span<std::byte> to) {
+std::size_t stream::read_at(std::uint64_t offset, std::span<std::byte> buffer) {
   std::size_t n = 0;
   const auto more = [&](auto call) {
-    while (n < to.size()) {
+    while (n < buffer.size()) {
       const ssize_t got = call();
       if (got == 0) break;
       if (got > 0)
@@ -156,28 +156,31 @@ std::size_t stream::read_at(std::uint64_t at, std::span<std::byte> to) {
     }
   };
   if (size_) {
-    more([&] { return ::pread(fd_, to.data() + n, to.size() - n, static_cast<off_t>(at + n)); });
+    more([&] {
+      return ::pread(fd_, buffer.data() + n, buffer.size() - n, static_cast<off_t>(offset + n));
+    });
     return n;
   }
-  if (at < start_.size()) {
-    n = std::min<std::size_t>(to.size(), start_.size() - at);
-    std::memcpy(to.data(), start_.data() + at, n);
+  if (offset < start_.size()) {
+    n = std::min<std::size_t>(buffer.size(), start_.size() - offset);
+    std::memcpy(buffer.data(), start_.data() + offset, n);
   }
-  if (n < to.size() && at + n < at_)
+  if (n < buffer.size() && offset + n < position_)
     bad("order",
         "the data of this array are past; from a pipe, arrays come in the order of the file");
-  while (n == 0 && at_ < at) {  // what nobody wants
+  while (n == 0 && position_ < offset) {  // what nobody wants
     std::byte nothing[4096];
-    const ssize_t got = ::read(fd_, nothing, std::min<std::uint64_t>(sizeof nothing, at - at_));
+    const ssize_t got =
+        ::read(fd_, nothing, std::min<std::uint64_t>(sizeof nothing, offset - position_));
     if (got == 0) return 0;
     if (got > 0)
-      at_ += static_cast<std::uint64_t>(got);
+      position_ += static_cast<std::uint64_t>(got);
     else if (errno != EINTR)
       bad_file(errno);
   }
   const std::size_t before = n;
-  more([&] { return ::read(fd_, to.data() + n, to.size() - n); });
-  at_ += n - before;
+  more([&] { return ::read(fd_, buffer.data() + n, buffer.size() - n); });
+  position_ += n - before;
   return n;
 }
 
@@ -188,15 +191,15 @@ std::vector<std::byte> stream::following() {
   return bytes;
 }
 
-std::size_t stream::read(std::size_t k, std::span<std::byte> to) {
+std::size_t stream::read(std::size_t k, std::span<std::byte> buffer) {
   return with_name([&]() -> std::size_t {
     array_place& a = arrays_[k];
     const std::size_t size = size_of(arithmetic(a.type));
     const std::uint64_t begin = a.begin + done_[k] * size;
-    std::uint64_t most = to.size() / size;
+    std::uint64_t most = buffer.size() / size;
     if (end_) most = std::min(most, a.count - done_[k]);
     if (most == 0) return 0;
-    const std::size_t got = read_at(begin, to.first(most * size));
+    const std::size_t got = read_at(begin, buffer.first(most * size));
     if (!end_ && got < most * size) {
       a.count = raw_count(begin + got, a.type);
       a.shape = {a.count};
@@ -205,8 +208,8 @@ std::size_t stream::read(std::size_t k, std::span<std::byte> to) {
                       ? "became shorter while it was read"
                       : fmt::format("ends after {} bytes, in the middle of the data", begin + got));
     }
-    if (a.swapped) swap_elements(to.first(got), size);
-    if (is_bool(a.type)) make_truths(to.first(got));
+    if (a.swapped) swap_elements(buffer.first(got), size);
+    if (is_bool(a.type)) make_truths(buffer.first(got));
     done_[k] += got / size;
     return got / size;
   });
@@ -220,8 +223,8 @@ void stream::check_end() {
       if (is_npy_) refuse_second_npy(more);
       if (!more.empty())
         bad("size", fmt::format("more than the {} bytes that its head says", *end_));
-      if (at_ < *end_)
-        bad("file", fmt::format("ends after {} bytes, in the middle of the data", at_));
+      if (position_ < *end_)
+        bad("file", fmt::format("ends after {} bytes, in the middle of the data", position_));
       return;
     }
     struct stat info;

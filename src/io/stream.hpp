@@ -32,7 +32,7 @@ class stream {
   /// numbers_of has them: as many as there are left, and as `to` has room for. What a raw array
   /// from a pipe is like is known when it has ended, by its shape and count. From a pipe arrays
   /// come one after the other. Errors as "FILE: FIELD: what is wrong".
-  std::size_t read(std::size_t k, std::span<std::byte> to);
+  std::size_t read(std::size_t k, std::span<std::byte> buffer);
 
   /// To be called at the end. Throws where something follows, or the file became shorter.
   void check_end();
@@ -41,7 +41,7 @@ class stream {
   void open();
   void read_head(const read_options& options);
   std::vector<std::byte> head(std::uint64_t size);
-  std::size_t read_at(std::uint64_t at, std::span<std::byte> to);
+  std::size_t read_at(std::uint64_t offset, std::span<std::byte> buffer);
   std::vector<std::byte> following();
   template <class F>
   auto with_name(F f);
@@ -50,7 +50,7 @@ class stream {
   int fd_ = -1;
   std::optional<std::uint64_t> size_;  // of a regular file
   std::vector<std::byte> start_;       // of a pipe, what was read to tell its format
-  std::uint64_t at_ = 0;               // of a pipe, where it is
+  std::uint64_t position_ = 0;         // of a pipe, where it is
   std::vector<array_place> arrays_;
   std::vector<std::uint64_t> done_;   // elements of each array
   std::optional<std::uint64_t> end_;  // nothing: that is raw, from a pipe

@@ -77,7 +77,7 @@ int main() {
       use_accumulators<T>();
     });
   for (const auto& m : all_methods)
-    if (m.ordering != ordering::any)
+    if (m.ordering != ordering::independent)
       visit(m.id, []<class M>(std::type_identity<M>) {
         use_method<M, float>();
         use_method<M, double>();

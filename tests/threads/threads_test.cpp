@@ -28,13 +28,13 @@ std::vector<std::string> all_results(int threads) {
       v[i] = 1.0f / static_cast<float>(i * 40503 % 65537 + 1);
     return v;
   }());
-  const cpu::options how{.threads = threads};
+  const cpu::options opts{.threads = threads};
   const auto [sum, exact, distinct] =
-      reduce(how, x, ops::sum, ops::sum.by<method_id::exact>(), ops::count_distinct);
-  const auto rows = reduce(how, row_major(x, {1024, 512}), axes{1}, ops::sum);
-  const auto columns = reduce(how, row_major(x, {1024, 512}), axes{0}, ops::var);
+      reduce(opts, x, ops::sum, ops::sum.by<method_id::exact>(), ops::count_distinct);
+  const auto rows = reduce(opts, row_major(x, {1024, 512}), axes{1}, ops::sum);
+  const auto columns = reduce(opts, row_major(x, {1024, 512}), axes{0}, ops::var);
   std::vector<std::string> all{std::to_string(distinct),
-                               to_hex(cpu::sum(x, method_id::kahan, how))};
+                               to_hex(cpu::sum(x, method_id::kahan, opts))};
   for (const float r : {sum, exact, rows[1023], columns[511]})
     all.push_back(to_hex(load_scalar(dtype::f32, &r)));
   return all;

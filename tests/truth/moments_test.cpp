@@ -261,7 +261,7 @@ TEST_CASE("moments: merges of more elements than anyone has", "[truth][ops]") {
   }
   CHECK(op::var_fold::finish<double>(
             op::wide_moments<double, 2>{0, 0, static_cast<double>(big - 1), 0, 1},
-            fold::finishing{big, 1}) == 1);
+            fold::finish_parameters{big, 1}) == 1);
 }
 
 TEST_CASE("count_distinct: of any bits, NaNs of both signs among them", "[truth][ops]") {

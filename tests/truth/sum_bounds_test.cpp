@@ -19,7 +19,7 @@ inline count add(count a, count b) {
   if (b.additions < 0) return a;
   return {std::max(a.additions, b.additions) + 1};
 }
-inline count add_too(count a, count b) { return add(a, b); }
+inline count add_alternate(count a, count b) { return add(a, b); }
 template <class>
 struct sum_and_error {
   count sum, error;
@@ -98,7 +98,8 @@ TEST_CASE("bounds: the depths are those of the order", "[truth][bounds]") {
     CAPTURE(n);
     for (const auto& m : all_methods) {
       CAPTURE(m.name);
-      const bool any_order = m.ordering == ordering::any;  // of integers, which lose nothing
+      const bool any_order =
+          m.ordering == ordering::independent;  // of integers, which lose nothing
       CHECK(addition_depth(m.id, n) == (any_order ? 0 : find_longest_path(m.id, n).met.size()));
     }
     // From the arithmetic itself: the depth of kahan's sums, and of its errors.

@@ -12,26 +12,26 @@
 template <class F>
 inline constexpr bool is_plain_sum = false;
 template <class M>
-inline constexpr bool is_plain_sum<fold::additive<M, fold::itself>> = true;
+inline constexpr bool is_plain_sum<fold::additive<M, fold::identity>> = true;
 
 // Arithmetic so short that only loads one behind the other keep the memory busy: in AVX-512's
 // registers, as in smaller ones it takes a tenth longer in cache.
 template <class F>
-inline constexpr bool loads_in_turn = false;
+inline constexpr bool loads_in_order = false;
 template <class M>
-inline constexpr bool loads_in_turn<fold::additive<M, fold::itself>> = !M::compensated;
+inline constexpr bool loads_in_order<fold::additive<M, fold::identity>> = !M::compensated;
 
 /// Elements T in memory, at any alignment, widened to A, as fold F takes them: where a leaf begins,
 /// and its place in the run. Any other source has the same members, and value for what a fold
 /// takes.
 template <class F, class T, class A>
-struct stored {
+struct array_elements {
   using accumulator = A;
   const T *x, *y;  // y where there are two inputs
   order::index first;
 
-  BITFOLD_INLINE stored ahead(int elements) const {
-    return {x + elements, F::takes == fold::input::two ? y + elements : y,
+  BITFOLD_INLINE array_elements ahead(int elements) const {
+    return {x + elements, F::element == fold::element_kind::pair ? y + elements : y,
             first + static_cast<order::index>(elements)};
   }
   /// As many neighbouring elements as a vector has, from element i of the leaf on.
@@ -40,15 +40,15 @@ struct stored {
   }
   /// Element i of the leaf.
   auto element(int i) const {
-    const auto get = [i](const T* from) {
+    const auto get = [i](const T* array) {
       T e;
-      std::memcpy(&e, from + i, sizeof e);
+      std::memcpy(&e, array + i, sizeof e);
       return bitfold::arith::widen<A>(e);
     };
-    if constexpr (F::takes == fold::input::two)
+    if constexpr (F::element == fold::element_kind::pair)
       return fold::pair_of<A>{get(x), get(y)};
-    else if constexpr (F::takes == fold::input::placed)
-      return fold::placed_at<A, std::int64_t>{get(x), static_cast<std::int64_t>(first) + i};
+    else if constexpr (F::element == fold::element_kind::indexed)
+      return fold::indexed_element<A, std::int64_t>{get(x), static_cast<std::int64_t>(first) + i};
     else
       return get(x);
   }
@@ -61,23 +61,23 @@ struct stored {
   template <class Load>
   BITFOLD_INLINE auto taken(int i, Load load) const {
     const simd::vec<A> v = load(x + i);
-    if constexpr (F::takes == fold::input::two)
+    if constexpr (F::element == fold::element_kind::pair)
       return fold::pair_of<simd::vec<A>>{v, load(y + i)};
-    else if constexpr (F::takes == fold::input::placed)
-      return fold::placed_at<simd::vec<A>, decltype(simd::places<A>(0))>{
-          v, simd::places<A>(first + static_cast<order::index>(i))};
+    else if constexpr (F::element == fold::element_kind::indexed)
+      return fold::indexed_element<simd::vec<A>, decltype(simd::indices_from<A>(0))>{
+          v, simd::indices_from<A>(first + static_cast<order::index>(i))};
     else
       return v;
   }
   /// `count` elements from element i on, less than a row, where they may be over-read.
   struct row {
     T x[order::lanes] = {}, y[order::lanes] = {};
-    stored at(order::index place) const { return {x, y, place}; }
+    array_elements elements(order::index index) const { return {x, y, index}; }
   };
   row copy(int i, int count) const {
     row r;
     std::memcpy(r.x, x + i, static_cast<std::size_t>(count) * sizeof(T));
-    if constexpr (F::takes == fold::input::two)
+    if constexpr (F::element == fold::element_kind::pair)
       std::memcpy(r.y, y + i, static_cast<std::size_t>(count) * sizeof(T));
     return r;
   }
@@ -94,27 +94,27 @@ struct engine {
   static constexpr int columns = order::lanes / width;  // vectors in a row of lanes
   static_assert(columns * width == order::lanes);
 
-  // [a0 . a1, a2 . a3, ..., b0 . b1, ...]; each of these is the state of `each` elements.
-  BITFOLD_INLINE static state merge_pairs(state a, state b, index each) {
+  // [a0 . a1, a2 . a3, ..., b0 . b1, ...]; each of these is the state of `elements_each` elements.
+  BITFOLD_INLINE static state merge_pairs(state a, state b, index elements_each) {
     return F::merge(
         state::zip([](auto x, auto y) BITFOLD_LAMBDA { return simd::even(x, y); }, a, b),
         state::zip([](auto x, auto y) BITFOLD_LAMBDA { return simd::odd(x, y); }, a, b),
-        bitfold::fold::counts{each, each});
+        bitfold::fold::counts{elements_each, elements_each});
   }
 
-  // All lanes of s, of `each` elements each, folded into one.
-  BITFOLD_INLINE static auto fold_lanes(state s, index each) {
-    for (int w = width; w > 1; w /= 2, each *= 2) s = merge_pairs(s, s, each);
+  // All lanes of s, of `elements_each` elements, folded into one.
+  BITFOLD_INLINE static auto fold_lanes(state s, index elements_each) {
+    for (int w = width; w > 1; w /= 2, elements_each *= 2) s = merge_pairs(s, s, elements_each);
     return s.map([](auto x) BITFOLD_LAMBDA { return simd::first(x); });
   }
 
-  // Adjacent pairs, as order::fold_in_place, of vectors whose elements have `each` elements.
+  // Adjacent pairs, as order::fold_in_place, of vectors whose lanes have `elements_each` elements.
   template <int Count>
-  BITFOLD_INLINE static void fold_vectors(state (&v)[Count], index each) {
+  BITFOLD_INLINE static void fold_vectors(state (&v)[Count], index elements_each) {
     BITFOLD_UNROLL
     for (int step = 1; step < Count; step *= 2) BITFOLD_UNROLL
     for (int left = 0; left + step < Count; left += 2 * step)
-      v[left] = merge_pairs(v[left], v[left + step], each * static_cast<index>(step));
+      v[left] = merge_pairs(v[left], v[left + step], elements_each * static_cast<index>(step));
   }
 
   BITFOLD_LEAF static state full_leaf(Source p) {
@@ -122,17 +122,17 @@ struct engine {
       return short_leaf_by_lanes(p, order::leaf);  // as good, and far less to compile
     } else {
       // Columns side by side: enough to hide an addition's latency, few enough for the registers.
-      constexpr int beside = columns < 8 ? columns : 8;
-      state v[columns / beside];
+      constexpr int columns_at_once = columns < 8 ? columns : 8;
+      state v[columns / columns_at_once];
       BITFOLD_UNROLL_VECTORS
-      for (int g = 0; g < columns / beside; ++g) {
-        state lane[beside];
+      for (int g = 0; g < columns / columns_at_once; ++g) {
+        state lane[columns_at_once];
         F::lane_order::template fold<F, order::rows>(
             order::rows,
             [=](int r, int l) BITFOLD_LAMBDA {
-              const auto x = p.elements(r * order::lanes + (g * beside + l) * width);
-              if constexpr (loads_in_turn<F> && sizeof(V) == 64)
-                return simd::in_turn(x);
+              const auto x = p.elements(r * order::lanes + (g * columns_at_once + l) * width);
+              if constexpr (loads_in_order<F> && sizeof(V) == 64)
+                return simd::in_order(x);
               else
                 return x;
             },
@@ -140,7 +140,7 @@ struct engine {
         fold_vectors(lane, order::rows);
         v[g] = lane[0];
       }
-      fold_vectors(v, order::rows * beside);
+      fold_vectors(v, order::rows * columns_at_once);
       return v[0];
     }
   }
@@ -149,17 +149,18 @@ struct engine {
   static scalar_state short_leaf_by_lanes(Source p, int size) {
     const int count = order::lane_count(size);
     scalar_state v[order::lanes];
-    index each[order::lanes];
+    index elements_each[order::lanes];
     for (int l = 0; l < count; ++l) {
       const int rows = order::lane_size(size, l);
       v[l] = method::fold_lane<F, order::rows>(
           rows, [=](int r) { return p.element(r * order::lanes + l); });
-      each[l] = static_cast<index>(rows);
+      elements_each[l] = static_cast<index>(rows);
     }
     for (int step = 1; step < count; step *= 2)
       for (int l = 0; l + step < count; l += 2 * step) {
-        v[l] = F::merge(v[l], v[l + step], bitfold::fold::counts{each[l], each[l + step]});
-        each[l] += each[l + step];
+        v[l] = F::merge(v[l], v[l + step],
+                        bitfold::fold::counts{elements_each[l], elements_each[l + step]});
+        elements_each[l] += elements_each[l + step];
       }
     return v[0];
   }
@@ -174,7 +175,7 @@ struct engine {
   static auto short_leaf(Source p, int size) {
     const int rows = size / order::lanes, rest = size % order::lanes;
     if constexpr (!short_in_vectors()) {
-      return F::template settle<A>(short_leaf_by_lanes(p, size), 0);
+      return F::template rebase<A>(short_leaf_by_lanes(p, size), 0);
     } else if constexpr (is_plain_sum<F>) {
       if (size <= 8) return short_leaf_by_lanes(p, size);
       // The zero that changes no sum stands for what is missing: only in the signs of zeros among
@@ -182,15 +183,15 @@ struct engine {
       state v[columns];
       for (int c = 0; c < columns; ++c)
         v[c] = method::fold_lane<F, order::rows>(rows + (rest > 0), [&](int r) BITFOLD_LAMBDA {
-          const int at = r * order::lanes + c * width, left = size - at;
-          return left >= width ? p.elements(at) : p.first_elements(at, left);
+          const int i = r * order::lanes + c * width, left = size - i;
+          return left >= width ? p.elements(i) : p.first_elements(i, left);
         });
       fold_vectors(v, 0);
       return fold_lanes(v[0], 0);
     } else {
       if (size < order::lanes) return short_leaf_by_lanes(p, size);
       const auto copy = p.copy(rows * order::lanes, rest);
-      const Source last = copy.at(p.first + static_cast<index>(rows * order::lanes));
+      const Source last = copy.elements(p.first + static_cast<index>(rows * order::lanes));
       state v[columns];
       for (int c = 0; c < columns; ++c) {
         const auto row = [&](int r) BITFOLD_LAMBDA {
@@ -217,53 +218,54 @@ struct engine {
 
   // Leaves folded at once, before any counter. Larger states are merged as fast one by one, and
   // code for four is four times as long.
-  static constexpr int group = is_plain_sum<F> || sizeof(state) == sizeof(V) ? 4 : 1;
-  static constexpr index of_group = group * order::leaf / width, of_leaf = order::leaf / width;
-  BITFOLD_INLINE static state fold_group(Source p) {
-    state v[group];
+  static constexpr int leaves_at_once = is_plain_sum<F> || sizeof(state) == sizeof(V) ? 4 : 1;
+  static constexpr index leaves_lane_size = leaves_at_once * order::leaf / width,
+                         leaf_lane_size = order::leaf / width;
+  BITFOLD_INLINE static state fold_leaves(Source p) {
+    state v[leaves_at_once];
     BITFOLD_UNROLL_VECTORS
-    for (int i = 0; i < group; ++i) v[i] = full_leaf(p.ahead(i * order::leaf));
-    fold_vectors(v, of_leaf);
+    for (int i = 0; i < leaves_at_once; ++i) v[i] = full_leaf(p.ahead(i * order::leaf));
+    fold_vectors(v, leaf_lane_size);
     return v[0];
   }
 
   // A binary counter: entry k is a complete subtree, larger than all entries after it.
   struct counter {
     state pending[32];
-    index each[32];  // the elements in each lane of those
+    index lane_elements[32];  // the elements in each lane of those
     int depth = 0;
-    // One more subtree, after `before` of the same size.
-    BITFOLD_INLINE void push(state s, index before, index lane) {
-      for (; before & 1; before >>= 1, lane *= 2) s = merge_pairs(pending[--depth], s, lane);
-      each[depth] = lane;
+    // One more subtree, after `pushed` of the same size.
+    BITFOLD_INLINE void push(state s, index pushed, index lane) {
+      for (; pushed & 1; pushed >>= 1, lane *= 2) s = merge_pairs(pending[--depth], s, lane);
+      lane_elements[depth] = lane;
       pending[depth++] = s;
     }
   };
 
   /// `leaves` full leaves from p on and a short one of `tail` elements (at least one element in
-  /// all) into one settled state; places are counted from `first`, where p is.
+  /// all) into one partial; places are counted from `first`, where p is.
   static auto run(Source p, index leaves, int tail, index first) {
-    if (leaves == 0) return F::template settle<A>(short_leaf(p, tail), first);
+    if (leaves == 0) return F::template rebase<A>(short_leaf(p, tail), first);
     counter c;
-    for (index l = 0; l < leaves / group; ++l, p = p.ahead(group * order::leaf))
-      c.push(fold_group(p), l, of_group);
+    for (index l = 0; l < leaves / leaves_at_once; ++l, p = p.ahead(leaves_at_once * order::leaf))
+      c.push(fold_leaves(p), l, leaves_lane_size);
     // Leaves left over: their subtrees are smaller than any in the counter, so count anew above it.
-    for (index l = 0; l < leaves % group; ++l, p = p.ahead(order::leaf))
-      c.push(full_leaf(p), l, of_leaf);
+    for (index l = 0; l < leaves % leaves_at_once; ++l, p = p.ahead(order::leaf))
+      c.push(full_leaf(p), l, leaf_lane_size);
 
-    using settled = decltype(F::template settle<A>(fold_lanes(c.pending[0], 1), first));
-    bool have = tail > 0;
-    settled total;
+    using partial = decltype(F::template rebase<A>(fold_lanes(c.pending[0], 1), first));
+    bool has_total = tail > 0;
+    partial total;
     index n = static_cast<index>(tail);
-    if (have) total = F::template settle<A>(short_leaf(p, tail), first);
+    if (has_total) total = F::template rebase<A>(short_leaf(p, tail), first);
     while (c.depth > 0) {
       --c.depth;
-      const settled s =
-          F::template settle<A>(fold_lanes(c.pending[c.depth], c.each[c.depth]), first);
-      const index here = c.each[c.depth] * width;
-      total = have ? F::merge(s, total, bitfold::fold::counts{here, n}) : s;
-      n += here;
-      have = true;
+      const partial s =
+          F::template rebase<A>(fold_lanes(c.pending[c.depth], c.lane_elements[c.depth]), first);
+      const index count = c.lane_elements[c.depth] * width;
+      total = has_total ? F::merge(s, total, bitfold::fold::counts{count, n}) : s;
+      n += count;
+      has_total = true;
     }
     return total;
   }

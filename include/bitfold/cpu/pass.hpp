@@ -26,20 +26,21 @@ struct own_fold {
 /// What is reduced, and how.
 struct pass {
   std::size_t n = 0;
-  std::size_t element = 0;  ///< bytes that are read for an element, of all inputs together
-  std::span<const reduction> all;
-  /// The inputs of `all`, as stored (y is null where they take one);
+  std::size_t element_bytes = 0;  ///< bytes that are read for an element, of all inputs together
+  std::span<const reduction> reductions;
+  /// The inputs of `reductions`, as stored (y is null where they take one);
   const void *x = nullptr, *y = nullptr;
   /// or, if there is this function, made run by run: elements first to first + n, written to x and
   /// y (the latter only where it makes two).
-  void (*make)(const void* source, order::index first, std::size_t n, void* x, void* y) = nullptr;
+  void (*generate)(const void* source, order::index first, std::size_t n, void* x,
+                   void* y) = nullptr;
   const void* source = nullptr;
-  bool makes_two = false;
-  std::span<const own_fold> own;
+  bool generates_pairs = false;
+  std::span<const own_fold> own_folds;
 };
 
-/// Results of `all` go to `out`, those of `own` to where they say. Errors as in reduce(); no
-/// elements are an error here if there is a fold of the caller's own.
-void reduce(const pass& p, std::span<scalar> out, const options& how = {});
+/// Results of `reductions` go to `out`, those of `own_folds` to where they say. Errors as in
+/// reduce(); no elements are an error here if there is a fold of the caller's own.
+void reduce(const pass& p, std::span<scalar> out, const options& opts = {});
 
 }  // namespace bitfold::cpu

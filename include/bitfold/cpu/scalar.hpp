@@ -27,11 +27,11 @@ A load(const T* p) {
   return bitfold::arith::widen<A>(x);
 }
 template <class A>
-A in_turn(A x) {
+A in_order(A x) {
   return x;
 }
 template <class A>
-std::int64_t places(order::index i) {
+std::int64_t indices_from(order::index i) {
   return static_cast<std::int64_t>(i);
 }
 template <class A>

@@ -303,7 +303,7 @@ struct engine {
   // Places are counted from the start of the tile, or leaf.
   using local = decltype(method::fold_lane<F, order::rows>(1, any_element{}));
   /// What is kept of a tile and of all that is larger.
-  using state = fold::settled<F, A>;
+  using state = fold::partial<F, A>;
 
   // A thread's part of a full tile, as stored.
   using raw = typename Source::raw;
@@ -459,7 +459,7 @@ __global__ void __launch_bounds__(max_threads)
     const auto load = [&](int k) { return E::template load_tile<How>(from.ahead(k * E::tile)); };
     const auto keep = [&](int k, typename E::local s) {
       if (t == 0)
-        states[k] = F::template settle<A>(s, before + first + static_cast<index>(k) * E::tile);
+        states[k] = F::template rebase<A>(s, before + first + static_cast<index>(k) * E::tile);
     };
     if constexpr (!Source::small) {  // two tiles would not fit in the registers
       for (int k = w; k < full; k += warps) keep(k, E::fold_tile(load(k)));
@@ -507,7 +507,7 @@ __global__ void __launch_bounds__(max_threads)
   const int count = (here + order::leaf - 1) / order::leaf, begin = first + w * order::leaf;
   S s;
   if (Alone || w < count)
-    s = F::template settle<A>(E::fold_leaf(Source::at(data, begin), 0, min(n - begin, order::leaf)),
+    s = F::template rebase<A>(E::fold_leaf(Source::at(data, begin), 0, min(n - begin, order::leaf)),
                               before + begin);
   if (count > 1) {
     if (t == 0) states[w] = s;
@@ -557,7 +557,7 @@ template <class F, class A, class Result>
 __global__ void __launch_bounds__(max_threads)
     fold_nodes(const void* nodes, int count, index span, index n,
                const __grid_constant__ Result how) {
-  using S = fold::settled<F, A>;
+  using S = fold::partial<F, A>;
 #if __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();
 #endif

@@ -61,9 +61,9 @@ struct halves<F, A> {
 /// The fold F of elements widened to A (void: as they are), given with their places.
 template <class F, class A>
 struct taking : halves<F, A> {
-  using base = taking;
+  using accumulation = taking;
   static constexpr auto ordering = F::ordering;
-  static constexpr fold::input takes = fold::input::one;
+  static constexpr fold::element_kind element = fold::element_kind::single;
   static constexpr bool counted = F::counted;
   using lane_order = typename F::lane_order;
   template <class>
@@ -73,10 +73,10 @@ struct taking : halves<F, A> {
   BITFOLD_HD static auto taken(const X& e) {
     if constexpr (std::is_void_v<A>) {
       return e.x;
-    } else if constexpr (F::takes == fold::input::two) {
+    } else if constexpr (F::element == fold::element_kind::pair) {
       return fold::pair_of<A>{static_cast<A>(e.x.x), static_cast<A>(e.x.y)};
-    } else if constexpr (F::takes == fold::input::placed) {
-      return fold::placed_at<A, std::int32_t>{static_cast<A>(e.x), e.at};
+    } else if constexpr (F::element == fold::element_kind::indexed) {
+      return fold::indexed_element<A, std::int32_t>{static_cast<A>(e.x), e.at};
     } else {
       return static_cast<A>(e.x);
     }
@@ -98,8 +98,8 @@ struct taking : halves<F, A> {
     return F::merge(a, b, n);
   }
   template <class, class S>
-  BITFOLD_HD static auto settle(const S& s, index first) {
-    return F::template settle<A>(s, first);
+  BITFOLD_HD static auto rebase(const S& s, index first) {
+    return F::template rebase<A>(s, first);
   }
 };
 
@@ -118,16 +118,16 @@ struct part<operation<Op, M, Acc, Out>, Source> {
   using T = bitfold::detail::element_seen<Source>;
   using A = accumulator_of<Op, T, Acc>;
   using whole = typename folds_of<Op>::template fold<
-      method::of<std::is_integral_v<A> || M == method_id::exact ? method_id::tree : M>,
+      method::type_of<std::is_integral_v<A> || M == method_id::exact ? method_id::tree : M>,
       std::conditional_t<std::is_same_v<A, double> && !std::is_same_v<T, double>, float, A>>;
   static_assert(whole::ordering == ordering::canonical && M != method_id::exact,
                 "bitfold: method exact and count_distinct go by cuda::reduce of a reduction, "
                 "sequential runs on the CPU only");
-  using fold = taking<typename whole::base, A>;
+  using fold = taking<typename whole::accumulation, A>;
   template <class S>
   BITFOLD_HD static auto result(const operation<Op, M, Acc, Out>& op, const S& s, index n) {
     return whole::template finish<typename operation<Op, M, Acc, Out>::template output<T>>(
-        s, bitfold::fold::finishing{n, op.subtracted});
+        s, bitfold::fold::finish_parameters{n, op.subtracted});
   }
 };
 
@@ -191,7 +191,7 @@ struct with_place {
   }
   template <class X>
   BITFOLD_HD static auto made(X x, int place) {
-    return fold::placed_at<X, std::int32_t>{x, place};
+    return fold::indexed_element<X, std::int32_t>{x, place};
   }
 };
 struct pairs_with_place : with_place {
@@ -309,7 +309,7 @@ class one_pass {
       : from_(from), shape_(shape), ops_(op...) {
     const auto check = []<class O>(const O& o) {
       if constexpr (bitfold::detail::is_built_in<O>)
-        (void)o.template of<bitfold::detail::element_seen<Source>>();
+        (void)o.template reduction_of<bitfold::detail::element_seen<Source>>();
     };
     (check(op), ...);
   }
@@ -375,8 +375,8 @@ class one_pass {
   using folds = typename own::distinct<own::list<>, typename own::part<Op, Source>::fold...>::type;
   using fold_all = typename own::joint<folds>::type;
   using read = own::reading<Source>;
-  using state = fold::settled<fold_all, double>;
-  static_assert(sizeof(state) <= fold::most_state_bytes,
+  using state = fold::partial<fold_all, double>;
+  static_assert(sizeof(state) <= fold::max_state_bytes,
                 "bitfold: the states of this pass have more than 256 bytes");
 
   plan plan_of() const {

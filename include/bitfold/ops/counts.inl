@@ -2,14 +2,14 @@
 
 struct not_zero {
   template <class V>
-  BITFOLD_INLINE static auto of(V x) {
+  BITFOLD_INLINE static auto apply(V x) {
     return arith::opposite(arith::equal(x, arith::constant(x, 0)));
   }
 };
 
 struct any_fold : fold::counting<not_zero> {
   template <class Out, class S>
-  BITFOLD_INLINE static Out finish(S s, finishing) {
+  BITFOLD_INLINE static Out finish(S s, finish_parameters) {
     return s.value != 0;
   }
 };
@@ -20,8 +20,8 @@ struct any_op {
 
 struct all_fold : fold::counting<not_zero> {
   template <class Out, class S>
-  BITFOLD_INLINE static Out finish(S s, finishing how) {
-    return static_cast<order::index>(s.value) == how.n;
+  BITFOLD_INLINE static Out finish(S s, finish_parameters parameters) {
+    return static_cast<order::index>(s.value) == parameters.n;
   }
 };
 struct all_op {
@@ -31,7 +31,7 @@ struct all_op {
 
 struct count_nonzero_fold : fold::counting<not_zero> {
   template <class Out, class S>
-  BITFOLD_INLINE static Out finish(S s, finishing) {
+  BITFOLD_INLINE static Out finish(S s, finish_parameters) {
     return s.value;
   }
 };
@@ -42,9 +42,9 @@ struct count_nonzero_op {
 
 /// How many keys (arith::key_of) there are.
 struct distinct {
-  using base = distinct;
+  using accumulation = distinct;
   static constexpr auto ordering = bitfold::ordering::sorted;
-  static constexpr input takes = input::one;
+  static constexpr element_kind element = element_kind::single;
 };
 struct count_distinct_op {
   template <class M, class T>

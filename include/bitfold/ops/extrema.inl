@@ -3,29 +3,29 @@
 // IEEE 754-2019 minimum and maximum, and minimumNumber and maximumNumber.
 struct smaller {
   template <class V>
-  BITFOLD_INLINE static V of(V a, V b) {
+  BITFOLD_INLINE static V apply(V a, V b) {
     return arith::minimum(a, b);
   }
 };
 struct larger {
   template <class V>
-  BITFOLD_INLINE static V of(V a, V b) {
+  BITFOLD_INLINE static V apply(V a, V b) {
     return arith::maximum(a, b);
   }
 };
 template <class Pick>
 struct ignoring_nan {
   template <class V>
-  BITFOLD_INLINE static V of(V a, V b) {
+  BITFOLD_INLINE static V apply(V a, V b) {
     return arith::select(arith::unordered(a), b,
-                         arith::select(arith::unordered(b), a, Pick::of(a, b)));
+                         arith::select(arith::unordered(b), a, Pick::apply(a, b)));
   }
 };
 
-template <class Pick, class Term = fold::itself>
+template <class Pick, class Term = fold::identity>
 struct extremum : fold::joined<Pick, Term> {
   template <class Out, class S>
-  BITFOLD_INLINE static Out finish(S s, finishing) {
+  BITFOLD_INLINE static Out finish(S s, finish_parameters) {
     if constexpr (std::is_integral_v<decltype(s.value)>)
       return arith::round_integer_to<Out>(s.value);
     else
@@ -57,29 +57,29 @@ struct norm_inf_op {
 
 /// The extreme so far and where it stands.
 template <class V, class I>
-struct place_state {
+struct arg_state {
   V value;
-  I at;
+  I index;
   template <class F>
   BITFOLD_INLINE auto map(F f) const {
-    return place_state<decltype(f(value)), decltype(f(at))>{f(value), f(at)};
+    return arg_state<decltype(f(value)), decltype(f(index))>{f(value), f(index)};
   }
   template <class F, class W, class J>
-  BITFOLD_INLINE static auto zip(F f, const place_state& a, const place_state<W, J>& b) {
-    return place_state<decltype(f(a.value, b.value)), decltype(f(a.at, b.at))>{f(a.value, b.value),
-                                                                               f(a.at, b.at)};
+  BITFOLD_INLINE static auto zip(F f, const arg_state& a, const arg_state<W, J>& b) {
+    return arg_state<decltype(f(a.value, b.value)), decltype(f(a.index, b.index))>{
+        f(a.value, b.value), f(a.index, b.index)};
   }
 };
 
 template <bool Largest>
-struct place_fold {
-  using base = place_fold;
+struct arg_fold {
+  using accumulation = arg_fold;
   static constexpr auto ordering = bitfold::ordering::canonical;
-  static constexpr input takes = input::placed;
+  static constexpr element_kind element = element_kind::indexed;
   static constexpr bool counted = false;
   using lane_order = method::in_sequence;
   template <class V>
-  using state = place_state<V, arith::place_of<V>>;
+  using state = arg_state<V, arith::index_of<V>>;
 
   // b is more extreme than a: a NaN is, than what is none.
   template <class V>
@@ -88,54 +88,54 @@ struct place_fold {
                          arith::both(arith::unordered(b), arith::equal(a, a)));
   }
   template <class V, class I>
-  BITFOLD_INLINE static auto start(fold::placed_at<V, I> e) {
-    return place_state<V, I>{e.x, e.at};
+  BITFOLD_INLINE static auto start(fold::indexed_element<V, I> e) {
+    return arg_state<V, I>{e.x, e.index};
   }
   // An element that comes later.
   template <class V, class I>
-  BITFOLD_INLINE static auto add(place_state<V, I> s, fold::placed_at<V, I> e) {
+  BITFOLD_INLINE static auto add(arg_state<V, I> s, fold::indexed_element<V, I> e) {
     const auto wins = beats(e.x, s.value);
-    return place_state<V, I>{arith::select(wins, e.x, s.value), arith::select(wins, e.at, s.at)};
+    return arg_state<V, I>{arith::select(wins, e.x, s.value),
+                           arith::select(wins, e.index, s.index)};
   }
   // Runs of lanes interleave: among equals the place decides.
   template <class V, class I>
-  BITFOLD_INLINE static auto merge(place_state<V, I> a, place_state<V, I> b, counts = {}) {
-    const auto tie =
-        arith::both(arith::opposite(beats(a.value, b.value)), arith::before(a.value, b.at, a.at));
+  BITFOLD_INLINE static auto merge(arg_state<V, I> a, arg_state<V, I> b, counts = {}) {
+    const auto tie = arith::both(arith::opposite(beats(a.value, b.value)),
+                                 arith::index_less(a.value, b.index, a.index));
     const auto wins = arith::either(beats(b.value, a.value), tie);
-    return place_state<V, I>{arith::select(wins, b.value, a.value),
-                             arith::select(wins, b.at, a.at)};
+    return arg_state<V, I>{arith::select(wins, b.value, a.value),
+                           arith::select(wins, b.index, a.index)};
   }
   template <class A, class I>
-  BITFOLD_INLINE static place_state<A, std::int64_t> settle(place_state<A, I> s,
-                                                            order::index first) {
-    return {s.value, static_cast<std::int64_t>(first) + static_cast<std::int64_t>(s.at)};
+  BITFOLD_INLINE static arg_state<A, std::int64_t> rebase(arg_state<A, I> s, order::index first) {
+    return {s.value, static_cast<std::int64_t>(first) + static_cast<std::int64_t>(s.index)};
   }
   template <class Out, class S>
-  BITFOLD_INLINE static Out finish(S s, finishing) {
-    return s.at;
+  BITFOLD_INLINE static Out finish(S s, finish_parameters) {
+    return s.index;
   }
 };
 /// The place, and in its state the extreme too as `extremum` has it, whose zero need not be the
 /// first one. Worth it where minimum and maximum cost no more than a choice.
 template <bool Largest>
-struct place_and_extreme : place_fold<Largest> {
+struct arg_and_extremum : arg_fold<Largest> {
   using pick = std::conditional_t<Largest, larger, smaller>;
-  using extreme = typename extremum<pick>::base;
+  using extremum_accumulation = typename extremum<pick>::accumulation;
   template <class V, class I>
-  BITFOLD_INLINE static auto add(place_state<V, I> s, fold::placed_at<V, I> e) {
-    return place_state<V, I>{pick::of(s.value, e.x), place_fold<Largest>::add(s, e).at};
+  BITFOLD_INLINE static auto add(arg_state<V, I> s, fold::indexed_element<V, I> e) {
+    return arg_state<V, I>{pick::apply(s.value, e.x), arg_fold<Largest>::add(s, e).index};
   }
   template <class V, class I>
-  BITFOLD_INLINE static auto merge(place_state<V, I> a, place_state<V, I> b, counts n = {}) {
-    return place_state<V, I>{pick::of(a.value, b.value), place_fold<Largest>::merge(a, b, n).at};
+  BITFOLD_INLINE static auto merge(arg_state<V, I> a, arg_state<V, I> b, counts n = {}) {
+    return arg_state<V, I>{pick::apply(a.value, b.value), arg_fold<Largest>::merge(a, b, n).index};
   }
 };
 struct argmin_op {
   template <class M, class T>
-  using fold = place_fold<false>;
+  using fold = arg_fold<false>;
 };
 struct argmax_op {
   template <class M, class T>
-  using fold = place_fold<true>;
+  using fold = arg_fold<true>;
 };

@@ -25,7 +25,7 @@ struct narrow_moments {
 };
 /// Of lanes of f64, whose elements are multiplied by `scale`: the mean is mean + mean_low, the
 /// second sum m2 + m2_low.
-template <class V, int Most>
+template <class V, int Highest>
 struct wide_moments;
 template <class V>
 struct wide_moments<V, 2> {
@@ -70,9 +70,9 @@ struct plain_moments {
                                                       f(a.m3, b.m3), f(a.m4, b.m4)};
   }
 };
-template <class V, int Most>
+template <class V, int Highest>
 using moments_of = std::conditional_t<std::is_same_v<arith::element_of<V>, float>,
-                                      narrow_moments<arith::wide_of<V>>, wide_moments<V, Most>>;
+                                      narrow_moments<arith::wide_of<V>>, wide_moments<V, Highest>>;
 
 /// m3 and m4 of both sides together, from theirs, d the difference of the means: l and r are the
 /// sides' shares of the elements, h is r times the elements on the left (Pebay).
@@ -96,11 +96,11 @@ BITFOLD_INLINE void merge_higher(S& s, const S& a, const S& b, V d, double l, do
 /// The moments of elements narrower than f64, in f64, which holds their fourth powers: nothing is
 /// scaled, and no rounding error carried. (`moments`, below, does both.)
 struct moments_of_narrow {
-  using base = moments_of_narrow;
+  using accumulation = moments_of_narrow;
   static constexpr auto ordering = bitfold::ordering::canonical;
-  static constexpr input takes = input::one;
+  static constexpr element_kind element = element_kind::single;
   static constexpr bool counted = true;
-  using lane_order = fold::at_once;
+  using lane_order = fold::whole_lane;
   template <class V>
   using state = plain_moments<V>;
 
@@ -152,20 +152,20 @@ struct moments_of_narrow {
     return s;
   }
   template <class A, class S>
-  BITFOLD_INLINE static S settle(S s, order::index) {
+  BITFOLD_INLINE static S rebase(S s, order::index) {
     return s;
   }
 };
 
-template <int Most>
+template <int Highest>
 struct moments {
-  using base = moments;
+  using accumulation = moments;
   static constexpr auto ordering = bitfold::ordering::canonical;
-  static constexpr input takes = input::one;
+  static constexpr element_kind element = element_kind::single;
   static constexpr bool counted = true;
-  using lane_order = fold::at_once;
+  using lane_order = fold::whole_lane;
   template <class V>
-  using state = moments_of<V, Most>;
+  using state = moments_of<V, Highest>;
 
   template <class V>
   BITFOLD_INLINE static state<V> start(V x) {
@@ -176,14 +176,14 @@ struct moments {
   // variance.
   template <int Rows, class Get>
   BITFOLD_INLINE static auto lane(int count, Get get) {
-    auto most = arith::abs(get(0));
-    using V = decltype(most);
+    auto largest = arith::abs(get(0));
+    using V = decltype(largest);
     constexpr bool narrow = std::is_same_v<arith::element_of<V>, float>;
-    static_assert(!narrow || Most == 2, "skewness and kurtosis are of f64");
+    static_assert(!narrow || Highest == 2, "skewness and kurtosis are of f64");
     BITFOLD_UNROLL
     for (int r = 1; r < Rows; ++r)
-      if (r < count) most = arith::at_least(arith::abs(get(r)), most);
-    const V scale = Most == 4 ? range_scale(most) : square_scale(most);
+      if (r < count) largest = arith::at_least(arith::abs(get(r)), largest);
+    const V scale = Highest == 4 ? range_scale(largest) : square_scale(largest);
     const V first = arith::mul(get(0), scale), back = arith::neg(first);
     const auto offset = [&](int r) BITFOLD_LAMBDA { return arith::fma(get(r), scale, back); };
     V sum = arith::constant(first, 0);
@@ -202,20 +202,20 @@ struct moments {
       if (r >= count) continue;
       const V d = arith::sub(offset(r), shift);
       m2 = r ? arith::fma(d, d, m2) : arith::mul(d, d);
-      if constexpr (Most == 4) {
+      if constexpr (Highest == 4) {
         const V d2 = arith::mul(d, d);
         m3 = r ? arith::fma(d2, d, m3) : arith::mul(d2, d);
         m4 = r ? arith::fma(d2, d2, m4) : arith::mul(d2, d2);
       }
     }
     if constexpr (narrow) {  // whose range f64 has to spare: unscaled
-      const auto unscale = arith::widened(square_unscale(most));
+      const auto unscale = arith::widened(square_unscale(largest));
       const auto mean = arith::add(arith::widened(first), arith::widened(shift));
       return state<V>{arith::mul(mean, unscale),
                       arith::mul(arith::mul(arith::widened(m2), unscale), unscale)};
     } else {
       const auto mean = arith::two_sum(first, shift);
-      if constexpr (Most == 4)
+      if constexpr (Highest == 4)
         return state<V>{mean.sum, mean.error, m2, scale, m3, m4};
       else
         return state<V>{mean.sum, mean.error, m2, arith::constant(first, 0), scale};
@@ -225,17 +225,18 @@ struct moments {
   template <class W>
   BITFOLD_INLINE static auto merge(narrow_moments<W> a, narrow_moments<W> b, counts n) {
     const weights w(n);
-    const auto of = [&](double c) BITFOLD_LAMBDA { return arith::constant(a.mean, c); };
+    const auto constant = [&](double c) BITFOLD_LAMBDA { return arith::constant(a.mean, c); };
     const W d = arith::sub(b.mean, a.mean);
     return narrow_moments<W>{
-        arith::fma(d, of(w.right.value), a.mean),
-        arith::fma(arith::mul(d, d), of(w.both.value), arith::add(a.m2, b.m2))};
+        arith::fma(d, constant(w.right.value), a.mean),
+        arith::fma(arith::mul(d, d), constant(w.both.value), arith::add(a.m2, b.m2))};
   }
   template <class V>
-  BITFOLD_INLINE static auto merge(wide_moments<V, Most> a, wide_moments<V, Most> b, counts n) {
+  BITFOLD_INLINE static auto merge(wide_moments<V, Highest> a, wide_moments<V, Highest> b,
+                                   counts n) {
     if (!arith::all(a.scale, arith::equal(a.scale, b.scale))) {
-      const V to = lesser_scale(a.scale, b.scale);
-      a = rescaled(a, to), b = rescaled(b, to);
+      const V scale = lesser_scale(a.scale, b.scale);
+      a = rescaled(a, scale), b = rescaled(b, scale);
     }
     const weights w(n);
     // d + e: the difference of the means.
@@ -243,13 +244,13 @@ struct moments {
     const V rest = arith::add(means.error, arith::sub(b.mean_low, a.mean_low)),
             d = arith::add(means.sum, rest);
     const V e = arith::sub(rest, arith::sub(d, means.sum));
-    wide_moments<V, Most> s{};
+    wide_moments<V, Highest> s{};
     s.scale = a.scale;
     const auto step = times(w.right, d, e);
     const auto mean = arith::two_sum(a.mean, step.sum);
     s.mean = mean.sum;
     s.mean_low = arith::add(mean.error, arith::add(a.mean_low, step.error));
-    if constexpr (Most == 2) {
+    if constexpr (Highest == 2) {
       const auto square = arith::two_prod(d, d);
       const auto between = times(w.both, square.sum, arith::fma(arith::add(d, d), e, square.error));
       const auto within = arith::two_sum(a.m2, b.m2), all = arith::two_sum(within.sum, between.sum);
@@ -263,24 +264,25 @@ struct moments {
     return s;
   }
   template <class A, class S>
-  BITFOLD_INLINE static S settle(S s, order::index) {
+  BITFOLD_INLINE static S rebase(S s, order::index) {
     return s;
   }
 
-  // ---- What a settled state says ----
+  // ---- What a partial says ----
 
   // n - ddof, or 0 where that is negative: as NumPy and PyTorch divide.
-  BITFOLD_INLINE static double degrees(finishing how) {
-    if (how.n <= static_cast<order::index>(how.ddof)) return 0;
-    return static_cast<double>(how.n - static_cast<order::index>(how.ddof));
+  BITFOLD_INLINE static double degrees(finish_parameters parameters) {
+    if (parameters.n <= static_cast<order::index>(parameters.ddof)) return 0;
+    return static_cast<double>(parameters.n - static_cast<order::index>(parameters.ddof));
   }
   BITFOLD_INLINE static double scale_of(const narrow_moments<double>&) { return 1; }
-  BITFOLD_INLINE static double scale_of(const wide_moments<double, Most>& s) { return s.scale; }
+  BITFOLD_INLINE static double scale_of(const wide_moments<double, Highest>& s) { return s.scale; }
   /// The mean of the scaled elements.
   BITFOLD_INLINE static arith::sum_and_error<double> mean_of(const narrow_moments<double>& s) {
     return {s.mean, 0};
   }
-  BITFOLD_INLINE static arith::sum_and_error<double> mean_of(const wide_moments<double, Most>& s) {
+  BITFOLD_INLINE static arith::sum_and_error<double> mean_of(
+      const wide_moments<double, Highest>& s) {
     return arith::two_sum(s.mean, s.mean_low);
   }
   /// The sum of their squared differences from it, over n.
@@ -308,17 +310,17 @@ struct moments {
     return {q, arith::div(arith::add(arith::fma(-q, n, hi), lo), n)};
   }
   template <class V>
-  BITFOLD_INLINE static wide_moments<V, Most> rescaled(wide_moments<V, Most> s, V to) {
-    const V by = arith::power_ratio(to, s.scale), by2 = arith::mul(by, by);
-    s.scale = to;
-    s.mean = arith::mul(s.mean, by);
-    s.mean_low = arith::mul(s.mean_low, by);
-    s.m2 = arith::mul(s.m2, by2);
-    if constexpr (Most == 4) {
-      s.m3 = arith::mul(s.m3, arith::mul(by2, by));
-      s.m4 = arith::mul(s.m4, arith::mul(by2, by2));
+  BITFOLD_INLINE static wide_moments<V, Highest> rescaled(wide_moments<V, Highest> s, V scale) {
+    const V factor = arith::power_ratio(scale, s.scale), factor2 = arith::mul(factor, factor);
+    s.scale = scale;
+    s.mean = arith::mul(s.mean, factor);
+    s.mean_low = arith::mul(s.mean_low, factor);
+    s.m2 = arith::mul(s.m2, factor2);
+    if constexpr (Highest == 4) {
+      s.m3 = arith::mul(s.m3, arith::mul(factor2, factor));
+      s.m4 = arith::mul(s.m4, arith::mul(factor2, factor2));
     } else {
-      s.m2_low = arith::mul(s.m2_low, by2);
+      s.m2_low = arith::mul(s.m2_low, factor2);
     }
     return s;
   }
@@ -360,8 +362,8 @@ struct moments {
 
 struct var_fold : moments<2> {
   template <class Out, class S>
-  BITFOLD_INLINE static Out finish(S s, finishing how) {
-    const auto q = mean_square(s, degrees(how));
+  BITFOLD_INLINE static Out finish(S s, finish_parameters parameters) {
+    const auto q = mean_square(s, degrees(parameters));
     const double back = arith::div(1.0, scale_of(s));
     const auto unscaled = [&](double x)
                               BITFOLD_LAMBDA { return arith::mul(arith::mul(x, back), back); };
@@ -372,9 +374,9 @@ struct exact_var {
   static constexpr bitfold::exact::term terms[] = {bitfold::exact::term::element,
                                                    bitfold::exact::term::square};
   template <class Out, class S, class Q>
-  BITFOLD_INLINE static Out finish(finishing how, const S& sum, const Q& squares) {
-    return bitfold::exact::round_variance<Out>(sum, squares, how.n,
-                                               static_cast<std::uint64_t>(how.ddof));
+  BITFOLD_INLINE static Out finish(finish_parameters parameters, const S& sum, const Q& squares) {
+    return bitfold::exact::round_variance<Out>(sum, squares, parameters.n,
+                                               static_cast<std::uint64_t>(parameters.ddof));
   }
 };
 struct var_op {
@@ -385,17 +387,17 @@ struct var_op {
 
 struct std_fold : moments<2> {
   template <class Out, class S>
-  BITFOLD_INLINE static Out finish(S s, finishing how) {
-    const auto r = root(mean_square(s, degrees(how)));
+  BITFOLD_INLINE static Out finish(S s, finish_parameters parameters) {
+    const auto r = root(mean_square(s, degrees(parameters)));
     const double back = arith::div(1.0, scale_of(s));
     return arith::round_sum_to<Out>(arith::mul(r.sum, back), arith::mul(r.error, back));
   }
 };
 struct exact_std : exact_var {
   template <class Out, class S, class Q>
-  BITFOLD_INLINE static Out finish(finishing how, const S& sum, const Q& squares) {
-    return bitfold::exact::round_deviation<Out>(sum, squares, how.n,
-                                                static_cast<std::uint64_t>(how.ddof));
+  BITFOLD_INLINE static Out finish(finish_parameters parameters, const S& sum, const Q& squares) {
+    return bitfold::exact::round_deviation<Out>(sum, squares, parameters.n,
+                                                static_cast<std::uint64_t>(parameters.ddof));
   }
 };
 struct std_op {
@@ -411,8 +413,8 @@ using four_moments = std::conditional_t<std::is_same_v<T, double>, moments<4>, m
 template <class T>
 struct skewness_fold : four_moments<T> {
   template <class Out, class S>
-  BITFOLD_INLINE static Out finish(S s, finishing how) {
-    const double n = static_cast<double>(how.n), m2 = arith::div(s.m2, n);
+  BITFOLD_INLINE static Out finish(S s, finish_parameters parameters) {
+    const double n = static_cast<double>(parameters.n), m2 = arith::div(s.m2, n);
     const double m3 = arith::div(s.m3, n);
     return arith::round_to<Out>(arith::div(m3, arith::mul(m2, arith::sqrt(m2))));
   }
@@ -425,8 +427,8 @@ struct skewness_op {
 template <class T>
 struct kurtosis_fold : four_moments<T> {
   template <class Out, class S>
-  BITFOLD_INLINE static Out finish(S s, finishing how) {
-    const double n = static_cast<double>(how.n), m2 = arith::div(s.m2, n);
+  BITFOLD_INLINE static Out finish(S s, finish_parameters parameters) {
+    const double n = static_cast<double>(parameters.n), m2 = arith::div(s.m2, n);
     const double m4 = arith::div(s.m4, n);
     return arith::round_to<Out>(arith::sub(arith::div(m4, arith::mul(m2, m2)), 3.0));
   }

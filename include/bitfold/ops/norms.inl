@@ -15,7 +15,7 @@ struct norm_l1_op {
 template <class M>
 struct root_of_squares : fold::additive<M, fold::square> {
   template <class Out, class S>
-  BITFOLD_INLINE static Out finish(S s, finishing) {
+  BITFOLD_INLINE static Out finish(S s, finish_parameters) {
     return arith::round_to<Out>(arith::sqrt(fold::value_of<M>(s)));
   }
 };
@@ -25,11 +25,11 @@ struct root_of_squares : fold::additive<M, fold::square> {
 // are, for f64).
 template <int Part>
 struct scaled_square {
-  static constexpr input takes = input::one;
+  static constexpr element_kind element = element_kind::single;
   static constexpr double large = 0x1p486, small = 0x1p-511;  // what is middling lies between
   static constexpr double down = 0x1p-538, up = 0x1p537;
   template <class M, class V>
-  BITFOLD_INLINE static auto of(V x) {
+  BITFOLD_INLINE static auto apply(V x) {
     const V m = arith::abs(x), zero = arith::constant(x, 0);
     const auto is_large = arith::less(arith::constant(x, large), m);
     const auto is_small = arith::less(m, arith::constant(x, small));
@@ -50,7 +50,7 @@ using blue_sums = fold::both<
 template <class M>
 struct blue_norm : blue_sums<M> {
   template <class Out, class S>
-  BITFOLD_INLINE static Out finish(S s, finishing) {
+  BITFOLD_INLINE static Out finish(S s, finish_parameters) {
     const double middle = fold::value_of<M>(s.a), large = fold::value_of<M>(s.b.a),
                  small = fold::value_of<M>(s.b.b);
     constexpr double down = scaled_square<0>::down, up = scaled_square<0>::up;
@@ -74,7 +74,7 @@ struct blue_norm : blue_sums<M> {
 struct exact_root {
   static constexpr bitfold::exact::term terms[] = {bitfold::exact::term::square};
   template <class Out, class S>
-  BITFOLD_INLINE static Out finish(finishing, const S& squares) {
+  BITFOLD_INLINE static Out finish(finish_parameters, const S& squares) {
     return bitfold::exact::round_root<Out>(squares);
   }
 };

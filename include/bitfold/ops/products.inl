@@ -2,7 +2,7 @@
 
 struct multiplied {
   template <class V>
-  BITFOLD_INLINE static V of(V a, V b) {
+  BITFOLD_INLINE static V apply(V a, V b) {
     return arith::mul(a, b);
   }
 };
@@ -52,14 +52,14 @@ struct cosine_state {
 /// they show in no bit unless a product would overflow or underflow.
 template <class M>
 struct cosine_sums {
-  using base = cosine_sums;
+  using accumulation = cosine_sums;
   using sums = fold::both<fold::additive<M, fold::times>,
                           fold::both<fold::additive<M, fold::one_of_two<fold::square, true>>,
                                      fold::additive<M, fold::one_of_two<fold::square, false>>>>;
   static constexpr auto ordering = M::ordering;
-  static constexpr input takes = input::two;
+  static constexpr element_kind element = element_kind::pair;
   static constexpr bool counted = false;
-  using lane_order = fold::at_once;
+  using lane_order = fold::whole_lane;
   template <class V>
   using state = cosine_state<typename sums::template state<V>, V>;
 
@@ -107,7 +107,7 @@ struct cosine_sums {
     return {sums::merge(a.sums, b.sums), a.x_scale, a.y_scale};
   }
   template <class A, class S>
-  BITFOLD_INLINE static S settle(S s, order::index) {
+  BITFOLD_INLINE static S rebase(S s, order::index) {
     return s;
   }
 
@@ -118,20 +118,22 @@ struct cosine_sums {
   }
   template <class V>
   BITFOLD_INLINE static state<V> rescaled(state<V> s, V x, V y) {
-    const V by_x = arith::power_ratio(x, s.x_scale), by_y = arith::power_ratio(y, s.y_scale);
-    const auto by = [](V c, V d) BITFOLD_LAMBDA {
+    const V factor_x = arith::power_ratio(x, s.x_scale),
+            factor_y = arith::power_ratio(y, s.y_scale);
+    const auto times = [](V c, V d) BITFOLD_LAMBDA {
       return [=](V v) BITFOLD_LAMBDA { return arith::mul(arith::mul(v, c), d); };
     };
-    return {{s.sums.a.map(by(by_x, by_y)),
-             {s.sums.b.a.map(by(by_x, by_x)), s.sums.b.b.map(by(by_y, by_y))}},
-            x,
-            y};
+    return {
+        {s.sums.a.map(times(factor_x, factor_y)),
+         {s.sums.b.a.map(times(factor_x, factor_x)), s.sums.b.b.map(times(factor_y, factor_y))}},
+        x,
+        y};
   }
 };
 template <class M>
 struct cosine_fold : cosine_sums<M> {
   template <class Out, class S>
-  BITFOLD_INLINE static Out finish(S s, finishing) {
+  BITFOLD_INLINE static Out finish(S s, finish_parameters) {
     const double xx = arith::sqrt(fold::value_of<M>(s.sums.b.a)),
                  yy = arith::sqrt(fold::value_of<M>(s.sums.b.b));
     const double c = arith::div(fold::value_of<M>(s.sums.a), arith::mul(xx, yy));

@@ -5,41 +5,45 @@ template <class V>
 BITFOLD_INLINE V either_constant(V like, double in_f32, double in_f64) {
   return arith::constant(like, std::is_same_v<arith::element_of<V>, float> ? in_f32 : in_f64);
 }
-/// `above` where most > high, `below` where most < low, else `between`.
+/// `above` where largest > high, `below` where largest < low, else `between`.
 template <class V>
-BITFOLD_INLINE V by_range(V most, V low, V high, V below, V between, V above) {
-  return arith::select(arith::less(most, low), below,
-                       arith::select(arith::less(high, most), above, between));
+BITFOLD_INLINE V by_range(V largest, V low, V high, V below, V between, V above) {
+  return arith::select(arith::less(largest, low), below,
+                       arith::select(arith::less(high, largest), above, between));
 }
 
 /// For squares, added up in a lane: scaled elements are at most 2^60 (f32) or 2^490 (f64).
 template <class V>
-BITFOLD_INLINE V square_scale(V most) {
-  const auto of = [&](double c, double d) BITFOLD_LAMBDA { return either_constant(most, c, d); };
-  return by_range(most, of(0x1p-37, 0x1p-400), of(0x1p60, 0x1p490), of(0x1p97, 0x1p674), of(1, 1),
-                  of(0x1p-68, 0x1p-534));
+BITFOLD_INLINE V square_scale(V largest) {
+  const auto constant = [&](double c, double d)
+                            BITFOLD_LAMBDA { return either_constant(largest, c, d); };
+  return by_range(largest, constant(0x1p-37, 0x1p-400), constant(0x1p60, 0x1p490),
+                  constant(0x1p97, 0x1p674), constant(1, 1), constant(0x1p-68, 0x1p-534));
 }
 /// Its reciprocal, in f32.
 template <class V>
-BITFOLD_INLINE V square_unscale(V most) {
-  const auto of = [&](double c) BITFOLD_LAMBDA { return arith::constant(most, c); };
-  return by_range(most, of(0x1p-37), of(0x1p60), of(0x1p-97), of(1), of(0x1p68));
+BITFOLD_INLINE V square_unscale(V largest) {
+  const auto constant = [&](double c) BITFOLD_LAMBDA { return arith::constant(largest, c); };
+  return by_range(largest, constant(0x1p-37), constant(0x1p60), constant(0x1p-97), constant(1),
+                  constant(0x1p68));
 }
 /// For squares, and in f64 fourth powers, of up to 2^33 elements: scaled ones are at most 2^46
 /// (f32) or 2^244 (f64).
 template <class V>
-BITFOLD_INLINE V range_scale(V most) {
-  const auto of = [&](double c, double d) BITFOLD_LAMBDA { return either_constant(most, c, d); };
-  const V near = by_range(most, of(0x1p-18, 0x1p-150), of(0x1p46, 0x1p240), of(0x1p64, 0x1p390),
-                          of(1, 1), of(0x1p-64, 0x1p-390));
-  return by_range(most, of(0x1p-82, 0x1p-540), of(0x1p110, 0x1p630), of(0x1p120, 0x1p780), near,
-                  of(0x1p-110, 0x1p-780));
+BITFOLD_INLINE V range_scale(V largest) {
+  const auto constant = [&](double c, double d)
+                            BITFOLD_LAMBDA { return either_constant(largest, c, d); };
+  const V near = by_range(largest, constant(0x1p-18, 0x1p-150), constant(0x1p46, 0x1p240),
+                          constant(0x1p64, 0x1p390), constant(1, 1), constant(0x1p-64, 0x1p-390));
+  return by_range(largest, constant(0x1p-82, 0x1p-540), constant(0x1p110, 0x1p630),
+                  constant(0x1p120, 0x1p780), near, constant(0x1p-110, 0x1p-780));
 }
 /// Where it is 1.
 template <class V>
-BITFOLD_INLINE auto fits_unscaled(V most) {
-  return arith::opposite(arith::either(arith::less(most, either_constant(most, 0x1p-18, 0x1p-150)),
-                                       arith::less(either_constant(most, 0x1p46, 0x1p240), most)));
+BITFOLD_INLINE auto fits_unscaled(V largest) {
+  return arith::opposite(
+      arith::either(arith::less(largest, either_constant(largest, 0x1p-18, 0x1p-150)),
+                    arith::less(either_constant(largest, 0x1p46, 0x1p240), largest)));
 }
 template <class V>
 BITFOLD_INLINE V lesser_scale(V a, V b) {

@@ -2,7 +2,7 @@
 
 struct sum_op {
   template <class M, class T>
-  using fold = fold::summed<M, fold::itself>;
+  using fold = fold::summed<M, fold::identity>;
   using exact = exact_sum<bitfold::exact::term::element>;
 };
 
@@ -10,20 +10,20 @@ struct sum_op {
 struct nansum_op {
   template <class M, class T>
   using fold =
-      fold::summed<M, std::conditional_t<std::is_integral_v<T>, fold::itself, fold::nan_as_zero>>;
+      fold::summed<M, std::conditional_t<std::is_integral_v<T>, fold::identity, fold::nan_as_zero>>;
   using exact = exact_sum<bitfold::exact::term::number>;
 };
 
 /// The sum by the method, divided by n, rounded once.
 struct mean_op {
   template <class M, class T>
-  using fold = fold::averaged<M, fold::itself>;
+  using fold = fold::averaged<M, fold::identity>;
   using exact = exact_average<bitfold::exact::term::element>;
 };
 
 struct is_number {
   template <class V>
-  BITFOLD_INLINE static auto of(V x) {
+  BITFOLD_INLINE static auto apply(V x) {
     return arith::equal(x, x);
   }
 };
@@ -31,7 +31,7 @@ struct is_number {
 template <class M>
 struct nanmean_fold : fold::both<fold::additive<M, fold::nan_as_zero>, fold::counting<is_number>> {
   template <class Out, class S>
-  BITFOLD_INLINE static Out finish(S s, finishing) {
+  BITFOLD_INLINE static Out finish(S s, finish_parameters) {
     if (s.b.value == 0) return arith::canonical_nan<Out>;
     return arith::round_quotient_to<Out>(static_cast<double>(M::hi(s.a)),
                                          static_cast<double>(M::lo(s.a)),
@@ -42,7 +42,7 @@ struct exact_nanmean {
   static constexpr bitfold::exact::term terms[] = {bitfold::exact::term::number,
                                                    bitfold::exact::term::presence};
   template <class Out, class S>
-  BITFOLD_INLINE static Out finish(finishing, const S& numbers, const S& count) {
+  BITFOLD_INLINE static Out finish(finish_parameters, const S& numbers, const S& count) {
     return bitfold::exact::round_quotient<Out>(numbers, bitfold::exact::count(count));
   }
 };
