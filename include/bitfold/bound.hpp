@@ -18,7 +18,7 @@
 
 namespace bitfold {
 
-/// Whether nothing is rounded, by whatever engine: extrema, their places, counts, any, all.
+/// Whether nothing is rounded, by whatever engine: extrema, their indices, counts, any, all.
 constexpr bool rounds_nothing(op_id op) {
   switch (info(op).types) {
     case typing::same:
