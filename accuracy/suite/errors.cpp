@@ -90,8 +90,8 @@ report_rows run_study(const study& s, const std::vector<contestant*>& everyone,
   for (int k = 0; k < s.samples; ++k)
     samples.emplace_back(s.type, std::vector<std::byte>(), s.inputs);
   // Ids must not depend on which thread comes first.
-  cpu::for_each_part(samples.size(), cpu::max_threads,
-                     [&](std::size_t k) { samples[k].hold(s.make(seed + k)); });
+  cpu::parallel_for(samples.size(), cpu::max_threads,
+                    [&](std::size_t k) { samples[k].hold(s.make(seed + k)); });
   const array_view& head = samples[0].view;
   std::vector<contestant*> who;
   for (contestant* c : everyone)
@@ -99,7 +99,7 @@ report_rows run_study(const study& s, const std::vector<contestant*>& everyone,
                     [&](const array& a) { return c->suits(a.view); }))
       who.push_back(c);
   std::vector<truth> truths(samples.size());
-  cpu::for_each_part(samples.size(), cpu::max_threads, [&](std::size_t k) {
+  cpu::parallel_for(samples.size(), cpu::max_threads, [&](std::size_t k) {
     truths[k] = truth_of(samples[k].view, who, s.name == "operations");
   });
 

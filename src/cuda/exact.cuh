@@ -1093,9 +1093,8 @@ struct adder_list<All, First, Rest...> {
   using rest_list = adder_list<All, Rest...>;
   static constexpr bool all = All;
   static constexpr unsigned terms = First::terms | rest_list::terms;
-  static constexpr int threads = First::threads, takes = First::element < rest_list::takes
-                                                             ? First::element
-                                                             : rest_list::takes;
+  static constexpr int threads = First::threads,
+                       takes = First::takes < rest_list::takes ? First::takes : rest_list::takes;
   /// Of those of a set of terms.
   BITFOLD_HD static constexpr int cells_for(unsigned which) {
     if constexpr (sizeof...(Rest) > 0)
@@ -1149,7 +1148,7 @@ template <class List>
 struct adders_of_block {
   std::int64_t* const cells;
   List list;
-  int until_spill = List::element;
+  int until_spill = List::takes;
 
   __device__ explicit adders_of_block(unsigned which)
       : cells(reinterpret_cast<std::int64_t*>(cells_and_columns)),
@@ -1169,7 +1168,7 @@ struct adders_of_block {
   }
   __device__ void make_room() {
     spill();
-    until_spill = List::element;
+    until_spill = List::takes;
   }
   // All to the cells, of which each term's last has its flags.
   __device__ void end() {
