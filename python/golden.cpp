@@ -83,7 +83,7 @@ std::string golden_text(const std::string& file, nb::handle format, nb::handle a
 nb::list read_golden(const std::string& path) {
   nb::list files;
   for (const io::golden_file& f : io::read_golden(path).files) {
-    if (f.from.size() != 1)
+    if (f.sources.size() != 1)
       throw error(errc::bad_input,
                   path + ": files[0].file2: recorded of two inputs, which is for bitfold check");
     nb::list arrays;
@@ -96,7 +96,7 @@ nb::list read_golden(const std::string& path) {
       arrays.append(
           nb::make_tuple(a.name, str(name(a.type)), nb::tuple(shape), a.digests[0], results));
     }
-    files.append(nb::make_tuple(f.from[0].file, str(io::name(f.from[0].format)), arrays));
+    files.append(nb::make_tuple(f.sources[0].file, str(io::name(f.sources[0].format)), arrays));
   }
   return files;
 }

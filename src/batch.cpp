@@ -8,7 +8,8 @@
 namespace bitfold::detail {
 namespace {
 
-// The places of an axes' elements first, first + 1, ..., by runs along the last axis.
+// Calls run(offset, stride, count) for the positions first, ..., first + n - 1 of some axes: once
+// for each run along the last axis.
 template <class Run>
 void for_each_run(const axes& a, std::int64_t axes::axis::* stride, std::uint64_t first,
                   std::uint64_t n, Run run) {

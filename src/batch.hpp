@@ -1,5 +1,5 @@
-// Outputs that each have elements of their own: the axes of a view, segments, keys. What an engine
-// or the reference has to know of them.
+// A batch: the outputs of one grouping (axes, segments or keys) as an engine or the reference asks
+// for them.
 #pragma once
 
 #include <cstddef>
@@ -40,7 +40,7 @@ class batch {
   const pointers data;
 
   virtual std::uint64_t count(std::uint64_t output) const = 0;
-  /// Where elements first, ..., first + n - 1 of an output lie, if that is one behind the other; or
+  /// The addresses of elements first, ..., first + n - 1 of an output if these are contiguous, else
   /// null.
   virtual pointers address(std::uint64_t output, std::uint64_t first, std::uint64_t n) const = 0;
   pointers address(std::uint64_t output) const { return address(output, 0, count(output)); }
@@ -49,12 +49,12 @@ class batch {
   virtual void gather(std::uint64_t output, std::uint64_t outputs_, std::uint64_t first,
                       std::uint64_t n, std::byte* to, std::size_t pitch,
                       std::size_t second) const = 0;
-  /// How many neighbouring outputs are better gathered together than one by one.
+  /// How many neighbouring outputs are best gathered at once.
   virtual std::uint64_t gathered_outputs() const { return 1; }
 };
 
-/// The places first, first + 1, ..., first + n - 1 of some axes, of y too if that is not null: in
-/// elements.
+/// The offsets of positions first, ..., first + n - 1 of some axes, of y too if that is not null.
+/// In elements.
 void offsets_of(const axes& a, std::uint64_t first, std::uint64_t n, std::ptrdiff_t* x,
                 std::ptrdiff_t* y);
 
@@ -71,7 +71,7 @@ class strided_batch : public batch {
   std::uint64_t count(std::uint64_t) const override { return l_.n; }
   using batch::address;
   pointers address(std::uint64_t output, std::uint64_t first, std::uint64_t n) const override {
-    if (l_.n == 0) return {nullptr, nullptr};  // an axis without elements has no place
+    if (l_.n == 0) return {nullptr, nullptr};  // an axis without elements has no address
     if (!contiguous_ && (run_length_ == 0 || first % run_length_ + n > run_length_))
       return {nullptr, nullptr};
     const auto outer = l_.kept.offset_of(output), inner = l_.reduced.offset_of(first);
@@ -84,7 +84,7 @@ class strided_batch : public batch {
   }
   std::uint64_t gathered_outputs() const override {
     if (contiguous_) return 1;
-    // Those that share lines of the cache; or pages, as the short runs of planes do.
+    // Outputs that share lines of the cache; or pages, as the short runs of planes do.
     return run_length_ == 0 ? 64 / size_of(type) : run_length_ < 4096 / size_of(type) ? 8 : 1;
   }
 

@@ -67,7 +67,7 @@ struct of_extents {
 };
 
 struct magnitudes {
-  double norm_l1 = 0;  // norm_l1
+  double norm_l1 = 0;
   of_numbers::state numbers{};
   of_products::state products{};
   of_extents::state extents{};
@@ -239,7 +239,7 @@ class bounding {
                          const detail::terms_error<upper>& absolute) {
     return over(sum + absolute.bound, less(1, relative.bound));
   }
-  // In f64, by tree, as it was done beside the result.
+  // The true sum behind one that was computed beside the result: in f64, by tree.
   struct true_sum {
     upper magnitude, inverse;
   };

@@ -1,5 +1,6 @@
-// What row functions are (rows.hpp): the reductions of a row, what its elements are to them, what
-// is made of their results, and an element's result. A is float, or double for f64.
+// The row functions (rows.hpp). Each says which reductions of a row it needs, the operand that it
+// makes of an element for them, the statistics that it makes of their results, and the value of an
+// element. A is float, or double for f64.
 #pragma once
 
 #include <array>
@@ -15,8 +16,8 @@ template <class A>
 struct element {
   A x, y, w, b;
 };
-/// What is known of a row: which function means what by them stands with it. Of norms and their
-/// gradients a and b are the mean and rstd, which `finish` makes, or takes as they were saved.
+/// The statistics of a row; each function says what a, b, c and d are. Of norms and their gradients
+/// a and b are the mean and rstd, which `finish` makes, or takes as they were saved.
 template <class A>
 struct statistics {
   A a{}, b{}, c{}, d{};
@@ -31,8 +32,8 @@ BITFOLD_HD inline bits_of<A> mask(bool condition) {
 /// Below it exp(x) is less than half the smallest number.
 template <class A>
 inline constexpr A exp_vanishes = std::is_same_v<A, float> ? -104 : -746;
-/// x squared, or x: nothing else is squared, which compilers would do with all elements, were the
-/// factors chosen by a condition, and squares of small numbers take a CPU long.
+/// x squared where wanted, else x. The factor is chosen by bits: by a condition, compilers would
+/// square all elements, and squares of small numbers are slow on a CPU.
 template <class A>
 BITFOLD_HD inline A squared_where(bool wanted, A x) {
   const bits_of<A> bits = mask<A>(wanted), factor = (arith::bit_cast<bits_of<A>>(x) & bits) |
@@ -51,8 +52,8 @@ BITFOLD_HD inline A exp_below(A x) {
   const A e = arith::exp_nonpositive(arith::mul(x, deep ? A(0.5) : A(1)));
   return squared_where(deep, kept_where(x >= exp_vanishes<A>, e));
 }
-/// The same bits, in fewer instructions, of which a GPU's softmax takes an eighth less time (and
-/// log_softmax's gradient more).
+/// The same bits, in fewer instructions: a GPU's softmax takes an eighth less time with it (and
+/// log_softmax's gradient takes more).
 template <class A>
 BITFOLD_HD inline A exp_below_by_selection(A x) {
   const bool deep = x < arith::exp_floor<A>;
@@ -87,17 +88,17 @@ BITFOLD_HD A over(A sum, order::index n) {
 using sum_of_first = fold::additive<method::tree, fold::identity>;
 using sum_of_products = fold::additive<method::tree, fold::times>;
 
-/// What functions have in common. Fold: what is folded of a row, whose state `finish` takes: the
-/// state of the reduction Ops, or of two of them.
+/// The base of all functions. Fold is what is folded of a row, one operation of Ops or two of them;
+/// `finish` takes its state.
 template <class Fold, op_id... Ops>
 struct function {
   using folded = Fold;
   static constexpr std::array<op_id, sizeof...(Ops)> ops{Ops...};
   static constexpr bool
-      elementwise = false,  // an element's result is of that element: nothing is folded, and rows
+      elementwise = false,  // each result depends on its element only: nothing is folded, and rows
                             // mean nothing
-      takes_y = false,                // y
-      affine = false,                 // w, and b where it is centred
+      takes_y = false,      // y
+      affine = false,       // w, and b where it is centred
       writes = false, reads = false,  // rstd, and the mean where it is centred
       centred = false,
       exp_of_y = false;  // value takes exp of y; <A, true>: which is not below its floor, nor NaN

@@ -1,5 +1,5 @@
-// The canonical order walked by one thread, one element at a time: what the reference does, and
-// what the trace of the accuracy suite does with numbers that count.
+// Runs the canonical order on one thread, one element at a time. The reference does so, and so does
+// the trace of the accuracy suite, with numbers that count their additions.
 #pragma once
 
 #include <cstdint>

@@ -133,7 +133,7 @@ auto pairs(const X& x, const Y& y) {
 // ---- What an output is of -----------------------------------------------------------------------
 
 /// Along these axes, counted from 0, of a view, an mdspan or pairs of them: an output for each
-/// place along the others.
+/// position along the others.
 class axes {
  public:
   axes(std::initializer_list<int> which) : which_(which) {}

@@ -18,7 +18,7 @@
 
 namespace bitfold {
 
-/// Whether nothing is rounded, by whatever engine: extrema, their places, counts, any, all.
+/// Whether nothing is rounded, by whatever engine: extrema, their indices, counts, any, all.
 constexpr bool rounds_nothing(op_id op) { return !accumulates(op); }
 
 /// Whether an operation has such a bound: those that take a method, norm_inf, those that round

@@ -21,7 +21,7 @@ inline constexpr std::size_t max_state_bytes = 256;
 /// What a fold takes for an element.
 enum class element_kind : std::uint8_t { single, pair, indexed };
 
-/// The elements of the two runs that a merge joins.
+/// The numbers of elements of the two states that a merge joins.
 struct counts {
   order::index left = 0, right = 0;
 };
@@ -32,7 +32,8 @@ struct finish_parameters {
   int ddof = 0;
 };
 
-/// What dispatch finds: a fold, what elements are widened to, and the operation's types.
+/// The result of dispatch: a fold, the type to which elements are widened, and the operation's
+/// typing.
 template <class F, class A, typing Types>
 struct chosen {
   using fold = F;
@@ -70,7 +71,8 @@ namespace bitfold {
 }  // namespace bitfold
 
 namespace bitfold::fold {
-/// What F keeps of elements widened to A once they are settled: the scalar that merges go on with.
+/// The rebased state of F for elements widened to A. Its indices count from the start of the array,
+/// so that chunks, passes and parts can hand it on.
 template <class F, class A>
 using partial = decltype(F::template rebase<A>(std::declval<typename F::template state<A>>(), 0));
 }  // namespace bitfold::fold

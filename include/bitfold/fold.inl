@@ -1,23 +1,25 @@
-// What folds are made of. Included by fold.hpp in namespace bitfold::fold, and once per SIMD target
-// by the CPU engine, like method.inl, whose conventions hold here too.
+// The parts that folds are made of. fold.hpp includes this file in namespace bitfold::fold, and the
+// CPU's engine includes it once per SIMD target; the conventions of method.inl hold here too.
 //
-// A fold turns elements into a state, states of neighbours in the tree into one, and the last one
-// into a result:
-//   base                  the fold without its finish: folds of the same base share their kernels
+// A fold turns elements into a state, merges the states of neighbours in the tree, and makes a
+// result of the last one:
+//   accumulation          the fold without its finish; folds of one accumulation share kernels
 //   ordering              as in a method
-//   takes                 one: an element is V; two: pair_of<V>; placed: indexed_element<V>
+//   element               what an element is: single, V; pair, pair_of<V>; indexed,
+//                         indexed_element<V, I>
 //   state<V>, lane_order  as in a method
 //   start(x), add(s, x)   or, where lane_order is whole_lane, lane<Rows>(count, get)
-//   merge(a, b, counts)   as in a method; counts says how many elements each has, if `counted`
-//   rebase<A>(s, first)   scalars only: places are counted from element `first`, in 64 bits
-//   finish<Out>(s, how)   the result, for how.n elements
-// It knows no threads, no SIMD width and no GPU.
+//   merge(a, b, counts)   as in a method; counts are the numbers of elements, if `counted`
+//   rebase<A>(s, first)   scalars only: the partial, whose indices count from the start of the
+//                         array in 64 bits; s counts from element `first`
+//   finish<Out>(s, parameters)  the result for parameters.n elements
+// A fold knows no threads, no SIMD width and no GPU.
 //
-// A exact_fold fold, of method exact, has none of this but base, ordering (any) and takes: its
+// An exact fold, of method exact, has only accumulation, ordering (independent) and element: its
 // states are sums of exact.hpp, to which engines add terms as they come. Its form, the operation's
 // `exact`, has
-//   terms                   what is summed: one or several exact::term, of elements as they are
-//   stored finish<Out>(how, s...)  the result, of their sums, rounded once
+//   terms                          what is summed: one or several exact::term, of stored elements
+//   finish<Out>(parameters, s...)  the result of their sums, rounded once
 
 /// Adds up Term::apply(x) by method M.
 template <class M, class Term>
@@ -61,8 +63,8 @@ struct single {
   }
 };
 
-/// Combines Term::apply(x) by Join::apply(a, b), which is associative or is meant to round in this
-/// order.
+/// Combines Term::apply(x) by Join::apply(a, b). A join that rounds is meant to round in the
+/// canonical order.
 template <class Join, class Term>
 struct joined {
   using accumulation = joined;
@@ -90,7 +92,8 @@ struct joined {
   }
 };
 
-/// How many elements Is::apply(x) holds for. The state is a V's index_of, which is an integer.
+/// Counts the elements for which Is::apply(x) holds. The state is an arith::index_of<V>, an
+/// integer.
 template <class Is>
 struct counting {
   using accumulation = counting;
@@ -145,7 +148,7 @@ struct whole_lane {
   }
 };
 
-/// A lane goes through its elements once for each of two folds.
+/// Each of two folds passes over the elements of the lane by itself, as their lane orders ask.
 struct separate_passes {
   template <class B, int Rows, int Lanes, class Get, class State>
   BITFOLD_INLINE static void fold(int count, Get get, State (&out)[Lanes]) {
@@ -195,7 +198,7 @@ struct both {
   }
 };
 
-// ---- Terms: what is made of an element first ----------------------------------------------------
+// ---- Terms: what an element becomes before it is added ------------------------------------------
 
 struct identity {
   static constexpr element_kind element = element_kind::single;
@@ -257,7 +260,7 @@ struct difference_magnitude {
     return arith::abs(arith::sub(e.x, e.y));
   }
 };
-/// Of a pair, what Term makes of one of the two.
+/// Applies Term to one element of a pair.
 template <class Term, bool First>
 struct one_of_two {
   static constexpr element_kind element = element_kind::pair;
@@ -294,6 +297,7 @@ struct averaged : additive<M, Term> {
 
 // ---- Exact forms --------------------------------------------------------------------------------
 
+/// The fold of an exact form.
 template <class Form>
 struct exact_fold {
   using accumulation = exact_fold;

@@ -15,7 +15,8 @@ template <class V>
 struct pair_of {
   V x, y;
 };
-/// An element and its place, counted from the start of a run.
+/// An element and its index, counted from where a kernel begins; rebase makes it count from the
+/// start of the array.
 template <class V, class I>
 struct indexed_element {
   V x;

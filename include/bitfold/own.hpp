@@ -2,11 +2,13 @@
 // it is to run on GPUs too:
 //
 //   struct complex_sum {
-//     struct state { double re, im; };                     // trivially copyable, default
-//     constructible BITFOLD_HD static state start(complex x);            // of one element; two
-//     arguments for pairs() BITFOLD_HD static state merge(state a, state b);     // of two sets of
-//     elements, see below BITFOLD_HD static complex finish(state s, std::uint64_t n);  // the
-//     result for n elements
+//     struct state { double re, im; };  // trivially copyable, default constructible
+//     // of one element; two arguments for pairs()
+//     BITFOLD_HD static state start(complex x);
+//     // of two sets of elements, see below
+//     BITFOLD_HD static state merge(state a, state b);
+//     // the result for n elements
+//     BITFOLD_HD static complex finish(state s, std::uint64_t n);
 //   };
 //
 // and, if wanted: add(state s, element x), which is else merge(s, start(x)), of pairs() add(s, x,

@@ -1,13 +1,15 @@
-// Functions of rows: every element of a row by itself and by what the row's elements come to, as
-// training and inference want them. Statistics are bitfold's reductions of the row, in its
+// Functions of rows, for training and inference: each element of the result depends on the element
+// of the row and on statistics of that row. Statistics are bitfold's reductions of the row, in its
 // canonical order by method tree; what is done with them is rounded operation by operation to f32
 // (f64 for f64), and each result once to the type of x. So a row's bits depend on its own elements
 // alone, on CPUs and GPUs alike.
 //
 //   softmax               exp(x - m) (1 / s), m the largest element, s the sum of exp(x - m)
-//   (operation softmax_denominator) log_softmax           x - m - log s layer_norm            ((x -
-//   mean) - e) rstd w + b, rstd = 1 / sqrt(var + eps), var with ddof 0, e the error of the rounded
-//   mean rms_norm              x rstd w, rstd = 1 / sqrt(sum of squares / n + eps)
+//                         (operation softmax_denominator)
+//   log_softmax           x - m - log s
+//   layer_norm            ((x - mean) - e) rstd w + b, rstd = 1 / sqrt(var + eps), var with ddof 0,
+//                         e the error of the rounded mean
+//   rms_norm              x rstd w, rstd = 1 / sqrt(sum of squares / n + eps)
 // and, of g = dL/dy, their gradients dL/dx:
 //   softmax_backward      (g - dot(g, y)) y, of y = softmax(x)
 //   log_softmax_backward  g - exp(y) sum(g), of y = log_softmax(x)
@@ -55,8 +57,8 @@ struct rows {
   double eps = 0;
 };
 
-/// Rows of a matrix by their places: output k is of rows places[offsets[k]] to places[offsets[k +
-/// 1] - 1], in this order, which may be none and are at most 2^24.
+/// Rows of a matrix by their indices, `places`: output k is of rows places[offsets[k]] to
+/// places[offsets[k + 1] - 1], in this order, which may be none and are at most 2^24.
 struct row_segments {
   const std::int64_t *places, *offsets;
   std::size_t outputs;  ///< one less than there are offsets

@@ -94,13 +94,13 @@ struct transform_source {
   bool readable() const { return arrays.readable(); }
 };
 
-/// An element with its place: the number of those before it.
+/// An element with its index.
 template <class V>
 struct indexed_value {
   V value;
   std::uint64_t index;
 };
-/// The elements of another source with their places.
+/// The elements of another source with their indices.
 template <class Source>
 struct indexed_source {
   Source source;
@@ -116,8 +116,8 @@ struct indexed_source {
   bool readable() const { return source.readable(); }
 };
 
-/// The elements of another source so that the canonical order takes them from the first to the
-/// last: where its tree, read from left to right, has its k-th element, there is element k.
+/// The elements of another source, permuted so that the canonical tree, read from left to right,
+/// has them in the array's order.
 template <class Source>
 struct in_order_source {
   Source source;
@@ -131,7 +131,7 @@ struct in_order_source {
     const int size = order::leaf_size(n, leaf), position = static_cast<int>(i % order::leaf);
     const int lane = position % order::lanes, row = position / order::lanes;
     const int rows = size / order::lanes;
-    const int longer = size % order::lanes;  // so many lanes, the first ones, have a row more
+    const int longer = size % order::lanes;  // the first `longer` lanes have a row more
     return source(leaf * order::leaf +
                   static_cast<order::index>(lane * rows + (lane < longer ? lane : longer) + row));
   }
@@ -212,7 +212,7 @@ auto transform(F f, X&& x, More&&... more) {
                                                                  n};
 }
 
-/// The elements of a range, of pairs or of a transform with their places, as indexed_value: for
+/// The elements of a range, of pairs or of a transform with their indices, as indexed_value: for
 /// operations of the caller's own that ask where an element lies.
 template <class Input>
   requires detail::input<std::remove_cvref_t<Input>>

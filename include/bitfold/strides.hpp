@@ -18,23 +18,23 @@ struct axes {
     std::int64_t x, y;
   };
   int rank = 0;
-  axis each[max_axes];
+  axis dims[max_axes];
 
   std::uint64_t size() const {
     std::uint64_t n = 1;
-    for (int k = 0; k < rank; ++k) n *= each[k].extent;
+    for (int k = 0; k < rank; ++k) n *= dims[k].extent;
     return n;
   }
   struct offset {
     std::int64_t x = 0, y = 0;
   };
-  offset at(std::uint64_t i) const {
+  offset offset_of(std::uint64_t i) const {
     offset o;
     for (int k = rank - 1; k >= 0; --k) {
-      const auto digit = static_cast<std::int64_t>(i % each[k].extent);
-      i /= each[k].extent;
-      o.x += digit * each[k].x;
-      o.y += digit * each[k].y;
+      const auto digit = static_cast<std::int64_t>(i % dims[k].extent);
+      i /= dims[k].extent;
+      o.x += digit * dims[k].x;
+      o.y += digit * dims[k].y;
     }
     return o;
   }

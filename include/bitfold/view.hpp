@@ -70,8 +70,9 @@ std::vector<std::int64_t> result_extents(const view& x, const view* y, std::span
 
 namespace detail {
 
-/// One or two inputs of one shape (y's data are null where there is one), as outputs of elements
-/// each. Axes that lie one in the other are one.
+/// One or two inputs of one shape (y is null where there is one), as outputs and their elements.
+/// Neighbouring axes whose strides fit together are joined into one, so that kernels meet few, long
+/// axes.
 struct layout {
   dtype type;
   const std::byte *x, *y;
@@ -89,7 +90,8 @@ struct layout {
 /// elements; more than 2^60 of these.
 layout layout_of(const view& x, const view* y, std::span<const int> reduced);
 
-/// Windows that have as many elements each: of padded ones those that are cut off in the same way.
+/// Windows with equally many elements. Padding cuts windows off at the edges, and each way to be
+/// cut off is a box of its own.
 struct window_box {
   view x;               ///< as windows() has it, the windows in the order of their axes
   std::uint64_t first;  ///< the place of its first result among all,

@@ -13,9 +13,9 @@ struct inputs {
 };
 
 /// Folds `leaves` full leaves of each input, followed by a short leaf of `tail` elements when tail
-/// > 0 (at least one element in all), into one partial of the fold, written to `state`.
-/// Places are counted from `first`, which is where the run starts. Says which target it was
-/// compiled for. A run has at most 2^30 elements.
+/// > 0 (at least one element in all), into one partial of the fold, written to `state`. The first
+/// element has index `first`. Returns the target that it was compiled for. A call takes at most
+/// 2^30 elements.
 using kernel = target (*)(inputs data, order::index leaves, int tail, order::index first,
                           void* state);
 inline constexpr order::index max_leaves = (order::index{1} << 30) / order::leaf;
@@ -25,7 +25,7 @@ using converter = void (*)(const void* from, std::size_t n, void* to);
 
 /// The same n <= order::leaf elements of some neighbouring outputs, widened: those of element i at
 /// x + x_rows[i], in elements of the accumulator's type; y likewise, where there are two inputs.
-/// `first` is the place of element 0 in the run.
+/// `first` is the index of element 0.
 struct column_leaf {
   const void *x, *y;
   const std::ptrdiff_t *x_rows, *y_rows;
@@ -48,10 +48,10 @@ inline constexpr int column_width = 16, column_alignment = 64;
 struct batch_kernels {
   /// One more leaf of `outputs` neighbouring outputs, at least column_width of them.
   void (*add)(column_counter& c, const column_leaf& leaf, int outputs) = nullptr;
-  /// Writes their partials. Places are counted from `first`, which is where the run starts.
+  /// Writes their partials. The first element of each output has index `first`.
   void (*total)(const column_counter& c, int outputs, order::index first, void* states) = nullptr;
   /// Writes the partials of `count` outputs of 1 <= n < max_row elements each; those of
-  /// output k lie in a row at outputs[k], and places are counted from 0. Null without vectors.
+  /// output k are contiguous at outputs[k], from index 0 on. Null without vectors.
   void (*rows)(const inputs* outputs, int count, int n, void* states) = nullptr;
   int width = 0;              ///< outputs that `rows` folds at once
   std::size_t element = 0;    ///< bytes of the accumulator's type

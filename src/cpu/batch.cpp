@@ -1,4 +1,4 @@
-// Many outputs on the CPU: each is a run of its own through the kernels, and threads take
+// Many outputs on the CPU. The kernels fold each output by itself, and each thread takes
 // neighbouring outputs.
 #include "../batch.hpp"
 
@@ -19,7 +19,7 @@ namespace {
 
 using detail::batch;
 
-// What is done of each output.
+// What is done for each output, and where its results go.
 struct work {
   const batch& source;
   std::span<const reduction> reductions;
@@ -51,7 +51,7 @@ struct work {
 
 inputs as_inputs(detail::pointers p) { return {p.x, p.y}; }
 
-// Some neighbouring outputs of as many elements, on one thread; and the memory that it takes.
+// Reduces neighbouring outputs on one thread, and keeps the memory that this takes.
 class worker {
  public:
   explicit worker(const work& w)
@@ -59,7 +59,7 @@ class worker {
         size_(size_of(w.source.type)),
         single_task_(w.tasks.size() == 1 && w.whole_reductions.empty() && w.sums.empty()) {}
 
-  // Outputs whose elements lie one behind the other.
+  // Outputs whose elements are contiguous.
   target run_in_place(std::uint64_t first, std::uint64_t end) {
     target used = w_.used;
     for (std::uint64_t o = first; o < end; ++o) {
@@ -81,7 +81,7 @@ class worker {
     return used;
   }
 
-  // Outputs whose elements have to be brought together.
+  // Outputs whose elements are gathered first.
   target run_gathered(std::uint64_t first, std::uint64_t end) {
     target used = w_.used;
     const std::uint64_t max = std::min(w_.source.gathered_outputs(), end - first);
@@ -95,7 +95,7 @@ class worker {
       if (const std::size_t room = max * pitch * (w_.source.data.y ? 2 : 1);
           gathered_.size() < room)
         gathered_.resize(room);
-      std::uint64_t gathered_begin = n;  // the run that is there
+      std::uint64_t gathered_begin = n;  // the tile that is gathered
       used = run_by_tiles(o, outputs, n, [&](std::uint64_t begin, std::uint64_t b) {
         if (const auto p =
                 w_.source.address(o + b, begin, std::min<std::uint64_t>(tile, n - begin));
@@ -115,8 +115,8 @@ class worker {
  private:
   static constexpr std::size_t tile = tile_elements;
 
-  // Outputs of n elements each, a run of all of them at a time: get(first, which) says where one's
-  // run lies, and those of the same `first` are asked for together.
+  // Outputs of n elements each, tile by tile. get(begin, b) gives the tile of output b from `begin`
+  // on; it is called for all outputs before the next tile, so that they can be gathered together.
   template <class Get>
   target run_by_tiles(std::uint64_t first, std::uint64_t outputs, std::uint64_t n, Get get) {
     target used = w_.used;
@@ -166,7 +166,7 @@ class worker {
   std::vector<std::byte> gathered_, whole_output_;
 };
 
-// One output of many elements, all threads on it.
+// One long output, by all threads.
 void run_long(const work& w, std::uint64_t output, const options& opts) {
   struct one_output {
     const batch& source;
@@ -196,8 +196,7 @@ void run_long(const work& w, std::uint64_t output, const options& opts) {
   for (std::size_t k = 0; k < results.size(); ++k) w.put(k, output, results[k]);
 }
 
-// All outputs side by side, by threads that take some strips of them each, or chunks of their
-// elements.
+// All outputs side by side. A thread takes some strips of outputs, or one chunk of their elements.
 void run_columns(const work& w, const detail::layout& l, const column_plan& p, int threads) {
   const order::index outputs = l.outputs, n = l.n;
   const order::index at_once = (p.strips - 1) / chunk_count(threads) + 1;
@@ -240,7 +239,7 @@ void run_columns(const work& w, const detail::layout& l, const column_plan& p, i
   }
 }
 
-// All outputs, which are short and lie in a row each, some at a time.
+// Short contiguous outputs, several at a time.
 void run_rows(const work& w, const detail::layout& l, int threads) {
   constexpr order::index max = 64;
   const order::index n = l.n, blocks = (l.outputs - 1) / max + 1;
@@ -256,7 +255,7 @@ void run_rows(const work& w, const detail::layout& l, int threads) {
       for (std::size_t k = 0; k < w.tasks.size(); ++k) {
         const task& t = w.tasks[k];
         const batch_kernels& kernels = t.kernels.batch;
-        // What is widened is to stay in the first-level cache.
+        // Widened rows have to stay in the first-level cache.
         const std::size_t pitch = n * kernels.element;
         const auto width = static_cast<order::index>(kernels.width),
                    fit = 16384 / (pitch * width) * width;
@@ -287,7 +286,7 @@ void run(const batch& source, std::span<const reduction> reductions, std::span<v
          const options& opts, const detail::layout* axes = nullptr, bool wants_partials = false) {
   const target best = resolve_target(opts);
   detail::check_batch(source, reductions, out);
-  const detail::fp_environment guard;  // the parts of an output are put together here
+  const detail::fp_environment guard;  // the chunks of an output are merged on this thread
   work w{source, reductions, out, best, {}, {}, {}, detail::exact_sums(reductions), wants_partials};
   for (std::size_t k = 0; k < reductions.size(); ++k) {
     if (detail::is_exact(reductions[k])) continue;
@@ -310,7 +309,7 @@ void run(const batch& source, std::span<const reduction> reductions, std::span<v
     if (axes->n > 0 && axes->outputs > 1 && axes->contiguous() && are_short(w.tasks, axes->n))
       return run_rows(w, *axes, threads);
   }
-  // Neighbouring outputs of about as many elements, some parts for each thread; or longer ones by
+  // Ranges of neighbouring outputs of about equal work, several for each thread. Longer outputs get
   // all threads.
   const std::uint64_t share = source.elements / chunk_count(threads) + 1;
   std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;  // first, end
@@ -337,7 +336,7 @@ void run(const batch& source, std::span<const reduction> reductions, std::span<v
   std::vector<target> ran(ranges.size(), best);
   parallel_for(ranges.size(), threads, [&](std::size_t k) {
     worker mine(w);
-    const auto [first, end] = ranges[k];  // what lies in a row does so in all outputs
+    const auto [first, end] = ranges[k];  // either all outputs are contiguous, or none
     ran[k] =
         source.address(first).x ? mine.run_in_place(first, end) : mine.run_gathered(first, end);
   });
@@ -385,7 +384,7 @@ void reduce_windows(std::span<const reduction> reductions, const view& x,
                         reductions, out, b.first);
   if (boxes.boxes.size() == 1)
     return reduce(reductions, boxes.boxes[0].x, nullptr, boxes.reduced, out, opts);
-  // Each box's results one behind the other, before they are moved to their places.
+  // The results of a box are contiguous until they are scattered.
   std::uint64_t max = 0;
   for (const auto& b : boxes.boxes) max = std::max(max, b.results.size());
   std::vector<std::vector<std::byte>> results;

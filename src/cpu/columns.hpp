@@ -1,5 +1,6 @@
-// Neighbouring outputs of axes, folded side by side in the lanes of vectors (columns.inl): columns
-// where they lie, or what is first brought together leaf by leaf, widened or transposed.
+// Folds neighbouring outputs side by side, each in a lane of a vector (columns.inl). Columns are
+// read in place; other elements are first gathered into a tile, leaf by leaf, widened or
+// transposed.
 #pragma once
 
 #include <algorithm>
@@ -28,9 +29,9 @@ struct column_plan {
 inline constexpr int max_columns = 256;
 /// Shorter rows are transposed into columns.
 inline constexpr order::index min_row = order::lanes;
-/// Whether outputs of n elements, each in a row, are better folded together than one by one: short
-/// ones, of which several fit into the first-level cache if they are to be widened; and those that
-/// mostly wait for their tails.
+/// Whether contiguous outputs of n elements are better folded several at once. Short ones are, of
+/// which several fit into the first-level cache even when widened; so are longer ones that spend
+/// most of their time in the tail.
 inline bool are_short(std::span<const task> tasks, order::index n) {
   bool slow_tail = false, widened = false;
   for (const task& t : tasks) {
@@ -42,7 +43,7 @@ inline bool are_short(std::span<const task> tasks, order::index n) {
          (n < max_row && (!widened || (slow_tail && n % order::leaf > n / 8)));
 }
 
-/// Nothing, if that is no way for outputs laid out like that.
+/// Empty where outputs of this layout are not worth folding side by side.
 inline std::optional<column_plan> plan_columns(std::span<const task> tasks, const detail::layout& l,
                                                int threads) {
   if (l.n == 0 || l.outputs < 2) return {};
@@ -74,7 +75,7 @@ inline std::optional<column_plan> plan_columns(std::span<const task> tasks, cons
   return p;
 }
 
-/// One thread's.
+/// Folds columns on one thread, and keeps the memory that this takes.
 class column_worker {
  public:
   column_worker(std::span<const task> tasks, const detail::layout& l, const column_plan& p)

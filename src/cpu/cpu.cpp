@@ -20,8 +20,7 @@ constexpr std::string_view target_names[] = {"scalar", "avx2", "avx512"};
 
 thread_local target reported = target::scalar;
 
-// How n elements are shared out: `chunks` complete subtrees of `leaves` leaves; the last may be
-// less.
+// n elements as `chunks` complete subtrees of `leaves` leaves each; the last may be smaller.
 struct plan {
   order::index leaves;
   order::index chunks;
@@ -98,7 +97,7 @@ scalar reduce_without_kernels(const reduction& r, inputs data, std::size_t n, in
 
 namespace {
 
-// What an exact reduction sums, and how.
+// The terms of an exact reduction, and the kernels that deposit them.
 struct exact_task {
   std::span<const exact::term> terms;
   depositor add[2];
@@ -112,7 +111,8 @@ exact_task exact_task_for(target t, const reduction& r) {
   return e;
 }
 
-// The same call often comes again, and looking it up takes longer than a short array.
+// The same call often comes again, and finding its kernels takes longer than a short array: so the
+// last one is kept.
 struct short_task {
   cpu::target target;
   reduction request;
@@ -152,7 +152,8 @@ target run_chunk(const job& j, order::index chunk, partial* out, detail::exact_s
     fold_whole(j.tasks[0], data, n, first, out[0], used);
     return used;
   }
-  // Run by run. Exact sums look anew what to sum by with each call, and take several at once.
+  // Tile by tile. A deposit looks at its elements anew with each call, so it takes several tiles at
+  // once.
   constexpr std::size_t tile = tile_elements, exact_tile = 16 * tile;
   std::vector<tile_counter> counters(j.tasks.size());
   std::vector<std::byte> generated(
@@ -257,8 +258,8 @@ void check(const pass& p) {
   }
 }
 
-// All of p, which has elements. Writes results but those of exact reductions, and returns the sums
-// of these.
+// Runs p, which has elements. Writes all results but those of exact reductions, and returns the
+// sums of these.
 detail::exact_sums run(const pass& p, target best, std::span<scalar> out, const options& opts) {
   const detail::fp_environment guard;  // states are merged here
   const std::size_t bytes = p.n * p.element_bytes;
@@ -305,7 +306,7 @@ detail::exact_sums run(const pass& p, target best, std::span<scalar> out, const 
   return total;
 }
 
-// Of arrays, as they are stored.
+// The pass over arrays as they are stored.
 pass pass_over(std::span<const reduction> reductions, inputs data, std::size_t n) {
   pass p;
   p.n = n;

@@ -66,7 +66,7 @@ HWY_INLINE vec<A> load_first(const T* p, int n) {
   }
 }
 
-/// i, i + 1, ... for the places of the elements of a vec<A>.
+/// The indices i, i + 1, ... of the elements of a vec<A>.
 template <class A>
 HWY_INLINE auto indices_from(index i) {
   const hn::RebindToSigned<tag<A>> d;

@@ -1,5 +1,5 @@
-// What the CPU engine does of a reduction, whatever its fold: kernels, merges and results behind
-// functions.
+// A reduction as the CPU's engine runs it, with the types of its fold hidden behind functions:
+// kernels, merges and results.
 #pragma once
 
 #include <cstring>
@@ -14,7 +14,7 @@
 
 namespace bitfold::cpu {
 
-// A partial, whatever it is of, and how many elements it is of.
+// The partial of any fold, and its number of elements. A copy moves only the bytes in use.
 struct partial {
   partial() {}
   partial(const partial& o) : n(o.n), size(o.size) { std::memcpy(bytes, o.bytes, size); }
@@ -29,7 +29,7 @@ struct partial {
   alignas(16) std::byte bytes[fold::max_state_bytes];
 };
 
-// What is done with partials of bitfold's own folds, whatever they are.
+// Functions of the partials of one of bitfold's folds.
 struct state_functions {
   std::size_t size = 0;
   void (*merge)(void* a, order::index left, const void* b, order::index right) = nullptr;
@@ -46,11 +46,11 @@ struct state_functions {
 
 state_functions functions_for(const reduction& r);
 
-// One reduction of those that are done in one pass.
+// One of the reductions of a pass.
 struct task {
   cpu::kernels kernels;
   state_functions states;
-  const own_fold* own = nullptr;  // then it is not bitfold's
+  const own_fold* own = nullptr;  // the caller's fold, or null
 
   partial merge(partial a, const partial& b) const {
     (own ? own->merge : states.merge)(a.bytes, a.n, b.bytes, b.n);
@@ -61,11 +61,11 @@ struct task {
 
 /// Of the target t.
 kernels find_kernels(target t, const reduction& r);
-/// What has no kernels: a sort, or an order without parallel parts, where there is nothing to make
-/// fast.
+/// Reductions without kernels: count_distinct, which sorts, and sequential orders, which leave
+/// nothing to do in parallel.
 scalar reduce_without_kernels(const reduction& r, inputs data, std::size_t n, int threads);
 
-// A binary counter of the states of equal runs, the last of which may be shorter.
+// A binary counter of the partials of tiles of one length; the last tile may be shorter.
 class tile_counter {
  public:
   void push(const task& t, partial s) {
@@ -86,9 +86,9 @@ class tile_counter {
   std::vector<partial> pending_;
 };
 
-// ---- Runs ---------------------------------------------------------------------------------------
+// ---- Tiles --------------------------------------------------------------------------------------
 
-/// n elements, of which the first is number `first`, into one state.
+/// Folds n elements, of which the first has index `first`, into one partial.
 inline void fold_whole(const task& t, inputs data, std::size_t n, order::index first, partial& s,
                        target& by) {
   s.n = n;
@@ -101,11 +101,10 @@ inline void fold_whole(const task& t, inputs data, std::size_t n, order::index f
   }
 }
 
-/// The elements that are folded at once where there are several tasks: few enough to stay in the
-/// first-level cache for all of them.
+/// The elements of a tile: few enough to stay in the first-level cache while every task folds them.
 inline constexpr std::size_t tile_elements = 16 * order::leaf;
 
-/// Folds runs for several tasks, converted once for neighbours that want the same.
+/// Folds a tile for several tasks. Neighbouring tasks with the same conversion share its result.
 class tile_folder {
  public:
   /// Calls f(k, state of tasks[k]) for up to tile_elements elements.
@@ -147,7 +146,7 @@ void fold_rows(const reduction& r, inputs data, std::size_t count, std::size_t n
 /// Below this many bytes for each thread, a second thread costs more than it brings.
 inline constexpr std::size_t bytes_worth_a_thread = std::size_t{1} << 19;
 
-/// The target to run; refuses one that is not there.
+/// The target to use. Errors (errc::usage): one that is not available.
 target resolve_target(const options& opts);
 /// How many threads to use for so many bytes.
 int threads_for(const options& opts, std::size_t bytes);
@@ -156,8 +155,8 @@ int threads_for(const options& opts, std::size_t bytes);
 target last_target();
 void report(target t);
 
-/// Into how many parts work is cut: some for each thread, so that one that starts late delays
-/// nobody.
+/// How many chunks the work is cut into: several for each thread, so that a thread that starts late
+/// delays nobody.
 inline order::index chunk_count(int threads, int per_thread = 8) {
   return threads == 1 ? 1
                       : static_cast<order::index>(per_thread) * static_cast<order::index>(threads);

@@ -23,7 +23,7 @@ namespace bitfold::cpu {
 namespace {
 
 thread_local team lent_team = nullptr;
-// The others of a team are expected to wait for work already.
+// The threads of a lent team are expected to be awake, so that less work is worth one.
 constexpr std::size_t bytes_worth_a_lent_thread = std::size_t{1} << 16;
 
 int count_cores() {
@@ -45,8 +45,8 @@ void relax() {
   _mm_pause();
 #endif
 }
-// For some tens of microseconds, in which the next call often comes, looks whether that is so: to
-// sleep and to be woken takes as long.
+// Polls for some tens of microseconds. The next call often comes within that time, and to sleep and
+// be woken takes as long.
 template <class Condition>
 bool becomes_true_soon(Condition condition) {
   for (int round = 0; round < 64; ++round) {
@@ -58,8 +58,8 @@ bool becomes_true_soon(Condition condition) {
   }
   return condition();
 }
-// Helpers come and leave together, and hold the lock for a moment: whoever slept for it would be
-// late.
+// Helpers come and leave together and hold the lock for a moment only, so this spins first: a
+// thread that sleeps for the lock is late.
 void acquire(std::unique_lock<std::mutex>& lock) {
   for (int k = 0; k < 1000; ++k) {
     if (lock.try_lock()) return;
@@ -178,9 +178,9 @@ helpers& shared_helpers() {
   return *existing;
 }
 
-// A call's parts, in as many blocks of neighbours as there are threads. Each begins with a block of
-// its own, the same one in the next call, whose elements may be in its core's cache, and then helps
-// with the others'.
+// The chunks of a call, in one block of neighbours for each thread. A thread begins with its own
+// block, which is the same in the next call, so that its core's cache may still hold the elements.
+// Then it helps with the other blocks.
 class shared_work {
  public:
   shared_work(std::size_t count, std::size_t threads, const std::function<void(std::size_t)>& f)

@@ -39,7 +39,7 @@ divisors divisors_of(const detail::axes& of) {
   divisors d{};
   d.narrow = of.size() <= index{1} << 32;
   for (int k = 0; k < of.rank && d.narrow; ++k) {
-    const index extent = of.each[k].extent;
+    const index extent = of.dims[k].extent;
     if (extent == 0) continue;
     d.each[k].shift = static_cast<int>(std::bit_width(extent - 1));
     d.each[k].factor = static_cast<std::uint32_t>(
@@ -122,7 +122,7 @@ output_elements elements_of(std::span<const reduction> all, const void* x, const
 
 bool outputs_are_neighbours(const output_elements& from) {
   if (from.offsets || from.kept.rank == 0 || from.reduced.rank == 0) return false;
-  const auto inner = [](const detail::axes& of) { return std::abs(of.each[of.rank - 1].x); };
+  const auto inner = [](const detail::axes& of) { return std::abs(of.dims[of.rank - 1].x); };
   return inner(from.kept) < inner(from.reduced);
 }
 

@@ -10,7 +10,7 @@ namespace bitfold::gpu {
 /// What the host knows of a fold.
 struct fold_facts {
   const void* key;              ///< the same for those of one base and accumulator
-  std::size_t size, alignment;  ///< of its settled state
+  std::size_t size, alignment;  ///< of its partial
 };
 
 struct group {

@@ -89,7 +89,7 @@ kernel_source source_of(const kernel& k) {
       "using source = " +
       source_type(k) +
       ";\n"
-      "static_assert(sizeof(fold::settled<folds, accumulator>) == " +
+      "static_assert(sizeof(fold::partial<folds, accumulator>) == " +
       std::to_string(k.state_bytes) +
       ");\n"
       "}  // namespace kernel\n";

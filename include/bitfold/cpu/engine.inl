@@ -14,16 +14,16 @@ inline constexpr bool is_plain_sum = false;
 template <class M>
 inline constexpr bool is_plain_sum<fold::additive<M, fold::identity>> = true;
 
-// Arithmetic so short that only loads one behind the other keep the memory busy: in AVX-512's
-// registers, as in smaller ones it takes a tenth longer in cache.
+// Folds whose arithmetic is so short that memory stays busy only if loads are issued in order. Only
+// AVX-512's registers are loaded so: with smaller ones it takes a tenth longer in cache.
 template <class F>
 inline constexpr bool loads_in_order = false;
 template <class M>
 inline constexpr bool loads_in_order<fold::additive<M, fold::identity>> = !M::compensated;
 
-/// Elements T in memory, at any alignment, widened to A, as fold F takes them: where a leaf begins,
-/// and its place in the run. Any other source has the same members, and value for what a fold
-/// takes.
+/// The elements T of an array from the start of a leaf on, at any alignment, widened to A as fold F
+/// takes them. `first` is the index of the leaf's first element. Other sources have the same
+/// members.
 template <class F, class T, class A>
 struct array_elements {
   using accumulator = A;
@@ -119,7 +119,7 @@ struct engine {
 
   BITFOLD_LEAF static state full_leaf(Source p) {
     if constexpr (width == 1 && !is_plain_sum<F>) {
-      return short_leaf_by_lanes(p, order::leaf);  // as good, and far less to compile
+      return short_leaf_by_lanes(p, order::leaf);  // as fast, and far less to compile
     } else {
       // Columns side by side: enough to hide an addition's latency, few enough for the registers.
       constexpr int columns_at_once = columns < 8 ? columns : 8;
@@ -165,8 +165,8 @@ struct engine {
     return v[0];
   }
 
-  // Whether short leaves are folded in vectors: lanes of different lengths side by side would want
-  // a count each.
+  // Whether short leaves are folded in vectors. Counted folds are not: lanes of different lengths
+  // would need a count each.
   static constexpr bool short_in_vectors() {
     using result = decltype(fold_lanes(std::declval<state>(), order::rows));
     return width > 1 && !F::counted && std::is_same_v<result, scalar_state>;
@@ -178,8 +178,8 @@ struct engine {
       return F::template rebase<A>(short_leaf_by_lanes(p, size), 0);
     } else if constexpr (is_plain_sum<F>) {
       if (size <= 8) return short_leaf_by_lanes(p, size);
-      // The zero that changes no sum stands for what is missing: only in the signs of zeros among
-      // kahan's errors does that show, and those show in no result.
+      // Missing elements are the zero that changes no sum. It shows only in the signs of zeros
+      // among kahan's errors, and these show in no result.
       state v[columns];
       for (int c = 0; c < columns; ++c)
         v[c] = method::fold_lane<F, order::rows>(rows + (rest > 0), [&](int r) BITFOLD_LAMBDA {
@@ -216,8 +216,8 @@ struct engine {
     }
   }
 
-  // Leaves folded at once, before any counter. Larger states are merged as fast one by one, and
-  // code for four is four times as long.
+  // Leaves that are folded before the counter takes their node. Larger states are merged as fast
+  // one by one, and the code for four leaves is four times as long.
   static constexpr int leaves_at_once = is_plain_sum<F> || sizeof(state) == sizeof(V) ? 4 : 1;
   static constexpr index leaves_lane_size = leaves_at_once * order::leaf / width,
                          leaf_lane_size = order::leaf / width;
@@ -242,8 +242,8 @@ struct engine {
     }
   };
 
-  /// `leaves` full leaves from p on and a short one of `tail` elements (at least one element in
-  /// all) into one partial; places are counted from `first`, where p is.
+  /// Folds `leaves` full leaves from p on, and a short one of `tail` elements, into one partial.
+  /// There is at least one element; p is at index `first`.
   static auto run(Source p, index leaves, int tail, index first) {
     if (leaves == 0) return F::template rebase<A>(short_leaf(p, tail), first);
     counter c;

@@ -23,15 +23,15 @@ struct own_fold {
   void* out;
 };
 
-/// What is reduced, and how.
+/// The elements of one pass, and what is made of them.
 struct pass {
   std::size_t n = 0;
   std::size_t element_bytes = 0;  ///< bytes that are read for an element, of all inputs together
   std::span<const reduction> reductions;
   /// The inputs of `reductions`, as stored (y is null where they take one);
   const void *x = nullptr, *y = nullptr;
-  /// or, if there is this function, made run by run: elements first to first + n, written to x and
-  /// y (the latter only where it makes two).
+  /// or, if there is this function, generated tile by tile: it writes elements first to first + n
+  /// to x, and of pairs to x and y.
   void (*generate)(const void* source, order::index first, std::size_t n, void* x,
                    void* y) = nullptr;
   const void* source = nullptr;

@@ -53,7 +53,7 @@ struct norm_inf_op {
   using fold = extremum<larger, fold::magnitude>;
 };
 
-// ---- Places -------------------------------------------------------------------------------------
+// ---- Indices ------------------------------------------------------------------------------------
 
 /// The extreme so far and where it stands.
 template <class V, class I>
@@ -81,7 +81,7 @@ struct arg_fold {
   template <class V>
   using state = arg_state<V, arith::index_of<V>>;
 
-  // b is more extreme than a: a NaN is, than what is none.
+  // Whether b is more extreme than a. A NaN is more extreme than any number.
   template <class V>
   BITFOLD_INLINE static auto beats(V b, V a) {
     return arith::either(Largest ? arith::less(a, b) : arith::less(b, a),
@@ -98,7 +98,7 @@ struct arg_fold {
     return arg_state<V, I>{arith::select(wins, e.x, s.value),
                            arith::select(wins, e.index, s.index)};
   }
-  // Runs of lanes interleave: among equals the place decides.
+  // Lanes interleave in the array, so among equals the index decides.
   template <class V, class I>
   BITFOLD_INLINE static auto merge(arg_state<V, I> a, arg_state<V, I> b, counts = {}) {
     const auto tie = arith::both(arith::opposite(beats(a.value, b.value)),
@@ -116,8 +116,9 @@ struct arg_fold {
     return s.index;
   }
 };
-/// The place, and in its state the extreme too as `extremum` has it, whose zero need not be the
-/// first one. Worth it where minimum and maximum cost no more than a choice.
+/// The index, and in its state also the extremum as `extremum` has it, so that one kernel gives
+/// both. Of zeros of both signs the extremum need not be the one at the index. Worth it where
+/// minimum and maximum cost no more than a selection.
 template <bool Largest>
 struct arg_and_extremum : arg_fold<Largest> {
   using pick = std::conditional_t<Largest, larger, smaller>;

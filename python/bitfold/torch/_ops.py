@@ -55,21 +55,21 @@ def _kernel(name: str) -> Callable:
     else:
         quick = lambda x, dim=None, keepdim=False: TENSORS.reduce_plain(asked_by_type(whole), x, None, dim, keepdim)
 
-    def kernel(*args, **how) -> Tensor:
-        if not how and (result := quick(*args)) is not None:
+    def kernel(*args, **choices) -> Tensor:
+        if not choices and (result := quick(*args)) is not None:
             return result
         inputs, dim, keepdim = _parts(name, args)
-        return _engine.reduce([_ask(name, **how)], *_same_shape(inputs), dim=dim, keepdim=keepdim)[0]
+        return _engine.reduce([_ask(name, **choices)], *_same_shape(inputs), dim=dim, keepdim=keepdim)[0]
 
     return kernel
 
 
 def _fake(name: str) -> Callable:
-    def fake(*args, **how) -> Tensor:
+    def fake(*args, **choices) -> Tensor:
         inputs, dim, keepdim = _parts(name, args)
         x = _same_shape(inputs)[0]
         shape = result_shape(x.shape, dims_of(x.dim(), dim), keepdim)
-        return x.new_empty(shape, dtype=result_dtype(_ask(name, **how), x.dtype))
+        return x.new_empty(shape, dtype=result_dtype(_ask(name, **choices), x.dtype))
 
     return fake
 
@@ -96,9 +96,9 @@ class _At:
     def _expand(self, t: Tensor, keepdim: bool) -> Tensor:
         return t if keepdim else t.reshape(result_shape(self.x.shape, self.dims, True))
 
-    def fold(self, name: str, *inputs: Tensor, **how) -> Tensor:
+    def fold(self, name: str, *inputs: Tensor, **choices) -> Tensor:
         """An operator along the same dimensions, which stay, by the same method."""
-        return call(name, *inputs, self.dims, True, method=method_for(name, self._method), **how)
+        return call(name, *inputs, self.dims, True, method=method_for(name, self._method), **choices)
 
     def shared(self, mask: Tensor) -> Tensor:
         """The gradient to the elements of the mask, in equal parts, as torch's amax has it."""
@@ -222,21 +222,21 @@ def _autograd(name: str, kernel: Callable, formula: Info, has_gradient: bool) ->
     """Gradients in reverse mode. In forward mode torch.library would take inputs for constants: refused."""
     reverse = make_autograd_impl(getattr(torch.ops.bitfold, name).default, formula)
 
-    def autograd(keyset, *args, **how):
+    def autograd(keyset, *args, **choices):
         if has_gradient and has_tangent(*args):
             raise NotImplementedError(f"bitfold.{name} has no derivative in forward mode")
         differentiated = torch.is_grad_enabled() and torch._C._any_requires_grad(*args)
         if not differentiated and keyset.raw_repr() in _NOTHING_BETWEEN:
-            return kernel(*args, **how)
+            return kernel(*args, **choices)
         if differentiated and has_gradient and torch._C._are_functorch_transforms_active():
             raise NotImplementedError(f"bitfold.{name} has no gradient by torch.func's transforms; torch.autograd has it")
-        return reverse(keyset, *args, **how)
+        return reverse(keyset, *args, **choices)
 
     return autograd
 
 
-def call(name: str, *args, **how) -> Tensor:
-    return getattr(torch.ops.bitfold, name).default(*args, **how)
+def call(name: str, *args, **choices) -> Tensor:
+    return getattr(torch.ops.bitfold, name).default(*args, **choices)
 
 
 def _exp(x: Tensor) -> Tensor:

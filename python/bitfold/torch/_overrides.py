@@ -59,27 +59,27 @@ def quick(name: str) -> Callable:
 
 
 @cache
-def ask(op: str, how: str, out: torch.dtype | None = None) -> Ask:
-    return Ask(op, method_for(op, how), out)
+def ask(op: str, method: str, out: torch.dtype | None = None) -> Ask:
+    return Ask(op, method_for(op, method), out)
 
 
-def fold(how: str, op: str, *inputs: Tensor, dim=None, keepdim: bool = True, out: torch.dtype | None = None) -> Tensor:
+def fold(method: str, op: str, *inputs: Tensor, dim=None, keepdim: bool = True, out: torch.dtype | None = None) -> Tensor:
     """One reduction, in the type of x, or `out`."""
     if out is None or out is inputs[0].dtype:
         x, y = inputs if len(inputs) == 2 else (*inputs, None)
-        if (result := TENSORS.reduce_plain(_floats_asked(how, op, typed=out is not None), x, y, dim, keepdim)) is not None:
+        if (result := TENSORS.reduce_plain(_floats_asked(method, op, typed=out is not None), x, y, dim, keepdim)) is not None:
             return result
-    return _engine.reduce([ask(op, how, out)], *inputs, dim=dim, keepdim=keepdim)[0]
+    return _engine.reduce([ask(op, method, out)], *inputs, dim=dim, keepdim=keepdim)[0]
 
 
 @cache
-def _floats_asked(how: str, *ops: str, typed: bool = False) -> _core.AskedByType:
-    return asked_by_type(tuple(ask(op, how) for op in ops), typed, floats=True)
+def _floats_asked(method: str, *ops: str, typed: bool = False) -> _core.AskedByType:
+    return asked_by_type(tuple(ask(op, method) for op in ops), typed, floats=True)
 
 
 def _quick_reduction(name: str, *ops: str) -> None:
     """Of an operator with arguments (x, dim, keepdim), or (x)."""
-    quick(name)(lambda how, x, dim=None, keepdim=False: TENSORS.reduce_plain(_floats_asked(how, *ops), x, None, dim, keepdim))
+    quick(name)(lambda method, x, dim=None, keepdim=False: TENSORS.reduce_plain(_floats_asked(method, *ops), x, None, dim, keepdim))
 
 
 for _name, _ops in {
@@ -119,7 +119,7 @@ def _among(types: Sequence[torch.dtype], op: str, *tensors: Tensor) -> None:
 heading("sums, means, products")
 
 
-def _additive(how: str, op: str, x: Tensor, dim, keepdim: bool, dtype: torch.dtype | None) -> Tensor:
+def _additive(method: str, op: str, x: Tensor, dim, keepdim: bool, dtype: torch.dtype | None) -> Tensor:
     """Sums and products with torch's types: integers and bool in i64, `dtype` taken before they are added."""
     if dtype is None:
         dtype = x.dtype if x.is_floating_point() or x.is_complex() else torch.int64
@@ -127,56 +127,56 @@ def _additive(how: str, op: str, x: Tensor, dim, keepdim: bool, dtype: torch.dty
         _among(REAL, op, x)
     if dtype.is_complex and op in ("sum", "mean"):
         dims, x = dims_of(x.dim(), dim), x.to(dtype).resolve_conj()
-        return torch.view_as_complex(fold(how, op, torch.view_as_real(x), dim=dims, keepdim=keepdim)) if dims else x.clone()
+        return torch.view_as_complex(fold(method, op, torch.view_as_real(x), dim=dims, keepdim=keepdim)) if dims else x.clone()
     if dtype not in REAL:
         raise Uncovered(f"{op}: bitfold has none in {dtype}")
     if op == "mean" and not dtype.is_floating_point:
         raise NotImplementedError(f"mean(): could not infer output dtype. It must be either a floating point or complex dtype. Got: {dtype}")
     if dtype is torch.bool:
-        return fold(how, {"sum": "any", "nansum": "any", "prod": "all"}[op], x, dim=dim, keepdim=keepdim)
+        return fold(method, {"sum": "any", "nansum": "any", "prod": "all"}[op], x, dim=dim, keepdim=keepdim)
     integers = not (dtype.is_floating_point or x.is_floating_point() or x.is_complex())
     if x.dtype is not dtype and not integers and not (x.dtype in HALF and dtype is torch.float32):
         x = x.to(dtype)
     if not dtype.is_floating_point:  # what wraps around in i64 is right modulo every power of two
-        return fold(how, op, x, dim=dim, keepdim=keepdim, out=torch.int64).to(dtype)
-    return fold(how, op, x, dim=dim, keepdim=keepdim, out=dtype if dtype is not x.dtype else None)
+        return fold(method, op, x, dim=dim, keepdim=keepdim, out=torch.int64).to(dtype)
+    return fold(method, op, x, dim=dim, keepdim=keepdim, out=dtype if dtype is not x.dtype else None)
 
 
 @covers("sum.dim_IntList")
-def _sum(how, x, dim, keepdim=False, *, dtype=None):
-    return _additive(how, "sum", x, dim, keepdim, dtype)
+def _sum(method, x, dim, keepdim=False, *, dtype=None):
+    return _additive(method, "sum", x, dim, keepdim, dtype)
 
 
 @covers("sum")
-def _sum_all(how, x, *, dtype=None):
-    return _additive(how, "sum", x, None, False, dtype)
+def _sum_all(method, x, *, dtype=None):
+    return _additive(method, "sum", x, None, False, dtype)
 
 
 @covers("nansum")
-def _nansum(how, x, dim=None, keepdim=False, *, dtype=None):
+def _nansum(method, x, dim=None, keepdim=False, *, dtype=None):
     if x.is_complex() or x.is_floating_point() and dtype is not None and not dtype.is_floating_point:
         raise Uncovered(f"nansum: bitfold has none of {x.dtype} in {dtype}")
-    return _additive(how, "nansum", x, dim, keepdim, dtype)
+    return _additive(method, "nansum", x, dim, keepdim, dtype)
 
 
 @covers("mean.dim")
-def _mean(how, x, dim, keepdim=False, *, dtype=None):
-    return _additive(how, "mean", x, dim, keepdim, x.dtype if dtype is None else dtype)
+def _mean(method, x, dim, keepdim=False, *, dtype=None):
+    return _additive(method, "mean", x, dim, keepdim, x.dtype if dtype is None else dtype)
 
 
 @covers("mean")
-def _mean_all(how, x, *, dtype=None):
-    return _mean(how, x, None, dtype=dtype)
+def _mean_all(method, x, *, dtype=None):
+    return _mean(method, x, None, dtype=dtype)
 
 
 @covers("prod")
-def _prod_all(how, x, *, dtype=None):
-    return _additive(how, "prod", x, None, False, dtype)
+def _prod_all(method, x, *, dtype=None):
+    return _additive(method, "prod", x, None, False, dtype)
 
 
 @covers("prod.dim_int")
-def _prod(how, x, dim, keepdim=False, *, dtype=None):
-    return _additive(how, "prod", x, [dim], keepdim, dtype)
+def _prod(method, x, dim, keepdim=False, *, dtype=None):
+    return _additive(method, "prod", x, [dim], keepdim, dtype)
 
 
 def _has_values(x: Tensor) -> bool:
@@ -281,13 +281,13 @@ GRADIENTS |= {"prod": _ProdOfAll, "prod.dim_int": _Prod, "masked_fill.Tensor": _
 
 
 @covers("dot", "vdot")
-def _dot(how, x, y):
+def _dot(method, x, y):
     _among(_NUMBERS, "dot", x)
     if x.dim() != 1 or y.dim() != 1 or x.shape != y.shape:
         raise RuntimeError(f"dot: 1D tensors of one length expected, got {list(x.shape)} and {list(y.shape)}")
     if x._is_zerotensor() or y._is_zerotensor():  # which have no elements; forward mode makes them, and has torch give this
         return torch._efficientzerotensor((), dtype=x.dtype, device=x.device)
-    return fold(how, "dot", x, y, keepdim=False, out=x.dtype)
+    return fold(method, "dot", x, y, keepdim=False, out=x.dtype)
 
 
 # ---- Extrema -------------------------------------------------------------------------------------
@@ -303,24 +303,24 @@ def _some(op: str, x: Tensor, dims: Sequence[int]) -> None:
 
 
 def _extreme(op: str) -> Callable:
-    def along(how, x, dim=(), keepdim=False):
+    def along(method, x, dim=(), keepdim=False):
         _some(op, x, dims_of(x.dim(), dim))
-        return fold(how, op, x, dim=dim, keepdim=keepdim)
+        return fold(method, op, x, dim=dim, keepdim=keepdim)
 
-    def with_place(how, x, dim, keepdim=False):
+    def with_place(method, x, dim, keepdim=False):
         _some(op, x, dims_of(x.dim(), dim))
-        return tuple(_engine.reduce([ask(op, how), ask("arg" + op, how)], x, dim=dim, keepdim=keepdim))
+        return tuple(_engine.reduce([ask(op, method), ask("arg" + op, method)], x, dim=dim, keepdim=keepdim))
 
-    def place(how, x, dim=None, keepdim=False):
+    def place(method, x, dim=None, keepdim=False):
         if x.dtype is torch.bool:
             raise NotImplementedError(f"arg{op}(): does not support bool input")
         if dim is None and not x.numel():
             raise IndexError(f"arg{op}(): Expected reduction dim to be specified for input.numel() == 0. Specify the reduction dim with the 'dim' argument.")
         _some("arg" + op, x, dims_of(x.dim(), dim))
-        return fold(how, "arg" + op, x, dim=dim, keepdim=keepdim)
+        return fold(method, "arg" + op, x, dim=dim, keepdim=keepdim)
 
     covers("a" + op)(along)
-    covers(op)(lambda how, x: along(how, x))
+    covers(op)(lambda method, x: along(method, x))
     covers(op + ".dim")(with_place)
     covers("arg" + op)(place)
     return along
@@ -330,9 +330,9 @@ _extreme("max"), _extreme("min")
 
 
 @covers("aminmax")
-def _aminmax(how, x, *, dim=None, keepdim=False):
+def _aminmax(method, x, *, dim=None, keepdim=False):
     _some("aminmax", x, dims_of(x.dim(), dim))
-    return tuple(_engine.reduce([ask("min", how), ask("max", how)], x, dim=dim, keepdim=keepdim))
+    return tuple(_engine.reduce([ask("min", method), ask("max", method)], x, dim=dim, keepdim=keepdim))
 
 
 # ---- Moments -------------------------------------------------------------------------------------
@@ -341,21 +341,21 @@ heading("variances")
 
 
 def _moments(*ops: str) -> Callable:
-    def moments(how, x, dim=None, *, correction=None, keepdim=False):
+    def moments(method, x, dim=None, *, correction=None, keepdim=False):
         _among(FLOATS, ops[0], x)
         ddof = 1 if correction is None else correction
         if ddof < 0 or ddof != int(ddof):  # bitfold has integers from 0 on
-            return _corrected(how, ops, x, dim, ddof, keepdim)
-        asks = [ask(op, how) if op == "mean" else ask(op, how)._replace(ddof=int(ddof)) for op in ops]
+            return _corrected(method, ops, x, dim, ddof, keepdim)
+        asks = [ask(op, method) if op == "mean" else ask(op, method)._replace(ddof=int(ddof)) for op in ops]
         results = _engine.reduce(asks, x, dim=dim, keepdim=keepdim)
         return results[0] if len(ops) == 1 else tuple(results)
 
     return moments
 
 
-def _corrected(how: str, ops: tuple[str, ...], x: Tensor, dim, correction: float, keepdim: bool) -> Tensor | tuple[Tensor, ...]:
+def _corrected(method: str, ops: tuple[str, ...], x: Tensor, dim, correction: float, keepdim: bool) -> Tensor | tuple[Tensor, ...]:
     n = math.prod(x.shape[d] for d in dims_of(x.dim(), dim))
-    var, mean = _engine.reduce([ask("var", how, torch.float64), ask("mean", how)], x, dim=dim, keepdim=keepdim)
+    var, mean = _engine.reduce([ask("var", method, torch.float64), ask("mean", method)], x, dim=dim, keepdim=keepdim)
     var = over(var * n, max(n - correction, 0.0))
     spread = (square_root(var) if ops[0] == "std" else var).to(x.dtype)
     return spread if len(ops) == 1 else (spread, mean)
@@ -376,7 +376,7 @@ _NORMS = {1: "norm_l1", 2: "norm_l2", math.inf: "norm_inf"}
 
 
 @covers("linalg_vector_norm")
-def vector_norm(how, x, ord=2, dim=None, keepdim=False, *, dtype=None):
+def vector_norm(method, x, ord=2, dim=None, keepdim=False, *, dtype=None):
     if not (x.is_floating_point() or x.is_complex()):
         wanted = "Expected a floating point or complex tensor as input."
         raise RuntimeError(f"linalg.vector_norm: {wanted} Got {x.dtype}")
@@ -387,39 +387,39 @@ def vector_norm(how, x, ord=2, dim=None, keepdim=False, *, dtype=None):
             raise RuntimeError(f"linalg.vector_norm: the dtype of the input ({x.dtype}) should be convertible without narrowing to {dtype}")
         x = x.to(dtype)
     if x.is_complex():  # whose magnitudes torch rounds by their place on CPUs
-        x = fold(how, "norm_l2", torch.view_as_real(x.resolve_conj()), dim=[x.dim()], keepdim=False)
+        x = fold(method, "norm_l2", torch.view_as_real(x.resolve_conj()), dim=[x.dim()], keepdim=False)
     _among(FLOATS, "linalg.vector_norm", x)
     named = _NORMS.get(ord)
     if (ord < 0 or ord == math.inf) and 0 in (x.shape[d] for d in dims_of(x.dim(), dim)):
         raise RuntimeError(f"linalg.vector_norm cannot compute the {ord} norm on an empty tensor because the operation does not have an identity")
     if named:
-        return fold(how, named, x, dim=dim, keepdim=keepdim)
+        return fold(method, named, x, dim=dim, keepdim=keepdim)
     if ord == -math.inf:
-        return fold(how, "min", torch.abs(x), dim=dim, keepdim=keepdim)
+        return fold(method, "min", torch.abs(x), dim=dim, keepdim=keepdim)
     if ord == 0:
-        return fold(how, "count_nonzero", x, dim=dim, keepdim=keepdim).to(x.dtype)
+        return fold(method, "count_nonzero", x, dim=dim, keepdim=keepdim).to(x.dtype)
     powers = torch.pow(torch.abs(x.to(wide(x.dtype))), ord)
-    return torch.pow(fold(how, "sum", powers, dim=dim, keepdim=keepdim), 1 / ord).to(x.dtype)
+    return torch.pow(fold(method, "sum", powers, dim=dim, keepdim=keepdim), 1 / ord).to(x.dtype)
 
 
 @quick("linalg_vector_norm")
-def _quick_norm(how, x, ord=2, dim=None, keepdim=False):
-    return TENSORS.reduce_plain(_floats_asked(how, _NORMS[ord]), x, None, dim, keepdim) if ord in _NORMS else None
+def _quick_norm(method, x, ord=2, dim=None, keepdim=False):
+    return TENSORS.reduce_plain(_floats_asked(method, _NORMS[ord]), x, None, dim, keepdim) if ord in _NORMS else None
 
 
 @covers("norm.ScalarOpt_dim", "norm.ScalarOpt_dim_dtype")
-def _norm(how, x, p, dim, keepdim=False, *, dtype=None):
-    return vector_norm(how, x, 2 if p is None else p, dim, keepdim, dtype=dtype)
+def _norm(method, x, p, dim, keepdim=False, *, dtype=None):
+    return vector_norm(method, x, 2 if p is None else p, dim, keepdim, dtype=dtype)
 
 
 @covers("norm.Scalar", "norm.ScalarOpt_dtype")
-def _norm_all(how, x, p=2, *, dtype=None):
-    return vector_norm(how, x, 2 if p is None else p, dtype=dtype)
+def _norm_all(method, x, p=2, *, dtype=None):
+    return vector_norm(method, x, 2 if p is None else p, dtype=dtype)
 
 
 @covers("_foreach_norm.Scalar")
-def _foreach_norm(how, tensors, ord=2, dtype=None):
-    return [vector_norm(how, x, ord, dtype=dtype) for x in tensors]
+def _foreach_norm(method, tensors, ord=2, dtype=None):
+    return [vector_norm(method, x, ord, dtype=dtype) for x in tensors]
 
 
 # ---- Softmax -------------------------------------------------------------------------------------
@@ -428,11 +428,11 @@ heading("softmax and its like")
 
 
 @covers("logsumexp")
-def _logsumexp(how, x, dim, keepdim=False):
+def _logsumexp(method, x, dim, keepdim=False):
     _among(REAL, "logsumexp", x)
     if not x.is_floating_point():
         x = x.to(torch.get_default_dtype())
-    return fold(how, "logsumexp", x, dim=dim, keepdim=keepdim)
+    return fold(method, "logsumexp", x, dim=dim, keepdim=keepdim)
 
 
 class _Logsumexp(torch.autograd.Function):
@@ -480,20 +480,20 @@ def _has_rows(x: Tensor, dim: int) -> bool:
 
 
 @covers("_softmax")
-def _softmax(how, x, dim, half_to_float):
+def _softmax(method, x, dim, half_to_float):
     return _softmax_of("softmax", x, dim, half_to_float)
 
 
 @covers("_log_softmax")
-def _log_softmax(how, x, dim, half_to_float):
+def _log_softmax(method, x, dim, half_to_float):
     return _softmax_of("log_softmax", x, dim, half_to_float)
 
 
 for _name in ("softmax", "log_softmax"):
-    quick("_" + _name)(lambda how, x, dim, half_to_float, f=_name: None if half_to_float else TENSORS.softmax_plain(f, x, None, dim))
+    quick("_" + _name)(lambda method, x, dim, half_to_float, f=_name: None if half_to_float else TENSORS.softmax_plain(f, x, None, dim))
     quick(f"_{_name}_backward_data")(
-        lambda how, grad, output, dim, input_dtype, f=_name + "_backward": (
-            TENSORS.softmax_plain(f, grad, output, dim) if how == "tree" and TENSORS.is_of(grad, input_dtype) else None
+        lambda method, grad, output, dim, input_dtype, f=_name + "_backward": (
+            TENSORS.softmax_plain(f, grad, output, dim) if method == "tree" and TENSORS.is_of(grad, input_dtype) else None
         )
     )
 
@@ -509,9 +509,9 @@ def _softmax_of(function, x, dim, half_to_float):
 
 
 @covers("_safe_softmax")
-def _safe_softmax(how, x, dim, dtype=None):
+def _safe_softmax(method, x, dim, dtype=None):
     x = x if dtype is None else x.to(dtype)
-    y = _softmax(how, x, dim, False)
+    y = _softmax(method, x, dim, False)
     return torch.where(torch.eq(x, -math.inf).all(dim=dim, keepdim=True), torch.zeros_like(y), y)
 
 
@@ -528,21 +528,21 @@ def _gradient_type(
 
 
 @covers("_softmax_backward_data")
-def _softmax_backward(how, grad, output, dim, input_dtype):
+def _softmax_backward(method, grad, output, dim, input_dtype):
     input_dtype = _gradient_type("softmax_backward", grad, output, dim, input_dtype)
-    if how == "tree" and _has_rows(grad, dim):
+    if method == "tree" and _has_rows(grad, dim):
         return _along_rows("softmax_backward", grad, dim, grad.dtype, output).to(input_dtype)
     g, y = grad.to(wide(grad.dtype)), output.to(wide(output.dtype))
-    return torch.sub(g, fold(how, "dot", g, y, dim=dim)).mul_(y).to(input_dtype)
+    return torch.sub(g, fold(method, "dot", g, y, dim=dim)).mul_(y).to(input_dtype)
 
 
 @covers("_log_softmax_backward_data")
-def _log_softmax_backward(how, grad, output, dim, input_dtype):
+def _log_softmax_backward(method, grad, output, dim, input_dtype):
     input_dtype = _gradient_type("log_softmax_backward", grad, output, dim, input_dtype)
-    if how == "tree" and _has_rows(grad, dim):
+    if method == "tree" and _has_rows(grad, dim):
         return _along_rows("log_softmax_backward", grad, dim, grad.dtype, output).to(input_dtype)
     g, y = grad.to(wide(grad.dtype)), output.to(wide(output.dtype))
-    return torch.sub(g, exponential(y).mul_(fold(how, "sum", g, dim=dim))).to(input_dtype)
+    return torch.sub(g, exponential(y).mul_(fold(method, "sum", g, dim=dim))).to(input_dtype)
 
 
 # ---- Normalisation -------------------------------------------------------------------------------
@@ -564,9 +564,9 @@ def _check_parameters(op: str, x: Tensor, shape: Sequence[int], *parameters: Ten
         raise RuntimeError(f"{op}: mixed dtype: parameters of {', '.join(sorted(map(str, dtypes)))}, where the input is of {x.dtype}")
 
 
-def _statistics(how: str, x: Tensor, dims: list[int], eps: float, keepdim: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+def _statistics(method: str, x: Tensor, dims: list[int], eps: float, keepdim: bool = True) -> tuple[Tensor, Tensor, Tensor]:
     """The mean, what it was rounded by, and 1 / sqrt(var + eps), all of x's wide type."""
-    asked = [ask("mean", "kahan", torch.float64), ask("std", how, torch.float64)]
+    asked = [ask("mean", "kahan", torch.float64), ask("std", method, torch.float64)]
     exact, std = _engine.reduce(asked, x, dim=dims, keepdim=keepdim)
     mean = exact.to(wide(x.dtype))
     return mean, (exact - mean).to(mean.dtype), _inverse_deviation(std, eps, mean.dtype)
@@ -595,24 +595,24 @@ def _affine(y: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     return y if bias is None else y + bias.to(y.dtype)
 
 
-def _input_gradient(how: str, g: Tensor, scaled: Tensor, rstd: Tensor, dims: list[int], centred: bool) -> Tensor:
+def _input_gradient(method: str, g: Tensor, scaled: Tensor, rstd: Tensor, dims: list[int], centred: bool) -> Tensor:
     """Of y = scaled(x), whose statistics are x's own."""
     n = math.prod(g.shape[d] for d in dims)
-    along = scaled * over(fold(how, "dot", g, scaled, dim=dims), n)
-    return ((g - fold(how, "mean", g, dim=dims) if centred else g) - along) * rstd
+    along = scaled * over(fold(method, "dot", g, scaled, dim=dims), n)
+    return ((g - fold(method, "mean", g, dim=dims) if centred else g) - along) * rstd
 
 
-def _weight_gradients(how: str, g: Tensor, scaled: Tensor, dims: list[int], shape, dtype, want: Sequence[bool]) -> list[Tensor | None]:
+def _weight_gradients(method: str, g: Tensor, scaled: Tensor, dims: list[int], shape, dtype, want: Sequence[bool]) -> list[Tensor | None]:
     """Of weight and bias: along all dimensions that they do not have."""
-    weight = _column_fold(how, "dot", g, scaled, dims).reshape(shape).to(dtype) if want[0] else None
-    bias = _column_fold(how, "sum", g, None, dims).reshape(shape).to(dtype) if want[1] else None
+    weight = _column_fold(method, "dot", g, scaled, dims).reshape(shape).to(dtype) if want[0] else None
+    bias = _column_fold(method, "sum", g, None, dims).reshape(shape).to(dtype) if want[1] else None
     return [weight, bias]
 
 
-def _column_fold(how: str, op: str, g: Tensor, y: Tensor | None, dims: list[int]) -> Tensor:
+def _column_fold(method: str, op: str, g: Tensor, y: Tensor | None, dims: list[int]) -> Tensor:
     if not dims:  # every element is a gradient of its own
         return g * y if y is not None else g
-    return fold(how, op, *([g] if y is None else [g, y]), dim=dims)
+    return fold(method, op, *([g] if y is None else [g, y]), dim=dims)
 
 
 _BELOW_ALL_INTEGERS = -(1 << 62)  # what torch has below says where a symbolic one lies
@@ -638,8 +638,8 @@ def _are_rows(x: Tensor, dims: list[int]) -> bool:
     return 0 < math.prod(x.shape[d] for d in dims) <= _engine.MOST_OF_A_ROW
 
 
-def _by_rows(how: str, x: Tensor, dims: list[int], *more: Tensor | None) -> bool:
-    return how == "tree" and all(t is None or t.dtype is x.dtype for t in more) and _are_rows(x, dims)
+def _by_rows(method: str, x: Tensor, dims: list[int], *more: Tensor | None) -> bool:
+    return method == "tree" and all(t is None or t.dtype is x.dtype for t in more) and _are_rows(x, dims)
 
 
 def _rows_of(t: Tensor | None) -> Tensor | None:
@@ -656,7 +656,7 @@ def _normalised_rows(function: str, x: Tensor, dims: list[int], weight: Tensor |
 
 
 @covers("native_layer_norm")
-def _layer_norm(how, x, normalized_shape, weight, bias, eps):
+def _layer_norm(method, x, normalized_shape, weight, bias, eps):
     _among(FLOATS, "layer_norm", x)
     _, dims = _batch_dims(x, normalized_shape)
     _check_parameters("layer_norm", x, normalized_shape, weight, bias)
@@ -666,23 +666,23 @@ def _layer_norm(how, x, normalized_shape, weight, bias, eps):
             given = [None if t is None else t.to(wide(x.dtype)) for t in given]
         y, mean, rstd = _normalised_rows("layer_norm", given[0], dims, *given[1:], eps)
         return y.to(x.dtype), mean, rstd
-    mean, rounded_by, rstd = _statistics(how, x, dims, eps)
+    mean, rounded_by, rstd = _statistics(method, x, dims, eps)
     return _affine(_scaled(x, mean, rstd, rounded_by), weight, bias).to(x.dtype), mean, rstd
 
 
 @quick("native_layer_norm")
-def _quick_layer_norm(how, x, normalized_shape, weight, bias, eps):
-    return TENSORS.norm_plain(x, normalized_shape, weight, bias, eps, True) if how == "tree" else None
+def _quick_layer_norm(method, x, normalized_shape, weight, bias, eps):
+    return TENSORS.norm_plain(x, normalized_shape, weight, bias, eps, True) if method == "tree" else None
 
 
 @quick("native_layer_norm_backward")
-def _quick_layer_norm_backward(how, grad, x, normalized_shape, mean, rstd, weight, bias, output_mask):
-    return TENSORS.norm_backward_plain(grad, x, normalized_shape, mean, rstd, weight, output_mask) if how == "tree" else None
+def _quick_layer_norm_backward(method, grad, x, normalized_shape, mean, rstd, weight, bias, output_mask):
+    return TENSORS.norm_backward_plain(grad, x, normalized_shape, mean, rstd, weight, output_mask) if method == "tree" else None
 
 
 @covers("native_layer_norm_backward")
-def _layer_norm_backward(how, grad, x, normalized_shape, mean, rstd, weight, bias, output_mask):
-    return _norm_backward(how, grad, x, normalized_shape, mean, rstd, weight, output_mask)
+def _layer_norm_backward(method, grad, x, normalized_shape, mean, rstd, weight, bias, output_mask):
+    return _norm_backward(method, grad, x, normalized_shape, mean, rstd, weight, output_mask)
 
 
 @cache
@@ -691,41 +691,41 @@ def _epsilon(dtype: torch.dtype) -> float:
 
 
 @quick("_fused_rms_norm")
-def _quick_rms_norm(how, x, normalized_shape, weight, eps):
-    if how != "tree" or not x.is_floating_point():
+def _quick_rms_norm(method, x, normalized_shape, weight, eps):
+    if method != "tree" or not x.is_floating_point():
         return None
     return TENSORS.norm_plain(x, normalized_shape, weight, None, _epsilon(x.dtype) if eps is None else eps, False)
 
 
 @quick("_fused_rms_norm_backward")
-def _quick_rms_norm_backward(how, grad, x, normalized_shape, rstd, weight, output_mask):
-    return TENSORS.norm_backward_plain(grad, x, normalized_shape, None, rstd, weight, output_mask) if how == "tree" else None
+def _quick_rms_norm_backward(method, grad, x, normalized_shape, rstd, weight, output_mask):
+    return TENSORS.norm_backward_plain(grad, x, normalized_shape, None, rstd, weight, output_mask) if method == "tree" else None
 
 
 @covers("_fused_rms_norm")
-def _rms_norm(how, x, normalized_shape, weight, eps):
+def _rms_norm(method, x, normalized_shape, weight, eps):
     _among(FLOATS, "rms_norm", x)
     normalized_shape = _sizes(x, normalized_shape)
     _, dims = _batch_dims(x, normalized_shape)
     eps = _epsilon(x.dtype) if eps is None else eps
-    if _by_rows(how, x, dims, weight):
+    if _by_rows(method, x, dims, weight):
         y, _, rstd = _normalised_rows("rms_norm", x, dims, weight, None, eps)
         return y, rstd
-    square = over(fold(how, "sum_squares", x, dim=dims, out=wide(x.dtype)), math.prod(normalized_shape))
+    square = over(fold(method, "sum_squares", x, dim=dims, out=wide(x.dtype)), math.prod(normalized_shape))
     rstd = _inverse_root(square, eps)
     return _affine(_scaled(x, None, rstd), weight, None).to(x.dtype), rstd
 
 
 @covers("_fused_rms_norm_backward")
-def _rms_norm_backward(how, grad, x, normalized_shape, rstd, weight, output_mask):
+def _rms_norm_backward(method, grad, x, normalized_shape, rstd, weight, output_mask):
     normalized_shape = _sizes(x, normalized_shape)
-    return _norm_backward(how, grad, x, normalized_shape, None, rstd, weight, [*output_mask, False])[:2]
+    return _norm_backward(method, grad, x, normalized_shape, None, rstd, weight, [*output_mask, False])[:2]
 
 
-def _norm_backward(how, grad, x, normalized_shape, mean, rstd, weight, output_mask):
+def _norm_backward(method, grad, x, normalized_shape, mean, rstd, weight, output_mask):
     batch, dims = _batch_dims(x, normalized_shape)
     n = math.prod(normalized_shape)
-    if _by_rows(how, x, dims, grad, weight) and x.numel() <= n * _engine.MOST_OF_A_ROW:
+    if _by_rows(method, x, dims, grad, weight) and x.numel() <= n * _engine.MOST_OF_A_ROW:
         function = "rms_norm_backward" if mean is None else "layer_norm_backward"
         of = Rows(_rows_of(grad), n, y=_rows_of(x), w=_rows_of(weight), mean=_rows_of(mean), rstd=_rows_of(rstd))
         parameters = of.parameter_gradients(function, normalized_shape, output_mask[1:]) if any(output_mask[1:]) else [None, None]
@@ -733,20 +733,20 @@ def _norm_backward(how, grad, x, normalized_shape, mean, rstd, weight, output_ma
     g, scaled = grad.to(wide(x.dtype)), _scaled(x, mean, rstd)
     dx = None
     if output_mask[0]:
-        dx = _input_gradient(how, _affine(g, weight, None), scaled, rstd, dims, mean is not None).to(x.dtype)
+        dx = _input_gradient(method, _affine(g, weight, None), scaled, rstd, dims, mean is not None).to(x.dtype)
     dtype = x.dtype if weight is None else weight.dtype
-    return (dx, *_weight_gradients(how, g, scaled, batch, normalized_shape, dtype, output_mask[1:]))
+    return (dx, *_weight_gradients(method, g, scaled, batch, normalized_shape, dtype, output_mask[1:]))
 
 
 @covers("native_group_norm")
-def _group_norm(how, x, weight, bias, N, C, HxW, group, eps):
+def _group_norm(method, x, weight, bias, N, C, HxW, group, eps):
     _among(FLOATS, "group_norm", x)
     _check_parameters("group_norm", x, [C], weight, bias)
     groups = x.reshape(N, group, C // group, HxW)
     if _are_rows(groups, [2, 3]):
         scaled, mean, rstd = _normalised_rows("layer_norm", groups.to(wide(x.dtype)), [2, 3], None, None, eps)
     else:
-        mean, rounded_by, rstd = _statistics(how, groups, [2, 3], eps)
+        mean, rounded_by, rstd = _statistics(method, groups, [2, 3], eps)
         scaled = _scaled(groups, mean, rstd, rounded_by)
     y = _affine(scaled, *(_grouped(t, group) for t in (weight, bias)))
     return y.to(x.dtype).reshape(x.shape), mean.reshape(N, group), rstd.reshape(N, group)
@@ -757,15 +757,15 @@ def _grouped(t: Tensor | None, group: int) -> Tensor | None:
 
 
 @covers("native_group_norm_backward")
-def _group_norm_backward(how, grad, x, mean, rstd, weight, N, C, HxW, group, output_mask):
+def _group_norm_backward(method, grad, x, mean, rstd, weight, N, C, HxW, group, output_mask):
     shape = (N, group, C // group, HxW)
     g, rstd = grad.reshape(shape).to(wide(x.dtype)), rstd.reshape(N, group, 1, 1)
     scaled = _scaled(x.reshape(shape), mean.reshape(N, group, 1, 1), rstd)
     dx = None
     if output_mask[0]:
-        dx = _input_gradient(how, _affine(g, _grouped(weight, group), None), scaled, rstd, [2, 3], True).to(x.dtype).reshape(x.shape)
+        dx = _input_gradient(method, _affine(g, _grouped(weight, group), None), scaled, rstd, [2, 3], True).to(x.dtype).reshape(x.shape)
     dtype = x.dtype if weight is None else weight.dtype
-    return (dx, *_weight_gradients(how, g, scaled, [0, 3], (C,), dtype, output_mask[1:]))
+    return (dx, *_weight_gradients(method, g, scaled, [0, 3], (C,), dtype, output_mask[1:]))
 
 
 def _channelled(t: Tensor | None, x: Tensor) -> Tensor | None:
@@ -776,7 +776,7 @@ def _other_dims(x: Tensor) -> list[int]:
     return [d for d in range(x.dim()) if d != 1]
 
 
-def _normalised_batch(how, x, weight, bias, running_mean, running_var, training, momentum, eps):
+def _normalised_batch(method, x, weight, bias, running_mean, running_var, training, momentum, eps):
     """y, the batch's mean and 1 / std (nothing where it is not training), and the running statistics thereafter."""
     _among(FLOATS, "batch_norm", x)
     if not x.dim():
@@ -792,12 +792,12 @@ def _normalised_batch(how, x, weight, bias, running_mean, running_var, training,
     if training:
         dims = _other_dims(x)
         n = math.prod(x.shape[d] for d in dims)
-        mean, rounded_by, rstd = _statistics(how, x, dims, eps, keepdim=False)
+        mean, rounded_by, rstd = _statistics(method, x, dims, eps, keepdim=False)
         saved = mean, rstd
         if running_mean is not None:
             running_mean = _moved(running_mean, mean, momentum)
         if running_var is not None:
-            var = fold(how, "var", x, dim=dims, keepdim=False, out=mean.dtype)
+            var = fold(method, "var", x, dim=dims, keepdim=False, out=mean.dtype)
             running_var = _moved(running_var, var * (n / (n - 1) if n > 1 else math.nan), momentum)
     else:
         rounded_by = None
@@ -813,8 +813,8 @@ def _moved(running: Tensor, now: Tensor, momentum: float) -> Tensor:
 
 
 @covers("native_batch_norm", "_native_batch_norm_legit")
-def _batch_norm(how, x, weight, bias, running_mean, running_var, training, momentum, eps):
-    *results, mean, var = _normalised_batch(how, x, weight, bias, running_mean, running_var, training, momentum, eps)
+def _batch_norm(method, x, weight, bias, running_mean, running_var, training, momentum, eps):
+    *results, mean, var = _normalised_batch(method, x, weight, bias, running_mean, running_var, training, momentum, eps)
     if training:
         for kept, now in ((running_mean, mean), (running_var, var)):
             if kept is not None:
@@ -823,46 +823,46 @@ def _batch_norm(how, x, weight, bias, running_mean, running_var, training, momen
 
 
 @covers("_native_batch_norm_legit.no_stats")
-def _batch_norm_of_this(how, x, weight, bias, training, momentum, eps):
-    return _normalised_batch(how, x, weight, bias, None, None, True, momentum, eps)[:3]
+def _batch_norm_of_this(method, x, weight, bias, training, momentum, eps):
+    return _normalised_batch(method, x, weight, bias, None, None, True, momentum, eps)[:3]
 
 
 @covers("_native_batch_norm_legit_no_training")
-def _batch_norm_at_rest(how, x, weight, bias, running_mean, running_var, momentum, eps):
-    return _normalised_batch(how, x, weight, bias, running_mean, running_var, False, momentum, eps)[:3]
+def _batch_norm_at_rest(method, x, weight, bias, running_mean, running_var, momentum, eps):
+    return _normalised_batch(method, x, weight, bias, running_mean, running_var, False, momentum, eps)[:3]
 
 
 @covers("_native_batch_norm_legit_functional")
-def _batch_norm_functional(how, x, weight, bias, running_mean, running_var, training, momentum, eps):
-    results = _normalised_batch(how, x, weight, bias, running_mean, running_var, training, momentum, eps)
+def _batch_norm_functional(method, x, weight, bias, running_mean, running_var, training, momentum, eps):
+    results = _normalised_batch(method, x, weight, bias, running_mean, running_var, training, momentum, eps)
     return (*results[:3], *(new if new is not old else old.clone() for new, old in zip(results[3:], (running_mean, running_var))))
 
 
 @covers("_batch_norm_with_update")
-def _batch_norm_with_update(how, x, weight, bias, running_mean, running_var, momentum, eps):
-    return (*_batch_norm(how, x, weight, bias, running_mean, running_var, True, momentum, eps), x.new_empty(0, dtype=torch.uint8))
+def _batch_norm_with_update(method, x, weight, bias, running_mean, running_var, momentum, eps):
+    return (*_batch_norm(method, x, weight, bias, running_mean, running_var, True, momentum, eps), x.new_empty(0, dtype=torch.uint8))
 
 
 @covers("_batch_norm_with_update_functional")
-def _batch_norm_with_update_functional(how, x, weight, bias, running_mean, running_var, momentum, eps):
-    y, mean, rstd, *running = _normalised_batch(how, x, weight, bias, running_mean, running_var, True, momentum, eps)
+def _batch_norm_with_update_functional(method, x, weight, bias, running_mean, running_var, momentum, eps):
+    y, mean, rstd, *running = _normalised_batch(method, x, weight, bias, running_mean, running_var, True, momentum, eps)
     return y, mean, rstd, x.new_empty(0, dtype=torch.uint8), *running
 
 
 @covers("_batch_norm_no_update")
-def _batch_norm_no_update(how, x, weight, bias, running_mean, running_var, momentum, eps):
-    results = _normalised_batch(how, x, weight, bias, running_mean, running_var, running_mean is None, momentum, eps)
+def _batch_norm_no_update(method, x, weight, bias, running_mean, running_var, momentum, eps):
+    results = _normalised_batch(method, x, weight, bias, running_mean, running_var, running_mean is None, momentum, eps)
     return *results[:3], x.new_empty(0, dtype=torch.uint8)
 
 
 @covers("cudnn_batch_norm")
-def _cudnn_batch_norm(how, x, weight, bias, running_mean, running_var, training, exponential_average_factor, epsilon):
-    results = _batch_norm(how, x, weight, bias, running_mean, running_var, training, exponential_average_factor, epsilon)
+def _cudnn_batch_norm(method, x, weight, bias, running_mean, running_var, training, exponential_average_factor, epsilon):
+    results = _batch_norm(method, x, weight, bias, running_mean, running_var, training, exponential_average_factor, epsilon)
     return *results, x.new_empty(0, dtype=torch.uint8)
 
 
 @covers("native_batch_norm_backward")
-def _batch_norm_backward(how, grad, x, weight, running_mean, running_var, save_mean, save_invstd, train, eps, output_mask):
+def _batch_norm_backward(method, grad, x, weight, running_mean, running_var, save_mean, save_invstd, train, eps, output_mask):
     g, dims = grad.to(wide(x.dtype)), _other_dims(x)
     if train:
         mean, rstd = save_mean, save_invstd
@@ -873,19 +873,19 @@ def _batch_norm_backward(how, grad, x, weight, running_mean, running_var, save_m
     dx = None
     if output_mask[0]:
         at = _affine(g, _channelled(weight, x), None)
-        dx = (_input_gradient(how, at, scaled, rstd, dims, True) if train else at * rstd).to(x.dtype)
+        dx = (_input_gradient(method, at, scaled, rstd, dims, True) if train else at * rstd).to(x.dtype)
     dtype = x.dtype if weight is None else weight.dtype
-    return (dx, *_weight_gradients(how, g, scaled, dims, (x.shape[1],), dtype, output_mask[1:]))
+    return (dx, *_weight_gradients(method, g, scaled, dims, (x.shape[1],), dtype, output_mask[1:]))
 
 
 @covers("batch_norm_backward")
-def _batch_norm_backward_2(how, grad, x, weight, running_mean, running_var, save_mean, save_var, update, eps, output_mask, reserve):
-    return _batch_norm_backward(how, grad, x, weight, running_mean, running_var, save_mean, save_var, update, eps, output_mask)
+def _batch_norm_backward_2(method, grad, x, weight, running_mean, running_var, save_mean, save_var, update, eps, output_mask, reserve):
+    return _batch_norm_backward(method, grad, x, weight, running_mean, running_var, save_mean, save_var, update, eps, output_mask)
 
 
 @covers("cudnn_batch_norm_backward")
-def _cudnn_batch_norm_backward(how, x, grad, weight, running_mean, running_var, save_mean, save_var, epsilon, reserveSpace):
-    return _batch_norm_backward(how, grad, x, weight, running_mean, running_var, save_mean, save_var, True, epsilon, [True] * 3)
+def _cudnn_batch_norm_backward(method, x, grad, weight, running_mean, running_var, save_mean, save_var, epsilon, reserveSpace):
+    return _batch_norm_backward(method, grad, x, weight, running_mean, running_var, save_mean, save_var, True, epsilon, [True] * 3)
 
 
 # ---- Losses --------------------------------------------------------------------------------------
@@ -896,7 +896,7 @@ _NONE, _MEAN = 0, 1
 
 
 @covers("mse_loss")
-def _mse_loss(how, x, y, reduction=_MEAN):
+def _mse_loss(method, x, y, reduction=_MEAN):
     dtype = torch.result_type(x, y)
     if dtype not in FLOATS:
         raise Uncovered(f"mse_loss: bitfold has none of {dtype}")
@@ -904,25 +904,25 @@ def _mse_loss(how, x, y, reduction=_MEAN):
     if reduction == _NONE:
         d = x - y
         return d * d
-    return fold(how, "mse" if reduction == _MEAN else "squared_distance", x, y, keepdim=False, out=dtype)
+    return fold(method, "mse" if reduction == _MEAN else "squared_distance", x, y, keepdim=False, out=dtype)
 
 
 @quick("mse_loss")
-def _quick_mse_loss(how, x, y, reduction=_MEAN):
+def _quick_mse_loss(method, x, y, reduction=_MEAN):
     if reduction == _NONE:
         return None
-    return TENSORS.reduce_plain(_floats_asked(how, "mse" if reduction == _MEAN else "squared_distance", typed=True), x, y, None, False)
+    return TENSORS.reduce_plain(_floats_asked(method, "mse" if reduction == _MEAN else "squared_distance", typed=True), x, y, None, False)
 
 
 @quick("nll_loss_forward")
-def _quick_nll_loss(how, x, target, weight, reduction, ignore_index):
+def _quick_nll_loss(method, x, target, weight, reduction, ignore_index):
     if weight is not None or reduction == _NONE:
         return None
-    return TENSORS.nll_plain(_floats_asked(how, "sum"), x, target, reduction == _MEAN, ignore_index)
+    return TENSORS.nll_plain(_floats_asked(method, "sum"), x, target, reduction == _MEAN, ignore_index)
 
 
 @covers("nll_loss_forward", "nll_loss2d_forward")
-def _nll_loss(how, x, target, weight, reduction, ignore_index):
+def _nll_loss(method, x, target, weight, reduction, ignore_index):
     _among(FLOATS, "nll_loss", x)
     classes = 0 if x.dim() == 1 else 1
     if target.dtype not in (torch.int64, torch.uint8):
@@ -948,8 +948,8 @@ def _nll_loss(how, x, target, weight, reduction, ignore_index):
     losses = torch.where(counts, losses, 0.0)
     if reduction == _NONE:
         return losses.to(x.dtype), x.new_zeros(())
-    total = fold(how, "sum", share, keepdim=False)
-    loss = fold(how, "sum", losses, keepdim=False)
+    total = fold(method, "sum", share, keepdim=False)
+    loss = fold(method, "sum", losses, keepdim=False)
     if reduction == _MEAN:
         loss = loss / total
     return (loss.to(x.dtype), total.to(x.dtype)) if x.dtype in HALF else (loss, total)
@@ -962,25 +962,25 @@ def _nll_loss(how, x, target, weight, reduction, ignore_index):
 heading("adding by index")
 
 
-def _summed_as_rows(how: str, op: str, x: Tensor, out: torch.dtype | None = None) -> bool:
+def _summed_as_rows(method: str, op: str, x: Tensor, out: torch.dtype | None = None) -> bool:
     fits = x.is_floating_point() and out in (None, x.dtype) and 0 < x.shape[0] <= _engine.MOST_OF_A_ROW
-    return (how, op) == ("tree", "sum") and fits and x[0].numel() >= 4  # shorter ones are as quick one by one
+    return (method, op) == ("tree", "sum") and fits and x[0].numel() >= 4  # shorter ones are as quick one by one
 
 
-def _rows_by_key(how: str, op: str, x: Tensor, keys: Tensor, outputs: int, out: torch.dtype | None = None) -> Tensor:
+def _rows_by_key(method: str, op: str, x: Tensor, keys: Tensor, outputs: int, out: torch.dtype | None = None) -> Tensor:
     """x: rows; keys: one for each. Gives `outputs` rows."""
     width = x.shape[1:].numel()
-    if _summed_as_rows(how, op, x, out):
+    if _summed_as_rows(method, op, x, out):
         return _engine.sum_rows(x.reshape(-1, width), keys.to(torch.int64), outputs).reshape(outputs, *x.shape[1:])
     at = (keys.to(torch.int64).unsqueeze(1) * width + torch.arange(width, device=x.device)).reshape(-1)
-    return _engine.by_key(ask(op, how, out), x.reshape(-1), at, outputs * width).reshape(outputs, *x.shape[1:])
+    return _engine.by_key(ask(op, method, out), x.reshape(-1), at, outputs * width).reshape(outputs, *x.shape[1:])
 
 
 def _touched(at: Tensor, outputs: int) -> Tensor:
     return torch.zeros(outputs, dtype=torch.bool, device=at.device).index_fill_(0, at, True)
 
 
-def _combined(how: str, base: Tensor, at: Tensor, values: Tensor, reduce: str, include_self: bool = True) -> Tensor:
+def _combined(method: str, base: Tensor, at: Tensor, values: Tensor, reduce: str, include_self: bool = True) -> Tensor:
     """`values` reduced into places `at` of base; all flat."""
     n = base.numel()
     if not base.is_complex():
@@ -989,23 +989,23 @@ def _combined(how: str, base: Tensor, at: Tensor, values: Tensor, reduce: str, i
         if reduce != "sum":
             raise Uncovered(f"{reduce}: bitfold has none of {base.dtype} by index")
         pairs = (at.unsqueeze(1) * 2 + torch.arange(2, device=at.device)).reshape(-1)
-        parts = _combined(how, _flat_parts(base), pairs, _flat_parts(values), reduce, include_self)
+        parts = _combined(method, _flat_parts(base), pairs, _flat_parts(values), reduce, include_self)
         return torch.view_as_complex(parts.reshape(-1, 2))
     if base.dtype is torch.bool:  # true plus true is true
         if reduce == "mean":
             raise NotImplementedError("mean: not implemented for torch.bool")
-        as_bytes = _combined(how, base.to(torch.uint8), at, values.to(torch.uint8), {"sum": "amax"}.get(reduce, reduce), include_self)
+        as_bytes = _combined(method, base.to(torch.uint8), at, values.to(torch.uint8), {"sum": "amax"}.get(reduce, reduce), include_self)
         return as_bytes != 0
     touched = _touched(at, n)
     if reduce in ("amax", "amin"):
         worst = _worst(base.dtype, reduce)
         kept = base if include_self else base.masked_fill(touched, worst)
         every = torch.cat([torch.arange(n, device=at.device), at])
-        return _engine.by_key(ask(reduce[1:], how), torch.cat([kept, values.to(base.dtype)]), every, n)
+        return _engine.by_key(ask(reduce[1:], method), torch.cat([kept, values.to(base.dtype)]), every, n)
     exact = not base.dtype.is_floating_point
     type_of_sum = torch.int64 if exact else wide(base.dtype)
     op = "prod" if reduce == "prod" else "sum"
-    folded = _engine.by_key(ask(op, how, type_of_sum), values, at, n)
+    folded = _engine.by_key(ask(op, method, type_of_sum), values, at, n)
     if include_self:
         folded = base * folded if op == "prod" else base + folded
     if reduce == "mean":
@@ -1056,12 +1056,12 @@ def _checked(index: Tensor, size: int, op: str, error: type[Exception] = Runtime
     return index.to(torch.int64)
 
 
-def _scattered(how, x, dim, index, src, reduce, include_self=True):
+def _scattered(method, x, dim, index, src, reduce, include_self=True):
     dims_of(x.dim(), dim)
     if not index.numel():
         return x.clone()
     if not x.dim():
-        return _scattered(how, x.reshape(1), 0, index, src, reduce, include_self).reshape(())
+        return _scattered(method, x.reshape(1), 0, index, src, reduce, include_self).reshape(())
     dim %= x.dim()
     index, src = (t if t.dim() else t.reshape(1) for t in (index, src))
     if not index.dim() == x.dim() == src.dim():
@@ -1074,42 +1074,42 @@ def _scattered(how, x, dim, index, src, reduce, include_self=True):
     places = torch.arange(x.numel(), device=x.device).reshape(x.shape)
     here = places[tuple(slice(n) if d != dim else slice(None) for d, n in enumerate(index.shape))]
     at = here.gather(dim, index).reshape(-1)
-    return _combined(how, x.reshape(-1), at, src.reshape(-1), reduce, include_self).reshape(x.shape)
+    return _combined(method, x.reshape(-1), at, src.reshape(-1), reduce, include_self).reshape(x.shape)
 
 
 @covers("scatter_add")
-def _scatter_add(how, x, dim, index, src):
+def _scatter_add(method, x, dim, index, src):
     _same_type(x, src, "scatter")
-    return _scattered(how, x, dim, index, src, "sum")
+    return _scattered(method, x, dim, index, src, "sum")
 
 
 @covers("scatter_reduce.two")
-def _scatter_reduce(how, x, dim, index, src, reduce, *, include_self=True):
+def _scatter_reduce(method, x, dim, index, src, reduce, *, include_self=True):
     if _one_of("scatter_reduce", reduce, ("sum", "prod", "mean", "amax", "amin")) == "mean":
         _among(_NUMBERS, "scatter_reduce", x)
     _same_type(x, src, "scatter")
-    return _scattered(how, x, dim, index, src, reduce, include_self)
+    return _scattered(method, x, dim, index, src, reduce, include_self)
 
 
 @covers("scatter.reduce")
-def _scatter_named(how, x, dim, index, src, *, reduce):
+def _scatter_named(method, x, dim, index, src, *, reduce):
     _same_type(x, src, "scatter")
-    return _scattered(how, x, dim, index, src, {"add": "sum", "multiply": "prod"}[_one_of("scatter", reduce, ("add", "multiply"))])
+    return _scattered(method, x, dim, index, src, {"add": "sum", "multiply": "prod"}[_one_of("scatter", reduce, ("add", "multiply"))])
 
 
 @covers("scatter.value_reduce")
-def _scatter_value(how, x, dim, index, value, *, reduce):
+def _scatter_value(method, x, dim, index, value, *, reduce):
     src = torch.full(index.shape, value, dtype=x.dtype, device=x.device)
-    return _scatter_named(how, x, dim, index, src, reduce=reduce)
+    return _scatter_named(method, x, dim, index, src, reduce=reduce)
 
 
-def _indexed(how, x, dim, index, source, reduce, include_self=True):
+def _indexed(method, x, dim, index, source, reduce, include_self=True):
     dims_of(x.dim(), dim)
     if index.dim() > 1:
         raise IndexError("index_add_(): Index is supposed to be a vector")
     if not x.dim() and not source.dim():
         x, source = x.reshape(1), source.reshape(1)
-        return _indexed(how, x, 0, index, source, reduce, include_self).reshape(())
+        return _indexed(method, x, 0, index, source, reduce, include_self).reshape(())
     shape = list(x.shape)
     if x.dim():
         shape[dim] = index.numel()
@@ -1117,7 +1117,7 @@ def _indexed(how, x, dim, index, source, reduce, include_self=True):
         raise RuntimeError(f"index_add_(): source of shape {list(source.shape)}, where {shape} is expected")
     if source.numel() and not x.numel():
         raise Uncovered("index_add_(): bitfold has none into no elements")
-    if source.dtype is x.dtype and x.numel() and _summed_as_rows(how, reduce, source.movedim(dim, 0)):
+    if source.dtype is x.dtype and x.numel() and _summed_as_rows(method, reduce, source.movedim(dim, 0)):
         keys = _checked(_index("index_add", index), x.shape[dim], "index_add").reshape(-1)
         if keys.is_cuda:  # as torch's own kernels do
             torch._assert_async(((keys >= 0) & (keys < x.shape[dim])).all())
@@ -1126,11 +1126,11 @@ def _indexed(how, x, dim, index, source, reduce, include_self=True):
         return summed.reshape(rows.shape).movedim(0, dim).contiguous()
     view = [1] * x.dim()
     view[dim] = -1
-    return _scattered(how, x, dim, index.reshape(view).expand(shape), source, reduce, include_self)
+    return _scattered(method, x, dim, index.reshape(view).expand(shape), source, reduce, include_self)
 
 
 @covers("index_add")
-def _index_add(how, x, dim, index, source, *, alpha=1):
+def _index_add(method, x, dim, index, source, *, alpha=1):
     _same_type(x, source, "index_add_")
     if isinstance(alpha, complex) and not x.is_complex():
         raise Uncovered(f"index_add: bitfold has no complex alpha for {x.dtype}")
@@ -1138,49 +1138,49 @@ def _index_add(how, x, dim, index, source, *, alpha=1):
         if not (x.is_floating_point() or x.is_complex()):
             alpha = x.new_full((), alpha)  # which has to fit
         source = source.to(wide(x.dtype)) * alpha
-    return _indexed(how, x, dim, index, source, "sum")
+    return _indexed(method, x, dim, index, source, "sum")
 
 
 @covers("index_reduce")
-def _index_reduce(how, x, dim, index, source, reduce, *, include_self=True):
+def _index_reduce(method, x, dim, index, source, reduce, *, include_self=True):
     _among(_NUMBERS, "index_reduce", x)
     _one_of("index_reduce", reduce, ("prod", "mean", "amax", "amin"))
     _same_type(x, source, "index_reduce")
-    return _indexed(how, x, dim, index, source, reduce, include_self)
+    return _indexed(method, x, dim, index, source, reduce, include_self)
 
 
-def index_put(how, x, indices, values, accumulate=False, unsafe=False):
+def index_put(method, x, indices, values, accumulate=False, unsafe=False):
     """With accumulate; without it there is nothing to add, and torch's own runs."""
     places = torch.arange(x.numel(), device=x.device).reshape(x.shape)
-    return _put(how, x.reshape(-1), places, indices, values).reshape(x.shape)
+    return _put(method, x.reshape(-1), places, indices, values).reshape(x.shape)
 
 
 def _put(
-    how: str, row: Tensor, places: Tensor, indices: Sequence[Tensor | None], values: Tensor
+    method: str, row: Tensor, places: Tensor, indices: Sequence[Tensor | None], values: Tensor
 ) -> Tensor:
     """`row` with `values` added at places[indices] of it."""
     at = places[tuple(slice(None) if i is None else i for i in indices)]
     _same_type(row, values, "index_put")
-    return _combined(how, row, at.reshape(-1), values.expand(at.shape).reshape(-1), "sum")
+    return _combined(method, row, at.reshape(-1), values.expand(at.shape).reshape(-1), "sum")
 
 
-def index_put_(how, x, indices, values, accumulate=False, unsafe=False):
+def index_put_(method, x, indices, values, accumulate=False, unsafe=False):
     """In place. Elements of x may lie at one place, as an expanded tensor's do: what goes to any of
     them goes to it."""
     if not x.numel() or not _arrays.repeats(x.stride(), x.shape):
-        return x.copy_(index_put(how, x, indices, values))
+        return x.copy_(index_put(method, x, indices, values))
     extent = 1 + sum(s * (n - 1) for s, n in zip(x.stride(), x.shape))
     row = x.as_strided((extent,), (1,))
     places = torch.arange(extent, device=x.device).as_strided(x.shape, x.stride())
-    row.copy_(_put(how, row, places, indices, values))
+    row.copy_(_put(method, row, places, indices, values))
     return x
 
 
-def put_(how, x, index, source, accumulate=False):
-    return x.copy_(put(how, x, index, source))
+def put_(method, x, index, source, accumulate=False):
+    return x.copy_(put(method, x, index, source))
 
 
-def put(how, x, index, source, accumulate=False):
+def put(method, x, index, source, accumulate=False):
     n = x.numel()
     _same_type(x, source, "put_")
     if index.dtype is not torch.int64:
@@ -1188,7 +1188,7 @@ def put(how, x, index, source, accumulate=False):
     if index.numel() != source.numel():
         raise IndexError(f"put_(): Expected as many elements of source as of index, but got {source.numel()} and {index.numel()}")
     index = index.reshape(-1)
-    return _combined(how, x.reshape(-1), torch.where(index < 0, index + n, index), source.reshape(-1), "sum").reshape(x.shape)
+    return _combined(method, x.reshape(-1), torch.where(index < 0, index + n, index), source.reshape(-1), "sum").reshape(x.shape)
 
 
 #: In place, and by bitfold only where `accumulate` is true.
@@ -1196,19 +1196,19 @@ ACCUMULATING: dict[str, Callable] = {"_index_put_impl_": index_put_, "put_": put
 
 
 @covers("embedding_dense_backward")
-def _embedding_backward(how, grad, indices, num_weights, padding_idx, scale_grad_by_freq):
+def _embedding_backward(method, grad, indices, num_weights, padding_idx, scale_grad_by_freq):
     keys = _index("embedding_dense_backward", indices).reshape(-1)
     rows = grad.reshape(keys.numel(), grad.shape[-1])
-    return _summed_rows(how, rows, keys, num_weights, padding_idx, scale_grad_by_freq).to(grad.dtype)
+    return _summed_rows(method, rows, keys, num_weights, padding_idx, scale_grad_by_freq).to(grad.dtype)
 
 
-def _summed_rows(how, rows, keys, num_weights, padding_idx, scale_grad_by_freq):
+def _summed_rows(method, rows, keys, num_weights, padding_idx, scale_grad_by_freq):
     if padding_idx >= 0:  # such rows go to one of their own, which is dropped
         keys = torch.where(keys == padding_idx, torch.full_like(keys, num_weights), keys)
     if scale_grad_by_freq:
         counts = _engine.by_key(Ask("count_nonzero"), torch.ones_like(keys), keys, num_weights + 1)
         rows = rows.to(wide(rows.dtype)) / counts[keys].unsqueeze(1)
-    return _rows_by_key(how, "sum", rows, keys, num_weights + 1, rows.dtype)[:num_weights].contiguous()
+    return _rows_by_key(method, "sum", rows, keys, num_weights + 1, rows.dtype)[:num_weights].contiguous()
 
 
 # ---- Bags ----------------------------------------------------------------------------------------
@@ -1220,7 +1220,7 @@ _BAG_SUM, _BAG_MEAN, _BAG_MAX = range(3)
 
 @covers("_embedding_bag", "_embedding_bag_forward_only")
 def _embedding_bag(
-    how, weight, indices, offsets, scale_grad_by_freq=False, mode=_BAG_SUM, sparse=False, per_sample_weights=None, include_last_offset=False,
+    method, weight, indices, offsets, scale_grad_by_freq=False, mode=_BAG_SUM, sparse=False, per_sample_weights=None, include_last_offset=False,
     padding_idx=-1,
 ):  # fmt: skip
     _among(FLOATS, "embedding_bag", weight)
@@ -1250,13 +1250,13 @@ def _embedding_bag(
     if mode == _BAG_MAX:
         at = (keys.unsqueeze(1) * width + torch.arange(width, device=keys.device)).reshape(-1)
         nothing = torch.zeros((bags + 1) * width, dtype=weight.dtype, device=weight.device)
-        best = _combined(how, nothing, at, rows.reshape(-1), "amax", include_self=False)
+        best = _combined(method, nothing, at, rows.reshape(-1), "amax", include_self=False)
         first = torch.where(rows.reshape(-1) == best[at], torch.arange(n, device=at.device).repeat_interleave(width), n)
-        which = _combined(how, torch.full_like(nothing, n, dtype=torch.int64), at, first, "amin")
+        which = _combined(method, torch.full_like(nothing, n, dtype=torch.int64), at, first, "amin")
         which = torch.where(which < n, torch.cat([indices, indices.new_full((1,), -1)])[which], -1)
         best, which = (t.reshape(bags + 1, width)[:bags].contiguous() for t in (best, which))
         return best, bag, sizes, which
-    y = _rows_by_key(how, "sum", rows, keys, bags + 1, wide(weight.dtype))[:bags]
+    y = _rows_by_key(method, "sum", rows, keys, bags + 1, wide(weight.dtype))[:bags]
     if mode == _BAG_MEAN:
         y = y / sizes.clamp_min(1).unsqueeze(1).to(y.dtype)
     return y.to(weight.dtype).contiguous(), bag, sizes, sizes.clone()
@@ -1264,14 +1264,14 @@ def _embedding_bag(
 
 @covers("_embedding_bag_dense_backward")
 def _embedding_bag_backward(
-    how, grad, indices, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode, per_sample_weights, padding_idx=-1
+    method, grad, indices, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode, per_sample_weights, padding_idx=-1
 ):
     _among(FLOATS, "embedding_bag_backward", grad)
     if mode == _BAG_MAX:
         bags, width = grad.shape
         keys = torch.where(maximum_indices < 0, num_weights, maximum_indices)
         at = (keys * width + torch.arange(width, device=keys.device)).reshape(-1)
-        summed = _engine.by_key(ask("sum", how, grad.dtype), grad.reshape(-1), at, (num_weights + 1) * width)
+        summed = _engine.by_key(ask("sum", method, grad.dtype), grad.reshape(-1), at, (num_weights + 1) * width)
         return summed.reshape(num_weights + 1, width)[:num_weights].contiguous()
     within = offset2bag < grad.shape[0]
     offset2bag, keys = offset2bag.where(within, 0), indices.to(torch.int64).where(within, num_weights)
@@ -1280,13 +1280,13 @@ def _embedding_bag_backward(
         rows = rows / bag_size.clamp_min(1)[offset2bag].unsqueeze(1).to(rows.dtype)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(1)
-    return _summed_rows(how, rows, keys, num_weights, padding_idx, scale_grad_by_freq).to(grad.dtype)
+    return _summed_rows(method, rows, keys, num_weights, padding_idx, scale_grad_by_freq).to(grad.dtype)
 
 
 @covers("_embedding_bag_per_sample_weights_backward")
-def _bag_weights_backward(how, grad, weight, indices, offsets, offset2bag, mode, padding_idx=-1):
+def _bag_weights_backward(method, grad, weight, indices, offsets, offset2bag, mode, padding_idx=-1):
     _among(FLOATS, "embedding_bag_backward", grad)
     within = offset2bag < grad.shape[0]
     g, rows = grad[offset2bag.where(within, 0)], weight[indices]
-    per_sample = fold(how, "dot", g, rows, dim=1, keepdim=False, out=grad.dtype)
+    per_sample = fold(method, "dot", g, rows, dim=1, keepdim=False, out=grad.dtype)
     return per_sample.where(within if padding_idx < 0 else within & (indices != padding_idx), 0)
