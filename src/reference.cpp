@@ -48,12 +48,28 @@ scalar add_exactly(const reduction& r, const void* x, const void* y, std::uint64
   return sums.result(r, n);
 }
 
-// get(data, i) is element i of an input.
-template <class Chosen, class Get>
-BITFOLD_OPAQUE scalar run_over(const reduction& r, const void* x, const void* y, std::uint64_t n,
-                               Get get) {
-  using F = typename Chosen::fold;
-  using A = typename Chosen::accumulator;
+// Element i of an input of type `in`, which is asked here of each element: less to compile.
+template <class A>
+struct of_any_type {
+  dtype in;
+  A operator()(const void* data, std::uint64_t i) const {
+    return visit(in, [&]<class T>(std::type_identity<T>) -> A {
+      if constexpr (fold::holds<A, T>())
+        return element_of<A, T>(data, i);
+      else
+        return {};  // not reached
+    });
+  }
+};
+template <class A, class T>
+struct of_type {
+  A operator()(const void* data, std::uint64_t i) const { return element_of<A, T>(data, i); }
+};
+
+// The partial of fold F, apart from what an operation makes of it: several share F.
+template <class F, class A, class Get>
+__attribute__((noinline)) fold::partial<F, A> walk_over(const void* x, const void* y,
+                                                        std::uint64_t n, Get get) {
   const auto s = detail::walk<F>(n, [&](std::uint64_t i) {
     if constexpr (F::element == fold::element_kind::pair)
       return fold::pair_of<A>{get(x, i), get(y, i)};
@@ -62,35 +78,28 @@ BITFOLD_OPAQUE scalar run_over(const reduction& r, const void* x, const void* y,
     else
       return get(x, i);
   });
-  return detail::finished<Chosen>(r, F::template rebase<A>(s, 0), n);
+  return F::template rebase<A>(s, 0);
 }
 
 template <class Chosen>
-scalar run_typed(const reduction& r, const void* x, const void* y, std::uint64_t n) {
+BITFOLD_OPAQUE scalar run_typed(const reduction& r, const void* x, const void* y, std::uint64_t n) {
+  using F = typename Chosen::fold;
   using A = typename Chosen::accumulator;
-  const auto by_type = [&](auto use) {
-    return visit(r.in(), [&]<class T>(std::type_identity<T> t) {
-      if constexpr (fold::holds<A, T>())
-        return use(t);
-      else
-        return decltype(use(std::type_identity<A>{})){};  // not reached
-    });
-  };
-  // Where nothing else computes it, the type is asked once, elsewhere of each element: less to
-  // compile.
-  if constexpr (Chosen::fold::ordering == ordering::sorted)
+  if constexpr (F::ordering == ordering::sorted)
     return count_distinct(r.in(), x, n);
-  else if constexpr (Chosen::fold::ordering == ordering::independent)
+  else if constexpr (F::ordering == ordering::independent)
     return add_exactly(r, x, y, n);
-  else if constexpr (Chosen::fold::ordering == ordering::sequential)
-    return by_type([&]<class T>(std::type_identity<T>) {
-      return run_over<Chosen>(
-          r, x, y, n, [](const void* data, std::uint64_t i) { return element_of<A, T>(data, i); });
+  else if constexpr (F::ordering == ordering::sequential)  // which nothing else computes
+    return visit(r.in(), [&]<class T>(std::type_identity<T>) -> scalar {
+      if constexpr (fold::holds<A, T>())
+        return detail::finished<Chosen>(r, walk_over<typename F::accumulation, A>(x, y, n, of_type<A, T>{}),
+                                        n);
+      else
+        return {};  // not reached
     });
   else
-    return run_over<Chosen>(r, x, y, n, [&](const void* data, std::uint64_t i) {
-      return by_type([&]<class T>(std::type_identity<T>) { return element_of<A, T>(data, i); });
-    });
+    return detail::finished<Chosen>(
+        r, walk_over<typename F::accumulation, A>(x, y, n, of_any_type<A>{r.in()}), n);
 }
 
 // ---- Printing: the same interpreter, on a method whose state is a piece of the tree. ------------

@@ -15,9 +15,9 @@ __device__ __noinline__ inline offset far_offset(const detail::axes& of, index i
 #pragma unroll 1
   for (int k = of.rank - 1; k >= 0; --k) {
     index digit = i;
-    if (k > 0) digit = i % of.each[k].extent, i /= of.each[k].extent;
-    o.x += static_cast<std::int64_t>(digit) * of.each[k].x;
-    o.y += static_cast<std::int64_t>(digit) * of.each[k].y;
+    if (k > 0) digit = i % of.dims[k].extent, i /= of.dims[k].extent;
+    o.x += static_cast<std::int64_t>(digit) * of.dims[k].x;
+    o.y += static_cast<std::int64_t>(digit) * of.dims[k].y;
   }
   return o;
 }
@@ -32,11 +32,11 @@ __device__ inline offset offset_of(const detail::axes& of, const divisors& by, i
     if (k > 0) {
       const std::uint32_t q = static_cast<std::uint32_t>(
           (std::uint64_t{high_product(left, by.each[k].factor)} + left) >> by.each[k].shift);
-      digit = left - q * static_cast<std::uint32_t>(of.each[k].extent);
+      digit = left - q * static_cast<std::uint32_t>(of.dims[k].extent);
       left = q;
     }
-    o.x += static_cast<std::int64_t>(digit) * of.each[k].x;
-    o.y += static_cast<std::int64_t>(digit) * of.each[k].y;
+    o.x += static_cast<std::int64_t>(digit) * of.dims[k].x;
+    o.y += static_cast<std::int64_t>(digit) * of.dims[k].y;
   }
   return o;
 }
@@ -58,7 +58,7 @@ struct finder {
     }
     return {&from,
             offset_of(from.kept, from.by_kept, output),
-            {from.reduced.each[0].x, from.reduced.each[0].y},
+            {from.reduced.dims[0].x, from.reduced.dims[0].y},
             from.reduced.rank <= 1};
   }
   __device__ offset operator()(index i) const {
