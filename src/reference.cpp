@@ -92,8 +92,8 @@ BITFOLD_OPAQUE scalar run_typed(const reduction& r, const void* x, const void* y
   else if constexpr (F::ordering == ordering::sequential)  // which nothing else computes
     return visit(r.in(), [&]<class T>(std::type_identity<T>) -> scalar {
       if constexpr (fold::holds<A, T>())
-        return detail::finished<Chosen>(r, walk_over<typename F::accumulation, A>(x, y, n, of_type<A, T>{}),
-                                        n);
+        return detail::finished<Chosen>(
+            r, walk_over<typename F::accumulation, A>(x, y, n, of_type<A, T>{}), n);
       else
         return {};  // not reached
     });
