@@ -88,7 +88,7 @@ int ops(bool json) {
   text += fmt::format("\nmethods: {}\n", fmt::join(method_names, " "));
   const auto acc = op_names_where([](op_id op) { return takes_acc(op); });
   text += fmt::format("--acc: {}\n--ddof: {}\n", fmt::join(acc, " "),
-                      fmt::join(op_names_where(takes_ddof), " "));
+                      fmt::join(op_names_where(bitfold::takes_ddof), " "));
   for (const typing t : typings)
     text += fmt::format("{:<8}  {}\n", describe(t).name, describe(t).summary);
   write_out(text);
