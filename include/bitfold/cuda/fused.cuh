@@ -47,7 +47,7 @@ struct taking : halves<F, A> {
     } else if constexpr (F::element == fold::element_kind::pair) {
       return fold::pair_of<A>{static_cast<A>(e.x.x), static_cast<A>(e.x.y)};
     } else if constexpr (F::element == fold::element_kind::indexed) {
-      return fold::indexed_element<A, std::int32_t>{static_cast<A>(e.x), e.at};
+      return fold::indexed_element<A, std::int32_t>{static_cast<A>(e.x), e.index};
     } else {
       return static_cast<A>(e.x);
     }
