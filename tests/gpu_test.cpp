@@ -1,5 +1,6 @@
 // Kernels on demand, on an emulated GPU (emulated_gpu/): made of their text, kept in files, loaded
 // and launched as on a real one, with the CPU's bits. Arrays lie in the host's memory.
+#include <dlfcn.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -71,8 +72,12 @@ std::vector<std::vector<scalar>> run(const gpu::problem& asked, std::size_t outp
     auto& of_one = got.emplace_back();
     for (std::size_t o = 0; o < outputs; ++o)
       of_one.push_back(load_scalar(t, results[k].data() + o * size_of(t)));
-    REQUIRE(results[k][outputs * size_of(t)] == 0xab);
+    REQUIRE(std::all_of(results[k].begin() + static_cast<std::ptrdiff_t>(outputs * size_of(t)),
+                        results[k].end(), [](std::uint8_t b) { return b == 0xab; }));
   }
+  const auto* const end = static_cast<const std::byte*>(room) + plan.workspace;
+  REQUIRE(std::all_of(end, reinterpret_cast<const std::byte*>(workspace.data() + workspace.size()),
+                      [](std::byte b) { return b == std::byte{0xcd}; }));
   return got;
 }
 
@@ -194,6 +199,8 @@ const std::vector<layout_case> layouts{
     {{2, 40000}, {40000, 1}, {1}, gpu::strategy::blocks, 0, {.tiles = 1}},
     {{5001, 3}, {1, 5001}, {1}, gpu::strategy::threads},
     {{4200, 33}, {33, 1}, {1}, gpu::strategy::staged_threads},
+    {{4200, 250}, {250, 1}, {1}, gpu::strategy::staged_threads},  // more than 48 KiB
+    {{3, 5001}, {5003, 1}, {1}, gpu::strategy::blocks, 1},        // across packs
     {{1100, 300}, {304, 1}, {1}, gpu::strategy::leaf_teams, 1},
     {{1100, 600}, {640, 1}, {1}, gpu::strategy::warps},
     {{3, 0}, {1, 1}, {1}, gpu::strategy::threads},
@@ -227,11 +234,11 @@ void compare_layouts(std::vector<reduction> all, bool two,
                      const std::vector<layout_case>& cases = layouts) {
   if (all.empty()) return;
   const dtype t = all[0].in();
-  alignas(16) static std::byte room[2][8 * 350000];
+  alignas(16) static std::byte room[2][8 * 1100000];
   std::byte* const x = room[0];
   std::byte* const y = room[1];
   const auto fill = [&](std::byte* to, std::uint64_t seed) {
-    const auto data = test::make_data(t, test::kind::special, 340000, seed);
+    const auto data = test::make_data(t, test::kind::special, 1090000, seed);
     std::copy(data.begin(), data.end(), to);
   };
   fill(x, 3);
@@ -309,6 +316,11 @@ TEST_CASE("outputs and segments on demand have the CPU's bits") {
   compare_layouts({dot}, true, {layouts.begin(), layouts.begin() + 8});
   compare_segments({dot}, true);
   compare_segments({make_reduction(op_id::var, {}, dtype::i16)}, false);
+  const layout_case across{{3, 5001}, {5003, 1}, {1}, gpu::strategy::blocks, 1};
+  for (const dtype t : {dtype::f16, dtype::u8})
+    compare_layouts(
+        {make_reduction(op_id::sum, method_id::tree, t), make_reduction(op_id::argmax, {}, t)},
+        false, {across});
 }
 
 // Some minutes.
@@ -374,6 +386,10 @@ TEST_CASE("reductions of one base are folded once, several in one kernel") {
   for (std::size_t k = 0; k < all.size(); ++k) CHECK(done.at(k) == k);
 }
 
+TEST_CASE("no elements have no plan") {
+  CHECK_THROWS_AS(plan_of({make_reduction(op_id::sum, method_id::tree, dtype::f32)}, 0), error);
+}
+
 TEST_CASE("a plan is explained") {
   const std::vector<reduction> all{
       make_reduction(op_id::sum, method_id::kahan, dtype::f32),
@@ -437,24 +453,38 @@ TEST_CASE("of a process: threads", "[.][threads]") {
   CHECK(right == 6);
 }
 
-TEST_CASE("a kernel that is not there yet is refused while a graph is captured") {
+TEST_CASE(
+    "kernels are loaded while a graph is captured; where that cannot be, nothing is enqueued") {
+  const auto capture = [](int kind) {
+    void* const driver = dlopen("libcuda.so.1", RTLD_NOW);
+    REQUIRE(driver);
+    reinterpret_cast<void (*)(int)>(dlsym(driver, "emulated_capture"))(kind);
+  };
   const reduction r = make_reduction(op_id::prod, {}, dtype::f32);
-  alignas(16) float x[100], out = 0;
-  std::fill(x, x + 100, 1.5f);
-  const gpu::problem asked = problem_of({&r, 1}, x, nullptr, 100);
-  const gpu::plan plan = gpu::make_plan(asked);
-  const auto capturing = reinterpret_cast<gpu::stream>(1);
+  std::vector<float> x(1 << 17, 1);
+  x[77777] = 1.5f;
+  float out = 0;
   void* const to = &out;
+  const gpu::problem asked = problem_of({&r, 1}, x.data(), nullptr, x.size());
+  const gpu::plan plan = gpu::make_plan(asked);
+  REQUIRE(plan.passes.size() == 2);
+  std::vector<std::uint64_t> workspace(plan.workspace / 8 + 2);
+  void* const room =
+      workspace.data() + (reinterpret_cast<std::uintptr_t>(workspace.data()) % 16 != 0);
+  gpu::prepare({&plan.passes[0].what, 1}, gpu::current_device());
+  capture(2);
   try {
-    gpu::run(plan, asked, &to, nullptr, capturing);
+    gpu::run(plan, asked, &to, room, nullptr);
     FAIL("it was not refused");
   } catch (const error& e) {
     CHECK(e.code() == errc::usage);
     CHECK(std::string(e.what()).find("prepare") != std::string::npos);
   }
-  gpu::prepare({&plan.passes[0].what, 1}, gpu::current_device());
-  gpu::run(plan, asked, &to, nullptr, capturing);
-  CHECK(out == cpu::reduce(r, x, 100).as<float>());
+  CHECK(workspace == std::vector<std::uint64_t>(workspace.size()));
+  capture(1);
+  gpu::run(plan, asked, &to, room, nullptr);
+  capture(0);
+  CHECK(out == 1.5f);
 }
 
 TEST_CASE("a text that does not compile is an error with the compiler's words") {
@@ -536,14 +566,14 @@ TEST_CASE("files of kernels: no more than the limit, those used the longest time
       if (e.key == std::to_string(k)) fs::last_write_time(e.path, now - std::chrono::hours(10 - k));
   }
   REQUIRE(files.find("0"));  // used now
-  std::ofstream(kernels.path / "new.dead00") << "what a killed process left";
-  fs::last_write_time(kernels.path / "new.dead00", now - std::chrono::hours(2));
+  std::ofstream(kernels.path / ".bitfold-kernel-dead00") << "what a killed process left";
+  fs::last_write_time(kernels.path / ".bitfold-kernel-dead00", now - std::chrono::hours(2));
   REQUIRE(files.store("3", {"name", code}).empty());
   CHECK(files.find("0"));
   CHECK_FALSE(files.find("1"));
   CHECK(files.find("2"));
   CHECK(files.find("3"));
-  CHECK_FALSE(fs::exists(kernels.path / "new.dead00"));
+  CHECK_FALSE(fs::exists(kernels.path / ".bitfold-kernel-dead00"));
 }
 
 TEST_CASE("files of kernels: a disk that is full, or no directory, is a reason and no file") {
@@ -620,6 +650,7 @@ TEST_CASE("NVRTC compiles a kernel of every strategy and element type", "[.][nvr
   try {
     std::printf("NVRTC %s\n", gpu::compiler_version().c_str());
   } catch (const error& e) {
+    if (std::string_view(e.what()).find("install NVRTC") == std::string_view::npos) throw;
     std::printf("skipped: %s\n", e.what());
     return;
   }
@@ -627,8 +658,8 @@ TEST_CASE("NVRTC compiles a kernel of every strategy and element type", "[.][nvr
   const auto add = [&](const gpu::problem& asked, const cuda::launch& shape = {}) {
     for (gpu::pass& p : gpu::make_plan(asked, shape).passes)
       if (std::none_of(kernels.begin(), kernels.end(), [&](const gpu::kernel& k) {
-            return k.what == p.what.what && k.in == p.what.in && k.two == p.what.two &&
-                   k.aligned == p.what.aligned;
+            return k.what == p.what.what && k.how == p.what.how && k.in == p.what.in &&
+                   k.two == p.what.two && k.aligned == p.what.aligned;
           }))
         kernels.push_back(std::move(p.what));
   };
@@ -679,7 +710,11 @@ TEST_CASE("NVRTC compiles a kernel of every strategy and element type", "[.][nvr
   other.join();
   CHECK(made == kernels.size());
   std::printf("%zu kernels\n", kernels.size());
-  for (const int architecture : {80, 86, 89, 100, 120})
-    CHECK_FALSE(gpu::compile(gpu::source_of(kernels[0]), architecture / 10, architecture % 10)
-                    .image.empty());
+  for (const int architecture : {80, 86, 89, 100, 120}) try {
+      CHECK_FALSE(gpu::compile(gpu::source_of(kernels[0]), architecture / 10, architecture % 10)
+                      .image.empty());
+    } catch (const error& e) {  // an older NVRTC knows fewer
+      INFO(e.what());
+      CHECK(std::string_view(e.what()).find("does not know") != std::string_view::npos);
+    }
 }

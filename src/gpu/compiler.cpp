@@ -47,7 +47,7 @@ compiler open_compiler() {
   if (!library)
     throw error(errc::no_device,
                 "cuda: no kernel can be compiled: install NVRTC (libnvrtc, of a CUDA toolkit 12 or "
-                "13, or of PyPI's nvidia-cuda-nvrtc)");
+                "13) where the loader finds it");
   compiler c{};
 #define BITFOLD_FUNCTION(name, parameters)                                  \
   if (!library.find(#name, c.name))                                         \
@@ -60,12 +60,14 @@ compiler open_compiler() {
   if (c.nvrtcVersion(&c.major, &c.minor) != 0 || c.nvrtcGetNumSupportedArchs(&count) != 0)
     throw error(errc::no_device, "cuda: NVRTC does not say its version");
   c.architectures.resize(static_cast<std::size_t>(count));
-  c.nvrtcGetSupportedArchs(c.architectures.data());
+  if (c.nvrtcGetSupportedArchs(c.architectures.data()) != 0)
+    throw error(errc::no_device, "cuda: NVRTC does not say which GPUs it knows");
   return c;
 }
 
 const compiler& the_compiler() {
-  static const compiler opened = open_compiler();  // tried again where it failed
+  // Never destroyed: a static's destructor may ask. Tried again where it failed.
+  static const auto& opened = *new const compiler(open_compiler());
   return opened;
 }
 
@@ -118,13 +120,13 @@ std::string compiler_version() {
 }
 
 const std::string& compiler_identity() {
-  static const std::string identity = [] {
+  static const auto& identity = *new const std::string([] {
     std::string all = "NVRTC " + compiler_version();
     for (const char* option : options) all.append(" ").append(option);
     for (const header& h : device_headers)
       all.append("\n").append(h.name).append("\n").append(h.text);
     return all;
-  }();
+  }());
   return identity;
 }
 

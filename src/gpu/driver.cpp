@@ -10,8 +10,7 @@ namespace bitfold::gpu {
 namespace {
 
 // CUdevice_attribute.
-constexpr int capability_major = 75, capability_minor = 76, multiprocessor_count = 16,
-              most_shared_by_request = 97;
+constexpr int capability_major = 75, capability_minor = 76, max_shared_by_request = 97;
 
 driver open_driver() {
   const shared_library library({"libcuda.so.1", "libcuda.so"});
@@ -27,8 +26,15 @@ driver open_driver() {
   BITFOLD_DRIVER_FUNCTIONS(BITFOLD_FUNCTION)
 #undef BITFOLD_FUNCTION
   int count = 0;
-  if (d.cuInit(0) != 0 || d.cuDeviceGetCount(&count) != 0 || count == 0)
-    throw error(errc::no_device, "cuda: no usable GPU on this machine");
+  const auto refuse = [&](int result) {
+    const char* text = nullptr;
+    d.cuGetErrorString(result, &text);
+    throw error(errc::no_device, std::string("cuda: no usable GPU on this machine") +
+                                     (text ? std::string(": ") + text : ""));
+  };
+  if (const int result = d.cuInit(0)) refuse(result);
+  if (const int result = d.cuDeviceGetCount(&count)) refuse(result);
+  if (count == 0) throw error(errc::no_device, "cuda: no usable GPU on this machine");
   return d;
 }
 
@@ -56,6 +62,7 @@ current current_device() {
     check(d.cuDevicePrimaryCtxRetain(&now.in, now.device), "cuDevicePrimaryCtxRetain");
     check(d.cuCtxSetCurrent(now.in), "cuCtxSetCurrent");
   }
+  check(d.cuCtxGetId(now.in, &now.id), "cuCtxGetId");
   check(d.cuCtxGetDevice(&now.device), "cuCtxGetDevice");
   return now;
 }
@@ -75,8 +82,7 @@ const device_facts& facts_of_device(int device) {
   char name[256] = "";
   check(d.cuDeviceGetName(name, sizeof name, device), "cuDeviceGetName");
   return known[device] = {name, attribute(capability_major), attribute(capability_minor),
-                          attribute(multiprocessor_count),
-                          static_cast<std::size_t>(attribute(most_shared_by_request))};
+                          static_cast<std::size_t>(attribute(max_shared_by_request))};
 }
 
 }  // namespace bitfold::gpu

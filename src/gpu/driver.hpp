@@ -13,13 +13,13 @@ struct CUstream_st;
 namespace bitfold::gpu {
 
 using context = CUctx_st*;
-using module = CUmod_st*;
+using loaded_module = CUmod_st*;
 using function = CUfunc_st*;
 using stream = CUstream_st*;
 using address = unsigned long long;  ///< CUdeviceptr
 
 /// CUlaunchAttribute, of the kind that lets a kernel start before the one ahead of it has ended.
-struct launch_attribute {
+struct alignas(8) launch_attribute {
   int id;
   int pad;
   int allowed;
@@ -48,13 +48,14 @@ struct launch_configuration {
   FUNCTION(cuCtxGetCurrent, (context* current))                                                \
   FUNCTION(cuCtxSetCurrent, (context next))                                                    \
   FUNCTION(cuCtxGetDevice, (int* device))                                                      \
-  FUNCTION(cuModuleLoadData, (module* made, const void* image))                                \
-  FUNCTION(cuModuleGetFunction, (function* found, module in, const char* name))                \
+  FUNCTION(cuCtxGetId, (context of, unsigned long long* id))                                   \
+  FUNCTION(cuThreadExchangeStreamCaptureMode, (int* mode))                                     \
+  FUNCTION(cuModuleLoadData, (loaded_module* made, const void* image))                                \
+  FUNCTION(cuModuleGetFunction, (function* found, loaded_module in, const char* name))                \
   FUNCTION(cuFuncSetAttribute, (function of, int attribute, int value))                        \
   FUNCTION(cuLaunchKernelEx, (const launch_configuration* how, function what, void** parameters, \
                               void** extra))                                                   \
-  FUNCTION(cuMemsetD8Async, (address to, unsigned char value, std::size_t bytes, stream on))   \
-  FUNCTION(cuStreamIsCapturing, (stream on, int* status))
+  FUNCTION(cuMemsetD8Async, (address to, unsigned char value, std::size_t bytes, stream on))
 // clang-format on
 
 /// The driver's functions, by their names. Each returns 0, or an error for check().
@@ -70,18 +71,18 @@ const driver& the_driver();
 /// Errors: errc::cuda, naming the call, where `result` is not 0.
 void check(int result, const char* call);
 
-/// What a plan and a compiler ask of a GPU.
+/// What the compiler and the launcher ask of a GPU.
 struct device_facts {
   std::string name;
-  int major, minor;  ///< its compute capability
-  int multiprocessors;
-  std::size_t most_shared_bytes;  ///< that a block can ask for
+  int major, minor;              ///< its compute capability
+  std::size_t max_shared_bytes;  ///< that a block can ask for
 };
 
 /// The current device of this thread, and its context: that of whoever made one current (CUDA's
 /// runtime, PyTorch), or else the primary one of device 0, which becomes current.
 struct current {
   context in;
+  unsigned long long id;  ///< the context's, which no other has while the program runs
   int device;
 };
 current current_device();

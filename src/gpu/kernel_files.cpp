@@ -27,7 +27,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view magic = "bitfold kernel 1\n", extension = ".kernel";
+constexpr std::string_view magic = "bitfold kernel 1\n", extension = ".bitfold-kernel",
+                           unfinished = ".bitfold-kernel-";
 
 // A file is: magic, digest of all that follows, and three strings behind their lengths: the key (so
 // that two keys of one digest are told apart), the name, the machine code.
@@ -157,7 +158,7 @@ std::string kernel_files::store(std::string_view key, const machine_code& code) 
   bytes += digest_of(body);
   bytes += body;
   // Written aside and renamed, so that nobody ever reads a part of it.
-  std::string aside = (directory_ / "new.XXXXXX").string();
+  std::string aside = (directory_ / (std::string(unfinished) + "XXXXXX")).string();
   const int fd = ::mkostemp(aside.data(), O_CLOEXEC);
   if (fd < 0) return why(directory_.c_str());
   const bool written = write_all(fd, bytes);
@@ -214,7 +215,8 @@ void kernel_files::make_room() const {
     const std::uint64_t bytes = gone ? 0 : fs::file_size(at->path(), gone);
     if (gone) continue;
     // What a killed process was writing.
-    if (at->path().filename().string().starts_with("new.") && now - used > std::chrono::hours(1))
+    if (at->path().filename().string().starts_with(unfinished) &&
+        now - used > std::chrono::hours(1))
       fs::remove(at->path(), gone);
     if (at->path().extension() != extension) continue;
     files.push_back({at->path(), used, bytes});

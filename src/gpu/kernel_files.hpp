@@ -23,7 +23,8 @@ class kernel_files {
 
   /// In that directory, which is made with the first file; in none where it is empty.
   explicit kernel_files(std::filesystem::path directory, std::uint64_t limit = most_bytes)
-      : directory_(std::move(directory)), limit_(limit) {}
+      : directory_(directory.has_filename() ? std::move(directory) : directory.parent_path()),
+        limit_(limit) {}
   /// Where the environment says.
   static kernel_files of_user();
 

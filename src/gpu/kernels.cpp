@@ -1,5 +1,6 @@
 #include "kernels.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <bitfold/error.hpp>
 #include <exception>
@@ -9,17 +10,19 @@
 #include <shared_mutex>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #include "kernel_files.hpp"
 
 namespace bitfold::gpu {
 namespace {
 
-std::atomic<std::uint64_t> found{0}, read{0}, compiled{0};
+std::atomic<std::uint64_t> found_count{0}, read_count{0}, compiled_count{0};
 
 struct registry {
   std::shared_mutex guard;
-  std::map<std::pair<context, std::string>, function> loaded;
+  std::map<std::pair<unsigned long long, std::string>, function> loaded;
+  std::string reason_not_kept;
 };
 registry& the_registry() {
   // Never destroyed: a static's destructor may ask.
@@ -29,7 +32,7 @@ registry& the_registry() {
 
 // All that its machine code depends on; of what is long, the digest.
 std::string key_of(const kernel_source& source, const device_facts& device) {
-  static const std::string compiler = digest_of(compiler_identity());
+  static const auto& compiler = *new const std::string(digest_of(compiler_identity()));
   return "sm_" + std::to_string(10 * device.major + device.minor) + " by " + compiler + "\n" +
          source.expression + "\n" + source.text;
 }
@@ -39,39 +42,72 @@ machine_code code_of(const kernel& k, const device_facts& device) {
   const std::string key = key_of(source, device);
   const kernel_files files = kernel_files::of_user();
   if (auto kept = files.find(key)) {
-    ++read;
+    ++read_count;
     return *std::move(kept);
   }
   machine_code made = compile(source, device.major, device.minor);
-  ++compiled;
-  files.store(key, made);  // where it cannot be kept, it is compiled again next time
+  ++compiled_count;
+  // Where it cannot be kept, it is compiled again by the next process.
+  std::string reason = files.store(key, made);
+  const std::lock_guard lock(the_registry().guard);
+  the_registry().reason_not_kept = std::move(reason);
   return made;
 }
 
-function load_code(const machine_code& code, const device_facts& device) {
+// The strategies that may ask for more shared memory than a block has without asking. They have no
+// static arrays there, so all of it is theirs.
+bool may_need_more_memory(strategy s) {
+  return s == strategy::staged_threads || s == strategy::columns;
+}
+
+// Lets this thread load modules while some stream is being captured.
+class relaxed_capture {
+ public:
+  relaxed_capture() { check(exchange(&mode_), "cuThreadExchangeStreamCaptureMode"); }
+  ~relaxed_capture() { exchange(&mode_); }
+  relaxed_capture(const relaxed_capture&) = delete;
+  relaxed_capture& operator=(const relaxed_capture&) = delete;
+
+ private:
+  static int exchange(int* mode) { return the_driver().cuThreadExchangeStreamCaptureMode(mode); }
+  int mode_ = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED; then what it was
+};
+
+function load_code(const kernel& k, const machine_code& code, const device_facts& device) {
   const driver& d = the_driver();
-  module in = nullptr;
-  if (const int result = d.cuModuleLoadData(&in, code.image.data()); result != 0) {
+  const relaxed_capture relaxed;
+  loaded_module made = nullptr;
+  if (const int result = d.cuModuleLoadData(&made, code.image.data()); result != 0) {
+    // CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED to CUDA_ERROR_CAPTURED_EVENT
+    if (result >= 900 && result <= 907)
+      throw error(errc::usage,
+                  "cuda: a kernel that is asked for the first time cannot be loaded while a graph "
+                  "is captured: run the same call once before, or prepare it");
     int version = 0;
     d.cuDriverGetVersion(&version);
     const char* text = nullptr;
     d.cuGetErrorString(result, &text);
-    throw error(errc::cuda,
-                "cuModuleLoadData: " + std::string(text ? text : "an error") +
-                    ", of code by NVRTC " + compiler_version() + " for " + device.name +
-                    "; the driver is of CUDA " + std::to_string(version / 1000) + "." +
-                    std::to_string(version % 1000 / 10) +
-                    ": where that is the older one, install a newer driver or an older NVRTC");
+    throw error(errc::cuda, "cuModuleLoadData: " + std::string(text ? text : "an error") +
+                                ", of code by NVRTC " + compiler_version() + " for " + device.name +
+                                "; the driver is of CUDA " + std::to_string(version / 1000) + "." +
+                                std::to_string(version % 1000 / 10) +
+                                ": where that is the older one, install a newer driver or an "
+                                "older NVRTC");
   }
   function f = nullptr;
-  check(d.cuModuleGetFunction(&f, in, code.name.c_str()), "cuModuleGetFunction");
+  check(d.cuModuleGetFunction(&f, made, code.name.c_str()), "cuModuleGetFunction");
+  constexpr int max_dynamic_shared_size_bytes = 8;  // CUfunction_attribute
+  if (may_need_more_memory(k.what))
+    check(d.cuFuncSetAttribute(f, max_dynamic_shared_size_bytes,
+                               static_cast<int>(device.max_shared_bytes)),
+          "cuFuncSetAttribute");
   return f;
 }
 
 function find(const kernel& k, const current& where) {
   registry& r = the_registry();
   const std::shared_lock lock(r.guard);
-  const auto at = r.loaded.find({where.in, signature_of(k)});
+  const auto at = r.loaded.find({where.id, signature_of(k)});
   return at == r.loaded.end() ? nullptr : at->second;
 }
 
@@ -79,49 +115,62 @@ function find(const kernel& k, const current& where) {
 function keep(const kernel& k, const current& where, function f) {
   registry& r = the_registry();
   const std::lock_guard lock(r.guard);
-  return r.loaded.try_emplace({where.in, signature_of(k)}, f).first->second;
+  return r.loaded.try_emplace({where.id, signature_of(k)}, f).first->second;
 }
 
 }  // namespace
 
-function load(const kernel& k, const current& where, stream on) {
+function load(const kernel& k, const current& where) {
   if (const function f = find(k, where)) {
-    ++found;
+    ++found_count;
     return f;
   }
-  int capturing = 0;
-  check(the_driver().cuStreamIsCapturing(on, &capturing), "cuStreamIsCapturing");
-  if (capturing)
-    throw error(errc::usage,
-                "cuda: a kernel that is asked for the first time cannot be loaded while a graph is "
-                "captured: run the same call once before, or prepare it");
   const device_facts& device = facts_of_device(where.device);
-  return keep(k, where, load_code(code_of(k, device), device));
+  return keep(k, where, load_code(k, code_of(k, device), device));
 }
 
 void prepare(std::span<const kernel> all, const current& where) {
+  std::map<std::string, const kernel*> wanted;
+  for (const kernel& k : all)
+    if (!find(k, where)) wanted.try_emplace(signature_of(k), &k);
+  std::vector<const kernel*> kernels;
+  for (const auto& [signature, k] : wanted) kernels.push_back(k);
+
   const device_facts& device = facts_of_device(where.device);
-  std::vector<std::pair<const kernel*, std::future<machine_code>>> wanted;
-  for (const kernel& k : all) {
-    if (find(k, where)) continue;
-    const auto compile_it = [&k, &device] { return code_of(k, device); };
-    try {
-      wanted.emplace_back(&k, std::async(std::launch::async, compile_it));
-    } catch (const std::system_error&) {  // no more threads: in turn
-      wanted.emplace_back(&k, std::async(std::launch::deferred, compile_it));
-    }
+  std::vector<machine_code> codes(kernels.size());
+  std::atomic<std::size_t> next{0};
+  const auto compile_some = [&] {
+    for (std::size_t i; (i = next++) < kernels.size();) codes[i] = code_of(*kernels[i], device);
+  };
+  std::vector<std::future<void>> workers;
+  const std::size_t count =
+      std::min<std::size_t>(kernels.size(), std::max(std::thread::hardware_concurrency(), 1u));
+  try {
+    for (std::size_t i = 1; i < count; ++i)
+      workers.push_back(std::async(std::launch::async, compile_some));
+  } catch (const std::system_error&) {  // no more threads: those that there are do all
   }
   std::exception_ptr failed;
-  for (auto& [k, code] : wanted) {
+  const auto attempt = [&](auto&& f) {
     try {
-      keep(*k, where, load_code(code.get(), device));
+      f();
     } catch (...) {
       if (!failed) failed = std::current_exception();
     }
-  }
+  };
+  attempt(compile_some);
+  for (auto& w : workers) attempt([&] { w.get(); });
+  for (std::size_t i = 0; i < kernels.size(); ++i)
+    if (!codes[i].image.empty())
+      attempt([&] { keep(*kernels[i], where, load_code(*kernels[i], codes[i], device)); });
   if (failed) std::rethrow_exception(failed);
 }
 
-load_counts counts_of_loads() { return {found, read, compiled}; }
+std::string reason_not_kept() {
+  const std::shared_lock lock(the_registry().guard);
+  return the_registry().reason_not_kept;
+}
+
+load_counts counts_of_loads() { return {found_count, read_count, compiled_count}; }
 
 }  // namespace bitfold::gpu

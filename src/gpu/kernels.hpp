@@ -2,16 +2,17 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "driver.hpp"
 #include "kernel.hpp"
 
 namespace bitfold::gpu {
 
-/// The kernel, on that device: from memory, else from its file, else compiled. Errors: those of
-/// compile(); errc::usage where `on` is capturing a graph, in which nothing can be loaded: prepare
-/// the kernel before.
-function load(const kernel& k, const current& where, stream on);
+/// The kernel, in the current context, which `where` is: from memory, else from its file, else
+/// compiled. Errors: those of compile(); errc::usage where a graph is being captured and the driver
+/// loads nothing meanwhile: prepare the kernel before.
+function load(const kernel& k, const current& where);
 
 /// Compiles and loads those that are not there yet, several at a time. Errors: those of load().
 void prepare(std::span<const kernel> all, const current& where);
@@ -20,6 +21,8 @@ void prepare(std::span<const kernel> all, const current& where);
 struct load_counts {
   std::uint64_t found, read, compiled;
 };
+/// Why the last kernel that was compiled is in no file; empty where it is in one.
+std::string reason_not_kept();
 load_counts counts_of_loads();
 
 }  // namespace bitfold::gpu

@@ -60,8 +60,11 @@ class arguments {
 void run(const plan& p, const problem& what, void* const* out, void* workspace, stream on) {
   const driver& d = the_driver();
   const current where = current_device();
-  for (const pass& step : p.passes) {
-    const function f = load(step.what, where, on);
+  // All kernels first: nothing is enqueued where one of them cannot be had.
+  std::vector<function> kernels;
+  for (const pass& step : p.passes) kernels.push_back(load(step.what, where));
+  for (std::size_t i = 0; i < p.passes.size(); ++i) {
+    const pass& step = p.passes[i];
     if (step.cleared_bytes > 0)
       check(d.cuMemsetD8Async(reinterpret_cast<address>(workspace), 0, step.cleared_bytes, on),
             "cuMemsetD8Async");
@@ -74,7 +77,7 @@ void run(const plan& p, const problem& what, void* const* out, void* workspace, 
                                    &early,
                                    overlaps ? 1u : 0u};
     arguments values(step, what, out, workspace);
-    check(d.cuLaunchKernelEx(&how, f, values.addresses(), nullptr), "cuLaunchKernelEx");
+    check(d.cuLaunchKernelEx(&how, kernels[i], values.addresses(), nullptr), "cuLaunchKernelEx");
   }
 }
 

@@ -8,8 +8,9 @@ namespace bitfold::gpu {
 
 /// Enqueues the passes on `on`; out[k] takes the results of the k-th reduction. `workspace` has
 /// plan::workspace bytes, aligned to 16. Does not allocate device memory or wait, and can be
-/// captured in a graph once its kernels are loaded. Errors: those of load(); errc::cuda, of the
-/// launch.
+/// captured in a graph. The caller has checked the reductions' inputs (an array has elements, and
+/// each output whose reductions want some) and the workspace. Errors: those of load(), before
+/// anything is enqueued; errc::cuda, of the launch.
 void run(const plan& p, const problem& what, void* const* out, void* workspace, stream on);
 
 }  // namespace bitfold::gpu

@@ -58,6 +58,7 @@ class planner {
   static argument number(index n) { return {number64, n}; }
 
   void add_flat() {
+    if (p_.n == 0) throw error(errc::usage, "n: no elements, of which no kernel makes a result");
     const cuda::plan of = cuda::make_plan(sizes_, p_.n, shape_);
     const bool several = of.nodes > 1;
     const argument nodes = several ? argument{workspace} : number(index{0});

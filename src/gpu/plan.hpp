@@ -17,7 +17,7 @@ namespace bitfold::gpu {
 struct problem {
   std::span<const reduction> reductions;
   cuda::elements array;                            ///< where there are no outputs,
-  std::size_t n;                                   ///< of so many elements
+  std::size_t n;                                   ///< of so many elements, at least one
   const cuda::output_elements* outputs = nullptr;  ///< on axes, or segments; or null
 };
 
