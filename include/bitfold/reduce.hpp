@@ -148,8 +148,8 @@ cpu::own_fold own_fold_of(const Source& source, void* out) {
   cpu::own_fold f{};
   f.source = &source;
   f.state_bytes = sizeof(state);
-  f.fold = [](const void* source, order::index first, std::size_t n, void* target) {
-    const generated_elements<Source> begin{static_cast<const Source*>(source), first};
+  f.fold = [](const void* elements, order::index first, std::size_t n, void* target) {
+    const generated_elements<Source> begin{static_cast<const Source*>(elements), first};
     const state s = cpu::scalar_kernels::engine<F, generated_elements<Source>>::run(
         begin, n / order::leaf, static_cast<int>(n % order::leaf), first);
     std::memcpy(target, &s, sizeof s);
