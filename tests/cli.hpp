@@ -94,6 +94,8 @@ inline void make_holes(const std::string& path, std::uintmax_t bytes) {
 template <class Then>
 std::function<void(pid_t)> when_mapped(const std::string& path, Then then) {
   return [path = std::filesystem::canonical(path).string(), then](pid_t child) {
+    // Where processors are short, this one goes first: it would come too late.
+    ::setpriority(PRIO_PROCESS, static_cast<id_t>(child), 19);
     const std::string maps = "/proc/" + std::to_string(child) + "/maps";
     for (std::string text = content(maps); text.find(path) == std::string::npos;
          text = content(maps)) {
