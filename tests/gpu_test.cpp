@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bitfold/cpu.hpp>
 #include <atomic>
 #include <csignal>
@@ -646,7 +647,10 @@ TEST_CASE("where kernels are kept: BITFOLD_CACHE, XDG_CACHE_HOME, HOME") {
 
 // ---- The real compiler, which needs no GPU ------------------------------------------------------
 
-TEST_CASE("NVRTC compiles a kernel of every strategy and element type", "[.][nvrtc]") {
+namespace {
+
+// Kernels of every strategy, for these types, and one for whole arrays of each other type.
+void check_nvrtc(std::span<const dtype> types) {
   try {
     std::printf("NVRTC %s\n", gpu::compiler_version().c_str());
   } catch (const error& e) {
@@ -696,6 +700,10 @@ TEST_CASE("NVRTC compiles a kernel of every strategy and element type", "[.][nvr
           op, info(op).takes_method ? std::optional(method_id::tree) : std::nullopt, t));
     add({five, {somewhere, nullptr, t, false}, 1 << 24});
   }
+  std::erase_if(kernels, [&](const gpu::kernel& k) {
+    return std::find(types.begin(), types.end(), k.in) == types.end() &&
+           k.what != gpu::strategy::tiles;
+  });
   std::atomic<std::size_t> next{0}, made{0};
   const auto compile_some = [&] {
     for (std::size_t k; (k = next++) < kernels.size();) try {
@@ -717,4 +725,13 @@ TEST_CASE("NVRTC compiles a kernel of every strategy and element type", "[.][nvr
       INFO(e.what());
       CHECK(std::string_view(e.what()).find("does not know") != std::string_view::npos);
     }
+}
+
+}  // namespace
+
+TEST_CASE("NVRTC compiles every strategy and every element type", "[.][nvrtc]") {
+  check_nvrtc(std::array{dtype::f32, dtype::u8});
+}
+TEST_CASE("NVRTC compiles every strategy for every element type", "[.all]") {
+  check_nvrtc(all_dtypes);
 }
