@@ -8,6 +8,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -89,16 +91,18 @@ inline void make_holes(const std::string& path, std::uintmax_t bytes) {
   std::filesystem::resize_file(path, bytes);
 }
 
-// For `meanwhile`: calls then(child) as soon as the command has mapped that file, long before it
-// has read one that is long.
+// For `meanwhile`: calls then(child) as soon as the command has had that file mapped for some
+// milliseconds: it reads it then, long before its end if it is long. (It maps it for less to see
+// what it is.)
 template <class Then>
 std::function<void(pid_t)> when_mapped(const std::string& path, Then then) {
   return [path = std::filesystem::canonical(path).string(), then](pid_t child) {
-    // Where processors are short, this one goes first: it would come too late.
-    ::setpriority(PRIO_PROCESS, static_cast<id_t>(child), 19);
+    using clock = std::chrono::steady_clock;
     const std::string maps = "/proc/" + std::to_string(child) + "/maps";
-    for (std::string text = content(maps); text.find(path) == std::string::npos;
-         text = content(maps)) {
+    clock::time_point since = clock::now();
+    while (clock::now() - since < std::chrono::milliseconds(5)) {
+      const bool is_mapped = content(maps).find(path) != std::string::npos;
+      if (!is_mapped) since = clock::now();
       siginfo_t ended{};
       REQUIRE(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT) == 0);
       if (ended.si_pid != 0) return;  // the test will say what it did instead
@@ -108,7 +112,7 @@ std::function<void(pid_t)> when_mapped(const std::string& path, Then then) {
 }
 // The same of a long file, which is made here and then cut to one page.
 inline constexpr std::uintmax_t long_file = std::uintmax_t{1}
-                                            << (bitfold::test::sanitized ? 28 : 32);
+                                            << (bitfold::test::sanitized ? 30 : 32);
 inline std::function<void(pid_t)> shorten_when_mapped(const std::string& path) {
   make_holes(path, long_file);
   return when_mapped(path, [path](pid_t) { std::filesystem::resize_file(path, 4096); });
