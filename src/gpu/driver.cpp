@@ -26,14 +26,9 @@ driver open_driver() {
   BITFOLD_DRIVER_FUNCTIONS(BITFOLD_FUNCTION)
 #undef BITFOLD_FUNCTION
   int count = 0;
-  const auto refuse = [&](int result) {
-    const char* text = nullptr;
-    d.cuGetErrorString(result, &text);
-    throw error(errc::no_device, std::string("cuda: no usable GPU on this machine") +
-                                     (text ? std::string(": ") + text : ""));
-  };
-  if (const int result = d.cuInit(0)) refuse(result);
-  if (const int result = d.cuDeviceGetCount(&count)) refuse(result);
+  for (const int result : {d.cuInit(0), d.cuDeviceGetCount(&count)})
+    if (result != 0)
+      throw error(errc::no_device, "cuda: no usable GPU on this machine: " + text_of(d, result));
   if (count == 0) throw error(errc::no_device, "cuda: no usable GPU on this machine");
   return d;
 }
@@ -45,12 +40,15 @@ const driver& the_driver() {
   return opened;
 }
 
-void check(int result, const char* call) {
-  if (result == 0) return;
+std::string text_of(const driver& d, int result) {
   const char* text = nullptr;
-  the_driver().cuGetErrorString(result, &text);
-  throw error(errc::cuda,
-              std::string(call) + ": " + (text ? text : "error " + std::to_string(result)));
+  d.cuGetErrorString(result, &text);
+  return text ? text : "error " + std::to_string(result);
+}
+
+void check(int result, const char* call) {
+  if (result != 0)
+    throw error(errc::cuda, std::string(call) + ": " + text_of(the_driver(), result));
 }
 
 current current_device() {

@@ -36,25 +36,25 @@ struct launch_configuration {
 };
 
 // clang-format off
-#define BITFOLD_DRIVER_FUNCTIONS(FUNCTION)                                                     \
-  FUNCTION(cuInit, (unsigned flags))                                                           \
-  FUNCTION(cuDriverGetVersion, (int* version))                                                 \
-  FUNCTION(cuGetErrorString, (int result, const char** text))                                  \
-  FUNCTION(cuDeviceGetCount, (int* count))                                                     \
-  FUNCTION(cuDeviceGet, (int* device, int ordinal))                                            \
-  FUNCTION(cuDeviceGetName, (char* name, int size, int device))                                \
-  FUNCTION(cuDeviceGetAttribute, (int* value, int attribute, int device))                      \
-  FUNCTION(cuDevicePrimaryCtxRetain, (context* made, int device))                              \
-  FUNCTION(cuCtxGetCurrent, (context* current))                                                \
-  FUNCTION(cuCtxSetCurrent, (context next))                                                    \
-  FUNCTION(cuCtxGetDevice, (int* device))                                                      \
-  FUNCTION(cuCtxGetId, (context of, unsigned long long* id))                                   \
-  FUNCTION(cuThreadExchangeStreamCaptureMode, (int* mode))                                     \
-  FUNCTION(cuModuleLoadData, (loaded_module* made, const void* image))                                \
-  FUNCTION(cuModuleGetFunction, (function* found, loaded_module in, const char* name))                \
-  FUNCTION(cuFuncSetAttribute, (function of, int attribute, int value))                        \
-  FUNCTION(cuLaunchKernelEx, (const launch_configuration* how, function what, void** parameters, \
-                              void** extra))                                                   \
+#define BITFOLD_DRIVER_FUNCTIONS(FUNCTION)                                                        \
+  FUNCTION(cuInit, (unsigned flags))                                                              \
+  FUNCTION(cuDriverGetVersion, (int* version))                                                    \
+  FUNCTION(cuGetErrorString, (int result, const char** text))                                     \
+  FUNCTION(cuDeviceGetCount, (int* count))                                                        \
+  FUNCTION(cuDeviceGet, (int* device, int ordinal))                                               \
+  FUNCTION(cuDeviceGetName, (char* name, int size, int device))                                   \
+  FUNCTION(cuDeviceGetAttribute, (int* value, int attribute, int device))                         \
+  FUNCTION(cuDevicePrimaryCtxRetain, (context* made, int device))                                 \
+  FUNCTION(cuCtxGetCurrent, (context* current))                                                   \
+  FUNCTION(cuCtxSetCurrent, (context next))                                                       \
+  FUNCTION(cuCtxGetDevice, (int* device))                                                         \
+  FUNCTION(cuCtxGetId, (context of, unsigned long long* id))                                      \
+  FUNCTION(cuThreadExchangeStreamCaptureMode, (int* mode))                                        \
+  FUNCTION(cuModuleLoadData, (loaded_module* made, const void* image))                            \
+  FUNCTION(cuModuleGetFunction, (function* found, loaded_module in, const char* name))            \
+  FUNCTION(cuFuncSetAttribute, (function of, int attribute, int value))                           \
+  FUNCTION(cuLaunchKernelEx, (const launch_configuration* how, function what, void** parameters,  \
+                              void** extra))                                                      \
   FUNCTION(cuMemsetD8Async, (address to, unsigned char value, std::size_t bytes, stream on))
 // clang-format on
 
@@ -68,6 +68,8 @@ struct driver {
 /// Errors: errc::no_device, saying what is missing (no driver, one that is too old, no GPU).
 const driver& the_driver();
 
+/// What a result that is not 0 means.
+std::string text_of(const driver& d, int result);
 /// Errors: errc::cuda, naming the call, where `result` is not 0.
 void check(int result, const char* call);
 

@@ -10,7 +10,7 @@ namespace bitfold::gpu {
 namespace {
 
 // What one thread keeps of several folds: more would not fit in its registers. (Not measured yet.)
-constexpr std::size_t most_folds = 8, max_state_bytes = 128;
+constexpr std::size_t max_folds = 8, max_state_bytes = 128;
 
 template <class F, class A>
 constexpr char key = 0;
@@ -61,7 +61,7 @@ std::vector<group> groups_of(std::span<const reduction> all) {
     if (g == groups.end() && !groups.empty()) {  // or one that has room
       std::vector<fold_facts> more = groups.back().folds;
       more.push_back(f);
-      if (more.size() <= most_folds && size_of_joint(more) <= max_state_bytes) {
+      if (more.size() <= max_folds && size_of_joint(more) <= max_state_bytes) {
         g = groups.end() - 1;
         g->folds = std::move(more);
       }

@@ -173,60 +173,54 @@ std::string kernel_files::store(std::string_view key, const machine_code& code) 
   return "";
 }
 
-std::vector<kernel_files::entry> kernel_files::list() const {
+std::vector<kernel_files::entry> kernel_files::files() const {
   std::vector<entry> found;
   std::error_code failed;
   if (directory_.empty()) return found;
   for (fs::directory_iterator at(directory_, failed), end; !failed && at != end;
        at.increment(failed)) {
     if (at->path().extension() != extension) continue;
-    const open_file file(at->path(), O_RDONLY | O_NOFOLLOW);
-    const auto bytes = file ? read_all(file.fd()) : std::nullopt;
     std::error_code gone;
     const auto used = fs::last_write_time(at->path(), gone);
-    if (!bytes || gone) continue;
-    found.push_back({at->path(), stored_key(*bytes).value_or(""), bytes->size(), used});
+    const std::uint64_t bytes = gone ? 0 : fs::file_size(at->path(), gone);
+    if (!gone) found.push_back({at->path(), bytes, used, {}});
   }
   std::sort(found.begin(), found.end(),
             [](const entry& a, const entry& b) { return a.used > b.used; });
   return found;
 }
 
+std::vector<kernel_files::entry> kernel_files::list() const {
+  std::vector<entry> found = files();
+  for (entry& e : found) {
+    const open_file file(e.path, O_RDONLY | O_NOFOLLOW);
+    const auto bytes = file ? read_all(file.fd()) : std::nullopt;
+    if (bytes) e.key = stored_key(*bytes).value_or("");
+  }
+  return found;
+}
+
 std::size_t kernel_files::clear() const {
   std::size_t count = 0;
-  for (const entry& e : list()) count += ::unlink(e.path.c_str()) == 0;
+  for (const entry& e : files()) count += ::unlink(e.path.c_str()) == 0;
   return count;
 }
 
 void kernel_files::make_room() const {
-  struct file {
-    fs::path path;
-    fs::file_time_type used;
-    std::uint64_t bytes;
-  };
-  std::vector<file> files;
-  std::uint64_t all = 0;
   std::error_code failed;
   const auto now = fs::file_time_type::clock::now();
   for (fs::directory_iterator at(directory_, failed), end; !failed && at != end;
        at.increment(failed)) {
     std::error_code gone;
-    const auto used = fs::last_write_time(at->path(), gone);
-    const std::uint64_t bytes = gone ? 0 : fs::file_size(at->path(), gone);
-    if (gone) continue;
     // What a killed process was writing.
     if (at->path().filename().string().starts_with(unfinished) &&
-        now - used > std::chrono::hours(1))
+        now - fs::last_write_time(at->path(), gone) > std::chrono::hours(1) && !gone)
       fs::remove(at->path(), gone);
-    if (at->path().extension() != extension) continue;
-    files.push_back({at->path(), used, bytes});
-    all += bytes;
   }
-  std::sort(files.begin(), files.end(),
-            [](const file& a, const file& b) { return a.used < b.used; });
-  for (const file& f : files) {
-    if (all <= limit_) break;
-    if (::unlink(f.path.c_str()) == 0) all -= f.bytes;
+  std::uint64_t all = 0;
+  for (const entry& e : files()) {
+    all += e.bytes;
+    if (all > limit_) ::unlink(e.path.c_str());
   }
 }
 

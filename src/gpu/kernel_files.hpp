@@ -1,6 +1,6 @@
 // Machine code that is kept in files, so that a kernel is compiled once on a machine: in
 // BITFOLD_CACHE, or else XDG_CACHE_HOME/bitfold, or ~/.cache/bitfold. One user's alone; safe for
-// many processes at once; never more than `most_bytes`.
+// many processes at once; never more than `max_bytes`.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ std::string digest_of(std::string_view bytes);
 
 class kernel_files {
  public:
-  static constexpr std::uint64_t most_bytes = 256 << 20;
+  static constexpr std::uint64_t max_bytes = 256 << 20;
 
   /// In that directory, which is made with the first file; in none where it is empty.
-  explicit kernel_files(std::filesystem::path directory, std::uint64_t limit = most_bytes)
+  explicit kernel_files(std::filesystem::path directory, std::uint64_t limit = max_bytes)
       : directory_(directory.has_filename() ? std::move(directory) : directory.parent_path()),
         limit_(limit) {}
   /// Where the environment says.
@@ -38,9 +38,9 @@ class kernel_files {
 
   struct entry {
     std::filesystem::path path;
-    std::string key;
     std::uint64_t bytes;
     std::filesystem::file_time_type used;
+    std::string key;  ///< empty where it is not whole
   };
   /// The files there are, those used last first.
   std::vector<entry> list() const;
@@ -50,6 +50,7 @@ class kernel_files {
 
  private:
   std::filesystem::path path_of(std::string_view key) const;
+  std::vector<entry> files() const;  // without their keys, those used last first
   void make_room() const;
 
   std::filesystem::path directory_;

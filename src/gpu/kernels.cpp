@@ -85,10 +85,8 @@ function load_code(const kernel& k, const machine_code& code, const device_facts
                   "is captured: run the same call once before, or prepare it");
     int version = 0;
     d.cuDriverGetVersion(&version);
-    const char* text = nullptr;
-    d.cuGetErrorString(result, &text);
-    throw error(errc::cuda, "cuModuleLoadData: " + std::string(text ? text : "an error") +
-                                ", of code by NVRTC " + compiler_version() + " for " + device.name +
+    throw error(errc::cuda, "cuModuleLoadData: " + text_of(d, result) + ", of code by NVRTC " +
+                                compiler_version() + " for " + device.name +
                                 "; the driver is of CUDA " + std::to_string(version / 1000) + "." +
                                 std::to_string(version % 1000 / 10) +
                                 ": where that is the older one, install a newer driver or an "

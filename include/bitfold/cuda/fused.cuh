@@ -130,13 +130,6 @@ struct output {
   }
 };
 
-/// Where a kernel's results go, one for each output one behind the other; and what they depend on
-/// besides its states.
-struct result_place {
-  void* to;
-  std::uint64_t empty;  ///< the bits of one of no elements
-  std::int64_t ddof;
-};
 template <class... Output>
 struct outputs {
   using list = typename distinct<own::list<>, typename Output::fold...>::type;

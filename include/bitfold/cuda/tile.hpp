@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include <bitfold/dtype.hpp>
 #include <bitfold/order.hpp>
@@ -26,6 +27,14 @@ struct elements {
   const void *x, *y;
   dtype type;
   bool aligned;  ///< both, to 16 bytes
+};
+
+/// Where a kernel's results go, one for each output one behind the other; and what they depend on
+/// besides its states.
+struct result_place {
+  void* to;
+  std::uint64_t empty;  ///< the bits of one of no elements
+  std::int64_t ddof;
 };
 
 }  // namespace bitfold::cuda
