@@ -1,25 +1,31 @@
-// Memory of a GPU, as long as a test needs it.
+// Memory that a GPU and the host both see, as long as a test needs it; by the driver alone.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <cstddef>
+#include <cstring>
 #include <vector>
 
 #include "catch.hpp"
+
+#include "gpu/driver.hpp"
 
 namespace bitfold::test {
 
 struct device_memory {
   void* p = nullptr;
-  explicit device_memory(std::size_t bytes) { REQUIRE(cudaMalloc(&p, bytes) == cudaSuccess); }
+  explicit device_memory(std::size_t bytes) {
+    constexpr unsigned to_all = 1;  // CU_MEM_ATTACH_GLOBAL
+    (void)gpu::current_device();
+    gpu::address made = 0;
+    REQUIRE(gpu::the_driver().cuMemAllocManaged(&made, bytes + 1, to_all) == 0);
+    p = reinterpret_cast<void*>(made);
+  }
   /// A copy of these.
   template <class T>
   explicit device_memory(const std::vector<T>& from) : device_memory(from.size() * sizeof(T)) {
-    REQUIRE(cudaMemcpy(p, from.data(), from.size() * sizeof(T), cudaMemcpyHostToDevice) ==
-            cudaSuccess);
+    if (!from.empty()) std::memcpy(p, from.data(), from.size() * sizeof(T));
   }
-  ~device_memory() { cudaFree(p); }
+  ~device_memory() { gpu::the_driver().cuMemFree_v2(reinterpret_cast<gpu::address>(p)); }
   template <class T>
   T* as() const {
     return static_cast<T*>(p);
@@ -27,5 +33,10 @@ struct device_memory {
   device_memory(const device_memory&) = delete;
   device_memory& operator=(const device_memory&) = delete;
 };
+
+/// Waits until all that was enqueued on a stream is done, and the host sees it.
+inline void wait_for(gpu::stream on = nullptr) {
+  REQUIRE(gpu::the_driver().cuStreamSynchronize(on) == 0);
+}
 
 }  // namespace bitfold::test

@@ -1,5 +1,5 @@
-// Kernels on demand, on an emulated GPU (emulated_gpu/): made of their text, kept in files, loaded
-// and launched as on a real one, with the CPU's bits. Arrays lie in the host's memory.
+// Kernels on demand, on an emulated GPU (emulated_gpu/) or a real one: made of their text, kept in
+// files, loaded and launched, with the CPU's bits.
 #include <dlfcn.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -14,15 +14,17 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <numeric>
 #include <thread>
 
 #include "catch.hpp"
 #include "data.hpp"
+#include "device_memory.hpp"
 
-#include "cuda/views.hpp"
 #include "gpu/explain.hpp"
 #include "gpu/kernel_files.hpp"
 #include "gpu/launcher.hpp"
+#include "gpu/output_plan.hpp"
 
 using namespace bitfold;
 
@@ -54,44 +56,64 @@ std::vector<reduction> with_an_order(dtype t, int inputs) {
   return all;
 }
 
+/// A plan of all reductions of a problem.
+gpu::plan plan_of(const gpu::problem& asked, const cuda::launch& shape = {}) {
+  std::vector<std::size_t> all(asked.reductions.size());
+  std::iota(all.begin(), all.end(), 0);
+  gpu::plan made;
+  gpu::add_folds(made, asked, all, shape);
+  return made;
+}
+std::vector<gpu::pass> passes_of(const gpu::plan& p) {
+  std::vector<gpu::pass> passes;
+  for (const gpu::step& s : p.steps)
+    if (const auto* one = std::get_if<gpu::pass>(&s)) passes.push_back(*one);
+  return passes;
+}
+const gpu::fold_kernel& kernel_of(const gpu::pass& p) { return std::get<gpu::fold_kernel>(p.what); }
+
 /// The results of a problem's outputs, reduction by reduction: scalars, and nothing written behind.
 std::vector<std::vector<scalar>> run(const gpu::problem& asked, std::size_t outputs,
-                                     const cuda::launch& shape, gpu::stream on = nullptr) {
-  const gpu::plan plan = gpu::make_plan(asked, shape);
-  const std::size_t each = 8 * outputs + 8;
-  std::vector<std::vector<std::uint8_t>> results(asked.reductions.size(),
-                                                 std::vector<std::uint8_t>(each, 0xab));
-  std::vector<std::uint64_t> workspace(plan.workspace / 8 + 2, 0xcdcdcdcdcdcdcdcdu);
+                                     const cuda::launch& shape, gpu::addresses at,
+                                     gpu::stream on = nullptr) {
+  const gpu::plan plan = plan_of(asked, shape);
+  const std::size_t each = (8 * outputs + 8 + 15) / 16 * 16;
+  const test::device_memory results(
+      std::vector<std::uint8_t>(asked.reductions.size() * each, 0xab)),
+      workspace(std::vector<std::uint8_t>(plan.workspace + 16, 0xcd));
   std::vector<void*> out;
-  for (auto& r : results) out.push_back(r.data());
-  void* const room =
-      workspace.data() + (reinterpret_cast<std::uintptr_t>(workspace.data()) % 16 != 0);
-  gpu::run(plan, asked, out.data(), room, on);
+  for (std::size_t k = 0; k < asked.reductions.size(); ++k)
+    out.push_back(results.as<std::byte>() + k * each);
+  at.workspace = workspace.p;
+  at.results = out.data();
+  gpu::run(plan, at, on);
+  test::wait_for(on);
   std::vector<std::vector<scalar>> got;
-  for (std::size_t k = 0; k < results.size(); ++k) {
+  for (std::size_t k = 0; k < asked.reductions.size(); ++k) {
     const dtype t = asked.reductions[k].out();
+    const auto* const begin = static_cast<const std::uint8_t*>(out[k]);
     auto& of_one = got.emplace_back();
     for (std::size_t o = 0; o < outputs; ++o)
-      of_one.push_back(load_scalar(t, results[k].data() + o * size_of(t)));
-    REQUIRE(std::all_of(results[k].begin() + static_cast<std::ptrdiff_t>(outputs * size_of(t)),
-                        results[k].end(), [](std::uint8_t b) { return b == 0xab; }));
+      of_one.push_back(load_scalar(t, begin + o * size_of(t)));
+    REQUIRE(std::all_of(begin + outputs * size_of(t), begin + each,
+                        [](std::uint8_t b) { return b == 0xab; }));
   }
-  const auto* const end = static_cast<const std::byte*>(room) + plan.workspace;
-  REQUIRE(std::all_of(end, reinterpret_cast<const std::byte*>(workspace.data() + workspace.size()),
-                      [](std::byte b) { return b == std::byte{0xcd}; }));
+  const auto* const end = workspace.as<std::uint8_t>() + plan.workspace;
+  REQUIRE(std::all_of(end, end + 16, [](std::uint8_t b) { return b == 0xcd; }));
   return got;
 }
 
 gpu::problem problem_of(std::span<const reduction> all, const void* x, const void* y,
                         std::size_t n) {
   const auto aligned = [](const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; };
-  return {all, {x, y, all[0].in(), aligned(x) && aligned(y)}, n};
+  return {all, n, aligned(x) && aligned(y)};
 }
 
 std::vector<scalar> on_gpu(std::span<const reduction> all, const std::byte* x, const std::byte* y,
                            std::size_t n, const cuda::launch& shape) {
   std::vector<scalar> got;
-  for (const auto& of_one : run(problem_of(all, x, y, n), 1, shape)) got.push_back(of_one[0]);
+  for (const auto& of_one : run(problem_of(all, x, y, n), 1, shape, {x, y}))
+    got.push_back(of_one[0]);
   return got;
 }
 
@@ -120,11 +142,12 @@ void compare(const std::vector<reduction>& all, bool two) {
   if (all.empty()) return;
   const dtype t = all[0].in();
   for (const test::kind k : {test::kind::near_one, test::kind::special}) {
-    const auto x = test::make_data(t, k, 70100, 1), y = test::make_data(t, k, 70100, 2);
+    const test::device_memory x(test::make_data(t, k, 70100, 1)),
+        y(test::make_data(t, k, 70100, 2));
     for (const way& w : ways)
       for (const std::size_t first : {0, 1}) {
-        const std::byte* const p = x.data() + first * size_of(t);
-        const std::byte* const q = two ? y.data() : nullptr;
+        const std::byte* const p = x.as<std::byte>() + first * size_of(t);
+        const std::byte* const q = two ? y.as<std::byte>() : nullptr;
         const auto got = on_gpu(all, p, q, w.n, w.shape);
         for (std::size_t i = 0; i < all.size(); ++i) {
           const scalar right = cpu::reduce(all[i], p, q, w.n);
@@ -235,15 +258,9 @@ void compare_layouts(std::vector<reduction> all, bool two,
                      const std::vector<layout_case>& cases = layouts) {
   if (all.empty()) return;
   const dtype t = all[0].in();
-  alignas(16) static std::byte room[2][8 * 1100000];
-  std::byte* const x = room[0];
-  std::byte* const y = room[1];
-  const auto fill = [&](std::byte* to, std::uint64_t seed) {
-    const auto data = test::make_data(t, test::kind::special, 1090000, seed);
-    std::copy(data.begin(), data.end(), to);
-  };
-  fill(x, 3);
-  fill(y, 4);
+  const test::device_memory first(test::make_data(t, test::kind::special, 1090000, 3)),
+      second(test::make_data(t, test::kind::special, 1090000, 4));
+  const std::byte *const x = first.as<std::byte>(), *const y = second.as<std::byte>();
   for (const layout_case& c : cases) {
     const view v = view_of(c, t, x), w = view_of(c, t, y);
     const detail::layout l = detail::layout_of(v, two ? &w : nullptr, c.axes);
@@ -252,15 +269,15 @@ void compare_layouts(std::vector<reduction> all, bool two,
     if (l.n == 0)
       std::erase_if(some,
                     [](const reduction& r) { return info(r.op()).empty == if_empty::refused; });
-    const gpu::problem asked{some, {}, l.n, &from};
+    const gpu::problem asked{some, l.n, true, &from};
     INFO(c.extents[0] << " x " << c.extents[1] << ", " << name(t) << (two ? ", two inputs" : ""));
     if (!two) {
       bool by = false;
-      for (const gpu::pass& p : gpu::make_plan(asked, c.shape).passes)
-        by = by || p.what.what == c.by;
+      for (const gpu::pass& p : passes_of(plan_of(asked, c.shape)))
+        by = by || kernel_of(p).what == c.by;
       CHECK((by || size_of(t) != 4));  // of others the sizes are others
     }
-    check_same(some, run(asked, l.outputs, c.shape), [&](const reduction& r) {
+    check_same(some, run(asked, l.outputs, c.shape, {l.x, l.y}), [&](const reduction& r) {
       return on_cpu(r, v, two ? &w : nullptr, c.axes, l.outputs);
     });
   }
@@ -273,20 +290,19 @@ void compare_segments(const std::vector<reduction>& all, bool two) {
   for (const std::int64_t n : {5, 0, 33, 256, 1000, 31, 5000, 1, 4096, 40000, 4097, 0, 32, 70000})
     offsets.push_back(offsets.back() + n);
   const auto n = static_cast<std::size_t>(offsets.back()) + 40;
-  const auto x = test::make_data(t, test::kind::special, n, 5),
-             y = test::make_data(t, test::kind::special, n, 6);
+  const test::device_memory x(test::make_data(t, test::kind::special, n, 5)),
+      y(test::make_data(t, test::kind::special, n, 6)), list(offsets);
   const std::size_t segments = offsets.size() - 1;
-  cuda::output_elements from =
-      cuda::elements_of(all, x.data(), two ? y.data() : nullptr, n, segments);
-  from.offsets = offsets.data();
+  const cuda::output_elements from = cuda::elements_of_lists(t, two, n, segments);
   std::vector<reduction> some = all;
   std::erase_if(some, [](const reduction& r) { return info(r.op()).empty == if_empty::refused; });
-  const gpu::problem asked{some, {}, n, &from};
-  check_same(some, run(asked, segments, {}), [&](const reduction& r) {
+  const gpu::problem asked{some, n, true, &from};
+  check_same(some, run(asked, segments, {}, {x.p, y.p, list.p}), [&](const reduction& r) {
     std::vector<scalar> right;
     for (std::size_t s = 0; s < segments; ++s) {
       const auto first = static_cast<std::size_t>(offsets[s]) * size_of(t);
-      right.push_back(cpu::reduce(r, x.data() + first, two ? y.data() + first : nullptr,
+      right.push_back(cpu::reduce(r, x.as<std::byte>() + first,
+                                  two ? y.as<std::byte>() + first : nullptr,
                                   static_cast<std::size_t>(offsets[s + 1] - offsets[s])));
     }
     return right;
@@ -335,14 +351,8 @@ TEST_CASE("outputs and segments on demand have the CPU's bits: all types", "[.al
 
 namespace {
 
-const std::vector<float> some_floats = [] {
-  std::vector<float> x(5000);
-  for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 97) - 48.25f;
-  return x;
-}();
-
-gpu::plan plan_of(const std::vector<reduction>& all, std::size_t n = some_floats.size()) {
-  return gpu::make_plan(problem_of(all, some_floats.data(), nullptr, n));
+gpu::plan plan_of(const std::vector<reduction>& all, std::size_t n) {
+  return plan_of(problem_of(all, nullptr, nullptr, n));
 }
 
 /// This program, asked for one test, with kernels in that folder.
@@ -355,8 +365,10 @@ int run_again(const std::string& test, const fs::path& kernels) {
 
 void reduce_some() {
   const reduction r = make_reduction(op_id::max, {}, dtype::f32);
-  alignas(16) static float x[600] = {1, 3, 2};
-  const auto* p = reinterpret_cast<const std::byte*>(x);
+  std::vector<float> x(600);
+  x[1] = 3;
+  const test::device_memory there(x);
+  const auto* p = there.as<std::byte>();
   CHECK(on_gpu({&r, 1}, p, nullptr, 600, {}) == std::vector{cpu::reduce(r, p, nullptr, 600)});
 }
 
@@ -367,24 +379,26 @@ TEST_CASE("reductions of one base are folded once, several in one kernel") {
     return make_reduction(op, info(op).takes_method ? std::optional(method_id::tree) : std::nullopt,
                           dtype::f32);
   };
-  CHECK(plan_of({f(op_id::sum)}, 1000).passes.size() == 1);
-  CHECK(plan_of({f(op_id::sum)}, 1 << 20).passes.size() == 2);
-  const auto five = plan_of(
-      {f(op_id::sum), f(op_id::min), f(op_id::max), f(op_id::mean), f(op_id::std)}, 1 << 20);
-  CHECK(five.passes.size() == 2);
-  CHECK(five.passes[0].what.outputs.size() == 5);
+  CHECK(plan_of({f(op_id::sum)}, 1000).steps.size() == 1);
+  CHECK(plan_of({f(op_id::sum)}, 1 << 20).steps.size() == 2);
+  const auto five = passes_of(plan_of(
+      {f(op_id::sum), f(op_id::min), f(op_id::max), f(op_id::mean), f(op_id::std)}, 1 << 20));
+  CHECK(five.size() == 2);
+  CHECK(kernel_of(five[0]).outputs.size() == 5);
   CHECK(plan_of({f(op_id::sum), f(op_id::mean)}, 1 << 20).workspace ==
         plan_of({f(op_id::sum)}, 1 << 20).workspace);
   std::vector<reduction> all;
   for (const op_info& op : all_op_infos)
     if (op.inputs == 1 && op.id != op_id::count_distinct) all.push_back(f(op.id));
-  const auto plan = plan_of(all, 1 << 20);
-  CHECK(plan.passes.size() < all.size());
-  std::vector<std::size_t> done;
-  for (std::size_t k = 0; k < plan.passes.size(); k += 2)
-    done.insert(done.end(), plan.passes[k].reductions.begin(), plan.passes[k].reductions.end());
+  const auto passes = passes_of(plan_of(all, 1 << 20));
+  CHECK(passes.size() < all.size());
+  std::vector<int> done;
+  for (std::size_t k = 0; k < passes.size(); k += 2)
+    for (const gpu::kernel_output& o : kernel_of(passes[k]).outputs)
+      done.push_back(static_cast<int>(o.op));
   std::sort(done.begin(), done.end());
-  for (std::size_t k = 0; k < all.size(); ++k) CHECK(done.at(k) == k);
+  REQUIRE(done.size() == all.size());
+  for (std::size_t k = 0; k < all.size(); ++k) CHECK(done[k] == static_cast<int>(all[k].op()));
 }
 
 TEST_CASE("no elements have no plan") {
@@ -396,8 +410,7 @@ TEST_CASE("a plan is explained") {
       make_reduction(op_id::sum, method_id::kahan, dtype::f32),
       make_reduction(op_id::max, {}, dtype::f32),
       make_reduction(op_id::mean, method_id::tree, dtype::f32, dtype::f64)};
-  const gpu::problem asked = problem_of(all, some_floats.data(), nullptr, 1 << 20);
-  const std::string text = gpu::explain(gpu::make_plan(asked), asked);
+  const std::string text = gpu::explain(plan_of(all, 1 << 20));
   INFO(text);
   const auto says = [&](const char* what) { return text.find(what) != std::string::npos; };
   CHECK(says("pass 1: tiles: sum by kahan + max + mean by tree in f64; "));
@@ -443,7 +456,11 @@ TEST_CASE("of a process: threads", "[.][threads]") {
   std::atomic<int> right{0};
   const reduction all[] = {make_reduction(op_id::sum, method_id::kahan, dtype::f32),
                            make_reduction(op_id::norm_inf, {}, dtype::f32)};
-  const auto* p = reinterpret_cast<const std::byte*>(some_floats.data());
+  std::vector<float> some_floats(5000);
+  for (std::size_t i = 0; i < some_floats.size(); ++i)
+    some_floats[i] = static_cast<float>(i % 97) - 48.25f;
+  const test::device_memory there(some_floats);
+  const auto* p = there.as<std::byte>();
   for (int t = 0; t < 6; ++t)
     threads.emplace_back([&, t] {
       const reduction& r = all[t % 2];
@@ -464,28 +481,28 @@ TEST_CASE(
   const reduction r = make_reduction(op_id::prod, {}, dtype::f32);
   std::vector<float> x(1 << 17, 1);
   x[77777] = 1.5f;
-  float out = 0;
-  void* const to = &out;
-  const gpu::problem asked = problem_of({&r, 1}, x.data(), nullptr, x.size());
-  const gpu::plan plan = gpu::make_plan(asked);
-  REQUIRE(plan.passes.size() == 2);
-  std::vector<std::uint64_t> workspace(plan.workspace / 8 + 2);
-  void* const room =
-      workspace.data() + (reinterpret_cast<std::uintptr_t>(workspace.data()) % 16 != 0);
-  gpu::prepare({&plan.passes[0].what, 1}, gpu::current_device());
+  const test::device_memory there(x), out(std::vector<float>{0});
+  void* const to = out.p;
+  const gpu::plan plan = plan_of({r}, x.size());
+  const std::vector<gpu::pass> passes = passes_of(plan);
+  REQUIRE(passes.size() == 2);
+  const std::vector<std::uint64_t> nothing(plan.workspace / 8 + 1);
+  const test::device_memory workspace(nothing);
+  const gpu::addresses at{there.p, nullptr, nullptr, workspace.p, &to};
+  gpu::prepare({&passes[0].what, 1}, gpu::current_device());
   capture(2);
   try {
-    gpu::run(plan, asked, &to, room, nullptr);
+    gpu::run(plan, at, nullptr);
     FAIL("it was not refused");
   } catch (const error& e) {
     CHECK(e.code() == errc::usage);
     CHECK(std::string(e.what()).find("prepare") != std::string::npos);
   }
-  CHECK(workspace == std::vector<std::uint64_t>(workspace.size()));
+  CHECK(std::memcmp(workspace.p, nothing.data(), plan.workspace) == 0);
   capture(1);
-  gpu::run(plan, asked, &to, room, nullptr);
+  gpu::run(plan, at, nullptr);
   capture(0);
-  CHECK(out == 1.5f);
+  CHECK(*out.as<float>() == 1.5f);
 }
 
 TEST_CASE("a text that does not compile is an error with the compiler's words") {
@@ -658,49 +675,49 @@ void check_nvrtc(std::span<const dtype> types) {
     std::printf("skipped: %s\n", e.what());
     return;
   }
-  std::vector<gpu::kernel> kernels;
+  std::vector<gpu::fold_kernel> kernels;
   const auto add = [&](const gpu::problem& asked, const cuda::launch& shape = {}) {
-    for (gpu::pass& p : gpu::make_plan(asked, shape).passes)
-      if (std::none_of(kernels.begin(), kernels.end(), [&](const gpu::kernel& k) {
-            return k.what == p.what.what && k.how == p.what.how && k.in == p.what.in &&
-                   k.two == p.what.two && k.aligned == p.what.aligned;
+    for (const gpu::pass& p : passes_of(plan_of(asked, shape))) {
+      const gpu::fold_kernel& made = kernel_of(p);
+      if (std::none_of(kernels.begin(), kernels.end(), [&](const gpu::fold_kernel& k) {
+            return k.what == made.what && k.how == made.how && k.in == made.in &&
+                   k.two == made.two && k.aligned == made.aligned;
           }))
-        kernels.push_back(std::move(p.what));
+        kernels.push_back(made);
+    }
   };
   std::vector<layout_case> cases = layouts;
   cases.push_back({{1100, 1500}, {1536, 1}, {1}, gpu::strategy::warps});  // of smaller elements
   cases.push_back({{1100, 3000}, {3072, 1}, {1}, gpu::strategy::warps});
   alignas(16) static const std::byte somewhere[16]{};
-  static const std::int64_t offsets[2]{};
   for (const dtype t : all_dtypes) {
     const reduction sum = make_reduction(op_id::sum, method_id::tree, t);
     for (const std::size_t n : {100, 100000, 1 << 24})
-      add({{&sum, 1}, {somewhere, nullptr, t, true}, n});
+      add({{&sum, 1}, n, true});
     for (const layout_case& c : cases) {
       const auto from =
           cuda::elements_of(detail::layout_of(view_of(c, t, somewhere), nullptr, c.axes));
-      add({{&sum, 1}, {}, from.n, &from}, c.shape);
+      add({{&sum, 1}, from.n, true, &from}, c.shape);
     }
-    auto lists = cuda::elements_of({&sum, 1}, somewhere, nullptr, 1 << 20, 100);
-    lists.offsets = offsets;
-    add({{&sum, 1}, {}, lists.n, &lists});
+    const auto lists = cuda::elements_of_lists(t, false, 1 << 20, 100);
+    add({{&sum, 1}, lists.n, true, &lists});
     for (int s = 0; s <= static_cast<int>(gpu::strategy::segment_states); ++s) {
       const auto what = static_cast<gpu::strategy>(s);
       INFO(name(what) << " of " << name(t));
       CHECK(std::any_of(kernels.begin(), kernels.end(),
-                        [&](const gpu::kernel& k) { return k.what == what && k.in == t; }));
+                        [&](const gpu::fold_kernel& k) { return k.what == what && k.in == t; }));
     }
   }
   for (const dtype t : {dtype::f16, dtype::f64}) {  // two inputs, several folds, any address
     const reduction dot = make_reduction(op_id::dot, method_id::kahan, t);
-    add({{&dot, 1}, {somewhere, somewhere, t, false}, 1 << 24});
+    add({{&dot, 1}, 1 << 24, false});
     std::vector<reduction> five;
     for (const op_id op : {op_id::sum, op_id::min, op_id::max, op_id::mean, op_id::std})
       five.push_back(make_reduction(
           op, info(op).takes_method ? std::optional(method_id::tree) : std::nullopt, t));
-    add({five, {somewhere, nullptr, t, false}, 1 << 24});
+    add({five, 1 << 24, false});
   }
-  std::erase_if(kernels, [&](const gpu::kernel& k) {
+  std::erase_if(kernels, [&](const gpu::fold_kernel& k) {
     return std::find(types.begin(), types.end(), k.in) == types.end() &&
            k.what != gpu::strategy::tiles;
   });

@@ -10,7 +10,8 @@ namespace bitfold::gpu {
 namespace {
 
 // CUdevice_attribute.
-constexpr int capability_major = 75, capability_minor = 76, max_shared_by_request = 97;
+constexpr int processors = 16, capability_major = 75, capability_minor = 76,
+              shared_of_processor = 81, max_shared_by_request = 97;
 
 driver open_driver() {
   const shared_library library({"libcuda.so.1", "libcuda.so"});
@@ -80,7 +81,9 @@ const device_facts& facts_of_device(int device) {
   char name[256] = "";
   check(d.cuDeviceGetName(name, sizeof name, device), "cuDeviceGetName");
   return known[device] = {name, attribute(capability_major), attribute(capability_minor),
-                          static_cast<std::size_t>(attribute(max_shared_by_request))};
+                          static_cast<std::size_t>(attribute(max_shared_by_request)),
+                          static_cast<std::size_t>(attribute(shared_of_processor)),
+                          attribute(processors)};
 }
 
 }  // namespace bitfold::gpu

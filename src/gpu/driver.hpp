@@ -52,7 +52,16 @@ struct launch_configuration {
   FUNCTION(cuThreadExchangeStreamCaptureMode, (int* mode))                                        \
   FUNCTION(cuModuleLoadData, (loaded_module* made, const void* image))                            \
   FUNCTION(cuModuleGetFunction, (function* found, loaded_module in, const char* name))            \
+  FUNCTION(cuFuncGetAttribute, (int* value, int attribute, function of))                          \
   FUNCTION(cuFuncSetAttribute, (function of, int attribute, int value))                           \
+  FUNCTION(cuStreamSynchronize, (stream on))                                                      \
+  FUNCTION(cuMemAllocAsync, (address * made, std::size_t bytes, stream on))                       \
+  FUNCTION(cuMemFreeAsync, (address at, stream on))                                               \
+  FUNCTION(cuMemAlloc_v2, (address * made, std::size_t bytes))                                    \
+  FUNCTION(cuMemAllocManaged, (address * made, std::size_t bytes, unsigned flags))                \
+  FUNCTION(cuMemFree_v2, (address at))                                                            \
+  FUNCTION(cuMemcpyHtoDAsync_v2, (address to, const void* from, std::size_t bytes, stream on))    \
+  FUNCTION(cuMemcpyDtoHAsync_v2, (void* to, address from, std::size_t bytes, stream on))          \
   FUNCTION(cuLaunchKernelEx, (const launch_configuration* how, function what, void** parameters,  \
                               void** extra))                                                      \
   FUNCTION(cuMemsetD8Async, (address to, unsigned char value, std::size_t bytes, stream on))
@@ -78,6 +87,8 @@ struct device_facts {
   std::string name;
   int major, minor;              ///< its compute capability
   std::size_t max_shared_bytes;  ///< that a block can ask for
+  std::size_t shared_bytes;      ///< of a processor
+  int processors;                ///< multiprocessors
 };
 
 /// The current device of this thread, and its context: that of whoever made one current (CUDA's

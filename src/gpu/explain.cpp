@@ -5,39 +5,45 @@ namespace {
 
 std::string bytes(std::uint64_t n) { return std::to_string(n) + " bytes"; }
 
-// The elements that a problem has, of all outputs together.
-std::uint64_t elements_of(const problem& what) {
-  if (!what.outputs) return what.n;
-  return what.outputs->offsets ? what.outputs->total : what.outputs->outputs * what.outputs->n;
-}
-
-std::string results_of(const pass& step) {
+std::string results_of(const fold_kernel& k) {
   std::string text;
-  for (const kernel_output& o : step.what.outputs) {
+  for (const kernel_output& o : k.outputs) {
     text += (text.empty() ? "" : " + ") + std::string(name(o.op));
     if (info(o.op).takes_method) text += " by " + std::string(name(o.method));
-    if (o.acc != step.what.in) text += " in " + std::string(name(o.acc));
+    if (o.acc != k.in) text += " in " + std::string(name(o.acc));
   }
+  return text;
+}
+
+std::string words_of(const pass& p) {
+  const auto* const fold = std::get_if<fold_kernel>(&p.what);
+  std::string text = std::string(name(p.what)) + ": ";
+  if (fold) text += results_of(*fold) + "; ";
+  text += std::to_string(p.blocks);
+  if (p.rows_of_blocks > 1) text += " x " + std::to_string(p.rows_of_blocks);
+  text += (p.blocks * p.rows_of_blocks == 1 ? " block of " : " blocks of ") +
+          std::to_string(p.threads) + " threads";
+  if (p.shared_bytes > 0) text += ", " + bytes(p.shared_bytes) + " of shared memory each";
+  if (fold && takes_elements(fold->what))
+    text += "; reads " + std::string(name(fold->in)) + (fold->two ? ", two inputs" : "") + ", " +
+            bytes(p.bytes_read);
+  else if (fold)
+    text += "; reads states of " + bytes(fold->state_bytes);
+  else if (p.bytes_read > 0)
+    text += "; reads " + bytes(p.bytes_read);
   return text;
 }
 
 }  // namespace
 
-std::string explain(const plan& p, const problem& what) {
+std::string explain(const plan& p) {
   std::string text;
-  for (const pass& step : p.passes) {
-    const kernel& k = step.what;
-    text += "pass " + std::to_string(&step - p.passes.data() + 1) + ": " +
-            std::string(name(k.what)) + ": " + results_of(step) + "; " +
-            std::to_string(step.blocks) + (step.blocks == 1 ? " block of " : " blocks of ") +
-            std::to_string(step.threads) + " threads";
-    if (step.shared_bytes > 0) text += ", " + bytes(step.shared_bytes) + " of shared memory each";
-    if (takes_elements(k.what))
-      text += "; reads " + std::string(name(k.in)) + (k.two ? ", two inputs" : "") + ", " +
-              bytes(elements_of(what) * size_of(k.in) * (k.two ? 2 : 1));
+  int number = 0;
+  for (const step& s : p.steps) {
+    if (const pass* const one = std::get_if<pass>(&s))
+      text += "pass " + std::to_string(++number) + ": " + words_of(*one) + "\n";
     else
-      text += "; reads states of " + bytes(k.state_bytes);
-    text += "\n";
+      text += "fill: " + bytes(std::get<fill>(s).bytes) + "\n";
   }
   return text + "workspace: " + bytes(p.workspace) + "\n";
 }

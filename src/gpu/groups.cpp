@@ -48,9 +48,9 @@ std::size_t size_of_joint(std::span<const fold_facts> folds) {
 
 std::size_t group::state_bytes() const { return size_of_joint(folds); }
 
-std::vector<group> groups_of(std::span<const reduction> all) {
+std::vector<group> groups_of(std::span<const reduction> all, std::span<const std::size_t> which) {
   std::vector<group> groups;
-  for (std::size_t k = 0; k < all.size(); ++k) {
+  for (const std::size_t k : which) {
     const fold_facts f = fold_of(all[k]);
     if (!f.key) throw error(errc::usage, "reductions: only those with a canonical order");
     const auto has = [&](const group& g) {

@@ -20,7 +20,7 @@ struct group {
   std::size_t state_bytes() const;
 };
 
-/// Errors (errc::usage): a reduction without a canonical order.
-std::vector<group> groups_of(std::span<const reduction> all);
+/// Of those numbers of `all`. Errors (errc::usage): a reduction without a canonical order.
+std::vector<group> groups_of(std::span<const reduction> all, std::span<const std::size_t> which);
 
 }  // namespace bitfold::gpu

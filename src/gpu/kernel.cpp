@@ -16,7 +16,7 @@ std::string type_name(dtype t) {
   }
 }
 
-std::string expression_of(const kernel& k) {
+std::string expression_of(const fold_kernel& k) {
   const std::string folds = "<kernel::folds, ", source = "kernel::source, ",
                     end = "kernel::accumulator, ", results = "kernel::results>";
   const auto number = [](int n) { return std::to_string(n) + ", "; };
@@ -49,7 +49,7 @@ std::string expression_of(const kernel& k) {
   return "bitfold::cuda::fold_long_segments" + folds + end + results;
 }
 
-std::string source_type(const kernel& k) {
+std::string source_type(const fold_kernel& k) {
   const std::string of = (k.two ? "<pairs_with_place, " : "<with_place, ") + type_name(k.in) + ">";
   switch (k.how) {
     case reading::array: return "cuda::stored_elements" + of;
@@ -60,9 +60,13 @@ std::string source_type(const kernel& k) {
   return (k.two ? "cuda::found_pairs" : "cuda::found_elements") + of;
 }
 
-}  // namespace
+kernel_source source_of(const instantiation& k) {
+  return {"#include <" + std::string(k.header) + ">\nnamespace kernel {\nusing namespace bitfold;\n" +
+              k.definitions + "}  // namespace kernel\n",
+          k.expression};
+}
 
-kernel_source source_of(const kernel& k) {
+kernel_source source_of(const fold_kernel& k) {
   std::string outputs;
   for (const kernel_output& o : k.outputs) {
     outputs += outputs.empty() ? "" : ",\n                        ";
@@ -96,7 +100,7 @@ kernel_source source_of(const kernel& k) {
   return {text, expression_of(k)};
 }
 
-std::string signature_of(const kernel& k) {
+std::string signature_of(const fold_kernel& k) {
   std::string s{static_cast<char>(k.what),         static_cast<char>(k.how),
                 static_cast<char>(k.in),           static_cast<char>(k.two | k.aligned << 1),
                 static_cast<char>(k.first_number), static_cast<char>(k.second_number)};
@@ -104,6 +108,20 @@ std::string signature_of(const kernel& k) {
     s.append({static_cast<char>(o.op), static_cast<char>(o.method), static_cast<char>(o.acc),
               static_cast<char>(o.out)});
   return s;
+}
+std::string signature_of(const instantiation& k) { return k.expression + '\n' + k.definitions; }
+
+}  // namespace
+
+kernel_source source_of(const kernel& k) {
+  return std::visit([](const auto& one) { return source_of(one); }, k);
+}
+std::string signature_of(const kernel& k) {
+  return std::visit([](const auto& one) { return signature_of(one); }, k);
+}
+std::string_view name(const kernel& k) {
+  if (const auto* fold = std::get_if<fold_kernel>(&k)) return name(fold->what);
+  return std::get<instantiation>(k).name;
 }
 
 }  // namespace bitfold::gpu

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "compiler.hpp"
@@ -70,7 +71,8 @@ struct kernel_output {
   friend bool operator==(const kernel_output&, const kernel_output&) = default;
 };
 
-struct kernel {
+/// A kernel that folds in the canonical order.
+struct fold_kernel {
   strategy what;
   reading how;
   dtype in;
@@ -81,8 +83,20 @@ struct kernel {
   std::size_t state_bytes;  ///< of its folds together, which the text holds the device to
 };
 
+/// Any other: an instantiation of a kernel template.
+struct instantiation {
+  std::string_view name;    ///< for people
+  std::string_view header;  ///< that has the template, such as "bitfold/cuda/sort.cuh"
+  std::string definitions;  ///< in namespace kernel, ahead of it
+  std::string expression;   ///< such as "bitfold::cuda::count_digits<float>"
+};
+
+using kernel = std::variant<fold_kernel, instantiation>;
+
 kernel_source source_of(const kernel& k);
 /// Equal for equal kernels alone; shorter than the text.
 std::string signature_of(const kernel& k);
+/// For people: the strategy, or the template.
+std::string_view name(const kernel& k);
 
 }  // namespace bitfold::gpu

@@ -54,10 +54,11 @@ machine_code code_of(const kernel& k, const device_facts& device) {
   return made;
 }
 
-// The strategies that may ask for more shared memory than a block has without asking. They have no
-// static arrays there, so all of it is theirs.
-bool may_need_more_memory(strategy s) {
-  return s == strategy::staged_threads || s == strategy::columns;
+// Kernels that may ask for more shared memory than a block has without asking: all that it can have,
+// but for their static arrays.
+bool may_need_more_memory(const kernel& k) {
+  const auto* const fold = std::get_if<fold_kernel>(&k);
+  return !fold || fold->what == strategy::staged_threads || fold->what == strategy::columns;
 }
 
 // Lets this thread load modules while some stream is being captured.
@@ -94,11 +95,14 @@ function load_code(const kernel& k, const machine_code& code, const device_facts
   }
   function f = nullptr;
   check(d.cuModuleGetFunction(&f, made, code.name.c_str()), "cuModuleGetFunction");
-  constexpr int max_dynamic_shared_size_bytes = 8;  // CUfunction_attribute
-  if (may_need_more_memory(k.what))
+  constexpr int static_shared_size_bytes = 1, max_dynamic_shared_size_bytes = 8;
+  if (may_need_more_memory(k)) {
+    int own = 0;
+    check(d.cuFuncGetAttribute(&own, static_shared_size_bytes, f), "cuFuncGetAttribute");
     check(d.cuFuncSetAttribute(f, max_dynamic_shared_size_bytes,
-                               static_cast<int>(device.max_shared_bytes)),
+                               static_cast<int>(device.max_shared_bytes) - own),
           "cuFuncSetAttribute");
+  }
   return f;
 }
 

@@ -2,117 +2,139 @@
 
 #include <algorithm>
 #include <bitfold/cuda/plan.hpp>
+#include <cstddef>
 
-#include "../cuda/views.hpp"
+#include "../dispatch.hpp"
 #include "groups.hpp"
+#include "output_plan.hpp"
 
 namespace bitfold::gpu {
 namespace {
 
-using enum argument::kind;
 using order::index;
+
+// Sizes of what a kernel of a group folds, which its plan depends on.
+cuda::sizes sizes_of(const problem& p, const group& g) {
+  // As the kernels' source has it: pairs anywhere are read one by one.
+  const bool pairs = p.outputs && p.outputs->two;
+  const index tile =
+      pairs ? cuda::widened_tile : cuda::tile_bytes / size_of(p.reductions[g.reductions[0]].in());
+  return {.state = g.state_bytes(), .tile = tile, .by_tiles = cuda::by_tiles_of(tile)};
+}
 
 // The passes of one group, one behind the other.
 class planner {
  public:
   planner(plan& to, const problem& p, const group& g, const cuda::launch& shape)
-      : to_(to), p_(p), g_(g), shape_(shape), state_(g.state_bytes()) {
-    const dtype in = p.reductions[0].in();
-    // As the kernels' source has it: pairs anywhere are read one by one.
-    const bool pairs = p.outputs && p.outputs->y;
-    const index tile = pairs ? cuda::widened_tile : cuda::tile_bytes / size_of(in);
-    sizes_ = {.state = state_, .tile = tile, .by_tiles = cuda::by_tiles_of(tile)};
-    if (!p.outputs)
-      add_flat();
-    else if (p.outputs->offsets)
-      add_segments();
-    else
-      add_outputs();
+      : to_(to), p_(p), g_(g), shape_(shape), sizes_(sizes_of(p, g)) {}
+
+  /// Bytes of the workspace, behind those that others use.
+  std::size_t add() {
+    if (!p_.outputs) return add_flat();
+    if (p_.outputs->listed) return add_segments();
+    return add_axes();
   }
 
  private:
-  kernel make_kernel(strategy what, reading how, int first = 0, int second = 0) const {
+  fold_kernel make_kernel(strategy what, reading how, int first = 0, int second = 0) const {
     const reduction& r = p_.reductions[g_.reductions[0]];
-    kernel k{what,
-             how,
-             r.in(),
-             info(r.op()).inputs == 2,
-             what == strategy::tiles ? p_.array.aligned : true,
-             static_cast<std::uint8_t>(first),
-             static_cast<std::uint8_t>(second),
-             {},
-             state_};
+    fold_kernel k{what,
+                  how,
+                  r.in(),
+                  info(r.op()).inputs == 2,
+                  what == strategy::tiles ? p_.aligned : true,
+                  static_cast<std::uint8_t>(first),
+                  static_cast<std::uint8_t>(second),
+                  {},
+                  sizes_.state};
     for (const std::size_t i : g_.reductions)
       k.outputs.push_back({p_.reductions[i].op(),
                            p_.reductions[i].method().value_or(method_id::tree),
                            p_.reductions[i].acc(), p_.reductions[i].out()});
     return k;
   }
-  pass& add(kernel k, int blocks, int threads, std::size_t shared,
-            std::vector<argument> arguments) {
-    return to_.passes.emplace_back(std::move(k), static_cast<unsigned>(blocks),
-                                   static_cast<unsigned>(threads), shared, std::move(arguments),
-                                   g_.reductions);
+  pass& add_pass(fold_kernel k, int blocks, int threads, std::size_t shared) {
+    return std::get<pass>(to_.steps.emplace_back(pass{
+        std::move(k), static_cast<unsigned>(blocks), static_cast<unsigned>(threads), shared}));
   }
-  static argument number(int n) { return {number32, static_cast<std::uint64_t>(n)}; }
-  static argument number(index n) { return {number64, n}; }
+  place state(index k = 0) const { return in_workspace(p_.workspace + k * sizes_.state); }
 
-  void add_flat() {
+  std::size_t add_flat() {
     if (p_.n == 0) throw error(errc::usage, "n: no elements, of which no kernel makes a result");
     const cuda::plan of = cuda::make_plan(sizes_, p_.n, shape_);
     const bool several = of.nodes > 1;
-    const argument nodes = several ? argument{workspace} : number(index{0});
+    // Of the nodes, those whose elements are there.
+    const index begin = p_.first / of.node,
+                end = std::min(of.nodes, (p_.first + p_.count + of.node - 1) / of.node),
+                before = begin * of.node, here = (end == of.nodes ? p_.n : end * of.node) - before;
+    const place nodes = several ? state(begin) : place{};
+    const auto blocks = static_cast<int>(std::min<index>(static_cast<index>(of.blocks), end - begin));
+    const reduction& r = p_.reductions[g_.reductions[0]];
+    const cuda::elements array{nullptr, nullptr, r.in(), p_.aligned};
+    pass& first = add_pass(
+        make_kernel(!of.by_leaves ? strategy::tiles
+                    : several     ? strategy::leaf_nodes
+                                  : strategy::one_node,
+                    reading::array),
+        blocks, of.threads, of.shared);
+    first.bytes_read = p_.count * size_of(r.in()) * static_cast<std::size_t>(info(r.op()).inputs);
+    first.with.add(array)
+        .set(offsetof(cuda::elements, x), p_.x)
+        .set(offsetof(cuda::elements, y), info(r.op()).inputs == 2 ? p_.y : place{});
     if (of.by_leaves)
-      add(make_kernel(several ? strategy::leaf_nodes : strategy::one_node, reading::array),
-          of.blocks, of.threads, of.shared,
-          {{array}, {number32, p_.n}, number(0), nodes, {results}});
+      first.with.add(static_cast<int>(here)).add(static_cast<int>(before));
     else
-      add(make_kernel(strategy::tiles, reading::array), of.blocks, of.threads, of.shared,
-          {{array},
-           number(index{p_.n}),
-           number(of.tiles),
-           number(of.nodes),
-           number(index{0}),
-           nodes,
-           {results}});
-    if (several)
-      add(make_kernel(strategy::states, reading::array), 1, of.second_threads, of.second_shared,
-          {nodes, {number32, of.nodes}, number(of.node), number(index{p_.n}), {results}})
-          .overlaps = shape_.overlap;
-    to_.workspace = std::max(to_.workspace, of.workspace);
+      first.with.add(here).add(of.tiles).add(end - begin).add(before);
+    first.with.add_address(nodes);
+    add_results(first.with, p_, g_.reductions);
+    if (several && end == of.nodes) {
+      pass& second =
+          add_pass(make_kernel(strategy::states, reading::array), 1, of.second_threads,
+                   of.second_shared);
+      second.overlaps = shape_.overlap;
+      second.with.add_address(state()).add(static_cast<int>(of.nodes)).add(of.node).add(index{p_.n});
+      add_results(second.with, p_, g_.reductions);
+    }
+    return of.workspace;
   }
 
   std::size_t states_of_warps(int threads) const {
-    return static_cast<std::size_t>(threads) / 32 * state_;
+    return static_cast<std::size_t>(threads) / 32 * sizes_.state;
   }
 
-  void add_outputs() {
+  std::size_t add_axes() {
     using cuda::output_plan;
     const cuda::output_elements& from = *p_.outputs;
-    const bool one = from.y == nullptr;
+    const bool one = !from.two;
     const output_plan of = cuda::plan_outputs(sizes_, one, from, shape_);
-    const std::size_t element = size_of(from.type);
-    const int many = cuda::neighbours_of_thread(state_, element);
+    const int many = cuda::neighbours_of_thread(sizes_.state, size_of(from.type));
     const auto how = one && from.in_packs && from.reduced.rank == 1 ? reading::rows
                      : one && (from.in_packs || from.unaligned)     ? reading::runs
                                                                     : reading::anywhere;
-    const argument in{outputs}, to{results}, states{workspace};
     const int few_threads = std::min(of.threads, 256);
+    // The pass over the elements, whose parameters are these, and the results.
+    const auto add = [&](fold_kernel k, int threads, std::size_t shared, auto... numbers) {
+      const bool has_states = k.what == strategy::threads || k.what == strategy::columns ||
+                              k.what == strategy::blocks;
+      pass& p = add_pass(std::move(k), of.blocks, threads, shared);
+      p.bytes_read = from.outputs * from.n * size_of(from.type) * (from.two ? 2 : 1);
+      add_outputs(p.with, p_, from);
+      (p.with.add(numbers), ...);
+      if (has_states) p.with.add_address(of.nodes > 1 ? state() : place{});
+      add_results(p.with, p_, g_.reductions);
+    };
     switch (of.by) {
       case output_plan::threads_take:
-        add(make_kernel(strategy::threads, reading::anywhere), of.blocks, few_threads, 0,
-            {in, number(of.node), number(of.nodes), states, to});
+        add(make_kernel(strategy::threads, reading::anywhere), few_threads, 0, of.node, of.nodes);
         break;
       case output_plan::threads_take_short_columns:
         add(make_kernel(strategy::short_columns, reading::anywhere, many,
                         from.n <= order::lanes ? 1 : 2),
-            of.blocks, of.threads, 0, {in, to});
+            of.threads, 0);
         break;
       case output_plan::threads_take_columns:
-        add(make_kernel(strategy::columns, reading::anywhere, many), of.blocks, of.threads,
-            of.shared,
-            {in, number(of.parts), number(of.split), number(of.node), number(of.nodes), states,
-             to});
+        add(make_kernel(strategy::columns, reading::anywhere, many), of.threads, of.shared,
+            of.parts, of.split, of.node, of.nodes);
         break;
       case output_plan::teams_take: {
         const int rows = from.n <= order::lanes       ? 1
@@ -123,75 +145,145 @@ class planner {
                         rows <= 2   ? 4
                         : rows == 4 ? 2
                                     : 1),
-            of.blocks, of.threads, 0, {in, number(of.team), number(of.at_once), to});
+            of.threads, 0, of.team, of.at_once);
         break;
       }
       case output_plan::teams_take_leaves:
-        add(make_kernel(strategy::leaf_teams, reading::anywhere), of.blocks, of.threads, 0,
-            {in, number(of.at_once), to});
+        add(make_kernel(strategy::leaf_teams, reading::anywhere), of.threads, 0, of.at_once);
         break;
       case output_plan::threads_take_rows:
-        add(make_kernel(strategy::staged_threads, reading::anywhere), of.blocks, of.threads,
-            of.shared, {in, number(of.pitch), to});
+        add(make_kernel(strategy::staged_threads, reading::anywhere), of.threads, of.shared,
+            of.pitch);
         break;
       case output_plan::warps_take:
-        add(make_kernel(strategy::warps, how), of.blocks, few_threads, 0,
-            {in, number(of.at_once), to});
+        add(make_kernel(strategy::warps, how), few_threads, 0, of.at_once);
         break;
       case output_plan::blocks_take:
-        add(make_kernel(strategy::blocks, how), of.blocks, of.threads, of.shared,
-            {in, number(of.tiles), number(of.nodes), states, to});
+        add(make_kernel(strategy::blocks, how), of.threads, of.shared, of.tiles, of.nodes);
         break;
       case output_plan::by_length: break;  // add_segments
     }
-    if (of.nodes > 1)
-      add(make_kernel(strategy::output_states, reading::anywhere), of.second_blocks,
-          of.second_threads, states_of_warps(of.second_threads),
-          {in, states, number(of.node), number(of.nodes), number(of.nodes_of_warp), to});
-    to_.workspace = std::max(to_.workspace, of.workspace);
+    if (of.nodes > 1) {
+      pass& second = add_pass(make_kernel(strategy::output_states, reading::anywhere),
+                              of.second_blocks, of.second_threads,
+                              states_of_warps(of.second_threads));
+      add_outputs(second.with, p_, from);
+      second.with.add_address(state()).add(of.node).add(of.nodes).add(of.nodes_of_warp);
+      add_results(second.with, p_, g_.reductions);
+    }
+    return of.workspace;
   }
 
-  void add_segments() {
+  // The list of nodes, in the workspace.
+  void add_list(arguments& to, const cuda::node_list& list) const {
+    to.add(list);
+    if (list.room == 0) return;
+    const place at = state();
+    using l = cuda::node_list;
+    const std::size_t nodes = 2 * sizeof(index), several = nodes + list.room * sizeof(l::entry),
+                      states = several + list.room_for_several * sizeof(l::entry);
+    to.set(offsetof(l, counts), at)
+        .set(offsetof(l, nodes), at.behind(nodes))
+        .set(offsetof(l, several), at.behind(several))
+        .set(offsetof(l, states), at.behind(states));
+  }
+
+  std::size_t add_segments() {
     const cuda::output_elements& from = *p_.outputs;
-    const bool one = from.y == nullptr;
+    const bool one = !from.two;
     const cuda::output_plan of = cuda::plan_outputs(sizes_, one, from, shape_);
-    const argument in{outputs}, to{results}, list{listed_nodes};
-    const auto listed = [&](pass& made) { made.list = of.list; };
-    pass& first = add(make_kernel(strategy::short_segments, reading::anywhere),
-                      std::min(of.blocks, 1 << 11), std::min(of.threads, 256), 0, {in, list, to});
-    listed(first);
-    first.cleared_bytes = of.list.room > 0 ? sizeof(index[2]) : 0;
+    const auto add = [&](fold_kernel k, int blocks, int threads, std::size_t shared,
+                         const cuda::output_elements& read, bool has_list) -> pass& {
+      pass& p = add_pass(std::move(k), blocks, threads, shared);
+      add_outputs(p.with, p_, read);
+      if (has_list)
+        add_list(p.with, of.list);
+      return p;
+    };
+    if (of.list.room > 0) to_.steps.emplace_back(fill{state(), sizeof(index[2])});
+    const std::size_t bytes = from.total * size_of(from.type) * (from.two ? 2 : 1);
+    {
+      pass& p = add(make_kernel(strategy::short_segments, reading::anywhere),
+                    std::min(of.blocks, 1 << 11), std::min(of.threads, 256), 0, from, true);
+      p.bytes_read = bytes;
+      add_results(p.with, p_, g_.reductions);
+    }
     // Elements that keys have sorted, two inputs', have places of their own.
-    const bool lines = one && !from.places;
-    add(make_kernel(lines ? strategy::leaf_teams : strategy::warps, reading::anywhere), of.blocks,
-        std::min(of.threads, lines ? 128 : 256), 0, {in, number(of.at_once), to});
+    const bool lines = one && !from.placed;
+    {
+      pass& p = add(make_kernel(lines ? strategy::leaf_teams : strategy::warps, reading::anywhere),
+                    of.blocks, std::min(of.threads, lines ? 128 : 256), 0, from, false);
+      p.bytes_read = bytes;
+      p.with.add(of.at_once);
+      add_results(p.with, p_, g_.reductions);
+    }
     if (of.list.room > 0) {
       // Elements of one or two bytes are not read across packs, as there may be none behind them.
       const bool across = lines && size_of(from.type) > 2;
-      listed(add(make_kernel(strategy::segment_nodes, across ? reading::runs : reading::anywhere),
-                 of.list_blocks, of.threads, of.shared,
-                 {{across ? unaligned_outputs : outputs}, list, to}));
+      cuda::output_elements read = from;
+      read.unaligned = read.unaligned || across;
+      pass& p =
+          add(make_kernel(strategy::segment_nodes, across ? reading::runs : reading::anywhere),
+              of.list_blocks, of.threads, of.shared, read, true);
+      p.bytes_read = bytes;
+      add_results(p.with, p_, g_.reductions);
     }
-    if (of.list.room_for_several > 0)
-      listed(add(make_kernel(strategy::segment_states, reading::anywhere), of.second_blocks,
-                 of.second_threads, states_of_warps(of.second_threads), {in, list, to}));
-    to_.workspace = std::max(to_.workspace, of.workspace);
+    if (of.list.room_for_several > 0) {
+      pass& p = add(make_kernel(strategy::segment_states, reading::anywhere), of.second_blocks,
+                    of.second_threads, states_of_warps(of.second_threads), from, true);
+      add_results(p.with, p_, g_.reductions);
+    }
+    return of.workspace;
   }
 
   plan& to_;
   const problem& p_;
   const group& g_;
   const cuda::launch& shape_;
-  const std::size_t state_;
-  cuda::sizes sizes_{};
+  const cuda::sizes sizes_;
 };
 
 }  // namespace
 
-plan make_plan(const problem& p, const cuda::launch& shape) {
-  plan made{};
-  for (const group& g : groups_of(p.reductions)) planner(made, p, g, shape);
-  return made;
+void add_folds(plan& to, const problem& p, std::span<const std::size_t> which,
+               const cuda::launch& shape) {
+  problem one = p;
+  for (const group& g : groups_of(p.reductions, which)) {
+    const std::size_t bytes = planner(to, one, g, shape).add();
+    to.workspace = std::max(to.workspace, one.workspace + bytes);
+    // What parts of an array leave is kept from one to the next.
+    if (p.is_in_parts()) one.workspace += rounded_up(bytes);
+  }
+}
+
+std::size_t node_of(const problem& p, std::span<const std::size_t> which,
+                    const cuda::launch& shape) {
+  std::size_t node = 1;
+  for (const group& g : groups_of(p.reductions, which))
+    node = std::max<std::size_t>(node, cuda::make_plan(sizes_of(p, g), p.n, shape).node);
+  return node;
+}
+
+void add_results(arguments& to, const problem& p, std::span<const std::size_t> which) {
+  std::vector<cuda::result_place> all;
+  for (const std::size_t k : which) {
+    const reduction& r = p.reductions[k];
+    // An array has elements. Of what has no result for none, the caller has made sure that there
+    // are some.
+    const bool may_be_empty = p.outputs && info(r.op()).empty != if_empty::refused;
+    all.push_back({nullptr, may_be_empty ? detail::empty_result(r).bits : 0, r.ddof()});
+  }
+  to.add_bytes(all.data(), all.size() * sizeof(all[0]));
+  for (std::size_t i = 0; i < which.size(); ++i)
+    to.set(i * sizeof(all[0]) + offsetof(cuda::result_place, to), p.result(which[i]));
+}
+
+void add_outputs(arguments& to, const problem& p, const cuda::output_elements& from) {
+  using e = cuda::output_elements;
+  to.add(from).set(offsetof(e, x), p.x);
+  if (from.two) to.set(offsetof(e, y), p.y);
+  if (from.listed) to.set(offsetof(e, offsets), p.offsets);
+  if (from.placed) to.set(offsetof(e, places), p.places);
 }
 
 }  // namespace bitfold::gpu

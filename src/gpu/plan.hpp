@@ -1,59 +1,129 @@
-// What is asked of a GPU, and the plan of it: pure arithmetic, which the launcher takes as it
-// stands.
+// What is asked of a GPU, and the plan of it: pure arithmetic, without addresses, which the launcher
+// takes as it stands.
 #pragma once
 
 #include <bitfold/cuda.hpp>
 #include <bitfold/cuda/outputs.hpp>
 #include <bitfold/cuda/tile.hpp>
+#include <cstring>
 #include <span>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
+#include "driver.hpp"
 #include "kernel.hpp"
 
 namespace bitfold::gpu {
 
-/// Reductions of one element type and number of inputs, each with a canonical order: of a whole
-/// array, or of each of many outputs.
-struct problem {
-  std::span<const reduction> reductions;
-  cuda::elements array;                            ///< where there are no outputs,
-  std::size_t n;                                   ///< of so many elements, at least one
-  const cuda::output_elements* outputs = nullptr;  ///< on axes, or segments; or null
+/// What an address is counted from. The launcher knows where these are, a plan does not.
+enum class base : std::uint8_t {
+  nothing,    ///< no address: null
+  workspace,  ///< of the plan
+  x,          ///< the first input
+  y,          ///< the second
+  list,       ///< offsets of segments, or keys
+  result      ///< of a reduction
 };
+struct place {
+  base from = base::nothing;
+  std::uint32_t number = 0;  ///< of the reduction
+  std::uint64_t bytes = 0;   ///< behind it
+  place behind(std::uint64_t more) const { return {from, number, bytes + more}; }
+};
+/// Bytes to where the next thing may lie in a workspace.
+constexpr std::size_t rounded_up(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
+inline place in_workspace(std::uint64_t bytes) { return {base::workspace, 0, bytes}; }
 
-/// An argument of a kernel: a number, or what the launcher puts in its place.
-struct argument {
-  enum class kind : std::uint8_t {
-    number32,
-    number64,
-    workspace,  ///< where it begins
-    array,
-    outputs,
-    unaligned_outputs,  ///< the same, which are read at any address
-    listed_nodes,       ///< pass::list, in the workspace
-    results
-  } what;
-  std::uint64_t value = 0;  ///< the number
+/// The arguments of a kernel, one behind the other, as its parameters are. Where addresses go in
+/// them is written down; the launcher puts them there.
+class arguments {
+ public:
+  template <class T>
+  arguments& add(const T& value) {
+    static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= 16);
+    return add_bytes(&value, sizeof(T));
+  }
+  arguments& add_bytes(const void* from, std::size_t n) {
+    begins_.push_back(bytes_.size());
+    bytes_.resize((bytes_.size() + n + 15) / 16 * 16);
+    std::memcpy(bytes_.data() + begins_.back(), from, n);
+    return *this;
+  }
+  arguments& add_address(place of) { return add(std::uint64_t{0}).set(0, of); }
+  /// Of the argument that was added last, the pointer `at` bytes from its beginning.
+  arguments& set(std::size_t at, place to) {
+    if (to.from != base::nothing) addresses_.push_back({begins_.back() + at, to});
+    return *this;
+  }
+
+  struct address_at {
+    std::size_t at;
+    place to;
+  };
+  const std::vector<std::byte>& bytes() const { return bytes_; }
+  const std::vector<std::size_t>& begins() const { return begins_; }
+  const std::vector<address_at>& addresses() const { return addresses_; }
+
+ private:
+  std::vector<std::byte> bytes_;  // each argument aligned to 16
+  std::vector<std::size_t> begins_;
+  std::vector<address_at> addresses_;
 };
 
 struct pass {
   kernel what;
   unsigned blocks, threads;
-  std::size_t shared_bytes;
-  std::vector<argument> arguments;
-  std::vector<std::size_t> reductions;  ///< the one of each of the kernel's outputs
-  bool overlaps = false;                ///< may be set up while the pass ahead of it ends
-  std::size_t cleared_bytes = 0;        ///< of the workspace's beginning, ahead of it
-  cuda::node_list list{};
+  std::size_t shared_bytes = 0;
+  arguments with{};
+  bool overlaps = false;  ///< may be set up while the pass ahead of it ends
+  unsigned rows_of_blocks = 1;
+  std::uint64_t bytes_read = 0;  ///< of the inputs
 };
+/// Bytes of one value.
+struct fill {
+  place at;
+  std::size_t bytes;
+  unsigned char value = 0;
+};
+using step = std::variant<pass, fill>;
 
 struct plan {
-  std::vector<pass> passes;  ///< in this order
-  std::size_t workspace;     ///< bytes
+  std::vector<step> steps;     ///< in this order
+  std::size_t workspace = 0;  ///< bytes, aligned to 16
 };
 
-/// Reductions of one base are folded once, those of several in one kernel. Errors (errc::usage):
-/// those of cuda::make_plan and cuda::plan_outputs.
-plan make_plan(const problem& p, const cuda::launch& shape = {});
+/// Reductions of one element type and number of inputs: of a whole array, or of each of many
+/// outputs; and where their operands and results are.
+struct problem {
+  std::span<const reduction> reductions;
+  std::size_t n;                                   ///< elements, at least one, of a whole array;
+  bool aligned;                                    ///< which lies at a multiple of 16 bytes, as y;
+  const cuda::output_elements* outputs = nullptr;  ///< or outputs on axes, or segments
+  /// Of a whole array that comes in parts of `part` elements: those that are there now, at x.
+  std::size_t first = 0, count = n, part = n;
+  place x{base::x}, y{base::y}, offsets{base::list}, places{};
+  std::span<const place> results{};  ///< of each reduction; empty: those of the launcher's
+  std::size_t workspace = 0;         ///< bytes of it ahead, which others use
+  bool is_in_parts() const { return part < n; }
+  place result(std::size_t k) const {
+    return results.empty() ? place{base::result, static_cast<std::uint32_t>(k)} : results[k];
+  }
+};
+
+/// Adds what is to be done for reductions with a canonical order, those numbers of the problem's.
+/// Those of one base are folded once, those of several in one kernel. Errors (errc::usage): those
+/// of cuda::make_plan and cuda::plan_outputs.
+void add_folds(plan& to, const problem& p, std::span<const std::size_t> which,
+               const cuda::launch& shape);
+
+/// The elements of a node of those: what a part of an array has whole numbers of.
+std::size_t node_of(const problem& p, std::span<const std::size_t> which,
+                    const cuda::launch& shape);
+
+/// Adds the places of those results, as a parameter of as many cuda::result_place one behind the
+/// other; and of outputs, with its addresses, as a parameter.
+void add_results(arguments& to, const problem& p, std::span<const std::size_t> which);
+void add_outputs(arguments& to, const problem& p, const cuda::output_elements& from);
 
 }  // namespace bitfold::gpu

@@ -29,7 +29,7 @@ using bitfold::gpu::launch_configuration;
 constexpr unsigned max_threads = 1024, warp = 32;
 constexpr std::size_t stack_bytes = 256 << 10, max_shared = 227 << 10,
                       shared_without_asking = 48 << 10;
-constexpr int invalid_value = 1, invalid_image = 200, not_found = 500, capture_unsupported = 900,
+constexpr int invalid_value = 1, out_of_memory = 2, invalid_image = 200, not_found = 500, capture_unsupported = 900,
               relaxed = 2;
 
 [[noreturn]] void stop(const char* what) {
@@ -125,7 +125,7 @@ bool pass_exchanges() {
   return any;
 }
 
-void run_block(unsigned block, std::size_t shared_bytes) {
+void run_block(unsigned block, unsigned row, std::size_t shared_bytes) {
   static char* const stacks =
       static_cast<char*>(mmap(nullptr, max_threads * stack_bytes, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
@@ -134,7 +134,7 @@ void run_block(unsigned block, std::size_t shared_bytes) {
   constexpr std::size_t behind = 4096;
   std::vector<char> memory(16 + shared_bytes + behind, static_cast<char>(0xcd));
   machine.shared = memory.data() + (16 - reinterpret_cast<std::uintptr_t>(memory.data()) % 16) % 16;
-  machine.block = {block, 0, 0};
+  machine.block = {block, row, 0};
   for (unsigned k = 0; k < threads.size(); ++k) {
     thread& t = threads[k];
     t.state = thread::ready;
@@ -169,7 +169,7 @@ int cuDeviceGetName(char* name, int size, int) {
   return std::snprintf(name, static_cast<std::size_t>(size), "an emulated GPU"), 0;
 }
 int cuDeviceGetAttribute(int* value, int attribute, int) {
-  *value = attribute == 75 ? 9 : attribute == 76 ? 0 : attribute == 16 ? 4 : max_shared;
+  *value = attribute == 75 ? 9 : attribute == 76 ? 0 : attribute == 16 ? 4 : attribute == 81 ? 228 << 10 : max_shared;
   return 0;
 }
 int cuDevicePrimaryCtxRetain(bitfold::gpu::context* made, int) {
@@ -210,6 +210,7 @@ int cuModuleGetFunction(bitfold::gpu::function* found, bitfold::gpu::loaded_modu
   *found = static_cast<bitfold::gpu::function>(dlsym(in, name));
   return *found ? 0 : not_found;
 }
+int cuFuncGetAttribute(int* value, int, bitfold::gpu::function) { return *value = 0, 0; }
 static std::map<bitfold::gpu::function, std::size_t> shared_asked_for;
 int cuFuncSetAttribute(bitfold::gpu::function of, int attribute, int value) {
   const auto bytes = static_cast<std::size_t>(value);
@@ -225,13 +226,36 @@ int cuLaunchKernelEx(const launch_configuration* how, bitfold::gpu::function wha
   if (count == 0 || count > max_threads || count % warp || how->grid[0] == 0 ||
       how->shared_bytes > std::max(shared_asked_for[what], shared_without_asking))
     return invalid_value;
-  machine = {{},       {},    {count, 1, 1}, {how->grid[0], 1, 1}, nullptr, wait_for_the_block,
+  machine = {{},       {},    {count, 1, 1}, {how->grid[0], how->grid[1], 1}, nullptr, wait_for_the_block,
              exchange, ballot};
   threads.resize(count);
   kernel = reinterpret_cast<void (*)(void**)>(what);
   arguments = parameters;
-  for (unsigned b = 0; b < how->grid[0]; ++b) run_block(b, how->shared_bytes);
+  for (unsigned row = 0; row < how->grid[1]; ++row)
+    for (unsigned b = 0; b < how->grid[0]; ++b) run_block(b, row, how->shared_bytes);
   return 0;
+}
+
+int cuStreamSynchronize(bitfold::gpu::stream) { return 0; }
+int cuMemAllocManaged(bitfold::gpu::address* made, std::size_t bytes, unsigned) {
+  void* const p = std::aligned_alloc(256, (bytes + 256) / 256 * 256);
+  return *made = reinterpret_cast<bitfold::gpu::address>(p), p ? 0 : out_of_memory;
+}
+int cuMemAlloc_v2(bitfold::gpu::address* made, std::size_t bytes) {
+  return cuMemAllocManaged(made, bytes, 0);
+}
+int cuMemAllocAsync(bitfold::gpu::address* made, std::size_t bytes, bitfold::gpu::stream) {
+  return cuMemAllocManaged(made, bytes, 0);
+}
+int cuMemFree_v2(bitfold::gpu::address at) { return std::free(reinterpret_cast<void*>(at)), 0; }
+int cuMemFreeAsync(bitfold::gpu::address at, bitfold::gpu::stream) { return cuMemFree_v2(at); }
+int cuMemcpyHtoDAsync_v2(bitfold::gpu::address to, const void* from, std::size_t bytes,
+                         bitfold::gpu::stream) {
+  return std::memcpy(reinterpret_cast<void*>(to), from, bytes), 0;
+}
+int cuMemcpyDtoHAsync_v2(void* to, bitfold::gpu::address from, std::size_t bytes,
+                         bitfold::gpu::stream) {
+  return std::memcpy(to, reinterpret_cast<const void*>(from), bytes), 0;
 }
 
 int cuMemsetD8Async(bitfold::gpu::address to, unsigned char value, std::size_t bytes,

@@ -3,7 +3,7 @@
 #include <bit>
 #include <string>
 
-#include "views.hpp"
+#include "output_plan.hpp"
 
 namespace bitfold::cuda {
 namespace {
@@ -23,7 +23,7 @@ constexpr index shares(index items, index of_each) { return (items + of_each - 1
 int staged_pitch(const output_elements& from) {
   const auto n = static_cast<std::int64_t>(from.n),
              size = static_cast<std::int64_t>(size_of(from.type));
-  if (from.y || from.offsets || reinterpret_cast<std::uintptr_t>(from.x) % 16 || n <= 1 ||
+  if (from.two || from.listed || !from.aligned || n <= 1 ||
       n * size > 1024)
     return 0;
   if (from.kept.rank != 1 || from.kept.dims[0].x != n || from.reduced.rank != 1 ||
@@ -50,22 +50,20 @@ divisors divisors_of(const detail::axes& of) {
 
 // The elements of several outputs on axes.
 output_elements elements_of(const detail::layout& l) {
-  output_elements e{l.x,
-                    l.y,
-                    l.type,
-                    runs_of::packs,
-                    false,
-                    false,
-                    false,
-                    l.kept,
-                    l.reduced,
-                    divisors_of(l.kept),
-                    divisors_of(l.reduced),
-                    l.outputs,
-                    l.n,
-                    0,
-                    nullptr,
-                    nullptr};
+  output_elements e{};
+  e.type = l.type;
+  e.runs = runs_of::packs;
+  e.kept = l.kept;
+  e.reduced = l.reduced;
+  e.by_kept = divisors_of(l.kept);
+  e.by_reduced = divisors_of(l.reduced);
+  e.outputs = l.outputs;
+  e.n = l.n;
+  e.two = l.y != nullptr;
+  const auto is_aligned = [](const void* p) {
+    return reinterpret_cast<std::uintptr_t>(p) % 16 == 0;
+  };
+  e.aligned = is_aligned(l.x) && is_aligned(l.y);
   const auto pack = static_cast<std::int64_t>(16 / size_of(l.type));
   // Whether 16 bytes of neighbours along the last of some axes are neighbours in memory, and
   // aligned.
@@ -99,29 +97,20 @@ output_elements elements_of(const detail::layout& l) {
   return e;
 }
 
-output_elements elements_of(std::span<const reduction> all, const void* x, const void* y,
-                            std::size_t n, std::size_t outputs) {
-  const index each = n / std::max<std::size_t>(outputs, 1);
-  return {x,
-          y,
-          all.empty() ? dtype::f32 : all[0].in(),
-          runs_of::packs,
-          false,
-          false,
-          false,
-          {},
-          {},
-          {},
-          {},
-          outputs,
-          each,
-          n,
-          nullptr,
-          nullptr};
+output_elements elements_of_lists(dtype type, bool two, std::size_t n, std::size_t outputs) {
+  output_elements e{};
+  e.type = type;
+  e.runs = runs_of::packs;
+  e.outputs = outputs;
+  e.n = n / std::max<std::size_t>(outputs, 1);
+  e.total = n;
+  e.two = two;
+  e.listed = true;
+  return e;
 }
 
 bool outputs_are_neighbours(const output_elements& from) {
-  if (from.offsets || from.kept.rank == 0 || from.reduced.rank == 0) return false;
+  if (from.listed || from.kept.rank == 0 || from.reduced.rank == 0) return false;
   const auto inner = [](const detail::axes& of) { return std::abs(of.dims[of.rank - 1].x); };
   return inner(from.kept) < inner(from.reduced);
 }
@@ -150,7 +139,7 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
     p.node = leaves_of_node * order::leaf;
     p.nodes = std::max<index>(1, (leaves + leaves_of_node - 1) / leaves_of_node);
   };
-  if (from.offsets) {
+  if (from.listed) {
     // Of any lengths. Nodes are small, so that many blocks have some.
     p.by = output_plan::by_length;
     p.threads = shape.threads ? shape.threads : 64;
@@ -225,7 +214,7 @@ output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& 
     p.shared =
         static_cast<std::size_t>(p.threads) * static_cast<std::size_t>(pitch) * size_of(from.type);
     p.blocks = std::min(blocks_for(from.outputs, 64), 1 << 14);
-  } else if (in_packs && !from.in_packs && !from.y && from.reduced.rank == 1 &&
+  } else if (in_packs && !from.in_packs && !from.two && from.reduced.rank == 1 &&
              from.reduced.dims[0].x == 1 && from.n <= most_by_warp && shape.tiles == 0 &&
              (leaves <= 4 || from.outputs >= resident_warps / 2)) {
     p.by = output_plan::teams_take_leaves;

@@ -1,0 +1,56 @@
+// How the elements of many outputs lie, and how they are shared out: pure arithmetic.
+#pragma once
+
+#include <bitfold/cuda/outputs.hpp>
+#include <bitfold/cuda/plan.hpp>
+
+#include "../batch.hpp"
+
+namespace bitfold::cuda {
+
+divisors divisors_of(const detail::axes& of);
+/// The elements of several outputs on axes; and of about so many lists, of n elements of one or two
+/// inputs together. Without addresses.
+output_elements elements_of(const detail::layout& l);
+output_elements elements_of_lists(dtype type, bool two, std::size_t n, std::size_t outputs);
+
+/// Whether neighbouring outputs lie nearer to each other than neighbouring elements of an output.
+bool outputs_are_neighbours(const output_elements& from);
+
+/// How the outputs are shared out, for kernels whose states and tiles have these sizes.
+struct output_plan {
+  /// Nodes of outputs; or whole ones, threads those that they bring to shared memory first.
+  /// Segments, by their length.
+  enum {
+    threads_take,
+    threads_take_columns,
+    threads_take_short_columns,
+    threads_take_rows,
+    teams_take,
+    teams_take_leaves,
+    warps_take,
+    blocks_take,
+    by_length
+  } by;
+  int at_once;  ///< outputs that a warp takes
+  int team;     ///< threads that take a row
+  int parts;    ///< of a node of a column, a thread each
+  int split;    ///< of these so many for the lanes of one leaf
+  int pitch;    ///< of rows in shared memory, elements from one to the next
+  index node;   ///< elements of a node
+  index nodes;  ///< of an output; a single one is the result
+  int threads, blocks;
+  int second_threads,
+      second_blocks;    ///< of the pass that folds the nodes, a block or a warp for each output
+  index nodes_of_warp;  ///< in that pass
+  node_list list;       ///< of segments
+  int list_blocks;      ///< that fold what it names
+  int tiles;            ///< of a node, where blocks fold them
+  std::size_t workspace, shared;
+};
+/// Errors: errc::usage (a launch shape that is not allowed; outputs of more elements than there is
+/// room to fold). `in_packs`: the kernels read elements in packs, where that can be done.
+output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& from,
+                         const launch& shape);
+
+}  // namespace bitfold::cuda
