@@ -12,6 +12,7 @@
 #include <bitfold/reduction.hpp>
 #include <bitfold/view.hpp>
 
+struct CUctx_st;
 struct CUstream_st;
 
 namespace bitfold::cuda {
@@ -44,7 +45,7 @@ class current_device {
   current_device& operator=(const current_device&) = delete;
 
  private:
-  int now_, before_;
+  CUctx_st* before_;  // null: the same
 };
 
 /// Waits for all that is enqueued on the stream. Errors: errc::no_device without CUDA; errc::cuda,

@@ -1,0 +1,142 @@
+#include "request.hpp"
+
+#include <algorithm>
+#include <bitfold/cuda/plan.hpp>
+#include <numeric>
+
+#include "../dispatch.hpp"
+#include "exact.hpp"
+#include "output_plan.hpp"
+#include "sort.hpp"
+
+namespace bitfold::gpu {
+namespace {
+
+// One output whose elements lie one behind the other is an array, for which there are kernels.
+bool is_array(const detail::layout& l) {
+  return l.outputs == 1 && l.n > 0 && l.reduced.rank == 1 && l.contiguous();
+}
+
+// The results of no elements, byte by byte: the plan alone holds them, also while a graph is
+// captured. All of them, or an error and none.
+void add_empty_results(plan& to, const problem& p) {
+  std::vector<scalar> results;
+  for (const reduction& r : p.reductions) results.push_back(detail::empty_result(r));
+  for (std::size_t k = 0; k < results.size(); ++k) {
+    std::uint8_t bytes[8];
+    store_scalar(results[k], bytes);
+    for (std::size_t i = 0; i < size_of(results[k].type); ++i)
+      to.steps.emplace_back(fill{p.result(k).behind(i), 1, bytes[i]});
+  }
+}
+
+void add_all(plan& to, problem p, const cuda::launch& shape) {
+  (void)cuda::make_plan({1, 1}, 0, shape);  // refuses a shape that is not allowed
+  if (!p.outputs && p.n == 0) return add_empty_results(to, p);
+  std::vector<std::size_t> which[3];
+  for (std::size_t k = 0; k < p.reductions.size(); ++k)
+    which[static_cast<int>(detail::ordering_of(p.reductions[k]))].push_back(k);
+  const auto of = [&](ordering o) -> const std::vector<std::size_t>& {
+    return which[static_cast<int>(o)];
+  };
+  if (const auto& folds = of(ordering::canonical); !folds.empty()) {
+    add_folds(to, p, folds, shape);
+    // What parts of an array leave is kept from one to the next.
+    if (p.is_in_parts()) p.workspace = rounded_up(to.workspace);
+  }
+  if (const auto& exact = of(ordering::independent); !exact.empty())
+    add_exact(to, p, exact, facts_of_device(current_device().device), shape);
+  if (const auto& sorted = of(ordering::sorted); !sorted.empty()) add_distinct(to, p, sorted);
+}
+
+// `bytes`: from the launcher's x to the layout's.
+void add_axes(plan& to, std::span<const reduction> all, const detail::layout& l,
+              std::uint64_t bytes, std::span<const place> results, std::size_t workspace,
+              const cuda::launch& shape) {
+  const cuda::output_elements from = cuda::elements_of(l);
+  problem p{all, l.n, from.aligned};
+  p.x.bytes = bytes;
+  p.results = results;
+  p.workspace = workspace;
+  if (!is_array(l)) {
+    if (l.outputs == 0) return;
+    p.outputs = &from;
+  }
+  add_all(to, p, shape);
+}
+
+}  // namespace
+
+plan plan_of(const problem& p, const cuda::launch& shape) {
+  plan made;
+  add_all(made, p, shape);
+  return made;
+}
+
+plan plan_axes(std::span<const reduction> all, const detail::layout& layout,
+               const cuda::launch& shape) {
+  plan made;
+  add_axes(made, all, layout, 0, {}, 0, shape);
+  return made;
+}
+
+plan plan_windows(std::span<const reduction> all, const detail::window_boxes& boxes,
+                  const void* data, const cuda::launch& shape) {
+  plan made;
+  for (const detail::window_box& b : boxes.boxes) {
+    const std::uint64_t bytes =
+        reinterpret_cast<std::uintptr_t>(b.x.data) - reinterpret_cast<std::uintptr_t>(data);
+    const detail::layout l = detail::layout_of(b.x, nullptr, boxes.reduced);
+    if (boxes.boxes.size() == 1) {
+      add_axes(made, all, l, bytes, {}, 0, shape);
+      break;
+    }
+    // A box leaves its results one behind the other; then they are moved to their places.
+    std::vector<place> results;
+    std::size_t room = 0;
+    for (const reduction& r : all) {
+      results.push_back(in_workspace(room));
+      room += rounded_up(b.results.size() * size_of(r.out()));
+    }
+    made.workspace = std::max(made.workspace, room);
+    add_axes(made, all, l, bytes, results, room, shape);
+    for (std::size_t k = 0; k < all.size(); ++k)
+      add_scatter(made, results[k], all[k].out(), b.results, b.first,
+                  {base::result, static_cast<std::uint32_t>(k)});
+  }
+  return made;
+}
+
+plan plan_segments(std::span<const reduction> all, bool two, std::size_t n, std::size_t segments,
+                   const cuda::launch& shape) {
+  plan made;
+  if (all.empty() || segments == 0) return made;
+  const cuda::output_elements from = cuda::elements_of_lists(all[0].in(), two, n, segments);
+  problem p{all, n, true};
+  p.outputs = &from;
+  add_all(made, p, shape);
+  return made;
+}
+
+plan plan_keys(std::span<const reduction> all, bool two, std::size_t n, std::size_t outputs,
+               const cuda::launch& shape) {
+  plan made;
+  if (all.empty() || outputs == 0) return made;
+  const sorted_keys sorted = add_keys(made, all[0].in(), two, n, outputs, 0);
+  cuda::output_elements from = cuda::elements_of_lists(all[0].in(), two, n, outputs);
+  problem p{all, n, true};
+  p.outputs = &from;
+  p.offsets = sorted.offsets;
+  if (two) {
+    from.placed = true;
+    p.places = sorted.places;
+  } else {
+    p.x = sorted.x;
+  }
+  p.workspace = sorted.workspace_end;
+  add_all(made, p, shape);
+  made.workspace = std::max(made.workspace, sorted.workspace_end);
+  return made;
+}
+
+}  // namespace bitfold::gpu
