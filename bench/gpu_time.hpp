@@ -1,73 +1,72 @@
-// The time of work on a GPU, for the benches and the suite alike: CUDA events around a CUDA graph
-// that holds the work several times, so that launch gaps of the host don't count. How many times,
-// and which of the times, is the caller's.
+// The time of work on a GPU, for the benches and the suite alike: events around a CUDA graph that
+// holds the work several times, so that launch gaps of the host don't count. How many times, and
+// which of the times, is the caller's. By the driver alone.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
-#include <string>
-#include <string_view>
-
-#include <bitfold/error.hpp>
+#include "../src/gpu/driver.hpp"
 
 namespace bitfold::speed {
 
-/// Throws errc::cuda.
-inline void check(cudaError_t err, std::string_view call = {}) {
-  if (err == cudaSuccess) return;
-  cudaGetLastError();  // leave nothing for the next call
-  throw error(errc::cuda, (call.empty() ? "" : std::string(call) + ": ") + cudaGetErrorString(err));
-}
+/// Of the driver's calls and, for those that nvcc compiles, the runtime's, whose numbers are the same.
+/// Errors: errc::cuda, naming the call.
+inline void check(int result, const char* call = "CUDA") { gpu::check(result, call); }
 
 class stream {
  public:
-  stream() { check(cudaStreamCreate(&s_), "cudaStreamCreate"); }
-  ~stream() { cudaStreamDestroy(s_); }
+  stream() {
+    (void)gpu::current_device();
+    check(gpu::the_driver().cuStreamCreate(&s_, 0), "cuStreamCreate");
+  }
+  ~stream() { gpu::the_driver().cuStreamDestroy_v2(s_); }
   stream(const stream&) = delete;
-  operator cudaStream_t() const { return s_; }
+  stream& operator=(const stream&) = delete;
+  operator gpu::stream() const { return s_; }
 
  private:
-  cudaStream_t s_;
+  gpu::stream s_ = nullptr;
 };
 
 class event {
  public:
-  event() { check(cudaEventCreate(&e_), "cudaEventCreate"); }
-  ~event() { cudaEventDestroy(e_); }
+  event() { check(gpu::the_driver().cuEventCreate(&e_, 0), "cuEventCreate"); }
+  ~event() { gpu::the_driver().cuEventDestroy_v2(e_); }
   event(const event&) = delete;
-  operator cudaEvent_t() const { return e_; }
+  event& operator=(const event&) = delete;
+  operator gpu::event() const { return e_; }
 
  private:
-  cudaEvent_t e_;
+  gpu::event e_ = nullptr;
 };
 
 /// What `enqueue(stream)` puts there, `copies` times.
 class graph {
  public:
   template <class Enqueue>
-  graph(cudaStream_t s, int copies, const Enqueue& enqueue) : stream_(s) {
-    check(cudaStreamBeginCapture(s, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
-    cudaGraph_t g = nullptr;
+  graph(gpu::stream s, int copies, const Enqueue& enqueue) : stream_(s) {
+    constexpr int of_this_thread = 1;  // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+    const gpu::driver& d = gpu::the_driver();
+    check(d.cuStreamBeginCapture_v2(s, of_this_thread), "cuStreamBeginCapture");
+    gpu::graph g = nullptr;
     try {
       for (int i = 0; i < copies; ++i) enqueue(s);
     } catch (...) {
-      cudaStreamEndCapture(s, &g);
-      if (g != nullptr) cudaGraphDestroy(g);
-      cudaGetLastError();
+      d.cuStreamEndCapture(s, &g);
+      if (g != nullptr) d.cuGraphDestroy(g);
       throw;
     }
-    check(cudaStreamEndCapture(s, &g), "cudaStreamEndCapture");
-    const cudaError_t err = cudaGraphInstantiate(&exec_, g, 0);
-    cudaGraphDestroy(g);
-    check(err, "cudaGraphInstantiate");
+    check(d.cuStreamEndCapture(s, &g), "cuStreamEndCapture");
+    const int failed = d.cuGraphInstantiateWithFlags(&exec_, g, 0);
+    d.cuGraphDestroy(g);
+    check(failed, "cuGraphInstantiate");
   }
-  ~graph() { cudaGraphExecDestroy(exec_); }
+  ~graph() { gpu::the_driver().cuGraphExecDestroy(exec_); }
   graph(const graph&) = delete;
-  void launch() const { check(cudaGraphLaunch(exec_, stream_), "cudaGraphLaunch"); }
+  graph& operator=(const graph&) = delete;
+  void launch() const { check(gpu::the_driver().cuGraphLaunch(exec_, stream_), "cuGraphLaunch"); }
 
  private:
-  cudaStream_t stream_;
-  cudaGraphExec_t exec_;
+  gpu::stream stream_;
+  gpu::runnable_graph exec_ = nullptr;
 };
 
 /// A stream, and how long what `work()` puts there takes.
@@ -77,12 +76,13 @@ struct stopwatch {
 
   template <class Work>
   double milliseconds(const Work& work) const {
-    check(cudaEventRecord(begin, stream), "cudaEventRecord");
+    const gpu::driver& d = gpu::the_driver();
+    check(d.cuEventRecord(begin, stream), "cuEventRecord");
     work();
-    check(cudaEventRecord(end, stream), "cudaEventRecord");
-    check(cudaEventSynchronize(end), "cudaEventSynchronize");
+    check(d.cuEventRecord(end, stream), "cuEventRecord");
+    check(d.cuEventSynchronize(end), "cuEventSynchronize");
     float ms = 0;
-    check(cudaEventElapsedTime(&ms, begin, end), "cudaEventElapsedTime");
+    check(d.cuEventElapsedTime(&ms, begin, end), "cuEventElapsedTime");
     return ms;
   }
 };

@@ -1084,7 +1084,6 @@ NB_MODULE(_core, m) {
   });
   m.attr("version") = BITFOLD_VERSION;
   m.attr("order_version") = order::version;
-  m.attr("with_cuda") = cuda::built();
   m.def("ops", ops, "The registry of operations.");
   m.def("methods", methods, "The registry of methods.");
   m.def("dtypes", dtypes, "Name, size in bytes, whether it is a float, of each element type.");

@@ -11,10 +11,9 @@
 #include "device_memory.hpp"
 #include "refusals.hpp"
 
-#include "../src/cuda/exact.hpp"
-#include "../src/cuda/groups.hpp"
+#include "bench/gpu_time.hpp"
+#include "gpu/devices.hpp"
 
-#include <cuda_runtime_api.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -54,7 +53,7 @@ struct on_device {
                                    16;  // bytes of the workspace, and from one result to the next
   device_memory in, out{256 * slot}, workspace{room};
   explicit on_device(const std::vector<std::byte>& data) : in(data.size() + 16) {
-    REQUIRE(cudaMemcpy(in.p, data.data(), data.size(), cudaMemcpyHostToDevice) == cudaSuccess);
+    test::put(in.p, data.data(), data.size());
   }
   // In one call. Of two inputs the second starts at element `second`.
   std::vector<scalar> reduce(std::span<const reduction> all, std::size_t first, std::size_t n,
@@ -64,11 +63,11 @@ struct on_device {
     for (std::size_t k = 0; k < all.size(); ++k) where.push_back(out.as<std::byte>() + k * slot);
     const std::size_t work = cuda::workspace_bytes(all, n, shape);
     REQUIRE((all.size() <= 256 && work <= room));
-    REQUIRE(cudaMemset(out.p, 0xab, host.size()) == cudaSuccess);
+    test::set(out.p, 0xab, host.size());
     const auto at = [&](std::size_t i) { return in.as<std::byte>() + i * size_of(all[0].in()); };
     cuda::reduce(all, at(first), info(all[0].op()).inputs == 2 ? at(second) : nullptr, n, where,
                  workspace.p, work, nullptr, shape);
-    REQUIRE(cudaMemcpy(host.data(), out.p, host.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
+    test::get(host.data(), out.p, host.size());
     std::vector<scalar> got;
     for (std::size_t k = 0; k < all.size(); ++k) {
       REQUIRE(host[k * slot + size_of(all[k].out())] ==
@@ -368,35 +367,25 @@ TEST_CASE("cuda: the same graph, replayed, and the pool overload", "[cuda][racec
   const auto data = test::make_data(dtype::f32, test::kind::near_one, n, 4);
   const scalar want = reference(r, data.data(), n);
   on_device d(data);
-  cudaStream_t stream;
-  REQUIRE(cudaStreamCreate(&stream) == cudaSuccess);
+  const speed::stream stream;
   const std::size_t bytes = cuda::workspace_bytes(r, n);
   REQUIRE(bytes > 0);
-  cudaGraph_t graph;
-  cudaGraphExec_t runnable;
-  REQUIRE(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess);
-  for (int i = 0; i < 5; ++i)
-    cuda::reduce(r, d.in.p, n, d.out.as<float>() + i, d.workspace.p, bytes, stream);
-  REQUIRE(cudaStreamEndCapture(stream, &graph) == cudaSuccess);
-  REQUIRE(cudaGraphInstantiate(&runnable, graph, 0) == cudaSuccess);
+  int next = 0;
+  const speed::graph graph(stream, 5, [&](gpu::stream s) {
+    cuda::reduce(r, d.in.p, n, d.out.as<float>() + next++, d.workspace.p, bytes, s);
+  });
   for (int replay = 0; replay < 20; ++replay) {
-    REQUIRE(cudaMemsetAsync(d.out.p, 0, 64, stream) == cudaSuccess);
-    REQUIRE(cudaGraphLaunch(runnable, stream) == cudaSuccess);
+    test::set(d.out.p, 0, 64, stream);
+    graph.launch();
     float out[5];
-    REQUIRE(cudaMemcpyAsync(out, d.out.p, sizeof out, cudaMemcpyDeviceToHost, stream) ==
-            cudaSuccess);
-    REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+    test::get(out, d.out.p, sizeof out, stream);
     for (float f : out) REQUIRE(load_scalar(dtype::f32, &f) == want);
   }
   cuda::reduce(r, d.in.p, n, d.out.p, stream);
   float f;
-  REQUIRE(cudaMemcpyAsync(&f, d.out.p, sizeof f, cudaMemcpyDeviceToHost, stream) == cudaSuccess);
-  REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
+  test::get(&f, d.out.p, sizeof f, stream);
   REQUIRE(load_scalar(dtype::f32, &f) == want);
   REQUIRE(cuda::reduce_host(r, data.data(), n) == want);
-  cudaGraphExecDestroy(runnable);
-  cudaGraphDestroy(graph);
-  cudaStreamDestroy(stream);
 }
 
 TEST_CASE("cuda: arrays that come in parts have the bits that they have at once", "[cuda]") {
@@ -448,18 +437,15 @@ TEST_CASE("cuda: arrays that come in parts have the bits that they have at once"
               int parts = 0;
               for (std::size_t at = 0; at < n; at += of->elements(), ++parts) {
                 const std::size_t bytes = std::min(of->elements(), n - at) * size;
-                REQUIRE(cudaMemset(first.p, 0x5a, of->elements() * size) == cudaSuccess);
-                REQUIRE(cudaMemcpy(first.p, x + at * size, bytes, cudaMemcpyHostToDevice) ==
-                        cudaSuccess);
+                test::set(first.p, 0x5a, of->elements() * size);
+                test::put(first.p, x + at * size, bytes);
                 if (inputs == 2)
-                  REQUIRE(cudaMemcpy(second.p, y + at * size, bytes, cudaMemcpyHostToDevice) ==
-                          cudaSuccess);
+                  test::put(second.p, y + at * size, bytes);
                 add();
               }
               most = std::max(most, parts);
               std::vector<std::byte> got(8 * all.size());
-              REQUIRE(cudaMemcpy(got.data(), out.p, got.size(), cudaMemcpyDeviceToHost) ==
-                      cudaSuccess);
+              test::get(got.data(), out.p, got.size());
               for (std::size_t k = 0; k < all.size(); ++k) {
                 INFO(test::describe(all[k], n));
                 CHECK(load_scalar(all[k].out(), got.data() + 8 * k) == want[k]);
@@ -503,39 +489,42 @@ TEST_CASE("cuda: bounds beside results, which are the CPU's", "[cuda]") {
 
 TEST_CASE("cuda: more than 2^33 elements", "[cuda]") {
   const std::size_t n = (std::size_t{1} << 33) + 3;
-  void* p = nullptr;
-  if (cudaMalloc(&p, 2 * n) != cudaSuccess) {
-    cudaGetLastError();
+  std::optional<gpu::device_memory> memory;
+  try {
+    (void)gpu::current_device();
+    memory.emplace(2 * n);
+  } catch (const error&) {
     WARN("not run: this GPU has less than 16 GiB free");
     return;
   }
+  void* const p = memory->begin();
   device_memory out(16);
-  REQUIRE(cudaMemset(p, 0x3c, 2 * n) == cudaSuccess);
+  test::set(p, 0x3c, 2 * n);
   // As f16 each is 1 + 15/256; in f64 every partial sum is exact.
   const reduction r =
       make_reduction(op_id::sum, method_id::tree, dtype::f16, dtype::f64, dtype::f64);
   cuda::reduce(r, p, n, out.p);
   double sum = 0;
-  REQUIRE(cudaMemcpy(&sum, out.p, sizeof sum, cudaMemcpyDeviceToHost) == cudaSuccess);
+  test::get(&sum, out.p, sizeof sum);
   CHECK(sum == static_cast<double>(n) * (1 + 15.0 / 256));
   const reduction bytes = make_reduction(op_id::sum, method_id::tree, dtype::u8);
   cuda::reduce(bytes, p, 2 * n, out.p);
   std::uint64_t count = 0;
-  REQUIRE(cudaMemcpy(&count, out.p, sizeof count, cudaMemcpyDeviceToHost) == cudaSuccess);
+  test::get(&count, out.p, sizeof count);
   CHECK(count == 2 * n * 0x3c);
 
   // What counts elements, or where they are: each alone, and with the CPU's bits.
   auto* const bytes_of = static_cast<std::uint8_t*>(p);
-  REQUIRE(cudaMemset(p, 0, n) == cudaSuccess);
+  test::set(p, 0, n);
   const auto put = [&](std::size_t at, int value) {
-    REQUIRE(cudaMemset(bytes_of + at, value, 1) == cudaSuccess);
+    test::set(bytes_of + at, value, 1);
   };
   put(0, 1), put((std::size_t{1} << 32) + 7, 9), put(n - 1, 4);
   const auto of = [&](op_id op) {
     const reduction r = make_reduction(op, {}, dtype::u8);
     cuda::reduce(r, p, n, out.p);
     std::byte got[8];
-    REQUIRE(cudaMemcpy(got, out.p, 8, cudaMemcpyDeviceToHost) == cudaSuccess);
+    test::get(got, out.p, 8);
     return load_scalar(r.out(), got);
   };
   CHECK(to_string(of(op_id::argmax)) == std::to_string((std::size_t{1} << 32) + 7));
@@ -551,7 +540,6 @@ TEST_CASE("cuda: more than 2^33 elements", "[cuda]") {
     CHECK(of(op) == cpu::reduce(make_reduction(op, {}, dtype::u8), same, n));
   }
   munmap(host, n);
-  cudaFree(p);
 }
 
 // Any bits, but of no infinity nor NaN, which would hide all else, and of no double whose square is
@@ -766,7 +754,7 @@ TEST_CASE("cuda: exact sums of elements and of squares in one pass", "[cuda][exa
       for (std::size_t k = 0; k < all.size(); ++k) where.push_back(out.as<std::byte>() + 8 * k);
       cuda::reduce(all, d.in.p, nullptr, n, where, work.p, cuda::workspace_bytes(all, n));
       std::vector<std::byte> host(8 * all.size());
-      REQUIRE(cudaMemcpy(host.data(), out.p, host.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
+      test::get(host.data(), out.p, host.size());
       for (std::size_t k = 0; k < all.size(); ++k) {
         INFO(test::describe(all[k], n));
         CHECK(to_hex(load_scalar(all[k].out(), &host[8 * k])) ==
@@ -883,7 +871,7 @@ TEST_CASE("cuda: exact sums where a block has less shared memory", "[cuda][exact
                                            0};
             REQUIRE(launch_exact(plan, a) == nullptr);
             std::byte host[64];
-            REQUIRE(cudaMemcpy(host, d.out.p, sizeof host, cudaMemcpyDeviceToHost) == cudaSuccess);
+            test::get(host, d.out.p, sizeof host);
             for (std::size_t k = 0; k < set.size(); ++k) {
               INFO(test::describe(set[k], n)
                    << " number " << k << " of " << set.size() << " room=" << room << " " << what);
@@ -954,7 +942,7 @@ TEST_CASE("cuda: several arrays have the exact reduction of one", "[cuda][exact]
         }
         const auto data = test::make_data(t, k, n, 25);
         const device_memory in(data.size()), out(64);
-        REQUIRE(cudaMemcpy(in.p, data.data(), data.size(), cudaMemcpyHostToDevice) == cudaSuccess);
+        test::put(in.p, data.data(), data.size());
         std::vector<cuda::piece> list;
         for (std::size_t first = 0; const std::size_t size : sizes) {
           list.push_back({in.as<std::byte>() + first * size_of(t), size});
@@ -970,7 +958,7 @@ TEST_CASE("cuda: several arrays have the exact reduction of one", "[cuda][exact]
             const device_memory workspace(size + 16);
             cuda::reduce_pieces(r, list, out.p, workspace.p, size);
             std::byte host[8];
-            REQUIRE(cudaMemcpy(host, out.p, 8, cudaMemcpyDeviceToHost) == cudaSuccess);
+            test::get(host, out.p, 8);
             return load_scalar(dtype::f64, host);
           };
           CHECK(call() == cpu::reduce(r, data.data(), nullptr, n));
@@ -984,14 +972,17 @@ TEST_CASE("cuda: several arrays have the exact reduction of one", "[cuda][exact]
 
 TEST_CASE("cuda: exact sums of more than 2^32 elements", "[cuda][exact]") {
   const std::size_t n = (std::size_t{1} << 32) + 5;
-  void* p = nullptr;
-  if (cudaMalloc(&p, 8 * n) != cudaSuccess) {
-    cudaGetLastError();
+  std::optional<gpu::device_memory> memory;
+  try {
+    (void)gpu::current_device();
+    memory.emplace(8 * n);
+  } catch (const error&) {
     WARN("not run: this GPU has less than 32 GiB free");
     return;
   }
+  void* const p = memory->begin();
   device_memory out(16);
-  REQUIRE(cudaMemset(p, 0x3c, 8 * n) == cudaSuccess);
+  test::set(p, 0x3c, 8 * n);
   for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64}) {
     CAPTURE(name(t));
     visit(t, [&]<class T>(std::type_identity<T>) {
@@ -1004,17 +995,16 @@ TEST_CASE("cuda: exact sums of more than 2^32 elements", "[cuda][exact]") {
           std::ldexp(static_cast<double>(static_cast<wide>(m) * static_cast<wide>(n)), e - 53);
       cuda::reduce(make_reduction(op_id::sum, method_id::exact, t, {}, dtype::f64), p, n, out.p);
       double sum = 0;
-      REQUIRE(cudaMemcpy(&sum, out.p, sizeof sum, cudaMemcpyDeviceToHost) == cudaSuccess);
+      test::get(&sum, out.p, sizeof sum);
       CHECK(sum == want);
       cuda::reduce(make_reduction(op_id::mean, method_id::exact, t, {}, dtype::f64), p, n, out.p);
-      REQUIRE(cudaMemcpy(&sum, out.p, sizeof sum, cudaMemcpyDeviceToHost) == cudaSuccess);
+      test::get(&sum, out.p, sizeof sum);
       CHECK(sum == arith::widen<double>(v));
       cuda::reduce(make_reduction(op_id::var, method_id::exact, t, {}, dtype::f64), p, n, out.p);
-      REQUIRE(cudaMemcpy(&sum, out.p, sizeof sum, cudaMemcpyDeviceToHost) == cudaSuccess);
+      test::get(&sum, out.p, sizeof sum);
       CHECK(sum == 0);
     });
   }
-  cudaFree(p);
 }
 
 TEST_CASE("cuda: refusals name the argument, and nothing is written", "[cuda]") {
@@ -1026,9 +1016,9 @@ TEST_CASE("cuda: refusals name the argument, and nothing is written", "[cuda]") 
   const auto refused = [&](const std::string& start, auto call) {
     test::check_refused(start, call, [&] {
       std::vector<std::byte> now(2 * bytes);
-      REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
-      REQUIRE(cudaMemcpy(now.data(), out.p, bytes, cudaMemcpyDeviceToHost) == cudaSuccess);
-      REQUIRE(cudaMemcpy(now.data() + bytes, work.p, bytes, cudaMemcpyDeviceToHost) == cudaSuccess);
+      test::wait_for();
+      test::get(now.data(), out.p, bytes);
+      test::get(now.data() + bytes, work.p, bytes);
       return now == std::vector<std::byte>(2 * bytes, std::byte{7});
     });
   };

@@ -39,4 +39,21 @@ inline void wait_for(gpu::stream on = nullptr) {
   REQUIRE(gpu::the_driver().cuStreamSynchronize(on) == 0);
 }
 
+/// Copies from the host, and to it when all that was enqueued is done.
+inline void put(void* to, const void* from, std::size_t bytes) {
+  REQUIRE(gpu::the_driver().cuMemcpyHtoDAsync_v2(reinterpret_cast<gpu::address>(to), from, bytes,
+                                                 nullptr) == 0);
+  wait_for();
+}
+inline void get(void* to, const void* from, std::size_t bytes, gpu::stream on = nullptr) {
+  REQUIRE(gpu::the_driver().cuMemcpyDtoHAsync_v2(to, reinterpret_cast<gpu::address>(from), bytes,
+                                                 on) == 0);
+  wait_for(on);
+}
+/// Sets each byte.
+inline void set(void* to, unsigned char value, std::size_t bytes, gpu::stream on = nullptr) {
+  REQUIRE(gpu::the_driver().cuMemsetD8Async(reinterpret_cast<gpu::address>(to), value, bytes, on) ==
+          0);
+}
+
 }  // namespace bitfold::test

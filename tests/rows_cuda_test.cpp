@@ -1,5 +1,4 @@
 // Row functions on a GPU: the bits of their definition.
-#include <cuda_runtime_api.h>
 
 #include "catch.hpp"
 #include "device_memory.hpp"
@@ -14,26 +13,25 @@ namespace {
 row_case done(row_case c, std::size_t off, bool in_place) {
   const auto moved = [&](const std::vector<std::byte>& host, const test::device_memory& to) {
     std::byte* const p = to.as<std::byte>() + off * size_of(c.type);
-    REQUIRE(cudaMemcpy(p, host.data(), host.size(), cudaMemcpyHostToDevice) == cudaSuccess);
+    test::put(p, host.data(), host.size());
     return p;
   };
   const std::size_t more = 16 * size_of(c.type);
   const test::device_memory x(c.x.size() + more), y(c.y.size() + more), w(c.w.size() + more),
       b(c.b.size() + more), mean(c.mean.size()), rstd(c.rstd.size()), out(c.out.size() + more);
-  REQUIRE(cudaMemset(out.p, 0xa5, c.out.size() + more) == cudaSuccess);
-  REQUIRE(cudaMemcpy(mean.p, c.mean.data(), c.mean.size(), cudaMemcpyHostToDevice) == cudaSuccess);
-  REQUIRE(cudaMemcpy(rstd.p, c.rstd.data(), c.rstd.size(), cudaMemcpyHostToDevice) == cudaSuccess);
+  test::set(out.p, 0xa5, c.out.size() + more);
+  test::put(mean.p, c.mean.data(), c.mean.size());
+  test::put(rstd.p, c.rstd.data(), c.rstd.size());
   const rows of = c.on(moved(c.x, x), moved(c.y, y), moved(c.w, w), moved(c.b, b),
                        mean.as<std::byte>(), rstd.as<std::byte>());
   std::byte* const to = in_place ? static_cast<std::byte*>(const_cast<void*>(of.x))
                                  : out.as<std::byte>() + off * size_of(c.type);
   cuda::apply(c.f, of, to);
-  REQUIRE(cudaMemcpy(c.out.data(), to, c.out.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
-  REQUIRE(cudaMemcpy(c.mean.data(), mean.p, c.mean.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
-  REQUIRE(cudaMemcpy(c.rstd.data(), rstd.p, c.rstd.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
+  test::get(c.out.data(), to, c.out.size());
+  test::get(c.mean.data(), mean.p, c.mean.size());
+  test::get(c.rstd.data(), rstd.p, c.rstd.size());
   std::vector<std::byte> behind(more - off * size_of(c.type));
-  REQUIRE(cudaMemcpy(behind.data(), out.as<std::byte>() + off * size_of(c.type) + c.out.size(),
-                     behind.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
+  test::get(behind.data(), out.as<std::byte>() + off * size_of(c.type) + c.out.size(), behind.size());
   CHECK(behind == std::vector(behind.size(), std::byte{0xa5}));
   return c;
 }
@@ -116,8 +114,7 @@ TEST_CASE("cuda rows: gradients of parameters") {
         const row_case c = test::make_row_case(
             f, type, count > 1000 ? test::kind::near_one : test::kind::special, count, n, count);
         const auto moved = [](const std::vector<std::byte>& host, const test::device_memory& to) {
-          REQUIRE(cudaMemcpy(to.p, host.data(), host.size(), cudaMemcpyHostToDevice) ==
-                  cudaSuccess);
+          test::put(to.p, host.data(), host.size());
           return to.as<std::byte>();
         };
         const test::device_memory x(c.x.size()), y(c.y.size()), mean(c.mean.size()),
@@ -132,10 +129,8 @@ TEST_CASE("cuda rows: gradients of parameters") {
                           error);
         std::array<std::vector<std::byte>, 2> got{std::vector<std::byte>(n * size_of(type)),
                                                   std::vector<std::byte>(n * size_of(type))};
-        REQUIRE(cudaMemcpy(got[0].data(), dw.p, got[0].size(), cudaMemcpyDeviceToHost) ==
-                cudaSuccess);
-        REQUIRE(cudaMemcpy(got[1].data(), db.p, got[1].size(), cudaMemcpyDeviceToHost) ==
-                cudaSuccess);
+        test::get(got[0].data(), dw.p, got[0].size());
+        test::get(got[1].data(), db.p, got[1].size());
         test::with_float(type, [&]<class T, class A>(T, A) {
           const auto want = test::parameters_by_the_book<T, A>(c);
           INFO(c.describe());
@@ -153,8 +148,7 @@ TEST_CASE("cuda rows: sums of rows") {
             test::make_segments_case(type, seed == 1 ? test::kind::near_one : test::kind::special,
                                      50, n, 60, 1000, seed + n);
         const auto moved = [](const auto& host, const test::device_memory& to) {
-          REQUIRE(cudaMemcpy(to.p, host.data(), host.size() * sizeof(host[0]),
-                             cudaMemcpyHostToDevice) == cudaSuccess);
+          test::put(to.p, host.data(), host.size() * sizeof(host[0]));
           return to.p;
         };
         const test::device_memory x(c.x.size()), base(c.base.size()), places(c.places.size() * 8),
@@ -164,8 +158,7 @@ TEST_CASE("cuda rows: sums of rows") {
         moved(c.base, base);
         cuda::sum_rows({type, c.count, n, moved(c.x, x)}, by, c.with_base ? base.p : nullptr,
                        out.p);
-        REQUIRE(cudaMemcpy(c.out.data(), out.p, c.out.size(), cudaMemcpyDeviceToHost) ==
-                cudaSuccess);
+        test::get(c.out.data(), out.p, c.out.size());
         test::with_float(type, [&]<class T, class A>(T, A) {
           INFO(name(type) << " " << n << " " << seed);
           CHECK(c.out == test::sums_by_the_book<T, A>(c));

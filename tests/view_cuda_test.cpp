@@ -2,7 +2,6 @@
 #include <bitfold/cuda.hpp>
 #include <bitfold/reference.hpp>
 
-#include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <cstring>
@@ -43,12 +42,12 @@ results results_of(std::span<const reduction> all, std::size_t outputs, Call cal
   std::vector<std::size_t> begins{0};
   for (const auto& one : got) begins.push_back((begins.back() + one.size() + 15) / 8 * 8);
   const device_memory out(begins.back());
-  REQUIRE(cudaMemset(out.p, 0xa5, begins.back()) == cudaSuccess);
+  test::set(out.p, 0xa5, begins.back());
   std::vector<void*> to;
   for (std::size_t k = 0; k < all.size(); ++k) to.push_back(out.as<std::byte>() + begins[k]);
   call(to);
   for (std::size_t k = 0; k < all.size(); ++k)
-    REQUIRE(cudaMemcpy(got[k].data(), to[k], got[k].size(), cudaMemcpyDeviceToHost) == cudaSuccess);
+    test::get(got[k].data(), to[k], got[k].size());
   return got;
 }
 
@@ -235,9 +234,8 @@ TEST_CASE("cuda views: an output does not see the batch") {
     for (std::size_t i = 0; i < elements; ++i) keys[i] = static_cast<std::int64_t>(i) % rows;
     const device_memory d_offsets(8 * offsets.size()), d_keys(8 * elements),
         out(8 * static_cast<std::size_t>(rows)), work(std::size_t{1} << 24);
-    REQUIRE(cudaMemcpy(d_offsets.p, offsets.data(), 8 * offsets.size(), cudaMemcpyHostToDevice) ==
-            cudaSuccess);
-    REQUIRE(cudaMemcpy(d_keys.p, keys.data(), 8 * elements, cudaMemcpyHostToDevice) == cudaSuccess);
+    test::put(d_offsets.p, offsets.data(), 8 * offsets.size());
+    test::put(d_keys.p, keys.data(), 8 * elements);
     void* const to = out.p;
     for (const reduction& r : test::reductions_of_all_ops(t)) {
       if (info(r.op()).inputs == 2 || !runs_on_a_gpu(r)) continue;
@@ -246,8 +244,7 @@ TEST_CASE("cuda views: an output does not see the batch") {
       // Rows first, first + step, ... of the whole batch are what is in `out`.
       const auto same = [&](std::int64_t first, std::int64_t count, std::int64_t step,
                             const char* what) {
-        REQUIRE(cudaMemcpy(got.data(), out.p, static_cast<std::size_t>(count) * size,
-                           cudaMemcpyDeviceToHost) == cudaSuccess);
+        test::get(got.data(), out.p, static_cast<std::size_t>(count) * size);
         bool fine = true;
         for (std::int64_t k = 0; k < count; ++k)
           fine = fine &&
@@ -264,7 +261,7 @@ TEST_CASE("cuda views: an output does not see the batch") {
         cuda::reduce({&r, 1}, v, nullptr, axes, {&to, 1}, work.p, bytes);
       };
       reduce(dx.v);
-      REQUIRE(cudaMemcpy(all.data(), out.p, all.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
+      test::get(all.data(), out.p, all.size());
       const std::pair<const view&, const char*> layouts[] = {
           {dx.v, "a slice"}, {y, "transposed"}, {z, "padded"}, {w, "permuted"}};
       for (const auto& [v, what] : layouts)
@@ -298,13 +295,13 @@ TEST_CASE("cuda keys: none, which may be nowhere") {
   const reduction r = make_reduction(op_id::sum, {}, dtype::f32);
   for (const std::size_t outputs : {1, 5, 1000}) {
     const device_memory out(4 * outputs);
-    REQUIRE(cudaMemset(out.p, 0xa5, 4 * outputs) == cudaSuccess);
+    test::set(out.p, 0xa5, 4 * outputs);
     void* const to = out.p;
     const std::size_t bytes = cuda::by_key_workspace_bytes({&r, 1}, 0, outputs);
     const device_memory work(bytes);
     cuda::reduce_by_key({&r, 1}, nullptr, nullptr, 0, nullptr, outputs, {&to, 1}, work.p, bytes);
     std::vector<float> got(outputs, 1);
-    REQUIRE(cudaMemcpy(got.data(), out.p, 4 * outputs, cudaMemcpyDeviceToHost) == cudaSuccess);
+    test::get(got.data(), out.p, 4 * outputs);
     CHECK(got == std::vector<float>(outputs, 0));
   }
 }
@@ -511,7 +508,7 @@ TEST_CASE("cuda windows: long ones, at any address") {
               cuda::reduce_windows({&r, 1}, dx.v, {&w, 1}, {&to, 1}, workspace.p, work, nullptr,
                                    shape);
               std::vector<std::byte> got(bytes), want(bytes);
-              REQUIRE(cudaMemcpy(got.data(), out.p, bytes, cudaMemcpyDeviceToHost) == cudaSuccess);
+              test::get(got.data(), out.p, bytes);
               void* const wanted = want.data();
               cpu::reduce_windows({&r, 1}, x, {&w, 1}, {&wanted, 1});
               INFO(test::describe(r, static_cast<std::size_t>(size))
@@ -527,13 +524,12 @@ TEST_CASE("cuda segments: a length for each kernel", "[racecheck]") {
   for (int k = 0; k < 33; ++k) offsets.push_back(offsets.back() + 4096);
   const auto n = static_cast<std::size_t>(offsets.back()), segments = offsets.size() - 1;
   const device_memory d_offsets(8 * offsets.size());
-  REQUIRE(cudaMemcpy(d_offsets.p, offsets.data(), 8 * offsets.size(), cudaMemcpyHostToDevice) ==
-          cudaSuccess);
+  test::put(d_offsets.p, offsets.data(), 8 * offsets.size());
   using enum op_id;
   for (const dtype t : {dtype::f16, dtype::f32, dtype::f64, dtype::i16}) {
     const auto x = test::make_data(t, test::kind::near_one, n, 1);
     const device_memory dx(x.size());
-    REQUIRE(cudaMemcpy(dx.p, x.data(), x.size(), cudaMemcpyHostToDevice) == cudaSuccess);
+    test::put(dx.p, x.data(), x.size());
     for (const std::vector<op_id>& ops :
          {std::vector{sum}, {op_id::var, mean}, {sum, op_id::min, op_id::max, mean, op_id::std}})
       for (const int tiles : {0, 1}) {
@@ -555,8 +551,7 @@ TEST_CASE("cuda segments: a length for each kernel", "[racecheck]") {
                               workspace.p, work, nullptr, shape);
         cpu::reduce_segments(all, x.data(), nullptr, n, offsets, wanted);
         for (std::size_t k = 0; k < all.size(); ++k) {
-          REQUIRE(cudaMemcpy(got[k].data(), to[k], got[k].size(), cudaMemcpyDeviceToHost) ==
-                  cudaSuccess);
+          test::get(got[k].data(), to[k], got[k].size());
           INFO(test::describe(all[k], n) << " tiles " << tiles);
           CHECK((got[k] == want[k]));
         }
@@ -602,9 +597,9 @@ TEST_CASE("cuda segments and keys: few elements, very many outputs") {
   const std::vector<float> x{0x1p-30f, 2, 3, 1, 5, 6}, y{1, 1, 2, 3, 4, 5};
   const std::size_t n = keys.size(), outputs = 1'000'003;
   const device_memory dx(4 * n), dy(4 * n), d_keys(8 * n), out(4 * outputs);
-  REQUIRE(cudaMemcpy(dx.p, x.data(), 4 * n, cudaMemcpyHostToDevice) == cudaSuccess);
-  REQUIRE(cudaMemcpy(dy.p, y.data(), 4 * n, cudaMemcpyHostToDevice) == cudaSuccess);
-  REQUIRE(cudaMemcpy(d_keys.p, keys.data(), 8 * n, cudaMemcpyHostToDevice) == cudaSuccess);
+  test::put(dx.p, x.data(), 4 * n);
+  test::put(dy.p, y.data(), 4 * n);
+  test::put(d_keys.p, keys.data(), 8 * n);
   for (const op_id op : {op_id::sum, op_id::dot}) {
     const reduction r = make_reduction(op, method_id::tree, dtype::f32);
     const bool two = op == op_id::dot;
@@ -622,7 +617,7 @@ TEST_CASE("cuda segments and keys: few elements, very many outputs") {
     void* to = out.p;
     cuda::reduce_by_key({&r, 1}, dx.p, two ? dy.p : nullptr, n, d_keys.as<std::int64_t>(), outputs,
                         {&to, 1}, workspace.p, work);
-    REQUIRE(cudaMemcpy(got.data(), out.p, 4 * outputs, cudaMemcpyDeviceToHost) == cudaSuccess);
+    test::get(got.data(), out.p, 4 * outputs);
     CHECK(std::memcmp(got.data(), want.data(), 4 * outputs) == 0);
   }
 }
@@ -637,11 +632,11 @@ struct the_gpu {
   void* out = written.p;
   void* workspace = written.as<std::byte>() + bytes;
 
-  the_gpu() { REQUIRE(cudaMemset(written.p, 7, bytes + work) == cudaSuccess); }
+  the_gpu() { test::set(written.p, 7, bytes + work); }
   bool untouched() const {
     std::vector<std::byte> now(bytes + work);
-    REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
-    REQUIRE(cudaMemcpy(now.data(), written.p, now.size(), cudaMemcpyDeviceToHost) == cudaSuccess);
+    test::wait_for();
+    test::get(now.data(), written.p, now.size());
     return now == std::vector<std::byte>(now.size(), std::byte{7});
   }
   void reduce(const reduction& r, const view& x, const view* y, const std::vector<int>& axes,
@@ -800,13 +795,11 @@ TEST_CASE("probe: the GPU adds an output in a batch in the printed order", "[pro
     const auto outputs = static_cast<std::size_t>(x.extent[static_cast<std::size_t>(1 - axis)]),
                elements =
                    outputs * static_cast<std::size_t>(x.extent[static_cast<std::size_t>(axis)]);
-    REQUIRE(cudaMemcpy(in.p, x.data, elements * size_of(x.type), cudaMemcpyHostToDevice) ==
-            cudaSuccess);
+    test::put(in.p, x.data, elements * size_of(x.type));
     x.data = in.p;
     void* const results[] = {out.p};
     cuda::reduce({&r, 1}, x, nullptr, std::array{axis}, results, workspace.p, std::size_t{1} << 20);
-    REQUIRE(cudaMemcpy(to, out.p, outputs * size_of(r.out()), cudaMemcpyDeviceToHost) ==
-            cudaSuccess);
+    test::get(to, out.p, outputs * size_of(r.out()));
   };
   for (const bool columns : {false, true})
     for (const int outputs : {3, 8}) {  // without and with packs

@@ -1,13 +1,9 @@
-// The GPU's read ceiling, the ladder's kernels, and all contestants on the GPU that are not
-// bitfold's.
+// The ladder's kernels, and all contestants on the GPU that are not bitfold's.
 #include "cuda.hpp"
-
-#include <algorithm>
 
 #include <bitfold/cuda.hpp>
 
 #include "bench/ladder/ladder.hpp"
-#include "bench/load_only.cuh"
 
 namespace bitfold::accuracy {
 namespace {
@@ -47,23 +43,6 @@ class rung_sum final : public on_stream {
 };
 
 }  // namespace
-
-double read_ceiling_cuda(const array_view& x, int times) {
-  const void* const data = on_device(x).data;
-  void* const out = scratch(for_result);
-  const std::size_t bytes = x.bytes();
-  const auto samples =
-      time_on_device([&](cudaStream_t s) { load_only(data, bytes, out, s); }, times);
-  return static_cast<double>(bytes) / *std::min_element(samples.begin(), samples.end()) * 1e-9;
-}
-
-std::optional<std::uint64_t> gpu_cache() {
-  int device = 0, bytes = 0;
-  if (cudaGetDevice(&device) != cudaSuccess ||
-      cudaDeviceGetAttribute(&bytes, cudaDevAttrL2CacheSize, device) != cudaSuccess || bytes <= 0)
-    return {};
-  return static_cast<std::uint64_t>(bytes);
-}
 
 void add_ladder(contestants& out) {
   for (const ladder::rung& r : ladder::all_rungs())

@@ -1,6 +1,6 @@
 // What the contestants on the GPU share: the array there, memory for their own use, and the clock.
-// The first GPU is meant throughout. In a build without CUDA, and where no GPU is usable, every
-// call throws errc::no_device; errc::cuda for whatever the runtime reports.
+// The first GPU is meant throughout. Where no GPU is usable, every call throws errc::no_device;
+// errc::cuda for whatever the driver reports.
 #pragma once
 
 #include <cstddef>

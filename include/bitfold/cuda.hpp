@@ -1,6 +1,7 @@
 // The CUDA engine: no atomics on floats, the same bits as every other engine.
-// This header needs no CUDA header; without CUDA support in the library every call below throws
-// errc::no_device, except built() and devices().
+// Kernels are compiled when they are first asked for, for the GPU that is there, and kept in memory
+// and in files (docs/kernels.md): that takes NVIDIA's driver and NVRTC, no CUDA toolkit. What is
+// missing is errc::no_device, in one sentence, of every call below but devices() and compiler().
 #pragma once
 
 #include <cstddef>
@@ -29,14 +30,14 @@ struct launch {
   bool overlap = true;  ///< let the second pass start on the first's tail, where the GPU can
 };
 
-/// Whether the library was built with CUDA.
-bool built();
-/// The names of the usable GPUs, by ordinal; empty without CUDA or without a GPU.
+/// The names of the usable GPUs, by ordinal; empty without a driver or a GPU.
 std::vector<std::string> devices();
+/// What compiles kernels, such as "NVRTC 13.0"; empty where there is none.
+std::string compiler();
 
 /// Makes a GPU the current one of this thread while it lives: every call below is made on the
 /// current one. (The one that was current before is so again, which gives it a context if it had
-/// none.) Errors: errc::no_device without CUDA; errc::cuda, of a number that no GPU has.
+/// none.) Errors: errc::no_device; errc::cuda, of a number that no GPU has.
 class current_device {
  public:
   explicit current_device(int ordinal);
@@ -48,8 +49,8 @@ class current_device {
   CUctx_st* before_;  // null: the same
 };
 
-/// Waits for all that is enqueued on the stream. Errors: errc::no_device without CUDA; errc::cuda,
-/// of what failed there.
+/// Waits for all that is enqueued on the stream. Errors: errc::no_device; errc::cuda, of what
+/// failed there.
 void synchronize(stream s);
 
 /// Bytes of device memory that reduce() needs as workspace for n elements: from the same plan that
@@ -178,6 +179,43 @@ class in_parts {
  private:
   struct plans;
   const std::unique_ptr<plans> of_;
+};
+
+/// What one of the calls above would do, without arrays: how it is planned, and its kernels.
+class request {
+ public:
+  /// Of n elements, of one input or two, which begin at multiples of 16 bytes or do not.
+  static request array(std::span<const reduction> reductions, std::size_t n, bool aligned = true,
+                       const launch& shape = {});
+  /// Of the views' addresses only the alignment counts.
+  static request axes(std::span<const reduction> reductions, const view& x, const view* y,
+                      std::span<const int> axes, const launch& shape = {});
+  static request windows(std::span<const reduction> reductions, const view& x,
+                         std::span<const window> per_axis, const launch& shape = {});
+  static request segments(std::span<const reduction> reductions, std::size_t n,
+                          std::size_t segments, const launch& shape = {});
+  static request by_key(std::span<const reduction> reductions, std::size_t n, std::size_t outputs,
+                        const launch& shape = {});
+
+  /// Bytes that the call wants.
+  std::size_t workspace_bytes() const;
+  /// A line for each pass (its kernel, what it computes, grid, what it reads), and one for the
+  /// workspace. Needs no GPU, but for method exact.
+  std::string explain() const;
+  /// Compiles and loads the kernels that are not there yet, several at a time, for the current
+  /// device: the call then launches at once, also while a graph is captured. Errors:
+  /// errc::no_device; errc::cuda.
+  void prepare() const;
+  /// Compiles them for GPUs of compute capability major.minor into files: the user's own, or a pack,
+  /// a folder that BITFOLD_KERNELS names where there is no NVRTC. Needs NVRTC, and no GPU. Says how
+  /// many there are. Errors: errc::no_device (no NVRTC, or one that does not know such a GPU);
+  /// errc::usage, where one cannot be kept, and why.
+  std::size_t make_ahead(int major, int minor, const std::string& pack = {}) const;
+
+ private:
+  struct planned;
+  explicit request(std::shared_ptr<const planned> p) : of_(std::move(p)) {}
+  std::shared_ptr<const planned> of_;
 };
 
 /// Copies n elements from host memory, reduces them on GPU `device` and waits for the scalar. For

@@ -7,7 +7,7 @@ import bitfold
 from bitfold import _core
 
 torch = pytest.importorskip("torch")
-pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not (_core.with_cuda and torch.cuda.is_available()), reason="no GPU")]
+pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not (_core.cuda_devices() and torch.cuda.is_available()), reason="no GPU")]
 
 OPS = [(op["name"], method) for op in _core.ops() for method in (["tree", "kahan", "exact"] if op["takes_method"] and op["has_exact"]
                                                                    else ["tree", "kahan"] if op["takes_method"] else [None])]

@@ -14,7 +14,7 @@ jax = pytest.importorskip("jax")
 jnp = jax.numpy
 
 NAMES = ["sum", "mean", "var", "max", "argmax", "any", "logsumexp", "norm_l2"]
-ON_GPU = _core.with_cuda and jax.default_backend() != "cpu"
+ON_GPU = bool(_core.cuda_devices()) and jax.default_backend() != "cpu"
 
 
 @pytest.fixture(params=["cpu", *([pytest.param("gpu", marks=pytest.mark.cuda)] if ON_GPU else [])], autouse=True)

@@ -3,19 +3,13 @@
 #include <algorithm>
 #include <string>
 
-#include <cuda_runtime_api.h>
-
 #include <bitfold/cuda.hpp>
 #include <bitfold/error.hpp>
 
+#include "gpu/devices.hpp"
+
 namespace bitfold::cli {
 namespace {
-
-void check(cudaError_t err, const char* call) {
-  if (err == cudaSuccess) return;
-  cudaGetLastError();  // leave nothing for the next call
-  throw error(errc::cuda, std::string(call) + ": " + cudaGetErrorString(err));
-}
 
 class parts_of_output final : public output_in_parts {
  public:
@@ -32,30 +26,29 @@ class parts_of_output final : public output_in_parts {
   cuda::in_parts of_;
 };
 
-class gpu final : public device {
+class first_device final : public device {
  public:
-  explicit gpu(std::optional<std::size_t> most) {
+  explicit first_device(std::optional<std::size_t> most) {
     std::size_t free = 0, all = 0;
-    check(cudaMemGetInfo(&free, &all), "cudaMemGetInfo");
+    (void)gpu::current_device();
+    gpu::check(gpu::the_driver().cuMemGetInfo_v2(&free, &all), "cuMemGetInfo");
     memory_ = std::min(free - free / 16, most.value_or(free));  // kernels want some too
   }
-  ~gpu() override { cudaFree(room_); }
 
   std::size_t memory() const override { return memory_; }
   std::byte* room(std::size_t bytes) override {
     if (bytes > size_ || !room_) {
-      check(cudaFree(room_), "cudaFree");
-      room_ = nullptr;
-      check(cudaMalloc(&room_, std::max<std::size_t>(bytes, 1)), "cudaMalloc");
+      room_.reset();
+      room_ = std::make_unique<gpu::device_memory>(std::max<std::size_t>(bytes, 1));
       size_ = bytes;
     }
-    return static_cast<std::byte*>(room_);
+    return room_->begin();
   }
   void put(std::byte* to, const void* from, std::size_t bytes) override {
-    check(cudaMemcpy(to, from, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
+    gpu::copy_to_device(to, from, bytes);
   }
   void get(void* to, const std::byte* from, std::size_t bytes) override {
-    check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
+    gpu::copy_to_host(to, from, bytes);
   }
 
   std::unique_ptr<output_in_parts> in_parts(std::span<const reduction> all, std::size_t n,
@@ -92,14 +85,14 @@ class gpu final : public device {
   }
 
  private:
-  void* room_ = nullptr;
+  std::unique_ptr<gpu::device_memory> room_;
   std::size_t memory_ = 0, size_ = 0;
 };
 
 }  // namespace
 
 std::unique_ptr<device> first_gpu(std::optional<std::size_t> most) {
-  return std::make_unique<gpu>(most);
+  return std::make_unique<first_device>(most);
 }
 
 }  // namespace bitfold::cli

@@ -17,21 +17,22 @@ namespace {
 int info(bool json) {
   const auto targets = names_of(cpu::available_targets());
   const auto gpus = cuda::devices();
+  const std::string compiler = cuda::compiler();
   if (json) {
     write_out(fmt::format(
-        R"({{"version":{},"order_version":{},"cpu_target":{},"cpu_targets":{},"cuda_built":{},)"
+        R"({{"version":{},"order_version":{},"cpu_target":{},"cpu_targets":{},"gpu_compiler":{},)"
         R"("gpus":{}}})"
         "\n",
         json_string(BITFOLD_VERSION), order::version, json_string(targets.back()),
-        json_strings(targets), cuda::built(), json_strings(gpus)));
+        json_strings(targets), compiler.empty() ? "null" : json_string(compiler),
+        json_strings(gpus)));
     return 0;
   }
   std::string text =
-      fmt::format("bitfold {}\norder version {}\ncpu target {} (available: {})\ncuda {}\n",
+      fmt::format("bitfold {}\norder version {}\ncpu target {} (available: {})\ngpu compiler {}\n",
                   BITFOLD_VERSION, order::version, targets.back(), fmt::join(targets, " "),
-                  !cuda::built() ? "not built"
-                  : gpus.empty() ? "built, no usable GPU"
-                                 : "built");
+                  compiler.empty() ? "none (NVRTC is not installed)" : compiler);
+  if (gpus.empty()) text += "gpu none usable\n";
   for (std::size_t i = 0; i < gpus.size(); ++i)
     text += fmt::format("gpu {} {}\n", i, io::printable(gpus[i]));
   write_out(text);

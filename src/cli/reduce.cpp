@@ -448,10 +448,6 @@ void check(const reduce_arguments& args) {
   if (args.target || args.threads) usage("--target and --threads are for --device cpu");
   if (args.method && !info(*parse_method(*args.method)).on_gpu())
     usage(fmt::format("--method {}: not available with --device cuda", *args.method));
-  if (!cuda::built())
-    throw error(errc::no_device,
-                "--device cuda: this bitfold was built without CUDA; use --device cpu, or build it "
-                "with CUDA");
   if (cuda::devices().empty())
     throw error(errc::no_device,
                 "--device cuda: no usable GPU; check the driver and CUDA_VISIBLE_DEVICES, or use "

@@ -166,9 +166,7 @@ int measure(const report_arguments& args) {
   refuse_twice(groups_of(args.files, 1));
   const bool have_gpu = !cuda::devices().empty();
   if (args.device == "cuda" && !have_gpu)
-    throw error(errc::no_device, cuda::built()
-                                     ? "--device cuda: no usable GPU"
-                                     : "--device cuda: this bitfold was built without CUDA");
+    throw error(errc::no_device, "--device cuda: no usable GPU");
   const bool cpu = args.device != "cuda", gpu = args.device != "cpu" && have_gpu;
   const accuracy::suite_options options{args.full, args.seed, args.files};
   accuracy::contestants who = accuracy::all_contestants(cpu, gpu);

@@ -9,6 +9,7 @@
 #include "../dispatch.hpp"
 #include "devices.hpp"
 #include "exact.hpp"
+#include "explain.hpp"
 #include "launcher.hpp"
 #include "request.hpp"
 
@@ -325,6 +326,45 @@ void in_parts::add(const void* x, const void* y, std::span<void* const> out, voi
   run(p.plan_of(p.next, is_aligned(x, y)), {x, y, nullptr, nullptr, out.data()}, workspace,
       workspace_size, where);
   p.next += count;
+}
+
+// ---- What a call would do -----------------------------------------------------------------------
+
+struct request::planned {
+  gpu::plan plan;
+  static request of(gpu::plan p) {
+    return request(std::make_shared<const planned>(planned{std::move(p)}));
+  }
+};
+
+request request::array(std::span<const reduction> all, std::size_t n, bool aligned,
+                       const launch& shape) {
+  return planned::of(plan_array(all, n, aligned, shape));
+}
+request request::axes(std::span<const reduction> all, const view& x, const view* y,
+                      std::span<const int> axes, const launch& shape) {
+  return planned::of(gpu::plan_axes(all, detail::layout_of(x, y, axes), shape));
+}
+request request::windows(std::span<const reduction> all, const view& x,
+                         std::span<const window> of, const launch& shape) {
+  return planned::of(gpu::plan_windows(all, detail::boxes_of(x, of), x.data, shape));
+}
+request request::segments(std::span<const reduction> all, std::size_t n, std::size_t segments,
+                          const launch& shape) {
+  return planned::of(gpu::plan_segments(all, takes_two(all), n, segments, shape));
+}
+request request::by_key(std::span<const reduction> all, std::size_t n, std::size_t outputs,
+                        const launch& shape) {
+  return planned::of(gpu::plan_keys(all, takes_two(all), n, outputs, shape));
+}
+
+std::size_t request::workspace_bytes() const { return of_->plan.workspace; }
+std::string request::explain() const { return gpu::explain(of_->plan); }
+void request::prepare() const { gpu::prepare(of_->plan, gpu::current_device()); }
+std::size_t request::make_ahead(int major, int minor, const std::string& pack) const {
+  const gpu::kernel_files files(pack);
+  return gpu::make_ahead(gpu::kernels_of(of_->plan), {major, minor},
+                         pack.empty() ? nullptr : &files);
 }
 
 // ---- Arrays of the host's -----------------------------------------------------------------------

@@ -1,9 +1,16 @@
 #include "compiler.hpp"
 
+#include <dlfcn.h>
+#include <sys/stat.h>
+
+#include <array>
 #include <bitfold/error.hpp>
+#include <cstdlib>
 #include <vector>
 
+#include "driver.hpp"
 #include "headers.hpp"
+#include "kernel_files.hpp"
 #include "shared_library.hpp"
 
 namespace bitfold::gpu {
@@ -41,13 +48,35 @@ struct compiler {
 constexpr const char* options[] = {"--std=c++20", "--fmad=false", "--device-int128",
                                    "-default-device", "--disable-warnings"};
 
+std::string& given_place() {
+  static auto& path = *new std::string;
+  return path;
+}
+// Where a compiler is looked for, in this order: a driver may be too old for the newest one's code.
+std::vector<std::string> places() {
+  std::vector<std::string> all;
+  if (const char* const own = std::getenv("BITFOLD_NVRTC"); own && *own) return {own};
+  bool of_12 = false;
+  try {
+    int version = 0;
+    of_12 = the_driver().cuDriverGetVersion(&version) == 0 && version / 1000 == 12;
+  } catch (const error&) {  // there is no GPU
+  }
+  if (!given_place().empty()) all.push_back(given_place());
+  for (const char* name : of_12 ? std::array{"libnvrtc.so.12", "libnvrtc.so.13"}
+                                : std::array{"libnvrtc.so.13", "libnvrtc.so.12"})
+    all.push_back(name);
+  all.insert(all.end(), {"libnvrtc.so", "/usr/local/cuda/lib64/libnvrtc.so"});
+  return all;
+}
+
 compiler open_compiler() {
-  const shared_library library(
-      {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "/usr/local/cuda/lib64/libnvrtc.so"});
+  const shared_library library(places());
   if (!library)
     throw error(errc::no_device,
                 "cuda: no kernel can be compiled: install NVRTC (libnvrtc, of a CUDA toolkit 12 or "
-                "13) where the loader finds it");
+                "13, or of PyPI's nvidia-cuda-nvrtc) where the loader finds it, or name it in "
+                "BITFOLD_NVRTC");
   compiler c{};
 #define BITFOLD_FUNCTION(name, parameters)                                  \
   if (!library.find(#name, c.name))                                         \
@@ -119,15 +148,56 @@ std::string compiler_version() {
   return std::to_string(c.major) + "." + std::to_string(c.minor);
 }
 
-const std::string& compiler_identity() {
-  static const auto& identity = *new const std::string([] {
-    std::string all = "NVRTC " + compiler_version();
-    for (const char* option : options) all.append(" ").append(option);
-    for (const header& h : device_headers)
-      all.append("\n").append(h.name).append("\n").append(h.text);
-    return all;
-  }());
-  return identity;
+namespace {
+
+// The library's file, as it is now: what else has this path has another size or time.
+std::string state_of(const std::string& path) {
+  struct stat s;
+  if (path.empty() || ::stat(path.c_str(), &s) != 0) return {};
+  return std::to_string(s.st_size) + " bytes of " + std::to_string(s.st_mtim.tv_sec) + "." +
+         std::to_string(s.st_mtim.tv_nsec);
+}
+std::string path_of(const compiler& c) {
+  Dl_info found;
+  return ::dladdr(reinterpret_cast<const void*>(c.nvrtcVersion), &found) && found.dli_fname
+             ? found.dli_fname
+             : "";
+}
+
+// What was found the last time is kept among the kernels, by all that says where to look; its name is
+// the path, and the state of the file, and what the compiler is called.
+std::string find_name() {
+  std::string key = "compiler";
+  for (const std::string& place : places()) key += "\n" + place;
+  if (const char* const more = std::getenv("LD_LIBRARY_PATH")) key.append("\n").append(more);
+  const kernel_files files = kernel_files::of_user();
+  if (const auto known = files.find(key))
+    if (const std::string state = state_of(known->name) + "\n";
+        state.size() > 1 && known->image.starts_with(state))
+      return known->image.substr(state.size());
+  const compiler& c = the_compiler();
+  const std::string path = path_of(c), state = state_of(path),
+                    name = "NVRTC " + compiler_version() + " (" +
+                           state.substr(0, state.find(" of ")) + ")";
+  if (!state.empty()) files.store(key, {path, state + "\n" + name});
+  return name;
+}
+
+}  // namespace
+
+void look_for_compiler_at(const std::string& path) { given_place() = path; }
+
+const std::string& compiler_name() {
+  static const auto& name = *new const std::string(find_name());  // tried again where it failed
+  return name;
+}
+
+std::string compiler_inputs() {
+  std::string all;
+  for (const char* option : options) all.append(" ").append(option);
+  for (const header& h : device_headers)
+    all.append("\n").append(h.name).append("\n").append(h.text);
+  return all;
 }
 
 machine_code compile(const kernel_source& source, int major, int minor) {

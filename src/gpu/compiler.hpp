@@ -23,8 +23,14 @@ std::string compiler_version();
 /// that does not know this GPU); errc::cuda, with the compiler's first error, which is bitfold's.
 machine_code compile(const kernel_source& source, int major, int minor);
 
-/// All that the machine code depends on besides the source and the architecture: the compiler, how
-/// it is called, and the headers.
-const std::string& compiler_identity();
+/// The compiler, as far as machine code depends on it: its version and the size of its library.
+/// Without opening it, where the user's files say what was found the last time, and that is still
+/// there. Errors: as compile().
+const std::string& compiler_name();
+/// Whatever else the machine code depends on, besides the source and the architecture: how the
+/// compiler is called, and the headers.
+std::string compiler_inputs();
+/// A library of NVRTC to try first, such as that of a Python package; before the first kernel.
+void look_for_compiler_at(const std::string& path);
 
 }  // namespace bitfold::gpu

@@ -7,6 +7,8 @@
 #include <map>
 #include <mutex>
 
+#include "compiler.hpp"
+
 namespace bitfold {
 namespace gpu {
 
@@ -67,6 +69,14 @@ std::vector<std::string> devices() {
     return names;
   }());
   return found;
+}
+
+std::string compiler() {
+  try {
+    return "NVRTC " + gpu::compiler_version();
+  } catch (const error&) {  // there is none
+    return {};
+  }
 }
 
 bool overlaps() { return gpu::facts_of_device(gpu::current_device().device).major >= 9; }

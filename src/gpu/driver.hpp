@@ -9,6 +9,9 @@ struct CUctx_st;
 struct CUmod_st;
 struct CUfunc_st;
 struct CUstream_st;
+struct CUevent_st;
+struct CUgraph_st;
+struct CUgraphExec_st;
 
 namespace bitfold::gpu {
 
@@ -16,6 +19,9 @@ using context = CUctx_st*;
 using loaded_module = CUmod_st*;
 using function = CUfunc_st*;
 using stream = CUstream_st*;
+using event = CUevent_st*;
+using graph = CUgraph_st*;
+using runnable_graph = CUgraphExec_st*;
 using address = unsigned long long;  ///< CUdeviceptr
 
 /// CUlaunchAttribute, of the kind that lets a kernel start before the one ahead of it has ended.
@@ -54,7 +60,21 @@ struct launch_configuration {
   FUNCTION(cuModuleGetFunction, (function* found, loaded_module in, const char* name))            \
   FUNCTION(cuFuncGetAttribute, (int* value, int attribute, function of))                          \
   FUNCTION(cuFuncSetAttribute, (function of, int attribute, int value))                           \
+  FUNCTION(cuMemGetInfo_v2, (std::size_t * free, std::size_t* all))                               \
+  FUNCTION(cuStreamCreate, (stream * made, unsigned flags))                                       \
+  FUNCTION(cuStreamDestroy_v2, (stream done))                                                     \
   FUNCTION(cuStreamSynchronize, (stream on))                                                      \
+  FUNCTION(cuStreamBeginCapture_v2, (stream on, int mode))                                        \
+  FUNCTION(cuStreamEndCapture, (stream on, graph * made))                                         \
+  FUNCTION(cuGraphInstantiateWithFlags, (runnable_graph * made, graph of, unsigned long long))    \
+  FUNCTION(cuGraphLaunch, (runnable_graph what, stream on))                                       \
+  FUNCTION(cuGraphDestroy, (graph done))                                                          \
+  FUNCTION(cuGraphExecDestroy, (runnable_graph done))                                             \
+  FUNCTION(cuEventCreate, (event * made, unsigned flags))                                         \
+  FUNCTION(cuEventDestroy_v2, (event done))                                                       \
+  FUNCTION(cuEventRecord, (event at, stream on))                                                  \
+  FUNCTION(cuEventSynchronize, (event at))                                                        \
+  FUNCTION(cuEventElapsedTime, (float* milliseconds, event from, event to))                       \
   FUNCTION(cuMemAllocAsync, (address * made, std::size_t bytes, stream on))                       \
   FUNCTION(cuMemFreeAsync, (address at, stream on))                                               \
   FUNCTION(cuMemAlloc_v2, (address * made, std::size_t bytes))                                    \

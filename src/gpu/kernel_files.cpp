@@ -62,10 +62,11 @@ class open_file {
   int fd_;
 };
 
-// Whether what is open there belongs to this user, and no other may write to it.
+// Whether what is open there belongs to this user, or root, and no other may write to it.
 bool is_ours(int fd) {
   struct stat s;
-  return ::fstat(fd, &s) == 0 && s.st_uid == ::geteuid() && (s.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+  return ::fstat(fd, &s) == 0 && (s.st_uid == ::geteuid() || s.st_uid == 0) &&
+         (s.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
 std::optional<std::string> read_all(int fd) {

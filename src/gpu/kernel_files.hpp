@@ -19,7 +19,7 @@ std::string digest_of(std::string_view bytes);
 
 class kernel_files {
  public:
-  static constexpr std::uint64_t max_bytes = 256 << 20;
+  static constexpr std::uint64_t max_bytes = 1 << 30;
 
   /// In that directory, which is made with the first file; in none where it is empty.
   explicit kernel_files(std::filesystem::path directory, std::uint64_t limit = max_bytes)
@@ -29,7 +29,7 @@ class kernel_files {
   static kernel_files of_user();
 
   /// The file that was stored under `key`; nothing where there is none, or what there is was not
-  /// written whole, is another key's, or is not this user's alone.
+  /// written whole, is another key's, or may have been written by others than this user or root.
   std::optional<machine_code> find(std::string_view key) const;
   /// Keeps `code` under `key`, and removes the files that were used the longest time ago where all
   /// would be more than the limit. Empty, or why nothing was kept (a read-only or full disk, a

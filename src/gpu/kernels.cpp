@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <bitfold/error.hpp>
+#include <cstdlib>
 #include <exception>
 #include <future>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <system_error>
 #include <thread>
@@ -30,25 +32,36 @@ registry& the_registry() {
   return r;
 }
 
-// All that its machine code depends on; of what is long, the digest.
-std::string key_of(const kernel_source& source, const device_facts& device) {
-  static const auto& compiler = *new const std::string(digest_of(compiler_identity()));
-  return "sm_" + std::to_string(10 * device.major + device.minor) + " by " + compiler + "\n" +
-         source.expression + "\n" + source.text;
+// All that its machine code depends on; of what is long, the digest. In a pack, which any compiler
+// may have made, that one is left out: the bits are the same.
+std::string key_of(const kernel_source& source, capability of, const std::string& compiler) {
+  static const auto& headers = *new const std::string(digest_of(compiler_inputs()));
+  return "sm_" + std::to_string(10 * of.major + of.minor) + " by " + compiler + ", " + headers +
+         "\n" + source.expression + "\n" + source.text;
+}
+constexpr const char* any_compiler = "any NVRTC";
+
+std::optional<kernel_files> pack_of_user() {
+  const char* const directory = std::getenv("BITFOLD_KERNELS");
+  return directory && *directory ? std::optional<kernel_files>(directory) : std::nullopt;
 }
 
-machine_code code_of(const kernel& k, const device_facts& device) {
+std::optional<machine_code> find_kept(const kernel_source& source, capability of) {
+  if (const auto pack = pack_of_user())
+    if (auto code = pack->find(key_of(source, of, any_compiler))) return code;
+  return kernel_files::of_user().find(key_of(source, of, compiler_name()));
+}
+
+machine_code code_of(const kernel& k, capability of) {
   const kernel_source source = source_of(k);
-  const std::string key = key_of(source, device);
-  const kernel_files files = kernel_files::of_user();
-  if (auto kept = files.find(key)) {
+  if (auto kept = find_kept(source, of)) {
     ++read_count;
     return *std::move(kept);
   }
-  machine_code made = compile(source, device.major, device.minor);
+  machine_code made = compile(source, of.major, of.minor);
   ++compiled_count;
   // Where it cannot be kept, it is compiled again by the next process.
-  std::string reason = files.store(key, made);
+  std::string reason = kernel_files::of_user().store(key_of(source, of, compiler_name()), made);
   const std::lock_guard lock(the_registry().guard);
   the_registry().reason_not_kept = std::move(reason);
   return made;
@@ -128,44 +141,82 @@ function load(const kernel& k, const current& where) {
     return f;
   }
   const device_facts& device = facts_of_device(where.device);
-  return keep(k, where, load_code(k, code_of(k, device), device));
+  return keep(k, where, load_code(k, code_of(k, {device.major, device.minor}), device));
 }
 
-void prepare(std::span<const kernel> all, const current& where) {
-  std::map<std::string, const kernel*> wanted;
-  for (const kernel& k : all)
-    if (!find(k, where)) wanted.try_emplace(signature_of(k), &k);
-  std::vector<const kernel*> kernels;
-  for (const auto& [signature, k] : wanted) kernels.push_back(k);
+namespace {
 
-  const device_facts& device = facts_of_device(where.device);
-  std::vector<machine_code> codes(kernels.size());
+// Calls f(k) for k < count, by as many threads as there are processors; then throws what the first of
+// them threw, if any did.
+template <class F>
+void for_each_at_once(std::size_t count, F f) {
   std::atomic<std::size_t> next{0};
-  const auto compile_some = [&] {
-    for (std::size_t i; (i = next++) < kernels.size();) codes[i] = code_of(*kernels[i], device);
+  std::mutex guard;
+  std::exception_ptr failed;
+  const auto do_some = [&] {
+    for (std::size_t k; (k = next++) < count;) try {
+        f(k);
+      } catch (...) {
+        const std::lock_guard lock(guard);
+        if (!failed) failed = std::current_exception();
+      }
   };
   std::vector<std::future<void>> workers;
-  const std::size_t count =
-      std::min<std::size_t>(kernels.size(), std::max(std::thread::hardware_concurrency(), 1u));
+  const std::size_t threads =
+      std::min<std::size_t>(count, std::max(std::thread::hardware_concurrency(), 1u));
   try {
-    for (std::size_t i = 1; i < count; ++i)
-      workers.push_back(std::async(std::launch::async, compile_some));
+    for (std::size_t k = 1; k < threads; ++k)
+      workers.push_back(std::async(std::launch::async, do_some));
   } catch (const std::system_error&) {  // no more threads: those that there are do all
   }
-  std::exception_ptr failed;
-  const auto attempt = [&](auto&& f) {
-    try {
-      f();
-    } catch (...) {
-      if (!failed) failed = std::current_exception();
-    }
-  };
-  attempt(compile_some);
-  for (auto& w : workers) attempt([&] { w.get(); });
-  for (std::size_t i = 0; i < kernels.size(); ++i)
-    if (!codes[i].image.empty())
-      attempt([&] { keep(*kernels[i], where, load_code(*kernels[i], codes[i], device)); });
+  do_some();
+  for (auto& w : workers) w.get();
   if (failed) std::rethrow_exception(failed);
+}
+
+std::vector<const kernel*> different(std::span<const kernel> all) {
+  std::map<std::string, const kernel*> wanted;
+  for (const kernel& k : all) wanted.try_emplace(signature_of(k), &k);
+  std::vector<const kernel*> kernels;
+  for (const auto& [signature, k] : wanted) kernels.push_back(k);
+  return kernels;
+}
+
+}  // namespace
+
+void prepare(std::span<const kernel> all, const current& where) {
+  std::vector<const kernel*> kernels = different(all);
+  std::erase_if(kernels, [&](const kernel* k) { return find(*k, where) != nullptr; });
+  const device_facts& device = facts_of_device(where.device);
+  std::vector<machine_code> codes(kernels.size());
+  std::exception_ptr failed;
+  try {
+    for_each_at_once(kernels.size(), [&](std::size_t k) {
+      codes[k] = code_of(*kernels[k], {device.major, device.minor});
+    });
+  } catch (...) {
+    failed = std::current_exception();
+  }
+  for (std::size_t i = 0; i < kernels.size(); ++i)
+    if (!codes[i].image.empty()) keep(*kernels[i], where, load_code(*kernels[i], codes[i], device));
+  if (failed) std::rethrow_exception(failed);
+}
+
+std::size_t make_ahead(std::span<const kernel> all, capability of, const kernel_files* pack) {
+  const std::vector<const kernel*> kernels = different(all);
+  const kernel_files own = kernel_files::of_user();
+  for_each_at_once(kernels.size(), [&](std::size_t k) {
+    const kernel_source source = source_of(*kernels[k]);
+    const kernel_files& files = pack ? *pack : own;
+    const std::string key = key_of(source, of, pack ? any_compiler : compiler_name());
+    if (files.find(key)) return;
+    auto code = own.find(key_of(source, of, compiler_name()));
+    if (const std::string reason =
+            files.store(key, code ? *code : compile(source, of.major, of.minor));
+        !reason.empty())
+      throw error(errc::usage, reason);
+  });
+  return kernels.size();
 }
 
 std::string reason_not_kept() {

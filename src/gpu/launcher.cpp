@@ -70,11 +70,12 @@ void run(const plan& p, const addresses& at, stream on) {
   }
 }
 
-void prepare(const plan& p, const current& where) {
+std::vector<kernel> kernels_of(const plan& p) {
   std::vector<kernel> kernels;
   for (const step& s : p.steps)
     if (const pass* const one = std::get_if<pass>(&s)) kernels.push_back(one->what);
-  prepare(kernels, where);
+  return kernels;
 }
+void prepare(const plan& p, const current& where) { prepare(kernels_of(p), where); }
 
 }  // namespace bitfold::gpu

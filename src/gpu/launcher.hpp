@@ -18,6 +18,7 @@ struct addresses {
 /// before anything is enqueued; errc::cuda, of the launch.
 void run(const plan& p, const addresses& at, stream on);
 
+std::vector<kernel> kernels_of(const plan& p);
 /// Compiles and loads the plan's kernels that are not there yet.
 void prepare(const plan& p, const current& where);
 

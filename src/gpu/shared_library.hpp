@@ -3,15 +3,15 @@
 
 #include <dlfcn.h>
 
-#include <initializer_list>
 #include <string>
+#include <vector>
 
 namespace bitfold::gpu {
 
 class shared_library {
  public:
   /// The first of `names` that can be opened. It stays open until the program ends.
-  explicit shared_library(const std::initializer_list<std::string>& names) {
+  explicit shared_library(const std::vector<std::string>& names) {
     for (const std::string& name : names) {
       handle_ = dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL);
       if (handle_) return;

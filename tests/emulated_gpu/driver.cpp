@@ -237,6 +237,28 @@ int cuLaunchKernelEx(const launch_configuration* how, bitfold::gpu::function wha
 }
 
 int cuStreamSynchronize(bitfold::gpu::stream) { return 0; }
+int cuStreamCreate(bitfold::gpu::stream* made, unsigned) { return *made = nullptr, 0; }
+int cuStreamDestroy_v2(bitfold::gpu::stream) { return 0; }
+int cuMemGetInfo_v2(std::size_t* free, std::size_t* all) {
+  return *free = *all = std::size_t{1} << 30, 0;
+}
+// There are no graphs and no clocks.
+int cuStreamBeginCapture_v2(bitfold::gpu::stream, int) { return capture_unsupported; }
+int cuStreamEndCapture(bitfold::gpu::stream, bitfold::gpu::graph*) { return capture_unsupported; }
+int cuGraphInstantiateWithFlags(bitfold::gpu::runnable_graph*, bitfold::gpu::graph,
+                                unsigned long long) {
+  return capture_unsupported;
+}
+int cuGraphLaunch(bitfold::gpu::runnable_graph, bitfold::gpu::stream) {
+  return capture_unsupported;
+}
+int cuGraphDestroy(bitfold::gpu::graph) { return 0; }
+int cuGraphExecDestroy(bitfold::gpu::runnable_graph) { return 0; }
+int cuEventCreate(bitfold::gpu::event*, unsigned) { return invalid_value; }
+int cuEventDestroy_v2(bitfold::gpu::event) { return 0; }
+int cuEventRecord(bitfold::gpu::event, bitfold::gpu::stream) { return invalid_value; }
+int cuEventSynchronize(bitfold::gpu::event) { return invalid_value; }
+int cuEventElapsedTime(float*, bitfold::gpu::event, bitfold::gpu::event) { return invalid_value; }
 int cuMemAllocManaged(bitfold::gpu::address* made, std::size_t bytes, unsigned) {
   void* const p = std::aligned_alloc(256, (bytes + 256) / 256 * 256);
   return *made = reinterpret_cast<bitfold::gpu::address>(p), p ? 0 : out_of_memory;
