@@ -380,10 +380,11 @@ gpu::plan plan_of(const std::vector<reduction>& all, std::size_t n) {
 }
 
 /// This program, asked for one test, with kernels in that folder.
-int run_again(const std::string& test, const fs::path& kernels) {
+int run_again(const std::string& test, const fs::path& kernels,
+              const std::string& environment = "") {
   const std::string program = fs::read_symlink("/proc/self/exe").string();
-  const std::string command =
-      "BITFOLD_CACHE='" + kernels.string() + "' '" + program + "' '" + test + "' > /dev/null";
+  const std::string command = environment + " BITFOLD_CACHE='" + kernels.string() + "' '" +
+                              program + "' '" + test + "' > /dev/null 2>&1";
   return std::system(command.c_str());
 }
 
@@ -450,9 +451,9 @@ TEST_CASE("a kernel is compiled once, then found in memory, and read by the next
   const folder kernels;
   // (In processes of their own, which have loaded nothing yet.)
   CHECK(run_again("[compiles]", kernels.path) == 0);
-  CHECK(gpu::kernel_files(kernels.path).list().size() == 1);
+  CHECK(gpu::kernel_files(kernels.path).list().size() == 2);  // it, and what compiled it
   CHECK(run_again("[reads]", kernels.path) == 0);
-  CHECK(gpu::kernel_files(kernels.path).clear() == 1);
+  CHECK(gpu::kernel_files(kernels.path).clear() == 2);
   CHECK(run_again("[compiles]", kernels.path) == 0);
   // Where nothing can be kept, kernels are compiled all the same.
   CHECK(run_again("[compiles]", "/dev/null/none") == 0);
@@ -469,6 +470,46 @@ TEST_CASE("of a process: reads", "[.][reads]") {
   reduce_some();
   CHECK(gpu::counts_of_loads().compiled == 0);
   CHECK(gpu::counts_of_loads().read == 1);
+  // The compiler, whose opening takes longer than all else, was left alone.
+  std::ifstream maps("/proc/self/maps");
+  const std::string mapped((std::istreambuf_iterator<char>(maps)), {});
+  CHECK(mapped.find("libcuda") != std::string::npos);
+  CHECK(mapped.find("libnvrtc") == std::string::npos);
+}
+
+TEST_CASE("a pack of kernels serves where there is no compiler, or another") {
+  const folder kernels, pack;
+  const std::string none = "BITFOLD_NVRTC=/dev/null/none";
+  const gpu::device_facts& here = gpu::facts_of_device(gpu::current_device().device);
+  const reduction r = make_reduction(op_id::max, {}, dtype::f32);
+  const cuda::request asked = cuda::request::array({&r, 1}, 600);
+  CHECK(run_again("[reads]", kernels.path, none) != 0);
+  CHECK(asked.make_ahead(here.major, here.minor, pack.path.string()) == 1);
+  CHECK(gpu::kernel_files(pack.path).list().size() == 1);
+  const std::string packed = none + " BITFOLD_KERNELS='" + pack.path.string() + "'";
+  CHECK(run_again("[reads]", kernels.path, packed) == 0);
+  CHECK(run_again("[compiles]", kernels.path, packed) != 0);
+  // What a file that others may write to says is not believed.
+  fs::permissions(gpu::kernel_files(pack.path).list().at(0).path, fs::perms::others_write,
+                  fs::perm_options::add);
+  CHECK(run_again("[reads]", kernels.path, packed) != 0);
+  CHECK_THROWS_AS(asked.make_ahead(4, 2), error);
+  CHECK_THROWS_AS(asked.make_ahead(here.major, here.minor, "/dev/null/none"), error);
+}
+
+TEST_CASE("what a call would do is told and prepared without arrays") {
+  const reduction r = make_reduction(op_id::norm_l1, method_id::kahan, dtype::f32);
+  const cuda::request asked = cuda::request::array({&r, 1}, 1 << 20);
+  CHECK(asked.workspace_bytes() == cuda::workspace_bytes(r, 1 << 20));
+  CHECK(asked.explain().find("norm_l1 by kahan") != std::string::npos);
+  asked.prepare();
+  const auto before = gpu::counts_of_loads();
+  const test::device_memory x(std::vector<float>(1 << 20, 0.5f)), out(16);
+  cuda::reduce(r, x.p, 1 << 20, out.p);
+  test::wait_for();
+  CHECK(*out.as<float>() == 0.5f * (1 << 20));
+  CHECK(gpu::counts_of_loads().compiled == before.compiled);
+  CHECK(gpu::counts_of_loads().read == before.read);
 }
 
 TEST_CASE("several threads may ask for the same kernels at once") {

@@ -33,7 +33,7 @@ int run(int argc, char** argv) {
 
   std::vector<subcommand> subcommands;  // in the order of the help
   for (const auto add :
-       {add_reduce, add_ops, add_record, add_check, add_order, add_report, add_info})
+       {add_reduce, add_ops, add_record, add_check, add_order, add_report, add_kernels, add_info})
     subcommands.push_back(add(app));
   for (const subcommand& s : subcommands) take_marks(*s.app);
 

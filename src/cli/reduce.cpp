@@ -17,6 +17,7 @@
 
 #include "cli/arguments.hpp"
 #include "cli/common.hpp"
+#include "cli/explained.hpp"
 #include "cli/gpu.hpp"
 #include "cli/operands.hpp"
 #include "cli/operations.hpp"
@@ -42,7 +43,7 @@ struct reduce_arguments {
   op_options options;
   std::optional<int> threads;
   std::optional<std::string> overflow;
-  bool bound = false, json = false, stream = false, total = false;
+  bool bound = false, json = false, stream = false, total = false, explain = false;
   shape_options shapes;
   std::vector<std::string> files;
 
@@ -150,8 +151,11 @@ std::string json_line(const subject& s, const reduction& r, const std::string& d
 
 template <class Result>
 std::string lines_of(const reduce_arguments& args, const subject& s,
-                     const std::vector<reduction>& all, const std::vector<Result>& got) {
+                     const std::vector<reduction>& all, const std::vector<Result>& got,
+                     const executor& exec = {}) {
   std::string lines;
+  if (args.explain)
+    return text_line(s, "", {static_cast<explained_device*>(exec.device)->take(), ""});
   for (std::size_t k = 0; k < all.size(); ++k)
     lines += args.json ? json_line(s, all[k], args.device, show(got[k]))
                        : text_line(s, all.size() > 1 ? fmt::format("{}  ", name(all[k].op())) : "",
@@ -271,7 +275,8 @@ std::string reduce_mapped(const reduce_arguments& args, file_names files, const 
     const io::array& a = *o.x;
     check_defined(args.ops, a);
     const auto all = all_reductions(args, a.type);
-    lines += lines_of(args, {files, a.name, a.type, a.shape}, all, results(args, all, o, exec));
+    const auto got = results(args, all, o, exec);
+    lines += lines_of(args, {files, a.name, a.type, a.shape}, all, got, exec);
   });
   return lines;
 }
@@ -290,7 +295,7 @@ std::string reduce_shaped(const reduce_arguments& args, const grouping& group,
     if (outputs.wanted())
       outputs.add(contents, files, a.name, std::move(got));
     else
-      lines += lines_of(args, {files, a.name, a.type, group.common_shape(a, o.y)}, all, got);
+      lines += lines_of(args, {files, a.name, a.type, group.common_shape(a, o.y)}, all, got, exec);
   });
   outputs.write(contents);
   return lines;
@@ -438,6 +443,7 @@ void check(const reduce_arguments& args) {
   check_shapes(args);
   check_exact_options(args);
   if (args.device == "cpu") {
+    if (args.explain) usage("--explain: is for --device cuda");
     const auto available = names_of(cpu::available_targets());
     if (args.target &&
         std::find(available.begin(), available.end(), *args.target) == available.end())
@@ -445,10 +451,12 @@ void check(const reduce_arguments& args) {
                         *args.target, fmt::join(available, " ")));
     return;
   }
+  if (args.explain && (args.bound || args.json || args.shapes.out))
+    usage("--explain: not with --bound, --json or --out");
   if (args.target || args.threads) usage("--target and --threads are for --device cpu");
   if (args.method && !info(*parse_method(*args.method)).on_gpu())
     usage(fmt::format("--method {}: not available with --device cuda", *args.method));
-  if (cuda::devices().empty())
+  if (!args.explain && cuda::devices().empty())
     throw error(errc::no_device,
                 "--device cuda: no usable GPU; check the driver and CUDA_VISIBLE_DEVICES, or use "
                 "--device cpu");
@@ -483,7 +491,9 @@ int reduce(reduce_arguments& args) {
   }
   const grouping group(args.shapes);
   result_files outputs(args.shapes, args.ops.size(), args.groups.size(), args.files);
-  const auto gpu = args.on_gpu() ? first_gpu(args.shapes.gpu_memory) : nullptr;
+  const auto gpu = args.explain    ? std::make_unique<explained_device>()
+                   : args.on_gpu() ? first_gpu(args.shapes.gpu_memory)
+                                   : std::unique_ptr<device>();
   int status = 0;  // that of the first that fails
   const auto failed = [&](const std::string& why, int code) {
     bar.leave();
@@ -571,6 +581,9 @@ subcommand add_reduce(CLI::App& app) {
                    "modulo 2^bits (wrap, the default), or is an error")
       ->check(CLI::IsMember({"wrap", "error"}));
   command->add_flag("--json", args->json, "One JSON object per line");
+  command->add_flag("--explain", args->explain,
+                    "With --device cuda: what would be launched (kernels, grids, what they read, "
+                    "workspace) instead of results; needs no GPU, but for --method exact");
   command->footer(
       "Prints one line per array and operation, in the order given: FILE or FILE:TENSOR (of two\n"
       "inputs both), shape, element type, the operation where there are several, value, bits in\n"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bitfold/cuda/plan.hpp>
+#include <bitfold/error.hpp>
 #include <numeric>
 
 #include "../dispatch.hpp"
@@ -33,9 +34,11 @@ void add_empty_results(plan& to, const problem& p) {
 void add_all(plan& to, problem p, const cuda::launch& shape) {
   (void)cuda::make_plan({1, 1}, 0, shape);  // refuses a shape that is not allowed
   if (!p.outputs && p.n == 0) return add_empty_results(to, p);
-  std::vector<std::size_t> which[3];
+  std::vector<std::size_t> which[4];
   for (std::size_t k = 0; k < p.reductions.size(); ++k)
     which[static_cast<int>(detail::ordering_of(p.reductions[k]))].push_back(k);
+  if (const auto& sequential = which[static_cast<int>(ordering::sequential)]; !sequential.empty())
+    throw error(errc::usage, "method: sequential runs on the CPU only");
   const auto of = [&](ordering o) -> const std::vector<std::size_t>& {
     return which[static_cast<int>(o)];
   };

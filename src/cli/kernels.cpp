@@ -1,0 +1,174 @@
+// Kernels for GPUs, which are compiled when they are first asked for: those that are kept in files.
+#include <algorithm>
+#include <charconv>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include <bitfold/cuda.hpp>
+#include <bitfold/view.hpp>
+
+#include "cli/arguments.hpp"
+#include "cli/common.hpp"
+#include "cli/operations.hpp"
+#include "gpu/kernel_files.hpp"
+#include "io/field.hpp"
+
+namespace bitfold::cli {
+namespace {
+
+struct kernels_arguments {
+  std::string op_list, shape, pack, gpu;
+  std::vector<std::string> types{"f32"};
+  std::vector<int> axes;
+  std::optional<std::string> method;
+  op_options options;
+};
+
+gpu::kernel_files files_of(const kernels_arguments& args) {
+  return args.pack.empty() ? gpu::kernel_files::of_user() : gpu::kernel_files(args.pack);
+}
+
+// Of a key's lines the first says for which GPU and by what; the second is the kernel.
+std::string line_of(const gpu::kernel_files::entry& e) {
+  const std::string_view key = e.key;
+  const std::size_t first = key.find('\n'), second = key.find('\n', first + 1);
+  if (first == std::string_view::npos) return "";
+  const std::string_view by = key.substr(0, key.find(", ")),
+                         what = key.substr(first + 1, second - first - 1);
+  return fmt::format("{}  {}  {} bytes\n", io::printable(std::string(by)),
+                     io::printable(std::string(what)), e.bytes);
+}
+
+int list(const kernels_arguments& args) {
+  const auto files = files_of(args);
+  std::string text;
+  for (const auto& e : files.list())
+    if (!e.key.starts_with("compiler\n")) text += line_of(e);
+  write_out(text);
+  return 0;
+}
+
+int clear(const kernels_arguments& args) {
+  const auto files = files_of(args);
+  const std::size_t count = files.clear();
+  write_out(fmt::format("{} files removed from {}\n", count,
+                        io::printable(files.directory().string())));
+  return 0;
+}
+
+// "9.0".
+std::pair<int, int> capability_of(const std::string& text) {
+  int major = 0, minor = 0;
+  const char *const begin = text.data(), *const end = begin + text.size();
+  const auto first = std::from_chars(begin, end, major);
+  if (first.ec == std::errc() && first.ptr != end && *first.ptr == '.') {
+    const auto second = std::from_chars(first.ptr + 1, end, minor);
+    if (second.ec == std::errc() && second.ptr == end && minor >= 0 && minor < 10 && major > 0)
+      return {major, minor};
+  }
+  throw error(errc::usage, fmt::format("--gpu: {} is no compute capability, such as 9.0",
+                                       io::in_quotes(text)));
+}
+
+std::vector<std::int64_t> extents_of(const std::string& text) {
+  std::vector<std::int64_t> extents;
+  for (const std::string& part : split(text)) {
+    std::int64_t n = 0;
+    const auto got = std::from_chars(part.data(), part.data() + part.size(), n);
+    if (got.ec != std::errc() || got.ptr != part.data() + part.size() || n < 1 ||
+        n > std::int64_t{1} << 48)
+      throw error(errc::usage,
+                  fmt::format("--shape: {} is no number of elements", io::in_quotes(part)));
+    extents.push_back(n);
+  }
+  if (extents.size() > max_axes) throw error(errc::usage, "--shape: more than 8 axes");
+  return extents;
+}
+
+std::vector<cuda::request> requests_of(const std::vector<reduction>& all,
+                                       const kernels_arguments& args) {
+  alignas(16) static const std::byte anywhere[16]{};
+  std::vector<cuda::request> requests;
+  if (!args.shape.empty()) {
+    const auto extents = extents_of(args.shape);
+    const view x = row_major(all[0].in(), anywhere, extents);
+    const bool two = info(all[0].op()).inputs == 2;
+    std::vector<int> axes = args.axes;
+    if (axes.empty())
+      for (int k = 0; k < x.rank; ++k) axes.push_back(k);
+    requests.push_back(cuda::request::axes(all, x, two ? &x : nullptr, axes));
+    return requests;
+  }
+  // A length for each way in which whole arrays go.
+  for (const std::size_t n : {std::size_t{1000}, std::size_t{100000}, std::size_t{1} << 24})
+    for (const bool aligned : {true, false})
+      requests.push_back(cuda::request::array(all, n, aligned));
+  return requests;
+}
+
+int make(kernels_arguments& args) {
+  std::vector<op_id> ops;
+  for (const std::string& text : split(args.op_list)) {
+    const auto op = parse_op(text);
+    if (!op)
+      throw error(errc::usage, fmt::format("OP: {} is not one of {}", io::in_quotes(text),
+                                           fmt::join(op_names, ", ")));
+    ops.push_back(*op);
+  }
+  if (args.method) args.options.methods = {*args.method};
+  check_options(ops, args.options);
+  const auto [major, minor] = capability_of(args.gpu);
+  std::size_t count = 0;
+  for (const std::string& type : args.types) {
+    std::vector<reduction> all;
+    for (const op_id op : ops)
+      all.push_back(reductions_of(op, *parse_dtype(type), args.options).at(0));
+    for (const cuda::request& r : requests_of(all, args))
+      count += r.make_ahead(major, minor, args.pack);
+  }
+  write_out(fmt::format("{} kernels for compute capability {} in {}\n", count, args.gpu,
+                        io::printable(files_of(args).directory().string())));
+  return 0;
+}
+
+}  // namespace
+
+subcommand add_kernels(CLI::App& app) {
+  const auto args = std::make_shared<kernels_arguments>();
+  CLI::App* command = app.add_subcommand(
+      "kernels",
+      "List the kernels for GPUs that are kept in files, make some ahead, or remove them");
+  command->require_subcommand(1);
+  CLI::App* lists = command->add_subcommand("list", "The kernels, those used last first");
+  CLI::App* clears = command->add_subcommand("clear", "Remove them");
+  CLI::App* makes = command->add_subcommand(
+      "make",
+      "Compile, without a GPU, what these operations want together: of whole arrays, or of --shape");
+  for (CLI::App* one : {lists, clears, makes})
+    one->add_option("--pack", args->pack,
+                    "A folder of kernels for machines without NVRTC, to which BITFOLD_KERNELS is "
+                    "set there (default: the user's own files)");
+  makes->add_option("OP", args->op_list, "The operations, separated by commas")->required();
+  makes->add_option("--gpu", args->gpu, "Compute capability, such as 9.0")->required();
+  makes->add_option("--dtype", args->types, "Element types")
+      ->delimiter(',')
+      ->check(CLI::IsMember(dtype_names))
+      ->capture_default_str();
+  makes->add_option("--method", args->method, "As with reduce")->check(CLI::IsMember(method_names));
+  add_op_options(*makes, args->options);
+  makes->add_option("--shape", args->shape, "Extents of a row-major array, such as 64,1000");
+  makes->add_option("--axis", args->axes, "Its axes that are reduced (default: all)")
+      ->delimiter(',')
+      ->needs("--shape");
+  command->footer(
+      "A kernel is compiled when it is first asked for, by NVRTC, and kept in BITFOLD_CACHE, or\n"
+      "else XDG_CACHE_HOME/bitfold, or ~/.cache/bitfold: at most 1 GiB, those used last. What is\n"
+      "made ahead is found there by the first call, and in a pack also without NVRTC. See\n"
+      "docs/kernels.md.");
+  return {command, [args, lists, clears] {
+            return lists->parsed() ? list(*args) : clears->parsed() ? clear(*args) : make(*args);
+          }};
+}
+
+}  // namespace bitfold::cli
