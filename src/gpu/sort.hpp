@@ -53,4 +53,23 @@ struct sorted {
 };
 sorted add_sort(plan& to, const sorting& what, const sort_buffers& at, std::size_t workspace);
 
+/// What sorts the elements of a reduction by key, n int64 keys at base::list, for the passes of
+/// segments behind it: their problem has these offsets, and this x or, of two inputs, these places.
+struct sorted_keys {
+  place offsets;
+  place x, places;
+  std::size_t end;  ///< of the workspace that it uses
+};
+sorted_keys add_keys(plan& to, dtype type, bool two, std::size_t n, std::size_t outputs,
+                     std::size_t workspace);
+
+/// count_distinct, for reductions of those numbers that are that: of an array, of outputs on axes,
+/// or of segments. Errors: errc::usage (too many segments).
+void add_distinct(plan& to, const problem& p, std::span<const std::size_t> which);
+
+/// Moves as many results as `places` have elements, one behind the other at `from`, to their
+/// places, counted from result `first`.
+void add_scatter(plan& to, place from, dtype type, const detail::axes& places, std::uint64_t first,
+                 place result);
+
 }  // namespace bitfold::gpu

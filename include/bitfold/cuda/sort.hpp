@@ -30,6 +30,17 @@ struct digit_counts {
   int first_bit, bits;         ///< of keys, that are sorted by
 };
 
+/// Keys of elements for count_distinct, `key_bits` each, and the numbers of their outputs: above a
+/// key, in one word with it, where both fit in 32 or 64 bits, or else apart.
+struct made_keys {
+  void* keys;
+  std::uint32_t* outputs;
+  int key_bits;
+};
+inline constexpr int moving_threads = 256;  ///< of a block, of kernels that look at each element
+inline constexpr int rows_of_runs = 32;     ///< of a warp's keys, that it counts
+inline constexpr index keys_of_block = index{moving_threads} * rows_of_runs;
+
 /// One pass, by one digit.
 struct sort_step {
   const void* keys;
