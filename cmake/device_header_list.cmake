@@ -4,7 +4,7 @@ set(device_headers
   ops.inl order.hpp order.inl strict_math.hpp ops/counts.inl ops/extrema.inl ops/logsumexp.inl
   ops/moments.inl ops/norms.inl ops/products.inl ops/scale.inl ops/sums.inl
   strides.hpp cuda/device.cuh cuda/engine.cuh cuda/folds.cuh cuda/fused.cuh cuda/outputs.cuh
-  cuda/outputs.hpp cuda/places.cuh cuda/tile.hpp)
+  cuda/outputs.hpp cuda/places.cuh cuda/tile.hpp cuda/sort.hpp cuda/sort.cuh cuda/keys.cuh)
 set(standard_headers
   algorithm array bit cfloat cmath compare cstddef cstdint cstdio cstdlib limits optional string_view
   type_traits utility)

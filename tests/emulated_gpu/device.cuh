@@ -63,6 +63,7 @@ V shuffle_among(unsigned mask, V v, int k, int width) {
 }
 inline unsigned ballot(bool condition) { return the_machine->ballot(condition); }
 inline bool all_of_the_warp(bool condition) { return ballot(condition) == all_threads; }
+inline int count_of_bits(unsigned x) { return __builtin_popcount(x); }
 inline int first_bit(unsigned x) { return x ? __builtin_ctz(x) : -1; }
 inline int last_bit(unsigned x) { return x ? 31 - __builtin_clz(x) : -1; }
 
@@ -74,6 +75,20 @@ inline std::uint64_t add_to_counter(std::uint64_t& counter, std::uint64_t n) {
   counter += n;
   return before;
 }
+inline std::uint32_t add_to_counter(std::uint32_t& counter, std::uint32_t n) {
+  const std::uint32_t before = counter;
+  counter += n;
+  return before;
+}
+template <class Word>
+void load_shared_word(const Word* p, Word& word) {
+  word = *p;
+}
+template <class Word>
+void store_shared_word(Word* p, Word word) {
+  *p = word;
+}
+inline void fence_of_all_blocks() {}
 inline std::uint32_t high_product(std::uint32_t a, std::uint32_t b) {
   return static_cast<std::uint32_t>(std::uint64_t{a} * b >> 32);
 }

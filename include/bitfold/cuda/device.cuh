@@ -43,6 +43,7 @@ __device__ inline unsigned ballot(bool condition) { return __ballot_sync(all_thr
 __device__ inline bool all_of_the_warp(bool condition) {
   return __all_sync(all_threads, condition);
 }
+__device__ inline int count_of_bits(unsigned x) { return __popc(x); }
 /// The number of the lowest bit of x, or of the highest: -1 where there is none.
 __device__ inline int first_bit(unsigned x) { return __ffs(static_cast<int>(x)) - 1; }
 __device__ inline int last_bit(unsigned x) { return warp - 1 - __clz(static_cast<int>(x)); }
@@ -54,6 +55,27 @@ __device__ inline void wait_for_the_warp() { __syncwarp(); }
 __device__ inline std::uint64_t add_to_counter(std::uint64_t& counter, std::uint64_t n) {
   return atomicAdd(reinterpret_cast<unsigned long long*>(&counter), n);
 }
+/// Likewise; or that the threads of a block share.
+__device__ inline std::uint32_t add_to_counter(std::uint32_t& counter, std::uint32_t n) {
+  return atomicAdd(&counter, n);
+}
+
+/// A word that other blocks write, or read, meanwhile. It says nothing of other words.
+__device__ inline void load_shared_word(const std::uint32_t* p, std::uint32_t& word) {
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(word) : "l"(p) : "memory");
+}
+__device__ inline void load_shared_word(const std::uint64_t* p, std::uint64_t& word) {
+  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(p) : "memory");
+}
+__device__ inline void store_shared_word(std::uint32_t* p, std::uint32_t word) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(word) : "memory");
+}
+__device__ inline void store_shared_word(std::uint64_t* p, std::uint64_t word) {
+  asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(p), "l"(word) : "memory");
+}
+/// What this thread wrote, or has seen, comes before whatever it writes or reads from now on, for
+/// the threads of all blocks.
+__device__ inline void fence_of_all_blocks() { __threadfence(); }
 
 /// The high 32 bits of a b.
 __device__ inline std::uint32_t high_product(std::uint32_t a, std::uint32_t b) {

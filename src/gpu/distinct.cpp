@@ -1,0 +1,207 @@
+// Plans of what needs a sort.
+#include <algorithm>
+#include <bit>
+#include <bitfold/cuda/sort.hpp>
+#include <bitfold/error.hpp>
+#include <cstddef>
+#include <string>
+
+#include "output_plan.hpp"
+#include "sort.hpp"
+
+namespace bitfold::gpu {
+namespace {
+
+std::string bits_of(std::size_t bytes) { return "std::uint" + std::to_string(8 * bytes) + "_t"; }
+std::string element_of(dtype t) {
+  return "bitfold::type_of<bitfold::dtype::" + std::string(name(t)) + ">";
+}
+
+// A kernel of keys.cuh that takes `each` elements with a thread, by at most so many blocks.
+pass& add_pass(plan& to, std::string_view what, const std::string& types, std::size_t n,
+               std::size_t each, unsigned threads, std::size_t most_blocks) {
+  const std::size_t of_block = threads * each, blocks = n / of_block + (n % of_block != 0);
+  return std::get<pass>(to.steps.emplace_back(
+      pass{instantiation{what, "bitfold/cuda/keys.cuh", "",
+                         "bitfold::cuda::" + std::string(what) + "<" + types + ">"},
+           static_cast<unsigned>(std::clamp<std::size_t>(blocks, 1, most_blocks)), threads}));
+}
+constexpr std::size_t many_blocks = 1 << 14;
+
+// Rooms in a workspace, one behind the other.
+struct rooms {
+  std::size_t end;
+  place take(std::size_t bytes) {
+    const place at = in_workspace(end);
+    end += rounded_up(bytes);
+    return at;
+  }
+};
+
+// ---- count_distinct -----------------------------------------------------------------------------
+
+// Outputs whose keys are sorted together.
+struct set {
+  std::size_t first, outputs;  // on axes; or all segments
+  std::size_t n;               // elements together
+  bool more;                   // elements may be of none of them
+};
+
+class distinct_planner {
+ public:
+  distinct_planner(plan& to, const problem& p, std::span<const std::size_t> which)
+      : to_(to), p_(p), which_(which), type_(p.reductions[which[0]].in()) {}
+
+  void add(const set& of) {
+    key_bits_ = static_cast<int>(8 * size_of(type_));
+    number_bits_ = static_cast<int>(std::bit_width(of.more ? of.outputs : of.outputs - 1));
+    const int bits = key_bits_ + number_bits_;
+    const bool wide = bits > 64;
+    const std::size_t bytes = bits <= 32 ? 4 : 8;
+    keys_ =
+        wide ? "bitfold::cuda::wide_keys" : "bitfold::cuda::joined_keys<" + bits_of(bytes) + ">";
+    rooms room{p_.workspace};
+    sort_buffers at;
+    for (place& k : at.keys) k = room.take(of.n * bytes);
+    if (wide)
+      for (place& v : at.values) v = room.take(of.n * sizeof(std::uint32_t));
+    const sorter sort({bytes, wide ? 4u : 0u, of.n, 0, wide ? key_bits_ : bits}, room.end);
+    std::size_t end = sort.end();
+    sort.add_clearing(to_);
+    add_making(of, sort, at);
+    at = sort.add_passes(to_, at);
+    if (wide) {
+      // By output, and of each by key, as the sort is stable.
+      const sort_buffers by_output{{at.values[0], at.values[1]}, {at.keys[0], at.keys[1]}};
+      const sorted made = add_sort(to_, {4, 8, of.n, 0, number_bits_}, by_output, sort.end());
+      at = {{made.at.values[0], {}}, {made.at.keys[0], {}}};
+      end = made.end;
+    }
+    for (const std::size_t k : which_) add_counting(of, at, p_.result(k));
+    to_.workspace = std::max(to_.workspace, end);
+  }
+
+ private:
+  void add_keys(arguments& with, const sort_buffers& at) const {
+    using m = cuda::made_keys;
+    with.add(m{nullptr, nullptr, key_bits_})
+        .set(offsetof(m, keys), at.keys[0])
+        .set(offsetof(m, outputs), at.values[0]);
+  }
+
+  void add_making(const set& of, const sorter& sort, const sort_buffers& at) {
+    const bool of_array = !p_.outputs, of_segments = p_.outputs && p_.outputs->listed;
+    pass& made = add_pass(to_,
+                          of_array      ? "make_keys_of_array"
+                          : of_segments ? "make_keys_of_segments"
+                                        : "make_keys_of_outputs",
+                          element_of(type_) + ", " + keys_, of.n,
+                          of_array      ? 8
+                          : of_segments ? 1
+                                        : 4,
+                          cuda::counting_threads, sorter::most_counting_blocks);
+    made.bytes_read = of.n * size_of(type_);
+    if (of_array)
+      made.with.add_address(p_.x).add(std::uint64_t{of.n});
+    else
+      add_outputs(made.with, p_, *p_.outputs);
+    if (!of_array && !of_segments)
+      made.with.add(std::uint64_t{of.first})
+          .add(std::uint64_t{of.outputs})
+          .add(!cuda::outputs_are_neighbours(*p_.outputs));
+    add_keys(made.with, at);
+    sort.add_counts(made.with);
+  }
+
+  void add_counting(const set& of, const sort_buffers& at, place result) {
+    pass& made = add_pass(to_, "count_runs", keys_, of.n, cuda::rows_of_runs, cuda::moving_threads,
+                          std::size_t{1} << 31);
+    add_keys(made.with, at);
+    made.with.add(std::uint64_t{of.n})
+        .add(std::uint64_t{of.outputs})
+        .add_address(result.behind(of.first * sizeof(std::int64_t)));
+  }
+
+  plan& to_;
+  const problem& p_;
+  std::span<const std::size_t> which_;
+  dtype type_;
+  int key_bits_ = 0, number_bits_ = 0;
+  std::string keys_;
+};
+
+// Outputs on axes are sorted in sets of about so many elements, which bounds the room they take.
+constexpr std::size_t elements_of_set = std::size_t{1} << 25;
+
+}  // namespace
+
+void add_distinct(plan& to, const problem& p, std::span<const std::size_t> which) {
+  const std::size_t outputs = p.outputs ? p.outputs->outputs : 1;
+  const bool listed = p.outputs && p.outputs->listed;
+  if (listed && outputs >= (std::size_t{1} << 32) - 1)
+    throw error(errc::usage, "segments: 2^32 or more, of which count_distinct is asked for");
+  for (const std::size_t k : which)
+    to.steps.emplace_back(fill{p.result(k), outputs * sizeof(std::int64_t)});
+  const std::size_t n = !p.outputs ? p.n : listed ? p.outputs->total : p.outputs->n;
+  if (n == 0 || outputs == 0) return;
+  distinct_planner planner(to, p, which);
+  if (!p.outputs || listed) return planner.add({0, outputs, n, listed});
+  const std::size_t at_once = std::clamp<std::size_t>(elements_of_set / n, 1, outputs);
+  for (std::size_t first = 0; first < outputs; first += at_once) {
+    const std::size_t some = std::min(at_once, outputs - first);
+    planner.add({first, some, some * n, false});
+  }
+}
+
+// ---- By key -------------------------------------------------------------------------------------
+
+sorted_keys add_keys(plan& to, dtype type, bool two, std::size_t n, std::size_t outputs,
+                     std::size_t workspace) {
+  const std::size_t value = two ? sizeof(std::uint32_t) : size_of(type);
+  const int bits = static_cast<int>(std::bit_width(outputs | 1));
+  rooms room{workspace};
+  const place begins = room.take((outputs + 1) * sizeof(std::int64_t));
+  sort_buffers at;
+  for (place& k : at.keys) k = room.take(n * sizeof(std::uint32_t));
+  at.values[1] = room.take(n * value);
+  if (cuda::digits_of(bits) > 1) at.values[0] = room.take(n * value);
+  const sorter sort({sizeof(std::uint32_t), value, n, 0, bits}, room.end);
+  const std::string key = bits_of(sizeof(std::uint32_t));
+  if (n > 0) {
+    sort.add_clearing(to);
+    pass& made =
+        add_pass(to, "make_keys", key, n, 8, cuda::counting_threads, sorter::most_counting_blocks);
+    made.with.add_address({base::list})
+        .add(std::uint64_t{n})
+        .add(std::uint64_t{outputs})
+        .add_address(at.keys[0]);
+    sort.add_counts(made.with);
+    at = sort.add_passes(to, at, two ? place{} : place{base::x});
+  }
+  const bool searched = outputs / 16 > n;
+  pass& found = add_pass(to, searched ? "search_begins" : "find_begins", key,
+                         searched ? outputs : n, 1, cuda::moving_threads, many_blocks);
+  found.with.add_address(at.keys[0])
+      .add(std::uint64_t{n})
+      .add(std::uint64_t{outputs})
+      .add_address(begins);
+  to.workspace = std::max(to.workspace, sort.end());
+  return {begins, two ? place{} : at.values[0], two ? at.values[0] : place{}, sort.end()};
+}
+
+// ---- Windows ------------------------------------------------------------------------------------
+
+void add_scatter(plan& to, place from, dtype type, const detail::axes& places, std::uint64_t first,
+                 place result) {
+  const std::size_t n = places.size();
+  if (n == 0) return;
+  pass& made =
+      add_pass(to, "scatter", bits_of(size_of(type)), n, 1, cuda::moving_threads, many_blocks);
+  made.with.add_address(from)
+      .add(std::uint64_t{n})
+      .add(places)
+      .add(cuda::divisors_of(places))
+      .add_address(result.behind(first * size_of(type)));
+}
+
+}  // namespace bitfold::gpu

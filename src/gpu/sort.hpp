@@ -1,0 +1,75 @@
+// What needs a sort on a GPU: reductions by key, count_distinct; and the sort itself. Also windows'
+// results, which are moved to their places.
+#pragma once
+
+#include "plan.hpp"
+
+namespace bitfold::gpu {
+
+/// Keys of 4 or 8 bytes, unsigned, with values of 1, 2, 4 or 8, or without; sorted by some bits.
+struct sorting {
+  std::size_t key_bytes, value_bytes;
+  std::size_t n;
+  int first_bit, bits;  ///< at least one
+};
+/// Where keys and values are, and go: there and back, until they are sorted.
+struct sort_buffers {
+  place keys[2], values[2];
+};
+
+/// A stable sort, in the order of its steps: it clears its counters, the digits of the keys are
+/// counted, then there is a pass for each digit.
+class sorter {
+ public:
+  /// Its counters lie in the workspace from there on.
+  sorter(const sorting& what, std::size_t workspace);
+  std::size_t end() const { return end_; }
+
+  void add_clearing(plan& to) const;
+  /// A kernel that counts; or, for kernels that make keys, the parameter cuda::digit_counts by
+  /// which they count, and how many blocks (of cuda::counting_threads) they have at the most.
+  void add_counting(plan& to, place keys) const;
+  void add_counts(arguments& to) const;
+  static constexpr unsigned most_counting_blocks = 512;
+  /// From buffers [0]; those are [0] again where everything is at last. The first pass reads values
+  /// elsewhere where that is said (`nothing`: their numbers, of 4 bytes).
+  sort_buffers add_passes(plan& to, sort_buffers at) const;
+  sort_buffers add_passes(plan& to, sort_buffers at, place first_values) const;
+
+ private:
+  std::size_t words() const { return what_.n < std::size_t{1} << 30 ? 4 : 8; }  // of a count
+  std::size_t tiles() const;
+
+  sorting what_;
+  int passes_;
+  place counts_, begun_, status_[2];
+  std::size_t cleared_, end_;
+};
+
+/// All of it, of keys and values in buffers [0] whose digits nobody has counted.
+struct sorted {
+  sort_buffers at;
+  std::size_t end;  ///< of the workspace that it uses
+};
+sorted add_sort(plan& to, const sorting& what, const sort_buffers& at, std::size_t workspace);
+
+/// What sorts the elements of a reduction by key, n int64 keys at base::list, for the passes of
+/// segments behind it: their problem has these offsets, and this x or, of two inputs, these places.
+struct sorted_keys {
+  place offsets;
+  place x, places;
+  std::size_t end;  ///< of the workspace that it uses
+};
+sorted_keys add_keys(plan& to, dtype type, bool two, std::size_t n, std::size_t outputs,
+                     std::size_t workspace);
+
+/// count_distinct, for reductions of those numbers that are that: of an array, of outputs on axes,
+/// or of segments. Errors: errc::usage (too many segments).
+void add_distinct(plan& to, const problem& p, std::span<const std::size_t> which);
+
+/// Moves as many results as `places` have elements, one behind the other at `from`, to their
+/// places, counted from result `first`.
+void add_scatter(plan& to, place from, dtype type, const detail::axes& places, std::uint64_t first,
+                 place result);
+
+}  // namespace bitfold::gpu

@@ -1,0 +1,417 @@
+// Sorting by kernels on demand, and what needs it: reductions by key and count_distinct; on an
+// emulated GPU or a real one, with the CPU's bits.
+#include <algorithm>
+#include <array>
+#include <bitfold/cpu.hpp>
+#include <chrono>
+#include <numeric>
+#include <set>
+
+#include "catch.hpp"
+#include "data.hpp"
+#include "device_memory.hpp"
+
+#include "gpu/launcher.hpp"
+#include "gpu/output_plan.hpp"
+#include "gpu/sort.hpp"
+
+using namespace bitfold;
+
+namespace {
+
+// ---- The sort -----------------------------------------------------------------------------------
+
+enum class keys_like { random, few, equal, ascending, descending };
+
+std::uint64_t key_like(keys_like what, std::size_t i, std::size_t n, test::random_bits& next) {
+  switch (what) {
+    case keys_like::random: return next();
+    case keys_like::few: return (next() & 1) * 0x8123456789abcdefu;
+    case keys_like::equal: return 0x1122334455667788u;
+    case keys_like::ascending: return i * (~std::uint64_t{0} / (n + 1));
+    case keys_like::descending: break;
+  }
+  return (n - i) * 0x0000000100000001u;
+}
+
+/// Keys and values one behind the other, as words of the sizes asked for.
+struct words {
+  std::size_t bytes;
+  std::vector<std::uint64_t> all;
+  std::vector<std::byte> packed(std::size_t more = 0) const {
+    std::vector<std::byte> out(all.size() * bytes + more, std::byte{0xab});
+    for (std::size_t i = 0; i < all.size(); ++i)
+      std::memcpy(out.data() + i * bytes, &all[i], bytes);
+    return out;
+  }
+};
+
+void check_sort(const gpu::sorting& what, keys_like like) {
+  INFO("keys of " << what.key_bytes << " bytes, values of " << what.value_bytes
+                  << ", n = " << what.n << ", bits " << what.first_bit << " + " << what.bits
+                  << ", kind " << static_cast<int>(like));
+  test::random_bits next{what.n + 31};
+  words keys{what.key_bytes, {}}, values{what.value_bytes, {}};
+  for (std::size_t i = 0; i < what.n; ++i) {
+    keys.all.push_back(key_like(like, i, what.n, next));
+    if (what.key_bytes == 4) keys.all.back() &= 0xffffffffu;
+    values.all.push_back(i);
+  }
+  const std::size_t room = gpu::rounded_up(8 * what.n + 16);
+  gpu::plan plan;
+  const auto buffer = [&](std::size_t k) { return gpu::in_workspace(k * room); };
+  const gpu::sorted made =
+      gpu::add_sort(plan, what, {{buffer(0), buffer(1)}, {buffer(2), buffer(3)}}, 4 * room);
+  const std::size_t bytes = made.end;
+  const test::device_memory workspace(std::vector<std::uint8_t>(bytes + 16, 0xab));
+  auto* const begin = workspace.as<std::byte>();
+  std::ranges::copy(keys.packed(), begin);
+  std::ranges::copy(values.packed(), begin + 2 * room);
+  gpu::run(plan, {nullptr, nullptr, nullptr, begin, nullptr}, nullptr);
+  test::wait_for();
+
+  const std::uint64_t mask =
+      (what.bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << what.bits) - 1) << what.first_bit;
+  std::vector<std::size_t> order(what.n);
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return keys.all[i] & mask; });
+  words sorted_keys{what.key_bytes, {}}, sorted_values{what.value_bytes, {}};
+  for (const std::size_t i : order) {
+    sorted_keys.all.push_back(keys.all[i]);
+    sorted_values.all.push_back(values.all[i]);
+  }
+  const auto same = [&](const words& right, gpu::place at) {
+    const auto wanted = right.packed(8);  // nothing is written behind them
+    return std::memcmp(wanted.data(), begin + at.bytes, wanted.size()) == 0;
+  };
+  CHECK(same(sorted_keys, made.at.keys[0]));
+  if (what.value_bytes > 0) CHECK(same(sorted_values, made.at.values[0]));
+  CHECK(std::all_of(begin + bytes, begin + bytes + 16,
+                    [](std::byte b) { return b == std::byte{0xab}; }));
+}
+
+}  // namespace
+
+TEST_CASE("a sort is stable, of any keys and lengths") {
+  using enum keys_like;
+  for (const std::size_t n : {0, 1, 2, 33, 1000}) check_sort({4, 4, n, 0, 32}, random);
+  check_sort({4, 4, 7680, 0, 9}, random);
+  check_sort({4, 4, 3 * 7680 + 1, 0, 32}, random);
+  check_sort({4, 0, 2 * 7680 + 77, 0, 17}, random);
+  check_sort({8, 0, 2 * 4224 - 1, 5, 57}, descending);
+  check_sort({8, 4, 4224 + 1, 0, 64}, ascending);
+  check_sort({4, 8, 9000, 3, 11}, few);
+  check_sort({4, 1, 9000, 0, 8}, equal);
+  check_sort({4, 2, 9000, 24, 8}, random);
+}
+
+// ---- Reductions ---------------------------------------------------------------------------------
+
+namespace {
+
+/// Room for results, with something behind it that nobody writes.
+struct result_room {
+  std::size_t outputs, each;
+  test::device_memory memory;
+  std::vector<void*> out;
+  result_room(std::size_t reductions, std::size_t of)
+      : outputs(of),
+        each((8 * of + 8 + 15) / 16 * 16),
+        memory(std::vector<std::uint8_t>(reductions * each, 0xab)) {
+    for (std::size_t k = 0; k < reductions; ++k) out.push_back(memory.as<std::byte>() + k * each);
+  }
+  /// Those of reduction k, in hexadecimal.
+  std::vector<std::string> of(std::size_t k, dtype t) const {
+    const auto* const begin = static_cast<const std::uint8_t*>(out[k]);
+    std::vector<std::string> got;
+    for (std::size_t o = 0; o < outputs; ++o)
+      got.push_back(to_hex(load_scalar(t, begin + o * size_of(t))));
+    CHECK(std::all_of(begin + outputs * size_of(t), begin + each,
+                      [](std::uint8_t b) { return b == 0xab; }));
+    return got;
+  }
+};
+
+void run(const gpu::plan& plan, gpu::addresses at, const result_room& results) {
+  const test::device_memory workspace(std::vector<std::uint8_t>(plan.workspace + 16, 0xcd));
+  at.workspace = workspace.p;
+  at.results = results.out.data();
+  gpu::run(plan, at, nullptr);
+  test::wait_for();
+  const auto* const end = workspace.as<std::uint8_t>() + plan.workspace;
+  CHECK(std::all_of(end, end + 16, [](std::uint8_t b) { return b == 0xcd; }));
+}
+
+// Where plans that nobody runs have their elements.
+alignas(16) constexpr std::byte somewhere{};
+
+reduction distinct_of(dtype t) { return make_reduction(op_id::count_distinct, {}, t); }
+
+/// Elements of which many are equal, and some are nan, inf, -0 or 0.
+std::vector<std::byte> some_equal(dtype t, std::size_t n, std::uint64_t seed) {
+  const std::size_t size = size_of(t);
+  std::vector<std::byte> from = test::make_data(t, test::kind::special, 4000, seed), all(n * size);
+  test::random_bits next{seed};
+  for (std::size_t i = 0; i < n; ++i)
+    std::memcpy(all.data() + i * size, from.data() + next() % 4000 * size, size);
+  return all;
+}
+
+// ---- By key ----
+
+gpu::plan plan_by_key(std::span<const reduction> all, std::size_t n, std::size_t outputs) {
+  const dtype t = all[0].in();
+  const bool two = info(all[0].op()).inputs == 2;
+  gpu::plan plan;
+  const gpu::sorted_keys keys = gpu::add_keys(plan, t, two, n, outputs, 256);
+  cuda::output_elements from = cuda::elements_of_lists(t, two, n, outputs);
+  from.placed = two;
+  gpu::problem asked{all, n, true, &from};
+  asked.offsets = keys.offsets;
+  if (two)
+    asked.places = keys.places;
+  else
+    asked.x = keys.x;
+  asked.workspace = keys.end;
+  std::vector<std::size_t> folds, counts;
+  for (std::size_t k = 0; k < all.size(); ++k)
+    (all[k].op() == op_id::count_distinct ? counts : folds).push_back(k);
+  if (!folds.empty()) gpu::add_folds(plan, asked, folds, {});
+  if (!counts.empty()) gpu::add_distinct(plan, asked, counts);
+  return plan;
+}
+
+void check_by_key(const std::vector<reduction>& all, std::size_t n, std::size_t outputs) {
+  const dtype t = all[0].in();
+  const bool two = info(all[0].op()).inputs == 2;
+  INFO(test::describe(all[0], n) << ", " << outputs << " outputs");
+  test::random_bits next{n + outputs};
+  std::vector<std::int64_t> keys;
+  for (std::size_t i = 0; i < n; ++i)  // not all of them have elements
+    keys.push_back(static_cast<std::int64_t>(next() % (outputs + 1) * (next() % 5 > 0)) %
+                   static_cast<std::int64_t>(outputs));
+  const test::device_memory x(some_equal(t, n, 7)), y(some_equal(t, n, 8)), list(keys);
+  const result_room results(all.size(), outputs), right(all.size(), outputs);
+  run(plan_by_key(all, n, outputs), {x.p, two ? y.p : nullptr, list.p}, results);
+  cpu::reduce_by_key(all, x.p, two ? y.p : nullptr, keys, outputs, right.out);
+  for (std::size_t k = 0; k < all.size(); ++k)
+    CHECK(results.of(k, all[k].out()) == right.of(k, all[k].out()));
+}
+
+// ---- count_distinct ----
+
+gpu::plan plan_distinct(std::span<const reduction> all, std::size_t n,
+                        const cuda::output_elements* from) {
+  gpu::problem asked{all, n, false, from};
+  asked.workspace = 512;
+  std::vector<std::size_t> which(all.size());
+  std::iota(which.begin(), which.end(), 0);
+  gpu::plan plan;
+  gpu::add_distinct(plan, asked, which);
+  return plan;
+}
+
+void check_distinct(dtype t, std::size_t n, std::size_t from) {
+  INFO(name(t) << ", n = " << n);
+  const reduction all[] = {distinct_of(t), distinct_of(t)};
+  const test::device_memory there(some_equal(t, n + from, n));
+  const std::byte* const x = there.as<std::byte>() + from * size_of(t);
+  const result_room results(2, 1);
+  run(plan_distinct(all, n, nullptr), {x}, results);
+  const std::string right = to_hex(cpu::reduce(all[0], x, n));
+  CHECK(results.of(0, dtype::i64) == std::vector{right});
+  CHECK(results.of(1, dtype::i64) == std::vector{right});
+}
+
+void check_distinct_of_axes(dtype t, const std::vector<std::int64_t>& extents,
+                            const std::vector<std::int64_t>& strides, const std::vector<int>& axes,
+                            std::size_t first) {
+  INFO(name(t) << ", " << extents[0] << " x " << extents[1] << " ..., strides " << strides[0]);
+  std::size_t n = 100 + first;
+  for (std::size_t k = 0; k < extents.size(); ++k)
+    n += static_cast<std::size_t>(std::max<std::int64_t>(extents[k] - 1, 0) * strides[k]);
+  const test::device_memory there(some_equal(t, n, n));
+  view v{t, there.as<std::byte>() + first * size_of(t), static_cast<int>(extents.size())};
+  std::copy(extents.begin(), extents.end(), v.extent.begin());
+  std::copy(strides.begin(), strides.end(), v.stride.begin());
+  const detail::layout l = detail::layout_of(v, nullptr, axes);
+  const cuda::output_elements from = cuda::elements_of(l);
+  const reduction r = distinct_of(t);
+  const result_room results(1, l.outputs), right(1, l.outputs);
+  run(plan_distinct({&r, 1}, l.n, &from), {l.x}, results);
+  cpu::reduce({&r, 1}, v, nullptr, axes, right.out);
+  CHECK(results.of(0, dtype::i64) == right.of(0, dtype::i64));
+}
+
+void check_distinct_of_segments(dtype t, const std::vector<std::int64_t>& lengths,
+                                std::int64_t before, std::int64_t behind) {
+  std::vector<std::int64_t> offsets{before};
+  for (const std::int64_t n : lengths) offsets.push_back(offsets.back() + n);
+  const auto n = static_cast<std::size_t>(offsets.back() + behind);
+  INFO(name(t) << ", " << lengths.size() << " segments of " << n << " elements");
+  const test::device_memory x(some_equal(t, n, 9)), list(offsets);
+  const cuda::output_elements from = cuda::elements_of_lists(t, false, n, lengths.size());
+  const reduction r = distinct_of(t);
+  const result_room results(1, lengths.size()), right(1, lengths.size());
+  run(plan_distinct({&r, 1}, n, &from), {x.p, nullptr, list.p}, results);
+  for (std::size_t s = 0; s < lengths.size(); ++s) {
+    const scalar wanted =
+        cpu::reduce(r, x.as<std::byte>() + static_cast<std::size_t>(offsets[s]) * size_of(t),
+                    static_cast<std::size_t>(lengths[s]));
+    store_scalar(wanted, static_cast<std::byte*>(right.out[0]) + 8 * s);
+  }
+  CHECK(results.of(0, dtype::i64) == right.of(0, dtype::i64));
+}
+
+std::vector<std::int64_t> some_lengths(int count) {
+  test::random_bits next{5};
+  std::vector<std::int64_t> lengths;
+  for (int k = 0; k < count; ++k)
+    lengths.push_back(next() % 4 == 0 ? 0 : static_cast<std::int64_t>(next() % 40));
+  return lengths;
+}
+
+}  // namespace
+
+TEST_CASE("by key, on demand, has the CPU's bits") {
+  const reduction sum = make_reduction(op_id::sum, method_id::tree, dtype::f32);
+  check_by_key({sum, distinct_of(dtype::f32)}, 5000, 300);
+  check_by_key({sum}, 9000, 3);
+  check_by_key({make_reduction(op_id::sum, method_id::tree, dtype::f64)}, 100, 70000);
+  check_by_key({sum}, 0, 7);
+  check_by_key({make_reduction(op_id::dot, method_id::tree, dtype::f16)}, 5000, 300);
+}
+
+TEST_CASE("by key, on demand, has the CPU's bits: all types", "[.all]") {
+  for (const dtype t : all_dtypes)
+    for (const std::size_t n : {100, 20000})
+      for (const std::size_t outputs : {1, 255, 256, 2000}) {
+        check_by_key({make_reduction(op_id::sum, method_id::tree, t), distinct_of(t)}, n, outputs);
+        check_by_key({make_reduction(op_id::dot, method_id::tree, t)}, n, outputs);
+      }
+}
+
+TEST_CASE("count_distinct on demand has the CPU's counts") {
+  check_distinct(dtype::f32, 9001, 1);
+  check_distinct(dtype::f16, 3000, 1);
+  check_distinct(dtype::i64, 1, 0);
+  check_distinct_of_axes(dtype::f32, {30, 50}, {60, 1}, {1}, 1);
+  check_distinct_of_axes(dtype::f32, {70, 40}, {40, 1}, {0}, 0);
+  check_distinct_of_axes(dtype::f64, {3, 1000}, {1000, 1}, {1}, 0);
+  check_distinct_of_axes(dtype::u8, {3, 4, 5}, {20, 5, 1}, {0, 2}, 0);
+  check_distinct_of_axes(dtype::i32, {3, 0}, {1, 1}, {1}, 0);
+  check_distinct_of_segments(dtype::f32, {5, 0, 0, 33, 900, 3000, 1, 0}, 3, 40);
+  check_distinct_of_segments(dtype::f64, {5, 0, 33, 2000, 1}, 0, 1);
+  check_distinct_of_segments(dtype::f16, some_lengths(100), 2, 0);
+  check_distinct_of_segments(dtype::f16, {0, 0}, 0, 0);
+}
+
+TEST_CASE("count_distinct on demand has the CPU's counts: all types", "[.all]") {
+  for (const dtype t : all_dtypes) {
+    for (const std::size_t n : {1, 31, 1000, 20000}) check_distinct(t, n, 1);
+    for (const std::int64_t n : {1, 33, 2000}) {
+      check_distinct_of_axes(t, {11, n}, {n + 3, 1}, {1}, 1);
+      check_distinct_of_axes(t, {n, 37}, {37, 1}, {0}, 0);
+      check_distinct_of_axes(t, {5, 3, n}, {3 * n, n, 1}, {0, 2}, 1);
+      check_distinct_of_axes(t, {1, n}, {n, 2}, {1}, 0);
+    }
+    check_distinct_of_segments(t, {5, 0, 0, 33, 900, 3000, 1, 0}, 3, 40);
+    check_distinct_of_segments(t, some_lengths(2000), 0, 0);
+    check_distinct_of_segments(t, {7}, 0, 0);
+  }
+}
+
+TEST_CASE("count_distinct of too many segments is refused; many outputs are sorted set by set") {
+  const reduction r = distinct_of(dtype::f32);
+  cuda::output_elements from =
+      cuda::elements_of_lists(dtype::f32, false, 1000, (std::size_t{1} << 32) - 1);
+  CHECK_THROWS_AS(plan_distinct({&r, 1}, 1000, &from), error);
+  const view v = row_major(dtype::f32, &somewhere, {1 << 12, 1 << 20});
+  from = cuda::elements_of(detail::layout_of(v, nullptr, std::array{1}));
+  const gpu::plan plan = plan_distinct({&r, 1}, 1 << 20, &from);
+  CHECK(plan.workspace < std::size_t{600} << 20);
+  CHECK(plan.steps.size() == 1 + (1 << 7) * (1 + 1 + 5 + 1));
+}
+
+TEST_CASE("windows' results are moved to their places") {
+  const auto check = []<class T>(T) {
+    std::vector<T> from(12), to(40);
+    std::iota(from.begin(), from.end(), T{1});
+    detail::axes places;
+    places.rank = 2;
+    places.dims[0] = {3, 8, 0};
+    places.dims[1] = {4, 2, 0};
+    std::vector<T> right = to;
+    for (std::size_t i = 0; i < 12; ++i) right[5 + i / 4 * 8 + i % 4 * 2] = from[i];
+    const test::device_memory x(from), out(to);
+    gpu::plan plan;
+    gpu::add_scatter(plan, {gpu::base::x}, dtype_of<T>, places, 5, {gpu::base::result, 1});
+    void* const results[] = {nullptr, out.p};
+    gpu::run(plan, {x.p, nullptr, nullptr, nullptr, results}, nullptr);
+    test::wait_for();
+    CHECK(std::memcmp(out.p, right.data(), right.size() * sizeof(T)) == 0);
+  };
+  check(std::uint8_t{});
+  check(std::int16_t{});
+  check(float{});
+  check(double{});
+}
+
+// ---- The real compiler, which needs no GPU ------------------------------------------------------
+
+namespace {
+
+/// Compiles a plan's kernels that are not in `done` for an architecture: how many, and the longest
+/// time.
+struct compilations {
+  std::set<std::string> done;
+  double slowest = 0;
+  std::string which;
+  void add(const gpu::plan& p, int architecture) {
+    for (const gpu::step& s : p.steps) {
+      const auto* const one = std::get_if<gpu::pass>(&s);
+      if (!one) continue;
+      const gpu::kernel_source source = gpu::source_of(one->what);
+      if (!done.insert(source.expression + std::to_string(architecture)).second) continue;
+      INFO(source.expression << " for sm_" << architecture);
+      const auto begin = std::chrono::steady_clock::now();
+      CHECK(gpu::compile(source, architecture / 10, architecture % 10).image.size() > 1000);
+      const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
+      if (time.count() > slowest) slowest = time.count(), which = source.expression;
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("NVRTC compiles the sort and what needs it", "[.][nvrtc]") {
+  compilations all;
+  for (const int architecture : {90, 80, 86, 89, 100, 120})
+    for (const std::size_t key : {4, 8})
+      for (const std::size_t value : {0, 1, 2, 4, 8})
+        for (const std::size_t n : {std::size_t{1000}, std::size_t{1} << 31}) {
+          if (architecture != 90 && (value != 4 || n > 1000)) continue;
+          gpu::plan plan;
+          gpu::add_sort(plan, {key, value, n, 0, 8}, {}, 0);
+          all.add(plan, architecture);
+        }
+  for (const int architecture : {90, 80, 86, 89, 100, 120})
+    for (const dtype t : all_dtypes) {
+      const reduction r = distinct_of(t);
+      all.add(plan_distinct({&r, 1}, 1000, nullptr), architecture);
+      for (const std::size_t outputs : {100, 1 << 30}) {
+        cuda::output_elements from = cuda::elements_of_lists(t, false, 1000, outputs);
+        all.add(plan_distinct({&r, 1}, 1000, &from), architecture);
+        from = cuda::elements_of(detail::layout_of(
+            row_major(t, &somewhere, {static_cast<std::int64_t>(outputs) >> 8, 300}), nullptr,
+            std::array{1}));
+        all.add(plan_distinct({&r, 1}, 1000, &from), architecture);
+        gpu::plan plan;
+        gpu::add_keys(plan, t, false, 1000, outputs, 0);
+        gpu::add_scatter(plan, {}, t, from.kept, 0, {});
+        all.add(plan, architecture);
+      }
+    }
+  std::printf("%zu kernels, %.2f s the slowest: %s\n", all.done.size(), all.slowest,
+              all.which.c_str());
+}
