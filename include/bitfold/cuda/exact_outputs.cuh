@@ -145,7 +145,7 @@ struct counted_level {
   __device__ void clear() { taken[0][0] = 0, flags = 0; }
   template <int U, bool>
   __device__ bool attempt(const pack<T> (&x)[U], const pack<T> (&)[1]) {
-    taken[0][0] += U * pack<T>::size - counting_terms<T>::nans_of(x);
+    taken[0][0] += U * pack<T>::size - counting_terms<T, output_threads>::nans_of(x);
     flags = exact::something_else;
     return true;
   }
@@ -424,6 +424,7 @@ __device__ void take_by_cells(const output_elements& data, index output, const r
     room.clear();
     add_output<What, typename Terms::element>(finder::of(data, output), 0, n, room.cells);
     sum_cells_of<Terms>(k, room.cells, room.sums[k]);
+    wait_for_the_warp();  // until all have read the cells, which are the next term's
   });
   write_output_of_cells<Terms>(room, output, n, how);
 }
