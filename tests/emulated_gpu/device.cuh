@@ -25,6 +25,8 @@ inline emulated::machine* the_machine;  // set by the driver that loads this
 }
 
 inline int min(int a, int b) { return b < a ? b : a; }
+inline int max(int a, int b) { return a < b ? b : a; }
+inline unsigned max(unsigned a, unsigned b) { return a < b ? b : a; }
 
 namespace bitfold::cuda {
 
@@ -61,14 +63,50 @@ template <class V>
 V shuffle_among(unsigned mask, V v, int k, int width) {
   return exchange(mask, v, own_lane() / width * width + k % width);
 }
+template <class V>
+V shuffle_across(V v, int bit) {
+  return shuffle(v, own_lane() ^ bit);
+}
 inline unsigned ballot(bool condition) { return the_machine->ballot(condition); }
 inline bool all_of_the_warp(bool condition) { return ballot(condition) == all_threads; }
 inline int count_of_bits(unsigned x) { return __builtin_popcount(x); }
+inline bool any_of_the_warp(bool condition) { return ballot(condition) != 0; }
+template <class V, class Join>
+V of_the_warp(V v, Join join) {
+  for (int bit = warp / 2; bit > 0; bit /= 2) v = join(v, shuffle_across(v, bit));
+  return v;
+}
+inline int sum_of_the_warp(int v) {
+  return of_the_warp(v, [](int a, int b) {
+    return static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b));
+  });
+}
+inline unsigned sum_of_the_warp(unsigned v) {
+  return of_the_warp(v, [](unsigned a, unsigned b) { return a + b; });
+}
+inline int largest_of_the_warp(int v) {
+  return of_the_warp(v, [](int a, int b) { return max(a, b); });
+}
+inline unsigned largest_of_the_warp(unsigned v) {
+  return of_the_warp(v, [](unsigned a, unsigned b) { return max(a, b); });
+}
+inline unsigned bits_of_the_warp(unsigned v) {
+  return of_the_warp(v, [](unsigned a, unsigned b) { return a | b; });
+}
 inline int first_bit(unsigned x) { return x ? __builtin_ctz(x) : -1; }
 inline int last_bit(unsigned x) { return x ? 31 - __builtin_clz(x) : -1; }
 
 inline void wait_for_the_block() { the_machine->wait_for_the_block(); }
 inline void wait_for_the_warp() { (void)ballot(true); }
+inline bool any_of_the_block(bool condition) {
+  static bool any;
+  wait_for_the_block();
+  any = false;
+  wait_for_the_block();
+  if (condition) any = true;
+  wait_for_the_block();
+  return any;
+}
 
 inline std::uint64_t add_to_counter(std::uint64_t& counter, std::uint64_t n) {
   const std::uint64_t before = counter;
@@ -89,12 +127,41 @@ void store_shared_word(Word* p, Word word) {
   *p = word;
 }
 inline void fence_of_all_blocks() {}
+template <class V>
+V add_to(V& v, V n) {
+  const V before = v;
+  v += n;
+  return before;
+}
+inline std::uint64_t exchange_with(std::uint64_t& v, std::uint64_t n) {
+  const std::uint64_t before = v;
+  v = n;
+  return before;
+}
+template <class V>
+void set_bits_of(V& v, V bits) {
+  v |= bits;
+}
 inline std::uint32_t high_product(std::uint32_t a, std::uint32_t b) {
   return static_cast<std::uint32_t>(std::uint64_t{a} * b >> 32);
 }
 inline std::uint32_t shift_right_across(std::uint32_t low, std::uint32_t high, int by) {
   return static_cast<std::uint32_t>((std::uint64_t{high} << 32 | low) >> by);
 }
+inline std::uint32_t shift_left_across(std::uint32_t low, std::uint32_t high, int by) {
+  return static_cast<std::uint32_t>((std::uint64_t{high} << 32 | low) << by >> 32);
+}
+inline std::int32_t upper_half(double x) {
+  return static_cast<std::int32_t>(__builtin_bit_cast(std::uint64_t, x) >> 32);
+}
+inline std::int32_t lower_half(double x) {
+  return static_cast<std::int32_t>(__builtin_bit_cast(std::uint64_t, x));
+}
+inline double double_of(std::int32_t upper, std::int32_t lower) {
+  return __builtin_bit_cast(double, std::uint64_t{static_cast<std::uint32_t>(upper)} << 32 |
+                                        static_cast<std::uint32_t>(lower));
+}
+inline double magnitude_of(double x) { return __builtin_fabs(x); }
 
 /// A GPU refuses an address that is no multiple of what it loads.
 template <class Words>

@@ -14,8 +14,8 @@ namespace bitfold::cuda {
 constexpr int warp = 32;
 constexpr unsigned all_threads = 0xffffffffu;
 
-/// The block's memory, as much as its launch asks for.
-extern __shared__ __align__(16) std::byte shared_bytes[];
+/// The block's memory, as much as its launch asks for; from where a row of banks begins.
+extern __shared__ __align__(128) std::byte shared_bytes[];
 
 /// Of the thread `distance` to the right in the warp, its v.
 template <class V>
@@ -38,18 +38,38 @@ template <class V>
 __device__ V shuffle_among(unsigned mask, V v, int k, int width) {
   return __shfl_sync(mask, v, k, width);
 }
+/// Of the thread whose number in the warp differs in that bit, its v.
+template <class V>
+__device__ V shuffle_across(V v, int bit) {
+  return __shfl_xor_sync(all_threads, v, bit);
+}
 /// A bit for each thread of the warp.
 __device__ inline unsigned ballot(bool condition) { return __ballot_sync(all_threads, condition); }
 __device__ inline bool all_of_the_warp(bool condition) {
   return __all_sync(all_threads, condition);
 }
 __device__ inline int count_of_bits(unsigned x) { return __popc(x); }
+__device__ inline bool any_of_the_warp(bool condition) {
+  return __any_sync(all_threads, condition);
+}
+/// Of all threads of the warp.
+__device__ inline int sum_of_the_warp(int v) { return __reduce_add_sync(all_threads, v); }
+__device__ inline unsigned sum_of_the_warp(unsigned v) { return __reduce_add_sync(all_threads, v); }
+__device__ inline int largest_of_the_warp(int v) { return __reduce_max_sync(all_threads, v); }
+__device__ inline unsigned largest_of_the_warp(unsigned v) {
+  return __reduce_max_sync(all_threads, v);
+}
+__device__ inline unsigned bits_of_the_warp(unsigned v) {
+  return __reduce_or_sync(all_threads, v);
+}
 /// The number of the lowest bit of x, or of the highest: -1 where there is none.
 __device__ inline int first_bit(unsigned x) { return __ffs(static_cast<int>(x)) - 1; }
 __device__ inline int last_bit(unsigned x) { return warp - 1 - __clz(static_cast<int>(x)); }
 
 __device__ inline void wait_for_the_block() { __syncthreads(); }
 __device__ inline void wait_for_the_warp() { __syncwarp(); }
+/// Waits for the block, too.
+__device__ inline bool any_of_the_block(bool condition) { return __syncthreads_or(condition); }
 
 /// Adds to a counter that several blocks share, and gives what it was.
 __device__ inline std::uint64_t add_to_counter(std::uint64_t& counter, std::uint64_t n) {
@@ -77,6 +97,22 @@ __device__ inline void store_shared_word(std::uint64_t* p, std::uint64_t word) {
 /// the threads of all blocks.
 __device__ inline void fence_of_all_blocks() { __threadfence(); }
 
+/// The same of any integers that others add to meanwhile, and of bits that they set; each gives
+/// what it was.
+__device__ inline std::uint32_t add_to(std::uint32_t& v, std::uint32_t n) {
+  return atomicAdd(&v, n);
+}
+__device__ inline std::uint64_t add_to(std::uint64_t& v, std::uint64_t n) {
+  return atomicAdd(reinterpret_cast<unsigned long long*>(&v), n);
+}
+__device__ inline std::uint64_t exchange_with(std::uint64_t& v, std::uint64_t n) {
+  return atomicExch(reinterpret_cast<unsigned long long*>(&v), n);
+}
+__device__ inline void set_bits_of(std::uint32_t& v, std::uint32_t bits) { atomicOr(&v, bits); }
+__device__ inline void set_bits_of(std::uint64_t& v, std::uint64_t bits) {
+  atomicOr(reinterpret_cast<unsigned long long*>(&v), bits);
+}
+
 /// The high 32 bits of a b.
 __device__ inline std::uint32_t high_product(std::uint32_t a, std::uint32_t b) {
   return __umulhi(a, b);
@@ -85,6 +121,17 @@ __device__ inline std::uint32_t high_product(std::uint32_t a, std::uint32_t b) {
 __device__ inline std::uint32_t shift_right_across(std::uint32_t low, std::uint32_t high, int by) {
   return __funnelshift_r(low, high, by);
 }
+/// The upper 32 bits of those, moved to the left by `by` < 32.
+__device__ inline std::uint32_t shift_left_across(std::uint32_t low, std::uint32_t high, int by) {
+  return __funnelshift_l(low, high, by);
+}
+/// The halves of a double's bits.
+__device__ inline std::int32_t upper_half(double x) { return __double2hiint(x); }
+__device__ inline std::int32_t lower_half(double x) { return __double2loint(x); }
+__device__ inline double double_of(std::int32_t upper, std::int32_t lower) {
+  return __hiloint2double(upper, lower);
+}
+__device__ inline double magnitude_of(double x) { return fabs(x); }
 
 /// Past the coherence of the first-level cache: nobody writes them meanwhile. Volatile, so that the
 /// loads of a tile stay together, ahead of the fold of the tile before.

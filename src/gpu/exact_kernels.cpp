@@ -1,0 +1,269 @@
+#include "exact_kernels.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "../binned.hpp"
+
+namespace bitfold::gpu {
+namespace {
+
+using cuda::adder;
+using term_set = unsigned;
+
+constexpr term_set only(term what) { return 1u << static_cast<int>(what); }
+constexpr term_set element = only(term::element), number = only(term::number),
+                   presence = only(term::presence), magnitude = only(term::magnitude),
+                   difference = only(term::difference), square = only(term::square),
+                   product = only(term::product),
+                   squared_difference = only(term::squared_difference),
+                   of_two_inputs = difference | product | squared_difference,
+                   of_one_input = element | number | presence | magnitude | square;
+
+// What adds up which terms, and how: what was fastest on an H100. The registers are those that
+// ptxas gave it (tests/gpu_exact_test.cpp looks); blocks that a processor has no room for would
+// wait for all others.
+struct line {
+  dtype type;
+  term_set terms;
+  int packs, threads, registers, of_pieces;
+};
+constexpr line lines[] = {
+    {dtype::f16, element, 4, 512, 64, 74},
+    {dtype::f16, number, 4, 512, 56, 74},
+    {dtype::f16, presence, 4, 512, 56, 64},
+    {dtype::f16, magnitude, 4, 512, 56, 74},
+    {dtype::f16, difference, 2, 512, 64, 0},
+    {dtype::f16, square, 2, 256, 48, 55},
+    {dtype::f16, product, 2, 256, 69, 0},
+    {dtype::f16, squared_difference, 1, 256, 48, 0},
+    {dtype::f16, element | square, 2, 256, 80, 111},
+    {dtype::bf16, element, 4, 512, 50, 48},
+    {dtype::bf16, number, 4, 256, 48, 48},
+    {dtype::bf16, presence, 4, 512, 56, 64},
+    {dtype::bf16, magnitude, 4, 256, 48, 48},
+    {dtype::bf16, difference, 1, 256, 80, 0},
+    {dtype::bf16, square, 4, 256, 63, 64},
+    {dtype::bf16, product, 2, 256, 64, 0},
+    {dtype::bf16, squared_difference, 1, 256, 80, 0},
+    {dtype::bf16, element | square, 4, 256, 74, 64},
+    {dtype::f32, element, 4, 256, 64, 64},
+    {dtype::f32, number, 4, 256, 64, 64},
+    {dtype::f32, presence, 4, 512, 60, 60},
+    {dtype::f32, magnitude, 4, 256, 64, 64},
+    {dtype::f32, difference, 2, 256, 98, 0},
+    {dtype::f32, square, 4, 256, 78, 96},
+    {dtype::f32, product, 4, 256, 102, 0},
+    {dtype::f32, squared_difference, 2, 256, 97, 0},
+    {dtype::f32, element | square, 4, 128, 92, 96},
+    // 224 threads' columns of halves leave the first-level cache 60 KiB, where the loads on their
+    // way have their lines; 256 leave 28.
+    {dtype::f64, element, 12, 224, 118, 116},
+    {dtype::f64, number, 12, 224, 116, 116},
+    {dtype::f64, presence, 4, 512, 58, 58},
+    {dtype::f64, magnitude, 12, 224, 122, 124},
+    {dtype::f64, difference, 4, 320, 162, 0},
+    {dtype::f64, square, 8, 160, 128, 128},
+    {dtype::f64, product, 4, 160, 128, 0},
+    {dtype::f64, squared_difference, 2, 160, 126, 0},
+    {dtype::f64, element | square, 8, 96, 222, 228},
+};
+// Of any other terms together.
+constexpr line lines_of_some[] = {
+    {dtype::f16, of_one_input, 2, 128, 80, 95},    {dtype::f16, of_two_inputs, 1, 128, 80, 0},
+    {dtype::bf16, of_one_input, 4, 128, 72, 94},   {dtype::bf16, of_two_inputs, 1, 128, 128, 0},
+    {dtype::f32, of_one_input, 4, 128, 96, 120},   {dtype::f32, of_two_inputs, 1, 128, 122, 0},
+    {dtype::f64, of_one_input, 8, 32, 166, 224},   {dtype::f64, of_two_inputs, 2, 32, 166, 0},
+};
+// Other than those with a line of their own, these have to have room for the columns of so many
+// threads, since fewer wait for memory longer than passes of their own would take.
+constexpr std::size_t enough_threads = 128;
+
+adder adder_of(dtype type, term what, term_set among) {
+  using enum term;
+  if (what == presence) return adder::counts;
+  const bool is_simple = what == element || what == number || what == magnitude;
+  switch (type) {
+    case dtype::f16:
+      return is_simple || what == difference ? adder::registers : adder::levels;
+    case dtype::bf16:
+      return is_simple                           ? adder::floats
+             : what == square || what == product ? adder::bins
+                                                 : adder::levels;
+    case dtype::f32: return is_simple || what == product ? adder::bins : adder::levels;
+    default:
+      return is_simple && among != (only(element) | only(square)) ? adder::bins : adder::levels;
+  }
+}
+
+std::string name_of(term what) {
+  constexpr const char* names[] = {"element",    "number", "presence", "magnitude",
+                                   "difference", "square", "product",  "squared_difference"};
+  return std::string("exact::term::") + names[static_cast<int>(what)];
+}
+
+// Calls f with a constant for the term, and the type.
+template <class F>
+auto with(dtype type, term what, F f) {
+  return visit(type, [&]<class T>(std::type_identity<T> t) {
+    return exact::visit(what, [&](auto w) { return f(w, t); });
+  });
+}
+
+std::size_t bytes_of_column(adder by, dtype type, term what) {
+  return with(type, what, [&]<term What, class T>(std::integral_constant<term, What>,
+                                                  std::type_identity<T>) -> std::size_t {
+    if constexpr (!std::is_integral_v<T>) {
+      if (by == adder::floats) return cuda::bytes_of_column<adder::floats, What, T>();
+      if constexpr (requires { cuda::bin_layout<What, T>::count; })
+        if (by == adder::bins) return cuda::bytes_of_column<adder::bins, What, T>();
+      if (by == adder::levels) return cuda::bytes_of_column<adder::levels, What, T>();
+    }
+    return 0;
+  });
+}
+
+std::string type_of(adder by, dtype type, term what, int threads) {
+  const std::string end = ", " + std::to_string(threads) + ">", t = type_name(type);
+  switch (by) {
+    case adder::registers: return "cuda::in_registers<" + name_of(what) + end;
+    case adder::floats: return "cuda::in_floats<" + name_of(what) + end;
+    case adder::bins: return "cuda::in_bins<" + name_of(what) + ", " + t + end;
+    case adder::counts: return "cuda::counting_terms<" + t + end;
+    case adder::levels: break;
+  }
+  return "cuda::in_levels<" + name_of(what) + ", " + t + end;
+}
+
+std::vector<term> terms_in(term_set all) {
+  std::vector<term> terms;
+  for (; all; all &= all - 1) terms.push_back(static_cast<term>(std::countr_zero(all)));
+  return terms;
+}
+
+std::string number_of(std::size_t n) { return std::to_string(n); }
+
+exact_kernel kernel_of(const line& by, term_set terms) {
+  exact_kernel k{by.type,   terms_in(terms), by.packs, by.threads, 0, 0,
+                 by.registers, by.of_pieces,    {}};
+  k.elements = static_cast<std::size_t>(k.packs * k.threads) * (16 / size_of(k.type));
+  std::string adders = type_name(k.type);
+  std::size_t column = 0;
+  int cells = 0;
+  for (const term what : k.terms) {
+    const adder a = adder_of(k.type, what, terms);
+    adders += ",\n                              " + type_of(a, k.type, what, k.threads);
+    column += bytes_of_column(a, k.type, what);
+    cells += cells_of(k.type, what);
+  }
+  k.shared = cuda::bytes_of_cells(cells) + static_cast<std::size_t>(k.threads) * column;
+  k.definitions = "using sums = cuda::adder_list<" + adders + ">;\nstatic_assert(sums::cells == " +
+                  std::to_string(cells) + " && sums::room == " + number_of(k.shared) + ");\n";
+  return k;
+}
+
+// Each thread keeps a state of its own.
+exact_kernel kernel_of_integers(dtype type, term_set terms) {
+  exact_kernel k{type, terms_in(terms), 1, cuda::integer_threads, 4 * cuda::integer_threads, 0, 0,
+                 0,    {}};
+  k.registers = k.terms.size() > 1 ? 48 : terms == square ? 40 : 32;
+  int cells = 0;
+  std::string sums = type_name(type);
+  for (const term what : k.terms) {
+    sums += ", " + name_of(what);
+    cells += cells_of(type, what);
+  }
+  k.definitions = "using sums = cuda::integer_sums<" + sums + ">;\nstatic_assert(sums::cells == " +
+                  std::to_string(cells) + ");\n";
+  return k;
+}
+
+// Whether a line's terms are those, or its type's of as many inputs.
+const line* find(std::span<const line> among, dtype type, term_set terms, bool all_of_them) {
+  for (const line& l : among)
+    if (l.type == type && (all_of_them ? l.terms == terms : (l.terms & terms) == terms)) return &l;
+  return nullptr;
+}
+
+}  // namespace
+
+std::vector<term> terms_of(const problem& p, std::span<const std::size_t> which) {
+  std::vector<term> terms;
+  for (const std::size_t k : which)
+    for (const term what : detail::terms_of(p.reductions[k]))
+      if (std::find(terms.begin(), terms.end(), what) == terms.end()) terms.push_back(what);
+  return terms;
+}
+
+int cells_of(dtype type, term what) {
+  return visit(type, [&]<class T>(std::type_identity<T>) { return cuda::cells_of_term<T>(what); });
+}
+std::size_t bytes_of_sum(dtype type) {
+  return visit(type, []<class T>(std::type_identity<T>) { return sizeof(cuda::summed<T>); });
+}
+std::size_t bytes_of_warp(dtype type, std::size_t sums) {
+  return visit(type, [&]<class T>(std::type_identity<T>) {
+    return cuda::bytes_of_warp<T>(static_cast<int>(sums));
+  });
+}
+
+exact_kernel kernel_for(dtype type, std::span<const term> terms, std::size_t room) {
+  term_set all = 0;
+  for (const term what : terms) all |= only(what);
+  if (all & ~of_two_inputs) all &= ~of_two_inputs;
+  if (!is_float(type)) return kernel_of_integers(type, all);
+  exact_kernel best{};
+  for (term_set set = all; set; set = (set - 1) & all) {
+    const std::size_t count = terms_in(set).size();
+    if (count < best.terms.size()) continue;
+    if (const line* const own = find(lines, type, set, true)) {
+      if (exact_kernel k = kernel_of(*own, set); k.shared <= room) best = std::move(k);
+    } else if (count > best.terms.size()) {
+      exact_kernel k = kernel_of(*find(lines_of_some, type, set, false), set);
+      const auto threads = static_cast<std::size_t>(k.threads);
+      if (k.shared * std::max<std::size_t>(1, enough_threads / threads) <= room)
+        best = std::move(k);
+    }
+  }
+  if (best.terms.empty()) {  // which the device refuses
+    const term_set first = all & ~(all - 1);
+    best = kernel_of(*find(lines, type, first, true), first);
+  }
+  return best;
+}
+
+int blocks_at_once(const exact_kernel& k, int threads, int registers, const device_facts& on) {
+  // Registers are given to warps, of a quarter of a processor's each, in units of 8 for a thread.
+  constexpr int registers_of_quarter = 1 << 14, quarters = 4, warp = 32;
+  const bool small = (on.major == 8 && on.minor > 0) || on.major == 12;
+  const int warps = quarters * (registers_of_quarter / (warp * ((registers + 7) / 8 * 8))),
+            by_registers = warps / (threads / warp), by_threads = (small ? 1536 : 2048) / threads,
+            by_memory = static_cast<int>(
+                on.shared_bytes / (cuda::whole_rows(k.shared) + 1024));  // which the system has
+  return on.processors * std::max(1, std::min({by_registers, by_threads, by_memory, 32}));
+}
+
+std::string definition_of_terms(dtype type, std::span<const term> terms) {
+  std::string list = type_name(type);
+  int most = 0;
+  for (const term what : terms) {
+    list += ", " + name_of(what);
+    most = std::max(most, cells_of(type, what));
+  }
+  return "using terms = cuda::exact_terms<" + list + ">;\nstatic_assert(terms::most_cells == " +
+         std::to_string(most) + " && cuda::bytes_of_warp<" + type_name(type) + ">(" +
+         number_of(terms.size()) + ") == " + number_of(bytes_of_warp(type, terms.size())) + ");\n";
+}
+
+std::string definition_of_results(const problem& p, std::span<const std::size_t> which) {
+  std::string list;
+  for (const std::size_t k : which) {
+    const reduction& r = p.reductions[k];
+    list += list.empty() ? "" : ",\n                                   ";
+    list += "cuda::exact_output<op_id::" + std::string(name(r.op())) + ", " + type_name(r.out()) +
+            ">";
+  }
+  return "using results = cuda::exact_results<" + list + ">;\n";
+}
+
+}  // namespace bitfold::gpu
