@@ -3,7 +3,6 @@
 #include <algorithm>
 
 namespace bitfold::gpu {
-namespace {
 
 std::string type_name(dtype t) {
   switch (t) {
@@ -15,6 +14,8 @@ std::string type_name(dtype t) {
       return (is_signed_int(t) ? "std::int" : "std::uint") + std::to_string(8 * size_of(t)) + "_t";
   }
 }
+
+namespace {
 
 std::string expression_of(const fold_kernel& k) {
   const std::string folds = "<kernel::folds, ", source = "kernel::source, ",

@@ -91,6 +91,9 @@ struct instantiation {
   std::string expression;   ///< such as "bitfold::cuda::count_digits<float>"
 };
 
+/// The type of elements in a kernel's text, which uses namespace bitfold.
+std::string type_name(dtype t);
+
 using kernel = std::variant<fold_kernel, instantiation>;
 
 kernel_source source_of(const kernel& k);
