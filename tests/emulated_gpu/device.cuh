@@ -170,6 +170,7 @@ void load(const void* p, Words& words) {
   __builtin_memcpy(&words, p, sizeof words);
 }
 inline void load_16_bytes(const void* p, std::uint32_t (&word)[4]) { load(p, word); }
+inline void load_8_bytes(const void* p, std::uint32_t (&word)[2]) { load(p, word); }
 template <class Word>
 void load_bytes(const void* p, Word& word) {
   load(p, word);
@@ -177,6 +178,12 @@ void load_bytes(const void* p, Word& word) {
 template <int N>
 void load_columns(const void* p, std::uint32_t (&word)[N]) {
   load(p, word);
+}
+
+template <int N>
+void store_bytes(void* p, const std::uint32_t (&word)[N]) {
+  if (reinterpret_cast<std::uintptr_t>(p) % sizeof word) __builtin_trap();
+  __builtin_memcpy(p, &word, sizeof word);
 }
 
 inline void let_the_next_kernel_start() {}

@@ -140,6 +140,14 @@ __device__ inline void load_16_bytes(const void* p, std::uint32_t (&word)[4]) {
                : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
                : "l"(p));
 }
+__device__ inline void load_8_bytes(const void* p, std::uint32_t (&word)[2]) {
+  asm volatile("ld.global.nc.L2::128B.v2.u32 {%0,%1}, [%2];"
+               : "=r"(word[0]), "=r"(word[1])
+               : "l"(p));
+}
+__device__ inline void load_bytes(const void* p, std::uint16_t& word) {
+  asm volatile("ld.global.nc.u16 %0, [%1];" : "=h"(word) : "l"(p));
+}
 __device__ inline void load_bytes(const void* p, std::uint32_t& word) {
   asm volatile("ld.global.nc.L2::128B.u32 %0, [%1];" : "=r"(word) : "l"(p));
 }
@@ -157,6 +165,14 @@ __device__ inline void load_columns(const void* p, std::uint32_t (&word)[2]) {
 }
 __device__ inline void load_columns(const void* p, std::uint32_t (&word)[1]) {
   asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(word[0]) : "l"(p));
+}
+
+/// As one store.
+__device__ inline void store_bytes(void* p, const std::uint32_t (&word)[4]) {
+  *static_cast<uint4*>(p) = {word[0], word[1], word[2], word[3]};
+}
+__device__ inline void store_bytes(void* p, const std::uint32_t (&word)[2]) {
+  *static_cast<uint2*>(p) = {word[0], word[1]};
 }
 
 // Programmatic dependent launch: the kernel after this one may be set up while this one runs; that

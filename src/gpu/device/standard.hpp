@@ -163,7 +163,7 @@ constexpr int countl_zero(T x) {
 
 template <class T, size_t N>
 struct array {
-  T elements[N];
+  T elements[N > 0 ? N : 1];
   constexpr T& operator[](size_t i) { return elements[i]; }
   constexpr const T& operator[](size_t i) const { return elements[i]; }
   constexpr size_t size() const { return N; }

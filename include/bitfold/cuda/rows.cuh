@@ -1,0 +1,356 @@
+// Row functions on a GPU: warps fold a row together, tile by tile, and each gives its own tiles
+// their results, which it still holds where it has one.
+#pragma once
+
+#include <bitfold/cuda/folds.cuh>
+#include <bitfold/cuda/rows.hpp>
+#include <bitfold/row_functions.hpp>
+#include <bitfold/row_inputs.hpp>
+
+namespace bitfold::cuda {
+
+struct nothing {};
+
+// N neighbouring elements, read and written together, kept as the words they come in.
+template <class T, int N>
+struct packet {
+  static constexpr int bytes = N * sizeof(T);
+  using word = std::conditional_t<bytes >= 4, std::uint32_t, std::uint16_t>;
+  using bits = std::conditional_t<sizeof(T) == 8, std::uint64_t,
+                                  std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint16_t>>;
+  word words[bytes / sizeof(word)];
+
+  __device__ static packet load(const T* p) {
+    packet v;
+    if constexpr (bytes == 16)
+      load_16_bytes(p, v.words);
+    else if constexpr (bytes == 8)
+      load_8_bytes(p, v.words);
+    else
+      load_bytes(p, v.words[0]);
+    return v;
+  }
+  __device__ void store(T* p) const {
+    if constexpr (bytes >= 8)
+      store_bytes(p, words);
+    else
+      *reinterpret_cast<word*>(p) = words[0];
+  }
+  __device__ T operator[](int i) const {
+    bits b;
+    if constexpr (sizeof(T) == 8)
+      b = bits{words[2 * i + 1]} << 32 | words[2 * i];
+    else
+      b = static_cast<bits>(words[i * sizeof(T) / sizeof(word)] >>
+                            i * sizeof(T) % sizeof(word) * 8);
+    return arith::bit_cast<T>(b);
+  }
+  /// In the order of i: what comes behind in the same word is lost.
+  __device__ void set(int i, T x) {
+    const auto b = arith::bit_cast<bits>(x);
+    if constexpr (sizeof(T) == 8) {
+      words[2 * i] = static_cast<word>(b);
+      words[2 * i + 1] = static_cast<word>(b >> 32);
+    } else {
+      const int at = i * sizeof(T) % sizeof(word) * 8;
+      word& to = words[i * sizeof(T) / sizeof(word)];
+      to = static_cast<word>((at ? to : 0) | static_cast<word>(b) << at);
+    }
+  }
+  __device__ static packet of(T x) {
+    packet v;
+#pragma unroll
+    for (int i = 0; i < N; ++i) v.set(i, x);
+    return v;
+  }
+  /// Of half types in pairs, if there is no NaN, and registers are to spare.
+  template <bool InPairs, class A>
+  __device__ static packet narrowed(const A (&x)[N]) {
+    packet v;
+#if __CUDA_ARCH__ >= 800
+    if constexpr (InPairs && sizeof(T) == 2 && N % 2 == 0) {
+      bool numbers = true;
+#pragma unroll
+      for (int i = 0; i < N; ++i) numbers &= x[i] == x[i];
+      if (numbers) {
+#pragma unroll
+        for (int i = 0; i < N; i += 2)
+          v.words[i / 2] = arith::detail::narrow_both<T>(x[i], x[i + 1]);
+        return v;
+      }
+    }
+#endif
+#pragma unroll
+    for (int i = 0; i < N; ++i) v.set(i, arith::round_to<T>(x[i]));
+    return v;
+  }
+};
+
+// The elements of a row: a source for the engine (engine.cuh), with Owned neighbouring lanes to a
+// thread.
+template <class F, class T, int Owned>
+struct row_source {
+  using A = row::accumulator<T>;
+  static constexpr bool in_packs = true, has_lines = false;
+  static constexpr int owned = Owned;
+  using some = packet<T, Owned>;
+  const T *x, *y, *w, *b;
+  row::statistics<A> known;  // before the fold
+
+  template <bool There>
+  using maybe = std::conditional_t<There, some, nothing>;
+  struct raw {
+    some x[order::rows];
+    maybe<F::takes_y> y[order::rows];
+    maybe<F::weighted> w[order::rows];
+    row::statistics<A> known;
+  };
+  struct single {
+    row::element<A> e;
+    row::statistics<A> known;
+  };
+  __device__ row_source ahead(index k) const {
+    return {x + k, F::takes_y ? y + k : y, w ? w + k : w, b ? b + k : b, known};
+  }
+  template <alignment>
+  __device__ raw load() const {
+    raw v;
+#pragma unroll
+    for (int r = 0; r < order::rows; ++r) {
+      v.x[r] = some::load(x + r * order::lanes);
+      if constexpr (F::takes_y) v.y[r] = some::load(y + r * order::lanes);
+      if constexpr (F::weighted) v.w[r] = weights(r);
+    }
+    v.known = known;
+    return v;
+  }
+  // Of row r of a leaf.
+  __device__ some weights(int r) const {
+    return w ? some::load(w + r * order::lanes) : some::of(arith::round_to<T>(A(1)));
+  }
+  __device__ some biases(int r) const {
+    return b ? some::load(b + r * order::lanes) : some::of(arith::round_to<T>(-A(0)));
+  }
+  __device__ static row::element<A> element(const raw& v, int r, int i) {
+    row::element<A> e{arith::widen<A>(v.x[r][i]), A(0), A(1), -A(0)};
+    if constexpr (F::takes_y) e.y = arith::widen<A>(v.y[r][i]);
+    if constexpr (F::weighted) e.w = arith::widen<A>(v.w[r][i]);
+    return e;
+  }
+  __device__ static auto get(const raw& v, int r, int i, int) {
+    return F::template operand<A>(element(v, r, i), v.known);
+  }
+  __device__ single one(int i) const {
+    return {{arith::widen<A>(x[i]), F::takes_y ? arith::widen<A>(y[i]) : A(0),
+             w ? arith::widen<A>(w[i]) : A(1), b ? arith::widen<A>(b[i]) : -A(0)},
+            known};
+  }
+  BITFOLD_HD static auto made(const single& s, int) { return F::template operand<A>(s.e, s.known); }
+};
+
+template <class F, class T, int Owned>
+struct row_kernel {
+  using A = row::accumulator<T>;
+  using fold = typename F::folded;
+  using source = row_source<F, T, Owned>;
+  using E = engine<fold, source, A>;
+  using S = typename E::state;
+
+  // A thread's part of full leaves, which `from` and `out` are at.
+  __device__ static void map_lanes(const source& from, const typename E::raw& v,
+                                   const row::statistics<A>& s, T* out) {
+#pragma unroll
+    for (int r = 0; r < order::rows; ++r) {
+      typename source::some w, b;
+      if constexpr (F::affine) w = from.weights(r);
+      if constexpr (F::affine && F::centred) b = from.biases(r);
+      A results[Owned];
+      const auto set = [&](auto value) {
+#pragma unroll
+        for (int i = 0; i < Owned; ++i) {
+          row::element<A> e = source::element(v, r, i);
+          if constexpr (F::affine) e.w = arith::widen<A>(w[i]);
+          if constexpr (F::affine && F::centred) e.b = arith::widen<A>(b[i]);
+          results[i] = value(e);
+        }
+      };
+      const auto any = [&](const auto& e) { return F::template value<A>(e, s); };
+      if constexpr (F::exp_of_y) {
+        bool ordinary = true;
+#pragma unroll
+        for (int i = 0; i < Owned; ++i)
+          ordinary &= source::element(v, r, i).y >= arith::exp_floor<A>;
+        if (ordinary)
+          set([&](const auto& e) { return F::template value<A, true>(e, s); });
+        else
+          set(any);
+      } else {
+        set(any);
+      }
+      source::some::template narrowed<F::exp_of_y>(results).store(out + r * order::lanes);
+    }
+  }
+  __device__ static int own_place() {
+    const int t = threadIdx.x % warp;
+    return E::leaf_of(t) * order::leaf + E::lane_of(t);
+  }
+  // A tile of `size` elements.
+  __device__ static void map_tile(const source& tile, int size, const row::statistics<A>& s,
+                                  T* out) {
+    const int t = threadIdx.x % warp, begin = own_place(), full = size / order::leaf;
+    if (E::leaf_of(t) < full) {
+      const source own = tile.ahead(static_cast<index>(begin));
+      map_lanes(own, own.template load<alignment::known>(), s, out + begin);
+    }
+#pragma unroll 4
+    for (int i = full * order::leaf + t; i < size; i += warp)
+      out[i] = arith::round_to<T>(F::template value<A>(tile.one(i).e, s));
+  }
+
+  __device__ static source row_at(const rows& of, index k) {
+    const index at = k * of.n;
+    row::statistics<A> known;
+    if constexpr (F::reads) {
+      known.b = static_cast<const A*>(of.rstd)[k];
+      if (F::centred) known.a = static_cast<const A*>(of.mean)[k];
+    }
+    return {static_cast<const T*>(of.x) + at,
+            F::takes_y ? static_cast<const T*>(of.y) + at : nullptr, static_cast<const T*>(of.w),
+            static_cast<const T*>(of.b), known};
+  }
+  __device__ static row::statistics<A> finish(const rows& of, index k, const source& from,
+                                              const S& s, bool writes) {
+    const row::statistics<A> made = F::template finish<A>(s, of.n, of.eps, from.known);
+    if constexpr (F::writes)
+      if (writes) {
+        static_cast<A*>(of.rstd)[k] = arith::round_to<A>(made.b);
+        if (F::centred) static_cast<A*>(of.mean)[k] = arith::round_to<A>(made.a);
+      }
+    return made;
+  }
+};
+
+// The states of a row's tiles, by a warp. As many full ones as a power of two are of equal counts,
+// for which no merge divides: the others are out of line, or their divisions would be made in any
+// case, and ahead of all else.
+template <class fold, class S>
+__device__ __noinline__ S fold_unequal_tiles(const S* states, int tiles, index tile, index n) {
+  const int t = threadIdx.x % warp;
+  return fold_warp<fold>(states[t < tiles ? t : 0], tiles, equal_runs{tile, n});
+}
+template <class fold, class S>
+__device__ S fold_tiles(const S* states, int tiles, index tile, index n) {
+  if (static_cast<index>(tiles) * tile != n || (tiles & (tiles - 1)))
+    return fold_unequal_tiles<fold>(states, tiles, tile, n);
+  const int t = threadIdx.x % warp;
+  S s = states[t < tiles ? t : 0];
+#pragma unroll 1
+  for (int d = 1; d < tiles; d *= 2) {
+    const index each = static_cast<index>(d) * tile;
+    s = fold::merge(s, from_right(s, d), bitfold::fold::counts{each, each});
+  }
+  return s;
+}
+
+// `warps` of a block take a row of up to tiles_of_warps tiles.
+template <class F, class T, int Owned>
+__global__ void __launch_bounds__(most_warps* warp, 2)
+    map_rows(const __grid_constant__ rows of, int warps, T* out) {
+  using K = row_kernel<F, T, Owned>;
+  using E = typename K::E;
+  using fold = typename K::fold;
+  using statistics = row::statistics<typename K::A>;
+  __shared__ statistics of_rows[most_warps];
+  const int t = threadIdx.x % warp, row = static_cast<int>(threadIdx.x) / warp / warps,
+            w = static_cast<int>(threadIdx.x) / warp % warps;
+  typename K::S* const states =
+      reinterpret_cast<typename K::S*>(shared_bytes) + row * tiles_of_warps;
+  const int n = static_cast<int>(of.n), tiles = (n + E::tile - 1) / E::tile,
+            at_once = static_cast<int>(blockDim.x) / warp / warps;
+  const auto wait = [=] { warps > 1 ? wait_for_the_block() : wait_for_the_warp(); };
+  for (index first = index{blockIdx.x} * at_once; first < of.count;
+       first += index{gridDim.x} * at_once) {
+    const index k = first + row;
+    const bool is_there = k < of.count;
+    const auto from = K::row_at(of, is_there ? k : of.count - 1);
+    typename E::raw kept;
+#pragma unroll 1
+    for (int j = w; j < tiles; j += warps) {
+      const int size = min(n - j * E::tile, E::tile);
+      const auto tile = from.ahead(static_cast<index>(j) * E::tile);
+      typename E::local s;
+      if (size == E::tile) {
+        kept = E::template load_tile<alignment::known>(tile);
+        s = E::fold_tile(kept);
+      } else {
+        s = E::template short_tile<alignment::known>(tile, size);
+      }
+      if (t == 0)
+        states[j] = fold::template rebase<typename K::A>(s, static_cast<index>(j) * E::tile);
+    }
+    wait();
+    if (w == 0) {
+      const auto total = fold_tiles<fold>(states, tiles, E::tile, of.n);
+      if (t == 0) of_rows[row] = K::finish(of, k, from, total, is_there);
+    }
+    wait();
+    const statistics s = of_rows[row];
+    T* const to = out + k * of.n;
+    if (is_there && tiles <= warps && (w + 1) * E::tile <= n) {  // what it holds
+      const int place = w * E::tile + K::own_place();
+      K::map_lanes(from.ahead(static_cast<index>(place)), kept, s, to + place);
+    } else if (is_there) {
+#pragma unroll 1
+      for (int at = w * E::tile; at < n; at += warps * E::tile)
+        K::map_tile(from.ahead(static_cast<index>(at)), min(n - at, E::tile), s, to + at);
+    }
+    wait();
+  }
+}
+
+// A block takes a row of any length, node by node.
+template <class F, class T, int Owned>
+__global__ void __launch_bounds__(most_warps* warp, 2)
+    map_long_rows(const __grid_constant__ rows of, int node_tiles, T* out) {
+  using K = row_kernel<F, T, Owned>;
+  using E = typename K::E;
+  auto* const of_tiles = reinterpret_cast<typename K::S*>(shared_bytes);
+  __shared__ row::statistics<typename K::A> of_row;
+  const index node = static_cast<index>(node_tiles) * E::tile;
+  for (index k = blockIdx.x; k < of.count; k += gridDim.x) {
+    const auto from = K::row_at(of, k);
+    thread_counter<typename K::fold, typename K::S, 8> nodes;
+#pragma unroll 1
+    for (index at = 0; at < of.n; at += node) {
+      const index here = of.n - at < node ? of.n - at : node;
+      const auto s =
+          fold_node<typename K::fold, typename K::source, typename K::A>(from, at, here, of_tiles);
+      if (threadIdx.x == 0) nodes.push(s, here);
+    }
+    if (threadIdx.x == 0) of_row = K::finish(of, k, from, nodes.total(), true);
+    wait_for_the_block();
+    const auto s = of_row;
+#pragma unroll 1
+    for (index at = static_cast<index>(threadIdx.x / warp) * E::tile; at < of.n;
+         at += static_cast<index>(blockDim.x / warp) * E::tile)
+      K::map_tile(from.ahead(at), of.n - at < E::tile ? static_cast<int>(of.n - at) : E::tile, s,
+                  out + k * of.n + at);
+    wait_for_the_block();
+  }
+}
+
+// Of a function that is of each element alone: a warp takes a tile, whatever the rows.
+template <class F, class T, int Owned>
+__global__ void __launch_bounds__(most_warps* warp)
+    map_each(const __grid_constant__ rows of, T* out) {
+  using K = row_kernel<F, T, Owned>;
+  constexpr index tile = K::E::tile;
+  const index n = of.count * of.n, warps = blockDim.x / warp;
+  const auto from = K::row_at(of, 0);
+  for (index at = (index{blockIdx.x} * warps + threadIdx.x / warp) * tile; at < n;
+       at += index{gridDim.x} * warps * tile)
+    K::map_tile(from.ahead(at), n - at < tile ? static_cast<int>(n - at) : static_cast<int>(tile),
+                {}, out + at);
+}
+
+}  // namespace bitfold::cuda

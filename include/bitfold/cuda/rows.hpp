@@ -1,0 +1,12 @@
+// What plans and kernels of row functions both know.
+#pragma once
+
+namespace bitfold::cuda {
+
+inline constexpr int most_warps = 8;        ///< of a block that takes rows
+inline constexpr int tiles_of_warps = 32;   ///< whose states a warp folds at once
+inline constexpr int warps_on_columns = 8;  ///< that share out the rows of some columns
+inline constexpr int warps_on_parts = 16;   ///< that share out the parts of some columns
+inline constexpr int outputs_beside = 4;    ///< sums of rows that a thread begins at once
+
+}  // namespace bitfold::cuda

@@ -1,0 +1,45 @@
+// What row functions (rows.hpp) take: for host code and kernels alike.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <bitfold/dtype.hpp>
+
+namespace bitfold {
+
+enum class row_function : std::uint8_t {
+  softmax,
+  log_softmax,
+  layer_norm,
+  rms_norm,
+  softmax_backward,
+  log_softmax_backward,
+  layer_norm_backward,
+  rms_norm_backward,
+  exp
+};
+
+/// `count` rows of n <= 2^24 elements (exp: any n) of a float type, one behind the other, and what
+/// a function takes besides. Elements lie at addresses aligned to themselves.
+struct rows {
+  dtype type;
+  std::size_t count, n;
+  const void* x;            ///< of a gradient: g
+  const void* y = nullptr;  ///< of a gradient: what the function gave (softmax) or took (norms)
+  const void* w = nullptr;  ///< of norms and their gradients: n weights of type `type`; none: 1
+  const void* b = nullptr;  ///< of layer_norm: n of them; none: nothing is added
+  /// One for each row, f32 or, for f64, f64: written by norms, read by their gradients. `mean` of
+  /// layer_norm alone.
+  void *mean = nullptr, *rstd = nullptr;
+  double eps = 0;
+};
+
+/// Rows of a matrix by their indices, `places`: output k is of rows places[offsets[k]] to
+/// places[offsets[k + 1] - 1], in this order, which may be none and are at most 2^24.
+struct row_segments {
+  const std::int64_t *places, *offsets;
+  std::size_t outputs;  ///< one less than there are offsets
+};
+
+}  // namespace bitfold

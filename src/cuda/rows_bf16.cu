@@ -1,2 +1,0 @@
-#define ROW_ELEMENT bfloat16
-#include "rows.cuh"

@@ -1,2 +1,0 @@
-#define ROW_ELEMENT float16
-#include "rows.cuh"

@@ -1,2 +1,0 @@
-#define ROW_ELEMENT float
-#include "rows.cuh"

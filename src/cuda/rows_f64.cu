@@ -1,2 +1,0 @@
-#define ROW_ELEMENT double
-#include "rows.cuh"

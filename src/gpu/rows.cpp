@@ -1,0 +1,234 @@
+// Row functions on a GPU: plans, and the calls that run them.
+#include "rows.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <bitfold/cuda/plan.hpp>
+#include <bitfold/cuda/rows.hpp>
+#include <initializer_list>
+
+#include "../row_functions.hpp"
+#include "launcher.hpp"
+
+namespace bitfold::gpu {
+namespace {
+
+constexpr int warp = order::lanes;
+constexpr std::size_t most_blocks = 1 << 30;
+
+unsigned as_blocks(std::size_t n) { return static_cast<unsigned>(std::min(n, most_blocks)); }
+std::size_t shares(std::size_t n, std::size_t each) { return (n + each - 1) / each; }
+
+// ---- How elements are read ----------------------------------------------------------------------
+
+/// Neighbouring elements that a thread takes together, as registers allow; `inputs` of as many rows
+/// at once.
+int owned_of(dtype type, int inputs) {
+  return size_of(type) == 2 ? 4 : (inputs > 1 ? 8 : 16) / static_cast<int>(size_of(type));
+}
+bool in_packets(dtype type, int owned, std::size_t n, std::initializer_list<const void*> arrays) {
+  const std::size_t packet = static_cast<std::size_t>(owned) * size_of(type);
+  return n % static_cast<std::size_t>(owned) == 0 &&
+         std::ranges::all_of(arrays, [&](const void* p) {
+           return reinterpret_cast<std::uintptr_t>(p) % packet == 0;
+         });
+}
+order::index tile_of(int owned) { return static_cast<order::index>(warp * owned * order::rows); }
+
+// ---- Kernels ------------------------------------------------------------------------------------
+
+struct traits {
+  bool elementwise, takes_y, weighted;
+  std::size_t state;  ///< bytes of what is folded
+};
+traits traits_of(row_function f, dtype type) {
+  return row::visit(f, [&]<class F>(std::type_identity<F>) {
+    using fold::partial;
+    return traits{F::elementwise, F::takes_y, F::weighted,
+                  type == dtype::f64 ? sizeof(partial<typename F::folded, double>)
+                                     : sizeof(partial<typename F::folded, float>)};
+  });
+}
+
+/// name<..., element, owned>, with these definitions besides; owned: 0 where it has none.
+instantiation kernel_of(std::string_view name, std::string_view header, dtype type, int owned,
+                        const std::string& definitions, const std::string& first) {
+  return {name, header, "using element = " + std::string(type_name(type)) + ";\n" + definitions,
+          "bitfold::cuda::" + std::string(name) + "<" + first + "kernel::element" +
+              (owned > 0 ? ", " + std::to_string(owned) : "") + ">"};
+}
+/// Of f, held to the size of the states that its plan has room for.
+instantiation kernel_of(std::string_view name, std::string_view header, row_function f, dtype type,
+                        int owned = 0) {
+  return kernel_of(name, header, type, owned,
+                   "using function = row::" + std::string(row::name(f)) +
+                       ";\nstatic_assert(sizeof(fold::partial<function::folded, "
+                       "row::accumulator<element>>) == " +
+                       std::to_string(traits_of(f, type).state) + ");\n",
+                   "kernel::function, ");
+}
+constexpr std::string_view of_rows = "bitfold/cuda/rows.cuh",
+                           of_sums = "bitfold/cuda/sums_of_rows.cuh";
+
+// ---- Rows ---------------------------------------------------------------------------------------
+
+// Each thread takes `owned` neighbours.
+pass map_each(row_function f, const rows& of, void* out, int owned) {
+  const std::size_t of_block = cuda::most_warps * tile_of(owned);
+  pass p{kernel_of("map_each", of_rows, f, of.type, owned),
+         as_blocks(shares(of.count * of.n, of_block)), cuda::most_warps * warp};
+  p.with.add(rows{of.type, of.count, of.n, of.x}).add(out);
+  return p;
+}
+pass map_rows(row_function f, const rows& of, void* out, int owned) {
+  const std::size_t tiles = shares(of.n, tile_of(owned)), state = traits_of(f, of.type).state;
+  if (tiles <= cuda::tiles_of_warps) {
+    int warps = 1;
+    while (warps < cuda::most_warps && static_cast<std::size_t>(warps) < tiles) warps *= 2;
+    const int at_once = warps < 4 ? 4 / warps : 1;
+    pass p{kernel_of("map_rows", of_rows, f, of.type, owned),
+           as_blocks(shares(of.count, static_cast<std::size_t>(at_once))),
+           static_cast<unsigned>(at_once * warps * warp),
+           static_cast<std::size_t>(at_once) * cuda::tiles_of_warps * state};
+    p.with.add(of).add(warps).add(out);
+    return p;
+  }
+  constexpr int node = 1024;  // a row has at most 2^6 of these, of 2^8 elements and more a tile
+  pass p{kernel_of("map_long_rows", of_rows, f, of.type, owned), as_blocks(of.count),
+         cuda::most_warps * warp, (node + node / warp) * state};
+  p.with.add(of).add(node).add(out);
+  return p;
+}
+
+int neighbours_of_thread(row_function f, const rows& of, const void* out) {
+  const traits t = traits_of(f, of.type);
+  const int owned = owned_of(of.type, 1 + t.takes_y + t.weighted), twice = 2 * owned;
+  if (t.elementwise)  // no row has to begin where a packet does
+    return in_packets(of.type, owned, 0, {of.x, out}) ? owned : 1;
+  const auto fits = [&](int many) {
+    return in_packets(of.type, many, of.n, {of.x, of.y, of.w, of.b, out});
+  };
+  if (size_of(of.type) == 2 && !t.takes_y && of.count >= 4096 && of.n % tile_of(twice) == 0 &&
+      fits(twice))
+    return twice;
+  return fits(owned) ? owned : 1;
+}
+
+// ---- Gradients of parameters --------------------------------------------------------------------
+
+/// How they are cut: parts of so many rows each, but the last.
+struct parts_of_rows {
+  std::size_t each, count, workspace;
+};
+// Parts of a power of two of leaves, as many as fill a GPU.
+parts_of_rows parts_of(row_function f, const rows& of) {
+  constexpr std::size_t blocks_wanted = 2048, columns_of_block = 128;
+  std::size_t part = order::leaf;
+  while (part < of.count &&
+         shares(of.count, 2 * part) * (of.n / columns_of_block + 1) >= blocks_wanted)
+    part *= 2;
+  const std::size_t parts = shares(of.count, part);
+  return {part, parts, parts > 1 ? parts * of.n * traits_of(f, of.type).state : 0};
+}
+
+void add_results(arguments& to, bool dw, bool db) {
+  to.add_address(dw ? place{base::result, 0} : place{});
+  to.add_address(db ? place{base::result, 1} : place{});
+}
+
+}  // namespace
+
+plan plan_rows(row_function f, const rows& of, void* out) {
+  plan made;
+  if (of.count == 0 || of.n == 0) return made;
+  const int owned = neighbours_of_thread(f, of, out);
+  const traits t = traits_of(f, of.type);
+  pass p = t.elementwise ? map_each(f, of, out, owned) : map_rows(f, of, out, owned);
+  p.bytes_read = of.count * of.n * size_of(of.type) * (t.takes_y ? 2 : 1);
+  made.steps.emplace_back(std::move(p));
+  return made;
+}
+
+plan plan_parameter_gradients(row_function f, const rows& of, bool dw, bool db) {
+  plan made;
+  if (of.n == 0) return made;
+  if (of.count == 0) {
+    const std::size_t bytes = of.n * size_of(of.type);
+    if (dw) made.steps.emplace_back(fill{{base::result, 0}, bytes});
+    if (db) made.steps.emplace_back(fill{{base::result, 1}, bytes});
+    return made;
+  }
+  const parts_of_rows cut = parts_of(f, of);
+  const int wanted = owned_of(of.type, 2),
+            owned = in_packets(of.type, wanted, of.n, {of.x, of.y}) ? wanted : 1,
+            part = static_cast<int>(cut.each), parts = static_cast<int>(cut.count);
+  made.workspace = cut.workspace;
+  const place states = parts > 1 ? in_workspace(0) : place{};
+  pass first{kernel_of("fold_parameters", of_sums, f, of.type, owned),
+             static_cast<unsigned>(shares(of.n / static_cast<std::size_t>(owned), warp)),
+             cuda::warps_on_columns * warp};
+  first.rows_of_blocks = static_cast<unsigned>(parts);
+  first.bytes_read = 2 * of.count * of.n * size_of(of.type);
+  first.with.add(of).add(part).add(parts).add_address(states);
+  add_results(first.with, dw, db);
+  made.steps.emplace_back(std::move(first));
+  if (parts > 1) {
+    const auto run = static_cast<int>(std::bit_ceil(shares(cut.count, cuda::warps_on_parts)));
+    pass second{kernel_of("fold_parts_of_parameters", of_sums, f, of.type),
+                static_cast<unsigned>(shares(of.n, warp)), cuda::warps_on_parts * warp};
+    second.with.add(of).add(part).add(parts).add(run).add_address(states);
+    add_results(second.with, dw, db);
+    made.steps.emplace_back(std::move(second));
+  }
+  return made;
+}
+
+plan plan_sum_rows(const rows& of, const row_segments& by, const void* base, void* out) {
+  plan made;
+  if (by.outputs == 0 || of.n == 0) return made;
+  const int wanted = owned_of(of.type, 1),
+            owned = in_packets(of.type, wanted, of.n, {of.x, base, out}) ? wanted : 1;
+  const std::size_t columns = of.n / static_cast<std::size_t>(owned),
+                    threads = columns < 128 ? shares(columns, warp) * warp : 128;
+  pass p{kernel_of("sum_rows_of_segments", of_sums, of.type, owned, "", ""),
+         as_blocks(shares(by.outputs, cuda::outputs_beside) * shares(columns, threads)),
+         static_cast<unsigned>(threads)};
+  p.with.add(of).add(by).add(base).add(out);
+  made.steps.emplace_back(std::move(p));
+  return made;
+}
+
+}  // namespace bitfold::gpu
+
+namespace bitfold::cuda {
+
+void apply(row_function f, const rows& of, void* out, stream where) {
+  row::check(f, of, out);
+  (void)gpu::the_driver();
+  if (of.count == 0 || of.n == 0) return;
+  gpu::run(gpu::plan_rows(f, of, out), {}, where);
+}
+
+std::size_t parameter_gradients_workspace_bytes(row_function f, const rows& of) {
+  return gpu::parts_of(f, of).workspace;
+}
+
+void parameter_gradients(row_function f, const rows& of, void* dw, void* db, void* workspace,
+                         std::size_t workspace_size, stream where) {
+  row::check_parameters(f, of, dw, db);
+  (void)gpu::the_driver();
+  const gpu::plan p = gpu::plan_parameter_gradients(f, of, dw, db);
+  check_workspace(workspace, workspace_size, p.workspace);
+  if (of.n == 0) return;
+  void* const results[] = {dw, db};
+  gpu::run(p, {.workspace = workspace, .results = results}, where);
+}
+
+void sum_rows(const rows& of, const row_segments& by, const void* base, void* out, stream where) {
+  row::check_segments(of, by, out);
+  (void)gpu::the_driver();
+  if (by.outputs == 0 || of.n == 0) return;
+  gpu::run(gpu::plan_sum_rows(of, by, base, out), {}, where);
+}
+
+}  // namespace bitfold::cuda

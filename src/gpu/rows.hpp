@@ -1,0 +1,18 @@
+// Plans of row functions (bitfold/rows.hpp). Their arrays go into them by their addresses, on which
+// they depend; the arguments have been checked (row_functions.hpp).
+#pragma once
+
+#include <bitfold/rows.hpp>
+
+#include "plan.hpp"
+
+namespace bitfold::gpu {
+
+plan plan_rows(row_function f, const rows& of, void* out);
+
+/// Results 0 and 1 are dw and db, where each is wanted; the others are null.
+plan plan_parameter_gradients(row_function f, const rows& of, bool dw, bool db);
+
+plan plan_sum_rows(const rows& of, const row_segments& by, const void* base, void* out);
+
+}  // namespace bitfold::gpu
