@@ -1,2 +1,0 @@
-#define BITFOLD_PART bf16
-#include "kernels.cuh"

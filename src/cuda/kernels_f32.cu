@@ -1,2 +1,0 @@
-#define BITFOLD_PART f32
-#include "kernels.cuh"

@@ -1,2 +1,0 @@
-#define BITFOLD_PART f64
-#include "kernels.cuh"

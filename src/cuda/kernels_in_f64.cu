@@ -1,2 +1,0 @@
-#define BITFOLD_PART in_f64
-#include "kernels.cuh"

@@ -1,2 +1,0 @@
-#define BITFOLD_PART integer_sums
-#include "kernels.cuh"

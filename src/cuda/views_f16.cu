@@ -1,2 +1,0 @@
-#define BITFOLD_PART f16
-#include "views.cuh"

@@ -1,2 +1,0 @@
-#define BITFOLD_PART widened_floats
-#include "views.cuh"
