@@ -9,10 +9,14 @@
 #include "catch.hpp"
 #include "companies.hpp"
 #include "device_memory.hpp"
+#include "gpu_kernels.hpp"
 #include "refusals.hpp"
 
 #include "bench/gpu_time.hpp"
 #include "gpu/devices.hpp"
+#include "gpu/exact.hpp"
+#include "gpu/launcher.hpp"
+#include "gpu/request.hpp"
 
 #include <sys/mman.h>
 
@@ -82,6 +86,20 @@ struct on_device {
   }
 };
 
+// Makes the kernels of whole arrays of these lengths: of each alone, and of all together.
+void prepare(std::span<const reduction> all, const std::vector<std::size_t>& lengths,
+             const std::vector<cuda::launch>& alone, const std::vector<cuda::launch>& together) {
+  std::vector<gpu::plan> plans;
+  for (const std::size_t n : lengths)
+    for (const bool aligned : {true, false}) {
+      for (const cuda::launch& shape : alone)
+        for (const reduction& r : all) plans.push_back(gpu::plan_of({{&r, 1}, n, aligned}, shape));
+      for (const cuda::launch& shape : together)
+        plans.push_back(gpu::plan_of({all, n, aligned}, shape));
+    }
+  test::prepare(plans);
+}
+
 void compare(const reduction& r, const std::vector<std::byte>& data, on_device& d,
              std::size_t first, std::size_t n, const cuda::launch& shape, const std::string& what) {
   const scalar want = reference(r, data.data() + first * size_of(r.in()), n);
@@ -96,7 +114,10 @@ void compare(const reduction& r, const std::vector<std::byte>& data, on_device& 
 }  // namespace
 
 TEST_CASE("cuda: every type, method and boundary gives the reference's bits", "[cuda]") {
-  for (dtype t : all_dtypes)
+  for (dtype t : all_dtypes) {
+    auto all = test::all_reductions(t);
+    std::erase_if(all, [](const reduction& r) { return r.method() == method_id::sequential; });
+    prepare(all, {1, 1000, 20000}, by_leaves_and_tiles, {});
     for (test::kind k : test::all_kinds) {
       const auto lengths = test::boundary_lengths();
       const auto data = test::make_data(t, k, 20000, 1);
@@ -108,6 +129,7 @@ TEST_CASE("cuda: every type, method and boundary gives the reference's bits", "[
             compare(r, data, d, n % 3, n, shape, test::name(k));
         }
     }
+  }
   SUCCEED();
 }
 
@@ -144,6 +166,8 @@ namespace {
 void compare_all(std::span<const reduction> all, const std::vector<std::byte>& data, on_device& d,
                  std::size_t first, std::size_t second, std::size_t n,
                  const std::vector<cuda::launch>& alone, const std::string& what) {
+  const std::vector<cuda::launch> together{{}, {64, 3, 2, true}};
+  prepare(all, {n}, alone, together);
   const std::size_t size = size_of(all[0].in());
   const void *x = data.data() + first * size,
              *y = info(all[0].op()).inputs == 2 ? data.data() + second * size : nullptr;
@@ -159,7 +183,7 @@ void compare_all(std::span<const reduction> all, const std::vector<std::byte>& d
   for (const cuda::launch& shape : alone)
     for (std::size_t k = 0; k < all.size(); ++k)
       expect(k, d.reduce(all[k], first, n, shape, second), shape, " alone");
-  for (const cuda::launch& shape : {cuda::launch{}, cuda::launch{64, 3, 2, true}}) {
+  for (const cuda::launch& shape : together) {
     const auto got = d.reduce(all, first, n, shape, second);
     for (std::size_t k = 0; k < all.size(); ++k) expect(k, got[k], shape, " together");
   }
@@ -227,52 +251,8 @@ std::vector<reduction> sociable_reductions(dtype t, int inputs) {
   });
   return all;
 }
-// Some of them, up to so many.
-std::vector<reduction> some_of(const std::vector<reduction>& all, std::size_t most,
-                               test::random_bits& random) {
-  std::vector<reduction> some;
-  for (std::size_t k = random() % most + 1; k > 0; --k) some.push_back(all[random() % all.size()]);
-  return some;
-}
 
 }  // namespace
-
-TEST_CASE("cuda: any set of operations is one pass", "[cuda][ops]") {
-  test::random_bits random{31};
-  for (dtype t : all_dtypes)
-    for (const int inputs : {1, 2}) {
-      const auto all = sociable_reductions(t, inputs);
-      std::size_t results = 0;
-      for (const auto& g : cuda::groups_of(all, 1000)) {
-        CHECK((cuda::is_set(g.kind) && g.which.size() > 1));
-        results += g.which.size();
-      }
-      CHECK(results == all.size());
-      CHECK(cuda::groups_of(all, 1000).size() <=
-            4);  // as many reductions as there are results, or states of a block
-      for (const auto acc : {dtype::f32, dtype::f64}) {  // that sums are asked for in
-        auto alike = all;
-        std::erase_if(alike, [&](const reduction& r) {
-          const typing types = info(r.op()).types;
-          return is_float(t) && t != dtype::f64 &&
-                 (types == typing::additive || types == typing::real) && r.acc() != acc;
-        });
-        for (int i = 0; i < 100; ++i) {
-          const auto some = some_of(alike, 12, random);
-          const auto groups = cuda::groups_of(some, 1000);
-          INFO(name(t) << " in " << name(acc) << " " << test::describe(some[0], some.size()));
-          REQUIRE(groups.size() == 1);
-          std::vector<std::size_t> which = groups[0].which;
-          std::ranges::sort(which);
-          for (std::size_t k = 0; k < some.size(); ++k) CHECK(which[k] == k);
-        }
-        // More results than other kernels have.
-        CHECK(cuda::groups_of(std::vector(20, alike[0]), 1000).size() == 1);
-      }
-      // More than a block has room for, as it has for each alone.
-      for (const auto& g : cuda::groups_of(all, std::size_t{1} << 40)) CHECK(!cuda::is_set(g.kind));
-    }
-}
 
 TEST_CASE("cuda: any set of operations has the reference's bits, in any launch shape",
           "[cuda][ops]") {
@@ -781,10 +761,20 @@ std::vector<std::vector<reduction>> sets_of_exact_sums(dtype t, int inputs) {
   }
   return sets;
 }
-std::vector<exact::term> terms_of(const std::vector<reduction>& all) {
+// Of n elements, as a GPU plans it whose blocks have so much shared memory.
+gpu::plan plan_exact(const std::vector<reduction>& all, std::size_t n, std::size_t room) {
   std::vector<std::size_t> each(all.size());
   std::iota(each.begin(), each.end(), std::size_t{0});
-  return cuda::terms_of(all, each);
+  gpu::device_facts facts = gpu::facts_of_device(gpu::current_device().device);
+  facts.max_shared_bytes = std::min(facts.max_shared_bytes, room);
+  gpu::plan made;
+  gpu::add_exact(made, {all, n, false}, each, facts, {});
+  return made;
+}
+template <class Function>
+void for_each_pass(const gpu::plan& p, Function f) {
+  for (const gpu::step& s : p.steps)
+    if (const auto* one = std::get_if<gpu::pass>(&s)) f(*one);
 }
 std::vector<std::pair<std::string, std::vector<std::byte>>> data_of_many_sorts(dtype t,
                                                                                std::size_t n,
@@ -807,7 +797,10 @@ std::vector<std::pair<std::string, std::vector<std::byte>>> data_of_many_sorts(d
 TEST_CASE("cuda: exact sums of any terms are one pass, where there is room for its columns",
           "[cuda][exact]") {
   const auto passes = [](const std::vector<reduction>& all) {
-    return cuda::plan_exact(terms_of(all), all[0].in(), 1000, 1000, {}, 227 << 10).passes.size();
+    int reading = 0;
+    for_each_pass(plan_exact(all, 1000, 227 << 10),
+                  [&](const gpu::pass& p) { reading += p.bytes_read > 0; });
+    return reading;
   };
   for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::i8, dtype::u64})
     for (const int inputs : {1, 2})
@@ -855,21 +848,12 @@ TEST_CASE("cuda: exact sums where a block has less shared memory", "[cuda][exact
       for (const std::size_t room : {48 << 10, 99 << 10, 163 << 10})
         for (const int inputs : {1, 2})
           for (const auto& set : sets_of_exact_sums(t, inputs)) {
-            const cuda::exact_plan plan = cuda::plan_exact(terms_of(set), t, n, n, {}, room);
-            for (const auto& pass : plan.passes) CHECK(pass.kernel.shared <= room);
+            const gpu::plan plan = plan_exact(set, n, room);
+            for_each_pass(plan, [&](const gpu::pass& p) { CHECK(p.shared_bytes <= room); });
             REQUIRE(plan.workspace <= on_device::room);
-            cuda::arguments a{{d.in.p, d.in.as<std::byte>() + n * size_of(t), t, false},
-                              n,
-                              0,
-                              n,
-                              {},
-                              d.workspace.p,
-                              nullptr,
-                              false};
-            for (std::size_t k = 0; k < set.size(); ++k)
-              a.how.each[a.how.count++] = {d.out.as<std::byte>() + 8 * k, set[k].out(), set[k].op(),
-                                           0};
-            REQUIRE(launch_exact(plan, a) == nullptr);
+            std::vector<void*> out;
+            for (std::size_t k = 0; k < set.size(); ++k) out.push_back(d.out.as<std::byte>() + 8 * k);
+            gpu::run(plan, {d.in.p, d.in.as<std::byte>() + n * size_of(t), nullptr, d.workspace.p, out.data()}, nullptr);
             std::byte host[64];
             test::get(host, d.out.p, sizeof host);
             for (std::size_t k = 0; k < set.size(); ++k) {
@@ -885,8 +869,7 @@ TEST_CASE("cuda: exact sums where a block has less shared memory", "[cuda][exact
 
 // Few elements are one block's, more are blocks of few threads.
 TEST_CASE("cuda: exact sums of lengths at which blocks become others", "[cuda][exact]") {
-  int processors = 0;
-  REQUIRE(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0) == cudaSuccess);
+  const int processors = gpu::facts_of_device(gpu::current_device().device).processors;
   for (dtype t : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i32}) {
     std::vector<std::size_t> lengths;
     for (std::size_t each : {4, 8, 16, 24, 32, 64})

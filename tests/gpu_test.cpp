@@ -20,6 +20,7 @@
 #include "catch.hpp"
 #include "data.hpp"
 #include "device_memory.hpp"
+#include "gpu_kernels.hpp"
 
 #include "gpu/explain.hpp"
 #include "gpu/kernel_files.hpp"
@@ -71,14 +72,6 @@ std::vector<gpu::pass> passes_of(const gpu::plan& p) {
   return passes;
 }
 const gpu::fold_kernel& kernel_of(const gpu::pass& p) { return std::get<gpu::fold_kernel>(p.what); }
-
-/// Compiles the kernels of several plans, as many at a time as there are processors.
-void prepare(const std::vector<gpu::plan>& plans) {
-  std::vector<gpu::kernel> kernels;
-  for (const gpu::plan& p : plans)
-    for (const gpu::pass& one : passes_of(p)) kernels.push_back(one.what);
-  gpu::prepare(kernels, gpu::current_device());
-}
 
 /// The results of a problem's outputs, reduction by reduction: scalars, and nothing written behind.
 std::vector<std::vector<scalar>> run(const gpu::problem& asked, std::size_t outputs,
@@ -152,7 +145,7 @@ void compare(const std::vector<reduction>& all, bool two) {
   std::vector<gpu::plan> plans;
   for (const way& w : ways)
     for (const bool aligned : {true, false}) plans.push_back(plan_of({all, w.n, aligned}, w.shape));
-  prepare(plans);
+  test::prepare(plans);
   for (const test::kind k : {test::kind::near_one, test::kind::special}) {
     const test::device_memory x(test::make_data(t, k, 70100, 1)),
         y(test::make_data(t, k, 70100, 2));
@@ -287,7 +280,7 @@ void compare_layouts(std::vector<reduction> all, bool two,
     const cuda::output_elements from = cuda::elements_of(l);
     plans.push_back(plan_of({reductions_of(l), l.n, true, &from}, c.shape));
   }
-  prepare(plans);
+  test::prepare(plans);
   for (const layout_case& c : cases) {
     const view v = view_of(c, t, x), w = view_of(c, t, y);
     const detail::layout l = detail::layout_of(v, two ? &w : nullptr, c.axes);

@@ -11,9 +11,12 @@
 #include "catch.hpp"
 #include "companies.hpp"
 #include "device_memory.hpp"
+#include "gpu_kernels.hpp"
 #include "probe_cases.hpp"
 #include "refusals.hpp"
 #include "view_data.hpp"
+
+#include "gpu/request.hpp"
 
 using namespace bitfold;
 
@@ -97,6 +100,12 @@ std::string differing(const test::view_case& c, bool everyday = false) {
     });
     results want_of_all;
     for (const reduction& r : all) want_of_all.push_back(want(r));
+    std::vector<gpu::plan> plans;
+    test::for_each_way(all, launches.size(), [&](auto some, std::size_t, std::size_t way) {
+      plans.push_back(gpu::plan_axes(
+          some, detail::layout_of(dx.v, dy ? &dy->v : nullptr, c.axes), launches[way]));
+    });
+    test::prepare(plans);
     which += test::differing(all, want_of_all, launches,
                              [&](std::span<const reduction> some, const cuda::launch& shape) {
                                return reduced(some, c, dx, dy ? &*dy : nullptr, shape);
@@ -110,6 +119,12 @@ std::string differing(const test::windows_case& c) {
   std::erase_if(all, [](const reduction& r) { return !runs_on_a_gpu(r); });
   const view x = c.of.x();
   const moved_view moved(x, c.of.storage[0]);
+  std::vector<gpu::plan> plans;
+  test::for_each_way(all, launches.size(), [&](auto some, std::size_t, std::size_t way) {
+    plans.push_back(gpu::plan_windows(some, detail::boxes_of(moved.v, c.windows), moved.v.data,
+                                      launches[way]));
+  });
+  test::prepare(plans);
   return test::differing(
       all, test::results_of(all, elements, {}), launches,
       [&](std::span<const reduction> some, const cuda::launch& shape) {
@@ -137,6 +152,12 @@ std::string differing(const test::lists_case& c, bool of_long = false) {
       return !runs_on_a_gpu(r) ||
              (of_long && r.op() != sum && r.op() != var && r.op() != argmax && r.op() != dot);
     });
+    std::vector<gpu::plan> plans;
+    test::for_each_way(all, shapes.size(), [&](auto some, std::size_t, std::size_t way) {
+      const auto plan = by_key ? gpu::plan_keys : gpu::plan_segments;
+      plans.push_back(plan(some, c.two, c.n(), c.outputs(), shapes[way]));
+    });
+    test::prepare(plans);
     const auto run = [&](std::span<const reduction> some, const cuda::launch& shape) {
       return results_of(some, c.outputs(), [&](std::span<void* const> to) {
         const auto bytes_for =

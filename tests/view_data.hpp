@@ -54,6 +54,14 @@ inline bool some_are_empty(const arrays& elements) {
   return std::any_of(elements.begin(), elements.end(), [](const auto& e) { return e.empty(); });
 }
 
+/// Calls f(some, number of the first, way): all of them in each way, and each alone in one.
+template <class Function>
+void for_each_way(std::span<const reduction> all, std::size_t ways, Function f) {
+  for (std::size_t way = 0; way < ways && !all.empty(); ++way) f(all, std::size_t{0}, way);
+  for (std::size_t k = 0; k < all.size(); ++k)
+    f(all.subspan(k, 1), k, k % 3 == 2 ? 1 + k / 3 % (ways - 1) : std::size_t{0});
+}
+
 /// Which of `all` have other results than these where run(some, way) gives them: all together, in
 /// each of some ways, and each alone, most in the first way.
 template <class Way, class Run>
@@ -68,9 +76,7 @@ std::string differing(std::span<const reduction> all, const arrays& want,
                  std::string(name(some[k].method())) + " acc=" + std::string(name(some[k].acc())) +
                  (some.size() > 1 ? " together," : " alone,") + " way " + std::to_string(way);
   };
-  for (std::size_t way = 0; way < ways.size() && !all.empty(); ++way) compare(all, 0, way);
-  for (std::size_t k = 0; k < all.size(); ++k)
-    compare(all.subspan(k, 1), k, k % 3 == 2 ? 1 + k / 3 % (ways.size() - 1) : 0);
+  for_each_way(all, ways.size(), compare);
   return which;
 }
 

@@ -136,9 +136,9 @@ plan plan_keys(std::span<const reduction> all, bool two, std::size_t n, std::siz
   } else {
     p.x = sorted.x;
   }
-  p.workspace = sorted.workspace_end;
+  p.workspace = sorted.end;
   add_all(made, p, shape);
-  made.workspace = std::max(made.workspace, sorted.workspace_end);
+  made.workspace = std::max(made.workspace, sorted.end);
   return made;
 }
 
