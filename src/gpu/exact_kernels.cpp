@@ -30,9 +30,9 @@ struct line {
 };
 constexpr line lines[] = {
     {dtype::f16, element, 4, 512, 64, 74},
-    {dtype::f16, number, 4, 512, 56, 74},
+    {dtype::f16, number, 4, 512, 64, 74},
     {dtype::f16, presence, 4, 512, 56, 64},
-    {dtype::f16, magnitude, 4, 512, 56, 74},
+    {dtype::f16, magnitude, 4, 512, 64, 74},
     {dtype::f16, difference, 2, 512, 64, 0},
     {dtype::f16, square, 2, 256, 48, 55},
     {dtype::f16, product, 2, 256, 69, 0},
@@ -68,12 +68,18 @@ constexpr line lines[] = {
     {dtype::f64, squared_difference, 2, 160, 126, 0},
     {dtype::f64, element | square, 8, 96, 222, 228},
 };
-// Of any other terms together.
+// Of any other terms together: the first line that has them all.
 constexpr line lines_of_some[] = {
-    {dtype::f16, of_one_input, 2, 128, 80, 95},    {dtype::f16, of_two_inputs, 1, 128, 80, 0},
-    {dtype::bf16, of_one_input, 4, 128, 72, 94},   {dtype::bf16, of_two_inputs, 1, 128, 128, 0},
-    {dtype::f32, of_one_input, 4, 128, 96, 120},   {dtype::f32, of_two_inputs, 1, 128, 122, 0},
-    {dtype::f64, of_one_input, 8, 32, 166, 224},   {dtype::f64, of_two_inputs, 2, 32, 166, 0},
+    {dtype::f16, of_one_input & ~square, 2, 128, 80, 95},
+    {dtype::f16, of_one_input, 2, 128, 128, 128},
+    {dtype::f16, of_two_inputs, 1, 128, 96, 0},
+    {dtype::bf16, of_one_input, 4, 128, 72, 94},
+    {dtype::bf16, difference | squared_difference, 1, 128, 168, 0},
+    {dtype::bf16, of_two_inputs, 1, 128, 128, 0},
+    {dtype::f32, of_one_input, 4, 128, 96, 120},
+    {dtype::f32, of_two_inputs, 1, 128, 122, 0},
+    {dtype::f64, of_one_input, 8, 32, 166, 224},
+    {dtype::f64, of_two_inputs, 2, 32, 166, 0},
 };
 // Other than those with a line of their own, these have to have room for the columns of so many
 // threads, since fewer wait for memory longer than passes of their own would take.
@@ -166,7 +172,7 @@ exact_kernel kernel_of(const line& by, term_set terms) {
 exact_kernel kernel_of_integers(dtype type, term_set terms) {
   exact_kernel k{type, terms_in(terms), 1, cuda::integer_threads, 4 * cuda::integer_threads, 0, 0,
                  0,    {}};
-  k.registers = k.terms.size() > 1 ? 48 : terms == square ? 40 : 32;
+  k.registers = k.terms.size() > 1 ? 48 : 32;
   int cells = 0;
   std::string sums = type_name(type);
   for (const term what : k.terms) {

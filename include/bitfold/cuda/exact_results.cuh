@@ -98,7 +98,7 @@ template <class T, term... What>
 struct exact_terms {
   using element = T;
   static constexpr int count = sizeof...(What);
-  static constexpr int number_of(term wanted) {
+  BITFOLD_HD static constexpr int number_of(term wanted) {
     int number = 0, k = 0;
     ((number = What == wanted ? k : number, ++k), ...);
     return number;

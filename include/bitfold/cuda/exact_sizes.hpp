@@ -14,15 +14,15 @@ using exact::term;
 template <class T, int Degree>
 inline constexpr int cells_of = 2 * exact::sum<T, Degree>::words + 1;
 template <class T>
-constexpr int cells_of_term(term what) {
+BITFOLD_HD constexpr int cells_of_term(term what) {
   return exact::degree(what) == 1 ? cells_of<T, 1> : cells_of<T, 2>;
 }
 /// Columns begin where a row of banks does: a row of columns shares the fewest banks then.
 inline constexpr std::size_t row_of_banks = 128;
-constexpr std::size_t whole_rows(std::size_t bytes) {
+BITFOLD_HD constexpr std::size_t whole_rows(std::size_t bytes) {
   return (bytes + row_of_banks - 1) / row_of_banks * row_of_banks;
 }
-constexpr std::size_t bytes_of_cells(int cells) {
+BITFOLD_HD constexpr std::size_t bytes_of_cells(int cells) {
   return whole_rows(static_cast<std::size_t>(cells) * sizeof(std::int64_t));
 }
 
@@ -88,7 +88,7 @@ struct limb_layout {
 
 /// Bytes of shared memory for each thread.
 template <adder By, term What, class T>
-constexpr std::size_t bytes_of_column() {
+BITFOLD_HD constexpr std::size_t bytes_of_column() {
   if constexpr (By == adder::floats)
     return bins_of_floats * sizeof(float);
   else if constexpr (By == adder::bins)
@@ -130,7 +130,7 @@ inline constexpr int packs_at_once = 4;
 inline constexpr index output_chunk = 1 << 14;
 /// Bytes of shared memory for a warp: cells of one term, and the sums of all.
 template <class T>
-constexpr std::size_t bytes_of_warp(int sums) {
+BITFOLD_HD constexpr std::size_t bytes_of_warp(int sums) {
   return bytes_of_cells(cells_of<T, 2>) +
          whole_rows(static_cast<std::size_t>(sums) * sizeof(summed<T>));
 }
