@@ -69,6 +69,13 @@ class own_sort {
   /// number of the one that has the result.
   int enqueue(const key* keys, const void* values, key* const (&key_buffers)[2],
               void* const (&value_buffers)[2], cudaStream_t s) const {
+    if (tiles_ == 1) {
+      sort_few<key, Value>
+          <<<1, sort_threads, 0, s>>>({keys, key_buffers[0], values, value_buffers[0], nullptr,
+                                       nullptr, nullptr, nullptr, n_, 0, bits_});
+      check(cudaGetLastError(), "launch");
+      return 0;
+    }
     std::uint32_t* const first = counts_;
     auto* const counts = reinterpret_cast<std::uint64_t*>(first);
     std::uint32_t *const begun_at = first + begun(), *const status[] = {begun_at + 64,

@@ -4,7 +4,9 @@
 #include <array>
 #include <bitfold/cpu.hpp>
 #include <chrono>
+#include <bitfold/cuda/sort.hpp>
 #include <numeric>
+#include <optional>
 #include <set>
 
 #include "catch.hpp"
@@ -95,7 +97,11 @@ void check_sort(const gpu::sorting& what, keys_like like) {
 TEST_CASE("a sort is stable, of any keys and lengths") {
   using enum keys_like;
   for (const std::size_t n : {0, 1, 2, 33, 1000}) check_sort({4, 4, n, 0, 32}, random);
-  check_sort({4, 4, 7680, 0, 9}, random);
+  check_sort({4, 1, 5000, 3, 17}, few);
+  check_sort({8, 8, 2000, 0, 64}, random);
+  check_sort({8, 0, 400, 30, 12}, descending);
+  check_sort({4, 2, 7680, 0, 9}, random);
+  check_sort({4, 4, 7681, 0, 9}, random);
   check_sort({4, 4, 3 * 7680 + 1, 0, 32}, random);
   check_sort({4, 0, 2 * 7680 + 77, 0, 17}, random);
   check_sort({8, 0, 2 * 4224 - 1, 5, 57}, descending);
@@ -103,6 +109,36 @@ TEST_CASE("a sort is stable, of any keys and lengths") {
   check_sort({4, 8, 9000, 3, 11}, few);
   check_sort({4, 1, 9000, 0, 8}, equal);
   check_sort({4, 2, 9000, 24, 8}, random);
+}
+
+TEST_CASE("a sort is stable, of any keys and lengths: all sizes", "[.all]") {
+  using enum keys_like;
+  for (const std::size_t key : {4, 8})
+    for (const std::size_t value : {0, 1, 2, 4, 8})
+      for (const keys_like like : {random, few, equal, ascending, descending})
+        for (const std::size_t n : {100, 4224, 4225, 7680, 7681, 25000}) {
+          check_sort({key, value, n, 0, static_cast<int>(8 * key)}, like);
+          check_sort({key, value, n, 7, 13}, like);
+        }
+}
+
+TEST_CASE("each pass of a sort leaves the next one's words of tiles at 0") {
+  // Elsewhere nobody would see it: blocks that begin one after the other have always spoken.
+  const std::size_t n = 20000;
+  gpu::plan plan;
+  const gpu::sorted made = gpu::add_sort(
+      plan, {4, 0, n, 0, 16}, {{gpu::in_workspace(0), gpu::in_workspace(4 * n)}, {}}, 8 * n);
+  REQUIRE(plan.steps.size() == 4);
+  std::optional<gpu::place> words;
+  for (const auto& a : std::get<gpu::pass>(plan.steps[2]).with.addresses())
+    if (a.at == offsetof(cuda::sort_step, next_status)) words = a.to;
+  REQUIRE(words);
+  plan.steps.pop_back();
+  const test::device_memory workspace(std::vector<std::uint8_t>(made.end, 0xff));
+  gpu::run(plan, {nullptr, nullptr, nullptr, workspace.p, nullptr}, nullptr);
+  test::wait_for();
+  const auto* const begin = workspace.as<std::uint8_t>() + words->bytes;
+  CHECK(std::all_of(begin, begin + 3 * cuda::digits * 4, [](std::uint8_t b) { return b == 0; }));
 }
 
 // ---- Reductions ---------------------------------------------------------------------------------
@@ -147,13 +183,16 @@ alignas(16) constexpr std::byte somewhere{};
 
 reduction distinct_of(dtype t) { return make_reduction(op_id::count_distinct, {}, t); }
 
-/// Elements of which many are equal, and some are nan, inf, -0 or 0.
+/// Elements of which most are equal to others, and some are nan, inf, -0 or 0.
 std::vector<std::byte> some_equal(dtype t, std::size_t n, std::uint64_t seed) {
   const std::size_t size = size_of(t);
-  std::vector<std::byte> from = test::make_data(t, test::kind::special, 4000, seed), all(n * size);
+  const std::size_t different = n / 20 + 300;
+  std::vector<std::byte> from = test::make_data(t, test::kind::special, different, seed),
+                         all(n * size);
   test::random_bits next{seed};
   for (std::size_t i = 0; i < n; ++i)
-    std::memcpy(all.data() + i * size, from.data() + next() % 4000 * size, size);
+    std::memcpy(all.data() + i * size,
+                from.data() + next() % different % (1 + next() % different) * size, size);
   return all;
 }
 
@@ -186,14 +225,26 @@ void check_by_key(const std::vector<reduction>& all, std::size_t n, std::size_t 
   const bool two = info(all[0].op()).inputs == 2;
   INFO(test::describe(all[0], n) << ", " << outputs << " outputs");
   test::random_bits next{n + outputs};
-  std::vector<std::int64_t> keys;
-  for (std::size_t i = 0; i < n; ++i)  // not all of them have elements
-    keys.push_back(static_cast<std::int64_t>(next() % (outputs + 1) * (next() % 5 > 0)) %
-                   static_cast<std::int64_t>(outputs));
-  const test::device_memory x(some_equal(t, n, 7)), y(some_equal(t, n, 8)), list(keys);
+  const std::vector<std::byte> first = some_equal(t, n, 7), second = some_equal(t, n, 8);
+  std::vector<std::int64_t> keys, named;
+  std::vector<std::byte> first_named, second_named;  // elements whose key names an output
+  for (std::size_t i = 0; i < n; ++i) {
+    // Not all outputs have elements.
+    auto key = static_cast<std::int64_t>(next() % outputs * (next() % 5 > 0));
+    if (i % 50 == 7) key = i % 100 == 7 ? -1 : static_cast<std::int64_t>(outputs + next() % 3);
+    keys.push_back(key);
+    if (key < 0 || key >= static_cast<std::int64_t>(outputs)) continue;
+    named.push_back(key);
+    const auto at = static_cast<std::ptrdiff_t>(i * size_of(t)),
+               end = at + static_cast<std::ptrdiff_t>(size_of(t));
+    first_named.insert(first_named.end(), first.begin() + at, first.begin() + end);
+    second_named.insert(second_named.end(), second.begin() + at, second.begin() + end);
+  }
+  const test::device_memory x(first), y(second), list(keys);
   const result_room results(all.size(), outputs), right(all.size(), outputs);
   run(plan_by_key(all, n, outputs), {x.p, two ? y.p : nullptr, list.p}, results);
-  cpu::reduce_by_key(all, x.p, two ? y.p : nullptr, keys, outputs, right.out);
+  cpu::reduce_by_key(all, first_named.data(), two ? second_named.data() : nullptr, named, outputs,
+                     right.out);
   for (std::size_t k = 0; k < all.size(); ++k)
     CHECK(results.of(k, all[k].out()) == right.of(k, all[k].out()));
 }
@@ -277,6 +328,7 @@ TEST_CASE("by key, on demand, has the CPU's bits") {
   const reduction sum = make_reduction(op_id::sum, method_id::tree, dtype::f32);
   check_by_key({sum, distinct_of(dtype::f32)}, 5000, 300);
   check_by_key({sum}, 9000, 3);
+  check_by_key({make_reduction(op_id::max, {}, dtype::u8)}, 3000, 8);
   check_by_key({make_reduction(op_id::sum, method_id::tree, dtype::f64)}, 100, 70000);
   check_by_key({sum}, 0, 7);
   check_by_key({make_reduction(op_id::dot, method_id::tree, dtype::f16)}, 5000, 300);
@@ -302,6 +354,7 @@ TEST_CASE("count_distinct on demand has the CPU's counts") {
   check_distinct_of_axes(dtype::i32, {3, 0}, {1, 1}, {1}, 0);
   check_distinct_of_segments(dtype::f32, {5, 0, 0, 33, 900, 3000, 1, 0}, 3, 40);
   check_distinct_of_segments(dtype::f64, {5, 0, 33, 2000, 1}, 0, 1);
+  check_distinct_of_segments(dtype::f64, {2500, 3, 0, 2000, 1}, 0, 1);
   check_distinct_of_segments(dtype::f16, some_lengths(100), 2, 0);
   check_distinct_of_segments(dtype::f16, {0, 0}, 0, 0);
 }
@@ -389,8 +442,8 @@ TEST_CASE("NVRTC compiles the sort and what needs it", "[.][nvrtc]") {
   for (const int architecture : {90, 80, 86, 89, 100, 120})
     for (const std::size_t key : {4, 8})
       for (const std::size_t value : {0, 1, 2, 4, 8})
-        for (const std::size_t n : {std::size_t{1000}, std::size_t{1} << 31}) {
-          if (architecture != 90 && (value != 4 || n > 1000)) continue;
+        for (const std::size_t n : {std::size_t{1000}, std::size_t{100000}, std::size_t{1} << 31}) {
+          if (architecture != 90 && (value != 4 || n > 100000)) continue;
           gpu::plan plan;
           gpu::add_sort(plan, {key, value, n, 0, 8}, {}, 0);
           all.add(plan, architecture);

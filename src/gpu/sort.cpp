@@ -29,6 +29,8 @@ sorter::sorter(const sorting& what, std::size_t workspace)
   const auto take = [&](std::size_t bytes) {
     return in_workspace(std::exchange(workspace, workspace + rounded_up(bytes)));
   };
+  end_ = workspace;
+  if (few()) return;
   const std::size_t status = tiles() * cuda::digits * words();
   counts_ = take(static_cast<std::size_t>(passes_) * cuda::digits * sizeof(std::uint64_t));
   begun_ = take(begun_bytes);
@@ -38,17 +40,19 @@ sorter::sorter(const sorting& what, std::size_t workspace)
   end_ = workspace;
 }
 
-void sorter::add_clearing(plan& to) const { to.steps.emplace_back(fill{counts_, cleared_}); }
+void sorter::add_clearing(plan& to) const {
+  if (!few()) to.steps.emplace_back(fill{counts_, cleared_});
+}
 
 void sorter::add_counts(arguments& to) const {
   using c = cuda::digit_counts;
-  to.add(c{nullptr, nullptr, what_.first_bit, what_.bits})
+  to.add(c{nullptr, nullptr, what_.first_bit, few() ? 0 : what_.bits})
       .set(offsetof(c, counts), counts_)
       .set(offsetof(c, blocks_done), begun_);
 }
 
 void sorter::add_counting(plan& to, place keys) const {
-  if (what_.n == 0) return;
+  if (few()) return;
   constexpr std::size_t of_block = 8 * cuda::counting_threads;
   const std::size_t blocks = (what_.n + of_block - 1) / of_block;
   pass p{instantiation{"count_digits", header, "",
@@ -65,12 +69,14 @@ sort_buffers sorter::add_passes(plan& to, sort_buffers at) const {
 }
 sort_buffers sorter::add_passes(plan& to, sort_buffers at, place first_values) const {
   using s = cuda::sort_step;
-  for (int k = 0; k < passes_ && what_.n > 0; ++k) {
+  if (what_.n == 0) return at;
+  const std::string types = word_of(what_.key_bytes) + ", " + word_of(what_.value_bytes);
+  const instantiation one{"sort_few", header, "", "bitfold::cuda::sort_few<" + types + ">"},
+      each{"sort_pass", header, "",
+           "bitfold::cuda::sort_pass<" + types + ", " + word_of(words()) + ">"};
+  for (int k = 0; k < (few() ? 1 : passes_); ++k) {
     const int before = k * cuda::digit_bits;
-    pass p{instantiation{"sort_pass", header, "",
-                         "bitfold::cuda::sort_pass<" + word_of(what_.key_bytes) + ", " +
-                             word_of(what_.value_bytes) + ", " + word_of(words()) + ">"},
-           static_cast<unsigned>(tiles()), cuda::sort_threads};
+    pass p{few() ? one : each, static_cast<unsigned>(tiles()), cuda::sort_threads};
     s step{};
     step.n = what_.n;
     step.first_bit = what_.first_bit + before;

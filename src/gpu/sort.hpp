@@ -18,7 +18,8 @@ struct sort_buffers {
 };
 
 /// A stable sort, in the order of its steps: it clears its counters, the digits of the keys are
-/// counted, then there is a pass for each digit.
+/// counted, then there is a pass for each digit. Of no more elements than a tile has there is one
+/// pass alone.
 class sorter {
  public:
   /// Its counters lie in the workspace from there on.
@@ -39,11 +40,12 @@ class sorter {
  private:
   std::size_t words() const { return what_.n < std::size_t{1} << 30 ? 4 : 8; }  // of a count
   std::size_t tiles() const;
+  bool few() const { return tiles() <= 1; }
 
   sorting what_;
   int passes_;
   place counts_, begun_, status_[2];
-  std::size_t cleared_, end_;
+  std::size_t cleared_ = 0, end_;
 };
 
 /// All of it, of keys and values in buffers [0] whose digits nobody has counted.

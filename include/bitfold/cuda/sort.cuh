@@ -96,6 +96,7 @@ __device__ void make_and_count_keys(Key* keys, index n, const digit_counts& of, 
         }
     }
   }
+  if (of.bits == 0) return;  // nobody asks
   wait_for_the_block();
 
   for (int k = static_cast<int>(threadIdx.x); k < digits_of(of.bits) * digits;
@@ -147,6 +148,68 @@ __device__ inline unsigned threads_alike(unsigned digit) {
   return alike;
 }
 
+/// What each warp of a block has of each digit: first how many elements, then where in the block's
+/// tile the next one goes.
+class warp_counters {
+  static constexpr int warps = sort_threads / warp;
+  std::uint32_t *all_, *own_;
+  int thread_ = static_cast<int>(threadIdx.x), lane_ = thread_ % warp;
+
+ public:
+  static constexpr std::size_t bytes = sizeof(std::uint32_t) * warps * digits;
+  static constexpr int warps_of_digits = digits / warp;
+
+  __device__ explicit warp_counters(std::byte* room)
+      : all_(reinterpret_cast<std::uint32_t*>(room)),
+        own_(all_ + static_cast<int>(threadIdx.x) / warp * digits) {}
+  // A barrier lies between one of these and the next.
+  __device__ void clear() {
+    for (int k = lane_; k < digits; k += warp) own_[k] = 0;
+  }
+  __device__ void count(unsigned digit) { add_to_counter(own_[digit], 1); }
+  /// All warps', of the digit with this thread's number, if it is one.
+  __device__ std::uint32_t total() const {
+    std::uint32_t count = 0;
+    if (thread_ < digits)
+      for (int w = 0; w < warps; ++w) count += all_[w * digits + thread_];
+    return count;
+  }
+  /// From that on they say where elements go. Gives how many have a digit below this thread's. All
+  /// threads of the block wait.
+  __device__ std::uint32_t place(std::uint32_t total, std::uint32_t (&sums)[warps_of_digits]) {
+    std::uint32_t up_to_here = 0;
+    if (thread_ < digits) {
+      up_to_here = sum_up_to_here(total);
+      if (lane_ == warp - 1) sums[thread_ / warp] = up_to_here;
+    }
+    wait_for_the_block();
+    std::uint32_t below = up_to_here - total;
+    if (thread_ < digits) {
+      for (int w = 0; w < thread_ / warp; ++w) below += sums[w];
+      std::uint32_t next = below;
+      for (int w = 0; w < warps; ++w) {
+        std::uint32_t& of_warp = all_[w * digits + thread_];
+        const std::uint32_t here = of_warp;
+        of_warp = next;
+        next += here;
+      }
+    }
+    wait_for_the_block();
+    return below;
+  }
+  /// The place in the tile of this thread's element, behind those of the same digit that its warp
+  /// has placed before, and those of the threads to the left.
+  __device__ std::uint32_t take(unsigned digit) {
+    const unsigned alike = threads_alike(digit);
+    const int last = last_bit(alike);
+    const auto up_to_here =
+        static_cast<std::uint32_t>(count_of_bits(alike & (all_threads >> (warp - 1 - lane_))));
+    std::uint32_t before = 0;
+    if (lane_ == last) before = add_to_counter(own_[digit], up_to_here);
+    return shuffle(before, last) + up_to_here - 1;
+  }
+};
+
 /// What a tile says of a digit: nothing yet, how many elements of it the tile has, or how many all
 /// tiles up to it have. One word, which is written at once, and speaks of itself alone.
 template <class Count>
@@ -170,35 +233,35 @@ struct tile_status {
   }
 };
 
+constexpr std::size_t larger(std::size_t a, std::size_t b) { return a > b ? a : b; }
+
 /// Counts of less than 2^30 elements are 32-bit, those of more 64-bit.
 template <class Key, class Value, class Count>
 class tile_sort {
   static constexpr bool has_values = !std::is_same_v<Value, no_value>;
-  static constexpr std::size_t widest = sizeof(Key) > sizeof(Value) ? sizeof(Key) : sizeof(Value);
-  static constexpr int items = sort_items(widest), tile = sort_threads * items,
-                       warps = sort_threads / warp, warps_of_digits = digits / warp;
-  static constexpr std::size_t counter_bytes = sizeof(std::uint32_t) * warps * digits,
-                               room_bytes =
-                                   widest * tile > counter_bytes ? widest *tile : counter_bytes;
+  static constexpr std::size_t widest = larger(sizeof(Key), sizeof(Value));
+  static constexpr int items = sort_items(widest), tile = sort_threads * items;
+  static_assert(tile <= 1 << 16);
   using status = tile_status<Count>;
 
  public:
   struct shared {
-    __align__(16) std::byte room[room_bytes];  // counters of each warp, then keys, then values
+    // Counters, then keys, then values.
+    __align__(16) std::byte room[larger(widest * tile, warp_counters::bytes)];
     Count begins[digits];  // where the elements of the digit go, less their place in the tile
-    std::uint32_t sums[warps_of_digits], number;
+    std::uint32_t sums[warp_counters::warps_of_digits], number;
   };
 
   __device__ static void run(const sort_step& p, shared& s) {
-    const int thread = static_cast<int>(threadIdx.x), lane = thread % warp;
-    auto* const counters = reinterpret_cast<std::uint32_t*>(s.room);
-    std::uint32_t* const own = counters + thread / warp * digits;
-    for (int k = lane; k < digits; k += warp) own[k] = 0;
+    const int thread = static_cast<int>(threadIdx.x);
+    warp_counters counters(s.room);
+    counters.clear();
     if (thread == 0) s.number = add_to_counter(*p.tiles_begun, 1);
     wait_for_the_block();
     const index number = s.number, first = number * tile;
     const int here = p.n - first < tile ? static_cast<int>(p.n - first) : tile;
-    const int begin = thread / warp * warp * items + lane;  // of this thread's, `warp` apart
+    // Of this thread's elements, which lie `warp` apart.
+    const int begin = thread / warp * warp * items + thread % warp;
     const digit_at digit_of(p.first_bit, p.bits);
 
     // Behind the last element come some with the highest digit, which nobody writes.
@@ -208,14 +271,19 @@ class tile_sort {
     for (int u = 0; u < items; ++u)
       key[u] = begin + u * warp < here ? keys[begin + u * warp] : static_cast<Key>(~Key{});
 #pragma unroll
-    for (int u = 0; u < items; ++u) add_to_counter(own[digit_of(key[u])], 1);
+    for (int u = 0; u < items; ++u) counters.count(digit_of(key[u]));
     wait_for_the_block();
 
-    const auto [count, place] = place_digits(p, s, counters, number);
+    // Other tiles wait for the counts: they come first.
+    const std::uint32_t count = counters.total();
+    if (thread < digits) {
+      say(p.status, number, thread, (number == 0 ? status::of_all : status::of_tile) | count);
+      if (p.next_status) say(p.next_status, number, thread, 0);
+    }
+    const std::uint32_t below = counters.place(count, s.sums);
     packed<items, std::uint16_t> rank;
-    static_assert(tile <= 1 << 16);
 #pragma unroll
-    for (int u = 0; u < items; ++u) rank.set(u, rank_of(own, digit_of(key[u]), lane));
+    for (int u = 0; u < items; ++u) rank.set(u, counters.take(digit_of(key[u])));
     wait_for_the_block();  // the counters are done with
 
     auto* const sorted_keys = reinterpret_cast<Key*>(s.room);
@@ -224,13 +292,10 @@ class tile_sort {
     std::conditional_t<has_values, Value, char> value[items];
     if constexpr (has_values) load_values(p, first, begin, here, value);
     if (thread < digits) {
-      auto* const all = static_cast<Count*>(p.status);
-      const auto d = static_cast<unsigned>(thread);
-      const Count ahead = status::ahead_of(all, number, d);
-      if (number > 0)
-        store_shared_word(all + number * digits + d,
-                          static_cast<Count>(status::of_all | (ahead + count)));
-      s.begins[d] = static_cast<Count>(p.begins[d]) + ahead - place;
+      const Count ahead = status::ahead_of(static_cast<const Count*>(p.status), number,
+                                           static_cast<unsigned>(thread));
+      if (number > 0) say(p.status, number, thread, status::of_all | (ahead + count));
+      s.begins[thread] = static_cast<Count>(p.begins[thread]) + ahead - below;
     }
     wait_for_the_block();
 
@@ -258,70 +323,92 @@ class tile_sort {
     }
   }
 
- private:
-  struct placed {
-    Count count;          // elements of the tile with that digit,
-    std::uint32_t place;  // and with a lower one
-  };
-  // Of the digit with this thread's number. Says the count to other tiles as soon as it can. Each
-  // warp's counters become where in the tile its elements go.
-  __device__ static placed place_digits(const sort_step& p, shared& s, std::uint32_t* counters,
-                                        index number) {
-    const int thread = static_cast<int>(threadIdx.x);
-    std::uint32_t count = 0, up_to_here = 0;
-    if (thread < digits) {
-      for (int w = 0; w < warps; ++w) count += counters[w * digits + thread];
-      const index at = number * digits + static_cast<index>(thread);
-      store_shared_word(
-          static_cast<Count*>(p.status) + at,
-          static_cast<Count>((number == 0 ? status::of_all : status::of_tile) | count));
-      if (p.next_status) static_cast<Count*>(p.next_status)[at] = 0;
-      up_to_here = sum_up_to_here(count);
-      if (thread % warp == warp - 1) s.sums[thread / warp] = up_to_here;
-    }
-    wait_for_the_block();
-    std::uint32_t place = up_to_here - count;
-    if (thread < digits) {
-      for (int w = 0; w < thread / warp; ++w) place += s.sums[w];
-      std::uint32_t next = place;
-      for (int w = 0; w < warps; ++w) {
-        std::uint32_t& of_warp = counters[w * digits + thread];
-        const std::uint32_t here = of_warp;
-        of_warp = next;
-        next += here;
-      }
-    }
-    wait_for_the_block();
-    return {count, place};
-  }
-
-  // The place in the tile of this thread's element, behind those of the same digit that its warp
-  // has placed before, and those of the threads to the left.
-  __device__ static std::uint32_t rank_of(std::uint32_t* own, unsigned digit, int lane) {
-    const unsigned alike = threads_alike(digit);
-    const int last = last_bit(alike);
-    const auto up_to_here =
-        static_cast<std::uint32_t>(count_of_bits(alike & (all_threads >> (warp - 1 - lane))));
-    std::uint32_t before = 0;
-    if (lane == last) before = add_to_counter(own[digit], up_to_here);
-    return shuffle(before, last) + up_to_here - 1;
-  }
-
-  template <class V>
-  __device__ static void load_values(const sort_step& p, index first, int begin, int here,
-                                     V (&value)[items]) {
-    const auto* const values = static_cast<const V*>(p.values);
+  /// All passes, of no more elements than a tile has. Values stay where they are until the end;
+  /// what goes with keys are their places.
+  __device__ static void run_alone(const sort_step& p, shared& s) {
+    const int thread = static_cast<int>(threadIdx.x), n = static_cast<int>(p.n),
+              used = (n + sort_threads - 1) / sort_threads;  // of each thread's items
+    const int begin = thread / warp * warp * used + thread % warp;
+    Key key[items];
+    packed<items, std::uint16_t> from;
 #pragma unroll
     for (int u = 0; u < items; ++u) {
       const int i = begin + u * warp;
-      if constexpr (sizeof(V) == sizeof(std::uint32_t)) {
-        if (!values) {
-          value[u] = static_cast<V>(first + static_cast<index>(i));
-          continue;
-        }
-      }
-      value[u] = i < here ? values[first + static_cast<index>(i)] : V{};
+      key[u] = u < used && i < n ? static_cast<const Key*>(p.keys)[i] : static_cast<Key>(~Key{});
+      from.set(u, static_cast<std::uint32_t>(i));
     }
+    for (int done = 0; done < p.bits; done += digit_bits) {
+      const digit_at digit_of(p.first_bit + done, p.bits - done);
+      warp_counters counters(s.room);
+      counters.clear();
+      wait_for_the_block();
+#pragma unroll
+      for (int u = 0; u < items; ++u)
+        if (u < used) counters.count(digit_of(key[u]));
+      wait_for_the_block();
+      counters.place(counters.total(), s.sums);
+      packed<items, std::uint16_t> rank;
+#pragma unroll
+      for (int u = 0; u < items; ++u)
+        if (u < used) rank.set(u, counters.take(digit_of(key[u])));
+      wait_for_the_block();
+      // To their places, and from there to the threads that take them in the next pass.
+      auto* const keys = reinterpret_cast<Key*>(s.room);
+      exchange(
+          used, begin, rank, keys, [&](int u) { return key[u]; },
+          [&](int u, Key k) { key[u] = k; });
+      if constexpr (has_values) {
+        packed<items, std::uint16_t> moved;
+        auto* const places = reinterpret_cast<std::uint16_t*>(s.room);
+        exchange(
+            used, begin, rank, places, [&](int u) { return static_cast<std::uint16_t>(from[u]); },
+            [&](int u, std::uint16_t place) { moved.set(u, place); });
+        from = moved;
+      }
+    }
+#pragma unroll
+    for (int u = 0; u < items; ++u) {
+      const int i = begin + u * warp;
+      if (u >= used || i >= n) continue;
+      static_cast<Key*>(p.sorted_keys)[i] = key[u];
+      if constexpr (has_values)
+        static_cast<Value*>(p.sorted_values)[i] = value_at<Value>(p, from[u]);
+    }
+  }
+
+ private:
+  __device__ static void say(void* status, index tile_number, int digit, Count word) {
+    store_shared_word(
+        static_cast<Count*>(status) + (tile_number * digits + static_cast<index>(digit)), word);
+  }
+
+  template <class V>
+  __device__ static V value_at(const sort_step& p, index i) {
+    if constexpr (sizeof(V) == sizeof(std::uint32_t))
+      if (!p.values) return static_cast<V>(i);
+    return static_cast<const V*>(p.values)[i];
+  }
+  template <class V>
+  __device__ static void load_values(const sort_step& p, index first, int begin, int here,
+                                     V (&value)[items]) {
+#pragma unroll
+    for (int u = 0; u < items; ++u) {
+      const int i = begin + u * warp;
+      value[u] = i < here ? value_at<V>(p, first + static_cast<index>(i)) : V{};
+    }
+  }
+
+  template <class V, class Ranks, class Get, class Set>
+  __device__ static void exchange(int used, int begin, const Ranks& rank, V* room, Get get,
+                                  Set set) {
+#pragma unroll
+    for (int u = 0; u < items; ++u)
+      if (u < used) room[rank[u]] = get(u);
+    wait_for_the_block();
+#pragma unroll
+    for (int u = 0; u < items; ++u)
+      if (u < used) set(u, room[begin + u * warp]);
+    wait_for_the_block();
   }
 };
 
@@ -331,6 +418,14 @@ __global__ void __launch_bounds__(sort_threads, 2) sort_pass(const __grid_consta
   using sort = tile_sort<Key, Value, Count>;
   __shared__ typename sort::shared s;
   sort::run(p, s);
+}
+
+/// One block, for no more elements than a tile has, by all bits.
+template <class Key, class Value>
+__global__ void __launch_bounds__(sort_threads) sort_few(const __grid_constant__ sort_step p) {
+  using sort = tile_sort<Key, Value, std::uint32_t>;
+  __shared__ typename sort::shared s;
+  sort::run_alone(p, s);
 }
 
 }  // namespace bitfold::cuda
