@@ -81,8 +81,7 @@ constexpr line lines_of_some[] = {
     {dtype::f64, of_one_input, 8, 32, 166, 224},
     {dtype::f64, of_two_inputs, 2, 32, 166, 0},
 };
-// Other than those with a line of their own, these have to have room for the columns of so many
-// threads, since fewer wait for memory longer than passes of their own would take.
+// Of several terms these have to have room for the columns of so many threads, since fewer wait for memory longer than passes of their own would take.
 constexpr std::size_t enough_threads = 128;
 
 adder adder_of(dtype type, term what, term_set among) {
@@ -184,11 +183,17 @@ exact_kernel kernel_of_integers(dtype type, term_set terms) {
   return k;
 }
 
-// Whether a line's terms are those, or its type's of as many inputs.
-const line* find(std::span<const line> among, dtype type, term_set terms, bool all_of_them) {
-  for (const line& l : among)
-    if (l.type == type && (all_of_them ? l.terms == terms : (l.terms & terms) == terms)) return &l;
-  return nullptr;
+// Of those terms alone; and the first that has them all.
+const line* find_line(dtype type, term_set terms) {
+  const auto* const found = std::find_if(std::begin(lines), std::end(lines), [&](const line& l) {
+    return l.type == type && l.terms == terms;
+  });
+  return found == std::end(lines) ? nullptr : found;
+}
+const line* find_line_of_some(dtype type, term_set terms) {
+  return std::find_if(std::begin(lines_of_some), std::end(lines_of_some), [&](const line& l) {
+    return l.type == type && (l.terms & terms) == terms;
+  });
 }
 
 }  // namespace
@@ -219,21 +224,22 @@ exact_kernel kernel_for(dtype type, std::span<const term> terms, std::size_t roo
   if (all & ~of_two_inputs) all &= ~of_two_inputs;
   if (!is_float(type)) return kernel_of_integers(type, all);
   exact_kernel best{};
+  const auto choose = [&](const line* by, term_set set, std::size_t times) {
+    if (!by) return;
+    if (exact_kernel k = kernel_of(*by, set); k.shared * times <= room) best = std::move(k);
+  };
   for (term_set set = all; set; set = (set - 1) & all) {
     const std::size_t count = terms_in(set).size();
-    if (count < best.terms.size()) continue;
-    if (const line* const own = find(lines, type, set, true)) {
-      if (exact_kernel k = kernel_of(*own, set); k.shared <= room) best = std::move(k);
-    } else if (count > best.terms.size()) {
-      exact_kernel k = kernel_of(*find(lines_of_some, type, set, false), set);
-      const auto threads = static_cast<std::size_t>(k.threads);
-      if (k.shared * std::max<std::size_t>(1, enough_threads / threads) <= room)
-        best = std::move(k);
+    if (count > best.terms.size()) {
+      const line* const some = find_line_of_some(type, set);
+      const auto threads = static_cast<std::size_t>(some->threads);
+      choose(some, set, count > 1 ? std::max<std::size_t>(1, enough_threads / threads) : 1);
     }
+    if (count >= best.terms.size()) choose(find_line(type, set), set, 1);
   }
   if (best.terms.empty()) {  // which the device refuses
     const term_set first = all & ~(all - 1);
-    best = kernel_of(*find(lines, type, first, true), first);
+    best = kernel_of(*find_line(type, first), first);
   }
   return best;
 }
