@@ -18,7 +18,9 @@ namespace bitfold::test {
 
 inline constexpr dtype floats[] = {dtype::f16, dtype::bf16, dtype::f32, dtype::f64};
 
-inline const gpu::device_facts& this_gpu() { return gpu::facts_of_device(gpu::current_device().device); }
+inline const gpu::device_facts& this_gpu() {
+  return gpu::facts_of_device(gpu::current_device().device);
+}
 
 // Every operation by method exact of elements t, to its default output; of integers to f64 as well.
 inline std::vector<reduction> exact_reductions(dtype t, int inputs) {
@@ -41,7 +43,7 @@ inline std::vector<std::size_t> all_of(std::span<const reduction> reductions) {
   return all;
 }
 inline gpu::plan plan_of(const gpu::problem& p, const cuda::launch& shape = {},
-                  const gpu::device_facts& on = this_gpu()) {
+                         const gpu::device_facts& on = this_gpu()) {
   gpu::plan made;
   gpu::add_exact(made, p, all_of(p.reductions), on, shape);
   return made;
@@ -94,7 +96,7 @@ class room {
 };
 
 inline void check_same(std::span<const reduction> all, const std::vector<std::vector<scalar>>& got,
-                const std::function<std::vector<scalar>(const reduction&)>& right) {
+                       const std::function<std::vector<scalar>(const reduction&)>& right) {
   for (std::size_t k = 0; k < all.size(); ++k) {
     const auto wanted = right(all[k]);
     REQUIRE(got[k].size() == wanted.size());

@@ -1,5 +1,5 @@
-// Which kernels exact sums have, and how many blocks: arithmetic; and the real compiler, which needs
-// no GPU.
+// Which kernels exact sums have, and how many blocks: arithmetic; and the real compiler, which
+// needs no GPU.
 #include <atomic>
 #include <cstdio>
 #include <ctime>
@@ -85,11 +85,11 @@ void compile_all(const std::vector<gpu::kernel>& kernels,
   other.join();
   CHECK(made == kernels.size());
   const auto slowest = std::max_element(seconds.begin(), seconds.end());
-  std::printf("%zu kernels, %.2f s on average, %.2f s the slowest: %s\n", kernels.size(),
-              std::accumulate(seconds.begin(), seconds.end(), 0.0) /
-                  static_cast<double>(kernels.size()),
-              *slowest,
-              gpu::signature_of(kernels[static_cast<std::size_t>(slowest - seconds.begin())]).c_str());
+  std::printf(
+      "%zu kernels, %.2f s on average, %.2f s the slowest: %s\n", kernels.size(),
+      std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(kernels.size()),
+      *slowest,
+      gpu::signature_of(kernels[static_cast<std::size_t>(slowest - seconds.begin())]).c_str());
 }
 
 bool has_compiler() {
@@ -170,8 +170,7 @@ TEST_CASE("a plan of exact sums has the blocks that an H100 runs at once") {
   REQUIRE(two.size() == 2);
   CHECK(two[1].overlaps);
   CHECK_FALSE(two[0].overlaps);
-  CHECK_FALSE(
-      passes_of(plan_of({{&sum, 1}, 1 << 20, true}, {.overlap = false}, h100))[1].overlaps);
+  CHECK_FALSE(passes_of(plan_of({{&sum, 1}, 1 << 20, true}, {.overlap = false}, h100))[1].overlaps);
   CHECK(passes_of(plan_of({{&sum, 1}, 1000, true}, {}, h100)).size() == 1);
   CHECK_THROWS_AS(plan_of({{&sum, 1}, 1000, true}, {.threads = 33}, h100), error);
   CHECK_THROWS_AS(plan_of({{&sum, 1}, 0, true}, {}, h100), error);
@@ -219,11 +218,13 @@ TEST_CASE("a processor has room for the blocks of exact sums that a plan says", 
           const std::string packs = std::to_string(k.packs);
           all.push_back({k, pieces});
           kernels.push_back(gpu::instantiation{
-              "exact_pass", is_float(t) ? "bitfold/cuda/exact.cuh" : "bitfold/cuda/exact_integers.cuh",
+              "exact_pass",
+              is_float(t) ? "bitfold/cuda/exact.cuh" : "bitfold/cuda/exact_integers.cuh",
               k.definitions,
-              "bitfold::cuda::" + (is_float(t) ? "exact_pass" + std::string(pieces ? "_of_pieces" : "") +
-                                                     "<" + packs + ", kernel::sums>"
-                                               : std::string("exact_integers<kernel::sums>"))});
+              "bitfold::cuda::" + (is_float(t)
+                                       ? "exact_pass" + std::string(pieces ? "_of_pieces" : "") +
+                                             "<" + packs + ", kernel::sums>"
+                                       : std::string("exact_integers<kernel::sums>"))});
         }
       }
   std::vector<int> registers(kernels.size());

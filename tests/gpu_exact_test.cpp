@@ -34,13 +34,11 @@ void compare(const std::vector<reduction>& all, std::size_t every = 9,
       INFO(a.name << " n=" << w.n << " first=" << w.first << " " << name(t));
       const std::byte* const p = x.as<std::byte>() + w.first * size_of(t);
       const std::byte* const q = two ? y.as<std::byte>() + w.first * size_of(t) : nullptr;
-      const gpu::plan plan =
-          plan_of({all, w.n, w.first * size_of(t) % 16 == 0}, w.shape);
+      const gpu::plan plan = plan_of({all, w.n, w.first * size_of(t) % 16 == 0}, w.shape);
       room r(all, 1, plan.workspace);
       gpu::run(plan, r.addresses(p, q), nullptr);
-      check_same(all, r.results(), [&](const reduction& one) {
-        return std::vector{cpu::reduce(one, p, q, w.n)};
-      });
+      check_same(all, r.results(),
+                 [&](const reduction& one) { return std::vector{cpu::reduce(one, p, q, w.n)}; });
     }
   }
 }
@@ -96,8 +94,7 @@ void compare_parts(const std::vector<reduction>& all) {
       p.count = std::min(part, n - first);
       const gpu::plan plan = plan_of(p);
       const std::size_t at = first * size_of(t);
-      gpu::run(plan,
-               r.addresses(x.as<std::byte>() + at, two ? y.as<std::byte>() + at : nullptr),
+      gpu::run(plan, r.addresses(x.as<std::byte>() + at, two ? y.as<std::byte>() + at : nullptr),
                nullptr);
     }
     CHECK(plans == 5);
@@ -192,7 +189,8 @@ void compare_layouts(const std::vector<reduction>& all,
     const test::device_memory first(a.x), second(a.y);
     for (const layout_case& c : cases) {
       INFO(a.name << " " << c.extents[0] << " x " << c.extents[1] << ", " << name(t));
-      const view v = view_of(c, t, first.as<std::byte>()), w = view_of(c, t, second.as<std::byte>());
+      const view v = view_of(c, t, first.as<std::byte>()),
+                 w = view_of(c, t, second.as<std::byte>());
       const detail::layout l = detail::layout_of(v, two ? &w : nullptr, c.axes);
       const cuda::output_elements from = cuda::elements_of(l);
       const gpu::plan plan = plan_of({all, l.n, true, &from}, c.shape);

@@ -20,7 +20,8 @@ class of_two_arrays {
 
   void compare(const std::vector<reduction>& all, const cuda::launch& shape = {},
                const gpu::device_facts& on = this_gpu()) const {
-    const void* const y = info(all[0].op()).inputs == 2 ? there_.as<std::byte>() + second_ : nullptr;
+    const void* const y =
+        info(all[0].op()).inputs == 2 ? there_.as<std::byte>() + second_ : nullptr;
     const gpu::plan plan = plan_of({all, n_, second_ % 16 == 0 || !y}, shape, on);
     room r(all, 1, plan.workspace);
     gpu::run(plan, r.addresses(there_.p, y), nullptr);
