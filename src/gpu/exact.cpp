@@ -38,8 +38,8 @@ constexpr std::string_view header_of(dtype type) {
   return is_float(type) ? "bitfold/cuda/exact.cuh" : "bitfold/cuda/exact_integers.cuh";
 }
 pass& add_pass(plan& to, instantiation what, int blocks, int threads, std::size_t shared) {
-  return std::get<pass>(to.steps.emplace_back(
-      pass{std::move(what), static_cast<unsigned>(blocks), static_cast<unsigned>(threads), shared}));
+  return std::get<pass>(to.steps.emplace_back(pass{std::move(what), static_cast<unsigned>(blocks),
+                                                   static_cast<unsigned>(threads), shared}));
 }
 
 // The passes of terms: each with its cells.
@@ -135,11 +135,12 @@ void add_array(plan& to, const problem& p, std::span<const std::size_t> which,
     return std::pair(threads, std::min(blocks_for(k, threads, at_once, shape.blocks, on),
                                        cuda::most_blocks / of_all));
   };
-  const sets_of_terms sets = sets_of(terms_of(p, which), r.in(), on.max_shared_bytes, p.workspace,
-                                     of_all, shape_of);
+  const sets_of_terms sets =
+      sets_of(terms_of(p, which), r.in(), on.max_shared_bytes, p.workspace, of_all, shape_of);
   const exact_kernel& first = sets.all[0].kernel;
-  const bool alone = parts == 1 && sets.all.size() == 1 && sets.all[0].blocks == 1 &&
-                     first.shared + first.terms.size() * bytes_of_sum(r.in()) <= on.max_shared_bytes;
+  const bool alone =
+      parts == 1 && sets.all.size() == 1 && sets.all[0].blocks == 1 &&
+      first.shared + first.terms.size() * bytes_of_sum(r.in()) <= on.max_shared_bytes;
   const cuda::elements array{nullptr, nullptr, r.in(), p.aligned};
   for (const set_of_terms& s : sets.all) {
     const std::string name = is_float(r.in()) ? "exact_pass" : "exact_integers",
@@ -219,8 +220,8 @@ sharing share_out(const cuda::output_elements& from, std::size_t bytes_of_cells,
     add_up(from.outputs * p.chunks);
     return p;
   }
-  const index of_thread = static_cast<index>(cuda::packs_at_once) *
-                          (is_float(from.type) ? 16 / size_of(from.type) : 2);
+  const index of_thread =
+      static_cast<index>(cuda::packs_at_once) * (is_float(from.type) ? 16 / size_of(from.type) : 2);
   p.team = from.listed ? 32
                        : static_cast<int>(std::clamp<index>(
                              std::bit_ceil((from.n + of_thread - 1) / of_thread), 1, 32));
@@ -242,8 +243,8 @@ void add_outputs_of(plan& to, const problem& p, std::span<const std::size_t> whi
     slots.push_back({what, 0, count, workspace});
     workspace += from.outputs * static_cast<std::size_t>(count) * sizeof(std::int64_t);
   }
-  const sharing how = share_out(from, (workspace - p.workspace) / std::max<index>(from.outputs, 1),
-                                shape);
+  const sharing how =
+      share_out(from, (workspace - p.workspace) / std::max<index>(from.outputs, 1), shape);
   const std::size_t warps = static_cast<std::size_t>(how.threads) / 32,
                     shared = warps * bytes_of_warp(from.type, terms.size());
   const auto add = [&](const char* name, bool has_results, int blocks,
@@ -259,7 +260,8 @@ void add_outputs_of(plan& to, const problem& p, std::span<const std::size_t> whi
   };
   const auto reads = [&] {
     std::get<pass>(to.steps.back()).bytes_read =
-        (from.listed ? from.total : from.outputs * from.n) * size_of(from.type) * (from.two ? 2 : 1);
+        (from.listed ? from.total : from.outputs * from.n) * size_of(from.type) *
+        (from.two ? 2 : 1);
   };
   if (!how.by_cells) {
     arguments& with = add("exact_outputs", true, how.blocks, shared);
@@ -311,7 +313,8 @@ lists_of_pieces lists_of(std::span<const cuda::piece> pieces, dtype type) {
     lists.n += p.n;
     lists.items += here;
   }
-  if (lists.n == 0) throw error(errc::usage, "pieces: no elements, of which no kernel makes a result");
+  if (lists.n == 0)
+    throw error(errc::usage, "pieces: no elements, of which no kernel makes a result");
   if (lists.all.size() > cuda::most_blocks) throw error(errc::usage, "pieces: too many of them");
   return lists;
 }
@@ -347,12 +350,11 @@ void add_exact_pieces(plan& to, const problem& p, std::span<const cuda::piece> p
   for (const set_of_terms& s : sets.all)
     for (int list = 0; list < times; ++list) {
       const cuda::exact_pieces& from = lists.all[static_cast<std::size_t>(list)];
-      pass& made =
-          add_pass(to,
-                   {"exact_pass_of_pieces", header_of(r.in()), s.kernel.definitions,
-                    "bitfold::cuda::exact_pass_of_pieces<" + std::to_string(s.kernel.packs) +
-                        ", kernel::sums>"},
-                   s.blocks, s.threads, s.kernel.shared);
+      pass& made = add_pass(to,
+                            {"exact_pass_of_pieces", header_of(r.in()), s.kernel.definitions,
+                             "bitfold::cuda::exact_pass_of_pieces<" +
+                                 std::to_string(s.kernel.packs) + ", kernel::sums>"},
+                            s.blocks, s.threads, s.kernel.shared);
       for (int k = 0; k < from.count; ++k) made.bytes_read += from.each[k].n * size_of(r.in());
       made.with.add(from);
       add_cells(made.with, s.to, list * s.blocks);

@@ -81,8 +81,8 @@ constexpr line lines_of_some[] = {
     {dtype::f64, of_one_input, 8, 32, 166, 224},
     {dtype::f64, of_two_inputs, 2, 32, 166, 0},
 };
-// Other than those with a line of their own, these have to have room for the columns of so many
-// threads, since fewer wait for memory longer than passes of their own would take.
+// Of several terms these have to have room for the columns of so many threads, since fewer wait for
+// memory longer than passes of their own would take.
 constexpr std::size_t enough_threads = 128;
 
 adder adder_of(dtype type, term what, term_set among) {
@@ -90,8 +90,7 @@ adder adder_of(dtype type, term what, term_set among) {
   if (what == presence) return adder::counts;
   const bool is_simple = what == element || what == number || what == magnitude;
   switch (type) {
-    case dtype::f16:
-      return is_simple || what == difference ? adder::registers : adder::levels;
+    case dtype::f16: return is_simple || what == difference ? adder::registers : adder::levels;
     case dtype::bf16:
       return is_simple                           ? adder::floats
              : what == square || what == product ? adder::bins
@@ -117,16 +116,17 @@ auto with(dtype type, term what, F f) {
 }
 
 std::size_t bytes_of_column(adder by, dtype type, term what) {
-  return with(type, what, [&]<term What, class T>(std::integral_constant<term, What>,
-                                                  std::type_identity<T>) -> std::size_t {
-    if constexpr (!std::is_integral_v<T>) {
-      if (by == adder::floats) return cuda::bytes_of_column<adder::floats, What, T>();
-      if constexpr (requires { cuda::bin_layout<What, T>::count; })
-        if (by == adder::bins) return cuda::bytes_of_column<adder::bins, What, T>();
-      if (by == adder::levels) return cuda::bytes_of_column<adder::levels, What, T>();
-    }
-    return 0;
-  });
+  return with(type, what,
+              [&]<term What, class T>(std::integral_constant<term, What>,
+                                      std::type_identity<T>) -> std::size_t {
+                if constexpr (!std::is_integral_v<T>) {
+                  if (by == adder::floats) return cuda::bytes_of_column<adder::floats, What, T>();
+                  if constexpr (requires { cuda::bin_layout<What, T>::count; })
+                    if (by == adder::bins) return cuda::bytes_of_column<adder::bins, What, T>();
+                  if (by == adder::levels) return cuda::bytes_of_column<adder::levels, What, T>();
+                }
+                return 0;
+              });
 }
 
 std::string type_of(adder by, dtype type, term what, int threads) {
@@ -150,8 +150,8 @@ std::vector<term> terms_in(term_set all) {
 std::string number_of(std::size_t n) { return std::to_string(n); }
 
 exact_kernel kernel_of(const line& by, term_set terms) {
-  exact_kernel k{by.type,   terms_in(terms), by.packs, by.threads, 0, 0,
-                 by.registers, by.of_pieces,    {}};
+  exact_kernel k{by.type, terms_in(terms), by.packs,     by.threads, 0,
+                 0,       by.registers,    by.of_pieces, {}};
   k.elements = static_cast<std::size_t>(k.packs * k.threads) * (16 / size_of(k.type));
   std::string adders = type_name(k.type);
   std::size_t column = 0;
@@ -163,15 +163,16 @@ exact_kernel kernel_of(const line& by, term_set terms) {
     cells += cells_of(k.type, what);
   }
   k.shared = cuda::bytes_of_cells(cells) + static_cast<std::size_t>(k.threads) * column;
-  k.definitions = "using sums = cuda::adder_list<" + adders + ">;\nstatic_assert(sums::cells == " +
-                  std::to_string(cells) + " && sums::room == " + number_of(k.shared) + ");\n";
+  k.definitions = "using sums = cuda::adder_list<" + adders +
+                  ">;\nstatic_assert(sums::cells == " + std::to_string(cells) +
+                  " && sums::room == " + number_of(k.shared) + ");\n";
   return k;
 }
 
 // Each thread keeps a state of its own.
 exact_kernel kernel_of_integers(dtype type, term_set terms) {
-  exact_kernel k{type, terms_in(terms), 1, cuda::integer_threads, 4 * cuda::integer_threads, 0, 0,
-                 0,    {}};
+  exact_kernel k{
+      type, terms_in(terms), 1, cuda::integer_threads, 4 * cuda::integer_threads, 0, 0, 0, {}};
   k.registers = k.terms.size() > 1 ? 48 : 32;
   int cells = 0;
   std::string sums = type_name(type);
@@ -179,16 +180,21 @@ exact_kernel kernel_of_integers(dtype type, term_set terms) {
     sums += ", " + name_of(what);
     cells += cells_of(type, what);
   }
-  k.definitions = "using sums = cuda::integer_sums<" + sums + ">;\nstatic_assert(sums::cells == " +
-                  std::to_string(cells) + ");\n";
+  k.definitions = "using sums = cuda::integer_sums<" + sums +
+                  ">;\nstatic_assert(sums::cells == " + std::to_string(cells) + ");\n";
   return k;
 }
 
-// Whether a line's terms are those, or its type's of as many inputs.
-const line* find(std::span<const line> among, dtype type, term_set terms, bool all_of_them) {
-  for (const line& l : among)
-    if (l.type == type && (all_of_them ? l.terms == terms : (l.terms & terms) == terms)) return &l;
-  return nullptr;
+// Of those terms alone; and the first that has them all.
+const line* find_line(dtype type, term_set terms) {
+  const auto* const found = std::find_if(std::begin(lines), std::end(lines), [&](const line& l) {
+    return l.type == type && l.terms == terms;
+  });
+  return found == std::end(lines) ? nullptr : found;
+}
+const line* find_line_of_some(dtype type, term_set terms) {
+  return std::find_if(std::begin(lines_of_some), std::end(lines_of_some),
+                      [&](const line& l) { return l.type == type && (l.terms & terms) == terms; });
 }
 
 }  // namespace
@@ -219,21 +225,22 @@ exact_kernel kernel_for(dtype type, std::span<const term> terms, std::size_t roo
   if (all & ~of_two_inputs) all &= ~of_two_inputs;
   if (!is_float(type)) return kernel_of_integers(type, all);
   exact_kernel best{};
+  const auto choose = [&](const line* by, term_set set, std::size_t times) {
+    if (!by) return;
+    if (exact_kernel k = kernel_of(*by, set); k.shared * times <= room) best = std::move(k);
+  };
   for (term_set set = all; set; set = (set - 1) & all) {
     const std::size_t count = terms_in(set).size();
-    if (count < best.terms.size()) continue;
-    if (const line* const own = find(lines, type, set, true)) {
-      if (exact_kernel k = kernel_of(*own, set); k.shared <= room) best = std::move(k);
-    } else if (count > best.terms.size()) {
-      exact_kernel k = kernel_of(*find(lines_of_some, type, set, false), set);
-      const auto threads = static_cast<std::size_t>(k.threads);
-      if (k.shared * std::max<std::size_t>(1, enough_threads / threads) <= room)
-        best = std::move(k);
+    if (count > best.terms.size()) {
+      const line* const some = find_line_of_some(type, set);
+      const auto threads = static_cast<std::size_t>(some->threads);
+      choose(some, set, count > 1 ? std::max<std::size_t>(1, enough_threads / threads) : 1);
     }
+    if (count >= best.terms.size()) choose(find_line(type, set), set, 1);
   }
   if (best.terms.empty()) {  // which the device refuses
     const term_set first = all & ~(all - 1);
-    best = kernel_of(*find(lines, type, first, true), first);
+    best = kernel_of(*find_line(type, first), first);
   }
   return best;
 }
@@ -256,9 +263,10 @@ std::string definition_of_terms(dtype type, std::span<const term> terms) {
     list += ", " + name_of(what);
     most = std::max(most, cells_of(type, what));
   }
-  return "using terms = cuda::exact_terms<" + list + ">;\nstatic_assert(terms::most_cells == " +
-         std::to_string(most) + " && cuda::bytes_of_warp<" + type_name(type) + ">(" +
-         number_of(terms.size()) + ") == " + number_of(bytes_of_warp(type, terms.size())) + ");\n";
+  return "using terms = cuda::exact_terms<" + list +
+         ">;\nstatic_assert(terms::most_cells == " + std::to_string(most) +
+         " && cuda::bytes_of_warp<" + type_name(type) + ">(" + number_of(terms.size()) +
+         ") == " + number_of(bytes_of_warp(type, terms.size())) + ");\n";
 }
 
 std::string definition_of_results(const problem& p, std::span<const std::size_t> which) {
@@ -266,8 +274,8 @@ std::string definition_of_results(const problem& p, std::span<const std::size_t>
   for (const std::size_t k : which) {
     const reduction& r = p.reductions[k];
     list += list.empty() ? "" : ",\n                                   ";
-    list += "cuda::exact_output<op_id::" + std::string(name(r.op())) + ", " + type_name(r.out()) +
-            ">";
+    list +=
+        "cuda::exact_output<op_id::" + std::string(name(r.op())) + ", " + type_name(r.out()) + ">";
   }
   return "using results = cuda::exact_results<" + list + ">;\n";
 }

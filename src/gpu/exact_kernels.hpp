@@ -28,7 +28,7 @@ struct exact_kernel {
   std::size_t elements;     ///< that a block takes at once
   std::size_t shared;       ///< bytes of dynamic shared memory
   int registers, registers_of_pieces;  ///< of a thread, about
-  std::string definitions;  ///< `sums`, what a thread adds up, whose sizes these are
+  std::string definitions;             ///< `sums`, what a thread adds up, whose sizes these are
 };
 /// As many of these terms as go together: those of as many inputs, for whose columns a block has
 /// room.

@@ -62,8 +62,9 @@ std::string source_type(const fold_kernel& k) {
 }
 
 kernel_source source_of(const instantiation& k) {
-  return {"#include <" + std::string(k.header) + ">\nnamespace kernel {\nusing namespace bitfold;\n" +
-              k.definitions + "}  // namespace kernel\n",
+  return {"#include <" + std::string(k.header) +
+              ">\nnamespace kernel {\nusing namespace bitfold;\n" + k.definitions +
+              "}  // namespace kernel\n",
           k.expression};
 }
 

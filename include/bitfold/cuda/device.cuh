@@ -59,9 +59,7 @@ __device__ inline int largest_of_the_warp(int v) { return __reduce_max_sync(all_
 __device__ inline unsigned largest_of_the_warp(unsigned v) {
   return __reduce_max_sync(all_threads, v);
 }
-__device__ inline unsigned bits_of_the_warp(unsigned v) {
-  return __reduce_or_sync(all_threads, v);
-}
+__device__ inline unsigned bits_of_the_warp(unsigned v) { return __reduce_or_sync(all_threads, v); }
 /// The number of the lowest bit of x, or of the highest: -1 where there is none.
 __device__ inline int first_bit(unsigned x) { return __ffs(static_cast<int>(x)) - 1; }
 __device__ inline int last_bit(unsigned x) { return warp - 1 - __clz(static_cast<int>(x)); }

@@ -8,7 +8,8 @@ namespace bitfold::cuda {
 
 // An adder is one thread's, of one term. It has
 //   begin()                   before all else
-//   expect(n)                 one thread's is told of n elements that the grid, or of several arrays
+//   expect(n)                 one thread's is told of n elements that the grid, or of several
+//   arrays
 //                             its block, will take
 //   take(x, y, packs, cells)  adds the elements of some packs; called by whole warps, of whose
 //                             block's first thread the first `packs` are not past the end
@@ -121,9 +122,9 @@ struct bins_of<What, bfloat16> : bin_layout<What, bfloat16> {
            static_cast<double>(arith::widen<float>(What == term::square ? x : y));
   }
   __device__ static unsigned index(bfloat16, double v) {
-    return static_cast<unsigned>(min(max(upper_half(v) >> 24 & 127, layout::lowest),
-                                     layout::lowest + layout::count - 1) -
-                                 layout::lowest);
+    return static_cast<unsigned>(
+        min(max(upper_half(v) >> 24 & 127, layout::lowest), layout::lowest + layout::count - 1) -
+        layout::lowest);
   }
   __device__ static int first(int bin) { return max(0, 16 * bin - 20); }
 };
@@ -336,8 +337,7 @@ struct in_floats {
       };
       const int up =
           150 - (b ? 8 * b : 1);  // in units of 2^-133 2^(8 b - 1), which is 2^-149 ... after 2^-16
-      const int sum =
-          sum_of_the_warp(static_cast<int>(v * power(up / 2) * power(up - up / 2)));
+      const int sum = sum_of_the_warp(static_cast<int>(v * power(up / 2) * power(up - up / 2)));
       if (lane == b) total += sum;
     }
     flags |= other ? exact::something_else : exact::a_minus_zero;

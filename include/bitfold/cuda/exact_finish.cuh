@@ -16,8 +16,8 @@ __global__ void __launch_bounds__(finish_threads)
   wait_for_the_block();
   wait_for_the_kernel_before();
   for (int k = 0; k < Terms::count; ++k) {
-    const int count = Terms::cells(k), groups = finish_threads / count,
-              group = threadIdx.x / count, cell = threadIdx.x % count;
+    const int count = Terms::cells(k), groups = finish_threads / count, group = threadIdx.x / count,
+              cell = threadIdx.x % count;
     if (group >= groups) continue;
     std::int64_t all = 0, flags = 0;
 #pragma unroll 8

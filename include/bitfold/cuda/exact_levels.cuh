@@ -186,15 +186,13 @@ struct in_levels {
             double& sum = s[g][l];
             const double next = sum + r;
             if (l == 0)
-              moved |=
-                  static_cast<std::uint32_t>(upper_half(next) ^ upper_half(start[g][0]));
+              moved |= static_cast<std::uint32_t>(upper_half(next) ^ upper_half(start[g][0]));
             if (l + 1 < levels) {
               r = r - (next - sum);
             } else if (!parts::is_fixed) {
               const double t = next - sum;
-              left |=
-                  static_cast<std::uint32_t>(lower_half(r) ^ lower_half(t)) |
-                  static_cast<std::uint32_t>((upper_half(r) ^ upper_half(t)) & 0x7fffffff);
+              left |= static_cast<std::uint32_t>(lower_half(r) ^ lower_half(t)) |
+                      static_cast<std::uint32_t>((upper_half(r) ^ upper_half(t)) & 0x7fffffff);
             }
             sum = next;
           }
@@ -208,7 +206,8 @@ struct in_levels {
     for (int g = 0; g < groups; ++g)
 #pragma unroll
       for (int l = 0; l < levels; ++l) {
-        const std::int64_t part = arith::bit_cast<std::int64_t>(s[g][l]) - arith::bit_cast<std::int64_t>(start[g][l]);
+        const std::int64_t part =
+            arith::bit_cast<std::int64_t>(s[g][l]) - arith::bit_cast<std::int64_t>(start[g][l]);
         taken[g][l] += part;
         took |= part != 0;
       }

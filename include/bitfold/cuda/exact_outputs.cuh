@@ -277,8 +277,8 @@ struct warp_room {
   std::int64_t* cells;
   summed<T>* sums;
   __device__ warp_room() {
-    std::byte* const mine = reinterpret_cast<std::byte*>(shared_bytes) +
-                            (threadIdx.x / warp) * bytes_of_warp<T>(Sums);
+    std::byte* const mine =
+        reinterpret_cast<std::byte*>(shared_bytes) + (threadIdx.x / warp) * bytes_of_warp<T>(Sums);
     cells = reinterpret_cast<std::int64_t*>(mine);
     sums = reinterpret_cast<summed<T>*>(mine + bytes_of_cells(cells_of<T, 2>));
   }
@@ -382,8 +382,8 @@ __device__ __noinline__ unsigned sum_outputs(const output_elements& data, index 
     bool all = false;
     if (n <= output_chunk) {  // as is each of the warp's: where lengths differ, a team is a warp
       using reader = output_reader<T, exact::inputs(What) == 2>;
-      all = take_output<What>(
-          reader{finder::of(data, output), row < here ? n : 0, t % team, team}, 0, n, s);
+      all = take_output<What>(reader{finder::of(data, output), row < here ? n : 0, t % team, team},
+                              0, n, s);
     }
     const unsigned left = ballot(!all);
     const int from = t - r;  // the team whose sum is this thread's
@@ -455,8 +455,7 @@ __global__ void __launch_bounds__(output_threads, 4)
         hard |= sum_outputs<What, T>(data, first, here, team, sums[k]);
       });
       by_cells = hard != 0;
-      if (t < here && n > 0 && !by_cells)
-        write_output(sums_of_levels<Terms>{sums}, output, n, how);
+      if (t < here && n > 0 && !by_cells) write_output(sums_of_levels<Terms>{sums}, output, n, how);
     }
     if (t < here && n == 0) how.write_empty(output);
     for (unsigned left = ballot(t < here && n > 0 && by_cells); left; left &= left - 1)

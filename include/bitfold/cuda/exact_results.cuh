@@ -148,10 +148,10 @@ struct sums_of_cells {
 
 template <op_id>
 struct operation_of;
-#define BITFOLD_OP(name, ...)         \
-  template <>                         \
-  struct operation_of<op_id::name> {  \
-    using type = op::name##_op;       \
+#define BITFOLD_OP(name, ...)        \
+  template <>                        \
+  struct operation_of<op_id::name> { \
+    using type = op::name##_op;      \
   };
 BITFOLD_OPS(BITFOLD_OP)
 #undef BITFOLD_OP
@@ -199,8 +199,8 @@ struct exact_results {
     (
         [&] {
           if (is_mine(k))
-            static_cast<typename Output::type*>(place[k].to)[output] = Output::result(
-                sums, fold::finish_parameters{n, static_cast<int>(place[k].ddof)});
+            static_cast<typename Output::type*>(place[k].to)[output] =
+                Output::result(sums, fold::finish_parameters{n, static_cast<int>(place[k].ddof)});
           ++k;
         }(),
         ...);

@@ -61,8 +61,8 @@ struct bin_layout<What, bfloat16> {  // of 16 binades, from 2^-271 on
   static constexpr int lowest = (1023 - 271) / 16, count = 34, room = 1 << 20;
   static constexpr bool halves = false;
 };
-/// Of doubles of all 53 bits, by exponent / 20. Lowest and Highest are the exponents, biased, of the
-/// least and of the largest term.
+/// Of doubles of all 53 bits, by exponent / 20. Lowest and Highest are the exponents, biased, of
+/// the least and of the largest term.
 template <int Lowest, int Highest>
 struct bin_layout_of_halves {
   static constexpr int width = 20, lowest = Lowest / width, room = 1 << 14;
