@@ -117,9 +117,8 @@ void check_parameters(row_function f, dtype type, std::size_t count, std::size_t
 }
 
 void check_sums(dtype type, std::size_t n, std::uint64_t seed, std::size_t off = 0) {
-  const test::segments_case c =
-      test::make_segments_case(type, seed == 1 ? test::kind::near_one : test::kind::special, 50, n,
-                               60, 1000, seed + n);
+  const test::segments_case c = test::make_segments_case(
+      type, seed == 1 ? test::kind::near_one : test::kind::special, 50, n, 60, 1000, seed + n);
   const array_on_gpu x(c.x, type, off), base(c.base, type, off), out(c.out, type, off);
   const test::device_memory places(c.places), offsets(c.offsets);
   cuda::sum_rows({type, c.count, n, x.at()},
@@ -237,9 +236,8 @@ TEST_CASE("calls of row functions say what is wrong, and do nothing for nothing"
   says("type: ", [&] { cuda::apply(row_function::exp, {dtype::i32, 1, 2, some.p}, some.p); });
   says("out: ", [&] { cuda::apply(row_function::softmax, two, nullptr); });
   says("y: ", [&] { cuda::apply(row_function::softmax_backward, two, some.p); });
-  says("f: ", [&] {
-    cuda::parameter_gradients(row_function::softmax, two, some.p, nullptr, nullptr, 0);
-  });
+  says("f: ",
+       [&] { cuda::parameter_gradients(row_function::softmax, two, some.p, nullptr, nullptr, 0); });
   says("offsets: ", [&] { cuda::sum_rows(two, {nullptr, nullptr, 1}, nullptr, some.p); });
   cuda::apply(row_function::softmax, {dtype::f32, 0, 2, nullptr}, nullptr);
   cuda::apply(row_function::softmax, {dtype::f32, 2, 0, nullptr}, nullptr);
@@ -362,6 +360,4 @@ TEST_CASE("NVRTC compiles kernels of rows of every element type", "[.][nvrtc]") 
   using enum row_function;
   check_nvrtc(std::array{layer_norm, layer_norm_backward, row_function::exp});
 }
-TEST_CASE("NVRTC compiles every kernel of rows", "[.all]") {
-  check_nvrtc(test::all_row_functions);
-}
+TEST_CASE("NVRTC compiles every kernel of rows", "[.all]") { check_nvrtc(test::all_row_functions); }
