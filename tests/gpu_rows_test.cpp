@@ -350,8 +350,8 @@ void check_nvrtc(std::span<const row_function> functions) {
     CHECK(code.image.size() > 1000);
     if (took > slowest) slowest = took, which = signature;
   }
-  std::printf("%zu kernels of rows; the slowest took %.2f s of a processor: %s\n", kernels.size(), slowest,
-              which.c_str());
+  std::printf("%zu kernels of rows; the slowest took %.2f s of a processor: %s\n", kernels.size(),
+              slowest, which.c_str());
 }
 
 }  // namespace
