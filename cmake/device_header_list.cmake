@@ -1,13 +1,15 @@
 # What device code includes: of include/bitfold/, and of the standard library.
 set(device_headers
-  arith.hpp arith.inl config.hpp dtype.hpp exact.hpp fold.hpp fold.inl method.hpp method.inl op.hpp
-  ops.inl order.hpp order.inl strict_math.hpp ops/counts.inl ops/extrema.inl ops/logsumexp.inl
-  ops/moments.inl ops/norms.inl ops/products.inl ops/scale.inl ops/sums.inl
-  row_functions.hpp row_inputs.hpp strides.hpp cuda/device.cuh cuda/engine.cuh cuda/exact.cuh
-  cuda/exact_adders.cuh cuda/exact_cells.cuh cuda/exact_finish.cuh cuda/exact_integers.cuh
-  cuda/exact_levels.cuh cuda/exact_outputs.cuh cuda/exact_results.cuh cuda/exact_sizes.hpp
-  cuda/folds.cuh cuda/fused.cuh cuda/keys.cuh cuda/outputs.cuh cuda/outputs.hpp cuda/places.cuh
-  cuda/rows.cuh cuda/rows.hpp cuda/sort.cuh cuda/sort.hpp cuda/sums_of_rows.cuh cuda/tile.hpp)
+  arith.hpp arith.inl config.hpp dtype.hpp exact.hpp fold.hpp fold.inl method.hpp method.inl
+  op.hpp ops.inl order.hpp order.inl row_functions.hpp row_inputs.hpp strict_math.hpp strides.hpp
+  ops/counts.inl ops/extrema.inl ops/logsumexp.inl ops/moments.inl ops/norms.inl ops/products.inl
+  ops/scale.inl ops/sums.inl cuda/columns.cuh cuda/device.cuh cuda/elements.cuh cuda/engine.cuh
+  cuda/exact.cuh cuda/exact_adders.cuh cuda/exact_cells.cuh cuda/exact_finish.cuh
+  cuda/exact_integers.cuh cuda/exact_levels.cuh cuda/exact_outputs.cuh cuda/exact_results.cuh
+  cuda/exact_sizes.hpp cuda/folds.cuh cuda/fused.cuh cuda/keys.cuh cuda/outputs.cuh
+  cuda/outputs.hpp cuda/places.cuh cuda/rows.cuh cuda/rows.hpp cuda/segments.cuh cuda/sort.cuh
+  cuda/sort.hpp cuda/states.cuh cuda/sums_of_rows.cuh cuda/teams.cuh cuda/threads.cuh
+  cuda/tile.hpp cuda/warps.cuh)
 set(standard_headers
   algorithm array bit cfloat cmath compare cstddef cstdint cstdio cstdlib limits optional string_view
   type_traits utility)

@@ -7,17 +7,16 @@
 
 namespace bitfold::row {
 
-// A row_function and its algebra are of one name.
-#define BITFOLD_ROW_FUNCTIONS(FUNCTION)                                                  \
-  FUNCTION(softmax)                                                                      \
-  FUNCTION(log_softmax)                                                                  \
-  FUNCTION(layer_norm)                                                                   \
-  FUNCTION(rms_norm)                                                                     \
-  FUNCTION(softmax_backward)                                                             \
-  FUNCTION(log_softmax_backward)                                                         \
-  FUNCTION(layer_norm_backward)                                                          \
-  FUNCTION(rms_norm_backward)                                                            \
-  FUNCTION(exp)
+// A row_function and its algebra are of one name. All but exp, which is of each element alone:
+#define BITFOLD_ROW_FUNCTIONS(FUNCTION) \
+  FUNCTION(softmax)                     \
+  FUNCTION(log_softmax)                 \
+  FUNCTION(layer_norm)                  \
+  FUNCTION(rms_norm)                    \
+  FUNCTION(softmax_backward)            \
+  FUNCTION(log_softmax_backward)        \
+  FUNCTION(layer_norm_backward)         \
+  FUNCTION(rms_norm_backward)
 
 /// Calls f(std::type_identity<function>{}).
 template <class F>
@@ -27,6 +26,7 @@ decltype(auto) visit(row_function which, F f) {
   case row_function::name: return f(std::type_identity<name>{});
     BITFOLD_ROW_FUNCTIONS(BITFOLD_ROW_FUNCTION)
 #undef BITFOLD_ROW_FUNCTION
+    case row_function::exp: break;
   }
   return f(std::type_identity<exp>{});
 }
@@ -36,8 +36,9 @@ constexpr std::string_view name(row_function which) {
   case row_function::name: return #name;
     BITFOLD_ROW_FUNCTIONS(BITFOLD_ROW_FUNCTION)
 #undef BITFOLD_ROW_FUNCTION
+    case row_function::exp: break;
   }
-  return {};
+  return "exp";
 }
 
 /// Errors (errc::usage, naming the argument): see rows.hpp.

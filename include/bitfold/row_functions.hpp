@@ -1,6 +1,6 @@
-// The algebra of row functions (rows.hpp). Each says which reductions of a row it needs, the operand that it
-// makes of an element for them, the statistics that it makes of their results, and the value of an
-// element. A is float, or double for f64.
+// The algebra of row functions (rows.hpp). Each says which reductions of a row it needs, the
+// operand that it makes of an element for them, the statistics that it makes of their results, and
+// the value of an element. A is float, or double for f64.
 #pragma once
 
 #include <array>

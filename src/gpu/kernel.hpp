@@ -13,7 +13,8 @@
 
 namespace bitfold::gpu {
 
-/// The strategies: who takes what. Each has a kernel in engine.cuh or outputs.cuh.
+/// The strategies: who takes what. Each has a kernel in engine.cuh, or in what outputs.cuh
+/// includes.
 // clang-format off
 #define BITFOLD_STRATEGIES(STRATEGY)                                                        \
   /* of a whole array */                                                                    \
@@ -55,7 +56,7 @@ constexpr bool takes_elements(strategy s) {
   return s != strategy::states && s != strategy::output_states && s != strategy::segment_states;
 }
 
-/// How a kernel reads its elements: as the sources of outputs.cuh do.
+/// How a kernel reads its elements: as the sources of elements.cuh do.
 enum class reading : std::uint8_t {
   array,    ///< one behind the other
   rows,     ///< of an output in aligned packs, on one axis

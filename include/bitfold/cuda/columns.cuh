@@ -1,0 +1,227 @@
+// Kernels of outputs that are neighbours: a thread folds several of them, or parts of several.
+#pragma once
+
+#include <bitfold/cuda/elements.cuh>
+
+namespace bitfold::cuda {
+
+// Elements of as many neighbours, read together; volatile, as load_pack.
+template <class T, int Many>
+struct alignas(Many * sizeof(T)) neighbours {
+  std::uint32_t word[Many * sizeof(T) / 4];
+
+  __device__ static neighbours load(const T* p) {
+    neighbours v;
+    load_columns(p, v.word);
+    return v;
+  }
+  __device__ T operator[](int i) const {
+    pack<T> of{};
+#pragma unroll
+    for (int k = 0; k < static_cast<int>(sizeof(neighbours) / 4); ++k) of.word[k] = word[k];
+    return of[i];
+  }
+};
+
+// Outputs whose elements lie at equal distances, and which are neighbours: a thread takes Many of
+// them, and of each some leaves, or of a single leaf one in `split` of its lanes, a part; a block
+// `parts` neighbouring ones, a node, of as many outputs as it has room for.
+template <class F, class Source, class A, int Many, class Results>
+__global__ void __launch_bounds__(128, Many * sizeof(fold::partial<F, A>) <= 16 ? 4 : 2)
+    fold_columns(const __grid_constant__ output_elements data, int parts, int split, index node,
+                 index nodes, void* states, const __grid_constant__ Results how) {
+  using T = typename Source::element;
+  using S = fold::partial<F, A>;
+  using local = typename engine<F, Source, A>::local;
+  using of_many = states_of_many<local, Many>;
+  using of_columns = fold_of_many<F, Many>;
+  struct in_rows {
+    neighbours<T, Many> x[order::rows];
+  };
+  S* const of_parts = reinterpret_cast<S*>(shared_bytes);
+  const index groups = data.outputs / Many,
+              part = node * static_cast<index>(split) / static_cast<index>(parts);
+  const int width = static_cast<int>(blockDim.x) / parts,
+            j = static_cast<int>(threadIdx.x) / width;                // the part
+  const int lanes = order::lanes / split, begin = j % split * lanes;  // its lanes of each leaf
+  const index stripes = (groups + width - 1) / width, items = stripes * nodes;
+  for (index i = blockIdx.x; i < items; i += gridDim.x) {
+    const index group = i % stripes * width + threadIdx.x % width, output = group * Many,
+                k = i / stripes;
+    const index of_node = k * node, first = of_node + static_cast<index>(j / split) * part;
+    const index left = data.n - of_node, here = left < node ? left : node;
+    of_many total;
+    if (group < groups && first < data.n) {
+      const finder find = finder::of(data, output);
+      const T* const x = static_cast<const T*>(data.x) + find(first).x;
+      const int n = static_cast<int>(data.n - first < part ? data.n - first : part);
+      const std::int64_t stride = find.stride.x;
+      const auto load = [&](int at, int rows) {  // the lane that begins there
+        const T* p = x + at * stride;
+        in_rows v;
+#pragma unroll
+        for (int r = 0; r < order::rows; ++r) {
+          if (r < rows) v.x[r] = neighbours<T, Many>::load(p);
+          p += order::lanes * stride;
+        }
+        return v;
+      };
+      const auto lane = [&](const in_rows& v, int rows, int at) {
+        of_many s;
+#pragma unroll
+        for (int p = 0; p < Many; ++p)
+          s.each[p] = method::fold_lane<F, order::rows>(
+              rows, [&](int r) { return Source::made(v.x[r][p], at + r * order::lanes); });
+        return s;
+      };
+      thread_counter<of_columns, of_many, 7> leaves;
+      int at = 0;
+      in_rows next;
+      if (n >= order::leaf) next = load(begin, order::rows);
+#pragma unroll 1
+      for (; n - at >= order::leaf; at += order::leaf) {
+        thread_counter<of_columns, of_many, 5> of_leaf;
+#pragma unroll 1
+        for (int l = at + begin, end = l + lanes; l < end; l += 2) {
+          in_rows v = next;
+          next = load(l + 1, order::rows);
+          const of_many left = lane(v, order::rows, l);
+          v = next;
+          // The next lane, or of the next leaf the first; the last once more.
+          next = load(l + 2 < end                 ? l + 2
+                      : n - at >= 2 * order::leaf ? at + order::leaf + begin
+                                                  : l + 1,
+                      order::rows);
+          of_leaf.push(of_columns::merge(left, lane(v, order::rows, l + 1),
+                                         fold::counts{order::rows, order::rows}),
+                       2 * order::rows);
+        }
+        leaves.push(split == 1 ? of_leaf.pending[4] : of_leaf.total(),
+                    static_cast<index>(order::leaf / split));
+      }
+      if (const int size = n - at, end = min(order::lane_count(size), begin + lanes);
+          size > 0 && begin < end) {
+        thread_counter<of_columns, of_many, 6> of_leaf;
+        if (size <= order::lanes) {  // of one row: several lanes at once, so that many loads are on
+                                     // their way
+          constexpr int beside = order::rows;
+#pragma unroll 1
+          for (int l = begin; l < end; l += beside) {
+            const int count = min(beside, end - l);
+            in_rows v;
+#pragma unroll
+            for (int r = 0; r < beside; ++r)
+              if (r < count) v.x[r] = neighbours<T, Many>::load(x + (at + l + r) * stride);
+            of_many s[beside];
+#pragma unroll
+            for (int r = 0; r < beside; ++r) {
+              in_rows one;
+              one.x[0] = v.x[r];
+              s[r] = lane(one, 1, at + l + r);
+            }
+            fold_owned<of_columns>(s, count,
+                                   [](int, int width) { return static_cast<index>(width); });
+            of_leaf.push(s[0], static_cast<index>(count));
+          }
+        } else {
+          next = load(at + begin, order::lane_size(size, begin));
+#pragma unroll 1
+          for (int l = begin; l < end; ++l) {
+            const int rows = order::lane_size(size, l);
+            const in_rows v = next;
+            if (l + 1 < end) next = load(at + l + 1, order::lane_size(size, l + 1));
+            of_leaf.push(lane(v, rows, at + l), static_cast<index>(rows));
+          }
+        }
+        leaves.push(of_leaf.total(), leaf_lanes{size}(begin, lanes));
+      }
+      total = leaves.total();
+    }
+    S s[Many];
+#pragma unroll
+    for (int p = 0; p < Many; ++p) s[p] = F::template rebase<A>(total.each[p], first);
+    // The elements of `d` parts from part q on, if any.
+    const auto elements = [&](int q, int d) -> index {
+      const index before = static_cast<index>(q / split) * part;
+      if (before >= here) return 0;
+      if (d >= split) return equal_runs{part, here}(q / split, d / split);
+      return leaf_lanes{here - before < order::leaf ? static_cast<int>(here - before)
+                                                    : order::leaf}(q % split * lanes, d * lanes);
+    };
+    for (int d = 1; d < parts; d *= 2) {
+      if (j % (2 * d) == d)
+#pragma unroll
+        for (int p = 0; p < Many; ++p) of_parts[p * blockDim.x + threadIdx.x] = s[p];
+      wait_for_the_block();
+      if (j % (2 * d) == 0)
+        if (const index right = elements(j + d, d); right > 0)
+#pragma unroll
+          for (int p = 0; p < Many; ++p)
+            s[p] = F::merge(s[p], of_parts[p * blockDim.x + threadIdx.x + d * width],
+                            fold::counts{elements(j, d), right});
+      wait_for_the_block();
+    }
+    if (j == 0 && group < groups)
+#pragma unroll
+      for (int p = 0; p < Many; ++p) {
+        if (nodes == 1)
+          how.template write<F, Source, A>(s[p], data.n, output + static_cast<index>(p));
+        else
+          static_cast<S*>(states)[(output + static_cast<index>(p)) * nodes + k] = s[p];
+      }
+  }
+}
+
+// The same of up to Rows rows of a leaf each: a thread takes Many whole outputs, and reads half of
+// a leaf's lanes at a time, or fewer.
+template <class F, class Source, class A, int Many, int Rows, class Results>
+__global__ void __launch_bounds__(128)
+    fold_short_columns(const __grid_constant__ output_elements data,
+                       const __grid_constant__ Results how) {
+  using of_many = states_of_many<typename engine<F, Source, A>::local, Many>;
+  using of_columns = fold_of_many<F, Many>;
+  using some = neighbours<typename Source::element, Many>;
+  constexpr int beside = order::lanes / (sizeof(of_many) <= 16 ? 2 : 4) / Rows;
+  const int n = static_cast<int>(data.n), lanes = order::lane_count(n);
+  const index groups = data.outputs / Many, stride = index{gridDim.x} * blockDim.x;
+  for (index i = index{blockIdx.x} * blockDim.x + threadIdx.x; i < groups; i += stride) {
+    const index output = i * Many;
+    const finder find = finder::of(data, output);
+    const auto* const x = static_cast<const typename Source::element*>(data.x) + find(0).x;
+    thread_counter<of_columns, of_many, Rows == 1 ? 3 : 4> parts;
+#pragma unroll 1
+    for (int l = 0; l < lanes; l += beside) {
+      const int count = min(beside, lanes - l);
+      some v[Rows][beside];
+#pragma unroll
+      for (int r = 0; r < Rows; ++r)
+#pragma unroll
+        for (int k = 0; k < beside; ++k)
+          if (const int at = r * order::lanes + l + k; at < n && k < count)
+            v[r][k] = some::load(x + at * find.stride.x);
+      of_many s[beside];
+#pragma unroll
+      for (int k = 0; k < beside; ++k) {
+        const int rows = Rows == 1 ? 1 : order::lane_size(n, l + k);
+#pragma unroll
+        for (int p = 0; p < Many; ++p)
+          s[k].each[p] = method::fold_lane<F, order::rows>(rows, [&](int r) {
+            return Source::made(v[r < Rows ? r : 0][k][p], l + k + r * order::lanes);
+          });
+      }
+      // With one row a lane is one element, so counts are widths, which the compiler knows.
+      const auto elements = [=](int first, int width) {
+        return Rows == 1 ? static_cast<index>(width) : leaf_lanes{n}(l + first, width);
+      };
+      fold_owned<of_columns>(s, count, elements);
+      parts.push(s[0], elements(0, count));
+    }
+    const of_many all = parts.total();
+#pragma unroll
+    for (int p = 0; p < Many; ++p)
+      how.template write<F, Source, A>(F::template rebase<A>(all.each[p], 0), data.n,
+                                       output + static_cast<index>(p));
+  }
+}
+
+}  // namespace bitfold::cuda

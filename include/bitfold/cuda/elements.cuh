@@ -1,0 +1,156 @@
+// The elements of an output, as kernels read them: sources for the engine (engine.cuh).
+#pragma once
+
+#include <bitfold/cuda/folds.cuh>
+#include <bitfold/cuda/places.cuh>
+
+namespace bitfold::cuda {
+
+// Elements T of an output from `place` on: a source for the engine (engine.cuh). What is read as it
+// is stored has one input.
+template <class Take, class T>
+struct found_elements {
+  static_assert(!Take::two);
+  static constexpr bool two = false, in_packs = false, has_lines = true;
+  static constexpr int owned = 16 / sizeof(T);
+  using element = T;
+  using single = T;
+  using raw = single;  // it has no packs
+  finder find;
+  index place;
+  const T* x;  // where the input begins
+
+  __device__ static found_elements at(const output_elements& from, const finder& find,
+                                      index place) {
+    return {find, place, static_cast<const T*>(from.x)};
+  }
+  __device__ found_elements ahead(index k) const { return {find, place + k, x}; }
+
+  /// What lies at equal distances.
+  struct line_of {
+    const T* x;
+    std::int64_t stride;
+    __device__ single one(int i) const { return x[i * stride]; }
+  };
+  __device__ bool is_line() const { return find.linear; }
+  __device__ line_of line() const { return {x + find(place).x, find.stride.x}; }
+  __device__ single one(int i) const { return x[find(place + static_cast<index>(i)).x]; }
+  BITFOLD_HD static auto made(single x, int at) { return Take::element(x, at); }
+};
+
+// The same of two inputs, each at places of its own.
+template <class Take, class T>
+struct found_pairs {
+  static constexpr bool two = true, in_packs = false, has_lines = false;
+  static constexpr int owned = 4;
+  using element = T;
+  struct single {
+    T x, y;
+  };
+  using raw = single;  // it has no packs
+  finder find;
+  index place;
+  const T *x, *y;
+
+  __device__ static found_pairs at(const output_elements& from, const finder& find, index place) {
+    return {find, place, static_cast<const T*>(from.x), static_cast<const T*>(from.y)};
+  }
+  __device__ found_pairs ahead(index k) const { return {find, place + k, x, y}; }
+  __device__ single one(int i) const {
+    const offset at = find(place + static_cast<index>(i));
+    return {x[at.x], y[at.y]};
+  }
+  BITFOLD_HD static auto made(const single& s, int at) { return Take::element(s.x, s.y, at); }
+};
+
+// Some rows of a leaf, of `owned` lanes of a thread each.
+template <class Take, class T, int Most>
+struct lane_packs {
+  pack<T> x[Most];
+  __device__ auto get(int r, int i, int at) const { return Take::element(x[r][i], at); }
+};
+
+// Elements that are neighbours in packs, on several axes; or on one, at any address.
+template <class Take, class T>
+struct run_elements : found_elements<Take, T> {
+  using base = found_elements<Take, T>;
+  using base::find, base::owned, base::place;
+  static constexpr bool in_packs = true;
+  using raw = lane_packs<Take, T, order::rows>;
+  __device__ static run_elements at(const output_elements& from, const finder& find, index place) {
+    return {base::at(from, find, place)};
+  }
+  __device__ run_elements ahead(index k) const { return {base::ahead(k)}; }
+
+  template <alignment>
+  __device__ raw load() const {
+    raw v;
+    if (find.from->unaligned) {
+      const T* const p = this->x + (find.begin.x + static_cast<std::int64_t>(place));
+      if constexpr (sizeof(T) <= 2) {
+        load_leaf_across(p, v.x);
+      } else {  // of larger ones it is as quick to read one after the other
+#pragma unroll
+        for (int r = 0; r < order::rows; ++r)
+#pragma unroll
+          for (int i = 0; i < owned; ++i) v.x[r].set(i, load_one(p + r * order::lanes + i));
+      }
+      return v;
+    }
+    std::int64_t at[order::rows];
+    if (find.from->runs == runs_of::leaves) {
+      at[0] = find(place).x;
+#pragma unroll
+      for (int r = 1; r < order::rows; ++r) at[r] = at[0] + r * order::lanes;
+    } else if (find.from->runs == runs_of::lanes) {
+      // The threads on a leaf look for its rows together.
+      constexpr int group = order::lanes / owned,
+                    each = group < order::rows ? order::rows / group : 1;
+      const int t = threadIdx.x % warp, lane = t % group * owned;
+      const unsigned together = (group < warp ? (1u << group % warp) - 1 : all_threads)
+                                << t / group * group;
+      std::int64_t found[each];
+#pragma unroll
+      for (int k = 0; k < each; ++k)
+        found[k] = find(place - static_cast<index>(lane) +
+                        static_cast<index>((t % group + k * group) % order::rows * order::lanes))
+                       .x;
+#pragma unroll
+      for (int r = 0; r < order::rows; ++r)
+        at[r] = shuffle_among(together, found[r / group], r % group, group) + lane;
+    } else {
+#pragma unroll
+      for (int r = 0; r < order::rows; ++r) at[r] = find(place + r * order::lanes).x;
+    }
+#pragma unroll
+    for (int r = 0; r < order::rows; ++r) v.x[r] = load_pack<true>(this->x + at[r]);
+    return v;
+  }
+  __device__ static auto get(const raw& v, int r, int i, int at) { return v.get(r, i, at); }
+};
+
+// Rows: elements that are neighbours in packs, on one axis.
+template <class Take, class T>
+struct row_elements : stored_elements<Take, T> {
+  using base = stored_elements<Take, T>;
+  static constexpr bool in_packs = true;
+  using taken = Take;
+  using element = T;
+  __device__ static row_elements at(const output_elements& from, const finder& find, index place) {
+    return {{static_cast<const T*>(from.x) + (find.begin.x + static_cast<std::int64_t>(place)),
+             nullptr, true}};
+  }
+  __device__ row_elements ahead(index k) const { return {{this->x + k, nullptr, true}}; }
+
+  /// The first `count` <= Most rows of a leaf.
+  template <int Most>
+  __device__ lane_packs<Take, T, Most> load_some(int count) const {
+    lane_packs<Take, T, Most> v;
+#pragma unroll
+    for (int r = 0; r < Most; ++r)
+      if (r < count) v.x[r] = load_pack<true>(this->x + r * order::lanes);
+    return v;
+  }
+};
+
+}  // namespace bitfold::cuda
