@@ -252,13 +252,14 @@ void check_by_key(const std::vector<reduction>& all, std::size_t n, std::size_t 
 // ---- count_distinct ----
 
 gpu::plan plan_distinct(std::span<const reduction> all, std::size_t n,
-                        const cuda::output_elements* from) {
+                        const cuda::output_elements* from,
+                        std::size_t elements_of_set = std::size_t{1} << 25) {
   gpu::problem asked{all, n, false, from};
   asked.workspace = 512;
   std::vector<std::size_t> which(all.size());
   std::iota(which.begin(), which.end(), 0);
   gpu::plan plan;
-  gpu::add_distinct(plan, asked, which);
+  gpu::add_distinct(plan, asked, which, elements_of_set);
   return plan;
 }
 
@@ -289,8 +290,11 @@ void check_distinct_of_axes(dtype t, const std::vector<std::int64_t>& extents,
   const cuda::output_elements from = cuda::elements_of(l);
   const reduction r = distinct_of(t);
   const result_room results(1, l.outputs), right(1, l.outputs);
-  run(plan_distinct({&r, 1}, l.n, &from), {l.x}, results);
   cpu::reduce({&r, 1}, v, nullptr, axes, right.out);
+  run(plan_distinct({&r, 1}, l.n, &from), {l.x}, results);
+  CHECK(results.of(0, dtype::i64) == right.of(0, dtype::i64));
+  // Several sets, the last one smaller.
+  run(plan_distinct({&r, 1}, l.n, &from, l.n * (l.outputs / 2)), {l.x}, results);
   CHECK(results.of(0, dtype::i64) == right.of(0, dtype::i64));
 }
 

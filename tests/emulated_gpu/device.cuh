@@ -62,6 +62,10 @@ V shuffle_among(unsigned mask, V v, int k, int width) {
   return exchange(mask, v, own_lane() / width * width + k % width);
 }
 inline unsigned ballot(bool condition) { return the_machine->ballot(condition); }
+inline unsigned threads_with_same_bit(unsigned x, unsigned bit) {
+  const unsigned ones = ballot((x & bit) != 0);
+  return x & bit ? ones : ~ones;
+}
 inline bool all_of_the_warp(bool condition) { return ballot(condition) == all_threads; }
 inline int count_of_bits(unsigned x) { return __builtin_popcount(x); }
 inline int first_bit(unsigned x) { return x ? __builtin_ctz(x) : -1; }
