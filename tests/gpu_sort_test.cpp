@@ -104,11 +104,12 @@ TEST_CASE("a sort is stable, of any keys and lengths") {
   check_sort({4, 4, 7681, 0, 9}, random);
   check_sort({4, 4, 3 * 7680 + 1, 0, 32}, random);
   check_sort({4, 0, 2 * 7680 + 77, 0, 17}, random);
-  check_sort({8, 0, 2 * 4224 - 1, 5, 57}, descending);
-  check_sort({8, 4, 4224 + 1, 0, 64}, ascending);
+  check_sort({8, 0, 2 * 4224 - 1, 5, 20}, descending);
+  check_sort({8, 4, 4224 + 1, 40, 24}, ascending);
   check_sort({4, 8, 9000, 3, 11}, few);
   check_sort({4, 1, 9000, 0, 8}, equal);
   check_sort({4, 2, 9000, 24, 8}, random);
+  check_sort({4, 4, 20000, 0, 16, 0}, random);  // with the counts of very many
 }
 
 TEST_CASE("a sort is stable, of any keys and lengths: all sizes", "[.all]") {
@@ -432,7 +433,13 @@ struct compilations {
       if (!done.insert(source.expression + std::to_string(architecture)).second) continue;
       INFO(source.expression << " for sm_" << architecture);
       const auto begin = std::chrono::steady_clock::now();
-      CHECK(gpu::compile(source, architecture / 10, architecture % 10).image.size() > 1000);
+      try {
+        CHECK(gpu::compile(source, architecture / 10, architecture % 10).image.size() > 1000);
+      } catch (const error& e) {  // an older NVRTC knows fewer
+        INFO(e.what());
+        CHECK(architecture > 90);
+        CHECK(std::string_view(e.what()).find("does not know") != std::string_view::npos);
+      }
       const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
       if (time.count() > slowest) slowest = time.count(), which = source.expression;
     }
@@ -442,6 +449,13 @@ struct compilations {
 }  // namespace
 
 TEST_CASE("NVRTC compiles the sort and what needs it", "[.][nvrtc]") {
+  try {
+    std::printf("NVRTC %s\n", gpu::compiler_version().c_str());
+  } catch (const error& e) {
+    if (std::string_view(e.what()).find("install NVRTC") == std::string_view::npos) throw;
+    std::printf("skipped: %s\n", e.what());
+    return;
+  }
   compilations all;
   for (const int architecture : {90, 80, 86, 89, 100, 120})
     for (const std::size_t key : {4, 8})

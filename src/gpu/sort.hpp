@@ -10,7 +10,8 @@ namespace bitfold::gpu {
 struct sorting {
   std::size_t key_bytes, value_bytes;
   std::size_t n;
-  int first_bit, bits;  ///< at least one
+  int first_bit, bits;                                     ///< at least one
+  std::size_t narrow_counts_below = std::size_t{1} << 30;  ///< elements; which two bits more hold
 };
 /// Where keys and values are, and go: there and back, until they are sorted.
 struct sort_buffers {
@@ -38,7 +39,7 @@ class sorter {
   sort_buffers add_passes(plan& to, sort_buffers at, place first_values) const;
 
  private:
-  std::size_t words() const { return what_.n < std::size_t{1} << 30 ? 4 : 8; }  // of a count
+  std::size_t words() const { return what_.n < what_.narrow_counts_below ? 4 : 8; }  // of a count
   std::size_t tiles() const;
   bool few() const { return tiles() <= 1; }
 
