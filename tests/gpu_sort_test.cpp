@@ -104,11 +104,12 @@ TEST_CASE("a sort is stable, of any keys and lengths") {
   check_sort({4, 4, 7681, 0, 9}, random);
   check_sort({4, 4, 3 * 7680 + 1, 0, 32}, random);
   check_sort({4, 0, 2 * 7680 + 77, 0, 17}, random);
-  check_sort({8, 0, 2 * 4224 - 1, 5, 57}, descending);
-  check_sort({8, 4, 4224 + 1, 0, 64}, ascending);
+  check_sort({8, 0, 2 * 4224 - 1, 5, 20}, descending);
+  check_sort({8, 4, 4224 + 1, 40, 24}, ascending);
   check_sort({4, 8, 9000, 3, 11}, few);
   check_sort({4, 1, 9000, 0, 8}, equal);
   check_sort({4, 2, 9000, 24, 8}, random);
+  check_sort({4, 4, 20000, 0, 16, 0}, random);  // with the counts of very many
 }
 
 TEST_CASE("a sort is stable, of any keys and lengths: all sizes", "[.all]") {
@@ -120,6 +121,18 @@ TEST_CASE("a sort is stable, of any keys and lengths: all sizes", "[.all]") {
           check_sort({key, value, n, 0, static_cast<int>(8 * key)}, like);
           check_sort({key, value, n, 7, 13}, like);
         }
+}
+
+// For a real GPU, where tiles wait for each other; an emulated one takes an hour.
+TEST_CASE("a sort of many tiles is stable, again and again", "[.][many]") {
+  using enum keys_like;
+  for (int again = 0; again < 5; ++again)
+    for (const keys_like like : {random, few, equal, ascending}) {
+      check_sort({4, 4, (1 << 22) + 123, 0, 32}, like);
+      check_sort({4, 0, (1 << 22) + 123, 0, 17}, like);
+      check_sort({8, 4, (1 << 21) + 5, 0, 64}, like);
+      check_sort({4, 8, (1 << 21) + 5, 0, 24, 0}, like);
+    }
 }
 
 TEST_CASE("each pass of a sort leaves the next one's words of tiles at 0") {
@@ -252,13 +265,14 @@ void check_by_key(const std::vector<reduction>& all, std::size_t n, std::size_t 
 // ---- count_distinct ----
 
 gpu::plan plan_distinct(std::span<const reduction> all, std::size_t n,
-                        const cuda::output_elements* from) {
+                        const cuda::output_elements* from,
+                        std::size_t elements_of_set = std::size_t{1} << 25) {
   gpu::problem asked{all, n, false, from};
   asked.workspace = 512;
   std::vector<std::size_t> which(all.size());
   std::iota(which.begin(), which.end(), 0);
   gpu::plan plan;
-  gpu::add_distinct(plan, asked, which);
+  gpu::add_distinct(plan, asked, which, elements_of_set);
   return plan;
 }
 
@@ -289,8 +303,11 @@ void check_distinct_of_axes(dtype t, const std::vector<std::int64_t>& extents,
   const cuda::output_elements from = cuda::elements_of(l);
   const reduction r = distinct_of(t);
   const result_room results(1, l.outputs), right(1, l.outputs);
-  run(plan_distinct({&r, 1}, l.n, &from), {l.x}, results);
   cpu::reduce({&r, 1}, v, nullptr, axes, right.out);
+  run(plan_distinct({&r, 1}, l.n, &from), {l.x}, results);
+  CHECK(results.of(0, dtype::i64) == right.of(0, dtype::i64));
+  // Several sets, the last one smaller.
+  run(plan_distinct({&r, 1}, l.n, &from, l.n * (l.outputs / 2)), {l.x}, results);
   CHECK(results.of(0, dtype::i64) == right.of(0, dtype::i64));
 }
 
@@ -428,7 +445,13 @@ struct compilations {
       if (!done.insert(source.expression + std::to_string(architecture)).second) continue;
       INFO(source.expression << " for sm_" << architecture);
       const auto begin = std::chrono::steady_clock::now();
-      CHECK(gpu::compile(source, architecture / 10, architecture % 10).image.size() > 1000);
+      try {
+        CHECK(gpu::compile(source, architecture / 10, architecture % 10).image.size() > 1000);
+      } catch (const error& e) {  // an older NVRTC knows fewer
+        INFO(e.what());
+        CHECK(architecture > 90);
+        CHECK(std::string_view(e.what()).find("does not know") != std::string_view::npos);
+      }
       const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin;
       if (time.count() > slowest) slowest = time.count(), which = source.expression;
     }
@@ -438,6 +461,13 @@ struct compilations {
 }  // namespace
 
 TEST_CASE("NVRTC compiles the sort and what needs it", "[.][nvrtc]") {
+  try {
+    std::printf("NVRTC %s\n", gpu::compiler_version().c_str());
+  } catch (const error& e) {
+    if (std::string_view(e.what()).find("install NVRTC") == std::string_view::npos) throw;
+    std::printf("skipped: %s\n", e.what());
+    return;
+  }
   compilations all;
   for (const int architecture : {90, 80, 86, 89, 100, 120})
     for (const std::size_t key : {4, 8})

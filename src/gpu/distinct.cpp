@@ -130,12 +130,10 @@ class distinct_planner {
   std::string keys_;
 };
 
-// Outputs on axes are sorted in sets of about so many elements, which bounds the room they take.
-constexpr std::size_t elements_of_set = std::size_t{1} << 25;
-
 }  // namespace
 
-void add_distinct(plan& to, const problem& p, std::span<const std::size_t> which) {
+void add_distinct(plan& to, const problem& p, std::span<const std::size_t> which,
+                  std::size_t elements_of_set) {
   const std::size_t outputs = p.outputs ? p.outputs->outputs : 1;
   const bool listed = p.outputs && p.outputs->listed;
   if (listed && outputs >= (std::size_t{1} << 32) - 1)

@@ -10,7 +10,8 @@ namespace bitfold::gpu {
 struct sorting {
   std::size_t key_bytes, value_bytes;
   std::size_t n;
-  int first_bit, bits;  ///< at least one
+  int first_bit, bits;                                     ///< at least one
+  std::size_t narrow_counts_below = std::size_t{1} << 30;  ///< elements; which two bits more hold
 };
 /// Where keys and values are, and go: there and back, until they are sorted.
 struct sort_buffers {
@@ -38,7 +39,7 @@ class sorter {
   sort_buffers add_passes(plan& to, sort_buffers at, place first_values) const;
 
  private:
-  std::size_t words() const { return what_.n < std::size_t{1} << 30 ? 4 : 8; }  // of a count
+  std::size_t words() const { return what_.n < what_.narrow_counts_below ? 4 : 8; }  // of a count
   std::size_t tiles() const;
   bool few() const { return tiles() <= 1; }
 
@@ -66,8 +67,10 @@ sorted_keys add_keys(plan& to, dtype type, bool two, std::size_t n, std::size_t 
                      std::size_t workspace);
 
 /// count_distinct, for reductions of those numbers that are that: of an array, of outputs on axes,
-/// or of segments. Errors: errc::usage (too many segments).
-void add_distinct(plan& to, const problem& p, std::span<const std::size_t> which);
+/// or of segments. Outputs on axes are sorted in sets of about so many elements, which bounds the
+/// workspace. Errors: errc::usage (too many segments).
+void add_distinct(plan& to, const problem& p, std::span<const std::size_t> which,
+                  std::size_t elements_of_set = std::size_t{1} << 25);
 
 /// Moves as many results as `places` have elements, one behind the other at `from`, to their
 /// places, counted from result `first`.

@@ -68,6 +68,10 @@ V shuffle_across(V v, int bit) {
   return shuffle(v, own_lane() ^ bit);
 }
 inline unsigned ballot(bool condition) { return the_machine->ballot(condition); }
+inline unsigned threads_with_same_bit(unsigned x, unsigned bit) {
+  const unsigned ones = ballot((x & bit) != 0);
+  return x & bit ? ones : ~ones;
+}
 inline bool all_of_the_warp(bool condition) { return ballot(condition) == all_threads; }
 inline int count_of_bits(unsigned x) { return __builtin_popcount(x); }
 inline bool any_of_the_warp(bool condition) { return ballot(condition) != 0; }

@@ -45,6 +45,22 @@ __device__ V shuffle_across(V v, int bit) {
 }
 /// A bit for each thread of the warp.
 __device__ inline unsigned ballot(bool condition) { return __ballot_sync(all_threads, condition); }
+/// A bit for each thread of the warp whose x has that bit as this one's has it. (By a predicate,
+/// where the compiler would shift the bit down, and compare and select by it.)
+__device__ inline unsigned threads_with_same_bit(unsigned x, unsigned bit) {
+  unsigned same;
+  asm volatile(
+      "{\n"
+      "  .reg .pred p;\n"
+      "  and.b32 %0, %1, %2;\n"
+      "  setp.ne.u32 p, %0, 0;\n"
+      "  vote.sync.ballot.b32 %0, p, 0xffffffff;\n"
+      "  @!p not.b32 %0, %0;\n"
+      "}"
+      : "=&r"(same)
+      : "r"(x), "r"(bit));
+  return same;
+}
 __device__ inline bool all_of_the_warp(bool condition) {
   return __all_sync(all_threads, condition);
 }

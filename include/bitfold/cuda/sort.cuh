@@ -140,11 +140,7 @@ class packed {
 __device__ inline unsigned threads_alike(unsigned digit) {
   unsigned alike = all_threads;
 #pragma unroll
-  for (int b = 0; b < digit_bits; ++b) {
-    const bool one = digit >> b & 1;
-    const unsigned ones = ballot(one);
-    alike &= one ? ones : ~ones;
-  }
+  for (int b = 0; b < digit_bits; ++b) alike &= threads_with_same_bit(digit, 1u << b);
   return alike;
 }
 
