@@ -181,11 +181,20 @@ TEST_CASE("NVRTC compiles kernels of exact sums of every kind and every element 
   if (!has_compiler()) return;
   std::vector<std::vector<reduction>> lists;
   for (const dtype t : all_dtypes) {
-    lists.push_back({exact_of(op_id::sum, t), exact_of(op_id::nanmean, t)});
-    if (is_float(t)) lists.push_back({exact_of(op_id::std, t)});
-    lists.push_back({exact_of(op_id::dot, t), exact_of(op_id::mae, t)});
+    lists.push_back({exact_of(op_id::sum, t), exact_of(op_id::mean, t)});
+    if (!is_float(t)) continue;
+    lists.push_back({exact_of(op_id::std, t)});
+    lists.push_back({exact_of(op_id::dot, t)});
   }
-  compile_all(kernels_of(lists), [](std::size_t, const gpu::machine_code&) {});
+  const std::vector<gpu::kernel> kernels = kernels_of(lists);
+  compile_all(kernels, [](std::size_t, const gpu::machine_code&) {});
+  for (const int architecture : {80, 86, 89, 100, 120}) try {
+      CHECK_FALSE(gpu::compile(gpu::source_of(kernels[0]), architecture / 10, architecture % 10)
+                      .image.empty());
+    } catch (const error& e) {  // an older NVRTC knows fewer
+      INFO(e.what());
+      CHECK(std::string_view(e.what()).find("does not know") != std::string_view::npos);
+    }
 }
 TEST_CASE("NVRTC compiles kernels of exact sums: every operation, and all together", "[.all]") {
   if (!has_compiler()) return;
@@ -198,9 +207,11 @@ TEST_CASE("NVRTC compiles kernels of exact sums: every operation, and all togeth
   compile_all(kernels_of(lists), [](std::size_t, const gpu::machine_code&) {});
 }
 
+namespace {
+
 // Where registers were fewer than the plan believes, a processor would have room for more blocks;
 // where they were more, some blocks would wait for all others.
-TEST_CASE("a processor has room for the blocks of exact sums that a plan says", "[.][nvrtc]") {
+void check_blocks(std::span<const dtype> types, std::size_t most_terms) {
   if (!has_compiler()) return;
   struct kernel_of_terms {
     gpu::exact_kernel of;
@@ -208,11 +219,11 @@ TEST_CASE("a processor has room for the blocks of exact sums that a plan says", 
   };
   std::vector<kernel_of_terms> all;
   std::vector<gpu::kernel> kernels;
-  for (const dtype t : all_dtypes)
+  for (const dtype t : types)
     for (const int inputs : {1, 2})
       for (const auto& set : sets_of_terms(inputs)) {
         const gpu::exact_kernel k = gpu::kernel_for(t, set, h100.max_shared_bytes);
-        if (k.terms.size() != set.size()) continue;
+        if (k.terms.size() != set.size() || set.size() > most_terms) continue;
         for (const bool pieces : {false, true}) {
           if (pieces && (inputs == 2 || !is_float(t))) continue;
           const std::string packs = std::to_string(k.packs);
@@ -246,4 +257,13 @@ TEST_CASE("a processor has room for the blocks of exact sums that a plan says", 
         CHECK(blocks(registers[k]) == blocks(believed));
     }
   }
+}
+
+}  // namespace
+
+TEST_CASE("a processor has room for the blocks of exact sums that a plan says", "[.][nvrtc]") {
+  check_blocks(floats, 1);
+}
+TEST_CASE("a processor has room for the blocks of exact sums: of any terms", "[.all]") {
+  check_blocks(all_dtypes, 8);
 }

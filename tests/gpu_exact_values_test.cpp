@@ -71,6 +71,9 @@ TEST_CASE("exact sums on demand: so many elements that a thread's numbers must b
   check(op_id::sum, dtype::f64, 2 * n, 1);
   check(op_id::norm_l2, dtype::f32, n, 128);
   check(op_id::mae, dtype::f64, n, 512);
+  for (const dtype t : {dtype::f16, dtype::bf16})  // of one sign
+    of_two_arrays(make_data(t, kind::near_one, 2 * n, 21), n)
+        .compare({exact_of(op_id::norm_l1, t, dtype::f64)}, one_warp);
 }
 // Some minutes. Levels move, and are emptied, at each step; and a block's cells are carried often.
 TEST_CASE("exact sums on demand: emptied, of all operations and types", "[.all]") {
@@ -85,7 +88,7 @@ TEST_CASE("exact sums on demand: emptied, of all operations and types", "[.all]"
 // What goes to a bin is as large as can be, and all of one sign: 2^39 - 1 of its units. All of it
 // cancels in the end, so that a unit shows.
 TEST_CASE("exact sums on demand: doubles, and products, that fill their bins") {
-  const std::size_t n = std::size_t{1} << 19;
+  const std::size_t n = std::size_t{1} << 21;
   const double one = 0x1p-23,
                full = one * (1 + (0x1p39 - 1) * 0x1p-52);  // exponent 1000, a multiple of 20
   for (const double sign : {1.0, -1.0}) {
@@ -183,11 +186,11 @@ TEST_CASE("exact sums on demand: what turns on something far below the others") 
     x[i] = (i % 2 ? 1 + 0x1p-51 : 1 + 0x1p-52) * 0x1p-480,
     y[i] = (i % 2 ? -1 : 1 + 0x1p-52) * 0x1p-495;
   sum_is(op_id::dot, x, y, 0x1p-1068);
-  const std::size_t many = std::size_t{1} << 19;
+  const std::size_t many = std::size_t{1} << 21;
   std::vector<float16> halves(many);
   for (std::size_t i = 0; i < many; ++i)
     halves[i] = float16{static_cast<std::uint16_t>(i % 4 < 2 ? 0x7bff : 0x0001)};  // 65504, 2^-24
-  sum_is(op_id::sum, halves, std::vector<float16>(many), 0x1p18 * 65504 + 0x1p18 * 0x1p-24);
+  sum_is(op_id::sum, halves, std::vector<float16>(many), 0x1p20 * 65504 + 0x1p20 * 0x1p-24);
 }
 
 namespace {

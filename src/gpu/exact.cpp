@@ -5,6 +5,7 @@
 #include <bit>
 #include <bitfold/cuda/plan.hpp>
 #include <cstddef>
+#include <tuple>
 
 #include "../binned.hpp"
 #include "exact_kernels.hpp"
@@ -24,7 +25,8 @@ struct cells {
 constexpr std::size_t bytes_of(int blocks, int count) {
   return static_cast<std::size_t>(blocks) * static_cast<std::size_t>(count) * sizeof(std::int64_t);
 }
-// As a kernel's exact_cells, of which these are the first blocks that it is to know, or all.
+// As a kernel's exact_cells, from some block on.
+static_assert(sizeof(cuda::exact_cells<3>) == 40 && offsetof(cuda::exact_cells<3>, blocks) == 24);
 void add_cells(arguments& to, std::span<const cells> all, int first_block = 0) {
   std::vector<std::byte> bytes((12 * all.size() + 7) / 8 * 8);
   for (std::size_t k = 0; k < all.size(); ++k)
@@ -48,7 +50,6 @@ struct set_of_terms {
   int threads, blocks;  // of each part
   std::vector<cells> to;
 };
-// `blocks_of` says for each how many blocks it has, and `times` how often.
 struct sets_of_terms {
   std::vector<set_of_terms> all;
   std::size_t workspace;  // bytes, with those of others ahead
@@ -59,6 +60,7 @@ struct sets_of_terms {
     return together;
   }
 };
+// `shape_of` gives a kernel's threads and blocks, of which there are cells `times` times.
 template <class Shape>
 sets_of_terms sets_of(std::vector<term> left, dtype type, std::size_t room, std::size_t workspace,
                       int times, Shape shape_of) {

@@ -147,8 +147,6 @@ std::vector<term> terms_in(term_set all) {
   return terms;
 }
 
-std::string number_of(std::size_t n) { return std::to_string(n); }
-
 exact_kernel kernel_of(const line& by, term_set terms) {
   exact_kernel k{by.type, terms_in(terms), by.packs,     by.threads, 0,
                  0,       by.registers,    by.of_pieces, {}};
@@ -165,7 +163,7 @@ exact_kernel kernel_of(const line& by, term_set terms) {
   k.shared = cuda::bytes_of_cells(cells) + static_cast<std::size_t>(k.threads) * column;
   k.definitions = "using sums = cuda::adder_list<" + adders +
                   ">;\nstatic_assert(sums::cells == " + std::to_string(cells) +
-                  " && sums::room == " + number_of(k.shared) + ");\n";
+                  " && sums::room == " + std::to_string(k.shared) + ");\n";
   return k;
 }
 
@@ -265,8 +263,8 @@ std::string definition_of_terms(dtype type, std::span<const term> terms) {
   }
   return "using terms = cuda::exact_terms<" + list +
          ">;\nstatic_assert(terms::most_cells == " + std::to_string(most) +
-         " && cuda::bytes_of_warp<" + type_name(type) + ">(" + number_of(terms.size()) +
-         ") == " + number_of(bytes_of_warp(type, terms.size())) + ");\n";
+         " && cuda::bytes_of_warp<" + type_name(type) + ">(" + std::to_string(terms.size()) +
+         ") == " + std::to_string(bytes_of_warp(type, terms.size())) + ");\n";
 }
 
 std::string definition_of_results(const problem& p, std::span<const std::size_t> which) {
