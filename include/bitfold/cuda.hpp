@@ -34,6 +34,8 @@ struct launch {
 std::vector<std::string> devices();
 /// What compiles kernels, such as "NVRTC 13.0"; empty where there is none.
 std::string compiler();
+/// A library of NVRTC to try first, such as that of a Python package: before the first kernel.
+void look_for_compiler_at(const std::string& path);
 
 /// Makes a GPU the current one of this thread while it lives: every call below is made on the
 /// current one. (The one that was current before is so again, which gives it a context if it had
