@@ -206,10 +206,10 @@ class request {
   /// device: the call then launches at once, also while a graph is captured. Errors:
   /// errc::no_device; errc::cuda.
   void prepare() const;
-  /// Compiles them for GPUs of compute capability major.minor into files: the user's own, or a pack,
-  /// a folder that BITFOLD_KERNELS names where there is no NVRTC. Needs NVRTC, and no GPU. Says how
-  /// many there are. Errors: errc::no_device (no NVRTC, or one that does not know such a GPU);
-  /// errc::usage, where one cannot be kept, and why.
+  /// Compiles them for GPUs of compute capability major.minor into files: the user's own, or a
+  /// pack, a folder that BITFOLD_KERNELS names where there is no NVRTC. Needs NVRTC, and no GPU.
+  /// Says how many there are. Errors: errc::no_device (no NVRTC, or one that does not know such a
+  /// GPU); errc::usage, where one cannot be kept, and why.
   std::size_t make_ahead(int major, int minor, const std::string& pack = {}) const;
 
  private:
