@@ -64,7 +64,7 @@ results reduced(std::span<const reduction> all, const test::view_case& c, const 
   });
 }
 
-// Those that have kernels for elements as they are stored, but for accumulators.
+// Those that are asked for most, whose layouts are tried in more ways.
 bool is_everyday(const reduction& r) {
   using enum op_id;
   constexpr op_id ops[] = {sum, mean,      sum_squares,        min, max, argmax,
