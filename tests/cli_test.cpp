@@ -602,7 +602,7 @@ TEST_CASE("reduce --explain says what a GPU would do, where there is none") {
   CHECK(contains(whole, "pass 2: states: "));
   CHECK(contains(whole, " reads f32, 4194304 bytes"));
   CHECK(contains(whole, "workspace: "));
-  const auto offsets = dir.write("o.npy", npy_of(std::vector<std::int64_t>{0, 5, 1 << 20}));
+  const auto offsets = dir.write("o.npy", bytes::npy("<i8", "(3,)", bytes::of(std::vector<std::int64_t>{0, 5, 1 << 20})));
   CHECK(contains(explained({"--offsets", offsets}), "short_segments: sum by tree + max"));
   CHECK(contains(explained({"--axis", "0"}), "tiles: sum by tree + max"));
   check_usage({"reduce", "sum", "--explain", file}, {"--explain", "--device cuda"});
