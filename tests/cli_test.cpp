@@ -614,7 +614,11 @@ TEST_CASE("kernels: list, clear, make") {
   const std::string pack = dir.path("pack");
   CHECK(bitfold_cli({"kernels", "list", "--pack", pack}).out.empty());
   CHECK(bitfold_cli({"kernels", "clear", "--pack", pack}).out == "0 files removed from " + pack + "\n");
-  check_usage({"kernels"}, {"subcommand"});
+  check_usage({"kernels"}, {"ACTION"});
+  check_usage({"kernels", "drop"}, {"ACTION"});
+  check_usage({"kernels", "list", "sum"}, {"OP"});
+  check_usage({"kernels", "make", "--gpu", "9.0"}, {"OP"});
+  check_usage({"kernels", "make", "sum"}, {"--gpu"});
   for (const char* gpu : {"9", "9.", ".0", "9.0.0", "a.b", "9.10"})
     check_usage({"kernels", "make", "sum", "--gpu", gpu}, {"--gpu", "9.0"});
   check_usage({"kernels", "make", "summ", "--gpu", "9.0"}, {"summ"});
@@ -633,6 +637,7 @@ TEST_CASE("kernels: list, clear, make") {
   const auto listed = bitfold_cli({"kernels", "list", "--pack", pack});
   CHECK(lines_of(listed.out).size() == 1);
   CHECK(contains(listed.out, "sm_90 by any NVRTC  bitfold::cuda::fold_"));
+  CHECK(contains(listed.out, "  of sum  "));
   CHECK(bitfold_cli({"kernels", "clear", "--pack", pack}).out == "1 files removed from " + pack + "\n");
 }
 
