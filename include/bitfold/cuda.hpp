@@ -56,7 +56,7 @@ class current_device {
 void synchronize(stream s);
 
 /// Bytes of device memory that reduce() needs as workspace for n elements: from the same plan that
-/// reduce() launches. May be 0. For count_distinct, which sorts, twice the elements and more; for
+/// reduce() launches. May be 0. For count_distinct, where it sorts, twice the elements and more; for
 /// method exact as much as the current device's multiprocessors want. Errors: errc::usage (a bad
 /// launch shape; n too large); errc::cuda (count_distinct or exact without a GPU).
 std::size_t workspace_bytes(const reduction& r, std::size_t n, const launch& shape = {});
@@ -161,8 +161,8 @@ class in_parts {
  public:
   /// Of n elements, by the current device, with `memory` bytes of it: for a part of each input and
   /// for the workspace, each rounded up to a multiple of 256. Errors (errc::usage): as reduce's;
-  /// count_distinct, which sorts all elements; memory too small for what a block folds at once
-  /// (some MiB for 2^32 elements), or for less than 2^-13 of the elements by method exact.
+  /// count_distinct, which wants all elements at once; memory too small for what a block folds
+  /// at once (some MiB for 2^32 elements), or for less than 2^-13 of the elements by method exact.
   in_parts(std::span<const reduction> reductions, std::size_t n, std::size_t memory,
            const launch& shape = {});
   ~in_parts();
