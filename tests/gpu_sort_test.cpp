@@ -4,6 +4,7 @@
 #include <array>
 #include <bitfold/cpu.hpp>
 #include <chrono>
+#include <bitfold/cuda/distinct.hpp>
 #include <bitfold/cuda/sort.hpp>
 #include <numeric>
 #include <optional>
@@ -92,6 +93,10 @@ void check_sort(const gpu::sorting& what, keys_like like) {
                     [](std::byte b) { return b == std::byte{0xab}; }));
 }
 
+std::size_t tile_of(std::size_t key_bytes, std::size_t value_bytes) {
+  return static_cast<std::size_t>(cuda::sort_tile(cuda::sort_shape_of(key_bytes, value_bytes)));
+}
+
 }  // namespace
 
 TEST_CASE("a sort is stable, of any keys and lengths") {
@@ -100,15 +105,15 @@ TEST_CASE("a sort is stable, of any keys and lengths") {
   check_sort({4, 1, 5000, 3, 17}, few);
   check_sort({8, 8, 2000, 0, 64}, random);
   check_sort({8, 0, 400, 30, 12}, descending);
-  check_sort({4, 2, 7680, 0, 9}, random);
-  check_sort({4, 4, 7681, 0, 9}, random);
-  check_sort({4, 4, 3 * 7680 + 1, 0, 32}, random);
-  check_sort({4, 0, 2 * 7680 + 77, 0, 17}, random);
-  check_sort({8, 0, 2 * 4224 - 1, 5, 20}, descending);
-  check_sort({8, 4, 4224 + 1, 40, 24}, ascending);
-  check_sort({4, 8, 9000, 3, 11}, few);
-  check_sort({4, 1, 9000, 0, 8}, equal);
-  check_sort({4, 2, 9000, 24, 8}, random);
+  check_sort({4, 2, tile_of(4, 2), 0, 9}, random);
+  check_sort({4, 4, tile_of(4, 4) + 1, 0, 9}, random);
+  check_sort({4, 4, 3 * tile_of(4, 4) + 1, 0, 32}, random);
+  check_sort({4, 0, 2 * tile_of(4, 0) + 77, 0, 17}, random);
+  check_sort({8, 0, 2 * tile_of(8, 0) - 1, 5, 20}, descending);
+  check_sort({8, 4, tile_of(8, 4) + 1, 40, 24}, ascending);
+  check_sort({4, 8, 2 * tile_of(4, 8) + 500, 3, 11}, few);
+  check_sort({4, 1, tile_of(4, 1) + 1000, 0, 8}, equal);
+  check_sort({4, 2, tile_of(4, 2) + 1000, 24, 8}, random);
   check_sort({4, 4, 20000, 0, 16, 0}, random);  // with the counts of very many
 }
 
@@ -117,7 +122,8 @@ TEST_CASE("a sort is stable, of any keys and lengths: all sizes", "[.all]") {
   for (const std::size_t key : {4, 8})
     for (const std::size_t value : {0, 1, 2, 4, 8})
       for (const keys_like like : {random, few, equal, ascending, descending})
-        for (const std::size_t n : {100, 4224, 4225, 7680, 7681, 25000}) {
+        for (const std::size_t tile = tile_of(key, value);
+             const std::size_t n : {tile / 70, tile, tile + 1, 3 * tile + 50}) {
           check_sort({key, value, n, 0, static_cast<int>(8 * key)}, like);
           check_sort({key, value, n, 7, 13}, like);
         }
@@ -137,7 +143,7 @@ TEST_CASE("a sort of many tiles is stable, again and again", "[.][many]") {
 
 TEST_CASE("each pass of a sort leaves the next one's words of tiles at 0") {
   // Elsewhere nobody would see it: blocks that begin one after the other have always spoken.
-  const std::size_t n = 20000;
+  const std::size_t n = 2 * tile_of(4, 0) + 77;
   gpu::plan plan;
   const gpu::sorted made = gpu::add_sort(
       plan, {4, 0, n, 0, 16}, {{gpu::in_workspace(0), gpu::in_workspace(4 * n)}, {}}, 8 * n);
@@ -191,8 +197,7 @@ void run(const gpu::plan& plan, gpu::addresses at, const result_room& results) {
   CHECK(std::all_of(end, end + 16, [](std::uint8_t b) { return b == 0xcd; }));
 }
 
-// Where plans that nobody runs have their elements.
-alignas(16) constexpr std::byte somewhere{};
+alignas(16) constexpr std::byte somewhere{};  // elements of plans that nobody runs
 
 reduction distinct_of(dtype t) { return make_reduction(op_id::count_distinct, {}, t); }
 
@@ -407,10 +412,9 @@ TEST_CASE("count_distinct of few elements, and of small ones, sorts nothing") {
     return plan_distinct({&r, 1}, n, nullptr).steps.size();
   };
   for (const dtype t : all_dtypes) {
-    CHECK(steps(t, 0) == 1);
     const std::size_t few = (std::size_t{32} << 10) / size_of(t);
-    CHECK(steps(t, 1) == 1);
-    CHECK(steps(t, few) == 1);
+    for (const std::size_t n : {std::size_t{0}, std::size_t{1}, few}) CHECK(steps(t, n) == 1);
+    CHECK(cuda::slots_of_table(few, size_of(t)) > few + few / 3);
     CHECK((steps(t, few + 1) == 1) == (size_of(t) <= 2));
     CHECK((steps(t, std::size_t{1} << 40) == 2) == (size_of(t) <= 2));
   }

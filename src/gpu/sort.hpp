@@ -2,6 +2,8 @@
 // results, which are moved to their places.
 #pragma once
 
+#include <bitfold/cuda/sort.hpp>
+
 #include "plan.hpp"
 
 namespace bitfold::gpu {
@@ -40,6 +42,7 @@ class sorter {
 
  private:
   std::size_t words() const { return what_.n < what_.narrow_counts_below ? 4 : 8; }  // of a count
+  cuda::sort_shape shape() const;
   std::size_t tiles() const;
   bool few() const { return tiles() <= 1; }
 
