@@ -598,13 +598,13 @@ TEST_CASE("reduce --explain says what a GPU would do, where there is none") {
   };
   const std::string whole = explained({});
   CHECK(contains(whole, "x.npy  [1048576]  f32"));
-  CHECK(contains(whole, "pass 1: tiles: sum by tree + max; "));
+  CHECK(contains(whole, "pass 1: tile_nodes: sum by tree + max; "));
   CHECK(contains(whole, "pass 2: states: "));
   CHECK(contains(whole, " reads f32, 4194304 bytes"));
   CHECK(contains(whole, "workspace: "));
   const auto offsets = dir.write("o.npy", bytes::npy("<i8", "(3,)", bytes::of(std::vector<std::int64_t>{0, 5, 1 << 20})));
   CHECK(contains(explained({"--offsets", offsets}), "short_segments: sum by tree + max"));
-  CHECK(contains(explained({"--axis", "0"}), "tiles: sum by tree + max"));
+  CHECK(contains(explained({"--axis", "0"}), "tile_nodes: sum by tree + max"));
   check_usage({"reduce", "sum", "--explain", file}, {"--explain", "--device cuda"});
   check_usage({"reduce", "sum", "--device", "cuda", "--explain", "--json", file}, {"--explain"});
 }

@@ -22,6 +22,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <optional>
@@ -31,6 +32,17 @@ using namespace bitfold;
 namespace {
 
 using test::device_memory;
+
+// Those that BITFOLD_TEST_TYPES names, or all: the kernels of some thousand cases take minutes to
+// compile, and several processes can share them out.
+std::vector<dtype> types_of_test(std::vector<dtype> all = {all_dtypes.begin(), all_dtypes.end()}) {
+  if (const char* const some = std::getenv("BITFOLD_TEST_TYPES"))
+    std::erase_if(all, [&](dtype t) {
+      return ("," + std::string(some) + ",").find("," + std::string(name(t)) + ",") ==
+             std::string::npos;
+    });
+  return all;
+}
 
 // The launch shapes that the tests vary at will; the first is the library's own choice.
 std::vector<cuda::launch> shapes() {
@@ -114,7 +126,7 @@ void compare(const reduction& r, const std::vector<std::byte>& data, on_device& 
 }  // namespace
 
 TEST_CASE("cuda: every type, method and boundary gives the reference's bits", "[cuda]") {
-  for (dtype t : all_dtypes) {
+  for (dtype t : types_of_test()) {
     auto all = test::all_reductions(t);
     std::erase_if(all, [](const reduction& r) { return r.method() == method_id::sequential; });
     prepare(all, {1, 1000, 20000}, by_leaves_and_tiles, {});
@@ -203,7 +215,7 @@ std::vector<std::vector<reduction>> companies(dtype t, bool of_none = false) {
 TEST_CASE(
     "cuda: every operation, alone and in company, gives the reference's bits at every boundary",
     "[cuda][ops]") {
-  for (dtype t : all_dtypes)
+  for (dtype t : types_of_test())
     for (test::kind k : {test::kind::near_one, test::kind::special}) {
       const auto data = test::make_data(t, k, 20'100, 11);
       on_device d(data);

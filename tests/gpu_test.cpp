@@ -431,7 +431,7 @@ TEST_CASE("a plan is explained") {
   const std::string text = gpu::explain(plan_of(all, 1 << 20));
   INFO(text);
   const auto says = [&](const char* what) { return text.find(what) != std::string::npos; };
-  CHECK(says("pass 1: tiles: sum by kahan + max + mean by tree in f64; "));
+  CHECK(says("pass 1: tile_nodes: sum by kahan + max + mean by tree in f64; "));
   CHECK(says(" reads f32, 4194304 bytes\n"));
   CHECK(says("pass 2: states: "));
   CHECK(says("; 1 block of "));
@@ -779,7 +779,7 @@ void check_nvrtc(std::span<const dtype> types) {
   }
   std::erase_if(kernels, [&](const gpu::fold_kernel& k) {
     return std::find(types.begin(), types.end(), k.in) == types.end() &&
-           k.what != gpu::strategy::tiles;
+           k.what != gpu::strategy::tile_nodes;
   });
   std::atomic<std::size_t> next{0}, made{0};
   const auto compile_some = [&] {

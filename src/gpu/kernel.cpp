@@ -17,6 +17,12 @@ std::string type_name(dtype t) {
 
 namespace {
 
+std::string alignment_of(const fold_kernel& k) {
+  return std::string("bitfold::cuda::alignment::") + (k.two       ? "asked, "
+                                                      : k.aligned ? "known, "
+                                                                  : "missing, ");
+}
+
 std::string expression_of(const fold_kernel& k) {
   const std::string folds = "<kernel::folds, ", source = "kernel::source, ",
                     end = "kernel::accumulator, ", results = "kernel::results>";
@@ -25,11 +31,10 @@ std::string expression_of(const fold_kernel& k) {
     return "bitfold::cuda::" + std::string(name) + folds + source + end + more + results;
   };
   switch (k.what) {
-    case strategy::tiles:
-      return of("fold_elements",
-                std::string("bitfold::cuda::alignment::") + (k.two       ? "asked, "
-                                                             : k.aligned ? "known, "
-                                                                         : "missing, "));
+    case strategy::tiles: return of("fold_elements", alignment_of(k));
+    case strategy::tile_nodes:
+      return "bitfold::cuda::fold_elements" + folds + source + end + alignment_of(k) +
+             "bitfold::cuda::own::no_results>";
     case strategy::one_node: return of("fold_leaves", "true, ");
     case strategy::leaf_nodes: return of("fold_leaves", "false, ");
     case strategy::states: return "bitfold::cuda::fold_nodes" + folds + end + results;

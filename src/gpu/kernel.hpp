@@ -18,7 +18,8 @@ namespace bitfold::gpu {
 // clang-format off
 #define BITFOLD_STRATEGIES(STRATEGY)                                                        \
   /* of a whole array */                                                                    \
-  STRATEGY(tiles, "blocks fold nodes of tiles, a tile to each warp")                        \
+  STRATEGY(tiles, "one block folds all, a tile to each warp")                               \
+  STRATEGY(tile_nodes, "blocks fold nodes of tiles, a tile to each warp")                   \
   STRATEGY(one_node, "one block folds all, a leaf to each warp")                            \
   STRATEGY(leaf_nodes, "blocks fold nodes of leaves, a leaf to each warp")                  \
   STRATEGY(states, "one block folds the states of the nodes")                               \

@@ -119,13 +119,6 @@ function load_code(const kernel& k, const machine_code& code, const device_facts
   return f;
 }
 
-function find(const kernel& k, const current& where) {
-  registry& r = the_registry();
-  const std::shared_lock lock(r.guard);
-  const auto at = r.loaded.find({where.id, signature_of(k)});
-  return at == r.loaded.end() ? nullptr : at->second;
-}
-
 // Two threads may load the same kernel at once: the second one's is used by nobody.
 function keep(const kernel& k, const current& where, function f) {
   registry& r = the_registry();
@@ -135,11 +128,17 @@ function keep(const kernel& k, const current& where, function f) {
 
 }  // namespace
 
+function find(const kernel& k, const current& where) {
+  registry& r = the_registry();
+  const std::shared_lock lock(r.guard);
+  const auto at = r.loaded.find({where.id, signature_of(k)});
+  if (at == r.loaded.end()) return nullptr;
+  ++found_count;
+  return at->second;
+}
+
 function load(const kernel& k, const current& where) {
-  if (const function f = find(k, where)) {
-    ++found_count;
-    return f;
-  }
+  if (const function f = find(k, where)) return f;
   const device_facts& device = facts_of_device(where.device);
   return keep(k, where, load_code(k, code_of(k, {device.major, device.minor}), device));
 }

@@ -15,6 +15,9 @@ namespace bitfold::gpu {
 /// loads nothing meanwhile: prepare the kernel before.
 function load(const kernel& k, const current& where);
 
+/// The same from memory alone: null where it is not there.
+function find(const kernel& k, const current& where);
+
 /// Compiles and loads those that are not there yet, several at a time. Errors: those of load().
 void prepare(std::span<const kernel> all, const current& where);
 

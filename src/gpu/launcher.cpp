@@ -49,16 +49,31 @@ void launch(const pass& p, function kernel, const addresses& at, bool can_overla
         "cuLaunchKernelEx");
 }
 
+// In the order of the passes; several that are not there yet are compiled at once.
+std::vector<function> load_all(const plan& p, const current& where) {
+  std::vector<function> found;
+  found.reserve(p.steps.size());
+  std::size_t missing = 0;
+  for (const step& s : p.steps)
+    if (const pass* const one = std::get_if<pass>(&s)) {
+      found.push_back(find(one->what, where));
+      missing += !found.back();
+    }
+  if (missing == 0) return found;
+  if (missing > 1) prepare(p, where);
+  found.clear();
+  for (const step& s : p.steps)
+    if (const pass* const one = std::get_if<pass>(&s)) found.push_back(load(one->what, where));
+  return found;
+}
+
 }  // namespace
 
 void run(const plan& p, const addresses& at, stream on) {
   const current where = current_device();
   const bool can_overlap = facts_of_device(where.device).major >= 9;
   // All kernels first: nothing is enqueued where one of them cannot be had.
-  std::vector<function> kernels;
-  kernels.reserve(p.steps.size());
-  for (const step& s : p.steps)
-    if (const pass* const one = std::get_if<pass>(&s)) kernels.push_back(load(one->what, where));
+  const std::vector<function> kernels = load_all(p, where);
   auto kernel = kernels.begin();
   for (const step& s : p.steps) {
     if (const pass* const one = std::get_if<pass>(&s)) {

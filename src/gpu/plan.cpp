@@ -45,7 +45,8 @@ class planner {
                   two,
                   // Pairs' kernels look: without that question their loads are mixed with the fold,
                   // which takes up to 11 % more time.
-                  what == strategy::tiles && !two ? p_.aligned : true,
+                  (what == strategy::tiles || what == strategy::tile_nodes) && !two ? p_.aligned
+                                                                                    : true,
                   static_cast<std::uint8_t>(first),
                   static_cast<std::uint8_t>(second),
                   {},
@@ -75,9 +76,9 @@ class planner {
     const reduction& r = p_.reductions[g_.reductions[0]];
     const cuda::elements array{nullptr, nullptr, r.in(), p_.aligned};
     pass& first = add_pass(
-        make_kernel(!of.by_leaves ? strategy::tiles
-                    : several     ? strategy::leaf_nodes
-                                  : strategy::one_node,
+        make_kernel(of.by_leaves ? several ? strategy::leaf_nodes : strategy::one_node
+                    : several    ? strategy::tile_nodes
+                                 : strategy::tiles,
                     reading::array),
         blocks, of.threads, of.shared);
     first.bytes_read = p_.count * size_of(r.in()) * static_cast<std::size_t>(info(r.op()).inputs);
@@ -89,7 +90,10 @@ class planner {
     else
       first.with.add(here).add(of.tiles).add(end - begin).add(before);
     first.with.add_address(nodes);
-    add_results(first.with, p_, g_.reductions);
+    if (several && !of.by_leaves)
+      first.with.add(std::uint64_t{0});  // no_results
+    else
+      add_results(first.with, p_, g_.reductions);
     if (several && end == of.nodes) {
       pass& second =
           add_pass(make_kernel(strategy::states, reading::array), 1, of.second_threads,

@@ -156,6 +156,12 @@ struct outputs {
   }
 };
 
+/// Of a kernel that leaves states alone: code that writes results would take registers, and time.
+struct no_results {
+  template <class F, class A, class S>
+  __device__ void write(const S&, index) const {}
+};
+
 /// An element as it comes from a source, with its place.
 struct with_place {
   static constexpr bool two = false;
