@@ -34,10 +34,11 @@ std::vector<request_of> requests() {
                           t);
   };
   using enum op_id;
-  std::vector<request_of> some{{"sum/f32", {of(sum, dtype::f32)}},
-                              {"logsumexp/f16", {of(logsumexp, dtype::f16)}},
-                              {"sum_exact/f32", {make_reduction(sum, method_id::exact, dtype::f32)}},
-                              {"sum+min+max+mean+std/f16", {}}};
+  std::vector<request_of> some{
+      {"sum/f32", {of(sum, dtype::f32)}},
+      {"logsumexp/f16", {of(logsumexp, dtype::f16)}},
+      {"sum_exact/f32", {make_reduction(sum, method_id::exact, dtype::f32)}},
+      {"sum+min+max+mean+std/f16", {}}};
   for (const op_id op : {sum, min, max, mean, op_id::std})
     some[3].all.push_back(of(op, dtype::f16));
   return some;

@@ -7,8 +7,8 @@
 
 namespace bitfold::speed {
 
-/// Of the driver's calls and, for those that nvcc compiles, the runtime's, whose numbers are the same.
-/// Errors: errc::cuda, naming the call.
+/// Of the driver's calls and, for those that nvcc compiles, the runtime's, whose numbers are the
+/// same. Errors: errc::cuda, naming the call.
 inline void check(int result, const char* call = "CUDA") { gpu::check(result, call); }
 
 class stream {

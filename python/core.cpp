@@ -880,8 +880,7 @@ cuda::request gpu_request(nb::handle requests, nb::handle x_given, nb::handle y_
   const described& of = needed(x, "x");
   check_pair(of, y ? &*y : nullptr);
   const view* const other = y ? &y->where : nullptr;
-  const axes_list axes =
-      parse_axes(axis, std::max(of.where.rank, other ? other->rank : 0));
+  const axes_list axes = parse_axes(axis, std::max(of.where.rank, other ? other->rank : 0));
   const std::vector<reduction> all = reductions_of(requests, of);
   return renaming([&] { return cuda::request::axes(all, of.where, other, axes); });
 }

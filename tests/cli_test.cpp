@@ -602,7 +602,8 @@ TEST_CASE("reduce --explain says what a GPU would do, where there is none") {
   CHECK(contains(whole, "pass 2: states: "));
   CHECK(contains(whole, " reads f32, 4194304 bytes"));
   CHECK(contains(whole, "workspace: "));
-  const auto offsets = dir.write("o.npy", bytes::npy("<i8", "(3,)", bytes::of(std::vector<std::int64_t>{0, 5, 1 << 20})));
+  const auto offsets = dir.write(
+      "o.npy", bytes::npy("<i8", "(3,)", bytes::of(std::vector<std::int64_t>{0, 5, 1 << 20})));
   CHECK(contains(explained({"--offsets", offsets}), "short_segments: sum by tree + max"));
   CHECK(contains(explained({"--axis", "0"}), "tile_nodes: sum by tree + max"));
   check_usage({"reduce", "sum", "--explain", file}, {"--explain", "--device cuda"});
@@ -613,7 +614,8 @@ TEST_CASE("kernels: list, clear, make") {
   const bytes::directory dir;
   const std::string pack = dir.path("pack");
   CHECK(bitfold_cli({"kernels", "list", "--pack", pack}).out.empty());
-  CHECK(bitfold_cli({"kernels", "clear", "--pack", pack}).out == "0 files removed from " + pack + "\n");
+  CHECK(bitfold_cli({"kernels", "clear", "--pack", pack}).out ==
+        "0 files removed from " + pack + "\n");
   check_usage({"kernels"}, {"ACTION"});
   check_usage({"kernels", "drop"}, {"ACTION"});
   check_usage({"kernels", "list", "sum"}, {"OP"});
@@ -624,9 +626,10 @@ TEST_CASE("kernels: list, clear, make") {
   check_usage({"kernels", "make", "summ", "--gpu", "9.0"}, {"summ"});
   check_usage({"kernels", "make", "sum", "--gpu", "9.0", "--shape", "3,x"}, {"--shape"});
   check_usage({"kernels", "make", "sum", "--gpu", "9.0", "--axis", "0"}, {"--shape"});
-  check_usage({"kernels", "make", "sum", "--gpu", "9.0", "--shape", "3,4", "--axis", "2"}, {"axis"});
-  const auto made = bitfold_cli(
-      {"kernels", "make", "sum", "--gpu", "9.0", "--shape", "64,1000", "--axis", "1", "--pack", pack});
+  check_usage({"kernels", "make", "sum", "--gpu", "9.0", "--shape", "3,4", "--axis", "2"},
+              {"axis"});
+  const auto made = bitfold_cli({"kernels", "make", "sum", "--gpu", "9.0", "--shape", "64,1000",
+                                 "--axis", "1", "--pack", pack});
   if (cuda::compiler().empty()) {
     CHECK(made.status == 4);
     CHECK(contains(made.err, "install NVRTC"));
@@ -638,7 +641,8 @@ TEST_CASE("kernels: list, clear, make") {
   CHECK(lines_of(listed.out).size() == 1);
   CHECK(contains(listed.out, "sm_90 by any NVRTC  bitfold::cuda::fold_"));
   CHECK(contains(listed.out, "  of sum  "));
-  CHECK(bitfold_cli({"kernels", "clear", "--pack", pack}).out == "1 files removed from " + pack + "\n");
+  CHECK(bitfold_cli({"kernels", "clear", "--pack", pack}).out ==
+        "1 files removed from " + pack + "\n");
 }
 
 TEST_CASE("order") {

@@ -35,7 +35,8 @@ using test::device_memory;
 
 // Those that BITFOLD_TEST_TYPES names, or all: the kernels of some thousand cases take minutes to
 // compile, and several processes can share them out.
-std::vector<dtype> types_of_test(std::vector<dtype> all = {all_dtypes.begin(), all_dtypes.end()}) {
+std::vector<dtype> types_of_test() {
+  std::vector<dtype> all(all_dtypes.begin(), all_dtypes.end());
   if (const char* const some = std::getenv("BITFOLD_TEST_TYPES"))
     std::erase_if(all, [&](dtype t) {
       return ("," + std::string(some) + ",").find("," + std::string(name(t)) + ",") ==
@@ -431,8 +432,7 @@ TEST_CASE("cuda: arrays that come in parts have the bits that they have at once"
                 const std::size_t bytes = std::min(of->elements(), n - at) * size;
                 test::set(first.p, 0x5a, of->elements() * size);
                 test::put(first.p, x + at * size, bytes);
-                if (inputs == 2)
-                  test::put(second.p, y + at * size, bytes);
+                if (inputs == 2) test::put(second.p, y + at * size, bytes);
                 add();
               }
               most = std::max(most, parts);
@@ -508,9 +508,7 @@ TEST_CASE("cuda: more than 2^33 elements", "[cuda]") {
   // What counts elements, or where they are: each alone, and with the CPU's bits.
   auto* const bytes_of = static_cast<std::uint8_t*>(p);
   test::set(p, 0, n);
-  const auto put = [&](std::size_t at, int value) {
-    test::set(bytes_of + at, value, 1);
-  };
+  const auto put = [&](std::size_t at, int value) { test::set(bytes_of + at, value, 1); };
   put(0, 1), put((std::size_t{1} << 32) + 7, 9), put(n - 1, 4);
   const auto of = [&](op_id op) {
     const reduction r = make_reduction(op, {}, dtype::u8);
@@ -864,8 +862,12 @@ TEST_CASE("cuda: exact sums where a block has less shared memory", "[cuda][exact
             for_each_pass(plan, [&](const gpu::pass& p) { CHECK(p.shared_bytes <= room); });
             REQUIRE(plan.workspace <= on_device::room);
             std::vector<void*> out;
-            for (std::size_t k = 0; k < set.size(); ++k) out.push_back(d.out.as<std::byte>() + 8 * k);
-            gpu::run(plan, {d.in.p, d.in.as<std::byte>() + n * size_of(t), nullptr, d.workspace.p, out.data()}, nullptr);
+            for (std::size_t k = 0; k < set.size(); ++k)
+              out.push_back(d.out.as<std::byte>() + 8 * k);
+            gpu::run(
+                plan,
+                {d.in.p, d.in.as<std::byte>() + n * size_of(t), nullptr, d.workspace.p, out.data()},
+                nullptr);
             std::byte host[64];
             test::get(host, d.out.p, sizeof host);
             for (std::size_t k = 0; k < set.size(); ++k) {

@@ -2,7 +2,6 @@
 #include <bitfold/cuda.hpp>
 #include <bitfold/reference.hpp>
 
-
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -49,8 +48,7 @@ results results_of(std::span<const reduction> all, std::size_t outputs, Call cal
   std::vector<void*> to;
   for (std::size_t k = 0; k < all.size(); ++k) to.push_back(out.as<std::byte>() + begins[k]);
   call(to);
-  for (std::size_t k = 0; k < all.size(); ++k)
-    test::get(got[k].data(), to[k], got[k].size());
+  for (std::size_t k = 0; k < all.size(); ++k) test::get(got[k].data(), to[k], got[k].size());
   return got;
 }
 
@@ -105,8 +103,8 @@ std::string differing(const test::view_case& c, bool everyday = false) {
     for (const reduction& r : all) want_of_all.push_back(want(r));
     std::vector<gpu::plan> plans;
     test::for_each_way(all, launches.size(), [&](auto some, std::size_t, std::size_t way) {
-      plans.push_back(gpu::plan_axes(
-          some, detail::layout_of(dx.v, dy ? &dy->v : nullptr, c.axes), launches[way]));
+      plans.push_back(gpu::plan_axes(some, detail::layout_of(dx.v, dy ? &dy->v : nullptr, c.axes),
+                                     launches[way]));
     });
     test::prepare(plans);
     which += test::differing(all, want_of_all, launches,
@@ -124,8 +122,8 @@ std::string differing(const test::windows_case& c) {
   const moved_view moved(x, c.of.storage[0]);
   std::vector<gpu::plan> plans;
   test::for_each_way(all, launches.size(), [&](auto some, std::size_t, std::size_t way) {
-    plans.push_back(gpu::plan_windows(some, detail::boxes_of(moved.v, c.windows), moved.v.data,
-                                      launches[way]));
+    plans.push_back(
+        gpu::plan_windows(some, detail::boxes_of(moved.v, c.windows), moved.v.data, launches[way]));
   });
   test::prepare(plans);
   return test::differing(

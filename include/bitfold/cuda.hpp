@@ -56,9 +56,9 @@ class current_device {
 void synchronize(stream s);
 
 /// Bytes of device memory that reduce() needs as workspace for n elements: from the same plan that
-/// reduce() launches. May be 0. For count_distinct, where it sorts, twice the elements and more; for
-/// method exact as much as the current device's multiprocessors want. Errors: errc::usage (a bad
-/// launch shape; n too large); errc::cuda (count_distinct or exact without a GPU).
+/// reduce() launches. May be 0. For count_distinct, where it sorts, twice the elements and more;
+/// for method exact as much as the current device's multiprocessors want. Errors: errc::usage (a
+/// bad launch shape; n too large); errc::cuda (count_distinct or exact without a GPU).
 std::size_t workspace_bytes(const reduction& r, std::size_t n, const launch& shape = {});
 
 /// Enqueues the reduction of n elements at device address `data` (aligned to its element) on

@@ -59,8 +59,8 @@ int list(const kernels_arguments& args) {
 int clear(const kernels_arguments& args) {
   const auto files = files_of(args);
   const std::size_t count = files.clear();
-  write_out(fmt::format("{} files removed from {}\n", count,
-                        io::printable(files.directory().string())));
+  write_out(
+      fmt::format("{} files removed from {}\n", count, io::printable(files.directory().string())));
   return 0;
 }
 
@@ -74,8 +74,8 @@ std::pair<int, int> capability_of(const std::string& text) {
     if (second.ec == std::errc() && second.ptr == end && minor >= 0 && minor < 10 && major > 0)
       return {major, minor};
   }
-  throw error(errc::usage, fmt::format("--gpu: {} is no compute capability, such as 9.0",
-                                       io::in_quotes(text)));
+  throw error(errc::usage,
+              fmt::format("--gpu: {} is no compute capability, such as 9.0", io::in_quotes(text)));
 }
 
 std::vector<std::int64_t> extents_of(const std::string& text) {
@@ -178,7 +178,8 @@ subcommand add_kernels(CLI::App& app) {
       ->delimiter(',')
       ->check(CLI::IsMember(dtype_names))
       ->capture_default_str();
-  command->add_option("--method", args->method, "As with reduce")->check(CLI::IsMember(method_names));
+  command->add_option("--method", args->method, "As with reduce")
+      ->check(CLI::IsMember(method_names));
   add_op_options(*command, args->options);
   command->add_option("--shape", args->shape,
                       "To make: extents of a row-major array, such as 64,1000");

@@ -345,8 +345,8 @@ request request::axes(std::span<const reduction> all, const view& x, const view*
                       std::span<const int> axes, const launch& shape) {
   return planned::of(gpu::plan_axes(all, detail::layout_of(x, y, axes), shape));
 }
-request request::windows(std::span<const reduction> all, const view& x,
-                         std::span<const window> of, const launch& shape) {
+request request::windows(std::span<const reduction> all, const view& x, std::span<const window> of,
+                         const launch& shape) {
   return planned::of(gpu::plan_windows(all, detail::boxes_of(x, of), x.data, shape));
 }
 request request::segments(std::span<const reduction> all, std::size_t n, std::size_t segments,
@@ -383,8 +383,8 @@ std::vector<scalar> reduce_host(std::span<const reduction> all, const void* x, c
   if (y) gpu::copy_to_device(second.begin(), y, bytes);
   std::vector<void*> out;
   for (std::size_t k = 0; k < all.size(); ++k) out.push_back(results.begin() + 8 * k);
-  reduce(all, first.begin(), y ? second.begin() : nullptr, n, out, workspace.begin(), work,
-         nullptr, shape);
+  reduce(all, first.begin(), y ? second.begin() : nullptr, n, out, workspace.begin(), work, nullptr,
+         shape);
   std::vector<std::byte> made(8 * all.size());
   gpu::copy_to_host(made.data(), results.begin(), made.size());
   std::vector<scalar> scalars;

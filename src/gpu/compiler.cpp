@@ -166,8 +166,8 @@ std::string path_of(const compiler& c) {
              : "";
 }
 
-// What was found the last time is kept among the kernels, by all that says where to look; its name is
-// the path, and the state of the file, and what the compiler is called.
+// What was found the last time is kept among the kernels, by all that says where to look; its name
+// is the path, and the state of the file, and what the compiler is called.
 std::string find_name() {
   std::string key = "compiler";
   for (const std::string& place : places()) key += "\n" + place;
@@ -209,8 +209,8 @@ namespace {
 int target_for(const compiler& c, int major, int minor) {
   const std::string capability = std::to_string(major) + "." + std::to_string(minor);
   if (major < 8)
-    throw error(errc::no_device, "cuda: a GPU of compute capability " + capability +
-                                     "; bitfold wants 8.0 or newer");
+    throw error(errc::no_device,
+                "cuda: a GPU of compute capability " + capability + "; bitfold wants 8.0 or newer");
   int best = 0;
   for (const int a : c.architectures)
     if (a / 10 == major && a % 10 <= minor) best = std::max(best, a);

@@ -80,7 +80,9 @@ const device_facts& facts_of_device(int device) {
   };
   char name[256] = "";
   check(d.cuDeviceGetName(name, sizeof name, device), "cuDeviceGetName");
-  return known[device] = {name, attribute(capability_major), attribute(capability_minor),
+  return known[device] = {name,
+                          attribute(capability_major),
+                          attribute(capability_minor),
                           static_cast<std::size_t>(attribute(max_shared_by_request)),
                           static_cast<std::size_t>(attribute(shared_of_processor)),
                           attribute(processors)};

@@ -34,7 +34,7 @@ std::string expression_of(const fold_kernel& k) {
     case strategy::tiles: return of("fold_elements", alignment_of(k));
     case strategy::tile_nodes:
       return "bitfold::cuda::fold_elements" + folds + source + end + alignment_of(k) +
-             "bitfold::cuda::own::no_results>";
+             (k.two ? "bitfold::cuda::own::no_results>" : results);
     case strategy::one_node: return of("fold_leaves", "true, ");
     case strategy::leaf_nodes: return of("fold_leaves", "false, ");
     case strategy::states: return "bitfold::cuda::fold_nodes" + folds + end + results;

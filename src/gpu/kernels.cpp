@@ -67,8 +67,8 @@ machine_code code_of(const kernel& k, capability of) {
   return made;
 }
 
-// Kernels that may ask for more shared memory than a block has without asking: all that it can have,
-// but for their static arrays.
+// Kernels that may ask for more shared memory than a block has without asking: all that it can
+// have, but for their static arrays.
 bool may_need_more_memory(const kernel& k) {
   const auto* const fold = std::get_if<fold_kernel>(&k);
   return !fold || fold->what == strategy::staged_threads || fold->what == strategy::columns;
@@ -145,8 +145,8 @@ function load(const kernel& k, const current& where) {
 
 namespace {
 
-// Calls f(k) for k < count, by as many threads as there are processors; then throws what the first of
-// them threw, if any did.
+// Calls f(k) for k < count, by as many threads as there are processors; then throws what the first
+// of them threw, if any did.
 template <class F>
 void for_each_at_once(std::size_t count, F f) {
   std::atomic<std::size_t> next{0};

@@ -11,8 +11,9 @@
 namespace bitfold::gpu {
 
 /// The kernel, in the current context, which `where` is: from memory, else from the pack that
-/// BITFOLD_KERNELS names, else from its file, else compiled. Errors: those of compile(); errc::usage where a graph is being captured and the driver
-/// loads nothing meanwhile: prepare the kernel before.
+/// BITFOLD_KERNELS names, else from its file, else compiled. Errors: those of compile();
+/// errc::usage where a graph is being captured and the driver loads nothing meanwhile: prepare the
+/// kernel before.
 function load(const kernel& k, const current& where);
 
 /// The same from memory alone: null where it is not there.
@@ -25,10 +26,10 @@ void prepare(std::span<const kernel> all, const current& where);
 struct capability {
   int major, minor;
 };
-/// Compiles those that are in no file, several at a time, for GPUs of that capability: needs no GPU.
-/// To the user's files; or to a pack, which BITFOLD_KERNELS names where there may be no NVRTC, or
-/// another. How many different ones there are. Errors: those of compile(); errc::usage, where one
-/// cannot be kept.
+/// Compiles those that are in no file, several at a time, for GPUs of that capability: needs no
+/// GPU. To the user's files; or to a pack, which BITFOLD_KERNELS names where there may be no NVRTC,
+/// or another. How many different ones there are. Errors: those of compile(); errc::usage, where
+/// one cannot be kept.
 std::size_t make_ahead(std::span<const kernel> all, capability of, const kernel_files* pack);
 
 /// How often a kernel was found in memory, read from a file and compiled, by this process.

@@ -23,9 +23,7 @@ constexpr index shares(index items, index of_each) { return (items + of_each - 1
 int staged_pitch(const output_elements& from) {
   const auto n = static_cast<std::int64_t>(from.n),
              size = static_cast<std::int64_t>(size_of(from.type));
-  if (from.two || from.listed || !from.aligned || n <= 1 ||
-      n * size > 1024)
-    return 0;
+  if (from.two || from.listed || !from.aligned || n <= 1 || n * size > 1024) return 0;
   if (from.kept.rank != 1 || from.kept.dims[0].x != n || from.reduced.rank != 1 ||
       from.reduced.dims[0].x != 1)
     return 0;

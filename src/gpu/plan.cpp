@@ -39,18 +39,18 @@ class planner {
   fold_kernel make_kernel(strategy what, reading how, int first = 0, int second = 0) const {
     const reduction& r = p_.reductions[g_.reductions[0]];
     const bool two = info(r.op()).inputs == 2;
-    fold_kernel k{what,
-                  how,
-                  r.in(),
-                  two,
-                  // Pairs' kernels look: without that question their loads are mixed with the fold,
-                  // which takes up to 11 % more time.
-                  (what == strategy::tiles || what == strategy::tile_nodes) && !two ? p_.aligned
-                                                                                    : true,
-                  static_cast<std::uint8_t>(first),
-                  static_cast<std::uint8_t>(second),
-                  {},
-                  sizes_.state};
+    fold_kernel k{
+        what,
+        how,
+        r.in(),
+        two,
+        // Pairs' kernels look: without that question their loads are mixed with the fold,
+        // which takes up to 11 % more time.
+        (what == strategy::tiles || what == strategy::tile_nodes) && !two ? p_.aligned : true,
+        static_cast<std::uint8_t>(first),
+        static_cast<std::uint8_t>(second),
+        {},
+        sizes_.state};
     for (const std::size_t i : g_.reductions)
       k.outputs.push_back({p_.reductions[i].op(),
                            p_.reductions[i].method().value_or(method_id::tree),
@@ -58,8 +58,8 @@ class planner {
     return k;
   }
   pass& add_pass(fold_kernel k, int blocks, int threads, std::size_t shared) {
-    return std::get<pass>(to_.steps.emplace_back(pass{
-        std::move(k), static_cast<unsigned>(blocks), static_cast<unsigned>(threads), shared}));
+    return std::get<pass>(to_.steps.emplace_back(
+        pass{std::move(k), static_cast<unsigned>(blocks), static_cast<unsigned>(threads), shared}));
   }
   place state(index k = 0) const { return in_workspace(p_.workspace + k * sizes_.state); }
 
@@ -72,15 +72,16 @@ class planner {
                 end = std::min(of.nodes, (p_.first + p_.count + of.node - 1) / of.node),
                 before = begin * of.node, here = (end == of.nodes ? p_.n : end * of.node) - before;
     const place nodes = several ? state(begin) : place{};
-    const auto blocks = static_cast<int>(std::min<index>(static_cast<index>(of.blocks), end - begin));
+    const auto blocks =
+        static_cast<int>(std::min<index>(static_cast<index>(of.blocks), end - begin));
     const reduction& r = p_.reductions[g_.reductions[0]];
     const cuda::elements array{nullptr, nullptr, r.in(), p_.aligned};
-    pass& first = add_pass(
-        make_kernel(of.by_leaves ? several ? strategy::leaf_nodes : strategy::one_node
-                    : several    ? strategy::tile_nodes
-                                 : strategy::tiles,
-                    reading::array),
-        blocks, of.threads, of.shared);
+    pass& first =
+        add_pass(make_kernel(of.by_leaves ? several ? strategy::leaf_nodes : strategy::one_node
+                             : several    ? strategy::tile_nodes
+                                          : strategy::tiles,
+                             reading::array),
+                 blocks, of.threads, of.shared);
     first.bytes_read = p_.count * size_of(r.in()) * static_cast<std::size_t>(info(r.op()).inputs);
     first.with.add(array)
         .set(offsetof(cuda::elements, x), p_.x)
@@ -90,16 +91,20 @@ class planner {
     else
       first.with.add(here).add(of.tiles).add(end - begin).add(before);
     first.with.add_address(nodes);
-    if (several && !of.by_leaves)
-      first.with.add(std::uint64_t{0});  // no_results
+    // Pairs' kernels of nodes have no code for results (fused.cuh), which takes 11 % of mse of f64;
+    // of one input it would be sums of f64 that take 10 % more time without.
+    if (several && !of.by_leaves && info(r.op()).inputs == 2)
+      first.with.add(std::uint64_t{0});
     else
       add_results(first.with, p_, g_.reductions);
     if (several && end == of.nodes) {
-      pass& second =
-          add_pass(make_kernel(strategy::states, reading::array), 1, of.second_threads,
-                   of.second_shared);
+      pass& second = add_pass(make_kernel(strategy::states, reading::array), 1, of.second_threads,
+                              of.second_shared);
       second.overlaps = shape_.overlap;
-      second.with.add_address(state()).add(static_cast<int>(of.nodes)).add(of.node).add(index{p_.n});
+      second.with.add_address(state())
+          .add(static_cast<int>(of.nodes))
+          .add(of.node)
+          .add(index{p_.n});
       add_results(second.with, p_, g_.reductions);
     }
     return of.workspace;
@@ -121,8 +126,8 @@ class planner {
     const int few_threads = std::min(of.threads, 256);
     // The pass over the elements, whose parameters are these, and the results.
     const auto add = [&](fold_kernel k, int threads, std::size_t shared, auto... numbers) {
-      const bool has_states = k.what == strategy::threads || k.what == strategy::columns ||
-                              k.what == strategy::blocks;
+      const bool has_states =
+          k.what == strategy::threads || k.what == strategy::columns || k.what == strategy::blocks;
       pass& p = add_pass(std::move(k), of.blocks, threads, shared);
       p.bytes_read = from.outputs * from.n * size_of(from.type) * (from.two ? 2 : 1);
       add_outputs(p.with, p_, from);
@@ -171,9 +176,9 @@ class planner {
       case output_plan::by_length: break;  // add_segments
     }
     if (of.nodes > 1) {
-      pass& second = add_pass(make_kernel(strategy::output_states, reading::anywhere),
-                              of.second_blocks, of.second_threads,
-                              states_of_warps(of.second_threads));
+      pass& second =
+          add_pass(make_kernel(strategy::output_states, reading::anywhere), of.second_blocks,
+                   of.second_threads, states_of_warps(of.second_threads));
       add_outputs(second.with, p_, from);
       second.with.add_address(state()).add(of.node).add(of.nodes).add(of.nodes_of_warp);
       add_results(second.with, p_, g_.reductions);
@@ -203,8 +208,7 @@ class planner {
                          const cuda::output_elements& read, bool has_list) -> pass& {
       pass& p = add_pass(std::move(k), blocks, threads, shared);
       add_outputs(p.with, p_, read);
-      if (has_list)
-        add_list(p.with, of.list);
+      if (has_list) add_list(p.with, of.list);
       return p;
     };
     if (of.list.room > 0) to_.steps.emplace_back(fill{state(), sizeof(index[2])});

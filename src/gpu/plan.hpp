@@ -1,5 +1,5 @@
-// What is asked of a GPU, and the plan of it: pure arithmetic, without addresses, which the launcher
-// takes as it stands.
+// What is asked of a GPU, and the plan of it: pure arithmetic, without addresses, which the
+// launcher takes as it stands.
 #pragma once
 
 #include <bitfold/cuda.hpp>
@@ -89,7 +89,7 @@ struct fill {
 using step = std::variant<pass, fill>;
 
 struct plan {
-  std::vector<step> steps;     ///< in this order
+  std::vector<step> steps;    ///< in this order
   std::size_t workspace = 0;  ///< bytes, aligned to 16
 };
 

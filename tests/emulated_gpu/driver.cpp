@@ -29,8 +29,8 @@ using bitfold::gpu::launch_configuration;
 constexpr unsigned max_threads = 1024, warp = 32;
 constexpr std::size_t stack_bytes = 256 << 10, max_shared = 227 << 10,
                       shared_without_asking = 48 << 10;
-constexpr int invalid_value = 1, out_of_memory = 2, invalid_image = 200, not_found = 500, capture_unsupported = 900,
-              relaxed = 2;
+constexpr int invalid_value = 1, out_of_memory = 2, invalid_image = 200, not_found = 500,
+              capture_unsupported = 900, relaxed = 2;
 
 [[noreturn]] void stop(const char* what) {
   std::fprintf(stderr, "emulated GPU: %s\n", what);
@@ -169,7 +169,11 @@ int cuDeviceGetName(char* name, int size, int) {
   return std::snprintf(name, static_cast<std::size_t>(size), "an emulated GPU"), 0;
 }
 int cuDeviceGetAttribute(int* value, int attribute, int) {
-  *value = attribute == 75 ? 9 : attribute == 76 ? 0 : attribute == 16 ? 4 : attribute == 81 ? 228 << 10 : max_shared;
+  *value = attribute == 75   ? 9
+           : attribute == 76 ? 0
+           : attribute == 16 ? 4
+           : attribute == 81 ? 228 << 10
+                             : max_shared;
   return 0;
 }
 int cuDevicePrimaryCtxRetain(bitfold::gpu::context* made, int) {
@@ -226,8 +230,9 @@ int cuLaunchKernelEx(const launch_configuration* how, bitfold::gpu::function wha
   if (count == 0 || count > max_threads || count % warp || how->grid[0] == 0 ||
       how->shared_bytes > std::max(shared_asked_for[what], shared_without_asking))
     return invalid_value;
-  machine = {{},       {},    {count, 1, 1}, {how->grid[0], how->grid[1], 1}, nullptr, wait_for_the_block,
-             exchange, ballot};
+  machine = {
+      {},       {},    {count, 1, 1}, {how->grid[0], how->grid[1], 1}, nullptr, wait_for_the_block,
+      exchange, ballot};
   threads.resize(count);
   kernel = reinterpret_cast<void (*)(void**)>(what);
   arguments = parameters;

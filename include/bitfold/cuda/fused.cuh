@@ -156,7 +156,7 @@ struct outputs {
   }
 };
 
-/// Of a kernel that leaves states alone: code that writes results would take registers, and time.
+/// Of a kernel that leaves states alone.
 struct no_results {
   template <class F, class A, class S>
   __device__ void write(const S&, index) const {}

@@ -40,8 +40,8 @@ struct output_elements {
   const std::int64_t* offsets;  ///< in device memory; null: on axes
   const std::uint32_t* places;  ///< of elements offsets[k], offsets[k] + 1, ...; null: those
   // What plans know of the addresses, which kernels alone are given.
-  bool aligned;                 ///< x, and y, to 16 bytes
-  bool two, listed, placed;     ///< there are y, offsets, and places
+  bool aligned;              ///< x, and y, to 16 bytes
+  bool two, listed, placed;  ///< there are y, offsets, and places
 };
 
 inline constexpr int most_leaves_of_thread = 64;  ///< that one thread folds
