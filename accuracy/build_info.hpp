@@ -11,7 +11,7 @@ namespace bitfold::accuracy::build {
 extern const std::string_view version;   ///< bitfold's
 extern const std::string_view commit;    ///< "unknown" outside of a git checkout
 extern const std::string_view compiler;  ///< "GCC 12.2.0"
-extern const std::string_view cuda;      ///< nvcc's version; empty without CUDA
+extern const std::string_view cuda;      ///< nvcc's version; empty without nvcc
 
 std::string cpu_model();  ///< "AMD EPYC ..."
 /// Bytes of the CPU's caches of the last level, all together; none where the system does not tell.

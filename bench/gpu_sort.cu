@@ -1,13 +1,15 @@
 // bitfold's radix sort on the GPU beside CUB's, in one run: 32-bit keys with values of 4 bytes, by
 // all bits, and 32-bit keys alone, by 17 bits. A line for each case; both results are equal, or it
-// stops.
+// stops. `gpu_sort sweep` does the same by all bits with tiles of other shapes, for the table in
+// bitfold/cuda/sort.hpp.
 //
-//   nvcc -std=c++20 -O3 -arch=sm_90 -Iinclude bench/gpu_sort.cu -o gpu_sort && ./gpu_sort
+//   nvcc -std=c++20 -O3 -arch=sm_90 -Iinclude bench/gpu_sort.cu src/gpu/driver.cpp -o gpu_sort
 //
 // Times are the medians of 11, each of a CUDA graph that holds the sort several times.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -21,97 +23,54 @@ namespace {
 
 using namespace bitfold::cuda;
 using bitfold::speed::check;
-using key = std::uint32_t;
 
 template <class T>
 class array {
  public:
-  explicit array(std::size_t n) : n_(n) { check(cudaMalloc(&p_, n * sizeof(T)), "cudaMalloc"); }
+  explicit array(std::size_t n) { check(cudaMalloc(&p_, n * sizeof(T)), "cudaMalloc"); }
   ~array() { cudaFree(p_); }
   array(const array&) = delete;
   operator T*() const { return p_; }
-  std::vector<T> copy() const {
-    std::vector<T> out(n_);
-    check(cudaMemcpy(out.data(), p_, n_ * sizeof(T), cudaMemcpyDeviceToHost), "cudaMemcpy");
-    return out;
-  }
 
  private:
   T* p_ = nullptr;
-  std::size_t n_;
 };
 
-__global__ void fill_random(key* keys, key* values, std::size_t n, key mask) {
+template <class Function>
+__device__ void for_each_of(std::size_t n, Function f) {
   const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
-  for (std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x; i < n; i += stride) {
+  for (std::size_t i = blockIdx.x * std::size_t{blockDim.x} + threadIdx.x; i < n; i += stride) f(i);
+}
+
+template <class Key, class Value>
+__global__ void fill_random(Key* keys, Value* values, std::size_t n, int bits) {
+  for_each_of(n, [&](std::size_t i) {
     std::uint64_t z = (i + 1) * 0x9e3779b97f4a7c15u;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    keys[i] = static_cast<key>(z >> 32) & mask;
-    values[i] = static_cast<key>(i);
-  }
+    keys[i] = static_cast<Key>(z >> (64 - bits));
+    if constexpr (!std::is_same_v<Value, no_value>) values[i] = static_cast<Value>(i);
+  });
 }
 
-/// As the plans of src/gpu/sort.cpp have it.
-template <class Value>
-class own_sort {
- public:
-  own_sort(std::size_t n, int bits)
-      : n_(n),
-        bits_(bits),
-        tile_(static_cast<std::size_t>(
-            sort_tile(sizeof(key), std::is_same_v<Value, no_value> ? 0 : sizeof(Value)))),
-        tiles_((n + tile_ - 1) / tile_),
-        passes_(digits_of(bits)),
-        counts_(begun() + 64 + tiles_ * digits),
-        next_status_(tiles_ * digits) {}
-  /// The first pass reads the keys, the others go there and back between two buffers; gives the
-  /// number of the one that has the result.
-  int enqueue(const key* keys, const void* values, key* const (&key_buffers)[2],
-              void* const (&value_buffers)[2], cudaStream_t s) const {
-    if (tiles_ == 1) {
-      sort_few<key, Value>
-          <<<1, sort_threads, 0, s>>>({keys, key_buffers[0], values, value_buffers[0], nullptr,
-                                       nullptr, nullptr, nullptr, n_, 0, bits_});
-      check(cudaGetLastError(), "launch");
-      return 0;
-    }
-    std::uint32_t* const first = counts_;
-    auto* const counts = reinterpret_cast<std::uint64_t*>(first);
-    std::uint32_t *const begun_at = first + begun(), *const status[] = {begun_at + 64,
-                                                                        next_status_};
-    check(cudaMemsetAsync(first, 0, sizeof(key) * (begun() + 64 + tiles_ * digits), s));
-    const std::size_t blocks = std::min<std::size_t>((n_ + 4095) / 4096, 512);
-    count_digits<key><<<static_cast<unsigned>(blocks), counting_threads, 0, s>>>(
-        keys, n_, {counts, begun_at, 0, bits_});
-    for (int k = 0; k < passes_; ++k) {
-      const int to = k % 2;
-      sort_step step{};
-      step.keys = keys, step.sorted_keys = key_buffers[to];
-      step.values = values, step.sorted_values = value_buffers[to];
-      step.begins = counts + k * digits;
-      step.tiles_begun = begun_at + 1 + k;
-      step.status = status[k % 2];
-      step.next_status = k + 1 < passes_ ? status[(k + 1) % 2] : nullptr;
-      step.n = n_;
-      step.first_bit = k * digit_bits, step.bits = bits_ - k * digit_bits;
-      sort_pass<key, Value, std::uint32_t>
-          <<<static_cast<unsigned>(tiles_), sort_threads, 0, s>>>(step);
-      keys = key_buffers[to];
-      values = value_buffers[to];
-    }
-    check(cudaGetLastError(), "launch");
-    return (passes_ - 1) % 2;
-  }
+template <class T>
+__global__ void find_differences(const T* a, const T* b, std::size_t n, int* differ) {
+  for_each_of(n, [&](std::size_t i) {
+    if (a[i] != b[i]) *differ = 1;
+  });
+}
 
- private:
-  std::size_t begun() const { return static_cast<std::size_t>(2 * passes_ * digits); }
-  std::size_t n_;
-  int bits_;
-  std::size_t tile_, tiles_;
-  int passes_;
-  array<std::uint32_t> counts_, next_status_;
-};
+template <class T>
+void require_same(const T* a, const T* b, std::size_t n) {
+  const array<int> differ(1);
+  check(cudaMemset(differ, 0, sizeof(int)), "cudaMemset");
+  find_differences<<<1024, 256>>>(a, b, n, differ);
+  int found = 0;
+  check(cudaMemcpy(&found, differ, sizeof found, cudaMemcpyDeviceToHost), "cudaMemcpy");
+  if (!found) return;
+  std::fprintf(stderr, "n = %zu: the results differ\n", n);
+  std::exit(1);
+}
 
 template <class Enqueue>
 double milliseconds(std::size_t n, const Enqueue& enqueue) {
@@ -126,52 +85,178 @@ double milliseconds(std::size_t n, const Enqueue& enqueue) {
   return times[5];
 }
 
-void require(bool same, std::size_t n) {
-  if (same) return;
-  std::fprintf(stderr, "n = %zu: the results differ\n", n);
-  std::exit(1);
+/// As the plans of src/gpu/sort.cpp have it.
+template <class Key, class Value, class Shape>
+class own_sort {
+ public:
+  own_sort(std::size_t n, int bits)
+      : n_(n),
+        bits_(bits),
+        tiles_((n + tile - 1) / tile),
+        passes_(digits_of(bits)),
+        counts_(begun() + 64 + tiles_ * digits),
+        next_status_(tiles_ * digits) {}
+  /// The first pass reads the keys, the others go there and back between two buffers; gives the
+  /// number of the one that has the result.
+  int enqueue(const Key* keys, const Value* values, Key* const (&key_buffers)[2],
+              Value* const (&value_buffers)[2], cudaStream_t s) const {
+    if (tiles_ == 1) {
+      sort_few<Key, Value>
+          <<<1, Shape::threads, 0, s>>>({keys, key_buffers[0], values, value_buffers[0], nullptr,
+                                         nullptr, nullptr, nullptr, n_, 0, bits_});
+      check(cudaGetLastError(), "launch");
+      return 0;
+    }
+    std::uint32_t* const first = counts_;
+    auto* const counts = reinterpret_cast<std::uint64_t*>(first);
+    std::uint32_t *const begun_at = first + begun(), *const status[] = {begun_at + 64,
+                                                                        next_status_};
+    check(cudaMemsetAsync(first, 0, sizeof(*first) * (begun() + 64 + tiles_ * digits), s));
+    const std::size_t blocks = std::min<std::size_t>((n_ + 4095) / 4096, 512);
+    count_digits<Key><<<static_cast<unsigned>(blocks), counting_threads, 0, s>>>(
+        keys, n_, {counts, begun_at, 0, bits_});
+    for (int k = 0; k < passes_; ++k) {
+      const int to = k % 2;
+      sort_step step{};
+      step.keys = keys, step.sorted_keys = key_buffers[to];
+      step.values = values, step.sorted_values = value_buffers[to];
+      step.begins = counts + k * digits;
+      step.tiles_begun = begun_at + 1 + k;
+      step.status = status[k % 2];
+      step.next_status = k + 1 < passes_ ? status[(k + 1) % 2] : nullptr;
+      step.n = n_;
+      step.first_bit = k * digit_bits, step.bits = bits_ - k * digit_bits;
+      sort_pass<Key, Value, std::uint32_t, Shape>
+          <<<static_cast<unsigned>(tiles_), Shape::threads, 0, s>>>(step);
+      keys = key_buffers[to];
+      values = value_buffers[to];
+    }
+    check(cudaGetLastError(), "launch");
+    return (passes_ - 1) % 2;
+  }
+
+ private:
+  static constexpr std::size_t tile = std::size_t{Shape::threads} * Shape::items;
+  std::size_t begun() const { return static_cast<std::size_t>(2 * passes_ * digits); }
+  std::size_t n_;
+  int bits_;
+  std::size_t tiles_;
+  int passes_;
+  array<std::uint32_t> counts_, next_status_;
+};
+
+/// Random keys of that many bits, and CUB's result and time.
+template <class Key, class Value>
+class comparison {
+  static constexpr bool pairs = !std::is_same_v<Value, no_value>;
+
+ public:
+  comparison(std::size_t n, int bits)
+      : n_(n),
+        bits_(bits),
+        keys_(n),
+        sorted_(n),
+        between_(n),
+        right_(n),
+        values_(n),
+        sorted_values_(n),
+        values_between_(n),
+        right_values_(n) {
+    fill_random<Key, Value><<<1024, 256>>>(keys_, values_, n, bits);
+    check(cudaDeviceSynchronize(), "fill_random");
+    std::size_t bytes = 0;
+    cub_sort(nullptr, bytes, nullptr);
+    const array<char> room(bytes);
+    cub_sort(room, bytes, nullptr);
+    check(cudaDeviceSynchronize(), "CUB");
+    cub_ = milliseconds(n, [&](cudaStream_t s) { cub_sort(room, bytes, s); });
+  }
+
+  template <class Shape>
+  void print() const {
+    const own_sort<Key, Value, Shape> own(n_, bits_);
+    int at = 0;
+    const auto sort = [&](cudaStream_t s) {
+      Key* const k[] = {sorted_, between_};
+      Value* const v[] = {sorted_values_, values_between_};
+      at = own.enqueue(keys_, values_, k, v, s);
+    };
+    sort(nullptr);
+    check(cudaDeviceSynchronize(), "sort");
+    require_same<Key>(at ? between_ : sorted_, right_, n_);
+    if constexpr (pairs)
+      require_same<Value>(at ? values_between_ : sorted_values_, right_values_, n_);
+    const double ms = milliseconds(n_, sort);
+    std::printf(
+        "keys of %zu bytes, values of %zu, %2d bits, n = %10zu, %d x %2d, %d blocks: bitfold "
+        "%9.4f ms, CUB %9.4f ms, ratio %.2f\n",
+        sizeof(Key), pairs ? sizeof(Value) : 0, bits_, n_, Shape::threads, Shape::items,
+        Shape::least_blocks, ms, cub_, ms / cub_);
+    std::fflush(stdout);
+  }
+
+ private:
+  void cub_sort(void* room, std::size_t& bytes, cudaStream_t s) const {
+    using sort = cub::DeviceRadixSort;
+    const Key* const keys = keys_;
+    const Value* const values = values_;
+    Key* const right = right_;
+    Value* const right_values = right_values_;
+    if constexpr (pairs)
+      check(sort::SortPairs(room, bytes, keys, right, values, right_values, n_, 0, bits_, s));
+    else
+      check(sort::SortKeys(room, bytes, keys, right, n_, 0, bits_, s));
+  }
+
+  std::size_t n_;
+  int bits_;
+  array<Key> keys_, sorted_, between_, right_;
+  array<Value> values_, sorted_values_, values_between_, right_values_;
+  double cub_ = 0;
+};
+
+template <class Key, class Value>
+void compare(int bits) {
+  for (const int power : {10, 16, 20, 24, 27})
+    comparison<Key, Value>(std::size_t{1} << power, bits).template print<shape_for<Key, Value>>();
 }
 
-void compare(std::size_t n, int bits, bool pairs) {
-  const key mask = bits == 32 ? ~key{} : (key{1} << bits) - 1;
-  array<key> keys(n), values(n), sorted(n), sorted_values(n), between(n), values_between(n),
-      right(n), right_values(n);
-  fill_random<<<1024, 256>>>(keys, values, n, mask);
-  check(cudaDeviceSynchronize(), "fill_random");
-  std::size_t bytes = 0;
-  const auto cub_sort = [&](void* room, cudaStream_t s) {
-    check(pairs
-              ? cub::DeviceRadixSort::SortPairs(
-                    room, bytes, static_cast<const key*>(keys), static_cast<key*>(right),
-                    static_cast<const key*>(values), static_cast<key*>(right_values), n, 0, bits, s)
-              : cub::DeviceRadixSort::SortKeys(room, bytes, static_cast<const key*>(keys),
-                                               static_cast<key*>(right), n, 0, bits, s));
-  };
-  cub_sort(nullptr, nullptr);
-  const array<char> room(bytes);
-  const own_sort<key> own_pairs(n, bits);
-  const own_sort<no_value> own_keys(n, bits);
-  int at = 0;
-  const auto sort = [&](cudaStream_t s) {
-    key* const k[] = {sorted, between};
-    void* const v[] = {sorted_values, values_between};
-    at = pairs ? own_pairs.enqueue(keys, values, k, v, s) : own_keys.enqueue(keys, values, k, v, s);
-  };
-  cub_sort(room, nullptr);
-  sort(nullptr);
-  check(cudaDeviceSynchronize(), "sort");
-  require((at ? between : sorted).copy() == right.copy(), n);
-  if (pairs) require((at ? values_between : sorted_values).copy() == right_values.copy(), n);
-  const double own = milliseconds(n, sort),
-               cub = milliseconds(n, [&](cudaStream_t s) { cub_sort(room, s); });
-  std::printf("%s, %2d bits, n = %10zu: bitfold %9.4f ms, CUB %9.4f ms, ratio %.2f\n",
-              pairs ? "pairs" : "keys ", bits, n, own, cub, own / cub);
+/// Shapes that spill nothing, or next to nothing, on sm_90.
+template <class...>
+struct shapes {};
+using for_4_bytes =
+    shapes<shape<256, 16, 3>, shape<256, 19, 3>, shape<256, 20, 3>, shape<256, 23, 2>,
+           shape<256, 26, 2>, shape<384, 12, 3>, shape<384, 16, 2>, shape<384, 19, 2>,
+           shape<384, 20, 2>, shape<512, 12, 2>, shape<512, 16, 2>>;
+using for_4_bytes_alone =
+    shapes<shape<256, 23, 3>, shape<256, 26, 3>, shape<384, 16, 3>, shape<384, 23, 2>,
+           shape<384, 26, 2>, shape<512, 19, 2>, shape<512, 20, 2>>;
+using for_8_bytes =
+    shapes<shape<256, 9, 3>, shape<256, 12, 3>, shape<256, 14, 3>, shape<256, 16, 3>,
+           shape<256, 20, 2>, shape<384, 8, 3>, shape<384, 9, 3>, shape<384, 11, 2>,
+           shape<384, 12, 2>, shape<384, 14, 2>, shape<512, 9, 2>, shape<512, 11, 2>>;
+
+template <class Key, class Value, class... Shapes, class... More>
+void sweep(shapes<Shapes...>, shapes<More...>) {
+  for (const int power : {20, 24, 27}) {
+    const comparison<Key, Value> with(std::size_t{1} << power, static_cast<int>(8 * sizeof(Key)));
+    (with.template print<Shapes>(), ...);
+    (with.template print<More>(), ...);
+  }
 }
 
 }  // namespace
 
-int main() {
-  for (const bool pairs : {true, false})
-    for (const int power : {10, 16, 20, 24, 27})
-      compare(std::size_t{1} << power, pairs ? 32 : 17, pairs);
+int main(int count, char** words) {
+  using std::uint16_t, std::uint32_t, std::uint64_t;
+  if (count == 2 && words[1] == std::string_view("sweep")) {
+    sweep<uint32_t, no_value>(for_4_bytes{}, for_4_bytes_alone{});
+    sweep<uint64_t, no_value>(for_8_bytes{}, shapes<shape<384, 11, 3>>{});
+    sweep<uint32_t, uint32_t>(for_4_bytes{}, shapes<>{});
+    sweep<uint32_t, uint16_t>(for_4_bytes{}, shapes<>{});
+    sweep<uint64_t, uint32_t>(for_8_bytes{}, shapes<>{});
+    return 0;
+  }
+  compare<uint32_t, uint32_t>(32);
+  compare<uint32_t, no_value>(17);
 }

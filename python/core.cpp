@@ -873,6 +873,19 @@ nb::object reduce(nb::handle requests, nb::handle x_given, nb::handle y_given, n
       });
 }
 
+// What a GPU would be asked for such arrays.
+cuda::request gpu_request(nb::handle requests, nb::handle x_given, nb::handle y_given,
+                          nb::handle axis) {
+  const input x(x_given, "x"), y(y_given, "y");
+  const described& of = needed(x, "x");
+  check_pair(of, y ? &*y : nullptr);
+  const view* const other = y ? &y->where : nullptr;
+  const axes_list axes =
+      parse_axes(axis, std::max(of.where.rank, other ? other->rank : 0));
+  const std::vector<reduction> all = reductions_of(requests, of);
+  return renaming([&] { return cuda::request::axes(all, of.where, other, axes); });
+}
+
 // One axis, one element after the other, on the device of x.
 const described& flat(const input& given, const char* argument, const described* x = nullptr) {
   const described& a = needed(given, argument);
@@ -1088,6 +1101,23 @@ NB_MODULE(_core, m) {
   m.def("methods", methods, "The registry of methods.");
   m.def("dtypes", dtypes, "Name, size in bytes, whether it is a float, of each element type.");
   m.def("cuda_devices", cuda::devices, "The names of the GPUs.");
+  m.def("gpu_compiler", cuda::compiler, "What compiles kernels for GPUs; empty: nothing.");
+  m.def("look_for_compiler_at", cuda::look_for_compiler_at, "path"_a,
+        "A library of NVRTC to try first.");
+  m.def(
+      "explain",
+      [](nb::handle requests, nb::handle x, nb::handle y, nb::handle axis) {
+        return gpu_request(requests, x, y, axis).explain();
+      },
+      "requests"_a, "x"_a, "y"_a.none(), "axis"_a.none(), "What a GPU would do.");
+  m.def(
+      "prepare",
+      [](nb::handle requests, nb::handle x, nb::handle y, nb::handle axis) {
+        const cuda::request asked = gpu_request(requests, x, y, axis);
+        const nb::gil_scoped_release free;
+        asked.prepare();
+      },
+      "requests"_a, "x"_a, "y"_a.none(), "axis"_a.none(), "Compiles what it would do that with.");
   m.def(
       "synchronize",
       [](std::uintptr_t stream) { cuda::synchronize(reinterpret_cast<cuda::stream>(stream)); },

@@ -585,6 +585,62 @@ TEST_CASE("reduce --device cuda") {
   }
 }
 
+TEST_CASE("reduce --explain says what a GPU would do, where there is none") {
+  const bytes::directory dir;
+  const auto file = dir.write("x.npy", npy_of(floats(1 << 20)));
+  const auto explained = [&](std::vector<std::string> more) {
+    std::vector<std::string> all{"reduce", "sum,max", "--device", "cuda", "--explain", file};
+    all.insert(all.end(), more.begin(), more.end());
+    const auto r = bitfold_cli(all);
+    CHECK(r.status == 0);
+    CHECK(r.err.empty());
+    return r.out;
+  };
+  const std::string whole = explained({});
+  CHECK(contains(whole, "x.npy  [1048576]  f32"));
+  CHECK(contains(whole, "pass 1: tiles: sum by tree + max; "));
+  CHECK(contains(whole, "pass 2: states: "));
+  CHECK(contains(whole, " reads f32, 4194304 bytes"));
+  CHECK(contains(whole, "workspace: "));
+  const auto offsets = dir.write("o.npy", bytes::npy("<i8", "(3,)", bytes::of(std::vector<std::int64_t>{0, 5, 1 << 20})));
+  CHECK(contains(explained({"--offsets", offsets}), "short_segments: sum by tree + max"));
+  CHECK(contains(explained({"--axis", "0"}), "tiles: sum by tree + max"));
+  check_usage({"reduce", "sum", "--explain", file}, {"--explain", "--device cuda"});
+  check_usage({"reduce", "sum", "--device", "cuda", "--explain", "--json", file}, {"--explain"});
+}
+
+TEST_CASE("kernels: list, clear, make") {
+  const bytes::directory dir;
+  const std::string pack = dir.path("pack");
+  CHECK(bitfold_cli({"kernels", "list", "--pack", pack}).out.empty());
+  CHECK(bitfold_cli({"kernels", "clear", "--pack", pack}).out == "0 files removed from " + pack + "\n");
+  check_usage({"kernels"}, {"ACTION"});
+  check_usage({"kernels", "drop"}, {"ACTION"});
+  check_usage({"kernels", "list", "sum"}, {"OP"});
+  check_usage({"kernels", "make", "--gpu", "9.0"}, {"OP"});
+  check_usage({"kernels", "make", "sum"}, {"--gpu"});
+  for (const char* gpu : {"9", "9.", ".0", "9.0.0", "a.b", "9.10"})
+    check_usage({"kernels", "make", "sum", "--gpu", gpu}, {"--gpu", "9.0"});
+  check_usage({"kernels", "make", "summ", "--gpu", "9.0"}, {"summ"});
+  check_usage({"kernels", "make", "sum", "--gpu", "9.0", "--shape", "3,x"}, {"--shape"});
+  check_usage({"kernels", "make", "sum", "--gpu", "9.0", "--axis", "0"}, {"--shape"});
+  check_usage({"kernels", "make", "sum", "--gpu", "9.0", "--shape", "3,4", "--axis", "2"}, {"axis"});
+  const auto made = bitfold_cli(
+      {"kernels", "make", "sum", "--gpu", "9.0", "--shape", "64,1000", "--axis", "1", "--pack", pack});
+  if (cuda::compiler().empty()) {
+    CHECK(made.status == 4);
+    CHECK(contains(made.err, "install NVRTC"));
+    return;
+  }
+  CHECK(made.status == 0);
+  CHECK(contains(made.out, "1 kernels for compute capability 9.0"));
+  const auto listed = bitfold_cli({"kernels", "list", "--pack", pack});
+  CHECK(lines_of(listed.out).size() == 1);
+  CHECK(contains(listed.out, "sm_90 by any NVRTC  bitfold::cuda::fold_"));
+  CHECK(contains(listed.out, "  of sum  "));
+  CHECK(bitfold_cli({"kernels", "clear", "--pack", pack}).out == "1 files removed from " + pack + "\n");
+}
+
 TEST_CASE("order") {
   for (const auto& m : all_methods)
     for (const auto& [text, format] :

@@ -7,9 +7,8 @@
 
 namespace bitfold::test {
 
-/// Lists of reductions of dtype t, of so many inputs: all that there are, those for which a GPU has
-/// one kernel together, and more of one fold than a kernel has results. With of_none, those that
-/// are defined of no elements.
+/// Lists of reductions of dtype t, of so many inputs: all that there are, some that a GPU folds in
+/// one kernel, and many results of one fold. With of_none, those that are defined of no elements.
 inline std::vector<std::vector<reduction>> companies(dtype t, int inputs, bool of_none = false) {
   using enum op_id;
   std::vector<std::vector<reduction>> lists{reductions_of_all_ops(t)};

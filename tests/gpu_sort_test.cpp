@@ -4,6 +4,7 @@
 #include <array>
 #include <bitfold/cpu.hpp>
 #include <chrono>
+#include <bitfold/cuda/distinct.hpp>
 #include <bitfold/cuda/sort.hpp>
 #include <numeric>
 #include <optional>
@@ -92,6 +93,10 @@ void check_sort(const gpu::sorting& what, keys_like like) {
                     [](std::byte b) { return b == std::byte{0xab}; }));
 }
 
+std::size_t tile_of(std::size_t key_bytes, std::size_t value_bytes) {
+  return static_cast<std::size_t>(cuda::sort_tile(cuda::sort_shape_of(key_bytes, value_bytes)));
+}
+
 }  // namespace
 
 TEST_CASE("a sort is stable, of any keys and lengths") {
@@ -100,15 +105,15 @@ TEST_CASE("a sort is stable, of any keys and lengths") {
   check_sort({4, 1, 5000, 3, 17}, few);
   check_sort({8, 8, 2000, 0, 64}, random);
   check_sort({8, 0, 400, 30, 12}, descending);
-  check_sort({4, 2, 7680, 0, 9}, random);
-  check_sort({4, 4, 7681, 0, 9}, random);
-  check_sort({4, 4, 3 * 7680 + 1, 0, 32}, random);
-  check_sort({4, 0, 2 * 7680 + 77, 0, 17}, random);
-  check_sort({8, 0, 2 * 4224 - 1, 5, 20}, descending);
-  check_sort({8, 4, 4224 + 1, 40, 24}, ascending);
-  check_sort({4, 8, 9000, 3, 11}, few);
-  check_sort({4, 1, 9000, 0, 8}, equal);
-  check_sort({4, 2, 9000, 24, 8}, random);
+  check_sort({4, 2, tile_of(4, 2), 0, 9}, random);
+  check_sort({4, 4, tile_of(4, 4) + 1, 0, 9}, random);
+  check_sort({4, 4, 3 * tile_of(4, 4) + 1, 0, 32}, random);
+  check_sort({4, 0, 2 * tile_of(4, 0) + 77, 0, 17}, random);
+  check_sort({8, 0, 2 * tile_of(8, 0) - 1, 5, 20}, descending);
+  check_sort({8, 4, tile_of(8, 4) + 1, 40, 24}, ascending);
+  check_sort({4, 8, 2 * tile_of(4, 8) + 500, 3, 11}, few);
+  check_sort({4, 1, tile_of(4, 1) + 1000, 0, 8}, equal);
+  check_sort({4, 2, tile_of(4, 2) + 1000, 24, 8}, random);
   check_sort({4, 4, 20000, 0, 16, 0}, random);  // with the counts of very many
 }
 
@@ -117,7 +122,8 @@ TEST_CASE("a sort is stable, of any keys and lengths: all sizes", "[.all]") {
   for (const std::size_t key : {4, 8})
     for (const std::size_t value : {0, 1, 2, 4, 8})
       for (const keys_like like : {random, few, equal, ascending, descending})
-        for (const std::size_t n : {100, 4224, 4225, 7680, 7681, 25000}) {
+        for (const std::size_t tile = tile_of(key, value);
+             const std::size_t n : {tile / 70, tile, tile + 1, 3 * tile + 50}) {
           check_sort({key, value, n, 0, static_cast<int>(8 * key)}, like);
           check_sort({key, value, n, 7, 13}, like);
         }
@@ -137,7 +143,7 @@ TEST_CASE("a sort of many tiles is stable, again and again", "[.][many]") {
 
 TEST_CASE("each pass of a sort leaves the next one's words of tiles at 0") {
   // Elsewhere nobody would see it: blocks that begin one after the other have always spoken.
-  const std::size_t n = 20000;
+  const std::size_t n = 2 * tile_of(4, 0) + 77;
   gpu::plan plan;
   const gpu::sorted made = gpu::add_sort(
       plan, {4, 0, n, 0, 16}, {{gpu::in_workspace(0), gpu::in_workspace(4 * n)}, {}}, 8 * n);
@@ -191,8 +197,7 @@ void run(const gpu::plan& plan, gpu::addresses at, const result_room& results) {
   CHECK(std::all_of(end, end + 16, [](std::uint8_t b) { return b == 0xcd; }));
 }
 
-// Where plans that nobody runs have their elements.
-alignas(16) constexpr std::byte somewhere{};
+alignas(16) constexpr std::byte somewhere{};  // elements of plans that nobody runs
 
 reduction distinct_of(dtype t) { return make_reduction(op_id::count_distinct, {}, t); }
 
@@ -288,6 +293,31 @@ void check_distinct(dtype t, std::size_t n, std::size_t from) {
   CHECK(results.of(1, dtype::i64) == std::vector{right});
 }
 
+/// Of these elements, from each of a few places on.
+template <class T>
+void check_distinct_values(const std::vector<T>& all, std::size_t last_from = 1) {
+  const reduction r = distinct_of(dtype_of<T>);
+  const test::device_memory there(all);
+  for (std::size_t from = 0; from <= std::min(last_from, all.size()); ++from) {
+    const std::size_t n = all.size() - from;
+    INFO(name(dtype_of<T>) << ", n = " << n << ", from " << from);
+    const result_room results(1, 1);
+    run(plan_distinct({&r, 1}, n, nullptr), {there.as<T>() + from}, results);
+    CHECK(results.of(0, dtype::i64) == std::vector{to_hex(cpu::reduce(r, all.data() + from, n))});
+  }
+}
+
+/// n different patterns, or all there are again and again; in no order.
+template <class T>
+std::vector<T> different(std::size_t n, std::uint64_t step = 0x9e3779b97f4a7c15u) {
+  std::vector<T> all(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::uint64_t bits = i * step + 5;
+    std::memcpy(&all[i], &bits, sizeof(T));
+  }
+  return all;
+}
+
 void check_distinct_of_axes(dtype t, const std::vector<std::int64_t>& extents,
                             const std::vector<std::int64_t>& strides, const std::vector<int>& axes,
                             std::size_t first) {
@@ -374,6 +404,75 @@ TEST_CASE("count_distinct on demand has the CPU's counts") {
   check_distinct_of_segments(dtype::f64, {2500, 3, 0, 2000, 1}, 0, 1);
   check_distinct_of_segments(dtype::f16, some_lengths(100), 2, 0);
   check_distinct_of_segments(dtype::f16, {0, 0}, 0, 0);
+}
+
+TEST_CASE("count_distinct of few elements, and of small ones, sorts nothing") {
+  const auto steps = [](dtype t, std::size_t n) {
+    const reduction r = distinct_of(t);
+    return plan_distinct({&r, 1}, n, nullptr).steps.size();
+  };
+  for (const dtype t : all_dtypes) {
+    const std::size_t few = (std::size_t{32} << 10) / size_of(t);
+    for (const std::size_t n : {std::size_t{0}, std::size_t{1}, few}) CHECK(steps(t, n) == 1);
+    CHECK(cuda::slots_of_table(few, size_of(t)) > few + few / 3);
+    CHECK((steps(t, few + 1) == 1) == (size_of(t) <= 2));
+    CHECK((steps(t, std::size_t{1} << 40) == 2) == (size_of(t) <= 2));
+  }
+}
+
+TEST_CASE("count_distinct of few elements has the CPU's counts") {
+  for (const std::size_t n : {1, 2, 3, 32, 1023, 1025, 4097, 8191, 8192, 8193}) {
+    check_distinct(dtype::f32, n, 1);
+    check_distinct(dtype::u64, n, 0);
+  }
+  check_distinct(dtype::f64, 4096, 1);
+  check_distinct(dtype::f64, 4097, 1);
+  // All different, in the order of their numbers, far from each other, or all in upper bits.
+  check_distinct_values(different<std::int32_t>(8192));
+  check_distinct_values(different<std::int32_t>(8192, 1));
+  check_distinct_values(different<std::uint32_t>(8192, std::uint64_t{1} << 19));
+  check_distinct_values(different<std::uint64_t>(4096));
+  check_distinct_values(different<std::uint64_t>(4096, std::uint64_t{1} << 52));
+  check_distinct_values(different<float>(8000));
+  // All the same; and what marks a slot that is free.
+  check_distinct_values(std::vector<float>(8192, 1.5f));
+  check_distinct_values(std::vector<std::int32_t>(8192, -1));
+  check_distinct_values(std::vector<std::int64_t>{-1, 7, -1, 8, 0, 7});
+  check_distinct_values(std::vector<std::uint32_t>{~0u, 0, ~0u - 1});
+  // Nans are one, and so are -0 and +0.
+  const float nan = std::bit_cast<float>(0xffffffffu), other = std::bit_cast<float>(0x7f800001u);
+  check_distinct_values(std::vector<float>{nan, other, -0.0f, 0.0f, -nan, 1, -1, INFINITY}, 8);
+  check_distinct_values(std::vector<double>{0.0, -0.0, nan, -double{nan}, 1e-320, -1e-320}, 6);
+}
+
+TEST_CASE("count_distinct of 1 or 2 bytes has the CPU's counts") {
+  for (const dtype t : {dtype::f16, dtype::bf16, dtype::i8, dtype::u16})
+    for (const std::size_t n : {1, 7, 17, 1000, 16385, 50000}) check_distinct(t, n, n % 5);
+  // From anywhere, with a few elements ahead of and behind what is read 16 bytes at once.
+  check_distinct_values(different<std::uint8_t>(45), 45);
+  check_distinct_values(different<std::int16_t>(30), 30);
+  // All that there are, by one block and by several, of which the last lacks some.
+  for (const std::size_t n : {10000, 65536, 65536 + 4097}) {
+    check_distinct_values(different<type_of<dtype::f16>>(n), 3);
+    check_distinct_values(different<type_of<dtype::bf16>>(n));
+    check_distinct_values(different<std::int16_t>(n));
+    check_distinct_values(different<std::int8_t>(n));
+  }
+  check_distinct_values(std::vector<std::int16_t>(100000, -1));
+  check_distinct_values(std::vector<std::uint8_t>(100000, 0));
+  // Nans are one, and so are -0 and +0.
+  std::vector<std::uint16_t> bits{0xffff, 0x7c01, 0x7fc1, 0xffc0, 0x8000, 0x7c00, 0xfc00, 0xff80};
+  const auto check_bits = [&]<class T>(T) {
+    std::vector<T> all(bits.size());
+    std::memcpy(all.data(), bits.data(), 2 * all.size());
+    check_distinct_values(all, 6);
+  };
+  for (int again = 0; again < 2; ++again) {
+    check_bits(type_of<dtype::f16>{});
+    check_bits(type_of<dtype::bf16>{});
+    bits.insert(bits.end(), 40000, 0);
+    bits.insert(bits.end(), {0xffff, 0x8001});
+  }
 }
 
 TEST_CASE("count_distinct on demand has the CPU's counts: all types", "[.all]") {
@@ -481,7 +580,8 @@ TEST_CASE("NVRTC compiles the sort and what needs it", "[.][nvrtc]") {
   for (const int architecture : {90, 80, 86, 89, 100, 120})
     for (const dtype t : all_dtypes) {
       const reduction r = distinct_of(t);
-      all.add(plan_distinct({&r, 1}, 1000, nullptr), architecture);
+      for (const std::size_t n : {1000, 100000})
+        all.add(plan_distinct({&r, 1}, n, nullptr), architecture);
       for (const std::size_t outputs : {100, 1 << 30}) {
         cuda::output_elements from = cuda::elements_of_lists(t, false, 1000, outputs);
         all.add(plan_distinct({&r, 1}, 1000, &from), architecture);

@@ -64,7 +64,7 @@ results reduced(std::span<const reduction> all, const test::view_case& c, const 
   });
 }
 
-// Those that have kernels for elements as they are stored, but for accumulators.
+// Those that are asked for most, whose layouts are tried in more ways.
 bool is_everyday(const reduction& r) {
   using enum op_id;
   constexpr op_id ops[] = {sum, mean,      sum_squares,        min, max, argmax,
@@ -73,6 +73,9 @@ bool is_everyday(const reduction& r) {
          (!info(r.op()).takes_method || r.method() == method_id::tree) &&
          r.method() != method_id::exact;
 }
+
+// Each wants some hundred kernels of its own.
+constexpr int rounds = 40;
 
 const std::vector<cuda::launch> launches{
     {}, {.threads = 96, .blocks = 2, .tiles = 1}, {.threads = 64, .tiles = 2}};
@@ -182,7 +185,7 @@ std::string differing(const test::lists_case& c, bool of_long = false) {
 
 TEST_CASE("cuda views: any shape, layout and axes, every operation") {
   test::random_bits next{12};
-  for (int round = 0; round < 250; ++round)
+  for (int round = 0; round < rounds; ++round)
     test::check_case(test::random_view(next),
                      [](const test::view_case& c) { return differing(c); });
   SUCCEED();
@@ -462,7 +465,7 @@ TEST_CASE("cuda views: exact sums of outputs that are alike, of any values, and 
 TEST_CASE("cuda windows: any shape, padding and layout, every operation") {
   test::random_bits next{32};
   int in_several_boxes = 0;
-  for (int round = 0; round < 120; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     const test::windows_case c = test::random_windows(next);
     in_several_boxes += detail::boxes_of(c.of.x(), c.windows).boxes.size() > 1;
     test::check_case(c, [](const test::windows_case& s) { return differing(s); });
@@ -582,7 +585,7 @@ TEST_CASE("cuda segments: a length for each kernel", "[racecheck]") {
 
 TEST_CASE("cuda segments and keys: of any length, every operation") {
   test::random_bits next{6};
-  for (int round = 0; round < 100; ++round)
+  for (int round = 0; round < rounds; ++round)
     test::check_case(test::random_lists(next),
                      [](const test::lists_case& c) { return differing(c); });
   SUCCEED();

@@ -1,4 +1,4 @@
-// The few macros that let one source serve g++, clang++ and nvcc.
+// The few macros that let one source serve g++, clang++, nvcc and NVRTC.
 #pragma once
 
 #if !defined(__cpp_concepts) || __cplusplus < 202002L

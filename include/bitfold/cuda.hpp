@@ -1,4 +1,4 @@
-// The CUDA engine: no atomics on floats, the same bits as every other engine.
+// The GPU's engine: no atomics on floats, the same bits as every other engine.
 // Kernels are compiled when they are first asked for, for the GPU that is there, and kept in memory
 // and in files (docs/kernels.md): that takes NVIDIA's driver and NVRTC, no CUDA toolkit. What is
 // missing is errc::no_device, in one sentence, of every call below but devices() and compiler().
@@ -34,6 +34,8 @@ struct launch {
 std::vector<std::string> devices();
 /// What compiles kernels, such as "NVRTC 13.0"; empty where there is none.
 std::string compiler();
+/// A library of NVRTC to try first, such as that of a Python package: before the first kernel.
+void look_for_compiler_at(const std::string& path);
 
 /// Makes a GPU the current one of this thread while it lives: every call below is made on the
 /// current one. (The one that was current before is so again, which gives it a context if it had
@@ -54,7 +56,7 @@ class current_device {
 void synchronize(stream s);
 
 /// Bytes of device memory that reduce() needs as workspace for n elements: from the same plan that
-/// reduce() launches. May be 0. For count_distinct, which sorts, twice the elements and more; for
+/// reduce() launches. May be 0. For count_distinct, where it sorts, twice the elements and more; for
 /// method exact as much as the current device's multiprocessors want. Errors: errc::usage (a bad
 /// launch shape; n too large); errc::cuda (count_distinct or exact without a GPU).
 std::size_t workspace_bytes(const reduction& r, std::size_t n, const launch& shape = {});
@@ -80,12 +82,12 @@ void reduce(const reduction& r, const void* x, const void* y, std::size_t n, voi
             stream s = nullptr, const launch& shape = {});
 
 /// Several reductions of the same one or two inputs (y is null where they take one): out[k], a
-/// device address, takes the result of reductions[k], with the bits that it has alone. The elements
-/// are read once by all that have an order and accumulate as they do by themselves, or in f64: up
-/// to 32 of them, whose states are 368 bytes together, of up to 2^33 elements (beyond, of fewer and
-/// in the end of each alone); once by up to 8 that are exact, if a block has room for their terms;
-/// and once by each count_distinct. Errors, besides the above: reductions that differ in in() or in
-/// how many inputs they take; `out` not as long as `reductions`.
+/// device address, takes the result of reductions[k], with the bits that it has alone. Those that
+/// have an order read the elements in few passes: those of one base are folded once, and several
+/// bases in one pass while their states fit in a thread's registers. Exact ones read them once
+/// together, if a block has room for their terms; each count_distinct reads them by itself. Errors,
+/// besides the above: reductions that differ in in() or in how many inputs they take; `out` not as
+/// long as `reductions`.
 std::size_t workspace_bytes(std::span<const reduction> reductions, std::size_t n,
                             const launch& shape = {});
 void reduce(std::span<const reduction> reductions, const void* x, const void* y, std::size_t n,
@@ -159,8 +161,8 @@ class in_parts {
  public:
   /// Of n elements, by the current device, with `memory` bytes of it: for a part of each input and
   /// for the workspace, each rounded up to a multiple of 256. Errors (errc::usage): as reduce's;
-  /// count_distinct, which sorts all elements; memory too small for what a block folds at once
-  /// (some MiB for 2^32 elements), or for less than 2^-13 of the elements by method exact.
+  /// count_distinct, which wants all elements at once; memory too small for what a block folds
+  /// at once (some MiB for 2^32 elements), or for less than 2^-13 of the elements by method exact.
   in_parts(std::span<const reduction> reductions, std::size_t n, std::size_t memory,
            const launch& shape = {});
   ~in_parts();
@@ -206,10 +208,10 @@ class request {
   /// device: the call then launches at once, also while a graph is captured. Errors:
   /// errc::no_device; errc::cuda.
   void prepare() const;
-  /// Compiles them for GPUs of compute capability major.minor into files: the user's own, or a pack,
-  /// a folder that BITFOLD_KERNELS names where there is no NVRTC. Needs NVRTC, and no GPU. Says how
-  /// many there are. Errors: errc::no_device (no NVRTC, or one that does not know such a GPU);
-  /// errc::usage, where one cannot be kept, and why.
+  /// Compiles them for GPUs of compute capability major.minor into files: the user's own, or a
+  /// pack, a folder that BITFOLD_KERNELS names where there is no NVRTC. Needs NVRTC, and no GPU.
+  /// Says how many there are. Errors: errc::no_device (no NVRTC, or one that does not know such a
+  /// GPU); errc::usage, where one cannot be kept, and why.
   std::size_t make_ahead(int major, int minor, const std::string& pack = {}) const;
 
  private:

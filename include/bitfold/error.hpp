@@ -9,8 +9,8 @@ namespace bitfold {
 enum class errc {
   usage = 2,      ///< an argument that makes no sense (names the argument)
   bad_input = 3,  ///< a file or buffer that is not what it says it is (names the file and field)
-  no_device = 4,  ///< no such device, or built without support for it
-  cuda = 5,       ///< the CUDA runtime reported an error (names the call)
+  no_device = 4,  ///< no such device, or what it needs is not installed (says what)
+  cuda = 5,       ///< NVIDIA's driver or compiler reported an error (names the call)
 };
 
 /// The one exception type. what() is a single line. The numeric value of code() is also the exit

@@ -28,22 +28,38 @@ except ModuleNotFoundError as _error:  # of whom imports it next, Python's own w
 from ._accumulator import accumulator
 from ._compare import BitsMoved, check, record, same_bits, ulp_distance
 from ._core import order_version, version as __version__
-from ._ops import FUNCTIONS as _functions, index_add, order, reduce, reduce_by_key, segment_reduce
+from ._ops import FUNCTIONS as _functions, explain, index_add, order, prepare, reduce, reduce_by_key, segment_reduce
 from ._registry import INSTEAD as _instead
 from ._rows import exp, layer_norm, log_softmax, rms_norm, softmax
 
 globals().update(_functions)
+
+
+def _find_compiler() -> None:
+    """Kernels for GPUs are compiled by NVRTC: that of PyPI's packages, as PyTorch has them, lies where no loader looks."""
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    spec = find_spec("nvidia")
+    for root in spec.submodule_search_locations or () if spec else ():
+        for found in sorted(Path(root).glob("*/lib/libnvrtc.so.1[23]"), reverse=True):
+            return _core.look_for_compiler_at(str(found))
+
+
+_find_compiler()
 __all__ = [
     *_functions,
     "BitsMoved",
     "accumulator",
     "check",
     "exp",
+    "explain",
     "index_add",
     "layer_norm",
     "log_softmax",
     "order",
     "order_version",
+    "prepare",
     "record",
     "reduce",
     "reduce_by_key",

@@ -313,6 +313,30 @@ def reduce(
     return () if wanted == [] else _reduce(wanted, x, y, axis, keepdims)
 
 
+def _of_a_gpu(call: Any, ops: Any, x: Any, y: Any, axis: Any) -> Any:
+    kind = _arrays.kind_of(x)
+    with kind.context():
+        described = [None if a is None else kind.describe(a, name) for a, name in ((x, "x"), (y, "y"))]
+        return call(_wanted(ops), *described, axis)
+
+
+def explain(x: Any, ops: Any, y: Any = None, /, *, axis: Any = None) -> str:
+    """What a GPU does to reduce such arrays, which need not be there: a line for each pass (its kernel, what it computes, its grid,
+    what it reads), and one for the workspace. Operations and axis as `reduce` takes them; of a method exact it asks the GPU.
+
+    >>> print(explain(np.zeros((64, 1000), np.float32), "sum", axis=1))  # doctest: +ELLIPSIS
+    pass 1: ... sum by tree; ...
+    """
+    return _of_a_gpu(_core.explain, ops, x, y, axis)
+
+
+def prepare(x: Any, ops: Any, y: Any = None, /, *, axis: Any = None) -> None:
+    """Compiles the kernels for such arrays that are not there yet, several at a time, for the current GPU: `reduce` of them then
+    launches at once, also while a graph is captured. Errors: RuntimeError without a GPU or a compiler.
+    """
+    _of_a_gpu(_core.prepare, ops, x, y, axis)
+
+
 def _listed(call: Any, ops: Any, x: Any, y: Any, integers: tuple, *more: Any) -> Any:
     """Of what a list of integers says which elements belong together; `integers` is its name and it."""
     kind = _arrays.kind_of(x)

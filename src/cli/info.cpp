@@ -42,7 +42,8 @@ int info(bool json) {
 }  // namespace
 
 subcommand add_info(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("info", "Print the version and the devices");
+  CLI::App* command =
+      app.add_subcommand("info", "Print the version, CPU targets, GPUs and their compiler");
   const auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "As one JSON object");
   return {command, [json] { return info(*json); }};

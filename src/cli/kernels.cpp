@@ -18,7 +18,7 @@ namespace bitfold::cli {
 namespace {
 
 struct kernels_arguments {
-  std::string op_list, shape, pack, gpu;
+  std::string action, op_list, shape, pack, gpu;
   std::vector<std::string> types{"f32"};
   std::vector<int> axes;
   std::optional<std::string> method;
@@ -36,8 +36,15 @@ std::string line_of(const gpu::kernel_files::entry& e) {
   if (first == std::string_view::npos) return "";
   const std::string_view by = key.substr(0, key.find(", ")),
                          what = key.substr(first + 1, second - first - 1);
-  return fmt::format("{}  {}  {} bytes\n", io::printable(std::string(by)),
-                     io::printable(std::string(what)), e.bytes);
+  std::string ops;
+  constexpr std::string_view id = "op_id::";
+  for (std::size_t at = 0; (at = key.find(id, at)) != std::string_view::npos;) {
+    at += id.size();
+    const std::string_view op = key.substr(at, key.find_first_of(",>", at) - at);
+    ops.append(ops.empty() ? "  of " : ", ").append(op);
+  }
+  return fmt::format("{}  {}{}  {} bytes\n", io::printable(std::string(by)),
+                     io::printable(std::string(what)), io::printable(ops), e.bytes);
 }
 
 int list(const kernels_arguments& args) {
@@ -132,6 +139,22 @@ int make(kernels_arguments& args) {
   return 0;
 }
 
+int kernels(kernels_arguments& args) {
+  const auto refuse = [](const std::string& why) { throw error(errc::usage, why); };
+  const bool makes = args.action == "make";
+  for (const auto& [given, name] : {std::pair{!args.op_list.empty(), "OP"},
+                                    {!args.gpu.empty(), "--gpu"},
+                                    {!args.shape.empty(), "--shape"},
+                                    {!args.axes.empty(), "--axis"},
+                                    {args.method.has_value(), "--method"}})
+    if (given && !makes) refuse(fmt::format("{}: is for make", name));
+  if (!makes) return args.action == "list" ? list(args) : clear(args);
+  if (args.op_list.empty()) refuse("OP: make wants operations");
+  if (args.gpu.empty()) refuse("--gpu: make wants a compute capability, such as 9.0");
+  if (!args.axes.empty() && args.shape.empty()) refuse("--axis: is for --shape");
+  return make(args);
+}
+
 }  // namespace
 
 subcommand add_kernels(CLI::App& app) {
@@ -139,36 +162,34 @@ subcommand add_kernels(CLI::App& app) {
   CLI::App* command = app.add_subcommand(
       "kernels",
       "List the kernels for GPUs that are kept in files, make some ahead, or remove them");
-  command->require_subcommand(1);
-  CLI::App* lists = command->add_subcommand("list", "The kernels, those used last first");
-  CLI::App* clears = command->add_subcommand("clear", "Remove them");
-  CLI::App* makes = command->add_subcommand(
-      "make",
-      "Compile, without a GPU, what these operations want together: of whole arrays, or of --shape");
-  for (CLI::App* one : {lists, clears, makes})
-    one->add_option("--pack", args->pack,
-                    "A folder of kernels for machines without NVRTC, to which BITFOLD_KERNELS is "
-                    "set there (default: the user's own files)");
-  makes->add_option("OP", args->op_list, "The operations, separated by commas")->required();
-  makes->add_option("--gpu", args->gpu, "Compute capability, such as 9.0")->required();
-  makes->add_option("--dtype", args->types, "Element types")
+  command
+      ->add_option("ACTION", args->action,
+                   "list: those there are, the one used last first; clear: remove them; make: "
+                   "compile, without a GPU, what operations want together, of whole arrays or of "
+                   "--shape")
+      ->required()
+      ->check(CLI::IsMember({"list", "clear", "make"}));
+  command->add_option("OP", args->op_list, "To make: the operations, separated by commas");
+  command->add_option("--pack", args->pack,
+                      "A folder of kernels for machines without NVRTC, to which BITFOLD_KERNELS is "
+                      "set there (default: the user's own files)");
+  command->add_option("--gpu", args->gpu, "To make: for which compute capability, such as 9.0");
+  command->add_option("--dtype", args->types, "To make: element types")
       ->delimiter(',')
       ->check(CLI::IsMember(dtype_names))
       ->capture_default_str();
-  makes->add_option("--method", args->method, "As with reduce")->check(CLI::IsMember(method_names));
-  add_op_options(*makes, args->options);
-  makes->add_option("--shape", args->shape, "Extents of a row-major array, such as 64,1000");
-  makes->add_option("--axis", args->axes, "Its axes that are reduced (default: all)")
-      ->delimiter(',')
-      ->needs("--shape");
+  command->add_option("--method", args->method, "As with reduce")->check(CLI::IsMember(method_names));
+  add_op_options(*command, args->options);
+  command->add_option("--shape", args->shape,
+                      "To make: extents of a row-major array, such as 64,1000");
+  command->add_option("--axis", args->axes, "Its axes that are reduced (default: all)")
+      ->delimiter(',');
   command->footer(
       "A kernel is compiled when it is first asked for, by NVRTC, and kept in BITFOLD_CACHE, or\n"
       "else XDG_CACHE_HOME/bitfold, or ~/.cache/bitfold: at most 1 GiB, those used last. What is\n"
       "made ahead is found there by the first call, and in a pack also without NVRTC. See\n"
       "docs/kernels.md.");
-  return {command, [args, lists, clears] {
-            return lists->parsed() ? list(*args) : clears->parsed() ? clear(*args) : make(*args);
-          }};
+  return {command, [args] { return kernels(*args); }};
 }
 
 }  // namespace bitfold::cli

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
 #include <bitfold/error.hpp>
 #include <cstdlib>
@@ -62,7 +63,8 @@ std::vector<std::string> places() {
     of_12 = the_driver().cuDriverGetVersion(&version) == 0 && version / 1000 == 12;
   } catch (const error&) {  // there is no GPU
   }
-  if (!given_place().empty()) all.push_back(given_place());
+  const std::string& given = given_place();
+  if (!given.empty() && !(of_12 && given.ends_with(".13"))) all.push_back(given);
   for (const char* name : of_12 ? std::array{"libnvrtc.so.12", "libnvrtc.so.13"}
                                 : std::array{"libnvrtc.so.13", "libnvrtc.so.12"})
     all.push_back(name);
@@ -200,17 +202,30 @@ std::string compiler_inputs() {
   return all;
 }
 
+namespace {
+
+// The architecture to compile for: the GPU's, or else the newest that the compiler knows of those
+// before it with the same major number, whose code runs there. Errors: errc::no_device.
+int target_for(const compiler& c, int major, int minor) {
+  const std::string capability = std::to_string(major) + "." + std::to_string(minor);
+  if (major < 8)
+    throw error(errc::no_device, "cuda: a GPU of compute capability " + capability +
+                                     "; bitfold wants 8.0 or newer");
+  int best = 0;
+  for (const int a : c.architectures)
+    if (a / 10 == major && a % 10 <= minor) best = std::max(best, a);
+  if (best == 0)
+    throw error(errc::no_device, "cuda: NVRTC " + compiler_version() + " does not know a GPU of " +
+                                     "compute capability " + capability +
+                                     ": install that of another CUDA toolkit");
+  return best;
+}
+
+}  // namespace
+
 machine_code compile(const kernel_source& source, int major, int minor) {
   const compiler& c = the_compiler();
-  const int architecture = 10 * major + minor;
-  bool known = false;
-  for (const int a : c.architectures) known = known || a == architecture;
-  const std::string target = std::to_string(architecture);
-  if (!known)
-    throw error(errc::no_device, "cuda: NVRTC " + compiler_version() + " does not know a GPU of " +
-                                     "compute capability " + std::to_string(major) + "." +
-                                     std::to_string(minor) +
-                                     ": install that of another CUDA toolkit");
+  const std::string target = std::to_string(target_for(c, major, minor));
   const running_program p(c, source);
   p.check(c.nvrtcAddNameExpression(p, source.expression.c_str()), "nvrtcAddNameExpression");
   const std::string for_it = "--gpu-architecture=sm_" + target;

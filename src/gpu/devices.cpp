@@ -79,6 +79,8 @@ std::string compiler() {
   }
 }
 
+void look_for_compiler_at(const std::string& path) { gpu::look_for_compiler_at(path); }
+
 bool overlaps() { return gpu::facts_of_device(gpu::current_device().device).major >= 9; }
 
 current_device::current_device(int ordinal) : before_(nullptr) {

@@ -1,6 +1,7 @@
 // Plans of what needs a sort.
 #include <algorithm>
 #include <bit>
+#include <bitfold/cuda/distinct.hpp>
 #include <bitfold/cuda/sort.hpp>
 #include <bitfold/error.hpp>
 #include <cstddef>
@@ -39,6 +40,60 @@ struct rooms {
 };
 
 // ---- count_distinct -----------------------------------------------------------------------------
+
+// Without a sort, of whole arrays.
+
+pass distinct_pass(std::string_view what, dtype t, std::size_t blocks) {
+  return pass{instantiation{what, "bitfold/cuda/distinct.cuh", "",
+                            "bitfold::cuda::" + std::string(what) + "<" + element_of(t) + ">"},
+              static_cast<unsigned>(blocks), cuda::distinct_threads};
+}
+
+// Of few elements, in one block's shared memory.
+void add_table(plan& to, const problem& p, dtype t, place result) {
+  const std::size_t slots = cuda::slots_of_table(p.n, size_of(t));
+  pass made = distinct_pass("count_by_table", t, 1);
+  made.shared_bytes = slots * size_of(t);
+  made.bytes_read = p.n * size_of(t);
+  made.with.add_address(p.x)
+      .add(static_cast<std::uint32_t>(p.n))
+      .add(static_cast<std::uint32_t>(slots))
+      .add_address(result);
+  to.steps.emplace_back(std::move(made));
+}
+
+// Of elements of 1 or 2 bytes.
+void add_patterns(plan& to, const problem& p, dtype t, place result) {
+  const std::size_t bytes = p.n * size_of(t),
+                    blocks = std::clamp<std::size_t>(bytes / cuda::bytes_of_pattern_block, 1,
+                                                     cuda::most_pattern_blocks),
+                    words = cuda::words_of_patterns(size_of(t)) * sizeof(std::uint32_t),
+                    together = words + sizeof(std::uint32_t);
+  place all{}, blocks_done{};
+  if (blocks > 1) {
+    all = in_workspace(p.workspace);
+    blocks_done = all.behind(words);
+    to.steps.emplace_back(fill{all, together});
+    to.workspace = std::max(to.workspace, p.workspace + rounded_up(together));
+  }
+  pass made = distinct_pass("count_patterns", t, blocks);
+  made.bytes_read = bytes;
+  made.with.add_address(p.x)
+      .add(std::uint64_t{p.n})
+      .add_address(all)
+      .add_address(blocks_done)
+      .add_address(result);
+  to.steps.emplace_back(std::move(made));
+}
+
+// Whether there is such a way.
+bool add_without_sort(plan& to, const problem& p, dtype t, std::span<const std::size_t> which) {
+  const bool patterns = size_of(t) <= 2;
+  if (p.outputs || p.n == 0 || (!patterns && p.n > cuda::elements_of_table(size_of(t))))
+    return false;
+  for (const std::size_t k : which) (patterns ? add_patterns : add_table)(to, p, t, p.result(k));
+  return true;
+}
 
 // Outputs whose keys are sorted together.
 struct set {
@@ -134,6 +189,7 @@ class distinct_planner {
 
 void add_distinct(plan& to, const problem& p, std::span<const std::size_t> which,
                   std::size_t elements_of_set) {
+  if (add_without_sort(to, p, p.reductions[which[0]].in(), which)) return;
   const std::size_t outputs = p.outputs ? p.outputs->outputs : 1;
   const bool listed = p.outputs && p.outputs->listed;
   if (listed && outputs >= (std::size_t{1} << 32) - 1)

@@ -27,7 +27,9 @@ std::string expression_of(const fold_kernel& k) {
   switch (k.what) {
     case strategy::tiles:
       return of("fold_elements",
-                std::string("bitfold::cuda::alignment::") + (k.aligned ? "known, " : "missing, "));
+                std::string("bitfold::cuda::alignment::") + (k.two       ? "asked, "
+                                                             : k.aligned ? "known, "
+                                                                         : "missing, "));
     case strategy::one_node: return of("fold_leaves", "true, ");
     case strategy::leaf_nodes: return of("fold_leaves", "false, ");
     case strategy::states: return "bitfold::cuda::fold_nodes" + folds + end + results;

@@ -78,7 +78,7 @@ struct fold_kernel {
   reading how;
   dtype in;
   bool two;                                          ///< inputs
-  bool aligned;                                      ///< of `array`: to 16 bytes
+  bool aligned;                                      ///< of `array`, one input: to 16 bytes
   std::uint8_t first_number = 0, second_number = 0;  ///< that the kernel is compiled for, if any
   std::vector<kernel_output> outputs;
   std::size_t state_bytes;  ///< of its folds together, which the text holds the device to

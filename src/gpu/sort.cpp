@@ -19,8 +19,12 @@ std::string word_of(std::size_t bytes) {
 
 }  // namespace
 
+cuda::sort_shape sorter::shape() const {
+  return cuda::sort_shape_of(what_.key_bytes, what_.value_bytes);
+}
+
 std::size_t sorter::tiles() const {
-  const auto tile = static_cast<std::size_t>(cuda::sort_tile(what_.key_bytes, what_.value_bytes));
+  const auto tile = static_cast<std::size_t>(cuda::sort_tile(shape()));
   return what_.n / tile + (what_.n % tile != 0);
 }
 
@@ -76,7 +80,8 @@ sort_buffers sorter::add_passes(plan& to, sort_buffers at, place first_values) c
            "bitfold::cuda::sort_pass<" + types + ", " + word_of(words()) + ">"};
   for (int k = 0; k < (few() ? 1 : passes_); ++k) {
     const int before = k * cuda::digit_bits;
-    pass p{few() ? one : each, static_cast<unsigned>(tiles()), cuda::sort_threads};
+    pass p{few() ? one : each, static_cast<unsigned>(tiles()),
+           static_cast<unsigned>(shape().threads)};
     s step{};
     step.n = what_.n;
     step.first_bit = what_.first_bit + before;

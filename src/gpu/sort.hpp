@@ -2,6 +2,8 @@
 // results, which are moved to their places.
 #pragma once
 
+#include <bitfold/cuda/sort.hpp>
+
 #include "plan.hpp"
 
 namespace bitfold::gpu {
@@ -40,6 +42,7 @@ class sorter {
 
  private:
   std::size_t words() const { return what_.n < what_.narrow_counts_below ? 4 : 8; }  // of a count
+  cuda::sort_shape shape() const;
   std::size_t tiles() const;
   bool few() const { return tiles() <= 1; }
 
@@ -67,8 +70,9 @@ sorted_keys add_keys(plan& to, dtype type, bool two, std::size_t n, std::size_t 
                      std::size_t workspace);
 
 /// count_distinct, for reductions of those numbers that are that: of an array, of outputs on axes,
-/// or of segments. Outputs on axes are sorted in sets of about so many elements, which bounds the
-/// workspace. Errors: errc::usage (too many segments).
+/// or of segments. Arrays of few elements, or of 1 or 2 bytes each, are not sorted. Outputs on axes
+/// are sorted in sets of about so many elements, which bounds the workspace. Errors: errc::usage
+/// (too many segments).
 void add_distinct(plan& to, const problem& p, std::span<const std::size_t> which,
                   std::size_t elements_of_set = std::size_t{1} << 25);
 

@@ -143,6 +143,12 @@ inline std::uint64_t exchange_with(std::uint64_t& v, std::uint64_t n) {
   return before;
 }
 template <class V>
+V replace_if(V& v, V expected, V by) {
+  const V before = v;
+  if (before == expected) v = by;
+  return before;
+}
+template <class V>
 void set_bits_of(V& v, V bits) {
   v |= bits;
 }

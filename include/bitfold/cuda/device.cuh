@@ -122,6 +122,15 @@ __device__ inline std::uint64_t add_to(std::uint64_t& v, std::uint64_t n) {
 __device__ inline std::uint64_t exchange_with(std::uint64_t& v, std::uint64_t n) {
   return atomicExch(reinterpret_cast<unsigned long long*>(&v), n);
 }
+/// Puts `by` where `expected` is, and gives what was there.
+__device__ inline std::uint32_t replace_if(std::uint32_t& v, std::uint32_t expected,
+                                           std::uint32_t by) {
+  return atomicCAS(&v, expected, by);
+}
+__device__ inline std::uint64_t replace_if(std::uint64_t& v, std::uint64_t expected,
+                                           std::uint64_t by) {
+  return atomicCAS(reinterpret_cast<unsigned long long*>(&v), expected, by);
+}
 __device__ inline void set_bits_of(std::uint32_t& v, std::uint32_t bits) { atomicOr(&v, bits); }
 __device__ inline void set_bits_of(std::uint64_t& v, std::uint64_t bits) {
   atomicOr(reinterpret_cast<unsigned long long*>(&v), bits);

@@ -12,6 +12,9 @@ template <class Take, class T>
 struct found_elements {
   static_assert(!Take::two);
   static constexpr bool two = false, in_packs = false, has_lines = true;
+  /// Whether a tile is read while the one ahead of it is folded to a State.
+  template <class State>
+  static constexpr bool read_ahead = false;
   static constexpr int owned = 16 / sizeof(T);
   using element = T;
   using single = T;
@@ -42,6 +45,8 @@ struct found_elements {
 template <class Take, class T>
 struct found_pairs {
   static constexpr bool two = true, in_packs = false, has_lines = false;
+  template <class State>
+  static constexpr bool read_ahead = false;
   static constexpr int owned = 4;
   using element = T;
   struct single {
@@ -76,6 +81,9 @@ struct run_elements : found_elements<Take, T> {
   using base = found_elements<Take, T>;
   using base::find, base::owned, base::place;
   static constexpr bool in_packs = true;
+  // Five statistics take an eighth less time, var a tenth; sums of f16 and bf16 alone 4 % more.
+  template <class State>
+  static constexpr bool read_ahead = sizeof(T) > 2 || sizeof(State) > sizeof(float);
   using raw = lane_packs<Take, T, order::rows>;
   __device__ static run_elements at(const output_elements& from, const finder& find, index place) {
     return {base::at(from, find, place)};
@@ -134,6 +142,8 @@ template <class Take, class T>
 struct row_elements : stored_elements<Take, T> {
   using base = stored_elements<Take, T>;
   static constexpr bool in_packs = true;
+  template <class State>
+  static constexpr bool read_ahead = true;  // a twelfth less time
   using taken = Take;
   using element = T;
   __device__ static row_elements at(const output_elements& from, const finder& find, index place) {

@@ -2,9 +2,8 @@
 // bytes, so that each thread owns 16 / sizeof(T) neighbouring lanes and a tile is a whole number of
 // leaves for every type. A block folds a node of neighbouring tiles, one block folds the nodes.
 // Lanes in a thread, threads in a warp, tiles in a block, nodes: each step is the same adjacent
-// fold, further up the tree, and which warp or block takes which tile shows in no bit. Of short
-// arrays, which wait rather than read, a warp folds a leaf, with a lane for each thread, and a
-// block a node of neighbouring leaves.
+// fold, further up the tree, and which warp or block takes which tile shows in no bit. Short arrays
+// are latency-bound: each warp folds one leaf, one lane a thread, and each block several leaves.
 #pragma once
 
 #include <bitfold/cuda/device.cuh>

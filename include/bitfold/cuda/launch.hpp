@@ -1,4 +1,5 @@
-// What both the engine and host code launch kernels with.
+// Launches kernels that nvcc compiles (reduce.cuh), by CUDA's runtime. All others are launched by
+// src/gpu/launcher.cpp.
 #pragma once
 
 #include <cstddef>

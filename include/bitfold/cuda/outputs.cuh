@@ -2,9 +2,6 @@
 // an output are neighbours: by blocks, whose warps take tiles, by a warp each, or by teams of
 // threads. Where outputs are neighbours, or are short: by threads, each of which takes an output,
 // some, or parts of them. What takes what shows in no bit.
-//
-// These are for kernels on demand. Those compiled ahead (src/cuda) have the same in files of their
-// own, as they were measured, until these take their place.
 #pragma once
 
 #include <bitfold/cuda/columns.cuh>

@@ -92,6 +92,8 @@ template <class F, class T, int Owned>
 struct row_source {
   using A = row::accumulator<T>;
   static constexpr bool in_packs = true, has_lines = false;
+  template <class State>
+  static constexpr bool read_ahead = false;
   static constexpr int owned = Owned;
   using some = packet<T, Owned>;
   const T *x, *y, *w, *b;

@@ -146,13 +146,13 @@ __device__ inline unsigned threads_alike(unsigned digit) {
 
 /// What each warp of a block has of each digit: first how many elements, then where in the block's
 /// tile the next one goes.
+template <int Warps>
 class warp_counters {
-  static constexpr int warps = sort_threads / warp;
   std::uint32_t *all_, *own_;
   int thread_ = static_cast<int>(threadIdx.x), lane_ = thread_ % warp;
 
  public:
-  static constexpr std::size_t bytes = sizeof(std::uint32_t) * warps * digits;
+  static constexpr std::size_t bytes = sizeof(std::uint32_t) * Warps * digits;
   static constexpr int warps_of_digits = digits / warp;
 
   __device__ explicit warp_counters(std::byte* room)
@@ -167,7 +167,7 @@ class warp_counters {
   __device__ std::uint32_t total() const {
     std::uint32_t count = 0;
     if (thread_ < digits)
-      for (int w = 0; w < warps; ++w) count += all_[w * digits + thread_];
+      for (int w = 0; w < Warps; ++w) count += all_[w * digits + thread_];
     return count;
   }
   /// From that on they say where elements go. Gives how many have a digit below this thread's. All
@@ -183,7 +183,7 @@ class warp_counters {
     if (thread_ < digits) {
       for (int w = 0; w < thread_ / warp; ++w) below += sums[w];
       std::uint32_t next = below;
-      for (int w = 0; w < warps; ++w) {
+      for (int w = 0; w < Warps; ++w) {
         std::uint32_t& of_warp = all_[w * digits + thread_];
         const std::uint32_t here = of_warp;
         of_warp = next;
@@ -231,13 +231,28 @@ struct tile_status {
 
 constexpr std::size_t larger(std::size_t a, std::size_t b) { return a > b ? a : b; }
 
+template <int Threads, int Items, int LeastBlocks>
+struct shape {
+  static constexpr int threads = Threads, items = Items, least_blocks = LeastBlocks;
+};
+/// That of the table.
+template <class Key, class Value>
+struct measured_shape {
+  static constexpr sort_shape of =
+      sort_shape_of(sizeof(Key), std::is_same_v<Value, no_value> ? 0 : sizeof(Value));
+  using type = shape<of.threads, of.items, of.least_blocks>;
+};
+template <class Key, class Value>
+using shape_for = typename measured_shape<Key, Value>::type;
+
 /// Counts of less than 2^30 elements are 32-bit, those of more 64-bit.
-template <class Key, class Value, class Count>
+template <class Key, class Value, class Count, class Shape>
 class tile_sort {
   static constexpr bool has_values = !std::is_same_v<Value, no_value>;
   static constexpr std::size_t widest = larger(sizeof(Key), sizeof(Value));
-  static constexpr int items = sort_items(widest), tile = sort_threads * items;
-  static_assert(tile <= 1 << 16);
+  static constexpr int threads = Shape::threads, items = Shape::items, tile = threads * items;
+  static_assert(tile <= 1 << 16 && threads >= digits);
+  using warp_counters = cuda::warp_counters<threads / warp>;
   using status = tile_status<Count>;
 
  public:
@@ -298,7 +313,7 @@ class tile_sort {
     packed<items, std::uint8_t> digit;
 #pragma unroll
     for (int u = 0; u < items; ++u) {
-      const int i = thread + u * sort_threads;
+      const int i = thread + u * threads;
       if (i >= here) continue;
       const Key k = sorted_keys[i];
       const unsigned d = digit_of(k);
@@ -313,7 +328,7 @@ class tile_sort {
       wait_for_the_block();
 #pragma unroll
       for (int u = 0; u < items; ++u)
-        if (const int i = thread + u * sort_threads; i < here)
+        if (const int i = thread + u * threads; i < here)
           static_cast<Value*>(p.sorted_values)[s.begins[digit[u]] + static_cast<Count>(i)] =
               sorted_values[i];
     }
@@ -323,7 +338,7 @@ class tile_sort {
   /// what goes with keys are their places.
   __device__ static void run_alone(const sort_step& p, shared& s) {
     const int thread = static_cast<int>(threadIdx.x), n = static_cast<int>(p.n),
-              used = (n + sort_threads - 1) / sort_threads;  // of each thread's items
+              used = (n + threads - 1) / threads;  // of each thread's items
     const int begin = thread / warp * warp * used + thread % warp;
     Key key[items];
     packed<items, std::uint16_t> from;
@@ -408,18 +423,20 @@ class tile_sort {
   }
 };
 
-/// A block for each tile; two fit on a processor.
-template <class Key, class Value, class Count>
-__global__ void __launch_bounds__(sort_threads, 2) sort_pass(const __grid_constant__ sort_step p) {
-  using sort = tile_sort<Key, Value, Count>;
+/// A block for each tile.
+template <class Key, class Value, class Count, class Shape = shape_for<Key, Value>>
+__global__ void __launch_bounds__(Shape::threads, Shape::least_blocks)
+    sort_pass(const __grid_constant__ sort_step p) {
+  using sort = tile_sort<Key, Value, Count, Shape>;
   __shared__ typename sort::shared s;
   sort::run(p, s);
 }
 
 /// One block, for no more elements than a tile has, by all bits.
 template <class Key, class Value>
-__global__ void __launch_bounds__(sort_threads) sort_few(const __grid_constant__ sort_step p) {
-  using sort = tile_sort<Key, Value, std::uint32_t>;
+__global__ void __launch_bounds__((shape_for<Key, Value>::threads))
+    sort_few(const __grid_constant__ sort_step p) {
+  using sort = tile_sort<Key, Value, std::uint32_t, shape_for<Key, Value>>;
   __shared__ typename sort::shared s;
   sort::run_alone(p, s);
 }

@@ -13,13 +13,19 @@ using order::index;
 inline constexpr int digit_bits = 8, digits = 1 << digit_bits;  ///< of keys, a pass for each digit
 BITFOLD_HD constexpr int digits_of(int bits) { return (bits + digit_bits - 1) / digit_bits; }
 
-inline constexpr int sort_threads = 384;  ///< of a block, which sorts a tile
-/// Elements that a thread takes, the wider of whose key and value has so many bytes: as many as fit
-/// in its registers without spills, and two tiles in a processor of 100 KiB.
-constexpr int sort_items(std::size_t bytes) { return bytes > 4 ? 11 : 20; }
-constexpr int sort_tile(std::size_t key, std::size_t value) {
-  return sort_threads * sort_items(key > value ? key : value);
+/// A block sorts a tile: `items` elements each of so many threads, at least one for each digit.
+struct sort_shape {
+  int threads, items;
+  int least_blocks;  ///< of a processor: what registers are shared out for
+};
+/// Of keys and values of so many bytes (0: keys alone): as many elements as fit in registers
+/// without spills, and two tiles in a processor of 100 KiB. What was measured best
+/// (bench/gpu_sort.cu).
+BITFOLD_HD constexpr sort_shape sort_shape_of(std::size_t key, std::size_t value) {
+  if (key > 4 || value > 4) return {384, 11, 2};
+  return {384, 20, 2};
 }
+constexpr int sort_tile(sort_shape of) { return of.threads * of.items; }
 
 inline constexpr int counting_threads = 512;
 
