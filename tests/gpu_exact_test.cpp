@@ -52,6 +52,7 @@ TEST_CASE("exact sums on demand have the CPU's bits: whole arrays") {
   compare({exact_of(op_id::dot, dtype::bf16)});
   compare({exact_of(op_id::mse, dtype::f32), exact_of(op_id::mae, dtype::f32)});
   compare({exact_of(op_id::sum, dtype::i16), exact_of(op_id::std, dtype::i16, dtype::f32, 1)});
+  compare({exact_of(op_id::dot, dtype::i8)});
 }
 
 // Some minutes.
@@ -182,11 +183,13 @@ TEST_CASE("exact sums on demand: several arrays as one, of all operations and ty
 namespace {
 
 void compare_layouts(const std::vector<reduction>& all,
-                     const std::vector<layout_case>& cases = layouts) {
+                     const std::vector<layout_case>& cases = layouts,
+                     std::vector<array> arrays = {}) {
   if (all.empty()) return;
   const dtype t = all[0].in();
   const bool two = info(all[0].op()).inputs == 2;
-  for (const array& a : arrays_of(t, 62000, 15)) {
+  if (arrays.empty()) arrays = arrays_of(t, 62000, 15);
+  for (const array& a : arrays) {
     const test::device_memory first(a.x), second(a.y);
     for (const layout_case& c : cases) {
       INFO(a.name << " " << c.extents[0] << " x " << c.extents[1] << ", " << name(t));
@@ -254,6 +257,13 @@ TEST_CASE("exact sums on demand: many outputs and segments") {
   compare_layouts({exact_of(op_id::sum, dtype::i8), exact_of(op_id::mean, dtype::i8)},
                   {layouts[1], layouts[5], layouts[8], layouts[9], layouts[12]});
   compare_segments({exact_of(op_id::mae, dtype::u32)});
+}
+TEST_CASE("exact sums on demand: rows of -0, with one +0 that is another thread's in each") {
+  std::vector<float> x(7 * 128, -0.0f);
+  for (std::size_t row = 1; row < 7; ++row) x[128 * row + 20 * (row - 1)] = 0;
+  const auto bytes = std::as_bytes(std::span(x));
+  compare_layouts({exact_of(op_id::sum, dtype::f32)}, {layouts[2]},
+                  {{"zeros", {bytes.begin(), bytes.end()}, {}}});
 }
 // Some minutes.
 TEST_CASE("exact sums on demand: many outputs and segments, of all types", "[.all]") {

@@ -1,5 +1,5 @@
 // In the place of NVRTC (libnvrtc.so) in tests: the compiler of the tests makes a shared library of
-// a kernel, which the emulated driver (driver.cpp) runs.
+// a kernel, which the emulated driver (driver.cpp) runs. EMULATED_GPU_FLAGS are flags for it.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -65,10 +65,12 @@ int nvrtcCompileProgram(program_of* p, int, const char* const*) {
                                    "extern \"C\" void emulated_kernel(void** arguments) {\n"
                                    "  emulated::call(&" +
                                    p->expression + ", arguments);\n}\n");
+  const char* const flags = std::getenv("EMULATED_GPU_FLAGS");
   const std::string command = "cd " + made +
                               " && " EMULATED_GPU_CXX
                               " -std=c++20 -O0 -w -D__CUDACC_RTC__ -ffp-contract=off -shared -fPIC "
-                              "-I. kernel.cpp -o kernel.so > log 2>&1";
+                              "-I. " +
+                              (flags ? flags : "") + " kernel.cpp -o kernel.so > log 2>&1";
   const int status = std::system(command.c_str());
   p->log = contents(folder / "log");
   p->image = contents(folder / "kernel.so");
