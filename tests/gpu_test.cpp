@@ -752,7 +752,7 @@ void check_nvrtc(std::span<const dtype> types) {
   alignas(16) static const std::byte somewhere[16]{};
   for (const dtype t : all_dtypes) {
     const reduction sum = make_reduction(op_id::sum, method_id::tree, t);
-    for (const std::size_t n : {100, 100000, 1 << 24}) add({{&sum, 1}, n, true});
+    for (const std::size_t n : {100, 5000, 100000, 1 << 24}) add({{&sum, 1}, n, true});
     for (const layout_case& c : cases) {
       const auto from =
           cuda::elements_of(detail::layout_of(view_of(c, t, somewhere), nullptr, c.axes));

@@ -213,8 +213,8 @@ struct layer_norm : function<op::moments<2>, op_id::var> {
   }
   template <class A>
   BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
-    const A centred = arith::sub(arith::sub(e.x, s.a), s.c);
-    return arith::add(arith::mul(arith::mul(centred, s.b), e.w), e.b);
+    const A from_mean = arith::sub(arith::sub(e.x, s.a), s.c);
+    return arith::add(arith::mul(arith::mul(from_mean, s.b), e.w), e.b);
   }
 };
 

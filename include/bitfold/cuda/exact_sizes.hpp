@@ -29,8 +29,8 @@ BITFOLD_HD constexpr std::size_t bytes_of_cells(int cells) {
 /// Where a kernel's cells are, those of `blocks` blocks one behind the other, of each of its terms.
 template <int Terms>
 struct exact_cells {
-  std::int64_t* at[Terms];
-  int blocks[Terms];
+  std::int64_t* at[static_cast<std::size_t>(Terms)];
+  int blocks[static_cast<std::size_t>(Terms)];
 };
 /// Of a pass: its cells are added up in 64 bits (docs/exact.md).
 inline constexpr int most_blocks = 1 << 13;
