@@ -67,3 +67,21 @@ def test_what_is_offered_is_made_and_the_rest_is_refused():
             assert _core.offers(op, method, of, acc, out, ddof) == made, (op, method, of, acc, out, ddof)
             count += made
     assert count > 5000
+
+
+def test_explain_says_what_a_gpu_would_do_where_there_is_none():
+    x = np.zeros((64, 1000), np.float32)
+    lines = bitfold.explain(x, ["sum", "max"], axis=1).splitlines()
+    assert lines[0].startswith("pass 1: ") and "sum by tree + max; " in lines[0] and "256000 bytes" in lines[0]
+    assert lines[-1] == "workspace: 0 bytes"
+    assert "two inputs" in bitfold.explain(x, "dot", x)
+    with pytest.raises(ValueError, match="axis: 2 of an array of 2 axes"):
+        bitfold.explain(x, "sum", axis=2)
+
+
+def test_prepare_wants_a_gpu():
+    if bitfold._core.cuda_devices():
+        bitfold.prepare(np.zeros(1000, np.float32), "sum")
+        return
+    with pytest.raises(RuntimeError, match="^cuda: no usable GPU on this machine"):
+        bitfold.prepare(np.zeros(1000, np.float32), "sum")
