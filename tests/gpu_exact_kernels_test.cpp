@@ -7,6 +7,7 @@
 
 #include "gpu/exact_kernels.hpp"
 #include "gpu_exact.hpp"
+#include "gpu_kernels.hpp"
 
 using namespace bitfold;
 using namespace bitfold::test;
@@ -92,17 +93,6 @@ void compile_all(const std::vector<gpu::kernel>& kernels,
       gpu::signature_of(kernels[static_cast<std::size_t>(slowest - seconds.begin())]).c_str());
 }
 
-bool has_compiler() {
-  try {
-    std::printf("NVRTC %s\n", gpu::compiler_version().c_str());
-    return true;
-  } catch (const error& e) {
-    if (std::string_view(e.what()).find("install NVRTC") == std::string_view::npos) throw;
-    std::printf("skipped: %s\n", e.what());
-    return false;
-  }
-}
-
 // The kernels of some lists of reductions, of every kind.
 std::vector<gpu::kernel> kernels_of(const std::vector<std::vector<reduction>>& lists) {
   std::vector<gpu::kernel> kernels;
@@ -178,7 +168,7 @@ TEST_CASE("a plan of exact sums has the blocks that an H100 runs at once") {
 
 TEST_CASE("NVRTC compiles kernels of exact sums of every kind and every element type",
           "[.][nvrtc]") {
-  if (!has_compiler()) return;
+  if (!test::has_compiler()) return;
   std::vector<std::vector<reduction>> lists;
   for (const dtype t : all_dtypes) {
     lists.push_back({exact_of(op_id::sum, t), exact_of(op_id::mean, t)});
@@ -197,7 +187,7 @@ TEST_CASE("NVRTC compiles kernels of exact sums of every kind and every element 
     }
 }
 TEST_CASE("NVRTC compiles kernels of exact sums: every operation, and all together", "[.all]") {
-  if (!has_compiler()) return;
+  if (!test::has_compiler()) return;
   std::vector<std::vector<reduction>> lists;
   for (const dtype t : all_dtypes)
     for (const int inputs : {1, 2}) {
@@ -212,7 +202,7 @@ namespace {
 // Where registers were fewer than the plan believes, a processor would have room for more blocks;
 // where they were more, some blocks would wait for all others.
 void check_blocks(std::span<const dtype> types, std::size_t most_terms) {
-  if (!has_compiler()) return;
+  if (!test::has_compiler()) return;
   struct kernel_of_terms {
     gpu::exact_kernel of;
     bool pieces;

@@ -1,8 +1,12 @@
 // Kernels for tests, made several at a time.
 #pragma once
 
+#include <bitfold/error.hpp>
+#include <cstdio>
+#include <string_view>
 #include <vector>
 
+#include "gpu/compiler.hpp"
 #include "gpu/kernels.hpp"
 #include "gpu/launcher.hpp"
 
@@ -15,6 +19,18 @@ inline void prepare(const std::vector<gpu::plan>& plans) {
   for (const gpu::plan& p : plans)
     for (gpu::kernel& k : gpu::kernels_of(p)) kernels.push_back(std::move(k));
   gpu::prepare(kernels, gpu::current_device());
+}
+
+/// Whether NVRTC is here; says so, or that the test is skipped.
+inline bool has_compiler() {
+  try {
+    std::printf("NVRTC %s\n", gpu::compiler_version().c_str());
+    return true;
+  } catch (const error& e) {
+    if (std::string_view(e.what()).find("install NVRTC") == std::string_view::npos) throw;
+    std::printf("skipped: %s\n", e.what());
+    return false;
+  }
 }
 
 }  // namespace bitfold::test
