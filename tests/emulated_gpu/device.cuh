@@ -112,16 +112,6 @@ inline bool any_of_the_block(bool condition) {
   return any;
 }
 
-inline std::uint64_t add_to_counter(std::uint64_t& counter, std::uint64_t n) {
-  const std::uint64_t before = counter;
-  counter += n;
-  return before;
-}
-inline std::uint32_t add_to_counter(std::uint32_t& counter, std::uint32_t n) {
-  const std::uint32_t before = counter;
-  counter += n;
-  return before;
-}
 template <class Word>
 void load_shared_word(const Word* p, Word& word) {
   word = *p;
@@ -132,7 +122,7 @@ void store_shared_word(Word* p, Word word) {
 }
 inline void fence_of_all_blocks() {}
 template <class V>
-V add_to(V& v, V n) {
+V add_to(V& v, std::type_identity_t<V> n) {
   const V before = v;
   v += n;
   return before;

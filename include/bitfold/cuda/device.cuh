@@ -85,15 +85,6 @@ __device__ inline void wait_for_the_warp() { __syncwarp(); }
 /// Waits for the block, too.
 __device__ inline bool any_of_the_block(bool condition) { return __syncthreads_or(condition); }
 
-/// Adds to a counter that several blocks share, and gives what it was.
-__device__ inline std::uint64_t add_to_counter(std::uint64_t& counter, std::uint64_t n) {
-  return atomicAdd(reinterpret_cast<unsigned long long*>(&counter), n);
-}
-/// Likewise; or that the threads of a block share.
-__device__ inline std::uint32_t add_to_counter(std::uint32_t& counter, std::uint32_t n) {
-  return atomicAdd(&counter, n);
-}
-
 /// A word that other blocks write, or read, meanwhile. It says nothing of other words.
 __device__ inline void load_shared_word(const std::uint32_t* p, std::uint32_t& word) {
   asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(word) : "l"(p) : "memory");
@@ -111,8 +102,8 @@ __device__ inline void store_shared_word(std::uint64_t* p, std::uint64_t word) {
 /// the threads of all blocks.
 __device__ inline void fence_of_all_blocks() { __threadfence(); }
 
-/// The same of any integers that others add to meanwhile, and of bits that they set; each gives
-/// what it was.
+/// Adds to an integer that other threads add to meanwhile, or exchanges it, or sets bits of it; each
+/// gives what it was.
 __device__ inline std::uint32_t add_to(std::uint32_t& v, std::uint32_t n) {
   return atomicAdd(&v, n);
 }

@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(distinct_threads)
       news += put_into_table(table, slots, nothing, k);
   }
   news = sum_of_the_warp(news);
-  if (threadIdx.x % warp == 0 && news > 0) add_to_counter(count, news);
+  if (threadIdx.x % warp == 0 && news > 0) add_to(count, news);
   has_nothing = any_of_the_block(has_nothing);
   if (threadIdx.x == 0) *result = std::int64_t{count} + has_nothing;
 }
@@ -142,7 +142,7 @@ __device__ bool join_patterns(std::uint32_t* seen, std::uint32_t* all, std::uint
   }
   fence_of_all_blocks();
   wait_for_the_block();
-  if (threadIdx.x == 0) is_last = add_to_counter(blocks_done, 1) == gridDim.x - 1;
+  if (threadIdx.x == 0) is_last = add_to(blocks_done, 1) == gridDim.x - 1;
   wait_for_the_block();
   if (!is_last) return false;
   fence_of_all_blocks();
@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(distinct_threads, 2)
     keys += static_cast<unsigned>(count_of_bits(word & ~others));
   });
   keys = sum_of_the_warp(keys);
-  if (threadIdx.x % warp == 0 && keys > 0) add_to_counter(count, keys);
+  if (threadIdx.x % warp == 0 && keys > 0) add_to(count, keys);
   wait_for_the_block();
   if (threadIdx.x == 0) *result = std::int64_t{count};
 }

@@ -173,7 +173,7 @@ __global__ void __launch_bounds__(moving_threads)
                       threadIdx.x / warp * static_cast<index>(warp * rows_of_runs);
   index of = outputs, found = 0;  // the output that the warp is at; none at first
   const auto add = [&](index output, index count) {
-    if (output < outputs && count > 0) add_to_counter(counts[output], count);
+    if (output < outputs && count > 0) add_to(counts[output], count);
   };
   for (int row = 0; row < rows_of_runs; ++row) {
     const index first = begin + static_cast<index>(row) * warp, i = first + lane;

@@ -12,7 +12,7 @@ namespace bitfold::cuda {
 __device__ inline void add_nodes(const node_list& list, index segment, index n) {
   const int t = threadIdx.x % warp;
   const index nodes = (n - 1) / list.node + 1;
-  const auto next = [](index& count, index many) { return add_to_counter(count, many); };
+  const auto next = [](index& count, index many) { return add_to(count, many); };
   index first = t == 0 ? next(list.counts[0], nodes) : 0;
   first = shuffle(first, 0);
   for (index k = static_cast<index>(t); k < nodes; k += warp) list.nodes[first + k] = {segment, k};

@@ -91,7 +91,7 @@ __device__ void make_and_count_keys(Key* keys, index n, const digit_counts& of, 
       for (int d = 0; d < places; ++d)
         if (const int bits = of.bits - d * digit_bits; bits > 0) {
           const digit_at of_pass(of.first_bit + d * digit_bits, bits);
-          add_to_counter(
+          add_to(
               counts[static_cast<unsigned>(d) * digits + of_pass(key[u])][threadIdx.x % parts], 1);
         }
     }
@@ -103,12 +103,12 @@ __device__ void make_and_count_keys(Key* keys, index n, const digit_counts& of, 
        k += counting_threads) {
     std::uint64_t all = 0;
     for (int p = 0; p < parts; ++p) all += counts[k][p];
-    if (all > 0) add_to_counter(of.counts[k], all);
+    if (all > 0) add_to(of.counts[k], all);
   }
   // The block that comes last sees what all have added.
   fence_of_all_blocks();
   wait_for_the_block();
-  if (threadIdx.x == 0) is_last = add_to_counter(*of.blocks_done, 1) == gridDim.x - 1;
+  if (threadIdx.x == 0) is_last = add_to(*of.blocks_done, 1) == gridDim.x - 1;
   wait_for_the_block();
   if (!is_last) return;
   fence_of_all_blocks();
@@ -162,7 +162,7 @@ class warp_counters {
   __device__ void clear() {
     for (int k = lane_; k < digits; k += warp) own_[k] = 0;
   }
-  __device__ void count(unsigned digit) { add_to_counter(own_[digit], 1); }
+  __device__ void count(unsigned digit) { add_to(own_[digit], 1); }
   /// All warps', of the digit with this thread's number, if it is one.
   __device__ std::uint32_t total() const {
     std::uint32_t count = 0;
@@ -201,7 +201,7 @@ class warp_counters {
     const auto up_to_here =
         static_cast<std::uint32_t>(count_of_bits(alike & (all_threads >> (warp - 1 - lane_))));
     std::uint32_t before = 0;
-    if (lane_ == last) before = add_to_counter(own_[digit], up_to_here);
+    if (lane_ == last) before = add_to(own_[digit], up_to_here);
     return shuffle(before, last) + up_to_here - 1;
   }
 };
@@ -267,7 +267,7 @@ class tile_sort {
     const int thread = static_cast<int>(threadIdx.x);
     warp_counters counters(s.room);
     counters.clear();
-    if (thread == 0) s.number = add_to_counter(*p.tiles_begun, 1);
+    if (thread == 0) s.number = add_to(*p.tiles_begun, 1);
     wait_for_the_block();
     const index number = s.number, first = number * tile;
     const int here = p.n - first < tile ? static_cast<int>(p.n - first) : tile;
