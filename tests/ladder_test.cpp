@@ -166,8 +166,9 @@ TEST_CASE("ladder: the list and the refusals", "[ladder]") {
       CHECK_THROWS_AS(ladder::launch(r, t, memory.p, n, work, work, nullptr),
                       std::invalid_argument);
     }
-    CHECK_THROWS_AS(ladder::launch(r, dtype::f32, memory.as<std::byte>() + 4, 5, work, work, nullptr),
-                    std::invalid_argument);
+    CHECK_THROWS_AS(
+        ladder::launch(r, dtype::f32, memory.as<std::byte>() + 4, 5, work, work, nullptr),
+        std::invalid_argument);
   }
   ladder::rung unknown = all.front();
   unknown.name = "no such rung";

@@ -102,8 +102,8 @@ __device__ inline void store_shared_word(std::uint64_t* p, std::uint64_t word) {
 /// the threads of all blocks.
 __device__ inline void fence_of_all_blocks() { __threadfence(); }
 
-/// Adds to an integer that other threads add to meanwhile, or exchanges it, or sets bits of it; each
-/// gives what it was.
+/// Adds to an integer that other threads add to meanwhile, or exchanges it, or sets bits of it;
+/// each gives what it was.
 __device__ inline std::uint32_t add_to(std::uint32_t& v, std::uint32_t n) {
   return atomicAdd(&v, n);
 }

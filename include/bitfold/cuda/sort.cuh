@@ -91,8 +91,8 @@ __device__ void make_and_count_keys(Key* keys, index n, const digit_counts& of, 
       for (int d = 0; d < places; ++d)
         if (const int bits = of.bits - d * digit_bits; bits > 0) {
           const digit_at of_pass(of.first_bit + d * digit_bits, bits);
-          add_to(
-              counts[static_cast<unsigned>(d) * digits + of_pass(key[u])][threadIdx.x % parts], 1);
+          add_to(counts[static_cast<unsigned>(d) * digits + of_pass(key[u])][threadIdx.x % parts],
+                 1);
         }
     }
   }
