@@ -324,6 +324,7 @@ def explain(x: Any, ops: Any, y: Any = None, /, *, axis: Any = None) -> str:
     """What a GPU does to reduce such arrays, which need not be there: a line for each pass (its kernel, what it computes, its grid,
     what it reads), and one for the workspace. Operations and axis as `reduce` takes them; of a method exact it asks the GPU.
 
+    >>> import numpy as np
     >>> print(explain(np.zeros((64, 1000), np.float32), "sum", axis=1))  # doctest: +ELLIPSIS
     pass 1: ... sum by tree; ...
     """

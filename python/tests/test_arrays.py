@@ -247,11 +247,13 @@ def test_offsets_and_keys_on_the_cpu_are_always_checked(check):
 def test_without_a_gpu_a_gpus_array_is_a_runtime_error():
     if bitfold._core.cuda_devices():
         pytest.skip("there is a GPU")
-    somewhere = bitfold._core.Array(0, "f32", [8], None, 2)
+    somewhere = bitfold._core.Array(4096, "f32", [8], None, 2)
     make = lambda shape, short: (np.empty(shape), 0)
     with pytest.raises(RuntimeError, match="^cuda: no usable GPU on this machine"):
         bitfold._core.reduce(bitfold._ops.request_of("sum"), somewhere, None, None, False, make, 0, make)
 
+
+@pytest.mark.parametrize("version", ["2.10.1", "1.13.0", None])
 def test_another_pytorch_is_one_clear_sentence(version, tmp_path):
     """By a package that stands in for an old PyTorch, or for none."""
     (tmp_path / "torch").mkdir()
