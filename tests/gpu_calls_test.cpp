@@ -153,5 +153,8 @@ TEST_CASE("what a GPU is refused names the argument, and nothing is written") {
     reduce(make_reduction(op_id::sum, method_id::sequential, dtype::f32), x.p, 10, to, workspace.p,
            work);
   });
+  const cuda::piece one[] = {{x.p, 10}};
+  refused("of several arrays only by method exact",
+          [&](void* to) { cuda::reduce_pieces(all[0], one, to, workspace.p, 1 << 20); });
   CHECK_THROWS_AS(cuda::reduce(all[0], x.p, 10, nullptr), error);
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bitfold/cuda/plan.hpp>
 #include <bitfold/error.hpp>
-#include <numeric>
 
 #include "../dispatch.hpp"
 #include "exact.hpp"

@@ -13,8 +13,8 @@ namespace bitfold::gpu {
 /// Of no elements the results of none. Errors: errc::usage; errc::no_device, of exact ones.
 plan plan_of(const problem& p, const cuda::launch& shape);
 
-/// Along axes: of an array where that is what they are of. `layout` says how the addresses are
-/// aligned; `at` is where the addresses are counted from, that of x in bytes behind the launcher's.
+/// Along axes: of an array where that is what they are of. Of `layout`'s addresses it
+/// matters how they are aligned, and whether there is a y; the launcher brings the addresses.
 plan plan_axes(std::span<const reduction> all, const detail::layout& layout,
                const cuda::launch& shape);
 plan plan_windows(std::span<const reduction> all, const detail::window_boxes& boxes,
