@@ -1,7 +1,6 @@
 // bitfold's radix sort on the GPU beside CUB's, in one run: 32-bit keys with values of 4 bytes, by
 // all bits, and 32-bit keys alone, by 17 bits. A line for each case; both results are equal, or it
-// stops. `gpu_sort sweep` does the same by all bits with tiles of other shapes, for the table in
-// bitfold/cuda/sort.hpp.
+// stops. The shapes of tiles are those of src/gpu/tuning.cpp for sm_90, which scripts/tune sweeps.
 //
 //   nvcc -std=c++20 -O3 -arch=sm_90 -Iinclude bench/gpu_sort.cu src/gpu/driver.cpp -o gpu_sort
 //
@@ -9,7 +8,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -101,7 +99,7 @@ class own_sort {
   int enqueue(const Key* keys, const Value* values, Key* const (&key_buffers)[2],
               Value* const (&value_buffers)[2], cudaStream_t s) const {
     if (tiles_ == 1) {
-      sort_few<Key, Value>
+      sort_few<Key, Value, Shape>
           <<<1, Shape::threads, 0, s>>>({keys, key_buffers[0], values, value_buffers[0], nullptr,
                                          nullptr, nullptr, nullptr, n_, 0, bits_});
       check(cudaGetLastError(), "launch");
@@ -215,48 +213,16 @@ class comparison {
   double cub_ = 0;
 };
 
-template <class Key, class Value>
+template <class Key, class Value, class Shape>
 void compare(int bits) {
   for (const int power : {10, 16, 20, 24, 27})
-    comparison<Key, Value>(std::size_t{1} << power, bits).template print<shape_for<Key, Value>>();
-}
-
-/// Shapes that spill nothing, or next to nothing, on sm_90.
-template <class...>
-struct shapes {};
-using for_4_bytes =
-    shapes<shape<256, 16, 3>, shape<256, 19, 3>, shape<256, 20, 3>, shape<256, 23, 2>,
-           shape<256, 26, 2>, shape<384, 12, 3>, shape<384, 16, 2>, shape<384, 19, 2>,
-           shape<384, 20, 2>, shape<512, 12, 2>, shape<512, 16, 2>>;
-using for_4_bytes_alone =
-    shapes<shape<256, 23, 3>, shape<256, 26, 3>, shape<384, 16, 3>, shape<384, 23, 2>,
-           shape<384, 26, 2>, shape<512, 19, 2>, shape<512, 20, 2>>;
-using for_8_bytes =
-    shapes<shape<256, 9, 3>, shape<256, 12, 3>, shape<256, 14, 3>, shape<256, 16, 3>,
-           shape<256, 20, 2>, shape<384, 8, 3>, shape<384, 9, 3>, shape<384, 11, 2>,
-           shape<384, 12, 2>, shape<384, 14, 2>, shape<512, 9, 2>, shape<512, 11, 2>>;
-
-template <class Key, class Value, class... Shapes, class... More>
-void sweep(shapes<Shapes...>, shapes<More...>) {
-  for (const int power : {20, 24, 27}) {
-    const comparison<Key, Value> with(std::size_t{1} << power, static_cast<int>(8 * sizeof(Key)));
-    (with.template print<Shapes>(), ...);
-    (with.template print<More>(), ...);
-  }
+    comparison<Key, Value>(std::size_t{1} << power, bits).template print<Shape>();
 }
 
 }  // namespace
 
-int main(int count, char** words) {
-  using std::uint16_t, std::uint32_t, std::uint64_t;
-  if (count == 2 && words[1] == std::string_view("sweep")) {
-    sweep<uint32_t, no_value>(for_4_bytes{}, for_4_bytes_alone{});
-    sweep<uint64_t, no_value>(for_8_bytes{}, shapes<shape<384, 11, 3>>{});
-    sweep<uint32_t, uint32_t>(for_4_bytes{}, shapes<>{});
-    sweep<uint32_t, uint16_t>(for_4_bytes{}, shapes<>{});
-    sweep<uint64_t, uint32_t>(for_8_bytes{}, shapes<>{});
-    return 0;
-  }
-  compare<uint32_t, uint32_t>(32);
-  compare<uint32_t, no_value>(17);
+int main() {
+  using std::uint32_t;
+  compare<uint32_t, uint32_t, sort_shape<384, 20, 2>>(32);
+  compare<uint32_t, no_value, sort_shape<512, 19, 2>>(17);
 }

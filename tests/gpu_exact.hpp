@@ -9,6 +9,7 @@
 #include "catch.hpp"
 #include "device_memory.hpp"
 #include "exact_data.hpp"
+#include "gpu_kernels.hpp"
 
 #include "gpu/exact.hpp"
 #include "gpu/launcher.hpp"
@@ -17,10 +18,6 @@
 namespace bitfold::test {
 
 inline constexpr dtype floats[] = {dtype::f16, dtype::bf16, dtype::f32, dtype::f64};
-
-inline const gpu::device_facts& this_gpu() {
-  return gpu::facts_of_device(gpu::current_device().device);
-}
 
 // Every operation by method exact of elements t, to its default output; of integers to f64 as well.
 inline std::vector<reduction> exact_reductions(dtype t, int inputs) {

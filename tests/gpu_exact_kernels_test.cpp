@@ -15,7 +15,7 @@ using namespace bitfold::test;
 namespace {
 
 /// An H100.
-const gpu::device_facts h100{"", 9, 0, 227 << 10, 228 << 10, 132};
+const gpu::device_facts h100 = gpu::facts_of({9, 0});
 
 // All sets of terms of so many inputs.
 std::vector<std::vector<exact::term>> sets_of_terms(int inputs) {
@@ -129,8 +129,7 @@ TEST_CASE("exact sums of any terms are one pass, where there is room for its col
     std::vector<exact::term> left = terms;
     int count = 0;
     for (; !left.empty(); ++count)
-      for (const exact::term done : gpu::kernel_for(t, left, h100.max_shared_bytes).terms)
-        std::erase(left, done);
+      for (const exact::term done : gpu::kernel_for(t, left, h100).terms) std::erase(left, done);
     return count;
   };
   for (const int inputs : {1, 2})
@@ -212,7 +211,7 @@ void check_blocks(std::span<const dtype> types, std::size_t most_terms) {
   for (const dtype t : types)
     for (const int inputs : {1, 2})
       for (const auto& set : sets_of_terms(inputs)) {
-        const gpu::exact_kernel k = gpu::kernel_for(t, set, h100.max_shared_bytes);
+        const gpu::exact_kernel k = gpu::kernel_for(t, set, h100);
         if (k.terms.size() != set.size() || set.size() > most_terms) continue;
         for (const bool pieces : {false, true}) {
           if (pieces && (inputs == 2 || !is_float(t))) continue;

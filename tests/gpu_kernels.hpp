@@ -1,6 +1,7 @@
 // Kernels for tests, made several at a time.
 #pragma once
 
+#include <bitfold/cuda.hpp>
 #include <bitfold/error.hpp>
 #include <cstdio>
 #include <string_view>
@@ -11,6 +12,13 @@
 #include "gpu/launcher.hpp"
 
 namespace bitfold::test {
+
+/// The facts of the GPU that is here; or else of one of compute capability 9.0.
+inline const gpu::device_facts& this_gpu() {
+  static const gpu::device_facts none = gpu::facts_of({9, 0});
+  return cuda::devices().empty() ? none : gpu::facts_of_current_device();
+}
+inline const gpu::tuning& numbers() { return *this_gpu().numbers; }
 
 /// Compiles the kernels of these plans that are not there yet, as many at a time as there are
 /// processors.

@@ -102,7 +102,7 @@ void check_parameters(row_function f, dtype type, std::size_t count, std::size_t
   void* const to_db = c.is_centred() ? db.at() : nullptr;
   INFO(c.describe() << " off " << off);
   const std::size_t size = cuda::parameter_gradients_workspace_bytes(f, of);
-  CHECK(size == gpu::plan_parameter_gradients(f, of, true, to_db).workspace);
+  CHECK(size == gpu::plan_parameter_gradients(f, of, true, to_db, test::numbers()).workspace);
   const array_on_gpu workspace(std::vector<std::byte>(size), type);
   cuda::parameter_gradients(f, of, dw.at(), to_db, workspace.at(), size);
   test::wait_for();
@@ -273,11 +273,12 @@ std::vector<gpu::plan> plans_of(dtype type) {
     for (const row_function f : test::all_row_functions)
       for (const auto& [count, n] :
            {std::pair{10, 1000}, {10, 1001}, {5000, 4096}, {10, 100'000}, {10, 100'001}})
-        all.push_back(gpu::plan_rows(
-            f, on(static_cast<std::size_t>(count), static_cast<std::size_t>(n)), out));
+        all.push_back(
+            gpu::plan_rows(f, on(static_cast<std::size_t>(count), static_cast<std::size_t>(n)), out,
+                           test::numbers()));
     for (const row_function f : norm_gradients)
       for (const std::size_t n : {1000, 1001})
-        all.push_back(gpu::plan_parameter_gradients(f, on(5000, n), true, false));
+        all.push_back(gpu::plan_parameter_gradients(f, on(5000, n), true, false, test::numbers()));
     for (const std::size_t n : {1000, 1001})
       all.push_back(gpu::plan_sum_rows(on(10, n), {nullptr, nullptr, 10}, out, out));
   }
@@ -289,14 +290,15 @@ std::vector<gpu::plan> plans_of(dtype type) {
 TEST_CASE("plans of rows") {
   const rows of{dtype::bf16, 5000, 4096, at(1 << 20)};
   void* const out = const_cast<void*>(at(1 << 21));
-  const auto one = passes_of(gpu::plan_rows(row_function::softmax, of, out));
+  const auto one = passes_of(gpu::plan_rows(row_function::softmax, of, out, test::numbers()));
   REQUIRE(one.size() == 1);
   CHECK(kernel_of(one[0]).expression ==
         "bitfold::cuda::map_rows<kernel::function, kernel::element, 8>");
   CHECK(one[0].blocks == 2500);  // two warps take a row, four a block
   CHECK(one[0].threads == 128);
   const auto widths = [&](row_function f, rows r) {
-    const std::string e = kernel_of(passes_of(gpu::plan_rows(f, r, out)).at(0)).expression;
+    const std::string e =
+        kernel_of(passes_of(gpu::plan_rows(f, r, out, test::numbers())).at(0)).expression;
     return e.substr(e.rfind(' ') + 1);
   };
   CHECK(widths(row_function::softmax, {dtype::bf16, 4095, 4096, of.x}) == "4>");
@@ -304,13 +306,14 @@ TEST_CASE("plans of rows") {
   CHECK(widths(row_function::softmax_backward, {dtype::f32, 5000, 4096, of.x, of.x}) == "2>");
   CHECK(widths(row_function::softmax_backward, {dtype::f32, 1, 64, of.x, at(4)}) == "1>");
   CHECK(widths(row_function::exp, {dtype::f32, 3, 33, of.x}) == "4>");
-  const gpu::plan parts = gpu::plan_parameter_gradients(
-      row_function::layer_norm_backward, {dtype::f32, 5000, 64, of.x, of.x}, true, true);
+  const gpu::plan parts = gpu::plan_parameter_gradients(row_function::layer_norm_backward,
+                                                        {dtype::f32, 5000, 64, of.x, of.x}, true,
+                                                        true, test::numbers());
   const auto two = passes_of(parts);
   REQUIRE(two.size() == 2);
   CHECK(two[0].rows_of_blocks == 20);
   CHECK(parts.workspace == 20 * 64 * 8);
-  const std::string text = gpu::explain(parts);
+  const std::string text = gpu::explain(parts, test::this_gpu());
   INFO(text);
   CHECK(text.find("pass 1: fold_parameters: 1 x 20 blocks of 256 threads; reads 2560000 bytes\n") ==
         0);

@@ -64,8 +64,8 @@ void check_sort(const gpu::sorting& what, keys_like like) {
   const std::size_t room = gpu::rounded_up(8 * what.n + 16);
   gpu::plan plan;
   const auto buffer = [&](std::size_t k) { return gpu::in_workspace(k * room); };
-  const gpu::sorted made =
-      gpu::add_sort(plan, what, {{buffer(0), buffer(1)}, {buffer(2), buffer(3)}}, 4 * room);
+  const gpu::sorted made = gpu::add_sort(
+      plan, what, {{buffer(0), buffer(1)}, {buffer(2), buffer(3)}}, 4 * room, test::numbers());
   const std::size_t bytes = made.end;
   const test::device_memory workspace(std::vector<std::uint8_t>(bytes + 16, 0xab));
   auto* const begin = workspace.as<std::byte>();
@@ -95,7 +95,10 @@ void check_sort(const gpu::sorting& what, keys_like like) {
 }
 
 std::size_t tile_of(std::size_t key_bytes, std::size_t value_bytes) {
-  return static_cast<std::size_t>(cuda::sort_tile(cuda::sort_shape_of(key_bytes, value_bytes)));
+  const auto& lines = test::numbers().sorts;
+  return gpu::tile_of(*std::ranges::find_if(lines, [&](const gpu::sort_line& l) {
+    return key_bytes <= l.key && value_bytes <= l.value;
+  }));
 }
 
 }  // namespace
@@ -146,8 +149,9 @@ TEST_CASE("each pass of a sort leaves the next one's words of tiles at 0") {
   // Elsewhere nobody would see it: blocks that begin one after the other have always spoken.
   const std::size_t n = 2 * tile_of(4, 0) + 77;
   gpu::plan plan;
-  const gpu::sorted made = gpu::add_sort(
-      plan, {4, 0, n, 0, 16}, {{gpu::in_workspace(0), gpu::in_workspace(4 * n)}, {}}, 8 * n);
+  const gpu::sorted made =
+      gpu::add_sort(plan, {4, 0, n, 0, 16}, {{gpu::in_workspace(0), gpu::in_workspace(4 * n)}, {}},
+                    8 * n, test::numbers());
   REQUIRE(plan.steps.size() == 4);
   std::optional<gpu::place> words;
   for (const auto& a : std::get<gpu::pass>(plan.steps[2]).with.addresses())
@@ -221,7 +225,7 @@ gpu::plan plan_by_key(std::span<const reduction> all, std::size_t n, std::size_t
   const dtype t = all[0].in();
   const bool two = info(all[0].op()).inputs == 2;
   gpu::plan plan;
-  const gpu::sorted_keys keys = gpu::add_keys(plan, t, two, n, outputs, 256);
+  const gpu::sorted_keys keys = gpu::add_keys(plan, t, two, n, outputs, 256, test::numbers());
   cuda::output_elements from = cuda::elements_of_lists(t, two, n, outputs);
   from.placed = two;
   gpu::problem asked{all, n, true, &from};
@@ -234,8 +238,8 @@ gpu::plan plan_by_key(std::span<const reduction> all, std::size_t n, std::size_t
   std::vector<std::size_t> folds, counts;
   for (std::size_t k = 0; k < all.size(); ++k)
     (all[k].op() == op_id::count_distinct ? counts : folds).push_back(k);
-  if (!folds.empty()) gpu::add_folds(plan, asked, folds, {});
-  if (!counts.empty()) gpu::add_distinct(plan, asked, counts);
+  if (!folds.empty()) gpu::add_folds(plan, asked, folds, {}, test::numbers());
+  if (!counts.empty()) gpu::add_distinct(plan, asked, counts, test::this_gpu());
   return plan;
 }
 
@@ -278,7 +282,7 @@ gpu::plan plan_distinct(std::span<const reduction> all, std::size_t n,
   std::vector<std::size_t> which(all.size());
   std::iota(which.begin(), which.end(), 0);
   gpu::plan plan;
-  gpu::add_distinct(plan, asked, which, elements_of_set);
+  gpu::add_distinct(plan, asked, which, test::this_gpu(), elements_of_set);
   return plan;
 }
 
@@ -569,7 +573,7 @@ TEST_CASE("NVRTC compiles the sort and what needs it", "[.][nvrtc]") {
         for (const std::size_t n : {std::size_t{1000}, std::size_t{100000}, std::size_t{1} << 31}) {
           if (architecture != 90 && (value != 4 || n > 100000)) continue;
           gpu::plan plan;
-          gpu::add_sort(plan, {key, value, n, 0, 8}, {}, 0);
+          gpu::add_sort(plan, {key, value, n, 0, 8}, {}, 0, test::numbers());
           all.add(plan, architecture);
         }
   for (const int architecture : {90, 80, 86, 89, 100, 120})
@@ -586,7 +590,7 @@ TEST_CASE("NVRTC compiles the sort and what needs it", "[.][nvrtc]") {
             std::array{1}));
         all.add(plan_distinct({&r, 1}, 1000, &from), architecture);
         gpu::plan plan;
-        gpu::add_keys(plan, t, false, 1000, outputs, 0);
+        gpu::add_keys(plan, t, false, 1000, outputs, 0, test::numbers());
         gpu::add_scatter(plan, {}, t, from.kept, 0, {});
         all.add(plan, architecture);
       }

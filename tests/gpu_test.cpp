@@ -62,7 +62,7 @@ gpu::plan plan_of(const gpu::problem& asked, const cuda::launch& shape = {}) {
   std::vector<std::size_t> all(asked.reductions.size());
   std::iota(all.begin(), all.end(), 0);
   gpu::plan made;
-  gpu::add_folds(made, asked, all, shape);
+  gpu::add_folds(made, asked, all, shape, test::numbers());
   return made;
 }
 std::vector<gpu::pass> passes_of(const gpu::plan& p) {
@@ -428,16 +428,17 @@ TEST_CASE("a plan is explained") {
       make_reduction(op_id::sum, method_id::kahan, dtype::f32),
       make_reduction(op_id::max, {}, dtype::f32),
       make_reduction(op_id::mean, method_id::tree, dtype::f32, dtype::f64)};
-  const std::string text = gpu::explain(plan_of(all, 1 << 20));
+  const std::string text = gpu::explain(plan_of(all, 1 << 20), test::this_gpu());
   INFO(text);
   const auto says = [&](const char* what) { return text.find(what) != std::string::npos; };
   CHECK(says("pass 1: tile_nodes: sum by kahan + max + mean by tree in f64; "));
-  CHECK(says(" reads f32, 4194304 bytes\n"));
+  CHECK(says(" reads f32, 4194304 bytes; chosen by \"array: nodes of 8 tiles\"\n"));
   CHECK(says("pass 2: states: "));
   CHECK(says("; 1 block of "));
   CHECK(says("reads states of 24 bytes\n"));
   CHECK(says("workspace: "));
-  CHECK(std::count(text.begin(), text.end(), '\n') == 3);
+  CHECK(says(", compute capability "));
+  CHECK(std::count(text.begin(), text.end(), '\n') == 4);
 }
 
 TEST_CASE("a kernel is compiled once, then found in memory, and read by the next process") {
@@ -473,7 +474,7 @@ TEST_CASE("of a process: reads", "[.][reads]") {
 TEST_CASE("a pack of kernels serves where there is no compiler, or another") {
   const folder kernels, pack;
   const std::string none = "BITFOLD_NVRTC=/dev/null/none";
-  const gpu::device_facts& here = gpu::facts_of_device(gpu::current_device().device);
+  const gpu::device_facts& here = test::this_gpu();
   const reduction r = make_reduction(op_id::max, {}, dtype::f32);
   const cuda::request asked = cuda::request::array({&r, 1}, 600);
   CHECK(run_again("[reads]", kernels.path, none) != 0);

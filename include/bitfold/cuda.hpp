@@ -55,10 +55,10 @@ class current_device {
 /// failed there.
 void synchronize(stream s);
 
-/// Bytes of device memory that reduce() needs as workspace for n elements: from the same plan that
-/// reduce() launches. May be 0. For count_distinct, where it sorts, twice the elements and more;
-/// for method exact as much as the current device's multiprocessors want. Errors: errc::usage (a
-/// bad launch shape; n too large); errc::cuda (count_distinct or exact without a GPU).
+/// Bytes of device memory that reduce() needs as workspace for n elements on the current device:
+/// from the same plan that reduce() launches. May be 0. For count_distinct, where it sorts, twice
+/// the elements and more; for method exact as much as the multiprocessors want. Errors: errc::usage
+/// (a bad launch shape; n too large); errc::no_device.
 std::size_t workspace_bytes(const reduction& r, std::size_t n, const launch& shape = {});
 
 /// Enqueues the reduction of n elements at device address `data` (aligned to its element) on
@@ -199,10 +199,13 @@ class request {
   static request by_key(std::span<const reduction> reductions, std::size_t n, std::size_t outputs,
                         const launch& shape = {});
 
-  /// Bytes that the call wants.
+  // Each of these plans the call. Errors: those of the call.
+
+  /// Bytes that the call wants on the current device.
   std::size_t workspace_bytes() const;
-  /// A line for each pass (its kernel, what it computes, grid, what it reads), and one for the
-  /// workspace. Needs no GPU, but for method exact.
+  /// A line for each pass (its kernel, what it computes, grid, what it reads, which line of the
+  /// tuning table chose it), one for the workspace, and one for the device: the current one, or
+  /// where there is none one of compute capability 9.0.
   std::string explain() const;
   /// Compiles and loads the kernels that are not there yet, several at a time, for the current
   /// device: the call then launches at once, also while a graph is captured. Errors:
@@ -215,9 +218,9 @@ class request {
   std::size_t make_ahead(int major, int minor, const std::string& pack = {}) const;
 
  private:
-  struct planned;
-  explicit request(std::shared_ptr<const planned> p) : of_(std::move(p)) {}
-  std::shared_ptr<const planned> of_;
+  struct asked;
+  explicit request(std::shared_ptr<const asked> what) : of_(std::move(what)) {}
+  std::shared_ptr<const asked> of_;
 };
 
 /// Copies n elements from host memory, reduces them on GPU `device` and waits for the scalar. For

@@ -4,6 +4,7 @@
 #include <bitfold/cuda.hpp>
 #include <bitfold/cuda/plan.hpp>
 #include <bitfold/error.hpp>
+#include <functional>
 
 #include "../binned.hpp"
 #include "../dispatch.hpp"
@@ -22,10 +23,7 @@ bool is_aligned(const void* x, const void* y) {
 
 // Errors: errc::usage (the method sequential); errc::no_device.
 void check_engine(std::span<const reduction> all) {
-  for (const reduction& r : all)
-    if (r.method() && !info(*r.method()).on_gpu())
-      throw error(errc::usage,
-                  "method: " + std::string(name(*r.method())) + " runs on the CPU only");
+  gpu::check_methods(all);
   (void)gpu::the_driver();
 }
 
@@ -48,9 +46,11 @@ void check_array(std::span<const reduction> all, const void* x, const void* y, s
     if (p == nullptr) throw error(errc::usage, "out: null pointer");
 }
 
+const gpu::device_facts& here() { return gpu::facts_of_current_device(); }
+
 gpu::plan plan_array(std::span<const reduction> all, std::size_t n, bool aligned,
                      const launch& shape) {
-  return gpu::plan_of({all, n, aligned}, shape);
+  return gpu::plan_of({all, n, aligned}, shape, here());
 }
 
 void run(const gpu::plan& p, gpu::addresses at, void* workspace, std::size_t workspace_size,
@@ -123,9 +123,9 @@ gpu::plan plan_pieces(const reduction& r, std::span<const piece> pieces) {
     n += p.n;
   }
   const gpu::problem of{{&r, 1}, n, true};
-  if (n == 0) return gpu::plan_of(of, {});
+  if (n == 0) return gpu::plan_of(of, {}, here());
   gpu::plan made;
-  gpu::add_exact_pieces(made, of, pieces, gpu::facts_of_device(gpu::current_device().device));
+  gpu::add_exact_pieces(made, of, pieces, here());
   return made;
 }
 }  // namespace
@@ -157,7 +157,7 @@ void check_aligned(dtype type, const void* x, const void* y) {
 
 std::size_t workspace_bytes(std::span<const reduction> all, const view& x, const view* y,
                             std::span<const int> axes, const launch& shape) {
-  return gpu::plan_axes(all, detail::layout_of(x, y, axes), shape).workspace;
+  return gpu::plan_axes(all, detail::layout_of(x, y, axes), shape, here()).workspace;
 }
 
 void reduce(std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes,
@@ -167,13 +167,13 @@ void reduce(std::span<const reduction> all, const view& x, const view* y, std::s
   detail::check_batch(detail::strided_batch(l), all, out);
   check_engine(all);
   check_aligned(l.type, l.x, l.y);
-  run(gpu::plan_axes(all, l, shape), {l.x, l.y, nullptr, nullptr, out.data()}, workspace,
+  run(gpu::plan_axes(all, l, shape, here()), {l.x, l.y, nullptr, nullptr, out.data()}, workspace,
       workspace_size, where);
 }
 
 std::size_t windows_workspace_bytes(std::span<const reduction> all, const view& x,
                                     std::span<const window> of, const launch& shape) {
-  return gpu::plan_windows(all, detail::boxes_of(x, of), x.data, shape).workspace;
+  return gpu::plan_windows(all, detail::boxes_of(x, of), x.data, shape, here()).workspace;
 }
 
 void reduce_windows(std::span<const reduction> all, const view& x, std::span<const window> of,
@@ -185,8 +185,8 @@ void reduce_windows(std::span<const reduction> all, const view& x, std::span<con
                         out, b.first);
   check_engine(all);
   check_aligned(x.type, x.data, nullptr);
-  run(gpu::plan_windows(all, boxes, x.data, shape), {x.data, nullptr, nullptr, nullptr, out.data()},
-      workspace, workspace_size, where);
+  run(gpu::plan_windows(all, boxes, x.data, shape, here()),
+      {x.data, nullptr, nullptr, nullptr, out.data()}, workspace, workspace_size, where);
 }
 
 // ---- Segments and keys --------------------------------------------------------------------------
@@ -220,20 +220,20 @@ bool takes_two(std::span<const reduction> all) {
 
 std::size_t segments_workspace_bytes(std::span<const reduction> all, std::size_t n,
                                      std::size_t segments, const launch& shape) {
-  return gpu::plan_segments(all, takes_two(all), n, segments, shape).workspace;
+  return gpu::plan_segments(all, takes_two(all), n, segments, shape, here()).workspace;
 }
 void reduce_segments(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
                      const std::int64_t* offsets, std::size_t segments, std::span<void* const> out,
                      void* workspace, std::size_t workspace_size, stream where,
                      const launch& shape) {
   check_lists(all, x, y, n, segments, offsets, "offsets", out);
-  run(gpu::plan_segments(all, takes_two(all), n, segments, shape),
+  run(gpu::plan_segments(all, takes_two(all), n, segments, shape, here()),
       {x, y, offsets, nullptr, out.data()}, workspace, workspace_size, where);
 }
 
 std::size_t by_key_workspace_bytes(std::span<const reduction> all, std::size_t n,
                                    std::size_t outputs, const launch& shape) {
-  return gpu::plan_keys(all, takes_two(all), n, outputs, shape).workspace;
+  return gpu::plan_keys(all, takes_two(all), n, outputs, shape, here()).workspace;
 }
 void reduce_by_key(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
                    const std::int64_t* keys, std::size_t outputs, std::span<void* const> out,
@@ -241,8 +241,8 @@ void reduce_by_key(std::span<const reduction> all, const void* x, const void* y,
   check_lists(all, x, y, n, n, keys, "keys", out);
   if (n >= std::size_t{1} << 32 || outputs >= (std::size_t{1} << 32) - 1)
     throw error(errc::usage, "n: 2^32 elements or outputs, or more");
-  run(gpu::plan_keys(all, takes_two(all), n, outputs, shape), {x, y, keys, nullptr, out.data()},
-      workspace, workspace_size, where);
+  run(gpu::plan_keys(all, takes_two(all), n, outputs, shape, here()),
+      {x, y, keys, nullptr, out.data()}, workspace, workspace_size, where);
 }
 
 namespace {
@@ -268,28 +268,30 @@ struct in_parts::plans {
   std::vector<reduction> all;
   std::size_t n, part, next = 0, workspace = 0;
   launch shape;
+  const gpu::device_facts* on = nullptr;
 
   gpu::plan plan_of(std::size_t first, bool aligned) const {
     gpu::problem p{all, n, aligned};
     p.first = first;
     p.count = std::min(part, n - first);
     p.part = part;
-    return gpu::plan_of(p, shape);
+    return gpu::plan_of(p, shape, *on);
   }
   // Elements of which parts have whole numbers.
   std::size_t unit() const {
     std::vector<std::size_t> folds;
     for (std::size_t k = 0; k < all.size(); ++k)
       if (detail::ordering_of(all[k]) == ordering::canonical) folds.push_back(k);
-    return std::max<std::size_t>(256, gpu::node_of({all, n, true}, folds, shape));
+    return std::max<std::size_t>(256, gpu::node_of({all, n, true}, folds, shape, *on->numbers));
   }
 };
 
 in_parts::in_parts(std::span<const reduction> all, std::size_t n, std::size_t memory,
                    const launch& shape)
     : of_(std::make_unique<plans>(plans{{all.begin(), all.end()}, n, n, 0, 0, shape})) {
-  if (all.empty() || n == 0) return;
   check_engine(all);
+  of_->on = &here();
+  if (all.empty() || n == 0) return;
   for (const reduction& r : all)
     if (detail::ordering_of(r) == ordering::sorted)
       throw error(errc::usage,
@@ -330,41 +332,59 @@ void in_parts::add(const void* x, const void* y, std::span<void* const> out, voi
 
 // ---- What a call would do -----------------------------------------------------------------------
 
-struct request::planned {
-  gpu::plan plan;
-  static request of(gpu::plan p) {
-    return request(std::make_shared<const planned>(planned{std::move(p)}));
+struct request::asked {
+  std::function<gpu::plan(const gpu::device_facts&)> plan_for;
+  template <class Plan>
+  static request by(Plan plan) {
+    return request(std::make_shared<const asked>(asked{std::move(plan)}));
   }
 };
 
 request request::array(std::span<const reduction> all, std::size_t n, bool aligned,
                        const launch& shape) {
-  return planned::of(plan_array(all, n, aligned, shape));
+  return asked::by([=, some = std::vector(all.begin(), all.end())](const gpu::device_facts& on) {
+    return gpu::plan_of({some, n, aligned}, shape, on);
+  });
 }
 request request::axes(std::span<const reduction> all, const view& x, const view* y,
                       std::span<const int> axes, const launch& shape) {
-  return planned::of(gpu::plan_axes(all, detail::layout_of(x, y, axes), shape));
+  return asked::by([=, some = std::vector(all.begin(), all.end()),
+                    l = detail::layout_of(x, y, axes)](const gpu::device_facts& on) {
+    return gpu::plan_axes(some, l, shape, on);
+  });
 }
 request request::windows(std::span<const reduction> all, const view& x, std::span<const window> of,
                          const launch& shape) {
-  return planned::of(gpu::plan_windows(all, detail::boxes_of(x, of), x.data, shape));
+  return asked::by([=, some = std::vector(all.begin(), all.end()), boxes = detail::boxes_of(x, of),
+                    data = x.data](const gpu::device_facts& on) {
+    return gpu::plan_windows(some, boxes, data, shape, on);
+  });
 }
 request request::segments(std::span<const reduction> all, std::size_t n, std::size_t segments,
                           const launch& shape) {
-  return planned::of(gpu::plan_segments(all, takes_two(all), n, segments, shape));
+  return asked::by([=, some = std::vector(all.begin(), all.end())](const gpu::device_facts& on) {
+    return gpu::plan_segments(some, takes_two(some), n, segments, shape, on);
+  });
 }
 request request::by_key(std::span<const reduction> all, std::size_t n, std::size_t outputs,
                         const launch& shape) {
-  return planned::of(gpu::plan_keys(all, takes_two(all), n, outputs, shape));
+  return asked::by([=, some = std::vector(all.begin(), all.end())](const gpu::device_facts& on) {
+    return gpu::plan_keys(some, takes_two(some), n, outputs, shape, on);
+  });
 }
 
-std::size_t request::workspace_bytes() const { return of_->plan.workspace; }
-std::string request::explain() const { return gpu::explain(of_->plan); }
-void request::prepare() const { gpu::prepare(of_->plan, gpu::current_device()); }
+std::size_t request::workspace_bytes() const { return of_->plan_for(here()).workspace; }
+std::string request::explain() const {
+  const gpu::device_facts on = devices().empty() ? gpu::facts_of({9, 0}) : here();
+  return gpu::explain(of_->plan_for(on), on);
+}
+void request::prepare() const { gpu::prepare(of_->plan_for(here()), gpu::current_device()); }
 std::size_t request::make_ahead(int major, int minor, const std::string& pack) const {
+  const gpu::capability of{major, minor};
+  const auto kernels = gpu::kernels_of(of_->plan_for(gpu::facts_of(of)));
+  if (pack.empty()) return gpu::make_ahead(kernels, of, nullptr);
   const gpu::kernel_files files(pack);
-  return gpu::make_ahead(gpu::kernels_of(of_->plan), {major, minor},
-                         pack.empty() ? nullptr : &files);
+  return gpu::make_ahead(kernels, of, &files);
 }
 
 // ---- Arrays of the host's -----------------------------------------------------------------------

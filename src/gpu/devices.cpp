@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "compiler.hpp"
+#include "facts.hpp"
 
 namespace bitfold {
 namespace gpu {
@@ -81,7 +82,7 @@ std::string compiler() {
 
 void look_for_compiler_at(const std::string& path) { gpu::look_for_compiler_at(path); }
 
-bool overlaps() { return gpu::facts_of_device(gpu::current_device().device).major >= 9; }
+bool overlaps() { return gpu::facts_of_current_device().major >= 9; }
 
 current_device::current_device(int ordinal) : before_(nullptr) {
   const gpu::driver& d = gpu::the_driver();

@@ -63,10 +63,11 @@ void add_table(plan& to, const problem& p, dtype t, place result) {
 }
 
 // Of elements of 1 or 2 bytes.
-void add_patterns(plan& to, const problem& p, dtype t, place result) {
+void add_patterns(plan& to, const problem& p, dtype t, place result, const device_facts& on) {
   const std::size_t bytes = p.n * size_of(t),
-                    blocks = std::clamp<std::size_t>(bytes / cuda::bytes_of_pattern_block, 1,
-                                                     cuda::most_pattern_blocks),
+                    most = static_cast<std::size_t>(on.processors *
+                                                    on.numbers->pattern_blocks_of_processor),
+                    blocks = std::clamp<std::size_t>(bytes / cuda::bytes_of_pattern_block, 1, most),
                     words = cuda::words_of_patterns(size_of(t)) * sizeof(std::uint32_t),
                     together = words + sizeof(std::uint32_t);
   place all{}, blocks_done{};
@@ -87,11 +88,16 @@ void add_patterns(plan& to, const problem& p, dtype t, place result) {
 }
 
 // Whether there is such a way.
-bool add_without_sort(plan& to, const problem& p, dtype t, std::span<const std::size_t> which) {
+bool add_without_sort(plan& to, const problem& p, dtype t, std::span<const std::size_t> which,
+                      const device_facts& on) {
   const bool patterns = size_of(t) <= 2;
   if (p.outputs || p.n == 0 || (!patterns && p.n > cuda::elements_of_table(size_of(t))))
     return false;
-  for (const std::size_t k : which) (patterns ? add_patterns : add_table)(to, p, t, p.result(k));
+  for (const std::size_t k : which)
+    if (patterns)
+      add_patterns(to, p, t, p.result(k), on);
+    else
+      add_table(to, p, t, p.result(k));
   return true;
 }
 
@@ -104,8 +110,8 @@ struct set {
 
 class distinct_planner {
  public:
-  distinct_planner(plan& to, const problem& p, std::span<const std::size_t> which)
-      : to_(to), p_(p), which_(which), type_(p.reductions[which[0]].in()) {}
+  distinct_planner(plan& to, const problem& p, std::span<const std::size_t> which, const tuning& by)
+      : to_(to), p_(p), which_(which), by_(by), type_(p.reductions[which[0]].in()) {}
 
   void add(const set& of) {
     key_bits_ = static_cast<int>(8 * size_of(type_));
@@ -120,7 +126,7 @@ class distinct_planner {
     for (place& k : at.keys) k = room.take(of.n * bytes);
     if (wide)
       for (place& v : at.values) v = room.take(of.n * sizeof(std::uint32_t));
-    const sorter sort({bytes, wide ? 4u : 0u, of.n, 0, wide ? key_bits_ : bits}, room.end);
+    const sorter sort({bytes, wide ? 4u : 0u, of.n, 0, wide ? key_bits_ : bits}, room.end, by_);
     std::size_t end = sort.end();
     sort.add_clearing(to_);
     add_making(of, sort, at);
@@ -128,7 +134,7 @@ class distinct_planner {
     if (wide) {
       // By output, and of each by key, as the sort is stable.
       const sort_buffers by_output{{at.values[0], at.values[1]}, {at.keys[0], at.keys[1]}};
-      const sorted made = add_sort(to_, {4, 8, of.n, 0, number_bits_}, by_output, sort.end());
+      const sorted made = add_sort(to_, {4, 8, of.n, 0, number_bits_}, by_output, sort.end(), by_);
       at = {{made.at.values[0], {}}, {made.at.keys[0], {}}};
       end = made.end;
     }
@@ -180,6 +186,7 @@ class distinct_planner {
   plan& to_;
   const problem& p_;
   std::span<const std::size_t> which_;
+  const tuning& by_;
   dtype type_;
   int key_bits_ = 0, number_bits_ = 0;
   std::string keys_;
@@ -188,8 +195,8 @@ class distinct_planner {
 }  // namespace
 
 void add_distinct(plan& to, const problem& p, std::span<const std::size_t> which,
-                  std::size_t elements_of_set) {
-  if (add_without_sort(to, p, p.reductions[which[0]].in(), which)) return;
+                  const device_facts& on, std::size_t elements_of_set) {
+  if (add_without_sort(to, p, p.reductions[which[0]].in(), which, on)) return;
   const std::size_t outputs = p.outputs ? p.outputs->outputs : 1;
   const bool listed = p.outputs && p.outputs->listed;
   if (listed && outputs >= (std::size_t{1} << 32) - 1)
@@ -198,7 +205,7 @@ void add_distinct(plan& to, const problem& p, std::span<const std::size_t> which
     to.steps.emplace_back(fill{p.result(k), outputs * sizeof(std::int64_t)});
   const std::size_t n = !p.outputs ? p.n : listed ? p.outputs->total : p.outputs->n;
   if (n == 0 || outputs == 0) return;
-  distinct_planner planner(to, p, which);
+  distinct_planner planner(to, p, which, *on.numbers);
   if (!p.outputs || listed) return planner.add({0, outputs, n, listed});
   const std::size_t at_once = std::clamp<std::size_t>(elements_of_set / n, 1, outputs);
   for (std::size_t first = 0; first < outputs; first += at_once) {
@@ -210,7 +217,7 @@ void add_distinct(plan& to, const problem& p, std::span<const std::size_t> which
 // ---- By key -------------------------------------------------------------------------------------
 
 sorted_keys add_keys(plan& to, dtype type, bool two, std::size_t n, std::size_t outputs,
-                     std::size_t workspace) {
+                     std::size_t workspace, const tuning& by) {
   const std::size_t value = two ? sizeof(std::uint32_t) : size_of(type);
   const int bits = static_cast<int>(std::bit_width(outputs | 1));
   rooms room{workspace};
@@ -219,7 +226,7 @@ sorted_keys add_keys(plan& to, dtype type, bool two, std::size_t n, std::size_t 
   for (place& k : at.keys) k = room.take(n * sizeof(std::uint32_t));
   at.values[1] = room.take(n * value);
   if (cuda::digits_of(bits) > 1) at.values[0] = room.take(n * value);
-  const sorter sort({sizeof(std::uint32_t), value, n, 0, bits}, room.end);
+  const sorter sort({sizeof(std::uint32_t), value, n, 0, bits}, room.end, by);
   const std::string key = bits_of(sizeof(std::uint32_t));
   if (n > 0) {
     sort.add_clearing(to);

@@ -1,17 +1,11 @@
 #include "driver.hpp"
 
 #include <bitfold/error.hpp>
-#include <map>
-#include <mutex>
 
 #include "shared_library.hpp"
 
 namespace bitfold::gpu {
 namespace {
-
-// CUdevice_attribute.
-constexpr int processors = 16, capability_major = 75, capability_minor = 76,
-              shared_of_processor = 81, max_shared_by_request = 97;
 
 driver open_driver() {
   const shared_library library({"libcuda.so.1", "libcuda.so"});
@@ -64,28 +58,6 @@ current current_device() {
   check(d.cuCtxGetId(now.in, &now.id), "cuCtxGetId");
   check(d.cuCtxGetDevice(&now.device), "cuCtxGetDevice");
   return now;
-}
-
-const device_facts& facts_of_device(int device) {
-  static std::mutex guard;
-  // Never destroyed: a static's destructor may ask.
-  static auto& known = *new std::map<int, device_facts>;
-  const std::lock_guard lock(guard);
-  if (const auto found = known.find(device); found != known.end()) return found->second;
-  const driver& d = the_driver();
-  const auto attribute = [&](int which) {
-    int value = 0;
-    check(d.cuDeviceGetAttribute(&value, which, device), "cuDeviceGetAttribute");
-    return value;
-  };
-  char name[256] = "";
-  check(d.cuDeviceGetName(name, sizeof name, device), "cuDeviceGetName");
-  return known[device] = {name,
-                          attribute(capability_major),
-                          attribute(capability_minor),
-                          static_cast<std::size_t>(attribute(max_shared_by_request)),
-                          static_cast<std::size_t>(attribute(shared_of_processor)),
-                          attribute(processors)};
 }
 
 }  // namespace bitfold::gpu

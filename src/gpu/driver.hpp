@@ -102,15 +102,6 @@ std::string text_of(const driver& d, int result);
 /// Errors: errc::cuda, naming the call, where `result` is not 0.
 void check(int result, const char* call);
 
-/// What the compiler and the launcher ask of a GPU.
-struct device_facts {
-  std::string name;
-  int major, minor;              ///< its compute capability
-  std::size_t max_shared_bytes;  ///< that a block can ask for
-  std::size_t shared_bytes;      ///< of a processor
-  int processors;                ///< multiprocessors
-};
-
 /// The current device of this thread, and its context: that of whoever made one current (CUDA's
 /// runtime, PyTorch), or else the primary one of device 0, which becomes current.
 struct current {
@@ -119,7 +110,5 @@ struct current {
   int device;
 };
 current current_device();
-/// Asked of the driver once for each device.
-const device_facts& facts_of_device(int device);
 
 }  // namespace bitfold::gpu

@@ -62,11 +62,11 @@ struct sets_of_terms {
 };
 // `shape_of` gives a kernel's threads and blocks, of which there are cells `times` times.
 template <class Shape>
-sets_of_terms sets_of(std::vector<term> left, dtype type, std::size_t room, std::size_t workspace,
-                      int times, Shape shape_of) {
+sets_of_terms sets_of(std::vector<term> left, dtype type, const device_facts& on,
+                      std::size_t workspace, int times, Shape shape_of) {
   sets_of_terms made{{}, workspace};
   while (!left.empty()) {
-    set_of_terms s{kernel_for(type, left, room), 0, 0, {}};
+    set_of_terms s{kernel_for(type, left, on), 0, 0, {}};
     std::tie(s.threads, s.blocks) = shape_of(s.kernel);
     for (const term what : s.kernel.terms) {
       const int count = cells_of(type, what), blocks = s.blocks * times;
@@ -102,7 +102,7 @@ void add_finish(plan& to, const problem& p, std::span<const std::size_t> which,
 // Threads of a block, for n elements. What a thread begins with and leaves behind takes its time:
 // few elements, in one block, and so few that the device has processors left, are for few threads.
 int threads_for(const exact_kernel& k, std::size_t n, const device_facts& on) {
-  constexpr int few = 64, some = 128;
+  const int few = on.numbers->exact.few_threads, some = on.numbers->exact.some_threads;
   const std::size_t each = k.elements / static_cast<std::size_t>(k.threads);
   const auto needed =
       static_cast<int>(std::min<std::size_t>((n + 32 * each - 1) / (32 * each) * 32, 1 << 30));
@@ -137,8 +137,7 @@ void add_array(plan& to, const problem& p, std::span<const std::size_t> which,
     return std::pair(threads, std::min(blocks_for(k, threads, at_once, shape.blocks, on),
                                        cuda::most_blocks / of_all));
   };
-  const sets_of_terms sets =
-      sets_of(terms_of(p, which), r.in(), on.max_shared_bytes, p.workspace, of_all, shape_of);
+  const sets_of_terms sets = sets_of(terms_of(p, which), r.in(), on, p.workspace, of_all, shape_of);
   const exact_kernel& first = sets.all[0].kernel;
   const bool alone =
       parts == 1 && sets.all.size() == 1 && sets.all[0].blocks == 1 &&
@@ -174,9 +173,6 @@ void add_array(plan& to, const problem& p, std::span<const std::size_t> which,
 
 // ---- Many outputs -------------------------------------------------------------------------------
 
-// Enough warps for any device; more than these wait.
-constexpr index many_warps = 1 << 13, least_chunk = 256, least_of_runs = 2048;
-
 // How they are shared out.
 struct sharing {
   int team, rows;  // threads that take an output; outputs that a warp takes
@@ -188,7 +184,7 @@ struct sharing {
 };
 
 sharing share_out(const cuda::output_elements& from, std::size_t bytes_of_cells,
-                  const cuda::launch& shape) {
+                  const cuda::launch& shape, const exact_numbers& by) {
   sharing p{};
   p.threads = shape.threads ? std::min(shape.threads, cuda::output_threads) : cuda::output_threads;
   const auto blocks_for = [&](index items) {
@@ -208,7 +204,7 @@ sharing share_out(const cuda::output_elements& from, std::size_t bytes_of_cells,
               from.n * size_of(from.type) >= 4 * bytes_of_cells;
   if (p.columns) {
     const index stripes = (from.outputs + 31) / 32;
-    p.chunk = std::clamp((from.n * stripes + many_warps - 1) / many_warps, least_chunk,
+    p.chunk = std::clamp((from.n * stripes + by.many_warps - 1) / by.many_warps, by.least_chunk,
                          cuda::output_chunk);
     p.chunks = (from.n + p.chunk - 1) / p.chunk;
     add_up(stripes * p.chunks);
@@ -217,7 +213,7 @@ sharing share_out(const cuda::output_elements& from, std::size_t bytes_of_cells,
   p.chunk = cuda::output_chunk;
   p.chunks = from.listed ? 1 : std::max<index>(1, (from.n + p.chunk - 1) / p.chunk);
   const bool of_runs = from.in_packs && from.reduced.rank > 1 &&
-                       from.n >= least_of_runs;  // what takes chunks finds these faster
+                       from.n >= by.least_of_runs;  // what takes chunks finds these faster
   if (p.chunks > 1 || of_runs) {
     add_up(from.outputs * p.chunks);
     return p;
@@ -227,7 +223,7 @@ sharing share_out(const cuda::output_elements& from, std::size_t bytes_of_cells,
   p.team = from.listed ? 32
                        : static_cast<int>(std::clamp<index>(
                              std::bit_ceil((from.n + of_thread - 1) / of_thread), 1, 32));
-  p.rows = static_cast<int>(std::clamp<index>(std::bit_floor(from.outputs / many_warps),
+  p.rows = static_cast<int>(std::clamp<index>(std::bit_floor(from.outputs / by.many_warps),
                                               static_cast<index>(32 / p.team), 32));
   p.blocks =
       blocks_for((from.outputs + static_cast<index>(p.rows) - 1) / static_cast<index>(p.rows));
@@ -235,7 +231,7 @@ sharing share_out(const cuda::output_elements& from, std::size_t bytes_of_cells,
 }
 
 void add_outputs_of(plan& to, const problem& p, std::span<const std::size_t> which,
-                    const cuda::launch& shape) {
+                    const device_facts& on, const cuda::launch& shape) {
   const cuda::output_elements& from = *p.outputs;
   const std::vector<term> terms = terms_of(p, which);
   std::vector<cells> slots;
@@ -245,8 +241,8 @@ void add_outputs_of(plan& to, const problem& p, std::span<const std::size_t> whi
     slots.push_back({what, 0, count, workspace});
     workspace += from.outputs * static_cast<std::size_t>(count) * sizeof(std::int64_t);
   }
-  const sharing how =
-      share_out(from, (workspace - p.workspace) / std::max<index>(from.outputs, 1), shape);
+  const sharing how = share_out(from, (workspace - p.workspace) / std::max<index>(from.outputs, 1),
+                                shape, on.numbers->exact);
   const std::size_t warps = static_cast<std::size_t>(how.threads) / 32,
                     shared = warps * bytes_of_warp(from.type, terms.size());
   const auto add = [&](const char* name, bool has_results, int blocks,
@@ -289,16 +285,14 @@ void add_outputs_of(plan& to, const problem& p, std::span<const std::size_t> whi
 
 // ---- Several arrays -----------------------------------------------------------------------------
 
-// Of one of them, that a block takes before it looks for the next.
-constexpr std::size_t stripe_bytes = 1 << 17;
-
 struct lists_of_pieces {
   std::vector<cuda::exact_pieces> all;
   std::size_t n = 0, items = 0;
 };
 
 // Stripes as long for all terms, and short enough that blocks end together.
-lists_of_pieces lists_of(std::span<const cuda::piece> pieces, dtype type) {
+lists_of_pieces lists_of(std::span<const cuda::piece> pieces, dtype type,
+                         std::size_t stripe_bytes) {
   const auto stripe = static_cast<index>(stripe_bytes / size_of(type));
   lists_of_pieces lists;
   for (const cuda::piece& p : pieces) {
@@ -326,9 +320,9 @@ lists_of_pieces lists_of(std::span<const cuda::piece> pieces, dtype type) {
 void add_exact(plan& to, const problem& p, std::span<const std::size_t> which,
                const device_facts& on, const cuda::launch& shape) {
   if (which.empty()) return;
-  (void)cuda::make_plan({1, 1}, 0, shape);  // refuses a shape that is not allowed
+  cuda::check(shape);
   if (p.outputs)
-    add_outputs_of(to, p, which, shape);
+    add_outputs_of(to, p, which, on, shape);
   else
     add_array(to, p, which, on, shape);
 }
@@ -340,15 +334,14 @@ void add_exact_pieces(plan& to, const problem& p, std::span<const cuda::piece> p
     throw error(errc::usage,
                 "reduction: of several arrays only by method exact, of floats and one input");
   const std::size_t which[] = {0};
-  const lists_of_pieces lists = lists_of(pieces, r.in());
+  const lists_of_pieces lists = lists_of(pieces, r.in(), on.numbers->exact.stripe_bytes);
   const auto times = static_cast<int>(lists.all.size());
   const auto shape_of = [&](const exact_kernel& k) {
     const auto most = static_cast<int>(std::min<std::size_t>(lists.items, cuda::most_blocks));
     return std::pair(k.threads, std::min({blocks_at_once(k, k.threads, k.registers_of_pieces, on),
                                           cuda::most_blocks / times, most}));
   };
-  const sets_of_terms sets =
-      sets_of(terms_of(p, which), r.in(), on.max_shared_bytes, p.workspace, times, shape_of);
+  const sets_of_terms sets = sets_of(terms_of(p, which), r.in(), on, p.workspace, times, shape_of);
   for (const set_of_terms& s : sets.all)
     for (int list = 0; list < times; ++list) {
       const cuda::exact_pieces& from = lists.all[static_cast<std::size_t>(list)];

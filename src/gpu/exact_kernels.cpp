@@ -9,81 +9,9 @@ namespace bitfold::gpu {
 namespace {
 
 using cuda::adder;
-using term_set = unsigned;
 
-constexpr term_set only(term what) { return 1u << static_cast<int>(what); }
-constexpr term_set element = only(term::element), number = only(term::number),
-                   presence = only(term::presence), magnitude = only(term::magnitude),
-                   difference = only(term::difference), square = only(term::square),
-                   product = only(term::product),
-                   squared_difference = only(term::squared_difference),
-                   of_two_inputs = difference | product | squared_difference,
-                   of_one_input = element | number | presence | magnitude | square;
-
-// What adds up which terms, and how: what was fastest on an H100. The registers are those that
-// ptxas gave it (tests/gpu_exact_test.cpp looks); blocks that a processor has no room for would
-// wait for all others.
-struct line {
-  dtype type;
-  term_set terms;
-  int packs, threads, registers, of_pieces;
-};
-constexpr line lines[] = {
-    {dtype::f16, element, 4, 512, 64, 74},
-    {dtype::f16, number, 4, 512, 64, 74},
-    {dtype::f16, presence, 4, 512, 56, 64},
-    {dtype::f16, magnitude, 4, 512, 64, 74},
-    {dtype::f16, difference, 2, 512, 64, 0},
-    {dtype::f16, square, 2, 256, 48, 55},
-    {dtype::f16, product, 2, 256, 69, 0},
-    {dtype::f16, squared_difference, 1, 256, 48, 0},
-    {dtype::f16, element | square, 2, 256, 80, 111},
-    {dtype::bf16, element, 4, 512, 50, 48},
-    {dtype::bf16, number, 4, 256, 48, 48},
-    {dtype::bf16, presence, 4, 512, 56, 64},
-    {dtype::bf16, magnitude, 4, 256, 48, 48},
-    {dtype::bf16, difference, 1, 256, 80, 0},
-    {dtype::bf16, square, 4, 256, 63, 64},
-    {dtype::bf16, product, 2, 256, 64, 0},
-    {dtype::bf16, squared_difference, 1, 256, 80, 0},
-    {dtype::bf16, element | square, 4, 256, 74, 64},
-    {dtype::f32, element, 4, 256, 64, 64},
-    {dtype::f32, number, 4, 256, 64, 64},
-    {dtype::f32, presence, 4, 512, 60, 60},
-    {dtype::f32, magnitude, 4, 256, 64, 64},
-    {dtype::f32, difference, 2, 256, 98, 0},
-    {dtype::f32, square, 4, 256, 78, 96},
-    {dtype::f32, product, 4, 256, 102, 0},
-    {dtype::f32, squared_difference, 2, 256, 97, 0},
-    {dtype::f32, element | square, 4, 128, 92, 96},
-    // 224 threads' columns of halves leave the first-level cache 60 KiB, where the loads on their
-    // way have their lines; 256 leave 28.
-    {dtype::f64, element, 12, 224, 118, 116},
-    {dtype::f64, number, 12, 224, 116, 116},
-    {dtype::f64, presence, 4, 512, 58, 58},
-    {dtype::f64, magnitude, 12, 224, 122, 124},
-    {dtype::f64, difference, 4, 320, 162, 0},
-    {dtype::f64, square, 8, 160, 128, 128},
-    {dtype::f64, product, 4, 160, 128, 0},
-    {dtype::f64, squared_difference, 2, 160, 126, 0},
-    {dtype::f64, element | square, 8, 96, 222, 228},
-};
-// Of any other terms together: the first line that has them all.
-constexpr line lines_of_some[] = {
-    {dtype::f16, of_one_input & ~square, 2, 128, 80, 95},
-    {dtype::f16, of_one_input, 2, 128, 128, 128},
-    {dtype::f16, of_two_inputs, 1, 128, 96, 0},
-    {dtype::bf16, of_one_input, 4, 128, 72, 94},
-    {dtype::bf16, difference | squared_difference, 1, 128, 168, 0},
-    {dtype::bf16, of_two_inputs, 1, 128, 128, 0},
-    {dtype::f32, of_one_input, 4, 128, 96, 120},
-    {dtype::f32, of_two_inputs, 1, 128, 122, 0},
-    {dtype::f64, of_one_input, 8, 32, 166, 224},
-    {dtype::f64, of_two_inputs, 2, 32, 166, 0},
-};
-// Of several terms these have to have room for the columns of so many threads, since fewer wait for
-// memory longer than passes of their own would take.
-constexpr std::size_t enough_threads = 128;
+constexpr term_set of_two_inputs =
+    only(term::difference) | only(term::product) | only(term::squared_difference);
 
 adder adder_of(dtype type, term what, term_set among) {
   using enum term;
@@ -147,9 +75,9 @@ std::vector<term> terms_in(term_set all) {
   return terms;
 }
 
-exact_kernel kernel_of(const line& by, term_set terms) {
-  exact_kernel k{by.type, terms_in(terms), by.packs,     by.threads, 0,
-                 0,       by.registers,    by.of_pieces, {}};
+exact_kernel kernel_of(const exact_line& by, term_set terms) {
+  exact_kernel k{by.type,      terms_in(terms),        by.packs, by.threads, 0, 0,
+                 by.registers, by.registers_of_pieces, {}};
   k.elements = static_cast<std::size_t>(k.packs * k.threads) * (16 / size_of(k.type));
   std::string adders = type_name(k.type);
   std::size_t column = 0;
@@ -184,15 +112,15 @@ exact_kernel kernel_of_integers(dtype type, term_set terms) {
 }
 
 // Of those terms alone; and the first that has them all.
-const line* find_line(dtype type, term_set terms) {
-  const auto* const found = std::find_if(std::begin(lines), std::end(lines), [&](const line& l) {
-    return l.type == type && l.terms == terms;
-  });
-  return found == std::end(lines) ? nullptr : found;
+const exact_line* find_line(const exact_numbers& in, dtype type, term_set terms) {
+  const auto found = std::ranges::find_if(
+      in.alone, [&](const exact_line& l) { return l.type == type && l.terms == terms; });
+  return found == in.alone.end() ? nullptr : &*found;
 }
-const line* find_line_of_some(dtype type, term_set terms) {
-  return std::find_if(std::begin(lines_of_some), std::end(lines_of_some),
-                      [&](const line& l) { return l.type == type && (l.terms & terms) == terms; });
+const exact_line& find_line_of_some(const exact_numbers& in, dtype type, term_set terms) {
+  return *std::ranges::find_if(in.together, [&](const exact_line& l) {
+    return l.type == type && (l.terms & terms) == terms;
+  });
 }
 
 }  // namespace
@@ -217,28 +145,30 @@ std::size_t bytes_of_warp(dtype type, std::size_t sums) {
   });
 }
 
-exact_kernel kernel_for(dtype type, std::span<const term> terms, std::size_t room) {
+exact_kernel kernel_for(dtype type, std::span<const term> terms, const device_facts& on) {
+  const exact_numbers& in = on.numbers->exact;
   term_set all = 0;
   for (const term what : terms) all |= only(what);
   if (all & ~of_two_inputs) all &= ~of_two_inputs;
   if (!is_float(type)) return kernel_of_integers(type, all);
   exact_kernel best{};
-  const auto choose = [&](const line* by, term_set set, std::size_t times) {
+  const auto choose = [&](const exact_line* by, term_set set, std::size_t times) {
     if (!by) return;
-    if (exact_kernel k = kernel_of(*by, set); k.shared * times <= room) best = std::move(k);
+    if (exact_kernel k = kernel_of(*by, set); k.shared * times <= on.max_shared_bytes)
+      best = std::move(k);
   };
   for (term_set set = all; set; set = (set - 1) & all) {
     const std::size_t count = terms_in(set).size();
     if (count > best.terms.size()) {
-      const line* const some = find_line_of_some(type, set);
-      const auto threads = static_cast<std::size_t>(some->threads);
-      choose(some, set, count > 1 ? std::max<std::size_t>(1, enough_threads / threads) : 1);
+      const exact_line& some = find_line_of_some(in, type, set);
+      const auto threads = static_cast<std::size_t>(some.threads);
+      choose(&some, set, count > 1 ? std::max<std::size_t>(1, in.enough_threads / threads) : 1);
     }
-    if (count >= best.terms.size()) choose(find_line(type, set), set, 1);
+    if (count >= best.terms.size()) choose(find_line(in, type, set), set, 1);
   }
   if (best.terms.empty()) {  // which the device refuses
     const term_set first = all & ~(all - 1);
-    best = kernel_of(*find_line(type, first), first);
+    best = kernel_of(*find_line(in, type, first), first);
   }
   return best;
 }

@@ -32,7 +32,7 @@ struct exact_kernel {
 };
 /// As many of these terms as go together: those of as many inputs, for whose columns a block has
 /// room.
-exact_kernel kernel_for(dtype type, std::span<const term> terms, std::size_t room);
+exact_kernel kernel_for(dtype type, std::span<const term> terms, const device_facts& on);
 
 /// How many of its blocks a GPU runs at once.
 int blocks_at_once(const exact_kernel& k, int threads, int registers, const device_facts& on);

@@ -31,12 +31,22 @@ std::string words_of(const pass& p) {
     text += "; reads states of " + bytes(fold->state_bytes);
   else if (p.bytes_read > 0)
     text += "; reads " + bytes(p.bytes_read);
+  if (!p.line.empty()) text += "; chosen by \"" + std::string(p.line) + "\"";
   return text;
+}
+
+std::string words_of(const device_facts& on) {
+  const tuning& by = *on.numbers;
+  return (on.name.empty() ? "a GPU (none is here)" : on.name) + ", compute capability " +
+         std::to_string(on.major) + "." + std::to_string(on.minor) + ", by the table " +
+         std::string(by.name) +
+         (by.measured.empty() ? " (not measured there)"
+                              : " (measured: " + std::string(by.measured) + ")");
 }
 
 }  // namespace
 
-std::string explain(const plan& p) {
+std::string explain(const plan& p, const device_facts& on) {
   std::string text;
   int number = 0;
   for (const step& s : p.steps) {
@@ -45,7 +55,7 @@ std::string explain(const plan& p) {
     else
       text += "fill: " + bytes(std::get<fill>(s).bytes) + "\n";
   }
-  return text + "workspace: " + bytes(p.workspace) + "\n";
+  return text + "workspace: " + bytes(p.workspace) + "\nfor " + words_of(on) + "\n";
 }
 
 }  // namespace bitfold::gpu

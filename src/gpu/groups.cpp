@@ -9,11 +9,6 @@
 namespace bitfold::gpu {
 namespace {
 
-// What one thread keeps of several folds: more do not fit in its registers. On an H100 all 24
-// operations of one input, 2^28 elements, take 1.05 (f32), 1.32 (f16) and 1.14 times (f64) as long
-// with 12 folds and 192 bytes, and up to 3.3 times with 32 and 368; short arrays 0.7 to 0.9 times.
-constexpr std::size_t max_folds = 8, max_state_bytes = 128;
-
 template <class F, class A>
 constexpr char key = 0;
 
@@ -50,7 +45,8 @@ std::size_t size_of_joint(std::span<const fold_facts> folds) {
 
 std::size_t group::state_bytes() const { return size_of_joint(folds); }
 
-std::vector<group> groups_of(std::span<const reduction> all, std::span<const std::size_t> which) {
+std::vector<group> groups_of(std::span<const reduction> all, std::span<const std::size_t> which,
+                             const tuning& by) {
   std::vector<group> groups;
   for (const std::size_t k : which) {
     const fold_facts f = fold_of(all[k]);
@@ -63,7 +59,7 @@ std::vector<group> groups_of(std::span<const reduction> all, std::span<const std
     if (g == groups.end() && !groups.empty()) {  // or one that has room
       std::vector<fold_facts> more = groups.back().folds;
       more.push_back(f);
-      if (more.size() <= max_folds && size_of_joint(more) <= max_state_bytes) {
+      if (more.size() <= by.most_folds && size_of_joint(more) <= by.most_state_bytes) {
         g = groups.end() - 1;
         g->folds = std::move(more);
       }

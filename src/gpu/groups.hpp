@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "tuning.hpp"
+
 namespace bitfold::gpu {
 
 /// What the host knows of a fold.
@@ -21,6 +23,7 @@ struct group {
 };
 
 /// Of those numbers of `all`. Errors (errc::usage): a reduction without a canonical order.
-std::vector<group> groups_of(std::span<const reduction> all, std::span<const std::size_t> which);
+std::vector<group> groups_of(std::span<const reduction> all, std::span<const std::size_t> which,
+                             const tuning& by);
 
 }  // namespace bitfold::gpu

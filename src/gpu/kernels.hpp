@@ -5,6 +5,7 @@
 #include <string>
 
 #include "driver.hpp"
+#include "facts.hpp"
 #include "kernel.hpp"
 #include "kernel_files.hpp"
 
@@ -22,10 +23,6 @@ function find(const kernel& k, const current& where);
 /// Compiles and loads those that are not there yet, several at a time. Errors: those of load().
 void prepare(std::span<const kernel> all, const current& where);
 
-/// Compute capability.
-struct capability {
-  int major, minor;
-};
 /// Compiles those that are in no file, several at a time, for GPUs of that capability: needs no
 /// GPU. To the user's files; or to a pack, which BITFOLD_KERNELS names where there may be no NVRTC,
 /// or another. How many different ones there are. Errors: those of compile(); errc::usage, where

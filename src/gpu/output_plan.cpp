@@ -6,32 +6,6 @@
 #include "output_plan.hpp"
 
 namespace bitfold::cuda {
-namespace {
-
-// Enough of them to hide the latency of memory, whatever the GPU; and as many as run at a time, so
-// that a few more of the outputs to each cost less than those that wait.
-constexpr index many_threads = index{1} << 19, many_column_threads = 1 << 16, many_groups = 1 << 12,
-                columns_of_block = 16, many_warps = 1 << 12, many_blocks = 1 << 11;
-constexpr index resident_warps = 1 << 11;
-constexpr index warp_size = 32, most_nodes = warp_size << 16;
-
-constexpr index shares(index items, index of_each) { return (items + of_each - 1) / of_each; }
-
-// Rows without gaps, of up to 1 KiB, in shared memory: elements from one to the next, so that the
-// threads of a warp, each in a row of its own, find their words in different banks. 0: they are not
-// that.
-int staged_pitch(const output_elements& from) {
-  const auto n = static_cast<std::int64_t>(from.n),
-             size = static_cast<std::int64_t>(size_of(from.type));
-  if (from.two || from.listed || !from.aligned || n <= 1 || n * size > 1024) return 0;
-  if (from.kept.rank != 1 || from.kept.dims[0].x != n || from.reduced.rank != 1 ||
-      from.reduced.dims[0].x != 1)
-    return 0;
-  if (size >= 4) return static_cast<int>(n | 1);
-  return static_cast<int>((n + 1) / 4 * 4 + 2);
-}
-
-}  // namespace
 
 divisors divisors_of(const detail::axes& of) {
   divisors d{};
@@ -113,152 +87,248 @@ bool outputs_are_neighbours(const output_elements& from) {
   return inner(from.kept) < inner(from.reduced);
 }
 
-output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& from,
-                         const launch& shape) {
-  const plan flat = make_plan(of, from.n, shape);  // refuses what is not allowed
-  output_plan p{};
-  const index leaves = order::leaf_count(from.n),
-              tiles = from.n / of.tile + (from.n % of.tile != 0);
-  const auto blocks_for = [](index items, index of_each) {
-    return static_cast<int>(std::clamp<index>(shares(items, of_each), 1, 1 << 20));
-  };
-  const index many = static_cast<index>(neighbours_of_thread(of.state, tile_bytes / of.tile)),
-              groups = from.outputs / many;  // of columns
-  // A power of two of about so many, of which `parts` make a node.
-  const auto leaves_of_thread = [&](index about, index parts) {
-    index each = std::clamp<index>(std::bit_floor(about + 1), 1, index{most_leaves_of_thread});
-    while ((leaves + each * parts - 1) / (each * parts) > most_nodes) each *= 2;
-    if (each > index{most_leaves_of_thread})
-      throw error(errc::usage,
-                  "x: outputs of " + std::to_string(from.n) + " elements each are too long");
-    return each;
-  };
-  const auto set_nodes = [&](index leaves_of_node) {
-    p.node = leaves_of_node * order::leaf;
-    p.nodes = std::max<index>(1, (leaves + leaves_of_node - 1) / leaves_of_node);
-  };
-  if (from.listed) {
-    // Of any lengths. Nodes are small, so that many blocks have some.
-    p.by = output_plan::by_length;
-    p.threads = shape.threads ? shape.threads : 64;
-    p.tiles = shape.tiles ? flat.tiles : 32;
-    p.nodes = 1;
-    p.at_once = warp_size;
-    p.blocks = std::min(blocks_for(from.outputs, static_cast<index>(p.threads)), 1 << 16);
-    const index most_tiles = std::bit_floor(room_for_states(of.state));
-    const auto node = [&] { return static_cast<index>(p.tiles) * of.tile; };
-    while (from.total / node() > most_nodes && static_cast<index>(p.tiles) < most_tiles)
-      p.tiles *= 2;
-    if (from.total / node() > most_nodes)
-      throw error(errc::usage, "n: " + std::to_string(from.total) + " elements are too many");
-    p.list = node_list::of(node(), from.total);
-    p.shared = bytes_for_states(static_cast<index>(p.tiles), of.state);
-    p.list_blocks = std::min(blocks_for(p.list.room, 1), 1 << 12);
-    p.second_threads = 256;
-    p.second_blocks = std::min(blocks_for(p.list.room_for_several, 1), 1 << 10);
-    p.workspace = p.list.bytes(of.state);
-    if (shape.blocks)
-      p.blocks = std::min(p.blocks, shape.blocks),
-      p.list_blocks = std::min(p.list_blocks, shape.blocks);
-    return p;
-  }
-  if (const index owned = of.tile / order::leaf;
-      in_packs && from.in_packs && from.reduced.rank == 1 && from.n > 0 && from.n % owned == 0 &&
-      from.n <= of.tile / 2 && shape.tiles == 0) {
-    p.by = output_plan::teams_take;
-    const index of_leaf = order::lanes / owned;
-    p.team = static_cast<int>(from.n <= order::lanes ? std::bit_ceil(from.n / owned)
-                                                     : of_leaf * std::bit_ceil(leaves));
-    const index teams = warp_size / static_cast<index>(p.team);
-    p.at_once = static_cast<int>(std::clamp<index>(
-        shares(shares(from.outputs, resident_warps), teams) * teams, teams, warp_size));
-    p.threads = shape.threads ? std::min(shape.threads, 128) : 64;
-    p.nodes = 1;
-    p.blocks =
-        std::min(blocks_for(from.outputs, static_cast<index>(p.threads / 32 * p.at_once)), 1 << 14);
-  } else if (in_packs && from.columns && from.n > 1 &&
-             (from.n <= order::lanes || (from.n <= 2 * order::lanes && groups >= many_groups))) {
-    p.by = output_plan::threads_take_short_columns;
-    p.threads = 128;
-    p.nodes = 1;
-    p.blocks = blocks_for(groups, 128);
-  } else if (in_packs && from.columns && from.n > 1) {
-    p.by = output_plan::threads_take_columns;
-    p.threads = 128;
-    const index threads = static_cast<index>(p.threads);
-    const index width = std::min(columns_of_block, std::bit_ceil(groups)), items = leaves * groups;
-    const index split = std::clamp<index>(
-        std::bit_floor(many_column_threads / 2 / std::max<index>(items, 1)), 1, 8);
-    const index parts = std::min(threads / width, std::bit_ceil(leaves) * split),
-                outputs_of_block = threads / parts;
-    p.parts = static_cast<int>(parts);
-    p.split = static_cast<int>(split);
-    // No more than there are.
-    set_nodes(std::min(parts / split * leaves_of_thread(items / many_column_threads, parts / split),
-                       std::bit_ceil(leaves)));
-    p.shared = threads * many * of.state;
-    p.blocks = blocks_for((groups + outputs_of_block - 1) / outputs_of_block * p.nodes, 1);
-  } else if (outputs_are_neighbours(from) || from.n <= order::lanes) {
-    p.by = output_plan::threads_take;
-    p.threads = 128;
-    set_nodes(leaves_of_thread(leaves * from.outputs / many_threads, 1));
-    p.blocks = blocks_for(from.outputs * p.nodes, static_cast<index>(p.threads));
-  } else if (const int pitch = staged_pitch(from);
-             in_packs && pitch > 0 && from.outputs >= many_warps && shape.tiles == 0) {
-    p.by = output_plan::threads_take_rows;
-    p.pitch = pitch;
-    p.threads = 64;
-    p.nodes = 1;
-    p.shared =
-        static_cast<std::size_t>(p.threads) * static_cast<std::size_t>(pitch) * size_of(from.type);
-    p.blocks = std::min(blocks_for(from.outputs, 64), 1 << 14);
-  } else if (in_packs && !from.in_packs && !from.two && from.reduced.rank == 1 &&
-             from.reduced.dims[0].x == 1 && from.n <= most_by_warp && shape.tiles == 0 &&
-             (leaves <= 4 || from.outputs >= resident_warps / 2)) {
-    p.by = output_plan::teams_take_leaves;
-    p.at_once = static_cast<int>(std::clamp<index>(shares(from.outputs, many_warps), 1, warp_size));
-    p.threads = shape.threads ? std::min(shape.threads, 128) : 64;
-    p.nodes = 1;
-    p.blocks =
-        std::min(blocks_for(from.outputs, static_cast<index>(p.threads / 32 * p.at_once)), 1 << 14);
-  } else if (tiles < 32 && from.outputs >= resident_warps / 2 && shape.tiles == 0) {
-    p.by = output_plan::warps_take;
-    p.at_once = static_cast<int>(std::clamp<index>(
-        from.outputs / (2 * many_warps),
-        std::min<index>(shares(from.outputs, resident_warps), std::max<index>(16 / tiles, 1)),
-        warp_size));
-    p.threads = shape.threads ? std::min(shape.threads, 256) : 128;
-    p.nodes = 1;
-    p.blocks =
-        std::min(blocks_for(from.outputs, static_cast<index>(p.threads / 32 * p.at_once)), 1 << 13);
-  } else {
-    // As many warps as an output has tiles, or as are left to one where they are many; few long
-    // ones in nodes.
-    p.by = output_plan::blocks_take;
-    const index warps = std::clamp<index>(tiles, 1, from.outputs < 64 ? 16 : 8);
-    p.threads = shape.threads ? shape.threads : static_cast<int>(32 * std::bit_ceil(warps));
-    const index room = std::bit_floor(room_for_states(of.state));
-    const index per_node =
-        shape.tiles ? static_cast<index>(flat.tiles)
-                    : std::clamp<index>(
-                          std::bit_ceil(tiles * std::max<index>(from.outputs, 1) / many_blocks + 1),
-                          16, room);
-    p.tiles = static_cast<int>(per_node);
-    p.node = per_node * of.tile;
-    p.nodes = std::max<index>(1, (tiles + per_node - 1) / per_node);
-    if (p.nodes > most_nodes)
-      throw error(errc::usage,
-                  "x: outputs of " + std::to_string(from.n) + " elements each are too long");
-    p.shared = bytes_for_states(std::min(per_node, std::max<index>(tiles, 1)), of.state);
-    p.blocks = std::min(blocks_for(from.outputs * p.nodes, 1), 1 << 16);
-  }
-  p.nodes_of_warp = std::max<index>(warp_size, std::bit_ceil((p.nodes + 15) / 16));
-  const index second_warps = (p.nodes + p.nodes_of_warp - 1) / p.nodes_of_warp;
-  p.second_threads = static_cast<int>(second_warps > 1 ? second_warps * warp_size : 256);
-  p.second_blocks = std::min(blocks_for(from.outputs, second_warps > 1 ? 1 : 8), 1 << 16);
-  if (shape.blocks) p.blocks = std::min(p.blocks, shape.blocks);
-  p.workspace = p.nodes > 1 ? from.outputs * p.nodes * of.state : 0;
-  return p;
+}  // namespace bitfold::cuda
+
+namespace bitfold::gpu {
+namespace {
+
+using cuda::output_elements;
+
+constexpr index warp = order::lanes;
+constexpr index most_nodes = warp << 16;
+
+constexpr index shares(index items, index of_each) { return (items + of_each - 1) / of_each; }
+
+// Rows without gaps, of up to 1 KiB, in shared memory: elements from one to the next, so that the
+// threads of a warp, each in a row of its own, find their words in different banks. 0: they are not
+// that.
+int staged_pitch(const output_elements& from) {
+  const auto n = static_cast<std::int64_t>(from.n),
+             size = static_cast<std::int64_t>(size_of(from.type));
+  if (from.two || from.listed || !from.aligned || n <= 1 || n * size > 1024) return 0;
+  if (from.kept.rank != 1 || from.kept.dims[0].x != n || from.reduced.rank != 1 ||
+      from.reduced.dims[0].x != 1)
+    return 0;
+  if (size >= 4) return static_cast<int>(n | 1);
+  return static_cast<int>((n + 1) / 4 * 4 + 2);
 }
 
-}  // namespace bitfold::cuda
+// The plan of one line of the table, for outputs that it fits.
+class planner {
+ public:
+  planner(const cuda::sizes& of, bool in_packs, const output_elements& from,
+          const cuda::launch& shape, const tuning& by)
+      : of_(of),
+        in_packs_(in_packs),
+        from_(from),
+        shape_(shape),
+        by_(by),
+        leaves_(order::leaf_count(from.n)),
+        tiles_(from.n / of.tile + (from.n % of.tile != 0)),
+        many_(static_cast<index>(cuda::neighbours_of_thread(of.state, cuda::tile_bytes / of.tile))),
+        groups_(from.outputs / many_) {}
+
+  output_plan make() {
+    if (from_.listed) {
+      by_segments();
+    } else {
+      const auto line = std::find_if(by_.outputs.begin(), by_.outputs.end(),
+                                     [&](const outputs_line& l) { return fits(l) && takes(l.by); });
+      by_line(*line);
+      add_second_pass();
+    }
+    if (shape_.blocks) p_.blocks = std::min(p_.blocks, shape_.blocks);
+    return p_;
+  }
+
+ private:
+  bool fits(const outputs_line& l) const {
+    const bool columns = l.by == strategy::columns || l.by == strategy::short_columns;
+    return from_.n <= l.most_elements && (columns ? groups_ : from_.outputs) >= l.least_outputs &&
+           (!l.only_neighbours || cuda::outputs_are_neighbours(from_));
+  }
+
+  // Whether the strategy's kernel can take such outputs, with the tiles that are asked for.
+  bool takes(strategy by) const {
+    const bool any_tiles = shape_.tiles == 0, line = from_.reduced.rank == 1;
+    switch (by) {
+      case strategy::row_teams:
+        return any_tiles && in_packs_ && from_.in_packs && line && from_.n > 0 &&
+               from_.n % owned() == 0 && from_.n <= of_.tile / 2;
+      case strategy::short_columns:
+        return in_packs_ && from_.columns && from_.n > 1 && from_.n <= 2 * order::lanes;
+      case strategy::columns: return in_packs_ && from_.columns && from_.n > 1;
+      case strategy::staged_threads: return any_tiles && in_packs_ && staged_pitch(from_) > 0;
+      case strategy::leaf_teams:
+        return any_tiles && in_packs_ && !from_.in_packs && !from_.two && line &&
+               from_.reduced.dims[0].x == 1 && from_.n <= cuda::most_by_warp;
+      case strategy::warps: return any_tiles && tiles_ < 32;  // its counter has no more
+      default: return true;
+    }
+  }
+
+  void by_line(const outputs_line& l) {
+    p_.by = l.by;
+    p_.line = l.name;
+    p_.threads = l.threads;
+    p_.nodes = 1;
+    switch (l.by) {
+      case strategy::row_teams: return by_row_teams(l);
+      case strategy::short_columns: return set_blocks(l, groups_, l.threads);
+      case strategy::columns: return by_columns(l);
+      case strategy::threads:
+        set_nodes(leaves_of_thread(leaves_ * from_.outputs / l.enough, 1));
+        return set_blocks(l, from_.outputs * p_.nodes, l.threads);
+      case strategy::staged_threads:
+        p_.pitch = staged_pitch(from_);
+        p_.shared = static_cast<std::size_t>(p_.threads) * static_cast<std::size_t>(p_.pitch) *
+                    size_of(from_.type);
+        return set_blocks(l, from_.outputs, l.threads);
+      case strategy::leaf_teams:
+        p_.at_once = static_cast<int>(std::clamp<index>(shares(from_.outputs, l.enough), 1, warp));
+        return set_blocks_of_warps(l, 128);
+      case strategy::warps:
+        p_.at_once = static_cast<int>(std::clamp<index>(
+            from_.outputs / l.more,
+            std::min<index>(shares(from_.outputs, l.enough), std::max<index>(16 / tiles_, 1)),
+            warp));
+        return set_blocks_of_warps(l, 256);
+      default: return by_blocks(l);
+    }
+  }
+
+  // Of a thread that takes neighbours in a row.
+  index owned() const { return of_.tile / order::leaf; }
+
+  // Blocks, each of which takes so many.
+  void set_blocks(const outputs_line& l, index items, index of_each) {
+    p_.blocks = static_cast<int>(std::clamp<index>(shares(items, of_each), 1, l.most_blocks));
+  }
+  void set_blocks(const outputs_line& l, index items, int of_each) {
+    set_blocks(l, items, static_cast<index>(of_each));
+  }
+  void set_blocks_of_warps(const outputs_line& l, int most_threads) {
+    if (shape_.threads) p_.threads = std::min(shape_.threads, most_threads);
+    set_blocks(l, from_.outputs, p_.threads / 32 * p_.at_once);
+  }
+
+  // A power of two of about so many, of which `parts` make a node.
+  index leaves_of_thread(index about, index parts) const {
+    index each =
+        std::clamp<index>(std::bit_floor(about + 1), 1, index{cuda::most_leaves_of_thread});
+    while (shares(leaves_, each * parts) > most_nodes) each *= 2;
+    if (each > index{cuda::most_leaves_of_thread}) refuse_length();
+    return each;
+  }
+  void set_nodes(index leaves_of_node) {
+    p_.node = leaves_of_node * order::leaf;
+    p_.nodes = std::max<index>(1, shares(leaves_, leaves_of_node));
+  }
+  [[noreturn]] void refuse_length() const {
+    throw error(errc::usage,
+                "x: outputs of " + std::to_string(from_.n) + " elements each are too long");
+  }
+
+  void by_row_teams(const outputs_line& l) {
+    const index of_leaf = order::lanes / owned();
+    p_.team = static_cast<int>(from_.n <= order::lanes ? std::bit_ceil(from_.n / owned())
+                                                       : of_leaf * std::bit_ceil(leaves_));
+    const index teams = warp / static_cast<index>(p_.team);
+    p_.at_once = static_cast<int>(
+        std::clamp<index>(shares(shares(from_.outputs, l.enough), teams) * teams, teams, warp));
+    set_blocks_of_warps(l, 128);
+  }
+
+  void by_columns(const outputs_line& l) {
+    const auto threads = static_cast<index>(p_.threads);
+    const index width = std::min(by_.groups_beside, std::bit_ceil(groups_)),
+                items = leaves_ * groups_,
+                split = std::clamp<index>(std::bit_floor(l.enough / 2 / std::max<index>(items, 1)),
+                                          1, 8),
+                parts = std::min(threads / width, std::bit_ceil(leaves_) * split);
+    p_.parts = static_cast<int>(parts);
+    p_.split = static_cast<int>(split);
+    // No more than there are.
+    set_nodes(std::min(parts / split * leaves_of_thread(items / l.enough, parts / split),
+                       std::bit_ceil(leaves_)));
+    p_.shared = threads * many_ * of_.state;
+    set_blocks(l, shares(groups_, threads / parts) * p_.nodes, 1);
+  }
+
+  // As many warps as an output has tiles, or as are left to one where they are many; few long ones
+  // in nodes.
+  void by_blocks(const outputs_line& l) {
+    const index warps = std::clamp<index>(tiles_, 1, static_cast<index>(l.threads) / 32);
+    p_.threads = shape_.threads ? shape_.threads : static_cast<int>(32 * std::bit_ceil(warps));
+    const index room = std::bit_floor(cuda::room_for_states(of_.state)),
+                about = tiles_ * std::max<index>(from_.outputs, 1) / l.enough + 1;
+    const index per_node = shape_.tiles ? std::min(static_cast<index>(shape_.tiles), room)
+                                        : std::clamp<index>(std::bit_ceil(about), 16, room);
+    p_.tiles = static_cast<int>(per_node);
+    p_.node = per_node * of_.tile;
+    p_.nodes = std::max<index>(1, shares(tiles_, per_node));
+    if (p_.nodes > most_nodes) refuse_length();
+    p_.shared = cuda::bytes_for_states(std::min(per_node, std::max<index>(tiles_, 1)), of_.state);
+    set_blocks(l, from_.outputs * p_.nodes, 1);
+  }
+
+  // Of any lengths. Nodes are small, so that many blocks have some.
+  void by_segments() {
+    const segments_numbers& l = by_.segments;
+    const index most_tiles = std::bit_floor(cuda::room_for_states(of_.state));
+    p_.by = strategy::short_segments;
+    p_.line = l.name;
+    p_.threads = shape_.threads ? shape_.threads : l.threads;
+    p_.tiles = static_cast<int>(
+        shape_.tiles ? std::min(static_cast<index>(shape_.tiles), most_tiles) : index(l.tiles));
+    p_.nodes = 1;
+    p_.at_once = static_cast<int>(warp);
+    const auto node = [&] { return static_cast<index>(p_.tiles) * of_.tile; };
+    while (from_.total / node() > most_nodes && static_cast<index>(p_.tiles) < most_tiles)
+      p_.tiles *= 2;
+    if (from_.total / node() > most_nodes)
+      throw error(errc::usage, "n: " + std::to_string(from_.total) + " elements are too many");
+    p_.list = cuda::node_list::of(node(), from_.total);
+    p_.shared = cuda::bytes_for_states(static_cast<index>(p_.tiles), of_.state);
+    const auto blocks = [](index items, index of_each, int most) {
+      return static_cast<int>(
+          std::clamp<index>(shares(items, of_each), 1, static_cast<index>(most)));
+    };
+    p_.blocks = blocks(from_.outputs, static_cast<index>(p_.threads), l.most_blocks);
+    p_.short_blocks = std::min(p_.blocks, l.most_short_blocks);
+    p_.list_blocks = blocks(p_.list.room, 1, l.most_list_blocks);
+    p_.second_threads = 256;
+    p_.second_blocks = blocks(p_.list.room_for_several, 1, l.most_second_blocks);
+    p_.workspace = p_.list.bytes(of_.state);
+    if (shape_.blocks)
+      for (int* some : {&p_.short_blocks, &p_.list_blocks}) *some = std::min(*some, shape_.blocks);
+  }
+
+  void add_second_pass() {
+    p_.nodes_of_warp = std::max<index>(warp, std::bit_ceil((p_.nodes + 15) / 16));
+    const index warps = shares(p_.nodes, p_.nodes_of_warp);
+    p_.second_threads = static_cast<int>(warps > 1 ? warps * warp : 256);
+    p_.second_blocks =
+        static_cast<int>(std::clamp<index>(shares(from_.outputs, warps > 1 ? 1 : 8), 1, 1 << 16));
+    p_.workspace = p_.nodes > 1 ? from_.outputs * p_.nodes * of_.state : 0;
+  }
+
+  const cuda::sizes& of_;
+  const bool in_packs_;
+  const output_elements& from_;
+  const cuda::launch& shape_;
+  const tuning& by_;
+  const index leaves_, tiles_, many_,
+      groups_;  // of an output; columns of a thread, and such groups
+  output_plan p_{};
+};
+
+}  // namespace
+
+output_plan plan_outputs(const cuda::sizes& of, bool in_packs, const output_elements& from,
+                         const cuda::launch& shape, const tuning& by) {
+  cuda::check(shape);
+  return planner(of, in_packs, from, shape, by).make();
+}
+
+}  // namespace bitfold::gpu

@@ -5,6 +5,7 @@
 #include <bitfold/cuda/plan.hpp>
 
 #include "../batch.hpp"
+#include "facts.hpp"
 
 namespace bitfold::cuda {
 
@@ -17,40 +18,34 @@ output_elements elements_of_lists(dtype type, bool two, std::size_t n, std::size
 /// Whether neighbouring outputs lie nearer to each other than neighbouring elements of an output.
 bool outputs_are_neighbours(const output_elements& from);
 
+}  // namespace bitfold::cuda
+
+namespace bitfold::gpu {
+
 /// How the outputs are shared out, for kernels whose states and tiles have these sizes.
 struct output_plan {
-  /// Nodes of outputs; or whole ones, threads those that they bring to shared memory first.
-  /// Segments, by their length.
-  enum {
-    threads_take,
-    threads_take_columns,
-    threads_take_short_columns,
-    threads_take_rows,
-    teams_take,
-    teams_take_leaves,
-    warps_take,
-    blocks_take,
-    by_length
-  } by;
-  int at_once;  ///< outputs that a warp takes
-  int team;     ///< threads that take a row
-  int parts;    ///< of a node of a column, a thread each
-  int split;    ///< of these so many for the lanes of one leaf
-  int pitch;    ///< of rows in shared memory, elements from one to the next
-  index node;   ///< elements of a node
-  index nodes;  ///< of an output; a single one is the result
+  strategy by;            ///< of segments short_segments, which lists the nodes of long ones
+  std::string_view line;  ///< of the table, that chose it
+  int at_once;            ///< outputs that a warp takes
+  int team;               ///< threads that take a row
+  int parts;              ///< of a node of a column, a thread each
+  int split;              ///< of these so many for the lanes of one leaf
+  int pitch;              ///< of rows in shared memory, elements from one to the next
+  index node;             ///< elements of a node
+  index nodes;            ///< of an output; a single one is the result
   int threads, blocks;
   int second_threads,
-      second_blocks;    ///< of the pass that folds the nodes, a block or a warp for each output
-  index nodes_of_warp;  ///< in that pass
-  node_list list;       ///< of segments
-  int list_blocks;      ///< that fold what it names
-  int tiles;            ///< of a node, where blocks fold them
+      second_blocks;     ///< of the pass that folds the nodes, a block or a warp for each output
+  index nodes_of_warp;   ///< in that pass
+  cuda::node_list list;  ///< of segments
+  int short_blocks;      ///< of segments, that look for short ones
+  int list_blocks;       ///< that fold what it names
+  int tiles;             ///< of a node, where blocks fold them
   std::size_t workspace, shared;
 };
 /// Errors: errc::usage (a launch shape that is not allowed; outputs of more elements than there is
 /// room to fold). `in_packs`: the kernels read elements in packs, where that can be done.
-output_plan plan_outputs(const sizes& of, bool in_packs, const output_elements& from,
-                         const launch& shape);
+output_plan plan_outputs(const cuda::sizes& of, bool in_packs, const cuda::output_elements& from,
+                         const cuda::launch& shape, const tuning& by);
 
-}  // namespace bitfold::cuda
+}  // namespace bitfold::gpu

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "../dispatch.hpp"
+#include "array_plan.hpp"
 #include "groups.hpp"
 #include "output_plan.hpp"
 
@@ -19,14 +20,14 @@ cuda::sizes sizes_of(const problem& p, const group& g) {
   const bool pairs = p.outputs && p.outputs->two;
   const index tile =
       pairs ? cuda::widened_tile : cuda::tile_bytes / size_of(p.reductions[g.reductions[0]].in());
-  return {.state = g.state_bytes(), .tile = tile, .by_tiles = cuda::by_tiles_of(tile)};
+  return {.state = g.state_bytes(), .tile = tile, .stored = true};
 }
 
 // The passes of one group, one behind the other.
 class planner {
  public:
-  planner(plan& to, const problem& p, const group& g, const cuda::launch& shape)
-      : to_(to), p_(p), g_(g), shape_(shape), sizes_(sizes_of(p, g)) {}
+  planner(plan& to, const problem& p, const group& g, const cuda::launch& shape, const tuning& by)
+      : to_(to), p_(p), g_(g), shape_(shape), by_(by), sizes_(sizes_of(p, g)) {}
 
   /// Bytes of the workspace, behind those that others use.
   std::size_t add() {
@@ -65,7 +66,7 @@ class planner {
 
   std::size_t add_flat() {
     if (p_.n == 0) throw error(errc::usage, "n: no elements, of which no kernel makes a result");
-    const cuda::plan of = cuda::make_plan(sizes_, p_.n, shape_);
+    const auto [of, line] = plan_array(sizes_, p_.n, shape_, by_);
     const bool several = of.nodes > 1;
     // Of the nodes, those whose elements are there.
     const index begin = p_.first / of.node,
@@ -82,6 +83,7 @@ class planner {
                                           : strategy::tiles,
                              reading::array),
                  blocks, of.threads, of.shared);
+    first.line = line;
     first.bytes_read = p_.count * size_of(r.in()) * static_cast<std::size_t>(info(r.op()).inputs);
     first.with.add(array)
         .set(offsetof(cuda::elements, x), p_.x)
@@ -115,10 +117,9 @@ class planner {
   }
 
   std::size_t add_axes() {
-    using cuda::output_plan;
     const cuda::output_elements& from = *p_.outputs;
     const bool one = !from.two;
-    const output_plan of = cuda::plan_outputs(sizes_, one, from, shape_);
+    const output_plan of = plan_outputs(sizes_, one, from, shape_, by_);
     const int many = cuda::neighbours_of_thread(sizes_.state, size_of(from.type));
     const auto how = one && from.in_packs && from.reduced.rank == 1 ? reading::rows
                      : one && (from.in_packs || from.unaligned)     ? reading::runs
@@ -129,6 +130,7 @@ class planner {
       const bool has_states =
           k.what == strategy::threads || k.what == strategy::columns || k.what == strategy::blocks;
       pass& p = add_pass(std::move(k), of.blocks, threads, shared);
+      p.line = of.line;
       p.bytes_read = from.outputs * from.n * size_of(from.type) * (from.two ? 2 : 1);
       add_outputs(p.with, p_, from);
       (p.with.add(numbers), ...);
@@ -136,19 +138,19 @@ class planner {
       add_results(p.with, p_, g_.reductions);
     };
     switch (of.by) {
-      case output_plan::threads_take:
+      case strategy::threads:
         add(make_kernel(strategy::threads, reading::anywhere), few_threads, 0, of.node, of.nodes);
         break;
-      case output_plan::threads_take_short_columns:
+      case strategy::short_columns:
         add(make_kernel(strategy::short_columns, reading::anywhere, many,
                         from.n <= order::lanes ? 1 : 2),
             of.threads, 0);
         break;
-      case output_plan::threads_take_columns:
+      case strategy::columns:
         add(make_kernel(strategy::columns, reading::anywhere, many), of.threads, of.shared,
             of.parts, of.split, of.node, of.nodes);
         break;
-      case output_plan::teams_take: {
+      case strategy::row_teams: {
         const int rows = from.n <= order::lanes       ? 1
                          : from.n <= 2 * order::lanes ? 2
                          : from.n <= 4 * order::lanes ? 4
@@ -160,20 +162,17 @@ class planner {
             of.threads, 0, of.team, of.at_once);
         break;
       }
-      case output_plan::teams_take_leaves:
+      case strategy::leaf_teams:
         add(make_kernel(strategy::leaf_teams, reading::anywhere), of.threads, 0, of.at_once);
         break;
-      case output_plan::threads_take_rows:
+      case strategy::staged_threads:
         add(make_kernel(strategy::staged_threads, reading::anywhere), of.threads, of.shared,
             of.pitch);
         break;
-      case output_plan::warps_take:
+      case strategy::warps:
         add(make_kernel(strategy::warps, how), few_threads, 0, of.at_once);
         break;
-      case output_plan::blocks_take:
-        add(make_kernel(strategy::blocks, how), of.threads, of.shared, of.tiles, of.nodes);
-        break;
-      case output_plan::by_length: break;  // add_segments
+      default: add(make_kernel(strategy::blocks, how), of.threads, of.shared, of.tiles, of.nodes);
     }
     if (of.nodes > 1) {
       pass& second =
@@ -203,10 +202,11 @@ class planner {
   std::size_t add_segments() {
     const cuda::output_elements& from = *p_.outputs;
     const bool one = !from.two;
-    const cuda::output_plan of = cuda::plan_outputs(sizes_, one, from, shape_);
+    const output_plan of = plan_outputs(sizes_, one, from, shape_, by_);
     const auto add = [&](fold_kernel k, int blocks, int threads, std::size_t shared,
                          const cuda::output_elements& read, bool has_list) -> pass& {
       pass& p = add_pass(std::move(k), blocks, threads, shared);
+      p.line = of.line;
       add_outputs(p.with, p_, read);
       if (has_list) add_list(p.with, of.list);
       return p;
@@ -214,8 +214,8 @@ class planner {
     if (of.list.room > 0) to_.steps.emplace_back(fill{state(), sizeof(index[2])});
     const std::size_t bytes = from.total * size_of(from.type) * (from.two ? 2 : 1);
     {
-      pass& p = add(make_kernel(strategy::short_segments, reading::anywhere),
-                    std::min(of.blocks, 1 << 11), std::min(of.threads, 256), 0, from, true);
+      pass& p = add(make_kernel(strategy::short_segments, reading::anywhere), of.short_blocks,
+                    std::min(of.threads, 256), 0, from, true);
       p.bytes_read = bytes;
       add_results(p.with, p_, g_.reductions);
     }
@@ -251,27 +251,28 @@ class planner {
   const problem& p_;
   const group& g_;
   const cuda::launch& shape_;
+  const tuning& by_;
   const cuda::sizes sizes_;
 };
 
 }  // namespace
 
 void add_folds(plan& to, const problem& p, std::span<const std::size_t> which,
-               const cuda::launch& shape) {
+               const cuda::launch& shape, const tuning& by) {
   problem one = p;
-  for (const group& g : groups_of(p.reductions, which)) {
-    const std::size_t bytes = planner(to, one, g, shape).add();
+  for (const group& g : groups_of(p.reductions, which, by)) {
+    const std::size_t bytes = planner(to, one, g, shape, by).add();
     to.workspace = std::max(to.workspace, one.workspace + bytes);
     // What parts of an array leave is kept from one to the next.
     if (p.is_in_parts()) one.workspace += rounded_up(bytes);
   }
 }
 
-std::size_t node_of(const problem& p, std::span<const std::size_t> which,
-                    const cuda::launch& shape) {
+std::size_t node_of(const problem& p, std::span<const std::size_t> which, const cuda::launch& shape,
+                    const tuning& by) {
   std::size_t node = 1;
-  for (const group& g : groups_of(p.reductions, which))
-    node = std::max<std::size_t>(node, cuda::make_plan(sizes_of(p, g), p.n, shape).node);
+  for (const group& g : groups_of(p.reductions, which, by))
+    node = std::max<std::size_t>(node, plan_array(sizes_of(p, g), p.n, shape, by).of.node);
   return node;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "driver.hpp"
+#include "facts.hpp"
 #include "kernel.hpp"
 
 namespace bitfold::gpu {
@@ -79,6 +80,7 @@ struct pass {
   bool overlaps = false;  ///< may be set up while the pass ahead of it ends
   unsigned rows_of_blocks = 1;
   std::uint64_t bytes_read = 0;  ///< of the inputs
+  std::string_view line{};       ///< of the tuning table, that chose it
 };
 /// Bytes of one value.
 struct fill {
@@ -113,13 +115,13 @@ struct problem {
 
 /// Adds what is to be done for reductions with a canonical order, those numbers of the problem's.
 /// Those of one base are folded once, those of several in one kernel. Errors (errc::usage): those
-/// of cuda::make_plan and cuda::plan_outputs.
+/// of plan_array and plan_outputs.
 void add_folds(plan& to, const problem& p, std::span<const std::size_t> which,
-               const cuda::launch& shape);
+               const cuda::launch& shape, const tuning& by);
 
 /// The elements of a node of those: what a part of an array has whole numbers of.
-std::size_t node_of(const problem& p, std::span<const std::size_t> which,
-                    const cuda::launch& shape);
+std::size_t node_of(const problem& p, std::span<const std::size_t> which, const cuda::launch& shape,
+                    const tuning& by);
 
 /// Adds the places of those results, as a parameter of as many cuda::result_place one behind the
 /// other; and of outputs, with its addresses, as a parameter.

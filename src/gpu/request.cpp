@@ -30,31 +30,30 @@ void add_empty_results(plan& to, const problem& p) {
   }
 }
 
-void add_all(plan& to, problem p, const cuda::launch& shape) {
-  (void)cuda::make_plan({1, 1}, 0, shape);  // refuses a shape that is not allowed
+void add_all(plan& to, problem p, const cuda::launch& shape, const device_facts& on) {
+  cuda::check(shape);
   if (!p.outputs && p.n == 0) return add_empty_results(to, p);
   std::vector<std::size_t> which[4];
   for (std::size_t k = 0; k < p.reductions.size(); ++k)
     which[static_cast<int>(detail::ordering_of(p.reductions[k]))].push_back(k);
-  if (const auto& sequential = which[static_cast<int>(ordering::sequential)]; !sequential.empty())
-    throw error(errc::usage, "method: sequential runs on the CPU only");
+  check_methods(p.reductions);
   const auto of = [&](ordering o) -> const std::vector<std::size_t>& {
     return which[static_cast<int>(o)];
   };
   if (const auto& folds = of(ordering::canonical); !folds.empty()) {
-    add_folds(to, p, folds, shape);
+    add_folds(to, p, folds, shape, *on.numbers);
     // What parts of an array leave is kept from one to the next.
     if (p.is_in_parts()) p.workspace = rounded_up(to.workspace);
   }
   if (const auto& exact = of(ordering::independent); !exact.empty())
-    add_exact(to, p, exact, facts_of_device(current_device().device), shape);
-  if (const auto& sorted = of(ordering::sorted); !sorted.empty()) add_distinct(to, p, sorted);
+    add_exact(to, p, exact, on, shape);
+  if (const auto& sorted = of(ordering::sorted); !sorted.empty()) add_distinct(to, p, sorted, on);
 }
 
 // `bytes`: from the launcher's x to the layout's.
 void add_axes(plan& to, std::span<const reduction> all, const detail::layout& l,
               std::uint64_t bytes, std::span<const place> results, std::size_t workspace,
-              const cuda::launch& shape) {
+              const cuda::launch& shape, const device_facts& on) {
   const cuda::output_elements from = cuda::elements_of(l);
   problem p{all, l.n, from.aligned};
   p.x.bytes = bytes;
@@ -64,33 +63,40 @@ void add_axes(plan& to, std::span<const reduction> all, const detail::layout& l,
     if (l.outputs == 0) return;
     p.outputs = &from;
   }
-  add_all(to, p, shape);
+  add_all(to, p, shape, on);
 }
 
 }  // namespace
 
-plan plan_of(const problem& p, const cuda::launch& shape) {
+void check_methods(std::span<const reduction> all) {
+  for (const reduction& r : all)
+    if (r.method() && !info(*r.method()).on_gpu())
+      throw error(errc::usage,
+                  "method: " + std::string(name(*r.method())) + " runs on the CPU only");
+}
+
+plan plan_of(const problem& p, const cuda::launch& shape, const device_facts& on) {
   plan made;
-  add_all(made, p, shape);
+  add_all(made, p, shape, on);
   return made;
 }
 
 plan plan_axes(std::span<const reduction> all, const detail::layout& layout,
-               const cuda::launch& shape) {
+               const cuda::launch& shape, const device_facts& on) {
   plan made;
-  add_axes(made, all, layout, 0, {}, 0, shape);
+  add_axes(made, all, layout, 0, {}, 0, shape, on);
   return made;
 }
 
 plan plan_windows(std::span<const reduction> all, const detail::window_boxes& boxes,
-                  const void* data, const cuda::launch& shape) {
+                  const void* data, const cuda::launch& shape, const device_facts& on) {
   plan made;
   for (const detail::window_box& b : boxes.boxes) {
     const std::uint64_t bytes =
         reinterpret_cast<std::uintptr_t>(b.x.data) - reinterpret_cast<std::uintptr_t>(data);
     const detail::layout l = detail::layout_of(b.x, nullptr, boxes.reduced);
     if (boxes.boxes.size() == 1) {
-      add_axes(made, all, l, bytes, {}, 0, shape);
+      add_axes(made, all, l, bytes, {}, 0, shape, on);
       break;
     }
     // A box leaves its results one behind the other; then they are moved to their places.
@@ -101,7 +107,7 @@ plan plan_windows(std::span<const reduction> all, const detail::window_boxes& bo
       room += rounded_up(b.results.size() * size_of(r.out()));
     }
     made.workspace = std::max(made.workspace, room);
-    add_axes(made, all, l, bytes, results, room, shape);
+    add_axes(made, all, l, bytes, results, room, shape, on);
     for (std::size_t k = 0; k < all.size(); ++k)
       add_scatter(made, results[k], all[k].out(), b.results, b.first,
                   {base::result, static_cast<std::uint32_t>(k)});
@@ -110,21 +116,21 @@ plan plan_windows(std::span<const reduction> all, const detail::window_boxes& bo
 }
 
 plan plan_segments(std::span<const reduction> all, bool two, std::size_t n, std::size_t segments,
-                   const cuda::launch& shape) {
+                   const cuda::launch& shape, const device_facts& on) {
   plan made;
   if (all.empty() || segments == 0) return made;
   const cuda::output_elements from = cuda::elements_of_lists(all[0].in(), two, n, segments);
   problem p{all, n, true};
   p.outputs = &from;
-  add_all(made, p, shape);
+  add_all(made, p, shape, on);
   return made;
 }
 
 plan plan_keys(std::span<const reduction> all, bool two, std::size_t n, std::size_t outputs,
-               const cuda::launch& shape) {
+               const cuda::launch& shape, const device_facts& on) {
   plan made;
   if (all.empty() || outputs == 0) return made;
-  const sorted_keys sorted = add_keys(made, all[0].in(), two, n, outputs, 0);
+  const sorted_keys sorted = add_keys(made, all[0].in(), two, n, outputs, 0, *on.numbers);
   cuda::output_elements from = cuda::elements_of_lists(all[0].in(), two, n, outputs);
   problem p{all, n, true};
   p.outputs = &from;
@@ -136,7 +142,7 @@ plan plan_keys(std::span<const reduction> all, bool two, std::size_t n, std::siz
     p.x = sorted.x;
   }
   p.workspace = sorted.end;
-  add_all(made, p, shape);
+  add_all(made, p, shape, on);
   made.workspace = std::max(made.workspace, sorted.end);
   return made;
 }

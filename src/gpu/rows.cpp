@@ -100,7 +100,7 @@ pass map_rows(row_function f, const rows& of, void* out, int owned) {
   return p;
 }
 
-int neighbours_of_thread(row_function f, const rows& of, const void* out) {
+int neighbours_of_thread(row_function f, const rows& of, const void* out, const tuning& by) {
   const traits t = traits_of(f, of.type);
   const int owned = owned_of(of.type, 1 + t.takes_y + t.weighted), twice = 2 * owned;
   if (t.elementwise)  // no row has to begin where a packet does
@@ -108,8 +108,8 @@ int neighbours_of_thread(row_function f, const rows& of, const void* out) {
   const auto fits = [&](int many) {
     return in_packets(of.type, many, of.n, {of.x, of.y, of.w, of.b, out});
   };
-  if (size_of(of.type) == 2 && !t.takes_y && of.count >= 4096 && of.n % tile_of(twice) == 0 &&
-      fits(twice))
+  if (size_of(of.type) == 2 && !t.takes_y && of.count >= by.rows_of_wide_packets &&
+      of.n % tile_of(twice) == 0 && fits(twice))
     return twice;
   return fits(owned) ? owned : 1;
 }
@@ -121,11 +121,11 @@ struct parts_of_rows {
   std::size_t each, count, workspace;
 };
 // Parts of a power of two of leaves, as many as fill a GPU.
-parts_of_rows parts_of(row_function f, const rows& of) {
-  constexpr std::size_t blocks_wanted = 2048, columns_of_block = 128;
+parts_of_rows parts_of(row_function f, const rows& of, const tuning& by) {
+  constexpr std::size_t columns_of_block = 128;
   std::size_t part = order::leaf;
   while (part < of.count &&
-         shares(of.count, 2 * part) * (of.n / columns_of_block + 1) >= blocks_wanted)
+         shares(of.count, 2 * part) * (of.n / columns_of_block + 1) >= by.parameter_blocks)
     part *= 2;
   const std::size_t parts = shares(of.count, part);
   return {part, parts, parts > 1 ? parts * of.n * traits_of(f, of.type).state : 0};
@@ -138,10 +138,10 @@ void add_results(arguments& to, bool dw, bool db) {
 
 }  // namespace
 
-plan plan_rows(row_function f, const rows& of, void* out) {
+plan plan_rows(row_function f, const rows& of, void* out, const tuning& by) {
   plan made;
   if (of.count == 0 || of.n == 0) return made;
-  const int owned = neighbours_of_thread(f, of, out);
+  const int owned = neighbours_of_thread(f, of, out, by);
   const traits t = traits_of(f, of.type);
   pass p = t.elementwise ? map_each(f, of, out, owned) : map_rows(f, of, out, owned);
   p.bytes_read = of.count * of.n * size_of(of.type) * (t.takes_y ? 2 : 1);
@@ -149,7 +149,7 @@ plan plan_rows(row_function f, const rows& of, void* out) {
   return made;
 }
 
-plan plan_parameter_gradients(row_function f, const rows& of, bool dw, bool db) {
+plan plan_parameter_gradients(row_function f, const rows& of, bool dw, bool db, const tuning& by) {
   plan made;
   if (of.n == 0) return made;
   if (of.count == 0) {
@@ -158,7 +158,7 @@ plan plan_parameter_gradients(row_function f, const rows& of, bool dw, bool db) 
     if (db) made.steps.emplace_back(fill{{base::result, 1}, bytes});
     return made;
   }
-  const parts_of_rows cut = parts_of(f, of);
+  const parts_of_rows cut = parts_of(f, of, by);
   const int wanted = owned_of(of.type, 2),
             owned = in_packets(of.type, wanted, of.n, {of.x, of.y}) ? wanted : 1,
             part = static_cast<int>(cut.each), parts = static_cast<int>(cut.count);
@@ -202,22 +202,26 @@ plan plan_sum_rows(const rows& of, const row_segments& by, const void* base, voi
 
 namespace bitfold::cuda {
 
+namespace {
+const gpu::tuning& numbers_here() { return *gpu::facts_of_current_device().numbers; }
+}  // namespace
+
 void apply(row_function f, const rows& of, void* out, stream where) {
   row::check(f, of, out);
   (void)gpu::the_driver();
   if (of.count == 0 || of.n == 0) return;
-  gpu::run(gpu::plan_rows(f, of, out), {}, where);
+  gpu::run(gpu::plan_rows(f, of, out, numbers_here()), {}, where);
 }
 
 std::size_t parameter_gradients_workspace_bytes(row_function f, const rows& of) {
-  return gpu::parts_of(f, of).workspace;
+  return gpu::parts_of(f, of, numbers_here()).workspace;
 }
 
 void parameter_gradients(row_function f, const rows& of, void* dw, void* db, void* workspace,
                          std::size_t workspace_size, stream where) {
   row::check_parameters(f, of, dw, db);
   (void)gpu::the_driver();
-  const gpu::plan p = gpu::plan_parameter_gradients(f, of, dw, db);
+  const gpu::plan p = gpu::plan_parameter_gradients(f, of, dw, db, numbers_here());
   check_workspace(workspace, workspace_size, p.workspace);
   if (of.n == 0) return;
   void* const results[] = {dw, db};

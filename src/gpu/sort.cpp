@@ -13,23 +13,25 @@ constexpr std::string_view header = "bitfold/cuda/sort.cuh";
 // Where there are counters of blocks: the first for those that count, then one for each pass.
 constexpr std::size_t begun_bytes = rounded_up(sizeof(std::uint32_t) * (1 + sizeof(std::uint64_t)));
 
+const sort_line& line_for(const sorting& what, const tuning& by) {
+  return *std::ranges::find_if(by.sorts, [&](const sort_line& l) {
+    return what.key_bytes <= l.key && what.value_bytes <= l.value;
+  });
+}
+
 std::string word_of(std::size_t bytes) {
   return bytes == 0 ? "bitfold::cuda::no_value" : "std::uint" + std::to_string(8 * bytes) + "_t";
 }
 
 }  // namespace
 
-cuda::sort_shape sorter::shape() const {
-  return cuda::sort_shape_of(what_.key_bytes, what_.value_bytes);
-}
-
 std::size_t sorter::tiles() const {
-  const auto tile = static_cast<std::size_t>(cuda::sort_tile(shape()));
+  const std::size_t tile = tile_of(shape_);
   return what_.n / tile + (what_.n % tile != 0);
 }
 
-sorter::sorter(const sorting& what, std::size_t workspace)
-    : what_(what), passes_(cuda::digits_of(what.bits)) {
+sorter::sorter(const sorting& what, std::size_t workspace, const tuning& by)
+    : what_(what), shape_(line_for(what, by)), passes_(cuda::digits_of(what.bits)) {
   const auto take = [&](std::size_t bytes) {
     return in_workspace(std::exchange(workspace, workspace + rounded_up(bytes)));
   };
@@ -75,13 +77,17 @@ sort_buffers sorter::add_passes(plan& to, sort_buffers at, place first_values) c
   using s = cuda::sort_step;
   if (what_.n == 0) return at;
   const std::string types = word_of(what_.key_bytes) + ", " + word_of(what_.value_bytes);
-  const instantiation one{"sort_few", header, "", "bitfold::cuda::sort_few<" + types + ">"},
+  const std::string shape = ", bitfold::cuda::sort_shape<" + std::to_string(shape_.threads) + ", " +
+                            std::to_string(shape_.items) + ", " +
+                            std::to_string(shape_.least_blocks) + ">>";
+  const instantiation one{"sort_few", header, "", "bitfold::cuda::sort_few<" + types + shape},
       each{"sort_pass", header, "",
-           "bitfold::cuda::sort_pass<" + types + ", " + word_of(words()) + ">"};
+           "bitfold::cuda::sort_pass<" + types + ", " + word_of(words()) + shape};
   for (int k = 0; k < (few() ? 1 : passes_); ++k) {
     const int before = k * cuda::digit_bits;
     pass p{few() ? one : each, static_cast<unsigned>(tiles()),
-           static_cast<unsigned>(shape().threads)};
+           static_cast<unsigned>(shape_.threads)};
+    p.line = shape_.name;
     s step{};
     step.n = what_.n;
     step.first_bit = what_.first_bit + before;
@@ -103,8 +109,9 @@ sort_buffers sorter::add_passes(plan& to, sort_buffers at, place first_values) c
   return at;
 }
 
-sorted add_sort(plan& to, const sorting& what, const sort_buffers& at, std::size_t workspace) {
-  const sorter sort(what, workspace);
+sorted add_sort(plan& to, const sorting& what, const sort_buffers& at, std::size_t workspace,
+                const tuning& by) {
+  const sorter sort(what, workspace, by);
   sort.add_clearing(to);
   sort.add_counting(to, at.keys[0]);
   return {sort.add_passes(to, at), sort.end()};

@@ -26,7 +26,7 @@ struct sort_buffers {
 class sorter {
  public:
   /// Its counters lie in the workspace from there on.
-  sorter(const sorting& what, std::size_t workspace);
+  sorter(const sorting& what, std::size_t workspace, const tuning& by);
   std::size_t end() const { return end_; }
 
   void add_clearing(plan& to) const;
@@ -42,11 +42,11 @@ class sorter {
 
  private:
   std::size_t words() const { return what_.n < what_.narrow_counts_below ? 4 : 8; }  // of a count
-  cuda::sort_shape shape() const;
   std::size_t tiles() const;
   bool few() const { return tiles() <= 1; }
 
   sorting what_;
+  const sort_line& shape_;
   int passes_;
   place counts_, begun_, status_[2];
   std::size_t cleared_ = 0, end_;
@@ -57,7 +57,8 @@ struct sorted {
   sort_buffers at;
   std::size_t end;  ///< of the workspace that it uses
 };
-sorted add_sort(plan& to, const sorting& what, const sort_buffers& at, std::size_t workspace);
+sorted add_sort(plan& to, const sorting& what, const sort_buffers& at, std::size_t workspace,
+                const tuning& by);
 
 /// What sorts the elements of a reduction by key, n int64 keys at base::list, for the passes of
 /// segments behind it: their problem has these offsets, and this x or, of two inputs, these places.
@@ -67,14 +68,14 @@ struct sorted_keys {
   std::size_t end;  ///< of the workspace that it uses
 };
 sorted_keys add_keys(plan& to, dtype type, bool two, std::size_t n, std::size_t outputs,
-                     std::size_t workspace);
+                     std::size_t workspace, const tuning& by);
 
 /// count_distinct, for reductions of those numbers that are that: of an array, of outputs on axes,
 /// or of segments. Arrays of few elements, or of 1 or 2 bytes each, are not sorted. Outputs on axes
 /// are sorted in sets of about so many elements, which bounds the workspace. Errors: errc::usage
 /// (too many segments).
 void add_distinct(plan& to, const problem& p, std::span<const std::size_t> which,
-                  std::size_t elements_of_set = std::size_t{1} << 25);
+                  const device_facts& on, std::size_t elements_of_set = std::size_t{1} << 25);
 
 /// Moves as many results as `places` have elements, one behind the other at `from`, to their
 /// places, counted from result `first`.

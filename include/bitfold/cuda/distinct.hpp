@@ -23,9 +23,7 @@ constexpr std::size_t slots_of_table(std::size_t n, std::size_t size) {
 BITFOLD_HD constexpr std::size_t words_of_patterns(std::size_t size) {
   return (std::size_t{1} << (8 * size)) / 32;
 }
-/// Bytes of the elements that are worth a block, and blocks that GPUs of about 130 processors run
-/// at once.
+/// Bytes of the elements that are worth a block.
 inline constexpr std::size_t bytes_of_pattern_block = std::size_t{32} << 10;
-inline constexpr std::size_t most_pattern_blocks = 264;
 
 }  // namespace bitfold::cuda

@@ -15,26 +15,23 @@ cudaError_t enqueue(void (*kernel)(P...), int blocks, int threads, std::size_t s
                  arguments);
 }
 
-/// Both passes of a plan, the second with its last nodes; `overlap` lets that start on the first's
-/// tail.
+/// The passes of a plan; `overlap` lets the second start on the first's tail.
 template <class F, class Source, class A, alignment How, class Result>
 cudaError_t launch_passes(const plan& p, const typename Source::parameters& data, std::size_t n,
                           const Result& how, void* workspace, stream where, bool overlap) {
   using E = engine<F, Source, A>;
-  const index before = p.begin * p.node, end = p.end == p.nodes ? n : p.end * p.node;
-  void* const nodes = p.nodes > 1 ? static_cast<typename E::state*>(workspace) + p.begin : nullptr;
+  void* const nodes = p.nodes > 1 ? workspace : nullptr;
   const auto first = [&](auto kernel, auto... values) {
     return enqueue(kernel, p.blocks, p.threads, p.shared, where, false, data, values...);
   };
   const auto leaves = [&]<bool Alone>() {
-    return first(fold_leaves<F, Source, A, Alone, Result>, static_cast<int>(end - before),
-                 static_cast<int>(before), nodes, how);
+    return first(fold_leaves<F, Source, A, Alone, Result>, static_cast<int>(n), 0, nodes, how);
   };
-  cudaError_t err = !p.by_leaves   ? first(fold_elements<F, Source, A, How, Result>, end - before,
-                                           p.tiles, p.end - p.begin, before, nodes, how)
+  cudaError_t err = !p.by_leaves   ? first(fold_elements<F, Source, A, How, Result>, index{n},
+                                           p.tiles, p.nodes, index{0}, nodes, how)
                     : p.nodes == 1 ? leaves.template operator()<true>()
                                    : leaves.template operator()<false>();
-  if (err == cudaSuccess && p.nodes > 1 && p.end == p.nodes)
+  if (err == cudaSuccess && p.nodes > 1)
     err = enqueue(fold_nodes<F, A, Result>, 1, p.second_threads, p.second_shared, where, overlap,
                   workspace, static_cast<int>(p.nodes), p.node, n, how);
   return err;

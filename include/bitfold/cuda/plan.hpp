@@ -9,11 +9,10 @@
 namespace bitfold::cuda {
 
 struct plan {
-  bool by_leaves;    ///< a node is a leaf for each of a block's warps; or tiles:
-  int tiles;         ///< then per node: a power of two
-  index node;        ///< elements of all but the last
-  index nodes;       ///< states that the first pass yields; a single one is the result
-  index begin, end;  ///< of them, those whose elements are there: all, unless these come in pieces
+  bool by_leaves;       ///< a node is a leaf for each of a block's warps; or tiles:
+  int tiles;            ///< then per node: a power of two
+  index node;           ///< elements of all but the last
+  index nodes;          ///< states that the first pass yields; a single one is the result
   int threads, blocks;  ///< of the first pass
   int second_threads;   ///< of the second pass, which is one block, if there is more than one node
   std::size_t workspace;              ///< bytes
@@ -22,24 +21,18 @@ struct plan {
 
 /// What a plan depends on besides the length and the launch shape.
 struct sizes {
-  std::size_t state;            ///< bytes of a settled state; of those of several folds together
-  index tile;                   ///< elements that a warp folds at once
-  std::size_t largest = state;  ///< bytes of a state of one fold
-  int folds = 1;                ///< that a tile has
-  index by_tiles =
-      0;  ///< elements up to which one block by tiles is quicker than several by leaves
+  std::size_t state;  ///< bytes of a settled state; of those of several folds together
+  index tile;         ///< elements that a warp folds at once
+  bool stored;        ///< elements are folded as they are stored
 };
-/// sizes::by_tiles of kernels that know tiles only;
-inline constexpr index only_by_tiles = ~index{0};
-/// and of those that take elements as they are stored, in tiles of so many. (Of all others it is
-/// 0.)
-constexpr index by_tiles_of(index tile) { return 16 * tile < 16384 ? 16 * tile : 16384; }
 
 /// What a block has room to fold (1 TiB of elements at least, as they are stored, for states of up
 /// to 46 bytes).
 index most_elements(const sizes& of);
 
-/// Errors (errc::usage, naming the field): a launch shape that is not allowed; n above
+/// Errors (errc::usage, naming the field): a launch shape that is not allowed.
+void check(const launch& shape);
+/// For the current device. Errors (errc::usage): a launch shape that is not allowed; n above
 /// most_elements.
 plan make_plan(const sizes& of, std::size_t n, const launch& shape);
 

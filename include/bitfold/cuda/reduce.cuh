@@ -252,9 +252,8 @@ class one_pass {
 
   plan plan_of() const {
     constexpr index tile = engine<fold_all, typename read::type, double>::tile;
-    return make_plan(
-        {.state = sizeof(state), .tile = tile, .by_tiles = read::stored ? by_tiles_of(tile) : 0},
-        from_.n, shape_);
+    return make_plan({.state = sizeof(state), .tile = tile, .stored = read::stored}, from_.n,
+                     shape_);
   }
 
   static own::results<Source, folds> results_from(std::tuple<>, std::tuple<>,

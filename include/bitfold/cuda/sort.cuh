@@ -231,19 +231,12 @@ struct tile_status {
 
 constexpr std::size_t larger(std::size_t a, std::size_t b) { return a > b ? a : b; }
 
+/// A block sorts a tile: `items` elements each of so many threads, at least one for each digit. A
+/// processor has registers for `least_blocks` of them.
 template <int Threads, int Items, int LeastBlocks>
-struct shape {
+struct sort_shape {
   static constexpr int threads = Threads, items = Items, least_blocks = LeastBlocks;
 };
-/// That of the table.
-template <class Key, class Value>
-struct measured_shape {
-  static constexpr sort_shape of =
-      sort_shape_of(sizeof(Key), std::is_same_v<Value, no_value> ? 0 : sizeof(Value));
-  using type = shape<of.threads, of.items, of.least_blocks>;
-};
-template <class Key, class Value>
-using shape_for = typename measured_shape<Key, Value>::type;
 
 /// Counts of less than 2^30 elements are 32-bit, those of more 64-bit.
 template <class Key, class Value, class Count, class Shape>
@@ -424,7 +417,7 @@ class tile_sort {
 };
 
 /// A block for each tile.
-template <class Key, class Value, class Count, class Shape = shape_for<Key, Value>>
+template <class Key, class Value, class Count, class Shape>
 __global__ void __launch_bounds__(Shape::threads, Shape::least_blocks)
     sort_pass(const __grid_constant__ sort_step p) {
   using sort = tile_sort<Key, Value, Count, Shape>;
@@ -433,10 +426,9 @@ __global__ void __launch_bounds__(Shape::threads, Shape::least_blocks)
 }
 
 /// One block, for no more elements than a tile has, by all bits.
-template <class Key, class Value>
-__global__ void __launch_bounds__((shape_for<Key, Value>::threads))
-    sort_few(const __grid_constant__ sort_step p) {
-  using sort = tile_sort<Key, Value, std::uint32_t, shape_for<Key, Value>>;
+template <class Key, class Value, class Shape>
+__global__ void __launch_bounds__(Shape::threads) sort_few(const __grid_constant__ sort_step p) {
+  using sort = tile_sort<Key, Value, std::uint32_t, Shape>;
   __shared__ typename sort::shared s;
   sort::run_alone(p, s);
 }

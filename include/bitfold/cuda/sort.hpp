@@ -13,24 +13,6 @@ using order::index;
 inline constexpr int digit_bits = 8, digits = 1 << digit_bits;  ///< of keys, a pass for each digit
 BITFOLD_HD constexpr int digits_of(int bits) { return (bits + digit_bits - 1) / digit_bits; }
 
-/// A block sorts a tile: `items` elements each of so many threads, at least one for each digit.
-struct sort_shape {
-  int threads, items;
-  int least_blocks;  ///< of a processor: what registers are shared out for
-};
-/// Of keys and values of so many bytes (0: keys alone): as many elements as fit in registers
-/// without spills, and two tiles in a processor of 100 KiB. What was measured best
-/// (bench/gpu_sort.cu).
-BITFOLD_HD constexpr sort_shape sort_shape_of(std::size_t key, std::size_t value) {
-  // Of 65 shapes on an H100 (bench/gpu_sort.cu sweep), against CUB at 2^20, 2^24 and 2^27: keys of
-  // 4 bytes alone 0.81, 0.95, 1.02, of 8 bytes 0.83, 0.95, 0.99, with values of 4 bytes 0.87, 1.02,
-  // 1.04; keys of 4 bytes with values of 4 bytes 0.90, 0.96, 0.99, of 2 bytes 0.84, 0.91, 0.92.
-  if (value > 4) return {384, 11, 2};
-  if (key > 4) return {512, 11, 2};
-  return value == 0 ? sort_shape{512, 19, 2} : sort_shape{384, 20, 2};
-}
-constexpr int sort_tile(sort_shape of) { return of.threads * of.items; }
-
 inline constexpr int counting_threads = 512;
 
 /// How many keys have each digit, for all passes, which is counted before the first one.

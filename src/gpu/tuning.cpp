@@ -1,0 +1,171 @@
+#include "tuning.hpp"
+
+#include <algorithm>
+
+namespace bitfold::gpu {
+namespace {
+
+// ---- sm_90 --------------------------------------------------------------------------------------
+
+constexpr array_line arrays_of_sm_90[] = {
+    {"array: leaves in one block", 16, any_number, 16, 0},
+    {"array: leaves of small states", 1024, 4, 4, 0},
+    {"array: leaves", 1024, any_number, 16, 0},
+    {"array: one block", 16, any_number, 16, 16},
+    {"array: nodes of 8 tiles", 4095, any_number, 8, 8},
+    {"array: nodes of 16 tiles", 6143, any_number, 8, 16},
+    {"array: nodes of 32 tiles", 32767, any_number, 8, 32},
+    {"array: nodes of 64 tiles", 131071, any_number, 4, 64},
+    {"array: nodes of 128 tiles", any_number, any_number, 4, 128},
+};
+
+constexpr outputs_line outputs_of_sm_90[] = {
+    // name, strategy, most elements, least outputs, neighbours, threads, enough, more, most blocks
+    {"outputs: row teams", strategy::row_teams, any_number, 0, false, 64, 1 << 11, 0, 1 << 14},
+    {"outputs: short columns", strategy::short_columns, order::lanes, 0, false, 128, 0, 0, 1 << 20},
+    {"outputs: short columns, many", strategy::short_columns, 2 * order::lanes, 1 << 12, false, 128,
+     0, 0, 1 << 20},
+    {"outputs: columns", strategy::columns, any_number, 0, false, 128, 1 << 16, 0, 1 << 20},
+    {"outputs: threads, neighbours", strategy::threads, any_number, 0, true, 128, 1 << 19, 0,
+     1 << 20},
+    {"outputs: threads", strategy::threads, order::lanes, 0, false, 128, 1 << 19, 0, 1 << 20},
+    {"outputs: staged threads", strategy::staged_threads, any_number, 1 << 12, false, 64, 0, 0,
+     1 << 14},
+    {"outputs: leaf teams, short", strategy::leaf_teams, 4 * order::leaf, 0, false, 64, 1 << 12, 0,
+     1 << 14},
+    {"outputs: leaf teams", strategy::leaf_teams, any_number, 1 << 10, false, 64, 1 << 12, 0,
+     1 << 14},
+    {"outputs: warps", strategy::warps, any_number, 1 << 10, false, 128, 1 << 11, 1 << 13, 1 << 13},
+    {"outputs: blocks, many", strategy::blocks, any_number, 64, false, 256, 1 << 11, 0, 1 << 16},
+    {"outputs: blocks", strategy::blocks, any_number, 0, false, 512, 1 << 11, 0, 1 << 16},
+};
+
+// Blocks that a processor has no room for would wait for all others, so each line has the registers
+// that ptxas gave its kernel (tests/gpu_exact_kernels_test.cpp looks).
+constexpr term_set element = only(exact::term::element), number = only(exact::term::number),
+                   presence = only(exact::term::presence), magnitude = only(exact::term::magnitude),
+                   difference = only(exact::term::difference), square = only(exact::term::square),
+                   product = only(exact::term::product),
+                   squared_difference = only(exact::term::squared_difference),
+                   of_two_inputs = difference | product | squared_difference,
+                   of_one_input = element | number | presence | magnitude | square;
+constexpr exact_line terms_alone_of_sm_90[] = {
+    {dtype::f16, element, 4, 512, 64, 74},
+    {dtype::f16, number, 4, 512, 64, 74},
+    {dtype::f16, presence, 4, 512, 56, 64},
+    {dtype::f16, magnitude, 4, 512, 64, 74},
+    {dtype::f16, difference, 2, 512, 64, 0},
+    {dtype::f16, square, 2, 256, 48, 55},
+    {dtype::f16, product, 2, 256, 69, 0},
+    {dtype::f16, squared_difference, 1, 256, 48, 0},
+    {dtype::f16, element | square, 2, 256, 80, 111},
+    {dtype::bf16, element, 4, 512, 50, 48},
+    {dtype::bf16, number, 4, 256, 48, 48},
+    {dtype::bf16, presence, 4, 512, 56, 64},
+    {dtype::bf16, magnitude, 4, 256, 48, 48},
+    {dtype::bf16, difference, 1, 256, 80, 0},
+    {dtype::bf16, square, 4, 256, 63, 64},
+    {dtype::bf16, product, 2, 256, 64, 0},
+    {dtype::bf16, squared_difference, 1, 256, 80, 0},
+    {dtype::bf16, element | square, 4, 256, 74, 64},
+    {dtype::f32, element, 4, 256, 64, 64},
+    {dtype::f32, number, 4, 256, 64, 64},
+    {dtype::f32, presence, 4, 512, 60, 60},
+    {dtype::f32, magnitude, 4, 256, 64, 64},
+    {dtype::f32, difference, 2, 256, 98, 0},
+    {dtype::f32, square, 4, 256, 78, 96},
+    {dtype::f32, product, 4, 256, 102, 0},
+    {dtype::f32, squared_difference, 2, 256, 97, 0},
+    {dtype::f32, element | square, 4, 128, 92, 96},
+    // 224 threads' columns of halves leave the first-level cache 60 KiB, where the loads on their
+    // way have their lines; 256 leave 28.
+    {dtype::f64, element, 12, 224, 118, 116},
+    {dtype::f64, number, 12, 224, 116, 116},
+    {dtype::f64, presence, 4, 512, 58, 58},
+    {dtype::f64, magnitude, 12, 224, 122, 124},
+    {dtype::f64, difference, 4, 320, 162, 0},
+    {dtype::f64, square, 8, 160, 128, 128},
+    {dtype::f64, product, 4, 160, 128, 0},
+    {dtype::f64, squared_difference, 2, 160, 126, 0},
+    {dtype::f64, element | square, 8, 96, 222, 228},
+};
+constexpr exact_line terms_together_of_sm_90[] = {
+    {dtype::f16, of_one_input & ~square, 2, 128, 80, 95},
+    {dtype::f16, of_one_input, 2, 128, 128, 128},
+    {dtype::f16, of_two_inputs, 1, 128, 96, 0},
+    {dtype::bf16, of_one_input, 4, 128, 72, 94},
+    {dtype::bf16, difference | squared_difference, 1, 128, 168, 0},
+    {dtype::bf16, of_two_inputs, 1, 128, 128, 0},
+    {dtype::f32, of_one_input, 4, 128, 96, 120},
+    {dtype::f32, of_two_inputs, 1, 128, 122, 0},
+    {dtype::f64, of_one_input, 8, 32, 166, 224},
+    {dtype::f64, of_two_inputs, 2, 32, 166, 0},
+};
+
+constexpr sort_line sorts_of_sm_90[] = {
+    // Of 65 shapes, against CUB at 2^20, 2^24 and 2^27 (bench/results/sort-h100.txt):
+    {"sort: keys of 4 bytes", 4, 0, 512, 19, 2},  // 0.81, 0.95, 1.02
+    {"sort: keys of 8 bytes", 8, 0, 512, 11, 2},  // 0.83, 0.95, 0.99
+    {"sort: keys of 4 bytes, values of 4", 4, 4, 384, 20,
+     2},  // 0.90, 0.96, 0.99; of 2: 0.84 to 0.92
+    {"sort: keys of 8 bytes, values of 4", 8, 4, 512, 11, 2},  // 0.87, 1.02, 1.04
+    {"sort: values of 8 bytes", 8, 8, 384, 11, 2},
+};
+
+constexpr tuning sm_90 = {
+    .name = "sm_90",
+    .measured = "H100, H200",
+    // All 24 operations of one input, 2^28 elements, take 1.05 (f32), 1.32 (f16) and 1.14 times
+    // (f64) as long with 12 folds and 192 bytes, and up to 3.3 times with 32 and 368; short arrays
+    // 0.7 to 0.9 times.
+    .most_folds = 8,
+    .most_state_bytes = 128,
+    .arrays = arrays_of_sm_90,
+    .tiles_of_one_block = 16,
+    .elements_of_one_block = 16384,
+    .outputs = outputs_of_sm_90,
+    .groups_beside = 16,
+    .segments = {"segments", 64, 32, 1 << 16, 1 << 11, 1 << 12, 1 << 10},
+    .exact = {.alone = terms_alone_of_sm_90,
+              .together = terms_together_of_sm_90,
+              .enough_threads = 128,
+              .few_threads = 64,
+              .some_threads = 128,
+              .many_warps = 1 << 13,
+              .least_chunk = 256,
+              .least_of_runs = 2048,
+              .stripe_bytes = std::size_t{1} << 17},
+    .sorts = sorts_of_sm_90,
+    .pattern_blocks_of_processor = 2,
+    .rows_of_wide_packets = 4096,
+    .parameter_blocks = 2048,
+};
+
+// ---- Others: sm_90's, until somebody measures them there ----------------------------------------
+
+constexpr tuning as_sm_90(std::string_view name) {
+  tuning t = sm_90;
+  t.name = name;
+  t.measured = {};
+  return t;
+}
+constexpr tuning sm_80 = as_sm_90("sm_80"), sm_86 = as_sm_90("sm_86"), sm_89 = as_sm_90("sm_89"),
+                 sm_100 = as_sm_90("sm_100"), sm_120 = as_sm_90("sm_120");
+
+struct architecture {
+  int major, minor;
+  const tuning* numbers;
+};
+constexpr architecture architectures[] = {{8, 0, &sm_80}, {8, 6, &sm_86},   {8, 9, &sm_89},
+                                          {9, 0, &sm_90}, {10, 0, &sm_100}, {12, 0, &sm_120}};
+
+}  // namespace
+
+const tuning& tuning_for(int major, int minor) {
+  const auto* const above = std::find_if(
+      std::begin(architectures) + 1, std::end(architectures),
+      [&](const auto& a) { return a.major > major || (a.major == major && a.minor > minor); });
+  return *(above - 1)->numbers;
+}
+
+}  // namespace bitfold::gpu

@@ -1,0 +1,227 @@
+// The tables that plans are made with: they are whole, and whatever stands in them moves no bit.
+#include <array>
+#include <bitfold/cpu.hpp>
+#include <bitfold/cuda.hpp>
+#include <bitfold/view.hpp>
+#include <functional>
+#include <set>
+
+#include "catch.hpp"
+#include "data.hpp"
+#include "device_memory.hpp"
+
+#include "gpu/launcher.hpp"
+#include "gpu/request.hpp"
+#include "gpu_kernels.hpp"
+
+using namespace bitfold;
+
+namespace {
+
+using gpu::any_number;
+
+std::vector<reduction> some_reductions() {
+  return {make_reduction(op_id::sum, method_id::kahan, dtype::f32),
+          make_reduction(op_id::var, {}, dtype::f32),
+          make_reduction(op_id::argmax, {}, dtype::f32)};
+}
+
+// Runs what a table plans, and gives the bytes of each reduction's results.
+using planned = std::function<gpu::plan(const gpu::device_facts&)>;
+std::vector<std::vector<std::byte>> run(const planned& make, const gpu::tuning& by,
+                                        std::span<const reduction> all, std::size_t outputs,
+                                        gpu::addresses at) {
+  gpu::device_facts on = test::this_gpu();
+  on.numbers = &by;
+  const gpu::plan plan = make(on);
+  const test::device_memory results(8 * outputs * all.size()), workspace(plan.workspace + 16);
+  std::vector<void*> to;
+  for (std::size_t k = 0; k < all.size(); ++k)
+    to.push_back(results.as<std::byte>() + 8 * outputs * k);
+  at.workspace = workspace.p;
+  at.results = to.data();
+  gpu::run(plan, at, nullptr);
+  test::wait_for();
+  std::vector<std::vector<std::byte>> got;
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    const auto* const begin = static_cast<const std::byte*>(to[k]);
+    got.emplace_back(begin, begin + outputs * size_of(all[k].out()));
+  }
+  return got;
+}
+
+// The CPU's, along axes of a view.
+std::vector<std::vector<std::byte>> on_cpu(std::span<const reduction> all, const view& x,
+                                           std::span<const int> axes, std::size_t outputs) {
+  std::vector<std::vector<std::byte>> got;
+  std::vector<void*> to;
+  for (const reduction& r : all) to.push_back(got.emplace_back(outputs * size_of(r.out())).data());
+  cpu::reduce(all, x, nullptr, axes, to);
+  return got;
+}
+
+}  // namespace
+
+TEST_CASE("each architecture has a table, and each table answers every question") {
+  const auto name = [](int major, int minor) { return gpu::tuning_for(major, minor).name; };
+  CHECK(name(8, 0) == "sm_80");
+  CHECK(name(8, 7) == "sm_86");
+  CHECK(name(8, 9) == "sm_89");
+  CHECK(name(9, 0) == "sm_90");
+  CHECK(name(10, 3) == "sm_100");
+  CHECK(name(12, 1) == "sm_120");
+  CHECK(name(99, 0) == "sm_120");
+  for (const auto& [major, minor] : {std::pair{8, 0}, {8, 6}, {8, 9}, {9, 0}, {10, 0}, {12, 0}}) {
+    const gpu::tuning& t = gpu::tuning_for(major, minor);
+    CHECK(t.measured.empty() == (major != 9));
+    std::set<std::string_view> names{t.segments.name};
+    std::size_t lines = 1 + t.arrays.size() + t.outputs.size() + t.sorts.size();
+    for (const auto& l : t.arrays) names.insert(l.name);
+    for (const auto& l : t.outputs) names.insert(l.name);
+    for (const auto& l : t.sorts) names.insert(l.name);
+    CHECK(names.size() == lines);
+    CHECK(t.arrays.back().most == any_number);
+    CHECK(t.arrays.back().tiles > 0);
+    const gpu::outputs_line& last = t.outputs.back();
+    CHECK(last.by == gpu::strategy::blocks);
+    CHECK((last.most_elements == any_number));
+    CHECK((last.least_outputs == 0 && !last.only_neighbours));
+    CHECK((t.sorts.back().key == 8 && t.sorts.back().value == 8));
+    // A block has room for what its numbers want of exact sums.
+    const gpu::device_facts on = gpu::facts_of({major, minor});
+    for (const op_info& op : all_op_infos)
+      for (const dtype type : all_dtypes)
+        if (op.has_exact) {
+          const reduction r = make_reduction(op.id, method_id::exact, type);
+          const gpu::plan made = gpu::plan_of({{&r, 1}, 1 << 20, true}, {}, on);
+          CHECK(made.steps.size() >= 2);
+          for (const gpu::step& s : made.steps)
+            CHECK(std::get<gpu::pass>(s).shared_bytes <= on.max_shared_bytes);
+        }
+  }
+}
+
+TEST_CASE("whatever a table says of whole arrays moves no bit") {
+  const auto all = some_reductions();
+  constexpr std::size_t most = 70001;
+  const test::device_memory x(test::make_data(dtype::f32, test::kind::special, most, 1));
+  gpu::tuning mine = test::numbers();
+  for (const std::size_t n : {std::size_t{1}, std::size_t{300}, std::size_t{5000}, most}) {
+    const view v = row_major(dtype::f32, x.p, {static_cast<std::int64_t>(n)});
+    const auto right = on_cpu(all, v, std::array{0}, 1);
+    for (const auto& [warps, tiles] :
+         {std::pair{1, 1}, {3, 2}, {16, 8}, {4, 64}, {2, 0}, {16, 0}}) {
+      // Leaves are for arrays that have few: 0 tiles, which a line behind it completes.
+      const std::array lines{
+          gpu::array_line{"mine", tiles ? any_number : 500, any_number, warps, tiles},
+          gpu::array_line{"rest", any_number, any_number, 8, 32}};
+      mine.arrays = lines;
+      mine.tiles_of_one_block = tiles ? 16 : 0;
+      INFO(n << " elements, " << warps << " warps, " << tiles << " tiles");
+      CHECK(run([&](const auto& on) { return gpu::plan_of({all, n, true}, {}, on); }, mine, all, 1,
+                {x.p}) == right);
+    }
+    for (const std::size_t folds : {1, 2}) {
+      mine = test::numbers();
+      mine.most_folds = folds;
+      INFO(n << " elements, " << folds << " folds in a kernel");
+      CHECK(run([&](const auto& on) { return gpu::plan_of({all, n, true}, {}, on); }, mine, all, 1,
+                {x.p}) == right);
+    }
+  }
+}
+
+TEST_CASE("whatever a table says of outputs on axes moves no bit") {
+  const auto all = some_reductions();
+  const test::device_memory data(test::make_data(dtype::f32, test::kind::special, 400000, 2));
+  struct layout_case {
+    std::array<std::int64_t, 2> extents;
+    int axis;
+  };
+  std::set<gpu::strategy> seen;
+  for (const auto& [extents, axis] : {layout_case{{300, 40}, 1},
+                                      {{40, 300}, 0},
+                                      {{300, 40}, 0},
+                                      {{6, 5000}, 1},
+                                      {{37, 501}, 1},
+                                      {{3, 100000}, 1},
+                                      {{70000, 4}, 0}}) {
+    const view v = row_major(dtype::f32, data.p, extents);
+    const detail::layout l = detail::layout_of(v, nullptr, std::array{axis});
+    const auto right = on_cpu(all, v, std::array{axis}, l.outputs);
+    for (gpu::outputs_line line : test::numbers().outputs)
+      for (const order::index enough : {order::index{1}, order::index{64}, order::index{1} << 24}) {
+        line.most_elements = any_number;
+        line.least_outputs = 0;
+        line.only_neighbours = false;
+        line.enough = enough;
+        line.more = 4 * enough;
+        line.most_blocks = enough == 64 ? 7 : 1 << 20;
+        const std::array lines{line, test::numbers().outputs.back()};
+        gpu::tuning mine = test::numbers();
+        mine.outputs = lines;
+        mine.groups_beside = enough == 1 ? 4 : 16;
+        INFO(extents[0] << " x " << extents[1] << ", " << line.name << ", " << enough);
+        const auto plan = [&](const auto& on) { return gpu::plan_axes(all, l, {}, on); };
+        CHECK(run(plan, mine, all, l.outputs, {data.p}) == right);
+        gpu::device_facts on = test::this_gpu();
+        on.numbers = &mine;
+        const gpu::plan made = plan(on);
+        const auto& first = std::get<gpu::pass>(made.steps.front());
+        seen.insert(std::get<gpu::fold_kernel>(first.what).what);
+      }
+  }
+  CHECK(seen.size() == 8);  // all strategies of outputs on axes
+}
+
+TEST_CASE("whatever a table says of sorts and segments moves no bit") {
+  constexpr std::size_t n = 30000, outputs = 50;
+  const reduction distinct = make_reduction(op_id::count_distinct, {}, dtype::f32),
+                  sum = make_reduction(op_id::sum, method_id::tree, dtype::f32);
+  const test::device_memory x(test::make_data(dtype::f32, test::kind::special, n, 3));
+  std::vector<std::int64_t> keys(n);
+  for (std::size_t i = 0; i < n; ++i)
+    keys[i] = static_cast<std::int64_t>(i % 13 * (i % 7) % outputs);
+  const test::device_memory list(keys);
+  const auto both = [&](const gpu::tuning& by) {
+    auto got = run([&](const auto& on) { return gpu::plan_of({{&distinct, 1}, n, true}, {}, on); },
+                   by, {&distinct, 1}, 1, {x.p});
+    got.push_back(
+        run([&](const auto& on) { return gpu::plan_keys({&sum, 1}, false, n, outputs, {}, on); },
+            by, {&sum, 1}, outputs, {x.p, nullptr, list.p})[0]);
+    return got;
+  };
+  const auto right = both(test::numbers());
+  for (const auto& [threads, items, tiles] : {std::tuple{256, 4, 1}, {512, 3, 4}}) {
+    gpu::tuning mine = test::numbers();
+    const std::array lines{gpu::sort_line{"mine", 8, 8, threads, items, 1}};
+    mine.sorts = lines;
+    mine.segments.threads = threads / 4;
+    mine.segments.tiles = tiles;
+    mine.segments.most_list_blocks = 3;
+    CHECK(both(mine) == right);
+  }
+}
+
+TEST_CASE("whatever a table says of exact sums moves no bit") {
+  constexpr std::size_t n = 70001;
+  const std::array all{make_reduction(op_id::sum, method_id::exact, dtype::f32),
+                       make_reduction(op_id::var, method_id::exact, dtype::f32)};
+  const test::device_memory x(test::make_data(dtype::f32, test::kind::any_bits, n, 4));
+  const auto right =
+      on_cpu(all, row_major(dtype::f32, x.p, {static_cast<std::int64_t>(n)}), std::array{0}, 1);
+  for (const auto& [packs, threads, registers] :
+       {std::tuple{1, 32, 255}, {2, 64, 16}, {4, 96, 64}}) {
+    gpu::tuning mine = test::numbers();
+    std::vector<gpu::exact_line> alone(mine.exact.alone.begin(), mine.exact.alone.end());
+    for (gpu::exact_line& l : alone) {
+      l.packs = packs;
+      l.threads = threads;
+      l.registers = registers;
+    }
+    mine.exact.alone = alone;
+    INFO(packs << " packs, " << threads << " threads");
+    CHECK(run([&](const auto& on) { return gpu::plan_of({all, n, true}, {}, on); }, mine, all, 1,
+              {x.p}) == right);
+  }
+}
