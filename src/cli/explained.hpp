@@ -8,8 +8,7 @@
 
 namespace bitfold::cli {
 
-/// A device on which nothing is done: it keeps what each call would be planned as. It needs no GPU,
-/// but for method exact.
+/// A device on which nothing is done: it keeps what each call would be planned as. It needs no GPU.
 class explained_device final : public device {
  public:
   /// What was asked since the last time.
