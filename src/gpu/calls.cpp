@@ -114,9 +114,7 @@ void reduce(const reduction& r, const void* data, std::size_t n, void* out, stre
 
 namespace {
 gpu::plan plan_pieces(const reduction& r, std::span<const piece> pieces) {
-  if (!detail::is_exact(r) || info(r.op()).inputs != 1 || !is_float(r.in()))
-    throw error(errc::usage,
-                "reduction: of several arrays only by method exact, of floats and one input");
+  gpu::check_takes_pieces(r);
   std::size_t n = 0;
   for (const piece& p : pieces) {
     detail::check_inputs(r, p.data, nullptr, p.n);
@@ -325,8 +323,7 @@ void in_parts::add(const void* x, const void* y, std::span<void* const> out, voi
   const std::size_t count = std::min(p.part, p.n - p.next);
   check_array(p.all, x, y, count, out);
   check_workspace(workspace, workspace_size, p.workspace);
-  run(p.plan_of(p.next, is_aligned(x, y)), {x, y, nullptr, nullptr, out.data()}, workspace,
-      workspace_size, where);
+  gpu::run(p.plan_of(p.next, is_aligned(x, y)), {x, y, nullptr, workspace, out.data()}, where);
   p.next += count;
 }
 

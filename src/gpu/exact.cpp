@@ -327,12 +327,16 @@ void add_exact(plan& to, const problem& p, std::span<const std::size_t> which,
     add_array(to, p, which, on, shape);
 }
 
-void add_exact_pieces(plan& to, const problem& p, std::span<const cuda::piece> pieces,
-                      const device_facts& on) {
-  const reduction& r = p.reductions[0];
+void check_takes_pieces(const reduction& r) {
   if (!detail::is_exact(r) || info(r.op()).inputs != 1 || !is_float(r.in()))
     throw error(errc::usage,
                 "reduction: of several arrays only by method exact, of floats and one input");
+}
+
+void add_exact_pieces(plan& to, const problem& p, std::span<const cuda::piece> pieces,
+                      const device_facts& on) {
+  const reduction& r = p.reductions[0];
+  check_takes_pieces(r);
   const std::size_t which[] = {0};
   const lists_of_pieces lists = lists_of(pieces, r.in(), on.numbers->exact.stripe_bytes);
   const auto times = static_cast<int>(lists.all.size());

@@ -12,8 +12,10 @@ namespace bitfold::gpu {
 void add_exact(plan& to, const problem& p, std::span<const std::size_t> which,
                const device_facts& on, const cuda::launch& shape);
 
-/// Adds what is to be done for the only reduction of a problem, by method exact, of floats and one
-/// input, over several arrays. Errors (errc::usage): another reduction; no elements; too many.
+/// Errors (errc::usage): a reduction that is not by method exact, of floats and one input.
+void check_takes_pieces(const reduction& r);
+/// Adds what is to be done for the only reduction of a problem over several arrays. Errors
+/// (errc::usage): those of check_takes_pieces; no elements; too many.
 void add_exact_pieces(plan& to, const problem& p, std::span<const cuda::piece> pieces,
                       const device_facts& on);
 
