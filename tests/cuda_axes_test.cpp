@@ -50,7 +50,7 @@ std::vector<view_case> a_shape_for_each_kernel(dtype t) {
 
 }  // namespace
 
-TEST_CASE("cuda views: any shape, layout and axes") {
+TEST_CASE("cuda views: any shape, layout and axes", "[cuda][outputs]") {
   random_bits next{12};
   std::vector<view_case> cases;
   for (int round = 0; round < 400; ++round)
@@ -60,7 +60,7 @@ TEST_CASE("cuda views: any shape, layout and axes") {
       by_reference);
 }
 
-TEST_CASE("cuda views: every operation in each strategy") {
+TEST_CASE("cuda views: every operation in each strategy", "[cuda][outputs]") {
   for (const dtype t : types_of_test({dtype::f32})) {
     auto cases = a_shape_for_each_kernel(t);
     for (const auto& [extent, axes] :
@@ -79,7 +79,7 @@ TEST_CASE("cuda views: every operation in each strategy") {
 
 // One kernel has all: zeros of either sign, whose first is the place and whose +0 the maximum, and
 // NaN.
-TEST_CASE("cuda views: extremes and their places") {
+TEST_CASE("cuda views: extremes and their places", "[cuda][outputs]") {
   random_bits next{14};
   for (const dtype t : types_of_test({dtype::f32, dtype::u8})) {
     std::vector<view_case> cases;
@@ -108,7 +108,7 @@ TEST_CASE("cuda views: extremes and their places") {
   }
 }
 
-TEST_CASE("cuda views: an output does not see the batch") {
+TEST_CASE("cuda views: an output does not see the batch", "[cuda][outputs]") {
   const std::int64_t rows = 50, n = 1234;
   for (const dtype t : types_of_test({dtype::f32, dtype::bf16})) {
     const view_case whole = plain(t, {rows, n}, {1}),
@@ -188,7 +188,7 @@ TEST_CASE("cuda views: an output does not see the batch") {
   }
 }
 
-TEST_CASE("cuda views: long outputs, few and many, in rows and columns") {
+TEST_CASE("cuda views: long outputs, few and many, in rows and columns", "[cuda][outputs]") {
   for (const dtype t : types_of_test({dtype::f16, dtype::bf16, dtype::f32, dtype::f64}))
     for (const auto& extent : {std::vector<std::int64_t>{3, 300'001},
                                {5, 1 << 18},
@@ -207,7 +207,7 @@ TEST_CASE("cuda views: long outputs, few and many, in rows and columns") {
     }
 }
 
-TEST_CASE("cuda views: elements and outputs that are neighbours in packs") {
+TEST_CASE("cuda views: elements and outputs that are neighbours in packs", "[cuda][outputs]") {
   for (const dtype t : types_of_test({dtype::f16, dtype::bf16, dtype::f32, dtype::f64})) {
     std::vector<view_case> cases;
     const auto add = [&](std::vector<std::int64_t> extent, std::vector<int> axes,
@@ -244,7 +244,8 @@ TEST_CASE("cuda views: elements and outputs that are neighbours in packs") {
   }
 }
 
-TEST_CASE("cuda views: exact sums of outputs that are alike, of any values, and long") {
+TEST_CASE("cuda views: exact sums of outputs that are alike, of any values, and long",
+          "[cuda][outputs]") {
   for (const dtype t :
        types_of_test({dtype::f16, dtype::bf16, dtype::f32, dtype::f64, dtype::i16})) {
     std::vector<view_case> cases;
@@ -282,7 +283,7 @@ TEST_CASE("cuda views: exact sums of outputs that are alike, of any values, and 
   }
 }
 
-TEST_CASE("cuda views: a shape for each kernel", "[racecheck]") {
+TEST_CASE("cuda views: a shape for each kernel", "[cuda][outputs][racecheck]") {
   for (const dtype t : types_of_test({dtype::f32}))
     check_views(
         a_shape_for_each_kernel(t), {{}},

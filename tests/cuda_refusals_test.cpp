@@ -115,7 +115,7 @@ struct the_gpu {
 };
 }  // namespace
 
-TEST_CASE("cuda views: what cannot be done is named, and nothing is written") {
+TEST_CASE("cuda views: what cannot be done is named, and nothing is written", "[cuda]") {
   const the_gpu by;
   test::check_refusals(by);
   const auto refused = [&](const std::string& start, auto call) {

@@ -70,7 +70,7 @@ void check_lists(const std::vector<lists_case>& cases, lists_for lists) {
 
 }  // namespace
 
-TEST_CASE("cuda segments and keys: of any length") {
+TEST_CASE("cuda segments and keys: of any length", "[cuda][outputs]") {
   random_bits next{6};
   const auto types = types_of_test();
   std::vector<lists_case> cases;
@@ -80,7 +80,7 @@ TEST_CASE("cuda segments and keys: of any length") {
   check_lists(cases, lists_of);
 }
 
-TEST_CASE("cuda segments and keys: many, and long ones") {
+TEST_CASE("cuda segments and keys: many, and long ones", "[cuda][outputs]") {
   random_bits next{7};
   std::vector<lists_case> cases, long_ones;
   for (const dtype t :
@@ -107,7 +107,7 @@ TEST_CASE("cuda segments and keys: many, and long ones") {
   check_lists(long_ones, lists_of_long);
 }
 
-TEST_CASE("cuda segments and keys: a length for each kernel", "[racecheck]") {
+TEST_CASE("cuda segments and keys: a length for each kernel", "[cuda][outputs][racecheck]") {
   std::vector<lists_case> cases;
   for (const dtype t : types_of_test({dtype::f32}))
     for (const bool two : {false, true}) {
@@ -123,7 +123,7 @@ TEST_CASE("cuda segments and keys: a length for each kernel", "[racecheck]") {
   });
 }
 
-TEST_CASE("cuda keys: none, which may be nowhere") {
+TEST_CASE("cuda keys: none, which may be nowhere", "[cuda][outputs]") {
   const reduction r = make_reduction(op_id::sum, {}, dtype::f32);
   for (const std::size_t outputs : {1, 5, 1000}) {
     const device_memory out(4 * outputs);
@@ -138,7 +138,7 @@ TEST_CASE("cuda keys: none, which may be nowhere") {
   }
 }
 
-TEST_CASE("cuda segments and keys: few elements, very many outputs") {
+TEST_CASE("cuda segments and keys: few elements, very many outputs", "[cuda][outputs]") {
   const std::vector<std::int64_t> keys{999'999, 0, 7, 999'999, 500'000, 2'000'000};
   const std::vector<float> x{0x1p-30f, 2, 3, 1, 5, 6}, y{1, 1, 2, 3, 4, 5};
   const std::size_t n = keys.size(), outputs = 1'000'003;

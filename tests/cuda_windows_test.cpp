@@ -33,11 +33,11 @@ std::string differing(const list& all, const windows_case& c, const arrays& want
 
 }  // namespace
 
-TEST_CASE("cuda windows: any shape, padding and layout") {
+TEST_CASE("cuda windows: any shape, padding and layout", "[cuda][outputs]") {
   random_bits next{32};
   std::vector<windows_case> cases;
   const auto types = types_of_test();
-  for (int round = 0; round < 400; ++round)
+  for (int round = 0; round < 150; ++round)
     if (const windows_case c = random_windows(next);
         std::ranges::find(types, c.of.type) != types.end())
       cases.push_back(c);
@@ -66,7 +66,7 @@ TEST_CASE("cuda windows: any shape, padding and layout") {
   CHECK(4 * in_several_boxes > cases.size());
 }
 
-TEST_CASE("cuda windows: long ones, at any address", "[racecheck]") {
+TEST_CASE("cuda windows: long ones, at any address", "[cuda][outputs][racecheck]") {
   for (const dtype t : types_of_test({dtype::f16, dtype::f32, dtype::f64})) {
     const list all = everyday(t, 1);
     std::vector<windows_case> cases;
