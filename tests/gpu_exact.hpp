@@ -126,6 +126,31 @@ inline std::vector<array> arrays_of(dtype t, std::size_t n, std::size_t every) {
   return all;
 }
 
+// Any bits, but of no infinity nor NaN, which would hide all else, and of no double whose square is
+// one. Exponents are the same in runs of so many elements.
+inline std::vector<std::byte> any_finite_bits(dtype t, std::size_t n, std::uint64_t seed,
+                                              std::size_t run = 1) {
+  auto data = make_data(t, kind::any_bits, n, seed);
+  visit(t, [&]<class T>(std::type_identity<T>) {
+    if constexpr (!std::is_integral_v<T>) {
+      using range = exact::range<T>;
+      using bits = typename range::bits;
+      constexpr auto bit = [](int at) { return static_cast<bits>(bits{1} << at); };
+      constexpr bits first = bit(range::width - 2), last = bit(range::mantissa),
+                     exponent = static_cast<bits>(bits{2 * range::bias + 1} << range::mantissa);
+      auto* const x = reinterpret_cast<bits*>(data.data());
+      for (std::size_t i = 0; i < n; ++i) {
+        x[i] &= static_cast<bits>(~(sizeof(T) == 8 ? first | last : last));
+        x[i] = static_cast<bits>((x[i] & ~exponent) | (x[i - i % run] & exponent));
+      }
+    }
+  });
+  return data;
+}
+
+/// Whose numbers are emptied most often.
+inline constexpr cuda::launch one_warp{.threads = 32, .blocks = 1};
+
 struct layout_case {
   std::vector<std::int64_t> extents, strides;
   std::vector<int> axes;

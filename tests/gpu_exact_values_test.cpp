@@ -35,30 +35,6 @@ class of_two_arrays {
   std::size_t second_, n_;
 };
 
-// Any bits, but of no infinity nor NaN, which would hide all else, and of no double whose square is
-// one. Exponents are the same in runs of so many elements.
-std::vector<std::byte> any_finite_bits(dtype t, std::size_t n, std::uint64_t seed,
-                                       std::size_t run = 1) {
-  auto data = make_data(t, kind::any_bits, n, seed);
-  visit(t, [&]<class T>(std::type_identity<T>) {
-    if constexpr (!std::is_integral_v<T>) {
-      using range = exact::range<T>;
-      using bits = typename range::bits;
-      constexpr auto bit = [](int at) { return static_cast<bits>(bits{1} << at); };
-      constexpr bits first = bit(range::width - 2), last = bit(range::mantissa),
-                     exponent = static_cast<bits>(bits{2 * range::bias + 1} << range::mantissa);
-      auto* const x = reinterpret_cast<bits*>(data.data());
-      for (std::size_t i = 0; i < n; ++i) {
-        x[i] &= static_cast<bits>(~(sizeof(T) == 8 ? first | last : last));
-        x[i] = static_cast<bits>((x[i] & ~exponent) | (x[i - i % run] & exponent));
-      }
-    }
-  });
-  return data;
-}
-
-constexpr cuda::launch one_warp{.threads = 32, .blocks = 1};
-
 }  // namespace
 
 TEST_CASE("exact sums on demand: so many elements that a thread's numbers must be emptied") {

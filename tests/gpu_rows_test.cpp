@@ -134,7 +134,7 @@ void check_sums(dtype type, std::size_t n, std::uint64_t seed, std::size_t off =
 
 }  // namespace
 
-TEST_CASE("rows on demand have their definition's bits") {
+TEST_CASE("rows on demand have their definition's bits", "[racecheck]") {
   using test::kind;
   for (const row_function f : test::all_row_functions)
     for (const dtype type : float_types) {
@@ -147,7 +147,7 @@ TEST_CASE("rows on demand have their definition's bits") {
     check_rows(row_function::layer_norm, dtype::f32, kind::near_one, 3, n, false);
 }
 
-TEST_CASE("long rows on demand have their definition's bits") {
+TEST_CASE("long rows on demand have their definition's bits", "[racecheck]") {
   using enum row_function;
   check_rows(layer_norm, dtype::bf16, test::kind::near_one, 2, 50'257);
   check_rows(log_softmax_backward, dtype::f32, test::kind::near_one, 2, 40'000);
@@ -185,7 +185,7 @@ TEST_CASE("many rows on demand have their definition's bits", "[.all]") {
 }
 
 // One part of the rows, and several; columns one by one, and in packets.
-TEST_CASE("gradients of parameters on demand have their definition's bits") {
+TEST_CASE("gradients of parameters on demand have their definition's bits", "[racecheck]") {
   using shape = std::pair<std::size_t, std::size_t>;
   for (const row_function f : norm_gradients)
     for (const dtype type : float_types)
@@ -216,7 +216,7 @@ TEST_CASE("gradients of parameters on demand have their definition's bits: long"
         for (const std::size_t off : {0, 1}) check_parameters(f, type, count, n, off);
 }
 
-TEST_CASE("sums of rows on demand have their definition's bits") {
+TEST_CASE("sums of rows on demand have their definition's bits", "[racecheck]") {
   for (const dtype type : float_types)
     for (const std::size_t n : {1, 8, 33, 1024})
       for (const std::uint64_t seed : {1, 2}) check_sums(type, n, seed, n == 8 && seed == 2);

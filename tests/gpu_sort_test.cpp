@@ -103,7 +103,7 @@ std::size_t tile_of(std::size_t key_bytes, std::size_t value_bytes) {
 
 }  // namespace
 
-TEST_CASE("a sort is stable, of any keys and lengths") {
+TEST_CASE("a sort is stable, of any keys and lengths", "[racecheck]") {
   using enum keys_like;
   for (const std::size_t n : {0, 1, 2, 33, 1000}) check_sort({4, 4, n, 0, 32}, random);
   check_sort({4, 1, 5000, 3, 17}, few);
@@ -376,7 +376,7 @@ std::vector<std::int64_t> some_lengths(int count) {
 
 }  // namespace
 
-TEST_CASE("by key, on demand, has the CPU's bits") {
+TEST_CASE("by key, on demand, has the CPU's bits", "[racecheck]") {
   const reduction sum = make_reduction(op_id::sum, method_id::tree, dtype::f32);
   check_by_key({sum, distinct_of(dtype::f32)}, 5000, 300);
   check_by_key({sum}, 9000, 3);
@@ -395,7 +395,7 @@ TEST_CASE("by key, on demand, has the CPU's bits: all types", "[.all]") {
       }
 }
 
-TEST_CASE("count_distinct on demand has the CPU's counts") {
+TEST_CASE("count_distinct on demand has the CPU's counts", "[racecheck]") {
   check_distinct(dtype::f32, 9001, 1);
   check_distinct(dtype::f16, 3000, 1);
   check_distinct(dtype::i64, 1, 0);
@@ -425,7 +425,7 @@ TEST_CASE("count_distinct of few elements, and of small ones, sorts nothing") {
   }
 }
 
-TEST_CASE("count_distinct of few elements has the CPU's counts") {
+TEST_CASE("count_distinct of few elements has the CPU's counts", "[racecheck]") {
   for (const std::size_t n : {1, 2, 3, 32, 1023, 1025, 4097, 8191, 8192, 8193}) {
     check_distinct(dtype::f32, n, 1);
     check_distinct(dtype::u64, n, 0);
@@ -450,7 +450,7 @@ TEST_CASE("count_distinct of few elements has the CPU's counts") {
   check_distinct_values(std::vector<double>{0.0, -0.0, nan, -double{nan}, 1e-320, -1e-320}, 6);
 }
 
-TEST_CASE("count_distinct of 1 or 2 bytes has the CPU's counts") {
+TEST_CASE("count_distinct of 1 or 2 bytes has the CPU's counts", "[racecheck]") {
   for (const dtype t : {dtype::f16, dtype::bf16, dtype::i8, dtype::u16})
     for (const std::size_t n : {1, 7, 17, 1000, 16385, 50000}) check_distinct(t, n, n % 5);
   // From anywhere, with a few elements ahead of and behind what is read 16 bytes at once.
