@@ -51,7 +51,8 @@ inline void prepare(const lists& of, const std::vector<std::size_t>& lengths,
     for (const std::size_t n : lengths)
       for (const bool in_packs : aligned)
         for (const cuda::launch& shape : shapes)
-          if (!all.empty() && n > 0) plans.push_back(gpu::plan_of({all, n, in_packs}, shape));
+          if (!all.empty() && n > 0)
+            plans.push_back(gpu::plan_of({all, n, in_packs}, shape, test::this_gpu()));
   prepare(plans);
 }
 
@@ -213,7 +214,8 @@ void check_views(const std::vector<view_case>& cases, const std::vector<cuda::la
     for (const list& all : lists_of(c))
       for (const cuda::launch& shape : shapes) {
         const view x = c.x();
-        plans.push_back(gpu::plan_axes(all, detail::layout_of(x, c.y(), c.axes), shape));
+        plans.push_back(
+            gpu::plan_axes(all, detail::layout_of(x, c.y(), c.axes), shape, test::this_gpu()));
       }
   prepare(plans);
   for (const view_case& c : cases)

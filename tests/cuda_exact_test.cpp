@@ -124,7 +124,7 @@ TEST_CASE("cuda: exact sums where a block has less shared memory", "[cuda][exact
         lists.push_back(all_exact(t, inputs));
         for (list& some : some_sets(t, inputs)) lists.push_back(std::move(some));
       }
-      for (const list& all : lists) plans.push_back(plan_of({all, n, false}, {}, on));
+      for (const list& all : lists) plans.push_back(test::plan_of({all, n, false}, {}, on));
       prepare(plans);
       for (const auto& [what, data] : data_of_many_sorts(t, 2 * n, 27)) {
         const device_memory both(data);

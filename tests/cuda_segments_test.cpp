@@ -27,8 +27,9 @@ void prepare_lists(const std::vector<lists_case>& cases, lists_for lists) {
   for (const lists_case& c : cases)
     for (const list& all : lists(c))
       for (const cuda::launch& shape : shapes) {
-        plans.push_back(gpu::plan_segments(all, c.two, c.n(), c.outputs(), shape));
-        plans.push_back(gpu::plan_keys(all, c.two, c.n(), c.outputs(), shape));
+        plans.push_back(
+            gpu::plan_segments(all, c.two, c.n(), c.outputs(), shape, test::this_gpu()));
+        plans.push_back(gpu::plan_keys(all, c.two, c.n(), c.outputs(), shape, test::this_gpu()));
       }
   prepare(plans);
 }

@@ -10,7 +10,7 @@ const std::vector<cuda::launch> launches{{}, {.threads = 96, .blocks = 2, .tiles
 
 gpu::plan plan_of(const list& all, const windows_case& c, const cuda::launch& shape) {
   const view x = c.of.x();
-  return gpu::plan_windows(all, detail::boxes_of(x, c.windows), x.data, shape);
+  return gpu::plan_windows(all, detail::boxes_of(x, c.windows), x.data, shape, test::this_gpu());
 }
 
 // `all` of a case's windows, which have these elements.
