@@ -37,9 +37,6 @@ bool is_beside(const tensors& of, nb::handle given, const described& x) {
   const auto y = of.plain(given);
   return y && are_alike(*y, x) && y->is_row_major();
 }
-element_type wide_of(const described& x) {
-  return {x.type.stored == dtype::f64 ? dtype::f64 : dtype::f32};
-}
 bool read_int(nb::handle h, std::int64_t& to) {
   return PyLong_Check(h.ptr()) && !PyBool_Check(h.ptr()) && nb::try_cast(h, to);
 }

@@ -28,10 +28,6 @@ row_function function_named(std::string_view name) {
   return static_cast<row_function>(which);
 }
 
-element_type wide_of(const described& x) {
-  return {x.type.stored == dtype::f64 ? dtype::f64 : dtype::f32};
-}
-
 /// Of so many elements of that type, one behind the other, on x's device.
 void* expect(const char* argument, const described& d, const described& x, element_type type,
              std::size_t size) {

@@ -13,6 +13,11 @@ namespace bitfold::python {
 /// x, y, w, b, mean and rstd of rows: arrays or None, and x is one.
 using of_rows = std::array<nb::handle, 6>;
 
+/// The type in which rows of x are computed with, and of their statistics.
+inline element_type wide_of(const described& x) {
+  return {x.type.stored == dtype::f64 ? dtype::f64 : dtype::f32};
+}
+
 /// Of rows of n elements: to `out`, or a result that is made beside x. Arrays lie in a row, on one
 /// device; statistics that a norm is not given room for are lost. Errors: RuntimeError where one is
 /// not as large as the rows want it; ValueError for an unknown function.

@@ -428,6 +428,21 @@ def test_pytorch_without_dlpacks_c_exchange_api(monkeypatch):
             bitfold.sum(wrong)
 
 
+def test_tensors_are_reduced_on_torchs_threads():
+    pytest.importorskip("torch")
+    if len(os.sched_getaffinity(0)) == 1:
+        pytest.skip("one core, on which there is one thread")
+    count = (
+        "import os, torch, bitfold\n"
+        "torch.set_num_threads(1)\n"
+        "threads = lambda: len(os.listdir('/proc/self/task'))\n"
+        "before = (bitfold.sum(torch.ones(3)), threads())[1]\n"
+        "bitfold.sum(torch.ones(1 << 22))\n"
+        "print(bitfold._tensors._torchs_threads()[0] == 0 or threads() == before)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", count], capture_output=True, text=True, check=True).stdout == "True\n"
+
+
 def test_pytorch_beside_others():
     torch = pytest.importorskip("torch")
     for call in (lambda: bitfold.dot(torch.ones(3), np.ones(3, np.float32)), lambda: bitfold.reduce_by_key(torch.ones(3), np.zeros(3, int), 1)):
