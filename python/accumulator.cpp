@@ -28,8 +28,6 @@ using of_degree =
                  accumulator<std::uint32_t, Degree>, accumulator<std::uint64_t, Degree>>;
 static_assert(std::variant_size_v<of_degree<1>> == all_dtypes.size());
 
-[[noreturn]] void refuse(const std::string& what) { throw error(errc::usage, what); }
-
 constexpr std::pair<std::string_view, exact::term> terms[] = {
     {"element", exact::term::element},
     {"magnitude", exact::term::magnitude},
@@ -84,7 +82,9 @@ class any_sum {
     const input x_in(x_given, "x"), y_in(y_given, "y");
     std::vector<std::byte> rooms[2];  // bools are u8 here
     const auto numbers = [&](const described& a, std::size_t k) {
-      return a.type.is_bool && !a.on_gpu() ? with_truths(a, rooms[k]) : a;
+      if (!a.type.is_bool || a.on_gpu()) return a;
+      const without_lock free(worth_the_lock(a));
+      return with_truths(a, rooms[k], how_for(a));
     };
     const described x = numbers(needed(x_in, "x"), 0);
     const std::optional<described> y_there =

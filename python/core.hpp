@@ -1,4 +1,4 @@
-// What the files of bitfold._core share: arrays as Python has them, described.
+// What the files of bitfold._core share: arrays as Python has them, described (arrays.cpp).
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,15 @@
 #include <nanobind/ndarray.h>
 
 #include <bitfold/cpu.hpp>
-#include <bitfold/cuda.hpp>
 #include <bitfold/reduction.hpp>
-#include <bitfold/rows.hpp>
 #include <bitfold/view.hpp>
 
 namespace bitfold::python {
 
 namespace nb = nanobind;
+
+[[noreturn]] void refuse(const std::string& what);       ///< ValueError
+[[noreturn]] void refuse_type(const std::string& what);  ///< TypeError
 
 /// A dtype, or bool: a byte, of which whatever is not 0 is true (see with_truths).
 struct element_type {
@@ -60,6 +61,10 @@ struct described {
   }
 };
 
+inline bool on_one_device(const described& x, const described& y) {
+  return x.on_gpu() == y.on_gpu() && (!x.on_gpu() || x.device == y.device);
+}
+
 /// _core.Array: a description, with what keeps the memory alive.
 struct array {
   described of;
@@ -67,11 +72,21 @@ struct array {
   nb::ndarray<nb::ro> tensor = {};  // where it came by DLPack
 };
 
-/// An argument of a call: an _core.Array, or what has Python's buffer protocol, held until the call
-/// ends.
+class family;
+
+/// What is taken for an argument.
+enum class taking {
+  arrays,    ///< of up to max_axes axes
+  writable,  ///< with a buffer that may be written
+  elements,  ///< of any number of axes, where they lie one behind the other: then as one axis
+};
+
+/// An argument of a call: an _core.Array, an array that the family reads, or what has Python's
+/// buffer protocol, held until the call ends.
 class input {
  public:
-  input(nb::handle from, const char* argument, bool writable = false);
+  input(nb::handle from, const char* argument, const family* of = nullptr,
+        taking what = taking::arrays);
   ~input();
   input(const input&) = delete;
   input& operator=(const input&) = delete;
@@ -81,11 +96,14 @@ class input {
   explicit operator bool() const { return there_; }
   const described& operator*() const { return of_; }
   const described* operator->() const { return &of_; }
+  /// The array itself, beside which a family makes others.
+  nb::handle object() const { return object_; }
 
  private:
   void read_buffer(const char* argument);
 
   described of_;
+  nb::handle object_;
   Py_buffer buffer_{};
   bool held_ = false, there_ = false;
 };
@@ -112,35 +130,39 @@ cpu::options how_for(const described& x);
 cpu::options how_for(const described& x, int threads);
 
 /// x, of bool on the CPU, with the bytes 0 and 1 alone: itself or, where others stand for true,
-/// copied to `room`. Long arrays without the interpreter's lock.
-described with_truths(const described& x, std::vector<std::byte>& room);
+/// copied to `room`.
+described with_truths(const described& x, std::vector<std::byte>& room, const cpu::options& opts);
+/// Of each bool by itself: 0 or 1.
+extern const reduction truth_of_one;
+/// How many bytes are not 0, of bools that lie in a row on the CPU.
+std::uint64_t count_truths(const described& x, const cpu::options& opts);
 
-/// The type of elements that DLPack describes so, if the library has it.
-std::optional<element_type> type_of_dlpack(const nb::dlpack::dtype& t);
+/// Row-major, of the extents of x.
+described in_a_row(const described& x, const void* data);
+
+/// What a DLPack tensor says of itself. Errors, naming the argument: TypeError for elements of
+/// another type or for another device, ValueError for too many axes.
+described described_by_dlpack(const nb::dlpack::dltensor& t, const char* argument, taking what);
+/// The same, or nothing.
+std::optional<described> described_by_dlpack(const nb::dlpack::dltensor& t);
 
 inline nb::str str(std::string_view s) { return nb::str(s.data(), s.size()); }
 nb::tuple shape_of(std::span<const std::int64_t> extents);
 std::string string_argument(std::string_view argument, nb::handle text);
 
-/// Room from what the caller allocates with, on x's device, which is the current one for as long.
-struct workspace {
-  cuda::current_device here;
-  nb::object keep;
-  void* address = nullptr;
-  std::size_t size;
-  workspace(const described& x, nb::handle make, std::size_t bytes) : here(x.device), size(bytes) {
-    if (bytes == 0) return;
-    const nb::object both = make(nb::make_tuple(bytes), "u8");
-    keep = both[0];
-    address = reinterpret_cast<void*>(nb::cast<std::uintptr_t>(both[1]));
-  }
-};
+/// Whatever Python takes for an index. Errors, naming the argument: TypeError; ValueError beyond 64
+/// bits.
+std::int64_t integer(const char* argument, nb::handle x);
 
-/// Errors: errc::usage for another name.
-row_function row_function_named(std::string_view name);
+/// Once, before any call: how_for asks for it.
+void look_after_forks();
 
 void add_accumulator(nb::module_& m);
+void add_arrays(nb::module_& m);
+void add_calls(nb::module_& m);
+void add_families(nb::module_& m);
 void add_golden(nb::module_& m);
+void add_requests(nb::module_& m);
 void add_rows(nb::module_& m);
 void add_tensors(nb::module_& m);
 

@@ -4,6 +4,7 @@ devices, and whatever np.asarray takes. Each family of arrays is a `Kind`, which
 from __future__ import annotations
 
 import contextlib
+import functools
 import operator
 import sys
 import warnings
@@ -23,7 +24,7 @@ PUBLIC = {short: name for name, short in NAMES.items()}
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
 
 
-def _numpy_dtype(short: str) -> np.dtype:
+def numpy_dtype(short: str) -> np.dtype:
     if short == "bf16":
         try:
             import ml_dtypes
@@ -40,7 +41,7 @@ for _short in PUBLIC:
         RESULTS.add(_short, _cell, _cell)
 with contextlib.suppress(TypeError):
     _cell = np.zeros((), np.uint16)
-    RESULTS.add("bf16", _cell, _cell.view(_numpy_dtype("bf16")))
+    RESULTS.add("bf16", _cell, _cell.view(numpy_dtype("bf16")))
 
 _short_names: dict[Any, str] = {}
 
@@ -126,15 +127,15 @@ def _as_array(x: Any, argument: str) -> np.ndarray:
     try:
         made = np.asarray(x)
     except (TypeError, RuntimeError, ValueError) as e:
-        if (why := _why_not(x)) is not None:
+        if (why := why_not(x)) is not None:
             raise TypeError(f"{argument}: {why}") from None
         raise (TypeError if isinstance(e, TypeError) else ValueError)(f"{argument}: {e}") from None
-    if made.dtype == object and (why := _why_not(x)) is not None:
+    if made.dtype == object and (why := why_not(x)) is not None:
         raise TypeError(f"{argument}: {why}")
     return made
 
 
-def _why_not(x: Any) -> str | None:
+def why_not(x: Any) -> str | None:
     """Of what is no array with elements in memory: what it is, and what to do instead; None where
     it is none of these."""
     if getattr(x, "requires_grad", False):
@@ -165,58 +166,19 @@ def repeats(strides: Sequence[int], shape: Sequence[int]) -> bool:
     return False
 
 
-def has_tangent(x: Any) -> bool:
-    """Whether a tensor of torch's is differentiated in forward mode."""
-    forward = sys.modules["torch"].autograd.forward_ad
-    return forward._current_level >= 0 and forward.unpack_dual(x).tangent is not None
+def expect_integers(where: _core.Array, argument: str) -> None:
+    if where.dtype not in ("i8", "i16", "i32", "i64", "u8", "u16", "u32"):
+        raise TypeError(f"{argument}: {where.dtype}, where integers are expected")
 
 
-def has_memory(x: Any) -> bool:
-    """Whether a tensor of torch's has its elements, if any, somewhere in memory."""
-    fake = sys.modules.get("torch._subclasses.fake_tensor")
-    if fake and isinstance(x, fake.FakeTensor):
-        return False
-    try:
-        return x.numel() == 0 or x.data_ptr() != 0
-    except (RuntimeError, TypeError):  # of what stands for a tensor
-        return False
-
-
-def expect_elements(x: Any, argument: str) -> None:
-    """x: a tensor of torch's. TypeError where its elements are not simply what lies in its
-    memory."""
-    torch = sys.modules["torch"]
-    operators = "torch.ops.bitfold has operators that PyTorch can see into"
-    if torch._C._functorch.is_functorch_wrapped_tensor(x):
-        what = ("a tensor inside a transform of torch.func, which bitfold's functions cannot see "
-                "through: instead of vmap, axis=; torch.ops.bitfold has operators with gradients, "
-                "for torch.autograd")
-    elif has_tangent(x):
-        what = ("a tensor with a tangent (forward mode), which would be lost; "
-                "forward_ad.unpack_dual(x).primal has none")
-    elif type(x).__name__ == "DTensor":
-        what = "a DTensor, of which each process has a part: x.full_tensor(), or x.to_local()"
-    elif x.is_nested or x.layout is not torch.strided:
-        kind, way = f"tensor of layout {x.layout}", "to_dense"
-        if x.is_nested:
-            kind, way = "nested tensor", "values"
-        what = f"a {kind}, where elements in strides are expected; x.{way}() has them"
-    elif x.is_quantized:
-        what = (f"a quantized tensor of {x.dtype}, which bitfold does not reduce; x.dequantize() is "
-                "one of floats")
-    elif x.is_meta or not has_memory(x):
-        what = (f"a tensor of type {type(x).__name__} that has no elements in memory of its own"
-                f"{' (device meta)' * x.is_meta}; {operators}")
-    else:
-        return
-    raise TypeError(f"{argument}: {what}")
+_NOTHING = contextlib.nullcontext()
 
 
 class Kind:
     """NumPy, and what np.asarray takes."""
 
     name = "NumPy"
-    stream = 0
+    through_numpy = False  # whether results are NumPy's first
 
     def describe(self, x: Any, argument: str) -> _core.Array:
         """Where x lies. TypeError: an array that bitfold does not take."""
@@ -225,6 +187,10 @@ class Kind:
         if not x.flags.aligned or any(s % x.itemsize for s, n in zip(x.strides, x.shape) if n > 1):
             raise TypeError(f"{argument}: its elements do not lie at multiples of their size; make a copy")
         return _core.Array.from_buffer(x.view(np.uint16) if short == "bf16" else x, short, argument)
+
+    def family(self) -> _core.Family:
+        """What makes the results, and says where the work runs."""
+        return RESULTS
 
     def indices(self, x: Any, argument: str) -> _core.Array:
         """Of integers of any type, as int64."""
@@ -237,19 +203,21 @@ class Kind:
             raise ValueError(f"{argument}: {x.max()} is too large")
         return self.describe(np.asarray(x, np.int64, order="C"), argument)
 
-    def make(self):
-        """What makes the result's array: see _core.reduce."""
-        return RESULTS
-
-    def _empty(self, shape: tuple, short: str):
-        made = np.empty(shape, _numpy_dtype(short))
-        return made, self.describe(made, "out").pointer
-
     def is_one(self, x: Any) -> bool:
         return isinstance(x, np.ndarray)
 
-    def into(self, out: Any, inputs: tuple):
-        """Likewise, for a result that goes to `out`: itself, or where it cannot be written as it comes, an array to be copied."""
+    def empty_like(self, out: Any) -> Any:
+        return np.empty(out.shape, out.dtype)
+
+    def expect_writable(self, out: Any) -> None:
+        if not out.flags.writeable:
+            raise ValueError("out: read-only")
+
+    def writes(self, out: Any) -> None:
+        """Before it is written."""
+
+    def into(self, out: Any, inputs: tuple) -> _core.Family:
+        """The same, with a result that goes to `out`: itself, or where it cannot be written as it comes, an array to be copied."""
 
         def make(shape: tuple, short: str):
             if not self.is_one(out):
@@ -261,19 +229,19 @@ class Kind:
                 raise TypeError(f"out: {PUBLIC[where.dtype]}, where the result is {PUBLIC[short]}")
             if (where.device_type, where.device) != (inputs[0].device_type, inputs[0].device):
                 raise ValueError("out: on another device than x")
-            if self is NUMPY and not out.flags.writeable:
-                raise ValueError("out: read-only")
+            self.expect_writable(out)
             if repeats(where.strides, where.shape):
                 raise ValueError("out: elements of it share memory")
-            alone = where.is_row_major and not any(where.overlaps(x) for x in inputs if x is not None)
-            return (out, where.pointer) if alone else self._empty(shape, short)
+            if where.is_row_major and not any(where.overlaps(x) for x in inputs if x is not None):
+                self.writes(out)
+                return out, where.pointer
+            made = self.empty_like(out)
+            return made, self.describe(made, "out").pointer
 
-        return make
-
-    allocate = None
+        return _core.ResultsBy(make, self.family())
 
     def finish(self, made: Any) -> Any:
-        """What `make` made, as the user gets it."""
+        """A result as the user gets it."""
         return made
 
     def in_a_row(self, x: Any, axis: int | None) -> Any:
@@ -286,7 +254,7 @@ class Kind:
         return np.moveaxis(made, -1, axis)
 
     def context(self):
-        return contextlib.nullcontext()
+        return _NOTHING
 
     def host(self, x: Any, argument: str = "x") -> np.ndarray:
         """x, or a copy of it, as NumPy has it."""
@@ -294,60 +262,32 @@ class Kind:
         return np.asarray(x)
 
 
-def _device_of(x: Any, argument: str) -> tuple[int, int]:
-    """An exporter's device, as DLPack has it."""
-    torch = sys.modules.get("torch")
-    of_torch = torch and isinstance(x, torch.Tensor)
-    if of_torch and (torch.jit.is_tracing() or torch.compiler.is_compiling()):
-        raise TypeError(f"{argument}: within torch.jit.trace or torch.compile; torch.ops.bitfold "
-                        "has operators that PyTorch can see into")
-    try:
-        kind, number = x.__dlpack_device__()
-    except Exception:
-        if of_torch:
-            expect_elements(x, argument)
-        raise
-    return int(kind), int(number)
-
-
 class DLPack(Kind):
     """An exporter of DLPack: its results are its namespace's, on its device."""
 
     def __init__(self, x: Any, argument: str = "x"):
         self.x = x
-        torch = sys.modules.get("torch")
-        self.module = "torch" if torch and isinstance(x, torch.Tensor) else type(x).__module__.partition(".")[0]
-        self.name = {"torch": "PyTorch", "cupy": "CuPy", "jax": "JAX", "jaxlib": "JAX"}.get(self.module, type(x).__name__)
-        self.device_type, self.device = _device_of(x, argument)
-        if self.module == "torch":
-            expect_elements(x, argument)
+        self.module = type(x).__module__.partition(".")[0]
+        self.name = {"cupy": "CuPy", "jax": "JAX", "jaxlib": "JAX"}.get(self.module, type(x).__name__)
+        self.device_type, self.device = map(int, x.__dlpack_device__())
         if self.device_type not in (CPU, CUDA, CUDA_HOST, CUDA_MANAGED):
             raise TypeError(f"{argument}: on a device of DLPack's type {self.device_type}; bitfold has "
                             "CPUs and CUDA")
         self.on_gpu = self.device_type in (CUDA, CUDA_MANAGED)
-        self.namespace = sys.modules.get(self.module) if self.module in ("torch", "cupy") else None
+        self.through_numpy = not self.on_gpu
 
     @property
     def stream(self) -> int:
-        if not self.on_gpu:
-            return 0
-        if self.module == "torch":
-            return self.namespace.cuda.current_stream(self.device).cuda_stream
-        return self.namespace.cuda.get_current_stream().ptr
+        return 0
 
-    def context(self):
-        return self.namespace.cuda.device(self.device) if self.on_gpu and self.module == "torch" else (
-            self.namespace.cuda.Device(self.device) if self.on_gpu else contextlib.nullcontext())
+    def _is_alike(self, x: Any) -> bool:
+        return hasattr(x, "__dlpack__")
 
     def describe(self, x: Any, argument: str) -> _core.Array:
-        if not hasattr(x, "__dlpack__") or (self.namespace is not None and not self.is_one(x)):
+        if not self._is_alike(x):
             raise TypeError(f"{argument}: {type(x).__name__}, and x is of {self.name}")
-        if _device_of(x, argument) != (self.device_type, self.device):
+        if tuple(map(int, x.__dlpack_device__())) != (self.device_type, self.device):
             raise ValueError(f"{argument}: on another device than x")
-        if self.module == "torch" and x is not self.x:
-            expect_elements(x, argument)
-        if self.module == "torch" and x.is_neg():  # DLPack would show the numbers without their sign
-            x = x.resolve_neg()
         options = {"stream": self.stream or 1} if self.on_gpu else {}
         try:
             try:
@@ -356,7 +296,7 @@ class DLPack(Kind):
                 capsule = x.__dlpack__(**options)
             return _core.Array.from_dlpack(capsule, argument)
         except Exception as e:
-            if (why := _why_not(x)) is not None:
+            if (why := why_not(x)) is not None:
                 raise TypeError(f"{argument}: {why}") from None
             if not isinstance(e, (BufferError, TypeError)) or str(e).startswith(f"{argument}: "):
                 raise
@@ -364,64 +304,16 @@ class DLPack(Kind):
 
     def indices(self, x: Any, argument: str) -> _core.Array:
         where = self.describe(x, argument)
-        if where.dtype not in ("i8", "i16", "i32", "i64", "u8", "u16", "u32"):
-            raise TypeError(f"{argument}: {where.dtype}, where integers are expected")
-        if where.dtype == "i64":
-            return where
-        if self.namespace is None:
-            return NUMPY.indices(np.from_dlpack(x), argument)
-        return self.describe(x.to(self.namespace.int64) if self.module == "torch" else x.astype("int64"), argument)
+        expect_integers(where, argument)
+        return where if where.dtype == "i64" else self._as_int64(x, argument)
 
-    def make(self):
-        return self._empty if self.namespace else RESULTS  # others through NumPy, and their namespace's from_dlpack
+    def _as_int64(self, x: Any, argument: str) -> _core.Array:
+        return NUMPY.indices(np.from_dlpack(x), argument)
 
-    def _empty(self, shape: tuple, short: str):
-        if self.module == "torch":
-            made = self.namespace.empty(shape, dtype=getattr(self.namespace, PUBLIC[short]), device=self.x.device)
-            return made, made.data_ptr()
-        made = self.namespace.empty(shape, _numpy_dtype(short))
-        return made, made.data.ptr
-
-    def is_one(self, x: Any) -> bool:
-        return isinstance(x, self.namespace.Tensor if self.module == "torch" else self.namespace.ndarray)
-
-    def into(self, out: Any, inputs: tuple):
-        if self.namespace is None:
-            raise TypeError(f"out: not taken for arrays of {self.name}")
-        if self.module == "torch" and self.is_one(out) and out.is_neg():
-            raise ValueError("out: a view with its signs reversed")
-        make = super().into(out, inputs)
-        if self.module != "torch":
-            return make
-
-        def make_and_count(shape: tuple, short: str):
-            made, pointer = make(shape, short)
-            if made is out:  # torch does not see that it is written: gradients may want what lay there
-                if out.is_inference() and not self.namespace.is_inference_mode_enabled():
-                    raise ValueError("out: a tensor of inference mode, outside of it")
-                if not out.is_inference():
-                    self.namespace.autograd.graph.increment_version(out)
-            return made, pointer
-
-        return make_and_count
-
-    def allocate(self, shape: tuple, short: str):
-        return self._empty(shape, short)
-
-    def in_a_row(self, x: Any, axis: int | None) -> Any:
-        if self.module == "torch":
-            return (x if axis is None else x.movedim(axis, -1)).contiguous()
-        moved = x if axis is None else self.namespace.moveaxis(x, axis, -1)
-        return self.namespace.ascontiguousarray(moved)
-
-    def moved_back(self, made: Any, axis: int) -> Any:
-        if self.module == "torch":
-            return made.movedim(-1, axis)
-        return self.namespace.moveaxis(made, -1, axis)
+    def into(self, out: Any, inputs: tuple) -> _core.Family:
+        raise TypeError(f"out: not taken for arrays of {self.name}")
 
     def finish(self, made: Any) -> Any:
-        if self.namespace is not None:
-            return made
         if isinstance(made, tuple):
             return tuple(self.finish(m) for m in made)
         namespace = getattr(self.x, "__array_namespace__", None)
@@ -443,12 +335,59 @@ class DLPack(Kind):
             raise TypeError(f"x: the result is {wanted}, and {self.name} makes {came} of it{how}; np.asarray(x) has NumPy's result")
 
     def host(self, x: Any, argument: str = "x") -> np.ndarray:
-        if self.module == "torch":
-            x = x.detach().cpu().resolve_neg()
-            return x.view(self.namespace.uint16).numpy().view(_numpy_dtype("bf16")) if x.dtype == self.namespace.bfloat16 else x.numpy()
-        if self.module == "cupy":
-            return self.namespace.asnumpy(x)
         return np.asarray(x) if hasattr(x, "__array__") else np.from_dlpack(x)
+
+
+class CuPy(DLPack):
+    """CuPy's arrays. Work is enqueued on its current stream."""
+
+    def __init__(self, x: Any):
+        super().__init__(x)
+        self.cupy = sys.modules["cupy"]
+        self.through_numpy = False
+
+    def family(self) -> _core.Family:
+        return _core.Functions(self._empty, self.stream)
+
+    @property
+    def stream(self) -> int:
+        return self.cupy.cuda.get_current_stream().ptr if self.on_gpu else 0
+
+    def context(self):
+        return self.cupy.cuda.Device(self.device) if self.on_gpu else _NOTHING
+
+    def _is_alike(self, x: Any) -> bool:
+        return self.is_one(x)
+
+    def is_one(self, x: Any) -> bool:
+        return isinstance(x, self.cupy.ndarray)
+
+    def _as_int64(self, x: Any, argument: str) -> _core.Array:
+        return self.describe(x.astype("int64"), argument)
+
+    def _empty(self, shape: tuple, short: str):
+        made = self.cupy.empty(shape, numpy_dtype(short))
+        return made, made.data.ptr
+
+    def empty_like(self, out: Any) -> Any:
+        return self.cupy.empty(out.shape, out.dtype)
+
+    def expect_writable(self, out: Any) -> None:
+        """It has no others."""
+
+    into = Kind.into
+
+    def finish(self, made: Any) -> Any:
+        return made
+
+    def in_a_row(self, x: Any, axis: int | None) -> Any:
+        return self.cupy.ascontiguousarray(x if axis is None else self.cupy.moveaxis(x, axis, -1))
+
+    def moved_back(self, made: Any, axis: int) -> Any:
+        return self.cupy.moveaxis(made, -1, axis)
+
+    def host(self, x: Any, argument: str = "x") -> np.ndarray:
+        return self.cupy.asnumpy(x)
 
 
 class JAXOnCUDA(DLPack):
@@ -489,13 +428,13 @@ class JAXOnCUDA(DLPack):
     def moved_back(self, made: Any, axis: int) -> Any:
         return self.jax.numpy.moveaxis(made, -1, axis)
 
-    def make(self):
-        return self._empty
+    def family(self) -> _core.Family:
+        return _core.Functions(self._empty, self._stream)
 
     def _empty(self, shape: tuple, short: str):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what is an error here
-            made = self.jax.numpy.empty(shape, _numpy_dtype(short))
+            made = self.jax.numpy.empty(shape, numpy_dtype(short))
         self._expect_type(str(made.dtype), PUBLIC[short])
         return made, self._address(made)
 
@@ -507,12 +446,26 @@ class JAXOnCUDA(DLPack):
 NUMPY = Kind()
 
 
+@functools.cache
+def _torchs_kinds():
+    from . import _tensors  # which imports torch
+
+    return _tensors.kind_of
+
+
 def kind_of(x: Any, argument: str = "x") -> Kind:
     """The family of arrays that x belongs to."""
-    if isinstance(x, np.ndarray | np.generic) or not (hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")):
+    if isinstance(x, (np.ndarray, np.generic)):
         return NUMPY
+    torch = sys.modules.get("torch")
+    if torch and isinstance(x, torch.Tensor):
+        return _torchs_kinds()(x)
+    if not (hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")):
+        return NUMPY
+    if type(x).__module__.partition(".")[0] == "cupy":
+        return CuPy(x)
     kind = DLPack(x, argument)
-    if not kind.on_gpu or kind.namespace is not None:
+    if not kind.on_gpu:
         return kind
     if kind.name == "JAX":
         return JAXOnCUDA(x)
@@ -528,7 +481,7 @@ def host(x: Any, argument: str = "x") -> np.ndarray:
     except (TypeError, RuntimeError) as e:  # of a type that NumPy, or the exporter, does not have
         if str(e).startswith(f"{argument}: "):
             raise
-        raise TypeError(f"{argument}: {_why_not(x) or e}") from None
+        raise TypeError(f"{argument}: {why_not(x) or e}") from None
     short_name(made.dtype, argument)
     return made
 

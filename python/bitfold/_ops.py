@@ -23,9 +23,9 @@ def _reduce(wanted, x, y, axis, keepdims, out=None, of_out=False, call=_core.red
     with kind.context():
         x = kind.describe(x, "x")
         y = None if y is None else kind.describe(y, "y")
-        make = kind.make() if out is None else kind.into(out, (x, y))
+        family = kind.family() if out is None else kind.into(out, (x, y))
         try:
-            made = call(wanted, x, y, axis, keepdims, make, kind.stream, kind.allocate)
+            made = call(wanted, x, y, axis, keepdims, family)
         except (TypeError, ValueError) as e:
             if not (of_out and str(e).startswith("dtype: ")):
                 raise
@@ -350,9 +350,7 @@ def _listed(call: Any, ops: Any, x: Any, y: Any, integers: tuple, *more: Any) ->
                 *described,
                 kind.indices(given, name),
                 *more,
-                kind.make(),
-                kind.stream,
-                kind.allocate,
+                kind.family(),
             )
         )
 

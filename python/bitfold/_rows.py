@@ -12,8 +12,7 @@ FLOATS = ("f16", "bf16", "f32", "f64")
 
 def _of_rows(function, x, axis, dim=None, weight=None, bias=None, eps=0.0):
     kind = _arrays.kind_of(x)
-    if isinstance(kind, _arrays.DLPack) and not kind.on_gpu and kind.namespace is None:
-        # Through NumPy, as all that is made for arrays of such libraries.
+    if kind.through_numpy:
         given = (("x", x), ("weight", weight), ("bias", bias))
         x, weight, bias = (None if a is None else _arrays.host(a, name) for name, a in given)
         return kind.finish(_of_rows(function, x, axis, dim, weight, bias, eps))
@@ -30,16 +29,24 @@ def _of_rows(function, x, axis, dim=None, weight=None, bias=None, eps=0.0):
         n = max(1, math.prod(rows.shape)) if axis is None else rows.shape[-1]
         if axis is not None and n > 1 << 24:
             raise ValueError(f"x: rows of {n} elements, and 2^24 are the most")
-        parameters = [
-            None if p is None else kind.describe(p, name)
-            for name, p in (("weight", weight), ("bias", bias))
-        ]
-        made, address = kind._empty(rows.shape, rows.dtype)
-        _core.apply_rows(function, rows, n, *parameters, eps, address, kind.stream, kind.allocate)
-        made = kind.finish(made)
-        if axis is not None:
-            made = kind.moved_back(made, axis)
-        return made[()] if kind is _arrays.NUMPY else made  # NumPy's scalar, of no axes
+        weight, bias = (_parameter(kind, p, name, rows, n) for name, p in (("weight", weight), ("bias", bias)))
+        made = kind.finish(_core.apply_rows(function, rows, None, weight, bias, None, None, n, eps, None, kind.family()))
+        return made if axis is None else kind.moved_back(made, axis)
+
+
+def _parameter(kind: _arrays.Kind, p: Any, name: str, rows: _core.Array, n: int) -> _core.Array | None:
+    if p is None:
+        return None
+    where = kind.describe(p, name)
+    if where.shape != (n,):
+        raise ValueError(f"{name}: not of one axis of {n} elements")
+    if where.dtype != rows.dtype:
+        raise ValueError(f"{name}: {where.dtype}, and x is {rows.dtype}")
+    if (where.device_type, where.device) != (rows.device_type, rows.device):
+        raise ValueError(f"{name}: on another device than x")
+    if not where.is_row_major:
+        raise ValueError(f"{name}: its elements do not lie in a row")
+    return where
 
 
 def _rows_axis(function, rank, axis, dim):

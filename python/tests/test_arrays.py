@@ -1,6 +1,7 @@
 """What is taken, what comes back, and what is refused."""
 
 import ctypes
+import importlib
 import json
 import os
 import shutil
@@ -250,7 +251,7 @@ def test_without_a_gpu_a_gpus_array_is_a_runtime_error():
     somewhere = bitfold._core.Array(4096, "f32", [8], None, 2)
     make = lambda shape, short: (np.empty(shape), 0)
     with pytest.raises(RuntimeError, match="^cuda: no usable GPU on this machine"):
-        bitfold._core.reduce(bitfold._ops.request_of("sum"), somewhere, None, None, False, make, 0, make)
+        bitfold._core.reduce(bitfold._ops.request_of("sum"), somewhere, None, None, False, bitfold._core.Functions(make, 0))
 
 
 @pytest.mark.parametrize("version", ["2.10.1", "1.13.0", None])
@@ -405,6 +406,43 @@ def test_the_negative_bit_of_a_tensor():
     with pytest.raises(ValueError, match="out: a view with its signs reversed"):
         bitfold.sum(torch.ones(3, 2), axis=0, out=x)
 
+def test_pytorch_without_dlpacks_c_exchange_api(monkeypatch):
+    """As before 2.11."""
+    torch = pytest.importorskip("torch")
+    bitfold.sum(torch.ones(3))
+    tensors = importlib.import_module("bitfold._tensors")
+    calls = [
+        lambda x: bitfold.sum(x), lambda x: bitfold.mean(x.T, axis=0), lambda x: bitfold.dot(x, x, axis=1),
+        lambda x: bitfold.sum(x.to(torch.bfloat16), axis=1), lambda x: bitfold.any(x > 1, axis=1), lambda x: bitfold.softmax(x, 0),
+        lambda x: bitfold.reduce(x, ["max", "argmax"], axis=0)[1], lambda x: bitfold.sum(x, axis=0, out=torch.empty(4)),
+        lambda x: bitfold.reduce_by_key(x[0], torch.tensor([0, 1, 1, 0], dtype=torch.int32), 2),
+    ]  # fmt: skip
+    x = torch.arange(12.0).reshape(3, 4)
+    wanted = [call(x) for call in calls]
+    monkeypatch.setattr(tensors, "TENSORS", None)
+    for call, want in zip(calls, wanted):
+        got = call(x)
+        assert type(got) is torch.Tensor and got.dtype is want.dtype and got.shape == want.shape and bitfold.same_bits(got, want)
+    for wrong, what in ((x.requires_grad_(), "a tensor that requires a gradient"), (torch.ones(3, dtype=torch.complex64), "complex64 is no")):
+        with pytest.raises(TypeError, match=f"^x: {what}"):
+            bitfold.sum(wrong)
+
+
+def test_tensors_are_reduced_on_torchs_threads():
+    pytest.importorskip("torch")
+    if len(os.sched_getaffinity(0)) == 1:
+        pytest.skip("one core, on which there is one thread")
+    count = (
+        "import os, torch, bitfold\n"
+        "torch.set_num_threads(1)\n"
+        "threads = lambda: len(os.listdir('/proc/self/task'))\n"
+        "before = (bitfold.sum(torch.ones(3)), threads())[1]\n"
+        "bitfold.sum(torch.ones(1 << 22))\n"
+        "print(bitfold._tensors._torchs_threads()[0] == 0 or threads() == before)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", count], capture_output=True, text=True, check=True).stdout == "True\n"
+
+
 def test_pytorch_beside_others():
     torch = pytest.importorskip("torch")
     for call in (lambda: bitfold.dot(torch.ones(3), np.ones(3, np.float32)), lambda: bitfold.reduce_by_key(torch.ones(3), np.zeros(3, int), 1)):
@@ -511,7 +549,8 @@ def test_what_stands_for_no_number_is_refused():
 def test_subclasses_of_tensors_are_tensors():
     torch = pytest.importorskip("torch")
     mine = type("Mine", (torch.Tensor,), {})
-    assert isinstance(bitfold.sum(torch.ones(3).as_subclass(mine)), torch.Tensor)
+    for call in bitfold.sum, bitfold.exp:
+        assert type(call(torch.ones(3).as_subclass(mine))) is torch.Tensor
 
 
 def test_bool_is_no_type_of_a_result():

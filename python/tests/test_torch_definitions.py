@@ -6,7 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from bitfold.torch._engine import TENSORS
+from bitfold import _core
+from bitfold._tensors import TENSORS
 from definitions import FLOATS, TYPES, book, drawn
 
 FUNCTIONS = (
@@ -58,7 +59,7 @@ def test_the_steps_give_the_bits(function, t):
             mean.copy() if centred else None,
             rstd.copy() if norm else None,
         )
-        TENSORS.apply_rows(function, *map(tensor, given), n, eps, out)
+        _core.apply_rows(function, *map(tensor, given), n, eps, out, TENSORS)
         in_a = lambda v: None if v is None else [A(e) for e in v.astype(A)]
         with np.errstate(all="ignore"):
             made = book["row"](function, in_a(x), in_a(y), in_a(w), in_a(b), mean[0], rstd[0], eps)

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from bitfold import _arrays
+from bitfold import _tensors
 
 from . import _engine
-from ._engine import Ask
+from ._engine import request
 
 _EXACT = {2.0: "norm_l2", 1.0: "norm_l1", math.inf: "norm_inf"}
 
@@ -27,7 +27,7 @@ def _gradients(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
     grads = [p.grad for p in parameters if p.grad is not None]
     for g in grads:
         if _engine.is_real(g):
-            _arrays.expect_elements(g, "parameters: a gradient")
+            _tensors.expect_elements(g, "parameters: a gradient")
     for dtype in {g.dtype for g in grads}:
         if not dtype.is_floating_point:
             raise TypeError(f"parameters: a gradient of {dtype}")
@@ -52,9 +52,9 @@ def _norm(grads: list[Tensor], norm_type: float) -> Tensor:
     if len(dtypes) > 1:
         pieces = [g.to(out) for g in pieces]
     if _engine.OPS[op]["has_exact"]:
-        return _engine.reduce_pieces(Ask(op, "exact", out), pieces)
-    of_each = [_engine.reduce([Ask(op, None, out)], g)[0] for g in pieces]  # whose order is nothing to an extremum
-    return _engine.reduce([Ask(op)], torch.stack(of_each))[0]
+        return _engine.reduce_pieces(request(op, "exact", out), pieces)
+    of_each = [_engine.reduce([request(op, None, out)], g)[0] for g in pieces]  # whose order is nothing to an extremum
+    return _engine.reduce([request(op)], torch.stack(of_each))[0]
 
 
 def _in_a_row(g: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.utils._pytree import tree_leaves
 
-from bitfold import _arrays, _core
+from bitfold import _core, _tensors
 
 from . import _overrides
 from ._engine import FLOATS, METHODS, Uncovered, has_tangent
@@ -117,7 +117,7 @@ class _Own:
         if any(part in self._op._schema.name for part in _CHECK_NOTHING):
             return False
         tensors = (t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor))
-        return all(map(_arrays.has_memory, tensors))
+        return all(map(_tensors.has_memory, tensors))
 
 
 def _or_own(kernel: Callable, own: _Own) -> Callable:

@@ -13,8 +13,10 @@ import torch
 from torch import Tensor
 from torch._library.autograd import Info, make_autograd_impl
 
+from bitfold import _core
+
 from . import _engine
-from ._engine import FLOATS, OPS, TENSORS, Ask, asked_by_type, dims_of, exponential, has_tangent, method_for, over, result_dtype, result_shape
+from ._engine import FLOATS, OPS, TENSORS, dims_of, exponential, has_tangent, method_for, over, request, result_dtype, result_shape
 
 LIBRARY = torch.library.Library("bitfold", "DEF")
 
@@ -44,22 +46,22 @@ def _same_shape(inputs: list[Tensor]) -> list[Tensor]:
     return list(torch.broadcast_tensors(*inputs))
 
 
-def _ask(name: str, method=None, dtype=None, acc=None, ddof=0) -> Ask:
-    return Ask(name, method, dtype, acc, ddof)
+def _request(name: str, method=None, dtype=None, acc=None, ddof=0) -> _core.Request:
+    return request(name, method, dtype, acc, ddof)
 
 
 def _kernel(name: str) -> Callable:
-    whole = (Ask(name),)
+    whole = request(name)
     if OPS[name]["inputs"] == 2:
-        quick = lambda x, y, dim=None, keepdim=False: TENSORS.reduce_plain(asked_by_type(whole), x, y, dim, keepdim)
+        quick = lambda x, y, dim=None, keepdim=False: TENSORS.reduce_plain(whole, x, y, dim, keepdim, False)
     else:
-        quick = lambda x, dim=None, keepdim=False: TENSORS.reduce_plain(asked_by_type(whole), x, None, dim, keepdim)
+        quick = lambda x, dim=None, keepdim=False: TENSORS.reduce_plain(whole, x, None, dim, keepdim, False)
 
     def kernel(*args, **choices) -> Tensor:
         if not choices and (result := quick(*args)) is not None:
             return result
         inputs, dim, keepdim = _parts(name, args)
-        return _engine.reduce([_ask(name, **choices)], *_same_shape(inputs), dim=dim, keepdim=keepdim)[0]
+        return _engine.reduce([_request(name, **choices)], *_same_shape(inputs), dim=dim, keepdim=keepdim)[0]
 
     return kernel
 
@@ -69,7 +71,7 @@ def _fake(name: str) -> Callable:
         inputs, dim, keepdim = _parts(name, args)
         x = _same_shape(inputs)[0]
         shape = result_shape(x.shape, dims_of(x.dim(), dim), keepdim)
-        return x.new_empty(shape, dtype=result_dtype(_ask(name, **choices), x.dtype))
+        return x.new_empty(shape, dtype=result_dtype(_request(name, **choices), x.dtype))
 
     return fake
 

@@ -19,8 +19,7 @@ from bitfold import _arrays, _core
 
 from . import _engine
 from ._engine import (
-    FLOATS, HALF, TENSORS, Ask, Rows, Uncovered, asked_by_type, dims_of, exponential, method_for,
-    over, wide,
+    FLOATS, HALF, TENSORS, Rows, Uncovered, dims_of, exponential, method_for, over, request, wide,
 )  # fmt: skip
 
 OVERRIDES: dict[str, Callable] = {}
@@ -59,27 +58,28 @@ def quick(name: str) -> Callable:
 
 
 @cache
-def ask(op: str, method: str, out: torch.dtype | None = None) -> Ask:
-    return Ask(op, method_for(op, method), out)
+def ask(op: str, method: str, out: torch.dtype | None = None, ddof: int = 0) -> _core.Request:
+    return request(op, method_for(op, method), out, ddof=ddof)
 
 
 def fold(method: str, op: str, *inputs: Tensor, dim=None, keepdim: bool = True, out: torch.dtype | None = None) -> Tensor:
     """One reduction, in the type of x, or `out`."""
     if out is None or out is inputs[0].dtype:
         x, y = inputs if len(inputs) == 2 else (*inputs, None)
-        if (result := TENSORS.reduce_plain(_floats_asked(method, op, typed=out is not None), x, y, dim, keepdim)) is not None:
+        if (result := TENSORS.reduce_plain(ask(op, method), x, y, dim, keepdim, True)) is not None:
             return result
     return _engine.reduce([ask(op, method, out)], *inputs, dim=dim, keepdim=keepdim)[0]
 
 
 @cache
-def _floats_asked(method: str, *ops: str, typed: bool = False) -> _core.AskedByType:
-    return asked_by_type(tuple(ask(op, method) for op in ops), typed, floats=True)
+def _asked(method: str, ops: tuple[str, ...]) -> _core.Request | tuple[_core.Request, ...]:
+    """Of several operations a tuple, as their operator returns one."""
+    return ask(*ops, method) if len(ops) == 1 else tuple(ask(op, method) for op in ops)
 
 
 def _quick_reduction(name: str, *ops: str) -> None:
     """Of an operator with arguments (x, dim, keepdim), or (x)."""
-    quick(name)(lambda method, x, dim=None, keepdim=False: TENSORS.reduce_plain(_floats_asked(method, *ops), x, None, dim, keepdim))
+    quick(name)(lambda method, x, dim=None, keepdim=False: TENSORS.reduce_plain(_asked(method, ops), x, None, dim, keepdim, True))
 
 
 for _name, _ops in {
@@ -346,7 +346,7 @@ def _moments(*ops: str) -> Callable:
         ddof = 1 if correction is None else correction
         if ddof < 0 or ddof != int(ddof):  # bitfold has integers from 0 on
             return _corrected(method, ops, x, dim, ddof, keepdim)
-        asks = [ask(op, method) if op == "mean" else ask(op, method)._replace(ddof=int(ddof)) for op in ops]
+        asks = [ask(op, method) if op == "mean" else ask(op, method, ddof=int(ddof)) for op in ops]
         results = _engine.reduce(asks, x, dim=dim, keepdim=keepdim)
         return results[0] if len(ops) == 1 else tuple(results)
 
@@ -404,7 +404,7 @@ def vector_norm(method, x, ord=2, dim=None, keepdim=False, *, dtype=None):
 
 @quick("linalg_vector_norm")
 def _quick_norm(method, x, ord=2, dim=None, keepdim=False):
-    return TENSORS.reduce_plain(_floats_asked(method, _NORMS[ord]), x, None, dim, keepdim) if ord in _NORMS else None
+    return TENSORS.reduce_plain(ask(_NORMS[ord], method), x, None, dim, keepdim, True) if ord in _NORMS else None
 
 
 @covers("norm.ScalarOpt_dim", "norm.ScalarOpt_dim_dtype")
@@ -911,14 +911,14 @@ def _mse_loss(method, x, y, reduction=_MEAN):
 def _quick_mse_loss(method, x, y, reduction=_MEAN):
     if reduction == _NONE:
         return None
-    return TENSORS.reduce_plain(_floats_asked(method, "mse" if reduction == _MEAN else "squared_distance", typed=True), x, y, None, False)
+    return TENSORS.reduce_plain(ask("mse" if reduction == _MEAN else "squared_distance", method), x, y, None, False, True)
 
 
 @quick("nll_loss_forward")
 def _quick_nll_loss(method, x, target, weight, reduction, ignore_index):
     if weight is not None or reduction == _NONE:
         return None
-    return TENSORS.nll_plain(_floats_asked(method, "sum"), x, target, reduction == _MEAN, ignore_index)
+    return TENSORS.nll_plain(ask("sum", method), x, target, reduction == _MEAN, ignore_index)
 
 
 @covers("nll_loss_forward", "nll_loss2d_forward")
@@ -1009,7 +1009,7 @@ def _combined(method: str, base: Tensor, at: Tensor, values: Tensor, reduce: str
     if include_self:
         folded = base * folded if op == "prod" else base + folded
     if reduce == "mean":
-        counts = _engine.by_key(Ask("count_nonzero"), torch.ones_like(at), at, n) + int(include_self)
+        counts = _engine.by_key(request("count_nonzero"), torch.ones_like(at), at, n) + int(include_self)
         counts = counts.clamp_min(1)
         folded = torch.div(folded, counts, rounding_mode="floor") if exact else folded / counts.to(folded.dtype)
     return torch.where(touched, folded.to(base.dtype), base)
@@ -1206,7 +1206,7 @@ def _summed_rows(method, rows, keys, num_weights, padding_idx, scale_grad_by_fre
     if padding_idx >= 0:  # such rows go to one of their own, which is dropped
         keys = torch.where(keys == padding_idx, torch.full_like(keys, num_weights), keys)
     if scale_grad_by_freq:
-        counts = _engine.by_key(Ask("count_nonzero"), torch.ones_like(keys), keys, num_weights + 1)
+        counts = _engine.by_key(request("count_nonzero"), torch.ones_like(keys), keys, num_weights + 1)
         rows = rows.to(wide(rows.dtype)) / counts[keys].unsqueeze(1)
     return _rows_by_key(method, "sum", rows, keys, num_weights + 1, rows.dtype)[:num_weights].contiguous()
 
@@ -1246,7 +1246,7 @@ def _embedding_bag(
             raise RuntimeError("embedding_bag: per_sample_weights only supported with mode='sum'")
         rows = rows.to(wide(rows.dtype)) * per_sample_weights.unsqueeze(1)
     keys = bag if padding_idx < 0 else torch.where(indices == padding_idx, bags, bag)  # padding goes to a bag that is dropped
-    sizes = _engine.by_key(Ask("count_nonzero"), torch.ones_like(keys), keys, bags + 1)[:bags].contiguous()
+    sizes = _engine.by_key(request("count_nonzero"), torch.ones_like(keys), keys, bags + 1)[:bags].contiguous()
     if mode == _BAG_MAX:
         at = (keys.unsqueeze(1) * width + torch.arange(width, device=keys.device)).reshape(-1)
         nothing = torch.zeros((bags + 1) * width, dtype=weight.dtype, device=weight.device)
