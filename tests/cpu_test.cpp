@@ -94,7 +94,9 @@ TEST_CASE("no thread count moves a bit") {
       const std::size_t longest =
           (std::size_t{test::sanitized ? 4 : 40} << 20) / size_of(t) + 12'345;
       const auto data = test::make_data(t, k, longest, 2);
-      for (std::size_t n : {longest, longest / 3, longest - order::leaf - 1})
+      const auto lengths = k == test::kind::near_one ? std::vector{longest, longest / 3}
+                                                     : std::vector{longest - order::leaf - 1};
+      for (std::size_t n : lengths)
         for (const auto& m : all_methods) {
           if (m.ordering == ordering::independent) continue;  // tests/exact_method_test.cpp has it
           const reduction r = make_reduction(op_id::sum, m.id, t);
@@ -122,19 +124,21 @@ TEST_CASE("more than 2^33 elements") {
   p[0] = 1, p[(std::size_t{1} << 32) + 7] = 2, p[n - 1] = 4;
   const reduction r = make_reduction(op_id::sum, method_id::tree, dtype::u8);
   CHECK(to_string(cpu::reduce(r, p, n, {.target = forced_target})) == "7");
-  // What counts elements, or where they are, in one pass.
+  // What counts elements, or where they are, in one pass over all that 32 bits do not count.
+  const std::size_t counted = (std::size_t{1} << 32) + 1000;
   p[(std::size_t{1} << 32) + 7] = 9;
+  p[counted - 1] = 4;
   std::vector<reduction> all;
   for (const op_id op :
        {op_id::argmax, op_id::count_nonzero, op_id::mean, op_id::var, op_id::skewness})
     all.push_back(make_reduction(op, {}, dtype::u8));
   std::vector<scalar> got(all.size());
-  cpu::reduce(all, p, nullptr, n, got, {.target = forced_target});
+  cpu::reduce(all, p, nullptr, counted, got, {.target = forced_target});
   CHECK(to_string(got[0]) == std::to_string((std::size_t{1} << 32) + 7));
   CHECK(to_string(got[1]) == "3");
-  const auto count = static_cast<double>(n), m = 14 / count;
+  const auto count = static_cast<double>(counted), m = 14 / count;
   CHECK(to_hex(got[2]) == to_hex(scalar{dtype::f64, arith::bit_cast<std::uint64_t>(m)}));
-  const auto moment = [&](int power) {  // of the three numbers and n - 3 zeros
+  const auto moment = [&](int power) {  // of the three numbers, the rest zeros
     double sum = (count - 3) * std::pow(-m, power);
     for (const double x : {1.0, 9.0, 4.0}) sum += std::pow(x - m, power);
     return sum / count;

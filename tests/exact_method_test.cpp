@@ -212,7 +212,7 @@ TEST_CASE("exact: no order, thread count or company moves a bit") {
                                 ? expected(from, r)
                                 : cpu::reduce(r, x.data(), second(r, y.data()), half,
                                               {.threads = 1, .target = forced_target}));
-        for (const int threads : {1, 2, 3, 7, 64}) {
+        for (const int threads : test::thread_counts) {
           const cpu::options opts{.threads = threads, .target = forced_target};
           const std::string what = std::string(kind) + " threads=" + std::to_string(threads);
           for (std::size_t k = 0; k < together.size(); ++k)

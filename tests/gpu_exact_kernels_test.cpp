@@ -165,11 +165,10 @@ TEST_CASE("a plan of exact sums has the blocks that an H100 runs at once") {
   CHECK_THROWS_AS(plan_of({{&sum, 1}, 0, true}, {}, h100), error);
 }
 
-TEST_CASE("NVRTC compiles kernels of exact sums of every kind and every element type",
-          "[.][nvrtc]") {
+TEST_CASE("NVRTC compiles kernels of exact sums of every kind", "[.][nvrtc]") {
   if (!test::has_compiler()) return;
   std::vector<std::vector<reduction>> lists;
-  for (const dtype t : all_dtypes) {
+  for (const dtype t : {dtype::bf16, dtype::f64, dtype::u8, dtype::i64}) {
     lists.push_back({exact_of(op_id::sum, t), exact_of(op_id::mean, t)});
     if (!is_float(t)) continue;
     lists.push_back({exact_of(op_id::std, t)});

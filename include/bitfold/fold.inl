@@ -8,7 +8,7 @@
 //   element               what an element is: single, V; pair, pair_of<V>; indexed,
 //                         indexed_element<V, I>
 //   state<V>, lane_order  as in a method
-//   start(x), add(s, x)   or, where lane_order is whole_lane, lane<Rows>(count, get)
+//   start(x), add(s, x)   or, where lane_order is a whole_lane, lane<Rows>(count, get)
 //   merge(a, b, counts)   as in a method; counts are the numbers of elements, if `counted`
 //   rebase<A>(s, first)   scalars only: the partial, whose indices count from the start of the
 //                         array in 64 bits; s counts from element `first`
@@ -147,6 +147,18 @@ struct whole_lane {
       out[l] = F::template lane<Rows>(count, [&](int r) BITFOLD_LAMBDA { return get(r, l); });
   }
 };
+/// The same, many lanes in a loop: for lanes that take so long that it is as fast, and far less to
+/// compile.
+struct whole_lane_in_loop {
+  template <class F, int Rows, int Lanes, class Get, class State>
+  BITFOLD_INLINE static void fold(int count, Get get, State (&out)[Lanes]) {
+    if constexpr (Lanes <= 4)
+      whole_lane::fold<F, Rows>(count, get, out);
+    else
+      for (int l = 0; l < Lanes; ++l)
+        out[l] = F::template lane<Rows>(count, [&](int r) BITFOLD_LAMBDA { return get(r, l); });
+  }
+};
 
 /// Each of two folds passes over the elements of the lane by itself, as their lane orders ask.
 struct separate_passes {
@@ -174,7 +186,8 @@ struct both {
   static constexpr element_kind element = F::element;
   static constexpr bool counted = F::counted || G::counted;
   static constexpr bool alike = std::is_same_v<typename F::lane_order, typename G::lane_order> &&
-                                !std::is_same_v<typename F::lane_order, whole_lane>;
+                                !std::is_same_v<typename F::lane_order, whole_lane> &&
+                                !std::is_same_v<typename F::lane_order, whole_lane_in_loop>;
   using lane_order = std::conditional_t<alike, typename F::lane_order, separate_passes>;
   template <class V>
   using state = both_states<typename F::template state<V>, typename G::template state<V>>;

@@ -11,6 +11,20 @@ target kernel_of(inputs data, order::index leaves, int tail, order::index first,
   return this_target;
 }
 
+// Sums and products modulo 2^64, and counts, have the same bits with a sign and without.
+template <class F>
+inline constexpr bool ignores_sign = false;
+template <class M, class Term>
+inline constexpr bool ignores_sign<fold::additive<M, Term>> = true;
+template <>
+inline constexpr bool ignores_sign<fold::joined<op::multiplied, fold::identity>> = true;
+template <class Is>
+inline constexpr bool ignores_sign<fold::counting<Is>> = true;
+// T, or the signed integer that has the same kernels.
+template <class F, class T>
+using folded_as =
+    std::conditional_t<ignores_sign<F> && std::is_same_v<T, std::uint64_t>, std::int64_t, T>;
+
 inline kernels find(const reduction& r) {
   return detail::dispatch<algebra>(r, [&]<class Chosen>(Chosen) -> kernels {
     using F = typename Chosen::fold;
@@ -19,23 +33,27 @@ inline kernels find(const reduction& r) {
       return {};
     } else {
       using Base = typename F::accumulation;
-      // Plain sums of narrow types are worth kernels of their own.
+      // Plain sums of narrow types are worth kernels of their own, which widen as they load.
       return visit(r.in(), [&]<class T>(std::type_identity<T>) -> kernels {
         if constexpr (!bitfold::fold::holds<A, T>()) {
           return {};  // not reached: make_reduction chose an A that holds T
         } else {
           constexpr bool same = std::is_same_v<T, A>;
-          using columns = column_engine<Base, A>;
+          using K = folded_as<Base, A>;
+          using columns = column_engine<Base, K>;
           batch_kernels batch{columns::add,   columns::total, nullptr,
                               simd::width<A>, sizeof(A),      same ? nullptr : convert<T, A>,
                               transpose<T, A>};
           if constexpr (1 < simd::width<A>)
-            batch.rows = row_engine<Base, array_elements<Base, A, A>>::run;
-          constexpr bool as_stored =
-              same || (is_plain_sum<Base> && std::is_integral_v<A> == std::is_integral_v<T>);
-          using In = std::conditional_t<as_stored, T, A>;
-          constexpr bool slow_tail = !engine<Base, array_elements<Base, In, A>>::short_in_vectors();
-          return {kernel_of<Base, In, A>, as_stored ? nullptr : convert<T, A>, slow_tail, batch};
+            batch.rows = row_engine<Base, array_elements<Base, K, K>>::run;
+          constexpr bool widens =
+              !same && is_plain_sum<Base> && std::is_integral_v<A> == std::is_integral_v<T>;
+          using In = std::conditional_t<widens, T, K>;
+          using Out = std::conditional_t<widens, A, K>;
+          constexpr bool slow_tail =
+              !engine<Base, array_elements<Base, In, Out>>::short_in_vectors();
+          return {kernel_of<Base, In, Out>, same || widens ? nullptr : convert<T, A>, slow_tail,
+                  batch};
         }
       });
     }

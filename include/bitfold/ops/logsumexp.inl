@@ -21,7 +21,7 @@ struct logsumexp_fold {
   static constexpr auto ordering = bitfold::ordering::canonical;
   static constexpr element_kind element = element_kind::single;
   static constexpr bool counted = false;
-  using lane_order = fold::whole_lane;
+  using lane_order = fold::whole_lane_in_loop;
   template <class V>
   using state = exponentials<V>;
 

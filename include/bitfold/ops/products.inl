@@ -59,7 +59,7 @@ struct cosine_sums {
   static constexpr auto ordering = M::ordering;
   static constexpr element_kind element = element_kind::pair;
   static constexpr bool counted = false;
-  using lane_order = fold::whole_lane;
+  using lane_order = std::conditional_t<M::compensated, fold::whole_lane_in_loop, fold::whole_lane>;
   template <class V>
   using state = cosine_state<typename sums::template state<V>, V>;
 
