@@ -224,12 +224,12 @@ const std::vector<layout_case> layouts{
     {{40, 48}, {48, 1}, {0}, gpu::strategy::columns},
     {{300, 16}, {16, 1}, {0}, gpu::strategy::columns},
     {{2500, 16}, {16, 1}, {0}, gpu::strategy::columns},
-    {{500, 7}, {7, 1}, {0}, gpu::strategy::threads},
+    {{500, 7}, {7, 1}, {0}, gpu::strategy::blocks},
     {{2, 40000}, {40000, 1}, {1}, gpu::strategy::blocks, 0, {.tiles = 1}},
     {{5001, 3}, {1, 5001}, {1}, gpu::strategy::threads},
     {{4200, 33}, {33, 1}, {1}, gpu::strategy::staged_threads},
-    {{4200, 250}, {250, 1}, {1}, gpu::strategy::staged_threads},  // more than 48 KiB
-    {{3, 5001}, {5003, 1}, {1}, gpu::strategy::blocks, 1},        // across packs
+    {{4200, 250}, {250, 1}, {1}, gpu::strategy::leaf_teams},
+    {{3, 5001}, {5003, 1}, {1}, gpu::strategy::blocks, 1},  // across packs
     {{1100, 300}, {304, 1}, {1}, gpu::strategy::leaf_teams, 1},
     {{1100, 600}, {640, 1}, {1}, gpu::strategy::warps},
     {{3, 0}, {1, 1}, {1}, gpu::strategy::threads},
@@ -432,7 +432,7 @@ TEST_CASE("a plan is explained") {
   INFO(text);
   const auto says = [&](const char* what) { return text.find(what) != std::string::npos; };
   CHECK(says("pass 1: tile_nodes: sum by kahan + max + mean by tree in f64; "));
-  CHECK(says(" reads f32, 4194304 bytes; chosen by \"array: nodes of 8 tiles\"\n"));
+  CHECK(says(" reads f32, 4194304 bytes; chosen by \"array: to 2300 tiles\"\n"));
   CHECK(says("pass 2: states: "));
   CHECK(says("; 1 block of "));
   CHECK(says("reads states of 24 bytes\n"));

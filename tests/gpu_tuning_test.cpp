@@ -85,8 +85,9 @@ TEST_CASE("each architecture has a table, and each table answers every question"
     const gpu::outputs_line& last = t.outputs.back();
     CHECK(last.by == gpu::strategy::blocks);
     CHECK((last.most_elements == any_number));
-    CHECK((last.least_outputs == 0 && !last.only_neighbours));
-    CHECK((t.sorts.back().key == 8 && t.sorts.back().value == 8));
+    CHECK((last.least_outputs == 0 && last.least_leaves == 0 && !last.only_neighbours));
+    const gpu::sort_line& sort = t.sorts.back();
+    CHECK((sort.key == 8 && sort.value == 8 && sort.most == any_number));
     // A block has room for what its numbers want of exact sums.
     const gpu::device_facts on = gpu::facts_of({major, minor});
     for (const op_info& op : all_op_infos)
@@ -139,20 +140,23 @@ TEST_CASE("whatever a table says of outputs on axes moves no bit") {
     int axis;
   };
   std::set<gpu::strategy> seen;
-  for (const auto& [extents, axis] : {layout_case{{300, 40}, 1},
-                                      {{40, 300}, 0},
-                                      {{300, 40}, 0},
-                                      {{6, 5000}, 1},
-                                      {{37, 501}, 1},
-                                      {{3, 100000}, 1},
-                                      {{70000, 4}, 0}}) {
+  for (const auto& [extents, axis] :
+       {layout_case{{300, 40}, 1},
+        {{70, 250}, 1},  // of which a block of staged threads has more than 48 KiB
+
+        {{40, 300}, 0},
+        {{300, 40}, 0},
+        {{6, 5000}, 1},
+        {{37, 501}, 1},
+        {{3, 100000}, 1},
+        {{70000, 4}, 0}}) {
     const view v = row_major(dtype::f32, data.p, extents);
     const detail::layout l = detail::layout_of(v, nullptr, std::array{axis});
     const auto right = on_cpu(all, v, std::array{axis}, l.outputs);
     for (gpu::outputs_line line : test::numbers().outputs)
       for (const order::index enough : {order::index{1}, order::index{64}, order::index{1} << 24}) {
         line.most_elements = any_number;
-        line.least_outputs = 0;
+        line.least_outputs = line.least_leaves = 0;
         line.only_neighbours = false;
         line.enough = enough;
         line.more = 4 * enough;
@@ -194,7 +198,7 @@ TEST_CASE("whatever a table says of sorts and segments moves no bit") {
   const auto right = both(test::numbers());
   for (const auto& [threads, items, tiles] : {std::tuple{256, 4, 1}, {512, 3, 4}}) {
     gpu::tuning mine = test::numbers();
-    const std::array lines{gpu::sort_line{"mine", 8, 8, threads, items, 1}};
+    const std::array lines{gpu::sort_line{"mine", 8, 8, any_number, threads, items, 1}};
     mine.sorts = lines;
     mine.segments.threads = threads / 4;
     mine.segments.tiles = tiles;

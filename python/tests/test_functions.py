@@ -73,7 +73,8 @@ def test_explain_says_what_a_gpu_would_do_where_there_is_none():
     x = np.zeros((64, 1000), np.float32)
     lines = bitfold.explain(x, ["sum", "max"], axis=1).splitlines()
     assert lines[0].startswith("pass 1: ") and "sum by tree + max; " in lines[0] and "256000 bytes" in lines[0]
-    assert lines[-1] == "workspace: 0 bytes"
+    assert lines[-2] == "workspace: 0 bytes"
+    assert lines[-1].startswith("for ") and "compute capability" in lines[-1]
     assert "two inputs" in bitfold.explain(x, "dot", x)
     with pytest.raises(ValueError, match="axis: 2 of an array of 2 axes"):
         bitfold.explain(x, "sum", axis=2)

@@ -113,6 +113,20 @@ int staged_pitch(const output_elements& from) {
   return static_cast<int>((n + 1) / 4 * 4 + 2);
 }
 
+// Of a block, as the kernels' launch bounds have it.
+int most_threads(strategy by) {
+  switch (by) {
+    case strategy::staged_threads: return 64;
+    case strategy::row_teams:
+    case strategy::leaf_teams:
+    case strategy::columns:
+    case strategy::short_columns: return 128;
+    case strategy::threads:
+    case strategy::warps: return 256;
+    default: return cuda::max_threads;
+  }
+}
+
 // The plan of one line of the table, for outputs that it fits.
 class planner {
  public:
@@ -145,6 +159,7 @@ class planner {
   bool fits(const outputs_line& l) const {
     const bool columns = l.by == strategy::columns || l.by == strategy::short_columns;
     return from_.n <= l.most_elements && (columns ? groups_ : from_.outputs) >= l.least_outputs &&
+           leaves_ * from_.outputs >= l.least_leaves &&
            (!l.only_neighbours || cuda::outputs_are_neighbours(from_));
   }
 
@@ -170,29 +185,29 @@ class planner {
   void by_line(const outputs_line& l) {
     p_.by = l.by;
     p_.line = l.name;
-    p_.threads = l.threads;
+    p_.threads = std::min(l.threads, most_threads(l.by));
     p_.nodes = 1;
     switch (l.by) {
       case strategy::row_teams: return by_row_teams(l);
-      case strategy::short_columns: return set_blocks(l, groups_, l.threads);
+      case strategy::short_columns: return set_blocks(l, groups_, p_.threads);
       case strategy::columns: return by_columns(l);
       case strategy::threads:
         set_nodes(leaves_of_thread(leaves_ * from_.outputs / l.enough, 1));
-        return set_blocks(l, from_.outputs * p_.nodes, l.threads);
+        return set_blocks(l, from_.outputs * p_.nodes, p_.threads);
       case strategy::staged_threads:
         p_.pitch = staged_pitch(from_);
         p_.shared = static_cast<std::size_t>(p_.threads) * static_cast<std::size_t>(p_.pitch) *
                     size_of(from_.type);
-        return set_blocks(l, from_.outputs, l.threads);
+        return set_blocks(l, from_.outputs, p_.threads);
       case strategy::leaf_teams:
         p_.at_once = static_cast<int>(std::clamp<index>(shares(from_.outputs, l.enough), 1, warp));
-        return set_blocks_of_warps(l, 128);
+        return set_blocks_of_warps(l);
       case strategy::warps:
         p_.at_once = static_cast<int>(std::clamp<index>(
             from_.outputs / l.more,
             std::min<index>(shares(from_.outputs, l.enough), std::max<index>(16 / tiles_, 1)),
             warp));
-        return set_blocks_of_warps(l, 256);
+        return set_blocks_of_warps(l);
       default: return by_blocks(l);
     }
   }
@@ -207,8 +222,8 @@ class planner {
   void set_blocks(const outputs_line& l, index items, int of_each) {
     set_blocks(l, items, static_cast<index>(of_each));
   }
-  void set_blocks_of_warps(const outputs_line& l, int most_threads) {
-    if (shape_.threads) p_.threads = std::min(shape_.threads, most_threads);
+  void set_blocks_of_warps(const outputs_line& l) {
+    if (shape_.threads) p_.threads = std::min(shape_.threads, most_threads(l.by));
     set_blocks(l, from_.outputs, p_.threads / 32 * p_.at_once);
   }
 
@@ -236,7 +251,7 @@ class planner {
     const index teams = warp / static_cast<index>(p_.team);
     p_.at_once = static_cast<int>(
         std::clamp<index>(shares(shares(from_.outputs, l.enough), teams) * teams, teams, warp));
-    set_blocks_of_warps(l, 128);
+    set_blocks_of_warps(l);
   }
 
   void by_columns(const outputs_line& l) {
@@ -258,7 +273,7 @@ class planner {
   // As many warps as an output has tiles, or as are left to one where they are many; few long ones
   // in nodes.
   void by_blocks(const outputs_line& l) {
-    const index warps = std::clamp<index>(tiles_, 1, static_cast<index>(l.threads) / 32);
+    const index warps = std::clamp<index>(tiles_, 1, static_cast<index>(p_.threads) / 32);
     p_.threads = shape_.threads ? shape_.threads : static_cast<int>(32 * std::bit_ceil(warps));
     const index room = std::bit_floor(cuda::room_for_states(of_.state)),
                 about = tiles_ * std::max<index>(from_.outputs, 1) / l.enough + 1;

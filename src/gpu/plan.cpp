@@ -124,7 +124,6 @@ class planner {
     const auto how = one && from.in_packs && from.reduced.rank == 1 ? reading::rows
                      : one && (from.in_packs || from.unaligned)     ? reading::runs
                                                                     : reading::anywhere;
-    const int few_threads = std::min(of.threads, 256);
     // The pass over the elements, whose parameters are these, and the results.
     const auto add = [&](fold_kernel k, int threads, std::size_t shared, auto... numbers) {
       const bool has_states =
@@ -139,7 +138,7 @@ class planner {
     };
     switch (of.by) {
       case strategy::threads:
-        add(make_kernel(strategy::threads, reading::anywhere), few_threads, 0, of.node, of.nodes);
+        add(make_kernel(strategy::threads, reading::anywhere), of.threads, 0, of.node, of.nodes);
         break;
       case strategy::short_columns:
         add(make_kernel(strategy::short_columns, reading::anywhere, many,
@@ -170,7 +169,7 @@ class planner {
             of.pitch);
         break;
       case strategy::warps:
-        add(make_kernel(strategy::warps, how), few_threads, 0, of.at_once);
+        add(make_kernel(strategy::warps, how), of.threads, 0, of.at_once);
         break;
       default: add(make_kernel(strategy::blocks, how), of.threads, of.shared, of.tiles, of.nodes);
     }

@@ -15,7 +15,7 @@ constexpr std::size_t begun_bytes = rounded_up(sizeof(std::uint32_t) * (1 + size
 
 const sort_line& line_for(const sorting& what, const tuning& by) {
   return *std::ranges::find_if(by.sorts, [&](const sort_line& l) {
-    return what.key_bytes <= l.key && what.value_bytes <= l.value;
+    return what.key_bytes <= l.key && what.value_bytes <= l.value && what.n <= l.most;
   });
 }
 

@@ -7,37 +7,91 @@ namespace {
 
 // ---- sm_90 --------------------------------------------------------------------------------------
 
+// Of each line: beside it, times without it, or with other numbers
+// (bench/results/tuning-h200.jsonl). Up to some waves of blocks on 132 processors it matters how
+// the last wave is filled.
 constexpr array_line arrays_of_sm_90[] = {
     {"array: leaves in one block", 16, any_number, 16, 0},
-    {"array: leaves of small states", 1024, 4, 4, 0},
+    {"array: leaves of small states", 1024, 16, 8, 0},
     {"array: leaves", 1024, any_number, 16, 0},
     {"array: one block", 16, any_number, 16, 16},
-    {"array: nodes of 8 tiles", 4095, any_number, 8, 8},
-    {"array: nodes of 16 tiles", 6143, any_number, 8, 16},
-    {"array: nodes of 32 tiles", 32767, any_number, 8, 32},
-    {"array: nodes of 64 tiles", 131071, any_number, 4, 64},
-    {"array: nodes of 128 tiles", any_number, any_number, 4, 128},
+    {"array: to 2300 tiles", 2300, any_number, 8, 8},
+    {"array: to 3800 tiles", 3800, any_number, 4, 8},
+    {"array: to 4500 tiles", 4500, any_number, 8, 16},
+    {"array: to 6500 tiles", 6500, any_number, 4, 16},
+    {"array: to 9000 tiles", 9000, any_number, 8, 32},
+    {"array: to 18000 tiles", 18000, any_number, 4, 32},
+    {"array: to 40000 tiles", 40000, any_number, 4, 64},
+    {"array: to 70000 tiles", 70000, any_number, 4, 128},
+    {"array: to 131071 tiles", 131071, any_number, 4, 64},
+    {"array: more tiles", any_number, any_number, 4, 128},
 };
 
 constexpr outputs_line outputs_of_sm_90[] = {
-    // name, strategy, most elements, least outputs, neighbours, threads, enough, more, most blocks
-    {"outputs: row teams", strategy::row_teams, any_number, 0, false, 64, 1 << 11, 0, 1 << 14},
-    {"outputs: short columns", strategy::short_columns, order::lanes, 0, false, 128, 0, 0, 1 << 20},
-    {"outputs: short columns, many", strategy::short_columns, 2 * order::lanes, 1 << 12, false, 128,
-     0, 0, 1 << 20},
-    {"outputs: columns", strategy::columns, any_number, 0, false, 128, 1 << 16, 0, 1 << 20},
-    {"outputs: threads, neighbours", strategy::threads, any_number, 0, true, 128, 1 << 19, 0,
-     1 << 20},
-    {"outputs: threads", strategy::threads, order::lanes, 0, false, 128, 1 << 19, 0, 1 << 20},
-    {"outputs: staged threads", strategy::staged_threads, any_number, 1 << 12, false, 64, 0, 0,
-     1 << 14},
-    {"outputs: leaf teams, short", strategy::leaf_teams, 4 * order::leaf, 0, false, 64, 1 << 12, 0,
-     1 << 14},
-    {"outputs: leaf teams", strategy::leaf_teams, any_number, 1 << 10, false, 64, 1 << 12, 0,
-     1 << 14},
-    {"outputs: warps", strategy::warps, any_number, 1 << 10, false, 128, 1 << 11, 1 << 13, 1 << 13},
-    {"outputs: blocks, many", strategy::blocks, any_number, 64, false, 256, 1 << 11, 0, 1 << 16},
-    {"outputs: blocks", strategy::blocks, any_number, 0, false, 512, 1 << 11, 0, 1 << 16},
+    {.name = "outputs: row teams",
+     .by = strategy::row_teams,
+     .threads = 64,
+     .enough = 1 << 11,
+     .most_blocks = 1 << 14},
+    {.name = "outputs: short columns",
+     .by = strategy::short_columns,
+     .most_elements = order::lanes,
+     .threads = 128},
+    {.name = "outputs: short columns, many",
+     .by = strategy::short_columns,
+     .most_elements = 2 * order::lanes,
+     .least_outputs = 1 << 12,
+     .threads = 128},
+    {.name = "outputs: columns", .by = strategy::columns, .threads = 128, .enough = 1 << 16},
+    {.name = "outputs: threads, neighbours",
+     .by = strategy::threads,
+     .least_outputs = 32,
+     .least_leaves = 1 << 15,
+     .only_neighbours = true,
+     .threads = 128,
+     .enough = 1 << 19},
+    {.name = "outputs: threads",
+     .by = strategy::threads,
+     .most_elements = order::lanes,
+     .threads = 128,
+     .enough = 1 << 19},
+    {.name = "outputs: staged threads",
+     .by = strategy::staged_threads,
+     .most_elements = 2 * order::lanes,
+     .least_outputs = 1 << 12,
+     .threads = 64,
+     .most_blocks = 1 << 14},
+    {.name = "outputs: leaf teams, short",
+     .by = strategy::leaf_teams,
+     .most_elements = 4 * order::leaf,
+     .threads = 64,
+     .enough = 1 << 12,
+     .most_blocks = 1 << 14},
+    {.name = "outputs: leaf teams",
+     .by = strategy::leaf_teams,
+     .least_outputs = 1 << 10,
+     .threads = 64,
+     .enough = 1 << 12,
+     .most_blocks = 1 << 14},
+    {.name = "outputs: warps",
+     .by = strategy::warps,
+     .most_elements = 1 << 13,
+     .least_outputs = 1 << 10,
+     .threads = 128,
+     .enough = 1 << 11,
+     .more = 1 << 13,
+     .most_blocks = 1 << 13},
+    {.name = "outputs: blocks, many",
+     .by = strategy::blocks,
+     .least_outputs = 128,
+     .threads = 128,
+     .enough = 1 << 11,
+     .most_blocks = 1 << 16},
+    {.name = "outputs: blocks",
+     .by = strategy::blocks,
+     .threads = 256,
+     .enough = 1 << 11,
+     .most_blocks = 1 << 16},
 };
 
 // Blocks that a processor has no room for would wait for all others, so each line has the registers
@@ -55,17 +109,17 @@ constexpr exact_line terms_alone_of_sm_90[] = {
     {dtype::f16, presence, 4, 512, 56, 64},
     {dtype::f16, magnitude, 4, 512, 64, 74},
     {dtype::f16, difference, 2, 512, 64, 0},
-    {dtype::f16, square, 2, 256, 48, 55},
-    {dtype::f16, product, 2, 256, 69, 0},
-    {dtype::f16, squared_difference, 1, 256, 48, 0},
-    {dtype::f16, element | square, 2, 256, 80, 111},
+    {dtype::f16, square, 2, 512, 48, 58},
+    {dtype::f16, product, 4, 256, 126, 0},
+    {dtype::f16, squared_difference, 1, 512, 60, 0},
+    {dtype::f16, element | square, 2, 512, 92, 111},
     {dtype::bf16, element, 4, 512, 50, 48},
     {dtype::bf16, number, 4, 256, 48, 48},
     {dtype::bf16, presence, 4, 512, 56, 64},
     {dtype::bf16, magnitude, 4, 256, 48, 48},
     {dtype::bf16, difference, 1, 256, 80, 0},
     {dtype::bf16, square, 4, 256, 63, 64},
-    {dtype::bf16, product, 2, 256, 64, 0},
+    {dtype::bf16, product, 4, 256, 64, 0},
     {dtype::bf16, squared_difference, 1, 256, 80, 0},
     {dtype::bf16, element | square, 4, 256, 74, 64},
     {dtype::f32, element, 4, 256, 64, 64},
@@ -104,12 +158,13 @@ constexpr exact_line terms_together_of_sm_90[] = {
 
 constexpr sort_line sorts_of_sm_90[] = {
     // Of 65 shapes, against CUB at 2^20, 2^24 and 2^27 (bench/results/sort-h100.txt):
-    {"sort: keys of 4 bytes", 4, 0, 512, 19, 2},  // 0.81, 0.95, 1.02
-    {"sort: keys of 8 bytes", 8, 0, 512, 11, 2},  // 0.83, 0.95, 0.99
-    {"sort: keys of 4 bytes, values of 4", 4, 4, 384, 20,
-     2},  // 0.90, 0.96, 0.99; of 2: 0.84 to 0.92
-    {"sort: keys of 8 bytes, values of 4", 8, 4, 512, 11, 2},  // 0.87, 1.02, 1.04
-    {"sort: values of 8 bytes", 8, 8, 384, 11, 2},
+    {"sort: few keys of 4 bytes", 4, 0, 1 << 17, 256, 14, 3},
+    {"sort: keys of 4 bytes", 4, 0, any_number, 512, 19, 2},  // 0.81, 0.95, 1.02
+    {"sort: keys of 8 bytes", 8, 0, any_number, 512, 11, 2},  // 0.83, 0.95, 0.99
+    // 0.90, 0.96, 0.99; with values of 2 bytes 0.84, 0.91, 0.92
+    {"sort: keys of 4 bytes, values of 4", 4, 4, any_number, 384, 20, 2},
+    {"sort: keys of 8 bytes, values of 4", 8, 4, any_number, 512, 11, 2},  // 0.87, 1.02, 1.04
+    {"sort: values of 8 bytes", 8, 8, any_number, 512, 11, 2},
 };
 
 constexpr tuning sm_90 = {

@@ -29,14 +29,15 @@ struct array_line {
 struct outputs_line {
   std::string_view name;
   strategy by;
-  index most_elements;   ///< of an output
-  index least_outputs;   ///< or groups of neighbouring columns that a thread takes
-  bool only_neighbours;  ///< where outputs lie nearer to each other than their elements
-  int threads;           ///< of a block, at most
+  index most_elements = any_number;  ///< of an output
+  index least_outputs = 0;           ///< or groups of neighbouring columns that a thread takes
+  index least_leaves = 0;            ///< of all outputs together
+  bool only_neighbours = false;      ///< where outputs lie nearer to each other than their elements
+  int threads;                       ///< of a block, at most
   /// Workers (threads, warps or blocks, as the strategy has them) that hide the latency of memory;
   /// and more of them, between which a worker is given a second output.
-  index enough, more;
-  index most_blocks;
+  index enough = 0, more = 0;
+  index most_blocks = 1 << 20;
 };
 
 /// Of segments, and of keys once they are sorted.
@@ -71,10 +72,12 @@ struct exact_numbers {
   std::size_t stripe_bytes;  ///< of one of several arrays, that a block takes before the next
 };
 
-/// Of a radix sort with keys and values of at most so many bytes: the first line that has room.
+/// Of a radix sort with keys and values of at most so many bytes. The first line that fits is
+/// taken.
 struct sort_line {
   std::string_view name;
   std::size_t key, value;
+  index most;          ///< elements
   int threads, items;  ///< of a block; elements of each thread
   int least_blocks;    ///< of a processor: what registers are shared out for
 };
