@@ -84,7 +84,7 @@ TEST_CASE("each architecture has a table, and each table answers every question"
     CHECK(t.arrays.back().tiles > 0);
     const gpu::outputs_line& last = t.outputs.back();
     CHECK(last.by == gpu::strategy::blocks);
-    CHECK((last.most_elements == any_number));
+    CHECK((last.most_elements == any_number && last.most_state == any_number));
     CHECK((last.least_outputs == 0 && last.least_leaves == 0 && !last.only_neighbours));
     const gpu::sort_line& sort = t.sorts.back();
     CHECK((sort.key == 8 && sort.value == 8 && sort.most == any_number));
@@ -155,7 +155,7 @@ TEST_CASE("whatever a table says of outputs on axes moves no bit") {
     const auto right = on_cpu(all, v, std::array{axis}, l.outputs);
     for (gpu::outputs_line line : test::numbers().outputs)
       for (const order::index enough : {order::index{1}, order::index{64}, order::index{1} << 24}) {
-        line.most_elements = any_number;
+        line.most_elements = line.most_state = any_number;
         line.least_outputs = line.least_leaves = 0;
         line.only_neighbours = false;
         line.enough = enough;

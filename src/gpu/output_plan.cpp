@@ -158,7 +158,8 @@ class planner {
  private:
   bool fits(const outputs_line& l) const {
     const bool columns = l.by == strategy::columns || l.by == strategy::short_columns;
-    return from_.n <= l.most_elements && (columns ? groups_ : from_.outputs) >= l.least_outputs &&
+    return from_.n <= l.most_elements && of_.state <= l.most_state &&
+           (columns ? groups_ : from_.outputs) >= l.least_outputs &&
            leaves_ * from_.outputs >= l.least_leaves &&
            (!l.only_neighbours || cuda::outputs_are_neighbours(from_));
   }

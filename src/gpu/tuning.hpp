@@ -29,11 +29,12 @@ struct array_line {
 struct outputs_line {
   std::string_view name;
   strategy by;
-  index most_elements = any_number;  ///< of an output
-  index least_outputs = 0;           ///< or groups of neighbouring columns that a thread takes
-  index least_leaves = 0;            ///< of all outputs together
-  bool only_neighbours = false;      ///< where outputs lie nearer to each other than their elements
-  int threads;                       ///< of a block, at most
+  index most_elements = any_number;     ///< of an output
+  std::size_t most_state = any_number;  ///< bytes of a state
+  index least_outputs = 0;              ///< or groups of neighbouring columns that a thread takes
+  index least_leaves = 0;               ///< of all outputs together
+  bool only_neighbours = false;  ///< where outputs lie nearer to each other than their elements
+  int threads;                   ///< of a block, at most
   /// Workers (threads, warps or blocks, as the strategy has them) that hide the latency of memory;
   /// and more of them, between which a worker is given a second output.
   index enough = 0, more = 0;
