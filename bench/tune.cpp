@@ -10,6 +10,7 @@
 #include <bitfold/cuda.hpp>
 #include <bitfold/error.hpp>
 #include <bitfold/view.hpp>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <functional>
@@ -122,7 +123,7 @@ class sweep {
                const std::vector<std::int64_t>& extents, const std::vector<int>& along) const {
     std::string name = of + "/";
     for (const std::int64_t e : extents)
-      name += std::to_string(e) + (&e == &extents.back() ? "" : "x");
+      name += (name.back() == '/' ? "" : "x") + std::to_string(e);
     name += " over ";
     for (const int axis : along) name += std::to_string(axis);
     const detail::layout l =
@@ -204,16 +205,25 @@ class sweep {
       gpu::prepare(kernels, gpu::current_device());
     } catch (const error&) {  // a shape that is too large: those that can be had are there
     }
-    for (const trial& t : trials) {
-      double now = 0, then = 0;
-      try {
-        std::tie(now, then) = times(t.of, t.table, t.changed);
-      } catch (const error&) {  // such a shape
+    // A case for each request: the table's time, and beside it that of each change.
+    for (const request& r : requests) {
+      double us = 0;
+      bench::json changed;
+      for (const trial& t : trials) {
+        if (&t.of != &r) continue;
+        double now = 0, then = 0;
+        try {
+          std::tie(now, then) = times(r, t.table, t.changed);
+        } catch (const error&) {  // a shape that is too large
+        }
+        if (now == 0) continue;
+        us = us == 0 ? now : std::min(us, now);
+        changed[t.what] = std::round(1000 * then / now) / 1000;
       }
-      if (now == 0) continue;
-      const std::string name = std::string(line) + " | " + t.of.name + " | " + t.what;
-      cases_.add(name, std::nullopt, {{"us", now}, {"over_table", then / now}});
-      std::printf("%-90s %9.2f us  x %.3f\n", name.c_str(), now, then / now);
+      if (us == 0) continue;
+      const std::string name = std::string(line) + " | " + r.name;
+      cases_.add(name, std::nullopt, {{"us", us}, {"changed", changed}});
+      std::printf("%s: %.2f us, %s\n", name.c_str(), us, changed.dump().c_str());
       std::fflush(stdout);
     }
   }
