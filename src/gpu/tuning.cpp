@@ -7,34 +7,34 @@ namespace {
 
 // ---- sm_90 --------------------------------------------------------------------------------------
 
-// Of each line: beside it, times without it, or with other numbers
-// (bench/results/tuning-h200.jsonl). Up to some waves of blocks on 132 processors it matters how
-// the last wave is filled.
+// Beside a line: what requests that it chooses take without it, over the time with it, on an H200
+// (bench/results/tuning-h200.jsonl has each, and other numbers). How many tiles an array may have
+// is a matter of how the last wave of blocks fills 132 processors.
 constexpr array_line arrays_of_sm_90[] = {
     {"array: leaves in one block", 16, any_number, 16, 0},
-    {"array: leaves of small states", 1024, 16, 8, 0},
-    {"array: leaves", 1024, any_number, 16, 0},
-    {"array: one block", 16, any_number, 16, 16},
-    {"array: to 2300 tiles", 2300, any_number, 8, 8},
-    {"array: to 3800 tiles", 3800, any_number, 4, 8},
+    {"array: leaves of small states", 1024, 16, 8, 0},  // 0.99 to 1.07
+    {"array: leaves", 1024, any_number, 16, 0},         // 1.15 to 1.73
+    {"array: one block", 16, any_number, 16, 16},       // 1.00 to 1.00
+    {"array: to 2300 tiles", 2300, any_number, 8, 8},   // 1.03 to 1.08
+    {"array: to 3800 tiles", 3800, any_number, 4, 8},   // 1.02 to 1.12
     {"array: to 4500 tiles", 4500, any_number, 8, 16},
-    {"array: to 6500 tiles", 6500, any_number, 4, 16},
-    {"array: to 9000 tiles", 9000, any_number, 8, 32},
-    {"array: to 18000 tiles", 18000, any_number, 4, 32},
-    {"array: to 40000 tiles", 40000, any_number, 4, 64},
-    {"array: to 70000 tiles", 70000, any_number, 4, 128},
+    {"array: to 6500 tiles", 6500, any_number, 4, 16},     // 1.05 to 1.15
+    {"array: to 9000 tiles", 9000, any_number, 8, 32},     // 1.06 to 1.15
+    {"array: to 18000 tiles", 18000, any_number, 4, 32},   // 1.05 to 1.34
+    {"array: to 40000 tiles", 40000, any_number, 4, 64},   // 1.06 to 1.20
+    {"array: to 70000 tiles", 70000, any_number, 4, 128},  // 1.00 to 1.03
     {"array: to 131071 tiles", 131071, any_number, 4, 64},
     {"array: more tiles", any_number, any_number, 4, 128},
 };
 
 constexpr outputs_line outputs_of_sm_90[] = {
-    {.name = "outputs: row teams of small states",
+    {.name = "outputs: row teams of small states",  // 1.04 to 1.04
      .by = strategy::row_teams,
      .most_state = 4,
      .threads = 64,
      .enough = 1 << 11,
      .most_blocks = 1 << 14},
-    {.name = "outputs: row teams",
+    {.name = "outputs: row teams",  // 1.60 to 6.68
      .by = strategy::row_teams,
      .threads = 64,
      .enough = 1 << 12,
@@ -43,43 +43,44 @@ constexpr outputs_line outputs_of_sm_90[] = {
      .by = strategy::short_columns,
      .most_elements = order::lanes,
      .threads = 128},
-    {.name = "outputs: short columns, many",
+    {.name = "outputs: short columns, many",  // 0.99 to 5.01
      .by = strategy::short_columns,
      .most_elements = 2 * order::lanes,
      .least_outputs = 1 << 12,
      .threads = 128},
+    // 0.95 to 1.58
     {.name = "outputs: columns", .by = strategy::columns, .threads = 128, .enough = 1 << 16},
-    {.name = "outputs: threads, neighbours",
+    {.name = "outputs: threads, neighbours",  // 1.05 to 8.95
      .by = strategy::threads,
      .least_outputs = 32,
      .least_leaves = 1 << 15,
      .only_neighbours = true,
      .threads = 128,
      .enough = 1 << 19},
-    {.name = "outputs: threads",
+    {.name = "outputs: threads",  // 1.00 to 1.54
      .by = strategy::threads,
      .most_elements = order::lanes,
      .threads = 128,
      .enough = 1 << 19},
-    {.name = "outputs: staged threads",
+    {.name = "outputs: staged threads",  // 0.94 to 2.07
      .by = strategy::staged_threads,
      .most_elements = 2 * order::lanes,
      .least_outputs = 1 << 12,
      .threads = 64,
      .most_blocks = 1 << 14},
-    {.name = "outputs: leaf teams, short",
+    {.name = "outputs: leaf teams, short",  // 1.21 to 1.59
      .by = strategy::leaf_teams,
      .most_elements = 4 * order::leaf,
      .threads = 64,
      .enough = 1 << 12,
      .most_blocks = 1 << 14},
-    {.name = "outputs: leaf teams",
+    {.name = "outputs: leaf teams",  // 1.16 to 2.02
      .by = strategy::leaf_teams,
      .least_outputs = 1 << 10,
      .threads = 64,
      .enough = 1 << 12,
      .most_blocks = 1 << 14},
-    {.name = "outputs: warps, neighbours",
+    {.name = "outputs: warps, neighbours",  // 1.36 to 1.54
      .by = strategy::warps,
      .most_elements = 1 << 13,
      .least_outputs = 1 << 10,
@@ -88,14 +89,15 @@ constexpr outputs_line outputs_of_sm_90[] = {
      .enough = 1 << 11,
      .more = 1 << 13,
      .most_blocks = 1 << 13},
-    {.name = "outputs: blocks of small states",
+    {.name = "outputs: blocks of small states",  // 0.96 to 1.11
      .by = strategy::blocks,
+     .most_elements = 1 << 13,
      .most_state = 4,
      .least_outputs = 1 << 10,
      .threads = 128,
      .enough = 1 << 11,
      .most_blocks = 1 << 16},
-    {.name = "outputs: warps",
+    {.name = "outputs: warps",  // 0.86 to 1.07
      .by = strategy::warps,
      .most_elements = 1 << 13,
      .least_outputs = 1 << 10,
@@ -103,19 +105,19 @@ constexpr outputs_line outputs_of_sm_90[] = {
      .enough = 1 << 11,
      .more = 1 << 13,
      .most_blocks = 1 << 13},
-    {.name = "outputs: blocks, very many",
+    {.name = "outputs: blocks, very many",  // 1.01 to 1.11
      .by = strategy::blocks,
      .least_outputs = 1 << 10,
      .threads = 64,
      .enough = 1 << 11,
      .most_blocks = 1 << 16},
-    {.name = "outputs: blocks, many",
+    {.name = "outputs: blocks, many",  // 0.94 to 1.16
      .by = strategy::blocks,
      .least_outputs = 128,
      .threads = 128,
      .enough = 1 << 11,
      .most_blocks = 1 << 16},
-    {.name = "outputs: blocks, long",
+    {.name = "outputs: blocks, long",  // 1.01 to 1.12
      .by = strategy::blocks,
      .least_leaves = 1 << 15,
      .threads = 128,
