@@ -288,7 +288,7 @@ TEST_CASE("cuda views: a shape for each kernel", "[cuda][outputs][racecheck]") {
     check_views(
         a_shape_for_each_kernel(t), {{}},
         [](const view_case& c) {
-          return lists{list{make_reduction(op_id::sum, method_id::tree, c.type)},
+          return lists{list{make_reduction(op_id::sum, method_id::kahan, c.type)},
                        exact_lists(c.type, 1)[0]};
         },
         by_cpu);

@@ -1,6 +1,7 @@
 // The plan of many outputs. Pure arithmetic: needs no CUDA header.
 #include <algorithm>
 #include <bit>
+#include <stdexcept>
 #include <string>
 
 #include "output_plan.hpp"
@@ -113,6 +114,10 @@ int staged_pitch(const output_elements& from) {
   return static_cast<int>((n + 1) / 4 * 4 + 2);
 }
 
+[[noreturn]] void refuse(strategy by) {
+  throw std::logic_error("no plan of outputs on axes by " + std::string(name(by)));
+}
+
 // Of a block, as the kernels' launch bounds have it.
 int most_threads(strategy by) {
   switch (by) {
@@ -123,7 +128,8 @@ int most_threads(strategy by) {
     case strategy::short_columns: return 128;
     case strategy::threads:
     case strategy::warps: return 256;
-    default: return cuda::max_threads;
+    case strategy::blocks: return cuda::max_threads;
+    default: refuse(by);
   }
 }
 
@@ -209,7 +215,8 @@ class planner {
             std::min<index>(shares(from_.outputs, l.enough), std::max<index>(16 / tiles_, 1)),
             warp));
         return set_blocks_of_warps(l);
-      default: return by_blocks(l);
+      case strategy::blocks: return by_blocks(l);
+      default: refuse(l.by);
     }
   }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bitfold/cuda/plan.hpp>
 #include <cstddef>
+#include <stdexcept>
 
 #include "../dispatch.hpp"
 #include "array_plan.hpp"
@@ -171,7 +172,11 @@ class planner {
       case strategy::warps:
         add(make_kernel(strategy::warps, how), of.threads, 0, of.at_once);
         break;
-      default: add(make_kernel(strategy::blocks, how), of.threads, of.shared, of.tiles, of.nodes);
+      case strategy::blocks:
+        add(make_kernel(strategy::blocks, how), of.threads, of.shared, of.tiles, of.nodes);
+        break;
+      default:
+        throw std::logic_error("no kernel of outputs on axes by " + std::string(name(of.by)));
     }
     if (of.nodes > 1) {
       pass& second =
