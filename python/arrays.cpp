@@ -405,7 +405,10 @@ array describe(std::uintptr_t pointer, nb::handle type, const std::vector<std::i
 }
 
 array describe_dlpack(nb::handle capsule, const char* argument) {
-  auto t = nb::cast<nb::ndarray<nb::ro>>(capsule);
+  nb::ndarray<nb::ro> t;
+  if (!nb::try_cast(capsule, t))
+    throw nb::value_error(
+        (std::string(argument) + ": a DLPack capsule that was used before").c_str());
   std::vector<std::int64_t> shape, strides;
   for (std::size_t k = 0; k < t.ndim(); ++k) {
     shape.push_back(static_cast<std::int64_t>(t.shape(k)));

@@ -108,7 +108,8 @@ std::vector<cuda::request> requests_of(const std::vector<reduction>& all,
     return requests;
   }
   // A length for each way in which whole arrays go.
-  for (const std::size_t n : {std::size_t{1000}, std::size_t{100000}, std::size_t{1} << 24})
+  for (const std::size_t n : {std::size_t{100}, std::size_t{1000}, std::size_t{5000},
+                              std::size_t{12000}, std::size_t{100000}, std::size_t{1} << 24})
     for (const bool aligned : {true, false})
       requests.push_back(cuda::request::array(all, n, aligned));
   return requests;

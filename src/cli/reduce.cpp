@@ -583,7 +583,7 @@ subcommand add_reduce(CLI::App& app) {
   command->add_flag("--json", args->json, "One JSON object per line");
   command->add_flag("--explain", args->explain,
                     "With --device cuda: what would be launched (kernels, grids, what they read, "
-                    "workspace) instead of results; needs no GPU, but for --method exact");
+                    "workspace) instead of results; needs no GPU");
   command->footer(
       "Prints one line per array and operation, in the order given: FILE or FILE:TENSOR (of two\n"
       "inputs both), shape, element type, the operation where there are several, value, bits in\n"

@@ -47,10 +47,16 @@ void check_array(std::span<const reduction> all, const void* x, const void* y, s
 }
 
 const gpu::device_facts& here() { return gpu::facts_of_current_device(); }
+// What can be refused without a GPU is refused first.
+const gpu::device_facts& here(std::span<const reduction> all, const launch& shape) {
+  gpu::check_methods(all);
+  check(shape);
+  return here();
+}
 
 gpu::plan plan_array(std::span<const reduction> all, std::size_t n, bool aligned,
                      const launch& shape) {
-  return gpu::plan_of({all, n, aligned}, shape, here());
+  return gpu::plan_of({all, n, aligned}, shape, here(all, shape));
 }
 
 void run(const gpu::plan& p, gpu::addresses at, void* workspace, std::size_t workspace_size,
@@ -155,7 +161,8 @@ void check_aligned(dtype type, const void* x, const void* y) {
 
 std::size_t workspace_bytes(std::span<const reduction> all, const view& x, const view* y,
                             std::span<const int> axes, const launch& shape) {
-  return gpu::plan_axes(all, detail::layout_of(x, y, axes), shape, here()).workspace;
+  const detail::layout l = detail::layout_of(x, y, axes);
+  return gpu::plan_axes(all, l, shape, here(all, shape)).workspace;
 }
 
 void reduce(std::span<const reduction> all, const view& x, const view* y, std::span<const int> axes,
@@ -165,13 +172,14 @@ void reduce(std::span<const reduction> all, const view& x, const view* y, std::s
   detail::check_batch(detail::strided_batch(l), all, out);
   check_engine(all);
   check_aligned(l.type, l.x, l.y);
-  run(gpu::plan_axes(all, l, shape, here()), {l.x, l.y, nullptr, nullptr, out.data()}, workspace,
-      workspace_size, where);
+  run(gpu::plan_axes(all, l, shape, here(all, shape)), {l.x, l.y, nullptr, nullptr, out.data()},
+      workspace, workspace_size, where);
 }
 
 std::size_t windows_workspace_bytes(std::span<const reduction> all, const view& x,
                                     std::span<const window> of, const launch& shape) {
-  return gpu::plan_windows(all, detail::boxes_of(x, of), x.data, shape, here()).workspace;
+  const detail::window_boxes boxes = detail::boxes_of(x, of);
+  return gpu::plan_windows(all, boxes, x.data, shape, here(all, shape)).workspace;
 }
 
 void reduce_windows(std::span<const reduction> all, const view& x, std::span<const window> of,
@@ -183,7 +191,7 @@ void reduce_windows(std::span<const reduction> all, const view& x, std::span<con
                         out, b.first);
   check_engine(all);
   check_aligned(x.type, x.data, nullptr);
-  run(gpu::plan_windows(all, boxes, x.data, shape, here()),
+  run(gpu::plan_windows(all, boxes, x.data, shape, here(all, shape)),
       {x.data, nullptr, nullptr, nullptr, out.data()}, workspace, workspace_size, where);
 }
 
@@ -218,28 +226,26 @@ bool takes_two(std::span<const reduction> all) {
 
 std::size_t segments_workspace_bytes(std::span<const reduction> all, std::size_t n,
                                      std::size_t segments, const launch& shape) {
-  return gpu::plan_segments(all, takes_two(all), n, segments, shape, here()).workspace;
+  return gpu::plan_segments(all, takes_two(all), n, segments, shape, here(all, shape)).workspace;
 }
 void reduce_segments(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
                      const std::int64_t* offsets, std::size_t segments, std::span<void* const> out,
                      void* workspace, std::size_t workspace_size, stream where,
                      const launch& shape) {
   check_lists(all, x, y, n, segments, offsets, "offsets", out);
-  run(gpu::plan_segments(all, takes_two(all), n, segments, shape, here()),
+  run(gpu::plan_segments(all, takes_two(all), n, segments, shape, here(all, shape)),
       {x, y, offsets, nullptr, out.data()}, workspace, workspace_size, where);
 }
 
 std::size_t by_key_workspace_bytes(std::span<const reduction> all, std::size_t n,
                                    std::size_t outputs, const launch& shape) {
-  return gpu::plan_keys(all, takes_two(all), n, outputs, shape, here()).workspace;
+  return gpu::plan_keys(all, takes_two(all), n, outputs, shape, here(all, shape)).workspace;
 }
 void reduce_by_key(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
                    const std::int64_t* keys, std::size_t outputs, std::span<void* const> out,
                    void* workspace, std::size_t workspace_size, stream where, const launch& shape) {
   check_lists(all, x, y, n, n, keys, "keys", out);
-  if (n >= std::size_t{1} << 32 || outputs >= (std::size_t{1} << 32) - 1)
-    throw error(errc::usage, "n: 2^32 elements or outputs, or more");
-  run(gpu::plan_keys(all, takes_two(all), n, outputs, shape, here()),
+  run(gpu::plan_keys(all, takes_two(all), n, outputs, shape, here(all, shape)),
       {x, y, keys, nullptr, out.data()}, workspace, workspace_size, where);
 }
 

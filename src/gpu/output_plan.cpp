@@ -136,10 +136,9 @@ int most_threads(strategy by) {
 // The plan of one line of the table, for outputs that it fits.
 class planner {
  public:
-  planner(const cuda::sizes& of, bool in_packs, const output_elements& from,
-          const cuda::launch& shape, const tuning& by)
+  planner(const cuda::sizes& of, const output_elements& from, const cuda::launch& shape,
+          const tuning& by)
       : of_(of),
-        in_packs_(in_packs),
         from_(from),
         shape_(shape),
         by_(by),
@@ -175,15 +174,15 @@ class planner {
     const bool any_tiles = shape_.tiles == 0, line = from_.reduced.rank == 1;
     switch (by) {
       case strategy::row_teams:
-        return any_tiles && in_packs_ && from_.in_packs && line && from_.n > 0 &&
+        return any_tiles && !from_.two && from_.in_packs && line && from_.n > 0 &&
                from_.n % owned() == 0 && from_.n <= of_.tile / 2;
       case strategy::short_columns:
-        return in_packs_ && from_.columns && from_.n > 1 && from_.n <= 2 * order::lanes;
-      case strategy::columns: return in_packs_ && from_.columns && from_.n > 1;
-      case strategy::staged_threads: return any_tiles && in_packs_ && staged_pitch(from_) > 0;
+        return !from_.two && from_.columns && from_.n > 1 && from_.n <= 2 * order::lanes;
+      case strategy::columns: return !from_.two && from_.columns && from_.n > 1;
+      case strategy::staged_threads: return any_tiles && !from_.two && staged_pitch(from_) > 0;
       case strategy::leaf_teams:
-        return any_tiles && in_packs_ && !from_.in_packs && !from_.two && line &&
-               from_.reduced.dims[0].x == 1 && from_.n <= cuda::most_by_warp;
+        return any_tiles && !from_.two && !from_.in_packs && line && from_.reduced.dims[0].x == 1 &&
+               from_.n <= cuda::most_by_warp;
       case strategy::warps: return any_tiles && tiles_ < 32;  // its counter has no more
       default: return true;
     }
@@ -285,8 +284,9 @@ class planner {
     p_.threads = shape_.threads ? shape_.threads : static_cast<int>(32 * std::bit_ceil(warps));
     const index room = std::bit_floor(cuda::room_for_states(of_.state)),
                 about = tiles_ * std::max<index>(from_.outputs, 1) / l.enough + 1;
-    const index per_node = shape_.tiles ? std::min(static_cast<index>(shape_.tiles), room)
-                                        : std::clamp<index>(std::bit_ceil(about), 16, room);
+    index per_node = shape_.tiles ? std::min(static_cast<index>(shape_.tiles), room)
+                                  : std::clamp<index>(std::bit_ceil(about), 16, room);
+    while (shares(tiles_, per_node) > most_nodes && per_node < room) per_node *= 2;
     p_.tiles = static_cast<int>(per_node);
     p_.node = per_node * of_.tile;
     p_.nodes = std::max<index>(1, shares(tiles_, per_node));
@@ -337,7 +337,6 @@ class planner {
   }
 
   const cuda::sizes& of_;
-  const bool in_packs_;
   const output_elements& from_;
   const cuda::launch& shape_;
   const tuning& by_;
@@ -348,10 +347,10 @@ class planner {
 
 }  // namespace
 
-output_plan plan_outputs(const cuda::sizes& of, bool in_packs, const output_elements& from,
+output_plan plan_outputs(const cuda::sizes& of, const output_elements& from,
                          const cuda::launch& shape, const tuning& by) {
   cuda::check(shape);
-  return planner(of, in_packs, from, shape, by).make();
+  return planner(of, from, shape, by).make();
 }
 
 }  // namespace bitfold::gpu

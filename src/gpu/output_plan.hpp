@@ -44,8 +44,8 @@ struct output_plan {
   std::size_t workspace, shared;
 };
 /// Errors: errc::usage (a launch shape that is not allowed; outputs of more elements than there is
-/// room to fold). `in_packs`: the kernels read elements in packs, where that can be done.
-output_plan plan_outputs(const cuda::sizes& of, bool in_packs, const cuda::output_elements& from,
+/// room to fold).
+output_plan plan_outputs(const cuda::sizes& of, const cuda::output_elements& from,
                          const cuda::launch& shape, const tuning& by);
 
 }  // namespace bitfold::gpu

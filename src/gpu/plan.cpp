@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bitfold/cuda/plan.hpp>
 #include <cstddef>
+#include <numeric>
 #include <stdexcept>
 
 #include "../dispatch.hpp"
@@ -120,7 +121,7 @@ class planner {
   std::size_t add_axes() {
     const cuda::output_elements& from = *p_.outputs;
     const bool one = !from.two;
-    const output_plan of = plan_outputs(sizes_, one, from, shape_, by_);
+    const output_plan of = plan_outputs(sizes_, from, shape_, by_);
     const int many = cuda::neighbours_of_thread(sizes_.state, size_of(from.type));
     const auto how = one && from.in_packs && from.reduced.rank == 1 ? reading::rows
                      : one && (from.in_packs || from.unaligned)     ? reading::runs
@@ -206,7 +207,7 @@ class planner {
   std::size_t add_segments() {
     const cuda::output_elements& from = *p_.outputs;
     const bool one = !from.two;
-    const output_plan of = plan_outputs(sizes_, one, from, shape_, by_);
+    const output_plan of = plan_outputs(sizes_, from, shape_, by_);
     const auto add = [&](fold_kernel k, int blocks, int threads, std::size_t shared,
                          const cuda::output_elements& read, bool has_list) -> pass& {
       pass& p = add_pass(std::move(k), blocks, threads, shared);
@@ -276,7 +277,7 @@ std::size_t node_of(const problem& p, std::span<const std::size_t> which, const 
                     const tuning& by) {
   std::size_t node = 1;
   for (const group& g : groups_of(p.reductions, which, by))
-    node = std::max<std::size_t>(node, plan_array(sizes_of(p, g), p.n, shape, by).of.node);
+    node = std::lcm(node, plan_array(sizes_of(p, g), p.n, shape, by).of.node);
   return node;
 }
 

@@ -128,6 +128,8 @@ plan plan_segments(std::span<const reduction> all, bool two, std::size_t n, std:
 
 plan plan_keys(std::span<const reduction> all, bool two, std::size_t n, std::size_t outputs,
                const cuda::launch& shape, const device_facts& on) {
+  if (n >= std::size_t{1} << 32 || outputs >= (std::size_t{1} << 32) - 1)
+    throw error(errc::usage, "n: 2^32 elements or outputs, or more");
   plan made;
   if (all.empty() || outputs == 0) return made;
   const sorted_keys sorted = add_keys(made, all[0].in(), two, n, outputs, 0, *on.numbers);

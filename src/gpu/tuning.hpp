@@ -37,7 +37,7 @@ struct outputs_line {
   int threads;                   ///< of a block, at most
   /// Workers (threads, warps or blocks, as the strategy has them) that hide the latency of memory;
   /// and more of them, between which a worker is given a second output.
-  index enough = 0, more = 0;
+  index enough = 1, more = 1;
   index most_blocks = 1 << 20;
 };
 
