@@ -308,8 +308,39 @@ std::span<const std::int64_t> indices(const described& a, const char* argument) 
   return {static_cast<const std::int64_t*>(a.where.data), a.size()};
 }
 
-// `check`: whether to look at offsets in device memory first, which waits for them. In host memory
-// they are looked at anyway.
+// Looks at a list in device memory, which waits for it. In host memory it is looked at anyway.
+template <class Check>
+void wait_and_check(const described& x, const family& of, Check check) {
+  if (!x.on_gpu()) return;
+  const cuda::current_device here(x.device);
+  const cuda::stream where = of.stream(x);
+  const nb::gil_scoped_release free;
+  check(where);
+}
+
+// What a call of segments or by key takes besides its list.
+struct lists_call {
+  std::span<const reduction> all;
+  const void *x, *y;
+  std::span<void* const> to;
+};
+template <class Bytes, class OnGpu, class OnCpu>
+nb::object reduce_lists(const asked& what, const flat_inputs& in, std::int64_t extent,
+                        const family& of, Bytes workspace_bytes, OnGpu on_gpu, OnCpu on_cpu) {
+  const model beside{in.x.type, in.object()};
+  const inputs_of read(what, in.x, in.y, beside, of, false);
+  return with_results(what, *read.x, beside, {&extent, 1}, of, false,
+                      [&](std::span<const reduction> all, std::span<void* const> to) {
+                        const lists_call call{all, read.x->where.data,
+                                              read.y ? read.y->where.data : nullptr, to};
+                        of.run(
+                            in.x, beside, [&] { return workspace_bytes(all); },
+                            [&](workspace w, cuda::stream where) { on_gpu(call, w, where); },
+                            [&](const cpu::options& opts) { on_cpu(call, opts); });
+                      });
+}
+
+// `check`: whether to look at offsets in device memory first.
 nb::object reduce_segments(nb::handle requests, nb::handle x_given, nb::handle y_given,
                            nb::handle offsets_given, bool check, const family& of) {
   const asked what(requests);
@@ -320,29 +351,22 @@ nb::object reduce_segments(nb::handle requests, nb::handle x_given, nb::handle y
   if (offsets.empty()) refuse("offsets: none, where there is one more than there are segments");
   const std::size_t segments = offsets.size() - 1;
   const auto extent = static_cast<std::int64_t>(segments);
-  if (check && x.on_gpu()) {
-    const cuda::current_device here(x.device);
-    const cuda::stream where = of.stream(x);
-    const nb::gil_scoped_release free;
-    cuda::check_offsets(offsets.data(), segments, x.size(), where);
-  }
-  const model beside{x.type, in.object()};
-  const inputs_of read(what, x, in.y, beside, of, false);
-  const void* const data = read.x->where.data;
-  const void* const second = read.y ? read.y->where.data : nullptr;
-  return with_results(what, *read.x, beside, {&extent, 1}, of, false,
-                      [&](std::span<const reduction> all, std::span<void* const> to) {
-                        of.run(
-                            x, beside,
-                            [&] { return cuda::segments_workspace_bytes(all, x.size(), segments); },
-                            [&](workspace w, cuda::stream where) {
-                              cuda::reduce_segments(all, data, second, x.size(), offsets.data(),
-                                                    segments, to, w.address, w.size, where);
-                            },
-                            [&](const cpu::options& opts) {
-                              cpu::reduce_segments(all, data, second, x.size(), offsets, to, opts);
-                            });
-                      });
+  if (check)
+    wait_and_check(x, of, [&](cuda::stream where) {
+      cuda::check_offsets(offsets.data(), segments, x.size(), where);
+    });
+  return reduce_lists(
+      what, in, extent, of,
+      [&](std::span<const reduction> all) {
+        return cuda::segments_workspace_bytes(all, x.size(), segments);
+      },
+      [&](const lists_call& c, workspace w, cuda::stream where) {
+        cuda::reduce_segments(c.all, c.x, c.y, x.size(), offsets.data(), segments, c.to, w.address,
+                              w.size, where);
+      },
+      [&](const lists_call& c, const cpu::options& opts) {
+        cpu::reduce_segments(c.all, c.x, c.y, x.size(), offsets, c.to, opts);
+      });
 }
 
 nb::object reduce_by_key(nb::handle requests, nb::handle x_given, nb::handle y_given,
@@ -358,29 +382,22 @@ nb::object reduce_by_key(nb::handle requests, nb::handle x_given, nb::handle y_g
   const std::int64_t extent = integer("outputs", count);
   if (extent < 0) refuse("outputs: " + std::to_string(extent) + " is negative");
   const auto outputs = static_cast<std::size_t>(extent);
-  if (check && x.on_gpu()) {
-    const cuda::current_device here(x.device);
-    const cuda::stream where = of.stream(x);
-    const nb::gil_scoped_release free;
-    cuda::check_keys(keys.data(), keys.size(), outputs, where);
-  }
-  const model beside{x.type, in.object()};
-  const inputs_of read(what, x, in.y, beside, of, false);
-  const void* const data = read.x->where.data;
-  const void* const second = read.y ? read.y->where.data : nullptr;
-  return with_results(what, *read.x, beside, {&extent, 1}, of, false,
-                      [&](std::span<const reduction> all, std::span<void* const> to) {
-                        of.run(
-                            x, beside,
-                            [&] { return cuda::by_key_workspace_bytes(all, x.size(), outputs); },
-                            [&](workspace w, cuda::stream where) {
-                              cuda::reduce_by_key(all, data, second, x.size(), keys.data(), outputs,
-                                                  to, w.address, w.size, where);
-                            },
-                            [&](const cpu::options& opts) {
-                              cpu::reduce_by_key(all, data, second, keys, outputs, to, opts);
-                            });
-                      });
+  if (check)
+    wait_and_check(x, of, [&](cuda::stream where) {
+      cuda::check_keys(keys.data(), keys.size(), outputs, where);
+    });
+  return reduce_lists(
+      what, in, extent, of,
+      [&](std::span<const reduction> all) {
+        return cuda::by_key_workspace_bytes(all, x.size(), outputs);
+      },
+      [&](const lists_call& c, workspace w, cuda::stream where) {
+        cuda::reduce_by_key(c.all, c.x, c.y, x.size(), keys.data(), outputs, c.to, w.address,
+                            w.size, where);
+      },
+      [&](const lists_call& c, const cpu::options& opts) {
+        cpu::reduce_by_key(c.all, c.x, c.y, keys, outputs, c.to, opts);
+      });
 }
 
 // Of the elements of several arrays as of one, by method exact: of any number of axes, each in a

@@ -10,9 +10,6 @@ namespace {
 
 using cuda::adder;
 
-constexpr term_set of_two_inputs =
-    only(term::difference) | only(term::product) | only(term::squared_difference);
-
 adder adder_of(dtype type, term what, term_set among) {
   using enum term;
   if (what == presence) return adder::counts;

@@ -137,7 +137,6 @@ constexpr term_set element = only(exact::term::element), number = only(exact::te
                    difference = only(exact::term::difference), square = only(exact::term::square),
                    product = only(exact::term::product),
                    squared_difference = only(exact::term::squared_difference),
-                   of_two_inputs = difference | product | squared_difference,
                    of_one_input = element | number | presence | magnitude | square;
 constexpr exact_line terms_alone_of_sm_90[] = {
     {dtype::f16, element, 4, 512, 64, 74},

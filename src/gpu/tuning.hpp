@@ -51,6 +51,9 @@ struct segments_numbers {
 /// What adds up the terms of exact sums. Sets of terms have a bit for each.
 using term_set = unsigned;
 constexpr term_set only(exact::term what) { return 1u << static_cast<int>(what); }
+inline constexpr term_set of_two_inputs = only(exact::term::difference) |
+                                          only(exact::term::product) |
+                                          only(exact::term::squared_difference);
 struct exact_line {
   dtype type;
   term_set terms;
