@@ -147,6 +147,19 @@ TEST_CASE("rows on demand have their definition's bits", "[racecheck]") {
     check_rows(row_function::layer_norm, dtype::f32, kind::near_one, 3, n, false);
 }
 
+// Of each team, of some lanes and of all of a thread's, and of as many rows of a leaf.
+TEST_CASE("short rows on demand have their definition's bits", "[racecheck]") {
+  using enum row_function;
+  using test::kind;
+  for (const row_function f : test::all_row_functions)
+    check_rows(f, dtype::f32, kind::special, 70, 48, false);
+  for (const dtype type : float_types) check_rows(softmax, type, kind::special, 301, 16);
+  for (const std::size_t n :
+       {1, 2, 3, 4, 20, 31, 32, 33, 64, 68, 100, 127, 128, 131, 192, 255, 256})
+    for (const row_function f : {softmax, layer_norm, rms_norm_backward})
+      check_rows(f, dtype::f32, kind::near_one, 45, n, false);
+}
+
 TEST_CASE("long rows on demand have their definition's bits", "[racecheck]") {
   using enum row_function;
   check_rows(layer_norm, dtype::bf16, test::kind::near_one, 2, 50'257);
@@ -159,7 +172,7 @@ TEST_CASE("rows on demand have their definition's bits: all kernels", "[.all]") 
   for (const row_function f : test::all_row_functions)
     for (const dtype type : float_types)
       for (const test::kind k : test::all_kinds)
-        for (const std::size_t n : {1, 2, 31, 33, 256, 257, 1000, 1024, 2049, 4096, 8192})
+        for (const std::size_t n : {1, 2, 31, 33, 64, 100, 256, 257, 1000, 1024, 2049, 4096, 8192})
           check_rows(f, type, k, n > 1000 ? 3 : 9, n);
 }
 TEST_CASE("long rows on demand have their definition's bits: all kernels", "[.all]") {
@@ -304,7 +317,12 @@ TEST_CASE("plans of rows") {
   CHECK(widths(row_function::softmax, {dtype::bf16, 4095, 4096, of.x}) == "4>");
   CHECK(widths(row_function::softmax, {dtype::bf16, 5000, 4095, of.x}) == "1>");
   CHECK(widths(row_function::softmax_backward, {dtype::f32, 5000, 4096, of.x, of.x}) == "2>");
-  CHECK(widths(row_function::softmax_backward, {dtype::f32, 1, 64, of.x, at(4)}) == "1>");
+  CHECK(widths(row_function::softmax_backward, {dtype::f32, 1, 640, of.x, at(4)}) == "1>");
+  CHECK(kernel_of(passes_of(gpu::plan_rows(row_function::softmax, {dtype::f32, 1000, 64, of.x}, out,
+                                           test::numbers()))
+                      .at(0))
+            .expression ==
+        "bitfold::cuda::map_short_rows<kernel::function, kernel::element, 4, 2, 2>");
   CHECK(widths(row_function::exp, {dtype::f32, 3, 33, of.x}) == "4>");
   const gpu::plan parts = gpu::plan_parameter_gradients(row_function::layer_norm_backward,
                                                         {dtype::f32, 5000, 64, of.x, of.x}, true,

@@ -234,6 +234,14 @@ const std::vector<layout_case> layouts{
     {{1100, 300}, {304, 1}, {1}, gpu::strategy::leaf_teams, 1},
     {{1100, 600}, {640, 1}, {1}, gpu::strategy::warps},
     {{3, 0}, {1, 1}, {1}, gpu::strategy::threads},
+    {{5, 2500}, {2501, 1}, {0, 1}, gpu::strategy::blocks, 1},  // leaves on two lines
+    {{3, 1030}, {2070, 2}, {0, 1}, gpu::strategy::blocks},
+    {{100, 55}, {57, 1}, {0, 1}, gpu::strategy::blocks, 1},  // rows of leaves on two lines
+    {{3, 40, 2, 33}, {2700, 67, 2640, 2}, {1, 3}, gpu::strategy::blocks},
+    {{64, 512}, {1, 64}, {0, 1}, gpu::strategy::patches},  // a column of whole leaves
+    {{45, 1001}, {1, 45}, {0, 1}, gpu::strategy::patches, 3},
+    {{3, 40, 300}, {12000, 1, 40}, {0, 1, 2}, gpu::strategy::patches},
+    {{3, 24, 20, 50}, {24000, 1, 1200, 24}, {1, 2, 3}, gpu::strategy::patches},
 };
 
 std::vector<scalar> on_cpu(const reduction& r, const view& x, const view* y,
@@ -757,6 +765,7 @@ void check_nvrtc(std::span<const dtype> types) {
   std::vector<layout_case> cases = layouts;
   cases.push_back({{1100, 1500}, {1536, 1}, {1}, gpu::strategy::warps});  // of smaller elements
   cases.push_back({{1100, 3000}, {3072, 1}, {1}, gpu::strategy::warps});
+  cases.push_back({{64, 40000}, {1, 64}, {0, 1}, gpu::strategy::patches});  // and longer nodes
   alignas(16) static const std::byte somewhere[16]{};
   for (const dtype t : all_dtypes) {
     const reduction sum = make_reduction(op_id::sum, method_id::kahan, t);

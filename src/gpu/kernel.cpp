@@ -48,6 +48,11 @@ std::string expression_of(const fold_kernel& k) {
     case strategy::leaf_teams: return of("fold_leaves_by_teams");
     case strategy::warps: return of("fold_outputs_by_warps");
     case strategy::blocks: return of("fold_outputs");
+    case strategy::patches:
+      return "bitfold::cuda::fold_patches" + folds + source + end + "std::uint" +
+             std::to_string(8 * k.first_number) + "_t>";
+    case strategy::longer_nodes:
+      return "bitfold::cuda::fold_longer_nodes<kernel::folds, kernel::accumulator>";
     case strategy::output_states:
       return "bitfold::cuda::fold_nodes_of_outputs" + folds + end + results;
     case strategy::short_segments: return of("fold_short_segments");

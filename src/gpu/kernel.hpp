@@ -32,6 +32,8 @@ namespace bitfold::gpu {
   STRATEGY(leaf_teams, "some threads of a warp fold a leaf, one thread those of an output") \
   STRATEGY(warps, "a warp folds an output, tile by tile")                                   \
   STRATEGY(blocks, "a block folds an output, or a node of one, a tile to each warp")        \
+  STRATEGY(patches, "a block brings columns to shared memory, a leaf to each warp")         \
+  STRATEGY(longer_nodes, "a warp folds the states of nodes to that of a longer one")        \
   STRATEGY(output_states, "blocks or warps fold the states of the nodes of each output")    \
   /* of segments */                                                                         \
   STRATEGY(short_segments, "a thread folds a short one, and lists the nodes of long ones")  \
@@ -54,7 +56,8 @@ constexpr std::string_view name(strategy s) {
 }
 /// Whether it takes elements, or states.
 constexpr bool takes_elements(strategy s) {
-  return s != strategy::states && s != strategy::output_states && s != strategy::segment_states;
+  return s != strategy::states && s != strategy::longer_nodes && s != strategy::output_states &&
+         s != strategy::segment_states;
 }
 
 /// How a kernel reads its elements: as the sources of elements.cuh do.

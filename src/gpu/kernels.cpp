@@ -71,7 +71,8 @@ machine_code code_of(const kernel& k, capability of) {
 // have, but for their static arrays.
 bool may_need_more_memory(const kernel& k) {
   const auto* const fold = std::get_if<fold_kernel>(&k);
-  return !fold || fold->what == strategy::staged_threads || fold->what == strategy::columns;
+  return !fold || fold->what == strategy::staged_threads || fold->what == strategy::columns ||
+         fold->what == strategy::patches;
 }
 
 // Lets this thread load modules while some stream is being captured.

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "output_plan.hpp"
+#include "plan.hpp"
 
 namespace bitfold::cuda {
 
@@ -97,6 +98,7 @@ using cuda::output_elements;
 
 constexpr index warp = order::lanes;
 constexpr index most_nodes = warp << 16;
+constexpr index least_beside = 8;  // columns, with which a patch is worth its block
 
 constexpr index shares(index items, index of_each) { return (items + of_each - 1) / of_each; }
 
@@ -114,6 +116,32 @@ int staged_pitch(const output_elements& from) {
   return static_cast<int>((n + 1) / 4 * 4 + 2);
 }
 
+// Columns: what lies behind one element of the axis, none of the last, along which elements are
+// neighbours. Of no elements: there is no such axis.
+struct columns_of_output {
+  index inner = 0, beside = 0;  // elements of each; of these so many are neighbours
+  std::size_t word = 0;         // bytes that are neighbours and aligned, at most 4 or an element's
+};
+columns_of_output columns_of(const output_elements& from) {
+  const detail::axes& all = from.reduced;
+  const auto* const end = all.dims + all.rank;
+  const auto* const along =
+      std::find_if(all.dims, end, [](const auto& axis) { return axis.x == 1; });
+  if (from.two || from.listed || end - along < 2) return {};
+  columns_of_output c{1, along->extent, size_of(from.type)};
+  for (const auto* axis = along + 1; axis != end; ++axis) c.inner *= axis->extent;
+  if (c.word >= 4) return c;
+  const auto of_word = static_cast<std::int64_t>(4 / c.word);
+  const auto in_words = [&](const detail::axes& some) {
+    return std::all_of(some.dims, some.dims + some.rank,
+                       [&](const auto& axis) { return &axis == along || axis.x % of_word == 0; });
+  };
+  if (from.aligned && c.beside % static_cast<index>(of_word) == 0 && in_words(from.kept) &&
+      in_words(all))
+    c.word = 4;
+  return c;
+}
+
 [[noreturn]] void refuse(strategy by) {
   throw std::logic_error("no plan of outputs on axes by " + std::string(name(by)));
 }
@@ -127,6 +155,7 @@ int most_threads(strategy by) {
     case strategy::columns:
     case strategy::short_columns: return 128;
     case strategy::threads:
+    case strategy::patches:
     case strategy::warps: return 256;
     case strategy::blocks: return cuda::max_threads;
     default: refuse(by);
@@ -184,6 +213,10 @@ class planner {
         return any_tiles && !from_.two && !from_.in_packs && line && from_.reduced.dims[0].x == 1 &&
                from_.n <= cuda::most_by_warp;
       case strategy::warps: return any_tiles && tiles_ < 32;  // its counter has no more
+      case strategy::patches: {
+        const columns_of_output of = columns_of(from_);
+        return any_tiles && of.inner >= index{order::leaf} && of.beside >= least_beside;
+      }
       default: return true;
     }
   }
@@ -214,6 +247,7 @@ class planner {
             std::min<index>(shares(from_.outputs, l.enough), std::max<index>(16 / tiles_, 1)),
             warp));
         return set_blocks_of_warps(l);
+      case strategy::patches: return by_patches(l);
       case strategy::blocks: return by_blocks(l);
       default: refuse(l.by);
     }
@@ -277,6 +311,25 @@ class planner {
     set_blocks(l, shares(groups_, threads / parts) * p_.nodes, 1);
   }
 
+  // Chunks of columns, as long as there are enough blocks: of each that is no whole number of
+  // leaves a leaf's rows are read twice.
+  void by_patches(const outputs_line& l) {
+    const columns_of_output of = columns_of(from_);
+    const auto columns =
+        static_cast<index>(cuda::words_of_patch(of.word)) * of.word / size_of(from_.type);
+    const index stripes =
+        from_.outputs * (from_.n / of.inner / of.beside) * shares(of.beside, columns);
+    constexpr index leaf = order::leaf;
+    const index rows =
+        std::max(shares(shares(of.inner, shares(l.enough, stripes)), leaf) * leaf, l.more * leaf);
+    p_.threads = cuda::patch_threads;
+    p_.patch = {of.inner, of.beside, rows, shares(of.inner, rows), of.word};
+    p_.shared = cuda::bytes_of_patch(of.word);
+    p_.node = leaf;
+    p_.nodes = leaves_;
+    set_blocks(l, stripes * p_.patch.chunks, 1);
+  }
+
   // As many warps as an output has tiles, or as are left to one where they are many; few long ones
   // in nodes.
   void by_blocks(const outputs_line& l) {
@@ -328,12 +381,20 @@ class planner {
   }
 
   void add_second_pass() {
-    p_.nodes_of_warp = std::max<index>(warp, std::bit_ceil((p_.nodes + 15) / 16));
-    const index warps = shares(p_.nodes, p_.nodes_of_warp);
+    index nodes = p_.nodes;
+    if (p_.by == strategy::patches && nodes > by_.states_of_one_pass) {
+      p_.nodes_of_longer = 8 * warp;
+      nodes = shares(nodes, p_.nodes_of_longer);
+      if (nodes > most_nodes) refuse_length();
+    }
+    p_.nodes_of_warp = std::max<index>(warp, std::bit_ceil((nodes + 15) / 16));
+    const index warps = shares(nodes, p_.nodes_of_warp);
     p_.second_threads = static_cast<int>(warps > 1 ? warps * warp : 256);
     p_.second_blocks =
         static_cast<int>(std::clamp<index>(shares(from_.outputs, warps > 1 ? 1 : 8), 1, 1 << 16));
     p_.workspace = p_.nodes > 1 ? from_.outputs * p_.nodes * of_.state : 0;
+    if (p_.nodes_of_longer > 0)
+      p_.workspace = rounded_up(p_.workspace) + from_.outputs * nodes * of_.state;
   }
 
   const cuda::sizes& of_;

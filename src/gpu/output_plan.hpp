@@ -31,16 +31,22 @@ struct output_plan {
   int parts;              ///< of a node of a column, a thread each
   int split;              ///< of these so many for the lanes of one leaf
   int pitch;              ///< of rows in shared memory, elements from one to the next
+  struct {
+    index inner, beside;  ///< elements of a column; columns that are neighbours
+    index rows, chunks;   ///< of a column, that a block takes at once
+    std::size_t word;     ///< bytes that a thread reads
+  } patch;                ///< of patches
   index node;             ///< elements of a node
   index nodes;            ///< of an output; a single one is the result
   int threads, blocks;
   int second_threads,
-      second_blocks;     ///< of the pass that folds the nodes, a block or a warp for each output
-  index nodes_of_warp;   ///< in that pass
-  cuda::node_list list;  ///< of segments
-  int short_blocks;      ///< of segments, that look for short ones
-  int list_blocks;       ///< that fold what it names
-  int tiles;             ///< of a node, where blocks fold them
+      second_blocks;      ///< of the pass that folds the nodes, a block or a warp for each output
+  index nodes_of_warp;    ///< in that pass
+  index nodes_of_longer;  ///< of a node that a pass between makes of these; 0: there is none
+  cuda::node_list list;   ///< of segments
+  int short_blocks;       ///< of segments, that look for short ones
+  int list_blocks;        ///< that fold what it names
+  int tiles;              ///< of a node, where blocks fold them
   std::size_t workspace, shared;
 };
 /// Errors: errc::usage (a launch shape that is not allowed; outputs of more elements than there is

@@ -126,6 +126,7 @@ class planner {
     const auto how = one && from.in_packs && from.reduced.rank == 1 ? reading::rows
                      : one && (from.in_packs || from.unaligned)     ? reading::runs
                                                                     : reading::anywhere;
+    if (of.by == strategy::patches) return add_patches(from, of);
     // The pass over the elements, whose parameters are these, and the results.
     const auto add = [&](fold_kernel k, int threads, std::size_t shared, auto... numbers) {
       const bool has_states =
@@ -179,14 +180,51 @@ class planner {
       default:
         throw std::logic_error("no kernel of outputs on axes by " + std::string(name(of.by)));
     }
-    if (of.nodes > 1) {
-      pass& second =
-          add_pass(make_kernel(strategy::output_states, reading::anywhere), of.second_blocks,
-                   of.second_threads, states_of_warps(of.second_threads));
-      add_outputs(second.with, p_, from);
-      second.with.add_address(state()).add(of.node).add(of.nodes).add(of.nodes_of_warp);
-      add_results(second.with, p_, g_.reductions);
+    if (of.nodes > 1) add_states(from, of, state(), of.node, of.nodes);
+    return of.workspace;
+  }
+  void add_states(const cuda::output_elements& from, const output_plan& of, place states,
+                  index node, index nodes) {
+    pass& second =
+        add_pass(make_kernel(strategy::output_states, reading::anywhere), of.second_blocks,
+                 of.second_threads, states_of_warps(of.second_threads));
+    add_outputs(second.with, p_, from);
+    second.with.add_address(states).add(node).add(nodes).add(of.nodes_of_warp);
+    add_results(second.with, p_, g_.reductions);
+  }
+
+  std::size_t add_patches(const cuda::output_elements& from, const output_plan& of) {
+    pass& first =
+        add_pass(make_kernel(strategy::patches, reading::anywhere, static_cast<int>(of.patch.word)),
+                 of.blocks, of.threads, of.shared);
+    first.line = of.line;
+    first.bytes_read = from.outputs * from.n * size_of(from.type);
+    add_outputs(first.with, p_, from);
+    first.with.add(of.patch.inner)
+        .add(of.patch.beside)
+        .add(of.patch.rows)
+        .add(of.patch.chunks)
+        .add_address(state());
+    if (of.nodes_of_longer == 0) {
+      add_states(from, of, state(), of.node, of.nodes);
+      return of.workspace;
     }
+    const index longer = (of.nodes + of.nodes_of_longer - 1) / of.nodes_of_longer,
+                warps = from.outputs * longer;
+    const place to =
+        in_workspace(p_.workspace + rounded_up(from.outputs * of.nodes * sizes_.state));
+    constexpr int threads = 256;
+    pass& between =
+        add_pass(make_kernel(strategy::longer_nodes, reading::anywhere),
+                 static_cast<int>(std::min<index>((warps + 7) / 8, 1 << 16)), threads, 0);
+    between.with.add(index{from.n})
+        .add(index{from.outputs})
+        .add_address(state())
+        .add(of.node)
+        .add(of.nodes)
+        .add(of.nodes_of_longer)
+        .add_address(to);
+    add_states(from, of, to, of.node * of.nodes_of_longer, longer);
     return of.workspace;
   }
 

@@ -52,20 +52,21 @@ traits traits_of(row_function f, dtype type) {
 
 /// name<..., element, owned>, with these definitions besides; owned: 0 where it has none.
 instantiation kernel_of(std::string_view name, std::string_view header, dtype type, int owned,
-                        const std::string& definitions, const std::string& first) {
+                        const std::string& definitions, const std::string& first,
+                        const std::string& last = "") {
   return {name, header, "using element = " + std::string(type_name(type)) + ";\n" + definitions,
           "bitfold::cuda::" + std::string(name) + "<" + first + "kernel::element" +
-              (owned > 0 ? ", " + std::to_string(owned) : "") + ">"};
+              (owned > 0 ? ", " + std::to_string(owned) : "") + last + ">"};
 }
 /// Of f, held to the size of the states that its plan has room for.
 instantiation kernel_of(std::string_view name, std::string_view header, row_function f, dtype type,
-                        int owned = 0) {
+                        int owned = 0, const std::string& last = "") {
   return kernel_of(name, header, type, owned,
                    "using function = row::" + std::string(row::name(f)) +
                        ";\nstatic_assert(sizeof(fold::partial<function::folded, "
                        "row::accumulator<element>>) == " +
                        std::to_string(traits_of(f, type).state) + ");\n",
-                   "kernel::function, ");
+                   "kernel::function, ", last);
 }
 constexpr std::string_view of_rows = "bitfold/cuda/rows.cuh",
                            of_sums = "bitfold/cuda/sums_of_rows.cuh";
@@ -80,7 +81,21 @@ pass map_each(row_function f, const rows& of, void* out, int owned) {
   p.with.add(rows{of.type, of.count, of.n, of.x}).add(out);
   return p;
 }
+// Of up to a leaf: a team of threads takes one.
+pass map_short_rows(row_function f, const rows& of, void* out, int owned) {
+  const std::size_t most = std::bit_ceil(shares(of.n, warp)),
+                    team = std::bit_ceil(
+                        shares(std::min<std::size_t>(of.n, warp), static_cast<std::size_t>(owned))),
+                    sets = std::max<std::size_t>(4 / most, 1),
+                    of_block = cuda::threads_on_short_rows / team * sets;
+  pass p{kernel_of("map_short_rows", "bitfold/cuda/short_rows.cuh", f, of.type, owned,
+                   ", " + std::to_string(most) + ", " + std::to_string(sets)),
+         as_blocks(shares(of.count, of_block)), cuda::threads_on_short_rows};
+  p.with.add(of).add(static_cast<int>(team)).add(out);
+  return p;
+}
 pass map_rows(row_function f, const rows& of, void* out, int owned) {
+  if (of.n <= order::leaf) return map_short_rows(f, of, out, owned);
   const std::size_t tiles = shares(of.n, tile_of(owned)), state = traits_of(f, of.type).state;
   if (tiles <= cuda::tiles_of_warps) {
     int warps = 1;

@@ -50,6 +50,13 @@ constexpr outputs_line outputs_of_sm_90[] = {
      .threads = 128},
     // 0.95 to 1.58
     {.name = "outputs: columns", .by = strategy::columns, .threads = 128, .enough = 1 << 16},
+    {.name = "outputs: patches",
+     .by = strategy::patches,
+     .least_leaves = 32,
+     .threads = 256,
+     .enough = 1 << 10,
+     .more = 4,
+     .most_blocks = 1 << 16},
     {.name = "outputs: threads, neighbours",  // 1.05 to 8.95
      .by = strategy::threads,
      .least_outputs = 32,
@@ -215,6 +222,7 @@ constexpr tuning sm_90 = {
     .elements_of_one_block = 16384,
     .outputs = outputs_of_sm_90,
     .groups_beside = 16,
+    .states_of_one_pass = 1 << 12,
     .segments = {"segments", 64, 32, 1 << 16, 1 << 11, 1 << 12, 1 << 10},
     .exact = {.alone = terms_alone_of_sm_90,
               .together = terms_together_of_sm_90,

@@ -36,7 +36,8 @@ struct outputs_line {
   bool only_neighbours = false;  ///< where outputs lie nearer to each other than their elements
   int threads;                   ///< of a block, at most
   /// Workers (threads, warps or blocks, as the strategy has them) that hide the latency of memory;
-  /// and more of them, between which a worker is given a second output.
+  /// and more of them, between which a worker is given a second output. Of patches: the leaves of a
+  /// column that a block takes at least.
   index enough = 1, more = 1;
   index most_blocks = 1 << 20;
 };
@@ -98,7 +99,8 @@ struct tuning {
   /// Arrays of so many tiles, and so many elements, are for one block; longer ones are for leaves.
   index tiles_of_one_block, elements_of_one_block;
   std::span<const outputs_line> outputs;
-  index groups_beside;  ///< groups of columns that a block takes at most
+  index groups_beside;       ///< groups of columns that a block takes at most
+  index states_of_one_pass;  ///< of an output's leaves, before several are folded to one
   segments_numbers segments;
   exact_numbers exact;
   std::span<const sort_line> sorts;

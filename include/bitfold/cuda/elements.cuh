@@ -35,7 +35,47 @@ struct found_elements {
     std::int64_t stride;
     __device__ single one(int i) const { return x[i * stride]; }
   };
+  /// As many of them on one line, with a jump to another ahead of number `first`.
+  struct lines_of {
+    const T* x;
+    std::int64_t stride, jump;
+    int first;
+    __device__ single one(int i) const { return x[i * stride + (i < first ? 0 : jump)]; }
+  };
+  /// The same of as many rows of a leaf as a warp has threads, each of which knows one of them.
+  struct lines_of_rows {
+    lines_of own;
+    __device__ single one(int i) const {
+      const int row = i / order::lanes, lane = i % order::lanes;
+      const lines_of of{
+          reinterpret_cast<const T*>(shuffle(reinterpret_cast<std::uintptr_t>(own.x), row)),
+          own.stride, shuffle(own.jump, row), shuffle(own.first, row)};
+      return of.one(lane);
+    }
+  };
   __device__ bool is_line() const { return find.linear; }
+  /// Elements that lie at equal distances in each run; 0: nobody knows.
+  __device__ index run() const {
+    const detail::axes& all = find.from->reduced;
+    return find.from->offsets ? 0 : all.dims[all.rank - 1].extent;
+  }
+  /// Those from number i on, as many as a run has at most.
+  __device__ lines_of lines(int i) const {
+    const index at = place + static_cast<index>(i), of_run = run();
+    const index before = find.from->by_reduced.narrow
+                             ? static_cast<std::uint32_t>(at) % static_cast<std::uint32_t>(of_run)
+                             : at % of_run;
+    const index left = of_run - before;
+    const std::int64_t begin = find(at).x,
+                       stride = find.from->reduced.dims[find.from->reduced.rank - 1].x,
+                       next = left < 1 << 30 ? find(at + left).x : 0;
+    return {x + begin, stride, next - begin - static_cast<std::int64_t>(left) * stride,
+            left < 1 << 30 ? static_cast<int>(left) : 1 << 30};
+  }
+  /// Where runs are as long as a row of a leaf, or longer.
+  __device__ lines_of_rows lines_by_rows(int i) const {
+    return {lines(i + static_cast<int>(threadIdx.x) % warp * order::lanes)};
+  }
   __device__ line_of line() const { return {x + find(place).x, find.stride.x}; }
   __device__ single one(int i) const { return x[find(place + static_cast<index>(i)).x]; }
   BITFOLD_HD static auto made(single x, int at) { return Take::element(x, at); }

@@ -119,19 +119,21 @@ __device__ __noinline__ auto fold_by_leaves(Source from, int size) {
   static_assert(E::tile / order::leaf < 32);
   thread_counter<F, local, 5> leaves;
   int begin = 0;
-  if constexpr (Source::has_lines)
-    if (from.is_line()) {  // several leaves at once, so that many loads are on their way
-      constexpr int beside = 4;
+  if constexpr (Source::has_lines) {
+    constexpr int beside = 4;
+    static_assert(beside * order::rows == warp);  // as lines_by_rows has them
+    // Several leaves at once, so that many loads are on their way.
+    const auto fold_beside = [&](auto lines_from) {
       const int t = threadIdx.x % warp;
-      const auto line = from.line();
 #pragma unroll 1
       for (; size - begin >= beside * order::leaf; begin += beside * order::leaf) {
+        const auto lines = lines_from(begin);
         typename Source::single x[beside][order::rows];
 #pragma unroll
         for (int b = 0; b < beside; ++b)
 #pragma unroll
           for (int r = 0; r < order::rows; ++r)
-            x[b][r] = line.one(begin + b * order::leaf + r * order::lanes + t);
+            x[b][r] = lines.one(b * order::leaf + r * order::lanes + t);
 #pragma unroll
         for (int b = 0; b < beside; ++b) {
           const local s = method::fold_lane<F, order::rows>(order::rows, [&](int r) {
@@ -140,7 +142,14 @@ __device__ __noinline__ auto fold_by_leaves(Source from, int size) {
           leaves.push(fold_whole_warp<F>(s, span_of{order::rows}), order::leaf);
         }
       }
-    }
+    };
+    if (from.is_line())
+      fold_beside([&](int i) { return from.ahead(static_cast<index>(i)).line(); });
+    else if (from.run() >= beside * order::leaf)
+      fold_beside([&](int i) { return from.lines(i); });
+    else if (from.run() >= order::lanes)
+      fold_beside([&](int i) { return from.lines_by_rows(i); });
+  }
 #pragma unroll 1
   for (; begin < size; begin += order::leaf) {
     const int here = min(order::leaf, size - begin);

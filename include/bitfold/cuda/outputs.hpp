@@ -57,6 +57,14 @@ constexpr int neighbours_of_thread(std::size_t state, std::size_t element) {
   return static_cast<int>(many);
 }
 
+/// A block's patch of columns (patches.cuh): threads, rows, and words of 1 to 8 bytes in a row,
+/// which take one bank more than they have.
+inline constexpr int patch_threads = 256, rows_of_patch = 2 * order::leaf;
+constexpr int words_of_patch(std::size_t word) { return word == 8 ? 16 : 32; }
+constexpr std::size_t bytes_of_patch(std::size_t word) {
+  return rows_of_patch * static_cast<std::size_t>(words_of_patch(word) + 1) * word;
+}
+
 /// The nodes of segments that are too long for a warp, in the workspace.
 struct node_list {
   struct entry {

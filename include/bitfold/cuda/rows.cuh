@@ -116,9 +116,15 @@ struct row_source {
   }
   template <alignment>
   __device__ raw load() const {
+    return load_some<order::rows>(order::rows);
+  }
+  /// The first `rows` <= Most rows of a leaf.
+  template <int Most>
+  __device__ raw load_some(int rows) const {
     raw v;
 #pragma unroll
-    for (int r = 0; r < order::rows; ++r) {
+    for (int r = 0; r < Most; ++r) {
+      if (r >= rows) break;
       v.x[r] = some::load(x + r * order::lanes);
       if constexpr (F::takes_y) v.y[r] = some::load(y + r * order::lanes);
       if constexpr (F::weighted) v.w[r] = weights(r);
@@ -158,11 +164,13 @@ struct row_kernel {
   using E = engine<fold, source, A>;
   using S = typename E::state;
 
-  // A thread's part of full leaves, which `from` and `out` are at.
+  // A thread's part of leaves of `rows` <= Most rows, which `from` and `out` are at.
+  template <int Most = order::rows>
   __device__ static void map_lanes(const source& from, const typename E::raw& v,
-                                   const row::statistics<A>& s, T* out) {
+                                   const row::statistics<A>& s, T* out, int rows = Most) {
 #pragma unroll
-    for (int r = 0; r < order::rows; ++r) {
+    for (int r = 0; r < Most; ++r) {
+      if (r >= rows) break;
       typename source::some w, b;
       if constexpr (F::affine) w = from.weights(r);
       if constexpr (F::affine && F::centred) b = from.biases(r);

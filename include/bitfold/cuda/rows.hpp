@@ -3,10 +3,11 @@
 
 namespace bitfold::cuda {
 
-inline constexpr int most_warps = 8;        ///< of a block that takes rows
-inline constexpr int tiles_of_warps = 32;   ///< whose states a warp folds at once
-inline constexpr int warps_on_columns = 8;  ///< that share out the rows of some columns
-inline constexpr int warps_on_parts = 16;   ///< that share out the parts of some columns
-inline constexpr int outputs_beside = 4;    ///< sums of rows that a thread begins at once
+inline constexpr int most_warps = 8;               ///< of a block that takes rows
+inline constexpr int tiles_of_warps = 32;          ///< whose states a warp folds at once
+inline constexpr int threads_on_short_rows = 128;  ///< of a block
+inline constexpr int warps_on_columns = 8;         ///< that share out the rows of some columns
+inline constexpr int warps_on_parts = 16;          ///< that share out the parts of some columns
+inline constexpr int outputs_beside = 4;           ///< sums of rows that a thread begins at once
 
 }  // namespace bitfold::cuda

@@ -37,6 +37,22 @@ __device__ S fold_nodes_by_block(const S* states, index node, index n, index eac
   return s;
 }
 
+// Of each output, `each` nodes, a multiple of 32, to one longer node, by a warp.
+template <class F, class A>
+__global__ void __launch_bounds__(256)
+    fold_longer_nodes(index n, index outputs, const void* states, index node, index nodes,
+                      index each, void* longer) {
+  using S = fold::partial<F, A>;
+  const index of_output = (nodes + each - 1) / each, stride = index{gridDim.x} * blockDim.x / warp;
+  for (index i = (index{blockIdx.x} * blockDim.x + threadIdx.x) / warp; i < outputs * of_output;
+       i += stride) {
+    const index output = i / of_output, first = i % of_output * each;
+    const S s = fold_nodes_by_warp<F>(static_cast<const S*>(states) + output * nodes, node, n,
+                                      first, nodes < first + each ? nodes : first + each);
+    if (threadIdx.x % warp == 0) static_cast<S*>(longer)[i] = s;
+  }
+}
+
 // The nodes of each output, by a block or, where that takes all, by a warp.
 template <class F, class A, class Results>
 __global__ void __launch_bounds__(max_threads)

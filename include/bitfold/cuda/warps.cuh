@@ -16,7 +16,7 @@ __device__ Source found_by(int k, const finder& mine, const output_elements& dat
 // Warps take outputs of up to 31 tiles, of `at_once` neighbours, whose results its threads write
 // together; where lengths differ, those that are neither for threads nor for blocks.
 template <class F, class Source, class A, class Results>
-__global__ void __launch_bounds__(256)
+__global__ void __launch_bounds__(256, 2)
     fold_outputs_by_warps(const __grid_constant__ output_elements data, int at_once,
                           const __grid_constant__ Results how) {
   using E = engine<F, Source, A>;
