@@ -120,6 +120,7 @@ int staged_pitch(const output_elements& from) {
 // neighbours. Of no elements: there is no such axis.
 struct columns_of_output {
   index inner = 0, beside = 0;  // elements of each; of these so many are neighbours
+  std::int64_t stride = 0;      // between elements of a column; 0: it is not the same for all
   std::size_t word = 0;         // bytes that are neighbours and aligned, at most 4 or an element's
 };
 columns_of_output columns_of(const output_elements& from) {
@@ -128,7 +129,7 @@ columns_of_output columns_of(const output_elements& from) {
   const auto* const along =
       std::find_if(all.dims, end, [](const auto& axis) { return axis.x == 1; });
   if (from.two || from.listed || end - along < 2) return {};
-  columns_of_output c{1, along->extent, size_of(from.type)};
+  columns_of_output c{1, along->extent, end - along == 2 ? along[1].x : 0, size_of(from.type)};
   for (const auto* axis = along + 1; axis != end; ++axis) c.inner *= axis->extent;
   if (c.word >= 4) return c;
   const auto of_word = static_cast<std::int64_t>(4 / c.word);
@@ -323,7 +324,7 @@ class planner {
     const index rows =
         std::max(shares(shares(of.inner, shares(l.enough, stripes)), leaf) * leaf, l.more * leaf);
     p_.threads = cuda::patch_threads;
-    p_.patch = {of.inner, of.beside, rows, shares(of.inner, rows), of.word};
+    p_.patch = {of.inner, of.beside, of.stride, rows, shares(of.inner, rows), of.word};
     p_.shared = cuda::bytes_of_patch(of.word);
     p_.node = leaf;
     p_.nodes = leaves_;

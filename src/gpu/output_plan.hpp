@@ -33,6 +33,7 @@ struct output_plan {
   int pitch;              ///< of rows in shared memory, elements from one to the next
   struct {
     index inner, beside;  ///< elements of a column; columns that are neighbours
+    std::int64_t stride;  ///< between elements of a column; 0: it is not the same for all
     index rows, chunks;   ///< of a column, that a block takes at once
     std::size_t word;     ///< bytes that a thread reads
   } patch;                ///< of patches

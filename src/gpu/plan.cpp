@@ -201,6 +201,7 @@ class planner {
     first.bytes_read = from.outputs * from.n * size_of(from.type);
     add_outputs(first.with, p_, from);
     first.with.add(of.patch.inner)
+        .add(of.patch.stride)
         .add(of.patch.beside)
         .add(of.patch.rows)
         .add(of.patch.chunks)
