@@ -366,7 +366,9 @@ own_memory copy_elements(described& x) {
 
 }  // namespace
 
-input::input(nb::handle from, const char* argument, const family* of, taking what) : object_(from) {
+// (Through another constructor, so that where this one throws the buffer is given back.)
+input::input(nb::handle from, const char* argument, const family* of, taking what) : input() {
+  object_ = from;
   if (from.is_none()) return;
   find(from, argument, of, what);
   if (what == taking::results && copy_) refuse_unaligned(argument);

@@ -115,6 +115,7 @@ class input {
   bool is_read_only() const { return held_ && buffer_.readonly; }
 
  private:
+  input() = default;
   void find(nb::handle from, const char* argument, const family* of, taking what);
   void read_buffer(const char* argument);
 

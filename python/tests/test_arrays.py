@@ -207,6 +207,8 @@ REFUSED = [
     (TypeError, "keys: >i8 is byte-swapped", lambda: bitfold.reduce_by_key(X.ravel()[:2], np.zeros(2, ">i8"), 1)),
     (TypeError, "outputs: NoneType", lambda: bitfold.reduce_by_key(X.ravel()[:2], [0, 0], None)),
     (ValueError, "y: dot takes two inputs", lambda: bitfold.segment_reduce(X.ravel(), [0, 3], "dot")),
+    (ValueError, "y: dot takes two inputs", lambda: bitfold.explain(X, "dot")),
+    (ValueError, "y: sum takes one input", lambda: bitfold.explain(X, "sum", X)),
     (TypeError, "offsets: float64", lambda: bitfold.segment_reduce(X.ravel(), [0.0, 1.0])),
     (ValueError, "keys: 2 of them for 24", lambda: bitfold.reduce_by_key(X.ravel(), [0, 1], 2)),
     (ValueError, "key", lambda: bitfold.index_add(X.ravel()[:2], [0, 2], 2)),

@@ -91,6 +91,19 @@ def test_what_is_read_only_is_not_written():
     assert apply("softmax", out) is out and bits(out) == bits(bitfold.softmax(rows))
 
 
+def test_a_refused_call_keeps_nothing():
+    locked, many = read_only(np.zeros((4, 6), np.float32)), np.zeros((1,) * 9)
+    for array, call in (
+        (locked, lambda: _core.apply_rows("softmax", X, *[None] * 5, 6, 0, locked, RESULTS)),
+        (many, lambda: _core.reduce(SUM, many, None, None, False, RESULTS)),
+    ):
+        count = sys.getrefcount(array)
+        for _ in range(3):
+            with pytest.raises(ValueError):
+                call()
+        assert sys.getrefcount(array) == count
+
+
 def test_room_and_places_are_looked_at():
     rows = np.ones((3, 4), np.float32)
     places, out = np.arange(3), np.zeros((1, 4), np.float32)
