@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include <bitfold/arith.hpp>
+#include <bitfold/formats.hpp>
 
 #include "oracle.hpp"
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <bitfold/arith.hpp>
+#include <bitfold/formats.hpp>
 
 namespace bitfold::accuracy::tracing {
 

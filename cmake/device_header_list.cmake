@@ -1,6 +1,6 @@
 # What device code includes: of include/bitfold/, and of the standard library.
 set(device_headers
-  arith.hpp arith.inl config.hpp dtype.hpp exact.hpp fold.hpp fold.inl method.hpp method.inl
+  arith.hpp arith.inl config.hpp dtype.hpp exact.hpp fold.hpp fold.inl formats.hpp method.hpp method.inl
   op.hpp ops.inl order.hpp order.inl row_functions.hpp row_inputs.hpp strict_math.hpp strides.hpp
   ops/counts.inl ops/extrema.inl ops/logsumexp.inl ops/moments.inl ops/norms.inl ops/products.inl
   ops/scale.inl ops/sums.inl cuda/columns.cuh cuda/device.cuh cuda/distinct.cuh

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include <pthread.h>
 
@@ -24,16 +25,14 @@ using namespace nb::literals;
 
 void refuse(const std::string& what) { throw error(errc::usage, what); }
 void refuse_type(const std::string& what) { throw nb::type_error(what.c_str()); }
-
-namespace {
-
-std::string type_named(nb::handle x) { return nb::cast<std::string>(x.type().attr("__name__")); }
-
-// Python's error, if it is one of that type; others, such as an interrupt, go on.
 void forget(PyObject* type) {
   if (!PyErr_ExceptionMatches(type)) throw nb::python_error();
   PyErr_Clear();
 }
+
+namespace {
+
+std::string type_named(nb::handle x) { return nb::cast<std::string>(x.type().attr("__name__")); }
 
 // That of so many bytes, of those that begin with the smallest.
 std::optional<element_type> integers(dtype smallest, std::int64_t bytes) {
@@ -118,7 +117,8 @@ described described_as(const nb::dlpack::dltensor& t, element_type type) {
 std::optional<described> described_by_dlpack(const nb::dlpack::dltensor& t) {
   const auto type = type_of_dlpack(t.dtype);
   if (!type || t.ndim > max_axes || !is_of_a_known_device(t)) return std::nullopt;
-  return described_as(t, *type);
+  const described d = described_as(t, *type);
+  return is_aligned(d) ? std::optional(d) : std::nullopt;
 }
 
 described described_by_dlpack(const nb::dlpack::dltensor& t, const char* argument, taking what) {
@@ -132,7 +132,7 @@ described described_by_dlpack(const nb::dlpack::dltensor& t, const char* argumen
   const auto in_a_row = [&] {
     return !t.strides || lies_in_a_row({t.shape, static_cast<std::size_t>(t.ndim)}, t.strides);
   };
-  if (what != taking::elements || (t.ndim > max_axes && !in_a_row())) check_rank(argument, t.ndim);
+  if (what == taking::arrays || (t.ndim > max_axes && !in_a_row())) check_rank(argument, t.ndim);
   return described_as(t, *type);
 }
 
@@ -334,11 +334,55 @@ described with_truths(const described& x, std::vector<std::byte>& room, const cp
 
 // ---- Inputs -------------------------------------------------------------------------------------
 
-input::input(nb::handle from, const char* argument, const family* of, taking what) : object_(from) {
+bool is_aligned(const described& x) {
+  return reinterpret_cast<std::uintptr_t>(x.where.data) % size_of(x.type.stored) == 0 ||
+         x.size() == 0;
+}
+
+namespace {
+
+void refuse_unaligned(const char* argument) {
+  refuse_type(std::string(argument) + ": its elements do not lie at multiples of their size");
+}
+
+// Of x, which is then that copy.
+own_memory copy_elements(described& x) {
+  const std::size_t size = size_of(x.type.stored), n = x.size();
+  auto room = std::make_shared<std::vector<std::byte>>(n * size);
+  std::array<std::int64_t, max_axes> at{};
+  const auto* from = static_cast<const std::byte*>(x.where.data);
+  for (std::size_t i = 0; i < n; ++i) {
+    std::memcpy(room->data() + i * size, from, size);
+    for (auto k = static_cast<std::size_t>(x.where.rank); k-- > 0;) {
+      const auto step = x.where.stride[k] * static_cast<std::int64_t>(size);
+      from += step;
+      if (++at[k] < x.where.extent[k]) break;
+      from -= step * std::exchange(at[k], 0);
+    }
+  }
+  x = in_a_row(x, room->data());
+  return room;
+}
+
+}  // namespace
+
+// (Through another constructor, so that where this one throws the buffer is given back.)
+input::input(nb::handle from, const char* argument, const family* of, taking what) : input() {
+  object_ = from;
   if (from.is_none()) return;
+  find(from, argument, of, what);
+  if (what == taking::results && copy_) refuse_unaligned(argument);
+  if (!there_ || of_.on_gpu() || is_aligned(of_)) return;
+  if (what == taking::results) refuse_unaligned(argument);
+  copy_ = copy_elements(of_);
+}
+
+void input::find(nb::handle from, const char* argument, const family* of, taking what) {
   if (array* a; nb::try_cast(from, a)) {
+    if (what == taking::results && a->read_only) refuse(std::string(argument) + ": read-only");
     of_ = a->of;
     object_ = a->owner;
+    copy_ = a->copy;
     there_ = true;
     return;
   }
@@ -347,12 +391,10 @@ input::input(nb::handle from, const char* argument, const family* of, taking wha
     there_ = true;
     return;
   }
-  const int flags = what == taking::writable ? PyBUF_RECORDS : PyBUF_RECORDS_RO;
-  if (PyObject_GetBuffer(from.ptr(), &buffer_, flags) != 0) {
-    PyErr_Clear();
-    return;
-  }
+  if (PyObject_GetBuffer(from.ptr(), &buffer_, PyBUF_RECORDS_RO) != 0)
+    return forget(PyExc_Exception);
   held_ = true;
+  if (what == taking::results && buffer_.readonly) refuse(std::string(argument) + ": read-only");
   read_buffer(argument);
 }
 
@@ -360,21 +402,25 @@ void input::read_buffer(const char* argument) {
   const auto type = type_of_format(buffer_.format, buffer_.itemsize);
   if (!type) return;
   check_rank(argument, buffer_.ndim);
+  there_ = true;
   of_.type = *type;
   view& v = of_.where;
   v.type = type->stored;
   v.data = buffer_.buf;
   v.rank = buffer_.ndim;
   const auto size = static_cast<std::int64_t>(size_of(v.type));
-  bool aligned = reinterpret_cast<std::uintptr_t>(v.data) % static_cast<std::uintptr_t>(size) == 0,
-       any = true;
+  bool whole = true;
   for (std::size_t k = 0; k < static_cast<std::size_t>(v.rank); ++k) {
     v.extent[k] = buffer_.shape[k];
     v.stride[k] = buffer_.strides[k] / size;
-    any = any && v.extent[k] != 0;
-    aligned = aligned && (v.extent[k] == 1 || buffer_.strides[k] % size == 0);
+    whole = whole && (v.extent[k] == 1 || buffer_.strides[k] % size == 0);
   }
-  there_ = aligned || !any;
+  if (whole || of_.size() == 0) return;
+  auto room = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(buffer_.len));
+  if (PyBuffer_ToContiguous(room->data(), &buffer_, buffer_.len, 'C') != 0)
+    throw nb::python_error();
+  copy_ = std::move(room);
+  of_ = in_a_row(of_, copy_->data());
 }
 
 input::~input() {
@@ -388,12 +434,24 @@ const described& needed(const input& x, const char* argument) {
 
 namespace {
 
+void check_extents(const std::vector<std::int64_t>& shape, std::uintptr_t pointer) {
+  constexpr __int128 most = __int128{1} << 60;
+  __int128 n = 1;
+  for (const std::int64_t extent : shape) {
+    if (extent < 0) refuse("shape: " + std::to_string(extent) + " is negative");
+    n = std::min(n * extent, most + 1);
+  }
+  if (n > most) refuse("shape: more than 2^60 elements");
+  if (n > 0 && pointer == 0) refuse("pointer: null, of an array that has elements");
+}
+
 array describe(std::uintptr_t pointer, nb::handle type, const std::vector<std::int64_t>& shape,
                const std::optional<std::vector<std::int64_t>>& strides, int device_type,
                int device) {
   array a;
   a.of.type = parse_type("dtype", type);
   check_rank("shape", static_cast<std::int64_t>(shape.size()));
+  check_extents(shape, pointer);
   a.of.where = row_major(a.of.type.stored, reinterpret_cast<const void*>(pointer), shape);
   if (strides) {
     if (strides->size() != shape.size()) refuse("strides: not one for each axis");
@@ -401,6 +459,7 @@ array describe(std::uintptr_t pointer, nb::handle type, const std::vector<std::i
   }
   a.of.device_type = device_type;
   a.of.device = device;
+  if (!is_aligned(a.of)) refuse_unaligned("pointer");
   return a;
 }
 
@@ -414,15 +473,19 @@ array describe_dlpack(nb::handle capsule, const char* argument) {
     shape.push_back(static_cast<std::int64_t>(t.shape(k)));
     strides.push_back(t.stride(k));
   }
+  const nb::dlpack::dltensor tensor{const_cast<void*>(t.data()),
+                                    {t.device_type(), t.device_id()},
+                                    static_cast<std::int32_t>(t.ndim()),
+                                    t.dtype(),
+                                    shape.data(),
+                                    strides.data()};
   array a;
-  a.of = described_by_dlpack({const_cast<void*>(t.data()),
-                              {t.device_type(), t.device_id()},
-                              static_cast<std::int32_t>(t.ndim()),
-                              t.dtype(),
-                              shape.data(),
-                              strides.data()},
-                             argument, taking::arrays);
+  a.of = described_by_dlpack(tensor, argument, taking::arrays);
+  if (!a.of.where.data && a.of.size() > 0)
+    refuse_type(std::string(argument) + ": a DLPack capsule without elements in memory");
+  a.read_only = true;  // as far as is known
   a.tensor = std::move(t);
+  if (!a.of.on_gpu() && !is_aligned(a.of)) a.copy = copy_elements(a.of);
   return a;
 }
 
@@ -430,6 +493,8 @@ array describe_buffer(nb::object buffer, nb::handle type, const char* argument) 
   array a;
   const input x(buffer, argument);
   a.of = needed(x, argument);
+  a.copy = x.copy();
+  a.read_only = x.is_read_only();
   if (!type.is_none()) {
     const element_type as = parse_type("dtype", type);
     if (size_of(as.stored) != size_of(a.of.type.stored))
@@ -437,7 +502,8 @@ array describe_buffer(nb::object buffer, nb::handle type, const char* argument) 
     a.of.type = as;
     a.of.where.type = as.stored;
   }
-  a.owner = std::move(buffer);
+  a.owner = nb::steal(PyMemoryView_FromObject(buffer.ptr()));  // which keeps its memory as it is
+  if (!a.owner.is_valid()) throw nb::python_error();
   return a;
 }
 
@@ -482,6 +548,9 @@ void add_arrays(nb::module_& m) {
             return shape_of({a.of.where.stride.data(), static_cast<std::size_t>(a.of.where.rank)});
           })
       .def_prop_ro("is_row_major", [](const array& a) { return a.of.is_row_major(); })
+      .def_prop_ro(
+          "is_copy", [](const array& a) { return a.copy != nullptr; },
+          "Whether the elements were copied, as they did not lie at multiples of their size.")
       .def("overlaps", overlap, "other"_a,
            "Whether the smallest ranges of memory that hold each have a byte in common.")
       .def_prop_ro("device_type", [](const array& a) { return a.of.device_type; })

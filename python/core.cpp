@@ -44,15 +44,18 @@ scalar parse_scalar(nb::handle type, std::uint64_t bits) {
   return {parse_type("dtype", type).stored, bits};
 }
 
-// Both row-major, of one type and length; u64 to `out`.
+// Both row-major on the CPU, of one type and length; u64 to `out`.
 void ulp_distances(nb::handle a_given, nb::handle b_given, nb::handle out_given) {
-  const input a(a_given, "a"), b(b_given, "b"), out(out_given, "out", nullptr, taking::writable);
+  const input a(a_given, "a"), b(b_given, "b"), out(out_given, "out", nullptr, taking::results);
   const described &x = needed(a, "a"), &y = needed(b, "b"), &to = needed(out, "out");
+  if (!(to.type == element_type{dtype::u64}))
+    refuse_type("out: " + std::string(to.type.name()) + ", where u64 is taken");
   if (!(x.type == y.type))
     refuse_type("b: " + std::string(y.type.name()) + ", and a is " + std::string(x.type.name()));
-  if (x.size() != y.size() || x.size() != to.size() || !x.is_row_major() || !y.is_row_major() ||
-      !to.is_row_major())
-    refuse("b: not laid out as a is");
+  if (x.size() != y.size() || x.size() != to.size()) refuse("b: not of the length of a and out");
+  for (const described* d : {&x, &y, &to})
+    if (d->on_gpu() || !d->is_row_major()) refuse("a: elements in a row on the CPU are taken");
+  const without_lock free(worth_the_lock(x));
   const std::size_t size = size_of(x.type.stored);
   for (std::uint64_t i = 0; i < x.size(); ++i) {
     const auto at = [&](const described& d) {
@@ -91,14 +94,17 @@ NB_MODULE(_core, m) {
   m.attr("order_version") = order::version;
   m.def("methods", methods, "The registry of methods.");
   m.def("dtypes", dtypes, "Name, size in bytes, whether it is a float, of each element type.");
-  m.def("cuda_devices", cuda::devices, "The names of the GPUs.");
-  m.def("gpu_compiler", cuda::compiler, "What compiles kernels for GPUs; empty: nothing.");
-  m.def("look_for_compiler_at", cuda::look_for_compiler_at, "path"_a,
+  // What loads libraries, or waits, does it without the interpreter's lock.
+  using unlocked = nb::call_guard<nb::gil_scoped_release>;
+  m.def("cuda_devices", cuda::devices, unlocked(), "The names of the GPUs.");
+  m.def("gpu_compiler", cuda::compiler, unlocked(),
+        "What compiles kernels for GPUs; empty: nothing.");
+  m.def("look_for_compiler_at", cuda::look_for_compiler_at, "path"_a, unlocked(),
         "A library of NVRTC to try first.");
   m.def(
       "synchronize",
       [](std::uintptr_t stream) { cuda::synchronize(reinterpret_cast<cuda::stream>(stream)); },
-      "stream"_a, nb::call_guard<nb::gil_scoped_release>(), "Waits for what is enqueued there.");
+      "stream"_a, unlocked(), "Waits for what is enqueued there.");
   m.def("ulp_distances", ulp_distances, "a"_a, "b"_a, "out"_a);
   m.def(
       "to_string",

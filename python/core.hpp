@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +22,8 @@ namespace nb = nanobind;
 
 [[noreturn]] void refuse(const std::string& what);       ///< ValueError
 [[noreturn]] void refuse_type(const std::string& what);  ///< TypeError
+/// Python's error, if it is one of that type; others, such as an interrupt, go on.
+void forget(PyObject* type);
 
 /// A dtype, or bool: a byte, of which whatever is not 0 is true (see with_truths).
 struct element_type {
@@ -65,11 +68,19 @@ inline bool on_one_device(const described& x, const described& y) {
   return x.on_gpu() == y.on_gpu() && (!x.on_gpu() || x.device == y.device);
 }
 
+/// Whether every element lies at a multiple of its size.
+bool is_aligned(const described& x);
+
+/// Memory of a copy.
+using own_memory = std::shared_ptr<const std::vector<std::byte>>;
+
 /// _core.Array: a description, with what keeps the memory alive.
 struct array {
   described of;
   nb::object owner = {};
   nb::ndarray<nb::ro> tensor = {};  // where it came by DLPack
+  own_memory copy = {};             // where the elements were copied
+  bool read_only = false;
 };
 
 class family;
@@ -77,12 +88,14 @@ class family;
 /// What is taken for an argument.
 enum class taking {
   arrays,    ///< of up to max_axes axes
-  writable,  ///< with a buffer that may be written
   elements,  ///< of any number of axes, where they lie one behind the other: then as one axis
+  results,   ///< elements, to be written
 };
 
 /// An argument of a call: an _core.Array, an array that the family reads, or what has Python's
-/// buffer protocol, held until the call ends.
+/// buffer protocol, held until the call ends. Elements on a CPU that do not lie at multiples of
+/// their size are copied. Errors, naming the argument: of results ValueError for those that are
+/// read-only, and TypeError for those that would be copied.
 class input {
  public:
   input(nb::handle from, const char* argument, const family* of = nullptr,
@@ -91,19 +104,24 @@ class input {
   input(const input&) = delete;
   input& operator=(const input&) = delete;
 
-  /// Whether it is there: not None, and an array whose elements are of one of the types and lie at
-  /// multiples of their size.
+  /// Whether it is there: not None, and an array whose elements are of one of the types.
   explicit operator bool() const { return there_; }
   const described& operator*() const { return of_; }
   const described* operator->() const { return &of_; }
   /// The array itself, beside which a family makes others.
   nb::handle object() const { return object_; }
+  /// The copy, where there is one.
+  const own_memory& copy() const { return copy_; }
+  bool is_read_only() const { return held_ && buffer_.readonly; }
 
  private:
+  input() = default;
+  void find(nb::handle from, const char* argument, const family* of, taking what);
   void read_buffer(const char* argument);
 
   described of_;
   nb::handle object_;
+  own_memory copy_;
   Py_buffer buffer_{};
   bool held_ = false, there_ = false;
 };

@@ -15,9 +15,13 @@ PyObject* check(PyObject* p) {
   return p;
 }
 
-void* address_of(nb::handle array, const char* argument) {
-  const input held(array, argument, nullptr, taking::writable);
-  return const_cast<void*>(needed(held, argument).where.data);
+/// Of an array that has so many bytes in a row.
+void* address_of(nb::handle array, const char* argument, std::uint64_t bytes) {
+  const input held(array, argument, nullptr, taking::results);
+  const described& d = needed(held, argument);
+  if (!d.is_row_major() || d.size() * size_of(d.type.stored) != bytes)
+    refuse(std::string(argument) + ": not of " + std::to_string(bytes) + " bytes in a row");
+  return const_cast<void*>(d.where.data);
 }
 
 /// `make`: a function of the shape and the name of the type that gives an array and its address.
@@ -72,8 +76,10 @@ class results_by final : public family {
 }  // namespace
 
 void results::add(nb::handle type, nb::object cell, nb::object shown) {
-  one& t = each_[parse_type("dtype", type).index()];
-  t.data = address_of(cell, "cell");
+  const element_type of = parse_type("dtype", type);
+  one& t = each_[of.index()];
+  t.data = address_of(cell, "cell", size_of(of.stored));
+  t.held = nb::steal(check(PyMemoryView_FromObject(cell.ptr())));
   t.stored = cell.attr("dtype");
   if (!cell.is(shown)) t.as = shown.attr("dtype");
   t.cell = std::move(cell);
@@ -82,12 +88,12 @@ void results::add(nb::handle type, nb::object cell, nb::object shown) {
 
 bool results::knows(nb::handle x) const {
   return x.is_none() || nb::isinstance<array>(x) ||
-         Py_TYPE(x.ptr()) == Py_TYPE(each_[0].cell.ptr());
+         (each_[0].cell.is_valid() && Py_TYPE(x.ptr()) == Py_TYPE(each_[0].cell.ptr()));
 }
 
 memory results::make(const model&, element_type type, std::span<const std::int64_t> shape) const {
   nb::object made = empty_(shape_of(shape), find(type).stored);
-  void* const address = address_of(made, "out");
+  void* const address = address_of(made, "out", room_of(type, shape));
   return {std::move(made), address};
 }
 

@@ -24,6 +24,13 @@ struct memory {
 
 class results;
 
+/// The bytes of elements of such a shape.
+inline std::uint64_t room_of(element_type type, std::span<const std::int64_t> shape) {
+  std::uint64_t bytes = size_of(type.stored);
+  for (const std::int64_t extent : shape) bytes *= static_cast<std::uint64_t>(extent);
+  return bytes;
+}
+
 /// Room for what a call needs besides its results.
 struct workspace {
   void* address = nullptr;
@@ -91,8 +98,8 @@ class results final : public family {
  public:
   explicit results(nb::object empty) : empty_(std::move(empty)) {}
 
-  /// `cell`: a 0-d array that exports its memory; `shown`: of the type that the user sees, the same
-  /// memory.
+  /// `cell`: a 0-d array of that type, or of one of its size, that exports its memory; `shown`: of
+  /// the type that the user sees, the same memory.
   void add(nb::handle type, nb::object cell, nb::object shown);
 
   /// No array of a subclass, which may mean something else by its memory.
@@ -108,7 +115,7 @@ class results final : public family {
 
  private:
   struct one {
-    nb::object stored, as, cell, shown;
+    nb::object stored, as, cell, shown, held;  // `held`: what keeps the cell's memory as it is
     void* data = nullptr;
   };
   const one& find(element_type type) const;

@@ -81,8 +81,12 @@ std::string golden_text(const std::string& file, nb::handle format, nb::handle a
 
 // [(file, format, [(name, dtype, shape, digest, [(Reduction, bits), ...]), ...]), ...]
 nb::list read_golden(const std::string& path) {
+  const io::golden read = [&] {
+    const nb::gil_scoped_release free;  // a pipe may have nobody who writes
+    return io::read_golden(path);
+  }();
   nb::list files;
-  for (const io::golden_file& f : io::read_golden(path).files) {
+  for (const io::golden_file& f : read.files) {
     if (f.sources.size() != 1)
       throw error(errc::bad_input,
                   path + ": files[0].file2: recorded of two inputs, which is for bitfold check");

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <type_traits>
 
 #include <nanobind/stl/string_view.h>
 
@@ -111,6 +110,32 @@ nb::object softmax_plain(const tensors& of, std::string_view function, nb::handl
   const nb::none none;
   return apply_rows(function, {x_given, y_given, none, none, none, none}, n, 0, none, of);
 }
+
+// The losses' sum, or mean, and how many are not ignored, to addresses of a result each; false
+// where a target is no class.
+template <class A>
+bool store_nll(const reduction& sum, const described& x, const described& target, bool mean,
+               std::int64_t ignored, void* loss, void* total, const cpu::options& opts) {
+  const auto* const logs = static_cast<const A*>(x.where.data);
+  const auto* const at = static_cast<const std::int64_t*>(target.where.data);
+  const auto count = static_cast<std::size_t>(x.where.extent[0]);
+  const std::int64_t classes = x.where.extent[1];
+  std::vector<A> losses(count), shares(count);
+  for (std::size_t k = 0; k < count; ++k) {
+    if (at[k] == ignored) continue;
+    if (at[k] < 0 || at[k] >= classes) return false;
+    losses[k] = -logs[k * static_cast<std::size_t>(classes) + static_cast<std::size_t>(at[k])];
+    shares[k] = 1;
+  }
+  A results[2];
+  for (const std::size_t k : {0u, 1u})
+    store_scalar(cpu::reduce(sum, (k ? shares : losses).data(), count, opts), &results[k]);
+  if (mean) results[0] /= results[1];
+  std::memcpy(loss, &results[0], sizeof(A));
+  std::memcpy(total, &results[1], sizeof(A));
+  return true;
+}
+
 // (x, target, no weight, the mean or the sum, ignored) on a CPU, of rows of x. The results: the
 // loss, and how many are not ignored.
 nb::object nll_plain(const tensors& of, request& sum, nb::handle x_given, nb::handle target_given,
@@ -118,33 +143,19 @@ nb::object nll_plain(const tensors& of, request& sum, nb::handle x_given, nb::ha
   const auto x = rows_in(of, x_given), target = of.plain(target_given);
   if (!x || x->on_gpu() || x->where.rank != 2 || !target || target->on_gpu() ||
       target->type != element_type{dtype::i64} || target->where.rank != 1 ||
-      target->where.extent[0] != x->where.extent[0] || !target->is_row_major())
+      target->where.extent[0] != x->where.extent[0] || !target->is_row_major() ||
+      !sum.offers(x->type) || !(sum.result(x->type) == x->type))
     return nb::none();
-  const memory loss = of.make({x->type, x_given}, x->type, {}),
-               total = of.make({x->type, x_given}, x->type, {});
-  const auto store = [&]<class A>(std::type_identity<A>) {
-    const auto* const logs = static_cast<const A*>(x->where.data);
-    const auto* const at = static_cast<const std::int64_t*>(target->where.data);
-    const auto count = static_cast<std::size_t>(x->where.extent[0]);
-    const std::int64_t classes = x->where.extent[1];
-    std::vector<A> losses(count), shares(count);
-    for (std::size_t k = 0; k < count; ++k) {
-      if (at[k] == ignored) continue;
-      if (at[k] < 0 || at[k] >= classes) return false;
-      losses[k] = -logs[k * static_cast<std::size_t>(classes) + static_cast<std::size_t>(at[k])];
-      shares[k] = 1;
-    }
-    A results[2];
-    for (const std::size_t k : {0u, 1u})
-      store_scalar(cpu::reduce(sum.of(x->type), (k ? shares : losses).data(), count, how_for(*x)),
-                   &results[k]);
-    if (mean) results[0] /= results[1];
-    std::memcpy(loss.address, &results[0], sizeof(A));
-    std::memcpy(total.address, &results[1], sizeof(A));
-    return true;
-  };
-  const bool done = x->type.stored == dtype::f64 ? store(std::type_identity<double>{})
-                                                 : store(std::type_identity<float>{});
+  const reduction& one = sum.of(x->type);
+  const model beside{x->type, x_given};
+  const memory loss = of.make(beside, x->type, {}), total = of.make(beside, x->type, {});
+  bool done = false;
+  of.run(
+      *x, beside, no_room, [](workspace, cuda::stream) {},
+      [&](const cpu::options& opts) {
+        const auto store = x->type.stored == dtype::f64 ? store_nll<double> : store_nll<float>;
+        done = store(one, *x, *target, mean, ignored, loss.address, total.address, opts);
+      });
   return done ? nb::object(nb::make_tuple(loss.object, total.object)) : nb::none();
 }
 

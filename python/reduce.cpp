@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -168,9 +169,9 @@ nb::object with_results(const asked& what, const described& x, const model& besi
 bool truth_of(nb::handle given, const char* argument) {
   if (PyBool_Check(given.ptr())) return given.ptr() == Py_True;
   if (PyIndex_Check(given.ptr())) {
-    const Py_ssize_t value = PyNumber_AsSsize_t(given.ptr(), nullptr);
-    if (value != -1 || !PyErr_Occurred()) return value != 0;
-    PyErr_Clear();
+    const nb::object index = nb::steal(PyNumber_Index(given.ptr()));
+    if (index.is_valid()) return PyObject_IsTrue(index.ptr()) == 1;
+    forget(PyExc_TypeError);
   }
   if (nb::cast<std::string>(given.type().attr("__module__")) == "numpy" &&
       nb::cast<std::string>(given.type().attr("__name__")).starts_with("bool"))
@@ -402,11 +403,12 @@ nb::object reduce_by_key(nb::handle requests, nb::handle x_given, nb::handle y_g
 
 // Of the elements of several arrays as of one, by method exact: of any number of axes, each in a
 // row.
-nb::object reduce_pieces(request& r, const std::vector<nb::handle>& pieces, const family& of) {
+nb::object reduce_pieces(request& r, const std::vector<nb::object>& pieces, const family& of) {
+  std::deque<input> held;  // as long as they are read
   std::vector<described> all;
   std::vector<cuda::piece> list;
-  for (const nb::handle p : pieces) {
-    const input in(p, "pieces", &of, taking::elements);
+  for (const nb::object& p : pieces) {
+    const input& in = held.emplace_back(p, "pieces", &of, taking::elements);
     const described& d = all.emplace_back(needed(in, "pieces"));
     if (!on_one_device(d, all[0])) refuse("pieces: on several devices");
     if (!(d.type == all[0].type)) refuse_type("pieces: of several types");
@@ -416,7 +418,7 @@ nb::object reduce_pieces(request& r, const std::vector<nb::handle>& pieces, cons
   if (all.empty()) refuse("pieces: none");
   const reduction& one = r.of(all[0].type);
   const described& work = *std::ranges::max_element(all, {}, &described::size);
-  const model beside{all[0].type, pieces[0]};
+  const model beside{all[0].type, held[0].object()};
   memory made = of.make(beside, r.result(all[0].type), {});
   renaming([&] {
     of.run(
@@ -474,8 +476,10 @@ void add_calls(nb::module_& m) {
   m.def(
       "explain",
       [](nb::handle requests, nb::handle x, nb::handle y, nb::handle axis) {
-        return with_gpu_request(requests, x, y, axis,
-                                [](const cuda::request& wanted) { return wanted.explain(); });
+        return with_gpu_request(requests, x, y, axis, [](const cuda::request& wanted) {
+          const nb::gil_scoped_release free;
+          return wanted.explain();
+        });
       },
       "requests"_a, "x"_a, "y"_a.none(), "axis"_a.none(), "What a GPU would do.");
   m.def(

@@ -70,6 +70,18 @@ bool offers(op_id op, std::optional<method_id> method, element_type elements,
 
 }  // namespace
 
+asked::asked(nb::handle given) {
+  if (nb::try_cast(given, one_) && one_) return;
+  for (const nb::handle item : given) {
+    request* r = nullptr;
+    if (!nb::try_cast(item, r) || !r)
+      refuse_type("requests: " + nb::cast<std::string>(item.type().attr("__name__")) +
+                  ", where a Request is expected");
+    list_.push_back(r);
+    kept_.push_back(nb::borrow(item));
+  }
+}
+
 const reduction& request::of(element_type in) {
   auto& r = known_[in.index()];
   if (!r) r = made(op_, method_, in, acc_, out_, ddof_);

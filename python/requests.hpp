@@ -69,23 +69,21 @@ class request {
   std::array<std::optional<reduction>, element_types> known_;
 };
 
-/// What one call makes: of a Request its result, of a list of them a tuple.
+/// What one call makes: of a Request its result, of a list of them a tuple. It keeps what the list
+/// gives. Errors: TypeError for what is no Request.
 class asked {
  public:
-  explicit asked(request& one) : one_(&one), is_one_(true) {}
-  explicit asked(nb::handle given) : is_one_(nb::try_cast(given, one_)) {
-    if (is_one_) return;
-    for (const nb::handle r : given) list_.push_back(nb::cast<request*>(r));
-  }
-  bool is_one() const { return is_one_; }
+  explicit asked(request& one) : one_(&one) {}
+  explicit asked(nb::handle given);
+  bool is_one() const { return one_ != nullptr; }
   std::span<request* const> each() const {
-    return is_one_ ? std::span<request* const>(&one_, 1) : list_;
+    return is_one() ? std::span<request* const>(&one_, 1) : list_;
   }
 
  private:
   request* one_ = nullptr;
   std::vector<request*> list_;
-  bool is_one_;
+  std::vector<nb::object> kept_;
 };
 
 }  // namespace bitfold::python

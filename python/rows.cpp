@@ -2,6 +2,8 @@
 #include "rows.hpp"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <stdexcept>
 
 #include <nanobind/stl/string_view.h>
@@ -21,6 +23,14 @@ constexpr std::string_view names[] = {"softmax",
                                       "rms_norm_backward",
                                       "exp"};
 
+// Of offsets in host memory: that they end where the places do.
+void check_places(const row_segments& segments, std::size_t places) {
+  for (std::size_t k = 0; k <= segments.outputs; ++k)
+    if (segments.offsets[k] < 0 || static_cast<std::uint64_t>(segments.offsets[k]) > places)
+      refuse("offsets: number " + std::to_string(k) + " is none of " + std::to_string(places) +
+             " places");
+}
+
 row_function function_named(std::string_view name) {
   const auto which = std::ranges::find(names, name) - std::begin(names);
   if (which == std::ssize(names))
@@ -28,7 +38,7 @@ row_function function_named(std::string_view name) {
   return static_cast<row_function>(which);
 }
 
-/// Of so many elements of that type, one behind the other, on x's device.
+// Where so many elements of that type lie, one behind the other, on x's device.
 void* expect(const char* argument, const described& d, const described& x, element_type type,
              std::size_t size) {
   if (!on_one_device(d, x))
@@ -42,50 +52,70 @@ void* expect(const char* argument, const described& d, const described& x, eleme
                              " are expected, one behind the other");
   return const_cast<void*>(d.where.data);
 }
-/// The same, or null where it is None.
-void* elements(const char* argument, nb::handle given, const described& x, element_type type,
-               std::size_t size, const family& by) {
-  if (given.is_none()) return nullptr;
-  const input in(given, argument, &by, taking::elements);
-  return expect(argument, needed(in, argument), x, type, size);
-}
+// The arrays of a call, held until it ends.
+class held {
+ public:
+  explicit held(const family& by) : by_(by) {}
 
-rows rows_of(const described& x, const of_rows& of, std::size_t n, double eps, const family& by) {
+  const input& take(const char* argument, nb::handle given, taking what = taking::elements) {
+    const input& in = held_[used_++].emplace(given, argument, &by_, what);
+    needed(in, argument);
+    return in;
+  }
+  /// As `expect`, or null where it is None.
+  void* elements(const char* argument, nb::handle given, const described& x, element_type type,
+                 std::size_t size, taking what = taking::elements) {
+    return given.is_none() ? nullptr
+                           : expect(argument, *take(argument, given, what), x, type, size);
+  }
+  void* result(const char* argument, nb::handle given, const described& x, std::size_t size) {
+    return elements(argument, given, x, x.type, size, taking::results);
+  }
+
+ private:
+  const family& by_;
+  std::array<std::optional<input>, 8> held_;
+  std::size_t used_ = 0;
+};
+
+// `statistics`: whether mean and rstd are read, or written.
+rows rows_of(held& arrays, const described& x, const of_rows& of, std::size_t n, double eps,
+             taking statistics = taking::elements) {
   const std::size_t size = x.size(), count = n ? size / n : 0;
   if (!x.is_row_major() || size != count * n)
     throw std::runtime_error("x: rows of " + std::to_string(n) +
                              " elements are expected, one behind the other");
   const element_type wide = wide_of(x);
-  const auto at = [&](std::size_t k, const char* argument, element_type type, std::size_t elems) {
-    return elements(argument, of[k], x, type, elems, by);
-  };
   return {x.type.stored,
           count,
           n,
           x.where.data,
-          at(1, "y", x.type, size),
-          at(2, "weight", x.type, n),
-          at(3, "bias", x.type, n),
-          at(4, "mean", wide, count),
-          at(5, "rstd", wide, count),
+          arrays.elements("y", of[1], x, x.type, size),
+          arrays.elements("weight", of[2], x, x.type, n),
+          arrays.elements("bias", of[3], x, x.type, n),
+          arrays.elements("mean", of[4], x, wide, count, statistics),
+          arrays.elements("rstd", of[5], x, wide, count, statistics),
           eps};
 }
 
 void sum_rows(nb::handle x_given, std::size_t n, nb::handle places_given, nb::handle offsets_given,
               nb::handle base_given, nb::handle out_given, const family& by) {
-  const input x_in(x_given, "x", &by, taking::elements), places_in(places_given, "places", &by),
-      offsets_in(offsets_given, "offsets", &by);
-  const described &x = needed(x_in, "x"), &places = needed(places_in, "places"),
-                  &offsets = needed(offsets_in, "offsets");
+  held arrays(by);
+  const input& x_in = arrays.take("x", x_given);
+  const described &x = *x_in, &places = *arrays.take("places", places_given),
+                  &offsets = *arrays.take("offsets", offsets_given);
   const nb::none none;
-  const rows r = rows_of(x, {x_given, none, none, none, none, none}, n, 0, by);
-  const std::size_t outputs = offsets.size() - 1;
+  const rows r = rows_of(arrays, x, {x_given, none, none, none, none, none}, n, 0);
   const auto integers = [&](const char* argument, const described& d) {
     return static_cast<const std::int64_t*>(expect(argument, d, x, {dtype::i64}, d.size()));
   };
+  if (offsets.size() == 0) refuse("offsets: none, where there is one more than there are outputs");
+  const std::size_t outputs = offsets.size() - 1;
   const row_segments segments{integers("places", places), integers("offsets", offsets), outputs};
-  void* const base = elements("base", base_given, x, x.type, outputs * n, by);
-  void* const out = elements("out", out_given, x, x.type, outputs * n, by);
+  if (outputs > 0 && n > (std::size_t{1} << 60) / outputs) refuse("n: more than 2^60 results");
+  if (!x.on_gpu()) check_places(segments, places.size());
+  void* const base = arrays.elements("base", base_given, x, x.type, outputs * n);
+  void* const out = arrays.result("out", out_given, x, outputs * n);
   by.run(
       x, model{x.type, x_in.object()}, no_room,
       [&](workspace, cuda::stream where) { cuda::sum_rows(r, segments, base, out, where); },
@@ -97,16 +127,18 @@ void sum_rows(nb::handle x_given, std::size_t n, nb::handle places_given, nb::ha
 nb::object apply_rows(std::string_view function, const of_rows& of, std::size_t n, double eps,
                       nb::handle out_given, const family& by) {
   const row_function f = function_named(function);
-  const input x_in(of[0], "x", &by, taking::elements);
-  const described& x = needed(x_in, "x");
-  rows r = rows_of(x, of, n, eps, by);
+  const bool is_norm = f == row_function::layer_norm || f == row_function::rms_norm;
+  held arrays(by);
+  const input& x_in = arrays.take("x", of[0]);
+  const described& x = *x_in;
+  rows r = rows_of(arrays, x, of, n, eps, is_norm ? taking::results : taking::elements);
   memory out;
   if (out_given.is_none()) {
     out = by.like({x.type, x_in.object()}, x);
   } else {
-    out = {nb::borrow(out_given), elements("out", out_given, x, x.type, x.size(), by)};
+    out = {nb::borrow(out_given), arrays.result("out", out_given, x, x.size())};
   }
-  const bool lost = !r.rstd && (f == row_function::layer_norm || f == row_function::rms_norm);
+  const bool lost = !r.rstd && is_norm;
   const std::size_t statistics = lost ? r.count * size_of(wide_of(x).stored) : 0;
   const auto lose = [&](void* room) {
     if (!lost) return;
@@ -131,12 +163,12 @@ nb::object apply_rows(std::string_view function, const of_rows& of, std::size_t 
 void parameter_gradients(std::string_view function, const of_rows& of, std::size_t n,
                          nb::handle dw_given, nb::handle db_given, const family& by) {
   const row_function f = function_named(function);
-  const input x_in(of[0], "x", &by, taking::elements);
-  const described& x = needed(x_in, "x");
-  const rows r = rows_of(x, of, n, 0, by);
-  void *const dw = elements("dw", dw_given, x, x.type, n, by), *const db =
-                                                                   elements("db", db_given, x,
-                                                                            x.type, n, by);
+  held arrays(by);
+  const input& x_in = arrays.take("x", of[0]);
+  const described& x = *x_in;
+  const rows r = rows_of(arrays, x, of, n, 0);
+  void *const dw = arrays.result("dw", dw_given, x, n), *const db =
+                                                            arrays.result("db", db_given, x, n);
   by.run(
       x, model{x.type, x_in.object()},
       [&] { return cuda::parameter_gradients_workspace_bytes(f, r); },

@@ -78,31 +78,44 @@ std::optional<described> tensors::plain(nb::handle x) const {
   if (std::ranges::none_of(own_, [&](const nb::object& type) { return type.is(x.type()); }))
     return std::nullopt;
   nb::dlpack::dltensor t;
-  if (api_.show(x.ptr(), &t) != 0) return PyErr_Clear(), std::nullopt;
+  if (api_.show(x.ptr(), &t) != 0) return forget(PyExc_Exception), std::nullopt;
   auto d = described_by_dlpack(t);
   if (d && !lies_somewhere(*d)) d.reset();
   return d;
 }
 
+namespace {
+void expect_tensor(const model& beside) {
+  if (!beside.object.is_valid() || beside.object.is_none())
+    refuse_type("x: no tensor, beside which results are made");
+}
+}  // namespace
+
 // (new_empty takes longer.)
 memory tensors::make(const model& beside, element_type type,
                      std::span<const std::int64_t> shape) const {
+  expect_tensor(beside);
   std::vector<std::int64_t> strides(shape.size(), 1);
   for (std::size_t k = shape.size(); k-- > 1;)
     strides[k - 1] = strides[k] * std::max<std::int64_t>(shape[k], 1);
   const auto make = beside.object.attr("new_empty_strided");  // no object of its own
-  if (type == beside.type) return placed(make(shape_of(shape), shape_of(strides)));
-  return placed(make(shape_of(shape), shape_of(strides), "dtype"_a = dtypes_[type.index()]));
+  const std::uint64_t bytes = room_of(type, shape);
+  if (type == beside.type) return placed(make(shape_of(shape), shape_of(strides)), bytes);
+  const nb::object& dtype = dtypes_[type.index()];
+  if (!dtype.is_valid()) refuse_type("dtype: " + std::string(type.name()) + " is none of torch's");
+  return placed(make(shape_of(shape), shape_of(strides), "dtype"_a = dtype), bytes);
 }
 
-memory tensors::like(const model& beside, const described&) const {
-  return placed(empty_like_(beside.object));
+memory tensors::like(const model& beside, const described& x) const {
+  expect_tensor(beside);
+  return placed(empty_like_(beside.object), x.size() * size_of(x.type.stored));
 }
 
-memory tensors::placed(nb::object made) const {
-  nb::dlpack::dltensor t;
-  if (api_.show(made.ptr(), &t) != 0) throw nb::python_error();
-  return {std::move(made), static_cast<std::byte*>(t.data) + t.byte_offset};
+memory tensors::placed(nb::object made, std::uint64_t bytes) const {
+  const auto found = read(made, "out", taking::elements);
+  if (!found->is_row_major() || found->size() * size_of(found->type.stored) < bytes)
+    refuse("out: made too small, or with its elements not in a row");
+  return {std::move(made), const_cast<void*>(found->where.data)};
 }
 
 memory tensors::room(const model& beside, std::size_t bytes) const {
@@ -128,8 +141,10 @@ void add_tensors(nb::module_& m) {
       .def(
           "describe",
           [](const tensors& of, nb::object x, const char* argument) {
+            const input in(x, argument, &of);
             array a;
-            a.of = *of.read(x, argument, taking::arrays);
+            a.of = needed(in, argument);
+            a.copy = in.copy();
             a.owner = std::move(x);
             return a;
           },

@@ -32,7 +32,7 @@ class tensors final : public family {
   nb::handle dtype_of(const described& x) const { return dtypes_[x.type.index()]; }
 
  private:
-  memory placed(nb::object made) const;
+  memory placed(nb::object made, std::uint64_t bytes) const;
 
   const exchange& api_;
   nb::object keep_;

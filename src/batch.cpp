@@ -142,6 +142,12 @@ keyed_batch keys_of(dtype type, pointers data, std::span<const std::int64_t> key
   return {type, data, std::move(begins), std::move(indices)};
 }
 
+void check_elements(const reduction& r, dtype type) {
+  if (r.in() != type)
+    throw error(errc::usage, "reductions: of " + std::string(name(r.in())) +
+                                 ", and the elements are " + std::string(name(type)));
+}
+
 void check_batch(const batch& b, std::span<const reduction> reductions, std::span<void* const> out,
                  std::uint64_t first) {
   const auto refuse = [](const std::string& what) { throw error(errc::usage, what); };
@@ -151,9 +157,7 @@ void check_batch(const batch& b, std::span<const reduction> reductions, std::spa
   std::size_t refusing = reductions.size();
   for (std::size_t k = 0; k < reductions.size(); ++k) {
     check_together(reductions[0], reductions[k]);
-    if (reductions[k].in() != b.type)
-      refuse("reductions: of " + std::string(name(reductions[k].in())) + ", and the elements are " +
-             std::string(name(b.type)));
+    check_elements(reductions[k], b.type);
     check_inputs(reductions[k], b.data.x, b.data.y, b.elements);
     if (b.outputs > 0 && !out[k]) refuse("out: null pointer");
     if (info(reductions[k].op()).empty == if_empty::refused) refusing = k;

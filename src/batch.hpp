@@ -158,6 +158,9 @@ void check_keys(std::span<const std::int64_t> keys, std::uint64_t outputs);
 keyed_batch keys_of(dtype type, pointers data, std::span<const std::int64_t> keys,
                     std::uint64_t outputs);
 
+/// Refuses (errc::usage) a reduction of other elements.
+void check_elements(const reduction& r, dtype type);
+
 /// Errors (errc::usage, naming the argument): reductions of another type or number of inputs than
 /// there are, or that no pass can do together; not one `out` for each, or a null one; an output
 /// without elements of which one has no result. `first`: the number of the first output, for the

@@ -7,6 +7,7 @@
 #include "catch.hpp"
 #include "data.hpp"
 #include "device_memory.hpp"
+#include "refusals.hpp"
 
 using namespace bitfold;
 
@@ -157,4 +158,40 @@ TEST_CASE("what a GPU is refused names the argument, and nothing is written") {
   refused("of several arrays only by method exact",
           [&](void* to) { cuda::reduce_pieces(all[0], one, to, workspace.p, 1 << 20); });
   CHECK_THROWS_AS(cuda::reduce(all[0], x.p, 10, nullptr), error);
+}
+
+TEST_CASE("what is asked without arrays is refused as the call is") {
+  const auto refused = [](const std::string& what, const cuda::request& wanted) {
+    test::check_refused(what, [&] { (void)wanted.explain(); }, [] { return true; });
+    test::check_refused(what, [&] { (void)wanted.make_ahead(9, 0); }, [] { return true; });
+  };
+  const reduction dot = make_reduction(op_id::dot, {}, dtype::f32),
+                  sum = make_reduction(op_id::sum, {}, dtype::f32);
+  const std::array both{sum, dot};
+  const std::vector<float> data(8);
+  const view x = row_major(dtype::f32, data.data(), {2, 4}),
+             wide = row_major(dtype::f64, data.data(), {2, 2});
+  const std::array axes{0};
+  refused("y: dot takes two inputs", cuda::request::axes({&dot, 1}, x, nullptr, axes));
+  refused("y: sum takes one input", cuda::request::axes({&sum, 1}, x, &x, axes));
+  refused("reductions: of f32, and the elements are f64",
+          cuda::request::axes({&sum, 1}, wide, nullptr, axes));
+  const window pool{.axis = 1, .size = 2, .padding = 1};
+  refused("y: dot takes two inputs", cuda::request::windows({&dot, 1}, x, {&pool, 1}));
+  const std::string mixed = "reductions: of one input and of two inputs in one pass";
+  refused(mixed, cuda::request::array(both, 8));
+  refused(mixed, cuda::request::segments(both, 8, 2));
+  refused(mixed, cuda::request::by_key(both, 8, 2));
+}
+
+TEST_CASE("more elements than a grid has blocks for are refused where it is planned") {
+  const reduction distinct = make_reduction(op_id::count_distinct, {}, dtype::f32);
+  const auto explain = [&](std::size_t n) {
+    return cuda::request::array({&distinct, 1}, n).explain();
+  };
+  CHECK(explain(std::size_t{1} << 40).find("count_runs") != std::string::npos);
+  for (const int k : {44, 46})
+    test::check_refused(
+        "n: " + std::to_string(std::size_t{1} << k) + " elements, which want ",
+        [&] { explain(std::size_t{1} << k); }, [] { return true; });
 }

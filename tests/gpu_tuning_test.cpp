@@ -102,6 +102,26 @@ TEST_CASE("each architecture has a table, and each table answers every question"
   }
 }
 
+TEST_CASE("a capability has the facts of NVIDIA's table, or of the nearest below") {
+  const auto facts = [](int major, int minor) {
+    const gpu::device_facts on = gpu::facts_of({major, minor});
+    CHECK((on.major == major && on.minor == minor));
+    CHECK(on.max_shared_bytes + 1024 == on.shared_bytes);
+    return std::tuple(on.threads, on.blocks, static_cast<int>(on.shared_bytes >> 10));
+  };
+  CHECK(facts(8, 0) == std::tuple(2048, 32, 164));
+  CHECK(facts(8, 6) == std::tuple(1536, 16, 100));
+  CHECK(facts(8, 7) == std::tuple(1536, 16, 164));
+  CHECK(facts(8, 9) == std::tuple(1536, 24, 100));
+  CHECK(facts(9, 0) == std::tuple(2048, 32, 228));
+  CHECK(facts(10, 0) == std::tuple(2048, 32, 228));
+  CHECK(facts(11, 0) == std::tuple(1536, 24, 228));
+  CHECK(facts(12, 1) == std::tuple(1536, 24, 100));
+  CHECK(facts(8, 8) == facts(8, 7));
+  CHECK(facts(10, 3) == facts(10, 0));
+  CHECK(facts(99, 0) == facts(12, 1));
+}
+
 TEST_CASE("whatever a table says of whole arrays moves no bit") {
   const auto all = some_reductions();
   constexpr std::size_t most = 70001;

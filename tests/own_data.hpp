@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "examples/own_ops.hpp"
-#include <bitfold/arith.hpp>
+#include <bitfold/formats.hpp>
 #include <bitfold/source.hpp>
 
 #include "tests/data.hpp"

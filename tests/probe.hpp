@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include <bitfold/arith.hpp>
+#include <bitfold/formats.hpp>
 
 namespace bitfold::probe {
 

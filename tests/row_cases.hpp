@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <bitfold/arith.hpp>
+#include <bitfold/formats.hpp>
 #include <bitfold/reference.hpp>
 #include <bitfold/rows.hpp>
 

@@ -205,6 +205,23 @@ TEST_CASE("rows: errors name the argument") {
                       nullptr, out);
       },
       "n");
+  void* const odd = reinterpret_cast<std::byte*>(x) + 2;
+  of = good, of.x = odd, says(row_function::softmax, of, out, "x");
+  of = good, of.y = odd, says(row_function::softmax_backward, of, out, "y");
+  of = good, of.w = odd, says(row_function::rms_norm, of, out, "w");
+  of = good, of.b = odd, says(row_function::layer_norm, of, out, "b");
+  of = good, of.mean = odd, says(row_function::layer_norm, of, out, "mean");
+  of = good, of.rstd = odd, says(row_function::rms_norm, of, out, "rstd");
+  says(row_function::exp, good, odd, "out");
+  constexpr auto norm = row_function::layer_norm_backward;
+  refused([&] { cpu::parameter_gradients(norm, good, odd, nullptr); }, "out");
+  refused([&] { cpu::parameter_gradients(norm, good, out, odd); }, "db");
+  const auto* const odd_list =
+      reinterpret_cast<const std::int64_t*>(reinterpret_cast<const std::byte*>(places) + 4);
+  refused([&] { cpu::sum_rows(good, {odd_list, one_place, 1}, nullptr, out); }, "places");
+  refused([&] { cpu::sum_rows(good, {places, odd_list, 1}, nullptr, out); }, "offsets");
+  refused([&] { cpu::sum_rows(good, {places, one_place, 1}, odd, out); }, "base");
+  refused([&] { cpu::sum_rows(good, {places, one_place, 1}, nullptr, odd); }, "out");
   cpu::apply(row_function::softmax, {dtype::f32, 0, 5, nullptr}, nullptr);  // nothing to do
   cpu::apply(row_function::softmax, {dtype::f32, 5, 0, nullptr}, nullptr);
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <bitfold/arith.hpp>
+#include <bitfold/formats.hpp>
 
 #include "catch.hpp"
 

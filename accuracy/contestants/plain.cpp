@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <bitfold/arith.hpp>
+#include <bitfold/formats.hpp>
 
 #include "../contestant.hpp"
 #include "bench/fast_math.hpp"

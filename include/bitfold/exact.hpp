@@ -13,6 +13,7 @@
 #include <bitfold/arith.hpp>
 #include <bitfold/config.hpp>
 #include <bitfold/dtype.hpp>
+#include <bitfold/formats.hpp>
 
 namespace bitfold::exact {
 

@@ -9,6 +9,7 @@
 
 #include <bitfold/arith.hpp>
 #include <bitfold/exact.hpp>
+#include <bitfold/formats.hpp>
 #include <bitfold/method.hpp>
 #include <bitfold/op.hpp>
 #include <bitfold/order.hpp>

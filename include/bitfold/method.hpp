@@ -8,7 +8,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include <bitfold/arith.hpp>
+#include <bitfold/formats.hpp>
 #include <bitfold/order.hpp>
 
 namespace bitfold {

@@ -10,9 +10,9 @@
 #include <type_traits>
 #include <vector>
 
-#include <bitfold/arith.hpp>
 #include <bitfold/dtype.hpp>
 #include <bitfold/error.hpp>
+#include <bitfold/formats.hpp>
 #include <bitfold/method.hpp>
 #include <bitfold/op.hpp>
 

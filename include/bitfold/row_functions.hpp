@@ -7,6 +7,7 @@
 
 #include <bitfold/arith.hpp>
 #include <bitfold/fold.hpp>
+#include <bitfold/formats.hpp>
 
 namespace bitfold::row {
 

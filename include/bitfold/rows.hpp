@@ -29,7 +29,8 @@ namespace bitfold {
 
 namespace cpu {
 /// Writes the rows to `out`, which may be x. Errors (errc::usage, naming the argument): a type that
-/// is no float; a longer row; a pointer that is needed and null; those of `opts`.
+/// is no float; a longer row; a pointer that is needed and null, or not aligned to its elements;
+/// those of `opts`.
 void apply(row_function f, const rows& input, void* out, const options& opts = {});
 
 /// What the parameters of a norm get, of its gradient `f` and what that takes: dw[i] = sum of g z,

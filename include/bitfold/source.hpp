@@ -10,9 +10,9 @@
 #include <type_traits>
 #include <utility>
 
-#include <bitfold/arith.hpp>
 #include <bitfold/error.hpp>
 #include <bitfold/fold.hpp>
+#include <bitfold/formats.hpp>
 
 namespace bitfold {
 

@@ -181,11 +181,10 @@ class Kind:
     through_numpy = False  # whether results are NumPy's first
 
     def describe(self, x: Any, argument: str) -> _core.Array:
-        """Where x lies. TypeError: an array that bitfold does not take."""
+        """Where x lies, or a copy of it whose elements lie at multiples of their size. TypeError: an array that bitfold does not
+        take."""
         x = _as_array(x, argument)
         short = short_name(x.dtype, argument)
-        if not x.flags.aligned or any(s % x.itemsize for s, n in zip(x.strides, x.shape) if n > 1):
-            raise TypeError(f"{argument}: its elements do not lie at multiples of their size; make a copy")
         return _core.Array.from_buffer(x.view(np.uint16) if short == "bf16" else x, short, argument)
 
     def family(self) -> _core.Family:
@@ -230,6 +229,8 @@ class Kind:
             if (where.device_type, where.device) != (inputs[0].device_type, inputs[0].device):
                 raise ValueError("out: on another device than x")
             self.expect_writable(out)
+            if where.is_copy:
+                raise TypeError("out: its elements do not lie at multiples of their size")
             if repeats(where.strides, where.shape):
                 raise ValueError("out: elements of it share memory")
             if where.is_row_major and not any(where.overlaps(x) for x in inputs if x is not None):

@@ -31,6 +31,13 @@ def random_array(seed, shape, dtype):
         return np.asarray(x).astype(dtype)
 
 
+def unaligned(x):
+    """The same elements, in a row at an address that is no multiple of their size (of one byte: it is)."""
+    room = np.zeros(x.nbytes + 1, np.uint8)
+    room[1:] = np.frombuffer(np.ascontiguousarray(x).tobytes(), np.uint8)
+    return room[1:].view(x.dtype).reshape(x.shape)
+
+
 @st.composite
 def shapes(draw):
     if draw(st.booleans()):

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import bitfold
-from arrays import DTYPES, arrays, axes, bits
+from arrays import DTYPES, arrays, axes, bits, unaligned
 
 NUMPY_2 = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
@@ -115,9 +115,6 @@ def test_fields_of_records():
     x = np.zeros(5, [("a", "f4"), ("b", "f4")])
     x["b"] = range(5)
     assert bits(bitfold.sum(x["b"])) == bits(np.float32(10))
-    packed = np.zeros(5, [("a", "f4"), ("b", "f8")])
-    with pytest.raises(TypeError, match="^x: its elements do not lie at multiples"):
-        bitfold.sum(packed["b"])
 
 
 def test_int_axis_types():
@@ -136,7 +133,7 @@ REFUSED = [
     (TypeError, "x: .*str", lambda: bitfold.sum("abc")),
     (TypeError, "x: .*bytes", lambda: bitfold.sum(b"abc")),
     (TypeError, "x: datetime64", lambda: bitfold.sum(np.zeros(3, "M8[s]"))),
-    (TypeError, "x: .* multiples", lambda: bitfold.sum(np.frombuffer(bytes(9), np.uint8)[1:].view(np.float64))),
+    (TypeError, "out: its elements do not lie at multiples of their size", lambda: bitfold.sum(X, axis=0, out=unaligned(np.zeros((3, 4), np.float32)))),
     (TypeError, "x: a masked array", lambda: bitfold.sum(np.ma.array([1, 2], mask=[0, 1]))),
     (ValueError, "x: 9 axes", lambda: bitfold.sum(np.zeros((1,) * 9))),
     (ValueError, "x: .*inhomogeneous", lambda: bitfold.sum([1, [2]])),
@@ -210,6 +207,8 @@ REFUSED = [
     (TypeError, "keys: >i8 is byte-swapped", lambda: bitfold.reduce_by_key(X.ravel()[:2], np.zeros(2, ">i8"), 1)),
     (TypeError, "outputs: NoneType", lambda: bitfold.reduce_by_key(X.ravel()[:2], [0, 0], None)),
     (ValueError, "y: dot takes two inputs", lambda: bitfold.segment_reduce(X.ravel(), [0, 3], "dot")),
+    (ValueError, "y: dot takes two inputs", lambda: bitfold.explain(X, "dot")),
+    (ValueError, "y: sum takes one input", lambda: bitfold.explain(X, "sum", X)),
     (TypeError, "offsets: float64", lambda: bitfold.segment_reduce(X.ravel(), [0.0, 1.0])),
     (ValueError, "keys: 2 of them for 24", lambda: bitfold.reduce_by_key(X.ravel(), [0, 1], 2)),
     (ValueError, "key", lambda: bitfold.index_add(X.ravel()[:2], [0, 2], 2)),
@@ -568,8 +567,10 @@ def test_an_exception_in_an_argument_is_its_own():
         def __index__(self):
             raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError):
-        bitfold.sum(np.ones(3), axis=Broken())
+    for call in (lambda: bitfold.sum(np.ones(3), axis=Broken()), lambda: bitfold.sum(np.ones(3), keepdims=Broken()),
+                 lambda: bitfold.reduce(np.ones(3), ["sum"], keepdim=Broken())):
+        with pytest.raises(ZeroDivisionError):
+            call()
 
 
 def test_whole_numbers():

@@ -7,13 +7,15 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+F = torch.nn.functional
+
 import bitfold
 import bitfold.torch
 from bitfold import _arrays
 from torch.autograd import forward_ad
 from bitfold.torch._engine import METHODS, OPS, method_for
 from bitfold.torch._ops import GRADIENTS
-from torch_helpers import DEVICES, same
+from torch_helpers import DEVICES, same, unaligned
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 NOT_ON_GPU = ("sequential",)
@@ -215,3 +217,30 @@ def test_several_outputs_of_no_elements():
     assert torch.ops.bitfold.sum(torch.ones(3, 0), [1]).tolist() == [0, 0, 0]
     assert torch.ops.bitfold.sum(torch.ones(0, 3), [1]).tolist() == []
     assert torch.ops.bitfold.mean(torch.ones(2, 0, 3), [1]).isnan().all()
+
+
+# ---- Elements that do not lie at multiples of their size, as a file at an odd offset has them
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_unaligned_tensors_have_the_bits_of_aligned_ones(dtype):
+    generator = torch.Generator().manual_seed(0)
+    x, w = (torch.randn(*shape, generator=generator).to(dtype) for shape in ((5, 37), (37,)))
+    i = torch.randint(0, 5, (5,), generator=generator)
+    with bitfold.torch.deterministic():
+        for call in (
+            lambda x, w, i: torch.ops.bitfold.sum(x, [0]), lambda x, w, i: torch.ops.bitfold.dot(x, x.clone(), [1], method="kahan"),
+            lambda x, w, i: x.sum(), lambda x, w, i: x.max(1).values, lambda x, w, i: x.var(1), lambda x, w, i: x.norm(),
+            lambda x, w, i: F.softmax(x, -1), lambda x, w, i: F.log_softmax(x, 0), lambda x, w, i: F.layer_norm(x, [37], w, w),
+            lambda x, w, i: F.rms_norm(x, [37], w), lambda x, w, i: F.batch_norm(x, None, None, w, w, True), lambda x, w, i: F.nll_loss(x, i),
+            lambda x, w, i: F.mse_loss(x, x.clone()), lambda x, w, i: torch.zeros(5, 37, dtype=dtype).index_add(0, i, x),
+            lambda x, w, i: F.embedding_bag(i.reshape(1, 5), x),
+        ):
+            assert same(call(unaligned(x), unaligned(w), unaligned(i)), call(x, w, i))
+        for call in (lambda x: F.softmax(x, -1), lambda x: F.layer_norm(x, [37], w)):
+            gradients = []
+            for place in (unaligned, torch.clone):
+                leaf = place(x).requires_grad_()
+                call(leaf).backward(place(x))
+                gradients.append(leaf.grad)
+            assert same(*gradients)

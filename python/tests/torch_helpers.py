@@ -21,3 +21,10 @@ def bits(x: torch.Tensor) -> torch.Tensor:
 
 def same(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a.dtype == b.dtype and a.shape == b.shape and torch.equal(bits(a), bits(b))
+
+
+def unaligned(x: torch.Tensor) -> torch.Tensor:
+    """The same elements, on the CPU, in a row at an address that is no multiple of their size."""
+    room = torch.zeros(x.numel() * x.element_size() + 1, dtype=torch.uint8)
+    room[1:] = x.detach().contiguous().reshape(-1).view(torch.uint8)
+    return torch.frombuffer(room.numpy(), dtype=x.dtype, offset=1).reshape(x.shape)

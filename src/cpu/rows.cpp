@@ -3,6 +3,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../row_functions.hpp"
@@ -14,6 +15,9 @@ namespace row {
 namespace {
 [[noreturn]] void refuse(const char* argument, const std::string& what) {
   throw error(errc::usage, std::string(argument) + ": " + what);
+}
+void check_aligned(const char* argument, const void* p, std::size_t size) {
+  if (reinterpret_cast<std::uintptr_t>(p) % size) refuse(argument, "not aligned to its elements");
 }
 }  // namespace
 
@@ -29,6 +33,12 @@ void check(row_function f, const rows& input, const void* out) {
     if ((F::reads || F::writes) && !input.rstd) refuse("rstd", "null");
     if (F::centred && !input.mean) refuse("mean", "null");
     if (!out) refuse("out", "null");
+    const std::size_t size = size_of(input.type), wide = std::max<std::size_t>(size, 4);
+    for (const auto& [argument, p] :
+         {std::pair{"x", input.x}, {"y", input.y}, {"w", input.w}, {"b", input.b}, {"out", out}})
+      check_aligned(argument, p, size);
+    check_aligned("mean", input.mean, wide);
+    check_aligned("rstd", input.rstd, wide);
   });
 }
 
@@ -39,9 +49,11 @@ void check_parameters(row_function f, const rows& input, const void* dw, const v
   if (input.count > max_elements) refuse("count", std::to_string(input.count) + ", above 2^24");
   if (input.count > 0 && input.n > 0 && !dw && !db) refuse("dw", "null, as db is");
   check(f, input, dw ? dw : db);
+  check_aligned("db", db, size_of(input.type));
 }
 
-void check_segments(const rows& input, const row_segments& segments, const void* out) {
+void check_segments(const rows& input, const row_segments& segments, const void* base,
+                    const void* out) {
   if (!is_float(input.type))
     refuse("type", std::string(name(input.type)) + ", which is no float type");
   if (input.n > max_elements) refuse("n", std::to_string(input.n) + ", above 2^24");
@@ -50,6 +62,10 @@ void check_segments(const rows& input, const row_segments& segments, const void*
   if (!out) refuse("out", "null");
   if (input.count > 0 && !input.x) refuse("x", "null");
   if (input.count > 0 && !segments.places) refuse("places", "null");
+  for (const auto& [argument, p] : {std::pair{"x", input.x}, {"base", base}, {"out", out}})
+    check_aligned(argument, p, size_of(input.type));
+  check_aligned("places", segments.places, alignof(std::int64_t));
+  check_aligned("offsets", segments.offsets, alignof(std::int64_t));
 }
 
 }  // namespace row
@@ -432,7 +448,7 @@ void parameter_gradients(row_function f, const rows& input, void* dw, void* db,
 
 void sum_rows(const rows& input, const row_segments& segments, const void* base, void* out,
               const options& opts) {
-  row::check_segments(input, segments, out);
+  row::check_segments(input, segments, base, out);
   if (segments.outputs == 0 || input.n == 0) return;
   for (std::size_t k = 0; k < segments.outputs; ++k) {
     const auto size = segments.offsets[k + 1] - segments.offsets[k];

@@ -21,23 +21,14 @@ bool is_aligned(const void* x, const void* y) {
   return (reinterpret_cast<std::uintptr_t>(x) | reinterpret_cast<std::uintptr_t>(y)) % 16 == 0;
 }
 
-// Errors: errc::usage (the method sequential); errc::no_device.
-void check_engine(std::span<const reduction> all) {
-  gpu::check_methods(all);
-  (void)gpu::the_driver();
-}
-
 void check_array(std::span<const reduction> all, const void* x, const void* y, std::size_t n,
                  std::span<void* const> out) {
   if (out.size() != all.size())
     throw error(errc::usage, "out: room for " + std::to_string(out.size()) + " results of " +
                                  std::to_string(all.size()) + " reductions");
-  check_engine(all);
   for (const reduction& r : all) {
+    detail::check_together(all[0], r);
     detail::check_inputs(r, x, y, n);
-    if (r.in() != all[0].in())
-      throw error(errc::usage, "reductions: of " + std::string(name(all[0].in())) + " and of " +
-                                   std::string(name(r.in())) + " in one pass");
     for (const void* data : {x, y})
       if (reinterpret_cast<std::uintptr_t>(data) % size_of(r.in()))
         throw error(errc::usage, "data: not aligned to its element");
@@ -140,7 +131,6 @@ std::size_t pieces_workspace_bytes(const reduction& r, std::span<const piece> pi
 
 void reduce_pieces(const reduction& r, std::span<const piece> pieces, void* out, void* workspace,
                    std::size_t workspace_size, stream where) {
-  check_engine({&r, 1});
   for (const piece& p : pieces)
     if (reinterpret_cast<std::uintptr_t>(p.data) % size_of(r.in()))
       throw error(errc::usage, "pieces: not aligned to their elements");
@@ -170,7 +160,6 @@ void reduce(std::span<const reduction> all, const view& x, const view* y, std::s
             const launch& shape) {
   const detail::layout l = detail::layout_of(x, y, axes);
   detail::check_batch(detail::strided_batch(l), all, out);
-  check_engine(all);
   check_aligned(l.type, l.x, l.y);
   run(gpu::plan_axes(all, l, shape, here(all, shape)), {l.x, l.y, nullptr, nullptr, out.data()},
       workspace, workspace_size, where);
@@ -189,7 +178,6 @@ void reduce_windows(std::span<const reduction> all, const view& x, std::span<con
   for (const auto& b : boxes.boxes)
     detail::check_batch(detail::strided_batch(detail::layout_of(b.x, nullptr, boxes.reduced)), all,
                         out, b.first);
-  check_engine(all);
   check_aligned(x.type, x.data, nullptr);
   run(gpu::plan_windows(all, boxes, x.data, shape, here(all, shape)),
       {x.data, nullptr, nullptr, nullptr, out.data()}, workspace, workspace_size, where);
@@ -214,7 +202,6 @@ void check_lists(std::span<const reduction> all, const void* x, const void* y, s
   if (entries > 0 &&
       (list == nullptr || reinterpret_cast<std::uintptr_t>(list) % alignof(std::int64_t)))
     throw error(errc::usage, std::string(name) + ": null or not aligned");
-  check_engine(all);
   check_aligned(one.type, x, y);
 }
 
@@ -293,8 +280,7 @@ struct in_parts::plans {
 in_parts::in_parts(std::span<const reduction> all, std::size_t n, std::size_t memory,
                    const launch& shape)
     : of_(std::make_unique<plans>(plans{{all.begin(), all.end()}, n, n, 0, 0, shape})) {
-  check_engine(all);
-  of_->on = &here();
+  of_->on = &here(all, shape);
   if (all.empty() || n == 0) return;
   for (const reduction& r : all)
     if (detail::ordering_of(r) == ordering::sorted)

@@ -6,6 +6,7 @@
 #include <bitfold/error.hpp>
 #include <cstddef>
 #include <string>
+#include <type_traits>
 
 #include "output_plan.hpp"
 #include "sort.hpp"
@@ -18,14 +19,16 @@ std::string element_of(dtype t) {
   return "bitfold::type_of<bitfold::dtype::" + std::string(name(t)) + ">";
 }
 
-// A kernel of keys.cuh that takes `each` elements with a thread, by at most so many blocks.
+// A kernel of keys.cuh that takes `each` elements with a thread, by at most so many blocks; or by
+// as many as it takes.
+constexpr std::size_t any_blocks = ~std::size_t{0};
 pass& add_pass(plan& to, std::string_view what, const std::string& types, std::size_t n,
                std::size_t each, unsigned threads, std::size_t most_blocks) {
   const std::size_t of_block = threads * each, blocks = n / of_block + (n % of_block != 0);
   return std::get<pass>(to.steps.emplace_back(
       pass{instantiation{what, "bitfold/cuda/keys.cuh", "",
                          "bitfold::cuda::" + std::string(what) + "<" + types + ">"},
-           static_cast<unsigned>(std::clamp<std::size_t>(blocks, 1, most_blocks)), threads}));
+           grid_of(std::clamp<std::size_t>(blocks, 1, most_blocks), n), threads}));
 }
 constexpr std::size_t many_blocks = 1 << 14;
 
@@ -145,6 +148,7 @@ class distinct_planner {
  private:
   void add_keys(arguments& with, const sort_buffers& at) const {
     using m = cuda::made_keys;
+    static_assert(std::has_unique_object_representations_v<m>);
     with.add(m{nullptr, nullptr, key_bits_})
         .set(offsetof(m, keys), at.keys[0])
         .set(offsetof(m, outputs), at.values[0]);
@@ -176,7 +180,7 @@ class distinct_planner {
 
   void add_counting(const set& of, const sort_buffers& at, place result) {
     pass& made = add_pass(to_, "count_runs", keys_, of.n, cuda::rows_of_runs, cuda::moving_threads,
-                          std::size_t{1} << 31);
+                          any_blocks);
     add_keys(made.with, at);
     made.with.add(std::uint64_t{of.n})
         .add(std::uint64_t{of.outputs})

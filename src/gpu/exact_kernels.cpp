@@ -173,12 +173,11 @@ exact_kernel kernel_for(dtype type, std::span<const term> terms, const device_fa
 int blocks_at_once(const exact_kernel& k, int threads, int registers, const device_facts& on) {
   // Registers are given to warps, of a quarter of a processor's each, in units of 8 for a thread.
   constexpr int registers_of_quarter = 1 << 14, quarters = 4, warp = 32;
-  const bool small = (on.major == 8 && on.minor > 0) || on.major == 12;
   const int warps = quarters * (registers_of_quarter / (warp * ((registers + 7) / 8 * 8))),
-            by_registers = warps / (threads / warp), by_threads = (small ? 1536 : 2048) / threads,
+            by_registers = warps / (threads / warp), by_threads = on.threads / threads,
             by_memory = static_cast<int>(
                 on.shared_bytes / (cuda::whole_rows(k.shared) + 1024));  // which the system has
-  return on.processors * std::max(1, std::min({by_registers, by_threads, by_memory, 32}));
+  return on.processors * std::max(1, std::min({by_registers, by_threads, by_memory, on.blocks}));
 }
 
 std::string definition_of_terms(dtype type, std::span<const term> terms) {

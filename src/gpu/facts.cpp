@@ -1,7 +1,10 @@
 #include "facts.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <mutex>
+#include <tuple>
 
 #include "driver.hpp"
 
@@ -9,8 +12,27 @@ namespace bitfold::gpu {
 namespace {
 
 // CUdevice_attribute.
-constexpr int processors = 16, capability_major = 75, capability_minor = 76,
-              shared_of_processor = 81, max_shared_by_request = 97;
+constexpr int processors = 16, threads_of_processor = 39, capability_major = 75,
+              capability_minor = 76, shared_of_processor = 81, max_shared_by_request = 97,
+              blocks_of_processor = 106;
+
+/// What a multiprocessor has, and how many a common GPU has of them.
+struct row {
+  capability of;
+  int threads, blocks, shared_kib;
+  int processors;
+};
+constexpr row capabilities[] = {
+    {{8, 0}, 2048, 32, 164, 108},   // A100
+    {{8, 6}, 1536, 16, 100, 72},    // A10
+    {{8, 7}, 1536, 16, 164, 16},    // Jetson AGX Orin
+    {{8, 9}, 1536, 24, 100, 142},   // L40
+    {{9, 0}, 2048, 32, 228, 132},   // H100
+    {{10, 0}, 2048, 32, 228, 148},  // B200
+    {{11, 0}, 1536, 24, 228, 20},   // Jetson Thor
+    {{12, 0}, 1536, 24, 100, 170},  // GeForce RTX 5090
+    {{12, 1}, 1536, 24, 100, 48},   // GB10
+};
 
 }  // namespace
 
@@ -35,6 +57,8 @@ const device_facts& facts_of_device(int device) {
                           static_cast<std::size_t>(attribute(max_shared_by_request)),
                           static_cast<std::size_t>(attribute(shared_of_processor)),
                           attribute(processors),
+                          attribute(threads_of_processor),
+                          attribute(blocks_of_processor),
                           &tuning_for(major, minor)};
 }
 
@@ -42,17 +66,15 @@ const device_facts& facts_of_current_device() { return facts_of_device(current_d
 
 device_facts facts_of(capability of) {
   constexpr std::size_t kib = 1 << 10;
-  const auto [major, minor] = of;
-  const bool small = (major == 8 && minor != 0 && minor != 7) || major == 12;
-  const std::size_t shared = small ? 100 * kib : major == 8 ? 164 * kib : 228 * kib;
-  // A100, A10 and L40, H100, B200, GeForce RTX 5090.
-  const int count = major == 8   ? (minor == 0   ? 108
-                                    : minor == 9 ? 142
-                                                 : 72)
-                    : major == 9 ? 132
-                    : major < 12 ? 148
-                                 : 170;
-  return {"", major, minor, shared - kib, shared, count, &tuning_for(major, minor)};
+  const auto* const above =
+      std::find_if(std::begin(capabilities) + 1, std::end(capabilities), [&](const row& r) {
+        return std::tie(r.of.major, r.of.minor) > std::tie(of.major, of.minor);
+      });
+  const row& r = *(above - 1);
+  const std::size_t shared = static_cast<std::size_t>(r.shared_kib) * kib;
+  return {"",           of.major, of.minor,
+          shared - kib, shared,   r.processors,
+          r.threads,    r.blocks, &tuning_for(of.major, of.minor)};
 }
 
 }  // namespace bitfold::gpu

@@ -301,6 +301,15 @@ class planner {
 
 }  // namespace
 
+unsigned grid_of(std::size_t blocks, std::size_t n) {
+  constexpr std::size_t most = (std::size_t{1} << 31) - 1;
+  if (blocks > most)
+    throw error(errc::usage, "n: " + std::to_string(n) + " elements, which want " +
+                                 std::to_string(blocks) + " blocks, and a grid has at most " +
+                                 std::to_string(most));
+  return static_cast<unsigned>(blocks);
+}
+
 void add_folds(plan& to, const problem& p, std::span<const std::size_t> which,
                const cuda::launch& shape, const tuning& by) {
   problem one = p;

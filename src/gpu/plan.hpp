@@ -72,6 +72,10 @@ class arguments {
   std::vector<address_at> addresses_;
 };
 
+/// Blocks of a grid. Errors (errc::usage): so many elements `n` that it would have more than a
+/// grid takes.
+unsigned grid_of(std::size_t blocks, std::size_t n);
+
 struct pass {
   kernel what;
   unsigned blocks, threads;

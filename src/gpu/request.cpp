@@ -32,6 +32,7 @@ void add_empty_results(plan& to, const problem& p) {
 
 void add_all(plan& to, problem p, const cuda::launch& shape, const device_facts& on) {
   cuda::check(shape);
+  for (const reduction& r : p.reductions) detail::check_together(p.reductions[0], r);
   if (!p.outputs && p.n == 0) return add_empty_results(to, p);
   std::vector<std::size_t> which[4];
   for (std::size_t k = 0; k < p.reductions.size(); ++k)
@@ -54,6 +55,10 @@ void add_all(plan& to, problem p, const cuda::launch& shape, const device_facts&
 void add_axes(plan& to, std::span<const reduction> all, const detail::layout& l,
               std::uint64_t bytes, std::span<const place> results, std::size_t workspace,
               const cuda::launch& shape, const device_facts& on) {
+  for (const reduction& r : all) {
+    detail::check_elements(r, l.type);
+    detail::check_inputs(r, l.x, l.y, l.outputs * l.n);
+  }
   const cuda::output_elements from = cuda::elements_of(l);
   problem p{all, l.n, from.aligned};
   p.x.bytes = bytes;

@@ -244,7 +244,7 @@ void parameter_gradients(row_function f, const rows& of, void* dw, void* db, voi
 }
 
 void sum_rows(const rows& of, const row_segments& by, const void* base, void* out, stream where) {
-  row::check_segments(of, by, out);
+  row::check_segments(of, by, base, out);
   (void)gpu::the_driver();
   if (by.outputs == 0 || of.n == 0) return;
   gpu::run(gpu::plan_sum_rows(of, by, base, out), {}, where);

@@ -85,8 +85,7 @@ sort_buffers sorter::add_passes(plan& to, sort_buffers at, place first_values) c
            "bitfold::cuda::sort_pass<" + types + ", " + word_of(words()) + shape};
   for (int k = 0; k < (few() ? 1 : passes_); ++k) {
     const int before = k * cuda::digit_bits;
-    pass p{few() ? one : each, static_cast<unsigned>(tiles()),
-           static_cast<unsigned>(shape_.threads)};
+    pass p{few() ? one : each, grid_of(tiles(), what_.n), static_cast<unsigned>(shape_.threads)};
     p.line = shape_.name;
     s step{};
     step.n = what_.n;

@@ -169,11 +169,13 @@ int cuDeviceGetName(char* name, int size, int) {
   return std::snprintf(name, static_cast<std::size_t>(size), "an emulated GPU"), 0;
 }
 int cuDeviceGetAttribute(int* value, int attribute, int) {
-  *value = attribute == 75   ? 9
-           : attribute == 76 ? 0
-           : attribute == 16 ? 4
-           : attribute == 81 ? 228 << 10
-                             : max_shared;
+  *value = attribute == 75    ? 9
+           : attribute == 76  ? 0
+           : attribute == 16  ? 4
+           : attribute == 39  ? 2048
+           : attribute == 81  ? 228 << 10
+           : attribute == 106 ? 32
+                              : max_shared;
   return 0;
 }
 int cuDevicePrimaryCtxRetain(bitfold::gpu::context* made, int) {

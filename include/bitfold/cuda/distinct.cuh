@@ -6,6 +6,7 @@
 #include <bitfold/arith.hpp>
 #include <bitfold/cuda/device.cuh>
 #include <bitfold/cuda/distinct.hpp>
+#include <bitfold/formats.hpp>
 #include <bitfold/order.hpp>
 #include <type_traits>
 

@@ -2,9 +2,9 @@
 // key, keys of elements for count_distinct, results of windows.
 #pragma once
 
-#include <bitfold/arith.hpp>
 #include <bitfold/cuda/places.cuh>
 #include <bitfold/cuda/sort.cuh>
+#include <bitfold/formats.hpp>
 
 namespace bitfold::cuda {
 

@@ -28,6 +28,7 @@ struct made_keys {
   void* keys;
   std::uint32_t* outputs;
   int key_bits;
+  int unused = 0;  ///< so that a kernel is sent no byte that nobody has set
 };
 inline constexpr int moving_threads = 256;  ///< of a block, of kernels that look at each element
 inline constexpr int rows_of_runs = 32;     ///< of a warp's keys, that it counts

@@ -54,10 +54,10 @@ def name_of(dtype: torch.dtype) -> str:
 
 
 @cache
-def request(op: str, method: str | None = None, out: torch.dtype | None = None, acc: torch.dtype | None = None, ddof: int = 0) -> _core.Request:
-    """A reduction to make: of which elements is known later. `method`: what it takes of this one."""
+def request(op: str, method: str | None = None, dtype: torch.dtype | None = None, acc: torch.dtype | None = None, ddof: int = 0) -> _core.Request:
+    """A reduction to make: of which elements is known later. `method`: what it takes of this one; `dtype`: of the result."""
     name = lambda d: None if d is None else name_of(d)
-    return _core.Request(op, method, None if method == "exact" else name(acc), name(out), ddof)
+    return _core.Request(op, method, None if method == "exact" else name(acc), name(dtype), ddof)
 
 
 @cache

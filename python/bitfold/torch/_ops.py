@@ -13,8 +13,6 @@ import torch
 from torch import Tensor
 from torch._library.autograd import Info, make_autograd_impl
 
-from bitfold import _core
-
 from . import _engine
 from ._engine import FLOATS, OPS, TENSORS, dims_of, exponential, has_tangent, method_for, over, request, result_dtype, result_shape
 
@@ -46,10 +44,6 @@ def _same_shape(inputs: list[Tensor]) -> list[Tensor]:
     return list(torch.broadcast_tensors(*inputs))
 
 
-def _request(name: str, method=None, dtype=None, acc=None, ddof=0) -> _core.Request:
-    return request(name, method, dtype, acc, ddof)
-
-
 def _kernel(name: str) -> Callable:
     whole = request(name)
     if OPS[name]["inputs"] == 2:
@@ -61,7 +55,7 @@ def _kernel(name: str) -> Callable:
         if not choices and (result := quick(*args)) is not None:
             return result
         inputs, dim, keepdim = _parts(name, args)
-        return _engine.reduce([_request(name, **choices)], *_same_shape(inputs), dim=dim, keepdim=keepdim)[0]
+        return _engine.reduce([request(name, **choices)], *_same_shape(inputs), dim=dim, keepdim=keepdim)[0]
 
     return kernel
 
@@ -71,7 +65,7 @@ def _fake(name: str) -> Callable:
         inputs, dim, keepdim = _parts(name, args)
         x = _same_shape(inputs)[0]
         shape = result_shape(x.shape, dims_of(x.dim(), dim), keepdim)
-        return x.new_empty(shape, dtype=result_dtype(_request(name, **choices), x.dtype))
+        return x.new_empty(shape, dtype=result_dtype(request(name, **choices), x.dtype))
 
     return fake
 

@@ -1,7 +1,6 @@
 """NumPy's namespace with bitfold's reductions in place of its own, under NumPy's signatures: for other people's tests.
 
-What bitfold refuses by name stays NumPy's: elements that it has not (complex, longdouble, objects, masked, unaligned and byte-swapped
-ones), the arguments `where`, `initial` and `mean`, and corrections that are not whole. As a plugin of pytest it puts them into NumPy itself.
+What bitfold refuses by name stays NumPy's: elements that it has not (complex, longdouble, objects, masked and byte-swapped ones), the arguments `where`, `initial` and `mean`, and corrections that are not whole. As a plugin of pytest it puts them into NumPy itself.
 """
 
 import functools
@@ -23,7 +22,7 @@ taken = dict.fromkeys(NAMES, 0)
 def is_taken(x, named):
     array = numpy.asanyarray(x)
     return not (isinstance(x, numpy.ma.MaskedArray) or named.keys() & {"where", "initial", "mean"} or named.get("correction", 0) % 1
-                or array.dtype not in TYPES or not array.flags.aligned or numpy.dtype(named.get("dtype") or "f") not in TYPES)
+                or array.dtype not in TYPES or numpy.dtype(named.get("dtype") or "f") not in TYPES)
 
 
 def replaced(name):
