@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from cases import Case
+from operators import OPERATORS
 from prepared import Prepared, flat, prepare
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -28,7 +29,9 @@ def _results(of: Prepared) -> list[torch.Tensor]:
 
 def differences(case: Case, device: str) -> Iterator[str]:
     here = _results(prepare(case, device))
-    others = {"of a contiguous copy": (device, True)} | ({"on the CPU": ("cpu", False)} if device != "cpu" else {})
+    others = {"of a contiguous copy": (device, True)}
+    if device != "cpu" and OPERATORS[case.op].same_on_gpus:
+        others["on the CPU"] = ("cpu", False)
     for name, (other, in_rows) in others.items():
         there = _results(prepare(case, other, in_rows))
         if len(here) != len(there):

@@ -28,6 +28,7 @@ class Operator(NamedTuple):
     peer: Callable | None = None  # of the same arguments; None: the call itself, without bitfold
     reads: bool = False  # whether each element is read once, and hardly anything is written
     near_one: bool = False  # whether the elements are, whose product else is nothing
+    same_on_gpus: bool = True  # whether that is promised: not of what has a function of torch's in it that CPUs and CUDA round differently
 
 
 def _along(name: str, of_one: bool = False, **more) -> Callable:
@@ -49,8 +50,8 @@ def _floats_like(x, over, draw):
 # ---- Reductions ----------------------------------------------------------------------------------
 
 
-def _norm(order):
-    return _reads(lambda x, over: torch.linalg.vector_norm(x, order, over))
+def _norm(order, **more):
+    return _reads(lambda x, over: torch.linalg.vector_norm(x, order, over), **more)
 
 
 REDUCTIONS = {
@@ -63,7 +64,7 @@ REDUCTIONS = {
     "norm": _norm(2),
     "norm0": _norm(0),
     "norm1": _norm(1),
-    "norm3": _norm(3),
+    "norm3": _norm(3, same_on_gpus=False),
     "norm_inf": _norm(math.inf),
     "aten.norm": _reads(lambda x, over: aten.norm.Scalar(x, 2)),
     "aten.norm.dim": _reads(lambda x, over: aten.norm.ScalarOpt_dim(x, 2, over)),
@@ -137,8 +138,11 @@ LOSSES = {
     "nll_loss": Operator(lambda x, over, at: F.nll_loss(x, at), others=_classes),
     "mse_loss": Operator(lambda x, over, y: F.mse_loss(x, y), others=_floats_like),
     "l1_loss": Operator(lambda x, over, y: F.l1_loss(x, y), others=_floats_like),
-    "huber_loss": Operator(lambda x, over, y: F.huber_loss(x, y), others=_floats_like),
-    "kl_div": Operator(lambda x, over, y: F.kl_div(x, y, reduction="batchmean"), others=lambda x, over, draw: [draw.floats(x.shape, x.dtype).abs()]),
+    "huber_loss": Operator(lambda x, over, y: F.huber_loss(x, y), others=_floats_like, same_on_gpus=False),
+    "kl_div": Operator(
+        lambda x, over, y: F.kl_div(x, y, reduction="batchmean"), others=lambda x, over, draw: [draw.floats(x.shape, x.dtype).abs()],
+        same_on_gpus=False,
+    ),
 }
 
 # ---- By index ------------------------------------------------------------------------------------
@@ -298,11 +302,23 @@ def _outputs(x):
     return max(2, x.numel() // 64)
 
 
+def _with_gradients(x):
+    """Parameters, of whose gradients x has a row each: the same in every call."""
+    if not hasattr(x, "parameters"):
+        x.parameters = [torch.nn.Parameter(torch.empty_like(row)) for row in x.detach()]
+        for parameter, row in zip(x.parameters, x.detach()):
+            parameter.grad = row
+    return x.parameters
+
+
 TOGETHER = {
     "five": Operator(lambda x, over: bitfold.reduce(x, FIVE, axis=over), peer=_five, reads=True),
-    "mean_and_var": Operator(lambda x, over: bitfold.reduce(x, ["mean", "var"], axis=over), peer=lambda x, over: torch.var_mean(x, over), reads=True),
-    "grad_norm": Operator(lambda x, over: bitfold.torch.grad_norm(_with_gradients(x)), peer=lambda x, over: torch.nn.utils.get_total_norm(list(x)),
-                          reads=True),
+    "mean_and_var": Operator(
+        lambda x, over: bitfold.reduce(x, ["mean", "var"], axis=over), peer=lambda x, over: torch.var_mean(x, over), reads=True
+    ),
+    "grad_norm": Operator(
+        lambda x, over: bitfold.torch.grad_norm(_with_gradients(x)), peer=lambda x, over: torch.nn.utils.get_total_norm(list(x)), reads=True
+    ),
     **{f"segments_of_{n}": _by_segment("sum", _segments("sum"), _offsets(n)) for n in (8, 64, 4096)},
     "ragged": _by_segment("sum", _segments("sum"), _ragged),
     "ragged_max": _by_segment("max", _segments("max"), _ragged),
@@ -312,14 +328,6 @@ TOGETHER = {
         peer=lambda x, over, at: x.new_zeros(_outputs(x)).index_add_(0, at, x),
     ),
 }
-
-
-def _with_gradients(x):
-    """Parameters, of whose gradients x has a row each."""
-    made = [torch.nn.Parameter(torch.empty_like(row)) for row in x]
-    for parameter, row in zip(made, x):
-        parameter.grad = row
-    return made
 
 
 # ---- NumPy's -------------------------------------------------------------------------------------
@@ -337,7 +345,10 @@ def _axis(over):
 
 
 NUMPY = {
-    **{f"np.{name}": _numpy(name) for name in ("sum", "mean", "max", "argmax", "var", "std", "any", "all", "count_nonzero", "nansum", "nanmean", "nanmax")},
+    **{
+        f"np.{name}": _numpy(name)
+        for name in ("sum", "mean", "max", "argmax", "var", "std", "any", "all", "count_nonzero", "nansum", "nanmean", "nanmax")
+    },
     "np.prod": _numpy("prod")._replace(near_one=True),
     "np.norm": _numpy("norm_l2", np.linalg.norm),
     "np.dot": _numpy("dot", lambda x, y, axis: np.sum(x * y, axis=axis), 2),

@@ -62,7 +62,7 @@ class Call(NamedTuple):
     mode: bool
 
     def context(self):
-        return bitfold.torch.deterministic() if self.mode else nullcontext()
+        return bitfold.torch.deterministic() if self.mode and not bitfold.torch.is_enabled() else nullcontext()
 
     def __call__(self):
         return self.function()
