@@ -32,6 +32,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("out", nargs="?", metavar="OUT.jsonl", help="where the results go")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, help="of torch on a CPU (default: what torch takes)")
+    parser.add_argument("--cpu-time", action="store_true", help="for a CPU that others use too: of all threads together, so with --threads 1")
     parser.add_argument("--cases", default="", metavar="REGEX", help="those whose names it is found in")
     parser.add_argument("--more", action="store_true", help="each layout in each type and way, and three times as long")
     parser.add_argument("--smoke", action="store_true", help="of a few elements, each call once")
@@ -96,7 +97,7 @@ def main() -> int:
     lines = run.measure(run.cases)
     header = run.header(time.perf_counter() - begin)
     run.write(args.out, header, lines)
-    print("\n".join(summary.subjects(lines)))
+    print("\n".join([*summary.subjects(lines), "", *summary.worst(lines, 20)]))
     if args.gate:
         try:
             return 0 if gated(args, header, lines, run.measure_again) else 1

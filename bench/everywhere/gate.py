@@ -25,7 +25,7 @@ def ratios(lines: list[dict]) -> dict[str, float]:
 
 def comparable(old: dict, new: dict, any_machine: bool) -> None:
     """ValueError: the headers are of files that say nothing of each other."""
-    for field in ("bench", "device", "threads", "elements", *([] if any_machine else ["gpu", "cpu"])):
+    for field in ("bench", "device", "threads", "clock", "elements", *([] if any_machine else ["gpu", "cpu"])):
         if old.get(field) != new.get(field):
             raise ValueError(f"{field}: {old.get(field)} was, {new.get(field)} is")
 

@@ -45,25 +45,23 @@ class Clock:
 
     batch, rounds = 1e-3, 5
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
+    def __init__(self, seconds: float, now: Callable[[], float] = time.perf_counter) -> None:
+        self.seconds, self.now = seconds, now
 
-    @staticmethod
-    def _round(call: Call, number: int, warm: bool) -> float:
+    def _round(self, call: Call, number: int, warm: bool) -> float:
         with call.context():
             if warm:
                 call()  # torch looks up anew what it calls, where the mode was entered
-            begin = time.perf_counter()
+            begin = self.now()
             for _ in range(number):
                 call()
-            return (time.perf_counter() - begin) / number
+            return (self.now() - begin) / number
 
     def times(self, of: Prepared) -> Times:
         calls, least = (of.ours, of.peer), (Least(), Least())
         begin = time.perf_counter()
         for call, found in zip(calls, least):
-            first = self._round(call, 1, warm=False)
-            found.add(first if first > self.seconds else self._round(call, 1, warm=True))
+            found.add(self._round(call, 1, warm=True))
         for k in itertools.count():
             settled = k >= self.rounds and all(found.agree for found in least)
             if settled or time.perf_counter() - begin > self.seconds:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 
@@ -30,7 +31,8 @@ class Run:
         if args.threads:
             torch.set_num_threads(args.threads)
         seconds = 3 if args.more else 1
-        self.clock = Graphs(0.1 * seconds) if self.device == "cuda" else Clock(seconds)
+        now = time.process_time if args.cpu_time else time.perf_counter
+        self.clock = Graphs(0.1 * seconds) if self.device == "cuda" else Clock(seconds, now)
         if self.device == "cuda":
             torch.cuda.set_stream(torch.cuda.Stream())  # a graph is not captured from the default one
         self.reads: dict[int, float] = {}
@@ -109,7 +111,7 @@ class Run:
         if self.device == "cuda":
             on = {"gpu": torch.cuda.get_device_name(), "first_calls_s": round(self.clock.first_calls)}
         else:
-            on = {"cpu": result_lines.cpu(), "threads": torch.get_num_threads(), "cores": os.cpu_count()}
+            on = {"cpu": result_lines.cpu(), "threads": torch.get_num_threads(), "cores": os.cpu_count(), "clock": self.clock.now.__name__}
         software = {"torch": torch.__version__, "numpy": np.__version__}
         sizes = {"elements": self.scale.elements, "seconds": round(seconds)}
         return result_lines.header("everywhere", device=self.device, commit=self.commit, **on, **software, **sizes)
