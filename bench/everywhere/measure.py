@@ -2,8 +2,8 @@
 inside a CUDA graph that holds enough calls to fill two milliseconds, or 50."""
 from __future__ import annotations
 
+import ctypes
 import gc
-import itertools
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -41,9 +41,9 @@ class Least:
 
 
 class Clock:
-    """On a CPU. `seconds` is what a case may take where its times do not agree, but for a call that alone takes longer."""
+    """On a CPU. `seconds` is what a case may take where its times do not agree, but for calls that take longer."""
 
-    batch, rounds = 1e-3, 5
+    batch, rounds, most_rounds = 1e-3, 5, 100
 
     def __init__(self, seconds: float, now: Callable[[], float] = time.perf_counter) -> None:
         self.seconds, self.now = seconds, now
@@ -51,7 +51,7 @@ class Clock:
     def _round(self, call: Call, number: int, warm: bool) -> float:
         with call.context():
             if warm:
-                call()  # torch looks up anew what it calls, where the mode was entered
+                call()  # where the mode was entered, torch looks up anew what it calls, for milliseconds
             begin = self.now()
             for _ in range(number):
                 call()
@@ -59,15 +59,17 @@ class Clock:
 
     def times(self, of: Prepared) -> Times:
         calls, least = (of.ours, of.peer), (Least(), Least())
-        begin = time.perf_counter()
         for call, found in zip(calls, least):
             found.add(self._round(call, 1, warm=True))
-        for k in itertools.count():
+        begin = time.perf_counter()
+        for k in range(self.most_rounds):
             settled = k >= self.rounds and all(found.agree for found in least)
-            if settled or time.perf_counter() - begin > self.seconds:
+            late = time.perf_counter() - begin > self.seconds and (k > 2 or sum(found.time for found in least) > self.seconds)
+            if settled or late:
                 break
             for call, found in zip(calls, least):
-                found.add(self._round(call, max(1, min(10_000, int(self.batch / found.time))), warm=found.time < 5e-3))
+                number = max(1, min(10_000, int(self.batch / found.time)))
+                found.add(self._round(call, number, warm=found.time < self.seconds))
         return Times(*(found.time for found in least))
 
 
@@ -149,6 +151,17 @@ class Graphs:
             graph.replay()  # which loads it onto the device
             torch.cuda.synchronize()
         return graph
+
+
+_MMAP_MAX, _TRIM_THRESHOLD = -4, -1  # of glibc's malloc.h
+
+
+def keep_memory() -> None:
+    """What is freed is not given back to the system, whose pages else come into the times of some calls, four times as long so, and not of
+    others, as it happens."""
+    libc = ctypes.CDLL(None)
+    libc.mallopt(_MMAP_MAX, 0)
+    libc.mallopt(_TRIM_THRESHOLD, -1)
 
 
 class NoCollection:

@@ -16,7 +16,7 @@ import bits
 import cases
 import gate
 import result_lines
-from measure import Clock, Graphs, NoCollection
+from measure import Clock, Graphs, NoCollection, keep_memory
 from prepared import Call, Prepared, prepare
 
 
@@ -74,6 +74,7 @@ class Run:
         yield 1
 
     def measure(self, some: list[cases.Case]) -> list[dict]:
+        keep_memory()
         with NoCollection():
             return list(self._each(some, self._lines))
 
