@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import re
 import time
@@ -23,7 +24,7 @@ from prepared import Call, Prepared, prepare
 class Run:
     def __init__(self, args) -> None:
         warnings.simplefilter("ignore")  # torch's, of its own functions
-        self.device, self.out, self.commit = args.device, args.out, args.commit
+        self.device, self.commit = args.device, args.commit
         scale = "smoke" if args.smoke else "bits" if args.bits else args.device
         self.scale = cases.SCALES[scale]
         here = (c for c in cases.cases(self.scale, args.more) if self.device == "cpu" or c.subject != "NumPy")
@@ -44,7 +45,7 @@ class Run:
             try:
                 yield from what(case)
             except Exception as error:  # noqa: BLE001  of torch or bitfold, whichever
-                if isinstance(error, torch.cuda.OutOfMemoryError):
+                if isinstance(error, torch.OutOfMemoryError):
                     torch.cuda.empty_cache()
                 self.failed.append(case.name)
                 print(f"{case.name}: failed: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}", flush=True)
@@ -73,10 +74,18 @@ class Run:
                 call()
         yield 1
 
-    def measure(self, some: list[cases.Case]) -> list[dict]:
+    def measure(self, some: list[cases.Case], path: str | None = None) -> list[dict]:
+        """The lines, which go into a file as they come: it has them, too, where a run is stopped."""
         keep_memory()
-        with NoCollection():
-            return list(self._each(some, self._lines))
+        if path is not None:
+            result_lines.write(path, self.header(), [])
+        lines = []
+        with NoCollection(), open(path or os.devnull, "a") as out:
+            for line in self._each(some, self._lines):
+                out.write(json.dumps(line, separators=(",", ":")) + "\n")
+                out.flush()
+                lines.append(line)
+        return lines
 
     def _lines(self, case: cases.Case) -> Iterator[dict]:
         line = self._line(case)
@@ -108,15 +117,14 @@ class Run:
             self.reads[size] = min(t for peer in peers for t in self.clock.times(Prepared(ours, peer, "torch", size))[:2])
         return self.reads[size]
 
-    def header(self, seconds: float) -> dict:
+    def header(self) -> dict:
         if self.device == "cuda":
-            on = {"gpu": torch.cuda.get_device_name(), "first_calls_s": round(self.clock.first_calls)}
+            on = {"gpu": torch.cuda.get_device_name()}
         else:
             on = {"cpu": result_lines.cpu(), "threads": torch.get_num_threads(), "cores": os.cpu_count(), "clock": self.clock.now.__name__}
         software = {"torch": torch.__version__, "numpy": np.__version__}
-        sizes = {"elements": self.scale.elements, "seconds": round(seconds)}
-        return result_lines.header("everywhere", device=self.device, commit=self.commit, **on, **software, **sizes)
+        return result_lines.header("everywhere", device=self.device, commit=self.commit, **on, **software, elements=self.scale.elements)
 
-    @staticmethod
-    def write(path: str, header: dict, lines: list[dict]) -> None:
-        result_lines.write(path, header, lines)
+    def first_calls(self) -> str:
+        """What they took on a GPU, which compiles kernels in them."""
+        return f", first calls {self.clock.first_calls:.0f} s" if self.device == "cuda" else ""
