@@ -2,7 +2,8 @@
 """Every operation of bitfold's and every covered operator of torch's under bitfold.torch.deterministic(), forward and backward, on
 layouts and types that people have, beside torch by itself and NumPy, in one run (the list is cases.py).
 
-  python bench/everywhere OUT.jsonl                     measures: some minutes on a CPU, fewer on a GPU (--device cuda)
+  python bench/everywhere OUT.jsonl                     measures: some minutes on a CPU, fewer on a GPU (--device cuda); on a CPU
+                                                        that others use too with --threads 1 --cpu-time
   python bench/everywhere OUT.jsonl --gate OLD.jsonl    and exits with 1 where a case became slower than in OLD by the margin
   python bench/everywhere --from NEW.jsonl --gate OLD.jsonl      the same of a file that is there
   python bench/everywhere --bits                        instead: whether each case has the bits that it has of a contiguous copy and,
@@ -75,6 +76,18 @@ def gated(args: argparse.Namespace, header: dict, lines: list[dict], again=None)
     return not grown
 
 
+def started(args: argparse.Namespace):
+    """A Run, if what it is to be compared with can be. (torch takes seconds to import, which tables need not wait for.)"""
+    import running
+
+    run = running.Run(args)
+    if args.gate:  # before minutes are spent
+        header, lines = results.read(args.gate)
+        gate.comparable(header, run.header(), args.any_machine)
+        gate.ratios(lines)
+    return run
+
+
 def main() -> int:
     args = arguments()
     try:
@@ -84,14 +97,10 @@ def main() -> int:
             return 0
         if args.given:
             return 0 if gated(args, *results.read(args.given)) else 1
-        if args.gate:  # before minutes are spent
-            gate.ratios(results.read(args.gate)[1])
+        begin = time.perf_counter()
+        run = started(args)
     except (OSError, ValueError, re.error) as e:
         refuse(e)
-    import running  # torch takes seconds to import, which tables need not wait for
-
-    begin = time.perf_counter()
-    run = running.Run(args)
     if args.bits:
         return run.compare_bits()
     if args.smoke:
@@ -103,7 +112,7 @@ def main() -> int:
     if args.gate:
         try:
             status |= 0 if gated(args, run.header(), lines, run.measure_again) else 1
-        except (OSError, ValueError) as e:
+        except ValueError as e:
             refuse(e)
     return status
 

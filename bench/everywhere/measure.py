@@ -94,7 +94,7 @@ class Graphs:
         begin = time.perf_counter()
         estimates = [self._eager(call, 1) for call in (of.ours, of.peer)]
         self.first_calls += time.perf_counter() - begin
-        copies = [max(1, min(self.most_copies, int(self.batch / t))) for t in estimates]
+        copies = [max(1, min(self.most_copies, int(self.batch / max(t, 1e-7)))) for t in estimates]
         try:
             for call in (of.ours, of.peer):
                 self._refuse_waiting(call)

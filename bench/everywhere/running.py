@@ -22,7 +22,11 @@ from prepared import Call, Prepared, prepare
 
 
 class Run:
+    """ValueError: there is no such device here."""
+
     def __init__(self, args) -> None:
+        if args.device == "cuda" and not torch.cuda.is_available():
+            raise ValueError("--device cuda: there is no GPU that torch sees")
         warnings.simplefilter("ignore")  # torch's, of its own functions
         self.device, self.commit = args.device, args.commit
         scale = "smoke" if args.smoke else "bits" if args.bits else args.device
@@ -76,7 +80,8 @@ class Run:
 
     def measure(self, some: list[cases.Case], path: str | None = None) -> list[dict]:
         """The lines, which go into a file as they come: it has them, too, where a run is stopped."""
-        keep_memory()
+        if self.device == "cpu":
+            keep_memory()
         if path is not None:
             result_lines.write(path, self.header(), [])
         lines = []
