@@ -10,8 +10,10 @@
 #include "../binned.hpp"
 #include "../dispatch.hpp"
 #include "../fp_environment.hpp"
+#include "blocks.hpp"
 #include "columns.hpp"
 #include "exact.hpp"
+#include "forest.hpp"
 #include "task.hpp"
 
 namespace bitfold::cpu {
@@ -166,6 +168,100 @@ class worker {
   std::vector<std::byte> gathered_, whole_output_;
 };
 
+// The blocks of one output, as one thread folds them.
+class block_worker {
+ public:
+  block_worker(const work& w, const block_plan& p, detail::pointers output)
+      : w_(w), reader_(p, output), rows_(w.tasks.size()) {
+    bool by_tiles = w.tasks.size() > 1;
+    for (const task& t : w.tasks) by_tiles |= t.kernels.convert != nullptr;
+    max_leaves_ = (by_tiles ? 1 : 16) * tile_elements / order::leaf;
+    for (auto& rows : rows_) rows.resize(p.one_row() || p.whole_rows() ? 1 : p.height);
+  }
+
+  /// What an item makes of each task, and of exact sums. `whole`, if it is not null, takes the
+  /// elements.
+  target run(order::index item, forest* made, detail::exact_sums& sums, detail::pointers whole) {
+    target used = w_.used;
+    for (auto& rows : rows_)
+      for (forest& f : rows) f.clear();
+    reader_.read(item, [&](order::index row, inputs data, order::index first, order::index n) {
+      fold(row, data, first, n, used);
+      if (!sums.empty()) used = deposit(sums, w_.used, data, n);
+      keep(whole, data, first, n);
+    });
+    for (std::size_t k = 0; k < w_.tasks.size(); ++k)
+      made[k] = forest::joined(w_.tasks[k], rows_[k]);
+    return used;
+  }
+
+ private:
+  // Node by node.
+  void fold(order::index row, inputs data, order::index first, order::index n, target& used) {
+    const std::size_t size = size_of(w_.source.type);
+    while (n > 0) {
+      const order::index leaf = first / order::leaf;
+      order::index leaves = std::min(std::bit_floor(n / order::leaf), max_leaves_);
+      if (leaf > 0) leaves = std::min(leaves, leaf & -leaf);
+      leaves = std::max<order::index>(leaves, 1);
+      const order::index taken = std::min<order::index>(n, leaves * order::leaf);
+      folder_.fold(w_.tasks, data, taken, first, used, [&](std::size_t k, const partial& s) {
+        rows_[k][row].push(w_.tasks[k], leaf, leaves, taken, s.bytes);
+      });
+      data = offset(data, static_cast<std::ptrdiff_t>(taken * size));
+      first += taken;
+      n -= taken;
+    }
+  }
+  void keep(detail::pointers whole, inputs data, order::index first, order::index n) const {
+    const std::size_t size = size_of(w_.source.type);
+    const auto copy = [&](const std::byte* to, const void* from) {
+      if (to) std::memcpy(const_cast<std::byte*>(to) + first * size, from, n * size);
+    };
+    copy(whole.x, data.x);
+    copy(whole.y, data.y);
+  }
+
+  const work& w_;
+  block_reader reader_;
+  tile_folder folder_;
+  order::index max_leaves_;
+  std::vector<std::vector<forest>> rows_;  // of each task, of the rows of a block
+};
+
+// One output whose elements do not lie in a row, block by block.
+target run_blocks(const work& w, const detail::layout& l, const block_plan& p, std::uint64_t output,
+                  int threads) {
+  const auto at = l.kept.offset_of(output);
+  const auto size = static_cast<std::int64_t>(size_of(l.type));
+  const detail::pointers data{l.x + at.x * size, l.y ? l.y + at.y * size : nullptr};
+  const std::size_t tasks = w.tasks.size(),
+                    bytes = w.whole_reductions.empty() ? 0 : l.n * size_of(l.type);
+  const auto elements = std::make_unique_for_overwrite<std::byte[]>((l.y ? 2 : 1) * bytes);
+  const detail::pointers whole{bytes ? elements.get() : nullptr,
+                               bytes && l.y ? elements.get() + bytes : nullptr};
+  const order::index shares = std::min(p.items(), chunk_count(threads));
+  std::vector<std::vector<forest>> made(p.items(), std::vector<forest>(tasks));
+  std::vector<detail::exact_sums> sums(shares, w.sums);
+  std::vector<target> ran(shares, w.used);
+  parallel_for(shares, threads, [&](std::size_t share) {
+    block_worker mine(w, p, data);
+    for (order::index i = share * p.items() / shares; i < (share + 1) * p.items() / shares; ++i)
+      ran[share] = mine.run(i, made[i].data(), sums[share], whole);
+  });
+  for (std::size_t k = 0; k < tasks; ++k) {
+    std::vector<forest> parts;
+    for (auto& of_item : made) parts.push_back(std::move(of_item[k]));
+    w.put_states(k, output, 1, forest::joined(w.tasks[k], parts).total(w.tasks[k]).bytes, l.n);
+  }
+  for (std::size_t k = 1; k < shares; ++k) sums[0].merge(sums[k]);
+  for (std::size_t k = 0; k < w.reductions.size(); ++k)
+    if (detail::is_exact(w.reductions[k])) w.put(k, output, sums[0].result(w.reductions[k], l.n));
+  for (const std::size_t k : w.whole_reductions)
+    w.put(k, output, reduce_without_kernels(w.reductions[k], as_inputs(whole), l.n, threads));
+  return ran[0];
+}
+
 // One long output, by all threads.
 void run_long(const work& w, std::uint64_t output, const options& opts) {
   struct one_output {
@@ -282,6 +378,55 @@ void run_rows(const work& w, const detail::layout& l, int threads) {
   });
 }
 
+// Each output by itself: ranges of neighbouring outputs of about equal work, several for each
+// thread. Longer outputs get all threads.
+void run_each(const work& w, const detail::layout* axes, int threads, const options& opts) {
+  const batch& source = w.source;
+  const std::size_t element = size_of(source.type) * (source.data.y ? 2 : 1);
+  const std::uint64_t share = source.elements / chunk_count(threads) + 1;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;  // first, end
+  std::vector<std::uint64_t> long_outputs;
+  std::uint64_t begin = 0, range_work = 0;
+  const auto end_range = [&](std::uint64_t end) {
+    if (begin < end) ranges.push_back({begin, end});
+    begin = end;
+    range_work = 0;
+  };
+  const std::uint64_t worth =
+      std::max<std::uint64_t>(2 * share, 2 * bytes_worth_a_thread / element);
+  const bool scattered = axes && axes->n > 0 && !axes->contiguous(),
+             in_blocks = scattered && are_blocks(*axes);
+  const std::uint64_t step = in_blocks ? 1 : source.gathered_outputs();
+  for (std::uint64_t o = 0; o < source.outputs; o += step) {
+    const std::uint64_t n = source.count(o), end = std::min(o + step, source.outputs);
+    if (threads > 1 && n >= worth) {
+      end_range(o);
+      for (; begin < end; ++begin) long_outputs.push_back(begin);
+    } else if ((range_work += n * (end - o) + 1) >= share) {
+      end_range(end);
+    }
+  }
+  end_range(source.outputs);
+  std::vector<target> ran(ranges.size(), w.used);
+  parallel_for(ranges.size(), threads, [&](std::size_t k) {
+    worker mine(w);
+    const auto [first, end] = ranges[k];  // either all outputs are contiguous, or none
+    if (in_blocks) {
+      const block_plan p = plan_blocks(*axes, 1);
+      for (std::uint64_t o = first; o < end; ++o) ran[k] = run_blocks(w, *axes, p, o, 1);
+    } else {
+      ran[k] =
+          source.address(first).x ? mine.run_in_place(first, end) : mine.run_gathered(first, end);
+    }
+  });
+  report(ran.empty() ? w.used : ran[0]);
+  for (const std::uint64_t o : long_outputs)
+    if (scattered)
+      report(run_blocks(w, *axes, plan_blocks(*axes, threads), o, threads));
+    else
+      run_long(w, o, opts);
+}
+
 void run(const batch& source, std::span<const reduction> reductions, std::span<void* const> out,
          const options& opts, const detail::layout* axes = nullptr, bool wants_partials = false) {
   const target best = resolve_target(opts);
@@ -309,39 +454,13 @@ void run(const batch& source, std::span<const reduction> reductions, std::span<v
     if (axes->n > 0 && axes->outputs > 1 && axes->contiguous() && are_short(w.tasks, axes->n))
       return run_rows(w, *axes, threads);
   }
-  // Ranges of neighbouring outputs of about equal work, several for each thread. Longer outputs get
-  // all threads.
-  const std::uint64_t share = source.elements / chunk_count(threads) + 1;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;  // first, end
-  std::vector<std::uint64_t> long_outputs;
-  std::uint64_t begin = 0, range_work = 0;
-  const auto end_range = [&](std::uint64_t end) {
-    if (begin < end) ranges.push_back({begin, end});
-    begin = end;
-    range_work = 0;
-  };
-  const std::uint64_t worth =
-      std::max<std::uint64_t>(2 * share, 2 * bytes_worth_a_thread / element);
-  const std::uint64_t step = source.gathered_outputs();
-  for (std::uint64_t o = 0; o < source.outputs; o += step) {
-    const std::uint64_t n = source.count(o), end = std::min(o + step, source.outputs);
-    if (threads > 1 && n >= worth) {
-      end_range(o);
-      for (; begin < end; ++begin) long_outputs.push_back(begin);
-    } else if ((range_work += n * (end - o) + 1) >= share) {
-      end_range(end);
-    }
-  }
-  end_range(source.outputs);
-  std::vector<target> ran(ranges.size(), best);
-  parallel_for(ranges.size(), threads, [&](std::size_t k) {
-    worker mine(w);
-    const auto [first, end] = ranges[k];  // either all outputs are contiguous, or none
-    ran[k] =
-        source.address(first).x ? mine.run_in_place(first, end) : mine.run_gathered(first, end);
-  });
-  report(ran.empty() ? best : ran[0]);
-  for (const std::uint64_t o : long_outputs) run_long(w, o, opts);
+  run_each(w, axes, threads, opts);
+}
+
+// Along axes.
+void run(const detail::layout& l, std::span<const reduction> reductions, std::span<void* const> out,
+         const options& opts) {
+  run(detail::strided_batch(l), reductions, out, opts, &l);
 }
 
 }  // namespace
@@ -349,7 +468,10 @@ void run(const batch& source, std::span<const reduction> reductions, std::span<v
 void reduce(std::span<const reduction> reductions, const view& x, const view* y,
             std::span<const int> axes, std::span<void* const> out, const options& opts) {
   const detail::layout l = detail::layout_of(x, y, axes);
-  run(detail::strided_batch(l), reductions, out, opts, &l);
+  // Exact sums do not show the order of their elements.
+  const bool any_order = l.n > 0 && l.outputs > 0 &&
+                         std::all_of(reductions.begin(), reductions.end(), detail::is_exact);
+  run(any_order ? detail::in_memory_order(l) : l, reductions, out, opts);
 }
 void reduce(const reduction& r, const view& x, std::span<const int> axes, void* out,
             const options& opts) {
