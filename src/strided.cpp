@@ -100,24 +100,25 @@ void copy_elements(const rectangle<T>& m) {
 // next ones are asked for early, as they are mostly too far apart to be foreseen. (To ask for what
 // is not there does nothing.)
 template <class T>
-void transpose(const rectangle<T>& m) {
-  constexpr std::ptrdiff_t n = 16 / sizeof(T), ahead = std::max<std::ptrdiff_t>(8, n);
-  const std::ptrdiff_t rows = m.rows / n * n, columns = m.columns / n * n,
+void transpose(const rectangle<T> m) {
+  constexpr std::ptrdiff_t n = 16 / sizeof(T), ahead = std::max<std::ptrdiff_t>(16, n);
+  const std::ptrdiff_t across = m.across, pitch = m.pitch, rows = m.rows / n * n,
+                       columns = m.columns / n * n,
                        bytes = rows * static_cast<std::ptrdiff_t>(sizeof(T));
-  for (std::ptrdiff_t c = 0; c < columns; c += n) {
-    for (std::ptrdiff_t k = c + ahead; k < c + ahead + n; ++k) {
-      const auto next = reinterpret_cast<std::uintptr_t>(m.from) +
-                        static_cast<std::uintptr_t>(k * m.across) * sizeof(T);
+  const T* from = m.from;
+  T* to = m.to;
+  for (std::ptrdiff_t c = 0; c < columns; c += n, from += n * across, to += n) {
+    for (std::ptrdiff_t k = ahead; k < ahead + n; ++k) {
+      const auto next = reinterpret_cast<std::uintptr_t>(from) +
+                        static_cast<std::uintptr_t>(k * across) * sizeof(T);
       for (std::ptrdiff_t b = 0; b < bytes; b += 64)
         __builtin_prefetch(reinterpret_cast<const void*>(next + static_cast<std::uintptr_t>(b)));
     }
     for (std::ptrdiff_t r = 0; r < rows; r += n)
-      transpose_square(m.from + r + c * m.across, m.across, m.to + r * m.pitch + c, m.pitch);
+      transpose_square(from + r, across, to + r * pitch, pitch);
   }
-  copy_elements<T>(
-      {m.from + rows, 1, m.across, m.rows - rows, columns, m.to + rows * m.pitch, m.pitch});
-  copy_elements<T>({m.from + columns * m.across, 1, m.across, m.rows, m.columns - columns,
-                    m.to + columns, m.pitch});
+  copy_elements<T>({m.from + rows, 1, across, m.rows - rows, columns, m.to + rows * pitch, pitch});
+  copy_elements<T>({from, 1, across, m.rows, m.columns - columns, to, pitch});
 }
 
 // Rows whose elements are a known stride apart, which compilers make vectors of.
