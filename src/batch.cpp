@@ -7,6 +7,12 @@
 
 namespace bitfold::detail {
 
+std::uint64_t batch::first_empty() const {
+  std::uint64_t o = 0;
+  while (o < outputs && count(o) > 0) ++o;
+  return o;
+}
+
 void keyed_batch::gather(std::uint64_t k, std::uint64_t, std::uint64_t first, std::uint64_t n,
                          std::byte* to, std::size_t, std::size_t second) const {
   const std::uint64_t* const at = &indices_[begins_[k] + first];
@@ -75,11 +81,10 @@ void check_batch(const batch& b, std::span<const reduction> reductions, std::spa
     if (b.outputs > 0 && !out[k]) refuse("out: null pointer");
     if (info(reductions[k].op()).empty == if_empty::refused) refusing = k;
   }
-  if (refusing < reductions.size())
-    for (std::uint64_t o = 0; o < b.outputs; ++o)
-      if (b.count(o) == 0)
-        refuse("output " + std::to_string(first + o) + ": no elements, and " +
-               std::string(name(reductions[refusing].op())) + " of none is not defined");
+  if (refusing == reductions.size()) return;
+  if (const std::uint64_t empty = b.first_empty(); empty < b.outputs)
+    refuse("output " + std::to_string(first + empty) + ": no elements, and " +
+           std::string(name(reductions[refusing].op())) + " of none is not defined");
 }
 
 }  // namespace bitfold::detail

@@ -31,6 +31,8 @@ class batch {
   const pointers data;
 
   virtual std::uint64_t count(std::uint64_t output) const = 0;
+  /// The first output without elements; `outputs` if all have some.
+  virtual std::uint64_t first_empty() const;
   /// The addresses of elements first, ..., first + n - 1 of an output if these are contiguous, else
   /// null.
   virtual pointers address(std::uint64_t output, std::uint64_t first, std::uint64_t n) const = 0;
@@ -59,6 +61,7 @@ class strided_batch : public batch {
   }
 
   std::uint64_t count(std::uint64_t) const override { return l_.n; }
+  std::uint64_t first_empty() const override { return l_.n == 0 ? 0 : outputs; }
   using batch::address;
   pointers address(std::uint64_t output, std::uint64_t first, std::uint64_t n) const override {
     if (l_.n == 0) return {nullptr, nullptr};  // an axis without elements has no address

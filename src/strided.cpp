@@ -1,6 +1,7 @@
 #include "strided.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 namespace bitfold::detail {
@@ -85,15 +86,21 @@ template <class T>
   for (int r = 0; r < n; ++r) std::memcpy(to + r * pitch, &v[r], 16);
 }
 
-// One by one, in squares that stay in the cache.
+// One by one, in rectangles that stay in the first-level cache.
 template <class T>
 void copy_elements(const rectangle<T>& m) {
-  constexpr std::ptrdiff_t side = 16;
+  const std::ptrdiff_t apart = std::max<std::ptrdiff_t>(1, std::abs(m.across)) *
+                               static_cast<std::ptrdiff_t>(sizeof(T)),
+                       side = 16, width = std::max(side, 16384 / apart);
   for (std::ptrdiff_t i = 0; i < m.rows; i += side)
-    for (std::ptrdiff_t j = 0; j < m.columns; j += side)
-      for (std::ptrdiff_t r = i; r < std::min(m.rows, i + side); ++r)
-        for (std::ptrdiff_t c = j; c < std::min(m.columns, j + side); ++c)
-          std::memcpy(m.to + r * m.pitch + c, m.from + r * m.down + c * m.across, sizeof(T));
+    for (std::ptrdiff_t j = 0; j < m.columns; j += width)
+      for (std::ptrdiff_t r = i; r < std::min(m.rows, i + side); ++r) {
+        const T* from = m.from + r * m.down + j * m.across;
+        T* const to = m.to + r * m.pitch;
+        const std::ptrdiff_t across = m.across, end = std::min(m.columns, j + width);
+        for (std::ptrdiff_t c = j; c < end; ++c, from += across)
+          std::memcpy(to + c, from, sizeof(T));
+      }
 }
 
 // Columns that lie one behind the other in memory (down is 1). Memory sees a few long streams; the

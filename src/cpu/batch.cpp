@@ -12,46 +12,12 @@
 #include "../fp_environment.hpp"
 #include "blocks.hpp"
 #include "columns.hpp"
-#include "exact.hpp"
-#include "forest.hpp"
-#include "task.hpp"
+#include "work.hpp"
 
 namespace bitfold::cpu {
 namespace {
 
 using detail::batch;
-
-// What is done for each output, and where its results go.
-struct work {
-  const batch& source;
-  std::span<const reduction> reductions;
-  std::span<void* const> out;
-  target used;
-  std::vector<task> tasks;                   // by kernels,
-  std::vector<std::size_t> task_reductions;  // of which reductions;
-  std::vector<std::size_t>
-      whole_reductions;         // reductions that have none, and want all elements at once
-  detail::exact_sums sums;      // of exact ones, empty
-  bool wants_partials = false;  // partials are wanted, not results
-
-  void* result_address(std::size_t k, std::uint64_t output) const {
-    return static_cast<std::byte*>(out[k]) + output * size_of(reductions[k].out());
-  }
-  void put(std::size_t k, std::uint64_t output, scalar v) const {
-    store_scalar(v, result_address(k, output));
-  }
-  // Of `count` outputs from `first` on, of n elements each.
-  void put_states(std::size_t t, std::uint64_t first, std::size_t count, const void* states,
-                  std::uint64_t n) const {
-    const std::size_t k = task_reductions[t], size = tasks[t].states.size;
-    if (wants_partials)
-      std::memcpy(static_cast<std::byte*>(out[k]) + first * size, states, count * size);
-    else
-      tasks[t].states.finish(reductions[k], states, count, n, result_address(k, first));
-  }
-};
-
-inputs as_inputs(detail::pointers p) { return {p.x, p.y}; }
 
 // Reduces neighbouring outputs on one thread, and keeps the memory that this takes.
 class worker {
@@ -168,100 +134,6 @@ class worker {
   std::vector<std::byte> gathered_, whole_output_;
 };
 
-// The blocks of one output, as one thread folds them.
-class block_worker {
- public:
-  block_worker(const work& w, const block_plan& p, detail::pointers output)
-      : w_(w), reader_(p, output), rows_(w.tasks.size()) {
-    bool by_tiles = w.tasks.size() > 1;
-    for (const task& t : w.tasks) by_tiles |= t.kernels.convert != nullptr;
-    max_leaves_ = (by_tiles ? 1 : 16) * tile_elements / order::leaf;
-    for (auto& rows : rows_) rows.resize(p.one_row() || p.whole_rows() ? 1 : p.height);
-  }
-
-  /// What an item makes of each task, and of exact sums. `whole`, if it is not null, takes the
-  /// elements.
-  target run(order::index item, forest* made, detail::exact_sums& sums, detail::pointers whole) {
-    target used = w_.used;
-    for (auto& rows : rows_)
-      for (forest& f : rows) f.clear();
-    reader_.read(item, [&](order::index row, inputs data, order::index first, order::index n) {
-      fold(row, data, first, n, used);
-      if (!sums.empty()) used = deposit(sums, w_.used, data, n);
-      keep(whole, data, first, n);
-    });
-    for (std::size_t k = 0; k < w_.tasks.size(); ++k)
-      made[k] = forest::joined(w_.tasks[k], rows_[k]);
-    return used;
-  }
-
- private:
-  // Node by node.
-  void fold(order::index row, inputs data, order::index first, order::index n, target& used) {
-    const std::size_t size = size_of(w_.source.type);
-    while (n > 0) {
-      const order::index leaf = first / order::leaf;
-      order::index leaves = std::min(std::bit_floor(n / order::leaf), max_leaves_);
-      if (leaf > 0) leaves = std::min(leaves, leaf & -leaf);
-      leaves = std::max<order::index>(leaves, 1);
-      const order::index taken = std::min<order::index>(n, leaves * order::leaf);
-      folder_.fold(w_.tasks, data, taken, first, used, [&](std::size_t k, const partial& s) {
-        rows_[k][row].push(w_.tasks[k], leaf, leaves, taken, s.bytes);
-      });
-      data = offset(data, static_cast<std::ptrdiff_t>(taken * size));
-      first += taken;
-      n -= taken;
-    }
-  }
-  void keep(detail::pointers whole, inputs data, order::index first, order::index n) const {
-    const std::size_t size = size_of(w_.source.type);
-    const auto copy = [&](const std::byte* to, const void* from) {
-      if (to) std::memcpy(const_cast<std::byte*>(to) + first * size, from, n * size);
-    };
-    copy(whole.x, data.x);
-    copy(whole.y, data.y);
-  }
-
-  const work& w_;
-  block_reader reader_;
-  tile_folder folder_;
-  order::index max_leaves_;
-  std::vector<std::vector<forest>> rows_;  // of each task, of the rows of a block
-};
-
-// One output whose elements do not lie in a row, block by block.
-target run_blocks(const work& w, const detail::layout& l, const block_plan& p, std::uint64_t output,
-                  int threads) {
-  const auto at = l.kept.offset_of(output);
-  const auto size = static_cast<std::int64_t>(size_of(l.type));
-  const detail::pointers data{l.x + at.x * size, l.y ? l.y + at.y * size : nullptr};
-  const std::size_t tasks = w.tasks.size(),
-                    bytes = w.whole_reductions.empty() ? 0 : l.n * size_of(l.type);
-  const auto elements = std::make_unique_for_overwrite<std::byte[]>((l.y ? 2 : 1) * bytes);
-  const detail::pointers whole{bytes ? elements.get() : nullptr,
-                               bytes && l.y ? elements.get() + bytes : nullptr};
-  const order::index shares = std::min(p.items(), chunk_count(threads));
-  std::vector<std::vector<forest>> made(p.items(), std::vector<forest>(tasks));
-  std::vector<detail::exact_sums> sums(shares, w.sums);
-  std::vector<target> ran(shares, w.used);
-  parallel_for(shares, threads, [&](std::size_t share) {
-    block_worker mine(w, p, data);
-    for (order::index i = share * p.items() / shares; i < (share + 1) * p.items() / shares; ++i)
-      ran[share] = mine.run(i, made[i].data(), sums[share], whole);
-  });
-  for (std::size_t k = 0; k < tasks; ++k) {
-    std::vector<forest> parts;
-    for (auto& of_item : made) parts.push_back(std::move(of_item[k]));
-    w.put_states(k, output, 1, forest::joined(w.tasks[k], parts).total(w.tasks[k]).bytes, l.n);
-  }
-  for (std::size_t k = 1; k < shares; ++k) sums[0].merge(sums[k]);
-  for (std::size_t k = 0; k < w.reductions.size(); ++k)
-    if (detail::is_exact(w.reductions[k])) w.put(k, output, sums[0].result(w.reductions[k], l.n));
-  for (const std::size_t k : w.whole_reductions)
-    w.put(k, output, reduce_without_kernels(w.reductions[k], as_inputs(whole), l.n, threads));
-  return ran[0];
-}
-
 // One long output, by all threads.
 void run_long(const work& w, std::uint64_t output, const options& opts) {
   struct one_output {
@@ -290,92 +162,6 @@ void run_long(const work& w, std::uint64_t output, const options& opts) {
   std::vector<scalar> results(w.reductions.size());
   reduce(p, results, opts);
   for (std::size_t k = 0; k < results.size(); ++k) w.put(k, output, results[k]);
-}
-
-// All outputs side by side. A thread takes some strips of outputs, or one chunk of their elements.
-void run_columns(const work& w, const detail::layout& l, const column_plan& p, int threads) {
-  const order::index outputs = l.outputs, n = l.n;
-  const order::index at_once = (p.strips - 1) / chunk_count(threads) + 1;
-  const order::index shares = (p.strips - 1) / at_once + 1;
-  // Of each task the states of all chunks of output 0, of output 1, ...
-  std::vector<std::vector<std::byte>> states(p.chunks > 1 ? w.tasks.size() : 0);
-  for (std::size_t k = 0; k < states.size(); ++k)
-    states[k].resize(outputs * p.chunks * w.tasks[k].states.size);
-  parallel_for(shares * p.chunks, threads, [&](std::size_t item) {
-    column_worker mine(w.tasks, l, p);
-    const order::index share = item % shares, chunk = item / shares, begin = chunk * p.chunk,
-                       taken = std::min(p.chunk, n - begin);
-    for (order::index s = share * at_once; s < std::min(p.strips, (share + 1) * at_once); ++s) {
-      const order::index first = s * static_cast<order::index>(p.outputs);
-      const auto count = static_cast<int>(
-          std::min<order::index>(static_cast<order::index>(p.outputs), outputs - first));
-      mine.run(first, count, begin, taken, [&](std::size_t k, const std::byte* partials) {
-        if (p.chunks == 1)
-          return w.put_states(k, first, static_cast<std::size_t>(count), partials, n);
-        const std::size_t size = w.tasks[k].states.size;
-        for (order::index o = 0; o < static_cast<order::index>(count); ++o)
-          std::memcpy(&states[k][((first + o) * p.chunks + chunk) * size], partials + o * size,
-                      size);
-      });
-    }
-  });
-  for (std::size_t k = 0; k < states.size(); ++k) {
-    const task& t = w.tasks[k];
-    for (order::index o = 0; o < outputs; ++o) {
-      const auto get = [&](order::index chunk) {
-        partial s;
-        s.n = std::min(p.chunk, n - chunk * p.chunk);
-        s.size = t.states.size;
-        std::memcpy(s.bytes, &states[k][(o * p.chunks + chunk) * s.size], s.size);
-        return s;
-      };
-      const auto merge = [&](const partial& a, const partial& b) { return t.merge(a, b); };
-      w.put_states(k, o, 1, order::fold(0, p.chunks, get, merge).bytes, n);
-    }
-  }
-}
-
-// Short contiguous outputs, several at a time.
-void run_rows(const work& w, const detail::layout& l, int threads) {
-  constexpr order::index max = 64;
-  const order::index n = l.n, blocks = (l.outputs - 1) / max + 1;
-  const order::index shares = std::min(blocks, chunk_count(threads));
-  const auto size = static_cast<std::ptrdiff_t>(size_of(l.type));
-  parallel_for(shares, threads, [&](std::size_t share) {
-    std::ptrdiff_t offsets[2][max];
-    inputs rows[max];
-    std::vector<std::byte> states, widened;
-    for (order::index g = share * blocks / shares; g < (share + 1) * blocks / shares; ++g) {
-      const order::index first = g * max, end = std::min(first + max, l.outputs);
-      detail::offsets_of(l.kept, first, end - first, offsets[0], l.y ? offsets[1] : nullptr);
-      for (std::size_t k = 0; k < w.tasks.size(); ++k) {
-        const task& t = w.tasks[k];
-        const batch_kernels& kernels = t.kernels.batch;
-        // Widened rows have to stay in the first-level cache.
-        const std::size_t pitch = n * kernels.element;
-        const auto width = static_cast<order::index>(kernels.width),
-                   fit = 16384 / (pitch * width) * width;
-        const order::index at_once = kernels.widen ? std::clamp(fit, width, max) : max;
-        states.resize(at_once * t.states.size);
-        if (kernels.widen) widened.resize(2 * at_once * pitch);
-        for (order::index o = first; o < end; o += at_once) {
-          const order::index taken = std::min(at_once, end - o);
-          for (order::index i = 0; i < taken; ++i)
-            rows[i] = {l.x + offsets[0][o - first + i] * size,
-                       l.y ? l.y + offsets[1][o - first + i] * size : nullptr};
-          if (kernels.widen)
-            for (order::index i = 0; i < taken; ++i) {
-              std::byte *const x = widened.data() + i * pitch, *const y = x + at_once * pitch;
-              kernels.widen(rows[i].x, n, x);
-              if (l.y) kernels.widen(rows[i].y, n, y);
-              rows[i] = {x, l.y ? y : nullptr};
-            }
-          kernels.rows(rows, static_cast<int>(taken), static_cast<int>(n), states.data());
-          w.put_states(k, o, taken, states.data(), n);
-        }
-      }
-    }
-  });
 }
 
 // Each output by itself: ranges of neighbouring outputs of about equal work, several for each
@@ -447,7 +233,7 @@ void run(const batch& source, std::span<const reduction> reductions, std::span<v
 
   const std::size_t element = size_of(source.type) * (source.data.y ? 2 : 1);
   const int threads = threads_for(opts, source.elements * element);
-  if (axes && w.tasks.size() == reductions.size()) {
+  if (axes && w.only_tasks()) {
     report(best);
     if (const auto p = plan_columns(w.tasks, *axes, threads))
       return run_columns(w, *axes, *p, threads);

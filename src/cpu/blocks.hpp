@@ -18,8 +18,10 @@ namespace bitfold::cpu {
 /// neighbours, all is one row.
 struct block_plan {
   dtype type;
-  bool two;        ///< inputs
-  order::index n;  ///< elements
+  bool two;  ///< inputs
+  bool
+      gathered[2];  ///< of an input that there is: its elements do not all lie one behind the other
+  order::index n;   ///< elements
   detail::axes rows, columns;
   order::index length;      ///< elements of a row
   order::index run;         ///< rows up to those that lie elsewhere
@@ -70,24 +72,30 @@ class block_reader {
   static constexpr order::index leaf = order::leaf;
 
   std::size_t size() const { return size_of(p_.type); }
-  /// Room for n elements of each input.
+  /// Room for n elements of each input that is gathered.
   void reserve(order::index n) {
     if (room_ >= n) return;
     room_ = n;
-    for (auto& buffer : buffers_)
-      buffer = std::make_unique_for_overwrite<std::byte[]>(n * size() + 64);
+    for (int k = 0; k < 2; ++k)
+      if (p_.gathered[k])
+        buffers_[k] = std::make_unique_for_overwrite<std::byte[]>(n * size() + 64);
   }
-  inputs at(order::index i) const {
-    return {buffers_[0].get() + i * size(), p_.two ? buffers_[1].get() + i * size() : nullptr};
+  /// Elements from `first` on, which were gathered from element i of the buffers on.
+  inputs at(order::index i, order::index first) const {
+    const auto input = [&](int k, const std::byte* data) {
+      return p_.gathered[k] ? buffers_[k].get() + i * size() : data + first * size();
+    };
+    return {input(0, data_.x), p_.two ? input(1, data_.y) : nullptr};
   }
   /// Elements of `count` rows to the buffers from element `to` on.
   void gather(order::index row, order::index count, order::index first, order::index n,
               order::index to, order::index pitch) {
-    for (int k = 0; k < (p_.two ? 2 : 1); ++k)
-      detail::strided_matrix{p_.type, k ? data_.y : data_.x,
-                             k ? &detail::axes::axis::y : &detail::axes::axis::x, p_.rows,
-                             p_.columns}
-          .copy(row, count, first, n, buffers_[k].get() + to * size(), pitch * size());
+    for (int k = 0; k < 2; ++k)
+      if (p_.gathered[k])
+        detail::strided_matrix{p_.type, k ? data_.y : data_.x,
+                               k ? &detail::axes::axis::y : &detail::axes::axis::x, p_.rows,
+                               p_.columns}
+            .copy(row, count, first, n, buffers_[k].get() + to * size(), pitch * size());
   }
 
   // All is one row: in place where enough elements lie one behind the other.
@@ -108,7 +116,7 @@ class block_reader {
       } else {  // up to where a run goes on
         taken = std::min(end - begin, p_.run_length >= p_.width ? leaf : p_.width);
         gather(0, 1, begin, taken, 0, 0);
-        f(order::index{0}, at(0), begin, taken);
+        f(order::index{0}, at(0, begin), begin, taken);
       }
       begin += taken;
     }
@@ -128,7 +136,7 @@ class block_reader {
       gather(i / p_.length, 1, i % p_.length, taken, i - begin, 0);
       i += taken;
     }
-    f(order::index{0}, at(first - begin), first, to - first);
+    f(order::index{0}, at(first - begin, first), first, to - first);
   }
 
   // Columns begin, ..., end - 1 of some rows; and, where leaves do not end with them, those behind
@@ -145,8 +153,10 @@ class block_reader {
                            before = at_column % leaf, after = (at_column + taken) % leaf;
         const order::index from = column == begin ? leaf + (leaf - before) % leaf : leaf - before,
                            to = leaf + taken - after, start = k * pitch;
-        if (from < to) f(k, at(start + from), at_column + from - leaf, to - from);
-        for (int input = 0; input < (p_.two ? 2 : 1); ++input) {
+        if (from < to)
+          f(k, at(start + from, at_column + from - leaf), at_column + from - leaf, to - from);
+        for (int input = 0; input < 2; ++input) {
+          if (!p_.gathered[input]) continue;
           std::byte* const row = buffers_[input].get() + start * size();
           std::memmove(row + (leaf - after) * size(), row + to * size(), after * size());
         }
@@ -162,7 +172,7 @@ class block_reader {
     for (order::index k = 0; k < count; ++k) {
       const order::index at_end = (rows.begin + k) * p_.length + end, waiting = at_end % leaf;
       if (waiting > 0)
-        f(k, at(k * pitch + leaf - waiting), at_end - waiting,
+        f(k, at(k * pitch + leaf - waiting, at_end - waiting), at_end - waiting,
           waiting + std::min(leaf - waiting, p_.n - at_end));
     }
   }
