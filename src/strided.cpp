@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace bitfold::detail {
 namespace {
@@ -46,44 +47,61 @@ struct rectangle {
   std::ptrdiff_t pitch;
 };
 
+template <class T, int Bytes>
+struct packed {
+  typedef T type [[gnu::vector_size(Bytes)]];
+};
+template <class T, int Bytes>
+using pack = typename packed<T, Bytes>::type;
 template <class T>
-using pack [[gnu::vector_size(16)]] = T;
+constexpr int square = 16 / sizeof(T);  // elements in 16 bytes
 
-// The first, or else the second, halves of two packs, one element of each in turn.
-template <bool Second, class T>
-[[gnu::always_inline]] inline pack<T> interleaved(pack<T> a, pack<T> b) {
-  constexpr int n = 16 / sizeof(T), i = Second ? n / 2 : 0;
-  if constexpr (n == 2)
-    return __builtin_shufflevector(a, b, i, i + 2);
-  else if constexpr (n == 4)
-    return __builtin_shufflevector(a, b, i, i + 4, i + 1, i + 5);
-  else if constexpr (n == 8)
-    return __builtin_shufflevector(a, b, i, i + 8, i + 1, i + 9, i + 2, i + 10, i + 3, i + 11);
-  else
-    return __builtin_shufflevector(a, b, i, i + 16, i + 1, i + 17, i + 2, i + 18, i + 3, i + 19,
-                                   i + 4, i + 20, i + 5, i + 21, i + 6, i + 22, i + 7, i + 23);
+// Of each 16 bytes of two packs the first halves, or else the second, one element of each in turn.
+template <class T, int Bytes, bool Second, std::size_t... I>
+[[gnu::always_inline]] inline void interleave(const pack<T, Bytes>& a, const pack<T, Bytes>& b,
+                                              pack<T, Bytes>& to, std::index_sequence<I...>) {
+  constexpr int n = square<T>;
+  to = __builtin_shufflevector(
+      a, b,
+      (static_cast<int>(I) / n * n + (Second ? n / 2 : 0) + static_cast<int>(I) % n / 2 +
+       (I % 2 ? Bytes / int{sizeof(T)} : 0))...);
+}
+// 16 bytes from p on, and, of 32, those at q too.
+template <class T, std::size_t... I>
+[[gnu::always_inline]] inline void load(const T* p, const T*, pack<T, 16>& to,
+                                        std::index_sequence<I...>) {
+  std::memcpy(&to, p, 16);
+}
+template <class T, std::size_t... I>
+[[gnu::always_inline]] inline void load(const T* p, const T* q, pack<T, 32>& to,
+                                        std::index_sequence<I...>) {
+  pack<T, 16> a, b;
+  std::memcpy(&a, p, 16);
+  std::memcpy(&b, q, 16);
+  to = __builtin_shufflevector(a, b, static_cast<int>(I)...);
 }
 
-// As many columns as a pack has elements, each a pack.
-template <class T>
+// Columns that lie `across` apart, 16 bytes of each, to rows that are as long as a pack.
+template <class T, int Bytes>
 [[gnu::always_inline]] inline void transpose_square(const T* from, std::ptrdiff_t across, T* to,
                                                     std::ptrdiff_t pitch) {
-  constexpr int n = 16 / sizeof(T);
-  pack<T> v[n], w[n];
+  constexpr int n = square<T>;
+  constexpr auto all = std::make_index_sequence<Bytes / sizeof(T)>();
+  pack<T, Bytes> v[n], w[n];
 #pragma GCC unroll 16
-  for (int c = 0; c < n; ++c) std::memcpy(&v[c], from + c * across, 16);
+  for (int c = 0; c < n; ++c) load<T>(from + c * across, from + (n + c) * across, v[c], all);
 #pragma GCC unroll 4
   for (int round = 1; round < n; round *= 2) {
 #pragma GCC unroll 8
     for (int c = 0; c < n / 2; ++c) {
-      w[2 * c] = interleaved<false, T>(v[c], v[c + n / 2]);
-      w[2 * c + 1] = interleaved<true, T>(v[c], v[c + n / 2]);
+      interleave<T, Bytes, false>(v[c], v[c + n / 2], w[2 * c], all);
+      interleave<T, Bytes, true>(v[c], v[c + n / 2], w[2 * c + 1], all);
     }
 #pragma GCC unroll 16
     for (int c = 0; c < n; ++c) v[c] = w[c];
   }
 #pragma GCC unroll 16
-  for (int r = 0; r < n; ++r) std::memcpy(to + r * pitch, &v[r], 16);
+  for (int r = 0; r < n; ++r) std::memcpy(to + r * pitch, &v[r], Bytes);
 }
 
 // One by one, in rectangles that stay in the first-level cache.
@@ -103,29 +121,54 @@ void copy_elements(const rectangle<T>& m) {
       }
 }
 
-// Columns that lie one behind the other in memory (down is 1). Memory sees a few long streams; the
-// next ones are asked for early, as they are mostly too far apart to be foreseen. (To ask for what
-// is not there does nothing.)
-template <class T>
-void transpose(const rectangle<T> m) {
-  constexpr std::ptrdiff_t n = 16 / sizeof(T), ahead = std::max<std::ptrdiff_t>(16, n);
+// Columns that lie one behind the other in memory (down is 1), as far as packs go; says how far.
+// Memory sees a few long streams; the next ones are asked for early, as they are mostly too far
+// apart to be foreseen. (To ask for what is not there does nothing.)
+struct extents {
+  std::ptrdiff_t rows, columns;
+};
+template <class T, int Bytes>
+[[gnu::always_inline]] inline extents transpose_packs(const rectangle<T>& m) {
+  constexpr std::ptrdiff_t n = square<T>, width = Bytes / sizeof(T),
+                           ahead = std::max<std::ptrdiff_t>(16, width);
   const std::ptrdiff_t across = m.across, pitch = m.pitch, rows = m.rows / n * n,
-                       columns = m.columns / n * n,
+                       columns = m.columns / width * width,
                        bytes = rows * static_cast<std::ptrdiff_t>(sizeof(T));
   const T* from = m.from;
   T* to = m.to;
-  for (std::ptrdiff_t c = 0; c < columns; c += n, from += n * across, to += n) {
-    for (std::ptrdiff_t k = ahead; k < ahead + n; ++k) {
+  for (std::ptrdiff_t c = 0; c < columns; c += width, from += width * across, to += width) {
+    for (std::ptrdiff_t k = ahead; k < ahead + width; ++k) {
       const auto next = reinterpret_cast<std::uintptr_t>(from) +
                         static_cast<std::uintptr_t>(k * across) * sizeof(T);
       for (std::ptrdiff_t b = 0; b < bytes; b += 64)
         __builtin_prefetch(reinterpret_cast<const void*>(next + static_cast<std::uintptr_t>(b)));
     }
     for (std::ptrdiff_t r = 0; r < rows; r += n)
-      transpose_square(from + r, across, to + r * pitch, pitch);
+      transpose_square<T, Bytes>(from + r, across, to + r * pitch, pitch);
   }
-  copy_elements<T>({m.from + rows, 1, across, m.rows - rows, columns, m.to + rows * pitch, pitch});
-  copy_elements<T>({from, 1, across, m.rows, m.columns - columns, to, pitch});
+  return {rows, columns};
+}
+#if defined(__x86_64__) || defined(_M_X64)
+template <class T>
+[[gnu::target("avx2")]] extents transpose_with_avx2(const rectangle<T>& m) {
+  return transpose_packs<T, 32>(m);
+}
+#endif
+template <class T>
+extents transpose_here(const rectangle<T>& m) {
+#if defined(__x86_64__) || defined(_M_X64)
+  static const bool has_avx2 = __builtin_cpu_supports("avx2");
+  if (has_avx2) return transpose_with_avx2(m);
+#endif
+  return transpose_packs<T, 16>(m);
+}
+template <class T>
+void transpose(const rectangle<T>& m) {
+  const auto [rows, columns] = transpose_here(m);
+  copy_elements<T>(
+      {m.from + rows, 1, m.across, m.rows - rows, columns, m.to + rows * m.pitch, m.pitch});
+  copy_elements<T>({m.from + columns * m.across, 1, m.across, m.rows, m.columns - columns,
+                    m.to + columns, m.pitch});
 }
 
 // Rows whose elements are a known stride apart, which compilers make vectors of.
