@@ -132,16 +132,16 @@ template <class T, int Bytes>
   constexpr std::ptrdiff_t n = square<T>, width = Bytes / sizeof(T),
                            ahead = std::max<std::ptrdiff_t>(16, width);
   const std::ptrdiff_t across = m.across, pitch = m.pitch, rows = m.rows / n * n,
-                       columns = m.columns / width * width,
-                       bytes = rows * static_cast<std::ptrdiff_t>(sizeof(T));
+                       columns = m.columns / width * width;
+  const auto bytes = static_cast<std::size_t>(rows) * sizeof(T);
   const T* from = m.from;
   T* to = m.to;
   for (std::ptrdiff_t c = 0; c < columns; c += width, from += width * across, to += width) {
     for (std::ptrdiff_t k = ahead; k < ahead + width; ++k) {
       const auto next = reinterpret_cast<std::uintptr_t>(from) +
                         static_cast<std::uintptr_t>(k * across) * sizeof(T);
-      for (std::ptrdiff_t b = 0; b < bytes; b += 64)
-        __builtin_prefetch(reinterpret_cast<const void*>(next + static_cast<std::uintptr_t>(b)));
+      for (std::uintptr_t line = next / 64 * 64; line < next + bytes; line += 64)
+        __builtin_prefetch(reinterpret_cast<const void*>(line));
     }
     for (std::ptrdiff_t r = 0; r < rows; r += n)
       transpose_square<T, Bytes>(from + r, across, to + r * pitch, pitch);

@@ -98,6 +98,17 @@ class block_reader {
             .copy(row, count, first, n, buffers_[k].get() + to * size(), pitch * size());
   }
 
+  /// Memory is asked for n elements from `first` on of the input that is not gathered, if there is
+  /// one: the next row of a block is too far away to be foreseen.
+  void foresee(order::index first, order::index n) const {
+    for (int k = 0; k < (p_.two ? 2 : 1); ++k) {
+      if (p_.gathered[k]) continue;
+      const auto begin = reinterpret_cast<std::uintptr_t>(k ? data_.y : data_.x) + first * size();
+      for (order::index b = 0; b < n * size(); b += 64)
+        __builtin_prefetch(reinterpret_cast<const void*>(begin + b));
+    }
+  }
+
   // All is one row: in place where enough elements lie one behind the other.
   template <class F>
   void read_row(order::index begin, order::index end, F f) {
@@ -153,6 +164,7 @@ class block_reader {
                            before = at_column % leaf, after = (at_column + taken) % leaf;
         const order::index from = column == begin ? leaf + (leaf - before) % leaf : leaf - before,
                            to = leaf + taken - after, start = k * pitch;
+        foresee(at_column + p_.length, taken);
         if (from < to)
           f(k, at(start + from, at_column + from - leaf), at_column + from - leaf, to - from);
         for (int input = 0; input < 2; ++input) {
