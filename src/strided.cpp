@@ -121,9 +121,19 @@ void copy_elements(const rectangle<T>& m) {
       }
 }
 
+// Asks memory for bytes that are soon read. (To ask for what is not there does nothing.)
+[[gnu::always_inline]] inline void foresee(std::uintptr_t begin, std::size_t bytes) {
+  for (std::uintptr_t line = begin / 64 * 64; line < begin + bytes; line += 64)
+    __builtin_prefetch(reinterpret_cast<const void*>(line));
+}
+template <class T>
+std::uintptr_t address_at(const T* from, std::ptrdiff_t offset) {
+  return reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(offset) * sizeof(T);
+}
+
 // Columns that lie one behind the other in memory (down is 1), as far as packs go; says how far.
 // Memory sees a few long streams; the next ones are asked for early, as they are mostly too far
-// apart to be foreseen. (To ask for what is not there does nothing.)
+// apart to be foreseen.
 struct extents {
   std::ptrdiff_t rows, columns;
 };
@@ -137,12 +147,8 @@ template <class T, int Bytes>
   const T* from = m.from;
   T* to = m.to;
   for (std::ptrdiff_t c = 0; c < columns; c += width, from += width * across, to += width) {
-    for (std::ptrdiff_t k = ahead; k < ahead + width; ++k) {
-      const auto next = reinterpret_cast<std::uintptr_t>(from) +
-                        static_cast<std::uintptr_t>(k * across) * sizeof(T);
-      for (std::uintptr_t line = next / 64 * 64; line < next + bytes; line += 64)
-        __builtin_prefetch(reinterpret_cast<const void*>(line));
-    }
+    for (std::ptrdiff_t k = ahead; k < ahead + width; ++k)
+      foresee(address_at(from, k * across), bytes);
     for (std::ptrdiff_t r = 0; r < rows; r += n)
       transpose_square<T, Bytes>(from + r, across, to + r * pitch, pitch);
   }
@@ -217,17 +223,28 @@ void offsets_of(const axes& a, std::uint64_t first, std::uint64_t n, std::ptrdif
 
 void strided_matrix::copy(std::uint64_t row, std::uint64_t count, std::uint64_t first,
                           std::uint64_t n, std::byte* to, std::size_t pitch) const {
+  // From a short run to the next but one: memory cannot foresee these.
+  const std::int64_t ahead = columns.rank < 2 ? 0 : 2 * (columns.dims[columns.rank - 2].*stride);
   with_bits(type, [&]<class T>(T) {
+    const auto to_next = static_cast<std::ptrdiff_t>(pitch / sizeof(T));
     // Runs of rows times runs of elements.
     for_each_run(
         rows, stride, row, count, [&](std::int64_t begin, std::int64_t down, std::uint64_t taken) {
           T* target = reinterpret_cast<T*>(to);
           for_each_run(columns, stride, first, n,
                        [&](std::int64_t at, std::int64_t across, std::uint64_t elements) {
-                         copy_rectangle<T>({reinterpret_cast<const T*>(data) + begin + at, down,
-                                            across, static_cast<std::ptrdiff_t>(taken),
-                                            static_cast<std::ptrdiff_t>(elements), target,
-                                            static_cast<std::ptrdiff_t>(pitch / sizeof(T))});
+                         const T* const from = reinterpret_cast<const T*>(data) + begin + at;
+                         const rectangle<T> m{from,
+                                              down,
+                                              across,
+                                              static_cast<std::ptrdiff_t>(taken),
+                                              static_cast<std::ptrdiff_t>(elements),
+                                              target,
+                                              to_next};
+                         if (ahead != 0 && across == 1 && elements * sizeof(T) <= 4096)
+                           for (std::ptrdiff_t r = 0; r < m.rows; ++r)
+                             foresee(address_at(from, ahead + r * down), elements * sizeof(T));
+                         copy_rectangle(m);
                          target += elements;
                        });
           to += taken * pitch;
