@@ -42,6 +42,9 @@ struct block_plan {
   interval rows_of(order::index block) const;
 };
 
+/// Shorter runs of neighbours are brought together.
+inline constexpr order::index min_run = 64 * order::leaf;
+
 /// Whether outputs of this layout, which has elements that do not lie in a row, are best read in
 /// blocks, one after the other: not where neighbouring outputs share lines of the cache.
 bool are_blocks(const detail::layout& l);
@@ -119,13 +122,13 @@ class block_reader {
         const order::index left = std::min(end - begin, p_.run_length - begin % p_.run_length);
         taken = begin + left == p_.n ? left : left / leaf * leaf;
       }
-      if (taken > 0 && p_.run_length >= p_.width) {
+      if (taken > 0 && p_.run_length >= min_run) {
         const auto o = p_.columns.offset_of(begin);
         const auto bytes = static_cast<std::int64_t>(size());
         f(order::index{0}, inputs{data_.x + o.x * bytes, p_.two ? data_.y + o.y * bytes : nullptr},
           begin, taken);
       } else {  // up to where a run goes on
-        taken = std::min(end - begin, p_.run_length >= p_.width ? leaf : p_.width);
+        taken = std::min(end - begin, p_.run_length >= min_run ? leaf : p_.width);
         gather(0, 1, begin, taken, 0, 0);
         f(order::index{0}, at(0, begin), begin, taken);
       }
