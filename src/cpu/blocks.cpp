@@ -100,10 +100,10 @@ block_plan plan_blocks(const detail::layout& l, int threads) {
                           : p.row_count() / p.run * ((p.run - 1) / p.height + 1);
   }
   // Blocks are cut where there are few of them.
-  const order::index wanted = chunk_count(threads), least = p.one_row() ? 4 * p.width : p.width;
-  const order::index cuts = p.whole_rows() ? 1
-                                           : std::min((wanted - 1) / p.blocks + 1,
-                                                      std::max<order::index>(1, p.length / least));
+  const order::index wanted = (chunk_count(threads) - 1) / p.blocks + 1,
+                     least = p.one_row() ? 4 * p.width : std::min(p.width, tile_elements),
+                     cuts =
+                         p.whole_rows() ? 1 : std::clamp<order::index>(p.length / least, 1, wanted);
   p.range = (p.length / cuts + least - 1) / least * least;
   p.ranges = std::max<order::index>(1, p.length / p.range);
   return p;
