@@ -241,7 +241,7 @@ void strided_matrix::copy(std::uint64_t row, std::uint64_t count, std::uint64_t 
                                               static_cast<std::ptrdiff_t>(elements),
                                               target,
                                               to_next};
-                         if (ahead != 0 && across == 1 && elements * sizeof(T) <= 65536)
+                         if (ahead != 0 && across == 1 && elements * sizeof(T) <= 16384)
                            for (std::ptrdiff_t r = 0; r < m.rows; ++r)
                              foresee(address_at(from, ahead + r * down), elements * sizeof(T));
                          copy_rectangle(m);

@@ -64,9 +64,8 @@ bool are_blocks(const detail::layout& l) {
     return least;
   };
   if (l.outputs > 1 && nearest(l.kept) < nearest(a)) return false;
-  const axes::axis& inner = a.dims[a.rank - 1];
-  return plan_blocks(l, 1).rows.rank > 0 || l.outputs == 1 ||
-         (inner.x == 1 && (!l.y || inner.y == 1) && inner.extent >= min_run);
+  const block_plan p = plan_blocks(l, 1);
+  return l.outputs == 1 || !p.one_row() || p.long_runs();
 }
 
 block_plan plan_blocks(const detail::layout& l, int threads) {

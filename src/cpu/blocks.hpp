@@ -32,6 +32,12 @@ struct block_plan {
   order::index blocks, ranges, range;  ///< ranges of so many columns, into which a block is cut
 
   bool one_row() const { return rows.rank == 0; }
+  /// Whether runs are folded where they lie: long ones, and those of large nodes. Others are many
+  /// nodes, between which memory waits.
+  bool long_runs() const {
+    constexpr order::index node = 8 * order::leaf;
+    return run_length > 0 && (run_length >= 8 * node || run_length % node == 0);
+  }
   /// Whether a block is brought together with the whole of its rows.
   bool whole_rows() const { return !one_row() && width >= length; }
   order::index items() const { return blocks * ranges; }
@@ -41,9 +47,6 @@ struct block_plan {
   };
   interval rows_of(order::index block) const;
 };
-
-/// Shorter runs of neighbours are brought together.
-inline constexpr order::index min_run = 64 * order::leaf;
 
 /// Whether outputs of this layout, which has elements that do not lie in a row, are best read in
 /// blocks, one after the other: not where neighbouring outputs share lines of the cache.
@@ -122,13 +125,13 @@ class block_reader {
         const order::index left = std::min(end - begin, p_.run_length - begin % p_.run_length);
         taken = begin + left == p_.n ? left : left / leaf * leaf;
       }
-      if (taken > 0 && p_.run_length >= min_run) {
+      if (taken > 0 && p_.long_runs()) {
         const auto o = p_.columns.offset_of(begin);
         const auto bytes = static_cast<std::int64_t>(size());
         f(order::index{0}, inputs{data_.x + o.x * bytes, p_.two ? data_.y + o.y * bytes : nullptr},
           begin, taken);
       } else {  // up to where a run goes on
-        taken = std::min(end - begin, p_.run_length >= min_run ? leaf : p_.width);
+        taken = std::min(end - begin, p_.long_runs() ? leaf : p_.width);
         gather(0, 1, begin, taken, 0, 0);
         f(order::index{0}, at(0, begin), begin, taken);
       }
