@@ -1,93 +1,16 @@
 #include "batch.hpp"
 
-#include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "dispatch.hpp"
 
 namespace bitfold::detail {
-namespace {
 
-// Calls run(offset, stride, count) for the positions first, ..., first + n - 1 of some axes: once
-// for each run along the last axis.
-template <class Run>
-void for_each_run(const axes& a, std::int64_t axes::axis::* stride, std::uint64_t first,
-                  std::uint64_t n, Run run) {
-  if (a.rank == 0) return run(std::int64_t{0}, std::int64_t{0}, n);
-  const axes::axis& last = a.dims[a.rank - 1];
-  std::uint64_t digit[max_axes];
-  std::int64_t at = 0;
-  for (int k = a.rank - 1; k >= 0; --k) {
-    digit[k] = first % a.dims[k].extent;
-    first /= a.dims[k].extent;
-    at += static_cast<std::int64_t>(digit[k]) * (a.dims[k].*stride);
-  }
-  while (n > 0) {
-    const std::uint64_t here = std::min(n, last.extent - digit[a.rank - 1]);
-    run(at, last.*stride, here);
-    n -= here;
-    at += static_cast<std::int64_t>(here) * (last.*stride);
-    digit[a.rank - 1] += here;
-    for (int k = a.rank - 1; k > 0 && digit[k] == a.dims[k].extent; --k) {
-      at += a.dims[k - 1].*stride - static_cast<std::int64_t>(digit[k]) * (a.dims[k].*stride);
-      digit[k] = 0;
-      ++digit[k - 1];
-    }
-  }
-}
-
-}  // namespace
-
-void offsets_of(const axes& a, std::uint64_t first, std::uint64_t n, std::ptrdiff_t* x,
-                std::ptrdiff_t* y) {
-  const auto put = [&](std::int64_t axes::axis::* stride, std::ptrdiff_t* to) {
-    for_each_run(a, stride, first, n,
-                 [&](std::int64_t at, std::int64_t across, std::uint64_t count) {
-                   for (; count > 0; --count, at += across) *to++ = at;
-                 });
-  };
-  put(&axes::axis::x, x);
-  if (y) put(&axes::axis::y, y);
-}
-
-void strided_batch::copy(std::int64_t axes::axis::* stride, const std::byte* from,
-                         std::uint64_t output, std::uint64_t outputs_, std::uint64_t first,
-                         std::uint64_t n, std::byte* to, std::size_t pitch) const {
-  with_bits(type, [&]<class T>(T) {
-    const T* const elements_ = reinterpret_cast<const T*>(from);
-    // Runs of outputs times runs of elements: rectangles, of which squares are copied that stay in
-    // the cache.
-    std::byte* row = to;
-    for_each_run(
-        l_.kept, stride, output, outputs_,
-        [&](std::int64_t begin, std::int64_t down, std::uint64_t rows) {
-          std::uint64_t column = 0;
-          for_each_run(
-              l_.reduced, stride, first, n,
-              [&](std::int64_t at, std::int64_t across, std::uint64_t columns) {
-                const T* const corner = elements_ + begin + at;
-                if (across == 1) {
-                  for (std::uint64_t r = 0; r < rows; ++r)
-                    std::memcpy(row + r * pitch + column * sizeof(T),
-                                corner + static_cast<std::int64_t>(r) * down, columns * sizeof(T));
-                  column += columns;
-                  return;
-                }
-                constexpr std::uint64_t side = 16;
-                for (std::uint64_t i = 0; i < rows; i += side)
-                  for (std::uint64_t j = 0; j < columns; j += side)
-                    for (std::uint64_t r = i; r < std::min(rows, i + side); ++r) {
-                      const T* const source = corner + static_cast<std::int64_t>(r) * down;
-                      std::byte* const target = row + r * pitch + column * sizeof(T);
-                      for (std::uint64_t c = j; c < std::min(columns, j + side); ++c)
-                        std::memcpy(target + c * sizeof(T),
-                                    source + static_cast<std::int64_t>(c) * across, sizeof(T));
-                    }
-                column += columns;
-              });
-          row += rows * pitch;
-        });
-  });
+std::uint64_t batch::first_empty() const {
+  std::uint64_t o = 0;
+  while (o < outputs && count(o) > 0) ++o;
+  return o;
 }
 
 void keyed_batch::gather(std::uint64_t k, std::uint64_t, std::uint64_t first, std::uint64_t n,
@@ -162,11 +85,10 @@ void check_batch(const batch& b, std::span<const reduction> reductions, std::spa
     if (b.outputs > 0 && !out[k]) refuse("out: null pointer");
     if (info(reductions[k].op()).empty == if_empty::refused) refusing = k;
   }
-  if (refusing < reductions.size())
-    for (std::uint64_t o = 0; o < b.outputs; ++o)
-      if (b.count(o) == 0)
-        refuse("output " + std::to_string(first + o) + ": no elements, and " +
-               std::string(name(reductions[refusing].op())) + " of none is not defined");
+  if (refusing == reductions.size()) return;
+  if (const std::uint64_t empty = b.first_empty(); empty < b.outputs)
+    refuse("output " + std::to_string(first + empty) + ": no elements, and " +
+           std::string(name(reductions[refusing].op())) + " of none is not defined");
 }
 
 }  // namespace bitfold::detail

@@ -11,18 +11,9 @@
 #include <bitfold/reduction.hpp>
 #include <bitfold/view.hpp>
 
-namespace bitfold::detail {
+#include "strided.hpp"
 
-/// Calls f with a type of the size of the elements, which can be copied.
-template <class F>
-auto with_bits(dtype type, F&& f) {
-  switch (size_of(type)) {
-    case 1: return f(std::uint8_t{});
-    case 2: return f(std::uint16_t{});
-    case 4: return f(std::uint32_t{});
-    default: return f(std::uint64_t{});
-  }
-}
+namespace bitfold::detail {
 
 /// One or two inputs of elements T; y is null where there is one.
 struct pointers {
@@ -40,6 +31,8 @@ class batch {
   const pointers data;
 
   virtual std::uint64_t count(std::uint64_t output) const = 0;
+  /// The first output without elements; `outputs` if all have some.
+  virtual std::uint64_t first_empty() const;
   /// The addresses of elements first, ..., first + n - 1 of an output if these are contiguous, else
   /// null.
   virtual pointers address(std::uint64_t output, std::uint64_t first, std::uint64_t n) const = 0;
@@ -53,10 +46,9 @@ class batch {
   virtual std::uint64_t gathered_outputs() const { return 1; }
 };
 
-/// The offsets of positions first, ..., first + n - 1 of some axes, of y too if that is not null.
-/// In elements.
-void offsets_of(const axes& a, std::uint64_t first, std::uint64_t n, std::ptrdiff_t* x,
-                std::ptrdiff_t* y);
+/// The same outputs with their elements in the order of memory, as far as there is one: for what no
+/// order shows in. Of a layout that has elements.
+layout in_memory_order(const layout& l);
 
 /// The outputs of reducing some axes.
 class strided_batch : public batch {
@@ -69,6 +61,7 @@ class strided_batch : public batch {
   }
 
   std::uint64_t count(std::uint64_t) const override { return l_.n; }
+  std::uint64_t first_empty() const override { return l_.n == 0 ? 0 : outputs; }
   using batch::address;
   pointers address(std::uint64_t output, std::uint64_t first, std::uint64_t n) const override {
     if (l_.n == 0) return {nullptr, nullptr};  // an axis without elements has no address
@@ -79,8 +72,10 @@ class strided_batch : public batch {
   }
   void gather(std::uint64_t output, std::uint64_t outputs_, std::uint64_t first, std::uint64_t n,
               std::byte* to, std::size_t pitch, std::size_t second) const override {
-    copy(&axes::axis::x, l_.x, output, outputs_, first, n, to, pitch);
-    if (l_.y) copy(&axes::axis::y, l_.y, output, outputs_, first, n, to + second, pitch);
+    const strided_matrix x{type, l_.x, &axes::axis::x, l_.kept, l_.reduced},
+        y{type, l_.y, &axes::axis::y, l_.kept, l_.reduced};
+    x.copy(output, outputs_, first, n, to, pitch);
+    if (l_.y) y.copy(output, outputs_, first, n, to + second, pitch);
   }
   std::uint64_t gathered_outputs() const override {
     if (contiguous_) return 1;
@@ -93,10 +88,6 @@ class strided_batch : public batch {
     const auto size = static_cast<std::int64_t>(size_of(type));
     return {l_.x + o.x * size, l_.y ? l_.y + o.y * size : nullptr};
   }
-  // Of one input, whose strides are `stride`.
-  void copy(std::int64_t axes::axis::* stride, const std::byte* from, std::uint64_t output,
-            std::uint64_t outputs_, std::uint64_t first, std::uint64_t n, std::byte* to,
-            std::size_t pitch) const;
 
   const layout l_;
   const bool contiguous_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "batch.hpp"
+
 namespace bitfold {
 namespace {
 
@@ -341,6 +343,27 @@ detail::layout detail::layout_of(const view& x, const view* y, std::span<const i
   if (outputs * n > 0 && !x.data) refuse("x.data", "null");
   if (outputs * n > 0 && y && !y->data) refuse("y.data", "null");
   return l;
+}
+
+detail::layout detail::in_memory_order(const layout& l) {
+  layout sorted = l;
+  axes a = l.reduced;
+  const auto size = static_cast<std::int64_t>(size_of(l.type));
+  for (int k = 0; k < a.rank; ++k) {
+    axes::axis& one = a.dims[k];
+    if (one.x >= 0 || one.extent == 0) continue;  // forwards
+    const auto last = static_cast<std::int64_t>(one.extent) - 1;
+    sorted.x += last * one.x * size;
+    if (l.y) sorted.y += last * one.y * size;
+    one.x = -one.x;
+    one.y = -one.y;
+  }
+  std::stable_sort(a.dims, a.dims + a.rank, [](const axes::axis& left, const axes::axis& right) {
+    return left.x > right.x;
+  });
+  sorted.reduced.rank = 0;
+  for (int k = 0; k < a.rank; ++k) append(sorted.reduced, a.dims[k]);
+  return sorted;
 }
 
 }  // namespace bitfold

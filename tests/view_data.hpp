@@ -122,7 +122,8 @@ struct view_case {
   bool specials =
       true;  // some elements are NaN, infinite or -0: rather not where outputs are of hundreds
   std::vector<int> second_gap = {}, second_sign = {};
-  std::vector<int> second_one = {};  // 1: y has one element along this axis
+  std::vector<int> second_one = {};    // 1: y has one element along this axis
+  std::vector<int> second_order = {};  // as order, if it is another one
   mutable std::vector<std::byte> storage[2] = {};
   mutable view second_view = {};
 
@@ -201,9 +202,10 @@ struct view_case {
   view made(std::uint64_t which, const std::vector<int>& gaps,
             const std::vector<int>& signs) const {
     view v{type, nullptr, rank(), {}, {}};
+    const auto& axis_order = which == 1 && !second_order.empty() ? second_order : order;
     std::int64_t stride = 1, begin = 0;
     for (int p = rank() - 1; p >= 0; --p) {
-      const auto k = static_cast<std::size_t>(order[static_cast<std::size_t>(p)]);
+      const auto k = static_cast<std::size_t>(axis_order[static_cast<std::size_t>(p)]);
       const std::int64_t g = gaps.empty() ? 1 : gaps[k], s = signs.empty() ? 1 : signs[k];
       v.extent[k] = extent[k];
       v.stride[k] = stride * g * s;

@@ -163,8 +163,8 @@ TEST_CASE("views: columns side by side, in one piece and in chunks by any number
       }
     }
   // In runs that are shorter than a page, as long, longer and not.
-  for (const std::int64_t run : {40, 700, 1024, 2048, 1500}) {
-    const test::view_case c{.type = dtype::f32,
+  for (const std::int64_t run : {40, 700, 1024, 2048, 1500, 1030, 17}) {
+    const test::view_case c{.type = run % 3 == 1 ? dtype::f16 : dtype::f32,
                             .extent = {3, 300, run},
                             .axes = {1},
                             .order = {0, 1, 2},
@@ -174,6 +174,75 @@ TEST_CASE("views: columns side by side, in one piece and in chunks by any number
     INFO(run);
     CHECK(reduced(all, c, 1) == by_reference(all, c));
     CHECK(reduced({all, 1}, c, 3) == by_reference({all, 1}, c));
+  }
+}
+
+// Whole arrays are read in blocks, of rows of memory that are up to 512 bytes wide and half a
+// megabyte in all; or as columns side by side, where rows are whole leaves.
+TEST_CASE("views: outputs whose own elements lie in another order, by any number of threads") {
+  const auto check = [](const test::view_case& c) {
+    std::vector<reduction> all = test::reductions_for(c.type, c.two, false);
+    std::erase_if(all, [](const reduction& r) {
+      const op_id some[] = {op_id::sum, op_id::argmax, op_id::var,
+                            op_id::dot, op_id::cosine, op_id::count_distinct};
+      return std::find(std::begin(some), std::end(some), r.op()) == std::end(some);
+    });
+    const results want = by_reference(all, c);
+    for (const int threads : {1, 3, 0}) {
+      INFO(c.describe() << " " << threads);
+      CHECK(reduced(all, c, threads) == want);
+      CHECK(reduced(std::span(all).first(2), c, threads) == results{want[0], want[1]});
+      for (std::size_t k = 0; k < all.size(); ++k)
+        CHECK(reduced({&all[k], 1}, c, threads) == results{want[k]});
+    }
+  };
+  const std::vector<dtype> types = test::sanitized
+                                       ? std::vector{dtype::f16, dtype::f64}
+                                       : std::vector{dtype::f16, dtype::f32, dtype::f64, dtype::i8};
+  std::vector<std::array<std::int64_t, 2>> shapes{
+      {16, 256},   {17, 257},  {15, 512},    {64, 3 * 256},  {129, 1279}, {130, 1024}, {700, 255},
+      {3, 40'001}, {1025, 65}, {3, 150'001}, {33, 256 * 33}, {300, 1},    {24, 5'000}};
+  if (test::sanitized) shapes = {{17, 257}, {64, 3 * 256}, {130, 1024}, {3, 40'001}};
+  for (const dtype t : types)
+    for (const auto& [rows, columns] : shapes) {
+      test::view_case c{
+          .type = t, .extent = {rows, columns}, .axes = {0, 1}, .order = {1, 0}, .specials = false};
+      check(c);
+      c.sign = {-1, 1};
+      c.two = true;  // beside an array that lies in order, and beside one backwards
+      c.second_order = {0, 1};
+      c.second_sign = {1, columns % 2 ? -1 : 1};
+      check(c);
+    }
+  // Rows of memory that are longer than what is read, with gaps and backwards; one element for a
+  // whole axis; runs of an axis that ends within a block.
+  std::vector<test::view_case> cases{
+      {.type = dtype::f32, .extent = {5'001, 9}, .axes = {0, 1}, .order = {0, 1}, .gap = {1, 2}},
+      {.type = dtype::f32, .extent = {9, 5'001}, .axes = {0, 1}, .order = {0, 1}, .gap = {2, 1}},
+      {.type = dtype::f32, .extent = {5, 17'001}, .axes = {0, 1}, .order = {0, 1}, .gap = {2, 1}},
+      {.type = dtype::f16, .extent = {3, 2, 16'640}, .axes = {0, 2}, .order = {0, 1, 2}},
+      {.type = dtype::f32, .extent = {3, 9'001}, .axes = {0, 1}, .order = {0, 1}, .sign = {1, -1}},
+      {.type = dtype::f16, .extent = {9, 4'097}, .axes = {0, 1}, .order = {1, 0}, .gap = {2, 1}},
+      {.type = dtype::f64, .extent = {40, 999}, .axes = {0, 1}, .order = {1, 0}, .sign = {0, 1}},
+      {.type = dtype::f64, .extent = {40, 999}, .axes = {0, 1}, .order = {1, 0}, .sign = {1, 0}},
+      {.type = dtype::f32, .extent = {7, 20, 300}, .axes = {0, 1, 2}, .order = {0, 2, 1}},
+      {.type = dtype::f32, .extent = {7, 20, 256}, .axes = {0, 1, 2}, .order = {0, 2, 1}},
+      {.type = dtype::f16, .extent = {5, 3, 2'500}, .axes = {0, 1, 2}, .order = {0, 2, 1}},
+      {.type = dtype::f32, .extent = {33, 20, 31}, .axes = {0, 1, 2}, .order = {2, 1, 0}},
+      {.type = dtype::f32, .extent = {9, 1, 20, 31}, .axes = {0, 1, 2, 3}, .order = {2, 0, 3, 1}},
+      {.type = dtype::f32, .extent = {3, 40, 300}, .axes = {1, 2}, .order = {0, 2, 1}},
+      {.type = dtype::bf16, .extent = {3, 40, 512}, .axes = {1, 2}, .order = {0, 2, 1}},
+      {.type = dtype::f32, .extent = {2, 40, 2, 300}, .axes = {1, 3}, .order = {2, 0, 3, 1}},
+      {.type = dtype::f32, .extent = {2, 5, 9'000}, .axes = {1, 2}, .order = {1, 0, 2}}};
+  for (test::view_case c : cases) {
+    c.specials = false;  // a NaN would hide all others
+    check(c);
+    if (test::sanitized) continue;
+    c.two = true;
+    check(c);
+    c.second_order.assign(c.extent.size(), 0);  // beside one that lies in order
+    std::iota(c.second_order.begin(), c.second_order.end(), 0);
+    check(c);
   }
 }
 

@@ -23,13 +23,17 @@ inline constexpr order::index max_leaves = (order::index{1} << 30) / order::leaf
 /// Widens n elements at `from` to the accumulator's type, at `to`.
 using converter = void (*)(const void* from, std::size_t n, void* to);
 
-/// The same n <= order::leaf elements of some neighbouring outputs, widened: those of element i at
-/// x + x_rows[i], in elements of the accumulator's type; y likewise, where there are two inputs.
-/// `first` is the index of element 0.
+/// The same n <= order::leaf elements of some neighbouring outputs: those of element i at x +
+/// x_rows[i], in elements; y likewise, where there are two inputs. `first` is the index of element
+/// 0. They are of the accumulator's type; or, with a converter, stored in so many bytes, and there
+/// is room at `widened` for order::rows elements of each output and input.
 struct column_leaf {
   const void *x, *y;
   const std::ptrdiff_t *x_rows, *y_rows;
   int size, first;
+  converter widen = nullptr;
+  std::size_t stored = 0;
+  void* widened = nullptr;
 };
 /// What is folded so far of a run of leaves, all of them full but the last: a binary counter of
 /// lanes.
@@ -44,12 +48,13 @@ struct column_counter {
 /// The most outputs that a vector holds, and the alignment of one.
 inline constexpr int column_width = 16, column_alignment = 64;
 
-/// Folds of several outputs together, widened.
+/// Folds of several outputs together.
 struct batch_kernels {
   /// One more leaf of `outputs` neighbouring outputs, at least column_width of them.
   void (*add)(column_counter& c, const column_leaf& leaf, int outputs) = nullptr;
-  /// Writes their partials. The first element of each output has index `first`.
-  void (*total)(const column_counter& c, int outputs, order::index first, void* states) = nullptr;
+  /// Writes their partials. The first element of output k has index first + k * apart.
+  void (*total)(const column_counter& c, int outputs, order::index first, order::index apart,
+                void* states) = nullptr;
   /// Writes the partials of `count` outputs of 1 <= n < max_row elements each; those of
   /// output k are contiguous at outputs[k], from index 0 on. Null without vectors.
   void (*rows)(const inputs* outputs, int count, int n, void* states) = nullptr;

@@ -10,46 +10,14 @@
 #include "../binned.hpp"
 #include "../dispatch.hpp"
 #include "../fp_environment.hpp"
+#include "blocks.hpp"
 #include "columns.hpp"
-#include "exact.hpp"
-#include "task.hpp"
+#include "work.hpp"
 
 namespace bitfold::cpu {
 namespace {
 
 using detail::batch;
-
-// What is done for each output, and where its results go.
-struct work {
-  const batch& source;
-  std::span<const reduction> reductions;
-  std::span<void* const> out;
-  target used;
-  std::vector<task> tasks;                   // by kernels,
-  std::vector<std::size_t> task_reductions;  // of which reductions;
-  std::vector<std::size_t>
-      whole_reductions;         // reductions that have none, and want all elements at once
-  detail::exact_sums sums;      // of exact ones, empty
-  bool wants_partials = false;  // partials are wanted, not results
-
-  void* result_address(std::size_t k, std::uint64_t output) const {
-    return static_cast<std::byte*>(out[k]) + output * size_of(reductions[k].out());
-  }
-  void put(std::size_t k, std::uint64_t output, scalar v) const {
-    store_scalar(v, result_address(k, output));
-  }
-  // Of `count` outputs from `first` on, of n elements each.
-  void put_states(std::size_t t, std::uint64_t first, std::size_t count, const void* states,
-                  std::uint64_t n) const {
-    const std::size_t k = task_reductions[t], size = tasks[t].states.size;
-    if (wants_partials)
-      std::memcpy(static_cast<std::byte*>(out[k]) + first * size, states, count * size);
-    else
-      tasks[t].states.finish(reductions[k], states, count, n, result_address(k, first));
-  }
-};
-
-inputs as_inputs(detail::pointers p) { return {p.x, p.y}; }
 
 // Reduces neighbouring outputs on one thread, and keeps the memory that this takes.
 class worker {
@@ -196,90 +164,53 @@ void run_long(const work& w, std::uint64_t output, const options& opts) {
   for (std::size_t k = 0; k < results.size(); ++k) w.put(k, output, results[k]);
 }
 
-// All outputs side by side. A thread takes some strips of outputs, or one chunk of their elements.
-void run_columns(const work& w, const detail::layout& l, const column_plan& p, int threads) {
-  const order::index outputs = l.outputs, n = l.n;
-  const order::index at_once = (p.strips - 1) / chunk_count(threads) + 1;
-  const order::index shares = (p.strips - 1) / at_once + 1;
-  // Of each task the states of all chunks of output 0, of output 1, ...
-  std::vector<std::vector<std::byte>> states(p.chunks > 1 ? w.tasks.size() : 0);
-  for (std::size_t k = 0; k < states.size(); ++k)
-    states[k].resize(outputs * p.chunks * w.tasks[k].states.size);
-  parallel_for(shares * p.chunks, threads, [&](std::size_t item) {
-    column_worker mine(w.tasks, l, p);
-    const order::index share = item % shares, chunk = item / shares, begin = chunk * p.chunk,
-                       taken = std::min(p.chunk, n - begin);
-    for (order::index s = share * at_once; s < std::min(p.strips, (share + 1) * at_once); ++s) {
-      const order::index first = s * static_cast<order::index>(p.outputs);
-      const auto count = static_cast<int>(
-          std::min<order::index>(static_cast<order::index>(p.outputs), outputs - first));
-      mine.run(first, count, begin, taken, [&](std::size_t k, const std::byte* partials) {
-        if (p.chunks == 1)
-          return w.put_states(k, first, static_cast<std::size_t>(count), partials, n);
-        const std::size_t size = w.tasks[k].states.size;
-        for (order::index o = 0; o < static_cast<order::index>(count); ++o)
-          std::memcpy(&states[k][((first + o) * p.chunks + chunk) * size], partials + o * size,
-                      size);
-      });
-    }
-  });
-  for (std::size_t k = 0; k < states.size(); ++k) {
-    const task& t = w.tasks[k];
-    for (order::index o = 0; o < outputs; ++o) {
-      const auto get = [&](order::index chunk) {
-        partial s;
-        s.n = std::min(p.chunk, n - chunk * p.chunk);
-        s.size = t.states.size;
-        std::memcpy(s.bytes, &states[k][(o * p.chunks + chunk) * s.size], s.size);
-        return s;
-      };
-      const auto merge = [&](const partial& a, const partial& b) { return t.merge(a, b); };
-      w.put_states(k, o, 1, order::fold(0, p.chunks, get, merge).bytes, n);
+// Each output by itself: ranges of neighbouring outputs of about equal work, several for each
+// thread. Longer outputs get all threads.
+void run_each(const work& w, const detail::layout* axes, int threads, const options& opts) {
+  const batch& source = w.source;
+  const std::size_t element = size_of(source.type) * (source.data.y ? 2 : 1);
+  const std::uint64_t share = source.elements / chunk_count(threads) + 1;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;  // first, end
+  std::vector<std::uint64_t> long_outputs;
+  std::uint64_t begin = 0, range_work = 0;
+  const auto end_range = [&](std::uint64_t end) {
+    if (begin < end) ranges.push_back({begin, end});
+    begin = end;
+    range_work = 0;
+  };
+  const std::uint64_t worth =
+      std::max<std::uint64_t>(2 * share, 2 * bytes_worth_a_thread / element);
+  const bool scattered = axes && axes->n > 0 && !axes->contiguous(),
+             in_blocks = scattered && are_blocks(*axes);
+  const std::uint64_t step = in_blocks ? 1 : source.gathered_outputs();
+  for (std::uint64_t o = 0; o < source.outputs; o += step) {
+    const std::uint64_t n = source.count(o), end = std::min(o + step, source.outputs);
+    if (threads > 1 && n >= worth) {
+      end_range(o);
+      for (; begin < end; ++begin) long_outputs.push_back(begin);
+    } else if ((range_work += n * (end - o) + 1) >= share) {
+      end_range(end);
     }
   }
-}
-
-// Short contiguous outputs, several at a time.
-void run_rows(const work& w, const detail::layout& l, int threads) {
-  constexpr order::index max = 64;
-  const order::index n = l.n, blocks = (l.outputs - 1) / max + 1;
-  const order::index shares = std::min(blocks, chunk_count(threads));
-  const auto size = static_cast<std::ptrdiff_t>(size_of(l.type));
-  parallel_for(shares, threads, [&](std::size_t share) {
-    std::ptrdiff_t offsets[2][max];
-    inputs rows[max];
-    std::vector<std::byte> states, widened;
-    for (order::index g = share * blocks / shares; g < (share + 1) * blocks / shares; ++g) {
-      const order::index first = g * max, end = std::min(first + max, l.outputs);
-      detail::offsets_of(l.kept, first, end - first, offsets[0], l.y ? offsets[1] : nullptr);
-      for (std::size_t k = 0; k < w.tasks.size(); ++k) {
-        const task& t = w.tasks[k];
-        const batch_kernels& kernels = t.kernels.batch;
-        // Widened rows have to stay in the first-level cache.
-        const std::size_t pitch = n * kernels.element;
-        const auto width = static_cast<order::index>(kernels.width),
-                   fit = 16384 / (pitch * width) * width;
-        const order::index at_once = kernels.widen ? std::clamp(fit, width, max) : max;
-        states.resize(at_once * t.states.size);
-        if (kernels.widen) widened.resize(2 * at_once * pitch);
-        for (order::index o = first; o < end; o += at_once) {
-          const order::index taken = std::min(at_once, end - o);
-          for (order::index i = 0; i < taken; ++i)
-            rows[i] = {l.x + offsets[0][o - first + i] * size,
-                       l.y ? l.y + offsets[1][o - first + i] * size : nullptr};
-          if (kernels.widen)
-            for (order::index i = 0; i < taken; ++i) {
-              std::byte *const x = widened.data() + i * pitch, *const y = x + at_once * pitch;
-              kernels.widen(rows[i].x, n, x);
-              if (l.y) kernels.widen(rows[i].y, n, y);
-              rows[i] = {x, l.y ? y : nullptr};
-            }
-          kernels.rows(rows, static_cast<int>(taken), static_cast<int>(n), states.data());
-          w.put_states(k, o, taken, states.data(), n);
-        }
-      }
+  end_range(source.outputs);
+  std::vector<target> ran(ranges.size(), w.used);
+  parallel_for(ranges.size(), threads, [&](std::size_t k) {
+    worker mine(w);
+    const auto [first, end] = ranges[k];  // either all outputs are contiguous, or none
+    if (in_blocks) {
+      const block_plan p = plan_blocks(*axes, 1);
+      for (std::uint64_t o = first; o < end; ++o) ran[k] = run_blocks(w, *axes, p, o, 1);
+    } else {
+      ran[k] =
+          source.address(first).x ? mine.run_in_place(first, end) : mine.run_gathered(first, end);
     }
   });
+  report(ran.empty() ? w.used : ran[0]);
+  for (const std::uint64_t o : long_outputs)
+    if (scattered)
+      report(run_blocks(w, *axes, plan_blocks(*axes, threads), o, threads));
+    else
+      run_long(w, o, opts);
 }
 
 void run(const batch& source, std::span<const reduction> reductions, std::span<void* const> out,
@@ -302,46 +233,20 @@ void run(const batch& source, std::span<const reduction> reductions, std::span<v
 
   const std::size_t element = size_of(source.type) * (source.data.y ? 2 : 1);
   const int threads = threads_for(opts, source.elements * element);
-  if (axes && w.tasks.size() == reductions.size()) {
+  if (axes && w.only_tasks()) {
     report(best);
     if (const auto p = plan_columns(w.tasks, *axes, threads))
       return run_columns(w, *axes, *p, threads);
     if (axes->n > 0 && axes->outputs > 1 && axes->contiguous() && are_short(w.tasks, axes->n))
       return run_rows(w, *axes, threads);
   }
-  // Ranges of neighbouring outputs of about equal work, several for each thread. Longer outputs get
-  // all threads.
-  const std::uint64_t share = source.elements / chunk_count(threads) + 1;
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;  // first, end
-  std::vector<std::uint64_t> long_outputs;
-  std::uint64_t begin = 0, range_work = 0;
-  const auto end_range = [&](std::uint64_t end) {
-    if (begin < end) ranges.push_back({begin, end});
-    begin = end;
-    range_work = 0;
-  };
-  const std::uint64_t worth =
-      std::max<std::uint64_t>(2 * share, 2 * bytes_worth_a_thread / element);
-  const std::uint64_t step = source.gathered_outputs();
-  for (std::uint64_t o = 0; o < source.outputs; o += step) {
-    const std::uint64_t n = source.count(o), end = std::min(o + step, source.outputs);
-    if (threads > 1 && n >= worth) {
-      end_range(o);
-      for (; begin < end; ++begin) long_outputs.push_back(begin);
-    } else if ((range_work += n * (end - o) + 1) >= share) {
-      end_range(end);
-    }
-  }
-  end_range(source.outputs);
-  std::vector<target> ran(ranges.size(), best);
-  parallel_for(ranges.size(), threads, [&](std::size_t k) {
-    worker mine(w);
-    const auto [first, end] = ranges[k];  // either all outputs are contiguous, or none
-    ran[k] =
-        source.address(first).x ? mine.run_in_place(first, end) : mine.run_gathered(first, end);
-  });
-  report(ran.empty() ? best : ran[0]);
-  for (const std::uint64_t o : long_outputs) run_long(w, o, opts);
+  run_each(w, axes, threads, opts);
+}
+
+// Along axes.
+void run(const detail::layout& l, std::span<const reduction> reductions, std::span<void* const> out,
+         const options& opts) {
+  run(detail::strided_batch(l), reductions, out, opts, &l);
 }
 
 }  // namespace
@@ -349,7 +254,10 @@ void run(const batch& source, std::span<const reduction> reductions, std::span<v
 void reduce(std::span<const reduction> reductions, const view& x, const view* y,
             std::span<const int> axes, std::span<void* const> out, const options& opts) {
   const detail::layout l = detail::layout_of(x, y, axes);
-  run(detail::strided_batch(l), reductions, out, opts, &l);
+  // Exact sums do not show the order of their elements.
+  const bool any_order = l.n > 0 && l.outputs > 0 &&
+                         std::all_of(reductions.begin(), reductions.end(), detail::is_exact);
+  run(any_order ? detail::in_memory_order(l) : l, reductions, out, opts);
 }
 void reduce(const reduction& r, const view& x, std::span<const int> axes, void* out,
             const options& opts) {

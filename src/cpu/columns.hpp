@@ -1,6 +1,6 @@
 // Folds neighbouring outputs side by side, each in a lane of a vector (columns.inl). Columns are
-// read in place; other elements are first gathered into a tile, leaf by leaf, widened or
-// transposed.
+// read in place, and widened lane by lane; other elements are first gathered into a tile, leaf by
+// leaf, widened or transposed.
 #pragma once
 
 #include <algorithm>
@@ -19,10 +19,22 @@ namespace bitfold::cpu {
 struct column_plan {
   bool transposed;      ///< outputs lie in a row each, of one leaf; or else their elements of one
                         ///< number do
-  int outputs;          ///< at once
-  order::index strips;  ///< of so many outputs
+  int outputs;          ///< at once, in a strip
+  order::index run;     ///< outputs that are neighbours in memory, which are cut into strips
+  order::index strips;  ///< of all runs
   order::index chunk,
       chunks;  ///< elements of an output in a chunk, a complete subtree but for the last
+  order::index apart = 0;  ///< the indices of the first elements of neighbouring outputs are
+
+  struct strip {
+    order::index first;
+    int count;
+  };
+  strip strip_at(order::index s) const {
+    const auto width = static_cast<order::index>(outputs), of_run = (run - 1) / width + 1,
+               begin = s % of_run * width;
+    return {s / of_run * run + begin, static_cast<int>(std::min(width, run - begin))};
+  }
 };
 
 /// Outputs at once that are brought together.
@@ -47,23 +59,27 @@ inline bool are_short(std::span<const task> tasks, order::index n) {
 inline std::optional<column_plan> plan_columns(std::span<const task> tasks, const detail::layout& l,
                                                int threads) {
   if (l.n == 0 || l.outputs < 2) return {};
-  column_plan p{l.contiguous() && l.n < min_row, 0, 0, 0, 0};
+  column_plan p{l.contiguous() && l.n < min_row, 0, l.outputs, 0, 0, 0};
   const auto& inner = l.kept.dims[l.kept.rank - 1];
   if (!p.transposed && (l.contiguous() || inner.x != 1 || (l.y && inner.y != 1))) return {};
-  bool in_place = !p.transposed && inner.extent >= column_width;
-  for (const task& t : tasks) in_place &= !t.kernels.batch.widen;
-  const auto size = static_cast<int>(size_of(l.type)),
-             height = static_cast<int>(std::min<std::uint64_t>(l.n, order::leaf));
-  // A page wide, for the sake of prefetching; of several tasks, a leaf is read again from the
-  // cache.
-  const auto page = static_cast<std::uint64_t>((tasks.size() == 1 ? 4096 : 1024) / size);
-  if (in_place && (l.kept.rank == 1 || inner.extent % page == 0))
-    p.outputs = static_cast<int>(page);
-  else if (in_place && inner.extent < page)  // as long as a run of outputs
-    p.outputs = static_cast<int>(inner.extent);
-  else  // a tile in the second-level cache, as wide as can be
-    p.outputs = std::clamp(65536 / height, std::max(column_width, 64 / size), max_columns);
-  p.strips = (l.outputs - 1) / static_cast<order::index>(p.outputs) + 1;
+  const std::size_t size = size_of(l.type);
+  std::size_t element = size;
+  for (const task& t : tasks) element = std::max(element, t.kernels.batch.element);
+  if (!p.transposed && inner.extent >= column_width) {
+    // A page wide, for the sake of prefetching; of several tasks, a leaf is read again from the
+    // cache; and a widened lane stays in the first-level cache.
+    const order::index lane = std::min<order::index>((l.n - 1) / order::lanes + 1, order::rows);
+    std::size_t page = (tasks.size() == 1 ? 4096 : 1024) / element;
+    if (element > size) page = std::min(page, 16384 / (lane * element));
+    p.run = inner.extent;
+    const order::index of_run = (p.run - 1) / page + 1, vectors = (p.run - 1) / column_width + 1;
+    p.outputs = static_cast<int>((vectors - 1) / of_run + 1) * column_width;
+  } else {  // a tile in the second-level cache, as wide as can be
+    const auto height = static_cast<int>(std::min<std::uint64_t>(l.n, order::leaf));
+    p.outputs = std::clamp(65536 / height, std::max(column_width, 64 / static_cast<int>(size)),
+                           max_columns);
+  }
+  p.strips = l.outputs / p.run * ((p.run - 1) / static_cast<order::index>(p.outputs) + 1);
   const order::index leaves = order::leaf_count(l.n);
   p.chunk = std::min(leaves, max_leaves);
   if (threads > 1) {
@@ -75,15 +91,28 @@ inline std::optional<column_plan> plan_columns(std::span<const task> tasks, cons
   return p;
 }
 
+/// One output's elements as columns that follow each other in the canonical order, where these are
+/// of whole leaves and neighbours in memory: their chunks are nodes of its tree. Empty where they
+/// are not.
+inline std::optional<column_plan> plan_joined_columns(std::span<const task> tasks,
+                                                      const detail::layout& columns, int threads) {
+  const order::index leaves = columns.n / order::leaf;
+  if (columns.n % order::leaf != 0 || columns.kept.rank == 0) return {};
+  const auto& inner = columns.kept.dims[columns.kept.rank - 1];
+  if (inner.extent < static_cast<std::uint64_t>(column_width)) return {};
+  auto p = plan_columns(tasks, columns, threads);
+  if (!p) return {};
+  p->chunk = std::min(p->chunk, (leaves & -leaves) * order::leaf);
+  p->chunks = columns.n / p->chunk;
+  p->apart = columns.n;
+  return p;
+}
+
 /// Folds columns on one thread, and keeps the memory that this takes.
 class column_worker {
  public:
   column_worker(std::span<const task> tasks, const detail::layout& l, const column_plan& p)
-      : tasks_(tasks),
-        l_(l),
-        transposed_(p.transposed),
-        size_(size_of(l_.type)),
-        counters_(tasks.size()) {}
+      : tasks_(tasks), l_(l), p_(p), size_(size_of(l_.type)), counters_(tasks.size()) {}
 
   /// Calls done(k, partials of tasks[k], one behind the other) for elements begin, ..., begin
   /// + n - 1 of outputs first, ..., first + outputs - 1.
@@ -94,28 +123,33 @@ class column_worker {
     start(order::leaf_count(n));
     for (order::index i = 0; i < n; i += order::leaf) {
       const int size = static_cast<int>(std::min<order::index>(order::leaf, n - i));
-      if (!transposed_)
+      if (!p_.transposed)
         detail::offsets_of(l_.reduced, begin + i, static_cast<order::index>(size), offsets_[0],
                            l_.y ? offsets_[1] : nullptr);
       const batch_kernels* last = nullptr;
       for (std::size_t k = 0; k < tasks_.size(); ++k) {
         const batch_kernels& kernels = tasks_[k].kernels.batch;
-        column_leaf leaf{nullptr, nullptr, offsets_[0], offsets_[1], size, static_cast<int>(i)};
-        if (is_in_place(kernels)) {
-          leaf.x = runs_[0].x;
-          leaf.y = runs_[0].y;
-        } else {
-          if (!last || last->transpose != kernels.transpose) gather(kernels, size);
-          last = &kernels;
-          leaf = {tile_.data(),       tile_.data() + tile_.size() / 2, tile_rows_, tile_rows_, size,
-                  static_cast<int>(i)};
+        const int first_index = static_cast<int>(i);
+        if (is_in_place()) {
+          if (kernels.widen)
+            widened_.resize(2 * order::rows * static_cast<std::size_t>(outputs_) * kernels.element);
+          kernels.add(counters_[k],
+                      {runs_[0].x, runs_[0].y, offsets_[0], offsets_[1], size, first_index,
+                       kernels.widen, size_, widened_.data()},
+                      columns());
+          continue;
         }
-        kernels.add(counters_[k], leaf, columns_of(kernels));
+        if (!last || last->transpose != kernels.transpose) gather(kernels, size);
+        last = &kernels;
+        kernels.add(counters_[k],
+                    {tile_.data(), tile_.data() + tile_.size() / 2, tile_rows_, tile_rows_, size,
+                     first_index},
+                    columns());
       }
     }
     for (std::size_t k = 0; k < tasks_.size(); ++k) {
       states_.resize(static_cast<std::size_t>(padded_outputs_) * tasks_[k].states.size);
-      tasks_[k].kernels.batch.total(counters_[k], columns_of(tasks_[k].kernels.batch), begin,
+      tasks_[k].kernels.batch.total(counters_[k], columns(), first * p_.apart + begin, p_.apart,
                                     states_.data());
       done(k, static_cast<const std::byte*>(states_.data()));
     }
@@ -130,7 +164,7 @@ class column_worker {
 
   void find_outputs(order::index first, int outputs) {
     outputs_ = outputs;
-    if (transposed_)
+    if (p_.transposed)
       return detail::offsets_of(l_.kept, first, static_cast<order::index>(outputs), offsets_[0],
                                 l_.y ? offsets_[1] : nullptr);
     const order::index inner = l_.kept.dims[l_.kept.rank - 1].extent;
@@ -163,12 +197,10 @@ class column_worker {
     }
   }
 
-  bool is_in_place(const batch_kernels& kernels) const {
-    return !transposed_ && !kernels.widen && runs_.size() == 1 && outputs_ >= column_width;
+  bool is_in_place() const {
+    return !p_.transposed && runs_.size() == 1 && outputs_ >= column_width;
   }
-  int columns_of(const batch_kernels& kernels) const {
-    return is_in_place(kernels) ? outputs_ : padded_outputs_;
-  }
+  int columns() const { return is_in_place() ? outputs_ : padded_outputs_; }
 
   // The leaf's n elements of all outputs, to the tile.
   void gather(const batch_kernels& kernels, int n) {
@@ -178,7 +210,7 @@ class column_worker {
     for (int i = 0; i < n; ++i) tile_rows_[i] = static_cast<std::ptrdiff_t>(i) * padded_outputs_;
     for (int input = 0; input < (l_.y ? 2 : 1); ++input) {
       std::byte* target = tile_.data() + static_cast<std::size_t>(input) * tile_.size() / 2;
-      if (transposed_) {
+      if (p_.transposed) {
         kernels.transpose(input ? l_.y : l_.x, offsets_[input], outputs_, n, target,
                           padded_outputs_);
         continue;
@@ -202,12 +234,12 @@ class column_worker {
 
   const std::span<const task> tasks_;
   const detail::layout& l_;
-  const bool transposed_;
+  const column_plan& p_;
   const std::size_t size_;
   std::vector<column_counter> counters_;
   int outputs_ = 0, padded_outputs_ = 0;  // of a run; rounded up
   std::vector<contiguous_outputs> runs_;
-  std::vector<std::byte> pending_, tile_, states_;
+  std::vector<std::byte> pending_, tile_, widened_, states_;
   static_assert(max_columns == order::leaf);
   std::ptrdiff_t offsets_[2][order::leaf];  // of a leaf's elements, or, transposed, of the outputs
   std::ptrdiff_t tile_rows_[order::leaf];

@@ -15,11 +15,13 @@ struct column_engine {
   // The first output in vector v; the last vector may share outputs with the one before.
   static int first_in(int v, int outputs) { return std::min(v * width, outputs - width); }
 
-  // Lane `lane`, of `rows` elements.
+  // Lane `lane`, of `rows` elements. Where they lie in place, memory is asked for the next lane: of
+  // a short leaf a lane is too few rows for it to foresee them.
   template <class Rows>
   BITFOLD_INLINE static state lane_of(const column_leaf& leaf, int lane, Rows rows, int output) {
     return method::fold_lane<F, order::rows>(rows, [&](int r) BITFOLD_LAMBDA {
-      const int i = r * order::lanes + lane;
+      const int i = r * order::lanes + lane, next = std::min(i + 1, leaf.size - 1);
+      __builtin_prefetch(static_cast<const A*>(leaf.x) + leaf.x_rows[next] + output);
       const V x = simd::load<A>(static_cast<const A*>(leaf.x) + leaf.x_rows[i] + output);
       if constexpr (F::element == fold::element_kind::pair)
         return fold::pair_of<V>{
@@ -54,18 +56,48 @@ struct column_engine {
     ++c.lanes;
   }
 
+  // The elements of a lane, widened; memory is asked for the next one.
+  static void widen(const column_leaf& leaf, int lane, int outputs) {
+    const auto size = static_cast<std::ptrdiff_t>(leaf.stored);
+    auto* to = static_cast<A*>(leaf.widened);
+    const auto put = [&](const void* rows, const std::ptrdiff_t* offsets) {
+      for (int i = lane; i < leaf.size; i += order::lanes, to += outputs) {
+        const auto row = [&](int k) {
+          return static_cast<const std::byte*>(rows) + offsets[k] * size;
+        };
+        const std::byte* const next = row(std::min(i + 1, leaf.size - 1));
+        for (std::ptrdiff_t b = 0; b < outputs * size; b += 64) __builtin_prefetch(next + b);
+        leaf.widen(row(i), static_cast<std::size_t>(outputs), to);
+      }
+    };
+    put(leaf.x, leaf.x_rows);
+    to = static_cast<A*>(leaf.widened) + order::rows * outputs;
+    if (leaf.y) put(leaf.y, leaf.y_rows);
+  }
+
   static void add(column_counter& c, const column_leaf& leaf, int outputs) {
     const int lanes = order::lane_count(leaf.size);
+    column_leaf taken = leaf;
+    std::ptrdiff_t widened_rows[order::leaf];
+    if (leaf.widen) {  // every lane to the same place, where it stays in the first-level cache
+      for (int i = 0; i < leaf.size; ++i)
+        widened_rows[i] = static_cast<std::ptrdiff_t>(i / order::lanes) * outputs;
+      taken.x = leaf.widened;
+      taken.y = static_cast<A*>(leaf.widened) + order::rows * outputs;
+      taken.x_rows = taken.y_rows = widened_rows;
+    }
     for (int l = 0; l < lanes; ++l) {
       const int rows = order::lane_size(leaf.size, l);
+      if (leaf.widen) widen(leaf, l, outputs);
       if (rows == order::rows)
-        push(c, leaf, l, std::integral_constant<int, order::rows>(), outputs);
+        push(c, taken, l, std::integral_constant<int, order::rows>(), outputs);
       else
-        push(c, leaf, l, rows, outputs);
+        push(c, taken, l, rows, outputs);
     }
   }
 
-  static void total(const column_counter& c, int outputs, order::index first, void* to) {
+  static void total(const column_counter& c, int outputs, order::index first, order::index apart,
+                    void* to) {
     const int count = vectors(outputs);
     for (int v = 0; v < count; ++v) {
       const state* entry = static_cast<const state*>(c.pending) + (c.depth - 1) * count + v;
@@ -76,11 +108,11 @@ struct column_engine {
         s = F::merge(*entry, s, bitfold::fold::counts{c.elements[k], n});
         n += c.elements[k];
       }
-      auto* out = static_cast<std::byte*>(to) +
-                  static_cast<std::size_t>(first_in(v, outputs)) * sizeof(partial);
-      for (int i = 0; i < width; ++i, out += sizeof(partial)) {
+      auto output = static_cast<order::index>(first_in(v, outputs));
+      auto* out = static_cast<std::byte*>(to) + output * sizeof(partial);
+      for (int i = 0; i < width; ++i, ++output, out += sizeof(partial)) {
         const partial p = F::template rebase<A>(
-            s.map([=](auto x) BITFOLD_LAMBDA { return simd::lane(x, i); }), first);
+            s.map([=](auto x) BITFOLD_LAMBDA { return simd::lane(x, i); }), first + output * apart);
         std::memcpy(out, &p, sizeof p);
       }
     }

@@ -1,0 +1,128 @@
+// Outputs side by side, on several threads.
+#include "columns.hpp"
+
+#include "work.hpp"
+
+namespace bitfold::cpu {
+namespace {
+
+// Of each task the states of all chunks of output 0, of output 1, ...
+using chunk_states = std::vector<std::vector<std::byte>>;
+
+partial state_at(const chunk_states& states, const work& w, std::size_t k, order::index at,
+                 order::index n) {
+  partial s;
+  s.n = n;
+  s.size = w.tasks[k].states.size;
+  std::memcpy(s.bytes, &states[k][at * s.size], s.size);
+  return s;
+}
+
+// All outputs side by side. A thread takes some strips of outputs, or one chunk of their elements.
+// put(k, first, count, chunk, their states).
+template <class Put>
+void fold_columns(const work& w, const detail::layout& l, const column_plan& p, int threads,
+                  Put put) {
+  const order::index at_once = (p.strips - 1) / chunk_count(threads) + 1;
+  const order::index shares = (p.strips - 1) / at_once + 1;
+  parallel_for(shares * p.chunks, threads, [&](std::size_t item) {
+    column_worker mine(w.tasks, l, p);
+    const order::index share = item % shares, chunk = item / shares, begin = chunk * p.chunk,
+                       taken = std::min(p.chunk, l.n - begin);
+    for (order::index s = share * at_once; s < std::min(p.strips, (share + 1) * at_once); ++s) {
+      const column_plan::strip strip = p.strip_at(s);
+      mine.run(strip.first, strip.count, begin, taken, [&](std::size_t k, const std::byte* states) {
+        put(k, strip.first, static_cast<order::index>(strip.count), chunk, states);
+      });
+    }
+  });
+}
+chunk_states states_of_columns(const work& w, const detail::layout& l, const column_plan& p,
+                               int threads) {
+  chunk_states states(w.tasks.size());
+  for (std::size_t k = 0; k < states.size(); ++k)
+    states[k].resize(l.outputs * p.chunks * w.tasks[k].states.size);
+  fold_columns(w, l, p, threads,
+               [&](std::size_t k, order::index first, order::index count, order::index chunk,
+                   const std::byte* partials) {
+                 const std::size_t size = w.tasks[k].states.size;
+                 for (order::index o = 0; o < count; ++o)
+                   std::memcpy(&states[k][((first + o) * p.chunks + chunk) * size],
+                               partials + o * size, size);
+               });
+  return states;
+}
+
+}  // namespace
+
+void run_columns(const work& w, const detail::layout& l, const column_plan& p, int threads) {
+  if (p.chunks == 1)
+    return fold_columns(
+        w, l, p, threads,
+        [&](std::size_t k, order::index first, order::index count, order::index,
+            const std::byte* states) { w.put_states(k, first, count, states, l.n); });
+  const chunk_states states = states_of_columns(w, l, p, threads);
+  for (std::size_t k = 0; k < states.size(); ++k)
+    for (order::index o = 0; o < l.outputs; ++o) {
+      const auto get = [&](order::index c) {
+        return state_at(states, w, k, o * p.chunks + c, std::min(p.chunk, l.n - c * p.chunk));
+      };
+      const auto merge = [&](const partial& a, const partial& b) { return w.tasks[k].merge(a, b); };
+      w.put_states(k, o, 1, order::fold(0, p.chunks, get, merge).bytes, l.n);
+    }
+}
+
+void run_joined_columns(const work& w, const detail::layout& l, const column_plan& p,
+                        std::uint64_t output, int threads) {
+  const chunk_states states = states_of_columns(w, l, p, threads);
+  for (std::size_t k = 0; k < states.size(); ++k) {
+    const auto get = [&](order::index c) { return state_at(states, w, k, c, p.chunk); };
+    const auto merge = [&](const partial& a, const partial& b) { return w.tasks[k].merge(a, b); };
+    w.put_states(k, output, 1, order::fold(0, l.outputs * p.chunks, get, merge).bytes,
+                 l.outputs * l.n);
+  }
+}
+
+void run_rows(const work& w, const detail::layout& l, int threads) {
+  constexpr order::index max = 64;
+  const order::index n = l.n, blocks = (l.outputs - 1) / max + 1;
+  const order::index shares = std::min(blocks, chunk_count(threads));
+  const auto size = static_cast<std::ptrdiff_t>(size_of(l.type));
+  parallel_for(shares, threads, [&](std::size_t share) {
+    std::ptrdiff_t offsets[2][max];
+    inputs rows[max];
+    std::vector<std::byte> states, widened;
+    for (order::index g = share * blocks / shares; g < (share + 1) * blocks / shares; ++g) {
+      const order::index first = g * max, end = std::min(first + max, l.outputs);
+      detail::offsets_of(l.kept, first, end - first, offsets[0], l.y ? offsets[1] : nullptr);
+      for (std::size_t k = 0; k < w.tasks.size(); ++k) {
+        const task& t = w.tasks[k];
+        const batch_kernels& kernels = t.kernels.batch;
+        // Widened rows have to stay in the first-level cache.
+        const std::size_t pitch = n * kernels.element;
+        const auto width = static_cast<order::index>(kernels.width),
+                   fit = 16384 / (pitch * width) * width;
+        const order::index at_once = kernels.widen ? std::clamp(fit, width, max) : max;
+        states.resize(at_once * t.states.size);
+        if (kernels.widen) widened.resize(2 * at_once * pitch);
+        for (order::index o = first; o < end; o += at_once) {
+          const order::index taken = std::min(at_once, end - o);
+          for (order::index i = 0; i < taken; ++i)
+            rows[i] = {l.x + offsets[0][o - first + i] * size,
+                       l.y ? l.y + offsets[1][o - first + i] * size : nullptr};
+          if (kernels.widen)
+            for (order::index i = 0; i < taken; ++i) {
+              std::byte *const x = widened.data() + i * pitch, *const y = x + at_once * pitch;
+              kernels.widen(rows[i].x, n, x);
+              if (l.y) kernels.widen(rows[i].y, n, y);
+              rows[i] = {x, l.y ? y : nullptr};
+            }
+          kernels.rows(rows, static_cast<int>(taken), static_cast<int>(n), states.data());
+          w.put_states(k, o, taken, states.data(), n);
+        }
+      }
+    }
+  });
+}
+
+}  // namespace bitfold::cpu

@@ -1,0 +1,62 @@
+// The reductions of many outputs, and the ways to run them.
+#pragma once
+
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include "../batch.hpp"
+#include "exact.hpp"
+#include "task.hpp"
+
+namespace bitfold::cpu {
+
+/// What is done for each output, and where its results go.
+struct work {
+  const detail::batch& source;
+  std::span<const reduction> reductions;
+  std::span<void* const> out;
+  target used;
+  std::vector<task> tasks;                   ///< by kernels,
+  std::vector<std::size_t> task_reductions;  ///< of which reductions;
+  std::vector<std::size_t>
+      whole_reductions;         ///< reductions that have none, and want all elements at once
+  detail::exact_sums sums;      ///< of exact ones, empty
+  bool wants_partials = false;  ///< partials are wanted, not results
+
+  /// Whether all have kernels.
+  bool only_tasks() const { return tasks.size() == reductions.size(); }
+  void* result_address(std::size_t k, std::uint64_t output) const {
+    return static_cast<std::byte*>(out[k]) + output * size_of(reductions[k].out());
+  }
+  void put(std::size_t k, std::uint64_t output, scalar v) const {
+    store_scalar(v, result_address(k, output));
+  }
+  /// Of `count` outputs from `first` on, of n elements each.
+  void put_states(std::size_t t, std::uint64_t first, std::size_t count, const void* states,
+                  std::uint64_t n) const {
+    const std::size_t k = task_reductions[t], size = tasks[t].states.size;
+    if (wants_partials)
+      std::memcpy(static_cast<std::byte*>(out[k]) + first * size, states, count * size);
+    else
+      tasks[t].states.finish(reductions[k], states, count, n, result_address(k, first));
+  }
+};
+
+inline inputs as_inputs(detail::pointers p) { return {p.x, p.y}; }
+
+struct column_plan;
+struct block_plan;
+
+/// All outputs side by side.
+void run_columns(const work& w, const detail::layout& l, const column_plan& p, int threads);
+/// Columns that are one output together.
+void run_joined_columns(const work& w, const detail::layout& l, const column_plan& p,
+                        std::uint64_t output, int threads);
+/// Short contiguous outputs, several at a time.
+void run_rows(const work& w, const detail::layout& l, int threads);
+/// One output whose elements do not lie in a row, block by block. Says which target folded it.
+target run_blocks(const work& w, const detail::layout& l, const block_plan& p, std::uint64_t output,
+                  int threads);
+
+}  // namespace bitfold::cpu

@@ -1,0 +1,255 @@
+#include "strided.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+namespace bitfold::detail {
+namespace {
+
+// Calls run(offset, stride, count) for the positions first, ..., first + n - 1 of some axes: once
+// for each run along the last axis.
+template <class Run>
+void for_each_run(const axes& a, std::int64_t axes::axis::* stride, std::uint64_t first,
+                  std::uint64_t n, Run run) {
+  if (a.rank == 0) return run(std::int64_t{0}, std::int64_t{0}, n);
+  const axes::axis& last = a.dims[a.rank - 1];
+  std::uint64_t digit[max_axes];
+  std::int64_t at = 0;
+  for (int k = a.rank - 1; k >= 0; --k) {
+    digit[k] = first % a.dims[k].extent;
+    first /= a.dims[k].extent;
+    at += static_cast<std::int64_t>(digit[k]) * (a.dims[k].*stride);
+  }
+  while (n > 0) {
+    const std::uint64_t here = std::min(n, last.extent - digit[a.rank - 1]);
+    run(at, last.*stride, here);
+    n -= here;
+    at += static_cast<std::int64_t>(here) * (last.*stride);
+    digit[a.rank - 1] += here;
+    for (int k = a.rank - 1; k > 0 && digit[k] == a.dims[k].extent; --k) {
+      at += a.dims[k - 1].*stride - static_cast<std::int64_t>(digit[k]) * (a.dims[k].*stride);
+      digit[k] = 0;
+      ++digit[k - 1];
+    }
+  }
+}
+
+// Element (r, c) is at from + r * down + c * across, at any alignment, and goes to to + r * pitch +
+// c. Strides are in elements.
+template <class T>
+struct rectangle {
+  const T* from;
+  std::ptrdiff_t down, across;
+  std::ptrdiff_t rows, columns;
+  T* to;
+  std::ptrdiff_t pitch;
+};
+
+template <class T, int Bytes>
+struct packed {
+  typedef T type [[gnu::vector_size(Bytes)]];
+};
+template <class T, int Bytes>
+using pack = typename packed<T, Bytes>::type;
+template <class T>
+constexpr int square = 16 / sizeof(T);  // elements in 16 bytes
+
+// Of each 16 bytes of two packs the first halves, or else the second, one element of each in turn.
+template <class T, int Bytes, bool Second, std::size_t... I>
+[[gnu::always_inline]] inline void interleave(const pack<T, Bytes>& a, const pack<T, Bytes>& b,
+                                              pack<T, Bytes>& to, std::index_sequence<I...>) {
+  constexpr int n = square<T>;
+  to = __builtin_shufflevector(
+      a, b,
+      (static_cast<int>(I) / n * n + (Second ? n / 2 : 0) + static_cast<int>(I) % n / 2 +
+       (I % 2 ? Bytes / int{sizeof(T)} : 0))...);
+}
+// 16 bytes from p on, and, of 32, those at q too.
+template <class T, std::size_t... I>
+[[gnu::always_inline]] inline void load(const T* p, const T*, pack<T, 16>& to,
+                                        std::index_sequence<I...>) {
+  std::memcpy(&to, p, 16);
+}
+template <class T, std::size_t... I>
+[[gnu::always_inline]] inline void load(const T* p, const T* q, pack<T, 32>& to,
+                                        std::index_sequence<I...>) {
+  pack<T, 16> a, b;
+  std::memcpy(&a, p, 16);
+  std::memcpy(&b, q, 16);
+  to = __builtin_shufflevector(a, b, static_cast<int>(I)...);
+}
+
+// Columns that lie `across` apart, 16 bytes of each, to rows that are as long as a pack.
+template <class T, int Bytes>
+[[gnu::always_inline]] inline void transpose_square(const T* from, std::ptrdiff_t across, T* to,
+                                                    std::ptrdiff_t pitch) {
+  constexpr int n = square<T>;
+  constexpr auto all = std::make_index_sequence<Bytes / sizeof(T)>();
+  pack<T, Bytes> v[n], w[n];
+#pragma GCC unroll 16
+  for (int c = 0; c < n; ++c) load<T>(from + c * across, from + (n + c) * across, v[c], all);
+#pragma GCC unroll 4
+  for (int round = 1; round < n; round *= 2) {
+#pragma GCC unroll 8
+    for (int c = 0; c < n / 2; ++c) {
+      interleave<T, Bytes, false>(v[c], v[c + n / 2], w[2 * c], all);
+      interleave<T, Bytes, true>(v[c], v[c + n / 2], w[2 * c + 1], all);
+    }
+#pragma GCC unroll 16
+    for (int c = 0; c < n; ++c) v[c] = w[c];
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < n; ++r) std::memcpy(to + r * pitch, &v[r], Bytes);
+}
+
+// One by one, in rectangles that stay in the first-level cache.
+template <class T>
+void copy_elements(const rectangle<T>& m) {
+  const std::ptrdiff_t apart = std::max<std::ptrdiff_t>(1, std::abs(m.across)) *
+                               static_cast<std::ptrdiff_t>(sizeof(T)),
+                       side = 16, width = std::max(side, 16384 / apart);
+  for (std::ptrdiff_t i = 0; i < m.rows; i += side)
+    for (std::ptrdiff_t j = 0; j < m.columns; j += width)
+      for (std::ptrdiff_t r = i; r < std::min(m.rows, i + side); ++r) {
+        const T* from = m.from + r * m.down + j * m.across;
+        T* const to = m.to + r * m.pitch;
+        const std::ptrdiff_t across = m.across, end = std::min(m.columns, j + width);
+        for (std::ptrdiff_t c = j; c < end; ++c, from += across)
+          std::memcpy(to + c, from, sizeof(T));
+      }
+}
+
+// Asks memory for bytes that are soon read. (To ask for what is not there does nothing.)
+[[gnu::always_inline]] inline void foresee(std::uintptr_t begin, std::size_t bytes) {
+  for (std::uintptr_t line = begin / 64 * 64; line < begin + bytes; line += 64)
+    __builtin_prefetch(reinterpret_cast<const void*>(line));
+}
+template <class T>
+std::uintptr_t address_at(const T* from, std::ptrdiff_t offset) {
+  return reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(offset) * sizeof(T);
+}
+
+// Columns that lie one behind the other in memory (down is 1), as far as packs go; says how far.
+// Memory sees a few long streams; the next ones are asked for early, as they are mostly too far
+// apart to be foreseen.
+struct extents {
+  std::ptrdiff_t rows, columns;
+};
+template <class T, int Bytes>
+[[gnu::always_inline]] inline extents transpose_packs(const rectangle<T>& m) {
+  constexpr std::ptrdiff_t n = square<T>, width = Bytes / sizeof(T),
+                           ahead = std::max<std::ptrdiff_t>(16, width);
+  const std::ptrdiff_t across = m.across, pitch = m.pitch, rows = m.rows / n * n,
+                       columns = m.columns / width * width;
+  const auto bytes = static_cast<std::size_t>(rows) * sizeof(T);
+  const T* from = m.from;
+  T* to = m.to;
+  for (std::ptrdiff_t c = 0; c < columns; c += width, from += width * across, to += width) {
+    for (std::ptrdiff_t k = ahead; k < ahead + width; ++k)
+      foresee(address_at(from, k * across), bytes);
+    for (std::ptrdiff_t r = 0; r < rows; r += n)
+      transpose_square<T, Bytes>(from + r, across, to + r * pitch, pitch);
+  }
+  return {rows, columns};
+}
+#if defined(__x86_64__) || defined(_M_X64)
+template <class T>
+[[gnu::target("avx2")]] extents transpose_with_avx2(const rectangle<T>& m) {
+  return transpose_packs<T, 32>(m);
+}
+#endif
+template <class T>
+extents transpose_here(const rectangle<T>& m) {
+#if defined(__x86_64__) || defined(_M_X64)
+  static const bool has_avx2 = __builtin_cpu_supports("avx2");
+  if (has_avx2) return transpose_with_avx2(m);
+#endif
+  return transpose_packs<T, 16>(m);
+}
+template <class T>
+void transpose(const rectangle<T>& m) {
+  const auto [rows, columns] = transpose_here(m);
+  copy_elements<T>(
+      {m.from + rows, 1, m.across, m.rows - rows, columns, m.to + rows * m.pitch, m.pitch});
+  copy_elements<T>({m.from + columns * m.across, 1, m.across, m.rows, m.columns - columns,
+                    m.to + columns, m.pitch});
+}
+
+// Rows whose elements are a known stride apart, which compilers make vectors of.
+template <std::ptrdiff_t Across, class T>
+void copy_rows(const rectangle<T>& m) {
+  for (std::ptrdiff_t r = 0; r < m.rows; ++r) {
+    const T* const from = m.from + r * m.down;
+    T* __restrict const to = m.to + r * m.pitch;
+    for (std::ptrdiff_t c = 0; c < m.columns; ++c)
+      std::memcpy(to + c, from + c * Across, sizeof(T));
+  }
+}
+
+template <class T>
+void copy_rectangle(const rectangle<T>& m) {
+  if (m.across == 1)
+    for (std::ptrdiff_t r = 0; r < m.rows; ++r)
+      std::memcpy(m.to + r * m.pitch, m.from + r * m.down,
+                  static_cast<std::size_t>(m.columns) * sizeof(T));
+  else if (m.across == -1)
+    copy_rows<-1>(m);
+  else if (m.across == 2)
+    copy_rows<2>(m);
+  else if (m.down == 1)
+    transpose(m);
+  else if (m.down == -1)
+    transpose<T>({m.from - (m.rows - 1), 1, m.across, m.rows, m.columns,
+                  m.to + (m.rows - 1) * m.pitch, -m.pitch});
+  else
+    copy_elements(m);
+}
+
+}  // namespace
+
+void offsets_of(const axes& a, std::uint64_t first, std::uint64_t n, std::ptrdiff_t* x,
+                std::ptrdiff_t* y) {
+  const auto put = [&](std::int64_t axes::axis::* stride, std::ptrdiff_t* to) {
+    for_each_run(a, stride, first, n,
+                 [&](std::int64_t at, std::int64_t across, std::uint64_t count) {
+                   for (; count > 0; --count, at += across) *to++ = at;
+                 });
+  };
+  put(&axes::axis::x, x);
+  if (y) put(&axes::axis::y, y);
+}
+
+void strided_matrix::copy(std::uint64_t row, std::uint64_t count, std::uint64_t first,
+                          std::uint64_t n, std::byte* to, std::size_t pitch) const {
+  // From a short run to the next but one: memory cannot foresee these.
+  const std::int64_t ahead = columns.rank < 2 ? 0 : 2 * (columns.dims[columns.rank - 2].*stride);
+  with_bits(type, [&]<class T>(T) {
+    const auto to_next = static_cast<std::ptrdiff_t>(pitch / sizeof(T));
+    // Runs of rows times runs of elements.
+    for_each_run(
+        rows, stride, row, count, [&](std::int64_t begin, std::int64_t down, std::uint64_t taken) {
+          T* target = reinterpret_cast<T*>(to);
+          for_each_run(columns, stride, first, n,
+                       [&](std::int64_t at, std::int64_t across, std::uint64_t elements) {
+                         const T* const from = reinterpret_cast<const T*>(data) + begin + at;
+                         const rectangle<T> m{from,
+                                              down,
+                                              across,
+                                              static_cast<std::ptrdiff_t>(taken),
+                                              static_cast<std::ptrdiff_t>(elements),
+                                              target,
+                                              to_next};
+                         if (ahead != 0 && across == 1 && elements * sizeof(T) <= 16384)
+                           for (std::ptrdiff_t r = 0; r < m.rows; ++r)
+                             foresee(address_at(from, ahead + r * down), elements * sizeof(T));
+                         copy_rectangle(m);
+                         target += elements;
+                       });
+          to += taken * pitch;
+        });
+  });
+}
+
+}  // namespace bitfold::detail
