@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "../row_functions.hpp"
+#include "loops.hpp"
 #include "task.hpp"
 
 namespace bitfold {
@@ -105,35 +106,6 @@ struct map_elements {
     for (std::size_t i = 0; i < n; ++i) out[i] = arith::round_to<T>(result[i]);
   }
 };
-// The same for each target: instructions that are wider, and an FMA that is no call.
-template <class Loop, class... Arguments>
-void with_baseline(Arguments... arguments) {
-  Loop::run(arguments...);
-}
-#if defined(__x86_64__) || defined(_M_X64)
-template <class Loop, class... Arguments>
-[[gnu::target("avx2,fma")]] void with_avx2(Arguments... arguments) {
-  Loop::run(arguments...);
-}
-template <class Loop, class... Arguments>
-[[gnu::target("avx512f,avx512vl,avx512bw,avx512dq,fma,prefer-vector-width=512")]] void with_avx512(
-    Arguments... arguments) {
-  Loop::run(arguments...);
-}
-#endif
-template <class Loop, class... Arguments>
-auto compiled_for(target used, void (*)(Arguments...)) -> void (*)(Arguments...) {
-#if defined(__x86_64__) || defined(_M_X64)
-  if (used == target::avx512) return with_avx512<Loop, Arguments...>;
-  if (used == target::avx2) return with_avx2<Loop, Arguments...>;
-#endif
-  return with_baseline<Loop, Arguments...>;
-}
-template <class Loop>
-auto loop_for(target used) {
-  return compiled_for<Loop>(used, &Loop::run);
-}
-
 // Numbers that begin with a line of the cache.
 struct aligned_delete {
   void operator()(void* p) const { ::operator delete(p, std::align_val_t{64}); }

@@ -1,0 +1,161 @@
+// What a scatter is made of on the CPU: elements as they are put together, and how they lie.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <bitfold/scatter.hpp>
+
+#include "../batch.hpp"
+#include "task.hpp"
+
+namespace bitfold::cpu {
+
+/// Elements are put together as numbers E: float, double or uint64_t, which sums and products of all
+/// integers are right modulo; or, of extrema, as int32_t or int64_t, whose larger ones are the more
+/// extreme elements, so that there is neither a NaN nor a zero of two signs.
+enum class joining : std::uint8_t { sum, product, extremum };
+
+/// Loops of elements as they are stored and numbers E, n of each.
+struct scatter_loops {
+  using load = void (*)(const void* stored, std::size_t n, void* numbers);
+  /// Where a count is 0 what `base` has, or 0 where that is null. Without counts all are stored.
+  using store = void (*)(const void* numbers, const void* base, const std::uint32_t* counts,
+                         std::size_t n, void* stored);
+  using join = void (*)(void* to, const void* with, std::size_t n);
+  /// By counts[i] + more, or more where there are no counts.
+  using divide = void (*)(void* numbers, const std::uint32_t* counts, std::uint32_t more,
+                          std::size_t n);
+  load loads;  ///< null where numbers are as they are stored
+  store stores;
+  join joins;
+  divide divides;  ///< of means
+};
+
+struct scatter_task {
+  joining how;
+  dtype type, number;  ///< of elements; and E: f32, f64, u64, or, of extrema, i32 or i64
+  bool with_base, mean, leaves_out;
+  /// So many elements one after the other give the bits of the canonical order: any number, where no
+  /// order shows.
+  std::size_t direct;
+  bool by_pairs;    ///< up to order::lanes of them fold in adjacent pairs
+  reduction whole;  ///< of more, of numbers
+  scatter_loops loops;
+  target used;
+
+  std::size_t size() const { return size_of(type); }
+  std::size_t number_size() const { return size_of(number); }
+  bool counts() const { return direct != any_number || !with_base || mean; }
+  static constexpr std::size_t any_number = std::numeric_limits<std::size_t>::max();
+};
+/// Errors (errc::usage): an operation, a method or a type that there is not.
+scatter_task scatter_task_for(const scattering& how, dtype type, const options& opts);
+
+/// Lines: of each its elements along the axis, and the places that these go to. Strides are in
+/// elements.
+struct scatter_layout {
+  struct axis {
+    std::uint64_t extent;
+    std::int64_t x, key, place;
+  };
+  struct offset {
+    std::int64_t x = 0, key = 0, place = 0;
+  };
+  const std::byte* x;
+  const std::int64_t* keys;
+  const std::byte* base;
+  std::byte* out;
+  std::uint64_t places;  ///< of a line,
+  axis along;            ///< and its elements
+  std::vector<axis> kept;
+  std::uint64_t lines;
+
+  offset offset_of(std::uint64_t line) const {
+    offset o;
+    for (std::size_t k = kept.size(); k-- > 0; line /= kept[k].extent) {
+      const auto digit = static_cast<std::int64_t>(line % kept[k].extent);
+      o.x += digit * kept[k].x;
+      o.key += digit * kept[k].key;
+      o.place += digit * kept[k].place;
+    }
+    return o;
+  }
+};
+
+/// Each line by itself.
+void scatter_lines(const scatter_task& t, const scatter_layout& l, const options& opts);
+/// The last of the kept axes is one of columns, which lie one behind the other and have the same
+/// keys: lines are rows of these, and what goes to a place is added up side by side.
+void scatter_rows(const scatter_task& t, const scatter_layout& l, const options& opts);
+
+/// Keys as numbers below `places`, plus `first`; one that is left out becomes `lost`. Returns false
+/// if one names no place and is not left out.
+bool narrow_keys(const std::int64_t* keys, std::int64_t stride, std::size_t n, std::uint64_t places,
+                 std::uint32_t first, std::optional<std::uint32_t> lost, std::uint32_t* to);
+[[noreturn]] void refuse_key(std::uint64_t places);
+
+struct adds {
+  template <class E>
+  static E apply(E a, E b) {
+    return arith::add(a, b);
+  }
+  template <class E>
+  static constexpr E neutral = std::is_floating_point_v<E> ? E(-0.0) : E(0);
+};
+struct multiplies {
+  template <class E>
+  static E apply(E a, E b) {
+    return arith::mul(a, b);
+  }
+  template <class E>
+  static constexpr E neutral = 1;
+};
+struct takes_larger {
+  template <class E>
+  static E apply(E a, E b) {
+    return a < b ? b : a;
+  }
+  template <class E>
+  static constexpr E neutral = std::numeric_limits<E>::min();
+};
+/// Calls f(E{}, join) with E and what joins two of them.
+template <class F>
+void with_numbers(const scatter_task& t, F f) {
+  const auto with = [&]<class E>(E number) {
+    if (t.how == joining::sum)
+      f(number, adds{});
+    else
+      f(number, multiplies{});
+  };
+  switch (t.number) {
+    case dtype::f32: return with(float{});
+    case dtype::f64: return with(double{});
+    case dtype::i32: return f(std::int32_t{}, takes_larger{});
+    case dtype::i64: return f(std::int64_t{}, takes_larger{});
+    default: return with(std::uint64_t{});
+  }
+}
+
+/// Room that grows and is not cleared.
+template <class E>
+class scratch {
+ public:
+  E* get(std::size_t n) {
+    if (n > size_) {
+      room_ = std::make_unique_for_overwrite<E[]>(n);
+      size_ = n;
+    }
+    return room_.get();
+  }
+  E* get() const { return room_.get(); }
+
+ private:
+  std::unique_ptr<E[]> room_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace bitfold::cpu
