@@ -534,12 +534,12 @@ def test_the_errors_of_forms_are_torchs_and_leave_what_they_were_to_write():
 
 def test_an_error_of_bitfolds_is_not_torchs_result(monkeypatch):
     """Memory that runs out, say, is not to change the bits."""
-    from bitfold.torch import _overrides
+    from bitfold.torch import _engine
 
     def broken(*args, **kwargs):
         raise error
 
-    monkeypatch.setattr(_overrides._engine, "reduce", broken)
+    monkeypatch.setattr(_engine, "reduce", broken)
     with deterministic():
         for error in (
             torch.OutOfMemoryError("none left"),

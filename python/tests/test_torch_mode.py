@@ -19,7 +19,7 @@ torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
 import bitfold.torch
-from bitfold.torch import _mode, _overrides, _strict, coverage
+from bitfold.torch import _engine, _mode, _overrides, _strict, coverage
 from bitfold.torch._engine import METHODS
 from torch_helpers import DEVICES, same
 
@@ -59,7 +59,7 @@ def quick_calls(device, dtype):
     yield from ((name, (x, *more)) for name in ("max.dim", "min.dim", "argmax") for more in ((1,), (-1, True)))
     yield from (("linalg_vector_norm", (x, ord, [1], True)) for ord in (1, 2, 2.0, math.inf))
     yield from (("mse_loss", (x, y, *more)) for more in ((), (1,), (2,)))
-    if device == "cpu" and dtype in _overrides.HALF:
+    if device == "cpu" and dtype in _engine.HALF:
         return
     if device == "cpu":
         for rows in (1, 7, 3000):
@@ -88,7 +88,7 @@ def test_quick_calls_are_as_all_others(device, dtype):
         for a, b in zip(got, want):
             assert (a is None) == (b is None), name
             assert a is None or (same(a, b) and a.stride() == b.stride()), name
-    assert device == "cpu" and dtype in _overrides.HALF or seen | {"nll_loss_forward"} == set(_overrides.QUICK)
+    assert device == "cpu" and dtype in _engine.HALF or seen | {"nll_loss_forward"} == set(_overrides.QUICK)
 
 
 class Subclass(torch.Tensor):

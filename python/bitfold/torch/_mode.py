@@ -19,9 +19,10 @@ from torch.utils._pytree import tree_leaves
 
 from bitfold import _core, _tensors
 
-from . import _overrides
 from ._engine import FLOATS, METHODS, Uncovered, has_tangent
-from ._overrides import ACCUMULATING, BY_A_NUMBER, GRADIENTS, OVERRIDES, QUICK
+from ._overrides import (
+    ACCUMULATING, BY_A_NUMBER, GRADIENTS, OVERRIDES, QUICK, index_put, put,
+)  # fmt: skip
 from ._strict import NotCovered, Watcher, operators_named
 
 _KEYS = ("CPU", "CUDA")
@@ -270,7 +271,7 @@ def covered() -> dict[torch._ops.OpOverload, Callable[[_Own], Callable]]:
 
 _COMPILED = torch.library.Library("bitfold_aten", "DEF")
 _SECRETLY_MUTABLE = ("native_batch_norm", "cudnn_batch_norm")  # a compiler sees their functional forms
-_ACCUMULATING_FUNCTIONAL = {"index_put": _overrides.index_put, "_unsafe_index_put": _overrides.index_put, "put": _overrides.put}
+_ACCUMULATING_FUNCTIONAL = {"index_put": index_put, "_unsafe_index_put": index_put, "put": put}
 
 
 def _with_method(schema: str) -> str:

@@ -1,0 +1,330 @@
+"""Adding by index, and bags of embeddings: what goes to one place is one reduction, in the order in which it comes; then it
+meets what lay there."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from bitfold import _arrays
+
+from .. import _engine
+from .._engine import FLOATS, Uncovered, dims_of, request, wide
+from .common import NUMBERS, REAL, among, ask, can_look, checked, covers, fold, heading, same_type
+
+heading("adding by index")
+
+
+def _summed_as_rows(method: str, op: str, x: Tensor, out: torch.dtype | None = None) -> bool:
+    fits = x.is_floating_point() and out in (None, x.dtype) and 0 < x.shape[0] <= _engine.MOST_OF_A_ROW
+    return (method, op) == ("tree", "sum") and fits and x[0].numel() >= 4  # shorter ones are as quick one by one
+
+
+def _rows_by_key(method: str, op: str, x: Tensor, keys: Tensor, outputs: int, out: torch.dtype | None = None) -> Tensor:
+    """x: rows; keys: one for each. Gives `outputs` rows."""
+    width = x.shape[1:].numel()
+    if _summed_as_rows(method, op, x, out):
+        return _engine.sum_rows(x.reshape(-1, width), keys.to(torch.int64), outputs).reshape(outputs, *x.shape[1:])
+    at = (keys.to(torch.int64).unsqueeze(1) * width + torch.arange(width, device=x.device)).reshape(-1)
+    return _engine.by_key(ask(op, method, out), x.reshape(-1), at, outputs * width).reshape(outputs, *x.shape[1:])
+
+
+def _touched(at: Tensor, outputs: int) -> Tensor:
+    return torch.zeros(outputs, dtype=torch.bool, device=at.device).index_fill_(0, at, True)
+
+
+def _combined(method: str, base: Tensor, at: Tensor, values: Tensor, reduce: str, include_self: bool = True) -> Tensor:
+    """`values` reduced into places `at` of base; all flat."""
+    n = base.numel()
+    if not base.is_complex():
+        among(REAL, reduce, base)
+    if base.dtype.is_complex:
+        if reduce != "sum":
+            raise Uncovered(f"{reduce}: bitfold has none of {base.dtype} by index")
+        pairs = (at.unsqueeze(1) * 2 + torch.arange(2, device=at.device)).reshape(-1)
+        parts = _combined(method, _flat_parts(base), pairs, _flat_parts(values), reduce, include_self)
+        return torch.view_as_complex(parts.reshape(-1, 2))
+    if base.dtype is torch.bool:  # true plus true is true
+        if reduce == "mean":
+            raise NotImplementedError("mean: not implemented for torch.bool")
+        as_bytes = _combined(method, base.to(torch.uint8), at, values.to(torch.uint8), {"sum": "amax"}.get(reduce, reduce), include_self)
+        return as_bytes != 0
+    touched = _touched(at, n)
+    if reduce in ("amax", "amin"):
+        worst = _worst(base.dtype, reduce)
+        kept = base if include_self else base.masked_fill(touched, worst)
+        every = torch.cat([torch.arange(n, device=at.device), at])
+        return _engine.by_key(ask(reduce[1:], method), torch.cat([kept, values.to(base.dtype)]), every, n)
+    exact = not base.dtype.is_floating_point
+    type_of_sum = torch.int64 if exact else wide(base.dtype)
+    op = "prod" if reduce == "prod" else "sum"
+    folded = _engine.by_key(ask(op, method, type_of_sum), values, at, n)
+    if include_self:
+        folded = base * folded if op == "prod" else base + folded
+    if reduce == "mean":
+        counts = _engine.by_key(request("count_nonzero"), torch.ones_like(at), at, n) + int(include_self)
+        counts = counts.clamp_min(1)
+        folded = torch.div(folded, counts, rounding_mode="floor") if exact else folded / counts.to(folded.dtype)
+    return torch.where(touched, folded.to(base.dtype), base)
+
+
+def _flat_parts(x: Tensor) -> Tensor:
+    return torch.view_as_real(x.resolve_conj()).reshape(-1)
+
+
+def _worst(dtype: torch.dtype, reduce: str) -> float | int:
+    if dtype.is_floating_point:
+        return -math.inf if reduce == "amax" else math.inf
+    limits = torch.iinfo(dtype)
+    return limits.min if reduce == "amax" else limits.max
+
+
+def _one_of(op: str, reduce: str, known: Sequence[str]) -> str:
+    if reduce not in known:
+        raise RuntimeError(f"{op}(): Expected reduce to be one of {', '.join(known)} but got {reduce}.")
+    return reduce
+
+
+def _index(op: str, index: Tensor) -> Tensor:
+    if index.dtype not in (torch.int32, torch.int64):
+        raise RuntimeError(f"{op}(): Expected dtype int32/int64 for index but got: {index.dtype}")
+    return index.to(torch.int64)
+
+
+def _scattered(method, x, dim, index, src, reduce, include_self=True):
+    dims_of(x.dim(), dim)
+    if not index.numel():
+        return x.clone()
+    if not x.dim():
+        return _scattered(method, x.reshape(1), 0, index, src, reduce, include_self).reshape(())
+    dim %= x.dim()
+    index, src = (t if t.dim() else t.reshape(1) for t in (index, src))
+    if not index.dim() == x.dim() == src.dim():
+        raise RuntimeError("scatter(): Index, self and src must have the same number of dimensions")
+    if any(n > m or n > k and d != dim for d, (n, m, k) in enumerate(zip(index.shape, src.shape, x.shape))):
+        shapes = f"index {list(index.shape)} to be no larger than self {list(x.shape)} apart from dimension {dim}"
+        raise RuntimeError(f"scatter(): Expected {shapes} and no larger than src {list(src.shape)}")
+    index = checked(_index("scatter", index), x.shape[dim], "scatter")
+    src = src[tuple(slice(n) for n in index.shape)]
+    places = torch.arange(x.numel(), device=x.device).reshape(x.shape)
+    here = places[tuple(slice(n) if d != dim else slice(None) for d, n in enumerate(index.shape))]
+    at = here.gather(dim, index).reshape(-1)
+    return _combined(method, x.reshape(-1), at, src.reshape(-1), reduce, include_self).reshape(x.shape)
+
+
+@covers("scatter_add")
+def _scatter_add(method, x, dim, index, src):
+    same_type(x, src, "scatter")
+    return _scattered(method, x, dim, index, src, "sum")
+
+
+@covers("scatter_reduce.two")
+def _scatter_reduce(method, x, dim, index, src, reduce, *, include_self=True):
+    if _one_of("scatter_reduce", reduce, ("sum", "prod", "mean", "amax", "amin")) == "mean":
+        among(NUMBERS, "scatter_reduce", x)
+    same_type(x, src, "scatter")
+    return _scattered(method, x, dim, index, src, reduce, include_self)
+
+
+@covers("scatter.reduce")
+def _scatter_named(method, x, dim, index, src, *, reduce):
+    same_type(x, src, "scatter")
+    return _scattered(method, x, dim, index, src, {"add": "sum", "multiply": "prod"}[_one_of("scatter", reduce, ("add", "multiply"))])
+
+
+@covers("scatter.value_reduce")
+def _scatter_value(method, x, dim, index, value, *, reduce):
+    src = torch.full(index.shape, value, dtype=x.dtype, device=x.device)
+    return _scatter_named(method, x, dim, index, src, reduce=reduce)
+
+
+def _indexed(method, x, dim, index, source, reduce, include_self=True):
+    dims_of(x.dim(), dim)
+    if index.dim() > 1:
+        raise IndexError("index_add_(): Index is supposed to be a vector")
+    if not x.dim() and not source.dim():
+        x, source = x.reshape(1), source.reshape(1)
+        return _indexed(method, x, 0, index, source, reduce, include_self).reshape(())
+    shape = list(x.shape)
+    if x.dim():
+        shape[dim] = index.numel()
+    if list(source.shape) != shape:
+        raise RuntimeError(f"index_add_(): source of shape {list(source.shape)}, where {shape} is expected")
+    if source.numel() and not x.numel():
+        raise Uncovered("index_add_(): bitfold has none into no elements")
+    if source.dtype is x.dtype and x.numel() and _summed_as_rows(method, reduce, source.movedim(dim, 0)):
+        keys = checked(_index("index_add", index), x.shape[dim], "index_add").reshape(-1)
+        if keys.is_cuda:  # as torch's own kernels do
+            torch._assert_async(((keys >= 0) & (keys < x.shape[dim])).all())
+        rows = x.movedim(dim, 0).contiguous()
+        summed = _engine.sum_rows(source.movedim(dim, 0).reshape(keys.numel(), -1), keys, rows.shape[0], rows)
+        return summed.reshape(rows.shape).movedim(0, dim).contiguous()
+    view = [1] * x.dim()
+    view[dim] = -1
+    return _scattered(method, x, dim, index.reshape(view).expand(shape), source, reduce, include_self)
+
+
+@covers("index_add")
+def _index_add(method, x, dim, index, source, *, alpha=1):
+    same_type(x, source, "index_add_")
+    if isinstance(alpha, complex) and not x.is_complex():
+        raise Uncovered(f"index_add: bitfold has no complex alpha for {x.dtype}")
+    if alpha != 1:
+        if not (x.is_floating_point() or x.is_complex()):
+            alpha = x.new_full((), alpha)  # which has to fit
+        source = source.to(wide(x.dtype)) * alpha
+    return _indexed(method, x, dim, index, source, "sum")
+
+
+@covers("index_reduce")
+def _index_reduce(method, x, dim, index, source, reduce, *, include_self=True):
+    among(NUMBERS, "index_reduce", x)
+    _one_of("index_reduce", reduce, ("prod", "mean", "amax", "amin"))
+    same_type(x, source, "index_reduce")
+    return _indexed(method, x, dim, index, source, reduce, include_self)
+
+
+def index_put(method, x, indices, values, accumulate=False, unsafe=False):
+    """With accumulate; without it there is nothing to add, and torch's own runs."""
+    places = torch.arange(x.numel(), device=x.device).reshape(x.shape)
+    return _put(method, x.reshape(-1), places, indices, values).reshape(x.shape)
+
+
+def _put(
+    method: str, row: Tensor, places: Tensor, indices: Sequence[Tensor | None], values: Tensor
+) -> Tensor:
+    """`row` with `values` added at places[indices] of it."""
+    at = places[tuple(slice(None) if i is None else i for i in indices)]
+    same_type(row, values, "index_put")
+    return _combined(method, row, at.reshape(-1), values.expand(at.shape).reshape(-1), "sum")
+
+
+def index_put_(method, x, indices, values, accumulate=False, unsafe=False):
+    """In place. Elements of x may lie at one place, as an expanded tensor's do: what goes to any of
+    them goes to it."""
+    if not x.numel() or not _arrays.repeats(x.stride(), x.shape):
+        return x.copy_(index_put(method, x, indices, values))
+    extent = 1 + sum(s * (n - 1) for s, n in zip(x.stride(), x.shape))
+    row = x.as_strided((extent,), (1,))
+    places = torch.arange(extent, device=x.device).as_strided(x.shape, x.stride())
+    row.copy_(_put(method, row, places, indices, values))
+    return x
+
+
+def put_(method, x, index, source, accumulate=False):
+    return x.copy_(put(method, x, index, source))
+
+
+def put(method, x, index, source, accumulate=False):
+    n = x.numel()
+    same_type(x, source, "put_")
+    if index.dtype is not torch.int64:
+        raise RuntimeError(f"put_(): Expected a long tensor for index, but got {index.dtype}")
+    if index.numel() != source.numel():
+        raise IndexError(f"put_(): Expected as many elements of source as of index, but got {source.numel()} and {index.numel()}")
+    index = index.reshape(-1)
+    return _combined(method, x.reshape(-1), torch.where(index < 0, index + n, index), source.reshape(-1), "sum").reshape(x.shape)
+
+
+#: In place, and by bitfold only where `accumulate` is true.
+ACCUMULATING: dict[str, Callable] = {"_index_put_impl_": index_put_, "put_": put_}
+
+
+@covers("embedding_dense_backward")
+def _embedding_backward(method, grad, indices, num_weights, padding_idx, scale_grad_by_freq):
+    keys = _index("embedding_dense_backward", indices).reshape(-1)
+    rows = grad.reshape(keys.numel(), grad.shape[-1])
+    return _summed_rows(method, rows, keys, num_weights, padding_idx, scale_grad_by_freq).to(grad.dtype)
+
+
+def _summed_rows(method, rows, keys, num_weights, padding_idx, scale_grad_by_freq):
+    if padding_idx >= 0:  # such rows go to one of their own, which is dropped
+        keys = torch.where(keys == padding_idx, torch.full_like(keys, num_weights), keys)
+    if scale_grad_by_freq:
+        counts = _engine.by_key(request("count_nonzero"), torch.ones_like(keys), keys, num_weights + 1)
+        rows = rows.to(wide(rows.dtype)) / counts[keys].unsqueeze(1)
+    return _rows_by_key(method, "sum", rows, keys, num_weights + 1, rows.dtype)[:num_weights].contiguous()
+
+
+# ---- Bags ----------------------------------------------------------------------------------------
+
+heading("bags of embeddings")
+
+_BAG_SUM, _BAG_MEAN, _BAG_MAX = range(3)
+
+
+@covers("_embedding_bag", "_embedding_bag_forward_only")
+def _embedding_bag(
+    method, weight, indices, offsets, scale_grad_by_freq=False, mode=_BAG_SUM, sparse=False, per_sample_weights=None, include_last_offset=False,
+    padding_idx=-1,
+):  # fmt: skip
+    among(FLOATS, "embedding_bag", weight)
+    bags, n, width = offsets.numel() - int(include_last_offset), indices.numel(), weight.shape[1]
+    if bags < 0:
+        raise RuntimeError("include_last_offset: number of offset should be at least 1")
+    common = torch.promote_types(indices.dtype, offsets.dtype)
+    indices, offsets = indices.to(common), offsets.to(common)
+    indices = checked(_index("embedding_bag", indices), weight.shape[0], "embedding_bag")
+    if can_look(offsets):
+        if not (int(offsets[0]) == 0 and int(offsets[-1]) <= n):
+            raise RuntimeError(f"embedding_bag: offsets go from 0 to at most input's length {n}, but got {int(offsets[0])} and {int(offsets[-1])}")
+        if len(falls := (offsets[1:] < offsets[:-1]).nonzero()):
+            raise RuntimeError(f"embedding_bag: offsets[{int(falls[0]) + 1}] is below the one before")
+    # What lies behind the last offset, where that ends a bag, is in bag number `bags`, which is dropped.
+    bag = torch.bucketize(torch.arange(n, device=indices.device), _index("embedding_bag", offsets), right=True) - 1
+    if not offsets.numel():
+        bag = torch.zeros_like(bag)  # there is none, but that
+    rows = weight[indices]
+    if per_sample_weights is not None:
+        same_type(weight, per_sample_weights, "embedding_bag")
+        if mode != _BAG_SUM:
+            raise RuntimeError("embedding_bag: per_sample_weights only supported with mode='sum'")
+        rows = rows.to(wide(rows.dtype)) * per_sample_weights.unsqueeze(1)
+    keys = bag if padding_idx < 0 else torch.where(indices == padding_idx, bags, bag)  # padding goes to a bag that is dropped
+    sizes = _engine.by_key(request("count_nonzero"), torch.ones_like(keys), keys, bags + 1)[:bags].contiguous()
+    if mode == _BAG_MAX:
+        at = (keys.unsqueeze(1) * width + torch.arange(width, device=keys.device)).reshape(-1)
+        nothing = torch.zeros((bags + 1) * width, dtype=weight.dtype, device=weight.device)
+        best = _combined(method, nothing, at, rows.reshape(-1), "amax", include_self=False)
+        first = torch.where(rows.reshape(-1) == best[at], torch.arange(n, device=at.device).repeat_interleave(width), n)
+        which = _combined(method, torch.full_like(nothing, n, dtype=torch.int64), at, first, "amin")
+        which = torch.where(which < n, torch.cat([indices, indices.new_full((1,), -1)])[which], -1)
+        best, which = (t.reshape(bags + 1, width)[:bags].contiguous() for t in (best, which))
+        return best, bag, sizes, which
+    y = _rows_by_key(method, "sum", rows, keys, bags + 1, wide(weight.dtype))[:bags]
+    if mode == _BAG_MEAN:
+        y = y / sizes.clamp_min(1).unsqueeze(1).to(y.dtype)
+    return y.to(weight.dtype).contiguous(), bag, sizes, sizes.clone()
+
+
+@covers("_embedding_bag_dense_backward")
+def _embedding_bag_backward(
+    method, grad, indices, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode, per_sample_weights, padding_idx=-1
+):
+    among(FLOATS, "embedding_bag_backward", grad)
+    if mode == _BAG_MAX:
+        bags, width = grad.shape
+        keys = torch.where(maximum_indices < 0, num_weights, maximum_indices)
+        at = (keys * width + torch.arange(width, device=keys.device)).reshape(-1)
+        summed = _engine.by_key(ask("sum", method, grad.dtype), grad.reshape(-1), at, (num_weights + 1) * width)
+        return summed.reshape(num_weights + 1, width)[:num_weights].contiguous()
+    within = offset2bag < grad.shape[0]
+    offset2bag, keys = offset2bag.where(within, 0), indices.to(torch.int64).where(within, num_weights)
+    rows = grad[offset2bag].to(wide(grad.dtype))
+    if mode == _BAG_MEAN:
+        rows = rows / bag_size.clamp_min(1)[offset2bag].unsqueeze(1).to(rows.dtype)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(1)
+    return _summed_rows(method, rows, keys, num_weights, padding_idx, scale_grad_by_freq).to(grad.dtype)
+
+
+@covers("_embedding_bag_per_sample_weights_backward")
+def _bag_weights_backward(method, grad, weight, indices, offsets, offset2bag, mode, padding_idx=-1):
+    among(FLOATS, "embedding_bag_backward", grad)
+    within = offset2bag < grad.shape[0]
+    g, rows = grad[offset2bag.where(within, 0)], weight[indices]
+    per_sample = fold(method, "dot", g, rows, dim=1, keepdim=False, out=grad.dtype)
+    return per_sample.where(within if padding_idx < 0 else within & (indices != padding_idx), 0)
