@@ -39,9 +39,8 @@ struct scatter_task {
   joining how;
   dtype type, number;  ///< of elements; and E: f32, f64, u64, or, of extrema, i32 or i64
   bool with_base, mean, leaves_out;
-  /// So many elements one after the other give the bits of the canonical order: any number, where no
-  /// order shows.
-  std::size_t direct;
+  bool ordered;        ///< or else no order of elements shows in the result
+  std::size_t direct;  ///< so many elements one after the other give the bits of their order
   bool by_pairs;    ///< up to order::lanes of them fold in adjacent pairs
   reduction whole;  ///< of more, of numbers
   scatter_loops loops;
@@ -49,7 +48,7 @@ struct scatter_task {
 
   std::size_t size() const { return size_of(type); }
   std::size_t number_size() const { return size_of(number); }
-  bool counts() const { return direct != any_number || !with_base || mean; }
+  bool counts() const { return ordered || !with_base || mean; }
   static constexpr std::size_t any_number = std::numeric_limits<std::size_t>::max();
 };
 /// Errors (errc::usage): an operation, a method or a type that there is not.

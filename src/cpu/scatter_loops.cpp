@@ -147,8 +147,8 @@ scatter_task scatter_task_for(const scattering& how, dtype type, const options& 
     const dtype summed = number == dtype::f64 ? dtype::f64 : dtype::f32;
     const reduction whole = j == joining::sum ? make_reduction(op_id::sum, how.method, summed)
                                               : make_reduction(op_id::prod, {}, summed);
-    return scatter_task{j,        type,  number, how.with_base, mean, how.leaves_out,
-                        direct, by_pairs, whole,  loops,         used};
+    return scatter_task{j,       type,   number,   how.with_base, mean,  how.leaves_out,
+                        floats && j != joining::extremum, direct, by_pairs, whole, loops, used};
   };
   return visit(type, [&]<class T>(std::type_identity<T>) {
     using E = sum_of<T>;

@@ -12,7 +12,7 @@ from torch import Tensor
 from bitfold import _arrays
 
 from .. import _engine
-from .._engine import FLOATS, Uncovered, dims_of, request, wide
+from .._engine import FLOATS, HALF, TENSORS, Uncovered, dims_of, request, wide
 from .common import NUMBERS, REAL, among, ask, can_look, checked, covers, fold, heading, same_type
 
 heading("adding by index")
@@ -23,13 +23,35 @@ def _summed_as_rows(method: str, op: str, x: Tensor, out: torch.dtype | None = N
     return (method, op) == ("tree", "sum") and fits and x[0].numel() >= 4  # shorter ones are as quick one by one
 
 
-def _rows_by_key(method: str, op: str, x: Tensor, keys: Tensor, outputs: int, out: torch.dtype | None = None) -> Tensor:
-    """x: rows; keys: one for each. Gives `outputs` rows."""
-    width = x.shape[1:].numel()
+#: What is done with the bytes of bools: true plus true is true.
+_OF_TRUTHS = {"sum": "amax", "prod": "prod", "amax": "amax", "amin": "amin"}
+#: Operations as the library scatters by them.
+_SCATTERED = {"sum": "sum", "mean": "mean", "prod": "prod", "amax": "max", "amin": "min"}
+
+
+def _scattered_at_once(method: str, x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool) -> Tensor | None:
+    """On a CPU, in one call of the library's; None where it has none for these."""
+    if x.is_cuda or src.dtype is not x.dtype or x.dtype not in NUMBERS:
+        return None
+    return TENSORS.scatter_plain(_SCATTERED[reduce], method, x.contiguous(), 0, dim, index, src, include_self)
+
+
+def _summed_at_once(method: str, x: Tensor, keys: Tensor, outputs: int, out: torch.dtype) -> Tensor | None:
+    """The same of rows, onto zeros; a row whose key names no output is left out."""
+    if x.is_cuda or (out is x.dtype and x.dtype in HALF and method in ("kahan", "exact")):  # those round once, and not to f32 first
+        return None
+    return TENSORS.scatter_plain("sum", method, None, outputs, 0, keys.unsqueeze(1).expand(x.shape), x.to(out), False)
+
+
+def _rows_by_key(method: str, x: Tensor, keys: Tensor, outputs: int, out: torch.dtype) -> Tensor:
+    """x: rows of floats; keys: one for each. Gives `outputs` rows of their sums."""
+    op, width, keys = "sum", x.shape[1], keys.to(torch.int64)
+    if (summed := _summed_at_once(method, x, keys, outputs, out)) is not None:
+        return summed
     if _summed_as_rows(method, op, x, out):
-        return _engine.sum_rows(x.reshape(-1, width), keys.to(torch.int64), outputs).reshape(outputs, *x.shape[1:])
-    at = (keys.to(torch.int64).unsqueeze(1) * width + torch.arange(width, device=x.device)).reshape(-1)
-    return _engine.by_key(ask(op, method, out), x.reshape(-1), at, outputs * width).reshape(outputs, *x.shape[1:])
+        return _engine.sum_rows(x, keys, outputs)
+    at = (keys.unsqueeze(1) * width + torch.arange(width, device=x.device)).reshape(-1)
+    return _engine.by_key(ask(op, method, out), x.reshape(-1), at, outputs * width).reshape(outputs, width)
 
 
 def _touched(at: Tensor, outputs: int) -> Tensor:
@@ -45,13 +67,15 @@ def _combined(method: str, base: Tensor, at: Tensor, values: Tensor, reduce: str
         if reduce != "sum":
             raise Uncovered(f"{reduce}: bitfold has none of {base.dtype} by index")
         pairs = (at.unsqueeze(1) * 2 + torch.arange(2, device=at.device)).reshape(-1)
-        parts = _combined(method, _flat_parts(base), pairs, _flat_parts(values), reduce, include_self)
+        parts = _combined(method, _parts(base).reshape(-1), pairs, _parts(values).reshape(-1), reduce, include_self)
         return torch.view_as_complex(parts.reshape(-1, 2))
     if base.dtype is torch.bool:  # true plus true is true
-        if reduce == "mean":
-            raise NotImplementedError("mean: not implemented for torch.bool")
-        as_bytes = _combined(method, base.to(torch.uint8), at, values.to(torch.uint8), {"sum": "amax"}.get(reduce, reduce), include_self)
+        if reduce not in _OF_TRUTHS:
+            raise NotImplementedError(f"{reduce}: not implemented for torch.bool")
+        as_bytes = _combined(method, base.to(torch.uint8), at, values.to(torch.uint8), _OF_TRUTHS[reduce], include_self)
         return as_bytes != 0
+    if (combined := _scattered_at_once(method, base, 0, at, values, reduce, include_self)) is not None:
+        return combined
     touched = _touched(at, n)
     if reduce in ("amax", "amin"):
         worst = _worst(base.dtype, reduce)
@@ -71,8 +95,9 @@ def _combined(method: str, base: Tensor, at: Tensor, values: Tensor, reduce: str
     return torch.where(touched, folded.to(base.dtype), base)
 
 
-def _flat_parts(x: Tensor) -> Tensor:
-    return torch.view_as_real(x.resolve_conj()).reshape(-1)
+def _parts(x: Tensor) -> Tensor:
+    """Of complex numbers their real and imaginary parts, along one more dimension."""
+    return torch.view_as_real(x.resolve_conj())
 
 
 def _worst(dtype: torch.dtype, reduce: str) -> float | int:
@@ -107,8 +132,15 @@ def _scattered(method, x, dim, index, src, reduce, include_self=True):
     if any(n > m or n > k and d != dim for d, (n, m, k) in enumerate(zip(index.shape, src.shape, x.shape))):
         shapes = f"index {list(index.shape)} to be no larger than self {list(x.shape)} apart from dimension {dim}"
         raise RuntimeError(f"scatter(): Expected {shapes} and no larger than src {list(src.shape)}")
-    index = checked(_index("scatter", index), x.shape[dim], "scatter")
-    src = src[tuple(slice(n) for n in index.shape)]
+    index, src = _index("scatter", index), src[tuple(slice(n) for n in index.shape)]
+    if x.is_complex() and reduce == "sum" and not x.is_cuda:
+        pairs = index.unsqueeze(-1).expand(*index.shape, 2)
+        return torch.view_as_complex(_scattered(method, _parts(x), dim, pairs, _parts(src), reduce, include_self))
+    if x.dtype is torch.bool and reduce in _OF_TRUTHS and not x.is_cuda:
+        return _scattered(method, x.to(torch.uint8), dim, index, src.to(torch.uint8), _OF_TRUTHS[reduce], include_self) != 0
+    if (scattered := _scattered_at_once(method, x, dim, index, src, reduce, include_self)) is not None:
+        return scattered
+    index = checked(index, x.shape[dim], "scatter")
     places = torch.arange(x.numel(), device=x.device).reshape(x.shape)
     here = places[tuple(slice(n) if d != dim else slice(None) for d, n in enumerate(index.shape))]
     at = here.gather(dim, index).reshape(-1)
@@ -155,10 +187,9 @@ def _indexed(method, x, dim, index, source, reduce, include_self=True):
         raise RuntimeError(f"index_add_(): source of shape {list(source.shape)}, where {shape} is expected")
     if source.numel() and not x.numel():
         raise Uncovered("index_add_(): bitfold has none into no elements")
-    if source.dtype is x.dtype and x.numel() and _summed_as_rows(method, reduce, source.movedim(dim, 0)):
-        keys = checked(_index("index_add", index), x.shape[dim], "index_add").reshape(-1)
-        if keys.is_cuda:  # as torch's own kernels do
-            torch._assert_async(((keys >= 0) & (keys < x.shape[dim])).all())
+    if x.is_cuda and source.dtype is x.dtype and x.numel() and _summed_as_rows(method, reduce, source.movedim(dim, 0)):
+        keys = _index("index_add", index).reshape(-1)
+        torch._assert_async(((keys >= 0) & (keys < x.shape[dim])).all())  # as torch's own kernels do
         rows = x.movedim(dim, 0).contiguous()
         summed = _engine.sum_rows(source.movedim(dim, 0).reshape(keys.numel(), -1), keys, rows.shape[0], rows)
         return summed.reshape(rows.shape).movedim(0, dim).contiguous()
@@ -246,7 +277,7 @@ def _summed_rows(method, rows, keys, num_weights, padding_idx, scale_grad_by_fre
     if scale_grad_by_freq:
         counts = _engine.by_key(request("count_nonzero"), torch.ones_like(keys), keys, num_weights + 1)
         rows = rows.to(wide(rows.dtype)) / counts[keys].unsqueeze(1)
-    return _rows_by_key(method, "sum", rows, keys, num_weights + 1, rows.dtype)[:num_weights].contiguous()
+    return _rows_by_key(method, rows, keys, num_weights + 1, rows.dtype)[:num_weights].contiguous()
 
 
 # ---- Bags ----------------------------------------------------------------------------------------
@@ -294,7 +325,7 @@ def _embedding_bag(
         which = torch.where(which < n, torch.cat([indices, indices.new_full((1,), -1)])[which], -1)
         best, which = (t.reshape(bags + 1, width)[:bags].contiguous() for t in (best, which))
         return best, bag, sizes, which
-    y = _rows_by_key(method, "sum", rows, keys, bags + 1, wide(weight.dtype))[:bags]
+    y = _rows_by_key(method, rows, keys, bags + 1, wide(weight.dtype))[:bags]
     if mode == _BAG_MEAN:
         y = y / sizes.clamp_min(1).unsqueeze(1).to(y.dtype)
     return y.to(weight.dtype).contiguous(), bag, sizes, sizes.clone()
