@@ -6,28 +6,28 @@
 
 namespace bitfold::cpu {
 
-template <class Loop, class... Arguments>
-void with_baseline(Arguments... arguments) {
-  Loop::run(arguments...);
+template <class Loop, class Result, class... Arguments>
+Result with_baseline(Arguments... arguments) {
+  return Loop::run(arguments...);
 }
 #if defined(__x86_64__) || defined(_M_X64)
-template <class Loop, class... Arguments>
-[[gnu::target("avx2,fma")]] void with_avx2(Arguments... arguments) {
-  Loop::run(arguments...);
+template <class Loop, class Result, class... Arguments>
+[[gnu::target("avx2,fma")]] Result with_avx2(Arguments... arguments) {
+  return Loop::run(arguments...);
 }
-template <class Loop, class... Arguments>
-[[gnu::target("avx512f,avx512vl,avx512bw,avx512dq,fma,prefer-vector-width=512")]] void with_avx512(
-    Arguments... arguments) {
-  Loop::run(arguments...);
+template <class Loop, class Result, class... Arguments>
+[[gnu::target("avx512f,avx512vl,avx512bw,avx512dq,fma,prefer-vector-width=512")]] Result
+with_avx512(Arguments... arguments) {
+  return Loop::run(arguments...);
 }
 #endif
-template <class Loop, class... Arguments>
-auto compiled_for(target used, void (*)(Arguments...)) -> void (*)(Arguments...) {
+template <class Loop, class Result, class... Arguments>
+auto compiled_for(target used, Result (*)(Arguments...)) -> Result (*)(Arguments...) {
 #if defined(__x86_64__) || defined(_M_X64)
-  if (used == target::avx512) return with_avx512<Loop, Arguments...>;
-  if (used == target::avx2) return with_avx2<Loop, Arguments...>;
+  if (used == target::avx512) return with_avx512<Loop, Result, Arguments...>;
+  if (used == target::avx2) return with_avx2<Loop, Result, Arguments...>;
 #endif
-  return with_baseline<Loop, Arguments...>;
+  return with_baseline<Loop, Result, Arguments...>;
 }
 /// Loop::run, a function of values and pointers that is inlined wherever it is called.
 template <class Loop>

@@ -29,10 +29,13 @@ struct scatter_loops {
   /// By counts[i] + more, or more where there are no counts.
   using divide = void (*)(void* numbers, const std::uint32_t* counts, std::uint32_t more,
                           std::size_t n);
+  /// The sum of those above `few`.
+  using sum_counts = std::size_t (*)(const std::uint32_t* counts, std::uint32_t few, std::size_t n);
   load loads;  ///< null where numbers are as they are stored
   store stores;
   join joins;
   divide divides;  ///< of means
+  sum_counts counts_above;
 };
 
 struct scatter_task {
@@ -42,7 +45,8 @@ struct scatter_task {
   bool ordered;        ///< or else no order of elements shows in the result
   std::size_t direct;  ///< so many elements one after the other give the bits of their order
   bool by_pairs;    ///< up to order::lanes of them fold in adjacent pairs
-  reduction whole;  ///< of more, of numbers
+  reduction whole;  ///< of more, of numbers, and what folds them
+  task folds;
   scatter_loops loops;
   target used;
 
@@ -85,8 +89,21 @@ struct scatter_layout {
   }
 };
 
+/// One line, or several as one.
+/// Elements one behind the other, with keys below `places`, or equal to it where they are left out.
+class line_folder {
+ public:
+  virtual ~line_folder() = default;
+  virtual void run(const std::uint32_t* keys, const std::byte* x, std::size_t n, std::size_t places,
+                   const std::byte* base, std::byte* out) = 0;
+};
+
+std::unique_ptr<line_folder> folder_for(const scatter_task& t);
+
 /// Each line by itself.
 void scatter_lines(const scatter_task& t, const scatter_layout& l, const options& opts);
+/// Lines whose neighbours are closer in memory than their own elements, several at once.
+void scatter_columns(const scatter_task& t, const scatter_layout& l, int threads);
 /// The last of the kept axes is one of columns, which lie one behind the other and have the same
 /// keys: lines are rows of these, and what goes to a place is added up side by side.
 void scatter_rows(const scatter_task& t, const scatter_layout& l, const options& opts);

@@ -1,7 +1,8 @@
-// A scatter line by line, each by one thread; lines that are apart in memory are brought together,
-// some at a time, and one of many places is cut up by its keys.
+// A scatter line by line, each by one thread; short lines are brought together, some at a time, and
+// one of many places is cut up by its keys.
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 #include <cstring>
 
 #include "scatter.hpp"
@@ -10,14 +11,6 @@ namespace bitfold::cpu {
 namespace {
 
 // ---- One line -----------------------------------------------------------------------------------
-
-// Elements one behind the other, with keys below `places`, or equal to it where they are left out.
-class line_folder {
- public:
-  virtual ~line_folder() = default;
-  virtual void run(const std::uint32_t* keys, const std::byte* x, std::size_t n, std::size_t places,
-                   const std::byte* base, std::byte* out) = 0;
-};
 
 template <class E, class Join>
 class folder_of final : public line_folder {
@@ -59,58 +52,67 @@ class folder_of final : public line_folder {
     return room.get(n);
   }
 
-  // The results of places to which more elements go than fold one after the other.
+  // The results of places to which more elements go than fold one after the other. Loops have no
+  // branches that nobody could foresee.
   void fold_more(const std::uint32_t* keys, const E* numbers, std::size_t n, std::size_t places) {
     const std::uint32_t* const counts = counts_.get();
     const auto direct = static_cast<std::uint32_t>(t_.direct);
-    if (*std::max_element(counts, counts + places) <= direct) return;
-    std::uint32_t *const which = which_.get(n + 1), *const next = next_.get(places);
-    std::size_t more = 0, end = 0;
-    for (std::size_t i = 0; i < n; ++i) {  // without a branch, which nobody could foresee
-      which[more] = static_cast<std::uint32_t>(i);
-      more += counts[keys[i]] > direct;
-    }
+    const std::size_t all = t_.loops.counts_above(counts, direct, places);
+    if (all == 0) return;
+    std::uint32_t *const which = which_.get(n + 1), *const next = next_.get(places),
+                         *const crowded = crowded_.get(places + 1);
+    std::size_t many = 0, more = 0, end = 0;
     for (std::size_t k = 0; k < places; ++k) {
-      next[k] = static_cast<std::uint32_t>(end);
-      end += counts[k] > direct ? counts[k] : 0;
+      crowded[many] = static_cast<std::uint32_t>(k);
+      many += counts[k] > direct;
     }
-    E* const sorted = sorted_.get(end);
-    for (std::size_t j = 0; j < more; ++j)
-      if (const std::uint32_t k = keys[which[j]]; k < places) sorted[next[k]++] = numbers[which[j]];
-    E* const results = results_.get();
-    E* elements = sorted;
-    for (std::size_t k = 0; k < places; ++k)
-      if (counts[k] > direct) {
-        results[k] = folded(elements, counts[k]);
-        elements += counts[k];
+    for (std::size_t j = 0; j < many; end += counts[crowded[j++]])
+      next[crowded[j]] = static_cast<std::uint32_t>(end);
+    E* const sorted = sorted_.get(all);
+    if (all == n) {
+      for (std::size_t i = 0; i < n; ++i) sorted[next[keys[i]]++] = numbers[i];
+    } else {
+      for (std::size_t i = 0; i < n; ++i) {
+        which[more] = static_cast<std::uint32_t>(i);
+        more += counts[keys[i]] > direct;
       }
+      for (std::size_t j = 0; j < more; ++j)
+        if (const std::uint32_t k = keys[which[j]]; k < places)
+          sorted[next[k]++] = numbers[which[j]];
+    }
+    E* elements = sorted;
+    for (std::size_t j = 0; j < many; ++j) {
+      const std::uint32_t k = crowded[j];
+      results_.get()[k] = folded(elements, counts[k]);
+      elements += counts[k];
+    }
   }
 
   // In the canonical order; overwrites them.
   E folded(E* x, std::size_t n) const {
-    if (!t_.by_pairs || n > order::lanes) {
-      const scalar s = reduce(t_.whole, x, n, {.threads = 1, .target = t_.used});
-      E result;
-      store_scalar(s, &result);
-      return result;
+    E result;
+    if (t_.by_pairs && n <= order::lanes) {
+      for (; n > 1; n = (n + 1) / 2) {
+        for (std::size_t j = 0; j < n / 2; ++j) x[j] = Join::apply(x[2 * j], x[2 * j + 1]);
+        if (n % 2) x[n / 2] = x[n - 1];
+      }
+      return x[0];
     }
-    for (; n > 1; n = (n + 1) / 2) {
-      for (std::size_t j = 0; j < n / 2; ++j) x[j] = Join::apply(x[2 * j], x[2 * j + 1]);
-      if (n % 2) x[n / 2] = x[n - 1];
+    if (t_.folds.kernels.fold && n / order::leaf < max_leaves) {
+      partial s;
+      target used;
+      fold_whole(t_.folds, {x, nullptr}, n, 0, s, used);
+      t_.folds.states.finish(t_.whole, s.bytes, 1, n, &result);
+    } else {
+      store_scalar(reduce(t_.whole, x, n, {.threads = 1, .target = t_.used}), &result);
     }
-    return x[0];
+    return result;
   }
 
   const scatter_task& t_;
   scratch<E> numbers_, before_, results_, sorted_;
-  scratch<std::uint32_t> counts_, which_, next_;
+  scratch<std::uint32_t> counts_, which_, next_, crowded_;
 };
-
-std::unique_ptr<line_folder> folder_for(const scatter_task& t) {
-  std::unique_ptr<line_folder> f;
-  with_numbers(t, [&]<class E, class Join>(E, Join) { f = std::make_unique<folder_of<E, Join>>(t); });
-  return f;
-}
 
 // ---- Lines brought together ---------------------------------------------------------------------
 
@@ -333,6 +335,12 @@ class long_line {
 
 }  // namespace
 
+std::unique_ptr<line_folder> folder_for(const scatter_task& t) {
+  std::unique_ptr<line_folder> f;
+  with_numbers(t, [&]<class E, class Join>(E, Join) { f = std::make_unique<folder_of<E, Join>>(t); });
+  return f;
+}
+
 bool narrow_keys(const std::int64_t* keys, std::int64_t stride, std::size_t n, std::uint64_t places,
                  std::uint32_t first, std::optional<std::uint32_t> lost, std::uint32_t* to) {
   const std::uint64_t last = places - 1;
@@ -373,6 +381,8 @@ void scatter_lines(const scatter_task& t, const scatter_layout& l, const options
     for (std::uint64_t k = 0; k < l.lines; ++k) long_line(t, l, k, threads).run();
     return;
   }
+  if (!l.kept.empty() && std::abs(l.kept.back().x) < std::abs(l.along.x))
+    return scatter_columns(t, l, threads);
   const bool in_place = l.along.x == 1 && l.along.place == 1 && (l.along.key == 1 || n == 1) &&
                         std::max<std::size_t>(n, l.places) >= short_line;
   // As many as fill lines of the cache, where they are apart.

@@ -121,11 +121,21 @@ struct divide_loop {
   }
 };
 
+struct sum_counts_loop {
+  [[gnu::always_inline]] static std::size_t run(const std::uint32_t* counts, std::uint32_t few,
+                                                std::size_t n) {
+    std::uint32_t sum = 0;  // of fewer than 2^32 elements
+    for (std::size_t i = 0; i < n; ++i) sum += counts[i] > few ? counts[i] : 0;
+    return sum;
+  }
+};
+
 template <class As, class Join>
 scatter_loops loops_of(target used) {
   using E = typename As::number;
   scatter_loops all{loop_for<load_loop<As>>(used), loop_for<store_loop<As>>(used),
-                    loop_for<join_loop<E, Join>>(used), nullptr};
+                    loop_for<join_loop<E, Join>>(used), nullptr,
+                    loop_for<sum_counts_loop>(used)};
   using T = typename As::stored;
   if constexpr (std::is_same_v<As, as_number<T>>) {
     using A = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, std::uint64_t>,
@@ -147,8 +157,10 @@ scatter_task scatter_task_for(const scattering& how, dtype type, const options& 
     const dtype summed = number == dtype::f64 ? dtype::f64 : dtype::f32;
     const reduction whole = j == joining::sum ? make_reduction(op_id::sum, how.method, summed)
                                               : make_reduction(op_id::prod, {}, summed);
-    return scatter_task{j,       type,   number,   how.with_base, mean,  how.leaves_out,
-                        floats && j != joining::extremum, direct, by_pairs, whole, loops, used};
+    const bool ordered = floats && j != joining::extremum;
+    const task folds = ordered ? task{find_kernels(used, whole), functions_for(whole)} : task{};
+    return scatter_task{j,      type,     number, how.with_base, mean,  how.leaves_out, ordered,
+                        direct, by_pairs, whole,  folds,         loops, used};
   };
   return visit(type, [&]<class T>(std::type_identity<T>) {
     using E = sum_of<T>;

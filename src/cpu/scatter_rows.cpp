@@ -49,11 +49,7 @@ struct block_of_rows {
 template <class E, class Join>
 class block_folder {
  public:
-  explicit block_folder(const scatter_task& t) : t_(t) {
-    if (t.direct == scatter_task::any_number || t.direct == 0) return;
-    folds_.kernels = find_kernels(t.used, t.whole);
-    folds_.states = functions_for(t.whole);
-  }
+  explicit block_folder(const scatter_task& t) : t_(t), folds_(t.folds) {}
 
   void run(const block_of_rows& b, const std::byte* base, std::byte* out) {
     E* const to = results_.get(b.columns);
@@ -140,7 +136,7 @@ class block_folder {
   }
 
   const scatter_task& t_;
-  task folds_;
+  const task& folds_;
   scratch<E> results_, loaded_, tile_;
   scratch<std::byte> pending_, states_;
 };
