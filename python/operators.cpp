@@ -202,10 +202,10 @@ nb::object norm_backward_plain(const tensors& of, nb::handle g_given, nb::handle
 }
 
 // What is scattered onto `base`, which lies in a row, or, where it is None, onto zeros, which do not
-// count: so many places along that dimension. On a CPU.
+// count: so many places along that dimension. On a CPU; in place, or else to another tensor.
 nb::object scatter_plain(const tensors& of, nb::handle op_given, nb::handle method_given,
                          nb::handle base_given, std::int64_t places, int dim, nb::handle keys_given,
-                         nb::handle x_given, bool with_base) {
+                         nb::handle x_given, bool with_base, bool in_place) {
   const auto x = of.plain(x_given), keys = of.plain(keys_given),
              base = base_given.is_none() ? std::nullopt : of.plain(base_given);
   if (!x || x->on_gpu() || x->type.is_bool || !keys || keys->on_gpu() ||
@@ -220,7 +220,9 @@ nb::object scatter_plain(const tensors& of, nb::handle op_given, nb::handle meth
   const model beside{x->type, x_given};
   std::vector<std::int64_t> extents(x->where.extent.begin(), x->where.extent.begin() + x->where.rank);
   if (!base) extents[static_cast<std::size_t>(dim)] = places;
-  memory made = base ? of.like({base->type, base_given}, *base) : of.make(beside, x->type, extents);
+  const memory made = in_place ? memory{nb::borrow(base_given), const_cast<void*>(base->where.data)}
+                      : base   ? of.like({base->type, base_given}, *base)
+                               : of.make(beside, x->type, extents);
   const view onto = base ? base->where : row_major(x->type.stored, nullptr, extents);
   renaming([&] {
     of.run(
@@ -247,7 +249,7 @@ void add_operators(nb::class_<tensors, family>& c) {
           "x"_a, "dtype"_a)
       .def("nll_plain", nll_plain, "sum"_a, "x"_a, "target"_a, "mean"_a, "ignored"_a)
       .def("scatter_plain", scatter_plain, "op"_a, "method"_a, "base"_a.none(), "places"_a, "dim"_a,
-           "keys"_a, "x"_a, "with_base"_a)
+           "keys"_a, "x"_a, "with_base"_a, "in_place"_a)
       .def("norm_plain", norm_plain, "x"_a, "shape"_a, "w"_a.none(), "b"_a.none(), "eps"_a.none(),
            "centred"_a)
       .def("norm_backward_plain", norm_backward_plain, "g"_a, "x"_a, "shape"_a, "mean"_a.none(),

@@ -28,7 +28,7 @@ namespace cpu {
 /// is zeros, and then it does not count. `out` is laid out as base, and may be the same; a place
 /// that nothing goes to is as in base. A mean is the sum divided, of integers rounded down. Errors
 /// (errc::usage, naming the argument): what is said here; a key that names no place (then some of
-/// `out` may be written); elements of which there are 2^32 or more along the axis.
+/// `out` may be written, unless it is base); elements of which there are 2^32 or more along the axis.
 void scatter(const scattering& how, const view& x, const view& keys, int axis, const view& base,
              void* out, const options& opts = {});
 

@@ -2,6 +2,8 @@
 #include "scatter.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <functional>
 #include <string>
 
 namespace bitfold::cpu {
@@ -60,6 +62,38 @@ void copy_base(const view& base, void* out) {
   }
 }
 
+// Looks at every key before anything is written.
+void check_keys(const view& keys, std::uint64_t places, int threads) {
+  std::vector<std::pair<std::int64_t, std::uint64_t>> axes;  // stride, extent
+  for (int k = 0; k < keys.rank; ++k)
+    if (const auto i = static_cast<std::size_t>(k); keys.stride[i] != 0 && keys.extent[i] > 1)
+      axes.push_back({keys.stride[i], static_cast<std::uint64_t>(keys.extent[i])});
+  if (axes.empty()) axes.push_back({1, 1});
+  std::ranges::sort(axes, std::greater(), [](const auto& a) { return std::abs(a.first); });
+  const auto [step, n] = axes.back();
+  std::uint64_t lines = 1;
+  for (std::size_t k = 0; k + 1 < axes.size(); ++k) lines *= axes[k].second;
+  // A long line is cut up.
+  const std::uint64_t cuts = std::clamp<std::uint64_t>(chunk_count(threads) / lines, 1, n);
+  const std::uint64_t all = lines * cuts, shares = std::min(all, chunk_count(threads));
+  parallel_for(shares, threads, [&](std::size_t s) {
+    std::uint64_t wrong = 0;
+    for (std::uint64_t k = s * all / shares; k < (s + 1) * all / shares; ++k) {
+      const auto* at = static_cast<const std::int64_t*>(keys.data);
+      std::uint64_t line = k / cuts;
+      for (std::size_t a = axes.size() - 1; a-- > 0; line /= axes[a].second)
+        at += static_cast<std::int64_t>(line % axes[a].second) * axes[a].first;
+      const std::uint64_t first = n * (k % cuts) / cuts, end = n * (k % cuts + 1) / cuts;
+      if (step == 1)
+        for (std::uint64_t i = first; i < end; ++i) wrong |= wrong_key(at[i], places);
+      else
+        for (std::uint64_t i = first; i < end; ++i)
+          wrong |= wrong_key(at[static_cast<std::int64_t>(i) * step], places);
+    }
+    if (wrong >> 63) refuse_key(places);
+  });
+}
+
 scatter_layout layout_of(const view& x, const view& keys, int axis, const view& base, void* out) {
   const auto axis_of = [&](int k) {
     const auto i = static_cast<std::size_t>(k);
@@ -115,6 +149,9 @@ void scatter(const scattering& how, const view& x, const view& keys, int axis, c
     if (!how.leaves_out) refuse("keys: there are some, and no places");
     return;
   }
+  if (base.data == out && !how.leaves_out)
+    check_keys(keys, static_cast<std::uint64_t>(base.extent[static_cast<std::size_t>(axis)]),
+               threads_for(opts, size_of_all(x) * sizeof(std::int64_t)));
   scatter_layout l = layout_of(x, keys, axis, to, out);
   report(t.used);
   constexpr std::uint64_t min_columns = 8;

@@ -108,6 +108,11 @@ void scatter_columns(const scatter_task& t, const scatter_layout& l, int threads
 /// keys: lines are rows of these, and what goes to a place is added up side by side.
 void scatter_rows(const scatter_task& t, const scatter_layout& l, const options& opts);
 
+/// Its sign is set if the key names no place.
+inline std::uint64_t wrong_key(std::int64_t key, std::uint64_t places) {
+  const auto k = static_cast<std::uint64_t>(key);
+  return k | (places - 1 - k);
+}
 /// Keys as numbers below `places`, plus `first`; one that is left out becomes `lost`. Returns false
 /// if one names no place and is not left out.
 bool narrow_keys(const std::int64_t* keys, std::int64_t stride, std::size_t n, std::uint64_t places,

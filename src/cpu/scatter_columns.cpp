@@ -70,7 +70,6 @@ class columns_worker {
   }
 
   void copy_keys(std::uint64_t& wrong) {
-    const std::uint64_t last = l_.places - 1;
     std::uint32_t* const to = keys_.get();
     for (std::uint64_t i = 0; i < n_; ++i) {
       const std::int64_t* const row =
@@ -79,9 +78,8 @@ class columns_worker {
         std::uint32_t* const near = to + c * n_ + i * columns;
         const auto each = [&](auto key_of) {
           for (std::size_t d = 0; d < columns; ++d) {
-            const auto key = static_cast<std::uint64_t>(key_of(d));
-            wrong |= key | (last - key);
-            near[d] = static_cast<std::uint32_t>(key) * static_cast<std::uint32_t>(columns) +
+            wrong |= wrong_key(key_of(d), l_.places);
+            near[d] = static_cast<std::uint32_t>(key_of(d)) * static_cast<std::uint32_t>(columns) +
                       static_cast<std::uint32_t>(d);
           }
         };

@@ -202,16 +202,15 @@ class line_worker {
   // Of lines that are folded together, the places lie one behind the other.
   void gather_keys(std::size_t lines, std::uint32_t* to) {
     std::uint64_t wrong = 0;
-    const std::uint64_t last = l_.places - 1;
     const bool drops = t_.leaves_out;
     transpose<std::uint32_t>(lines, n_, [&](std::size_t c, std::size_t i) {
-      const auto key = static_cast<std::uint64_t>(
-          l_.keys[at_[c].key + static_cast<std::int64_t>(i) * l_.along.key]);
+      const std::int64_t key = l_.keys[at_[c].key + static_cast<std::int64_t>(i) * l_.along.key];
+      const std::uint64_t how = wrong_key(key, l_.places);
       const std::uint64_t end = std::min(together_, lines - c / together_ * together_) * l_.places;
-      const bool lost = drops && key > last;
-      wrong |= lost ? 0 : key | (last - key);
-      to[c * pitch_ + i] =
-          static_cast<std::uint32_t>(lost ? end : key + c % together_ * l_.places);
+      const bool lost = drops && how >> 63;
+      wrong |= lost ? 0 : how;
+      to[c * pitch_ + i] = static_cast<std::uint32_t>(
+          lost ? end : static_cast<std::uint64_t>(key) + c % together_ * l_.places);
     });
     if (wrong >> 63) refuse_key(l_.places);
   }
@@ -343,19 +342,17 @@ std::unique_ptr<line_folder> folder_for(const scatter_task& t) {
 
 bool narrow_keys(const std::int64_t* keys, std::int64_t stride, std::size_t n, std::uint64_t places,
                  std::uint32_t first, std::optional<std::uint32_t> lost, std::uint32_t* to) {
-  const std::uint64_t last = places - 1;
-  std::uint64_t wrong = 0;  // its sign
+  std::uint64_t wrong = 0;
   const auto each = [&](auto key_of) {
     if (!lost) {
       for (std::size_t i = 0; i < n; ++i) {
-        const auto key = static_cast<std::uint64_t>(key_of(i));
-        wrong |= key | (last - key);
-        to[i] = static_cast<std::uint32_t>(key) + first;
+        wrong |= wrong_key(key_of(i), places);
+        to[i] = static_cast<std::uint32_t>(key_of(i)) + first;
       }
     } else {
       for (std::size_t i = 0; i < n; ++i) {
-        const auto key = static_cast<std::uint64_t>(key_of(i));
-        to[i] = key > last ? *lost : static_cast<std::uint32_t>(key) + first;
+        const bool names_none = wrong_key(key_of(i), places) >> 63;
+        to[i] = names_none ? *lost : static_cast<std::uint32_t>(key_of(i)) + first;
       }
     }
   };

@@ -61,6 +61,15 @@ struct as_rank {
   }
 };
 
+// A half type by its bits, of which g++ makes vectors.
+template <class T>
+auto plain(T x) {
+  if constexpr (sizeof(T) == 2 && !std::is_integral_v<T>)
+    return x.bits;
+  else
+    return x;
+}
+
 // ---- Loops --------------------------------------------------------------------------------------
 
 template <class As>
@@ -80,16 +89,21 @@ struct store_loop {
     const auto* const before = static_cast<const T*>(base);
     auto* const to = static_cast<T*>(stored);
     if (!counts)
-      for (std::size_t i = 0; i < n; ++i) to[i] = As::back(from[i]);
+      for (std::size_t i = 0; i < n; ++i) to[i] = T{plain(As::back(from[i]))};
     else if (!before)
       for (std::size_t i = 0; i < n; ++i) {
-        const T result = As::back(from[i]);
-        to[i] = counts[i] ? result : T{};
+        const auto result = plain(As::back(from[i]));
+        to[i] = T{counts[i] ? result : decltype(result){}};
+      }
+    else if (before == to)  // or g++ would not know that it may take several at once
+      for (std::size_t i = 0; i < n; ++i) {
+        const auto result = plain(As::back(from[i])), kept = plain(to[i]);
+        to[i] = T{counts[i] ? result : kept};
       }
     else
       for (std::size_t i = 0; i < n; ++i) {
-        const T result = As::back(from[i]), kept = before[i];
-        to[i] = counts[i] ? result : kept;
+        const auto result = plain(As::back(from[i])), kept = plain(before[i]);
+        to[i] = T{counts[i] ? result : kept};
       }
   }
 };

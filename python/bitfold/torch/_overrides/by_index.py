@@ -29,18 +29,25 @@ _OF_TRUTHS = {"sum": "amax", "prod": "prod", "amax": "amax", "amin": "amin"}
 _SCATTERED = {"sum": "sum", "mean": "mean", "prod": "prod", "amax": "max", "amin": "min"}
 
 
-def _scattered_at_once(method: str, x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool) -> Tensor | None:
+#: Whose in-place form may pass `in_place`: then they may return x itself, where nothing more is to be copied.
+IN_PLACE = ("scatter_add", "scatter_reduce.two", "index_add", "index_reduce")
+
+
+def _scattered_at_once(
+    method: str, x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool, in_place: bool = False
+) -> Tensor | None:
     """On a CPU, in one call of the library's; None where it has none for these."""
-    if x.is_cuda or src.dtype is not x.dtype or x.dtype not in NUMBERS:
+    if x.is_cuda or src.dtype is not x.dtype or x.dtype not in NUMBERS or not _engine.is_real(x):
         return None
-    return TENSORS.scatter_plain(_SCATTERED[reduce], method, x.contiguous(), 0, dim, index, src, include_self)
+    in_place = in_place and x.is_contiguous() and all(x.untyped_storage().data_ptr() != t.untyped_storage().data_ptr() for t in (index, src))
+    return TENSORS.scatter_plain(_SCATTERED[reduce], method, x.contiguous(), 0, dim, index, src, include_self, in_place)
 
 
 def _summed_at_once(method: str, x: Tensor, keys: Tensor, outputs: int, out: torch.dtype) -> Tensor | None:
     """The same of rows, onto zeros; a row whose key names no output is left out."""
     if x.is_cuda or (out is x.dtype and x.dtype in HALF and method in ("kahan", "exact")):  # those round once, and not to f32 first
         return None
-    return TENSORS.scatter_plain("sum", method, None, outputs, 0, keys.unsqueeze(1).expand(x.shape), x.to(out), False)
+    return TENSORS.scatter_plain("sum", method, None, outputs, 0, keys.unsqueeze(1).expand(x.shape), x.to(out), False, False)
 
 
 def _rows_by_key(method: str, x: Tensor, keys: Tensor, outputs: int, out: torch.dtype) -> Tensor:
@@ -119,7 +126,7 @@ def _index(op: str, index: Tensor) -> Tensor:
     return index.to(torch.int64)
 
 
-def _scattered(method, x, dim, index, src, reduce, include_self=True):
+def _scattered(method, x, dim, index, src, reduce, include_self=True, in_place=False):
     dims_of(x.dim(), dim)
     if not index.numel():
         return x.clone()
@@ -138,7 +145,7 @@ def _scattered(method, x, dim, index, src, reduce, include_self=True):
         return torch.view_as_complex(_scattered(method, _parts(x), dim, pairs, _parts(src), reduce, include_self))
     if x.dtype is torch.bool and reduce in _OF_TRUTHS and not x.is_cuda:
         return _scattered(method, x.to(torch.uint8), dim, index, src.to(torch.uint8), _OF_TRUTHS[reduce], include_self) != 0
-    if (scattered := _scattered_at_once(method, x, dim, index, src, reduce, include_self)) is not None:
+    if (scattered := _scattered_at_once(method, x, dim, index, src, reduce, include_self, in_place)) is not None:
         return scattered
     index = checked(index, x.shape[dim], "scatter")
     places = torch.arange(x.numel(), device=x.device).reshape(x.shape)
@@ -148,17 +155,17 @@ def _scattered(method, x, dim, index, src, reduce, include_self=True):
 
 
 @covers("scatter_add")
-def _scatter_add(method, x, dim, index, src):
+def _scatter_add(method, x, dim, index, src, *, in_place=False):
     same_type(x, src, "scatter")
-    return _scattered(method, x, dim, index, src, "sum")
+    return _scattered(method, x, dim, index, src, "sum", in_place=in_place)
 
 
 @covers("scatter_reduce.two")
-def _scatter_reduce(method, x, dim, index, src, reduce, *, include_self=True):
+def _scatter_reduce(method, x, dim, index, src, reduce, *, include_self=True, in_place=False):
     if _one_of("scatter_reduce", reduce, ("sum", "prod", "mean", "amax", "amin")) == "mean":
         among(NUMBERS, "scatter_reduce", x)
     same_type(x, src, "scatter")
-    return _scattered(method, x, dim, index, src, reduce, include_self)
+    return _scattered(method, x, dim, index, src, reduce, include_self, in_place)
 
 
 @covers("scatter.reduce")
@@ -173,7 +180,7 @@ def _scatter_value(method, x, dim, index, value, *, reduce):
     return _scatter_named(method, x, dim, index, src, reduce=reduce)
 
 
-def _indexed(method, x, dim, index, source, reduce, include_self=True):
+def _indexed(method, x, dim, index, source, reduce, include_self=True, in_place=False):
     dims_of(x.dim(), dim)
     if index.dim() > 1:
         raise IndexError("index_add_(): Index is supposed to be a vector")
@@ -195,11 +202,11 @@ def _indexed(method, x, dim, index, source, reduce, include_self=True):
         return summed.reshape(rows.shape).movedim(0, dim).contiguous()
     view = [1] * x.dim()
     view[dim] = -1
-    return _scattered(method, x, dim, index.reshape(view).expand(shape), source, reduce, include_self)
+    return _scattered(method, x, dim, index.reshape(view).expand(shape), source, reduce, include_self, in_place)
 
 
 @covers("index_add")
-def _index_add(method, x, dim, index, source, *, alpha=1):
+def _index_add(method, x, dim, index, source, *, alpha=1, in_place=False):
     same_type(x, source, "index_add_")
     if isinstance(alpha, complex) and not x.is_complex():
         raise Uncovered(f"index_add: bitfold has no complex alpha for {x.dtype}")
@@ -207,19 +214,39 @@ def _index_add(method, x, dim, index, source, *, alpha=1):
         if not (x.is_floating_point() or x.is_complex()):
             alpha = x.new_full((), alpha)  # which has to fit
         source = source.to(wide(x.dtype)) * alpha
-    return _indexed(method, x, dim, index, source, "sum")
+    return _indexed(method, x, dim, index, source, "sum", in_place=in_place)
 
 
 @covers("index_reduce")
-def _index_reduce(method, x, dim, index, source, reduce, *, include_self=True):
+def _index_reduce(method, x, dim, index, source, reduce, *, include_self=True, in_place=False):
     among(NUMBERS, "index_reduce", x)
     _one_of("index_reduce", reduce, ("prod", "mean", "amax", "amin"))
     same_type(x, source, "index_reduce")
-    return _indexed(method, x, dim, index, source, reduce, include_self)
+    return _indexed(method, x, dim, index, source, reduce, include_self, in_place)
+
+
+def _put_rows(method: str, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, in_place: bool = False) -> Tensor | None:
+    """Where all of the first dimensions are indexed by numbers, and no other: what is added are rows, each at one place of one dimension."""
+    given = [i for i in indices if i is not None]
+    if not given or x.is_cuda or any(i is None for i in indices[: len(given)]) or any(i.dtype is not torch.int64 or not can_look(i) for i in given):
+        return None
+    place = None
+    for i, n in zip(torch.broadcast_tensors(*given), x.shape):
+        if len(given) > 1 and not (-n <= i.numpy().min() and i.numpy().max() < n):
+            return None
+        i = torch.where(i < 0, i + n, i)
+        place = i if place is None else place * n + i
+    rest = x.shape[len(given) :]
+    rows, values = x.reshape(-1, rest.numel()), values.expand(*place.shape, *rest).reshape(-1, rest.numel())
+    added = _scattered_at_once(method, rows, 0, place.reshape(-1, 1).expand(values.shape), values, "sum", True, in_place and x.is_contiguous())
+    return x if added is rows and in_place else None if added is None else added.reshape(x.shape)
 
 
 def index_put(method, x, indices, values, accumulate=False, unsafe=False):
     """With accumulate; without it there is nothing to add, and torch's own runs."""
+    same_type(x, values, "index_put")
+    if x.numel() and (added := _put_rows(method, x, indices, values)) is not None:
+        return added
     places = torch.arange(x.numel(), device=x.device).reshape(x.shape)
     return _put(method, x.reshape(-1), places, indices, values).reshape(x.shape)
 
@@ -237,7 +264,9 @@ def index_put_(method, x, indices, values, accumulate=False, unsafe=False):
     """In place. Elements of x may lie at one place, as an expanded tensor's do: what goes to any of
     them goes to it."""
     if not x.numel() or not _arrays.repeats(x.stride(), x.shape):
-        return x.copy_(index_put(method, x, indices, values))
+        same_type(x, values, "index_put")
+        added = _put_rows(method, x, indices, values, in_place=True) if x.numel() else None
+        return x if added is x else x.copy_(index_put(method, x, indices, values) if added is None else added)
     extent = 1 + sum(s * (n - 1) for s, n in zip(x.stride(), x.shape))
     row = x.as_strided((extent,), (1,))
     places = torch.arange(extent, device=x.device).as_strided(x.shape, x.stride())
