@@ -11,7 +11,7 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& what) { throw error(errc::usage, what); }
 
-void check(const view& x, const view& keys, int axis, const view& base, const void* out) {
+void check(const view& x, const view& keys, int axis, const view& base) {
   if (axis < 0 || axis >= x.rank)
     refuse("axis: " + std::to_string(axis) + " of an array of " + std::to_string(x.rank) + " axes");
   if (keys.type != dtype::i64) refuse("keys: " + std::string(name(keys.type)) + ", and no i64");
@@ -27,7 +27,6 @@ void check(const view& x, const view& keys, int axis, const view& base, const vo
   constexpr std::int64_t max = (std::int64_t{1} << 32) - 2;
   const auto i = static_cast<std::size_t>(axis);
   if (x.extent[i] > max || base.extent[i] > max) refuse("x: more than 2^32 - 2 along the axis");
-  if (!out) refuse("out: null");
 }
 
 std::uint64_t size_of_all(const view& v) {
@@ -130,10 +129,11 @@ scatter_layout layout_of(const view& x, const view& keys, int axis, const view& 
 
 void scatter(const scattering& how, const view& x, const view& keys, int axis, const view& base,
              void* out, const options& opts) {
-  check(x, keys, axis, base, out);
+  check(x, keys, axis, base);
   scatter_task t = scatter_task_for(how, x.type, opts);
   t.with_base &= base.data != nullptr;
   if (size_of_all(base) == 0 && size_of_all(x) == 0) return;
+  if (!out && size_of_all(base) > 0) refuse("out: null");
   view to = base;
   bool whole = true;  // every place is on a line
   for (int k = 0; k < x.rank; ++k) {

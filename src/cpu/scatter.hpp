@@ -26,15 +26,23 @@ struct scatter_loops {
   using store = void (*)(const void* numbers, const void* base, const std::uint32_t* counts,
                          std::size_t n, void* stored);
   using join = void (*)(void* to, const void* with, std::size_t n);
+  using join_and_store = void (*)(const void* numbers, const void* with, std::size_t n,
+                                  void* stored);
   /// By counts[i] + more, or more where there are no counts.
   using divide = void (*)(void* numbers, const std::uint32_t* counts, std::uint32_t more,
                           std::size_t n);
+  /// What up to order::lanes rows of a multiple of row_width columns fold to in adjacent pairs, column
+  /// by column.
+  using fold_pairs = void (*)(const void* const* rows, std::size_t n, std::size_t columns, void* to);
+  static constexpr std::size_t row_width = 16;
   /// The sum of those above `few`.
   using sum_counts = std::size_t (*)(const std::uint32_t* counts, std::uint32_t few, std::size_t n);
   load loads;  ///< null where numbers are as they are stored
   store stores;
   join joins;
   divide divides;  ///< of means
+  join_and_store joins_and_stores;
+  fold_pairs folds_pairs;
   sum_counts counts_above;
 };
 

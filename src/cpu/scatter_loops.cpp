@@ -1,6 +1,9 @@
 // A scatter's loops over elements, for each type and target.
 #include <bitfold/arith.hpp>
 
+#include <algorithm>
+#include <bit>
+
 #include "loops.hpp"
 #include "scatter.hpp"
 
@@ -95,12 +98,8 @@ struct store_loop {
         const auto result = plain(As::back(from[i]));
         to[i] = T{counts[i] ? result : decltype(result){}};
       }
-    else if (before == to)  // or g++ would not know that it may take several at once
-      for (std::size_t i = 0; i < n; ++i) {
-        const auto result = plain(As::back(from[i])), kept = plain(to[i]);
-        to[i] = T{counts[i] ? result : kept};
-      }
     else
+#pragma GCC ivdep  // before may be to
       for (std::size_t i = 0; i < n; ++i) {
         const auto result = plain(As::back(from[i])), kept = plain(before[i]);
         to[i] = T{counts[i] ? result : kept};
@@ -115,7 +114,21 @@ struct join_loop {
     for (std::size_t i = 0; i < n; ++i) a[i] = Join::apply(a[i], b[i]);
   }
 };
-// Of E, in A: integers as signed ones, or not, rounded down.
+// From number to element: what is joined with what was there.
+template <class As, class Join>
+struct join_and_store_loop {
+  [[gnu::always_inline]] static void run(const void* numbers, const void* with, std::size_t n,
+                                         void* stored) {
+    using T = typename As::stored;
+    using E = typename As::number;
+    const auto* const a = static_cast<const E*>(numbers);
+    const auto* const b = static_cast<const E*>(with);
+    auto* const to = static_cast<T*>(stored);
+#pragma GCC ivdep  // b may be to
+    for (std::size_t i = 0; i < n; ++i) to[i] = T{plain(As::back(Join::apply(b[i], a[i])))};
+  }
+};
+// Of E, in A: integers as signed ones, or not; rounded down.
 template <class E, class A>
 struct divide_loop {
   static E by(E x, std::uint32_t count) {
@@ -135,6 +148,31 @@ struct divide_loop {
   }
 };
 
+// A binary counter of rows.
+template <class E, class Join>
+struct fold_pairs_loop {
+  static constexpr std::size_t width = scatter_loops::row_width;
+  [[gnu::always_inline]] static void run(const void* const* rows, std::size_t n,
+                                         std::size_t columns, void* to) {
+    for (std::size_t c = 0; c < columns; c += width) {
+      E pending[std::bit_width(unsigned{order::lanes})][width];
+      std::size_t depth = 1;
+      std::copy_n(static_cast<const E*>(rows[0]) + c, width, pending[0]);
+      const auto join_last = [&] {
+        --depth;
+        for (std::size_t i = 0; i < width; ++i)
+          pending[depth - 1][i] = Join::apply(pending[depth - 1][i], pending[depth][i]);
+      };
+      for (std::size_t k = 1; k < n; ++k) {
+        const E* const row = static_cast<const E*>(rows[k]) + c;
+        std::copy_n(row, width, pending[depth++]);
+        for (std::size_t carries = k; carries & 1; carries >>= 1) join_last();
+      }
+      while (depth > 1) join_last();
+      std::copy_n(pending[0], width, static_cast<E*>(to) + c);
+    }
+  }
+};
 struct sum_counts_loop {
   [[gnu::always_inline]] static std::size_t run(const std::uint32_t* counts, std::uint32_t few,
                                                 std::size_t n) {
@@ -149,6 +187,8 @@ scatter_loops loops_of(target used) {
   using E = typename As::number;
   scatter_loops all{loop_for<load_loop<As>>(used), loop_for<store_loop<As>>(used),
                     loop_for<join_loop<E, Join>>(used), nullptr,
+                    loop_for<join_and_store_loop<As, Join>>(used),
+                    loop_for<fold_pairs_loop<E, Join>>(used),
                     loop_for<sum_counts_loop>(used)};
   using T = typename As::stored;
   if constexpr (std::is_same_v<As, as_number<T>>) {

@@ -52,28 +52,41 @@ class block_folder {
   explicit block_folder(const scatter_task& t) : t_(t), folds_(t.folds) {}
 
   void run(const block_of_rows& b, const std::byte* base, std::byte* out) {
-    E* const to = results_.get(b.columns);
-    if (b.rows.size() <= t_.direct)
-      fold_directly(b, to);
-    else if (folds_.kernels.fold)
-      fold_side_by_side(b, to);
-    else
-      fold_each(b, to);
-    if (t_.with_base && base) t_.loops.joins(to, loaded(base, b.columns), b.columns);
-    if (t_.mean)
-      t_.loops.divides(to, nullptr, static_cast<std::uint32_t>(b.rows.size()) + t_.with_base,
-                       b.columns);
-    t_.loops.stores(to, nullptr, nullptr, b.columns, out);
+    const bool joins = t_.with_base && base;
+    E* const room = results_.get(b.columns + scatter_loops::row_width);
+    const E* const result = b.rows.size() == 1 && t_.direct > 0 ? loaded(row(b, 0), b.columns, room)
+                                                                : folded(b, room);
+    if (joins && !t_.mean)
+      return t_.loops.joins_and_stores(result, loaded(base, b.columns, loaded_.get(b.columns)),
+                                       b.columns, out);
+    if (t_.mean) {
+      if (result != room) std::copy_n(result, b.columns, room);
+      if (joins) t_.loops.joins(room, loaded(base, b.columns, loaded_.get(b.columns)), b.columns);
+      const auto count = static_cast<std::uint32_t>(b.rows.size());
+      t_.loops.divides(room, nullptr, count + t_.with_base, b.columns);
+    }
+    t_.loops.stores(t_.mean ? room : result, nullptr, nullptr, b.columns, out);
   }
 
  private:
   const std::byte* row(const block_of_rows& b, std::size_t i) const {
     return b.x + b.pitch * static_cast<std::int64_t>(b.rows[i]) * std::int64_t(t_.size());
   }
-  const E* loaded(const std::byte* x, std::size_t columns) {
+  const E* loaded(const std::byte* x, std::size_t columns, E* room) const {
     if (!t_.loops.loads) return reinterpret_cast<const E*>(x);
-    t_.loops.loads(x, columns, loaded_.get(columns));
-    return loaded_.get(columns);
+    t_.loops.loads(x, columns, room);
+    return room;
+  }
+  const E* folded(const block_of_rows& b, E* to) {
+    if (b.rows.size() <= t_.direct)
+      fold_directly(b, to);
+    else if (t_.by_pairs && b.rows.size() <= order::lanes)
+      fold_pairs(b, to);
+    else if (folds_.kernels.fold)
+      fold_side_by_side(b, to);
+    else
+      fold_each(b, to);
+    return to;
   }
   void load(const std::byte* x, std::size_t columns, E* to) const {
     if (t_.loops.loads)
@@ -85,7 +98,26 @@ class block_folder {
   void fold_directly(const block_of_rows& b, E* to) {
     load(row(b, 0), b.columns, to);
     for (std::size_t i = 1; i < b.rows.size(); ++i)
-      t_.loops.joins(to, loaded(row(b, i), b.columns), b.columns);
+      t_.loops.joins(to, loaded(row(b, i), b.columns, loaded_.get(b.columns)), b.columns);
+  }
+
+  // Whole widths of columns of rows where they lie, or of copies.
+  void fold_pairs(const block_of_rows& b, E* to) {
+    constexpr std::size_t width = scatter_loops::row_width;
+    const std::size_t n = b.rows.size(), whole = t_.loops.loads ? 0 : b.columns / width * width,
+                      rest = b.columns - whole;
+    const void* rows[order::lanes];
+    for (std::size_t i = 0; i < n && whole > 0; ++i) rows[i] = row(b, i);
+    t_.loops.folds_pairs(rows, n, whole, to);
+    if (rest == 0) return;
+    const std::size_t pitch = (rest + width - 1) / width * width;
+    E* const copies = tile_.get(n * pitch);
+    for (std::size_t i = 0; i < n; ++i) {
+      load(row(b, i) + whole * t_.size(), rest, copies + i * pitch);
+      std::fill_n(copies + i * pitch + rest, pitch - rest, E{});
+      rows[i] = copies + i * pitch;
+    }
+    t_.loops.folds_pairs(rows, n, pitch, to + whole);
   }
 
   // By the kernels of columns, leaf by leaf.
