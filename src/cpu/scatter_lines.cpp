@@ -21,12 +21,7 @@ class folder_of final : public line_folder {
            const std::byte* base, std::byte* out) override {
     const E* const numbers = loaded(x, n, numbers_);
     E* const results = results_.get(places + 1);
-    if (!t_.counts()) {  // what lay there is the first of them, as no order shows
-      results[places] = Join::template neutral<E>;
-      if (t_.loops.loads)
-        t_.loops.loads(base, places, results);
-      else
-        std::memcpy(results, base, places * sizeof(E));
+    if (!t_.counts() && starts_from(base, places)) {
       for (std::size_t i = 0; i < n; ++i)
         results[keys[i]] = Join::apply(results[keys[i]], numbers[i]);
       return t_.loops.stores(results, nullptr, nullptr, places, out);
@@ -50,6 +45,21 @@ class folder_of final : public line_folder {
     if (!t_.loops.loads) return reinterpret_cast<const E*>(x);
     t_.loops.loads(x, n, room.get(n));
     return room.get(n);
+  }
+
+  // What lay there is the first element, as no order shows; but a NaN keeps its bits where nothing
+  // goes to it.
+  bool starts_from(const std::byte* base, std::size_t places) {
+    E* const results = results_.get();
+    results[places] = Join::template neutral<E>;
+    if (t_.loops.loads)
+      t_.loops.loads(base, places, results);
+    else
+      std::memcpy(results, base, places * sizeof(E));
+    if (!is_float(t_.type)) return true;
+    E largest = results[0];
+    for (std::size_t k = 1; k < places; ++k) largest = std::max(largest, results[k]);
+    return largest != std::numeric_limits<E>::max();
   }
 
   // The results of places to which more elements go than fold one after the other. Loops have no
