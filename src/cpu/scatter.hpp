@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include <bitfold/row_inputs.hpp>
 #include <bitfold/scatter.hpp>
 
 #include "../batch.hpp"
@@ -115,6 +116,10 @@ void scatter_columns(const scatter_task& t, const scatter_layout& l, int threads
 /// The last of the kept axes is one of columns, which lie one behind the other and have the same
 /// keys: lines are rows of these, and what goes to a place is added up side by side.
 void scatter_rows(const scatter_task& t, const scatter_layout& l, const options& opts);
+
+/// What sum_rows (rows.hpp) does: rows that are sorted already.
+void scatter_sorted(const rows& input, const row_segments& segments, const void* base, void* out,
+                    const options& opts);
 
 /// Its sign is set if the key names no place.
 inline std::uint64_t wrong_key(std::int64_t key, std::uint64_t places) {
