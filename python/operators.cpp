@@ -201,8 +201,8 @@ nb::object norm_backward_plain(const tensors& of, nb::handle g_given, nb::handle
   return centred ? nb::make_tuple(dx, dw, db) : nb::make_tuple(dx, dw);
 }
 
-// What is scattered onto `base`, which lies in a row, or, where it is None, onto zeros, which do not
-// count: so many places along that dimension. On a CPU; in place, or else to another tensor.
+// What is scattered onto `base`, which lies in a row, or, where it is None, onto zeros, which do
+// not count: so many places along that dimension. On a CPU; in place, or else to another tensor.
 nb::object scatter_plain(const tensors& of, nb::handle op_given, nb::handle method_given,
                          nb::handle base_given, std::int64_t places, int dim, nb::handle keys_given,
                          nb::handle x_given, bool with_base, bool in_place) {
@@ -218,7 +218,8 @@ nb::object scatter_plain(const tensors& of, nb::handle op_given, nb::handle meth
                        base_given.is_none()};
   if (how.method == method_id::exact && !is_float(x->type.stored)) return nb::none();
   const model beside{x->type, x_given};
-  std::vector<std::int64_t> extents(x->where.extent.begin(), x->where.extent.begin() + x->where.rank);
+  std::vector<std::int64_t> extents(x->where.extent.begin(),
+                                    x->where.extent.begin() + x->where.rank);
   if (!base) extents[static_cast<std::size_t>(dim)] = places;
   const memory made = in_place ? memory{nb::borrow(base_given), const_cast<void*>(base->where.data)}
                       : base   ? of.like({base->type, base_given}, *base)

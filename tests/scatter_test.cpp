@@ -122,7 +122,7 @@ T result_of(const scattering& how, const std::vector<T>& elements, const T* base
 std::vector<std::byte> by_the_book(const scatter_case& c) {
   return visit(c.x.type, [&]<class T>(std::type_identity<T>) {
     const auto *const x = reinterpret_cast<const T*>(c.x_data.data()),
-               *const base = reinterpret_cast<const T*>(c.base_data.data());
+                      *const base = reinterpret_cast<const T*>(c.base_data.data());
     std::vector<std::vector<T>> places(c.base_data.size() / sizeof(T));
     const auto along = static_cast<std::size_t>(c.axis);
     for_each_position(c.x, [&](offsets digit) {
@@ -156,16 +156,18 @@ std::vector<std::byte> scattered(const scatter_case& c, int threads, bool in_pla
 // Random keys: of all places, of some, of one.
 void fill_keys(scatter_case& c, test::random_bits& next) {
   const auto places = static_cast<std::uint64_t>(c.base.extent[static_cast<std::size_t>(c.axis)]);
-  const std::uint64_t way = next() % 4, some = way == 1 ? std::min<std::uint64_t>(places, 3) : places;
+  const std::uint64_t way = next() % 4,
+                      some = way == 1 ? std::min<std::uint64_t>(places, 3) : places;
   const std::uint64_t only = next() % places;
   for (auto& key : c.key_data) {
     key = static_cast<std::int64_t>(way == 2 ? only : next() % some);
-    if (c.how.leaves_out && next() % 5 == 0) key = next() % 2 ? -1 - key : key + std::int64_t(places);
+    if (c.how.leaves_out && next() % 5 == 0)
+      key = next() % 2 ? -1 - key : key + std::int64_t(places);
   }
 }
 
-scatter_case make_case(dtype type, const scattering& how, std::vector<std::int64_t> extents, int axis,
-                       std::int64_t places, bool same_keys, test::random_bits& next,
+scatter_case make_case(dtype type, const scattering& how, std::vector<std::int64_t> extents,
+                       int axis, std::int64_t places, bool same_keys, test::random_bits& next,
                        bool plain = false) {
   scatter_case c{how, {}, {}, {}, axis, {}, {}, {}};
   const auto lay = [&](dtype t, std::span<const std::int64_t> e) {
@@ -213,7 +215,8 @@ std::vector<scattering> all_scatterings(dtype type) {
       if (!adds && m.id != method_id::tree) continue;
       if (m.id == method_id::exact && !is_float(type)) continue;
       for (const bool with_base : {true, false})
-        for (const bool leaves_out : {false, true}) all.push_back({op, m.id, with_base, leaves_out});
+        for (const bool leaves_out : {false, true})
+          all.push_back({op, m.id, with_base, leaves_out});
     }
   return all;
 }
@@ -242,19 +245,20 @@ TEST_CASE("scatter: long lines, many places, wide rows and columns") {
   for (const dtype type : {dtype::f32, dtype::bf16, dtype::f64, dtype::i32})
     for (const op_id op : {op_id::sum, op_id::mean, op_id::max}) {
       const scattering how{op, method_id::tree, op != op_id::mean, false};
-      const auto run = [&](std::vector<std::int64_t> extents, int axis, std::int64_t places, bool same) {
+      const auto run = [&](std::vector<std::int64_t> extents, int axis, std::int64_t places,
+                           bool same) {
         check(make_case(type, how, std::move(extents), axis, places, same, next, true), {1, 3});
       };
-      run({30'000}, 0, 70'000, false);         // cut up by its keys
-      run({300'000}, 0, 20, false);            // by several threads
-      run({600'000}, 0, 200'000, false);       // both
-      run({3, 3000}, 1, 2000, false);          // where it lies
-      run({40, 1500}, 1, 700, true);           // the same keys again
-      run({700, 70}, 0, 600, false);           // columns
-      run({900, 1100}, 0, 400, true);          // rows, wider than a block
-      run({3000, 40}, 0, 3, true);             // of which many go to one place
-      run({64, 20, 33}, 1, 15, false);         // columns of planes
-      run({64, 30, 33}, 1, 15, true);          // rows of planes
+      run({30'000}, 0, 70'000, false);    // cut up by its keys
+      run({300'000}, 0, 20, false);       // by several threads
+      run({600'000}, 0, 200'000, false);  // both
+      run({3, 3000}, 1, 2000, false);     // where it lies
+      run({40, 1500}, 1, 700, true);      // the same keys again
+      run({700, 70}, 0, 600, false);      // columns
+      run({900, 1100}, 0, 400, true);     // rows, wider than a block
+      run({3000, 40}, 0, 3, true);        // of which many go to one place
+      run({64, 20, 33}, 1, 15, false);    // columns of planes
+      run({64, 30, 33}, 1, 15, true);     // rows of planes
     }
 }
 
@@ -263,7 +267,9 @@ TEST_CASE("scatter: the order of the elements is that of the axis") {
   const std::vector<float> x{1e30f, -1e30f, 1, 2, 1e30f, -1e30f};
   const std::vector<std::int64_t> keys{0, 0, 0, 1, 1, 1};
   std::vector<float> out(2);
-  const auto line = [&](dtype t, const void* data, std::int64_t n) { return row_major(t, data, {n}); };
+  const auto line = [&](dtype t, const void* data, std::int64_t n) {
+    return row_major(t, data, {n});
+  };
   cpu::scatter({}, line(dtype::f32, x.data(), 6), line(dtype::i64, keys.data(), 6), 0,
                line(dtype::f32, out.data(), 2), out.data(), {.target = forced_target});
   CHECK(out == std::vector<float>{1, 0});
@@ -299,7 +305,7 @@ TEST_CASE("scatter: mistakes are errors, and in place nothing is written") {
   refused("out: null", [&] { run({}, right, nullptr); });
   refused("method: exact", [&] {
     const view one = row_major(dtype::i32, x.data(), {1});
-    cpu::scatter({.method = method_id::exact}, one, row_major(dtype::i64, right.data(), {1}), 0, one,
-                 out.data());
+    cpu::scatter({.method = method_id::exact}, one, row_major(dtype::i64, right.data(), {1}), 0,
+                 one, out.data());
   });
 }

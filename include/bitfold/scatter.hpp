@@ -23,12 +23,13 @@ struct scattering {
 
 namespace cpu {
 
-/// x and keys (of i64) have one shape. `base` is what lay there, of x's type and as many axes: along
-/// `axis` it has as many places as it likes, along the others at least as many as x. Without data it
-/// is zeros, and then it does not count. `out` is laid out as base, and may be the same; a place
-/// that nothing goes to is as in base. A mean is the sum divided, of integers rounded down. Errors
-/// (errc::usage, naming the argument): what is said here; a key that names no place (then some of
-/// `out` may be written, unless it is base); elements of which there are 2^32 or more along the axis.
+/// x and keys (of i64) have one shape; elements lie at addresses aligned to themselves. `base` is
+/// what lay there, of x's type and as many axes: along `axis` it has as many places as it likes,
+/// along the others at least as many as x. Without data it is zeros, and then it does not count.
+/// `out` is laid out as base, and may be the same; a place that nothing goes to is as in base. A
+/// mean is the sum divided, of integers rounded down. Errors (errc::usage, naming the argument):
+/// what is said here; a key that names no place (then some of `out` may be written, unless it is
+/// base); 2^32 - 1 elements or places along the axis, or more.
 void scatter(const scattering& how, const view& x, const view& keys, int axis, const view& base,
              void* out, const options& opts = {});
 

@@ -1,5 +1,5 @@
-// Loops over elements in rows, written once and compiled for each target: wider instructions, and an
-// FMA that is no call.
+// Loops over elements in rows, written once and compiled for each target: wider instructions, and
+// an FMA that is no call.
 #pragma once
 
 #include <bitfold/cpu.hpp>

@@ -116,7 +116,8 @@ scatter_layout layout_of(const view& x, const view& keys, int axis, const view& 
       return l.kept.back().*stride == static_cast<std::int64_t>(a.extent) * (a.*stride);
     };
     using axis_type = scatter_layout::axis;
-    if (!l.kept.empty() && fits(&axis_type::x) && fits(&axis_type::key) && fits(&axis_type::place)) {
+    if (!l.kept.empty() && fits(&axis_type::x) && fits(&axis_type::key) &&
+        fits(&axis_type::place)) {
       l.kept.back() = {l.kept.back().extent * a.extent, a.x, a.key, a.place};
     } else {
       l.kept.push_back(a);

@@ -15,9 +15,9 @@
 
 namespace bitfold::cpu {
 
-/// Elements are put together as numbers E: float, double or uint64_t, which sums and products of all
-/// integers are right modulo; or, of extrema, as int32_t or int64_t, whose larger ones are the more
-/// extreme elements, so that there is neither a NaN nor a zero of two signs.
+/// Elements are put together as numbers E: float, double or uint64_t, which sums and products of
+/// all integers are right modulo; or, of extrema, as int32_t or int64_t, whose larger ones are the
+/// more extreme elements, so that there is neither a NaN nor a zero of two signs.
 enum class joining : std::uint8_t { sum, product, extremum };
 
 /// Loops of elements as they are stored and numbers E, n of each.
@@ -32,9 +32,10 @@ struct scatter_loops {
   /// By counts[i] + more, or more where there are no counts.
   using divide = void (*)(void* numbers, const std::uint32_t* counts, std::uint32_t more,
                           std::size_t n);
-  /// What up to order::lanes rows of a multiple of row_width columns fold to in adjacent pairs, column
-  /// by column.
-  using fold_pairs = void (*)(const void* const* rows, std::size_t n, std::size_t columns, void* to);
+  /// What up to order::lanes rows of a multiple of row_width columns fold to in adjacent pairs,
+  /// column by column.
+  using fold_pairs = void (*)(const void* const* rows, std::size_t n, std::size_t columns,
+                              void* to);
   static constexpr std::size_t row_width = 16;
   /// The sum of those above `few`.
   using sum_counts = std::size_t (*)(const std::uint32_t* counts, std::uint32_t few, std::size_t n);
@@ -53,8 +54,8 @@ struct scatter_task {
   bool with_base, mean, leaves_out;
   bool ordered;        ///< or else no order of elements shows in the result
   std::size_t direct;  ///< so many elements one after the other give the bits of their order
-  bool by_pairs;    ///< up to order::lanes of them fold in adjacent pairs
-  reduction whole;  ///< of more, of numbers, and what folds them
+  bool by_pairs;       ///< up to order::lanes of them fold in adjacent pairs
+  reduction whole;     ///< of more, of numbers, and what folds them
   task folds;
   scatter_loops loops;
   target used;

@@ -12,7 +12,12 @@ namespace {
 class columns_worker {
  public:
   columns_worker(const scatter_task& t, const scatter_layout& l, std::size_t side)
-      : t_(t), l_(l), inner_(l.kept.back()), n_(l.along.extent), side_(side), folder_(folder_for(t)) {}
+      : t_(t),
+        l_(l),
+        inner_(l.kept.back()),
+        n_(l.along.extent),
+        side_(side),
+        folder_(folder_for(t)) {}
 
   // Neighbouring columns of one outer position.
   void run(std::uint64_t first, std::size_t columns) {
@@ -37,7 +42,7 @@ class columns_worker {
     copy_keys(wrong);
     if (wrong >> 63) refuse_key(l_.places);
     auto *const x = reinterpret_cast<T*>(x_.get()), *const base = reinterpret_cast<T*>(base_.get()),
-               *const out = reinterpret_cast<T*>(out_.get());
+                *const out = reinterpret_cast<T*>(out_.get());
     move(reinterpret_cast<const T*>(l_.x) + at_.x, n_, l_.along.x, inner_.x,
          [=](const T& far, std::size_t near) { x[near] = far; });
     if (l_.base)
@@ -127,7 +132,8 @@ void scatter_columns(const scatter_task& t, const scatter_layout& l, int threads
   const std::uint64_t shares = std::min<std::uint64_t>(outer * groups, chunk_count(threads));
   parallel_for(shares, threads, [&](std::size_t s) {
     columns_worker mine(t, l, side);
-    for (std::uint64_t g = s * outer * groups / shares; g < (s + 1) * outer * groups / shares; ++g) {
+    for (std::uint64_t g = s * outer * groups / shares; g < (s + 1) * outer * groups / shares;
+         ++g) {
       const std::uint64_t column = g % groups * wide;
       mine.run(g / groups * inner + column, std::min<std::uint64_t>(wide, inner - column));
     }

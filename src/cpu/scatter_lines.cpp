@@ -160,8 +160,8 @@ class line_worker {
     std::byte* const out = out_.get(at_once_ * places_pitch_ * size);
     const bool lies = l_.base != nullptr;
     detail::with_bits(t_.type, [&]<class T>(T) {
-      const auto *from = reinterpret_cast<const T*>(l_.x), *before =
-                                                               reinterpret_cast<const T*>(l_.base);
+      const auto *from = reinterpret_cast<const T*>(l_.x),
+                 *before = reinterpret_cast<const T*>(l_.base);
       gather_keys(lines, keys);
       gather(lines, n_, &scatter_layout::offset::x, l_.along.x, from, reinterpret_cast<T*>(x),
              pitch_);
@@ -274,8 +274,8 @@ class long_line {
 
   void count() {
     std::uint32_t* const keys = keys_.get(n_);
-    const auto lost = t_.leaves_out ? std::optional(static_cast<std::uint32_t>(l_.places))
-                                    : std::nullopt;
+    const auto lost =
+        t_.leaves_out ? std::optional(static_cast<std::uint32_t>(l_.places)) : std::nullopt;
     parallel_for(chunks_, threads_, [&](std::size_t c) {
       const std::size_t first = chunk_begin(c), end = chunk_begin(c + 1);
       if (!narrow_keys(l_.keys + at_.key + static_cast<std::int64_t>(first) * l_.along.key,
@@ -346,7 +346,8 @@ class long_line {
 
 std::unique_ptr<line_folder> folder_for(const scatter_task& t) {
   std::unique_ptr<line_folder> f;
-  with_numbers(t, [&]<class E, class Join>(E, Join) { f = std::make_unique<folder_of<E, Join>>(t); });
+  with_numbers(t,
+               [&]<class E, class Join>(E, Join) { f = std::make_unique<folder_of<E, Join>>(t); });
   return f;
 }
 
@@ -393,9 +394,11 @@ void scatter_lines(const scatter_task& t, const scatter_layout& l, const options
   const bool in_place = l.along.x == 1 && l.along.place == 1 && (l.along.key == 1 || n == 1) &&
                         std::max<std::size_t>(n, l.places) >= short_line;
   // As many as fill lines of the cache, where they are apart.
-  const std::size_t fit = (std::size_t{1} << 20) / (n * (t.size() + 4) + 2 * l.places * t.size() + 1);
-  const std::size_t at_once =
-      in_place ? 0 : l.lines == 1 ? 1 : std::clamp<std::size_t>(fit / 16 * 16, 16, 256);
+  const std::size_t fit =
+      (std::size_t{1} << 20) / (n * (t.size() + 4) + 2 * l.places * t.size() + 1);
+  const std::size_t at_once = in_place       ? 0
+                              : l.lines == 1 ? 1
+                                             : std::clamp<std::size_t>(fit / 16 * 16, 16, 256);
   const std::uint64_t step = std::max<std::size_t>(at_once, 1), groups = (l.lines - 1) / step + 1;
   const std::uint64_t shares = std::min<std::uint64_t>(groups, chunk_count(threads));
   parallel_for(shares, threads, [&](std::size_t s) {

@@ -32,8 +32,8 @@ struct as_number {
       return arith::round_to<T>(x);
   }
 };
-// The bits of a float whose sign is clear are in its order, and those of others in the opposite one.
-// A NaN is more extreme than any number.
+// The bits of a float whose sign is clear are in its order, and those of others in the opposite
+// one. A NaN is more extreme than any number.
 template <class T, bool Largest>
 struct as_rank {
   using stored = T;
@@ -42,8 +42,8 @@ struct as_rank {
   using number =
       std::conditional_t<is_integer || std::is_same_v<T, double>, std::int64_t, std::int32_t>;
   static constexpr number max = std::numeric_limits<number>::max();
-  static constexpr std::uint64_t sign = std::is_same_v<T, std::uint64_t> ? std::uint64_t{1} << 63
-                                                                         : 0;
+  static constexpr std::uint64_t sign =
+      std::is_same_v<T, std::uint64_t> ? std::uint64_t{1} << 63 : 0;
 
   static number swapped(number x) { return Largest ? x : ~x; }
   static number folded(number x) { return x ^ ((x >> (8 * sizeof x - 1)) & max); }
@@ -185,8 +185,10 @@ struct sum_counts_loop {
 template <class As, class Join>
 scatter_loops loops_of(target used) {
   using E = typename As::number;
-  scatter_loops all{loop_for<load_loop<As>>(used), loop_for<store_loop<As>>(used),
-                    loop_for<join_loop<E, Join>>(used), nullptr,
+  scatter_loops all{loop_for<load_loop<As>>(used),
+                    loop_for<store_loop<As>>(used),
+                    loop_for<join_loop<E, Join>>(used),
+                    nullptr,
                     loop_for<join_and_store_loop<As, Join>>(used),
                     loop_for<fold_pairs_loop<E, Join>>(used),
                     loop_for<sum_counts_loop>(used)};
@@ -213,8 +215,9 @@ scatter_task scatter_task_for(const scattering& how, dtype type, const options& 
                                               : make_reduction(op_id::prod, {}, summed);
     const bool ordered = floats && j != joining::extremum;
     const task folds = ordered ? task{find_kernels(used, whole), functions_for(whole)} : task{};
-    return scatter_task{j,      type,     number, how.with_base, mean,  how.leaves_out, ordered,
-                        direct, by_pairs, whole,  folds,         loops, used};
+    return scatter_task{j,       type,   number,   how.with_base, mean,  how.leaves_out,
+                        ordered, direct, by_pairs, whole,         folds, loops,
+                        used};
   };
   return visit(type, [&]<class T>(std::type_identity<T>) {
     using E = sum_of<T>;
@@ -245,8 +248,7 @@ scatter_task scatter_task_for(const scattering& how, dtype type, const options& 
     } else if (how.method == method_id::exact) {
       refuse("method: exact, of " + std::string(name(type)) + ", which scatters modulo 2^64");
     }
-    return with(joining::sum, dtype_of<E>, direct, by_pairs,
-                loops_of<as_number<T>, adds>(used));
+    return with(joining::sum, dtype_of<E>, direct, by_pairs, loops_of<as_number<T>, adds>(used));
   });
 }
 

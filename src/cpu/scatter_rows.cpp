@@ -62,8 +62,8 @@ class block_folder {
   void run(const block_of_rows& b, const std::byte* base, std::byte* out) {
     const bool joins = t_.with_base && base;
     E* const room = results_.get(b.columns + scatter_loops::row_width);
-    const E* const result = b.rows.size() == 1 && t_.direct > 0 ? loaded(row(b, 0), b.columns, room)
-                                                                : folded(b, room);
+    const E* const result =
+        b.rows.size() == 1 && t_.direct > 0 ? loaded(row(b, 0), b.columns, room) : folded(b, room);
     if (joins && !t_.mean)
       return t_.loops.joins_and_stores(result, loaded(base, b.columns, loaded_.get(b.columns)),
                                        b.columns, out);
@@ -231,8 +231,8 @@ void run_line(const scatter_task& t, const scatter_layout& l, const scatter_layo
     const std::uint64_t before = sorted.work_before(first);
     while (end < l.places && sorted.work_before(end + 1) - before <= share) ++end;
     // A place of very many rows is shared out by columns.
-    const std::uint64_t cuts = std::clamp<std::uint64_t>(
-        (sorted.work_before(end) - before) / share, 1, (columns - 1) / 64 + 1);
+    const std::uint64_t cuts = std::clamp<std::uint64_t>((sorted.work_before(end) - before) / share,
+                                                         1, (columns - 1) / 64 + 1);
     for (std::uint64_t c = 0; c < cuts; ++c)
       parts.push_back({first, end, columns * c / cuts, columns * (c + 1) / cuts});
   }
@@ -249,8 +249,7 @@ void scatter_rows(const scatter_task& t, const scatter_layout& all, const option
   const std::uint64_t columns = l.kept.back().extent;
   l.kept.pop_back();
   l.lines /= columns;
-  const int threads =
-      threads_for(opts, l.lines * (l.along.extent + l.places) * columns * t.size());
+  const int threads = threads_for(opts, l.lines * (l.along.extent + l.places) * columns * t.size());
   const bool many = l.lines >= chunk_count(threads, 2);
   const std::uint64_t shares = many ? std::min(l.lines, chunk_count(threads)) : 1;
   with_numbers(t, [&]<class E, class Join>(E, Join) {
