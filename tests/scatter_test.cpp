@@ -293,6 +293,22 @@ TEST_CASE("scatter: mistakes are errors, and in place nothing is written") {
       CHECK_THROWS_AS(run({}, keys, base.data()), error);
       CHECK(base == std::vector<float>(4, 5));
     }
+  test::random_bits next{3};
+  for (const bool strided : {false, true}) {  // a mistake in the last of many lines
+    scatter_case c = make_case(dtype::f32, {}, {8, 600}, 1, 600, false, next, true);
+    if (strided) {
+      c.key_data.resize(2 * 8 * 600);
+      c.keys.stride = {1200, 2};
+    } else {
+      c.keys.stride = {600, 1};
+    }
+    fill_keys(c, next);
+    c.place();
+    c.key_data[static_cast<std::size_t>(7 * c.keys.stride[0] + 599 * c.keys.stride[1])] = 600;
+    const auto before = c.base_data;
+    const auto call = [&] { cpu::scatter(c.how, c.x, c.keys, 1, c.base, c.base_data.data()); };
+    test::check_refused("keys: ", call, [&] { return c.base_data == before; });
+  }
   run({}, right, out.data());
   CHECK(out == std::vector<float>{7, 7, 6, 6});
   const auto refused = [&](const std::string& start, auto call) {
