@@ -69,7 +69,8 @@ void check_keys(const view& keys, std::uint64_t places, int threads) {
       axes.push_back({keys.stride[i], static_cast<std::uint64_t>(keys.extent[i])});
   if (axes.empty()) axes.push_back({1, 1});
   std::ranges::sort(axes, std::greater(), [](const auto& a) { return std::abs(a.first); });
-  const auto [step, n] = axes.back();
+  const std::int64_t step = axes.back().first;
+  const std::uint64_t n = axes.back().second;
   std::uint64_t lines = 1;
   for (std::size_t k = 0; k + 1 < axes.size(); ++k) lines *= axes[k].second;
   // A long line is cut up.

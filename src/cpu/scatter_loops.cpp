@@ -7,6 +7,13 @@
 #include "loops.hpp"
 #include "scatter.hpp"
 
+// Before a loop whose results may lie where it reads, each in the place of what it is made of.
+#ifdef __clang__
+#define BITFOLD_EACH_IN_PLACE _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define BITFOLD_EACH_IN_PLACE _Pragma("GCC ivdep")
+#endif
+
 namespace bitfold::cpu {
 namespace {
 
@@ -91,19 +98,20 @@ struct store_loop {
     const auto* const from = static_cast<const typename As::number*>(numbers);
     const auto* const before = static_cast<const T*>(base);
     auto* const to = static_cast<T*>(stored);
-    if (!counts)
+    if (!counts) {
       for (std::size_t i = 0; i < n; ++i) to[i] = T{plain(As::back(from[i]))};
-    else if (!before)
+    } else if (!before) {
       for (std::size_t i = 0; i < n; ++i) {
         const auto result = plain(As::back(from[i]));
         to[i] = T{counts[i] ? result : decltype(result){}};
       }
-    else
-#pragma GCC ivdep  // before may be to
+    } else {
+      BITFOLD_EACH_IN_PLACE
       for (std::size_t i = 0; i < n; ++i) {
         const auto result = plain(As::back(from[i])), kept = plain(before[i]);
         to[i] = T{counts[i] ? result : kept};
       }
+    }
   }
 };
 template <class E, class Join>
@@ -124,7 +132,7 @@ struct join_and_store_loop {
     const auto* const a = static_cast<const E*>(numbers);
     const auto* const b = static_cast<const E*>(with);
     auto* const to = static_cast<T*>(stored);
-#pragma GCC ivdep  // b may be to
+    BITFOLD_EACH_IN_PLACE
     for (std::size_t i = 0; i < n; ++i) to[i] = T{plain(As::back(Join::apply(b[i], a[i])))};
   }
 };
