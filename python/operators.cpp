@@ -8,6 +8,8 @@
 
 #include <nanobind/stl/string_view.h>
 
+#include <bitfold/scatter.hpp>
+
 #include "reduce.hpp"
 #include "rows.hpp"
 
@@ -210,6 +212,40 @@ nb::object norm_backward_plain(const tensors& of, nb::handle g_given, nb::handle
   return centred ? nb::make_tuple(dx, dw, db) : nb::make_tuple(dx, dw);
 }
 
+// What is scattered onto `base`, which lies in a row, or, where it is None, onto zeros, which do
+// not count: so many places along that dimension. On a CPU; in place, or else to another tensor.
+nb::object scatter_plain(const tensors& of, nb::handle op_given, nb::handle method_given,
+                         nb::handle base_given, std::int64_t places, int dim, nb::handle keys_given,
+                         nb::handle x_given, bool with_base, bool in_place) {
+  const auto x = of.plain(x_given), keys = of.plain(keys_given),
+             base = base_given.is_none() ? std::nullopt : of.plain(base_given);
+  if (!x || x->on_gpu() || x->type.is_bool || !keys || keys->on_gpu() ||
+      !(keys->type == element_type{dtype::i64}) || (!base && !base_given.is_none()))
+    return nb::none();
+  if (base && (base->on_gpu() || !(base->type == x->type) || !base->is_row_major()))
+    return nb::none();
+  const scattering how{parse_op_or_refuse(op_given),
+                       parse_method_or_none(method_given).value_or(method_id::tree), with_base,
+                       base_given.is_none()};
+  if (how.method == method_id::exact && !is_float(x->type.stored)) return nb::none();
+  const model beside{x->type, x_given};
+  std::vector<std::int64_t> extents(x->where.extent.begin(),
+                                    x->where.extent.begin() + x->where.rank);
+  if (!base) extents[static_cast<std::size_t>(dim)] = places;
+  const memory made = in_place ? memory{nb::borrow(base_given), const_cast<void*>(base->where.data)}
+                      : base   ? of.like({base->type, base_given}, *base)
+                               : of.make(beside, x->type, extents);
+  const view onto = base ? base->where : row_major(x->type.stored, nullptr, extents);
+  renaming([&] {
+    of.run(
+        *x, beside, no_room, [](workspace, cuda::stream) {},
+        [&](const cpu::options& opts) {
+          cpu::scatter(how, x->where, keys->where, dim, onto, made.address, opts);
+        });
+  });
+  return made.object;
+}
+
 }  // namespace
 
 void add_operators(nb::class_<tensors, family>& c) {
@@ -224,6 +260,8 @@ void add_operators(nb::class_<tensors, family>& c) {
           },
           "x"_a, "dtype"_a)
       .def("nll_plain", nll_plain, "sum"_a, "x"_a, "target"_a, "mean"_a, "ignored"_a)
+      .def("scatter_plain", scatter_plain, "op"_a, "method"_a, "base"_a.none(), "places"_a, "dim"_a,
+           "keys"_a, "x"_a, "with_base"_a, "in_place"_a)
       .def("norm_plain", norm_plain, "x"_a, "shape"_a, "w"_a.none(), "b"_a.none(), "eps"_a.none(),
            "centred"_a)
       .def("norm_backward_plain", norm_backward_plain, "g"_a, "x"_a, "shape"_a, "mean"_a.none(),

@@ -17,13 +17,13 @@ std::optional<method_id> parse_method_or_none(nb::handle given) {
   refuse("method: '" + text + "' is none of " + known);
 }
 
-namespace {
-
 op_id parse_op_or_refuse(nb::handle given) {
   const std::string text = string_argument("op", given);
   if (const auto op = parse_op(text)) return *op;
   refuse("op: there is no '" + text + "'");
 }
+
+namespace {
 
 std::optional<dtype> parse_dtype_or_none(const char* argument, nb::handle given) {
   if (given.is_none()) return std::nullopt;

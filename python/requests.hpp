@@ -26,6 +26,7 @@ decltype(auto) renaming(Call call) {
   }
 }
 
+op_id parse_op_or_refuse(nb::handle given);
 std::optional<method_id> parse_method_or_none(nb::handle given);
 
 /// What is asked for, of elements of a type yet to come.

@@ -43,7 +43,7 @@ void parameter_gradients(row_function f, const rows& input, void* dw, void* db,
 /// Writes outputs of n elements each: the sum of its rows of input.x, element by element, by method
 /// tree, rounded to f32 (f64), to which `base` is added, where there is one, as many rows as
 /// outputs; rounded once. An output without rows is as in `base`, or 0. Errors, besides: a place
-/// that is not below input.count; offsets that fall.
+/// that is not below input.count; offsets that fall; 2^32 rows or more.
 void sum_rows(const rows& input, const row_segments& segments, const void* base, void* out,
               const options& opts = {});
 }  // namespace cpu

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "../row_functions.hpp"
+#include "loops.hpp"
+#include "scatter.hpp"
 #include "task.hpp"
 
 namespace bitfold {
@@ -121,35 +123,6 @@ struct map_elements {
     for (std::size_t i = 0; i < n; ++i) out[i] = arith::round_to<T>(result[i]);
   }
 };
-// The same for each target: instructions that are wider, and an FMA that is no call.
-template <class Loop, class... Arguments>
-void with_baseline(Arguments... arguments) {
-  Loop::run(arguments...);
-}
-#if defined(__x86_64__) || defined(_M_X64)
-template <class Loop, class... Arguments>
-[[gnu::target("avx2,fma")]] void with_avx2(Arguments... arguments) {
-  Loop::run(arguments...);
-}
-template <class Loop, class... Arguments>
-[[gnu::target("avx512f,avx512vl,avx512bw,avx512dq,fma,prefer-vector-width=512")]] void with_avx512(
-    Arguments... arguments) {
-  Loop::run(arguments...);
-}
-#endif
-template <class Loop, class... Arguments>
-auto compiled_for(target used, void (*)(Arguments...)) -> void (*)(Arguments...) {
-#if defined(__x86_64__) || defined(_M_X64)
-  if (used == target::avx512) return with_avx512<Loop, Arguments...>;
-  if (used == target::avx2) return with_avx2<Loop, Arguments...>;
-#endif
-  return with_baseline<Loop, Arguments...>;
-}
-template <class Loop>
-auto loop_for(target used) {
-  return compiled_for<Loop>(used, &Loop::run);
-}
-
 // Numbers that begin with a line of the cache.
 struct aligned_delete {
   void operator()(void* p) const { ::operator delete(p, std::align_val_t{64}); }
@@ -373,42 +346,6 @@ void parameter_gradients_of(const rows& input, void* dw, void* db, const options
   }
 }
 
-template <class T>
-void sum_rows_of(const rows& input, const row_segments& segments, const void* base, void* out,
-                 const options& opts) {
-  using A = row::accumulator<T>;
-  const std::size_t n = input.n;
-  const options single_thread{.threads = 1, .target = opts.target};
-  for_each_range(
-      segments.outputs, input.count * n * sizeof(T), 16, opts,
-      [&](std::size_t begin, std::size_t end) {
-        std::vector<A> gathered;
-        for (std::size_t k = begin; k < end; ++k) {
-          T* const to = static_cast<T*>(out) + k * n;
-          const T* const from = base ? static_cast<const T*>(base) + k * n : nullptr;
-          const auto count =
-              static_cast<std::size_t>(segments.offsets[k + 1] - segments.offsets[k]);
-          if (count == 0) {
-            for (std::size_t i = 0; i < n; ++i) to[i] = from ? from[i] : T{};
-            continue;
-          }
-          gathered.resize(count * n);
-          for (std::size_t j = 0; j < count; ++j) {
-            const T* const x =
-                static_cast<const T*>(input.x) +
-                static_cast<std::size_t>(
-                    segments.places[static_cast<std::size_t>(segments.offsets[k]) + j]) *
-                    n;
-            for (std::size_t i = 0; i < n; ++i) gathered[j * n + i] = arith::widen<A>(x[i]);
-          }
-          const std::vector<A> sums = sums_of_columns(gathered.data(), count, n, single_thread);
-          for (std::size_t i = 0; i < n; ++i)
-            to[i] =
-                arith::round_to<T>(from ? arith::add(arith::widen<A>(from[i]), sums[i]) : sums[i]);
-        }
-      });
-}
-
 // Calls f(std::type_identity<T>{}) of a float type.
 template <class F>
 void with_float(dtype type, F f) {
@@ -457,16 +394,16 @@ void sum_rows(const rows& input, const row_segments& segments, const void* base,
   }
   if (segments.offsets[0] < 0)
     row::refuse("offsets", "the first is " + std::to_string(segments.offsets[0]));
-  if (segments.offsets[segments.outputs] > segments.offsets[0] && !segments.places)
-    row::refuse("places", "null");
+  const auto taken = segments.offsets[segments.outputs] - segments.offsets[0];
+  if (taken > 0 && !segments.places) row::refuse("places", "null");
+  if (std::max<std::uint64_t>(input.count, static_cast<std::uint64_t>(taken)) > UINT32_MAX)
+    row::refuse("count", "more than 2^32 - 1 rows");
   for (auto i = segments.offsets[0]; i < segments.offsets[segments.outputs]; ++i)
     if (const auto place = segments.places[i];
         place < 0 || place >= static_cast<std::int64_t>(input.count))
       row::refuse("places", std::to_string(place) + ", where there are " +
                                 std::to_string(input.count) + " rows");
-  with_float(input.type, [&]<class T>(std::type_identity<T>) {
-    sum_rows_of<T>(input, segments, base, out, opts);
-  });
+  scatter_sorted(input, segments, base, out, opts);
 }
 
 }  // namespace cpu

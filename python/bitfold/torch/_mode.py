@@ -21,7 +21,7 @@ from bitfold import _core, _tensors
 
 from ._engine import FLOATS, METHODS, Uncovered, has_tangent
 from ._overrides import (
-    ACCUMULATING, BY_A_NUMBER, GRADIENTS, OVERRIDES, QUICK, index_put, put,
+    ACCUMULATING, BY_A_NUMBER, GRADIENTS, IN_PLACE, OVERRIDES, QUICK, index_put, put,
 )  # fmt: skip
 from ._strict import NotCovered, Watcher, operators_named
 
@@ -187,9 +187,12 @@ def _into(name: str, outs: list[str], function: Callable, own: _Own) -> Callable
     return _or_own(into, own)
 
 
-def _in_place(function: Callable, own: _Own) -> Callable:
+def _in_place(name: str, function: Callable, own: _Own) -> Callable:
+    how = {"in_place": True} if name in IN_PLACE else {}
+
     def in_place(x, *args, **kwargs):
-        return x.copy_(function(_state.method, x, *args, **kwargs))
+        result = function(_state.method, x, *args, **kwargs, **how)
+        return x if result is x else x.copy_(result)
 
     return _or_own(in_place, own)
 
@@ -258,7 +261,7 @@ def covered() -> dict[torch._ops.OpOverload, Callable[[_Own], Callable]]:
         function = _watched(function)
         all_of_them[op] = partial(_eager, name, function)
         for form in forms(op):
-            make = partial(_into, name, _outs(form)) if _outs(form) else _in_place
+            make = partial(_into, name, _outs(form)) if _outs(form) else partial(_in_place, name)
             all_of_them.setdefault(form, partial(make, function))
     return all_of_them
 

@@ -6,5 +6,5 @@ torch's own formulas for gradients, which are made of such operators too, stay a
 """
 
 from . import reductions, softmax, normalisation, losses, by_index  # in the order of the table in docs/pytorch.md
-from .by_index import ACCUMULATING, index_put, put
+from .by_index import ACCUMULATING, IN_PLACE, index_put, put
 from .common import BY_A_NUMBER, GRADIENTS, HEADINGS, OVERRIDES, QUICK

@@ -12,7 +12,7 @@ from torch import Tensor
 from bitfold import _arrays
 
 from .. import _engine
-from .._engine import FLOATS, Uncovered, dims_of, request, wide
+from .._engine import FLOATS, HALF, TENSORS, Uncovered, dims_of, request, wide
 from .common import NUMBERS, REAL, among, ask, can_look, checked, covers, fold, heading, same_type
 
 heading("adding by index")
@@ -23,13 +23,42 @@ def _summed_as_rows(method: str, op: str, x: Tensor, out: torch.dtype | None = N
     return (method, op) == ("tree", "sum") and fits and x[0].numel() >= 4  # shorter ones are as quick one by one
 
 
-def _rows_by_key(method: str, op: str, x: Tensor, keys: Tensor, outputs: int, out: torch.dtype | None = None) -> Tensor:
-    """x: rows; keys: one for each. Gives `outputs` rows."""
-    width = x.shape[1:].numel()
+#: What is done with the bytes of bools: true plus true is true.
+_OF_TRUTHS = {"sum": "amax", "prod": "prod", "amax": "amax", "amin": "amin"}
+#: Operations as the library scatters by them.
+_SCATTERED = {"sum": "sum", "mean": "mean", "prod": "prod", "amax": "max", "amin": "min"}
+
+
+#: Whose in-place form may pass `in_place`: then they may return x itself, where nothing more is to be copied.
+IN_PLACE = ("scatter_add", "scatter_reduce.two", "index_add", "index_reduce")
+
+
+def _scattered_at_once(
+    method: str, x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool, in_place: bool = False
+) -> Tensor | None:
+    """On a CPU, in one call of the library's; None where it has none for these."""
+    if x.is_cuda or src.dtype is not x.dtype or x.dtype not in NUMBERS or not _engine.is_real(x):
+        return None
+    in_place = in_place and x.is_contiguous() and all(x.untyped_storage().data_ptr() != t.untyped_storage().data_ptr() for t in (index, src))
+    return TENSORS.scatter_plain(_SCATTERED[reduce], method, x.contiguous(), 0, dim, index, src, include_self, in_place)
+
+
+def _summed_at_once(method: str, x: Tensor, keys: Tensor, outputs: int, out: torch.dtype) -> Tensor | None:
+    """The same of rows, onto zeros; a row whose key names no output is left out."""
+    if x.is_cuda or (out is x.dtype and x.dtype in HALF and method in ("kahan", "exact")):  # those round once, and not to f32 first
+        return None
+    return TENSORS.scatter_plain("sum", method, None, outputs, 0, keys.unsqueeze(1).expand(x.shape), x.to(out), False, False)
+
+
+def _rows_by_key(method: str, x: Tensor, keys: Tensor, outputs: int, out: torch.dtype) -> Tensor:
+    """x: rows of floats; keys: one for each. Gives `outputs` rows of their sums."""
+    op, width, keys = "sum", x.shape[1], keys.to(torch.int64)
+    if (summed := _summed_at_once(method, x, keys, outputs, out)) is not None:
+        return summed
     if _summed_as_rows(method, op, x, out):
-        return _engine.sum_rows(x.reshape(-1, width), keys.to(torch.int64), outputs).reshape(outputs, *x.shape[1:])
-    at = (keys.to(torch.int64).unsqueeze(1) * width + torch.arange(width, device=x.device)).reshape(-1)
-    return _engine.by_key(ask(op, method, out), x.reshape(-1), at, outputs * width).reshape(outputs, *x.shape[1:])
+        return _engine.sum_rows(x, keys, outputs)
+    at = (keys.unsqueeze(1) * width + torch.arange(width, device=x.device)).reshape(-1)
+    return _engine.by_key(ask(op, method, out), x.reshape(-1), at, outputs * width).reshape(outputs, width)
 
 
 def _touched(at: Tensor, outputs: int) -> Tensor:
@@ -45,13 +74,15 @@ def _combined(method: str, base: Tensor, at: Tensor, values: Tensor, reduce: str
         if reduce != "sum":
             raise Uncovered(f"{reduce}: bitfold has none of {base.dtype} by index")
         pairs = (at.unsqueeze(1) * 2 + torch.arange(2, device=at.device)).reshape(-1)
-        parts = _combined(method, _flat_parts(base), pairs, _flat_parts(values), reduce, include_self)
+        parts = _combined(method, _parts(base).reshape(-1), pairs, _parts(values).reshape(-1), reduce, include_self)
         return torch.view_as_complex(parts.reshape(-1, 2))
     if base.dtype is torch.bool:  # true plus true is true
-        if reduce == "mean":
-            raise NotImplementedError("mean: not implemented for torch.bool")
-        as_bytes = _combined(method, base.to(torch.uint8), at, values.to(torch.uint8), {"sum": "amax"}.get(reduce, reduce), include_self)
+        if reduce not in _OF_TRUTHS:
+            raise NotImplementedError(f"{reduce}: not implemented for torch.bool")
+        as_bytes = _combined(method, base.to(torch.uint8), at, values.to(torch.uint8), _OF_TRUTHS[reduce], include_self)
         return as_bytes != 0
+    if (combined := _scattered_at_once(method, base, 0, at, values, reduce, include_self)) is not None:
+        return combined
     touched = _touched(at, n)
     if reduce in ("amax", "amin"):
         worst = _worst(base.dtype, reduce)
@@ -71,8 +102,9 @@ def _combined(method: str, base: Tensor, at: Tensor, values: Tensor, reduce: str
     return torch.where(touched, folded.to(base.dtype), base)
 
 
-def _flat_parts(x: Tensor) -> Tensor:
-    return torch.view_as_real(x.resolve_conj()).reshape(-1)
+def _parts(x: Tensor) -> Tensor:
+    """Of complex numbers their real and imaginary parts, along one more dimension."""
+    return torch.view_as_real(x.resolve_conj())
 
 
 def _worst(dtype: torch.dtype, reduce: str) -> float | int:
@@ -94,7 +126,7 @@ def _index(op: str, index: Tensor) -> Tensor:
     return index.to(torch.int64)
 
 
-def _scattered(method, x, dim, index, src, reduce, include_self=True):
+def _scattered(method, x, dim, index, src, reduce, include_self=True, in_place=False):
     dims_of(x.dim(), dim)
     if not index.numel():
         return x.clone()
@@ -107,8 +139,15 @@ def _scattered(method, x, dim, index, src, reduce, include_self=True):
     if any(n > m or n > k and d != dim for d, (n, m, k) in enumerate(zip(index.shape, src.shape, x.shape))):
         shapes = f"index {list(index.shape)} to be no larger than self {list(x.shape)} apart from dimension {dim}"
         raise RuntimeError(f"scatter(): Expected {shapes} and no larger than src {list(src.shape)}")
-    index = checked(_index("scatter", index), x.shape[dim], "scatter")
-    src = src[tuple(slice(n) for n in index.shape)]
+    index, src = _index("scatter", index), src[tuple(slice(n) for n in index.shape)]
+    if x.is_complex() and reduce == "sum" and not x.is_cuda:
+        pairs = index.unsqueeze(-1).expand(*index.shape, 2)
+        return torch.view_as_complex(_scattered(method, _parts(x), dim, pairs, _parts(src), reduce, include_self))
+    if x.dtype is torch.bool and reduce in _OF_TRUTHS and not x.is_cuda:
+        return _scattered(method, x.to(torch.uint8), dim, index, src.to(torch.uint8), _OF_TRUTHS[reduce], include_self) != 0
+    if (scattered := _scattered_at_once(method, x, dim, index, src, reduce, include_self, in_place)) is not None:
+        return scattered
+    index = checked(index, x.shape[dim], "scatter")
     places = torch.arange(x.numel(), device=x.device).reshape(x.shape)
     here = places[tuple(slice(n) if d != dim else slice(None) for d, n in enumerate(index.shape))]
     at = here.gather(dim, index).reshape(-1)
@@ -116,17 +155,17 @@ def _scattered(method, x, dim, index, src, reduce, include_self=True):
 
 
 @covers("scatter_add")
-def _scatter_add(method, x, dim, index, src):
+def _scatter_add(method, x, dim, index, src, *, in_place=False):
     same_type(x, src, "scatter")
-    return _scattered(method, x, dim, index, src, "sum")
+    return _scattered(method, x, dim, index, src, "sum", in_place=in_place)
 
 
 @covers("scatter_reduce.two")
-def _scatter_reduce(method, x, dim, index, src, reduce, *, include_self=True):
+def _scatter_reduce(method, x, dim, index, src, reduce, *, include_self=True, in_place=False):
     if _one_of("scatter_reduce", reduce, ("sum", "prod", "mean", "amax", "amin")) == "mean":
         among(NUMBERS, "scatter_reduce", x)
     same_type(x, src, "scatter")
-    return _scattered(method, x, dim, index, src, reduce, include_self)
+    return _scattered(method, x, dim, index, src, reduce, include_self, in_place)
 
 
 @covers("scatter.reduce")
@@ -141,7 +180,7 @@ def _scatter_value(method, x, dim, index, value, *, reduce):
     return _scatter_named(method, x, dim, index, src, reduce=reduce)
 
 
-def _indexed(method, x, dim, index, source, reduce, include_self=True):
+def _indexed(method, x, dim, index, source, reduce, include_self=True, in_place=False):
     dims_of(x.dim(), dim)
     if index.dim() > 1:
         raise IndexError("index_add_(): Index is supposed to be a vector")
@@ -155,20 +194,19 @@ def _indexed(method, x, dim, index, source, reduce, include_self=True):
         raise RuntimeError(f"index_add_(): source of shape {list(source.shape)}, where {shape} is expected")
     if source.numel() and not x.numel():
         raise Uncovered("index_add_(): bitfold has none into no elements")
-    if source.dtype is x.dtype and x.numel() and _summed_as_rows(method, reduce, source.movedim(dim, 0)):
-        keys = checked(_index("index_add", index), x.shape[dim], "index_add").reshape(-1)
-        if keys.is_cuda:  # as torch's own kernels do
-            torch._assert_async(((keys >= 0) & (keys < x.shape[dim])).all())
+    if x.is_cuda and source.dtype is x.dtype and x.numel() and _summed_as_rows(method, reduce, source.movedim(dim, 0)):
+        keys = _index("index_add", index).reshape(-1)
+        torch._assert_async(((keys >= 0) & (keys < x.shape[dim])).all())  # as torch's own kernels do
         rows = x.movedim(dim, 0).contiguous()
         summed = _engine.sum_rows(source.movedim(dim, 0).reshape(keys.numel(), -1), keys, rows.shape[0], rows)
         return summed.reshape(rows.shape).movedim(0, dim).contiguous()
     view = [1] * x.dim()
     view[dim] = -1
-    return _scattered(method, x, dim, index.reshape(view).expand(shape), source, reduce, include_self)
+    return _scattered(method, x, dim, index.reshape(view).expand(shape), source, reduce, include_self, in_place)
 
 
 @covers("index_add")
-def _index_add(method, x, dim, index, source, *, alpha=1):
+def _index_add(method, x, dim, index, source, *, alpha=1, in_place=False):
     same_type(x, source, "index_add_")
     if isinstance(alpha, complex) and not x.is_complex():
         raise Uncovered(f"index_add: bitfold has no complex alpha for {x.dtype}")
@@ -176,19 +214,39 @@ def _index_add(method, x, dim, index, source, *, alpha=1):
         if not (x.is_floating_point() or x.is_complex()):
             alpha = x.new_full((), alpha)  # which has to fit
         source = source.to(wide(x.dtype)) * alpha
-    return _indexed(method, x, dim, index, source, "sum")
+    return _indexed(method, x, dim, index, source, "sum", in_place=in_place)
 
 
 @covers("index_reduce")
-def _index_reduce(method, x, dim, index, source, reduce, *, include_self=True):
+def _index_reduce(method, x, dim, index, source, reduce, *, include_self=True, in_place=False):
     among(NUMBERS, "index_reduce", x)
     _one_of("index_reduce", reduce, ("prod", "mean", "amax", "amin"))
     same_type(x, source, "index_reduce")
-    return _indexed(method, x, dim, index, source, reduce, include_self)
+    return _indexed(method, x, dim, index, source, reduce, include_self, in_place)
+
+
+def _put_rows(method: str, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, in_place: bool = False) -> Tensor | None:
+    """Where all of the first dimensions are indexed by numbers, and no other: what is added are rows, each at one place of one dimension."""
+    given = [i for i in indices if i is not None]
+    if not given or x.is_cuda or any(i is None for i in indices[: len(given)]) or any(i.dtype is not torch.int64 or not can_look(i) for i in given):
+        return None
+    place = None
+    for i, n in zip(torch.broadcast_tensors(*given), x.shape):
+        if len(given) > 1 and not (-n <= i.numpy().min() and i.numpy().max() < n):
+            return None
+        i = torch.where(i < 0, i + n, i)
+        place = i if place is None else place * n + i
+    rest = x.shape[len(given) :]
+    rows, values = x.reshape(-1, rest.numel()), values.expand(*place.shape, *rest).reshape(-1, rest.numel())
+    added = _scattered_at_once(method, rows, 0, place.reshape(-1, 1).expand(values.shape), values, "sum", True, in_place and x.is_contiguous())
+    return x if added is rows and in_place else None if added is None else added.reshape(x.shape)
 
 
 def index_put(method, x, indices, values, accumulate=False, unsafe=False):
     """With accumulate; without it there is nothing to add, and torch's own runs."""
+    same_type(x, values, "index_put")
+    if x.numel() and (added := _put_rows(method, x, indices, values)) is not None:
+        return added
     places = torch.arange(x.numel(), device=x.device).reshape(x.shape)
     return _put(method, x.reshape(-1), places, indices, values).reshape(x.shape)
 
@@ -206,7 +264,9 @@ def index_put_(method, x, indices, values, accumulate=False, unsafe=False):
     """In place. Elements of x may lie at one place, as an expanded tensor's do: what goes to any of
     them goes to it."""
     if not x.numel() or not _arrays.repeats(x.stride(), x.shape):
-        return x.copy_(index_put(method, x, indices, values))
+        same_type(x, values, "index_put")
+        added = _put_rows(method, x, indices, values, in_place=True) if x.numel() else None
+        return x if added is x else x.copy_(index_put(method, x, indices, values) if added is None else added)
     extent = 1 + sum(s * (n - 1) for s, n in zip(x.stride(), x.shape))
     row = x.as_strided((extent,), (1,))
     places = torch.arange(extent, device=x.device).as_strided(x.shape, x.stride())
@@ -246,7 +306,7 @@ def _summed_rows(method, rows, keys, num_weights, padding_idx, scale_grad_by_fre
     if scale_grad_by_freq:
         counts = _engine.by_key(request("count_nonzero"), torch.ones_like(keys), keys, num_weights + 1)
         rows = rows.to(wide(rows.dtype)) / counts[keys].unsqueeze(1)
-    return _rows_by_key(method, "sum", rows, keys, num_weights + 1, rows.dtype)[:num_weights].contiguous()
+    return _rows_by_key(method, rows, keys, num_weights + 1, rows.dtype)[:num_weights].contiguous()
 
 
 # ---- Bags ----------------------------------------------------------------------------------------
@@ -294,7 +354,7 @@ def _embedding_bag(
         which = torch.where(which < n, torch.cat([indices, indices.new_full((1,), -1)])[which], -1)
         best, which = (t.reshape(bags + 1, width)[:bags].contiguous() for t in (best, which))
         return best, bag, sizes, which
-    y = _rows_by_key(method, "sum", rows, keys, bags + 1, wide(weight.dtype))[:bags]
+    y = _rows_by_key(method, rows, keys, bags + 1, wide(weight.dtype))[:bags]
     if mode == _BAG_MEAN:
         y = y / sizes.clamp_min(1).unsqueeze(1).to(y.dtype)
     return y.to(weight.dtype).contiguous(), bag, sizes, sizes.clone()
