@@ -17,7 +17,7 @@ def run(*command, **options):
 pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
 # What is tested is not how fast it is.
 run(*pip, "wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", work, f"--config-settings=build-dir={work}/build",
-    "--config-settings=cmake.build-type=Debug",
+    "--config-settings=cmake.build-type=Debug", "--config-settings=cmake.define.BITFOLD_UNITY=ON",
     f"--config-settings=cmake.define.BITFOLD_PREBUILT={build}", f"--config-settings=cmake.define.CMAKE_CXX_COMPILER_LAUNCHER={sys.argv[4]}", source, check=True)
 wheel, = work.glob("*.whl")
 run(sys.executable, "-m", "venv", work / "fresh", check=True)

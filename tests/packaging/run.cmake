@@ -41,7 +41,7 @@ else()
     if(NOT compiled MATCHES " -O3 ")
       message(FATAL_ERROR "not optimized: ${compiled}")
     endif()
-    set(how -DCMAKE_CXX_FLAGS=-O0)  # quicker
+    set(how -DCMAKE_CXX_FLAGS=-O0 -DBITFOLD_UNITY=ON)  # quicker
   endif()
   step(${configure} ${how})
   step(${CMAKE_COMMAND} --build ${WORK}/build)

@@ -63,9 +63,13 @@ inline std::vector<std::byte> pack_any(const std::vector<double>& values, dtype 
   return out;
 }
 
-// Every reduction of an op there is, with every accumulator and output type.
-inline std::vector<reduction> all_of(op_id op, dtype in) {
-  std::vector<reduction> list;
+// Every reduction of an op there is, with every accumulator and output type. (Most that are tried
+// are refused, and to throw takes long, so each is tried once.)
+inline const std::vector<reduction>& all_of(op_id op, dtype in) {
+  static std::map<std::pair<op_id, dtype>, std::vector<reduction>> known;
+  const auto [entry, is_new] = known.try_emplace({op, in});
+  std::vector<reduction>& list = entry->second;
+  if (!is_new) return list;
   std::set<std::string> seen;
   for (const auto& method : methods_of(op))
     for (std::size_t a = 0; a <= all_dtypes.size(); ++a)
