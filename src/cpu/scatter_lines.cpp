@@ -29,12 +29,21 @@ class folder_of final : public line_folder {
     std::fill_n(results, places + 1, Join::template neutral<E>);
     std::uint32_t* const counts = counts_.get(places + 1);
     std::fill_n(counts, places + 1, 0u);
-    for (std::size_t i = 0; i < n; ++i) {
-      const std::uint32_t k = keys[i];
-      ++counts[k];
-      results[k] = Join::apply(results[k], numbers[i]);
+    const auto join_all = [&] {
+      for (std::size_t i = 0; i < n; ++i)
+        results[keys[i]] = Join::apply(results[keys[i]], numbers[i]);
+    };
+    if (t_.direct == scatter_task::any_number || !(is_crowded_ || n > 4 * places)) {
+      for (std::size_t i = 0; i < n; ++i) {
+        const std::uint32_t k = keys[i];
+        ++counts[k];
+        results[k] = Join::apply(results[k], numbers[i]);
+      }
+      if (t_.direct != scatter_task::any_number) fold_more(keys, numbers, n, places, [] {});
+    } else {  // most are to be sorted, as those of the line before
+      for (std::size_t i = 0; i < n; ++i) ++counts[keys[i]];
+      fold_more(keys, numbers, n, places, join_all);
     }
-    if (t_.direct != scatter_task::any_number) fold_more(keys, numbers, n, places);
     if (t_.with_base && base) t_.loops.joins(results, loaded(base, places, before_), places);
     if (t_.mean) t_.loops.divides(results, counts, t_.with_base, places);
     t_.loops.stores(results, base, counts, places, out);
@@ -64,10 +73,15 @@ class folder_of final : public line_folder {
 
   // The results of places to which more elements go than fold one after the other. Loops have no
   // branches that nobody could foresee.
-  void fold_more(const std::uint32_t* keys, const E* numbers, std::size_t n, std::size_t places) {
+  // Calls before() where there are others.
+  template <class Before>
+  void fold_more(const std::uint32_t* keys, const E* numbers, std::size_t n, std::size_t places,
+                 Before before) {
     const std::uint32_t* const counts = counts_.get();
     const auto direct = static_cast<std::uint32_t>(t_.direct);
     const std::size_t all = t_.loops.counts_above(counts, direct, places);
+    is_crowded_ = 2 * all > n;
+    if (all < n) before();
     if (all == 0) return;
     std::uint32_t *const which = which_.get(n + 1), *const next = next_.get(places),
                          *const crowded = crowded_.get(places + 1);
@@ -120,6 +134,7 @@ class folder_of final : public line_folder {
   }
 
   const scatter_task& t_;
+  bool is_crowded_ = false;
   scratch<E> numbers_, before_, results_, sorted_;
   scratch<std::uint32_t> counts_, which_, next_, crowded_;
 };
