@@ -71,9 +71,8 @@ class folder_of final : public line_folder {
     return largest != std::numeric_limits<E>::max();
   }
 
-  // The results of places to which more elements go than fold one after the other. Loops have no
-  // branches that nobody could foresee.
-  // Calls before() where there are others.
+  // The results of places to which more elements go than fold one after the other; calls before()
+  // where there are others. Loops have no branches that nobody could foresee.
   template <class Before>
   void fold_more(const std::uint32_t* keys, const E* numbers, std::size_t n, std::size_t places,
                  Before before) {
@@ -141,9 +140,9 @@ class folder_of final : public line_folder {
 
 // ---- Lines brought together ---------------------------------------------------------------------
 
-// Element i of line c between from + at[c] + i * stride and to + c * pitch + i.
-template <class T, class Copy>
-void transpose(std::size_t lines, std::size_t n, Copy copy) {
+// Calls copy(line, element) for n elements of each, in squares that stay in the cache.
+template <class Copy>
+void copy_lines(std::size_t lines, std::size_t n, Copy copy) {
   constexpr std::size_t side = 16;
   for (std::size_t i = 0; i < n; i += side)
     for (std::size_t c = 0; c < lines; c += side)
@@ -153,7 +152,7 @@ void transpose(std::size_t lines, std::size_t n, Copy copy) {
 
 class line_worker {
  public:
-  /// At_once: 0 for one at a time, where it lies.
+  /// `at_once` of them: 0 for one, where it lies.
   line_worker(const scatter_task& t, const scatter_layout& l, std::size_t at_once)
       : t_(t), l_(l), n_(l.along.extent), at_once_(at_once), folder_(folder_for(t)) {
     // Short lines are folded together, as one. The rows of others do not begin at multiples of a
@@ -191,7 +190,7 @@ class line_worker {
       }
       auto* const to = reinterpret_cast<T*>(l_.out);
       const auto* const results = reinterpret_cast<const T*>(out);
-      transpose<T>(lines, l_.places, [&](std::size_t c, std::size_t i) {
+      copy_lines(lines, l_.places, [&](std::size_t c, std::size_t i) {
         to[at_[c].place + static_cast<std::int64_t>(i) * l_.along.place] =
             results[c * places_pitch_ + i];
       });
@@ -204,7 +203,7 @@ class line_worker {
     const auto at = [&](auto* from, std::int64_t k) { return from + k * std::int64_t(size); };
     const auto& o = at_[0];
     if (!has_keys_ || o.key != key_offset_) {
-      if (!narrow_keys(l_.keys + o.key, l_.along.key, n_, l_.places, 0, lost(l_.places),
+      if (!narrow_keys(l_.keys + o.key, l_.along.key, n_, l_.places, lost(l_.places),
                        keys_.get(n_)))
         refuse_key(l_.places);
       has_keys_ = true, key_offset_ = o.key;
@@ -220,7 +219,7 @@ class line_worker {
   template <class T>
   void gather(std::size_t lines, std::size_t n, std::int64_t scatter_layout::offset::* offset,
               std::int64_t stride, const T* from, T* to, std::size_t pitch) const {
-    transpose<T>(lines, n, [&](std::size_t c, std::size_t i) {
+    copy_lines(lines, n, [&](std::size_t c, std::size_t i) {
       to[c * pitch + i] = from[at_[c].*offset + static_cast<std::int64_t>(i) * stride];
     });
   }
@@ -228,7 +227,7 @@ class line_worker {
   void gather_keys(std::size_t lines, std::uint32_t* to) {
     std::uint64_t wrong = 0;
     const bool drops = t_.leaves_out;
-    transpose<std::uint32_t>(lines, n_, [&](std::size_t c, std::size_t i) {
+    copy_lines(lines, n_, [&](std::size_t c, std::size_t i) {
       const std::int64_t key = l_.keys[at_[c].key + static_cast<std::int64_t>(i) * l_.along.key];
       const std::uint64_t how = wrong_key(key, l_.places);
       const std::uint64_t end = std::min(together_, lines - c / together_ * together_) * l_.places;
@@ -294,7 +293,7 @@ class long_line {
     parallel_for(chunks_, threads_, [&](std::size_t c) {
       const std::size_t first = chunk_begin(c), end = chunk_begin(c + 1);
       if (!narrow_keys(l_.keys + at_.key + static_cast<std::int64_t>(first) * l_.along.key,
-                       l_.along.key, end - first, l_.places, 0, lost, keys + first))
+                       l_.along.key, end - first, l_.places, lost, keys + first))
         refuse_key(l_.places);
       for (std::size_t i = first; i < end; ++i) ++begins_[c * buckets_ + (keys[i] >> bits_)];
     });
@@ -367,18 +366,18 @@ std::unique_ptr<line_folder> folder_for(const scatter_task& t) {
 }
 
 bool narrow_keys(const std::int64_t* keys, std::int64_t stride, std::size_t n, std::uint64_t places,
-                 std::uint32_t first, std::optional<std::uint32_t> lost, std::uint32_t* to) {
+                 std::optional<std::uint32_t> lost, std::uint32_t* to) {
   std::uint64_t wrong = 0;
   const auto each = [&](auto key_of) {
     if (!lost) {
       for (std::size_t i = 0; i < n; ++i) {
         wrong |= wrong_key(key_of(i), places);
-        to[i] = static_cast<std::uint32_t>(key_of(i)) + first;
+        to[i] = static_cast<std::uint32_t>(key_of(i));
       }
     } else {
       for (std::size_t i = 0; i < n; ++i) {
         const bool names_none = wrong_key(key_of(i), places) >> 63;
-        to[i] = names_none ? *lost : static_cast<std::uint32_t>(key_of(i)) + first;
+        to[i] = names_none ? *lost : static_cast<std::uint32_t>(key_of(i));
       }
     }
   };
@@ -408,12 +407,12 @@ void scatter_lines(const scatter_task& t, const scatter_layout& l, const options
     return scatter_columns(t, l, threads);
   const bool in_place = l.along.x == 1 && l.along.place == 1 && (l.along.key == 1 || n == 1) &&
                         std::max<std::size_t>(n, l.places) >= short_line;
-  // As many as fill lines of the cache, where they are apart.
+  // As many as fit into the second-level cache, where they are brought together.
   const std::size_t fit =
       (std::size_t{1} << 20) / (n * (t.size() + 4) + 2 * l.places * t.size() + 1);
   const std::size_t at_once = in_place       ? 0
                               : l.lines == 1 ? 1
-                                             : std::clamp<std::size_t>(fit / 16 * 16, 16, 256);
+                                             : std::clamp<std::size_t>(fit, 1, 256);
   const std::uint64_t step = std::max<std::size_t>(at_once, 1), groups = (l.lines - 1) / step + 1;
   const std::uint64_t shares = std::min<std::uint64_t>(groups, chunk_count(threads));
   parallel_for(shares, threads, [&](std::size_t s) {
