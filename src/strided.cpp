@@ -81,10 +81,12 @@ template <class T, std::size_t... I>
   to = __builtin_shufflevector(a, b, static_cast<int>(I)...);
 }
 
-// Columns that lie `across` apart, 16 bytes of each, to rows that are as long as a pack.
+// Columns that lie `across` apart, 16 bytes of each, to rows that are as long as a pack: the first
+// `rows` of them.
 template <class T, int Bytes>
 [[gnu::always_inline]] inline void transpose_square(const T* from, std::ptrdiff_t across, T* to,
-                                                    std::ptrdiff_t pitch) {
+                                                    std::ptrdiff_t pitch,
+                                                    std::ptrdiff_t rows = square<T>) {
   constexpr int n = square<T>;
   constexpr auto all = std::make_index_sequence<Bytes / sizeof(T)>();
   pack<T, Bytes> v[n], w[n];
@@ -101,7 +103,8 @@ template <class T, int Bytes>
     for (int c = 0; c < n; ++c) v[c] = w[c];
   }
 #pragma GCC unroll 16
-  for (int r = 0; r < n; ++r) std::memcpy(to + r * pitch, &v[r], Bytes);
+  for (int r = 0; r < n; ++r)
+    if (r < rows) std::memcpy(to + r * pitch, &v[r], Bytes);
 }
 
 // One by one, in rectangles that stay in the first-level cache.
@@ -135,24 +138,38 @@ std::uintptr_t address_at(const T* from, std::ptrdiff_t offset) {
 // Memory sees a few long streams; the next ones are asked for early, as they are mostly too far
 // apart to be foreseen.
 struct extents {
-  std::ptrdiff_t rows, columns;
+  std::ptrdiff_t rows, columns;  // whole packs;
+  std::ptrdiff_t last_columns;   // and of the rows that are left over
 };
 template <class T, int Bytes>
 [[gnu::always_inline]] inline extents transpose_packs(const rectangle<T>& m) {
   constexpr std::ptrdiff_t n = square<T>, width = Bytes / sizeof(T),
-                           ahead = std::max<std::ptrdiff_t>(16, width);
+                           ahead = std::max<std::ptrdiff_t>(16, width), near = 1024 / sizeof(T);
   const std::ptrdiff_t across = m.across, pitch = m.pitch, rows = m.rows / n * n,
-                       columns = m.columns / width * width;
-  const auto bytes = static_cast<std::size_t>(rows) * sizeof(T);
+                       last_rows = m.rows - rows, columns = m.columns / width * width;
+  // A pack reads over the end of few rows: into columns that follow closely, if there are any.
+  const std::ptrdiff_t room = (m.columns - 1) * across + last_rows - n;
+  const std::ptrdiff_t last_columns = last_rows > 0 && across > 0 && across <= near && room >= 0
+                                          ? std::min(columns, (room / across + 1) / width * width)
+                                          : 0;
+  const auto bytes = static_cast<std::size_t>(m.rows) * sizeof(T);
+  const bool packed =  // columns without much between them
+      across > 0 && across <= std::max<std::ptrdiff_t>(m.rows, 64 / sizeof(T));
   const T* from = m.from;
   T* to = m.to;
   for (std::ptrdiff_t c = 0; c < columns; c += width, from += width * across, to += width) {
-    for (std::ptrdiff_t k = ahead; k < ahead + width; ++k)
-      foresee(address_at(from, k * across), bytes);
+    if (packed)
+      foresee(address_at(from, std::max(near, 2 * width * across)),
+              static_cast<std::size_t>(width * across) * sizeof(T));
+    else
+      for (std::ptrdiff_t k = ahead; k < ahead + width; ++k)
+        foresee(address_at(from, k * across), bytes);
     for (std::ptrdiff_t r = 0; r < rows; r += n)
       transpose_square<T, Bytes>(from + r, across, to + r * pitch, pitch);
+    if (c < last_columns)
+      transpose_square<T, Bytes>(from + rows, across, to + rows * pitch, pitch, last_rows);
   }
-  return {rows, columns};
+  return {rows, columns, last_columns};
 }
 #if defined(__x86_64__) || defined(_M_X64)
 template <class T>
@@ -170,9 +187,9 @@ extents transpose_here(const rectangle<T>& m) {
 }
 template <class T>
 void transpose(const rectangle<T>& m) {
-  const auto [rows, columns] = transpose_here(m);
-  copy_elements<T>(
-      {m.from + rows, 1, m.across, m.rows - rows, columns, m.to + rows * m.pitch, m.pitch});
+  const auto [rows, columns, last] = transpose_here(m);
+  copy_elements<T>({m.from + rows + last * m.across, 1, m.across, m.rows - rows, columns - last,
+                    m.to + rows * m.pitch + last, m.pitch});
   copy_elements<T>({m.from + columns * m.across, 1, m.across, m.rows, m.columns - columns,
                     m.to + columns, m.pitch});
 }

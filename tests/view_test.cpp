@@ -175,6 +175,23 @@ TEST_CASE("views: columns side by side, in one piece and in chunks by any number
     CHECK(reduced(all, c, 1) == by_reference(all, c));
     CHECK(reduced({all, 1}, c, 3) == by_reference({all, 1}, c));
   }
+  // Too few for vectors of them, of long columns, with gaps between these and without.
+  for (const dtype t : {dtype::f16, dtype::f32, dtype::i8})
+    for (const std::int64_t run : {2, 3, 8, 15, 40})
+      for (const int gap : {1, 2, 700}) {
+        const test::view_case c{.type = t,
+                                .extent = {3, test::sanitized ? 1'100 : 2'500, run},
+                                .axes = {1},
+                                .order = {0, 1, 2},
+                                .gap = {1, gap, 1},
+                                .specials = false};
+        INFO(c.describe());
+        const reduction all[] = {make_reduction(op_id::sum, {}, t),
+                                 make_reduction(op_id::argmax, {}, t),
+                                 make_reduction(op_id::var, {}, t)};
+        CHECK(reduced(all, c, 3) == by_reference(all, c));
+        CHECK(reduced({all, 1}, c, 1) == by_reference({all, 1}, c));
+      }
 }
 
 // Whole arrays are read in blocks, of rows of memory that are up to 512 bytes wide and half a

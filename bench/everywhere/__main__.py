@@ -41,7 +41,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--commit", default="?", help="for the header")
     parser.add_argument("--gate", metavar="OLD.jsonl", help="the file that no case may be slower than")
     parser.add_argument("--from", dest="given", metavar="NEW.jsonl", help="gate this file, and measure nothing")
-    parser.add_argument("--margin", type=float, help=f"how many times a ratio to the peer may grow (default: {MARGINS})")
+    parser.add_argument("--margin", type=float, help=f"how many times as long a case may take (default: {MARGINS})")
     parser.add_argument("--any-machine", action="store_true", help="gate a file of another machine too")
     parser.add_argument("--table", metavar="FILE.jsonl", help="print its tables, and measure nothing")
     args = parser.parse_args()
@@ -58,22 +58,15 @@ def refuse(what: object) -> None:
 
 
 def gated(args: argparse.Namespace, header: dict, lines: list[dict], again=None) -> bool:
-    """Whether nothing became slower. `again` measures some cases once more: of these the lesser ratio counts."""
+    """Whether nothing became slower. `again` measures those that did once more."""
     old_header, old_lines = results.read(args.gate)
     gate.comparable(old_header, header, args.any_machine)
-    margin = args.margin or MARGINS[header["device"]]
-    old, new = gate.ratios(old_lines), gate.ratios(lines)
-    if not old.keys() & new.keys():
-        raise ValueError("the files have no case in common")
-    grown = gate.slower(old, new, margin)
+    compared = gate.Gate(old_lines, lines, args.margin or MARGINS[header["device"]])
     for _ in range(2 if again else 0):
-        if not grown:
-            break
-        for case, ratio in gate.ratios(again(grown)).items():
-            new[case] = min(new[case], ratio)
-        grown = gate.slower(old, new, margin)
-    print(gate.report(grown, len(old.keys() & new.keys()), margin))
-    return not grown
+        if slower := compared.slower():
+            compared.measured_again(again(slower))
+    print(compared.report())
+    return not compared.slower()
 
 
 def started(args: argparse.Namespace):
@@ -84,7 +77,7 @@ def started(args: argparse.Namespace):
     if args.gate:  # before minutes are spent
         header, lines = results.read(args.gate)
         gate.comparable(header, run.header(), args.any_machine)
-        gate.ratios(lines)
+        gate.times(lines)
     return run
 
 

@@ -1,10 +1,22 @@
-"""What became slower since a committed file. What is compared are times over the peer's of the same run, so that another machine of
-the kind serves as well."""
+"""What became slower since a committed file. Of a case both have to have grown: its time over the peer's of the same run, and its
+time itself, over what the peers' times have grown by, which is what another machine of the kind comes to."""
 from __future__ import annotations
+
+import statistics
+from typing import NamedTuple
 
 import results
 
 PEERS = ("torch_us", "numpy_us")
+
+
+class Times(NamedTuple):
+    us: float
+    peer: float
+
+    @property
+    def ratio(self) -> float:
+        return self.us / self.peer
 
 
 def peers_us(fields: dict) -> float:
@@ -12,15 +24,19 @@ def peers_us(fields: dict) -> float:
     return next((fields[name] for name in PEERS if name in fields), 0)
 
 
-def ratios(lines: list[dict]) -> dict[str, float]:
-    """{case: the time over the peer's}. ValueError: a line has none."""
+def times(lines: list[dict]) -> dict[str, Times]:
+    """By case. ValueError: a line has none."""
     found = {}
     for (case, _), fields in results.measurements(lines).items():
-        times = fields.get("us"), peers_us(fields)
-        if not all(isinstance(t, (int, float)) and 0 < t < float("inf") for t in times):
+        found[case] = Times(fields.get("us"), peers_us(fields))
+        if not all(isinstance(t, (int, float)) and 0 < t < float("inf") for t in found[case]):
             raise ValueError(f"{case}: has no time, or its peer has none")
-        found[case] = times[0] / times[1]
     return found
+
+
+def ratios(lines: list[dict]) -> dict[str, float]:
+    """Of the times over the peers', by case."""
+    return {case: t.ratio for case, t in times(lines).items()}
 
 
 def comparable(old: dict, new: dict, any_machine: bool) -> None:
@@ -30,12 +46,34 @@ def comparable(old: dict, new: dict, any_machine: bool) -> None:
             raise ValueError(f"{field}: {old.get(field)} was, {new.get(field)} is")
 
 
-def slower(old: dict[str, float], new: dict[str, float], margin: float) -> dict[str, tuple[float, float]]:
-    """{case: its ratio then and now} of those that grew by more than the margin, the worst first."""
-    grown = {case: (old[case], ratio) for case, ratio in new.items() if case in old and ratio > old[case] * margin}
-    return dict(sorted(grown.items(), key=lambda item: item[1][0] / item[1][1]))
+class Gate:
+    """ValueError: the files have no case in common."""
 
+    def __init__(self, old: list[dict], new: list[dict], margin: float) -> None:
+        self.old, self.new, self.margin = times(old), times(new), margin
+        self.cases = [case for case in self.new if case in self.old]
+        if not self.cases:
+            raise ValueError("the files have no case in common")
 
-def report(grown: dict[str, tuple[float, float]], compared: int, margin: float) -> str:
-    lines = [f"slower  {case}: {was:.3f} -> {now:.3f} times the peer's time" for case, (was, now) in grown.items()]
-    return "\n".join([*lines, f"{compared} cases compared: {len(grown)} became slower by more than {margin:g} times"])
+    def measured_again(self, lines: list[dict]) -> None:
+        """The lesser times count."""
+        for case, t in times(lines).items():
+            self.new[case] = Times(*map(min, t, self.new[case]))
+
+    def slower(self) -> list[str]:
+        """The cases, the worst first."""
+        machine = statistics.median(self.new[case].peer / self.old[case].peer for case in self.cases)
+        grown = {case: self._grown(case, machine) for case in self.cases}
+        return sorted((case for case in self.cases if grown[case] > self.margin), key=grown.get, reverse=True)
+
+    def _grown(self, case: str, machine: float) -> float:
+        was, now = self.old[case], self.new[case]
+        return min(now.ratio / was.ratio, now.us / was.us / machine)
+
+    def report(self) -> str:
+        slower = self.slower()
+        lines = []
+        for case in slower:
+            was, now = self.old[case], self.new[case]
+            lines.append(f"slower  {case}: {was.ratio:.3f} -> {now.ratio:.3f} times the peer's time, {was.us:.4g} -> {now.us:.4g} us")
+        return "\n".join([*lines, f"{len(self.cases)} cases compared: {len(slower)} became slower by more than {self.margin:g} times"])

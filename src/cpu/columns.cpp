@@ -1,6 +1,9 @@
 // Outputs side by side, on several threads.
 #include "columns.hpp"
 
+#include <type_traits>
+
+#include "narrow.hpp"
 #include "work.hpp"
 
 namespace bitfold::cpu {
@@ -25,8 +28,8 @@ void fold_columns(const work& w, const detail::layout& l, const column_plan& p, 
                   Put put) {
   const order::index at_once = (p.strips - 1) / chunk_count(threads) + 1;
   const order::index shares = (p.strips - 1) / at_once + 1;
-  parallel_for(shares * p.chunks, threads, [&](std::size_t item) {
-    column_worker mine(w.tasks, l, p);
+  const auto run = [&]<class Worker>(std::type_identity<Worker>, std::size_t item) {
+    Worker mine(w.tasks, l, p);
     const order::index share = item % shares, chunk = item / shares, begin = chunk * p.chunk,
                        taken = std::min(p.chunk, l.n - begin);
     for (order::index s = share * at_once; s < std::min(p.strips, (share + 1) * at_once); ++s) {
@@ -35,6 +38,12 @@ void fold_columns(const work& w, const detail::layout& l, const column_plan& p, 
         put(k, strip.first, static_cast<order::index>(strip.count), chunk, states);
       });
     }
+  };
+  parallel_for(shares * p.chunks, threads, [&](std::size_t item) {
+    if (p.narrow)
+      run(std::type_identity<narrow_worker>(), item);
+    else
+      run(std::type_identity<column_worker>(), item);
   });
 }
 chunk_states states_of_columns(const work& w, const detail::layout& l, const column_plan& p,

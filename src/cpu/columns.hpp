@@ -23,7 +23,8 @@ struct column_plan {
   order::index run;     ///< outputs that are neighbours in memory, which are cut into strips
   order::index strips;  ///< of all runs
   order::index chunk,
-      chunks;  ///< elements of an output in a chunk, a complete subtree but for the last
+      chunks;           ///< elements of an output in a chunk, a complete subtree but for the last
+  bool narrow = false;  ///< too few outputs are neighbours for vectors of them
   order::index apart = 0;  ///< the indices of the first elements of neighbouring outputs are
 
   struct strip {
@@ -65,7 +66,13 @@ inline std::optional<column_plan> plan_columns(std::span<const task> tasks, cons
   const std::size_t size = size_of(l.type);
   std::size_t element = size;
   for (const task& t : tasks) element = std::max(element, t.kernels.batch.element);
-  if (!p.transposed && inner.extent >= column_width) {
+  // To bring columns into rows costs by the byte, to widen them side by side by the element.
+  const std::size_t min_width = element > size ? 32 * element / size : column_width;
+  p.narrow = !p.transposed && l.n >= 4 * order::leaf && inner.extent < min_width;
+  if (p.narrow) {
+    p.run = inner.extent;
+    p.outputs = static_cast<int>(p.run);
+  } else if (!p.transposed && inner.extent >= column_width) {
     // A page wide, for the sake of prefetching; of several tasks, a leaf is read again from the
     // cache; and a widened lane stays in the first-level cache.
     const order::index lane = std::min<order::index>((l.n - 1) / order::lanes + 1, order::rows);

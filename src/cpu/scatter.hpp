@@ -127,10 +127,10 @@ inline std::uint64_t wrong_key(std::int64_t key, std::uint64_t places) {
   const auto k = static_cast<std::uint64_t>(key);
   return k | (places - 1 - k);
 }
-/// Keys as numbers below `places`, plus `first`; one that is left out becomes `lost`. Returns false
-/// if one names no place and is not left out.
+/// Keys as numbers below `places`; one that names no place becomes `lost`, if that is given, or
+/// else false is returned.
 bool narrow_keys(const std::int64_t* keys, std::int64_t stride, std::size_t n, std::uint64_t places,
-                 std::uint32_t first, std::optional<std::uint32_t> lost, std::uint32_t* to);
+                 std::optional<std::uint32_t> lost, std::uint32_t* to);
 [[noreturn]] void refuse_key(std::uint64_t places);
 
 struct adds {

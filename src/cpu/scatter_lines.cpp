@@ -29,12 +29,21 @@ class folder_of final : public line_folder {
     std::fill_n(results, places + 1, Join::template neutral<E>);
     std::uint32_t* const counts = counts_.get(places + 1);
     std::fill_n(counts, places + 1, 0u);
-    for (std::size_t i = 0; i < n; ++i) {
-      const std::uint32_t k = keys[i];
-      ++counts[k];
-      results[k] = Join::apply(results[k], numbers[i]);
+    const auto join_all = [&] {
+      for (std::size_t i = 0; i < n; ++i)
+        results[keys[i]] = Join::apply(results[keys[i]], numbers[i]);
+    };
+    if (t_.direct == scatter_task::any_number || !(is_crowded_ || n > 4 * places)) {
+      for (std::size_t i = 0; i < n; ++i) {
+        const std::uint32_t k = keys[i];
+        ++counts[k];
+        results[k] = Join::apply(results[k], numbers[i]);
+      }
+      if (t_.direct != scatter_task::any_number) fold_more(keys, numbers, n, places, [] {});
+    } else {  // most are to be sorted, as those of the line before
+      for (std::size_t i = 0; i < n; ++i) ++counts[keys[i]];
+      fold_more(keys, numbers, n, places, join_all);
     }
-    if (t_.direct != scatter_task::any_number) fold_more(keys, numbers, n, places);
     if (t_.with_base && base) t_.loops.joins(results, loaded(base, places, before_), places);
     if (t_.mean) t_.loops.divides(results, counts, t_.with_base, places);
     t_.loops.stores(results, base, counts, places, out);
@@ -62,12 +71,16 @@ class folder_of final : public line_folder {
     return largest != std::numeric_limits<E>::max();
   }
 
-  // The results of places to which more elements go than fold one after the other. Loops have no
-  // branches that nobody could foresee.
-  void fold_more(const std::uint32_t* keys, const E* numbers, std::size_t n, std::size_t places) {
+  // The results of places to which more elements go than fold one after the other; calls before()
+  // where there are others. Loops have no branches that nobody could foresee.
+  template <class Before>
+  void fold_more(const std::uint32_t* keys, const E* numbers, std::size_t n, std::size_t places,
+                 Before before) {
     const std::uint32_t* const counts = counts_.get();
     const auto direct = static_cast<std::uint32_t>(t_.direct);
     const std::size_t all = t_.loops.counts_above(counts, direct, places);
+    is_crowded_ = 2 * all > n;
+    if (all < n) before();
     if (all == 0) return;
     std::uint32_t *const which = which_.get(n + 1), *const next = next_.get(places),
                          *const crowded = crowded_.get(places + 1);
@@ -120,15 +133,16 @@ class folder_of final : public line_folder {
   }
 
   const scatter_task& t_;
+  bool is_crowded_ = false;
   scratch<E> numbers_, before_, results_, sorted_;
   scratch<std::uint32_t> counts_, which_, next_, crowded_;
 };
 
 // ---- Lines brought together ---------------------------------------------------------------------
 
-// Element i of line c between from + at[c] + i * stride and to + c * pitch + i.
-template <class T, class Copy>
-void transpose(std::size_t lines, std::size_t n, Copy copy) {
+// Calls copy(line, element) for n elements of each, in squares that stay in the cache.
+template <class Copy>
+void copy_lines(std::size_t lines, std::size_t n, Copy copy) {
   constexpr std::size_t side = 16;
   for (std::size_t i = 0; i < n; i += side)
     for (std::size_t c = 0; c < lines; c += side)
@@ -138,7 +152,7 @@ void transpose(std::size_t lines, std::size_t n, Copy copy) {
 
 class line_worker {
  public:
-  /// At_once: 0 for one at a time, where it lies.
+  /// `at_once` of them: 0 for one, where it lies.
   line_worker(const scatter_task& t, const scatter_layout& l, std::size_t at_once)
       : t_(t), l_(l), n_(l.along.extent), at_once_(at_once), folder_(folder_for(t)) {
     // Short lines are folded together, as one. The rows of others do not begin at multiples of a
@@ -176,7 +190,7 @@ class line_worker {
       }
       auto* const to = reinterpret_cast<T*>(l_.out);
       const auto* const results = reinterpret_cast<const T*>(out);
-      transpose<T>(lines, l_.places, [&](std::size_t c, std::size_t i) {
+      copy_lines(lines, l_.places, [&](std::size_t c, std::size_t i) {
         to[at_[c].place + static_cast<std::int64_t>(i) * l_.along.place] =
             results[c * places_pitch_ + i];
       });
@@ -189,7 +203,7 @@ class line_worker {
     const auto at = [&](auto* from, std::int64_t k) { return from + k * std::int64_t(size); };
     const auto& o = at_[0];
     if (!has_keys_ || o.key != key_offset_) {
-      if (!narrow_keys(l_.keys + o.key, l_.along.key, n_, l_.places, 0, lost(l_.places),
+      if (!narrow_keys(l_.keys + o.key, l_.along.key, n_, l_.places, lost(l_.places),
                        keys_.get(n_)))
         refuse_key(l_.places);
       has_keys_ = true, key_offset_ = o.key;
@@ -205,7 +219,7 @@ class line_worker {
   template <class T>
   void gather(std::size_t lines, std::size_t n, std::int64_t scatter_layout::offset::* offset,
               std::int64_t stride, const T* from, T* to, std::size_t pitch) const {
-    transpose<T>(lines, n, [&](std::size_t c, std::size_t i) {
+    copy_lines(lines, n, [&](std::size_t c, std::size_t i) {
       to[c * pitch + i] = from[at_[c].*offset + static_cast<std::int64_t>(i) * stride];
     });
   }
@@ -213,7 +227,7 @@ class line_worker {
   void gather_keys(std::size_t lines, std::uint32_t* to) {
     std::uint64_t wrong = 0;
     const bool drops = t_.leaves_out;
-    transpose<std::uint32_t>(lines, n_, [&](std::size_t c, std::size_t i) {
+    copy_lines(lines, n_, [&](std::size_t c, std::size_t i) {
       const std::int64_t key = l_.keys[at_[c].key + static_cast<std::int64_t>(i) * l_.along.key];
       const std::uint64_t how = wrong_key(key, l_.places);
       const std::uint64_t end = std::min(together_, lines - c / together_ * together_) * l_.places;
@@ -279,7 +293,7 @@ class long_line {
     parallel_for(chunks_, threads_, [&](std::size_t c) {
       const std::size_t first = chunk_begin(c), end = chunk_begin(c + 1);
       if (!narrow_keys(l_.keys + at_.key + static_cast<std::int64_t>(first) * l_.along.key,
-                       l_.along.key, end - first, l_.places, 0, lost, keys + first))
+                       l_.along.key, end - first, l_.places, lost, keys + first))
         refuse_key(l_.places);
       for (std::size_t i = first; i < end; ++i) ++begins_[c * buckets_ + (keys[i] >> bits_)];
     });
@@ -352,18 +366,18 @@ std::unique_ptr<line_folder> folder_for(const scatter_task& t) {
 }
 
 bool narrow_keys(const std::int64_t* keys, std::int64_t stride, std::size_t n, std::uint64_t places,
-                 std::uint32_t first, std::optional<std::uint32_t> lost, std::uint32_t* to) {
+                 std::optional<std::uint32_t> lost, std::uint32_t* to) {
   std::uint64_t wrong = 0;
   const auto each = [&](auto key_of) {
     if (!lost) {
       for (std::size_t i = 0; i < n; ++i) {
         wrong |= wrong_key(key_of(i), places);
-        to[i] = static_cast<std::uint32_t>(key_of(i)) + first;
+        to[i] = static_cast<std::uint32_t>(key_of(i));
       }
     } else {
       for (std::size_t i = 0; i < n; ++i) {
         const bool names_none = wrong_key(key_of(i), places) >> 63;
-        to[i] = names_none ? *lost : static_cast<std::uint32_t>(key_of(i)) + first;
+        to[i] = names_none ? *lost : static_cast<std::uint32_t>(key_of(i));
       }
     }
   };
@@ -393,12 +407,12 @@ void scatter_lines(const scatter_task& t, const scatter_layout& l, const options
     return scatter_columns(t, l, threads);
   const bool in_place = l.along.x == 1 && l.along.place == 1 && (l.along.key == 1 || n == 1) &&
                         std::max<std::size_t>(n, l.places) >= short_line;
-  // As many as fill lines of the cache, where they are apart.
+  // As many as fit into the second-level cache, where they are brought together.
   const std::size_t fit =
       (std::size_t{1} << 20) / (n * (t.size() + 4) + 2 * l.places * t.size() + 1);
   const std::size_t at_once = in_place       ? 0
                               : l.lines == 1 ? 1
-                                             : std::clamp<std::size_t>(fit / 16 * 16, 16, 256);
+                                             : std::clamp<std::size_t>(fit, 1, 256);
   const std::uint64_t step = std::max<std::size_t>(at_once, 1), groups = (l.lines - 1) / step + 1;
   const std::uint64_t shares = std::min<std::uint64_t>(groups, chunk_count(threads));
   parallel_for(shares, threads, [&](std::size_t s) {

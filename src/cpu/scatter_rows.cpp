@@ -17,7 +17,7 @@ class sorted_rows {
     const std::size_t n = l.along.extent;
     const auto lost = static_cast<std::uint32_t>(l.places);
     std::uint32_t* const narrow = keys_.get(n);
-    if (!narrow_keys(keys, l.along.key, n, l.places, 0,
+    if (!narrow_keys(keys, l.along.key, n, l.places,
                      leaves_out ? std::optional(lost) : std::nullopt, narrow))
       refuse_key(l.places);
     for (std::size_t i = 0; i < n; ++i) ++begins_[narrow[i] + 1];
