@@ -124,11 +124,6 @@ void copy_elements(const rectangle<T>& m) {
       }
 }
 
-// Asks memory for bytes that are soon read. (To ask for what is not there does nothing.)
-[[gnu::always_inline]] inline void foresee(std::uintptr_t begin, std::size_t bytes) {
-  for (std::uintptr_t line = begin / 64 * 64; line < begin + bytes; line += 64)
-    __builtin_prefetch(reinterpret_cast<const void*>(line));
-}
 template <class T>
 std::uintptr_t address_at(const T* from, std::ptrdiff_t offset) {
   return reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(offset) * sizeof(T);

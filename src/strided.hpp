@@ -21,6 +21,12 @@ auto with_bits(dtype type, F&& f) {
   }
 }
 
+/// Asks memory for bytes that are soon read. (To ask for what is not there does nothing.)
+[[gnu::always_inline]] inline void foresee(std::uintptr_t begin, std::size_t bytes) {
+  for (std::uintptr_t line = begin / 64 * 64; line < begin + bytes; line += 64)
+    __builtin_prefetch(reinterpret_cast<const void*>(line));
+}
+
 /// The offsets of positions first, ..., first + n - 1 of some axes, of y too if that is not null.
 /// In elements.
 void offsets_of(const axes& a, std::uint64_t first, std::uint64_t n, std::ptrdiff_t* x,

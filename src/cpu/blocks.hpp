@@ -107,12 +107,10 @@ class block_reader {
   /// Memory is asked for n elements from `first` on of the input that is not gathered, if there is
   /// one: the next row of a block is too far away to be foreseen.
   void foresee(order::index first, order::index n) const {
-    for (int k = 0; k < (p_.two ? 2 : 1); ++k) {
-      if (p_.gathered[k]) continue;
-      const auto begin = reinterpret_cast<std::uintptr_t>(k ? data_.y : data_.x) + first * size();
-      for (order::index b = 0; b < n * size(); b += 64)
-        __builtin_prefetch(reinterpret_cast<const void*>(begin + b));
-    }
+    for (int k = 0; k < (p_.two ? 2 : 1); ++k)
+      if (!p_.gathered[k])
+        detail::foresee(reinterpret_cast<std::uintptr_t>(k ? data_.y : data_.x) + first * size(),
+                        n * size());
   }
 
   // All is one row: in place where enough elements lie one behind the other.

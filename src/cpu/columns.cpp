@@ -1,6 +1,7 @@
 // Outputs side by side, on several threads.
 #include "columns.hpp"
 
+#include <bit>
 #include <type_traits>
 
 #include "narrow.hpp"
@@ -84,11 +85,19 @@ void run_columns(const work& w, const detail::layout& l, const column_plan& p, i
 void run_joined_columns(const work& w, const detail::layout& l, const column_plan& p,
                         std::uint64_t output, int threads) {
   const chunk_states states = states_of_columns(w, l, p, threads);
+  // Many nodes in complete subtrees, several for each thread; and then these.
+  const order::index nodes = l.outputs * p.chunks,
+                     part = std::bit_ceil(nodes / chunk_count(threads) + 1),
+                     parts = (nodes - 1) / part + 1;
+  std::vector<partial> tops(parts);
   for (std::size_t k = 0; k < states.size(); ++k) {
     const auto get = [&](order::index c) { return state_at(states, w, k, c, p.chunk); };
     const auto merge = [&](const partial& a, const partial& b) { return w.tasks[k].merge(a, b); };
-    w.put_states(k, output, 1, order::fold(0, l.outputs * p.chunks, get, merge).bytes,
-                 l.outputs * l.n);
+    parallel_for(parts, nodes < 1024 ? 1 : threads, [&](std::size_t i) {
+      tops[i] = order::fold(i * part, std::min(part, nodes - i * part), get, merge);
+    });
+    const auto top = [&](order::index i) { return tops[i]; };
+    w.put_states(k, output, 1, order::fold(0, parts, top, merge).bytes, l.outputs * l.n);
   }
 }
 

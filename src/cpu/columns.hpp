@@ -24,6 +24,7 @@ struct column_plan {
   order::index strips;  ///< of all runs
   order::index chunk,
       chunks;           ///< elements of an output in a chunk, a complete subtree but for the last
+  bool tiny = false;    ///< rows of so few elements that they are transposed as they are stored
   bool narrow = false;  ///< too few outputs are neighbours for vectors of them
   order::index apart = 0;  ///< the indices of the first elements of neighbouring outputs are
 
@@ -69,7 +70,10 @@ inline std::optional<column_plan> plan_columns(std::span<const task> tasks, cons
   // To bring columns into rows costs by the byte, to widen them side by side by the element.
   const std::size_t min_width = element > size ? 32 * element / size : column_width;
   p.narrow = !p.transposed && l.n >= 4 * order::leaf && inner.extent < min_width;
-  if (p.narrow) {
+  p.tiny = p.transposed && l.n <= 8;
+  if (p.tiny) {
+    p.outputs = 1024;
+  } else if (p.narrow) {
     p.run = inner.extent;
     p.outputs = static_cast<int>(p.run);
   } else if (!p.transposed && inner.extent >= column_width) {
@@ -137,13 +141,22 @@ class column_worker {
       for (std::size_t k = 0; k < tasks_.size(); ++k) {
         const batch_kernels& kernels = tasks_[k].kernels.batch;
         const int first_index = static_cast<int>(i);
-        if (is_in_place()) {
+        if (is_in_place() || p_.tiny) {  // as they are stored
+          if (p_.tiny && k == 0) gather_tiny(first, size);
           if (kernels.widen)
-            widened_.resize(2 * order::rows * static_cast<std::size_t>(outputs_) * kernels.element);
-          kernels.add(counters_[k],
-                      {runs_[0].x, runs_[0].y, offsets_[0], offsets_[1], size, first_index,
-                       kernels.widen, size_, widened_.data()},
-                      columns());
+            widened_.resize(2 * order::rows * static_cast<std::size_t>(columns()) *
+                            kernels.element);
+          column_leaf leaf{tile_.data(),   tile_.data() + tile_.size() / 2,
+                           tile_rows_,     tile_rows_,
+                           size,           first_index,
+                           kernels.widen,  size_,
+                           widened_.data()};
+          if (!p_.tiny) {
+            leaf.x = runs_[0].x, leaf.x_rows = offsets_[0];
+            leaf.y = runs_[0].y, leaf.y_rows = offsets_[1];
+          }
+          if (!l_.y) leaf.y = nullptr;
+          kernels.add(counters_[k], leaf, columns());
           continue;
         }
         if (!last || last->transpose != kernels.transpose) gather(kernels, size);
@@ -171,6 +184,7 @@ class column_worker {
 
   void find_outputs(order::index first, int outputs) {
     outputs_ = outputs;
+    if (p_.tiny) return;
     if (p_.transposed)
       return detail::offsets_of(l_.kept, first, static_cast<order::index>(outputs), offsets_[0],
                                 l_.y ? offsets_[1] : nullptr);
@@ -208,6 +222,20 @@ class column_worker {
     return !p_.transposed && runs_.size() == 1 && outputs_ >= column_width;
   }
   int columns() const { return is_in_place() ? outputs_ : padded_outputs_; }
+
+  // The n elements of all outputs, which lie in short rows, to the tile.
+  void gather_tiny(order::index first, int n) {
+    const auto pitch = static_cast<std::size_t>(padded_outputs_),
+               half = static_cast<std::size_t>(n) * pitch * size_;
+    if (tile_.size() < 2 * half) tile_.resize(2 * half);
+    for (int i = 0; i < n; ++i) tile_rows_[i] = static_cast<std::ptrdiff_t>(i) * padded_outputs_;
+    for (int input = 0; input < (l_.y ? 2 : 1); ++input)
+      detail::strided_matrix{l_.type, input ? l_.y : l_.x,
+                             input ? &detail::axes::axis::y : &detail::axes::axis::x, l_.reduced,
+                             l_.kept}
+          .copy(0, static_cast<order::index>(n), first, static_cast<order::index>(outputs_),
+                tile_.data() + static_cast<std::size_t>(input) * tile_.size() / 2, pitch * size_);
+  }
 
   // The leaf's n elements of all outputs, to the tile.
   void gather(const batch_kernels& kernels, int n) {

@@ -181,16 +181,21 @@ void transpose(const void* x, const std::ptrdiff_t* rows, int count, int n, void
   const T* const from = static_cast<const T*>(x);
   if constexpr (std::is_same_v<T, A>) {
     transpose_rows<A>(from, rows, count, n, static_cast<A*>(to), pitch);
-  } else {  // a vector of rows at a time, widened
+  } else {  // a vector of rows at a time, widened: all at once if nothing lies between them
     constexpr int width = simd::width<A>;
-    A widened[width][order::leaf];
+    A widened[width * order::leaf];
     std::ptrdiff_t begins[width];
-    for (int k = 0; k < width; ++k) begins[k] = k * order::leaf;
     for (int k = 0; k < count; k += width) {
       const int taken = std::min(width, count - k);
-      for (int j = 0; j < taken; ++j)
-        convert<T, A>(from + rows[k + j], static_cast<std::size_t>(n), widened[j]);
-      transpose_rows<A>(widened[0], begins, taken, n, static_cast<A*>(to) + k, pitch);
+      bool packed = true;
+      for (int j = 1; j < taken; ++j) packed &= rows[k + j] == rows[k] + j * n;
+      for (int j = 0; j < width; ++j) begins[j] = j * (packed ? n : order::leaf);
+      if (packed)
+        convert<T, A>(from + rows[k], static_cast<std::size_t>(taken * n), widened);
+      else
+        for (int j = 0; j < taken; ++j)
+          convert<T, A>(from + rows[k + j], static_cast<std::size_t>(n), widened + begins[j]);
+      transpose_rows<A>(widened, begins, taken, n, static_cast<A*>(to) + k, pitch);
     }
   }
 }
