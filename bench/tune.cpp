@@ -120,14 +120,18 @@ class sweep {
             all.size(), 1};
   }
   request axes(const std::string& of, const std::vector<reduction>& all,
-               const std::vector<std::int64_t>& extents, const std::vector<int>& along) const {
+               const std::vector<std::int64_t>& extents, const std::vector<int>& along,
+               const std::vector<int>& order = {}) const {
     std::string name = of + "/";
     for (const std::int64_t e : extents)
       name += (name.back() == '/' ? "" : "x") + std::to_string(e);
+    if (!order.empty()) name += " in order ";
+    for (const int axis : order) name += std::to_string(axis);
     name += " over ";
     for (const int axis : along) name += std::to_string(axis);
+    const view stored = row_major(all[0].in(), x_.begin(), extents);
     const detail::layout l =
-        detail::layout_of(row_major(all[0].in(), x_.begin(), extents), nullptr, along);
+        detail::layout_of(order.empty() ? stored : permuted(stored, order), nullptr, along);
     return {name, [all, l](const gpu::device_facts& on) { return gpu::plan_axes(all, l, {}, on); },
             all.size(), l.outputs};
   }
@@ -317,7 +321,7 @@ class sweep {
   void outputs() {
     struct shape {
       std::vector<std::int64_t> extents;
-      std::vector<int> along;
+      std::vector<int> along, order{};  // of a transposed array: its axes as they are stored
     };
     const std::vector<shape> shapes{
         {{1 << 20, 16}, {1}},    {{1 << 20, 64}, {1}},       {{1 << 16, 1024}, {1}},
@@ -333,10 +337,16 @@ class sweep {
         {{4096, 4096}, {0}},     {{1 << 20, 64}, {0}},       {{1 << 22, 3}, {0}},
         {{1000, 1001}, {0}},     {{300000, 257}, {0}},       {{32, 64, 56, 56}, {0, 2, 3}},
         {{32, 64, 56, 56}, {1}}, {{256, 2048, 7, 7}, {2, 3}}};
+    const std::vector<shape> transposed{{{8192, 8192}, {0, 1}, {1, 0}},
+                                        {{4097, 4099}, {0, 1}, {1, 0}},
+                                        {{1001, 1000}, {0, 1}, {1, 0}},
+                                        {{64, 56, 56, 64}, {0, 1, 2, 3}, {0, 3, 1, 2}},
+                                        {{64, 56, 56, 64}, {1, 2, 3}, {0, 3, 1, 2}}};
     std::vector<request> all;
     for (const dtype t : {dtype::f32, dtype::f16})
       for (const auto& [name, some] : lists(t))
-        for (const shape& s : shapes) all.push_back(axes(name, some, s.extents, s.along));
+        for (const auto& of : {shapes, transposed})
+          for (const shape& s : of) all.push_back(axes(name, some, s.extents, s.along, s.order));
     for (std::size_t k = 0; k < table_.outputs.size(); ++k) {
       std::vector<change> changes;
       vary(changes, "threads", &change::outputs, k, &gpu::outputs_line::threads, 32, 512);
