@@ -8,8 +8,9 @@ namespace {
 // ---- sm_90 --------------------------------------------------------------------------------------
 
 // Beside a line: what requests that it chooses take without it, over the time with it, on an H200
-// (bench/results/tuning-h200.jsonl has each, and other numbers). How many tiles an array may have
-// is a matter of how the last wave of blocks fills 132 processors.
+// (bench/results/tuning-h200.jsonl has each, and other numbers; of patches
+// tuning-patches-h200.jsonl). How many tiles an array may have is a matter of how the last wave of
+// blocks fills 132 processors.
 constexpr array_line arrays_of_sm_90[] = {
     {"array: leaves in one block", 16, any_number, 16, 0},
     {"array: leaves of small states", 1024, 16, 8, 0},  // 0.99 to 1.07
@@ -50,12 +51,12 @@ constexpr outputs_line outputs_of_sm_90[] = {
      .threads = 128},
     // 0.95 to 1.58
     {.name = "outputs: columns", .by = strategy::columns, .threads = 128, .enough = 1 << 16},
-    {.name = "outputs: patches",
+    {.name = "outputs: patches",  // 0.56 to 14.1
      .by = strategy::patches,
      .least_leaves = 32,
      .threads = 256,
-     .enough = 1 << 10,
-     .more = 4,
+     .enough = 1 << 9,
+     .more = 8,
      .most_blocks = 1 << 16},
     {.name = "outputs: threads, neighbours",  // 1.05 to 8.95
      .by = strategy::threads,
