@@ -99,8 +99,8 @@ struct scatter_layout {
   }
 };
 
-/// One line, or several as one.
-/// Elements one behind the other, with keys below `places`, or equal to it where they are left out.
+/// Folds one line, or several as one: elements one behind the other, with keys below `places`, or
+/// equal to it where they are left out.
 class line_folder {
  public:
   virtual ~line_folder() = default;

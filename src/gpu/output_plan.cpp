@@ -316,8 +316,7 @@ class planner {
   // leaves a leaf's rows are read twice.
   void by_patches(const outputs_line& l) {
     const columns_of_output of = columns_of(from_);
-    const auto columns =
-        static_cast<index>(cuda::words_of_patch(of.word)) * of.word / size_of(from_.type);
+    const auto columns = static_cast<index>(cuda::columns_of_patch(of.word, size_of(from_.type)));
     const index stripes =
         from_.outputs * (from_.n / of.inner / of.beside) * shares(of.beside, columns);
     constexpr index leaf = order::leaf;
@@ -383,19 +382,22 @@ class planner {
 
   void add_second_pass() {
     index nodes = p_.nodes;
+    p_.workspace = nodes > 1 ? from_.outputs * nodes * of_.state : 0;
     if (p_.by == strategy::patches && nodes > by_.states_of_one_pass) {
-      p_.nodes_of_longer = 8 * warp;
-      nodes = shares(nodes, p_.nodes_of_longer);
+      constexpr index each = 8 * warp;
+      constexpr int threads = 256;
+      nodes = shares(nodes, each);
       if (nodes > most_nodes) refuse_length();
+      const index blocks = shares(from_.outputs * nodes, index{threads} / warp);
+      p_.longer = {each, nodes, rounded_up(p_.workspace),
+                   static_cast<int>(std::min<index>(blocks, 1 << 16)), threads};
+      p_.workspace = p_.longer.behind + from_.outputs * nodes * of_.state;
     }
     p_.nodes_of_warp = std::max<index>(warp, std::bit_ceil((nodes + 15) / 16));
     const index warps = shares(nodes, p_.nodes_of_warp);
     p_.second_threads = static_cast<int>(warps > 1 ? warps * warp : 256);
     p_.second_blocks =
         static_cast<int>(std::clamp<index>(shares(from_.outputs, warps > 1 ? 1 : 8), 1, 1 << 16));
-    p_.workspace = p_.nodes > 1 ? from_.outputs * p_.nodes * of_.state : 0;
-    if (p_.nodes_of_longer > 0)
-      p_.workspace = rounded_up(p_.workspace) + from_.outputs * nodes * of_.state;
   }
 
   const cuda::sizes& of_;

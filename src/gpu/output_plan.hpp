@@ -41,13 +41,18 @@ struct output_plan {
   index nodes;            ///< of an output; a single one is the result
   int threads, blocks;
   int second_threads,
-      second_blocks;      ///< of the pass that folds the nodes, a block or a warp for each output
-  index nodes_of_warp;    ///< in that pass
-  index nodes_of_longer;  ///< of a node that a pass between makes of these; 0: there is none
-  cuda::node_list list;   ///< of segments
-  int short_blocks;       ///< of segments, that look for short ones
-  int list_blocks;        ///< that fold what it names
-  int tiles;              ///< of a node, where blocks fold them
+      second_blocks;    ///< of the pass that folds the nodes, a block or a warp for each output
+  index nodes_of_warp;  ///< in that pass
+  struct {
+    index each;          ///< nodes of a longer one; 0: there are none
+    index count;         ///< of an output
+    std::size_t behind;  ///< bytes of the workspace ahead of their states
+    int blocks, threads;
+  } longer;              ///< nodes, which a pass between makes of these
+  cuda::node_list list;  ///< of segments
+  int short_blocks;      ///< of segments, that look for short ones
+  int list_blocks;       ///< that fold what it names
+  int tiles;             ///< of a node, where blocks fold them
   std::size_t workspace, shared;
 };
 /// Errors: errc::usage (a launch shape that is not allowed; outputs of more elements than there is

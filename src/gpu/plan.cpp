@@ -206,26 +206,21 @@ class planner {
         .add(of.patch.rows)
         .add(of.patch.chunks)
         .add_address(state());
-    if (of.nodes_of_longer == 0) {
+    if (of.longer.each == 0) {
       add_states(from, of, state(), of.node, of.nodes);
       return of.workspace;
     }
-    const index longer = (of.nodes + of.nodes_of_longer - 1) / of.nodes_of_longer,
-                warps = from.outputs * longer;
-    const place to =
-        in_workspace(p_.workspace + rounded_up(from.outputs * of.nodes * sizes_.state));
-    constexpr int threads = 256;
-    pass& between =
-        add_pass(make_kernel(strategy::longer_nodes, reading::anywhere),
-                 static_cast<int>(std::min<index>((warps + 7) / 8, 1 << 16)), threads, 0);
+    const place to = state().behind(of.longer.behind);
+    pass& between = add_pass(make_kernel(strategy::longer_nodes, reading::anywhere),
+                             of.longer.blocks, of.longer.threads, 0);
     between.with.add(index{from.n})
         .add(index{from.outputs})
         .add_address(state())
         .add(of.node)
         .add(of.nodes)
-        .add(of.nodes_of_longer)
+        .add(of.longer.each)
         .add_address(to);
-    add_states(from, of, to, of.node * of.nodes_of_longer, longer);
+    add_states(from, of, to, of.node * of.longer.each, of.longer.count);
     return of.workspace;
   }
 

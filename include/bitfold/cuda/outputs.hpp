@@ -61,6 +61,9 @@ constexpr int neighbours_of_thread(std::size_t state, std::size_t element) {
 /// which take one bank more than they have.
 inline constexpr int patch_threads = 256, rows_of_patch = 2 * order::leaf;
 constexpr int words_of_patch(std::size_t word) { return word == 8 ? 16 : 32; }
+constexpr int columns_of_patch(std::size_t word, std::size_t element) {
+  return words_of_patch(word) * static_cast<int>(word / element);
+}
 constexpr std::size_t bytes_of_patch(std::size_t word) {
   return rows_of_patch * static_cast<std::size_t>(words_of_patch(word) + 1) * word;
 }

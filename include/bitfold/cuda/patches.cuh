@@ -11,7 +11,7 @@ namespace bitfold::cuda {
 template <class T, class Word>
 struct patch {
   static constexpr int of_word = sizeof(Word) / sizeof(T), words = words_of_patch(sizeof(Word)),
-                       columns = words * of_word;
+                       columns = columns_of_patch(sizeof(Word), sizeof(T));
   static constexpr int pitch = (words + 1) * of_word;        // rows begin in different banks
   static constexpr int rows_at_once = warp / words;          // that a warp reads,
   static constexpr int reads = order::lanes / rows_at_once;  // so often for a leaf's rows

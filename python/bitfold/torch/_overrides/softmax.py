@@ -114,19 +114,21 @@ def _gradient_type(
     return input_dtype if grad.dtype is torch.float32 and input_dtype in HALF else grad.dtype
 
 
+def _gradient_of(function: str, method, grad, output, dim, input_dtype, by_definition) -> Tensor:
+    """By rows where there are such functions; else by_definition(g, y), both in the accumulator's type."""
+    input_dtype = _gradient_type(function, grad, output, dim, input_dtype)
+    if method == "tree" and _has_rows(grad, dim):
+        return _along_rows(function, grad, dim, grad.dtype, output).to(input_dtype)
+    return by_definition(grad.to(wide(grad.dtype)), output.to(wide(output.dtype))).to(input_dtype)
+
+
 @covers("_softmax_backward_data")
 def _softmax_backward(method, grad, output, dim, input_dtype):
-    input_dtype = _gradient_type("softmax_backward", grad, output, dim, input_dtype)
-    if method == "tree" and _has_rows(grad, dim):
-        return _along_rows("softmax_backward", grad, dim, grad.dtype, output).to(input_dtype)
-    g, y = grad.to(wide(grad.dtype)), output.to(wide(output.dtype))
-    return torch.sub(g, fold(method, "dot", g, y, dim=dim)).mul_(y).to(input_dtype)
+    by_definition = lambda g, y: torch.sub(g, fold(method, "dot", g, y, dim=dim)).mul_(y)
+    return _gradient_of("softmax_backward", method, grad, output, dim, input_dtype, by_definition)
 
 
 @covers("_log_softmax_backward_data")
 def _log_softmax_backward(method, grad, output, dim, input_dtype):
-    input_dtype = _gradient_type("log_softmax_backward", grad, output, dim, input_dtype)
-    if method == "tree" and _has_rows(grad, dim):
-        return _along_rows("log_softmax_backward", grad, dim, grad.dtype, output).to(input_dtype)
-    g, y = grad.to(wide(grad.dtype)), output.to(wide(output.dtype))
-    return torch.sub(g, exponential(y).mul_(fold(method, "sum", g, dim=dim))).to(input_dtype)
+    by_definition = lambda g, y: torch.sub(g, exponential(y).mul_(fold(method, "sum", g, dim=dim)))
+    return _gradient_of("log_softmax_backward", method, grad, output, dim, input_dtype, by_definition)
