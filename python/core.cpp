@@ -119,6 +119,7 @@ NB_MODULE(_core, m) {
   add_families(m);
   add_requests(m);
   add_calls(m);
+  add_channels(m);
   add_rows(m);
   add_tensors(m);
   add_accumulator(m);

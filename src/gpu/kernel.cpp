@@ -1,6 +1,7 @@
 #include "kernel.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace bitfold::gpu {
 
@@ -126,6 +127,14 @@ std::string signature_of(const fold_kernel& k) {
 std::string signature_of(const instantiation& k) { return k.expression + '\n' + k.definitions; }
 
 }  // namespace
+
+instantiation fold_of(strategy what, int first_number, std::string_view header,
+                      std::string definitions) {
+  fold_kernel k{};
+  k.what = what;
+  k.first_number = static_cast<std::uint8_t>(first_number);
+  return {name(what), header, std::move(definitions), expression_of(k)};
+}
 
 kernel_source source_of(const kernel& k) {
   return std::visit([](const auto& one) { return source_of(one); }, k);

@@ -96,6 +96,11 @@ struct instantiation {
   std::string expression;   ///< such as "bitfold::cuda::count_digits<float>"
 };
 
+/// A kernel of outputs on axes, or of their states, whose folds, source, accumulator and results
+/// are those of `definitions`; first_number: as in fold_kernel.
+instantiation fold_of(strategy what, int first_number, std::string_view header,
+                      std::string definitions);
+
 /// The type of elements in a kernel's text, which uses namespace bitfold.
 std::string type_name(dtype t);
 

@@ -202,6 +202,9 @@ class planner {
   // Whether the strategy's kernel can take such outputs, with the tiles that are asked for.
   bool takes(strategy by) const {
     const bool any_tiles = shape_.tiles == 0, line = from_.reduced.rank == 1;
+    if (from_.two_alike && by != strategy::columns && by != strategy::threads &&
+        by != strategy::warps && by != strategy::blocks)
+      return false;  // its kernel reads one input
     switch (by) {
       case strategy::row_teams:
         return any_tiles && !from_.two && from_.in_packs && line && from_.n > 0 &&

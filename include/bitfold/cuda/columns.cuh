@@ -5,38 +5,19 @@
 
 namespace bitfold::cuda {
 
-// Elements of as many neighbours, read together; volatile, as load_pack.
-template <class T, int Many>
-struct alignas(Many * sizeof(T)) neighbours {
-  std::uint32_t word[Many * sizeof(T) / 4];
-
-  __device__ static neighbours load(const T* p) {
-    neighbours v;
-    load_columns(p, v.word);
-    return v;
-  }
-  __device__ T operator[](int i) const {
-    pack<T> of{};
-#pragma unroll
-    for (int k = 0; k < static_cast<int>(sizeof(neighbours) / 4); ++k) of.word[k] = word[k];
-    return of[i];
-  }
-};
-
 // Outputs whose elements lie at equal distances, and which are neighbours: a thread takes Many of
 // them, and of each some leaves, or of a single leaf one in `split` of its lanes, a part; a block
 // `parts` neighbouring ones, a node, of as many outputs as it has room for.
 template <class F, class Source, class A, int Many, class Results>
 __global__ void __launch_bounds__(128, Many * sizeof(fold::partial<F, A>) <= 16 ? 4 : 2)
-    fold_columns(const __grid_constant__ output_elements data, int parts, int split, index node,
-                 index nodes, void* states, const __grid_constant__ Results how) {
-  using T = typename Source::element;
+    fold_columns(const __grid_constant__ typename Source::parameters data, int parts, int split,
+                 index node, index nodes, void* states, const __grid_constant__ Results how) {
   using S = fold::partial<F, A>;
   using local = typename engine<F, Source, A>::local;
   using of_many = states_of_many<local, Many>;
   using of_columns = fold_of_many<F, Many>;
   struct in_rows {
-    neighbours<T, Many> x[order::rows];
+    typename Source::template columns<Many>::some x[order::rows];
   };
   S* const of_parts = reinterpret_cast<S*>(shared_bytes);
   const index groups = data.outputs / Many,
@@ -53,15 +34,15 @@ __global__ void __launch_bounds__(128, Many * sizeof(fold::partial<F, A>) <= 16 
     of_many total;
     if (group < groups && first < data.n) {
       const finder find = finder::of(data, output);
-      const T* const x = static_cast<const T*>(data.x) + find(first).x;
+      const auto columns = Source::at(data, find, first).template columns_from<Many>();
       const int n = static_cast<int>(data.n - first < part ? data.n - first : part);
       const std::int64_t stride = find.stride.x;
       const auto load = [&](int at, int rows) {  // the lane that begins there
-        const T* p = x + at * stride;
+        std::int64_t p = at * stride;
         in_rows v;
 #pragma unroll
         for (int r = 0; r < order::rows; ++r) {
-          if (r < rows) v.x[r] = neighbours<T, Many>::load(p);
+          if (r < rows) v.x[r] = columns.load(p);
           p += order::lanes * stride;
         }
         return v;
@@ -71,7 +52,7 @@ __global__ void __launch_bounds__(128, Many * sizeof(fold::partial<F, A>) <= 16 
 #pragma unroll
         for (int p = 0; p < Many; ++p)
           s.each[p] = method::fold_lane<F, order::rows>(
-              rows, [&](int r) { return Source::made(v.x[r][p], at + r * order::lanes); });
+              rows, [&](int r) { return columns.get(v.x[r], p, at + r * order::lanes); });
         return s;
       };
       thread_counter<of_columns, of_many, 7> leaves;
@@ -111,7 +92,7 @@ __global__ void __launch_bounds__(128, Many * sizeof(fold::partial<F, A>) <= 16 
             in_rows v;
 #pragma unroll
             for (int r = 0; r < beside; ++r)
-              if (r < count) v.x[r] = neighbours<T, Many>::load(x + (at + l + r) * stride);
+              if (r < count) v.x[r] = columns.load((at + l + r) * stride);
             of_many s[beside];
 #pragma unroll
             for (int r = 0; r < beside; ++r) {

@@ -6,6 +6,24 @@
 
 namespace bitfold::cuda {
 
+// Elements of as many neighbours, read together; volatile, as load_pack.
+template <class T, int Many>
+struct alignas(Many * sizeof(T)) neighbours {
+  std::uint32_t word[Many * sizeof(T) / 4];
+
+  __device__ static neighbours load(const T* p) {
+    neighbours v;
+    load_columns(p, v.word);
+    return v;
+  }
+  __device__ T operator[](int i) const {
+    pack<T> of{};
+#pragma unroll
+    for (int k = 0; k < static_cast<int>(sizeof(neighbours) / 4); ++k) of.word[k] = word[k];
+    return of[i];
+  }
+};
+
 // Elements T of an output from `place` on: a source for the engine (engine.cuh). What is read as it
 // is stored has one input.
 template <class Take, class T>
@@ -16,6 +34,7 @@ struct found_elements {
   template <class State>
   static constexpr bool read_ahead = false;
   static constexpr int owned = 16 / sizeof(T);
+  using parameters = output_elements;
   using element = T;
   using single = T;
   using raw = single;  // it has no packs
@@ -79,6 +98,19 @@ struct found_elements {
   __device__ line_of line() const { return {x + find(place).x, find.stride.x}; }
   __device__ single one(int i) const { return x[find(place + static_cast<index>(i)).x]; }
   BITFOLD_HD static auto made(single x, int at) { return Take::element(x, at); }
+
+  /// Many neighbouring outputs, this one the first, from `place` on.
+  template <int Many>
+  struct columns {
+    using some = neighbours<T, Many>;
+    const T* x;
+    __device__ some load(std::int64_t at) const { return some::load(x + at); }
+    __device__ static auto get(const some& v, int p, int at) { return made(v[p], at); }
+  };
+  template <int Many>
+  __device__ columns<Many> columns_from() const {
+    return {x + find(place).x};
+  }
 };
 
 // The same of two inputs, each at places of its own.
@@ -88,6 +120,7 @@ struct found_pairs {
   template <class State>
   static constexpr bool read_ahead = false;
   static constexpr int owned = 4;
+  using parameters = output_elements;
   using element = T;
   struct single {
     T x, y;
@@ -107,6 +140,35 @@ struct found_pairs {
   }
   BITFOLD_HD static auto made(const single& s, int at) { return Take::element(s.x, s.y, at); }
 };
+
+// Where the rows of a thread's part of a leaf begin, of Owned neighbours each.
+template <int Owned>
+__device__ void places_of_rows(const finder& find, index place, std::int64_t (&at)[order::rows]) {
+  if (find.from->runs == runs_of::leaves) {
+    at[0] = find(place).x;
+#pragma unroll
+    for (int r = 1; r < order::rows; ++r) at[r] = at[0] + r * order::lanes;
+  } else if (find.from->runs == runs_of::lanes) {
+    // The threads on a leaf look for its rows together.
+    constexpr int group = order::lanes / Owned,
+                  each = group < order::rows ? order::rows / group : 1;
+    const int t = threadIdx.x % warp, lane = t % group * Owned;
+    const unsigned together = (group < warp ? (1u << group % warp) - 1 : all_threads)
+                              << t / group * group;
+    std::int64_t found[each];
+#pragma unroll
+    for (int k = 0; k < each; ++k)
+      found[k] = find(place - static_cast<index>(lane) +
+                      static_cast<index>((t % group + k * group) % order::rows * order::lanes))
+                     .x;
+#pragma unroll
+    for (int r = 0; r < order::rows; ++r)
+      at[r] = shuffle_among(together, found[r / group], r % group, group) + lane;
+  } else {
+#pragma unroll
+    for (int r = 0; r < order::rows; ++r) at[r] = find(place + r * order::lanes).x;
+  }
+}
 
 // Some rows of a leaf, of `owned` lanes of a thread each.
 template <class Take, class T, int Most>
@@ -146,30 +208,7 @@ struct run_elements : found_elements<Take, T> {
       return v;
     }
     std::int64_t at[order::rows];
-    if (find.from->runs == runs_of::leaves) {
-      at[0] = find(place).x;
-#pragma unroll
-      for (int r = 1; r < order::rows; ++r) at[r] = at[0] + r * order::lanes;
-    } else if (find.from->runs == runs_of::lanes) {
-      // The threads on a leaf look for its rows together.
-      constexpr int group = order::lanes / owned,
-                    each = group < order::rows ? order::rows / group : 1;
-      const int t = threadIdx.x % warp, lane = t % group * owned;
-      const unsigned together = (group < warp ? (1u << group % warp) - 1 : all_threads)
-                                << t / group * group;
-      std::int64_t found[each];
-#pragma unroll
-      for (int k = 0; k < each; ++k)
-        found[k] = find(place - static_cast<index>(lane) +
-                        static_cast<index>((t % group + k * group) % order::rows * order::lanes))
-                       .x;
-#pragma unroll
-      for (int r = 0; r < order::rows; ++r)
-        at[r] = shuffle_among(together, found[r / group], r % group, group) + lane;
-    } else {
-#pragma unroll
-      for (int r = 0; r < order::rows; ++r) at[r] = find(place + r * order::lanes).x;
-    }
+    places_of_rows<owned>(find, place, at);
 #pragma unroll
     for (int r = 0; r < order::rows; ++r) v.x[r] = load_pack<true>(this->x + at[r]);
     return v;
@@ -184,6 +223,7 @@ struct row_elements : stored_elements<Take, T> {
   static constexpr bool in_packs = true;
   template <class State>
   static constexpr bool read_ahead = true;  // a twelfth less time
+  using parameters = output_elements;
   using taken = Take;
   using element = T;
   __device__ static row_elements at(const output_elements& from, const finder& find, index place) {

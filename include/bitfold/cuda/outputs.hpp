@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include <bitfold/channel_inputs.hpp>
 #include <bitfold/cuda/tile.hpp>
 #include <bitfold/strides.hpp>
 
@@ -33,6 +34,7 @@ struct output_elements {
                    ///< elements at equal distances
   bool unaligned;  ///< as in_packs, on one axis, at any address; if elements have two bytes, 16 of
                    ///< the output's own lie behind its full leaves
+  bool two_alike;  ///< there is a second input, which lies as the first
   detail::axes kept, reduced;
   divisors by_kept, by_reduced;
   index outputs, n;             ///< elements of each, on axes; about so many otherwise
@@ -44,6 +46,19 @@ struct output_elements {
   bool two, listed, placed;  ///< there are y, offsets, and places
 };
 
+/// Elements with channels, and what divides a place among them: by their inner extent, by `sharing`
+/// and by statistics in a row.
+struct channel_places {
+  channels of;
+  detail::axes extents;  ///< outer, count / sharing, sharing, inner
+  divisors by;
+};
+/// The elements of outputs that are made of such: x is g, and y what the norm took.
+struct channel_elements : output_elements {
+  channel_places places_of;
+};
+
+inline constexpr int threads_on_channels = 256;   ///< of a block that maps elements
 inline constexpr int most_leaves_of_thread = 64;  ///< that one thread folds
 inline constexpr index most_by_thread = order::lanes,
                        most_by_warp =

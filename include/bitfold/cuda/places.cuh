@@ -9,6 +9,11 @@ namespace bitfold::cuda {
 struct offset {
   std::int64_t x = 0, y = 0;
 };
+// i over the extent of axis k, where all are narrow.
+__device__ inline std::uint32_t quotient(const divisors& by, int k, std::uint32_t i) {
+  return static_cast<std::uint32_t>((std::uint64_t{high_product(i, by.each[k].factor)} + i) >>
+                                    by.each[k].shift);
+}
 // Out of line, as 64-bit divisions are long.
 __device__ __noinline__ inline offset far_offset(const detail::axes& of, index i) {
   offset o;
@@ -30,8 +35,7 @@ __device__ inline offset offset_of(const detail::axes& of, const divisors& by, i
   for (int k = of.rank - 1; k >= 0; --k) {
     std::uint32_t digit = left;
     if (k > 0) {
-      const std::uint32_t q = static_cast<std::uint32_t>(
-          (std::uint64_t{high_product(left, by.each[k].factor)} + left) >> by.each[k].shift);
+      const std::uint32_t q = quotient(by, k, left);
       digit = left - q * static_cast<std::uint32_t>(of.dims[k].extent);
       left = q;
     }

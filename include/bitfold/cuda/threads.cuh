@@ -162,8 +162,8 @@ __global__ void __launch_bounds__(64)
 
 template <class F, class Source, class A, class Results>
 __global__ void __launch_bounds__(256)
-    fold_outputs_by_threads(const __grid_constant__ output_elements data, index node, index nodes,
-                            void* states, const __grid_constant__ Results how) {
+    fold_outputs_by_threads(const __grid_constant__ typename Source::parameters data, index node,
+                            index nodes, void* states, const __grid_constant__ Results how) {
   using S = fold::partial<F, A>;
   const index items = data.outputs * nodes;
   for (index i = index{blockIdx.x} * blockDim.x + threadIdx.x; i < items;

@@ -7,7 +7,7 @@ namespace bitfold::cuda {
 
 // The elements of the output that thread k of the warp has found.
 template <class Source>
-__device__ Source found_by(int k, const finder& mine, const output_elements& data) {
+__device__ Source found_by(int k, const finder& mine, const typename Source::parameters& data) {
   finder of = mine;
   of.begin = {shuffle(mine.begin.x, k), shuffle(mine.begin.y, k)};
   return Source::at(data, of, 0);
@@ -17,7 +17,7 @@ __device__ Source found_by(int k, const finder& mine, const output_elements& dat
 // together; where lengths differ, those that are neither for threads nor for blocks.
 template <class F, class Source, class A, class Results>
 __global__ void __launch_bounds__(256, 2)
-    fold_outputs_by_warps(const __grid_constant__ output_elements data, int at_once,
+    fold_outputs_by_warps(const __grid_constant__ typename Source::parameters data, int at_once,
                           const __grid_constant__ Results how) {
   using E = engine<F, Source, A>;
   using S = typename E::state;
@@ -55,8 +55,8 @@ __global__ void __launch_bounds__(256, 2)
 // Blocks take nodes of outputs, which are the results where an output has one.
 template <class F, class Source, class A, class Results>
 __global__ void __launch_bounds__(max_threads)
-    fold_outputs(const __grid_constant__ output_elements data, int tiles, index nodes, void* states,
-                 const __grid_constant__ Results how) {
+    fold_outputs(const __grid_constant__ typename Source::parameters data, int tiles, index nodes,
+                 void* states, const __grid_constant__ Results how) {
   using S = typename engine<F, Source, A>::state;
   S* const of_tiles = reinterpret_cast<S*>(shared_bytes);
   const index items = data.outputs * nodes,

@@ -165,6 +165,49 @@ class Rows(NamedTuple):
         return outs
 
 
+class Extents(NamedTuple):
+    """Of elements with channels, one behind the other: outer, channels and inner; and what statistics are of (bitfold/channels.hpp)."""
+
+    outer: int
+    channels: int
+    inner: int
+    sharing: int = 1
+    of_each_outer: bool = False
+
+    def statistics(self) -> int:
+        return (self.outer if self.of_each_outer else 1) * (self.channels // self.sharing)
+
+
+class Channels(NamedTuple):
+    """Elements with channels for the library's functions (bitfold/channels.hpp). Tensors are row-major; x and y are of one type, the others
+    of the wide one. Errors: RuntimeError where tensors are on several devices, or not as large as the extents want them."""
+
+    extents: Extents
+    x: torch.Tensor
+    y: torch.Tensor | None = None
+    w: torch.Tensor | None = None
+    b: torch.Tensor | None = None
+    mean: torch.Tensor | None = None
+    rstd: torch.Tensor | None = None
+    low: torch.Tensor | None = None
+    mean_g: torch.Tensor | None = None
+    slope: torch.Tensor | None = None
+
+    def apply(self, function: str) -> torch.Tensor:
+        out = torch.empty_like(self.x)
+        if is_real(self.x) and self.x.numel():
+            _core.apply_channels(function, *self[1:], self.extents, out, TENSORS)
+        return out
+
+    def gradient_sums(self, statistics: bool, dw: bool, db: bool) -> list[torch.Tensor | None]:
+        """mean(g w) and dot(g w, z) / n of each statistic, dot(g, z) and sum(g) of each channel; those that are wanted."""
+        sizes = [self.extents.statistics()] * 2 + [self.extents.channels] * 2
+        outs = [self.mean.new_empty(n) if wanted else None for n, wanted in zip(sizes, (statistics, statistics, dw, db))]
+        if is_real(self.x):
+            _core.channel_gradient_sums(self.x, self.y, self.w, self.mean, self.rstd, self.extents, *outs, TENSORS)
+        return outs
+
+
 def exponential(x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
     """exp of each element, of a type of FLOATS: on CUDA the same bits as on CPUs, which torch's has not. `out`: contiguous, may be x."""
     return Rows(x.contiguous(), x.numel()).apply("exp", out)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .. import _engine
-from .._engine import FLOATS, HALF, TENSORS, Rows, Uncovered, over, wide
+from .._engine import FLOATS, HALF, TENSORS, Channels, Extents, Rows, Uncovered, over, wide
 from .common import among, ask, covers, fold, heading, quick, square_root
 
 heading("normalisation")
@@ -31,12 +31,12 @@ def _check_parameters(op: str, x: Tensor, shape: Sequence[int], *parameters: Ten
         raise RuntimeError(f"{op}: mixed dtype: parameters of {', '.join(sorted(map(str, dtypes)))}, where the input is of {x.dtype}")
 
 
-def _statistics(method: str, x: Tensor, dims: list[int], eps: float, keepdim: bool = True) -> tuple[Tensor, Tensor, Tensor]:
-    """The mean, what it was rounded by, and 1 / sqrt(var + eps), all of x's wide type."""
+def _statistics(method: str, x: Tensor, dims: list[int], eps: float, keepdim: bool = True, var: bool = False) -> tuple[Tensor, ...]:
+    """The mean, what it was rounded by, 1 / sqrt(var + eps) and, where wanted, var, all of x's wide type."""
     asked = [ask("mean", "kahan", torch.float64), ask("std", method, torch.float64)]
-    exact, std = _engine.reduce(asked, x, dim=dims, keepdim=keepdim)
+    exact, std, *more = _engine.reduce([*asked, ask("var", method, wide(x.dtype))] if var else asked, x, dim=dims, keepdim=keepdim)
     mean = exact.to(wide(x.dtype))
-    return mean, (exact - mean).to(mean.dtype), _inverse_deviation(std, eps, mean.dtype)
+    return mean, (exact - mean).to(mean.dtype), _inverse_deviation(std, eps, mean.dtype), *more
 
 
 def _inverse_deviation(std: Tensor, eps: float, dtype: torch.dtype) -> Tensor:
@@ -225,18 +225,61 @@ def _grouped(t: Tensor | None, group: int) -> Tensor | None:
 
 @covers("native_group_norm_backward")
 def _group_norm_backward(method, grad, x, mean, rstd, weight, N, C, HxW, group, output_mask):
-    shape = (N, group, C // group, HxW)
-    g, rstd = grad.reshape(shape).to(wide(x.dtype)), rstd.reshape(N, group, 1, 1)
-    scaled = _scaled(x.reshape(shape), mean.reshape(N, group, 1, 1), rstd)
+    of = Extents(N, C, HxW, C // group, True)
+    return _channel_gradients(method, grad.contiguous(), x.contiguous(), of, mean, rstd, weight, output_mask)
+
+
+# ---- Channels
+
+
+def _channels_of(x: Tensor) -> tuple[Extents, bool]:
+    """How they lie; and whether that is in the last place."""
+    if x.dim() > 2 and not x.is_contiguous() and x.movedim(1, -1).is_contiguous():
+        return Extents(x.numel() // max(x.shape[1], 1), x.shape[1], 1), True
+    return Extents(x.shape[0], x.shape[1], math.prod(x.shape[2:])), False
+
+
+def _laid(x: Tensor, last: bool) -> Tensor:
+    return (x.movedim(1, -1) if last else x).contiguous()
+
+
+def _relaid(rows: Tensor, last: bool) -> Tensor:
+    return rows.movedim(-1, 1) if last else rows
+
+
+def _wide_of(t: Tensor | None, x: Tensor) -> Tensor | None:
+    return None if t is None else t.to(wide(x.dtype)).contiguous()
+
+
+def _channel_gradients(method, g, x, extents, mean, rstd, weight, output_mask, at_rest=False):
+    """Of x, which lies as `extents` say, of weight and bias."""
+    dtypes = x.dtype, x.dtype if weight is None else weight.dtype
+    if g.dtype is not x.dtype:
+        g, x = g.to(wide(x.dtype)), x.to(wide(x.dtype))
+    of = Channels(extents, g, x, *(_wide_of(t, x) for t in (weight, None, mean, rstd)))
+    want = [output_mask[0] and not at_rest, *output_mask[1:]]
+    sums = [None] * 4
+    if any(want):
+        sums = of.gradient_sums(*want) if method == "tree" and x.numel() else _sums_by_definition(method, of)
     dx = None
     if output_mask[0]:
-        dx = _input_gradient(method, _affine(g, _grouped(weight, group), None), scaled, rstd, [2, 3], True).to(x.dtype).reshape(x.shape)
-    dtype = x.dtype if weight is None else weight.dtype
-    return (dx, *_weight_gradients(method, g, scaled, [0, 3], (C,), dtype, output_mask[1:]))
+        function = "channel_norm_at_rest_backward" if at_rest else "channel_norm_backward"
+        dx = of._replace(mean_g=sums[0], slope=sums[1]).apply(function).to(dtypes[0])
+    return (dx, *(t.to(dtypes[1]) if wanted else None for t, wanted in zip(sums[2:], want[1:])))
 
 
-def _channelled(t: Tensor | None, x: Tensor) -> Tensor | None:
-    return None if t is None else t.reshape(1, -1, *(1 for _ in range(x.dim() - 2)))
+def _sums_by_definition(method: str, of: Channels) -> list[Tensor]:
+    """As Channels.gradient_sums has them, by any method."""
+    e = of.extents
+    shape = e.outer, e.channels // e.sharing, e.sharing, e.inner
+    dims = [2, 3] if e.of_each_outer else [0, 2, 3]
+    g, x = (t.reshape(shape).to(of.mean.dtype) for t in (of.x, of.y))
+    mean, rstd = (t.reshape(-1, shape[1], 1, 1) for t in (of.mean, of.rstd))
+    z = (x - mean) * rstd
+    weighted = g if of.w is None else g * of.w.reshape(1, *shape[1:3], 1)
+    slope = over(fold(method, "dot", weighted, z, dim=dims), math.prod(shape[d] for d in dims))
+    sums = fold(method, "mean", weighted, dim=dims), slope, fold(method, "dot", g, z, dim=[0, 3]), fold(method, "sum", g, dim=[0, 3])
+    return [t.flatten() for t in sums]
 
 
 def _other_dims(x: Tensor) -> list[int]:
@@ -259,20 +302,20 @@ def _normalised_batch(method, x, weight, bias, running_mean, running_var, traini
     if training:
         dims = _other_dims(x)
         n = math.prod(x.shape[d] for d in dims)
-        mean, rounded_by, rstd = _statistics(method, x, dims, eps, keepdim=False)
+        mean, rounded_by, rstd, *var = _statistics(method, x, dims, eps, keepdim=False, var=running_var is not None)
         saved = mean, rstd
         if running_mean is not None:
             running_mean = _moved(running_mean, mean, momentum)
         if running_var is not None:
-            var = fold(method, "var", x, dim=dims, keepdim=False, out=mean.dtype)
-            running_var = _moved(running_var, var * (n / (n - 1) if n > 1 else math.nan), momentum)
+            running_var = _moved(running_var, var[0] * (n / (n - 1) if n > 1 else math.nan), momentum)
     else:
         rounded_by = None
-        mean, rstd = running_mean.to(wide(x.dtype)), _inverse_root(running_var.to(wide(x.dtype)), eps)
+        mean, rstd = _wide_of(running_mean, x), _inverse_root(_wide_of(running_var, x), eps)
         saved = mean.new_empty(0), mean.new_empty(0)
-    scaled = _scaled(x, *(_channelled(t, x) for t in (mean, rstd, rounded_by)))
-    y = _affine(scaled, _channelled(weight, x), _channelled(bias, x))
-    return y.to(x.dtype), *saved, running_mean, running_var
+    extents, last = _channels_of(x)
+    of = Channels(extents, _laid(x, last), None, *(_wide_of(t, x) for t in (weight, bias, mean, rstd, rounded_by)))
+    y = _relaid(of.apply("channel_norm" if training else "channel_norm_at_rest"), last)
+    return y, *saved, running_mean, running_var
 
 
 def _moved(running: Tensor, now: Tensor, momentum: float) -> Tensor:
@@ -330,19 +373,14 @@ def _cudnn_batch_norm(method, x, weight, bias, running_mean, running_var, traini
 
 @covers("native_batch_norm_backward")
 def _batch_norm_backward(method, grad, x, weight, running_mean, running_var, save_mean, save_invstd, train, eps, output_mask):
-    g, dims = grad.to(wide(x.dtype)), _other_dims(x)
     if train:
         mean, rstd = save_mean, save_invstd
     else:
-        mean, rstd = running_mean.to(g.dtype), _inverse_root(running_var.to(g.dtype), eps)
-    rstd = _channelled(rstd, x)
-    scaled = _scaled(x, _channelled(mean, x), rstd)
-    dx = None
-    if output_mask[0]:
-        at = _affine(g, _channelled(weight, x), None)
-        dx = (_input_gradient(method, at, scaled, rstd, dims, True) if train else at * rstd).to(x.dtype)
-    dtype = x.dtype if weight is None else weight.dtype
-    return (dx, *_weight_gradients(method, g, scaled, dims, (x.shape[1],), dtype, output_mask[1:]))
+        mean, rstd = running_mean, _inverse_root(_wide_of(running_var, x), eps)
+    extents, last = _channels_of(x)
+    of = (_laid(grad, last), _laid(x, last), extents, mean, rstd, weight)
+    dx, *parameters = _channel_gradients(method, *of, output_mask, at_rest=not train)
+    return (None if dx is None else _relaid(dx, last), *parameters)
 
 
 @covers("batch_norm_backward")
