@@ -110,7 +110,7 @@ nb::object softmax_plain(const tensors& of, std::string_view function, nb::handl
   const auto n = static_cast<std::size_t>(x->where.extent[static_cast<std::size_t>(dims[0])]);
   if (n > most_of_a_row) return nb::none();
   const nb::none none;
-  return apply_rows(function, {x_given, y_given, none, none, none, none}, n, 0, none, of);
+  return apply_rows(function, {x_given, y_given, none, none, none, none}, {n}, none, of);
 }
 
 // The losses' sum, or mean, and how many are not ignored, to addresses of a result each; false
@@ -175,8 +175,8 @@ nb::object norm_plain(const tensors& of, nb::handle x_given, nb::handle shape, n
                    rstd = of.make({x->type, x_given}, wide_of(*x), each).object;
   const nb::none none;
   const nb::object y =
-      apply_rows(centred ? "layer_norm" : "rms_norm", {x_given, none, w, b, mean, rstd}, n,
-                 nb::cast<double>(eps), none, of);
+      apply_rows(centred ? "layer_norm" : "rms_norm", {x_given, none, w, b, mean, rstd},
+                 {n, nb::cast<double>(eps)}, none, of);
   return centred ? nb::make_tuple(y, mean, rstd) : nb::make_tuple(y, rstd);
 }
 nb::object norm_backward_plain(const tensors& of, nb::handle g_given, nb::handle x_given,
@@ -208,7 +208,7 @@ nb::object norm_backward_plain(const tensors& of, nb::handle g_given, nb::handle
   const of_rows inputs{g_given, x_given, w, none, mean, rstd};
   const nb::object dw = parameter(wanted(1)), db = parameter(centred && wanted(2));
   if (!dw.is_none() || !db.is_none()) parameter_gradients(function, inputs, n, dw, db, of);
-  const nb::object dx = wanted(0) ? apply_rows(function, inputs, n, 0, none, of) : nb::object(none);
+  const nb::object dx = wanted(0) ? apply_rows(function, inputs, {n}, none, of) : nb::object(none);
   return centred ? nb::make_tuple(dx, dw, db) : nb::make_tuple(dx, dw);
 }
 

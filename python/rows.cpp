@@ -21,7 +21,8 @@ constexpr std::string_view names[] = {"softmax",
                                       "log_softmax_backward",
                                       "layer_norm_backward",
                                       "rms_norm_backward",
-                                      "exp"};
+                                      "exp",
+                                      "group_norm"};
 
 // Of offsets in host memory: that they end where the places do.
 void check_places(const row_segments& segments, std::size_t places) {
@@ -39,8 +40,9 @@ row_function function_named(std::string_view name) {
 }
 
 // `statistics`: whether mean and rstd are read, or written.
-rows rows_of(held& arrays, const described& x, const of_rows& of, std::size_t n, double eps,
+rows rows_of(held& arrays, const described& x, const of_rows& of, const row_extents& by,
              taking statistics = taking::elements) {
+  const std::size_t n = by.n;
   const std::size_t size = x.size(), count = n ? size / n : 0;
   if (!x.is_row_major() || size != count * n)
     throw std::runtime_error("x: rows of " + std::to_string(n) +
@@ -51,11 +53,13 @@ rows rows_of(held& arrays, const described& x, const of_rows& of, std::size_t n,
           n,
           x.where.data,
           arrays.elements("y", of[1], x, x.type, size),
-          arrays.elements("weight", of[2], x, x.type, n),
-          arrays.elements("bias", of[3], x, x.type, n),
+          arrays.elements("weight", of[2], x, x.type, by.channels ? by.channels : n),
+          arrays.elements("bias", of[3], x, x.type, by.channels ? by.channels : n),
           arrays.elements("mean", of[4], x, wide, count, statistics),
           arrays.elements("rstd", of[5], x, wide, count, statistics),
-          eps};
+          by.eps,
+          by.inner,
+          by.channels};
 }
 
 void sum_rows(nb::handle x_given, std::size_t n, nb::handle places_given, nb::handle offsets_given,
@@ -65,7 +69,7 @@ void sum_rows(nb::handle x_given, std::size_t n, nb::handle places_given, nb::ha
   const described &x = *x_in, &places = *arrays.take("places", places_given),
                   &offsets = *arrays.take("offsets", offsets_given);
   const nb::none none;
-  const rows r = rows_of(arrays, x, {x_given, none, none, none, none, none}, n, 0);
+  const rows r = rows_of(arrays, x, {x_given, none, none, none, none, none}, {n});
   const auto integers = [&](const char* argument, const described& d) {
     return static_cast<const std::int64_t*>(expect(argument, d, x, {dtype::i64}, d.size()));
   };
@@ -84,14 +88,15 @@ void sum_rows(nb::handle x_given, std::size_t n, nb::handle places_given, nb::ha
 
 }  // namespace
 
-nb::object apply_rows(std::string_view function, const of_rows& of, std::size_t n, double eps,
+nb::object apply_rows(std::string_view function, const of_rows& of, const row_extents& extents,
                       nb::handle out_given, const family& by) {
   const row_function f = function_named(function);
-  const bool is_norm = f == row_function::layer_norm || f == row_function::rms_norm;
+  const bool is_norm =
+      f == row_function::layer_norm || f == row_function::rms_norm || f == row_function::group_norm;
   held arrays(by);
   const input& x_in = arrays.take("x", of[0]);
   const described& x = *x_in;
-  rows r = rows_of(arrays, x, of, n, eps, is_norm ? taking::results : taking::elements);
+  rows r = rows_of(arrays, x, of, extents, is_norm ? taking::results : taking::elements);
   memory out;
   if (out_given.is_none()) {
     out = by.like({x.type, x_in.object()}, x);
@@ -126,7 +131,7 @@ void parameter_gradients(std::string_view function, const of_rows& of, std::size
   held arrays(by);
   const input& x_in = arrays.take("x", of[0]);
   const described& x = *x_in;
-  const rows r = rows_of(arrays, x, of, n, 0);
+  const rows r = rows_of(arrays, x, of, {n});
   void *const dw = arrays.result("dw", dw_given, x, n), *const db =
                                                             arrays.result("db", db_given, x, n);
   by.run(
@@ -143,12 +148,14 @@ void add_rows(nb::module_& m) {
       "apply_rows",
       [](std::string_view function, nb::handle x, nb::handle y, nb::handle w, nb::handle b,
          nb::handle mean, nb::handle rstd, std::size_t n, double eps, nb::handle out,
-         const family& by) {
-        return apply_rows(function, of_rows{x, y, w, b, mean, rstd}, n, eps, out, by);
+         const family& by, std::size_t inner, std::size_t channels) {
+        return apply_rows(function, of_rows{x, y, w, b, mean, rstd}, {n, eps, inner, channels}, out,
+                          by);
       },
       "function"_a, "x"_a, "y"_a.none(), "w"_a.none(), "b"_a.none(), "mean"_a.none(),
-      "rstd"_a.none(), "n"_a, "eps"_a, "out"_a.none(), "family"_a,
-      "Of rows of n elements, one behind the other: to `out`, or, where it is None, a new array.");
+      "rstd"_a.none(), "n"_a, "eps"_a, "out"_a.none(), "family"_a, "inner"_a = 0, "channels"_a = 0,
+      "Of rows of n elements, one behind the other: to `out`, or, where it is None, a new array. "
+      "inner and channels: of group_norm (bitfold/row_inputs.hpp).");
   m.def(
       "parameter_gradients",
       [](std::string_view function, nb::handle x, nb::handle y, nb::handle w, nb::handle mean,

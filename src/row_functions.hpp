@@ -16,7 +16,8 @@ namespace bitfold::row {
   FUNCTION(softmax_backward)            \
   FUNCTION(log_softmax_backward)        \
   FUNCTION(layer_norm_backward)         \
-  FUNCTION(rms_norm_backward)
+  FUNCTION(rms_norm_backward)           \
+  FUNCTION(group_norm)
 
 /// Calls f(std::type_identity<function>{}).
 template <class F>

@@ -24,7 +24,8 @@ inline constexpr row_function all_row_functions[] = {row_function::softmax,
                                                      row_function::log_softmax_backward,
                                                      row_function::layer_norm_backward,
                                                      row_function::rms_norm_backward,
-                                                     row_function::exp};
+                                                     row_function::exp,
+                                                     row_function::group_norm};
 
 /// One call: its inputs, and what comes out of it.
 struct row_case {
@@ -42,11 +43,16 @@ struct row_case {
   }
   bool is_norm() const {
     return f == row_function::layer_norm || f == row_function::rms_norm ||
-           f == row_function::layer_norm_backward || f == row_function::rms_norm_backward;
+           f == row_function::layer_norm_backward || f == row_function::rms_norm_backward ||
+           f == row_function::group_norm;
   }
   bool is_centred() const {
-    return f == row_function::layer_norm || f == row_function::layer_norm_backward;
+    return f == row_function::layer_norm || f == row_function::layer_norm_backward ||
+           f == row_function::group_norm;
   }
+  /// Of group_norm: rows of two channels, of five groups, or of one where their number is odd.
+  std::size_t inner() const { return n % 2 ? n : n / 2; }
+  std::size_t channels() const { return 5 * (n / inner()); }
   std::string describe() const {
     return "function " + std::to_string(static_cast<int>(f)) + " " + std::string(name(type)) + " " +
            std::to_string(count) + "x" + std::to_string(n) + (with_w ? " w" : "") +
@@ -63,7 +69,9 @@ struct row_case {
             with_b ? b_at : nullptr,
             is_centred() ? mean_at : nullptr,
             is_norm() ? rstd_at : nullptr,
-            eps};
+            eps,
+            f == row_function::group_norm ? inner() : 0,
+            f == row_function::group_norm ? channels() : 0};
   }
 };
 
@@ -73,7 +81,7 @@ inline row_case make_row_case(row_function f, dtype type, kind k, std::size_t co
   row_case c;
   c.f = f, c.type = type, c.count = count, c.n = n;
   c.with_w = c.is_norm() && seed % 3 != 0;
-  c.with_b = f == row_function::layer_norm && seed % 3 == 1;
+  c.with_b = (f == row_function::layer_norm || f == row_function::group_norm) && seed % 3 == 1;
   c.x = make_data(type, k, count * n, seed);
   c.y = make_data(type,
                   f == row_function::softmax_backward || f == row_function::log_softmax_backward
@@ -82,8 +90,9 @@ inline row_case make_row_case(row_function f, dtype type, kind k, std::size_t co
                   count * n, seed + 100);
   if (f == row_function::log_softmax_backward)  // logarithms of what is at most 1
     for (std::size_t i = 0; i < count * n; ++i) c.y[(i + 1) * size_of(type) - 1] |= std::byte{0x80};
-  c.w = make_data(type, kind::near_one, n, seed + 200);
-  c.b = make_data(type, kind::near_one, n, seed + 300);
+  const std::size_t parameters = f == row_function::group_norm ? c.channels() : n;
+  c.w = make_data(type, kind::near_one, parameters, seed + 200);
+  c.b = make_data(type, kind::near_one, parameters, seed + 300);
   c.mean = make_data(a, kind::near_one, count, seed + 400);
   c.rstd = make_data(a, kind::near_one, count, seed + 500);
   c.out.resize(count * n * size_of(type));
@@ -135,9 +144,21 @@ void by_the_book(row_case& c) {
   };
   const A n = static_cast<A>(c.n), eps = static_cast<A>(c.eps);
   const auto inverse_root = [&](A v) { return 1 / static_cast<A>(std::sqrt(v + eps)); };
-  const std::vector<A> w = c.with_w ? values(c.w, 0) : std::vector<A>(c.n, 1),
-                       b = c.with_b ? values(c.b, 0) : std::vector<A>(c.n, -A(0));
+  const auto parameters = [&](bool there, const std::vector<std::byte>& bytes, std::size_t row,
+                              A neutral) {
+    std::vector<A> all(c.n, neutral);
+    for (std::size_t i = 0; i < c.n && there; ++i) {
+      T one;
+      const std::size_t at =
+          c.f != row_function::group_norm ? i : (row * c.n + i) / c.inner() % c.channels();
+      std::memcpy(&one, bytes.data() + at * sizeof(T), sizeof one);
+      all[i] = arith::widen<A>(one);
+    }
+    return all;
+  };
   for (std::size_t row = 0; row < c.count; ++row) {
+    const std::vector<A> w = parameters(c.with_w, c.w, row, A(1)),
+                         b = parameters(c.with_b, c.b, row, -A(0));
     const std::vector<A> x = values(c.x, row * c.n), y = values(c.y, row * c.n);
     std::vector<A> z(c.n), g(c.n), result(c.n);
     const A mean = c.is_centred() && c.is_gradient() ? saved(c.mean, row) : 0,
@@ -161,7 +182,8 @@ void by_the_book(row_case& c) {
         each([&](std::size_t i) { return x[i] - most - log_sum; });
         break;
       }
-      case row_function::layer_norm: {
+      case row_function::layer_norm:
+      case row_function::group_norm: {
         // The mean in two parts, and 1 / sqrt(var + eps): all of the elements times s.
         using moments = op::moments<2>;
         const auto state = detail::walk<moments>(c.n, [&](std::uint64_t i) { return x[i]; });

@@ -103,6 +103,7 @@ struct function {
       centred = false,
       exp_of_y = false;  // value takes exp of y; <A, true>: which is not below its floor, nor NaN
   static constexpr bool weighted = false;         // the fold wants w
+  static constexpr bool by_channel = false;       // w and b are of channels
   static constexpr bool takes_as_stored = false;  // a pair is x and y themselves
 };
 
@@ -217,6 +218,10 @@ struct layer_norm : function<op::moments<2>, op_id::var> {
     const A from_mean = arith::sub(arith::sub(e.x, s.a), s.c);
     return arith::add(arith::mul(arith::mul(from_mean, s.b), e.w), e.b);
   }
+};
+
+struct group_norm : layer_norm {
+  static constexpr bool by_channel = true;
 };
 
 struct rms_norm : function_of_sum<fold::additive<method::tree, fold::square>, op_id::sum_squares> {

@@ -17,7 +17,8 @@ enum class row_function : std::uint8_t {
   log_softmax_backward,
   layer_norm_backward,
   rms_norm_backward,
-  exp
+  exp,
+  group_norm
 };
 
 /// `count` rows of n <= 2^24 elements (exp: any n) of a float type, one behind the other, and what
@@ -33,6 +34,9 @@ struct rows {
   /// layer_norm alone.
   void *mean = nullptr, *rstd = nullptr;
   double eps = 0;
+  /// Of group_norm, whose rows are groups of channels: elements of a channel, and how many channels
+  /// w and b are of. Rows go through them in turn, n / inner at a time.
+  std::size_t inner = 0, channels = 0;
 };
 
 /// Rows of a matrix by their indices, `places`: output k is of rows places[offsets[k]] to

@@ -9,6 +9,7 @@
 //   log_softmax           x - m - log s
 //   layer_norm            ((x - mean) - e) rstd w + b, rstd = 1 / sqrt(var + eps), var with ddof 0,
 //                         e the error of the rounded mean
+//   group_norm            the same of groups of channels, w and b of a channel each
 //   rms_norm              x rstd w, rstd = 1 / sqrt(sum of squares / n + eps)
 // and, of g = dL/dy, their gradients dL/dx:
 //   softmax_backward      (g - dot(g, y)) y, of y = softmax(x)
@@ -29,8 +30,8 @@ namespace bitfold {
 
 namespace cpu {
 /// Writes the rows to `out`, which may be x. Errors (errc::usage, naming the argument): a type that
-/// is no float; a longer row; a pointer that is needed and null, or not aligned to its elements;
-/// those of `opts`.
+/// is no float; a longer row; channels that do not fill the rows of group_norm; a pointer that is
+/// needed and null, or not aligned to its elements; those of `opts`.
 void apply(row_function f, const rows& input, void* out, const options& opts = {});
 
 /// What the parameters of a norm get, of its gradient `f` and what that takes: dw[i] = sum of g z,

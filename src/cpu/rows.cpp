@@ -21,6 +21,15 @@ namespace {
 void check_aligned(const char* argument, const void* p, std::size_t size) {
   if (reinterpret_cast<std::uintptr_t>(p) % size) refuse(argument, "not aligned to its elements");
 }
+void check_channels(const rows& input) {
+  if (input.inner == 0 || input.n % input.inner)
+    refuse("inner", std::to_string(input.inner) + ", which does not divide rows of " +
+                        std::to_string(input.n));
+  if (const std::size_t of_row = input.n / input.inner;
+      input.channels % of_row || input.channels == 0)
+    refuse("channels",
+           std::to_string(input.channels) + ", of which rows have " + std::to_string(of_row));
+}
 }  // namespace
 
 void check(row_function f, const rows& input, const void* out) {
@@ -35,6 +44,7 @@ void check(row_function f, const rows& input, const void* out) {
     if ((F::reads || F::writes) && !input.rstd) refuse("rstd", "null");
     if (F::centred && !input.mean) refuse("mean", "null");
     if (!out) refuse("out", "null");
+    if (F::by_channel) check_channels(input);
     const std::size_t size = size_of(input.type), wide = std::max<std::size_t>(size, 4);
     for (const auto& [argument, p] :
          {std::pair{"x", input.x}, {"y", input.y}, {"w", input.w}, {"b", input.b}, {"out", out}})
@@ -131,6 +141,16 @@ void reduce_matrix(const reduction& r, const A* x, const A* y, std::size_t count
          opts);
 }
 
+// What row k takes of channels, element by element; of none nothing.
+template <class T, class A>
+void spread(const rows& input, const void* from, std::size_t k, A* to) {
+  if (!from) return;
+  const std::size_t of_row = input.n / input.inner, first = k * of_row % input.channels;
+  for (std::size_t c = 0; c < of_row; ++c)
+    std::fill_n(to + c * input.inner, input.inner,
+                arith::widen<A>(static_cast<const T*>(from)[first + c]));
+}
+
 template <class F, class T>
 void apply_to(const rows& input, void* out, const options& opts) {
   using A = row::accumulator<T>;
@@ -174,8 +194,9 @@ void apply_to(const rows& input, void* out, const options& opts) {
             return from;
         };
         const auto parameters = [&](const void* from, A neutral, A* to) -> const A* {
-          return from ? widened(static_cast<const T*>(from), n, to)
-                      : (std::fill_n(to, n, neutral), to);
+          if (from && !F::by_channel) return widened(static_cast<const T*>(from), n, to);
+          std::fill_n(to, n, neutral);
+          return to;
         };
         const A *const w = F::affine || F::weighted ? parameters(input.w, A(1), result + n)
                                                     : nullptr,
@@ -234,6 +255,10 @@ void apply_to(const rows& input, void* out, const options& opts) {
             if constexpr (F::writes) {
               static_cast<A*>(input.rstd)[k + i] = arith::round_to<A>(s.b);
               if (F::centred) static_cast<A*>(input.mean)[k + i] = arith::round_to<A>(s.a);
+            }
+            if constexpr (F::by_channel) {
+              spread<T>(input, input.w, k + i, result + n);
+              spread<T>(input, input.b, k + i, result + 2 * n);
             }
             map(row_of(i), s, n, result, static_cast<T*>(out) + (k + i) * n);
           }

@@ -38,13 +38,13 @@ order::index tile_of(int owned) { return static_cast<order::index>(warp * owned 
 // ---- Kernels ------------------------------------------------------------------------------------
 
 struct traits {
-  bool elementwise, takes_y, weighted;
+  bool elementwise, takes_y, weighted, by_channel;
   std::size_t state;  ///< bytes of what is folded
 };
 traits traits_of(row_function f, dtype type) {
   return row::visit(f, [&]<class F>(std::type_identity<F>) {
     using fold::partial;
-    return traits{F::elementwise, F::takes_y, F::weighted,
+    return traits{F::elementwise, F::takes_y, F::weighted, F::by_channel,
                   type == dtype::f64 ? sizeof(partial<typename F::folded, double>)
                                      : sizeof(partial<typename F::folded, float>)};
   });
@@ -121,6 +121,8 @@ int neighbours_of_thread(row_function f, const rows& of, const void* out, const 
   if (t.elementwise)  // no row has to begin where a packet does
     return in_packets(of.type, owned, 0, {of.x, out}) ? owned : 1;
   const auto fits = [&](int many) {
+    if (t.by_channel)  // w and b are read one by one, and a packet is of one channel
+      return in_packets(of.type, many, of.inner, {of.x, out});
     return in_packets(of.type, many, of.n, {of.x, of.y, of.w, of.b, out});
   };
   if (size_of(of.type) == 2 && !t.takes_y && of.count >= by.rows_of_wide_packets &&

@@ -11,6 +11,11 @@ namespace bitfold::cuda {
 
 struct nothing {};
 
+// Where a row of channels begins: with which of them, and its place in the row.
+struct place_among_channels {
+  int first, inner, at;
+};
+
 // N neighbouring elements, read and written together, kept as the words they come in.
 template <class T, int N>
 struct packet {
@@ -98,6 +103,7 @@ struct row_source {
   using some = packet<T, Owned>;
   const T *x, *y, *w, *b;
   row::statistics<A> known;  // before the fold
+  std::conditional_t<F::by_channel, place_among_channels, nothing> channels;
 
   template <bool There>
   using maybe = std::conditional_t<There, some, nothing>;
@@ -112,7 +118,11 @@ struct row_source {
     row::statistics<A> known;
   };
   __device__ row_source ahead(index k) const {
-    return {x + k, F::takes_y ? y + k : y, w ? w + k : w, b ? b + k : b, known};
+    if constexpr (F::by_channel)
+      return {x + k, y,     w,
+              b,     known, {channels.first, channels.inner, channels.at + static_cast<int>(k)}};
+    else
+      return {x + k, F::takes_y ? y + k : y, w ? w + k : w, b ? b + k : b, known, {}};
   }
   template <alignment>
   __device__ raw load() const {
@@ -133,11 +143,17 @@ struct row_source {
     return v;
   }
   // Of row r of a leaf.
-  __device__ some weights(int r) const {
-    return w ? some::load(w + r * order::lanes) : some::of(arith::round_to<T>(A(1)));
+  __device__ some weights(int r) const { return parameters(w, r, A(1)); }
+  __device__ some biases(int r) const { return parameters(b, r, -A(0)); }
+  __device__ some parameters(const T* from, int r, A neutral) const {
+    if (!from) return some::of(arith::round_to<T>(neutral));
+    if constexpr (F::by_channel)
+      return some::of(from[channel(r * order::lanes)]);  // of one channel
+    else
+      return some::load(from + r * order::lanes);
   }
-  __device__ some biases(int r) const {
-    return b ? some::load(b + r * order::lanes) : some::of(arith::round_to<T>(-A(0)));
+  __device__ int channel(int i) const {
+    return channels.first + (channels.at + i) / channels.inner;
   }
   __device__ static row::element<A> element(const raw& v, int r, int i) {
     row::element<A> e{arith::widen<A>(v.x[r][i]), A(0), A(1), -A(0)};
@@ -149,8 +165,10 @@ struct row_source {
     return F::template operand<A>(element(v, r, i), v.known);
   }
   __device__ single one(int i) const {
+    int k = i;
+    if constexpr (F::by_channel) k = channel(i);
     return {{arith::widen<A>(x[i]), F::takes_y ? arith::widen<A>(y[i]) : A(0),
-             w ? arith::widen<A>(w[i]) : A(1), b ? arith::widen<A>(b[i]) : -A(0)},
+             w ? arith::widen<A>(w[k]) : A(1), b ? arith::widen<A>(b[k]) : -A(0)},
             known};
   }
   BITFOLD_HD static auto made(const single& s, int) { return F::template operand<A>(s.e, s.known); }
@@ -224,9 +242,16 @@ struct row_kernel {
       known.b = static_cast<const A*>(of.rstd)[k];
       if (F::centred) known.a = static_cast<const A*>(of.mean)[k];
     }
-    return {static_cast<const T*>(of.x) + at,
-            F::takes_y ? static_cast<const T*>(of.y) + at : nullptr, static_cast<const T*>(of.w),
-            static_cast<const T*>(of.b), known};
+    source s{static_cast<const T*>(of.x) + at,
+             F::takes_y ? static_cast<const T*>(of.y) + at : nullptr,
+             static_cast<const T*>(of.w),
+             static_cast<const T*>(of.b),
+             known,
+             {}};
+    if constexpr (F::by_channel)
+      s.channels = {static_cast<int>(k * (of.n / of.inner) % of.channels),
+                    static_cast<int>(of.inner), 0};
+    return s;
   }
   __device__ static row::statistics<A> finish(const rows& of, index k, const source& from,
                                               const S& s, bool writes) {

@@ -150,11 +150,15 @@ class Rows(NamedTuple):
     mean: torch.Tensor | None = None
     rstd: torch.Tensor | None = None
     eps: float = 0.0
+    inner: int = 0
+    channels: int = 0
 
     def apply(self, function: str, out: torch.Tensor | None = None) -> torch.Tensor:
+        """inner and channels: of group_norm, elements of a channel, and how many channels w and b are of."""
         out = torch.empty_like(self.x) if out is None else out
         if is_real(self.x) and self.x.numel():
-            _core.apply_rows(function, self.x, self.y, self.w, self.b, self.mean, self.rstd, self.n, self.eps, out, TENSORS)
+            parameters = self.x, self.y, self.w, self.b, self.mean, self.rstd
+            _core.apply_rows(function, *parameters, self.n, self.eps, out, TENSORS, self.inner, self.channels)
         return out
 
     def parameter_gradients(self, function: str, shape: Sequence[int], want: Sequence[bool]) -> list[torch.Tensor | None]:

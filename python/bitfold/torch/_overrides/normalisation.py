@@ -114,11 +114,17 @@ def _rows_of(t: Tensor | None) -> Tensor | None:
     return None if t is None else (t if t.is_cuda else t.to(wide(t.dtype))).contiguous()
 
 
-def _normalised_rows(function: str, x: Tensor, dims: list[int], weight: Tensor | None, bias: Tensor | None, eps: float) -> tuple[Tensor, ...]:
+def _parameters_of(t: Tensor | None, x: Tensor) -> Tensor | None:
+    return None if t is None else _rows_of(t.to(x.dtype))
+
+
+def _normalised_rows(
+    function: str, x: Tensor, dims: list[int], weight: Tensor | None, bias: Tensor | None, eps: float, inner: int = 0, channels: int = 0
+) -> tuple[Tensor, ...]:
     shape, statistics = _engine.result_shape(x.shape, dims, True), wide(x.dtype)
-    mean = x.new_empty(shape, dtype=statistics) if function == "layer_norm" else None
+    mean = x.new_empty(shape, dtype=statistics) if function != "rms_norm" else None
     rstd = x.new_empty(shape, dtype=statistics)
-    of = Rows(_rows_of(x), math.prod(x.shape[d] for d in dims), w=_rows_of(weight), b=_rows_of(bias), mean=mean, rstd=rstd, eps=eps)
+    of = Rows(_rows_of(x), math.prod(x.shape[d] for d in dims), None, *(_parameters_of(t, x) for t in (weight, bias)), mean, rstd, eps, inner, channels)
     return of.apply(function).to(x.dtype), mean, rstd
 
 
@@ -209,18 +215,15 @@ def _norm_backward(method, grad, x, normalized_shape, mean, rstd, weight, output
 def _group_norm(method, x, weight, bias, N, C, HxW, group, eps):
     among(FLOATS, "group_norm", x)
     _check_parameters("group_norm", x, [C], weight, bias)
-    groups = x.reshape(N, group, C // group, HxW)
+    groups = x.reshape(N, group, C // group, HxW).contiguous()
     if _are_rows(groups, [2, 3]):
-        scaled, mean, rstd = _normalised_rows("layer_norm", groups.to(wide(x.dtype)), [2, 3], None, None, eps)
+        same = all(t is None or t.dtype is x.dtype for t in (weight, bias))
+        y, mean, rstd = _normalised_rows("group_norm", groups if same else groups.to(wide(x.dtype)), [2, 3], weight, bias, eps, HxW, C)
     else:
         mean, rounded_by, rstd = _statistics(method, groups, [2, 3], eps)
-        scaled = _scaled(groups, mean, rstd, rounded_by)
-    y = _affine(scaled, *(_grouped(t, group) for t in (weight, bias)))
+        of = Channels(Extents(N, C, HxW, C // group, True), groups, None, *(_wide_of(t, x) for t in (weight, bias, mean, rstd, rounded_by)))
+        y = of.apply("channel_norm")
     return y.to(x.dtype).reshape(x.shape), mean.reshape(N, group), rstd.reshape(N, group)
-
-
-def _grouped(t: Tensor | None, group: int) -> Tensor | None:
-    return None if t is None else t.reshape(1, group, -1, 1)
 
 
 @covers("native_group_norm_backward")
