@@ -318,6 +318,40 @@ struct engine {
     return fold_whole_warp<F>(fold_lanes(v), elements_of_threads{});
   }
 
+  // The rows that the lanes of this thread have of a tile of `size` elements, where that is a
+  // multiple of `owned`: they have equally many.
+  __device__ static int rows_of(int size) {
+    const int t = threadIdx.x % warp,
+              left = min(size - leaf_of(t) * order::leaf, order::leaf) - lane_of(t);
+    return left <= 0 ? 0 : (left + order::lanes - 1) / order::lanes;
+  }
+  // Such a tile, of which the thread holds these rows.
+  __device__ static local fold_rows(const raw& v, int rows, int size) {
+    const int t = threadIdx.x % warp, first = leaf_of(t) * order::leaf + lane_of(t),
+              leaf = min(size - leaf_of(t) * order::leaf, order::leaf);
+    local s;
+    if (rows > 0) {
+      local each[owned];
+#pragma unroll
+      for (int i = 0; i < owned; ++i)
+        each[i] =
+            lane(rows, [&](int r) { return Source::get(v, r, i, first + r * order::lanes + i); });
+      fold_owned<F>(each, owned, [=](int, int width) { return static_cast<index>(width * rows); });
+      s = each[0];
+    }
+    const int lanes = leaf > 0 ? order::lane_count(leaf) : 0, own = lane_of(t);
+#pragma unroll
+    for (int d = owned; d < order::lanes; d *= 2) {
+      const local right = from_right(s, d / owned);
+      if (own + d < lanes)
+        s = F::merge(s, right,
+                     fold::counts{leaf_lanes{leaf}(own, d),
+                                  leaf_lanes{leaf}(own + d, min(d, lanes - own - d))});
+    }
+    return fold_warp<F, group>(s, order::leaf_count(static_cast<index>(size)) * group,
+                               elements_of_leaves{size});
+  }
+
   // The last tile, 1 <= size < tile elements: full leaves as in a full tile, the short one by a
   // thread for each lane, then one with another. Kept out of line: its instructions would only be
   // in the way of the short kernels that don't need it.
