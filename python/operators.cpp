@@ -25,13 +25,11 @@ bool are_alike(const described& x, const described& y) {
   return x.type == y.type && on_one_device(x, y) && x.where.rank == y.where.rank &&
          x.where.extent == y.where.extent;
 }
-// What the row functions take: CPUs compute with half types in f32.
+// What the row functions take.
 std::optional<described> rows_in(const tensors& of, nb::handle given) {
   auto x = of.plain(given);
   if (!x) return x;
-  const dtype t = x->type.stored;
-  const bool fits = t == dtype::f32 || t == dtype::f64 || (x->on_gpu() && is_float(t));
-  if (!fits || x->size() == 0 || !x->is_row_major()) x.reset();
+  if (!is_float(x->type.stored) || x->size() == 0 || !x->is_row_major()) x.reset();
   return x;
 }
 bool is_beside(const tensors& of, nb::handle given, const described& x) {
@@ -143,8 +141,8 @@ bool store_nll(const reduction& sum, const described& x, const described& target
 nb::object nll_plain(const tensors& of, request& sum, nb::handle x_given, nb::handle target_given,
                      bool mean, std::int64_t ignored) {
   const auto x = rows_in(of, x_given), target = of.plain(target_given);
-  if (!x || x->on_gpu() || x->where.rank != 2 || !target || target->on_gpu() ||
-      target->type != element_type{dtype::i64} || target->where.rank != 1 ||
+  if (!x || x->on_gpu() || size_of(x->type.stored) == 2 || x->where.rank != 2 || !target ||
+      target->on_gpu() || target->type != element_type{dtype::i64} || target->where.rank != 1 ||
       target->where.extent[0] != x->where.extent[0] || !target->is_row_major() ||
       !sum.offers(x->type) || !(sum.result(x->type) == x->type))
     return nb::none();

@@ -62,6 +62,35 @@ rows rows_of(held& arrays, const described& x, const of_rows& of, const row_exte
           by.channels};
 }
 
+nb::object apply_rows_across(std::string_view function, nb::handle x_given, nb::handle y_given,
+                             nb::handle first, nb::handle second, std::size_t outer, std::size_t n,
+                             std::size_t inner, nb::handle out_given, const family& by) {
+  const row_function f = function_named(function);
+  held arrays(by);
+  const input& x_in = arrays.take("x", x_given);
+  const described& x = *x_in;
+  std::size_t rows = 0, size = 0;
+  if (__builtin_mul_overflow(outer, inner, &rows) || __builtin_mul_overflow(rows, n, &size) ||
+      !x.is_row_major() || x.size() != size)
+    throw std::runtime_error("x: " + std::to_string(outer) + " x " + std::to_string(n) + " x " +
+                             std::to_string(inner) +
+                             " elements are expected, one behind the other");
+  const rows_across of{x.type.stored,
+                       outer,
+                       n,
+                       inner,
+                       x.where.data,
+                       arrays.elements("y", y_given, x, x.type, size),
+                       arrays.elements("first", first, x, wide_of(x), rows),
+                       arrays.elements("second", second, x, wide_of(x), rows)};
+  void* const out = arrays.result("out", out_given, x, size);
+  by.run(
+      x, model{x.type, x_in.object()}, no_room,
+      [&](workspace, cuda::stream where) { cuda::apply(f, of, out, where); },
+      [&](const cpu::options& opts) { cpu::apply(f, of, out, opts); });
+  return nb::borrow(out_given);
+}
+
 void sum_rows(nb::handle x_given, std::size_t n, nb::handle places_given, nb::handle offsets_given,
               nb::handle base_given, nb::handle out_given, const family& by) {
   held arrays(by);
@@ -156,6 +185,11 @@ void add_rows(nb::module_& m) {
       "rstd"_a.none(), "n"_a, "eps"_a, "out"_a.none(), "family"_a, "inner"_a = 0, "channels"_a = 0,
       "Of rows of n elements, one behind the other: to `out`, or, where it is None, a new array. "
       "inner and channels: of group_norm (bitfold/row_inputs.hpp).");
+  m.def("apply_rows_across", apply_rows_across, "function"_a, "x"_a, "y"_a.none(), "first"_a,
+        "second"_a.none(), "outer"_a, "n"_a, "inner"_a, "out"_a, "family"_a,
+        "Of rows whose elements lie `inner` apart, as bitfold/row_inputs.hpp has them. Returns "
+        "`out`, "
+        "which may be x.");
   m.def(
       "parameter_gradients",
       [](std::string_view function, nb::handle x, nb::handle y, nb::handle w, nb::handle mean,

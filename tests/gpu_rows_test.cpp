@@ -126,6 +126,26 @@ TEST_CASE("short rows on demand have their definition's bits", "[racecheck]") {
       check_rows(f, dtype::f32, kind::near_one, 45, n, false);
 }
 
+TEST_CASE("rows that lie across on demand have their definition's bits", "[racecheck]") {
+  std::uint64_t seed = 0;
+  for (const row_function f : test::all_functions_across)
+    for (const dtype type : float_types)
+      for (const std::size_t inner : {5, 64, 264}) {
+        if (type == dtype::f64 && inner == 64) continue;
+        const row_case rows = test::done_by_the_book(
+            test::make_row_case(f, type, test::kind::special, 3 * inner, 37, ++seed));
+        const test::across_case c = test::laid_across(rows, inner);
+        const dtype wide = type == dtype::f64 ? dtype::f64 : dtype::f32;
+        const array_on_gpu x(c.x, type), y(c.y, type), first(c.first, wide), second(c.second, wide);
+        cuda::apply(f,
+                    rows_across{type, c.outer, c.n, inner, x.at(), y.at(), first.at(), second.at()},
+                    x.at());
+        test::wait_for();
+        INFO(rows.describe() << " " << inner);
+        check_same("out", x.contents(), c.out);
+      }
+}
+
 TEST_CASE("long rows on demand have their definition's bits", "[racecheck]") {
   using enum row_function;
   check_rows(layer_norm, dtype::bf16, test::kind::near_one, 2, 50'257);

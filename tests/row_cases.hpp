@@ -333,4 +333,66 @@ std::vector<std::byte> sums_by_the_book(const segments_case& c) {
   return out;
 }
 
+/// The functions of rows that lie across.
+inline constexpr row_function all_functions_across[] = {
+    row_function::softmax, row_function::log_softmax, row_function::softmax_backward,
+    row_function::log_softmax_backward};
+
+/// The rows of a case as they lie across, `inner` beside each other, with their reductions'
+/// results.
+struct across_case {
+  dtype type;
+  std::size_t outer, n, inner;
+  std::vector<std::byte> x, y, first, second, out;
+};
+/// `of`: with its results.
+inline across_case laid_across(const row_case& of, std::size_t inner) {
+  across_case c{of.type, of.count / inner, of.n, inner, of.x, of.y, {}, {}, of.out};
+  const std::size_t size = size_of(of.type);
+  const std::pair<const std::vector<std::byte>*, std::vector<std::byte>*> arrays[] = {
+      {&of.x, &c.x}, {&of.y, &c.y}, {&of.out, &c.out}};
+  for (const auto& [from, to] : arrays)
+    for (std::size_t row = 0; row < of.count; ++row)
+      for (std::size_t i = 0; i < of.n; ++i) {
+        const std::size_t at = (row / inner * of.n + i) * inner + row % inner;
+        std::copy_n(from->data() + (row * of.n + i) * size, size, to->data() + at * size);
+      }
+  const dtype wide = of.type == dtype::f64 ? dtype::f64 : dtype::f32;
+  const auto results = [&](op_id op, bool two) {
+    const auto method = info(op).takes_method ? std::optional(method_id::tree) : std::nullopt;
+    const reduction r = make_reduction(op, method, of.type, {}, accumulates(op) ? wide : of.type);
+    std::vector<std::byte> all(of.count * size_of(wide));
+    for (std::size_t row = 0; row < of.count; ++row) {
+      const std::byte *const x = of.x.data() + row * of.n * size, *const y = of.y.data() +
+                                                                             row * of.n * size;
+      std::byte* const to = all.data() + row * size_of(wide);
+      const scalar s = two ? reference(r, x, y, of.n) : reference(r, x, of.n);
+      if (s.type == wide) {
+        store_scalar(s, to);
+        continue;
+      }
+      const float widened = [&] {  // of a half type
+        std::byte stored[8];
+        store_scalar(s, stored);
+        float f = 0;
+        with_float(of.type, [&](auto t, auto) {
+          std::memcpy(&t, stored, sizeof t);
+          f = static_cast<float>(arith::widen<float>(t));
+        });
+        return f;
+      }();
+      std::memcpy(to, &widened, sizeof widened);
+    }
+    return all;
+  };
+  switch (of.f) {
+    case row_function::softmax_backward: c.first = results(op_id::dot, true); break;
+    case row_function::log_softmax_backward: c.first = results(op_id::sum, false); break;
+    default:
+      c.first = results(op_id::max, false);
+      c.second = results(op_id::softmax_denominator, false);
+  }
+  return c;
+}
+
 }  // namespace bitfold::test

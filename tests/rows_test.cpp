@@ -41,6 +41,44 @@ TEST_CASE("rows: bits are those of the definition, whatever the threads") {
         }
 }
 
+TEST_CASE("rows that lie across have the bits of others, whatever the threads") {
+  for (const row_function f : test::all_functions_across)
+    for (const dtype type : {dtype::f16, dtype::bf16, dtype::f32, dtype::f64})
+      for (const test::kind k : test::all_kinds)
+        for (const std::size_t inner : {1, 6, 1500}) {
+          const row_case rows = test::done_by_the_book(test::make_row_case(
+              f, type, k, 2 * inner, inner < 100 ? 300 : 33, static_cast<std::uint64_t>(k)));
+          const test::across_case c = test::laid_across(rows, inner);
+          for (const int threads : {1, 3}) {
+            INFO(rows.describe() << " " << name(k) << " " << inner << " " << threads);
+            std::vector<std::byte> out = c.x;  // in place
+            cpu::apply(f,
+                       rows_across{type, c.outer, c.n, inner, out.data(), c.y.data(),
+                                   c.first.data(), c.second.data()},
+                       out.data(), {.threads = threads, .target = forced_target});
+            CHECK(out == c.out);
+          }
+        }
+}
+
+TEST_CASE("rows that lie across: what is refused") {
+  const float some[4] = {};
+  float out[4];
+  const auto says = [&](const char* argument, row_function f, const rows_across& of, void* to) {
+    CHECK_THROWS_WITH(cpu::apply(f, of, to), Catch::Matchers::StartsWith(argument));
+  };
+  const row_function softmax = row_function::softmax;
+  says("type: ", softmax, {dtype::i32, 1, 2, 2, some, nullptr, some, some}, out);
+  says("f: ", row_function::layer_norm, {dtype::f32, 1, 2, 2, some, nullptr, some, some}, out);
+  says("x: ", softmax, {dtype::f32, std::size_t{1} << 59, 4, 2, some, nullptr, some, some}, out);
+  says("x: ", softmax, {dtype::f32, 1, 2, 2, nullptr, nullptr, some, some}, out);
+  says("y: ", row_function::softmax_backward, {dtype::f32, 1, 2, 2, some, nullptr, some}, out);
+  says("first: ", softmax, {dtype::f32, 1, 2, 2, some, nullptr, nullptr, some}, out);
+  says("second: ", softmax, {dtype::f32, 1, 2, 2, some, nullptr, some}, out);
+  says("out: ", softmax, {dtype::f32, 1, 2, 2, some, nullptr, some, some}, nullptr);
+  cpu::apply(softmax, rows_across{dtype::f32, 0, 2, 2, nullptr}, nullptr);  // nothing to do
+}
+
 TEST_CASE("rows: many long rows on several threads, and in place") {
   for (const row_function f : test::all_row_functions) {
     const row_case c = test::make_row_case(f, dtype::f32, test::kind::near_one, 300, 4096, 1);

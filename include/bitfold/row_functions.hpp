@@ -105,6 +105,8 @@ struct function {
   static constexpr bool weighted = false;         // the fold wants w
   static constexpr bool by_channel = false;       // w and b are of channels
   static constexpr bool takes_as_stored = false;  // a pair is x and y themselves
+  static constexpr int results =
+      0;  // of reductions that `of_results` makes statistics of, if it can
 };
 
 /// Of one sum, which is statistic a.
@@ -114,6 +116,11 @@ struct function_of_sum : function<Fold, Op> {
   BITFOLD_HD static statistics<A> finish(const method::tree::state<A>& s, order::index, double,
                                          const statistics<A>&) {
     return {s.sum};
+  }
+  static constexpr int results = 1;
+  template <class A>
+  BITFOLD_HD static statistics<A> of_results(A sum, A) {
+    return {sum};
   }
 };
 
@@ -128,10 +135,15 @@ struct softmax : function<op::logsumexp_fold, op_id::softmax_denominator> {
     return arith::add(s.sum, arith::sub(s.max, s.max));
   }
   // a: the largest element; b: 1 / the sum of exp(x - a).
+  static constexpr int results = 2;
+  template <class A>
+  BITFOLD_HD static statistics<A> of_results(A max, A sum) {
+    return {max, arith::div(A(1), sum)};
+  }
   template <class A>
   BITFOLD_HD static statistics<A> finish(const op::logsumexp_fold::state<A>& s, order::index,
                                          double, const statistics<A>&) {
-    return {s.max, arith::div(A(1), denominator(s))};
+    return of_results<A>(s.max, denominator(s));
   }
   template <class A>
   BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
@@ -147,11 +159,13 @@ struct softmax : function<op::logsumexp_fold, op_id::softmax_denominator> {
 struct log_softmax : softmax {
   // a: the largest element; b: the logarithm of that sum.
   template <class A>
+  BITFOLD_HD static statistics<A> of_results(A max, A sum) {
+    return {max, sum == sum ? static_cast<A>(arith::log_from_one(static_cast<double>(sum))) : sum};
+  }
+  template <class A>
   BITFOLD_HD static statistics<A> finish(const op::logsumexp_fold::state<A>& s, order::index,
                                          double, const statistics<A>&) {
-    const A sum = denominator(s);
-    return {s.max,
-            sum == sum ? static_cast<A>(arith::log_from_one(static_cast<double>(sum))) : sum};
+    return of_results<A>(s.max, denominator(s));
   }
   template <class A>
   BITFOLD_HD static A value(const element<A>& e, const statistics<A>& s) {
@@ -226,6 +240,7 @@ struct group_norm : layer_norm {
 
 struct rms_norm : function_of_sum<fold::additive<method::tree, fold::square>, op_id::sum_squares> {
   static constexpr bool affine = true, writes = true;
+  static constexpr int results = 0;
   template <class A>
   BITFOLD_HD static A operand(const element<A>& e, const statistics<A>&) {
     return e.x;
@@ -244,6 +259,7 @@ struct rms_norm : function_of_sum<fold::additive<method::tree, fold::square>, op
 // Of gradients of norms a and b are the mean and rstd, as saved; c: mean(g w); d: dot(g w, z) / n.
 struct rms_norm_backward : function_of_sum<sum_of_products, op_id::dot> {
   static constexpr bool takes_y = true, weighted = true, reads = true;
+  static constexpr int results = 0;
   template <class A>
   BITFOLD_HD static fold::pair_of<A> operand(const element<A>& e, const statistics<A>& s) {
     return {arith::mul(e.x, e.w), arith::mul(e.y, s.b)};

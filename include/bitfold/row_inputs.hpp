@@ -39,6 +39,21 @@ struct rows {
   std::size_t inner = 0, channels = 0;
 };
 
+/// Rows whose elements lie `inner` apart, as along an axis that is not the last: row-major of
+/// extents outer, n and inner, a row for each outer and inner. For softmax, log_softmax and their
+/// gradients.
+struct rows_across {
+  dtype type;
+  std::size_t outer, n, inner;
+  const void* x;            ///< of a gradient: g
+  const void* y = nullptr;  ///< of a gradient: what the function gave
+  /// Of each row, f32 or, for f64, f64: the results of max and softmax_denominator; or of a
+  /// gradient, first alone, dot(g, y) for softmax and sum(g) for log_softmax.
+  const void *first = nullptr, *second = nullptr;
+
+  std::size_t size() const { return outer * n * inner; }
+};
+
 /// Rows of a matrix by their indices, `places`: output k is of rows places[offsets[k]] to
 /// places[offsets[k + 1] - 1], in this order, which may be none and are at most 2^24.
 struct row_segments {

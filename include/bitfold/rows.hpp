@@ -34,6 +34,10 @@ namespace cpu {
 /// needed and null, or not aligned to its elements; those of `opts`.
 void apply(row_function f, const rows& input, void* out, const options& opts = {});
 
+/// The same of rows that lie across, of their reductions' results. Errors, besides: a function
+/// without such (norms).
+void apply(row_function f, const rows_across& input, void* out, const options& opts = {});
+
 /// What the parameters of a norm get, of its gradient `f` and what that takes: dw[i] = sum of g z,
 /// db[i] = sum of g over the rows' elements i, by method tree in the rows' order, rounded once.
 /// Either may be null; db is of layer_norm_backward alone. Errors, besides: a function that is no
@@ -53,6 +57,7 @@ namespace cuda {
 /// The same in device memory. Needs no workspace, and does not synchronise. Errors, besides:
 /// errc::no_device, errc::cuda.
 void apply(row_function f, const rows& input, void* out, stream s = nullptr);
+void apply(row_function f, const rows_across& input, void* out, stream s = nullptr);
 
 std::size_t parameter_gradients_workspace_bytes(row_function f, const rows& input);
 void parameter_gradients(row_function f, const rows& input, void* dw, void* db, void* workspace,

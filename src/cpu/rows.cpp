@@ -3,6 +3,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -51,6 +52,31 @@ void check(row_function f, const rows& input, const void* out) {
       check_aligned(argument, p, size);
     check_aligned("mean", input.mean, wide);
     check_aligned("rstd", input.rstd, wide);
+  });
+}
+
+void check(row_function f, const rows_across& input, const void* out) {
+  if (!is_float(input.type))
+    refuse("type", std::string(name(input.type)) + ", which is no float type");
+  std::size_t size = 1;
+  for (const std::size_t extent : {input.outer, input.n, input.inner})
+    if (__builtin_mul_overflow(size, extent, &size) || size > std::size_t{1} << 60)
+      refuse("x", "more than 2^60 elements");
+  visit(f, [&]<class F>(std::type_identity<F>) {
+    if (F::results == 0)
+      refuse("f", std::string(name(f)) + ", which is not of rows that lie across");
+    if (size == 0) return;
+    for (const auto& [argument, p, needed] : {std::tuple{"x", input.x, true},
+                                              {"y", input.y, F::takes_y},
+                                              {"out", out, true},
+                                              {"first", input.first, true},
+                                              {"second", input.second, F::results > 1}})
+      if (needed && !p) refuse(argument, "null");
+    const std::size_t element = size_of(input.type), wide = std::max<std::size_t>(element, 4);
+    for (const auto& [argument, p] : {std::pair{"x", input.x}, {"y", input.y}, {"out", out}})
+      check_aligned(argument, p, element);
+    check_aligned("first", input.first, wide);
+    check_aligned("second", input.second, wide);
   });
 }
 

@@ -67,7 +67,7 @@ channel_elements elements_of(const channels& of, const channel::sums_pass& p) {
   e.unaligned = false;
   // A thread reads packets of one line; and of columns the parameters once.
   const bool aligned = is_at_a_multiple(of.y, 16);
-  e.in_packs = e.in_packs && aligned && of.inner % (8 / size_of(of.type)) == 0;
+  e.in_packs = e.in_packs && aligned && of.inner % (cuda::bytes_of_pair / size_of(of.type)) == 0;
   e.columns = e.columns && aligned && of.inner == 1 && !of.of_each_outer;
   return e;
 }
@@ -79,15 +79,15 @@ class planner {
         p_(p),
         from_(elements_of(of, p)),
         both_(p.weighted && p.plain && of.w),
-        sizes_{size_of_states(of.type, both_),
-               8 / size_of(of.type) * static_cast<std::size_t>(order::leaf), true},
+        sizes_(cuda::sizes_of_alike_pairs(size_of_states(of.type, both_), size_of(of.type))),
         of_(cuda_plan(by)) {
     const std::string folds = both_ ? "both_sums" : p.weighted ? "sums<true>" : "sums<false>";
     definitions_ =
         of_type(of) +
         "using accumulator = row::accumulator<element>;\nusing folds = channel::" + folds +
-        ";\nusing source = cuda::" + (from_.in_packs ? "channel_packs" : "channel_pairs") +
-        "<element>;\nusing results = cuda::channel_results<" + (both_ ? "true" : "false") +
+        ";\nusing source = cuda::" + (from_.in_packs ? "alike_packets" : "alike_pairs") +
+        "<cuda::channel_known<element>, element>;\nusing results = cuda::channel_results<" +
+        (both_ ? "true" : "false") +
         ", accumulator>;\nstatic_assert(sizeof(fold::partial<folds, accumulator>) == " +
         std::to_string(sizes_.state) +
         " && cuda::engine<folds, source, accumulator>::tile == " + std::to_string(sizes_.tile) +
@@ -112,9 +112,7 @@ class planner {
              static_cast<unsigned>(blocks), static_cast<unsigned>(threads), shared}));
   }
   void add_elements() {
-    const int many = of_.by == strategy::columns
-                         ? cuda::neighbours_of_thread(sizes_.state, cuda::tile_bytes / sizes_.tile)
-                         : 0;
+    const int many = of_.by == strategy::columns ? sizes_.columns : 0;
     pass& p = add_pass(of_.by, many, of_.blocks, of_.threads,
                        of_.by == strategy::columns || of_.by == strategy::blocks ? of_.shared : 0);
     p.line = of_.line;

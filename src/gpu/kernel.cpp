@@ -69,6 +69,10 @@ std::string source_type(const fold_kernel& k) {
     case reading::array: return "cuda::stored_elements" + of;
     case reading::rows: return "cuda::row_elements" + of;
     case reading::runs: return "cuda::run_elements" + of;
+    case reading::alike:
+    case reading::alike_packets:
+      return std::string(k.how == reading::alike ? "cuda::alike_pairs" : "cuda::alike_packets") +
+             "<cuda::nothing_known<pairs_with_place>, " + type_name(k.in) + ">";
     case reading::anywhere: break;
   }
   return (k.two ? "cuda::found_pairs" : "cuda::found_elements") + of;

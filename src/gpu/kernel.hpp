@@ -62,10 +62,12 @@ constexpr bool takes_elements(strategy s) {
 
 /// How a kernel reads its elements: as the sources of elements.cuh do.
 enum class reading : std::uint8_t {
-  array,    ///< one behind the other
-  rows,     ///< of an output in aligned packs, on one axis
-  runs,     ///< in packs, on several axes or at any address
-  anywhere  ///< one by one
+  array,         ///< one behind the other
+  rows,          ///< of an output in aligned packs, on one axis
+  runs,          ///< in packs, on several axes or at any address
+  anywhere,      ///< one by one
+  alike,         ///< two inputs at the same places, one by one
+  alike_packets  ///< and in packets
 };
 
 /// One of a kernel's results. (The degrees of freedom are an argument, not a part of the kernel.)

@@ -63,7 +63,13 @@ output_elements elements_of(const detail::layout& l) {
   e.unaligned = !e.in_packs && !l.y && l.reduced.rank == 1 && l.reduced.dims[0].x == 1 &&
                 l.n > order::leaf &&
                 (size_of(l.type) > 2 || l.n % order::leaf * size_of(l.type) >= 16);
-  e.columns = l.reduced.rank == 1 && both_in_packs(l.kept, l.reduced) && ends_with_a_pack(l.kept);
+  const auto alike = [](const detail::axes& some) {
+    return std::all_of(some.dims, some.dims + some.rank,
+                       [](const auto& axis) { return axis.x == axis.y; });
+  };
+  e.two_alike = e.two && alike(l.kept) && alike(l.reduced);
+  e.columns = (!e.two || e.two_alike) && l.reduced.rank == 1 && both_in_packs(l.kept, l.reduced) &&
+              ends_with_a_pack(l.kept);
   const index run = l.reduced.rank > 0 ? l.reduced.dims[l.reduced.rank - 1].extent : 0;
   e.runs = run % order::leaf == 0    ? runs_of::leaves
            : run % order::lanes == 0 ? runs_of::lanes
@@ -174,8 +180,7 @@ class planner {
         by_(by),
         leaves_(order::leaf_count(from.n)),
         tiles_(from.n / of.tile + (from.n % of.tile != 0)),
-        many_(static_cast<index>(cuda::neighbours_of_thread(of.state, cuda::tile_bytes / of.tile))),
-        groups_(from.outputs / many_) {}
+        groups_(from.outputs / static_cast<index>(std::max(of.columns, 1))) {}
 
   output_plan make() {
     if (from_.listed) {
@@ -211,7 +216,7 @@ class planner {
                from_.n % owned() == 0 && from_.n <= of_.tile / 2;
       case strategy::short_columns:
         return !from_.two && from_.columns && from_.n > 1 && from_.n <= 2 * order::lanes;
-      case strategy::columns: return !from_.two && from_.columns && from_.n > 1;
+      case strategy::columns: return from_.columns && from_.n > 1;
       case strategy::staged_threads: return any_tiles && !from_.two && staged_pitch(from_) > 0;
       case strategy::leaf_teams:
         return any_tiles && !from_.two && !from_.in_packs && line && from_.reduced.dims[0].x == 1 &&
@@ -311,7 +316,7 @@ class planner {
     // No more than there are.
     set_nodes(std::min(parts / split * leaves_of_thread(items / l.enough, parts / split),
                        std::bit_ceil(leaves_)));
-    p_.shared = threads * many_ * of_.state;
+    p_.shared = threads * static_cast<index>(of_.columns) * of_.state;
     set_blocks(l, shares(groups_, threads / parts) * p_.nodes, 1);
   }
 
@@ -407,8 +412,8 @@ class planner {
   const output_elements& from_;
   const cuda::launch& shape_;
   const tuning& by_;
-  const index leaves_, tiles_, many_,
-      groups_;  // of an output; columns of a thread, and such groups
+  const index leaves_, tiles_;  // of an output
+  const index groups_;          // of columns of a thread
   output_plan p_{};
 };
 

@@ -15,6 +15,16 @@ divisors divisors_of(const detail::axes& of);
 output_elements elements_of(const detail::layout& l);
 output_elements elements_of_lists(dtype type, bool two, std::size_t n, std::size_t outputs);
 
+/// Of kernels of outputs of two inputs that lie alike (elements.cuh).
+constexpr sizes sizes_of_alike_pairs(std::size_t state, std::size_t element) {
+  const std::size_t owned = static_cast<std::size_t>(bytes_of_pair) / element;
+  return {
+      .state = state,
+      .tile = owned * order::leaf,
+      .stored = true,
+      .columns = std::max(neighbours_of_thread(state, 2 * element), 4 / static_cast<int>(element))};
+}
+
 /// Whether neighbouring outputs lie nearer to each other than neighbouring elements of an output.
 bool outputs_are_neighbours(const output_elements& from);
 

@@ -18,11 +18,14 @@ using order::index;
 
 // Sizes of what a kernel of a group folds, which its plan depends on.
 cuda::sizes sizes_of(const problem& p, const group& g) {
-  // As the kernels' source has it: pairs anywhere are read one by one.
-  const bool pairs = p.outputs && p.outputs->two;
-  const index tile =
-      pairs ? cuda::widened_tile : cuda::tile_bytes / size_of(p.reductions[g.reductions[0]].in());
-  return {.state = g.state_bytes(), .tile = tile, .stored = true};
+  const std::size_t size = size_of(p.reductions[g.reductions[0]].in()), state = g.state_bytes();
+  if (!p.outputs || !p.outputs->two)
+    return {.state = state,
+            .tile = cuda::tile_bytes / size,
+            .stored = true,
+            .columns = cuda::neighbours_of_thread(state, size)};
+  if (p.outputs->two_alike) return cuda::sizes_of_alike_pairs(state, size);
+  return {.state = state, .tile = cuda::widened_tile, .stored = true};  // which are read one by one
 }
 
 // The passes of one group, one behind the other.
@@ -122,10 +125,12 @@ class planner {
     const cuda::output_elements& from = *p_.outputs;
     const bool one = !from.two;
     const output_plan of = plan_outputs(sizes_, from, shape_, by_);
-    const int many = cuda::neighbours_of_thread(sizes_.state, size_of(from.type));
-    const auto how = one && from.in_packs && from.reduced.rank == 1 ? reading::rows
-                     : one && (from.in_packs || from.unaligned)     ? reading::runs
-                                                                    : reading::anywhere;
+    const int many = sizes_.columns;
+    const auto one_by_one = from.two_alike ? reading::alike : reading::anywhere;
+    const auto how = from.two_alike && from.in_packs                  ? reading::alike_packets
+                     : one && from.in_packs && from.reduced.rank == 1 ? reading::rows
+                     : one && (from.in_packs || from.unaligned)       ? reading::runs
+                                                                      : one_by_one;
     if (of.by == strategy::patches) return add_patches(from, of);
     // The pass over the elements, whose parameters are these, and the results.
     const auto add = [&](fold_kernel k, int threads, std::size_t shared, auto... numbers) {
@@ -141,7 +146,7 @@ class planner {
     };
     switch (of.by) {
       case strategy::threads:
-        add(make_kernel(strategy::threads, reading::anywhere), of.threads, 0, of.node, of.nodes);
+        add(make_kernel(strategy::threads, one_by_one), of.threads, 0, of.node, of.nodes);
         break;
       case strategy::short_columns:
         add(make_kernel(strategy::short_columns, reading::anywhere, many,
@@ -149,8 +154,8 @@ class planner {
             of.threads, 0);
         break;
       case strategy::columns:
-        add(make_kernel(strategy::columns, reading::anywhere, many), of.threads, of.shared,
-            of.parts, of.split, of.node, of.nodes);
+        add(make_kernel(strategy::columns, one_by_one, many), of.threads, of.shared, of.parts,
+            of.split, of.node, of.nodes);
         break;
       case strategy::row_teams: {
         const int rows = from.n <= order::lanes       ? 1

@@ -166,6 +166,30 @@ plan plan_rows(row_function f, const rows& of, void* out, const tuning& by) {
   return made;
 }
 
+// A thread takes some rows' neighbouring elements, of a chunk of their places.
+plan plan_rows(row_function f, const rows_across& of, void* out, const device_facts& on) {
+  plan made;
+  if (of.size() == 0) return made;
+  const std::size_t size = size_of(of.type), packet = 16 / size,
+                    owned =
+                        in_packets(of.type, static_cast<int>(packet), of.inner, {of.x, of.y, out})
+                            ? packet
+                            : 1,
+                    columns = of.outer * (of.inner / owned),
+                    threads = static_cast<std::size_t>(on.processors * on.threads),
+                    chunks = std::clamp<std::size_t>(2 * threads / columns, 1,
+                                                     shares(of.n, cuda::least_places_across)),
+                    chunk = shares(of.n, chunks);
+  pass p{kernel_of("map_rows_across", "bitfold/cuda/rows_across.cuh", f, of.type,
+                   static_cast<int>(owned)),
+         as_blocks(shares(columns * shares(of.n, chunk), cuda::threads_across)),
+         cuda::threads_across};
+  p.bytes_read = of.size() * size * (traits_of(f, of.type).takes_y ? 2 : 1);
+  p.with.add(of).add(chunk).add(out);
+  made.steps.emplace_back(std::move(p));
+  return made;
+}
+
 plan plan_parameter_gradients(row_function f, const rows& of, bool dw, bool db, const tuning& by) {
   plan made;
   if (of.n == 0) return made;
@@ -228,6 +252,13 @@ void apply(row_function f, const rows& of, void* out, stream where) {
   (void)gpu::the_driver();
   if (of.count == 0 || of.n == 0) return;
   gpu::run(gpu::plan_rows(f, of, out, numbers_here()), {}, where);
+}
+
+void apply(row_function f, const rows_across& of, void* out, stream where) {
+  row::check(f, of, out);
+  (void)gpu::the_driver();
+  if (of.size() == 0) return;
+  gpu::run(gpu::plan_rows(f, of, out, gpu::facts_of_current_device()), {}, where);
 }
 
 std::size_t parameter_gradients_workspace_bytes(row_function f, const rows& of) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <bitfold/cuda/folds.cuh>
+#include <bitfold/cuda/packets.cuh>
 #include <bitfold/cuda/places.cuh>
 
 namespace bitfold::cuda {
@@ -169,6 +170,108 @@ __device__ void places_of_rows(const finder& find, index place, std::int64_t (&a
     for (int r = 0; r < order::rows; ++r) at[r] = find(place + r * order::lanes).x;
   }
 }
+
+// Two inputs that lie alike, one by one, or of neighbouring outputs. What is Known of a place is
+// read with its elements: the parameters of what is made of them, or nothing.
+template <class Known, class T>
+struct alike_pairs {
+  static constexpr bool two = true, in_packs = false, has_lines = false;
+  template <class State>
+  static constexpr bool read_ahead = false;
+  static constexpr int owned = bytes_of_pair / static_cast<int>(sizeof(T));
+  using parameters = typename Known::parameters;
+  using element = T;
+  using known = typename Known::type;
+  finder find;
+  index place;
+  const parameters* from;
+
+  struct single {
+    T x, y;
+    known of;
+  };
+  using raw = single;  // it has no packs
+  __device__ static alike_pairs at(const parameters& from, const finder& find, index place) {
+    return {find, place, &from};
+  }
+  __device__ alike_pairs ahead(index k) const { return {find, place + k, from}; }
+  __device__ const T* x() const { return static_cast<const T*>(from->x); }
+  __device__ const T* y() const { return static_cast<const T*>(from->y); }
+  __device__ single one(int i) const {
+    const std::int64_t at = find(place + static_cast<index>(i)).x;
+    return {x()[at], y()[at], Known::at(*from, at)};
+  }
+  BITFOLD_HD static auto made(const single& s, int at) { return Known::made(s.x, s.y, s.of, at); }
+
+  template <int Many>
+  struct columns {
+    const T *x, *y;
+    known each[Many];  // which does not change along them
+    struct some {
+      neighbours<T, Many> x, y;
+    };
+    __device__ some load(std::int64_t at) const {
+      return {neighbours<T, Many>::load(x + at), neighbours<T, Many>::load(y + at)};
+    }
+    __device__ auto get(const some& v, int p, int at) const {
+      return Known::made(v.x[p], v.y[p], each[p], at);
+    }
+  };
+  template <int Many>
+  __device__ columns<Many> columns_from() const {
+    const std::int64_t at = find(place).x;
+    columns<Many> c{x() + at, y() + at, {}};
+#pragma unroll
+    for (int p = 0; p < Many; ++p) c.each[p] = Known::at(*from, at + p);
+    return c;
+  }
+};
+
+// The same in packets, in each of which what is known is the same.
+template <class Known, class T>
+struct alike_packets : alike_pairs<Known, T> {
+  using base = alike_pairs<Known, T>;
+  using base::find, base::owned, base::place;
+  using some = packet<T, owned>;
+  static constexpr bool in_packs = true;
+  struct raw {
+    some x[order::rows], y[order::rows];
+    typename base::known of[order::rows];
+  };
+  __device__ static alike_packets at(const typename base::parameters& from, const finder& find,
+                                     index place) {
+    return {base::at(from, find, place)};
+  }
+  __device__ alike_packets ahead(index k) const { return {base::ahead(k)}; }
+  template <alignment>
+  __device__ raw load() const {
+    std::int64_t at[order::rows];
+    places_of_rows<owned>(find, place, at);
+    raw v;
+#pragma unroll
+    for (int r = 0; r < order::rows; ++r) {
+      v.x[r] = some::load(this->x() + at[r]);
+      v.y[r] = some::load(this->y() + at[r]);
+      v.of[r] = Known::at(*this->from, at[r]);
+    }
+    return v;
+  }
+  __device__ static auto get(const raw& v, int r, int i, int at) {
+    return Known::made(v.x[r][i], v.y[r][i], v.of[r], at);
+  }
+};
+
+/// Of pairs as they are.
+template <class Take>
+struct nothing_known {
+  using parameters = output_elements;
+  struct type {};
+  __device__ static type at(const parameters&, std::int64_t) { return {}; }
+  template <class T>
+  BITFOLD_HD static auto made(T x, T y, type, int at) {
+    return Take::element(x, y, at);
+  }
+};
 
 // Some rows of a leaf, of `owned` lanes of a thread each.
 template <class Take, class T, int Most>

@@ -24,6 +24,7 @@ struct sizes {
   std::size_t state;  ///< bytes of a settled state; of those of several folds together
   index tile;         ///< elements that a warp folds at once
   bool stored;        ///< elements are folded as they are stored
+  int columns = 0;    ///< that a thread folds, of outputs on axes
 };
 
 /// What a block has room to fold (1 TiB of elements at least, as they are stored, for states of up

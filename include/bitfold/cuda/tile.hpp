@@ -14,7 +14,9 @@ using order::index;
 inline constexpr int tile_bytes = 4096;  ///< folded by one warp at once, of elements as stored
 inline constexpr int widened_tile =
     1024;  ///< elements, likewise, of those widened when they are read
-inline constexpr int widened_pairs = 512;   ///< of two inputs
+inline constexpr int widened_pairs = 512;  ///< of two inputs
+inline constexpr int bytes_of_pair =
+    8;  ///< of each of two inputs that lie alike, that a thread reads at once
 inline constexpr int max_threads = 512;     ///< of a block
 inline constexpr int max_tiles = 1024;      ///< of a node
 inline constexpr int nodes_per_warp = 256;  ///< of the second pass

@@ -169,6 +169,15 @@ class Rows(NamedTuple):
         return outs
 
 
+def rows_across(function: str, x: torch.Tensor, dim: int, first: torch.Tensor, second: torch.Tensor | None, y: torch.Tensor | None) -> torch.Tensor:
+    """Of the rows along a dimension of x, which is contiguous, as y is: first and second are results of their reductions, of the wide type
+    (bitfold/row_inputs.hpp)."""
+    out, n, inner = torch.empty_like(x), x.shape[dim], math.prod(x.shape[dim + 1 :])
+    if is_real(x):
+        _core.apply_rows_across(function, x, y, first, second, x.numel() // (n * inner), n, inner, out, TENSORS)
+    return out
+
+
 class Extents(NamedTuple):
     """Of elements with channels, one behind the other: outer, channels and inner; and what statistics are of (bitfold/channels.hpp)."""
 

@@ -18,12 +18,21 @@ OVERRIDES: dict[str, Callable] = {}
 #: The same without `out` and without keywords, for plain tensors: in one call of the library's, or None, and then it is for the others.
 QUICK: dict[str, Callable] = {}
 #: What torch's kernels on a GPU round twice, and those on CPUs once: in place of the former alone, for the calls of a tensor and a number.
-BY_A_NUMBER: dict[str, Callable] = {"div.Tensor": lambda x, y: over(x.to(wide(x.dtype)), float(y)).to(x.dtype)}
+BY_A_NUMBER: dict[str, Callable] = {"div.Tensor": lambda x, y: _quotient(x, float(y))}
 #: Whose gradient is not left to torch's formula, of floats: functions of autograd's with all of the
 #: operator's arguments, for calls in which the first, or that of the name `of`, wants one.
 GRADIENTS: dict[str, type[torch.autograd.Function]] = {}
 #: The same names by what they are, for the table in docs/pytorch.md.
 HEADINGS: dict[str, list[str]] = {}
+
+
+def _quotient(x: Tensor, y: float) -> Tensor:
+    """Rounded once. Expanded tensors, such as the gradients of means, are divided before they are spread out."""
+    once = x
+    for d, (n, stride) in enumerate(zip(x.shape, x.stride())):
+        once = once.narrow(d, 0, 1) if n > 1 and stride == 0 else once
+    q = over(once.to(wide(x.dtype)), y).to(x.dtype)
+    return q if once is x else q.expand(x.shape).contiguous()
 
 
 def heading(text: str) -> None:

@@ -110,8 +110,7 @@ def _by_rows(method: str, x: Tensor, dims: list[int], *more: Tensor | None) -> b
 
 
 def _rows_of(t: Tensor | None) -> Tensor | None:
-    """As the library's row functions take it: CPUs compute with half types in f32."""
-    return None if t is None else (t if t.is_cuda else t.to(wide(t.dtype))).contiguous()
+    return None if t is None else t.contiguous()
 
 
 def _parameters_of(t: Tensor | None, x: Tensor) -> Tensor | None:

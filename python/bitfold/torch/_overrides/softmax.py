@@ -44,21 +44,32 @@ GRADIENTS["logsumexp"] = _Logsumexp
 
 
 def _along_rows(function: str, x: Tensor, dim: int, out: torch.dtype, y: Tensor | None = None) -> Tensor:
-    """A row function along a dimension. CPUs compute with half types in f32."""
+    """A row function along a dimension."""
     dims_of(x.dim(), dim)  # which says what is wrong with it
     if not x.numel():
         return torch.empty_like(x, dtype=out)
     if not x.dim():
         return _along_rows(function, x.reshape(1), 0, out, None if y is None else y.reshape(1)).reshape(())
-    if dim in (-1, x.dim() - 1) and _lie_in_rows(x, out, y):
-        return Rows(x, x.shape[dim], y).apply(function)
-    as_rows = lambda t: t.to(out if x.is_cuda and x.dtype is out else wide(out)).movedim(dim, -1).contiguous()
+    if all(t.is_contiguous() and t.dtype is out for t in ((x,) if y is None else (x, y))):
+        if dim in (-1, x.dim() - 1):
+            return Rows(x, x.shape[dim], y).apply(function)
+        if math.prod(x.shape[dim + 1 :]) * x.element_size() >= _LEAST_ACROSS:
+            return _engine.rows_across(function, x, dim, *_statistics(function, x, y, dim), y)
+    as_rows = lambda t: t.to(out if x.dtype is out else wide(out)).movedim(dim, -1).contiguous()
     z = Rows(as_rows(x), x.shape[dim], y=None if y is None else as_rows(y)).apply(function)
     return z.movedim(-1, dim).to(out).contiguous()
 
 
-def _lie_in_rows(x: Tensor, out: torch.dtype, y: Tensor | None) -> bool:
-    return all(t.is_contiguous() and t.dtype is out for t in ((x,) if y is None else (x, y))) and (x.is_cuda or out not in HALF)
+_LEAST_ACROSS = 64  # bytes of neighbouring rows, of which whole lines of a cache are read
+
+
+def _statistics(function: str, x: Tensor, y: Tensor | None, dim: int) -> tuple[Tensor, Tensor | None]:
+    """The results that a function of rows across takes."""
+    if y is None:
+        top, total = _engine.reduce([ask("max", None), ask("softmax_denominator", None, wide(x.dtype))], x, dim=dim)
+        return top.to(wide(x.dtype)), total
+    inputs = (x, y) if function == "softmax_backward" else (x,)
+    return fold("tree", "dot" if len(inputs) == 2 else "sum", *inputs, dim=dim, keepdim=False, out=wide(x.dtype)), None
 
 
 def _has_rows(x: Tensor, dim: int) -> bool:

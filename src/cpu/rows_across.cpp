@@ -1,0 +1,70 @@
+// Functions of rows that lie across on the CPU: places of all rows, one behind the other.
+#include <vector>
+
+#include "../row_functions.hpp"
+#include "float_loops.hpp"
+
+namespace bitfold::cpu {
+namespace {
+
+// Elements that are widened at once, so that they stay in the first cache.
+constexpr std::size_t block = 1024;
+
+// A place of neighbouring rows, whose statistics are a and b.
+template <class F, class T>
+struct map_place {
+  using A = row::accumulator<T>;
+  [[gnu::always_inline]] static void run(const T* x, const T* y, const A* a, const A* b,
+                                         std::size_t n, T* out) {
+    alignas(64) A wide_x[block], wide_y[F::takes_y ? block : 1], result[block];
+    for (std::size_t first = 0; first < n; first += block) {
+      const std::size_t here = std::min(block, n - first);
+      for (std::size_t i = 0; i < here; ++i) wide_x[i] = arith::widen<A>(x[first + i]);
+      if constexpr (F::takes_y)
+        for (std::size_t i = 0; i < here; ++i) wide_y[i] = arith::widen<A>(y[first + i]);
+      for (std::size_t i = 0; i < here; ++i)
+        result[i] = F::template value<A>(
+            row::element<A>{wide_x[i], F::takes_y ? wide_y[i] : A(0), A(1), -A(0)},
+            row::statistics<A>{a[first + i], b[first + i]});
+      for (std::size_t i = 0; i < here; ++i) out[first + i] = arith::round_to<T>(result[i]);
+    }
+  }
+};
+
+template <class F, class T>
+void apply_to(const rows_across& of, void* out, const options& opts) {
+  using A = row::accumulator<T>;
+  const auto map = loop_for<map_place<F, T>>(resolve_target(opts));
+  const auto *const x = static_cast<const T*>(of.x), *const y = static_cast<const T*>(of.y);
+  for_each_range(
+      of.outer * of.n, of.size() * sizeof(T), 4, opts, [&](std::size_t begin, std::size_t end) {
+        const auto room = uninitialized<A>(2 * of.inner);
+        A *const a = room.get(), *const b = a + of.inner;
+        for (std::size_t place = begin; place < end; ++place) {
+          const std::size_t outer = place / of.n;
+          if (place == begin || place % of.n == 0)
+            for (std::size_t i = 0; i < of.inner; ++i) {
+              const std::size_t row = outer * of.inner + i;
+              const row::statistics<A> s = F::template of_results<A>(
+                  static_cast<const A*>(of.first)[row],
+                  F::results > 1 ? static_cast<const A*>(of.second)[row] : A(0));
+              a[i] = s.a, b[i] = s.b;
+            }
+          const std::size_t i = place * of.inner;
+          map(x + i, F::takes_y ? y + i : nullptr, a, b, of.inner, static_cast<T*>(out) + i);
+        }
+      });
+}
+
+}  // namespace
+
+void apply(row_function f, const rows_across& of, void* out, const options& opts) {
+  row::check(f, of, out);
+  if (of.size() == 0) return;
+  row::visit(f, [&]<class F>(std::type_identity<F>) {
+    if constexpr (F::results > 0)
+      with_float(of.type, [&]<class T>(std::type_identity<T>) { apply_to<F, T>(of, out, opts); });
+  });
+}
+
+}  // namespace bitfold::cpu
