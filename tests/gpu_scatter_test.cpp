@@ -39,14 +39,15 @@ std::size_t size_of_all(const extents& e) {
   return n;
 }
 // Small integers of either sign, halves, and of floats now and then what is none.
-std::vector<std::byte> elements(dtype type, std::size_t n, test::random_bits& next) {
+std::vector<std::byte> elements(dtype type, std::size_t n, test::random_bits& next,
+                                std::uint64_t different = 2001) {
   return visit(type, [&]<class T>(std::type_identity<T>) {
     std::vector<T> some(n);
     for (T& x : some) {
       if constexpr (std::is_integral_v<T>) {
         x = static_cast<T>(next());
       } else {
-        double v = (static_cast<double>(next() % 2001) - 1000.0) / 64.0;
+        double v = (static_cast<double>(next() % different) - 1000.0) / 64.0;
         if (next() % 400 == 0) v = std::numeric_limits<double>::quiet_NaN();
         if (next() % 50 == 0) v = next() % 2 ? -0.0 : 0.0;
         x = arith::round_to<T>(v);
@@ -236,7 +237,8 @@ void check_bags(const bags_case& c) {
     }
     offsets.push_back(static_cast<std::int64_t>(list.size()));
   }
-  const auto x = elements(c.type, rows * c.columns, next),
+  // Of largest ones some are as large.
+  const auto x = elements(c.type, rows * c.columns, next, c.op == op_id::max ? 5 : 2001),
              weights = elements(c.type, list.size(), next);
   const dtype wide = c.type == dtype::f64 ? dtype::f64 : dtype::f32;
   visit(c.type, [&]<class T>(std::type_identity<T>) {
