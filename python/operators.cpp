@@ -4,6 +4,7 @@
 #include "tensors.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include <nanobind/stl/string_view.h>
@@ -210,22 +211,34 @@ nb::object norm_backward_plain(const tensors& of, nb::handle g_given, nb::handle
   return centred ? nb::make_tuple(dx, dw, db) : nb::make_tuple(dx, dw);
 }
 
+// A tensor of int32 for cuda::scatter's any_lost; null for None.
+std::uint32_t* flag_of(const tensors& of, nb::handle given, const described& x) {
+  if (given.is_none()) return nullptr;
+  const auto d = of.plain(given);
+  if (!d || !(d->type == element_type{dtype::i32}) || d->size() != 1 || !on_one_device(*d, x))
+    refuse("lost: expected one int32 on x's device");
+  return static_cast<std::uint32_t*>(const_cast<void*>(d->where.data));
+}
+
 // What is scattered onto `base`, which lies in a row, or, where it is None, onto zeros, which do
-// not count: so many places along that dimension. On a CPU; in place, or else to another tensor.
+// not count: so many places along that dimension. In place, or else to another tensor. On a GPU x
+// lies in a row, too.
 nb::object scatter_plain(const tensors& of, nb::handle op_given, nb::handle method_given,
                          nb::handle base_given, std::int64_t places, int dim, nb::handle keys_given,
-                         nb::handle x_given, bool with_base, bool in_place) {
+                         nb::handle x_given, bool with_base, bool in_place, nb::handle lost_given) {
   const auto x = of.plain(x_given), keys = of.plain(keys_given),
              base = base_given.is_none() ? std::nullopt : of.plain(base_given);
-  if (!x || x->on_gpu() || x->type.is_bool || !keys || keys->on_gpu() ||
-      !(keys->type == element_type{dtype::i64}) || (!base && !base_given.is_none()))
+  if (!x || x->type.is_bool || !keys || !on_one_device(*keys, *x) ||
+      !(keys->type == element_type{dtype::i64}) || (!base && !base_given.is_none()) ||
+      (x->on_gpu() && !x->is_row_major()))
     return nb::none();
-  if (base && (base->on_gpu() || !(base->type == x->type) || !base->is_row_major()))
+  if (base && (!on_one_device(*base, *x) || !(base->type == x->type) || !base->is_row_major()))
     return nb::none();
   const scattering how{parse_op_or_refuse(op_given),
                        parse_method_or_none(method_given).value_or(method_id::tree), with_base,
                        base_given.is_none()};
   if (how.method == method_id::exact && !is_float(x->type.stored)) return nb::none();
+  std::uint32_t* const lost = flag_of(of, lost_given, *x);
   const model beside{x->type, x_given};
   std::vector<std::int64_t> extents(x->where.extent.begin(),
                                     x->where.extent.begin() + x->where.rank);
@@ -236,12 +249,70 @@ nb::object scatter_plain(const tensors& of, nb::handle op_given, nb::handle meth
   const view onto = base ? base->where : row_major(x->type.stored, nullptr, extents);
   renaming([&] {
     of.run(
-        *x, beside, no_room, [](workspace, cuda::stream) {},
+        *x, beside,
+        [&] { return cuda::scatter_workspace_bytes(how, x->where, keys->where, dim, onto); },
+        [&](workspace w, cuda::stream where) {
+          cuda::scatter(how, x->where, keys->where, dim, onto, made.address, lost, w.address,
+                        w.size, where);
+        },
         [&](const cpu::options& opts) {
           cpu::scatter(how, x->where, keys->where, dim, onto, made.address, opts);
         });
   });
   return made.object;
+}
+
+// On a GPU: rows of x, or those that `list` names, each times its weight, put together by their
+// keys, or in segments between offsets; onto zeros. Of op max of floats also the numbers of the
+// rows that results come from, if they are wanted.
+nb::object scatter_rows(const tensors& of, nb::handle op_given, nb::handle method_given,
+                        nb::handle x_given, nb::handle list_given, nb::handle weights_given,
+                        nb::handle keys_given, nb::handle offsets_given, std::size_t places,
+                        bool wants_largest) {
+  const auto x = of.plain(x_given);
+  if (!x || !x->on_gpu() || x->where.rank != 2 || !x->is_row_major() || x->type.is_bool)
+    refuse("x: expected rows on a GPU, one behind the other");
+  const auto in_a_row = [&](const char* argument, nb::handle given, element_type type,
+                            std::size_t n) -> const void* {
+    if (given.is_none()) return nullptr;
+    const auto d = of.plain(given);
+    if (!d || !(d->type == type) || d->size() != n || !d->is_row_major() || !on_one_device(*d, *x))
+      refuse(std::string(argument) + ": expected " + std::to_string(n) + " of " +
+             std::string(type.name()) + " on x's device, one behind the other");
+    return d->where.data;
+  };
+  const auto listed = list_given.is_none() ? std::nullopt : of.plain(list_given);
+  const std::size_t count = listed ? listed->size() : static_cast<std::size_t>(x->where.extent[0]);
+  const auto integers = [&](const char* argument, nb::handle given, std::size_t n) {
+    return static_cast<const std::int64_t*>(in_a_row(argument, given, {dtype::i64}, n));
+  };
+  const listed_rows rows{x->type.stored,
+                         count,
+                         static_cast<std::size_t>(x->where.extent[1]),
+                         x->where.data,
+                         integers("list", list_given, count),
+                         in_a_row("weights", weights_given, x->type, count)};
+  const places_of_rows to{places, integers("keys", keys_given, count),
+                          integers("offsets", offsets_given, places + 1)};
+  if (!to.keys == !to.offsets) refuse("keys: expected them, or offsets");
+  const scattering how{parse_op_or_refuse(op_given),
+                       parse_method_or_none(method_given).value_or(method_id::tree), false, true};
+  const model beside{x->type, x_given};
+  const std::array<std::int64_t, 2> shape{static_cast<std::int64_t>(places), x->where.extent[1]};
+  const memory out = of.make(beside, x->type, shape);
+  const memory largest = wants_largest ? of.make(beside, {dtype::i64}, shape) : memory{};
+  renaming([&] {
+    of.run(
+        *x, beside,
+        [&] { return cuda::scatter_rows_workspace_bytes(how, rows, to, wants_largest); },
+        [&](workspace w, cuda::stream where) {
+          cuda::scatter_rows(how, rows, to, nullptr, out.address,
+                             static_cast<std::int64_t*>(largest.address), nullptr, w.address,
+                             w.size, where);
+        },
+        [](const cpu::options&) {});
+  });
+  return wants_largest ? nb::object(nb::make_tuple(out.object, largest.object)) : out.object;
 }
 
 }  // namespace
@@ -259,7 +330,9 @@ void add_operators(nb::class_<tensors, family>& c) {
           "x"_a, "dtype"_a)
       .def("nll_plain", nll_plain, "sum"_a, "x"_a, "target"_a, "mean"_a, "ignored"_a)
       .def("scatter_plain", scatter_plain, "op"_a, "method"_a, "base"_a.none(), "places"_a, "dim"_a,
-           "keys"_a, "x"_a, "with_base"_a, "in_place"_a)
+           "keys"_a, "x"_a, "with_base"_a, "in_place"_a, "lost"_a.none())
+      .def("scatter_rows", scatter_rows, "op"_a, "method"_a, "x"_a, "list"_a.none(),
+           "weights"_a.none(), "keys"_a.none(), "offsets"_a.none(), "places"_a, "wants_largest"_a)
       .def("norm_plain", norm_plain, "x"_a, "shape"_a, "w"_a.none(), "b"_a.none(), "eps"_a.none(),
            "centred"_a)
       .def("norm_backward_plain", norm_backward_plain, "g"_a, "x"_a, "shape"_a, "mean"_a.none(),

@@ -225,7 +225,9 @@ gpu::plan plan_by_key(std::span<const reduction> all, std::size_t n, std::size_t
   const dtype t = all[0].in();
   const bool two = info(all[0].op()).inputs == 2;
   gpu::plan plan;
-  const gpu::sorted_keys keys = gpu::add_keys(plan, t, two, n, outputs, 256, test::numbers());
+  const gpu::sorted_keys keys =
+      gpu::add_keys(plan, gpu::keys_in_a_row(n, outputs), two ? std::nullopt : std::optional(t),
+                    outputs, {}, 256, test::numbers());
   cuda::output_elements from = cuda::elements_of_lists(t, two, n, outputs);
   from.placed = two;
   gpu::problem asked{all, n, true, &from};
@@ -590,7 +592,7 @@ TEST_CASE("NVRTC compiles the sort and what needs it", "[.][nvrtc]") {
             std::array{1}));
         all.add(plan_distinct({&r, 1}, 1000, &from), architecture);
         gpu::plan plan;
-        gpu::add_keys(plan, t, false, 1000, outputs, 0, test::numbers());
+        gpu::add_keys(plan, gpu::keys_in_a_row(1000, outputs), t, outputs, {}, 0, test::numbers());
         gpu::add_scatter(plan, {}, t, from.kept, 0, {});
         all.add(plan, architecture);
       }

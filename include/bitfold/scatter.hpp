@@ -10,6 +10,7 @@
 #pragma once
 
 #include <bitfold/cpu.hpp>
+#include <bitfold/cuda.hpp>
 
 namespace bitfold {
 
@@ -34,4 +35,43 @@ void scatter(const scattering& how, const view& x, const view& keys, int axis, c
              void* out, const options& opts = {});
 
 }  // namespace cpu
+
+/// Rows of n elements, one behind the other: `count` of x, or, where there is a list, those that it
+/// names, each times its weight where there are some, rounded to the type in which is computed.
+struct listed_rows {
+  dtype type;
+  std::size_t count, n;
+  const void* x;
+  const std::int64_t* list = nullptr;
+  const void* weights = nullptr;  ///< of that type
+};
+/// Where they go: to places by a key each; or those of one place are neighbours, and the rows of
+/// place k are numbers offsets[k] to offsets[k + 1] - 1.
+struct places_of_rows {
+  std::size_t count;
+  const std::int64_t *keys, *offsets;  ///< one of them is null
+};
+
+namespace cuda {
+/// The same in device memory, where x and base lie in a row, each. A key that names no place is
+/// left out in any case. Where it would be an error, *any_lost becomes 1, or else 0, and what is in
+/// `out` has no meaning; null: nobody asks. Does not synchronise. Errors, besides: 2^32 elements or
+/// places, or more; errc::no_device, errc::cuda.
+std::size_t scatter_workspace_bytes(const scattering& how, const view& x, const view& keys,
+                                    int axis, const view& base);
+void scatter(const scattering& how, const view& x, const view& keys, int axis, const view& base,
+             void* out, std::uint32_t* any_lost, void* workspace, std::size_t workspace_size,
+             stream s = nullptr);
+
+/// The same of rows of elements of 2 to 8 bytes, by a method that has an order; base and out are as
+/// many rows as there are places. `largest`, of op max of floats without a base: for each result
+/// the number of the row of x that it comes from, the first one that is as large; -1 where there is
+/// none, and of a NaN. Lists, keys and offsets are not looked at; but keys as above. Errors,
+/// besides: what is said here.
+std::size_t scatter_rows_workspace_bytes(const scattering& how, const listed_rows& x,
+                                         const places_of_rows& to, bool largest);
+void scatter_rows(const scattering& how, const listed_rows& x, const places_of_rows& to,
+                  const void* base, void* out, std::int64_t* largest, std::uint32_t* any_lost,
+                  void* workspace, std::size_t workspace_size, stream s = nullptr);
+}  // namespace cuda
 }  // namespace bitfold

@@ -179,3 +179,61 @@ def test_operators_and_the_mode(torchs):
     np.add.at(want, keys.numpy(), X.round())
     assert same(added, want) and same(gradients[2].numpy(), X.round().sum(0))
     assert set(asked_for_streams) == {(CUDA, 0)}
+
+
+def test_adding_by_index(torchs, monkeypatch):
+    import torch
+    from torch.nn import functional as F
+
+    import bitfold.torch
+    from bitfold.torch._overrides import by_index
+
+    monkeypatch.setattr(by_index, "_on_gpu", lambda x: True)
+    integers = lambda *shape: torch.from_numpy(RNG.integers(-9, 9, shape).astype(np.float32))
+    base, rows = integers(7, 3, 8), integers(40, 3, 8)
+    keys, at = torch.from_numpy(RNG.integers(0, 7, 40)), torch.from_numpy(RNG.integers(0, 7, (40, 3, 8)))
+    alike = lambda got, want: same(got.numpy(), want.numpy())
+    want = base.index_add(0, keys, rows), base.scatter_add(0, at, rows), base.index_reduce(0, keys, rows, "amax")
+    put = base.index_put((keys - 7, keys % 3), rows[:, 0], accumulate=True), torch.zeros(168).put(at.reshape(-1), rows.reshape(-1), accumulate=True)
+    with bitfold.torch.deterministic():
+        assert alike(base.index_add(0, keys, rows), want[0]) and alike(base.scatter_add(0, at, rows), want[1])
+        there = base.clone()
+        assert there.index_add_(0, keys, rows) is there and alike(there, want[0])
+        moved = base.movedim(0, 2)
+        assert alike(moved.index_add(2, keys, rows.movedim(0, 2)).movedim(2, 0), want[0])
+        assert alike(base.index_reduce(0, keys, rows, "amax"), want[2])
+        assert alike(base.index_put((keys - 7, keys % 3), rows[:, 0], accumulate=True), put[0])
+        assert alike(torch.zeros(168).put(at.reshape(-1), rows.reshape(-1), accumulate=True), put[1])
+        with pytest.raises(RuntimeError):
+            base.scatter_add(0, at + 7, rows)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("padding", [None, 3])
+@pytest.mark.parametrize("last", [False, True])
+def test_bags(torchs, monkeypatch, mode, padding, last):
+    import torch
+    from torch.nn import functional as F
+
+    import bitfold.torch
+    from bitfold.torch._overrides import by_index
+
+    monkeypatch.setattr(by_index, "_on_gpu", lambda x: True)
+    table = torch.from_numpy(RNG.integers(-4, 4, (11, 8)).astype(np.float32)).requires_grad_()
+    tokens, offsets = torch.from_numpy(RNG.integers(0, 11, 70)), torch.tensor([0, 0, 4, 5, 37, 69])
+    weights = torch.from_numpy(RNG.integers(1, 4, 70).astype(np.float32)) if mode == "sum" else None
+    how = {"padding_idx": padding, "include_last_offset": last}
+    def bags(n):
+        return F.embedding_bag(tokens[:n], table, offsets, mode=mode, per_sample_weights=None if weights is None else weights[:n], **how)
+
+    used = 69 if last else 70  # what lies behind the last bag has, from torch itself, gradients from behind the array
+    y = bags(used)
+    (want,) = torch.autograd.grad(y, table, y.detach().sign())
+    with bitfold.torch.deterministic():
+        z = bags(70)
+        (got,) = torch.autograd.grad(z, table, y.detach().sign())
+    if mode == "mean":  # which torch's CPU multiplies by 1 / n
+        total, sizes = (F.embedding_bag(tokens[:used], t.detach(), offsets, mode="sum", **how) for t in (table, torch.ones_like(table)))
+        assert same(z.detach().numpy(), (total / sizes.clamp_min(1)).numpy()) and np.allclose(got.numpy(), want.numpy(), atol=1e-5)
+    else:
+        assert same(z.detach().numpy(), y.detach().numpy()) and same(got.numpy(), want.numpy())

@@ -1,4 +1,5 @@
 // Scatters on the CPU: what is asked for, and which way it is done.
+#include "../scattering.hpp"
 #include "scatter.hpp"
 
 #include <algorithm>
@@ -6,12 +7,14 @@
 #include <functional>
 #include <string>
 
-namespace bitfold::cpu {
+namespace bitfold {
 namespace {
-
 [[noreturn]] void refuse(const std::string& what) { throw error(errc::usage, what); }
+}  // namespace
 
-void check(const view& x, const view& keys, int axis, const view& base) {
+namespace detail {
+
+void check_scatter(const view& x, const view& keys, int axis, const view& base) {
   if (axis < 0 || axis >= x.rank)
     refuse("axis: " + std::to_string(axis) + " of an array of " + std::to_string(x.rank) + " axes");
   if (keys.type != dtype::i64) refuse("keys: " + std::string(name(keys.type)) + ", and no i64");
@@ -29,11 +32,18 @@ void check(const view& x, const view& keys, int axis, const view& base) {
   if (x.extent[i] > max || base.extent[i] > max) refuse("x: more than 2^32 - 2 along the axis");
 }
 
-std::uint64_t size_of_all(const view& v) {
+std::uint64_t elements_of(const view& v) {
   std::uint64_t n = 1;
   for (int k = 0; k < v.rank; ++k) n *= static_cast<std::uint64_t>(v.extent[std::size_t(k)]);
   return n;
 }
+
+}  // namespace detail
+
+namespace cpu {
+namespace {
+
+using detail::elements_of;
 
 // Base to out, or zeros, in every place.
 void copy_base(const view& base, void* out) {
@@ -47,7 +57,7 @@ void copy_base(const view& base, void* out) {
   }
   constexpr std::uint64_t step = 1024;
   std::ptrdiff_t at[step];
-  for (std::uint64_t first = 0, n = size_of_all(base); first < n; first += step) {
+  for (std::uint64_t first = 0, n = elements_of(base); first < n; first += step) {
     const std::uint64_t taken = std::min(step, n - first);
     detail::offsets_of(all, first, taken, at, nullptr);
     for (std::uint64_t i = 0; i < taken; ++i) {
@@ -131,20 +141,20 @@ scatter_layout layout_of(const view& x, const view& keys, int axis, const view& 
 
 void scatter(const scattering& how, const view& x, const view& keys, int axis, const view& base,
              void* out, const options& opts) {
-  check(x, keys, axis, base);
+  detail::check_scatter(x, keys, axis, base);
   scatter_task t = scatter_task_for(how, x.type, opts);
   t.with_base &= base.data != nullptr;
-  if (size_of_all(base) == 0 && size_of_all(x) == 0) return;
-  if (!out && size_of_all(base) > 0) refuse("out: null");
+  if (elements_of(base) == 0 && elements_of(x) == 0) return;
+  if (!out && elements_of(base) > 0) refuse("out: null");
   view to = base;
   bool whole = true;  // every place is on a line
   for (int k = 0; k < x.rank; ++k) {
     const auto i = static_cast<std::size_t>(k);
     whole &= k == axis || x.extent[i] == base.extent[i];
   }
-  if (!whole || size_of_all(x) == 0) {
+  if (!whole || elements_of(x) == 0) {
     copy_base(base, out);
-    if (size_of_all(x) == 0) return;
+    if (elements_of(x) == 0) return;
     to.data = out;
   }
   if (base.extent[static_cast<std::size_t>(axis)] == 0) {
@@ -153,7 +163,7 @@ void scatter(const scattering& how, const view& x, const view& keys, int axis, c
   }
   if (base.data == out && !how.leaves_out)
     check_keys(keys, static_cast<std::uint64_t>(base.extent[static_cast<std::size_t>(axis)]),
-               threads_for(opts, size_of_all(x) * sizeof(std::int64_t)));
+               threads_for(opts, elements_of(x) * sizeof(std::int64_t)));
   scatter_layout l = layout_of(x, keys, axis, to, out);
   report(t.used);
   constexpr std::uint64_t min_columns = 8;
@@ -165,4 +175,5 @@ void scatter(const scattering& how, const view& x, const view& keys, int axis, c
   scatter_lines(t, l, opts);
 }
 
-}  // namespace bitfold::cpu
+}  // namespace cpu
+}  // namespace bitfold

@@ -220,10 +220,22 @@ void add_distinct(plan& to, const problem& p, std::span<const std::size_t> which
 
 // ---- By key -------------------------------------------------------------------------------------
 
-sorted_keys add_keys(plan& to, dtype type, bool two, std::size_t n, std::size_t outputs,
-                     std::size_t workspace, const tuning& by) {
-  const std::size_t value = two ? sizeof(std::uint32_t) : size_of(type);
-  const int bits = static_cast<int>(std::bit_width(outputs | 1));
+cuda::keys_on_axes keys_in_a_row(std::size_t n, std::size_t outputs) {
+  cuda::keys_on_axes of{};
+  of.all.rank = 1;
+  of.all.dims[0] = {n, 1, 0};
+  of.by = cuda::divisors_of(of.all);
+  of.n = n;
+  of.places = of.lost = outputs;
+  of.stride = 1;
+  return of;
+}
+
+sorted_keys add_keys(plan& to, const cuda::keys_on_axes& of, std::optional<dtype> type,
+                     std::size_t outputs, place any_lost, std::size_t workspace, const tuning& by) {
+  const std::size_t n = of.n, value = type ? size_of(*type) : sizeof(std::uint32_t);
+  const int bits =
+      static_cast<int>(std::bit_width((of.lost < outputs ? outputs - 1 : outputs) | 1));
   rooms room{workspace};
   const place begins = room.take((outputs + 1) * sizeof(std::int64_t));
   sort_buffers at;
@@ -236,12 +248,12 @@ sorted_keys add_keys(plan& to, dtype type, bool two, std::size_t n, std::size_t 
     sort.add_clearing(to);
     pass& made =
         add_pass(to, "make_keys", key, n, 8, cuda::counting_threads, sorter::most_counting_blocks);
-    made.with.add_address({base::list})
-        .add(std::uint64_t{n})
-        .add(std::uint64_t{outputs})
+    made.with.add(of)
+        .set(offsetof(cuda::keys_on_axes, keys), {base::list})
+        .set(offsetof(cuda::keys_on_axes, any_lost), any_lost)
         .add_address(at.keys[0]);
     sort.add_counts(made.with);
-    at = sort.add_passes(to, at, two ? place{} : place{base::x});
+    at = sort.add_passes(to, at, type ? place{base::x} : place{});
   }
   const bool searched = outputs / 16 > n;
   pass& found = add_pass(to, searched ? "search_begins" : "find_begins", key,
@@ -251,7 +263,7 @@ sorted_keys add_keys(plan& to, dtype type, bool two, std::size_t n, std::size_t 
       .add(std::uint64_t{outputs})
       .add_address(begins);
   to.workspace = std::max(to.workspace, sort.end());
-  return {begins, two ? place{} : at.values[0], two ? at.values[0] : place{}, sort.end()};
+  return {begins, type ? at.values[0] : place{}, type ? place{} : at.values[0], sort.end()};
 }
 
 // ---- Windows ------------------------------------------------------------------------------------

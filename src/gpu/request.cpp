@@ -137,7 +137,9 @@ plan plan_keys(std::span<const reduction> all, bool two, std::size_t n, std::siz
     throw error(errc::usage, "n: 2^32 elements or outputs, or more");
   plan made;
   if (all.empty() || outputs == 0) return made;
-  const sorted_keys sorted = add_keys(made, all[0].in(), two, n, outputs, 0, *on.numbers);
+  const sorted_keys sorted =
+      add_keys(made, keys_in_a_row(n, outputs), two ? std::nullopt : std::optional(all[0].in()),
+               outputs, {}, 0, *on.numbers);
   cuda::output_elements from = cuda::elements_of_lists(all[0].in(), two, n, outputs);
   problem p{all, n, true};
   p.outputs = &from;

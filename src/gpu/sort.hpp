@@ -2,7 +2,9 @@
 // results, which are moved to their places.
 #pragma once
 
+#include <bitfold/cuda/scatter.hpp>
 #include <bitfold/cuda/sort.hpp>
+#include <optional>
 
 #include "plan.hpp"
 
@@ -60,15 +62,19 @@ struct sorted {
 sorted add_sort(plan& to, const sorting& what, const sort_buffers& at, std::size_t workspace,
                 const tuning& by);
 
-/// What sorts the elements of a reduction by key, n int64 keys at base::list, for the passes of
-/// segments behind it: their problem has these offsets, and this x or, of two inputs, these places.
+/// What sorts elements by the outputs that their keys name, `of.n` of them, for the passes of
+/// segments behind it: their problem has these offsets, and this x or, where elements have more
+/// than one input, these places. The keys are int64 at base::list; what names no output may go
+/// behind the last one (`of.lost`), or to any. The values are at base::x.
 struct sorted_keys {
   place offsets;
   place x, places;
   std::size_t end;  ///< of the workspace that it uses
 };
-sorted_keys add_keys(plan& to, dtype type, bool two, std::size_t n, std::size_t outputs,
-                     std::size_t workspace, const tuning& by);
+sorted_keys add_keys(plan& to, const cuda::keys_on_axes& of, std::optional<dtype> type,
+                     std::size_t outputs, place any_lost, std::size_t workspace, const tuning& by);
+/// Of keys one behind the other, which are numbers of outputs.
+cuda::keys_on_axes keys_in_a_row(std::size_t n, std::size_t outputs);
 
 /// count_distinct, for reductions of those numbers that are that: of an array, of outputs on axes,
 /// or of segments. Arrays of few elements, or of 1 or 2 bytes each, are not sorted. Outputs on axes

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <bitfold/cuda/places.cuh>
+#include <bitfold/cuda/scatter.hpp>
 #include <bitfold/cuda/sort.cuh>
 #include <bitfold/formats.hpp>
 
@@ -18,14 +19,16 @@ __device__ void for_each_index(index n, Function f) {
 
 // ---- By key -------------------------------------------------------------------------------------
 
-/// Keys that name no output become the one after the last.
+/// The outputs that keys name.
 template <class Key>
 __global__ void __launch_bounds__(counting_threads)
-    make_keys(const std::int64_t* from, index n, index outputs, Key* keys,
+    make_keys(const __grid_constant__ keys_on_axes of, Key* keys,
               const __grid_constant__ digit_counts counts) {
-  make_and_count_keys<Key, 8>(keys, n, counts, [&](index i) {
-    const auto key = static_cast<index>(from[i]);
-    return static_cast<Key>(key < outputs ? key : outputs);
+  make_and_count_keys<Key, 8>(keys, of.n, counts, [&](index i) {
+    const offset at = offset_of(of.all, of.by, i);
+    const auto key = static_cast<index>(of.keys[at.x]);
+    if (key >= of.places && of.any_lost) set_bits_of(*of.any_lost, 1u);
+    return static_cast<Key>(key < of.places ? static_cast<index>(at.y) + key * of.stride : of.lost);
   });
 }
 
@@ -137,17 +140,6 @@ __global__ void __launch_bounds__(counting_threads)
   });
 }
 
-/// The segment that an element of some segment lies in: not an empty one, and of several that begin
-/// there the last.
-__device__ inline index segment_of(const output_elements& from, std::int64_t element) {
-  index segment = 0, end = from.outputs;  // offsets[segment] <= element < offsets[end]
-  while (end - segment > 1) {
-    const index middle = (segment + end) / 2;
-    (from.offsets[middle] <= element ? segment : end) = middle;
-  }
-  return segment;
-}
-
 /// Of segments; what lies in none of them goes to one after the last.
 template <class T, class Keys>
 __global__ void __launch_bounds__(counting_threads)
@@ -157,7 +149,8 @@ __global__ void __launch_bounds__(counting_threads)
   const std::int64_t begin = from.offsets[0], end = from.offsets[from.outputs];
   make_keys_of_elements<T, 1>(from.x, from.total, to, counts, [&](index i) {
     const auto at = static_cast<std::int64_t>(i);
-    return element_of_output{at >= begin && at < end ? segment_of(from, at) : from.outputs, at};
+    return element_of_output{
+        at >= begin && at < end ? segment_of(from.offsets, from.outputs, at) : from.outputs, at};
   });
 }
 

@@ -50,6 +50,18 @@ __device__ inline index elements_of(const output_elements& from, index output) {
                       : from.n;
 }
 
+/// The segment that an element of some segment lies in: not an empty one, and of several that begin
+/// there the last.
+__device__ inline index segment_of(const std::int64_t* offsets, index segments,
+                                   std::int64_t element) {
+  index segment = 0, end = segments;  // offsets[segment] <= element < offsets[end]
+  while (end - segment > 1) {
+    const index middle = (segment + end) / 2;
+    (offsets[middle] <= element ? segment : end) = middle;
+  }
+  return segment;
+}
+
 // Where element i of an output lies, counted from the beginnings of the inputs.
 struct finder {
   const output_elements* from;

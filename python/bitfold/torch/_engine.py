@@ -224,15 +224,3 @@ class Channels(NamedTuple):
 def exponential(x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
     """exp of each element, of a type of FLOATS: on CUDA the same bits as on CPUs, which torch's has not. `out`: contiguous, may be x."""
     return Rows(x.contiguous(), x.numel()).apply("exp", out)
-
-
-def sum_rows(x: torch.Tensor, keys: torch.Tensor, outputs: int, base: torch.Tensor | None = None) -> torch.Tensor:
-    """Of rows of x, [rows, n], those whose key is k are added to row k of `base`, or of zeros. Keys that name no output are left out."""
-    x = x.contiguous()
-    out = x.new_empty(outputs, x.shape[1])
-    narrow = keys.clamp(-1, outputs).to(torch.int32) if outputs < (1 << 31) - 1 else keys  # half as many passes
-    ordered, places = torch.sort(narrow, stable=True)
-    offsets = torch.searchsorted(ordered, torch.arange(outputs + 1, dtype=narrow.dtype, device=x.device))
-    if is_real(x):
-        _core.sum_rows(x, x.shape[1], places, offsets, base, out, TENSORS)
-    return out

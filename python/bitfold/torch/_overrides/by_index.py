@@ -18,11 +18,6 @@ from .common import NUMBERS, REAL, among, ask, can_look, checked, covers, fold, 
 heading("adding by index")
 
 
-def _summed_as_rows(method: str, op: str, x: Tensor, out: torch.dtype | None = None) -> bool:
-    fits = x.is_floating_point() and out in (None, x.dtype) and 0 < x.shape[0] <= _engine.MOST_OF_A_ROW
-    return (method, op) == ("tree", "sum") and fits and x[0].numel() >= 4  # shorter ones are as quick one by one
-
-
 #: What is done with the bytes of bools: true plus true is true.
 _OF_TRUTHS = {"sum": "amax", "prod": "prod", "amax": "amax", "amin": "amin"}
 #: Operations as the library scatters by them.
@@ -36,29 +31,45 @@ IN_PLACE = ("scatter_add", "scatter_reduce.two", "index_add", "index_reduce")
 def _scattered_at_once(
     method: str, x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool, in_place: bool = False
 ) -> Tensor | None:
-    """On a CPU, in one call of the library's; None where it has none for these."""
-    if x.is_cuda or src.dtype is not x.dtype or x.dtype not in NUMBERS or not _engine.is_real(x):
+    """In one call of the library's; None where it has none for these."""
+    if src.dtype is not x.dtype or x.dtype not in NUMBERS or not _engine.is_real(x):
         return None
     in_place = in_place and x.is_contiguous() and all(x.untyped_storage().data_ptr() != t.untyped_storage().data_ptr() for t in (index, src))
-    return TENSORS.scatter_plain(_SCATTERED[reduce], method, x.contiguous(), 0, dim, index, src, include_self, in_place)
+    x, src, lost = x.contiguous(), _in_a_row(src), x.new_empty((), dtype=torch.int32) if _on_gpu(x) else None
+    scattered = TENSORS.scatter_plain(_SCATTERED[reduce], method, x, 0, dim, index, src, include_self, in_place, lost)
+    if lost is not None and scattered is not None:
+        torch._assert_async(lost == 0)  # as torch's own kernels do
+    return scattered
+
+
+def _on_gpu(x: Tensor) -> bool:
+    return x.is_cuda and _engine.is_real(x)
+
+
+def _in_a_row(x: Tensor) -> Tensor:
+    """Where it is on a GPU, whose kernels take nothing else."""
+    return x.contiguous() if _on_gpu(x) else x
+
+
+def _rounds_once(method: str, x: Tensor, out: torch.dtype) -> bool:
+    """Whether a sum goes to a half type, and not to f32 first."""
+    return out is x.dtype and x.dtype in HALF and method in ("kahan", "exact")
 
 
 def _summed_at_once(method: str, x: Tensor, keys: Tensor, outputs: int, out: torch.dtype) -> Tensor | None:
-    """The same of rows, onto zeros; a row whose key names no output is left out."""
-    if x.is_cuda or (out is x.dtype and x.dtype in HALF and method in ("kahan", "exact")):  # those round once, and not to f32 first
+    """The same along dimension 0, onto zeros; what has a key that names no output is left out."""
+    if _rounds_once(method, x, out) or not _engine.is_real(x):
         return None
-    return TENSORS.scatter_plain("sum", method, None, outputs, 0, keys.unsqueeze(1).expand(x.shape), x.to(out), False, False)
+    return TENSORS.scatter_plain("sum", method, None, outputs, 0, keys, _in_a_row(x.to(out)), False, False, None)
 
 
 def _rows_by_key(method: str, x: Tensor, keys: Tensor, outputs: int, out: torch.dtype) -> Tensor:
-    """x: rows of floats; keys: one for each. Gives `outputs` rows of their sums."""
+    """x: rows of floats; keys: one for each, or `outputs`, and then the row is left out. Gives `outputs` rows of their sums."""
     op, width, keys = "sum", x.shape[1], keys.to(torch.int64)
-    if (summed := _summed_at_once(method, x, keys, outputs, out)) is not None:
+    if (summed := _summed_at_once(method, x, keys.unsqueeze(1).expand(x.shape), outputs, out)) is not None:
         return summed
-    if _summed_as_rows(method, op, x, out):
-        return _engine.sum_rows(x, keys, outputs)
     at = (keys.unsqueeze(1) * width + torch.arange(width, device=x.device)).reshape(-1)
-    return _engine.by_key(ask(op, method, out), x.reshape(-1), at, outputs * width).reshape(outputs, width)
+    return _engine.by_key(ask(op, method, out), x.reshape(-1), at, (outputs + 1) * width).reshape(outputs + 1, width)[:outputs].contiguous()
 
 
 def _touched(at: Tensor, outputs: int) -> Tensor:
@@ -140,10 +151,10 @@ def _scattered(method, x, dim, index, src, reduce, include_self=True, in_place=F
         shapes = f"index {list(index.shape)} to be no larger than self {list(x.shape)} apart from dimension {dim}"
         raise RuntimeError(f"scatter(): Expected {shapes} and no larger than src {list(src.shape)}")
     index, src = _index("scatter", index), src[tuple(slice(n) for n in index.shape)]
-    if x.is_complex() and reduce == "sum" and not x.is_cuda:
+    if x.is_complex() and reduce == "sum":
         pairs = index.unsqueeze(-1).expand(*index.shape, 2)
         return torch.view_as_complex(_scattered(method, _parts(x), dim, pairs, _parts(src), reduce, include_self))
-    if x.dtype is torch.bool and reduce in _OF_TRUTHS and not x.is_cuda:
+    if x.dtype is torch.bool and reduce in _OF_TRUTHS:
         return _scattered(method, x.to(torch.uint8), dim, index, src.to(torch.uint8), _OF_TRUTHS[reduce], include_self) != 0
     if (scattered := _scattered_at_once(method, x, dim, index, src, reduce, include_self, in_place)) is not None:
         return scattered
@@ -194,12 +205,9 @@ def _indexed(method, x, dim, index, source, reduce, include_self=True, in_place=
         raise RuntimeError(f"index_add_(): source of shape {list(source.shape)}, where {shape} is expected")
     if source.numel() and not x.numel():
         raise Uncovered("index_add_(): bitfold has none into no elements")
-    if x.is_cuda and source.dtype is x.dtype and x.numel() and _summed_as_rows(method, reduce, source.movedim(dim, 0)):
-        keys = _index("index_add", index).reshape(-1)
-        torch._assert_async(((keys >= 0) & (keys < x.shape[dim])).all())  # as torch's own kernels do
-        rows = x.movedim(dim, 0).contiguous()
-        summed = _engine.sum_rows(source.movedim(dim, 0).reshape(keys.numel(), -1), keys, rows.shape[0], rows)
-        return summed.reshape(rows.shape).movedim(0, dim).contiguous()
+    if _on_gpu(x) and dim % max(x.dim(), 1):  # rows with one key each, which are not taken apart
+        x, source = x.movedim(dim, 0), source.movedim(dim, 0)
+        return _indexed(method, x, 0, index, source, reduce, include_self).movedim(0, dim).contiguous()
     view = [1] * x.dim()
     view[dim] = -1
     return _scattered(method, x, dim, index.reshape(view).expand(shape), source, reduce, include_self, in_place)
@@ -228,11 +236,15 @@ def _index_reduce(method, x, dim, index, source, reduce, *, include_self=True, i
 def _put_rows(method: str, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, in_place: bool = False) -> Tensor | None:
     """Where all of the first dimensions are indexed by numbers, and no other: what is added are rows, each at one place of one dimension."""
     given = [i for i in indices if i is not None]
-    if not given or x.is_cuda or any(i is None for i in indices[: len(given)]) or any(i.dtype is not torch.int64 or not can_look(i) for i in given):
+    if not given or any(i is None for i in indices[: len(given)]):
+        return None
+    if any(i.dtype is not torch.int64 or not _engine.is_real(i) or not i.numel() for i in given):
         return None
     place = None
     for i, n in zip(torch.broadcast_tensors(*given), x.shape):
-        if len(given) > 1 and not (-n <= i.numpy().min() and i.numpy().max() < n):
+        if len(given) > 1 and not can_look(i):
+            torch._assert_async(((i >= -n) & (i < n)).all())
+        elif len(given) > 1 and not (-n <= i.numpy().min() and i.numpy().max() < n):
             return None
         i = torch.where(i < 0, i + n, i)
         place = i if place is None else place * n + i
@@ -301,12 +313,12 @@ def _embedding_backward(method, grad, indices, num_weights, padding_idx, scale_g
 
 
 def _summed_rows(method, rows, keys, num_weights, padding_idx, scale_grad_by_freq):
-    if padding_idx >= 0:  # such rows go to one of their own, which is dropped
+    if padding_idx >= 0:  # such rows are left out
         keys = torch.where(keys == padding_idx, torch.full_like(keys, num_weights), keys)
     if scale_grad_by_freq:
         counts = _engine.by_key(request("count_nonzero"), torch.ones_like(keys), keys, num_weights + 1)
         rows = rows.to(wide(rows.dtype)) / counts[keys].unsqueeze(1)
-    return _rows_by_key(method, rows, keys, num_weights + 1, rows.dtype)[:num_weights].contiguous()
+    return _rows_by_key(method, rows, keys, num_weights, rows.dtype)
 
 
 # ---- Bags ----------------------------------------------------------------------------------------
@@ -314,6 +326,28 @@ def _summed_rows(method, rows, keys, num_weights, padding_idx, scale_grad_by_fre
 heading("bags of embeddings")
 
 _BAG_SUM, _BAG_MEAN, _BAG_MAX = range(3)
+
+
+def _bags_at_once(
+    method: str, weight: Tensor, indices: Tensor, ends: Tensor, mode: int, weights: Tensor | None, padding_idx: int
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """On a GPU, where rows are read where they lie: bags, how many are in each, and of the largest from which row they come."""
+    n, bags = indices.numel(), ends.numel() - 1
+    if n:
+        least, most = torch.aminmax(indices)
+        torch._assert_async((least >= 0) & (most < weight.shape[0]))
+    torch._assert_async((ends[0] == 0) & (ends[-1] <= n) & (ends[1:] >= ends[:-1]).all())
+    if padding_idx >= 0:  # what is left of the others is brought together; what is left out goes behind them all
+        stays = indices != padding_idx
+        before = torch.cat([ends.new_zeros(1), stays.cumsum(0)])
+        at = torch.where(stays, before[:-1], n)
+        indices, weights = (None if t is None else t.new_empty(n + 1).scatter_(0, at, t)[:n] for t in (indices, weights))
+        ends = before[ends]
+    indices, weights = (None if t is None else t.contiguous() for t in (indices, weights))
+    op = {_BAG_SUM: "sum", _BAG_MEAN: "mean", _BAG_MAX: "max"}[mode]
+    made = TENSORS.scatter_rows(op, method, weight.contiguous(), indices, weights, None, ends, bags, mode == _BAG_MAX)
+    y, which = made if mode == _BAG_MAX else (made, None)
+    return y, ends[1:] - ends[:-1], which
 
 
 @covers("_embedding_bag", "_embedding_bag_forward_only")
@@ -337,11 +371,16 @@ def _embedding_bag(
     bag = torch.bucketize(torch.arange(n, device=indices.device), _index("embedding_bag", offsets), right=True) - 1
     if not offsets.numel():
         bag = torch.zeros_like(bag)  # there is none, but that
-    rows = weight[indices]
     if per_sample_weights is not None:
         same_type(weight, per_sample_weights, "embedding_bag")
         if mode != _BAG_SUM:
             raise RuntimeError("embedding_bag: per_sample_weights only supported with mode='sum'")
+    if _on_gpu(weight) and method != "exact" and weight.numel() and bags:
+        ends = offsets if include_last_offset else torch.cat([offsets, offsets.new_full((1,), n)])
+        y, sizes, which = _bags_at_once(method, weight, indices, ends.to(torch.int64), mode, per_sample_weights, padding_idx)
+        return y, bag, sizes, sizes.clone() if which is None else which
+    rows = weight[indices]
+    if per_sample_weights is not None:
         rows = rows.to(wide(rows.dtype)) * per_sample_weights.unsqueeze(1)
     keys = bag if padding_idx < 0 else torch.where(indices == padding_idx, bags, bag)  # padding goes to a bag that is dropped
     sizes = _engine.by_key(request("count_nonzero"), torch.ones_like(keys), keys, bags + 1)[:bags].contiguous()
@@ -354,7 +393,7 @@ def _embedding_bag(
         which = torch.where(which < n, torch.cat([indices, indices.new_full((1,), -1)])[which], -1)
         best, which = (t.reshape(bags + 1, width)[:bags].contiguous() for t in (best, which))
         return best, bag, sizes, which
-    y = _rows_by_key(method, rows, keys, bags + 1, wide(weight.dtype))[:bags]
+    y = _rows_by_key(method, rows, keys, bags, wide(weight.dtype))
     if mode == _BAG_MEAN:
         y = y / sizes.clamp_min(1).unsqueeze(1).to(y.dtype)
     return y.to(weight.dtype).contiguous(), bag, sizes, sizes.clone()
@@ -365,20 +404,31 @@ def _embedding_bag_backward(
     method, grad, indices, offset2bag, bag_size, maximum_indices, num_weights, scale_grad_by_freq, mode, per_sample_weights, padding_idx=-1
 ):
     among(FLOATS, "embedding_bag_backward", grad)
+    dtype = grad.dtype
     if mode == _BAG_MAX:
         bags, width = grad.shape
+        if (summed := _summed_at_once(method, grad, maximum_indices.to(torch.int64), num_weights, grad.dtype)) is not None:
+            return summed
         keys = torch.where(maximum_indices < 0, num_weights, maximum_indices)
         at = (keys * width + torch.arange(width, device=keys.device)).reshape(-1)
         summed = _engine.by_key(ask("sum", method, grad.dtype), grad.reshape(-1), at, (num_weights + 1) * width)
         return summed.reshape(num_weights + 1, width)[:num_weights].contiguous()
     within = offset2bag < grad.shape[0]
     offset2bag, keys = offset2bag.where(within, 0), indices.to(torch.int64).where(within, num_weights)
+    if _on_gpu(grad) and method != "exact" and not scale_grad_by_freq and grad.numel():
+        if padding_idx >= 0:
+            keys = keys.where(indices != padding_idx, num_weights)
+        if mode == _BAG_MEAN:  # of each bag, before its rows are
+            grad = grad.to(wide(grad.dtype)) / bag_size.clamp_min(1).unsqueeze(1).to(wide(grad.dtype))
+        weights = None if per_sample_weights is None else per_sample_weights.to(grad.dtype).contiguous()
+        summed = TENSORS.scatter_rows("sum", method, grad.contiguous(), offset2bag.to(torch.int64), weights, keys, None, num_weights, False)
+        return summed.to(dtype)
     rows = grad[offset2bag].to(wide(grad.dtype))
     if mode == _BAG_MEAN:
         rows = rows / bag_size.clamp_min(1)[offset2bag].unsqueeze(1).to(rows.dtype)
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(1)
-    return _summed_rows(method, rows, keys, num_weights, padding_idx, scale_grad_by_freq).to(grad.dtype)
+    return _summed_rows(method, rows, keys, num_weights, padding_idx, scale_grad_by_freq).to(dtype)
 
 
 @covers("_embedding_bag_per_sample_weights_backward")
