@@ -106,14 +106,16 @@ class planner {
   }
   output_plan cuda_plan(const tuning& by) const { return plan_outputs(sizes_, from_, {}, by); }
 
-  pass& add_pass(strategy what, int number, int blocks, int threads, std::size_t shared) {
+  // Columns, and rows of a leaf, are numbers that some strategies' kernels are compiled for.
+  pass& add_pass(strategy what, int blocks, int threads, std::size_t shared) {
+    const bool columns = what == strategy::columns || what == strategy::short_columns;
     return std::get<pass>(to_.steps.emplace_back(
-        pass{fold_of(what, number, "bitfold/cuda/channel_sums.cuh", definitions_),
+        pass{fold_of(what, columns ? sizes_.columns : 0, from_.n <= order::lanes ? 1 : 2,
+                     "bitfold/cuda/channel_sums.cuh", definitions_),
              static_cast<unsigned>(blocks), static_cast<unsigned>(threads), shared}));
   }
   void add_elements() {
-    const int many = of_.by == strategy::columns ? sizes_.columns : 0;
-    pass& p = add_pass(of_.by, many, of_.blocks, of_.threads,
+    pass& p = add_pass(of_.by, of_.blocks, of_.threads,
                        of_.by == strategy::columns || of_.by == strategy::blocks ? of_.shared : 0);
     p.line = of_.line;
     p.bytes_read = 2 * from_.outputs * from_.n * size_of(from_.type);
@@ -124,13 +126,15 @@ class planner {
         break;
       case strategy::threads: p.with.add(of_.node).add(of_.nodes); break;
       case strategy::blocks: p.with.add(of_.tiles).add(of_.nodes); break;
-      default: p.with.add(of_.at_once);
+      case strategy::warps: p.with.add(of_.at_once); break;
+      default: break;
     }
-    if (of_.by != strategy::warps) p.with.add_address(of_.nodes > 1 ? in_workspace(0) : place{});
+    if (of_.by != strategy::warps && of_.by != strategy::short_columns)
+      p.with.add_address(of_.nodes > 1 ? in_workspace(0) : place{});
     p.with.add(p_.to);
   }
   void add_states() {
-    pass& p = add_pass(strategy::output_states, 0, of_.second_blocks, of_.second_threads,
+    pass& p = add_pass(strategy::output_states, of_.second_blocks, of_.second_threads,
                        static_cast<std::size_t>(of_.second_threads) / order::lanes * sizes_.state);
     p.with.add(static_cast<const cuda::output_elements&>(from_))
         .add_address(in_workspace(0))

@@ -132,11 +132,12 @@ std::string signature_of(const instantiation& k) { return k.expression + '\n' + 
 
 }  // namespace
 
-instantiation fold_of(strategy what, int first_number, std::string_view header,
+instantiation fold_of(strategy what, int first_number, int second_number, std::string_view header,
                       std::string definitions) {
   fold_kernel k{};
   k.what = what;
   k.first_number = static_cast<std::uint8_t>(first_number);
+  k.second_number = static_cast<std::uint8_t>(second_number);
   return {name(what), header, std::move(definitions), expression_of(k)};
 }
 

@@ -99,8 +99,8 @@ struct instantiation {
 };
 
 /// A kernel of outputs on axes, or of their states, whose folds, source, accumulator and results
-/// are those of `definitions`; first_number: as in fold_kernel.
-instantiation fold_of(strategy what, int first_number, std::string_view header,
+/// are those of `definitions`; the numbers are as in fold_kernel.
+instantiation fold_of(strategy what, int first_number, int second_number, std::string_view header,
                       std::string definitions);
 
 /// The type of elements in a kernel's text, which uses namespace bitfold.

@@ -67,9 +67,10 @@ output_elements elements_of(const detail::layout& l) {
     return std::all_of(some.dims, some.dims + some.rank,
                        [](const auto& axis) { return axis.x == axis.y; });
   };
-  e.two_alike = e.two && alike(l.kept) && alike(l.reduced);
-  e.columns = (!e.two || e.two_alike) && l.reduced.rank == 1 && both_in_packs(l.kept, l.reduced) &&
+  const bool are_alike = e.two && alike(l.kept) && alike(l.reduced);
+  e.columns = (!e.two || are_alike) && l.reduced.rank == 1 && both_in_packs(l.kept, l.reduced) &&
               ends_with_a_pack(l.kept);
+  e.two_alike = are_alike && (e.columns || e.in_packs);  // one by one found_pairs is quicker
   const index run = l.reduced.rank > 0 ? l.reduced.dims[l.reduced.rank - 1].extent : 0;
   e.runs = run % order::leaf == 0    ? runs_of::leaves
            : run % order::lanes == 0 ? runs_of::lanes
@@ -207,15 +208,15 @@ class planner {
   // Whether the strategy's kernel can take such outputs, with the tiles that are asked for.
   bool takes(strategy by) const {
     const bool any_tiles = shape_.tiles == 0, line = from_.reduced.rank == 1;
-    if (from_.two_alike && by != strategy::columns && by != strategy::threads &&
-        by != strategy::warps && by != strategy::blocks)
+    if (from_.two_alike && by != strategy::columns && by != strategy::short_columns &&
+        by != strategy::threads && by != strategy::warps && by != strategy::blocks)
       return false;  // its kernel reads one input
     switch (by) {
       case strategy::row_teams:
         return any_tiles && !from_.two && from_.in_packs && line && from_.n > 0 &&
                from_.n % owned() == 0 && from_.n <= of_.tile / 2;
       case strategy::short_columns:
-        return !from_.two && from_.columns && from_.n > 1 && from_.n <= 2 * order::lanes;
+        return from_.columns && from_.n > 1 && from_.n <= 2 * order::lanes;
       case strategy::columns: return from_.columns && from_.n > 1;
       case strategy::staged_threads: return any_tiles && !from_.two && staged_pitch(from_) > 0;
       case strategy::leaf_teams:

@@ -149,8 +149,7 @@ class planner {
         add(make_kernel(strategy::threads, one_by_one), of.threads, 0, of.node, of.nodes);
         break;
       case strategy::short_columns:
-        add(make_kernel(strategy::short_columns, reading::anywhere, many,
-                        from.n <= order::lanes ? 1 : 2),
+        add(make_kernel(strategy::short_columns, one_by_one, many, from.n <= order::lanes ? 1 : 2),
             of.threads, 0);
         break;
       case strategy::columns:

@@ -157,18 +157,18 @@ __global__ void __launch_bounds__(128, Many * sizeof(fold::partial<F, A>) <= 16 
 // a leaf's lanes at a time, or fewer.
 template <class F, class Source, class A, int Many, int Rows, class Results>
 __global__ void __launch_bounds__(128)
-    fold_short_columns(const __grid_constant__ output_elements data,
+    fold_short_columns(const __grid_constant__ typename Source::parameters data,
                        const __grid_constant__ Results how) {
   using of_many = states_of_many<typename engine<F, Source, A>::local, Many>;
   using of_columns = fold_of_many<F, Many>;
-  using some = neighbours<typename Source::element, Many>;
-  constexpr int beside = order::lanes / (sizeof(of_many) <= 16 ? 2 : 4) / Rows;
+  using some = typename Source::template columns<Many>::some;
+  constexpr int beside = order::lanes / (sizeof(of_many) <= 16 && !Source::two ? 2 : 4) / Rows;
   const int n = static_cast<int>(data.n), lanes = order::lane_count(n);
   const index groups = data.outputs / Many, stride = index{gridDim.x} * blockDim.x;
   for (index i = index{blockIdx.x} * blockDim.x + threadIdx.x; i < groups; i += stride) {
     const index output = i * Many;
     const finder find = finder::of(data, output);
-    const auto* const x = static_cast<const typename Source::element*>(data.x) + find(0).x;
+    const auto columns = Source::at(data, find, 0).template columns_from<Many>();
     thread_counter<of_columns, of_many, Rows == 1 ? 3 : 4> parts;
 #pragma unroll 1
     for (int l = 0; l < lanes; l += beside) {
@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(128)
 #pragma unroll
         for (int k = 0; k < beside; ++k)
           if (const int at = r * order::lanes + l + k; at < n && k < count)
-            v[r][k] = some::load(x + at * find.stride.x);
+            v[r][k] = columns.load(at * find.stride.x);
       of_many s[beside];
 #pragma unroll
       for (int k = 0; k < beside; ++k) {
@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(128)
 #pragma unroll
         for (int p = 0; p < Many; ++p)
           s[k].each[p] = method::fold_lane<F, order::rows>(rows, [&](int r) {
-            return Source::made(v[r < Rows ? r : 0][k][p], l + k + r * order::lanes);
+            return columns.get(v[r < Rows ? r : 0][k], p, l + k + r * order::lanes);
           });
       }
       // With one row a lane is one element, so counts are widths, which the compiler knows.

@@ -152,9 +152,11 @@ struct row_kernel {
   __device__ static void map_tile(const source& tile, int size, const row::statistics<A>& s,
                                   T* out) {
     const int begin = own_place(), rows = E::rows_of(size);
-    if (rows == 0) return;
-    const source own = tile.ahead(static_cast<index>(begin));
-    map_lanes(own, own.template load_some<order::rows>(rows), s, out + begin, rows);
+    const source own = tile.ahead(static_cast<index>(rows > 0 ? begin : 0));
+    if (size == E::tile)
+      map_lanes(own, own.template load<alignment::known>(), s, out + begin);
+    else if (rows > 0)
+      map_lanes(own, own.template load_some<order::rows>(rows), s, out + begin, rows);
   }
 
   __device__ static source row_at(const rows& of, index k) {
@@ -258,7 +260,11 @@ __global__ void __launch_bounds__(most_warps* warp, 2)
     T* const to = out + k * of.n;
     if (is_there && tiles <= warps) {  // what it holds
       const int place = w * E::tile + K::own_place(), rows = E::rows_of(n - w * E::tile);
-      if (rows > 0) K::map_lanes(from.ahead(static_cast<index>(place)), kept, s, to + place, rows);
+      const auto own = from.ahead(static_cast<index>(rows > 0 ? place : 0));
+      if ((w + 1) * E::tile <= n)
+        K::map_lanes(own, kept, s, to + place);
+      else if (rows > 0)
+        K::map_lanes(own, kept, s, to + place, rows);
     } else if (is_there) {
 #pragma unroll 1
       for (int at = w * E::tile; at < n; at += warps * E::tile)
