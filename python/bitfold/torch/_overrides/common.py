@@ -59,8 +59,8 @@ def quick(name: str) -> Callable:
 
 
 @cache
-def ask(op: str, method: str, out: torch.dtype | None = None, ddof: int = 0) -> _core.Request:
-    return request(op, method_for(op, method), out, ddof=ddof)
+def ask(op: str, method: str, out: torch.dtype | None = None, acc: torch.dtype | None = None, ddof: int = 0) -> _core.Request:
+    return request(op, method_for(op, method), out, acc, ddof)
 
 
 def fold(method: str, op: str, *inputs: Tensor, dim=None, keepdim: bool = True, out: torch.dtype | None = None) -> Tensor:

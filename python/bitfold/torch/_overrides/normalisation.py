@@ -33,9 +33,10 @@ def _check_parameters(op: str, x: Tensor, shape: Sequence[int], *parameters: Ten
 
 def _statistics(method: str, x: Tensor, dims: list[int], eps: float, keepdim: bool = True, var: bool = False) -> tuple[Tensor, ...]:
     """The mean, what it was rounded by, 1 / sqrt(var + eps) and, where wanted, var, all of x's wide type."""
-    asked = [ask("mean", "kahan", torch.float64), ask("std", method, torch.float64)]
-    exact, std, *more = _engine.reduce([*asked, ask("var", method, wide(x.dtype))] if var else asked, x, dim=dims, keepdim=keepdim)
-    mean = exact.to(wide(x.dtype))
+    acc = wide(x.dtype)
+    asked = [ask("mean", "kahan", torch.float64, acc), ask("std", method, torch.float64, acc)]
+    exact, std, *more = _engine.reduce([*asked, ask("var", method, acc)] if var else asked, x, dim=dims, keepdim=keepdim)
+    mean = exact.to(acc)
     return mean, (exact - mean).to(mean.dtype), _inverse_deviation(std, eps, mean.dtype), *more
 
 
