@@ -59,9 +59,7 @@ def quick_calls(device, dtype):
     yield from ((name, (x, *more)) for name in ("max.dim", "min.dim", "argmax") for more in ((1,), (-1, True)))
     yield from (("linalg_vector_norm", (x, ord, [1], True)) for ord in (1, 2, 2.0, math.inf))
     yield from (("mse_loss", (x, y, *more)) for more in ((), (1,), (2,)))
-    if device == "cpu" and dtype in _engine.HALF:
-        return
-    if device == "cpu":
+    if device == "cpu" and dtype not in _engine.HALF:
         for rows in (1, 7, 3000):
             logs, target = randn(rows, 8, dtype=dtype), torch.arange(rows) % 9 - 1
             yield from (("nll_loss_forward", (logs, target, None, reduction, -1)) for reduction in (1, 2))
@@ -88,7 +86,7 @@ def test_quick_calls_are_as_all_others(device, dtype):
         for a, b in zip(got, want):
             assert (a is None) == (b is None), name
             assert a is None or (same(a, b) and a.stride() == b.stride()), name
-    assert device == "cpu" and dtype in _engine.HALF or seen | {"nll_loss_forward"} == set(_overrides.QUICK)
+    assert seen | {"nll_loss_forward"} == set(_overrides.QUICK)
 
 
 class Subclass(torch.Tensor):
@@ -100,7 +98,7 @@ def test_what_is_no_quick_call():
     total, softmax, norm = (_overrides.QUICK[name] for name in ("sum.dim_IntList", "_softmax", "native_layer_norm"))
     for args in ((x.as_subclass(Subclass), [1]), (x[:0], [1]), (x, [2]), (x, [1, 1]), (x, [True]), (x.int(), [1]), (x.to(torch.cfloat), [1])):
         assert total("tree", *args) is None
-    for args in ((x.t(), 1, False), (x, 0, False), (x, 2, False), (x, -1, True), (x.half(), -1, False)):
+    for args in ((x.t(), 1, False), (x, 0, False), (x, 2, False), (x, -1, True)):
         assert softmax("tree", *args) is None
     for args in ((x, [4], w, w, 0.1), (x, [], None, None, 0.1), (x, [8], w.double(), w, 0.1), (x, [8], w[:4], w, 0.1), (x.t(), [4], None, None, 0.1)):
         assert norm("tree", *args) is None
