@@ -42,7 +42,9 @@ class lines_folder {
 
  private:
   __device__ void count(index first, int elements, int slots) {
-    const int bits = last_bit(static_cast<unsigned>(slots)) + 1;
+    // Neighbouring threads have elements of one line, if its rows of threads are whole.
+    const bool of_several = of_.n % warp != 0 && slots > of_.places;
+    const int bits = last_bit(static_cast<unsigned>(of_several ? slots : of_.places)) + 1;
     constexpr int beside = 4;
 #pragma unroll 1
     for (int begin = 0; begin < elements; begin += beside * warp) {
@@ -56,14 +58,18 @@ class lines_folder {
       for (int u = 0; u < beside; ++u) {
         const int i = begin + u * warp + lane_;
         if (begin + u * warp >= elements) break;
-        unsigned slot = static_cast<unsigned>(slots);  // of what goes nowhere
-        if (static_cast<index>(key[u]) < static_cast<index>(of_.places) && i < elements)
-          slot = line_of(i) * static_cast<unsigned>(of_.places) + static_cast<unsigned>(key[u]);
-        else if (of_.any_lost && i < elements)
+        // What goes nowhere has a slot, too.
+        unsigned slot = static_cast<unsigned>(slots), place = static_cast<unsigned>(of_.places);
+        if (static_cast<index>(key[u]) < static_cast<index>(of_.places) && i < elements) {
+          place = static_cast<unsigned>(key[u]);
+          slot = line_of(i) * static_cast<unsigned>(of_.places) + place;
+        } else if (of_.any_lost && i < elements) {
           set_bits_of(*of_.any_lost, 1u);
+        }
+        const unsigned own = of_several ? slot : place;
         unsigned alike = all_threads;
 #pragma unroll 4
-        for (int b = 0; b < bits; ++b) alike &= threads_with_same_bit(slot, 1u << b);
+        for (int b = 0; b < bits; ++b) alike &= threads_with_same_bit(own, 1u << b);
         const std::uint32_t before = begins_[slot];
         wait_for_the_warp();
         if (lane_ == last_bit(alike))
@@ -114,8 +120,11 @@ class lines_folder {
   __device__ static typename What::state folded(const T* x, int n) {
     const auto taken = [](const T& v, int, int) { return What::taken(arith::widen<A>(v), 0); };
     const auto leaf = [&](int begin) {
-      return fold_leaf_by_thread<What, 1>(
-          min(order::leaf, n - begin), [&](int i) { return x[begin + i]; }, taken);
+      const auto load = [&](T(&v)[order::rows], int first, int step, int count) {
+#pragma unroll
+        for (int r = 0; r < order::rows; ++r) v[r] = x[begin + first + min(r, count - 1) * step];
+      };
+      return fold_leaf_by_thread<What, 1, T>(min(order::leaf, n - begin), load, taken);
     };
     if (n <= order::leaf) return leaf(0).each[0];
     thread_counter<typename What::fold, typename What::state, 4> leaves;
@@ -127,7 +136,7 @@ class lines_folder {
 };
 
 template <class What>
-__global__ void __launch_bounds__(warps_on_lines* warp)
+__global__ void __launch_bounds__(warps_on_lines* warp, 6)
     fold_keyed_lines(const __grid_constant__ keyed_lines of, int bytes) {
   const index w = index{blockIdx.x} * warps_on_lines + threadIdx.x / warp,
               step = static_cast<index>(of.together);
