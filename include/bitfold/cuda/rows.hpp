@@ -8,6 +8,5 @@ inline constexpr int tiles_of_warps = 32;          ///< whose states a warp fold
 inline constexpr int threads_on_short_rows = 128;  ///< of a block
 inline constexpr int warps_on_columns = 8;         ///< that share out the rows of some columns
 inline constexpr int warps_on_parts = 16;          ///< that share out the parts of some columns
-inline constexpr int outputs_beside = 4;           ///< sums of rows that a thread begins at once
 
 }  // namespace bitfold::cuda
