@@ -13,18 +13,17 @@ class lines_folder {
   using A = typename What::number;
   const keyed_lines& of_;
   const int lane_ = static_cast<int>(threadIdx.x) % warp;
-  // Of an element its slot, a place of one of the lines, and how many of that come before it.
+  // Of an element its slot, a place of one of the lines, above how many of that come before it.
   T* const sorted_;
   std::uint32_t* const begins_;  // of slots; before that, how many elements each has
-  std::uint16_t *const slots_, *const within_;
+  std::uint32_t* const placed_;
 
  public:
   __device__ lines_folder(const keyed_lines& of, std::byte* room)
       : of_(of),
         sorted_(reinterpret_cast<T*>(room)),
         begins_(reinterpret_cast<std::uint32_t*>(sorted_ + (of.together * of.n + 3) / 4 * 4)),
-        slots_(reinterpret_cast<std::uint16_t*>(begins_ + of.together * of.places + 1)),
-        within_(slots_ + of.together * of.n) {}
+        placed_(begins_ + of.together * of.places + 1) {}
 
   __device__ void run(index first_line) {
     const index left = of_.lines - first_line;
@@ -76,9 +75,9 @@ class lines_folder {
           begins_[slot] = before + static_cast<std::uint32_t>(count_of_bits(alike));
         wait_for_the_warp();
         if (i >= elements) continue;
-        slots_[i] = static_cast<std::uint16_t>(slot);
-        within_[i] = static_cast<std::uint16_t>(
-            before + static_cast<std::uint32_t>(count_of_bits(alike & ((1u << lane_) - 1))));
+        placed_[i] =
+            slot << 16 |
+            (before + static_cast<std::uint32_t>(count_of_bits(alike & ((1u << lane_) - 1))));
       }
     }
   }
@@ -98,9 +97,20 @@ class lines_folder {
   }
   __device__ void bring(index first, int elements, int slots) {
     const T* const x = static_cast<const T*>(of_.x) + first;
-#pragma unroll 4
-    for (int i = lane_; i < elements; i += warp)
-      if (const T value = x[i]; slots_[i] < slots) sorted_[begins_[slots_[i]] + within_[i]] = value;
+    constexpr int beside = 4;
+#pragma unroll 1
+    for (int begin = lane_; begin < elements; begin += beside * warp) {
+      T value[beside];
+#pragma unroll
+      for (int u = 0; u < beside; ++u) value[u] = x[min(begin + u * warp, elements - 1)];
+#pragma unroll
+      for (int u = 0; u < beside; ++u) {
+        const int i = begin + u * warp;
+        const std::uint32_t placed = i < elements ? placed_[i] : ~std::uint32_t{0};
+        if (placed >> 16 < static_cast<unsigned>(slots))
+          sorted_[begins_[placed >> 16] + (placed & 0xffff)] = value[u];
+      }
+    }
     wait_for_the_warp();
   }
   __device__ void fold(index first, int slots) {
