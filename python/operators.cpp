@@ -97,6 +97,40 @@ nb::object reduce_plain(const tensors& of, nb::handle requests, nb::handle x_giv
                      keepdim.ptr() == Py_True, of);
 }
 
+// Of each of some tensors of one type of floats a result; one behind the other.
+nb::object reduce_each_plain(const tensors& of, request& r, const nb::list& given) {
+  std::vector<cuda::piece> list;
+  std::optional<described> first, largest;
+  for (const nb::handle t : given) {
+    const auto x = of.plain(t);
+    if (!x || x->size() == 0 || !x->is_row_major()) return nb::none();
+    if (!first) first = x;
+    if (!(x->type == first->type) || !on_one_device(*x, *first)) return nb::none();
+    if (!largest || x->size() > largest->size()) largest = x;
+    list.push_back({x->where.data, x->size()});
+  }
+  if (!first || !is_float(first->type.stored) || !r.offers(first->type)) return nb::none();
+  const reduction& one = r.of(first->type);
+  const model beside{first->type, given[0]};
+  const auto count = static_cast<std::int64_t>(list.size());
+  const memory made = of.make(beside, r.result(first->type), {&count, 1});
+  renaming([&] {
+    of.run(
+        *largest, beside, [&] { return cuda::arrays_workspace_bytes(one, list); },
+        [&](workspace w, cuda::stream where) {
+          cuda::reduce_arrays(one, list, made.address, w.address, w.size, where);
+        },
+        [&](const cpu::options& opts) {
+          auto* to = static_cast<std::byte*>(made.address);
+          for (const cuda::piece& p : list) {
+            store_scalar(cpu::reduce(one, p.data, p.n, opts), to);
+            to += size_of(one.out());
+          }
+        });
+  });
+  return made.object;
+}
+
 // (x, dim) and, of a gradient, y.
 nb::object softmax_plain(const tensors& of, std::string_view function, nb::handle x_given,
                          nb::handle y_given, nb::handle dim) {
@@ -320,6 +354,7 @@ nb::object scatter_rows(const tensors& of, nb::handle op_given, nb::handle metho
 void add_operators(nb::class_<tensors, family>& c) {
   c.def("reduce_plain", reduce_plain, "requests"_a, "x"_a, "y"_a.none(), "dim"_a.none(),
         "keepdim"_a, "floats"_a, "floats: of them alone.")
+      .def("reduce_each_plain", reduce_each_plain, "request"_a, "tensors"_a)
       .def("softmax_plain", softmax_plain, "function"_a, "x"_a, "y"_a.none(), "dim"_a)
       .def(
           "is_of",

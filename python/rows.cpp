@@ -24,14 +24,6 @@ constexpr std::string_view names[] = {"softmax",
                                       "exp",
                                       "group_norm"};
 
-// Of offsets in host memory: that they end where the places do.
-void check_places(const row_segments& segments, std::size_t places) {
-  for (std::size_t k = 0; k <= segments.outputs; ++k)
-    if (segments.offsets[k] < 0 || static_cast<std::uint64_t>(segments.offsets[k]) > places)
-      refuse("offsets: number " + std::to_string(k) + " is none of " + std::to_string(places) +
-             " places");
-}
-
 row_function function_named(std::string_view name) {
   const auto which = std::ranges::find(names, name) - std::begin(names);
   if (which == std::ssize(names))
@@ -89,30 +81,6 @@ nb::object apply_rows_across(std::string_view function, nb::handle x_given, nb::
       [&](workspace, cuda::stream where) { cuda::apply(f, of, out, where); },
       [&](const cpu::options& opts) { cpu::apply(f, of, out, opts); });
   return nb::borrow(out_given);
-}
-
-void sum_rows(nb::handle x_given, std::size_t n, nb::handle places_given, nb::handle offsets_given,
-              nb::handle base_given, nb::handle out_given, const family& by) {
-  held arrays(by);
-  const input& x_in = arrays.take("x", x_given);
-  const described &x = *x_in, &places = *arrays.take("places", places_given),
-                  &offsets = *arrays.take("offsets", offsets_given);
-  const nb::none none;
-  const rows r = rows_of(arrays, x, {x_given, none, none, none, none, none}, {n});
-  const auto integers = [&](const char* argument, const described& d) {
-    return static_cast<const std::int64_t*>(expect(argument, d, x, {dtype::i64}, d.size()));
-  };
-  if (offsets.size() == 0) refuse("offsets: none, where there is one more than there are outputs");
-  const std::size_t outputs = offsets.size() - 1;
-  const row_segments segments{integers("places", places), integers("offsets", offsets), outputs};
-  if (outputs > 0 && n > (std::size_t{1} << 60) / outputs) refuse("n: more than 2^60 results");
-  if (!x.on_gpu()) check_places(segments, places.size());
-  void* const base = arrays.elements("base", base_given, x, x.type, outputs * n);
-  void* const out = arrays.result("out", out_given, x, outputs * n);
-  by.run(
-      x, model{x.type, x_in.object()}, no_room,
-      [&](workspace, cuda::stream where) { cuda::sum_rows(r, segments, base, out, where); },
-      [&](const cpu::options& opts) { cpu::sum_rows(r, segments, base, out, opts); });
 }
 
 }  // namespace
@@ -198,8 +166,6 @@ void add_rows(nb::module_& m) {
       },
       "function"_a, "x"_a, "y"_a, "w"_a.none(), "mean"_a.none(), "rstd"_a, "n"_a, "dw"_a.none(),
       "db"_a.none(), "family"_a);
-  m.def("sum_rows", sum_rows, "x"_a, "n"_a, "places"_a, "offsets"_a, "base"_a.none(), "out"_a,
-        "family"_a);
 }
 
 }  // namespace bitfold::python

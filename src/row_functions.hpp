@@ -46,7 +46,5 @@ constexpr std::string_view name(row_function which) {
 void check(row_function f, const rows& input, const void* out);
 void check(row_function f, const rows_across& input, const void* out);
 void check_parameters(row_function f, const rows& input, const void* dw, const void* db);
-void check_segments(const rows& input, const row_segments& segments, const void* base,
-                    const void* out);
 
 }  // namespace bitfold::row

@@ -37,6 +37,35 @@ std::vector<scalar> results_of(const std::vector<reduction>& all, Call call) {
 
 }  // namespace
 
+TEST_CASE("each of several arrays has the bits that it has alone") {
+  for (const dtype t : {dtype::f32, dtype::bf16, dtype::i8}) {
+    const std::size_t size = size_of(t), n = 60'000;
+    const device_memory one(test::make_data(t, test::kind::special, n, 1)),
+        other(test::make_data(t, test::kind::near_one, n, 2));
+    // Neighbours, in any order, of which some share elements; and more than a pass puts.
+    std::vector<cuda::piece> arrays{{one.as<std::byte>() + 7 * size, 50'000},
+                                    {other.p, 1},
+                                    {one.p, 333},
+                                    {other.as<std::byte>() + 3 * size, 9000},
+                                    {nullptr, 0}};
+    for (std::size_t k = 0; k < 300; ++k)
+      arrays.push_back({(k % 2 ? one : other).as<std::byte>() + k * size, k});
+    for (const reduction& r :
+         {make_reduction(op_id::sum, method_id::tree, t), make_reduction(op_id::norm_l2, {}, t),
+          make_reduction(op_id::sum, method_id::exact, t)}) {
+      const std::size_t bytes = cuda::arrays_workspace_bytes(r, arrays);
+      const device_memory out(arrays.size() * 8), workspace(bytes);
+      cuda::reduce_arrays(r, arrays, out.p, workspace.p, bytes);
+      test::wait_for();
+      for (std::size_t k = 0; k < arrays.size(); ++k) {
+        INFO(name(r.op()) << " of " << name(t) << ", array " << k);
+        CHECK(load_scalar(r.out(), out.as<std::byte>() + k * size_of(r.out())) ==
+              cpu::reduce(r, arrays[k].data, arrays[k].n));
+      }
+    }
+  }
+}
+
 TEST_CASE("arrays that come in parts have the bits that they have at once") {
   const std::size_t n = 200'001;
   for (const dtype t : {dtype::f32, dtype::f16})

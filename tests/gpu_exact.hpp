@@ -180,6 +180,9 @@ inline const std::vector<layout_case> layouts{
     {{1500, 40}, {40, 1}, {0}, "exact_columns"},
     {{900, 33}, {48, 1}, {0}, "exact_columns", 1, {.threads = 64, .blocks = 3}},
     {{3, 0}, {1, 1}, {1}, "exact_outputs"},
+    {{1, 20003}, {1, 3}, {1}, "exact_pass_in_steps", 1},
+    {{1, 5}, {1, 2}, {1}, "exact_pass_in_steps"},
+    {{3, 5000}, {10001, 2}, {1}, "exact_outputs"},
 };
 
 }  // namespace bitfold::test

@@ -250,12 +250,13 @@ TEST_CASE("exact sums on demand: many outputs and segments") {
   compare_layouts({exact_of(op_id::sum, dtype::f32)});
   compare_segments({exact_of(op_id::sum, dtype::f32), exact_of(op_id::mean, dtype::f32)});
   compare_layouts({exact_of(op_id::var, dtype::f64)},
-                  {layouts[1], layouts[3], layouts[7], layouts[10], layouts[12]});
-  compare_layouts({exact_of(op_id::dot, dtype::f16)},
-                  {layouts[0], layouts[2], layouts[5], layouts[6], layouts[11]});
+                  {layouts[1], layouts[3], layouts[7], layouts[10], layouts[12], layouts[13]});
+  compare_layouts(
+      {exact_of(op_id::dot, dtype::f16)},
+      {layouts[0], layouts[2], layouts[5], layouts[6], layouts[11], layouts[13], layouts[15]});
   compare_segments({exact_of(op_id::nanmean, dtype::bf16)});
   compare_layouts({exact_of(op_id::sum, dtype::i8), exact_of(op_id::mean, dtype::i8)},
-                  {layouts[1], layouts[5], layouts[8], layouts[9], layouts[12]});
+                  {layouts[1], layouts[5], layouts[8], layouts[9], layouts[12], layouts[13]});
   compare_segments({exact_of(op_id::mae, dtype::u32)});
 }
 TEST_CASE("exact sums on demand: rows of -0, with one +0 that is another thread's in each") {

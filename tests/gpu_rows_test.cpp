@@ -83,21 +83,6 @@ void check_parameters(row_function f, dtype type, std::size_t count, std::size_t
   });
 }
 
-void check_sums(dtype type, std::size_t n, std::uint64_t seed, std::size_t off = 0) {
-  const test::segments_case c = test::make_segments_case(
-      type, seed == 1 ? test::kind::near_one : test::kind::special, 50, n, 60, 1000, seed + n);
-  const array_on_gpu x(c.x, type, off), base(c.base, type, off), out(c.out, type, off);
-  const test::device_memory places(c.places), offsets(c.offsets);
-  cuda::sum_rows({type, c.count, n, x.at()},
-                 {places.as<std::int64_t>(), offsets.as<std::int64_t>(), c.outputs},
-                 c.with_base ? base.at() : nullptr, out.at());
-  test::wait_for();
-  test::with_float(type, [&]<class T, class A>(T, A) {
-    INFO(name(type) << " " << n << " " << seed);
-    check_same("out", out.contents(), test::sums_by_the_book<T, A>(c));
-  });
-}
-
 }  // namespace
 
 TEST_CASE("rows on demand have their definition's bits", "[racecheck]") {
@@ -215,12 +200,6 @@ TEST_CASE("gradients of parameters on demand have their definition's bits: long"
         for (const std::size_t off : {0, 1}) check_parameters(f, type, count, n, off);
 }
 
-TEST_CASE("sums of rows on demand have their definition's bits", "[racecheck]") {
-  for (const dtype type : float_types)
-    for (const std::size_t n : {1, 8, 33, 1024})
-      for (const std::uint64_t seed : {1, 2}) check_sums(type, n, seed, n == 8 && seed == 2);
-}
-
 TEST_CASE("calls of row functions say what is wrong, and do nothing for nothing") {
   const test::device_memory some(64);
   const auto says = [](const char* what, auto call) {
@@ -238,10 +217,8 @@ TEST_CASE("calls of row functions say what is wrong, and do nothing for nothing"
   says("y: ", [&] { cuda::apply(row_function::softmax_backward, two, some.p); });
   says("f: ",
        [&] { cuda::parameter_gradients(row_function::softmax, two, some.p, nullptr, nullptr, 0); });
-  says("offsets: ", [&] { cuda::sum_rows(two, {nullptr, nullptr, 1}, nullptr, some.p); });
   cuda::apply(row_function::softmax, {dtype::f32, 0, 2, nullptr}, nullptr);
   cuda::apply(row_function::softmax, {dtype::f32, 2, 0, nullptr}, nullptr);
-  cuda::sum_rows({dtype::f32, 0, 2, nullptr}, {nullptr, nullptr, 0}, nullptr, nullptr);
 }
 
 // ---- Plans --------------------------------------------------------------------------------------
@@ -278,8 +255,6 @@ std::vector<gpu::plan> plans_of(dtype type) {
     for (const row_function f : norm_gradients)
       for (const std::size_t n : {1000, 1001})
         all.push_back(gpu::plan_parameter_gradients(f, on(5000, n), true, false, test::numbers()));
-    for (const std::size_t n : {1000, 1001})
-      all.push_back(gpu::plan_sum_rows(on(10, n), {nullptr, nullptr, 10}, out, out));
   }
   return all;
 }

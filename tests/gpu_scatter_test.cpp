@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <bitfold/scatter.hpp>
 #include <cmath>
+#include <cstdio>
 #include <limits>
+#include <map>
 
 #include "catch.hpp"
 #include "data.hpp"
@@ -215,6 +217,44 @@ TEST_CASE("a key that names no place is told of, where it is not left out") {
       CHECK(*lost.as<std::uint32_t>() == 1);
     }
   }
+}
+
+namespace {
+
+// Of every kernel that is scatters' own, for elements of some type; of no address.
+std::vector<gpu::plan> plans_of(scattering how, dtype type) {
+  const extents few{5000, 64}, outputs{100, 64}, line{5000, 16};
+  const auto planned = [&](const extents& base, int axis, bool one_key_each) {
+    const scatter_case c{how, type, few, base, axis, one_key_each};
+    return gpu::plan_scatter(how, in_a_row(type, nullptr, few), keys_of(c, nullptr), axis,
+                             in_a_row(type, nullptr, base), nullptr, true, test::this_gpu());
+  };
+  std::vector<gpu::plan> all{planned(line, 1, false), planned(outputs, 0, false)};
+  if (size_of(type) > 1) all.push_back(planned(outputs, 0, true));
+  if (how.op == op_id::max && is_float(type)) {
+    std::int64_t none = 0;
+    for (const std::size_t bags : {100, 5000})
+      all.push_back(gpu::plan_scatter_rows(how, {type, 5000, 64, nullptr}, {bags, nullptr, &none},
+                                           nullptr, nullptr, &none, false, test::this_gpu()));
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("NVRTC compiles scatters of every element type", "[.][nvrtc]") {
+  if (!test::has_compiler()) return;
+  std::map<std::string, gpu::kernel> kernels;
+  for (const dtype type : all_dtypes)
+    for (const op_id op : {op_id::sum, op_id::max})
+      for (const gpu::plan& p : plans_of(by(op, op == op_id::sum ? kahan : tree), type))
+        for (const gpu::kernel& k : gpu::kernels_of(p))
+          if (std::holds_alternative<gpu::instantiation>(k)) kernels.emplace(signature_of(k), k);
+  for (const auto& [signature, kernel] : kernels) {
+    INFO(signature);
+    CHECK(gpu::compile(gpu::source_of(kernel), 9, 0).image.size() > 1000);
+  }
+  std::printf("%zu kernels of scatters\n", kernels.size());
 }
 
 namespace {

@@ -225,17 +225,14 @@ gpu::plan plan_by_key(std::span<const reduction> all, std::size_t n, std::size_t
   const dtype t = all[0].in();
   const bool two = info(all[0].op()).inputs == 2;
   gpu::plan plan;
-  const gpu::sorted_keys keys =
-      gpu::add_keys(plan, gpu::keys_in_a_row(n, outputs), two ? std::nullopt : std::optional(t),
-                    outputs, {}, 256, test::numbers());
+  const auto value = two ? std::nullopt : std::optional(t);
+  const auto keys =
+      gpu::add_keys(plan, gpu::keys_in_a_row(n, outputs), value, outputs, {}, 256, test::numbers());
   cuda::output_elements from = cuda::elements_of_lists(t, two, n, outputs);
   from.placed = two;
   gpu::problem asked{all, n, true, &from};
   asked.offsets = keys.offsets;
-  if (two)
-    asked.places = keys.places;
-  else
-    asked.x = keys.x;
+  (two ? asked.places : asked.x) = two ? keys.places : keys.x;
   asked.workspace = keys.end;
   std::vector<std::size_t> folds, counts;
   for (std::size_t k = 0; k < all.size(); ++k)

@@ -287,52 +287,6 @@ std::array<std::vector<std::byte>, 2> parameters_by_the_book(const row_case& c) 
   return d;
 }
 
-/// Rows of rows to be summed.
-struct segments_case {
-  dtype type{};
-  std::size_t count = 0, n = 0, outputs = 0;
-  bool with_base = false;
-  std::vector<std::byte> x, base, out;
-  std::vector<std::int64_t> places, offsets;
-};
-inline segments_case make_segments_case(dtype type, kind k, std::size_t count, std::size_t n,
-                                        std::size_t outputs, std::size_t longest,
-                                        std::uint64_t seed) {
-  segments_case c;
-  c.type = type, c.count = count, c.n = n, c.outputs = outputs, c.with_base = seed % 2;
-  random_bits next{seed};
-  c.offsets = {0};
-  for (std::size_t j = 0; j < outputs; ++j) {
-    const std::uint64_t size = j == outputs / 2 ? longest : next() % 4 ? next() % 5 : 0;
-    for (std::uint64_t i = 0; i < size; ++i)
-      c.places.push_back(static_cast<std::int64_t>(next() % count));
-    c.offsets.push_back(static_cast<std::int64_t>(c.places.size()));
-  }
-  c.x = make_data(type, k, count * n, seed);
-  c.base = make_data(type, k, outputs * n, seed + 1);
-  c.out.resize(outputs * n * size_of(type));
-  return c;
-}
-template <class T, class A>
-std::vector<std::byte> sums_by_the_book(const segments_case& c) {
-  std::vector<std::byte> out(c.out.size());
-  for (std::size_t k = 0; k < c.outputs; ++k)
-    for (std::size_t i = 0; i < c.n; ++i) {
-      const auto first = static_cast<std::size_t>(c.offsets[k]),
-                 size = static_cast<std::size_t>(c.offsets[k + 1]) - first, to = k * c.n + i;
-      if (size == 0) {
-        if (c.with_base)
-          std::memcpy(out.data() + to * sizeof(T), c.base.data() + to * sizeof(T), sizeof(T));
-        continue;
-      }
-      const A sum = tree_sum<A>(size, [&](std::size_t j) {
-        return element_of<T, A>(c.x, static_cast<std::size_t>(c.places[first + j]) * c.n + i);
-      });
-      put<T>(out, to, c.with_base ? element_of<T, A>(c.base, to) + sum : sum);
-    }
-  return out;
-}
-
 /// The functions of rows that lie across.
 inline constexpr row_function all_functions_across[] = {
     row_function::softmax, row_function::log_softmax, row_function::softmax_backward,

@@ -183,18 +183,6 @@ TEST_CASE("rows: gradients of parameters, and sums of rows") {
             if (c.is_centred()) CHECK(db == want[1]);
           });
         }
-      for (const std::uint64_t seed : {1, 2}) {
-        test::segments_case c = test::make_segments_case(type, k, 50, 33, 40, 300, seed);
-        for (const int threads : {1, 3}) {
-          cpu::sum_rows({type, c.count, c.n, c.x.data()},
-                        {c.places.data(), c.offsets.data(), c.outputs},
-                        c.with_base ? c.base.data() : nullptr, c.out.data(),
-                        {.threads = threads, .target = forced_target});
-          test::with_float(type, [&]<class T, class A>(T, A) {
-            CHECK(c.out == test::sums_by_the_book<T, A>(c));
-          });
-        }
-      }
     }
 }
 
@@ -227,22 +215,6 @@ TEST_CASE("rows: errors name the argument") {
   refused(
       [&] { cpu::parameter_gradients(row_function::rms_norm_backward, good, nullptr, nullptr); },
       "dw");
-  const std::int64_t places[] = {0, 1, 2}, offsets[] = {0, 1, 3}, falling[] = {0, 2, 1};
-  refused([&] { cpu::sum_rows(good, {places, offsets, 2}, nullptr, out); }, "places");
-  refused([&] { cpu::sum_rows(good, {places, falling, 2}, nullptr, out); }, "offsets");
-  refused([&] { cpu::sum_rows(good, {nullptr, offsets, 2}, nullptr, out); }, "places");
-  refused([&] { cpu::sum_rows(good, {places, nullptr, 2}, nullptr, out); }, "offsets");
-  const std::int64_t before[] = {-1, 0, 1}, one_place[] = {0, 1};
-  refused([&] { cpu::sum_rows(good, {places, before, 2}, nullptr, out); }, "offsets");
-  refused(
-      [&] { cpu::sum_rows({dtype::f32, 0, 2, nullptr}, {nullptr, one_place, 1}, nullptr, out); },
-      "places");
-  refused(
-      [&] {
-        cpu::sum_rows({dtype::f32, 1, (std::size_t{1} << 24) + 1, x}, {places, one_place, 1},
-                      nullptr, out);
-      },
-      "n");
   void* const odd = reinterpret_cast<std::byte*>(x) + 2;
   of = good, of.x = odd, says(row_function::softmax, of, out, "x");
   of = good, of.y = odd, says(row_function::softmax_backward, of, out, "y");
@@ -254,12 +226,6 @@ TEST_CASE("rows: errors name the argument") {
   constexpr auto norm = row_function::layer_norm_backward;
   refused([&] { cpu::parameter_gradients(norm, good, odd, nullptr); }, "out");
   refused([&] { cpu::parameter_gradients(norm, good, out, odd); }, "db");
-  const auto* const odd_list =
-      reinterpret_cast<const std::int64_t*>(reinterpret_cast<const std::byte*>(places) + 4);
-  refused([&] { cpu::sum_rows(good, {odd_list, one_place, 1}, nullptr, out); }, "places");
-  refused([&] { cpu::sum_rows(good, {places, odd_list, 1}, nullptr, out); }, "offsets");
-  refused([&] { cpu::sum_rows(good, {places, one_place, 1}, odd, out); }, "base");
-  refused([&] { cpu::sum_rows(good, {places, one_place, 1}, nullptr, odd); }, "out");
   cpu::apply(row_function::softmax, {dtype::f32, 0, 5, nullptr}, nullptr);  // nothing to do
   cpu::apply(row_function::softmax, {dtype::f32, 5, 0, nullptr}, nullptr);
 }

@@ -155,6 +155,14 @@ std::size_t pieces_workspace_bytes(const reduction& r, std::span<const piece> pi
 void reduce_pieces(const reduction& r, std::span<const piece> pieces, void* out, void* workspace,
                    std::size_t workspace_size, stream s = nullptr);
 
+/// Of each of several arrays a result, at out[k] of the output type, in the passes of one list of
+/// segments: for many small ones, of each of which a call takes longer than its elements. Does not
+/// allocate or synchronise. Errors, besides: two inputs; count_distinct; an array without elements,
+/// of which r has no result.
+std::size_t arrays_workspace_bytes(const reduction& r, std::span<const piece> arrays);
+void reduce_arrays(const reduction& r, std::span<const piece> arrays, void* out, void* workspace,
+                   std::size_t workspace_size, stream s = nullptr);
+
 /// One array, or two, that the device's memory need not hold at once: the elements come in parts,
 /// from the first to the last, and the results have the bits that they have of all at once.
 class in_parts {

@@ -54,11 +54,4 @@ struct rows_across {
   std::size_t size() const { return outer * n * inner; }
 };
 
-/// Rows of a matrix by their indices, `places`: output k is of rows places[offsets[k]] to
-/// places[offsets[k + 1] - 1], in this order, which may be none and are at most 2^24.
-struct row_segments {
-  const std::int64_t *places, *offsets;
-  std::size_t outputs;  ///< one less than there are offsets
-};
-
 }  // namespace bitfold

@@ -45,12 +45,6 @@ void apply(row_function f, const rows_across& input, void* out, const options& o
 void parameter_gradients(row_function f, const rows& input, void* dw, void* db,
                          const options& opts = {});
 
-/// Writes outputs of n elements each: the sum of its rows of input.x, element by element, by method
-/// tree, rounded to f32 (f64), to which `base` is added, where there is one, as many rows as
-/// outputs; rounded once. An output without rows is as in `base`, or 0. Errors, besides: a place
-/// that is not below input.count; offsets that fall; 2^32 rows or more.
-void sum_rows(const rows& input, const row_segments& segments, const void* base, void* out,
-              const options& opts = {});
 }  // namespace cpu
 
 namespace cuda {
@@ -63,9 +57,6 @@ std::size_t parameter_gradients_workspace_bytes(row_function f, const rows& inpu
 void parameter_gradients(row_function f, const rows& input, void* dw, void* db, void* workspace,
                          std::size_t workspace_size, stream s = nullptr);
 
-/// Places and offsets lie in device memory and are not looked at.
-void sum_rows(const rows& input, const row_segments& segments, const void* base, void* out,
-              stream s = nullptr);
 }  // namespace cuda
 
 }  // namespace bitfold

@@ -181,6 +181,18 @@ def test_operators_and_the_mode(torchs):
     assert set(asked_for_streams) == {(CUDA, 0)}
 
 
+def test_norms_of_several_tensors(torchs):
+    import torch
+
+    import bitfold.torch
+
+    tensors = [torch.from_numpy(x) for x in (X, X[0].copy(), X[:2], X[3, :1].copy())]
+    with bitfold.torch.deterministic():
+        for order, name in ((2, "norm_l2"), (1, "norm_l1"), (float("inf"), "norm_inf")):
+            norms = torch._foreach_norm(tensors, order)
+            assert all(same(n.numpy(), getattr(bitfold, name)(x.numpy())) for n, x in zip(norms, tensors, strict=True))
+
+
 def test_adding_by_index(torchs, monkeypatch):
     import torch
     from torch.nn import functional as F

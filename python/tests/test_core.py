@@ -71,7 +71,6 @@ def test_what_is_read_only_is_not_written():
 
     zeros = lambda *shape: np.zeros(shape, np.float32)
     gradient = [rows, rows, None, zeros(3), np.ones(3, np.float32), 4]
-    places, offsets = np.arange(3), np.array([0, 3])
     refused = read_only(zeros(3, 4)), memoryview(bytes(48)).cast("f"), _core.Array.from_buffer(read_only(zeros(3, 4)))
     for out in refused:
         with pytest.raises(ValueError, match="^out: read-only"):
@@ -81,7 +80,6 @@ def test_what_is_read_only_is_not_written():
         "rstd": lambda: apply("layer_norm", None, mean=zeros(3), rstd=read_only(zeros(3))),
         "dw": lambda: _core.parameter_gradients("layer_norm_backward", *gradient, read_only(zeros(4)), None, RESULTS),
         "db": lambda: _core.parameter_gradients("layer_norm_backward", *gradient, zeros(4), read_only(zeros(4)), RESULTS),
-        "out": lambda: _core.sum_rows(rows, 4, places, offsets, None, read_only(zeros(1, 4)), RESULTS),
     }.items():
         with pytest.raises(ValueError, match=f"^{name}: read-only"):
             call()
@@ -104,14 +102,9 @@ def test_a_refused_call_keeps_nothing():
         assert sys.getrefcount(array) == count
 
 
-def test_room_and_places_are_looked_at():
-    rows = np.ones((3, 4), np.float32)
-    places, out = np.arange(3), np.zeros((1, 4), np.float32)
+def test_room_is_looked_at():
     for call, text in (
         (lambda: _core.ulp_distances(X, X, np.zeros(24, np.uint8)), "^out: u8, where u64"),
-        (lambda: _core.sum_rows(rows, 4, places, np.zeros(0, np.int64), None, out, RESULTS), "^offsets: none"),
-        (lambda: _core.sum_rows(rows, 4, places, np.array([0, 4]), None, out, RESULTS), "^offsets: number 1 is none of 3"),
-        (lambda: _core.sum_rows(rows, 4, np.array([0, 1, 3]), np.array([0, 3]), None, out, RESULTS), "^places: 3"),
         (lambda: _core.Array(4096, "f32", [-1]), "^shape: -1"),
         (lambda: _core.Array(4096, "f32", [2**32, 2**32]), "^shape: more"),
         (lambda: _core.Array(0, "f32", [3]), "^pointer: null"),

@@ -90,22 +90,6 @@ void check_parameters(row_function f, const rows& input, const void* dw, const v
   check_aligned("db", db, size_of(input.type));
 }
 
-void check_segments(const rows& input, const row_segments& segments, const void* base,
-                    const void* out) {
-  if (!is_float(input.type))
-    refuse("type", std::string(name(input.type)) + ", which is no float type");
-  if (input.n > max_elements) refuse("n", std::to_string(input.n) + ", above 2^24");
-  if (segments.outputs == 0 || input.n == 0) return;
-  if (!segments.offsets) refuse("offsets", "null");
-  if (!out) refuse("out", "null");
-  if (input.count > 0 && !input.x) refuse("x", "null");
-  if (input.count > 0 && !segments.places) refuse("places", "null");
-  for (const auto& [argument, p] : {std::pair{"x", input.x}, {"base", base}, {"out", out}})
-    check_aligned(argument, p, size_of(input.type));
-  check_aligned("places", segments.places, alignof(std::int64_t));
-  check_aligned("offsets", segments.offsets, alignof(std::int64_t));
-}
-
 }  // namespace row
 
 namespace cpu {
@@ -395,29 +379,6 @@ void parameter_gradients(row_function f, const rows& input, void* dw, void* db,
     else
       parameter_gradients_of<row::rms_norm_backward, T>(input, dw, db, opts);
   });
-}
-
-void sum_rows(const rows& input, const row_segments& segments, const void* base, void* out,
-              const options& opts) {
-  row::check_segments(input, segments, base, out);
-  if (segments.outputs == 0 || input.n == 0) return;
-  for (std::size_t k = 0; k < segments.outputs; ++k) {
-    const auto size = segments.offsets[k + 1] - segments.offsets[k];
-    if (size < 0 || size > static_cast<std::int64_t>(row::max_elements))
-      row::refuse("offsets", "number " + std::to_string(k + 1) + " falls, or is too far");
-  }
-  if (segments.offsets[0] < 0)
-    row::refuse("offsets", "the first is " + std::to_string(segments.offsets[0]));
-  const auto taken = segments.offsets[segments.outputs] - segments.offsets[0];
-  if (taken > 0 && !segments.places) row::refuse("places", "null");
-  if (std::max<std::uint64_t>(input.count, static_cast<std::uint64_t>(taken)) > UINT32_MAX)
-    row::refuse("count", "more than 2^32 - 1 rows");
-  for (auto i = segments.offsets[0]; i < segments.offsets[segments.outputs]; ++i)
-    if (const auto place = segments.places[i];
-        place < 0 || place >= static_cast<std::int64_t>(input.count))
-      row::refuse("places", std::to_string(place) + ", where there are " +
-                                std::to_string(input.count) + " rows");
-  scatter_sorted(input, segments, base, out, opts);
 }
 
 }  // namespace cpu

@@ -118,10 +118,6 @@ void scatter_columns(const scatter_task& t, const scatter_layout& l, int threads
 /// keys: lines are rows of these, and what goes to a place is added up side by side.
 void scatter_rows(const scatter_task& t, const scatter_layout& l, const options& opts);
 
-/// What sum_rows (rows.hpp) does: rows that are sorted already.
-void scatter_sorted(const rows& input, const row_segments& segments, const void* base, void* out,
-                    const options& opts);
-
 /// Its sign is set if the key names no place.
 inline std::uint64_t wrong_key(std::int64_t key, std::uint64_t places) {
   const auto k = static_cast<std::uint64_t>(key);

@@ -27,14 +27,6 @@ class sorted_rows {
     std::uint32_t* const rows = rows_.get(n);
     for (std::size_t i = 0; i < n; ++i) rows[next[narrow[i]]++] = static_cast<std::uint32_t>(i);
   }
-  explicit sorted_rows(const row_segments& by) : begins_(by.outputs + 1) {
-    const std::int64_t first = by.offsets[0];
-    for (std::size_t k = 0; k < begins_.size(); ++k)
-      begins_[k] = static_cast<std::uint32_t>(by.offsets[k] - first);
-    std::uint32_t* const rows = rows_.get(begins_.back());
-    for (std::size_t i = 0; i < begins_.back(); ++i)
-      rows[i] = static_cast<std::uint32_t>(by.places[first + static_cast<std::int64_t>(i)]);
-  }
   std::span<const std::uint32_t> of(std::uint64_t place) const {
     return {rows_.get() + begins_[place], begins_[place + 1] - begins_[place]};
   }
@@ -267,27 +259,6 @@ void scatter_rows(const scatter_task& t, const scatter_layout& all, const option
           run_line<E, Join>(t, l, line, *sorted, columns, threads);
       }
     });
-  });
-}
-
-void scatter_sorted(const rows& input, const row_segments& segments, const void* base, void* out,
-                    const options& opts) {
-  const scatter_task t =
-      scatter_task_for({.op = op_id::sum, .with_base = base != nullptr}, input.type, opts);
-  const auto n = static_cast<std::int64_t>(input.n);
-  const scatter_layout l{static_cast<const std::byte*>(input.x),
-                         nullptr,
-                         static_cast<const std::byte*>(base),
-                         static_cast<std::byte*>(out),
-                         segments.outputs,
-                         {input.count, n, 0, n},
-                         {},
-                         1};
-  const sorted_rows sorted(segments);
-  const int threads =
-      threads_for(opts, (input.count + segments.outputs) * input.n * size_of(input.type));
-  with_numbers(t, [&]<class E, class Join>(E, Join) {
-    run_line<E, Join>(t, l, {}, sorted, input.n, threads);
   });
 }
 

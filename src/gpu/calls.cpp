@@ -139,6 +139,33 @@ void reduce_pieces(const reduction& r, std::span<const piece> pieces, void* out,
       where);
 }
 
+// ---- Of each of several arrays a result ---------------------------------------------------------
+
+namespace {
+gpu::plan plan_arrays(const reduction& r, std::span<const piece> arrays) {
+  for (const piece& a : arrays) {
+    detail::check_inputs(r, a.data, nullptr, a.n);
+    if (a.n == 0) (void)detail::empty_result(r);
+  }
+  return gpu::plan_arrays(r, arrays, here({&r, 1}, {}));
+}
+}  // namespace
+
+std::size_t arrays_workspace_bytes(const reduction& r, std::span<const piece> arrays) {
+  return plan_arrays(r, arrays).workspace;
+}
+
+void reduce_arrays(const reduction& r, std::span<const piece> arrays, void* out, void* workspace,
+                   std::size_t workspace_size, stream where) {
+  for (const piece& a : arrays)
+    if (reinterpret_cast<std::uintptr_t>(a.data) % size_of(r.in()))
+      throw error(errc::usage, "arrays: not aligned to their elements");
+  if (!arrays.empty() && out == nullptr) throw error(errc::usage, "out: null pointer");
+  const piece* const first = gpu::first_with_elements(arrays);
+  run(plan_arrays(r, arrays), {first ? first->data : nullptr, nullptr, nullptr, nullptr, &out},
+      workspace, workspace_size, where);
+}
+
 // ---- Axes and windows ---------------------------------------------------------------------------
 
 namespace {

@@ -266,6 +266,21 @@ sorted_keys add_keys(plan& to, const cuda::keys_on_axes& of, std::optional<dtype
   return {begins, type ? at.values[0] : place{}, type ? place{} : at.values[0], sort.end()};
 }
 
+// ---- Several arrays -----------------------------------------------------------------------------
+
+void add_words(plan& to, std::span<const std::uint64_t> words, place at) {
+  constexpr std::size_t most = std::size(cuda::words_to_put{}.each);
+  for (std::size_t first = 0; first < words.size(); first += most) {
+    cuda::words_to_put some{};
+    some.count = std::min(most, words.size() - first);
+    std::copy_n(words.begin() + static_cast<std::ptrdiff_t>(first), some.count, some.each);
+    pass made{instantiation{"put_words", "bitfold/cuda/keys.cuh", "", "bitfold::cuda::put_words"},
+              1, cuda::moving_threads};
+    made.with.add(some).add_address(at.behind(first * sizeof(std::uint64_t)));
+    to.steps.emplace_back(std::move(made));
+  }
+}
+
 // ---- Windows ------------------------------------------------------------------------------------
 
 void add_scatter(plan& to, place from, dtype type, const detail::axes& places, std::uint64_t first,

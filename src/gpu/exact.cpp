@@ -139,8 +139,10 @@ void add_array(plan& to, const problem& p, std::span<const std::size_t> which,
   };
   const sets_of_terms sets = sets_of(terms_of(p, which), r.in(), on, p.workspace, of_all, shape_of);
   const exact_kernel& first = sets.all[0].kernel;
+  // Floats at equal distances, of which they are one output.
+  const detail::axes::axis* const steps = p.outputs ? &p.outputs->reduced.dims[0] : nullptr;
   const bool alone =
-      parts == 1 && sets.all.size() == 1 && sets.all[0].blocks == 1 &&
+      !steps && parts == 1 && sets.all.size() == 1 && sets.all[0].blocks == 1 &&
       first.shared + first.terms.size() * bytes_of_sum(r.in()) <= on.max_shared_bytes;
   const cuda::elements array{nullptr, nullptr, r.in(), p.aligned};
   for (const set_of_terms& s : sets.all) {
@@ -149,6 +151,10 @@ void add_array(plan& to, const problem& p, std::span<const std::size_t> which,
                       begin = "bitfold::cuda::" + name + (alone ? "_alone<" : "<") + packs;
     instantiation what{"exact_pass", header_of(r.in()), s.kernel.definitions,
                        begin + "kernel::sums>"};
+    if (steps) {
+      what.name = "exact_pass_in_steps";
+      what.expression = "bitfold::cuda::exact_pass_in_steps<" + packs + "kernel::sums>";
+    }
     if (alone) {
       what.name = "exact_pass_alone";
       what.definitions += definition_of_results(p, which);
@@ -160,6 +166,7 @@ void add_array(plan& to, const problem& p, std::span<const std::size_t> which,
         .set(offsetof(cuda::elements, x), p.x)
         .set(offsetof(cuda::elements, y), two ? p.y : place{});
     made.with.add(index{p.count});
+    if (steps) made.with.add(steps->x).add(steps->y);
     if (alone)
       add_results(made.with, p, which);
     else
@@ -285,6 +292,11 @@ void add_outputs_of(plan& to, const problem& p, std::span<const std::size_t> whi
 
 // ---- Several arrays -----------------------------------------------------------------------------
 
+bool is_one_in_steps(const cuda::output_elements& from) {
+  return !from.listed && is_float(from.type) && from.outputs == 1 && from.n > 1 &&
+         from.reduced.rank == 1;
+}
+
 struct lists_of_pieces {
   std::vector<cuda::exact_pieces> all;
   std::size_t n = 0, items = 0;
@@ -321,7 +333,7 @@ void add_exact(plan& to, const problem& p, std::span<const std::size_t> which,
                const device_facts& on, const cuda::launch& shape) {
   if (which.empty()) return;
   cuda::check(shape);
-  if (p.outputs)
+  if (p.outputs && !is_one_in_steps(*p.outputs))
     add_outputs_of(to, p, which, on, shape);
   else
     add_array(to, p, which, on, shape);

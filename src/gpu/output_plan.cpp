@@ -87,6 +87,7 @@ output_elements elements_of_lists(dtype type, bool two, std::size_t n, std::size
   e.total = n;
   e.two = two;
   e.listed = true;
+  e.offsets_each = 1;
   return e;
 }
 

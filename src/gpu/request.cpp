@@ -73,6 +73,11 @@ void add_axes(plan& to, std::span<const reduction> all, const detail::layout& l,
 
 }  // namespace
 
+const cuda::piece* first_with_elements(std::span<const cuda::piece> arrays) {
+  const auto found = std::ranges::find_if(arrays, [](const cuda::piece& a) { return a.n > 0; });
+  return found == arrays.end() ? nullptr : &*found;
+}
+
 void check_methods(std::span<const reduction> all) {
   for (const reduction& r : all)
     if (r.method() && !info(*r.method()).on_gpu())
@@ -128,6 +133,35 @@ plan plan_segments(std::span<const reduction> all, bool two, std::size_t n, std:
   problem p{all, n, true};
   p.outputs = &from;
   add_all(made, p, shape, on);
+  return made;
+}
+
+plan plan_arrays(const reduction& r, std::span<const cuda::piece> arrays, const device_facts& on) {
+  plan made;
+  if (arrays.empty()) return made;
+  if (detail::ordering_of(r) == ordering::sorted)
+    throw error(errc::usage, "reduction: count_distinct, which no list of arrays has");
+  const auto* const first = first_with_elements(arrays);
+  std::size_t n = 0;
+  std::vector<std::uint64_t> ends;
+  for (const cuda::piece& a : arrays) {
+    const std::int64_t bytes = a.n == 0 ? 0
+                                        : static_cast<const std::byte*>(a.data) -
+                                              static_cast<const std::byte*>(first->data),
+                       begin = bytes / static_cast<std::int64_t>(size_of(r.in()));
+    ends.push_back(static_cast<std::uint64_t>(begin));
+    ends.push_back(static_cast<std::uint64_t>(begin) + a.n);
+    n += a.n;
+  }
+  add_words(made, ends, in_workspace(0));
+  cuda::output_elements from = cuda::elements_of_lists(r.in(), false, n, arrays.size());
+  from.offsets_each = 2;
+  problem p{{&r, 1}, n, true};
+  p.outputs = &from;
+  p.offsets = in_workspace(0);
+  p.workspace = rounded_up(ends.size() * sizeof(std::uint64_t));
+  made.workspace = p.workspace;
+  add_all(made, p, {}, on);
   return made;
 }
 

@@ -25,6 +25,10 @@ plan plan_windows(std::span<const reduction> all, const detail::window_boxes& bo
 /// `two`: of two inputs.
 plan plan_segments(std::span<const reduction> all, bool two, std::size_t n, std::size_t segments,
                    const cuda::launch& shape, const device_facts& on);
+/// Null where none has some.
+const cuda::piece* first_with_elements(std::span<const cuda::piece> arrays);
+/// Of each array a result: its elements are a segment, counted from the first array that has some.
+plan plan_arrays(const reduction& r, std::span<const cuda::piece> arrays, const device_facts& on);
 plan plan_keys(std::span<const reduction> all, bool two, std::size_t n, std::size_t outputs,
                const cuda::launch& shape, const device_facts& on);
 

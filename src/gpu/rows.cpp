@@ -224,21 +224,6 @@ plan plan_parameter_gradients(row_function f, const rows& of, bool dw, bool db, 
   return made;
 }
 
-plan plan_sum_rows(const rows& of, const row_segments& by, const void* base, void* out) {
-  plan made;
-  if (by.outputs == 0 || of.n == 0) return made;
-  const int wanted = owned_of(of.type, 1),
-            owned = in_packets(of.type, wanted, of.n, {of.x, base, out}) ? wanted : 1;
-  const std::size_t columns = of.n / static_cast<std::size_t>(owned),
-                    threads = columns < 128 ? shares(columns, warp) * warp : 128;
-  pass p{kernel_of("sum_rows_of_segments", of_sums, of.type, owned, "", ""),
-         as_blocks(shares(by.outputs, cuda::outputs_beside) * shares(columns, threads)),
-         static_cast<unsigned>(threads)};
-  p.with.add(of).add(by).add(base).add(out);
-  made.steps.emplace_back(std::move(p));
-  return made;
-}
-
 }  // namespace bitfold::gpu
 
 namespace bitfold::cuda {
@@ -274,13 +259,6 @@ void parameter_gradients(row_function f, const rows& of, void* dw, void* db, voi
   if (of.n == 0) return;
   void* const results[] = {dw, db};
   gpu::run(p, {.workspace = workspace, .results = results}, where);
-}
-
-void sum_rows(const rows& of, const row_segments& by, const void* base, void* out, stream where) {
-  row::check_segments(of, by, base, out);
-  (void)gpu::the_driver();
-  if (by.outputs == 0 || of.n == 0) return;
-  gpu::run(gpu::plan_sum_rows(of, by, base, out), {}, where);
 }
 
 }  // namespace bitfold::cuda

@@ -15,6 +15,4 @@ plan plan_rows(row_function f, const rows_across& of, void* out, const device_fa
 /// Results 0 and 1 are dw and db, where each is wanted; the others are null.
 plan plan_parameter_gradients(row_function f, const rows& of, bool dw, bool db, const tuning& by);
 
-plan plan_sum_rows(const rows& of, const row_segments& by, const void* base, void* out);
-
 }  // namespace bitfold::gpu

@@ -109,7 +109,10 @@ void add_rows(plan& to, const cuda::keyed_rows& of, dtype type, const std::strin
   const index room = of.total / (cuda::rows_of_node + 1);
   const place count = in_workspace(workspace), list = count.behind(sizeof(index)),
               states = in_workspace(workspace + rounded_up((1 + room) * sizeof(index)));
-  const std::string text = what + held_to(state);
+  const auto given = [](bool is) { return is ? "true" : "false"; };
+  const std::string text = what + held_to(state) + "using given = bitfold::cuda::rows_given<" +
+                           given(order.from != base::nothing) + ", " + given(of.list) + ", " +
+                           given(of.weights) + ">;\n";
   const auto add = [&](instantiation k, index blocks, int threads) {
     pass& p = std::get<pass>(to.steps.emplace_back(
         pass{std::move(k), static_cast<unsigned>(std::min<index>(blocks, 1 << 30)),
@@ -123,15 +126,15 @@ void add_rows(plan& to, const cuda::keyed_rows& of, dtype type, const std::strin
   };
   if (may_be_long) to.steps.emplace_back(fill{count, sizeof(index)});
   add(kernel_of("fold_keyed_rows", of_rows, text,
-                ", " + std::to_string(many) + ", " + std::to_string(beside)),
+                ", kernel::given, " + std::to_string(many) + ", " + std::to_string(beside)),
       shares(shares(of.outputs, static_cast<index>(beside)) * columns, cuda::threads_on_rows),
       cuda::threads_on_rows)
       ->bytes_read = of.total * of.columns * size_of(type);
   if (!may_be_long) return;
-  add(kernel_of("fold_nodes_of_rows", of_rows, text, ", " + std::to_string(many)),
+  add(kernel_of("fold_nodes_of_rows", of_rows, text, ", kernel::given, " + std::to_string(many)),
       shares((of.total / cuda::rows_of_node + 1) * columns, cuda::threads_on_rows),
       cuda::threads_on_rows);
-  add(kernel_of("fold_outputs_in_nodes", of_rows, text),
+  add(kernel_of("fold_outputs_in_nodes", of_rows, text, ", kernel::given"),
       std::min<index>(room * shares(of.columns, warp), 1024),
       cuda::warps_on_nodes_of_rows * static_cast<int>(warp));
   to.workspace = std::max(to.workspace, static_cast<std::size_t>(states.bytes) +

@@ -83,6 +83,9 @@ cuda::keys_on_axes keys_in_a_row(std::size_t n, std::size_t outputs);
 void add_distinct(plan& to, const problem& p, std::span<const std::size_t> which,
                   const device_facts& on, std::size_t elements_of_set = std::size_t{1} << 25);
 
+/// Puts words into the workspace.
+void add_words(plan& to, std::span<const std::uint64_t> words, place at);
+
 /// Moves as many results as `places` have elements, one behind the other at `from`, to their
 /// places, counted from result `first`.
 void add_scatter(plan& to, place from, dtype type, const detail::axes& places, std::uint64_t first,

@@ -57,6 +57,45 @@ __device__ pack<T> load_or_pad(const T* p, index j, index n, bool aligned,
   return v;
 }
 
+// Elements one behind the other.
+template <class T>
+struct elements_in_a_row {
+  const T* p;
+  bool aligned;
+  __device__ bool in_packs() const { return aligned; }
+  __device__ pack<T> whole(index j) const { return load_pack<true>(p + j * pack<T>::size); }
+  __device__ pack<T> some(index j, index n, bits_of_type<T> padding) const {
+    return load_or_pad(p, j, n, aligned, padding);
+  }
+};
+// Elements that lie `step` apart. The threads of a warp read neighbours: which of its packs an
+// element is in shows nowhere.
+template <class T>
+struct elements_in_steps {
+  const T* p;
+  std::int64_t step;
+  __device__ bool in_packs() const { return true; }
+  __device__ pack<T> whole(index j) const {
+    const T* at = p + static_cast<std::int64_t>(first(j)) * step;
+    pack<T> v;
+#pragma unroll
+    for (int i = 0; i < pack<T>::size; ++i, at += warp * step) v.set(i, to_bits(*at));
+    return v;
+  }
+  __device__ pack<T> some(index j, index n, bits_of_type<T> padding) const {
+    pack<T> v;
+#pragma unroll
+    for (int i = 0; i < pack<T>::size; ++i) {
+      const index k = first(j) + static_cast<index>(i * warp);
+      v.set(i, k < n ? to_bits(p[static_cast<std::int64_t>(k) * step]) : padding);
+    }
+    return v;
+  }
+
+ private:
+  __device__ static index first(index j) { return j / warp * (warp * pack<T>::size) + j % warp; }
+};
+
 // What a block adds up: its cells and its threads' adders, in its shared memory.
 template <class List>
 struct adders_of_block {
@@ -111,8 +150,8 @@ struct adders_of_block {
 
 // Adds n elements, U packs of each input at a time, by `blocks` blocks, of which this is number
 // `block`.
-template <class T, bool Two, int U, class Adders>
-__device__ void add_elements(Adders& to, const T* px, const T* py, index n, bool aligned,
+template <class T, bool Two, int U, class Adders, class Elements>
+__device__ void add_elements(Adders& to, const Elements& from_x, const Elements& from_y, index n,
                              index block, index blocks) {
   using bits = bits_of_type<T>;
   constexpr auto minus_zero = static_cast<bits>(bits{1} << (exact::range<T>::width - 1));
@@ -120,17 +159,18 @@ __device__ void add_elements(Adders& to, const T* px, const T* py, index n, bool
   const index stride = blocks * blockDim.x, block_first = block * blockDim.x,
               mine = block_first + threadIdx.x;
   const auto load = [&](index base, pack<T>(&x)[U], pack<T>(&y)[Two ? U : 1]) {
-    if (aligned && (base + (U - 1) * stride + block_first + blockDim.x) * pack<T>::size <= n) {
+    if (from_x.in_packs() &&
+        (base + (U - 1) * stride + block_first + blockDim.x) * pack<T>::size <= n) {
 #pragma unroll
       for (int u = 0; u < U; ++u) {
-        x[u] = load_pack<true>(px + (base + mine + u * stride) * pack<T>::size);
-        if constexpr (Two) y[u] = load_pack<true>(py + (base + mine + u * stride) * pack<T>::size);
+        x[u] = from_x.whole(base + mine + u * stride);
+        if constexpr (Two) y[u] = from_y.whole(base + mine + u * stride);
       }
     } else {
 #pragma unroll
       for (int u = 0; u < U; ++u) {
-        x[u] = load_or_pad(px, base + mine + u * stride, n, aligned, minus_zero);
-        if constexpr (Two) y[u] = load_or_pad(py, base + mine + u * stride, n, aligned, bits{0});
+        x[u] = from_x.some(base + mine + u * stride, n, minus_zero);
+        if constexpr (Two) y[u] = from_y.some(base + mine + u * stride, n, bits{0});
       }
     }
   };
@@ -163,8 +203,24 @@ __global__ void __launch_bounds__(List::threads)
   let_the_next_kernel_start();
   using T = typename List::element;
   adders_of_block<List> adders;
-  add_elements<T, List::two, U>(adders, static_cast<const T*>(data.x),
-                                static_cast<const T*>(data.y), n, data.aligned, blockIdx.x,
+  using row = elements_in_a_row<T>;
+  add_elements<T, List::two, U>(adders, row{static_cast<const T*>(data.x), data.aligned},
+                                row{static_cast<const T*>(data.y), data.aligned}, n, blockIdx.x,
+                                gridDim.x);
+  adders.end();
+  adders.write(to);
+}
+// The same of elements at equal distances.
+template <int U, class List>
+__global__ void __launch_bounds__(List::threads)
+    exact_pass_in_steps(elements data, index n, std::int64_t step_x, std::int64_t step_y,
+                        const __grid_constant__ exact_cells<List::count> to) {
+  let_the_next_kernel_start();
+  using T = typename List::element;
+  using steps = elements_in_steps<T>;
+  adders_of_block<List> adders;
+  add_elements<T, List::two, U>(adders, steps{static_cast<const T*>(data.x), step_x},
+                                steps{static_cast<const T*>(data.y), step_y}, n, blockIdx.x,
                                 gridDim.x);
   adders.end();
   adders.write(to);
@@ -175,8 +231,9 @@ __global__ void __launch_bounds__(List::threads)
     exact_pass_alone(elements data, index n, const __grid_constant__ Results how) {
   using T = typename List::element;
   adders_of_block<List> adders;
-  add_elements<T, List::two, U>(adders, static_cast<const T*>(data.x),
-                                static_cast<const T*>(data.y), n, data.aligned, 0, 1);
+  using row = elements_in_a_row<T>;
+  add_elements<T, List::two, U>(adders, row{static_cast<const T*>(data.x), data.aligned},
+                                row{static_cast<const T*>(data.y), data.aligned}, n, 0, 1);
   adders.end();
   const std::int64_t* of[List::count];
   int k = 0;
@@ -197,9 +254,9 @@ __global__ void __launch_bounds__(List::threads)
     while (end - k > 1) (of.first[(k + end) / 2] <= item ? k : end) = (k + end) / 2;
     const index begin = index{item - of.first[k]} * of.stripe, left = of.each[k].n - begin;
     const T* const p = static_cast<const T*>(of.each[k].data) + begin;
-    add_elements<T, false, U>(adders, p, static_cast<const T*>(nullptr),
-                              left < of.stripe ? left : of.stripe,
-                              reinterpret_cast<std::uintptr_t>(p) % 16 == 0, 0, 1);
+    using row = elements_in_a_row<T>;
+    add_elements<T, false, U>(adders, row{p, reinterpret_cast<std::uintptr_t>(p) % 16 == 0},
+                              row{nullptr, false}, left < of.stripe ? left : of.stripe, 0, 1);
   }
   adders.end();
   adders.write(to);

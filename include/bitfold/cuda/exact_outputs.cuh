@@ -27,7 +27,7 @@ struct output_reader {
   }
   __device__ void load(index at, pack<T> (&x)[packs_at_once], pack<T> (&y)[Two ? packs_at_once : 1],
                        bits_of_type<T> padding) const {
-    if constexpr (How == outputs_in::columns) {
+    if (How == outputs_in::columns || (find.linear && !find.from->in_packs)) {
       const index first = at + static_cast<index>(t);
       if (first + static_cast<index>((at_once - 1) * team) < end) {
         const offset o = find(first);

@@ -13,18 +13,17 @@ class lines_folder {
   using A = typename What::number;
   const keyed_lines& of_;
   const int lane_ = static_cast<int>(threadIdx.x) % warp;
-  // Of an element its slot, a place of one of the lines, and how many of that come before it.
+  // Of an element its slot, a place of one of the lines, above how many of that come before it.
   T* const sorted_;
   std::uint32_t* const begins_;  // of slots; before that, how many elements each has
-  std::uint16_t *const slots_, *const within_;
+  std::uint32_t* const placed_;
 
  public:
   __device__ lines_folder(const keyed_lines& of, std::byte* room)
       : of_(of),
         sorted_(reinterpret_cast<T*>(room)),
         begins_(reinterpret_cast<std::uint32_t*>(sorted_ + (of.together * of.n + 3) / 4 * 4)),
-        slots_(reinterpret_cast<std::uint16_t*>(begins_ + of.together * of.places + 1)),
-        within_(slots_ + of.together * of.n) {}
+        placed_(begins_ + of.together * of.places + 1) {}
 
   __device__ void run(index first_line) {
     const index left = of_.lines - first_line;
@@ -42,7 +41,9 @@ class lines_folder {
 
  private:
   __device__ void count(index first, int elements, int slots) {
-    const int bits = last_bit(static_cast<unsigned>(slots)) + 1;
+    // Neighbouring threads have elements of one line, if its rows of threads are whole.
+    const bool of_several = of_.n % warp != 0 && slots > of_.places;
+    const int bits = last_bit(static_cast<unsigned>(of_several ? slots : of_.places)) + 1;
     constexpr int beside = 4;
 #pragma unroll 1
     for (int begin = 0; begin < elements; begin += beside * warp) {
@@ -56,23 +57,27 @@ class lines_folder {
       for (int u = 0; u < beside; ++u) {
         const int i = begin + u * warp + lane_;
         if (begin + u * warp >= elements) break;
-        unsigned slot = static_cast<unsigned>(slots);  // of what goes nowhere
-        if (static_cast<index>(key[u]) < static_cast<index>(of_.places) && i < elements)
-          slot = line_of(i) * static_cast<unsigned>(of_.places) + static_cast<unsigned>(key[u]);
-        else if (of_.any_lost && i < elements)
+        // What goes nowhere has a slot, too.
+        unsigned slot = static_cast<unsigned>(slots), place = static_cast<unsigned>(of_.places);
+        if (static_cast<index>(key[u]) < static_cast<index>(of_.places) && i < elements) {
+          place = static_cast<unsigned>(key[u]);
+          slot = line_of(i) * static_cast<unsigned>(of_.places) + place;
+        } else if (of_.any_lost && i < elements) {
           set_bits_of(*of_.any_lost, 1u);
+        }
+        const unsigned own = of_several ? slot : place;
         unsigned alike = all_threads;
 #pragma unroll 4
-        for (int b = 0; b < bits; ++b) alike &= threads_with_same_bit(slot, 1u << b);
+        for (int b = 0; b < bits; ++b) alike &= threads_with_same_bit(own, 1u << b);
         const std::uint32_t before = begins_[slot];
         wait_for_the_warp();
         if (lane_ == last_bit(alike))
           begins_[slot] = before + static_cast<std::uint32_t>(count_of_bits(alike));
         wait_for_the_warp();
         if (i >= elements) continue;
-        slots_[i] = static_cast<std::uint16_t>(slot);
-        within_[i] = static_cast<std::uint16_t>(
-            before + static_cast<std::uint32_t>(count_of_bits(alike & ((1u << lane_) - 1))));
+        placed_[i] =
+            slot << 16 |
+            (before + static_cast<std::uint32_t>(count_of_bits(alike & ((1u << lane_) - 1))));
       }
     }
   }
@@ -92,9 +97,20 @@ class lines_folder {
   }
   __device__ void bring(index first, int elements, int slots) {
     const T* const x = static_cast<const T*>(of_.x) + first;
-#pragma unroll 4
-    for (int i = lane_; i < elements; i += warp)
-      if (const T value = x[i]; slots_[i] < slots) sorted_[begins_[slots_[i]] + within_[i]] = value;
+    constexpr int beside = 4;
+#pragma unroll 1
+    for (int begin = lane_; begin < elements; begin += beside * warp) {
+      T value[beside];
+#pragma unroll
+      for (int u = 0; u < beside; ++u) value[u] = x[min(begin + u * warp, elements - 1)];
+#pragma unroll
+      for (int u = 0; u < beside; ++u) {
+        const int i = begin + u * warp;
+        const std::uint32_t placed = i < elements ? placed_[i] : ~std::uint32_t{0};
+        if (placed >> 16 < static_cast<unsigned>(slots))
+          sorted_[begins_[placed >> 16] + (placed & 0xffff)] = value[u];
+      }
+    }
     wait_for_the_warp();
   }
   __device__ void fold(index first, int slots) {
@@ -114,8 +130,11 @@ class lines_folder {
   __device__ static typename What::state folded(const T* x, int n) {
     const auto taken = [](const T& v, int, int) { return What::taken(arith::widen<A>(v), 0); };
     const auto leaf = [&](int begin) {
-      return fold_leaf_by_thread<What, 1>(
-          min(order::leaf, n - begin), [&](int i) { return x[begin + i]; }, taken);
+      const auto load = [&](T(&v)[order::rows], int first, int step, int count) {
+#pragma unroll
+        for (int r = 0; r < order::rows; ++r) v[r] = x[begin + first + min(r, count - 1) * step];
+      };
+      return fold_leaf_by_thread<What, 1, T>(min(order::leaf, n - begin), load, taken);
     };
     if (n <= order::leaf) return leaf(0).each[0];
     thread_counter<typename What::fold, typename What::state, 4> leaves;
@@ -127,7 +146,7 @@ class lines_folder {
 };
 
 template <class What>
-__global__ void __launch_bounds__(warps_on_lines* warp)
+__global__ void __launch_bounds__(warps_on_lines* warp, 6)
     fold_keyed_lines(const __grid_constant__ keyed_lines of, int bytes) {
   const index w = index{blockIdx.x} * warps_on_lines + threadIdx.x / warp,
               step = static_cast<index>(of.together);

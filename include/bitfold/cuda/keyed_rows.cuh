@@ -8,41 +8,64 @@
 
 namespace bitfold::cuda {
 
-template <class What, int Many>
+/// What there is of rows: an order, a list, weights.
+template <bool Ordered, bool Listed, bool Weighted>
+struct rows_given {
+  static constexpr bool ordered = Ordered, listed = Listed, weighted = Weighted;
+};
+
+template <class What, class Given, int Many>
 struct rows_folder {
   using T = typename What::element;
   using A = typename What::number;
   using S = typename What::state;
   using some = packet<T, Many>;
   using of_many = states_of_many<S, Many>;
-  struct weighted_row {
+  struct row {
     some x;
     T weight;
   };
   const keyed_rows& of;
   index column;
 
-  __device__ index place(index number) const { return of.order ? index{of.order[number]} : number; }
-  __device__ index row_of(index number) const {
-    const index at = place(number);
-    return of.list ? static_cast<index>(of.list[at]) : at;
+  __device__ index place(index number) const {
+    if constexpr (Given::ordered) return of.order[number];
+    return number;
   }
-  __device__ weighted_row load(index number) const {
-    const index at = place(number), row = of.list ? static_cast<index>(of.list[at]) : at;
-    return {some::load(static_cast<const T*>(of.x) + row * of.columns + column),
-            of.weights ? static_cast<const T*>(of.weights)[at] : T{}};
+  __device__ index row_at(index place) const {
+    if constexpr (Given::listed) return static_cast<index>(of.list[place]);
+    return place;
   }
-  __device__ auto taken(const weighted_row& row, index number, int p) const {
-    const A x = arith::widen<A>(row.x[p]);
-    return What::taken(of.weights ? arith::mul(x, arith::widen<A>(row.weight)) : x, number);
+  /// Rows first, first + step, ... in order, of which `count` are there: of the others the last one
+  /// again, so that no load waits for a branch. Where they lie is asked for all at once.
+  template <int Most>
+  __device__ void load(row (&v)[Most], index first, int step, int count) const {
+    index at[Most];
+#pragma unroll
+    for (int r = 0; r < Most; ++r)
+      at[r] = place(first + static_cast<index>(min(r, count - 1) * step));
+    if constexpr (Given::weighted)
+#pragma unroll
+      for (int r = 0; r < Most; ++r) v[r].weight = static_cast<const T*>(of.weights)[at[r]];
+#pragma unroll
+    for (int r = 0; r < Most; ++r) at[r] = row_at(at[r]);
+#pragma unroll
+    for (int r = 0; r < Most; ++r)
+      v[r].x = some::load(static_cast<const T*>(of.x) + at[r] * of.columns + column);
+  }
+  __device__ static auto taken(const row& v, index number, int p) {
+    A x = arith::widen<A>(v.x[p]);
+    if constexpr (Given::weighted) x = arith::mul(x, arith::widen<A>(v.weight));
+    return What::taken(x, number);
   }
   /// Of `size` rows of a leaf.
   __device__ of_many leaf(index first, int size) const {
-    return fold_leaf_by_thread<What, Many>(
-        size, [&](int i) { return load(first + static_cast<index>(i)); },
-        [&](const weighted_row& row, int i, int p) {
-          return taken(row, first + static_cast<index>(i), p);
-        });
+    return fold_leaf_by_thread<What, Many, row>(
+        size,
+        [&](row(&v)[order::rows], int begin, int step, int count) {
+          load(v, first + static_cast<index>(begin), step, count);
+        },
+        [&](const row& v, int i, int p) { return taken(v, first + static_cast<index>(i), p); });
   }
   /// Of an output that has n of them.
   __device__ void write(const of_many& s, index output, index n) const {
@@ -61,7 +84,7 @@ struct rows_folder {
       for (int p = 0; p < Many; ++p)
         of.largest[at + static_cast<index>(p)] =
             n > 0 && s.each[p].x == s.each[p].x
-                ? static_cast<std::int64_t>(row_of(s.each[p].number))
+                ? static_cast<std::int64_t>(row_at(place(s.each[p].number)))
                 : -1;
   }
 };
@@ -75,11 +98,12 @@ struct outputs_in_nodes {
 
 /// A thread takes Beside outputs, whose first rows are read at once: where there are so many, most
 /// have one, or none.
-template <class What, int Many, int Beside>
-__global__ void __launch_bounds__(threads_on_rows)
+template <class What, class Given, int Many, int Beside>
+__global__ void __launch_bounds__(threads_on_rows,
+                                  Many * sizeof(typename What::state) <= 16 ? 5 : 3)
     fold_keyed_rows(const __grid_constant__ keyed_rows of,
                     const __grid_constant__ outputs_in_nodes list) {
-  using folder = rows_folder<What, Many>;
+  using folder = rows_folder<What, Given, Many>;
   const index columns = of.columns / Many, items = (of.outputs + Beside - 1) / Beside * columns;
   const bool narrow = items <= 0xffffffff;
   for (index i = index{blockIdx.x} * threads_on_rows + threadIdx.x; i < items;
@@ -94,11 +118,11 @@ __global__ void __launch_bounds__(threads_on_rows)
       const index k = first + static_cast<index>(j);
       begin[j] = of.offsets[k < of.outputs ? k : of.outputs];
     }
-    typename folder::weighted_row row[Beside];
+    typename folder::row row[Beside][1];
     if constexpr (Beside > 1)
 #pragma unroll
       for (int j = 0; j < Beside; ++j)
-        if (begin[j] < begin[j + 1]) row[j] = by.load(static_cast<index>(begin[j]));
+        if (begin[j] < begin[j + 1]) by.load(row[j], static_cast<index>(begin[j]), 1, 1);
 #pragma unroll
     for (int j = 0; j < Beside; ++j) {
       const index k = first + static_cast<index>(j), at = static_cast<index>(begin[j]);
@@ -111,7 +135,7 @@ __global__ void __launch_bounds__(threads_on_rows)
       typename folder::of_many s{};
       if (Beside > 1 && n == 1) {
 #pragma unroll
-        for (int p = 0; p < Many; ++p) s.each[p] = What::fold::start(by.taken(row[j], at, p));
+        for (int p = 0; p < Many; ++p) s.each[p] = What::fold::start(by.taken(row[j][0], at, p));
       } else if (n > 0) {
         s = by.leaf(at, static_cast<int>(n));
       }
@@ -143,11 +167,12 @@ __device__ inline node_of_rows node_in_chunk(const keyed_rows& of, index chunk, 
                                             : static_cast<int>(rows_of_node)};
 }
 
-template <class What, int Many>
-__global__ void __launch_bounds__(threads_on_rows)
+template <class What, class Given, int Many>
+__global__ void __launch_bounds__(threads_on_rows,
+                                  Many * sizeof(typename What::state) <= 16 ? 5 : 3)
     fold_nodes_of_rows(const __grid_constant__ keyed_rows of,
                        const __grid_constant__ outputs_in_nodes list) {
-  using folder = rows_folder<What, Many>;
+  using folder = rows_folder<What, Given, Many>;
   if (*list.count == 0) return;
   const index columns = of.columns / Many, items = (of.total / rows_of_node + 1) * columns;
   for (index i = index{blockIdx.x} * threads_on_rows + threadIdx.x; i < items;
@@ -168,7 +193,7 @@ __global__ void __launch_bounds__(threads_on_rows)
 }
 
 /// The nodes of the outputs that have some: warps of a block take runs of them, a thread a column.
-template <class What>
+template <class What, class Given>
 __global__ void __launch_bounds__(warps_on_nodes_of_rows* warp)
     fold_outputs_in_nodes(const __grid_constant__ keyed_rows of,
                           const __grid_constant__ outputs_in_nodes list) {
@@ -215,7 +240,7 @@ __global__ void __launch_bounds__(warps_on_nodes_of_rows* warp)
     if (w == 0 && is_there) {
       thread_counter<fold, S, 5> runs;
       for (index j = 0; j * run < nodes; ++j) runs.push(of_runs[j][t], rows_from(j * run, run));
-      rows_folder<What, 1>{of, column}.write({runs.total()}, k, n);
+      rows_folder<What, Given, 1>{of, column}.write({runs.total()}, k, n);
     }
     wait_for_the_block();
   }

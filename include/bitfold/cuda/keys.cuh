@@ -60,6 +60,13 @@ __global__ void __launch_bounds__(moving_threads)
   });
 }
 
+// ---- Several arrays -----------------------------------------------------------------------------
+
+__global__ void __launch_bounds__(moving_threads)
+    put_words(const __grid_constant__ words_to_put from, std::uint64_t* to) {
+  for (index i = threadIdx.x; i < from.count; i += moving_threads) to[i] = from.each[i];
+}
+
 // ---- Windows ------------------------------------------------------------------------------------
 
 template <class Bits>

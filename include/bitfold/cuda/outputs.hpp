@@ -40,6 +40,7 @@ struct output_elements {
   index outputs, n;             ///< elements of each, on axes; about so many otherwise
   index total;                  ///< elements of segments together
   const std::int64_t* offsets;  ///< in device memory; null: on axes
+  index offsets_each;  ///< of a segment: its begin, which is the end of the one before; or 2
   const std::uint32_t* places;  ///< of elements offsets[k], offsets[k] + 1, ...; null: those
   // What plans know of the addresses, which kernels alone are given.
   bool aligned;              ///< x, and y, to 16 bytes

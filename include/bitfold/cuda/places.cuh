@@ -46,8 +46,9 @@ __device__ inline offset offset_of(const detail::axes& of, const divisors& by, i
 }
 
 __device__ inline index elements_of(const output_elements& from, index output) {
-  return from.offsets ? static_cast<index>(from.offsets[output + 1] - from.offsets[output])
-                      : from.n;
+  if (!from.offsets) return from.n;
+  const std::int64_t* const at = from.offsets + output * from.offsets_each;
+  return static_cast<index>(at[1] - at[0]);
 }
 
 /// The segment that an element of some segment lies in: not an empty one, and of several that begin
@@ -69,7 +70,7 @@ struct finder {
   bool linear;  // at begin + i stride
   __device__ static finder of(const output_elements& from, index output) {
     if (from.offsets) {
-      const std::int64_t at = from.offsets[output];
+      const std::int64_t at = from.offsets[output * from.offsets_each];
       return {&from, {at, at}, {1, 1}, from.places == nullptr};
     }
     return {&from,

@@ -13,6 +13,5 @@ inline constexpr std::size_t least_places_across =
     8;                                      ///< that a thread takes, if there are as many
 inline constexpr int warps_on_columns = 8;  ///< that share out the rows of some columns
 inline constexpr int warps_on_parts = 16;   ///< that share out the parts of some columns
-inline constexpr int outputs_beside = 4;    ///< sums of rows that a thread begins at once
 
 }  // namespace bitfold::cuda

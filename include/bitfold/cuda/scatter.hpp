@@ -61,8 +61,7 @@ inline constexpr int most_of_lines = 1024, most_bytes_of_line = 4096, elements_t
 /// Bytes of shared memory of a warp, for elements of so many.
 constexpr std::size_t bytes_of_lines(std::size_t elements, std::size_t places,
                                      std::size_t element) {
-  return ((elements + 3) / 4 * 4 * element + 2 * elements * sizeof(std::uint16_t) +
-          (places + 1) * sizeof(std::uint32_t) + 15) /
+  return ((elements + 3) / 4 * 4 * element + (elements + places + 1) * sizeof(std::uint32_t) + 15) /
          16 * 16;
 }
 

@@ -92,30 +92,28 @@ __device__ typename What::element met(const meeting& by, typename What::number r
     return arith::round_to<T>(result);
 }
 
-/// A leaf of `size` rows of Many neighbouring columns, by one thread: load(i) reads row i, and
-/// taken(row, i, p) is what the fold takes of its column p.
-template <class What, int Many, class Load, class Taken>
+/// A leaf of `size` rows of Many neighbouring columns, by one thread: load(row, begin, step, count)
+/// reads rows begin, begin + step, ..., at most `count` different ones; taken(row, i, p) is what
+/// the fold takes of column p of row i.
+template <class What, int Many, class Row, class Load, class Taken>
 __device__ auto fold_leaf_by_thread(int size, Load load, Taken taken) {
   using fold = typename What::fold;
   using of_many = states_of_many<typename What::state, Many>;
   using of_columns = fold_of_many<fold, Many>;
   constexpr int beside = order::rows;
-  decltype(load(0)) row[beside];
   // Most have few rows, of a lane each: several lanes at once, so that many loads are on their way.
   if (size <= order::lanes) {
     thread_counter<of_columns, of_many, 3> parts;
 #pragma unroll 1
     for (int l = 0; l < size; l += beside) {
       const int count = min(beside, size - l);
-#pragma unroll
-      for (int r = 0; r < beside; ++r)
-        if (r < count) row[r] = load(l + r);
+      Row row[beside];
+      load(row, l, 1, count);
       of_many s[beside];
 #pragma unroll
       for (int r = 0; r < beside; ++r)
-        if (r < count)
 #pragma unroll
-          for (int p = 0; p < Many; ++p) s[r].each[p] = fold::start(taken(row[r], l + r, p));
+        for (int p = 0; p < Many; ++p) s[r].each[p] = fold::start(taken(row[r], l + r, p));
       fold_owned<of_columns>(s, count, [](int, int width) { return static_cast<index>(width); });
       parts.push(s[0], static_cast<index>(count));
     }
@@ -125,9 +123,8 @@ __device__ auto fold_leaf_by_thread(int size, Load load, Taken taken) {
 #pragma unroll 1
   for (int l = 0; l < order::lanes; ++l) {
     const int rows = order::lane_size(size, l);
-#pragma unroll
-    for (int r = 0; r < beside; ++r)
-      if (r < rows) row[r] = load(r * order::lanes + l);
+    Row row[beside];
+    load(row, l, order::lanes, rows);
     of_many s;
 #pragma unroll
     for (int p = 0; p < Many; ++p)

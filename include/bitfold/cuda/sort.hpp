@@ -34,6 +34,12 @@ inline constexpr int moving_threads = 256;  ///< of a block, of kernels that loo
 inline constexpr int rows_of_runs = 32;     ///< of a warp's keys, that it counts
 inline constexpr index keys_of_block = index{moving_threads} * rows_of_runs;
 
+/// Words that a kernel is sent, as many as fit beside its other parameters.
+struct words_to_put {
+  index count;
+  std::uint64_t each[448];
+};
+
 /// One pass, by one digit.
 struct sort_step {
   const void* keys;

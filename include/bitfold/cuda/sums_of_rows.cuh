@@ -1,4 +1,4 @@
-// Sums along the rows' other direction: the gradients of parameters, and sums of rows.
+// Sums along the rows' other direction: the gradients of parameters.
 #pragma once
 
 #include <bitfold/cuda/rows.cuh>
@@ -29,22 +29,6 @@ __device__ auto fold_lanes_by_thread(int size, int first, int end, Load load, El
   }
   return lanes.total();
 }
-// All n rows.
-template <class fold, int Many, int Levels, class Load, class Element>
-__device__ auto fold_rows_by_thread(int n, Load load, Element element) {
-  const auto leaf = [&](int begin) {
-    const int size = min(order::leaf, n - begin);
-    return fold_lanes_by_thread<fold, Many>(
-        size, 0, order::lane_count(size), [&](int i) { return load(begin + i); }, element);
-  };
-  if (n <= order::leaf) return leaf(0);
-  thread_counter<fold_of_many<fold, Many>, decltype(leaf(0)), Levels> leaves;
-#pragma unroll 1
-  for (int begin = 0; begin < n; begin += order::leaf)
-    leaves.push(leaf(begin), static_cast<index>(min(order::leaf, n - begin)));
-  return leaves.total();
-}
-
 template <class F, class T, class S>
 __device__ void write_parameters(const S& s, index column, T* dw, T* db) {
   if constexpr (F::centred) {
@@ -154,65 +138,6 @@ __global__ void __launch_bounds__(warps_on_parts* warp)
   thread_counter<fold, S, 5> runs;
   for (int j = 0; j * run < parts; ++j) runs.push(of_runs[j][t], elements(j * run, run));
   write_parameters<F>(runs.total(), column, dw, db);
-}
-
-// A thread takes Owned neighbouring columns of some outputs, whose first rows are read at once:
-// most have one, or none.
-template <class T, int Owned>
-__global__ void __launch_bounds__(128)
-    sum_rows_of_segments(const __grid_constant__ rows of, const __grid_constant__ row_segments by,
-                         const T* base, T* out) {
-  using A = row::accumulator<T>;
-  using some = packet<T, Owned>;
-  const index stripes = (of.n / Owned + blockDim.x - 1) / blockDim.x,
-              items = (by.outputs + outputs_beside - 1) / outputs_beside * stripes;
-  for (index item = blockIdx.x; item < items; item += gridDim.x) {
-    const index first = item / stripes * outputs_beside,
-                column = (item % stripes * blockDim.x + threadIdx.x) * Owned;
-    if (column >= of.n) continue;
-    const int here =
-        by.outputs - first < outputs_beside ? static_cast<int>(by.outputs - first) : outputs_beside;
-    const auto row_at = [&](std::int64_t i) {
-      return some::load(static_cast<const T*>(of.x) + static_cast<index>(by.places[i]) * of.n +
-                        column);
-    };
-    std::int64_t begin[outputs_beside + 1];
-    some before[outputs_beside], x[outputs_beside];
-#pragma unroll
-    for (int j = 0; j <= outputs_beside; ++j)
-      begin[j] = by.offsets[first + static_cast<index>(min(j, here))];
-#pragma unroll
-    for (int j = 0; j < outputs_beside; ++j) {
-      before[j] = base && j < here
-                      ? some::load(base + (first + static_cast<index>(j)) * of.n + column)
-                      : some::of(T{});
-      if (begin[j] < begin[j + 1]) x[j] = row_at(begin[j]);
-    }
-#pragma unroll
-    for (int j = 0; j < outputs_beside; ++j) {
-      if (j >= here) break;
-      some result = before[j];
-      const auto set = [&](int p, A sum) {
-        result.set(p,
-                   arith::round_to<T>(base ? arith::add(arith::widen<A>(before[j][p]), sum) : sum));
-      };
-      const auto n = static_cast<int>(begin[j + 1] - begin[j]);
-      const auto element = [](const some& v, int p) { return arith::widen<A>(v[p]); };
-      using fold = row::sum_of_first;
-      if (n == 1) {
-#pragma unroll
-        for (int p = 0; p < Owned; ++p)
-          set(p,
-              method::fold_lane<fold, order::rows>(1, [&](int) { return element(x[j], p); }).sum);
-      } else if (n > 1) {
-        const auto s = fold_rows_by_thread<fold, Owned, 17>(
-            n, [&](int i) { return row_at(begin[j] + i); }, element);
-#pragma unroll
-        for (int p = 0; p < Owned; ++p) set(p, s.each[p].sum);
-      }
-      result.store(out + (first + static_cast<index>(j)) * of.n + column);
-    }
-  }
 }
 
 }  // namespace bitfold::cuda

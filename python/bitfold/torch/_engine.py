@@ -128,6 +128,16 @@ def reduce_pieces(wanted: _core.Request, pieces: Sequence[torch.Tensor]) -> torc
     return _core.reduce_pieces(wanted, pieces, TENSORS)
 
 
+def reduce_each(wanted: _core.Request, tensors: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """Of each of some tensors a result, one behind the other, in one call; None unless they are of one type of floats, on one device, each with
+    elements in a row."""
+    first = tensors[0]
+    if is_real(first):
+        return TENSORS.reduce_each_plain(wanted, tensors)
+    alike = all(t.dtype is first.dtype and t.device == first.device and t.numel() and t.is_contiguous() for t in tensors)
+    return first.new_empty(len(tensors), dtype=result_dtype(wanted, first.dtype)) if alike and first.dtype in FLOATS else None
+
+
 def by_key(wanted: _core.Request, x: torch.Tensor, keys: torch.Tensor, outputs: int) -> torch.Tensor:
     """Element i of x goes to output keys[i]; x and keys are flat, and every key names an output."""
     if not is_real(x):

@@ -342,4 +342,6 @@ def _norm_all(method, x, p=2, *, dtype=None):
 
 @covers("_foreach_norm.Scalar")
 def _foreach_norm(method, tensors, ord=2, dtype=None):
+    if ord in _NORMS and dtype is None and (norms := _engine.reduce_each(ask(_NORMS[ord], method), list(tensors))) is not None:
+        return list(norms.unbind(0))  # of one tensor, as torch's are
     return [vector_norm(method, x, ord, dtype=dtype) for x in tensors]
