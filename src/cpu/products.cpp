@@ -1,0 +1,496 @@
+// Products of matrices: operands become integers once, blocks of the result are shared out among
+// threads, and each element is rounded once. Every sum on the way is exact (docs/products.md).
+#include "products.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <new>
+#include <vector>
+
+#include <bitfold/exact.hpp>
+#include <bitfold/matmul.hpp>
+
+#include "../fp_environment.hpp"
+#include "../products.hpp"
+#include "../strided.hpp"
+
+namespace bitfold::cpu {
+namespace {
+
+[[noreturn]] void refuse(const std::string& what) { throw error(errc::usage, what); }
+
+std::size_t rounded_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
+
+// Whether products of integers of this type go by kernels for digits: those that fit 32 bits.
+bool has_integers(const matrix_product& p) {
+  return !p.method() && (is_float(p.in()) || (size_of(p.in()) <= 4 && p.in() != dtype::u32));
+}
+
+struct free_aligned {
+  void operator()(std::int32_t* p) const { ::operator delete[](p, std::align_val_t{64}); }
+};
+using integer_array = std::unique_ptr<std::int32_t[], free_aligned>;
+integer_array new_integers(std::size_t n) {
+  return integer_array(static_cast<std::int32_t*>(
+      ::operator new[](std::max<std::size_t>(n, 1) * sizeof(std::int32_t), std::align_val_t{64})));
+}
+
+// The largest s with |a| 2^s <= 63 2^(bits - 7) for the largest |a|.
+int scale_of(double largest, int bits) {
+  if (largest == 0) return 0;
+  int e;
+  const double fraction = std::frexp(largest, &e);  // in 1/2 to 1
+  return bits - 1 - e - (fraction > 63.0 / 64);
+}
+
+}  // namespace
+
+// Panels of rows or columns, one matrix after the other, each with all its terms.
+struct prepared::integers {
+  explicit integers(const matrix_product& p) : product(p) {}
+
+  matrix_product product;
+  cpu::side side{};
+  view of{};
+  detail::operand_layout layout{};
+  target used{};
+  int width = 0;               // vectors of a panel
+  std::size_t panels = 0;      // of a matrix
+  integer_array high, low;     // low: where there are two digits
+  std::vector<int> scales;     // of each vector, padded to whole panels
+  std::vector<char> specials;  // whether an element is not finite
+  bool any_special = false;
+
+  std::size_t padded() const { return panels * static_cast<std::size_t>(width); }
+  std::size_t panel_size() const { return static_cast<std::size_t>(width) * layout.n; }
+  std::size_t panel_at(std::size_t matrix, std::size_t panel) const {
+    return (matrix * panels + panel) * panel_size();
+  }
+};
+
+namespace {
+
+using integers = prepared::integers;
+
+// Makes one panel: reads its vectors, measures them, and interleaves their integers.
+class panel_maker {
+ public:
+  panel_maker(integers& to, const product_kernels& kernels)
+      : to_(to), kernels_(kernels), elements_(kernels.elements(to.layout.type)) {}
+
+  void make(std::size_t matrix, std::size_t panel) const {
+    const detail::operand_layout& l = to_.layout;
+    const std::size_t first = panel * width(), count = std::min(width(), l.vectors - first);
+    std::vector<std::byte> copies;
+    std::vector<const std::byte*> x(count);
+    if (l.element_stride == 1 || l.n <= 1)
+      for (std::size_t v = 0; v < count; ++v) x[v] = l.address(matrix, first + v, 0);
+    else
+      copy(matrix, first, count, copies, x);
+    for (std::size_t v = 0; v < count; ++v) {
+      const magnitudes m = elements_.measure(x[v], l.n);
+      const std::size_t at = matrix * to_.padded() + first + v;
+      to_.scales[at] = is_float(l.type) ? scale_of(m.largest, to_.product.bits()) : 0;
+      to_.specials[at] = m.special;
+    }
+    interleave(matrix, panel, x);
+  }
+
+ private:
+  std::size_t width() const { return static_cast<std::size_t>(to_.width); }
+
+  void copy(std::size_t matrix, std::size_t first, std::size_t count,
+            std::vector<std::byte>& copies, std::vector<const std::byte*>& x) const {
+    const detail::operand_layout& l = to_.layout;
+    const std::size_t pitch = l.n * size_of(l.type);
+    copies.resize(count * pitch);
+    detail::axes vectors, elements;
+    vectors.dims[vectors.rank++] = {count, l.vector_stride, 0};
+    elements.dims[elements.rank++] = {l.n, l.element_stride, 0};
+    const detail::strided_matrix all{l.type, l.address(matrix, first, 0), &detail::axes::axis::x,
+                                     vectors, elements};
+    all.copy(0, count, 0, l.n, copies.data(), pitch);
+    for (std::size_t v = 0; v < count; ++v) x[v] = copies.data() + v * pitch;
+  }
+
+  void interleave(std::size_t matrix, std::size_t panel,
+                  const std::vector<const std::byte*>& x) const {
+    constexpr std::size_t at_once = 256;
+    alignas(64) std::int32_t high[at_once], low[at_once];
+    const std::size_t n = to_.layout.n, size = size_of(to_.layout.type);
+    std::int32_t* const to_high = to_.high.get() + to_.panel_at(matrix, panel);
+    std::int32_t* const to_low = to_.low ? to_.low.get() + to_.panel_at(matrix, panel) : nullptr;
+    for (std::size_t v = 0; v < width(); ++v) {
+      const auto place = static_cast<std::size_t>(to_.side == side::left
+                                                      ? static_cast<int>(v)
+                                                      : kernels_.column_place(static_cast<int>(v)));
+      const int s = to_.scales[matrix * to_.padded() + panel * width() + v];
+      for (std::size_t begin = 0; begin < n; begin += at_once) {
+        const std::size_t count = std::min(at_once, n - begin);
+        if (v < x.size()) {
+          elements_.scale(x[v] + begin * size, count, s, high, to_low ? low : nullptr);
+        } else {
+          std::fill_n(high, count, 0);
+          std::fill_n(low, count, 0);
+        }
+        for (std::size_t p = 0; p < count; ++p) to_high[(begin + p) * width() + place] = high[p];
+        if (to_low)
+          for (std::size_t p = 0; p < count; ++p) to_low[(begin + p) * width() + place] = low[p];
+      }
+    }
+  }
+
+  integers& to_;
+  const product_kernels& kernels_;
+  const product_elements elements_;
+};
+
+std::unique_ptr<integers> make_integers(const matrix_product& p, side s, const view& x,
+                                        const options& opts) {
+  auto made = std::make_unique<integers>(p);
+  made->side = s;
+  made->of = x;
+  made->layout = detail::layout_of(x, s == side::left);
+  made->used = resolve_target(opts);
+  const product_kernels kernels = find_product_kernels(made->used);
+  made->width = s == side::left ? kernels.tile_rows : kernels.tile_columns;
+  made->panels = rounded_up(made->layout.vectors, static_cast<std::size_t>(made->width)) /
+                 static_cast<std::size_t>(made->width);
+  const std::size_t matrices = made->layout.count(),
+                    all = matrices * made->panels * made->panel_size();
+  made->high = new_integers(all);
+  if (digits_of(p.bits()) == 2) made->low = new_integers(all);
+  made->scales.resize(matrices * made->padded());
+  made->specials.resize(matrices * made->padded());
+  const panel_maker maker(*made, kernels);
+  parallel_for(matrices * made->panels, threads_for(opts, all * sizeof(std::int32_t)),
+               [&](std::size_t i) { maker.make(i / made->panels, i % made->panels); });
+  made->any_special =
+      std::find(made->specials.begin(), made->specials.end(), 1) != made->specials.end();
+  return made;
+}
+
+// ---- One element --------------------------------------------------------------------------------
+
+using exact::wide;
+using exact::word;
+
+// high 2^32 + low, as the kernels leave sums.
+__int128 total(std::int64_t high, std::int64_t low) {
+  return (static_cast<__int128>(high) << 32) + low;
+}
+
+template <class Out>
+Out rounded(__int128 t, int e) {
+  if (t == 0) return arith::round_to<Out>(0.0);
+  const bool negative = t < 0;
+  const wide m = negative ? -static_cast<wide>(t) : static_cast<wide>(t);
+  const auto upper = static_cast<word>(m >> 64);
+  const int zeros = upper ? std::countl_zero(upper) : 64 + std::countl_zero(static_cast<word>(m));
+  const wide normal = m << zeros;
+  const bool odd = static_cast<word>(normal) != 0;
+  return arith::detail::round_odd_to<Out>(negative, static_cast<word>(normal >> 64) | (odd ? 1 : 0),
+                                          e + 64 - zeros);
+}
+
+// Of two digits: high 2^58 + middle 2^29 + low.
+template <class Out>
+Out rounded(__int128 high, __int128 middle, __int128 low, int e) {
+  // Below 2^128 together, but for long rows: then 256 bits.
+  constexpr int words = 4;
+  word sum[words]{};
+  const auto add = [&](__int128 t, int shift) {
+    const word sign = t < 0 ? ~word{0} : 0;
+    const word parts[words] = {static_cast<word>(t), static_cast<word>(t >> 64), sign, sign};
+    bool carry = false;
+    for (int i = 0; i < words; ++i) {
+      const word part =
+          (parts[i] << shift) | (i > 0 && shift > 0 ? parts[i - 1] >> (64 - shift) : 0);
+      sum[i] = exact::add_carry(sum[i], part, carry);
+    }
+  };
+  add(high, 2 * digit_bits);
+  add(middle, digit_bits);
+  add(low, 0);
+  const bool negative = sum[words - 1] >> 63;
+  if (negative) {
+    bool borrow = false;
+    for (word& w : sum) w = exact::sub_borrow(0, w, borrow);
+  }
+  if (exact::bit_length(sum, words) == 0) return arith::round_to<Out>(0.0);
+  return exact::leading(sum, words, e).template round<Out>(negative);
+}
+
+// The product of two elements of which one is not finite, as a bit: a NaN, inf or -inf.
+enum special_bits : unsigned { plus = 1, minus = 2, not_a_number = 4 };
+unsigned special_product(double a, double b) {
+  const double p = a * b;
+  if (std::isfinite(a) && std::isfinite(b)) return 0;
+  return std::isnan(p) ? not_a_number : p > 0 ? plus : minus;
+}
+
+// ---- Blocks of the result -----------------------------------------------------------------------
+
+struct block {
+  std::uint64_t result, a, b;  // which matrices
+  std::size_t row_panel, row_panels, column_panel, column_panels;
+};
+
+class multiplication {
+ public:
+  multiplication(const matrix_product& p, const integers& a, const integers& b,
+                 const detail::product_layout& l, void* out)
+      : product_(p),
+        a_(a),
+        b_(b),
+        layout_(l),
+        kernels_(find_product_kernels(a.used)),
+        two_(a.low != nullptr),
+        out_(static_cast<std::byte*>(out)) {
+    // Two integers below 2^(bits - 1), or 2^28 of a low digit, which come twice in the middle sum.
+    const int product_bits = two_ ? 2 * (digit_bits - 1) + 1 : 2 * (p.bits() - 1);
+    run_ = p.bits() == 0 ? max_terms
+                         : std::min(max_terms, std::size_t{1} << std::min(63 - product_bits, 30));
+  }
+
+  void run(const options& opts) const {
+    const std::size_t rows = static_cast<std::size_t>(a_.width) * 16,
+                      columns = rounded_up(128, static_cast<std::size_t>(b_.width));
+    const std::size_t row_panels = rows / static_cast<std::size_t>(a_.width),
+                      column_panels = columns / static_cast<std::size_t>(b_.width);
+    const std::size_t down = (a_.panels + row_panels - 1) / row_panels,
+                      across = (b_.panels + column_panels - 1) / column_panels;
+    const std::size_t results = layout_.results.size();
+    const double work = static_cast<double>(results) * static_cast<double>(a_.padded()) *
+                        static_cast<double>(b_.padded()) * static_cast<double>(layout_.a.n);
+    const int threads = threads_for(opts, static_cast<std::size_t>(std::min(work, 1e15)) / 4);
+    parallel_for(results * down * across, threads, [&](std::size_t i) {
+      const std::size_t result = i / (down * across), r = i % down, c = i / down % across;
+      const auto at = layout_.results.offset_of(result);
+      multiply({result, static_cast<std::uint64_t>(at.x), static_cast<std::uint64_t>(at.y),
+                r * row_panels, std::min(row_panels, a_.panels - r * row_panels), c * column_panels,
+                std::min(column_panels, b_.panels - c * column_panels)});
+    });
+  }
+
+ private:
+  static constexpr std::size_t max_terms = 512;  // that a block takes before the next ones
+
+  void multiply(const block& k) const {
+    const std::size_t rows = k.row_panels * static_cast<std::size_t>(a_.width),
+                      columns = k.column_panels * static_cast<std::size_t>(b_.width);
+    // high and low halves of the sums; of two digits three times.
+    std::vector<std::int64_t> sums((two_ ? 6 : 2) * rows * columns);
+    const auto sums_of = [&](std::size_t which, std::size_t at) {
+      return tile_sums{sums.data() + 2 * which * rows * columns + at,
+                       sums.data() + (2 * which + 1) * rows * columns + at,
+                       static_cast<std::ptrdiff_t>(columns)};
+    };
+    for (std::size_t begin = 0; begin < layout_.a.n; begin += max_terms) {
+      const std::size_t n = std::min(max_terms, layout_.a.n - begin);
+      for (std::size_t c = 0; c < k.column_panels; ++c)
+        for (std::size_t r = 0; r < k.row_panels; ++r) {
+          const std::size_t at_a = a_.panel_at(k.a, k.row_panel + r) +
+                                   begin * static_cast<std::size_t>(a_.width),
+                            at_b = b_.panel_at(k.b, k.column_panel + c) +
+                                   begin * static_cast<std::size_t>(b_.width),
+                            at = r * static_cast<std::size_t>(a_.width) * columns +
+                                 c * static_cast<std::size_t>(b_.width);
+          const std::int32_t *ah = a_.high.get() + at_a, *bh = b_.high.get() + at_b;
+          const panel_pair highest{ah, bh};
+          kernels_.add(&highest, 1, n, run_, sums_of(0, at));
+          if (!two_) continue;
+          const std::int32_t *al = a_.low.get() + at_a, *bl = b_.low.get() + at_b;
+          const panel_pair middle[2] = {{ah, bl}, {al, bh}}, lowest{al, bl};
+          kernels_.add(middle, 2, n, run_, sums_of(1, at));
+          kernels_.add(&lowest, 1, n, run_, sums_of(2, at));
+        }
+    }
+    visit(product_.out(), [&]<class Out>(std::type_identity<Out>) {
+      if constexpr (std::is_integral_v<Out>)
+        write_integers<Out>(k, sums.data(), rows, columns);
+      else
+        write<Out>(k, sums.data(), rows, columns);
+    });
+  }
+
+  // Calls f(row, column, place in the block, place of the result) for all elements of a block.
+  template <class F>
+  void for_each(const block& k, std::size_t columns, F f) const {
+    const std::size_t first_row = k.row_panel * static_cast<std::size_t>(a_.width),
+                      first_column = k.column_panel * static_cast<std::size_t>(b_.width);
+    const std::size_t last_row = std::min<std::size_t>(
+                          layout_.a.vectors,
+                          first_row + k.row_panels * static_cast<std::size_t>(a_.width)),
+                      last_column =
+                          std::min<std::size_t>(layout_.b.vectors, first_column + columns);
+    for (std::size_t r = first_row; r < last_row; ++r)
+      for (std::size_t c = first_column; c < last_column; ++c)
+        f(r, c, (r - first_row) * columns + (c - first_column),
+          (k.result * layout_.a.vectors + r) * layout_.b.vectors + c);
+  }
+
+  template <class Out>
+  void write_integers(const block& k, const std::int64_t* sums, std::size_t rows,
+                      std::size_t columns) const {
+    const std::int64_t *high = sums, *low = sums + rows * columns;
+    for_each(k, columns, [&](std::size_t, std::size_t, std::size_t at, std::size_t to) {
+      put(to, static_cast<Out>(total(high[at], low[at])));
+    });
+  }
+
+  template <class Out>
+  void write(const block& k, const std::int64_t* sums, std::size_t rows,
+             std::size_t columns) const {
+    const std::size_t size = rows * columns;
+    for_each(k, columns, [&](std::size_t r, std::size_t c, std::size_t at, std::size_t to) {
+      if (!is_float(product_.in())) {
+        const __int128 t = total(sums[at], sums[size + at]);
+        put(to, product_.in() >= dtype::u8
+                    ? arith::round_integer_to<Out>(static_cast<std::uint64_t>(t))
+                    : arith::round_integer_to<Out>(static_cast<std::int64_t>(t)));
+        return;
+      }
+      const std::size_t row = k.a * a_.padded() + r, column = k.b * b_.padded() + c;
+      if (a_.specials[row] || b_.specials[column]) {
+        if (write_special<Out>(k, r, c, to)) return;
+      }
+      const int e = -a_.scales[row] - b_.scales[column];
+      const __int128 t = total(sums[at], sums[size + at]);
+      put(to, two_ ? rounded<Out>(t, total(sums[2 * size + at], sums[3 * size + at]),
+                                  total(sums[4 * size + at], sums[5 * size + at]), e)
+                   : rounded<Out>(t, e));
+    });
+  }
+
+  // Whether there is a product that is not finite; if so, writes what they come to.
+  template <class Out>
+  bool write_special(const block& k, std::size_t r, std::size_t c, std::size_t to) const {
+    unsigned seen = 0;
+    for (std::size_t p = 0; p < layout_.a.n && seen < not_a_number; ++p)
+      seen |= special_product(element(layout_.a, k.a, r, p), element(layout_.b, k.b, c, p));
+    if (seen == 0) return false;
+    const double infinity = std::numeric_limits<double>::infinity();
+    put(to, seen == plus    ? arith::round_to<Out>(infinity)
+            : seen == minus ? arith::round_to<Out>(-infinity)
+                            : arith::canonical_nan<Out>);
+    return true;
+  }
+  static double element(const detail::operand_layout& l, std::uint64_t matrix, std::size_t vector,
+                        std::size_t p) {
+    return visit(l.type, [&]<class T>(std::type_identity<T>) -> double {
+      T x;
+      std::memcpy(&x, l.address(matrix, vector, p), sizeof x);
+      return arith::widen<double>(x);
+    });
+  }
+
+  template <class Out>
+  void put(std::size_t to, Out v) const {
+    std::memcpy(out_ + to * sizeof(Out), &v, sizeof v);
+  }
+
+  const matrix_product& product_;
+  const integers &a_, &b_;
+  const detail::product_layout& layout_;
+  const product_kernels kernels_;
+  const bool two_;
+  std::byte* const out_;
+  std::size_t run_;
+};
+
+void check_type(const matrix_product& p, const view& x, const char* which) {
+  if (x.type != p.in())
+    refuse(std::string(which) + ": of type " + std::string(name(x.type)) + ", not " +
+           std::string(name(p.in())));
+}
+void check_prepared(const matrix_product& p, const integers& x, side s) {
+  const char* const which = s == side::left ? "a" : "b";
+  if (x.side != s) refuse(std::string(which) + ": prepared for the other side");
+  if (x.product.in() != p.in() || x.product.bits() != p.bits() || p.method())
+    refuse(std::string(which) + ": prepared for another product");
+}
+
+void multiply(const matrix_product& p, const view& a, const view& b, const integers* made_a,
+              const integers* made_b, void* out, const options& opts) {
+  check_type(p, a, "a");
+  check_type(p, b, "b");
+  const detail::product_layout l = detail::layout_of(a, b);
+  options chosen = opts;
+  chosen.target = resolve_target(opts);
+  if (l.results.size() * l.a.vectors * l.b.vectors == 0) return;
+  if (!out) refuse("out: a null pointer");
+  std::unique_ptr<integers> own_a, own_b;
+  const auto made = [&](side s, const view& x, const integers* given,
+                        std::unique_ptr<integers>& own) -> const integers& {
+    if (given && given->used == *chosen.target) return *given;
+    own = make_integers(p, s, x, chosen);
+    return *own;
+  };
+  const integers &ia = made(side::left, a, made_a, own_a),
+                 &ib = made(side::right, b, made_b, own_b);
+  multiplication(p, ia, ib, l, out).run(chosen);
+  report(*chosen.target);
+}
+
+}  // namespace
+
+product_kernels find_product_kernels(target t) {
+  switch (t) {
+    case target::scalar: break;
+    case target::avx2: return find_kernels_of<target::avx2>(product_request{});
+    case target::avx512: return find_kernels_of<target::avx512>(product_request{});
+  }
+  return find_kernels_of<target::scalar>(product_request{});
+}
+
+void matmul(const matrix_product& p, const view& a, const view& b, void* out, const options& opts) {
+  if (has_integers(p)) return multiply(p, a, b, nullptr, nullptr, out, opts);
+  check_type(p, a, "a");
+  check_type(p, b, "b");
+  (void)detail::layout_of(a, b);
+  const detail::dot_operands dots = detail::as_dots(a, b);
+  const reduction r =
+      make_reduction(op_id::dot, p.method().value_or(method_id::tree), p.in(), {}, p.out());
+  const reduction all[] = {r};
+  void* const to[] = {out};
+  const int axis[] = {std::max(dots.a.rank, dots.b.rank) - 1};
+  reduce(all, dots.a, &dots.b, axis, to, opts);
+}
+
+prepared::prepared(const matrix_product& p, side s, const view& x, const options& opts) {
+  if (!has_integers(p))
+    refuse(
+        "product: only operands of method fixed are prepared, and no integers of 64 bits or u32");
+  check_type(p, x, "x");
+  made_ = make_integers(p, s, x, opts);
+}
+prepared::prepared(prepared&&) noexcept = default;
+prepared& prepared::operator=(prepared&&) noexcept = default;
+prepared::~prepared() = default;
+const matrix_product& prepared::product() const { return made_->product; }
+const view& prepared::of() const { return made_->of; }
+std::size_t prepared::bytes() const {
+  const std::size_t n = made_->layout.count() * made_->panels * made_->panel_size();
+  return n * (made_->low ? 8 : 4) + made_->scales.size() * (sizeof(int) + 1);
+}
+
+void matmul(const matrix_product& p, const prepared& a, const view& b, void* out,
+            const options& opts) {
+  check_prepared(p, a.made(), side::left);
+  multiply(p, a.of(), b, &a.made(), nullptr, out, opts);
+}
+void matmul(const matrix_product& p, const view& a, const prepared& b, void* out,
+            const options& opts) {
+  check_prepared(p, b.made(), side::right);
+  multiply(p, a, b.of(), nullptr, &b.made(), out, opts);
+}
+void matmul(const matrix_product& p, const prepared& a, const prepared& b, void* out,
+            const options& opts) {
+  check_prepared(p, a.made(), side::left);
+  check_prepared(p, b.made(), side::right);
+  multiply(p, a.of(), b.of(), &a.made(), &b.made(), out, opts);
+}
+
+}  // namespace bitfold::cpu

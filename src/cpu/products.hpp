@@ -1,0 +1,71 @@
+// The seam between products of matrices (include/bitfold/matmul.hpp) and the code compiled once
+// per instruction set.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <bitfold/cpu.hpp>
+
+#include "task.hpp"
+
+namespace bitfold::cpu {
+
+/// What is known of a row or a column before its scale.
+struct magnitudes {
+  double largest = 0;    ///< of its finite elements
+  bool special = false;  ///< whether one is not finite
+};
+
+/// Integers of more bits are two digits, of which the low one has `digit_bits`, from
+/// -2^(digit_bits - 1) on.
+inline constexpr int digit_bits = 29;
+constexpr int digits_of(int bits) { return bits > digit_bits ? 2 : 1; }
+
+/// A panel of rows times a panel of columns, digit by digit: term p of the tile's row r is at
+/// rows[p * tile_rows + r], likewise of columns.
+struct panel_pair {
+  const std::int32_t *rows, *columns;
+};
+/// 64-bit sums of one tile, each as high * 2^32 + low. `pitch`: from row to row.
+struct tile_sums {
+  std::int64_t *high, *low;
+  std::ptrdiff_t pitch;
+};
+
+/// How elements of a type become integers.
+struct product_elements {
+  /// Of n elements, one behind the other. (Of integers nothing.)
+  magnitudes (*measure)(const void* x, std::size_t n) = nullptr;
+  /// Writes n elements times 2^scale, rounded to integers; those that are not finite as 0. Into
+  /// digits, high and low, if low is not null. (Integers as they are.)
+  void (*scale)(const void* x, std::size_t n, int scale, std::int32_t* high,
+                std::int32_t* low) = nullptr;
+};
+
+/// What a target has for products.
+struct product_kernels {
+  int tile_rows = 0, tile_columns = 0;
+  product_elements (*elements)(dtype type) = nullptr;
+  /// The place in a panel of columns of each of its columns.
+  int (*column_place)(int column) = nullptr;
+  /// Adds the products of `count` pairs of panels of n terms to the sums. No sum of `run` terms of
+  /// all pairs overflows 64 bits.
+  void (*add)(const panel_pair* pairs, int count, std::size_t n, std::size_t run,
+              tile_sums sums) = nullptr;
+};
+
+/// What find_kernels_of is asked for.
+struct product_request {};
+template <target>
+product_kernels find_kernels_of(const product_request&);
+template <>
+product_kernels find_kernels_of<target::scalar>(const product_request&);
+template <>
+product_kernels find_kernels_of<target::avx2>(const product_request&);
+template <>
+product_kernels find_kernels_of<target::avx512>(const product_request&);
+
+product_kernels find_product_kernels(target t);
+
+}  // namespace bitfold::cpu

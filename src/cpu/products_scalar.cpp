@@ -1,0 +1,49 @@
+// The kernels of products for a machine without the SIMD targets.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+
+#include <bitfold/exact.hpp>
+
+#include "products.hpp"
+
+#define BITFOLD_INLINE inline
+
+namespace bitfold::cpu {
+namespace products_scalar {
+
+constexpr int rows = 2, columns = 4;
+
+int same_place(int column) { return column; }
+
+#include "products_any.inl"
+
+void add(const panel_pair* pairs, int count, std::size_t n, std::size_t run, tile_sums sums) {
+  for (std::size_t begin = 0; begin < n; begin += run) {
+    const std::size_t end = std::min(n, begin + run);
+    std::uint64_t total[rows][columns]{};  // integers of one type wrap, as `dot` of them does
+    for (int k = 0; k < count; ++k)
+      for (std::size_t p = begin; p < end; ++p)
+        for (int r = 0; r < rows; ++r)
+          for (int c = 0; c < columns; ++c)
+            total[r][c] += static_cast<std::uint64_t>(
+                std::int64_t{pairs[k].rows[p * rows + static_cast<std::size_t>(r)]} *
+                pairs[k].columns[p * columns + static_cast<std::size_t>(c)]);
+    for (int r = 0; r < rows; ++r)
+      for (int c = 0; c < columns; ++c) {
+        sums.high[r * sums.pitch + c] += static_cast<std::int64_t>(total[r][c]) >> 32;
+        sums.low[r * sums.pitch + c] += static_cast<std::int64_t>(total[r][c] & 0xffffffffu);
+      }
+  }
+}
+
+}  // namespace products_scalar
+
+template <>
+product_kernels find_kernels_of<target::scalar>(const product_request&) {
+  using namespace products_scalar;
+  return {rows, columns, elements_of, same_place, add};
+}
+
+}  // namespace bitfold::cpu
