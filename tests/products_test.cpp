@@ -195,6 +195,28 @@ TEST_CASE("the longest sums of the largest integers") {
     }
 }
 
+// A sum just above a tie, by less than the tie's 64th bit shows; and a tie, and just below.
+TEST_CASE("no bit of a sum is lost") {
+  const std::int64_t n = 1 << 14;
+  for (const dtype out : floats)
+    for (const float sign : {1.0f, -1.0f})
+      for (const float last : {1.0f, 0.0f, -1.0f}) {
+        std::vector<float> x(n + 2, 0x1p26f), y(n + 2, sign * 0x1p26f);  // 2^66, and
+        const int half_unit = out == dtype::f64 ? 13 : 66 - format_of(out).p;
+        x[n] = std::ldexp(1.0f, half_unit / 2);
+        y[n] = sign * std::ldexp(1.0f, half_unit - half_unit / 2);  // half of its last place,
+        x[n + 1] = last;
+        y[n + 1] = sign;
+        for (auto& v : x) v *= 0x1p-20f;  // (no overflow of f16)
+        for (auto& v : y) v *= 0x1p-40f;
+        const view a = row_major(dtype::f32, x.data(), {1, n + 2}),
+                   b = row_major(dtype::f32, y.data(), {n + 2, 1});
+        const matrix_product p = make_matrix_product(dtype::f32, {}, out);
+        INFO(name(out) << " " << sign << " " << last);
+        CHECK(difference(product(p, a, b, 1), truth(p, a, b)) == "");
+      }
+}
+
 TEST_CASE("long rows") {
   for (const dtype t : floats) {
     const std::int64_t k = sanitized ? 2000 : 20011;

@@ -176,11 +176,6 @@ std::unique_ptr<integers> make_integers(const matrix_product& p, side s, const v
 using exact::wide;
 using exact::word;
 
-// high 2^32 + low, as the kernels leave sums.
-__int128 total(std::int64_t high, std::int64_t low) {
-  return (static_cast<__int128>(high) << 32) + low;
-}
-
 template <class Out>
 Out rounded(__int128 t, int e) {
   if (t == 0) return arith::round_to<Out>(0.0);
@@ -256,7 +251,7 @@ class multiplication {
 
   void run(const options& opts) const {
     const std::size_t rows = static_cast<std::size_t>(a_.width) * 16,
-                      columns = rounded_up(128, static_cast<std::size_t>(b_.width));
+                      columns = rounded_up(64, static_cast<std::size_t>(b_.width));
     const std::size_t row_panels = rows / static_cast<std::size_t>(a_.width),
                       column_panels = columns / static_cast<std::size_t>(b_.width);
     const std::size_t down = (a_.panels + row_panels - 1) / row_panels,
@@ -265,23 +260,28 @@ class multiplication {
     const double work = static_cast<double>(results) * static_cast<double>(a_.padded()) *
                         static_cast<double>(b_.padded()) * static_cast<double>(layout_.a.n);
     const int threads = threads_for(opts, static_cast<std::size_t>(std::min(work, 1e15)) / 4);
-    parallel_for(results * down * across, threads, [&](std::size_t i) {
-      const std::size_t result = i / (down * across), r = i % down, c = i / down % across;
-      const auto at = layout_.results.offset_of(result);
-      multiply({result, static_cast<std::uint64_t>(at.x), static_cast<std::uint64_t>(at.y),
-                r * row_panels, std::min(row_panels, a_.panels - r * row_panels), c * column_panels,
-                std::min(column_panels, b_.panels - c * column_panels)});
+    const std::size_t blocks = results * down * across,
+                      tasks = std::min(blocks, chunk_count(threads));
+    parallel_for(tasks, threads, [&](std::size_t task) {
+      std::vector<std::int64_t> sums((two_ ? 6 : 2) * rows * columns);
+      for (std::size_t i = blocks * task / tasks; i < blocks * (task + 1) / tasks; ++i) {
+        const std::size_t result = i / (down * across), r = i % down, c = i / down % across;
+        const auto at = layout_.results.offset_of(result);
+        multiply({result, static_cast<std::uint64_t>(at.x), static_cast<std::uint64_t>(at.y),
+                  r * row_panels, std::min(row_panels, a_.panels - r * row_panels),
+                  c * column_panels, std::min(column_panels, b_.panels - c * column_panels)},
+                 sums);
+      }
     });
   }
 
  private:
   static constexpr std::size_t max_terms = 512;  // that a block takes before the next ones
 
-  void multiply(const block& k) const {
+  void multiply(const block& k, std::vector<std::int64_t>& sums) const {
     const std::size_t rows = k.row_panels * static_cast<std::size_t>(a_.width),
                       columns = k.column_panels * static_cast<std::size_t>(b_.width);
-    // high and low halves of the sums; of two digits three times.
-    std::vector<std::int64_t> sums((two_ ? 6 : 2) * rows * columns);
+    std::fill(sums.begin(), sums.end(), 0);  // high and low; of two digits three times
     const auto sums_of = [&](std::size_t which, std::size_t at) {
       return tile_sums{sums.data() + 2 * which * rows * columns + at,
                        sums.data() + (2 * which + 1) * rows * columns + at,
@@ -307,75 +307,106 @@ class multiplication {
           kernels_.add(&lowest, 1, n, run_, sums_of(2, at));
         }
     }
-    visit(product_.out(), [&]<class Out>(std::type_identity<Out>) {
-      if constexpr (std::is_integral_v<Out>)
-        write_integers<Out>(k, sums.data(), rows, columns);
-      else
-        write<Out>(k, sums.data(), rows, columns);
-    });
+    visit(product_.out(),
+          [&]<class Out>(std::type_identity<Out>) { write<Out>({k, rows, columns, sums.data()}); });
   }
 
-  // Calls f(row, column, place in the block, place of the result) for all elements of a block.
-  template <class F>
-  void for_each(const block& k, std::size_t columns, F f) const {
+  // The sums of a block: of the first digits, high and low, then of the others.
+  struct block_sums {
+    block where;
+    std::size_t rows, columns;
+    const std::int64_t* data;
+
+    const std::int64_t* high(std::size_t which, std::size_t row) const {
+      return data + (2 * which * rows + row) * columns;
+    }
+    const std::int64_t* low(std::size_t which, std::size_t row) const {
+      return data + ((2 * which + 1) * rows + row) * columns;
+    }
+    __int128 total(std::size_t which, std::size_t row, std::size_t column) const {
+      return (static_cast<__int128>(high(which, row)[column]) << 32) + low(which, row)[column];
+    }
+  };
+
+  template <class Out>
+  void write(const block_sums& s) const {
+    const block& k = s.where;
     const std::size_t first_row = k.row_panel * static_cast<std::size_t>(a_.width),
                       first_column = k.column_panel * static_cast<std::size_t>(b_.width);
-    const std::size_t last_row = std::min<std::size_t>(
-                          layout_.a.vectors,
-                          first_row + k.row_panels * static_cast<std::size_t>(a_.width)),
-                      last_column =
-                          std::min<std::size_t>(layout_.b.vectors, first_column + columns);
-    for (std::size_t r = first_row; r < last_row; ++r)
-      for (std::size_t c = first_column; c < last_column; ++c)
-        f(r, c, (r - first_row) * columns + (c - first_column),
-          (k.result * layout_.a.vectors + r) * layout_.b.vectors + c);
-  }
-
-  template <class Out>
-  void write_integers(const block& k, const std::int64_t* sums, std::size_t rows,
-                      std::size_t columns) const {
-    const std::int64_t *high = sums, *low = sums + rows * columns;
-    for_each(k, columns, [&](std::size_t, std::size_t, std::size_t at, std::size_t to) {
-      put(to, static_cast<Out>(total(high[at], low[at])));
-    });
-  }
-
-  template <class Out>
-  void write(const block& k, const std::int64_t* sums, std::size_t rows,
-             std::size_t columns) const {
-    const std::size_t size = rows * columns;
-    for_each(k, columns, [&](std::size_t r, std::size_t c, std::size_t at, std::size_t to) {
-      if (!is_float(product_.in())) {
-        const __int128 t = total(sums[at], sums[size + at]);
-        put(to, product_.in() >= dtype::u8
-                    ? arith::round_integer_to<Out>(static_cast<std::uint64_t>(t))
-                    : arith::round_integer_to<Out>(static_cast<std::int64_t>(t)));
-        return;
+    const std::size_t rows = std::min<std::size_t>(s.rows, layout_.a.vectors - first_row),
+                      columns = std::min<std::size_t>(s.columns, layout_.b.vectors - first_column);
+    for (std::size_t r = 0; r < rows; ++r) {
+      const std::size_t row = first_row + r;
+      std::byte* const to =
+          out_ +
+          ((k.result * layout_.a.vectors + row) * layout_.b.vectors + first_column) * sizeof(Out);
+      if constexpr (std::is_integral_v<Out>) {
+        for (std::size_t c = 0; c < columns; ++c) put<Out>(to, c, integer<Out>(s, r, c));
+      } else {
+        if (is_float(product_.in()))
+          write_floats<Out>(s, r, columns, to);
+        else
+          for (std::size_t c = 0; c < columns; ++c) put<Out>(to, c, integer<Out>(s, r, c));
+        if (a_.any_special || b_.any_special)
+          for (std::size_t c = 0; c < columns; ++c)
+            if (a_.specials[k.a * a_.padded() + row] ||
+                b_.specials[k.b * b_.padded() + first_column + c])
+              put<Out>(to, c, special<Out>(k, row, first_column + c));
       }
-      const std::size_t row = k.a * a_.padded() + r, column = k.b * b_.padded() + c;
-      if (a_.specials[row] || b_.specials[column]) {
-        if (write_special<Out>(k, r, c, to)) return;
-      }
-      const int e = -a_.scales[row] - b_.scales[column];
-      const __int128 t = total(sums[at], sums[size + at]);
-      put(to, two_ ? rounded<Out>(t, total(sums[2 * size + at], sums[3 * size + at]),
-                                  total(sums[4 * size + at], sums[5 * size + at]), e)
-                   : rounded<Out>(t, e));
-    });
+    }
   }
 
-  // Whether there is a product that is not finite; if so, writes what they come to.
   template <class Out>
-  bool write_special(const block& k, std::size_t r, std::size_t c, std::size_t to) const {
+  static void put(std::byte* row, std::size_t column, Out v) {
+    std::memcpy(row + column * sizeof(Out), &v, sizeof v);
+  }
+
+  template <class Out>
+  Out integer(const block_sums& s, std::size_t row, std::size_t column) const {
+    const auto t = static_cast<std::uint64_t>(s.total(0, row, column));
+    return product_.in() >= dtype::u8 ? arith::round_integer_to<Out>(t)
+                                      : arith::round_integer_to<Out>(static_cast<std::int64_t>(t));
+  }
+
+  template <class Out>
+  void write_floats(const block_sums& s, std::size_t r, std::size_t columns, std::byte* to) const {
+    const block& k = s.where;
+    const int row =
+        -a_.scales[k.a * a_.padded() + k.row_panel * static_cast<std::size_t>(a_.width) + r];
+    const int* const scales =
+        b_.scales.data() + k.b * b_.padded() + k.column_panel * static_cast<std::size_t>(b_.width);
+    if (two_ || product_.in() == dtype::f64 || layout_.a.n >= (std::size_t{1} << 28)) {
+      for (std::size_t c = 0; c < columns; ++c) {
+        const __int128 t = s.total(0, r, c);
+        put<Out>(to, c,
+                 two_ ? rounded<Out>(t, s.total(1, r, c), s.total(2, r, c), row - scales[c])
+                      : rounded<Out>(t, row - scales[c]));
+      }
+      return;
+    }
+    constexpr std::size_t at_once = 64;
+    for (std::size_t begin = 0; begin < columns; begin += at_once) {
+      const std::size_t n = std::min(at_once, columns - begin);
+      int exponents[at_once];
+      double sums[at_once];
+      for (std::size_t c = 0; c < n; ++c) exponents[c] = -scales[begin + c];
+      const sum_converter convert =
+          std::is_same_v<Out, double> ? kernels_.as_nearest : kernels_.as_odd;
+      convert(s.high(0, r) + begin, s.low(0, r) + begin, n, row, exponents, sums);
+      for (std::size_t c = 0; c < n; ++c) put<Out>(to, begin + c, arith::round_to<Out>(sums[c]));
+    }
+  }
+
+  // Of a row and a column of which one has an element that is not finite: what its products are.
+  template <class Out>
+  Out special(const block& k, std::size_t r, std::size_t c) const {
     unsigned seen = 0;
     for (std::size_t p = 0; p < layout_.a.n && seen < not_a_number; ++p)
       seen |= special_product(element(layout_.a, k.a, r, p), element(layout_.b, k.b, c, p));
-    if (seen == 0) return false;
     const double infinity = std::numeric_limits<double>::infinity();
-    put(to, seen == plus    ? arith::round_to<Out>(infinity)
-            : seen == minus ? arith::round_to<Out>(-infinity)
-                            : arith::canonical_nan<Out>);
-    return true;
+    return seen == plus    ? arith::round_to<Out>(infinity)
+           : seen == minus ? arith::round_to<Out>(-infinity)
+                           : arith::canonical_nan<Out>;
   }
   static double element(const detail::operand_layout& l, std::uint64_t matrix, std::size_t vector,
                         std::size_t p) {
@@ -384,11 +415,6 @@ class multiplication {
       std::memcpy(&x, l.address(matrix, vector, p), sizeof x);
       return arith::widen<double>(x);
     });
-  }
-
-  template <class Out>
-  void put(std::size_t to, Out v) const {
-    std::memcpy(out_ + to * sizeof(Out), &v, sizeof v);
   }
 
   const matrix_product& product_;

@@ -77,6 +77,32 @@ void scale(const void* elements, std::size_t n, int s, std::int32_t* high, std::
   }
 }
 
+/// Sums high 2^32 + low of a row of a tile, times 2^(row + columns[c]), as doubles: rounded to odd,
+/// which any narrower rounding then sees as exact, or to nearest. |high| < 2^50, 0 <= low < 2^62,
+/// and no result is near a double's ends.
+template <bool Odd>
+void sums_as_doubles(const std::int64_t* high, const std::int64_t* low, std::size_t n, int row,
+                     const int* columns, double* to) {
+  using bitfold::arith::bit_cast;
+  for (std::size_t c = 0; c < n; ++c) {
+    const std::int64_t h = high[c] + (low[c] >> 32), l = low[c] & 0xffffffff;
+    // Both are exact as doubles, made by their bits, which is also a vector's way.
+    const double upper = (bit_cast<double>(h + 0x4338000000000000) - 0x1.8p52) * 0x1p32,
+                 lower = bit_cast<double>(l | 0x4330000000000000) - 0x1p52;
+    double sum = upper + lower;
+    if constexpr (Odd) {
+      const double error = lower - (sum - upper);  // exact, since |upper| > lower or upper = 0
+      const auto bits = bit_cast<std::int64_t>(sum);
+      // The double on the other side of the true sum, where this one is even.
+      const std::int64_t away = (bit_cast<std::int64_t>(error) ^ bits) < 0 ? -1 : 1;
+      const bool odd = (bits & 1) != 0, exact = error == 0;
+      sum = bit_cast<double>(bits + (odd | exact ? 0 : away));
+    }
+    const std::int64_t power = (std::int64_t{1023} + row + columns[c]) << 52;
+    to[c] = sum * bit_cast<double>(power);
+  }
+}
+
 inline product_elements elements_of(dtype type) {
   return visit(type, []<class T>(std::type_identity<T>) -> product_elements {
     return {measure<T>, scale<T>};

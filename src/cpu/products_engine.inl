@@ -67,6 +67,8 @@ inline void add(const panel_pair* pairs, int count, std::size_t n, std::size_t r
 }  // namespace products
 
 inline product_kernels find(const product_request&) {
-  return {products::rows, products::vectors * products::lanes, elements_of, products::column_place,
-          products::add};
+  return {products::rows,        products::vectors * products::lanes,
+          elements_of,           products::column_place,
+          products::add,         sums_as_doubles<true>,
+          sums_as_doubles<false>};
 }
