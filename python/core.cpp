@@ -120,6 +120,7 @@ NB_MODULE(_core, m) {
   add_requests(m);
   add_calls(m);
   add_rows(m);
+  add_products(m);
   add_tensors(m);
   add_accumulator(m);
   add_golden(m);

@@ -89,9 +89,10 @@ class panel_maker {
     else
       copy(matrix, first, count, copies, x);
     for (std::size_t v = 0; v < count; ++v) {
+      if (!is_float(l.type)) break;  // integers are as they are
       const magnitudes m = elements_.measure(x[v], l.n);
       const std::size_t at = matrix * to_.padded() + first + v;
-      to_.scales[at] = is_float(l.type) ? scale_of(m.largest, to_.product.bits()) : 0;
+      to_.scales[at] = scale_of(m.largest, to_.product.bits());
       to_.specials[at] = m.special;
     }
     interleave(matrix, panel, x);
@@ -189,10 +190,14 @@ Out rounded(__int128 t, int e) {
                                           e + 64 - zeros);
 }
 
-// Of two digits: high 2^58 + middle 2^29 + low.
+// Of two digits: high 2^58 + middle 2^29 + low. Of so many terms below 2^114 it is below 2^127.
+constexpr std::size_t max_short = std::size_t{1} << 13;
+static_assert(2 * (max_product_bits - 1) + 13 <= 127);
+__int128 short_sum(__int128 high, __int128 middle, __int128 low) {
+  return high * (__int128{1} << 2 * digit_bits) + middle * (__int128{1} << digit_bits) + low;
+}
 template <class Out>
 Out rounded(__int128 high, __int128 middle, __int128 low, int e) {
-  // Below 2^128 together, but for long rows: then 256 bits.
   constexpr int words = 4;
   word sum[words]{};
   const auto add = [&](__int128 t, int shift) {
@@ -377,10 +382,16 @@ class multiplication {
         b_.scales.data() + k.b * b_.padded() + k.column_panel * static_cast<std::size_t>(b_.width);
     if (two_ || product_.in() == dtype::f64 || layout_.a.n >= (std::size_t{1} << 28)) {
       for (std::size_t c = 0; c < columns; ++c) {
-        const __int128 t = s.total(0, r, c);
+        const __int128 high = s.total(0, r, c);
+        const int e = row - scales[c];
+        if (!two_) {
+          put<Out>(to, c, rounded<Out>(high, e));
+          continue;
+        }
+        const __int128 middle = s.total(1, r, c), low = s.total(2, r, c);
         put<Out>(to, c,
-                 two_ ? rounded<Out>(t, s.total(1, r, c), s.total(2, r, c), row - scales[c])
-                      : rounded<Out>(t, row - scales[c]));
+                 layout_.a.n <= max_short ? rounded<Out>(short_sum(high, middle, low), e)
+                                          : rounded<Out>(high, middle, low, e));
       }
       return;
     }

@@ -35,7 +35,7 @@ struct tile_sums {
 
 /// How elements of a type become integers.
 struct product_elements {
-  /// Of n elements, one behind the other. (Of integers nothing.)
+  /// Of n elements, one behind the other. (Null of integers.)
   magnitudes (*measure)(const void* x, std::size_t n) = nullptr;
   /// Writes n elements times 2^scale, rounded to integers; those that are not finite as 0. Into
   /// digits, high and low, if low is not null. (Integers as they are.)

@@ -1,5 +1,5 @@
-// How elements become integers, in plain C++ of which compilers make vectors. Included once per
-// target, inside its namespace.
+// How elements become integers, and sums doubles, in plain C++. Included once per target, inside
+// its namespace.
 
 template <class T>
 BITFOLD_INLINE T element_at(const T* p, std::size_t i) {
@@ -19,62 +19,60 @@ template <class T>
 constexpr bits_of<T> infinity_bits = static_cast<bits_of<T>>(
     magnitude_bits<T> & ~((bits_of<T>{1} << exact::range<T>::mantissa) - 1));
 
+/// The largest magnitudes, as bits: of the finite elements, and of any.
 template <class T>
-magnitudes measure(const void* elements, std::size_t n) {
-  magnitudes m;
-  if constexpr (!std::is_integral_v<T>) {
-    const auto* const x = static_cast<const bits_of<T>*>(elements);
-    bits_of<T> largest = 0, any = 0;
+struct largest_bits {
+  bits_of<T> finite = 0, any = 0;
+
+  BITFOLD_INLINE void add(const T* x, std::size_t n) {
     for (std::size_t p = 0; p < n; ++p) {
-      const bits_of<T> a = element_at(x, p) & magnitude_bits<T>;
-      const bits_of<T> finite = a < infinity_bits<T> ? a : bits_of<T>{0};
-      largest = std::max(largest, finite);
+      const bits_of<T> a =
+          element_at(reinterpret_cast<const bits_of<T>*>(x), p) & magnitude_bits<T>;
+      if (a < infinity_bits<T>) finite = std::max(finite, a);
       any = std::max(any, a);
     }
-    m = {bitfold::arith::widen<double>(bitfold::arith::bit_cast<T>(largest)),
-         any >= infinity_bits<T>};
   }
-  return m;
-}
+  magnitudes result() const {
+    return {bitfold::arith::widen<double>(bitfold::arith::bit_cast<T>(finite)),
+            any >= infinity_bits<T>};
+  }
+};
 
-/// y rounded to an integer, ties to even, for |y| < 2^51.
-BITFOLD_INLINE double nearest_integer(double y) { return y + 0x1.8p52 - 0x1.8p52; }
+/// 2^s in two steps, since a row of subnormals has a scale above any double (or float, where A is
+/// one). What the first step rounds is far below 1/2.
+template <class A>
+struct scale_factors {
+  explicit scale_factors(int s) {
+    constexpr int most = sizeof(A) == 4 ? 100 : 1000;
+    first = std::ldexp(A{1}, std::min(s, most));
+    second = std::ldexp(A{1}, s - std::min(s, most));
+  }
+  A first, second;
+};
 
-template <class T, bool Two>
-BITFOLD_INLINE void scale_floats(const T* x, std::size_t n, int s, std::int32_t* high,
-                                 std::int32_t* low) {
-  // In two steps, since a row of subnormals has a scale above any double. What the first step
-  // rounds is far below 1/2.
-  const double first = std::ldexp(1.0, std::min(s, 1000)),
-               second = std::ldexp(1.0, s - std::min(s, 1000));
+/// The integers of n floats; high digits and low ones, if low is not null.
+template <class T>
+BITFOLD_INLINE void scale_floats(const T* x, std::size_t n, const scale_factors<double>& f,
+                                 std::int32_t* high, std::int32_t* low) {
   for (std::size_t p = 0; p < n; ++p) {
-    auto bits = element_at(reinterpret_cast<const bits_of<T>*>(x), p);
-    bits = (bits & infinity_bits<T>) == infinity_bits<T> ? bits_of<T>{0} : bits;
-    const double y =
-        bitfold::arith::widen<double>(bitfold::arith::bit_cast<T>(bits)) * first * second;
-    if constexpr (Two) {
-      // A multiple of 2^29 is even: what is left is rounded as the whole would be.
-      const double h = nearest_integer(y * 0x1p-29);
-      high[p] = static_cast<std::int32_t>(h);
-      low[p] = static_cast<std::int32_t>(nearest_integer(y - h * 0x1p29));
-    } else {
-      high[p] = static_cast<std::int32_t>(nearest_integer(y));
+    const double a = bitfold::arith::widen<double>(element_at(x, p)),
+                 y = std::isfinite(a) ? a * f.first * f.second : 0;
+    if (!low) {
+      high[p] = static_cast<std::int32_t>(std::nearbyint(y));
+      continue;
     }
+    // A multiple of 2^29 is even: what is left is rounded as the whole would be.
+    const double h = std::nearbyint(y * 0x1p-29);
+    high[p] = static_cast<std::int32_t>(h);
+    low[p] = static_cast<std::int32_t>(std::nearbyint(y - h * 0x1p29));
   }
 }
 static_assert(digit_bits == 29);
 
 template <class T>
-void scale(const void* elements, std::size_t n, int s, std::int32_t* high, std::int32_t* low) {
+void copy_integers(const void* elements, std::size_t n, int, std::int32_t* high, std::int32_t*) {
   const T* const x = static_cast<const T*>(elements);
-  if constexpr (!std::is_integral_v<T>) {
-    if (low)
-      scale_floats<T, true>(x, n, s, high, low);
-    else
-      scale_floats<T, false>(x, n, s, high, nullptr);
-  } else {
-    for (std::size_t p = 0; p < n; ++p) high[p] = static_cast<std::int32_t>(element_at(x, p));
-  }
+  for (std::size_t p = 0; p < n; ++p) high[p] = static_cast<std::int32_t>(element_at(x, p));
 }
 
 /// Sums high 2^32 + low of a row of a tile, times 2^(row + columns[c]), as doubles: rounded to odd,
@@ -93,18 +91,14 @@ void sums_as_doubles(const std::int64_t* high, const std::int64_t* low, std::siz
     if constexpr (Odd) {
       const double error = lower - (sum - upper);  // exact, since |upper| > lower or upper = 0
       const auto bits = bit_cast<std::int64_t>(sum);
-      // The double on the other side of the true sum, where this one is even.
-      const std::int64_t away = (bit_cast<std::int64_t>(error) ^ bits) < 0 ? -1 : 1;
-      const bool odd = (bits & 1) != 0, exact = error == 0;
-      sum = bit_cast<double>(bits + (odd | exact ? 0 : away));
+      // The double on the other side of the true sum, where this one is even. (By integers alone,
+      // of which compilers make vectors.)
+      const auto error_bits = bit_cast<std::int64_t>(error);
+      const std::int64_t away = ((error_bits ^ bits) >> 63) | 1,
+                         inexact = (error_bits << 1) != 0 ? -1 : 0, even = (bits & 1) - 1;
+      sum = bit_cast<double>(bits + (away & inexact & even));
     }
     const std::int64_t power = (std::int64_t{1023} + row + columns[c]) << 52;
     to[c] = sum * bit_cast<double>(power);
   }
-}
-
-inline product_elements elements_of(dtype type) {
-  return visit(type, []<class T>(std::type_identity<T>) -> product_elements {
-    return {measure<T>, scale<T>};
-  });
 }

@@ -19,6 +19,27 @@ int same_place(int column) { return column; }
 
 #include "products_any.inl"
 
+template <class T>
+magnitudes measure(const void* x, std::size_t n) {
+  largest_bits<T> l;
+  l.add(static_cast<const T*>(x), n);
+  return l.result();
+}
+
+template <class T>
+void scale(const void* x, std::size_t n, int s, std::int32_t* high, std::int32_t* low) {
+  scale_floats(static_cast<const T*>(x), n, scale_factors<double>(s), high, low);
+}
+
+product_elements elements_of(dtype type) {
+  return visit(type, []<class T>(std::type_identity<T>) -> product_elements {
+    if constexpr (std::is_integral_v<T>)
+      return {nullptr, copy_integers<T>};
+    else
+      return {measure<T>, scale<T>};
+  });
+}
+
 void add(const panel_pair* pairs, int count, std::size_t n, std::size_t run, tile_sums sums) {
   for (std::size_t begin = 0; begin < n; begin += run) {
     const std::size_t end = std::min(n, begin + run);
