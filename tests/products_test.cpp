@@ -3,8 +3,12 @@
 #include <bitfold/matmul.hpp>
 
 #include <array>
-#include <bit>
+#include <cfenv>
 #include <numeric>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 #include "catch.hpp"
 #include "data.hpp"
@@ -224,6 +228,73 @@ TEST_CASE("long rows") {
                   b = make_operand(t, kind::near_one, {k, 3}, lie::rows, 4);
     const matrix_product p = make_matrix_product(t);
     CHECK(difference(product(p, a.v, b.v, 2), truth(p, a.v, b.v)) == "");
+  }
+}
+
+// With the exact sum of the products, in units of 2^(2 q), and the bound of docs/products.md times
+// L^2, in the same units.
+TEST_CASE("the error is within its bound") {
+  for (const dtype t : floats)
+    for (const kind what : {kind::near_one, kind::any_bits})
+      for (const int bits : {product_bits(t), 12}) {
+        const std::int64_t m = 4, k = 60, n = 5;
+        const operand a = make_operand(t, what, {m, k}, lie::rows, 51),
+                      b = make_operand(t, what, {k, n}, lie::rows, 52);
+        const matrix_product p = make_matrix_product(t, {}, dtype::f64, bits);
+        const auto got = product(p, a.v, b.v, 1);
+        const auto rows = vectors_of(a.v, {}, true, bits),
+                   columns = vectors_of(b.v, {}, false, bits);
+        const auto size = [](const fixed_vector& v) {
+          cpp_int most = 0, sum = 0;
+          for (const element_value& e : v.elements) {
+            most = std::max(most, cpp_int(abs(e.m)));
+            sum += abs(e.m);
+          }
+          return std::array{most, sum};
+        };
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          const fixed_vector &row = rows[i / n], &column = columns[i % n];
+          const auto [most_a, sum_a] = size(row);
+          const auto [most_b, sum_b] = size(column);
+          const cpp_int limit = cpp_int(63) << (bits - 7);
+          cpp_int exact = 0;
+          for (std::size_t e = 0; e < row.elements.size(); ++e)
+            exact += row.elements[e].m * column.elements[e].m;
+          const cpp_int bound = (most_b * sum_a + most_a * sum_b) * limit + k * most_a * most_b;
+          // The result, and half a unit in its last place, in units of 2^-4000.
+          const element_value c = value_of(dtype::f64, got[i]);
+          if (c.infinite) continue;
+          const int q = 2 * format_of(t).q;
+          const cpp_int result = c.m << (4000 - 1074),
+                        half_unit =
+                            cpp_int(1)
+                            << (4000 - 1075 +
+                                std::max(0, c.m == 0
+                                                ? 0
+                                                : static_cast<int>(msb(cpp_int(abs(c.m)))) - 52));
+          INFO(name(t) << " " << test::name(what) << " " << bits << " " << i);
+          CHECK(abs(result - (exact << (4000 + q))) * limit * limit <=
+                (bound << (4000 + q)) + half_unit * limit * limit);
+        }
+      }
+}
+
+TEST_CASE("the caller's floating-point environment does not show") {
+  for (const dtype t : floats) {
+    const operand a = make_operand(t, kind::any_bits, {5, 40}, lie::rows, 61),
+                  b = make_operand(t, kind::special, {40, 5}, lie::rows, 62);
+    const matrix_product p = make_matrix_product(t);
+    const auto want = truth(p, a.v, b.v);
+    std::fesetround(FE_UPWARD);
+#if defined(__x86_64__)
+    _mm_setcsr(_mm_getcsr() | 0x8040);  // subnormals are flushed, as operands and results
+#endif
+    const auto got = product(p, a.v, b.v, 1);
+#if defined(__x86_64__)
+    _mm_setcsr(_mm_getcsr() & ~0x8040u);
+#endif
+    std::fesetround(FE_TONEAREST);
+    CHECK(difference(got, want) == "");
   }
 }
 
