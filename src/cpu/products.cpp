@@ -77,29 +77,46 @@ using integers = prepared::integers;
 class panel_maker {
  public:
   panel_maker(integers& to, const product_kernels& kernels)
-      : to_(to), kernels_(kernels), elements_(kernels.elements(to.layout.type)) {}
+      : to_(to), elements_(kernels.elements(to.layout.type)) {}
 
   void make(std::size_t matrix, std::size_t panel) const {
     const detail::operand_layout& l = to_.layout;
-    const std::size_t first = panel * width(), count = std::min(width(), l.vectors - first);
+    const std::size_t first = panel * width(), count = std::min(width(), l.vectors - first),
+                      at = matrix * to_.padded() + first;
+    if (to_.side == side::right && elements_.measure_across && l.vector_stride == 1 &&
+        count == width() && l.n > 1) {
+      std::vector<magnitudes> each(count);
+      const void* const x = l.address(matrix, first, 0);
+      elements_.measure_across(x, l.element_stride, l.n, each.data());
+      for (std::size_t v = 0; v < count; ++v) note(at + v, each[v]);
+      elements_.scale_across(x, l.element_stride, l.n, &to_.scales[at], high(matrix, panel),
+                             low(matrix, panel));
+      return;
+    }
     std::vector<std::byte> copies;
     std::vector<const std::byte*> x(count);
     if (l.element_stride == 1 || l.n <= 1)
       for (std::size_t v = 0; v < count; ++v) x[v] = l.address(matrix, first + v, 0);
     else
       copy(matrix, first, count, copies, x);
-    for (std::size_t v = 0; v < count; ++v) {
-      if (!is_float(l.type)) break;  // integers are as they are
-      const magnitudes m = elements_.measure(x[v], l.n);
-      const std::size_t at = matrix * to_.padded() + first + v;
-      to_.scales[at] = scale_of(m.largest, to_.product.bits());
-      to_.specials[at] = m.special;
-    }
+    if (is_float(l.type))  // integers are as they are
+      for (std::size_t v = 0; v < count; ++v) note(at + v, elements_.measure(x[v], l.n));
     interleave(matrix, panel, x);
   }
 
  private:
   std::size_t width() const { return static_cast<std::size_t>(to_.width); }
+  std::int32_t* high(std::size_t matrix, std::size_t panel) const {
+    return to_.high.get() + to_.panel_at(matrix, panel);
+  }
+  std::int32_t* low(std::size_t matrix, std::size_t panel) const {
+    return to_.low ? to_.low.get() + to_.panel_at(matrix, panel) : nullptr;
+  }
+
+  void note(std::size_t vector, const magnitudes& m) const {
+    to_.scales[vector] = scale_of(m.largest, to_.product.bits());
+    to_.specials[vector] = m.special;
+  }
 
   void copy(std::size_t matrix, std::size_t first, std::size_t count,
             std::vector<std::byte>& copies, std::vector<const std::byte*>& x) const {
@@ -120,12 +137,9 @@ class panel_maker {
     constexpr std::size_t at_once = 256;
     alignas(64) std::int32_t high[at_once], low[at_once];
     const std::size_t n = to_.layout.n, size = size_of(to_.layout.type);
-    std::int32_t* const to_high = to_.high.get() + to_.panel_at(matrix, panel);
-    std::int32_t* const to_low = to_.low ? to_.low.get() + to_.panel_at(matrix, panel) : nullptr;
+    std::int32_t *const to_high = this->high(matrix, panel), *const to_low =
+                                                                 this->low(matrix, panel);
     for (std::size_t v = 0; v < width(); ++v) {
-      const auto place = static_cast<std::size_t>(to_.side == side::left
-                                                      ? static_cast<int>(v)
-                                                      : kernels_.column_place(static_cast<int>(v)));
       const int s = to_.scales[matrix * to_.padded() + panel * width() + v];
       for (std::size_t begin = 0; begin < n; begin += at_once) {
         const std::size_t count = std::min(at_once, n - begin);
@@ -135,15 +149,14 @@ class panel_maker {
           std::fill_n(high, count, 0);
           std::fill_n(low, count, 0);
         }
-        for (std::size_t p = 0; p < count; ++p) to_high[(begin + p) * width() + place] = high[p];
+        for (std::size_t p = 0; p < count; ++p) to_high[(begin + p) * width() + v] = high[p];
         if (to_low)
-          for (std::size_t p = 0; p < count; ++p) to_low[(begin + p) * width() + place] = low[p];
+          for (std::size_t p = 0; p < count; ++p) to_low[(begin + p) * width() + v] = low[p];
       }
     }
   }
 
   integers& to_;
-  const product_kernels& kernels_;
   const product_elements elements_;
 };
 
@@ -248,6 +261,8 @@ class multiplication {
         kernels_(find_product_kernels(a.used)),
         two_(a.low != nullptr),
         out_(static_cast<std::byte*>(out)) {
+    for (std::size_t c = 0; c < block_columns; ++c)
+      places_[c] = static_cast<std::size_t>(kernels_.sum_place(static_cast<int>(c)));
     // Two integers below 2^(bits - 1), or 2^28 of a low digit, which come twice in the middle sum.
     const int product_bits = two_ ? 2 * (digit_bits - 1) + 1 : 2 * (p.bits() - 1);
     run_ = p.bits() == 0 ? max_terms
@@ -255,8 +270,7 @@ class multiplication {
   }
 
   void run(const options& opts) const {
-    const std::size_t rows = static_cast<std::size_t>(a_.width) * 16,
-                      columns = rounded_up(64, static_cast<std::size_t>(b_.width));
+    const std::size_t rows = static_cast<std::size_t>(a_.width) * 16, columns = block_columns;
     const std::size_t row_panels = rows / static_cast<std::size_t>(a_.width),
                       column_panels = columns / static_cast<std::size_t>(b_.width);
     const std::size_t down = (a_.panels + row_panels - 1) / row_panels,
@@ -281,7 +295,8 @@ class multiplication {
   }
 
  private:
-  static constexpr std::size_t max_terms = 512;  // that a block takes before the next ones
+  static constexpr std::size_t block_columns = 64;  // a multiple of any tile's
+  static constexpr std::size_t max_terms = 512;     // that a block takes before the next ones
 
   void multiply(const block& k, std::vector<std::int64_t>& sums) const {
     const std::size_t rows = k.row_panels * static_cast<std::size_t>(a_.width),
@@ -368,7 +383,7 @@ class multiplication {
 
   template <class Out>
   Out integer(const block_sums& s, std::size_t row, std::size_t column) const {
-    const auto t = static_cast<std::uint64_t>(s.total(0, row, column));
+    const auto t = static_cast<std::uint64_t>(s.total(0, row, places_[column]));
     return product_.in() >= dtype::u8 ? arith::round_integer_to<Out>(t)
                                       : arith::round_integer_to<Out>(static_cast<std::int64_t>(t));
   }
@@ -382,30 +397,27 @@ class multiplication {
         b_.scales.data() + k.b * b_.padded() + k.column_panel * static_cast<std::size_t>(b_.width);
     if (two_ || product_.in() == dtype::f64 || layout_.a.n >= (std::size_t{1} << 28)) {
       for (std::size_t c = 0; c < columns; ++c) {
-        const __int128 high = s.total(0, r, c);
+        const __int128 high = s.total(0, r, places_[c]);
         const int e = row - scales[c];
         if (!two_) {
           put<Out>(to, c, rounded<Out>(high, e));
           continue;
         }
-        const __int128 middle = s.total(1, r, c), low = s.total(2, r, c);
+        const __int128 middle = s.total(1, r, places_[c]), low = s.total(2, r, places_[c]);
         put<Out>(to, c,
                  layout_.a.n <= max_short ? rounded<Out>(short_sum(high, middle, low), e)
                                           : rounded<Out>(high, middle, low, e));
       }
       return;
     }
-    constexpr std::size_t at_once = 64;
-    for (std::size_t begin = 0; begin < columns; begin += at_once) {
-      const std::size_t n = std::min(at_once, columns - begin);
-      int exponents[at_once];
-      double sums[at_once];
-      for (std::size_t c = 0; c < n; ++c) exponents[c] = -scales[begin + c];
-      const sum_converter convert =
-          std::is_same_v<Out, double> ? kernels_.as_nearest : kernels_.as_odd;
-      convert(s.high(0, r) + begin, s.low(0, r) + begin, n, row, exponents, sums);
-      for (std::size_t c = 0; c < n; ++c) put<Out>(to, begin + c, arith::round_to<Out>(sums[c]));
-    }
+    int exponents[block_columns]{};
+    double sums[block_columns];
+    for (std::size_t c = 0; c < columns; ++c) exponents[places_[c]] = -scales[c];
+    const sum_converter convert =
+        std::is_same_v<Out, double> ? kernels_.as_nearest : kernels_.as_odd;
+    convert(s.high(0, r), s.low(0, r), s.columns, row, exponents, sums);
+    for (std::size_t c = 0; c < columns; ++c)
+      put<Out>(to, c, arith::round_to<Out>(sums[places_[c]]));
   }
 
   // Of a row and a column of which one has an element that is not finite: what its products are.
@@ -435,6 +447,7 @@ class multiplication {
   const bool two_;
   std::byte* const out_;
   std::size_t run_;
+  std::size_t places_[block_columns];  // of a block's columns among its sums
 };
 
 void check_type(const matrix_product& p, const view& x, const char* which) {

@@ -14,11 +14,11 @@ constexpr int lanes = simd::width<std::int32_t>, half = lanes / 2;
 constexpr bool many_registers = this_target == target::avx512;
 constexpr int rows = 6, vectors = many_registers ? 2 : 1;
 
-/// A multiplication takes the even lanes of a vector, which hold its first columns; the odd ones
-/// hold the others.
-inline int column_place(int column) {
+/// A multiplication takes the even lanes of a vector, and their sums come first; then those of the
+/// odd ones.
+inline int sum_place(int column) {
   const int in = column % lanes;
-  return column - in + (in < half ? 2 * in : 2 * (in - half) + 1);
+  return column - in + in / 2 + (in % 2) * half;
 }
 
 using sums = hn::Vec<wide>[rows][2 * vectors];
@@ -89,40 +89,111 @@ magnitudes measure(const void* elements, std::size_t n) {
   return l.result();
 }
 
+/// A vector of numbers as integers, in one digit or in two.
+BITFOLD_INLINE void put_integers(hn::Vec<simd::tag<float>> y, std::int32_t* high, std::int32_t*) {
+  hn::StoreU(hn::NearestInt(y), narrow(), high);
+}
+BITFOLD_INLINE void put_integers(hn::Vec<simd::tag<double>> y, std::int32_t* high,
+                                 std::int32_t* low) {
+  const simd::tag<double> d;
+  const hn::Rebind<std::int32_t, simd::tag<double>> to;
+  if (!low) {
+    hn::StoreU(hn::DemoteTo(to, hn::Round(y)), to, high);
+    return;
+  }
+  const auto h = hn::Round(hn::Mul(y, hn::Set(d, 0x1p-29)));  // as in scale_floats
+  hn::StoreU(hn::DemoteTo(to, h), to, high);
+  hn::StoreU(hn::DemoteTo(to, hn::Round(hn::Sub(y, hn::Mul(h, hn::Set(d, 0x1p29))))), to, low);
+}
+
+/// In numbers A; the last few elements are left.
+template <class T, class A>
+std::size_t scale_in(const T* x, std::size_t n, int s, std::int32_t* high, std::int32_t* low) {
+  const simd::tag<A> d;
+  const scale_factors<A> f(s);
+  const auto first = hn::Set(d, f.first), second = hn::Set(d, f.second);
+  std::size_t p = 0;
+  for (; p + simd::width<A> <= n; p += simd::width<A>) {
+    const auto a = simd::load<A>(x + p);
+    const auto y = hn::IfThenElseZero(hn::IsFinite(a), hn::Mul(hn::Mul(a, first), second));
+    put_integers(y, high + p, low ? low + p : nullptr);
+  }
+  return p;
+}
 /// In floats where one digit is wanted and the elements are no doubles: its integers below 2^29
 /// are exact there as well.
 template <class T>
 void scale(const void* elements, std::size_t n, int s, std::int32_t* high, std::int32_t* low) {
   const T* const x = static_cast<const T*>(elements);
-  std::size_t p = 0;
-  if (low || std::is_same_v<T, double>) {
-    const simd::tag<double> d;
-    const hn::Rebind<std::int32_t, simd::tag<double>> to;
-    const scale_factors<double> f(s);
-    const auto first = hn::Set(d, f.first), second = hn::Set(d, f.second);
-    for (; p + simd::width<double> <= n; p += simd::width<double>) {
-      const auto a = simd::load<double>(x + p);
-      const auto y = hn::IfThenElseZero(hn::IsFinite(a), hn::Mul(hn::Mul(a, first), second));
-      if (!low) {
-        hn::StoreU(hn::DemoteTo(to, hn::Round(y)), to, high + p);
-        continue;
-      }
-      const auto h = hn::Round(hn::Mul(y, hn::Set(d, 0x1p-29)));  // as in scale_floats
-      const auto l = hn::Round(hn::Sub(y, hn::Mul(h, hn::Set(d, 0x1p29))));
-      hn::StoreU(hn::DemoteTo(to, h), to, high + p);
-      hn::StoreU(hn::DemoteTo(to, l), to, low + p);
-    }
-  } else if constexpr (!std::is_same_v<T, double>) {
-    const simd::tag<float> d;
-    const scale_factors<float> f(s);
-    const auto first = hn::Set(d, f.first), second = hn::Set(d, f.second);
-    for (; p + simd::width<float> <= n; p += simd::width<float>) {
-      const auto a = simd::load<float>(x + p);
-      const auto y = hn::IfThenElseZero(hn::IsFinite(a), hn::Mul(hn::Mul(a, first), second));
-      hn::StoreU(hn::NearestInt(y), narrow(), high + p);
+  std::size_t done = 0;
+  if (low || std::is_same_v<T, double>)
+    done = scale_in<T, double>(x, n, s, high, low);
+  else if constexpr (!std::is_same_v<T, double>)
+    done = scale_in<T, float>(x, n, s, high, low);
+  scale_floats(x + done, n - done, scale_factors<double>(s), high + done,
+               low ? low + done : nullptr);
+}
+
+constexpr int columns = vectors * lanes;
+
+template <class T>
+void measure_across(const void* elements, std::ptrdiff_t stride, std::size_t n, magnitudes* each) {
+  using bits = bits_of<T>;
+  const hn::CappedTag<bits, columns> d;
+  constexpr int at_once = std::min(columns, simd::width<bits>), groups = columns / at_once;
+  const auto* x = static_cast<const bits*>(elements);
+  const auto magnitude = hn::Set(d, magnitude_bits<T>), infinity = hn::Set(d, infinity_bits<T>);
+  hn::Vec<decltype(d)> finite[groups], any[groups];
+  BITFOLD_UNROLL
+  for (int g = 0; g < groups; ++g) finite[g] = any[g] = hn::Zero(d);
+  for (std::size_t p = 0; p < n; ++p, x += stride) {
+    BITFOLD_UNROLL
+    for (int g = 0; g < groups; ++g) {
+      const auto a = hn::And(hn::LoadU(d, x + g * at_once), magnitude);
+      finite[g] = hn::Max(finite[g], hn::IfThenElseZero(hn::Lt(a, infinity), a));
+      any[g] = hn::Max(any[g], a);
     }
   }
-  scale_floats(x + p, n - p, scale_factors<double>(s), high + p, low ? low + p : nullptr);
+  bits all_finite[columns], all_any[columns];
+  for (int g = 0; g < groups; ++g) {
+    hn::StoreU(finite[g], d, all_finite + g * at_once);
+    hn::StoreU(any[g], d, all_any + g * at_once);
+  }
+  for (int v = 0; v < columns; ++v) each[v] = largest_bits<T>{all_finite[v], all_any[v]}.result();
+}
+
+/// In numbers A: floats or doubles, as in scale.
+template <class T, class A>
+void scale_across_in(const T* x, std::ptrdiff_t stride, std::size_t n, const int* scales,
+                     std::int32_t* high, std::int32_t* low) {
+  const simd::tag<A> d;
+  constexpr int at_once = simd::width<A>, groups = columns / at_once;
+  A first[columns], second[columns];
+  for (int v = 0; v < columns; ++v) {
+    const scale_factors<A> f(scales[v]);
+    first[v] = f.first;
+    second[v] = f.second;
+  }
+  for (std::size_t p = 0; p < n; ++p, x += stride, high += columns) {
+    BITFOLD_UNROLL
+    for (int g = 0; g < groups; ++g) {
+      const int v = g * at_once;
+      const auto a = simd::load<A>(x + v);
+      const auto y = hn::IfThenElseZero(
+          hn::IsFinite(a), hn::Mul(hn::Mul(a, hn::LoadU(d, first + v)), hn::LoadU(d, second + v)));
+      put_integers(y, high + v, low ? low + v : nullptr);
+    }
+    if (low) low += columns;
+  }
+}
+template <class T>
+void scale_across(const void* elements, std::ptrdiff_t stride, std::size_t n, const int* scales,
+                  std::int32_t* high, std::int32_t* low) {
+  const T* const x = static_cast<const T*>(elements);
+  if (low || std::is_same_v<T, double>)
+    scale_across_in<T, double>(x, stride, n, scales, high, low);
+  else if constexpr (!std::is_same_v<T, double>)
+    scale_across_in<T, float>(x, stride, n, scales, high, low);
 }
 
 inline product_elements elements_of(dtype type) {
@@ -130,7 +201,7 @@ inline product_elements elements_of(dtype type) {
     if constexpr (std::is_integral_v<T>)
       return {nullptr, copy_integers<T>};
     else
-      return {measure<T>, scale<T>};
+      return {measure<T>, scale<T>, measure_across<T>, scale_across<T>};
   });
 }
 
@@ -138,7 +209,7 @@ inline product_elements elements_of(dtype type) {
 
 inline product_kernels find(const product_request&) {
   return {products::rows,        products::vectors * products::lanes,
-          products::elements_of, products::column_place,
+          products::elements_of, products::sum_place,
           products::add,         sums_as_doubles<true>,
           sums_as_doubles<false>};
 }
