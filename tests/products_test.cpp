@@ -199,12 +199,13 @@ TEST_CASE("the longest sums of the largest integers") {
     }
 }
 
-// A sum just above a tie, by less than the tie's 64th bit shows; and a tie, and just below.
+// A sum just above a tie, by less than the tie's 64th bit shows; and a tie, and just below. And by
+// almost the last place of a double.
 TEST_CASE("no bit of a sum is lost") {
   const std::int64_t n = 1 << 14;
   for (const dtype out : floats)
     for (const float sign : {1.0f, -1.0f})
-      for (const float last : {1.0f, 0.0f, -1.0f}) {
+      for (const float last : {1.0f, 0.0f, -1.0f, 0x1p14f - 1, 1 - 0x1p14f}) {
         std::vector<float> x(n + 2, 0x1p26f), y(n + 2, sign * 0x1p26f);  // 2^66, and
         const int half_unit = out == dtype::f64 ? 13 : 66 - format_of(out).p;
         x[n] = std::ldexp(1.0f, half_unit / 2);
@@ -219,6 +220,32 @@ TEST_CASE("no bit of a sum is lost") {
         INFO(name(out) << " " << sign << " " << last);
         CHECK(difference(product(p, a, b, 1), truth(p, a, b)) == "");
       }
+}
+
+// Their scales are above 2^127, and of f64 above 2^1023.
+TEST_CASE("rows and columns of subnormals") {
+  for (const dtype t : floats) {
+    const std::int64_t m = 7, k = 20, n = 40;
+    operand small = make_operand(t, kind::near_one, {k, n}, lie::rows, 71),
+            rows = make_operand(t, kind::near_one, {m, k}, lie::rows, 72);
+    // Without their exponents, and with the largest ones.
+    const float_format f = format_of(t);
+    for (std::size_t at = 0; at < small.bytes.size(); at += size_of(t)) {
+      std::uint64_t bits =
+          bits_at(t, &small.bytes[at]) & ~(f.infinity() & ~((std::uint64_t{1} << (f.p - 1)) - 1));
+      std::memcpy(&small.bytes[at], &bits, size_of(t));
+    }
+    for (std::size_t at = 0; at < rows.bytes.size(); at += size_of(t)) {
+      std::uint64_t bits = bits_at(t, &rows.bytes[at]) + (f.infinity() >> 2);
+      std::memcpy(&rows.bytes[at], &bits, size_of(t));
+    }
+    const matrix_product p = make_matrix_product(t, {}, dtype::f64);
+    const int swap[] = {1, 0};
+    INFO(name(t));
+    CHECK(difference(product(p, rows.v, small.v, 1), truth(p, rows.v, small.v)) == "");
+    const view left = permuted(small.v, swap), right = permuted(rows.v, swap);
+    CHECK(difference(product(p, left, right, 1), truth(p, left, right)) == "");
+  }
 }
 
 TEST_CASE("long rows") {
