@@ -5,185 +5,18 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <new>
 #include <vector>
 
 #include <bitfold/exact.hpp>
-#include <bitfold/matmul.hpp>
 
-#include "../fp_environment.hpp"
-#include "../products.hpp"
-#include "../strided.hpp"
+#include "product_operands.hpp"
 
 namespace bitfold::cpu {
 namespace {
 
 [[noreturn]] void refuse(const std::string& what) { throw error(errc::usage, what); }
 
-std::size_t rounded_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
-
-// Whether products of integers of this type go by kernels for digits: those that fit 32 bits.
-bool has_integers(const matrix_product& p) {
-  return !p.method() && (is_float(p.in()) || (size_of(p.in()) <= 4 && p.in() != dtype::u32));
-}
-
-struct free_aligned {
-  void operator()(std::int32_t* p) const { ::operator delete[](p, std::align_val_t{64}); }
-};
-using integer_array = std::unique_ptr<std::int32_t[], free_aligned>;
-integer_array new_integers(std::size_t n) {
-  return integer_array(static_cast<std::int32_t*>(
-      ::operator new[](std::max<std::size_t>(n, 1) * sizeof(std::int32_t), std::align_val_t{64})));
-}
-
-// The largest s with |a| 2^s <= 63 2^(bits - 7) for the largest |a|.
-int scale_of(double largest, int bits) {
-  if (largest == 0) return 0;
-  int e;
-  const double fraction = std::frexp(largest, &e);  // in 1/2 to 1
-  return bits - 1 - e - (fraction > 63.0 / 64);
-}
-
-}  // namespace
-
-// Panels of rows or columns, one matrix after the other, each with all its terms.
-struct prepared::integers {
-  explicit integers(const matrix_product& p) : product(p) {}
-
-  matrix_product product;
-  cpu::side side{};
-  view of{};
-  detail::operand_layout layout{};
-  target used{};
-  int width = 0;               // vectors of a panel
-  std::size_t panels = 0;      // of a matrix
-  integer_array high, low;     // low: where there are two digits
-  std::vector<int> scales;     // of each vector, padded to whole panels
-  std::vector<char> specials;  // whether an element is not finite
-  bool any_special = false;
-
-  std::size_t padded() const { return panels * static_cast<std::size_t>(width); }
-  std::size_t panel_size() const { return static_cast<std::size_t>(width) * layout.n; }
-  std::size_t panel_at(std::size_t matrix, std::size_t panel) const {
-    return (matrix * panels + panel) * panel_size();
-  }
-};
-
-namespace {
-
 using integers = prepared::integers;
-
-// Makes one panel: reads its vectors, measures them, and interleaves their integers.
-class panel_maker {
- public:
-  panel_maker(integers& to, const product_kernels& kernels)
-      : to_(to), elements_(kernels.elements(to.layout.type)) {}
-
-  void make(std::size_t matrix, std::size_t panel) const {
-    const detail::operand_layout& l = to_.layout;
-    const std::size_t first = panel * width(), count = std::min(width(), l.vectors - first),
-                      at = matrix * to_.padded() + first;
-    if (to_.side == side::right && elements_.measure_across && l.vector_stride == 1 &&
-        count == width() && l.n > 1) {
-      std::vector<magnitudes> each(count);
-      const void* const x = l.address(matrix, first, 0);
-      elements_.measure_across(x, l.element_stride, l.n, each.data());
-      for (std::size_t v = 0; v < count; ++v) note(at + v, each[v]);
-      elements_.scale_across(x, l.element_stride, l.n, &to_.scales[at], high(matrix, panel),
-                             low(matrix, panel));
-      return;
-    }
-    std::vector<std::byte> copies;
-    std::vector<const std::byte*> x(count);
-    if (l.element_stride == 1 || l.n <= 1)
-      for (std::size_t v = 0; v < count; ++v) x[v] = l.address(matrix, first + v, 0);
-    else
-      copy(matrix, first, count, copies, x);
-    if (is_float(l.type))  // integers are as they are
-      for (std::size_t v = 0; v < count; ++v) note(at + v, elements_.measure(x[v], l.n));
-    interleave(matrix, panel, x);
-  }
-
- private:
-  std::size_t width() const { return static_cast<std::size_t>(to_.width); }
-  std::int32_t* high(std::size_t matrix, std::size_t panel) const {
-    return to_.high.get() + to_.panel_at(matrix, panel);
-  }
-  std::int32_t* low(std::size_t matrix, std::size_t panel) const {
-    return to_.low ? to_.low.get() + to_.panel_at(matrix, panel) : nullptr;
-  }
-
-  void note(std::size_t vector, const magnitudes& m) const {
-    to_.scales[vector] = scale_of(m.largest, to_.product.bits());
-    to_.specials[vector] = m.special;
-  }
-
-  void copy(std::size_t matrix, std::size_t first, std::size_t count,
-            std::vector<std::byte>& copies, std::vector<const std::byte*>& x) const {
-    const detail::operand_layout& l = to_.layout;
-    const std::size_t pitch = l.n * size_of(l.type);
-    copies.resize(count * pitch);
-    detail::axes vectors, elements;
-    vectors.dims[vectors.rank++] = {count, l.vector_stride, 0};
-    elements.dims[elements.rank++] = {l.n, l.element_stride, 0};
-    const detail::strided_matrix all{l.type, l.address(matrix, first, 0), &detail::axes::axis::x,
-                                     vectors, elements};
-    all.copy(0, count, 0, l.n, copies.data(), pitch);
-    for (std::size_t v = 0; v < count; ++v) x[v] = copies.data() + v * pitch;
-  }
-
-  void interleave(std::size_t matrix, std::size_t panel,
-                  const std::vector<const std::byte*>& x) const {
-    constexpr std::size_t at_once = 256;
-    alignas(64) std::int32_t high[at_once], low[at_once];
-    const std::size_t n = to_.layout.n, size = size_of(to_.layout.type);
-    std::int32_t *const to_high = this->high(matrix, panel), *const to_low =
-                                                                 this->low(matrix, panel);
-    for (std::size_t v = 0; v < width(); ++v) {
-      const int s = to_.scales[matrix * to_.padded() + panel * width() + v];
-      for (std::size_t begin = 0; begin < n; begin += at_once) {
-        const std::size_t count = std::min(at_once, n - begin);
-        if (v < x.size()) {
-          elements_.scale(x[v] + begin * size, count, s, high, to_low ? low : nullptr);
-        } else {
-          std::fill_n(high, count, 0);
-          std::fill_n(low, count, 0);
-        }
-        for (std::size_t p = 0; p < count; ++p) to_high[(begin + p) * width() + v] = high[p];
-        if (to_low)
-          for (std::size_t p = 0; p < count; ++p) to_low[(begin + p) * width() + v] = low[p];
-      }
-    }
-  }
-
-  integers& to_;
-  const product_elements elements_;
-};
-
-std::unique_ptr<integers> make_integers(const matrix_product& p, side s, const view& x,
-                                        const options& opts) {
-  auto made = std::make_unique<integers>(p);
-  made->side = s;
-  made->of = x;
-  made->layout = detail::layout_of(x, s == side::left);
-  made->used = resolve_target(opts);
-  const product_kernels kernels = find_product_kernels(made->used);
-  made->width = s == side::left ? kernels.tile_rows : kernels.tile_columns;
-  made->panels = rounded_up(made->layout.vectors, static_cast<std::size_t>(made->width)) /
-                 static_cast<std::size_t>(made->width);
-  const std::size_t matrices = made->layout.count(),
-                    all = matrices * made->panels * made->panel_size();
-  made->high = new_integers(all);
-  if (digits_of(p.bits()) == 2) made->low = new_integers(all);
-  made->scales.resize(matrices * made->padded());
-  made->specials.resize(matrices * made->padded());
-  const panel_maker maker(*made, kernels);
-  parallel_for(matrices * made->panels, threads_for(opts, all * sizeof(std::int32_t)),
-               [&](std::size_t i) { maker.make(i / made->panels, i % made->panels); });
-  made->any_special =
-      std::find(made->specials.begin(), made->specials.end(), 1) != made->specials.end();
-  return made;
-}
 
 // ---- One element --------------------------------------------------------------------------------
 
@@ -450,11 +283,6 @@ class multiplication {
   std::size_t places_[block_columns];  // of a block's columns among its sums
 };
 
-void check_type(const matrix_product& p, const view& x, const char* which) {
-  if (x.type != p.in())
-    refuse(std::string(which) + ": of type " + std::string(name(x.type)) + ", not " +
-           std::string(name(p.in())));
-}
 void check_prepared(const matrix_product& p, const integers& x, side s) {
   const char* const which = s == side::left ? "a" : "b";
   if (x.side != s) refuse(std::string(which) + ": prepared for the other side");
@@ -507,23 +335,6 @@ void matmul(const matrix_product& p, const view& a, const view& b, void* out, co
   void* const to[] = {out};
   const int axis[] = {std::max(dots.a.rank, dots.b.rank) - 1};
   reduce(all, dots.a, &dots.b, axis, to, opts);
-}
-
-prepared::prepared(const matrix_product& p, side s, const view& x, const options& opts) {
-  if (!has_integers(p))
-    refuse(
-        "product: only operands of method fixed are prepared, and no integers of 64 bits or u32");
-  check_type(p, x, "x");
-  made_ = make_integers(p, s, x, opts);
-}
-prepared::prepared(prepared&&) noexcept = default;
-prepared& prepared::operator=(prepared&&) noexcept = default;
-prepared::~prepared() = default;
-const matrix_product& prepared::product() const { return made_->product; }
-const view& prepared::of() const { return made_->of; }
-std::size_t prepared::bytes() const {
-  const std::size_t n = made_->layout.count() * made_->panels * made_->panel_size();
-  return n * (made_->low ? 8 : 4) + made_->scales.size() * (sizeof(int) + 1);
 }
 
 void matmul(const matrix_product& p, const prepared& a, const view& b, void* out,
