@@ -26,12 +26,15 @@ const described& matrices(const input& x, const char* argument) {
   return d;
 }
 
-nb::object multiply(nb::handle a_given, nb::handle b_given, nb::handle method, nb::handle dtype,
-                    nb::handle bits, const family& by) {
+nb::object multiply(nb::handle a_given, nb::handle b_given, nb::handle addend_given,
+                    nb::handle method, nb::handle dtype, nb::handle bits, const family& by) {
   const input a_in(a_given, "a", &by), b_in(b_given, "b", &by);
   const described &a = matrices(a_in, "a"), &b = matrices(b_in, "b");
   if (!(a.type == b.type))
     refuse_type("b: " + std::string(b.type.name()) + ", and a is " + std::string(a.type.name()));
+  std::optional<input> addend_in;
+  if (!addend_given.is_none()) addend_in.emplace(addend_given, "addend", &by);
+  const view* const addend = addend_in ? &matrices(*addend_in, "addend").where : nullptr;
   const matrix_product p = make_matrix_product(
       a.type.stored, product_method(method),
       dtype.is_none() ? std::nullopt : std::optional(parse_number("dtype", dtype)),
@@ -41,15 +44,20 @@ nb::object multiply(nb::handle a_given, nb::handle b_given, nb::handle method, n
   memory made = by.make(beside, {p.out()}, extents);
   by.run(
       a, beside, no_room, [](workspace, cuda::stream) {},
-      [&](const cpu::options& opts) { cpu::matmul(p, a.where, b.where, made.address, opts); });
+      [&](const cpu::options& opts) {
+        if (addend)
+          cpu::matmul(p, a.where, b.where, *addend, made.address, opts);
+        else
+          cpu::matmul(p, a.where, b.where, made.address, opts);
+      });
   return by.shown(std::move(made.object), {p.out()}, extents.empty());
 }
 
 }  // namespace
 
 void add_products(nb::module_& m) {
-  m.def("matmul", multiply, "a"_a, "b"_a, "method"_a, "dtype"_a.none(), "bits"_a.none(), "family"_a,
-        "The product of two arrays as NumPy's matmul has it.");
+  m.def("matmul", multiply, "a"_a, "b"_a, "addend"_a.none(), "method"_a, "dtype"_a.none(),
+        "bits"_a.none(), "family"_a, "The product of two arrays as NumPy's matmul has it.");
 }
 
 }  // namespace bitfold::python

@@ -138,6 +138,29 @@ product_layout layout_of(const view& a, const view& b) {
   return l;
 }
 
+addend_layout layout_of(const view& addend, const product_layout& l, const view& a, const view& b) {
+  const int rank = static_cast<int>(l.extents.size());
+  if (addend.rank < 0 || addend.rank > rank)
+    refuse("addend.rank: " + std::to_string(addend.rank) + ", and the result has " +
+           std::to_string(rank));
+  if (!addend.data) refuse("addend: a null pointer");
+  std::vector<std::int64_t> strides(l.extents.size());
+  for (int k = 1; k <= addend.rank; ++k) {
+    const std::int64_t extent = addend.extent[addend.rank - k],
+                       of_result = l.extents[static_cast<std::size_t>(rank - k)];
+    if (extent != of_result && extent != 1)
+      refuse("addend: extents " + std::to_string(extent) + " and " + std::to_string(of_result) +
+             " do not broadcast");
+    if (extent != 1) strides[static_cast<std::size_t>(rank - k)] = addend.stride[addend.rank - k];
+  }
+  addend_layout c{static_cast<const std::byte*>(addend.data), l.results};
+  std::size_t axis = 0;
+  for (int k = 0; k < l.results.rank; ++k) c.matrices.dims[k].x = strides[axis++];
+  if (a.rank > 1) c.row_stride = strides[axis++];
+  if (b.rank > 1) c.column_stride = strides[axis++];
+  return c;
+}
+
 dot_operands as_dots(const view& a, const view& b) {
   const view x = as_matrices(a, true), y = as_matrices(b, false);
   const auto with_axis = [](const view& v, int place, int elements) {

@@ -38,6 +38,16 @@ struct product_layout {
 /// Errors (errc::usage): those of matmul_extents.
 product_layout layout_of(const view& a, const view& b);
 
+/// What is added to a product: the strides, in elements, of its matrices along the axes of the
+/// results (x), and within them.
+struct addend_layout {
+  const std::byte* data;
+  axes matrices;
+  std::int64_t row_stride = 0, column_stride = 0;
+};
+/// Errors (errc::usage): an addend that does not broadcast to the result, or null data of elements.
+addend_layout layout_of(const view& addend, const product_layout& l, const view& a, const view& b);
+
 /// a and b as two arrays that broadcast to (..., m, n, k), whose last axis `dot` reduces. Errors:
 /// as above, and more axes than a view has.
 struct dot_operands {

@@ -101,10 +101,12 @@ inline fixed_vector fixed(dtype t, const std::vector<std::uint64_t>& bits, int p
   return v;
 }
 
-/// The bits of one element of a product.
-inline std::uint64_t fixed_product(const fixed_vector& a, const fixed_vector& b, dtype out) {
+/// The bits of one element of a product, to which an element of its type is added.
+inline std::uint64_t fixed_product(const fixed_vector& a, const fixed_vector& b, dtype out,
+                                   std::uint64_t addend = 0) {
   const float_format f = format_of(out);
-  bool nan = false, plus = false, minus = false;
+  const element_value c = value_of(out, addend);
+  bool nan = c.nan, plus = c.infinite && !c.negative, minus = c.infinite && c.negative;
   cpp_int sum = 0;
   for (std::size_t p = 0; p < a.elements.size(); ++p) {
     const element_value &x = a.elements[p], &y = b.elements[p];
@@ -118,7 +120,8 @@ inline std::uint64_t fixed_product(const fixed_vector& a, const fixed_vector& b,
   }
   if (nan || (plus && minus)) return f.nan();
   if (plus || minus) return f.infinity() | (minus ? std::uint64_t{1} << (f.width - 1) : 0);
-  return rounded_bits(sum, a.unit + b.unit, out);
+  const int unit = a.unit + b.unit, lowest = std::min(unit, f.q);
+  return rounded_bits((sum << (unit - lowest)) + (c.m << (f.q - lowest)), lowest, out);
 }
 
 }  // namespace bitfold::test

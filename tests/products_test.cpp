@@ -90,8 +90,9 @@ std::vector<fixed_vector> vectors_of(const view& x, std::vector<std::int64_t> ba
   return all;
 }
 
-/// All of a product by the definition; batches broadcast.
-std::vector<std::uint64_t> truth(const matrix_product& p, const view& a, const view& b) {
+/// All of a product by the definition; batches broadcast. `addends`: one for each result, or none.
+std::vector<std::uint64_t> truth(const matrix_product& p, const view& a, const view& b,
+                                 const std::vector<std::uint64_t>& addends = {}) {
   const std::vector<std::int64_t> extents = matmul_extents(a, b);
   const std::size_t batch_rank = extents.size() - 2;
   std::int64_t batches = 1;
@@ -115,17 +116,22 @@ std::vector<std::uint64_t> truth(const matrix_product& p, const view& a, const v
     const auto rows = vectors_of(a, own(a), true, p.bits()),
                columns = vectors_of(b, own(b), false, p.bits());
     for (const auto& row : rows)
-      for (const auto& column : columns) want.push_back(fixed_product(row, column, p.out()));
+      for (const auto& column : columns)
+        want.push_back(
+            fixed_product(row, column, p.out(), addends.empty() ? 0 : addends[want.size()]));
   }
   return want;
 }
 
 std::vector<std::uint64_t> product(const matrix_product& p, const view& a, const view& b,
-                                   int threads) {
+                                   int threads, const view* addend = nullptr) {
   std::size_t n = 1;
   for (const std::int64_t e : matmul_extents(a, b)) n *= static_cast<std::size_t>(e);
   std::vector<std::byte> out(n * size_of(p.out()) + 8, std::byte{0xa5});
-  cpu::matmul(p, a, b, out.data(), with(threads));
+  if (addend)
+    cpu::matmul(p, a, b, *addend, out.data(), with(threads));
+  else
+    cpu::matmul(p, a, b, out.data(), with(threads));
   for (std::size_t k = n * size_of(p.out()); k < out.size(); ++k) CHECK(out[k] == std::byte{0xa5});
   std::vector<std::uint64_t> got;
   for (std::size_t k = 0; k < n; ++k)
@@ -468,6 +474,99 @@ TEST_CASE("by other methods each element is a dot product") {
     }
 }
 
+/// The elements of a view that broadcasts to these extents, in their row-major order.
+std::vector<std::uint64_t> broadcast(const view& x, const std::vector<std::int64_t>& extents) {
+  std::size_t n = 1;
+  for (const std::int64_t e : extents) n *= static_cast<std::size_t>(e);
+  std::vector<std::uint64_t> all;
+  for (std::size_t i = 0; i < n; ++i) {
+    std::vector<std::int64_t> at(static_cast<std::size_t>(x.rank));
+    auto rest = static_cast<std::int64_t>(i);
+    for (std::size_t k = 1; k <= extents.size(); ++k) {
+      const std::int64_t e = extents[extents.size() - k], digit = rest % e;
+      rest /= e;
+      if (k <= at.size()) at[at.size() - k] = x.extent[at.size() - k] == 1 ? 0 : digit;
+    }
+    all.push_back(element(x, at));
+  }
+  return all;
+}
+
+TEST_CASE("an addend is added before the one rounding") {
+  const std::vector<std::vector<std::int64_t>> shapes_of_addends{{2, 7, 40}, {7, 40}, {40},
+                                                                 {2, 7, 1},  {1, 40}, {}};
+  std::uint64_t seed = 80;
+  for (const dtype t : floats)
+    for (const dtype out : floats)
+      for (const auto& shape : shapes_of_addends)
+        for (const kind what : {kind::near_one, kind::any_bits, kind::special}) {
+          ++seed;
+          const operand a = make_operand(t, what, {2, 7, 9}, all_lies[seed % 4], seed),
+                        b = make_operand(t, kind::near_one, {9, 40}, lie::rows, seed + 1),
+                        c = make_operand(out, what, shape, all_lies[seed / 4 % 4], seed + 2);
+          const matrix_product p = make_matrix_product(t, {}, out);
+          INFO(name(t) << " to " << name(out) << " " << test::name(what) << " " << shape.size());
+          const auto addends = broadcast(c.v, {2, 7, 40});
+          CHECK(difference(product(p, a.v, b.v, 2, &c.v), truth(p, a.v, b.v, addends)) == "");
+        }
+}
+
+TEST_CASE("an addend that cancels the product leaves what its rounding left out") {
+  for (const dtype t : floats)
+    for (const dtype out : floats)
+      for (const std::int64_t k : {30, 9000}) {
+        const std::int64_t m = k > 100 ? 1 : 5, n = k > 100 ? 3 : 40;
+        const operand a = make_operand(t, kind::near_one, {m, k}, lie::rows, 91),
+                      b = make_operand(t, kind::near_one, {k, n}, lie::rows, 92);
+        const matrix_product p = make_matrix_product(t, {}, out);
+        std::vector<std::uint64_t> addends = truth(p, a.v, b.v);
+        std::vector<std::byte> bytes(addends.size() * size_of(out));
+        for (std::size_t i = 0; i < addends.size(); ++i) {
+          addends[i] ^= std::uint64_t{1} << (8 * size_of(out) - 1);
+          if (i % 3 == 1) addends[i] -= 1;
+          std::memcpy(&bytes[i * size_of(out)], &addends[i], size_of(out));
+        }
+        const view c = row_major(out, bytes.data(), {m, n});
+        INFO(name(t) << " to " << name(out) << " " << k);
+        CHECK(difference(product(p, a.v, b.v, 1, &c), truth(p, a.v, b.v, addends)) == "");
+      }
+}
+
+// Of all distances of the sum and the addend: each is far below or far above the other.
+TEST_CASE("an addend of any exponent") {
+  for (const int bits : {28, 58})
+    for (const std::int64_t k : {3, 8200})
+      for (int e = -1000; e < 1000; e += 13) {
+        std::vector<double> x(static_cast<std::size_t>(k), 0x1.23456789p0),
+            y(x.size(), -0x1.fedcbap0);
+        const double addend = std::ldexp(0x1.fffffffffffffp0, e);
+        const view a = row_major(dtype::f64, x.data(), {1, k}),
+                   b = row_major(dtype::f64, y.data(), {k, 1}),
+                   c = row_major(dtype::f64, &addend, {});
+        const matrix_product p = make_matrix_product(dtype::f64, {}, {}, bits);
+        INFO(bits << " bits, 2^" << e);
+        CHECK(difference(product(p, a, b, 1, &c), truth(p, a, b, {bits_at(dtype::f64, &addend)})) ==
+              "");
+      }
+}
+
+// The sum is a tie of f64, 1 + 2^-53, or 0.
+TEST_CASE("an addend far below breaks a tie, and is all there is beside 0") {
+  const matrix_product p = make_matrix_product(dtype::f64);
+  const std::vector<double> y{1, 0x1p-26};
+  for (const std::vector<double>& x : {std::vector<double>{1, 0x1p-27}, std::vector<double>{0, 0}})
+    for (const double m : {1.0, -1.0, 0x1.fffffffffffffp0, -0x1.fffffffffffffp0})
+      for (int e = -1074; e < 3; ++e) {
+        const double addend = std::ldexp(m, e);
+        const view a = row_major(dtype::f64, x.data(), {1, 2}),
+                   b = row_major(dtype::f64, y.data(), {2, 1}),
+                   c = row_major(dtype::f64, &addend, {1});
+        INFO(x[0] << " " << m << " 2^" << e);
+        CHECK(difference(product(p, a, b, 1, &c), truth(p, a, b, {bits_at(dtype::f64, &addend)})) ==
+              "");
+      }
+}
+
 TEST_CASE("what cannot be multiplied is refused by name") {
   std::vector<float> x(24), out(24, 7);
   const auto untouched = [&] { return out == std::vector<float>(24, 7); };
@@ -497,6 +596,16 @@ TEST_CASE("what cannot be multiplied is refused by name") {
   refused("bits: of method fixed and floats alone, not of fixed and i8",
           [&] { make_matrix_product(dtype::i8, {}, {}, 16); });
   refused("out: i64", [&] { make_matrix_product(dtype::f32, {}, dtype::i64); });
+  const view row = row_major(dtype::f32, x.data(), {4}),
+             wide = row_major(dtype::f64, x.data(), {4}),
+             long_row = row_major(dtype::f32, x.data(), {5}),
+             deep = row_major(dtype::f32, x.data(), {1, 4, 4});
+  refused("addend: extents 5 and 4", [&] { cpu::matmul(p, a, b, long_row, out.data()); });
+  refused("addend.rank: 3", [&] { cpu::matmul(p, a, b, deep, out.data()); });
+  refused("addend: of type f64, not f32", [&] { cpu::matmul(p, a, b, wide, out.data()); });
+  refused("addend: with method fixed", [&] {
+    cpu::matmul(make_matrix_product(dtype::f32, method_id::tree), a, b, row, out.data());
+  });
   const cpu::prepared left(p, cpu::side::left, a);
   refused("b: prepared for the other side", [&] { cpu::matmul(p, b, left, out.data()); });
   refused("a: prepared for another product",

@@ -66,14 +66,6 @@ std::vector<std::int64_t> matmul_extents(const view& a, const view& b);
 
 namespace cpu {
 
-/// Writes a times b to `out`, row-major, in elements of type p.out(). a and b may have any strides.
-/// Memory: 4 bytes for each element of a and b (8 with more than 29 bits), of those along axes of
-/// stride 0 once; by other methods than `fixed`, and of 64-bit integers, next to none. Errors
-/// (errc::usage, naming the argument): as matmul_extents'; a type that is not p.in(); null data of
-/// elements; those of reduce.
-void matmul(const matrix_product& p, const view& a, const view& b, void* out,
-            const options& opts = {});
-
 /// Whether an operand is the left one, of rows, or the right one, of columns.
 enum class side { left, right };
 
@@ -100,13 +92,31 @@ class prepared {
   std::unique_ptr<integers> made_;
 };
 
-/// The same with one or both operands prepared, for p's inputs and bits. Errors (errc::usage): one
-/// that was prepared for others, or for the other side.
-void matmul(const matrix_product& p, const prepared& a, const view& b, void* out,
-            const options& opts = {});
-void matmul(const matrix_product& p, const view& a, const prepared& b, void* out,
-            const options& opts = {});
-void matmul(const matrix_product& p, const prepared& a, const prepared& b, void* out,
+/// A view, or what was prepared of one.
+class operand {
+ public:
+  operand(const view& x) : of_(&x) {}
+  operand(const prepared& x) : of_(&x.of()), made_(&x) {}
+  const view& of() const { return *of_; }
+  const prepared* made() const { return made_; }
+
+ private:
+  const view* of_;
+  const prepared* made_ = nullptr;
+};
+
+/// Writes a times b to `out`, row-major, in elements of type p.out(). a and b may have any strides.
+/// Memory: 4 bytes for each element of a and b that is not prepared (8 with more than 29 bits), of
+/// those along axes of stride 0 once; by other methods than `fixed`, and of 64-bit integers, next
+/// to none. Errors (errc::usage, naming the argument): as matmul_extents'; a type that is not
+/// p.in(); null data of elements; an operand that was prepared for another product, or for the
+/// other side; those of reduce.
+void matmul(const matrix_product& p, operand a, operand b, void* out, const options& opts = {});
+
+/// The same and `addend`, which is added before each element is rounded, once. It broadcasts to the
+/// result. Errors, besides: a product of integers, or that is not by `fixed`; an addend that does
+/// not broadcast, or whose type is not p.out().
+void matmul(const matrix_product& p, operand a, operand b, const view& addend, void* out,
             const options& opts = {});
 
 }  // namespace cpu

@@ -27,6 +27,17 @@ def test_definition(type, seed):
         assert made.view(f"u{made.itemsize}").tolist() == want
 
 
+@pytest.mark.parametrize("type", book["FLOATS"])
+def test_addend(type):
+    dtype = np.dtype(TYPES[type])
+    a, b, c = random_array(1, (5, 30), dtype), random_array(2, (30, 4), dtype), random_array(4, 4, dtype)
+    made = bitfold.matmul(a, b, addend=c)
+    wide_a, wide_b, wide_c = (x.astype(np.float64) for x in (a, b, c))
+    bits_of_type = book["PRODUCT_BITS"][type]
+    want = [[book["fixed_product"](row, column, bits_of_type, type, x) for column, x in zip(wide_b.T, wide_c)] for row in wide_a]
+    assert made.view(f"u{made.itemsize}").tolist() == want
+
+
 def test_shapes_are_numpys():
     for x, y in [((3,), (3,)), ((3,), (3, 4)), ((2, 3), (3,)), ((5, 1, 2, 3), (4, 3, 6)), ((0, 3), (3, 2)), ((2, 0), (0, 3))]:
         a, b = np.arange(np.prod(x), dtype=F32).reshape(x), np.arange(np.prod(y), dtype=F32).reshape(y)
@@ -60,6 +71,7 @@ def test_refusals():
         (TypeError, "b: f64, and a is f32", lambda: bitfold.matmul(a, a.T.astype(np.float64))),
         (TypeError, "a: bool", lambda: bitfold.matmul(a > 0, a.T > 0)),
         (ValueError, "bits: 60", lambda: bitfold.matmul(a, a.T, bits=60)),
+        (ValueError, "addend: extents 5 and 2", lambda: bitfold.matmul(a, a.T, addend=np.ones(5, F32))),
         (ValueError, "method: 'loud'", lambda: bitfold.matmul(a, a.T, method="loud")),
         (ValueError, "a.rank: 0", lambda: bitfold.matmul(np.zeros((), F32), a)),
     ]:

@@ -3,13 +3,12 @@
 #include "products.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
+#include <optional>
 #include <vector>
 
-#include <bitfold/exact.hpp>
-
 #include "product_operands.hpp"
+#include "product_rounding.hpp"
 
 namespace bitfold::cpu {
 namespace {
@@ -18,62 +17,14 @@ namespace {
 
 using integers = prepared::integers;
 
-// ---- One element --------------------------------------------------------------------------------
-
-using exact::wide;
-using exact::word;
-
-template <class Out>
-Out rounded(__int128 t, int e) {
-  if (t == 0) return arith::round_to<Out>(0.0);
-  const bool negative = t < 0;
-  const wide m = negative ? -static_cast<wide>(t) : static_cast<wide>(t);
-  const auto upper = static_cast<word>(m >> 64);
-  const int zeros = upper ? std::countl_zero(upper) : 64 + std::countl_zero(static_cast<word>(m));
-  const wide normal = m << zeros;
-  const bool odd = static_cast<word>(normal) != 0;
-  return arith::detail::round_odd_to<Out>(negative, static_cast<word>(normal >> 64) | (odd ? 1 : 0),
-                                          e + 64 - zeros);
-}
-
-// Of two digits: high 2^58 + middle 2^29 + low. Of so many terms below 2^114 it is below 2^127.
-constexpr std::size_t max_short = std::size_t{1} << 13;
-static_assert(2 * (max_product_bits - 1) + 13 <= 127);
-__int128 short_sum(__int128 high, __int128 middle, __int128 low) {
-  return high * (__int128{1} << 2 * digit_bits) + middle * (__int128{1} << digit_bits) + low;
-}
-template <class Out>
-Out rounded(__int128 high, __int128 middle, __int128 low, int e) {
-  constexpr int words = 4;
-  word sum[words]{};
-  const auto add = [&](__int128 t, int shift) {
-    const word sign = t < 0 ? ~word{0} : 0;
-    const word parts[words] = {static_cast<word>(t), static_cast<word>(t >> 64), sign, sign};
-    bool carry = false;
-    for (int i = 0; i < words; ++i) {
-      const word part =
-          (parts[i] << shift) | (i > 0 && shift > 0 ? parts[i - 1] >> (64 - shift) : 0);
-      sum[i] = exact::add_carry(sum[i], part, carry);
-    }
-  };
-  add(high, 2 * digit_bits);
-  add(middle, digit_bits);
-  add(low, 0);
-  const bool negative = sum[words - 1] >> 63;
-  if (negative) {
-    bool borrow = false;
-    for (word& w : sum) w = exact::sub_borrow(0, w, borrow);
-  }
-  if (exact::bit_length(sum, words) == 0) return arith::round_to<Out>(0.0);
-  return exact::leading(sum, words, e).template round<Out>(negative);
-}
-
 // The product of two elements of which one is not finite, as a bit: a NaN, inf or -inf.
 enum special_bits : unsigned { plus = 1, minus = 2, not_a_number = 4 };
+unsigned special_bit(double x) {
+  if (std::isfinite(x)) return 0;
+  return std::isnan(x) ? not_a_number : x > 0 ? plus : minus;
+}
 unsigned special_product(double a, double b) {
-  const double p = a * b;
-  if (std::isfinite(a) && std::isfinite(b)) return 0;
-  return std::isnan(p) ? not_a_number : p > 0 ? plus : minus;
+  return std::isfinite(a) && std::isfinite(b) ? 0 : special_bit(a * b);
 }
 
 // ---- Blocks of the result -----------------------------------------------------------------------
@@ -86,11 +37,12 @@ struct block {
 class multiplication {
  public:
   multiplication(const matrix_product& p, const integers& a, const integers& b,
-                 const detail::product_layout& l, void* out)
+                 const detail::product_layout& l, const detail::addend_layout* addend, void* out)
       : product_(p),
         a_(a),
         b_(b),
         layout_(l),
+        addend_(addend),
         kernels_(find_product_kernels(a.used)),
         two_(a.low != nullptr),
         out_(static_cast<std::byte*>(out)) {
@@ -200,11 +152,6 @@ class multiplication {
           write_floats<Out>(s, r, columns, to);
         else
           for (std::size_t c = 0; c < columns; ++c) put<Out>(to, c, integer<Out>(s, r, c));
-        if (a_.any_special || b_.any_special)
-          for (std::size_t c = 0; c < columns; ++c)
-            if (a_.specials[k.a * a_.padded() + row] ||
-                b_.specials[k.b * b_.padded() + first_column + c])
-              put<Out>(to, c, special<Out>(k, row, first_column + c));
       }
     }
   }
@@ -224,39 +171,76 @@ class multiplication {
   template <class Out>
   void write_floats(const block_sums& s, std::size_t r, std::size_t columns, std::byte* to) const {
     const block& k = s.where;
-    const int row =
-        -a_.scales[k.a * a_.padded() + k.row_panel * static_cast<std::size_t>(a_.width) + r];
-    const int* const scales =
-        b_.scales.data() + k.b * b_.padded() + k.column_panel * static_cast<std::size_t>(b_.width);
-    if (two_ || product_.in() == dtype::f64 || layout_.a.n >= (std::size_t{1} << 28)) {
-      for (std::size_t c = 0; c < columns; ++c) {
-        const __int128 high = s.total(0, r, places_[c]);
-        const int e = row - scales[c];
-        if (!two_) {
-          put<Out>(to, c, rounded<Out>(high, e));
-          continue;
-        }
-        const __int128 middle = s.total(1, r, places_[c]), low = s.total(2, r, places_[c]);
-        put<Out>(to, c,
-                 layout_.a.n <= max_short ? rounded<Out>(short_sum(high, middle, low), e)
-                                          : rounded<Out>(high, middle, low, e));
-      }
-      return;
-    }
+    const std::size_t row = k.row_panel * static_cast<std::size_t>(a_.width) + r,
+                      first = k.column_panel * static_cast<std::size_t>(b_.width),
+                      column = k.b * b_.padded() + first;
+    double addends[block_columns]{};
+    if (addend_)
+      for (std::size_t c = 0; c < columns; ++c) addends[c] = addend<Out>(k, row, first + c);
+    const int row_scale = a_.scales[k.a * a_.padded() + row];
+    const bool has_kernel = !two_ && product_.in() != dtype::f64 &&
+                            !(addend_ && std::is_same_v<Out, double>) &&
+                            layout_.a.n < (std::size_t{1} << 28);
+    if (has_kernel)
+      write_by_kernel<Out>(s, r, columns, row_scale, &b_.scales[column], addends, to);
+    else
+      for (std::size_t c = 0; c < columns; ++c)
+        put<Out>(to, c, one<Out>(s, r, places_[c], -row_scale - b_.scales[column + c], addends[c]));
+    if (!a_.any_special && !b_.any_special && !addend_) return;
+    const bool special_row = a_.specials[k.a * a_.padded() + row];
+    for (std::size_t c = 0; c < columns; ++c)
+      if (special_row || b_.specials[column + c] || !std::isfinite(addends[c]))
+        put<Out>(to, c, special<Out>(k, row, first + c, addends[c]));
+  }
+
+  template <class Out>
+  double addend(const block& k, std::size_t row, std::size_t column) const {
+    const std::int64_t at = addend_->matrices.offset_of(k.result).x +
+                            static_cast<std::int64_t>(row) * addend_->row_stride +
+                            static_cast<std::int64_t>(column) * addend_->column_stride;
+    Out c;
+    std::memcpy(&c, addend_->data + at * static_cast<std::int64_t>(sizeof c), sizeof c);
+    return arith::widen<double>(c);
+  }
+
+  template <class Out>
+  void write_by_kernel(const block_sums& s, std::size_t r, std::size_t columns, int row_scale,
+                       const int* scales, const double* addends, std::byte* to) const {
     int exponents[block_columns]{};
-    double sums[block_columns];
-    for (std::size_t c = 0; c < columns; ++c) exponents[places_[c]] = -scales[c];
-    const sum_converter convert =
-        std::is_same_v<Out, double> ? kernels_.as_nearest : kernels_.as_odd;
-    convert(s.high(0, r), s.low(0, r), s.columns, row, exponents, sums);
+    double placed[block_columns]{}, sums[block_columns];
+    for (std::size_t c = 0; c < columns; ++c) {
+      exponents[places_[c]] = -scales[c];
+      placed[places_[c]] = addends[c];
+    }
+    const sum_converter convert = addend_                       ? kernels_.with_addends
+                                  : std::is_same_v<Out, double> ? kernels_.as_nearest
+                                                                : kernels_.as_odd;
+    convert(s.high(0, r), s.low(0, r), s.columns, -row_scale, exponents, placed, sums);
     for (std::size_t c = 0; c < columns; ++c)
       put<Out>(to, c, arith::round_to<Out>(sums[places_[c]]));
   }
 
-  // Of a row and a column of which one has an element that is not finite: what its products are.
+  // One element, in units of 2^e.
   template <class Out>
-  Out special(const block& k, std::size_t r, std::size_t c) const {
-    unsigned seen = 0;
+  Out one(const block_sums& s, std::size_t r, std::size_t place, int e, double addend) const {
+    const __int128 high = s.total(0, r, place);
+    if (!two_ && addend == 0) return rounded<Out>(high, e);
+    const __int128 middle = two_ ? s.total(1, r, place) : 0, low = two_ ? s.total(2, r, place) : 0;
+    if (layout_.a.n <= max_short && addend == 0)
+      return rounded<Out>(short_sum(high, middle, low), e);
+    exact_sum sum(e);
+    sum.add(high, two_ ? 2 * digit_bits : 0);
+    sum.add(middle, digit_bits);
+    sum.add(low, 0);
+    if (std::isfinite(addend)) sum.add(addend);
+    return sum.round<Out>();
+  }
+
+  // Of a row, a column and an addend of which one is not finite: what the products are that are
+  // not, and the addend.
+  template <class Out>
+  Out special(const block& k, std::size_t r, std::size_t c, double addend) const {
+    unsigned seen = special_bit(addend);
     for (std::size_t p = 0; p < layout_.a.n && seen < not_a_number; ++p)
       seen |= special_product(element(layout_.a, k.a, r, p), element(layout_.b, k.b, c, p));
     const double infinity = std::numeric_limits<double>::infinity();
@@ -276,6 +260,7 @@ class multiplication {
   const matrix_product& product_;
   const integers &a_, &b_;
   const detail::product_layout& layout_;
+  const detail::addend_layout* const addend_;
   const product_kernels kernels_;
   const bool two_;
   std::byte* const out_;
@@ -283,22 +268,27 @@ class multiplication {
   std::size_t places_[block_columns];  // of a block's columns among its sums
 };
 
-void check_prepared(const matrix_product& p, const integers& x, side s) {
+const integers* integers_of(const matrix_product& p, const operand& x, side s) {
   const char* const which = s == side::left ? "a" : "b";
-  if (x.side != s) refuse(std::string(which) + ": prepared for the other side");
-  if (x.product.in() != p.in() || x.product.bits() != p.bits() || p.method())
+  check_type(p, x.of(), which);
+  if (!x.made()) return nullptr;
+  const integers& made = x.made()->made();
+  if (made.side != s) refuse(std::string(which) + ": prepared for the other side");
+  if (made.product.bits() != p.bits() || p.method())
     refuse(std::string(which) + ": prepared for another product");
+  return &made;
 }
 
-void multiply(const matrix_product& p, const view& a, const view& b, const integers* made_a,
-              const integers* made_b, void* out, const options& opts) {
-  check_type(p, a, "a");
-  check_type(p, b, "b");
-  const detail::product_layout l = detail::layout_of(a, b);
+void multiply(const matrix_product& p, const operand& a, const operand& b, const view* addend,
+              void* out, const options& opts) {
+  const integers *made_a = integers_of(p, a, side::left), *made_b = integers_of(p, b, side::right);
+  const detail::product_layout l = detail::layout_of(a.of(), b.of());
   options chosen = opts;
   chosen.target = resolve_target(opts);
   if (l.results.size() * l.a.vectors * l.b.vectors == 0) return;
   if (!out) refuse("out: a null pointer");
+  std::optional<detail::addend_layout> added;
+  if (addend) added = detail::layout_of(*addend, l, a.of(), b.of());
   std::unique_ptr<integers> own_a, own_b;
   const auto made = [&](side s, const view& x, const integers* given,
                         std::unique_ptr<integers>& own) -> const integers& {
@@ -306,10 +296,24 @@ void multiply(const matrix_product& p, const view& a, const view& b, const integ
     own = make_integers(p, s, x, chosen);
     return *own;
   };
-  const integers &ia = made(side::left, a, made_a, own_a),
-                 &ib = made(side::right, b, made_b, own_b);
-  multiplication(p, ia, ib, l, out).run(chosen);
+  const integers &ia = made(side::left, a.of(), made_a, own_a),
+                 &ib = made(side::right, b.of(), made_b, own_b);
+  multiplication(p, ia, ib, l, added ? &*added : nullptr, out).run(chosen);
   report(*chosen.target);
+}
+
+// By the engine of reductions.
+void multiply_by_dots(const matrix_product& p, const operand& a, const operand& b, void* out,
+                      const options& opts) {
+  (void)integers_of(p, a, side::left);
+  (void)integers_of(p, b, side::right);
+  (void)detail::layout_of(a.of(), b.of());
+  const detail::dot_operands dots = detail::as_dots(a.of(), b.of());
+  const reduction all[] = {
+      make_reduction(op_id::dot, p.method().value_or(method_id::tree), p.in(), {}, p.out())};
+  void* const to[] = {out};
+  const int axis[] = {std::max(dots.a.rank, dots.b.rank) - 1};
+  reduce(all, dots.a, &dots.b, axis, to, opts);
 }
 
 }  // namespace
@@ -323,35 +327,22 @@ product_kernels find_product_kernels(target t) {
   return find_kernels_of<target::scalar>(product_request{});
 }
 
-void matmul(const matrix_product& p, const view& a, const view& b, void* out, const options& opts) {
-  if (has_integers(p)) return multiply(p, a, b, nullptr, nullptr, out, opts);
-  check_type(p, a, "a");
-  check_type(p, b, "b");
-  (void)detail::layout_of(a, b);
-  const detail::dot_operands dots = detail::as_dots(a, b);
-  const reduction r =
-      make_reduction(op_id::dot, p.method().value_or(method_id::tree), p.in(), {}, p.out());
-  const reduction all[] = {r};
-  void* const to[] = {out};
-  const int axis[] = {std::max(dots.a.rank, dots.b.rank) - 1};
-  reduce(all, dots.a, &dots.b, axis, to, opts);
+void matmul(const matrix_product& p, operand a, operand b, void* out, const options& opts) {
+  if (has_integers(p))
+    multiply(p, a, b, nullptr, out, opts);
+  else
+    multiply_by_dots(p, a, b, out, opts);
 }
 
-void matmul(const matrix_product& p, const prepared& a, const view& b, void* out,
+void matmul(const matrix_product& p, operand a, operand b, const view& addend, void* out,
             const options& opts) {
-  check_prepared(p, a.made(), side::left);
-  multiply(p, a.of(), b, &a.made(), nullptr, out, opts);
-}
-void matmul(const matrix_product& p, const view& a, const prepared& b, void* out,
-            const options& opts) {
-  check_prepared(p, b.made(), side::right);
-  multiply(p, a, b.of(), nullptr, &b.made(), out, opts);
-}
-void matmul(const matrix_product& p, const prepared& a, const prepared& b, void* out,
-            const options& opts) {
-  check_prepared(p, a.made(), side::left);
-  check_prepared(p, b.made(), side::right);
-  multiply(p, a.of(), b.of(), &a.made(), &b.made(), out, opts);
+  if (p.method() || !is_float(p.in()))
+    refuse("addend: with method fixed and floats alone, not with " +
+           std::string(product_method_name(p.method())) + " and " + std::string(name(p.in())));
+  if (addend.type != p.out())
+    refuse("addend: of type " + std::string(name(addend.type)) + ", not " +
+           std::string(name(p.out())));
+  multiply(p, a, b, &addend, out, opts);
 }
 
 }  // namespace bitfold::cpu

@@ -50,9 +50,10 @@ struct product_elements {
                        std::int32_t* high, std::int32_t* low) = nullptr;
 };
 
-/// Writes n sums of a row, high 2^32 + low, times 2^(row + columns[c]), as doubles.
+/// Writes n sums of a row, high 2^32 + low, times 2^(row + columns[c]), as doubles; with addends
+/// where it takes those.
 using sum_converter = void (*)(const std::int64_t* high, const std::int64_t* low, std::size_t n,
-                               int row, const int* columns, double* to);
+                               int row, const int* columns, const double* addends, double* to);
 
 /// What a target has for products.
 struct product_kernels {
@@ -64,9 +65,9 @@ struct product_kernels {
   /// all pairs overflows 64 bits.
   void (*add)(const panel_pair* pairs, int count, std::size_t n, std::size_t run,
               tile_sums sums) = nullptr;
-  /// Rounded to odd, of which any narrower rounding makes what it would of the sum; and to nearest.
-  /// Where |high| < 2^50, low < 2^62 and no result is near a double's ends.
-  sum_converter as_odd = nullptr, as_nearest = nullptr;
+  /// Rounded to odd (the last one, too), of which any narrower rounding makes what it would of the
+  /// sum; and to nearest. Where |high| < 2^50, low < 2^62 and no result is near a double's ends.
+  sum_converter as_odd = nullptr, as_nearest = nullptr, with_addends = nullptr;
 };
 
 /// What find_kernels_of is asked for.

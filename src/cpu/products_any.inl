@@ -75,30 +75,57 @@ void copy_integers(const void* elements, std::size_t n, int, std::int32_t* high,
   for (std::size_t p = 0; p < n; ++p) high[p] = static_cast<std::int32_t>(element_at(x, p));
 }
 
-/// Sums high 2^32 + low of a row of a tile, times 2^(row + columns[c]), as doubles: rounded to odd,
-/// which any narrower rounding then sees as exact, or to nearest. |high| < 2^50, 0 <= low < 2^62,
-/// and no result is near a double's ends.
+/// A sum that was rounded to nearest, with what that left out, rounded to odd: the double on the
+/// other side of the true sum, where this one is even. (By integers alone, of which compilers make
+/// vectors.)
+BITFOLD_INLINE double to_odd(double sum, double error) {
+  using bitfold::arith::bit_cast;
+  const auto bits = bit_cast<std::int64_t>(sum), error_bits = bit_cast<std::int64_t>(error);
+  const std::int64_t away = ((error_bits ^ bits) >> 63) | 1,
+                     inexact = (error_bits << 1) != 0 ? -1 : 0, even = (bits & 1) - 1;
+  return bit_cast<double>(bits + (away & inexact & even));
+}
+/// What the rounding of sum = a + b left out.
+BITFOLD_INLINE double error_of(double sum, double a, double b) {
+  const double b_part = sum - a;
+  return (a - (sum - b_part)) + (b - b_part);
+}
+
+/// A sum high 2^32 + low of a tile as two doubles, and the power of two by which both count.
+struct sum_parts {
+  BITFOLD_INLINE sum_parts(std::int64_t high, std::int64_t low, int e) {
+    using bitfold::arith::bit_cast;
+    // Exact as doubles, made by their bits, which is also a vector's way.
+    upper = (bit_cast<double>(high + (low >> 32) + 0x4338000000000000) - 0x1.8p52) * 0x1p32;
+    lower = bit_cast<double>((low & 0xffffffff) | 0x4330000000000000) - 0x1p52;
+    power = bit_cast<double>((std::int64_t{1023} + e) << 52);
+  }
+  double upper, lower, power;
+};
+
+/// Of a row of a tile as doubles: rounded to odd, which any narrower rounding then sees as exact,
+/// or to nearest. |high| < 2^50, 0 <= low < 2^62, and no result is near a double's ends.
 template <bool Odd>
 void sums_as_doubles(const std::int64_t* high, const std::int64_t* low, std::size_t n, int row,
-                     const int* columns, double* to) {
-  using bitfold::arith::bit_cast;
+                     const int* columns, const double*, double* to) {
   for (std::size_t c = 0; c < n; ++c) {
-    const std::int64_t h = high[c] + (low[c] >> 32), l = low[c] & 0xffffffff;
-    // Both are exact as doubles, made by their bits, which is also a vector's way.
-    const double upper = (bit_cast<double>(h + 0x4338000000000000) - 0x1.8p52) * 0x1p32,
-                 lower = bit_cast<double>(l | 0x4330000000000000) - 0x1p52;
-    double sum = upper + lower;
-    if constexpr (Odd) {
-      const double error = lower - (sum - upper);  // exact, since |upper| > lower or upper = 0
-      const auto bits = bit_cast<std::int64_t>(sum);
-      // The double on the other side of the true sum, where this one is even. (By integers alone,
-      // of which compilers make vectors.)
-      const auto error_bits = bit_cast<std::int64_t>(error);
-      const std::int64_t away = ((error_bits ^ bits) >> 63) | 1,
-                         inexact = (error_bits << 1) != 0 ? -1 : 0, even = (bits & 1) - 1;
-      sum = bit_cast<double>(bits + (away & inexact & even));
-    }
-    const std::int64_t power = (std::int64_t{1023} + row + columns[c]) << 52;
-    to[c] = sum * bit_cast<double>(power);
+    const sum_parts s(high[c], low[c], row + columns[c]);
+    const double sum = s.upper + s.lower;
+    // (Exact, since |upper| > lower, or upper is 0.)
+    to[c] = (Odd ? to_odd(sum, s.lower - (sum - s.upper)) : sum) * s.power;
+  }
+}
+
+/// Each with an addend, rounded to odd. (Boldo and Melquiond, IEEE Trans. Comput. 57(4), 2008: of
+/// three numbers, what the two larger ones leave is rounded to odd first.)
+inline void sums_and_addends(const std::int64_t* high, const std::int64_t* low, std::size_t n,
+                             int row, const int* columns, const double* addends, double* to) {
+  for (std::size_t c = 0; c < n; ++c) {
+    const sum_parts s(high[c], low[c], row + columns[c]);
+    const double a = s.upper * s.power, b = s.lower * s.power, small = b + addends[c],
+                 small_error = error_of(small, b, addends[c]), large = a + small,
+                 large_error = error_of(large, a, small), left = large_error + small_error,
+                 odd = to_odd(left, error_of(left, large_error, small_error)), sum = large + odd;
+    to[c] = to_odd(sum, error_of(sum, large, odd));
   }
 }

@@ -208,8 +208,8 @@ inline product_elements elements_of(dtype type) {
 }  // namespace products
 
 inline product_kernels find(const product_request&) {
-  return {products::rows,        products::vectors * products::lanes,
-          products::elements_of, products::sum_place,
-          products::add,         sums_as_doubles<true>,
-          sums_as_doubles<false>};
+  return {products::rows,         products::vectors * products::lanes,
+          products::elements_of,  products::sum_place,
+          products::add,          sums_as_doubles<true>,
+          sums_as_doubles<false>, sums_and_addends};
 }

@@ -64,8 +64,14 @@ void add(const panel_pair* pairs, int count, std::size_t n, std::size_t run, til
 template <>
 product_kernels find_kernels_of<target::scalar>(const product_request&) {
   using namespace products_scalar;
-  return {
-      rows, columns, elements_of, same_place, add, sums_as_doubles<true>, sums_as_doubles<false>};
+  return {rows,
+          columns,
+          elements_of,
+          same_place,
+          add,
+          sums_as_doubles<true>,
+          sums_as_doubles<false>,
+          sums_and_addends};
 }
 
 }  // namespace bitfold::cpu
