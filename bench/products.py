@@ -4,7 +4,6 @@ of several. Threads: the first so many cores that the process may use, for all t
 Usage: products.py [--threads N] > bench/results/products-MACHINE.txt"""
 import argparse
 import os
-import sys
 import time
 
 parser = argparse.ArgumentParser(description=__doc__)
@@ -40,32 +39,31 @@ def fastest(calls, seconds=1.5):
     return best
 
 
-def line(type, m, k, n):
+def calls_of(type, m, k, n):
+    """By whom: the product of the same two matrices."""
     generator = np.random.default_rng(1)
-    a, b = (generator.standard_normal(shape).astype(np.float32) for shape in ((m, k), (k, n)))
-    calls = {}
-    if type in ("f32", "f64"):
-        a, b = a.astype(type.replace("f32", "float32").replace("f64", "float64")), b.astype(a.dtype) if type == "f32" else b.astype(float)
-        calls = {"bitfold": lambda: bitfold.matmul(a, b), "NumPy": lambda: a @ b}
-    if torch is not None:
-        x, y = (torch.from_numpy(v).to({"bf16": torch.bfloat16, "f16": torch.float16}.get(type, torch.from_numpy(a).dtype)) for v in (a, b))
-        if type not in ("f32", "f64"):
-            calls["bitfold"] = lambda: bitfold.matmul(x, y)
+    a, b = (generator.standard_normal(shape) for shape in ((m, k), (k, n)))
+    if type == "bf16":  # which NumPy has not
+        x, y = torch.from_numpy(a).bfloat16(), torch.from_numpy(b).bfloat16()
+        return {"bitfold": lambda: bitfold.matmul(x, y), "PyTorch": lambda: x @ y}
+    a, b = (v.astype({"f32": np.float32, "f64": np.float64}[type]) for v in (a, b))
+    calls = {"bitfold": lambda: bitfold.matmul(a, b), "NumPy": lambda: a @ b}
+    if torch:
+        x, y = torch.from_numpy(a), torch.from_numpy(b)
         calls["PyTorch"] = lambda: x @ y
-    if "bitfold" not in calls:
-        return
-    times = dict(zip(calls, fastest(list(calls.values()))))
-    ours = times.pop("bitfold")
-    print(f"{type:5s}{m:5d} x{k:5d} x{n:5d}  {2 * m * k * n / ours * 1e-9:7.1f} GFLOPS  "
-          + "  ".join(f"{t / ours:.2f} x {name}'s" for name, t in times.items()), flush=True)
+    return calls
 
 
 def main():
     with_torch = f", PyTorch {torch.__version__}" if torch else ""
-    print(f"{result_lines.cpu()}, {THREADS} threads, NumPy {np.__version__}{with_torch}: bitfold.matmul, and its speed over that of others")
-    for type in ("f32", "f64", "bf16", "f16"):
-        for shape in ((512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048), (64, 2048, 2048), (1, 2048, 2048)):
-            line(type, *shape)
+    print(f"{result_lines.cpu()}, {THREADS} thread{'s' * (THREADS > 1)}, NumPy {np.__version__}{with_torch}: bitfold.matmul's speed, and over that of others")
+    for type in ("f32", "f64", *(["bf16"] if torch else [])):
+        for m, k, n in ((512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048), (64, 2048, 2048), (2048, 64, 2048)):
+            calls = calls_of(type, m, k, n)
+            times = dict(zip(calls, fastest(list(calls.values()))))
+            ours = times.pop("bitfold")
+            ratios = "  ".join(f"{t / ours:.2f} x {name}'s" for name, t in times.items())
+            print(f"{type:5s}{m:5d} x{k:5d} x{n:5d}  {2 * m * k * n / ours * 1e-9:7.1f} GFLOPS  {ratios}", flush=True)
 
 
 if __name__ == "__main__":

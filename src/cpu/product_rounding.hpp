@@ -22,9 +22,18 @@ Out rounded(__int128 t, int e) {
   const int zeros =
       upper ? std::countl_zero(upper) : 64 + std::countl_zero(static_cast<exact::word>(m));
   const exact::wide normal = m << zeros;
-  const bool odd = static_cast<exact::word>(normal) != 0;
-  return arith::detail::round_odd_to<Out>(
-      negative, static_cast<exact::word>(normal >> 64) | (odd ? 1 : 0), e + 64 - zeros);
+  const int power = e + 64 - zeros;
+  // Rounded to odd, which the rounding that follows sees as exact.
+  const exact::word top =
+      static_cast<exact::word>(normal >> 64) | (static_cast<exact::word>(normal) != 0 ? 1 : 0);
+  if constexpr (std::is_same_v<Out, double>) {
+    if (power > -1000 && power < 900) {  // neither subnormal nor too large
+      const double size =
+          static_cast<double>(top) * arith::bit_cast<double>((std::int64_t{1023} + power) << 52);
+      return negative ? -size : size;
+    }
+  }
+  return arith::detail::round_odd_to<Out>(negative, top, power);
 }
 
 /// The sum of the products of two digits of rows of at most this length is below 2^127.

@@ -45,9 +45,8 @@ class multiplication {
         addend_(addend),
         kernels_(find_product_kernels(a.used)),
         two_(a.low != nullptr),
-        out_(static_cast<std::byte*>(out)) {
-    for (std::size_t c = 0; c < block_columns; ++c)
-      places_[c] = static_cast<std::size_t>(kernels_.sum_place(static_cast<int>(c)));
+        out_(static_cast<std::byte*>(out)),
+        round_(kernels_.round(p.out())) {
     // Two integers below 2^(bits - 1), or 2^28 of a low digit, which come twice in the middle sum.
     const int product_bits = two_ ? 2 * (digit_bits - 1) + 1 : 2 * (p.bits() - 1);
     run_ = p.bits() == 0 ? max_terms
@@ -67,7 +66,7 @@ class multiplication {
     const std::size_t blocks = results * down * across,
                       tasks = std::min(blocks, chunk_count(threads));
     parallel_for(tasks, threads, [&](std::size_t task) {
-      std::vector<std::int64_t> sums((two_ ? 6 : 2) * rows * columns);
+      std::vector<std::int64_t> sums((two_ ? 6 : 2) * rows * columns);  // high and low, of digits
       for (std::size_t i = blocks * task / tasks; i < blocks * (task + 1) / tasks; ++i) {
         const std::size_t result = i / (down * across), r = i % down, c = i / down % across;
         const auto at = layout_.results.offset_of(result);
@@ -86,7 +85,7 @@ class multiplication {
   void multiply(const block& k, std::vector<std::int64_t>& sums) const {
     const std::size_t rows = k.row_panels * static_cast<std::size_t>(a_.width),
                       columns = k.column_panels * static_cast<std::size_t>(b_.width);
-    std::fill(sums.begin(), sums.end(), 0);  // high and low; of two digits three times
+    if (layout_.a.n == 0) std::fill(sums.begin(), sums.end(), 0);
     const auto sums_of = [&](std::size_t which, std::size_t at) {
       return tile_sums{sums.data() + 2 * which * rows * columns + at,
                        sums.data() + (2 * which + 1) * rows * columns + at,
@@ -104,12 +103,12 @@ class multiplication {
                                  c * static_cast<std::size_t>(b_.width);
           const std::int32_t *ah = a_.high.get() + at_a, *bh = b_.high.get() + at_b;
           const panel_pair highest{ah, bh};
-          kernels_.add(&highest, 1, n, run_, sums_of(0, at));
+          kernels_.add(&highest, 1, n, run_, begin == 0, sums_of(0, at));
           if (!two_) continue;
           const std::int32_t *al = a_.low.get() + at_a, *bl = b_.low.get() + at_b;
           const panel_pair middle[2] = {{ah, bl}, {al, bh}}, lowest{al, bl};
-          kernels_.add(middle, 2, n, run_, sums_of(1, at));
-          kernels_.add(&lowest, 1, n, run_, sums_of(2, at));
+          kernels_.add(middle, 2, n, run_, begin == 0, sums_of(1, at));
+          kernels_.add(&lowest, 1, n, run_, begin == 0, sums_of(2, at));
         }
     }
     visit(product_.out(),
@@ -163,7 +162,7 @@ class multiplication {
 
   template <class Out>
   Out integer(const block_sums& s, std::size_t row, std::size_t column) const {
-    const auto t = static_cast<std::uint64_t>(s.total(0, row, places_[column]));
+    const auto t = static_cast<std::uint64_t>(s.total(0, row, column));
     return product_.in() >= dtype::u8 ? arith::round_integer_to<Out>(t)
                                       : arith::round_integer_to<Out>(static_cast<std::int64_t>(t));
   }
@@ -185,7 +184,7 @@ class multiplication {
       write_by_kernel<Out>(s, r, columns, row_scale, &b_.scales[column], addends, to);
     else
       for (std::size_t c = 0; c < columns; ++c)
-        put<Out>(to, c, one<Out>(s, r, places_[c], -row_scale - b_.scales[column + c], addends[c]));
+        put<Out>(to, c, one<Out>(s, r, c, -row_scale - b_.scales[column + c], addends[c]));
     if (!a_.any_special && !b_.any_special && !addend_) return;
     const bool special_row = a_.specials[k.a * a_.padded() + row];
     for (std::size_t c = 0; c < columns; ++c)
@@ -206,26 +205,22 @@ class multiplication {
   template <class Out>
   void write_by_kernel(const block_sums& s, std::size_t r, std::size_t columns, int row_scale,
                        const int* scales, const double* addends, std::byte* to) const {
-    int exponents[block_columns]{};
-    double placed[block_columns]{}, sums[block_columns];
-    for (std::size_t c = 0; c < columns; ++c) {
-      exponents[places_[c]] = -scales[c];
-      placed[places_[c]] = addends[c];
-    }
+    int exponents[block_columns];
+    double sums[block_columns];
+    for (std::size_t c = 0; c < columns; ++c) exponents[c] = -scales[c];
     const sum_converter convert = addend_                       ? kernels_.with_addends
                                   : std::is_same_v<Out, double> ? kernels_.as_nearest
                                                                 : kernels_.as_odd;
-    convert(s.high(0, r), s.low(0, r), s.columns, -row_scale, exponents, placed, sums);
-    for (std::size_t c = 0; c < columns; ++c)
-      put<Out>(to, c, arith::round_to<Out>(sums[places_[c]]));
+    convert(s.high(0, r), s.low(0, r), columns, -row_scale, exponents, addends, sums);
+    round_(sums, columns, to);
   }
 
   // One element, in units of 2^e.
   template <class Out>
-  Out one(const block_sums& s, std::size_t r, std::size_t place, int e, double addend) const {
-    const __int128 high = s.total(0, r, place);
+  Out one(const block_sums& s, std::size_t r, std::size_t c, int e, double addend) const {
+    const __int128 high = s.total(0, r, c);
     if (!two_ && addend == 0) return rounded<Out>(high, e);
-    const __int128 middle = two_ ? s.total(1, r, place) : 0, low = two_ ? s.total(2, r, place) : 0;
+    const __int128 middle = two_ ? s.total(1, r, c) : 0, low = two_ ? s.total(2, r, c) : 0;
     if (layout_.a.n <= max_short && addend == 0)
       return rounded<Out>(short_sum(high, middle, low), e);
     exact_sum sum(e);
@@ -264,8 +259,8 @@ class multiplication {
   const product_kernels kernels_;
   const bool two_;
   std::byte* const out_;
+  const sum_rounding round_;
   std::size_t run_;
-  std::size_t places_[block_columns];  // of a block's columns among its sums
 };
 
 const integers* integers_of(const matrix_product& p, const operand& x, side s) {

@@ -55,19 +55,22 @@ struct product_elements {
 using sum_converter = void (*)(const std::int64_t* high, const std::int64_t* low, std::size_t n,
                                int row, const int* columns, const double* addends, double* to);
 
+/// Rounds n doubles to elements at `to`, of any alignment.
+using sum_rounding = void (*)(const double* sums, std::size_t n, void* to);
+
 /// What a target has for products.
 struct product_kernels {
   int tile_rows = 0, tile_columns = 0;
   product_elements (*elements)(dtype type) = nullptr;
-  /// The place in a row of a tile's sums of each of its columns.
-  int (*sum_place)(int column) = nullptr;
-  /// Adds the products of `count` pairs of panels of n terms to the sums. No sum of `run` terms of
-  /// all pairs overflows 64 bits.
-  void (*add)(const panel_pair* pairs, int count, std::size_t n, std::size_t run,
+  /// Adds the products of `count` pairs of panels of n >= 1 terms to the sums, or, where these are
+  /// fresh, writes them. No sum of `run` terms of all pairs overflows 64 bits.
+  void (*add)(const panel_pair* pairs, int count, std::size_t n, std::size_t run, bool fresh,
               tile_sums sums) = nullptr;
   /// Rounded to odd (the last one, too), of which any narrower rounding makes what it would of the
   /// sum; and to nearest. Where |high| < 2^50, low < 2^62 and no result is near a double's ends.
   sum_converter as_odd = nullptr, as_nearest = nullptr, with_addends = nullptr;
+  /// To an output type: from doubles rounded to odd, or to nearest where that is f64.
+  sum_rounding (*round)(dtype out) = nullptr;
 };
 
 /// What find_kernels_of is asked for.

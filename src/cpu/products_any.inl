@@ -129,3 +129,35 @@ inline void sums_and_addends(const std::int64_t* high, const std::int64_t* low, 
     to[c] = to_odd(sum, error_of(sum, large, odd));
   }
 }
+
+/// What comes of to_odd, as a float: rounded to odd again, so that a narrower type sees it as
+/// exact.
+BITFOLD_INLINE float odd_float(double x) {
+  using bitfold::arith::bit_cast;
+  const auto f = static_cast<float>(x);
+  const auto bits = bit_cast<std::int32_t>(f);
+  const auto error_bits = bit_cast<std::int64_t>(x - static_cast<double>(f));
+  const std::int32_t away = (static_cast<std::int32_t>(error_bits >> 32) ^ bits) >> 31 | 1,
+                     inexact = (error_bits << 1) != 0 ? -1 : 0, even = (bits & 1) - 1;
+  return bit_cast<float>(bits + (away & inexact & even));
+}
+template <class Out>
+void round_odd_doubles(const double* x, std::size_t n, void* to) {
+  for (std::size_t c = 0; c < n; ++c) {
+    const Out v = [&] {
+      if constexpr (sizeof(Out) == 2)
+        return bitfold::arith::round_to<Out>(odd_float(x[c]));
+      else
+        return static_cast<Out>(x[c]);
+    }();
+    std::memcpy(static_cast<Out*>(to) + c, &v, sizeof v);
+  }
+}
+inline sum_rounding rounding_to(dtype out) {
+  switch (out) {
+    case dtype::f16: return round_odd_doubles<float16>;
+    case dtype::bf16: return round_odd_doubles<bfloat16>;
+    case dtype::f32: return round_odd_doubles<float>;
+    default: return round_odd_doubles<double>;
+  }
+}

@@ -14,13 +14,8 @@ constexpr int lanes = simd::width<std::int32_t>, half = lanes / 2;
 constexpr bool many_registers = this_target == target::avx512;
 constexpr int rows = 6, vectors = many_registers ? 2 : 1;
 
-/// A multiplication takes the even lanes of a vector, and their sums come first; then those of the
-/// odd ones.
-inline int sum_place(int column) {
-  const int in = column % lanes;
-  return column - in + in / 2 + (in % 2) * half;
-}
-
+/// A multiplication takes the even lanes of a vector: of each one of columns there are two vectors
+/// of sums, of its even columns and of the odd ones.
 using sums = hn::Vec<wide>[rows][2 * vectors];
 
 BITFOLD_INLINE void add_terms(const panel_pair& pair, std::size_t begin, std::size_t end, sums& s) {
@@ -44,7 +39,20 @@ BITFOLD_INLINE void add_terms(const panel_pair& pair, std::size_t begin, std::si
   }
 }
 
-inline void add(const panel_pair* pairs, int count, std::size_t n, std::size_t run, tile_sums to) {
+/// Writes the halves of sums of even and odd columns, or adds them to what is there.
+BITFOLD_INLINE void put_sums(hn::Vec<wide> even, hn::Vec<wide> odd, bool fresh, std::int64_t* to) {
+  const wide w;
+  if (!fresh) {
+    hn::Vec<wide> old_even, old_odd;
+    hn::LoadInterleaved2(w, to, old_even, old_odd);
+    even = hn::Add(even, old_even);
+    odd = hn::Add(odd, old_odd);
+  }
+  hn::StoreInterleaved2(even, odd, w, to);
+}
+
+inline void add(const panel_pair* pairs, int count, std::size_t n, std::size_t run, bool fresh,
+                tile_sums to) {
   const wide w;
   const auto lower = hn::Set(w, 0xffffffff);
   for (std::size_t begin = 0; begin < n; begin += run) {
@@ -56,11 +64,12 @@ inline void add(const panel_pair* pairs, int count, std::size_t n, std::size_t r
     for (int k = 0; k < count; ++k) add_terms(pairs[k], begin, end, s);
     BITFOLD_UNROLL
     for (int r = 0; r < rows; ++r) BITFOLD_UNROLL
-    for (int v = 0; v < 2 * vectors; ++v) {
+    for (int v = 0; v < 2 * vectors; v += 2) {
       const std::ptrdiff_t at = r * to.pitch + v * half;
-      hn::StoreU(hn::Add(hn::LoadU(w, to.high + at), hn::ShiftRight<32>(s[r][v])), w, to.high + at);
-      hn::StoreU(hn::Add(hn::LoadU(w, to.low + at), hn::And(s[r][v], lower)), w, to.low + at);
+      put_sums(hn::ShiftRight<32>(s[r][v]), hn::ShiftRight<32>(s[r][v + 1]), fresh, to.high + at);
+      put_sums(hn::And(s[r][v], lower), hn::And(s[r][v + 1], lower), fresh, to.low + at);
     }
+    fresh = false;
   }
 }
 
@@ -208,8 +217,12 @@ inline product_elements elements_of(dtype type) {
 }  // namespace products
 
 inline product_kernels find(const product_request&) {
-  return {products::rows,         products::vectors * products::lanes,
-          products::elements_of,  products::sum_place,
-          products::add,          sums_as_doubles<true>,
-          sums_as_doubles<false>, sums_and_addends};
+  return {.tile_rows = products::rows,
+          .tile_columns = products::columns,
+          .elements = products::elements_of,
+          .add = products::add,
+          .as_odd = sums_as_doubles<true>,
+          .as_nearest = sums_as_doubles<false>,
+          .with_addends = sums_and_addends,
+          .round = rounding_to};
 }

@@ -15,8 +15,6 @@ namespace products_scalar {
 
 constexpr int rows = 2, columns = 4;
 
-int same_place(int column) { return column; }
-
 #include "products_any.inl"
 
 template <class T>
@@ -40,7 +38,8 @@ product_elements elements_of(dtype type) {
   });
 }
 
-void add(const panel_pair* pairs, int count, std::size_t n, std::size_t run, tile_sums sums) {
+void add(const panel_pair* pairs, int count, std::size_t n, std::size_t run, bool fresh,
+         tile_sums sums) {
   for (std::size_t begin = 0; begin < n; begin += run) {
     const std::size_t end = std::min(n, begin + run);
     std::uint64_t total[rows][columns]{};  // integers of one type wrap, as `dot` of them does
@@ -53,9 +52,13 @@ void add(const panel_pair* pairs, int count, std::size_t n, std::size_t run, til
                 pairs[k].columns[p * columns + static_cast<std::size_t>(c)]);
     for (int r = 0; r < rows; ++r)
       for (int c = 0; c < columns; ++c) {
-        sums.high[r * sums.pitch + c] += static_cast<std::int64_t>(total[r][c]) >> 32;
-        sums.low[r * sums.pitch + c] += static_cast<std::int64_t>(total[r][c] & 0xffffffffu);
+        const std::ptrdiff_t at = r * sums.pitch + c;
+        const auto high = static_cast<std::int64_t>(total[r][c]) >> 32,
+                   low = static_cast<std::int64_t>(total[r][c] & 0xffffffffu);
+        sums.high[at] = high + (fresh ? 0 : sums.high[at]);
+        sums.low[at] = low + (fresh ? 0 : sums.low[at]);
       }
+    fresh = false;
   }
 }
 
@@ -64,14 +67,14 @@ void add(const panel_pair* pairs, int count, std::size_t n, std::size_t run, til
 template <>
 product_kernels find_kernels_of<target::scalar>(const product_request&) {
   using namespace products_scalar;
-  return {rows,
-          columns,
-          elements_of,
-          same_place,
-          add,
-          sums_as_doubles<true>,
-          sums_as_doubles<false>,
-          sums_and_addends};
+  return {.tile_rows = rows,
+          .tile_columns = columns,
+          .elements = elements_of,
+          .add = add,
+          .as_odd = sums_as_doubles<true>,
+          .as_nearest = sums_as_doubles<false>,
+          .with_addends = sums_and_addends,
+          .round = rounding_to};
 }
 
 }  // namespace bitfold::cpu
