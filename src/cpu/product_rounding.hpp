@@ -16,8 +16,9 @@ namespace bitfold::cpu {
 template <class Out>
 Out rounded(__int128 t, int e) {
   if (t == 0) return arith::round_to<Out>(0.0);
-  const bool negative = t < 0;
-  const exact::wide m = negative ? -static_cast<exact::wide>(t) : static_cast<exact::wide>(t);
+  // (A branch by the sign would be guessed wrong half of the time.)
+  const auto sign = static_cast<exact::wide>(t >> 127),
+             m = (static_cast<exact::wide>(t) ^ sign) - sign;
   const auto upper = static_cast<exact::word>(m >> 64);
   const int zeros =
       upper ? std::countl_zero(upper) : 64 + std::countl_zero(static_cast<exact::word>(m));
@@ -30,10 +31,11 @@ Out rounded(__int128 t, int e) {
     if (power > -1000 && power < 900) {  // neither subnormal nor too large
       const double size =
           static_cast<double>(top) * arith::bit_cast<double>((std::int64_t{1023} + power) << 52);
-      return negative ? -size : size;
+      return arith::bit_cast<double>(arith::bit_cast<exact::word>(size) |
+                                     static_cast<exact::word>(sign) << 63);
     }
   }
-  return arith::detail::round_odd_to<Out>(negative, top, power);
+  return arith::detail::round_odd_to<Out>(sign != 0, top, power);
 }
 
 /// The sum of the products of two digits of rows of at most this length is below 2^127.
