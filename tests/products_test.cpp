@@ -187,12 +187,13 @@ TEST_CASE("any number of bits may be asked for") {
     }
 }
 
-// Elements whose integers are the largest ones of both signs, or whose lower digit is: sums are as
-// large as they can be.
+// Elements whose integers are the largest ones of both signs, or whose lower digit is (of 16 bits
+// and of 58): sums are as large as they can be.
 TEST_CASE("the longest sums of the largest integers") {
   const std::int64_t k = sanitized ? 3000 : 70000;
   for (const int bits : {16, 21, 28, 29, 30, 58})
-    for (const double extreme : {63.0, -63.0, 63.0 - std::ldexp(1.0, 29 - 1 - (58 - 7))}) {
+    for (const double extreme :
+         {63.0, -63.0, 62.75, 32255.0 / 512, 63.0 - std::ldexp(1.0, 29 - 1 - (58 - 7))}) {
       std::vector<double> x(static_cast<std::size_t>(k), extreme), y(x.size(), 63);
       x[0] = 63;  // the scale
       const view a = row_major(dtype::f64, x.data(), {1, k}),

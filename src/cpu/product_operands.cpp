@@ -28,9 +28,22 @@ int scale_of(double largest, int bits) {
 class panel_maker {
  public:
   panel_maker(integers& to, const product_kernels& kernels)
-      : to_(to), elements_(kernels.elements(to.layout.type)) {}
+      : to_(to), pairs_(kernels.pairs), elements_(kernels.elements(to.layout.type)) {}
 
   void make(std::size_t matrix, std::size_t panel) const {
+    std::int32_t* const to = to_.high.get() + to_.panel_at(matrix, panel);
+    if (!to_.pairs)
+      return make(matrix, panel, to,
+                  to_.low ? to_.low.get() + to_.panel_at(matrix, panel) : nullptr);
+    std::vector<std::int32_t> whole(width() * to_.layout.n);
+    make(matrix, panel, whole.data(), nullptr);
+    (to_.side == side::left ? pairs_.pack_rows : pairs_.pack_columns)(whole.data(), to_.layout.n,
+                                                                      to);
+  }
+
+ private:
+  // Its integers of 32 bits, in one digit or in two.
+  void make(std::size_t matrix, std::size_t panel, std::int32_t* high, std::int32_t* low) const {
     const detail::operand_layout& l = to_.layout;
     const std::size_t first = panel * width(), count = std::min(width(), l.vectors - first),
                       at = matrix * to_.padded() + first;
@@ -40,8 +53,7 @@ class panel_maker {
       const void* const x = l.address(matrix, first, 0);
       elements_.measure_across(x, l.element_stride, l.n, each.data());
       for (std::size_t v = 0; v < count; ++v) note(at + v, each[v]);
-      elements_.scale_across(x, l.element_stride, l.n, &to_.scales[at], high(matrix, panel),
-                             low(matrix, panel));
+      elements_.scale_across(x, l.element_stride, l.n, &to_.scales[at], high, low);
       return;
     }
     std::vector<std::byte> copies;
@@ -52,18 +64,10 @@ class panel_maker {
       copy(matrix, first, count, copies, x);
     if (is_float(l.type))  // integers are as they are
       for (std::size_t v = 0; v < count; ++v) note(at + v, elements_.measure(x[v], l.n));
-    interleave(matrix, panel, x);
+    interleave(matrix, panel, x, high, low);
   }
 
- private:
   std::size_t width() const { return static_cast<std::size_t>(to_.width); }
-  std::int32_t* high(std::size_t matrix, std::size_t panel) const {
-    return to_.high.get() + to_.panel_at(matrix, panel);
-  }
-  std::int32_t* low(std::size_t matrix, std::size_t panel) const {
-    return to_.low ? to_.low.get() + to_.panel_at(matrix, panel) : nullptr;
-  }
-
   void note(std::size_t vector, const magnitudes& m) const {
     to_.scales[vector] = scale_of(m.largest, to_.product.bits());
     to_.specials[vector] = m.special;
@@ -83,13 +87,11 @@ class panel_maker {
     for (std::size_t v = 0; v < count; ++v) x[v] = copies.data() + v * pitch;
   }
 
-  void interleave(std::size_t matrix, std::size_t panel,
-                  const std::vector<const std::byte*>& x) const {
+  void interleave(std::size_t matrix, std::size_t panel, const std::vector<const std::byte*>& x,
+                  std::int32_t* to_high, std::int32_t* to_low) const {
     constexpr std::size_t at_once = 256;
     alignas(64) std::int32_t high[at_once], low[at_once];
     const std::size_t n = to_.layout.n, size = size_of(to_.layout.type);
-    std::int32_t *const to_high = this->high(matrix, panel), *const to_low =
-                                                                 this->low(matrix, panel);
     for (std::size_t v = 0; v < width(); ++v) {
       const int s = to_.scales[matrix * to_.padded() + panel * width() + v];
       for (std::size_t begin = 0; begin < n; begin += at_once) {
@@ -108,6 +110,7 @@ class panel_maker {
   }
 
   integers& to_;
+  const pair_kernels pairs_;
   const product_elements elements_;
 };
 
@@ -130,6 +133,7 @@ std::unique_ptr<integers> make_integers(const matrix_product& p, side s, const v
   made->width = s == side::left ? kernels.tile_rows : kernels.tile_columns;
   const auto width = static_cast<std::size_t>(made->width);
   made->panels = (made->layout.vectors + width - 1) / width;
+  made->pairs = kernels.pairs.add && is_float(p.in()) && p.bits() <= pair_bits;
   const std::size_t matrices = made->layout.count(),
                     all = matrices * made->panels * made->panel_size();
   made->high = new_integers(all);

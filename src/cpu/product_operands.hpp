@@ -28,13 +28,19 @@ struct prepared::integers {
   target used{};
   int width = 0;               ///< vectors of a panel
   std::size_t panels = 0;      ///< of a matrix
+  bool pairs = false;          ///< of 16 bits, in `high`
   integer_array high, low;     ///< low: where there are two digits
   std::vector<int> scales;     ///< of each vector, padded to whole panels
   std::vector<char> specials;  ///< whether an element is not finite
   bool any_special = false;
 
   std::size_t padded() const { return panels * static_cast<std::size_t>(width); }
-  std::size_t panel_size() const { return static_cast<std::size_t>(width) * layout.n; }
+  /// Where a panel's term p begins (of pairs: an even one, or the end).
+  std::size_t term_at(std::size_t p) const {
+    const std::size_t count = !pairs ? p : side == side::left ? (p + 1) / 2 : (p + 1) / 2 * 2;
+    return static_cast<std::size_t>(width) * count;
+  }
+  std::size_t panel_size() const { return term_at(layout.n); }
   std::size_t panel_at(std::size_t matrix, std::size_t panel) const {
     return (matrix * panels + panel) * panel_size();
   }

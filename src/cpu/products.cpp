@@ -95,14 +95,16 @@ class multiplication {
       const std::size_t n = std::min(max_terms, layout_.a.n - begin);
       for (std::size_t c = 0; c < k.column_panels; ++c)
         for (std::size_t r = 0; r < k.row_panels; ++r) {
-          const std::size_t at_a = a_.panel_at(k.a, k.row_panel + r) +
-                                   begin * static_cast<std::size_t>(a_.width),
-                            at_b = b_.panel_at(k.b, k.column_panel + c) +
-                                   begin * static_cast<std::size_t>(b_.width),
+          const std::size_t at_a = a_.panel_at(k.a, k.row_panel + r) + a_.term_at(begin),
+                            at_b = b_.panel_at(k.b, k.column_panel + c) + b_.term_at(begin),
                             at = r * static_cast<std::size_t>(a_.width) * columns +
                                  c * static_cast<std::size_t>(b_.width);
           const std::int32_t *ah = a_.high.get() + at_a, *bh = b_.high.get() + at_b;
           const panel_pair highest{ah, bh};
+          if (a_.pairs) {
+            kernels_.pairs.add(highest, (n + 1) / 2, begin == 0, sums_of(0, at));
+            continue;
+          }
           kernels_.add(&highest, 1, n, run_, begin == 0, sums_of(0, at));
           if (!two_) continue;
           const std::int32_t *al = a_.low.get() + at_a, *bl = b_.low.get() + at_b;

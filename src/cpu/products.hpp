@@ -33,6 +33,22 @@ struct tile_sums {
   std::ptrdiff_t pitch;
 };
 
+/// Integers of at most so many bits go in pairs of 16 bits: those of rows as they are, those of
+/// columns in two digits of 8 bits, so that sums of max_pairs products of pairs fit 32 bits.
+inline constexpr int pair_bits = 16;
+inline constexpr std::size_t max_pairs = 256;
+static_assert(std::int64_t{63} << (pair_bits - 7) <= (std::int64_t{1} << 31) / (256 * max_pairs));
+
+/// Kernels for pairs. A panel of rows has terms 2 q and 2 q + 1 of row r at q * tile_rows + r; one
+/// of columns has their upper digits at 2 q * tile_columns + c, and the lower ones tile_columns on.
+struct pair_kernels {
+  /// From panels of n integers of 32 bits; a missing last term is 0.
+  void (*pack_rows)(const std::int32_t* from, std::size_t n, std::int32_t* to) = nullptr;
+  void (*pack_columns)(const std::int32_t* from, std::size_t n, std::int32_t* to) = nullptr;
+  /// As product_kernels::add, of at most max_pairs pairs of terms.
+  void (*add)(panel_pair panels, std::size_t pairs, bool fresh, tile_sums sums) = nullptr;
+};
+
 /// How elements of a type become integers.
 struct product_elements {
   /// Of n elements, one behind the other. (Null of integers.)
@@ -66,6 +82,7 @@ struct product_kernels {
   /// fresh, writes them. No sum of `run` terms of all pairs overflows 64 bits.
   void (*add)(const panel_pair* pairs, int count, std::size_t n, std::size_t run, bool fresh,
               tile_sums sums) = nullptr;
+  pair_kernels pairs{};  ///< null where nothing is gained
   /// Rounded to odd (the last one, too), of which any narrower rounding makes what it would of the
   /// sum; and to nearest. Where |high| < 2^50, low < 2^62 and no result is near a double's ends.
   sum_converter as_odd = nullptr, as_nearest = nullptr, with_addends = nullptr;

@@ -73,6 +73,80 @@ inline void add(const panel_pair* pairs, int count, std::size_t n, std::size_t r
   }
 }
 
+// ---- Pairs of 16 bits ---------------------------------------------------------------------------
+
+BITFOLD_INLINE std::int32_t paired(std::int32_t first, std::int32_t second) {
+  return static_cast<std::int32_t>((static_cast<std::uint32_t>(first) & 0xffff) |
+                                   static_cast<std::uint32_t>(second) << 16);
+}
+inline void pack_rows(const std::int32_t* from, std::size_t n, std::int32_t* to) {
+  for (std::size_t p = 0; p < n; p += 2, from += 2 * rows, to += rows)
+    for (int r = 0; r < rows; ++r) to[r] = paired(from[r], p + 1 < n ? from[rows + r] : 0);
+}
+inline void pack_columns(const std::int32_t* from, std::size_t n, std::int32_t* to) {
+  constexpr std::int32_t none[lanes * vectors]{};
+  for (std::size_t p = 0; p < n; p += 2, from += 2 * lanes * vectors, to += 2 * lanes * vectors) {
+    const std::int32_t* const next = p + 1 < n ? from + lanes * vectors : none;
+    for (int c = 0; c < lanes * vectors; ++c) {
+      const std::int32_t upper = (from[c] + 128) >> 8, next_upper = (next[c] + 128) >> 8;
+      to[c] = paired(upper, next_upper);
+      to[lanes * vectors + c] = paired(from[c] - 256 * upper, next[c] - 256 * next_upper);
+    }
+  }
+}
+
+/// 256 times the sums of the upper digits, and those of the lower ones, in 64 bits.
+BITFOLD_INLINE void put_pair_sums(hn::Vec<narrow> upper, hn::Vec<narrow> lower, bool fresh,
+                                  std::int64_t* high, std::int64_t* low) {
+  const wide w;
+  const hn::Half<narrow> h;
+  const auto below = hn::Set(w, 0xffffffff);
+  const hn::Vec<hn::Half<narrow>> uppers[] = {hn::LowerHalf(h, upper), hn::UpperHalf(h, upper)},
+                                  lowers[] = {hn::LowerHalf(h, lower), hn::UpperHalf(h, lower)};
+  BITFOLD_UNROLL
+  for (int k = 0; k < 2; ++k) {
+    const auto sum =
+        hn::Add(hn::ShiftLeft<8>(hn::PromoteTo(w, uppers[k])), hn::PromoteTo(w, lowers[k]));
+    auto to_high = hn::ShiftRight<32>(sum), to_low = hn::And(sum, below);
+    if (!fresh) {
+      to_high = hn::Add(to_high, hn::LoadU(w, high + k * half));
+      to_low = hn::Add(to_low, hn::LoadU(w, low + k * half));
+    }
+    hn::StoreU(to_high, w, high + k * half);
+    hn::StoreU(to_low, w, low + k * half);
+  }
+}
+
+inline void add_pairs(panel_pair panels, std::size_t pairs, bool fresh, tile_sums to) {
+  const narrow d;
+  const simd::tag<std::int16_t> d16;
+  hn::Vec<narrow> s[rows][2 * vectors], unused = hn::Zero(d);
+  BITFOLD_UNROLL
+  for (int r = 0; r < rows; ++r) BITFOLD_UNROLL
+  for (int v = 0; v < 2 * vectors; ++v) s[r][v] = hn::Zero(d);
+  const std::int32_t *row = panels.rows, *column = panels.columns;
+  for (std::size_t q = 0; q < pairs; ++q, row += rows, column += 2 * lanes * vectors) {
+    hn::Vec<decltype(d16)> b[2 * vectors];
+    BITFOLD_UNROLL
+    for (int v = 0; v < 2 * vectors; ++v) b[v] = hn::BitCast(d16, hn::LoadU(d, column + v * lanes));
+    BITFOLD_UNROLL
+    for (int r = 0; r < rows; ++r) {
+      const auto a = hn::BitCast(d16, hn::Set(d, row[r]));
+      BITFOLD_UNROLL
+      for (int v = 0; v < 2 * vectors; ++v)
+        s[r][v] = hn::ReorderWidenMulAccumulate(d, a, b[v], s[r][v], unused);
+    }
+  }
+  BITFOLD_UNROLL
+  for (int r = 0; r < rows; ++r) BITFOLD_UNROLL
+  for (int v = 0; v < vectors; ++v) {
+    const std::ptrdiff_t at = r * to.pitch + v * lanes;
+    put_pair_sums(s[r][v], s[r][vectors + v], fresh, to.high + at, to.low + at);
+  }
+}
+
+// ---- Elements as integers -----------------------------------------------------------------------
+
 template <class T>
 magnitudes measure(const void* elements, std::size_t n) {
   using bits = bits_of<T>;
@@ -221,6 +295,7 @@ inline product_kernels find(const product_request&) {
           .tile_columns = products::columns,
           .elements = products::elements_of,
           .add = products::add,
+          .pairs = {products::pack_rows, products::pack_columns, products::add_pairs},
           .as_odd = sums_as_doubles<true>,
           .as_nearest = sums_as_doubles<false>,
           .with_addends = sums_and_addends,
