@@ -121,6 +121,7 @@ NB_MODULE(_core, m) {
   add_calls(m);
   add_channels(m);
   add_rows(m);
+  add_products(m);
   add_tensors(m);
   add_accumulator(m);
   add_golden(m);

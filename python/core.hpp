@@ -180,6 +180,7 @@ void add_arrays(nb::module_& m);
 void add_calls(nb::module_& m);
 void add_families(nb::module_& m);
 void add_golden(nb::module_& m);
+void add_products(nb::module_& m);
 void add_requests(nb::module_& m);
 void add_channels(nb::module_& m);
 void add_rows(nb::module_& m);

@@ -28,6 +28,7 @@ except ModuleNotFoundError as _error:  # of whom imports it next, Python's own w
 from ._accumulator import accumulator
 from ._compare import BitsMoved, check, record, same_bits, ulp_distance
 from ._core import order_version, version as __version__
+from ._matmul import matmul
 from ._ops import FUNCTIONS as _functions, explain, index_add, order, prepare, reduce, reduce_by_key, segment_reduce
 from ._registry import INSTEAD as _instead
 from ._rows import exp, layer_norm, log_softmax, rms_norm, softmax
@@ -57,6 +58,7 @@ __all__ = [
     "index_add",
     "layer_norm",
     "log_softmax",
+    "matmul",
     "order",
     "order_version",
     "prepare",

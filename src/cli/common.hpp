@@ -31,6 +31,7 @@ subcommand add_ops(CLI::App& app);
 subcommand add_record(CLI::App& app);
 subcommand add_check(CLI::App& app);
 subcommand add_order(CLI::App& app);
+subcommand add_matmul(CLI::App& app);
 subcommand add_kernels(CLI::App& app);
 subcommand add_info(CLI::App& app);
 subcommand add_report(CLI::App& app);

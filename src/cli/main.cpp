@@ -32,8 +32,8 @@ int run(int argc, char** argv) {
       "`check` that could not look at everything exits with 3.");
 
   std::vector<subcommand> subcommands;  // in the order of the help
-  for (const auto add :
-       {add_reduce, add_ops, add_record, add_check, add_order, add_report, add_kernels, add_info})
+  for (const auto add : {add_reduce, add_matmul, add_ops, add_record, add_check, add_order,
+                         add_report, add_kernels, add_info})
     subcommands.push_back(add(app));
   for (const subcommand& s : subcommands) take_marks(*s.app);
 

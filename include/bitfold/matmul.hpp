@@ -1,0 +1,123 @@
+// Products of matrices. Each element's bits are a function of its row, its column and their type:
+// no batch, layout, tile, thread or device shows. docs/products.md is the definition.
+//
+//   const view a = row_major(dtype::f32, x, {4, 128, 256}), b = row_major(dtype::f32, y, {256,
+//   64}); std::vector<float> c(4 * 128 * 64);  // matmul_extents(a, b)
+//   cpu::matmul(make_matrix_product(dtype::f32), a, b, c.data());
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include <bitfold/cpu.hpp>
+#include <bitfold/method.hpp>
+#include <bitfold/view.hpp>
+
+namespace bitfold {
+
+/// Method `fixed` takes rows and columns as integers of so many bits; of a type by default:
+inline constexpr int min_product_bits = 8, max_product_bits = 58;
+constexpr int product_bits(dtype in) {
+  return in == dtype::bf16 ? 16 : in == dtype::f16 ? 21 : in == dtype::f32 ? 28 : 58;
+}
+
+/// What products of two matrices of type in() are. Only make_matrix_product makes one.
+class matrix_product {
+ public:
+  dtype in() const { return in_; }
+  dtype out() const { return out_; }
+  /// Empty: `fixed`. Otherwise each element has the bits of `dot` by that method.
+  std::optional<method_id> method() const { return method_; }
+  /// Of the integers of `fixed`; 0 with another method, or of integers, which are themselves.
+  int bits() const { return bits_; }
+
+  friend bool operator==(const matrix_product&, const matrix_product&) = default;
+
+ private:
+  matrix_product() = default;
+  friend matrix_product make_matrix_product(dtype, std::optional<method_id>, std::optional<dtype>,
+                                            std::optional<int>);
+  dtype in_{}, out_{};
+  std::optional<method_id> method_;
+  int bits_ = 0;
+};
+
+/// The output type of floats by `fixed` is any float, by default the input's; of other products it
+/// is as make_reduction has it of `dot`. Errors (errc::usage, naming the argument): an output type
+/// that there is not; bits outside of min_product_bits to max_product_bits, or where there are
+/// none.
+matrix_product make_matrix_product(dtype in, std::optional<method_id> method = {},
+                                   std::optional<dtype> out = {}, std::optional<int> bits = {});
+
+inline constexpr std::string_view fixed_method = "fixed";
+/// The name of a product's method: `fixed` if it is empty.
+constexpr std::string_view product_method_name(std::optional<method_id> m) {
+  return m ? name(*m) : fixed_method;
+}
+
+/// The extents of a times b as in NumPy: the last two axes are a matrix's, (m, k) and (k, n), those
+/// before them broadcast; an array of one axis is one row of a, or one column of b, and the result
+/// has no axis for it. Errors (errc::usage): an array without axes; other elements in a row than in
+/// a column; axes that do not broadcast; more than 2^60 results or products of elements.
+std::vector<std::int64_t> matmul_extents(const view& a, const view& b);
+
+namespace cpu {
+
+/// Whether an operand is the left one, of rows, or the right one, of columns.
+enum class side { left, right };
+
+/// An operand's integers, made once for many products by `fixed`: of weights, for example. The
+/// elements themselves must stay as they are while it is used: infinities and NaNs are looked up.
+class prepared {
+ public:
+  /// Errors (errc::usage): those of matmul; a product that is not by `fixed`, or of integers of 64
+  /// bits or u32.
+  prepared(const matrix_product& p, side s, const view& x, const options& opts = {});
+  prepared(prepared&&) noexcept;
+  prepared& operator=(prepared&&) noexcept;
+  ~prepared();
+
+  const matrix_product& product() const;
+  const view& of() const;
+  /// What the integers take.
+  std::size_t bytes() const;
+
+  struct integers;
+  const integers& made() const { return *made_; }
+
+ private:
+  std::unique_ptr<integers> made_;
+};
+
+/// A view, or what was prepared of one.
+class operand {
+ public:
+  operand(const view& x) : of_(&x) {}
+  operand(const prepared& x) : of_(&x.of()), made_(&x) {}
+  const view& of() const { return *of_; }
+  const prepared* made() const { return made_; }
+
+ private:
+  const view* of_;
+  const prepared* made_ = nullptr;
+};
+
+/// Writes a times b to `out`, row-major, in elements of type p.out(). a and b may have any strides.
+/// Memory: 4 bytes for each element of a and b that is not prepared (8 with more than 29 bits), of
+/// those along axes of stride 0 once; by other methods than `fixed`, and of 64-bit integers, next
+/// to none. Errors (errc::usage, naming the argument): as matmul_extents'; a type that is not
+/// p.in(); null data of elements; an operand that was prepared for another product, or for the
+/// other side; those of reduce.
+void matmul(const matrix_product& p, operand a, operand b, void* out, const options& opts = {});
+
+/// The same and `addend`, which is added before each element is rounded, once. It broadcasts to the
+/// result. Errors, besides: a product of integers, or that is not by `fixed`; an addend that does
+/// not broadcast, or whose type is not p.out().
+void matmul(const matrix_product& p, operand a, operand b, const view& addend, void* out,
+            const options& opts = {});
+
+}  // namespace cpu
+}  // namespace bitfold

@@ -1,0 +1,59 @@
+// Operands of products of matrices as kernels take them: panels of integers.
+#pragma once
+
+#include <memory>
+#include <new>
+#include <vector>
+
+#include <bitfold/matmul.hpp>
+
+#include "../products.hpp"
+#include "products.hpp"
+
+namespace bitfold::cpu {
+
+struct free_aligned {
+  void operator()(std::int32_t* p) const { ::operator delete[](p, std::align_val_t{64}); }
+};
+using integer_array = std::unique_ptr<std::int32_t[], free_aligned>;
+
+/// Panels of rows or columns, one matrix after the other, each with all its terms.
+struct prepared::integers {
+  explicit integers(const matrix_product& p) : product(p) {}
+
+  matrix_product product;
+  cpu::side side{};
+  view of{};
+  detail::operand_layout layout{};
+  target used{};
+  int width = 0;               ///< vectors of a panel
+  std::size_t panels = 0;      ///< of a matrix
+  bool pairs = false;          ///< of 16 bits, in `high`
+  integer_array high, low;     ///< low: where there are two digits
+  std::vector<int> scales;     ///< of each vector, padded to whole panels
+  std::vector<char> specials;  ///< whether an element is not finite
+  bool any_special = false;
+
+  std::size_t padded() const { return panels * static_cast<std::size_t>(width); }
+  /// Where a panel's term p begins (of pairs: an even one, or the end).
+  std::size_t term_at(std::size_t p) const {
+    const std::size_t count = !pairs ? p : side == side::left ? (p + 1) / 2 : (p + 1) / 2 * 2;
+    return static_cast<std::size_t>(width) * count;
+  }
+  std::size_t panel_size() const { return term_at(layout.n); }
+  std::size_t panel_at(std::size_t matrix, std::size_t panel) const {
+    return (matrix * panels + panel) * panel_size();
+  }
+};
+
+/// Whether products of this type go by kernels for digits: integers that fit 32 bits.
+inline bool has_integers(const matrix_product& p) {
+  return !p.method() && (is_float(p.in()) || (size_of(p.in()) <= 4 && p.in() != dtype::u32));
+}
+/// Refuses (errc::usage) elements of another type than p's.
+void check_type(const matrix_product& p, const view& x, const char* which);
+
+std::unique_ptr<prepared::integers> make_integers(const matrix_product& p, side s, const view& x,
+                                                  const options& opts);
+
+}  // namespace bitfold::cpu

@@ -1,0 +1,106 @@
+// The seam between products of matrices (include/bitfold/matmul.hpp) and the code compiled once
+// per instruction set.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <bitfold/cpu.hpp>
+
+#include "task.hpp"
+
+namespace bitfold::cpu {
+
+/// What is known of a row or a column before its scale.
+struct magnitudes {
+  double largest = 0;    ///< of its finite elements
+  bool special = false;  ///< whether one is not finite
+};
+
+/// Integers of more bits are two digits, of which the low one has `digit_bits`, from
+/// -2^(digit_bits - 1) on.
+inline constexpr int digit_bits = 29;
+constexpr int digits_of(int bits) { return bits > digit_bits ? 2 : 1; }
+
+/// A panel of rows times a panel of columns, digit by digit: term p of the tile's row r is at
+/// rows[p * tile_rows + r], likewise of columns.
+struct panel_pair {
+  const std::int32_t *rows, *columns;
+};
+/// 64-bit sums of one tile, each as high * 2^32 + low. `pitch`: from row to row.
+struct tile_sums {
+  std::int64_t *high, *low;
+  std::ptrdiff_t pitch;
+};
+
+/// Integers of at most so many bits go in pairs of 16 bits: those of rows as they are, those of
+/// columns in two digits of 8 bits, so that sums of max_pairs products of pairs fit 32 bits.
+inline constexpr int pair_bits = 16;
+inline constexpr std::size_t max_pairs = 256;
+static_assert(std::int64_t{63} << (pair_bits - 7) <= (std::int64_t{1} << 31) / (256 * max_pairs));
+
+/// Kernels for pairs. A panel of rows has terms 2 q and 2 q + 1 of row r at q * tile_rows + r; one
+/// of columns has their upper digits at 2 q * tile_columns + c, and the lower ones tile_columns on.
+struct pair_kernels {
+  /// From panels of n integers of 32 bits; a missing last term is 0.
+  void (*pack_rows)(const std::int32_t* from, std::size_t n, std::int32_t* to) = nullptr;
+  void (*pack_columns)(const std::int32_t* from, std::size_t n, std::int32_t* to) = nullptr;
+  /// As product_kernels::add, of at most max_pairs pairs of terms.
+  void (*add)(panel_pair panels, std::size_t pairs, bool fresh, tile_sums sums) = nullptr;
+};
+
+/// How elements of a type become integers.
+struct product_elements {
+  /// Of n elements, one behind the other. (Null of integers.)
+  magnitudes (*measure)(const void* x, std::size_t n) = nullptr;
+  /// Writes n elements times 2^scale, rounded to integers; those that are not finite as 0. Into
+  /// digits, high and low, if low is not null. (Integers as they are.)
+  void (*scale)(const void* x, std::size_t n, int scale, std::int32_t* high,
+                std::int32_t* low) = nullptr;
+  /// The same of all vectors of a panel of columns whose elements are neighbours: element p of
+  /// vector v is at x[p * stride + v], and its integer goes to high[p * tile_columns + v]. Null
+  /// where there is nothing faster than one vector after the other.
+  void (*measure_across)(const void* x, std::ptrdiff_t stride, std::size_t n,
+                         magnitudes* each) = nullptr;
+  void (*scale_across)(const void* x, std::ptrdiff_t stride, std::size_t n, const int* scales,
+                       std::int32_t* high, std::int32_t* low) = nullptr;
+};
+
+/// Writes n sums of a row, high 2^32 + low, times 2^(row + columns[c]), as doubles; with addends
+/// where it takes those.
+using sum_converter = void (*)(const std::int64_t* high, const std::int64_t* low, std::size_t n,
+                               int row, const int* columns, const double* addends, double* to);
+
+/// Rounds n doubles to elements at `to`, of any alignment.
+using sum_rounding = void (*)(const double* sums, std::size_t n, void* to);
+
+/// What a target has for products.
+struct product_kernels {
+  int tile_rows = 0, tile_columns = 0;
+  product_elements (*elements)(dtype type) = nullptr;
+  /// Adds the products of `count` pairs of panels of n >= 1 terms to the sums, or, where these are
+  /// fresh, writes them. No sum of `run` terms of all pairs overflows 64 bits.
+  void (*add)(const panel_pair* pairs, int count, std::size_t n, std::size_t run, bool fresh,
+              tile_sums sums) = nullptr;
+  pair_kernels pairs{};  ///< null where nothing is gained
+  /// Rounded to odd (the last one, too), of which any narrower rounding makes what it would of the
+  /// sum; and to nearest. Where |high| < 2^50, low < 2^62 and no result is near a double's ends.
+  sum_converter as_odd = nullptr, as_nearest = nullptr, with_addends = nullptr;
+  /// To an output type: from doubles rounded to odd, or to nearest where that is f64.
+  sum_rounding (*round)(dtype out) = nullptr;
+};
+
+/// What find_kernels_of is asked for.
+struct product_request {};
+template <target>
+product_kernels find_kernels_of(const product_request&);
+template <>
+product_kernels find_kernels_of<target::scalar>(const product_request&);
+template <>
+product_kernels find_kernels_of<target::avx2>(const product_request&);
+template <>
+product_kernels find_kernels_of<target::avx512>(const product_request&);
+
+product_kernels find_product_kernels(target t);
+
+}  // namespace bitfold::cpu

@@ -1,0 +1,303 @@
+// Products of panels in vectors of 64-bit sums. Included once per target, after simd.inl, inside
+// that target's namespace.
+
+#include "products_any.inl"
+
+namespace products {
+
+namespace hn = simd::hn;
+using narrow = simd::tag<std::int32_t>;
+using wide = simd::tag<std::int64_t>;
+
+constexpr int lanes = simd::width<std::int32_t>, half = lanes / 2;
+/// With 32 registers, and with 16: sums, two vectors of columns for each of these, one of a row.
+constexpr bool many_registers = this_target == target::avx512;
+constexpr int rows = 6, vectors = many_registers ? 2 : 1;
+
+/// A multiplication takes the even lanes of a vector: of each one of columns there are two vectors
+/// of sums, of its even columns and of the odd ones.
+using sums = hn::Vec<wide>[rows][2 * vectors];
+
+BITFOLD_INLINE void add_terms(const panel_pair& pair, std::size_t begin, std::size_t end, sums& s) {
+  const narrow d;
+  const std::int32_t *row = pair.rows + begin * rows,
+                     *column = pair.columns + begin * lanes * vectors;
+  for (std::size_t p = begin; p < end; ++p, row += rows, column += lanes * vectors) {
+    hn::Vec<narrow> b[2 * vectors];
+    BITFOLD_UNROLL
+    for (int v = 0; v < vectors; ++v) {
+      b[2 * v] = hn::LoadU(d, column + v * lanes);
+      b[2 * v + 1] =
+          hn::BitCast(d, hn::ShiftRight<32>(hn::BitCast(simd::tag<std::uint64_t>(), b[2 * v])));
+    }
+    BITFOLD_UNROLL
+    for (int r = 0; r < rows; ++r) {
+      const auto a = hn::Set(d, row[r]);
+      BITFOLD_UNROLL
+      for (int v = 0; v < 2 * vectors; ++v) s[r][v] = hn::Add(s[r][v], hn::MulEven(a, b[v]));
+    }
+  }
+}
+
+/// Writes the halves of sums of even and odd columns, or adds them to what is there.
+BITFOLD_INLINE void put_sums(hn::Vec<wide> even, hn::Vec<wide> odd, bool fresh, std::int64_t* to) {
+  const wide w;
+  if (!fresh) {
+    hn::Vec<wide> old_even, old_odd;
+    hn::LoadInterleaved2(w, to, old_even, old_odd);
+    even = hn::Add(even, old_even);
+    odd = hn::Add(odd, old_odd);
+  }
+  hn::StoreInterleaved2(even, odd, w, to);
+}
+
+inline void add(const panel_pair* pairs, int count, std::size_t n, std::size_t run, bool fresh,
+                tile_sums to) {
+  const wide w;
+  const auto lower = hn::Set(w, 0xffffffff);
+  for (std::size_t begin = 0; begin < n; begin += run) {
+    const std::size_t end = std::min(n, begin + run);
+    sums s;
+    BITFOLD_UNROLL
+    for (int r = 0; r < rows; ++r) BITFOLD_UNROLL
+    for (int v = 0; v < 2 * vectors; ++v) s[r][v] = hn::Zero(w);
+    for (int k = 0; k < count; ++k) add_terms(pairs[k], begin, end, s);
+    BITFOLD_UNROLL
+    for (int r = 0; r < rows; ++r) BITFOLD_UNROLL
+    for (int v = 0; v < 2 * vectors; v += 2) {
+      const std::ptrdiff_t at = r * to.pitch + v * half;
+      put_sums(hn::ShiftRight<32>(s[r][v]), hn::ShiftRight<32>(s[r][v + 1]), fresh, to.high + at);
+      put_sums(hn::And(s[r][v], lower), hn::And(s[r][v + 1], lower), fresh, to.low + at);
+    }
+    fresh = false;
+  }
+}
+
+// ---- Pairs of 16 bits ---------------------------------------------------------------------------
+
+BITFOLD_INLINE std::int32_t paired(std::int32_t first, std::int32_t second) {
+  return static_cast<std::int32_t>((static_cast<std::uint32_t>(first) & 0xffff) |
+                                   static_cast<std::uint32_t>(second) << 16);
+}
+inline void pack_rows(const std::int32_t* from, std::size_t n, std::int32_t* to) {
+  for (std::size_t p = 0; p < n; p += 2, from += 2 * rows, to += rows)
+    for (int r = 0; r < rows; ++r) to[r] = paired(from[r], p + 1 < n ? from[rows + r] : 0);
+}
+inline void pack_columns(const std::int32_t* from, std::size_t n, std::int32_t* to) {
+  constexpr std::int32_t none[lanes * vectors]{};
+  for (std::size_t p = 0; p < n; p += 2, from += 2 * lanes * vectors, to += 2 * lanes * vectors) {
+    const std::int32_t* const next = p + 1 < n ? from + lanes * vectors : none;
+    for (int c = 0; c < lanes * vectors; ++c) {
+      const std::int32_t upper = (from[c] + 128) >> 8, next_upper = (next[c] + 128) >> 8;
+      to[c] = paired(upper, next_upper);
+      to[lanes * vectors + c] = paired(from[c] - 256 * upper, next[c] - 256 * next_upper);
+    }
+  }
+}
+
+/// 256 times the sums of the upper digits, and those of the lower ones, in 64 bits.
+BITFOLD_INLINE void put_pair_sums(hn::Vec<narrow> upper, hn::Vec<narrow> lower, bool fresh,
+                                  std::int64_t* high, std::int64_t* low) {
+  const wide w;
+  const hn::Half<narrow> h;
+  const auto below = hn::Set(w, 0xffffffff);
+  const hn::Vec<hn::Half<narrow>> uppers[] = {hn::LowerHalf(h, upper), hn::UpperHalf(h, upper)},
+                                  lowers[] = {hn::LowerHalf(h, lower), hn::UpperHalf(h, lower)};
+  BITFOLD_UNROLL
+  for (int k = 0; k < 2; ++k) {
+    const auto sum =
+        hn::Add(hn::ShiftLeft<8>(hn::PromoteTo(w, uppers[k])), hn::PromoteTo(w, lowers[k]));
+    auto to_high = hn::ShiftRight<32>(sum), to_low = hn::And(sum, below);
+    if (!fresh) {
+      to_high = hn::Add(to_high, hn::LoadU(w, high + k * half));
+      to_low = hn::Add(to_low, hn::LoadU(w, low + k * half));
+    }
+    hn::StoreU(to_high, w, high + k * half);
+    hn::StoreU(to_low, w, low + k * half);
+  }
+}
+
+inline void add_pairs(panel_pair panels, std::size_t pairs, bool fresh, tile_sums to) {
+  const narrow d;
+  const simd::tag<std::int16_t> d16;
+  hn::Vec<narrow> s[rows][2 * vectors], unused = hn::Zero(d);
+  BITFOLD_UNROLL
+  for (int r = 0; r < rows; ++r) BITFOLD_UNROLL
+  for (int v = 0; v < 2 * vectors; ++v) s[r][v] = hn::Zero(d);
+  const std::int32_t *row = panels.rows, *column = panels.columns;
+  for (std::size_t q = 0; q < pairs; ++q, row += rows, column += 2 * lanes * vectors) {
+    hn::Vec<decltype(d16)> b[2 * vectors];
+    BITFOLD_UNROLL
+    for (int v = 0; v < 2 * vectors; ++v) b[v] = hn::BitCast(d16, hn::LoadU(d, column + v * lanes));
+    BITFOLD_UNROLL
+    for (int r = 0; r < rows; ++r) {
+      const auto a = hn::BitCast(d16, hn::Set(d, row[r]));
+      BITFOLD_UNROLL
+      for (int v = 0; v < 2 * vectors; ++v)
+        s[r][v] = hn::ReorderWidenMulAccumulate(d, a, b[v], s[r][v], unused);
+    }
+  }
+  BITFOLD_UNROLL
+  for (int r = 0; r < rows; ++r) BITFOLD_UNROLL
+  for (int v = 0; v < vectors; ++v) {
+    const std::ptrdiff_t at = r * to.pitch + v * lanes;
+    put_pair_sums(s[r][v], s[r][vectors + v], fresh, to.high + at, to.low + at);
+  }
+}
+
+// ---- Elements as integers -----------------------------------------------------------------------
+
+template <class T>
+magnitudes measure(const void* elements, std::size_t n) {
+  using bits = bits_of<T>;
+  const simd::tag<bits> d;
+  const T* const x = static_cast<const T*>(elements);
+  const auto magnitude = hn::Set(d, magnitude_bits<T>), infinity = hn::Set(d, infinity_bits<T>);
+  auto finite = hn::Zero(d), any = hn::Zero(d);
+  std::size_t p = 0;
+  for (; p + simd::width<bits> <= n; p += simd::width<bits>) {
+    const auto a = hn::And(hn::LoadU(d, reinterpret_cast<const bits*>(x + p)), magnitude);
+    finite = hn::Max(finite, hn::IfThenElseZero(hn::Lt(a, infinity), a));
+    any = hn::Max(any, a);
+  }
+  largest_bits<T> l;
+  bits lanes_of[2 * simd::width<bits>];
+  hn::StoreU(finite, d, lanes_of);
+  hn::StoreU(any, d, lanes_of + simd::width<bits>);
+  for (int k = 0; k < simd::width<bits>; ++k) {
+    l.finite = std::max(l.finite, lanes_of[k]);
+    l.any = std::max(l.any, lanes_of[simd::width<bits> + k]);
+  }
+  l.add(x + p, n - p);
+  return l.result();
+}
+
+/// A vector of numbers as integers, in one digit or in two.
+BITFOLD_INLINE void put_integers(hn::Vec<simd::tag<float>> y, std::int32_t* high, std::int32_t*) {
+  hn::StoreU(hn::NearestInt(y), narrow(), high);
+}
+BITFOLD_INLINE void put_integers(hn::Vec<simd::tag<double>> y, std::int32_t* high,
+                                 std::int32_t* low) {
+  const simd::tag<double> d;
+  const hn::Rebind<std::int32_t, simd::tag<double>> to;
+  if (!low) {
+    hn::StoreU(hn::DemoteTo(to, hn::Round(y)), to, high);
+    return;
+  }
+  const auto h = hn::Round(hn::Mul(y, hn::Set(d, 0x1p-29)));  // as in scale_floats
+  hn::StoreU(hn::DemoteTo(to, h), to, high);
+  hn::StoreU(hn::DemoteTo(to, hn::Round(hn::Sub(y, hn::Mul(h, hn::Set(d, 0x1p29))))), to, low);
+}
+
+/// In numbers A; the last few elements are left.
+template <class T, class A>
+std::size_t scale_in(const T* x, std::size_t n, int s, std::int32_t* high, std::int32_t* low) {
+  const simd::tag<A> d;
+  const scale_factors<A> f(s);
+  const auto first = hn::Set(d, f.first), second = hn::Set(d, f.second);
+  std::size_t p = 0;
+  for (; p + simd::width<A> <= n; p += simd::width<A>) {
+    const auto a = simd::load<A>(x + p);
+    const auto y = hn::IfThenElseZero(hn::IsFinite(a), hn::Mul(hn::Mul(a, first), second));
+    put_integers(y, high + p, low ? low + p : nullptr);
+  }
+  return p;
+}
+/// In floats where one digit is wanted and the elements are no doubles: its integers below 2^29
+/// are exact there as well.
+template <class T>
+void scale(const void* elements, std::size_t n, int s, std::int32_t* high, std::int32_t* low) {
+  const T* const x = static_cast<const T*>(elements);
+  std::size_t done = 0;
+  if (low || std::is_same_v<T, double>)
+    done = scale_in<T, double>(x, n, s, high, low);
+  else if constexpr (!std::is_same_v<T, double>)
+    done = scale_in<T, float>(x, n, s, high, low);
+  scale_floats(x + done, n - done, scale_factors<double>(s), high + done,
+               low ? low + done : nullptr);
+}
+
+constexpr int columns = vectors * lanes;
+
+template <class T>
+void measure_across(const void* elements, std::ptrdiff_t stride, std::size_t n, magnitudes* each) {
+  using bits = bits_of<T>;
+  const hn::CappedTag<bits, columns> d;
+  constexpr int at_once = std::min(columns, simd::width<bits>), groups = columns / at_once;
+  const auto* x = static_cast<const bits*>(elements);
+  const auto magnitude = hn::Set(d, magnitude_bits<T>), infinity = hn::Set(d, infinity_bits<T>);
+  hn::Vec<decltype(d)> finite[groups], any[groups];
+  BITFOLD_UNROLL
+  for (int g = 0; g < groups; ++g) finite[g] = any[g] = hn::Zero(d);
+  for (std::size_t p = 0; p < n; ++p, x += stride) {
+    BITFOLD_UNROLL
+    for (int g = 0; g < groups; ++g) {
+      const auto a = hn::And(hn::LoadU(d, x + g * at_once), magnitude);
+      finite[g] = hn::Max(finite[g], hn::IfThenElseZero(hn::Lt(a, infinity), a));
+      any[g] = hn::Max(any[g], a);
+    }
+  }
+  bits all_finite[columns], all_any[columns];
+  for (int g = 0; g < groups; ++g) {
+    hn::StoreU(finite[g], d, all_finite + g * at_once);
+    hn::StoreU(any[g], d, all_any + g * at_once);
+  }
+  for (int v = 0; v < columns; ++v) each[v] = largest_bits<T>{all_finite[v], all_any[v]}.result();
+}
+
+/// In numbers A: floats or doubles, as in scale.
+template <class T, class A>
+void scale_across_in(const T* x, std::ptrdiff_t stride, std::size_t n, const int* scales,
+                     std::int32_t* high, std::int32_t* low) {
+  const simd::tag<A> d;
+  constexpr int at_once = simd::width<A>, groups = columns / at_once;
+  A first[columns], second[columns];
+  for (int v = 0; v < columns; ++v) {
+    const scale_factors<A> f(scales[v]);
+    first[v] = f.first;
+    second[v] = f.second;
+  }
+  for (std::size_t p = 0; p < n; ++p, x += stride, high += columns) {
+    BITFOLD_UNROLL
+    for (int g = 0; g < groups; ++g) {
+      const int v = g * at_once;
+      const auto a = simd::load<A>(x + v);
+      const auto y = hn::IfThenElseZero(
+          hn::IsFinite(a), hn::Mul(hn::Mul(a, hn::LoadU(d, first + v)), hn::LoadU(d, second + v)));
+      put_integers(y, high + v, low ? low + v : nullptr);
+    }
+    if (low) low += columns;
+  }
+}
+template <class T>
+void scale_across(const void* elements, std::ptrdiff_t stride, std::size_t n, const int* scales,
+                  std::int32_t* high, std::int32_t* low) {
+  const T* const x = static_cast<const T*>(elements);
+  if (low || std::is_same_v<T, double>)
+    scale_across_in<T, double>(x, stride, n, scales, high, low);
+  else if constexpr (!std::is_same_v<T, double>)
+    scale_across_in<T, float>(x, stride, n, scales, high, low);
+}
+
+inline product_elements elements_of(dtype type) {
+  return visit(type, []<class T>(std::type_identity<T>) -> product_elements {
+    if constexpr (std::is_integral_v<T>)
+      return {nullptr, copy_integers<T>};
+    else
+      return {measure<T>, scale<T>, measure_across<T>, scale_across<T>};
+  });
+}
+
+}  // namespace products
+
+inline product_kernels find(const product_request&) {
+  return {.tile_rows = products::rows,
+          .tile_columns = products::columns,
+          .elements = products::elements_of,
+          .add = products::add,
+          .pairs = {products::pack_rows, products::pack_columns, products::add_pairs},
+          .as_odd = sums_as_doubles<true>,
+          .as_nearest = sums_as_doubles<false>,
+          .with_addends = sums_and_addends,
+          .round = rounding_to};
+}

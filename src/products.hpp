@@ -1,0 +1,58 @@
+// How the operands of a product lie.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <bitfold/matmul.hpp>
+
+namespace bitfold::detail {
+
+/// One operand: matrices of `vectors` rows, or columns, of n elements each.
+struct operand_layout {
+  dtype type;
+  const std::byte* data;
+  std::uint64_t vectors, n;
+  std::int64_t vector_stride, element_stride;  ///< in elements
+  axes matrices;  ///< of x alone; an axis along which all are the same has one
+
+  std::uint64_t count() const { return matrices.size(); }
+  const std::byte* address(std::uint64_t matrix, std::uint64_t vector,
+                           std::uint64_t element) const {
+    const std::int64_t at = matrices.offset_of(matrix).x +
+                            static_cast<std::int64_t>(vector) * vector_stride +
+                            static_cast<std::int64_t>(element) * element_stride;
+    return data + at * static_cast<std::int64_t>(size_of(type));
+  }
+};
+/// Errors (errc::usage): an array without axes, or negative extents; null data of elements.
+operand_layout layout_of(const view& x, bool left);
+
+/// Two operands, and the matrices of each result: x and y of an axis are the strides, in matrices,
+/// of the left and the right operand.
+struct product_layout {
+  operand_layout a, b;
+  axes results;
+  std::vector<std::int64_t> extents;  ///< of the result
+};
+/// Errors (errc::usage): those of matmul_extents.
+product_layout layout_of(const view& a, const view& b);
+
+/// What is added to a product: the strides, in elements, of its matrices along the axes of the
+/// results (x), and within them.
+struct addend_layout {
+  const std::byte* data;
+  axes matrices;
+  std::int64_t row_stride = 0, column_stride = 0;
+};
+/// Errors (errc::usage): an addend that does not broadcast to the result, or null data of elements.
+addend_layout layout_of(const view& addend, const product_layout& l, const view& a, const view& b);
+
+/// a and b as two arrays that broadcast to (..., m, n, k), whose last axis `dot` reduces. Errors:
+/// as above, and more axes than a view has.
+struct dot_operands {
+  view a, b;
+};
+dot_operands as_dots(const view& a, const view& b);
+
+}  // namespace bitfold::detail
