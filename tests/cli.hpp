@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -91,18 +91,20 @@ inline void make_holes(const std::string& path, std::uintmax_t bytes) {
   std::filesystem::resize_file(path, bytes);
 }
 
-// For `meanwhile`: calls then(child) as soon as the command has had that file mapped for some
-// milliseconds: it reads it then, long before its end if it is long. (It maps it for less to see
-// what it is.)
+// KiB of that file that a process has mapped and read, or 0.
+inline long kib_read(pid_t process, const std::string& path) {
+  const std::string maps = content("/proc/" + std::to_string(process) + "/smaps");
+  const auto size = maps.find("\nRss:", maps.find(path));  // from the end if it is not there: none
+  return size == maps.npos ? 0 : std::strtol(maps.c_str() + size + 5, nullptr, 10);
+}
+
+// For `meanwhile`: calls then(child) as soon as the command has read some megabytes of that file,
+// long before its end if it is long. (No time tells that: a command may be stopped anywhere, such
+// as where it maps the file to see what it is, of which it reads no megabyte.)
 template <class Then>
-std::function<void(pid_t)> when_mapped(const std::string& path, Then then) {
+std::function<void(pid_t)> when_read(const std::string& path, Then then) {
   return [path = std::filesystem::canonical(path).string(), then](pid_t child) {
-    using clock = std::chrono::steady_clock;
-    const std::string maps = "/proc/" + std::to_string(child) + "/maps";
-    clock::time_point since = clock::now();
-    while (clock::now() - since < std::chrono::milliseconds(5)) {
-      const bool is_mapped = content(maps).find(path) != std::string::npos;
-      if (!is_mapped) since = clock::now();
+    while (kib_read(child, path) < 16 << 10) {
       siginfo_t ended{};
       REQUIRE(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT) == 0);
       if (ended.si_pid != 0) return;  // the test will say what it did instead
@@ -113,9 +115,9 @@ std::function<void(pid_t)> when_mapped(const std::string& path, Then then) {
 // The same of a long file, which is made here and then cut to one page.
 inline constexpr std::uintmax_t long_file = std::uintmax_t{1}
                                             << (bitfold::test::sanitized ? 30 : 32);
-inline std::function<void(pid_t)> shorten_when_mapped(const std::string& path) {
+inline std::function<void(pid_t)> shorten_when_read(const std::string& path) {
   make_holes(path, long_file);
-  return when_mapped(path, [path](pid_t) { std::filesystem::resize_file(path, 4096); });
+  return when_read(path, [path](pid_t) { std::filesystem::resize_file(path, 4096); });
 }
 
 inline std::vector<std::string> lines_of(const std::string& text) {
@@ -123,6 +125,14 @@ inline std::vector<std::string> lines_of(const std::string& text) {
   std::istringstream in(text);
   for (std::string line; std::getline(in, line);) lines.push_back(line);
   return lines;
+}
+
+// The element types that tests of them all go through: where a command takes its time to start, one
+// of each way through it.
+inline std::vector<bitfold::dtype> tested_types() {
+  using enum bitfold::dtype;
+  if (bitfold::test::sanitized) return {bf16, f32, i16};
+  return {bitfold::all_dtypes.begin(), bitfold::all_dtypes.end()};
 }
 
 inline std::string npy_of(const std::vector<float>& values) {

@@ -103,7 +103,7 @@ TEST_CASE("reduce: threads and targets do not change the bits") {
 TEST_CASE("reduce: every operation of every type, several at once, equals the reference") {
   const bytes::directory dir;
   constexpr std::size_t n = 700;
-  for (const dtype t : all_dtypes)
+  for (const dtype t : tested_types())
     for (const auto kind : {test::kind::special, test::kind::near_one}) {
       const auto data = test::make_data(t, kind, n, 1), other = test::make_data(t, kind, n, 2);
       const auto x = write_data(dir, "x", data), y = write_data(dir, "y", other);
@@ -518,7 +518,7 @@ TEST_CASE("reduce: a file that becomes shorter does not stop the others") {
   const bytes::directory dir;
   const auto one = dir.write("one", "\1"), two = dir.write("two", "\2"), huge = dir.path("huge");
   const auto r = bitfold_cli({"reduce", "sum", "--dtype", "u8", one, huge, two},
-                             {.meanwhile = shorten_when_mapped(huge)});
+                             {.meanwhile = shorten_when_read(huge)});
   CAPTURE(r.out, r.err);
   CHECK(r.status == 3);
   CHECK(r.out ==

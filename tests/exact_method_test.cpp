@@ -187,7 +187,7 @@ TEST_CASE("exact: no elements") {
 
 TEST_CASE("exact: no order, thread count or company moves a bit") {
   const auto check = []<class T>(std::type_identity<T>) {
-    const std::size_t n = (std::size_t{test::sanitized ? 5 : 12} << 18) / sizeof(T) + 4321;
+    const std::size_t n = (std::size_t{test::brief() ? 5u : 12u} << 18) / sizeof(T) + 4321;
     auto all_x = test::hard_arrays<T>(n, 5), all_y = test::hard_arrays<T>(n, 6);
     for (const char* kind : {"any finite", "near one", "any"}) {
       const auto find = [&](auto& list) {
@@ -212,7 +212,7 @@ TEST_CASE("exact: no order, thread count or company moves a bit") {
                                 ? expected(from, r)
                                 : cpu::reduce(r, x.data(), second(r, y.data()), half,
                                               {.threads = 1, .target = forced_target}));
-        for (const int threads : test::thread_counts) {
+        for (const int threads : test::thread_counts()) {
           const cpu::options opts{.threads = threads, .target = forced_target};
           const std::string what = std::string(kind) + " threads=" + std::to_string(threads);
           for (std::size_t k = 0; k < together.size(); ++k)

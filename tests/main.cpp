@@ -20,7 +20,8 @@
 
 namespace bitfold::test {
 cpu::target forced_target = cpu::available_targets().back();
-}
+bool narrower = false;
+}  // namespace bitfold::test
 
 int main(int argc, char** argv) {
   using namespace bitfold;
@@ -34,6 +35,7 @@ int main(int argc, char** argv) {
         return 77;
       }
       test::forced_target = *t;
+      test::narrower = *t == cpu::target::scalar && here.size() > 1;
     } else if (option == "--needs-gpu") {
       if (cuda::devices().empty()) {
         std::puts("skipped: no usable GPU");

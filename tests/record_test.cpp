@@ -1270,7 +1270,7 @@ TEST_CASE("record, check: a file that becomes shorter") {
   const auto line = "bitfold: " + huge + ": file: became shorter while it was read\n";
   const auto out = dir.path("out.json");
   const auto r = bitfold_cli({"record", "--dtype", "u8", huge, one, "--out", out},
-                             {.meanwhile = shorten_when_mapped(huge)});
+                             {.meanwhile = shorten_when_read(huge)});
   CHECK(r.status == 3);
   CHECK(r.err == line);
   CHECK_FALSE(std::filesystem::exists(out));
@@ -1280,7 +1280,7 @@ TEST_CASE("record, check: a file that becomes shorter") {
   // Of its size, so that its elements are read.
   dir.write("golden.json", replaced(content(golden), "\"shape\": [1]",
                                     "\"shape\": [" + std::to_string(long_file) + "]"));
-  const auto c = bitfold_cli({"check", golden}, {.meanwhile = shorten_when_mapped(huge)});
+  const auto c = bitfold_cli({"check", golden}, {.meanwhile = shorten_when_read(huge)});
   CHECK(c.status == 3);
   CHECK(c.err == line);
   CHECK(c.out == "2 files, 1 array: 1 same, 1 file not read\n");

@@ -222,7 +222,7 @@ TEST_CASE("stream: from a pipe arrays come one after the other") {
 
 TEST_CASE("reduce --stream and -: what a mapped file gives, at a constant memory") {
   const bytes::directory dir;
-  for (const dtype t : all_dtypes)
+  for (const dtype t : tested_types())
     for (const auto kind : {test::kind::near_one, test::kind::special}) {
       if (kind == test::kind::special && t != dtype::f32) continue;
       // Several pieces of one of the types; of others one.
@@ -570,7 +570,7 @@ TEST_CASE(
   const auto run = [&](const std::string& err) {
     const auto r = bitfold_cli(
         {"reduce", "sum", "--device", "cuda", "--gpu-memory", "4194304", "--dtype", "u8", path},
-        {.err = err, .meanwhile = when_mapped(path, [](pid_t child) {
+        {.err = err, .meanwhile = when_read(path, [](pid_t child) {
                        ::kill(child, SIGSTOP);
                        std::this_thread::sleep_for(std::chrono::milliseconds(1100));
                        ::kill(child, SIGCONT);

@@ -84,7 +84,7 @@ std::string differing(const test::lists_case& c) {
 
 TEST_CASE("views: any shape, layout and axes, every operation") {
   test::random_bits next{11};
-  for (int round = 0; round < (test::sanitized ? 60 : 250); ++round)
+  for (int round = 0; round < (test::brief() ? 60 : 250); ++round)
     test::check_case(test::random_view(next),
                      [](const test::view_case& c) { return differing(c); });
   SUCCEED();
@@ -110,7 +110,7 @@ TEST_CASE("views: axes without elements, where they are reduced and where they a
 
 TEST_CASE("views: long outputs, few and many, by any number of threads") {
   for (const dtype t : {dtype::f16, dtype::f32, dtype::f64}) {
-    const std::int64_t rows = 3, columns = test::sanitized ? 150'001 : 300'001;
+    const std::int64_t rows = 3, columns = test::brief() ? 150'001 : 300'001;
     for (const bool down : {false, true}) {
       test::view_case c{.type = t, .extent = {rows, columns}, .axes = {1}, .order = {0, 1}};
       if (down) c.order = {1, 0};
@@ -129,7 +129,7 @@ TEST_CASE(
   std::vector<std::int64_t> lengths = {2,   3,   8,   9,   31,  32,    33,    40,
                                        47,  48,  63,  64,  100, 200,   255,   256,
                                        258, 264, 511, 512, 600, 1'021, 2'047, 2'048};
-  if (test::sanitized) lengths = {3, 33, 40, 264, 1'021};
+  if (test::brief()) lengths = {3, 33, 40, 264, 1'021};
   for (const dtype t : all_dtypes)
     for (const std::int64_t n : lengths)
       for (const bool two : {false, true}) {
@@ -144,8 +144,8 @@ TEST_CASE(
 }
 
 TEST_CASE("views: columns side by side, in one piece and in chunks by any number of threads") {
-  for (const dtype t : test::sanitized ? std::vector{dtype::f16, dtype::i8}
-                                       : std::vector{dtype::f16, dtype::f32, dtype::f64, dtype::i8})
+  for (const dtype t : test::brief() ? std::vector{dtype::f16, dtype::i8}
+                                     : std::vector{dtype::f16, dtype::f32, dtype::f64, dtype::i8})
     for (const auto& [outputs, n] :
          {std::pair<std::int64_t, std::int64_t>{3, 150'001}, {17, 30'001}, {700, 1'025}}) {
       // Of one input, where they lie and not, and of two.
@@ -164,7 +164,8 @@ TEST_CASE("views: columns side by side, in one piece and in chunks by any number
       }
     }
   // In runs that are shorter than a page, as long, longer and not.
-  for (const std::int64_t run : {40, 700, 1024, 2048, 1500, 1030, 17}) {
+  for (const std::int64_t run : test::brief() ? std::vector{40, 1024, 1030}
+                                              : std::vector{40, 700, 1024, 2048, 1500, 1030, 17}) {
     const test::view_case c{.type = run % 3 == 1 ? dtype::f16 : dtype::f32,
                             .extent = {3, 300, run},
                             .axes = {1},
@@ -178,10 +179,10 @@ TEST_CASE("views: columns side by side, in one piece and in chunks by any number
   }
   // Too few for vectors of them, of long columns, with gaps between these and without.
   for (const dtype t : {dtype::f16, dtype::f32, dtype::i8})
-    for (const std::int64_t run : {2, 3, 8, 15, 40})
+    for (const std::int64_t run : test::brief() ? std::vector{3, 15} : std::vector{2, 3, 8, 15, 40})
       for (const int gap : {1, 2, 700}) {
         const test::view_case c{.type = t,
-                                .extent = {3, test::sanitized ? 1'100 : 2'500, run},
+                                .extent = {3, test::brief() ? 1'100 : 2'500, run},
                                 .axes = {1},
                                 .order = {0, 1, 2},
                                 .gap = {1, gap, 1},
@@ -214,13 +215,13 @@ TEST_CASE("views: outputs whose own elements lie in another order, by any number
         CHECK(reduced({&all[k], 1}, c, threads) == results{want[k]});
     }
   };
-  const std::vector<dtype> types = test::sanitized
+  const std::vector<dtype> types = test::brief()
                                        ? std::vector{dtype::f16, dtype::f64}
                                        : std::vector{dtype::f16, dtype::f32, dtype::f64, dtype::i8};
   std::vector<std::array<std::int64_t, 2>> shapes{
       {16, 256},   {17, 257},  {15, 512},    {64, 3 * 256},  {129, 1279}, {130, 1024}, {700, 255},
       {3, 40'001}, {1025, 65}, {3, 150'001}, {33, 256 * 33}, {300, 1},    {24, 5'000}};
-  if (test::sanitized) shapes = {{17, 257}, {64, 3 * 256}, {130, 1024}, {3, 40'001}};
+  if (test::brief()) shapes = {{17, 257}, {64, 3 * 256}, {130, 1024}, {3, 40'001}};
   for (const dtype t : types)
     for (const auto& [rows, columns] : shapes) {
       test::view_case c{
@@ -255,7 +256,7 @@ TEST_CASE("views: outputs whose own elements lie in another order, by any number
   for (test::view_case c : cases) {
     c.specials = false;  // a NaN would hide all others
     check(c);
-    if (test::sanitized) continue;
+    if (test::brief()) continue;
     c.two = true;
     check(c);
     c.second_order.assign(c.extent.size(), 0);  // beside one that lies in order
@@ -288,8 +289,8 @@ TEST_CASE("views: an output does not see a batch of 2^20") {
 }
 
 TEST_CASE("views: an output does not see the batch") {
-  for (const dtype t : test::sanitized ? std::vector{dtype::bf16}
-                                       : std::vector{dtype::f32, dtype::bf16, dtype::i16}) {
+  for (const dtype t : test::brief() ? std::vector{dtype::bf16}
+                                     : std::vector{dtype::f32, dtype::bf16, dtype::i16}) {
     const std::int64_t rows = 50, n = 1234;
     const test::view_case whole{.type = t, .extent = {rows, n}, .axes = {1}, .order = {0, 1}},
         halves{.type = t,
@@ -361,7 +362,7 @@ TEST_CASE("views: an output does not see the batch") {
 
 TEST_CASE("segments and keys: of any length, every operation") {
   test::random_bits next{5};
-  for (int round = 0; round < (test::sanitized ? 40 : 200); ++round)
+  for (int round = 0; round < (test::brief() ? 40 : 200); ++round)
     test::check_case(test::random_lists(next),
                      [](const test::lists_case& c) { return differing(c); });
   SUCCEED();
@@ -390,7 +391,7 @@ TEST_CASE("views: windows are what a loop finds") {
 TEST_CASE("windows: any shape, padding and layout, every operation") {
   test::random_bits next{31};
   int in_several_boxes = 0, empty = 0;
-  for (int round = 0; round < (test::sanitized ? 60 : 250); ++round) {
+  for (int round = 0; round < (test::brief() ? 60 : 250); ++round) {
     const test::windows_case c = test::random_windows(next);
     in_several_boxes += detail::boxes_of(c.of.x(), c.windows).boxes.size() > 1;
     empty += test::some_are_empty(c.elements());

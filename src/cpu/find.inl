@@ -25,12 +25,26 @@ template <class F, class T>
 using folded_as =
     std::conditional_t<ignores_sign<F> && std::is_same_v<T, std::uint64_t>, std::int64_t, T>;
 
+// Whether this build has kernels in vectors of it: a sample has one accumulator for each fold, and
+// leaves the others to scalars.
+#ifdef BITFOLD_SAMPLE_OF_KERNELS
+template <class Chosen, class A = typename Chosen::accumulator>
+inline constexpr bool in_sample =
+    simd::width<A> == 1 || std::is_same_v<A, float> || std::is_same_v<A, std::int64_t> ||
+    Chosen::types == typing::wide;  // of f64 alone
+#else
+template <class Chosen>
+inline constexpr bool in_sample = true;
+#endif
+
 inline kernels find(const reduction& r) {
   return detail::dispatch<algebra>(r, [&]<class Chosen>(Chosen) -> kernels {
     using F = typename Chosen::fold;
     using A = typename Chosen::accumulator;
     if constexpr (F::ordering != ordering::canonical) {
       return {};
+    } else if constexpr (!in_sample<Chosen>) {
+      return find_kernels_of<target::scalar>(r);
     } else {
       using Base = typename F::accumulation;
       // Plain sums of narrow types are worth kernels of their own, which widen as they load.
