@@ -267,18 +267,19 @@ TEST_CASE("plans of rows") {
   const auto one = passes_of(gpu::plan_rows(row_function::softmax, of, out, test::numbers()));
   REQUIRE(one.size() == 1);
   CHECK(kernel_of(one[0]).expression ==
-        "bitfold::cuda::map_rows<kernel::function, kernel::element, 8>");
+        "bitfold::cuda::map_rows<kernel::function, kernel::element, 8, false>");
   CHECK(one[0].blocks == 2500);  // two warps take a row, four a block
   CHECK(one[0].threads == 128);
   const auto widths = [&](row_function f, rows r) {
     const std::string e =
         kernel_of(passes_of(gpu::plan_rows(f, r, out, test::numbers())).at(0)).expression;
-    return e.substr(e.rfind(' ') + 1);
+    return e.substr(e.find("element, ") + 9);
   };
-  CHECK(widths(row_function::softmax, {dtype::bf16, 4095, 4096, of.x}) == "4>");
-  CHECK(widths(row_function::softmax, {dtype::bf16, 5000, 4095, of.x}) == "1>");
-  CHECK(widths(row_function::softmax_backward, {dtype::f32, 5000, 4096, of.x, of.x}) == "2>");
-  CHECK(widths(row_function::softmax_backward, {dtype::f32, 1, 640, of.x, at(4)}) == "1>");
+  CHECK(widths(row_function::softmax, {dtype::bf16, 4095, 4096, of.x}) == "4, false>");
+  CHECK(widths(row_function::softmax, {dtype::bf16, 5000, 4095, of.x}) == "1, false>");
+  CHECK(widths(row_function::softmax_backward, {dtype::f32, 5000, 4096, of.x, of.x}) ==
+        "2, false>");
+  CHECK(widths(row_function::softmax_backward, {dtype::f32, 1, 640, of.x, at(4)}) == "1, true>");
   CHECK(kernel_of(passes_of(gpu::plan_rows(row_function::softmax, {dtype::f32, 1000, 64, of.x}, out,
                                            test::numbers()))
                       .at(0))

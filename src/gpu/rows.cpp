@@ -101,7 +101,9 @@ pass map_rows(row_function f, const rows& of, void* out, int owned) {
     int warps = 1;
     while (warps < cuda::most_warps && static_cast<std::size_t>(warps) < tiles) warps *= 2;
     const int at_once = warps < 4 ? 4 / warps : 1;
-    pass p{kernel_of("map_rows", of_rows, f, of.type, owned),
+    const bool holds_tail =
+        tiles <= static_cast<std::size_t>(warps) && of.n % static_cast<std::size_t>(tile_of(owned));
+    pass p{kernel_of("map_rows", of_rows, f, of.type, owned, holds_tail ? ", true" : ", false"),
            as_blocks(shares(of.count, static_cast<std::size_t>(at_once))),
            static_cast<unsigned>(at_once * warps * warp),
            static_cast<std::size_t>(at_once) * cuda::tiles_of_warps * state};

@@ -148,15 +148,17 @@ struct row_kernel {
     const int t = threadIdx.x % warp;
     return E::leaf_of(t) * order::leaf + E::lane_of(t);
   }
-  // A tile of `size` elements, a multiple of Owned.
+  // A tile of `size` elements.
   __device__ static void map_tile(const source& tile, int size, const row::statistics<A>& s,
                                   T* out) {
-    const int begin = own_place(), rows = E::rows_of(size);
-    const source own = tile.ahead(static_cast<index>(rows > 0 ? begin : 0));
-    if (size == E::tile)
+    const int t = threadIdx.x % warp, begin = own_place(), full = size / order::leaf;
+    if (E::leaf_of(t) < full) {
+      const source own = tile.ahead(static_cast<index>(begin));
       map_lanes(own, own.template load<alignment::known>(), s, out + begin);
-    else if (rows > 0)
-      map_lanes(own, own.template load_some<order::rows>(rows), s, out + begin, rows);
+    }
+#pragma unroll 4
+    for (int i = full * order::leaf + t; i < size; i += warp)
+      out[i] = arith::round_to<T>(F::template value<A>(tile.one(i).e, s));
   }
 
   __device__ static source row_at(const rows& of, index k) {
@@ -211,8 +213,9 @@ __device__ S fold_tiles(const S* states, int tiles, index tile, index n) {
   return s;
 }
 
-// `warps` of a block take a row of up to tiles_of_warps tiles.
-template <class F, class T, int Owned>
+// `warps` of a block take a row of up to tiles_of_warps tiles. HoldsTail: each warp holds a tile in
+// its registers, and one of them the row's last, which is short.
+template <class F, class T, int Owned, bool HoldsTail>
 __global__ void __launch_bounds__(most_warps* warp, 2)
     map_rows(const __grid_constant__ rows of, int warps, T* out) {
   using K = row_kernel<F, T, Owned>;
@@ -241,6 +244,8 @@ __global__ void __launch_bounds__(most_warps* warp, 2)
       if (size == E::tile) {
         kept = E::template load_tile<alignment::known>(tile);
         s = E::fold_tile(kept);
+      } else if constexpr (!HoldsTail) {
+        s = E::template short_tile<alignment::known>(tile, size);
       } else {
         const int rows = E::rows_of(size);
         kept = tile.ahead(static_cast<index>(rows > 0 ? K::own_place() : 0))
@@ -258,13 +263,11 @@ __global__ void __launch_bounds__(most_warps* warp, 2)
     wait();
     const statistics s = of_rows[row];
     T* const to = out + k * of.n;
-    if (is_there && tiles <= warps) {  // what it holds
-      const int place = w * E::tile + K::own_place(), rows = E::rows_of(n - w * E::tile);
-      const auto own = from.ahead(static_cast<index>(rows > 0 ? place : 0));
-      if ((w + 1) * E::tile <= n)
-        K::map_lanes(own, kept, s, to + place);
-      else if (rows > 0)
-        K::map_lanes(own, kept, s, to + place, rows);
+    const int place = w * E::tile + K::own_place(), held = E::rows_of(n - w * E::tile);
+    if (is_there && tiles <= warps && (w + 1) * E::tile <= n) {  // what it holds
+      K::map_lanes(from.ahead(static_cast<index>(place)), kept, s, to + place);
+    } else if (HoldsTail && is_there) {
+      if (held > 0) K::map_lanes(from.ahead(static_cast<index>(place)), kept, s, to + place, held);
     } else if (is_there) {
 #pragma unroll 1
       for (int at = w * E::tile; at < n; at += warps * E::tile)
@@ -310,18 +313,13 @@ template <class F, class T, int Owned>
 __global__ void __launch_bounds__(most_warps* warp)
     map_each(const __grid_constant__ rows of, T* out) {
   using K = row_kernel<F, T, Owned>;
-  using A = typename K::A;
   constexpr index tile = K::E::tile;
   const index n = of.count * of.n, warps = blockDim.x / warp;
   const auto from = K::row_at(of, 0);
   for (index at = (index{blockIdx.x} * warps + threadIdx.x / warp) * tile; at < n;
-       at += index{gridDim.x} * warps * tile) {
-    const int size = n - at < tile ? static_cast<int>(n - at) : static_cast<int>(tile),
-              whole = size / Owned * Owned, t = threadIdx.x % warp;
-    K::map_tile(from.ahead(at), whole, {}, out + at);
-    if (const int i = whole + t; i < size)
-      out[at + i] = arith::round_to<T>(F::template value<A>(from.ahead(at).one(i).e, {}));
-  }
+       at += index{gridDim.x} * warps * tile)
+    K::map_tile(from.ahead(at), n - at < tile ? static_cast<int>(n - at) : static_cast<int>(tile),
+                {}, out + at);
 }
 
 }  // namespace bitfold::cuda
