@@ -1,38 +1,21 @@
 #include "channel_functions.hpp"
 
-#include <algorithm>
-#include <bitfold/error.hpp>
 #include <string>
+
+#include "arguments.hpp"
 
 namespace bitfold::channel {
 namespace {
 
-[[noreturn]] void refuse(const char* argument, const std::string& what) {
-  throw error(errc::usage, std::string(argument) + ": " + what);
-}
-struct array {
-  const char* argument;
-  const void* data;
-  bool needed;
-};
-void check_arrays(std::initializer_list<array> all, std::size_t size) {
-  for (const array& a : all) {
-    if (a.needed && !a.data) refuse(a.argument, "null");
-    if (reinterpret_cast<std::uintptr_t>(a.data) % size)
-      refuse(a.argument, "not aligned to its elements");
-  }
-}
+using detail::check_arrays;
+using detail::refuse_argument;
 
 void check_elements(const channels& of) {
-  if (!is_float(of.type)) refuse("type", std::string(name(of.type)) + ", which is no float type");
+  detail::check_float(of.type);
   if (of.sharing == 0 || of.count % of.sharing)
-    refuse("sharing", std::to_string(of.sharing) + ", which does not divide " +
-                          std::to_string(of.count) + " channels");
-  constexpr std::size_t most = std::size_t{1} << 60;
-  std::size_t size = 1;
-  for (const std::size_t extent : {of.outer, of.count, of.inner})
-    if (__builtin_mul_overflow(size, extent, &size) || size > most)
-      refuse("x", "more than 2^60 elements");
+    refuse_argument("sharing", std::to_string(of.sharing) + ", which does not divide " +
+                                   std::to_string(of.count) + " channels");
+  (void)detail::size_of_x({of.outer, of.count, of.inner});
 }
 
 std::size_t wide(dtype type) { return size_of(type == dtype::f64 ? dtype::f64 : dtype::f32); }
@@ -58,8 +41,8 @@ void check(channel_function f, const channels& of, const void* out) {
 
 void check(const channels& of, const channel_sums& to) {
   check_elements(of);
-  if (of.size() == 0) refuse("x", "no elements, of which there are no gradients");
-  if (!to.mean_g && !to.slope && !to.dw && !to.db) refuse("to", "nothing that is wanted");
+  if (of.size() == 0) refuse_argument("x", "no elements, of which there are no gradients");
+  if (!to.mean_g && !to.slope && !to.dw && !to.db) refuse_argument("to", "nothing that is wanted");
   check_arrays({{"x", of.x, true}, {"y", of.y, true}}, size_of(of.type));
   check_arrays({{"w", of.w, false},
                 {"mean", of.mean, true},

@@ -59,6 +59,26 @@ struct channel_norm_at_rest_backward : function {
   }
 };
 
+/// What F takes of a channel and of a statistic.
+template <class F, class A>
+BITFOLD_HD parameters<A> parameters_of(const channels& of, order::index channel,
+                                       order::index statistic) {
+  const auto at = [](const void* from, order::index i, A neutral) {
+    return from ? static_cast<const A*>(from)[i] : neutral;
+  };
+  parameters<A> p{};
+  if constexpr (F::centred) p.mean = at(of.mean, statistic, A(0));
+  p.rstd = at(of.rstd, statistic, A(0));
+  p.w = at(of.w, channel, A(1));
+  if constexpr (F::biased) p.b = at(of.b, channel, -A(0));
+  if constexpr (F::takes_low) p.low = at(of.low, statistic, A(0));
+  if constexpr (F::takes_sums) {
+    p.mean_g = at(of.mean_g, statistic, A(0));
+    p.slope = at(of.slope, statistic, A(0));
+  }
+  return p;
+}
+
 /// What gradients sum takes what their norm took.
 struct gradient_sums : function {};
 /// Of an element: g w, z, and g itself.

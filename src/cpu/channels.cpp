@@ -7,7 +7,6 @@
 namespace bitfold::cpu {
 namespace {
 
-using channel::element;
 using channel::parameters;
 
 // ---- Parameters ---------------------------------------------------------------------------------
@@ -15,22 +14,8 @@ using channel::parameters;
 // Line (outer, channel): its parameters, as F takes them.
 template <class F, class A>
 parameters<A> parameters_of(const channels& of, std::size_t outer, std::size_t channel) {
-  const std::size_t in_a_row = of.count / of.sharing,
-                    statistic = (of.of_each_outer ? outer * in_a_row : 0) + channel / of.sharing;
-  const auto at = [](const void* from, std::size_t i, A neutral) {
-    return from ? static_cast<const A*>(from)[i] : neutral;
-  };
-  parameters<A> p{};
-  if constexpr (F::centred) p.mean = at(of.mean, statistic, A(0));
-  p.rstd = at(of.rstd, statistic, A(0));
-  p.w = at(of.w, channel, A(1));
-  if constexpr (F::biased) p.b = at(of.b, channel, -A(0));
-  if constexpr (F::takes_low) p.low = at(of.low, statistic, A(0));
-  if constexpr (F::takes_sums) {
-    p.mean_g = at(of.mean_g, statistic, A(0));
-    p.slope = at(of.slope, statistic, A(0));
-  }
-  return p;
+  const std::size_t ahead = of.of_each_outer ? outer * (of.count / of.sharing) : 0;
+  return channel::parameters_of<F, A>(of, channel, ahead + channel / of.sharing);
 }
 // The same for all elements of a run; and of channels side by side, one array for each parameter.
 template <class A>
@@ -65,23 +50,12 @@ constexpr std::size_t parameter_count = 7;
 
 // ---- Maps ---------------------------------------------------------------------------------------
 
-// Elements that are widened at once, so that they stay in the first cache.
-constexpr std::size_t block = 1024;
-
 template <class F, class T, class Of>
 struct map_run {
   using A = row::accumulator<T>;
   [[gnu::always_inline]] static void run(const T* x, const T* y, Of of, std::size_t n, T* out) {
-    alignas(64) A wide_x[block], wide_y[F::takes_y ? block : 1], result[block];
-    for (std::size_t first = 0; first < n; first += block) {
-      const std::size_t here = std::min(block, n - first);
-      for (std::size_t i = 0; i < here; ++i) wide_x[i] = arith::widen<A>(x[first + i]);
-      if constexpr (F::takes_y)
-        for (std::size_t i = 0; i < here; ++i) wide_y[i] = arith::widen<A>(y[first + i]);
-      for (std::size_t i = 0; i < here; ++i)
-        result[i] = F::template value<A>({wide_x[i], F::takes_y ? wide_y[i] : A(0)}, of[first + i]);
-      for (std::size_t i = 0; i < here; ++i) out[first + i] = arith::round_to<T>(result[i]);
-    }
+    map_widened<F::takes_y, A>(
+        x, y, n, out, [=](A a, A b, std::size_t i) { return F::template value<A>({a, b}, of[i]); });
   }
 };
 

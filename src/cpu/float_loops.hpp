@@ -17,6 +17,23 @@ struct widen_elements {
     for (std::size_t i = 0; i < n; ++i) to[i] = arith::widen<A>(from[i]);
   }
 };
+// Of each element, widened, and its place: value(x, y, i), y being 0 where there is none. Some at a
+// time, so that they stay in the first cache.
+template <bool TakesY, class A, class T, class Value>
+[[gnu::always_inline]] inline void map_widened(const T* x, const T* y, std::size_t n, T* out,
+                                               Value value) {
+  constexpr std::size_t block = 1024;
+  alignas(64) A wide_x[block], wide_y[TakesY ? block : 1], result[block];
+  for (std::size_t first = 0; first < n; first += block) {
+    const std::size_t here = std::min(block, n - first);
+    widen_elements<T, A>::run(x + first, here, wide_x);
+    if constexpr (TakesY) widen_elements<T, A>::run(y + first, here, wide_y);
+    for (std::size_t i = 0; i < here; ++i)
+      result[i] = value(wide_x[i], TakesY ? wide_y[i] : A(0), first + i);
+    for (std::size_t i = 0; i < here; ++i) out[first + i] = arith::round_to<T>(result[i]);
+  }
+}
+
 // Numbers that begin with a line of the cache.
 struct aligned_delete {
   void operator()(void* p) const { ::operator delete(p, std::align_val_t{64}); }

@@ -1,50 +1,43 @@
 // Row functions on the CPU: reductions of each row, then its elements one by one.
 #include <algorithm>
-#include <memory>
-#include <new>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "../arguments.hpp"
 #include "../row_functions.hpp"
 #include "float_loops.hpp"
-#include "scatter.hpp"
-#include "task.hpp"
 
 namespace bitfold {
 
 namespace row {
 namespace {
-[[noreturn]] void refuse(const char* argument, const std::string& what) {
-  throw error(errc::usage, std::string(argument) + ": " + what);
-}
-void check_aligned(const char* argument, const void* p, std::size_t size) {
-  if (reinterpret_cast<std::uintptr_t>(p) % size) refuse(argument, "not aligned to its elements");
-}
+using detail::check_aligned;
+using detail::check_float;
+using detail::refuse_argument;
+
 void check_channels(const rows& input) {
   if (input.inner == 0 || input.n % input.inner)
-    refuse("inner", std::to_string(input.inner) + ", which does not divide rows of " +
-                        std::to_string(input.n));
+    refuse_argument("inner", std::to_string(input.inner) + ", which does not divide rows of " +
+                                 std::to_string(input.n));
   if (const std::size_t of_row = input.n / input.inner;
       input.channels % of_row || input.channels == 0)
-    refuse("channels",
-           std::to_string(input.channels) + ", of which rows have " + std::to_string(of_row));
+    refuse_argument("channels", std::to_string(input.channels) + ", of which rows have " +
+                                    std::to_string(of_row));
 }
 }  // namespace
 
 void check(row_function f, const rows& input, const void* out) {
-  if (!is_float(input.type))
-    refuse("type", std::string(name(input.type)) + ", which is no float type");
+  check_float(input.type);
   visit(f, [&]<class F>(std::type_identity<F>) {
     if (!F::elementwise && input.n > max_elements)
-      refuse("n", std::to_string(input.n) + ", above 2^24");
+      refuse_argument("n", std::to_string(input.n) + ", above 2^24");
     if (input.count == 0 || input.n == 0) return;
-    if (!input.x) refuse("x", "null");
-    if (F::takes_y && !input.y) refuse("y", "null");
-    if ((F::reads || F::writes) && !input.rstd) refuse("rstd", "null");
-    if (F::centred && !input.mean) refuse("mean", "null");
-    if (!out) refuse("out", "null");
+    if (!input.x) refuse_argument("x", "null");
+    if (F::takes_y && !input.y) refuse_argument("y", "null");
+    if ((F::reads || F::writes) && !input.rstd) refuse_argument("rstd", "null");
+    if (F::centred && !input.mean) refuse_argument("mean", "null");
+    if (!out) refuse_argument("out", "null");
     if (F::by_channel) check_channels(input);
     const std::size_t size = size_of(input.type), wide = std::max<std::size_t>(size, 4);
     for (const auto& [argument, p] :
@@ -56,36 +49,28 @@ void check(row_function f, const rows& input, const void* out) {
 }
 
 void check(row_function f, const rows_across& input, const void* out) {
-  if (!is_float(input.type))
-    refuse("type", std::string(name(input.type)) + ", which is no float type");
-  std::size_t size = 1;
-  for (const std::size_t extent : {input.outer, input.n, input.inner})
-    if (__builtin_mul_overflow(size, extent, &size) || size > std::size_t{1} << 60)
-      refuse("x", "more than 2^60 elements");
+  check_float(input.type);
+  const std::size_t size = detail::size_of_x({input.outer, input.n, input.inner});
   visit(f, [&]<class F>(std::type_identity<F>) {
     if (F::results == 0)
-      refuse("f", std::string(name(f)) + ", which is not of rows that lie across");
+      refuse_argument("f", std::string(name(f)) + ", which is not of rows that lie across");
     if (size == 0) return;
-    for (const auto& [argument, p, needed] : {std::tuple{"x", input.x, true},
-                                              {"y", input.y, F::takes_y},
-                                              {"out", out, true},
-                                              {"first", input.first, true},
-                                              {"second", input.second, F::results > 1}})
-      if (needed && !p) refuse(argument, "null");
-    const std::size_t element = size_of(input.type), wide = std::max<std::size_t>(element, 4);
-    for (const auto& [argument, p] : {std::pair{"x", input.x}, {"y", input.y}, {"out", out}})
-      check_aligned(argument, p, element);
-    check_aligned("first", input.first, wide);
-    check_aligned("second", input.second, wide);
+    const std::size_t element = size_of(input.type);
+    detail::check_arrays({{"x", input.x, true}, {"y", input.y, F::takes_y}, {"out", out, true}},
+                         element);
+    detail::check_arrays({{"first", input.first, true}, {"second", input.second, F::results > 1}},
+                         std::max<std::size_t>(element, 4));
   });
 }
 
 void check_parameters(row_function f, const rows& input, const void* dw, const void* db) {
   if (f != row_function::layer_norm_backward && f != row_function::rms_norm_backward)
-    refuse("f", "no gradient of a norm");
-  if (db && f == row_function::rms_norm_backward) refuse("db", "of rms_norm, which has no bias");
-  if (input.count > max_elements) refuse("count", std::to_string(input.count) + ", above 2^24");
-  if (input.count > 0 && input.n > 0 && !dw && !db) refuse("dw", "null, as db is");
+    refuse_argument("f", "no gradient of a norm");
+  if (db && f == row_function::rms_norm_backward)
+    refuse_argument("db", "of rms_norm, which has no bias");
+  if (input.count > max_elements)
+    refuse_argument("count", std::to_string(input.count) + ", above 2^24");
+  if (input.count > 0 && input.n > 0 && !dw && !db) refuse_argument("dw", "null, as db is");
   check(f, input, dw ? dw : db);
   check_aligned("db", db, size_of(input.type));
 }

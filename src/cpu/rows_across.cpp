@@ -1,14 +1,9 @@
 // Functions of rows that lie across on the CPU: places of all rows, one behind the other.
-#include <vector>
-
 #include "../row_functions.hpp"
 #include "float_loops.hpp"
 
 namespace bitfold::cpu {
 namespace {
-
-// Elements that are widened at once, so that they stay in the first cache.
-constexpr std::size_t block = 1024;
 
 // A place of neighbouring rows, whose statistics are a and b.
 template <class F, class T>
@@ -16,18 +11,10 @@ struct map_place {
   using A = row::accumulator<T>;
   [[gnu::always_inline]] static void run(const T* x, const T* y, const A* a, const A* b,
                                          std::size_t n, T* out) {
-    alignas(64) A wide_x[block], wide_y[F::takes_y ? block : 1], result[block];
-    for (std::size_t first = 0; first < n; first += block) {
-      const std::size_t here = std::min(block, n - first);
-      for (std::size_t i = 0; i < here; ++i) wide_x[i] = arith::widen<A>(x[first + i]);
-      if constexpr (F::takes_y)
-        for (std::size_t i = 0; i < here; ++i) wide_y[i] = arith::widen<A>(y[first + i]);
-      for (std::size_t i = 0; i < here; ++i)
-        result[i] = F::template value<A>(
-            row::element<A>{wide_x[i], F::takes_y ? wide_y[i] : A(0), A(1), -A(0)},
-            row::statistics<A>{a[first + i], b[first + i]});
-      for (std::size_t i = 0; i < here; ++i) out[first + i] = arith::round_to<T>(result[i]);
-    }
+    map_widened<F::takes_y, A>(x, y, n, out, [=](A g, A from, std::size_t i) {
+      return F::template value<A>(row::element<A>{g, from, A(1), -A(0)},
+                                  row::statistics<A>{a[i], b[i]});
+    });
   }
 };
 

@@ -80,7 +80,7 @@ class planner {
         from_(elements_of(of, p)),
         both_(p.weighted && p.plain && of.w),
         sizes_(cuda::sizes_of_alike_pairs(size_of_states(of.type, both_), size_of(of.type))),
-        of_(cuda_plan(by)) {
+        of_(plan_outputs(sizes_, from_, {}, by)) {
     const std::string folds = both_ ? "both_sums" : p.weighted ? "sums<true>" : "sums<false>";
     definitions_ =
         of_type(of) +
@@ -104,7 +104,6 @@ class planner {
   static std::size_t size_of_states(dtype type, bool both) {
     return (both ? 4 : 2) * (type == dtype::f64 ? sizeof(double) : sizeof(float));
   }
-  output_plan cuda_plan(const tuning& by) const { return plan_outputs(sizes_, from_, {}, by); }
 
   // Columns, and rows of a leaf, are numbers that some strategies' kernels are compiled for.
   pass& add_pass(strategy what, int blocks, int threads, std::size_t shared) {
@@ -115,33 +114,19 @@ class planner {
              static_cast<unsigned>(blocks), static_cast<unsigned>(threads), shared}));
   }
   void add_elements() {
-    pass& p = add_pass(of_.by, of_.blocks, of_.threads,
-                       of_.by == strategy::columns || of_.by == strategy::blocks ? of_.shared : 0);
+    pass& p = add_pass(of_.by, of_.blocks, of_.threads, of_.shared);
     p.line = of_.line;
     p.bytes_read = 2 * from_.outputs * from_.n * size_of(from_.type);
     p.with.add(from_);
-    switch (of_.by) {
-      case strategy::columns:
-        p.with.add(of_.parts).add(of_.split).add(of_.node).add(of_.nodes);
-        break;
-      case strategy::threads: p.with.add(of_.node).add(of_.nodes); break;
-      case strategy::blocks: p.with.add(of_.tiles).add(of_.nodes); break;
-      case strategy::warps: p.with.add(of_.at_once); break;
-      default: break;
-    }
-    if (of_.by != strategy::warps && of_.by != strategy::short_columns)
-      p.with.add_address(of_.nodes > 1 ? in_workspace(0) : place{});
+    add_numbers(p.with, of_, in_workspace(0));
     p.with.add(p_.to);
   }
   void add_states() {
-    pass& p = add_pass(strategy::output_states, of_.second_blocks, of_.second_threads,
-                       static_cast<std::size_t>(of_.second_threads) / order::lanes * sizes_.state);
-    p.with.add(static_cast<const cuda::output_elements&>(from_))
-        .add_address(in_workspace(0))
-        .add(of_.node)
-        .add(of_.nodes)
-        .add(of_.nodes_of_warp)
-        .add(p_.to);
+    pass& p =
+        add_pass(strategy::output_states, of_.second_blocks, of_.second_threads, of_.second_shared);
+    p.with.add(static_cast<const cuda::output_elements&>(from_));
+    add_state_numbers(p.with, of_, in_workspace(0), of_.node, of_.nodes);
+    p.with.add(p_.to);
   }
 
   plan& to_;

@@ -383,11 +383,17 @@ class planner {
     p_.blocks = blocks(from_.outputs, static_cast<index>(p_.threads), l.most_blocks);
     p_.short_blocks = std::min(p_.blocks, l.most_short_blocks);
     p_.list_blocks = blocks(p_.list.room, 1, l.most_list_blocks);
-    p_.second_threads = 256;
+    set_second_threads(256);
     p_.second_blocks = blocks(p_.list.room_for_several, 1, l.most_second_blocks);
     p_.workspace = p_.list.bytes(of_.state);
     if (shape_.blocks)
       for (int* some : {&p_.short_blocks, &p_.list_blocks}) *some = std::min(*some, shape_.blocks);
+  }
+
+  // A state for each warp.
+  void set_second_threads(index threads) {
+    p_.second_threads = static_cast<int>(threads);
+    p_.second_shared = threads / warp * of_.state;
   }
 
   void add_second_pass() {
@@ -405,7 +411,7 @@ class planner {
     }
     p_.nodes_of_warp = std::max<index>(warp, std::bit_ceil((nodes + 15) / 16));
     const index warps = shares(nodes, p_.nodes_of_warp);
-    p_.second_threads = static_cast<int>(warps > 1 ? warps * warp : 256);
+    set_second_threads(warps > 1 ? warps * warp : 256);
     p_.second_blocks =
         static_cast<int>(std::clamp<index>(shares(from_.outputs, warps > 1 ? 1 : 8), 1, 1 << 16));
   }

@@ -53,6 +53,7 @@ struct output_plan {
   int second_threads,
       second_blocks;    ///< of the pass that folds the nodes, a block or a warp for each output
   index nodes_of_warp;  ///< in that pass
+  std::size_t second_shared;  ///< its blocks' shared memory
   struct {
     index each;          ///< nodes of a longer one; 0: there are none
     index count;         ///< of an output

@@ -117,10 +117,6 @@ class planner {
     return of.workspace;
   }
 
-  std::size_t states_of_warps(int threads) const {
-    return static_cast<std::size_t>(threads) / 32 * sizes_.state;
-  }
-
   std::size_t add_axes() {
     const cuda::output_elements& from = *p_.outputs;
     const bool one = !from.two;
@@ -132,30 +128,21 @@ class planner {
                      : one && (from.in_packs || from.unaligned)       ? reading::runs
                                                                       : one_by_one;
     if (of.by == strategy::patches) return add_patches(from, of);
-    // The pass over the elements, whose parameters are these, and the results.
-    const auto add = [&](fold_kernel k, int threads, std::size_t shared, auto... numbers) {
-      const bool has_states =
-          k.what == strategy::threads || k.what == strategy::columns || k.what == strategy::blocks;
-      pass& p = add_pass(std::move(k), of.blocks, threads, shared);
+    // The pass over the elements.
+    const auto add = [&](fold_kernel k) {
+      pass& p = add_pass(std::move(k), of.blocks, of.threads, of.shared);
       p.line = of.line;
       p.bytes_read = from.outputs * from.n * size_of(from.type) * (from.two ? 2 : 1);
       add_outputs(p.with, p_, from);
-      (p.with.add(numbers), ...);
-      if (has_states) p.with.add_address(of.nodes > 1 ? state() : place{});
+      add_numbers(p.with, of, state());
       add_results(p.with, p_, g_.reductions);
     };
     switch (of.by) {
-      case strategy::threads:
-        add(make_kernel(strategy::threads, one_by_one), of.threads, 0, of.node, of.nodes);
-        break;
+      case strategy::threads: add(make_kernel(strategy::threads, one_by_one)); break;
       case strategy::short_columns:
-        add(make_kernel(strategy::short_columns, one_by_one, many, from.n <= order::lanes ? 1 : 2),
-            of.threads, 0);
+        add(make_kernel(strategy::short_columns, one_by_one, many, from.n <= order::lanes ? 1 : 2));
         break;
-      case strategy::columns:
-        add(make_kernel(strategy::columns, one_by_one, many), of.threads, of.shared, of.parts,
-            of.split, of.node, of.nodes);
-        break;
+      case strategy::columns: add(make_kernel(strategy::columns, one_by_one, many)); break;
       case strategy::row_teams: {
         const int rows = from.n <= order::lanes       ? 1
                          : from.n <= 2 * order::lanes ? 2
@@ -164,23 +151,13 @@ class planner {
         add(make_kernel(strategy::row_teams, reading::rows, rows,
                         rows <= 2   ? 4
                         : rows == 4 ? 2
-                                    : 1),
-            of.threads, 0, of.team, of.at_once);
+                                    : 1));
         break;
       }
       case strategy::leaf_teams:
-        add(make_kernel(strategy::leaf_teams, reading::anywhere), of.threads, 0, of.at_once);
-        break;
-      case strategy::staged_threads:
-        add(make_kernel(strategy::staged_threads, reading::anywhere), of.threads, of.shared,
-            of.pitch);
-        break;
+      case strategy::staged_threads: add(make_kernel(of.by, reading::anywhere)); break;
       case strategy::warps:
-        add(make_kernel(strategy::warps, how), of.threads, 0, of.at_once);
-        break;
-      case strategy::blocks:
-        add(make_kernel(strategy::blocks, how), of.threads, of.shared, of.tiles, of.nodes);
-        break;
+      case strategy::blocks: add(make_kernel(of.by, how)); break;
       default:
         throw std::logic_error("no kernel of outputs on axes by " + std::string(name(of.by)));
     }
@@ -189,11 +166,10 @@ class planner {
   }
   void add_states(const cuda::output_elements& from, const output_plan& of, place states,
                   index node, index nodes) {
-    pass& second =
-        add_pass(make_kernel(strategy::output_states, reading::anywhere), of.second_blocks,
-                 of.second_threads, states_of_warps(of.second_threads));
+    pass& second = add_pass(make_kernel(strategy::output_states, reading::anywhere),
+                            of.second_blocks, of.second_threads, of.second_shared);
     add_outputs(second.with, p_, from);
-    second.with.add_address(states).add(node).add(nodes).add(of.nodes_of_warp);
+    add_state_numbers(second.with, of, states, node, nodes);
     add_results(second.with, p_, g_.reductions);
   }
 
@@ -284,7 +260,7 @@ class planner {
     }
     if (of.list.room_for_several > 0) {
       pass& p = add(make_kernel(strategy::segment_states, reading::anywhere), of.second_blocks,
-                    of.second_threads, states_of_warps(of.second_threads), from, true);
+                    of.second_threads, of.second_shared, from, true);
       add_results(p.with, p_, g_.reductions);
     }
     return of.workspace;
@@ -326,6 +302,24 @@ std::size_t node_of(const problem& p, std::span<const std::size_t> which, const 
   for (const group& g : groups_of(p.reductions, which, by))
     node = std::lcm(node, plan_array(sizes_of(p, g), p.n, shape, by).of.node);
   return node;
+}
+
+void add_numbers(arguments& to, const output_plan& of, place states) {
+  switch (of.by) {
+    case strategy::threads: to.add(of.node).add(of.nodes); break;
+    case strategy::columns: to.add(of.parts).add(of.split).add(of.node).add(of.nodes); break;
+    case strategy::blocks: to.add(of.tiles).add(of.nodes); break;
+    case strategy::row_teams: to.add(of.team).add(of.at_once); return;
+    case strategy::leaf_teams:
+    case strategy::warps: to.add(of.at_once); return;
+    case strategy::staged_threads: to.add(of.pitch); return;
+    default: return;
+  }
+  to.add_address(of.nodes > 1 ? states : place{});
+}
+void add_state_numbers(arguments& to, const output_plan& of, place states, index node,
+                       index nodes) {
+  to.add_address(states).add(node).add(nodes).add(of.nodes_of_warp);
 }
 
 void add_results(arguments& to, const problem& p, std::span<const std::size_t> which) {

@@ -117,6 +117,8 @@ struct problem {
   }
 };
 
+struct output_plan;
+
 /// Adds what is to be done for reductions with a canonical order, those numbers of the problem's.
 /// Those of one base are folded once, those of several in one kernel. Errors (errc::usage): those
 /// of plan_array and plan_outputs.
@@ -126,6 +128,13 @@ void add_folds(plan& to, const problem& p, std::span<const std::size_t> which,
 /// The elements of a node of those: what a part of an array has whole numbers of.
 std::size_t node_of(const problem& p, std::span<const std::size_t> which, const cuda::launch& shape,
                     const tuning& by);
+
+/// Adds what the kernel of a strategy takes of the plan of outputs on axes, as its parameters are:
+/// the numbers, and where the states of its nodes go, if there are several.
+void add_numbers(arguments& to, const output_plan& of, place states);
+/// The same of the kernel that folds those states.
+void add_state_numbers(arguments& to, const output_plan& of, place states, order::index node,
+                       order::index nodes);
 
 /// Adds the places of those results, as a parameter of as many cuda::result_place one behind the
 /// other; and of outputs, with its addresses, as a parameter.

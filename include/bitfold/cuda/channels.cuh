@@ -28,27 +28,9 @@ __device__ inline channel_of_element channel_at(const channel_places& all, index
           i - line * extent[3].extent};
 }
 
-// What F takes of a channel and its statistic: load(array, whether it is the channel's, what is
-// neutral).
-template <class F, class A, class Load>
-__device__ channel::parameters<A> parameters_by(const channels& of, Load load) {
-  channel::parameters<A> p{};
-  if constexpr (F::centred) p.mean = load(of.mean, false, A(0));
-  p.rstd = load(of.rstd, false, A(0));
-  p.w = load(of.w, true, A(1));
-  if constexpr (F::biased) p.b = load(of.b, true, -A(0));
-  if constexpr (F::takes_low) p.low = load(of.low, false, A(0));
-  if constexpr (F::takes_sums) {
-    p.mean_g = load(of.mean_g, false, A(0));
-    p.slope = load(of.slope, false, A(0));
-  }
-  return p;
-}
 template <class F, class A>
 __device__ channel::parameters<A> parameters_at(const channels& of, const channel_of_element& at) {
-  return parameters_by<F, A>(of, [&](const void* from, bool of_channel, A neutral) {
-    return from ? static_cast<const A*>(from)[of_channel ? at.channel : at.statistic] : neutral;
-  });
+  return channel::parameters_of<F, A>(of, at.channel, at.statistic);
 }
 
 template <class F, class T>
