@@ -112,9 +112,10 @@ std::function<void(pid_t)> when_read(const std::string& path, Then then) {
     then(child);
   };
 }
-// The same of a long file, which is made here and then cut to one page.
+// The same of a long file, which is made here and then cut to one page, while the command reads it
+// for some tenths of a second.
 inline constexpr std::uintmax_t long_file = std::uintmax_t{1}
-                                            << (bitfold::test::sanitized ? 30 : 32);
+                                            << (bitfold::test::sanitized ? 30 : 33);
 inline std::function<void(pid_t)> shorten_when_read(const std::string& path) {
   make_holes(path, long_file);
   return when_read(path, [path](pid_t) { std::filesystem::resize_file(path, 4096); });

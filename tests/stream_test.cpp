@@ -270,24 +270,18 @@ TEST_CASE("reduce --stream and -: what a mapped file gives, at a constant memory
   const auto zeros = dir.path("zeros");
   std::ofstream{zeros};
   std::filesystem::resize_file(zeros, std::uintmax_t{1} << 30);
-  // In KiB, as far as it is seen.
-  const auto memory = [&](std::vector<std::string> more) {
-    long most = 0;
-    const auto watch = [&](pid_t child) {
-      for (siginfo_t ended{}; ended.si_pid == 0;) {
-        REQUIRE(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT) == 0);
-        const std::string status = content("/proc/" + std::to_string(child) + "/status");
-        if (const auto at = status.find("VmRSS:"); at != std::string::npos)
-          most = std::max(most, std::strtol(status.c_str() + at + 6, nullptr, 10));
-      }
-    };
-    more.insert(more.end(), {"sum", "--dtype", "f32", zeros});
-    CHECK(bitfold_cli(arguments(more), {.meanwhile = watch}).out ==
-          zeros + "  [268435456]  f32  0  00000000\n");
-    return most;
+  long most = 0;  // KiB of memory that it ever had, as far as it is seen
+  const auto watch = [&](pid_t child) {
+    for (siginfo_t ended{}; ended.si_pid == 0;) {
+      REQUIRE(waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT) == 0);
+      const std::string status = content("/proc/" + std::to_string(child) + "/status");
+      if (const auto at = status.find("VmHWM:"); at != std::string::npos)
+        most = std::max(most, std::strtol(status.c_str() + at + 6, nullptr, 10));
+    }
   };
-  const long streamed = memory({"--stream"}), whole = memory({});
-  CHECK(whole > 2 * streamed);
+  CHECK(bitfold_cli(arguments({"--stream", "sum", "--dtype", "f32", zeros}), {.meanwhile = watch})
+            .out == zeros + "  [268435456]  f32  0  00000000\n");
+  CHECK(most < 512 << 10);  // half of the file
 }
 
 TEST_CASE("reduce --stream and -: what follows, and what becomes shorter after it was read") {
@@ -486,7 +480,7 @@ TEST_CASE("reduce --stream: a bad file does not stop the others, nor one that be
              odd = dir.write("bad.npy", "x");
   const auto huge = dir.path("huge");
   std::ofstream{huge};
-  std::filesystem::resize_file(huge, std::uintmax_t{4} << 30);
+  std::filesystem::resize_file(huge, long_file);
   const auto real = std::filesystem::canonical(huge);
   // Cut as soon as it is open, long before it is read.
   const auto cut = [&](pid_t child) {
@@ -556,7 +550,7 @@ TEST_CASE("reduce -: a progress bar on a terminal, when it takes longer") {
   };
   CHECK(run("").empty());
   const std::string shown = shown_on_a_terminal(run);
-  CHECK(shown.starts_with("\relapsed 0:01  -"));
+  CHECK(shown.starts_with("\relapsed 0:0"));
   CHECK(shown.ends_with(wiped));
 }
 
@@ -607,7 +601,7 @@ TEST_CASE("reduce --stream: many short tensors, several formats, and bool") {
   CHECK(bitfold_cli(arguments).out == expected);
   // Where buffers of 4 MiB are filled for each of them, 8.
   CHECK(seconds_of({"reduce", "dot", "--method", "exact", "--stream", path, path}) <
-        (bitfold::test::sanitized ? 10 : 2));
+        (bitfold::test::sanitized ? 10 : 4));
 
   const auto npz = dir.write("a.npz", bytes::zip({{"a.npy", npy_of({1})}}));
   check_usage({"reduce", "sum", "--method", "exact", "--stream", npz},

@@ -274,6 +274,7 @@ def covered() -> dict[torch._ops.OpOverload, Callable[[_Own], Callable]]:
 
 _COMPILED = torch.library.Library("bitfold_aten", "DEF")
 _SECRETLY_MUTABLE = ("native_batch_norm", "cudnn_batch_norm")  # a compiler sees their functional forms
+_OF_ONE_TENSOR = ("_foreach_norm.Scalar",)  # whose results are parts of it
 _ACCUMULATING_FUNCTIONAL = {"index_put": index_put, "_unsafe_index_put": index_put, "put": put}
 
 
@@ -294,8 +295,14 @@ def _define(op: torch._ops.OpOverload, function: Callable) -> Callable:
     return getattr(getattr(torch.ops.bitfold_aten, op._schema.name.removeprefix("aten::")), op._overloadname)
 
 
+def _apart(function: Callable) -> Callable:
+    """Each result in memory of its own, as torch.library wants them."""
+    return lambda method, *args, **kwargs: [y.clone() for y in function(method, *args, **kwargs)]
+
+
 def _compiled_ops() -> dict[torch._ops.OpOverload, torch._ops.OpOverload]:
     functional = {**OVERRIDES, **_ACCUMULATING_FUNCTIONAL}
+    functional |= {name: _apart(functional[name]) for name in _OF_ONE_TENSOR}
     found = {name: op for name in functional if name not in _SECRETLY_MUTABLE and (op := find(name)) and not op._schema.is_mutable}
     return {op: _define(op, functional[name]) for name, op in found.items()}
 
