@@ -159,13 +159,17 @@ EXACT_OF_COMPLEX = _words(
     isnan masked_fill ne sub where"""
 )
 
+#: What is not covered on CUDA, by its heading, and what is known of it.
+NOT_COVERED_ON_CUDA = {
+    "products of matrices, on CPUs": "cuBLAS: the same bits run by run, of one shape, on GPUs of one architecture with as many multiprocessors, by one "
+    "version, from one stream; from several streams with `CUBLAS_WORKSPACE_CONFIG=:4096:8`. Another batch size is another shape, and may take another kernel.",
+}
+
 #: What is not covered, and what is known of it.
 NOT_COVERED: dict[str, tuple[tuple[str, ...], str]] = {
-    "matrix products": (
-        _words("mm bmm addmm baddbmm addbmm mv addmv addr _scaled_mm"),
-        "cuBLAS: the same bits run by run, of one shape, on GPUs of one architecture with as many multiprocessors, by one version, from "
-        "one stream; from several streams with `CUBLAS_WORKSPACE_CONFIG=:4096:8`. Another batch size is another shape, and may take another kernel. "
-        "Libraries of the CPU: of one shape, by as many threads, on one CPU, if they promise anything.",
+    "products beside those of matrices": (
+        _words("_trilinear _euclidean_dist _scaled_mm _grouped_mm mkldnn_rnn_layer mkldnn_rnn_layer_backward"),
+        "Nothing is known to us. `nn.LSTM` comes down to `mkldnn_rnn_layer` without the mode, and where torch.compile looks into it.",
     ),
     "convolutions": (
         _words("convolution convolution_backward _convolution cudnn_convolution mkldnn_convolution _slow_conv2d_forward _slow_conv2d_backward"),
@@ -377,9 +381,9 @@ class Watcher(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
-        from ._mode import _state, covered, covered_where_accumulating
+        from ._mode import _state, covered, covered_of_others, covered_where_accumulating
 
-        self._covered = {*covered(), *covered_where_accumulating()}
+        self._covered = {*covered(), *covered_of_others(), *covered_where_accumulating()}
         self._stack, self._thread = _state.stack, threading.get_ident()
         self._here = _Here()
 
@@ -406,9 +410,11 @@ class Watcher(TorchDispatchMode):
         finally:
             self._here.within = before
 
-    def refuse_uncovered(self, op: torch._ops.OpOverload, error: Exception) -> None:
+    def refuse_uncovered(self, op: torch._ops.OpOverload, error: Exception, args: tuple, kwargs: dict) -> None:
         """Refuses a call that torch's own kernel is to run, though bitfold covers the operator;
         `error` says why bitfold does not run it."""
+        if is_independent_here(op, args, kwargs, [*_tensors(args), *_tensors(kwargs.values())]):
+            return
         setting, in_backward = self._stack[-1], torch._C._current_graph_task_id() != -1
         is_here = in_backward or threading.get_ident() == self._thread
         if setting.strict and is_here and not is_allowed(op, setting.allow):
