@@ -56,10 +56,10 @@ def quick_calls(device, dtype):
     yield from (("linalg_vector_norm", (x, ord, [1], True)) for ord in (1, 2, 2.0, math.inf))
     yield from (("mse_loss", (x, y, *more)) for more in ((), (1,), (2,)))
     if device == "cpu":
-        a, b = x, y.transpose(1, 2)
-        yield from ((name, (at(a), at(b))) for name, at in (("mm", lambda t: t[0]), ("bmm", lambda t: t)))
-        yield from (("addmm", (c, a[1], b[1])) for c in (w[:5], b[0, :5], x[0, :, :1]))
-        yield from (("baddbmm", (c, a, b)) for c in (w[:5], x[:, :, :5]))
+        z = y.transpose(1, 2)
+        yield from ((("mm", (x[0], z[0])), ("bmm", (x, z))))
+        yield from (("addmm", (c, x[1], z[1])) for c in (w[:5], z[0, :5], x[0, :, :1]))
+        yield from (("baddbmm", (c, x, z)) for c in (w[:5], x[:, :, :5]))
     if device == "cpu" and dtype not in _engine.HALF:
         for rows in (1, 7, 3000):
             logs, target = randn(rows, 8, dtype=dtype), torch.arange(rows) % 9 - 1
