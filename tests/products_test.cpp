@@ -420,6 +420,29 @@ TEST_CASE("threads, neighbours and preparation do not show") {
   }
 }
 
+TEST_CASE("parts of the larger operand do not show") {
+  // Of rows and of columns, longer than a part has room for, and of batches.
+  const std::vector<std::int64_t> shapes[][2] = {
+      {{3, 9000}, {9000, 130}},  {{130, 9000}, {9000, 3}}, {{97, 700}, {700, 200}},
+      {{5, 2, 40}, {5, 40, 90}}, {{5, 90, 40}, {40, 2}},   {{1, 90, 40}, {3, 40, 2}}};
+  for (const dtype t : floats)
+    for (const auto& [rows, columns] : shapes) {
+      const operand a = make_operand(t, kind::special, rows, lie::transposed, 31),
+                    b = make_operand(t, kind::special, columns, lie::rows, 32);
+      const matrix_product p = make_matrix_product(t);
+      const cpu::prepared left(p, cpu::side::left, a.v, with(1)),
+          right(p, cpu::side::right, b.v, with(1));
+      const auto got = product(p, a.v, b.v, 1);
+      std::vector<std::byte> whole(got.size() * size_of(t));
+      cpu::matmul(p, left, right, whole.data(), with(1));
+      bool same = true;
+      for (std::size_t i = 0; i < got.size(); ++i)
+        same = same && got[i] == bits_at(t, whole.data() + i * size_of(t));
+      CHECK(same);
+      for (int threads = 2; threads <= 4; ++threads) CHECK(product(p, a.v, b.v, threads) == got);
+    }
+}
+
 TEST_CASE("integers are exact modulo 2^64") {
   for (const dtype t : all_dtypes) {
     if (is_float(t)) continue;
