@@ -535,6 +535,30 @@ TEST_CASE("an addend is added before the one rounding") {
         }
 }
 
+TEST_CASE("an addend of one column") {
+  const std::int64_t m = 70, k = 9;
+  for (const dtype t : floats) {
+    const operand a = make_operand(t, kind::near_one, {m, k}, lie::rows, 41),
+                  b = make_operand(t, kind::near_one, {k, 2}, lie::rows, 42),
+                  c = make_operand(t, kind::near_one, {m, 2}, lie::rows, 43);
+    const matrix_product p = make_matrix_product(t);
+    const auto both = product(p, a.v, b.v, 1, &c.v);
+    const view column = sliced(b.v, 1, 1, 1), added = sliced(c.v, 1, 1, 1),
+               alone = row_major(t, b.bytes.data(), {k}), first = row_major(t, c.bytes.data(), {1});
+    view vector = alone, addends = row_major(t, c.bytes.data() + size_of(t), {m});
+    vector.data = b.bytes.data() + size_of(t);
+    vector.stride[0] = addends.stride[0] = 2;
+    const auto one = product(p, a.v, column, 1, &added),
+               flat = product(p, a.v, vector, 1, &addends);
+    bool same = true;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(m); ++i)
+      same = same && one[i] == both[2 * i + 1] && flat[i] == both[2 * i + 1];
+    CHECK(same);
+    CHECK(product(p, a.v, column, 1, &first) == product(p, a.v, vector, 1, &first));
+    check_refused("addend", [&] { product(p, a.v, column, 1, &addends); }, [] { return true; });
+  }
+}
+
 TEST_CASE("an addend that cancels the product leaves what its rounding left out") {
   for (const dtype t : floats)
     for (const dtype out : floats)
