@@ -39,4 +39,5 @@ for block in (f"```sh\n{aside}\n```", f"| a |\n|--|\n| {aside} |", f"<!-- begin:
 check("- One two three\n- four five six seven\n  eight nine\n\nTen one two three", 3, 4.3, 6, 0)
 check("Less than 2.5 of it, e.g. This one: a; b. bitfold adds `a. B c` up. `Code` is one word. (As here it is.) Yes it is?", 5, 5, 10, 0)
 check("[Words of a link](https://example.org/a b) count, **but** not its address.", 1, 9, 9, 0)
+check("It is said above. [docs/own.md](own.md#a) has more of it.", 2, 4.5, 5, 0)
 check(f"Head of it all.\n\n## 2\n\n{of(5)}\n\n## 1\n\n{aside}", 2, 4.5, 5, 0, "CHANGELOG.md")
