@@ -13,6 +13,7 @@ extensions = ["myst_parser"]
 root_doc = "docs/index"
 include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/*.md", "reference/*.md", "bench/results/README.md"]
 nitpicky = True
+highlight_language = "text"
 myst_heading_anchors = 4
 # C++ is shown by snippets, which need not be whole programs.
 suppress_warnings = ["misc.highlighting_failure", "myst.header"]
