@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 
 torch = pytest.importorskip("torch")
 
 DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")])]
+
+
+INTEGERS, COMPLEX = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8), (torch.complex64, torch.complex128)
+SIZES = (1, 2, 3, 16, 37, 128)  # of batches
 
 
 def bits(x: torch.Tensor) -> torch.Tensor:
@@ -32,6 +38,26 @@ def unaligned(x: torch.Tensor) -> torch.Tensor:
 
 def randn(*shape, device="cpu", dtype=torch.float32, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype).to(device)
+
+
+@contextlib.contextmanager
+def threads(n):
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def numbers(*shape, dtype=torch.float32, seed=0):
+    """With outliers, or all that integers hold."""
+    if dtype in INTEGERS:
+        return torch.randint(torch.iinfo(dtype).min, torch.iinfo(dtype).max, shape, generator=torch.Generator().manual_seed(seed), dtype=torch.int64).to(dtype)
+    if dtype in COMPLEX:
+        return torch.view_as_complex(numbers(*shape, 2, dtype=dtype.to_real(), seed=seed))
+    x = randn(*shape, dtype=torch.float64, seed=seed)
+    return (x * torch.where(x.abs() > 2.5, 100, 1)).to(dtype)
 
 
 def product_fakes():
