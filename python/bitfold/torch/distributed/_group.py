@@ -1,0 +1,124 @@
+"""The communicator: what bitfold asks of a process group, and calls that have to be alike on all ranks."""
+
+from __future__ import annotations
+
+import struct
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+_HEADER = struct.Struct("<qq")
+_HEADER_BYTES = 512
+
+
+class Disagreement(RuntimeError):
+    """A call that is not the same on all ranks, or that one of them refuses: each rank has this error, and no result."""
+
+
+class Group:
+    """bitfold's own process group of the ranks of another one, so that its messages are never taken for others'. It asks for two functions of
+    an engine: all_gather, and exchange of messages between pairs. Calls run one after the other, in the order in which they were made; each
+    begins with the ranks' agreement on what it is. After an error of the engine the ranks may stand at different places: no more calls then."""
+
+    def __init__(self, group: dist.ProcessGroup) -> None:
+        self.rank, self.size = group.rank(), group.size()
+        self._ranks = dist.get_process_group_ranks(group)
+        self._engine = None
+        if self.size > 1:
+            timeout = group._get_backend(torch.device("cpu")).options._timeout
+            self._engine = dist.new_group(self._ranks, timeout=timeout, backend=dist.get_backend(group), use_local_synchronization=True)
+        self._calls, self._failure = 0, None
+        self._lock, self._worker, self._last = threading.Lock(), None, None
+
+    # ---- What an engine has to have
+
+    def all_gather(self, mine: Tensor) -> list[Tensor]:
+        """Of each rank a tensor like `mine`, of one axis."""
+        if self.size == 1:
+            return [mine]
+        all_of_them = mine.new_empty(self.size * len(mine))
+        self._try(lambda: dist.all_gather_into_tensor(all_of_them, mine, group=self._engine))
+        return list(all_of_them.chunk(self.size))
+
+    def exchange(self, send: Sequence[Sequence[Tensor]], receive: Sequence[Sequence[Tensor]]) -> None:
+        """To each rank some messages, and from each some; the receiver knows how long they are. What goes to this rank itself is left out."""
+
+        def messages() -> None:
+            work = []
+            for step in range(1, self.size):
+                to, origin = (self.rank + step) % self.size, (self.rank - step) % self.size
+                work += [dist.P2POp(dist.irecv, t, self._ranks[origin], self._engine) for t in receive[origin] if t.numel()]
+                work += [dist.P2POp(dist.isend, t, self._ranks[to], self._engine) for t in send[to] if t.numel()]
+            for w in dist.batch_isend_irecv(work) if work else ():
+                w.wait()
+
+        self._try(messages)
+
+    def _try(self, talk: Callable[[], Any]) -> None:
+        if self._failure:
+            raise RuntimeError(f"bitfold: no more calls on this group, as an earlier one failed: {self._failure}")
+        try:
+            talk()
+        except BaseException as e:
+            self._failure = e
+            raise
+
+    # ---- Calls
+
+    def agree(self, describe: Callable[[], str], number: int = 0, other: int = 0) -> list[tuple[int, int]]:
+        """The two numbers of each rank, if all describe the call by the same line. `describe` checks the arguments of this rank.
+        Errors: its own where it throws, and Disagreement on the other ranks; Disagreement where the lines differ."""
+        refused = None
+        try:
+            line = describe()
+        except Exception as e:
+            refused, line = e, f"refused: {e}"
+        self._calls += 1
+        mine = _HEADER.pack(number, other) + f"call {self._calls}: {line}".encode()[: _HEADER_BYTES - _HEADER.size]
+        headers = [bytes(h.tolist()) for h in self.all_gather(torch.tensor(list(mine.ljust(_HEADER_BYTES, b"\0")), dtype=torch.uint8))]
+        if refused:
+            raise refused
+        lines = [h[_HEADER.size :].rstrip(b"\0").decode(errors="replace") for h in headers]
+        if len(set(lines)) > 1:
+            raise Disagreement("bitfold: the ranks make different calls: " + "; ".join(f"rank {r}: {line}" for r, line in enumerate(lines)))
+        return [_HEADER.unpack_from(h) for h in headers]
+
+    def run(self, call: Callable[[], Any]) -> Any:
+        """Behind all calls before it."""
+        if self._last is None or self._last.done():
+            with self._lock:
+                return call()
+        return self.start(call).result()
+
+    def start(self, call: Callable[[], Any]) -> Future:
+        """The same on a thread of this group's."""
+
+        def behind_others() -> Any:
+            with self._lock:
+                return call()
+
+        if self._worker is None:
+            self._worker = ThreadPoolExecutor(1, "bitfold")
+        self._last = self._worker.submit(behind_others)
+        return self._last
+
+
+_GROUPS: weakref.WeakKeyDictionary[dist.ProcessGroup, Group] = weakref.WeakKeyDictionary()
+
+
+def group_of(group: dist.ProcessGroup | None) -> Group:
+    """Made by the first call with this group, which all of its ranks make."""
+    group = dist.group.WORLD if group is None else group
+    if group is None:
+        raise ValueError("group: torch.distributed.init_process_group was not called")
+    if group is dist.GroupMember.NON_GROUP_MEMBER:
+        raise ValueError("group: this process is none of its ranks")
+    if group not in _GROUPS:
+        _GROUPS[group] = Group(group)
+    return _GROUPS[group]
