@@ -1,5 +1,5 @@
-// Reductions whose elements lie with several processes (bitfold/contributions.hpp, bitfold/shares.hpp)
-// for Python: what is sent is memory of the caller's, and bytes.
+// Reductions whose elements lie with several processes (bitfold/contributions.hpp,
+// bitfold/shares.hpp) for Python: what is sent is memory of the caller's, and bytes.
 #include "family.hpp"
 #include "requests.hpp"
 
@@ -62,8 +62,8 @@ nb::bytes make_share(const std::vector<request*>& wanted, nb::handle x_given, nb
       [&](const cpu::options& opts) {
         const described of = x.type.is_bool ? with_truths(x, room, opts) : x;
         const void* const y = y_in ? (*y_in)->where.data : nullptr;
-        share = cpu::make_share(reductions_of(wanted, x.type), of.where.data, y, x.size(), first,
-                                opts);
+        share =
+            cpu::make_share(reductions_of(wanted, x.type), of.where.data, y, x.size(), first, opts);
       });
   return nb::bytes(share.data(), share.size());
 }
@@ -92,10 +92,11 @@ void add_distributed(nb::module_& m) {
         return contribution_state_bytes(wanted.of(parse_type("dtype", type)));
       },
       "request"_a, "dtype"_a, "Of one element.");
-  m.def("fold_contributions", fold_contributions, "request"_a, "dtype"_a, "nodes"_a, "n"_a, "out"_a,
-        "finish"_a, "family"_a,
-        "Of nodes (first, count, address, whether there are elements) in host memory the states, or "
-        "the results, to the address `out`.");
+  m.def(
+      "fold_contributions", fold_contributions, "request"_a, "dtype"_a, "nodes"_a, "n"_a, "out"_a,
+      "finish"_a, "family"_a,
+      "Of nodes (first, count, address, whether there are elements) in host memory the states, or "
+      "the results, to the address `out`.");
   m.def("make_share", make_share, "requests"_a, "x"_a, "y"_a.none(), "first"_a, "family"_a,
         "What is to be known of a part of an array in host memory.");
   m.def("reduce_shares", reduce_shares, "requests"_a, "dtype"_a, "shares"_a,

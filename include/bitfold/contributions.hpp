@@ -32,8 +32,8 @@ namespace cpu {
 void fold_contributions(const reduction& r, std::span<const contribution_node> nodes, std::size_t n,
                         void* states, const options& opts = {});
 
-/// The results of all contributions, n elements of type r.out(): nodes[0].first is 0. Of up to 32 of
-/// them the bits are those of a reduction of a column.
+/// The results of all contributions, n elements of type r.out(): nodes[0].first is 0. Of up to 32
+/// of them the bits are those of a reduction of a column.
 void reduce_contributions(const reduction& r, std::span<const contribution_node> nodes,
                           std::size_t n, void* out, const options& opts = {});
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 import bitfold.torch.distributed as over_ranks
 import torch
+import torch._dynamo  # which optimizers import, in each process
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -19,6 +20,7 @@ from torch.distributed.tensor import Replicate, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 import bitfold
+from bitfold.torch.distributed import _contributions
 
 F16, BF16, F32, F64 = torch.float16, torch.bfloat16, torch.float32, torch.float64
 I32, I64, U8, BOOL = torch.int32, torch.int64, torch.uint8, torch.bool
@@ -101,6 +103,7 @@ def contributions(rank: int, size: int) -> int:
         wanted = over_ranks.reduce_contributions(all_of_them, op, method=method, dtype=given)
         counts = split(rng, m, size)
         first = sum(counts[:rank])
+        _contributions._PIECE = rng.choice((1 << 21, 5000))  # in one piece, or in several
         mine = [x.clone() for x in all_of_them[first : first + counts[rank]]]
         out = torch.zeros(n, dtype=wanted.dtype)
         assert over_ranks.all_reduce(out, op, method=method, contributions=mine, dtype=dtype) is None

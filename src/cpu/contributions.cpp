@@ -72,16 +72,15 @@ struct ordered_states {
 
  private:
   static state of_one(A x, index which) {
-    return F::template rebase<A>(method::fold_lane<F, 1>(1,
-                                                         [&](int) {
-                                                           if constexpr (F::element ==
-                                                                         fold::element_kind::indexed)
-                                                             return fold::indexed_element<
-                                                                 A, std::int64_t>{x, 0};
-                                                           else
-                                                             return x;
-                                                         }),
-                                 which);
+    return F::template rebase<A>(
+        method::fold_lane<F, 1>(1,
+                                [&](int) {
+                                  if constexpr (F::element == fold::element_kind::indexed)
+                                    return fold::indexed_element<A, std::int64_t>{x, 0};
+                                  else
+                                    return x;
+                                }),
+        which);
   }
 };
 
@@ -139,23 +138,23 @@ struct exact_states {
 };
 
 state_arrays states_of(const reduction& r) {
-  const state_arrays found = detail::dispatch<algebra>(r, [&]<class Chosen>(
-                                                              Chosen) -> state_arrays {
-    using F = typename Chosen::fold;
-    if constexpr (F::element == fold::element_kind::pair) {
-      return {};
-    } else if constexpr (F::ordering == ordering::canonical) {
-      using s = ordered_states<Chosen>;
-      return {sizeof(typename s::state), s::start, s::merge, s::finish};
-    } else if constexpr (F::ordering == ordering::independent) {
-      return visit(r.in(), []<class T>(std::type_identity<T>) -> state_arrays {
-        using s = exact_states<typename F::form, T>;
-        return {s::size, s::start, s::merge, s::finish};
+  const state_arrays found =
+      detail::dispatch<algebra>(r, [&]<class Chosen>(Chosen) -> state_arrays {
+        using F = typename Chosen::fold;
+        if constexpr (F::element == fold::element_kind::pair) {
+          return {};
+        } else if constexpr (F::ordering == ordering::canonical) {
+          using s = ordered_states<Chosen>;
+          return {sizeof(typename s::state), s::start, s::merge, s::finish};
+        } else if constexpr (F::ordering == ordering::independent) {
+          return visit(r.in(), []<class T>(std::type_identity<T>) -> state_arrays {
+            using s = exact_states<typename F::form, T>;
+            return {s::size, s::start, s::merge, s::finish};
+          });
+        } else {
+          return {};
+        }
       });
-    } else {
-      return {};
-    }
-  });
   if (found.size == 0)
     throw error(errc::usage,
                 "op: " + std::string(name(r.op())) +
@@ -188,7 +187,8 @@ class tree_plan {
  private:
   [[noreturn]] static void refuse(const contribution_node& n) {
     throw error(errc::usage, "nodes: that of " + std::to_string(n.count) + " contributions from " +
-                                 std::to_string(n.first) + " on is none of the tree's, or out of place");
+                                 std::to_string(n.first) +
+                                 " on is none of the tree's, or out of place");
   }
   void visit(index first, index count) {
     const contribution_node& next = nodes_[used_ < nodes_.size() ? used_ : nodes_.size() - 1];
@@ -274,8 +274,8 @@ void fold_contributions(const reduction& r, std::span<const contribution_node> n
 void reduce_contributions(const reduction& r, std::span<const contribution_node> nodes,
                           std::size_t n, void* out, const options& opts) {
   if (!nodes.empty() && nodes[0].first != 0)
-    throw error(errc::usage, "nodes: contributions before " + std::to_string(nodes[0].first) +
-                                 " are missing");
+    throw error(errc::usage,
+                "nodes: contributions before " + std::to_string(nodes[0].first) + " are missing");
   fold_all(r, nodes, n, opts,
            [&](std::size_t begin, std::size_t count, const std::byte* made, const state_arrays& by,
                index contributions) {
@@ -286,6 +286,4 @@ void reduce_contributions(const reduction& r, std::span<const contribution_node>
 
 }  // namespace bitfold::cpu
 
-std::size_t bitfold::contribution_state_bytes(const reduction& r) {
-  return cpu::states_of(r).size;
-}
+std::size_t bitfold::contribution_state_bytes(const reduction& r) { return cpu::states_of(r).size; }

@@ -18,9 +18,9 @@ namespace {
 
 using order::index;
 
-// How a share begins. Behind it: a code for each reduction; the elements of x, then those of y, that
-// belong to leaves which are not whole in it, those before its whole leaves first; for each task the
-// number of its nodes, and each node with its state; the exact sums.
+// How a share begins. Behind it: a code for each reduction; the elements of x, then those of y,
+// that belong to leaves which are not whole in it, those before its whole leaves first; for each
+// task the number of its nodes, and each node with its state; the exact sums.
 struct header {
   std::uint32_t magic = 0x68736662, version = 1;
   std::uint64_t reductions = 0, first = 0, n = 0;
@@ -31,9 +31,12 @@ struct node_header {
 };
 
 code code_of(const reduction& r) {
-  return {static_cast<std::int32_t>(r.op()),  static_cast<std::int32_t>(r.method().value_or(method_id::tree)),
-          static_cast<std::int32_t>(r.in()),  static_cast<std::int32_t>(r.acc()),
-          static_cast<std::int32_t>(r.out()), r.ddof()};
+  return {static_cast<std::int32_t>(r.op()),
+          static_cast<std::int32_t>(r.method().value_or(method_id::tree)),
+          static_cast<std::int32_t>(r.in()),
+          static_cast<std::int32_t>(r.acc()),
+          static_cast<std::int32_t>(r.out()),
+          r.ddof()};
 }
 
 // The reductions whose states merge in an order, and which those are.
@@ -168,7 +171,8 @@ class joined_shares {
         exact_(exact_ones(reductions)),
         sums_(exact_),
         element_(reductions.empty() ? 0 : size_of(reductions[0].in())),
-        inputs_(reductions.empty() ? 0 : static_cast<std::size_t>(info(reductions[0].op()).inputs)) {}
+        inputs_(reductions.empty() ? 0
+                                   : static_cast<std::size_t>(info(reductions[0].op()).inputs)) {}
 
   void add(std::span<const std::byte> share) {
     reader from(share);
@@ -220,7 +224,8 @@ class joined_shares {
   }
   void add_sums(reader& from) {
     detail::exact_sums more(exact_);
-    for (auto& s : more.sums()) std::memcpy(s.state, from.take(sizeof s.state).data(), sizeof s.state);
+    for (auto& s : more.sums())
+      std::memcpy(s.state, from.take(sizeof s.state).data(), sizeof s.state);
     sums_.merge(more);
   }
   // Elements of a leaf that is not whole yet: `count` of them, from `begin` on, the first of which
@@ -281,10 +286,10 @@ std::vector<std::byte> make_share(std::span<const reduction> reductions, const v
       to.put(at + s.end * element, (n - s.end) * element);
     }
     const detail::fp_environment guard;
-    const auto forests =
-        fold_leaves(by.tasks, element,
-                    n > 0 ? offset({x, y}, static_cast<std::ptrdiff_t>(s.begin * element)) : inputs{},
-                    s.end - s.begin, first + s.begin, opts);
+    const auto forests = fold_leaves(
+        by.tasks, element,
+        n > 0 ? offset({x, y}, static_cast<std::ptrdiff_t>(s.begin * element)) : inputs{},
+        s.end - s.begin, first + s.begin, opts);
     for (std::size_t t = 0; t < by.tasks.size(); ++t) put_forest(to, by.tasks[t], forests[t]);
   }
   const auto exact = exact_ones(reductions);

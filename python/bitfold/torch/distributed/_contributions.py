@@ -17,6 +17,7 @@ from .._engine import OPS, TENSORS, name_of, request, result_dtype
 from ._group import Disagreement, Group, group_of
 
 _OPS_OF = {"SUM": "sum", "AVG": "mean", "MIN": "min", "MAX": "max", "PRODUCT": "prod"}
+_PIECE = 1 << 21  # bytes of states that are sent at once
 _SMALL = 1 << 14  # bytes of states up to which every rank folds all elements: one exchange, where there would be two
 
 
@@ -242,17 +243,42 @@ class Call:
         self.covers = [list(covering(a, b, firsts[-1])) for a, b in zip(firsts, firsts[1:])]
         self.mine = _as_nodes(self.rule, self._nodes(firsts[self.group.rank]), self.covers[self.group.rank], self.n)
 
-    def scatter(self, bounds: Sequence[tuple[int, int]], out: Tensor) -> None:
-        """To `out` the results of the elements that this rank has of `bounds`."""
-        rule, (begin, end) = self.rule, bounds[self.group.rank]
-        theirs = [
-            [Node(first, count, torch.empty((end - begin) * rule.bytes_of(count == 1), dtype=torch.uint8), count == 1) for first, count in cover]
-            for cover in self.covers
-        ]
-        self.group.exchange([[node.slice(rule, *b) for node in self.mine] for b in bounds], [[node.data for node in nodes] for nodes in theirs])
-        theirs[self.group.rank] = [node._replace(data=node.slice(rule, begin, end)) for node in self.mine]
-        if begin < end:
-            rule.finish([node for nodes in theirs for node in nodes], out)
+    def reduce(self, bounds: Sequence[tuple[int, int]], out: Tensor, first: int = 0, gather: bool = False) -> None:
+        """To `out`, bytes of results from that of element `first` on, those of the elements that this rank has of `bounds`; `gather`: and from
+        the others theirs. Piece by piece: while one is folded the next one comes."""
+        group, rule, rank = self.group, self.rule, self.group.rank
+        most = max(end - begin for begin, end in bounds)
+        piece = max(1, _PIECE // max(rule.state_bytes(), rule.taken.itemsize))
+        steps, size = -(-most // piece), rule.given.itemsize
+        results_of = lambda begin, end: out[(begin - first) * size : (end - first) * size]
+        part = [[(min(begin + k * piece, end), min((k + 1) * piece + begin, end)) for begin, end in bounds] for k in range(steps)]
+        rooms = [self._rooms(min(piece, most)) for _ in range(min(steps, 2))]
+
+        def begin_at(k: int) -> list[dist.Work]:
+            here = part[k][rank][1] - part[k][rank][0]
+            send = [[node.slice(rule, *part[k][r]) for node in self.mine] for r in range(group.size)]
+            return group.begin(send, [[node.slice(rule, 0, here) for node in nodes] for nodes in rooms[k % 2]])
+
+        contributions, results = begin_at(0) if steps else [], []
+        for k in range(steps):
+            following = begin_at(k + 1) if k + 1 < steps else []
+            group.end(contributions)
+            begin, end = part[k][rank]
+            if begin < end:
+                nodes = [*rooms[k % 2]]
+                nodes[rank] = [node._replace(data=node.slice(rule, begin, end)) for node in self.mine]
+                rule.finish([node for of_rank in nodes for node in of_rank], results_of(begin, end))
+            if gather:
+                pieces = [[results_of(*bounds_of)] for bounds_of in part[k]]
+                results += group.begin([pieces[rank]] * group.size, pieces)
+            contributions = following
+        group.end(results)
+
+    def _rooms(self, n: int) -> list[list[Node]]:
+        """For n elements of the nodes of all other ranks."""
+        rule, rank = self.rule, self.group.rank
+        of = lambda first, count: Node(first, count, torch.empty(n * rule.bytes_of(count == 1), dtype=torch.uint8), count == 1)
+        return [[of(*node) for node in cover] if r != rank else [] for r, cover in enumerate(self.covers)]
 
     def even_bounds(self) -> list[tuple[int, int]]:
         """Every rank folds a part of the elements; of few each folds all."""
@@ -275,29 +301,26 @@ def _room(out: Tensor) -> Tensor:
 
 
 def _all_reduce(call: Call) -> None:
+    # The only contribution of a rank may lie where results go: no result of an element comes before it was sent and read.
     call.agree()
-    bounds, room, size = call.even_bounds(), _room(call.out), call.out.dtype.itemsize
-    slices = [room[begin * size : end * size] for begin, end in bounds]
-    rank = call.group.rank
-    # (Its own contribution may lie in the memory of the result: it is read before, as the exchange ends before results are written.)
-    call.scatter(bounds, slices[rank])
-    if bounds[0] != (0, call.n) or call.group.size == 1:
-        call.group.exchange([[slices[rank]]] * call.group.size, [[s] for s in slices])
+    bounds, room = call.even_bounds(), _room(call.out)
+    call.reduce(bounds, room, gather=bounds[0] != (0, call.n))
     _written(call.out, room)
 
 
 def _reduce(call: Call, dst: int) -> None:
     call.agree()
-    room = _room(call.out) if call.group.rank == dst else call.out.new_empty(0).view(torch.uint8)
-    call.scatter([(0, call.n if r == dst else 0) for r in range(call.group.size)], room)
-    if call.group.rank == dst:
+    here = call.group.rank == dst
+    room = _room(call.out) if here else torch.empty(0, dtype=torch.uint8)
+    call.reduce([(0, call.n if r == dst else 0) for r in range(call.group.size)], room)
+    if here:
         _written(call.out, room)
 
 
 def _reduce_scatter(call: Call) -> None:
     call.agree()
     each, room = call.out.numel(), _room(call.out)
-    call.scatter([(r * each, (r + 1) * each) for r in range(call.group.size)], room)
+    call.reduce([(r * each, (r + 1) * each) for r in range(call.group.size)], room, call.group.rank * each)
     _written(call.out, room)
 
 

@@ -22,8 +22,8 @@ class Disagreement(RuntimeError):
 
 
 class Group:
-    """bitfold's own process group of the ranks of another one, so that its messages are never taken for others'. It asks for two functions of
-    an engine: all_gather, and exchange of messages between pairs. Calls run one after the other, in the order in which they were made; each
+    """bitfold's own process group of the ranks of another one, so that its messages are never taken for others'. It asks for three functions of
+    an engine: all_gather, and begin and end of messages between pairs. Calls run one after the other, in the order in which they were made; each
     begins with the ranks' agreement on what it is. After an error of the engine the ranks may stand at different places: no more calls then."""
 
     def __init__(self, group: dist.ProcessGroup) -> None:
@@ -46,25 +46,31 @@ class Group:
         self._try(lambda: dist.all_gather_into_tensor(all_of_them, mine, group=self._engine))
         return list(all_of_them.chunk(self.size))
 
-    def exchange(self, send: Sequence[Sequence[Tensor]], receive: Sequence[Sequence[Tensor]]) -> None:
-        """To each rank some messages, and from each some; the receiver knows how long they are. What goes to this rank itself is left out."""
+    def begin(self, send: Sequence[Sequence[Tensor]], receive: Sequence[Sequence[Tensor]]) -> list[dist.Work]:
+        """To each rank some messages, and from each some, whose lengths the receiver knows. What goes to this rank itself is left out, and so
+        is what is empty. Two ranks begin what they send one another in the same order."""
 
-        def messages() -> None:
-            work = []
+        def messages() -> list[dist.Work]:
+            wanted = []
             for step in range(1, self.size):
                 to, origin = (self.rank + step) % self.size, (self.rank - step) % self.size
-                work += [dist.P2POp(dist.irecv, t, self._ranks[origin], self._engine) for t in receive[origin] if t.numel()]
-                work += [dist.P2POp(dist.isend, t, self._ranks[to], self._engine) for t in send[to] if t.numel()]
-            for w in dist.batch_isend_irecv(work) if work else ():
-                w.wait()
+                wanted += [dist.P2POp(dist.irecv, t, self._ranks[origin], self._engine) for t in receive[origin] if t.numel()]
+                wanted += [dist.P2POp(dist.isend, t, self._ranks[to], self._engine) for t in send[to] if t.numel()]
+            return dist.batch_isend_irecv(wanted) if wanted else []
 
-        self._try(messages)
+        return self._try(messages)
 
-    def _try(self, talk: Callable[[], Any]) -> None:
+    def end(self, messages: Sequence[dist.Work]) -> None:
+        self._try(lambda: [m.wait() for m in messages])
+
+    def exchange(self, send: Sequence[Sequence[Tensor]], receive: Sequence[Sequence[Tensor]]) -> None:
+        self.end(self.begin(send, receive))
+
+    def _try(self, talk: Callable[[], Any]) -> Any:
         if self._failure:
             raise RuntimeError(f"bitfold: no more calls on this group, as an earlier one failed: {self._failure}")
         try:
-            talk()
+            return talk()
         except BaseException as e:
             self._failure = e
             raise

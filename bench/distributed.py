@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""An all-reduce of f32 over processes of one machine, by gloo alone and by bitfold.torch.distributed over gloo: one contribution a rank.
+They take turns; a time is the slowest rank's, and the fastest repetition is kept. A thread a process.
+Usage: distributed.py OUT.jsonl [COMMIT]"""
+import sys
+import tempfile
+import time
+
+import torch
+import torch.distributed as dist
+
+import bitfold.torch.distributed as over_ranks
+import result_lines
+
+RANKS, MIB, REPETITIONS = (2, 4), (1, 64), 15
+
+
+def calls(x):
+    yield "gloo:all_reduce", lambda: dist.all_reduce(x)
+    for method in ("tree", "kahan", "exact"):
+        yield f"bitfold:all_reduce_{method}", lambda method=method: over_ranks.all_reduce(x, method=method)
+
+
+def seconds(call, largest):
+    """The slowest rank's."""
+    dist.barrier()
+    begin = time.perf_counter()
+    call()
+    largest[0] = time.perf_counter() - begin
+    dist.all_reduce(largest, dist.ReduceOp.MAX)
+    return float(largest)
+
+
+def rank(number, ranks, store, path):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{store}/store", rank=number, world_size=ranks)
+    cases, largest = [], torch.zeros(1, dtype=torch.float64)
+    for mib in MIB:
+        x = torch.randn(mib << 18)
+        best = {}
+        for _ in range(REPETITIONS):
+            for name, call in calls(x):
+                x.fill_(number + 0.5)
+                best[name] = min(best.get(name, 1e9), seconds(call, largest))
+        cases += [result_lines.case(f"{name}/f32/{mib}MiB/{ranks}_ranks", s, x.nbytes) for name, s in best.items()]
+    if number == 0:
+        torch.save(cases, path)
+    dist.destroy_process_group()
+
+
+def main():
+    if len(sys.argv) not in (2, 3):
+        sys.exit(__doc__)
+    cases = []
+    for ranks in RANKS:
+        with tempfile.TemporaryDirectory() as folder:
+            torch.multiprocessing.spawn(rank, (ranks, folder, f"{folder}/cases"), ranks)
+            cases += torch.load(f"{folder}/cases")
+    commit = {"commit": sys.argv[2]} if len(sys.argv) == 3 else {}
+    head = result_lines.header("distributed", **commit, cpu=result_lines.cpu(), threads=1, torch=torch.__version__, repetitions=REPETITIONS,
+                               of_repetitions="fastest")
+    result_lines.write(sys.argv[1], head, cases)
+
+
+if __name__ == "__main__":
+    main()
