@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """An all-reduce of f32 over processes of one machine, by gloo alone and by bitfold.torch.distributed over gloo: one contribution a rank.
-They take turns; a time is the slowest rank's, and the fastest repetition is kept. A thread a process.
+They take turns; a time is the slowest rank's, the CPU's time that of all ranks together, and of each the fastest repetition is kept. A thread
+a process.
 Usage: distributed.py OUT.jsonl [COMMIT]"""
 import sys
 import tempfile
@@ -21,28 +22,30 @@ def calls(x):
         yield f"bitfold:all_reduce_{method}", lambda method=method: over_ranks.all_reduce(x, method=method)
 
 
-def seconds(call, largest):
-    """The slowest rank's."""
+def measured(call):
+    """Seconds of the slowest rank, and of the CPU of all of them."""
     dist.barrier()
-    begin = time.perf_counter()
+    begin, cpu = time.perf_counter(), time.process_time()
     call()
-    largest[0] = time.perf_counter() - begin
-    dist.all_reduce(largest, dist.ReduceOp.MAX)
-    return float(largest)
+    taken = torch.tensor([time.perf_counter() - begin, time.process_time() - cpu], dtype=torch.float64)
+    everybodys = torch.empty(2 * dist.get_world_size(), dtype=torch.float64)
+    dist.all_gather_into_tensor(everybodys, taken)
+    return float(everybodys[::2].max()), float(everybodys[1::2].sum())
 
 
 def rank(number, ranks, store, path):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{store}/store", rank=number, world_size=ranks)
-    cases, largest = [], torch.zeros(1, dtype=torch.float64)
+    cases = []
     for mib in MIB:
         x = torch.randn(mib << 18)
         best = {}
         for _ in range(REPETITIONS):
             for name, call in calls(x):
                 x.fill_(number + 0.5)
-                best[name] = min(best.get(name, 1e9), seconds(call, largest))
-        cases += [result_lines.case(f"{name}/f32/{mib}MiB/{ranks}_ranks", s, x.nbytes) for name, s in best.items()]
+                best[name] = [min(pair) for pair in zip(best.get(name, (1e9, 1e9)), measured(call))]
+        for name, (slowest, cpu) in best.items():
+            cases.append({**result_lines.case(f"{name}/f32/{mib}MiB/{ranks}_ranks", slowest, x.nbytes), "cpu_us": cpu * 1e6})
     if number == 0:
         torch.save(cases, path)
     dist.destroy_process_group()

@@ -179,6 +179,7 @@ class tree_plan {
     if (last.first < nodes[0].first) refuse(last);
     count_ = last.first + last.count - nodes[0].first;
     visit(nodes[0].first, count_);
+    if (used_ < nodes.size()) refuse(nodes[used_]);
   }
   std::span<const tree_step> steps() const { return steps_; }
   index count() const { return count_; }

@@ -252,7 +252,7 @@ class Call:
         steps, size = -(-most // piece), rule.given.itemsize
         results_of = lambda begin, end: out[(begin - first) * size : (end - first) * size]
         part = [[(min(begin + k * piece, end), min((k + 1) * piece + begin, end)) for begin, end in bounds] for k in range(steps)]
-        rooms = [self._rooms(min(piece, most)) for _ in range(min(steps, 2))]
+        rooms = [self._rooms(which, min(piece, most)) for which in range(min(steps, 2))]
 
         def begin_at(k: int) -> list[dist.Work]:
             here = part[k][rank][1] - part[k][rank][0]
@@ -274,11 +274,12 @@ class Call:
             contributions = following
         group.end(results)
 
-    def _rooms(self, n: int) -> list[list[Node]]:
+    def _rooms(self, which: int, n: int) -> list[list[Node]]:
         """For n elements of the nodes of all other ranks."""
         rule, rank = self.rule, self.group.rank
-        of = lambda first, count: Node(first, count, torch.empty(n * rule.bytes_of(count == 1), dtype=torch.uint8), count == 1)
-        return [[of(*node) for node in cover] if r != rank else [] for r, cover in enumerate(self.covers)]
+        sizes = [n * rule.bytes_of(count == 1) for r, cover in enumerate(self.covers) if r != rank for _, count in cover]
+        rooms = iter(self.group.room(which, sum(sizes)).split(sizes))
+        return [[Node(*node, next(rooms), node[1] == 1) for node in cover] if r != rank else [] for r, cover in enumerate(self.covers)]
 
     def even_bounds(self) -> list[tuple[int, int]]:
         """Every rank folds a part of the elements; of few each folds all."""

@@ -15,6 +15,7 @@ from torch import Tensor
 
 _HEADER = struct.Struct("<qq")
 _HEADER_BYTES = 512
+_MOST_KEPT = 1 << 24
 
 
 class Disagreement(RuntimeError):
@@ -33,7 +34,7 @@ class Group:
         if self.size > 1:
             timeout = group._get_backend(torch.device("cpu")).options._timeout
             self._engine = dist.new_group(self._ranks, timeout=timeout, backend=dist.get_backend(group), use_local_synchronization=True)
-        self._calls, self._failure = 0, None
+        self._calls, self._failure, self._rooms = 0, None, {}
         self._lock, self._worker, self._last = threading.Lock(), None, None
 
     # ---- What an engine has to have
@@ -76,6 +77,16 @@ class Group:
             raise
 
     # ---- Calls
+
+    def room(self, which: int, size: int) -> Tensor:
+        """Bytes for one call, of which two may have as many as they like; they are kept for the next one, up to a limit, as new memory takes longer
+        than what is sent there."""
+        room = self._rooms.get(which)
+        if room is None or len(room) < size:
+            room = torch.empty(size, dtype=torch.uint8)
+            if size <= _MOST_KEPT:
+                self._rooms[which] = room
+        return room[:size]
 
     def agree(self, describe: Callable[[], str], number: int = 0, other: int = 0) -> list[tuple[int, int]]:
         """The two numbers of each rank, if all describe the call by the same line. `describe` checks the arguments of this rank.
