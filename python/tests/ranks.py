@@ -288,6 +288,17 @@ class Model(torch.nn.Sequential):
         super().__init__(torch.nn.Linear(13, 31), torch.nn.Tanh(), torch.nn.Linear(31, 17, bias=False), torch.nn.ReLU(), torch.nn.Linear(17, 3))
 
 
+class Scaled(torch.nn.Module):
+    """Whose gradient is what it is called with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (self.weight * x).sum()
+
+
 def _train(model, parameters, mine: range) -> None:
     # Steps by powers of two are exact, wherever torch multiplies and adds at once: so shards have the bits of the whole.
     optimizer = torch.optim.SGD(parameters, lr=0.25, momentum=0.5)
@@ -326,6 +337,11 @@ def ddp_without_accumulation(rank: int, size: int) -> bytes:
     model = DistributedDataParallel(inner)
     model.register_comm_hook(None, over_ranks.hook)
     _train(model, inner.parameters(), range(rank, rank + 1))
+    zero = Scaled()
+    model = DistributedDataParallel(zero)
+    model.register_comm_hook(None, over_ranks.hook)
+    model(torch.tensor(-0.0)).backward()
+    assert bits(zero.weight.grad) == bits(torch.zeros(2))
     return b"".join(map(bits, inner.parameters()))
 
 

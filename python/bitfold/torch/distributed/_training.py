@@ -27,7 +27,7 @@ class Accumulation:
     def keep(self, key: int, gradient: Tensor) -> bool:
         """Whether that was the last one of the step."""
         kept = self._kept.setdefault(key, Contributions(self.op, method=self.method, first=self.first))
-        kept.add(_without_minus_zeros(gradient))
+        kept.add(gradient)
         return kept.count == self.contributions
 
     def taken(self, *keys: int) -> Contributions:
@@ -43,14 +43,15 @@ class Accumulation:
         return whole
 
 
-def _without_minus_zeros(x: Tensor) -> Tensor:
-    """What autograd adds to a gradient of zeros has none, so that of a gradient which is the first one must not show either."""
-    return x + 0.0
-
-
 def _reduced(by: Group, out: Tensor, op, method: str | None, contributions) -> Tensor:
     _all_reduce(Call("gradients", by, out, out.numel(), op, method, contributions, None))
-    return out.add_(0.0)
+    return _without_minus_zeros(out)
+
+
+def _without_minus_zeros(gradient: Tensor) -> Tensor:
+    """In place. A rank's first gradient of a step may be -0; to later ones autograd adds the zeros that are there, which makes them +0. So whether all
+    are -0 depends on how many a rank has, and must not show."""
+    return gradient.add_(0.0)
 
 
 def hook(state: Accumulation | dist.ProcessGroup | None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
@@ -65,7 +66,7 @@ def hook(state: Accumulation | dist.ProcessGroup | None, bucket: dist.GradBucket
             return future
         contributions = state.taken(*keys)
     else:
-        by, op, method, contributions = group_of(state), "mean", None, [out.add_(0.0)]
+        by, op, method, contributions = group_of(state), "mean", None, [out]
 
     def finished(job) -> None:
         error = job.exception()
@@ -94,12 +95,12 @@ class _ReduceScatter:
             return
         call = Call("gradients of shards", state.by, output_tensor, input_tensor.numel(), state.op, state.method, state.taken(id(self)), None)
         state.by.run(lambda: _reduce_scatter(call))
-        output_tensor.add_(0.0)
+        _without_minus_zeros(output_tensor)
 
     def on_one_rank(self, gradient: Tensor) -> None:
         """Where FSDP2 scatters nothing."""
         if self.state.keep(id(self), gradient):
-            gradient.copy_(self.state.taken(id(self)).result()).add_(0.0)
+            _without_minus_zeros(gradient.copy_(self.state.taken(id(self)).result()))
         else:
             gradient.zero_()
 
