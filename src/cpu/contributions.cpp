@@ -25,6 +25,9 @@ struct state_arrays {
                 void* states) = nullptr;
   void (*merge)(const reduction& r, void* a, index left, const void* b, index right,
                 std::size_t n) = nullptr;
+  // The same with the states of one contribution, in one go.
+  void (*add)(const reduction& r, void* a, index left, const void* x, std::size_t n,
+              index which) = nullptr;
   void (*finish)(const reduction& r, const void* states, std::size_t n, index count,
                  void* out) = nullptr;
 };
@@ -51,13 +54,14 @@ struct ordered_states {
   BITFOLD_OPAQUE static void start(const reduction& r, const void* x, std::size_t n, index which,
                                    void* states) {
     auto* const to = static_cast<state*>(states);
-    constexpr std::size_t at_once = 256;
-    A wide[at_once];
-    for (std::size_t begin = 0; begin < n; begin += at_once) {
-      const std::size_t count = std::min(at_once, n - begin);
-      widen_all(r.in(), static_cast<const std::byte*>(x) + begin * size_of(r.in()), count, wide);
-      for (std::size_t i = 0; i < count; ++i) to[begin + i] = of_one(wide[i], which);
-    }
+    each(r, x, n, [&](std::size_t i, A e) { to[i] = of_one(e, which); });
+  }
+  BITFOLD_OPAQUE static void add(const reduction& r, void* states, index left, const void* x,
+                                 std::size_t n, index which) {
+    auto* const to = static_cast<state*>(states);
+    each(r, x, n, [&](std::size_t i, A e) {
+      to[i] = F::merge(to[i], of_one(e, which), fold::counts{left, 1});
+    });
   }
   BITFOLD_OPAQUE static void merge(const reduction&, void* a, index left, const void* b,
                                    index right, std::size_t n) {
@@ -71,6 +75,21 @@ struct ordered_states {
   }
 
  private:
+  // Calls f(i, element i), widened.
+  template <class Each>
+  static void each(const reduction& r, const void* x, std::size_t n, Each f) {
+    if (r.in() == dtype_of<A> && reinterpret_cast<std::uintptr_t>(x) % alignof(A) == 0) {
+      for (std::size_t i = 0; i < n; ++i) f(i, static_cast<const A*>(x)[i]);
+      return;
+    }
+    constexpr std::size_t at_once = 256;
+    A wide[at_once];
+    for (std::size_t begin = 0; begin < n; begin += at_once) {
+      const std::size_t count = std::min(at_once, n - begin);
+      widen_all(r.in(), static_cast<const std::byte*>(x) + begin * size_of(r.in()), count, wide);
+      for (std::size_t i = 0; i < count; ++i) f(begin + i, wide[i]);
+    }
+  }
   static state of_one(A x, index which) {
     return F::template rebase<A>(
         method::fold_lane<F, 1>(1,
@@ -125,6 +144,15 @@ struct exact_states {
       });
     }
   }
+  static void add(const reduction&, void* a, index, const void* x, std::size_t n, index) {
+    for (std::size_t i = 0; i < n; ++i) {
+      T e;
+      std::memcpy(&e, static_cast<const std::byte*>(x) + i * sizeof(T), sizeof(T));
+      each(static_cast<std::byte*>(a), i, [&](auto which, std::byte* at) {
+        exact::deposit<Form::terms[which]>(*reinterpret_cast<sum<which>*>(at), e);
+      });
+    }
+  }
   static void finish(const reduction& r, const void* states, std::size_t n, index count,
                      void* out) {
     for (std::size_t i = 0; i < n; ++i) {
@@ -145,11 +173,11 @@ state_arrays states_of(const reduction& r) {
           return {};
         } else if constexpr (F::ordering == ordering::canonical) {
           using s = ordered_states<Chosen>;
-          return {sizeof(typename s::state), s::start, s::merge, s::finish};
+          return {sizeof(typename s::state), s::start, s::merge, s::add, s::finish};
         } else if constexpr (F::ordering == ordering::independent) {
           return visit(r.in(), []<class T>(std::type_identity<T>) -> state_arrays {
             using s = exact_states<typename F::form, T>;
-            return {s::size, s::start, s::merge, s::finish};
+            return {s::size, s::start, s::merge, s::add, s::finish};
           });
         } else {
           return {};
@@ -165,7 +193,8 @@ state_arrays states_of(const reduction& r) {
 
 // ---- The tree -----------------------------------------------------------------------------------
 
-// To push a node's states onto a stack, or to merge the two states on top.
+// To push a node's states onto a stack; to add a node of one contribution to the states on top,
+// which are of `left` ones; or to merge the two on top.
 struct tree_step {
   const contribution_node* node = nullptr;
   index left = 0, right = 0;
@@ -191,6 +220,10 @@ class tree_plan {
                                  std::to_string(n.first) +
                                  " on is none of the tree's, or out of place");
   }
+  bool is_elements(index first) const {
+    return used_ < nodes_.size() && nodes_[used_].is_elements && nodes_[used_].count == 1 &&
+           nodes_[used_].first == first;
+  }
   void visit(index first, index count) {
     const contribution_node& next = nodes_[used_ < nodes_.size() ? used_ : nodes_.size() - 1];
     if (used_ == nodes_.size() || next.first != first || next.count > count || next.count == 0 ||
@@ -205,6 +238,10 @@ class tree_plan {
     index left = 1;
     while (left < count - left) left *= 2;
     visit(first, left);
+    if (count - left == 1 && is_elements(first + left)) {
+      steps_.push_back({&nodes_[used_++], left, 1});
+      return;
+    }
     visit(first + left, count - left);
     steps_.push_back({nullptr, left, count - left});
     --height_;
@@ -228,6 +265,10 @@ void fold_tile(const reduction& r, const state_arrays& by, const tree_plan& plan
       continue;
     }
     const auto* const data = static_cast<const std::byte*>(s.node->data);
+    if (s.left > 0) {
+      by.add(r, top - n * by.size, s.left, data + begin * size_of(r.in()), n, s.node->first);
+      continue;
+    }
     if (s.node->is_elements)
       by.start(r, data + begin * size_of(r.in()), n, s.node->first, top);
     else
