@@ -138,6 +138,11 @@ def in_place(rank: int, size: int) -> None:
         mine = torch.empty(12)
         over_ranks.reduce_scatter_tensor(mine, x[rank].clone(), op)
         assert bits(mine) == bits(getattr(torch.ops.bitfold, op)(x, [0])[12 * rank : 12 * rank + 12])
+    with bitfold.torch.deterministic(strict=True):  # which takes the messages for what they are
+        whole = [torch.ones(100000), torch.ones(3)]
+        over_ranks.all_reduce(whole[0])
+        over_ranks.all_reduce(whole[1], async_op=True).wait()
+        assert all(t.eq(size).all() for t in whole) and over_ranks.reduce_shares("sum", whole[1]) == 3 * size * size
     other = dist.new_group(list(range(size)))
     x = [numbers(F32, size, n, seed=n) for n in (100000, 3, 50000, 17)]
     mine = [t[rank].clone() for t in x]

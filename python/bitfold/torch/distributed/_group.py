@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 _HEADER = struct.Struct("<qq")
 _HEADER_BYTES = 512
@@ -71,7 +72,8 @@ class Group:
         if self._failure:
             raise RuntimeError(f"bitfold: no more calls on this group, as an earlier one failed: {self._failure}")
         try:
-            return talk()
+            with _disable_current_modes():  # strict's, which would refuse: nothing but bytes is moved here
+                return talk()
         except BaseException as e:
             self._failure = e
             raise
