@@ -213,7 +213,7 @@ def disagreements(rank: int, size: int) -> None:
         (lambda: over_ranks.all_reduce(torch.ones(3, dtype=F64 if odd else F32)), "float32.*float64"),
         (lambda: over_ranks.all_reduce(torch.ones(3), "max" if odd else "sum"), "sum of.*max of"),
         (lambda: over_ranks.all_reduce(torch.ones(3), method="kahan" if odd else None), "sum by kahan"),
-        (lambda: over_ranks.reduce(torch.ones(3), 1 if odd else 0), "reduce to 0.*reduce to 1"),
+        (lambda: over_ranks.reduce(torch.ones(3), 1 if odd else 0), "to 0.*to 1"),
         (lambda: over_ranks.all_reduce(torch.ones(3)) if odd else over_ranks.reduce_shares("sum", torch.ones(3)), "reduce_shares of.*all_reduce of"),
         (lambda: over_ranks.all_reduce(torch.ones(3), contributions=[]), "none, on all ranks"),
         (lambda: over_ranks.all_reduce(torch.ones(3), contributions=kept(rank + odd)), "begin at .*lie before them"),
@@ -229,6 +229,9 @@ def disagreements(rank: int, size: int) -> None:
         (lambda: over_ranks.all_reduce(torch.ones(3), contributions=[torch.ones(2 + (not odd))]), ValueError, "one of 2 elements"),
         (lambda: over_ranks.all_reduce(torch.ones(3), contributions=[torch.ones(3, dtype=F64)] * odd + [torch.ones(3)]), TypeError, "float64"),
         (lambda: over_ranks.reduce_shares("sum" if not odd else "count_distinct", torch.ones(3)), ValueError, "count_distinct"),
+        (lambda: over_ranks.all_reduce(torch.ones(3), contributions=7 if odd else None), TypeError, "int"),
+        (lambda: over_ranks.all_reduce([1.0] if odd else torch.ones(1)), TypeError, "list, where a tensor is expected"),
+        (lambda: over_ranks.reduce(torch.ones(3), 9 if odd else 0), ValueError, "dst: 9 is none of 3 ranks"),
         (lambda: over_ranks.reduce_shares("sum", torch.ones(3) if not odd else torch.ones(3).to_sparse()), TypeError, "layout"),
     ):
         with _error(kind if odd else over_ranks.Disagreement, text):

@@ -203,14 +203,18 @@ def _expect_alike(contributions: Sequence[Tensor], like: Tensor) -> None:
 
 
 class Call:
-    """One call of a collective, on this rank: checked, and agreed on."""
+    """One call of a collective, on this rank: checked, and agreed on. `parts`: how many times as many elements as `out` contributions have."""
 
-    def __init__(self, kind: str, group: Group, out: Tensor, n: int, op, method: str | None, contributions, dtype: torch.dtype | None) -> None:
-        self.kind, self.group, self.out, self.n = kind, group, out, n
+    def __init__(self, kind: str, group: Group, out: Tensor, op, method: str | None, contributions, dtype: torch.dtype | None = None, parts: int = 1,
+                 dst: int = 0) -> None:
+        self.kind, self.group, self.out, self.parts, self.dst = kind, group, out, parts, dst
         self.op, self.method, self.contributions, self.dtype = op, method, contributions, dtype
 
-    def describe(self) -> str:
+    def describe(self) -> tuple[str, int, int]:
         out = expect(self.out, "tensor")
+        if not 0 <= self.dst < self.group.size:
+            raise ValueError(f"dst: {self.dst} is none of {self.group.size} ranks")
+        self.n = out.numel() * self.parts
         if isinstance(self.contributions, Contributions):
             kept = self.contributions
             taken = kept.rule.taken if kept.rule else self.dtype or out.dtype
@@ -219,11 +223,12 @@ class Call:
             if kept.rule and (kept.rule.op, kept.rule.method) != rule_of(self.op, self.method, taken, kept.rule.given)[:2]:
                 raise ValueError(f"contributions: folded by {kept.rule}, where {self.op} is asked for")
         else:
-            given = [expect(x, "contributions") for x in self.contributions]
+            given = self.contributions = [expect(x, "contributions") for x in self.contributions]
             _expect_alike(given, torch.empty(self.n, device="meta"))
             taken = given[0].dtype if given else self.dtype or out.dtype
         self.rule = rule_of(self.op, self.method, taken, out.dtype)
-        return f"{self.kind} of {self.n} elements, {self.rule}"
+        count, first = (kept.count, kept.first) if isinstance(self.contributions, Contributions) else (len(given), -1)
+        return f"{self.kind} of {self.n} elements, {self.rule}, to {self.dst}", count, first
 
     def _nodes(self, first: int) -> list[Node]:
         if isinstance(self.contributions, Contributions):
@@ -231,9 +236,7 @@ class Call:
         return [Node(first + i, 1, bytes_of(x), True) for i, x in enumerate(self.contributions)]
 
     def agree(self) -> None:
-        kept = self.contributions if isinstance(self.contributions, Contributions) else None
-        count, planned = (kept.count, kept.first) if kept else (len(self.contributions), -1)
-        numbers = self.group.agree(self.describe, count, planned)
+        numbers = self.group.agree(self.describe)
         firsts = list(accumulate((c for c, _ in numbers), initial=0))
         for r, (_, planned) in enumerate(numbers):
             if planned not in (-1, firsts[r]) and numbers[r][0]:
@@ -291,7 +294,7 @@ class Call:
 
 def _written(out: Tensor, results: Tensor) -> None:
     if results.data_ptr() != out.data_ptr():
-        out.copy_(results.view(out.dtype).view(out.shape))
+        out.detach().copy_(results.view(out.dtype).view(out.shape))
     elif not out.is_inference():
         torch.autograd.graph.increment_version(out)
 
@@ -309,11 +312,11 @@ def _all_reduce(call: Call) -> None:
     _written(call.out, room)
 
 
-def _reduce(call: Call, dst: int) -> None:
+def _reduce(call: Call) -> None:
     call.agree()
-    here = call.group.rank == dst
+    here = call.group.rank == call.dst
     room = _room(call.out) if here else torch.empty(0, dtype=torch.uint8)
-    call.reduce([(0, call.n if r == dst else 0) for r in range(call.group.size)], room)
+    call.reduce([(0, call.n if r == call.dst else 0) for r in range(call.group.size)], room)
     if here:
         _written(call.out, room)
 
@@ -339,17 +342,17 @@ class Work:
         return self._future.done()
 
 
-def _made(group: Group, async_op: bool, what, *args) -> Work | None:
+def _made(async_op: bool, make, call: Call) -> Work | None:
     if async_op:
-        return Work(group.start(lambda: what(*args)))
-    group.run(lambda: what(*args))
+        return Work(call.group.start(lambda: make(call)))
+    call.group.run(lambda: make(call))
     return None
 
 
 def first_of(count: int, group: dist.ProcessGroup | None = None) -> int:
     """How many contributions the ranks before this one have, where it has `count`."""
     by = group_of(group)
-    counts = by.run(lambda: by.agree(lambda: "first_of", count))
+    counts = by.run(lambda: by.agree(lambda: ("first_of", count, 0)))
     return sum(c for c, _ in counts[: by.rank])
 
 
@@ -364,16 +367,16 @@ def all_reduce(tensor: Tensor, op="sum", group: dist.ProcessGroup | None = None,
     engine, its timeout among them.
     """  # fmt: skip
     by = group_of(group)
-    call = Call("all_reduce", by, tensor, tensor.numel(), op, method, [tensor] if contributions is None else contributions, dtype)
-    return _made(by, async_op, _all_reduce, call)
+    call = Call("all_reduce", by, tensor, op, method, [tensor] if contributions is None else contributions, dtype)
+    return _made(async_op, _all_reduce, call)
 
 
 def reduce(tensor: Tensor, dst: int = 0, op="sum", group: dist.ProcessGroup | None = None, *, method: str | None = None,
            contributions: Sequence[Tensor] | Contributions | None = None, dtype: torch.dtype | None = None, async_op: bool = False) -> Work | None:
     """all_reduce, on rank `dst` of the group alone. On others `tensor` stays as it is."""  # fmt: skip
     by = group_of(group)
-    call = Call(f"reduce to {dst}", by, tensor, tensor.numel(), op, method, [tensor] if contributions is None else contributions, dtype)
-    return _made(by, async_op, _reduce, call, dst)
+    call = Call("reduce", by, tensor, op, method, [tensor] if contributions is None else contributions, dtype, dst=dst)
+    return _made(async_op, _reduce, call)
 
 
 def reduce_scatter_tensor(output: Tensor, input: Tensor | None = None, op="sum", group: dist.ProcessGroup | None = None, *, method: str | None = None,
@@ -382,5 +385,5 @@ def reduce_scatter_tensor(output: Tensor, input: Tensor | None = None, op="sum",
     """To `output` its part of what all_reduce would give: of `input`, or each of `contributions`, there is a part for each rank, one behind
     the other."""  # fmt: skip
     by = group_of(group)
-    call = Call("reduce_scatter_tensor", by, output, output.numel() * by.size, op, method, [input] if contributions is None else contributions, dtype)
-    return _made(by, async_op, _reduce_scatter, call)
+    call = Call("reduce_scatter_tensor", by, output, op, method, [input] if contributions is None else contributions, dtype, parts=by.size)
+    return _made(async_op, _reduce_scatter, call)

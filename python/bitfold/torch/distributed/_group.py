@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from hashlib import blake2b
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-_HEADER = struct.Struct("<qq")
+_HEADER = struct.Struct("<qq16s")
 _HEADER_BYTES = 512
 _MOST_KEPT = 1 << 24
 
@@ -90,23 +91,25 @@ class Group:
                 self._rooms[which] = room
         return room[:size]
 
-    def agree(self, describe: Callable[[], str], number: int = 0, other: int = 0) -> list[tuple[int, int]]:
-        """The two numbers of each rank, if all describe the call by the same line. `describe` checks the arguments of this rank.
-        Errors: its own where it throws, and Disagreement on the other ranks; Disagreement where the lines differ."""
-        refused = None
+    def agree(self, describe: Callable[[], tuple[str, int, int]]) -> list[tuple[int, int]]:
+        """Two numbers of each rank, if all describe the call by the same line. `describe` checks the arguments of this rank, and gives its line and
+        its numbers. Errors: its own where it throws, and Disagreement on the other ranks; Disagreement where the lines differ."""
+        refused, numbers = None, (0, 0)
         try:
-            line = describe()
+            line, *numbers = describe()
         except Exception as e:
             refused, line = e, f"refused: {e}"
         self._calls += 1
-        mine = _HEADER.pack(number, other) + f"call {self._calls}: {line}".encode()[: _HEADER_BYTES - _HEADER.size]
+        text = f"call {self._calls}: {line}".encode()
+        mine = _HEADER.pack(*numbers, blake2b(text, digest_size=16).digest()) + text[: _HEADER_BYTES - _HEADER.size]
         headers = [bytes(h.tolist()) for h in self.all_gather(torch.tensor(list(mine.ljust(_HEADER_BYTES, b"\0")), dtype=torch.uint8))]
         if refused:
             raise refused
-        lines = [h[_HEADER.size :].rstrip(b"\0").decode(errors="replace") for h in headers]
-        if len(set(lines)) > 1:
+        fields = [_HEADER.unpack_from(h) for h in headers]
+        if len({digest for *_, digest in fields}) > 1:
+            lines = [h[_HEADER.size :].rstrip(b"\0").decode(errors="replace") for h in headers]
             raise Disagreement("bitfold: the ranks make different calls: " + "; ".join(f"rank {r}: {line}" for r, line in enumerate(lines)))
-        return [_HEADER.unpack_from(h) for h in headers]
+        return [(number, other) for number, other, _ in fields]
 
     def run(self, call: Callable[[], Any]) -> Any:
         """Behind all calls before it."""

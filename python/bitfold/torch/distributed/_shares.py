@@ -51,16 +51,16 @@ def reduce_shares(ops: str | Sequence[str], x: Tensor, y: Tensor | None = None, 
     by = group_of(group)
     names = [ops] if isinstance(ops, str) else list(ops)
 
-    def describe() -> str:
+    def describe() -> tuple[str, int, int]:
         nonlocal x, y, wanted
         x = _in_a_row(x, "x")
         y = None if y is None else _in_a_row(y, "y")
         wanted = [request(op, method_for(op, method) if op in OPS else None, dtype, acc, ddof) for op in names]
         _core.make_share(wanted, x[:0], None if y is None else y[:0], 0, TENSORS)
-        return f"reduce_shares of {x.dtype}: {', '.join(names)}; method={method}, dtype={dtype}, acc={acc}, ddof={ddof}"
+        return f"reduce_shares of {x.dtype}: {', '.join(names)}; method={method}, dtype={dtype}, acc={acc}, ddof={ddof}", x.numel(), 0
 
     def call() -> list[bytes]:
-        lengths = by.agree(describe, x.numel() if isinstance(x, Tensor) else 0)
+        lengths = by.agree(describe)
         first = sum(n for n, _ in lengths[: by.rank])
         return _gather_bytes(by, _core.make_share(wanted, x, y, first, TENSORS))
 
@@ -95,10 +95,10 @@ def _shards(parameters: Iterable[Tensor] | Tensor) -> tuple[list[Tensor], list[b
 
 
 def _norm(by: Group, parameters: Iterable[Tensor] | Tensor, norm_type: float) -> tuple[Tensor, list[Tensor]]:
-    def describe() -> str:
+    def describe() -> tuple[str, int, int]:
         nonlocal grads, counts
         grads, counts = _shards(parameters)
-        return f"norm of gradients, {norm_named(norm_type)}"
+        return f"norm of gradients, {norm_named(norm_type)}", 0, 0
 
     def call() -> tuple[Tensor, list[Tensor]]:
         # The types of all ranks, one bit each: known before anything is added, as only sums of one type can be merged.
@@ -148,7 +148,6 @@ def clip_grad_norm_(parameters: Iterable[Tensor] | Tensor, max_norm: float, norm
 
     Errors: those of grad_norm; RuntimeError where the norm is not finite and `error_if_nonfinite`.
     """  # fmt: skip
-    parameters = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     norm, grads = _norm(group_of(group), parameters, norm_type)
     scale(grads, norm, max_norm, error_if_nonfinite)
     return norm

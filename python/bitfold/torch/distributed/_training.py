@@ -24,6 +24,10 @@ class Accumulation:
         self.first = first_of(contributions, group)
         self._kept: dict[int, Contributions] = {}
 
+    def clear(self) -> None:
+        """Forgets what was kept, of a step that is not ended."""
+        self._kept.clear()
+
     def keep(self, key: int, gradient: Tensor) -> bool:
         """Whether that was the last one of the step."""
         kept = self._kept.setdefault(key, Contributions(self.op, method=self.method, first=self.first))
@@ -44,7 +48,7 @@ class Accumulation:
 
 
 def _reduced(by: Group, out: Tensor, op, method: str | None, contributions) -> Tensor:
-    _all_reduce(Call("gradients", by, out, out.numel(), op, method, contributions, None))
+    _all_reduce(Call("gradients", by, out, op, method, contributions))
     return _without_minus_zeros(out)
 
 
@@ -93,7 +97,7 @@ class _ReduceScatter:
         if not state.keep(id(self), input_tensor):
             output_tensor.zero_()
             return
-        call = Call("gradients of shards", state.by, output_tensor, input_tensor.numel(), state.op, state.method, state.taken(id(self)), None)
+        call = Call("gradients of shards", state.by, output_tensor, state.op, state.method, state.taken(id(self)), parts=state.by.size)
         state.by.run(lambda: _reduce_scatter(call))
         _without_minus_zeros(output_tensor)
 
