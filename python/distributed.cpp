@@ -34,13 +34,13 @@ void fold_contributions(request& wanted, nb::handle type, const std::vector<node
       });
 }
 
-std::vector<reduction> reductions_of(const std::vector<request*>& wanted, element_type in) {
+std::vector<reduction> reductions_for(const std::vector<request*>& wanted, element_type in) {
   std::vector<reduction> all;
   for (request* r : wanted) all.push_back(r->of(in));
   return all;
 }
 
-const described& on_cpu(const input& x, const char* argument) {
+const described& elements_on_cpu(const input& x, const char* argument) {
   const described& d = needed(x, argument);
   if (d.on_gpu() || !d.is_row_major())
     refuse(std::string(argument) + ": elements in a row in the CPU's memory are taken");
@@ -50,10 +50,10 @@ const described& on_cpu(const input& x, const char* argument) {
 nb::bytes make_share(const std::vector<request*>& wanted, nb::handle x_given, nb::handle y_given,
                      std::uint64_t first, const family& by) {
   const input x_in(x_given, "x", &by, taking::elements);
-  const described& x = on_cpu(x_in, "x");
+  const described& x = elements_on_cpu(x_in, "x");
   std::optional<input> y_in;
   if (!y_given.is_none()) {
-    const described& y = on_cpu(y_in.emplace(y_given, "y", &by, taking::elements), "y");
+    const described& y = elements_on_cpu(y_in.emplace(y_given, "y", &by, taking::elements), "y");
     if (!(y.type == x.type) || y.size() != x.size()) refuse("y: not of the type and size of x");
   }
   std::vector<std::byte> share, room;
@@ -62,8 +62,8 @@ nb::bytes make_share(const std::vector<request*>& wanted, nb::handle x_given, nb
       [&](const cpu::options& opts) {
         const described of = x.type.is_bool ? with_truths(x, room, opts) : x;
         const void* const y = y_in ? (*y_in)->where.data : nullptr;
-        share =
-            cpu::make_share(reductions_of(wanted, x.type), of.where.data, y, x.size(), first, opts);
+        share = cpu::make_share(reductions_for(wanted, x.type), of.where.data, y, x.size(), first,
+                                opts);
       });
   return nb::bytes(share.data(), share.size());
 }
@@ -71,7 +71,7 @@ nb::bytes make_share(const std::vector<request*>& wanted, nb::handle x_given, nb
 nb::list reduce_shares(const std::vector<request*>& wanted, nb::handle type,
                        const std::vector<nb::bytes>& shares) {
   const element_type in = parse_type("dtype", type);
-  const std::vector<reduction> reductions = reductions_of(wanted, in);
+  const std::vector<reduction> reductions = reductions_for(wanted, in);
   std::vector<std::span<const std::byte>> all;
   for (const nb::bytes& s : shares)
     all.emplace_back(static_cast<const std::byte*>(s.data()), s.size());

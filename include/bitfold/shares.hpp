@@ -16,9 +16,9 @@ namespace bitfold::cpu {
 /// What is to be known of n consecutive elements (of pairs, where y is not null), the first of
 /// which has index `first` in the whole array: states of the leaves that are whole in it, elements
 /// of those that are not, and exact sums. For reduce_shares of the same library, on machines of the
-/// same byte order. Bytes: below 2 KiB (pairs: 4 KiB), and for each reduction some states for each
-/// binary digit of n. Errors (errc::usage), besides those of reduce: a reduction that has no states
-/// (count_distinct, and method sequential).
+/// same byte order. Bytes: at most 510 elements of each input, and for each reduction some states
+/// for each binary digit of n. Errors (errc::usage), besides those of reduce: a reduction that has
+/// no states (count_distinct, and method sequential).
 std::vector<std::byte> make_share(std::span<const reduction> reductions, const void* x,
                                   const void* y, std::size_t n, std::uint64_t first,
                                   const options& opts = {});
