@@ -132,7 +132,7 @@ def _as_nodes(rule: Rule, nodes: Sequence[Node], cover: Sequence[tuple[int, int]
 
 
 class Contributions:
-    """Some neighbouring contributions, folded as they come: after k of them there are states of at most log2(k) + 1 nodes. `first`: how many
+    """Some neighbouring contributions, folded as they come: after k of them there are states of at most 2 log2(k) + 1 nodes. `first`: how many
     there are before them, on ranks before this one (`first_of`).
 
     >>> gradients = Contributions("mean")
