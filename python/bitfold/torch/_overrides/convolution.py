@@ -21,8 +21,10 @@ from .common import NUMBERS, among, covers, fold, heading
 
 heading("convolutions, on CPUs")
 
-#: Of patches that are in memory at one time, where a row of the output, or a column of the weight's gradient, has no more.
-MOST_OF_PATCHES = 1 << 22
+#: Elements of patches that are in memory at one time: no more, but for those of one row of the output along its first axis; and, for the weight's
+#: gradient, LEAST_OF_COLUMNS columns, or those of one channel of the input. They take twice their own memory, as products make integers of them.
+MOST_OF_PATCHES = 1 << 20
+LEAST_OF_COLUMNS = 128
 
 
 class _Axis(NamedTuple):
@@ -67,26 +69,24 @@ def _columns(patches: Tensor, dims: int, last: bool) -> Tensor:
     return patches.permute(0, 1, *range(3 + dims, 3 + 2 * dims), *range(3, 3 + dims), 2).reshape(*shape[:2], shape[3], shape[2]).mT
 
 
-def _product(method: str, a: Tensor, b: Tensor, addend: Tensor | None = None, transposed: bool = False) -> Tensor:
-    """In the type of a. `addend`: a column, of one number for each row of a. `transposed`: in memory, for what is read so."""
+def _product(method: str, a: Tensor, b: Tensor, addend: Tensor | None = None) -> Tensor:
+    """In the type of a. `addend`: a column, of one number for each row of a."""
     if a.dtype not in FLOATS:  # modulo a power of two, as torch has it
         result = _engine.product(a, b).to(a.dtype)
         return result if addend is None else result + addend
     by = "exact" if method == "exact" else "fixed"
     if addend is not None and by == "exact":  # one term more
         a, b, addend = torch.cat([a, addend], -1), torch.cat([b, b.new_ones([*b.shape[:-2], 1, b.shape[-1]])], -2), None
-    if transposed:
-        return _engine.product(b.mT, a.mT, None if addend is None else addend.mT, by, a.dtype).mT
     return _engine.product(a, b, addend, by, a.dtype)
 
 
-def _parts(samples: int, patches: int, of_each: int) -> Iterator[tuple[slice, slice]]:
-    """Of samples, and of patches along the first axis, for each of which there are so many elements."""
-    at_once = min(max(MOST_OF_PATCHES // max(of_each, 1), 1), max(patches, 1))
-    several = max(MOST_OF_PATCHES // max(of_each * patches, 1), 1)
-    for n in range(0, samples, several):
-        for i in range(0, patches, at_once):
-            yield slice(n, min(n + several, samples)), slice(i, min(i + at_once, patches))
+def _parts(first: int, second: int, of_each: int) -> Iterator[tuple[slice, slice]]:
+    """Of two extents, for each pair of which there are so many elements: some of the first, or of one some of the second."""
+    at_once = min(max(MOST_OF_PATCHES // max(of_each, 1), 1), max(second, 1))
+    several = max(MOST_OF_PATCHES // max(of_each * second, 1), 1)
+    for n in range(0, first, several):
+        for i in range(0, second, at_once):
+            yield slice(n, min(n + several, first)), slice(i, min(i + at_once, second))
 
 
 def _correlate(method: str, x: Tensor, filters: Tensor, bias: Tensor | None, axes: Sequence[_Axis], out: Tensor) -> None:
@@ -99,7 +99,7 @@ def _correlate(method: str, x: Tensor, filters: Tensor, bias: Tensor | None, axe
     for n, i in _parts(x.shape[0], first.patches, groups * rows.shape[2] * math.prod(axis.patches for axis in others)):
         patches = _patches(x[n], [first.part(i.start, i.stop), *others], groups)
         to = out[n, :, i]
-        to.copy_(_product(method, rows, _columns(patches, dims, last), bias, last).reshape(to.shape))
+        to.copy_(_product(method, rows, _columns(patches, dims, last), bias).reshape(to.shape))
 
 
 def _weight_gradient(method: str, g: Tensor, x: Tensor, axes: Sequence[_Axis], groups: int) -> Tensor:
@@ -107,18 +107,25 @@ def _weight_gradient(method: str, g: Tensor, x: Tensor, axes: Sequence[_Axis], g
     tap of a channel of x has met there."""
     taps = [axis.taps for axis in axes]
     rows = g.flatten(2).unflatten(1, (groups, -1)).permute(1, 2, 0, 3).flatten(2)
-    patches = _patches(x, axes, groups).transpose(0, 1)  # groups, samples, channels, taps, places
-    channels, length = patches.shape[2], rows.shape[2]
-    out = g.new_empty([*rows.shape[:2], channels, *taps])
-    together = groups * math.prod(taps) * length <= MOST_OF_PATCHES
-    for tap in [(slice(None),) * len(taps)] if together else itertools.product(*([slice(t, t + 1) for t in range(n)] for n in taps)):
-        of_a_channel = groups * length * (math.prod(taps) if together else 1)
-        for c, _ in _parts(channels, 1, of_a_channel):
-            some = patches[(slice(None), slice(None), c, *tap)]
-            columns = some.permute(0, *range(2, 3 + len(taps)), 1, *range(3 + len(taps), some.dim()))
-            to = out[(slice(None), slice(None), c, *tap)]
-            to.copy_(_product(method, rows, columns.reshape(groups, math.prod(to.shape[2:]), length).mT).reshape(to.shape))
+    patches = _patches(x, axes, groups)
+    patches = patches.permute(1, *range(2, 3 + len(taps)), 0, *range(3 + len(taps), patches.dim()))  # groups, channels, taps, samples, places
+    out = g.new_empty([*rows.shape[:2], *patches.shape[1 : 2 + len(taps)]])
+    length, all_taps = rows.shape[2], math.prod(taps)
+    for some, c in _columns_at_once(groups, out.shape[2], all_taps * length, all_taps):
+        to = out[some, :, c]
+        columns = patches[some, c].reshape(to.shape[0], to.shape[2] * all_taps, length)
+        to.copy_(_product(method, rows[some], columns.mT).reshape(to.shape))
     return out
+
+
+def _columns_at_once(groups: int, channels: int, of_a_channel: int, taps: int) -> Iterator[tuple[slice, slice]]:
+    """Of groups, and of channels of a group, in the weight's gradient."""
+    if groups > 1 and channels * of_a_channel <= MOST_OF_PATCHES:
+        yield from _parts(groups, 1, channels * of_a_channel * max(1, 64 // (channels * taps)))  # few columns take as much as some more
+        return
+    at_once = max(MOST_OF_PATCHES // max(of_a_channel, 1), -(-LEAST_OF_COLUMNS // taps))
+    for group, c in itertools.product(range(groups), range(0, channels, at_once)):
+        yield slice(group, group + 1), slice(c, min(c + at_once, channels))
 
 
 # ---- What torch asks for
