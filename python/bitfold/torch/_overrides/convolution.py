@@ -17,7 +17,7 @@ from torch._prims_common import suggest_memory_format
 
 from .. import _engine
 from .._engine import FLOATS, Uncovered
-from .common import NUMBERS, among, covers, fold, heading
+from .common import NUMBERS, among, covers, fold, heading, parts
 
 heading("convolutions, on CPUs")
 
@@ -80,15 +80,6 @@ def _product(method: str, a: Tensor, b: Tensor, addend: Tensor | None = None) ->
     return _engine.product(a, b, addend, by, a.dtype)
 
 
-def _parts(first: int, second: int, of_each: int) -> Iterator[tuple[slice, slice]]:
-    """Of two extents, for each pair of which there are so many elements: some of the first, or of one some of the second."""
-    at_once = min(max(MOST_OF_PATCHES // max(of_each, 1), 1), max(second, 1))
-    several = max(MOST_OF_PATCHES // max(of_each * second, 1), 1)
-    for n in range(0, first, several):
-        for i in range(0, second, at_once):
-            yield slice(n, min(n + several, first)), slice(i, min(i + at_once, second))
-
-
 def _correlate(method: str, x: Tensor, filters: Tensor, bias: Tensor | None, axes: Sequence[_Axis], out: Tensor) -> None:
     """Writes the product of each filter and each patch, plus the bias. `filters`: groups, filters of a group, channels of a group, taps; `out`:
     samples, channels, patches, of any strides."""
@@ -96,7 +87,7 @@ def _correlate(method: str, x: Tensor, filters: Tensor, bias: Tensor | None, axe
     rows = (filters.movedim(2, -1) if last else filters).flatten(2)
     bias = None if bias is None else bias.reshape(groups, -1, 1)
     first, *others = axes
-    for n, i in _parts(x.shape[0], first.patches, groups * rows.shape[2] * math.prod(axis.patches for axis in others)):
+    for n, i in parts(x.shape[0], first.patches, groups * rows.shape[2] * math.prod(axis.patches for axis in others), MOST_OF_PATCHES):
         patches = _patches(x[n], [first.part(i.start, i.stop), *others], groups)
         to = out[n, :, i]
         to.copy_(_product(method, rows, _columns(patches, dims, last), bias).reshape(to.shape))
@@ -121,7 +112,7 @@ def _weight_gradient(method: str, g: Tensor, x: Tensor, axes: Sequence[_Axis], g
 def _columns_at_once(groups: int, channels: int, of_a_channel: int, taps: int) -> Iterator[tuple[slice, slice]]:
     """Of groups, and of channels of a group, in the weight's gradient."""
     if groups > 1 and channels * of_a_channel <= MOST_OF_PATCHES:
-        yield from _parts(groups, 1, channels * of_a_channel * max(1, 64 // (channels * taps)))  # few columns take as much as some more
+        yield from parts(groups, 1, channels * of_a_channel * max(1, 64 // (channels * taps)), MOST_OF_PATCHES)  # few columns take as much as some more
         return
     at_once = max(MOST_OF_PATCHES // max(of_a_channel, 1), -(-LEAST_OF_COLUMNS // taps))
     for group, c in itertools.product(range(groups), range(0, channels, at_once)):
