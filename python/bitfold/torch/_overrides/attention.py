@@ -23,7 +23,7 @@ heading("attention, on CPUs")
 #: Of a block.
 QUERIES = 256
 #: Elements of scores that are in memory at one time: no more, but for those of one head's block.
-MOST_OF_SCORES = 1 << 21
+MOST_OF_SCORES = 1 << 20
 
 
 class _Heads(NamedTuple):
