@@ -28,3 +28,26 @@ def unaligned(x: torch.Tensor) -> torch.Tensor:
     room = torch.zeros(x.numel() * x.element_size() + 1, dtype=torch.uint8)
     room[1:] = x.detach().contiguous().reshape(-1).view(torch.uint8)
     return torch.frombuffer(room.numpy(), dtype=x.dtype, offset=1).reshape(x.shape)
+
+
+def randn(*shape, device="cpu", dtype=torch.float32, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype).to(device)
+
+
+def product_fakes():
+    """Of each operator that makes products and that a compiler calls, by its name: arguments, and options."""
+    a, b, half, z = randn(2, 4, 30), randn(2, 30, 5), torch.bfloat16, torch.view_as_complex(randn(4, 4, 2))
+    x, y, c, scaled = randn(4), randn(30), randn(4, 5), {"beta": 0.5, "alpha": 2}
+    qkv, out, ones, up, down = (randn(24, 8), randn(24)), (randn(8, 8), randn(8)), torch.ones(8), (randn(16, 8), randn(16)), (randn(8, 16), randn(8))
+    tokens, mask, ints = randn(2, 3, 8), torch.tensor([[False, True, True]]).expand(2, 3), torch.arange(16).reshape(4, 4)
+    layer = (*qkv, *out, True, False, 1e-5, ones, ones, ones, ones, *up, *down)
+    yield from {
+        "mm": [((a[0], b[0]), {}), ((a[0, :, ::2], b[0, :15]), {}), ((a[0].to(half), b[0].to(half)), {}), ((z, z.mH), {}), ((ints, ints.mT), {})],
+        "bmm": [((a, b), {}), ((b.mT, a.mT), {})],
+        "addmm": [((c[0], a[0], b[0]), {}), ((c, a[0], b[0]), scaled), ((z, z, z), {})],
+        "baddbmm": [((c, a, b), {}), ((c, a, b), {"beta": 0})], "addbmm": [((c, a, b), {})],
+        "mv": [((a[0], y), {})], "addmv": [((x, a[0], y), {}), ((x[:1], a[0], y), scaled)], "addr": [((c, x, c[0]), {}), ((c, x, c[0]), scaled)],
+        "_addmm_activation": [((c[0], a[0], b[0]), {"use_gelu": gelu}) for gelu in (False, True)],
+        "_native_multi_head_attention": [((*[tokens] * 3, 8, 2, *qkv, *out, mask, True, True, 1), {}), ((tokens, tokens.clone(), tokens.clone(), 8, 2, *qkv, *out), {})],
+        "_transformer_encoder_layer_fwd": [((tokens, 8, 2, *layer), {}), ((tokens, 8, 2, *layer, mask, 1), {})],
+    }.items()  # fmt: skip

@@ -21,7 +21,7 @@ from bitfold import _core, _tensors
 
 from ._engine import FLOATS, METHODS, Uncovered, has_tangent
 from ._overrides import (
-    ACCUMULATING, BY_A_NUMBER, GRADIENTS, IN_PLACE, OVERRIDES, QUICK, index_put, put,
+    ACCUMULATING, BY_A_NUMBER, COMPOSITE, GRADIENTS, IN_PLACE, OVERRIDES, QUICK, index_put, put,
 )  # fmt: skip
 from ._strict import NotCovered, Watcher, operators_named
 
@@ -100,7 +100,7 @@ class _Own:
             raise error
         if isinstance(error, Uncovered):
             if _state.watcher is not None:
-                _state.watcher.refuse_uncovered(self._op, error)
+                _state.watcher.refuse_uncovered(self._op, error, args, kwargs)
             return self(*args, **kwargs)
         if not self._can_be_asked(args, kwargs):
             raise error
@@ -244,10 +244,19 @@ def _with_gradient(function: type[torch.autograd.Function], op: torch._ops.OpOve
     return either
 
 
+def _made_of_others(function: Callable, own: torch._C._SafeKernelFunction) -> Callable:
+    return lambda keys, *args, **kwargs: function(partial(own.call_boxed, keys), *args, **kwargs)
+
+
 def covered_where_accumulating() -> list[torch._ops.OpOverload]:
     """Those that bitfold takes over where `accumulate` is true."""
     ops = [find(name) for name in (*ACCUMULATING, *_ACCUMULATING_FUNCTIONAL)]
     return [op for op in {*ops, *(form for op in ops if op for form in forms(op))} if op]
+
+
+def covered_of_others() -> list[torch._ops.OpOverload]:
+    """Those that torch makes of others, and the mode too, in a way of its own."""
+    return [op for op in map(find, COMPOSITE) if op]
 
 
 @cache
@@ -387,7 +396,7 @@ sys.meta_path.insert(0, _AFTER_IMPORT)
 def _forget() -> None:
     """Nothing that was compiled under one setting runs under another: no guard of torch's sees the difference. And which kernel
     an operator has while a compiler traces it, torch looks up but once."""
-    for op in _COMPILED_OPS:
+    for op in (*_COMPILED_OPS, *covered_of_others()):
         op._dispatch_cache.clear()
     if "torch._dynamo" in sys.modules:
         sys.modules["torch._dynamo"].reset()
@@ -507,6 +516,11 @@ def _registered() -> torch.library.Library:
             for name, function in GRADIENTS.items():
                 op = find(name)
                 library.impl(op, _with_gradient(function, op, "Autograd" + key), "Autograd" + key, with_keyset=True, allow_override=True)
+        for name, function in COMPOSITE.items():
+            op = find(name)
+            own = torch.library.get_kernel(op, "CPU")
+            for key in ("AutogradCPU", "CPU"):
+                library.impl(op, _made_of_others(_watched(function), own), key, with_keyset=True, allow_override=True)
         for name, function in BY_A_NUMBER.items() if torch.cuda.is_available() else ():
             op = find(name)
             for one in (op, *forms(op)):

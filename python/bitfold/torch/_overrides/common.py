@@ -22,6 +22,9 @@ BY_A_NUMBER: dict[str, Callable] = {"div.Tensor": lambda x, y: _quotient(x, floa
 #: Whose gradient is not left to torch's formula, of floats: functions of autograd's with all of the
 #: operator's arguments, for calls in which the first, or that of the name `of`, wants one.
 GRADIENTS: dict[str, type[torch.autograd.Function]] = {}
+#: Of those that torch makes of others: functions of torch's own way, by which it does, and of the operator's arguments. They run above autograd,
+#: which sees what they call.
+COMPOSITE: dict[str, Callable] = {}
 #: The same names by what they are, for the table in docs/pytorch.md.
 HEADINGS: dict[str, list[str]] = {}
 
@@ -80,6 +83,14 @@ def square_root(x: Tensor) -> Tensor:
     with np.errstate(invalid="ignore"):
         np.sqrt(x.numpy(), out=y.numpy())
     return y
+
+
+def composite(name: str) -> Callable:
+    def add(f: Callable) -> Callable:
+        COMPOSITE[name] = f
+        return f
+
+    return add
 
 
 #: The types that torch's own reductions take, but the complex ones. (Of unsigned integers of more
