@@ -112,7 +112,8 @@ def _weight_gradient(method: str, g: Tensor, x: Tensor, axes: Sequence[_Axis], g
 def _columns_at_once(groups: int, channels: int, of_a_channel: int, taps: int) -> Iterator[tuple[slice, slice]]:
     """Of groups, and of channels of a group, in the weight's gradient."""
     if groups > 1 and channels * of_a_channel <= MOST_OF_PATCHES:
-        yield from parts(groups, 1, channels * of_a_channel * max(1, 64 // (channels * taps)), MOST_OF_PATCHES)  # few columns take as much as some more
+        padded = of_a_channel * max(channels, 64 // taps)  # few columns take as much as some more
+        yield from ((some, slice(0, channels)) for some, _ in parts(groups, 1, padded, MOST_OF_PATCHES))
         return
     at_once = max(MOST_OF_PATCHES // max(of_a_channel, 1), -(-LEAST_OF_COLUMNS // taps))
     for group, c in itertools.product(range(groups), range(0, channels, at_once)):
