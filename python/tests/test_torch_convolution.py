@@ -15,7 +15,7 @@ import bitfold
 import bitfold.torch
 from bitfold.torch._overrides import convolution
 from test_torch_mode import off_afterwards  # noqa: F401
-from torch_helpers import DEVICES, images, randn, same, threads
+from torch_helpers import DEVICES, images, randn, same, samples_of, threads, with_gradients
 
 deterministic = bitfold.torch.deterministic
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
@@ -216,6 +216,32 @@ def test_what_is_not_finite():
     with deterministic():
         assert F.conv1d(x, w, padding=1)[0, 0].tolist()[1:] == [torch.inf] * 3 and F.conv1d(x, w, padding=1)[0, 0, 0].isnan()
         assert F.conv_transpose1d(x, w, stride=2)[0, 0].tolist() == [torch.inf, 1.0] * 3
+
+
+# ---- Values ---
+
+SAMPLES = [f"nn.functional.{name}{d}d" for name in ("conv", "conv_transpose") for d in (1, 2, 3)]
+#: Half the distance of neighbours; the integers of products.
+UNITS = {torch.float32: (2.0**-24, 28), torch.bfloat16: (2.0**-8, 16), torch.float64: (2.0**-53, 58)}
+
+
+@pytest.mark.parametrize("dtype", UNITS, ids=str)
+@pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.filterwarnings("ignore")
+def test_torchs_samples_are_within_the_bound(name, dtype):
+    """That of docs/products.md, of k terms no larger than the largest; and k units for the sum that is a bias's gradient."""
+    unit, bits = UNITS[dtype]
+    for sample, ours, truth in samples_of(name, dtype):
+        with deterministic():
+            found = with_gradients(*ours)
+        wanted = with_gradients(*truth)
+        x, w, y = sample.input, sample.args[0], wanted[0]
+        k = max(w.numel(), y.numel())  # terms of the longest of these sums
+        factors = [t.detach().double().abs().max() if t.numel() else torch.tensor(0.0) for t in (x, w)]
+        factors = [factors, [torch.tensor(1.5), factors[1]], [torch.tensor(1.5), factors[0]], [torch.tensor(1.5), torch.tensor(1.0)]]
+        for a, b, (m, n) in zip(found, wanted, factors):
+            bound = 3 * k * m * n / (63 * 2.0 ** (bits - 7)) + 2 * unit * b.abs()
+            assert a.shape == b.shape and a.dtype is dtype and ((a.double() - b).abs() <= bound).all(), sample
 
 
 # ---- torch's own ways ----------------------------------------------------------------------------

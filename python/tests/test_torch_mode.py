@@ -192,8 +192,6 @@ nn.functional.mse_loss nn.functional.nll_loss nn.functional.cross_entropy nn.fun
 nn.functional.huber_loss nn.functional.kl_div nn.functional.binary_cross_entropy nn.functional.cosine_similarity
 nn.functional.embedding nn.functional.embedding_bag index_add index_reduce scatter scatter_add scatter_reduce index_put put index_select
 gather take
-nn.functional.conv1d nn.functional.conv2d nn.functional.conv3d nn.functional.conv_transpose1d nn.functional.conv_transpose2d
-nn.functional.conv_transpose3d nn.functional.scaled_dot_product_attention
 """.split()
 #: On the CPU torch keeps the statistics of half types in these; bitfold in f32, as torch does on CUDA.
 STATISTICS = ("native_layer_norm", "native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update")

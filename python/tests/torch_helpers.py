@@ -69,6 +69,27 @@ def threads(n):
         torch.set_num_threads(before)
 
 
+def samples_of(name, dtype):
+    """Torch's own, each with the same in f64: functions of no arguments, and the tensors that want gradients."""
+    op_db = pytest.importorskip("torch.testing._internal.common_methods_invocations").op_db
+    for info in [info for info in op_db if info.name == name]:
+        for sample in info.sample_inputs("cpu", dtype, requires_grad=True):
+            widened = lambda t: t.detach().double().requires_grad_(t.requires_grad) if isinstance(t, torch.Tensor) and t.is_floating_point() else t
+            both = []
+            for s in (sample, sample.transform(widened)):
+                leaves = [t for t in torch.utils._pytree.tree_leaves((s.input, s.args, s.kwargs)) if isinstance(t, torch.Tensor) and t.requires_grad]
+                both.append((lambda s=s: info.op(s.input, *s.args, **s.kwargs), leaves))
+            yield sample, *both
+
+
+def with_gradients(f, leaves):
+    """What f gives, and the gradients of a weighted sum of that; random numbers are those of one seed."""
+    torch.manual_seed(0)
+    y = f()
+    g = torch.linspace(0.5, 1.5, y.numel(), dtype=torch.float64).reshape(y.shape)
+    return [y.detach(), *torch.autograd.grad(y, leaves, g.to(y.dtype), allow_unused=True)]
+
+
 def convolution_fakes():
     """Of convolutions and attention, as product_fakes."""
     x, w, b, last, half = randn(2, 4, 6, 5), randn(8, 2, 3, 3), randn(8), torch.channels_last, torch.bfloat16

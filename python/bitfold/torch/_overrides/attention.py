@@ -157,6 +157,8 @@ def _attention(method, query, key, value, dropout_p=0.0, is_causal=False, *, att
 
 @covers(_FLASH + "_backward")
 def _attention_backward(method, grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, *, attn_mask=None, scale=None):
+    if grad_out is None:  # as where the output of a function of autograd's is not used
+        return None, None, None
     _check(_FLASH + "_backward", query, key, value, dropout_p, attn_mask)
     if grad_out.shape != query.shape or grad_out.dtype is not query.dtype:
         raise RuntimeError(f"{_FLASH}_backward: a gradient of {grad_out.dtype}, {list(grad_out.shape)}, where the output is {list(query.shape)}")
