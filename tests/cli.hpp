@@ -136,6 +136,21 @@ inline std::vector<bitfold::dtype> tested_types() {
   return {bitfold::all_dtypes.begin(), bitfold::all_dtypes.end()};
 }
 
+struct tensor {
+  std::string name, type, shape, bytes;
+};
+
+inline std::string safetensors_of(const std::vector<tensor>& tensors) {
+  std::string header = "{", body;
+  for (const auto& t : tensors) {
+    const int begin = static_cast<int>(body.size());
+    body += t.bytes;
+    if (header.size() > 1) header += ",";
+    header += bytes::tensor(t.name, t.type, t.shape, begin, static_cast<int>(body.size()));
+  }
+  return bytes::safetensors(header + "}", body);
+}
+
 inline std::string npy_of(const std::vector<float>& values) {
   return bytes::npy("<f4", "(" + std::to_string(values.size()) + ",)", bytes::of(values));
 }

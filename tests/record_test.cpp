@@ -24,21 +24,6 @@ using namespace bitfold;
 using namespace cli;
 using nlohmann::json;
 
-struct tensor {
-  std::string name, type, shape, bytes;
-};
-
-std::string safetensors_of(const std::vector<tensor>& tensors) {
-  std::string header = "{", body;
-  for (const auto& t : tensors) {
-    const int begin = static_cast<int>(body.size());
-    body += t.bytes;
-    if (header.size() > 1) header += ",";
-    header += bytes::tensor(t.name, t.type, t.shape, begin, static_cast<int>(body.size()));
-  }
-  return bytes::safetensors(header + "}", body);
-}
-
 // 16-bit words that are numbers as F16 and as BF16, and 32- and 64-bit ones when taken together.
 std::string some_bytes(std::size_t size, std::uint32_t seed) {
   std::string out;

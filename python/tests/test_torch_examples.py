@@ -1,4 +1,4 @@
-"""The examples of docs/pytorch.md, as their reader runs them."""
+"""The examples of README.md and docs/pytorch.md, as their reader runs them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,16 @@ import pytest
 
 pytest.importorskip("torch")
 EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
+
+
+def test_the_readme_prints_what_it_shows():
+    """bitfold's sums, that is; torch's are those of one machine."""
+    page = (Path(__file__).parents[2] / "README.md").read_text()
+    code = (EXAMPLES / "seven_sums.py").read_text()
+    shown = page.partition(f"```python\n{code}```\n\n```\n")[2].partition("```")[0]
+    ran = subprocess.run([sys.executable, EXAMPLES / "seven_sums.py"], check=True, capture_output=True, text=True)
+    sums = [[line.split()[2] for line in text.splitlines()] for text in (shown, ran.stdout)]
+    assert len(sums[0]) == 7 and sums[0] == sums[1]
 
 
 @pytest.mark.parametrize("capability", ["default", "avx2"])

@@ -20,6 +20,7 @@
 #include "cli/common.hpp"
 #include "cli/fingerprint.hpp"
 #include "cli/operands.hpp"
+#include "cli/verdict.hpp"
 #include "io/arrays.hpp"
 #include "io/field.hpp"
 #include "io/golden.hpp"
@@ -45,12 +46,6 @@ struct check_arguments {
 
 // ---- What is found ------------------------------------------------------------------------------
 
-enum class verdict { same, within, moved, changed, missing, added };
-constexpr std::string_view verdict_names[] = {"same",    "within",  "moved",
-                                              "changed", "missing", "new"};
-constexpr std::string_view name(verdict v) { return verdict_names[static_cast<std::size_t>(v)]; }
-bool good(verdict v) { return v == verdict::same || v == verdict::within; }
-
 struct array_report {
   std::string array;  // the tensor's name; may be empty
   verdict what;
@@ -74,16 +69,11 @@ std::string label(const file_report& f, const std::string& array) {
   return text_of(names);
 }
 
-std::string detail_line(std::string_view label, std::string_view before, std::string_view after,
-                        std::string_view note = "") {
+std::string moved_line(std::string_view label, std::string_view before, std::string_view after,
+                       std::string_view note = "") {
   const std::string values =
       before == after ? std::string(before) : fmt::format("{} -> {}", before, after);
-  return fmt::format("    {:<15} {}{}\n", label, values, note);
-}
-
-std::string detail_line(std::string_view label, const std::string& file) {
-  const std::string shown = io::printable(file);
-  return detail_line(label, shown, shown);
+  return detail_line(label, values + std::string(note));
 }
 
 // An answer of yes or no that changed is no number of steps away.
@@ -100,7 +90,7 @@ std::string result_line(const io::golden_result& old, scalar now) {
   const auto text = [](scalar v) { return to_string(v) + " (" + to_hex(v) + ")"; };
   std::string label(name(old.what.op()));
   if (old.what.method()) label += fmt::format(" {}", name(*old.what.method()));
-  return detail_line(label, text(old.value), text(now), "  " + distance);
+  return moved_line(label, text(old.value), text(now), "  " + distance);
 }
 
 // An array, or two, of the same name, dtype and shape.
@@ -121,7 +111,7 @@ array_report compare(const io::golden_array& old, const fingerprint& now,
   if (ulps && near && same_content) return {old.name, verdict::within, ""};
   std::string contents;
   for (std::size_t k = 0; k < now.digests.size(); ++k)
-    contents += detail_line(io::of_input(k, "content"), old.digests[k], now.digests[k]);
+    contents += moved_line(io::of_input(k, "content"), old.digests[k], now.digests[k]);
   return {old.name, verdict::moved, contents + lines};
 }
 
@@ -142,14 +132,14 @@ std::vector<array_report> check_arrays(const io::golden_file& old, file_names fi
     for (std::size_t k = 0; k < inputs; ++k) {
       const auto found = by_name[k].extract(g.name);
       if (found.empty()) {
-        if (inputs == 2) absent += detail_line("not in", files[k]);
+        if (inputs == 2) absent += detail_line("not in", io::printable(files[k]));
         continue;
       }
       const io::array& a = *(mapped[k] = found.mapped());
       if (a.type != g.type || a.shape != g.shape)
         changes +=
-            detail_line(io::of_input(k, "dtype"), io::name(g.type), io::name(a.type)) +
-            detail_line(io::of_input(k, "shape"), io::shape_text(g.shape), io::shape_text(a.shape));
+            moved_line(io::of_input(k, "dtype"), io::name(g.type), io::name(a.type)) +
+            moved_line(io::of_input(k, "shape"), io::shape_text(g.shape), io::shape_text(a.shape));
     }
     if (!mapped[0] || !mapped[inputs - 1]) {
       reports.push_back({g.name, verdict::missing, absent});
@@ -171,7 +161,8 @@ std::vector<array_report> check_arrays(const io::golden_file& old, file_names fi
     for (const io::array& a : arrays[k]) {
       if (!by_name[k].contains(a.name) || (k == 1 && by_name[0].contains(a.name))) continue;
       const bool in_both = inputs == 1 || by_name[1 - k].contains(a.name);
-      reports.push_back({a.name, verdict::added, in_both ? "" : detail_line("only in", files[k])});
+      reports.push_back(
+          {a.name, verdict::added, in_both ? "" : detail_line("only in", io::printable(files[k]))});
     }
   return reports;
 }
@@ -462,7 +453,7 @@ void check_moved_arrays(const io::golden& g, const matching& m, const check_argu
         if (reports[from.report].error) continue;  // since
         array_report& report = reports[from.report].arrays[from.array];
         report = found.arrays[k];
-        if (!good(report.what)) report.detail += detail_line("now in", files[0]);
+        if (!good(report.what)) report.detail += detail_line("now in", io::printable(files[0]));
         reports[from.report].whole = reports[to].whole = {};
         taken[to].insert(there.array);
       }

@@ -97,6 +97,8 @@ void complain(std::string_view text) {
   std::fputs(fmt::format("bitfold: {}\n", io::printable(text)).c_str(), stderr);
 }
 
+void refuse(const std::string& what) { throw error(errc::usage, what); }
+
 error about(const std::string& file, const std::string& tensor, const error& e) {
   const std::string where = tensor.empty() ? "" : "tensor " + io::in_quotes(tensor) + ": ";
   return error(e.code(), io::printable(file) + ": " + where + e.what());

@@ -30,6 +30,7 @@ subcommand add_reduce(CLI::App& app);
 subcommand add_ops(CLI::App& app);
 subcommand add_record(CLI::App& app);
 subcommand add_check(CLI::App& app);
+subcommand add_diff(CLI::App& app);
 subcommand add_order(CLI::App& app);
 subcommand add_matmul(CLI::App& app);
 subcommand add_kernels(CLI::App& app);
@@ -93,6 +94,9 @@ using io::new_files, io::place_of, io::write_file;
 
 /// "bitfold: TEXT" to stderr, the text as io::printable has it.
 void complain(std::string_view text);
+
+/// Throws errc::usage.
+[[noreturn]] void refuse(const std::string& what);
 
 /// The error, with the file and the array that it is about.
 error about(const std::string& file, const std::string& tensor, const error& e);

@@ -1,7 +1,7 @@
 // The command `bitfold`. Exit status: 0, or the errc of what went wrong (2 usage, 3 bad input, 4 no
-// device, 5 CUDA), or 1 when `check` finds a difference, `report` a broken promise, output cannot
-// be written or memory runs out (but 3 in `check`: it could not look); 130 when `report` was
-// interrupted.
+// device, 5 CUDA), or 1 when `check` or `diff` finds a difference, `report` a broken promise,
+// output cannot be written or memory runs out (but 3 in `check`: it could not look); 130 when
+// `report` was interrupted.
 #include <csignal>
 #include <exception>
 #include <new>
@@ -26,14 +26,15 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.footer(
       "Exit status: 0 fine, 2 usage, 3 bad input, 4 no such device, 5 CUDA error, 1 anything "
-      "else (a difference that `check` found, a promise that `report` found broken, output that "
+      "else (a difference that `check` or `diff` found, a promise that `report` found broken, "
+      "output that "
       "cannot be written, no memory), 130 `report` interrupted. Several failures: the first one's; "
       "but a "
       "`check` that could not look at everything exits with 3.");
 
   std::vector<subcommand> subcommands;  // in the order of the help
-  for (const auto add : {add_reduce, add_matmul, add_ops, add_record, add_check, add_order,
-                         add_report, add_kernels, add_info})
+  for (const auto add : {add_reduce, add_matmul, add_ops, add_record, add_check, add_diff,
+                         add_order, add_report, add_kernels, add_info})
     subcommands.push_back(add(app));
   for (const subcommand& s : subcommands) take_marks(*s.app);
 

@@ -26,8 +26,6 @@ struct matmul_arguments {
   raw_options raw;
 };
 
-[[noreturn]] void refuse(const std::string& what) { throw error(errc::usage, what); }
-
 // The one array of a file.
 io::array array_of(const matmul_arguments& args, const std::string& file) {
   io::read_options options = args.raw.reading();

@@ -27,8 +27,6 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t most_outputs = std::uint64_t{1} << 48;
 
-[[noreturn]] void refuse(const std::string& what) { throw error(errc::usage, what); }
-
 std::vector<std::int64_t> parse_axes(const std::string& list) {
   std::vector<std::int64_t> axes;
   for (const std::string& text : split(list)) {

@@ -113,45 +113,25 @@ struct gradient_arrays {
   A *g, *weighted, *z;
 };
 template <class A>
-class sums_of_outputs {
- public:
-  sums_of_outputs(const channel::sums_pass& p, std::size_t n, const options& opts)
-      : p_(p), n_(n), one_thread_{.threads = 1, .target = opts.target} {}
+using sums_state = fold::partial<channel::sums<true>, A>;
 
-  /// Of one output, whose n elements lie one behind the other.
-  void write(const gradient_arrays<A>& of, std::size_t output) const {
-    if (p_.weighted) write_statistics(folded(of.weighted, of.z), output);
-    if (p_.plain) write_parameters(folded(of.g, of.z), output);
-  }
-
- private:
-  using state = fold::partial<channel::sums<true>, A>;
-  state folded(const A* g, const A* z) const {
-    state s;
-    fold_one(op_id::dot, g, z, &s.a);
-    fold_one(op_id::sum, g, nullptr, &s.b);
-    return s;
-  }
-  void fold_one(op_id op, const A* x, const A* y, method::tree::state<A>* to) const {
-    fold_rows(make_reduction(op, method_id::tree, dtype_of<A>), {x, y}, 1, n_,
-              reinterpret_cast<std::byte*>(to), one_thread_);
-  }
-  void write_statistics(const state& s, std::size_t output) const {
-    set(p_.to.slope, output, channel::slope_of<A>(s, n_));
-    set(p_.to.mean_g, output, channel::mean_of<A>(s, n_));
-  }
-  void write_parameters(const state& s, std::size_t output) const {
-    set(p_.to.dw, output, s.a.sum);
-    set(p_.to.db, output, s.b.sum);
-  }
-  static void set(void* to, std::size_t output, A value) {
+// What the sums of output `output`, of n elements, become. Of those that are not wanted there is
+// no state.
+template <class A>
+void write_sums(const channel::sums_pass& p, const sums_state<A>& weighted,
+                const sums_state<A>& plain, std::size_t n, std::size_t output) {
+  const auto set = [&](void* to, A value) {
     if (to) static_cast<A*>(to)[output] = arith::round_to<A>(value);
+  };
+  if (p.weighted) {
+    set(p.to.slope, channel::slope_of<A>(weighted, n));
+    set(p.to.mean_g, channel::mean_of<A>(weighted, n));
   }
-
-  const channel::sums_pass& p_;
-  std::size_t n_;
-  options one_thread_;
-};
+  if (p.plain) {
+    set(p.to.dw, plain.a.sum);
+    set(p.to.db, plain.b.sum);
+  }
+}
 
 // The lines of an output: channels first to end of outers first to end.
 struct output_lines {
@@ -172,7 +152,18 @@ void sum_lines(const channels& of, const channel::sums_pass& p, const options& o
   using F = channel::gradient_sums;
   const auto run = loop_for<gradient_run<T, of_one_channel<A>>>(resolve_target(opts));
   const std::size_t outputs = p.of_channels ? of.count : of.statistics(), n = of.size() / outputs;
-  const sums_of_outputs<A> sums(p, n, opts);
+  const options one_thread{.threads = 1, .target = opts.target};
+  const auto fold_one = [&](op_id op, const A* x, const A* y, method::tree::state<A>* to) {
+    fold_rows(make_reduction(op, method_id::tree, dtype_of<A>), {x, y}, 1, n,
+              reinterpret_cast<std::byte*>(to), one_thread);
+  };
+  const auto folded = [&](bool wanted, const A* g, const A* z) {
+    sums_state<A> s{};
+    if (!wanted) return s;
+    fold_one(op_id::dot, g, z, &s.a);
+    fold_one(op_id::sum, g, nullptr, &s.b);
+    return s;
+  };
   for_each_range(outputs, of.size() * sizeof(T), 4, opts, [&](std::size_t begin, std::size_t end) {
     const auto room = uninitialized<A>(3 * n);
     const gradient_arrays<A> all{room.get(), room.get() + n, room.get() + 2 * n};
@@ -186,41 +177,99 @@ void sum_lines(const channels& of, const channel::sums_pass& p, const options& o
               {parameters_of<F, A>(of, outer, c)}, of.inner, all.g + to, all.weighted + to,
               all.z + to);
         }
-      sums.write(all, output);
+      write_sums<A>(p, folded(p.weighted, all.weighted, all.z), folded(p.plain, all.g, all.z), n,
+                    output);
     }
   });
 }
 
-// Channels side by side, of lines of one element: some columns at a time.
+// Channels side by side, of lines of one element: blocks of a leaf's rows and some channels, whose
+// sums are nodes of the canonical tree.
 template <class T>
-void sum_columns(const channels& of, const channel::sums_pass& p, const options& opts) {
+class beside {
+ public:
   using A = row::accumulator<T>;
   using F = channel::gradient_sums;
-  constexpr std::size_t beside = 32;
-  const auto run = loop_for<gradient_run<T, of_channels_beside<A>>>(resolve_target(opts));
-  const std::size_t n = of.outer, stripes = (of.count + beside - 1) / beside;
-  const sums_of_outputs<A> sums(p, n, opts);
-  for_each_range(stripes, of.size() * sizeof(T), 4, opts, [&](std::size_t begin, std::size_t end) {
-    const auto room = uninitialized<A>(3 * n * beside + (3 + parameter_count) * beside);
-    A *const columns = room.get(), *const rows = columns + 3 * n * beside,
-             *const known = rows + 3 * beside;
-    for (std::size_t k = begin; k < end; ++k) {
-      const std::size_t first = k * beside, here = std::min(beside, of.count - first);
-      for (std::size_t i = 0; i < n; ++i) {
-        if (i == 0 || of.of_each_outer) set_beside<F, A>(of, i, first, here, known);
-        const std::size_t from = i * of.count + first;
-        run(static_cast<const T*>(of.x) + from, static_cast<const T*>(of.y) + from, {known, here},
-            here, rows, rows + beside, rows + 2 * beside);
-        for (std::size_t j = 0; j < here; ++j)
-          for (std::size_t a = 0; a < 3; ++a) columns[(3 * j + a) * n + i] = rows[a * beside + j];
-      }
-      for (std::size_t j = 0; j < here; ++j) {
-        A* const column = columns + 3 * j * n;
-        sums.write({column, column + n, column + 2 * n}, first + j);
-      }
+
+  beside(const channels& of, const channel::sums_pass& p, const options& opts)
+      : of_(of),
+        p_(p),
+        opts_(opts),
+        run_(loop_for<gradient_run<T, of_channels_beside<A>>>(resolve_target(opts))),
+        leaves_(order::leaf_count(of.outer)),
+        nodes_(uninitialized<A>(sums * leaves_ * of.count)) {}
+
+  void run() {
+    const std::size_t stripes = (of_.count + channels_at_once - 1) / channels_at_once;
+    for_each_range(leaves_ * stripes, of_.size() * sizeof(T), 4, opts_,
+                   [&](std::size_t begin, std::size_t end) {
+                     const auto room =
+                         uninitialized<A>((3 * order::leaf + parameter_count) * channels_at_once);
+                     for (std::size_t k = begin; k < end; ++k)
+                       sum_block(k / stripes, k % stripes * channels_at_once, room.get());
+                   });
+    for (std::size_t c = 0; c < of_.count; ++c) {
+      const auto state_of = [&](std::size_t first) {
+        return sums_state<A>{{joined(first, c)}, {joined(first + 1, c)}};
+      };
+      write_sums<A>(p_, p_.weighted ? state_of(0) : sums_state<A>{},
+                    p_.plain ? state_of(2) : sums_state<A>{}, of_.outer, c);
     }
-  });
-}
+  }
+
+ private:
+  static constexpr std::size_t channels_at_once = 128;
+  static constexpr std::size_t sums = 4;  // of g w z, g w, g z and g
+
+  void sum_block(std::size_t leaf, std::size_t first, A* room) {
+    const std::size_t here = std::min(channels_at_once, of_.count - first),
+                      row = leaf * order::leaf,
+                      rows = std::min<std::size_t>(order::leaf, of_.outer - row);
+    A *const g = room, *const weighted = g + rows * here, *const z = weighted + rows * here,
+             *const known = z + rows * here;
+    for (std::size_t i = 0; i < rows; ++i) {
+      if (i == 0 || of_.of_each_outer) set_beside<F, A>(of_, row + i, first, here, known);
+      const std::size_t from = (row + i) * of_.count + first, to = i * here;
+      run_(static_cast<const T*>(of_.x) + from, static_cast<const T*>(of_.y) + from, {known, here},
+           here, g + to, weighted + to, z + to);
+    }
+    const auto add_up = [&](std::size_t which, op_id op, const A* x, const A* y) {
+      const std::int64_t extents[] = {static_cast<std::int64_t>(rows),
+                                      static_cast<std::int64_t>(here)};
+      const view of_x = row_major(dtype_of<A>, x, extents),
+                 of_y = row_major(dtype_of<A>, y, extents);
+      const reduction r[] = {make_reduction(op, method_id::tree, dtype_of<A>)};
+      const int axis[] = {0};
+      void* const to[] = {node(which, leaf) + first};
+      reduce(r, of_x, y ? &of_y : nullptr, axis, to, {.threads = 1, .target = opts_.target});
+    };
+    if (p_.weighted) {
+      add_up(0, op_id::dot, weighted, z);
+      add_up(1, op_id::sum, weighted, nullptr);
+    }
+    if (p_.plain) {
+      add_up(2, op_id::dot, g, z);
+      add_up(3, op_id::sum, g, nullptr);
+    }
+  }
+  A* node(std::size_t which, std::size_t leaf) const {
+    return nodes_.get() + (which * leaves_ + leaf) * of_.count;
+  }
+  A joined(std::size_t which, std::size_t channel) const {
+    const auto get = [&](order::index leaf) {
+      return method::tree::state<A>{node(which, leaf)[channel]};
+    };
+    const auto merge = [](auto a, auto b) { return method::tree::merge(a, b); };
+    return order::fold(0, leaves_, get, merge).sum;
+  }
+
+  const channels& of_;
+  const channel::sums_pass& p_;
+  const options& opts_;
+  const decltype(loop_for<gradient_run<T, of_channels_beside<A>>>(target{})) run_;
+  const order::index leaves_;
+  const std::unique_ptr<A[], aligned_delete> nodes_;
+};
 
 }  // namespace
 
@@ -237,7 +286,7 @@ void gradient_sums(const channels& of, const channel_sums& to, const options& op
   with_float(of.type, [&]<class T>(std::type_identity<T>) {
     for (const channel::sums_pass& p : channel::passes_of(of, to))
       if (p.of_channels && of.inner == 1)
-        sum_columns<T>(of, p, opts);
+        beside<T>(of, p, opts).run();
       else
         sum_lines<T>(of, p, opts);
   });
