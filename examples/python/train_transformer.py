@@ -3,9 +3,12 @@
     python examples/python/train_transformer.py [--steps 300] [--device cpu,cuda] [--out result.json]
 
 For every device it says, without the mode and with it,
-- whether two trainings have the same bits in every loss and in every weight,
-- of how many samples the outputs change with the size of the batch: by torch's matrix products, whose order of additions may
-  depend on the shape, and by products that are bitfold's dot, whose order does not.
+- whether two trainings have the same bits in every loss and in every weight, and on a CPU one by another number of threads,
+- of how many samples the outputs change with the size of the batch: by torch's matrix products, which the mode takes over on CPUs, and
+  by products that are bitfold's dot, each element by itself.
+
+With the mode it is strict on CPUs: nothing runs there whose bits may depend on the batch, on threads or on timing, but for the gelu that
+is allowed.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ from torch.nn import functional as F
 
 import bitfold.torch
 
+#: What strict is to let through on CPUs: functions of an element, which torch may round there by its place.
+ELEMENTWISE = ("gelu", "gelu_backward")
 CONTEXT, WIDTH, HEADS, LAYERS, BATCH = 64, 64, 4, 2, 16
 
 
@@ -122,12 +127,24 @@ def products(product):
     Linear.product = staticmethod(torchs_product)
 
 
+@contextlib.contextmanager
+def other_threads(device: str):
+    """Others than before: their number is what is yielded."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1 if before > 1 or device != "cpu" else 2)
+    yield torch.get_num_threads()
+    torch.set_num_threads(before)
+
+
 def measure(steps: int, device: str, on: bool) -> tuple[dict, list[Tensor]]:
     text = corpus()
     samples = windows(text, BATCH, torch.Generator().manual_seed(2))[:, :-1].to(device)
-    with bitfold.torch.deterministic() if on else contextlib.nullcontext():
+    strict = {"strict": True, "allow": ELEMENTWISE} if device == "cpu" else {}
+    with bitfold.torch.deterministic(**strict) if on else contextlib.nullcontext():
         (model, losses, seconds), (other, other_losses, _) = train(text, steps, device), train(text, steps, device)
         weights = list(zip(model.parameters(), other.parameters()))
+        with other_threads(device) as threads:
+            by_threads, losses_by_threads, _ = train(text, steps, device)
         result = {
             "device": device,
             "mode": on,
@@ -137,6 +154,9 @@ def measure(steps: int, device: str, on: bool) -> tuple[dict, list[Tensor]]:
             "losses_that_differ": sum(not same(a, b) for a, b in zip(losses, other_losses)),
             "weights": len(weights),
             "weights_that_differ": sum(not same(a, b) for a, b in weights),
+            "threads": [torch.get_num_threads(), threads],
+            "losses_that_differ_by_threads": sum(not same(a, b) for a, b in zip(losses, losses_by_threads)),
+            "weights_that_differ_by_threads": sum(not same(a, b) for a, b in zip(model.parameters(), by_threads.parameters())),
             "samples": BATCH,
             "changed_by_batch": {},
             "ms_per_step": round(1000 * seconds, 2),
@@ -167,6 +187,8 @@ def main() -> None:
             print(
                 f"{device:4} {'with bitfold' if on else 'torch alone ':12}  loss {r['first_loss']:.4f} to {r['last_loss']:.4f}, {r['ms_per_step']} ms a step\n"
                 f"{'':19}two runs: {r['losses_that_differ']} of {r['steps']} losses differ, {r['weights_that_differ']} of {r['weights']} weights\n"
+                f"{'':19}{r['threads'][0]} and {r['threads'][1]} threads: {r['losses_that_differ_by_threads']} losses differ, "
+                f"{r['weights_that_differ_by_threads']} weights\n"
                 f"{'':19}by the batch's size change {by_batch['torch']} of {r['samples']} samples, with products by bitfold's dot "
                 f"{by_batch['bitfold']}",
                 flush=True,

@@ -24,47 +24,50 @@ int scale_of(double largest, int bits) {
   return bits - 1 - e - (fraction > 63.0 / 64);
 }
 
-// Makes one panel: reads its vectors, measures them, and interleaves their integers.
+// Makes panels: reads their vectors, measures them, and interleaves their integers.
 class panel_maker {
  public:
-  panel_maker(integers& to, const product_kernels& kernels)
-      : to_(to), pairs_(kernels.pairs), elements_(kernels.elements(to.layout.type)) {}
+  explicit panel_maker(integers& to)
+      : to_(to),
+        kernels_(find_product_kernels(to.used)),
+        elements_(kernels_.elements(to.layout.type)),
+        whole_(to.pairs ? new_integers(width() * to.layout.n) : nullptr) {}
 
-  void make(std::size_t matrix, std::size_t panel) const {
-    std::int32_t* const to = to_.high.get() + to_.panel_at(matrix, panel);
-    if (!to_.pairs)
-      return make(matrix, panel, to,
-                  to_.low ? to_.low.get() + to_.panel_at(matrix, panel) : nullptr);
-    std::vector<std::int32_t> whole(width() * to_.layout.n);
-    make(matrix, panel, whole.data(), nullptr);
-    (to_.side == side::left ? pairs_.pack_rows : pairs_.pack_columns)(whole.data(), to_.layout.n,
-                                                                      to);
+  // `panel`: of those of all matrices.
+  void make(std::size_t panel) {
+    const std::size_t matrix = panel / to_.panels, at = panel % to_.panels,
+                      place = to_.panel_at(matrix, at);
+    std::int32_t* const to = to_.high.get() + place;
+    if (!to_.pairs) return make(matrix, at, to, to_.low ? to_.low.get() + place : nullptr);
+    make(matrix, at, whole_.get(), nullptr);
+    const auto pack =
+        to_.side == side::left ? kernels_.pairs.pack_rows : kernels_.pairs.pack_columns;
+    pack(whole_.get(), to_.layout.n, to);
   }
 
  private:
   // Its integers of 32 bits, in one digit or in two.
-  void make(std::size_t matrix, std::size_t panel, std::int32_t* high, std::int32_t* low) const {
+  void make(std::size_t matrix, std::size_t panel, std::int32_t* high, std::int32_t* low) {
     const detail::operand_layout& l = to_.layout;
     const std::size_t first = panel * width(), count = std::min(width(), l.vectors - first),
-                      at = matrix * to_.padded() + first;
+                      at = to_.vector_at(matrix, first);
     if (to_.side == side::right && elements_.measure_across && l.vector_stride == 1 &&
         count == width() && l.n > 1) {
-      std::vector<magnitudes> each(count);
+      each_.resize(count);
       const void* const x = l.address(matrix, first, 0);
-      elements_.measure_across(x, l.element_stride, l.n, each.data());
-      for (std::size_t v = 0; v < count; ++v) note(at + v, each[v]);
+      elements_.measure_across(x, l.element_stride, l.n, each_.data());
+      for (std::size_t v = 0; v < count; ++v) note(at + v, each_[v]);
       elements_.scale_across(x, l.element_stride, l.n, &to_.scales[at], high, low);
       return;
     }
-    std::vector<std::byte> copies;
-    std::vector<const std::byte*> x(count);
+    vectors_.resize(count);
     if (l.element_stride == 1 || l.n <= 1)
-      for (std::size_t v = 0; v < count; ++v) x[v] = l.address(matrix, first + v, 0);
+      for (std::size_t v = 0; v < count; ++v) vectors_[v] = l.address(matrix, first + v, 0);
     else
-      copy(matrix, first, count, copies, x);
+      copy(matrix, first, count);
     if (is_float(l.type))  // integers are as they are
-      for (std::size_t v = 0; v < count; ++v) note(at + v, elements_.measure(x[v], l.n));
-    interleave(matrix, panel, x, high, low);
+      for (std::size_t v = 0; v < count; ++v) note(at + v, elements_.measure(vectors_[v], l.n));
+    interleave(at, high, low);
   }
 
   std::size_t width() const { return static_cast<std::size_t>(to_.width); }
@@ -73,45 +76,53 @@ class panel_maker {
     to_.specials[vector] = m.special;
   }
 
-  void copy(std::size_t matrix, std::size_t first, std::size_t count,
-            std::vector<std::byte>& copies, std::vector<const std::byte*>& x) const {
+  void copy(std::size_t matrix, std::size_t first, std::size_t count) {
     const detail::operand_layout& l = to_.layout;
     const std::size_t pitch = l.n * size_of(l.type);
-    copies.resize(count * pitch);
+    copies_.resize(count * pitch);
     detail::axes vectors, elements;
     vectors.dims[vectors.rank++] = {count, l.vector_stride, 0};
     elements.dims[elements.rank++] = {l.n, l.element_stride, 0};
     const detail::strided_matrix all{l.type, l.address(matrix, first, 0), &detail::axes::axis::x,
                                      vectors, elements};
-    all.copy(0, count, 0, l.n, copies.data(), pitch);
-    for (std::size_t v = 0; v < count; ++v) x[v] = copies.data() + v * pitch;
+    all.copy(0, count, 0, l.n, copies_.data(), pitch);
+    for (std::size_t v = 0; v < count; ++v) vectors_[v] = copies_.data() + v * pitch;
   }
 
-  void interleave(std::size_t matrix, std::size_t panel, const std::vector<const std::byte*>& x,
-                  std::int32_t* to_high, std::int32_t* to_low) const {
-    constexpr std::size_t at_once = 256;
-    alignas(64) std::int32_t high[at_once], low[at_once];
+  // Some vectors at a time, of a few elements each, which the first cache holds with their places.
+  void interleave(std::size_t at, std::int32_t* high, std::int32_t* low) const {
+    constexpr std::size_t at_once = 64;
+    alignas(64) std::int32_t highs[max_interleaved * at_once], lows[max_interleaved * at_once];
     const std::size_t n = to_.layout.n, size = size_of(to_.layout.type);
-    for (std::size_t v = 0; v < width(); ++v) {
-      const int s = to_.scales[matrix * to_.padded() + panel * width() + v];
-      for (std::size_t begin = 0; begin < n; begin += at_once) {
-        const std::size_t count = std::min(at_once, n - begin);
-        if (v < x.size()) {
-          elements_.scale(x[v] + begin * size, count, s, high, to_low ? low : nullptr);
-        } else {
-          std::fill_n(high, count, 0);
-          std::fill_n(low, count, 0);
+    for (std::size_t begin = 0; begin < n; begin += at_once) {
+      const std::size_t count = std::min(at_once, n - begin);
+      for (std::size_t first = 0; first < width(); first += max_interleaved) {
+        const std::size_t some = std::min(max_interleaved, width() - first);
+        for (std::size_t v = 0; v < some; ++v) {
+          std::int32_t *const h = highs + v * at_once, *const l = lows + v * at_once;
+          if (first + v < vectors_.size()) {
+            elements_.scale(vectors_[first + v] + begin * size, count, to_.scales[at + first + v],
+                            h, low ? l : nullptr);
+          } else {
+            std::fill_n(h, count, 0);
+            std::fill_n(l, count, 0);
+          }
         }
-        for (std::size_t p = 0; p < count; ++p) to_high[(begin + p) * width() + v] = high[p];
-        if (to_low)
-          for (std::size_t p = 0; p < count; ++p) to_low[(begin + p) * width() + v] = low[p];
+        const std::size_t place = begin * width() + first;
+        kernels_.interleave(highs, some, at_once, count, high + place, width());
+        if (low) kernels_.interleave(lows, some, at_once, count, low + place, width());
       }
     }
   }
 
   integers& to_;
-  const pair_kernels pairs_;
+  const product_kernels kernels_;
   const product_elements elements_;
+  // Used for each panel anew.
+  const integer_array whole_;
+  std::vector<magnitudes> each_;
+  std::vector<std::byte> copies_;
+  std::vector<const std::byte*> vectors_;
 };
 
 }  // namespace
@@ -122,30 +133,44 @@ void check_type(const matrix_product& p, const view& x, const char* which) {
                                  ", not " + std::string(name(p.in())));
 }
 
-std::unique_ptr<integers> make_integers(const matrix_product& p, side s, const view& x,
-                                        const options& opts) {
-  auto made = std::make_unique<integers>(p);
-  made->side = s;
-  made->of = x;
-  made->layout = detail::layout_of(x, s == side::left);
-  made->used = resolve_target(opts);
-  const product_kernels kernels = find_product_kernels(made->used);
-  made->width = s == side::left ? kernels.tile_rows : kernels.tile_columns;
-  const auto width = static_cast<std::size_t>(made->width);
-  made->panels = (made->layout.vectors + width - 1) / width;
-  made->pairs = kernels.pairs.add && is_float(p.in()) && p.bits() <= pair_bits;
-  const std::size_t matrices = made->layout.count(),
-                    all = matrices * made->panels * made->panel_size();
-  made->high = new_integers(all);
-  if (digits_of(p.bits()) == 2) made->low = new_integers(all);
-  made->scales.resize(matrices * made->padded());
-  made->specials.resize(matrices * made->padded());
-  const panel_maker maker(*made, kernels);
-  parallel_for(matrices * made->panels, threads_for(opts, all * sizeof(std::int32_t)),
-               [&](std::size_t i) { maker.make(i / made->panels, i % made->panels); });
-  made->any_special =
-      std::find(made->specials.begin(), made->specials.end(), 1) != made->specials.end();
-  return made;
+integers::integers(const matrix_product& p, cpu::side s, const view& x, target t)
+    : product(p), side(s), of(x), layout(detail::layout_of(x, s == side::left)), used(t) {
+  const product_kernels kernels = find_product_kernels(t);
+  width = s == side::left ? kernels.tile_rows : kernels.tile_columns;
+  panels = (layout.vectors + static_cast<std::size_t>(width) - 1) / static_cast<std::size_t>(width);
+  pairs = kernels.pairs.add && is_float(p.in()) && p.bits() <= pair_bits;
+}
+
+void integers::make_room(std::size_t count) {
+  high = new_integers(count * panel_size());
+  if (two_digits()) low = new_integers(count * panel_size());
+  scales.assign(count * static_cast<std::size_t>(width), 0);
+  specials.assign(count * static_cast<std::size_t>(width), 0);
+}
+
+void integers::make_part(std::size_t begin, std::size_t count) {
+  first = begin;
+  std::fill(scales.begin(), scales.end(), 0);
+  std::fill(specials.begin(), specials.end(), 0);
+  panel_maker maker(*this);
+  for (std::size_t i = 0; i < count; ++i) maker.make(begin + i);
+  note_specials();
+}
+
+void integers::make_all(const options& opts) {
+  const std::size_t count = all_panels();
+  make_room(count);
+  const int threads = threads_for(opts, count * bytes_of_panel());
+  const std::size_t tasks = std::min(count, chunk_count(threads));
+  parallel_for(tasks, threads, [&](std::size_t task) {
+    panel_maker maker(*this);
+    for (std::size_t i = count * task / tasks; i < count * (task + 1) / tasks; ++i) maker.make(i);
+  });
+  note_specials();
+}
+
+void integers::note_specials() {
+  any_special = std::find(specials.begin(), specials.end(), 1) != specials.end();
 }
 
 prepared::prepared(const matrix_product& p, side s, const view& x, const options& opts) {
@@ -154,7 +179,8 @@ prepared::prepared(const matrix_product& p, side s, const view& x, const options
         errc::usage,
         "product: only operands of method fixed are prepared, and no integers of 64 bits or u32");
   check_type(p, x, "x");
-  made_ = make_integers(p, s, x, opts);
+  made_ = std::make_unique<integers>(p, s, x, resolve_target(opts));
+  made_->make_all(opts);
 }
 prepared::prepared(prepared&&) noexcept = default;
 prepared& prepared::operator=(prepared&&) noexcept = default;

@@ -17,24 +17,27 @@ struct free_aligned {
 };
 using integer_array = std::unique_ptr<std::int32_t[], free_aligned>;
 
-/// Panels of rows or columns, one matrix after the other, each with all its terms.
+/// Panels of rows or columns, one matrix after the other, each with all its terms: of an operand,
+/// or of a part of it.
 struct prepared::integers {
-  explicit integers(const matrix_product& p) : product(p) {}
+  integers(const matrix_product& p, cpu::side s, const view& x, target t);
 
   matrix_product product;
-  cpu::side side{};
-  view of{};
-  detail::operand_layout layout{};
-  target used{};
+  cpu::side side;
+  view of;
+  detail::operand_layout layout;
+  target used;
   int width = 0;               ///< vectors of a panel
   std::size_t panels = 0;      ///< of a matrix
   bool pairs = false;          ///< of 16 bits, in `high`
+  std::size_t first = 0;       ///< the panel with which a part begins, of those of all matrices
   integer_array high, low;     ///< low: where there are two digits
   std::vector<int> scales;     ///< of each vector, padded to whole panels
   std::vector<char> specials;  ///< whether an element is not finite
   bool any_special = false;
 
   std::size_t padded() const { return panels * static_cast<std::size_t>(width); }
+  std::size_t all_panels() const { return layout.count() * panels; }
   /// Where a panel's term p begins (of pairs: an even one, or the end).
   std::size_t term_at(std::size_t p) const {
     const std::size_t count = !pairs ? p : side == side::left ? (p + 1) / 2 : (p + 1) / 2 * 2;
@@ -42,8 +45,23 @@ struct prepared::integers {
   }
   std::size_t panel_size() const { return term_at(layout.n); }
   std::size_t panel_at(std::size_t matrix, std::size_t panel) const {
-    return (matrix * panels + panel) * panel_size();
+    return (matrix * panels + panel - first) * panel_size();
   }
+  std::size_t vector_at(std::size_t matrix, std::size_t vector) const {
+    return matrix * padded() + vector - first * static_cast<std::size_t>(width);
+  }
+  std::size_t bytes_of_panel() const { return panel_size() * (two_digits() ? 8 : 4); }
+  bool two_digits() const { return digits_of(product.bits()) == 2; }
+
+  /// Room for so many panels.
+  void make_room(std::size_t count);
+  /// Makes the panels from `begin` on, for which there is room.
+  void make_part(std::size_t begin, std::size_t count);
+  /// All of them, in room of their own.
+  void make_all(const options& opts);
+
+ private:
+  void note_specials();
 };
 
 /// Whether products of this type go by kernels for digits: integers that fit 32 bits.
@@ -52,8 +70,5 @@ inline bool has_integers(const matrix_product& p) {
 }
 /// Refuses (errc::usage) elements of another type than p's.
 void check_type(const matrix_product& p, const view& x, const char* which);
-
-std::unique_ptr<prepared::integers> make_integers(const matrix_product& p, side s, const view& x,
-                                                  const options& opts);
 
 }  // namespace bitfold::cpu

@@ -30,10 +30,21 @@ unsigned special_product(double a, double b) {
 // ---- Blocks of the result -----------------------------------------------------------------------
 
 struct block {
+  const integers &left, &right;
   std::uint64_t result, a, b;  // which matrices
   std::size_t row_panel, row_panels, column_panel, column_panels;
 };
 
+// A run of some of n panels: the i-th of those of at most `most`.
+struct panel_run {
+  panel_run(std::size_t n, std::size_t most, std::size_t i)
+      : begin(i * most), count(std::min(most, n - i * most)) {}
+  static std::size_t count_of(std::size_t n, std::size_t most) { return (n + most - 1) / most; }
+  std::size_t begin, count;
+};
+
+// The products of operands that are made, or of one that is made a part at a time: then what its
+// integers take is little, and they are still in the cache when they are multiplied.
 class multiplication {
  public:
   multiplication(const matrix_product& p, const integers& a, const integers& b,
@@ -44,7 +55,7 @@ class multiplication {
         layout_(l),
         addend_(addend),
         kernels_(find_product_kernels(a.used)),
-        two_(a.low != nullptr),
+        two_(a.two_digits()),
         out_(static_cast<std::byte*>(out)),
         round_(kernels_.round(p.out())) {
     // Two integers below 2^(bits - 1), or 2^28 of a low digit, which come twice in the middle sum.
@@ -53,73 +64,134 @@ class multiplication {
                          : std::min(max_terms, std::size_t{1} << std::min(63 - product_bits, 30));
   }
 
-  void run(const options& opts) const {
-    const std::size_t rows = static_cast<std::size_t>(a_.width) * 16, columns = block_columns;
-    const std::size_t row_panels = rows / static_cast<std::size_t>(a_.width),
-                      column_panels = columns / static_cast<std::size_t>(b_.width);
-    const std::size_t down = (a_.panels + row_panels - 1) / row_panels,
-                      across = (b_.panels + column_panels - 1) / column_panels;
-    const std::size_t results = layout_.results.size();
-    const double work = static_cast<double>(results) * static_cast<double>(a_.padded()) *
-                        static_cast<double>(b_.padded()) * static_cast<double>(layout_.a.n);
-    const int threads = threads_for(opts, static_cast<std::size_t>(std::min(work, 1e15)) / 4);
-    const std::size_t blocks = results * down * across,
+  // `lazy`: of which operand each task makes a part at a time; none where both are made. It is one
+  // of whose matrices each is of one result.
+  void run(std::optional<side> lazy, const options& opts) const {
+    if (lazy) return run_in_parts(*lazy, opts);
+    const int threads = threads_of(opts);
+    const std::size_t blocks = layout_.results.size() * down() * across(),
                       tasks = std::min(blocks, chunk_count(threads));
     parallel_for(tasks, threads, [&](std::size_t task) {
-      std::vector<std::int64_t> sums((two_ ? 6 : 2) * rows * columns);  // high and low, of digits
-      for (std::size_t i = blocks * task / tasks; i < blocks * (task + 1) / tasks; ++i) {
-        const std::size_t result = i / (down * across), r = i % down, c = i / down % across;
-        const auto at = layout_.results.offset_of(result);
-        multiply({result, static_cast<std::uint64_t>(at.x), static_cast<std::uint64_t>(at.y),
-                  r * row_panels, std::min(row_panels, a_.panels - r * row_panels),
-                  c * column_panels, std::min(column_panels, b_.panels - c * column_panels)},
-                 sums);
-      }
+      const sum_array sums = new_sums();
+      for (std::size_t i = blocks * task / tasks; i < blocks * (task + 1) / tasks; ++i)
+        multiply(block_at(a_, b_, i / (down() * across()), {a_.panels, block_rows, i % down()},
+                          {b_.panels, block_panels(), i / down() % across()}),
+                 sums.get());
     });
   }
 
  private:
+  static constexpr std::size_t block_rows = 16;     // panels
   static constexpr std::size_t block_columns = 64;  // a multiple of any tile's
   static constexpr std::size_t max_terms = 512;     // that a block takes before the next ones
 
-  void multiply(const block& k, std::vector<std::int64_t>& sums) const {
-    const std::size_t rows = k.row_panels * static_cast<std::size_t>(a_.width),
-                      columns = k.column_panels * static_cast<std::size_t>(b_.width);
-    if (layout_.a.n == 0) std::fill(sums.begin(), sums.end(), 0);
+  std::size_t block_panels() const { return block_columns / static_cast<std::size_t>(b_.width); }
+  std::size_t down() const { return panel_run::count_of(a_.panels, block_rows); }
+  std::size_t across() const { return panel_run::count_of(b_.panels, block_panels()); }
+
+  int threads_of(const options& opts) const {
+    const double work = static_cast<double>(layout_.results.size()) *
+                        static_cast<double>(a_.padded()) * static_cast<double>(b_.padded()) *
+                        static_cast<double>(layout_.a.n);
+    return threads_for(opts, static_cast<std::size_t>(std::min(work, 1e15)) / 4);
+  }
+
+  void run_in_parts(side lazy, const options& opts) const {
+    const bool left = lazy == side::left;
+    const integers& of = left ? a_ : b_;
+    const int threads = threads_of(opts);
+    const std::size_t others = left ? across() : down(), results = layout_.results.size(),
+                      most =
+                          panels_of_part(of, left ? block_rows : block_panels(), others, threads),
+                      runs = panel_run::count_of(of.panels, most), parts = results * runs,
+                      tasks = std::min(parts, chunk_count(threads));
+    parallel_for(tasks, threads, [&](std::size_t task) {
+      const sum_array sums = new_sums();
+      integers part(product_, lazy, of.of, of.used);
+      part.make_room(most);
+      for (std::size_t i = parts * task / tasks; i < parts * (task + 1) / tasks; ++i) {
+        const panel_run run(of.panels, most, i % runs);
+        const auto at = layout_.results.offset_of(i / runs);
+        part.make_part(static_cast<std::size_t>(left ? at.x : at.y) * of.panels + run.begin,
+                       run.count);
+        for (std::size_t k = 0; k < others; ++k)
+          multiply(left ? block_at(part, b_, i / runs, run, {b_.panels, block_panels(), k})
+                        : block_at(a_, part, i / runs, {a_.panels, block_rows, k}, run),
+                   sums.get());
+      }
+    });
+  }
+
+  // As many as a cache holds, where one block of the other operand meets them, or several; and few
+  // enough for all threads.
+  static std::size_t panels_of_part(const integers& of, std::size_t most, std::size_t others,
+                                    int threads) {
+    const std::size_t bytes = others > 1 ? std::size_t{1} << 20 : std::size_t{1} << 18,
+                      fit = bytes / std::max<std::size_t>(of.bytes_of_panel(), 1),
+                      share = of.all_panels() / (4 * static_cast<std::size_t>(threads));
+    return std::clamp<std::size_t>(std::min(fit, share), 1, most);
+  }
+
+  // High and low ones, of all digits.
+  using sum_array = std::unique_ptr<std::int64_t[]>;
+  sum_array new_sums() const {
+    const std::size_t rows = std::min(block_rows, a_.panels) * static_cast<std::size_t>(a_.width);
+    return sum_array(new std::int64_t[(two_ ? 6 : 2) * rows * block_columns]);
+  }
+
+  block block_at(const integers& left, const integers& right, std::size_t result,
+                 const panel_run& rows, const panel_run& columns) const {
+    const auto at = layout_.results.offset_of(result);
+    return {left,
+            right,
+            result,
+            static_cast<std::uint64_t>(at.x),
+            static_cast<std::uint64_t>(at.y),
+            rows.begin,
+            rows.count,
+            columns.begin,
+            columns.count};
+  }
+
+  void multiply(const block& k, std::int64_t* sums) const {
+    const integers &a = k.left, &b = k.right;
+    const std::size_t rows = k.row_panels * static_cast<std::size_t>(a.width),
+                      columns = k.column_panels * static_cast<std::size_t>(b.width);
+    if (layout_.a.n == 0) std::fill_n(sums, (two_ ? 6 : 2) * rows * columns, 0);
     const auto sums_of = [&](std::size_t which, std::size_t at) {
-      return tile_sums{sums.data() + 2 * which * rows * columns + at,
-                       sums.data() + (2 * which + 1) * rows * columns + at,
+      return tile_sums{sums + 2 * which * rows * columns + at,
+                       sums + (2 * which + 1) * rows * columns + at,
                        static_cast<std::ptrdiff_t>(columns)};
     };
     for (std::size_t begin = 0; begin < layout_.a.n; begin += max_terms) {
       const std::size_t n = std::min(max_terms, layout_.a.n - begin);
       for (std::size_t c = 0; c < k.column_panels; ++c)
         for (std::size_t r = 0; r < k.row_panels; ++r) {
-          const std::size_t at_a = a_.panel_at(k.a, k.row_panel + r) + a_.term_at(begin),
-                            at_b = b_.panel_at(k.b, k.column_panel + c) + b_.term_at(begin),
-                            at = r * static_cast<std::size_t>(a_.width) * columns +
-                                 c * static_cast<std::size_t>(b_.width);
-          const std::int32_t *ah = a_.high.get() + at_a, *bh = b_.high.get() + at_b;
+          const std::size_t at_a = a.panel_at(k.a, k.row_panel + r) + a.term_at(begin),
+                            at_b = b.panel_at(k.b, k.column_panel + c) + b.term_at(begin),
+                            at = r * static_cast<std::size_t>(a.width) * columns +
+                                 c * static_cast<std::size_t>(b.width);
+          const std::int32_t *ah = a.high.get() + at_a, *bh = b.high.get() + at_b;
           const panel_pair highest{ah, bh};
-          if (a_.pairs) {
+          if (a.pairs) {
             kernels_.pairs.add(highest, (n + 1) / 2, begin == 0, sums_of(0, at));
             continue;
           }
           kernels_.add(&highest, 1, n, run_, begin == 0, sums_of(0, at));
           if (!two_) continue;
-          const std::int32_t *al = a_.low.get() + at_a, *bl = b_.low.get() + at_b;
+          const std::int32_t *al = a.low.get() + at_a, *bl = b.low.get() + at_b;
           const panel_pair middle[2] = {{ah, bl}, {al, bh}}, lowest{al, bl};
           kernels_.add(middle, 2, n, run_, begin == 0, sums_of(1, at));
           kernels_.add(&lowest, 1, n, run_, begin == 0, sums_of(2, at));
         }
     }
     visit(product_.out(),
-          [&]<class Out>(std::type_identity<Out>) { write<Out>({k, rows, columns, sums.data()}); });
+          [&]<class Out>(std::type_identity<Out>) { write<Out>({k, rows, columns, sums}); });
   }
 
   // The sums of a block: of the first digits, high and low, then of the others.
   struct block_sums {
-    block where;
+    const block& where;
     std::size_t rows, columns;
     const std::int64_t* data;
 
@@ -174,23 +246,24 @@ class multiplication {
     const block& k = s.where;
     const std::size_t row = k.row_panel * static_cast<std::size_t>(a_.width) + r,
                       first = k.column_panel * static_cast<std::size_t>(b_.width),
-                      column = k.b * b_.padded() + first;
+                      at_row = k.left.vector_at(k.a, row), column = k.right.vector_at(k.b, first);
+    const integers& b = k.right;
     double addends[block_columns]{};
     if (addend_)
       for (std::size_t c = 0; c < columns; ++c) addends[c] = addend<Out>(k, row, first + c);
-    const int row_scale = a_.scales[k.a * a_.padded() + row];
+    const int row_scale = k.left.scales[at_row];
     const bool has_kernel = !two_ && product_.in() != dtype::f64 &&
                             !(addend_ && std::is_same_v<Out, double>) &&
                             layout_.a.n < (std::size_t{1} << 28);
     if (has_kernel)
-      write_by_kernel<Out>(s, r, columns, row_scale, &b_.scales[column], addends, to);
+      write_by_kernel<Out>(s, r, columns, row_scale, &b.scales[column], addends, to);
     else
       for (std::size_t c = 0; c < columns; ++c)
-        put<Out>(to, c, one<Out>(s, r, c, -row_scale - b_.scales[column + c], addends[c]));
-    if (!a_.any_special && !b_.any_special && !addend_) return;
-    const bool special_row = a_.specials[k.a * a_.padded() + row];
+        put<Out>(to, c, one<Out>(s, r, c, -row_scale - b.scales[column + c], addends[c]));
+    if (!k.left.any_special && !b.any_special && !addend_) return;
+    const bool special_row = k.left.specials[at_row];
     for (std::size_t c = 0; c < columns; ++c)
-      if (special_row || b_.specials[column + c] || !std::isfinite(addends[c]))
+      if (special_row || b.specials[column + c] || !std::isfinite(addends[c]))
         put<Out>(to, c, special<Out>(k, row, first + c, addends[c]));
   }
 
@@ -286,16 +359,22 @@ void multiply(const matrix_product& p, const operand& a, const operand& b, const
   if (!out) refuse("out: a null pointer");
   std::optional<detail::addend_layout> added;
   if (addend) added = detail::layout_of(*addend, l, a.of(), b.of());
-  std::unique_ptr<integers> own_a, own_b;
-  const auto made = [&](side s, const view& x, const integers* given,
-                        std::unique_ptr<integers>& own) -> const integers& {
-    if (given && given->used == *chosen.target) return *given;
-    own = make_integers(p, s, x, chosen);
-    return *own;
+  std::optional<integers> own_a, own_b;
+  if (!made_a || made_a->used != *chosen.target)
+    own_a.emplace(p, side::left, a.of(), *chosen.target);
+  if (!made_b || made_b->used != *chosen.target)
+    own_b.emplace(p, side::right, b.of(), *chosen.target);
+  const integers &ia = own_a ? *own_a : *made_a, &ib = own_b ? *own_b : *made_b;
+  const auto size = [](const integers& x) { return x.all_panels() * x.bytes_of_panel(); };
+  const auto is_lazy = [&](const std::optional<integers>& own, const integers& other) {
+    return own && own->layout.count() == l.results.size() && size(*own) >= size(other);
   };
-  const integers &ia = made(side::left, a.of(), made_a, own_a),
-                 &ib = made(side::right, b.of(), made_b, own_b);
-  multiplication(p, ia, ib, l, added ? &*added : nullptr, out).run(chosen);
+  const std::optional<side> lazy = is_lazy(own_b, ia)   ? std::optional(side::right)
+                                   : is_lazy(own_a, ib) ? std::optional(side::left)
+                                                        : std::nullopt;
+  if (own_a && lazy != side::left) own_a->make_all(chosen);
+  if (own_b && lazy != side::right) own_b->make_all(chosen);
+  multiplication(p, ia, ib, l, added ? &*added : nullptr, out).run(lazy, chosen);
   report(*chosen.target);
 }
 

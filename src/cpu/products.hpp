@@ -74,9 +74,16 @@ using sum_converter = void (*)(const std::int64_t* high, const std::int64_t* low
 /// Rounds n doubles to elements at `to`, of any alignment.
 using sum_rounding = void (*)(const double* sums, std::size_t n, void* to);
 
+/// Writes `count` <= max_interleaved vectors of n integers, which lie `pitch` apart, one element of
+/// each beside the other: element p of vector v at to[p * width + v].
+using interleaver = void (*)(const std::int32_t* vectors, std::size_t count, std::size_t pitch,
+                             std::size_t n, std::int32_t* to, std::size_t width);
+inline constexpr std::size_t max_interleaved = 4;
+
 /// What a target has for products.
 struct product_kernels {
   int tile_rows = 0, tile_columns = 0;
+  interleaver interleave = nullptr;
   product_elements (*elements)(dtype type) = nullptr;
   /// Adds the products of `count` pairs of panels of n >= 1 terms to the sums, or, where these are
   /// fresh, writes them. No sum of `run` terms of all pairs overflows 64 bits.

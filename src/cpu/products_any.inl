@@ -75,6 +75,12 @@ void copy_integers(const void* elements, std::size_t n, int, std::int32_t* high,
   for (std::size_t p = 0; p < n; ++p) high[p] = static_cast<std::int32_t>(element_at(x, p));
 }
 
+inline void interleave_any(const std::int32_t* vectors, std::size_t count, std::size_t pitch,
+                           std::size_t n, std::int32_t* to, std::size_t width) {
+  for (std::size_t v = 0; v < count; ++v)
+    for (std::size_t p = 0; p < n; ++p) to[p * width + v] = vectors[v * pitch + p];
+}
+
 /// A sum that was rounded to nearest, with what that left out, rounded to odd: the double on the
 /// other side of the true sum, where this one is even. (By integers alone, of which compilers make
 /// vectors.)

@@ -217,6 +217,22 @@ void scale(const void* elements, std::size_t n, int s, std::int32_t* high, std::
                low ? low + done : nullptr);
 }
 
+/// Four vectors by their fours; what is left, and fewer of them, one by one.
+inline void interleave(const std::int32_t* x, std::size_t count, std::size_t pitch, std::size_t n,
+                       std::int32_t* to, std::size_t width) {
+  const narrow d;
+  std::size_t p = 0;
+  for (; count == 4 && p + lanes <= n; p += lanes) {
+    alignas(64) std::int32_t fours[4 * lanes];
+    hn::StoreInterleaved4(hn::LoadU(d, x + p), hn::LoadU(d, x + pitch + p),
+                          hn::LoadU(d, x + 2 * pitch + p), hn::LoadU(d, x + 3 * pitch + p), d,
+                          fours);
+    for (std::size_t q = 0; q < lanes; ++q)
+      std::memcpy(to + (p + q) * width, fours + 4 * q, 4 * sizeof *to);
+  }
+  interleave_any(x + p, count, pitch, n - p, to + p * width, width);
+}
+
 constexpr int columns = vectors * lanes;
 
 template <class T>
@@ -293,6 +309,7 @@ inline product_elements elements_of(dtype type) {
 inline product_kernels find(const product_request&) {
   return {.tile_rows = products::rows,
           .tile_columns = products::columns,
+          .interleave = products::interleave,
           .elements = products::elements_of,
           .add = products::add,
           .pairs = {products::pack_rows, products::pack_columns, products::add_pairs},

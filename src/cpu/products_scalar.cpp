@@ -69,6 +69,7 @@ product_kernels find_kernels_of<target::scalar>(const product_request&) {
   using namespace products_scalar;
   return {.tile_rows = rows,
           .tile_columns = columns,
+          .interleave = interleave_any,
           .elements = elements_of,
           .add = add,
           .as_odd = sums_as_doubles<true>,

@@ -429,7 +429,7 @@ def enable(method: str = "tree", *, strict: bool = False, allow: Iterable[str] =
 
     `method`: one of bitfold's methods, for the operations that take it; the others have their own way. With `strict`, an
     operator that is not covered and whose bits may depend on the batch, on threads or on timing raises NotCovered, unless
-    `allow` has its name ("mm", or with its namespace, as "c10d::allreduce_"). So do, on CPUs, elementwise
+    `allow` has its name ("cumsum", or with its namespace, as "c10d::allreduce_"). So do, on CPUs, elementwise
     functions that torch rounds otherwise in vectors than one by one, such as gelu. strict looks at the
     thread that first asks for it, and its backward passes.
 

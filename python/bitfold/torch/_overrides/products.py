@@ -39,7 +39,7 @@ def _of_floats(method: str, a: Tensor, b: Tensor, addend: Tensor | None, beta, a
 def _of_integers(a: Tensor, b: Tensor, addend: Tensor | None, beta, alpha) -> Tensor:
     """Exact modulo what the type holds, whatever the method."""
     if not all(isinstance(v, int) for v in (beta, alpha)):
-        raise RuntimeError("For integral input tensors, arguments beta and alpha must not be floating point numbers.")
+        raise Uncovered("mm: bitfold has no product of integers with a beta or alpha that is none")
     result = _plain("fixed", a, b, dtype=torch.int64).to(a.dtype)
     if alpha != 1:
         result = result * alpha
@@ -223,13 +223,9 @@ def _lstm_layer(x: Tensor, h: Tensor, c: Tensor, w_ih, w_hh, b_ih, b_hh, w_hr, r
     return out[::-1] if reverse else out, h, c
 
 
-@composite("lstm.input")
-def _lstm(own, x, hx, params, has_biases, layers, dropout, train, bidirectional, batch_first):
-    """Step by step, as torch itself has it of float64 and of packed sequences: of others it makes an operator of oneDNN's."""
-    if x.dim() != 3 or not x.numel() or x.layout is not torch.strided or len(hx) != 2:
-        return own(x, hx, params, has_biases, layers, dropout, train, bidirectional, batch_first)
-    x, ways, last = x.transpose(0, 1) if batch_first else x, 1 + bidirectional, []
-    has_projections = hx[0].shape[2] != hx[1].shape[2]
+def _lstm_layers(x, hx, params, has_biases, layers, dropout, train, bidirectional) -> tuple[Tensor, Tensor, Tensor]:
+    """Of steps first."""
+    ways, has_projections, last = 1 + bidirectional, hx[0].shape[2] != hx[1].shape[2], []
     size = len(params) // (layers * ways)
     for layer in range(layers):
         if layer and train and dropout:
@@ -244,4 +240,23 @@ def _lstm(own, x, hx, params, has_biases, layers, dropout, train, bidirectional,
             last.append(state)
         x = torch.cat(outs, -1) if bidirectional else outs[0]
     h, c = (torch.stack(states) for states in zip(*last))
-    return x.transpose(0, 1) if batch_first else x, h, c
+    return x, h, c
+
+
+# torch itself goes step by step with float64 and with sequences of several lengths, and makes an operator of oneDNN's of others.
+
+
+@composite("lstm.input")
+def _lstm(own, x, hx, params, has_biases, layers, dropout, train, bidirectional, batch_first):
+    if x.dim() != 3 or not x.numel() or x.layout is not torch.strided or len(hx) != 2:
+        return own(x, hx, params, has_biases, layers, dropout, train, bidirectional, batch_first)
+    y, h, c = _lstm_layers(x.transpose(0, 1) if batch_first else x, hx, params, has_biases, layers, dropout, train, bidirectional)
+    return y.transpose(0, 1) if batch_first else y, h, c
+
+
+@composite("lstm.data")
+def _packed_lstm(own, x, sizes, hx, params, has_biases, layers, dropout, train, bidirectional):
+    if type(sizes) is not Tensor or not x.numel() or sizes[0] != sizes[-1] or len(hx) != 2:
+        return own(x, sizes, hx, params, has_biases, layers, dropout, train, bidirectional)
+    y, h, c = _lstm_layers(x.unflatten(0, (len(sizes), -1)), hx, params, has_biases, layers, dropout, train, bidirectional)
+    return y.flatten(0, 1), h, c
