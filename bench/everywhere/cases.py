@@ -157,7 +157,7 @@ LINES = [
     Line("normalisation", "aten.batch_norm_no_update aten.batch_norm_no_stats aten.batch_norm_at_rest", "N,64,56,56", None),
     # ---- Convolutions and attention ----
     Line("convolutions", "conv3x3 conv1x1", "N,64,56,56", None, "contiguous channels_last", "f32 bf16", BOTH),
-    Line("convolutions", "conv3x3", "N,512,7,7", None, "contiguous channels_last", "f32", BOTH),
+    Line("convolutions", "conv3x3", "N,256,14,14", None, "contiguous channels_last", "f32", BOTH),
     Line("convolutions", "conv3x3_strided conv_depthwise conv_transposed", "N,128,28,28", None, "contiguous channels_last", "f32", BOTH),
     Line("convolutions", "aten._convolution", "N,64,28,28", None),
     Line("attention", "attention attention_causal", "N,8,512,64", None, "attention contiguous", "f32 bf16", BOTH),

@@ -200,9 +200,9 @@ def test_torchs_samples_have_no_larger_errors_than_torch(dtype):
     """Than twice its own, but for some units where scores are large: of f64 its own is taken for the truth."""
     count, units = 0, {torch.float32: 1e-5, torch.float64: 1e-11}.get(dtype, 0)
     for sample, ours, truth in samples_of("nn.functional.scaled_dot_product_attention", dtype):
-        wanted, torchs = with_gradients(*truth), with_gradients(*ours)
+        wanted, torchs = with_gradients(*truth, dtype), with_gradients(*ours, dtype)
         with deterministic():
-            found = with_gradients(*ours)
+            found = with_gradients(*ours, dtype)
         for a, b, c in zip(found, torchs, wanted):
             assert a.shape == c.shape and a.dtype is dtype
             error = lambda t: float((t.double() - c).abs().max() / c.abs().max())

@@ -82,12 +82,12 @@ def samples_of(name, dtype):
             yield sample, *both
 
 
-def with_gradients(f, leaves):
-    """What f gives, and the gradients of a weighted sum of that; random numbers are those of one seed."""
+def with_gradients(f, leaves, dtype=torch.float64):
+    """What f gives, and the gradients of a sum of that, weighted by numbers of a type; random numbers are those of one seed."""
     torch.manual_seed(0)
     y = f()
     g = torch.linspace(0.5, 1.5, y.numel(), dtype=torch.float64).reshape(y.shape)
-    return [y.detach(), *torch.autograd.grad(y, leaves, g.to(y.dtype), allow_unused=True)]
+    return [y.detach(), *torch.autograd.grad(y, leaves, g.to(dtype).to(y.dtype), allow_unused=True)]
 
 
 def convolution_fakes():
