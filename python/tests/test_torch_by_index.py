@@ -127,3 +127,29 @@ def test_many_threads_and_long_lines():
         torch.set_num_threads(before)
     for other in results[1:]:
         assert all(map(same, other, results[0]))
+
+
+@pytest.mark.parametrize("length, width", [(1, 3), (4, 1), (16, 64), (300, 7), (3, 50_000)])
+@pytest.mark.parametrize("mode", range(3))  # of sums, means and maxima
+def test_bags_of_one_length_are_as_among_others(mode, length, width):
+    """In both ways that bags have, one of them shorter: what it has, and what the others have."""
+    torch.manual_seed(length)
+    for dtype, method, last in itertools.product((torch.float32, torch.bfloat16, torch.float64), ("tree", "kahan"), (False, True)):
+        table = torch.randn(40, width).to(dtype)
+        table[3], table[5, :1], table[6], table[7] = float("nan"), float("inf"), -0.0, 0.0
+        tokens = torch.randint(0, 40, (7 * length,))
+        tokens[0], tokens[-1] = 6, 7
+        weights = torch.randn(len(tokens)).to(dtype) if mode == 0 else None
+        offsets = torch.arange(0, len(tokens) + last, length)
+
+        def bags(n, offsets, weights=weights):
+            return torch.ops.aten._embedding_bag(table, tokens[:n], offsets, False, mode, False, None if weights is None else weights[:n], last)
+
+        n = len(tokens) - 1
+        shorter = torch.cat([offsets[:-1], torch.tensor([n])]) if last else offsets
+        with bitfold.torch.deterministic(method=method):
+            y, bag, sizes, which = bags(len(tokens), offsets)
+            of_others, other_bag, other_sizes, other_which = bags(n, shorter)
+        assert same(y[:6], of_others[:6]) and same(bag[:n], other_bag) and sizes.tolist() == [length] * 7
+        assert other_sizes.tolist() == [length] * 6 + [length - 1]
+        assert mode != 2 or same(which[:6], other_which[:6])

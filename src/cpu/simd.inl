@@ -85,6 +85,20 @@ HWY_INLINE V in_order(V v) {
   return v;
 }
 
+/// The sign that a and b both have, and the other bits of either.
+template <class V>
+HWY_INLINE V common_sign(V a, V b) {
+  const hn::DFromV<V> d;
+#if HWY_TARGET <= HWY_AVX3
+  const hn::RebindToUnsigned<hn::DFromV<V>> bits;
+  const auto sign = hn::BitCast(bits, hn::SignBit(d)), x = hn::BitCast(bits, a),
+             y = hn::BitCast(bits, b);
+  return hn::BitCast(d, decltype(x){_mm512_ternarylogic_epi64(x.raw, y.raw, sign.raw, 0xD4)});
+#else
+  return hn::Or(hn::And(a, b), hn::AndNot(hn::SignBit(d), hn::Or(a, b)));
+#endif
+}
+
 /// Doubles for each of a vector's floats.
 struct wide {
   vec<double> low, high;
@@ -347,25 +361,22 @@ template <class V, class D = simd::hn::DFromV<V>>
 HWY_INLINE auto index_less(V, index_of<V> i, index_of<V> j) {
   return simd::hn::RebindMask(D(), simd::hn::Lt(i, j));
 }
+// Of x86's Min(a, b) and Min(b, a) one is a and one is b where an operand is a NaN or both are
+// zeros; elsewhere the two are the same. So the bits of both together are a NaN, and -0 below +0.
 template <class V, class D = simd::hn::DFromV<V>>
 HWY_INLINE V minimum(V a, V b) {
-  if constexpr (std::is_integral_v<simd::hn::TFromD<D>>) {
+  if constexpr (std::is_integral_v<simd::hn::TFromD<D>>)
     return simd::hn::Min(a, b);
-  } else {
-    // Equal numbers differ in the sign of zero at most; where one is a NaN, no comparison holds.
-    const V m = simd::hn::IfThenElse(simd::hn::Eq(a, b), simd::hn::Or(a, b),
-                                     simd::hn::IfThenElse(simd::hn::Lt(a, b), a, b));
-    return simd::hn::IfThenElse(simd::hn::IsNaN(a), a, m);
-  }
+  else
+    return simd::hn::Or(simd::hn::Min(a, b), simd::hn::Min(b, a));
 }
+// Here +0 is above -0.
 template <class V, class D = simd::hn::DFromV<V>>
 HWY_INLINE V maximum(V a, V b) {
   if constexpr (std::is_integral_v<simd::hn::TFromD<D>>) {
     return simd::hn::Max(a, b);
   } else {
-    const V m = simd::hn::IfThenElse(simd::hn::Eq(a, b), simd::hn::And(a, b),
-                                     simd::hn::IfThenElse(simd::hn::Lt(b, a), a, b));
-    return simd::hn::IfThenElse(simd::hn::IsNaN(a), a, m);
+    return simd::common_sign(simd::hn::Max(a, b), simd::hn::Max(b, a));
   }
 }
 

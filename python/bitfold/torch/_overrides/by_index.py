@@ -326,6 +326,7 @@ def _summed_rows(method, rows, keys, num_weights, padding_idx, scale_grad_by_fre
 heading("bags of embeddings")
 
 _BAG_SUM, _BAG_MEAN, _BAG_MAX = range(3)
+_MOST_OF_BAGS = 1 << 17  # elements that are brought together at one time
 
 
 def _bags_at_once(
@@ -350,6 +351,34 @@ def _bags_at_once(
     return y, ends[1:] - ends[:-1], which
 
 
+def _length_of_all(offsets: Tensor, n: int, with_last: bool) -> int:
+    """How many of n rows are in each bag, where they are as many in all, and every row is in one; or else 0."""
+    bags = offsets.numel() - int(with_last)
+    length = n // bags if bags and n % bags == 0 else 0
+    return length if length and torch.equal(offsets, torch.arange(0, n + int(with_last), length, dtype=offsets.dtype)) else 0
+
+
+def _alike_bags(method: str, weight: Tensor, indices: Tensor, bags: int, mode: int, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """On a CPU, of bags of as many rows each: some at a time, so that their rows stay in a cache. The results, in the type in which is
+    computed but for the largest; and of these, of which row of the weights each is the first: -1 of a NaN."""
+    length, width = indices.numel() // bags, weight.shape[1]
+    at_once, parts = max(1, _MOST_OF_BAGS // (length * width)), []
+    for k in range(0, bags, at_once):
+        part = slice(k * length, (k + at_once) * length)
+        rows = weight.index_select(0, indices[part])
+        if weights is not None:
+            rows = rows.to(wide(rows.dtype)) * weights[part].unsqueeze(1)
+        rows = rows.unflatten(0, (-1, length))
+        if mode != _BAG_MAX:
+            parts.append((fold(method, "sum", rows, dim=1, keepdim=False, out=wide(weight.dtype)),))
+            continue
+        best, place = (fold(method, op, rows, dim=1, keepdim=False) for op in ("max", "argmax"))
+        which = indices[part].unflatten(0, (-1, length)).gather(1, place)
+        parts.append((best, torch.where(best == best, which, -1)))
+    y, *which = (torch.cat(p) for p in zip(*parts))
+    return (y / length if mode == _BAG_MEAN else y), (which[0] if which else None)
+
+
 @covers("_embedding_bag", "_embedding_bag_forward_only")
 def _embedding_bag(
     method, weight, indices, offsets, scale_grad_by_freq=False, mode=_BAG_SUM, sparse=False, per_sample_weights=None, include_last_offset=False,
@@ -367,14 +396,18 @@ def _embedding_bag(
             raise RuntimeError(f"embedding_bag: offsets go from 0 to at most input's length {n}, but got {int(offsets[0])} and {int(offsets[-1])}")
         if len(falls := (offsets[1:] < offsets[:-1]).nonzero()):
             raise RuntimeError(f"embedding_bag: offsets[{int(falls[0]) + 1}] is below the one before")
-    # What lies behind the last offset, where that ends a bag, is in bag number `bags`, which is dropped.
-    bag = torch.bucketize(torch.arange(n, device=indices.device), _index("embedding_bag", offsets), right=True) - 1
-    if not offsets.numel():
-        bag = torch.zeros_like(bag)  # there is none, but that
     if per_sample_weights is not None:
         same_type(weight, per_sample_weights, "embedding_bag")
         if mode != _BAG_SUM:
             raise RuntimeError("embedding_bag: per_sample_weights only supported with mode='sum'")
+    if padding_idx < 0 and width and can_look(offsets) and (length := _length_of_all(offsets, n, include_last_offset)):
+        y, which = _alike_bags(method, weight, indices, bags, mode, per_sample_weights)
+        bag, sizes = torch.arange(bags).repeat_interleave(length), torch.full((bags,), length, dtype=torch.int64)
+        return y.to(weight.dtype), bag, sizes, sizes.clone() if which is None else which
+    # What lies behind the last offset, where that ends a bag, is in bag number `bags`, which is dropped.
+    bag = torch.bucketize(torch.arange(n, device=indices.device), _index("embedding_bag", offsets), right=True) - 1
+    if not offsets.numel():
+        bag = torch.zeros_like(bag)  # there is none, but that
     if _on_gpu(weight) and method != "exact" and weight.numel() and bags:
         ends = offsets if include_last_offset else torch.cat([offsets, offsets.new_full((1,), n)])
         y, sizes, which = _bags_at_once(method, weight, indices, ends.to(torch.int64), mode, per_sample_weights, padding_idx)
