@@ -1,5 +1,7 @@
 // Products of matrices (bitfold/matmul.hpp) for Python, of any family's arrays.
-#include "family.hpp"
+#include "tensors.hpp"
+
+#include <algorithm>
 
 #include <bitfold/matmul.hpp>
 
@@ -26,6 +28,30 @@ const described& matrices(const input& x, const char* argument) {
   return d;
 }
 
+nb::object product_of(const matrix_product& p, const described& a, const described& b,
+                      const view* addend, std::span<const std::int64_t> extents,
+                      const nb::object& like, const family& by) {
+  const model beside{a.type, like};
+  memory made = by.make(beside, {p.out()}, extents);
+  by.run(
+      a, beside, no_room, [](workspace, cuda::stream) {},
+      [&](const cpu::options& opts) {
+        if (addend)
+          cpu::matmul(p, a.where, b.where, *addend, made.address, opts);
+        else
+          cpu::matmul(p, a.where, b.where, made.address, opts);
+      });
+  return std::move(made.object);
+}
+
+bool broadcasts(const view& x, std::span<const std::int64_t> to) {
+  const auto rank = static_cast<std::size_t>(x.rank);
+  if (rank > to.size()) return false;
+  for (std::size_t k = 0; k < rank; ++k)
+    if (x.extent[k] != 1 && x.extent[k] != to[to.size() - rank + k]) return false;
+  return true;
+}
+
 nb::object multiply(nb::handle a_given, nb::handle b_given, nb::handle addend_given,
                     nb::handle method, nb::handle dtype, nb::handle bits, const family& by) {
   const input a_in(a_given, "a", &by), b_in(b_given, "b", &by);
@@ -40,17 +66,30 @@ nb::object multiply(nb::handle a_given, nb::handle b_given, nb::handle addend_gi
       dtype.is_none() ? std::nullopt : std::optional(parse_number("dtype", dtype)),
       bits.is_none() ? std::nullopt : std::optional(static_cast<int>(integer("bits", bits))));
   const std::vector<std::int64_t> extents = matmul_extents(a.where, b.where);
-  const model beside{a.type, a_in.object()};
-  memory made = by.make(beside, {p.out()}, extents);
-  by.run(
-      a, beside, no_room, [](workspace, cuda::stream) {},
-      [&](const cpu::options& opts) {
-        if (addend)
-          cpu::matmul(p, a.where, b.where, *addend, made.address, opts);
-        else
-          cpu::matmul(p, a.where, b.where, made.address, opts);
-      });
-  return by.shown(std::move(made.object), {p.out()}, extents.empty());
+  return by.shown(product_of(p, a, b, addend, extents, nb::borrow(a_in.object()), by), {p.out()},
+                  extents.empty());
+}
+
+// mm and bmm, addmm and baddbmm, of floats by `fixed`: of matrices of `rank` axes that fit, and of
+// an addend that broadcasts to the result.
+nb::object multiply_plain(const tensors& of, int rank, nb::handle a_given, nb::handle b_given,
+                          nb::handle addend_given) {
+  const auto a = of.plain(a_given), b = of.plain(b_given),
+             addend = addend_given.is_none() ? std::nullopt : of.plain(addend_given);
+  if (!a || !b || addend.has_value() == addend_given.is_none()) return nb::none();
+  const view &x = a->where, &y = b->where;
+  const auto last = static_cast<std::size_t>(rank - 1), before = last - 1;
+  const auto is_like_a = [&](const described& d) { return d.type == a->type && !d.on_gpu(); };
+  if (!is_float(a->type.stored) || !is_like_a(*a) || !is_like_a(*b) || x.rank != rank ||
+      y.rank != rank || x.extent[last] != y.extent[before] ||
+      !std::equal(&x.extent[0], &x.extent[before], &y.extent[0]) || a->size() == 0 ||
+      b->size() == 0)
+    return nb::none();
+  std::vector<std::int64_t> extents(&x.extent[0], &x.extent[last]);
+  extents.push_back(y.extent[last]);
+  if (addend && (!is_like_a(*addend) || !broadcasts(addend->where, extents))) return nb::none();
+  return product_of(make_matrix_product(a->type.stored), *a, *b, addend ? &addend->where : nullptr,
+                    extents, nb::borrow(a_given), of);
 }
 
 }  // namespace
@@ -58,6 +97,10 @@ nb::object multiply(nb::handle a_given, nb::handle b_given, nb::handle addend_gi
 void add_products(nb::module_& m) {
   m.def("matmul", multiply, "a"_a, "b"_a, "addend"_a.none(), "method"_a, "dtype"_a.none(),
         "bits"_a.none(), "family"_a, "The product of two arrays as NumPy's matmul has it.");
+}
+
+void add_product_operators(nb::class_<tensors, family>& c) {
+  c.def("multiply_plain", multiply_plain, "rank"_a, "a"_a, "b"_a, "addend"_a.none());
 }
 
 }  // namespace bitfold::python

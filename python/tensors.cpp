@@ -150,6 +150,7 @@ void add_tensors(nb::module_& m) {
           },
           "x"_a, "argument"_a);
   add_operators(c);
+  add_product_operators(c);
 }
 
 }  // namespace bitfold::python

@@ -42,7 +42,8 @@ class tensors final : public family {
   team_of_threads threads_;
 };
 
-/// Its calls of torch's operators (operators.cpp).
+/// Its calls of torch's operators (operators.cpp, products.cpp).
 void add_operators(nb::class_<tensors, family>& c);
+void add_product_operators(nb::class_<tensors, family>& c);
 
 }  // namespace bitfold::python

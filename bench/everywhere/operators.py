@@ -126,6 +126,65 @@ ROWS = {
     },
 }
 
+# ---- Products ------------------------------------------------------------------------------------
+
+
+def _weights(x, over, draw):
+    """Of a layer of as many outputs as it has inputs."""
+    return (draw.floats(2 * x.shape[-1:], x.dtype),)
+
+
+def _vector(x, over, draw):
+    return (draw.floats(x.shape[-1:], x.dtype),)
+
+
+def _column(x, over, draw):
+    return draw.floats(x.shape[:1], x.dtype), *_vector(x, over, draw)
+
+
+def _layer(x, over, draw):
+    return *_weights(x, over, draw), *_vector(x, over, draw)
+
+
+def _heads(x):
+    return 4 if x.shape[-1] % 4 == 0 else 1
+
+
+def _attention_parameters(x, over, draw):
+    n = x.shape[-1]
+    return [draw.floats(shape, x.dtype) for shape in ((3 * n, n), (3 * n,), (n, n), (n,))]
+
+
+def _encoder(x, over, *of):
+    one = torch.ones_like(of[3])
+    w, b = of[2:]
+    return aten._transformer_encoder_layer_fwd(x, x.shape[-1], _heads(x), *of, False, False, 1e-5, one, one, one, one, w, b, w, b)
+
+
+def _lstm(x, over, w, b):
+    n = x.shape[-1]
+    state = x.new_zeros((1, x.shape[1], n))
+    w, b = w.repeat(4, 1), b.repeat(4)
+    return torch.lstm(x, (state, state), (w, w, b, b), True, 1, 0.0, True, False, False)[0]
+
+
+PRODUCTS = {
+    "mm": Operator(lambda x, over, w: x @ w, _weights),
+    "addmm": Operator(lambda x, over, w: torch.addmm(x, x, w, beta=0.5), _weights),
+    "linear": Operator(lambda x, over, w, b: F.linear(x, w, b), _layer),
+    "bmm": Operator(lambda x, over, y: torch.bmm(x, y.mT), _floats_like),
+    "baddbmm": Operator(lambda x, over, y: torch.baddbmm(x[:, :1, :1], x, y.mT), _floats_like),
+    "addbmm": Operator(lambda x, over, y: torch.addbmm(x[0, :1, :1], x, y.mT), _floats_like),
+    "mv": Operator(lambda x, over, y: torch.mv(x, y), _vector),
+    "addmv": Operator(lambda x, over, c, y: torch.addmv(c, x, y), _column),
+    "addr": Operator(lambda x, over, a, b: torch.addr(x, a, b), _column),
+    "aten.addmm_activation": Operator(lambda x, over, w, b: torch._addmm_activation(b, x, w), _layer),
+    "attention_layer": Operator(
+        lambda x, over, *of: aten._native_multi_head_attention(x, x, x, x.shape[-1], _heads(x), *of, None, False)[0], _attention_parameters,
+    ),
+    "encoder_layer": Operator(_encoder, _attention_parameters),
+    "lstm": Operator(_lstm, _layer),
+
 # ---- Convolutions and attention ---------------------------------------------------------------------
 
 
@@ -385,6 +444,6 @@ NUMPY = {
 }
 
 OPERATORS = {
-    **REDUCTIONS, **ROWS, **CONVOLUTIONS, **LOSSES, **BY_INDEX, **TOGETHER, **NUMPY,
+    **REDUCTIONS, **ROWS, **PRODUCTS, **CONVOLUTIONS, **LOSSES, **BY_INDEX, **TOGETHER, **NUMPY,
     **{f"bitfold.{name}": operator for name, operator in OPERATIONS.items()},
 }  # fmt: skip

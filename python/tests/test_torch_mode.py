@@ -55,6 +55,11 @@ def quick_calls(device, dtype):
     yield from ((name, (x, *more)) for name in ("max.dim", "min.dim", "argmax") for more in ((1,), (-1, True)))
     yield from (("linalg_vector_norm", (x, ord, [1], True)) for ord in (1, 2, 2.0, math.inf))
     yield from (("mse_loss", (x, y, *more)) for more in ((), (1,), (2,)))
+    if device == "cpu":
+        z = y.transpose(1, 2)
+        yield from ((("mm", (x[0], z[0])), ("bmm", (x, z))))
+        yield from (("addmm", (c, x[1], z[1])) for c in (w[:5], z[0, :5], x[0, :, :1]))
+        yield from (("baddbmm", (c, x, z)) for c in (w[:5], x[:, :, :5]))
     if device == "cpu" and dtype not in _engine.HALF:
         for rows in (1, 7, 3000):
             logs, target = randn(rows, 8, dtype=dtype), torch.arange(rows) % 9 - 1
@@ -82,7 +87,7 @@ def test_quick_calls_are_as_all_others(device, dtype):
         for a, b in zip(got, want):
             assert (a is None) == (b is None), name
             assert a is None or (same(a, b) and a.stride() == b.stride()), name
-    assert seen | {"nll_loss_forward"} == set(_overrides.QUICK)
+    assert seen | {"nll_loss_forward", "mm", "bmm", "addmm", "baddbmm"} == set(_overrides.QUICK)
 
 
 class Subclass(torch.Tensor):
@@ -102,6 +107,12 @@ def test_what_is_no_quick_call():
     loss, target = _overrides.QUICK["nll_loss_forward"], torch.tensor([1, 7, 0, -100])
     for args in ((x, target, w, 1, -100), (x, target, None, 0, -100), (x, target, None, 1, 7), (x, target.byte(), None, 1, -100), (x[0], target[0], None, 1, 0)):
         assert loss("tree", *args) is None
+    product, added = (_overrides.QUICK[name] for name in ("mm", "addmm"))
+    for args in ((x, x), (x, x.t().double()), (x[:0], x.t()), (x.int(), x.t().int()), (x[None], x.t()), (x.as_subclass(Subclass), x.t())):
+        assert product("tree", *args) is None
+    for c in (w, x, x.t(), w.double()[:4], x[None, :, :4]):
+        assert added("tree", c, x, x.t()) is None
+    assert product("exact", x, x.t()) is None and product("kahan", x, x.t()) is not None
     assert total("pairwise", x, [1]) is not None
     assert not same(total("sequential", randn(1, 3000), [1]), total("tree", randn(1, 3000), [1]))
 

@@ -44,8 +44,13 @@ template <class A>
 struct scale_factors {
   explicit scale_factors(int s) {
     constexpr int most = sizeof(A) == 4 ? 100 : 1000;
-    first = std::ldexp(A{1}, std::min(s, most));
-    second = std::ldexp(A{1}, s - std::min(s, most));
+    first = power(std::min(s, most));
+    second = power(s - std::min(s, most));
+  }
+  /// 2^e, which is no subnormal.
+  static A power(int e) {
+    constexpr int mantissa = exact::range<A>::mantissa, bias = sizeof(A) == 4 ? 127 : 1023;
+    return bitfold::arith::bit_cast<A>(static_cast<bits_of<A>>(e + bias) << mantissa);
   }
   A first, second;
 };

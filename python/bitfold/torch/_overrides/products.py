@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .. import _engine
-from .._engine import FLOATS, Uncovered, wide
-from .common import NUMBERS, composite, covers, heading
+from .._engine import FLOATS, TENSORS, Uncovered, wide
+from .common import NUMBERS, composite, covers, heading, quick
 
 heading("products of matrices, on CPUs")
 
@@ -111,6 +111,8 @@ def _added(rank: int) -> Callable:
 for _rank, _names in {2: ("mm", "addmm"), 3: ("bmm", "baddbmm")}.items():
     covers(_names[0])(_of_two(_rank))
     covers(_names[1])(_added(_rank))
+    quick(_names[0])(lambda method, x, y, rank=_rank: None if method == "exact" else TENSORS.multiply_plain(rank, x, y, None))
+    quick(_names[1])(lambda method, x, a, b, rank=_rank: None if method == "exact" else TENSORS.multiply_plain(rank, a, b, x))
 
 
 @covers("addbmm")
