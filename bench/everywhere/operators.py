@@ -184,6 +184,7 @@ PRODUCTS = {
     ),
     "encoder_layer": Operator(_encoder, _attention_parameters),
     "lstm": Operator(_lstm, _layer),
+}
 
 # ---- Convolutions and attention ---------------------------------------------------------------------
 
