@@ -310,6 +310,41 @@ def test_on_a_gpu_strict_refuses(device):
         F.conv2d(x, w)
 
 
+# ---- What comes between them: torch's own pooling, which strict lets pass --------------------------
+
+POOLS = {
+    "maxima": (2, lambda x: F.max_pool2d(x, 3, 2, 1)), "means": (2, lambda x: F.avg_pool2d(x, 3, 2, 1)), "some maxima": (2, lambda x: F.adaptive_max_pool2d(x, (4, 3))),
+    "some means": (2, lambda x: F.adaptive_avg_pool2d(x, (4, 3))), "maxima in 1d": (1, lambda x: F.max_pool1d(x, 3, 2)), "means in 1d": (1, lambda x: F.avg_pool1d(x, 3, 2)),
+    "maxima in 3d": (3, lambda x: F.max_pool3d(x, 2, 1)), "means in 3d": (3, lambda x: F.avg_pool3d(x, 3, 2)), "some means in 3d": (3, lambda x: F.adaptive_avg_pool3d(x, 2)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("name", POOLS)
+def test_pooling_knows_no_batch_threads_or_layout(name, dtype):
+    dims, f = POOLS[name]
+    if dims == 3 and dtype in (torch.bfloat16, torch.float16) and name == "means in 3d":
+        pytest.skip("torch has none")
+    x = (4 * randn(5, 19, *(11, 9, 5)[:dims], dtype=torch.float64)).round().div(4).to(dtype)  # maxima more than once
+    g = randn(*f(x).shape, dtype=dtype, seed=1)
+    with deterministic(strict=True):
+        with threads(1):
+            wanted = output_and_gradients(f, x, g)
+        for n in (2, 3, 4):
+            with threads(n):
+                assert all(map(same, output_and_gradients(f, x, g), wanted))
+        for n in range(5):
+            alone = output_and_gradients(f, x[n : n + 1].clone(), g[n : n + 1].clone())
+            assert all(same(a[0], b[n]) for a, b in zip(alone, wanted))
+        if dims == 2:
+            last = x.contiguous(memory_format=torch.channels_last)
+            if name == "some means":
+                with pytest.raises(bitfold.torch.NotCovered, match="_adaptive_avg_pool2d"):
+                    f(last)
+            else:
+                assert all(map(same, output_and_gradients(f, last, g), wanted))
+
+
 # ---- Models --------------------------------------------------------------------------------------
 
 
