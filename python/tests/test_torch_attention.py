@@ -114,6 +114,16 @@ def test_bits_of_several_blocks_are_those_of_the_definition(queries, keys, causa
     assert all(map(same, found, definition("tree", q, k, v, g, causal=causal)))
 
 
+def test_what_a_causal_query_does_not_see_makes_no_nan():
+    q, k, v = inputs(1, 2, 2, 300, 600)
+    g = randn(*q.shape, seed=4)
+    v[..., 9, :], g[..., 11, :] = torch.inf, torch.nan
+    with deterministic():
+        _, dq, dk, dv = found = output_and_gradients(q, k, v, g, is_causal=True)
+    assert dq[:, :, :9].isfinite().all() and dk[:, :, 300:].isfinite().all() and dv[:, :, 256:].isfinite().all() and dv[:, :, :256].isnan().all()
+    assert all(torch.equal(a.isnan(), b.isnan()) for a, b in zip(found, definition("tree", q, k, v, g, causal=True)))
+
+
 @pytest.mark.parametrize("most", [1, 40000, 1 << 30])
 def test_scores_in_memory_do_not_show(most, monkeypatch):
     q, k, v = inputs(3, 4, 2, 300, 290)

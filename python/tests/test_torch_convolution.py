@@ -131,13 +131,21 @@ def test_pieces_do_not_show(case, most, least, monkeypatch):
         assert all(map(same, backward(), wanted))
 
 
-def test_patches_in_memory_are_few(monkeypatch):
-    seen, columns = [], convolution._columns
-    monkeypatch.setattr(convolution, "_columns", lambda *args: seen.append(columns(*args)) or seen[-1])
+@pytest.mark.parametrize("groups", [1, 64])
+def test_patches_in_memory_are_few(groups, monkeypatch):
+    sizes, product = [], convolution._product
+    monkeypatch.setattr(convolution, "_product", lambda method, a, b, *more: sizes.append(b.numel()) or product(method, a, b, *more))
+    x, w = randn(3, 64, 60, 60).requires_grad_(), randn(64, 64 // groups, 3, 3).requires_grad_()
     with deterministic():
-        F.conv2d(randn(3, 64, 100, 100), randn(8, 64, 3, 3), padding=1)
-    assert len(seen) > 10 and max(t.numel() for t in seen) <= convolution.MOST_OF_PATCHES
-    assert sum(t.shape[-1] for t in seen for _ in range(t.shape[0])) == 3 * 100 * 100
+        y = F.conv2d(x, w, padding=1, groups=groups)
+        assert max(sizes) <= convolution.MOST_OF_PATCHES and len(sizes) > 3
+        sizes.clear()
+        torch.autograd.grad(y, x, y.detach(), retain_graph=True)
+        assert max(sizes) <= convolution.MOST_OF_PATCHES and len(sizes) > 3
+        sizes.clear()
+        torch.autograd.grad(y, w, y.detach())
+        columns = -(-convolution.LEAST_OF_COLUMNS // 9) * 9
+        assert max(sizes) <= max(convolution.MOST_OF_PATCHES, columns * 3 * 60 * 60) and len(sizes) > 3
 
 
 # ---- What does not show --------------------------------------------------------------------------
