@@ -530,13 +530,18 @@ TEST_CASE("reduce: usage errors name the argument and the choices") {
   const bytes::directory dir;
   const auto file = dir.write("x.npy", npy_of({1}));
   check_usage({}, {"subcommand"});
-  check_usage({"frobnicate"}, {"frobnicate: there is no such command"});
+  check_usage({"frobnicate"}, {"frobnicate: there is no such command (bitfold --help"});
+  check_usage({"redcue"},
+              {"redcue: there is no such command; did you mean reduce? (bitfold --help"});
+  check_usage({"dif"}, {"; did you mean diff?"});
+  check_usage({"nope"}, {"nope: there is no such command (bitfold --help"});
   check_usage({"reduce"}, {"OP"});
   check_usage({"reduce", "sum"}, {"FILE"});
   check_usage({"reduce", "product", file}, {"product", "sum"});
   for (const std::string list : {"sum,", ",sum", "sum,,max", ""})
     check_usage({"reduce", list, file}, {"OP: '' is not one of sum, "});
   check_usage({"reduce", "sum,product", file}, {"OP: 'product' is not one of sum, "});
+  check_usage({"reduce", "maen", file}, {"; did you mean mean?"});
   std::vector<std::string> methods{"--method"}, dtypes{"f128"};
   for (const auto& m : all_methods) methods.emplace_back(m.name);
   for (const auto t : all_dtypes) dtypes.emplace_back(name(t));

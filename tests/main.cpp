@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
         return 77;
       }
       test::forced_target = *t;
-      test::narrower = *t == cpu::target::scalar && here.size() > 1;
+      test::narrower = *t != here.back();
     } else if (option == "--needs-gpu") {
       if (cuda::devices().empty()) {
         std::puts("skipped: no usable GPU");

@@ -18,11 +18,11 @@ inline constexpr bool sanitized =
 inline constexpr bool sanitized = false;
 #endif
 
-/// The forced target is the scalar one, of a machine that has wider ones.
+/// The machine has wider targets than the forced one.
 extern bool narrower;
 /// Whether the longest tests take fewer types, sizes and threads: where all is sanitized, and for
-/// the scalar target where there are wider ones, which take them all. (Not to be asked in main.cpp,
-/// which no sanitizer is told of.)
+/// all targets but the widest, which takes them all. (Not to be asked in main.cpp, which no
+/// sanitizer is told of.)
 inline bool brief() { return sanitized || narrower; }
 
 /// The numbers of threads that tests go through, 0 for as many as there are.

@@ -1,5 +1,6 @@
 #include "cli/common.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -95,6 +96,31 @@ void write_out(std::string_view text) {
 
 void complain(std::string_view text) {
   std::fputs(fmt::format("bitfold: {}\n", io::printable(text)).c_str(), stderr);
+}
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& names) {
+  // Letters to insert, leave out, replace, or swap with the next.
+  const auto distance = [&](std::string_view name) {
+    const std::size_t n = word.size(), m = name.size();
+    std::vector<std::vector<std::size_t>> d(n + 1, std::vector<std::size_t>(m + 1));
+    for (std::size_t i = 0; i <= n; ++i)
+      for (std::size_t j = 0; j <= m; ++j) {
+        d[i][j] = i == 0 || j == 0 ? i + j
+                                   : std::min({d[i - 1][j] + 1, d[i][j - 1] + 1,
+                                               d[i - 1][j - 1] + (word[i - 1] != name[j - 1])});
+        if (i > 1 && j > 1 && word[i - 1] == name[j - 2] && word[i - 2] == name[j - 1])
+          d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+      }
+    return d[n][m];
+  };
+  const std::string* nearest = nullptr;
+  std::size_t least = std::min<std::size_t>(2, word.size() / 3) + 1;
+  for (const std::string& name : names)
+    if (const std::size_t d = distance(name); d < least) {
+      least = d;
+      nearest = &name;
+    }
+  return nearest ? "; did you mean " + *nearest + "?" : "";
 }
 
 void refuse(const std::string& what) { throw error(errc::usage, what); }

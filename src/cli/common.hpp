@@ -95,6 +95,10 @@ using io::new_files, io::place_of, io::write_file;
 /// "bitfold: TEXT" to stderr, the text as io::printable has it.
 void complain(std::string_view text);
 
+/// "; did you mean NAME?" of the name that is at most two letters away from the word, a third of
+/// its length at most, or nothing.
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& names);
+
 /// Throws errc::usage.
 [[noreturn]] void refuse(const std::string& what);
 

@@ -116,14 +116,7 @@ std::vector<cuda::request> requests_of(const std::vector<reduction>& all,
 }
 
 int make(kernels_arguments& args) {
-  std::vector<op_id> ops;
-  for (const std::string& text : split(args.op_list)) {
-    const auto op = parse_op(text);
-    if (!op)
-      throw error(errc::usage, fmt::format("OP: {} is not one of {}", io::in_quotes(text),
-                                           fmt::join(op_names, ", ")));
-    ops.push_back(*op);
-  }
+  const std::vector<op_id> ops = parse_ops(args.op_list);
   if (args.method) args.options.methods = {*args.method};
   check_options(ops, args.options);
   const auto [major, minor] = capability_of(args.gpu);

@@ -47,7 +47,10 @@ int run(int argc, char** argv) {
       return 0;
     }
     const bool unknown = app.get_subcommands().empty() && argc > 1 && argv[1][0] != '-';
-    throw error(errc::usage, (unknown ? io::printable(argv[1]) + ": there is no such command"
+    std::vector<std::string> names;
+    for (const subcommand& s : subcommands) names.push_back(s.app->get_name());
+    throw error(errc::usage, (unknown ? io::printable(argv[1]) + ": there is no such command" +
+                                            did_you_mean(argv[1], names)
                                       : io::printable(without_marks(e.what()))) +
                                  " (bitfold --help tells more)");
   }

@@ -62,6 +62,18 @@ void check_promise(const reduction& r) {
 
 }  // namespace
 
+std::vector<op_id> parse_ops(const std::string& list) {
+  std::vector<op_id> ops;
+  for (const std::string& text : split(list)) {
+    const auto op = parse_op(text);
+    if (!op)
+      refuse(fmt::format("OP: {} is not one of {}{}", io::in_quotes(text),
+                         fmt::join(op_names, ", "), did_you_mean(text, op_names)));
+    ops.push_back(*op);
+  }
+  return ops;
+}
+
 void add_op_options(CLI::App& command, op_options& options) {
   command
       .add_option("--acc", options.acc,

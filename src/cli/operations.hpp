@@ -13,6 +13,9 @@
 
 namespace bitfold::cli {
 
+/// The operations of a list with commas. Errors: errc::usage, "OP: ...".
+std::vector<op_id> parse_ops(const std::string& list);
+
 /// Each of these is for the operations that take it.
 struct op_options {
   std::vector<std::string> methods;  ///< none: the default one

@@ -42,8 +42,8 @@ std::vector<std::string> parts_of(const std::vector<std::string>& lists, const c
   for (const std::string& list : lists)
     for (const std::string& part : split(list)) {
       if (part != "all" && !has(names, part))
-        throw error(errc::usage, fmt::format("{}: {} is not one of {}, all", option,
-                                             io::in_quotes(part), fmt::join(names, ", ")));
+        refuse(fmt::format("{}: {} is not one of {}, all{}", option, io::in_quotes(part),
+                           fmt::join(names, ", "), did_you_mean(part, names)));
       all.push_back(part);
     }
   return all;

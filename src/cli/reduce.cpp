@@ -66,18 +66,6 @@ struct reduce_arguments {
   }
 };
 
-std::vector<op_id> parse_ops(const std::string& list) {
-  std::vector<op_id> ops;
-  for (const std::string& text : split(list)) {
-    const auto op = parse_op(text);
-    if (!op)
-      throw error(errc::usage, fmt::format("OP: {} is not one of {}", io::in_quotes(text),
-                                           fmt::join(op_names, ", ")));
-    ops.push_back(*op);
-  }
-  return ops;
-}
-
 template <class Result>
 std::string lines_of(const reduce_arguments& args, const subject& s,
                      const std::vector<reduction>& all, const std::vector<Result>& got,

@@ -41,7 +41,7 @@ else()
     if(NOT compiled MATCHES " -O3 ")
       message(FATAL_ERROR "not optimized: ${compiled}")
     endif()
-    set(how -DCMAKE_CXX_FLAGS=-O0 -DBITFOLD_UNITY=ON)  # quicker
+    set(how -DCMAKE_CXX_FLAGS=-O0 -DBITFOLD_UNITY=ON -DBITFOLD_SAMPLE_OF_KERNELS=ON -DBITFOLD_AVX512=OFF)  # quicker
   endif()
   step(${configure} ${how})
   step(${CMAKE_COMMAND} --build ${WORK}/build)
