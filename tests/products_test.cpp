@@ -420,6 +420,29 @@ TEST_CASE("threads, neighbours and preparation do not show") {
   }
 }
 
+TEST_CASE("parts of the larger operand do not show") {
+  // Of rows and of columns, longer than a part has room for, and of batches.
+  const std::vector<std::int64_t> shapes[][2] = {
+      {{3, 9000}, {9000, 130}},  {{130, 9000}, {9000, 3}}, {{97, 700}, {700, 200}},
+      {{5, 2, 40}, {5, 40, 90}}, {{5, 90, 40}, {40, 2}},   {{1, 90, 40}, {3, 40, 2}}};
+  for (const dtype t : floats)
+    for (const auto& [rows, columns] : shapes) {
+      const operand a = make_operand(t, kind::special, rows, lie::transposed, 31),
+                    b = make_operand(t, kind::special, columns, lie::rows, 32);
+      const matrix_product p = make_matrix_product(t);
+      const cpu::prepared left(p, cpu::side::left, a.v, with(1)),
+          right(p, cpu::side::right, b.v, with(1));
+      const auto got = product(p, a.v, b.v, 1);
+      std::vector<std::byte> whole(got.size() * size_of(t));
+      cpu::matmul(p, left, right, whole.data(), with(1));
+      bool same = true;
+      for (std::size_t i = 0; i < got.size(); ++i)
+        same = same && got[i] == bits_at(t, whole.data() + i * size_of(t));
+      CHECK(same);
+      for (int threads = 2; threads <= 4; ++threads) CHECK(product(p, a.v, b.v, threads) == got);
+    }
+}
+
 TEST_CASE("integers are exact modulo 2^64") {
   for (const dtype t : all_dtypes) {
     if (is_float(t)) continue;
@@ -510,6 +533,30 @@ TEST_CASE("an addend is added before the one rounding") {
           const auto addends = broadcast(c.v, {2, 7, 40});
           CHECK(difference(product(p, a.v, b.v, 2, &c.v), truth(p, a.v, b.v, addends)) == "");
         }
+}
+
+TEST_CASE("an addend of one column") {
+  const std::int64_t m = 70, k = 9;
+  for (const dtype t : floats) {
+    const operand a = make_operand(t, kind::near_one, {m, k}, lie::rows, 41),
+                  b = make_operand(t, kind::near_one, {k, 2}, lie::rows, 42),
+                  c = make_operand(t, kind::near_one, {m, 2}, lie::rows, 43);
+    const matrix_product p = make_matrix_product(t);
+    const auto both = product(p, a.v, b.v, 1, &c.v);
+    const view column = sliced(b.v, 1, 1, 1), added = sliced(c.v, 1, 1, 1),
+               alone = row_major(t, b.bytes.data(), {k}), first = row_major(t, c.bytes.data(), {1});
+    view vector = alone, addends = row_major(t, c.bytes.data() + size_of(t), {m});
+    vector.data = b.bytes.data() + size_of(t);
+    vector.stride[0] = addends.stride[0] = 2;
+    const auto one = product(p, a.v, column, 1, &added),
+               flat = product(p, a.v, vector, 1, &addends);
+    bool same = true;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(m); ++i)
+      same = same && one[i] == both[2 * i + 1] && flat[i] == both[2 * i + 1];
+    CHECK(same);
+    CHECK(product(p, a.v, column, 1, &first) == product(p, a.v, vector, 1, &first));
+    check_refused("addend", [&] { product(p, a.v, column, 1, &addends); }, [] { return true; });
+  }
 }
 
 TEST_CASE("an addend that cancels the product leaves what its rounding left out") {

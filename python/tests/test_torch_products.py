@@ -1,10 +1,7 @@
-"""Products of matrices under bitfold.torch.deterministic(), on CPUs: whose bits they have, that these know no batch, layout or threads, and
-what layers and models make of them."""
+"""Products of matrices under bitfold.torch.deterministic(), on CPUs: whose bits they have, and that these know no batch, layout or threads."""
 
 from __future__ import annotations
 
-import contextlib
-import copy
 import itertools
 
 import pytest
@@ -16,33 +13,10 @@ import bitfold
 import bitfold.torch
 from bitfold.torch import _engine
 from test_torch_mode import off_afterwards  # noqa: F401
-from torch_helpers import randn, same
+from torch_helpers import COMPLEX, INTEGERS, SIZES, numbers, randn, same, threads
 
-deterministic = bitfold.torch.deterministic
-FLOATS, COMPLEX = _engine.FLOATS, (torch.complex64, torch.complex128)
-INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8)
-SIZES = (1, 2, 3, 16, 37, 128)  # of batches
+deterministic, FLOATS = bitfold.torch.deterministic, _engine.FLOATS
 MATH = torch.nn.attention.SDPBackend.MATH
-
-
-@contextlib.contextmanager
-def threads(n):
-    before = torch.get_num_threads()
-    torch.set_num_threads(n)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def numbers(*shape, dtype=torch.float32, seed=0):
-    """With outliers, or all that integers hold."""
-    if dtype in INTEGERS:
-        return torch.randint(*(torch.iinfo(dtype).min, torch.iinfo(dtype).max), shape, generator=torch.Generator().manual_seed(seed), dtype=torch.int64).to(dtype)
-    if dtype in COMPLEX:
-        return torch.view_as_complex(numbers(*shape, 2, dtype=dtype.to_real(), seed=seed))
-    x = randn(*shape, dtype=torch.float64, seed=seed)
-    return (x * torch.where(x.abs() > 2.5, 100, 1)).to(dtype)
 
 
 # ---- Whose bits they have ------------------------------------------------------------------------
@@ -120,9 +94,18 @@ def test_integers(dtype):
     with deterministic(strict=True):
         found = [f() for f in functions]
     assert all(map(same, found, wanted))
-    fraction = torch.addmm(c, a, b, alpha=0.5)
-    with deterministic(strict=True):
-        assert same(torch.addmm(c, a, b, alpha=0.5), fraction)  # torch's own, whose sums are exact, too
+    scaled = outcome(lambda: torch.addmm(c, a, b, alpha=0.5))
+    with deterministic(strict=True):  # torch's own, whose sums are exact, too
+        found = outcome(lambda: torch.addmm(c, a, b, alpha=0.5))
+    assert found is scaled or same(found, scaled)
+
+
+def outcome(f):
+    """Or the error's type."""
+    try:
+        return f()
+    except RuntimeError as error:
+        return type(error)
 
 
 @pytest.mark.parametrize("dtype", COMPLEX, ids=str)
@@ -427,179 +410,6 @@ def test_torchs_samples(name, dtype):
             torch.testing.assert_close(found, wanted, rtol=near, atol=near, equal_nan=True)
     if not seen:
         pytest.skip("torch has no sample of this type")
-
-
-# ---- Layers --------------------------------------------------------------------------------------
-
-RECURRENT = (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN)
-SIGMOID = ("sigmoid", "sigmoid_", "sigmoid_backward")
-leaves = torch.utils._pytree.tree_leaves
-
-
-def gradients(net, x, **options):
-    """Of a recurrent layer, or of packed sequences."""
-    given = x() if callable(x) else x
-    y, state = net(given, **options)
-    outs = leaves((y.data if isinstance(y, torch.nn.utils.rnn.PackedSequence) else y, state))
-    return outs, torch.autograd.grad(outs, list(net.parameters()), [torch.ones_like(t) for t in outs])
-
-
-@pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True, "batch_first": True, "dropout": 0.25}, {"bias": False}, {"proj_size": 3}], ids=str)
-@pytest.mark.parametrize("kind", RECURRENT)
-@pytest.mark.filterwarnings("ignore")
-def test_recurrent_layers(kind, options):
-    if "proj_size" in options and kind is not torch.nn.LSTM:
-        pytest.skip("skipped: only LSTMs have projections")
-    net, x = kind(5, 6, **options), numbers(3, 4, 5)
-    lengths = torch.tensor([4, 2, 1] if net.batch_first else [3, 2, 1, 1])
-    packed = lambda: torch.nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=net.batch_first)
-
-    def runs():
-        results = []
-        for given in (x, packed):
-            torch.manual_seed(0)
-            results += leaves(gradients(net, given))
-        net.eval()
-        for mode in (torch.no_grad, torch.inference_mode):
-            with mode():
-                results += leaves(net(x))
-        net.train()
-        return results
-
-    wanted = runs()
-    with deterministic():
-        plain = runs()
-    with deterministic(strict=True, allow=SIGMOID):
-        strict = runs()
-    for a, b, c in zip(wanted, plain, strict, strict=True):
-        assert same(b, c)
-        torch.testing.assert_close(b, a, rtol=1e-3, atol=1e-4)
-
-
-def test_an_lstm_is_its_cells():
-    net, x = torch.nn.LSTM(20, 64), numbers(5, 3, 20)
-    cell = torch.nn.LSTMCell(20, 64)
-    cell.load_state_dict({name.removesuffix("_l0"): p for name, p in net.state_dict().items()})
-    with deterministic(strict=True, allow=SIGMOID):
-        y, (h, c) = net(x)
-        packed, _ = net(torch.nn.utils.rnn.pack_padded_sequence(x, torch.tensor([5, 5, 5])))
-        state, outs = None, []
-        for at in x:
-            state = cell(at, state)
-            outs.append(state[0])
-    assert same(y, torch.stack(outs)) and same(h[0], state[0]) and same(c[0], state[1]) and same(y.flatten(0, 1), packed.data)
-
-
-def test_an_lstm_has_second_gradients():
-    """oneDNN's has none."""
-    net, x = torch.nn.LSTM(3, 4).double(), randn(2, 2, 3, dtype=torch.float64).requires_grad_()
-    with deterministic():
-        assert torch.autograd.gradgradcheck(lambda x: net(x)[0], [x])
-
-
-@pytest.mark.parametrize("norm_first", [False, True])
-@pytest.mark.parametrize("masks", ["", "padding", "causal", "padding causal"])
-def test_an_encoder_layer_has_the_bits_that_it_has_where_a_gradient_is_wanted(masks, norm_first):
-    net, x = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, norm_first=norm_first).eval(), numbers(3, 4, 16)
-    options = {}
-    if "padding" in masks:
-        options["src_key_padding_mask"] = torch.arange(4) >= torch.tensor([[4], [2], [3]])
-    if "causal" in masks:
-        options["src_mask"] = torch.nn.Transformer.generate_square_subsequent_mask(4)
-    with torch.no_grad():
-        wanted = net(x, **options)
-    with torch.nn.attention.sdpa_kernel(MATH), deterministic(strict=True):
-        slow = net(x, **options)
-        with torch.no_grad():
-            fast = net(x, **options)
-    assert same(slow, fast)
-    torch.testing.assert_close(fast, wanted, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("need_weights, average", [(False, True), (True, True), (True, False)])
-@pytest.mark.parametrize("of_one", [False, True])
-def test_attention_layers(of_one, need_weights, average):
-    net, x = torch.nn.MultiheadAttention(16, 2, batch_first=True).eval(), numbers(3, 4, 16)
-    options = {"need_weights": need_weights, "average_attn_weights": average, "key_padding_mask": torch.arange(4) >= torch.tensor([[4], [2], [3]])}
-    run = lambda: net(x, *((x, x) if of_one else (x.flip(1), x.flip(1))), **options)
-    with torch.no_grad():
-        wanted = run()
-    with torch.nn.attention.sdpa_kernel(MATH), deterministic(strict=True):
-        slow = run()
-        with torch.no_grad():
-            fast = run()
-    for a, b, c in zip(wanted, slow, fast):
-        assert a is c is None or same(b, c)
-        torch.testing.assert_close(c, a, rtol=1e-4, atol=1e-5)
-
-
-# ---- Models --------------------------------------------------------------------------------------
-
-
-class Recurrent(torch.nn.Module):
-    """Of samples first. Its width is what vectors hold: torch's sigmoid rounds what is left over otherwise."""
-
-    def __init__(self):
-        super().__init__()
-        self.lstm, self.head = torch.nn.LSTM(24, 64, batch_first=True), torch.nn.Linear(64, 7)
-
-    def forward(self, x):
-        return self.head(self.lstm(x)[0][:, -1])
-
-
-#: Each with what strict has to allow: elementwise functions.
-MODELS = {
-    "MLP": (lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(120, 75), torch.nn.ReLU(), torch.nn.Linear(75, 7)), ()),
-    "LSTM": (Recurrent, SIGMOID),
-    "encoder": (lambda: torch.nn.TransformerEncoderLayer(24, 4, 75, dropout=0.0, batch_first=True), ()),
-    "encoder first": (lambda: torch.nn.TransformerEncoderLayer(24, 4, 75, dropout=0.0, batch_first=True, norm_first=True, activation=torch.tanh), ()),
-}
-
-
-def made(name):
-    torch.manual_seed(0)
-    return MODELS[name][0]()
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_a_samples_result_and_gradient_know_no_batch(name):
-    net, x = made(name), numbers(max(SIZES), 5, 24)
-    with torch.nn.attention.sdpa_kernel(MATH), deterministic(strict=True, allow=MODELS[name][1]):
-        y, g = of_inputs(net, x)
-        for size in SIZES:
-            with threads(1 + size % 4):
-                for at in {0, len(x) - size, (len(x) - size) // 3}:
-                    found = of_inputs(net, x[at : at + size], at)
-                    assert all(map(same, found, (y[at : at + size], g[at : at + size]))), (size, at)
-
-
-def of_inputs(net, x, at=0):
-    x = x.clone().requires_grad_()
-    y = net(x)
-    seeds = randn(max(SIZES), *y.shape[1:], seed=3)[at : at + len(x)]
-    return y, torch.autograd.grad(y, x, seeds)[0]
-
-
-def trained(name, dtype=torch.float32):
-    net, x = made(name).to(dtype), numbers(16, 5, 24, dtype=dtype)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    for _ in range(10):
-        loss = net(x).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return [p.detach().clone() for p in net.parameters()]
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_a_training_knows_no_threads(name):
-    with torch.nn.attention.sdpa_kernel(MATH), deterministic(strict=True, allow=(*MODELS[name][1], "add_")):
-        found = []
-        for n in (1, 2, 4):
-            with threads(n):
-                found.append(trained(name))
-    assert not same(found[0][0], copy.deepcopy(next(made(name).parameters())).detach())
-    assert all(all(map(same, other, found[0])) for other in found[1:])
 
 
 def test_what_is_refused_is_named():

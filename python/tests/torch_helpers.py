@@ -11,6 +11,10 @@ torch = pytest.importorskip("torch")
 DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")])]
 
 
+INTEGERS, COMPLEX = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8), (torch.complex64, torch.complex128)
+SIZES = (1, 2, 3, 16, 37, 128)  # of batches
+
+
 def bits(x: torch.Tensor) -> torch.Tensor:
     """On the CPU, as integers."""
     x = x.detach().resolve_conj().cpu().contiguous()
@@ -36,6 +40,26 @@ def randn(*shape, device="cpu", dtype=torch.float32, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype).to(device)
 
 
+@contextlib.contextmanager
+def threads(n):
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def numbers(*shape, dtype=torch.float32, seed=0):
+    """With outliers, or all that integers hold."""
+    if dtype in INTEGERS:
+        return torch.randint(torch.iinfo(dtype).min, torch.iinfo(dtype).max, shape, generator=torch.Generator().manual_seed(seed), dtype=torch.int64).to(dtype)
+    if dtype in COMPLEX:
+        return torch.view_as_complex(numbers(*shape, 2, dtype=dtype.to_real(), seed=seed))
+    x = randn(*shape, dtype=torch.float64, seed=seed)
+    return (x * torch.where(x.abs() > 2.5, 100, 1)).to(dtype)
+
+
 def product_fakes():
     """Of each operator that makes products and that a compiler calls, by its name: arguments, and options."""
     a, b, half, z = randn(2, 4, 30), randn(2, 30, 5), torch.bfloat16, torch.view_as_complex(randn(4, 4, 2))
@@ -57,16 +81,6 @@ def product_fakes():
 
 def images(n):
     return randn(n, 3, 20, 18)
-
-
-@contextlib.contextmanager
-def threads(n):
-    before = torch.get_num_threads()
-    torch.set_num_threads(n)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def samples_of(name, dtype):

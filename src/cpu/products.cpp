@@ -248,9 +248,8 @@ class multiplication {
                       first = k.column_panel * static_cast<std::size_t>(b_.width),
                       at_row = k.left.vector_at(k.a, row), column = k.right.vector_at(k.b, first);
     const integers& b = k.right;
-    double addends[block_columns]{};
-    if (addend_)
-      for (std::size_t c = 0; c < columns; ++c) addends[c] = addend<Out>(k, row, first + c);
+    double addends[block_columns];
+    const bool special_addend = read_addends<Out>(k, row, first, columns, addends);
     const int row_scale = k.left.scales[at_row];
     const bool has_kernel = !two_ && product_.in() != dtype::f64 &&
                             !(addend_ && std::is_same_v<Out, double>) &&
@@ -260,21 +259,31 @@ class multiplication {
     else
       for (std::size_t c = 0; c < columns; ++c)
         put<Out>(to, c, one<Out>(s, r, c, -row_scale - b.scales[column + c], addends[c]));
-    if (!k.left.any_special && !b.any_special && !addend_) return;
+    if (!k.left.any_special && !b.any_special && !special_addend) return;
     const bool special_row = k.left.specials[at_row];
     for (std::size_t c = 0; c < columns; ++c)
       if (special_row || b.specials[column + c] || !std::isfinite(addends[c]))
         put<Out>(to, c, special<Out>(k, row, first + c, addends[c]));
   }
 
+  // Zeros where there are none; whether one is not finite.
   template <class Out>
-  double addend(const block& k, std::size_t row, std::size_t column) const {
-    const std::int64_t at = addend_->matrices.offset_of(k.result).x +
-                            static_cast<std::int64_t>(row) * addend_->row_stride +
-                            static_cast<std::int64_t>(column) * addend_->column_stride;
-    Out c;
-    std::memcpy(&c, addend_->data + at * static_cast<std::int64_t>(sizeof c), sizeof c);
-    return arith::widen<double>(c);
+  bool read_addends(const block& k, std::size_t row, std::size_t column, std::size_t n,
+                    double* to) const {
+    if (!addend_) return std::fill_n(to, n, 0), false;
+    const auto size = static_cast<std::int64_t>(sizeof(Out));
+    const std::int64_t step = addend_->column_stride * size;
+    const std::byte* const from = addend_->data + step * static_cast<std::int64_t>(column) +
+                                  size * (addend_->matrices.offset_of(k.result).x +
+                                          static_cast<std::int64_t>(row) * addend_->row_stride);
+    double nothing = 0;
+    for (std::size_t c = 0; c < n; ++c) {
+      Out v;
+      std::memcpy(&v, from + static_cast<std::int64_t>(c) * step, sizeof v);
+      to[c] = arith::widen<double>(v);
+      nothing += std::abs(to[c]) * 0;  // a NaN where one is not finite
+    }
+    return nothing != 0;
   }
 
   template <class Out>
@@ -349,6 +358,15 @@ const integers* integers_of(const matrix_product& p, const operand& x, side s) {
   return &made;
 }
 
+// With rows for columns, and columns for rows.
+view transposed(view x) {
+  if (x.rank < 2) return x;
+  const auto last = static_cast<std::size_t>(x.rank - 1);
+  std::swap(x.extent[last], x.extent[last - 1]);
+  std::swap(x.stride[last], x.stride[last - 1]);
+  return x;
+}
+
 void multiply(const matrix_product& p, const operand& a, const operand& b, const view* addend,
               void* out, const options& opts) {
   const integers *made_a = integers_of(p, a, side::left), *made_b = integers_of(p, b, side::right);
@@ -403,9 +421,27 @@ product_kernels find_product_kernels(target t) {
   return find_kernels_of<target::scalar>(product_request{});
 }
 
+// One column is one row of the transposed product, of which a tile has fewer.
+void multiply_either_way(const matrix_product& p, const operand& a, const operand& b,
+                         const view* addend, void* out, const options& opts) {
+  const view &x = a.of(), &y = b.of();
+  const bool vector = y.rank == 1,
+             one = vector || (y.rank > 1 && y.extent[static_cast<std::size_t>(y.rank - 1)] == 1),
+             row = addend && !vector && addend->rank < 2;  // along an axis that is another's then
+  if (x.rank < 2 || !one || row || a.made() || b.made())
+    return multiply(p, a, b, addend, out, opts);
+  check_type(p, x, "a");
+  check_type(p, y, "b");
+  (void)matmul_extents(x, y);  // what is wrong is said of a and b
+  const view left = transposed(y), right = transposed(x);
+  if (!addend) return multiply(p, left, right, nullptr, out, opts);
+  const view added = vector ? *addend : transposed(*addend);
+  multiply(p, left, right, &added, out, opts);
+}
+
 void matmul(const matrix_product& p, operand a, operand b, void* out, const options& opts) {
   if (has_integers(p))
-    multiply(p, a, b, nullptr, out, opts);
+    multiply_either_way(p, a, b, nullptr, out, opts);
   else
     multiply_by_dots(p, a, b, out, opts);
 }
@@ -418,7 +454,7 @@ void matmul(const matrix_product& p, operand a, operand b, const view& addend, v
   if (addend.type != p.out())
     refuse("addend: of type " + std::string(name(addend.type)) + ", not " +
            std::string(name(p.out())));
-  multiply(p, a, b, &addend, out, opts);
+  multiply_either_way(p, a, b, &addend, out, opts);
 }
 
 }  // namespace bitfold::cpu
