@@ -124,6 +124,7 @@ NB_MODULE(_core, m) {
   add_products(m);
   add_tensors(m);
   add_accumulator(m);
+  add_distributed(m);
   add_golden(m);
 }
 

@@ -178,6 +178,7 @@ void look_after_forks();
 void add_accumulator(nb::module_& m);
 void add_arrays(nb::module_& m);
 void add_calls(nb::module_& m);
+void add_distributed(nb::module_& m);
 void add_families(nb::module_& m);
 void add_golden(nb::module_& m);
 void add_products(nb::module_& m);

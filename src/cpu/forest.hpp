@@ -55,6 +55,14 @@ class forest {
     for (std::size_t k = nodes_.size() - 1; k-- > 0;) s = t.merge(get(k), s);
     return s;
   }
+  bool empty() const { return nodes_.empty(); }
+  std::size_t size() const { return nodes_.size(); }
+  /// Calls f(leaf, leaves, n, state) for each node, in order: what push takes.
+  template <class F>
+  void each(const task& t, F f) const {
+    for (std::size_t k = 0; k < nodes_.size(); ++k)
+      f(nodes_[k].leaf, nodes_[k].leaves, nodes_[k].n, &states_[k * t.states.size]);
+  }
   void clear() {
     nodes_.clear();
     states_.clear();

@@ -37,16 +37,22 @@ def _gradients(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
     return grads
 
 
-def _norm(grads: list[Tensor], norm_type: float) -> Tensor:
+def norm_named(norm_type: float) -> str:
+    """The operation."""
     try:
         norm_type = float(norm_type)
     except (TypeError, ValueError):
         raise TypeError(f"norm_type: {norm_type!r} is no number") from None
     if norm_type not in _EXACT:
         raise ValueError(f"norm_type: {norm_type}, where bitfold has 1, 2 and inf")
+    return _EXACT[norm_type]
+
+
+def _norm(grads: list[Tensor], norm_type: float) -> Tensor:
+    op = norm_named(norm_type)
     if not grads:
         return torch.tensor(0.0)
-    op, dtypes = _EXACT[norm_type], {g.dtype for g in grads}
+    dtypes = {g.dtype for g in grads}
     out = torch.float64 if torch.float64 in dtypes else torch.float32
     pieces = [g if g.is_contiguous() else _in_a_row(g) for g in grads]
     if len(dtypes) > 1:
@@ -86,6 +92,12 @@ def clip_grad_norm_(
     """
     grads = _gradients(parameters)
     norm = _norm(grads, norm_type)
+    scale(grads, norm, max_norm, error_if_nonfinite)
+    return norm
+
+
+def scale(grads: list[Tensor], norm: Tensor, max_norm: float, error_if_nonfinite: bool) -> None:
+    """In place, so that the norm, which is `norm` now, is at most `max_norm`."""
     if error_if_nonfinite and not bool(torch.isfinite(norm)):
         raise RuntimeError(f"parameters: the norm of their gradients is {float(norm)}")
     factor = torch.clamp(float(max_norm) / (norm + 1e-6), max=1.0)
@@ -95,4 +107,3 @@ def clip_grad_norm_(
     for g in grads:
         if g.dtype is not norm.dtype:
             g.copy_(g.to(norm.dtype) * factor)
-    return norm

@@ -108,9 +108,10 @@ def _added(rank: int) -> Callable:
     return product
 
 
-for _rank, _names in {2: ("mm", "addmm"), 3: ("bmm", "baddbmm")}.items():
-    covers(_names[0])(_of_two(_rank))
-    covers(_names[1])(_added(_rank))
+_mm, _addmm = _of_two(2), _added(2)
+for _rank, _names, _functions in ((2, ("mm", "addmm"), (_mm, _addmm)), (3, ("bmm", "baddbmm"), (_of_two(3), _added(3)))):
+    for _name, _function in zip(_names, _functions):
+        covers(_name)(_function)
     quick(_names[0])(lambda method, x, y, rank=_rank: None if method == "exact" else TENSORS.multiply_plain(rank, x, y, None))
     quick(_names[1])(lambda method, x, a, b, rank=_rank: None if method == "exact" else TENSORS.multiply_plain(rank, a, b, x))
 
@@ -126,7 +127,7 @@ def _addbmm(method, x, a, b, *, beta=1, alpha=1):
 @covers("mv")
 def _mv(method, x, y):
     _fits(1, y)
-    return _of_two(2)(method, x, y.unsqueeze(1)).squeeze(1)
+    return _mm(method, x, y.unsqueeze(1)).squeeze(1)
 
 
 @covers("addmv")
@@ -146,7 +147,7 @@ def _addr(method, x, a, b, *, beta=1, alpha=1):
 
 @covers("_addmm_activation")
 def _addmm_activation(method, x, a, b, *, beta=1, alpha=1, use_gelu=False):
-    return (F.gelu if use_gelu else F.relu)(_added(2)(method, x, a, b, beta=beta, alpha=alpha))
+    return (F.gelu if use_gelu else F.relu)(_addmm(method, x, a, b, beta=beta, alpha=alpha))
 
 
 # ---- Layers that are one operator where no gradient is wanted ---------------------------------------
@@ -158,7 +159,7 @@ def _expect_dense(op: str, *tensors: Tensor | None) -> None:
             raise Uncovered(f"{op}: bitfold has it of dense tensors in the CPU's memory alone")
 
 
-def _masks(mask: Tensor | None, kind: int | None, heads: int) -> dict[str, Tensor | None]:
+def _masks(mask: Tensor | None, kind: int | None) -> dict[str, Tensor | None]:
     """For multi_head_attention_forward. `kind`: 0 of queries and keys, 1 of samples and keys, 2 of samples, heads, queries and keys."""
     if mask is None:
         return {"key_padding_mask": None, "attn_mask": None}
@@ -176,7 +177,7 @@ def _attention(method, q, k, v, width, heads, qkv_w, qkv_b, out_w, out_b, mask=N
     q, k, v = (q.transpose(0, 1),) * 3 if of_one else (t.transpose(0, 1) for t in (q, k, v))
     out, weights = F.multi_head_attention_forward(
         q, k, v, width, heads, qkv_w, qkv_b, None, None, False, 0.0, out_w, out_b, training=False, need_weights=need_weights,
-        average_attn_weights=average_attn_weights, **_masks(mask, mask_type, heads),
+        average_attn_weights=average_attn_weights, **_masks(mask, mask_type),
     )  # fmt: skip
     return out.transpose(0, 1), weights
 

@@ -1,0 +1,41 @@
+// Arrays of one shape that are combined element by element: contributions, which processes may hold
+// some of each. Their order is a tree over contributions, adjacent pairs, so that the bits do not
+// depend on who holds which (docs/distributed.md).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <bitfold/cpu.hpp>
+#include <bitfold/reduction.hpp>
+
+namespace bitfold {
+
+/// What is known of neighbouring contributions, `first` to `first + count` - 1: the elements of
+/// one, or the states of a node of the tree.
+struct contribution_node {
+  std::uint64_t first = 0, count = 1;
+  const void* data = nullptr;  ///< n elements or states, at any alignment
+  bool is_elements = true;     ///< where count is 1
+};
+
+/// Bytes of a state, of one element. Errors (errc::usage): r takes two inputs, or it has no states
+/// (count_distinct, and method sequential).
+std::size_t contribution_state_bytes(const reduction& r);
+
+namespace cpu {
+
+/// The states of the node that `nodes` make together, n of them. `nodes` follow one another. Errors
+/// (errc::usage), besides those of contribution_state_bytes: they have a gap, or are not nodes of
+/// the tree that begins where the first one does; none at all.
+void fold_contributions(const reduction& r, std::span<const contribution_node> nodes, std::size_t n,
+                        void* states, const options& opts = {});
+
+/// The results of all contributions, n elements of type r.out(): nodes[0].first is 0. Of up to 32
+/// of them the bits are those of a reduction of a column.
+void reduce_contributions(const reduction& r, std::span<const contribution_node> nodes,
+                          std::size_t n, void* out, const options& opts = {});
+
+}  // namespace cpu
+}  // namespace bitfold

@@ -1,0 +1,389 @@
+"""Arrays of one shape that are combined element by element, in a tree over contributions (docs/distributed.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from itertools import accumulate
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from bitfold import _core, _tensors
+
+from .._engine import OPS, TENSORS, name_of, request, result_dtype
+from ._group import Disagreement, Group, group_of
+
+_OPS_OF = {"SUM": "sum", "AVG": "mean", "MIN": "min", "MAX": "max", "PRODUCT": "prod"}
+_PIECE = 1 << 21  # bytes of states that are sent at once
+_SMALL = 1 << 14  # bytes of states up to which every rank folds all elements: one exchange, where there would be two
+
+
+class Node(NamedTuple):
+    """What is known of neighbouring contributions: the elements of one, or states, as bytes one behind the other."""
+
+    first: int
+    count: int
+    data: Tensor
+    is_elements: bool
+
+    def slice(self, rule: Rule, begin: int, end: int) -> Tensor:
+        size = rule.bytes_of(self.is_elements)
+        return self.data[begin * size : end * size]
+
+
+class Rule(NamedTuple):
+    """How contributions of a type are combined to results of a type."""
+
+    op: str
+    method: str | None
+    taken: torch.dtype
+    given: torch.dtype
+
+    def request(self) -> _core.Request:
+        return request(self.op, self.method, self.given if OPS[self.op]["takes_dtype"] else None)
+
+    def state_bytes(self) -> int:
+        return _core.contribution_state_bytes(self.request(), name_of(self.taken))
+
+    def bytes_of(self, is_elements: bool) -> int:
+        return self.taken.itemsize if is_elements else self.state_bytes()
+
+    def check(self) -> None:
+        """Errors: bitfold's for what it has not; TypeError for another type of results."""
+        made = result_dtype(self.request(), self.taken)
+        if made is not self.given:
+            raise TypeError(f"tensor: {self.given}, and {self.op} of {self.taken} gives {made}")
+        self.state_bytes()
+
+    def fold(self, nodes: Sequence[Node], n: int) -> Node:
+        """The node that some of one tree make together."""
+        if len(nodes) == 1:
+            return nodes[0]
+        states = torch.empty(n * self.state_bytes(), dtype=torch.uint8)
+        self._fold(nodes, n, states, False)
+        return Node(nodes[0].first, sum(node.count for node in nodes), states, False)
+
+    def finish(self, nodes: Sequence[Node], out: Tensor) -> None:
+        """The results of all contributions, as bytes."""
+        self._fold(nodes, out.numel() // self.given.itemsize, out, True)
+
+    def _fold(self, nodes: Sequence[Node], n: int, out: Tensor, finish: bool) -> None:
+        addresses = [(node.first, node.count, node.data.data_ptr(), node.is_elements) for node in nodes]
+        _core.fold_contributions(self.request(), name_of(self.taken), addresses, n, out.data_ptr(), finish, TENSORS)
+
+    def __str__(self) -> str:
+        by = f" by {self.method}" if self.method else ""
+        return f"{self.op}{by} of {self.taken}, to {self.given}"
+
+
+def rule_of(op, method: str | None, taken: torch.dtype, given: torch.dtype | None = None) -> Rule:
+    """`op`: a name of bitfold's, or one of torch.distributed.ReduceOp's. A method is for what takes one, as everywhere in bitfold.torch."""
+    name = op if isinstance(op, str) else _OPS_OF.get(getattr(op, "name", None) or str(op).rpartition(".")[2])
+    if name not in OPS:
+        raise ValueError(f"op: {op!r} is none of bitfold's operations")
+    if given is None:
+        given = result_dtype(request(name, method), taken)
+    rule = Rule(name, method, taken, given)
+    rule.check()
+    return rule
+
+
+def bytes_of(x: Tensor) -> Tensor:
+    """Its elements as bytes, one behind the other; itself where it has them so."""
+    x = x.detach().contiguous()
+    return _memory(x.to(torch.uint8) if x.dtype is torch.bool else x)
+
+
+def _memory(x: Tensor) -> Tensor:
+    """The bytes of a contiguous tensor. (Of one element it may have any stride.)"""
+    return x.as_strided((x.numel(),), (1,)).view(torch.uint8)
+
+
+def expect(x: Tensor, argument: str) -> Tensor:
+    """A tensor of numbers in the CPU's memory."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{argument}: {type(x).__name__}, where a tensor is expected")
+    _tensors.expect_elements(x, argument)
+    if x.device.type != "cpu":
+        raise TypeError(f"{argument}: on {x.device}, where bitfold.torch.distributed takes tensors in the CPU's memory")
+    name_of(x.dtype)
+    return x.resolve_neg()
+
+
+# ---- The tree over contributions -----------------------------------------------------------------
+
+
+def covering(first: int, last: int, m: int) -> Iterator[tuple[int, int]]:
+    """The nodes that cover contributions `first` to `last` - 1 of m, as large as they are: where each begins, and how many it has."""
+    while first < last:
+        size = 1
+        while first % (2 * size) == 0 and min(first + 2 * size, m) <= last and size < m:
+            size *= 2
+        count = min(first + size, m) - first
+        yield first, count
+        first += count
+
+
+def _as_nodes(rule: Rule, nodes: Sequence[Node], cover: Sequence[tuple[int, int]], n: int) -> list[Node]:
+    return [rule.fold([x for x in nodes if first <= x.first < first + count], n) for first, count in cover]
+
+
+class Contributions:
+    """Some neighbouring contributions, folded as they come: after k of them there are states of at most 2 log2(k) + 1 nodes. `first`: how many
+    there are before them, on ranks before this one (`first_of`).
+
+    >>> gradients = Contributions("mean")
+    >>> for i in range(3):
+    ...     gradients.add(torch.full((2,), float(i)))
+    >>> gradients.result()
+    tensor([1., 1.])
+    """
+
+    def __init__(self, op="sum", *, method: str | None = None, dtype: torch.dtype | None = None, first: int = 0) -> None:
+        self.op, self.method, self.dtype, self.first = op, method, dtype, first
+        self.count, self.shape, self.rule, self.nodes = 0, None, None, []
+
+    def add(self, x: Tensor) -> None:
+        """The next one. Errors: TypeError, ValueError where it has another type or shape than those before it."""
+        x = expect(x, "x")
+        if self.rule is None:
+            self.rule, self.shape = rule_of(self.op, self.method, x.dtype, self.dtype), x.shape
+        if x.dtype is not self.rule.taken:
+            raise TypeError(f"x: {x.dtype}, where those before it are {self.rule.taken}")
+        if x.shape != self.shape:
+            raise ValueError(f"x: of shape {tuple(x.shape)}, where those before it have {tuple(self.shape)}")
+        last, n = Node(self.first + self.count, 1, bytes_of(x), True), x.numel()
+        joined = [last]
+        size = 1
+        while self.nodes and self.nodes[-1].count == size and (joined[0].first & size):
+            joined.insert(0, self.nodes.pop())
+            size *= 2
+        self.nodes.append(self._joined(joined, n))
+        self.count += 1
+
+    def _joined(self, nodes: list[Node], n: int) -> Node:
+        if len(nodes) == 1:
+            return nodes[0]._replace(data=nodes[0].data.clone())
+        return self.rule.fold(nodes, n)
+
+    def result(self) -> Tensor:
+        """Where these are all there are. Errors: ValueError where there are none, or others before them."""
+        if not self.nodes:
+            raise ValueError("contributions: none")
+        out = torch.empty(self.shape, dtype=self.rule.given)
+        self.rule.finish(self.nodes, _memory(out))
+        return out
+
+
+def reduce_contributions(contributions: Sequence[Tensor] | Tensor, op="sum", *, method: str | None = None, dtype: torch.dtype | None = None) -> Tensor:
+    """What all_reduce gives for these contributions, in one process: tensors of one shape and type, or one tensor that stacks them along its
+    first axis. Up to 32 of them it is the operation along that axis."""
+    nodes = [expect(x, "contributions") for x in contributions]
+    if not nodes:
+        raise ValueError("contributions: none")
+    _expect_alike(nodes, nodes[0])
+    rule = rule_of(op, method, nodes[0].dtype, dtype)
+    out = torch.empty(nodes[0].shape, dtype=rule.given)
+    rule.finish([Node(i, 1, bytes_of(x), True) for i, x in enumerate(nodes)], _memory(out))
+    return out
+
+
+def _expect_alike(contributions: Sequence[Tensor], like: Tensor) -> None:
+    for x in contributions:
+        if x.dtype is not contributions[0].dtype:
+            raise TypeError(f"contributions: of {x.dtype} and of {contributions[0].dtype}")
+        if x.numel() != like.numel():
+            raise ValueError(f"contributions: one of {x.numel()} elements, where {like.numel()} are expected")
+
+
+# ---- The collectives -----------------------------------------------------------------------------
+
+
+class Call:
+    """One call of a collective, on this rank: checked, and agreed on. `parts`: how many times as many elements as `out` contributions have."""
+
+    def __init__(self, kind: str, group: Group, out: Tensor, op, method: str | None, contributions, dtype: torch.dtype | None = None, parts: int = 1,
+                 dst: int = 0) -> None:
+        self.kind, self.group, self.out, self.parts, self.dst = kind, group, out, parts, dst
+        self.op, self.method, self.contributions, self.dtype = op, method, contributions, dtype
+
+    def describe(self) -> tuple[str, int, int]:
+        out = expect(self.out, "tensor")
+        if not 0 <= self.dst < self.group.size:
+            raise ValueError(f"dst: {self.dst} is none of {self.group.size} ranks")
+        self.n = out.numel() * self.parts
+        if isinstance(self.contributions, Contributions):
+            kept = self.contributions
+            taken = kept.rule.taken if kept.rule else self.dtype or out.dtype
+            if kept.rule and kept.shape.numel() != self.n:
+                raise ValueError(f"contributions: of {kept.shape.numel()} elements, where {self.n} are expected")
+            if kept.rule and (kept.rule.op, kept.rule.method) != rule_of(self.op, self.method, taken, kept.rule.given)[:2]:
+                raise ValueError(f"contributions: folded by {kept.rule}, where {self.op} is asked for")
+        else:
+            given = self.contributions = [expect(x, "contributions") for x in self.contributions]
+            _expect_alike(given, torch.empty(self.n, device="meta"))
+            taken = given[0].dtype if given else self.dtype or out.dtype
+        self.rule = rule_of(self.op, self.method, taken, out.dtype)
+        count, first = (kept.count, kept.first) if isinstance(self.contributions, Contributions) else (len(given), -1)
+        return f"{self.kind} of {self.n} elements, {self.rule}, to {self.dst}", count, first
+
+    def _nodes(self, first: int) -> list[Node]:
+        if isinstance(self.contributions, Contributions):
+            return self.contributions.nodes
+        return [Node(first + i, 1, bytes_of(x), True) for i, x in enumerate(self.contributions)]
+
+    def agree(self) -> None:
+        numbers = self.group.agree(self.describe)
+        firsts = list(accumulate((c for c, _ in numbers), initial=0))
+        for r, (_, planned) in enumerate(numbers):
+            if planned not in (-1, firsts[r]) and numbers[r][0]:
+                raise Disagreement(f"bitfold: contributions: those of rank {r} begin at {planned}, and {firsts[r]} lie before them")
+        if firsts[-1] == 0:
+            raise Disagreement("bitfold: contributions: none, on all ranks")
+        self.covers = [list(covering(a, b, firsts[-1])) for a, b in zip(firsts, firsts[1:])]
+        self.mine = _as_nodes(self.rule, self._nodes(firsts[self.group.rank]), self.covers[self.group.rank], self.n)
+
+    def reduce(self, bounds: Sequence[tuple[int, int]], out: Tensor, first: int = 0, gather: bool = False) -> None:
+        """To `out`, bytes of results from that of element `first` on, those of the elements that this rank has of `bounds`; `gather`: and from
+        the others theirs. Piece by piece: while one is folded the next one comes."""
+        group, rule, rank = self.group, self.rule, self.group.rank
+        most = max(end - begin for begin, end in bounds)
+        piece = max(1, _PIECE // max(rule.state_bytes(), rule.taken.itemsize))
+        steps, size = -(-most // piece), rule.given.itemsize
+        results_of = lambda begin, end: out[(begin - first) * size : (end - first) * size]
+        part = [[(min(begin + k * piece, end), min((k + 1) * piece + begin, end)) for begin, end in bounds] for k in range(steps)]
+        rooms = [self._rooms(which, min(piece, most)) for which in range(min(steps, 2))]
+
+        def begin_at(k: int) -> list[dist.Work]:
+            here = part[k][rank][1] - part[k][rank][0]
+            send = [[node.slice(rule, *part[k][r]) for node in self.mine] for r in range(group.size)]
+            return group.begin(send, [[node.slice(rule, 0, here) for node in nodes] for nodes in rooms[k % 2]])
+
+        contributions, results = begin_at(0) if steps else [], []
+        for k in range(steps):
+            following = begin_at(k + 1) if k + 1 < steps else []
+            group.end(contributions)
+            begin, end = part[k][rank]
+            if begin < end:
+                nodes = [*rooms[k % 2]]
+                nodes[rank] = [node._replace(data=node.slice(rule, begin, end)) for node in self.mine]
+                rule.finish([node for of_rank in nodes for node in of_rank], results_of(begin, end))
+            if gather:
+                pieces = [[results_of(*bounds_of)] for bounds_of in part[k]]
+                results += group.begin([pieces[rank]] * group.size, pieces)
+            contributions = following
+        group.end(results)
+
+    def _rooms(self, which: int, n: int) -> list[list[Node]]:
+        """For n elements of the nodes of all other ranks."""
+        rule, rank = self.rule, self.group.rank
+        sizes = [n * rule.bytes_of(count == 1) for r, cover in enumerate(self.covers) if r != rank for _, count in cover]
+        rooms = iter(self.group.room(which, sum(sizes)).split(sizes))
+        return [[Node(*node, next(rooms), node[1] == 1) for node in cover] if r != rank else [] for r, cover in enumerate(self.covers)]
+
+    def even_bounds(self) -> list[tuple[int, int]]:
+        """Every rank folds a part of the elements; of few each folds all."""
+        if self.n * self.rule.state_bytes() <= _SMALL:
+            return [(0, self.n)] * self.group.size
+        each = -(-self.n // self.group.size)
+        return [(min(r * each, self.n), min((r + 1) * each, self.n)) for r in range(self.group.size)]
+
+
+def _written(out: Tensor, results: Tensor) -> None:
+    if results.data_ptr() != out.data_ptr():
+        out.detach().copy_(results.view(out.dtype).view(out.shape))
+    elif not out.is_inference():
+        torch.autograd.graph.increment_version(out)
+
+
+def _room(out: Tensor) -> Tensor:
+    """Where results go: the memory of `out`, if they lie there in a row."""
+    return _memory(out.detach() if out.is_contiguous() and not out.is_neg() else torch.empty(out.shape, dtype=out.dtype))
+
+
+def _all_reduce(call: Call) -> None:
+    # The only contribution of a rank may lie where results go: no result of an element comes before it was sent and read.
+    call.agree()
+    bounds, room = call.even_bounds(), _room(call.out)
+    call.reduce(bounds, room, gather=bounds[0] != (0, call.n))
+    _written(call.out, room)
+
+
+def _reduce(call: Call) -> None:
+    call.agree()
+    here = call.group.rank == call.dst
+    room = _room(call.out) if here else torch.empty(0, dtype=torch.uint8)
+    call.reduce([(0, call.n if r == call.dst else 0) for r in range(call.group.size)], room)
+    if here:
+        _written(call.out, room)
+
+
+def _reduce_scatter(call: Call) -> None:
+    call.agree()
+    each, room = call.out.numel(), _room(call.out)
+    call.reduce([(r * each, (r + 1) * each) for r in range(call.group.size)], room, call.group.rank * each)
+    _written(call.out, room)
+
+
+class Work:
+    """A collective under way; calls on a group run in the order in which they were made."""
+
+    def __init__(self, future: Future) -> None:
+        self._future = future
+
+    def wait(self) -> bool:
+        self._future.result()
+        return True
+
+    def is_completed(self) -> bool:
+        return self._future.done()
+
+
+def _made(async_op: bool, make, call: Call) -> Work | None:
+    if async_op:
+        return Work(call.group.start(lambda: make(call)))
+    call.group.run(lambda: make(call))
+    return None
+
+
+def first_of(count: int, group: dist.ProcessGroup | None = None) -> int:
+    """How many contributions the ranks before this one have, where it has `count`."""
+    by = group_of(group)
+    counts = by.run(lambda: by.agree(lambda: ("first_of", count, 0)))
+    return sum(c for c, _ in counts[: by.rank])
+
+
+def all_reduce(tensor: Tensor, op="sum", group: dist.ProcessGroup | None = None, *, method: str | None = None,
+               contributions: Sequence[Tensor] | Contributions | None = None, dtype: torch.dtype | None = None, async_op: bool = False) -> Work | None:
+    """To `tensor`, on every rank, what reduce_contributions gives for all ranks' contributions: those of rank 0 come first.
+
+    `contributions`: what this rank has of them, tensors of as many elements; none: `tensor` itself is its only one. A rank may have none,
+    of `dtype` (default: that of `tensor`). The bits are the same for any number of ranks and whichever rank has which.
+
+    Errors: Disagreement on every rank where calls differ, or where one rank refuses its arguments (which has its own error); those of the
+    engine, its timeout among them.
+    """  # fmt: skip
+    by = group_of(group)
+    call = Call("all_reduce", by, tensor, op, method, [tensor] if contributions is None else contributions, dtype)
+    return _made(async_op, _all_reduce, call)
+
+
+def reduce(tensor: Tensor, dst: int = 0, op="sum", group: dist.ProcessGroup | None = None, *, method: str | None = None,
+           contributions: Sequence[Tensor] | Contributions | None = None, dtype: torch.dtype | None = None, async_op: bool = False) -> Work | None:
+    """all_reduce, on rank `dst` of the group alone. On others `tensor` stays as it is."""  # fmt: skip
+    by = group_of(group)
+    call = Call("reduce", by, tensor, op, method, [tensor] if contributions is None else contributions, dtype, dst=dst)
+    return _made(async_op, _reduce, call)
+
+
+def reduce_scatter_tensor(output: Tensor, input: Tensor | None = None, op="sum", group: dist.ProcessGroup | None = None, *, method: str | None = None,
+                          contributions: Sequence[Tensor] | Contributions | None = None, dtype: torch.dtype | None = None,
+                          async_op: bool = False) -> Work | None:
+    """To `output` its part of what all_reduce would give: of `input`, or each of `contributions`, there is a part for each rank, one behind
+    the other."""  # fmt: skip
+    by = group_of(group)
+    call = Call("reduce_scatter_tensor", by, output, op, method, [input] if contributions is None else contributions, dtype, parts=by.size)
+    return _made(async_op, _reduce_scatter, call)

@@ -1,0 +1,146 @@
+"""The communicator: what bitfold asks of a process group, and calls that have to be alike on all ranks."""
+
+from __future__ import annotations
+
+import struct
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from hashlib import blake2b
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+_HEADER = struct.Struct("<qq16s")
+_HEADER_BYTES = 512
+_MOST_KEPT = 1 << 24
+
+
+class Disagreement(RuntimeError):
+    """A call that is not the same on all ranks, or that one of them refuses: each rank has this error, and no result."""
+
+
+class Group:
+    """bitfold's own process group of the ranks of another one, so that its messages are never taken for others'. It asks for three functions of
+    an engine: all_gather, and begin and end of messages between pairs. Calls run one after the other, in the order in which they were made; each
+    begins with the ranks' agreement on what it is. After an error of the engine the ranks may stand at different places: no more calls then."""
+
+    def __init__(self, group: dist.ProcessGroup) -> None:
+        self.rank, self.size = group.rank(), group.size()
+        self._ranks = dist.get_process_group_ranks(group)
+        self._engine = None
+        if self.size > 1:
+            timeout = group._get_backend(torch.device("cpu")).options._timeout
+            self._engine = dist.new_group(self._ranks, timeout=timeout, backend=dist.get_backend(group), use_local_synchronization=True)
+        self._calls, self._failure, self._rooms = 0, None, {}
+        self._lock, self._worker, self._last = threading.Lock(), None, None
+
+    # ---- What an engine has to have
+
+    def all_gather(self, mine: Tensor) -> list[Tensor]:
+        """Of each rank a tensor like `mine`, of one axis."""
+        if self.size == 1:
+            return [mine]
+        all_of_them = mine.new_empty(self.size * len(mine))
+        self._try(lambda: dist.all_gather_into_tensor(all_of_them, mine, group=self._engine))
+        return list(all_of_them.chunk(self.size))
+
+    def begin(self, send: Sequence[Sequence[Tensor]], receive: Sequence[Sequence[Tensor]]) -> list[dist.Work]:
+        """To each rank some messages, and from each some, whose lengths the receiver knows. What goes to this rank itself is left out, and so
+        is what is empty. Two ranks begin what they send one another in the same order."""
+
+        def messages() -> list[dist.Work]:
+            wanted = []
+            for step in range(1, self.size):
+                to, origin = (self.rank + step) % self.size, (self.rank - step) % self.size
+                wanted += [dist.P2POp(dist.irecv, t, self._ranks[origin], self._engine) for t in receive[origin] if t.numel()]
+                wanted += [dist.P2POp(dist.isend, t, self._ranks[to], self._engine) for t in send[to] if t.numel()]
+            return dist.batch_isend_irecv(wanted) if wanted else []
+
+        return self._try(messages)
+
+    def end(self, messages: Sequence[dist.Work]) -> None:
+        self._try(lambda: [m.wait() for m in messages])
+
+    def exchange(self, send: Sequence[Sequence[Tensor]], receive: Sequence[Sequence[Tensor]]) -> None:
+        self.end(self.begin(send, receive))
+
+    def _try(self, talk: Callable[[], Any]) -> Any:
+        if self._failure:
+            raise RuntimeError(f"bitfold: no more calls on this group, as an earlier one failed: {self._failure}")
+        try:
+            with _disable_current_modes():  # strict's, which would refuse: nothing but bytes is moved here
+                return talk()
+        except BaseException as e:
+            self._failure = e
+            raise
+
+    # ---- Calls
+
+    def room(self, which: int, size: int) -> Tensor:
+        """Bytes for one call, of which two may have as many as they like; they are kept for the next one, up to a limit, as new memory takes longer
+        than what is sent there."""
+        room = self._rooms.get(which)
+        if room is None or len(room) < size:
+            room = torch.empty(size, dtype=torch.uint8)
+            if size <= _MOST_KEPT:
+                self._rooms[which] = room
+        return room[:size]
+
+    def agree(self, describe: Callable[[], tuple[str, int, int]]) -> list[tuple[int, int]]:
+        """Two numbers of each rank, if all describe the call by the same line. `describe` checks the arguments of this rank, and gives its line and
+        its numbers. Errors: its own where it throws, and Disagreement on the other ranks; Disagreement where the lines differ."""
+        refused, numbers = None, (0, 0)
+        try:
+            line, *numbers = describe()
+        except Exception as e:
+            refused, line = e, f"refused: {e}"
+        self._calls += 1
+        text = f"call {self._calls}: {line}".encode()
+        mine = _HEADER.pack(*numbers, blake2b(text, digest_size=16).digest()) + text[: _HEADER_BYTES - _HEADER.size]
+        headers = [bytes(h.tolist()) for h in self.all_gather(torch.tensor(list(mine.ljust(_HEADER_BYTES, b"\0")), dtype=torch.uint8))]
+        if refused:
+            raise refused
+        fields = [_HEADER.unpack_from(h) for h in headers]
+        if len({digest for *_, digest in fields}) > 1:
+            lines = [h[_HEADER.size :].rstrip(b"\0").decode(errors="replace") for h in headers]
+            raise Disagreement("bitfold: the ranks make different calls: " + "; ".join(f"rank {r}: {line}" for r, line in enumerate(lines)))
+        return [(number, other) for number, other, _ in fields]
+
+    def run(self, call: Callable[[], Any]) -> Any:
+        """Behind all calls before it."""
+        if self._last is None or self._last.done():
+            with self._lock:
+                return call()
+        return self.start(call).result()
+
+    def start(self, call: Callable[[], Any]) -> Future:
+        """The same on a thread of this group's."""
+
+        def behind_others() -> Any:
+            with self._lock:
+                return call()
+
+        if self._worker is None:
+            self._worker = ThreadPoolExecutor(1, "bitfold")
+        self._last = self._worker.submit(behind_others)
+        return self._last
+
+
+_GROUPS: weakref.WeakKeyDictionary[dist.ProcessGroup, Group] = weakref.WeakKeyDictionary()
+
+
+def group_of(group: dist.ProcessGroup | None) -> Group:
+    """Made by the first call with this group, which all of its ranks make."""
+    group = dist.group.WORLD if group is None else group
+    if group is None:
+        raise ValueError("group: torch.distributed.init_process_group was not called")
+    if group is dist.GroupMember.NON_GROUP_MEMBER:
+        raise ValueError("group: this process is none of its ranks")
+    if group not in _GROUPS:
+        _GROUPS[group] = Group(group)
+    return _GROUPS[group]

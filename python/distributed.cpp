@@ -1,0 +1,106 @@
+// Reductions whose elements lie with several processes (bitfold/contributions.hpp,
+// bitfold/shares.hpp) for Python: what is sent is memory of the caller's, and bytes.
+#include "family.hpp"
+#include "requests.hpp"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <bitfold/contributions.hpp>
+#include <bitfold/shares.hpp>
+
+namespace bitfold::python {
+namespace {
+
+using namespace nb::literals;
+
+// first, count, address, whether there are elements
+using node = std::tuple<std::uint64_t, std::uint64_t, std::uintptr_t, bool>;
+
+void fold_contributions(request& wanted, nb::handle type, const std::vector<node>& nodes,
+                        std::int64_t n, std::uintptr_t out, bool finish, const family& by) {
+  std::vector<contribution_node> list;
+  for (const auto& [first, count, address, is_elements] : nodes)
+    list.push_back({first, count, reinterpret_cast<const void*>(address), is_elements});
+  const element_type in = parse_type("dtype", type);
+  const reduction& r = wanted.of(in);
+  const described work{in, row_major(in.stored, nullptr, {n})};  // by whose size threads are chosen
+  by.run(
+      work, {in, {}}, no_room, [](workspace, cuda::stream) {},
+      [&](const cpu::options& opts) {
+        const auto f = finish ? cpu::reduce_contributions : cpu::fold_contributions;
+        f(r, list, static_cast<std::size_t>(n), reinterpret_cast<void*>(out), opts);
+      });
+}
+
+std::vector<reduction> reductions_for(const std::vector<request*>& wanted, element_type in) {
+  std::vector<reduction> all;
+  for (request* r : wanted) all.push_back(r->of(in));
+  return all;
+}
+
+const described& elements_on_cpu(const input& x, const char* argument) {
+  const described& d = needed(x, argument);
+  if (d.on_gpu() || !d.is_row_major())
+    refuse(std::string(argument) + ": elements in a row in the CPU's memory are taken");
+  return d;
+}
+
+nb::bytes make_share(const std::vector<request*>& wanted, nb::handle x_given, nb::handle y_given,
+                     std::uint64_t first, const family& by) {
+  const input x_in(x_given, "x", &by, taking::elements);
+  const described& x = elements_on_cpu(x_in, "x");
+  std::optional<input> y_in;
+  if (!y_given.is_none()) {
+    const described& y = elements_on_cpu(y_in.emplace(y_given, "y", &by, taking::elements), "y");
+    if (!(y.type == x.type) || y.size() != x.size()) refuse("y: not of the type and size of x");
+  }
+  std::vector<std::byte> share, room;
+  by.run(
+      x, {x.type, x_in.object()}, no_room, [](workspace, cuda::stream) {},
+      [&](const cpu::options& opts) {
+        const described of = x.type.is_bool ? with_truths(x, room, opts) : x;
+        const void* const y = y_in ? (*y_in)->where.data : nullptr;
+        share = cpu::make_share(reductions_for(wanted, x.type), of.where.data, y, x.size(), first,
+                                opts);
+      });
+  return nb::bytes(share.data(), share.size());
+}
+
+nb::list reduce_shares(const std::vector<request*>& wanted, nb::handle type,
+                       const std::vector<nb::bytes>& shares) {
+  const element_type in = parse_type("dtype", type);
+  const std::vector<reduction> reductions = reductions_for(wanted, in);
+  std::vector<std::span<const std::byte>> all;
+  for (const nb::bytes& s : shares)
+    all.emplace_back(static_cast<const std::byte*>(s.data()), s.size());
+  std::vector<scalar> out(reductions.size());
+  cpu::reduce_shares(reductions, all, out);
+  nb::list results;
+  for (std::size_t k = 0; k < out.size(); ++k)
+    results.append(nb::make_tuple(str(wanted[k]->result(in).name()), out[k].bits));
+  return results;
+}
+
+}  // namespace
+
+void add_distributed(nb::module_& m) {
+  m.def(
+      "contribution_state_bytes",
+      [](request& wanted, nb::handle type) {
+        return contribution_state_bytes(wanted.of(parse_type("dtype", type)));
+      },
+      "request"_a, "dtype"_a, "Of one element.");
+  m.def(
+      "fold_contributions", fold_contributions, "request"_a, "dtype"_a, "nodes"_a, "n"_a, "out"_a,
+      "finish"_a, "family"_a,
+      "Of nodes (first, count, address, whether there are elements) in host memory the states, or "
+      "the results, to the address `out`.");
+  m.def("make_share", make_share, "requests"_a, "x"_a, "y"_a.none(), "first"_a, "family"_a,
+        "What is to be known of a part of an array in host memory.");
+  m.def("reduce_shares", reduce_shares, "requests"_a, "dtype"_a, "shares"_a,
+        "Of the whole array, for each request the name of its type and its bits.");
+}
+
+}  // namespace bitfold::python

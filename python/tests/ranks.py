@@ -1,0 +1,394 @@
+"""Processes that are the ranks of a gloo group: what each does is a function of this file, which `run` starts."""
+
+from __future__ import annotations
+
+import datetime
+import multiprocessing
+import os
+import random
+import tempfile
+import traceback
+from contextlib import contextmanager
+
+import bitfold.torch.distributed as over_ranks
+import torch
+import torch._dynamo  # which optimizers import, in each process
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Replicate, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+
+import bitfold
+from bitfold.torch.distributed import _contributions
+
+F16, BF16, F32, F64 = torch.float16, torch.bfloat16, torch.float32, torch.float64
+I32, I64, U8, BOOL = torch.int32, torch.int64, torch.uint8, torch.bool
+
+
+def _rank(what: str, rank: int, size: int, folder: str, seconds: float, results) -> None:
+    torch.set_num_threads(1)
+    try:
+        store = f"file://{folder}/store"
+        dist.init_process_group("gloo", init_method=store, rank=rank, world_size=size, timeout=datetime.timedelta(seconds=seconds))
+        result = globals()[what](rank, size)
+    except BaseException:
+        result = "failed: " + traceback.format_exc()
+    results.put((rank, result))
+    results.close()
+    results.join_thread()
+    os._exit(0)  # gloo's threads may wait for ranks that are no more
+
+
+def run(what: str, size: int, seconds: float = 60, lost: int = 0) -> list:
+    """What the function of that name returns on each rank; of those that end without, None. `lost`: how many these are."""
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["ranks"])  # which imports torch once
+    with tempfile.TemporaryDirectory() as folder:
+        queue = processes.Queue()
+        started = [processes.Process(target=_rank, args=(what, r, size, folder, seconds, queue)) for r in range(size)]
+        for p in started:
+            p.start()
+        try:
+            results = dict(queue.get(timeout=4 * seconds) for _ in range(size - lost))
+        finally:
+            for p in started:
+                p.join(10)
+                p.kill()
+    failed = [r for r in results.values() if isinstance(r, str) and r.startswith("failed: ")]
+    assert not failed, failed[0]
+    return [results.get(r) for r in range(size)]
+
+
+def bits(x: torch.Tensor) -> bytes:
+    x = x.detach().contiguous()
+    return x.as_strided((x.numel(),), (1,)).view(torch.uint8).numpy().tobytes()  # (of one element, of any stride)
+
+
+def numbers(dtype: torch.dtype, *shape: int, seed: int) -> torch.Tensor:
+    x = torch.randn(*shape, generator=torch.Generator().manual_seed(seed)) * 100
+    return x > 0 if dtype is BOOL else x.to(torch.int64).to(dtype) if dtype is U8 else x.to(dtype)
+
+
+def split(rng: random.Random, n: int, parts: int) -> list[int]:
+    """n in so many parts, of which some may be 0."""
+    cuts = sorted(rng.randint(0, n) for _ in range(parts - 1))
+    return [b - a for a, b in zip([0, *cuts], [*cuts, n])]
+
+
+#: Operation, methods, types, and the type of results where it is another one.
+CASES = [
+    *(("sum", method, dtype, None) for method in ("tree", "pairwise", "kahan", "exact") for dtype in (F16, BF16, F32, F64)),
+    *(("mean", method, dtype, None) for method in (None, "kahan", "exact") for dtype in (BF16, F32, F64)),
+    *((op, None, dtype, None) for op in ("min", "max") for dtype in (F16, F32, I32, U8, BOOL)),
+    *((op, None, dtype, None) for op in ("sum", "prod") for dtype in (I32, I64)),
+    *((op, None, BOOL, None) for op in ("any", "all")),
+    *((op, None, F32, None) for op in ("norm_l1", "norm_l2", "norm_inf", "sum_squares", "var", "logsumexp", "nansum")),
+    *(("sum", method, BF16, F32) for method in ("tree", "exact")), ("argmax", None, F32, I64), ("count_nonzero", None, I32, I64),
+]  # fmt: skip
+
+
+def unaligned(x: torch.Tensor) -> torch.Tensor:
+    room = torch.zeros(x.numel() * x.element_size() + 1, dtype=torch.uint8)
+    room[1:] = x.reshape(-1).view(torch.uint8)
+    return torch.frombuffer(room.numpy(), dtype=x.dtype, offset=1).reshape(x.shape) if x.numel() else x
+
+
+def contributions(rank: int, size: int) -> int:
+    """Each case, of random lengths, numbers of contributions and ranks: by every collective."""
+    rng, done = random.Random(7), 0
+    for k, (op, method, dtype, given) in enumerate(CASES):
+        n, m = rng.choice((0, 1, 5, 700, 3001, 20011)), rng.choice((size, 3, 7, 12, 33))
+        all_of_them = numbers(dtype, m, n, seed=k)
+        wanted = over_ranks.reduce_contributions(all_of_them, op, method=method, dtype=given)
+        counts = split(rng, m, size)
+        first = sum(counts[:rank])
+        _contributions._PIECE = rng.choice((1 << 21, 5000))  # in one piece, or in several
+        mine = [x.clone() for x in all_of_them[first : first + counts[rank]]]
+        out = torch.zeros(n, dtype=wanted.dtype)
+        assert over_ranks.all_reduce(out, op, method=method, contributions=mine, dtype=dtype) is None
+        assert bits(out) == bits(wanted), (op, method, dtype, n, counts)
+
+        kept = over_ranks.Contributions(op, method=method, dtype=wanted.dtype, first=first)
+        for x in mine:
+            kept.add(unaligned(x) if k % 2 else x)
+            x.fill_(1)  # what was added was taken
+        dst, out = rng.randrange(size), torch.zeros(2 * n, dtype=wanted.dtype)[::2]
+        over_ranks.reduce(out, dst, op, method=method, contributions=kept, dtype=dtype)
+        assert bits(out) == bits(wanted if rank == dst else torch.zeros_like(wanted))
+
+        each = n // size
+        out = torch.zeros(each, dtype=wanted.dtype)
+        parts = [x[: each * size] for x in all_of_them[first : first + counts[rank]]]
+        over_ranks.reduce_scatter_tensor(out, None, op, method=method, contributions=parts, dtype=dtype)
+        assert bits(out) == bits(wanted[rank * each : (rank + 1) * each])
+        done += 1
+    return done
+
+
+def in_place(rank: int, size: int) -> None:
+    """One contribution a rank, as torch.distributed has it; several calls in flight, on two groups."""
+    for op, theirs in (("sum", dist.ReduceOp.SUM), ("mean", dist.ReduceOp.AVG), ("max", dist.ReduceOp.MAX)):
+        x = numbers(F32, size, 10007, seed=1)
+        mine = x[rank].clone()
+        version = mine._version
+        over_ranks.all_reduce(mine, theirs)
+        assert bits(mine) == bits(getattr(torch.ops.bitfold, op)(x, [0])) and mine._version > version
+        x = numbers(F32, size, 12 * size, seed=1)
+        mine = torch.empty(12)
+        over_ranks.reduce_scatter_tensor(mine, x[rank].clone(), op)
+        assert bits(mine) == bits(getattr(torch.ops.bitfold, op)(x, [0])[12 * rank : 12 * rank + 12])
+    with bitfold.torch.deterministic(strict=True):  # which takes the messages for what they are
+        whole = [torch.ones(100000), torch.ones(3)]
+        over_ranks.all_reduce(whole[0])
+        over_ranks.all_reduce(whole[1], async_op=True).wait()
+        assert all(t.eq(size).all() for t in whole) and over_ranks.reduce_shares("sum", whole[1]) == 3 * size * size
+    other = dist.new_group(list(range(size)))
+    x = [numbers(F32, size, n, seed=n) for n in (100000, 3, 50000, 17)]
+    mine = [t[rank].clone() for t in x]
+    work = [over_ranks.all_reduce(t, group=group, async_op=True) for t in mine for group in (None,)]
+    beside = [t[rank].clone() for t in x]
+    work += [over_ranks.all_reduce(t, group=other, async_op=True) for t in beside]
+    theirs = torch.ones(3)
+    dist.all_reduce(theirs)  # torch's own, amid them
+    last = x[0][rank].clone()
+    over_ranks.all_reduce(last)
+    for w in reversed(work):
+        assert w.wait() and w.is_completed()
+    wanted = [torch.ops.bitfold.sum(t, [0]) for t in x]
+    assert [bits(t) for t in (*mine, *beside, last)] == [bits(t) for t in (*wanted, *wanted, wanted[0])]
+    assert theirs.tolist() == [size] * 3
+    some = list(range(max(1, size - 1)))  # a group of some ranks
+    part = dist.new_group(some)
+    if rank in some:
+        y = x[2][rank].clone()
+        over_ranks.all_reduce(y, group=part)
+        assert bits(y) == bits(torch.ops.bitfold.sum(x[2][: len(some)], [0]))
+
+
+ONE_ARRAY = ["sum", "mean", "norm_l1", "norm_l2", "norm_inf", "var", "std", "argmax", "argmin", "max", "logsumexp", "prod", "any", "kurtosis"]
+TWO_ARRAYS = ["dot", "cosine", "mse"]
+
+
+def shares(rank: int, size: int) -> int:
+    rng, done = random.Random(11), 0
+    for n in (1, 33, 255, 256, 1000, 9000, 70001):
+        for dtype in (F32, BF16, F64, I32):
+            x, y = numbers(dtype, n, seed=n), numbers(dtype, n, seed=n + 1)
+            lengths = split(rng, n, size)
+            begin = sum(lengths[:rank])
+            mine = [t[begin : begin + lengths[rank]] for t in (x, y)]
+            method = rng.choice((None, "kahan", "exact", "pairwise"))
+            for ops, inputs in ((ONE_ARRAY, 1), (TWO_ARRAYS, 2)):
+                by = [method if bitfold.torch._engine.method_for(op, method) else None for op in ops]
+                wanted = [getattr(torch.ops.bitfold, op)(*(x, y)[:inputs], method=m) for op, m in zip(ops, by)]
+                found = over_ranks.reduce_shares(ops, *mine[:inputs], method=method)
+                assert [(t.dtype, t.shape, bits(t)) for t in found] == [(t.dtype, t.shape, bits(t)) for t in wanted], (n, dtype, lengths, method)
+                done += len(ops)
+    one = over_ranks.reduce_shares("sum", torch.ones(rank), dtype=F64)
+    assert one.dtype is F64 and one == size * (size - 1) // 2
+    assert over_ranks.reduce_shares("mean", torch.ones(0)).isnan()
+    with _error(ValueError, "x: no elements|n:|argmax"):
+        over_ranks.reduce_shares("argmax", torch.ones(0))
+    return done
+
+
+@contextmanager
+def _error(kind: type, text: str):
+    import re
+
+    try:
+        yield
+    except kind as e:
+        assert re.search(text, str(e)), str(e)
+    else:
+        raise AssertionError(f"no {kind.__name__}: {text}")
+
+
+def disagreements(rank: int, size: int) -> None:
+    """One rank makes another call, or a wrong one: an error on each rank, and the next call is right."""
+    odd = rank == size - 1
+    for mine, text in (
+        (lambda: over_ranks.all_reduce(torch.ones(3 + odd)), "of 3 elements.*of 4 elements"),
+        (lambda: over_ranks.all_reduce(torch.ones(3, dtype=F64 if odd else F32)), "float32.*float64"),
+        (lambda: over_ranks.all_reduce(torch.ones(3), "max" if odd else "sum"), "sum of.*max of"),
+        (lambda: over_ranks.all_reduce(torch.ones(3), method="kahan" if odd else None), "sum by kahan"),
+        (lambda: over_ranks.reduce(torch.ones(3), 1 if odd else 0), "to 0.*to 1"),
+        (lambda: over_ranks.all_reduce(torch.ones(3)) if odd else over_ranks.reduce_shares("sum", torch.ones(3)), "reduce_shares of.*all_reduce of"),
+        (lambda: over_ranks.all_reduce(torch.ones(3), contributions=[]), "none, on all ranks"),
+        (lambda: over_ranks.all_reduce(torch.ones(3), contributions=kept(rank + odd)), "begin at .*lie before them"),
+    ):
+        with _error(over_ranks.Disagreement, text):
+            mine()
+        _works(rank, size)
+    # Of a rank's own wrong arguments it has its own error.
+    for mine, kind, text in (
+        (lambda: over_ranks.all_reduce(torch.ones(3), "summ" if odd else "sum"), ValueError, "'summ'"),
+        (lambda: over_ranks.all_reduce(torch.ones(3), "argmax" if odd else "sum"), TypeError, "argmax of torch.float32 gives torch.int64"),
+        (lambda: over_ranks.all_reduce(torch.ones(3), "count_distinct" if odd else "sum"), Exception, "count_distinct"),
+        (lambda: over_ranks.all_reduce(torch.ones(3), contributions=[torch.ones(2 + (not odd))]), ValueError, "one of 2 elements"),
+        (lambda: over_ranks.all_reduce(torch.ones(3), contributions=[torch.ones(3, dtype=F64)] * odd + [torch.ones(3)]), TypeError, "float64"),
+        (lambda: over_ranks.reduce_shares("sum" if not odd else "count_distinct", torch.ones(3)), ValueError, "count_distinct"),
+        (lambda: over_ranks.all_reduce(torch.ones(3), contributions=7 if odd else None), TypeError, "int"),
+        (lambda: over_ranks.all_reduce([1.0] if odd else torch.ones(1)), TypeError, "list, where a tensor is expected"),
+        (lambda: over_ranks.reduce(torch.ones(3), 9 if odd else 0), ValueError, "dst: 9 is none of 3 ranks"),
+        (lambda: over_ranks.reduce_shares("sum", torch.ones(3) if not odd else torch.ones(3).to_sparse()), TypeError, "layout"),
+    ):
+        with _error(kind if odd else over_ranks.Disagreement, text):
+            mine()
+        _works(rank, size)
+
+
+def kept(first: int) -> over_ranks.Contributions:
+    c = over_ranks.Contributions(first=first)
+    c.add(torch.ones(3))
+    return c
+
+
+def _works(rank: int, size: int) -> None:
+    x = torch.full((3,), float(rank))
+    over_ranks.all_reduce(x)
+    assert x.tolist() == [size * (size - 1) / 2] * 3
+
+
+def killed(rank: int, size: int) -> str | None:
+    """The last rank ends amid calls. All others get the engine's error, and no result; and no call after it."""
+    _works(rank, size)
+    if rank == size - 1:
+        os._exit(3)
+    return _fails()
+
+
+def late(rank: int, size: int) -> str | None:
+    """The last rank never makes the call."""
+    _works(rank, size)
+    if rank == size - 1:
+        dist.distributed_c10d._get_default_store().wait(["others are done"], datetime.timedelta(seconds=60))
+        return "late"
+    error = _fails()
+    store = dist.distributed_c10d._get_default_store()
+    if store.add("ended", 1) == size - 1:
+        store.set("others are done", "")
+    return error
+
+
+def _fails() -> str:
+    x = torch.full((100000,), 7.0)
+    try:
+        for _ in range(3):
+            over_ranks.all_reduce(x)
+    except RuntimeError as e:
+        assert not isinstance(e, over_ranks.Disagreement) and x.eq(7).all()
+        with _error(RuntimeError, "no more calls on this group"):
+            over_ranks.all_reduce(x)
+        return str(e)
+    raise AssertionError("a result without one of the ranks")
+
+
+# ---- Training ------------------------------------------------------------------------------------
+
+MICRO_BATCHES, STEPS = 12, 3
+
+
+class Model(torch.nn.Sequential):
+    def __init__(self) -> None:
+        torch.manual_seed(3)
+        super().__init__(torch.nn.Linear(13, 31), torch.nn.Tanh(), torch.nn.Linear(31, 17, bias=False), torch.nn.ReLU(), torch.nn.Linear(17, 3))
+
+
+class Scaled(torch.nn.Module):
+    """Whose gradient is what it is called with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (self.weight * x).sum()
+
+
+def _train(model, parameters, mine: range) -> None:
+    # Steps by powers of two are exact, wherever torch multiplies and adds at once: so shards have the bits of the whole.
+    optimizer = torch.optim.SGD(parameters, lr=0.25, momentum=0.5)
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        for k in mine:
+            data = numbers(F32, 5, 13, seed=1000 * step + k) / 100
+            model(data).square().mean().backward()
+        optimizer.step()
+
+
+def _range(rank: int, counts: list[int]) -> range:
+    return range(sum(counts[:rank]), sum(counts[: rank + 1]))
+
+
+def _counts(size: int, even: bool) -> list[int]:
+    return [MICRO_BATCHES // size] * size if even else [MICRO_BATCHES - 2 * (size - 1)] + [2] * (size - 1)
+
+
+def ddp(rank: int, size: int) -> list[bytes]:
+    """The weights, of even and of uneven shares of micro-batches, by small buckets and by large ones."""
+    found = []
+    for even, bucket, method, views in ((True, 25, None, True), (False, 0.001, None, False), (True, 0.001, "exact", False)):
+        counts, inner = _counts(size, even), Model()
+        model = DistributedDataParallel(inner, bucket_cap_mb=bucket, gradient_as_bucket_view=views)
+        model.register_comm_hook(over_ranks.Accumulation(counts[rank], method=method), over_ranks.hook)
+        _train(model, inner.parameters(), _range(rank, counts))
+        found.append(b"".join(map(bits, inner.parameters())))
+    assert found[0] == found[1]
+    return [found[0], found[2]]
+
+
+def ddp_without_accumulation(rank: int, size: int) -> bytes:
+    """The hook by itself: each backward pass is a contribution."""
+    inner = Model()
+    model = DistributedDataParallel(inner)
+    model.register_comm_hook(None, over_ranks.hook)
+    _train(model, inner.parameters(), range(rank, rank + 1))
+    zero = Scaled()
+    model = DistributedDataParallel(zero)
+    model.register_comm_hook(None, over_ranks.hook)
+    model(torch.tensor(-0.0)).backward()
+    assert bits(zero.weight.grad) == bits(torch.zeros(2))
+    return b"".join(map(bits, inner.parameters()))
+
+
+def fsdp(rank: int, size: int) -> bytes:
+    """Each pass gathers parameters: all ranks make as many."""
+    counts, model, mesh = _counts(size, True), Model(), init_device_mesh("cpu", (size,))
+    fully_shard(model[0], mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    over_ranks.shard_gradients(model, over_ranks.Accumulation(counts[rank]))
+    _train(model, model.parameters(), _range(rank, counts))
+    norm = over_ranks.grad_norm(model.parameters())
+    before = [p.grad.full_tensor() for p in model.parameters()]
+    whole = [torch.nn.Parameter(torch.zeros_like(g)) for g in before]
+    for p, g in zip(whole, before):
+        p.grad = g.clone()
+    assert bits(norm) == bits(bitfold.torch.grad_norm(whole))
+    assert bits(over_ranks.clip_grad_norm_(model.parameters(), 0.5 * float(norm))) == bits(norm)
+    bitfold.torch.clip_grad_norm_(whole, 0.5 * float(norm))
+    assert [bits(p.grad.full_tensor()) for p in model.parameters()] == [bits(p.grad) for p in whole]
+    return b"".join(bits(p.full_tensor()) for p in model.parameters())
+
+
+def norms(rank: int, size: int) -> None:
+    """Of plain shards, in random sizes and types, and of copies, which count once."""
+    rng = random.Random(5)
+    for types in ((F32,), (BF16,), (F32, BF16), (F64, F32), (F16,)):
+        for kind in (1, 2, float("inf")):
+            whole = [numbers(rng.choice(types), rng.choice((0, 1, 1000)), seed=k) for k in range(2 * size + 1)]
+            counts = split(rng, len(whole), size)
+            mine = [whole[k] for k in _range(rank, counts)]
+            assert bits(over_ranks.grad_norm(_with_gradients(mine), kind)) == bits(bitfold.torch.grad_norm(_with_gradients(whole), kind))
+    mesh, x = init_device_mesh("cpu", (size,)), numbers(F32, 100, seed=1)
+    copies = torch.nn.Parameter(distribute_tensor(torch.zeros(100), mesh, [Replicate()]))
+    copies.grad = distribute_tensor(x, mesh, [Replicate()])
+    assert bits(over_ranks.grad_norm(copies)) == bits(bitfold.torch.grad_norm(_with_gradients([x])))
+
+
+def _with_gradients(grads: list) -> list:
+    made = [torch.nn.Parameter(torch.zeros_like(g)) for g in grads]
+    for p, g in zip(made, grads):
+        p.grad = g.clone()
+    return made

@@ -1,0 +1,331 @@
+#include <bitfold/contributions.hpp>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "../binned.hpp"
+#include "../dispatch.hpp"
+#include "../fp_environment.hpp"
+#include "task.hpp"
+
+namespace bitfold::cpu {
+namespace {
+
+using order::index;
+
+// A tile's states stay in the second-level cache while its nodes are merged.
+constexpr std::size_t tile_bytes = std::size_t{1} << 14, min_tile = 32;
+
+// What is done with the states of many elements, one behind the other at `states`.
+struct state_arrays {
+  std::size_t size = 0;  // bytes of a state
+  // Those of elements of type `in`, which are contribution `which`.
+  void (*start)(const reduction& r, const void* x, std::size_t n, index which,
+                void* states) = nullptr;
+  void (*merge)(const reduction& r, void* a, index left, const void* b, index right,
+                std::size_t n) = nullptr;
+  // The same with the states of one contribution, in one go.
+  void (*add)(const reduction& r, void* a, index left, const void* x, std::size_t n,
+              index which) = nullptr;
+  void (*finish)(const reduction& r, const void* states, std::size_t n, index count,
+                 void* out) = nullptr;
+};
+
+template <class A>
+void widen_all(dtype in, const void* x, std::size_t n, A* to) {
+  visit(in, [&]<class T>(std::type_identity<T>) {
+    if constexpr (fold::holds<A, T>())
+      for (std::size_t i = 0; i < n; ++i) {
+        T e;
+        std::memcpy(&e, static_cast<const std::byte*>(x) + i * sizeof(T), sizeof(T));
+        to[i] = arith::widen<A>(e);
+      }
+  });
+}
+
+// Of a fold whose states are merged in an order.
+template <class Chosen>
+struct ordered_states {
+  using F = typename Chosen::fold;
+  using A = typename Chosen::accumulator;
+  using state = fold::partial<F, A>;
+
+  BITFOLD_OPAQUE static void start(const reduction& r, const void* x, std::size_t n, index which,
+                                   void* states) {
+    auto* const to = static_cast<state*>(states);
+    each(r, x, n, [&](std::size_t i, A e) { to[i] = of_one(e, which); });
+  }
+  BITFOLD_OPAQUE static void add(const reduction& r, void* states, index left, const void* x,
+                                 std::size_t n, index which) {
+    auto* const to = static_cast<state*>(states);
+    each(r, x, n, [&](std::size_t i, A e) {
+      to[i] = F::merge(to[i], of_one(e, which), fold::counts{left, 1});
+    });
+  }
+  BITFOLD_OPAQUE static void merge(const reduction&, void* a, index left, const void* b,
+                                   index right, std::size_t n) {
+    auto* const to = static_cast<state*>(a);
+    const auto* const from = static_cast<const state*>(b);
+    for (std::size_t i = 0; i < n; ++i) to[i] = F::merge(to[i], from[i], fold::counts{left, right});
+  }
+  static void finish(const reduction& r, const void* states, std::size_t n, index count,
+                     void* out) {
+    functions_for(r).finish(r, states, n, count, out);
+  }
+
+ private:
+  // Calls f(i, element i), widened.
+  template <class Each>
+  static void each(const reduction& r, const void* x, std::size_t n, Each f) {
+    if (r.in() == dtype_of<A> && reinterpret_cast<std::uintptr_t>(x) % alignof(A) == 0) {
+      for (std::size_t i = 0; i < n; ++i) f(i, static_cast<const A*>(x)[i]);
+      return;
+    }
+    constexpr std::size_t at_once = 256;
+    A wide[at_once];
+    for (std::size_t begin = 0; begin < n; begin += at_once) {
+      const std::size_t count = std::min(at_once, n - begin);
+      widen_all(r.in(), static_cast<const std::byte*>(x) + begin * size_of(r.in()), count, wide);
+      for (std::size_t i = 0; i < count; ++i) f(begin + i, wide[i]);
+    }
+  }
+  static state of_one(A x, index which) {
+    return F::template rebase<A>(
+        method::fold_lane<F, 1>(1,
+                                [&](int) {
+                                  if constexpr (F::element == fold::element_kind::indexed)
+                                    return fold::indexed_element<A, std::int64_t>{x, 0};
+                                  else
+                                    return x;
+                                }),
+        which);
+  }
+};
+
+// Of method exact: the sums of an element's terms, one behind the other.
+template <class Form, class T>
+struct exact_states {
+  static constexpr std::size_t terms = std::size(Form::terms);
+  template <std::size_t I>
+  using sum = exact::sum_of<T, Form::terms[I]>;
+  static constexpr std::size_t offset(std::size_t term) {
+    std::size_t bytes = 0;
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      ((bytes += I < term ? sizeof(sum<I>) : 0), ...);
+    }(std::make_index_sequence<terms>());
+    return bytes;
+  }
+  static constexpr std::size_t size = offset(terms);
+
+  // Calls f(which, sum of that term) for the state of element i.
+  template <class States, class F>
+  static void each(States* states, std::size_t i, F f) {
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (f(std::integral_constant<std::size_t, I>{}, states + i * size + offset(I)), ...);
+    }(std::make_index_sequence<terms>());
+  }
+  static void start(const reduction&, const void* x, std::size_t n, index, void* states) {
+    for (std::size_t i = 0; i < n; ++i) {
+      T e;
+      std::memcpy(&e, static_cast<const std::byte*>(x) + i * sizeof(T), sizeof(T));
+      each(static_cast<std::byte*>(states), i, [&](auto which, std::byte* at) {
+        auto* const s = new (at) sum<which>;
+        exact::deposit<Form::terms[which]>(*s, e);
+      });
+    }
+  }
+  static void merge(const reduction&, void* a, index, const void* b, index, std::size_t n) {
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto* const from = static_cast<const std::byte*>(b) + i * size;
+      each(static_cast<std::byte*>(a), i, [&](auto which, std::byte* at) {
+        reinterpret_cast<sum<which>*>(at)->merge(
+            *reinterpret_cast<const sum<which>*>(from + offset(which)));
+      });
+    }
+  }
+  static void add(const reduction&, void* a, index, const void* x, std::size_t n, index) {
+    for (std::size_t i = 0; i < n; ++i) {
+      T e;
+      std::memcpy(&e, static_cast<const std::byte*>(x) + i * sizeof(T), sizeof(T));
+      each(static_cast<std::byte*>(a), i, [&](auto which, std::byte* at) {
+        exact::deposit<Form::terms[which]>(*reinterpret_cast<sum<which>*>(at), e);
+      });
+    }
+  }
+  static void finish(const reduction& r, const void* states, std::size_t n, index count,
+                     void* out) {
+    for (std::size_t i = 0; i < n; ++i) {
+      const void* sums[terms];
+      each(static_cast<const std::byte*>(states), i,
+           [&](auto which, const std::byte* at) { sums[which] = at; });
+      store_scalar(detail::finish_exact(r, sums, count),
+                   static_cast<std::byte*>(out) + i * size_of(r.out()));
+    }
+  }
+};
+
+state_arrays states_of(const reduction& r) {
+  const state_arrays found =
+      detail::dispatch<algebra>(r, [&]<class Chosen>(Chosen) -> state_arrays {
+        using F = typename Chosen::fold;
+        if constexpr (F::element == fold::element_kind::pair) {
+          return {};
+        } else if constexpr (F::ordering == ordering::canonical) {
+          using s = ordered_states<Chosen>;
+          return {sizeof(typename s::state), s::start, s::merge, s::add, s::finish};
+        } else if constexpr (F::ordering == ordering::independent) {
+          return visit(r.in(), []<class T>(std::type_identity<T>) -> state_arrays {
+            using s = exact_states<typename F::form, T>;
+            return {s::size, s::start, s::merge, s::add, s::finish};
+          });
+        } else {
+          return {};
+        }
+      });
+  if (found.size == 0)
+    throw error(errc::usage,
+                "op: " + std::string(name(r.op())) +
+                    (info(r.op()).inputs == 2 ? " takes two inputs" : " has no order of pairs") +
+                    ", and contributions are combined by others");
+  return found;
+}
+
+// ---- The tree -----------------------------------------------------------------------------------
+
+// To push a node's states onto a stack; to add a node of one contribution to the states on top,
+// which are of `left` ones; or to merge the two on top.
+struct tree_step {
+  const contribution_node* node = nullptr;
+  index left = 0, right = 0;
+};
+
+class tree_plan {
+ public:
+  explicit tree_plan(std::span<const contribution_node> nodes) : nodes_(nodes) {
+    if (nodes.empty()) throw error(errc::usage, "nodes: none, and no contributions have no result");
+    const contribution_node& last = nodes.back();
+    if (last.first < nodes[0].first) refuse(last);
+    count_ = last.first + last.count - nodes[0].first;
+    visit(nodes[0].first, count_);
+    if (used_ < nodes.size()) refuse(nodes[used_]);
+  }
+  std::span<const tree_step> steps() const { return steps_; }
+  index count() const { return count_; }
+  std::size_t depth() const { return depth_; }  // of the stack
+
+ private:
+  [[noreturn]] static void refuse(const contribution_node& n) {
+    throw error(errc::usage, "nodes: that of " + std::to_string(n.count) + " contributions from " +
+                                 std::to_string(n.first) +
+                                 " on is none of the tree's, or out of place");
+  }
+  bool is_elements(index first) const {
+    return used_ < nodes_.size() && nodes_[used_].is_elements && nodes_[used_].count == 1 &&
+           nodes_[used_].first == first;
+  }
+  void visit(index first, index count) {
+    const contribution_node& next = nodes_[used_ < nodes_.size() ? used_ : nodes_.size() - 1];
+    if (used_ == nodes_.size() || next.first != first || next.count > count || next.count == 0 ||
+        (next.is_elements && next.count != 1))
+      refuse(next);
+    if (next.count == count) {
+      steps_.push_back({&next});
+      ++used_;
+      depth_ = std::max(depth_, ++height_);
+      return;
+    }
+    index left = 1;
+    while (left < count - left) left *= 2;
+    visit(first, left);
+    if (count - left == 1 && is_elements(first + left)) {
+      steps_.push_back({&nodes_[used_++], left, 1});
+      return;
+    }
+    visit(first + left, count - left);
+    steps_.push_back({nullptr, left, count - left});
+    --height_;
+  }
+
+  std::span<const contribution_node> nodes_;
+  std::vector<tree_step> steps_;
+  index count_ = 0;
+  std::size_t used_ = 0, height_ = 0, depth_ = 0;
+};
+
+// Elements `begin` to `begin + n` of all nodes; the states are left at `stack`, which has room for
+// plan.depth() times n.
+void fold_tile(const reduction& r, const state_arrays& by, const tree_plan& plan, std::size_t begin,
+               std::size_t n, std::byte* stack) {
+  std::byte* top = stack;
+  for (const tree_step& s : plan.steps()) {
+    if (!s.node) {
+      top -= n * by.size;
+      by.merge(r, top - n * by.size, s.left, top, s.right, n);
+      continue;
+    }
+    const auto* const data = static_cast<const std::byte*>(s.node->data);
+    if (s.left > 0) {
+      by.add(r, top - n * by.size, s.left, data + begin * size_of(r.in()), n, s.node->first);
+      continue;
+    }
+    if (s.node->is_elements)
+      by.start(r, data + begin * size_of(r.in()), n, s.node->first, top);
+    else
+      std::memcpy(top, data + begin * by.size, n * by.size);
+    top += n * by.size;
+  }
+}
+
+// Calls put(begin, n, states) for tiles of the elements, on several threads.
+template <class Put>
+void fold_all(const reduction& r, std::span<const contribution_node> nodes, std::size_t n,
+              const options& opts, Put put) {
+  const state_arrays by = states_of(r);
+  const tree_plan plan(nodes);
+  if (n > 0)
+    for (const contribution_node& node : nodes)
+      if (!node.data) throw error(errc::usage, "nodes: data is null");
+  const std::size_t tile = std::max(min_tile, tile_bytes / by.size);
+  const std::size_t tiles = n / tile + (n % tile != 0);
+  const int threads = threads_for(opts, n * by.size * nodes.size());
+  const std::size_t chunks = std::min<std::size_t>(tiles, chunk_count(threads));
+  const detail::fp_environment guard;
+  parallel_for(chunks, threads, [&](std::size_t c) {
+    // (Aligned as new does, for 16 bytes.)
+    const auto stack = std::make_unique_for_overwrite<std::byte[]>(plan.depth() * tile * by.size);
+    for (std::size_t t = tiles * c / chunks; t < tiles * (c + 1) / chunks; ++t) {
+      const std::size_t begin = t * tile, count = std::min(tile, n - begin);
+      fold_tile(r, by, plan, begin, count, stack.get());
+      put(begin, count, stack.get(), by, plan.count());
+    }
+  });
+}
+
+}  // namespace
+
+void fold_contributions(const reduction& r, std::span<const contribution_node> nodes, std::size_t n,
+                        void* states, const options& opts) {
+  fold_all(r, nodes, n, opts,
+           [&](std::size_t begin, std::size_t count, const std::byte* made, const state_arrays& by,
+               index) {
+             std::memcpy(static_cast<std::byte*>(states) + begin * by.size, made, count * by.size);
+           });
+}
+
+void reduce_contributions(const reduction& r, std::span<const contribution_node> nodes,
+                          std::size_t n, void* out, const options& opts) {
+  if (!nodes.empty() && nodes[0].first != 0)
+    throw error(errc::usage,
+                "nodes: contributions before " + std::to_string(nodes[0].first) + " are missing");
+  fold_all(r, nodes, n, opts,
+           [&](std::size_t begin, std::size_t count, const std::byte* made, const state_arrays& by,
+               index contributions) {
+             by.finish(r, made, count, contributions,
+                       static_cast<std::byte*>(out) + begin * size_of(r.out()));
+           });
+}
+
+}  // namespace bitfold::cpu
+
+std::size_t bitfold::contribution_state_bytes(const reduction& r) { return cpu::states_of(r).size; }
