@@ -169,6 +169,13 @@ LINES = [
     Line("products", "aten.addmm_activation", "64,1024", None),
     Line("products", "attention_layer encoder_layer", "8,64,256", None, "contiguous", "f32 bf16"),
     Line("products", "lstm", "32,16,128", None, "contiguous", "f32 bf16", BOTH),
+    # ---- Convolutions and attention ----
+    Line("convolutions", "conv3x3 conv1x1", "N,64,56,56", None, "contiguous channels_last", "f32 bf16", BOTH),
+    Line("convolutions", "conv3x3", "N,256,14,14", None, "contiguous channels_last", "f32", BOTH),
+    Line("convolutions", "conv3x3_strided conv_depthwise conv_transposed", "N,128,28,28", None, "contiguous channels_last", "f32", BOTH),
+    Line("convolutions", "aten._convolution", "N,64,28,28", None),
+    Line("attention", "attention attention_causal", "N,8,512,64", None, "attention contiguous", "f32 bf16", BOTH),
+    Line("attention", "attention", "N,8,64,64", None, "attention", "f32", BOTH),
     # ---- Losses ----
     Line("losses", "cross_entropy", "N,1000", None, "contiguous sliced transposed", HALF, BOTH),
     Line("losses", "cross_entropy", "N,50257", None, "contiguous", HALF, BOTH),

@@ -186,6 +186,36 @@ PRODUCTS = {
     "lstm": Operator(_lstm, _layer),
 }
 
+# ---- Convolutions and attention ---------------------------------------------------------------------
+
+
+def _convolution(call, size: int, grown: int = 1, depthwise: bool = False) -> Operator:
+    """With as many channels again, or `grown` times as many, and a square kernel."""
+
+    def parameters(x, over, draw):
+        c = x.shape[1]
+        return [draw.floats((grown * c, 1 if depthwise else c, size, size), x.dtype), draw.floats((grown * c,), x.dtype)]
+
+    return Operator(lambda x, over, w, b: call(x, w, b), parameters, same_on_gpus=False)
+
+
+def _attention(**options) -> Operator:
+    keys = lambda x, over, draw: [draw.floats(x.shape, x.dtype) for _ in range(2)]  # noqa: E731
+    return Operator(lambda x, over, k, v: F.scaled_dot_product_attention(x, k, v, **options), keys, same_on_gpus=False)
+
+
+_ONE = [1, 1], [1, 1], [1, 1], False, [0, 0], 1
+CONVOLUTIONS = {
+    "conv3x3": _convolution(lambda x, w, b: F.conv2d(x, w, b, padding=1), 3),
+    "conv3x3_strided": _convolution(lambda x, w, b: F.conv2d(x, w, b, stride=2, padding=1), 3, grown=2),
+    "conv1x1": _convolution(lambda x, w, b: F.conv2d(x, w, b), 1, grown=4),
+    "conv_depthwise": _convolution(lambda x, w, b: F.conv2d(x, w, b, padding=1, groups=x.shape[1]), 3, depthwise=True),
+    "conv_transposed": _convolution(lambda x, w, b: F.conv_transpose2d(x, w, b, stride=2, padding=1), 3),
+    "aten._convolution": _convolution(lambda x, w, b: aten._convolution(x, w, b, *_ONE, False, True, True, True), 3),
+    "attention": _attention(),
+    "attention_causal": _attention(is_causal=True),
+}
+
 # ---- Losses --------------------------------------------------------------------------------------
 
 
@@ -415,6 +445,6 @@ NUMPY = {
 }
 
 OPERATORS = {
-    **REDUCTIONS, **ROWS, **PRODUCTS, **LOSSES, **BY_INDEX, **TOGETHER, **NUMPY,
+    **REDUCTIONS, **ROWS, **PRODUCTS, **CONVOLUTIONS, **LOSSES, **BY_INDEX, **TOGETHER, **NUMPY,
     **{f"bitfold.{name}": operator for name, operator in OPERATIONS.items()},
 }  # fmt: skip

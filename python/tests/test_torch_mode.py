@@ -21,7 +21,7 @@ F = torch.nn.functional
 import bitfold.torch
 from bitfold.torch import _engine, _mode, _overrides, _strict, coverage
 from bitfold.torch._engine import METHODS
-from torch_helpers import DEVICES, product_fakes, randn, same
+from torch_helpers import DEVICES, convolution_fakes, product_fakes, randn, same
 
 fold = torch.ops.bitfold
 deterministic = bitfold.torch.deterministic
@@ -1015,7 +1015,7 @@ def fakes():
     }.items()  # fmt: skip
 
 
-FAKES = dict(fakes()) | dict(product_fakes())
+FAKES = dict(fakes()) | dict(product_fakes()) | dict(convolution_fakes())
 
 
 @pytest.mark.parametrize("name", FAKES)
@@ -1040,7 +1040,7 @@ def test_every_operator_that_a_compiler_calls_is_checked():
     [
         ("aten::_euclidean_dist", lambda x: torch.cdist(x, x, compute_mode="use_mm_for_euclid_dist")),
         ("aten::cumsum", lambda x: x.cumsum(0)),
-        ("aten::convolution", lambda x: F.conv1d(x[None], torch.ones(2, 3, 3, device=x.device))),
+        ("aten::grid_sampler_2d", lambda x: F.grid_sample(x[None, None], torch.ones(1, 2, 2, 2, device=x.device), align_corners=False)),
         ("aten::bincount", lambda x: torch.bincount(torch.arange(4, device=x.device), x[0])),
         ("aten::cumsum", torch.compile(lambda x: x.cumsum(1) + 1)),
     ],

@@ -77,3 +77,45 @@ def product_fakes():
         "_native_multi_head_attention": [((*[tokens] * 3, 8, 2, *qkv, *out, mask, True, True, 1), {}), ((tokens, tokens.clone(), tokens.clone(), 8, 2, *qkv, *out), {})],
         "_transformer_encoder_layer_fwd": [((tokens, 8, 2, *layer), {}), ((tokens, 8, 2, *layer, mask, 1), {})],
     }.items()  # fmt: skip
+
+
+def images(n):
+    return randn(n, 3, 20, 18)
+
+
+def samples_of(name, dtype):
+    """Torch's own, each with the same in f64: functions of no arguments, and the tensors that want gradients."""
+    op_db = pytest.importorskip("torch.testing._internal.common_methods_invocations").op_db
+    for info in [info for info in op_db if info.name == name]:
+        for sample in info.sample_inputs("cpu", dtype, requires_grad=True):
+            widened = lambda t: t.detach().double().requires_grad_(t.requires_grad) if isinstance(t, torch.Tensor) and t.is_floating_point() else t
+            both = []
+            for s in (sample, sample.transform(widened)):
+                leaves = [t for t in torch.utils._pytree.tree_leaves((s.input, s.args, s.kwargs)) if isinstance(t, torch.Tensor) and t.requires_grad]
+                both.append((lambda s=s: info.op(s.input, *s.args, **s.kwargs), leaves))
+            yield sample, *both
+
+
+def with_gradients(f, leaves, dtype=torch.float64):
+    """What f gives, and the gradients of a sum of that, weighted by numbers of a type; random numbers are those of one seed."""
+    torch.manual_seed(0)
+    y = f()
+    g = torch.linspace(0.5, 1.5, y.numel(), dtype=torch.float64).reshape(y.shape)
+    return [y.detach(), *torch.autograd.grad(y, leaves, g.to(dtype).to(y.dtype), allow_unused=True)]
+
+
+def convolution_fakes():
+    """Of convolutions and attention, as product_fakes."""
+    x, w, b, last, half = randn(2, 4, 6, 5), randn(8, 2, 3, 3), randn(8), torch.channels_last, torch.bfloat16
+    ways = [([1, 1], [1, 1], [1, 1], False, [0, 0], 2), ([2, 3], [0, 1], [1, 2], False, [0, 0], 2), ([2], [1], [1], True, [1], 2)]
+    forward = [((x, w.transpose(0, 1).reshape(4, 4, 3, 3) if how[3] else w, b, *how), {}) for how in ways]
+    forward += [((x.to(t).to(memory_format=last), w.to(t), None, *ways[0]), {}) for t in (torch.float32, half)] + [((x[:0], w, b, *ways[0]), {})]
+    yield "convolution", forward
+    yield "_convolution", [((*forward[0][0], False, False, True, True), {})]
+    gradient = lambda args: torch.convolution(*args).cos()
+    yield "convolution_backward", [((gradient(a), *a[:2], [8], *a[3:], mask), {}) for a, _ in forward for mask in ([True] * 3, [False, True, False])]
+    q, k, v, mask = randn(2, 4, 6, 8), randn(2, 2, 7, 8), randn(2, 2, 7, 8), randn(6, 7)
+    name, apart = "_scaled_dot_product_flash_attention_for_cpu", randn(2, 6, 4, 8).transpose(1, 2)
+    attention = [((q, k, v), {}), ((apart, k, v, 0.0, True), {"scale": 0.3}), ((q.to(half), k.to(half), v.to(half)), {"attn_mask": mask})]
+    yield name, attention
+    yield name + "_backward", [((a[0].cos(), *a[:3], a[0], torch.zeros(2, 4, 6), 0.0, bool(a[3:])), o) for a, o in attention]

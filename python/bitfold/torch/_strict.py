@@ -163,6 +163,8 @@ EXACT_OF_COMPLEX = _words(
 NOT_COVERED_ON_CUDA = {
     "products of matrices, on CPUs": "cuBLAS: the same bits run by run, of one shape, on GPUs of one architecture with as many multiprocessors, by one "
     "version, from one stream; from several streams with `CUBLAS_WORKSPACE_CONFIG=:4096:8`. Another batch size is another shape, and may take another kernel.",
+    "convolutions, on CPUs": "cuDNN: the same bits run by run, of one shape, on GPUs of one architecture, with `torch.backends.cudnn.deterministic = True` and "
+    "`torch.backends.cudnn.benchmark = False`.",
 }
 
 #: What is not covered, and what is known of it.
@@ -171,24 +173,23 @@ NOT_COVERED: dict[str, tuple[tuple[str, ...], str]] = {
         _words("_trilinear _euclidean_dist _scaled_mm _grouped_mm mkldnn_rnn_layer mkldnn_rnn_layer_backward"),
         "Nothing is known to us. `nn.LSTM` comes down to `mkldnn_rnn_layer` without the mode, and where torch.compile looks into it.",
     ),
-    "convolutions": (
-        _words("convolution convolution_backward _convolution cudnn_convolution mkldnn_convolution _slow_conv2d_forward _slow_conv2d_backward"),
-        "cuDNN: the same bits run by run, of one shape, on GPUs of one architecture, with `torch.backends.cudnn.deterministic = True` and "
-        "`torch.backends.cudnn.benchmark = False`.",
+    "convolutions by name of a library": (
+        _words("cudnn_convolution mkldnn_convolution _slow_conv2d_forward _slow_conv2d_backward"),
+        "Nothing is known to us but what is known of convolutions on CUDA.",
     ),
-    "fused attention": (
+    "fused attention of CUDA's": (
         _words(
             """_scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention
-            _scaled_dot_product_flash_attention_for_cpu _flash_attention_forward _efficient_attention_forward"""
+            _flash_attention_forward _efficient_attention_forward"""
         ),
         "Sums of its own; its backward may add by atomics on a GPU, unless `torch.use_deterministic_algorithms(True)`. Under "
-        "`torch.nn.attention.sdpa_kernel(SDPBackend.MATH)` it is made of products and softmax, which is covered.",
+        "`torch.nn.attention.sdpa_kernel(SDPBackend.MATH)` it is made of products and softmax.",
     ),
     "running sums": (
         _words("cumsum cumprod logcumsumexp"),
         "On a GPU cumsum may differ run by run; `torch.use_deterministic_algorithms(True)` mends it.",
     ),
-    "pooling by means; backwards of pooling, padding, interpolation": (
+    "pooling by means, and its backwards, but as above; backwards of padding, interpolation": (
         _words(
             """avg_pool2d _adaptive_avg_pool2d max_pool2d_with_indices_backward reflection_pad2d_backward upsample_bilinear2d_backward
             grid_sampler_2d_backward"""
@@ -282,6 +283,14 @@ def _has_all_counts(op, args, kwargs, tensors) -> bool:
     return args[0].is_floating_point() and args[0].numel() <= 2 / torch.finfo(args[0].dtype).eps
 
 
+def _is_on_cpus(op, args, kwargs, tensors) -> bool:
+    return all(t.is_cpu for t in tensors)
+
+
+def _is_in_a_row_on_cpus(op, args, kwargs, tensors) -> bool:
+    return all(t.is_cpu and t.is_contiguous() for t in tensors)
+
+
 def _is_dense(op, args, kwargs, tensors) -> bool:
     return not _argument(op, "sparse", args, kwargs)
 
@@ -295,6 +304,17 @@ IN_SOME_CALLS: dict[str, tuple[tuple[str, ...], Callable]] = {
     ),
     "of no more elements than the type counts (f32: 2^24)": (("histc",), _has_all_counts),
     "but with `sparse`": (("_embedding_bag_backward",), _is_dense),
+    "on CPUs, where each plane's windows come in order": (
+        _words(
+            """avg_pool2d avg_pool2d_backward avg_pool3d avg_pool3d_backward max_pool2d_with_indices_backward max_pool3d_with_indices_backward
+            adaptive_max_pool2d_backward adaptive_max_pool3d_backward fractional_max_pool2d_backward"""
+        ),
+        _is_on_cpus,
+    ),
+    "on CPUs, of tensors in a row (with channels last the order is another one)": (
+        _words("_adaptive_avg_pool2d _adaptive_avg_pool2d_backward _adaptive_avg_pool3d _adaptive_avg_pool3d_backward"),
+        _is_in_a_row_on_cpus,
+    ),
 }
 
 

@@ -5,6 +5,6 @@ elementwise operators, which give each element bits of its own.
 torch's own formulas for gradients, which are made of such operators too, stay as they are.
 """
 
-from . import reductions, softmax, normalisation, losses, by_index, products  # in the order of the table in docs/pytorch.md
+from . import reductions, softmax, normalisation, losses, by_index, products, convolution, attention  # in the order of the table in docs/pytorch.md
 from .by_index import ACCUMULATING, IN_PLACE, index_put, put
 from .common import BY_A_NUMBER, COMPOSITE, GRADIENTS, HEADINGS, OVERRIDES, QUICK

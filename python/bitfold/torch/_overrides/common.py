@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 import numpy as np
@@ -121,3 +121,13 @@ def checked(index: Tensor, size: int, op: str, error: type[Exception] = RuntimeE
         if not (0 <= places.min() and places.max() < size):
             raise error(f"{op}(): index is out of bounds for a dimension of size {size}")
     return index.to(torch.int64)
+
+
+def parts(first: int, second: int, of_each: int, most: int) -> Iterator[tuple[slice, slice]]:
+    """Of two extents, for each pair of which there are so many elements: some of the first, or of one some of the second, of `most` elements
+    or a single pair."""
+    at_once = min(max(most // max(of_each, 1), 1), max(second, 1))
+    several = max(most // max(of_each * second, 1), 1)
+    for n in range(0, first, several):
+        for i in range(0, second, at_once):
+            yield slice(n, min(n + several, first)), slice(i, min(i + at_once, second))

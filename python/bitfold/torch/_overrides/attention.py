@@ -1,0 +1,189 @@
+"""Attention on CPUs: products and softmax of a block of queries at a time (docs/products.md).
+
+Each query's result is its own, so that blocks do not show in it. Gradients of keys and values are sums over queries, block by block: there they are
+part of the definition.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .. import _engine
+from .._engine import FLOATS, Uncovered, wide
+from .common import among, covers, fold, heading, parts
+from .softmax import _softmax, _softmax_backward
+
+heading("attention, on CPUs")
+
+#: Of a block.
+QUERIES = 256
+#: Elements of scores that are in memory at one time: no more, but for those of one head's block.
+MOST_OF_SCORES = 1 << 20
+
+
+class _Heads(NamedTuple):
+    """Some samples' heads, of which each has keys and values of its own: samples, heads, places, features."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None
+    causal: bool
+    scale: float
+
+    def blocks(self) -> Iterator[slice]:
+        length = self.query.shape[2]
+        return (slice(i, min(i + QUERIES, length)) for i in range(0, length, QUERIES))
+
+    def seen(self, queries: slice) -> int:
+        """How many keys a block takes: all, or those that its queries see and, where there is one, the next."""
+        length = self.key.shape[2]
+        return min(queries.stop + 1, length) if self.causal else length
+
+    def hide(self, x: Tensor, queries: slice, fill: float) -> None:
+        """What causal queries do not see, in place."""
+        if self.causal:
+            later = x[..., queries.start + 1 :]
+            unseen = torch.ones(later.shape[-2:], dtype=torch.bool).triu_()
+            later.masked_fill_(unseen, fill)
+
+    def scores(self, method: str, queries: slice) -> Tensor:
+        n = self.seen(queries)
+        s = _product(method, self.query[:, :, queries], self.key[:, :, :n].mT, wide(self.query.dtype)).mul_(self.scale)
+        if self.mask is not None:
+            s.add_(self.mask[:, :, queries, :n])
+        self.hide(s, queries, -math.inf)
+        return s
+
+    def weights(self, method: str, queries: slice, logs: Tensor | None = None) -> Tensor:
+        """The softmax of each query's scores; zeros where none of them is more than -inf. Writes their logsumexp to `logs`."""
+        s = self.scores(method, queries)
+        p = _softmax(method, s, -1, False)
+        if logs is not None:
+            logs.copy_(fold(method, "logsumexp", s, dim=-1, keepdim=False))
+        if self.mask is not None:
+            nothing = torch.isneginf(fold(method, "max", s, dim=-1))
+            if nothing.any():
+                p.masked_fill_(nothing, 0.0)
+        return p
+
+
+def _product(method: str, a: Tensor, b: Tensor, out: torch.dtype) -> Tensor:
+    return _engine.product(a, b, None, "exact" if method == "exact" else "fixed", out)
+
+
+def _plus_product(method: str, total: Tensor, a: Tensor, b: Tensor) -> None:
+    """total += a b, rounded once, but by method exact, of which the product is rounded, too."""
+    total.copy_(total + _product(method, a, b, total.dtype) if method == "exact" else _engine.product(a, b, total))
+
+
+def _first(x: Tensor, n: int) -> Tensor:
+    """The first n places of x. The last of them is none that a causal query sees: it stands for all that follow, as they count in the scale of a
+    column, and in nothing else."""
+    if n == x.shape[2]:
+        return x
+    rest = torch.amax(x[:, :, n - 1 :].abs(), 2, True)
+    return torch.cat([x[:, :, : n - 1], rest], 2)
+
+
+def _each_of_a_group(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *others: Tensor) -> Iterator[tuple[Tensor | None, ...]]:
+    """With as many heads of the query as there are of key and value: the first of each group, the second, ..."""
+    groups = key.shape[1]
+    if mask is not None:
+        mask = mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
+    for i in range(query.shape[1] // groups):
+        pick = lambda t: None if t is None else t.unflatten(1, (groups, -1))[:, :, i]
+        yield pick(query), key, value, pick(mask), *map(pick, others)
+
+
+def _some(given: tuple[Tensor | None, ...], queries: int, keys: int) -> Iterator[tuple[Tensor | None, ...]]:
+    """Of some samples, or of some heads of one."""
+    samples, heads = given[1].shape[:2]
+    for n, h in parts(samples, heads, min(queries, QUERIES) * keys, MOST_OF_SCORES):
+        yield tuple(None if t is None else t[n, h] for t in given)
+
+
+def _check(op: str, query: Tensor, key: Tensor, value: Tensor, dropout: float, mask: Tensor | None) -> None:
+    given = [query, key, value]
+    if any(t.is_cuda for t in given):
+        raise Uncovered(f"{op}: bitfold has attention of tensors in the CPU's memory alone")
+    among(FLOATS, op, *given)
+    if dropout:
+        raise Uncovered(f"{op}: bitfold has none with dropout")
+    if any(t.dim() != 4 or t.dtype is not query.dtype for t in given) or key.shape != value.shape:
+        raise RuntimeError(f"{op}: " + ", ".join(f"{list(t.shape)} of {t.dtype}" for t in given))
+    heads, keys = key.shape[1], key.shape[2]
+    if query.shape[0] != key.shape[0] or query.shape[3] != key.shape[3] or not heads or query.shape[1] % heads:
+        raise RuntimeError(f"{op}: a query of {list(query.shape)}, and keys of {list(key.shape)}")
+    if mask is not None:
+        if mask.dim() not in (2, 4) or mask.dtype not in (torch.float32, query.dtype):
+            raise RuntimeError(f"{op}: a mask of {mask.dtype} and {mask.dim()} dimensions")
+        torch.broadcast_shapes(mask.shape, size := [*query.shape[:3], keys])
+        if any(n not in (1, m) for n, m in zip(reversed(mask.shape), reversed(size))):
+            raise RuntimeError(f"{op}: a mask of {list(mask.shape)}, where scores are {size}")
+
+
+def _scale_of(query: Tensor, scale: float | None) -> float:
+    return 1 / math.sqrt(query.shape[3]) if scale is None else scale
+
+
+_FLASH = "_scaled_dot_product_flash_attention_for_cpu"
+
+
+@covers(_FLASH)
+def _attention(method, query, key, value, dropout_p=0.0, is_causal=False, *, attn_mask=None, scale=None):
+    _check(_FLASH, query, key, value, dropout_p, attn_mask)
+    samples, heads, length, _ = query.shape
+    out = torch.empty_like(query)
+    logs = query.new_empty([samples, length, heads], dtype=wide(query.dtype)).transpose(1, 2)
+    if not _engine.is_real(query):
+        return out, logs
+    if not key.numel():
+        return out.zero_(), logs.fill_(-math.inf)
+    value = value.to(wide(value.dtype))
+    for of_each in _each_of_a_group(query, key, value, attn_mask, out, logs):
+        for q, k, v, mask, o, l in _some(of_each, length, key.shape[2]):
+            some = _Heads(q, k, v, mask, is_causal, _scale_of(query, scale))
+            for i in some.blocks():
+                p = some.weights(method, i, l[:, :, i])
+                o[:, :, i] = _product(method, p, _first(v, p.shape[-1]) if is_causal else v, out.dtype)
+    return out, logs
+
+
+@covers(_FLASH + "_backward")
+def _attention_backward(method, grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, *, attn_mask=None, scale=None):
+    if grad_out is None:  # as where the output of a function of autograd's is not used
+        return None, None, None
+    _check(_FLASH + "_backward", query, key, value, dropout_p, attn_mask)
+    if grad_out.shape != query.shape or grad_out.dtype is not query.dtype:
+        raise RuntimeError(f"{_FLASH}_backward: a gradient of {grad_out.dtype}, {list(grad_out.shape)}, where the output is {list(query.shape)}")
+    acc, gradients = wide(query.dtype), [torch.empty_like(t) for t in (query, key, value)]
+    if not _engine.is_real(query):
+        return tuple(gradients)
+    of_query, *of_others = gradients
+    totals = [torch.zeros(t.shape, dtype=acc) for t in of_others]
+    factor = _scale_of(query, scale)
+    for of_each in _each_of_a_group(query, key, value, attn_mask, grad_out, of_query) if key.numel() else ():
+        for q, k, v, mask, g, dq, dk, dv in _some((*of_each, *totals), query.shape[2], key.shape[2]):
+            some = _Heads(q, k, v, mask, is_causal, factor)
+            q_wide, k_wide, g_wide = (t.to(acc) for t in (q, k, g))
+            for i in some.blocks():
+                p = some.weights(method, i)
+                n = p.shape[-1]
+                dp = _product(method, g[:, :, i], v[:, :, :n].mT, acc)
+                some.hide(dp, i, 0.0)
+                ds = _softmax_backward(method, dp, p, -1, acc).mul_(factor)
+                dq[:, :, i] = _product(method, ds, _first(k_wide, n) if is_causal else k_wide, dq.dtype)
+                seen = slice(0, min(n, i.stop) if is_causal else n)
+                _plus_product(method, dk[:, :, seen], ds[..., seen].mT, q_wide[:, :, i])
+                _plus_product(method, dv[:, :, seen], p[..., seen].mT, g_wide[:, :, i])
+    if not key.numel():
+        of_query.zero_()
+    for gradient, total in zip(of_others, totals):
+        gradient.copy_(total)
+    return tuple(gradients)

@@ -1,0 +1,245 @@
+"""Convolutions and their gradients on CPUs, as products of filters and patches (docs/products.md).
+
+Patches are copied a few samples, or a few rows of the output, at a time: elements of a product depend on their own row and column alone, so that
+it does not show.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch._prims_common import suggest_memory_format
+
+from .. import _engine
+from .._engine import FLOATS, Uncovered
+from .common import NUMBERS, among, covers, fold, heading, parts
+
+heading("convolutions, on CPUs")
+
+#: Elements of patches that are in memory at one time: no more, but for those of one row of the output along its first axis; and, for the weight's
+#: gradient, LEAST_OF_COLUMNS columns, or those of one channel of the input. They take twice their own memory, as products make integers of them.
+MOST_OF_PATCHES = 1 << 20
+LEAST_OF_COLUMNS = 128
+
+
+class _Axis(NamedTuple):
+    """Where the patches lie along an axis of the input: element `first` + i * `step` + j * `spread` is number j of patch i. Outside are zeros."""
+
+    first: int
+    step: int
+    patches: int
+    spread: int
+    taps: int
+
+    def margins(self, size: int) -> tuple[int, int]:
+        """What they reach over its two ends."""
+        if not (self.taps and self.patches):
+            return 0, 0
+        last = self.first + (self.patches - 1) * self.step + (self.taps - 1) * self.spread
+        return max(0, -self.first), max(0, last + 1 - size)
+
+    def part(self, begin: int, end: int) -> _Axis:
+        return self._replace(first=self.first + begin * self.step, patches=end - begin)
+
+
+def _patches(x: Tensor, axes: Sequence[_Axis], groups: int) -> Tensor:
+    """A view of x, of samples and channels, or of a padded copy: samples, groups, channels of a group, taps, patches."""
+    margins = [axis.margins(n) for axis, n in zip(axes, x.shape[2:])]
+    if any(map(any, margins)):
+        x = torch.nn.functional.pad(x, [m for pair in reversed(margins) for m in pair])
+    samples, channel, *along = x.stride()
+    each = x.shape[1] // groups
+    offset = sum((axis.first + low) * stride for axis, (low, _), stride in zip(axes, margins, along) if axis.taps and axis.patches)
+    shape = [x.shape[0], groups, each, *(axis.taps for axis in axes), *(axis.patches for axis in axes)]
+    strides = [samples, each * channel, channel, *(s * a.spread for s, a in zip(along, axes)), *(s * a.step for s, a in zip(along, axes))]
+    return x.as_strided(shape, strides, x.storage_offset() + offset)
+
+
+def _columns(patches: Tensor, dims: int, last: bool) -> Tensor:
+    """Of each sample and group a matrix, whose columns are the patches. `last`: channels lie behind the taps, as they do in the input's memory."""
+    samples, groups, channels, *rest = patches.shape
+    shape = samples, groups, channels * math.prod(rest[:dims]), math.prod(rest[dims:])
+    if not last:
+        return patches.reshape(shape)
+    return patches.permute(0, 1, *range(3 + dims, 3 + 2 * dims), *range(3, 3 + dims), 2).reshape(*shape[:2], shape[3], shape[2]).mT
+
+
+def _product(method: str, a: Tensor, b: Tensor, addend: Tensor | None = None) -> Tensor:
+    """In the type of a. `addend`: a column, of one number for each row of a."""
+    if a.dtype not in FLOATS:  # modulo a power of two, as torch has it
+        result = _engine.product(a, b).to(a.dtype)
+        return result if addend is None else result + addend
+    by = "exact" if method == "exact" else "fixed"
+    if addend is not None and by == "exact":  # one term more
+        a, b, addend = torch.cat([a, addend], -1), torch.cat([b, b.new_ones([*b.shape[:-2], 1, b.shape[-1]])], -2), None
+    return _engine.product(a, b, addend, by, a.dtype)
+
+
+def _correlate(method: str, x: Tensor, filters: Tensor, bias: Tensor | None, axes: Sequence[_Axis], out: Tensor) -> None:
+    """Writes the product of each filter and each patch, plus the bias. `filters`: groups, filters of a group, channels of a group, taps; `out`:
+    samples, channels, patches, of any strides."""
+    groups, dims, last = filters.shape[0], len(axes), _is_last(x) and filters.shape[0] == 1
+    rows = (filters.movedim(2, -1) if last else filters).flatten(2)
+    bias = None if bias is None else bias.reshape(groups, -1, 1)
+    first, *others = axes
+    for n, i in parts(x.shape[0], first.patches, groups * rows.shape[2] * math.prod(axis.patches for axis in others), MOST_OF_PATCHES):
+        patches = _patches(x[n], [first.part(i.start, i.stop), *others], groups)
+        to = out[n, :, i]
+        to.copy_(_product(method, rows, _columns(patches, dims, last), bias).reshape(to.shape))
+
+
+def _weight_gradient(method: str, g: Tensor, x: Tensor, axes: Sequence[_Axis], groups: int) -> Tensor:
+    """Groups, channels of g in a group, channels of x in a group, taps: the product of each channel of g, over samples and places, and of what a
+    tap of a channel of x has met there."""
+    taps = [axis.taps for axis in axes]
+    rows = g.flatten(2).unflatten(1, (groups, -1)).permute(1, 2, 0, 3).flatten(2)
+    patches = _patches(x, axes, groups)
+    patches = patches.permute(1, *range(2, 3 + len(taps)), 0, *range(3 + len(taps), patches.dim()))  # groups, channels, taps, samples, places
+    out = g.new_empty([*rows.shape[:2], *patches.shape[1 : 2 + len(taps)]])
+    length, all_taps = rows.shape[2], math.prod(taps)
+    for some, c in _columns_at_once(groups, out.shape[2], all_taps * length, all_taps):
+        to = out[some, :, c]
+        columns = patches[some, c].reshape(to.shape[0], to.shape[2] * all_taps, length)
+        to.copy_(_product(method, rows[some], columns.mT).reshape(to.shape))
+    return out
+
+
+def _columns_at_once(groups: int, channels: int, of_a_channel: int, taps: int) -> Iterator[tuple[slice, slice]]:
+    """Of groups, and of channels of a group, in the weight's gradient."""
+    if groups > 1 and channels * of_a_channel <= MOST_OF_PATCHES:
+        padded = of_a_channel * max(channels, 64 // taps)  # few columns take as much as some more
+        yield from ((some, slice(0, channels)) for some, _ in parts(groups, 1, padded, MOST_OF_PATCHES))
+        return
+    at_once = max(MOST_OF_PATCHES // max(of_a_channel, 1), -(-LEAST_OF_COLUMNS // taps))
+    for group, c in itertools.product(range(groups), range(0, channels, at_once)):
+        yield slice(group, group + 1), slice(c, min(c + at_once, channels))
+
+
+# ---- What torch asks for
+
+
+class _Convolution(NamedTuple):
+    """How an input's places and an output's belong together, whichever of the two is computed. The output of a transposed convolution is the
+    input's gradient of another; `near` is what lies as that other one's output, `far` as its input."""
+
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+
+    def axes(self, near: Sequence[int], taps: Sequence[int]) -> list[_Axis]:
+        """The patches of `far`."""
+        return [_Axis(-p, s, n, d, k) for p, s, n, d, k in zip(self.padding, self.stride, near, self.dilation, taps)]
+
+    def forward(self, method: str, far: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
+        taps = weight.shape[2:]
+        _correlate(method, far, _grouped(weight, self.groups), bias, self.axes(out.shape[2:], taps), out)
+
+    def backward(self, method: str, near: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
+        """Of each place of `far`, over the taps that meet it at all: these are the same ones at every place of a phase of the stride."""
+        filters = _grouped(weight, self.groups).transpose(1, 2)
+        phases = [list(self._phases(d, n, k)) for d, (n, k) in enumerate(zip(out.shape[2:], weight.shape[2:]))]
+        for phase in itertools.product(*phases):
+            places, taps, axes = zip(*phase)
+            some = filters[(..., *taps)].flip([3 + d for d in range(len(axes))])
+            _correlate(method, near, some, bias, axes, out[(..., *places)])
+
+    def _phases(self, d: int, size: int, taps: int) -> Iterator[tuple[slice, slice, _Axis]]:
+        """Along an axis: the places, the taps that meet them, and where the patches of `near` lie for these, the last first."""
+        stride, dilation = self.stride[d], self.dilation[d]
+        period = stride // math.gcd(stride, dilation)
+        for place in range(min(stride, size)):
+            reached = place + self.padding[d]
+            meets = [k for k in range(taps) if (reached - k * dilation) % stride == 0]
+            first, spread = ((reached - meets[-1] * dilation) // stride, period * dilation // stride) if meets else (0, 1)
+            axis = _Axis(first, 1, len(range(place, size, stride)), spread, len(meets))
+            yield slice(place, None, stride), slice(meets[0], None, period) if meets else slice(0, 0), axis
+
+    def weight(self, method: str, near: Tensor, far: Tensor, shape: Sequence[int]) -> Tensor:
+        return _weight_gradient(method, near, far, self.axes(near.shape[2:], shape[2:]), self.groups).reshape(shape)
+
+
+def _grouped(weight: Tensor, groups: int) -> Tensor:
+    return weight.reshape(groups, weight.shape[0] // groups, *weight.shape[1:])
+
+
+def _is_last(x: Tensor) -> bool:
+    """Whether channels lie last."""
+    return x.dim() > 3 and x.movedim(1, -1).is_contiguous() and not x.is_contiguous()
+
+
+def _layout(x: Tensor, weight: Tensor) -> torch.memory_format:
+    """Of a result, as torch has it: channels last where they are so in one of the two."""
+    formats = [suggest_memory_format(t) for t in (x, weight)]
+    return next((f for f in formats if f is not torch.contiguous_format), torch.contiguous_format)
+
+
+def _laid(x: Tensor, layout: torch.memory_format) -> Tensor:
+    """An expanded tensor is one of few elements in many places: as it is."""
+    return x if layout is torch.contiguous_format or 0 in x.stride() else x.contiguous(memory_format=layout)
+
+
+def _asked(op: str, x: Tensor, weight: Tensor, bias: Tensor | None, stride, padding, dilation, transposed, output_padding, groups) -> tuple[_Convolution, list[int]]:
+    """The convolution, and the shape of what it gives. Errors: RuntimeError where torch has one."""
+    given = [x, weight] if bias is None else [x, weight, bias]
+    if any(t.is_cuda for t in given):
+        raise Uncovered(f"{op}: bitfold has convolutions of tensors in the CPU's memory alone")
+    among((*FLOATS, *NUMBERS), op, *given)
+    dims = weight.dim() - 2
+    if not 1 <= dims <= 3 or x.dim() != weight.dim() or len({t.dtype for t in given}) > 1:
+        raise RuntimeError(f"{op}: an input of {x.dtype}, {list(x.shape)}, and a weight of {weight.dtype}, {list(weight.shape)}")
+    wide = lambda v: tuple(v) * (dims if len(v) == 1 else 1)
+    stride, padding, dilation, more = map(wide, (stride, padding, dilation, output_padding))
+    lists = stride, padding, dilation, more
+    if any(len(v) != dims for v in lists) or groups < 1 or min(*stride, *dilation) < 1 or min(*padding, *more) < 0:
+        raise RuntimeError(f"{op}: stride {stride}, padding {padding}, dilation {dilation}, output_padding {more}, groups {groups}")
+    inputs, outputs = (weight.shape[0], weight.shape[1] * groups) if transposed else (weight.shape[1] * groups, weight.shape[0])
+    if x.shape[1] != inputs or weight.shape[0] % groups or (bias is not None and list(bias.shape) != [outputs]):
+        raise RuntimeError(f"{op}: {x.shape[1]} channels, a weight of {list(weight.shape)}, groups {groups}")
+    reach = [d * (k - 1) + 1 for d, k in zip(dilation, weight.shape[2:])]
+    if transposed:
+        out = [(n - 1) * s - 2 * p + r + m for n, s, p, r, m in zip(x.shape[2:], stride, padding, reach, more)]
+    else:
+        out = [(n + 2 * p - r) // s + 1 for n, s, p, r in zip(x.shape[2:], stride, padding, reach)]
+    if min(*weight.shape, *out) < 1 or min(x.shape[1:]) < 1 or transposed and any(m >= max(s, d) for m, s, d in zip(more, stride, dilation)):
+        raise RuntimeError(f"{op}: an output of {out}")
+    return _Convolution(stride, padding, dilation, groups), [x.shape[0], outputs, *out]
+
+
+@covers("convolution")
+def _convolution(method, x, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
+    how, shape = _asked("convolution", x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+    layout = _layout(x, weight)
+    out = torch.empty(shape, dtype=x.dtype, device=x.device, memory_format=layout)
+    if _engine.is_real(x):
+        (how.backward if transposed else how.forward)(method, _laid(x, layout), weight, bias, out)
+    return out
+
+
+@covers("_convolution")
+def _convolution_by_libraries(method, x, weight, bias, stride, padding, dilation, transposed, output_padding, groups, *libraries):
+    return _convolution(method, x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+
+
+@covers("convolution_backward")
+def _convolution_backward(method, grad, x, weight, bias_sizes, stride, padding, dilation, transposed, output_padding, groups, output_mask):
+    how, shape = _asked("convolution_backward", x, weight, None, stride, padding, dilation, transposed, output_padding, groups)
+    if grad.dtype is not x.dtype or list(grad.shape) != shape or grad.device != x.device:
+        raise RuntimeError(f"convolution_backward: a gradient of {grad.dtype}, {list(grad.shape)}, where the output is of {x.dtype}, {shape}")
+    layout = _layout(x, weight)
+    gradients = [torch.empty(t.shape, dtype=x.dtype, device=x.device, memory_format=layout) if wanted else None for t, wanted in zip((x, weight), output_mask)]
+    of_x, of_weight = gradients
+    if _engine.is_real(x):
+        grad = _laid(grad, layout)
+        if of_x is not None:
+            (how.forward if transposed else how.backward)(method, grad, weight, None, of_x)
+        if of_weight is not None:
+            near, far = (x, grad) if transposed else (grad, x)
+            of_weight.copy_(how.weight(method, near, far, weight.shape))
+    of_bias = fold(method, "sum", grad, dim=[0, *range(2, grad.dim())], keepdim=False) if output_mask[2] else None
+    return of_x, of_weight, of_bias
