@@ -310,7 +310,8 @@ struct averaged : additive<M, Term> {
 
 // ---- Exact forms --------------------------------------------------------------------------------
 
-/// The fold of an exact form.
+/// The fold of an exact form. (Of templates the terms have a bound: clang 14 reads no element without
+/// one here.)
 template <class Form>
 struct exact_fold {
   using accumulation = exact_fold;
@@ -322,7 +323,7 @@ struct exact_fold {
 
 template <exact::term What>
 struct exact_sum {
-  static constexpr exact::term terms[] = {What};
+  static constexpr exact::term terms[1] = {What};
   template <class Out, class S>
   BITFOLD_INLINE static Out finish(finish_parameters, const S& s) {
     return exact::round<Out>(s);
@@ -331,7 +332,7 @@ struct exact_sum {
 /// Divided by the number of elements.
 template <exact::term What>
 struct exact_average {
-  static constexpr exact::term terms[] = {What};
+  static constexpr exact::term terms[1] = {What};
   template <class Out, class S>
   BITFOLD_INLINE static Out finish(finish_parameters parameters, const S& s) {
     return exact::round_quotient<Out>(s, parameters.n);
