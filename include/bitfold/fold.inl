@@ -310,8 +310,8 @@ struct averaged : additive<M, Term> {
 
 // ---- Exact forms --------------------------------------------------------------------------------
 
-/// The fold of an exact form. (Of templates the terms have a bound: clang 14 reads no element without
-/// one here.)
+/// The fold of an exact form. (Of templates the terms have a bound: clang 14 reads no element
+/// without one here.)
 template <class Form>
 struct exact_fold {
   using accumulation = exact_fold;
