@@ -20,13 +20,13 @@ INSTEAD = {
         "it goes by order, where little or nothing is added up; NumPy and PyTorch have it",
     ),
     **dict.fromkeys(
-        ("cumsum", "cumprod", "nancumsum", "nancumprod", "cumulative_sum", "cumulative_prod",
-         "diff"),
+        ("cumsum", "cumprod", "nancumsum", "nancumprod", "cumulative_sum", "cumulative_prod"),
         "bitfold has no scans",
     ),
+    "diff": "bitfold has no scans; the command `bitfold diff` compares two files",
     **dict.fromkeys(
         ("matmul", "einsum", "tensordot", "vecdot", "inner", "vdot", "mm", "bmm"),
-        "bitfold has no products of matrices; dot(x, y, axis=...) is of inputs that broadcast",
+        "matmul multiplies matrices; dot(x, y, axis=...) is of inputs that broadcast",
     ),
     **dict.fromkeys(("norm", "vector_norm", "linalg"), "there are norm_l1, norm_l2 and norm_inf"),
     **dict.fromkeys(
