@@ -307,9 +307,9 @@ class Scaled(torch.nn.Module):
         return (self.weight * x).sum()
 
 
-def _train(model, parameters, mine: range) -> None:
+def _train(model, parameters, mine: range, foreach: bool = False) -> None:
     # Steps by powers of two are exact, wherever torch multiplies and adds at once: so shards have the bits of the whole.
-    optimizer = torch.optim.SGD(parameters, lr=0.25, momentum=0.5)
+    optimizer = torch.optim.SGD(parameters, lr=0.25, momentum=0.5, foreach=foreach)
     for step in range(STEPS):
         optimizer.zero_grad()
         for k in mine:
@@ -336,7 +336,24 @@ def ddp(rank: int, size: int) -> list[bytes]:
         _train(model, inner.parameters(), _range(rank, counts))
         found.append(b"".join(map(bits, inner.parameters())))
     assert found[0] == found[1]
-    return [found[0], found[2]]
+    return [found[0], found[2], _ddp_under_strict(rank, size)]
+
+
+def _ddp_under_strict(rank: int, size: int) -> bytes:
+    """Nothing but what DistributedDataParallel itself sends is allowed; without the hook strict refuses torch's sum of gradients."""
+    counts, inner = _counts(size, True), torch.nn.Sequential(*(m for m in Model() if not isinstance(m, torch.nn.Tanh)))
+    with bitfold.torch.deterministic(strict=True, allow=("c10d::allgather_", "c10d::broadcast_")):
+        model = DistributedDataParallel(inner)
+        model.register_comm_hook(over_ranks.Accumulation(counts[rank]), over_ranks.hook)
+        _train(model, inner.parameters(), _range(rank, counts), foreach=True)
+        forgotten = DistributedDataParallel(Scaled())
+        try:
+            forgotten(torch.ones(2)).backward()
+        except bitfold.torch.NotCovered as e:
+            assert "c10d::allreduce_" in str(e)
+        else:
+            raise AssertionError("torch's own sum of gradients")
+    return b"".join(map(bits, inner.parameters()))
 
 
 def ddp_without_accumulation(rank: int, size: int) -> bytes:
