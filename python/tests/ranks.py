@@ -26,35 +26,65 @@ F16, BF16, F32, F64 = torch.float16, torch.bfloat16, torch.float32, torch.float6
 I32, I64, U8, BOOL = torch.int32, torch.int64, torch.uint8, torch.bool
 
 
-def _rank(what: str, rank: int, size: int, folder: str, seconds: float, results) -> None:
+def _rank(rank: int, size: int, folder: str, seconds: float, wanted, results) -> None:
     torch.set_num_threads(1)
-    try:
-        store = f"file://{folder}/store"
-        dist.init_process_group("gloo", init_method=store, rank=rank, world_size=size, timeout=datetime.timedelta(seconds=seconds))
-        result = globals()[what](rank, size)
-    except BaseException:
-        result = "failed: " + traceback.format_exc()
-    results.put((rank, result))
+    store = f"file://{folder}/store"
+    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=size, timeout=datetime.timedelta(seconds=seconds))
+    while (what := wanted.get()) is not None:
+        try:
+            result = globals()[what](rank, size)
+        except BaseException:
+            result = "failed: " + traceback.format_exc()
+        results.put((rank, result))
     results.close()
     results.join_thread()
     os._exit(0)  # gloo's threads may wait for ranks that are no more
 
 
-def run(what: str, size: int, seconds: float = 60, lost: int = 0) -> list:
-    """What the function of that name returns on each rank; of those that end without, None. `lost`: how many these are."""
-    processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["ranks"])  # which imports torch once
-    with tempfile.TemporaryDirectory() as folder:
-        queue = processes.Queue()
-        started = [processes.Process(target=_rank, args=(what, r, size, folder, seconds, queue)) for r in range(size)]
-        for p in started:
+class Ranks:
+    """Processes that are the ranks of one group."""
+
+    def __init__(self, size: int, seconds: float) -> None:
+        processes = multiprocessing.get_context("forkserver")
+        processes.set_forkserver_preload(["ranks"])  # which imports torch once
+        self._folder = tempfile.TemporaryDirectory()
+        self._results, self._wanted = processes.Queue(), [processes.Queue() for _ in range(size)]
+        arguments = ((r, size, self._folder.name, seconds, wanted, self._results) for r, wanted in enumerate(self._wanted))
+        self._started = [processes.Process(target=_rank, args=a, daemon=True) for a in arguments]
+        for p in self._started:
             p.start()
-        try:
-            results = dict(queue.get(timeout=4 * seconds) for _ in range(size - lost))
-        finally:
-            for p in started:
-                p.join(10)
-                p.kill()
+
+    def run(self, what: str, seconds: float, lost: int = 0) -> dict:
+        for wanted in self._wanted:
+            wanted.put(what)
+        return dict(self._results.get(timeout=seconds) for _ in range(len(self._started) - lost))
+
+    def end(self) -> None:
+        for wanted in self._wanted:
+            wanted.put(None)
+        for p in self._started:
+            p.join(5)
+            p.kill()
+        self._folder.cleanup()
+
+
+_KEPT: dict[int, Ranks] = {}
+
+
+def run(what: str, size: int, seconds: float | None = None, lost: int = 0) -> list:
+    """What the function of that name returns on each rank, of processes that are kept for the next one. `seconds`: those of the group's timeout, of
+    processes that end with the function. `lost`: how many of them end without a result; theirs is None."""
+    kept = seconds is None
+    by = _KEPT.pop(size, None) if kept else None
+    by = by or Ranks(size, seconds or 60)
+    results = {}
+    try:
+        results = by.run(what, 240, lost)
+    finally:
+        if kept and len(results) == size:
+            _KEPT[size] = by
+        else:
+            by.end()
     failed = [r for r in results.values() if isinstance(r, str) and r.startswith("failed: ")]
     assert not failed, failed[0]
     return [results.get(r) for r in range(size)]

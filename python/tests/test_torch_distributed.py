@@ -135,7 +135,7 @@ def test_a_killed_rank_is_an_error_of_the_engine():
 
 
 def test_a_late_rank_is_a_timeout():
-    errors = ranks.run("late", 3, seconds=2)
+    errors = ranks.run("late", 3, seconds=5)
     assert errors[2] == "late" and all(errors)
 
 
