@@ -157,6 +157,18 @@ TEST_CASE("diff tells which arrays differ, where and how far") {
   CHECK(bitfold_cli({"diff", "--tensor", "s*e", a, a}).out == "2 arrays: 2 same\n");
   const auto one = dir.write("one.npy", npy_of({1, 2}));  // arrays that are alone need no name
   CHECK(bitfold_cli({"diff", "--tensor", "same", a, one}).out == "1 array: 1 same\n");
+  const auto left = dir.write("left.safetensors", safetensors_of({{"[ab]", "F32", "[2]", same},
+                                                                  {"a", "F32", "[2]", same},
+                                                                  {"l.0.b", "F32", "[2]", same}})),
+             right =
+                 dir.write("right.safetensors",
+                           safetensors_of({{"[ab]", "F32", "[2]", same.substr(4) + same.substr(4)},
+                                           {"a", "F32", "[2]", same},
+                                           {"l.1.b", "F32", "[2]", same}}));
+  CHECK(bitfold_cli({"diff", "--tensor", "[ab]", left, right}).out.starts_with("moved   [ab]  "));
+  CHECK(bitfold_cli({"diff", "--tensor", "[a]", left, right}).out == "1 array: 1 same\n");
+  CHECK(bitfold_cli({"diff", "--tensor", "l.*.b", left, right}).out ==
+        "missing l.0.b  [2]  f32\nnew     l.1.b  [2]  f32\n2 arrays: 1 missing, 1 new\n");
   const auto alone = dir.write("alone.safetensors", safetensors_of({{"w", "F32", "[2]", same}}));
   CHECK(bitfold_cli({"diff", alone, one}).status == 0);
 }

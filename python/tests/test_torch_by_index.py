@@ -153,3 +153,10 @@ def test_bags_of_one_length_are_as_among_others(mode, length, width):
         assert same(y[:6], of_others[:6]) and same(bag[:n], other_bag) and sizes.tolist() == [length] * 7
         assert other_sizes.tolist() == [length] * 6 + [length - 1]
         assert mode != 2 or same(which[:6], other_which[:6])
+
+
+@pytest.mark.parametrize("second", [1, 2])  # where the second bag begins
+def test_bags_of_indices_in_rows_are_those_of_the_flat_indices(second):
+    table, tokens, offsets = torch.randn(5, 3), torch.tensor([[0, 1], [2, 3]]), torch.tensor([0, second])
+    with bitfold.torch.deterministic():
+        assert same(*(torch.embedding_bag(table, t, offsets)[0] for t in (tokens, tokens.flatten())))

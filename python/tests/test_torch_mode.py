@@ -9,6 +9,8 @@ import decimal
 import math
 import os
 import signal
+import subprocess
+import sys
 import threading
 import warnings
 
@@ -1030,6 +1032,21 @@ def test_fakes_are_what_comes(name):
 
 def test_every_operator_that_a_compiler_calls_is_checked():
     assert {op for op in map(_mode.find, FAKES) if op} == set(_mode._COMPILED_OPS)
+
+
+def test_a_process_that_compiled_nothing_yet_compiles():
+    """What inductor imports, it imports while the mode is on."""
+    code = """
+import torch, bitfold.torch
+x = torch.randn(3, 50, requires_grad=True)
+with bitfold.torch.deterministic():
+    torch.compile(lambda x: x.softmax(1).square().sum(), backend="aot_eager")(x).backward()
+    import torch._inductor.lowering, torch._inductor.decomposition as inductor
+    ours = lambda: "_decomposition." in getattr(inductor.decompositions.get(torch.ops.aten._softmax.default), "__qualname__", "")
+    assert ours()
+assert not ours()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 # ---- strict --------------------------------------------------------------------------------------

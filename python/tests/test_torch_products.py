@@ -71,6 +71,13 @@ def test_beta_and_alpha(method, dtype):
                 assert same(f(beta=beta, alpha=alpha), wanted.expand(f().shape)), (beta, alpha)
 
 
+@pytest.mark.parametrize("of", [{"beta": 1j}, {"alpha": 3 + 1j}, {"beta": 1000, "dtype": torch.int8}])
+def test_a_beta_or_alpha_of_no_such_type_is_torchs_error(of):
+    x = torch.ones(2, 2, dtype=of.pop("dtype", torch.float32))
+    with deterministic(), pytest.raises(RuntimeError, match="cannot be converted"):
+        torch.addmm(x, x, x, **of)
+
+
 def test_a_beta_of_zero_ignores_the_addend():
     a, b = numbers(5, 30), numbers(30, 4, seed=1)
     with deterministic():

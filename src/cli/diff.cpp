@@ -1,9 +1,9 @@
 // bitfold diff
 #include <fnmatch.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
-#include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -42,35 +42,61 @@ struct comparison {
   differences found{};  // of arrays that moved, or are within the tolerance
 };
 
-// Of two files with one array each these are a pair, whatever their names.
-std::vector<pair> pairs_of(const std::vector<io::array>& as, const std::vector<io::array>& bs) {
-  if (as.size() == 1 && bs.size() == 1) return {{&as[0], &bs[0]}};
-  std::map<std::string_view, const io::array*> by_name;
-  for (const io::array& b : bs) by_name[b.name] = &b;
-  std::vector<pair> all;
-  for (const io::array& a : as) {
-    const auto found = by_name.extract(a.name);
-    all.push_back({&a, found.empty() ? nullptr : found.mapped()});
-  }
-  for (const io::array& b : bs)
-    if (by_name.contains(b.name)) all.push_back({nullptr, &b});
-  return all;
+// The arrays of a file that are compared.
+struct file_arrays {
+  std::vector<io::array> all;
+  bool only_one;  // the file has, named or not
+};
+
+bool has(const file_arrays& file, const std::string& name) {
+  return std::any_of(file.all.begin(), file.all.end(),
+                     [&](const io::array& x) { return x.name == name; });
 }
 
-std::vector<io::array> arrays_of(const diff_arguments& args, const std::string& file,
-                                 std::set<std::string>& unseen) {
-  std::vector<io::array> all = io::read_arrays(file, args.raw.reading());
-  if (args.tensors.empty()) return all;
-  std::erase_if(all, [&](const io::array& x) {
-    bool wanted = x.name.empty();  // the one of its file
-    for (const std::string& pattern : args.tensors)
-      if (::fnmatch(pattern.c_str(), x.name.c_str(), 0) == 0) {
-        wanted = true;
-        unseen.erase(pattern);
-      }
-    return !wanted;
-  });
-  return all;
+// Of two files with one array each these are a pair, whatever their names; and so is an array that
+// is chosen of one file, and the other's only one, which has no name.
+std::vector<pair> pairs_of(const file_arrays& a, const file_arrays& b) {
+  const auto unnamed = [](const file_arrays& f) { return f.only_one && has(f, ""); };
+  if (a.all.size() == 1 && b.all.size() == 1 &&
+      ((a.only_one && b.only_one) || unnamed(a) || unnamed(b)))
+    return {{&a.all[0], &b.all[0]}};
+  std::map<std::string_view, const io::array*> by_name;
+  for (const io::array& y : b.all) by_name[y.name] = &y;
+  std::vector<pair> pairs;
+  for (const io::array& x : a.all) {
+    const auto found = by_name.extract(x.name);
+    pairs.push_back({&x, found.empty() ? nullptr : found.mapped()});
+  }
+  for (const io::array& y : b.all)
+    if (by_name.contains(y.name)) pairs.push_back({nullptr, &y});
+  return pairs;
+}
+
+file_arrays arrays_of(const diff_arguments& args, const std::string& file) {
+  file_arrays found{io::read_arrays(file, args.raw.reading()), false};
+  found.only_one = found.all.size() == 1;
+  return found;
+}
+
+// Leaves those that --tensor names: by their name, or by a pattern that is the name of none.
+void choose(const diff_arguments& args, file_arrays& a, file_arrays& b) {
+  if (args.tensors.empty()) return;
+  std::vector<bool> used(args.tensors.size());
+  std::vector<bool> is_name;
+  for (const std::string& t : args.tensors) is_name.push_back(has(a, t) || has(b, t));
+  for (file_arrays* const file : {&a, &b})
+    std::erase_if(file->all, [&](const io::array& x) {
+      bool wanted = file->only_one && x.name.empty();
+      for (std::size_t k = 0; k < args.tensors.size(); ++k)
+        if (is_name[k] ? x.name == args.tensors[k]
+                       : ::fnmatch(args.tensors[k].c_str(), x.name.c_str(), 0) == 0)
+          wanted = used[k] = true;
+      return !wanted;
+    });
+  for (std::size_t k = 0; k < used.size(); ++k)
+    if (!used[k])
+      refuse(fmt::format("--tensor {}: no array of {} has such a name",
+                         io::in_quotes(args.tensors[k]), text_of(args.files)));
 }
 
 comparison compare(const pair& p, const diff_arguments& args) {
@@ -187,13 +213,9 @@ std::string json_of(const counts& found, std::size_t all) {
 int diff(const diff_arguments& args) {
   if (args.files.size() != 2)
     refuse(fmt::format("FILE: {} of them, where diff takes two", args.files.size()));
-  std::set<std::string> unseen(args.tensors.begin(), args.tensors.end());
-  const std::vector<io::array> as = arrays_of(args, args.files[0], unseen),
-                               bs = arrays_of(args, args.files[1], unseen);
-  if (!unseen.empty())
-    refuse(fmt::format("--tensor {}: no array of {} has such a name",
-                       io::in_quotes(*unseen.begin()), text_of(args.files)));
-  const std::vector<pair> pairs = pairs_of(as, bs);
+  file_arrays a = arrays_of(args, args.files[0]), b = arrays_of(args, args.files[1]);
+  choose(args, a, b);
+  const std::vector<pair> pairs = pairs_of(a, b);
   std::uint64_t bytes = 0;
   for (const pair& p : pairs) bytes += p.a && p.b ? 2 * p.a->bytes() : 0;
   counts found;

@@ -337,6 +337,7 @@ class _Compiler:
     """torch.compile while the mode is on: the decompositions, the key of its caches, and nothing compiled before or after."""
 
     _INDUCTOR = "torch._inductor.decomposition"
+    LOWERING = "torch._inductor.lowering"  # which, as it is imported, wants the table as torch has it
 
     def __init__(self, method: str) -> None:
         self._table = {op: _decomposition(op, ours, method) for op, ours in _COMPILED_OPS.items()}
@@ -346,28 +347,29 @@ class _Compiler:
     def on(self) -> None:
         config = sys.modules.get("torch.compiler.config") or importlib.import_module("torch.compiler.config")
         self._old_tag, config.cache_key_tag = config.cache_key_tag, f"{config.cache_key_tag}|{self._tag}"
-        if self._INDUCTOR in sys.modules:
-            self.patch()
-        else:  # it takes seconds to import, which who does not compile need not wait for
+        self.patch()
+        if self.LOWERING not in sys.modules:  # it takes seconds to import, which who does not compile need not wait for
             _AFTER_IMPORT.on = self
         _forget()
 
     def off(self) -> None:
         sys.modules["torch.compiler.config"].cache_key_tag = self._old_tag
         _AFTER_IMPORT.on = None
-        if self._INDUCTOR in sys.modules:
-            table = sys.modules[self._INDUCTOR].decompositions
-            for op in self._table:
-                table.pop(op, None)
-            table.update(self._before)
-            sys.modules[self._INDUCTOR].fast_random_decomps.cache_clear()
+        self.restore()
         _forget()
 
     def patch(self) -> None:
-        inductor = sys.modules[self._INDUCTOR]
-        self._before = {op: inductor.decompositions[op] for op in self._table if op in inductor.decompositions}
-        inductor.decompositions.update(self._table)
-        inductor.fast_random_decomps.cache_clear()
+        if (inductor := sys.modules.get(self._INDUCTOR)) is not None:
+            self._before = {op: inductor.decompositions[op] for op in self._table if op in inductor.decompositions}
+            inductor.decompositions.update(self._table)
+            inductor.fast_random_decomps.cache_clear()
+
+    def restore(self) -> None:
+        if (inductor := sys.modules.get(self._INDUCTOR)) is not None:
+            for op in self._table:
+                inductor.decompositions.pop(op, None)
+            inductor.decompositions.update(self._before)
+            inductor.fast_random_decomps.cache_clear()
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):
@@ -376,12 +378,13 @@ class _AfterImport(importlib.abc.MetaPathFinder):
     on: _Compiler | None = None
 
     def find_spec(self, name, path=None, target=None):
-        if name != _Compiler._INDUCTOR or self.on is None:
+        if name != _Compiler.LOWERING or self.on is None:
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         execute, compiler = spec.loader.exec_module, self.on
 
         def exec_module(module):
+            compiler.restore()
             execute(module)
             compiler.patch()
 

@@ -389,7 +389,8 @@ def _embedding_bag(
     if bags < 0:
         raise RuntimeError("include_last_offset: number of offset should be at least 1")
     common = torch.promote_types(indices.dtype, offsets.dtype)
-    indices, offsets = indices.to(common), offsets.to(common)
+    indices, offsets = indices.reshape(-1).to(common), offsets.to(common)
+    per_sample_weights = None if per_sample_weights is None else per_sample_weights.reshape(-1)
     indices = checked(_index("embedding_bag", indices), weight.shape[0], "embedding_bag")
     if can_look(offsets):
         if not (int(offsets[0]) == 0 and int(offsets[-1]) <= n):

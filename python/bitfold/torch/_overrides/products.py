@@ -38,8 +38,9 @@ def _of_floats(method: str, a: Tensor, b: Tensor, addend: Tensor | None, beta, a
 
 def _of_integers(a: Tensor, b: Tensor, addend: Tensor | None, beta, alpha) -> Tensor:
     """Exact modulo what the type holds, whatever the method."""
-    if not all(isinstance(v, int) for v in (beta, alpha)):
-        raise Uncovered("mm: bitfold has no product of integers with a beta or alpha that is none")
+    limits = torch.iinfo(a.dtype)
+    if not all(isinstance(v, int) and limits.min <= v <= limits.max for v in (beta, alpha)):
+        raise Uncovered("mm: bitfold has no product of integers with a beta or alpha that is none of their type")
     result = _plain("fixed", a, b, dtype=torch.int64).to(a.dtype)
     if alpha != 1:
         result = result * alpha
@@ -54,8 +55,6 @@ def _parts(x: Tensor) -> Tensor:
 def _of_complex(method: str, a: Tensor, b: Tensor, addend: Tensor | None, beta, alpha) -> Tensor:
     """One real product with two terms for each, so that both parts are sums that are rounded once: a row of a has its numbers' parts, one behind
     the other, and a row of b is two, of (re, im) and (-im, re)."""
-    if isinstance(alpha, complex) or isinstance(beta, complex):
-        raise Uncovered("mm: bitfold has no product with a complex beta or alpha")
     if a.dim() == 1 or b.dim() == 1:
         raise Uncovered("mm: bitfold has complex products of matrices alone")
     re, im = _parts(b).unbind(-1)
@@ -73,6 +72,8 @@ def _product(method: str, a: Tensor, b: Tensor, addend: Tensor | None = None, be
         raise RuntimeError(f"expected matrices of one dtype, got {a.dtype} and {b.dtype}")
     if beta == 0:
         addend = None
+    if any(isinstance(v, complex) for v in (beta, alpha)):
+        raise Uncovered("mm: bitfold has no product with a complex beta or alpha")
     if a.dtype in FLOATS:
         return _of_floats(method, a, b, addend, beta, alpha)
     if a.dtype in _INTEGERS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from itertools import accumulate
@@ -233,7 +234,7 @@ class Call:
     def _nodes(self, first: int) -> list[Node]:
         if isinstance(self.contributions, Contributions):
             return self.contributions.nodes
-        return [Node(first + i, 1, bytes_of(x), True) for i, x in enumerate(self.contributions)]
+        return [Node(first + i, 1, _beside(bytes_of(x), self.out), True) for i, x in enumerate(self.contributions)]
 
     def agree(self) -> None:
         numbers = self.group.agree(self.describe)
@@ -299,6 +300,15 @@ def _written(out: Tensor, results: Tensor) -> None:
         torch.autograd.graph.increment_version(out)
 
 
+def _beside(mine: Tensor, out: Tensor) -> Tensor:
+    """What may be read while results are written to `out`: that very memory too, but a copy where the two overlap otherwise."""
+    of_out = out.untyped_storage()
+    begin, end = mine.data_ptr(), mine.data_ptr() + mine.numel()
+    apart = end <= of_out.data_ptr() or of_out.data_ptr() + of_out.nbytes() <= begin
+    same = begin == out.data_ptr() and mine.numel() == out.numel() * out.element_size() and out.is_contiguous()
+    return mine if apart or same else mine.clone()
+
+
 def _room(out: Tensor) -> Tensor:
     """Where results go: the memory of `out`, if they lie there in a row."""
     return _memory(out.detach() if out.is_contiguous() and not out.is_neg() else torch.empty(out.shape, dtype=out.dtype))
@@ -352,7 +362,7 @@ def _made(async_op: bool, make, call: Call) -> Work | None:
 def first_of(count: int, group: dist.ProcessGroup | None = None) -> int:
     """How many contributions the ranks before this one have, where it has `count`."""
     by = group_of(group)
-    counts = by.run(lambda: by.agree(lambda: ("first_of", count, 0)))
+    counts = by.run(lambda: by.agree(lambda: ("first_of", operator.index(count), 0)))
     return sum(c for c, _ in counts[: by.rank])
 
 

@@ -57,7 +57,10 @@ def reduce_shares(ops: str | Sequence[str], x: Tensor, y: Tensor | None = None, 
         y = None if y is None else _in_a_row(y, "y")
         wanted = [request(op, method_for(op, method) if op in OPS else None, dtype, acc, ddof) for op in names]
         _core.make_share(wanted, x[:0], None if y is None else y[:0], 0, TENSORS)
-        return f"reduce_shares of {x.dtype}: {', '.join(names)}; method={method}, dtype={dtype}, acc={acc}, ddof={ddof}", x.numel(), 0
+        if y is not None and y.numel() != x.numel():
+            raise ValueError(f"y: {y.numel()} elements, and x has {x.numel()}")
+        arrays = f"{x.dtype}{'' if y is None else ' and another array'}"
+        return f"reduce_shares of {arrays}: {', '.join(names)}; method={method}, dtype={dtype}, acc={acc}, ddof={ddof}", x.numel(), 0
 
     def call() -> list[bytes]:
         lengths = by.agree(describe)
