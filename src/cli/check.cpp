@@ -69,13 +69,6 @@ std::string label(const file_report& f, const std::string& array) {
   return text_of(names);
 }
 
-std::string moved_line(std::string_view label, std::string_view before, std::string_view after,
-                       std::string_view note = "") {
-  const std::string values =
-      before == after ? std::string(before) : fmt::format("{} -> {}", before, after);
-  return detail_line(label, values + std::string(note));
-}
-
 // An answer of yes or no that changed is no number of steps away.
 std::uint64_t distance_of(const io::golden_result& old, scalar now) {
   const bool truth = info(old.what.op()).types == typing::truth;
@@ -87,10 +80,9 @@ std::string result_line(const io::golden_result& old, scalar now) {
   const std::string distance = ulps == no_distance ? "no distance"
                                : ulps == 1         ? "1 ulp"
                                                    : fmt::format("{} ulps", ulps);
-  const auto text = [](scalar v) { return to_string(v) + " (" + to_hex(v) + ")"; };
   std::string label(name(old.what.op()));
   if (old.what.method()) label += fmt::format(" {}", name(*old.what.method()));
-  return moved_line(label, text(old.value), text(now), "  " + distance);
+  return moved_line(label, text_of(old.value), text_of(now), "  " + distance);
 }
 
 // An array, or two, of the same name, dtype and shape.
@@ -542,8 +534,7 @@ subcommand add_check(CLI::App& app) {
       ->check(whole_number(std::numeric_limits<std::uint64_t>::max()))
       ->excludes(bits);
   command->add_option("--junit", args->junit, "Write a JUnit report too");
-  command->add_option("--threads", args->threads, "CPU threads (default, and 0: one per core)")
-      ->transform(thread_count());
+  add_threads(*command, args->threads);
   command->footer(
       "Prints each array that differs, with old and new values, then a summary. Exit status: 0 "
       "all\n"

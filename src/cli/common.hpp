@@ -84,6 +84,13 @@ CLI::Validator whole_number(std::uint64_t max);
 /// For --threads, as a transform. More than 1024 are taken as 1024: they would only cost memory.
 CLI::Validator thread_count();
 
+/// Adds --threads.
+template <class Threads>
+void add_threads(CLI::App& command, Threads& threads) {
+  command.add_option("--threads", threads, "CPU threads (default, and 0: one per core)")
+      ->transform(thread_count());
+}
+
 /// The parts of a list with commas, of which there is at least one; they may be empty.
 std::vector<std::string> split(const std::string& list);
 

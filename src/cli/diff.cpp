@@ -105,9 +105,7 @@ comparison compare(const pair& p, const diff_arguments& args) {
   if (!(p.a->type == p.b->type) || p.a->shape != p.b->shape) return {verdict::changed};
   const differences found = differences_of(*p.a, *p.b, args.threads);
   if (found.count == 0) return {verdict::same};
-  const auto type = io::arithmetic_of(p.a->type);
-  const bool measured = type && !io::is_bool(p.a->type);
-  const bool near = args.ulps && measured && found.nan == 0 &&
+  const bool near = args.ulps && has_distances(p.a->type) && found.nan == 0 &&
                     (!found.ulps || found.ulps->distance <= *args.ulps);
   return {near ? verdict::within : verdict::moved, found};
 }
@@ -119,7 +117,6 @@ std::string place(std::uint64_t at, const std::vector<std::uint64_t>& shape) {
   return io::shape_text(index);
 }
 
-std::string value(scalar v) { return to_string(v) + " (" + to_hex(v) + ")"; }
 std::string number(std::uint64_t n) { return std::to_string(n); }
 std::string number(double x) { return to_string(load_scalar(dtype::f64, &x)); }
 
@@ -128,7 +125,7 @@ std::string furthest_line(std::string_view label, const std::optional<furthest<D
                           const std::vector<std::uint64_t>& shape) {
   if (!f) return "";
   return detail_line(label, fmt::format("{} at {}: {} -> {}", number(f->distance),
-                                        place(f->at, shape), value(f->a), value(f->b)));
+                                        place(f->at, shape), text_of(f->a), text_of(f->b)));
 }
 
 // The steps of integers are their differences.
@@ -143,11 +140,9 @@ std::string described(const pair& p, const comparison& c, const diff_arguments& 
   std::string text = fmt::format("{:<8}{}  {}  {}\n", name(c.what), io::printable(label),
                                  io::shape_text(x.shape), name(x.type));
   if (c.what == verdict::changed) {
-    if (!(p.a->type == p.b->type))
-      text += detail_line("dtype", fmt::format("{} -> {}", name(p.a->type), name(p.b->type)));
+    if (!(p.a->type == p.b->type)) text += moved_line("dtype", name(p.a->type), name(p.b->type));
     if (p.a->shape != p.b->shape)
-      text += detail_line(
-          "shape", fmt::format("{} -> {}", io::shape_text(p.a->shape), io::shape_text(p.b->shape)));
+      text += moved_line("shape", io::shape_text(p.a->shape), io::shape_text(p.b->shape));
   }
   if (c.what != verdict::moved && c.what != verdict::within) return text;
   const differences& d = c.found;
@@ -253,8 +248,7 @@ subcommand add_diff(CLI::App& app) {
       ->check(whole_number(std::numeric_limits<std::uint64_t>::max() - 1));
   command->add_flag("--json", args->json, "One JSON object a line: each array, then a summary");
   add_raw_options(*command, args->raw);
-  command->add_option("--threads", args->threads, "CPU threads (default, and 0: one per core)")
-      ->transform(thread_count());
+  add_threads(*command, args->threads);
   command->footer(
       "Arrays are compared by name; of two files of one array each these are, whatever their\n"
       "names. Prints each array that differs: how many elements have other bits, the largest\n"

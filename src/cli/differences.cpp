@@ -79,11 +79,10 @@ differences part_of(const io::array& x, const io::array& y, std::uint64_t begin,
   differences d;
   const std::uint64_t from = io::bytes_of(x.type, begin), to = io::bytes_of(x.type, end);
   if (std::memcmp(x.data + from, y.data + from, to - from) == 0) return d;
-  const auto type = io::arithmetic_of(x.type);
-  if (!type || io::is_bool(x.type))
+  if (!has_distances(x.type))
     add_opaque(d, x, y, begin, end);
   else
-    visit(*type,
+    visit(*io::arithmetic_of(x.type),
           [&]<class T>(std::type_identity<T>) { add_elements<T>(d, x.data, y.data, begin, end); });
   return d;
 }

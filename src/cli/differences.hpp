@@ -30,8 +30,11 @@ struct differences {
   std::optional<furthest<double>> absolute, relative;
 };
 
-/// x and y have one type and shape. Of types without arithmetic, and of bool, there are count and
-/// first alone. On up to `threads` threads (0: one per core), whose number does not show.
+/// Whether such elements have distances: not those without arithmetic, and not bool.
+constexpr bool has_distances(io::element_type t) { return io::arithmetic_of(t) && !io::is_bool(t); }
+
+/// x and y have one type and shape. Of types without distances there are count and first alone. On
+/// up to `threads` threads (0: one per core), whose number does not show.
 differences differences_of(const io::array& x, const io::array& y, int threads);
 
 }  // namespace bitfold::cli

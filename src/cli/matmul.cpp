@@ -107,8 +107,7 @@ subcommand add_matmul(CLI::App& app) {
       ->check(CLI::IsMember(dtype_names));
   command->add_option("--tensor", args->tensor, "Of files of named arrays, the one to take");
   add_raw_options(*command, args->raw);
-  command->add_option("--threads", args->threads, "CPU threads (default, and 0: one per core)")
-      ->transform(thread_count());
+  add_threads(*command, args->threads);
   command->add_option("--target", args->target, "CPU instruction set (default: the best available)")
       ->check(CLI::IsMember(
           names_of(std::vector{cpu::target::scalar, cpu::target::avx2, cpu::target::avx512})));

@@ -156,8 +156,7 @@ subcommand add_record(CLI::App& app) {
        "The methods, separated by commas, or `all` that each operation takes. " + method_help(),
        method_names[0]);
   add_op_options(*command, args->options);
-  command->add_option("--threads", args->threads, "CPU threads (default, and 0: one per core)")
-      ->transform(thread_count());
+  add_threads(*command, args->threads);
   add_raw_options(*command, args->raw);
   command->add_option("--out", args->out, "The golden file to write")->required();
   add_files(*command, "FILE", args->files,

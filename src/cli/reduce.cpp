@@ -476,8 +476,7 @@ subcommand add_reduce(CLI::App& app) {
           "else f64). What is added in is chosen by --acc, without which a result of a wider "
           "float is an error")
       ->check(CLI::IsMember(dtype_names));
-  command->add_option("--threads", args->threads, "CPU threads (default, and 0: one per core)")
-      ->transform(thread_count());
+  add_threads(*command, args->threads);
   command->add_option("--target", args->target, "CPU instruction set (default: the best available)")
       ->check(CLI::IsMember(target_names));
   add_raw_options(*command, args->raw);

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <bitfold/reduction.hpp>
+
 namespace bitfold::cli {
 
 enum class verdict {
@@ -25,5 +27,13 @@ constexpr bool good(verdict v) { return v == verdict::same || v == verdict::with
 inline std::string detail_line(std::string_view label, std::string_view text) {
   return fmt::format("    {:<15} {}\n", label, text);
 }
+inline std::string moved_line(std::string_view label, std::string_view before,
+                              std::string_view after, std::string_view note = "") {
+  return detail_line(label, before == after ? fmt::format("{}{}", before, note)
+                                            : fmt::format("{} -> {}{}", before, after, note));
+}
+
+/// A value and its bits.
+inline std::string text_of(scalar v) { return to_string(v) + " (" + to_hex(v) + ")"; }
 
 }  // namespace bitfold::cli

@@ -107,11 +107,6 @@ struct gradient_run {
   }
 };
 
-// Arrays of a pass's elements: g, g w and z; and what becomes of their sums.
-template <class A>
-struct gradient_arrays {
-  A *g, *weighted, *z;
-};
 template <class A>
 using sums_state = fold::partial<channel::sums<true>, A>;
 
@@ -166,7 +161,7 @@ void sum_lines(const channels& of, const channel::sums_pass& p, const options& o
   };
   for_each_range(outputs, of.size() * sizeof(T), 4, opts, [&](std::size_t begin, std::size_t end) {
     const auto room = uninitialized<A>(3 * n);
-    const gradient_arrays<A> all{room.get(), room.get() + n, room.get() + 2 * n};
+    A *const g = room.get(), *const weighted = g + n, *const z = weighted + n;
     for (std::size_t output = begin; output < end; ++output) {
       const output_lines l = lines_of(of, p, output);
       std::size_t to = 0;
@@ -174,11 +169,9 @@ void sum_lines(const channels& of, const channel::sums_pass& p, const options& o
         for (std::size_t c = l.channel; c < l.channel_end; ++c, to += of.inner) {
           const std::size_t from = (outer * of.count + c) * of.inner;
           run(static_cast<const T*>(of.x) + from, static_cast<const T*>(of.y) + from,
-              {parameters_of<F, A>(of, outer, c)}, of.inner, all.g + to, all.weighted + to,
-              all.z + to);
+              {parameters_of<F, A>(of, outer, c)}, of.inner, g + to, weighted + to, z + to);
         }
-      write_sums<A>(p, folded(p.weighted, all.weighted, all.z), folded(p.plain, all.g, all.z), n,
-                    output);
+      write_sums<A>(p, folded(p.weighted, weighted, z), folded(p.plain, g, z), n, output);
     }
   });
 }

@@ -145,18 +145,17 @@ def by_key(wanted: _core.Request, x: torch.Tensor, keys: torch.Tensor, outputs: 
     return _core.reduce_by_key(wanted, x.contiguous(), None, keys.contiguous(), outputs, False, TENSORS)
 
 
-def product(a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None = None, method: str = "fixed", dtype: torch.dtype | None = None) -> torch.Tensor:
+def product(
+    a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None = None, method: str | None = None, dtype: torch.dtype | None = None
+) -> torch.Tensor:
     """a times b, of shapes as torch.matmul takes them, plus an addend of the result's type that broadcasts to it (docs/products.md): any
-    strides, one type. Errors: Uncovered on a GPU and of types that have no product; bitfold's (ValueError, naming the argument)."""
-    if a.is_cuda or b.is_cuda:
-        raise Uncovered("matmul: bitfold has products of arrays in the CPU's memory alone")
-    if a.dtype is torch.bool or name_of(a.dtype) is None:
-        raise Uncovered(f"matmul: bitfold has none of {a.dtype}")
+    strides, one type, in the CPU's memory. `method`: the mode's; by `exact` the product is exact, and else `fixed`. Errors: bitfold's
+    (TypeError, ValueError, naming the argument)."""
     if not is_real(a):
         rows, columns = a.shape[-2:-1], b.shape[-1:] if b.dim() > 1 else ()
         batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         return a.new_empty([*batch, *rows, *columns], dtype=dtype or a.dtype)
-    return _core.matmul(a, b, addend, method, dtype and name_of(dtype), None, TENSORS)
+    return _core.matmul(a, b, addend, "exact" if method == "exact" else "fixed", dtype and name_of(dtype), None, TENSORS)
 
 
 MOST_OF_A_ROW = 1 << 24  # elements; and rows that are added up

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .. import _engine
 from .._engine import FLOATS, Uncovered, wide
-from .common import among, covers, fold, heading, parts
+from .common import among, covers, fold, heading, on_cpus, parts
 from .softmax import _softmax, _softmax_backward
 
 heading("attention, on CPUs")
@@ -54,7 +54,7 @@ class _Heads(NamedTuple):
 
     def scores(self, method: str, queries: slice) -> Tensor:
         n = self.seen(queries)
-        s = _product(method, self.query[:, :, queries], self.key[:, :, :n].mT, wide(self.query.dtype)).mul_(self.scale)
+        s = _engine.product(self.query[:, :, queries], self.key[:, :, :n].mT, None, method, wide(self.query.dtype)).mul_(self.scale)
         if self.mask is not None:
             s.add_(self.mask[:, :, queries, :n])
         self.hide(s, queries, -math.inf)
@@ -73,13 +73,9 @@ class _Heads(NamedTuple):
         return p
 
 
-def _product(method: str, a: Tensor, b: Tensor, out: torch.dtype) -> Tensor:
-    return _engine.product(a, b, None, "exact" if method == "exact" else "fixed", out)
-
-
 def _plus_product(method: str, total: Tensor, a: Tensor, b: Tensor) -> None:
     """total += a b, rounded once, but by method exact, of which the product is rounded, too."""
-    total.copy_(total + _product(method, a, b, total.dtype) if method == "exact" else _engine.product(a, b, total))
+    total.copy_(total + _engine.product(a, b, None, method, total.dtype) if method == "exact" else _engine.product(a, b, total))
 
 
 def _first(x: Tensor, n: int) -> Tensor:
@@ -110,8 +106,7 @@ def _some(given: tuple[Tensor | None, ...], queries: int, keys: int) -> Iterator
 
 def _check(op: str, query: Tensor, key: Tensor, value: Tensor, dropout: float, mask: Tensor | None) -> None:
     given = [query, key, value]
-    if any(t.is_cuda for t in given):
-        raise Uncovered(f"{op}: bitfold has attention of tensors in the CPU's memory alone")
+    on_cpus(op, "attention of tensors", *given)
     among(FLOATS, op, *given)
     if dropout:
         raise Uncovered(f"{op}: bitfold has none with dropout")
@@ -151,7 +146,7 @@ def _attention(method, query, key, value, dropout_p=0.0, is_causal=False, *, att
             some = _Heads(q, k, v, mask, is_causal, _scale_of(query, scale))
             for i in some.blocks():
                 p = some.weights(method, i, l[:, :, i])
-                o[:, :, i] = _product(method, p, _first(v, p.shape[-1]) if is_causal else v, out.dtype)
+                o[:, :, i] = _engine.product(p, _first(v, p.shape[-1]) if is_causal else v, None, method, out.dtype)
     return out, logs
 
 
@@ -175,10 +170,10 @@ def _attention_backward(method, grad_out, query, key, value, out, logsumexp, dro
             for i in some.blocks():
                 p = some.weights(method, i)
                 n = p.shape[-1]
-                dp = _product(method, g[:, :, i], v[:, :, :n].mT, acc)
+                dp = _engine.product(g[:, :, i], v[:, :, :n].mT, None, method, acc)
                 some.hide(dp, i, 0.0)
                 ds = _softmax_backward(method, dp, p, -1, acc).mul_(factor)
-                dq[:, :, i] = _product(method, ds, _first(k_wide, n) if is_causal else k_wide, dq.dtype)
+                dq[:, :, i] = _engine.product(ds, _first(k_wide, n) if is_causal else k_wide, None, method, dq.dtype)
                 seen = slice(0, min(n, i.stop) if is_causal else n)
                 _plus_product(method, dk[:, :, seen], ds[..., seen].mT, q_wide[:, :, i])
                 _plus_product(method, dv[:, :, seen], p[..., seen].mT, g_wide[:, :, i])

@@ -358,6 +358,11 @@ def _length_of_all(offsets: Tensor, n: int, with_last: bool) -> int:
     return length if length and torch.equal(offsets, torch.arange(0, n + int(with_last), length, dtype=offsets.dtype)) else 0
 
 
+def _weighted(rows: Tensor, weights: Tensor | None) -> Tensor:
+    """Each row times its weight, where there are some, in the type in which is computed."""
+    return rows if weights is None else rows.to(wide(rows.dtype)) * weights.unsqueeze(1)
+
+
 def _alike_bags(method: str, weight: Tensor, indices: Tensor, bags: int, mode: int, weights: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """On a CPU, of bags of as many rows each: some at a time, so that their rows stay in a cache. The results, in the type in which is
     computed but for the largest; and of these, of which row of the weights each is the first: -1 of a NaN."""
@@ -365,10 +370,7 @@ def _alike_bags(method: str, weight: Tensor, indices: Tensor, bags: int, mode: i
     at_once, parts = max(1, _MOST_OF_BAGS // (length * width)), []
     for k in range(0, bags, at_once):
         part = slice(k * length, (k + at_once) * length)
-        rows = weight.index_select(0, indices[part])
-        if weights is not None:
-            rows = rows.to(wide(rows.dtype)) * weights[part].unsqueeze(1)
-        rows = rows.unflatten(0, (-1, length))
+        rows = _weighted(weight.index_select(0, indices[part]), None if weights is None else weights[part]).unflatten(0, (-1, length))
         if mode != _BAG_MAX:
             parts.append((fold(method, "sum", rows, dim=1, keepdim=False, out=wide(weight.dtype)),))
             continue
@@ -413,9 +415,7 @@ def _embedding_bag(
         ends = offsets if include_last_offset else torch.cat([offsets, offsets.new_full((1,), n)])
         y, sizes, which = _bags_at_once(method, weight, indices, ends.to(torch.int64), mode, per_sample_weights, padding_idx)
         return y, bag, sizes, sizes.clone() if which is None else which
-    rows = weight[indices]
-    if per_sample_weights is not None:
-        rows = rows.to(wide(rows.dtype)) * per_sample_weights.unsqueeze(1)
+    rows = _weighted(weight[indices], per_sample_weights)
     keys = bag if padding_idx < 0 else torch.where(indices == padding_idx, bags, bag)  # padding goes to a bag that is dropped
     sizes = _engine.by_key(request("count_nonzero"), torch.ones_like(keys), keys, bags + 1)[:bags].contiguous()
     if mode == _BAG_MAX:

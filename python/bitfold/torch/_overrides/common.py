@@ -105,6 +105,11 @@ def among(types: Sequence[torch.dtype], op: str, *tensors: Tensor) -> None:
             raise Uncovered(f"{op}: bitfold covers none of {x.dtype}")
 
 
+def on_cpus(op: str, what: str, *tensors: Tensor) -> None:
+    if any(x.is_cuda for x in tensors):
+        raise Uncovered(f"{op}: bitfold has {what} in the CPU's memory alone")
+
+
 def same_type(x: Tensor, source: Tensor, op: str) -> None:
     if x.dtype != source.dtype:
         raise RuntimeError(f"{op}(): Expected self.dtype to be equal to src.dtype")

@@ -16,8 +16,8 @@ from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
 from .. import _engine
-from .._engine import FLOATS, Uncovered
-from .common import NUMBERS, among, covers, fold, heading, parts
+from .._engine import FLOATS
+from .common import NUMBERS, among, covers, fold, heading, on_cpus, parts
 
 heading("convolutions, on CPUs")
 
@@ -74,10 +74,9 @@ def _product(method: str, a: Tensor, b: Tensor, addend: Tensor | None = None) ->
     if a.dtype not in FLOATS:  # modulo a power of two, as torch has it
         result = _engine.product(a, b).to(a.dtype)
         return result if addend is None else result + addend
-    by = "exact" if method == "exact" else "fixed"
-    if addend is not None and by == "exact":  # one term more
+    if addend is not None and method == "exact":  # one term more
         a, b, addend = torch.cat([a, addend], -1), torch.cat([b, b.new_ones([*b.shape[:-2], 1, b.shape[-1]])], -2), None
-    return _engine.product(a, b, addend, by, a.dtype)
+    return _engine.product(a, b, addend, method, a.dtype)
 
 
 def _correlate(method: str, x: Tensor, filters: Tensor, bias: Tensor | None, axes: Sequence[_Axis], out: Tensor) -> None:
@@ -187,8 +186,7 @@ def _laid(x: Tensor, layout: torch.memory_format) -> Tensor:
 def _asked(op: str, x: Tensor, weight: Tensor, bias: Tensor | None, stride, padding, dilation, transposed, output_padding, groups) -> tuple[_Convolution, list[int]]:
     """The convolution, and the shape of what it gives. Errors: RuntimeError where torch has one."""
     given = [x, weight] if bias is None else [x, weight, bias]
-    if any(t.is_cuda for t in given):
-        raise Uncovered(f"{op}: bitfold has convolutions of tensors in the CPU's memory alone")
+    on_cpus(op, "convolutions of tensors", *given)
     among((*FLOATS, *NUMBERS), op, *given)
     dims = weight.dim() - 2
     if not 1 <= dims <= 3 or x.dim() != weight.dim() or len({t.dtype for t in given}) > 1:

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from .. import _engine
 from .._engine import FLOATS, TENSORS, Uncovered, wide
-from .common import NUMBERS, composite, covers, heading, quick
+from .common import NUMBERS, composite, covers, heading, on_cpus, quick
 
 heading("products of matrices, on CPUs")
 
@@ -18,16 +18,11 @@ _INTEGERS = tuple(t for t in NUMBERS if t not in FLOATS)
 _COMPLEX = (torch.complex64, torch.complex128)
 
 
-def _plain(method: str, a: Tensor, b: Tensor, addend: Tensor | None = None, dtype: torch.dtype | None = None) -> Tensor:
-    """Of real numbers: each element is rounded once."""
-    return _engine.product(a, b, addend, "exact" if method == "exact" else "fixed", dtype)
-
-
 def _of_floats(method: str, a: Tensor, b: Tensor, addend: Tensor | None, beta, alpha) -> Tensor:
     if alpha == 1 and (addend is None or beta == 1 and method != "exact"):
-        return _plain(method, a, b, addend)
+        return _engine.product(a, b, addend, method)  # each element is rounded once
     computed = wide(a.dtype)
-    result = _plain(method, a, b, dtype=computed)
+    result = _engine.product(a, b, None, method, computed)
     if alpha != 1:
         result = result * alpha
     if addend is not None:
@@ -41,7 +36,7 @@ def _of_integers(a: Tensor, b: Tensor, addend: Tensor | None, beta, alpha) -> Te
     limits = torch.iinfo(a.dtype)
     if not all(isinstance(v, int) and limits.min <= v <= limits.max for v in (beta, alpha)):
         raise Uncovered("mm: bitfold has no product of integers with a beta or alpha that is none of their type")
-    result = _plain("fixed", a, b, dtype=torch.int64).to(a.dtype)
+    result = _engine.product(a, b, dtype=torch.int64).to(a.dtype)
     if alpha != 1:
         result = result * alpha
     return result if addend is None else result + (addend if beta == 1 else addend * beta)
@@ -66,8 +61,7 @@ def _of_complex(method: str, a: Tensor, b: Tensor, addend: Tensor | None, beta, 
 def _product(method: str, a: Tensor, b: Tensor, addend: Tensor | None = None, beta=1, alpha=1) -> Tensor:
     """beta addend + alpha a b. Where both are 1 it is rounded once; otherwise the product is rounded, and multiplied, and so is the addend, and
     they are added, in the type that elements are computed in. A beta of 0 ignores the addend."""
-    if a.is_cuda or b.is_cuda:
-        raise Uncovered("mm: bitfold has products of matrices in the CPU's memory alone")
+    on_cpus("mm", "products of matrices", a, b)
     if not a.dtype == b.dtype == (a if addend is None else addend).dtype:
         raise RuntimeError(f"expected matrices of one dtype, got {a.dtype} and {b.dtype}")
     if beta == 0:

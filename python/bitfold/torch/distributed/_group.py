@@ -91,19 +91,21 @@ class Group:
                 self._rooms[which] = room
         return room[:size]
 
+    def _header(self, line: str, *numbers: int) -> bytes:
+        text = f"call {self._calls}: {line}".encode()
+        packed = _HEADER.pack(*numbers, blake2b(text, digest_size=16).digest())
+        return (packed + text)[:_HEADER_BYTES].ljust(_HEADER_BYTES, b"\0")
+
     def agree(self, describe: Callable[[], tuple[str, int, int]]) -> list[tuple[int, int]]:
         """Two numbers of each rank, if all describe the call by the same line. `describe` checks the arguments of this rank, and gives its line and
         its numbers. Errors: its own where it throws, and Disagreement on the other ranks; Disagreement where the lines differ."""
-        refused, numbers = None, (0, 0)
-        try:
-            line, *numbers = describe()
-            _HEADER.pack(*numbers, b"")
-        except Exception as e:
-            refused, line, numbers = e, f"refused: {e}", (0, 0)
         self._calls += 1
-        text = f"call {self._calls}: {line}".encode()
-        mine = _HEADER.pack(*numbers, blake2b(text, digest_size=16).digest()) + text[: _HEADER_BYTES - _HEADER.size]
-        headers = [bytes(h.tolist()) for h in self.all_gather(torch.tensor(list(mine.ljust(_HEADER_BYTES, b"\0")), dtype=torch.uint8))]
+        refused = None
+        try:
+            mine = self._header(*describe())
+        except Exception as e:
+            refused, mine = e, self._header(f"refused: {e}", 0, 0)
+        headers = [bytes(h.tolist()) for h in self.all_gather(torch.tensor(list(mine), dtype=torch.uint8))]
         if refused:
             raise refused
         fields = [_HEADER.unpack_from(h) for h in headers]
