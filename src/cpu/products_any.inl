@@ -38,26 +38,9 @@ struct largest_bits {
   }
 };
 
-/// 2^s in two steps, since a row of subnormals has a scale above any double (or float, where A is
-/// one). What the first step rounds is far below 1/2.
-template <class A>
-struct scale_factors {
-  explicit scale_factors(int s) {
-    constexpr int most = sizeof(A) == 4 ? 100 : 1000;
-    first = power(std::min(s, most));
-    second = power(s - std::min(s, most));
-  }
-  /// 2^e, which is no subnormal.
-  static A power(int e) {
-    constexpr int mantissa = exact::range<A>::mantissa, bias = sizeof(A) == 4 ? 127 : 1023;
-    return bitfold::arith::bit_cast<A>(static_cast<bits_of<A>>(e + bias) << mantissa);
-  }
-  A first, second;
-};
-
 /// The integers of n floats; high digits and low ones, if low is not null.
 template <class T>
-BITFOLD_INLINE void scale_floats(const T* x, std::size_t n, const scale_factors<double>& f,
+BITFOLD_INLINE void scale_floats(const T* x, std::size_t n, const product::scale_factors<double>& f,
                                  std::int32_t* high, std::int32_t* low) {
   for (std::size_t p = 0; p < n; ++p) {
     const double a = bitfold::arith::widen<double>(element_at(x, p)),
