@@ -188,36 +188,17 @@ class exact_sum {
   int e_;
 };
 
-/// A sum that was rounded to nearest, with what that left out, rounded to odd.
-BITFOLD_HD inline double to_odd(double sum, double error) {
-  const auto bits = arith::bit_cast<std::uint64_t>(sum);
-  if (error == 0 || (bits & 1) != 0) return sum;
-  const bool away = arith::is_negative(error) == arith::is_negative(sum);
-  return arith::bit_cast<double>(away ? bits + 1 : bits - 1);
-}
+#define BITFOLD_INLINE BITFOLD_HD inline
+#include <bitfold/product_sum.inl>
+#undef BITFOLD_INLINE
 
-/// t 2^e + c, rounded once; c is an element of type Out, and not 0. `wide_range`: whether the sum
-/// may be near a double's ends.
+/// A double that was rounded to odd, rounded once more.
 template <class Out>
-BITFOLD_HD Out rounded_with_addend(signed_wide t, int e, double c, bool wide_range) {
-  if (t == 0) return arith::round_to<Out>(c);
-  if (sizeof(Out) < sizeof(double) && !wide_range) {
-    const leading_word w(t, e);
-    const bool exact_yet = (w.top & 0x7ff) == 0;
-    const double size = static_cast<double>(w.top >> 11 | (exact_yet ? 0 : 1)) *
-                        scale_factors<double>::power(w.power + 11),
-                 s = w.sign ? -size : size, sum = arith::add(s, c), part = arith::sub(sum, s),
-                 error = arith::add(arith::sub(s, arith::sub(sum, part)), arith::sub(c, part));
-    // Where bits of s were lost, s is an odd multiple of its last place. If c is an even one, then
-    // so is whatever Out could round at, while no bit that counts cancels: the true sum and s + c
-    // lie between the same two of those.
-    if (exact_yet || (arith::abs(c) >= size * 0x1p-27 && arith::abs(sum) >= size * 0x1p-24))
-      return arith::round_to<Out>(to_odd(sum, error));
-  }
-  exact_sum sum(e);
-  sum.add(t, 0);
-  sum.add(c);
-  return sum.template round<Out>();
+BITFOLD_HD Out round_odd(double x) {
+  if constexpr (sizeof(Out) == 2)
+    return arith::round_to<Out>(odd_float(x));
+  else
+    return arith::round_to<Out>(x);
 }
 
 }  // namespace bitfold::product

@@ -148,17 +148,26 @@ void multiply(const integer_product& p, const product_addresses& at, const curre
               stream on) {
   const handle by = handle_of(where);
   const product_description what;
+  // Of large ones the library has faster kernels one by one than several at once.
+  const bool large = p.rows * p.columns >= std::uint64_t{1} << 21;
+  const std::uint64_t times = large ? p.count : 1, at_once = large ? 1 : p.count,
+                      sums_each = p.rows * p.columns;
   // Its matrices lie in columns: ours, in rows, are their transposes, so operands change places.
-  const matrix_layout first(type_int8, p.n, p.columns, p.count, p.b_step),
-      second(type_int8, p.n, p.rows, p.count, p.a_step),
-      sums(type_int32, p.columns, p.rows, p.count, p.columns * p.rows);
+  const matrix_layout first(type_int8, p.n, p.columns, at_once, p.b_step),
+      second(type_int8, p.n, p.rows, at_once, p.a_step),
+      sums(type_int32, p.columns, p.rows, at_once, sums_each);
   const std::int32_t one = 1, adds = p.adds ? 1 : 0;
-  const auto pointer = [](address a) { return reinterpret_cast<void*>(a); };
-  check_product(the_library().cublasLtMatmul(by, what, &one, pointer(at.b), first, pointer(at.a),
-                                             second, &adds, pointer(at.to), sums, pointer(at.to),
-                                             sums, nullptr, pointer(at.scratch), p.scratch_bytes,
-                                             on),
-                "cublasLtMatmul");
+  const auto pointer = [](address from, std::uint64_t bytes) {
+    return reinterpret_cast<void*>(from + bytes);
+  };
+  for (std::uint64_t k = 0; k < times; ++k) {
+    void* const to = pointer(at.to, k * sums_each * sizeof(std::int32_t));
+    check_product(
+        the_library().cublasLtMatmul(by, what, &one, pointer(at.b, k * p.b_step), first,
+                                     pointer(at.a, k * p.a_step), second, &adds, to, sums, to, sums,
+                                     nullptr, pointer(at.scratch, 0), p.scratch_bytes, on),
+        "cublasLtMatmul");
+  }
 }
 
 }  // namespace bitfold::gpu

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <bitfold/cuda/plan.hpp>
 #include <bitfold/cuda/products.hpp>
 #include <cmath>
@@ -69,7 +70,7 @@ struct operand_vectors {
   bool across;  ///< vectors are neighbours, rather than elements
   int pack;
   dtype type;
-  place largest, specials;
+  place largest, specials, scales;
 };
 
 operand_vectors vectors_of(const detail::operand_layout& l, const detail::axes& results,
@@ -127,8 +128,9 @@ class product_planner {
     part_.n = std::min(part_.n, cuda::max_products_of_digits / cuda::elements_of_tile *
                                     cuda::elements_of_tile);
     scratch_bytes_ = all_.rows * all_.columns * all_.matrices >= (1 << 16) ? std::size_t{8} << 20 : 0;
-    measured_ = rounded_up(12 * (a_.count + b_.count));
-    while (measured_ + bytes_of(part_) > memory && can_shrink()) shrink();
+    measured_ = rounded_up((8 + 4) * (a_.count + b_.count));
+    scale_bytes_ = rounded_up(4 * (a_.count + b_.count));
+    while (measured_ + scale_bytes_ + bytes_of(part_) > memory && can_shrink()) shrink();
   }
 
   plan made() {
@@ -188,12 +190,14 @@ class product_planner {
     b_.largest = largest.behind(8 * a_.count);
     a_.specials = b_.largest.behind(8 * b_.count);
     b_.specials = a_.specials.behind(4 * a_.count);
+    a_.scales = take(scale_bytes_);
+    b_.scales = a_.scales.behind(4 * a_.count);
     digits_a_ = take(digit_bytes_of(part_, part_.rows));
     digits_b_ = take(digit_bytes_of(part_, part_.columns));
     sums_ = take(sum_bytes_of(part_));
     scratch_ = take(scratch_bytes_);
     plan_.workspace = end;
-    plan_.steps.emplace_back(fill{largest, measured_});
+    if (!is_read_once(a_) || !is_read_once(b_)) plan_.steps.emplace_back(fill{largest, measured_});
   }
 
   // ---- Kernels
@@ -217,10 +221,24 @@ class product_planner {
   }
   static void set_vectors(arguments& to, std::size_t at, const operand_vectors& v) {
     to.set(at + offsetof(product_vectors, largest), v.largest)
-        .set(at + offsetof(product_vectors, specials), v.specials);
+        .set(at + offsetof(product_vectors, specials), v.specials)
+        .set(at + offsetof(product_vectors, scales), v.scales);
+  }
+
+  // Whether a team's registers hold a vector; how many of its packs a thread has.
+  bool is_read_once(const operand_vectors& v) const {
+    return !v.across && v.pack > 1 && part_.n >= v.of.n && packs_of_thread(v) <= cuda::most_packs_of_thread;
+  }
+  static index team_of(const operand_vectors& v) {
+    return v.of.n <= static_cast<index>(4 * 32 * v.pack) ? 32 : cuda::threads_on_products;
+  }
+  static index packs_of_thread(const operand_vectors& v) {
+    return std::bit_ceil(
+        std::max<index>(parts_of(v.of.n, team_of(v) * static_cast<index>(v.pack)), 1));
   }
 
   void measure(const operand_vectors& v) {
+    if (is_read_once(v)) return;
     constexpr index warps = cuda::threads_on_products / 32;
     const index of_block = v.across ? 32 * static_cast<index>(v.pack) : warps,
                 step = v.across ? cuda::measured_across : cuda::measured_along;
@@ -230,6 +248,24 @@ class product_planner {
     set_vectors(p.with, 0, v);
     p.with.add(v.count);
     p.bytes_read = v.count * v.of.n * size_of(v.type);
+  }
+
+  pass& add_digits(const operand_vectors& v, index count, index pitch) {
+    constexpr std::size_t of_vector =
+        sizeof(double) * 2 + sizeof(void*);  // its factors, and where it begins
+    return add_pass(
+        "make_digits", element_of(v) + way(), "kernel::way, kernel::element, " + reading_of(v),
+        parts_of(count, cuda::vectors_of_tile), parts_of(pitch, cuda::elements_of_tile),
+        cuda::vectors_of_tile * (cuda::pitch_of_tile * way_.integer_bytes() + of_vector));
+  }
+  pass& add_digits_of_rows(const operand_vectors& v, index count) {
+    const index team = team_of(v);
+    std::string with = "kernel::way, kernel::element";
+    for (const index number : {static_cast<index>(v.pack), team, packs_of_thread(v)})
+      with += ", " + std::to_string(number);
+    return add_pass("make_digits_of_rows", element_of(v) + way(), with,
+                    parts_of(count, cuda::threads_on_products / team), 1,
+                    cuda::threads_on_products / 32 * 16);  // a magnitude of each warp
   }
 
   struct digits_made {
@@ -245,12 +281,8 @@ class product_planner {
     const product_digits d{nullptr,    which.first, which.count, which.begin,
                            which.n,    pitch,       vectors,     digit,
                            digit * static_cast<index>(way_.digits)};
-    constexpr std::size_t of_vector =
-        sizeof(double) * 2 + sizeof(void*);  // its factors, and where it begins
-    pass& p = add_pass(
-        "make_digits", element_of(v) + way(), "kernel::way, kernel::element, " + reading_of(v),
-        parts_of(which.count, cuda::vectors_of_tile), parts_of(pitch, cuda::elements_of_tile),
-        cuda::vectors_of_tile * (cuda::pitch_of_tile * way_.integer_bytes() + of_vector));
+    pass& p = is_read_once(v) ? add_digits_of_rows(v, which.count)
+                              : add_digits(v, which.count, pitch);
     p.with.add(v.of);
     set_vectors(p.with, 0, v);
     p.with.add(d).set(offsetof(product_digits, to), to).add(of_.product.bits());
@@ -336,7 +368,7 @@ class product_planner {
   const digit_way way_;
   operand_vectors a_, b_;
   part_sizes all_, part_;
-  std::size_t scratch_bytes_ = 0, measured_ = 0;
+  std::size_t scratch_bytes_ = 0, measured_ = 0, scale_bytes_ = 0;
   place digits_a_, digits_b_, sums_, scratch_;
   std::optional<digits_made> last_a_, last_b_;
   plan plan_;

@@ -60,6 +60,12 @@ struct moduli_of {
   }
   /// A sum below P / 2 in magnitude has so many words of 32 bits.
   static constexpr int words = words_of(product);
+  static constexpr int bits_of(const number& p) {
+    int n = 32 * words;
+    while (p.w[(n - 1) / 32] >> (n - 1) % 32 == 0) --n;
+    return n;
+  }
+  static constexpr int bits = bits_of(product);
 
   // The number whose product with P / p is 1 modulo p.
   static constexpr std::uint32_t inverse(int k) {
@@ -75,7 +81,7 @@ struct moduli_of {
 template <int N, bool Wide>
 struct residues {
   using integer = std::conditional_t<Wide, std::int64_t, std::int32_t>;
-  static constexpr int digits = N, sums = N, words = moduli_of<N>::words;
+  static constexpr int digits = N, sums = N, words = moduli_of<N>::words, bits = moduli_of<N>::bits;
   static constexpr bool squared = false;
 
   template <int K>
@@ -134,7 +140,7 @@ struct residues {
 template <int N>
 struct bytes {
   using integer = std::int32_t;
-  static constexpr int digits = N, sums = N * N, words = 2;
+  static constexpr int digits = N, sums = N * N, words = 2, bits = 64;
   static constexpr bool squared = true;
   template <int K>
   __device__ static std::int32_t digit(integer a) {
@@ -206,16 +212,32 @@ struct largest_magnitude {
     finite = finite < o.finite ? o.finite : finite;
     specials |= o.specials;
   }
+  /// Of all threads of the warp.
+  __device__ void join_warp() {
+#pragma unroll
+    for (int bit = 1; bit < warp; bit *= 2) {
+      largest_magnitude other;
+      other.finite = shuffle_across(finite, bit);
+      other.specials = shuffle_across(specials, bit);
+      join(other);
+    }
+  }
   __device__ void note(const product_vectors& of, index vector) const {
     if (finite != 0) raise_to(of.largest[vector], static_cast<std::uint64_t>(finite));
     if (specials != 0) set_bits_of(of.specials[vector], specials);
   }
 };
 
+/// The scale of a vector by the bits of its largest finite magnitude. It is noted where that is
+/// asked for.
 template <class T>
-__device__ inline double largest_of(const product_vectors& of, index vector) {
-  using bits = typename arith::detail::format_of<T>::bits;
-  return arith::widen<double>(arith::bit_cast<T>(static_cast<bits>(of.largest[vector])));
+__device__ inline int scale_of(const product_vectors& of, index vector, std::uint64_t largest,
+                               std::uint32_t specials, int bits, bool notes) {
+  using word = typename arith::detail::format_of<T>::bits;
+  const int s = product::scale_of(
+      arith::widen<double>(arith::bit_cast<T>(static_cast<word>(largest))), bits);
+  if (notes) of.scales[vector] = s * 8 + static_cast<int>(specials);
+  return s;
 }
 
 // Vectors whose elements are neighbours, a warp to a part of each; or that are neighbours
@@ -255,28 +277,30 @@ __global__ void __launch_bounds__(threads_on_products)
 #pragma unroll
         for (int k = 0; k < Pack; ++k) found.add(some.x[k]);
       }
-#pragma unroll
-      for (int bit = 1; bit < warp; bit *= 2) {
-        largest_magnitude<T> other;
-        other.finite = shuffle_across(found.finite, bit);
-        other.specials = shuffle_across(found.specials, bit);
-        found.join(other);
-      }
+      found.join_warp();
       if (lane == 0) found.note(of, vector);
     }
   }
 }
 
-// Those of four neighbouring elements, one byte each.
-template <class Way, int K>
-__device__ inline void write_digits(const typename Way::integer (&x)[4], std::int8_t* to,
+/// x 2^s, rounded; 0 if x is not finite.
+template <class Integer>
+__device__ inline Integer integer_of(double x, const product::scale_factors<double>& f) {
+  const double y = arith::mul(arith::mul(x, f.first), f.second);
+  return arith::is_finite(x) ? static_cast<Integer>(product::nearest_integer(y)) : 0;
+}
+
+// Those of two or four neighbouring elements, one byte each.
+template <class Way, int K, int N>
+__device__ inline void write_digits(const typename Way::integer (&x)[N], std::int8_t* to,
                                     index digit_bytes) {
   if constexpr (K < Way::digits) {
-    std::uint32_t four = 0;
+    using word = std::conditional_t<N == 4, std::uint32_t, std::uint16_t>;
+    std::uint32_t all = 0;
 #pragma unroll
-    for (int j = 0; j < 4; ++j)
-      four |= (static_cast<std::uint32_t>(Way::template digit<K>(x[j])) & 0xffu) << (8 * j);
-    *reinterpret_cast<std::uint32_t*>(to + K * digit_bytes) = four;
+    for (int j = 0; j < N; ++j)
+      all |= (static_cast<std::uint32_t>(Way::template digit<K>(x[j])) & 0xffu) << (8 * j);
+    *reinterpret_cast<word*>(to + K * digit_bytes) = static_cast<word>(all);
     write_digits<Way, K + 1>(x, to, digit_bytes);
   }
 }
@@ -297,8 +321,8 @@ __global__ void __launch_bounds__(threads_on_products)
       to.count - first < vectors_of_tile ? to.count - first : vectors_of_tile);
   if (thread < here) {
     const index vector = to.first + first + static_cast<index>(thread);
-    factors[thread] =
-        product::scale_factors<double>(product::scale_of(largest_of<T>(of, vector), bits));
+    factors[thread] = product::scale_factors<double>(scale_of<T>(
+        of, vector, of.largest[vector], of.specials[vector], bits, blockIdx.y == 0));
     starts[thread] = address_in<T>(of, vector, to.begin);
   }
   constexpr int packs = (Across ? vectors_of_tile : elements_of_tile) / Pack,
@@ -318,10 +342,8 @@ __global__ void __launch_bounds__(threads_on_products)
 #pragma unroll
       for (int j = 0; j < Pack; ++j) {
         const int v = Across ? vector + j : vector, e = Across ? element : element + j;
-        const double x = arith::widen<double>(from.x[j]);
-        const double y = arith::mul(arith::mul(x, factors[v].first), factors[v].second);
         tile[v * pitch_of_tile + e] =
-            arith::is_finite(x) ? static_cast<integer>(product::nearest_integer(y)) : 0;
+            integer_of<integer>(arith::widen<double>(from.x[j]), factors[v]);
       }
     }
     wait_for_the_block();
@@ -338,6 +360,61 @@ __global__ void __launch_bounds__(threads_on_products)
       std::int8_t* const there =
           to.to + matrix * to.matrix_bytes + (vector - matrix * to.matrix_vectors) * to.pitch + i;
       write_digits<Way, 0>(x, there, to.digit_bytes);
+    }
+  }
+}
+
+// Of vectors whose elements are neighbours, and few enough for a team's registers: measured, and
+// made digits of, in one read. A thread has Packs packs of each, a team's apart.
+template <class Way, class T, int Pack, int Team, int Packs>
+__global__ void __launch_bounds__(threads_on_products)
+    make_digits_of_rows(const __grid_constant__ product_vectors of,
+                        const __grid_constant__ product_digits to, int bits) {
+  using integer = typename Way::integer;
+  constexpr int teams = threads_on_products / Team;
+  const int thread = static_cast<int>(threadIdx.x) % Team,
+            team = static_cast<int>(threadIdx.x) / Team;
+  const index own = index{blockIdx.x} * teams + static_cast<index>(team);
+  const bool is_there = own < to.count;
+  const index vector = to.first + (is_there ? own : 0);
+  const T* const x = address_in<T>(of, vector, to.begin);
+  packet<T, Pack> some[Packs];
+  largest_magnitude<T> found;
+#pragma unroll
+  for (int k = 0; k < Packs; ++k) {
+    const index i = static_cast<index>((k * Team + thread) * Pack);
+    some[k] = i < to.n ? packet<T, Pack>::load(x + i) : packet<T, Pack>::of(T{});
+  }
+#pragma unroll
+  for (int k = 0; k < Packs; ++k)
+#pragma unroll
+    for (int j = 0; j < Pack; ++j) found.add(some[k][j]);
+  found.join_warp();
+  if constexpr (Team > warp) {
+    largest_magnitude<T>* const of_warps = reinterpret_cast<largest_magnitude<T>*>(shared_bytes);
+    if (thread % warp == 0) of_warps[thread / warp] = found;
+    wait_for_the_block();
+#pragma unroll
+    for (int k = 0; k < Team / warp; ++k) found.join(of_warps[k]);
+  }
+  if (!is_there) return;
+  const product::scale_factors<double> f(
+      scale_of<T>(of, vector, found.finite, found.specials, bits, thread == 0));
+  const index matrix = own / to.matrix_vectors;
+  std::int8_t* const there =
+      to.to + matrix * to.matrix_bytes + (own - matrix * to.matrix_vectors) * to.pitch;
+#pragma unroll
+  for (int k = 0; k < Packs; ++k) {
+    const index i = static_cast<index>((k * Team + thread) * Pack);
+    if (i >= to.pitch) break;
+    constexpr int group = Pack < 4 ? Pack : 4;
+#pragma unroll
+    for (int j = 0; j < Pack; j += group) {
+      integer y[group];
+#pragma unroll
+      for (int g = 0; g < group; ++g)
+        y[g] = integer_of<integer>(arith::widen<double>(some[k][j + g]), f);
+      write_digits<Way, 0>(y, there + i + j, to.digit_bytes);
     }
   }
 }
@@ -361,25 +438,34 @@ __global__ void __launch_bounds__(threads_on_products)
   for (index i = index{blockIdx.x} * blockDim.x + threadIdx.x; i < each * matrices; i += threads)
     reduce_one<Way, 0>(sums + i / each * each * Way::sums + i % each, each);
 }
-template <class Out, int Words>
-__device__ inline Out result_of(const std::uint32_t (&w)[Words], int e, double addend,
-                                bool wide_range) {
-  if constexpr (Words <= 4) {
-    product::signed_wide t = static_cast<std::int32_t>(w[Words - 1]);
-#pragma unroll
-    for (int i = Words - 2; i >= 0; --i)
-      t = static_cast<product::signed_wide>(static_cast<exact::wide>(t) << 32 | w[i]);
-    if (addend == 0) return product::rounded<Out>(t, e);
-    return product::rounded_with_addend<Out>(t, e, addend, wide_range);
+// Exact as two doubles, of which the lower one has 32 bits.
+template <class T, class Out, class Way>
+constexpr bool is_exact_in_doubles =
+    sizeof(T) < sizeof(double) && sizeof(Out) < sizeof(double) && Way::bits <= 32 + 52;
+
+template <class T, class Out, class Way>
+__device__ inline Out result_of(const std::uint32_t (&w)[Way::words], int e, double addend) {
+  constexpr int words = Way::words;
+  if constexpr (is_exact_in_doubles<T, Out, Way>) {
+    const double power = product::scale_factors<double>::power(e);
+    std::int64_t upper = static_cast<std::int32_t>(w[words - 1]);
+    if constexpr (words == 3)
+      upper = static_cast<std::int64_t>(static_cast<std::uint64_t>(upper) << 32 | w[1]);
+    const double a = arith::mul(arith::mul(static_cast<double>(upper), 0x1p32), power),
+                 b = arith::mul(static_cast<double>(w[0]), power);
+    return product::round_odd<Out>(addend == 0 ? product::odd_sum(a, b)
+                                               : product::odd_sum(a, b, addend));
   } else {
-    product::exact_sum sum(e);
-    constexpr int low = Words / 2;
-    product::signed_wide lower = 0, upper = static_cast<std::int32_t>(w[Words - 1]);
+    constexpr int low = words < 4 ? words - 1 : 3;
+    product::signed_wide lower = 0, upper = static_cast<std::int32_t>(w[words - 1]);
 #pragma unroll
     for (int i = low - 1; i >= 0; --i) lower = lower << 32 | w[i];
 #pragma unroll
-    for (int i = Words - 2; i >= low; --i)
+    for (int i = words - 2; i >= low; --i)
       upper = static_cast<product::signed_wide>(static_cast<exact::wide>(upper) << 32 | w[i]);
+    if (words <= 4 && addend == 0)
+      return product::rounded<Out>(upper * (product::signed_wide{1} << 32 * low) + lower, e);
+    product::exact_sum sum(e);
     sum.add(lower, 0);
     sum.add(upper, 32 * low);
     if (addend != 0) sum.add(addend);
@@ -391,13 +477,60 @@ __device__ inline Out result_of(const std::uint32_t (&w)[Words], int e, double a
 template <class T, class Out>
 __device__ __noinline__ Out special_of(const product_results& of, index row, index column,
                                        double addend) {
-  unsigned seen = product::special_bit(addend) |
-                  ((of.a.specials[row] | of.b.specials[column]) & product::not_a_number);
+  unsigned seen = product::special_bit(addend) | ((static_cast<unsigned>(of.a.scales[row]) |
+                                                   static_cast<unsigned>(of.b.scales[column])) &
+                                                  product::not_a_number);
 #pragma unroll 1
   for (index i = 0; i < of.a.n && seen < product::not_a_number; ++i)
     seen |= product::special_product(arith::widen<double>(*address_in<T>(of.a, row, i)),
                                      arith::widen<double>(*address_in<T>(of.b, column, i)));
   return product::special_result<Out>(seen);
+}
+
+// a / b, mostly of small ones.
+__device__ inline index quotient(index a, index b) {
+  if (a < b) return 0;
+  if ((a | b) >> 32 == 0) return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
+  return a / b;
+}
+
+// The sums of a thread's neighbouring results: number k of those of one at c[j][k].
+template <class Way>
+__device__ inline void load_sums(const product_results& of, index part, index row, index column,
+                                 std::int32_t (&c)[results_of_thread][Way::sums]) {
+  // Digits to a base lie one above and beside the other in a matrix of sums.
+  constexpr int across = Way::squared ? Way::digits : 1;
+  const index plane = of.sum_rows * of.sum_columns;
+#pragma unroll
+  for (int k = 0; k < Way::sums; ++k) {
+    const std::int32_t* p = of.sums + (row * of.sum_columns + column);
+    if constexpr (Way::squared)
+      p += part * plane + static_cast<index>(k / across) * (plane / across) +
+           static_cast<index>(k % across) * (of.sum_columns / across);
+    else
+      p += (part * Way::sums + static_cast<index>(k)) * plane;
+    const auto some = packet<std::int32_t, results_of_thread>::load(p);
+#pragma unroll
+    for (int j = 0; j < results_of_thread; ++j) c[j][k] = some[j];
+  }
+}
+
+// As one store, where they are neighbours at a multiple of their size.
+template <class Out>
+__device__ inline void store_results(const Out (&results)[results_of_thread],
+                                     Out* const (&to)[results_of_thread], int count) {
+  constexpr int owned = results_of_thread;
+  if constexpr (sizeof results <= 16)
+    if (count == owned && to[owned - 1] == to[0] + owned - 1 &&
+        reinterpret_cast<std::uintptr_t>(to[0]) % sizeof results == 0) {
+      packet<Out, owned> all;
+#pragma unroll
+      for (int j = 0; j < owned; ++j) all.set(j, results[j]);
+      return all.store(to[0]);
+    }
+#pragma unroll
+  for (int j = 0; j < owned; ++j)
+    if (j < count) *to[j] = results[j];
 }
 
 template <class Way, class T, class Out, bool Added>
@@ -406,41 +539,27 @@ __global__ void __launch_bounds__(threads_on_products)
   constexpr int owned = results_of_thread;
   const index groups = (of.column_count + owned - 1) / owned,
               threads = index{gridDim.x} * blockDim.x,
-              items = groups * of.row_count * of.matrix_count,
-              plane = of.sum_rows * of.sum_columns;
+              items = groups * of.row_count * of.matrix_count;
 #pragma unroll 1
   for (index item = index{blockIdx.x} * blockDim.x + threadIdx.x; item < items; item += threads) {
-    const index line = item / groups, column = (item - line * groups) * owned,
-                part = line / of.row_count, row = line - part * of.row_count;
-    // Which sums.
+    const index line = quotient(item, groups), column = (item - line * groups) * owned,
+                part = quotient(line, of.row_count), row = line - part * of.row_count;
     std::int32_t c[owned][Way::sums];
-    constexpr int pairs = Way::squared ? Way::digits : 1;
-#pragma unroll
-    for (int k = 0; k < Way::sums; ++k) {
-      // Digits to a base lie one above and beside the other in a matrix of sums.
-      const index of_k = Way::squared ? 0 : static_cast<index>(k),
-                  down = Way::squared ? static_cast<index>(k / pairs) * (of.sum_rows / pairs) : 0,
-                  right =
-                      Way::squared ? static_cast<index>(k % pairs) * (of.sum_columns / pairs) : 0;
-      const index planes = Way::squared ? 1 : Way::sums;
-      const auto four = packet<std::int32_t, owned>::load(
-          of.sums + (part * planes + of_k) * plane + (row + down) * of.sum_columns + right +
-          column);
-#pragma unroll
-      for (int j = 0; j < owned; ++j) c[j][k] = four[j];
-    }
-    const index all_rows = of.first_row + row, of_row = all_rows / of.rows,
+    load_sums<Way>(of, part, row, column, c);
+    const index all_rows = of.first_row + row, of_row = quotient(all_rows, of.rows),
                 i = all_rows - of_row * of.rows;
-    const index matrix_of_row = of.first_matrix + part + of_row;
+    const int scale_a = of.a.scales[of.one_a ? i : (of.first_matrix + part + of_row) * of.rows + i];
+    Out results[owned];
+    Out* to[owned];
+    int count = 0;
 #pragma unroll
     for (int j = 0; j < owned; ++j) {
       if (column + static_cast<index>(j) >= of.column_count) break;
       const index all_columns = of.first_column + column + static_cast<index>(j),
-                  of_column = all_columns / of.columns,
+                  of_column = quotient(all_columns, of.columns),
                   at = all_columns - of_column * of.columns,
-                  matrix = matrix_of_row + of_column,
-                  left = of.one_a ? i : matrix * of.rows + i,
-                  right = of.one_b ? at : matrix * of.columns + at;
+                  matrix = of.first_matrix + part + of_row + of_column;
+      const index right = of.one_b ? at : matrix * of.columns + at;
       double addend = 0;
       if constexpr (Added)
         addend = arith::widen<double>(
@@ -449,17 +568,18 @@ __global__ void __launch_bounds__(threads_on_products)
                                                    of.addend_row_stride +
                                                static_cast<std::int64_t>(at) *
                                                    of.addend_column_stride]);
-      Out* const to = static_cast<Out*>(of.out) + (matrix * of.rows + i) * of.columns + at;
-      if ((of.a.specials[left] | of.b.specials[right]) != 0 || !arith::is_finite(addend)) {
-        *to = special_of<T, Out>(of, left, right, addend);
-        continue;
+      to[j] = static_cast<Out*>(of.out) + (matrix * of.rows + i) * of.columns + at;
+      ++count;
+      const int scale_b = of.b.scales[right];
+      if (((scale_a | scale_b) & 7) != 0 || !arith::is_finite(addend)) {
+        results[j] = special_of<T, Out>(of, of.one_a ? i : matrix * of.rows + i, right, addend);
+      } else {
+        std::uint32_t w[Way::words];
+        Way::join(c[j], w);
+        results[j] = result_of<T, Out, Way>(w, -(scale_a >> 3) - (scale_b >> 3), addend);
       }
-      std::uint32_t w[Way::words];
-      Way::join(c[j], w);
-      const int e = -product::scale_of(largest_of<T>(of.a, left), of.bits) -
-                    product::scale_of(largest_of<T>(of.b, right), of.bits);
-      *to = result_of<Out>(w, e, addend, sizeof(T) == 8);
     }
+    store_results(results, to, count);
   }
 }
 

@@ -13,6 +13,9 @@ inline constexpr int vectors_of_tile = 32, elements_of_tile = 128;
 inline constexpr int pitch_of_tile = elements_of_tile + 4;
 /// Vectors are measured in parts of so many elements: by a warp each, or by a block many at once.
 inline constexpr int measured_along = 4096, measured_across = 256;
+/// Vectors whose elements are neighbours, and no more of them than a team's threads have in so many
+/// packs each, are read once: by a warp, or by a block.
+inline constexpr int most_packs_of_thread = 16;
 /// Neighbouring results of a row, which a thread makes.
 inline constexpr int results_of_thread = 4;
 /// A sum of so many products of two digits fits 32 bits, and one that was reduced besides.
@@ -32,6 +35,7 @@ struct product_vectors {
   detail::axes matrices;                       ///< x: in elements
   std::uint64_t* largest;   ///< of each vector: the bits of its largest finite magnitude
   std::uint32_t* specials;  ///< whether there is a NaN (product::not_a_number), or an infinity
+  std::int32_t* scales;     ///< of each vector, 8 s and its specials: written with its digits
 };
 
 /// Where digits go: those of `count` vectors from `first` on, of `n` elements of each from `begin`.
