@@ -3,7 +3,8 @@ set(device_headers
   arith.hpp arith.inl channel_functions.hpp channel_inputs.hpp config.hpp dtype.hpp exact.hpp fold.hpp fold.inl formats.hpp method.hpp method.inl
   op.hpp ops.inl order.hpp order.inl row_functions.hpp row_inputs.hpp strict_math.hpp strides.hpp
   ops/counts.inl ops/extrema.inl ops/logsumexp.inl ops/moments.inl ops/norms.inl ops/products.inl
-  ops/scale.inl ops/sums.inl cuda/channel_sums.cuh cuda/channels.cuh cuda/columns.cuh cuda/device.cuh cuda/distinct.cuh
+  ops/scale.inl ops/sums.inl cuda/channel_sums.cuh cuda/channels.cuh cuda/columns.cuh
+  cuda/contributions.cuh cuda/contributions.hpp cuda/device.cuh cuda/distinct.cuh
   cuda/distinct.hpp cuda/elements.cuh cuda/engine.cuh
   cuda/exact.cuh cuda/exact_adders.cuh cuda/exact_cells.cuh cuda/exact_finish.cuh
   cuda/exact_integers.cuh cuda/exact_levels.cuh cuda/exact_outputs.cuh cuda/exact_results.cuh

@@ -19,18 +19,28 @@ using namespace nb::literals;
 using node = std::tuple<std::uint64_t, std::uint64_t, std::uintptr_t, bool>;
 
 void fold_contributions(request& wanted, nb::handle type, const std::vector<node>& nodes,
-                        std::int64_t n, std::uintptr_t out, bool finish, const family& by) {
+                        std::int64_t n, nb::handle out_given, bool finish, const family& by) {
   std::vector<contribution_node> list;
   for (const auto& [first, count, address, is_elements] : nodes)
     list.push_back({first, count, reinterpret_cast<const void*>(address), is_elements});
   const element_type in = parse_type("dtype", type);
   const reduction& r = wanted.of(in);
-  const described work{in, row_major(in.stored, nullptr, {n})};  // by whose size threads are chosen
+  const input out(out_given, "out", &by, taking::results);
+  void* const to = const_cast<void*>(needed(out, "out").where.data);
+  const auto size = static_cast<std::size_t>(n);
+  described work{in, row_major(in.stored, nullptr, {n})};  // by whose size threads are chosen
+  work.device_type = out->device_type;
+  work.device = out->device;
   by.run(
-      work, {in, {}}, no_room, [](workspace, cuda::stream) {},
+      work, {out->type, out.object()},
+      [&] { return cuda::contributions_workspace_bytes(r, list, size); },
+      [&](workspace room, cuda::stream where) {
+        const auto f = finish ? cuda::reduce_contributions : cuda::fold_contributions;
+        f(r, list, size, to, room.address, room.size, where);
+      },
       [&](const cpu::options& opts) {
         const auto f = finish ? cpu::reduce_contributions : cpu::fold_contributions;
-        f(r, list, static_cast<std::size_t>(n), reinterpret_cast<void*>(out), opts);
+        f(r, list, size, to, opts);
       });
 }
 
@@ -95,8 +105,8 @@ void add_distributed(nb::module_& m) {
   m.def(
       "fold_contributions", fold_contributions, "request"_a, "dtype"_a, "nodes"_a, "n"_a, "out"_a,
       "finish"_a, "family"_a,
-      "Of nodes (first, count, address, whether there are elements) in host memory the states, or "
-      "the results, to the address `out`.");
+      "Of nodes (first, count, address, whether there are elements) the states, or the results, to "
+      "`out`, which is on their device.");
   m.def("make_share", make_share, "requests"_a, "x"_a, "y"_a.none(), "first"_a, "family"_a,
         "What is to be known of a part of an array in host memory.");
   m.def("reduce_shares", reduce_shares, "requests"_a, "dtype"_a, "shares"_a,
