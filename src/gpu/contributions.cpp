@@ -12,12 +12,8 @@
 #include "launcher.hpp"
 
 namespace bitfold::gpu {
-namespace {
 
-using cuda::listed_node;
-
-// Kernels' `by`, whose states have so many bytes.
-std::string definition_of(const reduction& r, std::size_t state) {
+std::string definition_of_contributions(const reduction& r) {
   const std::string of = "<op_id::" + std::string(name(r.op())) + ", ", in = type_name(r.in()),
                     out = type_name(r.out());
   return "using by = cuda::" +
@@ -25,8 +21,13 @@ std::string definition_of(const reduction& r, std::size_t state) {
                               : "ordered_contributions" + of + "method::" +
                                     std::string(name(r.method().value_or(method_id::tree))) + ", " +
                                     in + ", " + type_name(r.acc()) + ", " + out) +
-         ">;\nstatic_assert(sizeof(by::state) == " + std::to_string(state) + ");\n";
+         ">;\nstatic_assert(sizeof(by::state) == " + std::to_string(contribution_state_bytes(r)) +
+         ");\n";
 }
+
+namespace {
+
+using cuda::listed_node;
 
 std::vector<listed_node> listed(const detail::tree_plan& tree) {
   std::vector<listed_node> all;
@@ -50,7 +51,7 @@ class planner {
         finish_(finish),
         on_(on),
         state_(contribution_state_bytes(r)),
-        definition_(definition_of(r, state_)) {}
+        definition_(definition_of_contributions(r)) {}
 
   void add(std::span<const contribution_node> nodes) {
     const detail::tree_plan tree(nodes, n_);

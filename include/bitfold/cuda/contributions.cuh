@@ -158,28 +158,36 @@ __device__ typename By::state fold_tree(index first, Get get) {
   }
 }
 
-// Packets of N neighbours, one of each contribution, become as many results or states, to an
-// address that is a multiple of 16 bytes.
+// N neighbouring results, as packets of at most 16 bytes.
+template <class Result, int N>
+struct packets_of_results {
+  static constexpr int each = N * sizeof(Result) < 16 ? N : 16 / sizeof(Result), count = N / each;
+  packet<Result, each> of[count];
+};
+// Packets of N neighbours, one of each contribution, from `first` on, become as many results.
+template <class By, int Count, int N>
+__device__ auto results_of_packets(const packet<typename By::element, N> (&x)[Count], index first,
+                                   int ddof) {
+  packets_of_results<typename By::result, N> results;
+#pragma unroll
+  for (int i = 0; i < N; ++i)
+    results.of[i / results.each].set(
+        i % results.each,
+        By::finish(fold_tree<By, 0, Count>(first, [&](int k) { return x[k][i]; }), Count, ddof));
+  return results;
+}
+// Or states, to an address that is a multiple of 16 bytes.
 template <class By, bool Finish, int Count, int N>
 __device__ void fold_packets(const packet<typename By::element, N> (&x)[Count], index first,
                              int ddof, written<By, Finish>* out) {
-  const auto one = [&](int i) {
-    return written_of<By, Finish>(fold_tree<By, 0, Count>(first, [&](int k) { return x[k][i]; }),
-                                  Count, ddof);
-  };
   if constexpr (Finish) {
-    using result = typename By::result;
-    constexpr int each = N * sizeof(result) < 16 ? N : 16 / sizeof(result);
+    const auto results = results_of_packets<By>(x, first, ddof);
 #pragma unroll
-    for (int begin = 0; begin < N; begin += each) {
-      packet<result, each> results;
-#pragma unroll
-      for (int i = 0; i < each; ++i) results.set(i, one(begin + i));
-      results.store(out + begin);
-    }
+    for (int k = 0; k < results.count; ++k) results.of[k].store(out + k * results.each);
   } else {
 #pragma unroll
-    for (int i = 0; i < N; ++i) out[i] = one(i);
+    for (int i = 0; i < N; ++i)
+      out[i] = fold_tree<By, 0, Count>(first, [&](int k) { return x[k][i]; });
   }
 }
 
