@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import bitfold.torch.distributed as over_ranks
+from bitfold.torch.distributed import _host
 import result_lines
 
 METHODS = ("tree", "kahan", "exact")
@@ -21,10 +22,20 @@ RANKS, REPETITIONS = (2, 4), {1: 200, 64: 20}  # by MiB
 GPU_RANKS, GPU_BYTES, GPU_REPETITIONS = (2, 4, 8), [1 << k for k in range(12, 31, 2)], 9
 
 
-def calls(engine, x):
+def calls(engine, x, messages):
+    """`messages`: a group whose ranks make nothing of being processes of one host."""
     yield engine, lambda: dist.all_reduce(x)
     for method in METHODS:
         yield f"bitfold_{method}", lambda method=method: over_ranks.all_reduce(x, method=method)
+    yield "messages_tree", lambda: over_ranks.all_reduce(x, group=messages)
+
+
+def group_of_messages(ranks):
+    group = dist.new_group(list(range(ranks)))
+    _host.LOOKED_FOR = False
+    over_ranks.first_of(0, group)
+    _host.LOOKED_FOR = True
+    return group
 
 
 # ---- CPUs ---------------------------------------------------------------------------------------
@@ -42,12 +53,12 @@ def measured(call):
 
 
 def on_cpus(number, ranks):
-    cases = []
+    cases, messages = [], group_of_messages(ranks)
     for mib, repetitions in REPETITIONS.items():
         x = torch.randn(mib << 18)
         best = {}
         for _ in range(repetitions):
-            for name, call in calls("gloo", x):
+            for name, call in calls("gloo", x, messages):
                 x.fill_(number + 0.5)
                 best[name] = [min(pair) for pair in zip(best.get(name, (1e9, 1e9)), measured(call))]
         for name, (slowest, cpu) in best.items():
@@ -90,13 +101,13 @@ def repeated(of_names, prepare, times):
 
 
 def on_gpus(number, ranks):
-    cases = []
+    cases, messages = [], group_of_messages(ranks)
     for dtype, short in ((torch.float32, "f32"), (torch.bfloat16, "bf16")):
         for size in GPU_BYTES:
             base = torch.randn(size // dtype.itemsize, device="cuda").to(dtype)
             x = base.clone()
             times = 20 if size <= 1 << 20 else 5 if size <= 1 << 26 else 2
-            for name, taken in repeated(list(calls("nccl", x)), lambda: x.copy_(base), times).items():
+            for name, taken in repeated(list(calls("nccl", x, messages)), lambda: x.copy_(base), times).items():
                 cases.append(result_lines.case(f"{name}/{short}/{ranks}_ranks", taken, x.nbytes, x.numel()))
     return cases + steps(ranks)
 

@@ -21,7 +21,7 @@ from torch.distributed.tensor import Replicate, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 import bitfold
-from bitfold.torch.distributed import _contributions
+from bitfold.torch.distributed import _contributions, _host
 
 F16, BF16, F32, F64 = torch.float16, torch.bfloat16, torch.float32, torch.float64
 I32, I64, U8, BOOL = torch.int32, torch.int64, torch.uint8, torch.bool
@@ -149,9 +149,18 @@ def unaligned(x: torch.Tensor) -> torch.Tensor:
     return torch.frombuffer(room.numpy(), dtype=x.dtype, offset=1).reshape(x.shape) if x.numel() else x
 
 
+def by_messages(size: int) -> dist.ProcessGroup:
+    """A group whose ranks make nothing of being processes of one host."""
+    group = dist.new_group(list(range(size)))
+    _host.LOOKED_FOR = False
+    over_ranks.first_of(0, group)  # (the first call makes bitfold's own)
+    _host.LOOKED_FOR = True
+    return group
+
+
 def contributions(rank: int, size: int) -> int:
     """Each case, of random lengths, numbers of contributions and ranks: by every collective."""
-    rng, done = random.Random(7), 0
+    rng, done, groups = random.Random(7), 0, (None, by_messages(size))
     for k, (op, method, dtype, given) in enumerate(CASES):
         n, m = rng.choice((0, 1, 5, 700, 3001, 20011)), rng.choice((size, 3, 7, 12, 33))
         all_of_them = numbers(dtype, m, n, seed=k)
@@ -159,9 +168,9 @@ def contributions(rank: int, size: int) -> int:
         counts = split(rng, m, size)
         first = sum(counts[:rank])
         _contributions._PIECE[DEVICE.type] = rng.choice((1 << 21, 5000))  # in one piece, or in several
-        mine = here(*all_of_them[first : first + counts[rank]])
+        mine, group = here(*all_of_them[first : first + counts[rank]]), rng.choice(groups)
         out = torch.zeros(n, dtype=wanted.dtype, device=DEVICE)
-        assert over_ranks.all_reduce(out, op, method=method, contributions=mine, dtype=dtype) is None
+        assert over_ranks.all_reduce(out, op, group, method=method, contributions=mine, dtype=dtype) is None
         assert bits(out) == bits(wanted), (op, method, dtype, n, counts)
 
         kept = over_ranks.Contributions(op, method=method, dtype=wanted.dtype, first=first)
@@ -169,16 +178,39 @@ def contributions(rank: int, size: int) -> int:
             kept.add(unaligned(x) if k % 2 else x)
             x.fill_(1)  # what was added was taken
         dst, out = rng.randrange(size), torch.zeros(2 * n, dtype=wanted.dtype, device=DEVICE)[::2]
-        over_ranks.reduce(out, dst, op, method=method, contributions=kept, dtype=dtype)
+        over_ranks.reduce(out, dst, op, group, method=method, contributions=kept, dtype=dtype)
         assert bits(out) == bits(wanted if rank == dst else torch.zeros_like(wanted))
 
         each = n // size
         out = torch.zeros(each, dtype=wanted.dtype, device=DEVICE)
         parts = [x[: each * size] for x in here(*all_of_them[first : first + counts[rank]])]
-        over_ranks.reduce_scatter_tensor(out, None, op, method=method, contributions=parts, dtype=dtype)
+        over_ranks.reduce_scatter_tensor(out, None, op, group, method=method, contributions=parts, dtype=dtype)
         assert bits(out) == bits(wanted[rank * each : (rank + 1) * each])
         done += 1
     return done
+
+
+def one_each_by_messages(rank: int, size: int) -> None:
+    one_each(rank, size, by_messages(size))
+
+
+def one_each(rank: int, size: int, group: dist.ProcessGroup | None = None) -> None:
+    """A contribution a rank, as GPUs take it that read one another's memory: at once, and in shares, which are padded or are not."""
+    rng = random.Random(13)
+    for k, (op, method, dtype, given) in enumerate(CASES):
+        for n in (rng.choice((1, 7, 16)), rng.randrange(1000, 3000), rng.randrange(300_000, 400_000)):
+            x = numbers(dtype, size, n // size * size, seed=k)
+            wanted = over_ranks.reduce_contributions(x, op, method=method, dtype=given)
+            (mine,) = here(x[rank])
+            out = torch.zeros(len(mine) + 1, dtype=wanted.dtype, device=DEVICE)[k % 2 :][: len(mine)]
+            over_ranks.all_reduce(out, op, group, method=method, contributions=[mine])
+            assert bits(out) == bits(wanted), (op, method, dtype, n)
+            if wanted.dtype is dtype:
+                over_ranks.all_reduce(mine, op, group, method=method)
+                assert bits(mine) == bits(wanted)
+            part, each = torch.zeros(n // size, dtype=wanted.dtype, device=DEVICE), n // size
+            over_ranks.reduce_scatter_tensor(part, *here(x[rank]), op, group, method=method)
+            assert bits(part) == bits(wanted[rank * each : (rank + 1) * each])
 
 
 def in_place(rank: int, size: int) -> None:

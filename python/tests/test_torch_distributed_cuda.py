@@ -43,6 +43,12 @@ def test_bits_do_not_depend_on_ranks(size):
 
 
 @pytest.mark.parametrize("size", SIZES)
+def test_one_contribution_a_rank_over_links_and_by_messages(size):
+    ranks.run("one_each", size, backend=NCCL)
+    ranks.run("one_each_by_messages", size, backend=NCCL)
+
+
+@pytest.mark.parametrize("size", SIZES)
 def test_one_contribution_a_rank_and_several_calls_in_flight(size):
     ranks.run("in_place", size, backend=NCCL)
 

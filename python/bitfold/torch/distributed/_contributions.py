@@ -15,8 +15,11 @@ from bitfold import _core, _tensors
 
 from .._engine import OPS, TENSORS, name_of, request, result_dtype
 from ._group import Disagreement, Group, Job, group_of
+from ._host import Host
 
 _OPS_OF = {"SUM": "sum", "AVG": "mean", "MIN": "min", "MAX": "max", "PRODUCT": "prod"}
+#: Bytes of elements up to which GPUs read one another's; what is more goes by messages.
+_LINKED = 1 << 28
 #: Bytes of states that are sent at once; and up to which every rank folds all elements: one exchange, where there would be two.
 _PIECE = {"cpu": 1 << 21, "cuda": 1 << 25}
 _SMALL = {"cpu": 1 << 14, "cuda": 1 << 19}
@@ -255,15 +258,91 @@ class Call:
         if firsts[-1] == 0:
             raise Disagreement("bitfold: contributions: none, on all ranks")
         self.covers = [list(covering(a, b, firsts[-1])) for a, b in zip(firsts, firsts[1:])]
-        self.group.greet(self.device)
         self.mine = _as_nodes(self.rule, self._nodes(firsts[self.group.rank]), self.covers[self.group.rank], self.n)
         if self.device.type == "cuda":  # where they may be gone before this stream has read them
             for data in (self.out, *(node.data for node in self.mine)):
                 data.record_stream(torch.cuda.current_stream(self.device))
 
+    def go_over_links(self, out: Tensor, scatter: bool = False) -> bool:
+        """Where each rank has one contribution, and the GPUs see one another's memory: to `out`, bytes of results. Whether it was done."""
+        rule, n = self.rule, out.numel() // self.rule.given.itemsize
+        size = n * rule.taken.itemsize
+        if self.device.type == "cpu" or self.group.size == 1 or any(cover != [(r, 1)] for r, cover in enumerate(self.covers)):
+            return False
+        if not 0 < size <= _LINKED or (scatter and size % 16) or not _core.LinkedRanks.takes(rule.request(), name_of(rule.taken)):
+            return False
+        links = self.group.links(self.device)
+        if links is None:
+            return False
+        x, to = (t if t.data_ptr() % 16 == 0 else t.clone() for t in (self.mine[0].data, out))
+        links.reduce(rule.request(), name_of(rule.taken), x, n, to, scatter, TENSORS)
+        if to is not out:
+            out.copy_(to)
+        return True
+
     def reduce(self, bounds: Sequence[tuple[int, int]], out: Tensor, first: int = 0, gather: bool = False) -> None:
         """To `out`, bytes of results from that of element `first` on, those of the elements that this rank has of `bounds`; `gather`: and from
-        the others theirs. Piece by piece: while one is folded the next one comes."""
+        the others theirs."""
+        if self.device.type == "cpu" and self.group.host:
+            self._reduce_in_the_host(self.group.host, bounds, out, first, gather)
+        else:
+            self._reduce_by_messages(bounds, out, first, gather)
+
+    def _reduce_in_the_host(self, host: Host, bounds: Sequence[tuple[int, int]], out: Tensor, first: int, gather: bool) -> None:
+        """Piece by piece: each rank writes to the others what they fold. When a piece is folded, and the next one written, all meet."""
+        group, rule, rank = self.group, self.rule, self.group.rank
+        sizes = [[rule.bytes_of(count == 1) for _, count in cover] for cover in self.covers]
+        most_nodes = sum(map(len, sizes))
+        together = max(sum(map(sum, sizes[:r] + sizes[r + 1 :])) for r in range(group.size))  # bytes of an element's nodes that come
+        room = host.room(rank, 0).numel() - 64 * most_nodes
+        of_results = host.results(rank, 0).numel()
+        piece = max(1, min(_PIECE["cpu"] // max(rule.state_bytes(), rule.taken.itemsize), room // max(together, 1), of_results // rule.given.itemsize))
+        steps, size = -(-max(end - begin for begin, end in bounds) // piece), rule.given.itemsize
+        results_of = lambda begin, end: out[(begin - first) * size : (end - first) * size]
+        part = [[(min(begin + k * piece, end), min((k + 1) * piece + begin, end)) for begin, end in bounds] for k in range(steps)]
+
+        def rooms(of: int, which: int, n: int) -> list[list[Tensor]]:
+            """For n elements of each node of the other ranks."""
+            at, room, found = 0, host.room(of, which), []
+            for r, of_rank in enumerate(sizes):
+                found.append([])
+                for s in of_rank if r != of else ():
+                    found[-1].append(room[at : at + n * s])
+                    at += _rounded_up(piece * s, 64)
+            return found
+
+        def write(k: int) -> None:
+            for r, (begin, end) in enumerate(part[k]):
+                if r != rank and begin < end:
+                    for node, to in zip(self.mine, rooms(r, k % 2, end - begin)[rank]):
+                        to.copy_(node.slice(rule, begin, end))
+
+        if steps:
+            write(0)
+            group.meet()
+        for k in range(steps):
+            begin, end = part[k][rank]
+            if begin < end:
+                theirs = [
+                    [node._replace(data=node.slice(rule, begin, end)) for node in self.mine]
+                    if r == rank
+                    else [Node(*node, data, node[1] == 1) for node, data in zip(cover, of_rank)]
+                    for r, (cover, of_rank) in enumerate(zip(self.covers, rooms(rank, k % 2, end - begin)))
+                ]
+                rule.finish([node for of_rank in theirs for node in of_rank], results_of(begin, end))
+                if gather:
+                    host.results(rank, k % 2)[: (end - begin) * size].copy_(results_of(begin, end))
+            if k + 1 < steps:
+                write(k + 1)
+            if gather or k + 1 < steps:
+                group.meet()
+            for r, (begin, end) in enumerate(part[k]) if gather else ():
+                if r != rank and begin < end:
+                    results_of(begin, end).copy_(host.results(r, k % 2)[: (end - begin) * size])
+
+    def _reduce_by_messages(self, bounds: Sequence[tuple[int, int]], out: Tensor, first: int, gather: bool) -> None:
+        """Piece by piece: while one is folded the next one comes."""
+        self.group.greet(self.device)
         group, rule, rank = self.group, self.rule, self.group.rank
         most = max(end - begin for begin, end in bounds)
         piece = _TOGETHER * max(1, _PIECE[self.device.type] // _TOGETHER // max(rule.state_bytes(), rule.taken.itemsize))
@@ -336,7 +415,8 @@ def _all_reduce(call: Call) -> None:
     # The only contribution of a rank may lie where results go: no result of an element comes before it was sent and read.
     call.agree()
     bounds, room = call.even_bounds(), _room(call.out)
-    call.reduce(bounds, room, gather=bounds[-1] != (0, call.n))
+    if not call.go_over_links(room):
+        call.reduce(bounds, room, gather=bounds[-1] != (0, call.n))
     _written(call.out, room)
 
 
@@ -352,7 +432,8 @@ def _reduce(call: Call) -> None:
 def _reduce_scatter(call: Call) -> None:
     call.agree()
     each, room = call.out.numel(), _room(call.out)
-    call.reduce([(r * each, (r + 1) * each) for r in range(call.group.size)], room, call.group.rank * each)
+    if not call.go_over_links(room, scatter=True):
+        call.reduce([(r * each, (r + 1) * each) for r in range(call.group.size)], room, call.group.rank * each)
     _written(call.out, room)
 
 

@@ -16,6 +16,10 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from bitfold import _core
+
+from ._host import Host, host_of, links_of
+
 _HEADER = struct.Struct("<qq16s")
 _HEADER_BYTES = 512
 _MOST_KEPT = 1 << 24
@@ -50,7 +54,7 @@ def _engines_of(group: dist.ProcessGroup) -> dict[str, str]:
 
 class Group:
     """bitfold's own process group of the ranks of another one, so that its messages are never taken for others'. It asks for three functions of
-    an engine: all_gather, and begin and end of messages between pairs. Calls run one after the other, in the order in which they were made; each
+    an engine: gather, and begin and end of messages between pairs. Ranks of one host meet in its memory instead (`host`). Calls run one after the other, in the order in which they were made; each
     begins with the ranks' agreement on what it is. After an error of the engine the ranks may stand at different places: no more calls then.
 
     Beside NCCL there is always an engine for the CPU's memory. By that one the ranks agree, so that no GPU is waited for, and that a rank which is
@@ -58,27 +62,39 @@ class Group:
 
     def __init__(self, group: dist.ProcessGroup) -> None:
         self.rank, self.size = group.rank(), group.size()
+        self._calls, self._failure, self._rooms = 0, None, {}
         self._ranks = dist.get_process_group_ranks(group)
-        self._engine, self.has_nccl = None, False
+        self._engine, self.has_nccl, self.host = None, False, None
         if self.size > 1:
             engines = _engines_of(group)
             self.has_nccl = engines.get("cuda") == "nccl"
             backend = f"cpu:{engines.get('cpu', 'gloo')},cuda:nccl" if self.has_nccl else dist.get_backend(group)
             timeout = group._get_backend(torch.device("cpu" if "cpu" in engines else "cuda")).options._timeout
+            self._seconds = timeout.total_seconds()
             self._engine = dist.new_group(self._ranks, timeout=timeout, backend=backend, use_local_synchronization=True)
-        self._calls, self._failure, self._rooms = 0, None, {}
+            self.host = host_of(self.rank, self.size, self._seconds, self.gather)
         self._lock, self._worker, self._last = threading.Lock(), None, None
-        self._greeted, self._streams, self._behind = set(), {}, None
+        self._greeted, self._streams, self._behind, self._links = set(), {}, None, {}
 
     # ---- What an engine has to have
 
-    def all_gather(self, mine: Tensor) -> list[Tensor]:
-        """Of each rank a tensor like `mine`, of one axis, in the CPU's memory."""
+    def gather(self, mine: bytes) -> list[bytes]:
+        """Of each rank as many, by way of the CPU's memory."""
         if self.size == 1:
             return [mine]
-        all_of_them = mine.new_empty(self.size * len(mine))
-        self._try(lambda: dist.all_gather_into_tensor(all_of_them, mine, group=self._engine))
-        return list(all_of_them.chunk(self.size))
+        if self.host and len(mine) <= _HEADER_BYTES:
+            return self._try(lambda: self.host.exchange(mine))
+
+        def by_the_engine() -> list[bytes]:
+            all_of_them = torch.empty(self.size * len(mine), dtype=torch.uint8)
+            dist.all_gather_into_tensor(all_of_them, torch.frombuffer(bytearray(mine), dtype=torch.uint8), group=self._engine)
+            return [t.numpy().tobytes() for t in all_of_them.chunk(self.size)]
+
+        return self._try(by_the_engine)
+
+    def meet(self) -> None:
+        """What all ranks of the host wrote to its memory is there then."""
+        self._try(lambda: self.host.exchange(b""))
 
     def begin(self, send: Sequence[Sequence[Tensor]], receive: Sequence[Sequence[Tensor]]) -> list[dist.Work]:
         """To each rank some messages, and from each some, whose lengths the receiver knows. What goes to this rank itself is left out, and so
@@ -105,6 +121,14 @@ class Group:
         if device.type == "cuda" and self.size > 1 and device not in self._greeted:
             self._try(lambda: dist.all_reduce(torch.zeros(1, device=device), group=self._engine))
             self._greeted.add(device)
+
+    def links(self, device: torch.device) -> _core.LinkedRanks | None:
+        """Where the GPUs of all ranks see one another's memory. Asked for by all ranks at once."""
+        if self.host is None:
+            return None
+        if device not in self._links:
+            self._links[device] = links_of(self.rank, self.size, self._seconds, device, self.gather)
+        return self._links[device]
 
     def _try(self, talk: Callable[[], Any]) -> Any:
         if self._failure:
@@ -144,7 +168,7 @@ class Group:
             mine = self._header(*describe())
         except Exception as e:
             refused, mine = e, self._header(f"refused: {e}", 0, 0)
-        headers = [bytes(h.tolist()) for h in self.all_gather(torch.tensor(list(mine), dtype=torch.uint8))]
+        headers = self.gather(mine)
         if refused:
             raise refused
         fields = [_HEADER.unpack_from(h) for h in headers]

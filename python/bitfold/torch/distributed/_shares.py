@@ -14,7 +14,7 @@ from bitfold._tensors import DTYPES
 
 from .._engine import FLOATS, OPS, TENSORS, method_for, name_of, request
 from .._gradients import norm_named, scale
-from ._contributions import expect
+from ._contributions import bytes_of, expect
 from ._group import Group, group_of
 
 
@@ -30,7 +30,7 @@ def _current_gpu() -> torch.device | None:
 
 def _gather_bytes(by: Group, mine: bytes) -> list[bytes]:
     """Those of all ranks, of any lengths."""
-    sizes = [int(n) for n in by.all_gather(torch.tensor([len(mine)]))]
+    sizes = [int.from_bytes(n, "little") for n in by.gather(len(mine).to_bytes(8, "little"))]
     theirs = [torch.empty(n, dtype=torch.uint8) for n in sizes]
     theirs[by.rank] = torch.frombuffer(bytearray(mine), dtype=torch.uint8)
     by.exchange([[theirs[by.rank]]] * by.size, [[t] for t in theirs])
@@ -115,7 +115,7 @@ def _norm(by: Group, parameters: Iterable[Tensor] | Tensor, norm_type: float) ->
         # The types of all ranks, one bit each: known before anything is added, as only sums of one type can be merged.
         by.agree(describe)
         mine = sum(1 << k for k, dtype in enumerate(FLOATS) if any(g.dtype is dtype for g in grads))
-        masks = [int(m) for m in by.all_gather(torch.tensor([mine]))]
+        masks = [m[0] for m in by.gather(bytes([mine]))]
         types = [dtype for k, dtype in enumerate(FLOATS) if any(m >> k & 1 for m in masks)]
         out = torch.float64 if torch.float64 in types else torch.float32
         taken = types[0] if len(types) == 1 else out
@@ -133,7 +133,8 @@ def _joined(by: Group, op: str, grads: list[Tensor], taken: torch.dtype, out: to
     if op == "norm_inf":  # whose order is nothing
         of_each = [torch.ops.bitfold.norm_inf(g) for g in grads if g.numel()] or [torch.zeros((), dtype=taken)]
         mine = torch.ops.bitfold.norm_inf(torch.stack(of_each)).reshape(1).cpu()
-        return torch.ops.bitfold.norm_inf(torch.cat(by.all_gather(mine))).to(out)
+        theirs = [torch.frombuffer(bytearray(t), dtype=mine.dtype) for t in by.gather(bytes_of(mine).numpy().tobytes())]
+        return torch.ops.bitfold.norm_inf(torch.cat(theirs)).to(out)
     mine, total = (bitfold.accumulator(short, degree=2 if op == "norm_l2" else 1) for _ in range(2))
     for g in grads:
         (mine.add_squares if op == "norm_l2" else mine.add_magnitudes)(g)
