@@ -44,7 +44,7 @@ std::vector<call> calls(int ranks) {
                   kahan = make_reduction(op_id::mean, method_id::kahan, dtype::bf16),
                   widened = make_reduction(op_id::sum, {}, dtype::bf16, {}, dtype::f32),
                   place = make_reduction(op_id::argmax, {}, dtype::f32),
-                  integers = make_reduction(op_id::sum, {}, dtype::i16);
+                  integers = make_reduction(op_id::sum, {}, dtype::i32);
   using shape = cuda::linked_ranks::shape;
   const auto each = static_cast<std::size_t>(4 * ranks);
   std::vector<call> all = {{sum, 1, {}}, {sum, 1003, {}}, {sum, 0, {}}};

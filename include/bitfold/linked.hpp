@@ -33,7 +33,7 @@ class linked_ranks {
   /// errc::cuda, where a GPU does not reach another's memory.
   void open(std::span<const memory_handle> all);
 
-  /// Whether this way takes r: one with a canonical order, whose results have 1 to 4 times as many
+  /// Whether this way takes r: one with a canonical order, whose results have 1 or 2 times as many
   /// bytes as its elements.
   static bool takes(const reduction& r);
 
@@ -51,7 +51,7 @@ class linked_ranks {
   struct shape {
     std::size_t at_once = 256 << 10;  ///< bytes up to which every rank reads all, and folds all
     int blocks = 64;                  ///< at most, up to 128
-    int packets = 512;  ///< of 16 bytes, that a block takes of a share at once: as many
+    int packets = 1024;  ///< of 16 bytes, that a block takes of a share at once: as many
   };
   shape how;
 

@@ -37,9 +37,9 @@ using gpu::linked_way;
 
 constexpr int reach_others = 1;  // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 constexpr std::size_t packet_bytes = 16;
-constexpr index most_packets = 512;  // of a share, that a block takes at once
-// Of a packet's elements: i64 of i16, say.
-constexpr int most_result_packets = 4;
+constexpr index most_packets = 1024;  // of a share, that a block takes at once
+// Of a packet's elements: f32 of bf16, say.
+constexpr int most_result_packets = 2;
 
 index shares(index n, index of) { return (n + of - 1) / of; }
 

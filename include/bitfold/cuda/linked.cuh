@@ -67,22 +67,25 @@ __device__ void store_before(T* x, index i, index end, const packet<T, N>& v) {
   }
 }
 
+// What a block does in a step. A thread loads several packets before it stores the first of them.
 template <class By, int Ranks, int N>
 struct linked {
   using T = typename By::element;
   using Out = typename By::result;
   using results = packets_of_results<Out, N>;
-  static constexpr int packet_bytes = 16;
+  static constexpr int packet_bytes = 16, at_once = Ranks > 4 ? 1 : 2;
   static_assert(N * sizeof(T) == packet_bytes && results::each * sizeof(Out) == packet_bytes);
 
   const linked_call& of;
   std::byte* at;  // this block's bytes in the slot of this step, in this rank's memory
+  index first;    // of each share, the packet that is this block's first in this step
 
   __device__ linked(const linked_call& call, index step, int shares)
       : of(call),
         at(call.memory[call.rank] + bytes_ahead_of_slots +
            ((call.slot + step) & 1) * call.slot_bytes +
-           blockIdx.x * bytes_of_linked_block(call.packets, shares, results::count)) {}
+           blockIdx.x * bytes_of_linked_block(call.packets, shares, results::count)),
+        first((step * gridDim.x + blockIdx.x) * call.packets) {}
 
   // The place of packet p of a share, in that rank's memory; behind the shares are results.
   template <class P>
@@ -91,44 +94,97 @@ struct linked {
     return reinterpret_cast<P*>(of.memory[rank] + before +
                                 (static_cast<index>(share) * of.packets + p) * packet_bytes);
   }
+  __device__ index begin_of(int share) const { return static_cast<index>(share) * of.share; }
   __device__ index end_of(int share) const {
-    const index end = (static_cast<index>(share) + 1) * of.share;
+    const index end = begin_of(share) + of.share;
     return end < of.n ? end : of.n;
   }
-  // For others to read: this step's packets of a share, of which `first` is number 0.
-  __device__ void give(const T* x, int share, int place_of_share, index first) const {
-    const index begin = static_cast<index>(share) * of.share, end = end_of(share);
-#pragma unroll 4
-    for (index p = threadIdx.x; p < of.packets; p += threads_on_links) {
-      const index i = begin + (first + p) * N;
-      if (i < end) load_before<N>(x, i, end).store(place<T>(of.rank, place_of_share, p));
+  __device__ int other(int k) const { return (of.rank + k) % Ranks; }
+
+  // load(u, p), and then store(u, p), of this thread's packets among `count`.
+  template <class Load, class Store>
+  __device__ static void each_packet(index count, Load load, Store store) {
+#pragma unroll 1
+    for (index p = threadIdx.x; p < count; p += at_once * threads_on_links) {
+#pragma unroll
+      for (int u = 0; u < at_once; ++u)
+        if (p + u * threads_on_links < count) load(u, p + u * threads_on_links);
+#pragma unroll
+      for (int u = 0; u < at_once; ++u)
+        if (p + u * threads_on_links < count) store(u, p + u * threads_on_links);
     }
+  }
+  // For the others to read: all elements, or the shares of the others.
+  __device__ void give_all(const T* x) const {
+    packet<T, N> v[at_once];
+    each_packet(
+        of.packets,
+        [&](int u, index p) {
+          if ((first + p) * N < of.n) v[u] = load_before<N>(x, (first + p) * N, of.n);
+        },
+        [&](int u, index p) {
+          if ((first + p) * N < of.n) v[u].store(place<T>(of.rank, 0, p));
+        });
+  }
+  __device__ void give_shares(const T* x) const {
+    packet<T, N> v[at_once][Ranks];
+    const auto each = [&](index p, auto f) {
+#pragma unroll
+      for (int k = 1; k < Ranks; ++k) {
+        const index i = begin_of(other(k)) + (first + p) * N;
+        if (i < end_of(other(k))) f(k, i);
+      }
+    };
+    each_packet(
+        of.packets,
+        [&](int u, index p) {
+          each(p, [&](int k, index i) { v[u][k] = load_before<N>(x, i, end_of(other(k))); });
+        },
+        [&](int u, index p) {
+          each(p, [&](int k, index) { v[u][k].store(place<T>(of.rank, other(k), p)); });
+        });
   }
   // Of a share all ranks' elements, folded; put(p, i, results of elements i to i + N - 1).
   template <class Put>
-  __device__ void fold(const T* x, int share, int place_of_share, index first, Put put) const {
-    constexpr int at_once = Ranks > 4 ? 1 : 2;
-    const index begin = static_cast<index>(share) * of.share, end = end_of(share);
-#pragma unroll 1
-    for (index p0 = threadIdx.x; p0 < of.packets; p0 += at_once * threads_on_links) {
-      packet<T, N> v[at_once][Ranks];
+  __device__ void fold(const T* x, int share, Put put) const {
+    packet<T, N> v[at_once][Ranks];
+    const index begin = begin_of(share) + first * N, end = end_of(share);
+    each_packet(
+        of.packets,
+        [&](int u, index p) {
+          if (begin + p * N >= end) return;
 #pragma unroll
-      for (int u = 0; u < at_once; ++u) {
-        const index p = p0 + u * threads_on_links, i = begin + (first + p) * N;
-        if (p >= of.packets || i >= end) continue;
+          for (int k = 0; k < Ranks; ++k)
+            if (k == of.rank)
+              v[u][k] = load_before<N>(x, begin + p * N, end);
+            else
+              load_16_bytes_now(place<T>(k, share, p), v[u][k].words);
+        },
+        [&](int u, index p) {
+          if (begin + p * N < end) put(p, begin + p * N, results_of_packets<By>(v[u], 0, of.ddof));
+        });
+  }
+  // The results that the others made.
+  __device__ void take_results(Out* out) const {
+    constexpr int each = results::each;
+    packet<Out, each> v[at_once][Ranks];
+    const auto each_other = [&](index p, auto f) {
 #pragma unroll
-        for (int k = 0; k < Ranks; ++k)
-          if (k == of.rank)
-            v[u][k] = load_before<N>(x, i, end);
-          else
-            load_16_bytes_now(place<T>(k, place_of_share, p), v[u][k].words);
+      for (int k = 1; k < Ranks; ++k) {
+        const index i = begin_of(other(k)) + first * N + p * each;
+        if (i < end_of(other(k))) f(k, i);
       }
-#pragma unroll
-      for (int u = 0; u < at_once; ++u) {
-        const index p = p0 + u * threads_on_links, i = begin + (first + p) * N;
-        if (p < of.packets && i < end) put(p, i, results_of_packets<By>(v[u], 0, of.ddof));
-      }
-    }
+    };
+    each_packet(
+        of.packets * results::count,
+        [&](int u, index p) {
+          each_other(p, [&](int k, index) {
+            load_16_bytes_now(place<Out>(other(k), Ranks, p), v[u][k].words);
+          });
+        },
+        [&](int u, index p) {
+          each_other(p, [&](int k, index i) { store_before(out, i, end_of(other(k)), v[u][k]); });
+        });
   }
 };
 
@@ -141,10 +197,9 @@ __global__ void __launch_bounds__(threads_on_links)
 #pragma unroll 1
   for (index step = 0; step < of.steps; ++step) {
     const linked<By, Ranks, N> here(of, step, 1);
-    const index first = (step * gridDim.x + blockIdx.x) * of.packets;
-    here.give(x, 0, 0, first);
+    here.give_all(x);
     others.meet();
-    here.fold(x, 0, 0, first, [&](index, index i, const auto& results) {
+    here.fold(x, 0, [&](index, index i, const auto& results) {
 #pragma unroll
       for (int k = 0; k < results.count; ++k)
         store_before(out, i + k * results.each, of.n, results.of[k]);
@@ -160,42 +215,24 @@ __global__ void __launch_bounds__(threads_on_links)
     reduce_linked_shares(const __grid_constant__ linked_call of, const typename By::element* x,
                          typename By::result* out) {
   using Out = typename By::result;
-  using own = linked<By, Ranks, N>;
-  constexpr int count = own::results::count, each = own::results::each;
   meeting<Ranks> others(of);
 #pragma unroll 1
   for (index step = 0; step < of.steps; ++step) {
-    const own here(of, step, Ranks);
-    const index first = (step * gridDim.x + blockIdx.x) * of.packets;
-#pragma unroll 1
-    for (int k = 1; k < Ranks; ++k) {
-      const int other = (of.rank + k) % Ranks;
-      here.give(x, other, other, first);
-    }
+    const linked<By, Ranks, N> here(of, step, Ranks);
+    here.give_shares(x);
     others.meet();
-    const index begin = Gather ? 0 : static_cast<index>(of.rank) * of.share,
-                end = here.end_of(of.rank);
-    here.fold(x, of.rank, of.rank, first, [&](index p, index i, const auto& results) {
+    const index begin = Gather ? 0 : here.begin_of(of.rank), end = here.end_of(of.rank);
+    here.fold(x, of.rank, [&](index p, index i, const auto& results) {
 #pragma unroll
-      for (int k = 0; k < count; ++k) {
-        store_before(out, i - begin + k * each, end - begin, results.of[k]);
-        if (Gather) results.of[k].store(here.template place<Out>(of.rank, Ranks, p * count + k));
+      for (int k = 0; k < results.count; ++k) {
+        store_before(out, i - begin + k * results.each, end - begin, results.of[k]);
+        if (Gather)
+          results.of[k].store(here.template place<Out>(of.rank, Ranks, p * results.count + k));
       }
     });
     if (!Gather) continue;
     others.meet();
-#pragma unroll 1
-    for (int k = 1; k < Ranks; ++k) {
-      const int other = (of.rank + k) % Ranks;
-      const index from = static_cast<index>(other) * of.share + first * N, to = here.end_of(other);
-#pragma unroll 4
-      for (index p = threadIdx.x; p < of.packets * count; p += threads_on_links) {
-        if (from + p * each >= to) continue;
-        packet<Out, each> v;
-        load_16_bytes_now(here.template place<Out>(other, Ranks, p), v.words);
-        store_before(out, from + p * each, to, v);
-      }
-    }
+    here.take_results(out);
   }
   others.leave();
 }
