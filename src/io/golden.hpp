@@ -43,6 +43,9 @@ struct golden_file {
 struct golden {
   std::string bitfold;  ///< the version that wrote it
   std::vector<golden_file> files;
+  /// Patterns of fnmatch of the arrays that were to be recorded, of those that have names; none:
+  /// all.
+  std::vector<std::string> tensors = {};
 };
 
 /// What a field is called of the first input (0), and of the second: "file2".
