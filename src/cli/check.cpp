@@ -246,7 +246,7 @@ std::vector<array_report> arrays_of_new(file_names files, const std::vector<std:
   for (const std::string& file : files) {
     if (!io::has_named_arrays(file) || files.size() > 1) continue;
     for (const io::array& a : io::read_arrays(file))
-      if (is_chosen(tensors, a.name)) arrays.push_back({a.name, verdict::added, {}});
+      if (io::is_chosen(tensors, a.name)) arrays.push_back({a.name, verdict::added, {}});
   }
   return arrays;
 }

@@ -14,11 +14,7 @@ std::vector<std::string> patterns_of(const std::vector<std::string>& given,
                                      const std::vector<std::string>& names,
                                      const std::string& files);
 
-/// Whether a pattern matches; there may be none, and then all are chosen. So is an array without a
-/// name, which is its file's only one.
-bool is_chosen(const std::vector<std::string>& patterns, const std::string& name);
-
-/// Leaves those that are chosen.
+/// Leaves those that are chosen (io::is_chosen).
 void choose(const std::vector<std::string>& patterns, std::vector<io::array>& arrays);
 
 }  // namespace bitfold::cli

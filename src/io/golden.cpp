@@ -1,5 +1,7 @@
 #include "io/golden.hpp"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -301,6 +303,13 @@ std::string whole_text(const std::filesystem::path& path, std::uint64_t max_size
 }
 
 }  // namespace
+
+bool is_chosen(const std::vector<std::string>& patterns, const std::string& name) {
+  return patterns.empty() || name.empty() ||
+         std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+           return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+         });
+}
 
 std::string of_input(std::size_t k, std::string_view field) {
   return std::string(field) + (k == 0 ? "" : "2");
