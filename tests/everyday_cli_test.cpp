@@ -245,6 +245,7 @@ TEST_CASE("a progress bar on a terminal, where it takes longer, and none with --
     CAPTURE(arguments, shown);
     CHECK(shown.starts_with("\r["));
     CHECK(contains(shown, " %  elapsed 0:0"));
+    CHECK(contains(shown, path));
   }
   CHECK(seen({"reduce", "sum", "--quiet", "--dtype", "u8", path}).empty());
 }

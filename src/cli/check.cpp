@@ -235,6 +235,7 @@ file_report check_files(const io::golden_file& old, file_names files, const chec
     arrays.push_back(io::read_arrays(files[k], options));
     choose(tensors, arrays.back());
   }
+  const waiting clock(bar, files[0]);
   auto found = check_arrays(old, files, arrays, args, bar);
   io::check_mapped_files();
   return {paths_of(old), std::move(found), {}, {}};

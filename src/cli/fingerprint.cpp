@@ -52,7 +52,6 @@ std::vector<fingerprint> fingerprints(std::span<const fingerprint_job> jobs, boo
                                       int threads, progress& bar) {
   std::vector<fingerprint> all(jobs.size());
   cpu::limit_threads(threads);
-  const waiting clock(bar, jobs.empty() ? "" : jobs[0].inputs.x->name);
   cpu::parallel_for(jobs.size(), cpu::max_threads, [&](std::size_t i) {
     all[i] = measure(jobs[i], with_digest);
     const auto& [x, y] = jobs[i].inputs;

@@ -99,6 +99,7 @@ io::golden_file record_files(const record_arguments& args, const std::vector<op_
             reductions.push_back(r);
     });
   }
+  const waiting clock(bar, files[0]);
   const auto measured = fingerprints(jobs, true, args.threads, bar);
   io::check_mapped_files();
   for (std::size_t i = 0; i < jobs.size(); ++i) {
