@@ -204,7 +204,7 @@ struct completion_arguments {
 int completion(const CLI::App& app, const completion_arguments& args) {
   const auto found = std::find_if(std::begin(shells), std::end(shells),
                                   [&](const shell& s) { return args.shell == s.name; });
-  const std::string text = found->text(described(app), commands_of(app));
+  const std::string text = found->text(program_of(app), commands_of(app));
   if (args.out)
     write_file(*args.out, text);
   else

@@ -16,7 +16,7 @@ std::vector<std::string> choices_of(const CLI::Option& option, const std::string
   return split(type.substr(begin + 1, end - begin - 1));
 }
 
-described_option described(const CLI::Option& option) {
+described_option option_of(const CLI::Option& option) {
   described_option d{};
   for (const std::string& name : option.get_snames()) d.names.push_back("-" + name);
   for (const std::string& name : option.get_lnames()) d.names.push_back("--" + name);
@@ -34,19 +34,21 @@ described_option described(const CLI::Option& option) {
   return d;
 }
 
-}  // namespace
-
-described_command described(const CLI::App& app) {
+described_command command_of(const CLI::App& app) {
   described_command d{app.get_name(), app.get_description(), app.get_footer(), {}};
   for (const CLI::Option* option : app.get_options())
-    if (!option->get_group().empty()) d.options.push_back(described(*option));  // else it is hidden
+    if (!option->get_group().empty()) d.options.push_back(option_of(*option));  // else it is hidden
   return d;
 }
+
+}  // namespace
+
+described_command program_of(const CLI::App& app) { return command_of(app); }
 
 std::vector<described_command> commands_of(const CLI::App& app) {
   std::vector<described_command> all;
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    all.push_back(described(*command));
+    all.push_back(command_of(*command));
   return all;
 }
 

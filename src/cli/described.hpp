@@ -24,7 +24,7 @@ struct described_command {
 };
 
 /// The program itself, which has its name, and the options that stand before a command.
-described_command described(const CLI::App& app);
+described_command program_of(const CLI::App& app);
 
 /// Its commands, in the order of the help.
 std::vector<described_command> commands_of(const CLI::App& app);

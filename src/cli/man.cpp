@@ -126,7 +126,7 @@ int write_pages(const std::string& folder, const described_command& program,
 }
 
 int man(const CLI::App& app, const man_arguments& args) {
-  const described_command program = described(app);
+  const described_command program = program_of(app);
   const auto commands = commands_of(app);
   if (args.out && args.command) refuse("--out: writes every page; not with COMMAND");
   if (args.out) return write_pages(*args.out, program, commands);
