@@ -52,16 +52,17 @@ array_report compare(const io::golden_array& old, const fingerprint& now,
   const bool counts = !ulps || old.results.empty();
   const bool same_content = !counts || now.digests == old.digests;
   bool same_results = true, near = true;
-  std::vector<detail> details;
-  for (std::size_t k = 0; k < now.digests.size(); ++k)
-    details.push_back(changed(io::of_input(k, "content"), old.digests[k], now.digests[k]));
   for (std::size_t k = 0; k < old.results.size(); ++k) {
     const std::uint64_t distance = distance_of(old.results[k], now.results[k]);
     same_results = same_results && old.results[k].value == now.results[k];
     near = near && distance != no_distance && distance <= ulps.value_or(0);
-    details.push_back(moved(old.results[k], now.results[k]));
   }
   if (same_results && same_content) return {old.name, verdict::same, {}};
+  std::vector<detail> details;
+  for (std::size_t k = 0; k < now.digests.size(); ++k)
+    details.push_back(changed(io::of_input(k, "content"), old.digests[k], now.digests[k]));
+  for (std::size_t k = 0; k < old.results.size(); ++k)
+    details.push_back(moved(old.results[k], now.results[k]));
   return {old.name, ulps && near && same_content ? verdict::within : verdict::moved, details};
 }
 

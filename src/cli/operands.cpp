@@ -1,6 +1,7 @@
 #include "cli/operands.hpp"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <optional>
@@ -90,9 +91,12 @@ double size_of_files(file_names files) {
 }  // namespace
 
 bytes_read::bytes_read(file_names files, bool quiet)
-    : progress(size_of_files(files), passing_unless(quiet)) {}
+    : progress(quiet || !::isatty(STDERR_FILENO) ? 0 : size_of_files(files),
+               passing_unless(quiet)) {}
 
-void bytes_read::end_of(file_names files) { reach(read_ += size_of_files(files)); }
+void bytes_read::end_of(file_names files) {
+  if (visible()) reach(read_ += size_of_files(files));
+}
 
 void refuse_twice(const std::vector<file_names>& groups) {
   std::set<std::vector<std::filesystem::path>> seen;

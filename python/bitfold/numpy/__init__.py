@@ -10,7 +10,7 @@ np.float64(2.0)
 What NumPy does without a rounding, or with one that IEEE 754 fixes, is NumPy's own here: arrays, types, shapes, order, comparisons,
 arithmetic of elements; and so are an array's methods (`x.sum()`) and `@`. Whatever else NumPy has is an AttributeError that says so: its bits may depend on the machine. Functions
 that add take `method` and `acc` besides (docs/operations.md); what of NumPy's arguments bitfold has not (`where`, `initial`) is a
-TypeError. Arrays of other libraries are taken as by bitfold's own functions.
+TypeError. Reductions take arrays of other libraries as bitfold's own functions do; products and norms give NumPy's.
 """
 
 from __future__ import annotations
