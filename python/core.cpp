@@ -127,6 +127,7 @@ NB_MODULE(_core, m) {
   add_tensors(m);
   add_accumulator(m);
   add_distributed(m);
+  add_meeting(m);
   add_golden(m);
 }
 
