@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
 
 
@@ -31,6 +31,19 @@ def test_a_model_has_its_golden_bits(capability):
     command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", EXAMPLES, EXAMPLES / "regression"]
     plugin = [] if any(e.name == "bitfold" for e in entry_points(group="pytest11")) else ["-p", "bitfold.pytest_plugin"]
     subprocess.run([sys.executable, *command, *plugin], check=True, env={**os.environ, "ATEN_CPU_CAPABILITY": capability})
+
+
+def test_what_the_pytest_plugin_takes_of_an_optimizer_and_a_scheduler():
+    from bitfold.pytest_plugin import _flat
+
+    weight = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.AdamW([weight], lr=0.1)
+    rates = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    weight.sum().backward()
+    optimizer.step(), rates.step()
+    values = dict(_flat("o", optimizer))
+    assert values["o/state/0/exp_avg"].shape == (3,) and values["o/param_groups/0/foreach"] is None
+    assert values["o/param_groups/0/lr"] == rates.get_last_lr()[0] == dict(_flat("r", rates))["r/_last_lr/0"]
 
 
 def test_the_transformer(tmp_path):
