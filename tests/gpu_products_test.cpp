@@ -48,7 +48,8 @@ struct matrices {
   }
 };
 
-enum class values { ordinary, outliers, any, with_specials };
+/// `equal`: whose lower digits are -128, so that sums of their products grow fastest.
+enum class values { ordinary, outliers, any, with_specials, equal };
 
 void fill(matrices& m, values how, std::uint64_t seed) {
   std::mt19937_64 random(seed);
@@ -66,6 +67,7 @@ void fill(matrices& m, values how, std::uint64_t seed) {
         if (how == values::with_specials && random() % 97 == 0)
           d = random() % 3 == 0 ? std::nan("") : random() % 2 ? INFINITY : -INFINITY;
         if (random() % 17 == 0) d = random() % 2 ? 0.0 : -0.0;
+        if (how == values::equal) d = 129.0 / 128;
         x = arith::round_to<T>(d);
       }
       std::memcpy(m.bytes.data() + i * sizeof(T), &x, sizeof x);
@@ -165,6 +167,12 @@ TEST_CASE("products on a GPU have the CPU's bits: in parts, of any size of works
     half.memory = memory;
     check_product(half);
   }
+}
+
+TEST_CASE("products on a GPU have the CPU's bits: rows whose digits have sums above 32 bits") {
+  const matrices a = of(dtype::bf16, {2, 131080}), b = of(dtype::bf16, {131080, 3});
+  check_product({a, b, of(dtype::bf16, {3})});
+  check_product({a, b, {}, values::equal});
 }
 
 TEST_CASE("products on a GPU have the CPU's bits: bits, output types, other methods, integers") {
