@@ -9,6 +9,8 @@ namespace bitfold::cuda {
 inline constexpr int most_linked = 8;
 inline constexpr int threads_on_links = 512;
 inline constexpr int most_blocks_on_links = 128;
+/// At least, so that calls of several groups are there together, in whatever order.
+inline constexpr int blocks_of_processor_on_links = 2;
 
 // First of all flags, of each block one by each rank, which that rank sets; then how often each
 // block has met the others; then two slots, which steps take in turn.
