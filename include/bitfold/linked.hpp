@@ -33,8 +33,8 @@ class linked_ranks {
   /// errc::cuda, where a GPU does not reach another's memory.
   void open(std::span<const memory_handle> all);
 
-  /// Whether this way takes r: one with a canonical order, whose results have 1 or 2 times as many
-  /// bytes as its elements.
+  /// Whether this way takes r: one with a canonical order, or an exact sum or mean of floats of up
+  /// to 32 bits, whose results have 1 or 2 times as many bytes as its elements.
   static bool takes(const reduction& r);
 
   /// To out, n results: of each element the reduction over the ranks, with the bits that

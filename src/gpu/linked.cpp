@@ -115,8 +115,9 @@ void linked_ranks::open(std::span<const memory_handle> all) {
 }
 
 bool linked_ranks::takes(const reduction& r) {
-  return info(r.op()).inputs == 1 && r.op() != op_id::count_distinct && !detail::is_exact(r) &&
-         r.method() != method_id::sequential && size_of(r.out()) >= size_of(r.in()) &&
+  return info(r.op()).inputs == 1 && r.op() != op_id::count_distinct &&
+         gpu::has_results_of_few(r) && r.method() != method_id::sequential &&
+         size_of(r.out()) >= size_of(r.in()) &&
          size_of(r.out()) <= most_result_packets * size_of(r.in());
 }
 

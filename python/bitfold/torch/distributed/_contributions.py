@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -50,18 +51,24 @@ class Rule(NamedTuple):
     def request(self) -> _core.Request:
         return request(self.op, self.method, self.given if OPS[self.op]["takes_dtype"] else None)
 
+    @cache
     def state_bytes(self) -> int:
         return _core.contribution_state_bytes(self.request(), name_of(self.taken))
 
     def bytes_of(self, is_elements: bool) -> int:
         return self.taken.itemsize if is_elements else self.state_bytes()
 
+    @cache
     def check(self) -> None:
         """Errors: bitfold's for what it has not; TypeError for another type of results."""
         made = result_dtype(self.request(), self.taken)
         if made is not self.given:
             raise TypeError(f"tensor: {self.given}, and {self.op} of {self.taken} gives {made}")
         self.state_bytes()
+
+    @cache
+    def goes_over_links(self) -> bool:
+        return _core.LinkedRanks.takes(self.request(), name_of(self.taken))
 
     def fold(self, nodes: Sequence[Node], n: int) -> Node:
         """The node that some of one tree make together."""
@@ -79,6 +86,7 @@ class Rule(NamedTuple):
         addresses = [(node.first, node.count, node.data.data_ptr(), node.is_elements) for node in nodes]
         _core.fold_contributions(self.request(), name_of(self.taken), addresses, n, out, finish, TENSORS)
 
+    @cache
     def __str__(self) -> str:
         by = f" by {self.method}" if self.method else ""
         return f"{self.op}{by} of {self.taken}, to {self.given}"
@@ -269,7 +277,7 @@ class Call:
         size = n * rule.taken.itemsize
         if self.device.type == "cpu" or self.group.size == 1 or any(cover != [(r, 1)] for r, cover in enumerate(self.covers)):
             return False
-        if not 0 < size <= _LINKED or (scatter and size % 16) or not _core.LinkedRanks.takes(rule.request(), name_of(rule.taken)):
+        if not 0 < size <= _LINKED or (scatter and size % 16) or not rule.goes_over_links():
             return False
         links = self.group.links(self.device)
         if links is None:

@@ -134,6 +134,8 @@ class Group:
         if self._failure:
             raise RuntimeError(f"bitfold: no more calls on this group, as an earlier one failed: {self._failure}")
         try:
+            if not torch._C._len_torch_dispatch_stack():
+                return talk()
             with _disable_current_modes():  # strict's, which would refuse: nothing but bytes is moved here
                 return talk()
         except BaseException as e:
