@@ -95,14 +95,10 @@ struct exact_contributions {
       is_exact = is_exact && next.error == 0;
     }
     if (is_exact && arith::is_finite(sum)) {
-      if constexpr (Op == op_id::sum) {
-        return arith::round_to<Out>(sum);
-      } else {
-        // What the division leaves over is exact, too: its sign says which way to round.
-        const double quotient = sum / Count;
-        const auto product = arith::two_prod(quotient, static_cast<double>(Count));
-        return arith::round_sum_to<Out>(quotient, ((sum - product.sum) - product.error) / Count);
-      }
+      // Rounding the quotient twice is no harm: the middle of two floats times Count is a double,
+      // m, and a sum that is not m is so far from it that the quotient, as a double, is not that
+      // middle.
+      return arith::round_to<Out>(Op == op_id::sum ? sum : sum / Count);
     }
     T x[Count];
 #pragma unroll
