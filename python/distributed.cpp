@@ -53,8 +53,12 @@ class linked {
     of_ = std::make_unique<cuda::linked_ranks>(rank, ranks, seconds);
   }
   ~linked() {
-    const cuda::current_device here(device_);
-    of_.reset();
+    try {
+      const cuda::current_device here(device_);
+      of_.reset();
+    } catch (const error&) {  // the driver has ended
+      static_cast<void>(of_.release());
+    }
   }
   nb::bytes handle() const {
     const cuda::current_device here(device_);

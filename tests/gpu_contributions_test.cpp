@@ -14,6 +14,7 @@
 #include "gpu_kernels.hpp"
 
 #include "gpu/contributions.hpp"
+#include "gpu/exact.hpp"
 
 using namespace bitfold;
 using test::array_on_gpu;
@@ -170,6 +171,35 @@ TEST_CASE("contributions on demand have the CPU's bits: all kernels", "[.all]") 
     }
 }
 
+TEST_CASE("exact sums of several arrays on demand join as states") {
+  for (const dtype type : {dtype::bf16, dtype::f64})
+    for (const op_id op : {op_id::sum, op_id::norm_l1, op_id::norm_l2}) {
+      const reduction r = make_reduction(op, method_id::exact, type);
+      const contributions of(type, 5, 777);
+      bytes states;
+      std::vector<contribution_node> nodes;
+      const std::size_t size = contribution_state_bytes(r);
+      // Of three ranks, the second of which has nothing.
+      for (const auto& [begin, end] : {std::pair<std::size_t, std::size_t>{0, 2}, {2, 2}, {2, 5}}) {
+        std::vector<cuda::piece> pieces;
+        for (std::size_t k = begin; k < end; ++k) pieces.push_back({of.there[k]->at(), of.n});
+        const std::size_t room = cuda::pieces_workspace_bytes(r, pieces);
+        const array_on_gpu state(bytes(size, std::byte{1}), dtype::f64),
+            workspace(bytes(room), dtype::f64);
+        cuda::fold_pieces(r, pieces, state.at(), workspace.at(), room);
+        test::wait_for();
+        const bytes made = state.contents();
+        states.insert(states.end(), made.begin(), made.end());
+      }
+      for (std::size_t k = 0; k < 3; ++k) nodes.push_back({k, 1, &states[k * size], false});
+      bytes found(size_of(r.out())), all;
+      cpu::reduce_contributions(r, nodes, 1, found.data());
+      for (const bytes& one : of.all) all.insert(all.end(), one.begin(), one.end());
+      INFO(title(r));
+      CHECK(load_scalar(r.out(), found.data()) == cpu::reduce(r, all.data(), 5 * of.n));
+    }
+}
+
 TEST_CASE("contributions on demand: what is no node, or not aligned, is refused") {
   const reduction sum = make_reduction(op_id::sum, {}, dtype::f32);
   const contributions of(dtype::f32, 3, 8);
@@ -209,9 +239,21 @@ std::vector<gpu::plan> plans_of(const reduction& r) {
   return all;
 }
 
+// The exact sum of several arrays, as a state.
+gpu::plan plan_of_sum(const reduction& r) {
+  alignas(16) static std::byte data[16];
+  const cuda::piece pieces[] = {{data, 2}, {data, 1}};
+  gpu::plan p;
+  gpu::add_exact_pieces(p, {{&r, 1}, 3, true}, pieces, test::this_gpu(), false);
+  return p;
+}
+
 void check_nvrtc(const std::vector<reduction>& reductions) {
   if (!test::has_compiler()) return;
   std::map<std::string, gpu::kernel> kernels;
+  const reduction norm = make_reduction(op_id::norm_l2, method_id::exact, dtype::f32);
+  for (const gpu::kernel& k : gpu::kernels_of(plan_of_sum(norm)))
+    kernels.emplace(signature_of(k), k);
   for (const reduction& r : reductions)
     for (const gpu::plan& p : plans_of(r))
       for (const gpu::kernel& k : gpu::kernels_of(p)) kernels.emplace(signature_of(k), k);
