@@ -152,6 +152,7 @@ inline std::uint64_t exchange_with(std::uint64_t& v, std::uint64_t n) {
   v = n;
   return before;
 }
+inline void raise_to(std::uint64_t& v, std::uint64_t n) { v = v < n ? n : v; }
 template <class V>
 V replace_if(V& v, V expected, V by) {
   const V before = v;

@@ -113,6 +113,10 @@ __device__ inline std::uint64_t add_to(std::uint64_t& v, std::uint64_t n) {
 __device__ inline std::uint64_t exchange_with(std::uint64_t& v, std::uint64_t n) {
   return atomicExch(reinterpret_cast<unsigned long long*>(&v), n);
 }
+/// The larger of it and n goes there.
+__device__ inline void raise_to(std::uint64_t& v, std::uint64_t n) {
+  atomicMax(reinterpret_cast<unsigned long long*>(&v), n);
+}
 /// Puts `by` where `expected` is, and gives what was there.
 __device__ inline std::uint32_t replace_if(std::uint32_t& v, std::uint32_t expected,
                                            std::uint32_t by) {
