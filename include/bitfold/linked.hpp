@@ -50,8 +50,8 @@ class linked_ranks {
   /// How calls are shared out. It moves no bit; all ranks have the same.
   struct shape {
     std::size_t at_once = 256 << 10;  ///< bytes up to which every rank reads all, and folds all
-    int blocks = 64;                  ///< at most, up to 128
-    int packets = 1024;  ///< of 16 bytes, that a block takes of a share at once: as many
+    int blocks = 64;                  ///< at most, up to 64
+    int packets = 2048;  ///< of 16 bytes, that a block takes of a share at once: as many
   };
   shape how;
 
