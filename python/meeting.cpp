@@ -58,6 +58,14 @@ class meeting {
     return 2 * static_cast<std::size_t>(ranks) * sizeof(message);
   }
 
+  /// Nothing, where the messages of all are alike.
+  nb::object exchange_alike(const nb::bytes& mine) {
+    nb::list all = exchange(mine);
+    for (nb::handle one : all)
+      if (!one.equal(mine)) return all;
+    return nb::none();
+  }
+
   nb::list exchange(const nb::bytes& mine) {
     if (mine.size() > message_bytes) refuse("mine: more than 512 bytes");
     message& m = of(rank_, ++calls_);
@@ -117,7 +125,9 @@ void add_meeting(nb::module_& m) {
            "number each holds a lock.")
       .def_static("bytes", &meeting::bytes, "ranks"_a)
       .def("exchange", &meeting::exchange, "mine"_a,
-           "The messages of all, of up to 512 bytes each.");
+           "The messages of all, of up to 512 bytes each.")
+      .def("exchange_alike", &meeting::exchange_alike, "mine"_a,
+           "The same; None where all are alike.");
 }
 
 }  // namespace bitfold::python

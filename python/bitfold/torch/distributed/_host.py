@@ -52,6 +52,10 @@ class Host:
         has ended, or does not come in time."""
         return self._meeting.exchange(mine)
 
+    def exchange_alike(self, mine: bytes) -> list[bytes] | None:
+        """The same; none where all are alike."""
+        return self._meeting.exchange_alike(mine)
+
     def _area(self, rank: int, begin: int, size: int) -> Tensor:
         at = self._begin + rank * 2 * (_ROOM + _RESULTS) + begin
         return self._memory[at : at + size]
