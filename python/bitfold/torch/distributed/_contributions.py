@@ -20,6 +20,7 @@ from ._group import Disagreement, Group, Job, group_of
 from ._host import Host
 
 _OPS_OF = {"SUM": "sum", "AVG": "mean", "MIN": "min", "MAX": "max", "PRODUCT": "prod"}
+_MOST_KNOWN = 1 << 12  # calls that may be made again
 #: Bytes of elements up to which GPUs read one another's; what is more goes by messages.
 _LINKED = 1 << 28
 #: Bytes of states that are sent at once; and up to which every rank folds all elements: one exchange, where there would be two.
@@ -453,10 +454,11 @@ def _quickly(by: Group, tensor: Tensor, op, method: str | None) -> bool:
 
 
 def _remember(call: Call) -> None:
-    x, plain = call.out, isinstance(call.contributions, list) and len(call.contributions) == 1 and call.contributions[0] is call.out
-    if plain and _is_plain(x) and x.dtype is not torch.bool and call.rule.given is x.dtype:
+    x, quick = call.out, call.group.quick
+    is_alone = isinstance(call.contributions, list) and len(call.contributions) == 1 and call.contributions[0] is call.out
+    if call.kind == "all_reduce" and is_alone and _is_plain(x) and x.dtype is not torch.bool and len(quick) < _MOST_KNOWN:
         header = call.group.header(*call.describe())
-        call.group.quick[_key(x, call.op, call.method)] = _Quick(header, call.rule, call.group.links(call.device))
+        quick[_key(x, call.op, call.method)] = _Quick(header, call.rule, call.group.links(call.device))
 
 
 def _all_reduce(call: Call) -> None:
