@@ -172,7 +172,8 @@ class Group:
         if self._gathered is not None:
             return False
         self._calls += 1
-        if self._on is None or self._on.cuda_stream != torch._C._cuda_getCurrentRawStream(device.index):
+        on = self._on
+        if on is None or on.device != device or on.cuda_stream != torch._C._cuda_getCurrentRawStream(device.index):
             self._follow(torch.cuda.current_stream(device))
         return True
 
