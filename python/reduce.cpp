@@ -431,7 +431,8 @@ struct pieces_as_one {
 
 nb::object reduce_pieces(request& r, const std::vector<nb::object>& pieces, const family& of) {
   const pieces_as_one given(pieces, of);
-  const auto& [held, all, list] = given;
+  const std::vector<described>& all = given.all;
+  const std::vector<cuda::piece>& list = given.list;
   const reduction& one = r.of(all[0].type);
   const model beside = given.beside();
   memory made = of.make(beside, r.result(all[0].type), {});
@@ -454,7 +455,8 @@ nb::object reduce_pieces(request& r, const std::vector<nb::object>& pieces, cons
 void fold_pieces(request& r, const std::vector<nb::object>& pieces, nb::handle state,
                  const family& of) {
   const pieces_as_one given(pieces, of);
-  const auto& [held, all, list] = given;
+  const std::vector<described>& all = given.all;
+  const std::vector<cuda::piece>& list = given.list;
   const reduction& one = r.of(all[0].type);
   const input out(state, "state", &of, taking::results);
   if (needed(out, "state").size() != contribution_state_bytes(one) || !on_one_device(*out, all[0]))
