@@ -51,7 +51,8 @@ class linked_ranks {
   struct shape {
     std::size_t at_once = 256 << 10;  ///< bytes up to which every rank reads all, and folds all
     int blocks = 64;                  ///< at most, up to 64
-    int packets = 2048;  ///< of 16 bytes, that a block takes of a share at once: as many
+    int packets = 4096;  ///< of 16 bytes, that a block takes of a share at once: as many at most,
+                         ///< of more than 2 ranks 2048, of more than 4 1024
   };
   shape how;
 

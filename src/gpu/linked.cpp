@@ -38,7 +38,7 @@ using gpu::linked_way;
 constexpr int reach_others = 1;  // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 constexpr std::size_t packet_bytes = 16;
 // Of a share, that a block takes at once.
-index most_packets(int ranks) { return ranks > 4 ? 1024 : 2048; }
+index most_packets(int ranks) { return ranks > 4 ? 1024 : ranks > 2 ? 2048 : 4096; }
 // Of a packet's elements: f32 of bf16, say.
 constexpr int most_result_packets = 2;
 

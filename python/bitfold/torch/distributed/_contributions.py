@@ -21,8 +21,6 @@ from ._host import Host
 
 _OPS_OF = {"SUM": "sum", "AVG": "mean", "MIN": "min", "MAX": "max", "PRODUCT": "prod"}
 _MOST_KNOWN = 1 << 12  # calls that may be made again
-#: Bytes of elements up to which GPUs read one another's; what is more goes by messages.
-_LINKED = 1 << 28
 #: Bytes of states that are sent at once; and up to which every rank folds all elements: one exchange, where there would be two.
 _PIECE = {"cpu": 1 << 21, "cuda": 1 << 25}
 _SMALL = {"cpu": 1 << 14, "cuda": 1 << 19}
@@ -279,7 +277,7 @@ class Call:
         size = n * rule.taken.itemsize
         if self.device.type == "cpu" or self.group.size == 1 or any(cover != [(r, 1)] for r, cover in enumerate(self.covers)):
             return False
-        if not 0 < size <= _LINKED or (scatter and size % 16) or not rule.goes_over_links():
+        if size == 0 or (scatter and size % 16) or not rule.goes_over_links():
             return False
         links = self.group.links(self.device)
         if links is None:
