@@ -2,6 +2,7 @@
 
 #include <bitfold/cpu.hpp>
 
+#include <cstdlib>
 #include <vector>
 
 namespace bitfold::test {
@@ -24,6 +25,12 @@ extern bool narrower;
 /// all targets but the widest, which takes them all. (Not to be asked in main.cpp, which no
 /// sanitizer is told of.)
 inline bool brief() { return sanitized || narrower; }
+
+/// Tests that take a sample of many alike take all of them (BITFOLD_WHOLE=1; docs/building.md).
+inline bool whole() {
+  const char* const asked = std::getenv("BITFOLD_WHOLE");
+  return asked && *asked && *asked != '0';
+}
 
 /// The numbers of threads that tests go through, 0 for as many as there are.
 inline std::vector<int> thread_counts() {
