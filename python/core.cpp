@@ -101,6 +101,8 @@ NB_MODULE(_core, m) {
         "What compiles kernels for GPUs; empty: nothing.");
   m.def("look_for_compiler_at", cuda::look_for_compiler_at, "path"_a, unlocked(),
         "A library of NVRTC to try first.");
+  m.def("look_for_products_at", cuda::look_for_products_at, "path"_a, unlocked(),
+        "A library of cuBLASLt to try first.");
   m.def(
       "synchronize",
       [](std::uintptr_t stream) { cuda::synchronize(reinterpret_cast<cuda::stream>(stream)); },
@@ -125,6 +127,7 @@ NB_MODULE(_core, m) {
   add_tensors(m);
   add_accumulator(m);
   add_distributed(m);
+  add_meeting(m);
   add_golden(m);
 }
 

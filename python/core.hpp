@@ -179,6 +179,7 @@ void add_accumulator(nb::module_& m);
 void add_arrays(nb::module_& m);
 void add_calls(nb::module_& m);
 void add_distributed(nb::module_& m);
+void add_meeting(nb::module_& m);
 void add_families(nb::module_& m);
 void add_golden(nb::module_& m);
 void add_products(nb::module_& m);

@@ -8,6 +8,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <bitfold/contributions.hpp>
+#include <bitfold/linked.hpp>
 #include <bitfold/shares.hpp>
 
 namespace bitfold::python {
@@ -19,20 +20,87 @@ using namespace nb::literals;
 using node = std::tuple<std::uint64_t, std::uint64_t, std::uintptr_t, bool>;
 
 void fold_contributions(request& wanted, nb::handle type, const std::vector<node>& nodes,
-                        std::int64_t n, std::uintptr_t out, bool finish, const family& by) {
+                        std::int64_t n, nb::handle out_given, bool finish, const family& by) {
   std::vector<contribution_node> list;
   for (const auto& [first, count, address, is_elements] : nodes)
     list.push_back({first, count, reinterpret_cast<const void*>(address), is_elements});
   const element_type in = parse_type("dtype", type);
   const reduction& r = wanted.of(in);
-  const described work{in, row_major(in.stored, nullptr, {n})};  // by whose size threads are chosen
+  const input out(out_given, "out", &by, taking::results);
+  void* const to = const_cast<void*>(needed(out, "out").where.data);
+  const auto size = static_cast<std::size_t>(n);
+  described work{in, row_major(in.stored, nullptr, {n})};  // by whose size threads are chosen
+  work.device_type = out->device_type;
+  work.device = out->device;
   by.run(
-      work, {in, {}}, no_room, [](workspace, cuda::stream) {},
+      work, {out->type, out.object()},
+      [&] { return cuda::contributions_workspace_bytes(r, list, size); },
+      [&](workspace room, cuda::stream where) {
+        const auto f = finish ? cuda::reduce_contributions : cuda::fold_contributions;
+        f(r, list, size, to, room.address, room.size, where);
+      },
       [&](const cpu::options& opts) {
         const auto f = finish ? cpu::reduce_contributions : cpu::fold_contributions;
-        f(r, list, static_cast<std::size_t>(n), reinterpret_cast<void*>(out), opts);
+        f(r, list, size, to, opts);
       });
 }
+
+// Ranks whose GPUs read one another's memory.
+class linked {
+ public:
+  linked(int rank, int ranks, double seconds, int device) : device_(device) {
+    const cuda::current_device here(device_);
+    of_ = std::make_unique<cuda::linked_ranks>(rank, ranks, seconds);
+  }
+  ~linked() {
+    const cuda::current_device here(device_);
+    of_.reset();
+  }
+  nb::bytes handle() const {
+    const cuda::current_device here(device_);
+    const cuda::memory_handle h = of_->handle();
+    return nb::bytes(h.data(), h.size());
+  }
+  void open(const std::vector<nb::bytes>& all) {
+    std::vector<cuda::memory_handle> handles(all.size());
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      if (all[k].size() != handles[k].size()) refuse("all: not handles");
+      std::memcpy(handles[k].data(), all[k].data(), handles[k].size());
+    }
+    const cuda::current_device here(device_);
+    of_->open(handles);
+  }
+  static bool takes(request& wanted, nb::handle type) {
+    return cuda::linked_ranks::takes(wanted.of(parse_type("dtype", type)));
+  }
+  void shape(std::size_t at_once, int blocks, int packets) {
+    of_->how = {at_once, blocks, packets};
+  }
+  // x and out: as bytes.
+  void reduce(request& wanted, nb::handle type, nb::handle x_given, std::uint64_t n,
+              nb::handle out_given, bool scatter, const family& by) {
+    const reduction& r = wanted.of(parse_type("dtype", type));
+    const input x(x_given, "x", &by, taking::elements), out(out_given, "out", &by, taking::results);
+    const void* const from = needed(x, "x").where.data;
+    void* const to = const_cast<void*>(needed(out, "out").where.data);
+    const std::size_t sizes[] = {size_of(r.in()) * n, size_of(r.out()) * n};
+    if (x->size() % (sizes[0] ? sizes[0] : 1) || x->size() < sizes[0] || out->size() < sizes[1])
+      refuse("x, out: not of n elements");
+    by.run(
+        *out, {out->type, out.object()}, no_room,
+        [&](workspace, cuda::stream where) {
+          if (scatter)
+            of_->reduce_scatter(r, from, n, to, where);
+          else
+            of_->all_reduce(r, from, n, to, where);
+        },
+        [](const cpu::options&) { refuse("out: not on a GPU"); });
+  }
+
+ private:
+  const int device_;
+  std::unique_ptr<cuda::linked_ranks> of_;
+};
 
 std::vector<reduction> reductions_for(const std::vector<request*>& wanted, element_type in) {
   std::vector<reduction> all;
@@ -95,8 +163,16 @@ void add_distributed(nb::module_& m) {
   m.def(
       "fold_contributions", fold_contributions, "request"_a, "dtype"_a, "nodes"_a, "n"_a, "out"_a,
       "finish"_a, "family"_a,
-      "Of nodes (first, count, address, whether there are elements) in host memory the states, or "
-      "the results, to the address `out`.");
+      "Of nodes (first, count, address, whether there are elements) the states, or the results, to "
+      "`out`, which is on their device.");
+  nb::class_<linked>(m, "LinkedRanks", "Ranks whose GPUs read one another's memory.")
+      .def(nb::init<int, int, double, int>(), "rank"_a, "ranks"_a, "seconds"_a, "device"_a)
+      .def("handle", &linked::handle)
+      .def("open", &linked::open, "all"_a, "The handles of all ranks.")
+      .def_static("takes", &linked::takes, "request"_a, "dtype"_a)
+      .def("shape", &linked::shape, "at_once"_a, "blocks"_a, "packets"_a)
+      .def("reduce", &linked::reduce, "request"_a, "dtype"_a, "x"_a, "n"_a, "out"_a, "scatter"_a,
+           "family"_a);
   m.def("make_share", make_share, "requests"_a, "x"_a, "y"_a.none(), "first"_a, "family"_a,
         "What is to be known of a part of an array in host memory.");
   m.def("reduce_shares", reduce_shares, "requests"_a, "dtype"_a, "shares"_a,

@@ -19,13 +19,17 @@ std::optional<method_id> product_method(nb::handle given) {
   refuse("method: '" + text + "' is none of " + all);
 }
 
-// An array of numbers in memory that CPUs read.
 const described& matrices(const input& x, const char* argument) {
   const described& d = needed(x, argument);
   if (d.type.is_bool) refuse_type(std::string(argument) + ": bool, where matmul takes numbers");
-  if (d.on_gpu())
-    refuse(std::string(argument) + ": on a GPU, where matmul takes arrays in the CPU's memory");
   return d;
+}
+
+bool are_together(const described& x, const described& y) {
+  return x.on_gpu() == y.on_gpu() && (!x.on_gpu() || x.device == y.device);
+}
+void check_together(const described& x, const described& a, const char* argument) {
+  if (!are_together(x, a)) refuse(std::string(argument) + ": on another device than a");
 }
 
 nb::object product_of(const matrix_product& p, const described& a, const described& b,
@@ -34,7 +38,10 @@ nb::object product_of(const matrix_product& p, const described& a, const describ
   const model beside{a.type, like};
   memory made = by.make(beside, {p.out()}, extents);
   by.run(
-      a, beside, no_room, [](workspace, cuda::stream) {},
+      a, beside, [&] { return cuda::matmul_workspace_bytes(p, a.where, b.where, addend); },
+      [&](workspace room, cuda::stream where) {
+        cuda::matmul(p, a.where, b.where, addend, made.address, room.address, room.size, where);
+      },
       [&](const cpu::options& opts) {
         if (addend)
           cpu::matmul(p, a.where, b.where, *addend, made.address, opts);
@@ -58,8 +65,12 @@ nb::object multiply(nb::handle a_given, nb::handle b_given, nb::handle addend_gi
   const described &a = matrices(a_in, "a"), &b = matrices(b_in, "b");
   if (!(a.type == b.type))
     refuse_type("b: " + std::string(b.type.name()) + ", and a is " + std::string(a.type.name()));
+  check_together(b, a, "b");
   std::optional<input> addend_in;
-  if (!addend_given.is_none()) addend_in.emplace(addend_given, "addend", &by);
+  if (!addend_given.is_none()) {
+    addend_in.emplace(addend_given, "addend", &by);
+    check_together(matrices(*addend_in, "addend"), a, "addend");
+  }
   const view* const addend = addend_in ? &matrices(*addend_in, "addend").where : nullptr;
   const matrix_product p = make_matrix_product(
       a.type.stored, product_method(method),
@@ -79,7 +90,7 @@ nb::object multiply_plain(const tensors& of, int rank, nb::handle a_given, nb::h
   if (!a || !b || addend.has_value() == addend_given.is_none()) return nb::none();
   const view &x = a->where, &y = b->where;
   const auto last = static_cast<std::size_t>(rank - 1), before = last - 1;
-  const auto is_like_a = [&](const described& d) { return d.type == a->type && !d.on_gpu(); };
+  const auto is_like_a = [&](const described& d) { return d.type == a->type && are_together(d, *a); };
   if (!is_float(a->type.stored) || !is_like_a(*a) || !is_like_a(*b) || x.rank != rank ||
       y.rank != rank || x.extent[last] != y.extent[before] ||
       !std::equal(&x.extent[0], &x.extent[before], &y.extent[0]) || a->size() == 0 ||

@@ -110,7 +110,7 @@ operand_layout layout_of(const view& given, bool left) {
 }
 
 product_layout layout_of(const view& a, const view& b) {
-  product_layout l{layout_of(a, true), layout_of(b, false), {}, {}};
+  product_layout l{layout_of(a, true), layout_of(b, false), {}, {}, {}};
   if (a.type != b.type)
     refuse("b: of type " + std::string(name(b.type)) + ", not " + std::string(name(a.type)));
   if (l.a.n != l.b.n)
@@ -131,6 +131,7 @@ product_layout layout_of(const view& a, const view& b) {
     };
     const std::int64_t s = stride(p, of_a), t = stride(q, of_b);
     l.results.dims[l.results.rank++] = {static_cast<std::uint64_t>(extent), s, t};
+    l.places.dims[l.places.rank++] = {static_cast<std::uint64_t>(extent), p.stride, q.stride};
   }
   if (a.rank > 1) l.extents.push_back(static_cast<std::int64_t>(l.a.vectors));
   if (b.rank > 1) l.extents.push_back(static_cast<std::int64_t>(l.b.vectors));

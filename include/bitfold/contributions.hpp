@@ -8,6 +8,7 @@
 #include <span>
 
 #include <bitfold/cpu.hpp>
+#include <bitfold/cuda.hpp>
 #include <bitfold/reduction.hpp>
 
 namespace bitfold {
@@ -38,4 +39,20 @@ void reduce_contributions(const reduction& r, std::span<const contribution_node>
                           std::size_t n, void* out, const options& opts = {});
 
 }  // namespace cpu
+
+namespace cuda {
+
+/// The same in device memory, where elements and states lie at multiples of their alignment. Does
+/// not allocate or synchronise. The workspace is 0 bytes of up to 96 nodes. Errors, besides:
+/// errc::usage (not aligned; workspace too small); errc::no_device; errc::cuda.
+std::size_t contributions_workspace_bytes(const reduction& r,
+                                          std::span<const contribution_node> nodes, std::size_t n);
+void fold_contributions(const reduction& r, std::span<const contribution_node> nodes, std::size_t n,
+                        void* states, void* workspace, std::size_t workspace_size,
+                        stream s = nullptr);
+void reduce_contributions(const reduction& r, std::span<const contribution_node> nodes,
+                          std::size_t n, void* out, void* workspace, std::size_t workspace_size,
+                          stream s = nullptr);
+
+}  // namespace cuda
 }  // namespace bitfold

@@ -36,6 +36,8 @@ std::vector<std::string> devices();
 std::string compiler();
 /// A library of NVRTC to try first, such as that of a Python package: before the first kernel.
 void look_for_compiler_at(const std::string& path);
+/// The same of cuBLASLt, which multiplies matrices (matmul.hpp): before the first product.
+void look_for_products_at(const std::string& path);
 
 /// Makes a GPU the current one of this thread while it lives: every call below is made on the
 /// current one. (The one that was current before is so again, which gives it a context if it had

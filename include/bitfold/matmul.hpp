@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <bitfold/cpu.hpp>
+#include <bitfold/cuda.hpp>
 #include <bitfold/method.hpp>
 #include <bitfold/view.hpp>
 
@@ -122,4 +123,26 @@ void matmul(const matrix_product& p, operand a, operand b, const view& addend, v
             const options& opts = {});
 
 }  // namespace cpu
+
+namespace cuda {
+
+/// Bytes that a product may take by itself: then parts of it are made one after the other.
+inline constexpr std::size_t default_product_memory = std::size_t{1} << 30;
+
+/// Bytes of workspace of matmul(): at most `memory`, or as few as there can be (some MiB for rows
+/// and columns of 10^5 elements). More memory is faster. Errors: those of matmul.
+std::size_t matmul_workspace_bytes(const matrix_product& p, const view& a, const view& b,
+                                   const view* addend = nullptr,
+                                   std::size_t memory = default_product_memory);
+
+/// The same of arrays in device memory, with the CPU's bits: by `fixed` with integers of 8 bits,
+/// which cuBLASLt multiplies (libcublasLt, opened when it is first needed); by other methods, and of
+/// integers, with the engine of reductions. `addend` may be null. The workspace, aligned to 16
+/// bytes, is as large as matmul_workspace_bytes says, or larger. Does not allocate or synchronise.
+/// Errors, besides: elements at no multiple of their size; a workspace that is too small;
+/// errc::no_device (no cuBLASLt, too); errc::cuda.
+void matmul(const matrix_product& p, const view& a, const view& b, const view* addend, void* out,
+            void* workspace, std::size_t workspace_size, stream s = nullptr);
+
+}  // namespace cuda
 }  // namespace bitfold

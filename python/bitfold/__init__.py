@@ -36,18 +36,21 @@ from ._rows import exp, layer_norm, log_softmax, rms_norm, softmax
 globals().update(_functions)
 
 
-def _find_compiler() -> None:
-    """Kernels for GPUs are compiled by NVRTC: that of PyPI's packages, as PyTorch has them, lies where no loader looks."""
+def _find_libraries() -> None:
+    """Kernels for GPUs are compiled by NVRTC, and matrices multiplied by cuBLASLt: those of PyPI's packages, as PyTorch has them, lie where no
+    loader looks."""
     from importlib.util import find_spec
     from pathlib import Path
 
     spec = find_spec("nvidia")
-    for root in spec.submodule_search_locations or () if spec else ():
-        for found in sorted(Path(root).glob("*/lib/libnvrtc.so.1[23]"), reverse=True):
-            return _core.look_for_compiler_at(str(found))
+    roots = [Path(root) for root in spec.submodule_search_locations or ()] if spec else []
+    for library, look_at in ("nvrtc", _core.look_for_compiler_at), ("cublasLt", _core.look_for_products_at):
+        found = [p for root in roots for p in sorted(root.glob(f"*/lib/lib{library}.so.1[23]"), reverse=True)]
+        if found:
+            look_at(str(found[0]))
 
 
-_find_compiler()
+_find_libraries()
 __all__ = [
     *_functions,
     "BitsMoved",

@@ -8,7 +8,7 @@ from . import _arrays, _core
 
 
 def matmul(a: Any, b: Any, /, *, method: str = "fixed", dtype: Any = None, bits: int | None = None, addend: Any = None) -> Any:
-    """The product of a and b, of shapes as numpy.matmul takes them; of arrays in the CPU's memory.
+    """The product of a and b, of shapes as numpy.matmul takes them; of arrays on one device.
 
     Each element's bits are a function of its row, its column and their type: no batch, layout or thread shows.
 
@@ -19,7 +19,7 @@ def matmul(a: Any, b: Any, /, *, method: str = "fixed", dtype: Any = None, bits:
     Result: an array of the kind of a.
 
     Errors, naming the argument: TypeError (arrays of two types, or of bool), ValueError (shapes that do not fit, arrays
-    of a GPU, a method or a number of bits that there is not).
+    on two devices, a method or a number of bits that there is not).
 
     >>> import numpy as np, bitfold
     >>> bitfold.matmul(np.float32([[1, 2], [3, 4]]), np.float32([[1, 0], [0.5, 1]]))

@@ -249,3 +249,21 @@ def test_bags(torchs, monkeypatch, mode, padding, last):
         assert same(z.detach().numpy(), (total / sizes.clamp_min(1)).numpy()) and np.allclose(got.numpy(), want.numpy(), atol=1e-5)
     else:
         assert same(z.detach().numpy(), y.detach().numpy()) and same(got.numpy(), want.numpy())
+
+
+def test_contributions(torchs):
+    import torch
+
+    over_ranks = pytest.importorskip("bitfold.torch.distributed")
+    x = torch.from_numpy((RNG.standard_normal((37, 41)) * 50).astype(np.float32))
+    for m in (1, 3, 8, 13, 32):
+        for op, method in (("sum", None), ("mean", "exact"), ("var", None), ("argmax", None)):
+            want = getattr(bitfold, op)(x[:m].numpy(), axis=0, **({"method": method} if method else {}))
+            assert same(over_ranks.reduce_contributions(x[:m], op, method=method).numpy(), want), (m, op)
+    kept = over_ranks.Contributions("sum", method="kahan")
+    for one in x:
+        kept.add(one)
+    assert same(kept.result().numpy(), over_ranks.reduce_contributions(x, "sum", method="kahan").numpy())
+    assert asked_for_streams[-1] == (CUDA, 0)
+    half = x[:8].bfloat16()
+    assert same(over_ranks.reduce_contributions(half, dtype=torch.float32).numpy(), bitfold.sum(half.float().numpy(), axis=0))

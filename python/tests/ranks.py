@@ -1,4 +1,5 @@
-"""Processes that are the ranks of a gloo group: what each does is a function of this file, which `run` starts."""
+"""Processes that are the ranks of a group, of gloo on CPUs or of NCCL with a GPU each: what each does is a function of this file, which `run`
+starts."""
 
 from __future__ import annotations
 
@@ -20,16 +21,24 @@ from torch.distributed.tensor import Replicate, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 import bitfold
-from bitfold.torch.distributed import _contributions
+from bitfold.torch.distributed import _contributions, _host
 
 F16, BF16, F32, F64 = torch.float16, torch.bfloat16, torch.float32, torch.float64
 I32, I64, U8, BOOL = torch.int32, torch.int64, torch.uint8, torch.bool
 
 
-def _rank(rank: int, size: int, folder: str, seconds: float, wanted, results) -> None:
+#: Where this process has its tensors.
+DEVICE = torch.device("cpu")
+
+
+def _rank(rank: int, size: int, folder: str, seconds: float, backend: str, wanted, results) -> None:
+    global DEVICE
     torch.set_num_threads(1)
+    if "nccl" in backend:
+        DEVICE = torch.device("cuda", rank)
+        torch.cuda.set_device(DEVICE)
     store = f"file://{folder}/store"
-    dist.init_process_group("gloo", init_method=store, rank=rank, world_size=size, timeout=datetime.timedelta(seconds=seconds))
+    dist.init_process_group(backend, init_method=store, rank=rank, world_size=size, timeout=datetime.timedelta(seconds=seconds))
     while (what := wanted.get()) is not None:
         try:
             result = globals()[what](rank, size)
@@ -38,18 +47,18 @@ def _rank(rank: int, size: int, folder: str, seconds: float, wanted, results) ->
         results.put((rank, result))
     results.close()
     results.join_thread()
-    os._exit(0)  # gloo's threads may wait for ranks that are no more
+    os._exit(0)  # the engines' threads may wait for ranks that are no more
 
 
 class Ranks:
     """Processes that are the ranks of one group."""
 
-    def __init__(self, size: int, seconds: float) -> None:
+    def __init__(self, size: int, seconds: float, backend: str) -> None:
         processes = multiprocessing.get_context("forkserver")
         processes.set_forkserver_preload(["ranks"])  # which imports torch once
         self._folder = tempfile.TemporaryDirectory()
         self._results, self._wanted = processes.Queue(), [processes.Queue() for _ in range(size)]
-        arguments = ((r, size, self._folder.name, seconds, wanted, self._results) for r, wanted in enumerate(self._wanted))
+        arguments = ((r, size, self._folder.name, seconds, backend, wanted, self._results) for r, wanted in enumerate(self._wanted))
         self._started = [processes.Process(target=_rank, args=a, daemon=True) for a in arguments]
         for p in self._started:
             p.start()
@@ -68,22 +77,27 @@ class Ranks:
         self._folder.cleanup()
 
 
-_KEPT: dict[int, Ranks] = {}
+_KEPT: dict[tuple[int, str], Ranks] = {}
 
 
-def run(what: str, size: int, seconds: float | None = None, lost: int = 0) -> list:
+def end_all() -> None:
+    while _KEPT:
+        _KEPT.popitem()[1].end()
+
+
+def run(what: str, size: int, seconds: float | None = None, lost: int = 0, backend: str = "gloo") -> list:
     """What the function of that name returns on each rank, of processes that are kept for the next one. `seconds`: those of the group's timeout, of
     processes that end with the function. `lost`: how many of them end without a result; theirs is None."""
     kept = seconds is None
-    by = _KEPT.pop(size, None) if kept else None
-    by = by or Ranks(size, seconds or 60)
+    by = _KEPT.pop((size, backend), None) if kept else None
+    by = by or Ranks(size, seconds or 60, backend)
     results, failed = {}, []
     try:
         results = by.run(what, 240, lost)
         failed = [r for r in results.values() if isinstance(r, str) and r.startswith("failed: ")]
     finally:
         if kept and len(results) == size and not failed:
-            _KEPT[size] = by
+            _KEPT[size, backend] = by
         else:
             by.end()
     assert not failed, failed[0]
@@ -91,13 +105,22 @@ def run(what: str, size: int, seconds: float | None = None, lost: int = 0) -> li
 
 
 def bits(x: torch.Tensor) -> bytes:
-    x = x.detach().contiguous()
+    x = x.detach().cpu().contiguous()
     return x.as_strided((x.numel(),), (1,)).view(torch.uint8).numpy().tobytes()  # (of one element, of any stride)
 
 
 def numbers(dtype: torch.dtype, *shape: int, seed: int) -> torch.Tensor:
     x = torch.randn(*shape, generator=torch.Generator().manual_seed(seed)) * 100
     return x > 0 if dtype is BOOL else x.to(torch.int64).to(dtype) if dtype is U8 else x.to(dtype)
+
+
+def here(*tensors: torch.Tensor) -> list[torch.Tensor]:
+    """Copies where this process has its tensors."""
+    return [t.detach().clone().to(DEVICE) for t in tensors]
+
+
+def ones(*shape: int, **how) -> torch.Tensor:
+    return torch.ones(*shape, device=DEVICE, **how)
 
 
 def split(rng: random.Random, n: int, parts: int) -> list[int]:
@@ -119,84 +142,121 @@ CASES = [
 
 
 def unaligned(x: torch.Tensor) -> torch.Tensor:
+    if x.is_cuda:  # to 16 bytes, at least
+        return torch.cat((x.reshape(-1)[:1], x.reshape(-1)))[1:].reshape(x.shape) if x.numel() else x
     room = torch.zeros(x.numel() * x.element_size() + 1, dtype=torch.uint8)
     room[1:] = x.reshape(-1).view(torch.uint8)
     return torch.frombuffer(room.numpy(), dtype=x.dtype, offset=1).reshape(x.shape) if x.numel() else x
 
 
+def by_messages(size: int) -> dist.ProcessGroup:
+    """A group whose ranks make nothing of being processes of one host."""
+    group = dist.new_group(list(range(size)))
+    _host.LOOKED_FOR = False
+    over_ranks.first_of(0, group)  # (the first call makes bitfold's own)
+    _host.LOOKED_FOR = True
+    return group
+
+
 def contributions(rank: int, size: int) -> int:
     """Each case, of random lengths, numbers of contributions and ranks: by every collective."""
-    rng, done = random.Random(7), 0
+    rng, done, groups = random.Random(7), 0, (None, by_messages(size))
     for k, (op, method, dtype, given) in enumerate(CASES):
         n, m = rng.choice((0, 1, 5, 700, 3001, 20011)), rng.choice((size, 3, 7, 12, 33))
         all_of_them = numbers(dtype, m, n, seed=k)
         wanted = over_ranks.reduce_contributions(all_of_them, op, method=method, dtype=given)
         counts = split(rng, m, size)
         first = sum(counts[:rank])
-        _contributions._PIECE = rng.choice((1 << 21, 5000))  # in one piece, or in several
-        mine = [x.clone() for x in all_of_them[first : first + counts[rank]]]
-        out = torch.zeros(n, dtype=wanted.dtype)
-        assert over_ranks.all_reduce(out, op, method=method, contributions=mine, dtype=dtype) is None
+        _contributions._PIECE[DEVICE.type] = rng.choice((1 << 21, 5000))  # in one piece, or in several
+        mine, group = here(*all_of_them[first : first + counts[rank]]), rng.choice(groups)
+        out = torch.zeros(n, dtype=wanted.dtype, device=DEVICE)
+        assert over_ranks.all_reduce(out, op, group, method=method, contributions=mine, dtype=dtype) is None
         assert bits(out) == bits(wanted), (op, method, dtype, n, counts)
 
         kept = over_ranks.Contributions(op, method=method, dtype=wanted.dtype, first=first)
         for x in mine:
             kept.add(unaligned(x) if k % 2 else x)
             x.fill_(1)  # what was added was taken
-        dst, out = rng.randrange(size), torch.zeros(2 * n, dtype=wanted.dtype)[::2]
-        over_ranks.reduce(out, dst, op, method=method, contributions=kept, dtype=dtype)
+        dst, out = rng.randrange(size), torch.zeros(2 * n, dtype=wanted.dtype, device=DEVICE)[::2]
+        over_ranks.reduce(out, dst, op, group, method=method, contributions=kept, dtype=dtype)
         assert bits(out) == bits(wanted if rank == dst else torch.zeros_like(wanted))
 
         each = n // size
-        out = torch.zeros(each, dtype=wanted.dtype)
-        parts = [x[: each * size] for x in all_of_them[first : first + counts[rank]]]
-        over_ranks.reduce_scatter_tensor(out, None, op, method=method, contributions=parts, dtype=dtype)
+        out = torch.zeros(each, dtype=wanted.dtype, device=DEVICE)
+        parts = [x[: each * size] for x in here(*all_of_them[first : first + counts[rank]])]
+        over_ranks.reduce_scatter_tensor(out, None, op, group, method=method, contributions=parts, dtype=dtype)
         assert bits(out) == bits(wanted[rank * each : (rank + 1) * each])
         done += 1
     return done
+
+
+def one_each_by_messages(rank: int, size: int) -> None:
+    one_each(rank, size, by_messages(size))
+
+
+def one_each(rank: int, size: int, group: dist.ProcessGroup | None = None) -> None:
+    """A contribution a rank, as GPUs take it that read one another's memory: at once, and in shares, which are padded or are not."""
+    rng = random.Random(13)
+    for k, (op, method, dtype, given) in enumerate(CASES):
+        for n in (rng.choice((1, 7, 16)), rng.randrange(1000, 3000), rng.randrange(300_000, 400_000)):
+            x = numbers(dtype, size, n // size * size, seed=k)
+            wanted = over_ranks.reduce_contributions(x, op, method=method, dtype=given)
+            (mine,) = here(x[rank])
+            out = torch.zeros(len(mine) + 1, dtype=wanted.dtype, device=DEVICE)[k % 2 :][: len(mine)]
+            over_ranks.all_reduce(out, op, group, method=method, contributions=[mine])
+            assert bits(out) == bits(wanted), (op, method, dtype, n)
+            if wanted.dtype is dtype:
+                over_ranks.all_reduce(mine, op, group, method=method)
+                assert bits(mine) == bits(wanted)
+            part, each = torch.zeros(n // size, dtype=wanted.dtype, device=DEVICE), n // size
+            over_ranks.reduce_scatter_tensor(part, *here(x[rank]), op, group, method=method)
+            assert bits(part) == bits(wanted[rank * each : (rank + 1) * each])
 
 
 def in_place(rank: int, size: int) -> None:
     """One contribution a rank, as torch.distributed has it; several calls in flight, on two groups."""
     for op, theirs in (("sum", dist.ReduceOp.SUM), ("mean", dist.ReduceOp.AVG), ("max", dist.ReduceOp.MAX)):
         x = numbers(F32, size, 10007, seed=1)
-        mine = x[rank].clone()
+        (mine,) = here(x[rank])
         version = mine._version
         over_ranks.all_reduce(mine, theirs)
         assert bits(mine) == bits(getattr(torch.ops.bitfold, op)(x, [0])) and mine._version > version
         x = numbers(F32, size, 12 * size, seed=1)
-        mine = torch.empty(12)
-        over_ranks.reduce_scatter_tensor(mine, x[rank].clone(), op)
+        mine = torch.empty(12, device=DEVICE)
+        over_ranks.reduce_scatter_tensor(mine, *here(x[rank]), op)
         assert bits(mine) == bits(getattr(torch.ops.bitfold, op)(x, [0])[12 * rank : 12 * rank + 12])
     n = 1_500_001  # more than one piece, of memory that overlaps
-    mine = numbers(F32, n + 1, seed=rank)
+    (mine,) = here(numbers(F32, n + 1, seed=rank))
     want = torch.ops.bitfold.sum(torch.stack([numbers(F32, n + 1, seed=r)[:-1] for r in range(size)]), [0])
     over_ranks.all_reduce(mine[1:], contributions=[mine[:-1]])
     assert bits(mine[1:]) == bits(want)
     with bitfold.torch.deterministic(strict=True):  # which takes the messages for what they are
-        whole = [torch.ones(100000), torch.ones(3)]
+        whole = [ones(100000), ones(3)]
         over_ranks.all_reduce(whole[0])
         over_ranks.all_reduce(whole[1], async_op=True).wait()
         assert all(t.eq(size).all() for t in whole) and over_ranks.reduce_shares("sum", whole[1]) == 3 * size * size
     other = dist.new_group(list(range(size)))
     x = [numbers(F32, size, n, seed=n) for n in (100000, 3, 50000, 17)]
-    mine = [t[rank].clone() for t in x]
+    mine = here(*(t[rank] for t in x))
     work = [over_ranks.all_reduce(t, group=group, async_op=True) for t in mine for group in (None,)]
-    beside = [t[rank].clone() for t in x]
+    beside = here(*(t[rank] for t in x))
     work += [over_ranks.all_reduce(t, group=other, async_op=True) for t in beside]
-    theirs = torch.ones(3)
+    theirs = ones(3)
     dist.all_reduce(theirs)  # torch's own, amid them
-    last = x[0][rank].clone()
+    (last,) = here(x[0][rank])
     over_ranks.all_reduce(last)
     for w in reversed(work):
-        assert w.wait() and w.is_completed()
+        assert w.wait()
+    if DEVICE.type == "cuda":
+        torch.cuda.synchronize()
+    assert all(w.is_completed() for w in work)
     wanted = [torch.ops.bitfold.sum(t, [0]) for t in x]
     assert [bits(t) for t in (*mine, *beside, last)] == [bits(t) for t in (*wanted, *wanted, wanted[0])]
     assert theirs.tolist() == [size] * 3
     some = list(range(max(1, size - 1)))  # a group of some ranks
     part = dist.new_group(some)
     if rank in some:
-        y = x[2][rank].clone()
+        (y,) = here(x[2][rank])
         over_ranks.all_reduce(y, group=part)
         assert bits(y) == bits(torch.ops.bitfold.sum(x[2][: len(some)], [0]))
 
@@ -212,7 +272,7 @@ def shares(rank: int, size: int) -> int:
             x, y = numbers(dtype, n, seed=n), numbers(dtype, n, seed=n + 1)
             lengths = split(rng, n, size)
             begin = sum(lengths[:rank])
-            mine = [t[begin : begin + lengths[rank]] for t in (x, y)]
+            mine = here(*(t[begin : begin + lengths[rank]] for t in (x, y)))
             method = rng.choice((None, "kahan", "exact", "pairwise"))
             for ops, inputs in ((ONE_ARRAY, 1), (TWO_ARRAYS, 2)):
                 by = [method if bitfold.torch._engine.method_for(op, method) else None for op in ops]
@@ -220,11 +280,11 @@ def shares(rank: int, size: int) -> int:
                 found = over_ranks.reduce_shares(ops, *mine[:inputs], method=method)
                 assert [(t.dtype, t.shape, bits(t)) for t in found] == [(t.dtype, t.shape, bits(t)) for t in wanted], (n, dtype, lengths, method)
                 done += len(ops)
-    one = over_ranks.reduce_shares("sum", torch.ones(rank), dtype=F64)
+    one = over_ranks.reduce_shares("sum", ones(rank), dtype=F64)
     assert one.dtype is F64 and one == size * (size - 1) // 2
-    assert over_ranks.reduce_shares("mean", torch.ones(0)).isnan()
+    assert one.device == DEVICE and over_ranks.reduce_shares("mean", ones(0)).isnan()
     with _error(ValueError, "x: no elements|n:|argmax"):
-        over_ranks.reduce_shares("argmax", torch.ones(0))
+        over_ranks.reduce_shares("argmax", ones(0))
     return done
 
 
@@ -244,32 +304,32 @@ def disagreements(rank: int, size: int) -> None:
     """One rank makes another call, or a wrong one: an error on each rank, and the next call is right."""
     odd = rank == size - 1
     for mine, text in (
-        (lambda: over_ranks.all_reduce(torch.ones(3 + odd)), "of 3 elements.*of 4 elements"),
-        (lambda: over_ranks.all_reduce(torch.ones(3, dtype=F64 if odd else F32)), "float32.*float64"),
-        (lambda: over_ranks.all_reduce(torch.ones(3), "max" if odd else "sum"), "sum of.*max of"),
-        (lambda: over_ranks.all_reduce(torch.ones(3), method="kahan" if odd else None), "sum by kahan"),
-        (lambda: over_ranks.reduce(torch.ones(3), 1 if odd else 0), "to 0.*to 1"),
-        (lambda: over_ranks.all_reduce(torch.ones(3)) if odd else over_ranks.reduce_shares("sum", torch.ones(3)), "reduce_shares of.*all_reduce of"),
-        (lambda: over_ranks.all_reduce(torch.ones(3), contributions=[]), "none, on all ranks"),
-        (lambda: over_ranks.reduce_shares("dot", torch.ones(3), None if odd else torch.ones(3)), "and another array"),
-        (lambda: over_ranks.all_reduce(torch.ones(3), contributions=kept(rank + odd)), "begin at .*lie before them"),
+        (lambda: over_ranks.all_reduce(ones(3 + odd)), "of 3 elements.*of 4 elements"),
+        (lambda: over_ranks.all_reduce(ones(3, dtype=F64 if odd else F32)), "float32.*float64"),
+        (lambda: over_ranks.all_reduce(ones(3), "max" if odd else "sum"), "sum of.*max of"),
+        (lambda: over_ranks.all_reduce(ones(3), method="kahan" if odd else None), "sum by kahan"),
+        (lambda: over_ranks.reduce(ones(3), 1 if odd else 0), "to 0.*to 1"),
+        (lambda: over_ranks.all_reduce(ones(3)) if odd else over_ranks.reduce_shares("sum", ones(3)), "reduce_shares of.*all_reduce of"),
+        (lambda: over_ranks.all_reduce(ones(3), contributions=[]), "none, on all ranks"),
+        (lambda: over_ranks.reduce_shares("dot", ones(3), None if odd else ones(3)), "and another array"),
+        (lambda: over_ranks.all_reduce(ones(3), contributions=kept(rank + odd)), "begin at .*lie before them"),
     ):
         with _error(over_ranks.Disagreement, text):
             mine()
         _works(rank, size)
     # Of a rank's own wrong arguments it has its own error.
     for mine, kind, text in (
-        (lambda: over_ranks.all_reduce(torch.ones(3), "summ" if odd else "sum"), ValueError, "'summ'"),
-        (lambda: over_ranks.all_reduce(torch.ones(3), "argmax" if odd else "sum"), TypeError, "argmax of torch.float32 gives torch.int64"),
-        (lambda: over_ranks.all_reduce(torch.ones(3), "count_distinct" if odd else "sum"), Exception, "count_distinct"),
-        (lambda: over_ranks.all_reduce(torch.ones(3), contributions=[torch.ones(2 + (not odd))]), ValueError, "one of 2 elements"),
-        (lambda: over_ranks.all_reduce(torch.ones(3), contributions=[torch.ones(3, dtype=F64)] * odd + [torch.ones(3)]), TypeError, "float64"),
-        (lambda: over_ranks.reduce_shares("sum" if not odd else "count_distinct", torch.ones(3)), ValueError, "count_distinct"),
-        (lambda: over_ranks.all_reduce(torch.ones(3), contributions=7 if odd else None), TypeError, "int"),
-        (lambda: over_ranks.all_reduce([1.0] if odd else torch.ones(1)), TypeError, "list, where a tensor is expected"),
-        (lambda: over_ranks.reduce(torch.ones(3), 9 if odd else 0), ValueError, "dst: 9 is none of 3 ranks"),
-        (lambda: over_ranks.reduce_shares("sum", torch.ones(3) if not odd else torch.ones(3).to_sparse()), TypeError, "layout"),
-        (lambda: over_ranks.reduce_shares("dot", torch.ones(3), torch.ones(3 + odd)), ValueError, "y: 4 elements, and x has 3"),
+        (lambda: over_ranks.all_reduce(ones(3), "summ" if odd else "sum"), ValueError, "'summ'"),
+        (lambda: over_ranks.all_reduce(ones(3), "argmax" if odd else "sum"), TypeError, "argmax of torch.float32 gives torch.int64"),
+        (lambda: over_ranks.all_reduce(ones(3), "count_distinct" if odd else "sum"), Exception, "count_distinct"),
+        (lambda: over_ranks.all_reduce(ones(3), contributions=[ones(2 + (not odd))]), ValueError, "one of 2 elements"),
+        (lambda: over_ranks.all_reduce(ones(3), contributions=[ones(3, dtype=F64)] * odd + [ones(3)]), TypeError, "float64"),
+        (lambda: over_ranks.reduce_shares("sum" if not odd else "count_distinct", ones(3)), ValueError, "count_distinct"),
+        (lambda: over_ranks.all_reduce(ones(3), contributions=7 if odd else None), TypeError, "int"),
+        (lambda: over_ranks.all_reduce([1.0] if odd else ones(1)), TypeError, "list, where a tensor is expected"),
+        (lambda: over_ranks.reduce(ones(3), 9 if odd else 0), ValueError, "dst: 9 is none of 3 ranks"),
+        (lambda: over_ranks.reduce_shares("sum", ones(3) if not odd else ones(3).to_sparse()), TypeError, "layout"),
+        (lambda: over_ranks.reduce_shares("dot", ones(3), ones(3 + odd)), ValueError, "y: 4 elements, and x has 3"),
         (lambda: over_ranks.first_of(2.5 if odd else 2), TypeError, "float"),
     ):
         with _error(kind if odd else over_ranks.Disagreement, text):
@@ -277,14 +337,27 @@ def disagreements(rank: int, size: int) -> None:
         _works(rank, size)
 
 
+def elsewhere(rank: int, size: int) -> None:
+    """Of a GPU's group: a rank whose tensor lies in the CPU's memory, and contributions that do."""
+    odd = rank == size - 1
+    with _error(over_ranks.Disagreement, "on GPUs"):
+        over_ranks.all_reduce(torch.ones(3) if odd else ones(3))
+    with _error(ValueError if odd else over_ranks.Disagreement, "contributions: one on cpu"):
+        over_ranks.all_reduce(ones(3), contributions=[torch.ones(3) if odd else ones(3)])
+    everywhere = torch.ones(3)
+    over_ranks.all_reduce(everywhere)
+    assert everywhere.tolist() == [size] * 3
+    _works(rank, size)
+
+
 def kept(first: int) -> over_ranks.Contributions:
     c = over_ranks.Contributions(first=first)
-    c.add(torch.ones(3))
+    c.add(ones(3))
     return c
 
 
 def _works(rank: int, size: int) -> None:
-    x = torch.full((3,), float(rank))
+    x = torch.full((3,), float(rank), device=DEVICE)
     over_ranks.all_reduce(x)
     assert x.tolist() == [size * (size - 1) / 2] * 3
 
@@ -311,7 +384,7 @@ def late(rank: int, size: int) -> str | None:
 
 
 def _fails() -> str:
-    x = torch.full((100000,), 7.0)
+    x = torch.full((100000,), 7.0, device=DEVICE)
     try:
         for _ in range(3):
             over_ranks.all_reduce(x)
@@ -351,7 +424,7 @@ def _train(model, parameters, mine: range, foreach: bool = False) -> None:
     for step in range(STEPS):
         optimizer.zero_grad()
         for k in mine:
-            data = numbers(F32, 5, 13, seed=1000 * step + k) / 100
+            data = (numbers(F32, 5, 13, seed=1000 * step + k) / 100).to(DEVICE)
             model(data).square().mean().backward()
         optimizer.step()
 
@@ -368,13 +441,13 @@ def ddp(rank: int, size: int) -> list[bytes]:
     """The weights, of even and of uneven shares of micro-batches, by small buckets and by large ones."""
     found = []
     for even, bucket, method, views in ((True, 25, None, True), (False, 0.001, None, False), (True, 0.001, "exact", False)):
-        counts, inner = _counts(size, even), Model()
+        counts, inner = _counts(size, even), Model().to(DEVICE)
         model = DistributedDataParallel(inner, bucket_cap_mb=bucket, gradient_as_bucket_view=views)
         model.register_comm_hook(over_ranks.Accumulation(counts[rank], method=method), over_ranks.hook)
         _train(model, inner.parameters(), _range(rank, counts))
         found.append(b"".join(map(bits, inner.parameters())))
     assert found[0] == found[1]
-    return [found[0], found[2], _ddp_under_strict(rank, size)]
+    return [found[0], found[2], _ddp_under_strict(rank, size) if DEVICE.type == "cpu" else None]  # (products on GPUs are not bitfold's)
 
 
 def _ddp_under_strict(rank: int, size: int) -> bytes:
@@ -396,21 +469,21 @@ def _ddp_under_strict(rank: int, size: int) -> bytes:
 
 def ddp_without_accumulation(rank: int, size: int) -> bytes:
     """The hook by itself: each backward pass is a contribution."""
-    inner = Model()
+    inner = Model().to(DEVICE)
     model = DistributedDataParallel(inner)
     model.register_comm_hook(None, over_ranks.hook)
     _train(model, inner.parameters(), range(rank, rank + 1))
-    zero = Scaled()
+    zero = Scaled().to(DEVICE)
     model = DistributedDataParallel(zero)
     model.register_comm_hook(None, over_ranks.hook)
-    model(torch.tensor(-0.0)).backward()
+    model(torch.tensor(-0.0, device=DEVICE)).backward()
     assert bits(zero.weight.grad) == bits(torch.zeros(2))
     return b"".join(map(bits, inner.parameters()))
 
 
 def fsdp(rank: int, size: int) -> bytes:
     """Each pass gathers parameters: all ranks make as many."""
-    counts, model, mesh = _counts(size, True), Model(), init_device_mesh("cpu", (size,))
+    counts, model, mesh = _counts(size, True), Model().to(DEVICE), init_device_mesh(DEVICE.type, (size,))
     fully_shard(model[0], mesh=mesh)
     fully_shard(model, mesh=mesh)
     over_ranks.shard_gradients(model, over_ranks.Accumulation(counts[rank]))
@@ -434,11 +507,11 @@ def norms(rank: int, size: int) -> None:
         for kind in (1, 2, float("inf")):
             whole = [numbers(rng.choice(types), rng.choice((0, 1, 1000)), seed=k) for k in range(2 * size + 1)]
             counts = split(rng, len(whole), size)
-            mine = [whole[k] for k in _range(rank, counts)]
+            mine = here(*(whole[k] for k in _range(rank, counts)))
             assert bits(over_ranks.grad_norm(_with_gradients(mine), kind)) == bits(bitfold.torch.grad_norm(_with_gradients(whole), kind))
-    mesh, x = init_device_mesh("cpu", (size,)), numbers(F32, 100, seed=1)
-    copies = torch.nn.Parameter(distribute_tensor(torch.zeros(100), mesh, [Replicate()]))
-    copies.grad = distribute_tensor(x, mesh, [Replicate()])
+    mesh, x = init_device_mesh(DEVICE.type, (size,)), numbers(F32, 100, seed=1)
+    copies = torch.nn.Parameter(distribute_tensor(torch.zeros(100, device=DEVICE), mesh, [Replicate()]))
+    copies.grad = distribute_tensor(*here(x), mesh, [Replicate()])
     assert bits(over_ranks.grad_norm(copies)) == bits(bitfold.torch.grad_norm(_with_gradients([x])))
 
 

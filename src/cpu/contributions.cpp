@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "../binned.hpp"
+#include "../contribution_tree.hpp"
 #include "../dispatch.hpp"
 #include "../fp_environment.hpp"
 #include "task.hpp"
@@ -191,74 +192,14 @@ state_arrays states_of(const reduction& r) {
   return found;
 }
 
-// ---- The tree -----------------------------------------------------------------------------------
-
-// To push a node's states onto a stack; to add a node of one contribution to the states on top,
-// which are of `left` ones; or to merge the two on top.
-struct tree_step {
-  const contribution_node* node = nullptr;
-  index left = 0, right = 0;
-};
-
-class tree_plan {
- public:
-  explicit tree_plan(std::span<const contribution_node> nodes) : nodes_(nodes) {
-    if (nodes.empty()) throw error(errc::usage, "nodes: none, and no contributions have no result");
-    const contribution_node& last = nodes.back();
-    if (last.first < nodes[0].first) refuse(last);
-    count_ = last.first + last.count - nodes[0].first;
-    visit(nodes[0].first, count_);
-    if (used_ < nodes.size()) refuse(nodes[used_]);
-  }
-  std::span<const tree_step> steps() const { return steps_; }
-  index count() const { return count_; }
-  std::size_t depth() const { return depth_; }  // of the stack
-
- private:
-  [[noreturn]] static void refuse(const contribution_node& n) {
-    throw error(errc::usage, "nodes: that of " + std::to_string(n.count) + " contributions from " +
-                                 std::to_string(n.first) +
-                                 " on is none of the tree's, or out of place");
-  }
-  bool is_elements(index first) const {
-    return used_ < nodes_.size() && nodes_[used_].is_elements && nodes_[used_].count == 1 &&
-           nodes_[used_].first == first;
-  }
-  void visit(index first, index count) {
-    const contribution_node& next = nodes_[used_ < nodes_.size() ? used_ : nodes_.size() - 1];
-    if (used_ == nodes_.size() || next.first != first || next.count > count || next.count == 0 ||
-        (next.is_elements && next.count != 1))
-      refuse(next);
-    if (next.count == count) {
-      steps_.push_back({&next});
-      ++used_;
-      depth_ = std::max(depth_, ++height_);
-      return;
-    }
-    index left = 1;
-    while (left < count - left) left *= 2;
-    visit(first, left);
-    if (count - left == 1 && is_elements(first + left)) {
-      steps_.push_back({&nodes_[used_++], left, 1});
-      return;
-    }
-    visit(first + left, count - left);
-    steps_.push_back({nullptr, left, count - left});
-    --height_;
-  }
-
-  std::span<const contribution_node> nodes_;
-  std::vector<tree_step> steps_;
-  index count_ = 0;
-  std::size_t used_ = 0, height_ = 0, depth_ = 0;
-};
+// ---- All of them --------------------------------------------------------------------------------
 
 // Elements `begin` to `begin + n` of all nodes; the states are left at `stack`, which has room for
 // plan.depth() times n.
-void fold_tile(const reduction& r, const state_arrays& by, const tree_plan& plan, std::size_t begin,
-               std::size_t n, std::byte* stack) {
+void fold_tile(const reduction& r, const state_arrays& by, const detail::tree_plan& plan,
+               std::size_t begin, std::size_t n, std::byte* stack) {
   std::byte* top = stack;
-  for (const tree_step& s : plan.steps()) {
+  for (const detail::tree_step& s : plan.steps()) {
     if (!s.node) {
       top -= n * by.size;
       by.merge(r, top - n * by.size, s.left, top, s.right, n);
@@ -282,10 +223,7 @@ template <class Put>
 void fold_all(const reduction& r, std::span<const contribution_node> nodes, std::size_t n,
               const options& opts, Put put) {
   const state_arrays by = states_of(r);
-  const tree_plan plan(nodes);
-  if (n > 0)
-    for (const contribution_node& node : nodes)
-      if (!node.data) throw error(errc::usage, "nodes: data is null");
+  const detail::tree_plan plan(nodes, n);
   const std::size_t tile = std::max(min_tile, tile_bytes / by.size);
   const std::size_t tiles = n / tile + (n % tile != 0);
   const int threads = threads_for(opts, n * by.size * nodes.size());
@@ -315,9 +253,7 @@ void fold_contributions(const reduction& r, std::span<const contribution_node> n
 
 void reduce_contributions(const reduction& r, std::span<const contribution_node> nodes,
                           std::size_t n, void* out, const options& opts) {
-  if (!nodes.empty() && nodes[0].first != 0)
-    throw error(errc::usage,
-                "nodes: contributions before " + std::to_string(nodes[0].first) + " are missing");
+  detail::expect_all_contributions(nodes);
   fold_all(r, nodes, n, opts,
            [&](std::size_t begin, std::size_t count, const std::byte* made, const state_arrays& by,
                index contributions) {

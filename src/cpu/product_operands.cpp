@@ -2,7 +2,8 @@
 #include "product_operands.hpp"
 
 #include <algorithm>
-#include <cmath>
+
+#include <bitfold/product_sum.hpp>
 
 #include "../strided.hpp"
 
@@ -14,14 +15,6 @@ using integers = prepared::integers;
 integer_array new_integers(std::size_t n) {
   return integer_array(static_cast<std::int32_t*>(
       ::operator new[](std::max<std::size_t>(n, 1) * sizeof(std::int32_t), std::align_val_t{64})));
-}
-
-// The largest s with |a| 2^s <= 63 2^(bits - 7) for the largest |a|.
-int scale_of(double largest, int bits) {
-  if (largest == 0) return 0;
-  int e;
-  const double fraction = std::frexp(largest, &e);  // in 1/2 to 1
-  return bits - 1 - e - (fraction > 63.0 / 64);
 }
 
 // Makes panels: reads their vectors, measures them, and interleaves their integers.
@@ -72,7 +65,7 @@ class panel_maker {
 
   std::size_t width() const { return static_cast<std::size_t>(to_.width); }
   void note(std::size_t vector, const magnitudes& m) const {
-    to_.scales[vector] = scale_of(m.largest, to_.product.bits());
+    to_.scales[vector] = product::scale_of(m.largest, to_.product.bits());
     to_.specials[vector] = m.special;
   }
 

@@ -7,8 +7,9 @@
 #include <optional>
 #include <vector>
 
+#include <bitfold/product_sum.hpp>
+
 #include "product_operands.hpp"
-#include "product_rounding.hpp"
 
 namespace bitfold::cpu {
 namespace {
@@ -16,16 +17,6 @@ namespace {
 [[noreturn]] void refuse(const std::string& what) { throw error(errc::usage, what); }
 
 using integers = prepared::integers;
-
-// The product of two elements of which one is not finite, as a bit: a NaN, inf or -inf.
-enum special_bits : unsigned { plus = 1, minus = 2, not_a_number = 4 };
-unsigned special_bit(double x) {
-  if (std::isfinite(x)) return 0;
-  return std::isnan(x) ? not_a_number : x > 0 ? plus : minus;
-}
-unsigned special_product(double a, double b) {
-  return std::isfinite(a) && std::isfinite(b) ? 0 : special_bit(a * b);
-}
 
 // ---- Blocks of the result -----------------------------------------------------------------------
 
@@ -45,6 +36,13 @@ struct panel_run {
 
 // The products of operands that are made, or of one that is made a part at a time: then what its
 // integers take is little, and they are still in the cache when they are multiplied.
+// The sum of the products of two digits of rows of at most this length is below 2^127.
+constexpr std::size_t max_short = std::size_t{1} << 13;
+static_assert(2 * (max_product_bits - 1) + 13 <= 127);
+__int128 short_sum(__int128 high, __int128 middle, __int128 low) {
+  return high * (__int128{1} << 2 * digit_bits) + middle * (__int128{1} << digit_bits) + low;
+}
+
 class multiplication {
  public:
   multiplication(const matrix_product& p, const integers& a, const integers& b,
@@ -303,11 +301,11 @@ class multiplication {
   template <class Out>
   Out one(const block_sums& s, std::size_t r, std::size_t c, int e, double addend) const {
     const __int128 high = s.total(0, r, c);
-    if (!two_ && addend == 0) return rounded<Out>(high, e);
+    if (!two_ && addend == 0) return product::rounded<Out>(high, e);
     const __int128 middle = two_ ? s.total(1, r, c) : 0, low = two_ ? s.total(2, r, c) : 0;
     if (layout_.a.n <= max_short && addend == 0)
-      return rounded<Out>(short_sum(high, middle, low), e);
-    exact_sum sum(e);
+      return product::rounded<Out>(short_sum(high, middle, low), e);
+    product::exact_sum sum(e);
     sum.add(high, two_ ? 2 * digit_bits : 0);
     sum.add(middle, digit_bits);
     sum.add(low, 0);
@@ -319,13 +317,10 @@ class multiplication {
   // not, and the addend.
   template <class Out>
   Out special(const block& k, std::size_t r, std::size_t c, double addend) const {
-    unsigned seen = special_bit(addend);
-    for (std::size_t p = 0; p < layout_.a.n && seen < not_a_number; ++p)
-      seen |= special_product(element(layout_.a, k.a, r, p), element(layout_.b, k.b, c, p));
-    const double infinity = std::numeric_limits<double>::infinity();
-    return seen == plus    ? arith::round_to<Out>(infinity)
-           : seen == minus ? arith::round_to<Out>(-infinity)
-                           : arith::canonical_nan<Out>;
+    unsigned seen = product::special_bit(addend);
+    for (std::size_t p = 0; p < layout_.a.n && seen < product::not_a_number; ++p)
+      seen |= product::special_product(element(layout_.a, k.a, r, p), element(layout_.b, k.b, c, p));
+    return product::special_result<Out>(seen);
   }
   static double element(const detail::operand_layout& l, std::uint64_t matrix, std::size_t vector,
                         std::size_t p) {

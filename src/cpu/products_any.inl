@@ -38,26 +38,9 @@ struct largest_bits {
   }
 };
 
-/// 2^s in two steps, since a row of subnormals has a scale above any double (or float, where A is
-/// one). What the first step rounds is far below 1/2.
-template <class A>
-struct scale_factors {
-  explicit scale_factors(int s) {
-    constexpr int most = sizeof(A) == 4 ? 100 : 1000;
-    first = power(std::min(s, most));
-    second = power(s - std::min(s, most));
-  }
-  /// 2^e, which is no subnormal.
-  static A power(int e) {
-    constexpr int mantissa = exact::range<A>::mantissa, bias = sizeof(A) == 4 ? 127 : 1023;
-    return bitfold::arith::bit_cast<A>(static_cast<bits_of<A>>(e + bias) << mantissa);
-  }
-  A first, second;
-};
-
 /// The integers of n floats; high digits and low ones, if low is not null.
 template <class T>
-BITFOLD_INLINE void scale_floats(const T* x, std::size_t n, const scale_factors<double>& f,
+BITFOLD_INLINE void scale_floats(const T* x, std::size_t n, const product::scale_factors<double>& f,
                                  std::int32_t* high, std::int32_t* low) {
   for (std::size_t p = 0; p < n; ++p) {
     const double a = bitfold::arith::widen<double>(element_at(x, p)),
@@ -86,21 +69,7 @@ inline void interleave_any(const std::int32_t* vectors, std::size_t count, std::
     for (std::size_t p = 0; p < n; ++p) to[p * width + v] = vectors[v * pitch + p];
 }
 
-/// A sum that was rounded to nearest, with what that left out, rounded to odd: the double on the
-/// other side of the true sum, where this one is even. (By integers alone, of which compilers make
-/// vectors.)
-BITFOLD_INLINE double to_odd(double sum, double error) {
-  using bitfold::arith::bit_cast;
-  const auto bits = bit_cast<std::int64_t>(sum), error_bits = bit_cast<std::int64_t>(error);
-  const std::int64_t away = ((error_bits ^ bits) >> 63) | 1,
-                     inexact = (error_bits << 1) != 0 ? -1 : 0, even = (bits & 1) - 1;
-  return bit_cast<double>(bits + (away & inexact & even));
-}
-/// What the rounding of sum = a + b left out.
-BITFOLD_INLINE double error_of(double sum, double a, double b) {
-  const double b_part = sum - a;
-  return (a - (sum - b_part)) + (b - b_part);
-}
+#include <bitfold/product_sum.inl>
 
 /// A sum high 2^32 + low of a tile as two doubles, and the power of two by which both count.
 struct sum_parts {
@@ -121,37 +90,20 @@ void sums_as_doubles(const std::int64_t* high, const std::int64_t* low, std::siz
                      const int* columns, const double*, double* to) {
   for (std::size_t c = 0; c < n; ++c) {
     const sum_parts s(high[c], low[c], row + columns[c]);
-    const double sum = s.upper + s.lower;
-    // (Exact, since |upper| > lower, or upper is 0.)
-    to[c] = (Odd ? to_odd(sum, s.lower - (sum - s.upper)) : sum) * s.power;
+    // (|upper| > lower, or upper is 0.)
+    to[c] = (Odd ? odd_sum(s.upper, s.lower) : s.upper + s.lower) * s.power;
   }
 }
 
-/// Each with an addend, rounded to odd. (Boldo and Melquiond, IEEE Trans. Comput. 57(4), 2008: of
-/// three numbers, what the two larger ones leave is rounded to odd first.)
+/// Each with an addend, rounded to odd.
 inline void sums_and_addends(const std::int64_t* high, const std::int64_t* low, std::size_t n,
                              int row, const int* columns, const double* addends, double* to) {
   for (std::size_t c = 0; c < n; ++c) {
     const sum_parts s(high[c], low[c], row + columns[c]);
-    const double a = s.upper * s.power, b = s.lower * s.power, small = b + addends[c],
-                 small_error = error_of(small, b, addends[c]), large = a + small,
-                 large_error = error_of(large, a, small), left = large_error + small_error,
-                 odd = to_odd(left, error_of(left, large_error, small_error)), sum = large + odd;
-    to[c] = to_odd(sum, error_of(sum, large, odd));
+    to[c] = odd_sum(s.upper * s.power, s.lower * s.power, addends[c]);
   }
 }
 
-/// What comes of to_odd, as a float: rounded to odd again, so that a narrower type sees it as
-/// exact.
-BITFOLD_INLINE float odd_float(double x) {
-  using bitfold::arith::bit_cast;
-  const auto f = static_cast<float>(x);
-  const auto bits = bit_cast<std::int32_t>(f);
-  const auto error_bits = bit_cast<std::int64_t>(x - static_cast<double>(f));
-  const std::int32_t away = (static_cast<std::int32_t>(error_bits >> 32) ^ bits) >> 31 | 1,
-                     inexact = (error_bits << 1) != 0 ? -1 : 0, even = (bits & 1) - 1;
-  return bit_cast<float>(bits + (away & inexact & even));
-}
 template <class Out>
 void round_odd_doubles(const double* x, std::size_t n, void* to) {
   for (std::size_t c = 0; c < n; ++c) {

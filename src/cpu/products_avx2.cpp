@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include <bitfold/exact.hpp>
+#include <bitfold/product_sum.hpp>
 
 #include "products.hpp"
 

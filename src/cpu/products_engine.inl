@@ -193,7 +193,7 @@ BITFOLD_INLINE void put_integers(hn::Vec<simd::tag<double>> y, std::int32_t* hig
 template <class T, class A>
 std::size_t scale_in(const T* x, std::size_t n, int s, std::int32_t* high, std::int32_t* low) {
   const simd::tag<A> d;
-  const scale_factors<A> f(s);
+  const product::scale_factors<A> f(s);
   const auto first = hn::Set(d, f.first), second = hn::Set(d, f.second);
   std::size_t p = 0;
   for (; p + simd::width<A> <= n; p += simd::width<A>) {
@@ -213,7 +213,7 @@ void scale(const void* elements, std::size_t n, int s, std::int32_t* high, std::
     done = scale_in<T, double>(x, n, s, high, low);
   else if constexpr (!std::is_same_v<T, double>)
     done = scale_in<T, float>(x, n, s, high, low);
-  scale_floats(x + done, n - done, scale_factors<double>(s), high + done,
+  scale_floats(x + done, n - done, product::scale_factors<double>(s), high + done,
                low ? low + done : nullptr);
 }
 
@@ -269,7 +269,7 @@ void scale_across_in(const T* x, std::ptrdiff_t stride, std::size_t n, const int
   constexpr int at_once = simd::width<A>, groups = columns / at_once;
   A first[columns], second[columns];
   for (int v = 0; v < columns; ++v) {
-    const scale_factors<A> f(scales[v]);
+    const product::scale_factors<A> f(scales[v]);
     first[v] = f.first;
     second[v] = f.second;
   }

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include <bitfold/exact.hpp>
+#include <bitfold/product_sum.hpp>
 
 #include "products.hpp"
 
@@ -26,7 +26,7 @@ magnitudes measure(const void* x, std::size_t n) {
 
 template <class T>
 void scale(const void* x, std::size_t n, int s, std::int32_t* high, std::int32_t* low) {
-  scale_floats(static_cast<const T*>(x), n, scale_factors<double>(s), high, low);
+  scale_floats(static_cast<const T*>(x), n, product::scale_factors<double>(s), high, low);
 }
 
 product_elements elements_of(dtype type) {

@@ -32,6 +32,10 @@ struct alignas(8) launch_attribute {
   char rest[60];
 };
 inline constexpr int programmatic_stream_serialization = 6;
+/// CUipcMemHandle.
+struct memory_handle {
+  char bytes[64];
+};
 /// CUlaunchConfig.
 struct launch_configuration {
   unsigned grid[3], block[3];
@@ -84,7 +88,10 @@ struct launch_configuration {
   FUNCTION(cuMemcpyDtoHAsync_v2, (void* to, address from, std::size_t bytes, stream on))          \
   FUNCTION(cuLaunchKernelEx, (const launch_configuration* how, function what, void** parameters,  \
                               void** extra))                                                      \
-  FUNCTION(cuMemsetD8Async, (address to, unsigned char value, std::size_t bytes, stream on))
+  FUNCTION(cuMemsetD8Async, (address to, unsigned char value, std::size_t bytes, stream on))      \
+  FUNCTION(cuIpcGetMemHandle, (memory_handle * made, address of))                                 \
+  FUNCTION(cuIpcOpenMemHandle_v2, (address * made, memory_handle of, unsigned flags))             \
+  FUNCTION(cuIpcCloseMemHandle, (address opened))
 // clang-format on
 
 /// The driver's functions, by their names. Each returns 0, or an error for check().

@@ -35,6 +35,14 @@ std::string words_of(const pass& p) {
   return text;
 }
 
+std::string words_of(const integer_product& p) {
+  const auto shape = [](std::uint64_t a, std::uint64_t b) {
+    return std::to_string(a) + " x " + std::to_string(b);
+  };
+  return "int8 " + shape(p.rows, p.n) + " by " + shape(p.n, p.columns) + ", " +
+         std::to_string(p.count) + (p.count == 1 ? " time" : " times");
+}
+
 std::string words_of(const device_facts& on) {
   const tuning& by = *on.numbers;
   return (on.name.empty() ? "a GPU (none is here)" : on.name) + ", compute capability " +
@@ -52,8 +60,10 @@ std::string explain(const plan& p, const device_facts& on) {
   for (const step& s : p.steps) {
     if (const pass* const one = std::get_if<pass>(&s))
       text += "pass " + std::to_string(++number) + ": " + words_of(*one) + "\n";
+    else if (const fill* const f = std::get_if<fill>(&s))
+      text += "fill: " + bytes(f->bytes) + "\n";
     else
-      text += "fill: " + bytes(std::get<fill>(s).bytes) + "\n";
+      text += "cuBLASLt: " + words_of(std::get<integer_product>(s)) + "\n";
   }
   return text + "workspace: " + bytes(p.workspace) + "\nfor " + words_of(on) + "\n";
 }

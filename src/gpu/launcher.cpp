@@ -1,5 +1,9 @@
 #include "launcher.hpp"
 
+#include <algorithm>
+
+#include "integer_products.hpp"
+
 namespace bitfold::gpu {
 namespace {
 
@@ -74,13 +78,24 @@ void run(const plan& p, const addresses& at, stream on) {
   const bool can_overlap = facts_of_device(where.device).major >= 9;
   // All kernels first: nothing is enqueued where one of them cannot be had.
   const std::vector<function> kernels = load_all(p, where);
+  if (std::ranges::any_of(p.steps, [](const step& s) {
+        return std::holds_alternative<integer_product>(s);
+      }))
+    prepare_products(where);
   auto kernel = kernels.begin();
   for (const step& s : p.steps) {
     if (const pass* const one = std::get_if<pass>(&s)) {
       launch(*one, *kernel++, at, can_overlap, on);
-    } else if (const fill& f = std::get<fill>(s); f.bytes > 0) {
-      check(the_driver().cuMemsetD8Async(address_of(f.at, at), f.value, f.bytes, on),
-            "cuMemsetD8Async");
+    } else if (const fill* const f = std::get_if<fill>(&s)) {
+      if (f->bytes > 0)
+        check(the_driver().cuMemsetD8Async(address_of(f->at, at), f->value, f->bytes, on),
+              "cuMemsetD8Async");
+    } else {
+      const integer_product& product = std::get<integer_product>(s);
+      multiply(product,
+               {address_of(product.a, at), address_of(product.b, at), address_of(product.to, at),
+                address_of(product.scratch, at)},
+               where, on);
     }
   }
 }

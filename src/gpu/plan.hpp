@@ -92,7 +92,18 @@ struct fill {
   std::size_t bytes;
   unsigned char value = 0;
 };
-using step = std::variant<pass, fill>;
+/// Products of matrices of integers of 8 bits into sums of 32, exact, by a library (cuBLASLt):
+/// `count` times each of `rows` vectors at `a` with each of `columns` at `b`, of n bytes one behind
+/// the other. The steps, in bytes, are from one of those times to the next.
+struct integer_product {
+  place a, b, to;
+  std::uint64_t rows, columns, n, count;
+  std::uint64_t a_step, b_step;
+  bool adds;  ///< to the sums that are there
+  place scratch;
+  std::size_t scratch_bytes;
+};
+using step = std::variant<pass, fill, integer_product>;
 
 struct plan {
   std::vector<step> steps;    ///< in this order

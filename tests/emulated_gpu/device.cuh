@@ -5,6 +5,9 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <sched.h>
+#include <time.h>
+
 #include "machine.hpp"
 
 #define __global__
@@ -121,6 +124,23 @@ void store_shared_word(Word* p, Word word) {
   *p = word;
 }
 inline void fence_of_all_blocks() {}
+
+// Of other processes, whose emulated GPUs want processors as well.
+inline void store_flag(std::uint32_t* p, std::uint32_t word) {
+  __atomic_store_n(p, word, __ATOMIC_RELEASE);
+}
+inline std::uint32_t load_flag(const std::uint32_t* p) {
+  sched_yield();
+  return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+inline std::uint64_t nanoseconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1000000000u +
+         static_cast<std::uint64_t>(now.tv_nsec);
+}
+inline void give_up() { __builtin_trap(); }
+
 template <class V>
 V add_to(V& v, std::type_identity_t<V> n) {
   const V before = v;
@@ -132,6 +152,7 @@ inline std::uint64_t exchange_with(std::uint64_t& v, std::uint64_t n) {
   v = n;
   return before;
 }
+inline void raise_to(std::uint64_t& v, std::uint64_t n) { v = v < n ? n : v; }
 template <class V>
 V replace_if(V& v, V expected, V by) {
   const V before = v;
@@ -170,6 +191,7 @@ void load(const void* p, Words& words) {
   __builtin_memcpy(&words, p, sizeof words);
 }
 inline void load_16_bytes(const void* p, std::uint32_t (&word)[4]) { load(p, word); }
+inline void load_16_bytes_now(const void* p, std::uint32_t (&word)[4]) { load(p, word); }
 inline void load_8_bytes(const void* p, std::uint32_t (&word)[2]) { load(p, word); }
 template <class Word>
 void load_bytes(const void* p, Word& word) {

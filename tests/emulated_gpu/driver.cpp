@@ -8,8 +8,10 @@
 
 #include <dlfcn.h>
 #include <elf.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -172,6 +174,7 @@ void run_block(unsigned block, unsigned row, std::size_t shared_bytes) {
 
 extern "C" {
 
+int cuMemFree_v2(bitfold::gpu::address at);
 int cuInit(unsigned) { return 0; }
 int cuDriverGetVersion(int* version) { return *version = 13000, 0; }
 int cuGetErrorString(int, const char** text) { return *text = "an error of the emulated GPU", 0; }
@@ -282,13 +285,55 @@ int cuMemAllocManaged(bitfold::gpu::address* made, std::size_t bytes, unsigned) 
   void* const p = std::aligned_alloc(256, (bytes + 256) / 256 * 256);
   return *made = reinterpret_cast<bitfold::gpu::address>(p), p ? 0 : out_of_memory;
 }
-int cuMemAlloc_v2(bitfold::gpu::address* made, std::size_t bytes) {
-  return cuMemAllocManaged(made, bytes, 0);
+// A file, which other processes may open.
+struct shared_file {
+  std::string path;
+  std::size_t size;
+};
+static std::map<bitfold::gpu::address, shared_file> files;
+static std::mutex of_files;
+static int map_file(bitfold::gpu::address* made, const std::string& path, int fd,
+                    std::size_t size) {
+  void* const p = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  close(fd);
+  if (p == MAP_FAILED) return out_of_memory;
+  *made = reinterpret_cast<bitfold::gpu::address>(p);
+  const std::lock_guard lock(of_files);
+  files[*made] = {path, size};
+  return 0;
 }
+int cuMemAlloc_v2(bitfold::gpu::address* made, std::size_t bytes) {
+  std::string path = "/tmp/emulated_memory.XXXXXX";
+  const int fd = mkstemp(path.data());
+  if (fd < 0 || ftruncate(fd, static_cast<off_t>(bytes + 1)) != 0) return out_of_memory;
+  return map_file(made, path, fd, bytes + 1);
+}
+int cuIpcGetMemHandle(bitfold::gpu::memory_handle* made, bitfold::gpu::address of) {
+  const std::lock_guard lock(of_files);
+  const auto found = files.find(of);
+  if (found == files.end()) return invalid_value;
+  std::snprintf(made->bytes, sizeof made->bytes, "%s", found->second.path.c_str());
+  return 0;
+}
+int cuIpcOpenMemHandle_v2(bitfold::gpu::address* made, bitfold::gpu::memory_handle of, unsigned) {
+  const int fd = open(of.bytes, O_RDWR);
+  struct stat found;
+  if (fd < 0 || fstat(fd, &found) != 0) return invalid_value;
+  return map_file(made, "", fd, static_cast<std::size_t>(found.st_size));
+}
+int cuIpcCloseMemHandle(bitfold::gpu::address opened) { return cuMemFree_v2(opened); }
 int cuMemAllocAsync(bitfold::gpu::address* made, std::size_t bytes, bitfold::gpu::stream) {
   return cuMemAllocManaged(made, bytes, 0);
 }
-int cuMemFree_v2(bitfold::gpu::address at) { return std::free(reinterpret_cast<void*>(at)), 0; }
+int cuMemFree_v2(bitfold::gpu::address at) {
+  const std::lock_guard lock(of_files);
+  const auto found = files.find(at);
+  if (found == files.end()) return std::free(reinterpret_cast<void*>(at)), 0;
+  munmap(reinterpret_cast<void*>(at), found->second.size);
+  if (!found->second.path.empty()) unlink(found->second.path.c_str());
+  files.erase(found);
+  return 0;
+}
 int cuMemFreeAsync(bitfold::gpu::address at, bitfold::gpu::stream) { return cuMemFree_v2(at); }
 int cuMemcpyHtoDAsync_v2(bitfold::gpu::address to, const void* from, std::size_t bytes,
                          bitfold::gpu::stream) {

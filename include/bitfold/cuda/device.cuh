@@ -113,6 +113,10 @@ __device__ inline std::uint64_t add_to(std::uint64_t& v, std::uint64_t n) {
 __device__ inline std::uint64_t exchange_with(std::uint64_t& v, std::uint64_t n) {
   return atomicExch(reinterpret_cast<unsigned long long*>(&v), n);
 }
+/// The larger of it and n goes there.
+__device__ inline void raise_to(std::uint64_t& v, std::uint64_t n) {
+  atomicMax(reinterpret_cast<unsigned long long*>(&v), n);
+}
 /// Puts `by` where `expected` is, and gives what was there.
 __device__ inline std::uint32_t replace_if(std::uint32_t& v, std::uint32_t expected,
                                            std::uint32_t by) {
@@ -126,6 +130,26 @@ __device__ inline void set_bits_of(std::uint32_t& v, std::uint32_t bits) { atomi
 __device__ inline void set_bits_of(std::uint64_t& v, std::uint64_t bits) {
   atomicOr(reinterpret_cast<unsigned long long*>(&v), bits);
 }
+
+/// A word by which the GPUs of a host tell one another how far they are: what a thread's block
+/// wrote ahead of the store is there for the block of the thread that loads it, behind their
+/// barriers.
+__device__ inline void store_flag(std::uint32_t* p, std::uint32_t word) {
+  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(word) : "memory");
+}
+__device__ inline std::uint32_t load_flag(const std::uint32_t* p) {
+  std::uint32_t word;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(word) : "l"(p) : "memory");
+  return word;
+}
+/// Of a clock that all threads see.
+__device__ inline std::uint64_t nanoseconds() {
+  std::uint64_t now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  return now;
+}
+/// Ends the kernel, and every later call in its context, with an error.
+__device__ inline void give_up() { __trap(); }
 
 /// The high 32 bits of a b.
 __device__ inline std::uint32_t high_product(std::uint32_t a, std::uint32_t b) {
@@ -167,6 +191,14 @@ __device__ inline void load_bytes(const void* p, std::uint32_t& word) {
 }
 __device__ inline void load_bytes(const void* p, std::uint64_t& word) {
   asm volatile("ld.global.nc.L2::128B.u64 %0, [%1];" : "=l"(word) : "l"(p));
+}
+/// As they are now: of memory that is written meanwhile, by this kernel, or by another GPU ahead of
+/// a flag.
+__device__ inline void load_16_bytes_now(const void* p, std::uint32_t (&word)[4]) {
+  asm volatile("ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
+               : "l"(p)
+               : "memory");
 }
 /// The same without the lines behind it, which are of other columns' rows.
 __device__ inline void load_columns(const void* p, std::uint32_t (&word)[4]) {

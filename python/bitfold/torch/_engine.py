@@ -149,7 +149,7 @@ def product(
     a: torch.Tensor, b: torch.Tensor, addend: torch.Tensor | None = None, method: str | None = None, dtype: torch.dtype | None = None
 ) -> torch.Tensor:
     """a times b, of shapes as torch.matmul takes them, plus an addend of the result's type that broadcasts to it (docs/products.md): any
-    strides, one type, in the CPU's memory. `method`: the mode's; by `exact` the product is exact, and else `fixed`. Errors: bitfold's
+    strides, one type, one device. `method`: the mode's; by `exact` the product is exact, and else `fixed`. Errors: bitfold's
     (TypeError, ValueError, naming the argument)."""
     if not is_real(a):
         rows, columns = a.shape[-2:-1], b.shape[-1:] if b.dim() > 1 else ()

@@ -76,7 +76,7 @@ _REFUSALS = (IndexError, NotImplementedError, RuntimeError, TypeError, ValueErro
 
 #: Parts of the names of operators whose own kernels do not check shapes and indices: what they do in
 #: a wrong call is undefined.
-_CHECK_NOTHING = ("norm_backward", "batch_norm", "embedding", "convolution_backward", "flash_attention_for_cpu")
+_CHECK_NOTHING = ("norm_backward", "batch_norm", "embedding", "convolution_backward", "scaled_dot_product")
 
 
 class _Own:
@@ -521,9 +521,10 @@ def _registered() -> torch.library.Library:
                 library.impl(op, _with_gradient(function, op, "Autograd" + key), "Autograd" + key, with_keyset=True, allow_override=True)
         for name, function in COMPOSITE.items():
             op = find(name)
-            own = torch.library.get_kernel(op, "CPU")
-            for key in ("AutogradCPU", "CPU"):
-                library.impl(op, _made_of_others(_watched(function), own), key, with_keyset=True, allow_override=True)
+            for device in _KEYS:
+                own = torch.library.get_kernel(op, device)
+                for key in ("Autograd" + device, device):
+                    library.impl(op, _made_of_others(_watched(function), own), key, with_keyset=True, allow_override=True)
         for name, function in BY_A_NUMBER.items() if torch.cuda.is_available() else ():
             op = find(name)
             for one in (op, *forms(op)):

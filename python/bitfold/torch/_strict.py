@@ -159,14 +159,6 @@ EXACT_OF_COMPLEX = _words(
     isnan masked_fill ne sub where"""
 )
 
-#: What is not covered on CUDA, by its heading, and what is known of it.
-NOT_COVERED_ON_CUDA = {
-    "products of matrices, on CPUs": "cuBLAS: the same bits run by run, of one shape, on GPUs of one architecture with as many multiprocessors, by one "
-    "version, from one stream; from several streams with `CUBLAS_WORKSPACE_CONFIG=:4096:8`. Another batch size is another shape, and may take another kernel.",
-    "convolutions, on CPUs": "cuDNN: the same bits run by run, of one shape, on GPUs of one architecture, with `torch.backends.cudnn.deterministic = True` and "
-    "`torch.backends.cudnn.benchmark = False`.",
-}
-
 #: What is not covered, and what is known of it.
 NOT_COVERED: dict[str, tuple[tuple[str, ...], str]] = {
     "products beside those of matrices": (
@@ -175,15 +167,12 @@ NOT_COVERED: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "convolutions by name of a library": (
         _words("cudnn_convolution mkldnn_convolution _slow_conv2d_forward _slow_conv2d_backward"),
-        "Nothing is known to us but what is known of convolutions on CUDA.",
+        "Nothing is known to us. cuDNN's: the same bits run by run, of one shape, on GPUs of one architecture, with `torch.backends.cudnn.deterministic = True` "
+        "and `torch.backends.cudnn.benchmark = False`.",
     ),
-    "fused attention of CUDA's": (
-        _words(
-            """_scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention _scaled_dot_product_cudnn_attention
-            _flash_attention_forward _efficient_attention_forward"""
-        ),
-        "Sums of its own; its backward may add by atomics on a GPU, unless `torch.use_deterministic_algorithms(True)`. Under "
-        "`torch.nn.attention.sdpa_kernel(SDPBackend.MATH)` it is made of products and softmax.",
+    "attention by name of a library": (
+        _words("_flash_attention_forward _efficient_attention_forward"),
+        "Sums of its own; its backward may add by atomics on a GPU, unless `torch.use_deterministic_algorithms(True)`.",
     ),
     "running sums": (
         _words("cumsum cumprod logcumsumexp"),

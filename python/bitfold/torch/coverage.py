@@ -12,7 +12,7 @@ from pathlib import Path
 from ._mode import ACCUMULATING
 from ._overrides import BY_A_NUMBER, COMPOSITE, HEADINGS
 from ._strict import (
-    BY_PLACE, EXACT_OF_COMPLEX, IN_SOME_CALLS, INDEPENDENT, NOT_COVERED, NOT_COVERED_ON_CUDA, OF_INTEGERS,
+    BY_PLACE, EXACT_OF_COMPLEX, IN_SOME_CALLS, INDEPENDENT, NOT_COVERED, OF_INTEGERS,
 )  # fmt: skip
 
 BEGIN, END = "<!-- bitfold.torch.coverage -->\n", "<!-- end -->"
@@ -27,7 +27,7 @@ def tables() -> str:
     lines = ["| covered | operators of `aten`, each with its `out` and in-place forms |", "|---|---|"]
     lines += [f"| {text} | {_names(names)} |" for text, names in HEADINGS.items()]
     lines += [f"| with `accumulate=True` | {_names(ACCUMULATING)} |"]
-    lines += [f"| made of others, on CPUs | {_names(COMPOSITE)} |", f"| on CUDA, by a number | {_names(BY_A_NUMBER)} |", ""]
+    lines += [f"| made of others | {_names(COMPOSITE)} |", f"| on CUDA, by a number | {_names(BY_A_NUMBER)} |", ""]
     lines += ["| torch's own, bits of each element by itself | |", "|---|---|"]
     marked = "all that torch marks so (`torch.Tag.pointwise`), and of lists (`_foreach_`)"
     lines += [f"| elementwise | {marked} |"]
@@ -39,7 +39,6 @@ def tables() -> str:
     lines += [f"| {text} | {_names(names)} |" for text, (names, _) in BY_PLACE.items()]
     lines += [f"| of complex numbers, all but | {_names(EXACT_OF_COMPLEX)} |"]
     lines += ["", "| not covered | among others | what is promised |", "|---|---|---|"]
-    lines += [f"| on CUDA, {text.removesuffix(', on CPUs')} | {_names(HEADINGS[text])} | {known} |" for text, known in NOT_COVERED_ON_CUDA.items()]
     lines += [f"| {text} | {_names(names)} | {known} |" for text, (names, known) in NOT_COVERED.items()]
     return "\n".join(lines) + "\n"
 

@@ -1,4 +1,4 @@
-"""Attention on CPUs: products and softmax of a block of queries at a time (docs/products.md).
+"""Attention: products and softmax of a block of queries at a time (docs/products.md).
 
 Each query's result is its own, so that blocks do not show in it. Gradients of keys and values are sums over queries, block by block: there they are
 part of the definition.
@@ -15,15 +15,15 @@ from torch import Tensor
 
 from .. import _engine
 from .._engine import FLOATS, Uncovered, wide
-from .common import among, covers, fold, heading, on_cpus, parts
+from .common import among, covers, fold, heading, parts, together
 from .softmax import _softmax, _softmax_backward
 
-heading("attention, on CPUs")
+heading("attention")
 
 #: Of a block.
 QUERIES = 256
 #: Elements of scores that are in memory at one time: no more, but for those of one head's block.
-MOST_OF_SCORES = 1 << 20
+MOST_OF_SCORES = {"cpu": 1 << 20, "cuda": 1 << 27}
 
 
 class _Heads(NamedTuple):
@@ -49,7 +49,7 @@ class _Heads(NamedTuple):
         """What causal queries do not see, in place."""
         if self.causal:
             later = x[..., queries.start + 1 :]
-            unseen = torch.ones(later.shape[-2:], dtype=torch.bool).triu_()
+            unseen = torch.ones(later.shape[-2:], dtype=torch.bool, device=x.device).triu_()
             later.masked_fill_(unseen, fill)
 
     def scores(self, method: str, queries: slice) -> Tensor:
@@ -68,7 +68,7 @@ class _Heads(NamedTuple):
             logs.copy_(fold(method, "logsumexp", s, dim=-1, keepdim=False))
         if self.mask is not None:
             nothing = torch.isneginf(fold(method, "max", s, dim=-1))
-            if nothing.any():
+            if p.is_cuda or nothing.any():
                 p.masked_fill_(nothing, 0.0)
         return p
 
@@ -100,13 +100,14 @@ def _each_of_a_group(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | N
 def _some(given: tuple[Tensor | None, ...], queries: int, keys: int) -> Iterator[tuple[Tensor | None, ...]]:
     """Of some samples, or of some heads of one."""
     samples, heads = given[1].shape[:2]
-    for n, h in parts(samples, heads, min(queries, QUERIES) * keys, MOST_OF_SCORES):
+    most = MOST_OF_SCORES.get(given[1].device.type, MOST_OF_SCORES["cpu"])
+    for n, h in parts(samples, heads, min(queries, QUERIES) * keys, most):
         yield tuple(None if t is None else t[n, h] for t in given)
 
 
 def _check(op: str, query: Tensor, key: Tensor, value: Tensor, dropout: float, mask: Tensor | None) -> None:
     given = [query, key, value]
-    on_cpus(op, "attention of tensors", *given)
+    together(op, *given, *([] if mask is None else [mask]))
     among(FLOATS, op, *given)
     if dropout:
         raise Uncovered(f"{op}: bitfold has none with dropout")
@@ -127,45 +128,43 @@ def _scale_of(query: Tensor, scale: float | None) -> float:
     return 1 / math.sqrt(query.shape[3]) if scale is None else scale
 
 
-_FLASH = "_scaled_dot_product_flash_attention_for_cpu"
-
-
-@covers(_FLASH)
-def _attention(method, query, key, value, dropout_p=0.0, is_causal=False, *, attn_mask=None, scale=None):
-    _check(_FLASH, query, key, value, dropout_p, attn_mask)
+def _attend(op: str, method: str, query, key, value, dropout_p, is_causal, mask, scale) -> tuple[Tensor, Tensor]:
+    """The output, and the logsumexp of each query's scores."""
+    _check(op, query, key, value, dropout_p, mask)
     samples, heads, length, _ = query.shape
     out = torch.empty_like(query)
-    logs = query.new_empty([samples, length, heads], dtype=wide(query.dtype)).transpose(1, 2)
+    logs = query.new_empty([samples, heads, length], dtype=wide(query.dtype))
+    if query.is_cpu:  # as torch has it there
+        logs = query.new_empty([samples, length, heads], dtype=logs.dtype).transpose(1, 2)
     if not _engine.is_real(query):
         return out, logs
     if not key.numel():
         return out.zero_(), logs.fill_(-math.inf)
     value = value.to(wide(value.dtype))
-    for of_each in _each_of_a_group(query, key, value, attn_mask, out, logs):
-        for q, k, v, mask, o, l in _some(of_each, length, key.shape[2]):
-            some = _Heads(q, k, v, mask, is_causal, _scale_of(query, scale))
+    for of_each in _each_of_a_group(query, key, value, mask, out, logs):
+        for q, k, v, mask_of_some, o, l in _some(of_each, length, key.shape[2]):
+            some = _Heads(q, k, v, mask_of_some, is_causal, _scale_of(query, scale))
             for i in some.blocks():
                 p = some.weights(method, i, l[:, :, i])
                 o[:, :, i] = _engine.product(p, _first(v, p.shape[-1]) if is_causal else v, None, method, out.dtype)
     return out, logs
 
 
-@covers(_FLASH + "_backward")
-def _attention_backward(method, grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, *, attn_mask=None, scale=None):
+def _attend_backward(op: str, method: str, grad_out, query, key, value, dropout_p, is_causal, mask, scale) -> tuple[Tensor | None, ...]:
     if grad_out is None:  # as where the output of a function of autograd's is not used
         return None, None, None
-    _check(_FLASH + "_backward", query, key, value, dropout_p, attn_mask)
+    _check(op, query, key, value, dropout_p, mask)
     if grad_out.shape != query.shape or grad_out.dtype is not query.dtype:
-        raise RuntimeError(f"{_FLASH}_backward: a gradient of {grad_out.dtype}, {list(grad_out.shape)}, where the output is {list(query.shape)}")
+        raise RuntimeError(f"{op}: a gradient of {grad_out.dtype}, {list(grad_out.shape)}, where the output is {list(query.shape)}")
     acc, gradients = wide(query.dtype), [torch.empty_like(t) for t in (query, key, value)]
     if not _engine.is_real(query):
         return tuple(gradients)
     of_query, *of_others = gradients
-    totals = [torch.zeros(t.shape, dtype=acc) for t in of_others]
+    totals = [torch.zeros(t.shape, dtype=acc, device=t.device) for t in of_others]
     factor = _scale_of(query, scale)
-    for of_each in _each_of_a_group(query, key, value, attn_mask, grad_out, of_query) if key.numel() else ():
-        for q, k, v, mask, g, dq, dk, dv in _some((*of_each, *totals), query.shape[2], key.shape[2]):
-            some = _Heads(q, k, v, mask, is_causal, factor)
+    for of_each in _each_of_a_group(query, key, value, mask, grad_out, of_query) if key.numel() else ():
+        for q, k, v, mask_of_some, g, dq, dk, dv in _some((*of_each, *totals), query.shape[2], key.shape[2]):
+            some = _Heads(q, k, v, mask_of_some, is_causal, factor)
             q_wide, k_wide, g_wide = (t.to(acc) for t in (q, k, g))
             for i in some.blocks():
                 p = some.weights(method, i)
@@ -182,3 +181,70 @@ def _attention_backward(method, grad_out, query, key, value, out, logsumexp, dro
     for gradient, total in zip(of_others, totals):
         gradient.copy_(total)
     return tuple(gradients)
+
+
+_FLASH, _EFFICIENT, _CUDNN = (f"_scaled_dot_product_{kind}_attention" for kind in ("flash", "efficient", "cudnn"))
+_FOR_CPU = _FLASH + "_for_cpu"
+
+
+@covers(_FOR_CPU)
+def _for_cpu(method, query, key, value, dropout_p=0.0, is_causal=False, *, attn_mask=None, scale=None):
+    return _attend(_FOR_CPU, method, query, key, value, dropout_p, is_causal, attn_mask, scale)
+
+
+@covers(_FOR_CPU + "_backward")
+def _for_cpu_backward(method, grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, *, attn_mask=None, scale=None):
+    return _attend_backward(_FOR_CPU + "_backward", method, grad_out, query, key, value, dropout_p, is_causal, attn_mask, scale)
+
+
+# Those of CUDA have random numbers' states among their results, which nothing asks for without dropout.
+
+
+def _seed(query: Tensor) -> Tensor:
+    return torch.zeros((), dtype=torch.int64, device=query.device)
+
+
+@covers(_FLASH)
+def _flash(method, query, key, value, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None):
+    if return_debug_mask:
+        raise Uncovered(f"{_FLASH}: bitfold has none with its mask for debugging")
+    out, logs = _attend(_FLASH, method, query, key, value, dropout_p, is_causal, None, scale)
+    return out, logs, None, None, query.shape[2], key.shape[2], _seed(query), _seed(query), query.new_empty(0)
+
+
+@covers(_FLASH + "_backward")
+def _flash_backward(
+    method, grad_out, query, key, value, out, logsumexp, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, philox_seed, philox_offset, *, scale=None
+):  # fmt: skip
+    return _attend_backward(_FLASH + "_backward", method, grad_out, query, key, value, dropout_p, is_causal, None, scale)
+
+
+@covers(_EFFICIENT)
+def _efficient(method, query, key, value, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=False, *, scale=None):
+    out, logs = _attend(_EFFICIENT, method, query, key, value, dropout_p, is_causal, attn_bias, scale)
+    return out, logs, _seed(query), _seed(query)
+
+
+@covers(_EFFICIENT + "_backward")
+def _efficient_backward(
+    method, grad_out_, query, key, value, attn_bias, out, logsumexp, philox_seed, philox_offset, dropout_p, grad_input_mask, is_causal=False, *, scale=None
+):  # fmt: skip
+    op = _EFFICIENT + "_backward"
+    if grad_input_mask[3] and attn_bias is not None:
+        raise Uncovered(f"{op}: bitfold has no gradient of a mask")
+    return *_attend_backward(op, method, grad_out_, query, key, value, dropout_p, is_causal, attn_bias, scale), None
+
+
+@covers(_CUDNN)
+def _cudnn(method, query, key, value, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None):
+    if return_debug_mask:
+        raise Uncovered(f"{_CUDNN}: bitfold has none with its mask for debugging")
+    out, logs = _attend(_CUDNN, method, query, key, value, dropout_p, is_causal, attn_bias, scale)
+    return out, logs.unsqueeze(-1), None, None, query.shape[2], key.shape[2], _seed(query), _seed(query), query.new_empty(0)
+
+
+@covers(_CUDNN + "_backward")
+def _cudnn_backward(
+    method, grad_out, query, key, value, out, logsumexp, philox_seed, philox_offset, attn_bias, cum_seq_q, cum_seq_k, max_q, max_k, dropout_p, is_causal, *, scale=None
+):  # fmt: skip
+    return _attend_backward(_CUDNN + "_backward", method, grad_out, query, key, value, dropout_p, is_causal, attn_bias, scale)

@@ -105,9 +105,9 @@ def among(types: Sequence[torch.dtype], op: str, *tensors: Tensor) -> None:
             raise Uncovered(f"{op}: bitfold covers none of {x.dtype}")
 
 
-def on_cpus(op: str, what: str, *tensors: Tensor) -> None:
-    if any(x.is_cuda for x in tensors):
-        raise Uncovered(f"{op}: bitfold has {what} in the CPU's memory alone")
+def together(op: str, *tensors: Tensor) -> None:
+    if len({x.device for x in tensors}) > 1:
+        raise RuntimeError(f"{op}: expected all tensors to be on one device, got {', '.join(str(x.device) for x in tensors)}")
 
 
 def same_type(x: Tensor, source: Tensor, op: str) -> None:

@@ -1,4 +1,4 @@
-"""Convolutions and their gradients on CPUs, as products of filters and patches (docs/products.md).
+"""Convolutions and their gradients, as products of filters and patches (docs/products.md).
 
 Patches are copied a few samples, or a few rows of the output, at a time: elements of a product depend on their own row and column alone, so that
 it does not show.
@@ -17,14 +17,18 @@ from torch._prims_common import suggest_memory_format
 
 from .. import _engine
 from .._engine import FLOATS
-from .common import NUMBERS, among, covers, fold, heading, on_cpus, parts
+from .common import NUMBERS, among, covers, fold, heading, parts, together
 
-heading("convolutions, on CPUs")
+heading("convolutions")
 
 #: Elements of patches that are in memory at one time: no more, but for those of one row of the output along its first axis; and, for the weight's
 #: gradient, LEAST_OF_COLUMNS columns, or those of one channel of the input. They take twice their own memory, as products make integers of them.
-MOST_OF_PATCHES = 1 << 20
+MOST_OF_PATCHES = {"cpu": 1 << 20, "cuda": 1 << 27}
 LEAST_OF_COLUMNS = 128
+
+
+def _most(x: Tensor) -> int:
+    return MOST_OF_PATCHES.get(x.device.type, MOST_OF_PATCHES["cpu"])
 
 
 class _Axis(NamedTuple):
@@ -86,7 +90,7 @@ def _correlate(method: str, x: Tensor, filters: Tensor, bias: Tensor | None, axe
     rows = (filters.movedim(2, -1) if last else filters).flatten(2)
     bias = None if bias is None else bias.reshape(groups, -1, 1)
     first, *others = axes
-    for n, i in parts(x.shape[0], first.patches, groups * rows.shape[2] * math.prod(axis.patches for axis in others), MOST_OF_PATCHES):
+    for n, i in parts(x.shape[0], first.patches, groups * rows.shape[2] * math.prod(axis.patches for axis in others), _most(x)):
         patches = _patches(x[n], [first.part(i.start, i.stop), *others], groups)
         to = out[n, :, i]
         to.copy_(_product(method, rows, _columns(patches, dims, last), bias).reshape(to.shape))
@@ -101,20 +105,20 @@ def _weight_gradient(method: str, g: Tensor, x: Tensor, axes: Sequence[_Axis], g
     patches = patches.permute(1, *range(2, 3 + len(taps)), 0, *range(3 + len(taps), patches.dim()))  # groups, channels, taps, samples, places
     out = g.new_empty([*rows.shape[:2], *patches.shape[1 : 2 + len(taps)]])
     length, all_taps = rows.shape[2], math.prod(taps)
-    for some, c in _columns_at_once(groups, out.shape[2], all_taps * length, all_taps):
+    for some, c in _columns_at_once(groups, out.shape[2], all_taps * length, all_taps, _most(x)):
         to = out[some, :, c]
         columns = patches[some, c].reshape(to.shape[0], to.shape[2] * all_taps, length)
         to.copy_(_product(method, rows[some], columns.mT).reshape(to.shape))
     return out
 
 
-def _columns_at_once(groups: int, channels: int, of_a_channel: int, taps: int) -> Iterator[tuple[slice, slice]]:
+def _columns_at_once(groups: int, channels: int, of_a_channel: int, taps: int, most: int) -> Iterator[tuple[slice, slice]]:
     """Of groups, and of channels of a group, in the weight's gradient."""
-    if groups > 1 and channels * of_a_channel <= MOST_OF_PATCHES:
+    if groups > 1 and channels * of_a_channel <= most:
         padded = of_a_channel * max(channels, 64 // taps)  # few columns take as much as some more
-        yield from ((some, slice(0, channels)) for some, _ in parts(groups, 1, padded, MOST_OF_PATCHES))
+        yield from ((some, slice(0, channels)) for some, _ in parts(groups, 1, padded, most))
         return
-    at_once = max(MOST_OF_PATCHES // max(of_a_channel, 1), -(-LEAST_OF_COLUMNS // taps))
+    at_once = max(most // max(of_a_channel, 1), -(-LEAST_OF_COLUMNS // taps))
     for group, c in itertools.product(range(groups), range(0, channels, at_once)):
         yield slice(group, group + 1), slice(c, min(c + at_once, channels))
 
@@ -186,7 +190,7 @@ def _laid(x: Tensor, layout: torch.memory_format) -> Tensor:
 def _asked(op: str, x: Tensor, weight: Tensor, bias: Tensor | None, stride, padding, dilation, transposed, output_padding, groups) -> tuple[_Convolution, list[int]]:
     """The convolution, and the shape of what it gives. Errors: RuntimeError where torch has one."""
     given = [x, weight] if bias is None else [x, weight, bias]
-    on_cpus(op, "convolutions of tensors", *given)
+    together(op, *given)
     among((*FLOATS, *NUMBERS), op, *given)
     dims = weight.dim() - 2
     if not 1 <= dims <= 3 or x.dim() != weight.dim() or len({t.dtype for t in given}) > 1:

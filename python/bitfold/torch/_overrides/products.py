@@ -10,9 +10,9 @@ from torch.nn import functional as F
 
 from .. import _engine
 from .._engine import FLOATS, TENSORS, Uncovered, wide
-from .common import NUMBERS, composite, covers, heading, on_cpus, quick
+from .common import NUMBERS, composite, covers, heading, quick, together
 
-heading("products of matrices, on CPUs")
+heading("products of matrices")
 
 _INTEGERS = tuple(t for t in NUMBERS if t not in FLOATS)
 _COMPLEX = (torch.complex64, torch.complex128)
@@ -61,7 +61,7 @@ def _of_complex(method: str, a: Tensor, b: Tensor, addend: Tensor | None, beta, 
 def _product(method: str, a: Tensor, b: Tensor, addend: Tensor | None = None, beta=1, alpha=1) -> Tensor:
     """beta addend + alpha a b. Where both are 1 it is rounded once; otherwise the product is rounded, and multiplied, and so is the addend, and
     they are added, in the type that elements are computed in. A beta of 0 ignores the addend."""
-    on_cpus("mm", "products of matrices", a, b)
+    together("mm", a, b, *([] if addend is None else [addend]))
     if not a.dtype == b.dtype == (a if addend is None else addend).dtype:
         raise RuntimeError(f"expected matrices of one dtype, got {a.dtype} and {b.dtype}")
     if beta == 0:
@@ -150,8 +150,8 @@ def _addmm_activation(method, x, a, b, *, beta=1, alpha=1, use_gelu=False):
 
 def _expect_dense(op: str, *tensors: Tensor | None) -> None:
     for x in tensors:
-        if x is not None and (x.is_cuda or x.is_nested or x.layout is not torch.strided):
-            raise Uncovered(f"{op}: bitfold has it of dense tensors in the CPU's memory alone")
+        if x is not None and (x.is_nested or x.layout is not torch.strided):
+            raise Uncovered(f"{op}: bitfold has it of dense tensors alone")
 
 
 def _masks(mask: Tensor | None, kind: int | None) -> dict[str, Tensor | None]:

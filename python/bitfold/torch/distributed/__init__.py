@@ -1,4 +1,5 @@
-"""Reductions over ranks whose bits do not know how many there are: over any process group of torch.distributed for CPUs (gloo, MPI).
+"""Reductions over ranks whose bits do not know how many there are: over process groups of torch.distributed, for CPUs
+(gloo) and GPUs (NCCL).
 
     import bitfold.torch.distributed as over_ranks
     over_ranks.all_reduce(gradient, "mean")                       # in place, as torch.distributed.all_reduce

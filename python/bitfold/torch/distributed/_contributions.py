@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -15,11 +14,16 @@ from torch import Tensor
 from bitfold import _core, _tensors
 
 from .._engine import OPS, TENSORS, name_of, request, result_dtype
-from ._group import Disagreement, Group, group_of
+from ._group import Disagreement, Group, Job, group_of
+from ._host import Host
 
 _OPS_OF = {"SUM": "sum", "AVG": "mean", "MIN": "min", "MAX": "max", "PRODUCT": "prod"}
-_PIECE = 1 << 21  # bytes of states that are sent at once
-_SMALL = 1 << 14  # bytes of states up to which every rank folds all elements: one exchange, where there would be two
+#: Bytes of elements up to which GPUs read one another's; what is more goes by messages.
+_LINKED = 1 << 28
+#: Bytes of states that are sent at once; and up to which every rank folds all elements: one exchange, where there would be two.
+_PIECE = {"cpu": 1 << 21, "cuda": 1 << 25}
+_SMALL = {"cpu": 1 << 14, "cuda": 1 << 19}
+_TOGETHER = 64  # elements: parts begin at multiples of them, where GPUs read 16 bytes at once
 
 
 class Node(NamedTuple):
@@ -63,7 +67,7 @@ class Rule(NamedTuple):
         """The node that some of one tree make together."""
         if len(nodes) == 1:
             return nodes[0]
-        states = torch.empty(n * self.state_bytes(), dtype=torch.uint8)
+        states = nodes[0].data.new_empty(n * self.state_bytes())
         self._fold(nodes, n, states, False)
         return Node(nodes[0].first, sum(node.count for node in nodes), states, False)
 
@@ -73,7 +77,7 @@ class Rule(NamedTuple):
 
     def _fold(self, nodes: Sequence[Node], n: int, out: Tensor, finish: bool) -> None:
         addresses = [(node.first, node.count, node.data.data_ptr(), node.is_elements) for node in nodes]
-        _core.fold_contributions(self.request(), name_of(self.taken), addresses, n, out.data_ptr(), finish, TENSORS)
+        _core.fold_contributions(self.request(), name_of(self.taken), addresses, n, out, finish, TENSORS)
 
     def __str__(self) -> str:
         by = f" by {self.method}" if self.method else ""
@@ -104,12 +108,12 @@ def _memory(x: Tensor) -> Tensor:
 
 
 def expect(x: Tensor, argument: str) -> Tensor:
-    """A tensor of numbers in the CPU's memory."""
+    """A tensor of numbers in the memory of a CPU or of one of CUDA's GPUs."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{argument}: {type(x).__name__}, where a tensor is expected")
     _tensors.expect_elements(x, argument)
-    if x.device.type != "cpu":
-        raise TypeError(f"{argument}: on {x.device}, where bitfold.torch.distributed takes tensors in the CPU's memory")
+    if x.device.type not in ("cpu", "cuda"):
+        raise TypeError(f"{argument}: on {x.device}, where bitfold.torch.distributed takes tensors in the memory of a CPU, or of CUDA's GPUs")
     name_of(x.dtype)
     return x.resolve_neg()
 
@@ -145,17 +149,19 @@ class Contributions:
 
     def __init__(self, op="sum", *, method: str | None = None, dtype: torch.dtype | None = None, first: int = 0) -> None:
         self.op, self.method, self.dtype, self.first = op, method, dtype, first
-        self.count, self.shape, self.rule, self.nodes = 0, None, None, []
+        self.count, self.shape, self.rule, self.device, self.nodes = 0, None, None, None, []
 
     def add(self, x: Tensor) -> None:
         """The next one. Errors: TypeError, ValueError where it has another type or shape than those before it."""
         x = expect(x, "x")
         if self.rule is None:
-            self.rule, self.shape = rule_of(self.op, self.method, x.dtype, self.dtype), x.shape
+            self.rule, self.shape, self.device = rule_of(self.op, self.method, x.dtype, self.dtype), x.shape, x.device
         if x.dtype is not self.rule.taken:
             raise TypeError(f"x: {x.dtype}, where those before it are {self.rule.taken}")
         if x.shape != self.shape:
             raise ValueError(f"x: of shape {tuple(x.shape)}, where those before it have {tuple(self.shape)}")
+        if x.device != self.device:
+            raise ValueError(f"x: on {x.device}, where those before it are on {self.device}")
         last, n = Node(self.first + self.count, 1, bytes_of(x), True), x.numel()
         joined = [last]
         size = 1
@@ -174,7 +180,7 @@ class Contributions:
         """Where these are all there are. Errors: ValueError where there are none, or others before them."""
         if not self.nodes:
             raise ValueError("contributions: none")
-        out = torch.empty(self.shape, dtype=self.rule.given)
+        out = torch.empty(self.shape, dtype=self.rule.given, device=self.device)
         self.rule.finish(self.nodes, _memory(out))
         return out
 
@@ -185,19 +191,21 @@ def reduce_contributions(contributions: Sequence[Tensor] | Tensor, op="sum", *, 
     nodes = [expect(x, "contributions") for x in contributions]
     if not nodes:
         raise ValueError("contributions: none")
-    _expect_alike(nodes, nodes[0])
+    _expect_alike(nodes, nodes[0].numel(), nodes[0].device)
     rule = rule_of(op, method, nodes[0].dtype, dtype)
-    out = torch.empty(nodes[0].shape, dtype=rule.given)
+    out = torch.empty(nodes[0].shape, dtype=rule.given, device=nodes[0].device)
     rule.finish([Node(i, 1, bytes_of(x), True) for i, x in enumerate(nodes)], _memory(out))
     return out
 
 
-def _expect_alike(contributions: Sequence[Tensor], like: Tensor) -> None:
+def _expect_alike(contributions: Sequence[Tensor], n: int, device: torch.device) -> None:
     for x in contributions:
+        if x.device != device:
+            raise ValueError(f"contributions: one on {x.device}, where {device} is expected")
         if x.dtype is not contributions[0].dtype:
             raise TypeError(f"contributions: of {x.dtype} and of {contributions[0].dtype}")
-        if x.numel() != like.numel():
-            raise ValueError(f"contributions: one of {x.numel()} elements, where {like.numel()} are expected")
+        if x.numel() != n:
+            raise ValueError(f"contributions: one of {x.numel()} elements, where {n} are expected")
 
 
 # ---- The collectives -----------------------------------------------------------------------------
@@ -215,21 +223,26 @@ class Call:
         out = expect(self.out, "tensor")
         if not 0 <= self.dst < self.group.size:
             raise ValueError(f"dst: {self.dst} is none of {self.group.size} ranks")
-        self.n = out.numel() * self.parts
+        self.n, self.device = out.numel() * self.parts, out.device
+        if out.is_cuda and self.group.size > 1 and not self.group.has_nccl:
+            raise TypeError(f"tensor: on {out.device}, and the group's engine for GPUs is not nccl")
         if isinstance(self.contributions, Contributions):
             kept = self.contributions
             taken = kept.rule.taken if kept.rule else self.dtype or out.dtype
             if kept.rule and kept.shape.numel() != self.n:
                 raise ValueError(f"contributions: of {kept.shape.numel()} elements, where {self.n} are expected")
+            if kept.rule and kept.device != out.device:
+                raise ValueError(f"contributions: on {kept.device}, where {out.device} is expected")
             if kept.rule and (kept.rule.op, kept.rule.method) != rule_of(self.op, self.method, taken, kept.rule.given)[:2]:
                 raise ValueError(f"contributions: folded by {kept.rule}, where {self.op} is asked for")
         else:
             given = self.contributions = [expect(x, "contributions") for x in self.contributions]
-            _expect_alike(given, torch.empty(self.n, device="meta"))
+            _expect_alike(given, self.n, out.device)
             taken = given[0].dtype if given else self.dtype or out.dtype
         self.rule = rule_of(self.op, self.method, taken, out.dtype)
         count, first = (kept.count, kept.first) if isinstance(self.contributions, Contributions) else (len(given), -1)
-        return f"{self.kind} of {self.n} elements, {self.rule}, to {self.dst}", count, first
+        where = ", on GPUs" if out.is_cuda else ""
+        return f"{self.kind} of {self.n} elements, {self.rule}, to {self.dst}{where}", count, first
 
     def _nodes(self, first: int) -> list[Node]:
         if isinstance(self.contributions, Contributions):
@@ -246,13 +259,93 @@ class Call:
             raise Disagreement("bitfold: contributions: none, on all ranks")
         self.covers = [list(covering(a, b, firsts[-1])) for a, b in zip(firsts, firsts[1:])]
         self.mine = _as_nodes(self.rule, self._nodes(firsts[self.group.rank]), self.covers[self.group.rank], self.n)
+        if self.device.type == "cuda":  # where they may be gone before this stream has read them
+            for data in (self.out, *(node.data for node in self.mine)):
+                data.record_stream(torch.cuda.current_stream(self.device))
+
+    def go_over_links(self, out: Tensor, scatter: bool = False) -> bool:
+        """Where each rank has one contribution, and the GPUs see one another's memory: to `out`, bytes of results. Whether it was done."""
+        rule, n = self.rule, out.numel() // self.rule.given.itemsize
+        size = n * rule.taken.itemsize
+        if self.device.type == "cpu" or self.group.size == 1 or any(cover != [(r, 1)] for r, cover in enumerate(self.covers)):
+            return False
+        if not 0 < size <= _LINKED or (scatter and size % 16) or not _core.LinkedRanks.takes(rule.request(), name_of(rule.taken)):
+            return False
+        links = self.group.links(self.device)
+        if links is None:
+            return False
+        x, to = (t if t.data_ptr() % 16 == 0 else t.clone() for t in (self.mine[0].data, out))
+        links.reduce(rule.request(), name_of(rule.taken), x, n, to, scatter, TENSORS)
+        if to is not out:
+            out.copy_(to)
+        return True
 
     def reduce(self, bounds: Sequence[tuple[int, int]], out: Tensor, first: int = 0, gather: bool = False) -> None:
         """To `out`, bytes of results from that of element `first` on, those of the elements that this rank has of `bounds`; `gather`: and from
-        the others theirs. Piece by piece: while one is folded the next one comes."""
+        the others theirs."""
+        if self.device.type == "cpu" and self.group.host:
+            self._reduce_in_the_host(self.group.host, bounds, out, first, gather)
+        else:
+            self._reduce_by_messages(bounds, out, first, gather)
+
+    def _reduce_in_the_host(self, host: Host, bounds: Sequence[tuple[int, int]], out: Tensor, first: int, gather: bool) -> None:
+        """Piece by piece: each rank writes to the others what they fold. When a piece is folded, and the next one written, all meet."""
+        group, rule, rank = self.group, self.rule, self.group.rank
+        sizes = [[rule.bytes_of(count == 1) for _, count in cover] for cover in self.covers]
+        most_nodes = sum(map(len, sizes))
+        together = max(sum(map(sum, sizes[:r] + sizes[r + 1 :])) for r in range(group.size))  # bytes of an element's nodes that come
+        room = host.room(rank, 0).numel() - 64 * most_nodes
+        of_results = host.results(rank, 0).numel()
+        piece = max(1, min(_PIECE["cpu"] // max(rule.state_bytes(), rule.taken.itemsize), room // max(together, 1), of_results // rule.given.itemsize))
+        steps, size = -(-max(end - begin for begin, end in bounds) // piece), rule.given.itemsize
+        results_of = lambda begin, end: out[(begin - first) * size : (end - first) * size]
+        part = [[(min(begin + k * piece, end), min((k + 1) * piece + begin, end)) for begin, end in bounds] for k in range(steps)]
+
+        def rooms(of: int, which: int, n: int) -> list[list[Tensor]]:
+            """For n elements of each node of the other ranks."""
+            at, room, found = 0, host.room(of, which), []
+            for r, of_rank in enumerate(sizes):
+                found.append([])
+                for s in of_rank if r != of else ():
+                    found[-1].append(room[at : at + n * s])
+                    at += _rounded_up(piece * s, 64)
+            return found
+
+        def write(k: int) -> None:
+            for r, (begin, end) in enumerate(part[k]):
+                if r != rank and begin < end:
+                    for node, to in zip(self.mine, rooms(r, k % 2, end - begin)[rank]):
+                        to.copy_(node.slice(rule, begin, end))
+
+        if steps:
+            write(0)
+            group.meet()
+        for k in range(steps):
+            begin, end = part[k][rank]
+            if begin < end:
+                theirs = [
+                    [node._replace(data=node.slice(rule, begin, end)) for node in self.mine]
+                    if r == rank
+                    else [Node(*node, data, node[1] == 1) for node, data in zip(cover, of_rank)]
+                    for r, (cover, of_rank) in enumerate(zip(self.covers, rooms(rank, k % 2, end - begin)))
+                ]
+                rule.finish([node for of_rank in theirs for node in of_rank], results_of(begin, end))
+                if gather:
+                    host.results(rank, k % 2)[: (end - begin) * size].copy_(results_of(begin, end))
+            if k + 1 < steps:
+                write(k + 1)
+            if gather or k + 1 < steps:
+                group.meet()
+            for r, (begin, end) in enumerate(part[k]) if gather else ():
+                if r != rank and begin < end:
+                    results_of(begin, end).copy_(host.results(r, k % 2)[: (end - begin) * size])
+
+    def _reduce_by_messages(self, bounds: Sequence[tuple[int, int]], out: Tensor, first: int, gather: bool) -> None:
+        """Piece by piece: while one is folded the next one comes."""
+        self.group.greet(self.device)
         group, rule, rank = self.group, self.rule, self.group.rank
         most = max(end - begin for begin, end in bounds)
-        piece = max(1, _PIECE // max(rule.state_bytes(), rule.taken.itemsize))
+        piece = _TOGETHER * max(1, _PIECE[self.device.type] // _TOGETHER // max(rule.state_bytes(), rule.taken.itemsize))
         steps, size = -(-most // piece), rule.given.itemsize
         results_of = lambda begin, end: out[(begin - first) * size : (end - first) * size]
         part = [[(min(begin + k * piece, end), min((k + 1) * piece + begin, end)) for begin, end in bounds] for k in range(steps)]
@@ -281,16 +374,20 @@ class Call:
     def _rooms(self, which: int, n: int) -> list[list[Node]]:
         """For n elements of the nodes of all other ranks."""
         rule, rank = self.rule, self.group.rank
-        sizes = [n * rule.bytes_of(count == 1) for r, cover in enumerate(self.covers) if r != rank for _, count in cover]
-        rooms = iter(self.group.room(which, sum(sizes)).split(sizes))
+        sizes = [_rounded_up(n * rule.bytes_of(count == 1), 16) for r, cover in enumerate(self.covers) if r != rank for _, count in cover]
+        rooms = iter(self.group.room(which, sum(sizes), self.device).split(sizes))
         return [[Node(*node, next(rooms), node[1] == 1) for node in cover] if r != rank else [] for r, cover in enumerate(self.covers)]
 
     def even_bounds(self) -> list[tuple[int, int]]:
         """Every rank folds a part of the elements; of few each folds all."""
-        if self.n * self.rule.state_bytes() <= _SMALL:
+        if self.n * self.rule.state_bytes() <= _SMALL[self.device.type]:
             return [(0, self.n)] * self.group.size
-        each = -(-self.n // self.group.size)
+        each = _rounded_up(-(-self.n // self.group.size), _TOGETHER)
         return [(min(r * each, self.n), min((r + 1) * each, self.n)) for r in range(self.group.size)]
+
+
+def _rounded_up(n: int, to: int) -> int:
+    return -(-n // to) * to
 
 
 def _written(out: Tensor, results: Tensor) -> None:
@@ -311,21 +408,22 @@ def _beside(mine: Tensor, out: Tensor) -> Tensor:
 
 def _room(out: Tensor) -> Tensor:
     """Where results go: the memory of `out`, if they lie there in a row."""
-    return _memory(out.detach() if out.is_contiguous() and not out.is_neg() else torch.empty(out.shape, dtype=out.dtype))
+    return _memory(out.detach() if out.is_contiguous() and not out.is_neg() else torch.empty(out.shape, dtype=out.dtype, device=out.device))
 
 
 def _all_reduce(call: Call) -> None:
     # The only contribution of a rank may lie where results go: no result of an element comes before it was sent and read.
     call.agree()
     bounds, room = call.even_bounds(), _room(call.out)
-    call.reduce(bounds, room, gather=bounds[0] != (0, call.n))
+    if not call.go_over_links(room):
+        call.reduce(bounds, room, gather=bounds[-1] != (0, call.n))
     _written(call.out, room)
 
 
 def _reduce(call: Call) -> None:
     call.agree()
     here = call.group.rank == call.dst
-    room = _room(call.out) if here else torch.empty(0, dtype=torch.uint8)
+    room = _room(call.out) if here else torch.empty(0, dtype=torch.uint8, device=call.device)
     call.reduce([(0, call.n if r == call.dst else 0) for r in range(call.group.size)], room)
     if here:
         _written(call.out, room)
@@ -334,28 +432,31 @@ def _reduce(call: Call) -> None:
 def _reduce_scatter(call: Call) -> None:
     call.agree()
     each, room = call.out.numel(), _room(call.out)
-    call.reduce([(r * each, (r + 1) * each) for r in range(call.group.size)], room, call.group.rank * each)
+    if not call.go_over_links(room, scatter=True):
+        call.reduce([(r * each, (r + 1) * each) for r in range(call.group.size)], room, call.group.rank * each)
     _written(call.out, room)
 
 
 class Work:
-    """A collective under way; calls on a group run in the order in which they were made."""
+    """A collective under way; calls on a group run in the order in which they were made. After `wait` what is enqueued on the current stream of a
+    GPU comes behind it."""
 
-    def __init__(self, future: Future) -> None:
-        self._future = future
+    def __init__(self, job: Job) -> None:
+        self._job = job
 
     def wait(self) -> bool:
-        self._future.result()
+        self._job.result()
         return True
 
     def is_completed(self) -> bool:
-        return self._future.done()
+        return self._job.done()
 
 
 def _made(async_op: bool, make, call: Call) -> Work | None:
+    device = getattr(call.out, "device", None)
     if async_op:
-        return Work(call.group.start(lambda: make(call)))
-    call.group.run(lambda: make(call))
+        return Work(call.group.start(lambda: make(call), device))
+    call.group.run(lambda: make(call), device)
     return None
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any
 
@@ -14,6 +15,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
+
+from bitfold import _core
+
+from ._host import Host, host_of, links_of
 
 _HEADER = struct.Struct("<qq16s")
 _HEADER_BYTES = 512
@@ -24,30 +29,72 @@ class Disagreement(RuntimeError):
     """A call that is not the same on all ranks, or that one of them refuses: each rank has this error, and no result."""
 
 
+class Job:
+    """A call under way on a group's thread. On a GPU it is enqueued when the thread is done; whoever waits then has it ahead of what is enqueued next."""
+
+    def __init__(self, future: Future, stream: torch.cuda.Stream | None) -> None:
+        self._future, self._stream = future, stream
+
+    def done(self) -> bool:
+        if not self._future.done() or self._stream is None or self._future.exception():
+            return self._future.done()
+        return self._future.result()[1].query()
+
+    def result(self) -> Any:
+        result, end = self._future.result()
+        if end:
+            torch.cuda.current_stream(self._stream.device).wait_event(end)
+        return result
+
+
+def _engines_of(group: dist.ProcessGroup) -> dict[str, str]:
+    """By the type of device, as torch.distributed names them."""
+    return dict(pair.split(":") for pair in dist.get_backend_config(group).split(","))
+
+
 class Group:
     """bitfold's own process group of the ranks of another one, so that its messages are never taken for others'. It asks for three functions of
-    an engine: all_gather, and begin and end of messages between pairs. Calls run one after the other, in the order in which they were made; each
-    begins with the ranks' agreement on what it is. After an error of the engine the ranks may stand at different places: no more calls then."""
+    an engine: gather, and begin and end of messages between pairs. Ranks of one host meet in its memory instead (`host`). Calls run one after the other, in the order in which they were made; each
+    begins with the ranks' agreement on what it is. After an error of the engine the ranks may stand at different places: no more calls then.
+
+    Beside NCCL there is always an engine for the CPU's memory. By that one the ranks agree, so that no GPU is waited for, and that a rank which is
+    not there is an error of a call, where NCCL ends the process."""
 
     def __init__(self, group: dist.ProcessGroup) -> None:
         self.rank, self.size = group.rank(), group.size()
-        self._ranks = dist.get_process_group_ranks(group)
-        self._engine = None
-        if self.size > 1:
-            timeout = group._get_backend(torch.device("cpu")).options._timeout
-            self._engine = dist.new_group(self._ranks, timeout=timeout, backend=dist.get_backend(group), use_local_synchronization=True)
         self._calls, self._failure, self._rooms = 0, None, {}
+        self._ranks = dist.get_process_group_ranks(group)
+        self._engine, self.has_nccl, self.host = None, False, None
+        if self.size > 1:
+            engines = _engines_of(group)
+            self.has_nccl = engines.get("cuda") == "nccl"
+            backend = f"cpu:{engines.get('cpu', 'gloo')},cuda:nccl" if self.has_nccl else dist.get_backend(group)
+            timeout = group._get_backend(torch.device("cpu" if "cpu" in engines else "cuda")).options._timeout
+            self._seconds = timeout.total_seconds()
+            self._engine = dist.new_group(self._ranks, timeout=timeout, backend=backend, use_local_synchronization=True)
+            self.host = host_of(self.rank, self.size, self._seconds, self.gather)
         self._lock, self._worker, self._last = threading.Lock(), None, None
+        self._greeted, self._streams, self._behind, self._links = set(), {}, None, {}
 
     # ---- What an engine has to have
 
-    def all_gather(self, mine: Tensor) -> list[Tensor]:
-        """Of each rank a tensor like `mine`, of one axis."""
+    def gather(self, mine: bytes) -> list[bytes]:
+        """Of each rank as many, by way of the CPU's memory."""
         if self.size == 1:
             return [mine]
-        all_of_them = mine.new_empty(self.size * len(mine))
-        self._try(lambda: dist.all_gather_into_tensor(all_of_them, mine, group=self._engine))
-        return list(all_of_them.chunk(self.size))
+        if self.host and len(mine) <= _HEADER_BYTES:
+            return self._try(lambda: self.host.exchange(mine))
+
+        def by_the_engine() -> list[bytes]:
+            all_of_them = torch.empty(self.size * len(mine), dtype=torch.uint8)
+            dist.all_gather_into_tensor(all_of_them, torch.frombuffer(bytearray(mine), dtype=torch.uint8), group=self._engine)
+            return [t.numpy().tobytes() for t in all_of_them.chunk(self.size)]
+
+        return self._try(by_the_engine)
+
+    def meet(self) -> None:
+        """What all ranks of the host wrote to its memory is there then."""
+        self._try(lambda: self.host.exchange(b""))
 
     def begin(self, send: Sequence[Sequence[Tensor]], receive: Sequence[Sequence[Tensor]]) -> list[dist.Work]:
         """To each rank some messages, and from each some, whose lengths the receiver knows. What goes to this rank itself is left out, and so
@@ -69,6 +116,20 @@ class Group:
     def exchange(self, send: Sequence[Sequence[Tensor]], receive: Sequence[Sequence[Tensor]]) -> None:
         self.end(self.begin(send, receive))
 
+    def greet(self, device: torch.device) -> None:
+        """Ahead of the first messages from GPUs: NCCL begins with all ranks at once, and not every rank has messages."""
+        if device.type == "cuda" and self.size > 1 and device not in self._greeted:
+            self._try(lambda: dist.all_reduce(torch.zeros(1, device=device), group=self._engine))
+            self._greeted.add(device)
+
+    def links(self, device: torch.device) -> _core.LinkedRanks | None:
+        """Where the GPUs of all ranks see one another's memory. Asked for by all ranks at once."""
+        if self.host is None:
+            return None
+        if device not in self._links:
+            self._links[device] = links_of(self.rank, self.size, self._seconds, device, self.gather)
+        return self._links[device]
+
     def _try(self, talk: Callable[[], Any]) -> Any:
         if self._failure:
             raise RuntimeError(f"bitfold: no more calls on this group, as an earlier one failed: {self._failure}")
@@ -81,9 +142,11 @@ class Group:
 
     # ---- Calls
 
-    def room(self, which: int, size: int) -> Tensor:
-        """Bytes for one call, of which two may have as many as they like; they are kept for the next one, up to a limit, as new memory takes longer
-        than what is sent there."""
+    def room(self, which: int, size: int, device: torch.device) -> Tensor:
+        """Bytes for one call, of which two may have as many as they like; on CPUs they are kept for the next one, up to a limit, as new memory takes
+        longer than what is sent there."""
+        if device.type != "cpu":  # whose memory torch keeps
+            return torch.empty(size, dtype=torch.uint8, device=device)
         room = self._rooms.get(which)
         if room is None or len(room) < size:
             room = torch.empty(size, dtype=torch.uint8)
@@ -105,7 +168,7 @@ class Group:
             mine = self._header(*describe())
         except Exception as e:
             refused, mine = e, self._header(f"refused: {e}", 0, 0)
-        headers = [bytes(h.tolist()) for h in self.all_gather(torch.tensor(list(mine), dtype=torch.uint8))]
+        headers = self.gather(mine)
         if refused:
             raise refused
         fields = [_HEADER.unpack_from(h) for h in headers]
@@ -114,24 +177,51 @@ class Group:
             raise Disagreement("bitfold: the ranks make different calls: " + "; ".join(f"rank {r}: {line}" for r, line in enumerate(lines)))
         return [(number, other) for number, other, _ in fields]
 
-    def run(self, call: Callable[[], Any]) -> Any:
-        """Behind all calls before it."""
+    def run(self, call: Callable[[], Any], device: torch.device | None = None) -> Any:
+        """Behind all calls before it. `device`: where its tensors are; on a GPU it is enqueued on the current stream."""
+        stream = _stream_of(device)
         if self._last is None or self._last.done():
-            with self._lock:
+            with self._lock, self._enqueued(stream):
                 return call()
-        return self.start(call).result()
+        return self._submit(call, stream).result()
 
-    def start(self, call: Callable[[], Any]) -> Future:
-        """The same on a thread of this group's."""
+    def start(self, call: Callable[[], Any], device: torch.device | None = None) -> Job:
+        """The same on a thread of this group's, and a stream, behind what is on the current one."""
+        now = _stream_of(device)
+        if now is None:
+            return self._submit(call, None)
+        if device not in self._streams:
+            self._streams[device] = torch.cuda.Stream(device)
+        return self._submit(call, self._streams[device], now.record_event())
 
-        def behind_others() -> Any:
+    def _submit(self, call: Callable[[], Any], stream: torch.cuda.Stream | None, ready: torch.cuda.Event | None = None) -> Job:
+        def behind_others() -> tuple[Any, torch.cuda.Event | None]:
             with self._lock:
-                return call()
+                with self._enqueued(stream, ready):
+                    result = call()
+                return result, stream and self._behind
 
         if self._worker is None:
             self._worker = ThreadPoolExecutor(1, "bitfold")
         self._last = self._worker.submit(behind_others)
-        return self._last
+        return Job(self._last, stream)
+
+    @contextmanager
+    def _enqueued(self, stream: torch.cuda.Stream | None, ready: torch.cuda.Event | None = None) -> Iterator[None]:
+        if stream is None:
+            yield
+            return
+        with torch.cuda.stream(stream):
+            for event in filter(None, (ready, self._behind)):
+                stream.wait_event(event)
+            try:
+                yield
+            finally:
+                self._behind = stream.record_event()
+
+
+def _stream_of(device: torch.device | None) -> torch.cuda.Stream | None:
+    return torch.cuda.current_stream(device) if device is not None and device.type == "cuda" else None
 
 
 _GROUPS: weakref.WeakKeyDictionary[dist.ProcessGroup, Group] = weakref.WeakKeyDictionary()

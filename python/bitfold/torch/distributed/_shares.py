@@ -14,17 +14,23 @@ from bitfold._tensors import DTYPES
 
 from .._engine import FLOATS, OPS, TENSORS, method_for, name_of, request
 from .._gradients import norm_named, scale
-from ._contributions import expect
+from ._contributions import bytes_of, expect
 from ._group import Group, group_of
 
 
 def _in_a_row(x: Tensor, argument: str) -> Tensor:
-    return expect(x, argument).detach().contiguous().view(-1)
+    """In the CPU's memory, where shares are made."""
+    return expect(x, argument).detach().cpu().contiguous().view(-1)
+
+
+def _current_gpu() -> torch.device | None:
+    """On whose stream tensors may have work that is not done."""
+    return torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_initialized() else None
 
 
 def _gather_bytes(by: Group, mine: bytes) -> list[bytes]:
     """Those of all ranks, of any lengths."""
-    sizes = [int(n) for n in by.all_gather(torch.tensor([len(mine)]))]
+    sizes = [int.from_bytes(n, "little") for n in by.gather(len(mine).to_bytes(8, "little"))]
     theirs = [torch.empty(n, dtype=torch.uint8) for n in sizes]
     theirs[by.rank] = torch.frombuffer(bytearray(mine), dtype=torch.uint8)
     by.exchange([[theirs[by.rank]]] * by.size, [[t] for t in theirs])
@@ -52,7 +58,8 @@ def reduce_shares(ops: str | Sequence[str], x: Tensor, y: Tensor | None = None, 
     names = [ops] if isinstance(ops, str) else list(ops)
 
     def describe() -> tuple[str, int, int]:
-        nonlocal x, y, wanted
+        nonlocal x, y, wanted, device
+        device = getattr(x, "device", None)
         x = _in_a_row(x, "x")
         y = None if y is None else _in_a_row(y, "y")
         wanted = [request(op, method_for(op, method) if op in OPS else None, dtype, acc, ddof) for op in names]
@@ -68,8 +75,9 @@ def reduce_shares(ops: str | Sequence[str], x: Tensor, y: Tensor | None = None, 
         return _gather_bytes(by, _core.make_share(wanted, x, y, first, TENSORS))
 
     wanted: list = []
-    shares = by.run(call)
-    results = [_scalar(*one) for one in _core.reduce_shares(wanted, name_of(x.dtype), shares)]
+    device: torch.device | None = None
+    shares = by.run(call, _current_gpu())
+    results = [_scalar(*one).to(device) for one in _core.reduce_shares(wanted, name_of(x.dtype), shares)]
     return results[0] if isinstance(ops, str) else results
 
 
@@ -107,24 +115,26 @@ def _norm(by: Group, parameters: Iterable[Tensor] | Tensor, norm_type: float) ->
         # The types of all ranks, one bit each: known before anything is added, as only sums of one type can be merged.
         by.agree(describe)
         mine = sum(1 << k for k, dtype in enumerate(FLOATS) if any(g.dtype is dtype for g in grads))
-        masks = [int(m) for m in by.all_gather(torch.tensor([mine]))]
+        masks = [m[0] for m in by.gather(bytes([mine]))]
         types = [dtype for k, dtype in enumerate(FLOATS) if any(m >> k & 1 for m in masks)]
         out = torch.float64 if torch.float64 in types else torch.float32
         taken = types[0] if len(types) == 1 else out
         local = [g.to(taken) for g, counted in zip(grads, counts) if counted]
-        return _joined(by, norm_named(norm_type), local, taken, out)
+        norm = _joined(by, norm_named(norm_type), local, taken, out)
+        return norm.to(grads[0].device) if grads else norm
 
     grads: list[Tensor] = []
     counts: list[bool] = []
-    return by.run(call), grads
+    return by.run(call, _current_gpu()), grads
 
 
 def _joined(by: Group, op: str, grads: list[Tensor], taken: torch.dtype, out: torch.dtype) -> Tensor:
     short = name_of(taken)
     if op == "norm_inf":  # whose order is nothing
         of_each = [torch.ops.bitfold.norm_inf(g) for g in grads if g.numel()] or [torch.zeros((), dtype=taken)]
-        mine = torch.ops.bitfold.norm_inf(torch.stack(of_each)).reshape(1)
-        return torch.ops.bitfold.norm_inf(torch.cat(by.all_gather(mine))).to(out)
+        mine = torch.ops.bitfold.norm_inf(torch.stack(of_each)).reshape(1).cpu()
+        theirs = [torch.frombuffer(bytearray(t), dtype=mine.dtype) for t in by.gather(bytes_of(mine).numpy().tobytes())]
+        return torch.ops.bitfold.norm_inf(torch.cat(theirs)).to(out)
     mine, total = (bitfold.accumulator(short, degree=2 if op == "norm_l2" else 1) for _ in range(2))
     for g in grads:
         (mine.add_squares if op == "norm_l2" else mine.add_magnitudes)(g)

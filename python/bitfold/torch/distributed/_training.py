@@ -40,7 +40,7 @@ class Accumulation:
         if len(all_of_them) == 1:
             return all_of_them[0]
         whole = Contributions(self.op, method=self.method, first=self.first)
-        whole.rule, whole.count = all_of_them[0].rule, all_of_them[0].count
+        whole.rule, whole.count, whole.device = all_of_them[0].rule, all_of_them[0].count, all_of_them[0].device
         whole.shape = torch.Size([sum(c.shape.numel() for c in all_of_them)])
         for of_each in zip(*(c.nodes for c in all_of_them)):
             whole.nodes.append(Node(of_each[0].first, of_each[0].count, torch.cat([node.data for node in of_each]), of_each[0].is_elements))
@@ -61,7 +61,8 @@ def _without_minus_zeros(gradient: Tensor) -> Tensor:
 def hook(state: Accumulation | dist.ProcessGroup | None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
     """For DistributedDataParallel.register_comm_hook. `state`: an Accumulation; or a group (None: that of all ranks), where each backward pass is the
     only micro-batch of its rank. With an Accumulation, gradients are 0 until the last micro-batch of a step."""
-    out, future = bucket.buffer(), torch.futures.Future()
+    out = bucket.buffer()
+    future = torch.futures.Future(devices=[out.device] if out.is_cuda else None)
     if isinstance(state, Accumulation):
         by, op, method = state.by, state.op, state.method
         keys = [id(p) for p in bucket.parameters()]
@@ -72,14 +73,13 @@ def hook(state: Accumulation | dist.ProcessGroup | None, bucket: dist.GradBucket
     else:
         by, op, method, contributions = group_of(state), "mean", None, [out]
 
-    def finished(job) -> None:
-        error = job.exception()
-        if error:
-            future.set_exception(error)
-        else:
-            future.set_result(job.result())
+    def call() -> None:  # on its own stream, which whoever waits for the future waits for
+        try:
+            future.set_result(_reduced(by, out, op, method, contributions))
+        except BaseException as e:
+            future.set_exception(e)
 
-    by.start(lambda: _reduced(by, out, op, method, contributions)).add_done_callback(finished)
+    by.start(call, out.device)
     return future
 
 
@@ -98,7 +98,7 @@ class _ReduceScatter:
             output_tensor.zero_()
             return
         call = Call("gradients of shards", state.by, output_tensor, state.op, state.method, state.taken(id(self)), parts=state.by.size)
-        state.by.run(lambda: _reduce_scatter(call))
+        state.by.run(lambda: _reduce_scatter(call), output_tensor.device)
         _without_minus_zeros(output_tensor)
 
     def on_one_rank(self, gradient: Tensor) -> None:

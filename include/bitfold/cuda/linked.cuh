@@ -1,0 +1,240 @@
+// Contributions of linked ranks, one each: their GPUs read one another's memory. Block b of every
+// GPU meets block b of the others, and no others; all have the same grid. What a block reads of
+// others was written by their blocks of its number, in this step.
+#pragma once
+
+#include <bitfold/cuda/contributions.cuh>
+#include <bitfold/cuda/linked.hpp>
+
+namespace bitfold::cuda {
+
+// The block of this number on all GPUs.
+template <int Ranks>
+class meeting {
+ public:
+  __device__ explicit meeting(const linked_call& of) : of_(of), met_(*epoch()) {}
+  // All that blocks wrote before is there for all of them then.
+  __device__ void meet() {
+    ++met_;
+    wait_for_the_block();
+    if (threadIdx.x < Ranks) {
+      const int other = static_cast<int>(threadIdx.x);
+      store_flag(flag(other, of_.rank), met_);
+      const std::uint32_t* const theirs = flag(of_.rank, other);
+      const std::uint64_t begin = nanoseconds();
+      while (static_cast<std::int32_t>(load_flag(theirs) - met_) < 0)
+        if (nanoseconds() - begin > of_.limit) give_up();
+    }
+    wait_for_the_block();
+  }
+  // The next kernel goes on from here.
+  __device__ void leave() {
+    if (threadIdx.x == 0) *epoch() = met_;
+  }
+
+ private:
+  __device__ std::uint32_t* flag(int of_rank, int by) const {
+    return reinterpret_cast<std::uint32_t*>(of_.memory[of_rank]) + blockIdx.x * most_linked + by;
+  }
+  __device__ std::uint32_t* epoch() const {
+    return reinterpret_cast<std::uint32_t*>(of_.memory[of_.rank]) +
+           most_blocks_on_links * most_linked + blockIdx.x;
+  }
+  const linked_call& of_;
+  std::uint32_t met_;
+};
+
+// Elements i to i + N - 1, as far as they come before `end`: these lie at multiples of 16 bytes.
+template <int N, class T>
+__device__ packet<T, N> load_before(const T* x, index i, index end) {
+  packet<T, N> v;
+  if (i + N <= end) {
+    load_16_bytes_now(x + i, v.words);
+  } else {
+#pragma unroll
+    for (int k = 0; k < N; ++k) v.set(k, i + k < end ? x[i + k] : T{});
+  }
+  return v;
+}
+template <class T, int N>
+__device__ void store_before(T* x, index i, index end, const packet<T, N>& v) {
+  if (i + N <= end) {
+    v.store(x + i);
+  } else {
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+      if (i + k < end) x[i + k] = v[k];
+  }
+}
+
+// What a block does in a step. A thread loads several packets before it stores the first of them.
+template <class By, int Ranks, int N>
+struct linked {
+  using T = typename By::element;
+  using Out = typename By::result;
+  using results = packets_of_results<Out, N>;
+  static constexpr int packet_bytes = 16, at_once = Ranks > 4 ? 1 : 2;
+  static_assert(N * sizeof(T) == packet_bytes && results::each * sizeof(Out) == packet_bytes);
+
+  const linked_call& of;
+  std::byte* at;  // this block's bytes in the slot of this step, in this rank's memory
+  index first;    // of each share, the packet that is this block's first in this step
+
+  __device__ linked(const linked_call& call, index step, int shares)
+      : of(call),
+        at(call.memory[call.rank] + bytes_ahead_of_slots +
+           ((call.slot + step) & 1) * call.slot_bytes +
+           blockIdx.x * bytes_of_linked_block(call.packets, shares, results::count)),
+        first((step * gridDim.x + blockIdx.x) * call.packets) {}
+
+  // The place of packet p of a share, in that rank's memory; behind the shares are results.
+  template <class P>
+  __device__ P* place(int rank, int share, index p) const {
+    const auto before = at - of.memory[of.rank];
+    return reinterpret_cast<P*>(of.memory[rank] + before +
+                                (static_cast<index>(share) * of.packets + p) * packet_bytes);
+  }
+  __device__ index begin_of(int share) const { return static_cast<index>(share) * of.share; }
+  __device__ index end_of(int share) const {
+    const index end = begin_of(share) + of.share;
+    return end < of.n ? end : of.n;
+  }
+  __device__ int other(int k) const { return (of.rank + k) % Ranks; }
+
+  // load(u, p), and then store(u, p), of this thread's packets among `count`.
+  template <class Load, class Store>
+  __device__ static void each_packet(index count, Load load, Store store) {
+#pragma unroll 1
+    for (index p = threadIdx.x; p < count; p += at_once * threads_on_links) {
+#pragma unroll
+      for (int u = 0; u < at_once; ++u)
+        if (p + u * threads_on_links < count) load(u, p + u * threads_on_links);
+#pragma unroll
+      for (int u = 0; u < at_once; ++u)
+        if (p + u * threads_on_links < count) store(u, p + u * threads_on_links);
+    }
+  }
+  // For the others to read: all elements, or the shares of the others.
+  __device__ void give_all(const T* x) const {
+    packet<T, N> v[at_once];
+    each_packet(
+        of.packets,
+        [&](int u, index p) {
+          if ((first + p) * N < of.n) v[u] = load_before<N>(x, (first + p) * N, of.n);
+        },
+        [&](int u, index p) {
+          if ((first + p) * N < of.n) v[u].store(place<T>(of.rank, 0, p));
+        });
+  }
+  __device__ void give_shares(const T* x) const {
+    packet<T, N> v[at_once][Ranks];
+    const auto each = [&](index p, auto f) {
+#pragma unroll
+      for (int k = 1; k < Ranks; ++k) {
+        const index i = begin_of(other(k)) + (first + p) * N;
+        if (i < end_of(other(k))) f(k, i);
+      }
+    };
+    each_packet(
+        of.packets,
+        [&](int u, index p) {
+          each(p, [&](int k, index i) { v[u][k] = load_before<N>(x, i, end_of(other(k))); });
+        },
+        [&](int u, index p) {
+          each(p, [&](int k, index) { v[u][k].store(place<T>(of.rank, other(k), p)); });
+        });
+  }
+  // Of a share all ranks' elements, folded; put(p, i, results of elements i to i + N - 1).
+  template <class Put>
+  __device__ void fold(const T* x, int share, Put put) const {
+    packet<T, N> v[at_once][Ranks];
+    const index begin = begin_of(share) + first * N, end = end_of(share);
+    each_packet(
+        of.packets,
+        [&](int u, index p) {
+          if (begin + p * N >= end) return;
+#pragma unroll
+          for (int k = 0; k < Ranks; ++k)
+            if (k == of.rank)
+              v[u][k] = load_before<N>(x, begin + p * N, end);
+            else
+              load_16_bytes_now(place<T>(k, share, p), v[u][k].words);
+        },
+        [&](int u, index p) {
+          if (begin + p * N < end) put(p, begin + p * N, results_of_packets<By>(v[u], 0, of.ddof));
+        });
+  }
+  // The results that the others made.
+  __device__ void take_results(Out* out) const {
+    constexpr int each = results::each;
+    packet<Out, each> v[at_once][Ranks];
+    const auto each_other = [&](index p, auto f) {
+#pragma unroll
+      for (int k = 1; k < Ranks; ++k) {
+        const index i = begin_of(other(k)) + first * N + p * each;
+        if (i < end_of(other(k))) f(k, i);
+      }
+    };
+    each_packet(
+        of.packets * results::count,
+        [&](int u, index p) {
+          each_other(p, [&](int k, index) {
+            load_16_bytes_now(place<Out>(other(k), Ranks, p), v[u][k].words);
+          });
+        },
+        [&](int u, index p) {
+          each_other(p, [&](int k, index i) { store_before(out, i, end_of(other(k)), v[u][k]); });
+        });
+  }
+};
+
+// Every rank folds all elements, which are one share.
+template <class By, int Ranks, int N>
+__global__ void __launch_bounds__(threads_on_links)
+    reduce_linked_at_once(const __grid_constant__ linked_call of, const typename By::element* x,
+                          typename By::result* out) {
+  meeting<Ranks> others(of);
+#pragma unroll 1
+  for (index step = 0; step < of.steps; ++step) {
+    const linked<By, Ranks, N> here(of, step, 1);
+    here.give_all(x);
+    others.meet();
+    here.fold(x, 0, [&](index, index i, const auto& results) {
+#pragma unroll
+      for (int k = 0; k < results.count; ++k)
+        store_before(out, i + k * results.each, of.n, results.of[k]);
+    });
+  }
+  others.leave();
+}
+
+// Every rank folds its share of the elements. Gather: and all get the results of all, else each has
+// those of its own share.
+template <class By, int Ranks, int N, bool Gather>
+__global__ void __launch_bounds__(threads_on_links)
+    reduce_linked_shares(const __grid_constant__ linked_call of, const typename By::element* x,
+                         typename By::result* out) {
+  using Out = typename By::result;
+  meeting<Ranks> others(of);
+#pragma unroll 1
+  for (index step = 0; step < of.steps; ++step) {
+    const linked<By, Ranks, N> here(of, step, Ranks);
+    here.give_shares(x);
+    others.meet();
+    const index begin = Gather ? 0 : here.begin_of(of.rank), end = here.end_of(of.rank);
+    here.fold(x, of.rank, [&](index p, index i, const auto& results) {
+#pragma unroll
+      for (int k = 0; k < results.count; ++k) {
+        store_before(out, i - begin + k * results.each, end - begin, results.of[k]);
+        if (Gather)
+          results.of[k].store(here.template place<Out>(of.rank, Ranks, p * results.count + k));
+      }
+    });
+    if (!Gather) continue;
+    others.meet();
+    here.take_results(out);
+  }
+  others.leave();
+}
+
+}  // namespace bitfold::cuda

@@ -1,0 +1,586 @@
+// Products of matrices by method `fixed` (docs/products.md): vectors are measured, their integers
+// become digits of 8 bits, a library multiplies those exactly, and here their sums become results.
+#pragma once
+
+#include <bitfold/cuda/packets.cuh>
+#include <bitfold/cuda/places.cuh>
+#include <bitfold/cuda/products.hpp>
+#include <bitfold/product_sum.hpp>
+
+namespace bitfold::cuda {
+
+// ---- Digits -------------------------------------------------------------------------------------
+
+/// u modulo P from 0 on, of any int32.
+template <int P>
+__device__ inline std::uint32_t modulo(std::int32_t a) {
+  constexpr std::uint32_t up = ((1u << 31) / P + 1) * P;
+  return (static_cast<std::uint32_t>(a) + up) % P;
+}
+template <int P>
+__device__ inline std::uint32_t modulo(std::int64_t a) {
+  constexpr std::uint32_t base = (1u << 29) % P;
+  const std::uint32_t upper = modulo<P>(static_cast<std::int32_t>(a >> 29)),
+                      lower = static_cast<std::uint32_t>(a) & ((1u << 29) - 1);
+  return (upper * base + lower % P) % P;
+}
+
+/// What is known of the first N moduli: P is their product.
+template <int N>
+struct moduli_of {
+  static constexpr int max_words = 6;
+  struct number {
+    std::uint32_t w[max_words];
+    constexpr void multiply(std::uint32_t by) {
+      std::uint64_t carry = 0;
+      for (int i = 0; i < max_words; ++i) {
+        carry += std::uint64_t{w[i]} * by;
+        w[i] = static_cast<std::uint32_t>(carry);
+        carry >>= 32;
+      }
+    }
+    constexpr std::uint32_t modulo(std::uint32_t p) const {
+      std::uint64_t rest = 0;
+      for (int i = max_words - 1; i >= 0; --i) rest = ((rest << 32) | w[i]) % p;
+      return static_cast<std::uint32_t>(rest);
+    }
+  };
+  // The product of all but one of them; of all.
+  static constexpr number product_without(int k) {
+    number all{{1}};
+    for (int i = 0; i < N; ++i)
+      if (i != k) all.multiply(static_cast<std::uint32_t>(moduli[i]));
+    return all;
+  }
+  static constexpr number product = product_without(-1);
+  static constexpr int words_of(const number& p) {
+    int n = max_words;
+    while (p.w[n - 1] == 0) --n;
+    return n;
+  }
+  /// A sum below P / 2 in magnitude has so many words of 32 bits.
+  static constexpr int words = words_of(product);
+  static constexpr int bits_of(const number& p) {
+    int n = 32 * words;
+    while (p.w[(n - 1) / 32] >> (n - 1) % 32 == 0) --n;
+    return n;
+  }
+  static constexpr int bits = bits_of(product);
+
+  // The number whose product with P / p is 1 modulo p.
+  static constexpr std::uint32_t inverse(int k) {
+    const auto p = static_cast<std::uint32_t>(moduli[k]);
+    const std::uint32_t a = product_without(k).modulo(p);
+    std::uint32_t x = 1;
+    while (a * x % p != 1) ++x;
+    return x;
+  }
+};
+
+/// Integers modulo the first N moduli, and the Chinese remainder theorem.
+template <int N, bool Wide>
+struct residues {
+  using integer = std::conditional_t<Wide, std::int64_t, std::int32_t>;
+  static constexpr int digits = N, sums = N, words = moduli_of<N>::words, bits = moduli_of<N>::bits;
+  static constexpr bool squared = false;
+
+  template <int K>
+  __device__ static std::int32_t digit(integer a) {
+    const auto u = static_cast<std::int32_t>(modulo<moduli[K]>(a));
+    return u >= 128 ? u - moduli[K] : u;
+  }
+  /// The integer whose residues those of c are, in two's complement: the sum of the residues times
+  /// what is 1 modulo one of the moduli and 0 modulo the others, less a multiple of P.
+  __device__ static void join(const std::int32_t (&c)[N], std::uint32_t (&to)[words]) {
+    std::uint32_t turns = 1u << 19;  // the sum over P, in 2^-20, and 1/2
+#pragma unroll
+    for (int i = 0; i < words; ++i) to[i] = 0;
+    add_all<0>(c, to, turns);
+    add<false, -1>(to, turns >> 20);
+  }
+
+ private:
+  template <int K>
+  __device__ static void add_all(const std::int32_t (&c)[N], std::uint32_t (&to)[words],
+                                 std::uint32_t& turns) {
+    if constexpr (K < N) {
+      constexpr std::uint32_t p = moduli[K], inverse = moduli_of<N>::inverse(K),
+                              part = ((1u << 21) / p + 1) / 2;
+      const std::uint32_t w = modulo<moduli[K]>(c[K]) * inverse % p;
+      turns += w * part;
+      add<true, K>(to, w);
+      add_all<K + 1>(c, to, turns);
+    }
+  }
+  // Adds, or takes away, w times the product of all moduli but number K.
+  template <bool Adds, int K>
+  __device__ static void add(std::uint32_t (&to)[words], std::uint32_t w) {
+    constexpr auto by = moduli_of<N>::product_without(K);
+    std::uint64_t carry = 0;
+    std::uint32_t borrow = 0;
+#pragma unroll
+    for (int i = 0; i < words; ++i) {
+      carry += std::uint64_t{w} * by.w[i];
+      const auto term = static_cast<std::uint32_t>(carry);
+      carry >>= 32;
+      if constexpr (Adds) {
+        to[i] += term;
+        carry += to[i] < term;
+      } else {
+        const std::uint32_t before = to[i], less = before - term;
+        to[i] = less - borrow;
+        borrow = (before < term) | (less < borrow);
+      }
+    }
+  }
+};
+
+/// N digits to the base 256, from -128 to 127, of integers of 8 N bits: the lowest first. Sums are
+/// of all pairs, those of a row's first digit first.
+template <int N>
+struct bytes {
+  using integer = std::int32_t;
+  static constexpr int digits = N, sums = N * N, words = 2, bits = 64;
+  static constexpr bool squared = true;
+  template <int K>
+  __device__ static std::int32_t digit(integer a) {
+    if constexpr (K > 0) a = (a + 128) >> 8;
+    if constexpr (K + 1 < N) a = static_cast<std::int8_t>(a);
+    return a;
+  }
+  __device__ static void join(const std::int32_t (&c)[sums], std::uint32_t (&to)[words]) {
+    std::int64_t all = c[0];
+    if constexpr (N == 2)
+      all += (std::int64_t{c[1]} + c[2]) * 256 + std::int64_t{c[3]} * 65536;
+    to[0] = static_cast<std::uint32_t>(all);
+    to[1] = static_cast<std::uint32_t>(all >> 32);
+  }
+};
+
+// ---- Elements -----------------------------------------------------------------------------------
+
+template <class T>
+__device__ inline const T* address_in(const product_vectors& of, index vector, index element) {
+  std::int64_t at = static_cast<std::int64_t>(vector);
+  if (of.matrices.rank == 0) {
+    at *= of.vector_stride;
+  } else {
+    const index matrix = vector / of.vectors;
+    at = far_offset(of.matrices, matrix).x +
+         static_cast<std::int64_t>(vector - matrix * of.vectors) * of.vector_stride;
+  }
+  return static_cast<const T*>(of.x) + at + static_cast<std::int64_t>(element) * of.element_stride;
+}
+
+/// Pack neighbouring elements, or one, at any address where Pack is 1.
+template <class T, int Pack>
+struct neighbours {
+  T x[Pack];
+  __device__ explicit neighbours(const T* p) {
+    if constexpr (Pack == 1) {
+      x[0] = *p;
+    } else {
+      const auto some = packet<T, Pack>::load(p);
+#pragma unroll
+      for (int i = 0; i < Pack; ++i) x[i] = some[i];
+    }
+  }
+};
+
+template <class T>
+using magnitude_of_element =
+    std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+
+/// The bits of the largest finite magnitude, and whether there was something else.
+template <class T>
+struct largest_magnitude {
+  using word = magnitude_of_element<T>;
+  using bits = typename arith::detail::format_of<T>::bits;
+  static constexpr word any = static_cast<bits>(~bits{0}) >> 1,
+                        infinity = any & ~((word{1} << exact::range<T>::mantissa) - 1);
+  word finite = 0;
+  std::uint32_t specials = 0;
+
+  __device__ void add(T x) {
+    const word m = arith::bit_cast<bits>(x) & any;
+    if (m < infinity)
+      finite = finite < m ? m : finite;
+    else
+      specials |= m > infinity ? product::not_a_number : product::plus;
+  }
+  __device__ void join(const largest_magnitude& o) {
+    finite = finite < o.finite ? o.finite : finite;
+    specials |= o.specials;
+  }
+  /// Of all threads of the warp.
+  __device__ void join_warp() {
+#pragma unroll
+    for (int bit = 1; bit < warp; bit *= 2) {
+      largest_magnitude other;
+      other.finite = shuffle_across(finite, bit);
+      other.specials = shuffle_across(specials, bit);
+      join(other);
+    }
+  }
+  __device__ void note(const product_vectors& of, index vector) const {
+    if (finite != 0) raise_to(of.largest[vector], static_cast<std::uint64_t>(finite));
+    if (specials != 0) set_bits_of(of.specials[vector], specials);
+  }
+};
+
+/// The scale of a vector by the bits of its largest finite magnitude. It is noted where that is
+/// asked for.
+template <class T>
+__device__ inline int scale_of(const product_vectors& of, index vector, std::uint64_t largest,
+                               std::uint32_t specials, int bits, bool notes) {
+  using word = typename arith::detail::format_of<T>::bits;
+  const int s = product::scale_of(
+      arith::widen<double>(arith::bit_cast<T>(static_cast<word>(largest))), bits);
+  if (notes) of.scales[vector] = s * 8 + static_cast<int>(specials);
+  return s;
+}
+
+// Vectors whose elements are neighbours, a warp to a part of each; or that are neighbours
+// themselves, Pack of them to a thread.
+template <class T, bool Across, int Pack>
+__global__ void __launch_bounds__(threads_on_products)
+    measure_vectors(const __grid_constant__ product_vectors of, index count) {
+  const int lane = static_cast<int>(threadIdx.x) % warp,
+            own_warp = static_cast<int>(threadIdx.x) / warp;
+  constexpr int warps = threads_on_products / warp;
+  constexpr index step = Across ? measured_across : measured_along;
+#pragma unroll 1
+  for (index begin = blockIdx.y * step; begin < of.n; begin += gridDim.y * step) {
+    const index end = of.n < begin + step ? of.n : begin + step;
+    if constexpr (Across) {
+      const index first = (index{blockIdx.x} * warp + static_cast<index>(lane)) * Pack;
+      if (first >= count) return;
+      largest_magnitude<T> found[Pack];
+      const T* p = address_in<T>(of, first, begin + static_cast<index>(own_warp));
+#pragma unroll 8
+      for (index i = begin + static_cast<index>(own_warp); i < end; i += warps) {
+        const neighbours<T, Pack> some(p);
+        p += warps * of.element_stride;
+#pragma unroll
+        for (int k = 0; k < Pack; ++k) found[k].add(some.x[k]);
+      }
+#pragma unroll
+      for (int k = 0; k < Pack; ++k) found[k].note(of, first + static_cast<index>(k));
+    } else {
+      const index vector = index{blockIdx.x} * warps + static_cast<index>(own_warp);
+      if (vector >= count) return;
+      largest_magnitude<T> found;
+      const T* const p = address_in<T>(of, vector, 0);
+#pragma unroll 4
+      for (index i = begin + static_cast<index>(lane * Pack); i < end; i += warp * Pack) {
+        const neighbours<T, Pack> some(p + static_cast<std::int64_t>(i) * of.element_stride);
+#pragma unroll
+        for (int k = 0; k < Pack; ++k) found.add(some.x[k]);
+      }
+      found.join_warp();
+      if (lane == 0) found.note(of, vector);
+    }
+  }
+}
+
+/// x 2^s, rounded; 0 if x is not finite.
+template <class Integer>
+__device__ inline Integer integer_of(double x, const product::scale_factors<double>& f) {
+  const double y = arith::mul(arith::mul(x, f.first), f.second);
+  return arith::is_finite(x) ? static_cast<Integer>(product::nearest_integer(y)) : 0;
+}
+
+// Those of two or four neighbouring elements, one byte each.
+template <class Way, int K, int N>
+__device__ inline void write_digits(const typename Way::integer (&x)[N], std::int8_t* to,
+                                    index digit_bytes) {
+  if constexpr (K < Way::digits) {
+    using word = std::conditional_t<N == 4, std::uint32_t, std::uint16_t>;
+    std::uint32_t all = 0;
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+      all |= (static_cast<std::uint32_t>(Way::template digit<K>(x[j])) & 0xffu) << (8 * j);
+    *reinterpret_cast<word*>(to + K * digit_bytes) = static_cast<word>(all);
+    write_digits<Way, K + 1>(x, to, digit_bytes);
+  }
+}
+
+// A tile of integers, by way of shared memory: read as the elements lie, written as digits do.
+template <class Way, class T, bool Across, int Pack>
+__global__ void __launch_bounds__(threads_on_products)
+    make_digits(const __grid_constant__ product_vectors of,
+                const __grid_constant__ product_digits to, int bits) {
+  using integer = typename Way::integer;
+  integer* const tile = reinterpret_cast<integer*>(shared_bytes);
+  auto* const factors = reinterpret_cast<product::scale_factors<double>*>(
+      tile + vectors_of_tile * pitch_of_tile);
+  const auto starts = reinterpret_cast<const T**>(factors + vectors_of_tile);
+  const int thread = static_cast<int>(threadIdx.x);
+  const index first = index{blockIdx.x} * vectors_of_tile;  // of the vectors that are asked for
+  const auto here = static_cast<int>(
+      to.count - first < vectors_of_tile ? to.count - first : vectors_of_tile);
+  if (thread < here) {
+    const index vector = to.first + first + static_cast<index>(thread);
+    factors[thread] = product::scale_factors<double>(scale_of<T>(
+        of, vector, of.largest[vector], of.specials[vector], bits, blockIdx.y == 0));
+    starts[thread] = address_in<T>(of, vector, to.begin);
+  }
+  constexpr int packs = (Across ? vectors_of_tile : elements_of_tile) / Pack,
+                lines = Across ? elements_of_tile : vectors_of_tile;
+#pragma unroll 1
+  for (index begin = index{blockIdx.y} * elements_of_tile; begin < to.pitch;
+       begin += index{gridDim.y} * elements_of_tile) {
+    wait_for_the_block();
+#pragma unroll 4
+    for (int k = thread; k < packs * lines; k += threads_on_products) {
+      const int line = k / packs, some = k % packs * Pack, vector = Across ? some : line,
+                element = Across ? line : some;
+      const index i = begin + static_cast<index>(element);
+      if (vector >= here || i >= to.n) continue;
+      const neighbours<T, Pack> from(starts[vector] +
+                                     static_cast<std::int64_t>(i) * of.element_stride);
+#pragma unroll
+      for (int j = 0; j < Pack; ++j) {
+        const int v = Across ? vector + j : vector, e = Across ? element : element + j;
+        tile[v * pitch_of_tile + e] =
+            integer_of<integer>(arith::widen<double>(from.x[j]), factors[v]);
+      }
+    }
+    wait_for_the_block();
+    const int element = thread % warp * 4;
+    const index i = begin + static_cast<index>(element);
+    if (i >= to.pitch) continue;
+#pragma unroll 1
+    for (int v = thread / warp; v < here; v += threads_on_products / warp) {
+      integer x[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+        x[j] = i + static_cast<index>(j) < to.n ? tile[v * pitch_of_tile + element + j] : 0;
+      const index vector = first + static_cast<index>(v), matrix = vector / to.matrix_vectors;
+      std::int8_t* const there =
+          to.to + matrix * to.matrix_bytes + (vector - matrix * to.matrix_vectors) * to.pitch + i;
+      write_digits<Way, 0>(x, there, to.digit_bytes);
+    }
+  }
+}
+
+// Of vectors whose elements are neighbours, and few enough for a team's registers: measured, and
+// made digits of, in one read. A thread has Packs packs of each, a team's apart.
+template <class Way, class T, int Pack, int Team, int Packs>
+__global__ void __launch_bounds__(threads_on_products)
+    make_digits_of_rows(const __grid_constant__ product_vectors of,
+                        const __grid_constant__ product_digits to, int bits) {
+  using integer = typename Way::integer;
+  constexpr int teams = threads_on_products / Team;
+  const int thread = static_cast<int>(threadIdx.x) % Team,
+            team = static_cast<int>(threadIdx.x) / Team;
+  const index own = index{blockIdx.x} * teams + static_cast<index>(team);
+  const bool is_there = own < to.count;
+  const index vector = to.first + (is_there ? own : 0);
+  const T* const x = address_in<T>(of, vector, to.begin);
+  packet<T, Pack> some[Packs];
+  largest_magnitude<T> found;
+#pragma unroll
+  for (int k = 0; k < Packs; ++k) {
+    const index i = static_cast<index>((k * Team + thread) * Pack);
+    some[k] = i < to.n ? packet<T, Pack>::load(x + i) : packet<T, Pack>::of(T{});
+  }
+#pragma unroll
+  for (int k = 0; k < Packs; ++k)
+#pragma unroll
+    for (int j = 0; j < Pack; ++j) found.add(some[k][j]);
+  found.join_warp();
+  if constexpr (Team > warp) {
+    largest_magnitude<T>* const of_warps = reinterpret_cast<largest_magnitude<T>*>(shared_bytes);
+    if (thread % warp == 0) of_warps[thread / warp] = found;
+    wait_for_the_block();
+#pragma unroll
+    for (int k = 0; k < Team / warp; ++k) found.join(of_warps[k]);
+  }
+  if (!is_there) return;
+  const product::scale_factors<double> f(
+      scale_of<T>(of, vector, found.finite, found.specials, bits, thread == 0));
+  const index matrix = own / to.matrix_vectors;
+  std::int8_t* const there =
+      to.to + matrix * to.matrix_bytes + (own - matrix * to.matrix_vectors) * to.pitch;
+#pragma unroll
+  for (int k = 0; k < Packs; ++k) {
+    const index i = static_cast<index>((k * Team + thread) * Pack);
+    if (i >= to.pitch) break;
+    constexpr int group = Pack < 4 ? Pack : 4;
+#pragma unroll
+    for (int j = 0; j < Pack; j += group) {
+      integer y[group];
+#pragma unroll
+      for (int g = 0; g < group; ++g)
+        y[g] = integer_of<integer>(arith::widen<double>(some[k][j + g]), f);
+      write_digits<Way, 0>(y, there + i + j, to.digit_bytes);
+    }
+  }
+}
+
+// ---- Results ------------------------------------------------------------------------------------
+
+template <class Way, int K>
+__device__ inline void reduce_one(std::int32_t* sum, index each) {
+  if constexpr (K < Way::sums) {
+    *sum = static_cast<std::int32_t>(modulo<moduli[K]>(*sum));
+    reduce_one<Way, K + 1>(sum + each, each);
+  }
+}
+
+/// Sums of residues become residues again, before more is added to them.
+template <class Way>
+__global__ void __launch_bounds__(threads_on_products)
+    reduce_sums(std::int32_t* sums, index each, index matrices) {
+  const index threads = index{gridDim.x} * blockDim.x;
+#pragma unroll 1
+  for (index i = index{blockIdx.x} * blockDim.x + threadIdx.x; i < each * matrices; i += threads)
+    reduce_one<Way, 0>(sums + i / each * each * Way::sums + i % each, each);
+}
+// Exact as two doubles, of which the lower one has 32 bits.
+template <class T, class Out, class Way>
+constexpr bool is_exact_in_doubles =
+    sizeof(T) < sizeof(double) && sizeof(Out) < sizeof(double) && Way::bits <= 32 + 52;
+
+template <class T, class Out, class Way>
+__device__ inline Out result_of(const std::uint32_t (&w)[Way::words], int e, double addend) {
+  constexpr int words = Way::words;
+  if constexpr (is_exact_in_doubles<T, Out, Way>) {
+    const double power = product::scale_factors<double>::power(e);
+    std::int64_t upper = static_cast<std::int32_t>(w[words - 1]);
+    if constexpr (words == 3)
+      upper = static_cast<std::int64_t>(static_cast<std::uint64_t>(upper) << 32 | w[1]);
+    const double a = arith::mul(arith::mul(static_cast<double>(upper), 0x1p32), power),
+                 b = arith::mul(static_cast<double>(w[0]), power);
+    return product::round_odd<Out>(addend == 0 ? product::odd_sum(a, b)
+                                               : product::odd_sum(a, b, addend));
+  } else {
+    constexpr int low = words < 4 ? words - 1 : 3;
+    product::signed_wide lower = 0, upper = static_cast<std::int32_t>(w[words - 1]);
+#pragma unroll
+    for (int i = low - 1; i >= 0; --i) lower = lower << 32 | w[i];
+#pragma unroll
+    for (int i = words - 2; i >= low; --i)
+      upper = static_cast<product::signed_wide>(static_cast<exact::wide>(upper) << 32 | w[i]);
+    if (words <= 4 && addend == 0)
+      return product::rounded<Out>(upper * (product::signed_wide{1} << 32 * low) + lower, e);
+    product::exact_sum sum(e);
+    sum.add(lower, 0);
+    sum.add(upper, 32 * low);
+    if (addend != 0) sum.add(addend);
+    return sum.template round<Out>();
+  }
+}
+
+// Of a row, a column and an addend of which one is not finite.
+template <class T, class Out>
+__device__ __noinline__ Out special_of(const product_results& of, index row, index column,
+                                       double addend) {
+  unsigned seen = product::special_bit(addend) | ((static_cast<unsigned>(of.a.scales[row]) |
+                                                   static_cast<unsigned>(of.b.scales[column])) &
+                                                  product::not_a_number);
+#pragma unroll 1
+  for (index i = 0; i < of.a.n && seen < product::not_a_number; ++i)
+    seen |= product::special_product(arith::widen<double>(*address_in<T>(of.a, row, i)),
+                                     arith::widen<double>(*address_in<T>(of.b, column, i)));
+  return product::special_result<Out>(seen);
+}
+
+// a / b, mostly of small ones.
+__device__ inline index quotient(index a, index b) {
+  if (a < b) return 0;
+  if ((a | b) >> 32 == 0) return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
+  return a / b;
+}
+
+// The sums of a thread's neighbouring results: number k of those of one at c[j][k].
+template <class Way>
+__device__ inline void load_sums(const product_results& of, index part, index row, index column,
+                                 std::int32_t (&c)[results_of_thread][Way::sums]) {
+  // Digits to a base lie one above and beside the other in a matrix of sums.
+  constexpr int across = Way::squared ? Way::digits : 1;
+  const index plane = of.sum_rows * of.sum_columns;
+#pragma unroll
+  for (int k = 0; k < Way::sums; ++k) {
+    const std::int32_t* p = of.sums + (row * of.sum_columns + column);
+    if constexpr (Way::squared)
+      p += part * plane + static_cast<index>(k / across) * (plane / across) +
+           static_cast<index>(k % across) * (of.sum_columns / across);
+    else
+      p += (part * Way::sums + static_cast<index>(k)) * plane;
+    const auto some = packet<std::int32_t, results_of_thread>::load(p);
+#pragma unroll
+    for (int j = 0; j < results_of_thread; ++j) c[j][k] = some[j];
+  }
+}
+
+// As one store, where they are neighbours at a multiple of their size.
+template <class Out>
+__device__ inline void store_results(const Out (&results)[results_of_thread],
+                                     Out* const (&to)[results_of_thread], int count) {
+  constexpr int owned = results_of_thread;
+  if constexpr (sizeof results <= 16)
+    if (count == owned && to[owned - 1] == to[0] + owned - 1 &&
+        reinterpret_cast<std::uintptr_t>(to[0]) % sizeof results == 0) {
+      packet<Out, owned> all;
+#pragma unroll
+      for (int j = 0; j < owned; ++j) all.set(j, results[j]);
+      return all.store(to[0]);
+    }
+#pragma unroll
+  for (int j = 0; j < owned; ++j)
+    if (j < count) *to[j] = results[j];
+}
+
+template <class Way, class T, class Out, bool Added>
+__global__ void __launch_bounds__(threads_on_products)
+    join_products(const __grid_constant__ product_results of) {
+  constexpr int owned = results_of_thread;
+  const index groups = (of.column_count + owned - 1) / owned,
+              threads = index{gridDim.x} * blockDim.x,
+              items = groups * of.row_count * of.matrix_count;
+#pragma unroll 1
+  for (index item = index{blockIdx.x} * blockDim.x + threadIdx.x; item < items; item += threads) {
+    const index line = quotient(item, groups), column = (item - line * groups) * owned,
+                part = quotient(line, of.row_count), row = line - part * of.row_count;
+    std::int32_t c[owned][Way::sums];
+    load_sums<Way>(of, part, row, column, c);
+    const index all_rows = of.first_row + row, of_row = quotient(all_rows, of.rows),
+                i = all_rows - of_row * of.rows;
+    const int scale_a = of.a.scales[of.one_a ? i : (of.first_matrix + part + of_row) * of.rows + i];
+    Out results[owned];
+    Out* to[owned];
+    int count = 0;
+#pragma unroll
+    for (int j = 0; j < owned; ++j) {
+      if (column + static_cast<index>(j) >= of.column_count) break;
+      const index all_columns = of.first_column + column + static_cast<index>(j),
+                  of_column = quotient(all_columns, of.columns),
+                  at = all_columns - of_column * of.columns,
+                  matrix = of.first_matrix + part + of_row + of_column;
+      const index right = of.one_b ? at : matrix * of.columns + at;
+      double addend = 0;
+      if constexpr (Added)
+        addend = arith::widen<double>(
+            static_cast<const Out*>(of.addend)[far_offset(of.addend_matrices, matrix).x +
+                                               static_cast<std::int64_t>(i) *
+                                                   of.addend_row_stride +
+                                               static_cast<std::int64_t>(at) *
+                                                   of.addend_column_stride]);
+      to[j] = static_cast<Out*>(of.out) + (matrix * of.rows + i) * of.columns + at;
+      ++count;
+      const int scale_b = of.b.scales[right];
+      if (((scale_a | scale_b) & 7) != 0 || !arith::is_finite(addend)) {
+        results[j] = special_of<T, Out>(of, of.one_a ? i : matrix * of.rows + i, right, addend);
+      } else {
+        std::uint32_t w[Way::words];
+        Way::join(c[j], w);
+        results[j] = result_of<T, Out, Way>(w, -(scale_a >> 3) - (scale_b >> 3), addend);
+      }
+    }
+    store_results(results, to, count);
+  }
+}
+
+}  // namespace bitfold::cuda

@@ -1,0 +1,67 @@
+// Products of matrices by method `fixed` on a GPU: what its kernels and its plan share. The sums of
+// products of digits are a library's (cuBLASLt); digits and results are products.cuh's.
+#pragma once
+
+#include <bitfold/order.hpp>
+#include <bitfold/strides.hpp>
+
+namespace bitfold::cuda {
+
+inline constexpr int threads_on_products = 256;
+/// Digits are made of so many vectors and elements at a time, which lie in shared memory.
+inline constexpr int vectors_of_tile = 32, elements_of_tile = 128;
+inline constexpr int pitch_of_tile = elements_of_tile + 4;
+/// Vectors are measured in parts of so many elements: by a warp each, or by a block many at once.
+inline constexpr int measured_along = 4096, measured_across = 256;
+/// Vectors whose elements are neighbours, and no more of them than a team's threads have in so many
+/// packs each, are read once: by a warp, or by a block.
+inline constexpr int most_packs_of_thread = 16;
+/// Neighbouring results of a row, which a thread makes.
+inline constexpr int results_of_thread = 4;
+/// A sum of so many products of two digits fits 32 bits, and one that was reduced besides.
+inline constexpr order::index max_products_of_digits = (1 << 17) - 16;
+
+/// The digits of an integer: the numbers modulo which it is known, or its digits to the base 256.
+/// Of the first there are as many products as digits, of the others all pairs.
+inline constexpr int moduli[] = {256, 255, 253, 251, 247, 241, 239, 233, 229, 227,
+                                 223, 217, 211, 199, 197, 193, 191, 181, 179, 173};
+inline constexpr int max_moduli = static_cast<int>(sizeof moduli / sizeof moduli[0]);
+
+/// The rows of a left operand, or the columns of a right one, numbered through all matrices.
+struct product_vectors {
+  const void* x;
+  order::index vectors, n;                     ///< of a matrix; elements of a vector
+  std::int64_t vector_stride, element_stride;  ///< in elements
+  detail::axes matrices;                       ///< x: in elements
+  std::uint64_t* largest;   ///< of each vector: the bits of its largest finite magnitude
+  std::uint32_t* specials;  ///< whether there is a NaN (product::not_a_number), or an infinity
+  std::int32_t* scales;     ///< of each vector, 8 s and its specials: written with its digits
+};
+
+/// Where digits go: those of `count` vectors from `first` on, of `n` elements of each from `begin`.
+struct product_digits {
+  std::int8_t* to;
+  order::index first, count, begin, n;
+  order::index pitch;                      ///< bytes from a vector to the next: n and zeros
+  order::index matrix_vectors;             ///< that go to a matrix
+  order::index digit_bytes, matrix_bytes;  ///< from a digit, or matrix, to the next
+};
+
+/// Results of which there are sums: of matrices, rows and columns from the first ones on. Where one
+/// operand has one matrix, the vectors of all matrices of the other are rows, or columns, of one.
+struct product_results {
+  product_vectors a, b;
+  bool one_a, one_b;  ///< whether that operand has one matrix
+  const std::int32_t* sums;
+  order::index sum_rows, sum_columns;  ///< of a matrix of sums
+  order::index rows, columns;          ///< of a matrix of results
+  order::index first_matrix, first_row, first_column;
+  order::index matrix_count, row_count, column_count;
+  int bits;
+  void* out;
+  const void* addend;
+  detail::axes addend_matrices;  ///< x: in elements
+  std::int64_t addend_row_stride, addend_column_stride;
+};
+
+}  // namespace bitfold::cuda

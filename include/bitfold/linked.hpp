@@ -1,0 +1,65 @@
+// Ranks whose GPUs read one another's memory: processes of one host, with a GPU each. What they
+// have goes from one memory to the other, and is folded as it is read, by one kernel
+// (docs/distributed.md).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include <bitfold/cuda.hpp>
+#include <bitfold/reduction.hpp>
+
+namespace bitfold::cuda {
+
+/// By which another process opens memory of a GPU's.
+using memory_handle = std::array<std::byte, 64>;
+
+class linked_ranks {
+ public:
+  static constexpr int most = 8;
+
+  /// Of `ranks` of them this one, on the current device. `seconds`: how long a kernel waits for the
+  /// others before it ends with an error, as every call in its context does then. Errors:
+  /// errc::usage (more ranks than `most`, or fewer than 2); errc::no_device; errc::cuda.
+  linked_ranks(int rank, int ranks, double seconds);
+  ~linked_ranks();
+  linked_ranks(const linked_ranks&) = delete;
+  linked_ranks& operator=(const linked_ranks&) = delete;
+
+  memory_handle handle() const;
+  /// Those of all ranks, in order. Before the first call all ranks have done so. Errors:
+  /// errc::cuda, where a GPU does not reach another's memory.
+  void open(std::span<const memory_handle> all);
+
+  /// Whether this way takes r: one with a canonical order, whose results have 1 or 2 times as many
+  /// bytes as its elements.
+  static bool takes(const reduction& r);
+
+  /// To out, n results: of each element the reduction over the ranks, with the bits that
+  /// reduce_contributions has for their x in order. All ranks make the same calls, each on one
+  /// stream, or behind one another. x and out are aligned to 16 bytes; out may be x. Enqueues one
+  /// kernel. Errors: errc::usage (not aligned; what `takes` refuses); errc::cuda.
+  void all_reduce(const reduction& r, const void* x, std::size_t n, void* out, stream s = nullptr);
+  /// The same of n elements for each rank, one rank's behind the other's; to out this rank's n.
+  /// n elements are a multiple of 16 bytes.
+  void reduce_scatter(const reduction& r, const void* x, std::size_t n, void* out,
+                      stream s = nullptr);
+
+  /// How calls are shared out. It moves no bit; all ranks have the same.
+  struct shape {
+    std::size_t at_once = 256 << 10;  ///< bytes up to which every rank reads all, and folds all
+    int blocks = 64;                  ///< at most, up to 128
+    int packets = 1024;  ///< of 16 bytes, that a block takes of a share at once: as many
+  };
+  shape how;
+
+ private:
+  struct state;
+  void reduce(const reduction& r, const void* x, std::size_t n, std::size_t share, bool gather,
+              void* out, stream s);
+  const std::unique_ptr<state> of_;
+};
+
+}  // namespace bitfold::cuda

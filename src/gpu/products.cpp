@@ -1,0 +1,461 @@
+// Products of matrices on a GPU: the plan, and the calls that run it.
+#include "products.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <bitfold/cuda/plan.hpp>
+#include <bitfold/cuda/products.hpp>
+#include <cmath>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "launcher.hpp"
+
+namespace bitfold::gpu {
+namespace {
+
+using cuda::product_digits;
+using cuda::product_results;
+using cuda::product_vectors;
+using order::index;
+
+constexpr std::string_view header = "bitfold/cuda/products.cuh";
+constexpr index multiple_of(index n, index each) { return (n + each - 1) / each * each; }
+constexpr index parts_of(index n, index each) { return (n + each - 1) / each; }
+// As the library likes vectors and matrices to begin.
+constexpr index pitch_of(index n) { return std::max<index>(multiple_of(n, 16), 16); }
+
+// ---- Digits -------------------------------------------------------------------------------------
+
+/// How integers become digits of 8 bits.
+struct digit_way {
+  int digits, sums;
+  bool wide, bytes;  ///< more than 32 bits; digits to the base 256, of which all pairs are summed
+  std::string type() const {
+    return bytes ? "cuda::bytes<" + std::to_string(digits) + ">"
+                 : "cuda::residues<" + std::to_string(digits) + ", " + (wide ? "true>" : "false>");
+  }
+  std::size_t integer_bytes() const { return wide ? 8 : 4; }
+};
+
+digit_way way_of(int bits, index n) {
+  if (bits <= 16 && n <= cuda::max_products_of_digits) {
+    const int digits = bits <= 8 ? 1 : 2;
+    return {digits, digits * digits, false, true};
+  }
+  // The product of the moduli is above twice any sum, and a little more for join's rounding.
+  const double wanted = std::log2(2.05) + std::log2(static_cast<double>(std::max<index>(n, 1))) +
+                        2 * (std::log2(63.0) + bits - 7);
+  double have = 0;
+  int count = 0;
+  while (have < wanted) {
+    if (count == cuda::max_moduli)
+      throw error(errc::usage, "a: rows of " + std::to_string(n) + " elements, more than a GPU's "
+                               "products have");
+    have += std::log2(cuda::moduli[count++]);
+  }
+  return {count, count, bits > 29, false};
+}
+
+// ---- Operands -----------------------------------------------------------------------------------
+
+/// An operand as kernels read it.
+struct operand_vectors {
+  product_vectors of;
+  index count;  ///< of all matrices
+  bool one;     ///< all results have the same matrix of it
+  bool across;  ///< vectors are neighbours, rather than elements
+  int pack;
+  dtype type;
+  place largest, specials, scales;
+};
+
+operand_vectors vectors_of(const detail::operand_layout& l, const detail::axes& results,
+                           std::int64_t detail::axes::axis::* stride) {
+  operand_vectors v{};
+  v.type = l.type;
+  v.of.x = l.data;
+  v.of.vectors = l.vectors;
+  v.of.n = l.n;
+  v.of.vector_stride = l.vector_stride;
+  v.of.element_stride = l.element_stride;
+  v.one = true;
+  for (int k = 0; k < results.rank; ++k)
+    v.one = v.one && (results.dims[k].extent == 1 || results.dims[k].*stride == 0);
+  if (!v.one)
+    for (int k = 0; k < results.rank; ++k)
+      v.of.matrices.dims[v.of.matrices.rank++] = {results.dims[k].extent, results.dims[k].*stride,
+                                                  0};
+  v.count = l.vectors * (v.one ? 1 : results.size());
+  v.across = l.vectors > 1 && std::abs(l.vector_stride) < std::abs(l.element_stride);
+  const auto pack = static_cast<std::int64_t>(16 / size_of(l.type));
+  const std::int64_t near = v.across ? l.vector_stride : l.element_stride,
+                     far = v.across ? l.element_stride : l.vector_stride;
+  bool packs = near == 1 && far % pack == 0 && reinterpret_cast<std::uintptr_t>(l.data) % 16 == 0 &&
+               (v.across ? l.vectors : l.n) % static_cast<index>(pack) == 0;
+  for (int k = 0; k < v.of.matrices.rank; ++k) packs = packs && v.of.matrices.dims[k].x % pack == 0;
+  v.pack = packs ? static_cast<int>(pack) : 1;
+  return v;
+}
+
+// ---- Parts --------------------------------------------------------------------------------------
+
+/// How much is made at a time: matrices, rows and columns of results, elements of their sums.
+struct part_sizes {
+  index matrices, rows, columns, n;
+};
+
+class product_planner {
+ public:
+  product_planner(const product_problem& of, std::size_t memory, const device_facts& on)
+      : of_(of),
+        on_(on),
+        way_(way_of(of.product.bits(), of.layout.a.n)),
+        a_(vectors_of(of.layout.a, of.layout.places, &detail::axes::axis::x)),
+        b_(vectors_of(of.layout.b, of.layout.places, &detail::axes::axis::y)) {
+    const index results = of.layout.results.size();
+    all_ = {1, of.layout.a.vectors, of.layout.b.vectors, std::max<index>(of.layout.a.n, 1)};
+    if (b_.one)
+      all_.rows = a_.count;
+    else if (a_.one)
+      all_.columns = b_.count;
+    else
+      all_.matrices = results;
+    part_ = all_;
+    part_.n = std::min(part_.n, cuda::max_products_of_digits / cuda::elements_of_tile *
+                                    cuda::elements_of_tile);
+    scratch_bytes_ = all_.rows * all_.columns * all_.matrices >= (1 << 16) ? std::size_t{8} << 20 : 0;
+    measured_ = rounded_up((8 + 4) * (a_.count + b_.count));
+    scale_bytes_ = rounded_up(4 * (a_.count + b_.count));
+    while (measured_ + scale_bytes_ + bytes_of(part_) > memory && can_shrink()) shrink();
+  }
+
+  plan made() {
+    place_all();
+    measure(a_);
+    measure(b_);
+    for (index m = 0; m < all_.matrices; m += part_.matrices)
+      for (index c = 0; c < all_.columns; c += part_.columns)
+        for (index r = 0; r < all_.rows; r += part_.rows)
+          add_part(m, r, c,
+                   {std::min(part_.matrices, all_.matrices - m), std::min(part_.rows, all_.rows - r),
+                    std::min(part_.columns, all_.columns - c), part_.n});
+    return std::move(plan_);
+  }
+
+ private:
+  // ---- Memory
+
+  std::size_t digit_bytes_of(const part_sizes& p, index vectors) const {
+    return rounded_up(p.matrices * static_cast<index>(way_.digits) * pitch_of(vectors) *
+                      pitch_of(p.n));
+  }
+  std::size_t sum_bytes_of(const part_sizes& p) const {
+    return rounded_up(4 * p.matrices * static_cast<index>(way_.sums) * pitch_of(p.rows) *
+                      pitch_of(p.columns));
+  }
+  std::size_t bytes_of(const part_sizes& p) const {
+    return digit_bytes_of(p, p.rows) + digit_bytes_of(p, p.columns) + sum_bytes_of(p) +
+           scratch_bytes_;
+  }
+  static constexpr index least = 64, least_n = 1024;
+  bool can_shorten() const { return !way_.bytes && part_.n > least_n; }
+  bool can_shrink() const {
+    return part_.matrices > 1 || part_.rows > least || part_.columns > least || can_shorten() ||
+           scratch_bytes_ > 0;
+  }
+  // Matrices first; then whichever of rows, columns and elements there is most of.
+  void shrink() {
+    const auto half = [](index& n, index each) { n = multiple_of((n + 1) / 2, each); };
+    if (part_.matrices > 1) return half(part_.matrices, 1);
+    const index largest = std::max(part_.rows, part_.columns);
+    if (can_shorten() && (part_.n / 8 > largest || largest <= least))
+      return half(part_.n, cuda::elements_of_tile);
+    if (largest <= least)
+      scratch_bytes_ = 0;
+    else
+      half(part_.rows >= part_.columns ? part_.rows : part_.columns, 16);
+  }
+
+  void place_all() {
+    std::size_t end = 0;
+    const auto take = [&](std::size_t bytes) {
+      return in_workspace(std::exchange(end, end + rounded_up(bytes)));
+    };
+    const place largest = take(measured_);
+    a_.largest = largest;
+    b_.largest = largest.behind(8 * a_.count);
+    a_.specials = b_.largest.behind(8 * b_.count);
+    b_.specials = a_.specials.behind(4 * a_.count);
+    a_.scales = take(scale_bytes_);
+    b_.scales = a_.scales.behind(4 * a_.count);
+    digits_a_ = take(digit_bytes_of(part_, part_.rows));
+    digits_b_ = take(digit_bytes_of(part_, part_.columns));
+    sums_ = take(sum_bytes_of(part_));
+    scratch_ = take(scratch_bytes_);
+    plan_.workspace = end;
+    if (!is_read_once(a_) || !is_read_once(b_)) plan_.steps.emplace_back(fill{largest, measured_});
+  }
+
+  // ---- Kernels
+
+  pass& add_pass(std::string_view name, const std::string& definitions, const std::string& with,
+                 index blocks, index rows_of_blocks, std::size_t shared = 0) {
+    pass p{instantiation{name, header, definitions,
+                         "bitfold::cuda::" + std::string(name) + "<" + with + ">"},
+           grid_of(blocks, blocks), cuda::threads_on_products, shared};
+    p.rows_of_blocks = static_cast<unsigned>(std::clamp<index>(rows_of_blocks, 1, 65535));
+    return std::get<pass>(plan_.steps.emplace_back(std::move(p)));
+  }
+  index most_blocks() const { return static_cast<index>(on_.processors) * 32; }
+
+  static std::string element_of(const operand_vectors& v) {
+    return "using element = " + type_name(v.type) + ";\n";
+  }
+  std::string way() const { return "using way = " + way_.type() + ";\n"; }
+  static std::string reading_of(const operand_vectors& v) {
+    return std::string(v.across ? "true" : "false") + ", " + std::to_string(v.pack);
+  }
+  static void set_vectors(arguments& to, std::size_t at, const operand_vectors& v) {
+    to.set(at + offsetof(product_vectors, largest), v.largest)
+        .set(at + offsetof(product_vectors, specials), v.specials)
+        .set(at + offsetof(product_vectors, scales), v.scales);
+  }
+
+  // Whether a team's registers hold a vector; how many of its packs a thread has.
+  bool is_read_once(const operand_vectors& v) const {
+    return !v.across && v.pack > 1 && part_.n >= v.of.n && packs_of_thread(v) <= cuda::most_packs_of_thread;
+  }
+  static index team_of(const operand_vectors& v) {
+    return v.of.n <= static_cast<index>(4 * 32 * v.pack) ? 32 : cuda::threads_on_products;
+  }
+  static index packs_of_thread(const operand_vectors& v) {
+    return std::bit_ceil(
+        std::max<index>(parts_of(v.of.n, team_of(v) * static_cast<index>(v.pack)), 1));
+  }
+
+  void measure(const operand_vectors& v) {
+    if (is_read_once(v)) return;
+    constexpr index warps = cuda::threads_on_products / 32;
+    const index of_block = v.across ? 32 * static_cast<index>(v.pack) : warps,
+                step = v.across ? cuda::measured_across : cuda::measured_along;
+    pass& p = add_pass("measure_vectors", element_of(v), "kernel::element, " + reading_of(v),
+                       parts_of(v.count, of_block), parts_of(v.of.n, step));
+    p.with.add(v.of);
+    set_vectors(p.with, 0, v);
+    p.with.add(v.count);
+    p.bytes_read = v.count * v.of.n * size_of(v.type);
+  }
+
+  pass& add_digits(const operand_vectors& v, index count, index pitch) {
+    constexpr std::size_t of_vector =
+        sizeof(double) * 2 + sizeof(void*);  // its factors, and where it begins
+    return add_pass(
+        "make_digits", element_of(v) + way(), "kernel::way, kernel::element, " + reading_of(v),
+        parts_of(count, cuda::vectors_of_tile), parts_of(pitch, cuda::elements_of_tile),
+        cuda::vectors_of_tile * (cuda::pitch_of_tile * way_.integer_bytes() + of_vector));
+  }
+  pass& add_digits_of_rows(const operand_vectors& v, index count) {
+    const index team = team_of(v);
+    std::string with = "kernel::way, kernel::element";
+    for (const index number : {static_cast<index>(v.pack), team, packs_of_thread(v)})
+      with += ", " + std::to_string(number);
+    return add_pass("make_digits_of_rows", element_of(v) + way(), with,
+                    parts_of(count, cuda::threads_on_products / team), 1,
+                    cuda::threads_on_products / 32 * 16);  // a magnitude of each warp
+  }
+
+  struct digits_made {
+    index first, count, begin, n;
+    friend bool operator==(const digits_made&, const digits_made&) = default;
+  };
+  // `vectors`: of each matrix of digits.
+  void make_digits(const operand_vectors& v, place to, const digits_made& which, index vectors,
+                   std::optional<digits_made>& last) {
+    if (last == which) return;
+    last = which;
+    const index pitch = pitch_of(which.n), digit = pitch_of(vectors) * pitch;
+    const product_digits d{nullptr,    which.first, which.count, which.begin,
+                           which.n,    pitch,       vectors,     digit,
+                           digit * static_cast<index>(way_.digits)};
+    pass& p = is_read_once(v) ? add_digits_of_rows(v, which.count)
+                              : add_digits(v, which.count, pitch);
+    p.with.add(v.of);
+    set_vectors(p.with, 0, v);
+    p.with.add(d).set(offsetof(product_digits, to), to).add(of_.product.bits());
+    p.bytes_read = which.count * which.n * size_of(v.type);
+  }
+
+  void add_part(index matrix, index row, index column, const part_sizes& part) {
+    for (index begin = 0; begin < all_.n; begin += part_.n) {
+      const index n = std::min(part_.n, of_.layout.a.n - std::min(begin, of_.layout.a.n));
+      make_digits(a_, digits_a_,
+                  {matrix * of_.layout.a.vectors + row, part.matrices * part.rows, begin, n},
+                  part.rows, last_a_);
+      make_digits(b_, digits_b_,
+                  {matrix * of_.layout.b.vectors + column, part.matrices * part.columns, begin, n},
+                  part.columns, last_b_);
+      if (begin > 0) reduce(part);
+      multiply(part, n, begin > 0);
+    }
+    join(matrix, row, column, part);
+  }
+
+  index sum_rows(const part_sizes& p) const {
+    return pitch_of(p.rows) * static_cast<index>(way_.bytes ? way_.digits : 1);
+  }
+  index sum_columns(const part_sizes& p) const {
+    return pitch_of(p.columns) * static_cast<index>(way_.bytes ? way_.digits : 1);
+  }
+
+  void multiply(const part_sizes& part, index n, bool adds) {
+    const index pitch = pitch_of(n), rows = sum_rows(part), columns = sum_columns(part);
+    plan_.steps.emplace_back(
+        integer_product{digits_a_, digits_b_, sums_, rows, columns, pitch,
+                        part.matrices * static_cast<index>(way_.bytes ? 1 : way_.sums),
+                        rows * pitch, columns * pitch, adds, scratch_, scratch_bytes_});
+  }
+
+  void reduce(const part_sizes& part) {
+    const index each = sum_rows(part) * sum_columns(part), items = each * part.matrices;
+    pass& p = add_pass("reduce_sums", way(), "kernel::way",
+                       std::min(parts_of(items, cuda::threads_on_products), most_blocks()), 1);
+    p.with.add_address(sums_).add(each).add(part.matrices);
+  }
+
+  void join(index matrix, index row, index column, const part_sizes& part) {
+    product_results r{};
+    r.a = a_.of;
+    r.b = b_.of;
+    r.one_a = a_.one;
+    r.one_b = b_.one;
+    r.sum_rows = sum_rows(part);
+    r.sum_columns = sum_columns(part);
+    r.rows = of_.layout.a.vectors;
+    r.columns = of_.layout.b.vectors;
+    r.first_matrix = matrix;
+    r.first_row = row;
+    r.first_column = column;
+    r.matrix_count = part.matrices;
+    r.row_count = part.rows;
+    r.column_count = part.columns;
+    r.bits = of_.product.bits();
+    r.out = of_.out;
+    if (of_.addend) {
+      r.addend = of_.addend->data;
+      r.addend_matrices = of_.addend->matrices;
+      r.addend_row_stride = of_.addend->row_stride;
+      r.addend_column_stride = of_.addend->column_stride;
+    }
+    const index items =
+        parts_of(part.columns, cuda::results_of_thread) * part.rows * part.matrices;
+    pass& p = add_pass(
+        "join_products",
+        element_of(a_) + "using result = " + type_name(of_.product.out()) + ";\n" + way(),
+        std::string("kernel::way, kernel::element, kernel::result, ") +
+            (of_.addend ? "true" : "false"),
+        std::min(parts_of(items, cuda::threads_on_products), most_blocks()), 1);
+    p.with.add(r).set(offsetof(product_results, sums), sums_);
+    set_vectors(p.with, offsetof(product_results, a), a_);
+    set_vectors(p.with, offsetof(product_results, b), b_);
+  }
+
+  const product_problem& of_;
+  const device_facts& on_;
+  const digit_way way_;
+  operand_vectors a_, b_;
+  part_sizes all_, part_;
+  std::size_t scratch_bytes_ = 0, measured_ = 0, scale_bytes_ = 0;
+  place digits_a_, digits_b_, sums_, scratch_;
+  std::optional<digits_made> last_a_, last_b_;
+  plan plan_;
+};
+
+}  // namespace
+
+plan plan_product(const product_problem& of, std::size_t memory, const device_facts& on) {
+  return product_planner(of, memory, on).made();
+}
+
+}  // namespace bitfold::gpu
+
+namespace bitfold::cuda {
+namespace {
+
+[[noreturn]] void refuse(const std::string& what) { throw error(errc::usage, what); }
+
+void check_operand(const matrix_product& p, const view& x, const char* which) {
+  if (x.type != p.in())
+    refuse(std::string(which) + ": of type " + std::string(name(x.type)) + ", not " +
+           std::string(name(p.in())));
+  if (reinterpret_cast<std::uintptr_t>(x.data) % size_of(x.type))
+    refuse(std::string(which) + ": not aligned to its elements");
+}
+
+bool is_fixed(const matrix_product& p) { return !p.method() && is_float(p.in()); }
+
+// What a product asks of the engine of reductions, by other methods than `fixed` and of integers.
+struct by_dots {
+  by_dots(const matrix_product& p, const view& a, const view& b)
+      : of(detail::as_dots(a, b)),
+        what(make_reduction(op_id::dot, p.method().value_or(method_id::tree), p.in(), {}, p.out())),
+        axis{std::max(of.a.rank, of.b.rank) - 1} {}
+  detail::dot_operands of;
+  reduction what;
+  std::array<int, 1> axis;
+};
+
+gpu::plan plan_of(const matrix_product& p, const view& a, const view& b, const view* addend,
+                  void* out, std::size_t memory) {
+  const detail::product_layout l = detail::layout_of(a, b);
+  std::optional<detail::addend_layout> added;
+  if (addend) added = detail::layout_of(*addend, l, a, b);
+  const gpu::device_facts& on = gpu::facts_of_current_device();
+  if (l.results.size() * l.a.vectors * l.b.vectors == 0) return {};
+  return gpu::plan_product({p, l, added ? &*added : nullptr, out}, memory, on);
+}
+
+void check(const matrix_product& p, const view& a, const view& b, const view* addend) {
+  check_operand(p, a, "a");
+  check_operand(p, b, "b");
+  if (!addend) return;
+  if (!is_fixed(p))
+    refuse("addend: with method fixed and floats alone, not with " +
+           std::string(product_method_name(p.method())) + " and " + std::string(name(p.in())));
+  if (addend->type != p.out())
+    refuse("addend: of type " + std::string(name(addend->type)) + ", not " +
+           std::string(name(p.out())));
+}
+
+}  // namespace
+
+std::size_t matmul_workspace_bytes(const matrix_product& p, const view& a, const view& b,
+                                   const view* addend, std::size_t memory) {
+  check(p, a, b, addend);
+  (void)matmul_extents(a, b);
+  if (is_fixed(p)) return plan_of(p, a, b, addend, nullptr, memory).workspace;
+  const by_dots dots(p, a, b);
+  return workspace_bytes({&dots.what, 1}, dots.of.a, &dots.of.b, dots.axis);
+}
+
+void matmul(const matrix_product& p, const view& a, const view& b, const view* addend, void* out,
+            void* workspace, std::size_t workspace_size, stream where) {
+  check(p, a, b, addend);
+  const std::vector<std::int64_t> extents = matmul_extents(a, b);
+  if (!is_fixed(p)) {
+    const by_dots dots(p, a, b);
+    reduce({&dots.what, 1}, dots.of.a, &dots.of.b, dots.axis, {&out, 1}, workspace, workspace_size,
+           where);
+    return;
+  }
+  const gpu::plan made = plan_of(p, a, b, addend, out, workspace_size);
+  if (made.steps.empty()) return;
+  if (!out) refuse("out: a null pointer");
+  check_workspace(workspace, workspace_size, made.workspace);
+  gpu::run(made, {.workspace = workspace}, where);
+}
+
+}  // namespace bitfold::cuda

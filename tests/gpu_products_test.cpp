@@ -1,0 +1,219 @@
+// Products of matrices on a GPU: the CPU's bits, which products_test.cpp holds to big integers.
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "array_on_gpu.hpp"
+#include "catch.hpp"
+#include "gpu_kernels.hpp"
+
+#include "dispatch.hpp"
+#include "gpu/explain.hpp"
+#include "gpu/products.hpp"
+#include "products.hpp"
+
+using namespace bitfold;
+using test::array_on_gpu;
+
+namespace {
+
+/// An array in row-major order whose last two axes change places where it is transposed.
+struct matrices {
+  dtype type;
+  std::vector<std::int64_t> extents;  ///< as a product sees them
+  bool transposed = false;
+  std::int64_t gap = 0;  ///< elements between rows
+  std::size_t off = 0;   ///< elements from an aligned address
+  std::vector<std::byte> bytes{};
+
+  std::int64_t pitch() const { return extents[extents.size() - (transposed ? 2 : 1)] + gap; }
+  std::size_t size() const {
+    std::int64_t n = pitch();
+    const std::size_t along = extents.size() - (transposed ? 2 : 1);
+    for (std::size_t k = 0; k < extents.size(); ++k)
+      if (k != along) n *= extents[k];
+    return static_cast<std::size_t>(n);
+  }
+  view at(const void* data) const {
+    view v{type, data, static_cast<int>(extents.size()), {}, {}};
+    std::int64_t step = 1;
+    for (int k = v.rank - 1; k >= 0; --k) {
+      const int axis = transposed && k >= v.rank - 2 ? 2 * v.rank - 3 - k : k;
+      const auto i = static_cast<std::size_t>(axis);
+      v.extent[i] = extents[i];
+      v.stride[i] = step;
+      step *= k == v.rank - 1 ? pitch() : extents[i];
+    }
+    return v;
+  }
+};
+
+enum class values { ordinary, outliers, any, with_specials };
+
+void fill(matrices& m, values how, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  m.bytes.resize(m.size() * size_of(m.type));
+  visit(m.type, [&]<class T>(std::type_identity<T>) {
+    for (std::size_t i = 0; i < m.size(); ++i) {
+      T x{};
+      if constexpr (std::is_integral_v<T>) {
+        x = static_cast<T>(random());
+      } else {
+        double d = normal(random);
+        if (how == values::outliers && random() % 64 == 0) d *= 1000;
+        if (how == values::any) d = std::ldexp(d, static_cast<int>(random() % 2000) - 1000);
+        if (how == values::with_specials && random() % 97 == 0)
+          d = random() % 3 == 0 ? std::nan("") : random() % 2 ? INFINITY : -INFINITY;
+        if (random() % 17 == 0) d = random() % 2 ? 0.0 : -0.0;
+        x = arith::round_to<T>(d);
+      }
+      std::memcpy(m.bytes.data() + i * sizeof(T), &x, sizeof x);
+    }
+  });
+}
+
+struct product_case {
+  matrices a, b;
+  std::optional<matrices> addend{};
+  values how = values::ordinary;
+  std::optional<method_id> method{};
+  std::optional<dtype> out{};
+  std::optional<int> bits{};
+  std::size_t memory = cuda::default_product_memory;
+};
+
+void check_product(product_case c, std::uint64_t seed = 1) {
+  fill(c.a, c.how, seed);
+  fill(c.b, c.how, seed + 1);
+  if (c.addend) fill(*c.addend, c.how, seed + 2);
+  const matrix_product p = make_matrix_product(c.a.type, c.method, c.out, c.bits);
+  const view a = c.a.at(c.a.bytes.data()), b = c.b.at(c.b.bytes.data());
+  std::size_t n = size_of(p.out());
+  for (const std::int64_t e : matmul_extents(a, b)) n *= static_cast<std::size_t>(e);
+  std::vector<std::byte> want(n);
+  std::optional<view> addend;
+  if (c.addend) {
+    addend = c.addend->at(c.addend->bytes.data());
+    cpu::matmul(p, a, b, *addend, want.data());
+  } else {
+    cpu::matmul(p, a, b, want.data());
+  }
+  const array_on_gpu there_a(c.a.bytes, c.a.type, c.a.off), there_b(c.b.bytes, c.b.type, c.b.off),
+      out(std::vector<std::byte>(n), p.out());
+  const view x = c.a.at(there_a.at()), y = c.b.at(there_b.at());
+  std::optional<array_on_gpu> there_addend;
+  if (c.addend) {
+    there_addend.emplace(c.addend->bytes, c.addend->type);
+    addend = c.addend->at(there_addend->at());
+  }
+  const view* const added = addend ? &*addend : nullptr;
+  const std::size_t size = cuda::matmul_workspace_bytes(p, x, y, added, c.memory);
+  const array_on_gpu workspace(std::vector<std::byte>(size), dtype::f64);
+  cuda::matmul(p, x, y, added, out.at(), workspace.at(), size);
+  test::wait_for();
+  INFO(name(c.a.type) << " to " << name(p.out()) << ", of " << c.a.extents.size() << " axes");
+  test::check_same("out", out.contents(), want);
+  (void)workspace.contents();
+}
+
+matrices of(dtype type, std::vector<std::int64_t> extents, bool transposed = false,
+            std::int64_t gap = 0, std::size_t off = 0) {
+  return {type, std::move(extents), transposed, gap, off};
+}
+
+}  // namespace
+
+TEST_CASE("products on a GPU have the CPU's bits: types and layouts", "[racecheck]") {
+  for (const dtype t : {dtype::f32, dtype::bf16, dtype::f16, dtype::f64}) {
+    check_product({of(t, {33, 200}), of(t, {200, 40})});
+    check_product({of(t, {33, 201}, false, 3, 1), of(t, {201, 37}, true, 5, 1)});
+    check_product({of(t, {1, 64}), of(t, {64, 1})});
+    check_product({of(t, {64}), of(t, {64, 9})});
+    check_product({of(t, {32, 136}, true), of(t, {136, 24}, true), of(t, {24})});
+    check_product({of(t, {5, 0}), of(t, {0, 3})});
+  }
+}
+
+TEST_CASE("products on a GPU have the CPU's bits: values", "[racecheck]") {
+  for (const dtype t : {dtype::f32, dtype::bf16, dtype::f16, dtype::f64})
+    for (const values how : {values::outliers, values::any, values::with_specials})
+      for (std::uint64_t seed = 1; seed < 4; ++seed) {
+        check_product({of(t, {19, 70}), of(t, {70, 23}), {}, how}, seed);
+        check_product({of(t, {19, 70}), of(t, {70, 23}), of(t, {19, 23}), how}, seed);
+      }
+}
+
+TEST_CASE("products on a GPU have the CPU's bits: several matrices") {
+  const dtype t = dtype::f32;
+  check_product({of(t, {3, 2, 9, 40}), of(t, {3, 2, 40, 7})});
+  check_product({of(t, {3, 9, 40}), of(t, {40, 7}), of(t, {7})});   // rows of one
+  check_product({of(t, {9, 40}), of(t, {3, 40, 7}), of(t, {3, 9, 1})});  // columns of one
+  check_product({of(t, {3, 1, 9, 40}), of(t, {2, 40, 7}, true)});   // each is of several
+  check_product({of(t, {1, 9, 40}), of(t, {3, 40, 7}), of(t, {3, 1, 7})});
+}
+
+TEST_CASE("products on a GPU have the CPU's bits: in parts, of any size of workspace") {
+  for (const std::size_t memory : {std::size_t{0}, std::size_t{1} << 18, std::size_t{1} << 20}) {
+    product_case c{of(dtype::f32, {130, 2100}), of(dtype::f32, {2100, 150}), of(dtype::f32, {150})};
+    c.memory = memory;
+    check_product(c);
+    product_case several{of(dtype::f32, {5, 70, 40}), of(dtype::f32, {5, 40, 90}, true)};
+    several.memory = memory;
+    check_product(several);
+    product_case half{of(dtype::bf16, {130, 300}), of(dtype::bf16, {300, 150})};
+    half.memory = memory;
+    check_product(half);
+  }
+}
+
+TEST_CASE("products on a GPU have the CPU's bits: bits, output types, other methods, integers") {
+  const auto with = [](dtype t, std::optional<dtype> out, std::optional<int> bits,
+                       std::optional<method_id> method = {}) {
+    product_case c{of(t, {9, 50}), of(t, {50, 8})};
+    c.out = out;
+    c.bits = bits;
+    c.method = method;
+    check_product(c);
+  };
+  with(dtype::bf16, dtype::f32, 18);
+  with(dtype::bf16, dtype::bf16, 8);
+  with(dtype::f32, dtype::f64, 35);
+  with(dtype::f32, dtype::f32, 16);
+  with(dtype::f32, {}, {}, method_id::tree);
+  with(dtype::bf16, {}, {}, method_id::exact);
+  with(dtype::i32, {}, {});
+}
+
+TEST_CASE("products on a GPU say what is wrong, and do nothing for nothing") {
+  const matrix_product p = make_matrix_product(dtype::f32);
+  const test::device_memory x(std::vector<float>(12)), out(std::vector<float>(16, 7));
+  const view a = row_major(dtype::f32, x.p, {4, 3}), b = row_major(dtype::f32, x.p, {3, 4}),
+             none = row_major(dtype::f32, x.p, {3, 0}), h = row_major(dtype::f16, x.p, {3, 4});
+  const std::size_t size = cuda::matmul_workspace_bytes(p, a, b);
+  REQUIRE(size > 0);
+  CHECK_THROWS_AS(cuda::matmul(p, a, b, nullptr, out.p, x.p, size - 256), error);
+  CHECK_THROWS_AS(cuda::matmul(p, a, b, nullptr, nullptr, x.p, size), error);
+  CHECK_THROWS_AS(cuda::matmul(p, a, h, nullptr, out.p, x.p, size), error);
+  CHECK_THROWS_AS(cuda::matmul(p, a, a, nullptr, out.p, x.p, size), error);
+  CHECK_THROWS_AS(cuda::matmul(p, a, b, &h, out.p, x.p, size), error);
+  CHECK(cuda::matmul_workspace_bytes(p, a, none) == 0);
+  cuda::matmul(p, a, none, nullptr, out.p, nullptr, 0);
+  test::wait_for();
+  CHECK(*out.as<float>() == 7);
+}
+
+TEST_CASE("a plan of a product keeps to its memory, and is explained") {
+  const matrix_product p = make_matrix_product(dtype::f32);
+  const view a = row_major(dtype::f32, &p, {8192, 4096}), b = row_major(dtype::f32, &p, {4096, 50257});
+  const auto l = detail::layout_of(a, b);
+  const gpu::device_facts& on = gpu::facts_of_current_device();
+  for (const std::size_t memory : {std::size_t{1} << 28, std::size_t{1} << 30, std::size_t{1} << 40}) {
+    const gpu::plan made = gpu::plan_product({p, l, nullptr, nullptr}, memory, on);
+    CHECK(made.workspace <= memory);
+    CHECK(gpu::plan_product({p, l, nullptr, nullptr}, made.workspace, on).workspace ==
+          made.workspace);
+  }
+  const std::string text = gpu::explain(gpu::plan_product({p, l, nullptr, nullptr}, -1, on), on);
+  CHECK(text.find("cuBLASLt: int8 8192 x 4096 by 4096 x 50272, 9 times") != std::string::npos);
+}
