@@ -30,8 +30,15 @@ inline bool whole() {
 /// all targets but the widest, which takes them all. (Not to be asked in main.cpp, which no
 /// sanitizer is told of.)
 inline bool small_sizes() { return sanitized || narrower; }
-/// Whether they take fewer types, shapes and random cases: there, and where a sample is enough.
+/// Whether they take fewer shapes and random cases: there, and where a sample is enough.
 inline bool brief() { return small_sizes() || !whole(); }
+/// Types that they take: some there, others for the widest target, and all of both in the whole.
+inline std::vector<dtype> types(std::vector<dtype> there, const std::vector<dtype>& of_the_widest) {
+  if (small_sizes()) return there;
+  if (!whole()) return of_the_widest;
+  there.insert(there.end(), of_the_widest.begin(), of_the_widest.end());
+  return there;
+}
 
 /// The numbers of threads that tests go through, 0 for as many as there are.
 inline std::vector<int> thread_counts() {
