@@ -238,7 +238,6 @@ def outcome(info, sample, with_gradients):
     return outs, torch.autograd.grad(rooted, leaves, seeds, allow_unused=True)
 
 
-@pytest.mark.sample(3)
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.int64, torch.bool], ids=str)
 @pytest.mark.parametrize("name", OPINFOS)

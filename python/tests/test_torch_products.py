@@ -399,7 +399,6 @@ matmul __rmatmul__ einsum inner tensordot outer cov nn.functional.linear linalg.
 """.split()
 
 
-@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "name, dtype",
     [*itertools.product([*SAMPLED, *OPINFOS], [torch.float64, torch.complex128, torch.int64]), *((name, torch.bfloat16) for name in SAMPLED)],
