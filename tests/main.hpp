@@ -32,8 +32,10 @@ inline bool whole() {
 inline bool small_sizes() { return sanitized || narrower; }
 /// Whether they take fewer shapes and random cases: there, and where a sample is enough.
 inline bool brief() { return small_sizes() || !whole(); }
-/// Types that they take: some there, others for the widest target, and all of both in the whole.
+/// Types that they take: some there (where all is sanitized one for the narrower targets), others
+/// for the widest target, and all of both in the whole.
 inline std::vector<dtype> types(std::vector<dtype> there, const std::vector<dtype>& of_the_widest) {
+  if (sanitized && narrower && !whole()) there.resize(1);
   if (small_sizes()) return there;
   if (!whole()) return of_the_widest;
   there.insert(there.end(), of_the_widest.begin(), of_the_widest.end());
