@@ -79,8 +79,10 @@ std::string golden_text(const std::string& file, nb::handle format, nb::handle a
   return io::golden_text(g);
 }
 
-// [(file, format, [(name, dtype, shape, digest, [(Reduction, bits), ...]), ...]), ...]
-nb::list read_golden(const std::string& path) {
+// [(file, format, [(name, dtype, shape, digest, [(Reduction, bits), ...]), ...]), ...], and those
+// of `names` that were to be recorded.
+std::pair<nb::list, std::vector<std::string>> read_golden(const std::string& path,
+                                                          std::vector<std::string> names) {
   const io::golden read = [&] {
     const nb::gil_scoped_release free;  // a pipe may have nobody who writes
     return io::read_golden(path);
@@ -102,7 +104,8 @@ nb::list read_golden(const std::string& path) {
     }
     files.append(nb::make_tuple(f.sources[0].file, str(io::name(f.sources[0].format)), arrays));
   }
-  return files;
+  std::erase_if(names, [&](const std::string& name) { return !io::is_chosen(read.tensors, name); });
+  return {files, std::move(names)};
 }
 
 }  // namespace
@@ -113,7 +116,7 @@ void add_golden(nb::module_& m) {
       "write_files", write_files, "files"_a,
       "Writes files, (path, content) of bytes each, whole: all of them or, where it raises, none.");
   m.def("golden_text", golden_text, "file"_a, "format"_a, "arrays"_a);
-  m.def("read_golden", read_golden, "path"_a);
+  m.def("read_golden", read_golden, "path"_a, "names"_a);
 }
 
 }  // namespace bitfold::python

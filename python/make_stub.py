@@ -9,26 +9,65 @@ here = Path(__file__).parent / "bitfold"
 package = types.ModuleType("bitfold")  # without its __init__, which needs NumPy
 package.__path__ = [sys.argv[1], str(here)]
 sys.modules["bitfold"] = package
+from bitfold import _core  # noqa: E402
 from bitfold import _registry as registry  # noqa: E402
 
-TYPES = {"x": "Any", "y": "Any", "axis": "int | tuple[int, ...] | None", "keepdims": "bool", "ddof": "int", "correction": "float | None",
-         "method": "str | None", "acc": "Any", "dtype": "Any", "out": "Any"}
+HEAD = """from collections.abc import Sequence
+from typing import Any, Literal, Protocol, TypeVar, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+class _Exporter(Protocol):
+    \"\"\"An array of another library's, such as a tensor of PyTorch's: results are of its type.\"\"\"
+
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+_Array = TypeVar("_Array", bound=_Exporter)
+_Axis = int | tuple[int, ...] | None
+"""
+TYPES = {"axis": "_Axis", "keepdims": "bool", "ddof": "int", "correction": "float | None", "acc": "Any", "dtype": "Any",
+         "dim": "int | Sequence[int] | None", "keepdim": "bool | None"}  # fmt: skip
+#: Who calls it: NumPy's arrays and scalars, in full and along axes; other libraries' arrays; lists and numbers, whose results are NumPy's.
+NUMPY = "NDArray[Any] | np.generic"
 
 
-def typed(signature):
-    for name, kind in TYPES.items():
-        signature = signature.replace(f" {name}=", f" {name}: {kind} = ")
-    return signature.replace("(x, ", "(x: Any, ", 1).replace(" y, ", " y: Any, ", 1)
+def method_type(op):
+    """The names that it may be, beside None where the operation need not go by one."""
+    names = [m["name"] for m in _core.methods()] if op["takes_method"] else []
+    names = [name for name in names if op["has_exact"] or name != "exact"] or ["exact"]
+    return f"Literal[{', '.join(map(repr, names))}]" + " | None" * (not op["takes_method"])
 
 
-lines = ["from typing import Any", ""]
+def parameters(op, x, out, whole):
+    """With `whole` of calls without axis and keepdims."""
+    kinds = TYPES | {"x": x, "y": x, "out": f"{out} | None", "method": method_type(op)}
+    kinds |= {"axis": "None", "keepdims": "Literal[False]", "dim": "None", "keepdim": "None"} if whole else {}
+    text = str(registry.signature(op))
+    for name, kind in kinds.items():
+        text = text.replace(f" {name}=", f" {name}: {kind} = ")
+    return text.replace("(x, ", f"(x: {x}, ", 1).replace(" y, ", f" y: {x}, ", 1)
+
+
+def overloads(op):
+    scalar = {"truth": "np.bool_", "place": "np.int64", "count": "np.int64"}.get(op["types"], "np.number[Any]")
+    name, doc = op["name"], registry.docstring(op).replace("\n", "\n    ")
+    for x, result, whole in ((NUMPY, scalar, True), (NUMPY, "NDArray[Any]", False), ("_Array", "_Array", False),
+                             ("ArrayLike", scalar, True), ("ArrayLike", "NDArray[Any]", False)):  # fmt: skip
+        out = "_Array" if x == "_Array" else "None" if whole else "NDArray[Any]"
+        text = parameters(op, x, out, whole).replace("None | None", "None")
+        yield "@overload"
+        yield f"def {name}{text} -> {result}:" + (f'\n    """{doc}"""' if doc else " ...")
+        doc = ""
+
+
+lines = [HEAD]
 for statement in ast.parse((here / "__init__.py").read_text()).body:
     if isinstance(statement, ast.ImportFrom):
         names = [a.asname or a.name for a in statement.names if a.name != "FUNCTIONS"]
         given = [f"{a.name} as {n}" for a, n in zip([a for a in statement.names if a.name != "FUNCTIONS"], names)]
         lines.append(f"from .{statement.module} import {', '.join(given)}")
 for op in registry.REGISTRY.values():
-    text = registry.docstring(op).replace("\n", "\n    ")
-    lines += ["", f'def {op["name"]}{typed(str(registry.signature(op)))} -> Any:', f'    """{text}"""']
+    lines += ["", *overloads(op)]
 lines += ["", *(f"{alias} = {name}" for alias, name in registry.ALIASES.items())]
 Path(sys.argv[2]).write_text("\n".join(lines) + "\n")

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -119,6 +120,23 @@ inline constexpr std::uintmax_t long_file = std::uintmax_t{1}
 inline std::function<void(pid_t)> shorten_when_read(const std::string& path) {
   make_holes(path, long_file);
   return when_read(path, [path](pid_t) { std::filesystem::resize_file(path, 4096); });
+}
+
+// What run(path) leaves on a terminal of that path.
+template <class Run>
+std::string shown_on_a_terminal(Run run) {
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
+  REQUIRE(terminal >= 0);
+  REQUIRE((::grantpt(terminal) == 0 && ::unlockpt(terminal) == 0));
+  const std::string slave = ::ptsname(terminal);
+  const int kept_open = ::open(slave.c_str(), O_RDWR | O_NOCTTY);
+  REQUIRE(::fcntl(terminal, F_SETFL, O_NONBLOCK) == 0);  // there may be nothing
+  run(slave);
+  char seen[4096];
+  const ssize_t n = ::read(terminal, seen, sizeof seen);
+  ::close(kept_open);
+  ::close(terminal);
+  return {seen, static_cast<std::size_t>(std::max<ssize_t>(n, 0))};
 }
 
 inline std::vector<std::string> lines_of(const std::string& text) {

@@ -509,22 +509,6 @@ TEST_CASE("reduce --stream: a bad file does not stop the others, nor one that be
 }
 
 namespace {
-// What run(path) leaves on a terminal of that path.
-template <class Run>
-std::string shown_on_a_terminal(Run run) {
-  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
-  REQUIRE(terminal >= 0);
-  REQUIRE((::grantpt(terminal) == 0 && ::unlockpt(terminal) == 0));
-  const std::string slave = ::ptsname(terminal);
-  const int kept_open = ::open(slave.c_str(), O_RDWR | O_NOCTTY);
-  REQUIRE(::fcntl(terminal, F_SETFL, O_NONBLOCK) == 0);  // there may be nothing
-  run(slave);
-  char seen[4096];
-  const ssize_t n = ::read(terminal, seen, sizeof seen);
-  ::close(kept_open);
-  ::close(terminal);
-  return {seen, static_cast<std::size_t>(std::max<ssize_t>(n, 0))};
-}
 const std::string wiped = "\r" + std::string(100, ' ') + "\r";
 }  // namespace
 

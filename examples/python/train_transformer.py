@@ -4,11 +4,9 @@
 
 For every device it says, without the mode and with it,
 - whether two trainings have the same bits in every loss and in every weight, and on a CPU one by another number of threads,
-- of how many samples the outputs change with the size of the batch: by torch's matrix products, which the mode takes over on CPUs, and
-  by products that are bitfold's dot, each element by itself.
+- of how many samples the outputs change with the size of the batch.
 
-With the mode it is strict on CPUs: nothing runs there whose bits may depend on the batch, on threads or on timing, but for the gelu that
-is allowed.
+The mode is strict: nothing runs whose bits may depend on the batch, on threads or on timing, but for the gelu that is allowed on CPUs.
 """
 
 from __future__ import annotations
@@ -31,35 +29,16 @@ ELEMENTWISE = ("gelu", "gelu_backward")
 CONTEXT, WIDTH, HEADS, LAYERS, BATCH = 64, 64, 4, 2, 16
 
 
-def torchs_product(a: Tensor, b: Tensor) -> Tensor:
-    """a @ b.T, of rows of a and rows of b."""
-    return a @ b.mT
-
-
-def bitfolds_product(a: Tensor, b: Tensor) -> Tensor:
-    """The same, every element by itself: slow, as no tile is shared."""
-    return torch.ops.bitfold.dot(a.unsqueeze(-2), b.unsqueeze(-3), [-1])
-
-
-class Linear(nn.Linear):
-    product = staticmethod(torchs_product)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return Linear.product(x, self.weight) + self.bias
-
-
 class Block(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.before_attention, self.before_mlp = nn.LayerNorm(WIDTH), nn.RMSNorm(WIDTH)
-        self.qkv, self.out = Linear(WIDTH, 3 * WIDTH), Linear(WIDTH, WIDTH)
-        self.up, self.down = Linear(WIDTH, 4 * WIDTH), Linear(4 * WIDTH, WIDTH)
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = (t.unflatten(-1, (HEADS, -1)).transpose(1, 2) for t in self.qkv(self.before_attention(x)).chunk(3, -1))
-        later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
-        scores = (Linear.product(q, k) * q.shape[-1] ** -0.5).masked_fill(later, -torch.inf)
-        x = x + self.out(Linear.product(scores.softmax(-1), v.mT).transpose(1, 2).flatten(2))
+        x = x + self.out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
         return x + self.down(F.gelu(self.up(self.before_mlp(x))))
 
 
@@ -68,7 +47,7 @@ class Model(nn.Module):
         super().__init__()
         self.tokens, self.places = nn.Embedding(256, WIDTH), nn.Embedding(CONTEXT, WIDTH)
         self.blocks = nn.Sequential(*(Block() for _ in range(LAYERS)))
-        self.norm, self.head = nn.LayerNorm(WIDTH), Linear(WIDTH, 256)
+        self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 256)
 
     def forward(self, text: Tensor) -> Tensor:
         return self.head(self.norm(self.blocks(self.tokens(text) + self.places.weight)))
@@ -121,13 +100,6 @@ def changed_by_batch(model: Model, samples: Tensor) -> int:
 
 
 @contextlib.contextmanager
-def products(product):
-    Linear.product = staticmethod(product)
-    yield
-    Linear.product = staticmethod(torchs_product)
-
-
-@contextlib.contextmanager
 def other_threads(device: str):
     """Others than before: their number is what is yielded."""
     before = torch.get_num_threads()
@@ -139,9 +111,9 @@ def other_threads(device: str):
 def measure(steps: int, device: str, on: bool) -> tuple[dict, list[Tensor]]:
     text = corpus()
     samples = windows(text, BATCH, torch.Generator().manual_seed(2))[:, :-1].to(device)
-    strict = {"strict": True, "allow": ELEMENTWISE} if device == "cpu" else {}
-    with bitfold.torch.deterministic(**strict) if on else contextlib.nullcontext():
-        (model, losses, seconds), (other, other_losses, _) = train(text, steps, device), train(text, steps, device)
+    allow = ELEMENTWISE if device == "cpu" else ()
+    with bitfold.torch.deterministic(strict=True, allow=allow) if on else contextlib.nullcontext():
+        (model, losses, _), (other, other_losses, seconds) = train(text, steps, device), train(text, steps, device)
         weights = list(zip(model.parameters(), other.parameters()))
         with other_threads(device) as threads:
             by_threads, losses_by_threads, _ = train(text, steps, device)
@@ -158,12 +130,9 @@ def measure(steps: int, device: str, on: bool) -> tuple[dict, list[Tensor]]:
             "losses_that_differ_by_threads": sum(not same(a, b) for a, b in zip(losses, losses_by_threads)),
             "weights_that_differ_by_threads": sum(not same(a, b) for a, b in zip(model.parameters(), by_threads.parameters())),
             "samples": BATCH,
-            "changed_by_batch": {},
+            "changed_by_batch": changed_by_batch(model, samples),
             "ms_per_step": round(1000 * seconds, 2),
         }
-        for name, product in (("torch", torchs_product), ("bitfold", bitfolds_product)):
-            with products(product):
-                result["changed_by_batch"][name] = changed_by_batch(model, samples)
     return result, losses
 
 
@@ -183,14 +152,12 @@ def main() -> None:
         for on in (False, True):
             r, curves[device, on] = measure(options.steps, device, on)
             results.append(r)
-            by_batch = r["changed_by_batch"]
             print(
                 f"{device:4} {'with bitfold' if on else 'torch alone ':12}  loss {r['first_loss']:.4f} to {r['last_loss']:.4f}, {r['ms_per_step']} ms a step\n"
                 f"{'':19}two runs: {r['losses_that_differ']} of {r['steps']} losses differ, {r['weights_that_differ']} of {r['weights']} weights\n"
                 f"{'':19}{r['threads'][0]} and {r['threads'][1]} threads: {r['losses_that_differ_by_threads']} losses differ, "
                 f"{r['weights_that_differ_by_threads']} weights\n"
-                f"{'':19}by the batch's size change {by_batch['torch']} of {r['samples']} samples, with products by bitfold's dot "
-                f"{by_batch['bitfold']}",
+                f"{'':19}by the batch's size change {r['changed_by_batch']} of {r['samples']} samples",
                 flush=True,
             )
     across = {}

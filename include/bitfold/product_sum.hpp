@@ -61,36 +61,33 @@ BITFOLD_HD Out special_result(unsigned seen) {
 
 __extension__ typedef __int128 signed_wide;
 
-/// The sign (all bits of it), the leading bits of a number t 2^e, rounded to odd, and their power.
-struct leading_word {
-  BITFOLD_HD leading_word(signed_wide t, int e) {
-    // (A branch by the sign would be guessed wrong half of the time.)
-    const auto signs = static_cast<exact::wide>(t >> 127);
-    const exact::wide m = (static_cast<exact::wide>(t) ^ signs) - signs;
-    const auto upper = static_cast<exact::word>(m >> 64);
-    const int zeros = upper ? arith::leading_zeros(upper)
-                            : 64 + arith::leading_zeros(static_cast<exact::word>(m));
-    const exact::wide normal = m << zeros;
-    sign = static_cast<exact::word>(signs);
-    power = e + 64 - zeros;
-    top = static_cast<exact::word>(normal >> 64) | (static_cast<exact::word>(normal) != 0 ? 1 : 0);
+/// A number of 64 bits whose first one is set, and the last one is where bits below it were lost:
+/// times 2^e, rounded once.
+template <class Out>
+BITFOLD_HD Out rounded_word(exact::word sign, exact::word m, int e) {
+  if constexpr (std::is_same_v<Out, double>) {
+    if (e > -1000 && e < 900) {  // neither subnormal nor too large
+      const double size = static_cast<double>(m) * scale_factors<double>::power(e);
+      return arith::bit_cast<double>(arith::bit_cast<exact::word>(size) | sign << 63);
+    }
   }
-  exact::word sign, top;
-  int power;
-};
+  return arith::detail::round_odd_to<Out>(sign != 0, m, e);
+}
 
 /// t 2^e, rounded once.
 template <class Out>
 BITFOLD_HD Out rounded(signed_wide t, int e) {
   if (t == 0) return arith::round_to<Out>(0.0);
-  const leading_word w(t, e);
-  if constexpr (std::is_same_v<Out, double>) {
-    if (w.power > -1000 && w.power < 900) {  // neither subnormal nor too large
-      const double size = static_cast<double>(w.top) * scale_factors<double>::power(w.power);
-      return arith::bit_cast<double>(arith::bit_cast<exact::word>(size) | w.sign << 63);
-    }
-  }
-  return arith::detail::round_odd_to<Out>(w.sign != 0, w.top, w.power);
+  // (A branch by the sign would be guessed wrong half of the time.)
+  const auto sign = static_cast<exact::wide>(t >> 127),
+             m = (static_cast<exact::wide>(t) ^ sign) - sign;
+  const auto upper = static_cast<exact::word>(m >> 64);
+  const int zeros = upper ? arith::leading_zeros(upper)
+                          : 64 + arith::leading_zeros(static_cast<exact::word>(m));
+  const exact::wide normal = m << zeros;
+  const bool lost = static_cast<exact::word>(normal) != 0;
+  return rounded_word<Out>(static_cast<exact::word>(sign) & 1,
+                           static_cast<exact::word>(normal >> 64) | (lost ? 1 : 0), e + 64 - zeros);
 }
 
 /// A two's complement number times 2^e. Sums of products are below 2^175: of 2^60 terms.

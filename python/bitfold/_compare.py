@@ -96,13 +96,15 @@ def check(path: str | os.PathLike, arrays: Any, *, ulps: int | None = None, file
     """
     if ulps is not None and (ulps := _arrays.integer("ulps", ulps)) < 0:
         raise ValueError(f"ulps: {ulps} is negative")
-    recorded = {name: entries for name, _, entries in _core.read_golden(os.fspath(path))}
+    named = _named(arrays)
+    files, chosen = _core.read_golden(os.fspath(path), list(named))
+    recorded = {name: entries for name, _, entries in files}
     if file is None and len(recorded) != 1:
         raise ValueError(f"file: which of {', '.join(recorded)}?")
     if file is not None and file not in recorded:
         raise ValueError(f"file: {file} is not in {os.fspath(path)}")
     entries = recorded[file] if file is not None else next(iter(recorded.values()))
-    named = _named(arrays)
+    named = {name: named[name] for name in chosen}  # less those that `record --tensor` left out
     differences = []
     for name, dtype, shape, digest, results in entries:
         shown = name or "array"

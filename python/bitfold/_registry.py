@@ -41,6 +41,7 @@ INSTEAD = {
     "bincount": "index_add(weights, x, outputs), or reduce_by_key",
     "histogram": "reduce_by_key",
     "torch": "import bitfold.torch",
+    "numpy": "import bitfold.numpy",
 }
 
 

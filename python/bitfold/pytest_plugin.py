@@ -3,17 +3,21 @@
     def test_logits(bits):
         bits.check("logits", model(x))
 
-`pytest --bits-update` writes what the tests that ran and passed have checked; without it they are compared. The golden
-file of `test_model.py` is `test_model.bits` beside it: text, in the order of the tests' names, made to be read in a review.
+The first run of a test writes what it has checked, says so, and fails; later ones compare. `pytest --bits-update` writes anew what
+the tests that ran and passed have checked. The golden file of `test_model.py` is `test_model.bits` beside it: text, in the order
+of the tests' names, made to be read in a review.
 An array of up to 128 elements stands there whole, every element as the shortest decimal with its bits, or, where no decimal has
 them (a NaN with a payload), as these bits in hex. Of a longer one there are a digest, which decides, and its smallest and largest element and
-exact sum, for people; its elements are in `test_model.bits.npz`, which tells what moved and by how much (`ulps` needs it).
+exact sum, for people; its elements are in `test_model.bits.npz`, which tells what moved and by how much (a tolerance needs it).
 """
 
 from __future__ import annotations
 
-import io
-import json
+import numbers
+import os
+import platform
+import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,18 +27,19 @@ import numpy as np
 import pytest
 
 import bitfold
-from bitfold import _arrays, _core
-from bitfold._compare import farthest, write_whole
-
-HEADER = "# bitfold bits 1. Written by `pytest --bits-update`, order version {order}: read what changed before you commit it.\n"
-WHOLE = 128  # elements: an array of more is a digest
-PER_LINE = 8
+from bitfold import _arrays
+from bitfold._compare import NO_DISTANCE
+from bitfold._golden_bits import Entry, Golden, Plain, Value, bits_of, digest_of, entry_of, word
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.getgroup("bitfold").addoption(
+    group = parser.getgroup("bitfold")
+    group.addoption(
         "--bits-update", action="store_true", help="write the golden bits of the tests that run and pass, in place of comparing"
     )
+    about = "golden files of this platform's own, test_model.NAME.bits; 'auto' is such as linux-x86_64"
+    group.addoption("--bits-platform", metavar="NAME", help=about)
+    parser.addini("bits_platform", about)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -42,6 +47,16 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("--bits-update: one process writes a golden file; run it without -n")
     config.stash[_FILES] = {}
     config.stash[_UNWRITTEN] = []
+    config.stash[_PLATFORM] = _platform(config)
+
+
+def _platform(config: pytest.Config) -> str:
+    name = config.getoption("--bits-platform")
+    if name is None:
+        name = config.getini("bits_platform")
+    if name and not re.fullmatch(r"[\w.+-]+", name):
+        raise pytest.UsageError(f"--bits-platform: {name!r} is no part of a file's name")
+    return f"{sys.platform}-{platform.machine().lower()}" if name == "auto" else name
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -51,6 +66,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         except Exception as e:  # such as a folder that may not be written: the others are written
             why = f"{golden.path}: not written: {type(e).__name__}: {e}"
             session.config.stash[_UNWRITTEN].append(why)
+            golden.recorded.clear()
     if session.config.stash.get(_UNWRITTEN, []) and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -58,6 +74,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     for line in config.stash.get(_UNWRITTEN, []):
         terminalreporter.write_line(line, red=True)
+    for golden in config.stash.get(_FILES, {}).values():
+        if golden.recorded:
+            terminalreporter.write_line(f"{golden.path}: recorded {_count(len(golden.recorded), 'test')}; commit it")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -65,7 +84,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     __tracebackhide__ = True
     result = yield
     if (checker := item.stash.get(_CHECKER, None)) is not None:
-        checker.compare_rest()
+        checker.finish()
     return result
 
 
@@ -83,64 +102,100 @@ def bits(request: pytest.FixtureRequest) -> Bits:
     """Compares arrays with the golden bits of this test: see Bits.check."""
     config = request.config
     update = config.getoption("--bits-update")
-    path = request.node.path.with_suffix(".bits")
+    of_platform = config.stash[_PLATFORM]
+    path = request.node.path.with_suffix(f".{of_platform}.bits" if of_platform else ".bits")
     files = config.stash[_FILES]
     if path not in files:
         files[path] = Golden(path, update)
     # What the file calls a test does not depend on where pytest was started.
     test = request.node.nodeid.partition("::")[2]
-    checker = Bits(files[path], test, update)
+    # Where nobody is there to commit a file, and where several processes would write one, a test that was never recorded fails alone.
+    unattended = os.environ.get("CI", "").lower() not in ("", "0", "false") or hasattr(config, "workerinput")
+    first = not files[path].of(test) and not unattended
+    checker = Bits(files[path], test, update, first and not update)
     request.node.stash[_CHECKER] = checker
     return checker
+
+
+@dataclass
+class Tolerance:
+    """How far an element may be from its golden value."""
+
+    ulps: int = 0
+    rtol: float = 0.0
+    atol: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.ulps, "__index__") or self.ulps < 0:
+            raise ValueError(f"ulps: {self.ulps!r} is no number of steps")
+        for name in ("rtol", "atol"):
+            if not isinstance(value := getattr(self, name), numbers.Real) or not 0 <= value < float("inf"):
+                raise ValueError(f"{name}: {value!r} is no tolerance")
+
+    def __bool__(self) -> bool:
+        return bool(self.ulps or self.rtol or self.atol)
 
 
 class Bits:
     """The fixture `bits`."""
 
-    def __init__(self, golden: Golden, test: str, update: bool) -> None:
-        self._golden, self._test, self._update = golden, test, update
-        self._seen: dict[str, np.ndarray] = {}
-        self._made: dict[str, Entry] = {}  # of an update
+    def __init__(self, golden: Golden, test: str, update: bool, first: bool = False) -> None:
+        self._golden, self._test, self._update, self._first = golden, test, update, first
+        self._seen: dict[str, Value] = {}
+        self._made: dict[str, Entry | Plain] = {}  # of an update, and of a first run
 
-    def check(self, name: str, value: Any, *, ulps: int = 0) -> None:
-        """Fails the test unless `value` has the golden bits, or with `ulps` lies within so many steps of them.
+    def check(self, name: str, value: Any, *, ulps: int = 0, rtol: float = 0.0, atol: float = 0.0) -> None:
+        """Fails the test unless `value` has the golden bits, or lies near them: each element within `ulps` steps of its type, or
+        within `atol + rtol * |golden|`, as in NumPy's isclose with a NaN that equals a NaN.
 
-        `value`: an array (NumPy, torch, anything with `__dlpack__`), a number, or dicts, lists and tuples of such, which are
-        checked as `name/key`; a torch module is its state and gradients, `name/state/...` and `name/grad/...`. A dtype or shape that
-        changed, an array that is new, is a difference at any `ulps`; one that is gone is found when the test has passed.
+        `value`: an array (NumPy, torch, anything with `__dlpack__`), a number, a string, None, or dicts, lists and tuples of such,
+        which are checked as `name/key`; a torch module is its state and gradients, `name/state/...` and `name/grad/...`, and what
+        else has a `state_dict` (an optimizer, a scheduler) is that. A dtype or shape that changed, an array that is new, a string
+        or None that is another, is a difference at any tolerance; one that is gone is found when the test has passed.
 
-        Errors: ValueError of `ulps`, and where a name was checked before in this test, or two arrays of `value` have one; TypeError for what
-        is no array of a type that bitfold has.
+        Errors: ValueError of a tolerance, and where a name was checked before in this test, or two arrays of `value` have one;
+        TypeError for what is no array of a type that bitfold has.
         """
         __tracebackhide__ = True
         if not isinstance(name, str):
             raise TypeError(f"name: {name!r} is no string")
-        if not hasattr(ulps, "__index__") or ulps < 0:
-            raise ValueError(f"ulps: {ulps!r} is no number of steps")
-        arrays: dict[str, np.ndarray] = {}
-        for each, array in _flat(name, value):
-            if each in arrays:
+        tolerance = Tolerance(ulps, rtol, atol)
+        writes = self._update or self._first
+        values: dict[str, Value] = {}
+        for each, now in _flat(name, value):
+            if each in values:
                 raise ValueError(f"value: {each!r} is the name of two of its arrays")
             if each in self._seen:
                 raise ValueError(f"name: {each!r} was checked before in this test")
-            arrays[each] = array.copy() if self._update else array  # a test may go on to change it
-        if self._update:  # made here, where a fault is this test's
-            self._made.update({each: Entry.of(array) for each, array in arrays.items()})
-        self._seen.update(arrays)
-        if self._update:
-            return
-        self._compare(arrays, ulps)
+            values[each] = now.copy() if writes and isinstance(now, np.ndarray) else now  # a test may go on to change it
+        if writes:  # made here, where a fault is this test's
+            self._made.update({each: entry_of(now) for each, now in values.items()})
+        self._seen.update(values)
+        if not writes:
+            self._compare(values, tolerance)
 
-    def compare_rest(self) -> None:
-        """At the test's end: what it recorded and has not checked is gone."""
+    def finish(self) -> None:
+        """At the end of a test that passed so far: what it recorded and has not checked is gone, and what was never recorded is."""
         __tracebackhide__ = True
-        if not self._update:
+        if self._first and self._made:
+            self._golden.put(self._test, self._made)
+            values = _count(len(self._made), "value")
+            pytest.fail(
+                f"{self._golden.path.name} had no bits of {self._test}: {values} recorded. Look at them, commit the file, and run again: "
+                "the next run compares",
+                pytrace=False,
+            )
+        elif not self._update:
             self._compare([each for each in self._golden.of(self._test) if each not in self._seen])
 
-    def _compare(self, names: Iterable[str], ulps: int = 0) -> None:
+    def _compare(self, names: Iterable[str], tolerance: Tolerance | None = None) -> None:
         __tracebackhide__ = True
         recorded = self._golden.of(self._test)
-        rows = [row for each in names if (row := _moved(each, recorded.get(each), self._seen.get(each), ulps))]
+        rows = [
+            row
+            for each in names
+            if (row := _moved(each, recorded.get(each), self._seen.get(each, _GONE), tolerance or Tolerance()))
+        ]
         if not rows:
             return
         hint = f"{self._golden.path.name} has other bits" if recorded else f"{self._golden.path.name} has no bits of {self._test}"
@@ -151,16 +206,24 @@ class Bits:
             self._golden.put(self._test, self._made)
 
 
-_FILES = pytest.StashKey[dict[Path, "Golden"]]()
+_FILES = pytest.StashKey[dict[Path, Golden]]()
 _UNWRITTEN = pytest.StashKey[list[str]]()
+_PLATFORM = pytest.StashKey[str]()
 _CHECKER = pytest.StashKey[Bits]()
+_GONE: Any = object()
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}{'s' * (n != 1)}"
 
 
 # ---- What is checked -----------------------------------------------------------------------------
 
 
-def _flat(name: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:
-    if isinstance(value, Mapping):
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Value]]:
+    if value is None or isinstance(value, str):
+        yield name, value
+    elif isinstance(value, Mapping):
         for key, each in value.items():
             yield from _flat(f"{name}/{key}", each)
     elif isinstance(value, (list, tuple)):
@@ -169,228 +232,88 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:
     elif hasattr(value, "state_dict") and hasattr(value, "named_parameters"):
         yield from _flat(f"{name}/state", value.state_dict())
         yield from _flat(f"{name}/grad", {k: p.grad for k, p in value.named_parameters() if p.grad is not None})
+    elif hasattr(value, "state_dict"):
+        yield from _flat(name, value.state_dict())
     else:
         yield name, _arrays.host(value, name)
-
-
-# ---- The golden file -----------------------------------------------------------------------------
-
-
-@dataclass
-class Entry:
-    """An array as the golden file has it; `values` is None where they were not found."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    digest: str | None  # None: the values are in the text
-    about: str
-    values: np.ndarray | None
-
-    @classmethod
-    def of(cls, array: np.ndarray) -> Entry:
-        if array.size <= WHOLE:
-            return cls(array.dtype.name, array.shape, None, "", array)
-        return cls(array.dtype.name, array.shape, _digest(array), _about(array), array)
-
-    def same(self, array: np.ndarray) -> bool:
-        if (self.dtype, self.shape) != (array.dtype.name, array.shape):
-            return False
-        return _digest(array) == self.digest if self.digest else self.values.tobytes() == array.tobytes()
-
-
-def _digest(array: np.ndarray) -> str:
-    return _core.digest(_arrays.row_major(array))
-
-
-def _about(array: np.ndarray) -> str:
-    """For people: what a reviewer sees of a long array beside its digest."""
-    low, high = bitfold.reduce(array, ["min", "max"])
-    return f"min {low} max {high} sum {bitfold.sum(array, method='exact')}"
-
-
-class Golden:
-    """The golden files of one test module: the text, and the values of its long arrays."""
-
-    def __init__(self, path: Path, update: bool) -> None:
-        self.path, self.values_path = path, path.with_name(path.name + ".npz")
-        self.changed = False
-        self.tests: dict[str, dict[str, Entry]] = {}
-        if path.exists():
-            self._read(update)
-
-    def of(self, test: str) -> dict[str, Entry]:
-        return self.tests.get(test, {})
-
-    def put(self, test: str, entries: dict[str, Entry]) -> None:
-        self.tests[test] = entries
-        self.changed = True
-
-    def save(self) -> None:
-        if not self.changed:
-            return
-        lines = [HEADER.format(order=bitfold.order_version)]
-        sidecar = {}
-        for test in sorted(self.tests):
-            lines.append(f"\n{test}\n")
-            for name, e in self.tests[test].items():
-                lines.append(f"  {json.dumps(name)} {e.dtype} {list(e.shape)}")
-                if e.digest:
-                    lines.append(f" digest {e.digest}" + (f" # {e.about}" if e.about else ""))
-                    if e.values is not None:
-                        sidecar[f"{test}\n{name}"] = _bits_of(e.values)
-                lines.append("\n")
-                if not e.digest:
-                    words = [_word(x) for x in e.values.reshape(-1)]
-                    lines += ["    " + " ".join(words[i : i + PER_LINE]) + "\n" for i in range(0, len(words), PER_LINE)]
-        files = {self.path: "".join(lines).encode()}
-        if sidecar:
-            packed = io.BytesIO()
-            np.savez_compressed(packed, **{f"{i:04}": v for i, v in enumerate(sidecar.values())}, names=np.array(list(sidecar)))
-            files[self.values_path] = packed.getvalue()
-        write_whole(files)
-        if not sidecar:
-            self.values_path.unlink(missing_ok=True)
-
-    def _values(self) -> dict[str, np.ndarray]:
-        """The sidecar, or nothing where there is none that can be read (damaged, a pointer of Git LFS): the digests decide."""
-        try:
-            with np.load(self.values_path) as packed:
-                return {str(name): packed[f"{i:04}"] for i, name in enumerate(packed["names"])}
-        except Exception:  # whatever zipfile, zlib and NumPy raise
-            return {}
-
-    def _refused(self, where: str, why: str) -> pytest.UsageError:
-        return pytest.UsageError(f"{self.path}{where}: {why}. Mend it, or delete the file and record all of its tests: pytest --bits-update")
-
-    def _read(self, update: bool) -> None:
-        try:
-            header, *lines = self.path.read_text(encoding="utf-8").splitlines() or [""]
-        except UnicodeDecodeError as e:
-            raise self._refused("", f"no text in UTF-8: {e}") from e
-        if not header.startswith("# bitfold bits 1."):
-            raise pytest.UsageError(f"{self.path}:1: no golden file of bitfold's, or of a version that this one does not know")
-        if f"order version {bitfold.order_version}:" not in header:
-            if update:
-                return  # nothing that it holds is of this order
-            raise pytest.UsageError(f"{self.path}:1: recorded with another order version: pytest --bits-update")
-        values = self._values()
-        test, words = "", None
-        pending: list[tuple[int, Entry, list[str]]] = []
-        for number, line in enumerate(lines, 2):
-            if not line.strip() or line.startswith("#"):
-                continue
-            elif not line.startswith(" "):
-                if line.startswith(("<<<<<<<", "|||||||", "=======", ">>>>>>>")) or line in self.tests:
-                    raise self._refused(f":{number}", f"what a merge left, or a test for the second time: {line!r}")
-                test, words = line, None
-                self.tests[test] = {}
-            elif line.startswith("    "):
-                if words is None:
-                    raise self._refused(f":{number}", f"values of no array: {line.strip()!r}")
-                words.extend(line.split())
-            else:
-                try:
-                    name, end = json.JSONDecoder().raw_decode(line.strip())
-                    described, _, about = line.strip()[end:].partition("#")
-                    fields = described.split(" digest ")
-                    dtype, _, shape = fields[0].strip().partition(" ")
-                    digest = fields[1].strip() if len(fields) == 2 else None
-                    extents = json.loads(shape)
-                    if not isinstance(name, str) or name in self.tests[test]:
-                        raise ValueError(name)
-                    if not isinstance(extents, list) or any(type(n) is not int or n < 0 for n in extents):
-                        raise ValueError(shape)
-                    entry = Entry(dtype, tuple(extents), digest, about.strip(), None)
-                    _dtype(dtype)
-                except (ValueError, TypeError, IndexError, KeyError) as e:
-                    raise self._refused(f":{number}", f"no line of a golden file: {line.strip()!r}") from e
-                self.tests[test][name] = entry
-                if digest:
-                    words = None
-                    entry.values = _of_digest(values.get(f"{test}\n{name}"), entry)
-                else:
-                    words = []
-                    pending.append((number, entry, words))
-        for number, entry, words in pending:
-            try:
-                entry.values = _parse(words, _dtype(entry.dtype)).reshape(entry.shape)
-            except (ValueError, TypeError, KeyError, OverflowError) as e:
-                raise self._refused(f":{number}", f"these are no values of {entry.dtype} {list(entry.shape)}: {e}") from e
-
-
-def _of_digest(kept: np.ndarray | None, entry: Entry) -> np.ndarray | None:
-    """What the sidecar kept, if it is what the text tells of, and not of another commit."""
-    try:
-        array = kept.view(_dtype(entry.dtype)).reshape(entry.shape)
-        return array if _digest(array) == entry.digest else None
-    except (AttributeError, TypeError, ValueError):
-        return None
-
-
-def _dtype(name: str) -> np.dtype:
-    if name == "bfloat16":
-        import ml_dtypes
-
-        return np.dtype(ml_dtypes.bfloat16)
-    return np.dtype(name)
-
-
-def _bits_of(array: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(array).reshape(-1).view(f"u{array.dtype.itemsize}")
-
-
-def _word(x: Any) -> str:
-    """The shortest decimal of these bits, or they themselves."""
-    array = np.asarray(x).reshape(1)
-    text = str(x)
-    if _parse([text], array.dtype).tobytes() == array.tobytes():
-        return text
-    return f"0x{int(_bits_of(array)[0]):0{2 * array.dtype.itemsize}x}"
-
-
-def _parse(words: list[str], dtype: np.dtype) -> np.ndarray:
-    out = np.zeros(len(words), dtype)
-    for i, word in enumerate(words):
-        if word.startswith("0x"):
-            _bits_of(out[i : i + 1])[0] = int(word, 16)
-        elif dtype.kind in "iu":
-            out[i] = int(word)
-        elif dtype.kind == "b":
-            out[i] = {"True": True, "False": False}[word]
-        else:
-            out[i] = np.float64(word).astype(dtype)
-    return out
 
 
 # ---- What moved ----------------------------------------------------------------------------------
 
 
-def _moved(name: str, recorded: Entry | None, array: np.ndarray | None, ulps: int) -> tuple[str, ...] | None:
-    """A row of the table; None if it is the same."""
-    if array is None:
+def _described(value: Value) -> str:
+    return f"{value.dtype.name} {list(value.shape)}" if isinstance(value, np.ndarray) else str(Plain(value))
+
+
+def _moved(name: str, recorded: Entry | Plain | None, now: Value, tolerance: Tolerance) -> tuple[str, ...] | None:
+    """A row of the table, and what else is said of it; None if it is the same."""
+    if now is _GONE:
         return name, "gone", "", "", ""
     if recorded is None:
-        return name, "new", "", "", f"{array.dtype.name} {list(array.shape)}"
-    if (recorded.dtype, recorded.shape) != (array.dtype.name, array.shape):
-        was = f"{recorded.dtype} {list(recorded.shape)}"
-        return name, "other type", "", "", f"{was} -> {array.dtype.name} {list(array.shape)}"
-    if recorded.same(array):
+        return name, "new", "", "", _described(now)
+    if recorded.same(now):
         return None
+    if isinstance(recorded, Plain):
+        return name, "other", "", "", f"{recorded} -> {_described(now)}"
+    if not isinstance(now, np.ndarray) or (recorded.dtype, recorded.shape) != (now.dtype.name, now.shape):
+        return name, "other type", "", "", f"{recorded} -> {_described(now)}"
     if recorded.values is None:
-        needed = ", which ulps needs," if ulps else ""
-        return name, "bits", "", "", f"digest {recorded.digest} -> {_digest(array)}; the golden values{needed} are not there"
-    differs = _bits_of(recorded.values) != _bits_of(array)
-    far = farthest(recorded.values, array)
-    if ulps and far is not None and far <= ulps:
+        needed = ", which a tolerance needs," if tolerance else ""
+        return name, "bits", "", "", f"digest {recorded.digest} -> {digest_of(now)}; the golden values{needed} are not there"
+    return _elements(name, recorded.values, now, tolerance)
+
+
+def _elements(name: str, golden: np.ndarray, now: np.ndarray, tolerance: Tolerance) -> tuple[str, ...] | None:
+    """Of arrays of one type and shape, whose bits differ."""
+    was, new = golden.reshape(-1), now.reshape(-1)
+    steps = bitfold.ulp_distance(was, new)
+    far = bits_of(was) != bits_of(new)
+    if tolerance:
+        far &= ~_near(was, new, steps, tolerance)
+    if not far.any():
         return None
-    first = int(np.flatnonzero(differs)[0])
-    where = ", ".join(str(int(i)) for i in np.unravel_index(first, array.shape)) if array.ndim else ""
-    was, now = recorded.values.reshape(-1)[first], array.reshape(-1)[first]
-    moved = "no distance" if far is None else f"{far} ulps"
-    return name, moved, f"{int(differs.sum())} of {array.size}", f"[{where}]", f"{_word(was)} -> {_word(now)}"
+    first, worst = int(np.flatnonzero(far)[0]), int(np.argmax(np.where(far, steps, 0)))
+    if not steps[worst]:  # NaNs, or zeros
+        worst = first
+    said = "no distance" if _apart(was, steps[worst]) else _count(int(steps[worst]), "ulp")
+    row = name, said, f"{int(far.sum())} of {now.size}", _place(first, now.shape), f"{word(was[first])} -> {word(new[first])}"
+    return *row, f"worst at {_place(worst, now.shape)}: {word(was[worst])} -> {word(new[worst])}{_distances(was[worst], new[worst])}"
+
+
+def _near(was: np.ndarray, new: np.ndarray, steps: np.ndarray, tolerance: Tolerance) -> np.ndarray:
+    apart = _apart(was, steps)
+    near = (steps <= tolerance.ulps) & ~apart
+    if not (tolerance.rtol or tolerance.atol):
+        return near
+    wide = was.astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        difference = steps if was.dtype.kind in "iub" else np.abs(new.astype(np.float64) - wide)
+        return near | (difference <= tolerance.atol + tolerance.rtol * np.abs(wide)) & np.isfinite(wide)
+
+
+def _apart(was: np.ndarray, steps: Any) -> Any:
+    """Where a NaN and a number have no distance; of integers the largest one is a distance like others."""
+    return (steps == NO_DISTANCE) & (was.dtype.kind not in "iub")
+
+
+def _place(at: int, shape: tuple[int, ...]) -> str:
+    return f"[{', '.join(str(int(i)) for i in np.unravel_index(at, shape))}]" if shape else "[]"
+
+
+def _distances(was: Any, now: Any) -> str:
+    """The absolute and the relative distance of two floats, in double."""
+    a, b = float(was), float(now)
+    if was.dtype.kind in "iub" or not (np.isfinite(a) and np.isfinite(b)):
+        return ""
+    relative = f", relative {abs(b - a) / abs(a):.3g}" if a else ""
+    return f", absolute {abs(b - a):.3g}{relative}"
 
 
 def _table(rows: list[tuple[str, ...]]) -> list[str]:
-    rows = [("array", "moved", "elements", "first at", "golden -> now"), *rows]
-    widths = [max(len(row[i]) for row in rows) for i in range(4)]
-    return ["  " + "  ".join([*(c.ljust(w) for c, w in zip(row, widths)), row[4]]).rstrip() for row in rows]
+    titles = ("array", "moved", "elements", "first at", "golden -> now")
+    widths = [max(len(row[i]) for row in [titles, *rows]) for i in range(4)]
+    lines = []
+    for row in [titles, *rows]:
+        lines.append("  " + "  ".join([*(c.ljust(w) for c, w in zip(row, widths)), row[4]]).rstrip())
+        lines += [f"      {more}" for more in row[5:]]
+    return lines

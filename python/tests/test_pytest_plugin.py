@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import platform
 import re
+import sys
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -47,6 +49,7 @@ def module(bump: int = 0, dtype: str = "float32", at: str = "3, 7") -> str:
 def run(pytester, monkeypatch):
     pytest.importorskip("ml_dtypes")
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # Hypothesis's takes a second of each
+    monkeypatch.delenv("CI", raising=False)
 
     def run(text: str, *options: str, in_a_process: bool = False):
         path, how = pytester.makepyfile(test_model=text), pytester.runpytest_subprocess if in_a_process else pytester.runpytest_inprocess
@@ -56,7 +59,6 @@ def run(pytester, monkeypatch):
 
 
 def test_recorded_and_same(pytester, run):
-    run(module()).assert_outcomes(failed=3)  # nothing was recorded
     run(module(), "--bits-update").assert_outcomes(passed=3)
     golden = (pytester.path / "test_model.bits").read_text()
     assert '"small" float32 [2, 3]\n    0.1 -0.0 1e-45 inf 3.0 nan\n' in golden
@@ -71,7 +73,13 @@ def test_what_moved(run):
     run(module(), "--bits-update")
     result = run(module(bump=2))
     result.assert_outcomes(failed=1, passed=2)
-    result.stdout.re_match_lines([r".*small +2 ulps +1 of 6 +\[1, 1\] +3\.0 -> 3\.0000005"])
+    result.stdout.re_match_lines(
+        [
+            r".*small +2 ulps +1 of 6 +\[1, 1\] +3\.0 -> 3\.0000005$",
+            r".* +worst at \[1, 1\]: 3\.0 -> 3\.0000005, absolute 4\.77e-07, relative 1\.59e-07$",
+        ],
+        consecutive=True,
+    )
 
 
 def test_what_moved_in_a_long_array(run):
@@ -79,7 +87,9 @@ def test_what_moved_in_a_long_array(run):
     text = module().replace("long[3, 7] = ", "long[3, 7] = 0.5; long[3, 8] = ")
     result = run(text)
     result.assert_outcomes(failed=1, passed=2)
-    result.stdout.re_match_lines([r".*several/long +\d+ ulps +\d of 1000 +\[3, 7\] +0\.\d+ -> 0\.5"])
+    result.stdout.re_match_lines([r".*several/long +\d+ ulps +2 of 1000 +\[3, 7\] +0\.\d+ -> 0\.5"])
+    result = run(text.replace("long[3, 8] = ", "long[0, 1] = 0.0011; long[0, 2] = 1; long[3, 8] = "))
+    result.stdout.re_match_lines([r".*several/long +\d+ ulps +4 of 1000 +\[0, 1\] +0\.001001001 -> 0\.0011$", r".* +worst at \[0, 2\]: 0\.002002002 -> 1\.0, absolute 0\.998, "])
 
 
 def no_values(path):
@@ -139,7 +149,7 @@ def test_a_tolerance_of_a_long_array_needs_its_values(pytester, run):
     run(loose(module())).assert_outcomes(passed=3)
     result = run(moved)
     result.assert_outcomes(failed=1, passed=2)
-    result.stdout.re_match_lines([r".*several/long +bits +digest \w+ -> \w+; the golden values, which ulps needs, are not there$"])
+    result.stdout.re_match_lines([r".*several/long +bits +digest \w+ -> \w+; the golden values, which a tolerance needs, are not there$"])
 
 
 @pytest.mark.parametrize("ulps, passes", [(1, False), (2, True)])
@@ -147,6 +157,136 @@ def test_a_tolerance(run, ulps, passes):
     loose = lambda text: text.replace('"small", small', f'"small", small, ulps={ulps}')
     run(loose(module()), "--bits-update")
     run(loose(module(bump=2)).replace("if 2 else", "if 0 else")).assert_outcomes(**{"passed": 3} if passes else {"passed": 2, "failed": 1})
+
+
+NEAR = """
+import numpy as np
+def test(bits):
+    x = np.float32([1, 100, 0, np.nan, np.inf])
+    x[:3] += {moved}
+    bits.check("x", x, {tolerance})
+    bits.check("integers", np.array([10**18, -100]) + np.int64({shift}), {tolerance})
+    bits.check("half", np.float16([1000, 100]) + np.float16({shift}), {tolerance})
+"""
+
+
+@pytest.mark.parametrize(
+    "tolerance, moved, shift, far",
+    [
+        ("rtol=0.01", [0.01, 1, 0], 1, None),
+        ("rtol=0.01", [0.011, 1, 0], 1, r"x +\d+ ulps +1 of 5 +\[0\] +1\.0 -> 1\.011"),
+        ("rtol=0.01", [0, 0, 1e-9], 1, r"x +\d+ ulps +1 of 5 +\[2\] +0\.0 -> 1e-09"),
+        ("rtol=0.01", [0, 0, 0], 2, r"integers +2 ulps +1 of 2 +\[1\] +-100 -> -98"),
+        ("atol=1", [1, 1, 1], 1, None),
+        ("atol=1", [0, 0, 0], 2, r"integers +2 ulps +2 of 2 +\[0\]"),
+        ("atol=1, ulps=4", [0, 0, 0], 2, r"half +32 ulps +1 of 2 +\[1\] +100\.0 -> 102\.0"),
+        ("atol=0.5, rtol=0.01", [0.51, 1.5, 0.5], 0, None),
+        ("atol=0.5, rtol=0.01", [0, 1.6, 0.5], 0, r"x +\d+ ulps +1 of 5 +\[1\]"),
+        ("ulps=4", [4 * 2**-23, 0, 0], 0, None),
+        ("ulps=3", [4 * 2**-23, 0, 0], 0, r"x +4 ulps +1 of 5 +\[0\]"),
+    ],
+)
+def test_relative_and_absolute_tolerances(run, tolerance, moved, shift, far):
+    run(NEAR.format(tolerance=tolerance, moved=[0, 0, 0], shift=0), "--bits-update").assert_outcomes(passed=1)
+    result = run(NEAR.format(tolerance=tolerance, moved=moved, shift=shift))
+    result.assert_outcomes(**{"failed" if far else "passed": 1})
+    if far:
+        result.stdout.re_match_lines([f".* {far}"])
+
+
+def test_a_tolerance_makes_no_nan_and_no_infinity_a_number(run):
+    text = "import numpy as np\ndef test(bits): bits.check('x', np.float64([{}]), {})\n"
+    nan = "ulps=2**64, atol=1e300"
+    run(text.format("np.nan, 1", nan), "--bits-update").assert_outcomes(passed=1)
+    result = run(text.format("0, 1", nan))
+    result.stdout.re_match_lines([r".* x +no distance +1 of 2 +\[0\] +nan -> 0\.0$", r".* +worst at \[0\]: nan -> 0\.0$"])
+    infinite = "rtol=0.5, atol=1e300"
+    run(text.format("np.inf, 1", infinite), "--bits-update").assert_outcomes(passed=1)
+    result = run(text.format("5, 2", infinite))
+    result.stdout.re_match_lines([r".* x +\d+ ulps +1 of 2 +\[0\] +inf -> 5\.0$", r".* +worst at \[0\]: inf -> 5\.0$"])
+    run(text.format("np.inf, 2", infinite)).assert_outcomes(passed=1)
+
+
+PLAIN = """
+def test(bits):
+    bits.check("config", {"name": "A # b\\u2028 \\"c\\"", "none": None, "empty": "", "yes": True, "rate": 0.5, "betas": (0.9, 0.99)})
+    bits.check("number", 3.5)
+"""
+
+
+def test_texts_truths_and_none(pytester, run):
+    run(PLAIN, "--bits-update").assert_outcomes(passed=1)
+    golden = (pytester.path / "test_model.bits").read_text()
+    assert '"config/none" none\n' in golden and '"config/empty" text ""\n' in golden
+    assert '"config/yes" bool []\n    True\n' in golden
+    run(PLAIN).assert_outcomes(passed=1)
+    run(PLAIN + "\ndef test_more(bits): pass\n", "--bits-update", "-k", "more")
+    assert (pytester.path / "test_model.bits").read_text() == golden + "\ntest_more\n"
+    changed = PLAIN.replace("None", "'None'").replace('"empty": ""', '"empty": 0').replace("True", "False").replace("3.5", "None")
+    result = run(changed)
+    result.assert_outcomes(failed=1)
+    result.stdout.re_match_lines([r".*config/none +other +none -> text \"None\"$", r".*config/empty +other +text \"\" -> int64 \[\]$",
+                                  r".*config/yes +1 ulp +1 of 1 +\[\] +True -> False$"])
+    run(changed.replace("'None'", "None")).stdout.re_match_lines([r".*config/yes"])
+
+
+def test_none_in_place_of_an_array(run):
+    text = "def test(bits): bits.check('x', {})"
+    run(text.format("3.5"), "--bits-update")
+    run(text.format("None")).stdout.re_match_lines([r".* x +other type +float64 \[\] -> none$"])
+
+
+def test_what_has_a_state_dict(run):
+    """As an optimizer has it (test_torch_examples.py has torch's own)."""
+    text = """
+import numpy as np
+class Optimizer:
+    def state_dict(self):
+        return {{"state": {{0: {{"step": 1.0, "exp_avg": np.ones(3)}}}}, "param_groups": [{{"lr": {}, "maximize": False, "fused": None}}]}}
+def test(bits):
+    bits.check("optimizer", Optimizer())
+"""
+    run(text.format(0.1), "--bits-update").assert_outcomes(passed=1)
+    run(text.format(0.1)).assert_outcomes(passed=1)
+    result = run(text.format(0.2))
+    result.assert_outcomes(failed=1)
+    result.stdout.re_match_lines([r".*optimizer/param_groups/0/lr +\d+ ulps +1 of 1 .* 0\.1 -> 0\.2"])
+
+
+def test_a_first_run_records_and_says_so(pytester, run, monkeypatch):
+    golden = pytester.path / "test_model.bits"
+    monkeypatch.setenv("CI", "true")
+    result = run(module())
+    result.assert_outcomes(failed=3)
+    assert not golden.exists() and "has no bits of test_one: if they are meant to move" in result.stdout.str()
+    monkeypatch.setenv("CI", "false")
+    result = run(module())
+    result.assert_outcomes(failed=3)
+    result.stdout.fnmatch_lines(["*test_model.bits had no bits of test_one: 4 values recorded. Look at them*", "*test_model.bits: recorded 3 tests; commit it"])
+    written = golden.read_text()
+    run(module()).assert_outcomes(passed=3)
+    run(module(), "--bits-update")
+    assert golden.read_text() == written
+    # A test that fails, and one that was recorded, write nothing.
+    result = run(module(bump=1) + "\ndef test_three(bits):\n    bits.check('x', 1.0)\n    assert False\n")
+    result.assert_outcomes(passed=2, failed=2)
+    assert golden.read_text() == written
+
+
+def test_golden_files_of_a_platform(pytester, run):
+    text = "def test(bits): bits.check('x', {})\n"
+    run(text.format(1.0), "--bits-update")
+    run(text.format(2.0), "--bits-update", "--bits-platform=other").assert_outcomes(passed=1)
+    run(text.format(1.0)).assert_outcomes(passed=1)
+    run(text.format(2.0), "--bits-platform=other").assert_outcomes(passed=1)
+    run(text.format(1.0), "--bits-platform=other").assert_outcomes(failed=1)
+    pytester.makeini("[pytest]\nbits_platform = auto\n")
+    run(text.format(3.0), "--bits-update").assert_outcomes(passed=1)
+    machine = platform.machine().lower()
+    assert {p.name for p in pytester.path.glob("*.bits")} == {"test_model.bits", "test_model.other.bits", f"test_model.{sys.platform}-{machine}.bits"}
+    run(text.format(3.0)).assert_outcomes(passed=1)
+    result = run(text.format(3.0), "--bits-platform=a/b")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
 
 
 def test_types_and_names_are_bits_too(run):
@@ -233,11 +373,11 @@ def test_an_array_that_is_changed_after_its_check(run):
     run(text).assert_outcomes(passed=1)
 
 
-@pytest.mark.parametrize("arguments", ["5, 1.0", "'x', 1.0, ulps=-1", "'x', 1.0, ulps='x'"])
+@pytest.mark.parametrize("arguments", ["5, 1.0", "'x', 1.0, ulps=-1", "'x', 1.0, ulps='x'", "'x', 1.0, rtol=-1", "'x', 1.0, atol=float('nan')", "'x', 1.0, rtol='x'"])
 def test_arguments_that_are_none(run, arguments):
     run("def test(bits): bits.check('x', 1.0)", "--bits-update").assert_outcomes(passed=1)
     result = run(f"def test(bits): bits.check({arguments})")
-    result.stdout.re_match_lines([r".*(TypeError: name: 5 is no string|ValueError: ulps: (-1|'x') is no number of steps)$"])
+    result.stdout.re_match_lines([r".*(TypeError: name: 5 is no string|ValueError: ulps: (-1|'x') is no number of steps|ValueError: [ar]tol: (-1|nan|'x') is no tolerance)$"])
 
 
 FAULTS = """
@@ -302,7 +442,7 @@ def test_files_are_written_as_by_the_command_line(pytester, run):
 
 
 def test_no_array(run):
-    result = run("def test(bits):\n    bits.check('x', 'text')\n", "--bits-update")
+    result = run("def test(bits):\n    bits.check('x', object())\n", "--bits-update")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*TypeError: x: *"])
 
@@ -411,13 +551,13 @@ def test(bits):
 
 
 def test_values_of_all_types_are_read_back():
-    from bitfold import pytest_plugin as p
+    from bitfold import _golden_bits as p
 
     r = np.random.default_rng(0)
     for dtype in ("float16", "float32", "float64", "int8", "uint64", "bool"):
         raw = r.integers(0, 2 if dtype == "bool" else 256, 4000 * np.dtype(dtype).itemsize, dtype=np.uint8).view(dtype)
-        words = [p._word(x) for x in raw]
-        assert p._parse(words, raw.dtype).tobytes() == raw.tobytes()
+        words = [p.word(x) for x in raw]
+        assert p.parse(words, raw.dtype).tobytes() == raw.tobytes()
     ml_dtypes = pytest.importorskip("ml_dtypes")
     raw = np.arange(2**16, dtype=np.uint16).view(ml_dtypes.bfloat16)
-    assert p._parse([p._word(x) for x in raw], raw.dtype).tobytes() == raw.tobytes()
+    assert p.parse([p.word(x) for x in raw], raw.dtype).tobytes() == raw.tobytes()

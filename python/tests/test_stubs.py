@@ -2,7 +2,10 @@
 
 import ast
 import inspect
+import os
 from pathlib import Path
+
+import pytest
 
 import bitfold
 from bitfold._registry import REGISTRY
@@ -26,19 +29,61 @@ def plain(signature):
 
 
 def test_stubs_have_every_public_function():
-    defined, known = {}, set()
+    defined, known, documented = {}, set(), set()
     for statement in ast.parse((STUBS / "__init__.pyi").read_text()).body:
-        if isinstance(statement, ast.FunctionDef):
-            assert ast.get_docstring(statement) == inspect.getdoc(getattr(bitfold, statement.name))
-            defined[statement.name] = parameters_of(statement)
+        if isinstance(statement, ast.FunctionDef):  # several of each name: of the kinds of arrays
+            if text := ast.get_docstring(statement):
+                assert text == inspect.getdoc(getattr(bitfold, statement.name))
+                documented.add(statement.name)
+            parameters = parameters_of(statement)
+            assert defined.setdefault(statement.name, parameters) == parameters
         elif isinstance(statement, ast.ImportFrom):
             known |= {a.asname or a.name for a in statement.names}
-        elif isinstance(statement, ast.Assign):
+        elif isinstance(statement, ast.Assign) and getattr(statement.value, "id", None) in defined:
             defined[statement.targets[0].id] = defined[statement.value.id]
     assert set(bitfold.__all__) <= known | set(defined)
-    assert set(REGISTRY) <= set(defined)
+    assert set(REGISTRY) <= documented
     for name, parameters in defined.items():
         assert parameters == plain(inspect.signature(getattr(bitfold, name))), name
+
+
+USES = """
+from typing import Any
+import numpy as np
+from numpy.typing import NDArray
+import bitfold
+
+class Tensor:
+    def __dlpack__(self, *, stream: int | None = None) -> object: ...
+
+x = np.ones((2, 3), np.float32)
+a: float = float(bitfold.sum(x, method="kahan"))
+b: NDArray[Any] = bitfold.var(x, axis=0, ddof=1, method="exact")
+c: NDArray[Any] = bitfold.max([[1, 2]], keepdims=True)
+d: np.bool_ = bitfold.any(x)
+e: Tensor = bitfold.dot(Tensor(), Tensor(), dim=-1)
+"""
+MISUSES = ['bitfold.sum(x, method="kahn")', 'bitfold.var(x, method="kahan")', "bitfold.max(x, dtype=np.float32)", "bitfold.sum(object())",
+           "f: list[int] = bitfold.sum(x, axis=0)", "g: NDArray[Any] = bitfold.sum(Tensor(), axis=0)"]  # fmt: skip
+
+
+def test_what_a_type_checker_says_of_them(tmp_path):
+    api = pytest.importorskip("mypy.api", reason="skipped: no mypy")
+    (tmp_path / "use.py").write_text(USES + "\n".join(MISUSES))
+    package = tmp_path / "bitfold"  # the stubs alone, as of an installed package
+    package.mkdir()
+    for name in ("__init__.pyi", "_core.pyi"):
+        (package / name).write_text((STUBS / name).read_text())
+    options = ["--follow-imports=silent", "--ignore-missing-imports", "--no-incremental", "--cache-dir", str(tmp_path / "cache")]
+    before = os.getcwd()
+    os.chdir(tmp_path)
+    try:
+        said, _, _ = api.run([*options, "use.py"])
+    finally:
+        os.chdir(before)
+    lines = {int(line.split(":")[1]) for line in said.splitlines() if line.startswith("use.py:") and ": error:" in line}
+    first = USES.count("\n") + 1
+    assert lines == set(range(first, first + len(MISUSES))), said
 
 
 def test_stubs_of_the_compiled_module():

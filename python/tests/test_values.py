@@ -215,6 +215,16 @@ def test_golden_files_are_those_of_the_command_line(tmp_path):
         bitfold.check(tmp_path / "all.json", x + 1)
 
 
+@pytest.mark.skipif(not CLI, reason="skipped: BITFOLD_CLI names no command line")
+def test_arrays_that_record_left_out_are_not_new(tmp_path):
+    np.savez(tmp_path / "all.npz", **{"w.0": MODEL["w"], "w.1": MODEL["w"], "b": MODEL["w"]})
+    subprocess.run([CLI, "record", "--tensor", "w.*", "--out", "golden.json", "all.npz"], cwd=tmp_path, check=True)
+    both = {"w.0": MODEL["w"], "w.1": MODEL["w"]}
+    bitfold.check(tmp_path / "golden.json", {**both, "b": MODEL["w"] + 1})
+    with pytest.raises(bitfold.BitsMoved, match="^new w.2$"):
+        bitfold.check(tmp_path / "golden.json", {**both, "w.2": MODEL["w"]})
+
+
 # ---- threads and processes
 
 

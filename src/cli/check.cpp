@@ -11,16 +11,17 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <bitfold/error.hpp>
 #include <bitfold/testing.hpp>
 
 #include "cli/arguments.hpp"
+#include "cli/check_report.hpp"
+#include "cli/chosen.hpp"
 #include "cli/common.hpp"
 #include "cli/fingerprint.hpp"
 #include "cli/operands.hpp"
-#include "cli/verdict.hpp"
+#include "cli/progress.hpp"
 #include "io/arrays.hpp"
 #include "io/field.hpp"
 #include "io/golden.hpp"
@@ -33,57 +34,16 @@ namespace {
 namespace fs = std::filesystem;
 
 using testing::no_distance;
-using testing::ulp_distance;
 
 struct check_arguments {
   std::string golden;
   std::optional<std::uint64_t> ulps;
   bool bits = false;  // what happens without --ulps
+  bool json = false, quiet = false;
   std::optional<std::string> junit;
   int threads = 0;
   std::vector<std::string> files;
 };
-
-// ---- What is found ------------------------------------------------------------------------------
-
-struct array_report {
-  std::string array;  // the tensor's name; may be empty
-  verdict what;
-  std::string detail;  // lines
-};
-
-struct file_report {
-  std::vector<std::string>
-      files;  // as they were recorded: one, or two of which the arrays were reduced together
-  std::vector<array_report> arrays;
-  // Where there is nothing to compare:
-  std::optional<verdict> whole;      // missing or added
-  std::optional<std::string> error;  // why the file could not be read
-};
-
-// What an array is called.
-std::string label(const file_report& f, const std::string& array) {
-  std::vector<std::string> names = f.files;
-  if (!array.empty())
-    for (std::string& name : names) name += ":" + array;
-  return text_of(names);
-}
-
-// An answer of yes or no that changed is no number of steps away.
-std::uint64_t distance_of(const io::golden_result& old, scalar now) {
-  const bool truth = info(old.what.op()).types == typing::truth;
-  return truth && old.value != now ? no_distance : ulp_distance(old.value, now);
-}
-
-std::string result_line(const io::golden_result& old, scalar now) {
-  const std::uint64_t ulps = distance_of(old, now);
-  const std::string distance = ulps == no_distance ? "no distance"
-                               : ulps == 1         ? "1 ulp"
-                                                   : fmt::format("{} ulps", ulps);
-  std::string label(name(old.what.op()));
-  if (old.what.method()) label += fmt::format(" {}", name(*old.what.method()));
-  return moved_line(label, text_of(old.value), text_of(now), "  " + distance);
-}
 
 // An array, or two, of the same name, dtype and shape.
 array_report compare(const io::golden_array& old, const fingerprint& now,
@@ -92,24 +52,23 @@ array_report compare(const io::golden_array& old, const fingerprint& now,
   const bool counts = !ulps || old.results.empty();
   const bool same_content = !counts || now.digests == old.digests;
   bool same_results = true, near = true;
-  std::string lines;
   for (std::size_t k = 0; k < old.results.size(); ++k) {
     const std::uint64_t distance = distance_of(old.results[k], now.results[k]);
     same_results = same_results && old.results[k].value == now.results[k];
     near = near && distance != no_distance && distance <= ulps.value_or(0);
-    lines += result_line(old.results[k], now.results[k]);
   }
-  if (same_results && same_content) return {old.name, verdict::same, ""};
-  if (ulps && near && same_content) return {old.name, verdict::within, ""};
-  std::string contents;
+  if (same_results && same_content) return {old.name, verdict::same, {}};
+  std::vector<detail> details;
   for (std::size_t k = 0; k < now.digests.size(); ++k)
-    contents += moved_line(io::of_input(k, "content"), old.digests[k], now.digests[k]);
-  return {old.name, verdict::moved, contents + lines};
+    details.push_back(changed(io::of_input(k, "content"), old.digests[k], now.digests[k]));
+  for (std::size_t k = 0; k < old.results.size(); ++k)
+    details.push_back(moved(old.results[k], now.results[k]));
+  return {old.name, ulps && near && same_content ? verdict::within : verdict::moved, details};
 }
 
 std::vector<array_report> check_arrays(const io::golden_file& old, file_names files,
                                        const std::vector<std::vector<io::array>>& arrays,
-                                       const check_arguments& args) {
+                                       const check_arguments& args, progress& bar) {
   const std::size_t inputs = arrays.size();
   std::vector<std::map<std::string_view, const io::array*>> by_name(inputs);
   for (std::size_t k = 0; k < inputs; ++k)
@@ -120,18 +79,17 @@ std::vector<array_report> check_arrays(const io::golden_file& old, file_names fi
   std::vector<std::pair<std::size_t, const io::golden_array*>> compared;  // for each job
   for (const io::golden_array& g : old.arrays) {
     const io::array* mapped[2] = {};
-    std::string changes, absent;
+    std::vector<detail> changes, absent;
     for (std::size_t k = 0; k < inputs; ++k) {
       const auto found = by_name[k].extract(g.name);
       if (found.empty()) {
-        if (inputs == 2) absent += detail_line("not in", io::printable(files[k]));
+        if (inputs == 2) absent.push_back(located("not in", files[k]));
         continue;
       }
       const io::array& a = *(mapped[k] = found.mapped());
-      if (a.type != g.type || a.shape != g.shape)
-        changes +=
-            moved_line(io::of_input(k, "dtype"), io::name(g.type), io::name(a.type)) +
-            moved_line(io::of_input(k, "shape"), io::shape_text(g.shape), io::shape_text(a.shape));
+      if (a.type == g.type && a.shape == g.shape) continue;
+      changes.push_back(changed(io::of_input(k, "dtype"), io::name(g.type), io::name(a.type)));
+      changes.push_back(changed(io::of_input(k, "shape"), g.shape, a.shape));
     }
     if (!mapped[0] || !mapped[inputs - 1]) {
       reports.push_back({g.name, verdict::missing, absent});
@@ -142,19 +100,19 @@ std::vector<array_report> check_arrays(const io::golden_file& old, file_names fi
       continue;
     }
     compared.emplace_back(reports.size(), &g);
-    reports.push_back({g.name, verdict::same, ""});
+    reports.push_back({g.name, verdict::same, {}});
     jobs.push_back({{mapped[0], mapped[1]}, {}});
     for (const auto& result : g.results) jobs.back().reductions.push_back(result.what);
   }
-  const auto measured = fingerprints(jobs, !args.ulps, args.threads);
+  const auto measured = fingerprints(jobs, !args.ulps, args.threads, bar);
   for (std::size_t i = 0; i < jobs.size(); ++i)
     reports[compared[i].first] = compare(*compared[i].second, measured[i], args.ulps);
   for (std::size_t k = 0; k < inputs; ++k)
     for (const io::array& a : arrays[k]) {
       if (!by_name[k].contains(a.name) || (k == 1 && by_name[0].contains(a.name))) continue;
       const bool in_both = inputs == 1 || by_name[1 - k].contains(a.name);
-      reports.push_back(
-          {a.name, verdict::added, in_both ? "" : detail_line("only in", io::printable(files[k]))});
+      reports.push_back({a.name, verdict::added, {}});
+      if (!in_both) reports.back().details.push_back(located("only in", files[k]));
     }
   return reports;
 }
@@ -264,7 +222,8 @@ matching match(const io::golden& g, const std::vector<std::string>& all) {
   return m;
 }
 
-file_report check_files(const io::golden_file& old, file_names files, const check_arguments& args) {
+file_report check_files(const io::golden_file& old, file_names files, const check_arguments& args,
+                        const std::vector<std::string>& tensors, progress& bar) {
   std::vector<std::vector<io::array>> arrays;
   for (std::size_t k = 0; k < files.size(); ++k) {
     io::read_options options{.recorded = old.sources[k].format};
@@ -275,115 +234,21 @@ file_report check_files(const io::golden_file& old, file_names files, const chec
     for (const io::golden_array& a : old.arrays)
       if (options.recorded == io::file_format::raw || !io::npy_tells(a.type)) options.type = a.type;
     arrays.push_back(io::read_arrays(files[k], options));
+    choose(tensors, arrays.back());
   }
-  auto found = check_arrays(old, files, arrays, args);
+  const waiting clock(bar, files[0]);
+  auto found = check_arrays(old, files, arrays, args, bar);
   io::check_mapped_files();
   return {paths_of(old), std::move(found), {}, {}};
 }
 
-// ---- What is told -------------------------------------------------------------------------------
-
-std::string lines_of(const file_report& f) {
-  std::string text;
-  const auto line = [&](verdict v, const std::string& what) {
-    text += fmt::format("{:<8}{}\n", name(v), io::printable(what));
-  };
-  if (f.whole) line(*f.whole, label(f, ""));
-  for (const array_report& a : f.arrays)
-    if (!good(a.what)) {
-      line(a.what, label(f, a.array));
-      text += a.detail;
-    }
-  return text;
-}
-
-std::string summary_of(const std::vector<file_report>& files, std::optional<std::uint64_t> ulps) {
-  std::map<verdict, std::size_t> arrays, whole;
-  std::size_t count = 0, errors = 0;
-  const char* const unit = files[0].files.size() == 2 ? "pair of files" : "file";
-  for (const file_report& f : files) {
-    for (const array_report& a : f.arrays) ++arrays[a.what];
-    count += f.arrays.size();
-    if (f.whole) ++whole[*f.whole];
-    errors += f.error.has_value();
-  }
-  const auto plural = [](std::size_t n, const char* what) {
-    std::string unit(what);
-    if (n != 1) unit.insert(std::min(unit.find(' '), unit.size()), "s");  // pairs of files
-    return fmt::format("{} {}", n, unit);
-  };
-  std::vector<std::string> parts;
-  for (const auto& [v, n] : arrays)
-    parts.push_back(v == verdict::within ? fmt::format("{} within {}", n, plural(*ulps, "ulp"))
-                                         : fmt::format("{} {}", n, name(v)));
-  for (const auto& [v, n] : whole) parts.push_back(plural(n, unit) + " " + std::string(name(v)));
-  if (errors) parts.push_back(plural(errors, unit) + " not read");
-  return fmt::format(
-      "{}, {}: {}\n", plural(files.size(), unit), plural(count, "array"),
-      parts.empty() ? "nothing to compare" : fmt::format("{}", fmt::join(parts, ", ")));
-}
-
-// For an attribute or text of XML 1.0. `text` is printable (see io::printable), but for line ends.
-std::string xml(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    switch (text[i]) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      case '\n': out += "&#10;"; break;
-      default: out += text[i];
-    }
-    // U+FFFE and U+FFFF, which XML does not have, become U+FFFD.
-    if (out.ends_with("\xef\xbf\xbe") || out.ends_with("\xef\xbf\xbf")) out.back() = '\xbd';
-  }
-  return out;
-}
-
-// One test suite for each file, one test case for each array.
-std::string junit_of(const std::vector<file_report>& files) {
-  std::string suites;
-  std::size_t all_tests = 0, all_failures = 0, all_errors = 0;
-  for (const file_report& f : files) {
-    const std::string file = xml(io::printable(label(f, "")));
-    std::string cases;
-    std::size_t tests = 0, failures = 0;
-    const auto test = [&](const std::string& array, const std::string& inside) {
-      ++tests;
-      const std::string head = fmt::format("    <testcase classname=\"{}\" name=\"{}\"", file,
-                                           array.empty() ? file : xml(io::printable(array)));
-      cases += inside.empty() ? head + "/>\n" : head + ">" + inside + "</testcase>\n";
-    };
-    const auto failure = [&](verdict v, const std::string& detail) {
-      ++failures;
-      return fmt::format("<failure type=\"{0}\" message=\"{0}\">{1}</failure>", name(v),
-                         xml(detail));
-    };
-    for (const array_report& a : f.arrays)
-      test(a.array, good(a.what) ? "" : failure(a.what, a.detail));
-    if (f.whole) test("", failure(*f.whole, ""));
-    if (f.error) test("", fmt::format("<error type=\"bad input\" message=\"{}\"/>", xml(*f.error)));
-    suites += fmt::format(
-        "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\">\n{}  </testsuite>\n",
-        file, tests, failures, f.error ? 1 : 0, cases);
-    all_tests += tests;
-    all_failures += failures;
-    all_errors += f.error.has_value();
-  }
-  return fmt::format(
-      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-      "<testsuites name=\"bitfold check\" tests=\"{}\" failures=\"{}\" errors=\"{}\">\n{}"
-      "</testsuites>\n",
-      all_tests, all_failures, all_errors, suites);
-}
-
 // The names of the arrays of a file that was not recorded, or of a pair; none where they have none.
-std::vector<array_report> arrays_of_new(file_names files) {
+std::vector<array_report> arrays_of_new(file_names files, const std::vector<std::string>& tensors) {
   std::vector<array_report> arrays;
   for (const std::string& file : files) {
     if (!io::has_named_arrays(file) || files.size() > 1) continue;
-    for (io::array& a : io::read_arrays(file)) arrays.push_back({a.name, verdict::added, ""});
+    for (const io::array& a : io::read_arrays(file))
+      if (io::is_chosen(tensors, a.name)) arrays.push_back({a.name, verdict::added, {}});
   }
   return arrays;
 }
@@ -402,7 +267,7 @@ bool has_names(const io::golden_file& f) {
 // recorded files and then of those that belong to none, which have their arrays.
 template <class Attempt>
 void check_moved_arrays(const io::golden& g, const matching& m, const check_arguments& args,
-                        std::vector<file_report>& reports, Attempt attempt) {
+                        std::vector<file_report>& reports, progress& bar, Attempt attempt) {
   struct place {
     std::size_t report, array;  // of `reports` and of its arrays
     const io::golden_array* recorded;
@@ -416,7 +281,7 @@ void check_moved_arrays(const io::golden& g, const matching& m, const check_argu
       for (const io::golden_array& a : g.files[i].arrays) {
         by_name[a.name] = &a;
         if (reports[i].whole == verdict::missing)
-          reports[i].arrays.push_back({a.name, verdict::missing, ""});
+          reports[i].arrays.push_back({a.name, verdict::missing, {}});
       }
     for (std::size_t k = 0; k < reports[i].arrays.size(); ++k) {
       const array_report& a = reports[i].arrays[k];
@@ -439,13 +304,13 @@ void check_moved_arrays(const io::golden& g, const matching& m, const check_argu
     io::golden_file part{{{files[0], io::file_format::safetensors}}, {}};
     for (const auto& [from, there] : places) part.arrays.push_back(*from.recorded);
     attempt(reports[to], files, [&] {
-      const file_report found = check_files(part, files, args);
+      const file_report found = check_files(part, files, args, g.tensors, bar);
       for (std::size_t k = 0; k < places.size(); ++k) {
         const auto& [from, there] = places[k];
         if (reports[from.report].error) continue;  // since
         array_report& report = reports[from.report].arrays[from.array];
         report = found.arrays[k];
-        if (!good(report.what)) report.detail += detail_line("now in", io::printable(files[0]));
+        if (!good(report.what)) report.details.push_back(located("now in", files[0]));
         reports[from.report].whole = reports[to].whole = {};
         taken[to].insert(there.array);
       }
@@ -461,20 +326,29 @@ void check_moved_arrays(const io::golden& g, const matching& m, const check_argu
   }
 }
 
+// The files that are read, in their order.
+std::vector<std::string> files_of(const matching& m) {
+  std::vector<std::string> all;
+  for (const auto* list : {&m.given, &m.added})
+    for (const auto& files : *list) all.insert(all.end(), files.begin(), files.end());
+  return all;
+}
+
 int check(const check_arguments& args) {
   const io::golden g = io::read_golden(args.golden);
   const matching m = match(g, args.files);
   if (args.junit) {
-    std::vector<std::string> inputs{args.golden};
-    for (const auto* list : {&m.added, &m.given})
-      for (const auto& files : *list) inputs.insert(inputs.end(), files.begin(), files.end());
+    std::vector<std::string> inputs = files_of(m);
+    inputs.insert(inputs.begin(), args.golden);
     refuse_overwriting("--junit", *args.junit, inputs);
   }
   std::vector<file_report> reports;
   int status = 0;
+  bytes_read bar(files_of(m), args.quiet);
   // What could not be looked at must not read as a difference.
   const auto attempt = [&](file_report& report, const std::vector<std::string>& files, auto f) {
     const auto failed = [&](const std::string& why, errc code) {
+      bar.leave();
       complain(why);
       report = {report.files, {}, {}, why};
       if (status == 0) status = static_cast<int>(code);
@@ -486,6 +360,7 @@ int check(const check_arguments& args) {
     } catch (const std::exception& e) {  // no memory, no threads
       failed(io::printable(text_of(files)) + ": " + why_not_looked_at(e), errc::bad_input);
     }
+    bar.end_of(files);
   };
   for (std::size_t i = 0; i < g.files.size(); ++i) {
     reports.push_back({paths_of(g.files[i]), {}, {}, {}});
@@ -493,23 +368,20 @@ int check(const check_arguments& args) {
       reports[i].whole = verdict::missing;
     else
       attempt(reports[i], m.given[i],
-              [&] { reports[i] = check_files(g.files[i], m.given[i], args); });
+              [&] { reports[i] = check_files(g.files[i], m.given[i], args, g.tensors, bar); });
   }
   for (const auto& files : m.added) {
     reports.push_back({files, {}, verdict::added, {}});
-    attempt(reports.back(), files, [&] { reports.back().arrays = arrays_of_new(files); });
+    attempt(reports.back(), files,
+            [&] { reports.back().arrays = arrays_of_new(files, g.tensors); });
   }
-  check_moved_arrays(g, m, args, reports, attempt);
+  check_moved_arrays(g, m, args, reports, bar, attempt);
+  bar.leave();
 
-  std::string text;
-  bool all_good = true;
-  for (const file_report& f : reports) {
-    text += lines_of(f);
-    all_good = all_good && !f.whole && !f.error &&
-               std::all_of(f.arrays.begin(), f.arrays.end(), [](auto& a) { return good(a.what); });
-  }
   if (args.junit) write_file(*args.junit, junit_of(reports));
-  write_out(text + summary_of(reports, args.ulps));
+  if (!args.quiet) write_out(args.json ? json_of(reports) : text_of(reports, args.ulps));
+  const bool all_good =
+      std::all_of(reports.begin(), reports.end(), [](auto& f) { return good(f); });
   return status != 0 ? status : all_good ? 0 : failure;
 }
 
@@ -534,6 +406,10 @@ subcommand add_check(CLI::App& app) {
       ->check(whole_number(std::numeric_limits<std::uint64_t>::max()))
       ->excludes(bits);
   command->add_option("--junit", args->junit, "Write a JUnit report too");
+  auto* const as_json = command->add_flag(
+      "--json", args->json, "One JSON object a line: each array that differs, then a summary");
+  add_quiet(*command, args->quiet, "Print nothing but errors: the exit status tells");
+  command->get_option("--quiet")->excludes(as_json);
   add_threads(*command, args->threads);
   command->footer(
       "Prints each array that differs, with old and new values, then a summary. Exit status: 0 "

@@ -15,6 +15,7 @@
 
 #include <bitfold/cpu.hpp>
 
+#include "cli/colours.hpp"
 #include "io/field.hpp"
 
 namespace bitfold::cli {
@@ -95,7 +96,7 @@ void write_out(std::string_view text) {
 }
 
 void complain(std::string_view text) {
-  std::fputs(fmt::format("bitfold: {}\n", io::printable(text)).c_str(), stderr);
+  std::fputs(fmt::format("{} {}\n", alarming("bitfold:"), io::printable(text)).c_str(), stderr);
 }
 
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& names) {

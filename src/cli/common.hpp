@@ -36,6 +36,8 @@ subcommand add_matmul(CLI::App& app);
 subcommand add_kernels(CLI::App& app);
 subcommand add_info(CLI::App& app);
 subcommand add_report(CLI::App& app);
+subcommand add_completion(CLI::App& app);
+subcommand add_man(CLI::App& app);
 
 /// The exit status where no errc fits: output that cannot be written, no memory.
 inline constexpr int failure = 1;

@@ -1,6 +1,4 @@
 // bitfold diff
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -9,6 +7,8 @@
 #include <fmt/ranges.h>
 
 #include "cli/arguments.hpp"
+#include "cli/chosen.hpp"
+#include "cli/colours.hpp"
 #include "cli/common.hpp"
 #include "cli/differences.hpp"
 #include "cli/operands.hpp"
@@ -26,7 +26,7 @@ struct diff_arguments {
   std::vector<std::string> files;
   std::vector<std::string> tensors;  // patterns
   std::optional<std::uint64_t> ulps;
-  bool json = false;
+  bool json = false, quiet = false;
   int threads = 0;
   raw_options raw;
 };
@@ -78,25 +78,14 @@ file_arrays arrays_of(const diff_arguments& args, const std::string& file) {
   return found;
 }
 
-// Leaves those that --tensor names: by their name, or by a pattern that is the name of none.
+// Leaves those that --tensor names.
 void choose(const diff_arguments& args, file_arrays& a, file_arrays& b) {
-  if (args.tensors.empty()) return;
-  std::vector<bool> used(args.tensors.size());
-  std::vector<bool> is_name;
-  for (const std::string& t : args.tensors) is_name.push_back(has(a, t) || has(b, t));
-  for (file_arrays* const file : {&a, &b})
-    std::erase_if(file->all, [&](const io::array& x) {
-      bool wanted = file->only_one && x.name.empty();
-      for (std::size_t k = 0; k < args.tensors.size(); ++k)
-        if (is_name[k] ? x.name == args.tensors[k]
-                       : ::fnmatch(args.tensors[k].c_str(), x.name.c_str(), 0) == 0)
-          wanted = used[k] = true;
-      return !wanted;
-    });
-  for (std::size_t k = 0; k < used.size(); ++k)
-    if (!used[k])
-      refuse(fmt::format("--tensor {}: no array of {} has such a name",
-                         io::in_quotes(args.tensors[k]), text_of(args.files)));
+  std::vector<std::string> names;
+  for (const file_arrays* const file : {&a, &b})
+    for (const io::array& x : file->all) names.push_back(x.name);
+  const auto patterns = patterns_of(args.tensors, names, text_of(args.files));
+  cli::choose(patterns, a.all);
+  cli::choose(patterns, b.all);
 }
 
 comparison compare(const pair& p, const diff_arguments& args) {
@@ -137,7 +126,7 @@ std::string_view steps_of(io::element_type t) {
 std::string described(const pair& p, const comparison& c, const diff_arguments& args) {
   const io::array& x = p.any();
   const std::string label = x.name.empty() ? text_of(args.files) : x.name;
-  std::string text = fmt::format("{:<8}{}  {}  {}\n", name(c.what), io::printable(label),
+  std::string text = fmt::format("{}{}  {}  {}\n", word_of(c.what, 8), io::printable(label),
                                  io::shape_text(x.shape), name(x.type));
   if (c.what == verdict::changed) {
     if (!(p.a->type == p.b->type)) text += moved_line("dtype", name(p.a->type), name(p.b->type));
@@ -194,7 +183,7 @@ std::string summary_of(const counts& found, std::size_t all, std::optional<std::
   for (const auto& [what, n] : found)
     parts.push_back(what == verdict::within
                         ? fmt::format("{} within {} ulp{}", n, *ulps, *ulps == 1 ? "" : "s")
-                        : fmt::format("{} {}", n, name(what)));
+                        : fmt::format("{} {}", n, word_of(what, 0)));
   return fmt::format("{} array{}: {}\n", all, all == 1 ? "" : "s",
                      all ? fmt::format("{}", fmt::join(parts, ", ")) : "nothing to compare");
 }
@@ -216,9 +205,9 @@ int diff(const diff_arguments& args) {
   counts found;
   std::string text;
   {
-    progress bar(static_cast<double>(bytes), progress::style::passing);
+    progress bar(static_cast<double>(bytes), passing_unless(args.quiet));
     for (const pair& p : pairs) {
-      bar.start(p.any().name);
+      const waiting clock(bar, p.any().name);
       const comparison c = compare(p, args);
       ++found[c.what];
       if (c.what != verdict::same) text += args.json ? json_of(p, c) : described(p, c, args);
@@ -226,8 +215,9 @@ int diff(const diff_arguments& args) {
     }
   }
   io::check_mapped_files();
-  write_out(text + (args.json ? json_of(found, pairs.size())
-                              : summary_of(found, pairs.size(), args.ulps)));
+  if (!args.quiet)
+    write_out(text + (args.json ? json_of(found, pairs.size())
+                                : summary_of(found, pairs.size(), args.ulps)));
   return found[verdict::same] + found[verdict::within] == pairs.size() ? 0 : failure;
 }
 
@@ -246,7 +236,10 @@ subcommand add_diff(CLI::App& app) {
       ->add_option("--ulps", args->ulps,
                    "Let every element move by so many ulps, or integers by so much")
       ->check(whole_number(std::numeric_limits<std::uint64_t>::max() - 1));
-  command->add_flag("--json", args->json, "One JSON object a line: each array, then a summary");
+  auto* const as_json = command->add_flag(
+      "--json", args->json, "One JSON object a line: each array that differs, then a summary");
+  add_quiet(*command, args->quiet, "Print nothing but errors: the exit status tells");
+  command->get_option("--quiet")->excludes(as_json);
   add_raw_options(*command, args->raw);
   add_threads(*command, args->threads);
   command->footer(

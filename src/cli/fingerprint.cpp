@@ -49,11 +49,14 @@ fingerprint measure(const fingerprint_job& job, bool with_digest) {
 }  // namespace
 
 std::vector<fingerprint> fingerprints(std::span<const fingerprint_job> jobs, bool with_digest,
-                                      int threads) {
+                                      int threads, progress& bar) {
   std::vector<fingerprint> all(jobs.size());
   cpu::limit_threads(threads);
-  cpu::parallel_for(jobs.size(), cpu::max_threads,
-                    [&](std::size_t i) { all[i] = measure(jobs[i], with_digest); });
+  cpu::parallel_for(jobs.size(), cpu::max_threads, [&](std::size_t i) {
+    all[i] = measure(jobs[i], with_digest);
+    const auto& [x, y] = jobs[i].inputs;
+    bar.finish(static_cast<double>(x->bytes() + (y ? y->bytes() : 0)));
+  });
   return all;
 }
 

@@ -11,6 +11,7 @@
 #include "cli/arguments.hpp"
 #include "cli/common.hpp"
 #include "cli/operations.hpp"
+#include "cli/progress.hpp"
 #include "gpu/kernel_files.hpp"
 #include "io/field.hpp"
 
@@ -23,6 +24,7 @@ struct kernels_arguments {
   std::vector<int> axes;
   std::optional<std::string> method;
   op_options options;
+  bool quiet = false;
 };
 
 gpu::kernel_files files_of(const kernels_arguments& args) {
@@ -121,13 +123,17 @@ int make(kernels_arguments& args) {
   check_options(ops, args.options);
   const auto [major, minor] = capability_of(args.gpu);
   std::size_t count = 0;
+  progress bar(0, passing_unless(args.quiet));
   for (const std::string& type : args.types) {
     std::vector<reduction> all;
     for (const op_id op : ops)
       all.push_back(reductions_of(op, *parse_dtype(type), args.options).at(0));
-    for (const cuda::request& r : requests_of(all, args))
+    for (const cuda::request& r : requests_of(all, args)) {
+      const waiting clock(bar, fmt::format("{}, {} kernels so far", type, count));
       count += r.make_ahead(major, minor, args.pack);
+    }
   }
+  bar.leave();
   write_out(fmt::format("{} kernels for compute capability {} in {}\n", count, args.gpu,
                         io::printable(files_of(args).directory().string())));
   return 0;
@@ -179,6 +185,7 @@ subcommand add_kernels(CLI::App& app) {
                       "To make: extents of a row-major array, such as 64,1000");
   command->add_option("--axis", args->axes, "Its axes that are reduced (default: all)")
       ->delimiter(',');
+  add_quiet(*command, args->quiet);
   command->footer(
       "A kernel is compiled when it is first asked for, by NVRTC, and kept in BITFOLD_CACHE, or\n"
       "else XDG_CACHE_HOME/bitfold, or ~/.cache/bitfold: at most 1 GiB, those used last. What is\n"

@@ -34,7 +34,7 @@ int run(int argc, char** argv) {
 
   std::vector<subcommand> subcommands;  // in the order of the help
   for (const auto add : {add_reduce, add_matmul, add_ops, add_record, add_check, add_diff,
-                         add_order, add_report, add_kernels, add_info})
+                         add_order, add_report, add_kernels, add_info, add_completion, add_man})
     subcommands.push_back(add(app));
   for (const subcommand& s : subcommands) take_marks(*s.app);
 

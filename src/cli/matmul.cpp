@@ -9,6 +9,7 @@
 #include "cli/arguments.hpp"
 #include "cli/common.hpp"
 #include "cli/operands.hpp"
+#include "cli/progress.hpp"
 #include "io/arrays.hpp"
 #include "io/digest.hpp"
 #include "io/field.hpp"
@@ -23,6 +24,7 @@ struct matmul_arguments {
   std::string out, method = std::string(fixed_method);
   std::optional<std::string> tensor, out_type, target;
   std::optional<int> bits, threads;
+  bool quiet = false;
   raw_options raw;
 };
 
@@ -67,6 +69,8 @@ int multiply(const matmul_arguments& args) {
     const auto n = io::element_count(shape, sizeof(std::uint64_t));
     if (!n) refuse(fmt::format("shape: {} results are too many", io::shape_text(shape)));
     result.resize(*n * size_of(p.out()));
+    progress bar(0, passing_unless(args.quiet));
+    const waiting clock(bar, args.files[0]);
     cpu::matmul(p, a, b, result.data(), options);
   });
   io::check_mapped_files();
@@ -108,6 +112,7 @@ subcommand add_matmul(CLI::App& app) {
   command->add_option("--tensor", args->tensor, "Of files of named arrays, the one to take");
   add_raw_options(*command, args->raw);
   add_threads(*command, args->threads);
+  add_quiet(*command, args->quiet);
   command->add_option("--target", args->target, "CPU instruction set (default: the best available)")
       ->check(CLI::IsMember(
           names_of(std::vector{cpu::target::scalar, cpu::target::avx2, cpu::target::avx512})));

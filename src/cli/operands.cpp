@@ -1,6 +1,7 @@
 #include "cli/operands.hpp"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <optional>
@@ -70,6 +71,31 @@ void input_files::refuse_overwriting(std::string_view option, const std::string&
 void refuse_overwriting(std::string_view option, const std::string& out,
                         const std::vector<std::string>& files) {
   input_files(files).refuse_overwriting(option, out);
+}
+
+namespace {
+
+// 0 where one does not tell.
+double size_of_files(file_names files) {
+  double bytes = 0;
+  for (const std::string& file : files) {
+    std::error_code failed;
+    const auto size = std::filesystem::file_size(file, failed);
+    if (failed || size == 0) return 0;
+    bytes += static_cast<double>(size);
+    if (const auto shards = io::shards_of(file); !shards.empty()) bytes += size_of_files(shards);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+bytes_read::bytes_read(file_names files, bool quiet)
+    : progress(quiet || !::isatty(STDERR_FILENO) ? 0 : size_of_files(files),
+               passing_unless(quiet)) {}
+
+void bytes_read::end_of(file_names files) {
+  if (visible()) reach(read_ += size_of_files(files));
 }
 
 void refuse_twice(const std::vector<file_names>& groups) {

@@ -17,6 +17,7 @@
 #include <bitfold/op.hpp>
 
 #include "cli/common.hpp"
+#include "cli/progress.hpp"
 #include "io/arrays.hpp"
 #include "io/field.hpp"
 
@@ -51,6 +52,17 @@ class input_files {
 /// The same of a few.
 void refuse_overwriting(std::string_view option, const std::string& out,
                         const std::vector<std::string>& files);
+
+/// A passing progress of the bytes of these files, and of the shards that they name.
+class bytes_read : public progress {
+ public:
+  bytes_read(file_names files, bool quiet);
+  /// Nothing more is read of these.
+  void end_of(file_names files);
+
+ private:
+  double read_ = 0;
+};
 
 /// Throws (errc::usage) where a path, or a pair of them, stands there twice.
 void refuse_twice(const std::vector<file_names>& groups);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -22,7 +24,41 @@ std::string clock(double seconds) {
 progress::progress(double total, style s)
     : style_(s), terminal_(isatty(STDERR_FILENO)), total_(total) {}
 
+void progress::skip(double weight) {
+  const std::lock_guard lock(mutex_);
+  done_ += weight;
+  skipped_ += weight;
+}
+
+void progress::reach(double done) {
+  const std::lock_guard lock(mutex_);
+  if (done <= done_) return;
+  skipped_ += done - done_;
+  done_ = done;
+}
+
+void progress::start(const std::string& what) {
+  const std::lock_guard lock(mutex_);
+  show(what, false);
+}
+
+void progress::finish(double weight) {
+  const std::lock_guard lock(mutex_);
+  done_ += weight;
+}
+
+void progress::end() {
+  const std::lock_guard lock(mutex_);
+  show("done", true);
+  clear();
+}
+
 void progress::leave() {
+  const std::lock_guard lock(mutex_);
+  clear();
+}
+
+void progress::clear() {
   if (terminal_ && shown_)
     std::fputs(style_ == style::passing ? fmt::format("\r{:100}\r", "").c_str() : "\n", stderr);
   shown_ = false;
@@ -30,6 +66,7 @@ void progress::leave() {
 
 void progress::show(const std::string& what, bool last) {
   using namespace std::chrono_literals;
+  if (style_ == style::none) return;
   const auto now = std::chrono::steady_clock::now();
   const double elapsed = std::chrono::duration<double>(now - begin_).count();
   if (style_ == style::passing) {
@@ -42,7 +79,7 @@ void progress::show(const std::string& what, bool last) {
   const double share = total_ > 0 ? std::min(done_ / total_, 1.0) : 1, fresh = done_ - skipped_;
   const std::string left = last         ? "0:00"
                            : fresh == 0 ? "?"
-                                        : clock(elapsed * (total_ - done_) / fresh);
+                                        : clock(elapsed * std::max(total_ - done_, 0.0) / fresh);
   const int full = static_cast<int>(share * 20);
   const std::string line =
       total_ > 0 || style_ == style::kept
@@ -53,6 +90,32 @@ void progress::show(const std::string& what, bool last) {
       terminal_ ? fmt::format("\r{:<100.100}", line).c_str() : fmt::format("{}\n", line).c_str(),
       stderr);
   std::fflush(stderr);
+}
+
+waiting::waiting(progress& bar, std::string what) {
+  using namespace std::chrono_literals;
+  if (!bar.visible()) return;
+  try {
+    clock_ = std::thread([this, &bar, what = std::move(what)] {
+      std::unique_lock lock(mutex_);
+      while (!ended_.wait_for(lock, 100ms, [this] { return end_; })) bar.start(what);
+    });
+  } catch (const std::system_error&) {  // no more threads: it goes on unseen
+  }
+}
+
+waiting::~waiting() {
+  if (!clock_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    end_ = true;
+  }
+  ended_.notify_one();
+  clock_.join();
+}
+
+void add_quiet(CLI::App& command, bool& quiet, const std::string& help) {
+  command.add_flag("-q,--quiet", quiet, help);
 }
 
 }  // namespace bitfold::cli

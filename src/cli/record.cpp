@@ -8,6 +8,7 @@
 #include <bitfold/error.hpp>
 
 #include "cli/arguments.hpp"
+#include "cli/chosen.hpp"
 #include "cli/common.hpp"
 #include "cli/fingerprint.hpp"
 #include "cli/operands.hpp"
@@ -27,7 +28,9 @@ struct record_arguments {
   raw_options raw;
   op_options options;
   int threads = 0;
+  bool quiet = false;
   std::string out;
+  std::vector<std::string> tensors;  // names and patterns
   std::vector<std::string> files;
 };
 
@@ -70,13 +73,15 @@ std::vector<op_id> chosen_ops(const record_arguments& args) {
 }
 
 io::golden_file record_files(const record_arguments& args, const std::vector<op_id>& ops,
-                             file_names files) {
+                             file_names files, const std::vector<std::string>& tensors,
+                             progress& bar) {
   io::golden_file g;
   std::vector<std::vector<io::array>> arrays;
   for (const std::string& file : files) {
     auto read = io::read_file(file, args.raw.reading());
     g.sources.push_back({file, read.format});
     arrays.push_back(std::move(read.arrays));
+    choose(tensors, arrays.back());
   }
   std::vector<fingerprint_job> jobs;
   for (const auto& inputs :
@@ -94,7 +99,8 @@ io::golden_file record_files(const record_arguments& args, const std::vector<op_
             reductions.push_back(r);
     });
   }
-  const auto measured = fingerprints(jobs, true, args.threads);
+  const waiting clock(bar, files[0]);
+  const auto measured = fingerprints(jobs, true, args.threads, bar);
   io::check_mapped_files();
   for (std::size_t i = 0; i < jobs.size(); ++i) {
     const io::array& a = *jobs[i].inputs.x;
@@ -103,6 +109,17 @@ io::golden_file record_files(const record_arguments& args, const std::vector<op_
       g.arrays.back().results.push_back({jobs[i].reductions[k], measured[i].results[k]});
   }
   return g;
+}
+
+// Those of --tensor, as patterns.
+std::vector<std::string> chosen_tensors(const record_arguments& args) {
+  if (args.tensors.empty()) return {};
+  std::vector<std::string> names;
+  for (const std::string& file : args.files)
+    for (const io::array& a : io::read_arrays(file, args.raw.reading())) names.push_back(a.name);
+  return patterns_of(args.tensors, names,
+                     args.files.size() == 1 ? io::printable(args.files[0])
+                                            : fmt::format("the {} files", args.files.size()));
 }
 
 int record(record_arguments& args) {
@@ -124,8 +141,13 @@ int record(record_arguments& args) {
       throw error(
           errc::usage,
           io::printable(file) + ": a golden file cannot hold this file's name, which is not UTF-8");
-  io::golden g{BITFOLD_VERSION, {}};
-  for (const file_names files : groups) g.files.push_back(record_files(args, ops, files));
+  io::golden g{BITFOLD_VERSION, {}, chosen_tensors(args)};
+  bytes_read bar(args.files, args.quiet);
+  for (const file_names files : groups) {
+    g.files.push_back(record_files(args, ops, files, g.tensors, bar));
+    bar.end_of(files);
+  }
+  bar.leave();
   std::string text;
   try {
     text = io::golden_text(g);
@@ -155,9 +177,15 @@ subcommand add_record(CLI::App& app) {
   list("--method", args->method_lists,
        "The methods, separated by commas, or `all` that each operation takes. " + method_help(),
        method_names[0]);
+  command
+      ->add_option("--tensor", args->tensors,
+                   "Of files of named arrays record these alone: a name, or a pattern such as "
+                   "'layers.0.*'. It may be given several times; `check` then looks at no others")
+      ->allow_extra_args(false);
   add_op_options(*command, args->options);
   add_threads(*command, args->threads);
   add_raw_options(*command, args->raw);
+  add_quiet(*command, args->quiet);
   command->add_option("--out", args->out, "The golden file to write")->required();
   add_files(*command, "FILE", args->files,
             std::string(files_help) +

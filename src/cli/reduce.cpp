@@ -1,9 +1,7 @@
 // bitfold reduce
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <span>
-#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -43,7 +41,7 @@ struct reduce_arguments {
   op_options options;
   std::optional<int> threads;
   std::optional<std::string> overflow;
-  bool bound = false, json = false, stream = false, total = false, explain = false;
+  bool bound = false, json = false, stream = false, total = false, explain = false, quiet = false;
   shape_options shapes;
   std::vector<std::string> files;
 
@@ -184,6 +182,11 @@ void for_each_mapped(const reduce_arguments& args, file_names files,
   io::check_mapped_files();
 }
 
+// A device tells of its parts itself.
+void tell_of_mapped(const mapped& o, const executor& exec) {
+  if (!exec.device) exec.done(o.x->bytes() + (o.y ? o.y->bytes() : 0));
+}
+
 // The whole output of one file, or of two, so that one which fails half-way prints nothing.
 std::string reduce_mapped(const reduce_arguments& args, file_names files, const executor& exec,
                           std::vector<std::string>& left_out) {
@@ -193,6 +196,7 @@ std::string reduce_mapped(const reduce_arguments& args, file_names files, const 
     check_defined(args.ops, a);
     const auto all = all_reductions(args, a.type);
     const auto got = results(args, all, o, exec);
+    tell_of_mapped(o, exec);
     lines += lines_of(args, {files, a.name, a.type, a.shape}, all, got, exec);
   });
   return lines;
@@ -209,6 +213,7 @@ std::string reduce_shaped(const reduce_arguments& args, const grouping& group,
     const auto all = all_reductions(args, a.type);
     outputs.check(all);
     auto got = group.reduce(all, a, o.y, exec);
+    tell_of_mapped(o, exec);
     if (outputs.wanted())
       outputs.add(contents, files, a.name, std::move(got));
     else
@@ -291,6 +296,7 @@ std::string reduce_total(const reduce_arguments& args, progress& bar) {
     ++arrays;
   };
   for (const file_names files : args.groups) {
+    const waiting clock(bar, files[0]);
     if (in_pieces(args, files))
       for_each_in_pieces(args, files, bar, nullptr, [&](const io::array_place& a, auto add) {
         within(files, a.name, [&] { begin(a); });
@@ -379,27 +385,12 @@ void check(const reduce_arguments& args) {
                 "--device cpu");
 }
 
-// Of the files that go anywhere in pieces; 0 where one does not tell.
-double bytes_to_read(const reduce_arguments& args) {
-  double bytes = 0;
-  for (const file_names files : args.groups) {
-    if (!in_pieces(args, files) && !args.on_gpu()) continue;
-    for (const std::string& file : files) {
-      std::error_code failed;
-      const auto size = std::filesystem::file_size(file, failed);
-      if (failed || size == 0) return 0;
-      bytes += static_cast<double>(size);
-    }
-  }
-  return bytes;
-}
-
 int reduce(reduce_arguments& args) {
   args.ops = parse_ops(args.op_list);
   args.groups = groups_of(args.files, inputs_of(args.ops, "OP", args.files.size()));
   if (args.method) args.options.methods = {*args.method};
   check(args);
-  progress bar(bytes_to_read(args), progress::style::passing);
+  bytes_read bar(args.files, args.quiet);
   if (args.total) {
     const std::string lines = reduce_total(args, bar);
     bar.leave();
@@ -425,10 +416,10 @@ int reduce(reduce_arguments& args) {
                           bar.start(files[0]);
                         }};
     try {
+      const waiting clock(bar, files[0]);
       lines = args.shapes.given()      ? reduce_shaped(args, group, outputs, files, exec, left_out)
               : in_pieces(args, files) ? reduce_in_pieces(args, files, bar, left_out)
                                        : reduce_mapped(args, files, exec, left_out);
-      bar.leave();
     } catch (const error& e) {
       // Without the device, the other files would fail in the same way.
       if (e.code() == errc::no_device || e.code() == errc::cuda) throw;
@@ -438,6 +429,8 @@ int reduce(reduce_arguments& args) {
     } catch (const std::runtime_error& e) {  // --out, which cannot be written
       failed(e.what(), failure);
     }
+    bar.end_of(files);
+    bar.leave();
     write_out(lines);
     if (!lines.empty() || args.shapes.out)
       for (const std::string& line : left_out) failed(line, static_cast<int>(errc::bad_input));
@@ -497,6 +490,7 @@ subcommand add_reduce(CLI::App& app) {
                    "modulo 2^bits (wrap, the default), or is an error")
       ->check(CLI::IsMember({"wrap", "error"}));
   command->add_flag("--json", args->json, "One JSON object per line");
+  add_quiet(*command, args->quiet);
   command->add_flag("--explain", args->explain,
                     "With --device cuda: what would be launched (kernels, grids, what they read, "
                     "workspace) instead of results; needs no GPU");

@@ -41,7 +41,7 @@ using accuracy::json;
 struct report_arguments {
   std::string out, from, device = "all";
   std::vector<std::string> files, compare;
-  bool quick = false, full = false;
+  bool quick = false, full = false, quiet = false;
   std::optional<double> heaviest;
   std::uint64_t seed = 1;
 };
@@ -201,7 +201,7 @@ int measure(const report_arguments& args) {
                          units.size()));
   double total = 0;
   for (const auto& u : units) total += u.weight;
-  progress bar(total);
+  progress bar(total, args.quiet ? progress::style::none : progress::style::kept);
   for (const auto& u : units)
     if (kept.find(u.key)) bar.skip(u.weight);
   std::signal(SIGINT, [](int) {
@@ -270,6 +270,7 @@ subcommand add_report(CLI::App& app) {
                                    "Make report.html of this report.json, without measuring");
   auto* compare =
       command->add_option("--compare", args->compare, "Two report.json side by side")->expected(2);
+  add_quiet(*command, args->quiet);
   for (auto* option : {quick, full, device, seed, files, heaviest}) {
     from->excludes(option);
     compare->excludes(option);

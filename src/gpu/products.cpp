@@ -204,11 +204,12 @@ class product_planner {
 
   pass& add_pass(std::string_view name, const std::string& definitions, const std::string& with,
                  index blocks, index rows_of_blocks, std::size_t shared = 0) {
-    pass p{instantiation{name, header, definitions,
-                         "bitfold::cuda::" + std::string(name) + "<" + with + ">"},
-           grid_of(blocks, blocks), cuda::threads_on_products, shared};
+    pass& p = std::get<pass>(plan_.steps.emplace_back(
+        pass{instantiation{name, header, definitions,
+                           "bitfold::cuda::" + std::string(name) + "<" + with + ">"},
+             grid_of(blocks, blocks), cuda::threads_on_products, shared}));
     p.rows_of_blocks = static_cast<unsigned>(std::clamp<index>(rows_of_blocks, 1, 65535));
-    return std::get<pass>(plan_.steps.emplace_back(std::move(p)));
+    return p;
   }
   index most_blocks() const { return static_cast<index>(on_.processors) * 32; }
 

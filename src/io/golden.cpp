@@ -1,5 +1,7 @@
 #include "io/golden.hpp"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -302,6 +304,13 @@ std::string whole_text(const std::filesystem::path& path, std::uint64_t max_size
 
 }  // namespace
 
+bool is_chosen(const std::vector<std::string>& patterns, const std::string& name) {
+  return patterns.empty() || name.empty() ||
+         std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+           return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+         });
+}
+
 std::string of_input(std::size_t k, std::string_view field) {
   return std::string(field) + (k == 0 ? "" : "2");
 }
@@ -311,8 +320,9 @@ namespace {
 std::string text_of(const golden& g) {
   std::string text = fmt::format(
       "{{\n\"format\": \"{}\",\n\"version\": {},\n\"bitfold\": {},\n\"order_version\": {},\n"
-      "\"files\": [",
-      format_name, format_version, json_text(g.bitfold), order::version);
+      "{}\"files\": [",
+      format_name, format_version, json_text(g.bitfold), order::version,
+      g.tensors.empty() ? "" : fmt::format("\"tensors\": {},\n", json(g.tensors).dump()));
   for (std::size_t f = 0; f < g.files.size(); ++f) {
     const auto& [sources, arrays] = g.files[f];
     text += f ? ",\n{" : "\n{";
@@ -352,6 +362,8 @@ std::string golden_text(const golden& g) {
   for (const golden_file& f : g.files)
     for (const golden_array& a : f.arrays)
       if (!is_utf8(a.name)) bad("tensor " + in_quotes(a.name), "its name is not UTF-8");
+  for (const std::string& pattern : g.tensors)
+    if (!is_utf8(pattern)) bad("tensors", in_quotes(pattern) + " is not UTF-8");
   std::string text = text_of(g);
   if (text.size() > largest_golden)
     bad("golden file", fmt::format("{} bytes, and {} are the most; record less in one", text.size(),
@@ -385,6 +397,8 @@ golden parse_golden(std::string_view text) {
         order.number(), order::version));
   golden g{root["bitfold"].text(), {}};
   if (wrong) throw *wrong;
+  if (root.value.contains("tensors"))
+    for (const node& pattern : root["tensors"].items()) g.tensors.push_back(pattern.text());
   std::set<std::vector<std::string>> files;
   const node all_files = root["files"];
   for (const node& f : all_files.items()) {

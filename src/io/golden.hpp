@@ -43,7 +43,14 @@ struct golden_file {
 struct golden {
   std::string bitfold;  ///< the version that wrote it
   std::vector<golden_file> files;
+  /// Patterns of fnmatch of the arrays that were to be recorded, of those that have names; none:
+  /// all.
+  std::vector<std::string> tensors = {};
 };
+
+/// Whether one of these patterns matches the name; there may be none, and then all are chosen. So
+/// is an array without a name, which is its file's only one.
+bool is_chosen(const std::vector<std::string>& patterns, const std::string& name);
 
 /// What a field is called of the first input (0), and of the second: "file2".
 std::string of_input(std::size_t k, std::string_view field);

@@ -438,6 +438,40 @@ __global__ void __launch_bounds__(threads_on_products)
   for (index i = index{blockIdx.x} * blockDim.x + threadIdx.x; i < each * matrices; i += threads)
     reduce_one<Way, 0>(sums + i / each * each * Way::sums + i % each, each);
 }
+// A number in two's complement times 2^e, rounded once.
+template <class Out, int Words>
+__device__ inline Out rounded_words(const std::uint32_t (&w)[Words], int e) {
+  const bool negative = w[Words - 1] >> 31;
+  std::uint32_t m[Words], below[Words];  // its magnitude; whether there is a bit below a word
+  std::uint32_t carry = negative ? 1 : 0, seen = 0;
+#pragma unroll
+  for (int i = 0; i < Words; ++i) {
+    m[i] = (negative ? ~w[i] : w[i]) + carry;
+    carry = carry && m[i] == 0 ? 1 : 0;
+    below[i] = seen;
+    seen |= m[i];
+  }
+  if (seen == 0) return arith::round_to<Out>(0.0);
+  // The highest word that is not 0, the two below it, and what is lost.
+  std::uint32_t first = 0, second = 0, third = 0, rest = 0;
+  int top = 0;
+#pragma unroll
+  for (int i = 0; i < Words; ++i)
+    if (m[i] != 0) {
+      first = m[i];
+      second = i > 0 ? m[i - 1] : 0;
+      third = i > 1 ? m[i - 2] : 0;
+      rest = i > 1 ? below[i - 2] : 0;
+      top = i;
+    }
+  const int zeros = arith::leading_zeros(std::uint64_t{first}) - 32;
+  const std::uint64_t high = std::uint64_t{first} << 32 | second,
+                      lost = std::uint64_t{third} << zeros;
+  const std::uint64_t word = high << zeros | lost >> 32 |
+                             ((static_cast<std::uint32_t>(lost) | rest) != 0 ? 1 : 0);
+  return product::rounded_word<Out>(negative, word, e + 32 * top - 32 - zeros);
+}
+
 // Exact as two doubles, of which the lower one has 32 bits.
 template <class T, class Out, class Way>
 constexpr bool is_exact_in_doubles =
@@ -456,6 +490,7 @@ __device__ inline Out result_of(const std::uint32_t (&w)[Way::words], int e, dou
     return product::round_odd<Out>(addend == 0 ? product::odd_sum(a, b)
                                                : product::odd_sum(a, b, addend));
   } else {
+    if (addend == 0) return rounded_words<Out>(w, e);
     constexpr int low = words < 4 ? words - 1 : 3;
     product::signed_wide lower = 0, upper = static_cast<std::int32_t>(w[words - 1]);
 #pragma unroll
@@ -463,12 +498,10 @@ __device__ inline Out result_of(const std::uint32_t (&w)[Way::words], int e, dou
 #pragma unroll
     for (int i = words - 2; i >= low; --i)
       upper = static_cast<product::signed_wide>(static_cast<exact::wide>(upper) << 32 | w[i]);
-    if (words <= 4 && addend == 0)
-      return product::rounded<Out>(upper * (product::signed_wide{1} << 32 * low) + lower, e);
     product::exact_sum sum(e);
     sum.add(lower, 0);
     sum.add(upper, 32 * low);
-    if (addend != 0) sum.add(addend);
+    sum.add(addend);
     return sum.template round<Out>();
   }
 }
@@ -515,6 +548,43 @@ __device__ inline void load_sums(const product_results& of, index part, index ro
   }
 }
 
+// Where a result lies, its addend, and what is known of its row and column.
+template <class Out>
+struct product_place {
+  Out* out;
+  const Out* addend;
+  const std::int32_t *scale_a, *scale_b;
+  index matrix, column;  // of the result
+
+  // `columns`: through all matrices from `first` on.
+  __device__ product_place(const product_results& of, index first, index row, index columns) {
+    const index before = quotient(columns, of.columns);
+    matrix = first + before;
+    column = columns - before * of.columns;
+    find(of, row);
+  }
+  __device__ void find(const product_results& of, index row) {
+    out = static_cast<Out*>(of.out) + (matrix * of.rows + row) * of.columns + column;
+    scale_a = of.a.scales + (of.one_a ? row : matrix * of.rows + row);
+    scale_b = of.b.scales + (of.one_b ? column : matrix * of.columns + column);
+    std::int64_t at = static_cast<std::int64_t>(row) * of.addend_row_stride +
+                      static_cast<std::int64_t>(column) * of.addend_column_stride;
+    if (of.addend_matrices.rank > 0) at += far_offset(of.addend_matrices, matrix).x;
+    addend = static_cast<const Out*>(of.addend) + at;
+  }
+  /// To the next column.
+  __device__ void advance(const product_results& of, index row) {
+    if (++column == of.columns) {
+      column = 0;
+      ++matrix;
+      return find(of, row);
+    }
+    ++out;
+    ++scale_b;
+    addend += of.addend_column_stride;
+  }
+};
+
 // As one store, where they are neighbours at a multiple of their size.
 template <class Out>
 __device__ inline void store_results(const Out (&results)[results_of_thread],
@@ -548,31 +618,23 @@ __global__ void __launch_bounds__(threads_on_products)
     load_sums<Way>(of, part, row, column, c);
     const index all_rows = of.first_row + row, of_row = quotient(all_rows, of.rows),
                 i = all_rows - of_row * of.rows;
-    const int scale_a = of.a.scales[of.one_a ? i : (of.first_matrix + part + of_row) * of.rows + i];
+    product_place<Out> at(of, of.first_matrix + part + of_row, i, of.first_column + column);
     Out results[owned];
     Out* to[owned];
     int count = 0;
 #pragma unroll
     for (int j = 0; j < owned; ++j) {
       if (column + static_cast<index>(j) >= of.column_count) break;
-      const index all_columns = of.first_column + column + static_cast<index>(j),
-                  of_column = quotient(all_columns, of.columns),
-                  at = all_columns - of_column * of.columns,
-                  matrix = of.first_matrix + part + of_row + of_column;
-      const index right = of.one_b ? at : matrix * of.columns + at;
+      if (j > 0) at.advance(of, i);
       double addend = 0;
-      if constexpr (Added)
-        addend = arith::widen<double>(
-            static_cast<const Out*>(of.addend)[far_offset(of.addend_matrices, matrix).x +
-                                               static_cast<std::int64_t>(i) *
-                                                   of.addend_row_stride +
-                                               static_cast<std::int64_t>(at) *
-                                                   of.addend_column_stride]);
-      to[j] = static_cast<Out*>(of.out) + (matrix * of.rows + i) * of.columns + at;
+      if constexpr (Added) addend = arith::widen<double>(*at.addend);
+      to[j] = at.out;
       ++count;
-      const int scale_b = of.b.scales[right];
+      const int scale_a = *at.scale_a, scale_b = *at.scale_b;
       if (((scale_a | scale_b) & 7) != 0 || !arith::is_finite(addend)) {
-        results[j] = special_of<T, Out>(of, of.one_a ? i : matrix * of.rows + i, right, addend);
+        results[j] =
+            special_of<T, Out>(of, static_cast<index>(at.scale_a - of.a.scales),
+                               static_cast<index>(at.scale_b - of.b.scales), addend);
       } else {
         std::uint32_t w[Way::words];
         Way::join(c[j], w);
